@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Downcalls: how an application calls a kernel service (ECalls-01 §2.3.1).
+ *
+ * fast      a cheap system call that runs a non-blocking handler at once (prctl with our option)
+ * deferred  a store into `down`; handled at the next fast call, after a delay, or before the caller's
+ *           next scheduling; in batches, or only the latest
+ * generic   by service name; may block
+ *
+ * `down` is an array of 64-byte elements, mapped by the one application that owns the channel:
+ *   elements 0-3    struct ecalls_down, the header
+ *   elements 4-67   one frame per calling thread: where a fast call leaves its result
+ *   elements 68-83  latest-value cells
+ *   elements 84..   the ring of deferred calls
+ */
+#ifndef ECALLS_DOWNCALL_H
+#define ECALLS_DOWNCALL_H
+
+#include "version.h"
+
+#define ECALLS_PRCTL 0x45430001 /* prctl option of a fast call */
+
+/* prctl(ECALLS_PRCTL, ECALLS_CALL(channel, frame, op), a, b, c) */
+#define ECALLS_CALL(channel, frame, op)                                                             \
+	(((ecalls_u64)(channel) << 32) | ((ecalls_u64)(frame) << 16) | (ecalls_u64)(op))
+
+#define ECALLS_OP_NOP 0u      /* nothing; drains what was deferred. Result: calls drained */
+#define ECALLS_OP_GETPID 1u   /* Result: the caller's process id (ECalls-01 §3.1's test call) */
+#define ECALLS_OP_SET 2u      /* a: attribute number, b: value. Sets an attribute of the channel */
+#define ECALLS_OP_GET 3u      /* a: attribute number. Result: its value */
+#define ECALLS_OP_RAISE 4u    /* a: service | kind << 16, b: target, c: data word. Raises an event of
+				 an application service. Result: subscriptions offered, or -errno */
+#define ECALLS_OP_RESUME 5u   /* a: subscription, b: ring position, c: action to go on with. After a
+				 user handler: the rest of the chain */
+#define ECALLS_OP_TIMER 6u    /* a: timer number, b: expiry ns (0: cancel), c: period ns */
+#define ECALLS_OP_DELAY 7u    /* arms the deferred calls' timer (ECALLS_DEFER_DELAY) */
+#define ECALLS_OPS 8u
+
+#define ECALLS_ATTRIBUTES 8u  /* attributes of a channel, read by kernel handlers */
+
+/* When deferred calls are handled, beside the next fast call. */
+#define ECALLS_DEFER_DELAY 0x1u	 /* at most channel.delay_ns after ECALLS_OP_DELAY */
+#define ECALLS_DEFER_SWITCH 0x2u /* before the caller's next scheduling */
+
+#define ECALLS_DOWN_FRAMES 4u
+#define ECALLS_FRAMES 64u
+#define ECALLS_DOWN_LATEST 68u
+#define ECALLS_LATEST 16u
+#define ECALLS_DOWN_RING 84u
+#define ECALLS_DOWN_CAPACITY 1024u
+#define ECALLS_DOWN_ELEMENTS (ECALLS_DOWN_RING + ECALLS_DOWN_CAPACITY)
+#define ECALLS_DRAIN_MAX 64u /* deferred calls handled in one go */
+
+struct ecalls_down {
+	/* line 0: written by the application */
+	ecalls_u64 back;   /* next position of the ring to write */
+	ecalls_u64 latest; /* bit i: latest-value cell i was written since it was taken */
+	ecalls_u64 pad0[6];
+	/* line 1: written by the kernel side */
+	ecalls_u64 front;   /* next position of the ring to handle */
+	ecalls_u64 handled; /* deferred calls handled */
+	ecalls_u64 refused; /* deferred calls whose handler refused them */
+	ecalls_u64 drains;  /* times something was handled: handled / drains is the batch size */
+	ecalls_u64 pad1[4];
+	ecalls_u64 pad2[16];
+};
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_down) == 256, "the header is four elements");
+
+struct ecalls_downcall {
+	ecalls_u32 op;
+	ecalls_u32 pad;
+	ecalls_u64 argument[3];
+	ecalls_s64 result;   /* frames: written by the kernel side */
+	ecalls_u64 sequence; /* frames: incremented with each result */
+	ecalls_u64 pad1[2];
+};
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_downcall) == 64, "downcall");
+
+/* Argument and result of the generic call (a BPF syscall program's context). */
+struct ecalls_generic {
+	char service[ECALLS_NAME_MAX]; /* name of the service; for op NOP..: may be empty */
+	ecalls_u32 op;
+	ecalls_u32 channel;   /* id, or 0 */
+	ecalls_s32 target;    /* RAISE */
+	ecalls_u32 kind;      /* RAISE */
+	ecalls_u32 type;      /* RAISE */
+	ecalls_u32 flags;     /* RAISE: ECALLS_EVENT_CPU */
+	ecalls_u32 priority;  /* RAISE */
+	ecalls_u32 size;      /* RAISE: bytes of data */
+	ecalls_u64 deadline_us; /* RAISE: relative, 0: none */
+	ecalls_u64 release_us;	/* RAISE: relative, 0: at once */
+	ecalls_u64 argument[3];
+	ecalls_s64 result;
+	ecalls_u64 data[ECALLS_DATA_MAX / 8];
+};
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_generic) == 280, "generic call");
+
+#endif

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Services: who raises events, how many were raised, and the data of each built-in service's events.
+ *
+ * `struct ecalls_service` is what the kernel side reads for every event; `struct ecalls_service_info`
+ * is what people and programs read (name, format). The subscriber list is double: the host writes the
+ * list that is not in use, waits until no program reads it any more, and flips `active`.
+ */
+#ifndef ECALLS_SERVICE_H
+#define ECALLS_SERVICE_H
+
+#include "channel.h"
+
+struct ecalls_service {
+	ecalls_u32 state;	/* ECALLS_STATE_* */
+	ecalls_u32 owner;	/* process of an application service; 0: built in */
+	ecalls_u32 active;	/* which of the two lists is in use: 0 or 1 */
+	ecalls_u32 next;	/* wake-one: whose turn it is; written by the kernel side */
+	ecalls_u64 deadline_ns; /* smallest relative deadline of the subscriptions; 0: none */
+	ecalls_u64 parameter;	/* per service; sched: smallest delay to report, ns */
+	ecalls_u64 owner_start; /* start time of the owner (since boot, ns), against pid reuse */
+	ecalls_u32 count[2];	/* subscriptions in each list */
+	ecalls_u32 list[2][ECALLS_SUBSCRIBERS_MAX]; /* indices, in order of delivery */
+};
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_service) == 560, "service");
+
+#define ECALLS_LINKS_MAX 4u /* programs of one built-in service */
+
+struct ecalls_service_info {
+	char name[ECALLS_NAME_MAX];
+	char format[ECALLS_FORMAT_MAX]; /* fields of the data: "u64 cookie; u16 port; char comm[16]" */
+	char kinds[ECALLS_FORMAT_MAX];	/* names of the kinds, in order: "data connection" */
+	ecalls_u32 links[ECALLS_LINKS_MAX]; /* ids of the attached programs' links; 0: none */
+};
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_service_info) == 1072, "service info");
+
+/* Event counts of a service (one per CPU; sum them). raised = dispatched + late + sum(dropped). */
+struct ecalls_service_count {
+	ecalls_u64 raised;     /* raise_event called, bad arguments excluded */
+	ecalls_u64 dispatched; /* taken from the queue in time and offered to subscriptions */
+	ecalls_u64 late;       /* taken from the queue after their deadline */
+	ecalls_u64 dropped[ECALLS_DROP_REASONS];
+	ecalls_u64 refused;    /* not raised: too much data, unknown service, stranger */
+	ecalls_u64 latency_ns; /* sum over dispatched events of dispatch time - max(raise, release) */
+	ecalls_u64 latency_ns_max;
+	ecalls_u64 pad[6];
+};
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_service_count) == 192, "service count");
+
+/* Offers of events to a subscription (one per CPU; sum them).
+ * offered = delivered + filtered + late + sum(dropped) once no event is in a queue. */
+struct ecalls_subscription_count {
+	ecalls_u64 offered;
+	ecalls_u64 delivered; /* the chain reached a delivery (memory, signal, user or thread handler)
+				 that succeeded, or its end */
+	ecalls_u64 filtered;  /* a handler ended the chain before any delivery */
+	ecalls_u64 late;
+	ecalls_u64 dropped[ECALLS_DROP_REASONS];
+	ecalls_u64 wakes;     /* wake-ups paid for a sleeping reader */
+	ecalls_u64 signals;   /* real-time signals queued */
+	ecalls_u64 threads;   /* runs of a kernel thread */
+	ecalls_u64 handlers;  /* runs of a kernel handler */
+	ecalls_u64 pad[4];
+};
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_subscription_count) == 192, "subscription count");
+
+/* The built-in services, at fixed indices. Application services follow. */
+#define ECALLS_SERVICE_SOCKET 0u
+#define ECALLS_SERVICE_TIMER 1u
+#define ECALLS_SERVICE_TASK 2u
+#define ECALLS_SERVICE_SCHED 3u
+#define ECALLS_SERVICE_CORE 4u /* the core's own tests and measurements */
+#define ECALLS_SERVICE_USER 8u /* index of the first application service */
+
+/* socket: kinds */
+#define ECALLS_SOCKET_DATA 0u
+#define ECALLS_SOCKET_CONNECTION 1u
+struct ecalls_socket_event {
+	ecalls_u64 cookie;   /* the kernel's socket cookie; stays the same for the socket's life */
+	ecalls_u32 bytes;    /* DATA: bytes waiting (TCP), or datagrams' bytes (UDP) */
+	ecalls_u32 backlog;  /* CONNECTION: completed connections waiting for accept */
+	ecalls_u16 family;   /* AF_INET, AF_INET6, AF_UNIX */
+	ecalls_u16 local_port;
+	ecalls_u16 remote_port;
+	ecalls_u16 inherited; /* 1: registered through its listener */
+	ecalls_u32 remote_ip4; /* network byte order; 0 for other families */
+	ecalls_u32 pad;
+};
+
+/* What a registered socket carries (socket storage). Written through the fd by the host. */
+struct ecalls_socket_interest {
+	ecalls_s32 target;  /* process to tell, or ECALLS_TARGET_* */
+	ecalls_u32 type;    /* event.type of its events: the fd, or any number below ECALLS_SLOTS_MAX */
+	ecalls_u32 kinds;   /* bit k: raise kind k */
+	ecalls_u32 inherit; /* 1: accepted connections are registered too */
+	ecalls_u64 deadline_ns; /* relative; 0: none */
+};
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_socket_interest) == 24, "socket interest");
+
+/* timer: kind 0, an expiry */
+struct ecalls_timer_event {
+	ecalls_u64 expiry_ns; /* when it should have expired */
+	ecalls_u64 count;     /* expiries of this timer so far, this one included */
+	ecalls_u64 overrun;   /* periods that passed without an event of their own */
+	ecalls_u32 timer;     /* number of the timer */
+	ecalls_u32 pad;
+};
+
+/* task: kinds */
+#define ECALLS_TASK_FORK 0u
+#define ECALLS_TASK_EXEC 1u
+#define ECALLS_TASK_EXIT 2u
+struct ecalls_task_event {
+	ecalls_u32 pid;	   /* process that forked, executed or exited */
+	ecalls_u32 tid;
+	ecalls_u32 parent; /* its parent process */
+	ecalls_u32 child;  /* FORK: id of the new thread or process */
+	ecalls_u32 code;   /* EXIT: wait status */
+	ecalls_u32 thread; /* 1: a thread of a process, not a process */
+	char comm[16];
+};
+
+/* sched: kind 0, a thread waited on a run queue for longer than the threshold */
+struct ecalls_sched_event {
+	ecalls_u64 delay_ns; /* time on the run queue */
+	ecalls_u32 pid;
+	ecalls_u32 tid;
+	ecalls_u32 priority; /* kernel priority: 0..99 real time, 100..139 fair */
+	ecalls_u32 previous; /* thread that ran before it */
+	char comm[16];
+};
+
+/* The core's identity, in the map `host`. */
+struct ecalls_host {
+	ecalls_u32 version; /* ECALLS_ABI_VERSION */
+	ecalls_u32 pid;	    /* process that loaded the core */
+	ecalls_u32 cpus;    /* CPUs the queues were made for */
+	ecalls_u32 pad;
+	ecalls_u64 start_ns; /* when it was loaded */
+	char mechanism[ECALLS_NAME_MAX]; /* fast call: prctl, security, setsockopt or run */
+};
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_host) == 56, "host");
+
+#endif

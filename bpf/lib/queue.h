@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The event queue (ECalls-05 §3.1): earliest deadline first, with release times, bounded.
+ *
+ * One queue per CPU and one for the kernel threads. Events sit in numbered slots of an array that the
+ * caller owns; the queue hands out slot numbers and orders them:
+ *   ready  by (deadline, order of raising)   what may be delivered now
+ *   held   by (release time, deadline)       what may not be delivered yet
+ * An event without a deadline sorts behind all that have one, in the order of raising.
+ *
+ * A full queue drops the event with the latest deadline, be it the new one or one that waits
+ * (queue_push says which), so what is urgent is never refused for what is not.
+ *
+ * Invariant: every slot is in exactly one of free[], ready, held. The caller holds the queue's lock.
+ */
+#ifndef ECALLS_QUEUE_H
+#define ECALLS_QUEUE_H
+
+#include "heap.h"
+
+#define QUEUE_CAPACITY HEAP_CAPACITY
+#define QUEUE_NO_DEADLINE (~0ull)
+#define QUEUE_RELEASE_MAX 64u /* held events that become ready in one call */
+
+#define QUEUE_PUSHED 0	 /* the event has a slot and waits */
+#define QUEUE_REPLACED 1 /* the same, and the slot's former event was dropped for it */
+#define QUEUE_REFUSED 2	 /* the new event was the latest: it was dropped */
+
+struct queue {
+	ecalls_u32 free_count;
+	ecalls_u32 started; /* 0: never used; free[] is filled at the first push */
+	ecalls_u64 order;
+	struct heap ready;
+	struct heap held;
+	ecalls_u32 free[HEAP_ENTRIES];
+};
+
+LIB_INLINE ecalls_u64 queue_key(ecalls_u64 deadline_ns) {
+	return deadline_ns ? deadline_ns : QUEUE_NO_DEADLINE;
+}
+
+/* A slot that was never used is given out in order; one that came back, from the stack free[]. */
+LIB_INLINE int queue_take_slot(struct queue *q, ecalls_u32 *slot) {
+	if (q->free_count > 0) {
+		ecalls_u32 i = q->free_count - 1;
+		q->free_count = i;
+		*slot = heap_at(q->free[heap_at(i)]);
+		return 0;
+	}
+	if (q->started < QUEUE_CAPACITY) {
+		*slot = heap_at(q->started);
+		q->started++;
+		return 0;
+	}
+	return -1;
+}
+
+LIB_INLINE void queue_give_slot(struct queue *q, ecalls_u32 slot) {
+	ecalls_u32 i = q->free_count;
+
+	if (i >= QUEUE_CAPACITY)
+		return;
+	q->free[heap_at(i)] = slot;
+	q->free_count = i + 1;
+}
+
+/* Frees the slot of the waiting or held event with the latest deadline, if it is later than `key`.
+ * Out of the way of the fast path: only a full queue gets here. */
+LIB_CALL int queue_evict(struct queue *q, ecalls_u64 key, ecalls_u32 *slot) {
+	ecalls_u32 ready = heap_last_by_key(&q->ready);
+	ecalls_u32 held = heap_last_by_tie(&q->held);
+	ecalls_u64 ready_key = ready ? q->ready.entry[heap_at(ready)].key : 0;
+	ecalls_u64 held_key = held ? q->held.entry[heap_at(held)].tie : 0;
+
+	if (ready_key <= key && held_key <= key)
+		return -1;
+	if (ready_key >= held_key) {
+		*slot = heap_at(q->ready.entry[heap_at(ready)].slot);
+		heap_remove(&q->ready, ready);
+	} else {
+		*slot = heap_at(q->held.entry[heap_at(held)].slot);
+		heap_remove(&q->held, held);
+	}
+	return 0;
+}
+
+/* Finds a place for an event and orders it; the caller then writes it into *slot, lock still held.
+ * With QUEUE_REPLACED, *slot still holds the event that was dropped. */
+LIB_INLINE int queue_push(struct queue *q, ecalls_u64 deadline_ns, ecalls_u64 release_ns,
+			  ecalls_u64 now_ns, ecalls_u32 *slot) {
+	ecalls_u64 key = queue_key(deadline_ns);
+	int result = QUEUE_PUSHED;
+
+	if (queue_take_slot(q, slot)) {
+		if (queue_evict(q, key, slot))
+			return QUEUE_REFUSED;
+		result = QUEUE_REPLACED;
+	}
+	if (release_ns > now_ns)
+		heap_push(&q->held, release_ns, key, *slot);
+	else
+		heap_push(&q->ready, key, q->order++, *slot);
+	return result;
+}
+
+/* Makes held events whose time has come ready. Returns how many (at most QUEUE_RELEASE_MAX). */
+LIB_CALL int queue_release(struct queue *q, ecalls_u64 now_ns) {
+	ecalls_u32 moved;
+
+	for (moved = 0; lib_again(moved, QUEUE_RELEASE_MAX); moved++) {
+		struct heap_entry e = {};
+		if (moved >= QUEUE_RELEASE_MAX || q->held.count == 0 || q->held.entry[1].key > now_ns)
+			break;
+		if (heap_pop(&q->held, &e))
+			break;
+		heap_push(&q->ready, e.tie, q->order++, e.slot);
+	}
+	return moved;
+}
+
+/* Takes the ready event with the earliest deadline; the caller copies it out, lock still held, and the
+ * slot is free again. 0, or -1 when none is ready. */
+LIB_INLINE int queue_pop(struct queue *q, ecalls_u32 *slot) {
+	struct heap_entry first = {};
+
+	if (heap_pop(&q->ready, &first))
+		return -1;
+	*slot = heap_at(first.slot);
+	queue_give_slot(q, *slot);
+	return 0;
+}
+
+/* When the next held event is due; 0 when none is held. */
+LIB_INLINE ecalls_u64 queue_next_release(const struct queue *q) {
+	return q->held.count ? q->held.entry[1].key : 0;
+}
+
+#endif
