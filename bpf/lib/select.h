@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Wake-one (ECalls-05 §3): which one of the subscribers that match an event receives it.
+ *
+ * Bit i of `matching` says subscriber i matches. `turn` is the subscriber whose turn it is; the first
+ * match from there on is taken, around the end of the list. The caller then stores the result + 1 as
+ * the next turn. That serves those who match in turn, however many do not: a subscriber that always
+ * matches waits for at most count - 1 others. A turn that only counts events up would not: of two
+ * matches out of six, the one that follows the gap would get five of six events.
+ *
+ * Two CPUs may read the same turn and take the same subscriber: one receives two events in a row,
+ * none is lost. A turn beyond the list (it has become shorter, or turn is count) is taken modulo
+ * count.
+ *
+ * No loop: two masks and one search for a bit.
+ */
+#ifndef ECALLS_SELECT_H
+#define ECALLS_SELECT_H
+
+#include "bits.h"
+
+#define SELECT_MAX  64u /* subscribers; the same as ECALLS_SUBSCRIBERS_MAX */
+#define SELECT_NONE 64u /* nobody matches */
+
+ECALLS_STATIC_ASSERT(SELECT_MAX == ECALLS_SUBSCRIBERS_MAX, "one bit per subscriber");
+
+/* Index of the subscriber to wake, below `count`, or SELECT_NONE. Bits from `count` on are ignored,
+ * as is a count above SELECT_MAX. */
+LIB_INLINE ecalls_u32 select_one(ecalls_u64 matching, ecalls_u32 count, ecalls_u32 turn)
+{
+	ecalls_u64 from_turn;
+
+	if (count == 0)
+		return SELECT_NONE;
+	if (count > SELECT_MAX)
+		count = SELECT_MAX;
+	matching &= ~0ull >> (SELECT_MAX - count);
+	from_turn = matching & (~0ull << (turn % count));
+	return bits_lowest(from_turn ? from_turn : matching);
+}
+
+#endif
