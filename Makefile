@@ -10,13 +10,14 @@ docdir = $(DESTDIR)$(PREFIX)/share/doc/ecalls
 # where rustup puts Rust, in case the shell does not know
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help build demo test lint bench install uninstall clean
+.PHONY: help build demo test lint format bench install uninstall clean
 
 help:
 	@echo "make build      compile everything (target/release/ecalls)"
 	@echo "make demo       see it work: a web server's events, counted and timed (root)"
 	@echo "make test       every check that this machine can run (root runs more)"
 	@echo "make lint       only the checks that run no test"
+	@echo "make format     lay the source out as make lint wants it"
 	@echo "make bench      measure"
 	@echo "make install    into PREFIX=$(PREFIX), below DESTDIR if set"
 	@echo "make uninstall  the same, undone"
@@ -38,6 +39,11 @@ test:
 lint:
 	tools/setup build test
 	tools/test tidy shellcheck rustfmt clippy clang-format headers doc deny
+
+format:
+	tools/setup build test
+	cargo fmt --all
+	git ls-files 'abi/*.h' 'bpf/*.c' 'bpf/*.h' | xargs clang-format-19 -i
 
 bench:
 	tools/setup build
