@@ -1,0 +1,267 @@
+//! `abi/event.h`: what an event is (ECalls-05 §3).
+//!
+//! The record that a service raises, the queue orders, the dispatcher delivers and an application
+//! reads. One record has one size, so that a ring entry, a slot and a place in the queue are the
+//! same thing and a copy has a constant bound.
+//!
+//! Writers: the service fills `service`, `kind`, `type`, `target`, `flags`, `priority`, the times,
+//! `size` and `data`; raise stamps `id`, `raise_ns`, `pid`, `tid`, `uid` and `cpu`; deliver sets
+//! `subscription` and `sequence`.
+
+use core::fmt;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::version::DATA_MAX;
+
+/// `target`: every subscription of the service.
+pub const TARGET_ALL: i32 = -1;
+/// `target`: one subscription of the service, in turn (round robin).
+pub const TARGET_WAKE_ONE: i32 = -2;
+
+/// `flags`: ask for event-aware scheduling; kept and handed on.
+pub const EVENT_CPU: u32 = 0x1;
+/// `flags`, kernel side only: go on with one subscription's chain, at `action`.
+pub const EVENT_RESUME: u32 = 0x100;
+/// `flags`, kernel side only: the chain's next handler was asked to run in a thread.
+pub const EVENT_THREAD: u32 = 0x200;
+
+/// 64-bit words of one event; an event is copied word by word.
+pub const EVENT_WORDS: usize = size_of::<Event>() / 8;
+
+/// `struct ecalls_event`.
+#[repr(C)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+pub struct Event {
+    /// Ring: position + 1 once complete; slots: odd while written.
+    pub sequence: u64,
+    /// Unique per core: `cpu << 48 | count`.
+    pub id: u64,
+    /// When it was raised.
+    pub raise_ns: u64,
+    /// Absolute; 0: none. Later than this it is discarded and counted.
+    pub deadline_ns: u64,
+    /// Absolute; 0: at once. Not delivered before.
+    pub release_ns: u64,
+    /// Index of the service.
+    pub service: u32,
+    /// What happened, 0..31, per service; see [`crate::service`].
+    pub kind: u32,
+    /// Which typed slot it belongs to (fd, timer number, ...).
+    pub r#type: u32,
+    /// Process id, or `TARGET_*`; see [`Event::target`].
+    pub target: i32,
+    /// `EVENT_*`.
+    pub flags: u32,
+    /// Which priority slot it belongs to; 0 is the most urgent.
+    pub priority: u32,
+    /// Process in whose context it was raised.
+    pub pid: u32,
+    /// Thread in whose context it was raised.
+    pub tid: u32,
+    /// Its user.
+    pub uid: u32,
+    /// CPU on which it was raised.
+    pub cpu: u32,
+    /// Bytes of data in use, at most [`DATA_MAX`].
+    pub size: u32,
+    /// In a ring or slot: id of the subscription it was delivered for.
+    pub subscription: u32,
+    /// The service's own data; see [`Event::data_bytes`] and [`Event::data_as`].
+    pub data: [u64; DATA_MAX / 8],
+}
+
+const _: () = assert!(size_of::<Event>() == 256, "an event is 256 bytes");
+
+/// Data does not fit into one event: it has more than [`DATA_MAX`] bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataTooLong {
+    /// Bytes of the data that was given.
+    pub size: usize,
+}
+
+impl fmt::Display for DataTooLong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes of data, an event holds {DATA_MAX}", self.size)
+    }
+}
+
+impl core::error::Error for DataTooLong {}
+
+impl Event {
+    /// The data in use, as bytes. A `size` above [`DATA_MAX`] counts as [`DATA_MAX`].
+    pub fn data_bytes(&self) -> &[u8] {
+        let size = usize::try_from(self.size).map_or(DATA_MAX, |size| size.min(DATA_MAX));
+        &self.data.as_bytes()[..size]
+    }
+
+    /// The data as one of the services' structs, or `None` if there is less data than that.
+    ///
+    /// Data may be longer than `T`: services append fields, and old readers ignore them.
+    pub fn data_as<T: FromBytes>(&self) -> Option<T> {
+        T::read_from_prefix(self.data_bytes())
+            .ok()
+            .map(|(value, _rest)| value)
+    }
+
+    /// The first data word: what a real-time signal carries by default.
+    pub fn data_word(&self) -> u64 {
+        self.data[0]
+    }
+
+    /// Puts `bytes` in as the data and sets `size`; the unused rest becomes 0.
+    ///
+    /// # Errors
+    /// [`DataTooLong`] above [`DATA_MAX`] bytes; the event is then unchanged.
+    pub fn set_data(&mut self, bytes: &[u8]) -> Result<(), DataTooLong> {
+        let error = DataTooLong { size: bytes.len() };
+        if bytes.len() > DATA_MAX {
+            return Err(error);
+        }
+        self.size = u32::try_from(bytes.len()).map_err(|_| error)?;
+        let (used, rest) = self.data.as_mut_bytes().split_at_mut(bytes.len());
+        used.copy_from_slice(bytes);
+        rest.fill(0);
+        Ok(())
+    }
+
+    /// The absolute deadline in ns of `CLOCK_MONOTONIC`, if the event has one.
+    pub fn deadline(&self) -> Option<u64> {
+        (self.deadline_ns != 0).then_some(self.deadline_ns)
+    }
+
+    /// The absolute release time in ns of `CLOCK_MONOTONIC`, if delivery shall wait for one.
+    pub fn release(&self) -> Option<u64> {
+        (self.release_ns != 0).then_some(self.release_ns)
+    }
+
+    /// Whether the deadline has passed at `now_ns`; without a deadline an event is never late.
+    pub fn is_late(&self, now_ns: u64) -> bool {
+        self.deadline()
+            .is_some_and(|deadline_ns| now_ns > deadline_ns)
+    }
+
+    /// Who shall receive it, or `None` for a number that names nobody.
+    pub fn target(&self) -> Option<Target> {
+        Target::from_raw(self.target)
+    }
+
+    /// Whether the raiser asked for event-aware scheduling.
+    pub fn wants_cpu(&self) -> bool {
+        self.flags & EVENT_CPU != 0
+    }
+}
+
+/// Who shall receive an event (ECalls-05 §3): `target`, checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// The process with this id (tgid).
+    Process(u32),
+    /// Every subscription of the service.
+    All,
+    /// One of them, in turn (round robin).
+    WakeOne,
+}
+
+impl Target {
+    /// The target that `raw` stands for; `None` for negative numbers without a meaning.
+    pub fn from_raw(raw: i32) -> Option<Target> {
+        match raw {
+            TARGET_ALL => Some(Target::All),
+            TARGET_WAKE_ONE => Some(Target::WakeOne),
+            pid => u32::try_from(pid).ok().map(Target::Process),
+        }
+    }
+
+    /// The number in the record; `None` for a process id that Linux cannot have (above `i32::MAX`).
+    pub fn raw(self) -> Option<i32> {
+        match self {
+            Target::All => Some(TARGET_ALL),
+            Target::WakeOne => Some(TARGET_WAKE_ONE),
+            Target::Process(pid) => i32::try_from(pid).ok(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::service::TimerEvent;
+
+    #[test]
+    fn data_comes_back_as_bytes_and_as_struct() {
+        let timer = TimerEvent {
+            expiry_ns: 7,
+            count: 3,
+            overrun: 1,
+            timer: 12,
+            ..TimerEvent::default()
+        };
+        let mut event = Event::default();
+        event.set_data(timer.as_bytes()).unwrap();
+        assert_eq!(event.size, 32);
+        assert_eq!(event.data_bytes(), timer.as_bytes());
+        assert_eq!(event.data_as::<TimerEvent>(), Some(timer));
+        assert_eq!(event.data_word(), 7);
+        event.size = 31;
+        assert_eq!(event.data_as::<TimerEvent>(), None);
+    }
+
+    #[test]
+    fn data_that_does_not_fit_is_refused() {
+        let mut event = Event::default();
+        assert!(event.set_data(&[1; DATA_MAX]).is_ok());
+        let before = event;
+        assert_eq!(
+            event.set_data(&[2; DATA_MAX + 1]),
+            Err(DataTooLong { size: 169 })
+        );
+        assert_eq!(event, before);
+    }
+
+    #[test]
+    fn shorter_data_leaves_nothing_of_the_longer_behind() {
+        let mut event = Event::default();
+        event.set_data(&[0xff; DATA_MAX]).unwrap();
+        event.set_data(&[1]).unwrap();
+        assert_eq!(event.data[0].to_ne_bytes()[0], 1);
+        assert!(event.data.as_bytes()[1..].iter().all(|&byte| byte == 0));
+    }
+
+    #[test]
+    fn size_that_lies_is_clamped() {
+        let event = Event {
+            size: u32::MAX,
+            ..Event::default()
+        };
+        assert_eq!(event.data_bytes().len(), DATA_MAX);
+    }
+
+    #[test]
+    fn zero_means_no_deadline_and_no_release() {
+        let mut event = Event::default();
+        assert_eq!((event.deadline(), event.release()), (None, None));
+        assert!(!event.is_late(u64::MAX));
+        event.deadline_ns = 5;
+        event.release_ns = 4;
+        assert_eq!((event.deadline(), event.release()), (Some(5), Some(4)));
+        assert!(!event.is_late(5));
+        assert!(event.is_late(6));
+    }
+
+    #[test]
+    fn target_survives_the_way_to_a_number_and_back() {
+        for target in [
+            Target::All,
+            Target::WakeOne,
+            Target::Process(0),
+            Target::Process(4711),
+        ] {
+            assert_eq!(target.raw().and_then(Target::from_raw), Some(target));
+        }
+        assert_eq!(Target::from_raw(-3), None);
+        assert_eq!(Target::Process(u32::MAX).raw(), None);
+    }
+}

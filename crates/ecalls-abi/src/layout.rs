@@ -1,0 +1,283 @@
+//! The mirror as data: every struct with its fields' places, and every constant with its value.
+//!
+//! Two tests read it: one compares it with the headers by the C compiler (`tests/headers.rs` of
+//! this crate), the other with the BTF of the compiled kernel side. Names are the headers', so that
+//! a report names the thing to look at.
+
+use core::mem::offset_of;
+
+use crate::{channel, downcall, event, service, subscription, version};
+
+/// One field of a struct.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Its name in the header.
+    pub name: &'static str,
+    /// Its offset in bytes.
+    pub offset: usize,
+}
+
+/// One struct.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Struct {
+    /// Its tag in the header: `ecalls_event`.
+    pub name: &'static str,
+    /// Its size in bytes.
+    pub size: usize,
+    /// Its fields, in order. They leave no gap: padding is a field.
+    pub fields: &'static [Field],
+}
+
+/// One constant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Constant {
+    /// Its name in the header, without `ECALLS_`.
+    pub name: &'static str,
+    /// Its value.
+    pub value: i64,
+}
+
+/// A field's name as C has it: `type`, not `r#type`.
+const fn c_name(name: &'static str) -> &'static str {
+    let [b'r', b'#', rest @ ..] = name.as_bytes() else {
+        return name;
+    };
+    match core::str::from_utf8(rest) {
+        Ok(rest) => rest,
+        Err(_) => name,
+    }
+}
+
+macro_rules! describe {
+    ($name:literal, $type:path, [$($field:ident),* $(,)?]) => {
+        Struct {
+            name: $name,
+            size: size_of::<$type>(),
+            fields: &[
+                $(Field {
+                    name: c_name(stringify!($field)),
+                    offset: offset_of!($type, $field),
+                }),*
+            ],
+        }
+    };
+}
+
+macro_rules! constants {
+    ($($module:ident: $($name:ident)*;)*) => {
+        &[$($(Constant { name: stringify!($name), value: $module::$name as i64 },)*)*]
+    };
+}
+
+/// Every struct of `abi/`.
+pub const STRUCTS: &[Struct] = &[
+    describe!(
+        "ecalls_event",
+        event::Event,
+        [
+            sequence,
+            id,
+            raise_ns,
+            deadline_ns,
+            release_ns,
+            service,
+            kind,
+            r#type,
+            target,
+            flags,
+            priority,
+            pid,
+            tid,
+            uid,
+            cpu,
+            size,
+            subscription,
+            data
+        ]
+    ),
+    describe!(
+        "ecalls_up",
+        channel::Up,
+        [
+            flag, back, version, layout, capacity, slot_use, channel, pad0, front, sleeping, pad1,
+            pattern
+        ]
+    ),
+    describe!("ecalls_lost", channel::Lost, [late, dropped, filtered, pad]),
+    describe!(
+        "ecalls_channel",
+        channel::Channel,
+        [
+            state,
+            id,
+            owner,
+            uid,
+            layout,
+            capacity,
+            slot_use,
+            defer,
+            owner_start,
+            delay_ns
+        ]
+    ),
+    describe!(
+        "ecalls_action",
+        subscription::Action,
+        [kind, flags, handler, channel, signal, pad, argument]
+    ),
+    describe!(
+        "ecalls_subscription",
+        subscription::Subscription,
+        [
+            state,
+            id,
+            service,
+            owner,
+            receiver,
+            uid,
+            kinds,
+            pid,
+            receiver_start,
+            deadline_ns,
+            cpu_priority,
+            order,
+            channel,
+            actions,
+            action
+        ]
+    ),
+    describe!(
+        "ecalls_service",
+        service::Service,
+        [
+            state,
+            owner,
+            active,
+            next,
+            deadline_ns,
+            parameter,
+            owner_start,
+            count,
+            list
+        ]
+    ),
+    describe!(
+        "ecalls_service_info",
+        service::ServiceInfo,
+        [name, format, kinds, links]
+    ),
+    describe!(
+        "ecalls_service_count",
+        service::ServiceCount,
+        [
+            raised,
+            dispatched,
+            late,
+            dropped,
+            refused,
+            latency_ns,
+            latency_ns_max,
+            pad
+        ]
+    ),
+    describe!(
+        "ecalls_subscription_count",
+        service::SubscriptionCount,
+        [
+            offered, delivered, filtered, late, dropped, wakes, signals, threads, handlers, pad
+        ]
+    ),
+    describe!(
+        "ecalls_socket_event",
+        service::SocketEvent,
+        [
+            cookie,
+            bytes,
+            backlog,
+            family,
+            local_port,
+            remote_port,
+            inherited,
+            remote_ip4,
+            pad
+        ]
+    ),
+    describe!(
+        "ecalls_socket_interest",
+        service::SocketInterest,
+        [target, r#type, kinds, inherit, deadline_ns]
+    ),
+    describe!(
+        "ecalls_timer_event",
+        service::TimerEvent,
+        [expiry_ns, count, overrun, timer, pad]
+    ),
+    describe!(
+        "ecalls_task_event",
+        service::TaskEvent,
+        [pid, tid, parent, child, code, thread, comm]
+    ),
+    describe!(
+        "ecalls_sched_event",
+        service::SchedEvent,
+        [delay_ns, pid, tid, priority, previous, comm]
+    ),
+    describe!(
+        "ecalls_host",
+        service::Host,
+        [
+            version, pid, cpus, ready, start_ns, mechanism, map_ids, prog_ids, link_ids
+        ]
+    ),
+    describe!(
+        "ecalls_down",
+        downcall::Down,
+        [
+            back, latest, pad0, front, handled, refused, drains, pad1, pad2
+        ]
+    ),
+    describe!(
+        "ecalls_downcall",
+        downcall::Downcall,
+        [op, pad, argument, result, sequence, pad1]
+    ),
+    describe!(
+        "ecalls_generic",
+        downcall::Generic,
+        [
+            service,
+            op,
+            channel,
+            target,
+            kind,
+            r#type,
+            flags,
+            priority,
+            size,
+            deadline_us,
+            release_us,
+            argument,
+            result,
+            data
+        ]
+    ),
+];
+
+/// Every constant of `abi/` that the mirror has under the same name. Drop reasons are
+/// [`crate::DropReason`].
+#[expect(clippy::cast_possible_wrap, reason = "no constant is above i64::MAX")]
+pub const CONSTANTS: &[Constant] = constants! {
+    version: ABI_VERSION DATA_MAX SERVICES_MAX SUBSCRIPTIONS_MAX SUBSCRIBERS_MAX CHANNELS_MAX
+        ACTIONS_MAX HANDLERS_MAX NAME_MAX FORMAT_MAX TIMERS_MAX;
+    event: TARGET_ALL TARGET_WAKE_ONE EVENT_CPU EVENT_RESUME EVENT_THREAD;
+    channel: LAYOUT_RING LAYOUT_SLOTS SLOT_FREE SLOT_PRIORITY SLOT_TYPE UP_EVENTS UP_HISTOGRAM
+        CAPACITY_MIN CAPACITY_MAX SLOTS_MAX WAKE_BYTES DROP_REASONS STATE_FREE STATE_SETUP
+        STATE_ACTIVE STATE_DEAD ID_BITS;
+    subscription: ACTION_HANDLER ACTION_THREAD ACTION_SIGNAL ACTION_USER ACTION_MEMORY
+        ACTION_FIXED_VALUE;
+    service: LINKS_MAX SERVICE_SOCKET SERVICE_TIMER SERVICE_TASK SERVICE_SCHED SERVICE_CORE
+        SERVICE_USER SOCKET_DATA SOCKET_CONNECTION TASK_FORK TASK_EXEC TASK_EXIT HOST_IDS;
+    downcall: PRCTL OP_NOP OP_GETPID OP_SET OP_GET OP_RAISE OP_RESUME OP_TIMER OP_DELAY OPS
+        ATTRIBUTES DEFER_DELAY DEFER_SWITCH DOWN_FRAMES FRAMES DOWN_LATEST LATEST DOWN_RING
+        DOWN_CAPACITY DOWN_ELEMENTS DRAIN_MAX;
+};

@@ -1,0 +1,35 @@
+//! The contract between the kernel side and applications, in Rust: a mirror of `abi/*.h`.
+//!
+//! The headers are the only truth. Each header has one module here with the same name, each
+//! struct the same fields in the same order, and each constant its header name without the
+//! `ECALLS_` prefix. What the mirror adds: newtypes for numbers that are easily confused
+//! ([`Id`], [`Target`], [`DropReason`], [`State`], ...) and methods that say what a field means.
+//!
+//! The structs are plain bytes (`zerocopy`'s traits), so every other crate can view them in a
+//! map's value or in shared memory without `unsafe`. A struct read from memory that somebody else
+//! can write is an allegation: its numbers stay raw integers until a `from_raw` has checked them.
+//!
+//! [`layout`] lists every struct, field and constant as data. One test compares the list with the
+//! headers by the C compiler, another (beside the kernel side) with the BTF of the BPF objects.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+pub mod channel;
+pub mod downcall;
+pub mod event;
+pub mod layout;
+pub mod service;
+pub mod subscription;
+pub mod text;
+pub mod version;
+
+pub use channel::{Channel, DropReason, Id, Layout, Lost, SlotUse, State, Up};
+pub use downcall::{Down, Downcall, Generic, Op};
+pub use event::{Event, Target};
+pub use service::{Host, Service, ServiceCount, ServiceInfo, SubscriptionCount};
+pub use subscription::{Action, ActionKind, Subscription};
+pub use version::ABI_VERSION;
+
+/// The crate whose traits the structs implement, so that users need not name its version again.
+pub use zerocopy;

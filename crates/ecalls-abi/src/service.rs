@@ -1,0 +1,460 @@
+//! `abi/service.h`: who raises events, how many were raised, and the data of each built-in
+//! service's events.
+//!
+//! [`Service`] is what the kernel side reads for every event; [`ServiceInfo`] is what people and
+//! programs read (name, format). The subscriber list is double: the host writes the list that is
+//! not in use, waits until no program reads it any more, and flips `active`.
+
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+
+use crate::channel::{DROP_REASONS, DropReason};
+use crate::text;
+use crate::version::{FORMAT_MAX, NAME_MAX, SUBSCRIBERS_MAX};
+
+/// `struct ecalls_service`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct Service {
+    /// `STATE_*` of [`crate::channel`].
+    pub state: u32,
+    /// Process of an application service; 0: built in.
+    pub owner: u32,
+    /// Which of the two lists is in use: 0 or 1.
+    pub active: u32,
+    /// Wake-one: whose turn it is; written by the kernel side.
+    pub next: u32,
+    /// Smallest relative deadline of the subscriptions; 0: none.
+    pub deadline_ns: u64,
+    /// Per service; sched: smallest delay to report, ns.
+    pub parameter: u64,
+    /// Start time of the owner (since boot, ns), against pid reuse.
+    pub owner_start: u64,
+    /// Subscriptions in each list.
+    pub count: [u32; 2],
+    /// Indices, in order of delivery.
+    pub list: [[u32; SUBSCRIBERS_MAX]; 2],
+}
+
+const _: () = assert!(size_of::<Service>() == 560, "service");
+
+impl Default for Service {
+    fn default() -> Service {
+        Service::new_zeroed()
+    }
+}
+
+impl Service {
+    /// The list in use: indices of subscriptions, in order of delivery. Empty if `active` is
+    /// neither 0 nor 1; a count above [`SUBSCRIBERS_MAX`] counts as [`SUBSCRIBERS_MAX`].
+    pub fn subscriptions(&self) -> &[u32] {
+        let active = usize::try_from(self.active).unwrap_or(usize::MAX);
+        let (Some(list), Some(&count)) = (self.list.get(active), self.count.get(active)) else {
+            return &[];
+        };
+        let count = usize::try_from(count).map_or(SUBSCRIBERS_MAX, |n| n.min(SUBSCRIBERS_MAX));
+        &list[..count]
+    }
+}
+
+/// Programs of one built-in service.
+pub const LINKS_MAX: usize = 4;
+
+/// `struct ecalls_service_info`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct ServiceInfo {
+    /// The unique name, as a C text; see [`ServiceInfo::name`].
+    pub name: [u8; NAME_MAX],
+    /// Fields of the data: `u64 cookie; u16 port; char comm[16]`.
+    pub format: [u8; FORMAT_MAX],
+    /// Names of the kinds, in order: `data connection`.
+    pub kinds: [u8; FORMAT_MAX],
+    /// Ids of the attached programs' links; 0: none.
+    pub links: [u32; LINKS_MAX],
+}
+
+const _: () = assert!(size_of::<ServiceInfo>() == 1072, "service info");
+
+impl Default for ServiceInfo {
+    fn default() -> ServiceInfo {
+        ServiceInfo::new_zeroed()
+    }
+}
+
+impl ServiceInfo {
+    /// The unique name.
+    pub fn name(&self) -> &str {
+        text::read(&self.name)
+    }
+
+    /// The fields of the data, as text.
+    pub fn format(&self) -> &str {
+        text::read(&self.format)
+    }
+
+    /// The names of the kinds; the n-th is the name of kind n.
+    pub fn kinds(&self) -> impl Iterator<Item = &str> {
+        text::read(&self.kinds).split_whitespace()
+    }
+}
+
+/// `struct ecalls_service_count`: event counts of a service (one per CPU; sum them).
+///
+/// `raised = dispatched + late + sum(dropped)`.
+#[repr(C)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+pub struct ServiceCount {
+    /// `raise_event` called, bad arguments excluded.
+    pub raised: u64,
+    /// Taken from the queue in time and offered to subscriptions.
+    pub dispatched: u64,
+    /// Taken from the queue after their deadline.
+    pub late: u64,
+    /// Dropped, by [`DropReason`].
+    pub dropped: [u64; DROP_REASONS],
+    /// Not raised: too much data, unknown service, stranger.
+    pub refused: u64,
+    /// Sum over dispatched events of dispatch time - max(raise, release).
+    pub latency_ns: u64,
+    /// The largest of them.
+    pub latency_ns_max: u64,
+    /// Zero.
+    pub pad: [u64; 6],
+}
+
+const _: () = assert!(size_of::<ServiceCount>() == 192, "service count");
+
+impl ServiceCount {
+    /// Adds another CPU's counts; sums wrap like the kernel side's counters, the maximum is kept.
+    pub fn add(&mut self, other: &ServiceCount) {
+        self.raised = self.raised.wrapping_add(other.raised);
+        self.dispatched = self.dispatched.wrapping_add(other.dispatched);
+        self.late = self.late.wrapping_add(other.late);
+        add_each(&mut self.dropped, &other.dropped);
+        self.refused = self.refused.wrapping_add(other.refused);
+        self.latency_ns = self.latency_ns.wrapping_add(other.latency_ns);
+        self.latency_ns_max = self.latency_ns_max.max(other.latency_ns_max);
+    }
+
+    /// Events dropped for one reason.
+    pub fn dropped(&self, reason: DropReason) -> u64 {
+        self.dropped[reason.index()]
+    }
+}
+
+/// `struct ecalls_subscription_count`: offers of events to a subscription (one per CPU; sum them).
+///
+/// `offered = delivered + filtered + late + sum(dropped)` once no event is in a queue.
+#[repr(C)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+pub struct SubscriptionCount {
+    /// Events offered to the subscription.
+    pub offered: u64,
+    /// The chain reached a delivery (memory, signal, user or thread handler) that succeeded, or
+    /// its end.
+    pub delivered: u64,
+    /// A handler ended the chain before any delivery.
+    pub filtered: u64,
+    /// Discarded because the subscription's deadline had passed.
+    pub late: u64,
+    /// Dropped, by [`DropReason`].
+    pub dropped: [u64; DROP_REASONS],
+    /// Wake-ups paid for a sleeping reader.
+    pub wakes: u64,
+    /// Real-time signals queued.
+    pub signals: u64,
+    /// Runs of a kernel thread.
+    pub threads: u64,
+    /// Runs of a kernel handler.
+    pub handlers: u64,
+    /// Zero.
+    pub pad: [u64; 4],
+}
+
+const _: () = assert!(size_of::<SubscriptionCount>() == 192, "subscription count");
+
+impl SubscriptionCount {
+    /// Adds another CPU's counts; sums wrap like the kernel side's counters.
+    pub fn add(&mut self, other: &SubscriptionCount) {
+        self.offered = self.offered.wrapping_add(other.offered);
+        self.delivered = self.delivered.wrapping_add(other.delivered);
+        self.filtered = self.filtered.wrapping_add(other.filtered);
+        self.late = self.late.wrapping_add(other.late);
+        add_each(&mut self.dropped, &other.dropped);
+        self.wakes = self.wakes.wrapping_add(other.wakes);
+        self.signals = self.signals.wrapping_add(other.signals);
+        self.threads = self.threads.wrapping_add(other.threads);
+        self.handlers = self.handlers.wrapping_add(other.handlers);
+    }
+
+    /// Events dropped for one reason.
+    pub fn dropped(&self, reason: DropReason) -> u64 {
+        self.dropped[reason.index()]
+    }
+}
+
+fn add_each(sums: &mut [u64; DROP_REASONS], counts: &[u64; DROP_REASONS]) {
+    for (sum, count) in sums.iter_mut().zip(counts) {
+        *sum = sum.wrapping_add(*count);
+    }
+}
+
+/// The service `socket`: data and connections on registered sockets.
+pub const SERVICE_SOCKET: u32 = 0;
+/// The service `timer`.
+pub const SERVICE_TIMER: u32 = 1;
+/// The service `task`: forks, execs and exits.
+pub const SERVICE_TASK: u32 = 2;
+/// The service `sched`: threads that waited too long for a CPU.
+pub const SERVICE_SCHED: u32 = 3;
+/// The service `core`: the core's own tests and measurements.
+pub const SERVICE_CORE: u32 = 4;
+/// Index of the first application service.
+pub const SERVICE_USER: u32 = 8;
+
+/// socket, kind: data arrived.
+pub const SOCKET_DATA: u32 = 0;
+/// socket, kind: a connection was completed.
+pub const SOCKET_CONNECTION: u32 = 1;
+
+/// `struct ecalls_socket_event`: the data of the service `socket`.
+#[repr(C)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+pub struct SocketEvent {
+    /// The kernel's socket cookie; stays the same for the socket's life.
+    pub cookie: u64,
+    /// DATA: bytes waiting (TCP), or datagrams' bytes (UDP).
+    pub bytes: u32,
+    /// CONNECTION: completed connections waiting for accept.
+    pub backlog: u32,
+    /// `AF_INET`, `AF_INET6`, `AF_UNIX`.
+    pub family: u16,
+    /// Local port, 0 for `AF_UNIX`.
+    pub local_port: u16,
+    /// Remote port, 0 for `AF_UNIX`.
+    pub remote_port: u16,
+    /// 1: registered through its listener.
+    pub inherited: u16,
+    /// Network byte order; 0 for other families.
+    pub remote_ip4: u32,
+    /// Zero.
+    pub pad: u32,
+}
+
+/// `struct ecalls_socket_interest`: what a registered socket carries (socket storage).
+///
+/// Written through the fd by the host.
+#[repr(C)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+pub struct SocketInterest {
+    /// Process to tell, or `TARGET_*` of [`crate::event`].
+    pub target: i32,
+    /// `event.type` of its events: the fd, or any number below `SLOTS_MAX`.
+    pub r#type: u32,
+    /// Bit k: raise kind k.
+    pub kinds: u32,
+    /// 1: accepted connections are registered too.
+    pub inherit: u32,
+    /// Relative; 0: none.
+    pub deadline_ns: u64,
+}
+
+const _: () = assert!(size_of::<SocketInterest>() == 24, "socket interest");
+
+/// `struct ecalls_timer_event`: the data of the service `timer`; kind 0, an expiry.
+#[repr(C)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+pub struct TimerEvent {
+    /// When it should have expired.
+    pub expiry_ns: u64,
+    /// Expiries of this timer so far, this one included.
+    pub count: u64,
+    /// Periods that passed without an event of their own.
+    pub overrun: u64,
+    /// Number of the timer.
+    pub timer: u32,
+    /// Zero.
+    pub pad: u32,
+}
+
+/// task, kind: a process or thread was made.
+pub const TASK_FORK: u32 = 0;
+/// task, kind: a process executed another program.
+pub const TASK_EXEC: u32 = 1;
+/// task, kind: a process or thread exited.
+pub const TASK_EXIT: u32 = 2;
+
+/// `struct ecalls_task_event`: the data of the service `task`.
+#[repr(C)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+pub struct TaskEvent {
+    /// Process that forked, executed or exited.
+    pub pid: u32,
+    /// Its thread.
+    pub tid: u32,
+    /// Its parent process.
+    pub parent: u32,
+    /// FORK: id of the new thread or process.
+    pub child: u32,
+    /// EXIT: wait status.
+    pub code: u32,
+    /// 1: a thread of a process, not a process.
+    pub thread: u32,
+    /// Name of the thread, as a C text; see [`TaskEvent::comm`].
+    pub comm: [u8; 16],
+}
+
+impl TaskEvent {
+    /// Name of the thread.
+    pub fn comm(&self) -> &str {
+        text::read(&self.comm)
+    }
+}
+
+/// `struct ecalls_sched_event`: the data of the service `sched`; kind 0, a thread waited on a run
+/// queue for longer than the threshold.
+#[repr(C)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+pub struct SchedEvent {
+    /// Time on the run queue.
+    pub delay_ns: u64,
+    /// Process of the thread that waited.
+    pub pid: u32,
+    /// The thread that waited.
+    pub tid: u32,
+    /// Kernel priority: 0..99 real time, 100..139 fair.
+    pub priority: u32,
+    /// Thread that ran before it.
+    pub previous: u32,
+    /// Name of the thread, as a C text; see [`SchedEvent::comm`].
+    pub comm: [u8; 16],
+}
+
+impl SchedEvent {
+    /// Name of the thread.
+    pub fn comm(&self) -> &str {
+        text::read(&self.comm)
+    }
+}
+
+/// Ids of each sort that [`Host`] has room for.
+pub const HOST_IDS: usize = 32;
+
+/// `struct ecalls_host`: the core's identity, in the map `ecalls_host`: how a second program finds
+/// and joins a running core.
+///
+/// Written once by the program that loads the core, before anything is attached.
+#[repr(C)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+pub struct Host {
+    /// [`crate::ABI_VERSION`].
+    pub version: u32,
+    /// Process that loaded the core.
+    pub pid: u32,
+    /// CPUs the queues were made for.
+    pub cpus: u32,
+    /// 1: complete; anything else: still being loaded, or its loader died.
+    pub ready: u32,
+    /// When it was loaded.
+    pub start_ns: u64,
+    /// The fast call: `prctl`, `security`, `setsockopt` or `run`.
+    pub mechanism: [u8; NAME_MAX],
+    /// In the order of the loader's table of maps.
+    pub map_ids: [u32; HOST_IDS],
+    /// In the order of the loader's table of programs.
+    pub prog_ids: [u32; HOST_IDS],
+    /// What is attached.
+    pub link_ids: [u32; HOST_IDS],
+}
+
+const _: () = assert!(size_of::<Host>() == 440, "host");
+
+impl Host {
+    /// Whether the core is completely loaded.
+    pub fn is_ready(&self) -> bool {
+        self.ready == 1
+    }
+
+    /// The mechanism of the fast call.
+    pub fn mechanism(&self) -> &str {
+        text::read(&self.mechanism)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subscriptions_are_those_of_the_active_list() {
+        let mut service = Service {
+            active: 1,
+            count: [3, 2],
+            ..Service::default()
+        };
+        service.list[1][..2].copy_from_slice(&[7, 5]);
+        assert_eq!(service.subscriptions(), [7, 5]);
+        service.active = 2;
+        assert_eq!(service.subscriptions(), [0u32; 0]);
+        (service.active, service.count[0]) = (0, u32::MAX);
+        assert_eq!(service.subscriptions().len(), SUBSCRIBERS_MAX);
+    }
+
+    #[test]
+    fn counts_of_cpus_add_up_and_the_maximum_is_kept() {
+        let mut sum = ServiceCount {
+            raised: 2,
+            latency_ns_max: 9,
+            ..ServiceCount::default()
+        };
+        let mut other = ServiceCount {
+            raised: 3,
+            latency_ns_max: 4,
+            ..ServiceCount::default()
+        };
+        other.dropped[DropReason::QueueFull.index()] = 1;
+        sum.add(&other);
+        assert_eq!((sum.raised, sum.latency_ns_max), (5, 9));
+        assert_eq!(sum.dropped(DropReason::QueueFull), 1);
+    }
+
+    #[test]
+    fn counts_of_a_subscription_add_up() {
+        let mut sum = SubscriptionCount {
+            offered: u64::MAX,
+            ..SubscriptionCount::default()
+        };
+        sum.add(&SubscriptionCount {
+            offered: 2,
+            wakes: 1,
+            ..SubscriptionCount::default()
+        });
+        assert_eq!((sum.offered, sum.wakes), (1, 1));
+    }
+
+    #[test]
+    fn service_info_is_readable_as_text() {
+        let mut info = ServiceInfo::default();
+        text::write(&mut info.name, "socket").unwrap();
+        text::write(&mut info.kinds, "data connection").unwrap();
+        assert_eq!(info.name(), "socket");
+        assert_eq!(info.format(), "");
+        assert!(info.kinds().eq(["data", "connection"]));
+    }
+}
