@@ -19,8 +19,7 @@
  * above holds with T up to the latest `now` seen. A tat further ahead than these settings and that
  * skew can explain stems from other settings or another clock: the event is refused and tat comes
  * back to the furthest place that the settings allow, so that the next event is at most one interval
- * away. Sums stop at the end of time (2^64 ns) instead of wrapping. From the last interval before it
- * on, about the year 2554, nothing is refused.
+ * away. Sums stop at the end of time (2^64 ns) instead of wrapping.
  *
  * Limits: an interval counts as at most BUCKET_INTERVAL_MAX_NS, a burst as at most BUCKET_BURST_MAX,
  * so that their product fits and no division is needed. Whoever takes settings from a user refuses

@@ -6,12 +6,14 @@
  * caller owns; the queue hands out slot numbers and orders them:
  *   ready  by (deadline, order of raising)   what may be delivered now
  *   held   by (release time, deadline)       what may not be delivered yet
- * An event without a deadline sorts behind all that have one, in the order of raising.
+ * An event without a deadline sorts behind all that have one, in the order of raising. A held event
+ * keeps its place in that order (above the slot number in its entry) until it is ready.
  *
  * A full queue drops the event with the latest deadline, be it the new one or one that waits
  * (queue_push says which), so what is urgent is never refused for what is not.
  *
- * Invariant: every slot is in exactly one of free[], ready, held. The caller holds the queue's lock.
+ * Invariant: every slot below `started` is in exactly one of free[], ready, held. The caller holds the
+ * queue's lock.
  */
 #ifndef ECALLS_QUEUE_H
 #define ECALLS_QUEUE_H
@@ -28,8 +30,8 @@
 
 struct queue {
 	ecalls_u32 free_count;
-	ecalls_u32 started; /* 0: never used; free[] is filled at the first push */
-	ecalls_u64 order;
+	ecalls_u32 started; /* slots that were ever given out: 0..started - 1 */
+	ecalls_u64 order;   /* events ever queued */
 	struct heap ready;
 	struct heap held;
 	ecalls_u32 free[HEAP_ENTRIES];
@@ -89,6 +91,7 @@ LIB_CALL int queue_evict(struct queue *q, ecalls_u64 key, ecalls_u32 *slot) {
 LIB_INLINE int queue_push(struct queue *q, ecalls_u64 deadline_ns, ecalls_u64 release_ns,
 			  ecalls_u64 now_ns, ecalls_u32 *slot) {
 	ecalls_u64 key = queue_key(deadline_ns);
+	ecalls_u64 order;
 	int result = QUEUE_PUSHED;
 
 	if (queue_take_slot(q, slot)) {
@@ -96,24 +99,28 @@ LIB_INLINE int queue_push(struct queue *q, ecalls_u64 deadline_ns, ecalls_u64 re
 			return QUEUE_REFUSED;
 		result = QUEUE_REPLACED;
 	}
+	order = q->order++;
 	if (release_ns > now_ns)
-		heap_push(&q->held, release_ns, key, *slot);
+		heap_push(&q->held, release_ns, key, order * HEAP_ENTRIES + *slot);
 	else
-		heap_push(&q->ready, key, q->order++, *slot);
+		heap_push(&q->ready, key, order, *slot);
 	return result;
 }
 
 /* Makes held events whose time has come ready. Returns how many (at most QUEUE_RELEASE_MAX). */
 LIB_CALL int queue_release(struct queue *q, ecalls_u64 now_ns) {
-	ecalls_u32 moved;
+	ecalls_u32 moved = 0;
 
-	for (moved = 0; lib_again(moved, QUEUE_RELEASE_MAX); moved++) {
+	moved ^= q->held.zero;
+	for (ecalls_u32 round = 0; lib_again(round, QUEUE_RELEASE_MAX); round++) {
 		struct heap_entry e = {};
 		if (moved >= QUEUE_RELEASE_MAX || q->held.count == 0 || q->held.entry[1].key > now_ns)
 			break;
 		if (heap_pop(&q->held, &e))
 			break;
-		heap_push(&q->ready, e.tie, q->order++, e.slot);
+		heap_push(&q->ready, e.tie, e.slot / HEAP_ENTRIES, heap_at(e.slot));
+		moved++;
+		moved ^= q->held.zero;
 	}
 	return moved;
 }
