@@ -130,15 +130,20 @@ struct ecalls_sched_event {
 	char comm[16];
 };
 
-/* The core's identity, in the map `host`. */
+/* The core's identity, in the map `ecalls_host`: how a second program finds and joins a running core.
+ * Written once by the program that loads the core, before anything is attached. */
+#define ECALLS_HOST_IDS 32u
 struct ecalls_host {
 	ecalls_u32 version; /* ECALLS_ABI_VERSION */
 	ecalls_u32 pid;	    /* process that loaded the core */
 	ecalls_u32 cpus;    /* CPUs the queues were made for */
-	ecalls_u32 pad;
+	ecalls_u32 ready;   /* 1: complete; anything else: still being loaded, or its loader died */
 	ecalls_u64 start_ns; /* when it was loaded */
-	char mechanism[ECALLS_NAME_MAX]; /* fast call: prctl, security, setsockopt or run */
+	char mechanism[ECALLS_NAME_MAX];    /* the fast call: prctl, security, setsockopt or run */
+	ecalls_u32 map_ids[ECALLS_HOST_IDS];  /* in the order of the loader's table of maps */
+	ecalls_u32 prog_ids[ECALLS_HOST_IDS]; /* in the order of the loader's table of programs */
+	ecalls_u32 link_ids[ECALLS_HOST_IDS]; /* what is attached */
 };
-ECALLS_STATIC_ASSERT(sizeof(struct ecalls_host) == 56, "host");
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_host) == 440, "host");
 
 #endif

@@ -17,8 +17,7 @@
 #include "portable.h"
 
 /* How many bits are set: 0..64. Sums in place of 2, 4 and 8 bits, then all bytes by one product. */
-LIB_INLINE ecalls_u32 bits_count(ecalls_u64 word)
-{
+LIB_INLINE ecalls_u32 bits_count(ecalls_u64 word) {
 	word -= (word >> 1) & 0x5555555555555555ull;
 	word = (word & 0x3333333333333333ull) + ((word >> 2) & 0x3333333333333333ull);
 	word = (word + (word >> 4)) & 0x0f0f0f0f0f0f0f0full;
@@ -28,8 +27,7 @@ LIB_INLINE ecalls_u32 bits_count(ecalls_u64 word)
 }
 
 /* Number of the lowest set bit: 0..63; 64 if none is set. */
-LIB_INLINE ecalls_u32 bits_lowest(ecalls_u64 word)
-{
+LIB_INLINE ecalls_u32 bits_lowest(ecalls_u64 word) {
 	ecalls_u64 below = ~word & (word - 1);
 
 	/* else the compiler puts in its count of trailing zeros, which BPF lacks */
@@ -38,8 +36,7 @@ LIB_INLINE ecalls_u32 bits_lowest(ecalls_u64 word)
 }
 
 /* Number of the highest set bit: the logarithm to base 2, rounded down. Of 0: 0. */
-LIB_INLINE ecalls_u32 bits_log2(ecalls_u64 word)
-{
+LIB_INLINE ecalls_u32 bits_log2(ecalls_u64 word) {
 	word |= word >> 1;
 	word |= word >> 2;
 	word |= word >> 4;

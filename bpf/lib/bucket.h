@@ -32,11 +32,10 @@
 #include "portable.h"
 
 #define BUCKET_INTERVAL_MAX_NS (1ull << 47) /* 39 hours */
-#define BUCKET_BURST_MAX       (1ull << 16)
-#define BUCKET_SKEW_NS         1000000000ull /* clocks of one host differ by less */
+#define BUCKET_BURST_MAX (1ull << 16)
+#define BUCKET_SKEW_NS 1000000000ull /* clocks of one host differ by less */
 
-LIB_INLINE ecalls_u64 bucket_later(ecalls_u64 time_ns, ecalls_u64 span_ns)
-{
+LIB_INLINE ecalls_u64 bucket_later(ecalls_u64 time_ns, ecalls_u64 span_ns) {
 	ecalls_u64 sum = time_ns + span_ns;
 
 	return sum < time_ns ? ~0ull : sum;
@@ -45,8 +44,7 @@ LIB_INLINE ecalls_u64 bucket_later(ecalls_u64 time_ns, ecalls_u64 span_ns)
 /* Whether an event may pass now, and the bucket's next word (in each case; it may be unchanged).
  * `interval_ns` 0: everything passes. `burst`: how many may come at once; 0 counts as 1. */
 LIB_INLINE _Bool bucket_next(ecalls_u64 tat, ecalls_u64 now_ns, ecalls_u64 interval_ns,
-			     ecalls_u64 burst, ecalls_u64 *next_tat)
-{
+			     ecalls_u64 burst, ecalls_u64 *next_tat) {
 	ecalls_u64 interval = interval_ns, early = 0, early_max;
 
 	*next_tat = tat;

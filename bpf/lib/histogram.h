@@ -20,13 +20,12 @@
 
 #include "bits.h"
 
-#define HISTOGRAM_BUCKETS   64u
+#define HISTOGRAM_BUCKETS 64u
 #define HISTOGRAM_VALUE_MAX 0xffffffffull /* larger values count as this one */
 
 /* The bucket of a value: its two leading binary digits (2 or 3) and two for each digit behind them.
  * A value below 2 has no two digits and is its own bucket; the 2 in the logarithm makes it so. */
-LIB_INLINE ecalls_u32 histogram_bucket(ecalls_u64 value)
-{
+LIB_INLINE ecalls_u32 histogram_bucket(ecalls_u64 value) {
 	ecalls_u32 behind;
 
 	if (value > HISTOGRAM_VALUE_MAX)
@@ -36,8 +35,7 @@ LIB_INLINE ecalls_u32 histogram_bucket(ecalls_u64 value)
 }
 
 /* The smallest value of a bucket. */
-LIB_INLINE ecalls_u64 histogram_lower(ecalls_u32 bucket)
-{
+LIB_INLINE ecalls_u64 histogram_lower(ecalls_u32 bucket) {
 	bucket &= HISTOGRAM_BUCKETS - 1u;
 	if (bucket < 2)
 		return bucket;
@@ -46,8 +44,7 @@ LIB_INLINE ecalls_u64 histogram_lower(ecalls_u32 bucket)
 
 /* The value that stands for a bucket's values: the middle of its bounds, rounded down. Of bucket 63,
  * which has no end, as if it ended at 2^32. */
-LIB_INLINE ecalls_u64 histogram_middle(ecalls_u32 bucket)
-{
+LIB_INLINE ecalls_u64 histogram_middle(ecalls_u32 bucket) {
 	ecalls_u64 lower = histogram_lower(bucket);
 
 	bucket &= HISTOGRAM_BUCKETS - 1u;

@@ -13,8 +13,7 @@
 #include "portable.h"
 
 /* Whether event number `count` (from 0) passes. `one_in` 0 and 1: all pass. */
-LIB_INLINE _Bool sample_takes(ecalls_u64 count, ecalls_u64 one_in)
-{
+LIB_INLINE _Bool sample_takes(ecalls_u64 count, ecalls_u64 one_in) {
 	if (one_in <= 1)
 		return 1;
 	return count % one_in == 0;

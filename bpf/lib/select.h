@@ -19,15 +19,14 @@
 
 #include "bits.h"
 
-#define SELECT_MAX  64u /* subscribers; the same as ECALLS_SUBSCRIBERS_MAX */
+#define SELECT_MAX 64u	/* subscribers; the same as ECALLS_SUBSCRIBERS_MAX */
 #define SELECT_NONE 64u /* nobody matches */
 
 ECALLS_STATIC_ASSERT(SELECT_MAX == ECALLS_SUBSCRIBERS_MAX, "one bit per subscriber");
 
 /* Index of the subscriber to wake, below `count`, or SELECT_NONE. Bits from `count` on are ignored,
  * as is a count above SELECT_MAX. */
-LIB_INLINE ecalls_u32 select_one(ecalls_u64 matching, ecalls_u32 count, ecalls_u32 turn)
-{
+LIB_INLINE ecalls_u32 select_one(ecalls_u64 matching, ecalls_u32 count, ecalls_u32 turn) {
 	ecalls_u64 from_turn;
 
 	if (count == 0)

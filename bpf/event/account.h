@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Accounting: nothing is lost without a reason, a counter, and a sight of it next to the data.
+ *
+ * Two identities hold whenever no event is in a queue, and tests check them after every run:
+ *   service       raised  = dispatched + late + sum(dropped)
+ *   subscription  offered = delivered + filtered + late + sum(dropped)
+ *
+ * Service counters are written in every context, also nested on one CPU, so they are atomic although
+ * per CPU. Subscription counters are written by the dispatcher alone, which does not nest.
+ */
+#ifndef ECALLS_ACCOUNT_H
+#define ECALLS_ACCOUNT_H
+
+#include "queue.h"
+
+static __always_inline struct ecalls_service_count *count_of_service(u32 service) {
+	return bpf_map_lookup_elem(&service_counts, &service);
+}
+
+static __always_inline struct ecalls_subscription_count *count_of(u32 subscription) {
+	return bpf_map_lookup_elem(&sub_counts, &subscription);
+}
+
+/* The counters that the owner of a channel sees next to its data. */
+static __always_inline struct ecalls_lost *lost_of(u32 channel_id) {
+	u32 index = ECALLS_ID_INDEX(channel_id), one = 1;
+	void *up;
+
+	if (!channel_id)
+		return 0;
+	up = bpf_map_lookup_elem(&ups, &index);
+	return up ? bpf_map_lookup_elem(up, &one) : 0;
+}
+
+/* An action of a subscription. The mask is hidden from the compiler, which would otherwise drop it and
+ * step a pointer instead; the verifier wants to see it. */
+static __always_inline const struct ecalls_action *action_of(const struct ecalls_subscription *s,
+							     u32 action) {
+	action &= ECALLS_ACTIONS_MAX - 1;
+	barrier_var(action);
+	return &s->action[action];
+}
+
+/* Whether a subscription wants this event: 1 or 0, without a branch, so that the verifier does not
+ * split a loop over subscriptions into one path per answer. */
+static __always_inline u64 subscription_matches(const struct ecalls_subscription *s, u32 kind,
+						s32 target, u32 pid) {
+	u64 differs = *(volatile const u32 *)&s->state ^ ECALLS_STATE_ACTIVE;
+	u64 no_kinds = ((u64)s->kinds - 1) >> 63;
+	u64 no_pid = ((u64)s->pid - 1) >> 63;
+	u64 kind_wanted = (s->kinds >> (kind & 31) & 1) | no_kinds;
+
+	differs |= (u64)(s->pid ^ pid) * (1 - no_pid);
+	differs |= (u64)(s->receiver ^ (u32)target) * (1 - ((u32)target >> 31));
+	barrier_var(differs);
+	return ((differs - 1) >> 63) & kind_wanted;
+}
+
+static __always_inline void drop_for_subscription(u32 index, u32 channel, u32 reason, bool offered) {
+	struct ecalls_subscription_count *n = count_of(index);
+	struct ecalls_lost *lost = lost_of(channel);
+
+	if (reason >= ECALLS_DROP_REASONS)
+		return;
+	if (n) {
+		if (offered)
+			__sync_fetch_and_add(&n->offered, 1);
+		__sync_fetch_and_add(&n->dropped[reason], 1);
+	}
+	if (lost)
+		__sync_fetch_and_add(&lost->dropped[reason], 1);
+}
+
+/* An event was dropped before it was offered: counts it for its service, and for everyone who would
+ * have got it. For a chain that was under way, for its subscription alone. */
+__noinline int account_drop(const struct evicted *v, u32 reason) {
+	if (!v || reason >= ECALLS_DROP_REASONS)
+		return 0;
+	if (v->flags & ECALLS_EVENT_RESUME) {
+		u32 index = ECALLS_ID_INDEX(v->subscription);
+		struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
+		if (s)
+			drop_for_subscription(index, s->channel, reason, false);
+		return 0;
+	}
+	u32 service = v->service;
+	struct ecalls_service_count *total = count_of_service(service);
+	struct ecalls_service *s = bpf_map_lookup_elem(&services, &service);
+	struct current *c = current_cpu();
+	if (!total || !s || !c)
+		return 0;
+	__sync_fetch_and_add(&total->dropped[reason], 1);
+	u32 list = s->active & 1, count = s->count[list];
+	for (u32 i = c->zero; lib_again(i, ECALLS_SUBSCRIBERS_MAX); i++) {
+		i ^= c->zero;
+		if (i >= count || i >= ECALLS_SUBSCRIBERS_MAX)
+			break;
+		u32 index = s->list[list][i & (ECALLS_SUBSCRIBERS_MAX - 1)];
+		struct ecalls_subscription *sub = bpf_map_lookup_elem(&subscriptions, &index);
+		if (sub && subscription_matches(sub, v->kind, v->target, v->pid))
+			drop_for_subscription(index, sub->channel, reason, true);
+	}
+	return 0;
+}
+
+#endif

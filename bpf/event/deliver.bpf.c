@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The dispatcher: takes events in order of their deadlines, finds the subscriptions, and runs each
+ * one's actions in order, each result deciding about the next (ECalls-05 §3.1).
+ *
+ * It is one program on the tracepoint bpf_trigger_tp, fired by raise(), by a queue's timer and by the
+ * kernel threads. The kernel never runs it inside itself on one CPU, and preemption is off, so
+ * `current_events` is its own. Kernel handlers are programs on the same tracepoint in slots of the
+ * map `handlers`, called by a tail call from a function that returns here (an empty slot: nothing
+ * happens). The kernel allows 33 tail calls per run and skips the rest without a word; so after
+ * DISPATCH_CALLS the dispatcher stops where it is (`left`) and its caller fires it again.
+ *
+ * Fails how: a subscription whose channel is gone, whose handler is missing or whose receiver has
+ * exited drops with that reason; nothing here waits.
+ */
+#include "raise.h"
+#include "memory.h"
+#include "signal.h"
+#include "thread.h"
+#include "handler.h"
+
+#define DISPATCH_EVENTS 32 /* events of one run */
+#define DISPATCH_CALLS 24  /* tail calls after which a run ends at the next subscription */
+
+static __noinline int call_handler(void *ctx, u32 slot) {
+	bpf_tail_call(ctx, &handlers, slot);
+	return 0;
+}
+
+/* What became of one chain. */
+struct outcome {
+	u32 delivered; /* an action delivered */
+	u32 dropped;   /* reason + 1 of the last action that could not */
+	u32 filtered;  /* a handler ended the chain */
+	u32 pending;   /* a thread goes on with it */
+};
+
+static __always_inline void delivery(struct outcome *o, int result) {
+	if (result < 0)
+		o->dropped = -result;
+	else
+		o->delivered = 1;
+}
+
+/* Runs one action. True: go on with the next. */
+static __always_inline bool run_action(void *ctx, struct current *c,
+				       const struct ecalls_subscription *s, u32 index, u32 action,
+				       struct outcome *o, struct ecalls_subscription_count *n) {
+	const struct ecalls_action *a = action_of(s, action);
+
+	switch (a->kind) {
+	case ECALLS_ACTION_HANDLER:
+		c->subscription = index;
+		c->action = action;
+		c->result = HANDLER_MISSING;
+		c->calls++;
+		call_handler(ctx, a->handler);
+		n->handlers++;
+		if (c->result == HANDLER_MISSING)
+			o->dropped = ECALLS_DROP_NO_HANDLER + 1;
+		o->filtered = c->result != HANDLER_CONTINUE;
+		return c->result == HANDLER_CONTINUE;
+	case ECALLS_ACTION_THREAD:
+		if (thread_add(s->id, action)) {
+			o->dropped = ECALLS_DROP_THREAD_FULL + 1;
+			return false;
+		}
+		o->pending = 1;
+		return false;
+	case ECALLS_ACTION_SIGNAL: {
+		int result = signal_send(index, action);
+		o->pending = result == SIGNAL_PENDING;
+		if (result != SIGNAL_PENDING) {
+			delivery(o, result);
+			n->signals += result == 0;
+		}
+		return !o->pending;
+	}
+	case ECALLS_ACTION_USER:
+	case ECALLS_ACTION_MEMORY: {
+		int result = memory_put(a->channel, &c->event, s->id);
+		if (result == MEMORY_REPLACED) {
+			__sync_fetch_and_add(&n->dropped[ECALLS_DROP_REPLACED], 1);
+			__sync_fetch_and_sub(&n->delivered, 1);
+		}
+		delivery(o, result);
+		if (result >= 0 && memory_wake(a->channel))
+			n->wakes++;
+		/* The upcall decides about the rest: it comes back by ECALLS_OP_RESUME. */
+		return a->kind == ECALLS_ACTION_MEMORY || result < 0;
+	}
+	default:
+		return true;
+	}
+}
+
+static __always_inline void settle(const struct outcome *o, const struct ecalls_subscription *s,
+				   u32 index, struct ecalls_subscription_count *n) {
+	struct ecalls_lost *lost;
+
+	if (o->pending)
+		return;
+	if (o->delivered || (!o->dropped && !o->filtered)) {
+		__sync_fetch_and_add(&n->delivered, 1);
+		return;
+	}
+	if (o->dropped) {
+		drop_for_subscription(index, s->channel, o->dropped - 1, false);
+		return;
+	}
+	__sync_fetch_and_add(&n->filtered, 1);
+	lost = lost_of(s->channel);
+	if (lost)
+		__sync_fetch_and_add(&lost->filtered, 1);
+}
+
+/* Runs a subscription's chain from `first` on. */
+__noinline int run_chain(void *ctx __arg_ctx, u32 index, u32 first) {
+	struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
+	struct ecalls_subscription_count *n = count_of(index);
+	struct current *c = current_cpu();
+	struct outcome o = {};
+
+	if (!s || !n || !c)
+		return 0;
+	for (u32 a = first; lib_again(a, ECALLS_ACTIONS_MAX); a++) {
+		if (a >= ECALLS_ACTIONS_MAX || a >= s->actions)
+			break;
+		if (!run_action(ctx, c, s, index, a, &o, n))
+			break;
+	}
+	settle(&o, s, index, n);
+	return 0;
+}
+
+static __always_inline bool is_late(u64 deadline_ns, u64 now_ns) {
+	return deadline_ns && now_ns > deadline_ns;
+}
+
+static __always_inline void count_late(const struct ecalls_subscription *s,
+				       struct ecalls_subscription_count *n) {
+	struct ecalls_lost *lost = lost_of(s->channel);
+
+	__sync_fetch_and_add(&n->late, 1);
+	if (lost)
+		__sync_fetch_and_add(&lost->late, 1);
+}
+
+/* Offers the current event to one subscription. */
+static __always_inline void offer(void *ctx, struct current *c, u32 index, bool late) {
+	struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
+	struct ecalls_subscription_count *n = count_of(index);
+
+	if (!s || !n)
+		return;
+	__sync_fetch_and_add(&n->offered, 1);
+	if (late || (s->deadline_ns && is_late(c->event.raise_ns + s->deadline_ns, c->now_ns) &&
+		     !c->event.release_ns))
+		count_late(s, n);
+	else
+		run_chain(ctx, index, 0);
+}
+
+/* Which of the service's subscriptions get this event, as positions in the list. */
+static __always_inline u64 matching(const struct ecalls_service *s, u32 list,
+				    const struct ecalls_event *e, u32 zero) {
+	u32 count = s->count[list & 1];
+	u64 mask = zero;
+
+	for (u32 i = zero; lib_again(i, ECALLS_SUBSCRIBERS_MAX); i++) {
+		i ^= zero;
+		if (i >= count || i >= ECALLS_SUBSCRIBERS_MAX)
+			break;
+		u32 index = s->list[list & 1][i & (ECALLS_SUBSCRIBERS_MAX - 1)];
+		struct ecalls_subscription *sub = bpf_map_lookup_elem(&subscriptions, &index);
+		if (!sub)
+			break;
+		mask |= subscription_matches(sub, e->kind, e->target, e->pid) << (i & 63);
+	}
+	return mask;
+}
+
+/* Position of the lowest bit of a mask that is not 0. */
+static __always_inline u32 lowest(u64 mask) {
+	u32 at = 0;
+
+	if (!(mask & 0xffffffffull)) {
+		at += 32;
+		mask >>= 32;
+	}
+	if (!(mask & 0xffff)) {
+		at += 16;
+		mask >>= 16;
+	}
+	if (!(mask & 0xff)) {
+		at += 8;
+		mask >>= 8;
+	}
+	if (!(mask & 0xf)) {
+		at += 4;
+		mask >>= 4;
+	}
+	if (!(mask & 0x3)) {
+		at += 2;
+		mask >>= 2;
+	}
+	return at + !(mask & 1);
+}
+
+/* Of a mask, the first position at or after the turn, else the first of all (round robin). */
+static __always_inline u64 wake_one(u64 mask, struct ecalls_service *s) {
+	u32 turn = s->next & 63;
+	u64 after = mask & (~0ull << turn);
+	u32 at = lowest(after ? after : mask);
+
+	s->next = (at + 1) & 63;
+	return 1ull << (at & 63);
+}
+
+/* Offers the current event to what `mask` still holds. False: stopped for lack of tail calls. */
+static __always_inline bool offer_all(void *ctx, struct current *c, const struct ecalls_service *s,
+				      bool late) {
+	for (u32 i = 0; lib_again(i, ECALLS_SUBSCRIBERS_MAX + 1); i++) {
+		u64 mask = c->mask;
+		if (!mask)
+			return true;
+		if (c->calls >= DISPATCH_CALLS)
+			return false;
+		u32 at = lowest(mask) & (ECALLS_SUBSCRIBERS_MAX - 1);
+		c->mask = mask & (mask - 1);
+		offer(ctx, c, s->list[c->list & 1][at], late);
+	}
+	return !c->mask;
+}
+
+static __always_inline void count_dispatch(struct ecalls_service_count *n, const struct current *c) {
+	u64 from_ns = c->event.raise_ns;
+	u64 took_ns;
+
+	if (c->event.release_ns > from_ns)
+		from_ns = c->event.release_ns;
+	took_ns = c->now_ns > from_ns ? c->now_ns - from_ns : 0;
+	n->latency_ns += took_ns;
+	if (took_ns > n->latency_ns_max)
+		n->latency_ns_max = took_ns;
+	__sync_fetch_and_add(&n->dispatched, 1);
+}
+
+/* A chain that goes on after a thread, a signal or an upcall. */
+static __always_inline void resume(void *ctx, struct current *c) {
+	u32 index = ECALLS_ID_INDEX(c->event.subscription);
+	struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
+	struct ecalls_subscription_count *n = count_of(index);
+	u32 action = c->event.sequence & (ECALLS_ACTIONS_MAX - 1);
+
+	if (!s || !n)
+		return;
+	if (s->id != c->event.subscription || s->state != ECALLS_STATE_ACTIVE)
+		drop_for_subscription(index, 0, ECALLS_DROP_CHANNEL_GONE, false);
+	else if (is_late(c->event.deadline_ns, c->now_ns))
+		count_late(s, n);
+	else
+		run_chain(ctx, index, action);
+}
+
+/* Delivers the current event. False: stopped in the middle, `left` is set. */
+__noinline int deliver_event(void *ctx __arg_ctx, u32 again) {
+	struct current *c = current_cpu();
+
+	if (!c)
+		return 1;
+	if (c->event.flags & ECALLS_EVENT_RESUME) {
+		resume(ctx, c);
+		return 1;
+	}
+	u32 service = c->event.service;
+	struct ecalls_service *s = bpf_map_lookup_elem(&services, &service);
+	struct ecalls_service_count *n = count_of_service(service);
+	if (!s || !n)
+		return 1;
+	bool late = is_late(c->event.deadline_ns, c->now_ns);
+	if (!again) {
+		c->list = s->active & 1;
+		c->mask = matching(s, c->list, &c->event, c->zero);
+		c->offered = 0;
+		if (!c->mask) {
+			__sync_fetch_and_add(&n->dropped[ECALLS_DROP_NO_SUBSCRIBER], 1);
+			return 1;
+		}
+		if (c->event.target == ECALLS_TARGET_WAKE_ONE)
+			c->mask = wake_one(c->mask, s);
+		c->offered = 1;
+		if (late)
+			__sync_fetch_and_add(&n->late, 1);
+		else
+			count_dispatch(n, c);
+	}
+	return offer_all(ctx, c, s, late);
+}
+
+SEC("tp_btf/bpf_trigger_tp")
+int BPF_PROG(deliver, int nonce) {
+	struct current *c = current_cpu();
+	u32 again, direct = nonce == TRIGGER_DIRECT;
+
+	if (!c || (nonce != TRIGGER_DIRECT && nonce != TRIGGER_DRAIN))
+		return 0;
+	again = c->left;
+	if (!again && !direct && c->busy)
+		return 0;
+	c->busy = 1;
+	c->left = 0;
+	c->calls = 0;
+	c->runs++;
+	u32 cpu = bpf_get_smp_processor_id();
+	u32 given = again || direct;
+	for (u32 i = 0; lib_again(i, DISPATCH_EVENTS); i++) {
+		if (!given) {
+			if (i >= DISPATCH_EVENTS || c->calls >= DISPATCH_CALLS || !queue_waits(cpu))
+				break;
+			c->now_ns = bpf_ktime_get_ns();
+			if (queue_take(cpu, c->now_ns, &c->event))
+				break;
+		}
+		given = 0;
+		if (!deliver_event(ctx, again)) {
+			c->left = 1;
+			return 0;
+		}
+		again = 0;
+	}
+	barrier();
+	c->busy = 0;
+	return 0;
+}
+
+/* A queue's timer: makes what is held ready, delivers, and sets itself for what is held next. */
+static int queue_timer_expired(void *map, u32 *key, struct queue_timer *t) {
+	u32 cpu = bpf_get_smp_processor_id();
+	struct queue_cell *cell = bpf_map_lookup_elem(&queues, &cpu);
+	struct current *c = current_cpu();
+	u64 now_ns = bpf_ktime_get_ns(), next_ns;
+	unsigned long flags;
+
+	if (!cell || !c)
+		return 0;
+	if (!bpf_res_spin_lock_irqsave(&cell->lock, &flags)) {
+		queue_release(&cell->queue, now_ns);
+		bpf_res_spin_unlock_irqrestore(&cell->lock, &flags);
+	}
+	drain(cpu, 0);
+	next_ns = *(volatile u64 *)&cell->queue.held.entry[1].key;
+	if (*(volatile u32 *)&cell->queue.held.count)
+		arm_queue_timer(cpu, next_ns);
+	return 0;
+}
+
+/* Run once by the loader for each CPU. */
+struct cpu_argument {
+	u32 cpu;
+};
+
+SEC("syscall")
+int queue_setup(struct cpu_argument *a) {
+	u32 cpu = a->cpu;
+	struct queue_timer *t = bpf_map_lookup_elem(&queue_timers, &cpu);
+
+	if (!t || cpu >= cpus)
+		return -EINVAL;
+	if (bpf_timer_init(&t->timer, &queue_timers, CLOCK_MONOTONIC))
+		return -EBUSY;
+	return bpf_timer_set_callback(&t->timer, queue_timer_expired);
+}
+
+char LICENSE[] SEC("license") = "GPL";

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Every map that the parts of the kernel side share. Each part is an object file of its own (so that
+ * one which a kernel cannot load takes nothing else away) and defines the maps it uses from here; the
+ * loader creates a map once and gives the same one to all objects by name.
+ *
+ * `queues`, `queue_timers` and the per-CPU maps are sized for the machine's CPUs by the loader.
+ */
+#ifndef ECALLS_MAPS_H
+#define ECALLS_MAPS_H
+
+#include "kernel.h"
+#include "abi/channel.h"
+#include "abi/downcall.h"
+#include "abi/event.h"
+#include "abi/service.h"
+#include "abi/subscription.h"
+#include "lib/queue.h"
+
+/* One queue with its lock and the events in its slots. Element `cpu` belongs to that CPU, the last
+ * element to the kernel threads. */
+struct queue_cell {
+	struct bpf_res_spin_lock lock;
+	u32 pad;
+	struct queue queue;
+	struct ecalls_event event[HEAP_ENTRIES];
+};
+
+/* What one CPU is delivering now. Only code that runs with preemption off touches it, and `busy`
+ * makes an interrupt that raises meanwhile queue instead of deliver. */
+struct current {
+	struct ecalls_event event; /* being delivered */
+	u64 now_ns;		   /* time at which it was taken */
+	u64 raised;		   /* events raised on this CPU: the low part of their ids */
+	u32 busy;		   /* 1: `event` is in use */
+	u32 runs;		   /* times the dispatcher ran here */
+	u32 left;		   /* 1: it stopped in the middle of `mask`, to go on when triggered */
+	u32 calls;		   /* handlers called in this run of the dispatcher */
+	u64 mask;		   /* subscriptions (list positions) still to be offered this event */
+	u32 list;		   /* which subscriber list `mask` belongs to */
+	u32 offered;		   /* subscriptions offered by the last event */
+	u32 subscription;	   /* handler call: index */
+	u32 action;		   /* handler call: which action */
+	s32 result;		   /* handler call: HANDLER_* */
+	u32 locked;		   /* 1: raised under a scheduler lock: start no timer, no thread */
+	u32 signal_subscription;   /* signal in flight on this CPU: index + 1 */
+	u32 signal_number;
+	u32 zero; /* always 0: XORed into a loop's counter, it makes the verifier forget its value, so
+		     that the loop's states converge (bpf/lib/heap.h) */
+	u32 pad;
+};
+
+struct queue_timer {
+	struct bpf_timer timer;
+};
+
+/* Two words that belong to one action of one subscription: counters, buckets. */
+struct handler_state {
+	u64 word[2];
+};
+
+struct attributes {
+	u64 value[ECALLS_ATTRIBUTES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, ECALLS_SERVICES_MAX);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, u32);
+	__type(value, struct ecalls_service);
+} services SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, ECALLS_SERVICES_MAX);
+	__type(key, u32);
+	__type(value, struct ecalls_service_count);
+} service_counts SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, ECALLS_SUBSCRIPTIONS_MAX);
+	__type(key, u32);
+	__type(value, struct ecalls_subscription);
+} subscriptions SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, ECALLS_SUBSCRIPTIONS_MAX);
+	__type(key, u32);
+	__type(value, struct ecalls_subscription_count);
+} sub_counts SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, ECALLS_CHANNELS_MAX);
+	__type(key, u32);
+	__type(value, struct ecalls_channel);
+} channels SEC(".maps");
+
+/* An `up` segment. BPF_F_INNER_MAP: segments may differ in capacity. */
+struct up_segment {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, ECALLS_UP_EVENTS + ECALLS_CAPACITY_MIN);
+	__uint(map_flags, BPF_F_MMAPABLE | BPF_F_INNER_MAP);
+	__type(key, u32);
+	__type(value, struct ecalls_event);
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, ECALLS_CHANNELS_MAX);
+	__type(key, u32);
+	__array(values, struct up_segment);
+} ups SEC(".maps");
+
+/* A buffer that is only used as a descriptor to sleep on. */
+struct wake_buffer {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, ECALLS_WAKE_BYTES);
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, ECALLS_CHANNELS_MAX);
+	__type(key, u32);
+	__array(values, struct wake_buffer);
+} wakes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* CPUs + 1, set by the loader */
+	__type(key, u32);
+	__type(value, struct queue_cell);
+} queues SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* CPUs, set by the loader */
+	__type(key, u32);
+	__type(value, struct queue_timer);
+} queue_timers SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct current);
+} current_events SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, ECALLS_HANDLERS_MAX);
+	__type(key, u32);
+	__type(value, u32);
+} handlers SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, ECALLS_SUBSCRIPTIONS_MAX *ECALLS_ACTIONS_MAX);
+	__type(key, u32);
+	__type(value, struct handler_state);
+} handler_states SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, ECALLS_CHANNELS_MAX);
+	__type(key, u32);
+	__type(value, struct attributes);
+} attributes SEC(".maps");
+
+/* CPUs of the machine (possible ones), set by the loader. Queue element `cpus` is the threads' queue;
+ * `cpus` is also the slack of a ring: each CPU has at most one delivery in flight. */
+const volatile u32 cpus = 1;
+
+#endif

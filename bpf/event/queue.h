@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The event queues in the kernel: bpf/lib/queue.h behind a lock, with the events in its slots.
+ *
+ * There is one queue per CPU, so that CPUs do not wait for each other, and one for the kernel threads.
+ * An event is queued on the CPU that raised it and delivered there: within a CPU the order is earliest
+ * deadline first, between CPUs delivery is parallel. All locks are taken with interrupts off (without,
+ * an interrupt on the same CPU would spin for 1.65 ms); nothing is called while one is held.
+ *
+ * Functions here and in the other headers that are neither static nor inline are verified once, by
+ * themselves, instead of once per path that leads to them; hence the checks of their arguments.
+ */
+#ifndef ECALLS_EVENT_QUEUE_H
+#define ECALLS_EVENT_QUEUE_H
+
+#include "maps.h"
+
+/* Data words that nearly every event fits in; with the header they are two cache lines. */
+#define SMALL_DATA_WORDS 5
+#define DATA_WORDS (ECALLS_DATA_MAX / 8)
+
+static __always_inline struct current *current_cpu(void) {
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&current_events, &zero);
+}
+
+/* Copies an event; what lies beyond its size is not looked at, be it small. The same rule holds at
+ * every copy, so that nothing of a former event is ever carried on. */
+static __always_inline void event_copy(struct ecalls_event *to, const struct ecalls_event *from) {
+	const u64 *a = (const u64 *)from;
+	u64 *b = (u64 *)to;
+
+#pragma unroll
+	for (int i = 0; i < 11 + SMALL_DATA_WORDS; i++)
+		b[i] = a[i];
+	if (from->size > SMALL_DATA_WORDS * 8) {
+#pragma unroll
+		for (int i = 11 + SMALL_DATA_WORDS; i < 11 + DATA_WORDS; i++)
+			b[i] = a[i];
+	}
+}
+
+/* What is left of an event that had to make room. */
+struct evicted {
+	u32 service;
+	u32 kind;
+	s32 target;
+	u32 pid;
+	u32 flags;
+	u32 subscription;
+};
+
+static __always_inline void evicted_fill(struct evicted *v, const struct ecalls_event *e) {
+	v->service = e->service;
+	v->kind = e->kind;
+	v->target = e->target;
+	v->pid = e->pid;
+	v->flags = e->flags;
+	v->subscription = e->subscription;
+}
+
+/* Queues a copy of `e` on queue `index`. QUEUE_*; with QUEUE_REPLACED and QUEUE_REFUSED, `lost` tells
+ * which event was dropped. *earliest_release: when that queue next wants to be looked at, 0: never. */
+__noinline int queue_add(u32 index, const struct ecalls_event *e, u64 now_ns,
+				struct evicted *lost, u64 *earliest_release) {
+	struct queue_cell *cell = bpf_map_lookup_elem(&queues, &index);
+	unsigned long flags;
+	u32 slot = 0;
+	int result;
+
+	if (!cell || !e || !lost || !earliest_release)
+		return QUEUE_REFUSED;
+	if (bpf_res_spin_lock_irqsave(&cell->lock, &flags)) {
+		evicted_fill(lost, e);
+		return QUEUE_REFUSED;
+	}
+	result = queue_push(&cell->queue, e->deadline_ns, e->release_ns, now_ns, &slot);
+	struct ecalls_event *place = &cell->event[heap_at(slot)];
+	if (result == QUEUE_REPLACED)
+		evicted_fill(lost, place);
+	if (result != QUEUE_REFUSED)
+		event_copy(place, e);
+	*earliest_release = queue_next_release(&cell->queue);
+	bpf_res_spin_unlock_irqrestore(&cell->lock, &flags);
+	if (result == QUEUE_REFUSED)
+		evicted_fill(lost, e);
+	return result;
+}
+
+/* Takes the earliest event that may be delivered into `e`. 0, or -1 when there is none. */
+__noinline int queue_take(u32 index, u64 now_ns, struct ecalls_event *e) {
+	struct queue_cell *cell = bpf_map_lookup_elem(&queues, &index);
+	unsigned long flags;
+	u32 slot = 0;
+	int result;
+
+	if (!cell || !e)
+		return -1;
+	if (bpf_res_spin_lock_irqsave(&cell->lock, &flags))
+		return -1;
+	if (cell->queue.held.count)
+		queue_release(&cell->queue, now_ns);
+	result = queue_pop(&cell->queue, &slot);
+	if (!result)
+		event_copy(e, &cell->event[heap_at(slot)]);
+	bpf_res_spin_unlock_irqrestore(&cell->lock, &flags);
+	return result;
+}
+
+/* Events that could be delivered now; a look without the lock. */
+static __always_inline bool queue_waits(u32 index) {
+	struct queue_cell *cell = bpf_map_lookup_elem(&queues, &index);
+
+	return cell && *(volatile u32 *)&cell->queue.ready.count != 0;
+}
+
+#endif

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * raise_event (ECalls-05 §3): the one door through which every event enters, from the kernel's
+ * services, from applications and from other hosts.
+ *
+ * raise() checks that somebody listens, accounts for the event, stamps it, and
+ *   - if nothing waits on this CPU and its release time has come, hands it to the dispatcher at once;
+ *   - else queues it by deadline and lets the dispatcher run.
+ * The dispatcher (deliver.bpf.c) is one program on the tracepoint bpf_trigger_tp, which the kernel
+ * function bpf_modify_return_test_tp() fires from every context that can raise.
+ *
+ * Nesting: an interrupt may raise while this CPU is in here or in the dispatcher. The kernel does not
+ * run the dispatcher inside itself; such an event is queued, and the outer raise looks at the queue
+ * again after its own delivery (drain). What is still left after DRAIN_ROUNDS is picked up by this
+ * CPU's timer. So no event stays behind.
+ *
+ * Every caller runs with preemption off: tracepoint programs do by themselves, others use
+ * raise_preemptible().
+ */
+#ifndef ECALLS_RAISE_H
+#define ECALLS_RAISE_H
+
+#include "account.h"
+
+/* What bpf_trigger_tp carries. Odd numbers on purpose: the tracepoint is the kernel's test of its own. */
+#define TRIGGER_DIRECT 0x45430001 /* deliver current.event, then what is queued */
+#define TRIGGER_DRAIN 0x45430002  /* deliver what is queued */
+
+#define DRAIN_ROUNDS 8 /* triggers in a row; each delivers up to DISPATCH_EVENTS events */
+#define RETRY_NS 20000 /* after that, the timer goes on */
+
+/* Flags of raise(), beside ECALLS_EVENT_CPU. */
+#define RAISE_LOCKED 0x10000u /* called under a scheduler lock: start no timer, no thread */
+#define RAISE_QUEUED 0x20000u /* always through the queue (measurements, tests) */
+
+struct raise {
+	u32 service;
+	u32 kind;
+	u32 type;
+	u32 priority;
+	s32 target;
+	u32 flags;
+	u32 size;	 /* bytes of data in use */
+	u32 pad;
+	u64 deadline_ns; /* absolute, 0: the subscriptions' own */
+	u64 release_ns;	 /* absolute, 0: at once */
+};
+
+/* One masked test: a service's program does nothing else while nobody subscribes. */
+static __always_inline bool raise_wanted(u32 service) {
+	struct ecalls_service *s = bpf_map_lookup_elem(&services, &service);
+
+	return s && s->count[s->active & 1] != 0;
+}
+
+static __always_inline void arm_queue_timer(u32 cpu, u64 at_ns) {
+	struct queue_timer *t = bpf_map_lookup_elem(&queue_timers, &cpu);
+
+	if (t)
+		bpf_timer_start(&t->timer, at_ns, BPF_F_TIMER_ABS | BPF_F_TIMER_CPU_PIN);
+}
+
+/* Lets the dispatcher run until this CPU's queue is empty. */
+__noinline int drain(u32 cpu, u32 locked) {
+	struct current *c = current_cpu();
+
+	if (!c)
+		return 0;
+	for (u32 round = 0; lib_again(round, DRAIN_ROUNDS); round++) {
+		if (!c->left && (c->busy || !queue_waits(cpu)))
+			return 0;
+		if (round >= DRAIN_ROUNDS)
+			break;
+		c->locked = locked;
+		bpf_modify_return_test_tp(TRIGGER_DRAIN);
+	}
+	if (!locked)
+		arm_queue_timer(cpu, bpf_ktime_get_ns() + RETRY_NS);
+	return 0;
+}
+
+/* Queues what current.event or `e` holds and sees to its release time. */
+__noinline int raise_queued(const struct ecalls_event *e, u32 cpu, u64 now_ns) {
+	struct evicted lost = {};
+	u64 release_ns = 0;
+	int result;
+
+	if (!e)
+		return -EINVAL;
+	result = queue_add(cpu, e, now_ns, &lost, &release_ns);
+	if (result != QUEUE_PUSHED)
+		account_drop(&lost, ECALLS_DROP_QUEUE_FULL);
+	if (e->release_ns > now_ns && release_ns == e->release_ns)
+		arm_queue_timer(cpu, release_ns);
+	return result == QUEUE_REFUSED ? -ENOSPC : 0;
+}
+
+static __always_inline void raise_stamp(struct ecalls_event *e, const struct raise *r,
+					struct current *c, const struct ecalls_service *s, u32 cpu,
+					u64 now_ns) {
+	u64 from_ns = r->release_ns > now_ns ? r->release_ns : now_ns;
+	u64 who = bpf_get_current_pid_tgid();
+
+	e->sequence = 0;
+	e->id = (u64)cpu << 48 | (__sync_fetch_and_add(&c->raised, 1) + 1);
+	e->raise_ns = now_ns;
+	e->deadline_ns = r->deadline_ns;
+	if (!r->deadline_ns && s->deadline_ns)
+		e->deadline_ns = from_ns + s->deadline_ns;
+	e->release_ns = r->release_ns;
+	e->service = r->service;
+	e->kind = r->kind;
+	e->type = r->type;
+	e->target = r->target;
+	e->flags = r->flags & ECALLS_EVENT_CPU;
+	e->priority = r->priority;
+	e->pid = who >> 32;
+	e->tid = (u32)who;
+	e->uid = (u32)bpf_get_current_uid_gid();
+	e->cpu = cpu;
+	e->size = r->size;
+	e->subscription = 0;
+}
+
+/* Copies `words` 8-byte words of data behind the header, at least the small ones. */
+static __always_inline void raise_data(struct ecalls_event *e, const u64 *data, const u32 words) {
+#pragma unroll
+	for (u32 i = 0; i < (words > SMALL_DATA_WORDS ? DATA_WORDS : SMALL_DATA_WORDS); i++)
+		e->data[i] = i < words ? data[i] : 0;
+}
+
+/* Raises an event. `words` is the constant size of *data in 8-byte words, at most DATA_WORDS; r->size
+ * says how many bytes count. 0, or -EINVAL (unknown service), -E2BIG (size), -ENOENT (nobody
+ * subscribed), -ENOSPC (queue full and this deadline the latest). */
+static __always_inline int raise(const struct raise *r, const u64 *data, const u32 words) {
+	u32 service = r->service, locked = !!(r->flags & RAISE_LOCKED);
+	struct ecalls_service *s = bpf_map_lookup_elem(&services, &service);
+	struct ecalls_service_count *n = count_of_service(service);
+	struct current *c = current_cpu();
+	u32 cpu = bpf_get_smp_processor_id();
+	u64 now_ns;
+
+	if (!s || !n || !c)
+		return -EINVAL;
+	if (r->size > words * 8 || r->size > ECALLS_DATA_MAX) {
+		__sync_fetch_and_add(&n->refused, 1);
+		return -E2BIG;
+	}
+	__sync_fetch_and_add(&n->raised, 1);
+	if (!s->count[s->active & 1]) {
+		__sync_fetch_and_add(&n->dropped[ECALLS_DROP_NO_SUBSCRIBER], 1);
+		return -ENOENT;
+	}
+	now_ns = bpf_ktime_get_ns();
+	if (!c->busy && !queue_waits(cpu) && r->release_ns <= now_ns && !(r->flags & RAISE_QUEUED)) {
+		u32 runs = c->runs;
+		int result = 0;
+
+		c->busy = 1;
+		barrier();
+		raise_stamp(&c->event, r, c, s, cpu, now_ns);
+		raise_data(&c->event, data, words);
+		c->now_ns = now_ns;
+		c->locked = locked;
+		bpf_modify_return_test_tp(TRIGGER_DIRECT);
+		if (*(volatile u32 *)&c->runs == runs) {
+			result = raise_queued(&c->event, cpu, now_ns);
+			barrier();
+			c->busy = 0;
+			if (!locked)
+				arm_queue_timer(cpu, now_ns + RETRY_NS);
+			return result;
+		}
+		if (c->left || queue_waits(cpu))
+			drain(cpu, locked);
+		return 0;
+	}
+	struct ecalls_event e;
+	raise_stamp(&e, r, c, s, cpu, now_ns);
+	raise_data(&e, data, words);
+	if (words <= SMALL_DATA_WORDS)
+		e.data[SMALL_DATA_WORDS] = 0;
+	int result = raise_queued(&e, cpu, now_ns);
+	drain(cpu, locked);
+	return result;
+}
+
+/* The same from a program that can be preempted (a system call program, a kernel thread). */
+static __always_inline int raise_preemptible(const struct raise *r, const u64 *data, const u32 words) {
+	int result;
+
+	bpf_preempt_disable();
+	result = raise(r, data, words);
+	bpf_preempt_enable();
+	return result;
+}
+
+#endif

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The few kernel types and functions that our programs touch, instead of a generated vmlinux.h.
+ *
+ * Types are partial: `preserve_access_index` makes libbpf find each field's place in the running
+ * kernel's own type information when a program is loaded, so a struct here lists only what is used.
+ * Functions of the kernel are weak: a program asks bpf_ksym_exists() before it calls one that not
+ * every supported kernel has.
+ */
+#ifndef ECALLS_KERNEL_H
+#define ECALLS_KERNEL_H
+
+#include "abi/version.h"
+
+typedef ecalls_u8 __u8;
+typedef ecalls_u16 __u16;
+typedef ecalls_u32 __u32;
+typedef ecalls_s32 __s32;
+typedef ecalls_u64 __u64;
+typedef ecalls_s64 __s64;
+typedef short __s16;
+typedef signed char __s8;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+typedef __u16 __sum16;
+typedef __u8 u8;
+typedef __u16 u16;
+typedef __u32 u32;
+typedef __u64 u64;
+typedef __s32 s32;
+typedef __s64 s64;
+typedef _Bool bool;
+
+#define true 1
+#define false 0
+
+/* From the kernel's user API (linux/bpf.h), which cannot be included beside the types above. */
+enum bpf_map_type_used {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PROG_ARRAY = 3,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
+	BPF_MAP_TYPE_SK_STORAGE = 24,
+	BPF_MAP_TYPE_RINGBUF = 27,
+	BPF_MAP_TYPE_TASK_STORAGE = 29,
+};
+enum {
+	BPF_F_NO_PREALLOC = 1u << 0,
+	BPF_F_CLONE = 1u << 9,
+	BPF_F_MMAPABLE = 1u << 10,
+	BPF_F_INNER_MAP = 1u << 12,
+};
+enum {
+	BPF_ANY = 0,
+	BPF_NOEXIST = 1,
+};
+enum {
+	BPF_RB_NO_WAKEUP = 1u << 0,
+	BPF_RB_FORCE_WAKEUP = 1u << 1,
+};
+enum {
+	BPF_F_TIMER_ABS = 1u << 0,
+	BPF_F_TIMER_CPU_PIN = 1u << 1,
+};
+enum {
+	BPF_SK_STORAGE_GET_F_CREATE = 1,
+	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
+};
+#define CLOCK_MONOTONIC 1
+
+enum pid_type {
+	PIDTYPE_TGID = 1,
+};
+
+struct bpf_timer {
+	__u64 opaque[2];
+} __attribute__((aligned(8)));
+struct bpf_wq {
+	__u64 opaque[2];
+} __attribute__((aligned(8)));
+struct bpf_res_spin_lock {
+	__u32 val;
+} __attribute__((aligned(4)));
+
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+typedef struct {
+	u32 val;
+} kuid_t;
+struct cred {
+	kuid_t uid;
+};
+struct signal_struct {
+	int group_exit_code;
+};
+struct task_struct {
+	int pid;
+	int tgid;
+	int prio;
+	unsigned int flags;
+	int exit_code;
+	char comm[16];
+	u64 start_boottime;
+	struct task_struct *real_parent;
+	struct task_struct *group_leader;
+	struct signal_struct *signal;
+	const struct cred *cred;
+	unsigned int __state;
+};
+struct in6_addr;
+struct sock_common {
+	__be32 skc_daddr;
+	__be16 skc_dport;
+	u16 skc_num;
+	u16 skc_family;
+	volatile unsigned char skc_state;
+};
+struct sock {
+	struct sock_common __sk_common;
+	u32 sk_ack_backlog;
+	u16 sk_protocol;
+	struct {
+		struct {
+			int counter;
+		} rmem_alloc; /* bytes in the receive queue, overhead included */
+	} sk_backlog;
+};
+struct tcp_sock {
+	u32 rcv_nxt;
+	u32 copied_seq;
+};
+struct linux_binprm {
+	const char *filename;
+};
+struct kernel_siginfo {
+	int si_signo;
+};
+#pragma clang attribute pop
+
+#define TASK_RUNNING 0
+#define PF_EXITING 0x4
+#define PF_KTHREAD 0x200000
+#define AF_INET 2
+#define TCP_LISTEN 10
+#define IPPROTO_TCP 6
+#define EAGAIN 11
+#define EBUSY 16
+#define EINVAL 22
+#define EPERM 1
+#define ENOENT 2
+#define ESRCH 3
+#define ENOSPC 28
+#define E2BIG 7
+
+/* >= 6.15 */
+extern int bpf_res_spin_lock_irqsave(struct bpf_res_spin_lock *lock,
+				     unsigned long *flags) __ksym __weak;
+extern void bpf_res_spin_unlock_irqrestore(struct bpf_res_spin_lock *lock,
+					   unsigned long *flags) __ksym __weak;
+/* >= 6.10 */
+extern void bpf_preempt_disable(void) __ksym __weak;
+extern void bpf_preempt_enable(void) __ksym __weak;
+/* fires the tracepoint bpf_trigger_tp; >= 6.12 */
+extern int bpf_modify_return_test_tp(int nonce) __ksym __weak;
+extern struct task_struct *bpf_task_from_pid(s32 pid) __ksym __weak;
+extern void bpf_task_release(struct task_struct *p) __ksym __weak;
+/* >= 6.13 */
+extern int bpf_send_signal_task(struct task_struct *task, int sig, enum pid_type type,
+				u64 value) __ksym __weak;
+
+#endif

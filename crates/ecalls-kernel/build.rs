@@ -1,0 +1,72 @@
+//! Compiles bpf/**/*.bpf.c with clang, one object file each, into OUT_DIR.
+//!
+//! The headers come from abi/, bpf/ and libbpf (which libbpf-sys builds and installs). The compiler is
+//! `$BPF_CLANG`, else the newest of clang-21 .. clang-17, else clang.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+fn main() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let libbpf = env::var("DEP_BPF_INCLUDE").expect("libbpf-sys says where its headers are");
+    println!("cargo:rerun-if-env-changed=BPF_CLANG");
+    for folder in ["abi", "bpf", "bpf/lib", "bpf/event", "bpf/service"] {
+        println!("cargo:rerun-if-changed={}", root.join(folder).display());
+    }
+    let clang = clang();
+    for folder in ["bpf/event", "bpf/service"] {
+        for source in sources(&root.join(folder)) {
+            compile(&clang, &root, &libbpf, &source, &out);
+        }
+    }
+}
+
+/// The compiler's name, or an explanation of what to install.
+fn clang() -> String {
+    if let Ok(named) = env::var("BPF_CLANG") {
+        return named;
+    }
+    (17..=21)
+        .rev()
+        .map(|version| format!("clang-{version}"))
+        .chain(["clang".to_owned()])
+        .find(|name| Command::new(name).arg("--version").output().is_ok())
+        .expect("no clang found: install clang-19 (or run tools/setup build), or set BPF_CLANG")
+}
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<_> = fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.to_string_lossy().ends_with(".bpf.c"))
+        .collect();
+    found.sort();
+    for path in &found {
+        println!("cargo:rerun-if-changed={}", path.display());
+    }
+    found
+}
+
+fn compile(clang: &str, root: &Path, libbpf: &str, source: &Path, out: &Path) {
+    let name = source.file_name().expect("a file").to_string_lossy();
+    let object = out.join(name.replace(".bpf.c", ".bpf.o"));
+    let arch = match env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
+        Ok("aarch64") => "-D__TARGET_ARCH_arm64",
+        _ => "-D__TARGET_ARCH_x86",
+    };
+    let status = Command::new(clang)
+        .args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Werror", arch])
+        .arg(format!("-I{}", root.display()))
+        .arg(format!("-I{}", root.join("bpf").display()))
+        .arg(format!("-I{libbpf}"))
+        .arg("-c")
+        .arg(source)
+        .arg("-o")
+        .arg(&object)
+        .status()
+        .unwrap_or_else(|error| panic!("{clang} did not start: {error}"));
+    assert!(status.success(), "{clang} could not compile {}", source.display());
+}

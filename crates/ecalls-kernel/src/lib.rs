@@ -1,0 +1,2 @@
+//! x
+#![allow(unsafe_code, reason = "x")]
