@@ -19,10 +19,11 @@ struct ecalls_service {
 	ecalls_u64 deadline_ns; /* smallest relative deadline of the subscriptions; 0: none */
 	ecalls_u64 parameter;	/* per service; sched: smallest delay to report, ns */
 	ecalls_u64 owner_start; /* start time of the owner (since boot, ns), against pid reuse */
+	ecalls_u64 flip_ns;	/* when `active` was last flipped; host only */
 	ecalls_u32 count[2];	/* subscriptions in each list */
 	ecalls_u32 list[2][ECALLS_SUBSCRIBERS_MAX]; /* indices, in order of delivery */
 };
-ECALLS_STATIC_ASSERT(sizeof(struct ecalls_service) == 560, "service");
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_service) == 568, "service");
 
 #define ECALLS_LINKS_MAX 4u /* programs of one built-in service */
 
@@ -132,7 +133,7 @@ struct ecalls_sched_event {
 
 /* The core's identity, in the map `ecalls_host`: how a second program finds and joins a running core.
  * Written once by the program that loads the core, before anything is attached. */
-#define ECALLS_HOST_IDS 32u
+#define ECALLS_HOST_IDS 64u
 struct ecalls_host {
 	ecalls_u32 version; /* ECALLS_ABI_VERSION */
 	ecalls_u32 pid;	    /* process that loaded the core */
@@ -144,6 +145,6 @@ struct ecalls_host {
 	ecalls_u32 prog_ids[ECALLS_HOST_IDS]; /* in the order of the loader's table of programs */
 	ecalls_u32 link_ids[ECALLS_HOST_IDS]; /* what is attached */
 };
-ECALLS_STATIC_ASSERT(sizeof(struct ecalls_host) == 440, "host");
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_host) == 824, "host");
 
 #endif

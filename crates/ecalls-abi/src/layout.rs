@@ -157,6 +157,7 @@ pub const STRUCTS: &[Struct] = &[
             deadline_ns,
             parameter,
             owner_start,
+            flip_ns,
             count,
             list
         ]

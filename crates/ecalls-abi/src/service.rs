@@ -29,13 +29,15 @@ pub struct Service {
     pub parameter: u64,
     /// Start time of the owner (since boot, ns), against pid reuse.
     pub owner_start: u64,
+    /// When `active` was last flipped; host only.
+    pub flip_ns: u64,
     /// Subscriptions in each list.
     pub count: [u32; 2],
     /// Indices, in order of delivery.
     pub list: [[u32; SUBSCRIBERS_MAX]; 2],
 }
 
-const _: () = assert!(size_of::<Service>() == 560, "service");
+const _: () = assert!(size_of::<Service>() == 568, "service");
 
 impl Default for Service {
     fn default() -> Service {
@@ -352,16 +354,14 @@ impl SchedEvent {
 }
 
 /// Ids of each sort that [`Host`] has room for.
-pub const HOST_IDS: usize = 32;
+pub const HOST_IDS: usize = 64;
 
 /// `struct ecalls_host`: the core's identity, in the map `ecalls_host`: how a second program finds
 /// and joins a running core.
 ///
 /// Written once by the program that loads the core, before anything is attached.
 #[repr(C)]
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct Host {
     /// [`crate::ABI_VERSION`].
     pub version: u32,
@@ -383,7 +383,13 @@ pub struct Host {
     pub link_ids: [u32; HOST_IDS],
 }
 
-const _: () = assert!(size_of::<Host>() == 440, "host");
+const _: () = assert!(size_of::<Host>() == 824, "host");
+
+impl Default for Host {
+    fn default() -> Host {
+        Host::new_zeroed()
+    }
+}
 
 impl Host {
     /// Whether the core is completely loaded.
