@@ -6,9 +6,9 @@
  * version on, or never. A branch-free form costs about 25 instructions and gives the verifier one
  * path.
  *
- * A compiler that sees through this arithmetic knows a result's exact range and leaves out the masks
- * and comparisons that the verifier, who knows less, needs before an index. Two empty assembler
- * statements hide values from it; they cost nothing.
+ * A compiler that sees through this arithmetic knows a result's exact range and leaves out the
+ * masks and comparisons that the verifier, who knows less, needs before an index. Two empty
+ * assembler statements hide values from it; they cost nothing.
  */
 #ifndef ECALLS_BITS_H
 #define ECALLS_BITS_H

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A rate limit in one 64-bit word: the generic cell rate algorithm (GCRA), a token bucket that needs
- * no refill and no second field.
+ * A rate limit in one 64-bit word: the generic cell rate algorithm (GCRA), a token bucket that
+ * needs no refill and no second field.
  *
  * The word is the theoretical arrival time (tat): when the next event would come, did events come
- * exactly one interval apart. An event is allowed if it is early by at most burst - 1 intervals, and
- * moves tat one interval on. A quiet time leaves tat behind now, where it counts as now: the burst is
- * full again, and never more than full. So, over any time T, at most burst + T / interval events.
+ * exactly one interval apart. An event is allowed if it is early by at most burst - 1 intervals,
+ * and moves tat one interval on. A quiet time leaves tat behind now, where it counts as now: the
+ * burst is full again, and never more than full. So, over any time T, at most burst + T / interval
+ * events.
  *
  * The function is pure. Several CPUs share a bucket like this, without a lock:
  *	tat = bucket;
@@ -15,15 +16,15 @@
  *		try again a bounded number of times, then count the event as refused
  * A new bucket is 0: full.
  *
- * Time. A `now` that is behind another CPU's by less than BUCKET_SKEW_NS is only stricter: the bound
- * above holds with T up to the latest `now` seen. A tat further ahead than these settings and that
- * skew can explain stems from other settings or another clock: the event is refused and tat comes
- * back to the furthest place that the settings allow, so that the next event is at most one interval
- * away. Sums stop at the end of time (2^64 ns) instead of wrapping.
+ * Time. A `now` that is behind another CPU's by less than BUCKET_SKEW_NS is only stricter: the
+ * bound above holds with T up to the latest `now` seen. A tat further ahead than these settings and
+ * that skew can explain stems from other settings or another clock: the event is refused and tat
+ * comes back to the furthest place that the settings allow, so that the next event is at most one
+ * interval away. Sums stop at the end of time (2^64 ns) instead of wrapping.
  *
- * Limits: an interval counts as at most BUCKET_INTERVAL_MAX_NS, a burst as at most BUCKET_BURST_MAX,
- * so that their product fits and no division is needed. Whoever takes settings from a user refuses
- * more than that.
+ * Limits: an interval counts as at most BUCKET_INTERVAL_MAX_NS, a burst as at most
+ * BUCKET_BURST_MAX, so that their product fits and no division is needed. Whoever takes settings
+ * from a user refuses more than that.
  */
 #ifndef ECALLS_BUCKET_H
 #define ECALLS_BUCKET_H

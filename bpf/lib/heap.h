@@ -2,15 +2,15 @@
 /*
  * A bounded binary min-heap of (key, tie, slot), ordered by key and, where keys are equal, by tie.
  *
- * The queue (queue.h) keeps two of them: waiting events by deadline, held events by release time. The
- * tie makes the order total, so that events with equal deadlines keep the order in which they were
- * raised. Nothing in here allocates, locks or calls; the caller holds the queue's lock.
+ * The queue (queue.h) keeps two of them: waiting events by deadline, held events by release time.
+ * The tie makes the order total, so that events with equal deadlines keep the order in which they
+ * were raised. Nothing in here allocates, locks or calls; the caller holds the queue's lock.
  *
  * Entry 1 is the root; children of i are 2i and 2i + 1; entry 0 is unused.
  *
- * Verifier: `zero` is always 0 and is XORed into a loop-carried index, which makes the verifier forget
- * the index's range, so that the states of a loop converge (verified in about 2 ms; without it the
- * verifier walks all paths and gives up). Each use masks the index instead.
+ * Verifier: `zero` is always 0 and is XORed into a loop-carried index, which makes the verifier
+ * forget the index's range, so that the states of a loop converge (verified in about 2 ms; without
+ * it the verifier walks all paths and gives up). Each use masks the index instead.
  */
 #ifndef ECALLS_HEAP_H
 #define ECALLS_HEAP_H
@@ -46,7 +46,8 @@ LIB_INLINE _Bool heap_before(ecalls_u64 key, ecalls_u64 tie, const struct heap_e
 }
 
 /* Moves the hole at `i` towards the root until `e` fits, and puts it there. */
-LIB_INLINE void heap_up(struct heap *h, ecalls_u32 i, ecalls_u64 key, ecalls_u64 tie, ecalls_u64 slot) {
+LIB_INLINE void heap_up(struct heap *h, ecalls_u32 i, ecalls_u64 key, ecalls_u64 tie,
+			ecalls_u64 slot) {
 	i ^= h->zero;
 	for (ecalls_u32 round = 0; lib_again(round, HEAP_DEPTH); round++) {
 		if (i <= 1)
@@ -158,7 +159,8 @@ LIB_INLINE ecalls_u32 heap_last_by_key(struct heap *h) {
 		if (i > n)
 			break;
 		struct heap_entry *e = &h->entry[heap_at(i)];
-		if (best == 0 || !heap_before(e->key, e->tie, &(struct heap_entry){.key = key, .tie = tie})) {
+		if (best == 0 ||
+		    !heap_before(e->key, e->tie, &(struct heap_entry){.key = key, .tie = tie})) {
 			best = i;
 			key = e->key;
 			tie = e->tie;

@@ -42,8 +42,8 @@ LIB_INLINE ecalls_u64 histogram_lower(ecalls_u32 bucket) {
 	return (2ull | (bucket & 1)) << (bucket / 2 - 1);
 }
 
-/* The value that stands for a bucket's values: the middle of its bounds, rounded down. Of bucket 63,
- * which has no end, as if it ended at 2^32. */
+/* The value that stands for a bucket's values: the middle of its bounds, rounded down. Of bucket
+ * 63, which has no end, as if it ended at 2^32. */
 LIB_INLINE ecalls_u64 histogram_middle(ecalls_u32 bucket) {
 	ecalls_u64 lower = histogram_lower(bucket);
 

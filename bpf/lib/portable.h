@@ -2,10 +2,10 @@
 /*
  * What lets one source run in the kernel, in host tests and in a simulator.
  *
- * The algorithms of bpf/lib call no BPF helper and follow no pointer but the one they are given. Their
- * loops are written `for (u32 i = 0; lib_again(i, limit); i++)`: on the host `limit` ends the loop; in
- * the kernel the may_goto instruction does, so that the verifier does not walk every round. Each such
- * loop also has an end of its own, long before `limit`.
+ * The algorithms of bpf/lib call no BPF helper and follow no pointer but the one they are given.
+ * Their loops are written `for (u32 i = 0; lib_again(i, limit); i++)`: on the host `limit` ends the
+ * loop; in the kernel the may_goto instruction does, so that the verifier does not walk every
+ * round. Each such loop also has an end of its own, long before `limit`.
  */
 #ifndef ECALLS_PORTABLE_H
 #define ECALLS_PORTABLE_H
@@ -14,23 +14,23 @@
 #define LIB_INLINE static inline __attribute__((always_inline))
 #define LIB_CALL static __attribute__((noinline, unused))
 
-/* True until the kernel's own limit ends the loop. The instruction jumps over nothing or out: opcode
- * 0xe5 is BPF_JMP | BPF_JCOND with source register 0 (may_goto); its 16-bit offset counts 8-byte
- * instructions from the next one. Clang cannot emit it yet, so it is spelled in bytes. */
+/* True until the kernel's own limit ends the loop. The instruction jumps over nothing or out:
+ * opcode 0xe5 is BPF_JMP | BPF_JCOND with source register 0 (may_goto); its 16-bit offset counts
+ * 8-byte instructions from the next one. Clang cannot emit it yet, so it is spelled in bytes. */
 #define lib_may_goto()                                                                             \
 	({                                                                                         \
 		__label__ out_, done_;                                                             \
 		_Bool again_ = 1;                                                                  \
-		asm goto("1: .byte 0xe5; .byte 0; .long ((%l[out_] - 1b - 8) / 8) & 0xffff; "       \
+		asm goto("1: .byte 0xe5; .byte 0; .long ((%l[out_] - 1b - 8) / 8) & 0xffff; "      \
 			 ".short 0"                                                                \
 			 :                                                                         \
 			 :                                                                         \
 			 :                                                                         \
 			 : out_);                                                                  \
 		goto done_;                                                                        \
-	out_:                                                                                      \
+out_:                                                                                              \
 		again_ = 0;                                                                        \
-	done_:;                                                                                    \
+done_:;                                                                                            \
 		again_;                                                                            \
 	})
 #define lib_again(i, limit) ((void)(i), lib_may_goto())

@@ -2,8 +2,8 @@
 /*
  * The event queue (ECalls-05 §3.1): earliest deadline first, with release times, bounded.
  *
- * One queue per CPU and one for the kernel threads. Events sit in numbered slots of an array that the
- * caller owns; the queue hands out slot numbers and orders them:
+ * One queue per CPU and one for the kernel threads. Events sit in numbered slots of an array that
+ * the caller owns; the queue hands out slot numbers and orders them:
  *   ready  by (deadline, order of raising)   what may be delivered now
  *   held   by (release time, deadline)       what may not be delivered yet
  * An event without a deadline sorts behind all that have one, in the order of raising. A held event
@@ -12,8 +12,8 @@
  * A full queue drops the event with the latest deadline, be it the new one or one that waits
  * (queue_push says which), so what is urgent is never refused for what is not.
  *
- * Invariant: every slot below `started` is in exactly one of free[], ready, held. The caller holds the
- * queue's lock.
+ * Invariant: every slot below `started` is in exactly one of free[], ready, held. The caller holds
+ * the queue's lock.
  */
 #ifndef ECALLS_QUEUE_H
 #define ECALLS_QUEUE_H
@@ -114,7 +114,8 @@ LIB_CALL int queue_release(struct queue *q, ecalls_u64 now_ns) {
 	moved ^= q->held.zero;
 	for (ecalls_u32 round = 0; lib_again(round, QUEUE_RELEASE_MAX); round++) {
 		struct heap_entry e = {};
-		if (moved >= QUEUE_RELEASE_MAX || q->held.count == 0 || q->held.entry[1].key > now_ns)
+		if (moved >= QUEUE_RELEASE_MAX || q->held.count == 0 ||
+		    q->held.entry[1].key > now_ns)
 			break;
 		if (heap_pop(&q->held, &e))
 			break;
@@ -125,8 +126,8 @@ LIB_CALL int queue_release(struct queue *q, ecalls_u64 now_ns) {
 	return moved;
 }
 
-/* Takes the ready event with the earliest deadline; the caller copies it out, lock still held, and the
- * slot is free again. 0, or -1 when none is ready. */
+/* Takes the ready event with the earliest deadline; the caller copies it out, lock still held, and
+ * the slot is free again. 0, or -1 when none is ready. */
 LIB_INLINE int queue_pop(struct queue *q, ecalls_u32 *slot) {
 	struct heap_entry first = {};
 

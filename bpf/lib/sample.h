@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Sampling: lets one in n pass, decided by a counter that the caller keeps and increments per event.
+ * Sampling: lets one in n pass, decided by a counter that the caller keeps and increments per
+ * event.
  *
  * The first of each n passes, so that rare events are seen at once, and exactly one in any n that
  * follow each other. It is not random: of events whose kind repeats with a period that shares a

@@ -2,11 +2,11 @@
 /*
  * Wake-one (ECalls-05 §3): which one of the subscribers that match an event receives it.
  *
- * Bit i of `matching` says subscriber i matches. `turn` is the subscriber whose turn it is; the first
- * match from there on is taken, around the end of the list. The caller then stores the result + 1 as
- * the next turn. That serves those who match in turn, however many do not: a subscriber that always
- * matches waits for at most count - 1 others. A turn that only counts events up would not: of two
- * matches out of six, the one that follows the gap would get five of six events.
+ * Bit i of `matching` says subscriber i matches. `turn` is the subscriber whose turn it is; the
+ * first match from there on is taken, around the end of the list. The caller then stores the result
+ * + 1 as the next turn. That serves those who match in turn, however many do not: a subscriber that
+ * always matches waits for at most count - 1 others. A turn that only counts events up would not:
+ * of two matches out of six, the one that follows the gap would get five of six events.
  *
  * Two CPUs may read the same turn and take the same subscriber: one receives two events in a row,
  * none is lost. A turn beyond the list (it has become shorter, or turn is count) is taken modulo

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The invariants of heap.h and queue.h, checked as a whole: after each step of the property tests and
- * of the fuzz target. Each function returns 0, or a text that names what does not hold.
+ * The invariants of heap.h and queue.h, checked as a whole: after each step of the property tests
+ * and of the fuzz target. Each function returns 0, or a text that names what does not hold.
  */
 #ifndef ECALLS_TEST_CHECK_H
 #define ECALLS_TEST_CHECK_H
 
 #include "bpf/lib/queue.h"
 
-static inline const char *check_heap(const struct heap *h)
-{
+static inline const char *check_heap(const struct heap *h) {
 	if (h->zero != 0)
 		return "heap: zero is not 0";
 	if (h->count > HEAP_CAPACITY)
@@ -24,8 +23,7 @@ static inline const char *check_heap(const struct heap *h)
 }
 
 /* Notes that a slot was seen; a slot that is out of range or was seen before is an error. */
-static inline const char *check_slot(const struct queue *q, ecalls_u8 *seen, ecalls_u32 slot)
-{
+static inline const char *check_slot(const struct queue *q, ecalls_u8 *seen, ecalls_u32 slot) {
 	if (slot >= q->started)
 		return "queue: a slot that was never given out";
 	if (seen[slot])
@@ -34,8 +32,7 @@ static inline const char *check_slot(const struct queue *q, ecalls_u8 *seen, eca
 	return 0;
 }
 
-static inline const char *check_queue(const struct queue *q)
-{
+static inline const char *check_queue(const struct queue *q) {
 	ecalls_u8 seen[HEAP_ENTRIES] = {};
 	const char *wrong = check_heap(&q->ready);
 

@@ -44,18 +44,15 @@ struct table {
 	ecalls_u32 (*bits_log2)(ecalls_u64);
 };
 
-static ecalls_u32 heap_count(const struct heap *h)
-{
+static ecalls_u32 heap_count(const struct heap *h) {
 	return h->count;
 }
 
-static struct heap_entry heap_get(const struct heap *h, ecalls_u32 i)
-{
+static struct heap_entry heap_get(const struct heap *h, ecalls_u32 i) {
 	return h->entry[heap_at(i)];
 }
 
-static const struct heap *queue_held(const struct queue *q)
-{
+static const struct heap *queue_held(const struct queue *q) {
 	return &q->held;
 }
 

@@ -1,4 +1,5 @@
-//! The C algorithms of `bpf/lib`, compiled for the host and callable from the property tests beside.
+//! The C algorithms of `bpf/lib`, compiled for the host and callable from the property tests
+//! beside.
 //!
 //! `shim.c` puts every function into a table of pointers; [`Table`] mirrors it, and the wrappers
 //! below own the memory that the C code works on. There are two tables of the same source:

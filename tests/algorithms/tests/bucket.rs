@@ -1,5 +1,5 @@
-//! The token bucket against the promise it makes: at most burst + T / interval events in any time T,
-//! and each event that keeps the rate passes.
+//! The token bucket against the promise it makes: at most burst + T / interval events in any time
+//! T, and each event that keeps the rate passes.
 
 use algorithms::{Table, full};
 use proptest::prelude::*;

@@ -1,5 +1,5 @@
-//! The event queue against a vector of waiting events: earliest deadline first, ties in the order of
-//! raising, nothing before its release time, and a full queue drops the latest deadline.
+//! The event queue against a vector of waiting events: earliest deadline first, ties in the order
+//! of raising, nothing before its release time, and a full queue drops the latest deadline.
 
 use algorithms::{Pushed, Queue, full, small};
 use proptest::prelude::*;
