@@ -51,6 +51,7 @@ bench:
 
 # Installs what was built before, so that root needs no compiler: make build && sudo make install
 install:
+	@test -x target/release/ecalls || { echo "nothing to install yet: run make build" >&2; exit 1; }
 	install -D -m 755 target/release/ecalls $(bindir)/ecalls
 	install -d $(docdir)
 	install -m 644 README.md LICENSE.md LICENSE-MIT LICENSE-APACHE LICENSE-GPL-2.0 $(docdir)
