@@ -118,13 +118,12 @@ static void push(ecalls_u64 deadline_ns, ecalls_u64 release_ns) {
 }
 
 /* Which of several events with equal release time and deadline becomes ready first is open, so the
- * queue says which slots are still held, and the rest must be the first that were due. */
+ * queue says which are still held, and none of those may be due before one that was released. */
 static int release(void) {
 	int moved = queue_release(&queue, model.now_ns);
 	_Bool still[HEAP_ENTRIES] = {};
-	int left = 0;
+	int left = 0, last = -1;
 
-	require(moved >= 0 && moved <= (int)QUEUE_RELEASE_MAX, "released more than the limit");
 	for (ecalls_u32 i = 1; i <= queue.held.count; i++)
 		still[heap_at((ecalls_u32)queue.held.entry[i].slot)] = 1;
 	for (ecalls_u32 i = 0; i < HEAP_ENTRIES; i++) {
@@ -133,25 +132,20 @@ static int release(void) {
 		if (!e->used || !e->held || still[i])
 			continue;
 		require(e->release_ns <= model.now_ns, "released before its time");
+		if (last < 0 || due_before((ecalls_u32)last, i))
+			last = (int)i;
+		e->held = 0;
 		left++;
 	}
 	require(left == moved, "the number released is not the number that left");
-	for (ecalls_u32 i = 0; i < HEAP_ENTRIES; i++) {
-		struct event *e = &model.event[i];
-
-		if (!e->used || !e->held || still[i])
-			continue;
-		for (ecalls_u32 j = 0; j < HEAP_ENTRIES; j++)
-			require(!still[j] || !due_before(j, i), "released before one due earlier");
-	}
-	for (ecalls_u32 i = 0; i < HEAP_ENTRIES; i++) {
-		if (model.event[i].used && !still[i])
-			model.event[i].held = 0;
-	}
+	require(moved <= (int)QUEUE_RELEASE_MAX, "released more than the limit");
 	int due = first(1, due_before);
 
-	require(moved == (int)QUEUE_RELEASE_MAX || due < 0 ||
-			model.event[due].release_ns > model.now_ns,
+	if (due < 0)
+		return moved;
+	require(last < 0 || !due_before((ecalls_u32)due, (ecalls_u32)last),
+		"released before one due earlier");
+	require(moved == (int)QUEUE_RELEASE_MAX || model.event[due].release_ns > model.now_ns,
 		"held longer than its release time");
 	return moved;
 }
