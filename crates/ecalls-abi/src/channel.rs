@@ -255,14 +255,19 @@ impl Layout {
         self as u32
     }
 
-    /// Whether a channel of this layout may hold `capacity` events: a power of two between
-    /// [`CAPACITY_MIN`] and [`CAPACITY_MAX`], and at most [`SLOTS_MAX`] slots.
-    pub fn allows(self, capacity: u32) -> bool {
-        let max = match self {
+    /// Largest capacity of a channel of this layout, in events.
+    pub const fn capacity_max(self) -> u32 {
+        match self {
             Layout::Ring => CAPACITY_MAX,
             Layout::Slots => SLOTS_MAX as u32,
-        };
-        capacity.is_power_of_two() && (CAPACITY_MIN..=max).contains(&capacity)
+        }
+    }
+
+    /// Whether a channel of this layout may hold `capacity` events: a power of two between
+    /// [`CAPACITY_MIN`] and [`Layout::capacity_max`].
+    pub fn allows(self, capacity: u32) -> bool {
+        let range = CAPACITY_MIN..=self.capacity_max();
+        capacity.is_power_of_two() && range.contains(&capacity)
     }
 }
 
