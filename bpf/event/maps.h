@@ -26,10 +26,13 @@ struct queue_cell {
 	struct ecalls_event event[HEAP_ENTRIES];
 };
 
+#define NESTED_EVENTS 4 /* a CPU's contexts: process, soft interrupt, interrupt, NMI */
+
 /* What one CPU is delivering now. Only code that runs with preemption off touches it, and `busy`
  * makes an interrupt that raises meanwhile queue instead of deliver. */
 struct current {
 	struct ecalls_event event; /* being delivered */
+	struct ecalls_event nested[NESTED_EVENTS]; /* being queued, one per context that raises */
 	u64 now_ns;		   /* time at which it was taken */
 	u64 raised;		   /* events raised on this CPU: the low part of their ids */
 	u32 busy;		   /* 1: `event` is in use */
@@ -45,9 +48,9 @@ struct current {
 	u32 locked;		   /* 1: raised under a scheduler lock: start no timer, no thread */
 	u32 signal_subscription;   /* signal in flight on this CPU: index + 1 */
 	u32 signal_number;
+	u32 nesting; /* entries of `nested` in use; contexts end in reverse order, so it is a stack */
 	u32 zero; /* always 0: XORed into a loop's counter, it makes the verifier forget its value, so
 		     that the loop's states converge (bpf/lib/heap.h) */
-	u32 pad;
 };
 
 struct queue_timer {

@@ -129,6 +129,33 @@ static __always_inline void raise_data(struct ecalls_event *e, const u64 *data, 
 		e->data[i] = i < words ? data[i] : 0;
 }
 
+/* Queues an event that is built beside the one being delivered: on this CPU's stack of events, for a
+ * program's own stack is too small for one. */
+static __always_inline int raise_nested(const struct raise *r, const u64 *data, const u32 words,
+					struct current *c, const struct ecalls_service *s, u32 cpu,
+					u64 now_ns) {
+	u32 level = *(volatile u32 *)&c->nesting;
+	struct ecalls_service_count *n;
+	struct ecalls_event *e;
+	int result;
+
+	if (level >= NESTED_EVENTS) {
+		n = count_of_service(r->service);
+		if (n)
+			__sync_fetch_and_add(&n->dropped[ECALLS_DROP_NESTED], 1);
+		return -ENOSPC;
+	}
+	c->nesting = level + 1;
+	barrier();
+	e = &c->nested[level];
+	raise_stamp(e, r, c, s, cpu, now_ns);
+	raise_data(e, data, words);
+	result = raise_queued(e, cpu, now_ns);
+	barrier();
+	c->nesting = level;
+	return result;
+}
+
 /* Raises an event. `words` is the constant size of *data in 8-byte words, at most DATA_WORDS; r->size
  * says how many bytes count. 0, or -EINVAL (unknown service), -E2BIG (size), -ENOENT (nobody
  * subscribed), -ENOSPC (queue full and this deadline the latest). */
@@ -175,12 +202,7 @@ static __always_inline int raise(const struct raise *r, const u64 *data, const u
 			drain(cpu, locked);
 		return 0;
 	}
-	struct ecalls_event e;
-	raise_stamp(&e, r, c, s, cpu, now_ns);
-	raise_data(&e, data, words);
-	if (words <= SMALL_DATA_WORDS)
-		e.data[SMALL_DATA_WORDS] = 0;
-	int result = raise_queued(&e, cpu, now_ns);
+	int result = raise_nested(r, data, words, c, s, cpu, now_ns);
 	drain(cpu, locked);
 	return result;
 }
