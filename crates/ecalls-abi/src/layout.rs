@@ -165,7 +165,7 @@ pub const STRUCTS: &[Struct] = &[
     describe!(
         "ecalls_service_info",
         service::ServiceInfo,
-        [name, format, kinds, links]
+        [name, format, kinds]
     ),
     describe!(
         "ecalls_service_count",
@@ -276,7 +276,7 @@ pub const CONSTANTS: &[Constant] = constants! {
         STATE_ACTIVE STATE_DEAD ID_BITS;
     subscription: ACTION_HANDLER ACTION_THREAD ACTION_SIGNAL ACTION_USER ACTION_MEMORY
         ACTION_FIXED_VALUE;
-    service: LINKS_MAX SERVICE_SOCKET SERVICE_TIMER SERVICE_TASK SERVICE_SCHED SERVICE_CORE
+    service: SERVICE_SOCKET SERVICE_TIMER SERVICE_TASK SERVICE_SCHED SERVICE_CORE
         SERVICE_USER SOCKET_DATA SOCKET_CONNECTION TASK_FORK TASK_EXEC TASK_EXIT HOST_IDS;
     downcall: PRCTL OP_NOP OP_GETPID OP_SET OP_GET OP_RAISE OP_RESUME OP_TIMER OP_DELAY OPS
         ATTRIBUTES DEFER_DELAY DEFER_SWITCH DOWN_FRAMES FRAMES DOWN_LATEST LATEST DOWN_RING

@@ -58,9 +58,6 @@ impl Service {
     }
 }
 
-/// Programs of one built-in service.
-pub const LINKS_MAX: usize = 4;
-
 /// `struct ecalls_service_info`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -71,11 +68,9 @@ pub struct ServiceInfo {
     pub format: [u8; FORMAT_MAX],
     /// Names of the kinds, in order: `data connection`.
     pub kinds: [u8; FORMAT_MAX],
-    /// Ids of the attached programs' links; 0: none.
-    pub links: [u32; LINKS_MAX],
 }
 
-const _: () = assert!(size_of::<ServiceInfo>() == 1072, "service info");
+const _: () = assert!(size_of::<ServiceInfo>() == 1056, "service info");
 
 impl Default for ServiceInfo {
     fn default() -> ServiceInfo {
@@ -379,7 +374,7 @@ pub struct Host {
     pub map_ids: [u32; HOST_IDS],
     /// In the order of the loader's table of programs.
     pub prog_ids: [u32; HOST_IDS],
-    /// What is attached.
+    /// Of the same programs, where attached; changes later.
     pub link_ids: [u32; HOST_IDS],
 }
 

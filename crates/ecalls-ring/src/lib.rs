@@ -21,14 +21,20 @@
 
 extern crate alloc;
 
+pub mod defer;
+pub mod edf;
 pub mod error;
 pub mod ring;
 pub mod sleep;
+pub mod slots;
 mod sync;
 pub mod words;
 
+pub use defer::{DeferWriter, Drain};
+pub use edf::EdfQueue;
 pub use error::{BadSegment, Full};
 pub use ring::{RingReader, RingWriter};
 pub use sleep::Sleep;
+pub use slots::{Put, SlotsReader, SlotsWriter};
 pub use sync::AtomicU64;
 pub use words::{Shape, Words};
