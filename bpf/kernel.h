@@ -96,6 +96,9 @@ struct cred {
 	kuid_t uid;
 };
 struct signal_struct {
+	struct {
+		int counter;
+	} live; /* threads that have not exited */
 	int group_exit_code;
 };
 struct task_struct {
@@ -124,6 +127,8 @@ struct sock {
 	struct sock_common __sk_common;
 	u32 sk_ack_backlog;
 	u16 sk_protocol;
+	u16 sk_type;
+	u8 sk_shutdown;
 	struct {
 		struct {
 			int counter;
@@ -146,6 +151,9 @@ struct kernel_siginfo {
 #define PF_EXITING 0x4
 #define PF_KTHREAD 0x200000
 #define AF_INET 2
+#define AF_INET6 10
+#define SOCK_STREAM 1
+#define RCV_SHUTDOWN 1
 #define TCP_LISTEN 10
 #define IPPROTO_TCP 6
 #define EAGAIN 11

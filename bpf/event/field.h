@@ -2,8 +2,8 @@
 /*
  * Reading one field of an event's data, named by offset and size (abi/handler.h).
  *
- * A field lies at a multiple of its size, so it lies within one 8-byte word: one load, a shift and a
- * mask, no loop and no case per size.
+ * A field lies at a multiple of its size, so it lies within one 8-byte word: one load, a shift
+ * and a mask, no loop and no case per size.
  */
 #ifndef ECALLS_FIELD_H
 #define ECALLS_FIELD_H
@@ -23,8 +23,8 @@ static __always_inline struct field field_of(u64 argument) {
 	};
 }
 
-/* Reads a field, as a signed number if asked. False: the event does not have it, or no field can lie
- * there. */
+/* Reads a field, as a signed number if asked. False: the event does not have it, or no field can
+ * lie there. */
 static __always_inline bool field_read(const struct ecalls_event *e, struct field f, bool is_signed,
 				       u64 *value) {
 	u32 size = f.size, word = f.offset / 8, unused;
@@ -37,7 +37,8 @@ static __always_inline bool field_read(const struct ecalls_event *e, struct fiel
 	if (word >= DATA_WORDS)
 		return false;
 	unused = 64 - size * 8;
-	/* Up against the top of the word, then down again: that fills with zeros or with the sign. */
+	/* Up against the top of the word, then down again: that fills with zeros or with the
+	 * sign. */
 	*value = e->data[word] << (unused - f.offset % 8 * 8);
 	*value = is_signed ? (u64)((s64)*value >> unused) : *value >> unused;
 	return true;

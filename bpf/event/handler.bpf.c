@@ -3,9 +3,10 @@
  * The kernel handlers that can be named in a subscription without writing one (ECalls-05 §3.1.2):
  * sample, limit, threshold, histogram and count. abi/handler.h tells their arguments and state.
  *
- * Each is a program in a slot of the map `handlers`, called by the dispatcher with a tail call; none
- * is attached to anything. Their state belongs to one action of one subscription, whose events may be
- * delivered on several CPUs at once; so it changes by atomic operations, and nothing here waits.
+ * Each is a program in a slot of the map `handlers`, called by the dispatcher with a tail call;
+ * none is attached to anything. Their state belongs to one action of one subscription, whose
+ * events may be delivered on several CPUs at once; so it changes by atomic operations, and
+ * nothing here waits.
  */
 #include "handler.h"
 #include "field.h"
