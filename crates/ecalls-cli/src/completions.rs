@@ -1,0 +1,23 @@
+//! `ecalls completions`: a shell's completions, on standard output.
+
+use clap::CommandFactory;
+
+use crate::Cli;
+use crate::exit::Outcome;
+
+/// Print completions for a shell
+///
+/// For bash: ecalls completions bash > /usr/share/bash-completion/completions/ecalls
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Which shell
+    #[arg(value_enum)]
+    shell: clap_complete::Shell,
+}
+
+/// Prints the completions.
+pub(crate) fn run(args: &Args) -> Outcome {
+    let mut text = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "ecalls", &mut text);
+    crate::output::write_all(&text)
+}

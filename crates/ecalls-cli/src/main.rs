@@ -1,0 +1,66 @@
+//! The command `ecalls`. This file is the map: which subcommands there are, and where each one is.
+//!
+//! Every subcommand is a file with its arguments (`Args`) and a `run`; they share the printing
+//! ([`output`]), the exit codes ([`exit`]), and the reading of durations ([`duration`]). All that
+//! they do with the kernel they do through the public library, so each is also an example of it.
+
+#![forbid(unsafe_code)]
+
+mod bench;
+mod completions;
+mod demo;
+mod doctor;
+mod duration;
+mod exit;
+mod man;
+mod output;
+mod raise;
+mod service;
+mod services;
+mod stat;
+mod watch;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Events between the Linux kernel and applications, with deadlines.
+#[derive(Debug, Parser)]
+#[command(name = "ecalls", version, after_help = exit::HELP, max_term_width = 100)]
+#[command(arg_required_else_help = true, subcommand_value_name = "COMMAND")]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Doctor(doctor::Args),
+    Services(services::Args),
+    Watch(watch::Args),
+    Raise(raise::Args),
+    Service(service::Args),
+    Stat(stat::Args),
+    Demo(demo::Args),
+    Bench(bench::Args),
+    Completions(completions::Args),
+    #[command(hide = true)]
+    Man(man::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match &cli.command {
+        Command::Doctor(args) => doctor::run(args),
+        Command::Services(args) => services::run(args),
+        Command::Watch(args) => watch::run(args),
+        Command::Raise(args) => raise::run(args),
+        Command::Service(args) => service::run(args),
+        Command::Stat(args) => stat::run(args),
+        Command::Demo(args) => demo::run(args),
+        Command::Bench(args) => bench::run(args),
+        Command::Completions(args) => completions::run(args),
+        Command::Man(args) => man::run(args),
+    };
+    exit::report(result)
+}
