@@ -25,15 +25,12 @@ struct ecalls_service {
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_service) == 568, "service");
 
-#define ECALLS_LINKS_MAX 4u /* programs of one built-in service */
-
 struct ecalls_service_info {
 	char name[ECALLS_NAME_MAX];
 	char format[ECALLS_FORMAT_MAX]; /* fields of the data: "u64 cookie; u16 port; char comm[16]" */
 	char kinds[ECALLS_FORMAT_MAX];	/* names of the kinds, in order: "data connection" */
-	ecalls_u32 links[ECALLS_LINKS_MAX]; /* ids of the attached programs' links; 0: none */
 };
-ECALLS_STATIC_ASSERT(sizeof(struct ecalls_service_info) == 1072, "service info");
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_service_info) == 1056, "service info");
 
 /* Event counts of a service (one per CPU; sum them). raised = dispatched + late + sum(dropped). */
 struct ecalls_service_count {
@@ -143,7 +140,7 @@ struct ecalls_host {
 	char mechanism[ECALLS_NAME_MAX];    /* the fast call: prctl, security, setsockopt or run */
 	ecalls_u32 map_ids[ECALLS_HOST_IDS];  /* in the order of the loader's table of maps */
 	ecalls_u32 prog_ids[ECALLS_HOST_IDS]; /* in the order of the loader's table of programs */
-	ecalls_u32 link_ids[ECALLS_HOST_IDS]; /* what is attached */
+	ecalls_u32 link_ids[ECALLS_HOST_IDS]; /* of the same programs, where attached; changes later */
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_host) == 824, "host");
 

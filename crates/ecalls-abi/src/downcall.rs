@@ -17,6 +17,9 @@ use crate::version::{DATA_MAX, NAME_MAX};
 /// `prctl` option of a fast call.
 pub const PRCTL: i32 = 0x4543_0001;
 
+/// Level and option name of a fast call by setsockopt.
+pub const SETSOCKOPT: i32 = 0x4543;
+
 /// The second argument of a fast call: `prctl(PRCTL, call(channel, frame, op), a, b, c)`.
 ///
 /// `frame` is below [`FRAMES`]; a larger one would change the channel.

@@ -18,6 +18,7 @@
 pub mod channel;
 pub mod downcall;
 pub mod event;
+pub mod handler;
 pub mod layout;
 pub mod service;
 pub mod subscription;

@@ -1,0 +1,322 @@
+//! Opens and closes channels: the pair of shared segments between one application and the core, and
+//! the descriptor on which its owner sleeps. The protocol inside is `ecalls-ring`.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ecalls_abi::channel::{
+    CAPACITY_MAX, CAPACITY_MIN, Id, Layout, STATE_ACTIVE, STATE_DEAD, STATE_FREE, STATE_SETUP,
+    SlotUse, UP_ELEMENT_BYTES, UP_EVENTS, WAKE_BYTES,
+};
+use ecalls_abi::downcall::{DOWN_ELEMENT_BYTES, DOWN_ELEMENTS};
+use ecalls_abi::version::CHANNELS_MAX;
+use ecalls_abi::{ABI_VERSION, channel};
+use libbpf_rs::libbpf_sys::{bpf_map_create_opts, size_t};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use zerocopy::FromZeros;
+
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::lock::lock;
+use crate::owner;
+use crate::segment::Segment;
+use crate::sys;
+
+/// Bytes of a page: the wake buffer's positions are one page each.
+const PAGE: usize = 4096;
+
+/// How a channel's `up` segment is laid out.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Ring or slots.
+    pub layout: Layout,
+    /// Events it holds; a power of two.
+    pub capacity: u32,
+    /// With slots: which slot an event takes.
+    pub slot_use: SlotUse,
+    /// `DEFER_*` of `ecalls_abi::downcall`.
+    pub defer: u32,
+    /// With `DEFER_DELAY`: how long deferred calls may wait, ns.
+    pub delay_ns: u64,
+}
+
+impl Default for Shape {
+    fn default() -> Shape {
+        Shape {
+            layout: Layout::Ring,
+            capacity: 1024,
+            slot_use: SlotUse::Free,
+            defer: 0,
+            delay_ns: 0,
+        }
+    }
+}
+
+/// An open channel of this process. Dropping it closes it.
+#[derive(Debug)]
+pub struct ChannelHandle {
+    core: Arc<Core>,
+    id: Id,
+    shape: Shape,
+    up: Segment,
+    down: Segment,
+    wake: MapHandle,
+    wake_consumer: Segment,
+    wake_producer: ReadOnly,
+    _up_map: OwnedFd,
+    _down_map: OwnedFd,
+}
+
+/// The kernel's page of a wake buffer's write position, mapped read-only.
+#[derive(Debug)]
+struct ReadOnly(crate::segment::ReadOnlyPage);
+
+impl ChannelHandle {
+    /// Opens a channel owned by this process.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a capacity that is no power of two or out of range,
+    /// [`Error::LimitReached`] when all channels are in use.
+    pub fn open(core: Arc<Core>, shape: Shape) -> Result<ChannelHandle> {
+        check(&shape, core.cpus())?;
+        let owner = core.identify(std::process::id())?;
+        let _lock = lock()?;
+        let (index, previous) = find_free(&core)?;
+        let id = Id::from_raw(previous.id)
+            .map_or_else(|| Id::new(index, 1), |id| Some(id.next()))
+            .ok_or(Error::Closed("a channel id"))?;
+        let up_map = array(UP_ELEMENT_BYTES, UP_EVENTS + shape.capacity as usize, true)?;
+        let down_map = array(DOWN_ELEMENT_BYTES, DOWN_ELEMENTS, false)?;
+        let wake = wake_buffer()?;
+        let up = Segment::map(
+            &up_map,
+            UP_ELEMENT_BYTES * (UP_EVENTS + shape.capacity as usize),
+        )?;
+        let down = Segment::map(&down_map, DOWN_ELEMENT_BYTES * DOWN_ELEMENTS)?;
+        write_header(&up, id, &shape);
+        let row = channel::Channel {
+            state: STATE_SETUP,
+            id: id.raw(),
+            owner: owner.pid,
+            uid: owner.uid,
+            layout: shape.layout.raw(),
+            capacity: shape.capacity,
+            slot_use: shape.slot_use.raw(),
+            defer: shape.defer,
+            owner_start: owner.start_ns,
+            delay_ns: shape.delay_ns,
+        };
+        core.tables.channels.set(index, &row)?;
+        core.tables.attributes.set(index, &[0; 8])?;
+        for (outer, inner) in [
+            ("ups", up_map.as_fd()),
+            ("downs", down_map.as_fd()),
+            ("wakes", wake.as_fd()),
+        ] {
+            core.map(outer)?
+                .update(
+                    &index.to_ne_bytes(),
+                    &inner.as_raw_fd().to_ne_bytes(),
+                    MapFlags::ANY,
+                )
+                .map_err(|error| Error::from_bpf("handing a channel to the kernel", &error))?;
+        }
+        owner::add(&core, owner.pid)?;
+        if shape.defer & ecalls_abi::downcall::DEFER_SWITCH != 0 {
+            owner::defer_at_switch(&core, owner.pid, Some(index))?;
+        }
+        core.tables.channels.set(
+            index,
+            &channel::Channel {
+                state: STATE_ACTIVE,
+                ..row
+            },
+        )?;
+        Ok(ChannelHandle {
+            wake_consumer: Segment::map(&wake, PAGE)?,
+            wake_producer: ReadOnly(crate::segment::ReadOnlyPage::map(&wake, PAGE)?),
+            _up_map: clone_fd(&up_map)?,
+            _down_map: clone_fd(&down_map)?,
+            core,
+            id,
+            shape,
+            up,
+            down,
+            wake,
+        })
+    }
+
+    /// Its id.
+    pub fn id(&self) -> Id {
+        self.id
+    }
+
+    /// Its shape.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// Words of the segment from kernel to application.
+    pub fn up(&self) -> &[AtomicU64] {
+        self.up.words()
+    }
+
+    /// Words of the segment from application to kernel.
+    pub fn down(&self) -> &[AtomicU64] {
+        self.down.words()
+    }
+
+    /// The core it belongs to.
+    pub fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    /// The descriptor to sleep on: readable once the kernel woke the reader.
+    pub fn wake_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+
+    /// Makes the descriptor unreadable until the next wake-up.
+    pub fn clear_wake(&self) {
+        let written = self.wake_producer.0.first_word().load(Ordering::Acquire);
+        self.wake_consumer.words()[0].store(written, Ordering::Release);
+    }
+
+    /// Waits for a wake-up, at most `timeout_ns`. False: the time ran out.
+    pub fn wait(&self, timeout_ns: Option<u64>) -> Result<bool> {
+        let woken = sys::wait_readable(self.wake_fd(), timeout_ns)?;
+        self.clear_wake();
+        Ok(woken)
+    }
+}
+
+impl Drop for ChannelHandle {
+    fn drop(&mut self) {
+        let Ok(_lock) = lock() else { return };
+        let index = self.id.index();
+        let Ok(mut row) = self.core.tables.channels.get(index) else {
+            return;
+        };
+        if row.id != self.id.raw() {
+            return;
+        }
+        row.state = STATE_FREE;
+        // Nothing can be done about a failure here; the next owner of the row finds it dead.
+        let _ = self.core.tables.channels.set(index, &row);
+        if self.shape.defer & ecalls_abi::downcall::DEFER_SWITCH != 0 {
+            let _ = owner::defer_at_switch(&self.core, row.owner, None);
+        }
+        release_segments(&self.core, index);
+        let _ = owner::remove(&self.core, row.owner);
+    }
+}
+
+/// Takes a channel's segments out of the kernel side's maps.
+fn release_segments(core: &Core, index: u32) {
+    for outer in ["ups", "downs", "wakes"] {
+        if let Ok(map) = core.map(outer) {
+            let _ = map.delete(&index.to_ne_bytes());
+        }
+    }
+}
+
+fn check(shape: &Shape, cpus: u32) -> Result<()> {
+    let most = match shape.layout {
+        Layout::Ring => CAPACITY_MAX,
+        Layout::Slots => channel::SLOTS_MAX as u32,
+    };
+    let least = match shape.layout {
+        Layout::Ring => CAPACITY_MIN.max((cpus + 1).next_power_of_two()),
+        Layout::Slots => 1,
+    };
+    if !shape.capacity.is_power_of_two() || shape.capacity < least || shape.capacity > most {
+        return Err(Error::Invalid {
+            what: "a channel's capacity",
+            given: shape.capacity.to_string(),
+            expected: "a power of two from 64 (and more than the CPUs) to 65536; slots: 1 to 1024",
+        });
+    }
+    Ok(())
+}
+
+/// A row that is free, or whose owner has exited.
+fn find_free(core: &Core) -> Result<(u32, channel::Channel)> {
+    for index in 0..CHANNELS_MAX as u32 {
+        let row = core.tables.channels.get(index)?;
+        if row.state == STATE_DEAD {
+            release_segments(core, index);
+        }
+        // SETUP: its owner died while it opened the channel; nobody else can hold the lock now.
+        if matches!(row.state, STATE_FREE | STATE_DEAD | STATE_SETUP) {
+            return Ok((index, row));
+        }
+    }
+    Err(Error::LimitReached {
+        which: "channels of one core",
+        limit: CHANNELS_MAX,
+    })
+}
+
+fn clone_fd(map: &MapHandle) -> Result<OwnedFd> {
+    map.as_fd()
+        .try_clone_to_owned()
+        .map_err(|error| Error::from_io("duplicating a descriptor", error))
+}
+
+fn array(value_bytes: usize, entries: usize, inner: bool) -> Result<MapHandle> {
+    let mut flags = libbpf_sys::BPF_F_MMAPABLE;
+    if inner {
+        flags |= libbpf_sys::BPF_F_INNER_MAP;
+    }
+    let options = bpf_map_create_opts {
+        sz: size_of::<bpf_map_create_opts>() as size_t,
+        map_flags: flags,
+        ..Default::default()
+    };
+    let bytes = u32::try_from(value_bytes).expect("a small element");
+    let entries = u32::try_from(entries).expect("a checked capacity");
+    MapHandle::create(
+        MapType::Array,
+        Some("ecalls_segment"),
+        4,
+        bytes,
+        entries,
+        &options,
+    )
+    .map_err(|error| Error::from_bpf("making a channel's segment", &error))
+}
+
+fn wake_buffer() -> Result<MapHandle> {
+    let options = bpf_map_create_opts {
+        sz: size_of::<bpf_map_create_opts>() as size_t,
+        ..Default::default()
+    };
+    MapHandle::create(
+        MapType::RingBuf,
+        Some("ecalls_wake"),
+        0,
+        0,
+        WAKE_BYTES as u32,
+        &options,
+    )
+    .map_err(|error| Error::from_bpf("making a wake descriptor", &error))
+}
+
+/// Writes the header's constant fields; the rest is 0.
+fn write_header(up: &Segment, id: Id, shape: &Shape) {
+    let mut header = channel::Up::new_zeroed();
+    header.version = ABI_VERSION;
+    header.layout = shape.layout.raw();
+    header.capacity = shape.capacity;
+    header.slot_use = shape.slot_use.raw();
+    header.channel = id.raw();
+    for (word, bytes) in up
+        .words()
+        .iter()
+        .zip(zerocopy::IntoBytes::as_bytes(&header).chunks(8))
+    {
+        let value = u64::from_ne_bytes(bytes.try_into().expect("chunks of 8 bytes"));
+        word.store(value, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,353 @@
+//! The core: the loaded kernel side, and the tables by which it is steered.
+//!
+//! A machine has one core. The first privileged program that opens it loads it; the next ones find
+//! its record (the map `ecalls_host`) among the machine's BPF maps and join by ids. Everyone who
+//! joined holds its maps, programs and links, so the core lives until the last of them ends, however
+//! it ends, and then is gone without a trace: nothing is pinned anywhere.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
+
+use ecalls_abi::{ABI_VERSION, service};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::error::{Error, Result};
+use crate::lock::lock;
+use crate::objects::{FastCall, MAPS, PROGRAMS, Place};
+use crate::table::Table;
+use crate::{load, sys};
+
+/// Map that identifies a core.
+pub(crate) const HOST_MAP: &str = "ecalls_host";
+
+/// A core this program takes part in.
+#[derive(Debug)]
+pub struct Core {
+    pub(crate) maps: HashMap<&'static str, MapHandle>,
+    pub(crate) programs: HashMap<&'static str, OwnedFd>,
+    /// What is always attached; held so that it stays so when the loader ends.
+    _links: Vec<OwnedFd>,
+    host: MapHandle,
+    fast_call: FastCall,
+    cpus: u32,
+    loaded_here: bool,
+    call_socket: OnceLock<OwnedFd>,
+    pub(crate) tables: Tables,
+}
+
+/// The shared tables.
+#[derive(Debug)]
+pub(crate) struct Tables {
+    pub(crate) services: Table<service::Service>,
+    pub(crate) infos: Table<service::ServiceInfo>,
+    pub(crate) service_counts: Table<service::ServiceCount>,
+    pub(crate) subscriptions: Table<ecalls_abi::subscription::Subscription>,
+    pub(crate) subscription_counts: Table<service::SubscriptionCount>,
+    pub(crate) channels: Table<ecalls_abi::channel::Channel>,
+    pub(crate) handler_states: Table<[u64; 2]>,
+    pub(crate) attributes: Table<[u64; ecalls_abi::downcall::ATTRIBUTES]>,
+}
+
+/// What `identify` answers (bpf/event/process.bpf.c).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable)]
+pub struct Identity {
+    /// Process id.
+    pub pid: u32,
+    /// Kernel priority: 0..99 real time, 100..139 fair; smaller is more urgent.
+    pub priority: i32,
+    /// Start time since boot, ns.
+    pub start_ns: u64,
+    /// Its user.
+    pub uid: u32,
+    pad: u32,
+    /// Name of its first thread.
+    pub comm: [u8; 16],
+}
+
+impl Core {
+    /// Joins the machine's core, or loads it if there is none.
+    ///
+    /// # Errors
+    /// [`Error::Denied`] without privileges, [`Error::Unsupported`] on a kernel that cannot,
+    /// [`Error::Version`] if a core of another version runs.
+    pub fn open() -> Result<Core> {
+        if !sys::is_root() {
+            return Err(Error::Denied {
+                action: "hosting the core",
+                privilege: "root",
+            });
+        }
+        let _lock = lock()?;
+        match Core::join()? {
+            Some(core) => Ok(core),
+            None => load::load(),
+        }
+    }
+
+    /// Joins a running core; none: `Ok(None)`. Never loads anything.
+    pub fn join_running() -> Result<Option<Core>> {
+        let _lock = lock()?;
+        Core::join()
+    }
+
+    fn join() -> Result<Option<Core>> {
+        for id in sys::map_ids() {
+            let Ok(map) = MapHandle::from_map_id(id) else {
+                continue;
+            };
+            if map.name() != HOST_MAP {
+                continue;
+            }
+            let Some(host) = read_host(&map) else {
+                continue;
+            };
+            if !host.is_ready() {
+                continue;
+            }
+            // A core that is being torn down fails somewhere in here; then it is not there.
+            let Ok(core) = Core::from_host(map, &host) else {
+                continue;
+            };
+            if !core.is_healthy() {
+                continue;
+            }
+            if host.version != ABI_VERSION {
+                return Err(Error::Version {
+                    theirs: host.version,
+                    ours: ABI_VERSION,
+                    pid: host.pid,
+                });
+            }
+            return Ok(Some(core));
+        }
+        Ok(None)
+    }
+
+    fn from_host(map: MapHandle, host: &service::Host) -> Result<Core> {
+        let links = PROGRAMS
+            .iter()
+            .zip(host.link_ids)
+            .filter(|(program, id)| *id != 0 && program.place.is_permanent())
+            .map(|(_, id)| sys::link_by_id(id))
+            .collect::<Result<Vec<_>>>()?;
+        let mut maps = HashMap::new();
+        for (name, id) in MAPS.iter().zip(host.map_ids) {
+            if id != 0 {
+                let map = MapHandle::from_map_id(id)
+                    .map_err(|error| Error::from_bpf("joining the core", &error))?;
+                maps.insert(*name, map);
+            }
+        }
+        let mut programs = HashMap::new();
+        for (program, id) in PROGRAMS.iter().zip(host.prog_ids) {
+            if id != 0 {
+                programs.insert(program.name, sys::program_by_id(id)?);
+            }
+        }
+        Core::assemble(map, host, maps, programs, links, false)
+    }
+
+    pub(crate) fn assemble(
+        host_map: MapHandle,
+        host: &service::Host,
+        maps: HashMap<&'static str, MapHandle>,
+        programs: HashMap<&'static str, OwnedFd>,
+        links: Vec<OwnedFd>,
+        loaded_here: bool,
+    ) -> Result<Core> {
+        let tables = Tables {
+            services: table(&maps, "services")?,
+            infos: table(&maps, "service_infos")?,
+            service_counts: table(&maps, "service_counts")?,
+            subscriptions: table(&maps, "subscriptions")?,
+            subscription_counts: table(&maps, "sub_counts")?,
+            channels: table(&maps, "channels")?,
+            handler_states: table(&maps, "handler_states")?,
+            attributes: table(&maps, "attributes")?,
+        };
+        Ok(Core {
+            maps,
+            programs,
+            _links: links,
+            host: host_map,
+            fast_call: FastCall::from_name(host.mechanism()).unwrap_or(FastCall::Run),
+            cpus: host.cpus,
+            loaded_here,
+            call_socket: OnceLock::new(),
+            tables,
+        })
+    }
+
+    fn is_healthy(&self) -> bool {
+        let mut context = [0u8; 8];
+        self.run("health", &mut context)
+            .is_ok_and(|_| context[4..8] == [0; 4])
+    }
+
+    /// The core's record: who loaded it, when, which mechanism its fast call uses.
+    pub fn host(&self) -> Result<service::Host> {
+        read_host(&self.host).ok_or(Error::Closed("the core"))
+    }
+
+    /// Some socket: the fast call by setsockopt needs one.
+    pub(crate) fn call_socket(&self) -> Result<&OwnedFd> {
+        if let Some(socket) = self.call_socket.get() {
+            return Ok(socket);
+        }
+        let socket = std::os::unix::net::UnixDatagram::unbound()
+            .map_err(|error| Error::from_io("opening a socket", error))?;
+        Ok(self.call_socket.get_or_init(|| OwnedFd::from(socket)))
+    }
+
+    /// The mechanism of the fast call.
+    pub fn fast_call(&self) -> FastCall {
+        self.fast_call
+    }
+
+    /// CPUs the queues were made for.
+    pub fn cpus(&self) -> u32 {
+        self.cpus
+    }
+
+    /// Whether this program loaded the core (and did not join it).
+    pub fn loaded_here(&self) -> bool {
+        self.loaded_here
+    }
+
+    pub(crate) fn map(&self, name: &'static str) -> Result<&MapHandle> {
+        self.maps
+            .get(name)
+            .ok_or(Error::Closed("a map of the core"))
+    }
+
+    pub(crate) fn program(&self, name: &'static str) -> Result<BorrowedFd<'_>> {
+        self.programs
+            .get(name)
+            .map(AsFd::as_fd)
+            .ok_or(Error::Unsupported {
+                feature: name,
+                since: "a newer kernel",
+            })
+    }
+
+    /// Runs one of the core's system call programs on `context`. Its return value.
+    pub(crate) fn run(&self, name: &'static str, context: &mut [u8]) -> Result<i32> {
+        sys::run(self.program(name)?, context)
+    }
+
+    /// Links of everything that belongs to `place`: attached now, or by somebody before, whose
+    /// attachment is then shared and lives as long as anyone holds it. The caller holds the lock.
+    pub(crate) fn attached(&self, place: Place) -> Result<Vec<OwnedFd>> {
+        let mut host = self.host()?;
+        let mut links = Vec::new();
+        let mut changed = false;
+        for (program, id) in PROGRAMS.iter().zip(&mut host.link_ids) {
+            if program.place != place {
+                continue;
+            }
+            let fd = self.program(program.name)?;
+            let wanted = sys::program_info(fd)?.id;
+            let living = if *id == 0 {
+                None
+            } else {
+                sys::link_by_id(*id).ok()
+            };
+            let living =
+                living.filter(|link| sys::link_ids(link.as_fd()).is_ok_and(|ids| ids.1 == wanted));
+            let link = match living {
+                Some(link) => link,
+                None => {
+                    let link = sys::attach(fd, libbpf_sys::BPF_TRACE_RAW_TP)?;
+                    *id = sys::link_ids(link.as_fd())?.0;
+                    changed = true;
+                    link
+                }
+            };
+            links.push(link);
+        }
+        if changed {
+            self.host
+                .update(&0u32.to_ne_bytes(), host.as_bytes(), MapFlags::ANY)
+                .map_err(|error| Error::from_bpf("noting an attachment", &error))?;
+        }
+        Ok(links)
+    }
+
+    /// Writes a service's row with a new list, and only then makes that list the one in use.
+    pub(crate) fn write_service(
+        &self,
+        index: u32,
+        service: &service::Service,
+        list: usize,
+    ) -> Result<()> {
+        let mut row = *service;
+        self.tables.services.set(index, &row)?;
+        row.active = u32::from(list == 1);
+        row.flip_ns = sys::now_ns();
+        self.tables.services.set(index, &row)
+    }
+
+    /// Who process `pid` is.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] when there is no such process.
+    pub fn identify(&self, pid: u32) -> Result<Identity> {
+        let mut identity = Identity {
+            pid,
+            ..Identity::default()
+        };
+        if self.run("identify", identity.as_mut_bytes())? < 0 {
+            return Err(Error::Closed("the process"));
+        }
+        Ok(identity)
+    }
+
+    /// The kernel's own figures of each program of service `index`: runs, ns, skipped runs.
+    pub fn costs(&self, index: u32) -> Result<Vec<Cost>> {
+        PROGRAMS
+            .iter()
+            .filter(|program| program.place == Place::Service(index))
+            .filter_map(|program| Some((program.name, self.programs.get(program.name)?)))
+            .map(|(name, fd)| {
+                let info = sys::program_info(fd.as_fd())?;
+                Ok(Cost {
+                    program: name,
+                    runs: info.run_cnt,
+                    total_ns: info.run_time_ns,
+                    skipped: info.recursion_misses,
+                })
+            })
+            .collect()
+    }
+}
+
+/// What a program of a service costs, as the kernel counts it.
+#[derive(Clone, Copy, Debug)]
+pub struct Cost {
+    /// Name of the program.
+    pub program: &'static str,
+    /// Runs while statistics were on.
+    pub runs: u64,
+    /// Time in those runs, ns.
+    pub total_ns: u64,
+    /// Runs that the kernel skipped because the program was active on that CPU: lost events.
+    pub skipped: u64,
+}
+
+fn table<T: FromBytes + IntoBytes + Immutable>(
+    maps: &HashMap<&'static str, MapHandle>,
+    name: &'static str,
+) -> Result<Table<T>> {
+    let map = maps.get(name).ok_or(Error::Closed("a table of the core"))?;
+    let map =
+        MapHandle::try_from(map).map_err(|error| Error::from_bpf("opening a table", &error))?;
+    Ok(Table::new(map))
+}
+
+fn read_host(map: &MapHandle) -> Option<service::Host> {
+    let bytes = map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok()??;
+    service::Host::read_from_bytes(&bytes).ok()
+}

@@ -1,0 +1,124 @@
+//! Fast calls by whichever mechanism the core attached (ECalls-01 §2.3.1).
+//!
+//! A call names the channel, a frame (where the result is left when the mechanism cannot return it)
+//! and the operation. One frame belongs to one calling thread; [`FrameLease`] hands them out.
+
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ecalls_abi::downcall::{DOWN_ELEMENT_BYTES, DOWN_FRAMES, Downcall, FRAMES, Generic, Op, call};
+use zerocopy::FromZeros;
+
+use crate::channel::ChannelHandle;
+use crate::error::{Error, Result};
+use crate::objects::FastCall;
+use crate::{service, sys};
+
+/// Words of a frame, and where its result and sequence are.
+const ELEMENT_WORDS: usize = DOWN_ELEMENT_BYTES / 8;
+const RESULT_WORD: usize = std::mem::offset_of!(Downcall, result) / 8;
+const SEQUENCE_WORD: usize = std::mem::offset_of!(Downcall, sequence) / 8;
+
+/// Frames in use of one channel: a bit each.
+#[derive(Debug, Default)]
+pub struct Frames(AtomicU64);
+
+/// A frame that belongs to the caller until it is dropped.
+#[derive(Debug)]
+pub struct FrameLease<'a> {
+    frames: &'a Frames,
+    index: u16,
+}
+
+impl Frames {
+    /// Takes a free frame; None while all [`FRAMES`] are in use.
+    pub fn lease(&self) -> Option<FrameLease<'_>> {
+        let mut used = self.0.load(Ordering::Relaxed);
+        loop {
+            let free = (!used).trailing_zeros();
+            if free as usize >= FRAMES {
+                return None;
+            }
+            let taken = used | 1 << free;
+            match self
+                .0
+                .compare_exchange_weak(used, taken, Ordering::Acquire, Ordering::Relaxed)
+            {
+                Ok(_) => {
+                    let index = u16::try_from(free).expect("below 64");
+                    return Some(FrameLease {
+                        frames: self,
+                        index,
+                    });
+                }
+                Err(now) => used = now,
+            }
+        }
+    }
+}
+
+impl Drop for FrameLease<'_> {
+    fn drop(&mut self) {
+        self.frames
+            .0
+            .fetch_and(!(1 << self.index), Ordering::Release);
+    }
+}
+
+impl ChannelHandle {
+    /// A fast call: runs the operation in the kernel without blocking and returns its result, a
+    /// negative errno for a refusal by the operation itself.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] when nobody answered: the core is gone.
+    pub fn fast_call(&self, frame: &FrameLease<'_>, op: Op, arguments: [u64; 3]) -> Result<i64> {
+        let [a, b, c] = arguments;
+        let word = call(
+            self.id().raw(),
+            frame.index,
+            u16::try_from(op.raw()).expect("small"),
+        );
+        match self.core().fast_call() {
+            FastCall::Run => self.run_call(op, arguments),
+            FastCall::Security => {
+                let before = self.frame_word(frame, SEQUENCE_WORD);
+                let returned = sys::fast_prctl(word, a, b, c);
+                if returned > 0 {
+                    return Ok(i64::from(returned));
+                }
+                self.frame_result(frame, before)
+            }
+            FastCall::Prctl => {
+                let before = self.frame_word(frame, SEQUENCE_WORD);
+                sys::fast_prctl(word, a, b, c);
+                self.frame_result(frame, before)
+            }
+            FastCall::Setsockopt => {
+                let before = self.frame_word(frame, SEQUENCE_WORD);
+                sys::fast_setsockopt(self.core().call_socket()?.as_raw_fd(), [word, a, b, c]);
+                self.frame_result(frame, before)
+            }
+        }
+    }
+
+    /// The same operation by the universal mechanism: slower, and independent of every hook.
+    pub fn run_call(&self, op: Op, arguments: [u64; 3]) -> Result<i64> {
+        let mut generic = Generic::new_zeroed();
+        generic.op = op.raw();
+        generic.channel = self.id().raw();
+        generic.argument = arguments;
+        service::generic(self.core(), &mut generic)
+    }
+
+    fn frame_word(&self, frame: &FrameLease<'_>, word: usize) -> u64 {
+        let at = (DOWN_FRAMES + usize::from(frame.index)) * ELEMENT_WORDS + word;
+        self.down()[at].load(Ordering::Acquire)
+    }
+
+    fn frame_result(&self, frame: &FrameLease<'_>, before: u64) -> Result<i64> {
+        if self.frame_word(frame, SEQUENCE_WORD) == before {
+            return Err(Error::Closed("the core (no answer to a fast call)"));
+        }
+        Ok(self.frame_word(frame, RESULT_WORD).cast_signed())
+    }
+}

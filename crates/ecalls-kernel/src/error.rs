@@ -1,0 +1,118 @@
+//! What can go wrong, in terms of what a caller can do about it.
+
+use std::io;
+
+/// The error of everything in this crate.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The kernel lacks something. `since` is the version or option that brings it.
+    #[error("this kernel has no {feature}: needs {since} (`ecalls doctor` tells more)")]
+    Unsupported {
+        /// What is missing.
+        feature: &'static str,
+        /// The kernel version or build option that brings it.
+        since: &'static str,
+    },
+    /// The caller may not do this.
+    #[error("{action} needs {privilege}: run as root, or through the daemon")]
+    Denied {
+        /// What was tried.
+        action: &'static str,
+        /// What it needs.
+        privilege: &'static str,
+    },
+    /// A named limit was reached.
+    #[error("limit reached: {which} (at most {limit})")]
+    LimitReached {
+        /// The limit's name.
+        which: &'static str,
+        /// Its value.
+        limit: usize,
+    },
+    /// There is no such thing.
+    #[error("no {what} named {name:?}: {hint}")]
+    Unknown {
+        /// Kind of thing.
+        what: &'static str,
+        /// The name that was given.
+        name: String,
+        /// What to do next.
+        hint: String,
+    },
+    /// An argument has no meaning.
+    #[error("{what} is {given}: {expected}")]
+    Invalid {
+        /// Which argument.
+        what: &'static str,
+        /// What was given.
+        given: String,
+        /// What would be right.
+        expected: &'static str,
+    },
+    /// The process, channel, subscription or core is gone.
+    #[error("{0} is gone")]
+    Closed(&'static str),
+    /// A running core has another version of the contract.
+    #[error(
+        "the running core (loaded by process {pid}) speaks version {theirs}, this program {ours}: \
+         stop the older one"
+    )]
+    Version {
+        /// Version of the running core.
+        theirs: u32,
+        /// Version of this program.
+        ours: u32,
+        /// Process that loaded the core.
+        pid: u32,
+    },
+    /// The kernel refused one of our programs.
+    #[error("the kernel refused {object}: {source}")]
+    Load {
+        /// Which object file.
+        object: &'static str,
+        /// Why.
+        source: libbpf_rs::Error,
+    },
+    /// A system call failed.
+    #[error("{action}: {source}")]
+    Os {
+        /// What was being done.
+        action: &'static str,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+/// A result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// The last error of the C library, while doing `action`.
+    pub(crate) fn last_os(action: &'static str) -> Error {
+        Error::from_io(action, io::Error::last_os_error())
+    }
+
+    /// A negative errno, while doing `action`.
+    pub(crate) fn from_errno(action: &'static str, negative: i64) -> Error {
+        let code = i32::try_from(-negative).unwrap_or(libc::EIO);
+        Error::from_io(action, io::Error::from_raw_os_error(code))
+    }
+
+    /// An error of the system, while doing `action`.
+    pub(crate) fn from_io(action: &'static str, source: io::Error) -> Error {
+        Error::Os { action, source }
+    }
+
+    /// An error of libbpf, while doing `action`.
+    pub(crate) fn from_bpf(action: &'static str, error: &libbpf_rs::Error) -> Error {
+        let kind = match error.kind() {
+            libbpf_rs::ErrorKind::PermissionDenied => io::ErrorKind::PermissionDenied,
+            libbpf_rs::ErrorKind::NotFound => io::ErrorKind::NotFound,
+            libbpf_rs::ErrorKind::AlreadyExists => io::ErrorKind::AlreadyExists,
+            libbpf_rs::ErrorKind::InvalidInput => io::ErrorKind::InvalidInput,
+            _ => io::ErrorKind::Other,
+        };
+        Error::from_io(action, io::Error::new(kind, error.to_string()))
+    }
+}

@@ -1,0 +1,183 @@
+//! The compiled kernel side: which object files there are, which programs they hold, where those
+//! attach, and which maps user space knows by number.
+//!
+//! The order of [`MAPS`] and [`PROGRAMS`] is part of the contract (`struct ecalls_host` lists ids in
+//! it): append, never insert, and raise the ABI version when something goes.
+
+use ecalls_abi::service;
+
+/// Where a program belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Attached as long as the core lives.
+    Always,
+    /// Attached while the service has subscriptions.
+    Service(u32),
+    /// Attached while somebody has a signal action.
+    Signals,
+    /// Attached while a channel asks for draining before its owner's next scheduling.
+    Switch,
+    /// A kernel handler, in the slot of this number.
+    Handler(u32),
+    /// Run by system call.
+    Run,
+    /// A mechanism of the fast call.
+    FastCall(FastCall),
+}
+
+impl Place {
+    /// Attached as long as the core lives.
+    pub(crate) fn is_permanent(self) -> bool {
+        matches!(self, Place::Always | Place::FastCall(_))
+    }
+}
+
+/// The mechanisms of a fast call, best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FastCall {
+    /// A trampoline on the kernel's security hook of prctl: the result is prctl's own.
+    Security,
+    /// A tracepoint on prctl options that the kernel does not know.
+    Prctl,
+    /// A control group's hook of setsockopt.
+    Setsockopt,
+    /// A BPF program run by bpf(2).
+    Run,
+}
+
+impl FastCall {
+    /// Its name, as `ecalls doctor` and `struct ecalls_host` write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            FastCall::Security => "security",
+            FastCall::Prctl => "prctl",
+            FastCall::Setsockopt => "setsockopt",
+            FastCall::Run => "run",
+        }
+    }
+
+    /// The mechanism of that name.
+    pub fn from_name(name: &str) -> Option<FastCall> {
+        [
+            FastCall::Security,
+            FastCall::Prctl,
+            FastCall::Setsockopt,
+            FastCall::Run,
+        ]
+        .into_iter()
+        .find(|mechanism| mechanism.name() == name)
+    }
+}
+
+/// One object file.
+pub(crate) struct Object {
+    pub(crate) name: &'static str,
+    pub(crate) bytes: &'static [u8],
+    /// The core works without it.
+    pub(crate) optional: bool,
+}
+
+/// One program.
+#[derive(Debug)]
+pub struct Program {
+    /// Its name in the object file.
+    pub name: &'static str,
+    /// The object file.
+    pub object: &'static str,
+    /// Where it belongs.
+    pub place: Place,
+}
+
+macro_rules! object {
+    ($name:literal, $optional:literal) => {
+        Object {
+            name: $name,
+            bytes: include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".bpf.o")),
+            optional: $optional,
+        }
+    };
+}
+
+/// Work items for kernel handler threads: `THREADS` of bpf/event/thread.h.
+pub(crate) const THREADS: u32 = 8;
+
+/// In the order of loading: the first that defines a map creates it.
+pub(crate) const OBJECTS: &[Object] = &[
+    object!("deliver", false),
+    object!("process", false),
+    object!("handler", false),
+    object!("thread", false),
+    object!("signal", false),
+    object!("socket", false),
+    object!("timer", false),
+    object!("task", false),
+    object!("downcall_run", false),
+    object!("measure", false),
+    object!("downcall_prctl", true),
+    object!("downcall_setsockopt", true),
+    object!("downcall_security", true),
+    object!("downcall_switch", false),
+];
+
+macro_rules! programs {
+    ($($name:literal in $object:literal: $place:expr;)*) => {
+        &[$(Program { name: $name, object: $object, place: $place }),*]
+    };
+}
+
+/// Every program that user space attaches, runs or puts into a slot.
+pub const PROGRAMS: &[Program] = programs! {
+    "deliver" in "deliver": Place::Always;
+    "queue_setup" in "deliver": Place::Run;
+    "identify" in "process": Place::Run;
+    "health" in "process": Place::Run;
+    "handler_sample" in "handler": Place::Handler(0);
+    "handler_limit" in "handler": Place::Handler(1);
+    "handler_thresh" in "handler": Place::Handler(2);
+    "handler_hist" in "handler": Place::Handler(3);
+    "handler_count" in "handler": Place::Handler(4);
+    "timer_setup" in "timer": Place::Run;
+    "delay_setup" in "downcall_run": Place::Run;
+    "downcall_generic" in "downcall_run": Place::Run;
+    "measure_raise" in "measure": Place::Run;
+    "measure_push" in "measure": Place::Run;
+    "measure_pop" in "measure": Place::Run;
+    "measure_trigger" in "measure": Place::Run;
+    "thread_setup" in "thread": Place::Run;
+    "pump_setup" in "thread": Place::Run;
+    "pump_run" in "thread": Place::Run;
+    "signal_verdict" in "signal": Place::Signals;
+    "socket_ready" in "socket": Place::Service(service::SERVICE_SOCKET);
+    "task_fork" in "task": Place::Service(service::SERVICE_TASK);
+    "task_exec" in "task": Place::Service(service::SERVICE_TASK);
+    "task_exit" in "task": Place::Service(service::SERVICE_TASK);
+    "downcall_secure" in "downcall_security": Place::FastCall(FastCall::Security);
+    "downcall_sockopt" in "downcall_setsockopt": Place::FastCall(FastCall::Setsockopt);
+    "downcall_prctl" in "downcall_prctl": Place::FastCall(FastCall::Prctl);
+    "downcall_switch" in "downcall_switch": Place::Switch;
+};
+
+/// Maps that user space uses, by the names in bpf/event/maps.h and the services.
+pub(crate) const MAPS: &[&str] = &[
+    "services",
+    "service_infos",
+    "service_counts",
+    "subscriptions",
+    "sub_counts",
+    "channels",
+    "ups",
+    "wakes",
+    "queues",
+    "queue_timers",
+    "current_events",
+    "handlers",
+    "handler_states",
+    "attributes",
+    "threads",
+    "downs",
+    "owners",
+    "service_names",
+    "socket_interest",
+    "timers",
+    "switch_owners",
+];

@@ -1,0 +1,218 @@
+//! Application services: one process registers a unique name and raises events for others
+//! (ECalls-05 §3, register_service and raise_event).
+
+use std::sync::Arc;
+
+use ecalls_abi::channel::{STATE_ACTIVE, STATE_FREE};
+use ecalls_abi::downcall::{Generic, Op};
+use ecalls_abi::service::{SERVICE_USER, ServiceInfo};
+use ecalls_abi::text;
+use ecalls_abi::version::SERVICES_MAX;
+use libbpf_rs::{MapCore, MapFlags};
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::lock::lock;
+use crate::owner;
+
+/// A service that this process registered. Dropping it unregisters it.
+#[derive(Debug)]
+pub struct ServiceHandle {
+    core: Arc<Core>,
+    index: u32,
+    name: String,
+}
+
+/// What is raised.
+#[derive(Clone, Copy, Debug)]
+pub struct Raise<'a> {
+    /// Process to tell, or `TARGET_*` of `ecalls_abi::event`.
+    pub target: i32,
+    /// What happened, 0..31.
+    pub kind: u32,
+    /// Which typed slot it belongs to.
+    pub kind_type: u32,
+    /// Which priority slot it belongs to; 0 is the most urgent.
+    pub priority: u32,
+    /// `EVENT_CPU` or 0.
+    pub flags: u32,
+    /// Relative, us; 0: none.
+    pub deadline_us: u64,
+    /// Relative, us; 0: at once.
+    pub release_us: u64,
+    /// At most `DATA_MAX` bytes.
+    pub data: &'a [u8],
+}
+
+impl ServiceHandle {
+    /// Registers a service by a unique name.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a name that is empty, too long or taken, [`Error::LimitReached`].
+    pub fn register(
+        core: Arc<Core>,
+        name: &str,
+        format: &str,
+        kinds: &str,
+    ) -> Result<ServiceHandle> {
+        let mut info = ServiceInfo::new_zeroed();
+        let fits = text::write(&mut info.name, name).is_ok()
+            && text::write(&mut info.format, format).is_ok()
+            && text::write(&mut info.kinds, kinds).is_ok();
+        if name.is_empty() || name.contains(char::is_whitespace) || !fits {
+            return Err(invalid(
+                name,
+                "a name of 1 to 31 bytes without blanks, a format and kinds \
+                                      of at most 511",
+            ));
+        }
+        let owner = core.identify(std::process::id())?;
+        let _lock = lock()?;
+        if let Some(taken) = find(&core, name)? {
+            let row = core.tables.services.get(taken)?;
+            if row.state == STATE_ACTIVE {
+                return Err(invalid(name, "a name that no living service has"));
+            }
+        }
+        let index = find_free(&core, name)?;
+        let mut row = core.tables.services.get(index)?;
+        row.owner = owner.pid;
+        row.owner_start = owner.start_ns;
+        row.parameter = 0;
+        row.state = STATE_ACTIVE;
+        core.tables.infos.set(index, &info)?;
+        core.tables
+            .service_counts
+            .set_per_cpu(index, &FromZeros::new_zeroed())?;
+        core.tables.services.set(index, &row)?;
+        core.map("service_names")?
+            .update(&info.name, &index.to_ne_bytes(), MapFlags::ANY)
+            .map_err(|error| Error::from_bpf("naming a service", &error))?;
+        crate::subscription::publish(&core, index)?;
+        owner::add(&core, owner.pid)?;
+        Ok(ServiceHandle {
+            core,
+            index,
+            name: name.to_owned(),
+        })
+    }
+
+    /// Its index.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Raises an event of this service.
+    pub fn raise(&self, raise: &Raise<'_>) -> Result<i64> {
+        raise_by_name(&self.core, &self.name, raise)
+    }
+}
+
+impl Drop for ServiceHandle {
+    fn drop(&mut self) {
+        let Ok(_lock) = lock() else { return };
+        let Ok(mut row) = self.core.tables.services.get(self.index) else {
+            return;
+        };
+        if row.owner != std::process::id() {
+            return;
+        }
+        row.state = STATE_FREE;
+        let _ = self.core.tables.services.set(self.index, &row);
+        let mut key = [0u8; ecalls_abi::version::NAME_MAX];
+        if text::write(&mut key, &self.name).is_ok()
+            && let Ok(names) = self.core.map("service_names")
+        {
+            let _ = names.delete(&key);
+        }
+        let _ = owner::remove(&self.core, row.owner);
+    }
+}
+
+/// Raises an event of the named application service (the generic call, ECalls-01 §2.3.1). Returns
+/// how many subscriptions were offered it, 0 when it waits for its release.
+pub fn raise_by_name(core: &Core, name: &str, raise: &Raise<'_>) -> Result<i64> {
+    let mut call =
+        Generic::new(name, Op::Raise).map_err(|_| invalid(name, "a name of 1 to 31 bytes"))?;
+    if raise.data.len() > ecalls_abi::version::DATA_MAX {
+        return Err(Error::Invalid {
+            what: "the event's data",
+            given: format!("{} bytes", raise.data.len()),
+            expected: "at most 168 bytes",
+        });
+    }
+    call.target = raise.target;
+    call.kind = raise.kind;
+    call.r#type = raise.kind_type;
+    call.priority = raise.priority;
+    call.flags = raise.flags;
+    call.deadline_us = raise.deadline_us;
+    call.release_us = raise.release_us;
+    call.size = u32::try_from(raise.data.len()).expect("checked");
+    call.data.as_mut_bytes()[..raise.data.len()].copy_from_slice(raise.data);
+    match generic(core, &mut call)? {
+        code if code == -i64::from(libc::ENOENT) && find(core, name)?.is_none() => {
+            Err(Error::Unknown {
+                what: "application service",
+                name: name.to_owned(),
+                hint: "`ecalls services` lists them".to_owned(),
+            })
+        }
+        // Nobody subscribed: the event is counted as dropped for that reason.
+        code if code == -i64::from(libc::ENOENT) => Ok(0),
+        code if code < 0 => Err(Error::from_errno("raising an event", code)),
+        offered => Ok(offered),
+    }
+}
+
+/// Runs a generic call. Its result: a negative errno for a refusal.
+pub(crate) fn generic(core: &Core, call: &mut Generic) -> Result<i64> {
+    let code = core.run("downcall_generic", call.as_mut_bytes())?;
+    if code < 0 {
+        return Err(Error::from_errno("calling a service", i64::from(code)));
+    }
+    Ok(call.result)
+}
+
+/// Index of the service of that name.
+pub(crate) fn find(core: &Core, name: &str) -> Result<Option<u32>> {
+    let mut key = [0u8; ecalls_abi::version::NAME_MAX];
+    if text::write(&mut key, name).is_err() {
+        return Ok(None);
+    }
+    Ok(core
+        .map("service_names")?
+        .lookup(&key, MapFlags::ANY)
+        .map_err(|error| Error::from_bpf("looking a service up", &error))?
+        .and_then(|bytes| Some(u32::from_ne_bytes(bytes.try_into().ok()?))))
+}
+
+/// A row for an application service: its own former one, else a free one. The row of a name that
+/// still has subscriptions keeps its index, so that they see the service come back.
+fn find_free(core: &Core, name: &str) -> Result<u32> {
+    let rows = SERVICE_USER..SERVICES_MAX as u32;
+    for index in rows.clone() {
+        let info = core.tables.infos.get(index)?;
+        if info.name() == name && core.tables.services.get(index)?.state != STATE_ACTIVE {
+            return Ok(index);
+        }
+    }
+    for index in rows {
+        if core.tables.services.get(index)?.state != STATE_ACTIVE {
+            return Ok(index);
+        }
+    }
+    Err(Error::LimitReached {
+        which: "services of one core",
+        limit: SERVICES_MAX,
+    })
+}
+
+fn invalid(name: &str, expected: &'static str) -> Error {
+    Error::Invalid {
+        what: "the service's name",
+        given: format!("{name:?}"),
+        expected,
+    }
+}

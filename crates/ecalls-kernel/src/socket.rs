@@ -1,0 +1,74 @@
+//! Registers sockets with the socket service (ECalls-05 §5.2): by descriptor, of this process or of
+//! another.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use ecalls_abi::service::SocketInterest;
+use libbpf_rs::{MapCore, MapFlags};
+use zerocopy::IntoBytes;
+
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::sys;
+
+/// Registers a socket: its events go to `interest.target`.
+///
+/// # Errors
+/// [`Error::Invalid`] when the descriptor is no socket.
+pub fn register(core: &Core, socket: BorrowedFd<'_>, interest: &SocketInterest) -> Result<()> {
+    core.map("socket_interest")?
+        .update(
+            &socket.as_raw_fd().to_ne_bytes(),
+            interest.as_bytes(),
+            MapFlags::ANY,
+        )
+        .map_err(|error| not_a_socket(socket, &error))
+}
+
+/// Ends a registration. That there was none is no error.
+pub fn unregister(core: &Core, socket: BorrowedFd<'_>) -> Result<()> {
+    match core
+        .map("socket_interest")?
+        .delete(&socket.as_raw_fd().to_ne_bytes())
+    {
+        Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => {
+            Err(not_a_socket(socket, &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn not_a_socket(socket: BorrowedFd<'_>, error: &libbpf_rs::Error) -> Error {
+    match error.kind() {
+        libbpf_rs::ErrorKind::InvalidInput | libbpf_rs::ErrorKind::Other => Error::Invalid {
+            what: "the descriptor",
+            given: socket.as_raw_fd().to_string(),
+            expected: "an open socket",
+        },
+        _ => Error::from_bpf("registering a socket", error),
+    }
+}
+
+/// Copies of all sockets that process `pid` has open, with their descriptor numbers there.
+pub fn sockets_of(pid: u32) -> Result<Vec<(u32, OwnedFd)>> {
+    let process = sys::pidfd(pid)?;
+    let folder = std::fs::read_dir(format!("/proc/{pid}/fd"))
+        .map_err(|error| Error::from_io("reading a process' descriptors", error))?;
+    let mut sockets = Vec::new();
+    for entry in folder.flatten() {
+        let is_socket = std::fs::read_link(entry.path())
+            .is_ok_and(|target| target.to_string_lossy().starts_with("socket:"));
+        let number = entry.file_name().to_string_lossy().parse::<u32>();
+        let Ok(number) = number else { continue };
+        if !is_socket {
+            continue;
+        }
+        // It may have been closed since; then it is not there.
+        let fd = i32::try_from(number).unwrap_or(-1);
+        if let Ok(copy) = sys::descriptor_of(process.as_fd(), fd) {
+            sockets.push((number, copy));
+        }
+    }
+    sockets.sort_by_key(|(number, _)| *number);
+    Ok(sockets)
+}

@@ -1,0 +1,182 @@
+//! Reads what the core counts: services, subscriptions, channels, queues.
+
+use ecalls_abi::channel::{Channel, STATE_ACTIVE, STATE_FREE};
+use ecalls_abi::service::{ServiceCount, ServiceInfo, SubscriptionCount};
+use ecalls_abi::subscription::Subscription;
+use ecalls_abi::version::{CHANNELS_MAX, SERVICES_MAX, SUBSCRIPTIONS_MAX};
+use libbpf_rs::{MapCore, MapFlags};
+
+use crate::core::{Core, Cost};
+use crate::error::{Error, Result};
+
+/// One service, with everything counted of it.
+#[derive(Clone, Debug)]
+pub struct ServiceStat {
+    /// Its index.
+    pub index: u32,
+    /// Name, format, kinds.
+    pub info: ServiceInfo,
+    /// Owner of an application service; 0: built in.
+    pub owner: u32,
+    /// Subscriptions.
+    pub subscriptions: usize,
+    /// Sum over CPUs.
+    pub count: ServiceCount,
+    /// What its programs cost (while BPF statistics are on) and how often the kernel skipped them.
+    pub costs: Vec<Cost>,
+}
+
+/// One subscription, with everything counted of it.
+#[derive(Clone, Debug)]
+pub struct SubscriptionStat {
+    /// The row.
+    pub row: Subscription,
+    /// Sum over CPUs.
+    pub count: SubscriptionCount,
+}
+
+/// One queue.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueStat {
+    /// CPU; None: the kernel threads' queue.
+    pub cpu: Option<u32>,
+    /// Events that wait for delivery.
+    pub ready: u32,
+    /// Events that wait for their release time.
+    pub held: u32,
+}
+
+impl Core {
+    /// Every service there is.
+    pub fn services(&self) -> Result<Vec<ServiceStat>> {
+        let mut found = Vec::new();
+        for index in 0..SERVICES_MAX as u32 {
+            let row = self.tables.services.get(index)?;
+            if row.state == STATE_ACTIVE {
+                found.push(self.service_stat(index)?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// One service.
+    pub fn service_stat(&self, index: u32) -> Result<ServiceStat> {
+        let row = self.tables.services.get(index)?;
+        let mut subscriptions = 0;
+        for &at in row.subscriptions() {
+            subscriptions += usize::from(self.tables.subscriptions.get(at)?.state == STATE_ACTIVE);
+        }
+        let mut count = ServiceCount::default();
+        for one in self.tables.service_counts.per_cpu(index)? {
+            count.add(&one);
+        }
+        Ok(ServiceStat {
+            index,
+            info: self.tables.infos.get(index)?,
+            owner: row.owner,
+            subscriptions,
+            count,
+            costs: self.costs(index)?,
+        })
+    }
+
+    /// Index of the service of that name.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`], with the names there are.
+    pub fn find_service(&self, name: &str) -> Result<u32> {
+        if let Some(index) = crate::service::find(self, name)?
+            && self.tables.services.get(index)?.state == STATE_ACTIVE
+        {
+            return Ok(index);
+        }
+        let known: Vec<_> = self
+            .services()?
+            .iter()
+            .map(|stat| stat.info.name().to_owned())
+            .collect();
+        Err(Error::Unknown {
+            what: "service",
+            name: name.to_owned(),
+            hint: format!("there are {}", known.join(", ")),
+        })
+    }
+
+    /// Every subscription that is not free.
+    pub fn subscriptions(&self) -> Result<Vec<SubscriptionStat>> {
+        let mut found = Vec::new();
+        for index in 0..SUBSCRIPTIONS_MAX as u32 {
+            let row = self.tables.subscriptions.get(index)?;
+            if row.id == 0 {
+                break;
+            }
+            if row.state != STATE_FREE {
+                found.push(SubscriptionStat {
+                    row,
+                    count: self.subscription_count(index)?,
+                });
+            }
+        }
+        Ok(found)
+    }
+
+    /// What is counted of the subscription at `index`, summed over CPUs.
+    pub fn subscription_count(&self, index: u32) -> Result<SubscriptionCount> {
+        let mut count = SubscriptionCount::default();
+        for one in self.tables.subscription_counts.per_cpu(index)? {
+            count.add(&one);
+        }
+        Ok(count)
+    }
+
+    /// Every channel that is not free.
+    pub fn channels(&self) -> Result<Vec<Channel>> {
+        let mut found = Vec::new();
+        for index in 0..CHANNELS_MAX as u32 {
+            let row = self.tables.channels.get(index)?;
+            if row.id == 0 {
+                break;
+            }
+            if row.state != STATE_FREE {
+                found.push(row);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Every queue's fill, the kernel threads' last.
+    pub fn queues(&self) -> Result<Vec<QueueStat>> {
+        let queues = self.map("queues")?;
+        (0..=self.cpus())
+            .map(|index| {
+                let cell = queues
+                    .lookup(&index.to_ne_bytes(), MapFlags::ANY)
+                    .map_err(|error| Error::from_bpf("reading a queue", &error))?
+                    .ok_or(Error::Closed("a queue"))?;
+                let word = |at: usize| {
+                    cell.get(at..at + 4).map_or(0, |bytes| {
+                        u32::from_ne_bytes(bytes.try_into().expect("4 bytes"))
+                    })
+                };
+                Ok(QueueStat {
+                    cpu: (index < self.cpus()).then_some(index),
+                    ready: word(READY_COUNT),
+                    held: word(HELD_COUNT),
+                })
+            })
+            .collect()
+    }
+
+    /// Sets the smallest run-queue delay that the sched service reports, ns.
+    pub fn set_parameter(&self, service: u32, value: u64) -> Result<()> {
+        let _lock = crate::lock::lock()?;
+        let mut row = self.tables.services.get(service)?;
+        row.parameter = value;
+        self.tables.services.set(service, &row)
+    }
+}
+
+/// Where the counts of the two heaps are in `struct queue_cell` (bpf/event/maps.h): lock and padding
+/// (8), free_count, started, order (16), then heap: count, zero, 1024 entries of 24 bytes.
+const READY_COUNT: usize = 24;
+const HELD_COUNT: usize = READY_COUNT + 8 + 1024 * 24;

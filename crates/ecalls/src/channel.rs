@@ -1,0 +1,299 @@
+//! A channel: shared memory from which a program reads its events (ECalls-01 §2.3, ECalls-05 §3.2).
+//!
+//! Two layouts: a ring, read in order; or slots with a bit pattern, for the next free slot, one slot
+//! per priority, or one slot per type. Reading makes no system call. With nothing to read,
+//! [`Channel::recv`] spins for a moment and then sleeps on one descriptor; only a reader that
+//! said so is woken, so a busy one costs the kernel nothing.
+//!
+//! When more than one event waits they are handed out by deadline, earliest first; an event whose
+//! deadline has passed by then is discarded and counted ([`Channel::late`]).
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use ecalls_abi::channel::{Id, Layout, Lost, SlotUse};
+use ecalls_abi::downcall::{DEFER_DELAY, DEFER_SWITCH};
+use ecalls_abi::event::Event;
+use ecalls_kernel::channel::{ChannelHandle, Shape};
+use ecalls_kernel::now_ns;
+use ecalls_ring::{EdfQueue, RingReader, SlotsReader, Words, words};
+
+use crate::downcall::Caller;
+use crate::host::Ecalls;
+use crate::{Error, Result};
+
+/// Events that are ordered by deadline in one go.
+const ORDERED_MAX: usize = 256;
+
+/// Looks into an empty channel before going to sleep.
+const SPINS: u32 = 200;
+
+/// The `up` words of a channel.
+#[derive(Clone, Debug)]
+pub(crate) struct Up(pub(crate) Arc<ChannelHandle>);
+
+impl Words for Up {
+    fn words(&self) -> &[AtomicU64] {
+        self.0.up()
+    }
+}
+
+#[derive(Debug)]
+enum Reader {
+    Ring(RingReader<Up>),
+    Slots(SlotsReader<Up>),
+}
+
+/// Shapes and opens a [`Channel`].
+#[derive(Debug)]
+pub struct ChannelBuilder {
+    ecalls: Ecalls,
+    shape: Shape,
+    keep_late: bool,
+}
+
+impl ChannelBuilder {
+    pub(crate) fn new(ecalls: Ecalls) -> ChannelBuilder {
+        ChannelBuilder {
+            ecalls,
+            shape: Shape::default(),
+            keep_late: false,
+        }
+    }
+
+    /// A ring of `capacity` events, a power of two from 64 to 65536 (the default: 1024). A reader
+    /// that falls further behind loses events, counted.
+    #[must_use]
+    pub fn ring(mut self, capacity: u32) -> ChannelBuilder {
+        self.shape.layout = Layout::Ring;
+        self.shape.capacity = capacity;
+        self
+    }
+
+    /// `capacity` slots, a power of two up to 1024, used as `slot_use` says (ECalls-01 §2.3).
+    #[must_use]
+    pub fn slots(mut self, capacity: u32, slot_use: SlotUse) -> ChannelBuilder {
+        self.shape.layout = Layout::Slots;
+        self.shape.capacity = capacity;
+        self.shape.slot_use = slot_use;
+        self
+    }
+
+    /// Deferred calls of this channel are handled at most `delay` after the first (ECalls-01
+    /// §2.3.1 b).
+    #[must_use]
+    pub fn defer_delay(mut self, delay: Duration) -> ChannelBuilder {
+        self.shape.defer |= DEFER_DELAY;
+        self.shape.delay_ns = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
+        self
+    }
+
+    /// Deferred calls of this channel are handled before this process' next scheduling (ECalls-01
+    /// §2.3.1 c).
+    #[must_use]
+    pub fn defer_switch(mut self) -> ChannelBuilder {
+        self.shape.defer |= DEFER_SWITCH;
+        self
+    }
+
+    /// Hands out late events too, instead of discarding them.
+    #[must_use]
+    pub fn keep_late(mut self) -> ChannelBuilder {
+        self.keep_late = true;
+        self
+    }
+
+    /// Opens the channel.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a capacity out of range, [`Error::LimitReached`].
+    pub fn open(self) -> Result<Channel> {
+        let handle = Arc::new(ChannelHandle::open(
+            Arc::clone(self.ecalls.core()),
+            self.shape,
+        )?);
+        let up = Up(Arc::clone(&handle));
+        let closed = |_| Error::Closed("the channel's segment");
+        let reader = match self.shape.layout {
+            Layout::Ring => Reader::Ring(RingReader::new(up).map_err(closed)?),
+            Layout::Slots => Reader::Slots(SlotsReader::new(up).map_err(closed)?),
+        };
+        let caller = Caller::new(Arc::clone(&handle))?;
+        Ok(Channel {
+            handle,
+            reader,
+            ordered: EdfQueue::new(ORDERED_MAX),
+            taken: VecDeque::new(),
+            keep_late: self.keep_late,
+            late: 0,
+            caller,
+        })
+    }
+}
+
+/// An open channel. Dropping it closes it. It has one reader: `&mut self`.
+#[derive(Debug)]
+pub struct Channel {
+    handle: Arc<ChannelHandle>,
+    reader: Reader,
+    /// Events that were taken together, by deadline.
+    ordered: EdfQueue<Event>,
+    /// Slots taken together, in slot order: the slot is their priority or type.
+    taken: VecDeque<Event>,
+    keep_late: bool,
+    late: u64,
+    caller: Caller,
+}
+
+impl Channel {
+    /// Its id.
+    pub fn id(&self) -> Id {
+        self.handle.id()
+    }
+
+    /// Calls to the kernel over this channel: fast and deferred. Clone it for other threads.
+    pub fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    pub(crate) fn handle(&self) -> &Arc<ChannelHandle> {
+        &self.handle
+    }
+
+    /// The next event, without waiting and without a system call. None: there is none.
+    pub fn try_recv(&mut self) -> Option<Event> {
+        loop {
+            let event = self.next_waiting()?;
+            if !self.keep_late && event.deadline().is_some() && event.is_late(now_ns()) {
+                self.late += 1;
+                continue;
+            }
+            return Some(event);
+        }
+    }
+
+    /// The next event; sleeps while there is none.
+    pub fn recv(&mut self) -> Result<Event> {
+        loop {
+            if let Some(event) = self.recv_until(None)? {
+                return Ok(event);
+            }
+        }
+    }
+
+    /// The next event; sleeps at most `timeout`. None: the time ran out.
+    pub fn recv_timeout(&mut self, timeout: Duration) -> Result<Option<Event>> {
+        let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        self.recv_until(Some(now_ns().saturating_add(timeout_ns)))
+    }
+
+    fn recv_until(&mut self, until_ns: Option<u64>) -> Result<Option<Event>> {
+        for _ in 0..SPINS {
+            if let Some(event) = self.try_recv() {
+                return Ok(Some(event));
+            }
+            std::hint::spin_loop();
+        }
+        loop {
+            let left_ns = until_ns.map(|until| until.saturating_sub(now_ns()));
+            if self.prepare_wait() {
+                self.handle.wait(left_ns)?;
+                self.end_wait();
+            }
+            if let Some(event) = self.try_recv() {
+                return Ok(Some(event));
+            }
+            if until_ns.is_some_and(|until| now_ns() >= until) {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Asks for a wake-up before waiting on [`Channel::as_fd`] with epoll or tokio. False: an event
+    /// is there already, do not wait. After the wait, call [`Channel::end_wait`] and read.
+    pub fn prepare_wait(&mut self) -> bool {
+        if !self.ordered.is_empty() || !self.taken.is_empty() {
+            return false;
+        }
+        match &self.reader {
+            Reader::Ring(ring) => ring.sleep().may_sleep(|| ring.is_ready()),
+            Reader::Slots(slots) => slots.sleep().may_sleep(|| slots.is_ready()),
+        }
+    }
+
+    /// Ends a wait: the descriptor is unreadable again, no wake-up is asked for.
+    pub fn end_wait(&mut self) {
+        match &self.reader {
+            Reader::Ring(ring) => ring.sleep().cancel_sleep(),
+            Reader::Slots(slots) => slots.sleep().cancel_sleep(),
+        };
+        self.handle.clear_wake();
+    }
+
+    /// Slots whose bit is set, without copying or clearing anything: readiness of many descriptors
+    /// in a few ns. Empty for a ring.
+    pub fn for_each_ready(&self, f: impl FnMut(usize)) {
+        if let Reader::Slots(slots) = &self.reader {
+            slots.for_each_ready(f);
+        }
+    }
+
+    /// The same, and clears the bits: an event after that sets its bit again.
+    pub fn take_ready(&mut self, f: impl FnMut(usize)) {
+        if let Reader::Slots(slots) = &mut self.reader {
+            slots.take_ready(f);
+        }
+    }
+
+    /// What the kernel side did not deliver to this channel, and why.
+    pub fn lost(&self) -> Lost {
+        words::lost(self.handle.up()).unwrap_or_default()
+    }
+
+    /// The 64 counters of the histogram handler ([`crate::Handler::Histogram`]).
+    pub fn histogram(&self) -> [u64; 64] {
+        words::histogram(self.handle.up()).unwrap_or([0; 64])
+    }
+
+    /// Events that were delivered in time but too late when this reader came to them.
+    pub fn late(&self) -> u64 {
+        self.late
+    }
+
+    fn next_waiting(&mut self) -> Option<Event> {
+        match &mut self.reader {
+            Reader::Slots(slots) => {
+                if self.taken.is_empty() {
+                    self.taken
+                        .extend(slots.take_pending().map(|(_, event)| event));
+                }
+                self.taken.pop_front()
+            }
+            Reader::Ring(ring) => {
+                // One event alone needs no order.
+                if self.ordered.is_empty() {
+                    let first = ring.next()?;
+                    if !ring.is_ready() {
+                        return Some(first);
+                    }
+                    self.ordered.push(first.deadline(), first);
+                }
+                while self.ordered.len() < self.ordered.capacity() {
+                    let Some(event) = ring.next() else { break };
+                    self.ordered.push(event.deadline(), event);
+                }
+                self.ordered.pop()
+            }
+        }
+    }
+}
+
+impl AsFd for Channel {
+    /// Readable after a wake-up that [`Channel::prepare_wait`] asked for.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.handle.wake_fd()
+    }
+}

@@ -1,0 +1,227 @@
+//! Downcalls: how a program calls the kernel side (ECalls-01 §2.3.1).
+//!
+//! - *fast*: a cheap system call; the handler does not block;
+//! - *deferred*: a store into shared memory, no system call; handled in a batch at the next fast
+//!   call, after a delay, or before the next scheduling, as the channel was opened; or only the
+//!   latest of a kind counts ([`Caller::defer_latest`]);
+//! - *generic*: by service name, may block ([`crate::Ecalls::raise`]).
+
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ecalls_abi::downcall::{DEFER_DELAY, Op};
+use ecalls_kernel::channel::ChannelHandle;
+use ecalls_kernel::downcall::Frames;
+use ecalls_ring::{DeferWriter, Words};
+
+use crate::{Error, Result};
+
+/// The `down` words of a channel.
+#[derive(Clone, Debug)]
+struct Down(Arc<ChannelHandle>);
+
+impl Words for Down {
+    fn words(&self) -> &[AtomicU64] {
+        self.0.down()
+    }
+}
+
+/// A call to the kernel side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// Nothing but handling what was deferred. Result: how many calls that were.
+    Nop,
+    /// Result: the caller's process id.
+    GetPid,
+    /// Sets an attribute of the channel, which kernel handlers read.
+    Set {
+        /// Which, 0 to 7.
+        attribute: u32,
+        /// To what.
+        value: u64,
+    },
+    /// Result: an attribute's value.
+    Get {
+        /// Which, 0 to 7.
+        attribute: u32,
+    },
+    /// Raises an event of an application service of this process, with one word of data. Result:
+    /// subscriptions it was offered to.
+    Raise {
+        /// Index of the service.
+        service: u32,
+        /// What happened, 0 to 31.
+        kind: u32,
+        /// Process id, -1 all, -2 one in turn.
+        target: i32,
+        /// The data.
+        data: u64,
+    },
+    /// Sets, moves or (expiry 0) cancels a timer; see [`crate::timer`].
+    Timer {
+        /// Its number.
+        timer: u32,
+        /// When, ns of CLOCK_MONOTONIC; 0: never.
+        expiry_ns: u64,
+        /// Again every so many ns; 0: once.
+        period_ns: u64,
+    },
+}
+
+impl Call {
+    fn encode(self) -> (Op, [u64; 3]) {
+        match self {
+            Call::Nop => (Op::Nop, [0; 3]),
+            Call::GetPid => (Op::Getpid, [0; 3]),
+            Call::Set { attribute, value } => (Op::Set, [attribute.into(), value, 0]),
+            Call::Get { attribute } => (Op::Get, [attribute.into(), 0, 0]),
+            Call::Raise {
+                service,
+                kind,
+                target,
+                data,
+            } => {
+                let which = u64::from(service) | u64::from(kind) << 16;
+                (Op::Raise, [which, i64::from(target).cast_unsigned(), data])
+            }
+            Call::Timer {
+                timer,
+                expiry_ns,
+                period_ns,
+            } => (Op::Timer, [timer.into(), expiry_ns, period_ns]),
+        }
+    }
+}
+
+/// Calls the kernel side over one channel. Clones share it and may be used from any thread.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    handle: Arc<ChannelHandle>,
+    frames: Arc<Frames>,
+    deferred: Arc<Mutex<Deferred>>,
+}
+
+#[derive(Debug)]
+struct Deferred {
+    writer: DeferWriter<Down>,
+    /// With a delay: whether the kernel's timer runs for what is in the ring.
+    delayed: bool,
+}
+
+impl Caller {
+    pub(crate) fn new(handle: Arc<ChannelHandle>) -> Result<Caller> {
+        let writer = DeferWriter::new(Down(Arc::clone(&handle)))
+            .map_err(|_| Error::Closed("the channel's segment"))?;
+        let delayed = handle.shape().defer & DEFER_DELAY != 0;
+        Ok(Caller {
+            handle,
+            frames: Arc::default(),
+            deferred: Arc::new(Mutex::new(Deferred { writer, delayed })),
+        })
+    }
+
+    /// A fast call: done when it returns. A negative result is the negative errno of a refusal.
+    ///
+    /// # Errors
+    /// [`Error::LimitReached`] when 64 threads call at the same time, [`Error::Closed`] when the
+    /// core is gone.
+    pub fn fast(&self, call: Call) -> Result<i64> {
+        let (op, arguments) = call.encode();
+        self.fast_op(op, arguments)
+    }
+
+    pub(crate) fn fast_op(&self, op: Op, arguments: [u64; 3]) -> Result<i64> {
+        let frame = self.frames.lease().ok_or(Error::LimitReached {
+            which: "fast calls of one channel at the same time",
+            limit: ecalls_abi::downcall::FRAMES,
+        })?;
+        self.handle.fast_call(&frame, op, arguments)
+    }
+
+    /// The same call by the universal mechanism (BPF_PROG_RUN): slower, needs no hook.
+    pub fn run(&self, call: Call) -> Result<i64> {
+        let (op, arguments) = call.encode();
+        self.handle.run_call(op, arguments)
+    }
+
+    /// Defers a call: a store into shared memory. When the ring is full, what is in it is handled
+    /// first by one fast call.
+    ///
+    /// # Errors
+    /// Those of [`Caller::fast`].
+    pub fn defer(&self, call: Call) -> Result<()> {
+        let (op, arguments) = call.encode();
+        let mut deferred = self.deferred.lock().unwrap_or_else(PoisonError::into_inner);
+        let was_empty = deferred.delayed && deferred.writer.pending() == 0;
+        if deferred.writer.push(op.raw(), arguments).is_err() {
+            self.flush_ring(&mut deferred)?;
+            deferred
+                .writer
+                .push(op.raw(), arguments)
+                .map_err(|_| Error::LimitReached {
+                    which: "deferred calls of one channel",
+                    limit: ecalls_abi::downcall::DOWN_CAPACITY,
+                })?;
+        }
+        if was_empty {
+            self.fast_op(Op::Delay, [0; 3])?;
+        }
+        Ok(())
+    }
+
+    /// Defers a call of which only the latest counts: it takes the place of an earlier one in the
+    /// same cell (0 to 15) that was not handled yet.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for another cell.
+    pub fn defer_latest(&self, cell: usize, call: Call) -> Result<()> {
+        let (op, arguments) = call.encode();
+        let mut deferred = self.deferred.lock().unwrap_or_else(PoisonError::into_inner);
+        let was_empty = deferred.delayed && deferred.writer.pending_latest() == 0;
+        deferred
+            .writer
+            .set_latest(cell, op.raw(), arguments)
+            .map_err(|_| Error::Invalid {
+                what: "the cell",
+                given: cell.to_string(),
+                expected: "0 to 15",
+            })?;
+        if was_empty {
+            self.fast_op(Op::Delay, [0; 3])?;
+        }
+        Ok(())
+    }
+
+    /// Handles what was deferred now, by fast calls.
+    pub fn flush(&self) -> Result<()> {
+        let mut deferred = self.deferred.lock().unwrap_or_else(PoisonError::into_inner);
+        self.flush_ring(&mut deferred)
+    }
+
+    fn flush_ring(&self, deferred: &mut Deferred) -> Result<()> {
+        let rounds = ecalls_abi::downcall::DOWN_CAPACITY / ecalls_abi::downcall::DRAIN_MAX + 1;
+        for _ in 0..rounds {
+            self.fast_op(Op::Nop, [0; 3])?;
+            if deferred.writer.pending() == 0 && deferred.writer.pending_latest() == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Deferred calls that were not handled yet.
+    pub fn pending(&self) -> usize {
+        self.deferred
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .writer
+            .pending()
+    }
+
+    /// How long deferred calls may wait, if the channel was opened with a delay.
+    pub fn delay(&self) -> Option<Duration> {
+        let shape = self.handle.shape();
+        (shape.defer & DEFER_DELAY != 0).then(|| Duration::from_nanos(shape.delay_ns))
+    }
+}

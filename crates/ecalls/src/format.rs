@@ -1,0 +1,328 @@
+//! The data of events by field name. A service's format is text, the fields of a C struct:
+//! `u64 cookie; u16 port; char comm[16]`. Fields lie one behind the other, each at a multiple of its
+//! size, as in C.
+
+use std::fmt;
+
+use crate::{Error, Result};
+
+/// Fields of a format at most: more than fit into an event's data.
+const FIELDS_MAX: usize = 168;
+
+/// What a field holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Unsigned integer.
+    Unsigned,
+    /// Signed integer.
+    Signed,
+    /// Text in a fixed-size array, ended by 0.
+    Text,
+}
+
+/// One field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Its name.
+    pub name: String,
+    /// What it holds.
+    pub kind: Kind,
+    /// Bytes of one element.
+    pub size: usize,
+    /// Elements; 1 unless it is an array.
+    pub count: usize,
+    /// Offset into the data, bytes.
+    pub offset: usize,
+}
+
+impl Field {
+    /// Whether the field only fills a gap.
+    pub fn is_padding(&self) -> bool {
+        self.name.starts_with("pad")
+    }
+}
+
+/// A field's value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// Unsigned integer.
+    Unsigned(u64),
+    /// Signed integer.
+    Signed(i64),
+    /// Text.
+    Text(String),
+    /// Array of integers.
+    List(Vec<Value>),
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Unsigned(value) => write!(f, "{value}"),
+            Value::Signed(value) => write!(f, "{value}"),
+            Value::Text(text) => write!(f, "{text}"),
+            Value::List(values) => {
+                for (at, value) in values.iter().enumerate() {
+                    write!(f, "{}{value}", if at == 0 { "" } else { "," })?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The fields of a service's data.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Format {
+    /// In order.
+    pub fields: Vec<Field>,
+}
+
+impl Format {
+    /// Parses a format's text.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] with the field that is wrong.
+    pub fn parse(text: &str) -> Result<Format> {
+        let mut fields = Vec::new();
+        let mut offset = 0usize;
+        for part in text
+            .split(';')
+            .map(str::trim)
+            .filter(|part| !part.is_empty())
+        {
+            let field = parse_field(part, offset)?;
+            offset = field.offset + field.size * field.count;
+            if offset > ecalls_abi::version::DATA_MAX || fields.len() >= FIELDS_MAX {
+                return Err(invalid(part, "fields of at most 168 bytes in total"));
+            }
+            fields.push(field);
+        }
+        Ok(Format { fields })
+    }
+
+    /// The field of that name.
+    pub fn field(&self, name: &str) -> Option<&Field> {
+        self.fields.iter().find(|field| field.name == name)
+    }
+
+    /// Bytes of data with all fields.
+    pub fn size(&self) -> usize {
+        self.fields
+            .last()
+            .map_or(0, |field| field.offset + field.size * field.count)
+    }
+
+    /// Reads an event's data: the fields it has, in order.
+    pub fn read<'a>(&'a self, data: &'a [u8]) -> impl Iterator<Item = (&'a Field, Value)> {
+        self.fields
+            .iter()
+            .filter_map(|field| Some((field, read_field(field, data)?)))
+    }
+
+    /// Writes fields given as `name=value` into data; fields not named are 0.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`] for a field there is not, [`Error::Invalid`] for a value that does not fit.
+    pub fn write<'a>(
+        &self,
+        pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Vec<u8>> {
+        let mut data = vec![0; self.size()];
+        for (name, value) in pairs {
+            let field = self.field(name).ok_or_else(|| Error::Unknown {
+                what: "field",
+                name: name.to_owned(),
+                hint: format!(
+                    "there are {}",
+                    self.fields
+                        .iter()
+                        .map(|f| f.name.as_str())
+                        .collect::<Vec<_>>()
+                        .join(", ")
+                ),
+            })?;
+            write_field(field, value, &mut data)?;
+        }
+        Ok(data)
+    }
+}
+
+fn parse_field(part: &str, offset: usize) -> Result<Field> {
+    const EXPECTED: &str = "`type name` or `type name[n]` with u8..u64, s8..s64 or char";
+    let (kind_name, rest) = part
+        .split_once(' ')
+        .ok_or_else(|| invalid(part, EXPECTED))?;
+    let (kind, size) = match kind_name {
+        "u8" => (Kind::Unsigned, 1),
+        "u16" => (Kind::Unsigned, 2),
+        "u32" => (Kind::Unsigned, 4),
+        "u64" => (Kind::Unsigned, 8),
+        "s8" => (Kind::Signed, 1),
+        "s16" => (Kind::Signed, 2),
+        "s32" => (Kind::Signed, 4),
+        "s64" => (Kind::Signed, 8),
+        "char" => (Kind::Text, 1),
+        _ => return Err(invalid(part, EXPECTED)),
+    };
+    let rest = rest.trim();
+    let (name, count) = match rest.split_once('[') {
+        None => (rest, 1),
+        Some((name, bracket)) => {
+            let count = bracket
+                .strip_suffix(']')
+                .and_then(|digits| digits.parse().ok());
+            let fits = |n: &usize| (1..=ecalls_abi::version::DATA_MAX).contains(n);
+            (
+                name,
+                count.filter(fits).ok_or_else(|| invalid(part, EXPECTED))?,
+            )
+        }
+    };
+    let is_name = !name.is_empty()
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        && !name.starts_with(|c: char| c.is_ascii_digit());
+    if !is_name {
+        return Err(invalid(part, EXPECTED));
+    }
+    let offset = offset.next_multiple_of(size);
+    Ok(Field {
+        name: name.to_owned(),
+        kind,
+        size,
+        count,
+        offset,
+    })
+}
+
+fn read_field(field: &Field, data: &[u8]) -> Option<Value> {
+    let bytes = data.get(field.offset..field.offset + field.size * field.count)?;
+    if field.kind == Kind::Text {
+        let end = bytes
+            .iter()
+            .position(|byte| *byte == 0)
+            .unwrap_or(bytes.len());
+        return Some(Value::Text(
+            String::from_utf8_lossy(&bytes[..end]).into_owned(),
+        ));
+    }
+    let mut values = bytes.chunks(field.size).map(|chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        let value = u64::from_le_bytes(word);
+        match field.kind {
+            Kind::Signed => {
+                let unused = 64 - 8 * u32::try_from(chunk.len()).unwrap_or(8);
+                Value::Signed(value.wrapping_shl(unused).cast_signed() >> unused)
+            }
+            Kind::Unsigned | Kind::Text => Value::Unsigned(value),
+        }
+    });
+    if field.count == 1 {
+        values.next()
+    } else {
+        Some(Value::List(values.collect()))
+    }
+}
+
+fn write_field(field: &Field, value: &str, data: &mut [u8]) -> Result<()> {
+    let place = &mut data[field.offset..field.offset + field.size * field.count];
+    if field.kind == Kind::Text {
+        let bytes = value.as_bytes();
+        let target = place
+            .get_mut(..bytes.len())
+            .ok_or_else(|| invalid(value, "text that fits into the field"))?;
+        target.copy_from_slice(bytes);
+        return Ok(());
+    }
+    let parts: Vec<&str> = value.split(',').collect();
+    if parts.len() > field.count {
+        return Err(invalid(value, "no more values than the field has elements"));
+    }
+    for (part, place) in parts.iter().zip(place.chunks_mut(field.size)) {
+        let bits = 8 * u32::try_from(field.size).unwrap_or(8);
+        let number: i128 = part
+            .trim()
+            .parse()
+            .map_err(|_| invalid(part, "a whole number"))?;
+        let fits = match field.kind {
+            Kind::Signed => (-(1i128 << (bits - 1))..1i128 << (bits - 1)).contains(&number),
+            Kind::Unsigned | Kind::Text => (0..1i128 << bits).contains(&number),
+        };
+        if !fits {
+            return Err(invalid(part, "a number that fits into the field"));
+        }
+        place.copy_from_slice(&number.to_le_bytes()[..field.size]);
+    }
+    Ok(())
+}
+
+fn invalid(given: &str, expected: &'static str) -> Error {
+    Error::Invalid {
+        what: "a format or field",
+        given: format!("{given:?}"),
+        expected,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_lie_where_c_puts_them() {
+        let format = Format::parse("u8 a; u32 b; char c[3]; u16 d[2]; s64 e").expect("a format");
+        let offsets: Vec<_> = format.fields.iter().map(|field| field.offset).collect();
+        assert_eq!(offsets, [0, 4, 8, 12, 16]);
+        assert_eq!(format.size(), 24);
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let format = Format::parse("u8 a; s16 b; char c[8]; u32 d[2]").expect("a format");
+        let pairs = [
+            ("b", "-300"),
+            ("c", "hello"),
+            ("d", "1,4000000000"),
+            ("a", "255"),
+        ];
+        let data = format.write(pairs).expect("values that fit");
+        let read: Vec<_> = format
+            .read(&data)
+            .map(|(_, value)| value.to_string())
+            .collect();
+        assert_eq!(read, ["255", "-300", "hello", "1,4000000000"]);
+    }
+
+    #[test]
+    fn data_that_ends_early_has_fewer_fields() {
+        let format = Format::parse("u64 a; u64 b").expect("a format");
+        assert_eq!(format.read(&[1; 12]).count(), 1);
+    }
+
+    #[test]
+    fn wrong_formats_and_values_are_refused_with_the_field() {
+        for text in [
+            "u7 a",
+            "u64",
+            "u64 1a",
+            "char c[0]",
+            "char c[999]",
+            "u64 a[3",
+            "u64 a[22]",
+        ] {
+            assert!(Format::parse(text).is_err(), "{text}");
+        }
+        let format = Format::parse("u8 a; char c[2]").expect("a format");
+        for pair in [
+            ("a", "256"),
+            ("a", "-1"),
+            ("a", "x"),
+            ("c", "abc"),
+            ("b", "1"),
+            ("a", "1,2"),
+        ] {
+            assert!(format.write([pair]).is_err(), "{pair:?}");
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! A subscription: what is done with each event of a service, in order (struct ecalls of ECalls-05
+//! §3). The result of each action decides whether the next one runs (ECalls-05 §3.1):
+//!
+//! | action | goes on |
+//! |---|---|
+//! | [`handler`](SubscriptionBuilder::handler) | if the kernel handler says so |
+//! | [`thread`](SubscriptionBuilder::thread) | if the handler says so; in a kernel thread |
+//! | [`signal`](SubscriptionBuilder::signal) | always |
+//! | [`user`](SubscriptionBuilder::user) | if your handler returns [`Flow::Continue`] |
+//! | [`memory`](SubscriptionBuilder::memory) | always |
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ecalls_abi::channel::Id;
+use ecalls_abi::event::Event;
+use ecalls_abi::service::SubscriptionCount;
+use ecalls_abi::subscription::{
+    ACTION_FIXED_VALUE, ACTION_HANDLER, ACTION_MEMORY, ACTION_SIGNAL, ACTION_THREAD, ACTION_USER,
+    Action,
+};
+use ecalls_kernel::stat::ServiceStat;
+use ecalls_kernel::subscription::{Request, SubscriptionHandle};
+use zerocopy::FromZeros;
+
+use crate::channel::Channel;
+use crate::format::Format;
+use crate::handler::Handler;
+use crate::host::Ecalls;
+use crate::user::UserThread;
+use crate::{Error, Result};
+
+/// What a user handler decides about the rest of its chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// Go on with the next action.
+    Continue,
+    /// End here.
+    Stop,
+}
+
+/// A handler of the program.
+pub(crate) type UserHandler = Box<dyn FnMut(&Event) -> Flow + Send>;
+
+/// Collects what a subscription shall do.
+pub struct SubscriptionBuilder {
+    ecalls: Ecalls,
+    service: ServiceStat,
+    receiver: u32,
+    kinds: u32,
+    pid: u32,
+    deadline_ns: u64,
+    channel: Option<Id>,
+    actions: Vec<Action>,
+    users: Vec<(usize, UserHandler)>,
+    error: Option<Error>,
+}
+
+impl std::fmt::Debug for SubscriptionBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SubscriptionBuilder")
+            .field("service", &self.service.info.name())
+            .field("actions", &self.actions)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SubscriptionBuilder {
+    pub(crate) fn new(ecalls: Ecalls, service: &ServiceStat) -> SubscriptionBuilder {
+        SubscriptionBuilder {
+            ecalls,
+            service: service.clone(),
+            receiver: std::process::id(),
+            kinds: 0,
+            pid: 0,
+            deadline_ns: 0,
+            channel: None,
+            actions: Vec::new(),
+            users: Vec::new(),
+            error: None,
+        }
+    }
+
+    /// Only these kinds of events, by name. All unless said.
+    #[must_use]
+    pub fn kinds<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> SubscriptionBuilder {
+        for name in names {
+            match self.service.info.kinds().position(|kind| kind == name) {
+                Some(kind) => self.kinds |= 1 << kind,
+                None => {
+                    let known: Vec<_> = self.service.info.kinds().collect();
+                    self.error.get_or_insert(Error::Unknown {
+                        what: "kind",
+                        name: name.to_owned(),
+                        hint: format!("this service has {}", known.join(", ")),
+                    });
+                }
+            }
+        }
+        self
+    }
+
+    /// Only events raised in process `pid`.
+    #[must_use]
+    pub fn pid(mut self, pid: u32) -> SubscriptionBuilder {
+        self.pid = pid;
+        self
+    }
+
+    /// Who receives (process_id of struct ecalls): this process unless said. Signals go there, and
+    /// events with a target are matched with it.
+    #[must_use]
+    pub fn receiver(mut self, pid: u32) -> SubscriptionBuilder {
+        self.receiver = pid;
+        self
+    }
+
+    /// Events not delivered within this time are discarded and counted.
+    #[must_use]
+    pub fn deadline(mut self, deadline: Duration) -> SubscriptionBuilder {
+        self.deadline_ns = u64::try_from(deadline.as_nanos()).unwrap_or(u64::MAX);
+        self
+    }
+
+    /// Next action: a kernel handler.
+    #[must_use]
+    pub fn handler(self, handler: &Handler) -> SubscriptionBuilder {
+        if handler.may_sleep() {
+            return self.refuse(Error::Invalid {
+                what: "the kernel handler",
+                given: handler.name().to_owned(),
+                expected: "one that does not sleep; this one runs in a kernel thread only",
+            });
+        }
+        self.kernel_handler(ACTION_HANDLER, handler)
+    }
+
+    /// Next action: a kernel handler in a kernel thread, which may sleep; the rest of the chain
+    /// follows there.
+    #[must_use]
+    pub fn thread(self, handler: &Handler) -> SubscriptionBuilder {
+        self.kernel_handler(ACTION_THREAD, handler)
+    }
+
+    /// Next action: real-time signal `number` (SIGRTMIN to SIGRTMAX, 34 to 64) with the event's
+    /// first data word as its value.
+    #[must_use]
+    pub fn signal(mut self, number: u32) -> SubscriptionBuilder {
+        let mut action = Action::new_zeroed();
+        action.kind = ACTION_SIGNAL;
+        action.signal = number;
+        self.actions.push(action);
+        self
+    }
+
+    /// Next action: the same with a fixed value.
+    #[must_use]
+    pub fn signal_value(mut self, number: u32, value: u64) -> SubscriptionBuilder {
+        let mut action = Action::new_zeroed();
+        action.kind = ACTION_SIGNAL;
+        action.flags = ACTION_FIXED_VALUE;
+        action.signal = number;
+        action.argument[0] = value;
+        self.actions.push(action);
+        self
+    }
+
+    /// Next action: a handler of this program, called on a thread of the library (an upcall).
+    /// When several events wait, the earliest deadline is first; late ones are discarded.
+    #[must_use]
+    pub fn user(
+        mut self,
+        handler: impl FnMut(&Event) -> Flow + Send + 'static,
+    ) -> SubscriptionBuilder {
+        let mut action = Action::new_zeroed();
+        action.kind = ACTION_USER;
+        self.users.push((self.actions.len(), Box::new(handler)));
+        self.actions.push(action);
+        self
+    }
+
+    /// Next action: shared memory of a channel.
+    #[must_use]
+    pub fn memory(mut self, channel: &Channel) -> SubscriptionBuilder {
+        let mut action = Action::new_zeroed();
+        action.kind = ACTION_MEMORY;
+        action.channel = channel.id().raw();
+        self.channel.get_or_insert(channel.id());
+        self.actions.push(action);
+        self
+    }
+
+    /// Shows what was not delivered, and the histogram, in this channel, without delivering there.
+    #[must_use]
+    pub fn report_to(mut self, channel: &Channel) -> SubscriptionBuilder {
+        self.channel = Some(channel.id());
+        self
+    }
+
+    /// Installs the subscription.
+    ///
+    /// # Errors
+    /// What was wrong in any of the steps, and those of the kernel side.
+    pub fn install(mut self) -> Result<Subscription> {
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        let mut threads = Vec::new();
+        for (at, handler) in self.users.drain(..) {
+            let last = at + 1 == self.actions.len();
+            let thread = UserThread::start(&self.ecalls, handler, (!last).then_some(at + 1))?;
+            self.actions[at].channel = thread.channel().raw();
+            self.channel.get_or_insert(thread.channel());
+            threads.push(thread);
+        }
+        let request = Request {
+            service: self.service.index,
+            receiver: self.receiver,
+            kinds: self.kinds,
+            pid: self.pid,
+            deadline_ns: self.deadline_ns,
+            channel: self.channel,
+            actions: self.actions,
+        };
+        let core = Arc::clone(self.ecalls.core());
+        let handle = SubscriptionHandle::install(core, &request)?;
+        Ok(Subscription {
+            handle,
+            _threads: threads,
+        })
+    }
+
+    fn kernel_handler(mut self, kind: u32, handler: &Handler) -> SubscriptionBuilder {
+        let encoded =
+            Format::parse(self.service.info.format()).and_then(|format| handler.encode(&format));
+        match encoded {
+            Ok((number, argument)) => {
+                let mut action = Action::new_zeroed();
+                action.kind = kind;
+                action.handler = number;
+                action.argument = argument;
+                self.actions.push(action);
+                self
+            }
+            Err(error) => self.refuse(error),
+        }
+    }
+
+    fn refuse(mut self, error: Error) -> SubscriptionBuilder {
+        self.error.get_or_insert(error);
+        self
+    }
+}
+
+/// An installed subscription. Dropping it ends it.
+#[derive(Debug)]
+pub struct Subscription {
+    // First the kernel side ends, then the handler threads.
+    handle: SubscriptionHandle,
+    _threads: Vec<UserThread>,
+}
+
+impl Subscription {
+    /// Its id: `event.subscription` of its events.
+    pub fn id(&self) -> Id {
+        self.handle.id()
+    }
+
+    /// What the kernel side counted of it.
+    pub fn count(&self) -> Result<SubscriptionCount> {
+        self.handle
+            .core()
+            .subscription_count(self.handle.id().index())
+    }
+}

@@ -1,0 +1,105 @@
+//! The timer service: one-shot, periodic and absolute timers whose expiries are events.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use ecalls_abi::version::TIMERS_MAX;
+use ecalls_kernel::now_ns;
+
+use crate::downcall::{Call, Caller};
+use crate::{Error, Result};
+
+/// Where the search for a free timer begins: behind the one this process took last.
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// A timer of this process. Its events go to the subscriptions of this process to the service
+/// `timer`; `event.type` and the field `timer` hold its number. Dropping it cancels it.
+#[derive(Debug)]
+pub struct Timer {
+    caller: Caller,
+    number: u32,
+}
+
+impl Timer {
+    /// Expires once, `after` this time.
+    ///
+    /// # Errors
+    /// [`Error::LimitReached`] when all timers of the core are in use.
+    pub fn after(caller: &Caller, after: Duration) -> Result<Timer> {
+        Timer::at(caller, now_ns().saturating_add(nanoseconds(after)), None)
+    }
+
+    /// Expires every `period` (at least 50 us), the first time after one period.
+    pub fn every(caller: &Caller, period: Duration) -> Result<Timer> {
+        Timer::at(
+            caller,
+            now_ns().saturating_add(nanoseconds(period)),
+            Some(period),
+        )
+    }
+
+    /// Expires at `expiry_ns` of CLOCK_MONOTONIC, and then every `period` if there is one.
+    pub fn at(caller: &Caller, expiry_ns: u64, period: Option<Duration>) -> Result<Timer> {
+        let period_ns = period.map_or(0, nanoseconds);
+        let limit = u32::try_from(TIMERS_MAX).expect("a small limit");
+        for _ in 0..limit {
+            let timer = NEXT.fetch_add(1, Ordering::Relaxed) % limit;
+            let result = caller.fast(Call::Timer {
+                timer,
+                expiry_ns,
+                period_ns,
+            })?;
+            match i32::try_from(-result).unwrap_or(0) {
+                libc::EBUSY | libc::EPERM => {}
+                libc::EINVAL => {
+                    return Err(Error::Invalid {
+                        what: "the timer's period",
+                        given: format!("{period_ns} ns"),
+                        expected: "none, or at least 50 us",
+                    });
+                }
+                _ => {
+                    return Ok(Timer {
+                        caller: caller.clone(),
+                        number: timer,
+                    });
+                }
+            }
+        }
+        Err(Error::LimitReached {
+            which: "timers of one core",
+            limit: TIMERS_MAX,
+        })
+    }
+
+    /// Its number.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Moves the next expiry, and the period, by a deferred call: no system call.
+    pub fn move_later(&self, expiry_ns: u64, period: Option<Duration>) -> Result<()> {
+        let period_ns = period.map_or(0, nanoseconds);
+        self.caller.defer(Call::Timer {
+            timer: self.number,
+            expiry_ns,
+            period_ns,
+        })
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        // A core that is gone has no timers.
+        let call = Call::Timer {
+            timer: self.number,
+            expiry_ns: 0,
+            period_ns: 0,
+        };
+        let _ = self.caller.fast(call);
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

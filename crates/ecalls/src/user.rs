@@ -1,0 +1,97 @@
+//! Handler threads: where user handlers run (ECalls-05 §3.1, "user handler"; an upcall).
+//!
+//! Each user handler has a channel and a thread of its own. The thread sleeps on the channel, takes
+//! what waits in order of deadlines, calls the handler, and, if the handler says so, lets the kernel
+//! go on with the event's chain by a fast call. The segments are locked into memory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ecalls_abi::channel::Id;
+use ecalls_abi::downcall::Op;
+use ecalls_abi::event::Event;
+
+use crate::Result;
+use crate::channel::Channel;
+use crate::host::Ecalls;
+use crate::subscription::{Flow, UserHandler};
+
+/// How often an idle thread looks whether it shall end.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// A running handler thread. Dropping it ends the thread.
+#[derive(Debug)]
+pub(crate) struct UserThread {
+    channel: Id,
+    ending: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl UserThread {
+    /// Starts a thread for a handler. `next`: the action to go on with after it; None: it is last.
+    pub(crate) fn start(
+        ecalls: &Ecalls,
+        handler: UserHandler,
+        next: Option<usize>,
+    ) -> Result<UserThread> {
+        let channel = ecalls.channel().open()?;
+        let ending = Arc::new(AtomicBool::new(false));
+        let id = channel.id();
+        let stop = Arc::clone(&ending);
+        let thread = std::thread::Builder::new()
+            .name("ecalls-handler".to_owned())
+            .spawn(move || run(channel, handler, next, &stop))
+            .map_err(|source| crate::Error::Os {
+                action: "starting a handler thread",
+                source,
+            })?;
+        Ok(UserThread {
+            channel: id,
+            ending,
+            thread: Some(thread),
+        })
+    }
+
+    /// The channel its events arrive on.
+    pub(crate) fn channel(&self) -> Id {
+        self.channel
+    }
+}
+
+impl Drop for UserThread {
+    fn drop(&mut self) {
+        self.ending.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != std::thread::current().id()
+        {
+            // A handler that panicked has ended its thread; its message is out already.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(mut channel: Channel, mut handler: UserHandler, next: Option<usize>, stop: &AtomicBool) {
+    while !stop.load(Ordering::Relaxed) {
+        match channel.recv_timeout(PATIENCE) {
+            Ok(Some(event)) => {
+                let flow = handler(&event);
+                if let (Flow::Continue, Some(action)) = (flow, next) {
+                    resume(&channel, &event, action);
+                }
+            }
+            Ok(None) => {}
+            Err(_) => return, // the core is gone
+        }
+    }
+}
+
+/// Lets the kernel go on with the event's chain: it reads the event back from the ring entry.
+fn resume(channel: &Channel, event: &Event, action: usize) {
+    let position = event.sequence.wrapping_sub(1);
+    let arguments = [u64::from(event.subscription), position, action as u64];
+    // Refused when the entry was reused meanwhile: the ring overtook a slow handler. The kernel side
+    // has no event to go on with then.
+    let _ = channel.caller().fast_op(Op::Resume, arguments);
+}
