@@ -22,13 +22,12 @@
 #define ECALLS_SETSOCKOPT 0x4543 /* level and option name of a fast call by setsockopt */
 
 /*
- * prctl(ECALLS_PRCTL, ECALLS_CALL(channel, frame, op), a, b, c), or, where the kernel offers nothing
- * better, setsockopt on any socket with the 8-byte words {ECALLS_CALL(...), a, b, c} as its value.
+ * prctl(ECALLS_PRCTL, ECALLS_CALL(channel, frame, op), a, b, c) or, where the kernel has nothing
+ * better, setsockopt on any socket, whose value are the 8-byte words {ECALLS_CALL(...), a, b, c}.
  *
- * The result is in the caller's frame: `result`, and `sequence` has moved; if it has not, the call
- * was not taken (not this process's channel, or no core). With the mechanism `security` a result of
- * 1..0x7fffffff is prctl's own return value and the frame is left alone, so nothing but a call with
- * such a return value needs no look at the frame; any other result is in the frame as well.
+ * The result is in the caller's frame: `result` is set and `sequence` has moved. If it has not, the
+ * call was not taken: not this process's channel, or no core. With the mechanism `security` a
+ * result of 1..0x7fffffff is prctl's own return value and the frame is left alone.
  */
 #define ECALLS_CALL(channel, frame, op)                                                             \
 	(((ecalls_u64)(channel) << 32) | ((ecalls_u64)(frame) << 16) | (ecalls_u64)(op))

@@ -13,6 +13,7 @@
  * Fails how: a subscription whose channel is gone, whose handler is missing or whose receiver has
  * exited drops with that reason; nothing here waits.
  */
+#include "lib/bits.h"
 #include "raise.h"
 #include "memory.h"
 #include "signal.h"
@@ -289,7 +290,7 @@ __noinline int deliver_event(void *ctx __arg_ctx, u32 again) {
 		}
 		if (c->event.target == ECALLS_TARGET_WAKE_ONE)
 			c->mask = wake_one(c->mask, s);
-		c->offered = 1;
+		c->offered = bits_count(c->mask);
 		if (late)
 			__sync_fetch_and_add(&n->late, 1);
 		else

@@ -62,8 +62,8 @@ static __always_inline void evicted_fill(struct evicted *v, const struct ecalls_
 
 /* Queues a copy of `e` on queue `index`. QUEUE_*; with QUEUE_REPLACED and QUEUE_REFUSED, `lost` tells
  * which event was dropped. *earliest_release: when that queue next wants to be looked at, 0: never. */
-__noinline int queue_add(u32 index, const struct ecalls_event *e, u64 now_ns,
-				struct evicted *lost, u64 *earliest_release) {
+static __always_inline int queue_insert(u32 index, const struct ecalls_event *e, u64 now_ns,
+					struct evicted *lost, u64 *earliest_release) {
 	struct queue_cell *cell = bpf_map_lookup_elem(&queues, &index);
 	unsigned long flags;
 	u32 slot = 0;
@@ -86,6 +86,11 @@ __noinline int queue_add(u32 index, const struct ecalls_event *e, u64 now_ns,
 	if (result == QUEUE_REFUSED)
 		evicted_fill(lost, e);
 	return result;
+}
+
+__noinline int queue_add(u32 index, const struct ecalls_event *e, u64 now_ns, struct evicted *lost,
+			 u64 *earliest_release) {
+	return queue_insert(index, e, now_ns, lost, earliest_release);
 }
 
 /* Takes the earliest event that may be delivered into `e`. 0, or -1 when there is none. */

@@ -41,6 +41,8 @@ struct raise {
 	s32 target;
 	u32 flags;
 	u32 size;	 /* bytes of data in use */
+	u32 pid;	 /* process that raises, when the current one does not; 0: the current one */
+	u32 uid;	 /* with pid: its user */
 	u32 pad;
 	u64 deadline_ns; /* absolute, 0: the subscriptions' own */
 	u64 release_ns;	 /* absolute, 0: at once */
@@ -87,7 +89,7 @@ __noinline int raise_queued(const struct ecalls_event *e, u32 cpu, u64 now_ns) {
 
 	if (!e)
 		return -EINVAL;
-	result = queue_add(cpu, e, now_ns, &lost, &release_ns);
+	result = queue_insert(cpu, e, now_ns, &lost, &release_ns);
 	if (result != QUEUE_PUSHED)
 		account_drop(&lost, ECALLS_DROP_QUEUE_FULL);
 	if (e->release_ns > now_ns && release_ns == e->release_ns)
@@ -114,9 +116,9 @@ static __always_inline void raise_stamp(struct ecalls_event *e, const struct rai
 	e->target = r->target;
 	e->flags = r->flags & ECALLS_EVENT_CPU;
 	e->priority = r->priority;
-	e->pid = who >> 32;
-	e->tid = (u32)who;
-	e->uid = (u32)bpf_get_current_uid_gid();
+	e->pid = r->pid ? r->pid : who >> 32;
+	e->tid = r->pid ? r->pid : (u32)who;
+	e->uid = r->pid ? r->uid : (u32)bpf_get_current_uid_gid();
 	e->cpu = cpu;
 	e->size = r->size;
 	e->subscription = 0;
@@ -157,7 +159,8 @@ static __always_inline int raise_nested(const struct raise *r, const u64 *data, 
 }
 
 /* Raises an event. `words` is the constant size of *data in 8-byte words, at most DATA_WORDS; r->size
- * says how many bytes count. 0, or -EINVAL (unknown service), -E2BIG (size), -ENOENT (nobody
+ * says how many bytes count. The number of subscriptions that it was offered to at once (0: none of
+ * them wanted it, or it is queued), or -EINVAL (unknown service), -E2BIG (size), -ENOENT (nobody
  * subscribed), -ENOSPC (queue full and this deadline the latest). */
 static __always_inline int raise(const struct raise *r, const u64 *data, const u32 words) {
 	u32 service = r->service, locked = !!(r->flags & RAISE_LOCKED);
@@ -198,9 +201,10 @@ static __always_inline int raise(const struct raise *r, const u64 *data, const u
 				arm_queue_timer(cpu, now_ns + RETRY_NS);
 			return result;
 		}
+		result = *(volatile u32 *)&c->offered;
 		if (c->left || queue_waits(cpu))
 			drain(cpu, locked);
-		return 0;
+		return result;
 	}
 	int result = raise_nested(r, data, words, c, s, cpu, now_ns);
 	drain(cpu, locked);

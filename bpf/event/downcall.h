@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Downcalls (ECalls-01 §2.3.1): one call of an application, the same for every way in.
+ *
+ * Ways in: prctl (downcall_prctl.bpf.c, downcall_security.bpf.c), setsockopt
+ * (downcall_setsockopt.bpf.c) and a system call program (downcall_run.bpf.c). Each finds the
+ * channel with down_open(), which also is the check that it is the caller's, calls downcall(), and
+ * leaves the result where it can.
+ *
+ * Below are, in this order: down.h (the segment), operation.h (what the operations do), deferred.h
+ * (calls that waited in the segment). A call first handles what was deferred before it.
+ *
+ * Every caller runs with preemption off.
+ */
+#ifndef ECALLS_EVENT_DOWNCALL_H
+#define ECALLS_EVENT_DOWNCALL_H
+
+#include "deferred.h"
+
+/* The operations that stand here first are those that have to be fast. */
+static __always_inline s64 downcall(struct down *d, u32 id, u32 op, u64 a, u64 b, u64 c) {
+	int drained = drain_if_waiting(d, id, 0);
+
+	if (op == ECALLS_OP_NOP)
+		return drained;
+	if (op == ECALLS_OP_GETPID)
+		return d->channel->owner;
+	if (op == ECALLS_OP_SET)
+		return attribute_set(d->index, a, b);
+	if (op == ECALLS_OP_GET)
+		return attribute_get(d->index, a);
+	if (op == ECALLS_OP_DELAY)
+		return down_delay(id);
+	struct downcall call = {.channel = id, .op = op, .a = a, .b = b, .c = c};
+	return downcall_more(&call);
+}
+
+#endif

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The fast downcall at the kernel's security hook of prctl: the cheapest, where trampolines load.
+ *
+ * The hook runs first in prctl and what this program returns for it is what prctl returns, unless
+ * it is 0 or -ENOSYS: then prctl itself runs. That is the paper's optimistic handler (ECalls-01
+ * §2.3.1).
+ *   result			prctl returns		frame
+ *   1..0x7fffffff		the result		left alone
+ *   -4095..-1			the result (errno)	the result
+ *   0, or any other		-1, EINVAL		the result
+ *   none: stranger's channel	-1, EINVAL		left alone
+ *   none: unknown operation	what the real prctl returns (-1, EINVAL today)	left alone
+ * -ENOSYS is in the second row for its caller too: the real prctl refuses our option with EINVAL.
+ *
+ * Only one of this and downcall_prctl.bpf.c may be attached, else a call that falls through runs
+ * twice.
+ */
+#include "downcall.h"
+
+#define ERRNO_MAX 4095
+#define RETURN_MAX 0x7fffffff
+
+static __always_inline int security_call(u64 call, u64 a, u64 b, u64 c) {
+	struct down d;
+	s64 result;
+
+	if (!down_open(&d, call_channel(call)))
+		return -EINVAL;
+	result = downcall(&d, call_channel(call), call_op(call), a, b, c);
+	if (result > 0 && result <= RETURN_MAX)
+		return (int)result;
+	frame_put(&d, call, result);
+	return result < 0 && result >= -ERRNO_MAX ? (int)result : -EINVAL;
+}
+
+SEC("fmod_ret/security_task_prctl")
+int BPF_PROG(downcall_secure, int option, u64 call, u64 a, u64 b, u64 c, int ret) {
+	int result;
+
+	if (option != ECALLS_PRCTL)
+		return ret;
+	if (call_op(call) >= ECALLS_OPS)
+		return 0;
+	bpf_preempt_disable();
+	result = security_call(call, a, b, c);
+	bpf_preempt_enable();
+	return result;
+}
+
+char LICENSE[] SEC("license") = "GPL";

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The fast downcall by setsockopt, for kernels that have neither the tracepoint of
+ * downcall_prctl.bpf.c nor trampolines: setsockopt(any socket, ECALLS_SETSOCKOPT,
+ * ECALLS_SETSOCKOPT, {call, a, b, c}, 32) in a control group to which this program is attached.
+ * The result is in the caller's frame, as with prctl; setsockopt returns 0 for a call that was
+ * taken.
+ *
+ * Costs twice as much as prctl, and a look at each setsockopt of the group's processes.
+ */
+#include "downcall.h"
+
+#define SETSOCKOPT_PASS 1    /* go on: the kernel's own handler */
+#define SETSOCKOPT_DONE (-1) /* optlen: no kernel handler */
+
+/* From the kernel's user API (linux/bpf.h): not relocated, the kernel translates each access. */
+struct bpf_sockopt {
+	struct bpf_sock *sk;
+	u64 optval;
+	u64 optval_end;
+	s32 level;
+	s32 optname;
+	s32 optlen;
+	s32 retval;
+};
+
+struct setsockopt_call {
+	u64 call;
+	u64 argument[3];
+};
+
+SEC("cgroup/setsockopt")
+int downcall_setopt(struct bpf_sockopt *ctx) {
+	const struct setsockopt_call *s = (void *)(long)ctx->optval;
+	bool taken;
+	struct down d;
+
+	if (ctx->level != ECALLS_SETSOCKOPT || ctx->optname != ECALLS_SETSOCKOPT)
+		return SETSOCKOPT_PASS;
+	if ((void *)(s + 1) > (void *)(long)ctx->optval_end)
+		return SETSOCKOPT_PASS;
+	struct setsockopt_call copy = *s;
+	bpf_preempt_disable();
+	taken = down_open(&d, call_channel(copy.call));
+	if (taken)
+		frame_put(&d, copy.call,
+			  downcall(&d, call_channel(copy.call), call_op(copy.call),
+				   copy.argument[0], copy.argument[1], copy.argument[2]));
+	bpf_preempt_enable();
+	if (taken)
+		ctx->optlen = SETSOCKOPT_DONE;
+	return SETSOCKOPT_PASS;
+}
+
+char LICENSE[] SEC("license") = "GPL";

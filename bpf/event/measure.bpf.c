@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Measurements and load for tests: programs that raise, queue, take or trigger n times in a row
+ * and say how long that took. They work on the service ECALLS_SERVICE_CORE and are run by the host
+ * alone.
+ *
+ * Each reads the clock twice, before the first and after the last round, so what a round costs is
+ * total_ns / done; the loop around it costs a few ns.
+ */
+#include "raise.h"
+
+#define MEASURE_MAX 1000000u /* rounds of one run */
+
+struct measure {
+	u32 n;		 /* rounds */
+	s32 target;	 /* raise, push */
+	u32 flags;	 /* raise: ECALLS_EVENT_CPU, RAISE_QUEUED */
+	u32 kind;	 /* raise, push */
+	u32 type;	 /* raise, push */
+	u32 priority;	 /* raise, push */
+	u32 size;	 /* raise, push: bytes of data */
+	u32 queue;	 /* push, pop: which queue */
+	u64 deadline_ns; /* relative, 0: none; push: the deadlines are spread below it */
+	u64 release_ns;	 /* raise: relative, 0: at once */
+	u64 data;	 /* raise, push: first data word of the first event; then counted up */
+	u64 total_ns;	 /* out */
+	u64 done;	 /* out: rounds that succeeded */
+	s64 result;	 /* out: of the last round */
+};
+
+/* Too large for the stack. */
+static u64 measure_data[DATA_WORDS] = {1};
+static struct ecalls_event measure_event;
+
+static int measure_raise_once(u32 i, struct measure *m) {
+	u64 data[SMALL_DATA_WORDS] = {m->data + i};
+	u64 now_ns = m->deadline_ns || m->release_ns ? bpf_ktime_get_ns() : 0;
+	struct raise r = {
+		.service = ECALLS_SERVICE_CORE,
+		.kind = m->kind & 31,
+		.type = m->type,
+		.priority = m->priority,
+		.target = m->target,
+		.flags = m->flags & (ECALLS_EVENT_CPU | RAISE_QUEUED),
+		.size = m->size,
+		.deadline_ns = m->deadline_ns ? now_ns + m->deadline_ns : 0,
+		.release_ns = m->release_ns ? now_ns + m->release_ns : 0,
+	};
+
+	if (m->size > SMALL_DATA_WORDS * 8)
+		m->result = raise_preemptible(&r, measure_data, DATA_WORDS);
+	else
+		m->result = raise_preemptible(&r, data, SMALL_DATA_WORDS);
+	m->done += m->result >= 0;
+	return 0;
+}
+
+SEC("syscall")
+int measure_raise(struct measure *argument) {
+	struct measure m;
+	u64 start_ns;
+
+	__builtin_memcpy(&m, argument, sizeof(m));
+	m.done = 0;
+	if (m.n > MEASURE_MAX)
+		return -EINVAL;
+	start_ns = bpf_ktime_get_ns();
+	bpf_loop(m.n, measure_raise_once, &m, 0);
+	argument->total_ns = bpf_ktime_get_ns() - start_ns;
+	argument->done = m.done;
+	argument->result = m.result;
+	return 0;
+}
+
+/* Deadlines are spread by a multiplication (Knuth's), so that events do not arrive in order. */
+static int measure_push_once(u32 i, struct measure *m) {
+	struct ecalls_event *e = &measure_event;
+	u64 release_ns = 0;
+	struct evicted lost = {};
+
+	e->data[0] = m->data + i;
+	if (m->deadline_ns)
+		e->deadline_ns = e->raise_ns + (i * 2654435761u) % m->deadline_ns + 1;
+	m->result = queue_add(m->queue, e, e->raise_ns, &lost, &release_ns);
+	m->done += m->result == QUEUE_PUSHED;
+	return 0;
+}
+
+SEC("syscall")
+int measure_push(struct measure *argument) {
+	struct ecalls_event *e = &measure_event;
+	struct measure m;
+	u64 start_ns;
+
+	__builtin_memcpy(&m, argument, sizeof(m));
+	m.done = 0;
+	if (m.n > MEASURE_MAX)
+		return -EINVAL;
+	start_ns = bpf_ktime_get_ns();
+	__builtin_memset(e, 0, sizeof(*e));
+	e->service = ECALLS_SERVICE_CORE;
+	e->kind = m.kind & 31;
+	e->type = m.type;
+	e->target = m.target;
+	e->priority = m.priority;
+	e->size = sizeof(u64);
+	e->raise_ns = start_ns;
+	bpf_loop(m.n, measure_push_once, &m, 0);
+	argument->total_ns = bpf_ktime_get_ns() - start_ns;
+	argument->done = m.done;
+	argument->result = m.result;
+	return 0;
+}
+
+static int measure_pop_once(u32 i, struct measure *m) {
+	struct ecalls_event e;
+
+	m->result = queue_take(m->queue, ~0ull >> 1, &e);
+	m->done += m->result == 0;
+	return m->result != 0;
+}
+
+SEC("syscall")
+int measure_pop(struct measure *argument) {
+	struct measure m;
+	u64 start_ns;
+
+	__builtin_memcpy(&m, argument, sizeof(m));
+	m.done = 0;
+	if (m.n > MEASURE_MAX)
+		return -EINVAL;
+	start_ns = bpf_ktime_get_ns();
+	bpf_loop(m.n, measure_pop_once, &m, 0);
+	argument->total_ns = bpf_ktime_get_ns() - start_ns;
+	argument->done = m.done;
+	argument->result = m.result;
+	return 0;
+}
+
+static int measure_trigger_once(u32 i, struct measure *m) {
+	bpf_modify_return_test_tp(0);
+	m->done++;
+	return 0;
+}
+
+/* The tracepoint alone: the dispatcher sees a number that is not its own. */
+SEC("syscall")
+int measure_trigger(struct measure *argument) {
+	struct measure m = {.n = argument->n};
+	u64 start_ns;
+
+	if (m.n > MEASURE_MAX)
+		return -EINVAL;
+	start_ns = bpf_ktime_get_ns();
+	bpf_loop(m.n, measure_trigger_once, &m, 0);
+	argument->total_ns = bpf_ktime_get_ns() - start_ns;
+	argument->done = m.done;
+	argument->result = 0;
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "GPL";

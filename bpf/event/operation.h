@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What a downcall does: one function per operation (ECALLS_OP_*), the same for fast, deferred and
+ * generic calls.
+ *
+ * Attributes are a few instructions and inline. The others are verified once, by themselves, and
+ * reached through downcall_more(). Events are stamped with the channel's owner, not the current
+ * task: a deferred call may be handled in anybody's context.
+ *
+ * Every caller runs with preemption off.
+ */
+#ifndef ECALLS_OPERATION_H
+#define ECALLS_OPERATION_H
+
+#include "raise.h"
+#include "down.h"
+#include "service/timer.h"
+
+static __always_inline s64 attribute_set(u32 index, u64 number, u64 value) {
+	struct attributes *a = bpf_map_lookup_elem(&attributes, &index);
+
+	if (!a || number >= ECALLS_ATTRIBUTES)
+		return -EINVAL;
+	*(volatile u64 *)&a->value[number & (ECALLS_ATTRIBUTES - 1)] = value;
+	return 0;
+}
+
+static __always_inline s64 attribute_get(u32 index, u64 number) {
+	struct attributes *a = bpf_map_lookup_elem(&attributes, &index);
+
+	if (!a || number >= ECALLS_ATTRIBUTES)
+		return -EINVAL;
+	return *(volatile u64 *)&a->value[number & (ECALLS_ATTRIBUTES - 1)];
+}
+
+/* How many subscriptions of a service want such an event now. */
+static __always_inline int subscribers(const struct ecalls_service *s, const struct raise *r) {
+	u32 list = s->active & 1, count = s->count[list], found = 0;
+	struct current *c = current_cpu();
+
+	if (!c)
+		return 0;
+	for (u32 i = c->zero; lib_again(i, ECALLS_SUBSCRIBERS_MAX); i++) {
+		i ^= c->zero;
+		if (i >= count || i >= ECALLS_SUBSCRIBERS_MAX)
+			break;
+		u32 index = s->list[list][i & (ECALLS_SUBSCRIBERS_MAX - 1)];
+		struct ecalls_subscription *sub = bpf_map_lookup_elem(&subscriptions, &index);
+		if (!sub)
+			break;
+		found += subscription_matches(sub, r->kind, r->target, r->pid);
+		found ^= c->zero;
+	}
+	return r->target == ECALLS_TARGET_WAKE_ONE ? found != 0 : found;
+}
+
+/* Whether a process may raise events of a service: its owner, and root. Others are counted. */
+static __always_inline struct ecalls_service *service_of(u32 service, u32 pid, u64 start, u32 uid) {
+	struct ecalls_service *s = bpf_map_lookup_elem(&services, &service);
+	struct ecalls_service_count *n;
+
+	if (!s || service < ECALLS_SERVICE_USER ||
+	    *(volatile u32 *)&s->state != ECALLS_STATE_ACTIVE)
+		return 0;
+	if (!uid || (s->owner == pid && s->owner_start == start))
+		return s;
+	n = count_of_service(service);
+	if (n)
+		__sync_fetch_and_add(&n->refused, 1);
+	return 0;
+}
+
+/* ECALLS_OP_RAISE. The number of subscriptions that the event was offered to or, when it had to
+ * wait in the queue, that wanted it when it was raised. */
+static __always_inline s64 down_raise(const struct downcall *call,
+				      const struct ecalls_channel *ch) {
+	struct raise r = {
+		.service = call->a & 0xffff,
+		.kind = (call->a >> 16) & 0xffff,
+		.target = (s32)call->b,
+		.size = sizeof(u64),
+		.flags = call->how & DOWN_LOCKED ? RAISE_LOCKED : 0,
+		.pid = ch->owner,
+		.uid = ch->uid,
+	};
+	struct ecalls_service *s = service_of(r.service, ch->owner, ch->owner_start, ch->uid);
+	u64 data = call->c;
+	int result;
+
+	if (!s)
+		return -EPERM;
+	if (r.kind > 31)
+		return -EINVAL;
+	result = raise(&r, &data, 1);
+	return result ? result : subscribers(s, &r);
+}
+
+/* Whether the chain handed control to this channel just before `action`. */
+static __always_inline bool resumable(const struct ecalls_subscription *s, u32 id, u32 action,
+				      const struct ecalls_channel *ch) {
+	const struct ecalls_action *before = action_of(s, action - 1);
+
+	return s->id == id && *(volatile u32 *)&s->state == ECALLS_STATE_ACTIVE &&
+	       (s->owner == ch->owner || s->receiver == ch->owner) && action > 0 &&
+	       action < s->actions && before->kind == ECALLS_ACTION_USER &&
+	       before->channel == ch->id;
+}
+
+/* Makes a chain's event from what stands in the application's ring: that is its word, and what
+ * could harm others is written anew. */
+static __always_inline void resume_fill(struct ecalls_event *e, const struct ecalls_event *place,
+					const struct downcall *call,
+					const struct ecalls_channel *ch, u32 service) {
+	__builtin_memcpy(e, place, sizeof(*e));
+	e->sequence = call->c;
+	e->raise_ns = bpf_ktime_get_ns();
+	e->release_ns = 0;
+	e->service = service;
+	e->kind &= 31;
+	e->flags = (e->flags & ECALLS_EVENT_CPU) | ECALLS_EVENT_RESUME;
+	e->pid = ch->owner;
+	e->tid = ch->owner;
+	e->uid = ch->uid;
+	e->cpu = bpf_get_smp_processor_id();
+	e->size = e->size < ECALLS_DATA_MAX ? e->size : ECALLS_DATA_MAX;
+	e->subscription = (u32)call->a;
+}
+
+/* Queues that event by way of this CPU's stack of events (see maps.h). */
+static __always_inline int resume_queue(const struct ecalls_event *place,
+					const struct downcall *call,
+					const struct ecalls_channel *ch, u32 service) {
+	u32 cpu = bpf_get_smp_processor_id();
+	struct current *c = current_cpu();
+	struct ecalls_event *e;
+	int result;
+	u32 level;
+
+	if (!c)
+		return -EINVAL;
+	level = *(volatile u32 *)&c->nesting;
+	if (level >= NESTED_EVENTS)
+		return -EAGAIN;
+	c->nesting = level + 1;
+	barrier();
+	e = &c->nested[level];
+	resume_fill(e, place, call, ch, service);
+	result = raise_queued(e, cpu, e->raise_ns);
+	barrier();
+	c->nesting = level;
+	drain(cpu, call->how & DOWN_LOCKED);
+	return result;
+}
+
+/* ECALLS_OP_RESUME: the rest of a chain, for the event at position `b` of the channel's ring. */
+__noinline int down_resume(const struct downcall *call) {
+	const struct ecalls_event *place;
+	struct ecalls_subscription_count *n;
+	struct ecalls_subscription *s;
+	struct ecalls_channel *ch;
+	u32 index, at, element;
+	void *up;
+
+	if (!call)
+		return -EINVAL;
+	at = ECALLS_ID_INDEX(call->channel);
+	index = ECALLS_ID_INDEX((u32)call->a);
+	ch = bpf_map_lookup_elem(&channels, &at);
+	up = bpf_map_lookup_elem(&ups, &at);
+	s = bpf_map_lookup_elem(&subscriptions, &index);
+	n = count_of(index);
+	if (!ch || !up || !s || !n || ch->layout != ECALLS_LAYOUT_RING)
+		return -EINVAL;
+	if (call->c >= ECALLS_ACTIONS_MAX || !resumable(s, (u32)call->a, (u32)call->c, ch))
+		return -EPERM;
+	element = ECALLS_UP_EVENTS + (u32)(call->b & (ch->capacity - 1));
+	place = bpf_map_lookup_elem(up, &element);
+	if (!place || *(volatile u64 *)&place->sequence != call->b + 1)
+		return -ENOENT;
+	__sync_fetch_and_add(&n->offered, 1);
+	return resume_queue(place, call, ch, s->service);
+}
+
+/* The calls that are more than a few instructions. */
+__noinline s64 downcall_more(const struct downcall *call) {
+	struct ecalls_channel *ch;
+	u32 index;
+
+	if (!call)
+		return -EINVAL;
+	index = ECALLS_ID_INDEX(call->channel);
+	ch = bpf_map_lookup_elem(&channels, &index);
+	if (!ch)
+		return -EINVAL;
+	switch (call->op) {
+	case ECALLS_OP_RAISE:
+		return down_raise(call, ch);
+	case ECALLS_OP_RESUME:
+		return down_resume(call);
+	case ECALLS_OP_TIMER:
+		if (call->how & DOWN_LOCKED)
+			return -EAGAIN;
+		return timer_set(call->channel, (u32)call->a, call->b, call->c);
+	default:
+		return -EINVAL;
+	}
+}
+
+#endif
