@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the host asks the kernel side for: who a process is, and whether the core is in working order.
+ *
+ * A process id alone may be reused; id and start time together are not. User space sees the start time
+ * only in ticks, the kernel side compares nanoseconds, so the host asks here.
+ */
+#include "raise.h"
+
+/* Only user space reads and writes these two: how a core is found, and what its services are called. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct ecalls_host);
+} ecalls_host SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, ECALLS_SERVICES_MAX);
+	__type(key, u32);
+	__type(value, struct ecalls_service_info);
+} service_infos SEC(".maps");
+
+struct identity {
+	u32 pid;
+	s32 priority; /* kernel priority of its first thread: 0..99 real time, 100..139 fair */
+	u64 start_ns; /* since boot */
+	u32 uid;
+	u32 pad;
+	char comm[16];
+};
+
+SEC("syscall")
+int identify(struct identity *out) {
+	struct task_struct *task = bpf_task_from_pid(out->pid);
+
+	if (!task)
+		return -ESRCH;
+	out->priority = task->prio;
+	out->start_ns = task->start_boottime;
+	out->uid = BPF_CORE_READ(task, cred, uid.val);
+	__builtin_memcpy(out->comm, task->comm, sizeof(out->comm));
+	bpf_task_release(task);
+	return 0;
+}
+
+/* The timers of a core whose last user has closed its maps are gone, although programs that are still
+ * being torn down keep the maps visible: such a core must not be joined. */
+#define HEALTH_NS 1000000000ull
+
+struct health {
+	u32 cpus;
+	s32 timers; /* 0, or the error of starting one */
+};
+
+SEC("syscall")
+int health(struct health *out) {
+	u32 spare = cpus;
+	struct queue_timer *t = bpf_map_lookup_elem(&queue_timers, &spare);
+
+	out->cpus = cpus;
+	out->timers = t ? (int)bpf_timer_start(&t->timer, HEALTH_NS, 0) : -ENOENT;
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "GPL";
