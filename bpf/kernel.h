@@ -144,6 +144,7 @@ struct linux_binprm {
 };
 struct kernel_siginfo {
 	int si_signo;
+	int si_code;
 };
 #pragma clang attribute pop
 

@@ -6,8 +6,9 @@
  *   service       raised  = dispatched + late + sum(dropped)
  *   subscription  offered = delivered + filtered + late + sum(dropped)
  *
- * Service counters are written in every context, also nested on one CPU, so they are atomic although
- * per CPU. Subscription counters are written by the dispatcher alone, which does not nest.
+ * Service counters are written in every context, also nested on one CPU, so they are atomic
+ * although per CPU. Subscription counters are written by the dispatcher, which does not nest; and
+ * atomically where a kernel thread or a signal's verdict may write them too.
  */
 #ifndef ECALLS_ACCOUNT_H
 #define ECALLS_ACCOUNT_H
@@ -33,8 +34,8 @@ static __always_inline struct ecalls_lost *lost_of(u32 channel_id) {
 	return up ? bpf_map_lookup_elem(up, &one) : 0;
 }
 
-/* An action of a subscription. The mask is hidden from the compiler, which would otherwise drop it and
- * step a pointer instead; the verifier wants to see it. */
+/* An action of a subscription. The mask is hidden from the compiler, which would otherwise drop
+ * it and step a pointer instead; the verifier wants to see it. */
 static __always_inline const struct ecalls_action *action_of(const struct ecalls_subscription *s,
 							     u32 action) {
 	action &= ECALLS_ACTIONS_MAX - 1;
@@ -57,7 +58,8 @@ static __always_inline u64 subscription_matches(const struct ecalls_subscription
 	return ((differs - 1) >> 63) & kind_wanted;
 }
 
-static __always_inline void drop_for_subscription(u32 index, u32 channel, u32 reason, bool offered) {
+static __always_inline void drop_for_subscription(u32 index, u32 channel, u32 reason,
+						  bool offered) {
 	struct ecalls_subscription_count *n = count_of(index);
 	struct ecalls_lost *lost = lost_of(channel);
 
@@ -72,6 +74,97 @@ static __always_inline void drop_for_subscription(u32 index, u32 channel, u32 re
 		__sync_fetch_and_add(&lost->dropped[reason], 1);
 }
 
+static __always_inline bool is_late(u64 deadline_ns, u64 now_ns) {
+	return deadline_ns && now_ns > deadline_ns;
+}
+
+static __always_inline void count_late(const struct ecalls_subscription *s,
+				       struct ecalls_subscription_count *n) {
+	struct ecalls_lost *lost = lost_of(s->channel);
+
+	__sync_fetch_and_add(&n->late, 1);
+	if (lost)
+		__sync_fetch_and_add(&lost->late, 1);
+}
+
+/* A chain that goes on later is an event with ECALLS_EVENT_RESUME; its `sequence` tells the
+ * action to go on with, and takes along what became of the actions before it. */
+#define CHAIN_ACTION (ECALLS_ACTIONS_MAX - 1u)
+#define CHAIN_DELIVERED 0x100u
+#define CHAIN_IN_THREAD 0x200u /* the action need not wait any more: it is where it wanted to be */
+#define CHAIN_DROPPED_SHIFT 16u
+
+static __always_inline u32 chain_at(u32 action, const struct outcome *o) {
+	return action | (o->delivered ? CHAIN_DELIVERED : 0) | o->dropped << CHAIN_DROPPED_SHIFT;
+}
+
+static __always_inline struct outcome chain_outcome(u32 chain) {
+	return (struct outcome){
+		.delivered = !!(chain & CHAIN_DELIVERED),
+		.dropped = chain >> CHAIN_DROPPED_SHIFT & 0xff,
+	};
+}
+
+/* Counts a chain at its end; not yet, if it goes on elsewhere. */
+static __always_inline void settle(const struct outcome *o, const struct ecalls_subscription *s,
+				   u32 index, struct ecalls_subscription_count *n) {
+	struct ecalls_lost *lost;
+
+	if (o->pending)
+		return;
+	if (o->delivered || (!o->dropped && !o->filtered)) {
+		__sync_fetch_and_add(&n->delivered, 1);
+		return;
+	}
+	if (o->dropped) {
+		drop_for_subscription(index, s->channel, o->dropped - 1, false);
+		return;
+	}
+	__sync_fetch_and_add(&n->filtered, 1);
+	lost = lost_of(s->channel);
+	if (lost)
+		__sync_fetch_and_add(&lost->filtered, 1);
+}
+
+/* Counts a chain that cannot go on, and whose earlier actions may have delivered. */
+static __always_inline void chain_drop(const struct ecalls_subscription *s, u32 index, u32 chain,
+				       u32 reason) {
+	struct ecalls_subscription_count *n = count_of(index);
+	struct outcome o = chain_outcome(chain);
+
+	o.dropped = reason + 1;
+	if (n)
+		settle(&o, s, index, n);
+}
+
+static __always_inline void chain_late(const struct ecalls_subscription *s, u32 chain,
+				       struct ecalls_subscription_count *n) {
+	if (chain & CHAIN_DELIVERED)
+		__sync_fetch_and_add(&n->delivered, 1);
+	else
+		count_late(s, n);
+}
+
+/* How many of a subscription's signals wait for their receiver (signal.h): the first word of the
+ * action's state. */
+static __always_inline u64 *signals_waiting(u32 index, u32 action) {
+	u32 at = index * ECALLS_ACTIONS_MAX + (action & CHAIN_ACTION);
+	struct handler_state *state = bpf_map_lookup_elem(&handler_states, &at);
+
+	return state ? &state->word[0] : 0;
+}
+
+/* A chain that may have waited to send a signal has sent it, or never will. */
+static __always_inline void chain_waited(const struct ecalls_subscription *s, u32 index, u32 chain,
+					 u32 flags) {
+	u32 action = chain & CHAIN_ACTION;
+	u64 *waiting = signals_waiting(index, action);
+
+	if (waiting && flags & ECALLS_EVENT_THREAD &&
+	    action_of(s, action)->kind == ECALLS_ACTION_SIGNAL)
+		__sync_fetch_and_sub(waiting, 1);
+}
+
 /* An event was dropped before it was offered: counts it for its service, and for everyone who would
  * have got it. For a chain that was under way, for its subscription alone. */
 __noinline int account_drop(const struct evicted *v, u32 reason) {
@@ -80,8 +173,10 @@ __noinline int account_drop(const struct evicted *v, u32 reason) {
 	if (v->flags & ECALLS_EVENT_RESUME) {
 		u32 index = ECALLS_ID_INDEX(v->subscription);
 		struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
-		if (s)
-			drop_for_subscription(index, s->channel, reason, false);
+		if (s && s->id == v->subscription) {
+			chain_waited(s, index, v->chain, v->flags);
+			chain_drop(s, index, v->chain, reason);
+		}
 		return 0;
 	}
 	u32 service = v->service;

@@ -3,8 +3,8 @@
  * The dispatcher: takes events in order of their deadlines, finds the subscriptions, and runs each
  * one's actions in order, each result deciding about the next (ECalls-05 §3.1).
  *
- * It is one program on the tracepoint bpf_trigger_tp, fired by raise(), by a queue's timer and by the
- * kernel threads. The kernel never runs it inside itself on one CPU, and preemption is off, so
+ * It is one program on the tracepoint bpf_trigger_tp, fired by raise(), by a queue's timer and by
+ * the kernel threads. The kernel never runs it inside itself on one CPU, and preemption is off, so
  * `current_events` is its own. Kernel handlers are programs on the same tracepoint in slots of the
  * map `handlers`, called by a tail call from a function that returns here (an empty slot: nothing
  * happens). The kernel allows 33 tail calls per run and skips the rest without a word; so after
@@ -28,52 +28,58 @@ static __noinline int call_handler(void *ctx, u32 slot) {
 	return 0;
 }
 
-/* What became of one chain. */
-struct outcome {
-	u32 delivered; /* an action delivered */
-	u32 dropped;   /* reason + 1 of the last action that could not */
-	u32 filtered;  /* a handler ended the chain */
-	u32 pending;   /* a thread goes on with it */
-};
-
 static __always_inline void delivery(struct outcome *o, int result) {
 	if (result < 0)
 		o->dropped = -result;
 	else
-		o->delivered = 1;
+		o->delivered++;
+}
+
+/* Calls a kernel handler. True: go on with the next action. */
+static __always_inline bool run_handler(void *ctx, struct current *c, u32 slot, u32 index,
+					u32 action, struct outcome *o,
+					struct ecalls_subscription_count *n) {
+	c->subscription = index;
+	c->action = action;
+	c->result = HANDLER_MISSING;
+	c->calls++;
+	call_handler(ctx, slot);
+	n->handlers++;
+	if (c->result == HANDLER_MISSING)
+		o->dropped = ECALLS_DROP_NO_HANDLER + 1;
+	o->filtered = c->result != HANDLER_CONTINUE;
+	return c->result == HANDLER_CONTINUE;
 }
 
 /* Runs one action. True: go on with the next. */
 static __always_inline bool run_action(void *ctx, struct current *c,
 				       const struct ecalls_subscription *s, u32 index, u32 action,
-				       struct outcome *o, struct ecalls_subscription_count *n) {
+				       bool in_thread, struct outcome *o,
+				       struct ecalls_subscription_count *n) {
 	const struct ecalls_action *a = action_of(s, action);
+	u32 kind = a->kind;
 
-	switch (a->kind) {
-	case ECALLS_ACTION_HANDLER:
-		c->subscription = index;
-		c->action = action;
-		c->result = HANDLER_MISSING;
-		c->calls++;
-		call_handler(ctx, a->handler);
-		n->handlers++;
-		if (c->result == HANDLER_MISSING)
-			o->dropped = ECALLS_DROP_NO_HANDLER + 1;
-		o->filtered = c->result != HANDLER_CONTINUE;
-		return c->result == HANDLER_CONTINUE;
+	if (kind == ECALLS_ACTION_HANDLER || (kind == ECALLS_ACTION_THREAD && in_thread)) {
+		bool go_on = run_handler(ctx, c, a->handler, index, action, o, n);
+		o->delivered += in_thread && c->result != HANDLER_MISSING;
+		return go_on;
+	}
+	switch (kind) {
 	case ECALLS_ACTION_THREAD:
-		if (thread_add(s->id, action)) {
+		if (thread_add(c, s->id, chain_at(action, o))) {
 			o->dropped = ECALLS_DROP_THREAD_FULL + 1;
 			return false;
 		}
 		o->pending = 1;
 		return false;
 	case ECALLS_ACTION_SIGNAL: {
-		int result = signal_send(index, action);
+		int result =
+			signal_send(index, chain_at(action, o) | (in_thread ? CHAIN_IN_THREAD : 0));
+		o->signals += result == SIGNAL_SENT;
 		o->pending = result == SIGNAL_PENDING;
 		if (result != SIGNAL_PENDING) {
 			delivery(o, result);
-			n->signals += result == 0;
+			__sync_fetch_and_add(&n->signals, result == SIGNAL_SENT);
 		}
 		return !o->pending;
 	}
@@ -95,56 +101,29 @@ static __always_inline bool run_action(void *ctx, struct current *c,
 	}
 }
 
-static __always_inline void settle(const struct outcome *o, const struct ecalls_subscription *s,
-				   u32 index, struct ecalls_subscription_count *n) {
-	struct ecalls_lost *lost;
-
-	if (o->pending)
-		return;
-	if (o->delivered || (!o->dropped && !o->filtered)) {
-		__sync_fetch_and_add(&n->delivered, 1);
-		return;
-	}
-	if (o->dropped) {
-		drop_for_subscription(index, s->channel, o->dropped - 1, false);
-		return;
-	}
-	__sync_fetch_and_add(&n->filtered, 1);
-	lost = lost_of(s->channel);
-	if (lost)
-		__sync_fetch_and_add(&lost->filtered, 1);
-}
-
-/* Runs a subscription's chain from `first` on. */
-__noinline int run_chain(void *ctx __arg_ctx, u32 index, u32 first) {
+/* Runs a subscription's chain from the action in `chain` on. */
+__noinline int run_chain(void *ctx __arg_ctx, u32 index, u32 chain) {
 	struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
 	struct ecalls_subscription_count *n = count_of(index);
 	struct current *c = current_cpu();
-	struct outcome o = {};
+	bool in_thread = chain & CHAIN_IN_THREAD;
+	struct outcome *o;
 
 	if (!s || !n || !c)
 		return 0;
-	for (u32 a = first; lib_again(a, ECALLS_ACTIONS_MAX); a++) {
+	o = &c->outcome;
+	*o = chain_outcome(chain);
+	for (u32 a = chain & CHAIN_ACTION; lib_again(a, ECALLS_ACTIONS_MAX); a++) {
 		if (a >= ECALLS_ACTIONS_MAX || a >= s->actions)
 			break;
-		if (!run_action(ctx, c, s, index, a, &o, n))
+		if (!run_action(ctx, c, s, index, a, in_thread, o, n))
 			break;
+		in_thread = false;
 	}
-	settle(&o, s, index, n);
+	if (c->signal.subscription == index + 1)
+		c->signal.shared = o->delivered > o->signals;
+	settle(o, s, index, n);
 	return 0;
-}
-
-static __always_inline bool is_late(u64 deadline_ns, u64 now_ns) {
-	return deadline_ns && now_ns > deadline_ns;
-}
-
-static __always_inline void count_late(const struct ecalls_subscription *s,
-				       struct ecalls_subscription_count *n) {
-	struct ecalls_lost *lost = lost_of(s->channel);
-
-	__sync_fetch_and_add(&n->late, 1);
-	if (lost)
-		__sync_fetch_and_add(&lost->late, 1);
 }
 
 /* Offers the current event to one subscription. */
@@ -234,7 +213,8 @@ static __always_inline bool offer_all(void *ctx, struct current *c, const struct
 	return !c->mask;
 }
 
-static __always_inline void count_dispatch(struct ecalls_service_count *n, const struct current *c) {
+static __always_inline void count_dispatch(struct ecalls_service_count *n,
+					   const struct current *c) {
 	u64 from_ns = c->event.raise_ns;
 	u64 took_ns;
 
@@ -247,21 +227,29 @@ static __always_inline void count_dispatch(struct ecalls_service_count *n, const
 	__sync_fetch_and_add(&n->dispatched, 1);
 }
 
-/* A chain that goes on after a thread, a signal or an upcall. */
+/* A chain that goes on after a thread, a signal or an upcall. From here on the event looks as it
+ * did when it was raised. If the subscription has made room for another one, nobody is left to
+ * tell. */
 static __always_inline void resume(void *ctx, struct current *c) {
-	u32 index = ECALLS_ID_INDEX(c->event.subscription);
+	u32 index = ECALLS_ID_INDEX(c->event.subscription), flags = c->event.flags;
 	struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
 	struct ecalls_subscription_count *n = count_of(index);
-	u32 action = c->event.sequence & (ECALLS_ACTIONS_MAX - 1);
+	u32 chain = (u32)c->event.sequence;
 
-	if (!s || !n)
+	if (!s || !n || s->id != c->event.subscription)
 		return;
-	if (s->id != c->event.subscription || s->state != ECALLS_STATE_ACTIVE)
+	c->event.flags = flags & ~(ECALLS_EVENT_RESUME | ECALLS_EVENT_THREAD);
+	chain &= ~CHAIN_IN_THREAD;
+	if (flags & ECALLS_EVENT_THREAD)
+		chain |= CHAIN_IN_THREAD;
+	if (s->state != ECALLS_STATE_ACTIVE)
 		drop_for_subscription(index, 0, ECALLS_DROP_CHANNEL_GONE, false);
 	else if (is_late(c->event.deadline_ns, c->now_ns))
-		count_late(s, n);
+		chain_late(s, chain, n);
 	else
-		run_chain(ctx, index, action);
+		run_chain(ctx, index, chain);
+	/* After the signal, so that those behind it do not overtake it. */
+	chain_waited(s, index, chain, flags);
 }
 
 /* Delivers the current event. False: stopped in the middle, `left` is set. */
@@ -302,15 +290,17 @@ __noinline int deliver_event(void *ctx __arg_ctx, u32 again) {
 SEC("tp_btf/bpf_trigger_tp")
 int BPF_PROG(deliver, int nonce) {
 	struct current *c = current_cpu();
-	u32 again, direct = nonce == TRIGGER_DIRECT;
+	u32 again, direct;
 
 	if (!c || (nonce != TRIGGER_DIRECT && nonce != TRIGGER_DRAIN))
 		return 0;
 	again = c->left;
+	direct = c->direct;
 	if (!again && !direct && c->busy)
 		return 0;
 	c->busy = 1;
 	c->left = 0;
+	c->direct = 0;
 	c->calls = 0;
 	c->runs++;
 	u32 cpu = bpf_get_smp_processor_id();
@@ -366,7 +356,7 @@ int queue_setup(struct cpu_argument *a) {
 	u32 cpu = a->cpu;
 	struct queue_timer *t = bpf_map_lookup_elem(&queue_timers, &cpu);
 
-	if (!t || cpu >= cpus)
+	if (!t || cpu > cpus)
 		return -EINVAL;
 	if (bpf_timer_init(&t->timer, &queue_timers, CLOCK_MONOTONIC))
 		return -EBUSY;

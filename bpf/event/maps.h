@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Every map that the parts of the kernel side share. Each part is an object file of its own (so that
- * one which a kernel cannot load takes nothing else away) and defines the maps it uses from here; the
- * loader creates a map once and gives the same one to all objects by name.
+ * Every map that the parts of the kernel side share. Each part is an object file of its own (so
+ * that one which a kernel cannot load takes nothing else away) and defines the maps it uses from
+ * here; the loader creates a map once and gives the same one to all objects by name.
  *
  * `queues`, `queue_timers` and the per-CPU maps are sized for the machine's CPUs by the loader.
  */
@@ -17,8 +17,9 @@
 #include "abi/subscription.h"
 #include "lib/queue.h"
 
-/* One queue with its lock and the events in its slots. Element `cpu` belongs to that CPU, the last
- * element to the kernel threads. */
+/* One queue with its lock and the events in its slots. Element `cpu` belongs to that CPU; behind
+ * those come the queue of the kernel threads and that of the signals that wait for their
+ * receiver. */
 struct queue_cell {
 	struct bpf_res_spin_lock lock;
 	u32 pad;
@@ -28,26 +29,55 @@ struct queue_cell {
 
 #define NESTED_EVENTS 4 /* a CPU's contexts: process, soft interrupt, interrupt, NMI */
 
+/* What became of one chain. */
+struct outcome {
+	u32 delivered; /* actions that delivered */
+	u32 signals;   /* those of them that were signals */
+	u32 dropped;   /* reason + 1 of the last action that could not */
+	u32 filtered;  /* a handler ended the chain */
+	u32 pending;   /* a thread goes on with it */
+};
+
+/* The last signal that this CPU's dispatcher handed to the kernel, until its verdict is known. */
+struct signal_note {
+	u32 subscription; /* index + 1; 0: none, or its verdict has come */
+	u32 number;
+	s32 verdict; /* SIGNAL_VERDICT_* */
+	u32 shared;  /* 1: another action of the same chain delivered */
+	u32 sending; /* 1: the dispatcher waits for the verdict, which is its action's result */
+	u32 waiter;  /* a signal that must wait: subscription id, */
+	u32 chain;   /* where its chain goes on, */
+	s32 result;  /* and what became of it: SIGNAL_PENDING or dropped (signal_task.bpf.c) */
+};
+
 /* What one CPU is delivering now. Only code that runs with preemption off touches it, and `busy`
  * makes an interrupt that raises meanwhile queue instead of deliver. */
 struct current {
-	struct ecalls_event event; /* being delivered */
-	struct ecalls_event nested[NESTED_EVENTS]; /* being queued, one per context that raises */
-	u64 now_ns;		   /* time at which it was taken */
-	u64 raised;		   /* events raised on this CPU: the low part of their ids */
-	u32 busy;		   /* 1: `event` is in use */
-	u32 runs;		   /* times the dispatcher ran here */
-	u32 left;		   /* 1: it stopped in the middle of `mask`, to go on when triggered */
-	u32 calls;		   /* handlers called in this run of the dispatcher */
-	u64 mask;		   /* subscriptions (list positions) still to be offered this event */
-	u32 list;		   /* which subscriber list `mask` belongs to */
-	u32 offered;		   /* subscriptions offered by the last event */
-	u32 subscription;	   /* handler call: index */
-	u32 action;		   /* handler call: which action */
-	s32 result;		   /* handler call: HANDLER_* */
-	u32 locked;		   /* 1: raised under a scheduler lock: start no timer, no thread */
-	u32 signal_subscription;   /* signal in flight on this CPU: index + 1 */
-	u32 signal_number;
+	/* being delivered */
+	struct ecalls_event event;
+	/* being queued, one per context that raises */
+	struct ecalls_event nested[NESTED_EVENTS];
+	u64 now_ns; /* time at which `event` was taken */
+	u64 raised; /* events raised on this CPU: the low part of their ids */
+	u32 busy;   /* 1: `event` is in use */
+	/* 1: `event` is to be delivered. Another core's trigger reaches this dispatcher too, and
+	 * must not deliver it again. */
+	u32 direct;
+	u32 pad;
+	u32 runs;	  /* times the dispatcher ran here */
+	u32 left;	  /* 1: it stopped in the middle of `mask`, to go on when triggered */
+	u32 calls;	  /* handlers called in this run of the dispatcher */
+	u64 mask;	  /* subscriptions (list positions) still to be offered this event */
+	u32 list;	  /* which subscriber list `mask` belongs to */
+	u32 offered;	  /* subscriptions offered by the last event */
+	u32 subscription; /* handler call: index */
+	u32 action;	  /* handler call: which action */
+	s32 result;	  /* handler call: HANDLER_* */
+	u32 locked;	  /* 1: raised under a scheduler lock: start no timer, no thread */
+	/* Of the chain that is running; here, because the verifier would walk every combination of
+	 * these on a stack. */
+	struct outcome outcome;
+	struct signal_note signal;
 	u32 nesting; /* entries of `nested` in use; contexts end in reverse order, so it is a stack */
 	u32 zero; /* always 0: XORed into a loop's counter, it makes the verifier forget its value, so
 		     that the loop's states converge (bpf/lib/heap.h) */
@@ -133,14 +163,14 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* CPUs + 1, set by the loader */
+	__uint(max_entries, 1); /* CPUs + 2, set by the loader */
 	__type(key, u32);
 	__type(value, struct queue_cell);
 } queues SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* CPUs, set by the loader */
+	__uint(max_entries, 1); /* CPUs + 1, set by the loader; the last is a spare */
 	__type(key, u32);
 	__type(value, struct queue_timer);
 } queue_timers SEC(".maps");
@@ -173,8 +203,11 @@ struct {
 	__type(value, struct attributes);
 } attributes SEC(".maps");
 
-/* CPUs of the machine (possible ones), set by the loader. Queue element `cpus` is the threads' queue;
- * `cpus` is also the slack of a ring: each CPU has at most one delivery in flight. */
+/* CPUs of the machine (possible ones), set by the loader. It is also the slack of a ring: each CPU
+ * has at most one delivery in flight. */
 const volatile u32 cpus = 1;
+
+#define QUEUE_THREADS (cpus)
+#define QUEUE_SIGNALS (cpus + 1)
 
 #endif

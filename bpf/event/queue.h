@@ -49,6 +49,8 @@ struct evicted {
 	u32 pid;
 	u32 flags;
 	u32 subscription;
+	u32 chain; /* with ECALLS_EVENT_RESUME: see account.h */
+	u32 pad;
 };
 
 static __always_inline void evicted_fill(struct evicted *v, const struct ecalls_event *e) {
@@ -58,6 +60,7 @@ static __always_inline void evicted_fill(struct evicted *v, const struct ecalls_
 	v->pid = e->pid;
 	v->flags = e->flags;
 	v->subscription = e->subscription;
+	v->chain = (u32)e->sequence;
 }
 
 /* Queues a copy of `e` on queue `index`. QUEUE_*; with QUEUE_REPLACED and QUEUE_REFUSED, `lost` tells

@@ -4,15 +4,16 @@
  * services, from applications and from other hosts.
  *
  * raise() checks that somebody listens, accounts for the event, stamps it, and
- *   - if nothing waits on this CPU and its release time has come, hands it to the dispatcher at once;
+ *   - if nothing waits on this CPU and its release time has come, hands it to the dispatcher at
+ * once;
  *   - else queues it by deadline and lets the dispatcher run.
  * The dispatcher (deliver.bpf.c) is one program on the tracepoint bpf_trigger_tp, which the kernel
  * function bpf_modify_return_test_tp() fires from every context that can raise.
  *
- * Nesting: an interrupt may raise while this CPU is in here or in the dispatcher. The kernel does not
- * run the dispatcher inside itself; such an event is queued, and the outer raise looks at the queue
- * again after its own delivery (drain). What is still left after DRAIN_ROUNDS is picked up by this
- * CPU's timer. So no event stays behind.
+ * Nesting: an interrupt may raise while this CPU is in here or in the dispatcher. The kernel does
+ * not run the dispatcher inside itself; such an event is queued, and the outer raise looks at the
+ * queue again after its own delivery (drain). What is still left after DRAIN_ROUNDS is picked up
+ * by this CPU's timer. So no event stays behind.
  *
  * Every caller runs with preemption off: tracepoint programs do by themselves, others use
  * raise_preemptible().
@@ -22,7 +23,8 @@
 
 #include "account.h"
 
-/* What bpf_trigger_tp carries. Odd numbers on purpose: the tracepoint is the kernel's test of its own. */
+/* What bpf_trigger_tp carries. Odd numbers on purpose: the tracepoint is the kernel's test of its
+ * own. */
 #define TRIGGER_DIRECT 0x45430001 /* deliver current.event, then what is queued */
 #define TRIGGER_DRAIN 0x45430002  /* deliver what is queued */
 
@@ -131,8 +133,8 @@ static __always_inline void raise_data(struct ecalls_event *e, const u64 *data, 
 		e->data[i] = i < words ? data[i] : 0;
 }
 
-/* Queues an event that is built beside the one being delivered: on this CPU's stack of events, for a
- * program's own stack is too small for one. */
+/* Queues an event that is built beside the one being delivered: on this CPU's stack of events,
+ * for a program's own stack is too small for one. */
 static __always_inline int raise_nested(const struct raise *r, const u64 *data, const u32 words,
 					struct current *c, const struct ecalls_service *s, u32 cpu,
 					u64 now_ns) {
@@ -158,10 +160,10 @@ static __always_inline int raise_nested(const struct raise *r, const u64 *data, 
 	return result;
 }
 
-/* Raises an event. `words` is the constant size of *data in 8-byte words, at most DATA_WORDS; r->size
- * says how many bytes count. The number of subscriptions that it was offered to at once (0: none of
- * them wanted it, or it is queued), or -EINVAL (unknown service), -E2BIG (size), -ENOENT (nobody
- * subscribed), -ENOSPC (queue full and this deadline the latest). */
+/* Raises an event. `words` is the constant size of *data in 8-byte words, at most DATA_WORDS;
+ * r->size says how many bytes count. The number of subscriptions that it was offered to at once
+ * (0: none of them wanted it, or it is queued), or -EINVAL (unknown service), -E2BIG (size),
+ * -ENOENT (nobody subscribed), -ENOSPC (queue full and this deadline the latest). */
 static __always_inline int raise(const struct raise *r, const u64 *data, const u32 words) {
 	u32 service = r->service, locked = !!(r->flags & RAISE_LOCKED);
 	struct ecalls_service *s = bpf_map_lookup_elem(&services, &service);
@@ -192,8 +194,11 @@ static __always_inline int raise(const struct raise *r, const u64 *data, const u
 		raise_data(&c->event, data, words);
 		c->now_ns = now_ns;
 		c->locked = locked;
+		barrier();
+		c->direct = 1;
 		bpf_modify_return_test_tp(TRIGGER_DIRECT);
 		if (*(volatile u32 *)&c->runs == runs) {
+			c->direct = 0;
 			result = raise_queued(&c->event, cpu, now_ns);
 			barrier();
 			c->busy = 0;

@@ -1,25 +1,43 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The real-time signal action (ECalls-05 §3.1.1): queues a real-time signal with a 64-bit value to the
- * receiver.
+ * The real-time signal action (ECalls-05 §3.1.1): queues a real-time signal with a 64-bit value
+ * to the receiver.
  *
- * In the dispatcher preemption is off, so the kernel sends through a per-CPU interrupt work that holds
- * one signal at a time and does not report what becomes of it. Hence two things: when that work is
- * busy, the signal goes through a kernel thread, where it is sent at once, and until that thread has
- * sent it, later signals of the same subscription follow it there, so that they stay in order; and
- * the program in signal.bpf.c sees the kernel's own verdict and takes a lost signal back out of
- * `delivered`.
+ * The kernel's bpf_send_signal_task() has three peculiarities:
+ *   - With preemption off, as in the dispatcher, it sends through a per-CPU interrupt work that
+ *     holds one signal at a time, and reports nothing but that this work is busy. The program in
+ *     signal.bpf.c sees the kernel's own verdict. With interrupts on, the work has run before the
+ *     call returns, and the verdict is this action's result. With interrupts off it runs later,
+ *     and a lost signal is taken back out of `delivered`; unless another action of the same chain
+ *     delivered, which makes the event delivered all the same.
+ *   - It refuses (EPERM) while the interrupted thread has no user memory: in kernel threads, and in
+ *     interrupts of an idle CPU.
+ *   - Being busy or refusing is no fault of the event.
+ * So a signal that cannot be sent now waits in the queue QUEUE_SIGNALS, and the receiver is asked
+ * to run signal_task.bpf.c's work before it returns to its program; there it can be sent. Until
+ * it is, later signals of the same subscription wait behind it, so that they stay in order. On a
+ * kernel that cannot ask (before 6.18) such a signal is dropped as THREAD_FULL.
  */
 #ifndef ECALLS_SIGNAL_H
 #define ECALLS_SIGNAL_H
 
 #include "thread.h"
 
-#define SIGNAL_SENT 0
-#define SIGNAL_PENDING 1 /* a kernel thread sends it */
-#define SIGNAL_DROPPED(reason) (-(int)(reason)-1)
+#define TRIGGER_SIGNAL 0x45430003 /* for signal_task.bpf.c: queue what current.signal tells */
 
-static __always_inline u64 signal_value(const struct ecalls_action *a, const struct ecalls_event *e) {
+#define SIGNAL_SENT 0
+#define SIGNAL_PENDING 1 /* it waits for its receiver */
+
+/* What the tracepoint signal_generate says became of a signal. */
+#define SIGNAL_VERDICT_NONE (-1) /* not sent yet */
+#define SIGNAL_VERDICT_SENT 0
+#define SIGNAL_VERDICT_IGNORED 1
+#define SIGNAL_VERDICT_LIMIT 3
+
+#define SIGNAL_DROPPED(reason) (-(int)(reason) - 1)
+
+static __always_inline u64 signal_value(const struct ecalls_action *a,
+					const struct ecalls_event *e) {
 	return a->flags & ECALLS_ACTION_FIXED_VALUE ? a->argument[0] : e->data[0];
 }
 
@@ -36,49 +54,82 @@ static __always_inline struct task_struct *receiver_of(const struct ecalls_subsc
 	return task;
 }
 
-/* How many of a subscription's signals wait for a thread: the first word of the action's state. */
-static __always_inline u64 *signals_waiting(u32 index, u32 action) {
-	u32 at = index * ECALLS_ACTIONS_MAX + (action & (ECALLS_ACTIONS_MAX - 1));
-	struct handler_state *state = bpf_map_lookup_elem(&handler_states, &at);
-
-	return state ? &state->word[0] : 0;
-}
-
-static __always_inline int signal_by_thread(u32 subscription_id, u32 action, u64 *waiting) {
+/* Lets the program signal_wait, if it is there, queue the current event's chain. */
+static __always_inline int signal_later(struct current *c, u32 subscription_id, u32 chain,
+					u64 *waiting) {
+	c->signal.waiter = subscription_id;
+	c->signal.chain = chain & ~CHAIN_IN_THREAD;
+	c->signal.result = SIGNAL_DROPPED(ECALLS_DROP_THREAD_FULL);
 	__sync_fetch_and_add(waiting, 1);
-	if (!thread_add(subscription_id, action))
-		return SIGNAL_PENDING;
-	__sync_fetch_and_sub(waiting, 1);
-	return SIGNAL_DROPPED(ECALLS_DROP_THREAD_FULL);
+	bpf_modify_return_test_tp(TRIGGER_SIGNAL);
+	if (c->signal.result != SIGNAL_PENDING)
+		__sync_fetch_and_sub(waiting, 1);
+	return c->signal.result;
 }
 
-/* Sends the signal of action `action` of subscription `index` for the current event. */
-__noinline int signal_send(u32 index, u32 action) {
+/* What a signal's verdict means for the action that sent it. */
+static __always_inline int signal_result(s32 verdict) {
+	switch (verdict) {
+	case SIGNAL_VERDICT_IGNORED:
+		return SIGNAL_DROPPED(ECALLS_DROP_SIGNAL_IGNORED);
+	case SIGNAL_VERDICT_LIMIT:
+		return SIGNAL_DROPPED(ECALLS_DROP_SIGNAL_LIMIT);
+	default:
+		return SIGNAL_SENT;
+	}
+}
+
+/* Hands a signal to the interrupt work, and notes whose it is for signal.bpf.c; the work may still
+ * hold another, whose note then stays. 0, -EBUSY, or the error. */
+static __always_inline int signal_hand_over(struct current *c, const struct ecalls_action *a,
+					    struct task_struct *task, u32 index) {
+	struct signal_note before = c->signal;
+	int error;
+
+	c->signal.subscription = index + 1;
+	c->signal.number = a->signal;
+	c->signal.verdict = SIGNAL_VERDICT_NONE;
+	c->signal.shared = 0;
+	c->signal.sending = 1;
+	barrier();
+	error = bpf_send_signal_task(task, a->signal, PIDTYPE_TGID, signal_value(a, &c->event));
+	barrier();
+	c->signal.sending = 0;
+	if (error)
+		c->signal = before;
+	return error;
+}
+
+/* Sends the signal of the action in `chain` of subscription `index` for the current event. */
+__noinline int signal_send(u32 index, u32 chain) {
 	struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
 	struct current *c = current_cpu();
 	const struct ecalls_action *a;
 	struct task_struct *task;
-	u64 *waiting = signals_waiting(index, action);
+	bool waited;
+	u64 *waiting = signals_waiting(index, chain & CHAIN_ACTION);
 	int error;
 
 	if (!c || !s || !waiting)
 		return SIGNAL_DROPPED(ECALLS_DROP_TARGET_GONE);
-	a = action_of(s, action);
-	if (*(volatile u64 *)waiting)
-		return signal_by_thread(s->id, action, waiting);
+	a = action_of(s, chain & CHAIN_ACTION);
+	waited = chain & CHAIN_IN_THREAD;
+	if (*(volatile u64 *)waiting && !waited)
+		return signal_later(c, s->id, chain, waiting);
 	task = receiver_of(s);
 	if (!task)
 		return SIGNAL_DROPPED(ECALLS_DROP_TARGET_GONE);
-	c->signal_number = a->signal;
-	c->signal_subscription = index + 1;
-	error = bpf_send_signal_task(task, a->signal, PIDTYPE_TGID, signal_value(a, &c->event));
+	if (task->flags & (PF_EXITING | PF_KTHREAD))
+		error = -ESRCH;
+	else
+		error = signal_hand_over(c, a, task, index);
 	bpf_task_release(task);
-	if (!error)
-		return SIGNAL_SENT;
-	if (error == -EBUSY)
-		return signal_by_thread(s->id, action, waiting);
-	c->signal_subscription = 0;
-	return SIGNAL_DROPPED(error == -EAGAIN ? ECALLS_DROP_SIGNAL_LIMIT : ECALLS_DROP_TARGET_GONE);
+	if (error == -EBUSY || (error == -EPERM && !waited))
+		return signal_later(c, s->id, chain, waiting);
+	if (error)
+		return SIGNAL_DROPPED(error == -EAGAIN ? ECALLS_DROP_SIGNAL_LIMIT
+						       : ECALLS_DROP_TARGET_GONE);
+	return signal_result(*(volatile s32 *)&c->signal.verdict);
 }
 
 #endif

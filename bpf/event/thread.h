@@ -3,12 +3,12 @@
  * Kernel handler threads (ECalls-05 §3.1.3): chains that go on in the context of a kernel thread,
  * which may sleep.
  *
- * A chain that reaches such an action is queued, earliest deadline first, in the threads' queue (the
- * last element of `queues`), and one of THREADS work items is started. The kernel's workqueue keeps
+ * A chain that reaches such an action is queued, earliest deadline first, in the threads' queue,
+ * and one of THREADS work items is started. The kernel's workqueue keeps
  * the threads ready and grows and shrinks their number as needed. thread.bpf.c is what they run.
  *
- * Under a scheduler lock no work can be started; then the chain waits in the queue until the pump, a
- * timer that runs while such a subscription exists, starts one.
+ * Under a scheduler lock no work can be started; then the chain waits in the queue until the
+ * pump, a timer that runs while such a subscription exists, starts one.
  */
 #ifndef ECALLS_THREAD_H
 #define ECALLS_THREAD_H
@@ -17,8 +17,13 @@
 
 #define THREADS 8u /* work items: handlers that run (or sleep) at the same time */
 
+/* A work item. The kernel never runs one item twice at the same time, so what follows `work`
+ * belongs to the thread that runs it; others only read it. */
 struct thread {
 	struct bpf_wq work;
+	struct ecalls_event event; /* whose chain it goes on with */
+	u32 runs;		   /* 1: running, or asleep in a handler */
+	u32 pad;
 };
 
 struct {
@@ -30,46 +35,58 @@ struct {
 
 extern int bpf_wq_start(struct bpf_wq *wq, unsigned int flags) __ksym __weak;
 
-/* Starts the next work item in turn. */
+/* Starts a work item: the next in turn that is idle, so that a handler which sleeps holds up nobody
+ * else; if none is idle, the next in turn. */
 static __always_inline void thread_start(u32 turn) {
-	u32 at = turn & (THREADS - 1);
-	struct thread *t = bpf_map_lookup_elem(&threads, &at);
+	struct thread *chosen = 0;
 
-	if (t)
-		bpf_wq_start(&t->work, 0);
+#pragma unroll
+	for (u32 i = 0; i < THREADS; i++) {
+		u32 at = (turn + i) & (THREADS - 1);
+		struct thread *t = bpf_map_lookup_elem(&threads, &at);
+		if (t && (!chosen || (*(volatile u32 *)&chosen->runs && !t->runs)))
+			chosen = t;
+	}
+	if (chosen)
+		bpf_wq_start(&chosen->work, 0);
 }
 
-/* Queues the current event's chain, to go on at `action` in a thread. 0, or -1: it was dropped. */
-__noinline int thread_add(u32 subscription_id, u32 action) {
+/* Queues the current event's chain on queue `index`, to go on as `chain` says. 0, or -1: there is
+ * no room, and this event's deadline is the latest. */
+__noinline int chain_add(u32 index, u32 subscription_id, u32 chain, u32 flags) {
 	struct current *c = current_cpu();
-	u32 sequence, flags, subscription;
+	u32 sequence, before, subscription;
 	struct evicted lost = {};
-	u64 release_ns;
+	u64 release_ns, next_ns = 0;
 	int result;
 
 	if (!c)
 		return -1;
-	flags = c->event.flags;
+	before = c->event.flags;
 	subscription = c->event.subscription;
 	sequence = c->event.sequence;
-	c->event.flags = flags | ECALLS_EVENT_RESUME;
+	c->event.flags = before | flags;
 	c->event.subscription = subscription_id;
-	c->event.sequence = action;
+	c->event.sequence = chain;
 	release_ns = c->event.release_ns;
 	c->event.release_ns = 0;
-	u64 next_ns = 0;
-	result = queue_add(cpus, &c->event, c->now_ns, &lost, &next_ns);
+	result = queue_add(index, &c->event, c->now_ns, &lost, &next_ns);
 	c->event.release_ns = release_ns;
-	c->event.flags = flags;
+	c->event.flags = before;
 	c->event.subscription = subscription;
 	c->event.sequence = sequence;
-	if (result == QUEUE_REFUSED)
-		return -1;
 	if (result == QUEUE_REPLACED)
 		account_drop(&lost, ECALLS_DROP_THREAD_FULL);
+	return result == QUEUE_REFUSED ? -1 : 0;
+}
+
+/* Queues the current event's chain to go on in a thread. 0, or -1 as above. */
+static __always_inline int thread_add(struct current *c, u32 subscription_id, u32 chain) {
+	int result = chain_add(QUEUE_THREADS, subscription_id, chain, ECALLS_EVENT_RESUME);
+
 	if (!c->locked)
 		thread_start((u32)c->raised);
-	return 0;
+	return result;
 }
 
 #endif

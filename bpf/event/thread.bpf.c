@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the kernel handler threads run (ECalls-05 §3.1.3): chains from the threads' queue, earliest
+ * deadline first.
+ *
+ * A work item (bpf_wq) is process context: it may sleep and it may be preempted. So it touches no
+ * CPU's `current`, works on an event of its own (struct thread), and counts atomically. A chain
+ * comes here for one THREAD action. A handler that sleeps is a function below, chosen by its
+ * number; then the rest of the chain goes back to this CPU's queue. Any other handler is a
+ * program in `handlers`, which only the dispatcher can call: the chain goes back as it is, but
+ * marked ECALLS_EVENT_THREAD, and the dispatcher runs handler and rest in this thread's context.
+ *
+ * The pump starts a work item each millisecond while something waits. It is needed where
+ * thread_add() may not start one, under a scheduler lock; the host runs it while a service that
+ * raises there has a subscription with such actions.
+ *
+ * Fails how: a late chain, or one whose subscription is closed, is counted and ends. Handlers that
+ * sleep for ever take one work item each out of THREADS.
+ */
+#include "raise.h"
+#include "signal.h"
+#include "handler.h"
+#include "abi/handler.h"
+
+#define THREAD_EVENTS 64u  /* chains of one run; then others get the worker first */
+#define PUMP_NS 1000000ull /* period of the pump */
+
+extern int bpf_wq_init(struct bpf_wq *wq, void *map, unsigned int flags) __ksym __weak;
+/* < 7.0 */
+extern int bpf_wq_set_callback_impl(struct bpf_wq *wq, int(callback)(void *, int *, void *),
+				    unsigned int flags, void *aux__ign) __ksym __weak;
+/* >= 7.0 */
+extern int bpf_wq_set_callback(struct bpf_wq *wq, int(callback)(void *, int *, void *),
+			       unsigned int flags) __ksym __weak;
+
+struct pump {
+	struct bpf_timer timer;
+	u32 runs; /* 1: restarts itself; written by pump_run */
+	u32 turn; /* work item to start next */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct pump);
+} pumps SEC(".maps");
+
+/* Hands a chain back to the dispatcher on this CPU. */
+static __always_inline void chain_return(struct ecalls_event *e, u32 chain, u32 flags) {
+	u32 cpu;
+
+	bpf_preempt_disable();
+	cpu = bpf_get_smp_processor_id();
+	e->sequence = chain;
+	e->flags = (e->flags & ~ECALLS_EVENT_THREAD) | flags;
+	raise_queued(e, cpu, bpf_ktime_get_ns());
+	drain(cpu, 0);
+	bpf_preempt_enable();
+}
+
+/* Handler copy_user (abi/handler.h). Only for the subscriber's own memory: who may make a
+ * subscription for another process may still not read that one's. */
+static __always_inline int copy_user(struct thread *t, const struct ecalls_subscription *s,
+				     const struct ecalls_action *a) {
+	u64 offset = a->argument[1], size = a->argument[2];
+	struct task_struct *task;
+	long error;
+
+	if (size == 0 || size > ECALLS_COPY_USER_MAX)
+		size = ECALLS_COPY_USER_MAX;
+	if (offset & 7 || offset > ECALLS_DATA_MAX - ECALLS_COPY_USER_MAX ||
+	    s->owner != s->receiver)
+		return SIGNAL_DROPPED(ECALLS_DROP_NO_HANDLER);
+	task = receiver_of(s);
+	if (!task)
+		return SIGNAL_DROPPED(ECALLS_DROP_TARGET_GONE);
+	/* What lies behind the event's data is of an earlier event. */
+	if (t->event.size <= SMALL_DATA_WORDS * 8)
+		__builtin_memset(&t->event.data[SMALL_DATA_WORDS], 0,
+				 (DATA_WORDS - SMALL_DATA_WORDS) * 8);
+	error = bpf_copy_from_user_task((char *)t->event.data + offset, size,
+					(const void *)a->argument[0], task, 0);
+	bpf_task_release(task);
+	if (error)
+		return SIGNAL_DROPPED(ECALLS_DROP_TARGET_GONE);
+	if (t->event.size < offset + size)
+		t->event.size = offset + size;
+	return HANDLER_CONTINUE;
+}
+
+/* Runs a handler that may sleep. HANDLER_*, or dropped. */
+static __always_inline int run_sleeping(struct thread *t, const struct ecalls_subscription *s,
+					const struct ecalls_action *a,
+					struct ecalls_subscription_count *n) {
+	switch (a->handler) {
+	case ECALLS_HANDLER_COPY_USER:
+		__sync_fetch_and_add(&n->handlers, 1);
+		return copy_user(t, s, a);
+	default:
+		return SIGNAL_DROPPED(ECALLS_DROP_NO_HANDLER);
+	}
+}
+
+/* Runs the action for which the chain of `t->event` came here, and sees to what comes after it. */
+static __always_inline void thread_action(struct thread *t, const struct ecalls_subscription *s,
+					  u32 index, u32 chain,
+					  struct ecalls_subscription_count *n) {
+	u32 action = chain & CHAIN_ACTION;
+	const struct ecalls_action *a = action_of(s, action);
+	struct outcome o = chain_outcome(chain);
+	int result;
+
+	if (a->handler < ECALLS_HANDLER_SLEEPING) {
+		chain_return(&t->event, chain, ECALLS_EVENT_THREAD);
+		return;
+	}
+	result = run_sleeping(t, s, a, n);
+	if (result < 0)
+		o.dropped = -result;
+	else
+		o.delivered = 1;
+	if (result == HANDLER_CONTINUE && action + 1 < s->actions && action < CHAIN_ACTION)
+		chain_return(&t->event, chain_at(action + 1, &o), 0);
+	else
+		settle(&o, s, index, n);
+}
+
+static __always_inline void thread_chain(struct thread *t) {
+	u32 id = t->event.subscription, index = ECALLS_ID_INDEX(id);
+	struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
+	struct ecalls_subscription_count *n = count_of(index);
+	u32 chain = (u32)t->event.sequence;
+
+	if (!s || !n || s->id != id)
+		return;
+	__sync_fetch_and_add(&n->threads, 1);
+	if (*(volatile u32 *)&s->state != ECALLS_STATE_ACTIVE)
+		drop_for_subscription(index, 0, ECALLS_DROP_CHANNEL_GONE, false);
+	else if (is_late(t->event.deadline_ns, bpf_ktime_get_ns()))
+		chain_late(s, chain, n);
+	else
+		thread_action(t, s, index, chain, n);
+}
+
+static int thread_run(void *map, int *key, void *value) {
+	struct thread *t = value;
+
+	t->runs = 1;
+	for (u32 i = 0; lib_again(i, THREAD_EVENTS); i++) {
+		if (i >= THREAD_EVENTS || queue_take(QUEUE_THREADS, bpf_ktime_get_ns(), &t->event))
+			break;
+		thread_chain(t);
+	}
+	t->runs = 0;
+	/* Whoever queues after this look starts an item, so nothing stays behind. */
+	if (queue_waits(QUEUE_THREADS))
+		bpf_wq_start(&t->work, 0);
+	return 0;
+}
+
+struct thread_argument {
+	u32 index;
+};
+
+/* Run once by the loader for each of THREADS. */
+SEC("syscall")
+int thread_setup(struct thread_argument *argument) {
+	u32 index = argument->index;
+	struct thread *t = bpf_map_lookup_elem(&threads, &index);
+
+	if (!t)
+		return -EINVAL;
+	if (bpf_wq_init(&t->work, &threads, 0))
+		return -EBUSY;
+	if (bpf_ksym_exists(bpf_wq_set_callback_impl))
+		return bpf_wq_set_callback_impl(&t->work, thread_run, 0, 0);
+	return bpf_wq_set_callback(&t->work, thread_run, 0);
+}
+
+static int pump_expired(void *map, u32 *key, struct pump *pump) {
+	if (!*(volatile u32 *)&pump->runs)
+		return 0;
+	if (queue_waits(QUEUE_THREADS))
+		thread_start(pump->turn++);
+	bpf_timer_start(&pump->timer, PUMP_NS, 0);
+	return 0;
+}
+
+/* Run once by the loader. */
+SEC("syscall")
+int pump_setup(void *ctx) {
+	u32 zero = 0;
+	struct pump *pump = bpf_map_lookup_elem(&pumps, &zero);
+
+	if (!pump)
+		return -EINVAL;
+	if (bpf_timer_init(&pump->timer, &pumps, CLOCK_MONOTONIC))
+		return -EBUSY;
+	return bpf_timer_set_callback(&pump->timer, pump_expired);
+}
+
+struct pump_argument {
+	u32 runs; /* 1: start, 0: stop */
+};
+
+SEC("syscall")
+int pump_run(struct pump_argument *argument) {
+	u32 zero = 0, runs = !!argument->runs;
+	struct pump *pump = bpf_map_lookup_elem(&pumps, &zero);
+
+	if (!pump)
+		return -EINVAL;
+	pump->runs = runs;
+	return runs ? bpf_timer_start(&pump->timer, PUMP_NS, 0) : 0;
+}
+
+char LICENSE[] SEC("license") = "GPL";
