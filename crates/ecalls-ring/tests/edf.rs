@@ -57,10 +57,11 @@ fn queue_without_room_drops_everything() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
+    #![proptest_config(ProptestConfig::with_cases(256))]
 
     /// The model: a list that is sorted, stably, after each push.
     #[test]
+    #[cfg_attr(miri, ignore = "hours, and no other code than the tests with threads")]
     fn queue_behaves_like_a_sorted_list(
         steps in prop::collection::vec(
             prop::option::weighted(0.65, prop::option::weighted(0.8, 0u64..20)), 0..200),

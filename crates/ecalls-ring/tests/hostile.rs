@@ -60,10 +60,13 @@ fn scribble(words: &[AtomicU64], writes: &[(usize, u64)]) {
 const UP_WORDS: usize = (4 + EVENTS as usize) * 32;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 1024 }))]
+    #![proptest_config(ProptestConfig::with_cases(1024))]
 
     #[test]
-    fn ring_survives_garbage_in_every_word(rounds in prop::collection::vec(garbage(UP_WORDS, 32), 1..6)) {
+    #[cfg_attr(miri, ignore = "hours, and no other code than the tests with threads")]
+    fn ring_survives_garbage_in_every_word(
+        rounds in prop::collection::vec(garbage(UP_WORDS, 32), 1..6),
+    ) {
         let words = segment(Layout::Ring, SlotUse::Free);
         let writer = RingWriter::new(&words, 2).unwrap();
         let mut reader = RingReader::new(&words).unwrap();
@@ -82,6 +85,7 @@ proptest! {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "hours, and no other code than the tests with threads")]
     fn slots_survive_garbage_in_every_word(
         rounds in prop::collection::vec(garbage(UP_WORDS, 32), 1..6),
         slot_use in prop_oneof![Just(SlotUse::Free), Just(SlotUse::Priority), Just(SlotUse::Type)],
@@ -104,6 +108,7 @@ proptest! {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "hours, and no other code than the tests with threads")]
     fn drain_is_bounded_whatever_the_application_writes(
         rounds in prop::collection::vec(garbage(DOWN_WORDS, 8), 1..4),
     ) {
@@ -122,6 +127,7 @@ proptest! {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "hours, and no other code than the tests with threads")]
     fn header_of_garbage_is_refused_or_fits(
         writes in garbage(32, 32),
         len in 0usize..UP_WORDS,
