@@ -4,8 +4,8 @@
  * services, from applications and from other hosts.
  *
  * raise() checks that somebody listens, accounts for the event, stamps it, and
- *   - if nothing waits on this CPU and its release time has come, hands it to the dispatcher at
- * once;
+ *   - if nothing waits on this CPU and its release time has come, hands it to the dispatcher
+ *     at once;
  *   - else queues it by deadline and lets the dispatcher run.
  * The dispatcher (deliver.bpf.c) is one program on the tracepoint bpf_trigger_tp, which the kernel
  * function bpf_modify_return_test_tp() fires from every context that can raise.

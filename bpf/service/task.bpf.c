@@ -7,6 +7,7 @@
  * whether a thread or a process was made or ended; a process ends with its last thread.
  */
 #include "event/raise.h"
+#include "event/exit.h"
 
 #define TASK_WORDS (sizeof(struct ecalls_task_event) / 8)
 
@@ -14,9 +15,6 @@ union task_data {
 	struct ecalls_task_event event;
 	u64 words[TASK_WORDS];
 };
-
-/* The arguments of the tracepoint sched_process_exit where it tells the last thread (>= 6.18). */
-typedef void (*btf_trace_sched_process_exit___last)(void *, struct task_struct *, bool);
 
 static __always_inline void describe(union task_data *data, struct task_struct *task) {
 	data->event.pid = task->tgid;
@@ -60,14 +58,6 @@ int BPF_PROG(task_exec, struct task_struct *task) {
 	return 0;
 }
 
-/* Whether a process ends with this thread. A kernel that does not say so leaves the count of
- * threads, which two threads that end at the same time may both find 0. */
-static __always_inline bool is_last(unsigned long long *ctx, struct task_struct *task) {
-	if (bpf_core_type_matches(btf_trace_sched_process_exit___last))
-		return ctx[1] & 1;
-	return task->signal->live.counter == 0;
-}
-
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(task_exit, struct task_struct *task) {
 	union task_data data = {};
@@ -76,7 +66,7 @@ int BPF_PROG(task_exit, struct task_struct *task) {
 	if (!raise_wanted(ECALLS_SERVICE_TASK))
 		return 0;
 	describe(&data, task);
-	data.event.thread = !is_last(ctx, task);
+	data.event.thread = !exits_last(ctx, task);
 	code = task->signal->group_exit_code;
 	data.event.code = code ? code : task->exit_code;
 	raise_task(ECALLS_TASK_EXIT, &data);
