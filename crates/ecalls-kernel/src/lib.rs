@@ -7,7 +7,7 @@
 //! - [`core`]: the core, one per machine: load it or join it;
 //! - [`channel`], [`subscription`], [`service`], [`socket`]: what a program sets up in it;
 //! - [`downcall`]: how a program calls it;
-//! - [`stat`]: what it counts;
+//! - [`stat`]: what it counts; [`measure`], [`baseline`]: what it costs;
 //! - [`probe`]: what this kernel offers;
 //! - [`signal`]: real-time signals, in the papers' order.
 
@@ -16,6 +16,7 @@
     reason = "system calls and mapped kernel memory are this crate's work"
 )]
 
+pub mod baseline;
 pub mod builtin;
 pub mod channel;
 pub mod core;
@@ -23,6 +24,7 @@ pub mod downcall;
 pub mod error;
 mod load;
 mod lock;
+pub mod measure;
 pub mod objects;
 mod owner;
 pub mod probe;
