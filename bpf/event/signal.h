@@ -23,7 +23,7 @@
 
 #include "thread.h"
 
-#define TRIGGER_SIGNAL 0x45430003 /* for signal_task.bpf.c: queue what current.signal tells */
+#define TRIGGER_SIGNAL 0x45430004 /* for signal_task.bpf.c: queue what current.signal tells */
 
 #define SIGNAL_SENT 0
 #define SIGNAL_PENDING 1 /* it waits for its receiver */
