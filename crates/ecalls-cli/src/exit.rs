@@ -95,7 +95,7 @@ pub(crate) fn report(outcome: Outcome) -> ExitCode {
     match outcome {
         Ok(()) | Err(Failure::BrokenPipe) => ExitCode::SUCCESS,
         Err(Failure::Message(code, message)) => {
-            eprintln!("ecalls: {message}");
+            crate::output::note(format_args!("ecalls: {message}"));
             ExitCode::from(code as u8)
         }
     }

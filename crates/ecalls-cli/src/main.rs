@@ -1,7 +1,8 @@
 //! The command `ecalls`. This file is the map: which subcommands there are, and where each one is.
 //!
 //! Every subcommand is a file with its arguments (`Args`) and a `run`; they share the printing
-//! ([`output`]), the exit codes ([`exit`]), and the reading of durations ([`duration`]). All that
+//! ([`output`]), the exit codes ([`exit`]), and small things that users write or read: durations
+//! ([`duration`]), kernel handlers ([`handler`]), processes ([`process`]). All that
 //! they do with the kernel they do through the public library, so each is also an example of it.
 
 #![forbid(unsafe_code)]
@@ -12,12 +13,15 @@ mod demo;
 mod doctor;
 mod duration;
 mod exit;
+mod handler;
 mod man;
 mod output;
+mod process;
 mod raise;
 mod service;
 mod services;
 mod stat;
+mod stop;
 mod watch;
 
 use std::process::ExitCode;

@@ -1,16 +1,142 @@
-//! `ecalls services`: the services there are.
+//! `ecalls services`: the services there are, built in and of applications.
+//!
+//! Without a core it tells of the built-in services, which every core has; it never loads one.
 
+use ecalls::{Ecalls, Error};
+use ecalls_kernel::builtin::BUILTINS;
+use ecalls_kernel::stat::ServiceStat;
+use serde::Serialize;
+
+use crate::duration::show_ns;
 use crate::exit::Outcome;
+use crate::output::{Dropped, Output, Table, note};
+use crate::process;
 
 /// List the services, what was counted of them, and who owns them
 #[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
 pub(crate) struct Args {
     /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
 
-/// Runs the subcommand.
-pub(crate) fn run(_args: &Args) -> Outcome {
-    Ok(())
+const HELP: &str = "\
+Keys with --json: name, index, loaded, owner (process id; null: built in), format, kinds,
+subscriptions, raised, dispatched, late, dropped (an object: count by reason), refused,
+latency_ns_mean and latency_ns_max (from raise or release to dispatch). Without a core, loaded is
+false and the counts are 0.";
+
+/// One service, as printed with `--json`.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Row {
+    name: String,
+    index: u32,
+    loaded: bool,
+    owner: Option<u32>,
+    format: String,
+    kinds: Vec<String>,
+    subscriptions: usize,
+    raised: u64,
+    dispatched: u64,
+    late: u64,
+    dropped: Dropped,
+    refused: u64,
+    latency_ns_mean: u64,
+    latency_ns_max: u64,
+}
+
+impl Row {
+    /// The row of a service of the running core.
+    pub(crate) fn new(stat: &ServiceStat) -> Row {
+        let count = &stat.count;
+        Row {
+            name: stat.info.name().to_owned(),
+            index: stat.index,
+            loaded: true,
+            owner: (stat.owner != 0).then_some(stat.owner),
+            format: stat.info.format().to_owned(),
+            kinds: stat.info.kinds().map(str::to_owned).collect(),
+            subscriptions: stat.subscriptions,
+            raised: count.raised,
+            dispatched: count.dispatched,
+            late: count.late,
+            dropped: Dropped(count.dropped),
+            refused: count.refused,
+            latency_ns_mean: count.latency_ns.checked_div(count.dispatched).unwrap_or(0),
+            latency_ns_max: count.latency_ns_max,
+        }
+    }
+}
+
+/// The services of the machine: counted ones of a running core, else the built-in ones.
+pub(crate) fn run(args: &Args) -> Outcome {
+    let mut out = Output::new(args.json);
+    let rows = match Ecalls::join() {
+        Ok(Some(ecalls)) => ecalls.services()?.iter().map(Row::new).collect(),
+        Ok(None) => {
+            note("nothing is loaded: these are the built-in services that every core has");
+            built_in()
+        }
+        Err(Error::Denied { .. }) => {
+            note("only root can look into a running core: these are the built-in services");
+            built_in()
+        }
+        Err(error) => return Err(error.into()),
+    };
+    print(&mut out, &rows)?;
+    out.flush()
+}
+
+/// The built-in services, nothing counted.
+fn built_in() -> Vec<Row> {
+    let row = |builtin: &ecalls_kernel::builtin::Builtin| Row {
+        name: builtin.name.to_owned(),
+        index: builtin.index,
+        format: builtin.format.to_owned(),
+        kinds: builtin.kinds.split(' ').map(str::to_owned).collect(),
+        ..Row::default()
+    };
+    BUILTINS.iter().map(row).collect()
+}
+
+/// Prints services, as objects or as a table.
+pub(crate) fn print(out: &mut Output, rows: &[Row]) -> Outcome {
+    if out.is_json() {
+        return rows.iter().try_for_each(|row| out.object(row));
+    }
+    let mut table = Table::new(&[
+        "SERVICE",
+        "OWNER",
+        ">SUBSCRIPTIONS",
+        ">RAISED",
+        ">DISPATCHED",
+        ">LATE",
+        ">LATENCY",
+        ">MAX",
+        ">REFUSED",
+        "DROPPED",
+    ]);
+    for row in rows {
+        // Nothing was measured of events that there were not.
+        let latency = |ns| match row.dispatched {
+            0 => "-".to_owned(),
+            _ => show_ns(ns),
+        };
+        table.row([
+            row.name.clone(),
+            row.owner.map_or("built in".to_owned(), process::show),
+            row.subscriptions.to_string(),
+            row.raised.to_string(),
+            row.dispatched.to_string(),
+            row.late.to_string(),
+            latency(row.latency_ns_mean),
+            latency(row.latency_ns_max),
+            row.refused.to_string(),
+            row.dropped.to_string(),
+        ]);
+        table.note(format!("kinds: {}", row.kinds.join(" ")));
+        table.note(format!("format: {}", row.format));
+    }
+    out.table(&table)
 }

@@ -1,16 +1,196 @@
-//! `ecalls stat`: counters.
+//! `ecalls stat`: everything that the core counts, and what its programs cost.
+//!
+//! Reads the shared tables; it never loads a core. Numbers are totals since the core was loaded (of
+//! a service, since it was registered), costs are those of the time they were measured in.
+
+mod channel;
+mod program;
+mod subscription;
+
+use std::time::Duration;
+
+use ecalls::Ecalls;
+use ecalls_abi::channel::State;
+use ecalls_kernel::core::Cost;
+use ecalls_kernel::stat::{QueueOwner, QueueStat};
+use serde::Serialize;
 
 use crate::exit::Outcome;
+use crate::output::{Output, Table, note};
+use crate::services;
+use crate::stop::Stop;
+use crate::{duration, process};
 
-/// Show what the core counts
+/// How long costs are measured unless `--watch` says how long.
+const COSTS_TIME: Duration = Duration::from_secs(1);
+
+/// Show what the core counts: services, subscriptions, channels, queues, drops, costs
 #[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
 pub(crate) struct Args {
+    /// Repeat after each such time, until interrupted
+    #[arg(long, value_name = "TIME", value_parser = duration::parse_positive)]
+    watch: Option<Duration>,
+    /// Measure what each service's programs cost, for a second or for the time of --watch; this
+    /// turns on the kernel's statistics of BPF run times meanwhile
+    #[arg(long)]
+    costs: bool,
     /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
 
-/// Runs the subcommand.
-pub(crate) fn run(_args: &Args) -> Outcome {
-    Ok(())
+const HELP: &str = "\
+Keys with --json; `what` tells the sort of an object:
+  core          loaded, pid (who loaded it), version, cpus, fast_call, age_ns
+  service       service (an object by the keys of `ecalls services --json`)
+  subscription  id, service, owner, receiver, state, kinds (bits; 0: all), pid, deadline_ns,
+                channel, chain, offered, delivered, filtered, late, dropped (an object: count by
+                reason), wakes, signals, threads, handlers
+  channel       channel, state, owner, layout, capacity, slot_use, defer (bits: 1 delay, 2 switch)
+  queue         queue (cpu, threads: chains that go on in kernel threads, signals: those that wait
+                for their receiver), cpu, ready, held (wait for their release time)
+  program       service, program, runs, total_ns, mean_ns (of the time measured), skipped (all
+                runs that the kernel skipped because the program was active: lost events)
+Programs are listed while their service has subscriptions; runs and times only with --costs.";
+
+/// Prints everything, once or again and again.
+pub(crate) fn run(args: &Args) -> Outcome {
+    let stop = Stop::on_signals()?;
+    let mut out = Output::new(args.json);
+    loop {
+        let Some(ecalls) = Ecalls::join()? else {
+            return nothing_loaded(&mut out);
+        };
+        let time = args.watch.unwrap_or(COSTS_TIME);
+        let costs = match args.costs {
+            true => Some(program::measure(&ecalls, &stop, time)?),
+            false => None,
+        };
+        print(&mut out, &ecalls, costs.as_deref().unwrap_or_default())?;
+        out.flush()?;
+        // A core that we would hold while we sleep could not end.
+        drop(ecalls);
+        let ended = match args.watch {
+            None => true,
+            Some(_) if args.costs => stop.is_set(),
+            Some(time) => stop.sleep(time),
+        };
+        if ended {
+            return Ok(());
+        }
+        if !args.json {
+            out.line("")?;
+        }
+    }
+}
+
+fn nothing_loaded(out: &mut Output) -> Outcome {
+    if out.is_json() {
+        out.object(&serde_json::json!({"what": "core", "loaded": false}))?;
+    } else {
+        note("nothing is loaded: no program on this machine uses events now");
+    }
+    out.flush()
+}
+
+fn print(out: &mut Output, ecalls: &Ecalls, costs: &[Cost]) -> Outcome {
+    print_core(out, ecalls)?;
+    let found = ecalls.services()?;
+    let rows: Vec<_> = found.iter().map(services::Row::new).collect();
+    if out.is_json() {
+        for row in &rows {
+            out.object(&serde_json::json!({"what": "service", "service": row}))?;
+        }
+    } else {
+        services::print(out, &rows)?;
+    }
+    subscription::print(out, &found, &ecalls.core().subscriptions()?)?;
+    channel::print(out, &ecalls.core().channels()?)?;
+    print_queues(out, &ecalls.core().queues()?)?;
+    program::print(out, &found, costs)
+}
+
+#[derive(Debug, Serialize)]
+struct CoreRow<'a> {
+    what: &'static str,
+    loaded: bool,
+    pid: u32,
+    version: u32,
+    cpus: u32,
+    fast_call: &'a str,
+    age_ns: u64,
+}
+
+fn print_core(out: &mut Output, ecalls: &Ecalls) -> Outcome {
+    let host = ecalls.core().host()?;
+    let age_ns = ecalls::now_ns().saturating_sub(host.start_ns);
+    if out.is_json() {
+        return out.object(&CoreRow {
+            what: "core",
+            loaded: true,
+            pid: host.pid,
+            version: host.version,
+            cpus: host.cpus,
+            fast_call: host.mechanism(),
+            age_ns,
+        });
+    }
+    out.line(format!(
+        "core: loaded {} ago by {}, version {}, {} CPUs, fast call by {}\n",
+        duration::show_ns(age_ns),
+        process::show(host.pid),
+        host.version,
+        host.cpus,
+        host.mechanism()
+    ))
+}
+
+#[derive(Debug, Serialize)]
+struct QueueRow {
+    what: &'static str,
+    queue: &'static str,
+    cpu: Option<u32>,
+    ready: u32,
+    held: u32,
+}
+
+fn print_queues(out: &mut Output, queues: &[QueueStat]) -> Outcome {
+    let mut table = Table::new(&["QUEUE", ">READY", ">HELD"]);
+    for stat in queues {
+        let (queue, cpu) = match stat.owner {
+            QueueOwner::Cpu(cpu) => ("cpu", Some(cpu)),
+            QueueOwner::Threads => ("threads", None),
+            QueueOwner::Signals => ("signals", None),
+        };
+        if out.is_json() {
+            out.object(&QueueRow {
+                what: "queue",
+                queue,
+                cpu,
+                ready: stat.ready,
+                held: stat.held,
+            })?;
+            continue;
+        }
+        table.row([
+            cpu.map_or(queue.to_owned(), |cpu| format!("cpu {cpu}")),
+            stat.ready.to_string(),
+            stat.held.to_string(),
+        ]);
+    }
+    section(out, &table, queues.len())
+}
+
+fn state_name(state: u32) -> &'static str {
+    State::from_raw(state).map_or("unknown", State::name)
+}
+
+/// Prints a table after an empty line, if it has rows.
+fn section(out: &mut Output, table: &Table, rows: usize) -> Outcome {
+    if out.is_json() || rows == 0 {
+        return Ok(());
+    }
+    out.line("")?;
+    out.table(table)
 }

@@ -1,16 +1,331 @@
-//! `ecalls watch`: events as lines.
+//! `ecalls watch`: the events of a service as lines, as they arrive.
+//!
+//! One subscription with the handlers asked for and a ring at its end. The loop reads without system
+//! calls while events are there, collects lines, and hands them out when the ring is empty, so that
+//! printing keeps up with bursts; what it does not keep up with is counted and told in the end.
 
-use crate::exit::Outcome;
+mod histogram;
+mod line;
+mod socket;
+
+use std::time::{Duration, Instant};
+
+use ecalls::timer::Timer;
+use ecalls::{Channel, Ecalls, Handler, Subscription, now_ns};
+use ecalls_abi::service::{SERVICE_SCHED, SERVICE_SOCKET, SERVICE_TIMER};
+use ecalls_kernel::builtin::SCHED_THRESHOLD_NS;
+use ecalls_kernel::stat::ServiceStat;
+use serde::Serialize;
+
+use self::line::Lines;
+use self::socket::Sockets;
+use crate::exit::{Code, Failure, Outcome};
+use crate::output::{Dropped, Output, note};
+use crate::stop::{PATIENCE, Stop};
+use crate::{duration, handler, process};
+
+/// Events that may wait to be printed.
+const RING: u32 = 16384;
+
+/// Events that are printed between two looks at the clock and at the signals.
+const BATCH: u32 = 256;
 
 /// Print the events of a service as they arrive
 #[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
 pub(crate) struct Args {
+    /// Name of the service, see `ecalls services`
+    service: String,
+    /// socket: the sockets of this process, also those it opens later; other services: only events
+    /// raised in this process
+    #[arg(long)]
+    pid: Option<u32>,
+    /// Only events of this kind, by name; may be given again
+    #[arg(long = "kind", value_name = "KIND")]
+    kinds: Vec<String>,
+    /// Discard and count events that are not delivered within this time
+    #[arg(long, value_name = "TIME", value_parser = duration::parse_positive)]
+    deadline: Option<Duration>,
+    /// A handler that runs in the kernel before an event is delivered; may be given again, in order
+    #[arg(long = "handler", value_name = "HANDLER", value_parser = handler::parse)]
+    handlers: Vec<Handler>,
+    /// End after so many events
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// End after this time; with exit code 6 if nothing, or less than --count, arrived
+    #[arg(long = "for", value_name = "TIME", value_parser = duration::parse_positive)]
+    time: Option<Duration>,
+    /// timer: the period of the timer that is watched
+    #[arg(long, value_name = "TIME", value_parser = duration::parse_positive)]
+    every: Option<Duration>,
+    /// sched: the shortest wait for a CPU to report; holds for everybody who watches
+    #[arg(long, value_name = "TIME", value_parser = duration::parse_positive)]
+    min_delay: Option<Duration>,
     /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
 
-/// Runs the subcommand.
-pub(crate) fn run(_args: &Args) -> Outcome {
+const HELP: &str = "\
+A line has the time of the raise (seconds since the watch began), the time from then (or from the
+release time) until it was read here, service, kind, the process in which it was raised (by), the
+CPU, and the data by the names of the service's format.
+
+Handlers: sample:10 (one in ten), limit:100/s and limit:100/s,20 (at most 20 at once),
+threshold:field>=5 (also < <= == != >), histogram:field and histogram:field>>10 (counts the values,
+shifted right; printed in the end), count.
+
+--pid: most built-in services raise in the context of the process that they tell about. A process'
+children are other processes: task tells of their forks, execs and exits without --pid only.
+Sockets are told to every subscription and stay registered when the watch ends.
+
+It ends on SIGINT and SIGTERM too. The last line, on standard error, tells what was received and
+what was not, and why.
+
+Keys with --json: what (event), time_ns (Unix time), raise_ns (CLOCK_MONOTONIC), latency_ns,
+service, kind, data (an object, by field), raised_by, tid, uid, cpu, target, type, priority,
+deadline_ns, release_ns, id; then what (histogram), field, from, count; in the end what (summary),
+received, late, filtered, dropped (an object: count by reason), skipped.
+
+Examples:
+  ecalls watch task --kind exec
+  ecalls watch socket --pid 4711 --handler 'threshold:bytes>=1000' --json
+  ecalls watch timer --every 100ms --count 10
+  ecalls watch sched --min-delay 2ms --for 10s";
+
+/// What was not printed, and why.
+#[derive(Debug, Serialize)]
+struct Summary {
+    what: &'static str,
+    received: u64,
+    late: u64,
+    filtered: u64,
+    dropped: Dropped,
+    skipped: u64,
+}
+
+/// Everything that is open while a watch runs. Its parts end in this order.
+#[derive(Debug)]
+struct Watch {
+    _subscription: Subscription,
+    _timer: Option<Timer>,
+    _threshold: Option<Threshold>,
+    channel: Channel,
+    sockets: Option<Sockets>,
+    service: ServiceStat,
+    skipped_before: u64,
+    ecalls: Ecalls,
+}
+
+/// Prints events until the user, --count or --for ends it.
+pub(crate) fn run(args: &Args) -> Outcome {
+    if let Some(pid) = args.pid {
+        process::check(pid)?;
+    }
+    let stop = Stop::on_signals()?;
+    let mut watch = Watch::begin(args)?;
+    let mut out = Output::new(args.json);
+    let mut lines = Lines::new(&watch.service)?;
+    let received = watch.print_events(args, &stop, &mut out, &mut lines)?;
+    watch.end(args, &mut out, received)?;
+    let wanted = args.count.unwrap_or(1);
+    if !stop.is_set() && received < wanted {
+        let time = duration::show_ns(nanoseconds(args.time.unwrap_or_default()));
+        let message = format!("{received} of {wanted} events arrived within {time}");
+        return Err(Failure::new(Code::Nothing, message));
+    }
     Ok(())
+}
+
+impl Watch {
+    fn begin(args: &Args) -> Result<Watch, Failure> {
+        let ecalls = Ecalls::open()?;
+        let index = ecalls.core().find_service(&args.service)?;
+        let service = ecalls.core().service_stat(index)?;
+        check_options(args, index)?;
+        let channel = ecalls.channel().ring(RING).open()?;
+        let subscription = subscribe(&ecalls, args, index, &channel)?;
+        let threshold = match args.min_delay {
+            Some(delay) => Some(Threshold::set(&ecalls, delay)?),
+            None => None,
+        };
+        let timer = match args.every {
+            Some(period) => Some(Timer::every(channel.caller(), period)?),
+            None => None,
+        };
+        let sockets = match args.pid.filter(|_| index == SERVICE_SOCKET) {
+            Some(pid) => Some(Sockets::follow(&ecalls, pid)?),
+            None => None,
+        };
+        if let (Some(sockets), Some(pid)) = (&sockets, args.pid) {
+            note(format_args!(
+                "watching {} sockets of {}",
+                sockets.count(),
+                process::show(pid)
+            ));
+        }
+        Ok(Watch {
+            _subscription: subscription,
+            _timer: timer,
+            _threshold: threshold,
+            channel,
+            sockets,
+            skipped_before: skipped(&service),
+            service,
+            ecalls,
+        })
+    }
+
+    /// Prints until the end. Returns how many events there were.
+    fn print_events(
+        &mut self,
+        args: &Args,
+        stop: &Stop,
+        out: &mut Output,
+        lines: &mut Lines,
+    ) -> Result<u64, Failure> {
+        let until = args.time.and_then(|time| Instant::now().checked_add(time));
+        let most = args.count.unwrap_or(u64::MAX);
+        let mut received = 0;
+        while received < most && !stop.is_set() {
+            let batch = received;
+            while received < most && received - batch < BATCH.into() {
+                let Some(event) = self.channel.try_recv() else {
+                    break;
+                };
+                lines.print(out, &event, now_ns())?;
+                received += 1;
+            }
+            let left = until.map(|at| at.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                break;
+            }
+            if let Some(sockets) = &mut self.sockets {
+                sockets.poll(&self.ecalls)?;
+            }
+            if received == batch {
+                out.flush()?;
+                let patience = left.map_or(PATIENCE, |left| left.min(PATIENCE));
+                if let Some(event) = self.channel.recv_timeout(patience)? {
+                    lines.print(out, &event, now_ns())?;
+                    received += 1;
+                }
+            }
+        }
+        Ok(received)
+    }
+
+    fn end(&self, args: &Args, out: &mut Output, received: u64) -> Outcome {
+        let counts = self.channel.histogram();
+        for handler in &args.handlers {
+            if let Handler::Histogram { field, shift } = handler {
+                histogram::print(out, field, *shift, &counts)?;
+            }
+        }
+        let lost = self.channel.lost();
+        let after = self.ecalls.core().service_stat(self.service.index)?;
+        let summary = Summary {
+            what: "summary",
+            received,
+            late: lost.late + self.channel.late(),
+            filtered: lost.filtered,
+            dropped: Dropped(lost.dropped),
+            skipped: skipped(&after).saturating_sub(self.skipped_before),
+        };
+        if out.is_json() {
+            out.object(&summary)?;
+        }
+        out.flush()?;
+        let Summary {
+            late,
+            filtered,
+            dropped,
+            skipped,
+            ..
+        } = summary;
+        note(format_args!(
+            "received {received}, late {late}, filtered {filtered}, lost {dropped}{}",
+            match skipped {
+                0 => String::new(),
+                n => format!(", skipped by the kernel {n}"),
+            }
+        ));
+        Ok(())
+    }
+}
+
+/// Options that belong to one service.
+fn check_options(args: &Args, service: u32) -> Outcome {
+    let name = &args.service;
+    if service == SERVICE_TIMER && args.every.is_none() {
+        return Err(Failure::usage(
+            "watching timer needs a timer: say --every 100ms",
+        ));
+    }
+    if service != SERVICE_TIMER && args.every.is_some() {
+        return Err(Failure::usage(format!(
+            "--every is for the service timer, not for {name}"
+        )));
+    }
+    if service != SERVICE_SCHED && args.min_delay.is_some() {
+        return Err(Failure::usage(format!(
+            "--min-delay is for the service sched, not for {name}"
+        )));
+    }
+    Ok(())
+}
+
+fn subscribe(
+    ecalls: &Ecalls,
+    args: &Args,
+    service: u32,
+    channel: &Channel,
+) -> Result<Subscription, Failure> {
+    let mut builder = ecalls.subscribe(&args.service)?;
+    if !args.kinds.is_empty() {
+        let kinds: Vec<&str> = args.kinds.iter().map(String::as_str).collect();
+        builder = builder.kinds(&kinds);
+    }
+    // Data arrives in whatever process the CPU was at: of a socket the process says nothing.
+    if let Some(pid) = args.pid.filter(|_| service != SERVICE_SOCKET) {
+        builder = builder.pid(pid);
+    }
+    if let Some(deadline) = args.deadline {
+        builder = builder.deadline(deadline);
+    }
+    for handler in &args.handlers {
+        builder = builder.handler(handler);
+    }
+    Ok(builder.report_to(channel).memory(channel).install()?)
+}
+
+/// Runs of the service's programs that the kernel skipped.
+fn skipped(service: &ServiceStat) -> u64 {
+    service.costs.iter().map(|cost| cost.skipped).sum()
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The smallest delay that sched reports; back to what it usually is when the watch ends.
+#[derive(Debug)]
+struct Threshold(Ecalls);
+
+impl Threshold {
+    fn set(ecalls: &Ecalls, delay: Duration) -> Result<Threshold, Failure> {
+        let core = ecalls.core();
+        core.set_parameter(SERVICE_SCHED, nanoseconds(delay))?;
+        Ok(Threshold(ecalls.clone()))
+    }
+}
+
+impl Drop for Threshold {
+    fn drop(&mut self) {
+        // A core that is gone reports nothing.
+        let _ = self
+            .0
+            .core()
+            .set_parameter(SERVICE_SCHED, SCHED_THRESHOLD_NS);
+    }
 }

@@ -1,0 +1,27 @@
+//! Processes by id: whether there is one, and its name, for people who read a pid.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::exit::{Code, Failure, Outcome};
+
+fn folder(pid: u32) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}"))
+}
+
+/// Fails when there is no such process.
+pub(crate) fn check(pid: u32) -> Outcome {
+    if folder(pid).is_dir() {
+        return Ok(());
+    }
+    let message = format!("no process with id {pid}: `ps -e` lists them");
+    Err(Failure::new(Code::Unknown, message))
+}
+
+/// A process as a person reads it: `4711 (nginx)`, or the number alone when it has ended.
+pub(crate) fn show(pid: u32) -> String {
+    match fs::read_to_string(folder(pid).join("comm")) {
+        Ok(name) => format!("{pid} ({})", name.trim_end()),
+        Err(_) => pid.to_string(),
+    }
+}

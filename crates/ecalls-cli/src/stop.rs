@@ -1,0 +1,55 @@
+//! SIGINT and SIGTERM: a request to end cleanly, with a summary.
+//!
+//! The signal sets a flag, at which everything that waits looks at least ten times a second. A
+//! second signal ends the command at once, should it hang in a write to a reader that sleeps.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::exit::{Code, Failure};
+
+/// How long a wait may last before the flag is looked at.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(100);
+
+/// What a shell reports of a command that SIGINT ended.
+const INTERRUPTED: i32 = 130;
+
+/// Whether the user asked for the end.
+#[derive(Clone, Debug)]
+pub(crate) struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// From now on the two signals ask for the end instead of enforcing it.
+    pub(crate) fn on_signals() -> Result<Stop, Failure> {
+        let flag = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            // In this order: the first signal finds the flag unset, and then sets it.
+            signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED, flag.clone())
+                .and_then(|_| signal_hook::flag::register(signal, flag.clone()))
+                .map_err(|error| {
+                    Failure::new(Code::Failed, format!("catching signals: {error}"))
+                })?;
+        }
+        Ok(Stop(flag))
+    }
+
+    /// Whether the end was asked for.
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Sleeps for `time`, less if the end is asked for. True: it was.
+    pub(crate) fn sleep(&self, time: Duration) -> bool {
+        let until = Instant::now().checked_add(time);
+        loop {
+            let left = until.map_or(PATIENCE, |at| at.saturating_duration_since(Instant::now()));
+            if self.is_set() || left.is_zero() {
+                return self.is_set();
+            }
+            std::thread::sleep(left.min(PATIENCE));
+        }
+    }
+}

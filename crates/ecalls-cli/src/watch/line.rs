@@ -1,0 +1,214 @@
+//! One event as a line: for people, or as JSON.
+//!
+//! What does not change between the events of a service (names, the format) is read once.
+
+use std::fmt::{self, Write as _};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ecalls::{Event, Format, Value, now_ns};
+use ecalls_kernel::stat::ServiceStat;
+use serde::Serialize;
+use serde::ser::{SerializeMap, SerializeSeq, Serializer};
+
+use crate::duration::show_ns;
+use crate::exit::{Failure, Outcome};
+use crate::output::Output;
+
+/// Prints the events of one service.
+#[derive(Debug)]
+pub(super) struct Lines {
+    service: String,
+    kinds: Vec<String>,
+    format: Format,
+    /// When the watch began: times of people's lines count from here.
+    start_ns: u64,
+    /// CLOCK_REALTIME - CLOCK_MONOTONIC when the watch began.
+    wall_ns: u64,
+    text: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Object<'a> {
+    what: &'static str,
+    time_ns: u64,
+    raise_ns: u64,
+    latency_ns: u64,
+    service: &'a str,
+    kind: &'a str,
+    data: Data<'a>,
+    raised_by: u32,
+    tid: u32,
+    uid: u32,
+    cpu: u32,
+    target: i32,
+    r#type: u32,
+    priority: u32,
+    deadline_ns: u64,
+    release_ns: u64,
+    id: u64,
+}
+
+/// The fields of an event's data, in order, without padding.
+#[derive(Debug)]
+struct Data<'a> {
+    format: &'a Format,
+    event: &'a Event,
+}
+
+struct Number<'a>(&'a Value);
+
+impl Serialize for Number<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Unsigned(value) => serializer.serialize_u64(*value),
+            Value::Signed(value) => serializer.serialize_i64(*value),
+            Value::Text(text) => serializer.serialize_str(text),
+            Value::List(values) => {
+                let mut list = serializer.serialize_seq(Some(values.len()))?;
+                for value in values {
+                    list.serialize_element(&Number(value))?;
+                }
+                list.end()
+            }
+        }
+    }
+}
+
+impl Serialize for Data<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (field, value) in self.format.read(self.event.data_bytes()) {
+            if !field.is_padding() {
+                map.serialize_entry(&field.name, &Number(&value))?;
+            }
+        }
+        map.end()
+    }
+}
+
+impl Lines {
+    /// A printer for the events of this service.
+    pub(super) fn new(service: &ServiceStat) -> Result<Lines, Failure> {
+        let start_ns = now_ns();
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH);
+        let wall_ns = wall.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(0));
+        Ok(Lines {
+            service: service.info.name().to_owned(),
+            kinds: service.info.kinds().map(str::to_owned).collect(),
+            format: Format::parse(service.info.format())?,
+            start_ns,
+            wall_ns: wall_ns.saturating_sub(start_ns),
+            text: String::new(),
+        })
+    }
+
+    /// Prints an event that was read at `now_ns`.
+    pub(super) fn print(&mut self, out: &mut Output, event: &Event, now_ns: u64) -> Outcome {
+        let latency_ns = now_ns.saturating_sub(event.raise_ns.max(event.release_ns));
+        let number;
+        let kind = match self.kinds.get(event.kind as usize) {
+            Some(name) => name,
+            None => {
+                number = event.kind.to_string();
+                &number
+            }
+        };
+        if out.is_json() {
+            let format = &self.format;
+            return out.object(&Object {
+                what: "event",
+                time_ns: event.raise_ns.saturating_add(self.wall_ns),
+                raise_ns: event.raise_ns,
+                latency_ns,
+                service: &self.service,
+                kind,
+                data: Data { format, event },
+                raised_by: event.pid,
+                tid: event.tid,
+                uid: event.uid,
+                cpu: event.cpu,
+                target: event.target,
+                r#type: event.r#type,
+                priority: event.priority,
+                deadline_ns: event.deadline_ns,
+                release_ns: event.release_ns,
+                id: event.id,
+            });
+        }
+        let since_ns = event.raise_ns.saturating_sub(self.start_ns);
+        self.text.clear();
+        let text = line(&mut self.text, &self.format, event);
+        // Writing into a string does not fail.
+        text.unwrap_or_default();
+        let (seconds, micros) = (since_ns / 1_000_000_000, since_ns % 1_000_000_000 / 1000);
+        let latency = show_ns(latency_ns);
+        out.line(format_args!(
+            "{seconds:>4}.{micros:06} {latency:>7}  {} {kind}{}",
+            self.service, self.text
+        ))
+    }
+}
+
+/// ` by=42 cpu=1 port=80`: who raised it, and its data.
+fn line(text: &mut String, format: &Format, event: &Event) -> fmt::Result {
+    write!(text, " by={} cpu={}", event.pid, event.cpu)?;
+    for (field, value) in format.read(event.data_bytes()) {
+        match value {
+            _ if field.is_padding() => {}
+            // It comes from whoever named his thread: nothing of it may steer a terminal.
+            Value::Text(value) => write!(text, " {}={}", field.name, value.escape_debug())?,
+            value if field.name == "remote_ip4" => {
+                write!(text, " {}={}", field.name, show_ip4(&value))?;
+            }
+            value => write!(text, " {}={value}", field.name)?,
+        }
+    }
+    Ok(())
+}
+
+/// An IPv4 address in network byte order, as it lies in memory.
+fn show_ip4(value: &Value) -> String {
+    match value {
+        Value::Unsigned(word) => {
+            let [a, b, c, d, ..] = word.to_le_bytes();
+            format!("{a}.{b}.{c}.{d}")
+        }
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(data: &[u8]) -> Event {
+        let mut event = Event {
+            pid: 7,
+            cpu: 1,
+            ..Event::default()
+        };
+        event.set_data(data).expect("short data");
+        event
+    }
+
+    #[test]
+    fn data_is_shown_by_field_without_padding() {
+        let format = Format::parse("u32 remote_ip4; u32 pad; char comm[4]").expect("a format");
+        let event = event(&[127, 0, 0, 1, 9, 9, 9, 9, b'a', 27, 0, 0]);
+        let mut text = String::new();
+        line(&mut text, &format, &event).expect("a string");
+        assert_eq!(text, " by=7 cpu=1 remote_ip4=127.0.0.1 comm=a\\u{1b}");
+    }
+
+    #[test]
+    fn data_as_json_keeps_order_and_types() {
+        let format = Format::parse("s8 z; u16 a[2]; char c[2]").expect("a format");
+        let event = event(&[0xff, 0, 1, 0, 2, 0, b'h', 0]);
+        let data = Data {
+            format: &format,
+            event: &event,
+        };
+        let text = serde_json::to_string(&data).expect("an object");
+        assert_eq!(text, r#"{"z":-1,"a":[1,2],"c":"h"}"#);
+    }
+}
