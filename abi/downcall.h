@@ -46,6 +46,9 @@
 
 #define ECALLS_ATTRIBUTES 8u  /* attributes of a channel, read by kernel handlers */
 
+/* RAISE by name: deadline_us and release_us are times of CLOCK_MONOTONIC, not from now on. */
+#define ECALLS_RAISE_ABSOLUTE 0x2u
+
 /* When deferred calls are handled, beside the next fast call. */
 #define ECALLS_DEFER_DELAY 0x1u	 /* at most channel.delay_ns after ECALLS_OP_DELAY */
 #define ECALLS_DEFER_SWITCH 0x2u /* before the caller's next scheduling */
@@ -92,7 +95,7 @@ struct ecalls_generic {
 	ecalls_s32 target;    /* RAISE */
 	ecalls_u32 kind;      /* RAISE */
 	ecalls_u32 type;      /* RAISE */
-	ecalls_u32 flags;     /* RAISE: ECALLS_EVENT_CPU */
+	ecalls_u32 flags;     /* RAISE: ECALLS_EVENT_CPU, ECALLS_RAISE_ABSOLUTE */
 	ecalls_u32 priority;  /* RAISE */
 	ecalls_u32 size;      /* RAISE: bytes of data */
 	ecalls_u64 deadline_us; /* RAISE: relative, 0: none */

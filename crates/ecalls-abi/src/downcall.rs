@@ -108,6 +108,8 @@ impl Op {
     }
 }
 
+/// RAISE by name: `deadline_us` and `release_us` are times of CLOCK_MONOTONIC, not from now on.
+pub const RAISE_ABSOLUTE: u32 = 0x2;
 /// Attributes of a channel, read by kernel handlers.
 pub const ATTRIBUTES: usize = 8;
 

@@ -19,6 +19,7 @@ use zerocopy::FromZeros;
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::lock::lock;
+use crate::objects::Place;
 use crate::owner;
 use crate::segment::Segment;
 use crate::sys;
@@ -66,6 +67,8 @@ pub struct ChannelHandle {
     wake_producer: ReadOnly,
     _up_map: OwnedFd,
     _down_map: OwnedFd,
+    /// What is attached for its deferred calls.
+    _links: Vec<OwnedFd>,
 }
 
 /// The kernel's page of a wake buffer's write position, mapped read-only.
@@ -123,8 +126,10 @@ impl ChannelHandle {
                 .map_err(|error| Error::from_bpf("handing a channel to the kernel", &error))?;
         }
         owner::add(&core, owner.pid)?;
+        let mut links = Vec::new();
         if shape.defer & ecalls_abi::downcall::DEFER_SWITCH != 0 {
-            owner::defer_at_switch(&core, owner.pid, Some(index))?;
+            links = core.attached(Place::Switch)?;
+            owner::defer_at_switch(&core, owner.pid, Some(id))?;
         }
         core.tables.channels.set(
             index,
@@ -138,6 +143,7 @@ impl ChannelHandle {
             wake_producer: ReadOnly(crate::segment::ReadOnlyPage::map(&wake, PAGE)?),
             _up_map: clone_fd(&up_map)?,
             _down_map: clone_fd(&down_map)?,
+            _links: links,
             core,
             id,
             shape,

@@ -248,7 +248,10 @@ impl Core {
             if program.place != place {
                 continue;
             }
-            let fd = self.program(program.name)?;
+            // An optional part that this kernel could not load is left out.
+            let Ok(fd) = self.program(program.name) else {
+                continue;
+            };
             let wanted = sys::program_info(fd)?.id;
             let living = if *id == 0 {
                 None

@@ -3,7 +3,7 @@
 use std::io;
 
 /// The error of everything in this crate.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The kernel lacks something. `since` is the version or option that brings it.
@@ -67,7 +67,10 @@ pub enum Error {
         pid: u32,
     },
     /// The kernel refused one of our programs.
-    #[error("the kernel refused {object}: {source}")]
+    #[error(
+        "the kernel refused {object}: {source} (ECALLS_LIBBPF_LOG=1 shows its reasons; `ecalls doctor` \
+         what it lacks)"
+    )]
     Load {
         /// Which object file.
         object: &'static str,
@@ -86,6 +89,13 @@ pub enum Error {
 
 /// A result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// The same text as `Display`: a program whose `main` returns this error ends with a readable line.
+impl std::fmt::Debug for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
 
 impl Error {
     /// The last error of the C library, while doing `action`.

@@ -16,11 +16,7 @@ use crate::{builtin, sys};
 
 /// Loads a core. The caller holds the lock and found none to join.
 pub(crate) fn load() -> Result<Core> {
-    libbpf_rs::set_print(Some((PrintLevel::Warn, |_, text| {
-        if std::env::var_os("ECALLS_LIBBPF_LOG").is_some() {
-            eprint!("{text}")
-        }
-    })));
+    libbpf_rs::set_print(Some((PrintLevel::Warn, print_log)));
     let cpus =
         libbpf_rs::num_possible_cpus().map_err(|error| Error::from_bpf("counting CPUs", &error))?;
     let cpus = u32::try_from(cpus).expect("fewer CPUs than 2^32");
@@ -36,6 +32,13 @@ pub(crate) fn load() -> Result<Core> {
         }
     }
     loader.finish()
+}
+
+/// libbpf's own words, for who asks for them; our errors say the same shorter.
+fn print_log(_: PrintLevel, text: String) {
+    if std::env::var_os("ECALLS_LIBBPF_LOG").is_some() {
+        eprint!("{text}");
+    }
 }
 
 /// A refusal in terms of what the kernel lacks, where that is known.
@@ -85,7 +88,9 @@ impl Loader {
                 set_cpus(&mut map, self.cpus)?;
             } else if let Some(shared) = self.maps.get(&name) {
                 map.reuse_fd(shared.as_fd())?;
-            } else if matches!(name.as_str(), "queues" | "queue_timers") {
+            } else if name == "queues" {
+                map.set_max_entries(self.cpus + 2)?;
+            } else if name == "queue_timers" {
                 map.set_max_entries(self.cpus + 1)?;
             }
         }

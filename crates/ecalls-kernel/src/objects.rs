@@ -107,12 +107,15 @@ pub(crate) const OBJECTS: &[Object] = &[
     object!("process", false),
     object!("handler", false),
     object!("thread", false),
+    object!("reap", false),
     object!("signal", false),
     object!("socket", false),
     object!("timer", false),
     object!("task", false),
+    object!("sched", false),
     object!("downcall_run", false),
     object!("measure", false),
+    object!("signal_task", true),
     object!("downcall_prctl", true),
     object!("downcall_setsockopt", true),
     object!("downcall_security", true),
@@ -147,6 +150,12 @@ pub const PROGRAMS: &[Program] = programs! {
     "pump_setup" in "thread": Place::Run;
     "pump_run" in "thread": Place::Run;
     "signal_verdict" in "signal": Place::Signals;
+    "signal_wait" in "signal_task": Place::Signals;
+    "reap_exit" in "reap": Place::Always;
+    "reap_exec" in "reap": Place::Always;
+    "sched_woken" in "sched": Place::Service(service::SERVICE_SCHED);
+    "sched_woken_new" in "sched": Place::Service(service::SERVICE_SCHED);
+    "sched_switched" in "sched": Place::Service(service::SERVICE_SCHED);
     "socket_ready" in "socket": Place::Service(service::SERVICE_SOCKET);
     "task_fork" in "task": Place::Service(service::SERVICE_TASK);
     "task_exec" in "task": Place::Service(service::SERVICE_TASK);

@@ -1,5 +1,6 @@
 //! Which processes own something in the core, so that the kernel side knows whose exit matters.
 
+use ecalls_abi::channel::Id;
 use libbpf_rs::{MapCore, MapFlags};
 
 use crate::core::Core;
@@ -16,7 +17,7 @@ pub(crate) fn remove(core: &Core, pid: u32) -> Result<()> {
 }
 
 fn change(core: &Core, pid: u32, to: impl Fn(u32) -> u32) -> Result<()> {
-    let Ok(owners) = core.map("owners") else { return Ok(()) };
+    let owners = core.map("owners")?;
     let key = pid.to_ne_bytes();
     let count = owners
         .lookup(&key, MapFlags::ANY)
@@ -36,11 +37,23 @@ fn change(core: &Core, pid: u32, to: impl Fn(u32) -> u32) -> Result<()> {
 }
 
 /// Notes (or forgets) that deferred calls of this process are handled before its next scheduling.
-pub(crate) fn defer_at_switch(core: &Core, pid: u32, channel: Option<u32>) -> Result<()> {
+///
+/// # Errors
+/// [`Error::LimitReached`] when another channel of the process does that already.
+pub(crate) fn defer_at_switch(core: &Core, pid: u32, channel: Option<Id>) -> Result<()> {
     let owners = core.map("switch_owners")?;
+    let key = pid.to_ne_bytes();
     let result = match channel {
-        Some(index) => owners.update(&pid.to_ne_bytes(), &index.to_ne_bytes(), MapFlags::ANY),
-        None => owners.delete(&pid.to_ne_bytes()),
+        Some(id) => match owners.update(&key, &id.raw().to_ne_bytes(), MapFlags::NO_EXIST) {
+            Err(error) if error.kind() == libbpf_rs::ErrorKind::AlreadyExists => {
+                return Err(Error::LimitReached {
+                    which: "channels of one process whose calls are deferred to its scheduling",
+                    limit: 1,
+                });
+            }
+            other => other,
+        },
+        None => owners.delete(&key),
     };
     match result {
         Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => {

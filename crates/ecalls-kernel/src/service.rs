@@ -131,7 +131,7 @@ impl Drop for ServiceHandle {
 }
 
 /// Raises an event of the named application service (the generic call, ECalls-01 §2.3.1). Returns
-/// how many subscriptions were offered it, 0 when it waits for its release.
+/// how many subscriptions it is for.
 pub fn raise_by_name(core: &Core, name: &str, raise: &Raise<'_>) -> Result<i64> {
     let mut call =
         Generic::new(name, Op::Raise).map_err(|_| invalid(name, "a name of 1 to 31 bytes"))?;

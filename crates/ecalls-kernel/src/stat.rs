@@ -35,11 +35,22 @@ pub struct SubscriptionStat {
     pub count: SubscriptionCount,
 }
 
+/// Whose queue it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueOwner {
+    /// Events raised on that CPU.
+    Cpu(u32),
+    /// Chains that go on in kernel threads.
+    Threads,
+    /// Signals that wait for their receiver.
+    Signals,
+}
+
 /// One queue.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueStat {
-    /// CPU; None: the kernel threads' queue.
-    pub cpu: Option<u32>,
+    /// Whose queue it is.
+    pub owner: QueueOwner,
     /// Events that wait for delivery.
     pub ready: u32,
     /// Events that wait for their release time.
@@ -144,10 +155,10 @@ impl Core {
         Ok(found)
     }
 
-    /// Every queue's fill, the kernel threads' last.
+    /// Every queue's fill.
     pub fn queues(&self) -> Result<Vec<QueueStat>> {
         let queues = self.map("queues")?;
-        (0..=self.cpus())
+        (0..self.cpus() + 2)
             .map(|index| {
                 let cell = queues
                     .lookup(&index.to_ne_bytes(), MapFlags::ANY)
@@ -159,7 +170,11 @@ impl Core {
                     })
                 };
                 Ok(QueueStat {
-                    cpu: (index < self.cpus()).then_some(index),
+                    owner: match index.checked_sub(self.cpus()) {
+                        None => QueueOwner::Cpu(index),
+                        Some(0) => QueueOwner::Threads,
+                        Some(_) => QueueOwner::Signals,
+                    },
                     ready: word(READY_COUNT),
                     held: word(HELD_COUNT),
                 })

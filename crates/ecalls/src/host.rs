@@ -67,8 +67,7 @@ impl Ecalls {
         Service::register(self, name, format, kinds)
     }
 
-    /// Raises an event of a named application service. Returns how many subscriptions it was
-    /// offered to at once.
+    /// Raises an event of a named application service. Returns how many subscriptions it is for.
     ///
     /// # Errors
     /// [`Error::Unknown`] without such a service.

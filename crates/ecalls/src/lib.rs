@@ -46,7 +46,7 @@ mod user;
 pub use channel::{Channel, ChannelBuilder};
 pub use ecalls_abi::channel::{DropReason, Layout, Lost, SlotUse};
 pub use ecalls_abi::event::{Event, Target};
-pub use ecalls_kernel::{Error, Result, now_ns};
+pub use ecalls_kernel::{Error, Result, now_ns, signal};
 pub use format::{Format, Value};
 pub use handler::Handler;
 pub use host::{Described, Ecalls};

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ecalls_abi::downcall::RAISE_ABSOLUTE;
 use ecalls_abi::event::{EVENT_CPU, TARGET_ALL, TARGET_WAKE_ONE, Target};
 use ecalls_kernel::service::{Raise as KernelRaise, ServiceHandle};
 
@@ -19,6 +20,7 @@ pub struct Raise<'a> {
     cpu: bool,
     deadline: Option<Duration>,
     release: Option<Duration>,
+    absolute: bool,
     data: &'a [u8],
 }
 
@@ -33,6 +35,7 @@ impl<'a> Raise<'a> {
             cpu: false,
             deadline: None,
             release: None,
+            absolute: false,
             data,
         }
     }
@@ -87,6 +90,16 @@ impl<'a> Raise<'a> {
         self
     }
 
+    /// The same two as times of CLOCK_MONOTONIC ([`crate::now_ns`]), in ns, kept in whole
+    /// microseconds; None: none. The deadline may then also be before the release.
+    #[must_use]
+    pub fn at(mut self, release_ns: Option<u64>, deadline_ns: Option<u64>) -> Raise<'a> {
+        self.absolute = true;
+        self.release = release_ns.map(Duration::from_nanos);
+        self.deadline = deadline_ns.map(Duration::from_nanos);
+        self
+    }
+
     /// Asks for event-aware CPU scheduling of the receiver (ECalls-05 §4).
     #[must_use]
     pub fn cpu(mut self) -> Raise<'a> {
@@ -100,12 +113,16 @@ impl<'a> Raise<'a> {
             kind: self.kind,
             kind_type: self.slot_type,
             priority: self.priority,
-            flags: if self.cpu { EVENT_CPU } else { 0 },
+            flags: flag(self.cpu, EVENT_CPU) | flag(self.absolute, RAISE_ABSOLUTE),
             deadline_us: microseconds(self.deadline),
             release_us: microseconds(self.release),
             data: self.data,
         }
     }
+}
+
+fn flag(set: bool, bit: u32) -> u32 {
+    if set { bit } else { 0 }
 }
 
 /// Whole microseconds, rounded up: 0 means none.
@@ -141,8 +158,8 @@ impl Service {
         self.0.index()
     }
 
-    /// Raises an event. Returns how many subscriptions it was offered to at once; 0 when it waits
-    /// for its release time, or nobody subscribed (counted as dropped).
+    /// Raises an event. Returns how many subscriptions it is for (now, or at its release time);
+    /// 0: nobody subscribed, and it was dropped and counted.
     ///
     /// # Errors
     /// [`crate::Error::Invalid`] for more than 168 bytes of data; [`crate::Error::Os`] with ENOSPC

@@ -83,15 +83,15 @@ impl SubscriptionBuilder {
 
     /// Only these kinds of events, by name. All unless said.
     #[must_use]
-    pub fn kinds<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> SubscriptionBuilder {
+    pub fn kinds(mut self, names: &[&str]) -> SubscriptionBuilder {
         for name in names {
-            match self.service.info.kinds().position(|kind| kind == name) {
+            match self.service.info.kinds().position(|kind| kind == *name) {
                 Some(kind) => self.kinds |= 1 << kind,
                 None => {
                     let known: Vec<_> = self.service.info.kinds().collect();
                     self.error.get_or_insert(Error::Unknown {
                         what: "kind",
-                        name: name.to_owned(),
+                        name: (*name).to_owned(),
                         hint: format!("this service has {}", known.join(", ")),
                     });
                 }

@@ -1,0 +1,286 @@
+//! Downcalls (ECalls-01 §2.3.1): fast, deferred with its three times and two modes, generic; timers
+//! over them. Needs root.
+
+mod harness;
+
+use std::time::{Duration, Instant};
+
+use ecalls::downcall::Call;
+use ecalls::timer::Timer;
+use ecalls::{Error, Raise};
+use harness::{PATIENCE, QUIET, assert_all_adds_up, core, own_service, wait_until};
+
+#[test]
+fn fast_call_answers_by_every_mechanism() {
+    let Some(ecalls) = core() else { return };
+    let channel = ecalls.channel().open().expect("a channel");
+    let pid = i64::from(std::process::id());
+    assert_eq!(channel.caller().fast(Call::GetPid).expect("a call"), pid);
+    assert_eq!(channel.caller().run(Call::GetPid).expect("a call"), pid);
+    assert_eq!(
+        channel
+            .caller()
+            .fast(Call::Set {
+                attribute: 7,
+                value: 1 << 40
+            })
+            .expect("it"),
+        0
+    );
+    assert_eq!(
+        channel
+            .caller()
+            .fast(Call::Get { attribute: 7 })
+            .expect("it"),
+        1 << 40
+    );
+    let refused = channel
+        .caller()
+        .fast(Call::Get { attribute: 8 })
+        .expect("an answer");
+    assert_eq!(refused, -22, "there is no attribute 8: EINVAL");
+}
+
+#[test]
+fn threads_do_not_mix_up_their_results() {
+    let Some(ecalls) = core() else { return };
+    let channel = ecalls.channel().open().expect("a channel");
+    std::thread::scope(|scope| {
+        for attribute in 0..8u32 {
+            let caller = channel.caller().clone();
+            scope.spawn(move || {
+                for value in 0..2000i64 {
+                    let word = value.cast_unsigned();
+                    caller
+                        .fast(Call::Set {
+                            attribute,
+                            value: word,
+                        })
+                        .expect("a call");
+                    assert_eq!(caller.fast(Call::Get { attribute }).expect("a call"), value);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn deferred_calls_are_handled_in_order_at_the_next_fast_call() {
+    let Some(ecalls) = core() else { return };
+    let channel = ecalls.channel().open().expect("a channel");
+    let caller = channel.caller();
+    for value in 1..=10 {
+        caller
+            .defer(Call::Set {
+                attribute: 0,
+                value,
+            })
+            .expect("room");
+    }
+    assert_eq!(caller.pending(), 10);
+    assert_eq!(
+        caller.fast(Call::Get { attribute: 0 }).expect("a call"),
+        10,
+        "handled before"
+    );
+    assert_eq!(caller.pending(), 0);
+    for value in 0..3000 {
+        caller
+            .defer(Call::Set {
+                attribute: 1,
+                value,
+            })
+            .expect("a full ring is flushed");
+    }
+    caller.flush().expect("calls");
+    assert_eq!(
+        caller.fast(Call::Get { attribute: 1 }).expect("a call"),
+        2999
+    );
+}
+
+#[test]
+fn of_latest_calls_only_the_last_is_handled() {
+    let Some(ecalls) = core() else { return };
+    let (service, name) = own_service(&ecalls);
+    let mut channel = ecalls.channel().open().expect("a channel");
+    let _subscription = ecalls
+        .subscribe(&name)
+        .expect("it")
+        .memory(&channel)
+        .install()
+        .expect("one");
+    let caller = channel.caller().clone();
+    for data in 1..=100 {
+        let raise = Call::Raise {
+            service: service.index(),
+            kind: 1,
+            target: -1,
+            data,
+        };
+        caller.defer_latest(3, raise).expect("a cell");
+    }
+    assert!(channel.try_recv().is_none(), "nothing happened yet");
+    caller.fast(Call::Nop).expect("a call");
+    let got: Vec<_> = std::iter::from_fn(|| channel.try_recv())
+        .map(|e| e.data_word())
+        .collect();
+    assert_eq!(got, [100]);
+    assert!(matches!(
+        caller.defer_latest(16, Call::Nop),
+        Err(Error::Invalid { .. })
+    ));
+    assert_all_adds_up(&ecalls, service.index());
+}
+
+#[test]
+fn deferred_calls_are_handled_after_the_channels_delay() {
+    let Some(ecalls) = core() else { return };
+    let (service, name) = own_service(&ecalls);
+    let delay = Duration::from_millis(20);
+    let mut channel = ecalls
+        .channel()
+        .defer_delay(delay)
+        .open()
+        .expect("a channel");
+    let _subscription = ecalls
+        .subscribe(&name)
+        .expect("it")
+        .memory(&channel)
+        .install()
+        .expect("one");
+    let start = Instant::now();
+    for data in 0..5 {
+        let raise = Call::Raise {
+            service: service.index(),
+            kind: 0,
+            target: -1,
+            data,
+        };
+        channel.caller().defer(raise).expect("room");
+    }
+    let first = channel
+        .recv_timeout(PATIENCE)
+        .expect("a living core")
+        .expect("an event");
+    assert!(start.elapsed() >= delay, "{:?}", start.elapsed());
+    assert_eq!(first.data_word(), 0);
+    let rest: Vec<_> = std::iter::from_fn(|| channel.try_recv())
+        .map(|e| e.data_word())
+        .collect();
+    assert_eq!(rest, [1, 2, 3, 4], "in one batch");
+    assert_all_adds_up(&ecalls, service.index());
+}
+
+#[test]
+fn deferred_calls_are_handled_before_the_next_scheduling() {
+    let Some(ecalls) = core() else { return };
+    let channel = ecalls.channel().defer_switch().open().expect("a channel");
+    let caller = channel.caller();
+    caller
+        .defer(Call::Set {
+            attribute: 2,
+            value: 77,
+        })
+        .expect("room");
+    wait_until("a switch handles it", || {
+        std::thread::sleep(Duration::from_millis(1));
+        caller.pending() == 0
+    });
+    assert_eq!(caller.fast(Call::Get { attribute: 2 }).expect("a call"), 77);
+}
+
+#[test]
+fn only_the_owner_may_raise_for_a_service() {
+    let Some(ecalls) = core() else { return };
+    let (service, _name) = own_service(&ecalls);
+    let channel = ecalls.channel().open().expect("a channel");
+    let builtin = Call::Raise {
+        service: 2,
+        kind: 0,
+        target: -1,
+        data: 0,
+    };
+    assert!(
+        channel.caller().fast(builtin).expect("an answer") < 0,
+        "task is the kernel's"
+    );
+    let unused = Call::Raise {
+        service: 63,
+        kind: 0,
+        target: -1,
+        data: 0,
+    };
+    assert!(channel.caller().fast(unused).expect("an answer") < 0);
+    let own = Call::Raise {
+        service: service.index(),
+        kind: 0,
+        target: -1,
+        data: 0,
+    };
+    let nobody = channel.caller().fast(own).expect("an answer");
+    assert!(nobody == 0 || nobody == -2, "nobody subscribed: {nobody}");
+    let error = ecalls
+        .raise("no-such-service", &Raise::new(&[]))
+        .expect_err("unknown");
+    assert!(error.to_string().contains("no-such-service"), "{error}");
+}
+
+#[test]
+fn timers_expire_once_periodically_and_at_a_time() {
+    let Some(ecalls) = core() else { return };
+    let mut channel = ecalls.channel().open().expect("a channel");
+    let subscription = ecalls
+        .subscribe("timer")
+        .expect("the service")
+        .memory(&channel)
+        .install()
+        .expect("one");
+    let caller = channel.caller().clone();
+    let start = Instant::now();
+    let once = Timer::after(&caller, Duration::from_millis(20)).expect("a timer");
+    let event = channel
+        .recv_timeout(PATIENCE)
+        .expect("a living core")
+        .expect("an expiry");
+    assert!(start.elapsed() >= Duration::from_millis(20));
+    assert_eq!(event.r#type, once.number());
+    assert!(
+        channel
+            .recv_timeout(QUIET)
+            .expect("a living core")
+            .is_none(),
+        "only once"
+    );
+    let periodic = Timer::every(&caller, Duration::from_millis(5)).expect("a timer");
+    let mut expiries = Vec::new();
+    for _ in 0..10 {
+        let event = channel
+            .recv_timeout(PATIENCE)
+            .expect("a living core")
+            .expect("an expiry");
+        assert_eq!(event.r#type, periodic.number());
+        expiries.push(event.data[0]);
+    }
+    for pair in expiries.windows(2) {
+        let apart = pair[1] - pair[0];
+        assert!(
+            apart % 5_000_000 == 0 && apart > 0,
+            "no drift: {expiries:?}"
+        );
+    }
+    drop(periodic);
+    while channel
+        .recv_timeout(QUIET)
+        .expect("a living core")
+        .is_some()
+    {}
+    let at_ns = ecalls::now_ns() + 10_000_000;
+    let absolute = Timer::at(&caller, at_ns, None).expect("a timer");
+    let event = channel
+        .recv_timeout(PATIENCE)
+        .expect("a living core")
+        .expect("an expiry");
+    assert_eq!((event.r#type, event.data[0]), (absolute.number(), at_ns));
+    drop(subscription);
+}

@@ -1,0 +1,83 @@
+//! What the tests on the kernel share: whether they may run, a service of their own, and the
+//! accounting identities, which are checked after each.
+
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use ecalls::{Ecalls, Service};
+use ecalls_abi::service::{ServiceCount, SubscriptionCount};
+
+/// How long anything that should happen may take on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long to wait for something that should not happen.
+pub const QUIET: Duration = Duration::from_millis(60);
+
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// The core, or None where the test cannot run, with the reason printed. With `ECALLS_TEST_ROOT` set
+/// (as in CI) that is a failure.
+pub fn core() -> Option<Ecalls> {
+    if !ecalls_kernel::is_root() {
+        let required = std::env::var_os("ECALLS_TEST_ROOT").is_some();
+        assert!(!required, "ECALLS_TEST_ROOT is set, but this is not root");
+        eprintln!("skipped: needs root");
+        return None;
+    }
+    Some(Ecalls::open().expect("root can open the core on a supported kernel"))
+}
+
+/// A service with a name that no other test has, whose data is one number.
+pub fn own_service(ecalls: &Ecalls) -> (Service, String) {
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let name = format!("test-{}-{number}", std::process::id());
+    let service = ecalls
+        .register_service(&name, "u64 value", "zero one two")
+        .expect("a service");
+    (service, name)
+}
+
+/// Waits until `done`, at most [`PATIENCE`].
+pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < PATIENCE, "waited too long: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// raised = dispatched + late + dropped.
+pub fn assert_service_adds_up(count: &ServiceCount) {
+    let sum = count.dispatched + count.late + count.dropped.iter().sum::<u64>();
+    assert_eq!(
+        count.raised, sum,
+        "raised = dispatched + late + dropped: {count:?}"
+    );
+}
+
+/// offered = delivered + filtered + late + dropped.
+pub fn assert_subscription_adds_up(count: &SubscriptionCount) {
+    let sum = count.delivered + count.filtered + count.late + count.dropped.iter().sum::<u64>();
+    assert_eq!(
+        count.offered, sum,
+        "offered = delivered + filtered + late + dropped: {count:?}"
+    );
+}
+
+/// Both identities for one service and all its subscriptions.
+pub fn assert_all_adds_up(ecalls: &Ecalls, service: u32) {
+    assert_service_adds_up(
+        &ecalls
+            .core()
+            .service_stat(service)
+            .expect("the service")
+            .count,
+    );
+    for stat in ecalls.core().subscriptions().expect("the subscriptions") {
+        if stat.row.service == service {
+            assert_subscription_adds_up(&stat.count);
+        }
+    }
+}
