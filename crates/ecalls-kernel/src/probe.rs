@@ -1,13 +1,143 @@
-//! What this kernel offers.
+//! What this kernel offers, and what we use of it: the knowledge behind `ecalls doctor`.
+//!
+//! [`features`] reads the facts of the host (`host`), looks the kernel's functions, tracepoints
+//! and types up in its type information (`types`, which anybody may read) and, where the caller
+//! has the privileges, tries each by loading something tiny that is gone at once (`trial`).
+//! `part` lists the parts of the kernel that we use and judges them by what was found;
+//! `setting` judges how the machine is set up. [`choices`] then says, purpose by purpose, which
+//! mechanism is used here and why.
+//!
+//! Reading and judging are apart: everything that judges is a function from plain values and
+//! tested without the kernel it is about. A file that is missing makes a feature unknown, never an
+//! error.
+//!
+//! The core itself does not ask here: it loads and attaches what it can, best first. It asks only
+//! when the kernel refused it, to name what is missing ([`missing_requirement`]).
 
-/// The first thing that the core cannot do without and this kernel lacks: its name, and what brings
-/// it.
-pub fn missing_requirement() -> Option<(&'static str, &'static str)> {
-    if std::fs::metadata("/sys/kernel/btf/vmlinux").is_err() {
-        return Some((
-            "type information (BTF)",
-            "a kernel with CONFIG_DEBUG_INFO_BTF",
-        ));
+mod choice;
+mod host;
+mod options;
+mod part;
+mod setting;
+mod trial;
+mod types;
+
+use std::fmt;
+
+pub use choice::{Choice, choices};
+
+/// Whether the kernel has something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It does.
+    Present,
+    /// It does not, or does not let us have it.
+    Absent,
+    /// Cannot be told, and why.
+    Unknown(&'static str),
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            State::Present => to.write_str("present"),
+            State::Absent => to.write_str("absent"),
+            State::Unknown(why) => write!(to, "unknown: {why}"),
+        }
     }
-    None
+}
+
+/// Something that the kernel or its set-up offers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Feature {
+    /// What it is called.
+    pub name: &'static str,
+    /// What we use it for.
+    pub purpose: &'static str,
+    /// Whether it is there.
+    pub state: State,
+    /// The kernel version, build option or setting that brings it.
+    pub since: &'static str,
+    /// What is lost without it, and what takes its place.
+    pub without: &'static str,
+    /// How its state was found out.
+    pub evidence: String,
+    /// Whether the core cannot be loaded without it.
+    pub required: bool,
+}
+
+/// Everything we use, most basic first. Takes about a tenth of a second: it reads the kernel's
+/// type information, and with privileges loads about forty programs of a few instructions.
+pub fn features() -> Vec<Feature> {
+    let former = libbpf_rs::set_print(None);
+    let host = host::Host::read();
+    let types = types::Types::read(&part::names());
+    let mut features = setting::basics(&host, &types);
+    features.extend(part::features(&types, host.may_load()));
+    features.extend(setting::surroundings(&host));
+    libbpf_rs::set_print(former);
+    features
+}
+
+/// The first thing that the core cannot do without and this kernel lacks: its name, and what
+/// brings it.
+pub fn missing_requirement() -> Option<(&'static str, &'static str)> {
+    first_missing(&features())
+}
+
+fn first_missing(features: &[Feature]) -> Option<(&'static str, &'static str)> {
+    features
+        .iter()
+        .find(|feature| feature.required && feature.state == State::Absent)
+        .map(|feature| (feature.name, feature.since))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    fn feature(name: &'static str, state: State, required: bool) -> Feature {
+        let (purpose, since, without) = ("", "Linux 9.9", "");
+        Feature {
+            name,
+            purpose,
+            state,
+            since,
+            without,
+            evidence: String::new(),
+            required,
+        }
+    }
+
+    #[test]
+    fn only_a_required_feature_that_is_surely_absent_is_missing() {
+        let mut features = vec![
+            feature("optional", State::Absent, false),
+            feature("unknown", State::Unknown("cannot tell"), true),
+            feature("there", State::Present, true),
+        ];
+        assert_eq!(first_missing(&features), None);
+        features.push(feature("needed", State::Absent, true));
+        features.push(feature("needed too", State::Absent, true));
+        assert_eq!(first_missing(&features), Some(("needed", "Linux 9.9")));
+    }
+
+    #[test]
+    fn this_machine_can_be_probed_by_anybody_and_every_feature_is_explained() {
+        let features = features();
+        let names: HashSet<_> = features.iter().map(|each| each.name).collect();
+        assert_eq!(names.len(), features.len(), "each name once");
+        for each in &features {
+            let texts = [
+                each.purpose,
+                each.since,
+                each.without,
+                each.evidence.as_str(),
+            ];
+            assert!(texts.iter().all(|text| !text.is_empty()), "{each:?}");
+        }
+        assert!(!choices(&features).is_empty());
+    }
 }
