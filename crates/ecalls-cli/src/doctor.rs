@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::exit::{Code, Failure, Outcome};
 use crate::output::{Output, Table, wrap};
 
-/// Show what this kernel offers, which mechanism is used for what, and what a missing one takes away
+/// Show what this kernel offers, what is used for what, and what a missing thing takes away
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Args {

@@ -1,7 +1,7 @@
 //! `ecalls raise`: raises one event of an application service, from the command line.
 //!
-//! It joins the core and never loads one: without a core nobody has registered a service. Raising in
-//! the name of a service is its owner's right, and root's.
+//! It joins the core and never loads one: without a core nobody has registered a service. Raising
+//! events of a service is the right of its owner, and root's.
 
 use std::time::Duration;
 

@@ -1,8 +1,9 @@
 //! `ecalls watch`: the events of a service as lines, as they arrive.
 //!
-//! One subscription with the handlers asked for and a ring at its end. The loop reads without system
-//! calls while events are there, collects lines, and hands them out when the ring is empty, so that
-//! printing keeps up with bursts; what it does not keep up with is counted and told in the end.
+//! One subscription with the handlers asked for and a ring at its end. The loop reads without
+//! system calls while events are there, collects lines, and hands them out when the ring is empty,
+//! so that printing keeps up with bursts; what it does not keep up with is counted and told in the
+//! end.
 
 mod histogram;
 mod line;

@@ -1,7 +1,7 @@
 //! Programs of services for `ecalls stat`: what a run costs, and how many runs the kernel skipped.
 //!
-//! The kernel counts runs and their time only while somebody asked for these statistics, and for all
-//! programs of the machine; so costs are the difference over a time in which they were on.
+//! The kernel counts runs and their time only while somebody asked for these statistics, and then
+//! for all programs of the machine; so costs are the difference over a time in which they were on.
 
 use std::time::Duration;
 
