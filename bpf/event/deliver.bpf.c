@@ -102,7 +102,7 @@ static __always_inline bool run_action(void *ctx, struct current *c,
 }
 
 /* Runs a subscription's chain from the action in `chain` on. */
-__noinline int run_chain(void *ctx __arg_ctx, u32 index, u32 chain) {
+static __always_inline int run_chain(void *ctx, u32 index, u32 chain) {
 	struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
 	struct ecalls_subscription_count *n = count_of(index);
 	struct current *c = current_cpu();
@@ -278,7 +278,7 @@ __noinline int deliver_event(void *ctx __arg_ctx, u32 again) {
 		}
 		if (c->event.target == ECALLS_TARGET_WAKE_ONE)
 			c->mask = wake_one(c->mask, s);
-		c->offered = bits_count(c->mask);
+		c->offered = c->mask & (c->mask - 1) ? bits_count(c->mask) : 1;
 		if (late)
 			__sync_fetch_and_add(&n->late, 1);
 		else
@@ -292,7 +292,7 @@ int BPF_PROG(deliver, int nonce) {
 	struct current *c = current_cpu();
 	u32 again, direct;
 
-	if (!c || (nonce != TRIGGER_DIRECT && nonce != TRIGGER_DRAIN))
+	if (!c || (nonce != TRIGGER_DIRECT && nonce != TRIGGER_DRAIN && nonce != TRIGGER_NOW))
 		return 0;
 	again = c->left;
 	direct = c->direct;
@@ -309,7 +309,8 @@ int BPF_PROG(deliver, int nonce) {
 		if (!given) {
 			if (i >= DISPATCH_EVENTS || c->calls >= DISPATCH_CALLS || !queue_waits(cpu))
 				break;
-			c->now_ns = bpf_ktime_get_ns();
+			if (i || nonce != TRIGGER_NOW)
+				c->now_ns = bpf_ktime_get_ns();
 			if (queue_take(cpu, c->now_ns, &c->event))
 				break;
 		}
@@ -341,7 +342,10 @@ static int queue_timer_expired(void *map, u32 *key, struct queue_timer *t) {
 	}
 	drain(cpu, 0);
 	next_ns = *(volatile u64 *)&cell->queue.held.entry[1].key;
-	if (*(volatile u32 *)&cell->queue.held.count)
+	/* What could not be delivered now must not wait for the next release. */
+	if (c->left || queue_waits(cpu))
+		arm_queue_timer(cpu, bpf_ktime_get_ns() + RETRY_NS);
+	else if (*(volatile u32 *)&cell->queue.held.count)
 		arm_queue_timer(cpu, next_ns);
 	return 0;
 }

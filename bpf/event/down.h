@@ -106,7 +106,8 @@ static __always_inline bool down_open(struct down *d, u32 id) {
 	struct task_struct *task = bpf_get_current_task_btf();
 
 	return down_find(d, id) && d->channel->owner == (u32)task->tgid &&
-	       d->channel->owner_start == task->group_leader->start_boottime;
+	       (!d->channel->owner_start ||
+		d->channel->owner_start == task->group_leader->start_boottime);
 }
 
 static __always_inline bool down_waits(struct down *d, u64 front) {

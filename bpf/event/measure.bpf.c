@@ -10,6 +10,7 @@
 #include "raise.h"
 
 #define MEASURE_MAX 1000000u /* rounds of one run */
+#define MEASURE_BATCH 16u
 
 struct measure {
 	u32 n;		 /* rounds */
@@ -33,7 +34,7 @@ static u64 measure_data[DATA_WORDS] = {1};
 static struct ecalls_event measure_event;
 
 static int measure_raise_once(u32 i, struct measure *m) {
-	u64 data[SMALL_DATA_WORDS] = {m->data + i};
+	u64 data[SMALL_DATA_WORDS] = {m->data};
 	u64 now_ns = m->deadline_ns || m->release_ns ? bpf_ktime_get_ns() : 0;
 	struct raise r = {
 		.service = ECALLS_SERVICE_CORE,
@@ -48,10 +49,22 @@ static int measure_raise_once(u32 i, struct measure *m) {
 	};
 
 	if (m->size > SMALL_DATA_WORDS * 8)
-		m->result = raise_preemptible(&r, measure_data, DATA_WORDS);
+		m->result = raise(&r, measure_data, DATA_WORDS);
 	else
-		m->result = raise_preemptible(&r, data, SMALL_DATA_WORDS);
+		m->result = raise(&r, data, SMALL_DATA_WORDS);
 	m->done += m->result >= 0;
+	m->data++;
+	return 0;
+}
+
+/* Several at a time, so that what keeps this program on its CPU (10 ns, and not needed where
+ * services raise) does not count. */
+static int measure_raise_some(u32 i, struct measure *m) {
+	u32 left = m->n - i * MEASURE_BATCH;
+
+	bpf_preempt_disable();
+	bpf_loop(left < MEASURE_BATCH ? left : MEASURE_BATCH, measure_raise_once, m, 0);
+	bpf_preempt_enable();
 	return 0;
 }
 
@@ -65,7 +78,7 @@ int measure_raise(struct measure *argument) {
 	if (m.n > MEASURE_MAX)
 		return -EINVAL;
 	start_ns = bpf_ktime_get_ns();
-	bpf_loop(m.n, measure_raise_once, &m, 0);
+	bpf_loop((m.n + MEASURE_BATCH - 1) / MEASURE_BATCH, measure_raise_some, &m, 0);
 	argument->total_ns = bpf_ktime_get_ns() - start_ns;
 	argument->done = m.done;
 	argument->result = m.result;

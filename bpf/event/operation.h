@@ -3,9 +3,9 @@
  * What a downcall does: one function per operation (ECALLS_OP_*), the same for fast, deferred and
  * generic calls.
  *
- * Attributes are a few instructions and inline. The others are verified once, by themselves, and
- * reached through downcall_more(). Events are stamped with the channel's owner, not the current
- * task: a deferred call may be handled in anybody's context.
+ * Attributes are a few instructions and inline. The others are verified once, by themselves. Events
+ * are stamped with the channel's owner, not the current task: a deferred call may be handled in
+ * anybody's context.
  *
  * Every caller runs with preemption off.
  */
@@ -62,7 +62,7 @@ static __always_inline struct ecalls_service *service_of(u32 service, u32 pid, u
 	if (!s || service < ECALLS_SERVICE_USER ||
 	    *(volatile u32 *)&s->state != ECALLS_STATE_ACTIVE)
 		return 0;
-	if (!uid || (s->owner == pid && s->owner_start == start))
+	if (!uid || (s->owner == pid && (!s->owner_start || s->owner_start == start)))
 		return s;
 	n = count_of_service(service);
 	if (n)
@@ -72,21 +72,29 @@ static __always_inline struct ecalls_service *service_of(u32 service, u32 pid, u
 
 /* ECALLS_OP_RAISE. The number of subscriptions that the event was offered to or, when it had to
  * wait in the queue, that wanted it when it was raised. */
-static __always_inline s64 down_raise(const struct downcall *call,
-				      const struct ecalls_channel *ch) {
-	struct raise r = {
-		.service = call->a & 0xffff,
-		.kind = (call->a >> 16) & 0xffff,
-		.target = (s32)call->b,
-		.size = sizeof(u64),
-		.flags = call->how & DOWN_LOCKED ? RAISE_LOCKED : 0,
-		.pid = ch->owner,
-		.uid = ch->uid,
-	};
-	struct ecalls_service *s = service_of(r.service, ch->owner, ch->owner_start, ch->uid);
-	u64 data = call->c;
+__noinline int down_raise(const struct downcall *call) {
+	struct ecalls_channel *ch;
+	struct ecalls_service *s;
+	struct raise r = {};
+	u32 index;
+	u64 data;
 	int result;
 
+	if (!call)
+		return -EINVAL;
+	index = ECALLS_ID_INDEX(call->channel);
+	ch = bpf_map_lookup_elem(&channels, &index);
+	if (!ch)
+		return -EINVAL;
+	r.service = call->a & 0xffff;
+	r.kind = (call->a >> 16) & 0xffff;
+	r.target = (s32)call->b;
+	r.size = sizeof(u64);
+	r.flags = call->how & DOWN_LOCKED ? RAISE_LOCKED : 0;
+	r.pid = ch->owner;
+	r.uid = ch->uid;
+	data = call->c;
+	s = service_of(r.service, ch->owner, ch->owner_start, ch->uid);
 	if (!s)
 		return -EPERM;
 	if (r.kind > 31)
@@ -182,19 +190,10 @@ __noinline int down_resume(const struct downcall *call) {
 }
 
 /* The calls that are more than a few instructions. */
-__noinline s64 downcall_more(const struct downcall *call) {
-	struct ecalls_channel *ch;
-	u32 index;
-
-	if (!call)
-		return -EINVAL;
-	index = ECALLS_ID_INDEX(call->channel);
-	ch = bpf_map_lookup_elem(&channels, &index);
-	if (!ch)
-		return -EINVAL;
+static __always_inline s64 downcall_more(const struct downcall *call) {
 	switch (call->op) {
 	case ECALLS_OP_RAISE:
-		return down_raise(call, ch);
+		return down_raise(call);
 	case ECALLS_OP_RESUME:
 		return down_resume(call);
 	case ECALLS_OP_TIMER:
