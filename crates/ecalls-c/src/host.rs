@@ -1,0 +1,101 @@
+//! The entry: the machine's core, and what its services' events mean. Man page: ecalls_open(3).
+
+use std::ffi::{c_char, c_int};
+use std::fmt::Write;
+
+use ecalls::{Ecalls, Event};
+
+use crate::error::{Failure, Outcome, guard};
+use crate::pointer::{give, output, reference, take_back, text, write_text};
+
+/// `ecalls_t`: the machine's core. Others clone it, so it may be closed before them.
+#[derive(Debug)]
+pub struct HostHandle(pub(crate) Ecalls);
+
+/// Joins the machine's core, or loads it into the kernel if there is none (root). The core lives
+/// until the last program that holds it ends.
+/// -EPERM without privileges; -ENOSYS if this kernel lacks something, with its name; -EPROTO if a
+/// core of another version runs; -ENOEXEC if the kernel refused a program.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ecalls_open(ecalls: *mut *mut HostHandle) -> c_int {
+    guard(|| {
+        let place = output(ecalls, "the place for ecalls")?;
+        let opened = Ecalls::open()?;
+        // SAFETY: an output (the root's Safety).
+        unsafe { give(place, HostHandle(opened)) };
+        Ok(0)
+    })
+}
+
+/// Joins the machine's core if one runs, and loads nothing. -ENOENT if none runs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ecalls_join(ecalls: *mut *mut HostHandle) -> c_int {
+    guard(|| {
+        let place = output(ecalls, "the place for ecalls")?;
+        let joined = Ecalls::join()?
+            .ok_or_else(|| Failure::new(libc::ENOENT, "no core runs on this machine"))?;
+        // SAFETY: an output (the root's Safety).
+        unsafe { give(place, HostHandle(joined)) };
+        Ok(0)
+    })
+}
+
+/// Ends the use of the core. What was opened with it goes on until it is closed itself.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ecalls_close(ecalls: *mut HostHandle) {
+    // SAFETY: a handle (the root's Safety).
+    unsafe { take_back(ecalls) };
+}
+
+/// Writes an event as one line of text: service, kind, process, fields by name. As snprintf: at
+/// most `size` bytes with the final 0, and returns the length of the whole text. For people;
+/// programs use the structs in ecalls/service.h. -ENOENT if the event's service is unknown.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ecalls_describe(
+    ecalls: *const HostHandle,
+    event: *const Event,
+    buffer: *mut c_char,
+    size: usize,
+) -> c_int {
+    guard(|| {
+        // SAFETY: a handle (the root's Safety).
+        let host = unsafe { reference(ecalls, "ecalls") }?;
+        // SAFETY: an argument that is not changed during the call (the root's Safety).
+        let event = unsafe { reference(event, "the event") }?;
+        let line = describe(&host.0, event)?;
+        // SAFETY: an output (the root's Safety).
+        unsafe { write_text(&line, buffer, size) }
+    })
+}
+
+/// Writes the format of a service's data, the fields of a C struct: "u64 cookie; u16 port". As
+/// snprintf: at most `size` bytes with the final 0, and returns the length of the whole text.
+/// -ENOENT without such a service.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ecalls_format(
+    ecalls: *const HostHandle,
+    service: *const c_char,
+    buffer: *mut c_char,
+    size: usize,
+) -> c_int {
+    guard(|| {
+        // SAFETY: a handle (the root's Safety).
+        let host = unsafe { reference(ecalls, "ecalls") }?;
+        // SAFETY: a text (the root's Safety).
+        let name = unsafe { text(service, "the service's name") }?;
+        let core = host.0.core();
+        let stat = core.service_stat(core.find_service(name)?)?;
+        // SAFETY: an output (the root's Safety).
+        unsafe { write_text(stat.info.format(), buffer, size) }
+    })
+}
+
+/// The text of an event. Its display fails for an event of no service, so it is not `to_string`.
+fn describe(ecalls: &Ecalls, event: &Event) -> Outcome<String> {
+    let mut line = String::new();
+    write!(line, "{}", ecalls.describe(event)).map_err(|_| {
+        let text = format!("no service has index {} of this event", event.service);
+        Failure::new(libc::ENOENT, text)
+    })?;
+    Ok(line)
+}

@@ -1,0 +1,44 @@
+//! The C library: the crate `ecalls` behind a C ABI, with the same nouns.
+//!
+//! One file per group of functions and man page. The documentation of the functions is written for
+//! C programmers: it goes into `include/ecalls.h`, whose opening comment holds the conventions.
+//! Two files hold what all others rely on: [`pointer`] is the only place that reads what a caller's
+//! pointer points to, and [`error`] lets no panic cross the boundary and keeps the texts.
+//!
+//! # Safety Every function here relies on the same promises of its caller (they are the header's):
+//! a handle is null or was opened by this library and is not closed yet; a text is null or ends
+//! with 0; options are null or at least as long as their `size` says; an output is null or may be
+//! written; memory that is passed is not changed by others during the call.
+
+#![allow(
+    unsafe_code,
+    reason = "pointers of C callers are this crate's work; see the root's Safety"
+)]
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "the promises are the same for all functions: the root's Safety"
+)]
+
+mod pointer;
+
+// The order of the header: blank lines keep the formatter from sorting it.
+
+pub mod error;
+
+pub mod host;
+
+pub mod channel;
+
+pub mod action;
+
+pub mod subscription;
+
+pub mod service;
+
+pub mod call;
+
+pub mod timer;
+
+pub mod socket;
+
+pub mod signal;

@@ -1,0 +1,237 @@
+//! The only place that reads what a C caller's pointer points to.
+//!
+//! Each function checks for null and trusts the rest: the promises in the crate root. Options are
+//! copied before anything is looked at, so that what was checked is what is used.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+
+use crate::error::{Failure, Outcome};
+
+/// Bytes of options at most: what is longer was never meant as options.
+const OPTIONS_MAX: usize = 4096;
+
+/// A struct of C whose first field is `size`.
+///
+/// # Safety
+/// `repr(C)`, begins with a `u32`, has no padding, and every pattern of bytes is one of its values,
+/// pointers and optional functions included. (A pointer that points nowhere is a value, too; it is
+/// the root's promise that makes it good.)
+pub(crate) unsafe trait Options: Sized {
+    /// Bytes of its first version: less makes no sense. While there is no other, its size.
+    const LEAST: usize;
+}
+
+/// What a handle stands for.
+///
+/// # Safety
+/// `pointer` is null, or what it points to lives and is not changed during `'a`.
+pub(crate) unsafe fn reference<'a, T>(pointer: *const T, what: &str) -> Outcome<&'a T> {
+    // SAFETY: the caller's promise.
+    unsafe { pointer.as_ref() }.ok_or_else(|| null(what))
+}
+
+/// A text.
+///
+/// # Safety
+/// `pointer` is null, or a text that ends with 0 and is not changed during `'a`.
+pub(crate) unsafe fn text<'a>(pointer: *const c_char, what: &str) -> Outcome<&'a str> {
+    if pointer.is_null() {
+        return Err(null(what));
+    }
+    // SAFETY: the caller's promise; not null.
+    let text = unsafe { CStr::from_ptr(pointer) };
+    text.to_str()
+        .map_err(|_| Failure::invalid(format!("{what} is no UTF-8")))
+}
+
+/// A text that may be left out: empty then.
+///
+/// # Safety
+/// As [`text`].
+pub(crate) unsafe fn optional_text<'a>(pointer: *const c_char, what: &str) -> Outcome<&'a str> {
+    if pointer.is_null() {
+        return Ok("");
+    }
+    // SAFETY: the caller's promise.
+    unsafe { text(pointer, what) }
+}
+
+/// Bytes; none of them for a null pointer without a length.
+///
+/// # Safety
+/// `pointer` is null, or points to `size` bytes that are not changed during `'a`.
+pub(crate) unsafe fn bytes<'a>(pointer: *const u8, size: usize, what: &str) -> Outcome<&'a [u8]> {
+    if size == 0 {
+        return Ok(&[]);
+    }
+    if pointer.is_null() {
+        return Err(null(what));
+    }
+    // SAFETY: the caller's promise; not null.
+    Ok(unsafe { std::slice::from_raw_parts(pointer, size) })
+}
+
+/// A copy of options. Fields that the caller's version does not have are 0.
+///
+/// # Safety
+/// `pointer` is null, or begins with a `u32` and has as many bytes as that says.
+pub(crate) unsafe fn options<T: Options>(pointer: *const T, what: &str) -> Outcome<T> {
+    if pointer.is_null() {
+        return Err(null(what));
+    }
+    // SAFETY: a `u32` is there, by the caller's promise; not null.
+    let size = unsafe { pointer.cast::<u32>().read_unaligned() };
+    // SAFETY: `size` bytes are there, by the caller's promise.
+    unsafe { sized(pointer, size, what) }
+}
+
+/// A copy of a struct that has `size` bytes on the caller's side.
+///
+/// # Safety
+/// `pointer` is not null and points to `size` bytes.
+pub(crate) unsafe fn sized<T: Options>(pointer: *const T, size: u32, what: &str) -> Outcome<T> {
+    let size = usize::try_from(size).unwrap_or(usize::MAX);
+    if !(T::LEAST..=OPTIONS_MAX).contains(&size) {
+        return Err(Failure::invalid(format!(
+            "the size in {what} is {size}: set it to the size of the struct, at least {}",
+            T::LEAST
+        )));
+    }
+    let mut copy = MaybeUninit::<T>::zeroed();
+    let known = size.min(size_of::<T>());
+    // SAFETY: `known` is within both, which do not overlap.
+    unsafe {
+        std::ptr::copy_nonoverlapping(pointer.cast::<u8>(), copy.as_mut_ptr().cast::<u8>(), known);
+    }
+    // SAFETY: `known <= size`, so this stays inside the caller's struct or at its end.
+    let rest = unsafe { pointer.cast::<u8>().add(known) };
+    // SAFETY: the bytes of the caller's struct behind what this version knows.
+    let rest = unsafe { std::slice::from_raw_parts(rest, size - known) };
+    if rest.iter().any(|byte| *byte != 0) {
+        return Err(Failure::new(
+            libc::E2BIG,
+            format!("{what} sets fields that this version of libecalls does not know"),
+        ));
+    }
+    // SAFETY: every pattern of bytes is a value of T (`Options`), and all bytes are set.
+    Ok(unsafe { copy.assume_init() })
+}
+
+/// Where an output goes. Write it last, only on success.
+pub(crate) fn output<T>(pointer: *mut T, what: &str) -> Outcome<NonNull<T>> {
+    NonNull::new(pointer).ok_or_else(|| null(what))
+}
+
+/// Writes an output that may be left out.
+///
+/// # Safety
+/// `pointer` is null or may be written.
+pub(crate) unsafe fn write_optional<T>(pointer: *mut T, value: T) {
+    if let Some(place) = NonNull::new(pointer) {
+        // SAFETY: the caller's promise; not null.
+        unsafe { place.write(value) };
+    }
+}
+
+/// A new handle of the caller.
+///
+/// # Safety
+/// `place` may be written.
+pub(crate) unsafe fn give<T>(place: NonNull<*mut T>, value: T) {
+    // SAFETY: the caller's promise.
+    unsafe { place.write(Box::into_raw(Box::new(value))) };
+}
+
+/// Ends a handle.
+///
+/// # Safety
+/// `pointer` is null or came from [`give`], and nobody uses it any more.
+pub(crate) unsafe fn take_back<T>(pointer: *mut T) {
+    if !pointer.is_null() {
+        crate::error::guard(|| {
+            // SAFETY: the caller's promise.
+            drop(unsafe { Box::from_raw(pointer) });
+            Ok(0)
+        });
+    }
+}
+
+/// Writes a text as snprintf does: as much as fits, with a final 0. The length of the whole text.
+///
+/// # Safety
+/// `buffer` is null or has `size` bytes that may be written.
+pub(crate) unsafe fn write_text(text: &str, buffer: *mut c_char, size: usize) -> Outcome<c_int> {
+    let length = c_int::try_from(text.len())
+        .map_err(|_| Failure::new(libc::EOVERFLOW, "the text is too long"))?;
+    if size == 0 {
+        return Ok(length);
+    }
+    let buffer = output(buffer.cast::<u8>(), "the buffer")?;
+    let fits = text.len().min(size - 1);
+    // SAFETY: `fits` is less than `size`, within both; a caller's buffer does not overlap our text.
+    unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), buffer.as_ptr(), fits) };
+    // SAFETY: `fits` is less than `size`.
+    let end = unsafe { buffer.add(fits) };
+    // SAFETY: as above.
+    unsafe { end.write(0) };
+    Ok(length)
+}
+
+fn null(what: &str) -> Failure {
+    Failure::invalid(format!("{what} is NULL"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[repr(C)]
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    struct Known {
+        size: u32,
+        old: u32,
+        new: u64,
+    }
+
+    // SAFETY: repr(C), begins with a u32, integers without padding.
+    unsafe impl Options for Known {
+        const LEAST: usize = 8;
+    }
+
+    fn read(words: &[u32]) -> Outcome<Known> {
+        // SAFETY: each case has as many bytes as its first word says, or is refused for it.
+        unsafe { options(words.as_ptr().cast(), "these options") }
+    }
+
+    #[test]
+    fn older_options_have_zeros_for_what_is_new() {
+        let known = read(&[8, 7]).expect("valid");
+        assert_eq!((known.old, known.new), (7, 0));
+    }
+
+    #[test]
+    fn newer_options_are_taken_while_what_is_unknown_is_zero() {
+        assert_eq!(read(&[24, 7, 9, 0, 0, 0]).expect("valid").new, 9);
+        assert!(read(&[24, 7, 9, 0, 0, 1]).is_err());
+    }
+
+    #[test]
+    fn sizes_without_sense_are_refused() {
+        for size in [0, 7, 4097, u32::MAX] {
+            assert!(read(&[size, 0, 0, 0]).is_err(), "{size}");
+        }
+    }
+
+    #[test]
+    fn texts_are_cut_to_the_buffer_and_counted_whole() {
+        let mut buffer = [b'x'; 4];
+        // SAFETY: a buffer of that size.
+        let length = unsafe { write_text("hello", buffer.as_mut_ptr().cast(), 4) };
+        assert_eq!((length.expect("valid"), &buffer), (5, b"hel\0"));
+        // SAFETY: nothing is written with size 0.
+        let length = unsafe { write_text("hello", std::ptr::null_mut(), 0) };
+        assert_eq!(length.expect("valid"), 5);
+    }
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The whole way of an event in C: a service is registered, subscribed to in three ways (ring,
+ * slots, user handler), raised, received and taken down; then a timer, a socket, and calls over the
+ * channel. Needs root.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "check.h"
+
+#define SECOND_US 1000000
+
+static ecalls_t *ecalls;
+
+static ecalls_subscription_t *subscribe(const char *name, struct ecalls_subscribe_action *actions,
+					uint32_t count) {
+	struct ecalls_subscribe_options options = {.size = sizeof options,
+						   .action_size = sizeof *actions,
+						   .actions = actions,
+						   .action_count = count};
+	ecalls_subscription_t *subscription = NULL;
+
+	CHECK(ecalls_subscribe(ecalls, name, &options, &subscription) == 0);
+	return subscription;
+}
+
+static int64_t raise_number(const ecalls_service_t *service, uint64_t number, uint32_t type) {
+	struct ecalls_raise raise = {.size = sizeof raise,
+				     .target = ECALLS_TARGET_ALL,
+				     .kind = 1,
+				     .type = type,
+				     .data = &number,
+				     .data_size = sizeof number};
+	int64_t offered = -1;
+
+	CHECK(ecalls_service_raise(service, &raise, &offered) == 0);
+	return offered;
+}
+
+/* A threshold in the kernel lets the second of two events through to a ring. */
+static void event_passes_a_kernel_handler_and_arrives(const ecalls_service_t *service) {
+	ecalls_channel_t *channel = NULL;
+	struct ecalls_event event;
+	struct ecalls_subscription_count counts;
+	uint32_t id = 0, index = 0;
+	char line[160];
+
+	CHECK(ecalls_channel_open(ecalls, NULL, &channel) == 0);
+	struct ecalls_subscribe_action actions[] = {
+		{.kind = ECALLS_ACTION_HANDLER,
+		 .handler = "threshold",
+		 .field = "number",
+		 .compare = ECALLS_COMPARE_GREATER,
+		 .bound = 10},
+		{.kind = ECALLS_ACTION_MEMORY, .channel = channel},
+	};
+	ecalls_subscription_t *subscription = subscribe("c_round_trip", actions, 2);
+
+	CHECK(raise_number(service, 10, 0) == 1);
+	CHECK(raise_number(service, 11, 0) == 1);
+	CHECK(ecalls_channel_recv(channel, SECOND_US, &event) == 0);
+	CHECK(ecalls_subscription_id(subscription, &id) == 0);
+	CHECK(ecalls_service_index(service, &index) == 0);
+	CHECK(event.data[0] == 11 && event.size == 8 && event.kind == 1);
+	CHECK(event.subscription == id && event.service == index);
+	CHECK(event.pid == (uint32_t)getpid());
+	CHECK(ecalls_describe(ecalls, &event, line, sizeof line) > 0);
+	CHECK(strstr(line, "c_round_trip high") && strstr(line, "number=11"));
+	CHECK(ecalls_subscription_counts(subscription, &counts) == 0);
+	CHECK(counts.offered == 2 && counts.delivered == 1 && counts.filtered == 1);
+	CHECK(ecalls_channel_try_recv(channel, &event) == -EAGAIN);
+	ecalls_unsubscribe(subscription);
+	CHECK(raise_number(service, 12, 0) == 0);
+	ecalls_channel_close(channel);
+}
+
+/* Readiness by slots: one bit per type. */
+static void slots_show_what_is_ready(const ecalls_service_t *service) {
+	struct ecalls_channel_options options = {.size = sizeof options,
+						 .layout = ECALLS_LAYOUT_SLOTS,
+						 .capacity = 128,
+						 .slot_use = ECALLS_SLOT_TYPE};
+	ecalls_channel_t *channel = NULL;
+	uint64_t bitmap[2] = {7, 7};
+
+	CHECK(ecalls_channel_open(ecalls, &options, &channel) == 0);
+	struct ecalls_subscribe_action action = {.kind = ECALLS_ACTION_MEMORY, .channel = channel};
+	ecalls_subscription_t *subscription = subscribe("c_round_trip", &action, 1);
+
+	CHECK(ecalls_channel_take_ready(channel, 1, bitmap) == -EINVAL);
+	CHECK(raise_number(service, 1, 3) == 1);
+	CHECK(raise_number(service, 2, 100) == 1);
+	CHECK(raise_number(service, 3, 100) == 1);
+	CHECK(ecalls_channel_take_ready(channel, 2, bitmap) == 2);
+	CHECK(bitmap[0] == 1ull << 3 && bitmap[1] == 1ull << 36);
+	CHECK(ecalls_channel_take_ready(channel, 2, bitmap) == 0);
+	ecalls_unsubscribe(subscription);
+	ecalls_channel_close(channel);
+}
+
+static int on_event(const struct ecalls_event *event, void *context) {
+	atomic_fetch_add((atomic_ulong *)context, event->data[0]);
+	return event->data[0] == 1 ? ECALLS_STOP : ECALLS_CONTINUE;
+}
+
+/* A user handler stops the chain for one event and lets it go on for the other. */
+static void user_handler_decides(const ecalls_service_t *service) {
+	ecalls_channel_t *channel = NULL;
+	struct ecalls_event event;
+	atomic_ulong sum = 0;
+
+	CHECK(ecalls_channel_open(ecalls, NULL, &channel) == 0);
+	struct ecalls_subscribe_action actions[] = {
+		{.kind = ECALLS_ACTION_USER, .callback = on_event, .context = &sum},
+		{.kind = ECALLS_ACTION_MEMORY, .channel = channel},
+	};
+	ecalls_subscription_t *subscription = subscribe("c_round_trip", actions, 2);
+
+	raise_number(service, 1, 0);
+	raise_number(service, 2, 0);
+	CHECK(ecalls_channel_recv(channel, SECOND_US, &event) == 0);
+	CHECK(event.data[0] == 2);
+	CHECK(atomic_load(&sum) == 3);
+	CHECK(ecalls_channel_try_recv(channel, &event) == -EAGAIN);
+	ecalls_unsubscribe(subscription);
+	ecalls_channel_close(channel);
+}
+
+/* Fast and deferred calls, and waiting with poll for a timer's expiry. */
+static void calls_and_timers_work(void) {
+	ecalls_channel_t *channel = NULL;
+	ecalls_timer_t *timer = NULL;
+	struct ecalls_event event;
+	int64_t result = 0;
+	uint64_t pending = 0;
+	uint32_t number = 0;
+
+	CHECK(ecalls_channel_open(ecalls, NULL, &channel) == 0);
+	CHECK(ecalls_call_fast(channel, ECALLS_OP_GETPID, 0, 0, 0, &result) == 0);
+	CHECK(result == getpid());
+	CHECK(ecalls_call_defer(channel, ECALLS_OP_SET, 0, 5, 0) == 0);
+	CHECK(ecalls_call_defer_latest(channel, 1, ECALLS_OP_SET, 1, 6, 0) == 0);
+	CHECK(ecalls_call_pending(channel, &pending) == 0 && pending >= 1);
+	CHECK(ecalls_call_fast(channel, ECALLS_OP_GET, 0, 0, 0, &result) == 0 && result == 5);
+	CHECK(ecalls_call_flush(channel) == 0);
+	CHECK(ecalls_call_fast(channel, ECALLS_OP_GET, 1, 0, 0, &result) == 0 && result == 6);
+
+	struct ecalls_subscribe_action action = {.kind = ECALLS_ACTION_MEMORY, .channel = channel};
+	ecalls_subscription_t *subscription = subscribe("timer", &action, 1);
+	struct pollfd ready = {.fd = ecalls_channel_fd(channel), .events = POLLIN};
+
+	CHECK(ecalls_timer_after(channel, 20000, &timer) == 0);
+	CHECK(ecalls_timer_number(timer, &number) == 0);
+	CHECK(ecalls_channel_prepare_wait(channel) == 1);
+	CHECK(poll(&ready, 1, 1000) == 1);
+	CHECK(ecalls_channel_end_wait(channel) == 0);
+	CHECK(ecalls_channel_try_recv(channel, &event) == 0);
+	CHECK(event.service == ECALLS_SERVICE_TIMER && event.type == number);
+	ecalls_timer_cancel(timer);
+	ecalls_unsubscribe(subscription);
+	ecalls_channel_close(channel);
+}
+
+/* Data at a registered socket is an event; after the socket was forgotten it is none. */
+static void socket_tells_of_data(void) {
+	struct ecalls_interest interest = {.size = sizeof interest,
+					   .flags =
+						   ECALLS_INTEREST_TYPE | ECALLS_INTEREST_DATA_ONLY,
+					   .type = 9};
+	ecalls_channel_t *channel = NULL;
+	struct ecalls_event event;
+	int pair[2];
+
+	CHECK(ecalls_channel_open(ecalls, NULL, &channel) == 0);
+	struct ecalls_subscribe_action action = {.kind = ECALLS_ACTION_MEMORY, .channel = channel};
+	ecalls_subscription_t *subscription = subscribe("socket", &action, 1);
+
+	CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+	CHECK(ecalls_watch_socket(ecalls, pair[0], &interest) == 0);
+	CHECK(write(pair[1], "x", 1) == 1);
+	CHECK(ecalls_channel_recv(channel, SECOND_US, &event) == 0);
+	CHECK(event.service == ECALLS_SERVICE_SOCKET && event.type == 9);
+	CHECK(ecalls_forget_socket(ecalls, pair[0]) == 0);
+	CHECK(write(pair[1], "x", 1) == 1);
+	CHECK(ecalls_channel_recv(channel, 20000, &event) == -ETIMEDOUT);
+	close(pair[0]);
+	close(pair[1]);
+	ecalls_unsubscribe(subscription);
+	ecalls_channel_close(channel);
+}
+
+int main(void) {
+	ecalls_service_t *service = NULL;
+
+	if (ecalls_open(&ecalls) ||
+	    ecalls_service_register(ecalls, "c_round_trip", "u64 number", "low high", &service)) {
+		fprintf(stderr, "%s\n", ecalls_last_error());
+		return 1;
+	}
+	event_passes_a_kernel_handler_and_arrives(service);
+	slots_show_what_is_ready(service);
+	user_handler_decides(service);
+	calls_and_timers_work();
+	socket_tells_of_data();
+	ecalls_service_unregister(service);
+	CHECK(ecalls_raise(ecalls, "c_round_trip", NULL, NULL) == -ENOENT);
+	ecalls_close(ecalls);
+	return check_result();
+}

@@ -1,0 +1,178 @@
+//! C programs against the library as C programmers get it: compiled with warnings as errors, linked
+//! with libecalls.so and with libecalls.a, and run.
+//!
+//! Cargo does not build a cdylib for its own tests, so these build it first. Those that need a core
+//! in the kernel run as root with `ECALLS_TEST_ROOT=1`, and otherwise say that they do not.
+
+#![forbid(unsafe_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// What a program that is linked with libecalls.a needs besides.
+const STATIC_LIBRARIES: [&str; 5] = ["-lelf", "-lz", "-lpthread", "-ldl", "-lm"];
+
+#[derive(Clone, Copy)]
+enum Linking {
+    Shared,
+    Static,
+}
+
+fn crate_folder() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The folder with libecalls.so and libecalls.a, just built as this test was.
+fn library() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--offline", "--lib", "--manifest-path"]);
+        build.arg(crate_folder().join("Cargo.toml"));
+        build.arg("--message-format=json");
+        if !cfg!(debug_assertions) {
+            build.arg("--release");
+        }
+        let output = build.output().expect("cargo runs");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{errors}");
+        let messages = String::from_utf8(output.stdout).expect("JSON");
+        // "filenames":["/…/libecalls.so","/…/libecalls.a"]
+        let path = messages
+            .split('"')
+            .find(|text| text.ends_with("/libecalls.so"))
+            .expect("the shared library is among what was built");
+        Path::new(path).parent().expect("a folder").to_owned()
+    })
+}
+
+/// The folder where programs find the library by the name they ask for; `make install` makes the
+/// same link.
+fn soname_folder() -> &'static Path {
+    static LINKED: OnceLock<()> = OnceLock::new();
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    LINKED.get_or_init(|| {
+        let soname = folder.join("libecalls.so.0");
+        let _ = std::fs::remove_file(&soname);
+        std::os::unix::fs::symlink(library().join("libecalls.so"), &soname).expect("a link");
+    });
+    folder
+}
+
+fn compile(source: &Path, linking: Linking) -> PathBuf {
+    let name = source.file_stem().expect("a file").to_string_lossy();
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let include = crate_folder().join("../../include");
+    let mut compiler = Command::new("cc");
+    compiler.args([
+        "-std=gnu11",
+        "-O1",
+        "-g",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-I",
+    ]);
+    compiler.arg(include).arg(source);
+    let program = match linking {
+        Linking::Shared => {
+            compiler.arg("-L").arg(library()).arg("-lecalls");
+            folder.join(format!("{name}-shared"))
+        }
+        Linking::Static => {
+            compiler
+                .arg(library().join("libecalls.a"))
+                .args(STATIC_LIBRARIES);
+            folder.join(format!("{name}-static"))
+        }
+    };
+    let output = compiler.arg("-o").arg(&program).output().expect("cc runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {errors}", source.display());
+    program
+}
+
+fn run(name: &str, linking: Linking) {
+    let program = compile(&crate_folder().join("tests/c").join(name), linking);
+    let output = Command::new(&program)
+        .env("LD_LIBRARY_PATH", soname_folder())
+        .output()
+        .expect("the program runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{name}: {}\n{errors}",
+        output.status
+    );
+}
+
+/// Whether tests may use the machine's kernel. Says so if not.
+fn may_use_the_kernel(test: &str) -> bool {
+    let allowed = std::env::var_os("ECALLS_TEST_ROOT").is_some();
+    if !allowed {
+        eprintln!("skipped: {test} needs root and ECALLS_TEST_ROOT=1");
+    }
+    allowed
+}
+
+#[test]
+fn arguments_without_meaning_are_refused() {
+    run("arguments.c", Linking::Shared);
+    run("arguments.c", Linking::Static);
+}
+
+#[test]
+fn without_privileges_the_core_is_denied() {
+    run("denied.c", Linking::Static);
+}
+
+#[test]
+fn bad_options_are_refused_by_a_core() {
+    if may_use_the_kernel("bad_options_are_refused_by_a_core") {
+        run("options.c", Linking::Shared);
+    }
+}
+
+#[test]
+fn event_makes_its_round_trip() {
+    if may_use_the_kernel("event_makes_its_round_trip") {
+        run("round_trip.c", Linking::Shared);
+        run("round_trip.c", Linking::Static);
+    }
+}
+
+#[test]
+fn example_compiles() {
+    compile(
+        &crate_folder().join("../../examples/hello.c"),
+        Linking::Shared,
+    );
+}
+
+#[test]
+fn library_exports_exactly_the_functions_of_the_header() {
+    let output = Command::new("nm")
+        .args(["-D", "--defined-only"])
+        .arg(library().join("libecalls.so"))
+        .output()
+        .expect("nm runs");
+    let listed = String::from_utf8(output.stdout).expect("names");
+    let mut exported: Vec<&str> = listed
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(2))
+        .collect();
+    exported.sort_unstable();
+    let header = std::fs::read_to_string(crate_folder().join("../../include/ecalls.h"));
+    let header = header.expect("include/ecalls.h");
+    let mut declared: Vec<&str> = header
+        .lines()
+        .filter(|line| line.starts_with(|c: char| c.is_ascii_lowercase()))
+        .filter_map(|line| line.split_once('('))
+        .filter_map(|(before, _)| before.rsplit([' ', '*']).next())
+        .filter(|name| name.starts_with("ecalls_"))
+        .collect();
+    declared.sort_unstable();
+    assert!(declared.len() > 30, "{declared:?}");
+    assert_eq!(exported, declared);
+}

@@ -1,0 +1,536 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * libecalls: events between the Linux kernel and applications, in both directions, with deadlines.
+ * This file is written by crates/ecalls-c/tests/header.rs; change the source there.
+ *
+ * A service raises events: the kernel's sockets, timers, tasks and scheduler, or another
+ * application. A subscription says what is done with each, in order; the result of each action
+ * decides whether the next one runs. A channel is the shared memory from which a program reads its
+ * events without a system call, and into which it writes its calls to the kernel.
+ *
+ * Results   0 or more: done. Negative: an errno-style code, of which ecalls_strerror() gives the
+ *           meaning and ecalls_last_error() the whole text. Outputs come last and are written only
+ *           on success.
+ * Handles   ecalls_t and the other ..._t belong to the caller until closed; a closed one is used
+ *           no more. They may be used from any thread, except that nothing may run with a handle
+ *           while it is closed. They may be closed in any order. Closing NULL does nothing; NULL
+ *           elsewhere is -EINVAL, unless its function gives it a meaning.
+ * Options   begin with `size`: set it to the size of the struct. Set everything else to 0 that has
+ *           no meaning for you. A newer library takes older structs.
+ * Times     are relative and in us where the name ends in _us, and ns of CLOCK_MONOTONIC where it
+ *           ends in _ns.
+ * Texts     end with 0 and are UTF-8. They and the arrays are copied: they need not live on.
+ */
+
+
+#ifndef ECALLS_H
+#define ECALLS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "ecalls/version.h"
+#include "ecalls/event.h"
+#include "ecalls/channel.h"
+#include "ecalls/service.h"
+#include "ecalls/subscription.h"
+#include "ecalls/handler.h"
+#include "ecalls/downcall.h"
+
+/* The machine's core as this program sees it. */
+typedef struct ecalls_t ecalls_t;
+/* A channel of this program. */
+typedef struct ecalls_channel_t ecalls_channel_t;
+/* An installed subscription. */
+typedef struct ecalls_subscription_t ecalls_subscription_t;
+/* A service that this program registered. */
+typedef struct ecalls_service_t ecalls_service_t;
+/* A timer of this program. */
+typedef struct ecalls_timer_t ecalls_timer_t;
+
+/* Returned by a handler of the program: go on with the next action. */
+#define ECALLS_CONTINUE 0
+
+/* Returned by a handler of the program: end here. So does any other value. */
+#define ECALLS_STOP 1
+
+/* ecalls_interest.flags: `type` of the events is that of the interest, not the descriptor. */
+#define ECALLS_INTEREST_TYPE 1
+
+/* ecalls_interest.flags: only arriving data, no connections. */
+#define ECALLS_INTEREST_DATA_ONLY 2
+
+/* ecalls_interest.flags: connections that a listener accepts are not registered. */
+#define ECALLS_INTEREST_NOT_INHERITED 4
+
+/* How a channel is laid out (ECalls-01 §2.3). All 0 but `size`: a ring of 1024 events. */
+struct ecalls_channel_options {
+	/* Size of this struct. */
+	uint32_t size;
+	/* ECALLS_LAYOUT_RING or ECALLS_LAYOUT_SLOTS. */
+	uint32_t layout;
+	/*
+	 * Events, a power of two: of a ring 64 to 65536 and more than there are CPUs, of slots 1 to
+	 * 1024. 0: 1024.
+	 */
+	uint32_t capacity;
+	/* Which slot an event takes: ECALLS_SLOT_FREE, _PRIORITY or _TYPE. */
+	uint32_t slot_use;
+	/*
+	 * When deferred calls are handled, beside the next fast call (ECalls-01 §2.3.1): any of
+	 * ECALLS_DEFER_DELAY, ECALLS_DEFER_SWITCH.
+	 */
+	uint32_t defer;
+	/* 1: late events are handed out too, instead of being discarded and counted. */
+	uint32_t keep_late;
+	/* With ECALLS_DEFER_DELAY: how long deferred calls may wait, us, at least 1. */
+	uint64_t delay_us;
+};
+
+/*
+ * A handler of the program, an upcall (ECalls-05 §3.1). Runs on a thread of the library, one event
+ * after the other; the event lives until it returns. It shall not throw.
+ */
+typedef int (*ecalls_callback_t)(const struct ecalls_event *event, void *context);
+
+/*
+ * One action of a subscription (ECalls-05 §3.1); fields that its kind does not name are ignored.
+ *
+ * ECALLS_ACTION_HANDLER  a kernel handler: it decides whether the chain goes on
+ * ECALLS_ACTION_THREAD   a kernel handler in a kernel thread, and the rest of the chain there
+ * ECALLS_ACTION_SIGNAL   a real-time signal; the chain goes on
+ * ECALLS_ACTION_USER     a handler of the program: it decides whether the chain goes on
+ * ECALLS_ACTION_MEMORY   shared memory of a channel; the chain goes on
+ *
+ * Kernel handlers (ecalls/handler.h says what they do):
+ *
+ * "sample"     argument[0]: one in so many events goes on
+ * "limit"      argument[0]: events per second, argument[1]: so many at once
+ * "threshold"  field, compare, and bound or attribute
+ * "histogram"  field, argument[0]: bits by which its value is shifted right
+ * "count"      argument[0]: 1: the chain ends here
+ * "copy_user"  argument[0]: address, [1]: offset into the data, [2]: bytes; only in a thread
+ */
+struct ecalls_subscribe_action {
+	/* ECALLS_ACTION_*. */
+	uint32_t kind;
+	/*
+	 * SIGNAL: ECALLS_ACTION_FIXED_VALUE, to send `value` instead of the event's first data
+	 * word.
+	 */
+	uint32_t flags;
+	/* HANDLER, THREAD: name of the kernel handler. */
+	const char *handler;
+	/* HANDLER, THREAD: name of a field of the service's data, for handlers that look at one. */
+	const char *field;
+	/* HANDLER, THREAD: the handler's arguments. */
+	uint64_t argument[3];
+	/* HANDLER, THREAD: "threshold": ECALLS_COMPARE_*; signed if the field is. */
+	uint32_t compare;
+	/*
+	 * HANDLER, THREAD: "threshold": 0: compare with `bound`; n: with attribute n - 1 of the
+	 * subscription's channel.
+	 */
+	uint32_t attribute;
+	/* HANDLER, THREAD: "threshold": what the field is compared with. */
+	uint64_t bound;
+	/* SIGNAL: its number, SIGRTMIN to SIGRTMAX. */
+	uint32_t signal;
+	/* 0. */
+	uint32_t pad;
+	/* SIGNAL: with ECALLS_ACTION_FIXED_VALUE, its value. */
+	uint64_t value;
+	/* MEMORY: the channel. */
+	const ecalls_channel_t *channel;
+	/* USER: the handler. */
+	ecalls_callback_t callback;
+	/* USER: handed to the handler. It is used on a thread of the library. */
+	void *context;
+};
+
+/* What is subscribed to, and what is done with each event (struct ecalls of ECalls-05 §3). */
+struct ecalls_subscribe_options {
+	/* Size of this struct. */
+	uint32_t size;
+	/* Size of one action: sizeof(struct ecalls_subscribe_action). */
+	uint32_t action_size;
+	/* The actions, in order. */
+	const struct ecalls_subscribe_action *actions;
+	/* How many: 1 to ECALLS_ACTIONS_MAX. */
+	uint32_t action_count;
+	/* Bit k: events of kind k. 0: all. */
+	uint32_t kinds;
+	/*
+	 * Who receives (process_id of struct ecalls): signals go there, and events with a target
+	 * are matched with it. 0: this process.
+	 */
+	uint32_t receiver;
+	/* Only events raised in this process. 0: in any. */
+	uint32_t pid;
+	/* Events not delivered within this time are discarded and counted, us. 0: none. */
+	uint64_t deadline_us;
+	/*
+	 * Channel that shows what was not delivered, and the histogram. NULL: that of the first
+	 * MEMORY action.
+	 */
+	const ecalls_channel_t *report;
+};
+
+/* What is raised: the arguments of raise_event (ECalls-05 §3). */
+struct ecalls_raise {
+	/* Size of this struct. */
+	uint32_t size;
+	/* For whom: a process id, ECALLS_TARGET_ALL or ECALLS_TARGET_WAKE_ONE. Not 0. */
+	int32_t target;
+	/* What happened, 0 to 31. */
+	uint32_t kind;
+	/* Which typed slot it belongs to. */
+	uint32_t type;
+	/* Which priority slot it belongs to; 0 is the most urgent. */
+	uint32_t priority;
+	/*
+	 * ECALLS_EVENT_CPU asks for event-aware CPU scheduling of the receiver (ECalls-05 §4).
+	 * ECALLS_RAISE_ABSOLUTE makes the two times below times of CLOCK_MONOTONIC.
+	 */
+	uint32_t flags;
+	/*
+	 * Discarded, and counted, when not delivered within this time (of its release, if that is
+	 * later), us. 0: none.
+	 */
+	uint64_t deadline_us;
+	/* Not delivered before this time has passed, us. 0: at once. */
+	uint64_t release_us;
+	/* The data. NULL if there is none. */
+	const void *data;
+	/* Bytes of it, at most ECALLS_DATA_MAX. */
+	uint64_t data_size;
+};
+
+/*
+ * What is registered of a socket (ECalls-05 §5.2). All 0 but `size`: data and connections, told to
+ * this process, inherited by accepted connections.
+ */
+struct ecalls_interest {
+	/* Size of this struct. */
+	uint32_t size;
+	/* ECALLS_INTEREST_*. */
+	uint32_t flags;
+	/*
+	 * Who is told: 0: this process. ECALLS_TARGET_ALL: every subscription.
+	 * ECALLS_TARGET_WAKE_ONE: one of them, in turn.
+	 */
+	int32_t target;
+	/*
+	 * With ECALLS_INTEREST_TYPE: `type` of its events: which typed slot they take. Otherwise
+	 * that is the number of the descriptor.
+	 */
+	uint32_t type;
+	/* Deadline of its events, us. 0: none. */
+	uint64_t deadline_us;
+};
+
+/* A real-time signal as it was received. */
+struct ecalls_signal {
+	/* Its number. */
+	int32_t signal;
+	/* How it was sent (si_code): SI_KERNEL by an event, SI_QUEUE by sigqueue. */
+	int32_t code;
+	/* What the sender attached; 0 if nothing. */
+	uint64_t value;
+	/* Process that sent it; 0: the kernel, as for all events. */
+	uint32_t pid;
+	/* User of that process; 0 for the kernel. */
+	uint32_t uid;
+};
+
+/*
+ * A handler of a real-time signal. It runs in the middle of whatever the thread was doing: it may
+ * call only what signal-safety(7) lists, and no function of this library.
+ */
+typedef void (*ecalls_signal_callback_t)(const struct ecalls_signal *received);
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/*
+ * The meaning of a code that a function returned, negative as it is or positive. Never NULL. A
+ * text of this library lives forever; the system's text for any other code until the thread's next
+ * call.
+ */
+const char *ecalls_strerror(int code);
+
+/*
+ * The text of the calling thread's last failed call: what was wrong, and what would be right.
+ * Never NULL; empty before the first failure. Lives until the thread's next failed call. Success,
+ * -EAGAIN and -ETIMEDOUT leave it as it is.
+ */
+const char *ecalls_last_error(void);
+
+/*
+ * Joins the machine's core, or loads it into the kernel if there is none (root). The core lives
+ * until the last program that holds it ends.
+ * -EPERM without privileges; -ENOSYS if this kernel lacks something, with its name; -EPROTO if a
+ * core of another version runs; -ENOEXEC if the kernel refused a program.
+ */
+int ecalls_open(ecalls_t **ecalls);
+
+/* Joins the machine's core if one runs, and loads nothing. -ENOENT if none runs. */
+int ecalls_join(ecalls_t **ecalls);
+
+/* Ends the use of the core. What was opened with it goes on until it is closed itself. */
+void ecalls_close(ecalls_t *ecalls);
+
+/*
+ * Writes an event as one line of text: service, kind, process, fields by name. As snprintf: at
+ * most `size` bytes with the final 0, and returns the length of the whole text. For people;
+ * programs use the structs in ecalls/service.h. -ENOENT if the event's service is unknown.
+ */
+int ecalls_describe(const ecalls_t *ecalls,
+		    const struct ecalls_event *event,
+		    char *buffer,
+		    size_t size);
+
+/*
+ * Writes the format of a service's data, the fields of a C struct: "u64 cookie; u16 port". As
+ * snprintf: at most `size` bytes with the final 0, and returns the length of the whole text.
+ * -ENOENT without such a service.
+ */
+int ecalls_format(const ecalls_t *ecalls, const char *service, char *buffer, size_t size);
+
+/*
+ * Opens a channel (ECalls-05 §3.2). `options` NULL: a ring of 1024 events.
+ * -EINVAL for options without meaning; -ENOSPC when all channels of the core are in use.
+ */
+int ecalls_channel_open(const ecalls_t *ecalls,
+			const struct ecalls_channel_options *options,
+			ecalls_channel_t **channel);
+
+/*
+ * Closes a channel: its descriptor and its memory are gone. Timers made with it keep its kernel
+ * side until they are cancelled. Events that a subscription still sends there are counted as
+ * ECALLS_DROP_CHANNEL_GONE.
+ */
+void ecalls_channel_close(ecalls_channel_t *channel);
+
+/*
+ * The descriptor to wait on with poll or epoll, between ecalls_channel_prepare_wait and
+ * ecalls_channel_end_wait. It belongs to the channel: do not close or read it.
+ */
+int ecalls_channel_fd(const ecalls_channel_t *channel);
+
+/*
+ * The next event, without waiting and without a system call. When several wait, the one with the
+ * earliest deadline; late ones are discarded and counted. -EAGAIN: no event waits.
+ */
+int ecalls_channel_try_recv(ecalls_channel_t *channel, struct ecalls_event *event);
+
+/*
+ * The same, and sleeps at most `timeout_us` while there is no event; -1: without end. A signal
+ * handler that runs does not end the wait. One thread at a time shall wait on a channel.
+ * -ETIMEDOUT: the time ran out.
+ */
+int ecalls_channel_recv(ecalls_channel_t *channel, int64_t timeout_us, struct ecalls_event *event);
+
+/*
+ * Asks for a wake-up. 1: wait on the descriptor now, then call ecalls_channel_end_wait and read.
+ * 0: an event is there already, do not wait.
+ */
+int ecalls_channel_prepare_wait(ecalls_channel_t *channel);
+
+/* Ends a wait: the descriptor is unreadable again, and no wake-up is asked for. */
+int ecalls_channel_end_wait(ecalls_channel_t *channel);
+
+/*
+ * Takes the bits of a slot layout (ECalls-01 §2.3): bit i % 64 of bitmap[i / 64] is set if slot i
+ * had an event, and is cleared in the channel, without reading the event. Thereby the readiness of
+ * 1024 descriptors costs some ns. `words` is the length of the bitmap, at least capacity / 64,
+ * rounded up; words beyond are set to 0. Returns how many bits are set; always 0 for a ring.
+ */
+int ecalls_channel_take_ready(ecalls_channel_t *channel, size_t words, uint64_t *bitmap);
+
+/* What the kernel side did not deliver to this channel, and why. No system call. */
+int ecalls_channel_lost(const ecalls_channel_t *channel, struct ecalls_lost *lost);
+
+/* How many events arrived in time, but were late when this channel's reader came to them. */
+int ecalls_channel_late(const ecalls_channel_t *channel, uint64_t *late);
+
+/* Copies the 64 counters of the kernel handler `histogram`. No system call. */
+int ecalls_channel_histogram(const ecalls_channel_t *channel, uint64_t *counters);
+
+/*
+ * Subscribes to the service of that name; events arrive from then on (ECalls-05 §3).
+ * -ENOENT without such a service, kernel handler or field, with the names there are; -EINVAL for
+ * options without meaning; -ENOSPC when the service has all the subscriptions it can have;
+ * -ESHUTDOWN if the receiver does not exist.
+ */
+int ecalls_subscribe(const ecalls_t *ecalls,
+		     const char *service,
+		     const struct ecalls_subscribe_options *options,
+		     ecalls_subscription_t **subscription);
+
+/* Ends a subscription. Waits for a handler of the program that is running, unless called by it. */
+void ecalls_unsubscribe(ecalls_subscription_t *subscription);
+
+/* Its id: `subscription` of its events. */
+int ecalls_subscription_id(const ecalls_subscription_t *subscription, uint32_t *id);
+
+/* What the kernel side counted of it: offered, delivered, filtered, late, dropped and why. */
+int ecalls_subscription_counts(const ecalls_subscription_t *subscription,
+			       struct ecalls_subscription_count *counts);
+
+/*
+ * Registers a service of this program by a unique name (ECalls-05 §3). `format` describes its data
+ * as the fields of a C struct: "u64 load; u32 threads"; `kinds` names its kinds: "high low". Both
+ * may be NULL: no data, kinds without names.
+ * -EINVAL when the name is taken or not well-formed; -ENOSPC when all services are in use.
+ */
+int ecalls_service_register(const ecalls_t *ecalls,
+			    const char *name,
+			    const char *format,
+			    const char *kinds,
+			    ecalls_service_t **service);
+
+/* Unregisters a service. Its subscriptions stay, and see it again if it comes back. */
+void ecalls_service_unregister(ecalls_service_t *service);
+
+/* Its index: `service` of its events, and the argument of ECALLS_OP_RAISE. */
+int ecalls_service_index(const ecalls_service_t *service, uint32_t *index);
+
+/*
+ * Raises an event of a service of this program (ECalls-05 §3). `raise` NULL: kind 0 for everybody,
+ * without data. `offered` (NULL if you do not care): how many subscriptions it was offered to at
+ * once; 0 when it waits for its release, or nobody subscribed, which is counted.
+ * -EINVAL for too much data; -ENOSPC when the queue is full and this deadline the latest.
+ */
+int ecalls_service_raise(const ecalls_service_t *service,
+			 const struct ecalls_raise *raise,
+			 int64_t *offered);
+
+/*
+ * The same by the name of a service: the generic call (ECalls-01 §2.3.1), which may block.
+ * -ENOENT without such a service.
+ */
+int ecalls_raise(const ecalls_t *ecalls,
+		 const char *service,
+		 const struct ecalls_raise *raise,
+		 int64_t *offered);
+
+/*
+ * A fast call (ECalls-01 §2.3.1): done when it returns; deferred calls of the channel are handled
+ * first. `op` and its arguments a, b, c (0 if unused) are those of ecalls/downcall.h:
+ * ECALLS_OP_NOP, _GETPID, _SET, _GET, _RAISE or _TIMER. `result` may be NULL.
+ * -ENOSPC when 64 threads call at the same time; -ESHUTDOWN when the core is gone; otherwise the
+ * code with which the kernel side refused the call, which is a result from -4095 to -1.
+ */
+int ecalls_call_fast(const ecalls_channel_t *channel,
+		     uint32_t op,
+		     uint64_t a,
+		     uint64_t b,
+		     uint64_t c,
+		     int64_t *result);
+
+/*
+ * Defers a call: a store into shared memory, no system call (ECalls-01 §2.3.1). It is handled with
+ * the channel's next fast call, or as the channel was opened. When the ring of 1024 calls is full,
+ * what is in it is handled first by fast calls.
+ */
+int ecalls_call_defer(const ecalls_channel_t *channel,
+		      uint32_t op,
+		      uint64_t a,
+		      uint64_t b,
+		      uint64_t c);
+
+/*
+ * Defers a call of which only the latest counts: it replaces one in the same cell, 0 to 15, that
+ * was not handled yet.
+ */
+int ecalls_call_defer_latest(const ecalls_channel_t *channel,
+			     uint32_t cell,
+			     uint32_t op,
+			     uint64_t a,
+			     uint64_t b,
+			     uint64_t c);
+
+/* Handles what was deferred now, by fast calls. */
+int ecalls_call_flush(const ecalls_channel_t *channel);
+
+/* How many deferred calls were not handled yet. No system call. */
+int ecalls_call_pending(const ecalls_channel_t *channel, uint64_t *pending);
+
+/*
+ * A timer that expires once, after this time. Its events go to this process' subscriptions to the
+ * service "timer"; `type` of an event is the timer's number.
+ * -ENOSPC when all timers of the core are in use.
+ */
+int ecalls_timer_after(const ecalls_channel_t *channel, uint64_t after_us, ecalls_timer_t **timer);
+
+/* A timer that expires every `period_us`, at least 50, the first time after one period. */
+int ecalls_timer_every(const ecalls_channel_t *channel, uint64_t period_us, ecalls_timer_t **timer);
+
+/*
+ * A timer that expires at `expiry_ns` of CLOCK_MONOTONIC, and then every `period_us`; 0: only
+ * once.
+ */
+int ecalls_timer_at(const ecalls_channel_t *channel,
+		    uint64_t expiry_ns,
+		    uint64_t period_us,
+		    ecalls_timer_t **timer);
+
+/*
+ * Moves the next expiry to `expiry_ns`, and the period to `period_us` (0: once), by a deferred
+ * call: no system call.
+ */
+int ecalls_timer_move(const ecalls_timer_t *timer, uint64_t expiry_ns, uint64_t period_us);
+
+/* Its number: `type` of its events. */
+int ecalls_timer_number(const ecalls_timer_t *timer, uint32_t *number);
+
+/* Cancels a timer and ends its handle. An expiry that was raised already still arrives. */
+void ecalls_timer_cancel(ecalls_timer_t *timer);
+
+/*
+ * Registers a socket of this process with the service "socket". That lives as long as the socket,
+ * or until ecalls_forget_socket. `interest` NULL: as if all were 0.
+ * -EBADF if `fd` is not open; -EINVAL if it is no socket.
+ */
+int ecalls_watch_socket(const ecalls_t *ecalls, int fd, const struct ecalls_interest *interest);
+
+/* Ends a registration. */
+int ecalls_forget_socket(const ecalls_t *ecalls, int fd);
+
+/*
+ * Registers all sockets that process `pid` has open now. `registered` (NULL if you do not care):
+ * how many. Fails with the system's code when there is no such process or it may not be looked
+ * into.
+ */
+int ecalls_watch_sockets_of(const ecalls_t *ecalls,
+			    uint32_t pid,
+			    const struct ecalls_interest *interest,
+			    uint64_t *registered);
+
+/*
+ * Calls `handler` whenever real-time signal `signal`, SIGRTMIN to SIGRTMAX, arrives at the process
+ * (ECalls-05 §3.1.1). While it runs all other signals wait, other than those that report a fault.
+ * With ecalls_signal_keep_order, pending signals are then handled in the papers' order: real-time
+ * signals before regular ones, the lowest number first. -EINVAL for another signal.
+ */
+int ecalls_signal_install(int signal, ecalls_signal_callback_t handler);
+
+/*
+ * Takes the handler of a real-time signal away. From then on the signal is ignored: its default
+ * would end the process, and a sender may not know yet. -EINVAL for another signal.
+ */
+int ecalls_signal_uninstall(int signal);
+
+/*
+ * Takes the real-time signals out of the masks of all regular handlers that the process has now,
+ * so that real-time signals precede and interrupt them. Call it after those were installed.
+ * Returns how many handlers were changed.
+ */
+int ecalls_signal_keep_order(void);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* ECALLS_H */
