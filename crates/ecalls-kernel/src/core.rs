@@ -279,6 +279,15 @@ impl Core {
         Ok(links)
     }
 
+    /// Whether a service's programs are attached now.
+    pub fn is_attached(&self, service: u32) -> Result<bool> {
+        let host = self.host()?;
+        let links = PROGRAMS.iter().zip(host.link_ids);
+        Ok(links
+            .filter(|(program, id)| program.place == Place::Service(service) && *id != 0)
+            .any(|(_, id)| sys::link_by_id(id).is_ok()))
+    }
+
     /// Writes a service's row with a new list, and only then makes that list the one in use.
     pub(crate) fn write_service(
         &self,

@@ -143,6 +143,11 @@ impl Loader {
             .maps
             .remove(HOST_MAP)
             .ok_or(Error::Closed("the host map"))?;
+        assert!(
+            self.maps.is_empty(),
+            "maps that are missing in the table MAPS: {:?}",
+            self.maps.keys()
+        );
         let core = Core::assemble(
             MapHandle::try_from(&map).map_err(|e| Error::from_bpf("opening a map", &e))?,
             &host,

@@ -166,7 +166,8 @@ pub const PROGRAMS: &[Program] = programs! {
     "downcall_switch" in "downcall_switch": Place::Switch;
 };
 
-/// Maps that user space uses, by the names in bpf/event/maps.h and the services.
+/// Every map of the kernel side. The host holds all of them, also those it never looks into: the
+/// kernel frees the timers and works in a map that no process has open any more.
 pub(crate) const MAPS: &[&str] = &[
     "services",
     "service_infos",
@@ -189,4 +190,8 @@ pub(crate) const MAPS: &[&str] = &[
     "socket_interest",
     "timers",
     "switch_owners",
+    "down_states",
+    "pumps",
+    "signal_works",
+    "sched_waits",
 ];

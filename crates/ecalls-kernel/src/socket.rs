@@ -3,7 +3,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use ecalls_abi::service::SocketInterest;
+use ecalls_abi::service::{SOCKET_CONNECTION, SocketInterest};
 use libbpf_rs::{MapCore, MapFlags};
 use zerocopy::IntoBytes;
 
@@ -13,15 +13,18 @@ use crate::sys;
 
 /// Registers a socket: its events go to `interest.target`.
 ///
+/// A listener gets the kind CONNECTION, anything else does not: the kernel side takes a connection
+/// that has it for one that inherited its listener's registration.
+///
 /// # Errors
 /// [`Error::Invalid`] when the descriptor is no socket.
 pub fn register(core: &Core, socket: BorrowedFd<'_>, interest: &SocketInterest) -> Result<()> {
+    let mut row = *interest;
+    if !sys::is_listener(socket) {
+        row.kinds &= !(1 << SOCKET_CONNECTION);
+    }
     core.map("socket_interest")?
-        .update(
-            &socket.as_raw_fd().to_ne_bytes(),
-            interest.as_bytes(),
-            MapFlags::ANY,
-        )
+        .update(&socket.as_raw_fd().to_ne_bytes(), row.as_bytes(), MapFlags::ANY)
         .map_err(|error| not_a_socket(socket, &error))
 }
 

@@ -120,14 +120,19 @@ impl SubscriptionHandle {
             owner::add(&core, row.receiver)?;
         }
         publish(&core, request.service)?;
-        Ok(SubscriptionHandle {
+        let handle = SubscriptionHandle {
             core,
             id,
             service: request.service,
             receiver: request.receiver,
             _links: links,
             pump,
-        })
+        };
+        // A receiver that exited before its row was active was not seen by the reaper.
+        match handle.core.identify(request.receiver) {
+            Ok(now) if now.start_ns == receiver.start_ns => Ok(handle),
+            _ => Err(Error::Closed("the receiver")),
+        }
     }
 
     /// Its id, as events name it.
@@ -264,7 +269,9 @@ fn attach(core: &Core, request: &Request) -> Result<Vec<OwnedFd>> {
 
 /// Whether chains of this subscription may wait for a thread under a scheduler lock.
 fn needs_pump(row: &Subscription) -> bool {
-    let locked = BUILTINS.iter().any(|builtin| builtin.index == row.service && builtin.locked);
+    let locked = BUILTINS
+        .iter()
+        .any(|builtin| builtin.index == row.service && builtin.locked);
     let waits = |action: &Action| matches!(action.kind, ACTION_THREAD | ACTION_SIGNAL);
     locked && row.state == STATE_ACTIVE && row.chain().iter().any(waits)
 }

@@ -223,3 +223,20 @@ pub(crate) fn fast_setsockopt(socket: RawFd, call: [u64; 4]) -> i32 {
     // SAFETY: the option's value is `call`, alive and 32 bytes long.
     unsafe { libc::setsockopt(socket, 0x4543, 0x4543, call.as_ptr().cast::<c_void>(), 32) }
 }
+
+/// Whether a socket listens for connections; also false when it is no socket.
+pub(crate) fn is_listener(socket: BorrowedFd<'_>) -> bool {
+    let mut listens: libc::c_int = 0;
+    let mut length = libc::socklen_t::try_from(size_of::<libc::c_int>()).expect("4 bytes");
+    // SAFETY: `listens` is `length` bytes that the call may write.
+    let error = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ACCEPTCONN,
+            (&raw mut listens).cast::<c_void>(),
+            &raw mut length,
+        )
+    };
+    error == 0 && listens != 0
+}

@@ -159,10 +159,6 @@ impl Channel {
         &self.caller
     }
 
-    pub(crate) fn handle(&self) -> &Arc<ChannelHandle> {
-        &self.handle
-    }
-
     /// The next event, without waiting and without a system call. None: there is none.
     pub fn try_recv(&mut self) -> Option<Event> {
         loop {

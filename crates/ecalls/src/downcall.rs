@@ -164,10 +164,7 @@ impl Caller {
                     limit: ecalls_abi::downcall::DOWN_CAPACITY,
                 })?;
         }
-        if was_empty {
-            self.fast_op(Op::Delay, [0; 3])?;
-        }
-        Ok(())
+        if was_empty { self.arm() } else { Ok(()) }
     }
 
     /// Defers a call of which only the latest counts: it takes the place of an earlier one in the
@@ -187,10 +184,18 @@ impl Caller {
                 given: cell.to_string(),
                 expected: "0 to 15",
             })?;
-        if was_empty {
-            self.fast_op(Op::Delay, [0; 3])?;
+        if was_empty { self.arm() } else { Ok(()) }
+    }
+
+    /// Lets the kernel side handle what was deferred after the channel's delay.
+    fn arm(&self) -> Result<()> {
+        match self.fast_op(Op::Delay, [0; 3])? {
+            0.. => Ok(()),
+            code => Err(Error::Os {
+                action: "arming the timer of deferred calls",
+                source: std::io::Error::from_raw_os_error(i32::try_from(-code).unwrap_or(0)),
+            }),
         }
-        Ok(())
     }
 
     /// Handles what was deferred now, by fast calls.

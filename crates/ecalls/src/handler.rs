@@ -46,7 +46,7 @@ pub enum Handler {
     },
     /// `limit`: at most so many events per second go on.
     Limit {
-        /// Events per second; 0: no limit.
+        /// Events per second; 0: none goes on.
         per_second: u64,
         /// So many at once.
         burst: u64,

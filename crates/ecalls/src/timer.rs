@@ -12,6 +12,9 @@ use crate::{Error, Result};
 /// Where the search for a free timer begins: behind the one this process took last.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
+/// Timers that one channel may have.
+const CHANNEL_TIMERS_MAX: usize = 256;
+
 /// A timer of this process. Its events go to the subscriptions of this process to the service
 /// `timer`; `event.type` and the field `timer` hold its number. Dropping it cancels it.
 #[derive(Debug)]
@@ -58,10 +61,22 @@ impl Timer {
                         expected: "none, or at least 50 us",
                     });
                 }
-                _ => {
+                libc::ENOSPC => {
+                    return Err(Error::LimitReached {
+                        which: "timers of one channel",
+                        limit: CHANNEL_TIMERS_MAX,
+                    });
+                }
+                0 => {
                     return Ok(Timer {
                         caller: caller.clone(),
                         number: timer,
+                    });
+                }
+                code => {
+                    return Err(Error::Os {
+                        action: "setting a timer",
+                        source: std::io::Error::from_raw_os_error(code),
                     });
                 }
             }
