@@ -87,7 +87,7 @@ static __always_inline bool run_action(void *ctx, struct current *c,
 	case ECALLS_ACTION_MEMORY: {
 		int result = memory_put(a->channel, &c->event, s->id);
 		if (result == MEMORY_REPLACED) {
-			__sync_fetch_and_add(&n->dropped[ECALLS_DROP_REPLACED], 1);
+			drop_for_subscription(index, s->channel, ECALLS_DROP_REPLACED, false);
 			__sync_fetch_and_sub(&n->delivered, 1);
 		}
 		delivery(o, result);

@@ -19,8 +19,12 @@
 
 /* The operations that stand here first are those that have to be fast. */
 static __always_inline s64 downcall(struct down *d, u32 id, u32 op, u64 a, u64 b, u64 c) {
-	int drained = drain_if_waiting(d, id, 0);
+	int drained;
 
+	/* Says when to handle what was deferred, so it does not handle it now. */
+	if (op == ECALLS_OP_DELAY)
+		return down_delay(id);
+	drained = drain_if_waiting(d, id, 0);
 	if (op == ECALLS_OP_NOP)
 		return drained;
 	if (op == ECALLS_OP_GETPID)
@@ -29,8 +33,6 @@ static __always_inline s64 downcall(struct down *d, u32 id, u32 op, u64 a, u64 b
 		return attribute_set(d->index, a, b);
 	if (op == ECALLS_OP_GET)
 		return attribute_get(d->index, a);
-	if (op == ECALLS_OP_DELAY)
-		return down_delay(id);
 	struct downcall call = {.channel = id, .op = op, .a = a, .b = b, .c = c};
 	return downcall_more(&call);
 }

@@ -26,22 +26,29 @@ static __always_inline u64 after_us(u64 from_ns, u64 us) {
 	return from_ns + (us < GENERIC_US_MAX ? us : GENERIC_US_MAX) * 1000;
 }
 
-/* RAISE by name: a number of subscriptions, or -errno. Not inline: its stack is not the others'
- * too. */
-static __noinline s64 generic_raise(const struct ecalls_generic *g,
-				    const struct task_struct *task) {
-	u64 now_ns = bpf_ktime_get_ns();
+/* Index of the service that the call names, or -ENOENT. Not inline: the stack that it needs for the
+ * name is not its caller's too. */
+static __noinline s64 service_named(const struct ecalls_generic *g) {
 	struct service_name name;
-	struct ecalls_service *s;
 	u32 *index;
-	int result;
 
 	__builtin_memcpy(name.text, g->service, sizeof(name.text));
 	index = bpf_map_lookup_elem(&service_names, &name);
-	if (!index)
-		return -ENOENT;
+	return index ? (s64)*index : -ENOENT;
+}
+
+/* RAISE by name: a number of subscriptions, or -errno. Not inline for the same reason. */
+static __noinline s64 generic_raise(const struct ecalls_generic *g,
+				    const struct task_struct *task) {
+	u64 now_ns = bpf_ktime_get_ns();
+	struct ecalls_service *s;
+	s64 index = service_named(g);
+	int result;
+
+	if (index < 0)
+		return index;
 	struct raise r = {
-		.service = *index,
+		.service = index,
 		.kind = g->kind,
 		.type = g->type,
 		.priority = g->priority,
@@ -49,16 +56,19 @@ static __noinline s64 generic_raise(const struct ecalls_generic *g,
 		.flags = g->flags & ECALLS_EVENT_CPU,
 		.size = g->size,
 	};
-	s = service_of(*index, task->tgid, task->group_leader->start_boottime,
+	s = service_of(index, task->tgid, task->group_leader->start_boottime,
 		       (u32)bpf_get_current_uid_gid());
 	if (!s)
 		return -EPERM;
 	if (r.kind > 31)
 		return -EINVAL;
+	if (g->flags & ECALLS_RAISE_ABSOLUTE)
+		now_ns = 0;
 	if (g->release_us)
 		r.release_ns = after_us(now_ns, g->release_us);
 	if (g->deadline_us)
-		r.deadline_ns = after_us(r.release_ns ? r.release_ns : now_ns, g->deadline_us);
+		r.deadline_ns = after_us(now_ns ? (r.release_ns ? r.release_ns : now_ns) : 0,
+					 g->deadline_us);
 	result = raise(&r, g->data, DATA_WORDS);
 	if (result)
 		return result;

@@ -58,7 +58,9 @@ fn compile(clang: &str, root: &Path, libbpf: &str, source: &Path, out: &Path) {
         _ => "-D__TARGET_ARCH_x86",
     };
     let status = Command::new(clang)
-        .args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Werror", arch])
+        .args([
+            "-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Werror", arch,
+        ])
         .arg(format!("-I{}", root.display()))
         .arg(format!("-I{}", root.join("bpf").display()))
         .arg(format!("-I{libbpf}"))
@@ -68,5 +70,9 @@ fn compile(clang: &str, root: &Path, libbpf: &str, source: &Path, out: &Path) {
         .arg(&object)
         .status()
         .unwrap_or_else(|error| panic!("{clang} did not start: {error}"));
-    assert!(status.success(), "{clang} could not compile {}", source.display());
+    assert!(
+        status.success(),
+        "{clang} could not compile {}",
+        source.display()
+    );
 }

@@ -28,6 +28,7 @@ pub mod measure;
 pub mod objects;
 mod owner;
 pub mod probe;
+mod residue;
 pub mod segment;
 pub mod service;
 pub mod signal;
@@ -39,4 +40,5 @@ mod table;
 
 pub use error::{Error, Result};
 pub use lock::LOCK_PATH;
+pub use residue::residue;
 pub use sys::{descriptor_of, enable_statistics, is_root, now_ns, pidfd, wait_readable};

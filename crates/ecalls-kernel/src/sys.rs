@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use crate::error::{Error, Result};
 
@@ -95,18 +95,39 @@ pub(crate) fn program_info(fd: BorrowedFd<'_>) -> Result<libbpf_sys::bpf_prog_in
     )
 }
 
-/// Ids of all maps of the machine, in ascending order.
-pub(crate) fn map_ids() -> impl Iterator<Item = u32> {
+/// What steps from one id of a kind of BPF object to the next.
+type NextId = unsafe extern "C" fn(u32, *mut u32) -> i32;
+
+fn ids(next_id: NextId) -> impl Iterator<Item = u32> {
     let mut last = 0;
     std::iter::from_fn(move || {
         let mut next = 0;
-        // SAFETY: `next` is a number that the call may write.
-        let error = unsafe { libbpf_sys::bpf_map_get_next_id(last, &raw mut next) };
+        // SAFETY: one of libbpf's functions below; `next` is a number that it may write.
+        let error = unsafe { next_id(last, &raw mut next) };
         (error == 0).then(|| {
             last = next;
             next
         })
     })
+}
+
+/// Ids of all maps of the machine, in ascending order.
+pub(crate) fn map_ids() -> impl Iterator<Item = u32> {
+    ids(libbpf_sys::bpf_map_get_next_id)
+}
+
+/// Ids of all programs of the machine, in ascending order.
+pub(crate) fn program_ids() -> impl Iterator<Item = u32> {
+    ids(libbpf_sys::bpf_prog_get_next_id)
+}
+
+/// Name of a program; None when it is gone.
+pub(crate) fn program_name(id: u32) -> Option<String> {
+    let program = program_by_id(id).ok()?;
+    let info = program_info(program.as_fd()).ok()?;
+    let bytes = info.name.iter().map(|letter| letter.cast_unsigned());
+    let name: Vec<u8> = bytes.take_while(|letter| *letter != 0).collect();
+    Some(String::from_utf8_lossy(&name).into_owned())
 }
 
 /// Runs a BPF system call program on `context`, which it may read and write. Its return value.

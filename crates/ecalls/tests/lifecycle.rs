@@ -1,0 +1,155 @@
+//! The life of a core: several programs share one, it survives its loader, and whoever is killed at any
+//! moment leaves nothing behind. Needs root, and that nobody else uses a core meanwhile.
+//!
+//! The programs are this test binary again, told by an environment variable to be a host.
+
+mod harness;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use ecalls::downcall::Call;
+use ecalls::timer::Timer;
+use ecalls::{Ecalls, Flow, Handler, Raise};
+use harness::{PATIENCE, assert_all_adds_up, core, wait_until};
+
+/// Set: this process is a host. "busy": it uses everything until it is killed; "quiet": it holds a
+/// core until its standard input ends.
+const ROLE: &str = "ECALLS_TEST_ROLE";
+
+/// How often a host is killed.
+const KILLS: u32 = 100;
+
+/// A host is killed after at most so long: loading takes about a half of it.
+const LIFE_MS: u32 = 700;
+
+/// Starts this binary as a host; the test `host` below is what it does.
+fn start(role: &str) -> Child {
+    Command::new(std::env::current_exe().expect("this binary"))
+        .args(["--exact", "host", "--nocapture"])
+        .env(ROLE, role)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a host")
+}
+
+/// Not a test: what a host does.
+#[test]
+fn host() {
+    match std::env::var(ROLE).as_deref() {
+        Ok("busy") => be_busy().expect("a core"),
+        Ok("quiet") => {
+            let _ecalls = Ecalls::open().expect("a core");
+            println!("\nready");
+            let _ = std::io::stdin().lines().next();
+        }
+        _ => {}
+    }
+}
+
+fn be_busy() -> ecalls::Result<()> {
+    let ecalls = Ecalls::open()?;
+    let name = format!("busy-{}", std::process::id());
+    loop {
+        let mut channel = ecalls.channel().defer_delay(Duration::from_millis(1)).open()?;
+        let service = ecalls.register_service(&name, "u64 value", "")?;
+        let _all = ecalls
+            .subscribe(&name)?
+            .thread(&Handler::Count { end: false })
+            .user(|_| Flow::Continue)
+            .memory(&channel)
+            .install()?;
+        let _task = ecalls.subscribe("task")?.memory(&channel).install()?;
+        let _sched = ecalls.subscribe("sched")?.memory(&channel).install()?;
+        let _timers = ecalls.subscribe("timer")?.memory(&channel).install()?;
+        let _timer = Timer::every(channel.caller(), Duration::from_micros(200))?;
+        for value in 0..200u64 {
+            service.raise(&Raise::new(&value.to_ne_bytes()).release(Duration::from_millis(1)))?;
+            channel.caller().defer(Call::Set { attribute: 0, value })?;
+            while channel.try_recv().is_some() {}
+        }
+    }
+}
+
+fn alone() -> bool {
+    let quiet = Instant::now();
+    while !ecalls_kernel::residue().is_empty() {
+        if quiet.elapsed() > PATIENCE {
+            let required = std::env::var_os("ECALLS_TEST_ROOT").is_some();
+            assert!(!required, "a core is in use: {:?}", ecalls_kernel::residue());
+            eprintln!("skipped: another program uses a core");
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    true
+}
+
+/// One test, for the others' cores would be in its way.
+#[test]
+fn core_is_shared_survives_its_loader_and_leaves_nothing() {
+    if std::env::var_os(ROLE).is_some() || !ecalls_kernel::is_root() || !alone() {
+        return;
+    }
+    core_is_gone_with_its_last_user();
+    core_survives_the_program_that_loaded_it();
+    killed_hosts_leave_nothing();
+}
+
+fn core_is_gone_with_its_last_user() {
+    let ecalls = core().expect("root");
+    assert!(ecalls.core().loaded_here());
+    assert!(!ecalls_kernel::residue().is_empty(), "it is there");
+    drop(ecalls);
+    wait_until("the core is gone", || ecalls_kernel::residue().is_empty());
+}
+
+fn core_survives_the_program_that_loaded_it() {
+    let mut loader = start("quiet");
+    let mut lines = BufReader::new(loader.stdout.take().expect("its output")).lines();
+    let ready = |line: std::io::Result<String>| line.is_ok_and(|line| line.contains("ready"));
+    assert!(lines.any(|line| ready(line)), "it has a core");
+    let ecalls = core().expect("root");
+    assert!(!ecalls.core().loaded_here(), "joined");
+    assert_eq!(ecalls.core().host().expect("its record").pid, loader.id());
+    loader.kill().expect("it runs");
+    loader.wait().expect("it ends");
+    let mut channel = ecalls.channel().open().expect("a channel");
+    let (service, name) = harness::own_service(&ecalls);
+    let _subscription =
+        ecalls.subscribe(&name).expect("it").memory(&channel).install().expect("one");
+    let later = Raise::new(&[5; 8]).release(Duration::from_millis(5));
+    service.raise(&later).expect("raised");
+    let event = channel.recv_timeout(PATIENCE).expect("a living core");
+    assert!(event.is_some(), "timers and delivery live on");
+    assert_eq!(channel.caller().fast(Call::GetPid).expect("a call"), i64::from(std::process::id()));
+    assert_all_adds_up(&ecalls, service.index());
+    drop((service, channel));
+    drop((_subscription, ecalls));
+    wait_until("the core is gone", || ecalls_kernel::residue().is_empty());
+}
+
+fn killed_hosts_leave_nothing() {
+    // A fixed sequence: a failure can be repeated.
+    let mut seed = 0x2545_f491_u32;
+    for round in 0..KILLS {
+        seed ^= seed << 13;
+        seed ^= seed >> 17;
+        seed ^= seed << 5;
+        let life = Duration::from_millis(u64::from(seed % LIFE_MS));
+        let mut child = start("busy");
+        std::thread::sleep(life);
+        let early = child.try_wait().expect("a child");
+        assert!(early.is_none(), "round {round}: it ended by itself: {early:?}");
+        child.kill().expect("it runs");
+        child.wait().expect("it ends");
+        let start = Instant::now();
+        while !ecalls_kernel::residue().is_empty() {
+            let left = ecalls_kernel::residue();
+            assert!(start.elapsed() < PATIENCE, "round {round}, after {life:?}: {left:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
