@@ -85,11 +85,14 @@ pub(crate) fn run(args: &Args) -> Outcome {
     verdict(&features)
 }
 
-/// Fails when something is absent that the core cannot do without.
+/// What a caller may lack; that is no fault of the kernel.
+const PRIVILEGES: &str = "privileges";
+
+/// Fails when the kernel lacks something that the core cannot do without.
 fn verdict(features: &[Feature]) -> Outcome {
-    let missing = features
-        .iter()
-        .find(|feature| feature.required && feature.state == State::Absent);
+    let missing = features.iter().find(|feature| {
+        feature.required && feature.state == State::Absent && feature.name != PRIVILEGES
+    });
     match missing {
         None => Ok(()),
         Some(feature) => Err(Failure::new(
@@ -213,6 +216,11 @@ mod tests {
         };
         assert!(verdict(&[feature(State::Absent, false)]).is_ok());
         assert!(verdict(&[feature(State::Unknown("no"), true)]).is_ok());
+        let privileges = Feature {
+            name: PRIVILEGES,
+            ..feature(State::Absent, true)
+        };
+        assert!(verdict(&[privileges]).is_ok());
         let failure = verdict(&[feature(State::Absent, true)]).expect_err("it is required");
         let Failure::Message(code, message) = failure else {
             panic!("a message");

@@ -65,13 +65,19 @@ impl From<ecalls::Error> for Failure {
             Error::Denied { .. } => Code::Denied,
             Error::Unsupported { .. } => Code::Unsupported,
             Error::Unknown { .. } => Code::Unknown,
-            Error::Invalid { .. } => Code::Usage,
             Error::Os { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
                 Code::Denied
             }
             _ => Code::Failed,
         };
-        Failure::new(code, error)
+        match error {
+            Error::Invalid {
+                what,
+                given,
+                expected,
+            } => Failure::usage(format_args!("{what} is {given}, expected {expected}")),
+            error => Failure::new(code, error),
+        }
     }
 }
 

@@ -101,7 +101,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let info = application_service(&ecalls, &args.service)?;
     let (kind, kind_name) = find_kind(&info, args.kind.as_deref())?;
     let format = Format::parse(info.format())?;
-    let data = format.write(args.fields.iter().map(|(name, value)| (&**name, &**value)))?;
+    let data = data(&format, &args.fields)?;
     let offered = ecalls.raise(&args.service, &event(args, kind, &data))?;
     print(args, &kind_name, offered)
 }
@@ -119,6 +119,19 @@ fn event<'a>(args: &Args, kind: u32, data: &'a [u8]) -> Raise<'a> {
         raise = raise.release(release);
     }
     if args.cpu { raise.cpu() } else { raise }
+}
+
+/// The data, from its fields; the error names the field that is wrong.
+fn data(format: &Format, fields: &[(String, String)]) -> Result<Vec<u8>, Failure> {
+    let pairs = || fields.iter().map(|(name, value)| (&**name, &**value));
+    for (name, value) in pairs() {
+        if let Err(Error::Invalid { expected, .. }) = format.write([(name, value)]) {
+            return Err(Failure::usage(format_args!(
+                "{name}={value}: expected {expected}"
+            )));
+        }
+    }
+    Ok(format.write(pairs())?)
 }
 
 /// The service, if it is one that may be raised from here.

@@ -43,7 +43,7 @@ pub(crate) struct Args {
 const HELP: &str = "\
 Keys with --json; `what` tells the sort of an object:
   core          loaded, pid (who loaded it), version, cpus, fast_call, age_ns
-  service       service (an object by the keys of `ecalls services --json`)
+  service       the keys of `ecalls services --json`
   subscription  id, service, owner, receiver, state, kinds (bits; 0: all), pid, deadline_ns,
                 channel, chain, offered, delivered, filtered, late, dropped (an object: count by
                 reason), wakes, signals, threads, handlers
@@ -52,7 +52,7 @@ Keys with --json; `what` tells the sort of an object:
                 for their receiver), cpu, ready, held (wait for their release time)
   program       service, program, runs, total_ns, mean_ns (of the time measured), skipped (all
                 runs that the kernel skipped because the program was active: lost events)
-Programs are listed while their service has subscriptions; runs and times only with --costs.";
+The table leaves out programs that are not attached; runs and times are there with --costs only.";
 
 /// Prints everything, once or again and again.
 pub(crate) fn run(args: &Args) -> Outcome {
@@ -100,7 +100,10 @@ fn print(out: &mut Output, ecalls: &Ecalls, costs: &[Cost]) -> Outcome {
     let rows: Vec<_> = found.iter().map(services::Row::new).collect();
     if out.is_json() {
         for row in &rows {
-            out.object(&serde_json::json!({"what": "service", "service": row}))?;
+            out.object(&ServiceObject {
+                what: "service",
+                row,
+            })?;
         }
     } else {
         services::print(out, &rows)?;
@@ -109,6 +112,13 @@ fn print(out: &mut Output, ecalls: &Ecalls, costs: &[Cost]) -> Outcome {
     channel::print(out, &ecalls.core().channels()?)?;
     print_queues(out, &ecalls.core().queues()?)?;
     program::print(out, &found, costs)
+}
+
+#[derive(Debug, Serialize)]
+struct ServiceObject<'a> {
+    what: &'static str,
+    #[serde(flatten)]
+    row: &'a services::Row,
 }
 
 #[derive(Debug, Serialize)]

@@ -70,6 +70,9 @@ pub(super) fn print(out: &mut Output, services: &[ServiceStat], costs: &[Cost]) 
                 out.object(&row)?;
                 continue;
             }
+            if service.subscriptions == 0 && runs == 0 && row.skipped == 0 {
+                continue;
+            }
             let shown = |text: String| measured.map_or("-".to_owned(), |_| text);
             table.row([
                 row.program.to_owned(),
