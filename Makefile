@@ -4,13 +4,27 @@
 PREFIX ?= /usr/local
 DESTDIR ?=
 
+# where cargo put what is installed
+BUILD ?= target/release
+
 bindir = $(DESTDIR)$(PREFIX)/bin
+libdir = $(DESTDIR)$(PREFIX)/lib
+includedir = $(DESTDIR)$(PREFIX)/include
+mandir = $(DESTDIR)$(PREFIX)/share/man
 docdir = $(DESTDIR)$(PREFIX)/share/doc/ecalls
+
+version = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+soname = $(shell sed -n 's/^const SONAME.*"\(.*\)";/\1/p' crates/ecalls-c/build.rs)
+library = libecalls.so.$(version)
+documents = README.md LICENSE.md LICENSE-MIT LICENSE-APACHE LICENSE-GPL-2.0
+headers = $(notdir $(wildcard abi/*.h))
+manuals = $(notdir $(wildcard doc/man/*.[1-8]))
 
 # where rustup puts Rust, in case the shell does not know
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help build demo test lint format bench install uninstall clean
+.PHONY: help build demo test lint format bench clean
+.PHONY: install install-command install-library install-manual uninstall
 
 help:
 	@echo "make build      compile everything (target/release/ecalls)"
@@ -50,15 +64,43 @@ bench:
 	cargo bench --workspace
 
 # Installs what was built before, so that root needs no compiler: make build && sudo make install
-install:
-	@test -x target/release/ecalls || { echo "nothing to install yet: run make build" >&2; exit 1; }
-	install -D -m 755 target/release/ecalls $(bindir)/ecalls
-	install -d $(docdir)
-	install -m 644 README.md LICENSE.md LICENSE-MIT LICENSE-APACHE LICENSE-GPL-2.0 $(docdir)
+install: install-command install-library install-manual
 
+install-command:
+	@test -x $(BUILD)/ecalls || { echo "nothing to install yet: run make build" >&2; exit 1; }
+	install -D -m 755 $(BUILD)/ecalls $(bindir)/ecalls
+	install -d $(docdir)
+	install -m 644 $(documents) $(docdir)
+
+# The library under its full name, the name that programs ask for, and the name for linking.
+install-library:
+	@test -f $(BUILD)/libecalls.so || { echo "nothing to install yet: run make build" >&2; exit 1; }
+	install -D -m 755 $(BUILD)/libecalls.so $(libdir)/$(library)
+	ln -sf $(library) $(libdir)/$(soname)
+	ln -sf $(soname) $(libdir)/libecalls.so
+	install -m 644 $(BUILD)/libecalls.a $(libdir)/libecalls.a
+	install -D -m 644 include/ecalls.h $(includedir)/ecalls.h
+	install -d $(includedir)/ecalls $(libdir)/pkgconfig
+	install -m 644 $(addprefix abi/,$(headers)) $(includedir)/ecalls
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(version)|; /^#/d' ecalls.pc.in \
+		>$(libdir)/pkgconfig/ecalls.pc
+	chmod 644 $(libdir)/pkgconfig/ecalls.pc
+
+install-manual:
+	for page in $(manuals); do \
+		install -D -m 644 doc/man/$$page $(mandir)/man$${page##*.}/$$page || exit 1; \
+	done
+
+# Removes what install made and no more; folders only if they are ours and empty.
 uninstall:
 	rm -f $(bindir)/ecalls
-	rm -rf $(docdir)
+	rm -f $(addprefix $(libdir)/,$(library) $(soname) libecalls.so libecalls.a)
+	rm -f $(libdir)/pkgconfig/ecalls.pc $(includedir)/ecalls.h
+	rm -f $(addprefix $(includedir)/ecalls/,$(headers)) $(addprefix $(docdir)/,$(documents))
+	for page in $(manuals); do rm -f $(mandir)/man$${page##*.}/$$page; done
+	for folder in $(includedir)/ecalls $(docdir); do \
+		test ! -d $$folder || rmdir $$folder; \
+	done
 
 clean:
 	rm -rf target

@@ -1,14 +1,17 @@
 //! C programs against the library as C programmers get it: compiled with warnings as errors, linked
 //! with libecalls.so and with libecalls.a, and run.
 //!
-//! Cargo does not build a cdylib for its own tests, so these build it first. Those that need a core
-//! in the kernel run as root with `ECALLS_TEST_ROOT=1`, and otherwise say that they do not.
+//! Those that need a core in the kernel run as root with `ECALLS_TEST_ROOT=1`, and otherwise say
+//! that they do not.
 
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+
+#[path = "build/library.rs"]
+mod library;
 
 /// What a program that is linked with libecalls.a needs besides.
 const STATIC_LIBRARIES: [&str; 5] = ["-lelf", "-lz", "-lpthread", "-ldl", "-lm"];
@@ -23,30 +26,6 @@ fn crate_folder() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The folder with libecalls.so and libecalls.a, just built as this test was.
-fn library() -> &'static Path {
-    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    FOLDER.get_or_init(|| {
-        let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--offline", "--lib", "--manifest-path"]);
-        build.arg(crate_folder().join("Cargo.toml"));
-        build.arg("--message-format=json");
-        if !cfg!(debug_assertions) {
-            build.arg("--release");
-        }
-        let output = build.output().expect("cargo runs");
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{errors}");
-        let messages = String::from_utf8(output.stdout).expect("JSON");
-        // "filenames":["/…/libecalls.so","/…/libecalls.a"]
-        let path = messages
-            .split('"')
-            .find(|text| text.ends_with("/libecalls.so"))
-            .expect("the shared library is among what was built");
-        Path::new(path).parent().expect("a folder").to_owned()
-    })
-}
-
 /// The folder where programs find the library by the name they ask for; `make install` makes the
 /// same link.
 fn soname_folder() -> &'static Path {
@@ -55,7 +34,8 @@ fn soname_folder() -> &'static Path {
     LINKED.get_or_init(|| {
         let soname = folder.join("libecalls.so.0");
         let _ = std::fs::remove_file(&soname);
-        std::os::unix::fs::symlink(library().join("libecalls.so"), &soname).expect("a link");
+        std::os::unix::fs::symlink(library::folder().join("libecalls.so"), &soname)
+            .expect("a link");
     });
     folder
 }
@@ -77,12 +57,12 @@ fn compile(source: &Path, linking: Linking) -> PathBuf {
     compiler.arg(include).arg(source);
     let program = match linking {
         Linking::Shared => {
-            compiler.arg("-L").arg(library()).arg("-lecalls");
+            compiler.arg("-L").arg(library::folder()).arg("-lecalls");
             folder.join(format!("{name}-shared"))
         }
         Linking::Static => {
             compiler
-                .arg(library().join("libecalls.a"))
+                .arg(library::folder().join("libecalls.a"))
                 .args(STATIC_LIBRARIES);
             folder.join(format!("{name}-static"))
         }
@@ -154,7 +134,7 @@ fn example_compiles() {
 fn library_exports_exactly_the_functions_of_the_header() {
     let output = Command::new("nm")
         .args(["-D", "--defined-only"])
-        .arg(library().join("libecalls.so"))
+        .arg(library::folder().join("libecalls.so"))
         .output()
         .expect("nm runs");
     let listed = String::from_utf8(output.stdout).expect("names");

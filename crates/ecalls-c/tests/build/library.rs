@@ -1,0 +1,30 @@
+//! Builds the library for tests that use it as C programs do. Cargo does not build a cdylib for its
+//! own tests.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The folder with libecalls.so and libecalls.a, just built as this test was.
+pub(crate) fn folder() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--offline", "--lib", "--manifest-path"]);
+        build.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"));
+        build.arg("--message-format=json");
+        if !cfg!(debug_assertions) {
+            build.arg("--release");
+        }
+        let output = build.output().expect("cargo runs");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{errors}");
+        let messages = String::from_utf8(output.stdout).expect("JSON");
+        // "filenames":["/…/libecalls.so","/…/libecalls.a"]
+        let path = messages
+            .split('"')
+            .find(|text| text.ends_with("/libecalls.so"))
+            .expect("the shared library is among what was built");
+        Path::new(path).parent().expect("a folder").to_owned()
+    })
+}
