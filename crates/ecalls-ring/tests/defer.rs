@@ -54,6 +54,10 @@ fn calls_are_handled_once_in_order_and_in_bounded_batches() {
 }
 
 #[test]
+#[cfg_attr(
+    miri,
+    ignore = "minutes: miri is quadratic in the words of a segment that are in use"
+)]
 fn full_ring_refuses_and_goes_on_after_a_drain() {
     let words = zeroed(DOWN_WORDS);
     let (mut writer, mut drain) = (

@@ -61,7 +61,7 @@ proptest! {
 
     /// The model: a list that is sorted, stably, after each push.
     #[test]
-    #[cfg_attr(miri, ignore = "hours, and no other code than the tests with threads")]
+    #[cfg_attr(miri, ignore = "too slow there")]
     fn queue_behaves_like_a_sorted_list(
         steps in prop::collection::vec(
             prop::option::weighted(0.65, prop::option::weighted(0.8, 0u64..20)), 0..200),

@@ -63,7 +63,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1024))]
 
     #[test]
-    #[cfg_attr(miri, ignore = "hours, and no other code than the tests with threads")]
+    #[cfg_attr(miri, ignore = "too slow there")]
     fn ring_survives_garbage_in_every_word(
         rounds in prop::collection::vec(garbage(UP_WORDS, 32), 1..6),
     ) {
@@ -85,7 +85,7 @@ proptest! {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "hours, and no other code than the tests with threads")]
+    #[cfg_attr(miri, ignore = "too slow there")]
     fn slots_survive_garbage_in_every_word(
         rounds in prop::collection::vec(garbage(UP_WORDS, 32), 1..6),
         slot_use in prop_oneof![Just(SlotUse::Free), Just(SlotUse::Priority), Just(SlotUse::Type)],
@@ -108,7 +108,7 @@ proptest! {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "hours, and no other code than the tests with threads")]
+    #[cfg_attr(miri, ignore = "too slow there")]
     fn drain_is_bounded_whatever_the_application_writes(
         rounds in prop::collection::vec(garbage(DOWN_WORDS, 8), 1..4),
     ) {
@@ -127,7 +127,7 @@ proptest! {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "hours, and no other code than the tests with threads")]
+    #[cfg_attr(miri, ignore = "too slow there")]
     fn header_of_garbage_is_refused_or_fits(
         writes in garbage(32, 32),
         len in 0usize..UP_WORDS,

@@ -174,7 +174,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    #[cfg_attr(miri, ignore = "hours, and no other code than the tests with threads")]
+    #[cfg_attr(miri, ignore = "too slow there")]
     fn ring_behaves_like_a_bounded_queue(
         steps in prop::collection::vec(prop::bool::weighted(0.55), 0..300),
         start in prop_oneof![Just(0u64), 0..1u64 << 40],

@@ -77,6 +77,7 @@ fn priority_use_comes_out_most_urgent_first_and_drops_while_full() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "minutes: miri is quadratic in the words of a segment")]
 fn type_use_keeps_the_newest_and_counts_what_it_replaced() {
     let words = slots(1024, SlotUse::Type);
     let (writer, mut reader) = (
@@ -91,6 +92,7 @@ fn type_use_keeps_the_newest_and_counts_what_it_replaced() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "minutes: miri is quadratic in the words of a segment")]
 fn readiness_is_seen_without_taking_and_can_be_cleared_without_copying() {
     let words = slots(1024, SlotUse::Type);
     let (writer, mut reader) = (
@@ -200,7 +202,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    #[cfg_attr(miri, ignore = "hours, and no other code than the tests with threads")]
+    #[cfg_attr(miri, ignore = "too slow there")]
     fn slots_behave_like_a_map_from_slot_to_event(
         steps in prop::collection::vec(step(), 0..200),
         slot_use in prop_oneof![Just(SlotUse::Free), Just(SlotUse::Priority), Just(SlotUse::Type)],
