@@ -26,7 +26,7 @@ use crate::stop::{PATIENCE, Stop};
 use crate::{duration, handler, process};
 
 /// Events that may wait to be printed.
-const RING: u32 = 16384;
+const RING: u32 = 65536;
 
 /// Events that are printed between two looks at the clock and at the signals.
 const BATCH: u32 = 256;
@@ -158,12 +158,17 @@ impl Watch {
             Some(pid) => Some(Sockets::follow(&ecalls, pid)?),
             None => None,
         };
-        if let (Some(sockets), Some(pid)) = (&sockets, args.pid) {
-            note(format_args!(
-                "watching {} sockets of {}",
+        match (&sockets, args.pid) {
+            (Some(sockets), Some(pid)) => note(format_args!(
+                "watching {} of {}",
                 sockets.count(),
                 process::show(pid)
-            ));
+            )),
+            (None, None) if index == SERVICE_SOCKET => note(
+                "watching the sockets that programs registered for everybody; --pid watches all \
+                 of one process",
+            ),
+            _ => {}
         }
         Ok(Watch {
             _subscription: subscription,

@@ -40,9 +40,12 @@ impl Sockets {
         Ok(sockets)
     }
 
-    /// How many sockets were found open at last.
-    pub(super) fn count(&self) -> usize {
-        self.known.len()
+    /// How many sockets were found open at last: `1 socket`.
+    pub(super) fn count(&self) -> String {
+        match self.known.len() {
+            1 => "1 socket".to_owned(),
+            n => format!("{n} sockets"),
+        }
     }
 
     /// Registers sockets that are new, if it is time to look.

@@ -1,0 +1,181 @@
+//! Calls without an event: wrong ones, help, and what any user may ask.
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::{check_documented, check_refusal, command, ecalls, end, is_root, refused};
+
+/// A user who may nothing.
+const NOBODY: u32 = 65534;
+
+#[test]
+fn calls_that_are_no_calls_are_refused_with_usage() {
+    for (arguments, text) in [
+        (&["nonsense"][..], "nonsense"),
+        (&["watch"], "SERVICE"),
+        (&["watch", "task", "--nonsense"], "--nonsense"),
+        (&["watch", "task", "more"], "more"),
+        (&["raise"], "SERVICE"),
+        (&["service"], "NAME"),
+        (&["completions", "nonsense"], "bash"),
+        (&["bench", "nonsense"], "events"),
+        (&["stat", "task"], "task"),
+    ] {
+        refused(arguments, 2, &[text, "--help"]);
+    }
+}
+
+#[test]
+fn a_call_without_command_prints_the_help() {
+    let ended = ecalls(&[]);
+    assert_eq!(ended.code, 2);
+    assert!(ended.err.contains("Usage: ecalls"), "{ended:?}");
+}
+
+#[test]
+fn durations_need_a_unit_and_a_sense() {
+    for (option, value) in [
+        ("--deadline", "5"),
+        ("--for", "soon"),
+        ("--every", "0s"),
+        ("--min-delay", "5 parsecs"),
+        ("--deadline", "-5ms"),
+        ("--for", ""),
+    ] {
+        let given = format!("{option}={value}");
+        refused(&["watch", "task", &given], 2, &[option]);
+    }
+    refused(&["watch", "task", "--for", "5"], 2, &["250us, 5ms, 10s"]);
+    refused(&["raise", "x", "--release", "5"], 2, &["250us, 5ms, 10s"]);
+    refused(&["stat", "--watch", "5"], 2, &["250us, 5ms, 10s"]);
+}
+
+#[test]
+fn values_without_a_meaning_are_refused_with_what_would_be_right() {
+    refused(&["watch", "task", "--handler", "nice:1"], 2, &["sample:10"]);
+    refused(
+        &["watch", "task", "--handler", "threshold:x"],
+        2,
+        &["threshold:field>=5"],
+    );
+    refused(&["watch", "task", "--pid", "init"], 2, &["init"]);
+    refused(&["watch", "task", "--count", "0"], 2, &["--count"]);
+    refused(&["raise", "x", "load"], 2, &["field=value"]);
+    refused(&["raise", "x", "--target", "some"], 2, &["`all`"]);
+    refused(&["raise", "x", "--priority", "high"], 2, &["--priority"]);
+}
+
+#[test]
+fn a_process_that_is_not_there_is_told() {
+    refused(
+        &["watch", "task", "--pid", "4194305"],
+        5,
+        &["4194305", "ps -e"],
+    );
+    refused(
+        &["raise", "x", "--target", "4194305"],
+        5,
+        &["4194305", "ps -e"],
+    );
+}
+
+#[test]
+fn an_unprivileged_user_is_told_what_is_needed() {
+    // The file itself may lie where only its owner may go.
+    let copy = Copy::new();
+    let call = |arguments: &[&str]| {
+        let mut command = Command::new(&copy.0);
+        command.args(arguments).current_dir("/");
+        if is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        end(&mut command)
+    };
+    for arguments in [
+        &["watch", "task"][..],
+        &["raise", "x"],
+        &["service", "x"],
+        &["stat"],
+    ] {
+        let ended = call(arguments);
+        check_refusal(arguments, &ended, 3, &["needs root"]);
+    }
+    let doctor = call(&["doctor", "--json"]);
+    let by_us = ecalls(&["doctor"]).code;
+    assert_eq!(
+        doctor.code, by_us,
+        "a fault of the kernel, if any: {doctor:?}"
+    );
+    assert!(doctor.out.contains(r#""what":"choice""#), "{doctor:?}");
+    let services = call(&["services"]);
+    assert_eq!(services.code, 0, "{services:?}");
+    assert!(
+        services.out.contains("kinds: fork exec exit"),
+        "{services:?}"
+    );
+    assert!(services.err.contains("root"), "{services:?}");
+}
+
+/// A copy of the command where everybody can reach it.
+struct Copy(PathBuf);
+
+impl Copy {
+    fn new() -> Copy {
+        let name = format!("ecalls-test-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::copy(env!("CARGO_BIN_EXE_ecalls"), &path).expect("a copy");
+        let everybody = PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&path, everybody).expect("the owner may");
+        Copy(path)
+    }
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn help_documents_the_exit_codes_and_every_json_key_is_documented() {
+    let help = ecalls(&["--help"]).out;
+    for text in ["0  done", "3  denied", "6  nothing"] {
+        assert!(help.contains(text), "{help}");
+    }
+    for (arguments, help) in [
+        (&["services", "--json"][..], "services"),
+        (&["doctor", "--json"], "doctor"),
+    ] {
+        check_documented(help, &ecalls(arguments).out);
+    }
+}
+
+#[test]
+fn completions_and_manual_pages_are_made() {
+    for shell in ["bash", "zsh", "fish"] {
+        let ended = ecalls(&["completions", shell]);
+        assert_eq!(ended.code, 0);
+        assert!(ended.out.contains("watch") && ended.out.contains("min-delay"));
+    }
+    let folder = std::env::temp_dir().join(format!("ecalls-man-{}", std::process::id()));
+    let ended = ecalls(&["man", folder.to_str().expect("a path in UTF-8")]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let page = std::fs::read_to_string(folder.join("ecalls-watch.1")).expect("a page");
+    assert!(page.contains("deadline"));
+    std::fs::remove_dir_all(folder).expect("ours to remove");
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_command_quietly() {
+    let mut child = command(&["doctor", "--all"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command runs");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}

@@ -1,0 +1,133 @@
+//! The command from outside: every wrong call says what is wrong and what to do, with the right
+//! exit code; and with root, the ways of an event from one process to another.
+//!
+//! What needs root is skipped, with a line that says so, unless ECALLS_TEST_ROOT is set: then it
+//! has to work.
+//!
+//! - `call`: calls without an event: wrong ones, help, and what any user may ask;
+//! - `event`: events on their way.
+
+mod call;
+mod event;
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
+use std::process::{Child, Command, Stdio};
+
+/// What a call of the command came to.
+#[derive(Debug)]
+struct Ended {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+fn end(command: &mut Command) -> Ended {
+    let output = command.output().expect("the command runs");
+    Ended {
+        code: output.status.code().expect("no signal ended it"),
+        out: String::from_utf8(output.stdout).expect("text"),
+        err: String::from_utf8(output.stderr).expect("text"),
+    }
+}
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ecalls"));
+    command.args(arguments);
+    command
+}
+
+fn ecalls(arguments: &[&str]) -> Ended {
+    end(&mut command(arguments))
+}
+
+/// Calls the command wrongly.
+fn refused(arguments: &[&str], code: i32, texts: &[&str]) {
+    let ended = ecalls(arguments);
+    check_refusal(arguments, &ended, code, texts);
+}
+
+fn check_refusal(arguments: &[&str], ended: &Ended, code: i32, texts: &[&str]) {
+    assert_eq!(ended.code, code, "{arguments:?}: {ended:?}");
+    assert_eq!(ended.out, "", "{arguments:?}: errors are no data");
+    for text in texts {
+        assert!(
+            ended.err.contains(text),
+            "{arguments:?}: {text:?} in {ended:?}"
+        );
+    }
+    for text in ["panicked", "RUST_BACKTRACE", "Error {"] {
+        assert!(!ended.err.contains(text), "{arguments:?}: {ended:?}");
+    }
+}
+
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").expect("/proc").uid() == 0
+}
+
+/// Whether a core can be hosted here; says why not.
+fn can_host(test: &str) -> bool {
+    let must = std::env::var_os("ECALLS_TEST_ROOT").is_some();
+    if !is_root() {
+        assert!(!must, "ECALLS_TEST_ROOT is set, but this is not root");
+        eprintln!("{test}: skipped, needs root");
+        return false;
+    }
+    let tried = ecalls(&["watch", "core", "--for", "1ms"]);
+    if tried.code == 6 {
+        return true;
+    }
+    assert!(!must, "ECALLS_TEST_ROOT is set, but no core: {tried:?}");
+    eprintln!("{test}: skipped, no core on this kernel: {}", tried.err);
+    false
+}
+
+/// A service that is held by a process of its own until it is dropped.
+struct Holder(Child);
+
+impl Holder {
+    fn start(name: &str, more: &[&str]) -> Holder {
+        let mut child = command(&["service", name, "--for", "60s"])
+            .args(more)
+            .stderr(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("the command runs");
+        wait_for_line(&mut child, "registered");
+        Holder(child)
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn wait_for_line(child: &mut Child, text: &str) {
+    let err = child.stderr.take().expect("piped");
+    let mut lines = BufReader::new(err).lines();
+    let found = lines
+        .by_ref()
+        .map_while(Result::ok)
+        .find(|line| line.contains(text));
+    assert!(found.is_some(), "a line with {text:?}");
+    // Whoever writes more there shall not block or fail.
+    std::thread::spawn(move || lines.for_each(drop));
+}
+
+/// Every key of these JSON lines is in the help of the subcommand.
+fn check_documented(subcommand: &str, lines: &str) {
+    let help = ecalls(&[subcommand, "--help"]).out;
+    let words: Vec<&str> = help
+        .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .collect();
+    for line in lines.lines() {
+        let object: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        for key in object.as_object().expect("an object").keys() {
+            let known = words.contains(&key.as_str());
+            assert!(known, "{subcommand} --help says nothing of {key}");
+        }
+    }
+}
