@@ -292,7 +292,7 @@ int BPF_PROG(deliver, int nonce) {
 	struct current *c = current_cpu();
 	u32 again, direct;
 
-	if (!c || (nonce != TRIGGER_DIRECT && nonce != TRIGGER_DRAIN && nonce != TRIGGER_NOW))
+	if (!c || (nonce != TRIGGER_DIRECT && nonce != TRIGGER_DRAIN))
 		return 0;
 	again = c->left;
 	direct = c->direct;
@@ -309,7 +309,7 @@ int BPF_PROG(deliver, int nonce) {
 		if (!given) {
 			if (i >= DISPATCH_EVENTS || c->calls >= DISPATCH_CALLS || !queue_waits(cpu))
 				break;
-			if (i || nonce != TRIGGER_NOW)
+			if (i || !c->fresh)
 				c->now_ns = bpf_ktime_get_ns();
 			if (queue_take(cpu, c->now_ns, &c->event))
 				break;

@@ -17,10 +17,32 @@
 
 #include "deferred.h"
 
-/* The operations that stand here first are those that have to be fast. */
+/* The calls that have to be fast, while nothing is deferred. True: done. They may be preempted. */
+static __always_inline bool downcall_small(struct down *d, u32 op, u64 a, u64 b, s64 *result) {
+	struct down_counts *counts = down_counts_of(d);
+
+	if (!counts || down_waits(d, *(volatile u64 *)&counts->front))
+		return false;
+	if (op == ECALLS_OP_NOP)
+		*result = 0;
+	else if (op == ECALLS_OP_GETPID)
+		*result = d->channel->owner;
+	else if (op == ECALLS_OP_SET)
+		*result = attribute_set(d->index, a, b);
+	else if (op == ECALLS_OP_GET)
+		*result = attribute_get(d->index, a);
+	else
+		return false;
+	return true;
+}
+
+/* Any call. */
 static __always_inline s64 downcall(struct down *d, u32 id, u32 op, u64 a, u64 b, u64 c) {
+	s64 result = 0;
 	int drained;
 
+	if (downcall_small(d, op, a, b, &result))
+		return result;
 	/* Says when to handle what was deferred, so it does not handle it now. */
 	if (op == ECALLS_OP_DELAY)
 		return down_delay(id);

@@ -27,7 +27,11 @@ static __always_inline int security_call(u64 call, u64 a, u64 b, u64 c) {
 
 	if (!down_open(&d, call_channel(call)))
 		return -EINVAL;
-	result = downcall(&d, call_channel(call), call_op(call), a, b, c);
+	if (!downcall_small(&d, call_op(call), a, b, &result)) {
+		bpf_preempt_disable();
+		result = downcall(&d, call_channel(call), call_op(call), a, b, c);
+		bpf_preempt_enable();
+	}
 	if (result > 0 && result <= RETURN_MAX)
 		return (int)result;
 	frame_put(&d, call, result);
@@ -36,16 +40,11 @@ static __always_inline int security_call(u64 call, u64 a, u64 b, u64 c) {
 
 SEC("fmod_ret/security_task_prctl")
 int BPF_PROG(downcall_secure, int option, u64 call, u64 a, u64 b, u64 c, int ret) {
-	int result;
-
 	if (option != ECALLS_PRCTL)
 		return ret;
 	if (call_op(call) >= ECALLS_OPS)
 		return 0;
-	bpf_preempt_disable();
-	result = security_call(call, a, b, c);
-	bpf_preempt_enable();
-	return result;
+	return security_call(call, a, b, c);
 }
 
 char LICENSE[] SEC("license") = "GPL";

@@ -63,7 +63,7 @@ struct current {
 	/* 1: `event` is to be delivered. Another core's trigger reaches this dispatcher too, and
 	 * must not deliver it again. */
 	u32 direct;
-	u32 pad;
+	u32 fresh;	  /* 1: `now_ns` is the time; only around a trigger of our own */
 	u32 runs;	  /* times the dispatcher ran here */
 	u32 left;	  /* 1: it stopped in the middle of `mask`, to go on when triggered */
 	u32 calls;	  /* handlers called in this run of the dispatcher */

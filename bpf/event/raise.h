@@ -27,7 +27,6 @@
  * own. */
 #define TRIGGER_DIRECT 0x45430001 /* deliver current.event, then what is queued */
 #define TRIGGER_DRAIN 0x45430002  /* deliver what is queued */
-#define TRIGGER_NOW 0x45430003	  /* the same; current.now_ns is the time */
 
 #define DRAIN_ROUNDS 8 /* triggers in a row; each delivers up to DISPATCH_EVENTS events */
 #define RETRY_NS 20000 /* after that, the timer goes on */
@@ -78,10 +77,13 @@ __noinline int drain_at(u32 cpu, u32 locked, u64 now_ns) {
 		if (round >= DRAIN_ROUNDS)
 			break;
 		c->locked = locked;
-		if (now_ns)
+		if (now_ns) {
 			c->now_ns = now_ns;
-		bpf_modify_return_test_tp(now_ns ? TRIGGER_NOW : TRIGGER_DRAIN);
-		now_ns = 0;
+			c->fresh = 1;
+			now_ns = 0;
+		}
+		bpf_modify_return_test_tp(TRIGGER_DRAIN);
+		c->fresh = 0;
 	}
 	if (!locked)
 		arm_queue_timer(cpu, bpf_ktime_get_ns() + RETRY_NS);
