@@ -408,7 +408,8 @@ int ecalls_service_raise(const ecalls_service_t *service,
 
 /*
  * The same by the name of a service: the generic call (ECalls-01 §2.3.1), which may block.
- * -ENOENT without such a service.
+ * -ENOENT without such a service; -EPERM if it is built in, or another process' and you are not
+ * root.
  */
 int ecalls_raise(const ecalls_t *ecalls,
 		 const char *service,

@@ -133,7 +133,8 @@ pub unsafe extern "C" fn ecalls_service_raise(
 }
 
 /// The same by the name of a service: the generic call (ECalls-01 §2.3.1), which may block.
-/// -ENOENT without such a service.
+/// -ENOENT without such a service; -EPERM if it is built in, or another process' and you are not
+/// root.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_raise(
     ecalls: *const HostHandle,

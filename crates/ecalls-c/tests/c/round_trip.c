@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -130,6 +131,33 @@ static void user_handler_decides(const ecalls_service_t *service) {
 	ecalls_channel_close(channel);
 }
 
+static void *wait_for_event(void *channel) {
+	static struct ecalls_event event;
+
+	CHECK(ecalls_channel_recv(channel, 5 * SECOND_US, &event) == 0);
+	return &event;
+}
+
+/* A thread that waits on a channel does not keep others from subscribing and calling with it. */
+static void others_use_a_channel_whose_reader_waits(const ecalls_service_t *service) {
+	ecalls_channel_t *channel = NULL;
+	pthread_t reader;
+	void *received = NULL;
+
+	CHECK(ecalls_channel_open(ecalls, NULL, &channel) == 0);
+	CHECK(pthread_create(&reader, NULL, wait_for_event, channel) == 0);
+	usleep(20000);
+	struct ecalls_subscribe_action action = {.kind = ECALLS_ACTION_MEMORY, .channel = channel};
+	ecalls_subscription_t *subscription = subscribe("c_round_trip", &action, 1);
+
+	CHECK(ecalls_call_fast(channel, ECALLS_OP_NOP, 0, 0, 0, NULL) == 0);
+	CHECK(raise_number(service, 21, 0) == 1);
+	CHECK(pthread_join(reader, &received) == 0);
+	CHECK(((struct ecalls_event *)received)->data[0] == 21);
+	ecalls_unsubscribe(subscription);
+	ecalls_channel_close(channel);
+}
+
 /* Fast and deferred calls, and waiting with poll for a timer's expiry. */
 static void calls_and_timers_work(void) {
 	ecalls_channel_t *channel = NULL;
@@ -204,6 +232,7 @@ int main(void) {
 	event_passes_a_kernel_handler_and_arrives(service);
 	slots_show_what_is_ready(service);
 	user_handler_decides(service);
+	others_use_a_channel_whose_reader_waits(service);
 	calls_and_timers_work();
 	socket_tells_of_data();
 	ecalls_service_unregister(service);
