@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 /// # Errors
 /// [`Error::Os`] for a number that is no signal, or when too many signals wait.
 pub fn queue_signal(signal: i32, value: usize) -> Result<()> {
-    let process = std::process::id().cast_signed();
+    let process = i32::try_from(std::process::id()).expect("a process id");
     let value = libc::sigval {
         sival_ptr: without_provenance_mut(value),
     };
