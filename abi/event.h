@@ -21,6 +21,7 @@
 
 /* `flags` that only the kernel side sets. */
 #define ECALLS_EVENT_RESUME 0x100u /* go on with one subscription's chain, at `action` */
+#define ECALLS_EVENT_SOFT 0x400u   /* deadline_ns is the subscriptions' earliest: order, no limit */
 #define ECALLS_EVENT_THREAD 0x200u /* the chain's next handler was asked to run in a thread */
 
 struct ecalls_event {

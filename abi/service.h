@@ -49,8 +49,8 @@ ECALLS_STATIC_ASSERT(sizeof(struct ecalls_service_count) == 192, "service count"
  * offered = delivered + filtered + late + sum(dropped) once no event is in a queue. */
 struct ecalls_subscription_count {
 	ecalls_u64 offered;
-	ecalls_u64 delivered; /* the chain reached a delivery (memory, signal, user or thread handler)
-				 that succeeded, or its end */
+	ecalls_u64 delivered; /* the chain reached a delivery (memory, signal or user handler) that
+				 succeeded, or its end */
 	ecalls_u64 filtered;  /* a handler ended the chain before any delivery */
 	ecalls_u64 late;
 	ecalls_u64 dropped[ECALLS_DROP_REASONS];
@@ -58,7 +58,9 @@ struct ecalls_subscription_count {
 	ecalls_u64 signals;   /* real-time signals queued */
 	ecalls_u64 threads;   /* runs of a kernel thread */
 	ecalls_u64 handlers;  /* runs of a kernel handler */
-	ecalls_u64 pad[4];
+	ecalls_u64 partial;   /* of the delivered: another action of the chain could not deliver; the
+				 channel concerned shows why */
+	ecalls_u64 pad[3];
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_subscription_count) == 192, "subscription count");
 
@@ -135,7 +137,8 @@ struct ecalls_host {
 	ecalls_u32 version; /* ECALLS_ABI_VERSION */
 	ecalls_u32 pid;	    /* process that loaded the core */
 	ecalls_u32 cpus;    /* CPUs the queues were made for */
-	ecalls_u32 ready;   /* 1: complete; anything else: still being loaded, or its loader died */
+	ecalls_u32 ready;   /* 0: still being loaded, or its loader died; else a checksum of the
+			       loader's tables of maps and programs: other builds must not join */
 	ecalls_u64 start_ns; /* when it was loaded */
 	char mechanism[ECALLS_NAME_MAX];    /* the fast call: prctl, security, setsockopt or run */
 	ecalls_u32 map_ids[ECALLS_HOST_IDS];  /* in the order of the loader's table of maps */

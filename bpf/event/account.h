@@ -114,10 +114,11 @@ static __always_inline void settle(const struct outcome *o, const struct ecalls_
 		return;
 	if (o->delivered || (!o->dropped && !o->filtered)) {
 		__sync_fetch_and_add(&n->delivered, 1);
+		__sync_fetch_and_add(&n->partial, !!o->dropped);
 		return;
 	}
 	if (o->dropped) {
-		drop_for_subscription(index, s->channel, o->dropped - 1, false);
+		drop_for_subscription(index, 0, o->dropped - 1, false);
 		return;
 	}
 	__sync_fetch_and_add(&n->filtered, 1);
@@ -130,11 +131,14 @@ static __always_inline void settle(const struct outcome *o, const struct ecalls_
 static __always_inline void chain_drop(const struct ecalls_subscription *s, u32 index, u32 chain,
 				       u32 reason) {
 	struct ecalls_subscription_count *n = count_of(index);
+	struct ecalls_lost *lost = lost_of(s->channel);
 	struct outcome o = chain_outcome(chain);
 
 	o.dropped = reason + 1;
 	if (n)
 		settle(&o, s, index, n);
+	if (lost && reason < ECALLS_DROP_REASONS)
+		__sync_fetch_and_add(&lost->dropped[reason], 1);
 }
 
 static __always_inline void chain_late(const struct ecalls_subscription *s, u32 chain,

@@ -14,6 +14,7 @@
  * exited drops with that reason; nothing here waits.
  */
 #include "lib/bits.h"
+#include "lib/select.h"
 #include "raise.h"
 #include "memory.h"
 #include "signal.h"
@@ -28,16 +29,24 @@ static __noinline int call_handler(void *ctx, u32 slot) {
 	return 0;
 }
 
-static __always_inline void delivery(struct outcome *o, int result) {
-	if (result < 0)
-		o->dropped = -result;
-	else
+/* Notes what became of a delivery. A loss is shown at once in the channel it concerns, whatever
+ * becomes of the chain. */
+static __always_inline void delivery(struct outcome *o, int result, u32 channel) {
+	struct ecalls_lost *lost;
+
+	if (result >= 0) {
 		o->delivered++;
+		return;
+	}
+	o->dropped = -result;
+	lost = lost_of(channel);
+	if (lost && o->dropped <= ECALLS_DROP_REASONS)
+		__sync_fetch_and_add(&lost->dropped[(o->dropped - 1) & 15], 1);
 }
 
 /* Calls a kernel handler. True: go on with the next action. */
-static __always_inline bool run_handler(void *ctx, struct current *c, u32 slot, u32 index,
-					u32 action, struct outcome *o,
+static __always_inline bool run_handler(void *ctx, struct current *c, u32 slot, u32 channel,
+					u32 index, u32 action, struct outcome *o,
 					struct ecalls_subscription_count *n) {
 	c->subscription = index;
 	c->action = action;
@@ -46,7 +55,7 @@ static __always_inline bool run_handler(void *ctx, struct current *c, u32 slot, 
 	call_handler(ctx, slot);
 	n->handlers++;
 	if (c->result == HANDLER_MISSING)
-		o->dropped = ECALLS_DROP_NO_HANDLER + 1;
+		delivery(o, MEMORY_DROPPED(ECALLS_DROP_NO_HANDLER), channel);
 	o->filtered = c->result != HANDLER_CONTINUE;
 	return c->result == HANDLER_CONTINUE;
 }
@@ -60,14 +69,12 @@ static __always_inline bool run_action(void *ctx, struct current *c,
 	u32 kind = a->kind;
 
 	if (kind == ECALLS_ACTION_HANDLER || (kind == ECALLS_ACTION_THREAD && in_thread)) {
-		bool go_on = run_handler(ctx, c, a->handler, index, action, o, n);
-		o->delivered += in_thread && c->result != HANDLER_MISSING;
-		return go_on;
+		return run_handler(ctx, c, a->handler, s->channel, index, action, o, n);
 	}
 	switch (kind) {
 	case ECALLS_ACTION_THREAD:
 		if (thread_add(c, s->id, chain_at(action, o))) {
-			o->dropped = ECALLS_DROP_THREAD_FULL + 1;
+			delivery(o, MEMORY_DROPPED(ECALLS_DROP_THREAD_FULL), s->channel);
 			return false;
 		}
 		o->pending = 1;
@@ -78,7 +85,7 @@ static __always_inline bool run_action(void *ctx, struct current *c,
 		o->signals += result == SIGNAL_SENT;
 		o->pending = result == SIGNAL_PENDING;
 		if (result != SIGNAL_PENDING) {
-			delivery(o, result);
+			delivery(o, result, s->channel);
 			__sync_fetch_and_add(&n->signals, result == SIGNAL_SENT);
 		}
 		return !o->pending;
@@ -90,7 +97,7 @@ static __always_inline bool run_action(void *ctx, struct current *c,
 			drop_for_subscription(index, s->channel, ECALLS_DROP_REPLACED, false);
 			__sync_fetch_and_sub(&n->delivered, 1);
 		}
-		delivery(o, result);
+		delivery(o, result, a->channel);
 		if (result >= 0 && memory_wake(a->channel))
 			n->wakes++;
 		/* The upcall decides about the rest: it comes back by ECALLS_OP_RESUME. */
@@ -126,19 +133,42 @@ static __always_inline int run_chain(void *ctx, u32 index, u32 chain) {
 	return 0;
 }
 
-/* Offers the current event to one subscription. */
-static __always_inline void offer(void *ctx, struct current *c, u32 index, bool late) {
+/* When the event was raised, or is released if that is later: where relative deadlines begin. */
+static __always_inline u64 due_ns(const struct ecalls_event *e) {
+	return e->release_ns > e->raise_ns ? e->release_ns : e->raise_ns;
+}
+
+/* The deadline that holds for a subscription: the earlier of the event's and its own; 0: none. */
+static __always_inline u64 deadline_for(const struct ecalls_subscription *s,
+					const struct ecalls_event *e, u64 deadline_ns) {
+	u64 own_ns = s->deadline_ns ? due_ns(e) + s->deadline_ns : 0;
+
+	if (!own_ns || (deadline_ns && deadline_ns < own_ns))
+		return deadline_ns;
+	return own_ns;
+}
+
+/* Offers the current event to one subscription, with the deadline that holds for it. */
+static __always_inline void offer(void *ctx, struct current *c, u32 index) {
 	struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
 	struct ecalls_subscription_count *n = count_of(index);
+	u64 deadline_ns = c->event.deadline_ns;
+	u32 flags = c->event.flags;
+	u64 limit_ns;
 
 	if (!s || !n)
 		return;
 	__sync_fetch_and_add(&n->offered, 1);
-	if (late || (s->deadline_ns && is_late(c->event.raise_ns + s->deadline_ns, c->now_ns) &&
-		     !c->event.release_ns))
+	limit_ns = deadline_for(s, &c->event, flags & ECALLS_EVENT_SOFT ? 0 : deadline_ns);
+	if (is_late(limit_ns, c->now_ns)) {
 		count_late(s, n);
-	else
-		run_chain(ctx, index, 0);
+		return;
+	}
+	c->event.deadline_ns = limit_ns;
+	c->event.flags = flags & ~ECALLS_EVENT_SOFT;
+	run_chain(ctx, index, 0);
+	c->event.deadline_ns = deadline_ns;
+	c->event.flags = flags;
 }
 
 /* Which of the service's subscriptions get this event, as positions in the list. */
@@ -160,66 +190,35 @@ static __always_inline u64 matching(const struct ecalls_service *s, u32 list,
 	return mask;
 }
 
-/* Position of the lowest bit of a mask that is not 0. */
-static __always_inline u32 lowest(u64 mask) {
-	u32 at = 0;
-
-	if (!(mask & 0xffffffffull)) {
-		at += 32;
-		mask >>= 32;
-	}
-	if (!(mask & 0xffff)) {
-		at += 16;
-		mask >>= 16;
-	}
-	if (!(mask & 0xff)) {
-		at += 8;
-		mask >>= 8;
-	}
-	if (!(mask & 0xf)) {
-		at += 4;
-		mask >>= 4;
-	}
-	if (!(mask & 0x3)) {
-		at += 2;
-		mask >>= 2;
-	}
-	return at + !(mask & 1);
-}
-
-/* Of a mask, the first position at or after the turn, else the first of all (round robin). */
+/* Of a mask that is not empty, the one whose turn it is (bpf/lib/select.h). */
 static __always_inline u64 wake_one(u64 mask, struct ecalls_service *s) {
-	u32 turn = s->next & 63;
-	u64 after = mask & (~0ull << turn);
-	u32 at = lowest(after ? after : mask);
+	u32 at = select_one(mask, ECALLS_SUBSCRIBERS_MAX, s->next) & 63;
 
-	s->next = (at + 1) & 63;
-	return 1ull << (at & 63);
+	s->next = at + 1;
+	return 1ull << at;
 }
 
 /* Offers the current event to what `mask` still holds. False: stopped for lack of tail calls. */
-static __always_inline bool offer_all(void *ctx, struct current *c, const struct ecalls_service *s,
-				      bool late) {
+static __always_inline bool offer_all(void *ctx, struct current *c,
+				      const struct ecalls_service *s) {
 	for (u32 i = 0; lib_again(i, ECALLS_SUBSCRIBERS_MAX + 1); i++) {
 		u64 mask = c->mask;
 		if (!mask)
 			return true;
 		if (c->calls >= DISPATCH_CALLS)
 			return false;
-		u32 at = lowest(mask) & (ECALLS_SUBSCRIBERS_MAX - 1);
+		u32 at = bits_lowest(mask) & (ECALLS_SUBSCRIBERS_MAX - 1);
 		c->mask = mask & (mask - 1);
-		offer(ctx, c, s->list[c->list & 1][at], late);
+		offer(ctx, c, s->list[c->list & 1][at]);
 	}
 	return !c->mask;
 }
 
 static __always_inline void count_dispatch(struct ecalls_service_count *n,
 					   const struct current *c) {
-	u64 from_ns = c->event.raise_ns;
+	u64 from_ns = due_ns(&c->event);
 	u64 took_ns;
 
-	if (c->event.release_ns > from_ns)
-		from_ns = c->event.release_ns;
 	took_ns = c->now_ns > from_ns ? c->now_ns - from_ns : 0;
 	n->latency_ns += took_ns;
 	if (took_ns > n->latency_ns_max)
@@ -267,8 +266,9 @@ __noinline int deliver_event(void *ctx __arg_ctx, u32 again) {
 	struct ecalls_service_count *n = count_of_service(service);
 	if (!s || !n)
 		return 1;
-	bool late = is_late(c->event.deadline_ns, c->now_ns);
 	if (!again) {
+		bool late = !(c->event.flags & ECALLS_EVENT_SOFT) &&
+			    is_late(c->event.deadline_ns, c->now_ns);
 		c->list = s->active & 1;
 		c->mask = matching(s, c->list, &c->event, c->zero);
 		c->offered = 0;
@@ -284,7 +284,7 @@ __noinline int deliver_event(void *ctx __arg_ctx, u32 again) {
 		else
 			count_dispatch(n, c);
 	}
-	return offer_all(ctx, c, s, late);
+	return offer_all(ctx, c, s);
 }
 
 SEC("tp_btf/bpf_trigger_tp")

@@ -95,7 +95,7 @@ static __always_inline s64 generic_call(const struct ecalls_generic *g,
 }
 
 SEC("syscall")
-int downcall_generic(struct ecalls_generic *g) {
+int call_generic(struct ecalls_generic *g) {
 	s64 result;
 
 	bpf_preempt_disable();

@@ -9,6 +9,7 @@
 #ifndef ECALLS_MEMORY_H
 #define ECALLS_MEMORY_H
 
+#include "lib/bits.h"
 #include "account.h"
 
 #define MEMORY_PUT 0
@@ -53,71 +54,85 @@ static __always_inline int ring_put(void *up, struct ecalls_up *head, const stru
 	if (!place)
 		return MEMORY_DROPPED(ECALLS_DROP_CHANNEL_GONE);
 	put_words(place, e, subscription);
-	head->flag = position + 1;
+	__sync_fetch_and_add(&head->flag, 1);
 	/* A full barrier: the event is complete before its number, the number before `sleeping`. */
 	__sync_lock_test_and_set(&place->sequence, position + 1);
 	return MEMORY_PUT;
 }
 
+/* A word of the bit pattern; the mask is hidden from the compiler, the verifier wants to see it. */
+static __always_inline u64 *pattern_word(struct ecalls_up *head, u32 slot) {
+	u32 at = slot / 64 & (ECALLS_SLOTS_MAX / 64 - 1);
+
+	barrier_var(at);
+	return &head->pattern[at];
+}
+
 /* The first slot whose bit is clear, or capacity. */
-static __always_inline u32 free_slot(const struct ecalls_up *head, u32 capacity) {
-	for (u32 w = 0; lib_again(w, ECALLS_SLOTS_MAX / 64); w++) {
-		if (w >= ECALLS_SLOTS_MAX / 64 || w * 64 >= capacity)
+static __always_inline u32 free_slot(struct ecalls_up *head, u32 capacity) {
+	for (u32 slot = 0; lib_again(slot / 64, ECALLS_SLOTS_MAX / 64); slot += 64) {
+		u64 free;
+		if (slot >= capacity || slot >= ECALLS_SLOTS_MAX)
 			break;
-		u64 free = ~*(volatile const u64 *)&head->pattern[w & (ECALLS_SLOTS_MAX / 64 - 1)];
-		if (!free)
-			continue;
-		u64 bit = free & -free;
-		u32 at = 0;
-#pragma unroll
-		for (int shift = 32; shift; shift >>= 1) {
-			if (bit >> shift) {
-				bit >>= shift;
-				at += shift;
-			}
-		}
-		return w * 64 + at;
+		free = ~*(volatile u64 *)pattern_word(head, slot);
+		if (free)
+			return slot + bits_lowest(free);
 	}
 	return capacity;
 }
 
-/* Slots are written by one CPU at a time: odd `sequence` marks a slot that is being written. */
-static __always_inline int slot_write(void *up, u32 slot, const struct ecalls_event *e,
-				      u32 subscription) {
+/* Puts an event into a slot. An odd `sequence` claims it for one CPU. The order matters: claim, look
+ * at the bit again (between the choice and the claim another CPU may have filled the slot), write, set
+ * the bit, and last the even number, so that whoever sees the bit sees at least the odd one. */
+static __always_inline int slot_put(void *up, struct ecalls_up *head, u32 use, u32 slot,
+				    const struct ecalls_event *e, u32 subscription) {
 	u32 element = ECALLS_UP_EVENTS + slot;
 	struct ecalls_event *place = bpf_map_lookup_elem(up, &element);
-	u64 sequence;
+	u64 *word = pattern_word(head, slot);
+	u64 bit = 1ull << (slot & 63), before, unread;
 
 	if (!place)
-		return -1;
-	sequence = *(volatile u64 *)&place->sequence & ~1ull;
-	if (__sync_val_compare_and_swap(&place->sequence, sequence, sequence + 1) != sequence)
-		return -1;
-	put_words(place, e, subscription);
-	__sync_lock_test_and_set(&place->sequence, sequence + 2);
-	return 0;
-}
-
-static __always_inline int slots_put(void *up, struct ecalls_up *head, const struct ecalls_channel *ch,
-				     const struct ecalls_event *e, u32 subscription) {
-	u32 use = ch->slot_use, capacity = ch->capacity;
-	u32 slot = use == ECALLS_SLOT_TYPE	? e->type
-		   : use == ECALLS_SLOT_PRIORITY ? e->priority
-						 : free_slot(head, capacity);
-
-	if (slot >= capacity || slot >= ECALLS_SLOTS_MAX)
 		return MEMORY_DROPPED(ECALLS_DROP_SLOT_FULL);
-	u64 *word = &head->pattern[(slot / 64) & (ECALLS_SLOTS_MAX / 64 - 1)];
-	u64 bit = 1ull << (slot & 63);
-	if (use != ECALLS_SLOT_TYPE && (*(volatile u64 *)word & bit))
-		return MEMORY_DROPPED(ECALLS_DROP_SLOT_FULL);
-	/* Another CPU may be writing the same slot now: its event is as new as this one. */
-	if (slot_write(up, slot, e, subscription))
+	before = *(volatile u64 *)&place->sequence & ~1ull;
+	if (__sync_val_compare_and_swap(&place->sequence, before, before + 1) != before)
+		/* Another CPU is writing it: of a type, its event is as new as this one. */
 		return MEMORY_DROPPED(use == ECALLS_SLOT_TYPE ? ECALLS_DROP_REPLACED
 							      : ECALLS_DROP_SLOT_FULL);
-	u64 before = __sync_fetch_and_or(word, bit);
+	if (use != ECALLS_SLOT_TYPE && (*(volatile u64 *)word & bit)) {
+		__sync_lock_test_and_set(&place->sequence, before);
+		return MEMORY_DROPPED(ECALLS_DROP_SLOT_FULL);
+	}
+	put_words(place, e, subscription);
+	unread = __sync_fetch_and_or(word, bit) & bit;
+	/* A full barrier: the event before its number, the number before `sleeping`. */
+	__sync_lock_test_and_set(&place->sequence, before + 2);
 	__sync_fetch_and_add(&head->flag, 1);
-	return before & bit ? MEMORY_REPLACED : MEMORY_PUT;
+	return unread ? MEMORY_REPLACED : MEMORY_PUT;
+}
+
+#define SLOT_TRIES 4 /* free slots that other CPUs may take first before the event is dropped */
+
+static __always_inline int slots_put(void *up, struct ecalls_up *head,
+				     const struct ecalls_channel *ch, const struct ecalls_event *e,
+				     u32 subscription) {
+	u32 use = ch->slot_use, capacity = ch->capacity;
+	int result = MEMORY_DROPPED(ECALLS_DROP_SLOT_FULL);
+
+	if (use != ECALLS_SLOT_FREE) {
+		u32 slot = use == ECALLS_SLOT_TYPE ? e->type : e->priority;
+		if (slot >= capacity || slot >= ECALLS_SLOTS_MAX)
+			return result;
+		return slot_put(up, head, use, slot, e, subscription);
+	}
+	for (u32 i = 0; lib_again(i, SLOT_TRIES); i++) {
+		u32 slot = free_slot(head, capacity);
+		if (i >= SLOT_TRIES || slot >= capacity || slot >= ECALLS_SLOTS_MAX)
+			break;
+		result = slot_put(up, head, use, slot, e, subscription);
+		if (result >= 0)
+			break;
+	}
+	return result;
 }
 
 /* Puts an event into a channel. MEMORY_*. */

@@ -183,9 +183,12 @@ __noinline int down_resume(const struct downcall *call) {
 		return -EPERM;
 	element = ECALLS_UP_EVENTS + (u32)(call->b & (ch->capacity - 1));
 	place = bpf_map_lookup_elem(up, &element);
-	if (!place || *(volatile u64 *)&place->sequence != call->b + 1)
-		return -ENOENT;
 	__sync_fetch_and_add(&n->offered, 1);
+	if (!place || *(volatile u64 *)&place->sequence != call->b + 1) {
+		/* The ring has overtaken a slow handler: what its chain should go on with is gone. */
+		drop_for_subscription(index, s->channel, ECALLS_DROP_RING_FULL, false);
+		return -ENOENT;
+	}
 	return resume_queue(place, call, ch, s->service);
 }
 

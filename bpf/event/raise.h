@@ -121,14 +121,17 @@ static __always_inline void raise_stamp(struct ecalls_event *e, const struct rai
 	e->id = (u64)cpu << 48 | (__sync_fetch_and_add(&c->raised, 1) + 1);
 	e->raise_ns = now_ns;
 	e->deadline_ns = r->deadline_ns;
-	if (!r->deadline_ns && s->deadline_ns)
+	e->flags = r->flags & ECALLS_EVENT_CPU;
+	if (!r->deadline_ns && s->deadline_ns) {
+		/* In the queue it stands where its most urgent subscription wants it. */
 		e->deadline_ns = from_ns + s->deadline_ns;
+		e->flags |= ECALLS_EVENT_SOFT;
+	}
 	e->release_ns = r->release_ns;
 	e->service = r->service;
 	e->kind = r->kind;
 	e->type = r->type;
 	e->target = r->target;
-	e->flags = r->flags & ECALLS_EVENT_CPU;
 	e->priority = r->priority;
 	e->pid = r->pid ? r->pid : (u32)task->tgid;
 	e->tid = r->pid ? r->pid : (u32)task->pid;

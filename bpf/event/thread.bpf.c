@@ -118,8 +118,7 @@ static __always_inline void thread_action(struct thread *t, const struct ecalls_
 	result = run_sleeping(t, s, a, n);
 	if (result < 0)
 		o.dropped = -result;
-	else
-		o.delivered = 1;
+	o.filtered = result == HANDLER_STOP;
 	if (result == HANDLER_CONTINUE && action + 1 < s->actions && action < CHAIN_ACTION)
 		chain_return(&t->event, chain_at(action + 1, &o), 0);
 	else

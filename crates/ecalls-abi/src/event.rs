@@ -24,6 +24,8 @@ pub const EVENT_CPU: u32 = 0x1;
 /// `flags`, kernel side only: go on with one subscription's chain, at `action`.
 pub const EVENT_RESUME: u32 = 0x100;
 /// `flags`, kernel side only: the chain's next handler was asked to run in a thread.
+pub const EVENT_SOFT: u32 = 0x400;
+/// The chain's next handler was asked to run in a thread; set by the kernel side.
 pub const EVENT_THREAD: u32 = 0x200;
 
 /// 64-bit words of one event; an event is copied word by word.

@@ -185,7 +185,8 @@ pub const STRUCTS: &[Struct] = &[
         "ecalls_subscription_count",
         service::SubscriptionCount,
         [
-            offered, delivered, filtered, late, dropped, wakes, signals, threads, handlers, pad
+            offered, delivered, filtered, late, dropped, wakes, signals, threads, handlers,
+            partial, pad
         ]
     ),
     describe!(
@@ -270,7 +271,7 @@ pub const STRUCTS: &[Struct] = &[
 pub const CONSTANTS: &[Constant] = constants! {
     version: ABI_VERSION DATA_MAX SERVICES_MAX SUBSCRIPTIONS_MAX SUBSCRIBERS_MAX CHANNELS_MAX
         ACTIONS_MAX HANDLERS_MAX NAME_MAX FORMAT_MAX TIMERS_MAX;
-    event: TARGET_ALL TARGET_WAKE_ONE EVENT_CPU EVENT_RESUME EVENT_THREAD;
+    event: TARGET_ALL TARGET_WAKE_ONE EVENT_CPU EVENT_RESUME EVENT_SOFT EVENT_THREAD;
     channel: LAYOUT_RING LAYOUT_SLOTS SLOT_FREE SLOT_PRIORITY SLOT_TYPE UP_EVENTS UP_HISTOGRAM
         CAPACITY_MIN CAPACITY_MAX SLOTS_MAX WAKE_BYTES DROP_REASONS STATE_FREE STATE_SETUP
         STATE_ACTIVE STATE_DEAD ID_BITS;

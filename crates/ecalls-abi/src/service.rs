@@ -168,8 +168,11 @@ pub struct SubscriptionCount {
     pub threads: u64,
     /// Runs of a kernel handler.
     pub handlers: u64,
+    /// Of the delivered: another action of the chain could not deliver; the channel concerned
+    /// shows why.
+    pub partial: u64,
     /// Zero.
-    pub pad: [u64; 4],
+    pub pad: [u64; 3],
 }
 
 const _: () = assert!(size_of::<SubscriptionCount>() == 192, "subscription count");
@@ -186,6 +189,7 @@ impl SubscriptionCount {
         self.signals = self.signals.wrapping_add(other.signals);
         self.threads = self.threads.wrapping_add(other.threads);
         self.handlers = self.handlers.wrapping_add(other.handlers);
+        self.partial = self.partial.wrapping_add(other.partial);
     }
 
     /// Events dropped for one reason.
@@ -364,7 +368,8 @@ pub struct Host {
     pub pid: u32,
     /// CPUs the queues were made for.
     pub cpus: u32,
-    /// 1: complete; anything else: still being loaded, or its loader died.
+    /// 0: still being loaded, or its loader died; else a checksum of the loader's tables of maps
+    /// and programs: other builds must not join.
     pub ready: u32,
     /// When it was loaded.
     pub start_ns: u64,
@@ -389,7 +394,7 @@ impl Default for Host {
 impl Host {
     /// Whether the core is completely loaded.
     pub fn is_ready(&self) -> bool {
-        self.ready == 1
+        self.ready != 0
     }
 
     /// The mechanism of the fast call.

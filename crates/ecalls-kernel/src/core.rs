@@ -15,7 +15,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::error::{Error, Result};
 use crate::lock::lock;
-use crate::objects::{FastCall, MAPS, PROGRAMS, Place};
+use crate::objects::{FastCall, MAPS, PROGRAMS, Place, tables_checksum};
 use crate::table::Table;
 use crate::{load, sys};
 
@@ -105,6 +105,14 @@ impl Core {
                 continue;
             };
             if !host.is_ready() {
+                continue;
+            }
+            let pid = host.pid;
+            if host.version == ABI_VERSION && host.ready != tables_checksum() {
+                // One that is being torn down is nobody's any more.
+                if Core::from_host(map, &host).is_ok() {
+                    return Err(Error::OtherBuild { pid });
+                }
                 continue;
             }
             // A core that is being torn down fails somewhere in here; then it is not there.

@@ -66,6 +66,12 @@ pub enum Error {
         /// Process that loaded the core.
         pid: u32,
     },
+    /// A running core comes from another build of the same version.
+    #[error("the running core (loaded by process {pid}) comes from another build: stop it first")]
+    OtherBuild {
+        /// Process that loaded it.
+        pid: u32,
+    },
     /// The kernel refused one of our programs.
     #[error(
         "the kernel refused {object}: {source} (ECALLS_LIBBPF_LOG=1 shows its reasons; `ecalls doctor` \

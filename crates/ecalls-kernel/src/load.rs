@@ -158,7 +158,7 @@ impl Loader {
         )?;
         builtin::describe(&core)?;
         set_up(&core)?;
-        host.ready = 1;
+        host.ready = objects::tables_checksum();
         map.update(&0u32.to_ne_bytes(), host.as_bytes(), MapFlags::ANY)
             .map_err(|error| Error::from_bpf("completing the core", &error))?;
         Ok(core)

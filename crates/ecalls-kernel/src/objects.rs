@@ -141,7 +141,7 @@ pub const PROGRAMS: &[Program] = programs! {
     "handler_count" in "handler": Place::Handler(4);
     "timer_setup" in "timer": Place::Run;
     "delay_setup" in "downcall_run": Place::Run;
-    "downcall_generic" in "downcall_run": Place::Run;
+    "call_generic" in "downcall_run": Place::Run;
     "measure_raise" in "measure": Place::Run;
     "measure_push" in "measure": Place::Run;
     "measure_pop" in "measure": Place::Run;
@@ -161,10 +161,36 @@ pub const PROGRAMS: &[Program] = programs! {
     "task_exec" in "task": Place::Service(service::SERVICE_TASK);
     "task_exit" in "task": Place::Service(service::SERVICE_TASK);
     "downcall_secure" in "downcall_security": Place::FastCall(FastCall::Security);
-    "downcall_sockopt" in "downcall_setsockopt": Place::FastCall(FastCall::Setsockopt);
+    "downcall_setopt" in "downcall_setsockopt": Place::FastCall(FastCall::Setsockopt);
     "downcall_prctl" in "downcall_prctl": Place::FastCall(FastCall::Prctl);
     "downcall_switch" in "downcall_switch": Place::Switch;
 };
+
+/// Checksum of both tables, never 0: cores and programs of builds that differ in them do not fit
+/// together, although they may speak the same version of the contract.
+pub(crate) const fn tables_checksum() -> u32 {
+    let mut sum = 0x811c_9dc5; // FNV-1a
+    let mut at = 0;
+    while at < MAPS.len() {
+        sum = checksum(sum, MAPS[at].as_bytes());
+        at += 1;
+    }
+    at = 0;
+    while at < PROGRAMS.len() {
+        sum = checksum(sum, PROGRAMS[at].name.as_bytes());
+        at += 1;
+    }
+    sum | 1
+}
+
+const fn checksum(mut sum: u32, bytes: &[u8]) -> u32 {
+    let mut at = 0;
+    while at < bytes.len() {
+        sum = (sum ^ bytes[at] as u32).wrapping_mul(0x0100_0193);
+        at += 1;
+    }
+    sum
+}
 
 /// Every map of the kernel side. The host holds all of them, also those it never looks into: the
 /// kernel frees the timers and works in a map that no process has open any more.

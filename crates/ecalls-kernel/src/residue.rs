@@ -10,7 +10,11 @@ use crate::sys;
 /// being torn down. Empty: no trace. Needs root; else it is empty, too.
 pub fn residue() -> Vec<String> {
     let maps = sys::map_ids().filter_map(|id| {
-        let name = MapHandle::from_map_id(id).ok()?.name().to_string_lossy().into_owned();
+        let name = MapHandle::from_map_id(id)
+            .ok()?
+            .name()
+            .to_string_lossy()
+            .into_owned();
         let own = name == HOST_MAP
             || name.starts_with("ecalls_")
             || MAPS.iter().any(|known| *known == name);
@@ -18,7 +22,10 @@ pub fn residue() -> Vec<String> {
     });
     let programs = sys::program_ids().filter_map(|id| {
         let name = sys::program_name(id)?;
-        PROGRAMS.iter().any(|known| known.name == name).then_some(name)
+        PROGRAMS
+            .iter()
+            .any(|known| known.name == name)
+            .then_some(name)
     });
     maps.chain(programs).collect()
 }

@@ -168,7 +168,7 @@ pub fn raise_by_name(core: &Core, name: &str, raise: &Raise<'_>) -> Result<i64> 
 
 /// Runs a generic call. Its result: a negative errno for a refusal.
 pub(crate) fn generic(core: &Core, call: &mut Generic) -> Result<i64> {
-    let code = core.run("downcall_generic", call.as_mut_bytes())?;
+    let code = core.run("call_generic", call.as_mut_bytes())?;
     if code < 0 {
         return Err(Error::from_errno("calling a service", i64::from(code)));
     }

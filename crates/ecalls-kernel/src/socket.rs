@@ -24,7 +24,11 @@ pub fn register(core: &Core, socket: BorrowedFd<'_>, interest: &SocketInterest) 
         row.kinds &= !(1 << SOCKET_CONNECTION);
     }
     core.map("socket_interest")?
-        .update(&socket.as_raw_fd().to_ne_bytes(), row.as_bytes(), MapFlags::ANY)
+        .update(
+            &socket.as_raw_fd().to_ne_bytes(),
+            row.as_bytes(),
+            MapFlags::ANY,
+        )
         .map_err(|error| not_a_socket(socket, &error))
 }
 

@@ -472,3 +472,74 @@ impl Drop for Sleeper {
         let _ = self.0.wait();
     }
 }
+
+#[test]
+fn deadline_of_one_subscription_is_no_limit_for_another() {
+    let Some(ecalls) = core() else { return };
+    let (service, name) = own_service(&ecalls);
+    let mut strict = ecalls.channel().keep_late().open().expect("a channel");
+    let mut patient = ecalls.channel().keep_late().open().expect("a channel");
+    let subscribe = || ecalls.subscribe(&name).expect("the service");
+    let short = Duration::from_nanos(1);
+    let first = subscribe()
+        .deadline(short)
+        .memory(&strict)
+        .install()
+        .expect("one");
+    let second = subscribe().memory(&patient).install().expect("one");
+    // Held for a moment, so that the timer's delay makes it late for the strict one.
+    let held = Raise::new(&[6; 8]).release(Duration::from_millis(2));
+    service.raise(&held).expect("raised");
+    let event = patient
+        .recv_timeout(PATIENCE)
+        .expect("a living core")
+        .expect("an event");
+    assert_eq!(event.deadline(), None, "it has none of its own");
+    assert!(strict.recv_timeout(QUIET).expect("a living core").is_none());
+    assert_eq!(first.count().expect("it").late, 1);
+    assert_eq!(strict.lost().late, 1, "shown next to the data");
+    assert_eq!(second.count().expect("it").delivered, 1);
+    let long = Duration::from_secs(100);
+    let third = subscribe()
+        .deadline(long)
+        .memory(&patient)
+        .install()
+        .expect("one");
+    raise(&service, 7);
+    let deadlines: Vec<_> = std::iter::from_fn(|| patient.try_recv())
+        .map(|e| (e.subscription, e.deadline()))
+        .collect();
+    assert!(
+        deadlines.contains(&(second.id().raw(), None)),
+        "{deadlines:?}"
+    );
+    let own = deadlines
+        .iter()
+        .find(|(id, _)| *id == third.id().raw())
+        .expect("its event");
+    assert!(own.1.is_some(), "each reader sees its own deadline");
+    assert_all_adds_up(&ecalls, service.index());
+}
+
+#[test]
+fn action_that_fails_beside_one_that_delivers_is_counted_too() {
+    let Some(ecalls) = core() else { return };
+    let (service, name) = own_service(&ecalls);
+    let small = ecalls.channel().ring(64).open().expect("a channel");
+    let large = ecalls.channel().open().expect("a channel");
+    let builder = ecalls
+        .subscribe(&name)
+        .expect("the service")
+        .memory(&small)
+        .memory(&large);
+    let subscription = builder.install().expect("a subscription");
+    for value in 0..200 {
+        raise(&service, value);
+    }
+    let count = subscription.count().expect("its count");
+    let missed = small.lost().dropped(DropReason::RingFull);
+    assert!(missed >= 200 - 64, "{missed}");
+    assert_eq!((count.delivered, count.partial), (200, missed));
+    assert_eq!(large.lost().dropped(DropReason::RingFull), 0);
+    assert_all_adds_up(&ecalls, service.index());
+}

@@ -53,7 +53,10 @@ fn be_busy() -> ecalls::Result<()> {
     let ecalls = Ecalls::open()?;
     let name = format!("busy-{}", std::process::id());
     loop {
-        let mut channel = ecalls.channel().defer_delay(Duration::from_millis(1)).open()?;
+        let mut channel = ecalls
+            .channel()
+            .defer_delay(Duration::from_millis(1))
+            .open()?;
         let service = ecalls.register_service(&name, "u64 value", "")?;
         let _all = ecalls
             .subscribe(&name)?
@@ -67,7 +70,10 @@ fn be_busy() -> ecalls::Result<()> {
         let _timer = Timer::every(channel.caller(), Duration::from_micros(200))?;
         for value in 0..200u64 {
             service.raise(&Raise::new(&value.to_ne_bytes()).release(Duration::from_millis(1)))?;
-            channel.caller().defer(Call::Set { attribute: 0, value })?;
+            channel.caller().defer(Call::Set {
+                attribute: 0,
+                value,
+            })?;
             while channel.try_recv().is_some() {}
         }
     }
@@ -78,7 +84,11 @@ fn alone() -> bool {
     while !ecalls_kernel::residue().is_empty() {
         if quiet.elapsed() > PATIENCE {
             let required = std::env::var_os("ECALLS_TEST_ROOT").is_some();
-            assert!(!required, "a core is in use: {:?}", ecalls_kernel::residue());
+            assert!(
+                !required,
+                "a core is in use: {:?}",
+                ecalls_kernel::residue()
+            );
             eprintln!("skipped: another program uses a core");
             return false;
         }
@@ -118,13 +128,20 @@ fn core_survives_the_program_that_loaded_it() {
     loader.wait().expect("it ends");
     let mut channel = ecalls.channel().open().expect("a channel");
     let (service, name) = harness::own_service(&ecalls);
-    let _subscription =
-        ecalls.subscribe(&name).expect("it").memory(&channel).install().expect("one");
+    let _subscription = ecalls
+        .subscribe(&name)
+        .expect("it")
+        .memory(&channel)
+        .install()
+        .expect("one");
     let later = Raise::new(&[5; 8]).release(Duration::from_millis(5));
     service.raise(&later).expect("raised");
     let event = channel.recv_timeout(PATIENCE).expect("a living core");
     assert!(event.is_some(), "timers and delivery live on");
-    assert_eq!(channel.caller().fast(Call::GetPid).expect("a call"), i64::from(std::process::id()));
+    assert_eq!(
+        channel.caller().fast(Call::GetPid).expect("a call"),
+        i64::from(std::process::id())
+    );
     assert_all_adds_up(&ecalls, service.index());
     drop((service, channel));
     drop((_subscription, ecalls));
@@ -142,13 +159,19 @@ fn killed_hosts_leave_nothing() {
         let mut child = start("busy");
         std::thread::sleep(life);
         let early = child.try_wait().expect("a child");
-        assert!(early.is_none(), "round {round}: it ended by itself: {early:?}");
+        assert!(
+            early.is_none(),
+            "round {round}: it ended by itself: {early:?}"
+        );
         child.kill().expect("it runs");
         child.wait().expect("it ends");
         let start = Instant::now();
         while !ecalls_kernel::residue().is_empty() {
             let left = ecalls_kernel::residue();
-            assert!(start.elapsed() < PATIENCE, "round {round}, after {life:?}: {left:?}");
+            assert!(
+                start.elapsed() < PATIENCE,
+                "round {round}, after {life:?}: {left:?}"
+            );
             std::thread::sleep(Duration::from_millis(5));
         }
     }

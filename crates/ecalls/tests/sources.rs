@@ -33,24 +33,40 @@ fn find(channel: &mut Channel, what: &str, mut wanted: impl FnMut(&Event) -> boo
 fn listener_tells_connections_and_its_connections_tell_data() {
     let Some(ecalls) = core() else { return };
     let mut channel = ecalls.channel().open().expect("a channel");
-    let builder = ecalls.subscribe("socket").expect("the service").memory(&channel);
+    let builder = ecalls
+        .subscribe("socket")
+        .expect("the service")
+        .memory(&channel);
     let _subscription = builder.install().expect("a subscription");
     let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
-    ecalls.watch_socket(&listener, &Interest::default().slot_type(7)).expect("registered");
+    ecalls
+        .watch_socket(&listener, &Interest::default().slot_type(7))
+        .expect("registered");
     let port = listener.local_addr().expect("its address").port();
     let mut client = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
-    let ready = find(&mut channel, "a connection", |e| e.kind == SOCKET_CONNECTION);
+    let ready = find(&mut channel, "a connection", |e| {
+        e.kind == SOCKET_CONNECTION
+    });
     let data: SocketEvent = ready.data_as().expect("a socket event");
     assert_eq!((ready.r#type, data.local_port, data.backlog), (7, port, 1));
     let (mut server, _) = listener.accept().expect("the connection");
     client.write_all(b"twelve bytes").expect("sent");
     let arrived = find(&mut channel, "data", |e| e.kind == SOCKET_DATA);
     let data: SocketEvent = arrived.data_as().expect("a socket event");
-    assert_eq!((data.bytes, data.inherited), (12, 1), "through its listener");
-    assert_eq!(data.remote_port, client.local_addr().expect("its address").port());
+    assert_eq!(
+        (data.bytes, data.inherited),
+        (12, 1),
+        "through its listener"
+    );
+    assert_eq!(
+        data.remote_port,
+        client.local_addr().expect("its address").port()
+    );
     server.read_exact(&mut [0; 12]).expect("what was sent");
     // A socket of one's own, without inheritance: only what was registered.
-    ecalls.forget_socket(std::os::fd::AsFd::as_fd(&server)).expect("forgotten");
+    ecalls
+        .forget_socket(std::os::fd::AsFd::as_fd(&server))
+        .expect("forgotten");
     client.write_all(b"more").expect("sent");
     let quiet = channel.recv_timeout(harness::QUIET).expect("a living core");
     assert!(quiet.is_none(), "forgotten sockets are silent: {quiet:?}");
@@ -64,12 +80,23 @@ fn listener_tells_connections_and_its_connections_tell_data() {
 #[test]
 fn ready_sockets_are_bits_of_their_slots() {
     let Some(ecalls) = core() else { return };
-    let mut channel = ecalls.channel().slots(1024, SlotUse::Type).open().expect("a channel");
-    let builder = ecalls.subscribe("socket").expect("the service").memory(&channel);
+    let mut channel = ecalls
+        .channel()
+        .slots(1024, SlotUse::Type)
+        .open()
+        .expect("a channel");
+    let builder = ecalls
+        .subscribe("socket")
+        .expect("the service")
+        .memory(&channel);
     let _subscription = builder.install().expect("a subscription");
-    let mut pairs: Vec<_> = (0..100).map(|_| UnixStream::pair().expect("sockets")).collect();
+    let mut pairs: Vec<_> = (0..100)
+        .map(|_| UnixStream::pair().expect("sockets"))
+        .collect();
     for (slot, (here, _)) in (500u32..).zip(&pairs) {
-        ecalls.watch_socket(here, &Interest::default().slot_type(slot)).expect("registered");
+        ecalls
+            .watch_socket(here, &Interest::default().slot_type(slot))
+            .expect("registered");
     }
     for at in [3, 77, 78] {
         pairs[at].1.write_all(b"x").expect("sent");
@@ -89,16 +116,28 @@ fn ready_sockets_are_bits_of_their_slots() {
 fn process_that_starts_executes_and_ends_is_told() {
     let Some(ecalls) = core() else { return };
     let mut channel = ecalls.channel().ring(16384).open().expect("a channel");
-    let builder = ecalls.subscribe("task").expect("the service").memory(&channel);
+    let builder = ecalls
+        .subscribe("task")
+        .expect("the service")
+        .memory(&channel);
     let _subscription = builder.install().expect("a subscription");
-    let mut child = Command::new("sh").args(["-c", "exit 3"]).spawn().expect("a process");
+    let mut child = Command::new("sh")
+        .args(["-c", "exit 3"])
+        .spawn()
+        .expect("a process");
     let pid = child.id();
     child.wait().expect("it ends");
     let data = |event: &Event| event.data_as::<TaskEvent>().expect("a task event");
-    find(&mut channel, "its fork", |e| e.kind == TASK_FORK && data(e).child == pid);
-    let exec = find(&mut channel, "its exec", |e| e.kind == TASK_EXEC && data(e).pid == pid);
+    find(&mut channel, "its fork", |e| {
+        e.kind == TASK_FORK && data(e).child == pid
+    });
+    let exec = find(&mut channel, "its exec", |e| {
+        e.kind == TASK_EXEC && data(e).pid == pid
+    });
     assert_eq!(data(&exec).comm(), "sh");
-    let exit = find(&mut channel, "its exit", |e| e.kind == TASK_EXIT && data(e).pid == pid);
+    let exit = find(&mut channel, "its exit", |e| {
+        e.kind == TASK_EXIT && data(e).pid == pid
+    });
     assert_eq!(data(&exit).code >> 8, 3, "its status");
 }
 
@@ -106,27 +145,44 @@ fn process_that_starts_executes_and_ends_is_told() {
 fn thread_that_waited_for_a_cpu_is_told() {
     let Some(ecalls) = core() else { return };
     let mut channel = ecalls.channel().ring(16384).open().expect("a channel");
-    let before = ecalls.core().service_stat(SERVICE_SCHED).expect("the service");
-    ecalls.core().set_parameter(SERVICE_SCHED, 200_000).expect("a threshold");
-    let builder = ecalls.subscribe("sched").expect("the service").memory(&channel);
+    let before = ecalls
+        .core()
+        .service_stat(SERVICE_SCHED)
+        .expect("the service");
+    ecalls
+        .core()
+        .set_parameter(SERVICE_SCHED, 200_000)
+        .expect("a threshold");
+    let builder = ecalls
+        .subscribe("sched")
+        .expect("the service")
+        .memory(&channel);
     let subscription = builder.install().expect("a subscription");
     // Two busy loops on one CPU wait for each other.
     let mut loops: Vec<_> = (0..2)
         .map(|_| {
             let script = "while :; do :; done";
-            Command::new("taskset").args(["-c", "0", "sh", "-c", script]).spawn().expect("one")
+            Command::new("taskset")
+                .args(["-c", "0", "sh", "-c", script])
+                .spawn()
+                .expect("one")
         })
         .collect();
     let pids: Vec<u32> = loops.iter().map(std::process::Child::id).collect();
     let data = |event: &Event| event.data_as::<SchedEvent>().expect("a sched event");
-    let told = find(&mut channel, "a delay of theirs", |e| pids.contains(&data(e).pid));
+    let told = find(&mut channel, "a delay of theirs", |e| {
+        pids.contains(&data(e).pid)
+    });
     assert!(data(&told).delay_ns >= 200_000, "{:?}", data(&told));
     for child in &mut loops {
         child.kill().expect("it runs");
         child.wait().expect("it ends");
     }
     drop(subscription);
-    ecalls.core().set_parameter(SERVICE_SCHED, 1_000_000).expect("a threshold");
+    ecalls
+        .core()
+        .set_parameter(SERVICE_SCHED, 1_000_000)
+        .expect("a threshold");
     assert_eq!(before.index, SERVICE_SCHED);
     wait_until("nothing is under way", || {
         let count = ecalls.core().service_stat(SERVICE_SCHED).expect("it").count;
@@ -142,8 +198,12 @@ fn service_without_subscriptions_is_not_attached() {
         ecalls.core().is_attached(index).expect("the core's record")
     };
     let channel = ecalls.channel().open().expect("a channel");
-    let subscription =
-        ecalls.subscribe("socket").expect("it").memory(&channel).install().expect("one");
+    let subscription = ecalls
+        .subscribe("socket")
+        .expect("it")
+        .memory(&channel)
+        .install()
+        .expect("one");
     assert!(attached("socket"));
     drop(subscription);
     let start = std::time::Instant::now();
