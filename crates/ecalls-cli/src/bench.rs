@@ -1,6 +1,32 @@
-//! `ecalls bench`: measures events on this machine.
+//! `ecalls bench`: measures events on this machine, beside what the kernel offers without us.
+//!
+//! Both are measured in one run, because only the ratios say something about us and not about the
+//! machine. The table [`goals`] says which ratio each row shall reach; `--check` fails when one is
+//! missed by more than its margin.
+//!
+//! - [`rows`]: the names of the rows, and the sections that measure them;
+//! - [`timing`]: batches, and which statistic of them is reported;
+//! - [`calls`], [`kernel`], [`signals`], [`readers`], [`sockets`]: the sections;
+//! - [`baselines`]: eventfd, epoll and pipes, in the safe terms of rustix;
+//! - [`report`]: the table, or objects.
 
-use crate::exit::Outcome;
+pub(crate) mod baselines;
+mod calls;
+mod goals;
+mod kernel;
+pub(crate) mod readers;
+mod report;
+mod rows;
+pub(crate) mod signals;
+mod sockets;
+pub(crate) mod timing;
+
+use ecalls::Ecalls;
+
+use crate::exit::{Code, Failure, Outcome};
+use crate::output::Output;
+use report::Report;
+use timing::Effort;
 
 /// Measure events on this machine
 #[derive(Debug, clap::Args)]
@@ -14,6 +40,12 @@ pub(crate) struct Args {
     /// Only the rows whose name contains this text
     #[arg(long, value_name = "FILTER")]
     pub(crate) row: Option<String>,
+    /// Fail (1) when a ratio misses its goal by more than the margin
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// So few rounds that the values mean little: to see that everything works
+    #[arg(long, conflicts_with = "check")]
+    pub(crate) quick: bool,
 }
 
 /// The measurements there are.
@@ -23,8 +55,47 @@ pub(crate) enum What {
     Events,
 }
 
+/// What every section needs.
+#[derive(Debug)]
+pub(crate) struct Bench {
+    pub(crate) ecalls: Ecalls,
+    pub(crate) effort: Effort,
+}
+
 /// Runs the measurement.
 pub(crate) fn run(args: &Args) -> Outcome {
-    let _ = (args.what, args.json, &args.row);
+    let filter = args.row.as_deref().unwrap_or("");
+    let wanted: Vec<&str> = rows::all().filter(|row| row.contains(filter)).collect();
+    if wanted.is_empty() {
+        let known: Vec<&str> = rows::all().collect();
+        let known = known.join(", ");
+        return Err(Failure::usage(format!(
+            "no row contains {filter:?}: there are {known}"
+        )));
+    }
+    let What::Events = args.what;
+    let bench = Bench {
+        ecalls: Ecalls::open()?,
+        effort: if args.quick {
+            Effort::QUICK
+        } else {
+            Effort::FULL
+        },
+    };
+    // What a row is compared with is measured too, but shown only if it was asked for.
+    let mut needed = wanted.clone();
+    needed.extend(wanted.iter().filter_map(|row| goals::baseline_of(row)));
+    let mut report = Report::new(Output::new(args.json), wanted);
+    for section in rows::SECTIONS {
+        if section.rows.iter().any(|row| needed.contains(row)) {
+            report.add((section.measure)(&bench)?);
+        }
+    }
+    report.print()?;
+    let missed = report.missed();
+    if args.check && !missed.is_empty() {
+        let message = format!("beyond the margin: {}", missed.join(", "));
+        return Err(Failure::new(Code::Failed, message));
+    }
     Ok(())
 }

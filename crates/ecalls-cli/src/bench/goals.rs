@@ -1,0 +1,135 @@
+//! What each row shall reach: a ratio to a baseline of the same run.
+//!
+//! `goal` is what we aim at on a quiet machine. `margin` is for the machine that runs the check
+//! beside other work: a row fails only above goal * margin. Where two threads on two processors
+//! take part the noise is larger, and so is the margin.
+
+/// The goal of one row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Goal {
+    /// The row.
+    pub(crate) row: &'static str,
+    /// The row that it is divided by.
+    pub(crate) baseline: &'static str,
+    /// The ratio shall not be above this.
+    pub(crate) goal: f64,
+    /// Above `goal * margin` it fails a check.
+    pub(crate) margin: f64,
+}
+
+const fn goal(row: &'static str, baseline: &'static str, goal: f64, margin: f64) -> Goal {
+    Goal {
+        row,
+        baseline,
+        goal,
+        margin,
+    }
+}
+
+/// All goals. `queue_insert` is meant as 100 ns where a system call takes 117.
+pub(crate) const GOALS: &[Goal] = &[
+    goal("downcall_fast", "getppid", 2.2, 1.5),
+    goal("downcall_deferred_push", "getppid", 0.02, 2.0),
+    goal("downcall_deferred_drain", "getppid", 0.1, 1.5),
+    goal("kernel_handler", "rt_signal", 0.08, 2.0),
+    goal("kernel_handler_direct", "rt_signal", 0.03, 2.0),
+    goal("user_handler_awake", "eventfd_epoll", 0.01, 2.0),
+    goal("user_handler_asleep", "eventfd_epoll", 1.0, 2.0),
+    goal("queue_insert", "getppid", 0.85, 1.5),
+    goal("readiness_bitmap", "epoll_wait", 0.03, 2.0),
+];
+
+/// Rows without a goal that are worth seeing beside a baseline.
+const COMPARED: &[(&str, &str)] = &[
+    ("downcall_generic", "getppid"),
+    ("signal", "rt_signal"),
+    ("user_handler_awake_round", "eventfd_epoll"),
+    ("user_handler_recv", "eventfd_epoll"),
+    ("poll", "epoll_wait"),
+    ("raise_nobody", "getppid"),
+];
+
+/// How a ratio compares with its goal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Reached.
+    Met,
+    /// Missed, within the margin.
+    Near,
+    /// Missed.
+    Missed,
+}
+
+impl Goal {
+    /// Above this ratio a check fails.
+    pub(crate) fn gate(&self) -> f64 {
+        self.goal * self.margin
+    }
+
+    /// How `ratio` compares. What is no number is missed.
+    pub(crate) fn verdict(&self, ratio: f64) -> Verdict {
+        if ratio <= self.goal {
+            Verdict::Met
+        } else if ratio <= self.gate() {
+            Verdict::Near
+        } else {
+            Verdict::Missed
+        }
+    }
+}
+
+/// The goal of a row, if it has one.
+pub(crate) fn goal_of(row: &str) -> Option<&'static Goal> {
+    GOALS.iter().find(|goal| goal.row == row)
+}
+
+/// The row that a row is compared with, if any.
+pub(crate) fn baseline_of(row: &str) -> Option<&'static str> {
+    let compared = COMPARED.iter().find(|(name, _)| *name == row);
+    goal_of(row)
+        .map(|goal| goal.baseline)
+        .or(compared.map(|(_, baseline)| *baseline))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::rows;
+
+    #[test]
+    fn goals_name_rows_that_exist_and_none_is_named_twice() {
+        for (at, goal) in GOALS.iter().enumerate() {
+            assert!(rows::all().any(|row| row == goal.row), "{}", goal.row);
+            assert!(
+                rows::all().any(|row| row == goal.baseline),
+                "{}",
+                goal.baseline
+            );
+            assert!(!GOALS[..at].iter().any(|other| other.row == goal.row));
+        }
+        for (row, baseline) in COMPARED {
+            assert!(rows::all().any(|known| known == *row), "{row}");
+            assert!(rows::all().any(|known| known == *baseline), "{baseline}");
+            assert!(goal_of(row).is_none(), "{row}");
+        }
+    }
+
+    #[test]
+    fn a_gate_is_above_its_goal_and_not_far_above() {
+        for goal in GOALS {
+            assert!(goal.goal > 0.0, "{}", goal.row);
+            assert!((1.5..=2.0).contains(&goal.margin), "{}", goal.row);
+        }
+    }
+
+    #[test]
+    fn a_ratio_meets_its_goal_or_is_near_it_or_misses_it() {
+        let goal = goal("a", "b", 0.5, 2.0);
+        assert_eq!(goal.verdict(0.5), Verdict::Met);
+        assert_eq!(goal.verdict(0.51), Verdict::Near);
+        assert_eq!(goal.verdict(1.0), Verdict::Near);
+        assert_eq!(goal.verdict(1.01), Verdict::Missed);
+        assert_eq!(goal.verdict(f64::NAN), Verdict::Missed);
+        assert_eq!(goal.verdict(f64::INFINITY), Verdict::Missed);
+    }
+}

@@ -1,0 +1,204 @@
+//! The output: each value beside its baseline and its goal, as a table or as objects.
+//!
+//! A row may come before its baseline, so values are kept and printed at the end.
+
+use serde::Serialize;
+
+use super::goals::{self, Goal, Verdict};
+use super::timing::Value;
+use crate::exit::Outcome;
+use crate::output::{Output, Table};
+
+/// Collects values and prints them.
+#[derive(Debug)]
+pub(crate) struct Report {
+    out: Output,
+    wanted: Vec<&'static str>,
+    values: Vec<Value>,
+}
+
+/// One line of JSON.
+#[derive(Debug, Serialize)]
+struct Object {
+    row: &'static str,
+    value: f64,
+    unit: &'static str,
+    statistic: &'static str,
+    what: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    baseline: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ratio: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    goal: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gate: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ok: Option<bool>,
+}
+
+impl Report {
+    /// Will print the rows in `wanted`.
+    pub(crate) fn new(out: Output, wanted: Vec<&'static str>) -> Report {
+        Report {
+            out,
+            wanted,
+            values: Vec::new(),
+        }
+    }
+
+    /// Adds what a section measured.
+    pub(crate) fn add(&mut self, values: Vec<Value>) {
+        self.values.extend(values);
+    }
+
+    /// The values that were measured.
+    pub(crate) fn value(&self, row: &str) -> Option<&Value> {
+        self.values.iter().find(|value| value.row == row)
+    }
+
+    /// Ratio of a value to its baseline.
+    fn ratio(&self, value: &Value) -> Option<f64> {
+        let baseline = self.value(goals::baseline_of(value.row)?)?;
+        Some(value.value / baseline.value)
+    }
+
+    fn wanted_values(&self) -> impl Iterator<Item = &Value> {
+        self.values
+            .iter()
+            .filter(|value| self.wanted.contains(&value.row))
+    }
+
+    /// The rows beyond their gates, with ratio and gate.
+    pub(crate) fn missed(&self) -> Vec<String> {
+        self.wanted_values()
+            .filter_map(|value| Some((goals::goal_of(value.row)?, self.ratio(value)?)))
+            .filter(|(goal, ratio)| goal.verdict(*ratio) == Verdict::Missed)
+            .map(|(goal, ratio)| format!("{} ({ratio:.4} > {:.4})", goal.row, goal.gate()))
+            .collect()
+    }
+
+    /// Prints everything.
+    pub(crate) fn print(&mut self) -> Outcome {
+        if self.out.is_json() {
+            let objects: Vec<Object> = self.wanted_values().map(|v| self.object(v)).collect();
+            for object in objects {
+                self.out.object(&object)?;
+            }
+        } else {
+            let table = self.table();
+            self.out.table(&table)?;
+        }
+        self.out.flush()
+    }
+
+    fn object(&self, value: &Value) -> Object {
+        let goal = goals::goal_of(value.row);
+        let ratio = self.ratio(value);
+        Object {
+            row: value.row,
+            value: value.value,
+            unit: value.unit,
+            statistic: value.statistic,
+            what: value.what,
+            baseline: goals::baseline_of(value.row),
+            ratio,
+            goal: goal.map(|goal| goal.goal),
+            gate: goal.map(Goal::gate),
+            ok: goal
+                .zip(ratio)
+                .map(|(goal, ratio)| goal.verdict(ratio) != Verdict::Missed),
+        }
+    }
+
+    fn table(&self) -> Table {
+        let mut table = Table::new(&[
+            "ROW",
+            ">OURS",
+            ">BASELINE",
+            "OF",
+            ">RATIO",
+            ">GOAL",
+            "OK",
+            "WHAT",
+        ]);
+        for value in self.wanted_values() {
+            let goal = goals::goal_of(value.row);
+            let ratio = self.ratio(value);
+            let baseline = goals::baseline_of(value.row).and_then(|row| self.value(row));
+            let verdict = goal
+                .zip(ratio)
+                .map_or("", |(goal, ratio)| word(goal.verdict(ratio)));
+            table.row([
+                value.row.to_owned(),
+                show(value),
+                baseline.map_or_else(String::new, show),
+                baseline.map_or("", |value| value.row).to_owned(),
+                ratio.map_or_else(String::new, |ratio| format!("{ratio:.4}")),
+                goal.map_or_else(String::new, |goal| format!("<= {}", goal.goal)),
+                verdict.to_owned(),
+                value.what.to_owned(),
+            ]);
+        }
+        table
+    }
+}
+
+fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Met => "yes",
+        Verdict::Near => "near",
+        Verdict::Missed => "NO",
+    }
+}
+
+/// A value with its unit, in three digits or more.
+fn show(value: &Value) -> String {
+    match (value.unit, value.value) {
+        ("ns", ns) if ns >= 10_000.0 => format!("{:.1} us", ns / 1e3),
+        ("ns", ns) if ns < 100.0 => format!("{ns:.2} ns"),
+        (unit, number) => format!("{number:.0} {unit}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::timing::MEAN;
+
+    fn report(values: &[(&'static str, f64)], wanted: &[&'static str]) -> Report {
+        let mut report = Report::new(Output::new(true), wanted.to_vec());
+        let ns = |(row, value): &(&'static str, f64)| Value::ns(row, *value, MEAN, "");
+        report.add(values.iter().map(ns).collect());
+        report
+    }
+
+    #[test]
+    fn a_ratio_is_formed_even_if_its_baseline_comes_later_or_is_not_shown() {
+        let report = report(
+            &[
+                ("signal", 300.0),
+                ("kernel_handler", 50.0),
+                ("rt_signal", 100.0),
+            ],
+            &["kernel_handler"],
+        );
+        assert_eq!(report.ratio(&report.values[1]), Some(0.5));
+        assert_eq!(report.wanted_values().count(), 1);
+        assert_eq!(report.ratio(&report.values[2]), None);
+    }
+
+    #[test]
+    fn only_wanted_rows_beyond_their_gate_are_missed() {
+        let goal = goals::goal_of("queue_insert").expect("a goal");
+        let beyond = goal.gate() * 100.0 + 1.0;
+        let values = [("getppid", 100.0), ("queue_insert", beyond)];
+        assert_eq!(report(&values, &["queue_insert"]).missed().len(), 1);
+        assert!(report(&values, &["getppid"]).missed().is_empty());
+        let near = [
+            ("getppid", 100.0),
+            ("queue_insert", goal.gate() * 100.0 - 1.0),
+        ];
+        assert!(report(&near, &["queue_insert"]).missed().is_empty());
+    }
+}

@@ -1,0 +1,125 @@
+//! The rows there are, and the sections that measure them: what shares a set-up is one section.
+
+use super::timing::Value;
+use super::{Bench, baselines, calls, kernel, readers, signals, sockets};
+use crate::exit::Failure;
+
+/// Rows that are measured together.
+pub(crate) struct Section {
+    /// Their names, in the order in which they are reported.
+    pub(crate) rows: &'static [&'static str],
+    /// Measures them all.
+    pub(crate) measure: fn(&Bench) -> Result<Vec<Value>, Failure>,
+}
+
+/// All sections. The names are a contract: others compare by them.
+pub(crate) const SECTIONS: &[Section] = &[
+    Section {
+        rows: &[
+            "getppid",
+            "downcall_fast",
+            "downcall_deferred_push",
+            "downcall_deferred_push_single",
+            "downcall_deferred_drain",
+            "downcall_generic",
+        ],
+        measure: calls::measure,
+    },
+    Section {
+        rows: &["signal", "rt_signal"],
+        measure: signals::measure,
+    },
+    Section {
+        rows: &["kernel_handler", "kernel_handler_direct", "trigger"],
+        measure: kernel::handlers,
+    },
+    Section {
+        rows: &["eventfd_epoll", "pipe"],
+        measure: baselines::measure,
+    },
+    Section {
+        rows: &[
+            "user_handler_awake",
+            "user_handler_awake_round",
+            "user_handler_asleep",
+            "user_handler_recv",
+            "ring_events_per_s",
+        ],
+        measure: readers::measure,
+    },
+    Section {
+        rows: &["queue_insert", "queue_pop"],
+        measure: kernel::queue,
+    },
+    Section {
+        rows: &["readiness_bitmap", "epoll_wait", "poll"],
+        measure: sockets::measure,
+    },
+    Section {
+        rows: &[
+            "raise_nobody",
+            "fanout_1",
+            "fanout_2",
+            "fanout_4",
+            "fanout_8",
+            "fanout_16",
+            "fanout_32",
+            "fanout_64",
+            "wake_cost",
+        ],
+        measure: kernel::fanout,
+    },
+];
+
+/// Every row.
+pub(crate) fn all() -> impl Iterator<Item = &'static str> {
+    SECTIONS
+        .iter()
+        .flat_map(|section| section.rows.iter().copied())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rows that must be there, whatever else is.
+    const CONTRACT: &[&str] = &[
+        "getppid",
+        "downcall_fast",
+        "downcall_deferred_push",
+        "downcall_deferred_drain",
+        "downcall_generic",
+        "signal",
+        "rt_signal",
+        "kernel_handler",
+        "kernel_handler_direct",
+        "user_handler_awake",
+        "user_handler_asleep",
+        "eventfd_epoll",
+        "pipe",
+        "queue_insert",
+        "queue_pop",
+        "readiness_bitmap",
+        "epoll_wait",
+        "poll",
+        "fanout_1",
+        "fanout_2",
+        "fanout_4",
+        "fanout_8",
+        "fanout_16",
+        "fanout_32",
+        "fanout_64",
+        "ring_events_per_s",
+    ];
+
+    #[test]
+    fn every_row_of_the_contract_exists_and_no_name_is_used_twice() {
+        for row in CONTRACT {
+            assert!(all().any(|known| known == *row), "{row}");
+        }
+        let mut names: Vec<_> = all().collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all().count());
+    }
+}

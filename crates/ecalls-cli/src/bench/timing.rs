@@ -1,0 +1,225 @@
+//! Batches and statistics.
+//!
+//! Other work on the machine only ever makes a value larger, so of several batches the best one
+//! says most about us. Within a batch the mean counts where rounds follow each other without a
+//! break, and the median where two threads meet, because there a single round in which one of them
+//! was not running would move the mean by orders of magnitude.
+
+use std::thread;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::exit::{Code, Failure, Outcome};
+
+/// The mean of the best batch.
+pub(crate) const MEAN: &str = "best batch mean";
+/// The median of the best batch.
+pub(crate) const MEDIAN: &str = "best batch median";
+
+/// One value of the output.
+#[derive(Clone, Debug)]
+pub(crate) struct Value {
+    pub(crate) row: &'static str,
+    pub(crate) value: f64,
+    pub(crate) unit: &'static str,
+    pub(crate) statistic: &'static str,
+    /// What was measured, in words.
+    pub(crate) what: &'static str,
+}
+
+impl Value {
+    /// A time in ns.
+    pub(crate) fn ns(
+        row: &'static str,
+        value: f64,
+        statistic: &'static str,
+        what: &'static str,
+    ) -> Value {
+        Value {
+            row,
+            value,
+            unit: "ns",
+            statistic,
+            what,
+        }
+    }
+}
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Effort {
+    /// Batches, beside one to warm up.
+    pub(crate) batches: u32,
+    /// Every number of rounds is divided by this.
+    pub(crate) divisor: u32,
+}
+
+impl Effort {
+    /// For values that count.
+    pub(crate) const FULL: Effort = Effort {
+        batches: 9,
+        divisor: 1,
+    };
+    /// To see that everything works.
+    pub(crate) const QUICK: Effort = Effort {
+        batches: 1,
+        divisor: 100,
+    };
+
+    /// How many of `rounds` are done.
+    pub(crate) fn rounds(self, rounds: u32) -> u32 {
+        (rounds / self.divisor).max(2)
+    }
+
+    /// The least of what the batches say, after one to warm up.
+    pub(crate) fn best(
+        self,
+        mut batch: impl FnMut() -> Result<f64, Failure>,
+    ) -> Result<f64, Failure> {
+        batch()?;
+        let mut best = f64::INFINITY;
+        for _ in 0..self.batches {
+            best = best.min(batch()?);
+        }
+        Ok(best)
+    }
+
+    /// Mean time of one call in the best batch of so many calls.
+    pub(crate) fn best_mean(
+        self,
+        rounds: u32,
+        mut call: impl FnMut() -> Outcome,
+    ) -> Result<f64, Failure> {
+        let rounds = self.rounds(rounds);
+        self.best(|| {
+            let start_ns = ecalls::now_ns();
+            for _ in 0..rounds {
+                call()?;
+            }
+            Ok((ecalls::now_ns() - start_ns) as f64 / f64::from(rounds))
+        })
+    }
+
+    /// Median of the samples (ns) of the best batch of so many.
+    pub(crate) fn best_median(
+        self,
+        rounds: u32,
+        mut sample: impl FnMut() -> Result<u64, Failure>,
+    ) -> Result<f64, Failure> {
+        let rounds = self.rounds(rounds) as usize;
+        let mut samples = Vec::with_capacity(rounds);
+        self.best(|| {
+            samples.clear();
+            for _ in 0..rounds {
+                samples.push(sample()?);
+            }
+            samples.sort_unstable();
+            Ok(samples[rounds / 2] as f64)
+        })
+    }
+
+    /// The same with another thread that takes part in every sample: `near` and `far` run on two
+    /// processors. `far` is called once for each sample; both must give up in the end if the other
+    /// one does.
+    pub(crate) fn best_median_of_two(
+        self,
+        rounds: u32,
+        near: impl FnMut() -> Result<u64, Failure> + Send,
+        mut far: impl FnMut() -> Outcome + Send,
+    ) -> Result<f64, Failure> {
+        let calls = (self.batches + 1) * self.rounds(rounds);
+        let (value, end) = on_two_cpus(
+            || self.best_median(rounds, near),
+            || (0..calls).try_for_each(|_| far()),
+        )?;
+        let value = value?;
+        end.map(|()| value)
+    }
+}
+
+/// Runs two functions at the same time, each on a processor of its own.
+pub(crate) fn on_two_cpus<A: Send, B: Send>(
+    near: impl FnOnce() -> A + Send,
+    far: impl FnOnce() -> B + Send,
+) -> Result<(A, B), Failure> {
+    let (one, other) = two_cpus()?;
+    Ok(thread::scope(|scope| {
+        let far = scope.spawn(move || {
+            pin(other);
+            far()
+        });
+        let near = scope.spawn(move || {
+            pin(one);
+            near()
+        });
+        let near = near.join().expect("the thread did not panic");
+        (near, far.join().expect("the thread did not panic"))
+    }))
+}
+
+/// Two processors that this process may use.
+fn two_cpus() -> Result<(usize, usize), Failure> {
+    let set = sched_getaffinity(None).map_err(|error| os("asking for processors", error))?;
+    let mut cpus = (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu));
+    match (cpus.next(), cpus.next()) {
+        (Some(one), Some(other)) => Ok((one, other)),
+        _ => Err(Failure::new(
+            Code::Unsupported,
+            "this measurement needs two processors: name rows that do not, with --row",
+        )),
+    }
+}
+
+/// Binds the calling thread to one processor.
+fn pin(cpu: usize) {
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    // A processor that was just taken away: the measurement goes on wherever it is.
+    let _ = sched_setaffinity(None, &set);
+}
+
+/// A failed system call, with what was being done.
+pub(crate) fn os(action: &str, error: impl std::fmt::Display) -> Failure {
+    Failure::new(Code::Failed, format!("{action}: {error}"))
+}
+
+/// The other thread did not answer.
+pub(crate) fn silent(what: &str) -> Failure {
+    Failure::new(Code::Failed, format!("{what} did not arrive"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_batch_counts_and_the_first_only_warms_up() {
+        let effort = Effort {
+            batches: 3,
+            divisor: 1,
+        };
+        let mut values = [1.0, 5.0, 4.0, 6.0].into_iter();
+        let best = effort.best(|| Ok(values.next().expect("four batches")));
+        assert_eq!(best.expect("no failure"), 4.0);
+        assert_eq!(values.next(), None);
+    }
+
+    #[test]
+    fn a_median_ignores_a_single_slow_round() {
+        let effort = Effort {
+            batches: 1,
+            divisor: 1,
+        };
+        let mut samples = [7, 9_000_000, 8].into_iter().cycle();
+        let median = effort.best_median(3, || Ok(samples.next().expect("endless")));
+        assert_eq!(median.expect("no failure"), 8.0);
+    }
+
+    #[test]
+    fn a_failure_of_either_thread_is_reported() {
+        let near = Effort::QUICK.best_median_of_two(2, || Err(silent("near")), || Ok(()));
+        assert!(near.is_err());
+        let far = Effort::QUICK.best_median_of_two(2, || Ok(1), || Err(silent("far")));
+        assert!(far.is_err());
+    }
+}

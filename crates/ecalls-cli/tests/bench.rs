@@ -1,0 +1,109 @@
+//! `ecalls bench events`: with few rounds, every row that others compare by is there and says
+//! something. Needs root; skipped with a line that says so, unless ECALLS_TEST_ROOT is set.
+
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// The rows that must be there, whatever else is.
+const CONTRACT: &[&str] = &[
+    "getppid",
+    "downcall_fast",
+    "downcall_deferred_push",
+    "downcall_deferred_drain",
+    "downcall_generic",
+    "signal",
+    "rt_signal",
+    "kernel_handler",
+    "kernel_handler_direct",
+    "user_handler_awake",
+    "user_handler_asleep",
+    "eventfd_epoll",
+    "pipe",
+    "queue_insert",
+    "queue_pop",
+    "readiness_bitmap",
+    "epoll_wait",
+    "poll",
+    "fanout_1",
+    "fanout_2",
+    "fanout_4",
+    "fanout_8",
+    "fanout_16",
+    "fanout_32",
+    "fanout_64",
+    "ring_events_per_s",
+];
+
+fn bench(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ecalls"))
+        .args(["bench", "events"])
+        .args(arguments)
+        .output()
+        .expect("the command runs")
+}
+
+fn is_root(test: &str) -> bool {
+    let root = std::fs::metadata("/proc/self").expect("/proc").uid() == 0;
+    let must = std::env::var_os("ECALLS_TEST_ROOT").is_some();
+    assert!(
+        root || !must,
+        "ECALLS_TEST_ROOT is set, but this is not root"
+    );
+    if !root {
+        eprintln!("{test}: skipped, needs root");
+    }
+    root
+}
+
+fn rows(output: &Output) -> HashMap<String, Value> {
+    assert!(output.status.success(), "{output:?}");
+    let text = std::str::from_utf8(&output.stdout).expect("text");
+    text.lines()
+        .map(|line| {
+            let object: Value = serde_json::from_str(line).expect("an object per line");
+            (object["row"].as_str().expect("a name").to_owned(), object)
+        })
+        .collect()
+}
+
+#[test]
+fn every_row_of_the_contract_is_there_with_a_positive_value() {
+    if !is_root("bench") {
+        return;
+    }
+    let rows = rows(&bench(&["--json", "--quick"]));
+    for name in CONTRACT {
+        let row = rows.get(*name).unwrap_or_else(|| panic!("no row {name}"));
+        assert!(row["value"].as_f64().expect("a number") > 0.0, "{row}");
+        let unit = match *name {
+            "ring_events_per_s" => "events/s",
+            _ => "ns",
+        };
+        assert_eq!(row["unit"], unit, "{row}");
+        assert!(!row["what"].as_str().expect("a text").is_empty(), "{row}");
+    }
+}
+
+#[test]
+fn a_filter_shows_its_rows_alone_and_still_forms_their_ratios() {
+    if !is_root("bench --row") {
+        return;
+    }
+    let rows = rows(&bench(&["--json", "--quick", "--row", "queue_insert"]));
+    assert_eq!(rows.len(), 1);
+    assert!(rows["queue_insert"]["ratio"].as_f64().expect("a number") > 0.0);
+}
+
+#[test]
+fn a_filter_that_fits_no_row_is_refused_with_the_rows_there_are() {
+    let output = bench(&["--row", "nonsense"]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = std::str::from_utf8(&output.stderr).expect("text");
+    assert!(
+        text.contains("nonsense") && text.contains("kernel_handler"),
+        "{text}"
+    );
+}
