@@ -1,7 +1,7 @@
 //! Events on their way from one process to another, and from the kernel. All need root.
 
-use std::io::{BufRead, BufReader};
-use std::net::UdpSocket;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
@@ -147,14 +147,14 @@ fn sockets_of_a_process_are_watched_also_those_that_it_opens_later() {
         .spawn()
         .expect("the command runs");
     wait_for_line(&mut watch, "watching");
-    let reader = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    let address = reader.local_addr().expect("an address");
-    let writer = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let address = listener.local_addr().expect("an address");
     for _ in 0..STEPS {
         sleep(STEP);
-        writer.send_to(&[7; 321], address).expect("sent");
-        let mut space = [0; 400];
-        assert_eq!(reader.recv(&mut space).expect("it came"), 321);
+        let mut writer = TcpStream::connect(address).expect("a connection");
+        writer.write_all(&[7; 321]).expect("sent");
+        let (mut reader, _) = listener.accept().expect("a connection");
+        reader.read_exact(&mut [0; 321]).expect("it came");
         if watch.try_wait().expect("ours").is_some() {
             break;
         }

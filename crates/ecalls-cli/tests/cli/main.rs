@@ -113,8 +113,12 @@ fn wait_for_line(child: &mut Child, text: &str) {
         .map_while(Result::ok)
         .find(|line| line.contains(text));
     assert!(found.is_some(), "a line with {text:?}");
-    // Whoever writes more there shall not block or fail.
-    std::thread::spawn(move || lines.for_each(drop));
+    // Whoever writes more there shall not block, and a test that fails shows it.
+    std::thread::spawn(move || {
+        for line in lines.map_while(Result::ok) {
+            eprintln!("{line}");
+        }
+    });
 }
 
 /// Every key of these JSON lines is in the help of the subcommand.
