@@ -270,7 +270,7 @@ const char *ecalls_last_error(void);
  * Joins the machine's core, or loads it into the kernel if there is none (root). The core lives
  * until the last program that holds it ends.
  * -EPERM without privileges; -ENOSYS if this kernel lacks something, with its name; -EPROTO if a
- * core of another version runs; -ENOEXEC if the kernel refused a program.
+ * core of another version or build runs; -ENOEXEC if the kernel refused a program.
  */
 int ecalls_open(ecalls_t **ecalls);
 

@@ -11,7 +11,7 @@
 //! | Invalid, null, no UTF-8 | -EINVAL |
 //! | LimitReached | -ENOSPC |
 //! | Closed | -ESHUTDOWN |
-//! | Version | -EPROTO |
+//! | Version, OtherBuild | -EPROTO |
 //! | Load | -ENOEXEC |
 //! | Os | the system's errno, else -EIO |
 //! | a panic | -ENOTRECOVERABLE |
@@ -90,7 +90,7 @@ impl From<Error> for Failure {
             Error::Invalid { .. } => libc::EINVAL,
             Error::LimitReached { .. } => libc::ENOSPC,
             Error::Closed(_) => libc::ESHUTDOWN,
-            Error::Version { .. } => libc::EPROTO,
+            Error::Version { .. } | Error::OtherBuild { .. } => libc::EPROTO,
             Error::Load { .. } => libc::ENOEXEC,
             Error::Os { source, .. } => number_of(source),
             _ => libc::EIO,
@@ -135,7 +135,7 @@ fn meaning(number: c_int) -> Option<&'static CStr> {
         libc::EINVAL => c"an argument has no meaning",
         libc::ENOSPC => c"a limit is reached",
         libc::ESHUTDOWN => c"the process, channel, service or core is gone",
-        libc::EPROTO => c"a core of another version runs",
+        libc::EPROTO => c"a core of another version or build runs",
         libc::ENOEXEC => c"the kernel refused one of the core's programs",
         libc::EAGAIN => c"no event waits",
         libc::ETIMEDOUT => c"the time ran out",

@@ -15,7 +15,7 @@ pub struct HostHandle(pub(crate) Ecalls);
 /// Joins the machine's core, or loads it into the kernel if there is none (root). The core lives
 /// until the last program that holds it ends.
 /// -EPERM without privileges; -ENOSYS if this kernel lacks something, with its name; -EPROTO if a
-/// core of another version runs; -ENOEXEC if the kernel refused a program.
+/// core of another version or build runs; -ENOEXEC if the kernel refused a program.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_open(ecalls: *mut *mut HostHandle) -> c_int {
     guard(|| {
