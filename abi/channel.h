@@ -3,10 +3,10 @@
  * A channel: the pair of shared memory segments between one application and the kernel side
  * (ECalls-01 §2.3, ECalls-05 §3.2), and the descriptor its owner sleeps on.
  *
- * `up` carries events to the application, `down` (abi/downcall.h) carries its calls to the kernel. Both
- * are mapped read-write by the one application that owns them and by nobody else: whatever it writes
- * can only spoil its own channel, and the kernel side takes every value it reads from there as an
- * allegation (masked index, saturated difference).
+ * `up` carries events to the application, `down` (abi/downcall.h) carries its calls to the kernel.
+ * Both are mapped read-write by the one application that owns them and by nobody else: whatever it
+ * writes can only spoil its own channel, and the kernel side takes every value it reads from there
+ * as an allegation (masked index, saturated difference).
  *
  * `up` is an array of 256-byte elements:
  *   element 0     struct ecalls_up, the header
@@ -14,18 +14,19 @@
  *   elements 2-3  64 counters of the histogram handler
  *   elements 4..  `capacity` events: ring entries or slots
  *
- * Ring (layout RING): the kernel takes position p = back++, writes entry p % capacity, and completes
- * it by storing sequence = p + 1. The reader owns `front`: entry front is complete when its sequence is
- * front + 1. A producer takes a position only while back - front < capacity - slack, where slack is
- * the number of CPUs (each has at most one delivery in flight), so that no position is ever taken twice.
+ * Ring (layout RING): the kernel takes position p = back++, writes entry p % capacity, and
+ * completes it by storing sequence = p + 1. The reader owns `front`: entry front is complete when
+ * its sequence is front + 1. A producer takes a position only while back - front < capacity -
+ * slack, where slack is the number of CPUs (each has at most one delivery in flight), so that no
+ * position is ever taken twice.
  *
  * Slots (layout SLOTS): bit i of pattern says slot i holds an event. The kernel sets it, the reader
  * clears it, both by atomic operations. Which slot: ECALLS_SLOT_*.
  *
- * Sleeping: the reader stores sleeping = 1, looks once more, and waits on the descriptor. A producer
- * that has completed an event and finds sleeping = 1 exchanges it for 0 and wakes. Both store before
- * they load (full barriers), so one of them sees the other: no wake-up is lost, none is paid for a
- * reader that is awake.
+ * Sleeping: the reader stores sleeping = 1, looks once more, and waits on the descriptor. A
+ * producer that has completed an event and finds sleeping = 1 exchanges it for 0 and wakes. Both
+ * store before they load (full barriers), so one of them sees the other: no wake-up is lost, none
+ * is paid for a reader that is awake.
  */
 #ifndef ECALLS_CHANNEL_H
 #define ECALLS_CHANNEL_H
@@ -40,26 +41,27 @@
 #define ECALLS_SLOT_PRIORITY 1u /* slot = event.priority; still full: the event is dropped */
 #define ECALLS_SLOT_TYPE 2u	/* slot = event.type; still full: the new event replaces the old */
 
-#define ECALLS_UP_EVENTS 4u	      /* element of the first event */
-#define ECALLS_UP_HISTOGRAM 2u	      /* element of the first histogram counter */
-#define ECALLS_CAPACITY_MIN 64u	      /* events; a power of two */
-#define ECALLS_CAPACITY_MAX 65536u    /* events; a power of two */
-#define ECALLS_SLOTS_MAX 1024u	      /* slots of a slot layout */
-#define ECALLS_WAKE_BYTES 4096u	      /* size of the wake descriptor's buffer */
+#define ECALLS_UP_EVENTS 4u	   /* element of the first event */
+#define ECALLS_UP_HISTOGRAM 2u	   /* element of the first histogram counter */
+#define ECALLS_CAPACITY_MIN 64u	   /* events of a ring; a power of two */
+#define ECALLS_CAPACITY_MAX 65536u /* events; a power of two */
+#define ECALLS_SLOTS_MAX 1024u	   /* slots of a slot layout */
+#define ECALLS_WAKE_BYTES 4096u	   /* size of the wake descriptor's buffer */
 
 struct ecalls_up {
 	/* line 0: written by the kernel side, read by the application */
-	ecalls_u64 flag;       /* events put in since the channel exists; never decremented */
-	ecalls_u64 back;       /* ring: next position to take */
-	ecalls_u32 version;    /* ECALLS_ABI_VERSION; written once by the host */
-	ecalls_u32 layout;     /* ECALLS_LAYOUT_*; written once by the host */
-	ecalls_u32 capacity;   /* events; written once by the host */
-	ecalls_u32 slot_use;   /* ECALLS_SLOT_*; written once by the host */
-	ecalls_u32 channel;    /* id of the channel; written once by the host */
+	ecalls_u64 flag;     /* events put in since the channel exists; never decremented */
+	ecalls_u64 back;     /* ring: next position to take */
+	ecalls_u32 version;  /* ECALLS_ABI_VERSION; written once by the host */
+	ecalls_u32 layout;   /* ECALLS_LAYOUT_*; written once by the host */
+	ecalls_u32 capacity; /* events; written once by the host */
+	ecalls_u32 slot_use; /* ECALLS_SLOT_*; written once by the host */
+	ecalls_u32 channel;  /* id of the channel; written once by the host */
 	ecalls_u32 pad0[7];
-	/* line 1: written by the application, read by the kernel side (sleeping: exchanged by both) */
-	ecalls_u64 front;      /* ring: next position to read */
-	ecalls_u64 sleeping;   /* 1: wake me */
+	/* line 1: written by the application, read by the kernel side (sleeping: exchanged by both)
+	 * */
+	ecalls_u64 front;    /* ring: next position to read */
+	ecalls_u64 sleeping; /* 1: wake me */
 	ecalls_u64 pad1[6];
 	/* lines 2 and 3: bits set by the kernel side, cleared by the application, atomically */
 	ecalls_u64 pattern[ECALLS_SLOTS_MAX / 64];
@@ -67,21 +69,25 @@ struct ecalls_up {
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_up) == 256, "the header is one element");
 
 /* Why an event did not arrive. The same numbers index every counter of the core. */
-#define ECALLS_DROP_QUEUE_FULL 0u    /* the queue was full and this deadline the latest */
-#define ECALLS_DROP_RING_FULL 1u     /* the reader did not keep up */
-#define ECALLS_DROP_SLOT_FULL 2u     /* no free slot, or the priority's slot still full */
-#define ECALLS_DROP_REPLACED 3u	     /* a newer event took its typed slot before it was read */
-#define ECALLS_DROP_SIGNAL_LIMIT 4u  /* the receiver's RLIMIT_SIGPENDING was reached */
+#define ECALLS_DROP_QUEUE_FULL 0u /* the queue was full and this deadline the latest */
+#define ECALLS_DROP_RING_FULL 1u  /* the reader did not keep up */
+#define ECALLS_DROP_SLOT_FULL 2u /* no free slot, the priority's slot still full, or no such slot */
+#define ECALLS_DROP_REPLACED 3u	 /* a newer event took its typed slot before it was read */
+#define ECALLS_DROP_SIGNAL_LIMIT 4u   /* the receiver's RLIMIT_SIGPENDING was reached */
 #define ECALLS_DROP_SIGNAL_IGNORED 5u /* the receiver ignores that signal */
-#define ECALLS_DROP_TARGET_GONE 6u   /* the receiver has exited */
-#define ECALLS_DROP_THREAD_FULL 7u   /* the kernel threads' queue was full */
-#define ECALLS_DROP_CHANNEL_GONE 8u  /* the channel was closed */
-#define ECALLS_DROP_NO_HANDLER 9u    /* the chain named a handler that is not registered */
-#define ECALLS_DROP_NO_SUBSCRIBER 10u /* nobody subscribed, or not the target; counted per service */
-#define ECALLS_DROP_NESTED 11u	     /* the service's program was interrupted by itself */
+#define ECALLS_DROP_TARGET_GONE 6u    /* the receiver has exited, or may not be signalled */
+#define ECALLS_DROP_THREAD_FULL                                                                    \
+	7u /* the queue of the kernel threads, or of waiting signals, was full */
+#define ECALLS_DROP_CHANNEL_GONE 8u /* the channel was closed, or the subscription ended */
+#define ECALLS_DROP_NO_HANDLER 9u   /* the chain named a handler that is not registered */
+#define ECALLS_DROP_NO_SUBSCRIBER                                                                  \
+	10u		       /* nobody subscribed, or not the target; counted per service */
+#define ECALLS_DROP_NESTED 11u /* raised within more raises on one CPU than can be; per service */
 #define ECALLS_DROP_REASONS 12u
 
-/* Counted by the kernel side next to the data, so that a reader sees what it missed without a call. */
+/* Counted by the kernel side next to the data, so that a reader sees what it missed without a call:
+ * each action that could not deliver to this channel, also if the chain delivered elsewhere; and
+ * whole events of subscriptions that report to this channel. */
 struct ecalls_lost {
 	ecalls_u64 late; /* discarded because the deadline had passed */
 	ecalls_u64 dropped[ECALLS_DROP_REASONS];
@@ -92,16 +98,16 @@ ECALLS_STATIC_ASSERT(sizeof(struct ecalls_lost) == 256, "the counters are one el
 
 /* A state word of channels, subscriptions and services. */
 #define ECALLS_STATE_FREE 0u
-#define ECALLS_STATE_SETUP 1u  /* being filled by the host, ignored by the kernel side */
+#define ECALLS_STATE_SETUP 1u /* being filled by the host, ignored by the kernel side */
 #define ECALLS_STATE_ACTIVE 2u
-#define ECALLS_STATE_DEAD 3u   /* the owner has exited or closed; the host reclaims it */
+#define ECALLS_STATE_DEAD 3u /* the owner has exited or closed; the host reclaims it */
 
 /* The kernel side's own view of a channel. Never mapped by an application. */
 struct ecalls_channel {
-	ecalls_u32 state;	/* ECALLS_STATE_*: host, or DEAD by the kernel side at the owner's exit */
-	ecalls_u32 id;		/* index | generation << 12 */
-	ecalls_u32 owner;	/* process id of the application */
-	ecalls_u32 uid;		/* its user */
+	ecalls_u32 state; /* ECALLS_STATE_*: host, or DEAD by the kernel side at the owner's exit */
+	ecalls_u32 id;	  /* index | generation << 12 */
+	ecalls_u32 owner; /* process id of the application */
+	ecalls_u32 uid;	  /* its user */
 	ecalls_u32 layout;
 	ecalls_u32 capacity;
 	ecalls_u32 slot_use;

@@ -3,7 +3,8 @@
  * Downcalls: how an application calls a kernel service (ECalls-01 §2.3.1).
  *
  * fast      a cheap system call that runs a non-blocking handler at once (prctl with our option)
- * deferred  a store into `down`; handled at the next fast call, after a delay, or before the caller's
+ * deferred  a store into `down`; handled at the next fast call, after a delay, or before the
+ * caller's
  *           next scheduling; in batches, or only the latest
  * generic   by service name; may block
  *
@@ -18,7 +19,7 @@
 
 #include "version.h"
 
-#define ECALLS_PRCTL 0x45430001 /* prctl option of a fast call */
+#define ECALLS_PRCTL 0x45430001	 /* prctl option of a fast call */
 #define ECALLS_SETSOCKOPT 0x4543 /* level and option name of a fast call by setsockopt */
 
 /*
@@ -29,22 +30,24 @@
  * call was not taken: not this process's channel, or no core. With the mechanism `security` a
  * result of 1..0x7fffffff is prctl's own return value and the frame is left alone.
  */
-#define ECALLS_CALL(channel, frame, op)                                                             \
+#define ECALLS_CALL(channel, frame, op)                                                            \
 	(((ecalls_u64)(channel) << 32) | ((ecalls_u64)(frame) << 16) | (ecalls_u64)(op))
 
-#define ECALLS_OP_NOP 0u      /* nothing; drains what was deferred. Result: calls drained */
-#define ECALLS_OP_GETPID 1u   /* Result: the caller's process id (ECalls-01 §3.1's test call) */
-#define ECALLS_OP_SET 2u      /* a: attribute number, b: value. Sets an attribute of the channel */
-#define ECALLS_OP_GET 3u      /* a: attribute number. Result: its value */
-#define ECALLS_OP_RAISE 4u    /* a: service | kind << 16, b: target, c: data word. Raises an event of
+#define ECALLS_OP_NOP 0u    /* nothing; drains what was deferred. Result: calls drained */
+#define ECALLS_OP_GETPID 1u /* Result: the caller's process id (ECalls-01 §3.1's test call) */
+#define ECALLS_OP_SET 2u    /* a: attribute number, b: value. Sets an attribute of the channel */
+#define ECALLS_OP_GET 3u    /* a: attribute number. Result: its value */
+#define ECALLS_OP_RAISE                                                                            \
+	4u /* a: service | kind << 16, b: target, c: data word. Raises an event of
 				 an application service. Result: subscriptions offered, or -errno */
-#define ECALLS_OP_RESUME 5u   /* a: subscription, b: ring position, c: action to go on with. After a
+#define ECALLS_OP_RESUME                                                                           \
+	5u		   /* a: subscription, b: ring position, c: action to go on with. After a
 				 user handler: the rest of the chain */
-#define ECALLS_OP_TIMER 6u    /* a: timer number, b: expiry ns (0: cancel), c: period ns */
-#define ECALLS_OP_DELAY 7u    /* arms the deferred calls' timer (ECALLS_DEFER_DELAY) */
+#define ECALLS_OP_TIMER 6u /* a: timer number, b: expiry ns (0: cancel), c: period ns */
+#define ECALLS_OP_DELAY 7u /* arms the deferred calls' timer (ECALLS_DEFER_DELAY) */
 #define ECALLS_OPS 8u
 
-#define ECALLS_ATTRIBUTES 8u  /* attributes of a channel, read by kernel handlers */
+#define ECALLS_ATTRIBUTES 8u /* attributes of a channel, read by kernel handlers */
 
 /* RAISE by name: deadline_us and release_us are times of CLOCK_MONOTONIC, not from now on. */
 #define ECALLS_RAISE_ABSOLUTE 0x2u
@@ -91,15 +94,15 @@ ECALLS_STATIC_ASSERT(sizeof(struct ecalls_downcall) == 64, "downcall");
 struct ecalls_generic {
 	char service[ECALLS_NAME_MAX]; /* name of the service; for op NOP..: may be empty */
 	ecalls_u32 op;
-	ecalls_u32 channel;   /* id, or 0 */
-	ecalls_s32 target;    /* RAISE */
-	ecalls_u32 kind;      /* RAISE */
-	ecalls_u32 type;      /* RAISE */
-	ecalls_u32 flags;     /* RAISE: ECALLS_EVENT_CPU, ECALLS_RAISE_ABSOLUTE */
-	ecalls_u32 priority;  /* RAISE */
-	ecalls_u32 size;      /* RAISE: bytes of data */
-	ecalls_u64 deadline_us; /* RAISE: relative, 0: none */
-	ecalls_u64 release_us;	/* RAISE: relative, 0: at once */
+	ecalls_u32 channel;	/* id, or 0 */
+	ecalls_s32 target;	/* RAISE */
+	ecalls_u32 kind;	/* RAISE */
+	ecalls_u32 type;	/* RAISE */
+	ecalls_u32 flags;	/* RAISE: ECALLS_EVENT_CPU, ECALLS_RAISE_ABSOLUTE */
+	ecalls_u32 priority;	/* RAISE */
+	ecalls_u32 size;	/* RAISE: bytes of data */
+	ecalls_u64 deadline_us; /* RAISE: from release (or now) on, or ABSOLUTE; 0: none */
+	ecalls_u64 release_us;	/* RAISE: from now on, or ABSOLUTE; 0: at once */
 	ecalls_u64 argument[3];
 	ecalls_s64 result;
 	ecalls_u64 data[ECALLS_DATA_MAX / 8];

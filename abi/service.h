@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Services: who raises events, how many were raised, and the data of each built-in service's events.
+ * Services: who raises events, how many were raised, and the data of each built-in service's
+ * events.
  *
- * `struct ecalls_service` is what the kernel side reads for every event; `struct ecalls_service_info`
- * is what people and programs read (name, format). The subscriber list is double: the host writes the
- * list that is not in use, waits until no program reads it any more, and flips `active`.
+ * `struct ecalls_service` is what the kernel side reads for every event; `struct
+ * ecalls_service_info` is what people and programs read (name, format). The subscriber list is
+ * double: the host writes the list that is not in use, waits until no program reads it any more,
+ * and flips `active`.
  */
 #ifndef ECALLS_SERVICE_H
 #define ECALLS_SERVICE_H
@@ -27,8 +29,9 @@ ECALLS_STATIC_ASSERT(sizeof(struct ecalls_service) == 568, "service");
 
 struct ecalls_service_info {
 	char name[ECALLS_NAME_MAX];
-	char format[ECALLS_FORMAT_MAX]; /* fields of the data: "u64 cookie; u16 port; char comm[16]" */
-	char kinds[ECALLS_FORMAT_MAX];	/* names of the kinds, in order: "data connection" */
+	char format
+		[ECALLS_FORMAT_MAX]; /* fields of the data: "u64 cookie; u16 port; char comm[16]" */
+	char kinds[ECALLS_FORMAT_MAX]; /* names of the kinds, in order: "data connection" */
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_service_info) == 1056, "service info");
 
@@ -38,8 +41,9 @@ struct ecalls_service_count {
 	ecalls_u64 dispatched; /* taken from the queue in time and offered to subscriptions */
 	ecalls_u64 late;       /* taken from the queue after their deadline */
 	ecalls_u64 dropped[ECALLS_DROP_REASONS];
-	ecalls_u64 refused;    /* not raised: too much data, unknown service, stranger */
-	ecalls_u64 latency_ns; /* sum over dispatched events of dispatch time - max(raise, release) */
+	ecalls_u64 refused; /* not raised: too much data, or a stranger raised */
+	ecalls_u64
+		latency_ns; /* sum over dispatched events of dispatch time - max(raise, release) */
 	ecalls_u64 latency_ns_max;
 	ecalls_u64 pad[6];
 };
@@ -54,11 +58,11 @@ struct ecalls_subscription_count {
 	ecalls_u64 filtered;  /* a handler ended the chain before any delivery */
 	ecalls_u64 late;
 	ecalls_u64 dropped[ECALLS_DROP_REASONS];
-	ecalls_u64 wakes;     /* wake-ups paid for a sleeping reader */
-	ecalls_u64 signals;   /* real-time signals queued */
-	ecalls_u64 threads;   /* runs of a kernel thread */
-	ecalls_u64 handlers;  /* runs of a kernel handler */
-	ecalls_u64 partial;   /* of the delivered: another action of the chain could not deliver; the
+	ecalls_u64 wakes;    /* wake-ups paid for a sleeping reader */
+	ecalls_u64 signals;  /* real-time signals queued */
+	ecalls_u64 threads;  /* runs of a kernel thread */
+	ecalls_u64 handlers; /* runs of a kernel handler */
+	ecalls_u64 partial;  /* of the delivered: another action of the chain could not deliver; the
 				 channel concerned shows why */
 	ecalls_u64 pad[3];
 };
@@ -76,23 +80,24 @@ ECALLS_STATIC_ASSERT(sizeof(struct ecalls_subscription_count) == 192, "subscript
 #define ECALLS_SOCKET_DATA 0u
 #define ECALLS_SOCKET_CONNECTION 1u
 struct ecalls_socket_event {
-	ecalls_u64 cookie;   /* the kernel's socket cookie; stays the same for the socket's life */
-	ecalls_u32 bytes;    /* DATA: bytes waiting (TCP), or datagrams' bytes (UDP) */
-	ecalls_u32 backlog;  /* CONNECTION: completed connections waiting for accept */
-	ecalls_u16 family;   /* AF_INET, AF_INET6, AF_UNIX */
+	ecalls_u64 cookie;  /* the kernel's socket cookie; stays the same for the socket's life */
+	ecalls_u32 bytes;   /* DATA: bytes waiting (TCP), or datagrams' bytes (UDP) */
+	ecalls_u32 backlog; /* CONNECTION: completed connections waiting for accept */
+	ecalls_u16 family;  /* AF_INET, AF_INET6, AF_UNIX */
 	ecalls_u16 local_port;
 	ecalls_u16 remote_port;
-	ecalls_u16 inherited; /* 1: registered through its listener */
+	ecalls_u16 inherited;  /* 1: registered through its listener */
 	ecalls_u32 remote_ip4; /* network byte order; 0 for other families */
 	ecalls_u32 pad;
 };
 
 /* What a registered socket carries (socket storage). Written through the fd by the host. */
 struct ecalls_socket_interest {
-	ecalls_s32 target;  /* process to tell, or ECALLS_TARGET_* */
-	ecalls_u32 type;    /* event.type of its events: the fd, or any number below ECALLS_SLOTS_MAX */
-	ecalls_u32 kinds;   /* bit k: raise kind k */
-	ecalls_u32 inherit; /* 1: accepted connections are registered too */
+	ecalls_s32 target; /* process to tell, or ECALLS_TARGET_* */
+	ecalls_u32
+		type; /* event.type of its events: the fd, or any number below ECALLS_SLOTS_MAX */
+	ecalls_u32 kinds;	/* bit k: raise kind k */
+	ecalls_u32 inherit;	/* 1: accepted connections are registered too */
 	ecalls_u64 deadline_ns; /* relative; 0: none */
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_socket_interest) == 24, "socket interest");
@@ -111,7 +116,7 @@ struct ecalls_timer_event {
 #define ECALLS_TASK_EXEC 1u
 #define ECALLS_TASK_EXIT 2u
 struct ecalls_task_event {
-	ecalls_u32 pid;	   /* process that forked, executed or exited */
+	ecalls_u32 pid; /* process that forked, executed or exited */
 	ecalls_u32 tid;
 	ecalls_u32 parent; /* its parent process */
 	ecalls_u32 child;  /* FORK: id of the new thread or process */
@@ -130,20 +135,21 @@ struct ecalls_sched_event {
 	char comm[16];
 };
 
-/* The core's identity, in the map `ecalls_host`: how a second program finds and joins a running core.
- * Written once by the program that loads the core, before anything is attached. */
+/* The core's identity, in the map `ecalls_host`: how a second program finds and joins a running
+ * core. Written once by the program that loads the core, before anything is attached. */
 #define ECALLS_HOST_IDS 64u
 struct ecalls_host {
-	ecalls_u32 version; /* ECALLS_ABI_VERSION */
-	ecalls_u32 pid;	    /* process that loaded the core */
-	ecalls_u32 cpus;    /* CPUs the queues were made for */
-	ecalls_u32 ready;   /* 0: still being loaded, or its loader died; else a checksum of the
+	ecalls_u32 version;  /* ECALLS_ABI_VERSION */
+	ecalls_u32 pid;	     /* process that loaded the core */
+	ecalls_u32 cpus;     /* CPUs the queues were made for */
+	ecalls_u32 ready;    /* 0: still being loaded, or its loader died; else a checksum of the
 			       loader's tables of maps and programs: other builds must not join */
 	ecalls_u64 start_ns; /* when it was loaded */
-	char mechanism[ECALLS_NAME_MAX];    /* the fast call: prctl, security, setsockopt or run */
-	ecalls_u32 map_ids[ECALLS_HOST_IDS];  /* in the order of the loader's table of maps */
+	char mechanism[ECALLS_NAME_MAX];     /* the fast call: prctl, security, setsockopt or run */
+	ecalls_u32 map_ids[ECALLS_HOST_IDS]; /* in the order of the loader's table of maps */
 	ecalls_u32 prog_ids[ECALLS_HOST_IDS]; /* in the order of the loader's table of programs */
-	ecalls_u32 link_ids[ECALLS_HOST_IDS]; /* of the same programs, where attached; changes later */
+	ecalls_u32
+		link_ids[ECALLS_HOST_IDS]; /* of the same programs, where attached; changes later */
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_host) == 824, "host");
 

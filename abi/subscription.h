@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A subscription (struct ecalls of ECalls-05 §3): whose events of which service, and what is done with
- * each, in order. An action's result decides whether the next one runs (ECalls-05 §3.1).
+ * A subscription (struct ecalls of ECalls-05 §3): whose events of which service, and what is done
+ * with each, in order. An action's result decides whether the next one runs (ECalls-05 §3.1).
  *
  * Written by the host while state is SETUP; then only `state` changes. The kernel side reads it for
  * every event of the service.
@@ -12,40 +12,41 @@
 #include "channel.h"
 
 #define ECALLS_ACTION_HANDLER 1u /* kernel handler: continues or ends the chain */
-#define ECALLS_ACTION_THREAD 2u	 /* kernel handler in a kernel thread; the rest of the chain there */
-#define ECALLS_ACTION_SIGNAL 3u	 /* real-time signal with a 64-bit value */
-#define ECALLS_ACTION_USER 4u	 /* user handler: upcall on a thread of the library */
-#define ECALLS_ACTION_MEMORY 5u	 /* shared memory of `channel` */
+#define ECALLS_ACTION_THREAD 2u /* kernel handler in a kernel thread; the rest of the chain there */
+#define ECALLS_ACTION_SIGNAL 3u /* real-time signal with a 64-bit value */
+#define ECALLS_ACTION_USER 4u	/* user handler: upcall on a thread of the library */
+#define ECALLS_ACTION_MEMORY 5u /* shared memory of `channel` */
 
 /* A real-time signal's value: `argument[0]` instead of the event's first data word. */
 #define ECALLS_ACTION_FIXED_VALUE 0x1u
 
 struct ecalls_action {
-	ecalls_u32 kind;	/* ECALLS_ACTION_* */
-	ecalls_u32 flags;	/* ECALLS_ACTION_FIXED_VALUE */
-	ecalls_u32 handler;	/* HANDLER, THREAD: number of the kernel handler */
-	ecalls_u32 channel;	/* USER, MEMORY: id of the channel */
-	ecalls_u32 signal;	/* SIGNAL: number, SIGRTMIN..SIGRTMAX */
+	ecalls_u32 kind;    /* ECALLS_ACTION_* */
+	ecalls_u32 flags;   /* ECALLS_ACTION_FIXED_VALUE */
+	ecalls_u32 handler; /* HANDLER, THREAD: number of the kernel handler */
+	ecalls_u32 channel; /* USER, MEMORY: id of the channel */
+	ecalls_u32 signal;  /* SIGNAL: number, SIGRTMIN..SIGRTMAX */
 	ecalls_u32 pad;
 	ecalls_u64 argument[3]; /* HANDLER, THREAD: its parameters; SIGNAL: the fixed value */
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_action) == 48, "action");
 
 struct ecalls_subscription {
-	ecalls_u32 state;	   /* ECALLS_STATE_* */
-	ecalls_u32 id;		   /* index | generation << 12 */
-	ecalls_u32 service;	   /* index of the service */
-	ecalls_u32 owner;	   /* process that subscribed */
-	ecalls_u32 receiver;	   /* process that receives (process_id of struct ecalls) */
-	ecalls_u32 uid;		   /* user of the receiver */
-	ecalls_u32 kinds;	   /* bit k: wants events of kind k; 0: all */
-	ecalls_u32 pid;		   /* 0, or only events raised in this process */
-	ecalls_u64 receiver_start; /* start time of the receiver (since boot, ns), against pid reuse */
-	ecalls_u64 deadline_ns;	   /* relative; 0: none. The earlier of this and the event's holds */
-	ecalls_u32 cpu_priority;   /* CPU scheduling priority of the receiver, higher first */
-	ecalls_u32 order;	   /* registration order */
-	ecalls_u32 channel;	   /* channel whose `lost` element shows what was not delivered; 0: none */
-	ecalls_u32 actions;	   /* entries of action[] in use */
+	ecalls_u32 state;    /* ECALLS_STATE_* */
+	ecalls_u32 id;	     /* index | generation << 12 */
+	ecalls_u32 service;  /* index of the service */
+	ecalls_u32 owner;    /* process that subscribed */
+	ecalls_u32 receiver; /* process that receives (process_id of struct ecalls) */
+	ecalls_u32 uid;	     /* user of the receiver */
+	ecalls_u32 kinds;    /* bit k: wants events of kind k; 0: all */
+	ecalls_u32 pid;	     /* 0, or only events raised in this process */
+	ecalls_u64
+		receiver_start; /* start time of the receiver (since boot, ns), against pid reuse */
+	ecalls_u64 deadline_ns; /* relative; 0: none. The earlier of this and the event's holds */
+	ecalls_u32 cpu_priority; /* CPU scheduling priority of the receiver, higher first */
+	ecalls_u32 order;	 /* registration order */
+	ecalls_u32 channel; /* channel whose `lost` element shows what was not delivered; 0: none */
+	ecalls_u32 actions; /* entries of action[] in use */
 	struct ecalls_action action[ECALLS_ACTIONS_MAX];
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_subscription) == 448, "subscription");

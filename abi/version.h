@@ -2,10 +2,10 @@
 /*
  * The version and the limits of the contract between kernel side, library and clients.
  *
- * Everything under abi/ is plain C that compiles for the kernel (eBPF), for C and for C++. It is the
- * only truth: crates/ecalls-abi mirrors it by hand and a test compares both with the BTF of the
- * compiled kernel side. The version is written into the core's `host` map when the core is loaded and
- * compared by everyone who joins.
+ * Everything under abi/ is plain C that compiles for the kernel (eBPF), for C and for C++. It is
+ * the only truth: crates/ecalls-abi mirrors it by hand and a test compares both with the BTF of the
+ * compiled kernel side. The version is written into the core's `host` map when the core is loaded
+ * and compared by everyone who joins.
  *
  * Rules: fixed-width types, explicit padding, no pointers, no bit fields. Times are nanoseconds of
  * CLOCK_MONOTONIC unless a name says otherwise.
@@ -39,15 +39,15 @@ typedef long long ecalls_s64;
 #define ECALLS_ABI_VERSION 1u
 
 /* Limits. Each is a compile-time constant of both sides; reaching one is an error with its name. */
-#define ECALLS_DATA_MAX 168u	     /* bytes of data in one event */
-#define ECALLS_SERVICES_MAX 64u	     /* services of one core, built in and of applications */
+#define ECALLS_DATA_MAX 168u	       /* bytes of data in one event */
+#define ECALLS_SERVICES_MAX 64u	       /* services of one core, built in and of applications */
 #define ECALLS_SUBSCRIPTIONS_MAX 4096u /* subscriptions of one core */
-#define ECALLS_SUBSCRIBERS_MAX 64u   /* subscriptions of one service */
-#define ECALLS_CHANNELS_MAX 1024u    /* channels of one core */
-#define ECALLS_ACTIONS_MAX 8u	     /* actions of one subscription */
-#define ECALLS_HANDLERS_MAX 64u	     /* registered kernel handlers */
-#define ECALLS_NAME_MAX 32u	     /* bytes of a name, its final 0 included */
-#define ECALLS_FORMAT_MAX 512u	     /* bytes of a format text, its final 0 included */
-#define ECALLS_TIMERS_MAX 1024u	     /* timers of the timer service */
+#define ECALLS_SUBSCRIBERS_MAX 64u     /* subscriptions of one service */
+#define ECALLS_CHANNELS_MAX 1024u      /* channels of one core */
+#define ECALLS_ACTIONS_MAX 8u	       /* actions of one subscription */
+#define ECALLS_HANDLERS_MAX 64u	       /* registered kernel handlers */
+#define ECALLS_NAME_MAX 32u	       /* bytes of a name, its final 0 included */
+#define ECALLS_FORMAT_MAX 512u	       /* bytes of a format text, its final 0 included */
+#define ECALLS_TIMERS_MAX 1024u	       /* timers of the timer service */
 
 #endif

@@ -167,10 +167,10 @@ struct kernel_siginfo {
 #define E2BIG 7
 
 /* >= 6.15 */
-extern int bpf_res_spin_lock_irqsave(struct bpf_res_spin_lock *lock,
-				     unsigned long *flags) __ksym __weak;
-extern void bpf_res_spin_unlock_irqrestore(struct bpf_res_spin_lock *lock,
-					   unsigned long *flags) __ksym __weak;
+extern int bpf_res_spin_lock_irqsave(struct bpf_res_spin_lock *lock, unsigned long *flags) __ksym
+__weak;
+extern void bpf_res_spin_unlock_irqrestore(struct bpf_res_spin_lock *lock, unsigned long *flags)
+	__ksym __weak;
 /* >= 6.10 */
 extern void bpf_preempt_disable(void) __ksym __weak;
 extern void bpf_preempt_enable(void) __ksym __weak;
@@ -179,7 +179,7 @@ extern int bpf_modify_return_test_tp(int nonce) __ksym __weak;
 extern struct task_struct *bpf_task_from_pid(s32 pid) __ksym __weak;
 extern void bpf_task_release(struct task_struct *p) __ksym __weak;
 /* >= 6.13 */
-extern int bpf_send_signal_task(struct task_struct *task, int sig, enum pid_type type,
-				u64 value) __ksym __weak;
+extern int bpf_send_signal_task(struct task_struct *task, int sig, enum pid_type type, u64 value)
+	__ksym __weak;
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a kernel handler is: a program on bpf_trigger_tp in a slot of the map `handlers`. It finds its
- * event and its call in this CPU's `current`, and stores a result that continues or ends the chain.
+ * What a kernel handler is: a program on bpf_trigger_tp in a slot of the map `handlers`. It finds
+ * its event and its call in this CPU's `current`, and stores a result that continues or ends the
+ * chain.
  */
 #ifndef ECALLS_HANDLER_H
 #define ECALLS_HANDLER_H

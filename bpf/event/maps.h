@@ -78,9 +78,10 @@ struct current {
 	 * these on a stack. */
 	struct outcome outcome;
 	struct signal_note signal;
-	u32 nesting; /* entries of `nested` in use; contexts end in reverse order, so it is a stack */
-	u32 zero; /* always 0: XORed into a loop's counter, it makes the verifier forget its value, so
-		     that the loop's states converge (bpf/lib/heap.h) */
+	u32 nesting; /* entries of `nested` in use: a stack, for contexts end in reverse order */
+	/* Always 0: XORed into a loop's counter, it makes the verifier forget its value, so that
+	 * the loop's states converge (bpf/lib/heap.h). */
+	u32 zero;
 };
 
 struct queue_timer {

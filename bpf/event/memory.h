@@ -3,8 +3,9 @@
  * The shared memory action: puts an event into a channel's `up` segment (abi/channel.h tells the
  * protocol) and wakes the reader if, and only if, it said that it sleeps.
  *
- * The segment belongs to its application, which may have written anything there: positions are masked
- * by the capacity that the kernel side keeps for itself, and a lie can only spoil that one segment.
+ * The segment belongs to its application, which may have written anything there: positions are
+ * masked by the capacity that the kernel side keeps for itself, and a lie can only spoil that one
+ * segment.
  */
 #ifndef ECALLS_MEMORY_H
 #define ECALLS_MEMORY_H
@@ -14,7 +15,7 @@
 
 #define MEMORY_PUT 0
 #define MEMORY_REPLACED 1 /* put, over an event that was not read */
-#define MEMORY_DROPPED(reason) (-(int)(reason)-1)
+#define MEMORY_DROPPED(reason) (-(int)(reason) - 1)
 
 static __always_inline struct ecalls_channel *channel_active(u32 id) {
 	u32 index = ECALLS_ID_INDEX(id);
@@ -41,8 +42,9 @@ static __always_inline void put_words(struct ecalls_event *place, const struct e
 	place->subscription = subscription;
 }
 
-static __always_inline int ring_put(void *up, struct ecalls_up *head, const struct ecalls_channel *ch,
-				    const struct ecalls_event *e, u32 subscription) {
+static __always_inline int ring_put(void *up, struct ecalls_up *head,
+				    const struct ecalls_channel *ch, const struct ecalls_event *e,
+				    u32 subscription) {
 	u32 capacity = ch->capacity;
 	u64 used = *(volatile u64 *)&head->back - *(volatile u64 *)&head->front;
 
@@ -81,9 +83,10 @@ static __always_inline u32 free_slot(struct ecalls_up *head, u32 capacity) {
 	return capacity;
 }
 
-/* Puts an event into a slot. An odd `sequence` claims it for one CPU. The order matters: claim, look
- * at the bit again (between the choice and the claim another CPU may have filled the slot), write, set
- * the bit, and last the even number, so that whoever sees the bit sees at least the odd one. */
+/* Puts an event into a slot. An odd `sequence` claims it for one CPU. The order matters: claim,
+ * look at the bit again (between the choice and the claim another CPU may have filled the slot),
+ * write, set the bit, and last the even number, so that whoever sees the bit sees at least the odd
+ * one. */
 static __always_inline int slot_put(void *up, struct ecalls_up *head, u32 use, u32 slot,
 				    const struct ecalls_event *e, u32 subscription) {
 	u32 element = ECALLS_UP_EVENTS + slot;

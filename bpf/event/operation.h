@@ -185,7 +185,8 @@ __noinline int down_resume(const struct downcall *call) {
 	place = bpf_map_lookup_elem(up, &element);
 	__sync_fetch_and_add(&n->offered, 1);
 	if (!place || *(volatile u64 *)&place->sequence != call->b + 1) {
-		/* The ring has overtaken a slow handler: what its chain should go on with is gone. */
+		/* The ring has overtaken a slow handler: what its chain should go on with is gone.
+		 * */
 		drop_for_subscription(index, s->channel, ECALLS_DROP_RING_FULL, false);
 		return -ENOENT;
 	}

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the host asks the kernel side for: who a process is, and whether the core is in working order.
+ * What the host asks the kernel side for: who a process is, and whether the core is in working
+ * order.
  *
- * A process id alone may be reused; id and start time together are not. User space sees the start time
- * only in ticks, the kernel side compares nanoseconds, so the host asks here.
+ * A process id alone may be reused; id and start time together are not. User space sees the start
+ * time only in ticks, the kernel side compares nanoseconds, so the host asks here.
  */
 #include "raise.h"
 
-/* Only user space reads and writes these two: how a core is found, and what its services are called. */
+/* Only user space reads and writes these two: how a core is found, and what its services are
+ * called. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -45,8 +47,8 @@ int identify(struct identity *out) {
 	return 0;
 }
 
-/* The timers of a core whose last user has closed its maps are gone, although programs that are still
- * being torn down keep the maps visible: such a core must not be joined. */
+/* The timers of a core whose last user has closed its maps are gone, although programs that are
+ * still being torn down keep the maps visible: such a core must not be joined. */
 #define HEALTH_NS 1000000000ull
 
 struct health {

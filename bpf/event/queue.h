@@ -2,10 +2,11 @@
 /*
  * The event queues in the kernel: bpf/lib/queue.h behind a lock, with the events in its slots.
  *
- * There is one queue per CPU, so that CPUs do not wait for each other, and one for the kernel threads.
- * An event is queued on the CPU that raised it and delivered there: within a CPU the order is earliest
- * deadline first, between CPUs delivery is parallel. All locks are taken with interrupts off (without,
- * an interrupt on the same CPU would spin for 1.65 ms); nothing is called while one is held.
+ * There is one queue per CPU, so that CPUs do not wait for each other, and one for the kernel
+ * threads. An event is queued on the CPU that raised it and delivered there: within a CPU the order
+ * is earliest deadline first, between CPUs delivery is parallel. All locks are taken with
+ * interrupts off (without, an interrupt on the same CPU would spin for 1.65 ms); nothing is called
+ * while one is held.
  *
  * Functions here and in the other headers that are neither static nor inline are verified once, by
  * themselves, instead of once per path that leads to them; hence the checks of their arguments.
@@ -63,8 +64,9 @@ static __always_inline void evicted_fill(struct evicted *v, const struct ecalls_
 	v->chain = (u32)e->sequence;
 }
 
-/* Queues a copy of `e` on queue `index`. QUEUE_*; with QUEUE_REPLACED and QUEUE_REFUSED, `lost` tells
- * which event was dropped. *earliest_release: when that queue next wants to be looked at, 0: never. */
+/* Queues a copy of `e` on queue `index`. QUEUE_*; with QUEUE_REPLACED and QUEUE_REFUSED, `lost`
+ * tells which event was dropped. *earliest_release: when that queue next wants to be looked at, 0:
+ * never. */
 static __always_inline int queue_insert(u32 index, const struct ecalls_event *e, u64 now_ns,
 					struct evicted *lost, u64 *earliest_release) {
 	struct queue_cell *cell = bpf_map_lookup_elem(&queues, &index);

@@ -1,7 +1,7 @@
 //! Compiles bpf/**/*.bpf.c with clang, one object file each, into OUT_DIR.
 //!
-//! The headers come from abi/, bpf/ and libbpf (which libbpf-sys builds and installs). The compiler is
-//! `$BPF_CLANG`, else the newest of clang-21 .. clang-17, else clang.
+//! The headers come from abi/, bpf/ and libbpf (which libbpf-sys builds and installs). The compiler
+//! is `$BPF_CLANG`, else the newest of clang-21 .. clang-17, else clang.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

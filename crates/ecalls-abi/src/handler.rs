@@ -42,8 +42,8 @@ pub const COMPARE_GREATER: u32 = 5;
 /// Added to a comparison: the field is signed.
 pub const COMPARE_SIGNED: u32 = 8;
 
-/// `argument[0]` of a handler that looks at a field: offset and size in bytes, comparison (or shift)
-/// and attribute (0: none).
+/// `argument[0]` of a handler that looks at a field: offset and size in bytes, comparison (or
+/// shift) and attribute (0: none).
 pub const fn field(offset: u16, size: u8, op: u8, attribute: u32) -> u64 {
     offset as u64
         | (size as u64) << FIELD_SIZE_SHIFT

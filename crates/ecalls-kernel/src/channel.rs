@@ -16,7 +16,7 @@ use libbpf_rs::libbpf_sys::{bpf_map_create_opts, size_t};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use zerocopy::FromZeros;
 
-use crate::core::Core;
+use crate::core::{Core, Identity};
 use crate::error::{Error, Result};
 use crate::lock::lock;
 use crate::objects::Place;
@@ -98,18 +98,7 @@ impl ChannelHandle {
         )?;
         let down = Segment::map(&down_map, DOWN_ELEMENT_BYTES * DOWN_ELEMENTS)?;
         write_header(&up, id, &shape);
-        let row = channel::Channel {
-            state: STATE_SETUP,
-            id: id.raw(),
-            owner: owner.pid,
-            uid: owner.uid,
-            layout: shape.layout.raw(),
-            capacity: shape.capacity,
-            slot_use: shape.slot_use.raw(),
-            defer: shape.defer,
-            owner_start: owner.start_ns,
-            delay_ns: shape.delay_ns,
-        };
+        let row = new_row(id, &shape, &owner);
         core.tables.channels.set(index, &row)?;
         core.tables.attributes.set(index, &[0; 8])?;
         for (outer, inner) in [
@@ -215,6 +204,22 @@ impl Drop for ChannelHandle {
         }
         release_segments(&self.core, index);
         let _ = owner::remove(&self.core, row.owner);
+    }
+}
+
+/// A row that is not active yet.
+fn new_row(id: Id, shape: &Shape, owner: &Identity) -> channel::Channel {
+    channel::Channel {
+        state: STATE_SETUP,
+        id: id.raw(),
+        owner: owner.pid,
+        uid: owner.uid,
+        layout: shape.layout.raw(),
+        capacity: shape.capacity,
+        slot_use: shape.slot_use.raw(),
+        defer: shape.defer,
+        owner_start: owner.start_ns,
+        delay_ns: shape.delay_ns,
     }
 }
 

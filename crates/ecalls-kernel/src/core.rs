@@ -2,8 +2,8 @@
 //!
 //! A machine has one core. The first privileged program that opens it loads it; the next ones find
 //! its record (the map `ecalls_host`) among the machine's BPF maps and join by ids. Everyone who
-//! joined holds its maps, programs and links, so the core lives until the last of them ends, however
-//! it ends, and then is gone without a trace: nothing is pinned anywhere.
+//! joined holds its maps, programs and links, so the core lives until the last of them ends,
+//! however it ends, and then is gone without a trace: nothing is pinned anywhere.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

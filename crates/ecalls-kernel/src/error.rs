@@ -74,8 +74,8 @@ pub enum Error {
     },
     /// The kernel refused one of our programs.
     #[error(
-        "the kernel refused {object}: {source} (ECALLS_LIBBPF_LOG=1 shows its reasons; `ecalls doctor` \
-         what it lacks)"
+        "the kernel refused {object}: {source} (ECALLS_LIBBPF_LOG=1 shows its reasons, \
+         `ecalls doctor` what it lacks)"
     )]
     Load {
         /// Which object file.

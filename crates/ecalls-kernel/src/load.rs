@@ -1,5 +1,5 @@
-//! Loads the kernel side: every object file in order, sharing maps by name, then the set-up programs
-//! and the attachments that always stay. The record that others join by is completed last.
+//! Loads the kernel side: every object file in order, sharing maps by name, then the set-up
+//! programs and the attachments that always stay. The record that others join by is completed last.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};

@@ -1,8 +1,8 @@
 //! The compiled kernel side: which object files there are, which programs they hold, where those
 //! attach, and which maps user space knows by number.
 //!
-//! The order of [`MAPS`] and [`PROGRAMS`] is part of the contract (`struct ecalls_host` lists ids in
-//! it): append, never insert, and raise the ABI version when something goes.
+//! The order of [`MAPS`] and [`PROGRAMS`] is part of the contract (`struct ecalls_host` lists ids
+//! in it): append, never insert, and raise the ABI version when something goes.
 
 use ecalls_abi::service;
 

@@ -15,7 +15,8 @@ pub struct Segment {
     words: usize,
 }
 
-// SAFETY: the mapping belongs to the process, not to a thread, and is only accessed through atomics.
+// SAFETY: the mapping belongs to the process, not to a thread, and is only accessed through
+// atomics.
 unsafe impl Send for Segment {}
 // SAFETY: as above.
 unsafe impl Sync for Segment {}

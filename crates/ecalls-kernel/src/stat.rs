@@ -191,7 +191,7 @@ impl Core {
     }
 }
 
-/// Where the counts of the two heaps are in `struct queue_cell` (bpf/event/maps.h): lock and padding
-/// (8), free_count, started, order (16), then heap: count, zero, 1024 entries of 24 bytes.
+/// Where the counts of the two heaps are in `struct queue_cell` (bpf/event/maps.h): lock and
+/// padding (8), free_count, started, order (16), then heap: count, zero, 1024 entries of 24 bytes.
 const READY_COUNT: usize = 24;
 const HELD_COUNT: usize = READY_COUNT + 8 + 1024 * 24;

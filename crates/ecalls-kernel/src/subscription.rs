@@ -1,9 +1,9 @@
 //! Installs and removes subscriptions, and keeps each service's list of them in order.
 //!
 //! Order (ECalls-05 §3): by the CPU scheduling priority of the receiver when the subscription was
-//! made, then by registration. The list is double: the one not in use is written and made the one in
-//! use by a single store, so the kernel side always sees a whole list. A list that was in use may
-//! still be read for a moment; before it is written again that moment is waited for.
+//! made, then by registration. The list is double: the one not in use is written and made the one
+//! in use by a single store, so the kernel side always sees a whole list. A list that was in use
+//! may still be read for a moment; before it is written again that moment is waited for.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use ecalls_abi::version::{ACTIONS_MAX, SUBSCRIBERS_MAX, SUBSCRIPTIONS_MAX};
 use zerocopy::FromZeros;
 
 use crate::builtin::BUILTINS;
-use crate::core::Core;
+use crate::core::{Core, Identity};
 use crate::error::{Error, Result};
 use crate::lock::lock;
 use crate::objects::Place;
@@ -63,70 +63,9 @@ impl SubscriptionHandle {
     pub fn install(core: Arc<Core>, request: &Request) -> Result<SubscriptionHandle> {
         check(request)?;
         let receiver = core.identify(request.receiver)?;
-        let _lock = lock()?;
-        let service = core.tables.services.get(request.service)?;
-        if service.state != STATE_ACTIVE {
-            return Err(Error::Closed("the service"));
-        }
-        let living = living(&core, &service)?;
-        if living.len() >= SUBSCRIBERS_MAX {
-            return Err(Error::LimitReached {
-                which: "subscriptions of one service",
-                limit: SUBSCRIBERS_MAX,
-            });
-        }
-        let (index, previous) = find_free(&core)?;
-        let id = Id::from_raw(previous.id)
-            .map_or_else(|| Id::new(index, 1), |id| Some(id.next()))
-            .ok_or(Error::Closed("a subscription id"))?;
-        let mut row = Subscription::new_zeroed();
-        row.id = id.raw();
-        row.service = request.service;
-        row.owner = std::process::id();
-        row.receiver = request.receiver;
-        row.uid = receiver.uid;
-        row.kinds = request.kinds;
-        row.pid = request.pid;
-        row.receiver_start = receiver.start_ns;
-        row.deadline_ns = request.deadline_ns;
-        row.cpu_priority = u32::try_from(139 - receiver.priority.clamp(-1, 139)).unwrap_or(0);
-        row.order = living
-            .iter()
-            .map(|(_, row)| row.order + 1)
-            .max()
-            .unwrap_or(0);
-        row.channel = request.channel.map_or(0, Id::raw);
-        row.actions = u32::try_from(request.actions.len()).expect("checked");
-        row.action[..request.actions.len()].copy_from_slice(&request.actions);
-        row.state = STATE_SETUP;
-        core.tables.subscriptions.set(index, &row)?;
-        core.tables
-            .subscription_counts
-            .set_per_cpu(index, &FromZeros::new_zeroed())?;
-        for action in 0..ACTIONS_MAX as u32 {
-            core.tables
-                .handler_states
-                .set(index * ACTIONS_MAX as u32 + action, &[0; 2])?;
-        }
-        let links = attach(&core, request)?;
-        row.state = STATE_ACTIVE;
-        core.tables.subscriptions.set(index, &row)?;
-        let pump = needs_pump(&row);
-        if pump {
-            set_pump(&core)?;
-        }
-        owner::add(&core, row.owner)?;
-        if row.receiver != row.owner {
-            owner::add(&core, row.receiver)?;
-        }
-        publish(&core, request.service)?;
-        let handle = SubscriptionHandle {
-            core,
-            id,
-            service: request.service,
-            receiver: request.receiver,
-            _links: links,
-            pump,
+        let handle = {
+            let _lock = lock()?;
+            install_locked(core, request, &receiver)?
         };
         // A receiver that exited before its row was active was not seen by the reaper.
         match handle.core.identify(request.receiver) {
@@ -173,6 +112,89 @@ impl Drop for SubscriptionHandle {
             let _ = set_pump(&self.core);
         }
     }
+}
+
+/// Makes a subscription's row and lets the kernel side see it. The caller holds the lock.
+fn install_locked(
+    core: Arc<Core>,
+    request: &Request,
+    receiver: &Identity,
+) -> Result<SubscriptionHandle> {
+    let service = core.tables.services.get(request.service)?;
+    if service.state != STATE_ACTIVE {
+        return Err(Error::Closed("the service"));
+    }
+    let living = living(&core, &service)?;
+    if living.len() >= SUBSCRIBERS_MAX {
+        return Err(Error::LimitReached {
+            which: "subscriptions of one service",
+            limit: SUBSCRIBERS_MAX,
+        });
+    }
+    let (index, previous) = find_free(&core)?;
+    let id = Id::from_raw(previous.id)
+        .map_or_else(|| Id::new(index, 1), |id| Some(id.next()))
+        .ok_or(Error::Closed("a subscription id"))?;
+    let order = living.iter().map(|(_, row)| row.order + 1).max();
+    let mut row = new_row(id, request, receiver, order.unwrap_or(0));
+    core.tables.subscriptions.set(index, &row)?;
+    core.tables
+        .subscription_counts
+        .set_per_cpu(index, &FromZeros::new_zeroed())?;
+    for action in 0..ACTIONS_MAX as u32 {
+        core.tables
+            .handler_states
+            .set(index * ACTIONS_MAX as u32 + action, &[0; 2])?;
+    }
+    let links = attach(&core, request)?;
+    row.state = STATE_ACTIVE;
+    core.tables.subscriptions.set(index, &row)?;
+    if let Err(error) = announce(&core, &row) {
+        row.state = STATE_FREE;
+        core.tables.subscriptions.set(index, &row)?;
+        return Err(error);
+    }
+    Ok(SubscriptionHandle {
+        id,
+        service: request.service,
+        receiver: request.receiver,
+        _links: links,
+        pump: needs_pump(&row),
+        core,
+    })
+}
+
+/// A row that is not active yet.
+fn new_row(id: Id, request: &Request, receiver: &Identity, order: u32) -> Subscription {
+    let mut row = Subscription::new_zeroed();
+    row.state = STATE_SETUP;
+    row.id = id.raw();
+    row.service = request.service;
+    row.owner = std::process::id();
+    row.receiver = request.receiver;
+    row.uid = receiver.uid;
+    row.kinds = request.kinds;
+    row.pid = request.pid;
+    row.receiver_start = receiver.start_ns;
+    row.deadline_ns = request.deadline_ns;
+    row.cpu_priority = u32::try_from(139 - receiver.priority.clamp(-1, 139)).unwrap_or(0);
+    row.order = order;
+    row.channel = request.channel.map_or(0, Id::raw);
+    row.actions = u32::try_from(request.actions.len()).expect("checked");
+    row.action[..request.actions.len()].copy_from_slice(&request.actions);
+    row
+}
+
+/// Tells everyone who must know of an active row: the pump, the reaper, the service's list.
+fn announce(core: &Core, row: &Subscription) -> Result<()> {
+    if needs_pump(row) {
+        set_pump(core)?;
+    }
+    owner::add(core, row.owner)?;
+    if row.receiver != row.owner {
+        owner::add(core, row.receiver)?;
+    }
+    publish(core, row.service)
 }
 
 fn check(request: &Request) -> Result<()> {

@@ -229,7 +229,8 @@ pub fn descriptor_of(process: BorrowedFd<'_>, fd: RawFd) -> Result<OwnedFd> {
 
 /// prctl with the four arguments of a fast call.
 pub(crate) fn fast_prctl(call: u64, a: u64, b: u64, c: u64) -> i32 {
-    // SAFETY: the kernel takes this option as unknown (or as ours); the arguments are numbers to it.
+    // SAFETY: the kernel takes this option as unknown (or as ours); the arguments are numbers to
+    // it.
     unsafe { libc::prctl(ecalls_abi::downcall::PRCTL, call, a, b, c) }
 }
 

@@ -8,10 +8,10 @@
 //! keeps `back` to itself and a copy of `front` that it renews only when the ring looks full, so a
 //! call costs five stores and no shared load.
 //!
-//! Cells: the writer makes the cell's `sequence` odd, writes, makes it even, and sets the cell's bit
-//! in `latest`. The drain clears the bit and then copies. If it finds the cell odd or changed it
-//! leaves it: the writer has yet to set the bit, and the latest value is handled then. A value may
-//! be handled twice (the bit of an older one was taken, the newer one was copied, and its bit
+//! Cells: the writer makes the cell's `sequence` odd, writes, makes it even, and sets the cell's
+//! bit in `latest`. The drain clears the bit and then copies. If it finds the cell odd or changed
+//! it leaves it: the writer has yet to set the bit, and the latest value is handled then. A value
+//! may be handled twice (the bit of an older one was taken, the newer one was copied, and its bit
 //! follows); it is the same value, which is what a cell is for.
 //!
 //! Threads of an application exclude each other by `&mut`.

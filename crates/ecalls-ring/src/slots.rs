@@ -213,7 +213,7 @@ fn seen_at_start(words: &[AtomicU64], slot: usize) -> u64 {
         pattern[slot / 64 % PATTERN_WORDS].load(Ordering::Acquire)
     });
     let waits = bits & 1 << (slot % 64) != 0;
-    if waits && sequence % 2 == 0 {
+    if waits && sequence.is_multiple_of(2) {
         sequence.saturating_sub(2)
     } else {
         sequence & !1
@@ -224,7 +224,7 @@ fn seen_at_start(words: &[AtomicU64], slot: usize) -> u64 {
 fn copy(entry: &[AtomicU64; ELEMENT_WORDS]) -> Option<Event> {
     for _ in 0..RETRIES {
         let sequence = entry[SEQUENCE].load(Ordering::Acquire);
-        if sequence % 2 != 0 {
+        if !sequence.is_multiple_of(2) {
             core::hint::spin_loop();
             continue;
         }

@@ -1,9 +1,9 @@
 //! Every interleaving and every allowed reordering of small cases, by loom.
 //!
 //! Run: `RUSTFLAGS="--cfg loom" cargo test -p ecalls-ring --release --test loom`.
-//! The reader is always the thread that starts last: loom first runs the threads in their order, and
-//! when a thread stores it only goes back to the last other access of that word. A producer that
-//! loads a word before it stores there would hide an earlier load of the reader.
+//! The reader is always the thread that starts last: loom first runs the threads in their order,
+//! and when a thread stores it only goes back to the last other access of that word. A producer
+//! that loads a word before it stores there would hide an earlier load of the reader.
 //!
 //! loom does not move a load behind a later store, so the release of `front` is argued, not tried.
 //! A model's event has three words (see the crate's `sync`): the sequence, `id` and `raise_ns`.

@@ -1,7 +1,7 @@
 //! A channel: shared memory from which a program reads its events (ECalls-01 §2.3, ECalls-05 §3.2).
 //!
-//! Two layouts: a ring, read in order; or slots with a bit pattern, for the next free slot, one slot
-//! per priority, or one slot per type. Reading makes no system call. With nothing to read,
+//! Two layouts: a ring, read in order; or slots with a bit pattern, for the next free slot, one
+//! slot per priority, or one slot per type. Reading makes no system call. With nothing to read,
 //! [`Channel::recv`] spins for a moment and then sleeps on one descriptor; only a reader that
 //! said so is woken, so a busy one costs the kernel nothing.
 //!

@@ -1,6 +1,6 @@
 //! The data of events by field name. A service's format is text, the fields of a C struct:
-//! `u64 cookie; u16 port; char comm[16]`. Fields lie one behind the other, each at a multiple of its
-//! size, as in C.
+//! `u64 cookie; u16 port; char comm[16]`. Fields lie one behind the other, each at a multiple of
+//! its size, as in C.
 
 use std::fmt;
 
@@ -123,7 +123,8 @@ impl Format {
     /// Writes fields given as `name=value` into data; fields not named are 0.
     ///
     /// # Errors
-    /// [`Error::Unknown`] for a field there is not, [`Error::Invalid`] for a value that does not fit.
+    /// [`Error::Unknown`] for a field there is not, [`Error::Invalid`] for a value that does not
+    /// fit.
     pub fn write<'a>(
         &self,
         pairs: impl IntoIterator<Item = (&'a str, &'a str)>,

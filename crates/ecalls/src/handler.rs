@@ -72,8 +72,8 @@ pub enum Handler {
         /// Whether the chain ends here.
         end: bool,
     },
-    /// `copy_user`: copies memory of the receiver into the event's data. May sleep: only in a kernel
-    /// thread.
+    /// `copy_user`: copies memory of the receiver into the event's data. May sleep: only in a
+    /// kernel thread.
     CopyUser {
         /// Address in the receiver.
         address: u64,

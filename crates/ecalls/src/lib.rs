@@ -2,10 +2,11 @@
 //!
 //! A *service* raises events: the kernel's sockets, timers, tasks and scheduler, or another
 //! application. A *subscription* says what is done with each: a kernel handler, a handler in a
-//! kernel thread, a real-time signal, a handler of yours on a thread of this library, shared memory,
-//! in the order you choose, each result deciding whether the next one runs (ECalls-05 §3.1).
-//! A *channel* is the shared memory you read events from, without a system call while there are any,
-//! and write calls to the kernel into. Events that miss their deadline are discarded and counted.
+//! kernel thread, a real-time signal, a handler of yours on a thread of this library, shared
+//! memory, in the order you choose, each result deciding whether the next one runs (ECalls-05
+//! §3.1). A *channel* is the shared memory you read events from, without a system call while there
+//! are any, and write calls to the kernel into. Events that miss their deadline are discarded and
+//! counted.
 //!
 //! ```no_run
 //! use ecalls::Ecalls;

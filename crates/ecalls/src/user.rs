@@ -1,8 +1,8 @@
 //! Handler threads: where user handlers run (ECalls-05 §3.1, "user handler"; an upcall).
 //!
 //! Each user handler has a channel and a thread of its own. The thread sleeps on the channel, takes
-//! what waits in order of deadlines, calls the handler, and, if the handler says so, lets the kernel
-//! go on with the event's chain by a fast call. The segments are locked into memory.
+//! what waits in order of deadlines, calls the handler, and, if the handler says so, lets the
+//! kernel go on with the event's chain by a fast call. The segments are locked into memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -91,7 +91,7 @@ fn run(mut channel: Channel, mut handler: UserHandler, next: Option<usize>, stop
 fn resume(channel: &Channel, event: &Event, action: usize) {
     let position = event.sequence.wrapping_sub(1);
     let arguments = [u64::from(event.subscription), position, action as u64];
-    // Refused when the entry was reused meanwhile: the ring overtook a slow handler. The kernel side
-    // has no event to go on with then.
+    // Refused when the entry was reused meanwhile: the ring overtook a slow handler. The kernel
+    // side has no event to go on with then.
     let _ = channel.caller().fast_op(Op::Resume, arguments);
 }

@@ -1,5 +1,5 @@
-//! Chains of actions: each result decides about the next step (ECalls-05 §3.1); several consumers of
-//! one event; subscriptions for another process; limits. Needs root.
+//! Chains of actions: each result decides about the next step (ECalls-05 §3.1); several consumers
+//! of one event; subscriptions for another process; limits. Needs root.
 
 mod harness;
 

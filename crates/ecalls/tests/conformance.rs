@@ -1,8 +1,9 @@
 //! The conformance suite: each behaviour of event delivery once, for every mechanism of delivery.
 //!
-//! Needs root. The tests run one at a time in a process that blocks the signal they use, before it has
-//! any other thread. Mechanisms: ring, slots (next free), real-time signal, user handler, kernel handler,
-//! kernel thread. A mechanism that carries values says which arrived; the kernel's own ones count.
+//! Needs root. The tests run one at a time in a process that blocks the signal they use, before it
+//! has any other thread. Mechanisms: ring, slots (next free), real-time signal, user handler,
+//! kernel handler, kernel thread. A mechanism that carries values says which arrived; the kernel's
+//! own ones count.
 
 mod harness;
 

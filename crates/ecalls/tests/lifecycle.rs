@@ -1,5 +1,5 @@
-//! The life of a core: several programs share one, it survives its loader, and whoever is killed at any
-//! moment leaves nothing behind. Needs root, and that nobody else uses a core meanwhile.
+//! The life of a core: several programs share one, it survives its loader, and whoever is killed at
+//! any moment leaves nothing behind. Needs root, and that nobody else uses a core meanwhile.
 //!
 //! The programs are this test binary again, told by an environment variable to be a host.
 
@@ -120,7 +120,7 @@ fn core_survives_the_program_that_loaded_it() {
     let mut loader = start("quiet");
     let mut lines = BufReader::new(loader.stdout.take().expect("its output")).lines();
     let ready = |line: std::io::Result<String>| line.is_ok_and(|line| line.contains("ready"));
-    assert!(lines.any(|line| ready(line)), "it has a core");
+    assert!(lines.any(ready), "it has a core");
     let ecalls = core().expect("root");
     assert!(!ecalls.core().loaded_here(), "joined");
     assert_eq!(ecalls.core().host().expect("its record").pid, loader.id());

@@ -10,16 +10,16 @@ use ecalls::{Ecalls, Service};
 use ecalls_abi::service::{ServiceCount, SubscriptionCount};
 
 /// How long anything that should happen may take on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long to wait for something that should not happen.
-pub const QUIET: Duration = Duration::from_millis(60);
+pub(crate) const QUIET: Duration = Duration::from_millis(60);
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
-/// The core, or None where the test cannot run, with the reason printed. With `ECALLS_TEST_ROOT` set
-/// (as in CI) that is a failure.
-pub fn core() -> Option<Ecalls> {
+/// The core, or None where the test cannot run, with the reason printed. With `ECALLS_TEST_ROOT`
+/// set (as in CI) that is a failure.
+pub(crate) fn core() -> Option<Ecalls> {
     if !ecalls_kernel::is_root() {
         let required = std::env::var_os("ECALLS_TEST_ROOT").is_some();
         assert!(!required, "ECALLS_TEST_ROOT is set, but this is not root");
@@ -30,7 +30,7 @@ pub fn core() -> Option<Ecalls> {
 }
 
 /// A service with a name that no other test has, whose data is one number.
-pub fn own_service(ecalls: &Ecalls) -> (Service, String) {
+pub(crate) fn own_service(ecalls: &Ecalls) -> (Service, String) {
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let name = format!("test-{}-{number}", std::process::id());
     let service = ecalls
@@ -40,7 +40,7 @@ pub fn own_service(ecalls: &Ecalls) -> (Service, String) {
 }
 
 /// Waits until `done`, at most [`PATIENCE`].
-pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
         assert!(start.elapsed() < PATIENCE, "waited too long: {what}");
@@ -49,7 +49,7 @@ pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 /// raised = dispatched + late + dropped.
-pub fn assert_service_adds_up(count: &ServiceCount) {
+pub(crate) fn assert_service_adds_up(count: &ServiceCount) {
     let sum = count.dispatched + count.late + count.dropped.iter().sum::<u64>();
     assert_eq!(
         count.raised, sum,
@@ -58,7 +58,7 @@ pub fn assert_service_adds_up(count: &ServiceCount) {
 }
 
 /// offered = delivered + filtered + late + dropped.
-pub fn assert_subscription_adds_up(count: &SubscriptionCount) {
+pub(crate) fn assert_subscription_adds_up(count: &SubscriptionCount) {
     let sum = count.delivered + count.filtered + count.late + count.dropped.iter().sum::<u64>();
     assert_eq!(
         count.offered, sum,
@@ -67,7 +67,7 @@ pub fn assert_subscription_adds_up(count: &SubscriptionCount) {
 }
 
 /// Both identities for one service and all its subscriptions.
-pub fn assert_all_adds_up(ecalls: &Ecalls, service: u32) {
+pub(crate) fn assert_all_adds_up(ecalls: &Ecalls, service: u32) {
     assert_service_adds_up(
         &ecalls
             .core()
