@@ -14,7 +14,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::error::{Error, Result};
-use crate::lock::lock;
+use crate::lock::{Alive, lock};
 use crate::objects::{FastCall, MAPS, PROGRAMS, Place, tables_checksum};
 use crate::table::Table;
 use crate::{load, sys};
@@ -25,6 +25,8 @@ pub(crate) const HOST_MAP: &str = "ecalls_host";
 /// A core this program takes part in.
 #[derive(Debug)]
 pub struct Core {
+    /// First, so that it ends before the maps are closed.
+    alive: Alive,
     pub(crate) maps: HashMap<&'static str, MapHandle>,
     pub(crate) programs: HashMap<&'static str, OwnedFd>,
     /// What is always attached; held so that it stays so when the loader ends.
@@ -83,7 +85,11 @@ impl Core {
         let _lock = lock()?;
         match Core::join()? {
             Some(core) => Ok(core),
-            None => load::load(),
+            None => {
+                let alive = Alive::open()?;
+                alive.give()?;
+                load::load(alive)
+            }
         }
     }
 
@@ -110,13 +116,13 @@ impl Core {
             let pid = host.pid;
             if host.version == ABI_VERSION && host.ready != tables_checksum() {
                 // One that is being torn down is nobody's any more.
-                if Core::from_host(map, &host).is_ok() {
+                if let Ok(Some(_)) = Core::from_host(map, &host) {
                     return Err(Error::OtherBuild { pid });
                 }
                 continue;
             }
             // A core that is being torn down fails somewhere in here; then it is not there.
-            let Ok(core) = Core::from_host(map, &host) else {
+            let Ok(Some(core)) = Core::from_host(map, &host) else {
                 continue;
             };
             if !core.is_healthy() {
@@ -134,7 +140,9 @@ impl Core {
         Ok(None)
     }
 
-    fn from_host(map: MapHandle, host: &service::Host) -> Result<Core> {
+    /// Opens everything of a core; None when nobody holds it any more.
+    fn from_host(map: MapHandle, host: &service::Host) -> Result<Option<Core>> {
+        let alive = Alive::open()?;
         let links = PROGRAMS
             .iter()
             .zip(host.link_ids)
@@ -155,10 +163,16 @@ impl Core {
                 programs.insert(program.name, sys::program_by_id(id)?);
             }
         }
-        Core::assemble(map, host, maps, programs, links, false)
+        let core = Core::assemble(alive, map, host, maps, programs, links, false)?;
+        if !core.alive.others()? {
+            return Ok(None);
+        }
+        core.alive.give()?;
+        Ok(Some(core))
     }
 
     pub(crate) fn assemble(
+        alive: Alive,
         host_map: MapHandle,
         host: &service::Host,
         maps: HashMap<&'static str, MapHandle>,
@@ -177,6 +191,7 @@ impl Core {
             attributes: table(&maps, "attributes")?,
         };
         Ok(Core {
+            alive,
             maps,
             programs,
             _links: links,

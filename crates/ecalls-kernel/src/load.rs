@@ -11,11 +11,12 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::core::{Core, HOST_MAP};
 use crate::error::{Error, Result};
+use crate::lock::Alive;
 use crate::objects::{self, FastCall, MAPS, OBJECTS, PROGRAMS, Place};
 use crate::{builtin, sys};
 
 /// Loads a core. The caller holds the lock and found none to join.
-pub(crate) fn load() -> Result<Core> {
+pub(crate) fn load(alive: Alive) -> Result<Core> {
     libbpf_rs::set_print(Some((PrintLevel::Warn, print_log)));
     let cpus =
         libbpf_rs::num_possible_cpus().map_err(|error| Error::from_bpf("counting CPUs", &error))?;
@@ -31,7 +32,7 @@ pub(crate) fn load() -> Result<Core> {
             Err(source) => return Err(explain(object.name, source)),
         }
     }
-    loader.finish()
+    loader.finish(alive)
 }
 
 /// libbpf's own words, for who asks for them; our errors say the same shorter.
@@ -113,7 +114,7 @@ impl Loader {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<Core> {
+    fn finish(mut self, alive: Alive) -> Result<Core> {
         let mut maps = HashMap::new();
         let mut host = service::Host::new_zeroed();
         for (slot, name) in host.map_ids.iter_mut().zip(MAPS) {
@@ -149,6 +150,7 @@ impl Loader {
             self.maps.keys()
         );
         let core = Core::assemble(
+            alive,
             MapHandle::try_from(&map).map_err(|e| Error::from_bpf("opening a map", &e))?,
             &host,
             maps,

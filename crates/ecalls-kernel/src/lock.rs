@@ -6,6 +6,7 @@
 //! is a race.
 
 use std::fs::{File, OpenOptions};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 
 use crate::error::{Error, Result};
@@ -19,9 +20,17 @@ pub(crate) struct Lock(#[allow(dead_code, reason = "dropping it releases the loc
 
 /// Waits for the lock.
 pub(crate) fn lock() -> Result<Lock> {
-    let file = OpenOptions::new()
+    let file = open_file()?;
+    file.lock()
+        .map_err(|error| Error::from_io("locking /run/ecalls.lock", error))?;
+    Ok(Lock(file))
+}
+
+fn open_file() -> Result<File> {
+    OpenOptions::new()
         .create(true)
         .truncate(false)
+        .read(true)
         .write(true)
         .mode(0o600)
         .open(LOCK_PATH)
@@ -31,8 +40,56 @@ pub(crate) fn lock() -> Result<Lock> {
                 privilege: "root",
             },
             _ => Error::from_io("opening /run/ecalls.lock", error),
-        })?;
-    file.lock()
-        .map_err(|error| Error::from_io("locking /run/ecalls.lock", error))?;
-    Ok(Lock(file))
+        })
+}
+
+/// A sign of life: held by everyone who takes part in a core, for as long as they do.
+///
+/// The kernel empties a core's table of handlers and frees its timers when the last process closes
+/// them, a little later and by themselves; so a core that nobody holds any more must not be joined,
+/// although its maps can still be found. Whoever joins opens everything first and then asks whether
+/// somebody else is alive. The sign is opened before and closed before the maps (a dying process
+/// closes its descriptors in ascending order): while it is there, so are its owner's maps.
+#[derive(Debug)]
+pub(crate) struct Alive(File);
+
+impl Alive {
+    /// Opens the sign, not yet given.
+    pub(crate) fn open() -> Result<Alive> {
+        Ok(Alive(open_file()?))
+    }
+
+    /// Whether somebody else gives the sign.
+    pub(crate) fn others(&self) -> Result<bool> {
+        let mut wanted = range(libc::F_WRLCK);
+        // SAFETY: `wanted` is a flock structure that the call may write.
+        let error = unsafe { libc::fcntl(self.0.as_raw_fd(), libc::F_OFD_GETLK, &raw mut wanted) };
+        if error < 0 {
+            return Err(Error::last_os("looking who uses the core"));
+        }
+        Ok(i32::from(wanted.l_type) != libc::F_UNLCK)
+    }
+
+    /// Gives the sign until it is dropped.
+    pub(crate) fn give(&self) -> Result<()> {
+        let wanted = range(libc::F_RDLCK);
+        // SAFETY: `wanted` is a flock structure that the call reads.
+        let error =
+            unsafe { libc::fcntl(self.0.as_raw_fd(), libc::F_OFD_SETLK, &raw const wanted) };
+        if error < 0 {
+            return Err(Error::last_os("taking part in the core"));
+        }
+        Ok(())
+    }
+}
+
+/// The whole file, for a lock of an open file description.
+fn range(kind: i32) -> libc::flock {
+    libc::flock {
+        l_type: i16::try_from(kind).expect("a small constant"),
+        l_whence: 0, // SEEK_SET
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    }
 }

@@ -159,6 +159,12 @@ pub fn raise_by_name(core: &Core, name: &str, raise: &Raise<'_>) -> Result<i64> 
                 hint: "`ecalls services` lists them".to_owned(),
             })
         }
+        code if code == -i64::from(libc::EPERM) => Err(Error::Invalid {
+            what: "the service",
+            given: format!("{name:?}"),
+            expected: "an application service of this process (root: of any); the kernel raises \
+                       for the built-in ones itself",
+        }),
         // Nobody subscribed: the event is counted as dropped for that reason.
         code if code == -i64::from(libc::ENOENT) => Ok(0),
         code if code < 0 => Err(Error::from_errno("raising an event", code)),

@@ -19,17 +19,37 @@ use crate::sys;
 /// # Errors
 /// [`Error::Invalid`] when the descriptor is no socket.
 pub fn register(core: &Core, socket: BorrowedFd<'_>, interest: &SocketInterest) -> Result<()> {
+    write(core, socket, interest, MapFlags::ANY)
+}
+
+/// The same, unless the socket is registered already: then that registration stays.
+pub fn register_if_absent(
+    core: &Core,
+    socket: BorrowedFd<'_>,
+    interest: &SocketInterest,
+) -> Result<()> {
+    write(core, socket, interest, MapFlags::NO_EXIST)
+}
+
+fn write(
+    core: &Core,
+    socket: BorrowedFd<'_>,
+    interest: &SocketInterest,
+    flags: MapFlags,
+) -> Result<()> {
     let mut row = *interest;
     if !sys::is_listener(socket) {
         row.kinds &= !(1 << SOCKET_CONNECTION);
     }
-    core.map("socket_interest")?
-        .update(
-            &socket.as_raw_fd().to_ne_bytes(),
-            row.as_bytes(),
-            MapFlags::ANY,
-        )
-        .map_err(|error| not_a_socket(socket, &error))
+    let key = socket.as_raw_fd().to_ne_bytes();
+    match core
+        .map("socket_interest")?
+        .update(&key, row.as_bytes(), flags)
+    {
+        Err(error) if error.kind() == libbpf_rs::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(not_a_socket(socket, &error)),
+        Ok(()) => Ok(()),
+    }
 }
 
 /// Ends a registration. That there was none is no error.

@@ -7,11 +7,11 @@ use ecalls_abi::event::Event;
 use ecalls_kernel::core::Core;
 use ecalls_kernel::stat::ServiceStat;
 
+use crate::Result;
 use crate::channel::ChannelBuilder;
 use crate::format::Format;
 use crate::service::{Raise, Service};
 use crate::subscription::SubscriptionBuilder;
-use crate::{Error, Result};
 
 /// The machine's core. Cheap to clone; the core lives as long as anybody holds it.
 #[derive(Clone, Debug)]
@@ -111,17 +111,28 @@ pub struct Described<'a> {
     event: &'a Event,
 }
 
+impl Described<'_> {
+    fn names(&self) -> Result<(String, String, Format)> {
+        let stat = self.ecalls.core.service_stat(self.event.service)?;
+        let kind = self.ecalls.kind_name(self.event.service, self.event.kind)?;
+        let format = Format::parse(stat.info.format())?;
+        Ok((stat.info.name().to_owned(), kind, format))
+    }
+}
+
 impl fmt::Display for Described<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let describe = || -> Result<(String, String, Format)> {
-            let stat = self.ecalls.core.service_stat(self.event.service)?;
-            let kind = self.ecalls.kind_name(self.event.service, self.event.kind)?;
-            let format = Format::parse(stat.info.format())?;
-            Ok((stat.info.name().to_owned(), kind, format))
-        };
-        let (name, kind, format) = describe().map_err(|_: Error| fmt::Error)?;
-        write!(f, "{name} {kind} pid={}", self.event.pid)?;
-        for (field, value) in format.read(self.event.data_bytes()) {
+        let event = self.event;
+        // A service that is gone has no names; its events still have numbers.
+        let (name, kind, format) = self.names().unwrap_or_else(|_| {
+            (
+                format!("service-{}", event.service),
+                event.kind.to_string(),
+                Format::default(),
+            )
+        });
+        write!(f, "{name} {kind} pid={}", event.pid)?;
+        for (field, value) in format.read(event.data_bytes()) {
             if !field.is_padding() {
                 write!(f, " {}={value}", field.name)?;
             }

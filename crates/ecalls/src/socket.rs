@@ -106,7 +106,8 @@ impl Ecalls {
         ecalls_kernel::socket::unregister(self.core(), socket)
     }
 
-    /// Registers all sockets that another process has open now. Returns how many.
+    /// Registers all sockets that another process has open now; those that are registered stay as
+    /// they are. Returns how many there are.
     ///
     /// # Errors
     /// [`Error::Os`] when there is no such process or it may not be looked into.
@@ -114,7 +115,7 @@ impl Ecalls {
         let sockets = ecalls_kernel::socket::sockets_of(pid)?;
         let mut registered = 0;
         for (number, socket) in &sockets {
-            match ecalls_kernel::socket::register(
+            match ecalls_kernel::socket::register_if_absent(
                 self.core(),
                 socket.as_fd(),
                 &interest.row(*number),

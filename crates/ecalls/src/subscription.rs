@@ -100,6 +100,13 @@ impl SubscriptionBuilder {
         self
     }
 
+    /// The same as bits, for kinds that have no name: bit k stands for kind k.
+    #[must_use]
+    pub fn kinds_mask(mut self, mask: u32) -> SubscriptionBuilder {
+        self.kinds |= mask;
+        self
+    }
+
     /// Only events raised in process `pid`.
     #[must_use]
     pub fn pid(mut self, pid: u32) -> SubscriptionBuilder {
