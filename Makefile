@@ -12,6 +12,7 @@ libdir = $(DESTDIR)$(PREFIX)/lib
 includedir = $(DESTDIR)$(PREFIX)/include
 mandir = $(DESTDIR)$(PREFIX)/share/man
 docdir = $(DESTDIR)$(PREFIX)/share/doc/ecalls
+completions = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 
 version = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 soname = $(shell sed -n 's/^const SONAME.*"\(.*\)";/\1/p' crates/ecalls-c/build.rs)
@@ -61,7 +62,8 @@ format:
 
 bench:
 	tools/setup build
-	cargo bench --workspace
+	cargo build --release
+	target/release/ecalls bench events
 
 # Installs what was built before, so that root needs no compiler: make build && sudo make install
 install: install-command install-library install-manual
@@ -69,7 +71,9 @@ install: install-command install-library install-manual
 install-command:
 	@test -x $(BUILD)/ecalls || { echo "nothing to install yet: run make build" >&2; exit 1; }
 	install -D -m 755 $(BUILD)/ecalls $(bindir)/ecalls
-	install -d $(docdir)
+	install -d $(docdir) $(mandir)/man1 $(completions)
+	$(BUILD)/ecalls man $(mandir)/man1
+	$(BUILD)/ecalls completions bash >$(completions)/ecalls
 	install -m 644 $(documents) $(docdir)
 
 # The library under its full name, the name that programs ask for, and the name for linking.
@@ -93,7 +97,8 @@ install-manual:
 
 # Removes what install made and no more; folders only if they are ours and empty.
 uninstall:
-	rm -f $(bindir)/ecalls
+	rm -f $(bindir)/ecalls $(mandir)/man1/ecalls.1 $(mandir)/man1/ecalls-*.1
+	rm -f $(completions)/ecalls
 	rm -f $(addprefix $(libdir)/,$(library) $(soname) libecalls.so libecalls.a)
 	rm -f $(libdir)/pkgconfig/ecalls.pc $(includedir)/ecalls.h
 	rm -f $(addprefix $(includedir)/ecalls/,$(headers)) $(addprefix $(docdir)/,$(documents))
