@@ -45,8 +45,10 @@ static __always_inline void put_words(struct ecalls_event *place, const struct e
 static __always_inline int ring_put(void *up, struct ecalls_up *head,
 				    const struct ecalls_channel *ch, const struct ecalls_event *e,
 				    u32 subscription) {
+	/* `front` first: it is never ahead of a `back` that is read after it. */
+	u64 front = *(volatile u64 *)&head->front;
+	u64 used = *(volatile u64 *)&head->back - front;
 	u32 capacity = ch->capacity;
-	u64 used = *(volatile u64 *)&head->back - *(volatile u64 *)&head->front;
 
 	if (used >= capacity || used + cpus >= capacity)
 		return MEMORY_DROPPED(ECALLS_DROP_RING_FULL);
