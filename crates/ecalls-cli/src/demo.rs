@@ -1,6 +1,49 @@
-//! `ecalls demo`: a tour of what events do, on this machine, in about a minute.
+//! `ecalls demo`: what events do, on this machine, with a real web server under real load.
+//!
+//! It starts a server of its own and a program that makes load, and receives the kernel's events of
+//! the server's sockets, of processes and of scheduling delays, each with a deadline. In order:
+//!
+//! 1. what it costs the server: requests per second without and with us, by turns;
+//! 2. the events, live: how many, how fast they arrive, what was late or dropped and why;
+//! 3. what epoll, pipes and signals cost on this machine now, and our figures beside them;
+//! 4. the accounts: that every event which was raised is in exactly one counter.
+//!
+//! - [`program`], [`server`], [`load`]: the programs, which never outlive the demonstration;
+//! - [`attach`], [`seen`]: subscriptions, reader threads, what they saw;
+//! - [`live`], [`summary`]: the output.
 
-use crate::exit::Outcome;
+mod attach;
+mod live;
+mod load;
+mod program;
+mod seen;
+mod server;
+mod summary;
+
+use std::time::Duration;
+
+use ecalls::Ecalls;
+use ecalls::socket::Interest;
+
+use self::attach::Attached;
+use self::live::Live;
+use self::load::Load;
+use self::seen::Ours;
+use self::server::Server;
+use self::summary::{Account, Cost};
+use crate::bench::timing::{Effort, Value};
+use crate::bench::{baselines, readers, signals};
+use crate::exit::{Failure, Outcome};
+use crate::output::Output;
+use crate::stop::Stop;
+
+/// Events that are older are discarded.
+const DEADLINE: Duration = Duration::from_millis(5);
+/// Turns without and with us.
+const TURNS: u64 = 4;
+/// Of the whole time: one turn, and the live part. What is left is for the comparison.
+const TURN_SHARE: f64 = 1.0 / 30.0;
+const LIVE_SHARE: f64 = 0.6;
 
 /// Show, in about a minute, what events do on this machine
 #[derive(Debug, clap::Args)]
@@ -10,14 +53,122 @@ pub(crate) struct Args {
     pub(crate) json: bool,
     /// How long the whole demonstration takes, about, in seconds
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) seconds: u64,
-    /// Command line of the server that is shown, instead of the built-in one
+    /// Command line of the server that is shown, instead of the built-in one; {port} and {root}
+    /// stand for the port of 127.0.0.1 and the folder that it shall serve
     #[arg(long, value_name = "COMMAND")]
     pub(crate) server: Option<String>,
 }
 
+/// What the demonstration has at hand.
+struct Stage {
+    ecalls: Ecalls,
+    server: Server,
+    load: Load,
+    stop: Stop,
+    out: Output,
+    seconds: f64,
+}
+
 /// Runs the demonstration.
 pub(crate) fn run(args: &Args) -> Outcome {
-    let _ = (args.json, args.seconds, &args.server);
-    Ok(())
+    let stop = Stop::on_signals()?;
+    let ecalls = Ecalls::open()?;
+    let server = Server::start(args.server.as_deref(), &stop)?;
+    let mut stage = Stage {
+        load: Load::find(server.port)?,
+        ecalls,
+        server,
+        stop,
+        out: Output::new(args.json),
+        seconds: args.seconds as f64,
+    };
+    // Connections inherit what is registered of the socket that they come from.
+    let sockets = stage
+        .ecalls
+        .watch_sockets_of(stage.server.pid(), &Interest::default().everyone())?;
+    live::open(&mut stage.out, &stage.server, &stage.load, sockets)?;
+    let cost = stage.cost()?;
+    let accounts = stage.live()?;
+    let values = stage.compare()?;
+    stage.server.check()?;
+    let whole = summary::print(&mut stage.out, cost.as_ref(), &accounts, &values)?;
+    stage.out.flush()?;
+    if whole {
+        Ok(())
+    } else {
+        Err(summary::unbalanced())
+    }
+}
+
+impl Stage {
+    fn ours(&self) -> Ours {
+        Ours {
+            port: self.server.port,
+            server: self.server.pid(),
+            demo: std::process::id(),
+        }
+    }
+
+    fn attach(&self) -> Attached {
+        Attached::new(&self.ecalls, DEADLINE, self.ours())
+    }
+
+    /// What we cost the server. None: the user asked for the end.
+    fn cost(&mut self) -> Result<Option<Cost>, Failure> {
+        let seconds = (self.seconds * TURN_SHARE).round().max(1.0) as u64;
+        let turns = TURNS.min((self.seconds / 10.0) as u64).max(1);
+        let mut cost = Cost::default();
+        for _ in 0..turns {
+            let Some(without) = self.load.requests_per_s(seconds, &self.stop)? else {
+                return Ok(None);
+            };
+            let attached = self.attach();
+            let with = self.load.requests_per_s(seconds, &self.stop)?;
+            drop(attached);
+            let Some(with) = with else { return Ok(None) };
+            cost.turns.push((without, with));
+        }
+        live::cost(&mut self.out, &cost)?;
+        Ok(Some(cost))
+    }
+
+    /// Shows the events while they come.
+    fn live(&mut self) -> Result<Vec<Account>, Failure> {
+        let seconds = (self.seconds * LIVE_SHARE).max(2.0);
+        let attached = self.attach();
+        let mut live = Live::new(&attached, seconds, self.out.is_json());
+        let mut load = self.load.start(seconds.ceil() as u64 + 1)?;
+        while !self.stop.is_set() && !live.is_over() {
+            for running in &mut load {
+                // Load of a fixed number of requests is over before its time.
+                if running.ended().is_some() {
+                    load = self.load.start(seconds.ceil() as u64)?;
+                    break;
+                }
+            }
+            live.help()?;
+            live.tick(&attached, &mut self.out)?;
+            self.server.check()?;
+        }
+        drop(load);
+        live.last(&attached, &mut self.out)?;
+        attached.services.iter().map(Account::take).collect()
+    }
+
+    /// What telling and being told costs now, ours and today's.
+    fn compare(&self) -> Result<Vec<Value>, Failure> {
+        if self.stop.is_set() {
+            return Ok(Vec::new());
+        }
+        let effort = Effort::SHORT;
+        Ok(vec![
+            readers::awake(&self.ecalls, effort)?,
+            readers::asleep(&self.ecalls, effort)?,
+            baselines::eventfd_epoll(effort)?,
+            baselines::pipes(effort)?,
+            signals::baseline(effort)?,
+        ])
+    }
 }

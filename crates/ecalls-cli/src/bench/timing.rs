@@ -60,6 +60,11 @@ impl Effort {
         batches: 9,
         divisor: 1,
     };
+    /// For a short look, beside other work.
+    pub(crate) const SHORT: Effort = Effort {
+        batches: 4,
+        divisor: 4,
+    };
     /// To see that everything works.
     pub(crate) const QUICK: Effort = Effort {
         batches: 1,

@@ -1,0 +1,126 @@
+//! Real load on the server: wrk, else httperf.
+
+use std::path::PathBuf;
+
+use super::program::{Running, find};
+use crate::exit::{Code, Failure};
+use crate::stop::Stop;
+
+/// Connections of wrk that stay open, and of the second one that makes a new one per request.
+const CONNECTIONS: u32 = 16;
+const NEW_CONNECTIONS: u32 = 2;
+/// Of httperf, which cannot be told a time: connections per second asked for, and requests on each.
+const HTTPERF_CONNECTIONS: u64 = 200;
+const HTTPERF_REQUESTS: u64 = 20;
+
+const NONE_FOUND: &str = "there is no program that makes load: install wrk (on Debian, \
+                          `make demo` does)";
+
+/// A program that makes load on one port.
+#[derive(Debug)]
+pub(super) struct Load {
+    program: PathBuf,
+    is_wrk: bool,
+    port: u16,
+}
+
+impl Load {
+    /// Finds the program.
+    ///
+    /// # Errors
+    /// None is installed.
+    pub(super) fn find(port: u16) -> Result<Load, Failure> {
+        let wrk = find("wrk");
+        let is_wrk = wrk.is_some();
+        let program = wrk
+            .or_else(|| find("httperf"))
+            .ok_or_else(|| Failure::new(Code::Failed, NONE_FOUND))?;
+        Ok(Load {
+            program,
+            is_wrk,
+            port,
+        })
+    }
+
+    /// Its name.
+    pub(super) fn name(&self) -> &'static str {
+        if self.is_wrk { "wrk" } else { "httperf" }
+    }
+
+    /// Requests per second of a run of about so many seconds. None: the user asked for the end.
+    pub(super) fn requests_per_s(&self, seconds: u64, stop: &Stop) -> Result<Option<f64>, Failure> {
+        let run = Running::start(&self.program, &self.arguments(seconds, false), None)?;
+        let Some(text) = run.output(stop)? else {
+            return Ok(None);
+        };
+        requests_per_s(&text).map(Some).ok_or_else(|| {
+            let message = format!("{} did not say how many requests it made", self.name());
+            Failure::new(Code::Failed, message)
+        })
+    }
+
+    /// Starts load that ends with its guard: on connections that stay, and on new ones.
+    pub(super) fn start(&self, seconds: u64) -> Result<[Running; 2], Failure> {
+        let start = |new| Running::start(&self.program, &self.arguments(seconds, new), None);
+        Ok([start(false)?, start(true)?])
+    }
+
+    fn arguments(&self, seconds: u64, new: bool) -> Vec<String> {
+        if self.is_wrk {
+            wrk(self.port, seconds, new)
+        } else {
+            httperf(self.port, seconds, new)
+        }
+    }
+}
+
+fn wrk(port: u16, seconds: u64, new: bool) -> Vec<String> {
+    let connections = if new { NEW_CONNECTIONS } else { CONNECTIONS };
+    let mut words = vec![
+        "-t1".to_owned(),
+        format!("-c{connections}"),
+        format!("-d{seconds}s"),
+    ];
+    if new {
+        words.extend(["-H", "Connection: close"].map(str::to_owned));
+    }
+    words.push(format!("http://127.0.0.1:{port}/"));
+    words
+}
+
+fn httperf(port: u16, seconds: u64, new: bool) -> Vec<String> {
+    let requests = if new { 1 } else { HTTPERF_REQUESTS };
+    let connections = HTTPERF_CONNECTIONS * seconds;
+    vec![
+        "--hog".to_owned(),
+        "--uri=/".to_owned(),
+        "--server=127.0.0.1".to_owned(),
+        format!("--port={port}"),
+        format!("--rate={HTTPERF_CONNECTIONS}"),
+        format!("--num-conns={connections}"),
+        format!("--num-calls={requests}"),
+    ]
+}
+
+/// What wrk or httperf says of the rate.
+fn requests_per_s(text: &str) -> Option<f64> {
+    let after = |label: &str| {
+        let (_, rest) = text.split_once(label)?;
+        rest.split_whitespace().next()?.parse().ok()
+    };
+    after("Requests/sec:").or_else(|| after("Request rate:"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_read_from_what_either_program_says() {
+        let wrk = "  90368 requests in 1.00s\nRequests/sec:  90323.20\nTransfer/sec: 186.49MB\n";
+        assert_eq!(requests_per_s(wrk), Some(90323.2));
+        let httperf = "Request rate: 1234.5 req/s (0.8 ms/req)\nRequest size [B]: 62.0\n";
+        assert_eq!(requests_per_s(httperf), Some(1234.5));
+        assert_eq!(requests_per_s("unable to connect"), None);
+    }
+}

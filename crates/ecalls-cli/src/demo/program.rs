@@ -1,0 +1,164 @@
+//! Programs that the demonstration starts: found, guarded, and never left behind.
+//!
+//! A [`Running`] program is ended and reaped when it is dropped, so also on failures and after
+//! SIGINT. Should the demonstration itself be killed, the kernel ends the program, if setpriv (of
+//! util-linux) is there to ask for that; it also lets the program run as nobody.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::exit::{Code, Failure};
+use crate::stop::Stop;
+
+/// How long a program may take to end after SIGTERM.
+const GRACE: Duration = Duration::from_secs(1);
+/// Between two looks whether a program has ended.
+const LOOK: Duration = Duration::from_millis(20);
+/// The user nobody and its group.
+const NOBODY: &str = "65534";
+/// Where programs for root are, should PATH not say so.
+const FOLDERS_OF_ROOT: &str = "/usr/local/sbin:/usr/sbin:/sbin";
+
+/// Where the program of that name is.
+pub(super) fn find(name: &str) -> Option<PathBuf> {
+    let path = std::env::var("PATH").unwrap_or_default();
+    format!("{path}:{FOLDERS_OF_ROOT}")
+        .split(':')
+        .filter(|folder| !folder.is_empty())
+        .map(|folder| Path::new(folder).join(name))
+        .find(|path| path.is_file())
+}
+
+/// A program that runs, in a process group of its own.
+#[derive(Debug)]
+pub(super) struct Running {
+    child: Child,
+    name: String,
+}
+
+impl Running {
+    /// Starts a program; what it says on standard error goes to `errors`.
+    ///
+    /// The kernel ends it with the *thread* that calls this.
+    pub(super) fn start(
+        program: &Path,
+        arguments: &[String],
+        errors: Option<File>,
+    ) -> Result<Running, Failure> {
+        let name = program.display().to_string();
+        let mut command = match find("setpriv") {
+            None => Command::new(program),
+            Some(setpriv) => {
+                let mut command = Command::new(setpriv);
+                command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]);
+                command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+                command
+            }
+        };
+        let child = command
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(errors.map_or_else(Stdio::null, Stdio::from))
+            .process_group(0)
+            .spawn()
+            .map_err(|error| Failure::new(Code::Failed, format!("starting {name}: {error}")))?;
+        Ok(Running { child, name })
+    }
+
+    /// Its process id.
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How it ended; None: it runs.
+    pub(super) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// Waits for its end and returns what it said. None: the user asked for the end first.
+    pub(super) fn output(mut self, stop: &Stop) -> Result<Option<String>, Failure> {
+        let status = loop {
+            if stop.is_set() {
+                return Ok(None);
+            }
+            match self.ended() {
+                Some(status) => break status,
+                None => thread::sleep(LOOK),
+            }
+        };
+        let mut text = String::new();
+        if let Some(mut out) = self.child.stdout.take() {
+            // What is no text says nothing to us; that is noticed when it is read.
+            let _ = out.read_to_string(&mut text);
+        }
+        if status.success() {
+            return Ok(Some(text));
+        }
+        let message = format!("{} failed ({status}): {}", self.name, text.trim());
+        Err(Failure::new(Code::Failed, message))
+    }
+
+    fn signal(&self, signal: Signal) {
+        // The group may be gone already; then so is the program.
+        if let Some(group) = i32::try_from(self.pid()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process_group(group, signal);
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.ended().is_some() {
+            return;
+        }
+        self.signal(Signal::TERM);
+        let until = Instant::now() + GRACE;
+        while self.ended().is_none() && Instant::now() < until {
+            thread::sleep(LOOK);
+        }
+        // Also what it started and left behind.
+        self.signal(Signal::KILL);
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_there(pid: u32) -> bool {
+        Path::new(&format!("/proc/{pid}")).exists()
+    }
+
+    #[test]
+    fn a_program_ends_with_its_guard() {
+        let sleep = find("sleep").expect("sleep is everywhere");
+        // Not by setpriv, which only root may ask for another user.
+        let child = Command::new(sleep)
+            .arg("60")
+            .process_group(0)
+            .spawn()
+            .expect("it starts");
+        let name = "sleep".to_owned();
+        let mut running = Running { child, name };
+        let pid = running.pid();
+        assert!(running.ended().is_none() && is_there(pid));
+        drop(running);
+        assert!(!is_there(pid));
+    }
+
+    #[test]
+    fn a_program_is_found_by_name_and_an_unknown_one_is_not() {
+        assert!(find("sh").is_some_and(|path| path.is_absolute()));
+        assert_eq!(find("no-such-program-anywhere"), None);
+    }
+}

@@ -1,0 +1,216 @@
+//! A real web server of our own: lighttpd, else nginx, or the command that the user names.
+//!
+//! It gets a folder of its own for its configuration and one small page, and a free port of the
+//! loopback interface. The machine's own server, if there is one, is not touched.
+
+use std::fs::{self, File, Permissions};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::program::{Running, find};
+use crate::exit::{Code, Failure};
+use crate::stop::Stop;
+
+/// Bytes of the page.
+const PAGE_BYTES: usize = 1024;
+/// How long the server may take to answer.
+const START: Duration = Duration::from_secs(5);
+/// Lines of its complaints that are shown when it does not.
+const COMPLAINTS: usize = 5;
+
+const NONE_FOUND: &str = "there is no web server to show: install lighttpd and wrk (on Debian, \
+                          `make demo` does), or name one with --server";
+
+/// A running server. Dropping it ends it and removes its folder.
+#[derive(Debug)]
+pub(super) struct Server {
+    // First the server ends, then its folder.
+    program: Running,
+    _folder: Folder,
+    pub(super) name: String,
+    pub(super) port: u16,
+}
+
+/// A folder for one run.
+#[derive(Debug)]
+struct Folder(PathBuf);
+
+impl Folder {
+    /// Readable by the user nobody.
+    fn create() -> std::io::Result<Folder> {
+        let path = std::env::temp_dir().join(format!("ecalls-demo-{}", std::process::id()));
+        fs::create_dir(&path)?;
+        let folder = Folder(path);
+        fs::set_permissions(&folder.0, Permissions::from_mode(0o755))?;
+        fs::create_dir(folder.0.join("www"))?;
+        fs::set_permissions(folder.0.join("www"), Permissions::from_mode(0o755))?;
+        fs::write(folder.0.join("www/index.html"), "x".repeat(PAGE_BYTES))?;
+        Ok(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // Nothing can be done about a folder that somebody else has removed or taken.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Server {
+    /// Starts a server and waits until it answers.
+    ///
+    /// # Errors
+    /// None is installed, or it does not start: with what it said.
+    pub(super) fn start(command: Option<&str>, stop: &Stop) -> Result<Server, Failure> {
+        let folder = Folder::create().map_err(|error| failed("making a folder", error))?;
+        let port = free_port().map_err(|error| failed("looking for a free port", error))?;
+        let (program, arguments) = match command {
+            Some(command) => custom(command, &folder.0, port)?,
+            None => installed(&folder.0, port)?,
+        };
+        let errors = folder.0.join("errors");
+        let file = File::create(&errors).map_err(|error| failed("making a file", error))?;
+        let name = program.file_name().unwrap_or_default().to_string_lossy();
+        let mut server = Server {
+            name: name.into_owned(),
+            program: Running::start(&program, &arguments, Some(file))?,
+            _folder: folder,
+            port,
+        };
+        server.wait_until_it_answers(&errors, stop)?;
+        Ok(server)
+    }
+
+    /// Its process id.
+    pub(super) fn pid(&self) -> u32 {
+        self.program.pid()
+    }
+
+    /// Fails when it has ended.
+    pub(super) fn check(&mut self) -> Result<(), Failure> {
+        match self.program.ended() {
+            None => Ok(()),
+            Some(status) => Err(failed(&format!("running {}", self.name), status)),
+        }
+    }
+
+    fn wait_until_it_answers(&mut self, errors: &Path, stop: &Stop) -> Result<(), Failure> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
+        let until = Instant::now() + START;
+        while TcpStream::connect_timeout(&address, START).is_err() {
+            let ended = self.program.ended();
+            if ended.is_some() || Instant::now() > until {
+                let said = fs::read_to_string(errors).unwrap_or_default();
+                let lines: Vec<&str> = said.lines().collect();
+                let last = lines[lines.len().saturating_sub(COMPLAINTS)..].join("; ");
+                let message = format!("{} did not start: {last}", self.name);
+                return Err(Failure::new(Code::Failed, message));
+            }
+            if stop.sleep(Duration::from_millis(20)) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn failed(action: &str, error: impl std::fmt::Display) -> Failure {
+    Failure::new(Code::Failed, format!("{action}: {error}"))
+}
+
+fn free_port() -> std::io::Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
+        .local_addr()?
+        .port())
+}
+
+type Start = (PathBuf, Vec<String>);
+
+/// The user's command, in which {port} and {root} stand for what we chose.
+fn custom(command: &str, folder: &Path, port: u16) -> Result<Start, Failure> {
+    let root = folder.join("www").display().to_string();
+    let command = command
+        .replace("{port}", &port.to_string())
+        .replace("{root}", &root);
+    let mut words = command.split_whitespace();
+    let name = words
+        .next()
+        .ok_or_else(|| Failure::usage("--server: the command is empty"))?;
+    let program = if name.contains('/') {
+        Some(PathBuf::from(name))
+    } else {
+        find(name)
+    };
+    let program =
+        program.ok_or_else(|| Failure::usage(format!("--server: there is no program {name:?}")))?;
+    Ok((program, words.map(str::to_owned).collect()))
+}
+
+/// The first of the servers we know that is installed, with a configuration in `folder`.
+fn installed(folder: &Path, port: u16) -> Result<Start, Failure> {
+    let config = folder.join("config");
+    let write = |text: String| {
+        fs::write(&config, text).map_err(|error| failed("writing a configuration", error))
+    };
+    let named = config.display().to_string();
+    if let Some(program) = find("lighttpd") {
+        write(lighttpd(folder, port))?;
+        return Ok((program, vec!["-D".to_owned(), "-f".to_owned(), named]));
+    }
+    if let Some(program) = find("nginx") {
+        write(nginx(folder, port))?;
+        let errors = folder.join("errors").display().to_string();
+        let arguments = ["-c".to_owned(), named, "-e".to_owned(), errors];
+        return Ok((program, arguments.to_vec()));
+    }
+    Err(Failure::new(Code::Failed, NONE_FOUND))
+}
+
+fn lighttpd(folder: &Path, port: u16) -> String {
+    format!(
+        "server.document-root = \"{}/www\"\nserver.bind = \"127.0.0.1\"\nserver.port = {port}\n\
+         index-file.names = ( \"index.html\" )\n",
+        folder.display()
+    )
+}
+
+/// One process in the foreground. It may write only where everybody may.
+fn nginx(folder: &Path, port: u16) -> String {
+    let folder = folder.display();
+    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .iter()
+        .map(|what| format!("{what}_temp_path /tmp;\n"))
+        .collect();
+    format!(
+        "daemon off;\nmaster_process off;\npid /dev/null;\nerror_log stderr;\nevents {{}}\n\
+         http {{\naccess_log off;\n{temporary}server {{\nlisten 127.0.0.1:{port};\n\
+         root {folder}/www;\n}}\n}}\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_of_the_user_gets_port_and_folder() {
+        let folder = Path::new("/run/x");
+        let (program, arguments) =
+            custom("/bin/server --port={port} -d {root}", folder, 8080).expect("a command");
+        assert_eq!(program, Path::new("/bin/server"));
+        assert_eq!(arguments, ["--port=8080", "-d", "/run/x/www"]);
+        assert!(custom(" ", folder, 1).is_err());
+        assert!(custom("no-such-program-anywhere", folder, 1).is_err());
+    }
+
+    #[test]
+    fn the_folder_of_a_run_goes_with_it() {
+        let folder = Folder::create().expect("a folder");
+        let path = folder.0.clone();
+        assert!(path.join("www/index.html").is_file());
+        drop(folder);
+        assert!(!path.exists());
+    }
+}
