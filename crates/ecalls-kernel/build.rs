@@ -16,6 +16,7 @@ fn main() {
         println!("cargo:rerun-if-changed={}", root.join(folder).display());
     }
     let clang = clang();
+    println!("cargo:rustc-env=ECALLS_BPF_CLANG={clang}"); // tests/layout.rs compiles, too
     for folder in ["bpf/event", "bpf/service"] {
         for source in sources(&root.join(folder)) {
             compile(&clang, &root, &libbpf, &source, &out);

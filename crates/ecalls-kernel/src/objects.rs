@@ -166,6 +166,12 @@ pub const PROGRAMS: &[Program] = programs! {
     "downcall_switch" in "downcall_switch": Place::Switch;
 };
 
+/// Name and contents of each object file, for the test that compares them with these tables.
+#[doc(hidden)]
+pub fn compiled() -> impl Iterator<Item = (&'static str, &'static [u8])> {
+    OBJECTS.iter().map(|object| (object.name, object.bytes))
+}
+
 /// Checksum of both tables, never 0: cores and programs of builds that differ in them do not fit
 /// together, although they may speak the same version of the contract.
 pub(crate) const fn tables_checksum() -> u32 {
@@ -194,7 +200,7 @@ const fn checksum(mut sum: u32, bytes: &[u8]) -> u32 {
 
 /// Every map of the kernel side. The host holds all of them, also those it never looks into: the
 /// kernel frees the timers and works in a map that no process has open any more.
-pub(crate) const MAPS: &[&str] = &[
+pub const MAPS: &[&str] = &[
     "services",
     "service_infos",
     "service_counts",
