@@ -2,6 +2,11 @@
 //!
 //! A call names the channel, a frame (where the result is left when the mechanism cannot return it)
 //! and the operation. One frame belongs to one calling thread; [`FrameLease`] hands them out.
+//!
+//! A hook may leave a call unanswered: the kernel never runs a program inside itself on one CPU, so
+//! a thread that calls while another thread of its CPU was preempted in the program finds nobody at
+//! the trampoline. Then the frame's sequence has not moved, nothing was done, and the call is made
+//! again by the universal mechanism, which has no such limit.
 
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +15,7 @@ use ecalls_abi::downcall::{DOWN_ELEMENT_BYTES, DOWN_FRAMES, Downcall, FRAMES, Ge
 use zerocopy::FromZeros;
 
 use crate::channel::ChannelHandle;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::objects::FastCall;
 use crate::{service, sys};
 
@@ -70,35 +75,32 @@ impl ChannelHandle {
     /// negative errno for a refusal by the operation itself.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] when nobody answered: the core is gone.
+    /// Those of [`ChannelHandle::run_call`], which answers where the hook did not.
     pub fn fast_call(&self, frame: &FrameLease<'_>, op: Op, arguments: [u64; 3]) -> Result<i64> {
+        let mechanism = self.core().fast_call();
+        if mechanism == FastCall::Run {
+            return self.run_call(op, arguments);
+        }
         let [a, b, c] = arguments;
         let word = call(
             self.id().raw(),
             frame.index,
             u16::try_from(op.raw()).expect("small"),
         );
-        match self.core().fast_call() {
-            FastCall::Run => self.run_call(op, arguments),
-            FastCall::Security => {
-                let before = self.frame_word(frame, SEQUENCE_WORD);
-                let returned = sys::fast_prctl(word, a, b, c);
-                if returned > 0 {
-                    return Ok(i64::from(returned));
-                }
-                self.frame_result(frame, before)
-            }
-            FastCall::Prctl => {
-                let before = self.frame_word(frame, SEQUENCE_WORD);
-                sys::fast_prctl(word, a, b, c);
-                self.frame_result(frame, before)
-            }
+        let before = self.frame_word(frame, SEQUENCE_WORD);
+        let returned = match mechanism {
             FastCall::Setsockopt => {
-                let before = self.frame_word(frame, SEQUENCE_WORD);
-                sys::fast_setsockopt(self.core().call_socket()?.as_raw_fd(), [word, a, b, c]);
-                self.frame_result(frame, before)
+                sys::fast_setsockopt(self.core().call_socket()?.as_raw_fd(), [word, a, b, c])
             }
+            _ => sys::fast_prctl(word, a, b, c),
+        };
+        if mechanism == FastCall::Security && returned > 0 {
+            return Ok(i64::from(returned));
         }
+        if self.frame_word(frame, SEQUENCE_WORD) == before {
+            return self.run_call(op, arguments);
+        }
+        Ok(self.frame_word(frame, RESULT_WORD).cast_signed())
     }
 
     /// The same operation by the universal mechanism: slower, and independent of every hook.
@@ -113,12 +115,5 @@ impl ChannelHandle {
     fn frame_word(&self, frame: &FrameLease<'_>, word: usize) -> u64 {
         let at = (DOWN_FRAMES + usize::from(frame.index)) * ELEMENT_WORDS + word;
         self.down()[at].load(Ordering::Acquire)
-    }
-
-    fn frame_result(&self, frame: &FrameLease<'_>, before: u64) -> Result<i64> {
-        if self.frame_word(frame, SEQUENCE_WORD) == before {
-            return Err(Error::Closed("the core (no answer to a fast call)"));
-        }
-        Ok(self.frame_word(frame, RESULT_WORD).cast_signed())
     }
 }

@@ -126,8 +126,7 @@ impl Caller {
     /// A fast call: done when it returns. A negative result is the negative errno of a refusal.
     ///
     /// # Errors
-    /// [`Error::LimitReached`] when 64 threads call at the same time, [`Error::Closed`] when the
-    /// core is gone.
+    /// [`Error::LimitReached`] when 64 threads call at the same time.
     pub fn fast(&self, call: Call) -> Result<i64> {
         let (op, arguments) = call.encode();
         self.fast_op(op, arguments)
