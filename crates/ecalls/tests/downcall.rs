@@ -10,6 +10,17 @@ use ecalls::timer::Timer;
 use ecalls::{Error, Raise};
 use harness::{PATIENCE, QUIET, assert_all_adds_up, core, own_service, wait_until};
 
+/// On a kernel whose mechanism is known, as in the test machine, the environment names it.
+#[test]
+fn mechanism_of_the_fast_call_is_the_expected_one() {
+    let Some(ecalls) = core() else { return };
+    let Ok(expected) = std::env::var("ECALLS_TEST_FAST_CALL") else {
+        eprintln!("skipped: ECALLS_TEST_FAST_CALL does not name one");
+        return;
+    };
+    assert_eq!(ecalls.core().fast_call().name(), expected);
+}
+
 #[test]
 fn fast_call_answers_by_every_mechanism() {
     let Some(ecalls) = core() else { return };

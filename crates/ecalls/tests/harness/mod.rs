@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use ecalls::{Ecalls, Service};
 use ecalls_abi::service::{ServiceCount, SubscriptionCount};
 
-/// How long anything that should happen may take on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+/// How long anything that should happen may take on a busy machine, or on an emulated one.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How long to wait for something that should not happen.
 pub(crate) const QUIET: Duration = Duration::from_millis(60);
