@@ -1,7 +1,7 @@
 //! The core: the loaded kernel side, and the tables by which it is steered.
 //!
 //! A machine has one core. The first privileged program that opens it loads it; the next ones find
-//! its record (the map `ecalls_host`) among the machine's BPF maps and join by ids. Everyone who
+//! its record (the map `ecalls_host`) by the lock's file and join by ids. Everyone who
 //! joined holds its maps, programs and links, so the core lives until the last of them ends,
 //! however it ends, and then is gone without a trace: nothing is pinned anywhere.
 
@@ -14,7 +14,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::error::{Error, Result};
-use crate::lock::{Alive, lock};
+use crate::lock::{Alive, Lock, lock};
 use crate::objects::{FastCall, MAPS, PROGRAMS, Place, tables_checksum};
 use crate::table::Table;
 use crate::{load, sys};
@@ -82,67 +82,55 @@ impl Core {
                 privilege: "root",
             });
         }
-        let _lock = lock()?;
-        match Core::join()? {
+        let lock = lock()?;
+        match Core::join(&lock)? {
             Some(core) => Ok(core),
             None => {
                 let alive = Alive::open()?;
                 alive.give()?;
-                load::load(alive)
+                load::load(&lock, alive)
             }
         }
     }
 
     /// Joins a running core; none: `Ok(None)`. Never loads anything.
     pub fn join_running() -> Result<Option<Core>> {
-        let _lock = lock()?;
-        Core::join()
+        Core::join(&lock()?)
     }
 
-    fn join() -> Result<Option<Core>> {
-        for id in sys::map_ids() {
-            let Ok(map) = MapHandle::from_map_id(id) else {
-                continue;
-            };
-            if map.name() != HOST_MAP {
-                continue;
-            }
-            let Some(host) = read_host(&map) else {
-                continue;
-            };
-            if !host.is_ready() {
-                continue;
-            }
-            let pid = host.pid;
-            if host.version == ABI_VERSION && host.ready != tables_checksum() {
-                // One that is being torn down is nobody's any more.
-                if let Ok(Some(_)) = Core::from_host(map, &host) {
-                    return Err(Error::OtherBuild { pid });
-                }
-                continue;
-            }
-            // A core that is being torn down fails somewhere in here; then it is not there.
-            let Ok(Some(core)) = Core::from_host(map, &host) else {
-                continue;
-            };
-            if !core.is_healthy() {
-                continue;
-            }
-            if host.version != ABI_VERSION {
-                return Err(Error::Version {
-                    theirs: host.version,
-                    ours: ABI_VERSION,
-                    pid: host.pid,
-                });
-            }
-            return Ok(Some(core));
+    /// Joins the core that the lock's file names, if it lives.
+    fn join(lock: &Lock) -> Result<Option<Core>> {
+        let alive = Alive::open()?;
+        if !alive.others()? {
+            return Ok(None);
         }
-        Ok(None)
+        let map = lock.core_id().map(MapHandle::from_map_id);
+        let Some(Ok(map)) = map else { return Ok(None) };
+        let Some(host) = read_host(&map).filter(service::Host::is_ready) else {
+            return Ok(None);
+        };
+        if map.name() != HOST_MAP {
+            return Ok(None);
+        }
+        if host.version != ABI_VERSION {
+            return Err(Error::Version {
+                theirs: host.version,
+                ours: ABI_VERSION,
+                pid: host.pid,
+            });
+        }
+        if host.ready != tables_checksum() {
+            return Err(Error::OtherBuild { pid: host.pid });
+        }
+        // A core that is being torn down fails somewhere in here; then it is not there.
+        match Core::from_host(alive, map, &host) {
+            Ok(Some(core)) if core.is_healthy() => Ok(Some(core)),
+            _ => Ok(None),
+        }
     }
 
     /// Opens everything of a core; None when nobody holds it any more.
-    fn from_host(map: MapHandle, host: &service::Host) -> Result<Option<Core>> {
-        let alive = Alive::open()?;
+    fn from_host(alive: Alive, map: MapHandle, host: &service::Host) -> Result<Option<Core>> {
         let links = PROGRAMS
             .iter()
             .zip(host.link_ids)

@@ -11,12 +11,12 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::core::{Core, HOST_MAP};
 use crate::error::{Error, Result};
-use crate::lock::Alive;
+use crate::lock::{Alive, Lock};
 use crate::objects::{self, FastCall, MAPS, OBJECTS, PROGRAMS, Place};
 use crate::{builtin, sys};
 
 /// Loads a core. The caller holds the lock and found none to join.
-pub(crate) fn load(alive: Alive) -> Result<Core> {
+pub(crate) fn load(lock: &Lock, alive: Alive) -> Result<Core> {
     libbpf_rs::set_print(Some((PrintLevel::Warn, print_log)));
     let cpus =
         libbpf_rs::num_possible_cpus().map_err(|error| Error::from_bpf("counting CPUs", &error))?;
@@ -32,7 +32,7 @@ pub(crate) fn load(alive: Alive) -> Result<Core> {
             Err(source) => return Err(explain(object.name, source)),
         }
     }
-    loader.finish(alive)
+    loader.finish(lock, alive)
 }
 
 /// libbpf's own words, for who asks for them; our errors say the same shorter.
@@ -114,7 +114,7 @@ impl Loader {
         Ok(())
     }
 
-    fn finish(mut self, alive: Alive) -> Result<Core> {
+    fn finish(mut self, lock: &Lock, alive: Alive) -> Result<Core> {
         let mut maps = HashMap::new();
         let mut host = service::Host::new_zeroed();
         for (slot, name) in host.map_ids.iter_mut().zip(MAPS) {
@@ -163,6 +163,7 @@ impl Loader {
         host.ready = objects::tables_checksum();
         map.update(&0u32.to_ne_bytes(), host.as_bytes(), MapFlags::ANY)
             .map_err(|error| Error::from_bpf("completing the core", &error))?;
+        lock.set_core_id(map_id(&map)?)?;
         Ok(core)
     }
 

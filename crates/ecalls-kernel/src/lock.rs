@@ -1,22 +1,31 @@
-//! The lock under which a core is loaded, joined and changed.
+//! The lock under which a core is loaded, joined and changed; and where a core is found.
 //!
 //! Every change of the shared tables by user space (subscriptions, channels, services, attachments)
 //! happens under one file lock, so that programs which host the core together do not step on each
 //! other. The kernel releases it when its holder dies. The file itself stays: removing a lock file
 //! is a race.
+//!
+//! The file holds the id of the map `ecalls_host` of the core that was loaded last. Looking through
+//! all maps of the machine for it would do harm: a table of programs whose last user has just gone
+//! is emptied by the kernel a little later, and whoever opens and closes it by its id until then
+//! makes the kernel keep it for ever (6.18: each closing takes a reference for a work that is queued
+//! only once).
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
 use crate::error::{Error, Result};
 
 /// Where the lock is; only root can open it, so nobody else can hold it.
 pub const LOCK_PATH: &str = "/run/ecalls.lock";
 
+/// Bytes of the id in the file, blanks and the end of the line included.
+const ID_BYTES: usize = 12;
+
 /// Held while it lives.
 #[derive(Debug)]
-pub(crate) struct Lock(#[allow(dead_code, reason = "dropping it releases the lock")] File);
+pub(crate) struct Lock(File);
 
 /// Waits for the lock.
 pub(crate) fn lock() -> Result<Lock> {
@@ -24,6 +33,23 @@ pub(crate) fn lock() -> Result<Lock> {
     file.lock()
         .map_err(|error| Error::from_io("locking /run/ecalls.lock", error))?;
     Ok(Lock(file))
+}
+
+impl Lock {
+    /// Id of the host map of the core that was loaded last; None: never, or not since the start.
+    pub(crate) fn core_id(&self) -> Option<u32> {
+        let mut text = [0; ID_BYTES];
+        let count = self.0.read_at(&mut text, 0).ok()?;
+        str::from_utf8(&text[..count]).ok()?.trim().parse().ok()
+    }
+
+    /// Notes the id of a newly loaded core's host map.
+    pub(crate) fn set_core_id(&self, id: u32) -> Result<()> {
+        let text = format!("{id:<width$}\n", width = ID_BYTES - 1);
+        self.0
+            .write_all_at(text.as_bytes(), 0)
+            .map_err(|error| Error::from_io("writing /run/ecalls.lock", error))
+    }
 }
 
 fn open_file() -> Result<File> {

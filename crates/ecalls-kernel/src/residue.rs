@@ -1,4 +1,6 @@
-//! What of a core is in the kernel right now, by name: for tests, and for people who wonder.
+//! What of a core is in the kernel right now, by id and name: for tests, and for people who wonder.
+
+use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapHandle};
 
@@ -6,26 +8,30 @@ use crate::core::HOST_MAP;
 use crate::objects::{MAPS, PROGRAMS};
 use crate::sys;
 
-/// Names of the maps and programs of cores that are in the kernel now, also of one that is just
-/// being torn down. Empty: no trace. Needs root; else it is empty, too.
-pub fn residue() -> Vec<String> {
-    let maps = sys::map_ids().filter_map(|id| {
-        let name = MapHandle::from_map_id(id)
-            .ok()?
-            .name()
-            .to_string_lossy()
-            .into_owned();
-        let own = name == HOST_MAP
-            || name.starts_with("ecalls_")
-            || MAPS.iter().any(|known| *known == name);
-        own.then_some(name)
-    });
-    let programs = sys::program_ids().filter_map(|id| {
-        let name = sys::program_name(id)?;
-        PROGRAMS
-            .iter()
-            .any(|known| known.name == name)
-            .then_some(name)
-    });
-    maps.chain(programs).collect()
+/// By then the kernel has emptied a table of programs whose last user has gone.
+const EMPTYING: Duration = Duration::from_millis(100);
+
+/// Ids and names of the programs and maps of cores that are in the kernel now, also of one that is
+/// just being torn down; maps only once no program is left and a moment has passed, because opening
+/// a dying table of programs does harm (lock.rs tells). Needs root; else it is empty, too.
+pub fn residue() -> Vec<(u32, String)> {
+    let programs: Vec<_> = sys::program_ids()
+        .filter_map(|id| Some((id, sys::program_name(id)?)))
+        .filter(|(_, name)| PROGRAMS.iter().any(|known| known.name == name))
+        .collect();
+    if !programs.is_empty() {
+        return programs;
+    }
+    std::thread::sleep(EMPTYING);
+    sys::map_ids()
+        .filter_map(|id| {
+            let map = MapHandle::from_map_id(id).ok()?;
+            Some((id, map.name().to_string_lossy().into_owned()))
+        })
+        .filter(|(_, name)| {
+            name == HOST_MAP
+                || name.starts_with("ecalls_")
+                || MAPS.iter().any(|known| *known == name)
+        })
+        .collect()
 }

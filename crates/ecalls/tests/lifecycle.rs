@@ -79,44 +79,52 @@ fn be_busy() -> ecalls::Result<()> {
     }
 }
 
-fn alone() -> bool {
-    let quiet = Instant::now();
-    while !ecalls_kernel::residue().is_empty() {
-        if quiet.elapsed() > PATIENCE {
+/// Whether nobody else uses a core; what is in the kernel then, from before this test.
+fn alone() -> Option<Vec<(u32, String)>> {
+    let start = Instant::now();
+    let in_use = || Ecalls::join().expect("root may look").is_some();
+    while in_use() {
+        if start.elapsed() > PATIENCE {
             let required = std::env::var_os("ECALLS_TEST_ROOT").is_some();
-            assert!(
-                !required,
-                "a core is in use: {:?}",
-                ecalls_kernel::residue()
-            );
+            assert!(!required, "another program uses a core");
             eprintln!("skipped: another program uses a core");
-            return false;
+            return None;
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    true
+    // One that has just ended takes a moment to be gone.
+    std::thread::sleep(Duration::from_millis(500));
+    Some(ecalls_kernel::residue())
+}
+
+/// What is in the kernel and was not before.
+fn left(before: &[(u32, String)]) -> Vec<(u32, String)> {
+    let mut now = ecalls_kernel::residue();
+    now.retain(|one| !before.contains(one));
+    now
 }
 
 /// One test, for the others' cores would be in its way.
 #[test]
 fn core_is_shared_survives_its_loader_and_leaves_nothing() {
-    if std::env::var_os(ROLE).is_some() || !ecalls_kernel::is_root() || !alone() {
+    if std::env::var_os(ROLE).is_some() || !ecalls_kernel::is_root() {
         return;
     }
-    core_is_gone_with_its_last_user();
-    core_survives_the_program_that_loaded_it();
-    killed_hosts_leave_nothing();
+    let Some(before) = alone() else { return };
+    core_is_gone_with_its_last_user(&before);
+    core_survives_the_program_that_loaded_it(&before);
+    killed_hosts_leave_nothing(&before);
 }
 
-fn core_is_gone_with_its_last_user() {
+fn core_is_gone_with_its_last_user(before: &[(u32, String)]) {
     let ecalls = core().expect("root");
     assert!(ecalls.core().loaded_here());
-    assert!(!ecalls_kernel::residue().is_empty(), "it is there");
+    assert!(!left(before).is_empty(), "it is there");
     drop(ecalls);
-    wait_until("the core is gone", || ecalls_kernel::residue().is_empty());
+    wait_until("the core is gone", || left(before).is_empty());
 }
 
-fn core_survives_the_program_that_loaded_it() {
+fn core_survives_the_program_that_loaded_it(before: &[(u32, String)]) {
     let mut loader = start("quiet");
     let mut lines = BufReader::new(loader.stdout.take().expect("its output")).lines();
     let ready = |line: std::io::Result<String>| line.is_ok_and(|line| line.contains("ready"));
@@ -145,10 +153,10 @@ fn core_survives_the_program_that_loaded_it() {
     assert_all_adds_up(&ecalls, service.index());
     drop((service, channel));
     drop((_subscription, ecalls));
-    wait_until("the core is gone", || ecalls_kernel::residue().is_empty());
+    wait_until("the core is gone", || left(before).is_empty());
 }
 
-fn killed_hosts_leave_nothing() {
+fn killed_hosts_leave_nothing(before: &[(u32, String)]) {
     // A fixed sequence: a failure can be repeated.
     let mut seed = 0x2545_f491_u32;
     for round in 0..KILLS {
@@ -166,7 +174,7 @@ fn killed_hosts_leave_nothing() {
         child.kill().expect("it runs");
         child.wait().expect("it ends");
         let start = Instant::now();
-        while !ecalls_kernel::residue().is_empty() {
+        while !left(before).is_empty() {
             let left = ecalls_kernel::residue();
             assert!(
                 start.elapsed() < PATIENCE,
