@@ -8,8 +8,8 @@
 //! The file holds the id of the map `ecalls_host` of the core that was loaded last. Looking through
 //! all maps of the machine for it would do harm: a table of programs whose last user has just gone
 //! is emptied by the kernel a little later, and whoever opens and closes it by its id until then
-//! makes the kernel keep it for ever (6.18: each closing takes a reference for a work that is queued
-//! only once).
+//! makes the kernel keep it for ever (6.18: each closing takes a reference for a work that is
+//! queued only once).
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
