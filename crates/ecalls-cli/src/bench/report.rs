@@ -33,6 +33,10 @@ struct Object {
     goal: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     gate: Option<f64>,
+    /// The goal is met.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    met: Option<bool>,
+    /// The goal is met, or missed within the margin.
     #[serde(skip_serializing_if = "Option::is_none")]
     ok: Option<bool>,
 }
@@ -95,6 +99,7 @@ impl Report {
     fn object(&self, value: &Value) -> Object {
         let goal = goals::goal_of(value.row);
         let ratio = self.ratio(value);
+        let verdict = goal.zip(ratio).map(|(goal, ratio)| goal.verdict(ratio));
         Object {
             row: value.row,
             value: value.value,
@@ -105,9 +110,8 @@ impl Report {
             ratio,
             goal: goal.map(|goal| goal.goal),
             gate: goal.map(Goal::gate),
-            ok: goal
-                .zip(ratio)
-                .map(|(goal, ratio)| goal.verdict(ratio) != Verdict::Missed),
+            met: verdict.map(|verdict| verdict == Verdict::Met),
+            ok: verdict.map(|verdict| verdict != Verdict::Missed),
         }
     }
 
@@ -147,7 +151,7 @@ impl Report {
 fn word(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Met => "yes",
-        Verdict::Near => "near",
+        Verdict::Near => "no, within the margin",
         Verdict::Missed => "NO",
     }
 }
