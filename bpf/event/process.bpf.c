@@ -39,6 +39,11 @@ int identify(struct identity *out) {
 
 	if (!task)
 		return -ESRCH;
+	/* Its last thread has exited: the reaper has seen it, or is just about to. */
+	if (BPF_CORE_READ(task, signal, live.counter) == 0) {
+		bpf_task_release(task);
+		return -ESRCH;
+	}
 	out->priority = task->prio;
 	out->start_ns = task->start_boottime;
 	out->uid = BPF_CORE_READ(task, cred, uid.val);

@@ -9,7 +9,7 @@ use ecalls_abi::channel::{
     CAPACITY_MAX, CAPACITY_MIN, Id, Layout, STATE_ACTIVE, STATE_DEAD, STATE_FREE, STATE_SETUP,
     SlotUse, UP_ELEMENT_BYTES, UP_EVENTS, WAKE_BYTES,
 };
-use ecalls_abi::downcall::{DOWN_ELEMENT_BYTES, DOWN_ELEMENTS};
+use ecalls_abi::downcall::{DEFER_SWITCH, DOWN_ELEMENT_BYTES, DOWN_ELEMENTS};
 use ecalls_abi::version::CHANNELS_MAX;
 use ecalls_abi::{ABI_VERSION, channel};
 use libbpf_rs::libbpf_sys::{bpf_map_create_opts, size_t};
@@ -65,8 +65,8 @@ pub struct ChannelHandle {
     wake: MapHandle,
     wake_consumer: Segment,
     wake_producer: ReadOnly,
-    _up_map: OwnedFd,
-    _down_map: OwnedFd,
+    _up_map: MapHandle,
+    _down_map: MapHandle,
     /// What is attached for its deferred calls.
     _links: Vec<OwnedFd>,
 }
@@ -99,6 +99,8 @@ impl ChannelHandle {
         let down = Segment::map(&down_map, DOWN_ELEMENT_BYTES * DOWN_ELEMENTS)?;
         write_header(&up, id, &shape);
         let row = new_row(id, &shape, &owner);
+        let wake_consumer = Segment::map(&wake, PAGE)?;
+        let wake_producer = ReadOnly(crate::segment::ReadOnlyPage::map(&wake, PAGE)?);
         core.tables.channels.set(index, &row)?;
         core.tables.attributes.set(index, &[0; 8])?;
         for (outer, inner) in [
@@ -114,24 +116,12 @@ impl ChannelHandle {
                 )
                 .map_err(|error| Error::from_bpf("handing a channel to the kernel", &error))?;
         }
-        owner::add(&core, owner.pid)?;
-        let mut links = Vec::new();
-        if shape.defer & ecalls_abi::downcall::DEFER_SWITCH != 0 {
-            links = core.attached(Place::Switch)?;
-            owner::defer_at_switch(&core, owner.pid, Some(id))?;
-        }
-        core.tables.channels.set(
-            index,
-            &channel::Channel {
-                state: STATE_ACTIVE,
-                ..row
-            },
-        )?;
+        let links = activate(&core, index, &row)?;
         Ok(ChannelHandle {
-            wake_consumer: Segment::map(&wake, PAGE)?,
-            wake_producer: ReadOnly(crate::segment::ReadOnlyPage::map(&wake, PAGE)?),
-            _up_map: clone_fd(&up_map)?,
-            _down_map: clone_fd(&down_map)?,
+            wake_consumer,
+            wake_producer,
+            _up_map: up_map,
+            _down_map: down_map,
             _links: links,
             core,
             id,
@@ -193,18 +183,44 @@ impl Drop for ChannelHandle {
         let Ok(mut row) = self.core.tables.channels.get(index) else {
             return;
         };
-        if row.id != self.id.raw() {
+        // A forked child has a copy of the handle; what it stands for is its parent's.
+        if row.id != self.id.raw() || row.owner != std::process::id() {
             return;
         }
         row.state = STATE_FREE;
         // Nothing can be done about a failure here; the next owner of the row finds it dead.
         let _ = self.core.tables.channels.set(index, &row);
-        if self.shape.defer & ecalls_abi::downcall::DEFER_SWITCH != 0 {
-            let _ = owner::defer_at_switch(&self.core, row.owner, None);
-        }
-        release_segments(&self.core, index);
+        reclaim(&self.core, index, &row);
         let _ = owner::remove(&self.core, row.owner);
     }
+}
+
+/// Makes a channel active, as its row says. What is attached for it.
+fn activate(core: &Core, index: u32, row: &channel::Channel) -> Result<Vec<OwnedFd>> {
+    // First the owner: from the moment the channel is active, the reaper sees it exit.
+    owner::add(core, row.owner)?;
+    let active = || {
+        let mut links = Vec::new();
+        if row.defer & DEFER_SWITCH != 0 {
+            links = core.attached(Place::Switch)?;
+            let id = Id::from_raw(row.id).ok_or(Error::Closed("a channel id"))?;
+            owner::defer_at_switch(core, row.owner, id)?;
+        }
+        let state = STATE_ACTIVE;
+        let active = channel::Channel { state, ..*row };
+        core.tables.channels.set(index, &active)?;
+        if row.defer & DEFER_SWITCH != 0 {
+            crate::subscription::set_pump(core)?;
+        }
+        Ok(links)
+    };
+    active().inspect_err(|_| {
+        let state = STATE_FREE;
+        let free = channel::Channel { state, ..*row };
+        let _ = core.tables.channels.set(index, &free);
+        reclaim(core, index, row);
+        let _ = owner::remove(core, row.owner);
+    })
 }
 
 /// A row that is not active yet.
@@ -223,8 +239,12 @@ fn new_row(id: Id, shape: &Shape, owner: &Identity) -> channel::Channel {
     }
 }
 
-/// Takes a channel's segments out of the kernel side's maps.
-fn release_segments(core: &Core, index: u32) {
+/// Takes everything of a channel that is no longer active out of the kernel side's maps.
+fn reclaim(core: &Core, index: u32, row: &channel::Channel) {
+    if row.defer & DEFER_SWITCH != 0 {
+        let _ = owner::forget_switch(core, row.owner, row.id);
+        let _ = crate::subscription::set_pump(core);
+    }
     for outer in ["ups", "downs", "wakes"] {
         if let Ok(map) = core.map(outer) {
             let _ = map.delete(&index.to_ne_bytes());
@@ -255,11 +275,12 @@ fn check(shape: &Shape, cpus: u32) -> Result<()> {
 fn find_free(core: &Core) -> Result<(u32, channel::Channel)> {
     for index in 0..CHANNELS_MAX as u32 {
         let row = core.tables.channels.get(index)?;
-        if row.state == STATE_DEAD {
-            release_segments(core, index);
-        }
         // SETUP: its owner died while it opened the channel; nobody else can hold the lock now.
-        if matches!(row.state, STATE_FREE | STATE_DEAD | STATE_SETUP) {
+        if matches!(row.state, STATE_DEAD | STATE_SETUP) {
+            reclaim(core, index, &row);
+            return Ok((index, row));
+        }
+        if row.state == STATE_FREE {
             return Ok((index, row));
         }
     }
@@ -267,12 +288,6 @@ fn find_free(core: &Core) -> Result<(u32, channel::Channel)> {
         which: "channels of one core",
         limit: CHANNELS_MAX,
     })
-}
-
-fn clone_fd(map: &MapHandle) -> Result<OwnedFd> {
-    map.as_fd()
-        .try_clone_to_owned()
-        .map_err(|error| Error::from_io("duplicating a descriptor", error))
 }
 
 fn array(value_bytes: usize, entries: usize, inner: bool) -> Result<MapHandle> {

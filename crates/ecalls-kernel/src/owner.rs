@@ -1,6 +1,6 @@
 //! Which processes own something in the core, so that the kernel side knows whose exit matters.
 
-use ecalls_abi::channel::Id;
+use ecalls_abi::channel::{Id, STATE_ACTIVE};
 use libbpf_rs::{MapCore, MapFlags};
 
 use crate::core::Core;
@@ -36,29 +36,46 @@ fn change(core: &Core, pid: u32, to: impl Fn(u32) -> u32) -> Result<()> {
     }
 }
 
-/// Notes (or forgets) that deferred calls of this process are handled before its next scheduling.
+/// Notes that the deferred calls of this channel are handled before its owner's next scheduling.
 ///
 /// # Errors
 /// [`Error::LimitReached`] when another channel of the process does that already.
-pub(crate) fn defer_at_switch(core: &Core, pid: u32, channel: Option<Id>) -> Result<()> {
-    let owners = core.map("switch_owners")?;
-    let key = pid.to_ne_bytes();
-    let result = match channel {
-        Some(id) => match owners.update(&key, &id.raw().to_ne_bytes(), MapFlags::NO_EXIST) {
-            Err(error) if error.kind() == libbpf_rs::ErrorKind::AlreadyExists => {
-                return Err(Error::LimitReached {
-                    which: "channels of one process whose calls are deferred to its scheduling",
-                    limit: 1,
-                });
-            }
-            other => other,
-        },
-        None => owners.delete(&key),
-    };
-    match result {
-        Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => {
-            Err(Error::from_bpf("writing the owners", &error))
+pub(crate) fn defer_at_switch(core: &Core, pid: u32, channel: Id) -> Result<()> {
+    if let Some(other) = switch_channel(core, pid)? {
+        let row = core.tables.channels.get(other.index())?;
+        // One of a program that this process has been, or of a process that had its number, is no
+        // more.
+        if row.id == other.raw() && row.state == STATE_ACTIVE {
+            return Err(Error::LimitReached {
+                which: "channels of one process whose calls are deferred to its scheduling",
+                limit: 1,
+            });
         }
-        _ => Ok(()),
     }
+    core.map("switch_owners")?
+        .update(
+            &pid.to_ne_bytes(),
+            &channel.raw().to_ne_bytes(),
+            MapFlags::ANY,
+        )
+        .map_err(|error| Error::from_bpf("writing the owners", &error))
+}
+
+/// Forgets that again, if it was this channel.
+pub(crate) fn forget_switch(core: &Core, pid: u32, channel: u32) -> Result<()> {
+    if switch_channel(core, pid)?.map(Id::raw) != Some(channel) {
+        return Ok(());
+    }
+    core.map("switch_owners")?
+        .delete(&pid.to_ne_bytes())
+        .map_err(|error| Error::from_bpf("writing the owners", &error))
+}
+
+fn switch_channel(core: &Core, pid: u32) -> Result<Option<Id>> {
+    let value = core
+        .map("switch_owners")?
+        .lookup(&pid.to_ne_bytes(), MapFlags::ANY)
+        .map_err(|error| Error::from_bpf("reading the owners", &error))?;
+    let raw = value.and_then(|bytes| Some(u32::from_ne_bytes(bytes.try_into().ok()?)));
+    Ok(raw.and_then(Id::from_raw))
 }

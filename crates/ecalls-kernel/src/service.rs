@@ -11,7 +11,7 @@ use ecalls_abi::version::SERVICES_MAX;
 use libbpf_rs::{MapCore, MapFlags};
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::core::Core;
+use crate::core::{Core, Identity};
 use crate::error::{Error, Result};
 use crate::lock::lock;
 use crate::owner;
@@ -76,21 +76,13 @@ impl ServiceHandle {
             }
         }
         let index = find_free(&core, name)?;
-        let mut row = core.tables.services.get(index)?;
-        row.owner = owner.pid;
-        row.owner_start = owner.start_ns;
-        row.parameter = 0;
-        row.state = STATE_ACTIVE;
-        core.tables.infos.set(index, &info)?;
-        core.tables
-            .service_counts
-            .set_per_cpu(index, &FromZeros::new_zeroed())?;
-        core.tables.services.set(index, &row)?;
-        core.map("service_names")?
-            .update(&info.name, &index.to_ne_bytes(), MapFlags::ANY)
-            .map_err(|error| Error::from_bpf("naming a service", &error))?;
-        crate::subscription::publish(&core, index)?;
+        // First the owner: from the moment it is active, the reaper sees it exit.
         owner::add(&core, owner.pid)?;
+        if let Err(error) = announce(&core, index, &info, &owner) {
+            let _ = close(&core, index);
+            let _ = owner::remove(&core, owner.pid);
+            return Err(error);
+        }
         Ok(ServiceHandle {
             core,
             index,
@@ -112,22 +104,54 @@ impl ServiceHandle {
 impl Drop for ServiceHandle {
     fn drop(&mut self) {
         let Ok(_lock) = lock() else { return };
-        let Ok(mut row) = self.core.tables.services.get(self.index) else {
+        let Ok(row) = self.core.tables.services.get(self.index) else {
             return;
         };
         if row.owner != std::process::id() {
             return;
         }
-        row.state = STATE_FREE;
-        let _ = self.core.tables.services.set(self.index, &row);
-        let mut key = [0u8; ecalls_abi::version::NAME_MAX];
-        if text::write(&mut key, &self.name).is_ok()
-            && let Ok(names) = self.core.map("service_names")
-        {
-            let _ = names.delete(&key);
-        }
+        let _ = close(&self.core, self.index);
         let _ = owner::remove(&self.core, row.owner);
     }
+}
+
+/// Makes a service's row active, under its name. The caller holds the lock.
+fn announce(core: &Core, index: u32, info: &ServiceInfo, owner: &Identity) -> Result<()> {
+    // Of a service whose owner was killed.
+    forget_name(core, index)?;
+    core.tables.infos.set(index, info)?;
+    core.tables
+        .service_counts
+        .set_per_cpu(index, &FromZeros::new_zeroed())?;
+    let mut row = core.tables.services.get(index)?;
+    row.owner = owner.pid;
+    row.owner_start = owner.start_ns;
+    row.parameter = 0;
+    row.state = STATE_ACTIVE;
+    core.tables.services.set(index, &row)?;
+    core.map("service_names")?
+        .update(&info.name, &index.to_ne_bytes(), MapFlags::ANY)
+        .map_err(|error| Error::from_bpf("naming a service", &error))?;
+    crate::subscription::publish(core, index)
+}
+
+/// Ends a service. The caller holds the lock.
+fn close(core: &Core, index: u32) -> Result<()> {
+    let mut row = core.tables.services.get(index)?;
+    row.state = STATE_FREE;
+    core.tables.services.set(index, &row)?;
+    forget_name(core, index)
+}
+
+/// The name of a row no longer leads to it.
+fn forget_name(core: &Core, index: u32) -> Result<()> {
+    let info = core.tables.infos.get(index)?;
+    if find(core, info.name())? != Some(index) {
+        return Ok(());
+    }
+    core.map("service_names")?
+        .delete(&info.name)
+        .map_err(|error| Error::from_bpf("naming a service", &error))
 }
 
 /// Raises an event of the named application service (the generic call, ECalls-01 §2.3.1). Returns
@@ -195,7 +219,7 @@ pub(crate) fn find(core: &Core, name: &str) -> Result<Option<u32>> {
 }
 
 /// A row for an application service: its own former one, else a free one. The row of a name that
-/// still has subscriptions keeps its index, so that they see the service come back.
+/// still has subscriptions is nobody else's, so that they see that service come back and no other.
 fn find_free(core: &Core, name: &str) -> Result<u32> {
     let rows = SERVICE_USER..SERVICES_MAX as u32;
     for index in rows.clone() {
@@ -205,7 +229,8 @@ fn find_free(core: &Core, name: &str) -> Result<u32> {
         }
     }
     for index in rows {
-        if core.tables.services.get(index)?.state != STATE_ACTIVE {
+        let row = core.tables.services.get(index)?;
+        if row.state != STATE_ACTIVE && crate::subscription::living(core, &row)?.is_empty() {
             return Ok(index);
         }
     }

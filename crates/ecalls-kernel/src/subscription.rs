@@ -7,10 +7,13 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ecalls_abi::channel::{Id, STATE_ACTIVE, STATE_DEAD, STATE_FREE, STATE_SETUP};
+use ecalls_abi::downcall::DEFER_SWITCH;
+use ecalls_abi::service::Service;
 use ecalls_abi::subscription::{ACTION_SIGNAL, ACTION_THREAD, Action, Subscription};
-use ecalls_abi::version::{ACTIONS_MAX, SUBSCRIBERS_MAX, SUBSCRIPTIONS_MAX};
+use ecalls_abi::version::{ACTIONS_MAX, CHANNELS_MAX, SUBSCRIBERS_MAX, SUBSCRIPTIONS_MAX};
 use zerocopy::FromZeros;
 
 use crate::builtin::BUILTINS;
@@ -19,6 +22,9 @@ use crate::error::{Error, Result};
 use crate::lock::lock;
 use crate::objects::Place;
 use crate::{owner, sys};
+
+/// The longest relative deadline, ns: the kernel side adds it to a time. 146 years.
+const DEADLINE_NS_MAX: u64 = 1 << 62;
 
 /// How long no running program may take, ns; they take microseconds.
 const PROGRAM_NS_MAX: u64 = 100_000_000;
@@ -48,7 +54,6 @@ pub struct SubscriptionHandle {
     core: Arc<Core>,
     id: Id,
     service: u32,
-    receiver: u32,
     /// What is attached for it; shared with others by the kernel's count of references.
     _links: Vec<OwnedFd>,
     pump: bool,
@@ -97,17 +102,15 @@ impl Drop for SubscriptionHandle {
         let Ok(mut row) = self.core.tables.subscriptions.get(index) else {
             return;
         };
-        if row.id != self.id.raw() {
+        // A forked child has a copy of the handle; what it stands for is its parent's.
+        if row.id != self.id.raw() || row.owner != std::process::id() {
             return;
         }
         row.state = STATE_FREE;
         // A failure leaves a row that the next change of the service's list sorts out.
         let _ = self.core.tables.subscriptions.set(index, &row);
         let _ = publish(&self.core, self.service);
-        let _ = owner::remove(&self.core, row.owner);
-        if self.receiver != row.owner {
-            let _ = owner::remove(&self.core, self.receiver);
-        }
+        let _ = own(&self.core, &row, owner::remove);
         if self.pump {
             let _ = set_pump(&self.core);
         }
@@ -132,6 +135,7 @@ fn install_locked(
         });
     }
     let (index, previous) = find_free(&core)?;
+    retire(&core, index, &previous)?;
     let id = Id::from_raw(previous.id)
         .map_or_else(|| Id::new(index, 1), |id| Some(id.next()))
         .ok_or(Error::Closed("a subscription id"))?;
@@ -147,19 +151,21 @@ fn install_locked(
             .set(index * ACTIONS_MAX as u32 + action, &[0; 2])?;
     }
     let links = attach(&core, request)?;
+    // First the owners: from the moment it is active, whoever exits is seen by the reaper.
+    own(&core, &row, owner::add)?;
     row.state = STATE_ACTIVE;
     core.tables.subscriptions.set(index, &row)?;
     if let Err(error) = announce(&core, &row) {
         row.state = STATE_FREE;
         core.tables.subscriptions.set(index, &row)?;
+        let _ = own(&core, &row, owner::remove);
         return Err(error);
     }
     Ok(SubscriptionHandle {
         id,
         service: request.service,
-        receiver: request.receiver,
         _links: links,
-        pump: needs_pump(&row),
+        pump: may_wait(&row),
         core,
     })
 }
@@ -176,7 +182,7 @@ fn new_row(id: Id, request: &Request, receiver: &Identity, order: u32) -> Subscr
     row.kinds = request.kinds;
     row.pid = request.pid;
     row.receiver_start = receiver.start_ns;
-    row.deadline_ns = request.deadline_ns;
+    row.deadline_ns = request.deadline_ns.min(DEADLINE_NS_MAX);
     row.cpu_priority = u32::try_from(139 - receiver.priority.clamp(-1, 139)).unwrap_or(0);
     row.order = order;
     row.channel = request.channel.map_or(0, Id::raw);
@@ -185,16 +191,49 @@ fn new_row(id: Id, request: &Request, receiver: &Identity, order: u32) -> Subscr
     row
 }
 
-/// Tells everyone who must know of an active row: the pump, the reaper, the service's list.
+/// Tells everyone who must know of an active row: the pump, the service's list.
 fn announce(core: &Core, row: &Subscription) -> Result<()> {
-    if needs_pump(row) {
+    if may_wait(row) {
         set_pump(core)?;
     }
-    owner::add(core, row.owner)?;
-    if row.receiver != row.owner {
-        owner::add(core, row.receiver)?;
-    }
     publish(core, row.service)
+}
+
+/// Counts the processes that a subscription belongs to, or counts them down.
+fn own(core: &Core, row: &Subscription, change: fn(&Core, u32) -> Result<()>) -> Result<()> {
+    change(core, row.owner)?;
+    if row.receiver != row.owner {
+        change(core, row.receiver)?;
+    }
+    Ok(())
+}
+
+/// Makes sure that nobody uses a row any more. The list of the service that it belonged to may
+/// still name it, if its owner was killed; and a program that has read the list may still run.
+fn retire(core: &Core, index: u32, previous: &Subscription) -> Result<()> {
+    if previous.id == 0 {
+        return Ok(());
+    }
+    let former = core.tables.services.get(previous.service)?;
+    if former.subscriptions().contains(&index) {
+        publish(core, previous.service)?;
+    }
+    wait_for_readers(core.tables.services.get(previous.service)?.flip_ns)
+}
+
+/// Waits until no program uses what was taken out of use at `since_ns`.
+fn wait_for_readers(since_ns: u64) -> Result<()> {
+    /// When the last wait began: it also serves for all that was out of use by then.
+    static WAITED_NS: AtomicU64 = AtomicU64::new(0);
+    let now_ns = sys::now_ns();
+    if now_ns.saturating_sub(since_ns) >= PROGRAM_NS_MAX
+        || WAITED_NS.load(Ordering::Relaxed) > since_ns
+    {
+        return Ok(());
+    }
+    sys::wait_for_readers()?;
+    WAITED_NS.fetch_max(now_ns, Ordering::Relaxed);
+    Ok(())
 }
 
 fn check(request: &Request) -> Result<()> {
@@ -234,7 +273,7 @@ fn find_free(core: &Core) -> Result<(u32, Subscription)> {
 }
 
 /// The active subscriptions in a service's list.
-fn living(core: &Core, service: &ecalls_abi::service::Service) -> Result<Vec<(u32, Subscription)>> {
+pub(crate) fn living(core: &Core, service: &Service) -> Result<Vec<(u32, Subscription)>> {
     let mut rows = Vec::new();
     for &index in service.subscriptions() {
         let row = core.tables.subscriptions.get(index)?;
@@ -259,9 +298,7 @@ pub(crate) fn publish(core: &Core, index: u32) -> Result<()> {
         }
     }
     rows.sort_by_key(|(_, row)| (std::cmp::Reverse(row.cpu_priority), row.order));
-    if sys::now_ns().saturating_sub(service.flip_ns) < PROGRAM_NS_MAX {
-        sys::wait_for_readers()?;
-    }
+    wait_for_readers(service.flip_ns)?;
     let unused = usize::from(service.active == 0);
     service.count[unused] = u32::try_from(rows.len()).expect("at most the limit");
     for (place, (at, _)) in service.list[unused].iter_mut().zip(&rows) {
@@ -273,7 +310,24 @@ pub(crate) fn publish(core: &Core, index: u32) -> Result<()> {
         .filter(|ns| *ns != 0)
         .min()
         .unwrap_or(0);
-    core.write_service(index, &service, unused)
+    core.write_service(index, &service, unused)?;
+    bury(core, index, &service)
+}
+
+/// A service whose owner has exited since its row was read: the reaper has seen it, and what was
+/// written since has brought it back.
+fn bury(core: &Core, index: u32, service: &Service) -> Result<()> {
+    if service.owner == 0 || service.state != STATE_ACTIVE {
+        return Ok(());
+    }
+    match core.identify(service.owner) {
+        Ok(now) if now.start_ns == service.owner_start => Ok(()),
+        _ => {
+            let mut row = core.tables.services.get(index)?;
+            row.state = STATE_DEAD;
+            core.tables.services.set(index, &row)
+        }
+    }
 }
 
 /// Attaches a service's programs, or takes part in their attachment.
@@ -289,27 +343,44 @@ fn attach(core: &Core, request: &Request) -> Result<Vec<OwnedFd>> {
     Ok(links)
 }
 
-/// Whether chains of this subscription may wait for a thread under a scheduler lock.
-fn needs_pump(row: &Subscription) -> bool {
-    let locked = BUILTINS
-        .iter()
-        .any(|builtin| builtin.index == row.service && builtin.locked);
+/// Whether chains of this subscription may have to wait for a thread or for their receiver.
+fn may_wait(row: &Subscription) -> bool {
     let waits = |action: &Action| matches!(action.kind, ACTION_THREAD | ACTION_SIGNAL);
-    locked && row.state == STATE_ACTIVE && row.chain().iter().any(waits)
+    row.chain().iter().any(waits)
 }
 
-/// Lets the pump run while some subscription needs it. The caller holds the lock.
-fn set_pump(core: &Core) -> Result<()> {
+/// Lets the pump run while some event that is raised under a scheduler lock may have to wait: those
+/// of some built-in services, and all that applications raise by calls which they defer to their
+/// next scheduling. The caller holds the lock.
+pub(crate) fn set_pump(core: &Core) -> Result<()> {
+    let deferred = defers_to_scheduling(core)?;
     let mut runs = false;
     for index in 0..SUBSCRIPTIONS_MAX as u32 {
         let row = core.tables.subscriptions.get(index)?;
         if row.id == 0 {
             break;
         }
-        runs |= needs_pump(&row);
+        let locked = BUILTINS
+            .iter()
+            .any(|builtin| builtin.index == row.service && builtin.locked);
+        runs |= row.state == STATE_ACTIVE && may_wait(&row) && (locked || deferred);
     }
     match core.run("pump_run", &mut u32::from(runs).to_ne_bytes())? {
         0 => Ok(()),
         error => Err(Error::from_errno("starting the pump", i64::from(error))),
     }
+}
+
+/// Whether some channel's deferred calls are handled before its owner's next scheduling.
+fn defers_to_scheduling(core: &Core) -> Result<bool> {
+    for index in 0..CHANNELS_MAX as u32 {
+        let row = core.tables.channels.get(index)?;
+        if row.id == 0 {
+            break;
+        }
+        if row.state == STATE_ACTIVE && row.defer & DEFER_SWITCH != 0 {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }

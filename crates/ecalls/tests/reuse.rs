@@ -1,0 +1,255 @@
+//! Rows that are used again: what one process leaves behind, killed at any moment, is nothing to
+//! the next one. Needs root.
+//!
+//! The processes that are killed are this test binary again, told by an environment variable what
+//! to do.
+
+mod harness;
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ecalls::downcall::Call;
+use ecalls::{Ecalls, Handler, Raise, Service};
+use harness::{PATIENCE, QUIET, assert_all_adds_up, core, own_service};
+
+/// What the child does, and the name of the service with which it does it.
+const ROLE: &str = "ECALLS_TEST_ROLE";
+const NAME: &str = "ECALLS_TEST_NAME";
+
+/// Kills of each of the tests that kill at random moments.
+const KILLS: u32 = 40;
+
+/// One test at a time: each wants the rows that its own children leave.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A child that runs until it is killed, at the latest when it is dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start(role: &str, name: &str) -> Running {
+    let child = Command::new(std::env::current_exe().expect("this binary"))
+        .args(["--exact", "child", "--nocapture"])
+        .env(ROLE, role)
+        .env(NAME, name)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a child");
+    Running(child)
+}
+
+/// The same, and waits until the child says that it is where it wants to be.
+fn start_ready(role: &str, name: &str) -> Running {
+    let mut running = start(role, name);
+    let output = BufReader::new(running.0.stdout.take().expect("its output"));
+    let ready = output
+        .lines()
+        .any(|line| line.is_ok_and(|line| line == "ready"));
+    assert!(ready, "{role}: it ended");
+    running
+}
+
+fn until_killed() {
+    println!("\nready");
+    let _ = std::io::stdin().lines().next();
+}
+
+/// Not a test: what a child does.
+#[test]
+fn child() {
+    let Ok(role) = std::env::var(ROLE) else {
+        return;
+    };
+    let name = std::env::var(NAME).expect("a name");
+    let ecalls = Ecalls::join().expect("a core").expect("its parent's core");
+    match role.as_str() {
+        "subscribe" => {
+            let channel = ecalls.channel().open().expect("a channel");
+            let builder = ecalls.subscribe(&name).expect("the service");
+            let _subscription = builder.memory(&channel).install().expect("one");
+            until_killed();
+        }
+        "register" => {
+            let _service = ecalls.register_service(&name, "u64 value", "").expect("it");
+            until_killed();
+        }
+        "register again and again" => loop {
+            drop(ecalls.register_service(&name, "u64 value", "").expect("it"));
+        },
+        "defer" | "defer again" => {
+            let _channel = ecalls.channel().defer_switch().open().expect("a channel");
+            if role == "defer" {
+                let mut next = Command::new(std::env::current_exe().expect("this binary"));
+                next.args(["--exact", "child", "--nocapture"]);
+                panic!("{}", next.env(ROLE, "defer again").exec());
+            }
+            until_killed();
+        }
+        other => panic!("{other}?"),
+    }
+}
+
+fn raise(service: &Service, value: u64) -> i64 {
+    service
+        .raise(&Raise::new(&value.to_ne_bytes()))
+        .expect("raised")
+}
+
+#[test]
+fn killed_subscribers_row_brings_the_next_one_no_events_of_another_service() {
+    let Some(ecalls) = core() else { return };
+    let _alone = alone();
+    let (first, first_name) = own_service(&ecalls);
+    let (second, second_name) = own_service(&ecalls);
+    drop(start_ready("subscribe", &first_name));
+    let mut channel = ecalls.channel().open().expect("a channel");
+    let builder = ecalls.subscribe(&second_name).expect("the service");
+    let subscription = builder.memory(&channel).install().expect("one");
+    assert_eq!(raise(&first, 1), 0, "nobody subscribes to it any more");
+    assert_eq!(raise(&second, 2), 1);
+    let got: Vec<_> = std::iter::from_fn(|| channel.try_recv())
+        .map(|event| event.data_word())
+        .collect();
+    assert_eq!(got, [2]);
+    assert_eq!(subscription.count().expect("its count").offered, 1);
+    assert_all_adds_up(&ecalls, first.index());
+    assert_all_adds_up(&ecalls, second.index());
+}
+
+#[test]
+fn name_of_a_killed_service_leads_to_no_other_and_can_be_registered_again() {
+    let Some(ecalls) = core() else { return };
+    let _alone = alone();
+    let (probe, name) = own_service(&ecalls);
+    drop(probe);
+    drop(start_ready("register", &name));
+    let (next, _) = own_service(&ecalls);
+    assert!(ecalls.subscribe(&name).is_err(), "it is gone");
+    assert_eq!(raise(&next, 1), 0);
+    let back = ecalls.register_service(&name, "u64 value", "");
+    let back = back.expect("a name that no living service has");
+    assert_ne!(back.index(), next.index());
+}
+
+#[test]
+fn services_subscribers_wait_for_it_and_for_no_other() {
+    let Some(ecalls) = core() else { return };
+    let _alone = alone();
+    let (service, name) = own_service(&ecalls);
+    let mut channel = ecalls.channel().open().expect("a channel");
+    let builder = ecalls.subscribe(&name).expect("the service");
+    let _subscription = builder.memory(&channel).install().expect("one");
+    drop(service);
+    let (other, _) = own_service(&ecalls);
+    assert_eq!(raise(&other, 1), 0, "that is another service");
+    let service = ecalls.register_service(&name, "u64 value", "").expect("it");
+    assert_eq!(raise(&service, 2), 1, "it has come back");
+    let got = channel.try_recv().map(|event| event.data_word());
+    assert_eq!((got, channel.try_recv().is_none()), (Some(2), true));
+}
+
+/// No service is left of a process that is no more.
+fn assert_no_orphan(ecalls: &Ecalls, pid: u32) {
+    let services = ecalls.services().expect("the services");
+    let orphan = services.iter().find(|service| service.owner == pid);
+    let name = orphan.map(|service| service.info.name().to_owned());
+    assert_eq!(name, None, "its owner {pid} was killed");
+}
+
+#[test]
+fn service_ends_with_its_process_whenever_that_is_killed() {
+    let Some(ecalls) = core() else { return };
+    let _alone = alone();
+    let (probe, name) = own_service(&ecalls);
+    drop(probe);
+    for kill in 0..KILLS {
+        let child = start("register again and again", &name);
+        std::thread::sleep(Duration::from_millis(8) + Duration::from_micros(371) * kill);
+        let pid = child.0.id();
+        drop(child);
+        assert_no_orphan(&ecalls, pid);
+    }
+}
+
+#[test]
+fn subscribing_does_not_bring_a_killed_service_back() {
+    let Some(ecalls) = core() else { return };
+    let _alone = alone();
+    let (probe, name) = own_service(&ecalls);
+    drop(probe);
+    let channel = ecalls.channel().open().expect("a channel");
+    for kill in 0..KILLS {
+        let child = start_ready("register", &name);
+        let (pid, stop) = (child.0.id(), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    if let Ok(builder) = ecalls.subscribe(&name) {
+                        let _ = builder.memory(&channel).install();
+                    }
+                }
+            });
+            std::thread::sleep(Duration::from_millis(5) + Duration::from_micros(533) * kill);
+            drop(child);
+            stop.store(true, Ordering::Relaxed);
+        });
+        assert_no_orphan(&ecalls, pid);
+    }
+}
+
+#[test]
+fn program_that_a_process_executes_may_defer_to_its_scheduling() {
+    let Some(_ecalls) = core() else { return };
+    let _alone = alone();
+    drop(start_ready("defer", ""));
+}
+
+#[test]
+fn chain_goes_on_in_a_thread_for_an_event_raised_before_a_scheduling() {
+    let Some(ecalls) = core() else { return };
+    let _alone = alone();
+    let (service, name) = own_service(&ecalls);
+    let mut channel = ecalls.channel().defer_switch().open().expect("a channel");
+    let builder = ecalls.subscribe(&name).expect("the service");
+    let builder = builder.thread(&Handler::Count { end: false });
+    let _subscription = builder.memory(&channel).install().expect("one");
+    let call = Call::Raise {
+        service: service.index(),
+        kind: 0,
+        target: -1,
+        data: 7,
+    };
+    channel.caller().defer(call).expect("deferred");
+    std::thread::sleep(QUIET); // a scheduling
+    let event = channel.recv_timeout(PATIENCE).expect("a living core");
+    assert_eq!(event.map(|event| event.data_word()), Some(7));
+    assert_all_adds_up(&ecalls, service.index());
+}
+
+#[test]
+fn longest_deadline_is_not_late() {
+    let Some(ecalls) = core() else { return };
+    let _alone = alone();
+    let (service, name) = own_service(&ecalls);
+    let mut channel = ecalls.channel().open().expect("a channel");
+    let builder = ecalls.subscribe(&name).expect("the service");
+    let builder = builder.deadline(Duration::MAX).memory(&channel);
+    let _subscription = builder.install().expect("one");
+    raise(&service, 1);
+    assert_eq!(channel.try_recv().map(|event| event.data_word()), Some(1));
+    assert_all_adds_up(&ecalls, service.index());
+}
