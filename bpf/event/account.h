@@ -23,15 +23,22 @@ static __always_inline struct ecalls_subscription_count *count_of(u32 subscripti
 	return bpf_map_lookup_elem(&sub_counts, &subscription);
 }
 
-/* The counters that the owner of a channel sees next to its data. */
-static __always_inline struct ecalls_lost *lost_of(u32 channel_id) {
-	u32 index = ECALLS_ID_INDEX(channel_id), one = 1;
+/* An element of a channel's `up` segment. None if the place belongs to another channel by now: a
+ * subscription may outlive its channel. */
+static __always_inline void *up_element(u32 channel_id, u32 element) {
+	u32 index = ECALLS_ID_INDEX(channel_id);
+	struct ecalls_channel *ch = bpf_map_lookup_elem(&channels, &index);
 	void *up;
 
-	if (!channel_id)
+	if (!channel_id || !ch || *(volatile u32 *)&ch->id != channel_id)
 		return 0;
 	up = bpf_map_lookup_elem(&ups, &index);
-	return up ? bpf_map_lookup_elem(up, &one) : 0;
+	return up ? bpf_map_lookup_elem(up, &element) : 0;
+}
+
+/* The counters that the owner of a channel sees next to its data. */
+static __always_inline struct ecalls_lost *lost_of(u32 channel_id) {
+	return up_element(channel_id, 1);
 }
 
 /* An action of a subscription. The mask is hidden from the compiler, which would otherwise drop

@@ -219,7 +219,8 @@ static __always_inline int delay_start(const struct ecalls_channel *ch, struct d
 	u64 delay_ns = ch->delay_ns > DOWN_DELAY_MIN_NS ? ch->delay_ns : DOWN_DELAY_MIN_NS;
 	int error;
 
-	if (__sync_lock_test_and_set(&state->armed, 1))
+	/* By a former channel of this place: not for this one's calls, and it may be for long. */
+	if (__sync_lock_test_and_set(&state->armed, ch->id) == ch->id)
 		return 0;
 	error = bpf_timer_start(&state->timer, delay_ns, 0);
 	if (error)

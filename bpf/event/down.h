@@ -58,8 +58,8 @@ struct downcall {
 struct down_state {
 	struct bpf_timer timer; /* ECALLS_OP_DELAY */
 	u32 ready;		/* 1: that timer is initialized */
-	u32 armed;		/* 1: it runs; a second call must not put it off */
-	u32 lock;		/* 1: somebody drains the channel's deferred calls */
+	u32 armed;   /* channel for which it runs, 0: none; a second call must not put it off */
+	u32 lock;    /* 1: somebody drains the channel's deferred calls */
 	u32 barrier; /* exchanged where loads of shared memory must not pass each other */
 	u32 timers;  /* timers that the channel `timers_of` owns */
 	u32 timers_of;

@@ -60,6 +60,7 @@ int BPF_PROG(handler_limit, int nonce) {
 static __always_inline bool threshold_bound(const struct call *call, u64 *bound) {
 	u32 attribute = call->action->argument[0] >> ECALLS_FIELD_ATTRIBUTE_SHIFT & 0xff;
 	u32 channel = ECALLS_ID_INDEX(call->channel);
+	struct ecalls_channel *ch;
 	struct attributes *all;
 
 	if (!attribute) {
@@ -67,9 +68,12 @@ static __always_inline bool threshold_bound(const struct call *call, u64 *bound)
 		return true;
 	}
 	all = bpf_map_lookup_elem(&attributes, &channel);
+	ch = bpf_map_lookup_elem(&channels, &channel);
 	attribute--;
 	barrier_var(attribute);
 	if (!call->channel || !all || attribute >= ECALLS_ATTRIBUTES)
+		return false;
+	if (!ch || *(volatile u32 *)&ch->id != call->channel)
 		return false;
 	*bound = *(volatile u64 *)&all->value[attribute];
 	return true;
@@ -116,10 +120,8 @@ int BPF_PROG(handler_thresh, int nonce) {
 
 /* Counts a value in the histogram of a channel. False: the channel is gone. */
 static __always_inline bool histogram_count(u32 channel, u64 value) {
-	u32 bucket = histogram_bucket(value), index = ECALLS_ID_INDEX(channel);
-	u32 element = ECALLS_UP_HISTOGRAM + bucket / 32;
-	void *up = channel ? bpf_map_lookup_elem(&ups, &index) : 0;
-	u64 *counters = up ? bpf_map_lookup_elem(up, &element) : 0;
+	u32 bucket = histogram_bucket(value);
+	u64 *counters = up_element(channel, ECALLS_UP_HISTOGRAM + bucket / 32);
 
 	if (!counters)
 		return false;

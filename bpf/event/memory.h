@@ -21,7 +21,8 @@ static __always_inline struct ecalls_channel *channel_active(u32 id) {
 	u32 index = ECALLS_ID_INDEX(id);
 	struct ecalls_channel *ch = bpf_map_lookup_elem(&channels, &index);
 
-	if (!ch || ch->id != id || *(volatile u32 *)&ch->state != ECALLS_STATE_ACTIVE)
+	if (!ch || *(volatile u32 *)&ch->id != id ||
+	    *(volatile u32 *)&ch->state != ECALLS_STATE_ACTIVE)
 		return 0;
 	return ch;
 }
@@ -142,9 +143,11 @@ static __always_inline int slots_put(void *up, struct ecalls_up *head,
 
 /* Puts an event into a channel. MEMORY_*. */
 __noinline int memory_put(u32 channel, const struct ecalls_event *e, u32 subscription) {
-	struct ecalls_channel *ch = channel_active(channel);
 	u32 index = ECALLS_ID_INDEX(channel), zero = 0;
+	/* First the segment, then whose it is: a place that is given to another channel meanwhile
+	 * has its number first. */
 	void *up = bpf_map_lookup_elem(&ups, &index);
+	struct ecalls_channel *ch = channel_active(channel);
 	struct ecalls_up *head;
 
 	if (!ch || !up || !e)

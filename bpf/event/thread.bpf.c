@@ -116,6 +116,9 @@ static __always_inline void thread_action(struct thread *t, const struct ecalls_
 		return;
 	}
 	result = run_sleeping(t, s, a, n);
+	/* The handler may have slept for long: nobody is left to tell. */
+	if (*(volatile u32 *)&s->id != t->event.subscription)
+		return;
 	if (result < 0)
 		o.dropped = -result;
 	o.filtered = result == HANDLER_STOP;

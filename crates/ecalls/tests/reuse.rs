@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ecalls::downcall::Call;
-use ecalls::{Ecalls, Handler, Raise, Service};
+use ecalls::{DropReason, Ecalls, Handler, Raise, Service};
 use harness::{PATIENCE, QUIET, assert_all_adds_up, core, own_service};
 
 /// What the child does, and the name of the service with which it does it.
@@ -216,6 +216,52 @@ fn program_that_a_process_executes_may_defer_to_its_scheduling() {
     let Some(_ecalls) = core() else { return };
     let _alone = alone();
     drop(start_ready("defer", ""));
+}
+
+#[test]
+fn losses_of_a_closed_channel_are_not_shown_in_the_next_one() {
+    let Some(ecalls) = core() else { return };
+    let _alone = alone();
+    let (service, name) = own_service(&ecalls);
+    let histogram = Handler::Histogram {
+        field: "value".into(),
+        shift: 0,
+    };
+    let closed = ecalls.channel().open().expect("a channel");
+    let builder = ecalls.subscribe(&name).expect("the service");
+    let builder = builder.handler(&histogram).memory(&closed);
+    let subscription = builder.install().expect("one");
+    let place = closed.id().index();
+    drop(closed);
+    let next = ecalls.channel().open().expect("a channel");
+    assert_eq!(next.id().index(), place, "the same place again");
+    raise(&service, 5);
+    let count = subscription.count().expect("its count");
+    assert_eq!(count.dropped(DropReason::ChannelGone), 1);
+    assert_eq!(next.lost().dropped(DropReason::ChannelGone), 0);
+    assert_eq!(next.histogram().iter().sum::<u64>(), 0);
+    assert_all_adds_up(&ecalls, service.index());
+}
+
+#[test]
+fn long_delay_of_a_closed_channel_does_not_hold_up_the_next_one() {
+    let Some(ecalls) = core() else { return };
+    let _alone = alone();
+    let set = |value| Call::Set {
+        attribute: 0,
+        value,
+    };
+    let long = ecalls.channel().defer_delay(Duration::from_secs(3600));
+    let long = long.open().expect("a channel");
+    long.caller().defer(set(1)).expect("deferred");
+    let place = long.id().index();
+    drop(long);
+    let short = ecalls.channel().defer_delay(Duration::from_millis(1));
+    let short = short.open().expect("a channel");
+    assert_eq!(short.id().index(), place, "the same place again");
+    short.caller().defer(set(2)).expect("deferred");
+    let handled = || short.caller().pending() == 0;
+    harness::wait_until("it is handled after its own delay", handled);
 }
 
 #[test]
