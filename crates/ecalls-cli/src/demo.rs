@@ -31,7 +31,7 @@ use self::load::Load;
 use self::seen::Ours;
 use self::server::Server;
 use self::summary::{Account, Cost};
-use crate::bench::timing::{Effort, Value};
+use crate::bench::timing::{Effort, Value, two_cpus};
 use crate::bench::{baselines, readers, signals};
 use crate::exit::{Failure, Outcome};
 use crate::output::Output;
@@ -39,10 +39,10 @@ use crate::stop::Stop;
 
 /// Events that are older are discarded.
 const DEADLINE: Duration = Duration::from_millis(5);
-/// Turns without and with us.
-const TURNS: u64 = 4;
-/// Of the whole time: one turn, and the live part. What is left is for the comparison.
-const TURN_SHARE: f64 = 1.0 / 30.0;
+/// Turns without and with us; the best ones count.
+const TURNS: u64 = 7;
+/// Of the whole time: half a turn, and the live part. What is left is for the comparison.
+const TURN_SHARE: f64 = 1.0 / 60.0;
 const LIVE_SHARE: f64 = 0.6;
 
 /// Show, in about a minute, what events do on this machine
@@ -76,8 +76,13 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let stop = Stop::on_signals()?;
     let ecalls = Ecalls::open()?;
     let server = Server::start(args.server.as_deref(), &stop)?;
+    // With one processor there is nothing to share out.
+    let cpus = two_cpus().ok();
+    if let Some((cpu, _)) = cpus {
+        server.pin(cpu);
+    }
     let mut stage = Stage {
-        load: Load::find(server.port)?,
+        load: Load::find(server.port, cpus.map(|(_, cpu)| cpu))?,
         ecalls,
         server,
         stop,
@@ -118,7 +123,7 @@ impl Stage {
     /// What we cost the server. None: the user asked for the end.
     fn cost(&mut self) -> Result<Option<Cost>, Failure> {
         let seconds = (self.seconds * TURN_SHARE).round().max(1.0) as u64;
-        let turns = TURNS.min((self.seconds / 10.0) as u64).max(1);
+        let turns = TURNS.min((self.seconds / 8.0) as u64).max(1);
         let mut cost = Cost::default();
         for _ in 0..turns {
             let Some(without) = self.load.requests_per_s(seconds, &self.stop)? else {

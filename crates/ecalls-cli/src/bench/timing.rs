@@ -163,7 +163,7 @@ pub(crate) fn on_two_cpus<A: Send, B: Send>(
 }
 
 /// Two processors that this process may use.
-fn two_cpus() -> Result<(usize, usize), Failure> {
+pub(crate) fn two_cpus() -> Result<(usize, usize), Failure> {
     let set = sched_getaffinity(None).map_err(|error| os("asking for processors", error))?;
     let mut cpus = (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu));
     match (cpus.next(), cpus.next()) {

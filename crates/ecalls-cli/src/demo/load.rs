@@ -22,14 +22,15 @@ pub(super) struct Load {
     program: PathBuf,
     is_wrk: bool,
     port: u16,
+    cpu: Option<usize>,
 }
 
 impl Load {
-    /// Finds the program.
+    /// Finds the program, to run on that processor if one is named.
     ///
     /// # Errors
     /// None is installed.
-    pub(super) fn find(port: u16) -> Result<Load, Failure> {
+    pub(super) fn find(port: u16, cpu: Option<usize>) -> Result<Load, Failure> {
         let wrk = find("wrk");
         let is_wrk = wrk.is_some();
         let program = wrk
@@ -39,6 +40,7 @@ impl Load {
             program,
             is_wrk,
             port,
+            cpu,
         })
     }
 
@@ -49,7 +51,7 @@ impl Load {
 
     /// Requests per second of a run of about so many seconds. None: the user asked for the end.
     pub(super) fn requests_per_s(&self, seconds: u64, stop: &Stop) -> Result<Option<f64>, Failure> {
-        let run = Running::start(&self.program, &self.arguments(seconds, false), None)?;
+        let run = self.run(seconds, false)?;
         let Some(text) = run.output(stop)? else {
             return Ok(None);
         };
@@ -61,8 +63,15 @@ impl Load {
 
     /// Starts load that ends with its guard: on connections that stay, and on new ones.
     pub(super) fn start(&self, seconds: u64) -> Result<[Running; 2], Failure> {
-        let start = |new| Running::start(&self.program, &self.arguments(seconds, new), None);
-        Ok([start(false)?, start(true)?])
+        Ok([self.run(seconds, false)?, self.run(seconds, true)?])
+    }
+
+    fn run(&self, seconds: u64, new: bool) -> Result<Running, Failure> {
+        let running = Running::start(&self.program, &self.arguments(seconds, new), None)?;
+        if let Some(cpu) = self.cpu {
+            running.pin(cpu);
+        }
+        Ok(running)
     }
 
     fn arguments(&self, seconds: u64, new: bool) -> Vec<String> {

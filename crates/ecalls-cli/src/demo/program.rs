@@ -13,6 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::exit::{Code, Failure};
 use crate::stop::Stop;
@@ -78,6 +79,19 @@ impl Running {
         self.child.id()
     }
 
+    /// Binds it to one processor: where the scheduler happens to put a server and its load decides
+    /// about more than all that we could measure.
+    pub(super) fn pin(&self, cpu: usize) {
+        let mut set = CpuSet::new();
+        set.set(cpu);
+        // It has ended, or the processor is gone: then it runs nowhere, or anywhere.
+        let _ = sched_setaffinity(self.process(), &set);
+    }
+
+    fn process(&self) -> Option<Pid> {
+        i32::try_from(self.pid()).ok().and_then(Pid::from_raw)
+    }
+
     /// How it ended; None: it runs.
     pub(super) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
@@ -108,7 +122,7 @@ impl Running {
 
     fn signal(&self, signal: Signal) {
         // The group may be gone already; then so is the program.
-        if let Some(group) = i32::try_from(self.pid()).ok().and_then(Pid::from_raw) {
+        if let Some(group) = self.process() {
             let _ = kill_process_group(group, signal);
         }
     }

@@ -88,6 +88,11 @@ impl Server {
         self.program.pid()
     }
 
+    /// Binds it to one processor.
+    pub(super) fn pin(&self, cpu: usize) {
+        self.program.pin(cpu);
+    }
+
     /// Fails when it has ended.
     pub(super) fn check(&mut self) -> Result<(), Failure> {
         match self.program.ended() {
