@@ -48,12 +48,12 @@ demo:
 	target/release/ecalls demo
 
 test:
-	tools/setup build test vm
+	tools/setup build demo test vm
 	tools/test
 
 lint:
 	tools/setup build test
-	tools/test tidy shellcheck rustfmt clippy clang-format headers doc deny
+	tools/test tidy shellcheck rustfmt clippy clang-format headers docs doc deny
 
 format:
 	tools/setup build test

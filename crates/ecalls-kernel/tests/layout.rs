@@ -1,10 +1,10 @@
 //! The mirror in Rust and the compiled kernel side say the same: structs, formats, maps, programs.
 //!
-//! What the kernel side really uses is in its object files: BTF describes every struct that a map or
-//! a function's type names, libbpf lists maps and programs. Structs that are only local variables are
-//! not in there; so the headers are compiled once more, with a variable of every struct. Reading
-//! all this needs no kernel and no privileges. The counterpart, for the host's compiler and the
-//! constants, is tests/headers.rs of ecalls-abi.
+//! What the kernel side really uses is in its object files: BTF describes every struct that a map
+//! or a function's type names, libbpf lists maps and programs. Structs of local variables only
+//! are not in there: so the headers are compiled once more, with a variable of every struct.
+//! Reading all this needs no kernel and no privileges. The counterpart, for the host's compiler and
+//! the constants, is tests/headers.rs of ecalls-abi.
 
 #![forbid(unsafe_code)]
 
