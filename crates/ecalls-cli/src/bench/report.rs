@@ -51,9 +51,15 @@ impl Report {
         }
     }
 
-    /// Adds what a section measured.
+    /// Adds what a section measured. Of a row that is there already the better value is kept.
     pub(crate) fn add(&mut self, values: Vec<Value>) {
-        self.values.extend(values);
+        for value in values {
+            match self.values.iter_mut().find(|kept| kept.row == value.row) {
+                Some(kept) if value.is_better_than(kept) => *kept = value,
+                Some(_) => {}
+                None => self.values.push(value),
+            }
+        }
     }
 
     /// The values that were measured.
@@ -190,6 +196,18 @@ mod tests {
         assert_eq!(report.ratio(&report.values[1]), Some(0.5));
         assert_eq!(report.wanted_values().count(), 1);
         assert_eq!(report.ratio(&report.values[2]), None);
+    }
+
+    #[test]
+    fn of_several_passes_the_best_value_is_kept() {
+        let rate = |value| Value {
+            unit: "events/s",
+            ..Value::ns("ring_events_per_s", value, MEAN, "")
+        };
+        let mut report = report(&[("pipe", 5.0), ("pipe", 3.0), ("pipe", 4.0)], &[]);
+        report.add(vec![rate(5.0), rate(7.0), rate(6.0)]);
+        let kept: Vec<f64> = report.values.iter().map(|value| value.value).collect();
+        assert_eq!(kept, [3.0, 7.0]);
     }
 
     #[test]

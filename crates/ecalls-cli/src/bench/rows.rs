@@ -8,6 +8,8 @@ use crate::exit::Failure;
 pub(crate) struct Section {
     /// Their names, in the order in which they are reported.
     pub(crate) rows: &'static [&'static str],
+    /// Its set-up takes seconds: it is measured once.
+    pub(crate) slow: bool,
     /// Measures them all.
     pub(crate) measure: fn(&Bench) -> Result<Vec<Value>, Failure>,
 }
@@ -23,18 +25,22 @@ pub(crate) const SECTIONS: &[Section] = &[
             "downcall_deferred_drain",
             "downcall_generic",
         ],
+        slow: false,
         measure: calls::measure,
     },
     Section {
         rows: &["signal", "rt_signal"],
+        slow: false,
         measure: signals::measure,
     },
     Section {
         rows: &["kernel_handler", "kernel_handler_direct", "trigger"],
+        slow: false,
         measure: kernel::handlers,
     },
     Section {
         rows: &["eventfd_epoll", "pipe"],
+        slow: false,
         measure: baselines::measure,
     },
     Section {
@@ -45,14 +51,17 @@ pub(crate) const SECTIONS: &[Section] = &[
             "user_handler_recv",
             "ring_events_per_s",
         ],
+        slow: false,
         measure: readers::measure,
     },
     Section {
         rows: &["queue_insert", "queue_pop"],
+        slow: false,
         measure: kernel::queue,
     },
     Section {
         rows: &["readiness_bitmap", "epoll_wait", "poll"],
+        slow: false,
         measure: sockets::measure,
     },
     Section {
@@ -67,6 +76,7 @@ pub(crate) const SECTIONS: &[Section] = &[
             "fanout_64",
             "wake_cost",
         ],
+        slow: true,
         measure: kernel::fanout,
     },
 ];

@@ -1,9 +1,9 @@
 //! Batches and statistics.
 //!
-//! Other work on the machine only ever makes a value larger, so of several batches the best one
-//! says most about us. Within a batch the mean counts where rounds follow each other without a
-//! break, and the median where two threads meet, because there a single round in which one of them
-//! was not running would move the mean by orders of magnitude.
+//! Other work on the machine only ever makes a value worse, so of several batches, in several
+//! passes over all rows, the best one says most about us. Within a batch the mean counts where
+//! rounds follow each other without a break, and the median where two threads meet, because there a
+//! single round in which one of them was not running would move the mean by orders of magnitude.
 
 use std::thread;
 
@@ -45,10 +45,23 @@ impl Value {
     }
 }
 
+impl Value {
+    /// Less time, or more events per second.
+    pub(crate) fn is_better_than(&self, other: &Value) -> bool {
+        if self.unit == "ns" {
+            self.value < other.value
+        } else {
+            self.value > other.value
+        }
+    }
+}
+
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effort {
-    /// Batches, beside one to warm up.
+    /// Times that everything is measured.
+    pub(crate) passes: u32,
+    /// Batches of each pass, beside one to warm up.
     pub(crate) batches: u32,
     /// Every number of rounds is divided by this.
     pub(crate) divisor: u32,
@@ -57,16 +70,19 @@ pub(crate) struct Effort {
 impl Effort {
     /// For values that count.
     pub(crate) const FULL: Effort = Effort {
-        batches: 9,
+        passes: 4,
+        batches: 5,
         divisor: 1,
     };
     /// For a short look, beside other work.
     pub(crate) const SHORT: Effort = Effort {
+        passes: 1,
         batches: 4,
         divisor: 4,
     };
     /// To see that everything works.
     pub(crate) const QUICK: Effort = Effort {
+        passes: 1,
         batches: 1,
         divisor: 100,
     };
@@ -200,6 +216,7 @@ mod tests {
     #[test]
     fn the_best_batch_counts_and_the_first_only_warms_up() {
         let effort = Effort {
+            passes: 1,
             batches: 3,
             divisor: 1,
         };
@@ -212,6 +229,7 @@ mod tests {
     #[test]
     fn a_median_ignores_a_single_slow_round() {
         let effort = Effort {
+            passes: 1,
             batches: 1,
             divisor: 1,
         };
