@@ -1,6 +1,6 @@
-//! Which of 1010 sockets have data, when 10 do? (ECalls-01 §3.2 is about servers that have to look
-//! at them all.) The same sockets are watched by the socket service with one slot each, by epoll and
-//! by poll.
+//! Which of 1010 sockets have data, when 10 do? (ECalls-01 §3.2 is about servers that have to
+//! look at them all.) The same sockets are watched by the socket service with one slot each, by
+//! epoll and by poll.
 
 use std::hint::black_box;
 use std::io::Write;
