@@ -145,7 +145,7 @@ fn slot_that_is_being_written_is_left_for_later() {
 /// last of each producer arrives last.
 #[test]
 fn threads_lose_no_event_in_free_slots_and_no_newest_in_typed_ones() {
-    const EACH: u64 = if cfg!(miri) { 20 } else { 30_000 };
+    const EACH: u64 = if cfg!(miri) { 8 } else { 30_000 };
     for slot_use in [SlotUse::Free, SlotUse::Type] {
         let words = Arc::new(slots(64, slot_use));
         let mut reader = SlotsReader::new(words.clone()).unwrap();
