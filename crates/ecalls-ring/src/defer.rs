@@ -162,6 +162,7 @@ impl<W: Words> DeferWriter<W> {
     }
 
     /// Defers a call of which only the latest counts: it takes the place of the one in `cell`.
+    /// True: no other cell waited to be handled when this one came to wait.
     ///
     /// # Errors
     /// [`NoSuchCell`] if `cell` is not below `LATEST`.
@@ -170,7 +171,7 @@ impl<W: Words> DeferWriter<W> {
         cell: usize,
         op: u32,
         argument: [u64; 3],
-    ) -> Result<(), NoSuchCell> {
+    ) -> Result<bool, NoSuchCell> {
         let words = self.words.words();
         let error = NoSuchCell { cell };
         let sequence = self.sequence.get_mut(cell).ok_or(error)?;
@@ -181,11 +182,18 @@ impl<W: Words> DeferWriter<W> {
         store_call(place, op, argument);
         *sequence = sequence.wrapping_add(2);
         place[SEQUENCE].store(*sequence, Ordering::Release);
-        words
-            .get(LATEST_BITS)
-            .ok_or(error)?
-            .fetch_or(1 << cell, Ordering::Release);
-        Ok(())
+        let bits = words.get(LATEST_BITS).ok_or(error)?;
+        Ok(bits.fetch_or(1 << cell, Ordering::Release) & LATEST_MASK == 0)
+    }
+
+    /// Whether the call that was pushed last waits alone in the ring. False: those before it were
+    /// not handled yet, and whoever handles them looks for more after that.
+    ///
+    /// That is why this is asked behind the push, and with a full barrier: the drain stores `front`
+    /// and looks at `back` then. So one of the two sees the other.
+    pub fn is_first(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.pending() <= 1
     }
 
     /// Calls in the ring that wait to be handled; at most [`CAPACITY`], whatever `front` says.

@@ -172,8 +172,7 @@ impl Caller {
     pub fn defer_latest(&self, cell: usize, call: Call) -> Result<()> {
         let (op, arguments) = call.encode();
         let mut deferred = self.deferred.lock().unwrap_or_else(PoisonError::into_inner);
-        let was_empty = deferred.delayed && deferred.writer.pending_latest() == 0;
-        deferred
+        let is_first = deferred
             .writer
             .set_latest(cell, op.raw(), arguments)
             .map_err(|_| Error::Invalid {
@@ -181,7 +180,10 @@ impl Caller {
                 given: cell.to_string(),
                 expected: "0 to 15",
             })?;
-        if was_empty { self.arm() } else { Ok(()) }
+        if deferred.delayed && is_first {
+            self.arm()?;
+        }
+        Ok(())
     }
 
     /// Lets the kernel side handle what was deferred after the channel's delay.
@@ -214,11 +216,8 @@ impl Caller {
 
     /// Deferred calls that were not handled yet.
     pub fn pending(&self) -> usize {
-        self.deferred
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .writer
-            .pending()
+        let deferred = self.deferred.lock().unwrap_or_else(PoisonError::into_inner);
+        deferred.writer.pending() + deferred.writer.pending_latest().count_ones() as usize
     }
 
     /// How long deferred calls may wait, if the channel was opened with a delay.
@@ -243,11 +242,10 @@ impl Batch<'_> {
     #[inline]
     pub fn defer(&mut self, call: Call) -> Result<()> {
         let (op, arguments) = call.encode();
-        let was_empty = self.deferred.delayed && self.deferred.writer.pending() == 0;
         if self.deferred.writer.push(op.raw(), arguments).is_err() {
             self.make_room(op, arguments)?;
         }
-        if was_empty {
+        if self.deferred.delayed && self.deferred.writer.is_first() {
             self.caller.arm()?;
         }
         Ok(())

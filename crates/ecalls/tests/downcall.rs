@@ -295,3 +295,27 @@ fn timers_expire_once_periodically_and_at_a_time() {
     assert_eq!((event.r#type, event.data[0]), (absolute.number(), at_ns));
     drop(subscription);
 }
+
+#[test]
+fn call_that_is_deferred_while_the_delay_ends_is_not_left_behind() {
+    let Some(ecalls) = core() else { return };
+    let shape = ecalls.channel().defer_delay(Duration::from_micros(50));
+    let channel = shape.open().expect("a channel");
+    let caller = channel.caller();
+    let set = |value| Call::Set {
+        attribute: 0,
+        value,
+    };
+    let end = Instant::now() + Duration::from_secs(3);
+    let mut round = 0u64;
+    while Instant::now() < end {
+        round += 1;
+        let busy = Instant::now();
+        // A row of calls that goes on while the timer of the first one expires, and stops then.
+        while busy.elapsed() < Duration::from_micros(60 + round % 50) {
+            caller.defer(set(round)).expect("deferred");
+            caller.defer_latest(3, set(round)).expect("deferred");
+        }
+        wait_until("all are handled", || caller.pending() == 0);
+    }
+}
