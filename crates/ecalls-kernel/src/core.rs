@@ -6,7 +6,7 @@
 //! however it ends, and then is gone without a trace: nothing is pinned anywhere.
 
 use std::collections::HashMap;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 
 use ecalls_abi::{ABI_VERSION, service};
@@ -85,11 +85,7 @@ impl Core {
         let lock = lock()?;
         match Core::join(&lock)? {
             Some(core) => Ok(core),
-            None => {
-                let alive = Alive::open()?;
-                alive.give()?;
-                load::load(&lock, alive)
-            }
+            None => load::load(&lock, Alive::open()?),
         }
     }
 
@@ -151,12 +147,21 @@ impl Core {
                 programs.insert(program.name, sys::program_by_id(id)?);
             }
         }
-        let core = Core::assemble(alive, map, host, maps, programs, links, false)?;
+        let mut core = Core::assemble(alive, map, host, maps, programs, links, false)?;
         if !core.alive.others()? {
             return Ok(None);
         }
-        core.alive.give()?;
+        core.give_sign()?;
         Ok(Some(core))
+    }
+
+    /// Shows that this program takes part, from now on until it ends.
+    pub(crate) fn give_sign(&mut self) -> Result<()> {
+        let maps = self.maps.values().map(AsFd::as_fd);
+        let programs = self.programs.values().chain(&self._links).map(AsFd::as_fd);
+        let all = maps.chain(programs).chain([self.host.as_fd()]);
+        let above = all.map(|fd| fd.as_raw_fd()).max().unwrap_or(0);
+        self.alive.give(above)
     }
 
     pub(crate) fn assemble(

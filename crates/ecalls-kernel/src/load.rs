@@ -149,7 +149,7 @@ impl Loader {
             "maps that are missing in the table MAPS: {:?}",
             self.maps.keys()
         );
-        let core = Core::assemble(
+        let mut core = Core::assemble(
             alive,
             MapHandle::try_from(&map).map_err(|e| Error::from_bpf("opening a map", &e))?,
             &host,
@@ -163,6 +163,7 @@ impl Loader {
         host.ready = objects::tables_checksum();
         map.update(&0u32.to_ne_bytes(), host.as_bytes(), MapFlags::ANY)
             .map_err(|error| Error::from_bpf("completing the core", &error))?;
+        core.give_sign()?;
         lock.set_core_id(map_id(&map)?)?;
         Ok(core)
     }

@@ -12,7 +12,7 @@
 //! queued only once).
 
 use std::fs::{File, OpenOptions};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
 use crate::error::{Error, Result};
@@ -74,48 +74,80 @@ fn open_file() -> Result<File> {
 /// The kernel empties a core's table of handlers and frees its timers when the last process closes
 /// them, a little later and by themselves; so a core that nobody holds any more must not be joined,
 /// although its maps can still be found. Whoever joins opens everything first and then asks whether
-/// somebody else is alive. The sign is opened before and closed before the maps (a dying process
-/// closes its descriptors in ascending order): while it is there, so are its owner's maps.
+/// somebody else is alive.
+///
+/// A dying process closes its descriptors in the order of their numbers, on some kernels from the
+/// first one, on others (6.18) from the last. So the sign has two halves: the first is opened
+/// before the maps, the second has a number above theirs. While both are there, so are the maps.
 #[derive(Debug)]
-pub(crate) struct Alive(File);
+pub(crate) struct Alive {
+    first: File,
+    last: Option<File>,
+}
+
+/// The two halves: bytes of the file.
+const FIRST: i64 = 0;
+const LAST: i64 = 1;
 
 impl Alive {
-    /// Opens the sign, not yet given.
+    /// Opens the first half, not yet given.
     pub(crate) fn open() -> Result<Alive> {
-        Ok(Alive(open_file()?))
+        Ok(Alive {
+            first: open_file()?,
+            last: None,
+        })
     }
 
     /// Whether somebody else gives the sign.
     pub(crate) fn others(&self) -> Result<bool> {
-        let mut wanted = range(libc::F_WRLCK);
+        Ok(self.is_given(FIRST)? && self.is_given(LAST)?)
+    }
+
+    fn is_given(&self, half: i64) -> Result<bool> {
+        let mut wanted = range(libc::F_WRLCK, half);
+        let fd = self.first.as_raw_fd();
         // SAFETY: `wanted` is a flock structure that the call may write.
-        let error = unsafe { libc::fcntl(self.0.as_raw_fd(), libc::F_OFD_GETLK, &raw mut wanted) };
+        let error = unsafe { libc::fcntl(fd, libc::F_OFD_GETLK, &raw mut wanted) };
         if error < 0 {
             return Err(Error::last_os("looking who uses the core"));
         }
         Ok(i32::from(wanted.l_type) != libc::F_UNLCK)
     }
 
-    /// Gives the sign until it is dropped.
-    pub(crate) fn give(&self) -> Result<()> {
-        let wanted = range(libc::F_RDLCK);
-        // SAFETY: `wanted` is a flock structure that the call reads.
-        let error =
-            unsafe { libc::fcntl(self.0.as_raw_fd(), libc::F_OFD_SETLK, &raw const wanted) };
-        if error < 0 {
+    /// Gives the sign until it is dropped. `above`: the largest number of the core's descriptors.
+    pub(crate) fn give(&mut self, above: RawFd) -> Result<()> {
+        let file = open_file()?;
+        // SAFETY: takes numbers only.
+        let fd = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, above + 1) };
+        if fd < 0 {
             return Err(Error::last_os("taking part in the core"));
         }
+        // SAFETY: `fd` is new, open, and nobody else's.
+        let last = unsafe { File::from_raw_fd(fd) };
+        give_half(&self.first, FIRST)?;
+        give_half(&last, LAST)?;
+        self.last = Some(last);
         Ok(())
     }
 }
 
-/// The whole file, for a lock of an open file description.
-fn range(kind: i32) -> libc::flock {
+fn give_half(file: &File, half: i64) -> Result<()> {
+    let wanted = range(libc::F_RDLCK, half);
+    // SAFETY: `wanted` is a flock structure that the call reads.
+    let error = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const wanted) };
+    if error < 0 {
+        return Err(Error::last_os("taking part in the core"));
+    }
+    Ok(())
+}
+
+/// One byte of the file, for a lock of an open file description.
+fn range(kind: i32, byte: i64) -> libc::flock {
     libc::flock {
         l_type: i16::try_from(kind).expect("a small constant"),
         l_whence: 0, // SEEK_SET
-        l_start: 0,
-        l_len: 0,
+        l_start: byte,
+        l_len: 1,
         l_pid: 0,
     }
 }
