@@ -283,7 +283,7 @@ void ecalls_close(ecalls_t *ecalls);
 /*
  * Writes an event as one line of text: service, kind, process, fields by name. As snprintf: at
  * most `size` bytes with the final 0, and returns the length of the whole text. For people;
- * programs use the structs in ecalls/service.h. -ENOENT if the event's service is unknown.
+ * programs use the structs in ecalls/service.h. A service that is gone is named by its number.
  */
 int ecalls_describe(const ecalls_t *ecalls,
 		    const struct ecalls_event *event,
