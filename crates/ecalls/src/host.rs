@@ -23,7 +23,8 @@ impl Ecalls {
     /// Joins the machine's core, or loads it into the kernel if there is none (root).
     ///
     /// # Errors
-    /// [`Error::Denied`] without privileges, [`Error::Unsupported`] naming what this kernel lacks.
+    /// [`crate::Error::Denied`] without privileges, [`crate::Error::Unsupported`] naming what this
+    /// kernel lacks.
     pub fn open() -> Result<Ecalls> {
         Ok(Ecalls {
             core: Arc::new(Core::open()?),
@@ -50,7 +51,7 @@ impl Ecalls {
     /// Starts a subscription to the service of that name.
     ///
     /// # Errors
-    /// [`Error::Unknown`], with the names there are.
+    /// [`crate::Error::Unknown`], with the names there are.
     pub fn subscribe(&self, service: &str) -> Result<SubscriptionBuilder> {
         let index = self.core.find_service(service)?;
         let stat = self.core.service_stat(index)?;
@@ -61,7 +62,7 @@ impl Ecalls {
     /// ("u64 load; u32 threads"), `kinds` names its kinds ("high low").
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the name is taken or malformed.
+    /// [`crate::Error::Invalid`] when the name is taken or malformed.
     pub fn register_service(&self, name: &str, format: &str, kinds: &str) -> Result<Service> {
         Format::parse(format)?;
         Service::register(self, name, format, kinds)
@@ -70,7 +71,7 @@ impl Ecalls {
     /// Raises an event of a named application service. Returns how many subscriptions it is for.
     ///
     /// # Errors
-    /// [`Error::Unknown`] without such a service.
+    /// [`crate::Error::Unknown`] without such a service.
     pub fn raise(&self, service: &str, raise: &Raise<'_>) -> Result<i64> {
         ecalls_kernel::service::raise_by_name(&self.core, service, &raise.to_kernel())
     }

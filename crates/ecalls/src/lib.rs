@@ -29,7 +29,7 @@
 //! - [`downcall`]: calls to the kernel: fast, deferred, generic;
 //! - [`service`]: services of your own;
 //! - [`socket`], [`timer`]: the services you steer;
-//! - [`format`]: the data of events, by field name.
+//! - [`mod@format`]: the data of events, by field name.
 
 #![forbid(unsafe_code)]
 
