@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use ecalls::downcall::Call;
 use ecalls::timer::Timer;
 use ecalls::{Ecalls, Flow, Handler, Raise};
-use harness::{PATIENCE, assert_all_adds_up, core, wait_until};
+use harness::{PATIENCE, assert_all_adds_up, core, may_load, wait_until};
 
 /// Set: this process is a host. "busy": it uses everything until it is killed; "quiet": it holds a
 /// core until its standard input ends.
@@ -79,22 +79,14 @@ fn be_busy() -> ecalls::Result<()> {
     }
 }
 
-/// Whether nobody else uses a core; what is in the kernel then, from before this test.
-fn alone() -> Option<Vec<(u32, String)>> {
-    let start = Instant::now();
-    let in_use = || Ecalls::join().expect("root may look").is_some();
-    while in_use() {
-        if start.elapsed() > PATIENCE {
-            let required = std::env::var_os("ECALLS_TEST_ROOT").is_some();
-            assert!(!required, "another program uses a core");
-            eprintln!("skipped: another program uses a core");
-            return None;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+/// Waits until nobody else uses a core; what is in the kernel then, from before this test.
+fn alone() -> Vec<(u32, String)> {
+    wait_until("other programs leave the core", || {
+        Ecalls::join().expect("root may look").is_none()
+    });
     // One that has just ended takes a moment to be gone.
     std::thread::sleep(Duration::from_millis(500));
-    Some(ecalls_kernel::residue())
+    ecalls_kernel::residue()
 }
 
 /// What is in the kernel and was not before.
@@ -107,10 +99,10 @@ fn left(before: &[(u32, String)]) -> Vec<(u32, String)> {
 /// One test, for the others' cores would be in its way.
 #[test]
 fn core_is_shared_survives_its_loader_and_leaves_nothing() {
-    if std::env::var_os(ROLE).is_some() || !ecalls_kernel::is_root() {
+    if std::env::var_os(ROLE).is_some() || !may_load() {
         return;
     }
-    let Some(before) = alone() else { return };
+    let before = alone();
     core_is_gone_with_its_last_user(&before);
     core_survives_the_program_that_loaded_it(&before);
     killed_hosts_leave_nothing(&before);
