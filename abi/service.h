@@ -19,7 +19,8 @@ struct ecalls_service {
 	ecalls_u32 active;	/* which of the two lists is in use: 0 or 1 */
 	ecalls_u32 next;	/* wake-one: whose turn it is; written by the kernel side */
 	ecalls_u64 deadline_ns; /* smallest relative deadline of the subscriptions; 0: none */
-	ecalls_u64 parameter;	/* per service; sched: smallest delay to report, ns */
+	ecalls_u64 parameter;	/* sched: smallest delay to report, ns; applications':
+				   how many names the row has had */
 	ecalls_u64 owner_start; /* start time of the owner (since boot, ns), against pid reuse */
 	ecalls_u64 flip_ns;	/* when `active` was last flipped; host only */
 	ecalls_u32 count[2];	/* subscriptions in each list */

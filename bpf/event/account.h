@@ -36,6 +36,12 @@ static __always_inline void *up_element(u32 channel_id, u32 element) {
 	return up ? bpf_map_lookup_elem(up, &element) : 0;
 }
 
+/* Which registration of its row an application service is; 0: built in. An event that waits has it
+ * as `subscription`. Another's event has no service any more, and nobody to be told. */
+static __always_inline u32 registration(const struct ecalls_service *s, u32 service) {
+	return service < ECALLS_SERVICE_USER ? 0 : *(volatile const u32 *)&s->parameter;
+}
+
 /* The counters that the owner of a channel sees next to its data. */
 static __always_inline struct ecalls_lost *lost_of(u32 channel_id) {
 	return up_element(channel_id, 1);
@@ -194,7 +200,7 @@ __noinline int account_drop(const struct evicted *v, u32 reason) {
 	struct ecalls_service_count *total = count_of_service(service);
 	struct ecalls_service *s = bpf_map_lookup_elem(&services, &service);
 	struct current *c = current_cpu();
-	if (!total || !s || !c)
+	if (!total || !s || !c || v->subscription != registration(s, service))
 		return 0;
 	__sync_fetch_and_add(&total->dropped[reason], 1);
 	u32 list = s->active & 1, count = s->count[list];

@@ -264,7 +264,7 @@ __noinline int deliver_event(void *ctx __arg_ctx, u32 again) {
 	u32 service = c->event.service;
 	struct ecalls_service *s = bpf_map_lookup_elem(&services, &service);
 	struct ecalls_service_count *n = count_of_service(service);
-	if (!s || !n)
+	if (!s || !n || c->event.subscription != registration(s, service))
 		return 1;
 	if (!again) {
 		bool late = !(c->event.flags & ECALLS_EVENT_SOFT) &&

@@ -138,7 +138,7 @@ static __always_inline void raise_stamp(struct ecalls_event *e, const struct rai
 	e->uid = r->pid ? r->uid : task->cred->uid.val;
 	e->cpu = cpu;
 	e->size = r->size;
-	e->subscription = 0;
+	e->subscription = registration(s, r->service);
 }
 
 /* Copies `words` 8-byte words of data behind the header, at least the small ones. */

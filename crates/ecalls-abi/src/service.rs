@@ -25,7 +25,7 @@ pub struct Service {
     pub next: u32,
     /// Smallest relative deadline of the subscriptions; 0: none.
     pub deadline_ns: u64,
-    /// Per service; sched: smallest delay to report, ns.
+    /// sched: smallest delay to report, ns; applications': how many names the row has had.
     pub parameter: u64,
     /// Start time of the owner (since boot, ns), against pid reuse.
     pub owner_start: u64,

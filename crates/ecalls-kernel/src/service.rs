@@ -119,14 +119,18 @@ impl Drop for ServiceHandle {
 fn announce(core: &Core, index: u32, info: &ServiceInfo, owner: &Identity) -> Result<()> {
     // Of a service whose owner was killed.
     forget_name(core, index)?;
-    core.tables.infos.set(index, info)?;
-    core.tables
-        .service_counts
-        .set_per_cpu(index, &FromZeros::new_zeroed())?;
     let mut row = core.tables.services.get(index)?;
+    // A service that comes back finds its events that still wait, and goes on counting.
+    if core.tables.infos.get(index)?.name() != info.name() {
+        row.parameter += 1;
+        core.tables.services.set(index, &row)?;
+        core.tables
+            .service_counts
+            .set_per_cpu(index, &FromZeros::new_zeroed())?;
+    }
+    core.tables.infos.set(index, info)?;
     row.owner = owner.pid;
     row.owner_start = owner.start_ns;
-    row.parameter = 0;
     row.state = STATE_ACTIVE;
     core.tables.services.set(index, &row)?;
     core.map("service_names")?

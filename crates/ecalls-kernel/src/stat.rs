@@ -1,7 +1,7 @@
 //! Reads what the core counts: services, subscriptions, channels, queues.
 
 use ecalls_abi::channel::{Channel, STATE_ACTIVE, STATE_FREE};
-use ecalls_abi::service::{ServiceCount, ServiceInfo, SubscriptionCount};
+use ecalls_abi::service::{SERVICE_USER, ServiceCount, ServiceInfo, SubscriptionCount};
 use ecalls_abi::subscription::Subscription;
 use ecalls_abi::version::{CHANNELS_MAX, SERVICES_MAX, SUBSCRIPTIONS_MAX};
 use libbpf_rs::{MapCore, MapFlags};
@@ -183,7 +183,17 @@ impl Core {
     }
 
     /// Sets the smallest run-queue delay that the sched service reports, ns.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for an application service, which has no parameter.
     pub fn set_parameter(&self, service: u32, value: u64) -> Result<()> {
+        if service >= SERVICE_USER {
+            return Err(Error::Invalid {
+                what: "the service",
+                given: service.to_string(),
+                expected: "a built-in one",
+            });
+        }
         let _lock = crate::lock::lock()?;
         let mut row = self.tables.services.get(service)?;
         row.parameter = value;

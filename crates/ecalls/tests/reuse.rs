@@ -162,6 +162,49 @@ fn services_subscribers_wait_for_it_and_for_no_other() {
     assert_eq!((got, channel.try_recv().is_none()), (Some(2), true));
 }
 
+#[test]
+fn event_that_waits_for_its_release_is_not_the_next_services() {
+    let Some(ecalls) = core() else { return };
+    let _alone = alone();
+    let (first, first_name) = own_service(&ecalls);
+    let index = first.index();
+    let mut channel = ecalls.channel().open().expect("a channel");
+    let builder = ecalls.subscribe(&first_name).expect("the service");
+    let subscription = builder.memory(&channel).install().expect("one");
+    let later = Raise::new(&[1; 8]).release(Duration::from_millis(300));
+    assert_eq!(first.raise(&later).expect("raised"), 1);
+    drop((subscription, first));
+    let (second, second_name) = own_service(&ecalls);
+    if second.index() != index {
+        eprintln!("skipped: another program took the row");
+        return;
+    }
+    let builder = ecalls.subscribe(&second_name).expect("the service");
+    let _subscription = builder.memory(&channel).install().expect("one");
+    let event = channel
+        .recv_timeout(Duration::from_millis(500))
+        .expect("a living core");
+    assert_eq!(event.map(|event| event.data_word()), None);
+    assert_all_adds_up(&ecalls, second.index());
+}
+
+#[test]
+fn event_that_waits_for_its_release_is_delivered_if_its_service_comes_back() {
+    let Some(ecalls) = core() else { return };
+    let _alone = alone();
+    let (service, name) = own_service(&ecalls);
+    let mut channel = ecalls.channel().open().expect("a channel");
+    let builder = ecalls.subscribe(&name).expect("the service");
+    let _subscription = builder.memory(&channel).install().expect("one");
+    let later = Raise::new(&[1; 8]).release(Duration::from_millis(300));
+    assert_eq!(service.raise(&later).expect("raised"), 1);
+    drop(service);
+    let service = ecalls.register_service(&name, "u64 value", "").expect("it");
+    let event = channel.recv_timeout(PATIENCE).expect("a living core");
+    assert!(event.is_some());
+    assert_all_adds_up(&ecalls, service.index());
+}
+
 /// No service is left of a process that is no more.
 fn assert_no_orphan(ecalls: &Ecalls, pid: u32) {
     let services = ecalls.services().expect("the services");
