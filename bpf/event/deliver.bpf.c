@@ -326,20 +326,59 @@ int BPF_PROG(deliver, int nonce) {
 	return 0;
 }
 
+/* Makes what is held in a queue and due ready. */
+static __always_inline void release_due(struct queue_cell *cell, u64 now_ns) {
+	unsigned long flags;
+
+	if (!bpf_res_spin_lock_irqsave(&cell->lock, &flags)) {
+		queue_release(&cell->queue, now_ns);
+		bpf_res_spin_unlock_irqrestore(&cell->lock, &flags);
+	}
+}
+
+/* The timer of a CPU that was switched off expires on another one: what is due there goes on from
+ * this one's queue. */
+__noinline int queue_adopt(u32 from, u32 cpu) {
+	struct queue_cell *cell = bpf_map_lookup_elem(&queues, &from);
+	struct current *c = current_cpu();
+	u64 now_ns = bpf_ktime_get_ns(), next_ns;
+	u32 level;
+
+	if (!cell || !c)
+		return 0;
+	release_due(cell, now_ns);
+	level = *(volatile u32 *)&c->nesting;
+	for (u32 i = 0; level < NESTED_EVENTS && lib_again(i, DISPATCH_EVENTS); i++) {
+		if (i >= DISPATCH_EVENTS)
+			break;
+		c->nesting = level + 1;
+		barrier();
+		if (!queue_take(from, now_ns, &c->nested[level]))
+			raise_queued(&c->nested[level], cpu, now_ns);
+		barrier();
+		c->nesting = level;
+	}
+	drain(cpu, 0);
+	next_ns = *(volatile u64 *)&cell->queue.held.entry[1].key;
+	if (queue_waits(from))
+		arm_queue_timer(from, bpf_ktime_get_ns() + RETRY_NS);
+	else if (*(volatile u32 *)&cell->queue.held.count)
+		arm_queue_timer(from, next_ns);
+	return 0;
+}
+
 /* A queue's timer: makes what is held ready, delivers, and sets itself for what is held next. */
 static int queue_timer_expired(void *map, u32 *key, struct queue_timer *t) {
 	u32 cpu = bpf_get_smp_processor_id();
 	struct queue_cell *cell = bpf_map_lookup_elem(&queues, &cpu);
 	struct current *c = current_cpu();
-	u64 now_ns = bpf_ktime_get_ns(), next_ns;
-	unsigned long flags;
+	u64 next_ns;
 
 	if (!cell || !c)
 		return 0;
-	if (!bpf_res_spin_lock_irqsave(&cell->lock, &flags)) {
-		queue_release(&cell->queue, now_ns);
-		bpf_res_spin_unlock_irqrestore(&cell->lock, &flags);
-	}
+	if (*key != cpu && *key < cpus)
+		queue_adopt(*key, cpu);
+	release_due(cell, bpf_ktime_get_ns());
 	drain(cpu, 0);
 	next_ns = *(volatile u64 *)&cell->queue.held.entry[1].key;
 	/* What could not be delivered now must not wait for the next release. */
