@@ -134,9 +134,10 @@ static __always_inline void resume_fill(struct ecalls_event *e, const struct eca
 	e->subscription = (u32)call->a;
 }
 
-/* Queues that event by way of this CPU's stack of events (see maps.h). */
+/* Queues that event by way of this CPU's stack of events (see maps.h). -ENOENT: while it was copied
+ * its position in the ring was taken again. That comes before anything is written there. */
 static __always_inline int resume_queue(const struct ecalls_event *place,
-					const struct downcall *call,
+					const struct ecalls_up *head, const struct downcall *call,
 					const struct ecalls_channel *ch, u32 service) {
 	u32 cpu = bpf_get_smp_processor_id();
 	struct current *c = current_cpu();
@@ -153,7 +154,10 @@ static __always_inline int resume_queue(const struct ecalls_event *place,
 	barrier();
 	e = &c->nested[level];
 	resume_fill(e, place, call, ch, service);
-	result = raise_queued(e, cpu, e->raise_ns);
+	barrier();
+	result = -ENOENT;
+	if (*(volatile u64 *)&head->back - call->b <= ch->capacity)
+		result = raise_queued(e, cpu, e->raise_ns);
 	barrier();
 	c->nesting = level;
 	drain(cpu, call->how & DOWN_LOCKED);
@@ -166,7 +170,9 @@ __noinline int down_resume(const struct downcall *call) {
 	struct ecalls_subscription_count *n;
 	struct ecalls_subscription *s;
 	struct ecalls_channel *ch;
-	u32 index, at, element;
+	u32 index, at, element, zero = 0;
+	struct ecalls_up *head;
+	int result = -ENOENT;
 	void *up;
 
 	if (!call)
@@ -183,14 +189,16 @@ __noinline int down_resume(const struct downcall *call) {
 		return -EPERM;
 	element = ECALLS_UP_EVENTS + (u32)(call->b & (ch->capacity - 1));
 	place = bpf_map_lookup_elem(up, &element);
+	head = bpf_map_lookup_elem(up, &zero);
 	__sync_fetch_and_add(&n->offered, 1);
-	if (!place || *(volatile u64 *)&place->sequence != call->b + 1) {
-		/* The ring has overtaken a slow handler: what its chain should go on with is gone.
-		 * */
+	if (place && head && *(volatile u64 *)&place->sequence == call->b + 1)
+		result = resume_queue(place, head, call, ch, s->service);
+	/* The ring has overtaken a slow handler: what its chain should go on with is gone. */
+	if (result == -ENOENT)
 		drop_for_subscription(index, s->channel, ECALLS_DROP_RING_FULL, false);
-		return -ENOENT;
-	}
-	return resume_queue(place, call, ch, s->service);
+	else if (result == -EAGAIN || result == -EINVAL)
+		__sync_fetch_and_sub(&n->offered, 1);
+	return result;
 }
 
 /* The calls that are more than a few instructions. */
