@@ -34,7 +34,7 @@ const RAISERS: u64 = 3;
 const SIGNAL: i32 = 40;
 
 /// How long a reader waits at most. If there is an event then, a wake-up was lost.
-const LONG: Duration = Duration::from_millis(700);
+const LONG: Duration = Duration::from_secs(2);
 
 /// A fixed sequence of numbers (xorshift): a failure can be repeated, as far as timing allows.
 struct Random(u64);
@@ -254,7 +254,7 @@ fn read(mut channel: Channel, stop: &AtomicBool) -> (Seen, Channel) {
             continue;
         };
         let waited = Duration::from_nanos(ecalls::now_ns().saturating_sub(event.raise_ns));
-        seen.overslept += u64::from(start.elapsed() >= LONG && waited > LONG / 3);
+        seen.overslept += u64::from(start.elapsed() >= LONG && waited > LONG * 2 / 3);
         seen.count += 1;
         let cpu = usize::try_from(event.id >> 48).expect("a CPU");
         let at = usize::try_from(event.id << 16 >> 16).expect("a count");
