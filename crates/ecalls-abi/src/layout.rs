@@ -6,7 +6,7 @@
 
 use core::mem::offset_of;
 
-use crate::{channel, downcall, event, handler, service, subscription, version};
+use crate::{channel, downcall, event, handler, message, service, subscription, version};
 
 /// One field of a struct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -263,6 +263,119 @@ pub const STRUCTS: &[Struct] = &[
             data
         ]
     ),
+    describe!(
+        "ecalls_message",
+        message::Message,
+        [version, kind, serial, size]
+    ),
+    describe!("ecalls_hello", message::Hello, [abi_version, pad]),
+    describe!("ecalls_number", message::Number, [number, pad]),
+    describe!("ecalls_name", message::Name, [name]),
+    describe!(
+        "ecalls_open_channel",
+        message::OpenChannel,
+        [layout, capacity, slot_use, defer, delay_ns]
+    ),
+    describe!(
+        "ecalls_subscribe",
+        message::Subscribe,
+        [
+            service,
+            receiver,
+            kinds,
+            pid,
+            deadline_ns,
+            channel,
+            actions,
+            action
+        ]
+    ),
+    describe!(
+        "ecalls_watch_socket",
+        message::WatchSocket,
+        [target, r#type, kinds, inherit, deadline_ns, flags, pad]
+    ),
+    describe!(
+        "ecalls_set_parameter",
+        message::SetParameter,
+        [service, pad, value]
+    ),
+    describe!("ecalls_look_fate", message::LookFate, [event, older_ns]),
+    describe!("ecalls_done", message::Done, [value]),
+    describe!(
+        "ecalls_welcome",
+        message::Welcome,
+        [
+            abi_version,
+            pid,
+            uid,
+            cpus,
+            daemon,
+            services,
+            start_ns,
+            mechanism
+        ]
+    ),
+    describe!(
+        "ecalls_refused",
+        message::Refused,
+        [error, pad, number, subject, given, text]
+    ),
+    describe!(
+        "ecalls_service_view",
+        message::ServiceView,
+        [
+            index,
+            owner,
+            subscriptions,
+            attached,
+            parameter,
+            info,
+            count,
+            skipped
+        ]
+    ),
+    describe!(
+        "ecalls_subscription_view",
+        message::SubscriptionView,
+        [next, pad, row, count]
+    ),
+    describe!(
+        "ecalls_channel_view",
+        message::ChannelView,
+        [next, pad, row]
+    ),
+    describe!(
+        "ecalls_queue_view",
+        message::QueueView,
+        [next, owner, ready, held]
+    ),
+    describe!(
+        "ecalls_user_view",
+        message::UserView,
+        [next, uid, raised, used, limit, count]
+    ),
+    describe!(
+        "ecalls_fate_view",
+        message::FateView,
+        [
+            event,
+            when_ns,
+            raise_ns,
+            release_ns,
+            deadline_ns,
+            service,
+            kind,
+            subscription,
+            uid,
+            pid,
+            what,
+            reason,
+            stage,
+            quota,
+            name
+        ]
+    ),
 ];
 
 /// Every constant of `abi/` that the mirror has under the same name. Drop reasons are
@@ -286,4 +399,16 @@ pub const CONSTANTS: &[Constant] = constants! {
     downcall: PRCTL SETSOCKOPT OP_NOP OP_GETPID OP_SET OP_GET OP_RAISE OP_RESUME OP_TIMER OP_DELAY
         OPS ATTRIBUTES DEFER_DELAY DEFER_SWITCH DOWN_FRAMES FRAMES DOWN_LATEST LATEST DOWN_RING
         DOWN_CAPACITY DOWN_ELEMENTS DRAIN_MAX RAISE_ABSOLUTE;
+    message: MESSAGE_VERSION MESSAGE_MAX MESSAGE_DESCRIPTORS MESSAGE_REQUESTS MESSAGE_HELLO
+        MESSAGE_OPEN_CHANNEL MESSAGE_CLOSE_CHANNEL MESSAGE_SUBSCRIBE MESSAGE_UNSUBSCRIBE
+        MESSAGE_REGISTER_SERVICE MESSAGE_UNREGISTER_SERVICE MESSAGE_WATCH_SOCKET
+        MESSAGE_FORGET_SOCKET MESSAGE_SET_PARAMETER MESSAGE_LOOK_SERVICE MESSAGE_FIND_SERVICE
+        MESSAGE_LOOK_SUBSCRIPTION MESSAGE_LOOK_CHANNEL MESSAGE_LOOK_QUEUE MESSAGE_LOOK_USER
+        MESSAGE_LOOK_FATE MESSAGE_TAKE_MAP MESSAGE_REFUSED MESSAGE_DONE MESSAGE_END
+        MESSAGE_WELCOME MESSAGE_SERVICE MESSAGE_SUBSCRIPTION MESSAGE_CHANNEL MESSAGE_QUEUE
+        MESSAGE_USER MESSAGE_FATE WATCH_IF_ABSENT REFUSED_UNSUPPORTED REFUSED_DENIED
+        REFUSED_LIMIT REFUSED_UNKNOWN REFUSED_INVALID REFUSED_CLOSED REFUSED_VERSION REFUSED_OS
+        REFUSED_QUOTA QUOTA_CONNECTIONS QUOTA_CHANNELS QUOTA_SUBSCRIPTIONS QUOTA_SERVICES
+        QUOTA_TIMERS QUOTA_BYTES QUOTA_DESCRIPTORS QUOTA_QUEUED QUOTA_UP QUOTA_RAISED
+        QUOTA_HANDLER QUOTA_REQUESTS QUOTAS;
 };

@@ -20,6 +20,7 @@ pub mod downcall;
 pub mod event;
 pub mod handler;
 pub mod layout;
+pub mod message;
 pub mod service;
 pub mod subscription;
 pub mod text;

@@ -1,0 +1,706 @@
+//! `abi/message.h`: what an application and the daemon say to each other.
+//!
+//! [`Request`] and [`Answer`] are whole messages; [`Request::parse`] and [`Answer::parse`] take a
+//! packet that a stranger wrote and check its form: version, kind, exact size. What the numbers in
+//! it mean is checked by who acts on them. [`Packet`] is the way back to bytes.
+
+use core::fmt;
+
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+
+use crate::channel::Channel;
+use crate::service::{ServiceCount, ServiceInfo, SubscriptionCount};
+use crate::subscription::{Action, Subscription};
+use crate::text;
+use crate::version::{ACTIONS_MAX, NAME_MAX};
+
+/// Where the daemon listens.
+pub const SOCKET_PATH: &str = "/run/ecalls/socket";
+/// Version of the messages.
+pub const MESSAGE_VERSION: u32 = 1;
+/// Bytes of the largest message.
+pub const MESSAGE_MAX: usize = 2048;
+/// Descriptors beside one message at most.
+pub const MESSAGE_DESCRIPTORS: usize = 4;
+/// Requests are below this.
+pub const MESSAGE_REQUESTS: u32 = 19;
+
+/// `struct ecalls_message`: what every packet begins with.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct Message {
+    /// [`MESSAGE_VERSION`].
+    pub version: u32,
+    /// `MESSAGE_*`.
+    pub kind: u32,
+    /// Chosen by the application; the answer has the same.
+    pub serial: u32,
+    /// Bytes of the whole message, this header included.
+    pub size: u32,
+}
+
+/// Bytes of the header.
+const HEADER: usize = size_of::<Message>();
+
+/// A body: plain bytes that begin as 0.
+macro_rules! body {
+    ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty,)* }) => {
+        $(#[$doc])*
+        #[repr(C)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+        pub struct $name {
+            $($(#[$field_doc])* pub $field: $type,)*
+        }
+
+        const _: () = assert!(HEADER + size_of::<$name>() <= MESSAGE_MAX);
+
+        impl Default for $name {
+            fn default() -> $name {
+                $name::new_zeroed()
+            }
+        }
+    };
+}
+
+body! {
+    /// `struct ecalls_hello`.
+    Hello {
+        /// `ABI_VERSION` of the application's library.
+        abi_version: u32,
+        /// 0.
+        pad: u32,
+    }
+}
+
+body! {
+    /// `struct ecalls_number`: an id, an index, or where to begin looking.
+    Number {
+        /// The number.
+        number: u32,
+        /// 0.
+        pad: u32,
+    }
+}
+
+body! {
+    /// `struct ecalls_name`.
+    Name {
+        /// As a C text.
+        name: [u8; NAME_MAX],
+    }
+}
+
+body! {
+    /// `struct ecalls_open_channel`.
+    OpenChannel {
+        /// `LAYOUT_*` of [`crate::channel`].
+        layout: u32,
+        /// Events.
+        capacity: u32,
+        /// `SLOT_*` of [`crate::channel`].
+        slot_use: u32,
+        /// `DEFER_*` of [`crate::downcall`].
+        defer: u32,
+        /// With `DEFER_DELAY`: how long calls may wait.
+        delay_ns: u64,
+    }
+}
+
+body! {
+    /// `struct ecalls_subscribe`.
+    Subscribe {
+        /// Index of the service.
+        service: u32,
+        /// Process that receives; 0: the caller.
+        receiver: u32,
+        /// Bit k: wants kind k; 0: all.
+        kinds: u32,
+        /// 0, or only events raised in this process.
+        pid: u32,
+        /// Relative; 0: none.
+        deadline_ns: u64,
+        /// Channel that shows what was not delivered; 0: none.
+        channel: u32,
+        /// Entries of `action` in use.
+        actions: u32,
+        /// What is done, in order.
+        action: [Action; ACTIONS_MAX],
+    }
+}
+
+/// `flags` of [`WatchSocket`]: a registration that is there stays as it is.
+pub const WATCH_IF_ABSENT: u32 = 0x1;
+
+body! {
+    /// `struct ecalls_watch_socket`.
+    WatchSocket {
+        /// The caller's own process, or `TARGET_*` of [`crate::event`].
+        target: i32,
+        /// Which typed slot its events take.
+        r#type: u32,
+        /// Bit k: raise kind k.
+        kinds: u32,
+        /// 1: accepted connections are registered too.
+        inherit: u32,
+        /// Relative; 0: none.
+        deadline_ns: u64,
+        /// [`WATCH_IF_ABSENT`].
+        flags: u32,
+        /// 0.
+        pad: u32,
+    }
+}
+
+body! {
+    /// `struct ecalls_set_parameter`.
+    SetParameter {
+        /// Index of the service.
+        service: u32,
+        /// 0.
+        pad: u32,
+        /// Its new parameter.
+        value: u64,
+    }
+}
+
+body! {
+    /// `struct ecalls_look_fate`.
+    LookFate {
+        /// Id of an event; 0: of any.
+        event: u64,
+        /// Only what happened before; 0: the newest.
+        older_ns: u64,
+    }
+}
+
+body! {
+    /// `struct ecalls_done`.
+    Done {
+        /// What the request's kind says.
+        value: u64,
+    }
+}
+
+body! {
+    /// `struct ecalls_welcome`.
+    Welcome {
+        /// `ABI_VERSION` of the core.
+        abi_version: u32,
+        /// The caller's process, as the kernel numbers it.
+        pid: u32,
+        /// Its user.
+        uid: u32,
+        /// CPUs the queues were made for.
+        cpus: u32,
+        /// The daemon's process.
+        daemon: u32,
+        /// Indices of services are below this.
+        services: u32,
+        /// When the core was loaded.
+        start_ns: u64,
+        /// The mechanism of the fast call, as a C text.
+        mechanism: [u8; NAME_MAX],
+    }
+}
+
+/// `error` of [`Refused`]: `subject` is what the kernel lacks, `text` who brings it.
+pub const REFUSED_UNSUPPORTED: u32 = 1;
+/// `subject` is what was tried, `text` what it needs.
+pub const REFUSED_DENIED: u32 = 2;
+/// `subject` is the limit, `number` its value.
+pub const REFUSED_LIMIT: u32 = 3;
+/// `subject` is the kind of thing, `given` its name, `text` a hint.
+pub const REFUSED_UNKNOWN: u32 = 4;
+/// `subject` is the argument, `given` what it was, `text` what is right.
+pub const REFUSED_INVALID: u32 = 5;
+/// `subject` is what is gone.
+pub const REFUSED_CLOSED: u32 = 6;
+/// `number` is the daemon's version of the contract.
+pub const REFUSED_VERSION: u32 = 7;
+/// `subject` is what was done, `number` the errno.
+pub const REFUSED_OS: u32 = 8;
+/// `subject` is the user's quota, `number` its value.
+pub const REFUSED_QUOTA: u32 = 9;
+
+body! {
+    /// `struct ecalls_refused`.
+    Refused {
+        /// `REFUSED_*`.
+        error: u32,
+        /// 0.
+        pad: u32,
+        /// As `error` says.
+        number: u64,
+        /// As `error` says.
+        subject: [u8; 96],
+        /// As `error` says.
+        given: [u8; 64],
+        /// As `error` says.
+        text: [u8; 256],
+    }
+}
+
+impl Refused {
+    /// A refusal; texts that are too long are cut at a character.
+    pub fn new(error: u32, number: u64, subject: &str, given: &str, text: &str) -> Refused {
+        let mut refused = Refused {
+            error,
+            number,
+            ..Refused::default()
+        };
+        for (place, whole) in [
+            (&mut refused.subject[..], subject),
+            (&mut refused.given[..], given),
+            (&mut refused.text[..], text),
+        ] {
+            let whole = whole.split('\0').next().unwrap_or("");
+            let most = place.len() - 1;
+            let end = (0..=most.min(whole.len()))
+                .rev()
+                .find(|at| whole.is_char_boundary(*at))
+                .unwrap_or(0);
+            place[..end].copy_from_slice(&whole.as_bytes()[..end]);
+        }
+        refused
+    }
+
+    /// `subject` as text.
+    pub fn subject(&self) -> &str {
+        text::read(&self.subject)
+    }
+
+    /// `given` as text.
+    pub fn given(&self) -> &str {
+        text::read(&self.given)
+    }
+
+    /// `text` as text.
+    pub fn text(&self) -> &str {
+        text::read(&self.text)
+    }
+}
+
+body! {
+    /// `struct ecalls_service_view`.
+    ServiceView {
+        /// Its index.
+        index: u32,
+        /// Process of an application service; 0: built in.
+        owner: u32,
+        /// How many there are.
+        subscriptions: u32,
+        /// 1: its programs are attached.
+        attached: u32,
+        /// As [`crate::Service`] says.
+        parameter: u64,
+        /// Name, format, kinds.
+        info: ServiceInfo,
+        /// Sum over CPUs.
+        count: ServiceCount,
+        /// Runs of its programs that the kernel skipped.
+        skipped: u64,
+    }
+}
+
+body! {
+    /// `struct ecalls_subscription_view`.
+    SubscriptionView {
+        /// Where to go on looking.
+        next: u32,
+        /// 0.
+        pad: u32,
+        /// The row.
+        row: Subscription,
+        /// Sum over CPUs.
+        count: SubscriptionCount,
+    }
+}
+
+body! {
+    /// `struct ecalls_channel_view`.
+    ChannelView {
+        /// Where to go on looking.
+        next: u32,
+        /// 0.
+        pad: u32,
+        /// The row.
+        row: Channel,
+    }
+}
+
+body! {
+    /// `struct ecalls_queue_view`.
+    QueueView {
+        /// Where to go on looking.
+        next: u32,
+        /// A CPU; then the kernel threads; then signals that wait.
+        owner: u32,
+        /// Events that wait for delivery.
+        ready: u32,
+        /// Events that wait for their release time.
+        held: u32,
+    }
+}
+
+/// Connections to the daemon.
+pub const QUOTA_CONNECTIONS: usize = 0;
+/// Channels.
+pub const QUOTA_CHANNELS: usize = 1;
+/// Subscriptions.
+pub const QUOTA_SUBSCRIPTIONS: usize = 2;
+/// Application services.
+pub const QUOTA_SERVICES: usize = 3;
+/// Timers.
+pub const QUOTA_TIMERS: usize = 4;
+/// Bytes of shared memory, also what is still held after closing.
+pub const QUOTA_BYTES: usize = 5;
+/// Descriptors that the daemon holds for it.
+pub const QUOTA_DESCRIPTORS: usize = 6;
+/// Events that wait in queues.
+pub const QUOTA_QUEUED: usize = 7;
+/// Events per second to it; used: refused so far.
+pub const QUOTA_UP: usize = 8;
+/// Events per second of it; used: refused so far.
+pub const QUOTA_RAISED: usize = 9;
+/// Nanoseconds per second of its handlers; used: refused so far.
+pub const QUOTA_HANDLER: usize = 10;
+/// Requests per second; used: refused so far.
+pub const QUOTA_REQUESTS: usize = 11;
+/// How many there are.
+pub const QUOTAS: usize = 12;
+
+/// Names of the quotas, for people, in order.
+pub const QUOTA_NAMES: [&str; QUOTAS] = [
+    "connections",
+    "channels",
+    "subscriptions",
+    "services",
+    "timers",
+    "bytes of shared memory",
+    "descriptors",
+    "queued events",
+    "events per second",
+    "raised events per second",
+    "handler time",
+    "requests per second",
+];
+
+body! {
+    /// `struct ecalls_user_view`.
+    UserView {
+        /// Where to go on looking.
+        next: u32,
+        /// The user.
+        uid: u32,
+        /// Events it raised.
+        raised: u64,
+        /// What it has, by `QUOTA_*`.
+        used: [u64; QUOTAS],
+        /// What it may have; 0: no limit.
+        limit: [u64; QUOTAS],
+        /// Of all its subscriptions, the ended ones included.
+        count: SubscriptionCount,
+    }
+}
+
+body! {
+    /// `struct ecalls_fate_view`.
+    FateView {
+        /// Id of the event.
+        event: u64,
+        /// When it happened.
+        when_ns: u64,
+        /// When the event was raised.
+        raise_ns: u64,
+        /// Not to be delivered before; 0: at once.
+        release_ns: u64,
+        /// 0: none.
+        deadline_ns: u64,
+        /// Index of the service.
+        service: u32,
+        /// What the event tells.
+        kind: u32,
+        /// Id; 0: all of them.
+        subscription: u32,
+        /// User of who raised it.
+        uid: u32,
+        /// Process that raised it.
+        pid: u32,
+        /// As the kernel side notes it.
+        what: u32,
+        /// A drop reason.
+        reason: u32,
+        /// How far it came.
+        stage: u32,
+        /// With a quota as the reason: which, `QUOTA_*`.
+        quota: u64,
+        /// Name of the service, as a C text.
+        name: [u8; NAME_MAX],
+    }
+}
+
+/// Why a packet is no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Malformed {
+    /// Shorter than a header, or not as long as its header says or its kind is.
+    Size {
+        /// Bytes that came.
+        given: usize,
+        /// Bytes there should be; 0: unknown.
+        expected: usize,
+    },
+    /// Of another version.
+    Version(u32),
+    /// Of no kind that may come this way.
+    Kind(u32),
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Malformed::Size { given, expected: 0 } => write!(f, "a message of {given} bytes"),
+            Malformed::Size { given, expected } => {
+                write!(f, "a message of {given} bytes instead of {expected}")
+            }
+            Malformed::Version(version) => {
+                write!(f, "messages of version {version}, not {MESSAGE_VERSION}")
+            }
+            Malformed::Kind(kind) => write!(f, "a message of unknown kind {kind}"),
+        }
+    }
+}
+
+impl core::error::Error for Malformed {}
+
+/// A message as bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet {
+    bytes: [u8; MESSAGE_MAX],
+    size: usize,
+}
+
+impl Packet {
+    fn new(kind: u32, serial: u32, body: &[u8]) -> Packet {
+        let size = HEADER + body.len();
+        let mut bytes = [0; MESSAGE_MAX];
+        let header = Message {
+            version: MESSAGE_VERSION,
+            kind,
+            serial,
+            size: u32::try_from(size).unwrap_or(0),
+        };
+        bytes[..HEADER].copy_from_slice(header.as_bytes());
+        bytes[HEADER..size].copy_from_slice(body);
+        Packet { bytes, size }
+    }
+
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.size]
+    }
+}
+
+/// Checks a packet's header.
+fn header(packet: &[u8]) -> Result<(Message, &[u8]), Malformed> {
+    let size = Malformed::Size {
+        given: packet.len(),
+        expected: 0,
+    };
+    let (header, body) = Message::read_from_prefix(packet).map_err(|_| size)?;
+    if header.version != MESSAGE_VERSION {
+        return Err(Malformed::Version(header.version));
+    }
+    Ok((header, body))
+}
+
+/// Checks a body's size, and the header's word about it.
+fn body<T: FromBytes>(header: &Message, body: &[u8]) -> Result<T, Malformed> {
+    let expected = HEADER + size_of::<T>();
+    let size = Malformed::Size {
+        given: HEADER + body.len(),
+        expected,
+    };
+    if usize::try_from(header.size) != Ok(expected) {
+        return Err(size);
+    }
+    T::read_from_bytes(body).map_err(|_| size)
+}
+
+macro_rules! messages {
+    ($(#[$doc:meta])* $enum:ident {
+        $($(#[$kind_doc:meta])* $name:ident($body:ty) = $constant:ident $number:literal,)*
+    }) => {
+        $($(#[$kind_doc])* pub const $constant: u32 = $number;)*
+
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[expect(clippy::large_enum_variant, reason = "one lives at a time, on the stack")]
+        pub enum $enum {
+            $($(#[$kind_doc])* $name($body),)*
+        }
+
+        impl $enum {
+            /// Checks a packet's form. Its serial, and the message.
+            ///
+            /// # Errors
+            /// [`Malformed`]
+            pub fn parse(packet: &[u8]) -> Result<(u32, $enum), Malformed> {
+                let (header, bytes) = header(packet)?;
+                let message = match header.kind {
+                    $($constant => $enum::$name(body(&header, bytes)?),)*
+                    kind => return Err(Malformed::Kind(kind)),
+                };
+                Ok((header.serial, message))
+            }
+
+            /// The message as bytes.
+            pub fn packet(&self, serial: u32) -> Packet {
+                match self {
+                    $($enum::$name(body) => Packet::new($constant, serial, body.as_bytes()),)*
+                }
+            }
+
+            /// Its kind's number.
+            pub fn kind(&self) -> u32 {
+                match self {
+                    $($enum::$name(_) => $constant,)*
+                }
+            }
+
+            /// Its kind's name, for people.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $($enum::$name(_) => stringify!($name),)*
+                }
+            }
+        }
+    };
+}
+
+messages! {
+    /// What an application asks.
+    Request {
+        /// The first request. Answer: [`Welcome`], and the program of the generic call.
+        Hello(Hello) = MESSAGE_HELLO 1,
+        /// Answer: its id, and the segments up and down and the wake descriptor.
+        OpenChannel(OpenChannel) = MESSAGE_OPEN_CHANNEL 2,
+        /// By its id.
+        CloseChannel(Number) = MESSAGE_CLOSE_CHANNEL 3,
+        /// Answer: its id.
+        Subscribe(Subscribe) = MESSAGE_SUBSCRIBE 4,
+        /// By its id.
+        Unsubscribe(Number) = MESSAGE_UNSUBSCRIBE 5,
+        /// Answer: its index.
+        RegisterService(ServiceInfo) = MESSAGE_REGISTER_SERVICE 6,
+        /// By its index.
+        UnregisterService(Number) = MESSAGE_UNREGISTER_SERVICE 7,
+        /// With the socket.
+        WatchSocket(WatchSocket) = MESSAGE_WATCH_SOCKET 8,
+        /// With the socket.
+        ForgetSocket(Number) = MESSAGE_FORGET_SOCKET 9,
+        /// Of a built-in service.
+        SetParameter(SetParameter) = MESSAGE_SET_PARAMETER 10,
+        /// The first service from an index on.
+        LookService(Number) = MESSAGE_LOOK_SERVICE 11,
+        /// The service of a name.
+        FindService(Name) = MESSAGE_FIND_SERVICE 12,
+        /// The first subscription from an index on.
+        LookSubscription(Number) = MESSAGE_LOOK_SUBSCRIPTION 13,
+        /// The first channel from an index on.
+        LookChannel(Number) = MESSAGE_LOOK_CHANNEL 14,
+        /// The first queue from an index on.
+        LookQueue(Number) = MESSAGE_LOOK_QUEUE 15,
+        /// The first user from an index on.
+        LookUser(Number) = MESSAGE_LOOK_USER 16,
+        /// The newest fate of an event before a time.
+        LookFate(LookFate) = MESSAGE_LOOK_FATE 17,
+        /// A map of the core, by its place in the loader's table.
+        TakeMap(Number) = MESSAGE_TAKE_MAP 18,
+    }
+}
+
+messages! {
+    /// What the daemon answers.
+    Answer {
+        /// No.
+        Refused(Refused) = MESSAGE_REFUSED 0x100,
+        /// Yes.
+        Done(Done) = MESSAGE_DONE 0x101,
+        /// There is no further one.
+        End(Done) = MESSAGE_END 0x102,
+        /// To the first request.
+        Welcome(Welcome) = MESSAGE_WELCOME 0x103,
+        /// A service.
+        Service(ServiceView) = MESSAGE_SERVICE 0x104,
+        /// A subscription.
+        Subscription(SubscriptionView) = MESSAGE_SUBSCRIPTION 0x105,
+        /// A channel.
+        Channel(ChannelView) = MESSAGE_CHANNEL 0x106,
+        /// A queue.
+        Queue(QueueView) = MESSAGE_QUEUE 0x107,
+        /// A user.
+        User(UserView) = MESSAGE_USER 0x108,
+        /// What became of an event.
+        Fate(FateView) = MESSAGE_FATE 0x109,
+    }
+}
+
+impl Request {
+    /// Descriptors that must come with it.
+    pub fn descriptors(&self) -> usize {
+        match self {
+            Request::WatchSocket(_) | Request::ForgetSocket(_) => 1,
+            _ => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_is_understood() {
+        let said = Request::Subscribe(Subscribe {
+            service: 3,
+            deadline_ns: 5,
+            ..Subscribe::default()
+        });
+        assert_eq!(Request::parse(said.packet(7).as_bytes()), Ok((7, said)));
+        let said = Answer::Done(Done { value: 9 });
+        assert_eq!(Answer::parse(said.packet(0).as_bytes()), Ok((0, said)));
+    }
+
+    #[test]
+    fn a_request_is_no_answer() {
+        let packet = Request::Hello(Hello::default()).packet(1);
+        let parsed = Answer::parse(packet.as_bytes());
+        assert_eq!(parsed, Err(Malformed::Kind(MESSAGE_HELLO)));
+    }
+
+    #[test]
+    fn every_cut_and_every_growth_is_refused() {
+        let packet = Request::OpenChannel(OpenChannel::default()).packet(1);
+        for end in 0..packet.size {
+            assert!(Request::parse(&packet.bytes[..end]).is_err(), "{end}");
+        }
+        assert!(Request::parse(&packet.bytes[..=packet.size]).is_err());
+    }
+
+    #[test]
+    fn a_header_that_lies_about_its_size_is_refused() {
+        for lie in [0, 15, 16, 39, 41, u32::MAX] {
+            let mut packet = Request::OpenChannel(OpenChannel::default()).packet(1);
+            packet.bytes[12..16].copy_from_slice(&lie.to_ne_bytes());
+            assert!(Request::parse(packet.as_bytes()).is_err(), "{lie}");
+        }
+    }
+
+    #[test]
+    fn long_texts_of_a_refusal_are_cut_at_a_character() {
+        let long = "\u{e9}".repeat(60);
+        let refused = Refused::new(REFUSED_UNKNOWN, 0, "service", &long, "a hint");
+        assert_eq!(refused.given(), "\u{e9}".repeat(31));
+        assert_eq!((refused.subject(), refused.text()), ("service", "a hint"));
+    }
+}
