@@ -42,165 +42,145 @@ pub struct Message {
 /// Bytes of the header.
 const HEADER: usize = size_of::<Message>();
 
-/// A body: plain bytes that begin as 0.
-macro_rules! body {
-    ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty,)* }) => {
-        $(#[$doc])*
-        #[repr(C)]
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
-        pub struct $name {
-            $($(#[$field_doc])* pub $field: $type,)*
-        }
-
-        const _: () = assert!(HEADER + size_of::<$name>() <= MESSAGE_MAX);
-
-        impl Default for $name {
-            fn default() -> $name {
-                $name::new_zeroed()
-            }
-        }
-    };
+/// `struct ecalls_hello`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct Hello {
+    /// `ABI_VERSION` of the application's library.
+    pub abi_version: u32,
+    /// 0.
+    pub pad: u32,
 }
 
-body! {
-    /// `struct ecalls_hello`.
-    Hello {
-        /// `ABI_VERSION` of the application's library.
-        abi_version: u32,
-        /// 0.
-        pad: u32,
-    }
+/// `struct ecalls_number`: an id, an index, or where to begin looking.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct Number {
+    /// The number.
+    pub number: u32,
+    /// 0.
+    pub pad: u32,
 }
 
-body! {
-    /// `struct ecalls_number`: an id, an index, or where to begin looking.
-    Number {
-        /// The number.
-        number: u32,
-        /// 0.
-        pad: u32,
-    }
+/// `struct ecalls_name`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct Name {
+    /// As a C text.
+    pub name: [u8; NAME_MAX],
 }
 
-body! {
-    /// `struct ecalls_name`.
-    Name {
-        /// As a C text.
-        name: [u8; NAME_MAX],
-    }
+/// `struct ecalls_open_channel`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct OpenChannel {
+    /// `LAYOUT_*` of [`crate::channel`].
+    pub layout: u32,
+    /// Events.
+    pub capacity: u32,
+    /// `SLOT_*` of [`crate::channel`].
+    pub slot_use: u32,
+    /// `DEFER_*` of [`crate::downcall`].
+    pub defer: u32,
+    /// With `DEFER_DELAY`: how long calls may wait.
+    pub delay_ns: u64,
 }
 
-body! {
-    /// `struct ecalls_open_channel`.
-    OpenChannel {
-        /// `LAYOUT_*` of [`crate::channel`].
-        layout: u32,
-        /// Events.
-        capacity: u32,
-        /// `SLOT_*` of [`crate::channel`].
-        slot_use: u32,
-        /// `DEFER_*` of [`crate::downcall`].
-        defer: u32,
-        /// With `DEFER_DELAY`: how long calls may wait.
-        delay_ns: u64,
-    }
-}
-
-body! {
-    /// `struct ecalls_subscribe`.
-    Subscribe {
-        /// Index of the service.
-        service: u32,
-        /// Process that receives; 0: the caller.
-        receiver: u32,
-        /// Bit k: wants kind k; 0: all.
-        kinds: u32,
-        /// 0, or only events raised in this process.
-        pid: u32,
-        /// Relative; 0: none.
-        deadline_ns: u64,
-        /// Channel that shows what was not delivered; 0: none.
-        channel: u32,
-        /// Entries of `action` in use.
-        actions: u32,
-        /// What is done, in order.
-        action: [Action; ACTIONS_MAX],
-    }
+/// `struct ecalls_subscribe`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct Subscribe {
+    /// Index of the service.
+    pub service: u32,
+    /// Process that receives; 0: the caller.
+    pub receiver: u32,
+    /// Bit k: wants kind k; 0: all.
+    pub kinds: u32,
+    /// 0, or only events raised in this process.
+    pub pid: u32,
+    /// Relative; 0: none.
+    pub deadline_ns: u64,
+    /// Channel that shows what was not delivered; 0: none.
+    pub channel: u32,
+    /// Entries of `action` in use.
+    pub actions: u32,
+    /// What is done, in order.
+    pub action: [Action; ACTIONS_MAX],
 }
 
 /// `flags` of [`WatchSocket`]: a registration that is there stays as it is.
 pub const WATCH_IF_ABSENT: u32 = 0x1;
 
-body! {
-    /// `struct ecalls_watch_socket`.
-    WatchSocket {
-        /// The caller's own process, or `TARGET_*` of [`crate::event`].
-        target: i32,
-        /// Which typed slot its events take.
-        r#type: u32,
-        /// Bit k: raise kind k.
-        kinds: u32,
-        /// 1: accepted connections are registered too.
-        inherit: u32,
-        /// Relative; 0: none.
-        deadline_ns: u64,
-        /// [`WATCH_IF_ABSENT`].
-        flags: u32,
-        /// 0.
-        pad: u32,
-    }
+/// `struct ecalls_watch_socket`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct WatchSocket {
+    /// The caller's own process, or `TARGET_*` of [`crate::event`].
+    pub target: i32,
+    /// Which typed slot its events take.
+    pub r#type: u32,
+    /// Bit k: raise kind k.
+    pub kinds: u32,
+    /// 1: accepted connections are registered too.
+    pub inherit: u32,
+    /// Relative; 0: none.
+    pub deadline_ns: u64,
+    /// [`WATCH_IF_ABSENT`].
+    pub flags: u32,
+    /// 0.
+    pub pad: u32,
 }
 
-body! {
-    /// `struct ecalls_set_parameter`.
-    SetParameter {
-        /// Index of the service.
-        service: u32,
-        /// 0.
-        pad: u32,
-        /// Its new parameter.
-        value: u64,
-    }
+/// `struct ecalls_set_parameter`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct SetParameter {
+    /// Index of the service.
+    pub service: u32,
+    /// 0.
+    pub pad: u32,
+    /// Its new parameter.
+    pub value: u64,
 }
 
-body! {
-    /// `struct ecalls_look_fate`.
-    LookFate {
-        /// Id of an event; 0: of any.
-        event: u64,
-        /// Only what happened before; 0: the newest.
-        older_ns: u64,
-    }
+/// `struct ecalls_look_fate`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct LookFate {
+    /// Id of an event; 0: of any.
+    pub event: u64,
+    /// Only what happened before; 0: the newest.
+    pub older_ns: u64,
 }
 
-body! {
-    /// `struct ecalls_done`.
-    Done {
-        /// What the request's kind says.
-        value: u64,
-    }
+/// `struct ecalls_done`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct Done {
+    /// What the request's kind says.
+    pub value: u64,
 }
 
-body! {
-    /// `struct ecalls_welcome`.
-    Welcome {
-        /// `ABI_VERSION` of the core.
-        abi_version: u32,
-        /// The caller's process, as the kernel numbers it.
-        pid: u32,
-        /// Its user.
-        uid: u32,
-        /// CPUs the queues were made for.
-        cpus: u32,
-        /// The daemon's process.
-        daemon: u32,
-        /// Indices of services are below this.
-        services: u32,
-        /// When the core was loaded.
-        start_ns: u64,
-        /// The mechanism of the fast call, as a C text.
-        mechanism: [u8; NAME_MAX],
-    }
+/// `struct ecalls_welcome`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct Welcome {
+    /// `ABI_VERSION` of the core.
+    pub abi_version: u32,
+    /// The caller's process, as the kernel numbers it.
+    pub pid: u32,
+    /// Its user.
+    pub uid: u32,
+    /// CPUs the queues were made for.
+    pub cpus: u32,
+    /// The daemon's process.
+    pub daemon: u32,
+    /// Indices of services are below this.
+    pub services: u32,
+    /// When the core was loaded.
+    pub start_ns: u64,
+    /// The mechanism of the fast call, as a C text.
+    pub mechanism: [u8; NAME_MAX],
 }
 
 /// `error` of [`Refused`]: `subject` is what the kernel lacks, `text` who brings it.
@@ -222,22 +202,22 @@ pub const REFUSED_OS: u32 = 8;
 /// `subject` is the user's quota, `number` its value.
 pub const REFUSED_QUOTA: u32 = 9;
 
-body! {
-    /// `struct ecalls_refused`.
-    Refused {
-        /// `REFUSED_*`.
-        error: u32,
-        /// 0.
-        pad: u32,
-        /// As `error` says.
-        number: u64,
-        /// As `error` says.
-        subject: [u8; 96],
-        /// As `error` says.
-        given: [u8; 64],
-        /// As `error` says.
-        text: [u8; 256],
-    }
+/// `struct ecalls_refused`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct Refused {
+    /// `REFUSED_*`.
+    pub error: u32,
+    /// 0.
+    pub pad: u32,
+    /// As `error` says.
+    pub number: u64,
+    /// As `error` says.
+    pub subject: [u8; 96],
+    /// As `error` says.
+    pub given: [u8; 64],
+    /// As `error` says.
+    pub text: [u8; 256],
 }
 
 impl Refused {
@@ -280,66 +260,66 @@ impl Refused {
     }
 }
 
-body! {
-    /// `struct ecalls_service_view`.
-    ServiceView {
-        /// Its index.
-        index: u32,
-        /// Process of an application service; 0: built in.
-        owner: u32,
-        /// How many there are.
-        subscriptions: u32,
-        /// 1: its programs are attached.
-        attached: u32,
-        /// As [`crate::Service`] says.
-        parameter: u64,
-        /// Name, format, kinds.
-        info: ServiceInfo,
-        /// Sum over CPUs.
-        count: ServiceCount,
-        /// Runs of its programs that the kernel skipped.
-        skipped: u64,
-    }
+/// `struct ecalls_service_view`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct ServiceView {
+    /// Its index.
+    pub index: u32,
+    /// Process of an application service; 0: built in.
+    pub owner: u32,
+    /// How many there are.
+    pub subscriptions: u32,
+    /// 1: its programs are attached.
+    pub attached: u32,
+    /// As [`crate::Service`] says.
+    pub parameter: u64,
+    /// Name, format, kinds.
+    pub info: ServiceInfo,
+    /// Sum over CPUs.
+    pub count: ServiceCount,
+    /// Runs of its programs that the kernel skipped.
+    pub skipped: u64,
 }
 
-body! {
-    /// `struct ecalls_subscription_view`.
-    SubscriptionView {
-        /// Where to go on looking.
-        next: u32,
-        /// 0.
-        pad: u32,
-        /// The row.
-        row: Subscription,
-        /// Sum over CPUs.
-        count: SubscriptionCount,
-    }
+/// `struct ecalls_subscription_view`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct SubscriptionView {
+    /// Where to go on looking.
+    pub next: u32,
+    /// 0.
+    pub pad: u32,
+    /// The row.
+    pub row: Subscription,
+    /// Sum over CPUs.
+    pub count: SubscriptionCount,
 }
 
-body! {
-    /// `struct ecalls_channel_view`.
-    ChannelView {
-        /// Where to go on looking.
-        next: u32,
-        /// 0.
-        pad: u32,
-        /// The row.
-        row: Channel,
-    }
+/// `struct ecalls_channel_view`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct ChannelView {
+    /// Where to go on looking.
+    pub next: u32,
+    /// 0.
+    pub pad: u32,
+    /// The row.
+    pub row: Channel,
 }
 
-body! {
-    /// `struct ecalls_queue_view`.
-    QueueView {
-        /// Where to go on looking.
-        next: u32,
-        /// A CPU; then the kernel threads; then signals that wait.
-        owner: u32,
-        /// Events that wait for delivery.
-        ready: u32,
-        /// Events that wait for their release time.
-        held: u32,
-    }
+/// `struct ecalls_queue_view`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct QueueView {
+    /// Where to go on looking.
+    pub next: u32,
+    /// A CPU; then the kernel threads; then signals that wait.
+    pub owner: u32,
+    /// Events that wait for delivery.
+    pub ready: u32,
+    /// Events that wait for their release time.
+    pub held: u32,
 }
 
 /// Connections to the daemon.
@@ -385,58 +365,77 @@ pub const QUOTA_NAMES: [&str; QUOTAS] = [
     "requests per second",
 ];
 
-body! {
-    /// `struct ecalls_user_view`.
-    UserView {
-        /// Where to go on looking.
-        next: u32,
-        /// The user.
-        uid: u32,
-        /// Events it raised.
-        raised: u64,
-        /// What it has, by `QUOTA_*`.
-        used: [u64; QUOTAS],
-        /// What it may have; 0: no limit.
-        limit: [u64; QUOTAS],
-        /// Of all its subscriptions, the ended ones included.
-        count: SubscriptionCount,
-    }
+/// `struct ecalls_user_view`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct UserView {
+    /// Where to go on looking.
+    pub next: u32,
+    /// The user.
+    pub uid: u32,
+    /// Events it raised.
+    pub raised: u64,
+    /// What it has, by `QUOTA_*`.
+    pub used: [u64; QUOTAS],
+    /// What it may have; 0: no limit.
+    pub limit: [u64; QUOTAS],
+    /// Of all its subscriptions, the ended ones included.
+    pub count: SubscriptionCount,
 }
 
-body! {
-    /// `struct ecalls_fate_view`.
-    FateView {
-        /// Id of the event.
-        event: u64,
-        /// When it happened.
-        when_ns: u64,
-        /// When the event was raised.
-        raise_ns: u64,
-        /// Not to be delivered before; 0: at once.
-        release_ns: u64,
-        /// 0: none.
-        deadline_ns: u64,
-        /// Index of the service.
-        service: u32,
-        /// What the event tells.
-        kind: u32,
-        /// Id; 0: all of them.
-        subscription: u32,
-        /// User of who raised it.
-        uid: u32,
-        /// Process that raised it.
-        pid: u32,
-        /// As the kernel side notes it.
-        what: u32,
-        /// A drop reason.
-        reason: u32,
-        /// How far it came.
-        stage: u32,
-        /// With a quota as the reason: which, `QUOTA_*`.
-        quota: u64,
-        /// Name of the service, as a C text.
-        name: [u8; NAME_MAX],
-    }
+/// `struct ecalls_fate_view`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct FateView {
+    /// Id of the event.
+    pub event: u64,
+    /// When it happened.
+    pub when_ns: u64,
+    /// When the event was raised.
+    pub raise_ns: u64,
+    /// Not to be delivered before; 0: at once.
+    pub release_ns: u64,
+    /// 0: none.
+    pub deadline_ns: u64,
+    /// Index of the service.
+    pub service: u32,
+    /// What the event tells.
+    pub kind: u32,
+    /// Id; 0: all of them.
+    pub subscription: u32,
+    /// User of who raised it.
+    pub uid: u32,
+    /// Process that raised it.
+    pub pid: u32,
+    /// As the kernel side notes it.
+    pub what: u32,
+    /// A drop reason.
+    pub reason: u32,
+    /// How far it came.
+    pub stage: u32,
+    /// With a quota as the reason: which, `QUOTA_*`.
+    pub quota: u64,
+    /// Name of the service, as a C text.
+    pub name: [u8; NAME_MAX],
+}
+
+macro_rules! bodies {
+    ($($name:ident)*) => {
+        $(
+            const _: () = assert!(HEADER + size_of::<$name>() <= MESSAGE_MAX);
+
+            impl Default for $name {
+                fn default() -> $name {
+                    $name::new_zeroed()
+                }
+            }
+        )*
+    };
+}
+
+// A body is plain bytes that begin as 0.
+bodies! {
+    Hello Number Name OpenChannel Subscribe WatchSocket SetParameter LookFate Done Welcome Refused ServiceView SubscriptionView ChannelView QueueView UserView FateView
 }
 
 /// Why a packet is no message.
