@@ -83,7 +83,8 @@ ECALLS_STATIC_ASSERT(sizeof(struct ecalls_up) == 256, "the header is one element
 #define ECALLS_DROP_NO_SUBSCRIBER                                                                  \
 	10u		       /* nobody subscribed, or not the target; counted per service */
 #define ECALLS_DROP_NESTED 11u /* raised within more raises on one CPU than can be; per service */
-#define ECALLS_DROP_REASONS 12u
+#define ECALLS_DROP_QUOTA 12u  /* its user has used up what he may use (abi/user.h) */
+#define ECALLS_DROP_REASONS 13u
 
 /* Counted by the kernel side next to the data, so that a reader sees what it missed without a call:
  * each action that could not deliver to this channel, also if the chain delivered elsewhere; and
@@ -92,7 +93,7 @@ struct ecalls_lost {
 	ecalls_u64 late; /* discarded because the deadline had passed */
 	ecalls_u64 dropped[ECALLS_DROP_REASONS];
 	ecalls_u64 filtered; /* ended by a handler */
-	ecalls_u64 pad[18];
+	ecalls_u64 pad[17];
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_lost) == 256, "the counters are one element");
 
@@ -114,8 +115,10 @@ struct ecalls_channel {
 	ecalls_u32 defer;	/* ECALLS_DEFER_* of abi/downcall.h */
 	ecalls_u64 owner_start; /* start time of the owner (since boot, ns), against pid reuse */
 	ecalls_u64 delay_ns;	/* with ECALLS_DEFER_DELAY: how long calls may wait */
+	ecalls_u32 user;	/* row of abi/user.h that what it raises counts for */
+	ecalls_u32 pad;
 };
-ECALLS_STATIC_ASSERT(sizeof(struct ecalls_channel) == 48, "channel");
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_channel) == 56, "channel");
 
 /* An id is an index below 1 << 12 and a generation above; 0 is never an id. */
 #define ECALLS_ID_BITS 12u

@@ -26,6 +26,10 @@
 #define ECALLS_EVENT_SOFT 0x400u   /* deadline_ns is the subscriptions' earliest: order, no limit */
 #define ECALLS_EVENT_THREAD 0x200u /* the chain's next handler was asked to run in a thread */
 
+/* In a queue only, in the upper bits of `flags`: the row of abi/user.h in whose `queued` the event
+ * counts; 0: in none. */
+#define ECALLS_EVENT_USER_SHIFT 24u
+
 struct ecalls_event {
 	ecalls_u64 sequence;	/* ring: position + 1 once complete; slots: odd while written */
 	ecalls_u64 id;		/* unique per core: cpu << 48 | count */

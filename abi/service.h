@@ -23,10 +23,12 @@ struct ecalls_service {
 				   how many names the row has had */
 	ecalls_u64 owner_start; /* start time of the owner (since boot, ns), against pid reuse */
 	ecalls_u64 flip_ns;	/* when `active` was last flipped; host only */
+	ecalls_u32 user;	/* row of abi/user.h of an application service */
+	ecalls_u32 owner_uid;	/* user of its owner */
 	ecalls_u32 count[2];	/* subscriptions in each list */
 	ecalls_u32 list[2][ECALLS_SUBSCRIBERS_MAX]; /* indices, in order of delivery */
 };
-ECALLS_STATIC_ASSERT(sizeof(struct ecalls_service) == 568, "service");
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_service) == 576, "service");
 
 struct ecalls_service_info {
 	char name[ECALLS_NAME_MAX];
@@ -46,7 +48,7 @@ struct ecalls_service_count {
 	ecalls_u64
 		latency_ns; /* sum over dispatched events of dispatch time - max(raise, release) */
 	ecalls_u64 latency_ns_max;
-	ecalls_u64 pad[6];
+	ecalls_u64 pad[5];
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_service_count) == 192, "service count");
 
@@ -65,7 +67,7 @@ struct ecalls_subscription_count {
 	ecalls_u64 handlers; /* runs of a kernel handler */
 	ecalls_u64 partial;  /* of the delivered: another action of the chain could not deliver; the
 				 channel concerned shows why */
-	ecalls_u64 pad[3];
+	ecalls_u64 pad[2];
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_subscription_count) == 192, "subscription count");
 
@@ -100,8 +102,12 @@ struct ecalls_socket_interest {
 	ecalls_u32 kinds;	/* bit k: raise kind k */
 	ecalls_u32 inherit;	/* 1: accepted connections are registered too */
 	ecalls_u64 deadline_ns; /* relative; 0: none */
+	ecalls_u32 pid;		/* process that registered it: pid and uid of its events */
+	ecalls_u32 uid;		/* its user */
+	ecalls_u32 user;	/* row of abi/user.h that its events count for while they wait */
+	ecalls_u32 pad;
 };
-ECALLS_STATIC_ASSERT(sizeof(struct ecalls_socket_interest) == 24, "socket interest");
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_socket_interest) == 40, "socket interest");
 
 /* timer: kind 0, an expiry */
 struct ecalls_timer_event {
@@ -138,7 +144,8 @@ struct ecalls_sched_event {
 
 /* The core's identity, in the map `ecalls_host`: how a second program finds and joins a running
  * core. Written once by the program that loads the core, before anything is attached. */
-#define ECALLS_HOST_IDS 64u
+#define ECALLS_HOST_IDS 128u
+#define ECALLS_HOST_DAEMON 0x1u /* a daemon hosts it: programs go through that, and do not join */
 struct ecalls_host {
 	ecalls_u32 version;  /* ECALLS_ABI_VERSION */
 	ecalls_u32 pid;	     /* process that loaded the core */
@@ -146,12 +153,14 @@ struct ecalls_host {
 	ecalls_u32 ready;    /* 0: still being loaded, or its loader died; else a checksum of the
 			       loader's tables of maps and programs: other builds must not join */
 	ecalls_u64 start_ns; /* when it was loaded */
+	ecalls_u32 flags;    /* ECALLS_HOST_* */
+	ecalls_u32 pad;
 	char mechanism[ECALLS_NAME_MAX];     /* the fast call: prctl, security, setsockopt or run */
 	ecalls_u32 map_ids[ECALLS_HOST_IDS]; /* in the order of the loader's table of maps */
 	ecalls_u32 prog_ids[ECALLS_HOST_IDS]; /* in the order of the loader's table of programs */
 	ecalls_u32
 		link_ids[ECALLS_HOST_IDS]; /* of the same programs, where attached; changes later */
 };
-ECALLS_STATIC_ASSERT(sizeof(struct ecalls_host) == 824, "host");
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_host) == 1600, "host");
 
 #endif

@@ -20,6 +20,10 @@
 /* A real-time signal's value: `argument[0]` instead of the event's first data word. */
 #define ECALLS_ACTION_FIXED_VALUE 0x1u
 
+/* Which events of the service it sees. */
+#define ECALLS_SCOPE_ALL 0u /* everybody's */
+#define ECALLS_SCOPE_OWN 1u /* those whose uid is `owner_uid` */
+
 struct ecalls_action {
 	ecalls_u32 kind;    /* ECALLS_ACTION_* */
 	ecalls_u32 flags;   /* ECALLS_ACTION_FIXED_VALUE */
@@ -32,23 +36,29 @@ struct ecalls_action {
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_action) == 48, "action");
 
 struct ecalls_subscription {
-	ecalls_u32 state;    /* ECALLS_STATE_* */
-	ecalls_u32 id;	     /* index | generation << 12 */
-	ecalls_u32 service;  /* index of the service */
-	ecalls_u32 owner;    /* process that subscribed */
-	ecalls_u32 receiver; /* process that receives (process_id of struct ecalls) */
-	ecalls_u32 uid;	     /* user of the receiver */
-	ecalls_u32 kinds;    /* bit k: wants events of kind k; 0: all */
-	ecalls_u32 pid;	     /* 0, or only events raised in this process */
-	ecalls_u64
-		receiver_start; /* start time of the receiver (since boot, ns), against pid reuse */
+	/* line 0: what is read for every event */
+	ecalls_u32 state;	/* ECALLS_STATE_* */
+	ecalls_u32 id;		/* index | generation << 12 */
+	ecalls_u32 service;	/* index of the service */
+	ecalls_u32 owner;	/* process that subscribed */
+	ecalls_u32 receiver;	/* process that receives (process_id of struct ecalls) */
+	ecalls_u32 uid;		/* user of the receiver */
+	ecalls_u32 kinds;	/* bit k: wants events of kind k; 0: all */
+	ecalls_u32 pid;		/* 0, or only events raised in this process */
+	ecalls_u32 scope;	/* ECALLS_SCOPE_* */
+	ecalls_u32 owner_uid;	/* user of the owner: what it may see, and whom it may signal */
+	ecalls_u32 user;	/* row of abi/user.h that it counts for */
+	ecalls_u32 channel;	/* whose `lost` element shows what was not delivered; 0: none */
 	ecalls_u64 deadline_ns; /* relative; 0: none. The earlier of this and the event's holds */
-	ecalls_u32 cpu_priority; /* CPU scheduling priority of the receiver, higher first */
-	ecalls_u32 order;	 /* registration order */
-	ecalls_u32 channel; /* channel whose `lost` element shows what was not delivered; 0: none */
-	ecalls_u32 actions; /* entries of action[] in use */
+	ecalls_u32 actions;	/* entries of action[] in use */
+	ecalls_u32 order;	/* registration order */
+	/* line 1 */
+	ecalls_u64 receiver_start; /* start time of the receiver (since boot, ns): pid reuse */
+	ecalls_u64 owner_start;	   /* start time of the owner, 0: not compared */
+	ecalls_u32 cpu_priority;   /* CPU scheduling priority of the receiver, higher first */
+	ecalls_u32 pad[11];
 	struct ecalls_action action[ECALLS_ACTIONS_MAX];
 };
-ECALLS_STATIC_ASSERT(sizeof(struct ecalls_subscription) == 448, "subscription");
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_subscription) == 512, "subscription");
 
 #endif

@@ -36,11 +36,11 @@ typedef long long ecalls_s64;
 #define ECALLS_STATIC_ASSERT(condition, text) _Static_assert(condition, text)
 #endif
 
-#define ECALLS_ABI_VERSION 1u
+#define ECALLS_ABI_VERSION 2u
 
 /* Limits. Each is a compile-time constant of both sides; reaching one is an error with its name. */
 #define ECALLS_DATA_MAX 168u	       /* bytes of data in one event */
-#define ECALLS_SERVICES_MAX 64u	       /* services of one core, built in and of applications */
+#define ECALLS_SERVICES_MAX 256u       /* services of one core, built in and of applications */
 #define ECALLS_SUBSCRIPTIONS_MAX 4096u /* subscriptions of one core */
 #define ECALLS_SUBSCRIBERS_MAX 64u     /* subscriptions of one service */
 #define ECALLS_CHANNELS_MAX 1024u      /* channels of one core */
@@ -49,5 +49,6 @@ typedef long long ecalls_s64;
 #define ECALLS_NAME_MAX 32u	       /* bytes of a name, its final 0 included */
 #define ECALLS_FORMAT_MAX 512u	       /* bytes of a format text, its final 0 included */
 #define ECALLS_TIMERS_MAX 1024u	       /* timers of the timer service */
+#define ECALLS_USERS_MAX 256u	       /* users whose use is limited (abi/user.h) */
 
 #endif

@@ -15,6 +15,7 @@
 #include "abi/event.h"
 #include "abi/service.h"
 #include "abi/subscription.h"
+#include "abi/user.h"
 #include "lib/queue.h"
 
 /* One queue with its lock and the events in its slots. Element `cpu` belongs to that CPU; behind
@@ -182,6 +183,15 @@ struct {
 	__type(key, u32);
 	__type(value, struct current);
 } current_events SEC(".maps");
+
+/* The host maps it, so that it can write a limit without touching what the kernel side counts. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, ECALLS_USERS_MAX);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, u32);
+	__type(value, struct ecalls_user);
+} users SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);

@@ -110,11 +110,13 @@ pub enum DropReason {
     NoSubscriber = 10,
     /// The service's program was interrupted by itself.
     Nested = 11,
+    /// Its user has used up what he may use; see [`crate::user`].
+    Quota = 12,
 }
 
 impl DropReason {
     /// Every reason, in order of index.
-    pub const ALL: [DropReason; 12] = [
+    pub const ALL: [DropReason; 13] = [
         DropReason::QueueFull,
         DropReason::RingFull,
         DropReason::SlotFull,
@@ -127,6 +129,7 @@ impl DropReason {
         DropReason::NoHandler,
         DropReason::NoSubscriber,
         DropReason::Nested,
+        DropReason::Quota,
     ];
 
     /// Its place in every `dropped` array.
@@ -154,6 +157,7 @@ impl DropReason {
             DropReason::NoHandler => "no_handler",
             DropReason::NoSubscriber => "no_subscriber",
             DropReason::Nested => "nested",
+            DropReason::Quota => "quota",
         }
     }
 }
@@ -170,7 +174,7 @@ pub struct Lost {
     /// Ended by a handler.
     pub filtered: u64,
     /// Zero.
-    pub pad: [u64; 18],
+    pub pad: [u64; 17],
 }
 
 const _: () = assert!(
@@ -324,9 +328,13 @@ pub struct Channel {
     pub owner_start: u64,
     /// With `DEFER_DELAY`: how long calls may wait.
     pub delay_ns: u64,
+    /// Row of [`crate::user`] that what it raises counts for.
+    pub user: u32,
+    /// Zero.
+    pub pad: u32,
 }
 
-const _: () = assert!(size_of::<Channel>() == 48, "channel");
+const _: () = assert!(size_of::<Channel>() == 56, "channel");
 
 /// Bits of an id that are its index.
 pub const ID_BITS: u32 = 12;

@@ -27,6 +27,9 @@ pub const EVENT_RESUME: u32 = 0x100;
 pub const EVENT_SOFT: u32 = 0x400;
 /// The chain's next handler was asked to run in a thread; set by the kernel side.
 pub const EVENT_THREAD: u32 = 0x200;
+/// `flags`, in a queue only: from this bit on the row of [`crate::user`] in whose `queued` the
+/// event counts; 0: in none.
+pub const EVENT_USER_SHIFT: u32 = 24;
 
 /// 64-bit words of one event; an event is copied word by word.
 pub const EVENT_WORDS: usize = size_of::<Event>() / 8;

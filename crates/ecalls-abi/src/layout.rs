@@ -6,7 +6,7 @@
 
 use core::mem::offset_of;
 
-use crate::{channel, downcall, event, handler, message, service, subscription, version};
+use crate::{channel, downcall, event, handler, message, service, subscription, user, version};
 
 /// One field of a struct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +117,9 @@ pub const STRUCTS: &[Struct] = &[
             slot_use,
             defer,
             owner_start,
-            delay_ns
+            delay_ns,
+            user,
+            pad
         ]
     ),
     describe!(
@@ -137,12 +139,17 @@ pub const STRUCTS: &[Struct] = &[
             uid,
             kinds,
             pid,
-            receiver_start,
-            deadline_ns,
-            cpu_priority,
-            order,
+            scope,
+            owner_uid,
+            user,
             channel,
+            deadline_ns,
             actions,
+            order,
+            receiver_start,
+            owner_start,
+            cpu_priority,
+            pad,
             action
         ]
     ),
@@ -158,6 +165,8 @@ pub const STRUCTS: &[Struct] = &[
             parameter,
             owner_start,
             flip_ns,
+            user,
+            owner_uid,
             count,
             list
         ]
@@ -207,7 +216,17 @@ pub const STRUCTS: &[Struct] = &[
     describe!(
         "ecalls_socket_interest",
         service::SocketInterest,
-        [target, r#type, kinds, inherit, deadline_ns]
+        [
+            target,
+            r#type,
+            kinds,
+            inherit,
+            deadline_ns,
+            pid,
+            uid,
+            user,
+            pad
+        ]
     ),
     describe!(
         "ecalls_timer_event",
@@ -228,7 +247,39 @@ pub const STRUCTS: &[Struct] = &[
         "ecalls_host",
         service::Host,
         [
-            version, pid, cpus, ready, start_ns, mechanism, map_ids, prog_ids, link_ids
+            version, pid, cpus, ready, start_ns, flags, pad, mechanism, map_ids, prog_ids, link_ids
+        ]
+    ),
+    describe!(
+        "ecalls_user",
+        user::User,
+        [
+            state,
+            uid,
+            up_per_s,
+            raise_per_s,
+            handler_ns_per_s,
+            up_burst,
+            raise_burst,
+            queued_max,
+            timers_max,
+            pad0,
+            up_tat,
+            offered,
+            up_throttled,
+            pad1,
+            raise_tat,
+            raised,
+            raise_throttled,
+            queue_throttled,
+            timers_throttled,
+            queued,
+            timers,
+            pad2,
+            handler_tat,
+            handler_ns,
+            handler_throttled,
+            pad3
         ]
     ),
     describe!(
@@ -383,15 +434,17 @@ pub const STRUCTS: &[Struct] = &[
 #[expect(clippy::cast_possible_wrap, reason = "no constant is above i64::MAX")]
 pub const CONSTANTS: &[Constant] = constants! {
     version: ABI_VERSION DATA_MAX SERVICES_MAX SUBSCRIPTIONS_MAX SUBSCRIBERS_MAX CHANNELS_MAX
-        ACTIONS_MAX HANDLERS_MAX NAME_MAX FORMAT_MAX TIMERS_MAX;
-    event: TARGET_ALL TARGET_WAKE_ONE EVENT_CPU EVENT_RESUME EVENT_SOFT EVENT_THREAD;
+        ACTIONS_MAX HANDLERS_MAX NAME_MAX FORMAT_MAX TIMERS_MAX USERS_MAX;
+    event: TARGET_ALL TARGET_WAKE_ONE EVENT_CPU EVENT_RESUME EVENT_SOFT EVENT_THREAD
+        EVENT_USER_SHIFT;
     channel: LAYOUT_RING LAYOUT_SLOTS SLOT_FREE SLOT_PRIORITY SLOT_TYPE UP_EVENTS UP_HISTOGRAM
         CAPACITY_MIN CAPACITY_MAX SLOTS_MAX WAKE_BYTES DROP_REASONS STATE_FREE STATE_SETUP
         STATE_ACTIVE STATE_DEAD ID_BITS;
     subscription: ACTION_HANDLER ACTION_THREAD ACTION_SIGNAL ACTION_USER ACTION_MEMORY
-        ACTION_FIXED_VALUE;
+        ACTION_FIXED_VALUE SCOPE_ALL SCOPE_OWN;
     service: SERVICE_SOCKET SERVICE_TIMER SERVICE_TASK SERVICE_SCHED SERVICE_CORE
-        SERVICE_USER SOCKET_DATA SOCKET_CONNECTION TASK_FORK TASK_EXEC TASK_EXIT HOST_IDS;
+        SERVICE_USER SOCKET_DATA SOCKET_CONNECTION TASK_FORK TASK_EXEC TASK_EXIT HOST_IDS
+        HOST_DAEMON;
     handler: HANDLER_SAMPLE HANDLER_LIMIT HANDLER_THRESHOLD HANDLER_HISTOGRAM HANDLER_COUNT
         HANDLERS_BUILT_IN HANDLER_SLEEPING HANDLER_COPY_USER COPY_USER_MAX FIELD_SIZE_SHIFT
         FIELD_OP_SHIFT FIELD_ATTRIBUTE_SHIFT COMPARE_LESS COMPARE_LESS_EQUAL COMPARE_EQUAL

@@ -24,6 +24,7 @@ pub mod message;
 pub mod service;
 pub mod subscription;
 pub mod text;
+pub mod user;
 pub mod version;
 
 pub use channel::{Channel, DropReason, Id, Layout, Lost, SlotUse, State, Up};
@@ -31,6 +32,7 @@ pub use downcall::{Down, Downcall, Generic, Op};
 pub use event::{Event, Target};
 pub use service::{Host, Service, ServiceCount, ServiceInfo, SubscriptionCount};
 pub use subscription::{Action, ActionKind, Subscription};
+pub use user::User;
 pub use version::ABI_VERSION;
 
 /// The crate whose traits the structs implement, so that users need not name its version again.

@@ -31,13 +31,17 @@ pub struct Service {
     pub owner_start: u64,
     /// When `active` was last flipped; host only.
     pub flip_ns: u64,
+    /// Row of [`crate::user`] of an application service.
+    pub user: u32,
+    /// User of its owner.
+    pub owner_uid: u32,
     /// Subscriptions in each list.
     pub count: [u32; 2],
     /// Indices, in order of delivery.
     pub list: [[u32; SUBSCRIBERS_MAX]; 2],
 }
 
-const _: () = assert!(size_of::<Service>() == 568, "service");
+const _: () = assert!(size_of::<Service>() == 576, "service");
 
 impl Default for Service {
     fn default() -> Service {
@@ -118,7 +122,7 @@ pub struct ServiceCount {
     /// The largest of them.
     pub latency_ns_max: u64,
     /// Zero.
-    pub pad: [u64; 6],
+    pub pad: [u64; 5],
 }
 
 const _: () = assert!(size_of::<ServiceCount>() == 192, "service count");
@@ -172,7 +176,7 @@ pub struct SubscriptionCount {
     /// shows why.
     pub partial: u64,
     /// Zero.
-    pub pad: [u64; 3],
+    pub pad: [u64; 2],
 }
 
 const _: () = assert!(size_of::<SubscriptionCount>() == 192, "subscription count");
@@ -266,9 +270,17 @@ pub struct SocketInterest {
     pub inherit: u32,
     /// Relative; 0: none.
     pub deadline_ns: u64,
+    /// Process that registered it: `pid` and `uid` of its events.
+    pub pid: u32,
+    /// Its user.
+    pub uid: u32,
+    /// Row of [`crate::user`] that its events count for while they wait.
+    pub user: u32,
+    /// Zero.
+    pub pad: u32,
 }
 
-const _: () = assert!(size_of::<SocketInterest>() == 24, "socket interest");
+const _: () = assert!(size_of::<SocketInterest>() == 40, "socket interest");
 
 /// `struct ecalls_timer_event`: the data of the service `timer`; kind 0, an expiry.
 #[repr(C)]
@@ -353,7 +365,9 @@ impl SchedEvent {
 }
 
 /// Ids of each sort that [`Host`] has room for.
-pub const HOST_IDS: usize = 64;
+pub const HOST_IDS: usize = 128;
+/// `flags` of [`Host`]: a daemon hosts it: programs go through that, and do not join.
+pub const HOST_DAEMON: u32 = 0x1;
 
 /// `struct ecalls_host`: the core's identity, in the map `ecalls_host`: how a second program finds
 /// and joins a running core.
@@ -373,6 +387,10 @@ pub struct Host {
     pub ready: u32,
     /// When it was loaded.
     pub start_ns: u64,
+    /// [`HOST_DAEMON`].
+    pub flags: u32,
+    /// Zero.
+    pub pad: u32,
     /// The fast call: `prctl`, `security`, `setsockopt` or `run`.
     pub mechanism: [u8; NAME_MAX],
     /// In the order of the loader's table of maps.
@@ -383,7 +401,7 @@ pub struct Host {
     pub link_ids: [u32; HOST_IDS],
 }
 
-const _: () = assert!(size_of::<Host>() == 824, "host");
+const _: () = assert!(size_of::<Host>() == 1600, "host");
 
 impl Default for Host {
     fn default() -> Host {
@@ -395,6 +413,11 @@ impl Host {
     /// Whether the core is completely loaded.
     pub fn is_ready(&self) -> bool {
         self.ready != 0
+    }
+
+    /// Whether a daemon hosts the core.
+    pub fn is_daemon(&self) -> bool {
+        self.flags & HOST_DAEMON != 0
     }
 
     /// The mechanism of the fast call.

@@ -21,6 +21,11 @@ pub const ACTION_MEMORY: u32 = 5;
 /// `flags`: a signal's value is `argument[0]` instead of the event's first data word.
 pub const ACTION_FIXED_VALUE: u32 = 0x1;
 
+/// `scope`: sees everybody's events.
+pub const SCOPE_ALL: u32 = 0;
+/// `scope`: sees the events whose `uid` is the subscription's `owner_uid`.
+pub const SCOPE_OWN: u32 = 1;
+
 /// `ECALLS_ACTION_*`: what is done with an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
@@ -122,23 +127,33 @@ pub struct Subscription {
     pub kinds: u32,
     /// 0, or only events raised in this process.
     pub pid: u32,
-    /// Start time of the receiver (since boot, ns), against pid reuse.
-    pub receiver_start: u64,
-    /// Relative; 0: none. The earlier of this and the event's holds.
-    pub deadline_ns: u64,
-    /// CPU scheduling priority of the receiver, higher first.
-    pub cpu_priority: u32,
-    /// Registration order.
-    pub order: u32,
+    /// `SCOPE_*`.
+    pub scope: u32,
+    /// User of the owner: what it may see, and whom it may signal.
+    pub owner_uid: u32,
+    /// Row of [`crate::user`] that it counts for.
+    pub user: u32,
     /// Channel whose `lost` element shows what was not delivered; 0: none.
     pub channel: u32,
+    /// Relative; 0: none. The earlier of this and the event's holds.
+    pub deadline_ns: u64,
     /// Entries of `action` in use.
     pub actions: u32,
+    /// Registration order.
+    pub order: u32,
+    /// Start time of the receiver (since boot, ns), against pid reuse.
+    pub receiver_start: u64,
+    /// Start time of the owner, 0: not compared.
+    pub owner_start: u64,
+    /// CPU scheduling priority of the receiver, higher first.
+    pub cpu_priority: u32,
+    /// Zero.
+    pub pad: [u32; 11],
     /// What is done, in order; see [`Subscription::chain`].
     pub action: [Action; ACTIONS_MAX],
 }
 
-const _: () = assert!(size_of::<Subscription>() == 448, "subscription");
+const _: () = assert!(size_of::<Subscription>() == 512, "subscription");
 
 impl Subscription {
     /// The actions in use, in order. A count above [`ACTIONS_MAX`] counts as [`ACTIONS_MAX`].

@@ -5,12 +5,12 @@
 //! Times are nanoseconds of `CLOCK_MONOTONIC` unless a name says otherwise.
 
 /// Version of the contract; both sides must agree on it exactly.
-pub const ABI_VERSION: u32 = 1;
+pub const ABI_VERSION: u32 = 2;
 
 /// Bytes of data in one event.
 pub const DATA_MAX: usize = 168;
 /// Services of one core, built in and of applications.
-pub const SERVICES_MAX: usize = 64;
+pub const SERVICES_MAX: usize = 256;
 /// Subscriptions of one core.
 pub const SUBSCRIPTIONS_MAX: usize = 4096;
 /// Subscriptions of one service.
@@ -27,3 +27,5 @@ pub const NAME_MAX: usize = 32;
 pub const FORMAT_MAX: usize = 512;
 /// Timers of the timer service.
 pub const TIMERS_MAX: usize = 1024;
+/// Users whose use is limited; see [`crate::user`].
+pub const USERS_MAX: usize = 256;

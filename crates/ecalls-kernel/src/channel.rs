@@ -236,6 +236,8 @@ fn new_row(id: Id, shape: &Shape, owner: &Identity) -> channel::Channel {
         defer: shape.defer,
         owner_start: owner.start_ns,
         delay_ns: shape.delay_ns,
+        user: 0,
+        pad: 0,
     }
 }
 

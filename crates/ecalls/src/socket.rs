@@ -85,6 +85,7 @@ impl Interest {
             deadline_ns: self
                 .deadline
                 .map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)),
+            ..SocketInterest::default()
         }
     }
 }
