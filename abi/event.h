@@ -42,11 +42,14 @@ struct ecalls_event {
 	ecalls_s32 target;	/* process id, or ECALLS_TARGET_* */
 	ecalls_u32 flags;	/* ECALLS_EVENT_* */
 	ecalls_u32 priority;	/* which priority slot it belongs to; 0 is the most urgent */
-	/* Who raised it: the current process and thread; for timers, deferred calls and sched the
-	 * process concerned (then tid = pid for the first two). */
+	/* Who raised it: the current process and thread; for timers, deferred calls, sockets and
+	 * sched the process concerned, which for a socket is the one that registered it (then
+	 * tid = pid). */
 	ecalls_u32 pid;
 	ecalls_u32 tid;
-	ecalls_u32 uid;	 /* its user */
+	/* Its user; 0 if its real, effective and saved user differ: what a setuid program does is
+	 * not its caller's. */
+	ecalls_u32 uid;
 	ecalls_u32 cpu;	 /* CPU on which it was raised */
 	ecalls_u32 size; /* bytes of data in use, at most ECALLS_DATA_MAX */
 	ecalls_u32

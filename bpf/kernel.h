@@ -94,6 +94,8 @@ typedef struct {
 } kuid_t;
 struct cred {
 	kuid_t uid;
+	kuid_t suid;
+	kuid_t euid;
 };
 struct signal_struct {
 	struct {
@@ -112,7 +114,7 @@ struct task_struct {
 	struct task_struct *real_parent;
 	struct task_struct *group_leader;
 	struct signal_struct *signal;
-	const struct cred *cred;
+	const struct cred *real_cred; /* whose it is, also while it acts for another */
 	unsigned int __state;
 };
 struct in6_addr;
@@ -165,6 +167,7 @@ struct kernel_siginfo {
 #define ESRCH 3
 #define ENOSPC 28
 #define E2BIG 7
+#define EDQUOT 122
 
 /* >= 6.15 */
 extern int bpf_res_spin_lock_irqsave(struct bpf_res_spin_lock *lock, unsigned long *flags) __ksym

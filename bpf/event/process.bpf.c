@@ -28,7 +28,7 @@ struct identity {
 	u32 pid;
 	s32 priority; /* kernel priority of its first thread: 0..99 real time, 100..139 fair */
 	u64 start_ns; /* since boot */
-	u32 uid;
+	u32 uid;      /* as identity.h tells it */
 	u32 pad;
 	char comm[16];
 };
@@ -46,7 +46,7 @@ int identify(struct identity *out) {
 	}
 	out->priority = task->prio;
 	out->start_ns = task->start_boottime;
-	out->uid = BPF_CORE_READ(task, cred, uid.val);
+	out->uid = uid_of(task);
 	__builtin_memcpy(out->comm, task->comm, sizeof(out->comm));
 	bpf_task_release(task);
 	return 0;

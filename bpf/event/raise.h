@@ -22,6 +22,7 @@
 #define ECALLS_RAISE_H
 
 #include "account.h"
+#include "identity.h"
 
 /* What bpf_trigger_tp carries. Odd numbers on purpose: the tracepoint is the kernel's test of its
  * own. */
@@ -44,7 +45,7 @@ struct raise {
 	u32 flags;
 	u32 size; /* bytes of data in use */
 	u32 pid;  /* process that raises; 0: the current one */
-	u32 uid;  /* with pid: its user */
+	u32 uid;  /* with pid: its user, as identity.h tells it */
 	u32 pad;
 	u64 deadline_ns; /* absolute, 0: the subscriptions' own */
 	u64 release_ns;	 /* absolute, 0: at once */
@@ -135,7 +136,7 @@ static __always_inline void raise_stamp(struct ecalls_event *e, const struct rai
 	e->priority = r->priority;
 	e->pid = r->pid ? r->pid : (u32)task->tgid;
 	e->tid = r->pid ? r->pid : (u32)task->pid;
-	e->uid = r->pid ? r->uid : task->cred->uid.val;
+	e->uid = r->pid ? r->uid : uid_of(task);
 	e->cpu = cpu;
 	e->size = r->size;
 	e->subscription = registration(s, r->service);

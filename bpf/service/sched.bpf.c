@@ -47,7 +47,7 @@ static __always_inline void raise_delay(struct task_struct *previous, struct tas
 		.target = ECALLS_TARGET_ALL,
 		.flags = RAISE_LOCKED,
 		.pid = next->tgid,
-		.uid = next->cred->uid.val,
+		.uid = uid_of(next),
 		.size = sizeof(data.event),
 	};
 

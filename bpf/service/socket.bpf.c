@@ -12,6 +12,9 @@
  * listener's interest has the bit of CONNECTION. So the host sets that bit for listeners and for
  * them alone, and a connection that has it is inherited: it raises only if `inherit` is set.
  *
+ * The process concerned is the one that registered the socket: what runs when data arrives is
+ * whatever process was interrupted, or who sent it.
+ *
  * Events tell what the socket holds when they are raised; several arrivals may be read at once. The
  * end of the stream is a DATA event without bytes. `bytes`: TCP counts what the reader has not
  * taken; UDP counts buffers with their overhead, local sockets are not counted (0).
@@ -87,6 +90,8 @@ int BPF_PROG(socket_ready, struct sock *sk) {
 		.type = interest->type,
 		.target = interest->target,
 		.size = sizeof(data.event),
+		.pid = interest->pid,
+		.uid = interest->uid,
 	};
 	if (interest->deadline_ns)
 		r.deadline_ns = bpf_ktime_get_ns() + interest->deadline_ns;

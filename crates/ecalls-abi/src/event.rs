@@ -62,11 +62,13 @@ pub struct Event {
     pub flags: u32,
     /// Which priority slot it belongs to; 0 is the most urgent.
     pub priority: u32,
-    /// Process in whose context it was raised.
+    /// Process that raised it; of a timer, a deferred call or sched the process concerned, of a
+    /// socket the one that registered it.
     pub pid: u32,
-    /// Thread in whose context it was raised.
+    /// Its thread; where the process is the one concerned, `pid` again.
     pub tid: u32,
-    /// Its user.
+    /// Its user; 0 if its real, effective and saved user differ: what a setuid program does is not
+    /// its caller's.
     pub uid: u32,
     /// CPU on which it was raised.
     pub cpu: u32,

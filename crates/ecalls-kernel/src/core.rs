@@ -36,6 +36,7 @@ pub struct Core {
     cpus: u32,
     loaded_here: bool,
     call_socket: OnceLock<OwnedFd>,
+    pub(crate) users: OnceLock<crate::user::Users>,
     pub(crate) tables: Tables,
 }
 
@@ -193,6 +194,7 @@ impl Core {
             cpus: host.cpus,
             loaded_here,
             call_socket: OnceLock::new(),
+            users: OnceLock::new(),
             tables,
         })
     }

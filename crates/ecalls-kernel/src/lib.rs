@@ -37,6 +37,7 @@ pub mod stat;
 pub mod subscription;
 mod sys;
 mod table;
+pub mod user;
 
 pub use error::{Error, Result};
 pub use lock::LOCK_PATH;

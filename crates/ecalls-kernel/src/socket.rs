@@ -16,6 +16,8 @@ use crate::sys;
 /// A listener gets the kind CONNECTION, anything else does not: the kernel side takes a connection
 /// that has it for one that inherited its listener's registration.
 ///
+/// Its events are those of the process and user in `interest`; of this process, if it names none.
+///
 /// # Errors
 /// [`Error::Invalid`] when the descriptor is no socket.
 pub fn register(core: &Core, socket: BorrowedFd<'_>, interest: &SocketInterest) -> Result<()> {
@@ -38,6 +40,10 @@ fn write(
     flags: MapFlags,
 ) -> Result<()> {
     let mut row = *interest;
+    if row.pid == 0 {
+        row.pid = std::process::id();
+        row.uid = core.identify(row.pid)?.uid;
+    }
     if !sys::is_listener(socket) {
         row.kinds &= !(1 << SOCKET_CONNECTION);
     }

@@ -1,0 +1,196 @@
+//! The users of the core: what the processes of each uid may use, and what they use now.
+//!
+//! Who decides about limits (the daemon) gives each uid a row; subscriptions, channels and
+//! application services that are made on its behalf name that row. The kernel side counts in the
+//! same row what it lets pass, so a limit is stored as a single word through a mapping of the
+//! table, never as a whole row.
+
+use std::mem::offset_of;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ecalls_abi::channel::{STATE_ACTIVE, STATE_FREE};
+use ecalls_abi::user::UNLIMITED;
+use ecalls_abi::user::User;
+use ecalls_abi::version::USERS_MAX;
+
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::segment::Segment;
+
+const ROW_BYTES: usize = size_of::<User>();
+const ROW_WORDS: usize = ROW_BYTES / 8;
+
+/// Largest burst of a rate: `BUCKET_BURST_MAX` of bpf/lib/bucket.h.
+pub const BURST_MAX: u32 = 1 << 16;
+
+/// What one user may use; 0 is no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Events offered to its subscriptions, per second.
+    pub up_per_s: u64,
+    /// How many of them at once; 0 counts as 1.
+    pub up_burst: u32,
+    /// Events it raises by calls and by timers, per second.
+    pub raise_per_s: u64,
+    /// How many of them at once; 0 counts as 1.
+    pub raise_burst: u32,
+    /// Time of its kernel handlers, ns per second.
+    pub handler_ns_per_s: u64,
+    /// Events and chains of its that may wait in queues.
+    pub queued_max: u32,
+    /// Timers of its channels.
+    pub timers_max: u32,
+}
+
+/// The mapped table.
+#[derive(Debug)]
+pub(crate) struct Users(Segment);
+
+impl Users {
+    pub(crate) fn map(table: &libbpf_rs::MapHandle) -> Result<Users> {
+        Ok(Users(Segment::map(table, USERS_MAX * ROW_BYTES)?))
+    }
+
+    fn word(&self, row: u32, offset: usize) -> &AtomicU64 {
+        &self.0.words()[row as usize * ROW_WORDS + offset / 8]
+    }
+
+    fn store(&self, row: u32, offset: usize, value: u64) {
+        self.word(row, offset).store(value, Ordering::Release);
+    }
+
+    /// Two neighbouring 32-bit fields, of which the first is at `offset`.
+    fn store_pair(&self, row: u32, offset: usize, first: u32, second: u32) {
+        let mut bytes = [0; 8];
+        bytes[..4].copy_from_slice(&first.to_ne_bytes());
+        bytes[4..].copy_from_slice(&second.to_ne_bytes());
+        self.store(row, offset, u64::from_ne_bytes(bytes));
+    }
+
+    fn read(&self, row: u32) -> User {
+        let mut words = [0u64; ROW_WORDS];
+        for (at, word) in words.iter_mut().enumerate() {
+            *word = self.word(row, at * 8).load(Ordering::Relaxed);
+        }
+        zerocopy::transmute!(words)
+    }
+
+    fn store_limits(&self, row: u32, limits: &Limits) {
+        self.store(row, offset_of!(User, up_per_s), limits.up_per_s);
+        self.store(row, offset_of!(User, raise_per_s), limits.raise_per_s);
+        let handler_ns = limits.handler_ns_per_s;
+        self.store(row, offset_of!(User, handler_ns_per_s), handler_ns);
+        let (up, raise) = (limits.up_burst, limits.raise_burst);
+        self.store_pair(row, offset_of!(User, up_burst), up, raise);
+        let (queued, timers) = (limits.queued_max, limits.timers_max);
+        self.store_pair(row, offset_of!(User, queued_max), queued, timers);
+    }
+
+    /// For a new user: full buckets and nothing counted. What still waits of the row's former user
+    /// stays counted until it does not wait any more.
+    fn forget(&self, row: u32) {
+        for offset in [
+            offset_of!(User, up_tat),
+            offset_of!(User, offered),
+            offset_of!(User, up_throttled),
+            offset_of!(User, raise_tat),
+            offset_of!(User, raised),
+            offset_of!(User, raise_throttled),
+            offset_of!(User, queue_throttled),
+            offset_of!(User, timers_throttled),
+            offset_of!(User, handler_tat),
+            offset_of!(User, handler_ns),
+            offset_of!(User, handler_throttled),
+        ] {
+            self.store(row, offset, 0);
+        }
+    }
+}
+
+impl Core {
+    /// Gives row `row` to user `uid` with these limits, or changes the limits of whose it is. They
+    /// hold from the next event on.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for row 0, which is unlimited, a row beyond the table, or a burst beyond
+    /// [`BURST_MAX`].
+    pub fn set_user(&self, row: u32, uid: u32, limits: &Limits) -> Result<()> {
+        check_row(row)?;
+        check_burst("up_burst", limits.up_burst)?;
+        check_burst("raise_burst", limits.raise_burst)?;
+        let users = self.mapped_users()?;
+        let former = users.read(row);
+        if former.state != STATE_ACTIVE || former.uid != uid {
+            users.forget(row);
+        }
+        users.store_limits(row, limits);
+        users.store_pair(row, offset_of!(User, state), STATE_ACTIVE, uid);
+        Ok(())
+    }
+
+    /// Takes a row back. Nothing may name it any more: no subscription, channel or service.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] as above.
+    pub fn free_user(&self, row: u32) -> Result<()> {
+        check_row(row)?;
+        let users = self.mapped_users()?;
+        users.store_limits(row, &Limits::default());
+        users.store_pair(row, offset_of!(User, state), STATE_FREE, 0);
+        Ok(())
+    }
+
+    /// One row: limits and use.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a row beyond the table.
+    pub fn user(&self, row: u32) -> Result<User> {
+        if row as usize >= USERS_MAX {
+            return Err(invalid_row(row));
+        }
+        Ok(self.mapped_users()?.read(row))
+    }
+
+    /// Every row that somebody has, with its index.
+    pub fn users(&self) -> Result<Vec<(u32, User)>> {
+        let users = self.mapped_users()?;
+        Ok((0..USERS_MAX as u32)
+            .map(|row| (row, users.read(row)))
+            .filter(|(_, user)| user.state == STATE_ACTIVE)
+            .collect())
+    }
+
+    fn mapped_users(&self) -> Result<&Users> {
+        if let Some(users) = self.users.get() {
+            return Ok(users);
+        }
+        let users = Users::map(self.map("users")?)?;
+        Ok(self.users.get_or_init(|| users))
+    }
+}
+
+fn check_row(row: u32) -> Result<()> {
+    if row == UNLIMITED || row as usize >= USERS_MAX {
+        return Err(invalid_row(row));
+    }
+    Ok(())
+}
+
+fn invalid_row(row: u32) -> Error {
+    Error::Invalid {
+        what: "the user's row",
+        given: row.to_string(),
+        expected: "1 to 255; row 0 is for whom nothing is limited",
+    }
+}
+
+fn check_burst(what: &'static str, burst: u32) -> Result<()> {
+    if burst > BURST_MAX {
+        return Err(Error::Invalid {
+            what,
+            given: burst.to_string(),
+            expected: "at most 65536",
+        });
+    }
+    Ok(())
+}
