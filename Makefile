@@ -4,28 +4,41 @@
 PREFIX ?= /usr/local
 DESTDIR ?=
 
+# Where the library, the daemon's configuration and its units go; distributions have other places.
+LIBDIR ?= $(PREFIX)/lib
+SYSCONFDIR ?= /etc
+UNITDIR ?= $(PREFIX)/lib/systemd/system
+
 # where cargo put what is installed
 BUILD ?= target/release
 
 bindir = $(DESTDIR)$(PREFIX)/bin
-libdir = $(DESTDIR)$(PREFIX)/lib
+sbindir = $(DESTDIR)$(PREFIX)/sbin
+libdir = $(DESTDIR)$(LIBDIR)
 includedir = $(DESTDIR)$(PREFIX)/include
 mandir = $(DESTDIR)$(PREFIX)/share/man
 docdir = $(DESTDIR)$(PREFIX)/share/doc/ecalls
 completions = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+unitdir = $(DESTDIR)$(UNITDIR)
+sysusersdir = $(DESTDIR)$(PREFIX)/lib/sysusers.d
+tmpfilesdir = $(DESTDIR)$(PREFIX)/lib/tmpfiles.d
+configuration = $(DESTDIR)$(SYSCONFDIR)/ecalls/ecallsd.toml
 
 version = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 soname = $(shell sed -n 's/^const SONAME.*"\(.*\)";/\1/p' crates/ecalls-c/build.rs)
 library = libecalls.so.$(version)
+# as pkg-config likes it: what lies below the prefix follows when that is moved
+pc_libdir = $(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))
 documents = README.md LICENSE.md LICENSE-MIT LICENSE-APACHE LICENSE-GPL-2.0
 headers = $(notdir $(wildcard abi/*.h))
 manuals = $(notdir $(wildcard doc/man/*.[1-8]))
+units = $(notdir $(wildcard etc/systemd/*.service etc/systemd/*.socket))
 
 # where rustup puts Rust, in case the shell does not know
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help build demo test lint format bench clean
-.PHONY: install install-command install-library install-manual uninstall
+.PHONY: help build demo test lint format bench deb clean
+.PHONY: install install-command install-daemon install-library install-manual uninstall
 
 help:
 	@echo "make build      compile everything (target/release/ecalls)"
@@ -36,6 +49,7 @@ help:
 	@echo "make bench      measure"
 	@echo "make install    into PREFIX=$(PREFIX), below DESTDIR if set"
 	@echo "make uninstall  the same, undone"
+	@echo "make deb        Debian packages of it, in target/deb"
 	@echo "make clean      remove what was built"
 
 build:
@@ -48,7 +62,7 @@ demo:
 	target/release/ecalls demo
 
 test:
-	tools/setup build demo test vm
+	tools/setup build demo deb test vm
 	tools/test
 
 lint:
@@ -66,7 +80,7 @@ bench:
 	target/release/ecalls bench events
 
 # Installs what was built before, so that root needs no compiler: make build && sudo make install
-install: install-command install-library install-manual
+install: install-command install-daemon install-library install-manual
 
 install-command:
 	@test -x $(BUILD)/ecalls || { echo "nothing to install yet: run make build" >&2; exit 1; }
@@ -75,6 +89,22 @@ install-command:
 	$(BUILD)/ecalls man $(mandir)/man1
 	$(BUILD)/ecalls completions bash >$(completions)/ecalls
 	install -m 644 $(documents) $(docdir)
+
+# The daemon, its units and their account and folder, and its configuration, which stays as it is if
+# the machine has one.
+install-daemon:
+ifneq ($(units),)
+	@test -x $(BUILD)/ecallsd || { echo "nothing to install yet: run make build" >&2; exit 1; }
+	install -D -m 755 $(BUILD)/ecallsd $(sbindir)/ecallsd
+	install -d $(unitdir) $(sysusersdir) $(tmpfilesdir)
+	for unit in $(units); do \
+		sed 's|/usr/sbin/|$(PREFIX)/sbin/|' etc/systemd/$$unit >$(unitdir)/$$unit || exit 1; \
+		chmod 644 $(unitdir)/$$unit; \
+	done
+	install -m 644 etc/systemd/sysusers.conf $(sysusersdir)/ecallsd.conf
+	install -m 644 etc/systemd/tmpfiles.conf $(tmpfilesdir)/ecallsd.conf
+	test -e $(configuration) || install -D -m 644 etc/ecallsd.toml $(configuration)
+endif
 
 # The library under its full name, the name that programs ask for, and the name for linking.
 install-library:
@@ -86,7 +116,8 @@ install-library:
 	install -D -m 644 include/ecalls.h $(includedir)/ecalls.h
 	install -d $(includedir)/ecalls $(libdir)/pkgconfig
 	install -m 644 $(addprefix abi/,$(headers)) $(includedir)/ecalls
-	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(version)|; /^#/d' ecalls.pc.in \
+	sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(pc_libdir)|; s|@VERSION@|$(version)|; /^#/d' \
+		ecalls.pc.in \
 		>$(libdir)/pkgconfig/ecalls.pc
 	chmod 644 $(libdir)/pkgconfig/ecalls.pc
 
@@ -106,6 +137,11 @@ uninstall:
 	for folder in $(includedir)/ecalls $(docdir); do \
 		test ! -d $$folder || rmdir $$folder; \
 	done
+
+deb:
+	tools/setup build deb
+	cargo build --release
+	tools/deb
 
 clean:
 	rm -rf target
