@@ -19,8 +19,8 @@ struct ecalls_service {
 	ecalls_u32 active;	/* which of the two lists is in use: 0 or 1 */
 	ecalls_u32 next;	/* wake-one: whose turn it is; written by the kernel side */
 	ecalls_u64 deadline_ns; /* smallest relative deadline of the subscriptions; 0: none */
-	ecalls_u64 parameter;	/* sched: smallest delay to report, ns; applications':
-				   how many names the row has had */
+	ecalls_u64 parameter;	/* built in: threshold or period, ns, as the service says below;
+				   applications': how many names the row has had */
 	ecalls_u64 owner_start; /* start time of the owner (since boot, ns), against pid reuse */
 	ecalls_u64 flip_ns;	/* when `active` was last flipped; host only */
 	ecalls_u32 user;	/* row of abi/user.h of an application service */
@@ -77,7 +77,8 @@ ECALLS_STATIC_ASSERT(sizeof(struct ecalls_subscription_count) == 192, "subscript
 #define ECALLS_SERVICE_TASK 2u
 #define ECALLS_SERVICE_SCHED 3u
 #define ECALLS_SERVICE_CORE 4u /* the core's own tests and measurements */
-#define ECALLS_SERVICE_USER 8u /* index of the first application service */
+#define ECALLS_SERVICE_NET 5u
+#define ECALLS_SERVICE_USER 16u /* index of the first application service */
 
 /* socket: kinds */
 #define ECALLS_SOCKET_DATA 0u
@@ -141,6 +142,25 @@ struct ecalls_sched_event {
 	ecalls_u32 previous; /* thread that ran before it */
 	char comm[16];
 };
+
+/* net: kinds. Events of TCP sockets, in the name of the socket's user; of no process (pid 0).
+ * Parameter: the smallest round-trip time to report. */
+#define ECALLS_NET_RETRANSMIT 0u /* a segment was sent again */
+#define ECALLS_NET_ROUND_TRIP 1u /* the round-trip time is above the threshold */
+#define ECALLS_NET_STATE 2u	 /* the connection changed its state */
+struct ecalls_net_event {
+	ecalls_u64 cookie;	  /* the kernel's socket cookie */
+	ecalls_u32 round_trip_us; /* smoothed; 0: none was measured yet */
+	ecalls_u32 retransmits;	  /* segments that the connection has sent again so far */
+	ecalls_u32 window;	  /* segments that may be under way (congestion window) */
+	ecalls_u16 local_port;
+	ecalls_u16 remote_port;
+	ecalls_u8 local_ip[16]; /* IPv6; of IPv4 the mapped form ::ffff:a.b.c.d */
+	ecalls_u8 remote_ip[16];
+	ecalls_u32 state;  /* the kernel's number: 1 established, 2 SYN sent, ..., 10 listening */
+	ecalls_u32 former; /* STATE: the state before; else the same as `state` */
+};
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_net_event) == 64, "net event");
 
 /* The core's identity, in the map `ecalls_host`: how a second program finds and joins a running
  * core. Written once by the program that loads the core, before anything is attached. */

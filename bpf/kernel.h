@@ -117,13 +117,20 @@ struct task_struct {
 	const struct cred *real_cred; /* whose it is, also while it acts for another */
 	unsigned int __state;
 };
-struct in6_addr;
+struct in6_addr {
+	union {
+		u8 u6_addr8[16];
+	} in6_u;
+};
 struct sock_common {
 	__be32 skc_daddr;
+	__be32 skc_rcv_saddr;
 	__be16 skc_dport;
 	u16 skc_num;
 	u16 skc_family;
 	volatile unsigned char skc_state;
+	struct in6_addr skc_v6_daddr;
+	struct in6_addr skc_v6_rcv_saddr;
 };
 struct sock {
 	struct sock_common __sk_common;
@@ -131,15 +138,22 @@ struct sock {
 	u16 sk_protocol;
 	u16 sk_type;
 	u8 sk_shutdown;
+	kuid_t sk_uid;
 	struct {
 		struct {
 			int counter;
 		} rmem_alloc; /* bytes in the receive queue, overhead included */
 	} sk_backlog;
 };
+struct inet_sock {
+	__be16 inet_sport; /* stays when the port is given back */
+};
 struct tcp_sock {
 	u32 rcv_nxt;
 	u32 copied_seq;
+	u32 snd_cwnd;
+	u32 srtt_us; /* eight times the smoothed round-trip time */
+	u32 total_retrans;
 };
 struct linux_binprm {
 	const char *filename;

@@ -35,6 +35,7 @@
 /* Flags of raise(), beside ECALLS_EVENT_CPU. */
 #define RAISE_LOCKED 0x10000u /* called under a scheduler lock: start no timer, no thread */
 #define RAISE_QUEUED 0x20000u /* always through the queue (measurements, tests) */
+#define RAISE_NO_PID 0x40000u /* of no process that is known: `pid` is 0, `uid` is given */
 
 struct raise {
 	u32 service;
@@ -45,7 +46,7 @@ struct raise {
 	u32 flags;
 	u32 size; /* bytes of data in use */
 	u32 pid;  /* process that raises; 0: the current one */
-	u32 uid;  /* with pid: its user, as identity.h tells it */
+	u32 uid;  /* with pid or RAISE_NO_PID: its user, as identity.h tells it */
 	u32 pad;
 	u64 deadline_ns; /* absolute, 0: the subscriptions' own */
 	u64 release_ns;	 /* absolute, 0: at once */
@@ -134,9 +135,10 @@ static __always_inline void raise_stamp(struct ecalls_event *e, const struct rai
 	e->type = r->type;
 	e->target = r->target;
 	e->priority = r->priority;
-	e->pid = r->pid ? r->pid : (u32)task->tgid;
-	e->tid = r->pid ? r->pid : (u32)task->pid;
-	e->uid = r->pid ? r->uid : uid_of(task);
+	bool given = r->pid || r->flags & RAISE_NO_PID;
+	e->pid = given ? r->pid : (u32)task->tgid;
+	e->tid = given ? r->pid : (u32)task->pid;
+	e->uid = given ? r->uid : uid_of(task);
 	e->cpu = cpu;
 	e->size = r->size;
 	e->subscription = registration(s, r->service);

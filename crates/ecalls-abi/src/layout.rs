@@ -244,6 +244,22 @@ pub const STRUCTS: &[Struct] = &[
         [delay_ns, pid, tid, priority, previous, comm]
     ),
     describe!(
+        "ecalls_net_event",
+        service::NetEvent,
+        [
+            cookie,
+            round_trip_us,
+            retransmits,
+            window,
+            local_port,
+            remote_port,
+            local_ip,
+            remote_ip,
+            state,
+            former
+        ]
+    ),
+    describe!(
         "ecalls_host",
         service::Host,
         [
@@ -443,8 +459,8 @@ pub const CONSTANTS: &[Constant] = constants! {
     subscription: ACTION_HANDLER ACTION_THREAD ACTION_SIGNAL ACTION_USER ACTION_MEMORY
         ACTION_FIXED_VALUE SCOPE_ALL SCOPE_OWN;
     service: SERVICE_SOCKET SERVICE_TIMER SERVICE_TASK SERVICE_SCHED SERVICE_CORE
-        SERVICE_USER SOCKET_DATA SOCKET_CONNECTION TASK_FORK TASK_EXEC TASK_EXIT HOST_IDS
-        HOST_DAEMON;
+        SERVICE_NET SERVICE_USER SOCKET_DATA SOCKET_CONNECTION TASK_FORK TASK_EXEC TASK_EXIT
+        NET_RETRANSMIT NET_ROUND_TRIP NET_STATE HOST_IDS HOST_DAEMON;
     handler: HANDLER_SAMPLE HANDLER_LIMIT HANDLER_THRESHOLD HANDLER_HISTOGRAM HANDLER_COUNT
         HANDLERS_BUILT_IN HANDLER_SLEEPING HANDLER_COPY_USER COPY_USER_MAX FIELD_SIZE_SHIFT
         FIELD_OP_SHIFT FIELD_ATTRIBUTE_SHIFT COMPARE_LESS COMPARE_LESS_EQUAL COMPARE_EQUAL

@@ -5,6 +5,8 @@
 //! programs read (name, format). The subscriber list is double: the host writes the list that is
 //! not in use, waits until no program reads it any more, and flips `active`.
 
+use core::net::{IpAddr, Ipv6Addr};
+
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::channel::{DROP_REASONS, DropReason};
@@ -25,7 +27,8 @@ pub struct Service {
     pub next: u32,
     /// Smallest relative deadline of the subscriptions; 0: none.
     pub deadline_ns: u64,
-    /// sched: smallest delay to report, ns; applications': how many names the row has had.
+    /// Built in: threshold or period, ns, as the service says; applications': how many names the
+    /// row has had.
     pub parameter: u64,
     /// Start time of the owner (since boot, ns), against pid reuse.
     pub owner_start: u64,
@@ -218,8 +221,10 @@ pub const SERVICE_TASK: u32 = 2;
 pub const SERVICE_SCHED: u32 = 3;
 /// The service `core`: the core's own tests and measurements.
 pub const SERVICE_CORE: u32 = 4;
+/// The service `net`: retransmissions, round-trip times and states of TCP connections.
+pub const SERVICE_NET: u32 = 5;
 /// Index of the first application service.
-pub const SERVICE_USER: u32 = 8;
+pub const SERVICE_USER: u32 = 16;
 
 /// socket, kind: data arrived.
 pub const SOCKET_DATA: u32 = 0;
@@ -361,6 +366,55 @@ impl SchedEvent {
     /// Name of the thread.
     pub fn comm(&self) -> &str {
         text::read(&self.comm)
+    }
+}
+
+/// net, kind: a segment was sent again.
+pub const NET_RETRANSMIT: u32 = 0;
+/// net, kind: the round-trip time is above the threshold.
+pub const NET_ROUND_TRIP: u32 = 1;
+/// net, kind: the connection changed its state.
+pub const NET_STATE: u32 = 2;
+
+/// `struct ecalls_net_event`: the data of the service `net`.
+#[repr(C)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+pub struct NetEvent {
+    /// The kernel's socket cookie.
+    pub cookie: u64,
+    /// Smoothed; 0: none was measured yet.
+    pub round_trip_us: u32,
+    /// Segments that the connection has sent again so far.
+    pub retransmits: u32,
+    /// Segments that may be under way (congestion window).
+    pub window: u32,
+    /// Local port.
+    pub local_port: u16,
+    /// Remote port.
+    pub remote_port: u16,
+    /// IPv6; of IPv4 the mapped form; see [`NetEvent::local_ip`].
+    pub local_ip: [u8; 16],
+    /// As `local_ip`.
+    pub remote_ip: [u8; 16],
+    /// The kernel's number: 1 established, 2 SYN sent, ..., 10 listening.
+    pub state: u32,
+    /// STATE: the state before; else the same as `state`.
+    pub former: u32,
+}
+
+const _: () = assert!(size_of::<NetEvent>() == 64, "net event");
+
+impl NetEvent {
+    /// The local address.
+    pub fn local_ip(&self) -> IpAddr {
+        Ipv6Addr::from(self.local_ip).to_canonical()
+    }
+
+    /// The remote address.
+    pub fn remote_ip(&self) -> IpAddr {
+        Ipv6Addr::from(self.remote_ip).to_canonical()
     }
 }
 

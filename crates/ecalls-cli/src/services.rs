@@ -3,7 +3,7 @@
 //! Without a core it tells of the built-in services, which every core has; it never loads one.
 
 use ecalls::{Ecalls, Error};
-use ecalls_kernel::builtin::BUILTINS;
+use ecalls_kernel::builtin::{self, BUILTINS};
 use ecalls_kernel::stat::ServiceStat;
 use serde::Serialize;
 
@@ -23,9 +23,9 @@ pub(crate) struct Args {
 
 const HELP: &str = "\
 Keys with --json: name, index, loaded, owner (process id; null: built in), format, kinds,
-subscriptions, raised, dispatched, late, dropped (an object: count by reason), refused,
-latency_ns_mean and latency_ns_max (from raise or release to dispatch). Without a core, loaded is
-false and the counts are 0.";
+parameter_ns (threshold or period; null: it has none), subscriptions, raised, dispatched, late,
+dropped (an object: count by reason), refused, latency_ns_mean and latency_ns_max (from raise or
+release to dispatch). Without a core, loaded is false and the counts are 0.";
 
 /// One service, as printed with `--json`.
 #[derive(Debug, Default, Serialize)]
@@ -36,6 +36,7 @@ pub(crate) struct Row {
     owner: Option<u32>,
     format: String,
     kinds: Vec<String>,
+    parameter_ns: Option<u64>,
     subscriptions: usize,
     raised: u64,
     dispatched: u64,
@@ -57,6 +58,7 @@ impl Row {
             owner: (stat.owner != 0).then_some(stat.owner),
             format: stat.info.format().to_owned(),
             kinds: stat.info.kinds().map(str::to_owned).collect(),
+            parameter_ns: stat.parameter_ns,
             subscriptions: stat.subscriptions,
             raised: count.raised,
             dispatched: count.dispatched,
@@ -90,11 +92,12 @@ pub(crate) fn run(args: &Args) -> Outcome {
 
 /// The built-in services, nothing counted.
 fn built_in() -> Vec<Row> {
-    let row = |builtin: &ecalls_kernel::builtin::Builtin| Row {
+    let row = |builtin: &builtin::Builtin| Row {
         name: builtin.name.to_owned(),
         index: builtin.index,
         format: builtin.format.to_owned(),
         kinds: builtin.kinds.split(' ').map(str::to_owned).collect(),
+        parameter_ns: builtin.parameter.map(|parameter| parameter.default_ns),
         ..Row::default()
     };
     BUILTINS.iter().map(row).collect()
@@ -137,6 +140,9 @@ pub(crate) fn print(out: &mut Output, rows: &[Row]) -> Outcome {
         ]);
         table.note(format!("kinds: {}", row.kinds.join(" ")));
         table.note(format!("format: {}", row.format));
+        if let (Some(ns), Ok(parameter)) = (row.parameter_ns, builtin::parameter(row.index)) {
+            table.note(format!("{}: {}", parameter.what, show_ns(ns)));
+        }
     }
     out.table(&table)
 }

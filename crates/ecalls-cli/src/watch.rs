@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use ecalls::timer::Timer;
 use ecalls::{Channel, Ecalls, Handler, Subscription, now_ns};
-use ecalls_abi::service::{SERVICE_SCHED, SERVICE_SOCKET, SERVICE_TIMER};
-use ecalls_kernel::builtin::SCHED_THRESHOLD_NS;
+use ecalls_abi::service::{SERVICE_SOCKET, SERVICE_TIMER};
+use ecalls_kernel::builtin::{self, BUILTINS};
 use ecalls_kernel::stat::ServiceStat;
 use serde::Serialize;
 
@@ -59,9 +59,10 @@ pub(crate) struct Args {
     /// timer: the period of the timer that is watched
     #[arg(long, value_name = "TIME", value_parser = duration::parse_positive)]
     every: Option<Duration>,
-    /// sched: the shortest wait for a CPU to report; holds for everybody who watches
-    #[arg(long, value_name = "TIME", value_parser = duration::parse_positive)]
-    min_delay: Option<Duration>,
+    /// sched: the shortest wait for a CPU to report; net: the shortest round-trip time; holds for
+    /// everybody who watches
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    threshold: Option<Duration>,
     /// Print one JSON object per line
     #[arg(long)]
     json: bool,
@@ -92,7 +93,8 @@ Examples:
   ecalls watch task --kind exec
   ecalls watch socket --pid 4711 --handler 'threshold:bytes>=1000' --json
   ecalls watch timer --every 100ms --count 10
-  ecalls watch sched --min-delay 2ms --for 10s";
+  ecalls watch sched --threshold 2ms --for 10s
+  ecalls watch net --kind retransmit";
 
 /// What was not printed, and why.
 #[derive(Debug, Serialize)]
@@ -146,8 +148,8 @@ impl Watch {
         check_options(args, index)?;
         let channel = ecalls.channel().ring(RING).open()?;
         let subscription = subscribe(&ecalls, args, index, &channel)?;
-        let threshold = match args.min_delay {
-            Some(delay) => Some(Threshold::set(&ecalls, delay)?),
+        let threshold = match args.threshold {
+            Some(time) => Some(Threshold::set(&ecalls, index, time)?),
             None => None,
         };
         let timer = match args.every {
@@ -273,9 +275,14 @@ fn check_options(args: &Args, service: u32) -> Outcome {
             "--every is for the service timer, not for {name}"
         )));
     }
-    if service != SERVICE_SCHED && args.min_delay.is_some() {
+    if args.threshold.is_some() && builtin::parameter(service).is_err() {
+        let with: Vec<_> = (BUILTINS.iter())
+            .filter(|builtin| builtin.parameter.is_some())
+            .map(|builtin| builtin.name)
+            .collect();
         return Err(Failure::usage(format!(
-            "--min-delay is for the service sched, not for {name}"
+            "--threshold is for the services {}, not for {name}",
+            with.join(", ")
         )));
     }
     Ok(())
@@ -314,24 +321,22 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The smallest delay that sched reports; back to what it usually is when the watch ends.
+/// From which value on a service reports; back to what it usually is when the watch ends.
 #[derive(Debug)]
-struct Threshold(Ecalls);
+struct Threshold(Ecalls, u32);
 
 impl Threshold {
-    fn set(ecalls: &Ecalls, delay: Duration) -> Result<Threshold, Failure> {
-        let core = ecalls.core();
-        core.set_parameter(SERVICE_SCHED, nanoseconds(delay))?;
-        Ok(Threshold(ecalls.clone()))
+    fn set(ecalls: &Ecalls, service: u32, value: Duration) -> Result<Threshold, Failure> {
+        ecalls.core().set_parameter(service, nanoseconds(value))?;
+        Ok(Threshold(ecalls.clone(), service))
     }
 }
 
 impl Drop for Threshold {
     fn drop(&mut self) {
-        // A core that is gone reports nothing.
-        let _ = self
-            .0
-            .core()
-            .set_parameter(SERVICE_SCHED, SCHED_THRESHOLD_NS);
+        if let Ok(parameter) = builtin::parameter(self.1) {
+            // A core that is gone reports nothing.
+            let _ = self.0.core().set_parameter(self.1, parameter.default_ns);
+        }
     }
 }

@@ -4,7 +4,8 @@
 //! compares both. Application services give theirs when they register.
 
 use ecalls_abi::service::{
-    SERVICE_CORE, SERVICE_SCHED, SERVICE_SOCKET, SERVICE_TASK, SERVICE_TIMER, ServiceInfo,
+    SERVICE_CORE, SERVICE_NET, SERVICE_SCHED, SERVICE_SOCKET, SERVICE_TASK, SERVICE_TIMER,
+    ServiceInfo,
 };
 use ecalls_abi::{channel, text};
 use libbpf_rs::{MapCore, MapFlags};
@@ -26,6 +27,22 @@ pub struct Builtin {
     pub kinds: &'static str,
     /// It raises under a scheduler lock, so that threads are started by the pump.
     pub locked: bool,
+    /// Its parameter.
+    pub parameter: Option<Parameter>,
+    /// What a kernel lacks that cannot load its programs, and what brings that; None: every core
+    /// has them.
+    pub needs: Option<(&'static str, &'static str)>,
+}
+
+/// What a service can be told about: one time for everybody who subscribes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    /// What it is.
+    pub what: &'static str,
+    /// Its value unless told otherwise, ns.
+    pub default_ns: u64,
+    /// Its limits, ns.
+    pub limits_ns: (u64, u64),
 }
 
 /// All of them.
@@ -37,6 +54,8 @@ pub const BUILTINS: &[Builtin] = &[
                  u16 remote_port; u16 inherited; u32 remote_ip4; u32 pad",
         kinds: "data connection",
         locked: false,
+        parameter: None,
+        needs: None,
     },
     Builtin {
         index: SERVICE_TIMER,
@@ -44,6 +63,8 @@ pub const BUILTINS: &[Builtin] = &[
         format: "u64 expiry_ns; u64 count; u64 overrun; u32 timer; u32 pad",
         kinds: "expiry",
         locked: false,
+        parameter: None,
+        needs: None,
     },
     Builtin {
         index: SERVICE_TASK,
@@ -51,6 +72,8 @@ pub const BUILTINS: &[Builtin] = &[
         format: "u32 pid; u32 tid; u32 parent; u32 child; u32 code; u32 thread; char comm[16]",
         kinds: "fork exec exit",
         locked: false,
+        parameter: None,
+        needs: None,
     },
     Builtin {
         index: SERVICE_SCHED,
@@ -58,6 +81,12 @@ pub const BUILTINS: &[Builtin] = &[
         format: "u64 delay_ns; u32 pid; u32 tid; u32 priority; u32 previous; char comm[16]",
         kinds: "delay",
         locked: true,
+        parameter: Some(Parameter {
+            what: "the smallest delay to report",
+            default_ns: MILLISECOND,
+            limits_ns: THRESHOLDS,
+        }),
+        needs: None,
     },
     Builtin {
         index: SERVICE_CORE,
@@ -65,11 +94,48 @@ pub const BUILTINS: &[Builtin] = &[
         format: "u64 value",
         kinds: "test",
         locked: false,
+        parameter: None,
+        needs: None,
+    },
+    Builtin {
+        index: SERVICE_NET,
+        name: "net",
+        format: "u64 cookie; u32 round_trip_us; u32 retransmits; u32 window; u16 local_port; \
+                 u16 remote_port; u8 local_ip[16]; u8 remote_ip[16]; u32 state; u32 former",
+        kinds: "retransmit round_trip state",
+        locked: false,
+        parameter: Some(Parameter {
+            what: "the smallest round-trip time to report",
+            default_ns: 100 * MILLISECOND,
+            limits_ns: THRESHOLDS,
+        }),
+        needs: Some(("TCP tracepoints", "CONFIG_INET, CONFIG_BPF_EVENTS")),
     },
 ];
 
-/// Run-queue delay from which the sched service reports, unless told otherwise, ns.
-pub const SCHED_THRESHOLD_NS: u64 = 1_000_000;
+const MILLISECOND: u64 = 1_000_000;
+
+/// A threshold may be anything; 0 reports everything.
+const THRESHOLDS: (u64, u64) = (0, u64::MAX);
+
+/// The built-in service with this index.
+pub fn find(index: u32) -> Option<&'static Builtin> {
+    BUILTINS.iter().find(|builtin| builtin.index == index)
+}
+
+/// The parameter of a built-in service.
+///
+/// # Errors
+/// [`Error::Invalid`] for a service that has none.
+pub fn parameter(index: u32) -> Result<Parameter> {
+    find(index)
+        .and_then(|builtin| builtin.parameter)
+        .ok_or_else(|| Error::Invalid {
+            what: "the service",
+            given: find(index).map_or(index.to_string(), |builtin| builtin.name.to_owned()),
+            expected: "a built-in one with a threshold or a period",
+        })
+}
 
 /// Writes the built-in services into a new core's tables.
 pub(crate) fn describe(core: &Core) -> Result<()> {
@@ -81,9 +147,9 @@ pub(crate) fn describe(core: &Core) -> Result<()> {
         core.tables.infos.set(builtin.index, &info)?;
         let mut service = core.tables.services.get(builtin.index)?;
         service.state = channel::STATE_ACTIVE;
-        if builtin.index == SERVICE_SCHED {
-            service.parameter = SCHED_THRESHOLD_NS;
-        }
+        service.parameter = builtin
+            .parameter
+            .map_or(0, |parameter| parameter.default_ns);
         core.tables.services.set(builtin.index, &service)?;
         core.map("service_names")?
             .update(&info.name, &builtin.index.to_ne_bytes(), MapFlags::ANY)

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::lock::{Alive, Lock, lock};
 use crate::objects::{FastCall, MAPS, PROGRAMS, Place, tables_checksum};
 use crate::table::Table;
-use crate::{load, sys};
+use crate::{builtin, load, sys};
 
 /// Map that identifies a core.
 pub(crate) const HOST_MAP: &str = "ecalls_host";
@@ -268,6 +268,7 @@ impl Core {
             }
             // An optional part that this kernel could not load is left out.
             let Ok(fd) = self.program(program.name) else {
+                lacks_service(place)?;
                 continue;
             };
             let wanted = sys::program_info(fd)?.id;
@@ -365,6 +366,17 @@ pub struct Cost {
     pub total_ns: u64,
     /// Runs that the kernel skipped because the program was active on that CPU: lost events.
     pub skipped: u64,
+}
+
+/// A service's programs raise its events: without one, nobody can subscribe to it.
+fn lacks_service(place: Place) -> Result<()> {
+    let Place::Service(index) = place else {
+        return Ok(());
+    };
+    match builtin::find(index).and_then(|builtin| builtin.needs) {
+        Some((feature, since)) => Err(Error::Unsupported { feature, since }),
+        None => Ok(()),
+    }
 }
 
 fn table<T: FromBytes + IntoBytes + Immutable>(

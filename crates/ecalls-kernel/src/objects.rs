@@ -120,6 +120,7 @@ pub(crate) const OBJECTS: &[Object] = &[
     object!("downcall_setsockopt", true),
     object!("downcall_security", true),
     object!("downcall_switch", false),
+    object!("net", true),
 ];
 
 macro_rules! programs {
@@ -164,6 +165,9 @@ pub const PROGRAMS: &[Program] = programs! {
     "downcall_setopt" in "downcall_setsockopt": Place::FastCall(FastCall::Setsockopt);
     "downcall_prctl" in "downcall_prctl": Place::FastCall(FastCall::Prctl);
     "downcall_switch" in "downcall_switch": Place::Switch;
+    "net_retransmit" in "net": Place::Service(service::SERVICE_NET);
+    "net_round_trip" in "net": Place::Service(service::SERVICE_NET);
+    "net_state" in "net": Place::Service(service::SERVICE_NET);
 };
 
 /// Name and contents of each object file, for the test that compares them with these tables.
@@ -227,4 +231,5 @@ pub const MAPS: &[&str] = &[
     "signal_works",
     "sched_waits",
     "users",
+    "net_told",
 ];

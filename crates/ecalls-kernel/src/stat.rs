@@ -1,11 +1,12 @@
 //! Reads what the core counts: services, subscriptions, channels, queues.
 
 use ecalls_abi::channel::{Channel, STATE_ACTIVE, STATE_FREE};
-use ecalls_abi::service::{SERVICE_USER, ServiceCount, ServiceInfo, SubscriptionCount};
+use ecalls_abi::service::{ServiceCount, ServiceInfo, SubscriptionCount};
 use ecalls_abi::subscription::Subscription;
 use ecalls_abi::version::{CHANNELS_MAX, SERVICES_MAX, SUBSCRIPTIONS_MAX};
 use libbpf_rs::{MapCore, MapFlags};
 
+use crate::builtin;
 use crate::core::{Core, Cost};
 use crate::error::{Error, Result};
 
@@ -18,6 +19,8 @@ pub struct ServiceStat {
     pub info: ServiceInfo,
     /// Owner of an application service; 0: built in.
     pub owner: u32,
+    /// Its threshold or period, if it is a built-in one that has such a thing, ns.
+    pub parameter_ns: Option<u64>,
     /// Subscriptions.
     pub subscriptions: usize,
     /// Sum over CPUs.
@@ -85,6 +88,7 @@ impl Core {
             index,
             info: self.tables.infos.get(index)?,
             owner: row.owner,
+            parameter_ns: builtin::parameter(index).ok().map(|_| row.parameter),
             subscriptions,
             count,
             costs: self.costs(index)?,
@@ -182,16 +186,18 @@ impl Core {
             .collect()
     }
 
-    /// Sets the smallest run-queue delay that the sched service reports, ns.
+    /// Sets what a built-in service can be told: its threshold or period, ns, for everybody who
+    /// subscribes.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for an application service, which has no parameter.
+    /// [`Error::Invalid`] for a service that has no such parameter, or a value beyond its limits.
     pub fn set_parameter(&self, service: u32, value: u64) -> Result<()> {
-        if service >= SERVICE_USER {
+        let (least, most) = builtin::parameter(service)?.limits_ns;
+        if !(least..=most).contains(&value) {
             return Err(Error::Invalid {
-                what: "the service",
-                given: service.to_string(),
-                expected: "a built-in one",
+                what: "the service's parameter",
+                given: format!("{value} ns"),
+                expected: "a period from 10 ms to an hour",
             });
         }
         let _lock = crate::lock::lock()?;

@@ -9,25 +9,12 @@ use std::process::Command;
 use std::time::Duration;
 
 use ecalls::socket::Interest;
-use ecalls::{Channel, Event, SlotUse};
+use ecalls::{Event, SlotUse};
 use ecalls_abi::service::{
     SERVICE_SCHED, SERVICE_SOCKET, SOCKET_CONNECTION, SOCKET_DATA, SchedEvent, SocketEvent,
     TASK_EXEC, TASK_EXIT, TASK_FORK, TaskEvent,
 };
-use harness::{PATIENCE, core, wait_until};
-
-/// Reads until an event satisfies `wanted`.
-fn find(channel: &mut Channel, what: &str, mut wanted: impl FnMut(&Event) -> bool) -> Event {
-    let mut found = None;
-    wait_until(what, || {
-        found = channel
-            .recv_timeout(Duration::from_millis(100))
-            .expect("a living core")
-            .filter(|event| wanted(event));
-        found.is_some()
-    });
-    found.expect("found")
-}
+use harness::{PATIENCE, core, find, wait_until};
 
 #[test]
 fn listener_tells_connections_and_its_connections_tell_data() {

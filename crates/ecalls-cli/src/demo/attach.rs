@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use ecalls::{Channel, Ecalls, Subscription, now_ns};
 use ecalls_abi::service::{SERVICE_SCHED, ServiceCount, SubscriptionCount};
-use ecalls_kernel::builtin::SCHED_THRESHOLD_NS;
+use ecalls_kernel::builtin;
 
 use super::seen::{Ours, Seen};
 use crate::exit::Failure;
@@ -72,7 +72,9 @@ impl Drop for Threshold {
     fn drop(&mut self) {
         let core = self.0.core();
         // A core that is gone has no threshold.
-        let _ = core.set_parameter(SERVICE_SCHED, SCHED_THRESHOLD_NS);
+        if let Ok(parameter) = builtin::parameter(SERVICE_SCHED) {
+            let _ = core.set_parameter(SERVICE_SCHED, parameter.default_ns);
+        }
     }
 }
 

@@ -3,8 +3,10 @@
 //! What does not change between the events of a service (names, the format) is read once.
 
 use std::fmt::{self, Write as _};
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use ecalls::format::Field;
 use ecalls::{Event, Format, Value, now_ns};
 use ecalls_kernel::stat::ServiceStat;
 use serde::Serialize;
@@ -78,8 +80,10 @@ impl Serialize for Data<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         for (field, value) in self.format.read(self.event.data_bytes()) {
-            if !field.is_padding() {
-                map.serialize_entry(&field.name, &Number(&value))?;
+            match address(field, &value) {
+                _ if field.is_padding() => {}
+                Some(ip) => map.serialize_entry(&field.name, &ip)?,
+                None => map.serialize_entry(&field.name, &Number(&value))?,
             }
         }
         map.end()
@@ -160,10 +164,30 @@ fn line(text: &mut String, format: &Format, event: &Event) -> fmt::Result {
             value if field.name == "remote_ip4" => {
                 write!(text, " {}={}", field.name, show_ip4(&value))?;
             }
-            value => write!(text, " {}={value}", field.name)?,
+            value => match address(field, &value) {
+                Some(ip) => write!(text, " {}={ip}", field.name)?,
+                None => write!(text, " {}={value}", field.name)?,
+            },
         }
     }
     Ok(())
+}
+
+/// The address in a field `u8 ..._ip[16]`.
+fn address(field: &Field, value: &Value) -> Option<IpAddr> {
+    let Value::List(values) = value else {
+        return None;
+    };
+    let byte = |value: &Value| match value {
+        Value::Unsigned(byte) => u8::try_from(*byte).ok(),
+        _ => None,
+    };
+    let bytes: Vec<u8> = values.iter().filter_map(byte).collect();
+    let bytes: [u8; 16] = bytes.try_into().ok()?;
+    field
+        .name
+        .ends_with("_ip")
+        .then(|| Ipv6Addr::from(bytes).to_canonical())
 }
 
 /// An IPv4 address in network byte order, as it lies in memory.
@@ -198,6 +222,24 @@ mod tests {
         let mut text = String::new();
         line(&mut text, &format, &event).expect("a string");
         assert_eq!(text, " by=7 cpu=1 remote_ip4=127.0.0.1 comm=a\\u{1b}");
+    }
+
+    #[test]
+    fn addresses_are_shown_as_people_write_them() {
+        let format = Format::parse("u8 local_ip[16]; u8 remote_ip[16]").expect("a format");
+        let mut data = [0; 32];
+        data[10..16].copy_from_slice(&[0xff, 0xff, 10, 0, 0, 1]);
+        data[31] = 1;
+        let event = event(&data);
+        let mut text = String::new();
+        line(&mut text, &format, &event).expect("a string");
+        assert_eq!(text, " by=7 cpu=1 local_ip=10.0.0.1 remote_ip=::1");
+        let data = Data {
+            format: &format,
+            event: &event,
+        };
+        let text = serde_json::to_string(&data).expect("an object");
+        assert_eq!(text, r#"{"local_ip":"10.0.0.1","remote_ip":"::1"}"#);
     }
 
     #[test]

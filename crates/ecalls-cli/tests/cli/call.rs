@@ -39,7 +39,7 @@ fn durations_need_a_unit_and_a_sense() {
         ("--deadline", "5"),
         ("--for", "soon"),
         ("--every", "0s"),
-        ("--min-delay", "5 parsecs"),
+        ("--threshold", "5 parsecs"),
         ("--deadline", "-5ms"),
         ("--for", ""),
     ] {
@@ -160,7 +160,7 @@ fn completions_and_manual_pages_are_made() {
     for shell in ["bash", "zsh", "fish"] {
         let ended = ecalls(&["completions", shell]);
         assert_eq!(ended.code, 0);
-        assert!(ended.out.contains("watch") && ended.out.contains("min-delay"));
+        assert!(ended.out.contains("watch") && ended.out.contains("threshold"));
     }
     let folder = std::env::temp_dir().join(format!("ecalls-man-{}", std::process::id()));
     let ended = ecalls(&["man", folder.to_str().expect("a path in UTF-8")]);

@@ -70,7 +70,7 @@ fn things_that_are_not_there_are_told_with_those_that_are() {
     );
     refused(&["watch", "timer"], 2, &["--every"]);
     refused(&["watch", "task", "--every", "1s"], 2, &["timer"]);
-    refused(&["watch", "task", "--min-delay", "1ms"], 2, &["sched"]);
+    refused(&["watch", "task", "--threshold", "1ms"], 2, &["sched"]);
 }
 
 #[test]

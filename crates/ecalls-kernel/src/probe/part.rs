@@ -259,6 +259,19 @@ const PARTS: &[Part] = &[
         trial: None,
     },
     Part {
+        name: "TCP tracepoints",
+        purpose: "the net service: retransmissions, round-trip times, connection states",
+        since: "CONFIG_INET, CONFIG_BPF_EVENTS",
+        without: "nobody can subscribe to net",
+        required: false,
+        pieces: &[
+            &[Tracepoint("tcp_retransmit_skb")],
+            &[Tracepoint("tcp_probe")],
+            &[Tracepoint("inet_sock_set_state")],
+        ],
+        trial: None,
+    },
+    Part {
         name: EXTENSION,
         purpose: "our CPU scheduler: events and applications' timing decide who runs",
         since: "Linux 6.12, CONFIG_SCHED_CLASS_EXT",

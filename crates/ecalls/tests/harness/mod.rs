@@ -6,8 +6,9 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use ecalls::{Ecalls, Service};
+use ecalls::{Channel, Ecalls, Event, Service};
 use ecalls_abi::service::{ServiceCount, SubscriptionCount};
+use ecalls_kernel::builtin;
 
 /// How long anything that should happen may take on a busy machine, or on an emulated one.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -49,6 +50,51 @@ pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     while !done() {
         assert!(start.elapsed() < PATIENCE, "waited too long: {what}");
         std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Reads until an event satisfies `wanted`.
+pub(crate) fn find(
+    channel: &mut Channel,
+    what: &str,
+    mut wanted: impl FnMut(&Event) -> bool,
+) -> Event {
+    let mut found = None;
+    wait_until(what, || {
+        found = channel
+            .recv_timeout(Duration::from_millis(100))
+            .expect("a living core")
+            .filter(|event| wanted(event));
+        found.is_some()
+    });
+    found.expect("found")
+}
+
+/// Waits until nothing of a service is under way, and checks its accounting.
+pub(crate) fn assert_comes_to_rest(ecalls: &Ecalls, service: u32) {
+    wait_until("nothing is under way", || {
+        let count = ecalls.core().service_stat(service).expect("it").count;
+        count.raised == count.dispatched + count.late + count.dropped.iter().sum::<u64>()
+    });
+    assert_all_adds_up(ecalls, service);
+}
+
+/// A service's threshold or period; back to what it usually is when it is dropped.
+pub(crate) struct Parameter<'a>(&'a Ecalls, u32);
+
+impl Parameter<'_> {
+    pub(crate) fn set(ecalls: &Ecalls, service: u32, value: Duration) -> Parameter<'_> {
+        let value_ns = u64::try_from(value.as_nanos()).expect("a short time");
+        let core = ecalls.core();
+        core.set_parameter(service, value_ns).expect("a parameter");
+        Parameter(ecalls, service)
+    }
+}
+
+impl Drop for Parameter<'_> {
+    fn drop(&mut self) {
+        let usual = builtin::parameter(self.1).expect("a parameter").default_ns;
+        let _ = self.0.core().set_parameter(self.1, usual);
     }
 }
 
