@@ -1,0 +1,24 @@
+//! The daemon of ECalls: hosts the machine's core, and lets programs without privileges use it, so
+//! that each hurts nobody but itself.
+//!
+//! Two processes. The *door* accepts clients, reads what they send and checks its form; it has no
+//! capability and can do nothing else. The *broker* has CAP_BPF and CAP_PERFMON, decides and acts,
+//! and answers each client on a copy of its connection. Between them only checked messages pass.
+//! Events and calls never come here: clients share memory with the kernel.
+//!
+//! - [`config`]: what the administrator decides; [`policy`]: who may do what; [`quota`] and
+//!   [`rate`]: how much of it;
+//! - [`log`], [`notify`], [`metrics`]: what is told to people, to systemd and to Prometheus.
+
+#![forbid(unsafe_code)]
+
+pub mod config;
+pub mod log;
+pub mod metrics;
+pub mod notify;
+pub mod policy;
+pub mod quota;
+pub mod rate;
+mod run;
+
+pub use run::{Args, Error, run};

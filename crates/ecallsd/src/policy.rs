@@ -1,0 +1,272 @@
+//! Who may do what: pure decisions, made of the configuration's rules and of facts that the kernel
+//! told about both sides. Nothing here asks anybody or changes anything.
+//!
+//! The default is a user's own: it sees events of its own processes and sockets, delivers to its
+//! own processes, and subscribes to application services of its own. Rules grant more. Signals and
+//! events for another process go only where the kernel itself would let the client send a signal
+//! (kill(2)); no rule changes that.
+//!
+//! Root has every right. It could do the same without the daemon.
+
+use std::collections::HashSet;
+
+use ecalls_abi::handler::HANDLER_SLEEPING;
+use ecalls_abi::subscription::{ACTION_HANDLER, ACTION_THREAD, Action};
+
+use crate::config::{Allow, Config, Limits, Names, See};
+
+/// What the kernel says of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Client {
+    /// Its process.
+    pub pid: u32,
+    /// Its effective user when it connected.
+    pub uid: u32,
+    /// Its effective group when it connected.
+    pub gid: u32,
+}
+
+/// What the kernel says of a process that shall receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Receiver {
+    /// The process.
+    pub pid: u32,
+    /// Its real user.
+    pub uid: u32,
+    /// Its saved user.
+    pub saved_uid: u32,
+}
+
+/// What the core's tables say of a service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Service<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// User of the process that registered it; None: part of the kernel side.
+    pub owner_uid: Option<u32>,
+}
+
+/// Which events a subscription sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Those that processes and sockets of its user caused.
+    Own,
+    /// All.
+    All,
+}
+
+/// A refusal: what was tried, and what it needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Denied {
+    /// What was tried.
+    pub action: &'static str,
+    /// What it needs.
+    pub needs: &'static str,
+}
+
+/// What a rule grants.
+#[derive(Clone, Debug)]
+struct Rule {
+    uids: HashSet<u32>,
+    gids: HashSet<u32>,
+    everybody: bool,
+    allow: Allow,
+}
+
+/// The rules.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    rules: Vec<Rule>,
+    limits: Limits,
+}
+
+/// What one client may do with one service.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rights {
+    /// Whose events it sees.
+    pub see: See,
+    /// Whether it may use application services of other users.
+    pub application_services: bool,
+    /// Whether it may use handlers that read its receivers' memory.
+    pub sleeping_handlers: bool,
+    /// Whether it may load services into the kernel.
+    pub add_services: bool,
+    /// Whether it may set parameters of services.
+    pub set_parameters: bool,
+}
+
+const EVERYTHING: Rights = Rights {
+    see: See::All,
+    application_services: true,
+    sleeping_handlers: true,
+    add_services: true,
+    set_parameters: true,
+};
+
+impl Policy {
+    /// The rules of a configuration; its names are known (it was checked with them).
+    pub fn new(config: &Config, names: &Names) -> Policy {
+        let rules = config.allow.iter().map(|allow| {
+            let users = allow
+                .users
+                .iter()
+                .filter_map(|who| names.user(who.as_ref()));
+            let gids: HashSet<u32> = allow
+                .groups
+                .iter()
+                .filter_map(|who| names.group(who.as_ref()))
+                .collect();
+            let members = gids.iter().flat_map(|gid| names.members(*gid));
+            Rule {
+                uids: users.chain(members).collect(),
+                everybody: allow.users.is_empty() && allow.groups.is_empty(),
+                gids,
+                allow: allow.clone(),
+            }
+        });
+        Policy {
+            rules: rules.collect(),
+            limits: config.limits,
+        }
+    }
+
+    /// The rights of a client with the service of that name.
+    pub fn rights(&self, client: &Client, service: &str) -> Rights {
+        if client.uid == 0 {
+            return EVERYTHING;
+        }
+        let names = |rule: &&Rule| {
+            let services = &rule.allow.services;
+            services.is_empty() || services.iter().any(|name| name == service)
+        };
+        let mut rights = Rights::default();
+        for Rule { allow, .. } in self.rules_for(client).filter(names) {
+            rights.see = rights.see.max(allow.see);
+            rights.application_services |= allow.application_services;
+            rights.sleeping_handlers |= allow.sleeping_handlers;
+            rights.add_services |= allow.add_services;
+            rights.set_parameters |= allow.set_parameters;
+        }
+        rights
+    }
+
+    /// The limits of a client's user; of several rules the last one holds. Root's do not apply.
+    pub fn limits(&self, client: &Client) -> Limits {
+        self.rules_for(client)
+            .filter_map(|rule| rule.allow.limits.as_ref())
+            .fold(self.limits, |limits, change| change.as_ref().apply(limits))
+    }
+
+    fn rules_for(&self, client: &Client) -> impl Iterator<Item = &Rule> {
+        let (uid, gid) = (client.uid, client.gid);
+        self.rules.iter().filter(move |rule| {
+            rule.everybody || rule.uids.contains(&uid) || rule.gids.contains(&gid)
+        })
+    }
+
+    /// Whether a client may make this subscription, and which events it then sees.
+    ///
+    /// # Errors
+    /// What it lacks.
+    pub fn subscribe(
+        &self,
+        client: &Client,
+        service: &Service<'_>,
+        receiver: &Receiver,
+        actions: &[Action],
+    ) -> Result<Scope, Denied> {
+        let rights = self.rights(client, service.name);
+        may_reach(client, receiver)?;
+        if let Some(owner) = service.owner_uid
+            && owner != client.uid
+            && !rights.application_services
+        {
+            return Err(Denied {
+                action: "subscribing to another user's application service",
+                needs: "a rule with application_services in the daemon's configuration",
+            });
+        }
+        if actions.iter().any(sleeps) {
+            may_read_memory(client, receiver, &rights)?;
+        }
+        // Whoever may use a service of another user may see what its owner raises.
+        let sees_owner = service.owner_uid.is_some_and(|owner| owner != client.uid);
+        Ok(match rights.see {
+            See::All => Scope::All,
+            See::Own if sees_owner => Scope::All,
+            See::Own => Scope::Own,
+        })
+    }
+
+    /// Whether a client may set a service's parameter.
+    ///
+    /// # Errors
+    /// What it lacks.
+    pub fn set_parameter(&self, client: &Client, service: &Service<'_>) -> Result<(), Denied> {
+        let owns = service.owner_uid == Some(client.uid);
+        if owns || self.rights(client, service.name).set_parameters {
+            return Ok(());
+        }
+        Err(Denied {
+            action: "setting a parameter that holds for everybody",
+            needs: "a rule with set_parameters in the daemon's configuration",
+        })
+    }
+
+    /// Whether a client may load services into the kernel.
+    ///
+    /// # Errors
+    /// What it lacks.
+    pub fn add_service(&self, client: &Client) -> Result<(), Denied> {
+        if self.rights(client, "").add_services {
+            return Ok(());
+        }
+        Err(Denied {
+            action: "loading a service into the kernel",
+            needs: "root, or a rule with add_services in the daemon's configuration",
+        })
+    }
+
+    /// Whether a client may look at something of user `uid` that belongs to this service.
+    pub fn may_look(&self, client: &Client, uid: u32, service: &str) -> bool {
+        uid == client.uid || self.rights(client, service).see == See::All
+    }
+}
+
+/// kill(2), with the client's effective user as it was when it connected.
+fn may_reach(client: &Client, receiver: &Receiver) -> Result<(), Denied> {
+    let own = client.uid == receiver.uid || client.uid == receiver.saved_uid;
+    if client.uid == 0 || client.pid == receiver.pid || own {
+        return Ok(());
+    }
+    Err(Denied {
+        action: "delivering to another user's process",
+        needs: "root",
+    })
+}
+
+/// Reading memory needs more than sending a signal: every user of the receiver must be the client.
+fn may_read_memory(client: &Client, receiver: &Receiver, rights: &Rights) -> Result<(), Denied> {
+    let action = "a handler that reads its receiver's memory";
+    if !rights.sleeping_handlers {
+        return Err(Denied {
+            action,
+            needs: "a rule with sleeping_handlers in the daemon's configuration",
+        });
+    }
+    let own = client.uid == receiver.uid && client.uid == receiver.saved_uid;
+    if client.uid != 0 && !own {
+        return Err(Denied {
+            action,
+            needs: "a receiver that is a process of the same user",
+        });
+    }
+    Ok(())
+}
+
+fn sleeps(action: &Action) -> bool {
+    matches!(action.kind, ACTION_HANDLER | ACTION_THREAD) && action.handler >= HANDLER_SLEEPING
+}
+
+#[cfg(test)]
+mod tests;
