@@ -435,7 +435,8 @@ macro_rules! bodies {
 
 // A body is plain bytes that begin as 0.
 bodies! {
-    Hello Number Name OpenChannel Subscribe WatchSocket SetParameter LookFate Done Welcome Refused ServiceView SubscriptionView ChannelView QueueView UserView FateView
+    Hello Number Name OpenChannel Subscribe WatchSocket SetParameter LookFate
+    Done Welcome Refused ServiceView SubscriptionView ChannelView QueueView UserView FateView
 }
 
 /// Why a packet is no message.

@@ -10,8 +10,9 @@
 //! | Unknown | -ENOENT |
 //! | Invalid, null, no UTF-8 | -EINVAL |
 //! | LimitReached | -ENOSPC |
-//! | Closed | -ESHUTDOWN |
-//! | Version, OtherBuild | -EPROTO |
+//! | Quota | -EDQUOT |
+//! | Closed, DaemonGone | -ESHUTDOWN |
+//! | Version, OtherBuild, Hosted | -EPROTO |
 //! | Load | -ENOEXEC |
 //! | Os | the system's errno, else -EIO |
 //! | a panic | -ENOTRECOVERABLE |
@@ -89,8 +90,9 @@ impl From<Error> for Failure {
             Error::Unknown { .. } => libc::ENOENT,
             Error::Invalid { .. } => libc::EINVAL,
             Error::LimitReached { .. } => libc::ENOSPC,
-            Error::Closed(_) => libc::ESHUTDOWN,
-            Error::Version { .. } | Error::OtherBuild { .. } => libc::EPROTO,
+            Error::Closed(_) | Error::DaemonGone => libc::ESHUTDOWN,
+            Error::Quota { .. } => libc::EDQUOT,
+            Error::Version { .. } | Error::OtherBuild { .. } | Error::Hosted { .. } => libc::EPROTO,
             Error::Load { .. } => libc::ENOEXEC,
             Error::Os { source, .. } => number_of(source),
             _ => libc::EIO,
@@ -129,12 +131,13 @@ pub(crate) fn guard(body: impl FnOnce() -> Outcome<c_int>) -> c_int {
 fn meaning(number: c_int) -> Option<&'static CStr> {
     Some(match number {
         0 => c"no error",
-        libc::EPERM => c"not allowed: run as root, or through the daemon",
+        libc::EPERM => c"not allowed: run as root, or start the daemon (ecallsd)",
         libc::ENOSYS => c"this kernel lacks something that is needed",
         libc::ENOENT => c"there is no service, field or handler of that name",
         libc::EINVAL => c"an argument has no meaning",
         libc::ENOSPC => c"a limit is reached",
-        libc::ESHUTDOWN => c"the process, channel, service or core is gone",
+        libc::EDQUOT => c"this user has as much as the daemon lets it have",
+        libc::ESHUTDOWN => c"the process, channel, service, core or daemon is gone",
         libc::EPROTO => c"a core of another version or build runs",
         libc::ENOEXEC => c"the kernel refused one of the core's programs",
         libc::EAGAIN => c"no event waits",

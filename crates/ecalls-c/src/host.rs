@@ -82,8 +82,7 @@ pub unsafe extern "C" fn ecalls_format(
         let host = unsafe { reference(ecalls, "ecalls") }?;
         // SAFETY: a text (the root's Safety).
         let name = unsafe { text(service, "the service's name") }?;
-        let core = host.0.core();
-        let stat = core.service_stat(core.find_service(name)?)?;
+        let stat = host.0.access().service_named(name)?;
         // SAFETY: an output (the root's Safety).
         unsafe { write_text(stat.info.format(), buffer, size) }
     })

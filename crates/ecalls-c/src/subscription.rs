@@ -163,7 +163,7 @@ fn with_kinds(ecalls: &Ecalls, service: &str, kinds: u32) -> Outcome<Subscriptio
     if kinds == 0 {
         return Ok(builder);
     }
-    let core = ecalls.core();
+    let core = ecalls.access();
     let info = core.service_stat(core.find_service(service)?)?.info;
     let names: Vec<&str> = info.kinds().collect();
     let known = u32::try_from((1u64 << names.len().min(32)) - 1).unwrap_or(u32::MAX);

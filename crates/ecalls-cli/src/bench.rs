@@ -75,7 +75,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     let What::Events = args.what;
     let bench = Bench {
-        ecalls: Ecalls::open()?,
+        ecalls: Ecalls::host()?,
         effort: if args.quick {
             Effort::QUICK
         } else {

@@ -14,7 +14,7 @@ Exit codes:
   0  done
   1  failed
   2  the call was wrong: unknown command, option or value
-  3  denied: needs root
+  3  denied: needs the daemon or root, a rule of the daemon, or more than its quota
   4  this kernel cannot do it; the message says what is missing and since when it exists
   5  no such service, kind, field or process
   6  nothing (or not all) arrived in the time asked for
@@ -62,7 +62,7 @@ impl From<ecalls::Error> for Failure {
     fn from(error: ecalls::Error) -> Failure {
         use ecalls::Error;
         let code = match &error {
-            Error::Denied { .. } => Code::Denied,
+            Error::Denied { .. } | Error::Quota { .. } | Error::Hosted { .. } => Code::Denied,
             Error::Unsupported { .. } => Code::Unsupported,
             Error::Unknown { .. } => Code::Unknown,
             Error::Os { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {

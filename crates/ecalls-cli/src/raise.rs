@@ -136,7 +136,7 @@ fn data(format: &Format, fields: &[(String, String)]) -> Result<Vec<u8>, Failure
 
 /// The service, if it is one that may be raised from here.
 fn application_service(ecalls: &Ecalls, name: &str) -> Result<ServiceInfo, Failure> {
-    let index = ecalls.core().find_service(name)?;
+    let index = ecalls.access().find_service(name)?;
     if index < SERVICE_USER {
         let message = format!(
             "{name} is a built-in service, whose events only the kernel raises: `ecalls services` \
@@ -144,7 +144,7 @@ fn application_service(ecalls: &Ecalls, name: &str) -> Result<ServiceInfo, Failu
         );
         return Err(Failure::usage(message));
     }
-    Ok(ecalls.core().service_stat(index)?.info)
+    Ok(ecalls.access().service_stat(index)?.info)
 }
 
 /// A kind by name or number, 0 unless given; and its name.

@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     ));
     stop.sleep(args.time.unwrap_or(Duration::MAX));
     let mut out = Output::new(args.json);
-    let stat = ecalls.core().service_stat(service.index())?;
+    let stat = ecalls.access().service_stat(service.index())?;
     services::print(&mut out, &[Row::new(&stat)])?;
     out.flush()
 }

@@ -42,7 +42,7 @@ pub(crate) struct Args {
 
 const HELP: &str = "\
 Keys with --json; `what` tells the sort of an object:
-  core          loaded, pid (who loaded it), version, cpus, fast_call, age_ns
+  core          loaded, pid (who loaded it), daemon (it did), version, cpus, fast_call, age_ns
   service       the keys of `ecalls services --json`
   subscription  id, service, owner, receiver, state, kinds (bits; 0: all), pid, deadline_ns,
                 channel, chain, offered, delivered, filtered, late, dropped (an object: count by
@@ -108,9 +108,9 @@ fn print(out: &mut Output, ecalls: &Ecalls, costs: &[Cost]) -> Outcome {
     } else {
         services::print(out, &rows)?;
     }
-    subscription::print(out, &found, &ecalls.core().subscriptions()?)?;
-    channel::print(out, &ecalls.core().channels()?)?;
-    print_queues(out, &ecalls.core().queues()?)?;
+    subscription::print(out, &found, &ecalls.access().subscriptions()?)?;
+    channel::print(out, &ecalls.access().channels()?)?;
+    print_queues(out, &ecalls.access().queues()?)?;
     program::print(out, &found, costs)
 }
 
@@ -126,6 +126,7 @@ struct CoreRow<'a> {
     what: &'static str,
     loaded: bool,
     pid: u32,
+    daemon: bool,
     version: u32,
     cpus: u32,
     fast_call: &'a str,
@@ -133,26 +134,28 @@ struct CoreRow<'a> {
 }
 
 fn print_core(out: &mut Output, ecalls: &Ecalls) -> Outcome {
-    let host = ecalls.core().host()?;
+    let host = ecalls.access().view()?;
     let age_ns = ecalls::now_ns().saturating_sub(host.start_ns);
     if out.is_json() {
         return out.object(&CoreRow {
             what: "core",
             loaded: true,
             pid: host.pid,
-            version: host.version,
+            daemon: host.daemon,
+            version: ecalls_abi::ABI_VERSION,
             cpus: host.cpus,
-            fast_call: host.mechanism(),
+            fast_call: host.fast_call.name(),
             age_ns,
         });
     }
     out.line(format!(
-        "core: loaded {} ago by {}, version {}, {} CPUs, fast call by {}\n",
+        "core: loaded {} ago by {}{}, version {}, {} CPUs, fast call by {}\n",
         duration::show_ns(age_ns),
+        if host.daemon { "the daemon, " } else { "" },
         process::show(host.pid),
-        host.version,
+        ecalls_abi::ABI_VERSION,
         host.cpus,
-        host.mechanism()
+        host.fast_call.name()
     ))
 }
 

@@ -143,8 +143,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
 impl Watch {
     fn begin(args: &Args) -> Result<Watch, Failure> {
         let ecalls = Ecalls::open()?;
-        let index = ecalls.core().find_service(&args.service)?;
-        let service = ecalls.core().service_stat(index)?;
+        let index = ecalls.access().find_service(&args.service)?;
+        let service = ecalls.access().service_stat(index)?;
         check_options(args, index)?;
         let channel = ecalls.channel().ring(RING).open()?;
         let subscription = subscribe(&ecalls, args, index, &channel)?;
@@ -231,7 +231,7 @@ impl Watch {
             }
         }
         let lost = self.channel.lost();
-        let after = self.ecalls.core().service_stat(self.service.index)?;
+        let after = self.ecalls.access().service_stat(self.service.index)?;
         let summary = Summary {
             what: "summary",
             received,
@@ -327,7 +327,7 @@ struct Threshold(Ecalls, u32);
 
 impl Threshold {
     fn set(ecalls: &Ecalls, service: u32, value: Duration) -> Result<Threshold, Failure> {
-        ecalls.core().set_parameter(service, nanoseconds(value))?;
+        ecalls.access().set_parameter(service, nanoseconds(value))?;
         Ok(Threshold(ecalls.clone(), service))
     }
 }
@@ -336,7 +336,7 @@ impl Drop for Threshold {
     fn drop(&mut self) {
         if let Ok(parameter) = builtin::parameter(self.1) {
             // A core that is gone reports nothing.
-            let _ = self.0.core().set_parameter(self.1, parameter.default_ns);
+            let _ = self.0.access().set_parameter(self.1, parameter.default_ns);
         }
     }
 }

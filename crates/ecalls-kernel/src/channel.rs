@@ -1,9 +1,10 @@
-//! Opens and closes channels: the pair of shared segments between one application and the core, and
-//! the descriptor on which its owner sleeps. The protocol inside is `ecalls-ring`.
+//! Channels in the core: the pair of shared segments between one application and the core, and the
+//! descriptor on which its owner sleeps. The protocol inside is `ecalls-ring`; what the application
+//! does with them is `memory.rs`.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use ecalls_abi::channel::{
     CAPACITY_MAX, CAPACITY_MIN, Id, Layout, STATE_ACTIVE, STATE_DEAD, STATE_FREE, STATE_SETUP,
@@ -16,16 +17,14 @@ use libbpf_rs::libbpf_sys::{bpf_map_create_opts, size_t};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use zerocopy::FromZeros;
 
-use crate::core::{Core, Identity};
+use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::lock::lock;
+use crate::memory::PAGE;
 use crate::objects::Place;
-use crate::owner;
+use crate::owner::{self, Owner};
 use crate::segment::Segment;
 use crate::sys;
-
-/// Bytes of a page: the wake buffer's positions are one page each.
-const PAGE: usize = 4096;
 
 /// How a channel's `up` segment is laid out.
 #[derive(Clone, Copy, Debug)]
@@ -54,60 +53,57 @@ impl Default for Shape {
     }
 }
 
-/// An open channel of this process. Dropping it closes it.
+/// What a channel consists of, as descriptors: its owner maps them.
 #[derive(Debug)]
-pub struct ChannelHandle {
-    core: Arc<Core>,
-    id: Id,
-    shape: Shape,
-    up: Segment,
-    down: Segment,
-    wake: MapHandle,
-    wake_consumer: Segment,
-    wake_producer: ReadOnly,
-    _up_map: MapHandle,
-    _down_map: MapHandle,
-    /// What is attached for its deferred calls.
-    _links: Vec<OwnedFd>,
+pub struct ChannelFds {
+    /// The segment from kernel to application.
+    pub up: OwnedFd,
+    /// The segment from application to kernel.
+    pub down: OwnedFd,
+    /// What the application sleeps on.
+    pub wake: OwnedFd,
 }
 
-/// The kernel's page of a wake buffer's write position, mapped read-only.
+/// A channel in the core, made by this process for its owner. Dropping it closes it: from then on
+/// the kernel side does not touch its memory, whoever still has that mapped.
 #[derive(Debug)]
-struct ReadOnly(crate::segment::ReadOnlyPage);
+pub struct HostedChannel {
+    core: Arc<Core>,
+    id: Id,
+    row: channel::Channel,
+    fds: ChannelFds,
+    /// A writable mapping of each segment: while there is one, nobody can freeze it.
+    _mapped: [Segment; 2],
+    /// What is attached for its deferred calls.
+    _links: Vec<OwnedFd>,
+    /// The process that made it.
+    host: u32,
+}
 
-impl ChannelHandle {
-    /// Opens a channel owned by this process.
+impl HostedChannel {
+    /// Opens a channel for `owner`.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a capacity that is no power of two or out of range,
     /// [`Error::LimitReached`] when all channels are in use.
-    pub fn open(core: Arc<Core>, shape: Shape) -> Result<ChannelHandle> {
-        check(&shape, core.cpus())?;
-        let owner = core.identify(std::process::id())?;
+    pub fn open(core: Arc<Core>, owner: &Owner, shape: &Shape) -> Result<HostedChannel> {
+        check(shape, core.cpus())?;
         let _lock = lock()?;
         let (index, previous) = find_free(&core)?;
         let id = Id::from_raw(previous.id)
             .map_or_else(|| Id::new(index, 1), |id| Some(id.next()))
             .ok_or(Error::Closed("a channel id"))?;
-        let up_map = array(UP_ELEMENT_BYTES, UP_EVENTS + shape.capacity as usize, true)?;
-        let down_map = array(DOWN_ELEMENT_BYTES, DOWN_ELEMENTS, false)?;
-        let wake = wake_buffer()?;
-        let up = Segment::map(
-            &up_map,
-            UP_ELEMENT_BYTES * (UP_EVENTS + shape.capacity as usize),
-        )?;
-        let down = Segment::map(&down_map, DOWN_ELEMENT_BYTES * DOWN_ELEMENTS)?;
-        write_header(&up, id, &shape);
-        let row = new_row(id, &shape, &owner);
-        let wake_consumer = Segment::map(&wake, PAGE)?;
-        let wake_producer = ReadOnly(crate::segment::ReadOnlyPage::map(&wake, PAGE)?);
+        let fds = ChannelFds {
+            up: array(UP_ELEMENT_BYTES, UP_EVENTS + shape.capacity as usize, true)?,
+            down: array(DOWN_ELEMENT_BYTES, DOWN_ELEMENTS, false)?,
+            wake: wake_buffer()?,
+        };
+        let mapped = [Segment::map(&fds.up, PAGE)?, Segment::map(&fds.down, PAGE)?];
+        write_header(&mapped[0], id, shape);
+        let row = new_row(id, shape, owner);
         core.tables.channels.set(index, &row)?;
         core.tables.attributes.set(index, &[0; 8])?;
-        for (outer, inner) in [
-            ("ups", up_map.as_fd()),
-            ("downs", down_map.as_fd()),
-            ("wakes", wake.as_fd()),
-        ] {
+        for (outer, inner) in [("ups", &fds.up), ("downs", &fds.down), ("wakes", &fds.wake)] {
             core.map(outer)?
                 .update(
                     &index.to_ne_bytes(),
@@ -117,18 +113,14 @@ impl ChannelHandle {
                 .map_err(|error| Error::from_bpf("handing a channel to the kernel", &error))?;
         }
         let links = activate(&core, index, &row)?;
-        Ok(ChannelHandle {
-            wake_consumer,
-            wake_producer,
-            _up_map: up_map,
-            _down_map: down_map,
-            _links: links,
+        Ok(HostedChannel {
             core,
             id,
-            shape,
-            up,
-            down,
-            wake,
+            row,
+            fds,
+            _mapped: mapped,
+            _links: links,
+            host: std::process::id(),
         })
     }
 
@@ -137,61 +129,50 @@ impl ChannelHandle {
         self.id
     }
 
-    /// Its shape.
-    pub fn shape(&self) -> &Shape {
-        &self.shape
+    /// Its descriptors: whoever has them can use its memory.
+    pub fn fds(&self) -> &ChannelFds {
+        &self.fds
     }
 
-    /// Words of the segment from kernel to application.
-    pub fn up(&self) -> &[AtomicU64] {
-        self.up.words()
+    /// Ids of its maps: each lives as long as somebody holds it, also after the channel is closed.
+    pub fn map_ids(&self) -> Result<[u32; 3]> {
+        Ok([
+            sys::map_id(self.fds.up.as_fd())?,
+            sys::map_id(self.fds.down.as_fd())?,
+            sys::map_id(self.fds.wake.as_fd())?,
+        ])
     }
 
-    /// Words of the segment from application to kernel.
-    pub fn down(&self) -> &[AtomicU64] {
-        self.down.words()
-    }
-
-    /// The core it belongs to.
-    pub fn core(&self) -> &Arc<Core> {
-        &self.core
-    }
-
-    /// The descriptor to sleep on: readable once the kernel woke the reader.
-    pub fn wake_fd(&self) -> BorrowedFd<'_> {
-        self.wake.as_fd()
-    }
-
-    /// Makes the descriptor unreadable until the next wake-up.
-    pub fn clear_wake(&self) {
-        let written = self.wake_producer.0.first_word().load(Ordering::Acquire);
-        self.wake_consumer.words()[0].store(written, Ordering::Release);
-    }
-
-    /// Waits for a wake-up, at most `timeout_ns`. False: the time ran out.
-    pub fn wait(&self, timeout_ns: Option<u64>) -> Result<bool> {
-        let woken = sys::wait_readable(self.wake_fd(), timeout_ns)?;
-        self.clear_wake();
-        Ok(woken)
+    /// Kernel memory that a channel of this shape takes, bytes.
+    pub fn bytes(shape: &Shape) -> u64 {
+        let up = UP_ELEMENT_BYTES * (UP_EVENTS + shape.capacity as usize);
+        let down = DOWN_ELEMENT_BYTES * DOWN_ELEMENTS;
+        let pages = |bytes: usize| bytes.next_multiple_of(PAGE);
+        // A ring buffer: its data, two pages of positions, its own page.
+        let wake = WAKE_BYTES + 3 * PAGE;
+        (pages(up) + pages(down) + wake) as u64
     }
 }
 
-impl Drop for ChannelHandle {
+impl Drop for HostedChannel {
     fn drop(&mut self) {
+        // A forked child has a copy; what it stands for is its parent's.
+        if self.host != std::process::id() {
+            return;
+        }
         let Ok(_lock) = lock() else { return };
         let index = self.id.index();
         let Ok(mut row) = self.core.tables.channels.get(index) else {
             return;
         };
-        // A forked child has a copy of the handle; what it stands for is its parent's.
-        if row.id != self.id.raw() || row.owner != std::process::id() {
+        if row.id != self.id.raw() {
             return;
         }
         row.state = STATE_FREE;
         // Nothing can be done about a failure here; the next owner of the row finds it dead.
         let _ = self.core.tables.channels.set(index, &row);
         reclaim(&self.core, index, &row);
-        let _ = owner::remove(&self.core, row.owner);
+        let _ = owner::remove(&self.core, self.row.owner);
     }
 }
 
@@ -224,7 +205,7 @@ fn activate(core: &Core, index: u32, row: &channel::Channel) -> Result<Vec<Owned
 }
 
 /// A row that is not active yet.
-fn new_row(id: Id, shape: &Shape, owner: &Identity) -> channel::Channel {
+fn new_row(id: Id, shape: &Shape, owner: &Owner) -> channel::Channel {
     channel::Channel {
         state: STATE_SETUP,
         id: id.raw(),
@@ -236,7 +217,7 @@ fn new_row(id: Id, shape: &Shape, owner: &Identity) -> channel::Channel {
         defer: shape.defer,
         owner_start: owner.start_ns,
         delay_ns: shape.delay_ns,
-        user: 0,
+        user: owner.user,
         pad: 0,
     }
 }
@@ -292,7 +273,7 @@ fn find_free(core: &Core) -> Result<(u32, channel::Channel)> {
     })
 }
 
-fn array(value_bytes: usize, entries: usize, inner: bool) -> Result<MapHandle> {
+fn array(value_bytes: usize, entries: usize, inner: bool) -> Result<OwnedFd> {
     let mut flags = libbpf_sys::BPF_F_MMAPABLE;
     if inner {
         flags |= libbpf_sys::BPF_F_INNER_MAP;
@@ -304,31 +285,39 @@ fn array(value_bytes: usize, entries: usize, inner: bool) -> Result<MapHandle> {
     };
     let bytes = u32::try_from(value_bytes).expect("a small element");
     let entries = u32::try_from(entries).expect("a checked capacity");
-    MapHandle::create(
+    let map = MapHandle::create(
         MapType::Array,
         Some("ecalls_segment"),
         4,
         bytes,
         entries,
         &options,
-    )
-    .map_err(|error| Error::from_bpf("making a channel's segment", &error))
+    );
+    descriptor(map, "making a channel's segment")
 }
 
-fn wake_buffer() -> Result<MapHandle> {
+fn wake_buffer() -> Result<OwnedFd> {
     let options = bpf_map_create_opts {
         sz: size_of::<bpf_map_create_opts>() as size_t,
         ..Default::default()
     };
-    MapHandle::create(
+    let map = MapHandle::create(
         MapType::RingBuf,
         Some("ecalls_wake"),
         0,
         0,
         WAKE_BYTES as u32,
         &options,
-    )
-    .map_err(|error| Error::from_bpf("making a wake descriptor", &error))
+    );
+    descriptor(map, "making a wake descriptor")
+}
+
+/// A new map's descriptor.
+fn descriptor(map: libbpf_rs::Result<MapHandle>, action: &'static str) -> Result<OwnedFd> {
+    let map = map.map_err(|error| Error::from_bpf(action, &error))?;
+    map.as_fd()
+        .try_clone_to_owned()
+        .map_err(|error| Error::from_io(action, error))
 }
 
 /// Writes the header's constant fields; the rest is 0.

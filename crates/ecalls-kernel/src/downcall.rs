@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ecalls_abi::downcall::{DOWN_ELEMENT_BYTES, DOWN_FRAMES, Downcall, FRAMES, Generic, Op, call};
 use zerocopy::FromZeros;
 
-use crate::channel::ChannelHandle;
 use crate::error::Result;
+use crate::handle::ChannelHandle;
 use crate::objects::FastCall;
-use crate::{service, sys};
+use crate::sys;
 
 /// Words of a frame, and where its result and sequence are.
 const ELEMENT_WORDS: usize = DOWN_ELEMENT_BYTES / 8;
@@ -77,7 +77,7 @@ impl ChannelHandle {
     /// # Errors
     /// Those of [`ChannelHandle::run_call`], which answers where the hook did not.
     pub fn fast_call(&self, frame: &FrameLease<'_>, op: Op, arguments: [u64; 3]) -> Result<i64> {
-        let mechanism = self.core().fast_call();
+        let mechanism = self.access().fast_call();
         if mechanism == FastCall::Run {
             return self.run_call(op, arguments);
         }
@@ -90,7 +90,7 @@ impl ChannelHandle {
         let before = self.frame_word(frame, SEQUENCE_WORD);
         let returned = match mechanism {
             FastCall::Setsockopt => {
-                sys::fast_setsockopt(self.core().call_socket()?.as_raw_fd(), [word, a, b, c])
+                sys::fast_setsockopt(self.access().call_socket()?.as_raw_fd(), [word, a, b, c])
             }
             _ => sys::fast_prctl(word, a, b, c),
         };
@@ -109,7 +109,7 @@ impl ChannelHandle {
         generic.op = op.raw();
         generic.channel = self.id().raw();
         generic.argument = arguments;
-        service::generic(self.core(), &mut generic)
+        self.access().generic(&mut generic)
     }
 
     fn frame_word(&self, frame: &FrameLease<'_>, word: usize) -> u64 {

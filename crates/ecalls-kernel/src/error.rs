@@ -15,7 +15,7 @@ pub enum Error {
         since: &'static str,
     },
     /// The caller may not do this.
-    #[error("{action} needs {privilege}: run as root, or through the daemon")]
+    #[error("{action} needs {privilege}")]
     Denied {
         /// What was tried.
         action: &'static str,
@@ -29,6 +29,16 @@ pub enum Error {
         which: &'static str,
         /// Its value.
         limit: usize,
+    },
+    /// This user has as much of something as the daemon lets it have.
+    #[error(
+        "quota used up: {which} of your user (at most {limit}; `ecalls stat --by uid` shows it)"
+    )]
+    Quota {
+        /// The quota's name.
+        which: &'static str,
+        /// Its value.
+        limit: u64,
     },
     /// There is no such thing.
     #[error("no {what} named {name:?}: {hint}")]
@@ -53,6 +63,21 @@ pub enum Error {
     /// The process, channel, subscription or core is gone.
     #[error("{0} is gone")]
     Closed(&'static str),
+    /// The daemon has ended, and its core with it: no event comes any more.
+    #[error(
+        "the daemon has ended, and its events with it (systemctl status ecallsd tells why): \
+         open again when it is back"
+    )]
+    DaemonGone,
+    /// The core belongs to the daemon, and only its clients use it.
+    #[error(
+        "the daemon (process {pid}) hosts the core: connect to its socket (ECALLS_SOCKET names \
+         another one), or stop it first (systemctl stop ecallsd)"
+    )]
+    Hosted {
+        /// The daemon's process.
+        pid: u32,
+    },
     /// A running core has another version of the contract.
     #[error(
         "the running core (loaded by process {pid}) speaks version {theirs}, this program {ours}: \

@@ -4,9 +4,12 @@
 //! This is the only crate that touches libbpf, bpf(2) and mmap of kernel memory. Applications use
 //! the crate `ecalls` on top of it.
 //!
+//! - [`access`]: how a program reaches the core: it hosts it, or the daemon does;
 //! - [`core`]: the core, one per machine: load it or join it;
-//! - [`channel`], [`subscription`], [`service`], [`socket`]: what a program sets up in it;
+//! - [`channel`], [`subscription`], [`service`], [`socket`]: what an [`owner`] has in it;
+//! - [`handle`]: the same as the program has it that uses it, however it reaches the core;
 //! - [`downcall`]: how a program calls it;
+//! - [`refusal`]: errors on their way from the daemon;
 //! - [`stat`]: what it counts; [`measure`], [`baseline`]: what it costs;
 //! - [`probe`]: what this kernel offers;
 //! - [`signal`]: real-time signals, in the papers' order.
@@ -16,18 +19,23 @@
     reason = "system calls and mapped kernel memory are this crate's work"
 )]
 
+pub mod access;
 pub mod baseline;
 pub mod builtin;
 pub mod channel;
+mod client;
 pub mod core;
 pub mod downcall;
 pub mod error;
+pub mod handle;
 mod load;
 mod lock;
 pub mod measure;
+mod memory;
 pub mod objects;
-mod owner;
+pub mod owner;
 pub mod probe;
+pub mod refusal;
 mod residue;
 pub mod segment;
 pub mod service;
@@ -42,4 +50,4 @@ pub mod user;
 pub use error::{Error, Result};
 pub use lock::LOCK_PATH;
 pub use residue::residue;
-pub use sys::{descriptor_of, enable_statistics, is_root, now_ns, pidfd, wait_readable};
+pub use sys::{descriptor_of, enable_statistics, is_root, may_host, now_ns, pidfd, wait_readable};

@@ -20,6 +20,9 @@ use crate::error::{Error, Result};
 /// Where the lock is; only root can open it, so nobody else can hold it.
 pub const LOCK_PATH: &str = "/run/ecalls.lock";
 
+/// What a program needs that cannot host the core, and found no daemon.
+pub(crate) const NEEDED: &str = "the daemon, which does not run (systemctl start ecallsd), or root";
+
 /// Bytes of the id in the file, blanks and the end of the line included.
 const ID_BYTES: usize = 12;
 
@@ -62,8 +65,8 @@ fn open_file() -> Result<File> {
         .open(LOCK_PATH)
         .map_err(|error| match error.kind() {
             std::io::ErrorKind::PermissionDenied => Error::Denied {
-                action: "hosting the core",
-                privilege: "root",
+                action: "using events",
+                privilege: NEEDED,
             },
             _ => Error::from_io("opening /run/ecalls.lock", error),
         })

@@ -1,10 +1,48 @@
-//! Which processes own something in the core, so that the kernel side knows whose exit matters.
+//! Who owns what in the core: the process that a channel, a subscription or a service belongs to,
+//! and the list by which the kernel side knows whose exit matters.
+//!
+//! A program that hosts the core owns what it makes. The daemon makes things on behalf of others:
+//! then the owner is the client, so that the kernel side ends them with the client and takes calls
+//! from nobody else.
 
 use ecalls_abi::channel::{Id, STATE_ACTIVE};
 use libbpf_rs::{MapCore, MapFlags};
 
-use crate::core::Core;
+use crate::core::{Core, Identity};
 use crate::error::{Error, Result};
+
+/// The process that something is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// Process.
+    pub pid: u32,
+    /// Its start time since boot, ns: a later process of the same number is another one.
+    pub start_ns: u64,
+    /// Its user.
+    pub uid: u32,
+    /// Its user's row in the table of quotas; 0: none apply.
+    pub user: u32,
+}
+
+impl Owner {
+    /// This process, without quotas.
+    ///
+    /// # Errors
+    /// Those of [`Core::identify`].
+    pub fn current(core: &Core) -> Result<Owner> {
+        Ok(Owner::new(&core.identify(std::process::id())?, 0))
+    }
+
+    /// A process whose user has row `user`.
+    pub fn new(identity: &Identity, user: u32) -> Owner {
+        Owner {
+            pid: identity.pid,
+            start_ns: identity.start_ns,
+            uid: identity.uid,
+            user,
+        }
+    }
+}
 
 /// Counts one more thing that belongs to process `pid`.
 pub(crate) fn add(core: &Core, pid: u32) -> Result<()> {

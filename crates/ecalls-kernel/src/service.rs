@@ -11,17 +11,20 @@ use ecalls_abi::version::SERVICES_MAX;
 use libbpf_rs::{MapCore, MapFlags};
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::core::{Core, Identity};
+use crate::access::Access;
+use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::lock::lock;
-use crate::owner;
+use crate::owner::{self, Owner};
 
-/// A service that this process registered. Dropping it unregisters it.
+/// A service in the core, made by this process for its owner. Dropping it unregisters it.
 #[derive(Debug)]
-pub struct ServiceHandle {
+pub struct HostedService {
     core: Arc<Core>,
     index: u32,
-    name: String,
+    owner: Owner,
+    /// The process that made it.
+    host: u32,
 }
 
 /// What is raised.
@@ -45,29 +48,32 @@ pub struct Raise<'a> {
     pub data: &'a [u8],
 }
 
-impl ServiceHandle {
-    /// Registers a service by a unique name.
+/// A service's description, checked.
+///
+/// # Errors
+/// [`Error::Invalid`] for a name that is empty, too long or has blanks.
+pub fn describe(name: &str, format: &str, kinds: &str) -> Result<ServiceInfo> {
+    let mut info = ServiceInfo::new_zeroed();
+    let fits = text::write(&mut info.name, name).is_ok()
+        && text::write(&mut info.format, format).is_ok()
+        && text::write(&mut info.kinds, kinds).is_ok();
+    if name.is_empty() || name.contains(|c: char| c.is_whitespace() || c.is_control()) || !fits {
+        return Err(invalid(
+            name,
+            "a name of 1 to 31 bytes without blanks, a format and kinds of at most 511",
+        ));
+    }
+    Ok(info)
+}
+
+impl HostedService {
+    /// Registers a service of `owner` by a unique name.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a name that is empty, too long or taken, [`Error::LimitReached`].
-    pub fn register(
-        core: Arc<Core>,
-        name: &str,
-        format: &str,
-        kinds: &str,
-    ) -> Result<ServiceHandle> {
-        let mut info = ServiceInfo::new_zeroed();
-        let fits = text::write(&mut info.name, name).is_ok()
-            && text::write(&mut info.format, format).is_ok()
-            && text::write(&mut info.kinds, kinds).is_ok();
-        if name.is_empty() || name.contains(char::is_whitespace) || !fits {
-            return Err(invalid(
-                name,
-                "a name of 1 to 31 bytes without blanks, a format and kinds \
-                                      of at most 511",
-            ));
-        }
-        let owner = core.identify(std::process::id())?;
+    /// [`Error::Invalid`] for a name that is taken, [`Error::LimitReached`].
+    pub fn register(core: Arc<Core>, owner: &Owner, info: &ServiceInfo) -> Result<HostedService> {
+        let name = info.name();
+        let info = &describe(name, info.format(), text::read(&info.kinds))?;
         let _lock = lock()?;
         if let Some(taken) = find(&core, name)? {
             let row = core.tables.services.get(taken)?;
@@ -78,15 +84,16 @@ impl ServiceHandle {
         let index = find_free(&core, name)?;
         // First the owner: from the moment it is active, the reaper sees it exit.
         owner::add(&core, owner.pid)?;
-        if let Err(error) = announce(&core, index, &info, &owner) {
+        if let Err(error) = announce(&core, index, info, owner) {
             let _ = close(&core, index);
             let _ = owner::remove(&core, owner.pid);
             return Err(error);
         }
-        Ok(ServiceHandle {
+        Ok(HostedService {
             core,
             index,
-            name: name.to_owned(),
+            owner: *owner,
+            host: std::process::id(),
         })
     }
 
@@ -94,20 +101,19 @@ impl ServiceHandle {
     pub fn index(&self) -> u32 {
         self.index
     }
-
-    /// Raises an event of this service.
-    pub fn raise(&self, raise: &Raise<'_>) -> Result<i64> {
-        raise_by_name(&self.core, &self.name, raise)
-    }
 }
 
-impl Drop for ServiceHandle {
+impl Drop for HostedService {
     fn drop(&mut self) {
+        // A forked child has a copy; what it stands for is its parent's.
+        if self.host != std::process::id() {
+            return;
+        }
         let Ok(_lock) = lock() else { return };
         let Ok(row) = self.core.tables.services.get(self.index) else {
             return;
         };
-        if row.owner != std::process::id() {
+        if row.owner != self.owner.pid || row.owner_start != self.owner.start_ns {
             return;
         }
         let _ = close(&self.core, self.index);
@@ -116,7 +122,7 @@ impl Drop for ServiceHandle {
 }
 
 /// Makes a service's row active, under its name. The caller holds the lock.
-fn announce(core: &Core, index: u32, info: &ServiceInfo, owner: &Identity) -> Result<()> {
+fn announce(core: &Core, index: u32, info: &ServiceInfo, owner: &Owner) -> Result<()> {
     // Of a service whose owner was killed.
     forget_name(core, index)?;
     let mut row = core.tables.services.get(index)?;
@@ -131,6 +137,8 @@ fn announce(core: &Core, index: u32, info: &ServiceInfo, owner: &Identity) -> Re
     core.tables.infos.set(index, info)?;
     row.owner = owner.pid;
     row.owner_start = owner.start_ns;
+    row.owner_uid = owner.uid;
+    row.user = owner.user;
     row.state = STATE_ACTIVE;
     core.tables.services.set(index, &row)?;
     core.map("service_names")?
@@ -160,7 +168,7 @@ fn forget_name(core: &Core, index: u32) -> Result<()> {
 
 /// Raises an event of the named application service (the generic call, ECalls-01 §2.3.1). Returns
 /// how many subscriptions it is for.
-pub fn raise_by_name(core: &Core, name: &str, raise: &Raise<'_>) -> Result<i64> {
+pub fn raise_by_name(access: &Access, name: &str, raise: &Raise<'_>) -> Result<i64> {
     let mut call =
         Generic::new(name, Op::Raise).map_err(|_| invalid(name, "a name of 1 to 31 bytes"))?;
     if raise.data.len() > ecalls_abi::version::DATA_MAX {
@@ -179,8 +187,8 @@ pub fn raise_by_name(core: &Core, name: &str, raise: &Raise<'_>) -> Result<i64> 
     call.release_us = raise.release_us;
     call.size = u32::try_from(raise.data.len()).expect("checked");
     call.data.as_mut_bytes()[..raise.data.len()].copy_from_slice(raise.data);
-    match generic(core, &mut call)? {
-        code if code == -i64::from(libc::ENOENT) && find(core, name)?.is_none() => {
+    match access.generic(&mut call)? {
+        code if code == -i64::from(libc::ENOENT) && !access.has_service(name)? => {
             Err(Error::Unknown {
                 what: "application service",
                 name: name.to_owned(),
@@ -198,15 +206,6 @@ pub fn raise_by_name(core: &Core, name: &str, raise: &Raise<'_>) -> Result<i64> 
         code if code < 0 => Err(Error::from_errno("raising an event", code)),
         offered => Ok(offered),
     }
-}
-
-/// Runs a generic call. Its result: a negative errno for a refusal.
-pub(crate) fn generic(core: &Core, call: &mut Generic) -> Result<i64> {
-    let code = core.run("call_generic", call.as_mut_bytes())?;
-    if code < 0 {
-        return Err(Error::from_errno("calling a service", i64::from(code)));
-    }
-    Ok(call.result)
 }
 
 /// Index of the service of that name.

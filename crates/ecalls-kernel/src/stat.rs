@@ -49,6 +49,17 @@ pub enum QueueOwner {
     Signals,
 }
 
+impl QueueOwner {
+    /// Whose queue the one at `index` is.
+    pub(crate) fn new(index: u32, cpus: u32) -> QueueOwner {
+        match index.checked_sub(cpus) {
+            None => QueueOwner::Cpu(index),
+            Some(0) => QueueOwner::Threads,
+            Some(_) => QueueOwner::Signals,
+        }
+    }
+}
+
 /// One queue.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueStat {
@@ -71,6 +82,11 @@ impl Core {
             }
         }
         Ok(found)
+    }
+
+    /// A service's name, format and kinds; empty where there never was one.
+    pub fn service_info(&self, index: u32) -> Result<ServiceInfo> {
+        self.tables.infos.get(index)
     }
 
     /// One service.
@@ -174,11 +190,7 @@ impl Core {
                     })
                 };
                 Ok(QueueStat {
-                    owner: match index.checked_sub(self.cpus()) {
-                        None => QueueOwner::Cpu(index),
-                        Some(0) => QueueOwner::Threads,
-                        Some(_) => QueueOwner::Signals,
-                    },
+                    owner: QueueOwner::new(index, self.cpus()),
                     ready: word(READY_COUNT),
                     held: word(HELD_COUNT),
                 })

@@ -21,7 +21,8 @@ use crate::core::{Core, Identity};
 use crate::error::{Error, Result};
 use crate::lock::lock;
 use crate::objects::Place;
-use crate::{owner, sys};
+use crate::owner::{self, Owner};
+use crate::sys;
 
 /// The longest relative deadline, ns: the kernel side adds it to a time. 146 years.
 const DEADLINE_NS_MAX: u64 = 1 << 62;
@@ -34,7 +35,7 @@ const PROGRAM_NS_MAX: u64 = 100_000_000;
 pub struct Request {
     /// Index of the service.
     pub service: u32,
-    /// Process that receives (`process_id` of `struct ecalls`); usually this one.
+    /// Process that receives (`process_id` of `struct ecalls`); usually the owner.
     pub receiver: u32,
     /// Bit k: wants kind k; 0: all.
     pub kinds: u32,
@@ -44,37 +45,45 @@ pub struct Request {
     pub deadline_ns: u64,
     /// Channel that shows what was not delivered; None: none.
     pub channel: Option<Id>,
+    /// `SCOPE_*` of `ecalls_abi::subscription`: whose events it sees.
+    pub scope: u32,
     /// What is done, in order.
     pub actions: Vec<Action>,
 }
 
-/// An installed subscription. Dropping it ends it.
+/// A subscription in the core, made by this process for its owner. Dropping it ends it.
 #[derive(Debug)]
-pub struct SubscriptionHandle {
+pub struct HostedSubscription {
     core: Arc<Core>,
     id: Id,
     service: u32,
     /// What is attached for it; shared with others by the kernel's count of references.
     _links: Vec<OwnedFd>,
     pump: bool,
+    /// The process that made it.
+    host: u32,
 }
 
-impl SubscriptionHandle {
-    /// Installs a subscription; from then on events arrive.
+impl HostedSubscription {
+    /// Installs a subscription of `owner`; from then on events arrive.
     ///
     /// # Errors
     /// [`Error::Closed`] when the receiver does not exist, [`Error::LimitReached`] when the service
     /// has all the subscriptions it can have, [`Error::Invalid`] for a chain that makes no sense.
-    pub fn install(core: Arc<Core>, request: &Request) -> Result<SubscriptionHandle> {
+    pub fn install(
+        core: Arc<Core>,
+        owner: &Owner,
+        request: &Request,
+    ) -> Result<HostedSubscription> {
         check(request)?;
         let receiver = core.identify(request.receiver)?;
-        let handle = {
+        let hosted = {
             let _lock = lock()?;
-            install_locked(core, request, &receiver)?
+            install_locked(core, owner, request, &receiver)?
         };
         // A receiver that exited before its row was active was not seen by the reaper.
-        match handle.core.identify(request.receiver) {
-            Ok(now) if now.start_ns == receiver.start_ns => Ok(handle),
+        match hosted.core.identify(request.receiver) {
+            Ok(now) if now.start_ns == receiver.start_ns => Ok(hosted),
             _ => Err(Error::Closed("the receiver")),
         }
     }
@@ -88,22 +97,20 @@ impl SubscriptionHandle {
     pub fn service(&self) -> u32 {
         self.service
     }
-
-    /// The core it belongs to.
-    pub fn core(&self) -> &Arc<Core> {
-        &self.core
-    }
 }
 
-impl Drop for SubscriptionHandle {
+impl Drop for HostedSubscription {
     fn drop(&mut self) {
+        // A forked child has a copy; what it stands for is its parent's.
+        if self.host != std::process::id() {
+            return;
+        }
         let Ok(_lock) = lock() else { return };
         let index = self.id.index();
         let Ok(mut row) = self.core.tables.subscriptions.get(index) else {
             return;
         };
-        // A forked child has a copy of the handle; what it stands for is its parent's.
-        if row.id != self.id.raw() || row.owner != std::process::id() {
+        if row.id != self.id.raw() {
             return;
         }
         row.state = STATE_FREE;
@@ -120,9 +127,10 @@ impl Drop for SubscriptionHandle {
 /// Makes a subscription's row and lets the kernel side see it. The caller holds the lock.
 fn install_locked(
     core: Arc<Core>,
+    owner: &Owner,
     request: &Request,
     receiver: &Identity,
-) -> Result<SubscriptionHandle> {
+) -> Result<HostedSubscription> {
     let service = core.tables.services.get(request.service)?;
     if service.state != STATE_ACTIVE {
         return Err(Error::Closed("the service"));
@@ -140,7 +148,7 @@ fn install_locked(
         .map_or_else(|| Id::new(index, 1), |id| Some(id.next()))
         .ok_or(Error::Closed("a subscription id"))?;
     let order = living.iter().map(|(_, row)| row.order + 1).max();
-    let mut row = new_row(id, request, receiver, order.unwrap_or(0));
+    let mut row = new_row(id, owner, request, receiver, order.unwrap_or(0));
     core.tables.subscriptions.set(index, &row)?;
     core.tables
         .subscription_counts
@@ -161,22 +169,33 @@ fn install_locked(
         let _ = own(&core, &row, owner::remove);
         return Err(error);
     }
-    Ok(SubscriptionHandle {
+    Ok(HostedSubscription {
         id,
         service: request.service,
         _links: links,
         pump: may_wait(&row),
         core,
+        host: std::process::id(),
     })
 }
 
 /// A row that is not active yet.
-fn new_row(id: Id, request: &Request, receiver: &Identity, order: u32) -> Subscription {
+fn new_row(
+    id: Id,
+    owner: &Owner,
+    request: &Request,
+    receiver: &Identity,
+    order: u32,
+) -> Subscription {
     let mut row = Subscription::new_zeroed();
     row.state = STATE_SETUP;
     row.id = id.raw();
     row.service = request.service;
-    row.owner = std::process::id();
+    row.owner = owner.pid;
+    row.owner_start = owner.start_ns;
+    row.owner_uid = owner.uid;
+    row.user = owner.user;
+    row.scope = request.scope;
     row.receiver = request.receiver;
     row.uid = receiver.uid;
     row.kinds = request.kinds;
@@ -239,11 +258,7 @@ fn wait_for_readers(since_ns: u64) -> Result<()> {
 fn check(request: &Request) -> Result<()> {
     let count = request.actions.len();
     if count == 0 || count > ACTIONS_MAX {
-        return Err(Error::Invalid {
-            what: "the number of actions",
-            given: count.to_string(),
-            expected: "1 to 8 actions per subscription",
-        });
+        return Err(wrong_count(count));
     }
     for action in &request.actions {
         let real_time = (34..=64).contains(&action.signal);
@@ -256,6 +271,15 @@ fn check(request: &Request) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The error of a chain of that length.
+pub(crate) fn wrong_count(count: usize) -> Error {
+    Error::Invalid {
+        what: "the number of actions",
+        given: count.to_string(),
+        expected: "1 to 8 actions per subscription",
+    }
 }
 
 fn find_free(core: &Core) -> Result<(u32, Subscription)> {

@@ -240,6 +240,22 @@ pub fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
+/// Whether the caller may load and attach the core's programs: root, or CAP_BPF and CAP_PERFMON.
+pub fn may_host() -> bool {
+    const WANTED: u64 = 1 << CAP_BPF | 1 << CAP_PERFMON;
+    const CAP_PERFMON: u64 = 38;
+    const CAP_BPF: u64 = 39;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
+    effective.map_or_else(is_root, |effective| effective & WANTED == WANTED)
+}
+
+/// Id of a map.
+pub(crate) fn map_id(fd: BorrowedFd<'_>) -> Result<u32> {
+    Ok(info(fd, libbpf_sys::bpf_map_info::default(), "reading a map")?.id)
+}
+
 /// setsockopt with a fast call as its option (bpf/event/downcall_setsockopt.bpf.c).
 pub(crate) fn fast_setsockopt(socket: RawFd, call: [u64; 4]) -> i32 {
     // SAFETY: the option's value is `call`, alive and 32 bytes long.

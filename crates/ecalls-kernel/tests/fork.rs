@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use ecalls_abi::channel::STATE_ACTIVE;
 use ecalls_abi::service::SERVICE_CORE;
-use ecalls_abi::subscription::{ACTION_MEMORY, Action};
-use ecalls_kernel::channel::{ChannelHandle, Shape};
+use ecalls_abi::subscription::{ACTION_MEMORY, Action, SCOPE_ALL};
+use ecalls_kernel::access::Access;
+use ecalls_kernel::channel::Shape;
 use ecalls_kernel::core::Core;
-use ecalls_kernel::subscription::{Request, SubscriptionHandle};
+use ecalls_kernel::handle::{ChannelHandle, SubscriptionHandle};
+use ecalls_kernel::subscription::Request;
 use zerocopy::FromZeros;
 
 #[test]
@@ -18,7 +20,8 @@ fn child_that_drops_its_copies_ends_nothing_of_its_parent() {
         return;
     }
     let core = Arc::new(Core::open().expect("root can open the core"));
-    let channel = ChannelHandle::open(Arc::clone(&core), Shape::default()).expect("a channel");
+    let access = Arc::new(Access::Host(Arc::clone(&core)));
+    let channel = ChannelHandle::open(Arc::clone(&access), Shape::default()).expect("a channel");
     let mut action = Action::new_zeroed();
     action.kind = ACTION_MEMORY;
     action.channel = channel.id().raw();
@@ -29,9 +32,10 @@ fn child_that_drops_its_copies_ends_nothing_of_its_parent() {
         pid: 0,
         deadline_ns: 0,
         channel: Some(channel.id()),
+        scope: SCOPE_ALL,
         actions: vec![action],
     };
-    let subscription = SubscriptionHandle::install(Arc::clone(&core), &request).expect("one");
+    let subscription = SubscriptionHandle::install(Arc::clone(&access), &request).expect("one");
     let (channel_id, subscription_id) = (channel.id().raw(), subscription.id().raw());
     // SAFETY: the child only drops its copies, which takes a file lock and system calls, and exits
     // without running anything else.

@@ -9,12 +9,14 @@ use ecalls_abi::channel::{DropReason, Up};
 use ecalls_abi::downcall::Op;
 use ecalls_abi::event::TARGET_ALL;
 use ecalls_abi::handler::HANDLER_COUNT;
-use ecalls_abi::subscription::{ACTION_HANDLER, ACTION_USER, Action};
-use ecalls_kernel::channel::{ChannelHandle, Shape};
+use ecalls_abi::subscription::{ACTION_HANDLER, ACTION_USER, Action, SCOPE_ALL};
+use ecalls_kernel::access::Access;
+use ecalls_kernel::channel::Shape;
 use ecalls_kernel::core::Core;
 use ecalls_kernel::downcall::Frames;
-use ecalls_kernel::service::{Raise, ServiceHandle};
-use ecalls_kernel::subscription::{Request, SubscriptionHandle};
+use ecalls_kernel::handle::{ChannelHandle, ServiceHandle, SubscriptionHandle};
+use ecalls_kernel::service::Raise;
+use ecalls_kernel::subscription::Request;
 use zerocopy::FromZeros;
 
 #[test]
@@ -24,10 +26,11 @@ fn position_that_is_taken_again_is_not_resumed() {
         return;
     }
     let core = Arc::new(Core::open().expect("root can open the core"));
+    let access = Arc::new(Access::Host(Arc::clone(&core)));
     let name = format!("resume-{}", std::process::id());
-    let service = ServiceHandle::register(Arc::clone(&core), &name, "u64 value", "");
+    let service = ServiceHandle::register(Arc::clone(&access), &name, "u64 value", "");
     let service = service.expect("a service");
-    let channel = ChannelHandle::open(Arc::clone(&core), Shape::default()).expect("a channel");
+    let channel = ChannelHandle::open(Arc::clone(&access), Shape::default()).expect("a channel");
     let mut actions = vec![Action::new_zeroed(); 2];
     actions[0].kind = ACTION_USER;
     actions[0].channel = channel.id().raw();
@@ -40,9 +43,10 @@ fn position_that_is_taken_again_is_not_resumed() {
         pid: 0,
         deadline_ns: 0,
         channel: Some(channel.id()),
+        scope: SCOPE_ALL,
         actions,
     };
-    let subscription = SubscriptionHandle::install(Arc::clone(&core), &request).expect("one");
+    let subscription = SubscriptionHandle::install(Arc::clone(&access), &request).expect("one");
     let raise = Raise {
         target: TARGET_ALL,
         kind: 0,

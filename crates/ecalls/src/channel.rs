@@ -17,7 +17,8 @@ use std::time::Duration;
 use ecalls_abi::channel::{Id, Layout, Lost, SlotUse};
 use ecalls_abi::downcall::{DEFER_DELAY, DEFER_SWITCH};
 use ecalls_abi::event::Event;
-use ecalls_kernel::channel::{ChannelHandle, Shape};
+use ecalls_kernel::channel::Shape;
+use ecalls_kernel::handle::ChannelHandle;
 use ecalls_kernel::now_ns;
 use ecalls_ring::{EdfQueue, RingReader, SlotsReader, Words, words};
 
@@ -112,7 +113,7 @@ impl ChannelBuilder {
     /// [`Error::Invalid`] for a capacity out of range, [`Error::LimitReached`].
     pub fn open(self) -> Result<Channel> {
         let handle = Arc::new(ChannelHandle::open(
-            Arc::clone(self.ecalls.core()),
+            Arc::clone(self.ecalls.access()),
             self.shape,
         )?);
         let up = Up(Arc::clone(&handle));

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ecalls_abi::downcall::{DEFER_DELAY, Op};
-use ecalls_kernel::channel::ChannelHandle;
 use ecalls_kernel::downcall::Frames;
+use ecalls_kernel::handle::ChannelHandle;
 use ecalls_ring::{DeferWriter, Words};
 
 use crate::{Error, Result};

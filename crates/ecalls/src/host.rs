@@ -1,9 +1,15 @@
 //! The entry: the machine's core as this program sees it.
+//!
+//! Ordinary programs reach it through the daemon; privileged ones host it themselves where no
+//! daemon runs. Nothing else in this library depends on which of the two it is.
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ecalls_abi::event::Event;
+use ecalls_abi::service::ServiceInfo;
+use ecalls_kernel::access::Access;
 use ecalls_kernel::core::Core;
 use ecalls_kernel::stat::ServiceStat;
 
@@ -13,34 +19,76 @@ use crate::format::Format;
 use crate::service::{Raise, Service};
 use crate::subscription::SubscriptionBuilder;
 
-/// The machine's core. Cheap to clone; the core lives as long as anybody holds it.
+/// The machine's core. Cheap to clone; what was opened with one clone ends by itself, and the
+/// connection with the last.
 #[derive(Clone, Debug)]
 pub struct Ecalls {
-    core: Arc<Core>,
+    access: Arc<Access>,
 }
 
 impl Ecalls {
-    /// Joins the machine's core, or loads it into the kernel if there is none (root).
+    /// Connects to the daemon (`ecallsd`), for programs of any user. Where none runs, a privileged
+    /// program joins the machine's core, or loads it into the kernel if there is none.
     ///
     /// # Errors
-    /// [`crate::Error::Denied`] without privileges, [`crate::Error::Unsupported`] naming what this
-    /// kernel lacks.
+    /// [`crate::Error::Denied`] without daemon and privileges, [`crate::Error::Unsupported`] naming
+    /// what this kernel lacks, [`crate::Error::Quota`] when this user has all its connections.
     pub fn open() -> Result<Ecalls> {
-        Ok(Ecalls {
-            core: Arc::new(Core::open()?),
-        })
+        Access::open().map(Ecalls::new)
     }
 
-    /// Joins the core if one runs; loads nothing.
+    /// The same, but waits for the daemon for at most `time`: after [`crate::Error::DaemonGone`],
+    /// to go on with the next one.
+    ///
+    /// # Errors
+    /// [`crate::Error::DaemonGone`] when the time has run out.
+    pub fn open_within(time: Duration) -> Result<Ecalls> {
+        Access::open_within(time).map(Ecalls::new)
+    }
+
+    /// Connects to the daemon or joins the core, if either runs; loads nothing.
     pub fn join() -> Result<Option<Ecalls>> {
-        Ok(Core::join_running()?.map(|core| Ecalls {
-            core: Arc::new(core),
-        }))
+        Ok(Access::join()?.map(Ecalls::new))
     }
 
-    /// The kernel side's tables and counters.
-    pub fn core(&self) -> &Arc<Core> {
-        &self.core
+    /// Hosts the core in this program, whatever else runs: for tools that need its tables.
+    ///
+    /// # Errors
+    /// [`crate::Error::Hosted`] while a daemon runs, and those of [`Ecalls::open`].
+    pub fn host() -> Result<Ecalls> {
+        Access::host().map(Ecalls::new)
+    }
+
+    fn new(access: Access) -> Ecalls {
+        Ecalls {
+            access: Arc::new(access),
+        }
+    }
+
+    /// The way to the core: everything that can be looked at, and what it counts.
+    pub fn access(&self) -> &Arc<Access> {
+        &self.access
+    }
+
+    /// The core's own tables, for programs that host it.
+    ///
+    /// # Errors
+    /// [`crate::Error::Denied`] for a client of the daemon.
+    pub fn core(&self) -> Result<&Arc<Core>> {
+        self.access.core()
+    }
+
+    /// Whether events still come.
+    ///
+    /// # Errors
+    /// [`crate::Error::DaemonGone`]: open again, and subscribe again.
+    pub fn check(&self) -> Result<()> {
+        self.access.check()
+    }
+
+    /// This process, as events number it. Inside a container that is not its own number there.
+    pub fn pid(&self) -> u32 {
+        self.access.pid()
     }
 
     /// Starts a new channel.
@@ -53,8 +101,7 @@ impl Ecalls {
     /// # Errors
     /// [`crate::Error::Unknown`], with the names there are.
     pub fn subscribe(&self, service: &str) -> Result<SubscriptionBuilder> {
-        let index = self.core.find_service(service)?;
-        let stat = self.core.service_stat(index)?;
+        let stat = self.access.service_named(service)?;
         Ok(SubscriptionBuilder::new(self.clone(), &stat))
     }
 
@@ -73,17 +120,17 @@ impl Ecalls {
     /// # Errors
     /// [`crate::Error::Unknown`] without such a service.
     pub fn raise(&self, service: &str, raise: &Raise<'_>) -> Result<i64> {
-        ecalls_kernel::service::raise_by_name(&self.core, service, &raise.to_kernel())
+        ecalls_kernel::service::raise_by_name(&self.access, service, &raise.to_kernel())
     }
 
     /// All services.
     pub fn services(&self) -> Result<Vec<ServiceStat>> {
-        self.core.services()
+        self.access.services()
     }
 
     /// The format of a service's data.
     pub fn format(&self, service: u32) -> Result<Format> {
-        Format::parse(self.core.service_stat(service)?.info.format())
+        Format::parse(self.access.service_info(service)?.format())
     }
 
     /// An event as text: service, kind, fields by name. For people; programs use [`Format`].
@@ -96,13 +143,16 @@ impl Ecalls {
 
     /// Name of a kind of a service.
     pub fn kind_name(&self, service: u32, kind: u32) -> Result<String> {
-        let info = self.core.service_stat(service)?.info;
-        let index = usize::try_from(kind).unwrap_or(usize::MAX);
-        Ok(info
-            .kinds()
-            .nth(index)
-            .map_or_else(|| kind.to_string(), str::to_owned))
+        Ok(name_of_kind(&self.access.service_info(service)?, kind))
     }
+}
+
+/// A kind's name, or its number where it has none.
+fn name_of_kind(info: &ServiceInfo, kind: u32) -> String {
+    let index = usize::try_from(kind).unwrap_or(usize::MAX);
+    info.kinds()
+        .nth(index)
+        .map_or_else(|| kind.to_string(), str::to_owned)
 }
 
 /// Displays an event with its service's names.
@@ -114,10 +164,13 @@ pub struct Described<'a> {
 
 impl Described<'_> {
     fn names(&self) -> Result<(String, String, Format)> {
-        let stat = self.ecalls.core.service_stat(self.event.service)?;
-        let kind = self.ecalls.kind_name(self.event.service, self.event.kind)?;
-        let format = Format::parse(stat.info.format())?;
-        Ok((stat.info.name().to_owned(), kind, format))
+        let info = self.ecalls.access.service_info(self.event.service)?;
+        let format = Format::parse(info.format())?;
+        Ok((
+            info.name().to_owned(),
+            name_of_kind(&info, self.event.kind),
+            format,
+        ))
     }
 }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use ecalls_abi::downcall::RAISE_ABSOLUTE;
 use ecalls_abi::event::{EVENT_CPU, TARGET_ALL, TARGET_WAKE_ONE, Target};
-use ecalls_kernel::service::{Raise as KernelRaise, ServiceHandle};
+use ecalls_kernel::handle::ServiceHandle;
+use ecalls_kernel::service::Raise as KernelRaise;
 
 use crate::Result;
 use crate::host::Ecalls;
@@ -146,7 +147,7 @@ impl Service {
         kinds: &str,
     ) -> Result<Service> {
         Ok(Service(ServiceHandle::register(
-            Arc::clone(ecalls.core()),
+            Arc::clone(ecalls.access()),
             name,
             format,
             kinds,

@@ -13,7 +13,8 @@ use crate::{Error, Result};
 /// What is registered of a socket.
 #[derive(Clone, Copy, Debug)]
 pub struct Interest {
-    target: i32,
+    /// None: this process.
+    target: Option<i32>,
     slot_type: Option<u32>,
     kinds: u32,
     inherit: bool,
@@ -24,7 +25,7 @@ impl Default for Interest {
     /// Data and connections, told to this process, inherited by accepted connections.
     fn default() -> Interest {
         Interest {
-            target: i32::try_from(std::process::id()).unwrap_or(-1),
+            target: None,
             slot_type: None,
             kinds: 1 << SOCKET_DATA | 1 << SOCKET_CONNECTION,
             inherit: true,
@@ -37,14 +38,14 @@ impl Interest {
     /// Tells every subscription instead of this process only.
     #[must_use]
     pub fn everyone(mut self) -> Interest {
-        self.target = ecalls_abi::event::TARGET_ALL;
+        self.target = Some(ecalls_abi::event::TARGET_ALL);
         self
     }
 
     /// Tells one of the subscriptions, in turn.
     #[must_use]
     pub fn wake_one(mut self) -> Interest {
-        self.target = ecalls_abi::event::TARGET_WAKE_ONE;
+        self.target = Some(ecalls_abi::event::TARGET_WAKE_ONE);
         self
     }
 
@@ -76,9 +77,9 @@ impl Interest {
         self
     }
 
-    fn row(&self, number: u32) -> SocketInterest {
+    fn row(&self, pid: u32, number: u32) -> SocketInterest {
         SocketInterest {
-            target: self.target,
+            target: self.target.unwrap_or(pid.cast_signed()),
             r#type: self.slot_type.unwrap_or(number),
             kinds: self.kinds,
             inherit: u32::from(self.inherit),
@@ -99,12 +100,13 @@ impl Ecalls {
     pub fn watch_socket(&self, socket: impl AsFd, interest: &Interest) -> Result<()> {
         let fd = socket.as_fd();
         let number = u32::try_from(fd.as_raw_fd()).unwrap_or(0);
-        ecalls_kernel::socket::register(self.core(), fd, &interest.row(number))
+        self.access()
+            .watch_socket(fd, &interest.row(self.pid(), number), false)
     }
 
     /// Ends a registration.
     pub fn forget_socket(&self, socket: BorrowedFd<'_>) -> Result<()> {
-        ecalls_kernel::socket::unregister(self.core(), socket)
+        self.access().forget_socket(socket)
     }
 
     /// Registers all sockets that another process has open now; those that are registered stay as
@@ -116,10 +118,10 @@ impl Ecalls {
         let sockets = ecalls_kernel::socket::sockets_of(pid)?;
         let mut registered = 0;
         for (number, socket) in &sockets {
-            match ecalls_kernel::socket::register_if_absent(
-                self.core(),
+            match self.access().watch_socket(
                 socket.as_fd(),
-                &interest.row(*number),
+                &interest.row(self.pid(), *number),
+                true,
             ) {
                 Ok(()) => registered += 1,
                 Err(Error::Invalid { .. }) => {}

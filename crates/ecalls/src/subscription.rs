@@ -17,10 +17,11 @@ use ecalls_abi::event::Event;
 use ecalls_abi::service::SubscriptionCount;
 use ecalls_abi::subscription::{
     ACTION_FIXED_VALUE, ACTION_HANDLER, ACTION_MEMORY, ACTION_SIGNAL, ACTION_THREAD, ACTION_USER,
-    Action,
+    Action, SCOPE_ALL,
 };
+use ecalls_kernel::handle::SubscriptionHandle;
 use ecalls_kernel::stat::ServiceStat;
-use ecalls_kernel::subscription::{Request, SubscriptionHandle};
+use ecalls_kernel::subscription::Request;
 use zerocopy::FromZeros;
 
 use crate::channel::Channel;
@@ -68,9 +69,9 @@ impl std::fmt::Debug for SubscriptionBuilder {
 impl SubscriptionBuilder {
     pub(crate) fn new(ecalls: Ecalls, service: &ServiceStat) -> SubscriptionBuilder {
         SubscriptionBuilder {
+            receiver: ecalls.pid(),
             ecalls,
             service: service.clone(),
-            receiver: std::process::id(),
             kinds: 0,
             pid: 0,
             deadline_ns: 0,
@@ -227,10 +228,11 @@ impl SubscriptionBuilder {
             pid: self.pid,
             deadline_ns: self.deadline_ns,
             channel: self.channel,
+            scope: SCOPE_ALL,
             actions: self.actions,
         };
-        let core = Arc::clone(self.ecalls.core());
-        let handle = SubscriptionHandle::install(core, &request)?;
+        let access = Arc::clone(self.ecalls.access());
+        let handle = SubscriptionHandle::install(access, &request)?;
         Ok(Subscription {
             handle,
             _threads: threads,
@@ -275,8 +277,6 @@ impl Subscription {
 
     /// What the kernel side counted of it.
     pub fn count(&self) -> Result<SubscriptionCount> {
-        self.handle
-            .core()
-            .subscription_count(self.handle.id().index())
+        self.handle.count()
     }
 }

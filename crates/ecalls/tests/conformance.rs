@@ -157,6 +157,7 @@ fn late_event_is_discarded_and_counted() {
         );
         let total = ecalls
             .core()
+            .expect("hosted here")
             .service_stat(service.index())
             .expect("it")
             .count;
@@ -272,6 +273,7 @@ fn event_for_another_process_does_not_arrive() {
         );
         let total = ecalls
             .core()
+            .expect("hosted here")
             .service_stat(service.index())
             .expect("it")
             .count;

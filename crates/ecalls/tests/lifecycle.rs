@@ -115,7 +115,7 @@ fn core_is_shared_survives_its_loader_and_leaves_nothing() {
 
 fn core_is_gone_with_its_last_user(before: &[(u32, String)]) {
     let ecalls = core().expect("root");
-    assert!(ecalls.core().loaded_here());
+    assert!(ecalls.core().expect("hosted here").loaded_here());
     assert!(!left(before).is_empty(), "it is there");
     drop(ecalls);
     wait_until("the core is gone", || left(before).is_empty());
@@ -127,8 +127,16 @@ fn core_survives_the_program_that_loaded_it(before: &[(u32, String)]) {
     let ready = |line: std::io::Result<String>| line.is_ok_and(|line| line.contains("ready"));
     assert!(lines.any(ready), "it has a core");
     let ecalls = core().expect("root");
-    assert!(!ecalls.core().loaded_here(), "joined");
-    assert_eq!(ecalls.core().host().expect("its record").pid, loader.id());
+    assert!(!ecalls.core().expect("hosted here").loaded_here(), "joined");
+    assert_eq!(
+        ecalls
+            .core()
+            .expect("hosted here")
+            .host()
+            .expect("its record")
+            .pid,
+        loader.id()
+    );
     loader.kill().expect("it runs");
     loader.wait().expect("it ends");
     let mut channel = ecalls.channel().open().expect("a channel");

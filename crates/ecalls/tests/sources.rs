@@ -137,10 +137,12 @@ fn thread_that_waited_for_a_cpu_is_told() {
     let mut channel = ecalls.channel().ring(16384).open().expect("a channel");
     let before = ecalls
         .core()
+        .expect("hosted here")
         .service_stat(SERVICE_SCHED)
         .expect("the service");
     ecalls
         .core()
+        .expect("hosted here")
         .set_parameter(SERVICE_SCHED, 200_000)
         .expect("a threshold");
     let builder = ecalls
@@ -171,11 +173,17 @@ fn thread_that_waited_for_a_cpu_is_told() {
     drop(subscription);
     ecalls
         .core()
+        .expect("hosted here")
         .set_parameter(SERVICE_SCHED, 1_000_000)
         .expect("a threshold");
     assert_eq!(before.index, SERVICE_SCHED);
     wait_until("nothing is under way", || {
-        let count = ecalls.core().service_stat(SERVICE_SCHED).expect("it").count;
+        let count = ecalls
+            .core()
+            .expect("hosted here")
+            .service_stat(SERVICE_SCHED)
+            .expect("it")
+            .count;
         count.raised == count.dispatched + count.late + count.dropped.iter().sum::<u64>()
     });
 }
@@ -184,8 +192,16 @@ fn thread_that_waited_for_a_cpu_is_told() {
 fn service_without_subscriptions_is_not_attached() {
     let Some(ecalls) = core() else { return };
     let attached = |name: &str| {
-        let index = ecalls.core().find_service(name).expect("the service");
-        ecalls.core().is_attached(index).expect("the core's record")
+        let index = ecalls
+            .core()
+            .expect("hosted here")
+            .find_service(name)
+            .expect("the service");
+        ecalls
+            .core()
+            .expect("hosted here")
+            .is_attached(index)
+            .expect("the core's record")
     };
     let channel = ecalls.channel().open().expect("a channel");
     let subscription = ecalls

@@ -117,7 +117,13 @@ fn raise_for_ever(ecalls: &Ecalls, names: &[&str], random: &mut Random) {
     let channel = shape.open().expect("a channel");
     let indices: Vec<u32> = names
         .iter()
-        .map(|name| ecalls.core().find_service(name).expect("it"))
+        .map(|name| {
+            ecalls
+                .core()
+                .expect("hosted here")
+                .find_service(name)
+                .expect("it")
+        })
         .collect();
     println!("ready");
     let data = [0x5a; 168];
@@ -336,7 +342,11 @@ fn kill_subscribers(names: &[String], random: &mut Random, end: Instant) -> u64 
 
 /// Whether no event waits anywhere.
 fn is_quiet(ecalls: &Ecalls) -> bool {
-    let queues = ecalls.core().queues().expect("the queues");
+    let queues = ecalls
+        .core()
+        .expect("hosted here")
+        .queues()
+        .expect("the queues");
     queues
         .iter()
         .all(|queue| queue.ready == 0 && queue.held == 0)
@@ -345,11 +355,20 @@ fn is_quiet(ecalls: &Ecalls) -> bool {
 fn assert_everything_adds_up(ecalls: &Ecalls, services: &[ecalls::Service]) -> u64 {
     let mut raised = 0;
     for service in services {
-        let stat = ecalls.core().service_stat(service.index()).expect("it");
+        let stat = ecalls
+            .core()
+            .expect("hosted here")
+            .service_stat(service.index())
+            .expect("it");
         assert_service_adds_up(&stat.count);
         raised += stat.count.raised;
     }
-    for stat in ecalls.core().subscriptions().expect("them") {
+    for stat in ecalls
+        .core()
+        .expect("hosted here")
+        .subscriptions()
+        .expect("them")
+    {
         if services.iter().any(|one| one.index() == stat.row.service) {
             assert_subscription_adds_up(&stat.count);
         }
@@ -401,7 +420,7 @@ fn everything_adds_up(ecalls: &Ecalls) {
             );
         }
         let raised = assert_everything_adds_up(ecalls, &services);
-        let core = if ecalls.core().loaded_here() {
+        let core = if ecalls.core().expect("hosted here").loaded_here() {
             "own"
         } else {
             "shared"

@@ -29,7 +29,7 @@ const WAKES: u32 = 200;
 /// Raise, queue, kernel handler done; and without the queue; and the way to the dispatcher alone.
 pub(crate) fn handlers(bench: &Bench) -> Result<Vec<Value>, Failure> {
     let rounds = Measure::new(bench.effort.rounds(ROUNDS));
-    let core = bench.ecalls.core();
+    let core = bench.ecalls.core()?;
     let trigger = bench
         .effort
         .best(|| Ok(measure::trigger(core, &rounds)?.round_ns()))?;
@@ -65,7 +65,7 @@ fn raises(bench: &Bench, rounds: u32, flags: u32) -> Result<f64, Failure> {
         flags,
         ..Measure::new(bench.effort.rounds(rounds))
     };
-    let core = bench.ecalls.core();
+    let core = bench.ecalls.core()?;
     bench
         .effort
         .best(|| Ok(measure::raise(core, &measure)?.round_ns()))
@@ -74,7 +74,7 @@ fn raises(bench: &Bench, rounds: u32, flags: u32) -> Result<f64, Failure> {
 /// The deadline queue around 1000 events. It is the kernel threads' queue, which nobody reads
 /// unless somebody's subscription has a thread action.
 pub(crate) fn queue(bench: &Bench) -> Result<Vec<Value>, Failure> {
-    let core = bench.ecalls.core();
+    let core = bench.ecalls.core()?;
     let plan = |n| Measure {
         queue: core.cpus(),
         deadline_ns: SPREAD_NS,
@@ -178,7 +178,7 @@ fn fanned(bench: &Bench, readers: &mut [Reader]) -> Result<f64, Failure> {
     bench.effort.best(|| {
         let mut total_ns = 0.0;
         for _ in 0..rounds {
-            total_ns += measure::raise(bench.ecalls.core(), &measure)?.round_ns();
+            total_ns += measure::raise(bench.ecalls.core()?, &measure)?.round_ns();
             for reader in &mut *readers {
                 while reader.channel.try_recv().is_some() {}
             }
@@ -188,7 +188,7 @@ fn fanned(bench: &Bench, readers: &mut [Reader]) -> Result<f64, Failure> {
 }
 
 fn wake_cost(bench: &Bench, reader: &mut Reader) -> Result<f64, Failure> {
-    let core = bench.ecalls.core();
+    let core = bench.ecalls.core()?;
     let measure = Measure::new(1);
     let mut cost = |sleeping: bool| {
         bench.effort.best_mean(WAKES, || {

@@ -48,7 +48,7 @@ pub(crate) fn awake(ecalls: &Ecalls, effort: Effort) -> Result<Value, Failure> {
         AWAKE,
         || {
             taken_ns.store(0, Ordering::Relaxed);
-            measure::raise(ecalls.core(), &measure)?;
+            measure::raise(ecalls.core()?, &measure)?;
             look(|| Some(taken_ns.load(Ordering::Relaxed)).filter(|ns| *ns != 0))
         },
         || {
@@ -215,7 +215,7 @@ fn stream_batch(ecalls: &Ecalls, effort: Effort, channel: &mut Channel) -> Resul
     let (raised, (read, took_ns)) = on_two_cpus(
         || {
             let raised =
-                (0..runs).try_for_each(|_| measure::raise(ecalls.core(), &measure).map(|_| ()));
+                (0..runs).try_for_each(|_| measure::raise(ecalls.core()?, &measure).map(|_| ()));
             ended.store(true, Ordering::Release);
             raised
         },

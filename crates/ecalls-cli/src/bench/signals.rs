@@ -59,7 +59,7 @@ fn ours(bench: &Bench) -> Result<f64, Failure> {
         let _subscription = subscribe()?;
         let measure = Measure::new(1);
         sample(bench.effort, || {
-            measure::raise(bench.ecalls.core(), &measure)?;
+            measure::raise(bench.ecalls.core()?, &measure)?;
             Ok(())
         })
     })

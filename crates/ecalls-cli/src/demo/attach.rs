@@ -63,14 +63,14 @@ struct Threshold(Ecalls);
 
 impl Threshold {
     fn set(ecalls: &Ecalls) -> ecalls::Result<Threshold> {
-        ecalls.core().set_parameter(SERVICE_SCHED, DELAY_NS)?;
+        ecalls.access().set_parameter(SERVICE_SCHED, DELAY_NS)?;
         Ok(Threshold(ecalls.clone()))
     }
 }
 
 impl Drop for Threshold {
     fn drop(&mut self) {
-        let core = self.0.core();
+        let core = self.0.access();
         // A core that is gone has no threshold.
         if let Ok(parameter) = builtin::parameter(SERVICE_SCHED) {
             let _ = core.set_parameter(SERVICE_SCHED, parameter.default_ns);
@@ -115,8 +115,8 @@ impl Watched {
         deadline: Duration,
         ours: Ours,
     ) -> ecalls::Result<Watched> {
-        let index = ecalls.core().find_service(name)?;
-        let stat = ecalls.core().service_stat(index)?;
+        let index = ecalls.access().find_service(name)?;
+        let stat = ecalls.access().service_stat(index)?;
         if stat.costs.is_empty() {
             return Err(ecalls::Error::Unsupported {
                 feature: "program of this service in the running core",
@@ -168,7 +168,7 @@ impl Watched {
 
     /// What it counted of the whole service, since the core was loaded.
     pub(super) fn service_count(&self) -> Result<ServiceCount, Failure> {
-        Ok(self.ecalls.core().service_stat(self.index)?.count)
+        Ok(self.ecalls.access().service_stat(self.index)?.count)
     }
 
     /// Whether the reader still runs.

@@ -99,7 +99,7 @@ fn an_unprivileged_user_is_told_what_is_needed() {
         &["stat"],
     ] {
         let ended = call(arguments);
-        check_refusal(arguments, &ended, 3, &["needs root"]);
+        check_refusal(arguments, &ended, 3, &["ecallsd", "root"]);
     }
     let doctor = call(&["doctor", "--json"]);
     let by_us = ecalls(&["doctor"]).code;

@@ -31,7 +31,7 @@ pub(crate) fn may_load() -> bool {
 
 /// The core, or None where the test may not run.
 pub(crate) fn core() -> Option<Ecalls> {
-    may_load().then(|| Ecalls::open().expect("root can open the core on a supported kernel"))
+    may_load().then(|| Ecalls::host().expect("root can open the core on a supported kernel"))
 }
 
 /// A service with a name that no other test has, whose data is one number.
@@ -73,7 +73,7 @@ pub(crate) fn find(
 /// Waits until nothing of a service is under way, and checks its accounting.
 pub(crate) fn assert_comes_to_rest(ecalls: &Ecalls, service: u32) {
     wait_until("nothing is under way", || {
-        let count = ecalls.core().service_stat(service).expect("it").count;
+        let count = ecalls.access().service_stat(service).expect("it").count;
         count.raised == count.dispatched + count.late + count.dropped.iter().sum::<u64>()
     });
     assert_all_adds_up(ecalls, service);
@@ -85,7 +85,7 @@ pub(crate) struct Parameter<'a>(&'a Ecalls, u32);
 impl Parameter<'_> {
     pub(crate) fn set(ecalls: &Ecalls, service: u32, value: Duration) -> Parameter<'_> {
         let value_ns = u64::try_from(value.as_nanos()).expect("a short time");
-        let core = ecalls.core();
+        let core = ecalls.access();
         core.set_parameter(service, value_ns).expect("a parameter");
         Parameter(ecalls, service)
     }
@@ -94,7 +94,7 @@ impl Parameter<'_> {
 impl Drop for Parameter<'_> {
     fn drop(&mut self) {
         let usual = builtin::parameter(self.1).expect("a parameter").default_ns;
-        let _ = self.0.core().set_parameter(self.1, usual);
+        let _ = self.0.access().set_parameter(self.1, usual);
     }
 }
 
@@ -121,11 +121,17 @@ pub(crate) fn assert_all_adds_up(ecalls: &Ecalls, service: u32) {
     assert_service_adds_up(
         &ecalls
             .core()
+            .expect("hosted here")
             .service_stat(service)
             .expect("the service")
             .count,
     );
-    for stat in ecalls.core().subscriptions().expect("the subscriptions") {
+    for stat in ecalls
+        .core()
+        .expect("hosted here")
+        .subscriptions()
+        .expect("the subscriptions")
+    {
         if stat.row.service == service {
             assert_subscription_adds_up(&stat.count);
         }

@@ -1,0 +1,67 @@
+//! A channel as its application has it: the mapped segments, and the descriptor to sleep on.
+//!
+//! It needs the channel's descriptors and nothing else, so it is the same for a program that hosts
+//! the core and for one that got them from the daemon.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ecalls_abi::channel::{UP_ELEMENT_BYTES, UP_EVENTS};
+use ecalls_abi::downcall::{DOWN_ELEMENT_BYTES, DOWN_ELEMENTS};
+
+use crate::channel::ChannelFds;
+use crate::error::Result;
+use crate::segment::{ReadOnlyPage, Segment};
+
+/// Bytes of a page: the wake buffer's positions are one page each.
+pub(crate) const PAGE: usize = 4096;
+
+/// The mapped memory of a channel.
+#[derive(Debug)]
+pub(crate) struct ChannelMemory {
+    up: Segment,
+    down: Segment,
+    wake: OwnedFd,
+    /// The reader's position in the wake buffer.
+    consumer: Segment,
+    /// The kernel's position there.
+    producer: ReadOnlyPage,
+}
+
+impl ChannelMemory {
+    /// Maps a channel that holds `capacity` events.
+    pub(crate) fn map(fds: &ChannelFds, capacity: u32) -> Result<ChannelMemory> {
+        let wake = fds
+            .wake
+            .try_clone()
+            .map_err(|error| crate::Error::from_io("copying a descriptor", error))?;
+        Ok(ChannelMemory {
+            up: Segment::map(&fds.up, UP_ELEMENT_BYTES * (UP_EVENTS + capacity as usize))?,
+            down: Segment::map(&fds.down, DOWN_ELEMENT_BYTES * DOWN_ELEMENTS)?,
+            consumer: Segment::map(&wake, PAGE)?,
+            producer: ReadOnlyPage::map(&wake, PAGE)?,
+            wake,
+        })
+    }
+
+    /// Words of the segment from kernel to application.
+    pub(crate) fn up(&self) -> &[AtomicU64] {
+        self.up.words()
+    }
+
+    /// Words of the segment from application to kernel.
+    pub(crate) fn down(&self) -> &[AtomicU64] {
+        self.down.words()
+    }
+
+    /// Readable once the kernel woke the reader.
+    pub(crate) fn wake_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+
+    /// Makes that descriptor unreadable until the next wake-up.
+    pub(crate) fn clear_wake(&self) {
+        let written = self.producer.first_word().load(Ordering::Acquire);
+        self.consumer.words()[0].store(written, Ordering::Release);
+    }
+}

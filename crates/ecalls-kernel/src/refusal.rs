@@ -1,0 +1,181 @@
+//! Errors on their way from the daemon to its client: the same error on both sides.
+//!
+//! The library's errors hold texts that live forever. Those that arrive are kept, each once; there
+//! are as many as the daemon's source has.
+
+use std::collections::HashSet;
+use std::io;
+use std::sync::Mutex;
+
+use ecalls_abi::ABI_VERSION;
+use ecalls_abi::message::{
+    REFUSED_CLOSED, REFUSED_DENIED, REFUSED_INVALID, REFUSED_LIMIT, REFUSED_OS, REFUSED_QUOTA,
+    REFUSED_UNKNOWN, REFUSED_UNSUPPORTED, REFUSED_VERSION, Refused,
+};
+
+use crate::error::Error;
+
+/// Different texts that are kept. The daemon has far fewer; one that has more says so less well.
+const KEPT_MAX: usize = 1024;
+
+/// The error that a refusal stands for.
+pub(crate) fn to_error(refused: &Refused) -> Error {
+    let subject = || kept(refused.subject());
+    let text = || kept(refused.text());
+    let limit = usize::try_from(refused.number).unwrap_or(usize::MAX);
+    match refused.error {
+        REFUSED_UNSUPPORTED => Error::Unsupported {
+            feature: subject(),
+            since: text(),
+        },
+        REFUSED_DENIED => Error::Denied {
+            action: subject(),
+            privilege: text(),
+        },
+        REFUSED_LIMIT => Error::LimitReached {
+            which: subject(),
+            limit,
+        },
+        REFUSED_QUOTA => Error::Quota {
+            which: subject(),
+            limit: refused.number,
+        },
+        REFUSED_UNKNOWN => Error::Unknown {
+            what: subject(),
+            name: refused.given().to_owned(),
+            hint: refused.text().to_owned(),
+        },
+        REFUSED_INVALID => Error::Invalid {
+            what: subject(),
+            given: refused.given().to_owned(),
+            expected: text(),
+        },
+        REFUSED_CLOSED => Error::Closed(subject()),
+        REFUSED_VERSION => Error::Version {
+            theirs: u32::try_from(refused.number).unwrap_or(0),
+            ours: ABI_VERSION,
+            pid: 0,
+        },
+        _ => {
+            let source = match i32::try_from(refused.number) {
+                Ok(code) if code > 0 => io::Error::from_raw_os_error(code),
+                _ => io::Error::other(refused.text().to_owned()),
+            };
+            Error::from_io(subject(), source)
+        }
+    }
+}
+
+/// The refusal that tells a client of this error.
+pub fn from_error(error: &Error) -> Refused {
+    let whole = error.to_string();
+    match error {
+        Error::Unsupported { feature, since } => {
+            Refused::new(REFUSED_UNSUPPORTED, 0, feature, "", since)
+        }
+        Error::Denied { action, privilege } => {
+            Refused::new(REFUSED_DENIED, 0, action, "", privilege)
+        }
+        Error::LimitReached { which, limit } => {
+            Refused::new(REFUSED_LIMIT, *limit as u64, which, "", "")
+        }
+        Error::Quota { which, limit } => Refused::new(REFUSED_QUOTA, *limit, which, "", ""),
+        Error::Unknown { what, name, hint } => Refused::new(REFUSED_UNKNOWN, 0, what, name, hint),
+        Error::Invalid {
+            what,
+            given,
+            expected,
+        } => Refused::new(REFUSED_INVALID, 0, what, given, expected),
+        Error::Closed(what) => Refused::new(REFUSED_CLOSED, 0, what, "", ""),
+        Error::Version { theirs, .. } => {
+            Refused::new(REFUSED_VERSION, u64::from(*theirs), "", "", &whole)
+        }
+        Error::Os { action, source } => {
+            let code = source
+                .raw_os_error()
+                .and_then(|code| u64::try_from(code).ok());
+            Refused::new(
+                REFUSED_OS,
+                code.unwrap_or(0),
+                action,
+                "",
+                &source.to_string(),
+            )
+        }
+        _ => Refused::new(REFUSED_OS, 0, "asking the daemon", "", &whole),
+    }
+}
+
+/// The same text, for ever.
+fn kept(text: &str) -> &'static str {
+    static KEPT: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
+    let mut kept = KEPT
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let kept = kept.get_or_insert_default();
+    if let Some(text) = kept.get(text) {
+        return text;
+    }
+    if kept.len() >= KEPT_MAX {
+        return "the daemon's reason";
+    }
+    let text: &'static str = Box::leak(text.to_owned().into_boxed_str());
+    kept.insert(text);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_the_same_on_both_sides() {
+        let errors = [
+            Error::Unsupported {
+                feature: "f",
+                since: "s",
+            },
+            Error::Denied {
+                action: "a",
+                privilege: "p",
+            },
+            Error::LimitReached {
+                which: "w",
+                limit: 3,
+            },
+            Error::Quota {
+                which: "q",
+                limit: 4,
+            },
+            Error::Unknown {
+                what: "service",
+                name: "n".to_owned(),
+                hint: "h".to_owned(),
+            },
+            Error::Invalid {
+                what: "w",
+                given: "g".to_owned(),
+                expected: "e",
+            },
+            Error::Closed("the receiver"),
+            Error::Version {
+                theirs: 9,
+                ours: ABI_VERSION,
+                pid: 0,
+            },
+            Error::from_io("doing", io::Error::from_raw_os_error(libc::EBUSY)),
+        ];
+        for error in errors {
+            let there = to_error(&from_error(&error));
+            assert_eq!(there.to_string(), error.to_string());
+        }
+    }
+
+    #[test]
+    fn texts_are_kept_once() {
+        let first = kept("a text that is only here");
+        let other: String = "a text that is only here".chars().collect();
+        let second = kept(&other);
+        assert!(std::ptr::eq(first, second));
+    }
+}
