@@ -78,6 +78,7 @@ ECALLS_STATIC_ASSERT(sizeof(struct ecalls_subscription_count) == 192, "subscript
 #define ECALLS_SERVICE_SCHED 3u
 #define ECALLS_SERVICE_CORE 4u /* the core's own tests and measurements */
 #define ECALLS_SERVICE_NET 5u
+#define ECALLS_SERVICE_DISK 6u
 #define ECALLS_SERVICE_USER 16u /* index of the first application service */
 
 /* socket: kinds */
@@ -161,6 +162,26 @@ struct ecalls_net_event {
 	ecalls_u32 former; /* STATE: the state before; else the same as `state` */
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_net_event) == 64, "net event");
+
+/* disk: kinds are the operations. A block device completed a request, in the name of the process
+ * that made it. Parameter: the smallest latency to report. */
+#define ECALLS_DISK_READ 0u
+#define ECALLS_DISK_WRITE 1u
+#define ECALLS_DISK_FLUSH 2u
+#define ECALLS_DISK_DISCARD 3u
+#define ECALLS_DISK_OTHER 4u
+struct ecalls_disk_event {
+	ecalls_u64 latency_ns; /* from when the request was made until it was completed */
+	ecalls_u64 device_ns;  /* of that, the time after it was given to the device */
+	ecalls_u64 sector;     /* first sector, of 512 bytes */
+	ecalls_u32 bytes;
+	ecalls_u32 status; /* 0: done; else the kernel's number of a failure (blk_status_t) */
+	ecalls_u32 major;  /* number of the disk, not of a partition */
+	ecalls_u32 minor;
+	char disk[16]; /* its name */
+	char comm[16]; /* name of the thread that made the request */
+};
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_disk_event) == 72, "disk event");
 
 /* The core's identity, in the map `ecalls_host`: how a second program finds and joins a running
  * core. Written once by the program that loads the core, before anything is attached. */

@@ -155,6 +155,20 @@ struct tcp_sock {
 	u32 srtt_us; /* eight times the smoothed round-trip time */
 	u32 total_retrans;
 };
+struct gendisk {
+	int major;
+	int first_minor;
+	char disk_name[32];
+};
+struct request_queue {
+	struct gendisk *disk;
+};
+struct request {
+	struct request_queue *q;
+	u32 cmd_flags;
+	u32 __data_len;
+	u64 __sector;
+};
 struct linux_binprm {
 	const char *filename;
 };

@@ -223,6 +223,8 @@ pub const SERVICE_SCHED: u32 = 3;
 pub const SERVICE_CORE: u32 = 4;
 /// The service `net`: retransmissions, round-trip times and states of TCP connections.
 pub const SERVICE_NET: u32 = 5;
+/// The service `disk`: requests of block devices that took long.
+pub const SERVICE_DISK: u32 = 6;
 /// Index of the first application service.
 pub const SERVICE_USER: u32 = 16;
 
@@ -415,6 +417,57 @@ impl NetEvent {
     /// The remote address.
     pub fn remote_ip(&self) -> IpAddr {
         Ipv6Addr::from(self.remote_ip).to_canonical()
+    }
+}
+
+/// disk, kind: a read.
+pub const DISK_READ: u32 = 0;
+/// disk, kind: a write.
+pub const DISK_WRITE: u32 = 1;
+/// disk, kind: the device's cache was written.
+pub const DISK_FLUSH: u32 = 2;
+/// disk, kind: blocks were given back.
+pub const DISK_DISCARD: u32 = 3;
+/// disk, kind: something else.
+pub const DISK_OTHER: u32 = 4;
+
+/// `struct ecalls_disk_event`: the data of the service `disk`.
+#[repr(C)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+pub struct DiskEvent {
+    /// From when the request was made until it was completed.
+    pub latency_ns: u64,
+    /// Of that, the time after it was given to the device.
+    pub device_ns: u64,
+    /// First sector, of 512 bytes.
+    pub sector: u64,
+    /// Bytes read, written or given back.
+    pub bytes: u32,
+    /// 0: done; else the kernel's number of a failure (`blk_status_t`).
+    pub status: u32,
+    /// Number of the disk, not of a partition.
+    pub major: u32,
+    /// As `major`.
+    pub minor: u32,
+    /// Name of the disk, as a C text; see [`DiskEvent::disk`].
+    pub disk: [u8; 16],
+    /// Name of the thread that made the request, as a C text; see [`DiskEvent::comm`].
+    pub comm: [u8; 16],
+}
+
+const _: () = assert!(size_of::<DiskEvent>() == 72, "disk event");
+
+impl DiskEvent {
+    /// Name of the disk.
+    pub fn disk(&self) -> &str {
+        text::read(&self.disk)
+    }
+
+    /// Name of the thread that made the request.
+    pub fn comm(&self) -> &str {
+        text::read(&self.comm)
     }
 }
 

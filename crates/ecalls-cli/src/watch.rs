@@ -59,8 +59,8 @@ pub(crate) struct Args {
     /// timer: the period of the timer that is watched
     #[arg(long, value_name = "TIME", value_parser = duration::parse_positive)]
     every: Option<Duration>,
-    /// sched: the shortest wait for a CPU to report; net: the shortest round-trip time; holds for
-    /// everybody who watches
+    /// The shortest time to report: sched: wait for a CPU; net: round trip; disk: request. Holds
+    /// for everybody who watches
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     threshold: Option<Duration>,
     /// Print one JSON object per line
@@ -94,7 +94,8 @@ Examples:
   ecalls watch socket --pid 4711 --handler 'threshold:bytes>=1000' --json
   ecalls watch timer --every 100ms --count 10
   ecalls watch sched --threshold 2ms --for 10s
-  ecalls watch net --kind retransmit";
+  ecalls watch net --kind retransmit
+  ecalls watch disk --threshold 20ms --pid 4711";
 
 /// What was not printed, and why.
 #[derive(Debug, Serialize)]

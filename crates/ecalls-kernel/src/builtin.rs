@@ -4,8 +4,8 @@
 //! compares both. Application services give theirs when they register.
 
 use ecalls_abi::service::{
-    SERVICE_CORE, SERVICE_NET, SERVICE_SCHED, SERVICE_SOCKET, SERVICE_TASK, SERVICE_TIMER,
-    ServiceInfo,
+    SERVICE_CORE, SERVICE_DISK, SERVICE_NET, SERVICE_SCHED, SERVICE_SOCKET, SERVICE_TASK,
+    SERVICE_TIMER, ServiceInfo,
 };
 use ecalls_abi::{channel, text};
 use libbpf_rs::{MapCore, MapFlags};
@@ -110,6 +110,23 @@ pub const BUILTINS: &[Builtin] = &[
             limits_ns: THRESHOLDS,
         }),
         needs: Some(("TCP tracepoints", "CONFIG_INET, CONFIG_BPF_EVENTS")),
+    },
+    Builtin {
+        index: SERVICE_DISK,
+        name: "disk",
+        format: "u64 latency_ns; u64 device_ns; u64 sector; u32 bytes; u32 status; u32 major; \
+                 u32 minor; char disk[16]; char comm[16]",
+        kinds: "read write flush discard other",
+        locked: false,
+        parameter: Some(Parameter {
+            what: "the smallest latency to report",
+            default_ns: 10 * MILLISECOND,
+            limits_ns: THRESHOLDS,
+        }),
+        needs: Some((
+            "block device tracepoints",
+            "Linux 6.5, CONFIG_BLOCK, CONFIG_BPF_EVENTS",
+        )),
     },
 ];
 

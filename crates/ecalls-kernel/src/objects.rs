@@ -121,6 +121,7 @@ pub(crate) const OBJECTS: &[Object] = &[
     object!("downcall_security", true),
     object!("downcall_switch", false),
     object!("net", true),
+    object!("disk", true),
 ];
 
 macro_rules! programs {
@@ -168,6 +169,9 @@ pub const PROGRAMS: &[Program] = programs! {
     "net_retransmit" in "net": Place::Service(service::SERVICE_NET);
     "net_round_trip" in "net": Place::Service(service::SERVICE_NET);
     "net_state" in "net": Place::Service(service::SERVICE_NET);
+    "disk_start" in "disk": Place::Service(service::SERVICE_DISK);
+    "disk_issue" in "disk": Place::Service(service::SERVICE_DISK);
+    "disk_complete" in "disk": Place::Service(service::SERVICE_DISK);
 };
 
 /// Name and contents of each object file, for the test that compares them with these tables.
@@ -232,4 +236,5 @@ pub const MAPS: &[&str] = &[
     "sched_waits",
     "users",
     "net_told",
+    "disk_requests",
 ];

@@ -31,6 +31,7 @@ const ONLY_IN_HEADERS: &[&str] = &[
     "ecalls_task_event",
     "ecalls_sched_event",
     "ecalls_net_event",
+    "ecalls_disk_event",
     "ecalls_down",
     "ecalls_downcall",
     "ecalls_message",

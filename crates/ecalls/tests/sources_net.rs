@@ -111,7 +111,10 @@ fn only_a_slow_connection_raises_round_trip_times() {
             assert_eq!(event.kind, NET_ROUND_TRIP);
             assert_eq!(told.remote_ip(), IpAddr::V6(Ipv6Addr::LOCALHOST));
             assert_eq!(told.state, ESTABLISHED);
-            assert!(told.round_trip_us >= 25_000, "below the threshold: {told:?}");
+            assert!(
+                told.round_trip_us >= 25_000,
+                "below the threshold: {told:?}"
+            );
             times.push((event.raise_ns, u64::from(told.round_trip_us) * 1000));
         }
         assert_ne!(told.local_port, fast_port, "it is fast: {told:?}");

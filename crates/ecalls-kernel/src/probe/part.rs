@@ -272,6 +272,19 @@ const PARTS: &[Part] = &[
         trial: None,
     },
     Part {
+        name: "block device tracepoints",
+        purpose: "the disk service: requests that took long",
+        since: "Linux 6.5, CONFIG_BLOCK, CONFIG_BPF_EVENTS",
+        without: "nobody can subscribe to disk",
+        required: false,
+        pieces: &[
+            &[Tracepoint("block_io_start")],
+            &[Tracepoint("block_rq_issue")],
+            &[Tracepoint("block_rq_complete")],
+        ],
+        trial: None,
+    },
+    Part {
         name: EXTENSION,
         purpose: "our CPU scheduler: events and applications' timing decide who runs",
         since: "Linux 6.12, CONFIG_SCHED_CLASS_EXT",
