@@ -19,6 +19,7 @@ use zerocopy::FromZeros;
 
 use crate::core::Core;
 use crate::error::{Error, Result};
+use crate::link::Link;
 use crate::lock::lock;
 use crate::memory::PAGE;
 use crate::objects::Place;
@@ -75,7 +76,7 @@ pub struct HostedChannel {
     /// A writable mapping of each segment: while there is one, nobody can freeze it.
     _mapped: [Segment; 2],
     /// What is attached for its deferred calls.
-    _links: Vec<OwnedFd>,
+    _links: Vec<Link>,
     /// The process that made it.
     host: u32,
 }
@@ -177,7 +178,7 @@ impl Drop for HostedChannel {
 }
 
 /// Makes a channel active, as its row says. What is attached for it.
-fn activate(core: &Core, index: u32, row: &channel::Channel) -> Result<Vec<OwnedFd>> {
+fn activate(core: &Core, index: u32, row: &channel::Channel) -> Result<Vec<Link>> {
     // First the owner: from the moment the channel is active, the reaper sees it exit.
     owner::add(core, row.owner)?;
     let active = || {

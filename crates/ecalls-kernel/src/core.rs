@@ -14,6 +14,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::error::{Error, Result};
+use crate::link::{Link, Links};
 use crate::lock::{Alive, Lock, lock};
 use crate::objects::{FastCall, MAPS, PROGRAMS, Place, tables_checksum};
 use crate::table::Table;
@@ -35,6 +36,9 @@ pub struct Core {
     fast_call: FastCall,
     cpus: u32,
     loaded_here: bool,
+    /// A daemon's core, which nobody else hosts.
+    daemon: bool,
+    links: Links,
     pub(crate) users: OnceLock<crate::user::Users>,
     pub(crate) tables: Tables,
 }
@@ -85,8 +89,24 @@ impl Core {
         let lock = lock()?;
         match Core::join(&lock)? {
             Some(core) => Ok(core),
-            None => load::load(&lock, Alive::open()?),
+            None => load::load(&lock, Alive::open()?, 0),
         }
+    }
+
+    /// Loads the machine's core for a daemon: programs reach it through that, and do not join it.
+    ///
+    /// # Errors
+    /// [`Error::Hosted`] if a core runs, by a daemon or by other programs; and those of
+    /// [`Core::open`].
+    pub fn open_for_daemon() -> Result<Core> {
+        let lock = lock()?;
+        let alive = Alive::open()?;
+        if alive.others()? {
+            return Err(Error::Hosted {
+                pid: lock.loader().unwrap_or(0),
+            });
+        }
+        load::load(&lock, alive, service::HOST_DAEMON)
     }
 
     /// Joins a running core; none: `Ok(None)`. Never loads anything.
@@ -107,6 +127,9 @@ impl Core {
         };
         if map.name() != HOST_MAP {
             return Ok(None);
+        }
+        if host.is_daemon() {
+            return Err(Error::Hosted { pid: host.pid });
         }
         if host.version != ABI_VERSION {
             return Err(Error::Version {
@@ -192,6 +215,8 @@ impl Core {
             fast_call: FastCall::from_name(host.mechanism()).unwrap_or(FastCall::Run),
             cpus: host.cpus,
             loaded_here,
+            daemon: host.is_daemon(),
+            links: Links::default(),
             users: OnceLock::new(),
             tables,
         })
@@ -268,9 +293,9 @@ impl Core {
         sys::run(self.program(name)?, context)
     }
 
-    /// Links of everything that belongs to `place`: attached now, or by somebody before, whose
-    /// attachment is then shared and lives as long as anyone holds it. The caller holds the lock.
-    pub(crate) fn attached(&self, place: Place) -> Result<Vec<OwnedFd>> {
+    /// What is attached for `place`: now, or by somebody before, whose attachment is then shared and
+    /// lives as long as anyone holds it. The caller holds the lock.
+    pub(crate) fn attached(&self, place: Place) -> Result<Vec<Link>> {
         let mut host = self.host()?;
         let mut links = Vec::new();
         let mut changed = false;
@@ -283,23 +308,16 @@ impl Core {
                 lacks_service(place)?;
                 continue;
             };
-            let wanted = sys::program_info(fd)?.id;
-            let living = if *id == 0 {
-                None
-            } else {
-                sys::link_by_id(*id).ok()
-            };
-            let living =
-                living.filter(|link| sys::link_ids(link.as_fd()).is_ok_and(|ids| ids.1 == wanted));
-            let link = match living {
-                Some(link) => link,
-                None => {
-                    let link = sys::attach(fd, libbpf_sys::BPF_TRACE_RAW_TP)?;
-                    *id = sys::link_ids(link.as_fd())?.0;
-                    changed = true;
-                    link
-                }
-            };
+            if let Some(link) = self.links.get(program.name) {
+                links.push(link);
+                continue;
+            }
+            let theirs = if self.daemon { 0 } else { *id };
+            let (link, new) = self.links.attach(program.name, fd, theirs)?;
+            if let Some(new) = new {
+                *id = new;
+                changed = true;
+            }
             links.push(link);
         }
         if changed {
@@ -315,8 +333,11 @@ impl Core {
         let host = self.host()?;
         let links = PROGRAMS.iter().zip(host.link_ids);
         Ok(links
-            .filter(|(program, id)| program.place == Place::Service(service) && *id != 0)
-            .any(|(_, id)| sys::link_by_id(id).is_ok()))
+            .filter(|(program, _)| program.place == Place::Service(service))
+            .any(|(program, id)| {
+                let theirs = !self.daemon && id != 0 && sys::link_by_id(id).is_ok();
+                theirs || self.links.get(program.name).is_some()
+            }))
     }
 
     /// Writes a service's row with a new list, and only then makes that list the one in use.

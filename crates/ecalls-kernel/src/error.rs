@@ -69,13 +69,13 @@ pub enum Error {
          open again when it is back"
     )]
     DaemonGone,
-    /// The core belongs to the daemon, and only its clients use it.
+    /// The core belongs to another program: to a daemon, which has it for itself.
     #[error(
-        "the daemon (process {pid}) hosts the core: connect to its socket (ECALLS_SOCKET names \
-         another one), or stop it first (systemctl stop ecallsd)"
+        "process {pid} hosts the core. If it is a daemon, its clients reach it by its socket \
+         (ECALLS_SOCKET names another one than /run/ecalls/socket); else stop it first"
     )]
     Hosted {
-        /// The daemon's process.
+        /// The process that loaded it.
         pid: u32,
     },
     /// A running core has another version of the contract.

@@ -28,6 +28,7 @@ pub mod core;
 pub mod downcall;
 pub mod error;
 pub mod handle;
+mod link;
 mod load;
 mod lock;
 pub mod measure;

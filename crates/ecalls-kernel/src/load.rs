@@ -15,8 +15,8 @@ use crate::lock::{Alive, Lock};
 use crate::objects::{self, FastCall, MAPS, OBJECTS, PROGRAMS, Place};
 use crate::{builtin, sys};
 
-/// Loads a core. The caller holds the lock and found none to join.
-pub(crate) fn load(lock: &Lock, alive: Alive) -> Result<Core> {
+/// Loads a core; `flags`: `HOST_*`. The caller holds the lock and found none to join.
+pub(crate) fn load(lock: &Lock, alive: Alive, flags: u32) -> Result<Core> {
     libbpf_rs::set_print(Some((PrintLevel::Warn, print_log)));
     let cpus =
         libbpf_rs::num_possible_cpus().map_err(|error| Error::from_bpf("counting CPUs", &error))?;
@@ -32,7 +32,7 @@ pub(crate) fn load(lock: &Lock, alive: Alive) -> Result<Core> {
             Err(source) => return Err(explain(object.name, source)),
         }
     }
-    loader.finish(lock, alive)
+    loader.finish(lock, alive, flags)
 }
 
 /// libbpf's own words, for who asks for them; our errors say the same shorter.
@@ -114,7 +114,7 @@ impl Loader {
         Ok(())
     }
 
-    fn finish(mut self, lock: &Lock, alive: Alive) -> Result<Core> {
+    fn finish(mut self, lock: &Lock, alive: Alive, flags: u32) -> Result<Core> {
         let mut maps = HashMap::new();
         let mut host = service::Host::new_zeroed();
         for (slot, name) in host.map_ids.iter_mut().zip(MAPS) {
@@ -138,6 +138,7 @@ impl Loader {
         host.version = ABI_VERSION;
         host.pid = std::process::id();
         host.cpus = self.cpus;
+        host.flags = flags;
         host.start_ns = sys::now_ns();
         text::write(&mut host.mechanism, fast_call.name()).expect("a short name");
         let map = self
@@ -164,7 +165,7 @@ impl Loader {
         map.update(&0u32.to_ne_bytes(), host.as_bytes(), MapFlags::ANY)
             .map_err(|error| Error::from_bpf("completing the core", &error))?;
         core.give_sign()?;
-        lock.set_core_id(map_id(&map)?)?;
+        lock.set_core(map_id(&map)?)?;
         Ok(core)
     }
 
@@ -276,10 +277,7 @@ fn run_indexed(core: &Core, program: &'static str, index: u32) -> Result<()> {
 }
 
 fn map_id(map: &MapHandle) -> Result<u32> {
-    let info = map
-        .info()
-        .map_err(|error| Error::from_bpf("reading a map", &error))?;
-    Ok(info.info.id)
+    sys::map_id(map.as_fd())
 }
 
 /// Writes the number of CPUs into an object's constants, whose only member it is.

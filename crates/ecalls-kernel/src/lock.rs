@@ -5,7 +5,8 @@
 //! other. The kernel releases it when its holder dies. The file itself stays: removing a lock file
 //! is a race.
 //!
-//! The file holds the id of the map `ecalls_host` of the core that was loaded last. Looking through
+//! The file holds the id of the map `ecalls_host` of the core that was loaded last, and the process
+//! that loaded it. Looking through
 //! all maps of the machine for it would do harm: a table of programs whose last user has just gone
 //! is emptied by the kernel a little later, and whoever opens and closes it by its id until then
 //! makes the kernel keep it for ever (6.18: each closing takes a reference for a work that is
@@ -23,8 +24,8 @@ pub const LOCK_PATH: &str = "/run/ecalls.lock";
 /// What a program needs that cannot host the core, and found no daemon.
 pub(crate) const NEEDED: &str = "the daemon, which does not run (systemctl start ecallsd), or root";
 
-/// Bytes of the id in the file, blanks and the end of the line included.
-const ID_BYTES: usize = 12;
+/// Bytes of each number in the file, blanks and the end of the line included.
+const NUMBER_BYTES: usize = 12;
 
 /// Held while it lives.
 #[derive(Debug)]
@@ -41,14 +42,25 @@ pub(crate) fn lock() -> Result<Lock> {
 impl Lock {
     /// Id of the host map of the core that was loaded last; None: never, or not since the start.
     pub(crate) fn core_id(&self) -> Option<u32> {
-        let mut text = [0; ID_BYTES];
-        let count = self.0.read_at(&mut text, 0).ok()?;
+        self.number(0)
+    }
+
+    /// The process that loaded that core.
+    pub(crate) fn loader(&self) -> Option<u32> {
+        self.number(1)
+    }
+
+    fn number(&self, line: u64) -> Option<u32> {
+        let mut text = [0; NUMBER_BYTES];
+        let at = line * NUMBER_BYTES as u64;
+        let count = self.0.read_at(&mut text, at).ok()?;
         str::from_utf8(&text[..count]).ok()?.trim().parse().ok()
     }
 
-    /// Notes the id of a newly loaded core's host map.
-    pub(crate) fn set_core_id(&self, id: u32) -> Result<()> {
-        let text = format!("{id:<width$}\n", width = ID_BYTES - 1);
+    /// Notes the id of a newly loaded core's host map, and this process.
+    pub(crate) fn set_core(&self, id: u32) -> Result<()> {
+        let width = NUMBER_BYTES - 1;
+        let text = format!("{id:<width$}\n{:<width$}\n", std::process::id());
         self.0
             .write_all_at(text.as_bytes(), 0)
             .map_err(|error| Error::from_io("writing /run/ecalls.lock", error))

@@ -5,7 +5,6 @@
 //! in use by a single store, so the kernel side always sees a whole list. A list that was in use
 //! may still be read for a moment; before it is written again that moment is waited for.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,6 +18,7 @@ use zerocopy::FromZeros;
 use crate::builtin::BUILTINS;
 use crate::core::{Core, Identity};
 use crate::error::{Error, Result};
+use crate::link::Link;
 use crate::lock::lock;
 use crate::objects::Place;
 use crate::owner::{self, Owner};
@@ -58,7 +58,7 @@ pub struct HostedSubscription {
     id: Id,
     service: u32,
     /// What is attached for it; shared with others by the kernel's count of references.
-    _links: Vec<OwnedFd>,
+    _links: Vec<Link>,
     pump: bool,
     /// The process that made it.
     host: u32,
@@ -355,7 +355,7 @@ fn bury(core: &Core, index: u32, service: &Service) -> Result<()> {
 }
 
 /// Attaches a service's programs, or takes part in their attachment.
-fn attach(core: &Core, request: &Request) -> Result<Vec<OwnedFd>> {
+fn attach(core: &Core, request: &Request) -> Result<Vec<Link>> {
     let mut links = core.attached(Place::Service(request.service))?;
     if request
         .actions

@@ -1,0 +1,58 @@
+//! Attachments that come and go with their use: a service's programs while it has subscriptions.
+//!
+//! A program must be attached once however many things need it, else it would raise each event
+//! twice. Within a process they share the descriptor of the attachment; programs that host the core
+//! together find each other's by the ids in the core's record. A daemon has its core for itself,
+//! and needs no right to open things by id.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use crate::error::Result;
+use crate::sys;
+
+/// An attachment in use; it ends with the last of these, here and in other programs.
+pub(crate) type Link = Arc<OwnedFd>;
+
+/// Those of this process, by the program's name.
+#[derive(Debug, Default)]
+pub(crate) struct Links(Mutex<HashMap<&'static str, Weak<OwnedFd>>>);
+
+impl Links {
+    /// The attachment of that program, if something here uses it.
+    pub(crate) fn get(&self, program: &'static str) -> Option<Link> {
+        let links = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        links.get(program)?.upgrade()
+    }
+
+    /// Attaches a program, or takes part in the attachment `id` (0: none) that another program
+    /// made of it. The attachment, and its id if it is new.
+    pub(crate) fn attach(
+        &self,
+        program: &'static str,
+        fd: BorrowedFd<'_>,
+        id: u32,
+    ) -> Result<(Link, Option<u32>)> {
+        let wanted = sys::program_info(fd)?.id;
+        let theirs = if id == 0 {
+            None
+        } else {
+            sys::link_by_id(id).ok()
+        };
+        let theirs =
+            theirs.filter(|link| sys::link_ids(link.as_fd()).is_ok_and(|ids| ids.1 == wanted));
+        let (link, new) = match theirs {
+            Some(link) => (link, None),
+            None => {
+                let link = sys::attach(fd, libbpf_sys::BPF_TRACE_RAW_TP)?;
+                let id = sys::link_ids(link.as_fd())?.0;
+                (link, Some(id))
+            }
+        };
+        let link = Arc::new(link);
+        let mut links = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        links.insert(program, Arc::downgrade(&link));
+        Ok((link, new))
+    }
+}
