@@ -6,6 +6,7 @@
 mod channel;
 mod program;
 mod subscription;
+mod user;
 
 use std::time::Duration;
 
@@ -35,9 +36,20 @@ pub(crate) struct Args {
     /// turns on the kernel's statistics of BPF run times meanwhile
     #[arg(long)]
     costs: bool,
+    /// Show users instead: what each has of what the daemon lets it have, and what became of its
+    /// events (root sees all, others themselves)
+    #[arg(long, value_enum, conflicts_with = "costs")]
+    by: Option<By>,
     /// Print one JSON object per line
     #[arg(long)]
     json: bool,
+}
+
+/// What the counters are summed up by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum By {
+    /// By user.
+    Uid,
 }
 
 const HELP: &str = "\
@@ -52,6 +64,9 @@ Keys with --json; `what` tells the sort of an object:
                 for their receiver), cpu, ready, held (wait for their release time)
   program       service, program, runs, total_ns, mean_ns (of the time measured), skipped (all
                 runs that the kernel skipped because the program was active: lost events)
+  user          (--by uid) uid, raised, offered, delivered, filtered, late, dropped, quotas (an
+                object: used and limit of connections, channels, ...; of rates, used is what
+                was refused)
 The table leaves out programs that are not attached; runs and times are there with --costs only.";
 
 /// Prints everything, once or again and again.
@@ -67,7 +82,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
             true => Some(program::measure(&ecalls, &stop, time)?),
             false => None,
         };
-        print(&mut out, &ecalls, costs.as_deref().unwrap_or_default())?;
+        match args.by {
+            Some(By::Uid) => user::print(&mut out, &ecalls)?,
+            None => print(&mut out, &ecalls, costs.as_deref().unwrap_or_default())?,
+        }
         out.flush()?;
         // A core that we would hold while we sleep could not end.
         drop(ecalls);

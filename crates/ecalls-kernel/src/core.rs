@@ -293,8 +293,8 @@ impl Core {
         sys::run(self.program(name)?, context)
     }
 
-    /// What is attached for `place`: now, or by somebody before, whose attachment is then shared and
-    /// lives as long as anyone holds it. The caller holds the lock.
+    /// What is attached for `place`: now, or by somebody before, whose attachment is then shared.
+    /// It lives as long as anyone holds it. The caller holds the lock.
     pub(crate) fn attached(&self, place: Place) -> Result<Vec<Link>> {
         let mut host = self.host()?;
         let mut links = Vec::new();
