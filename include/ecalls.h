@@ -267,14 +267,34 @@ const char *ecalls_strerror(int code);
 const char *ecalls_last_error(void);
 
 /*
- * Joins the machine's core, or loads it into the kernel if there is none (root). The core lives
- * until the last program that holds it ends.
- * -EPERM without privileges; -ENOSYS if this kernel lacks something, with its name; -EPROTO if a
- * core of another version or build runs; -ENOEXEC if the kernel refused a program.
+ * Connects to the daemon (ecallsd), for programs of any user. Where none runs, a privileged
+ * program joins the machine's core, or loads it into the kernel if there is none.
+ * -EPERM without daemon and privileges; -EDQUOT when this user has all its connections; -ENOSYS if
+ * this kernel lacks something, with its name; -EPROTO if a core of another version or build runs;
+ * -ENOEXEC if the kernel refused a program.
  */
 int ecalls_open(ecalls_t **ecalls);
 
-/* Joins the machine's core if one runs, and loads nothing. -ENOENT if none runs. */
+/*
+ * The same, but waits for the daemon for at most `timeout_us`: after -ESHUTDOWN from
+ * ecalls_check() or another function, to go on with the next daemon. -ESHUTDOWN when the time has
+ * run out.
+ */
+int ecalls_open_within(uint64_t timeout_us, ecalls_t **ecalls);
+
+/*
+ * Whether events still come: 0, or -ESHUTDOWN when the daemon has ended. Then everything that was
+ * made with `ecalls` shows no more events: close it, and open and subscribe again.
+ */
+int ecalls_check(const ecalls_t *ecalls);
+
+/* This process, as events number it; inside a container that is not its own number there. */
+int ecalls_pid(const ecalls_t *ecalls);
+
+/*
+ * Connects to the daemon or joins the machine's core, if either runs; loads nothing. -ENOENT if
+ * none runs.
+ */
 int ecalls_join(ecalls_t **ecalls);
 
 /* Ends the use of the core. What was opened with it goes on until it is closed itself. */

@@ -1,6 +1,7 @@
 //! The entry: the machine's core, and what its services' events mean. Man page: ecalls_open(3).
 
 use std::ffi::{c_char, c_int};
+use std::time::Duration;
 
 use ecalls::{Ecalls, Event};
 
@@ -11,10 +12,11 @@ use crate::pointer::{give, output, reference, take_back, text, write_text};
 #[derive(Debug)]
 pub struct HostHandle(pub(crate) Ecalls);
 
-/// Joins the machine's core, or loads it into the kernel if there is none (root). The core lives
-/// until the last program that holds it ends.
-/// -EPERM without privileges; -ENOSYS if this kernel lacks something, with its name; -EPROTO if a
-/// core of another version or build runs; -ENOEXEC if the kernel refused a program.
+/// Connects to the daemon (ecallsd), for programs of any user. Where none runs, a privileged
+/// program joins the machine's core, or loads it into the kernel if there is none.
+/// -EPERM without daemon and privileges; -EDQUOT when this user has all its connections; -ENOSYS if
+/// this kernel lacks something, with its name; -EPROTO if a core of another version or build runs;
+/// -ENOEXEC if the kernel refused a program.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_open(ecalls: *mut *mut HostHandle) -> c_int {
     guard(|| {
@@ -26,7 +28,47 @@ pub unsafe extern "C" fn ecalls_open(ecalls: *mut *mut HostHandle) -> c_int {
     })
 }
 
-/// Joins the machine's core if one runs, and loads nothing. -ENOENT if none runs.
+/// The same, but waits for the daemon for at most `timeout_us`: after -ESHUTDOWN from
+/// ecalls_check() or another function, to go on with the next daemon. -ESHUTDOWN when the time has
+/// run out.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ecalls_open_within(
+    timeout_us: u64,
+    ecalls: *mut *mut HostHandle,
+) -> c_int {
+    guard(|| {
+        let place = output(ecalls, "the place for ecalls")?;
+        let opened = Ecalls::open_within(Duration::from_micros(timeout_us))?;
+        // SAFETY: an output (the root's Safety).
+        unsafe { give(place, HostHandle(opened)) };
+        Ok(0)
+    })
+}
+
+/// Whether events still come: 0, or -ESHUTDOWN when the daemon has ended. Then everything that was
+/// made with `ecalls` shows no more events: close it, and open and subscribe again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ecalls_check(ecalls: *const HostHandle) -> c_int {
+    guard(|| {
+        // SAFETY: a handle (the root's Safety).
+        let host = unsafe { reference(ecalls, "ecalls") }?;
+        host.0.check()?;
+        Ok(0)
+    })
+}
+
+/// This process, as events number it; inside a container that is not its own number there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ecalls_pid(ecalls: *const HostHandle) -> c_int {
+    guard(|| {
+        // SAFETY: a handle (the root's Safety).
+        let host = unsafe { reference(ecalls, "ecalls") }?;
+        Ok(host.0.pid().cast_signed())
+    })
+}
+
+/// Connects to the daemon or joins the machine's core, if either runs; loads nothing. -ENOENT if
+/// none runs.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_join(ecalls: *mut *mut HostHandle) -> c_int {
     guard(|| {
