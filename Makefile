@@ -72,6 +72,7 @@ lint:
 format:
 	tools/setup build test
 	cargo fmt --all
+	cargo fmt --manifest-path tests/fuzz/Cargo.toml
 	git ls-files 'abi/*.h' 'bpf/*.c' 'bpf/*.h' | xargs clang-format-19 -i
 
 bench:

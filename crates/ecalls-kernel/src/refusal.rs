@@ -19,7 +19,7 @@ use crate::error::Error;
 const KEPT_MAX: usize = 1024;
 
 /// The error that a refusal stands for.
-pub(crate) fn to_error(refused: &Refused) -> Error {
+pub fn to_error(refused: &Refused) -> Error {
     let subject = || kept(refused.subject());
     let text = || kept(refused.text());
     let limit = usize::try_from(refused.number).unwrap_or(usize::MAX);
