@@ -25,10 +25,12 @@ struct ecalls_service {
 	ecalls_u64 flip_ns;	/* when `active` was last flipped; host only */
 	ecalls_u32 user;	/* row of abi/user.h of an application service */
 	ecalls_u32 owner_uid;	/* user of its owner */
-	ecalls_u32 count[2];	/* subscriptions in each list */
+	ecalls_u32 own;		/* built in: subscriptions with scope OWN (abi/audience.h) */
+	ecalls_u32 pad;
+	ecalls_u32 count[2];			    /* subscriptions in each list */
 	ecalls_u32 list[2][ECALLS_SUBSCRIBERS_MAX]; /* indices, in order of delivery */
 };
-ECALLS_STATIC_ASSERT(sizeof(struct ecalls_service) == 576, "service");
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_service) == 584, "service");
 
 struct ecalls_service_info {
 	char name[ECALLS_NAME_MAX];

@@ -56,7 +56,9 @@ struct ecalls_subscription {
 	ecalls_u64 receiver_start; /* start time of the receiver (since boot, ns): pid reuse */
 	ecalls_u64 owner_start;	   /* start time of the owner, 0: not compared */
 	ecalls_u32 cpu_priority;   /* CPU scheduling priority of the receiver, higher first */
-	ecalls_u32 pad[11];
+	ecalls_u32 pad0;
+	ecalls_u64 ended_ns; /* when it was taken out of its lists; host only */
+	ecalls_u32 pad1[8];
 	struct ecalls_action action[ECALLS_ACTIONS_MAX];
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_subscription) == 512, "subscription");

@@ -13,7 +13,7 @@
 #ifndef ECALLS_ACCOUNT_H
 #define ECALLS_ACCOUNT_H
 
-#include "queue.h"
+#include "match.h"
 
 static __always_inline struct ecalls_service_count *count_of_service(u32 service) {
 	return bpf_map_lookup_elem(&service_counts, &service);
@@ -51,33 +51,22 @@ static __always_inline struct ecalls_lost *lost_of(u32 channel_id) {
  * it and step a pointer instead; the verifier wants to see it. */
 static __always_inline const struct ecalls_action *action_of(const struct ecalls_subscription *s,
 							     u32 action) {
+	barrier_var(action);
 	action &= ECALLS_ACTIONS_MAX - 1;
 	barrier_var(action);
 	return &s->action[action];
 }
 
-/* Whether a subscription wants this event: 1 or 0, without a branch, so that the verifier does not
- * split a loop over subscriptions into one path per answer. */
-static __always_inline u64 subscription_matches(const struct ecalls_subscription *s, u32 kind,
-						s32 target, u32 pid) {
-	u64 differs = *(volatile const u32 *)&s->state ^ ECALLS_STATE_ACTIVE;
-	u64 no_kinds = ((u64)s->kinds - 1) >> 63;
-	u64 no_pid = ((u64)s->pid - 1) >> 63;
-	u64 kind_wanted = (s->kinds >> (kind & 31) & 1) | no_kinds;
-
-	differs |= (u64)(s->pid ^ pid) * (1 - no_pid);
-	differs |= (u64)(s->receiver ^ (u32)target) * (1 - ((u32)target >> 31));
-	barrier_var(differs);
-	return ((differs - 1) >> 63) & kind_wanted;
-}
-
-static __always_inline void drop_for_subscription(u32 index, u32 channel, u32 reason,
-						  bool offered) {
+/* Counts a drop for a subscription, which was or (`offered`) now counts as offered. */
+static __always_inline int drop_count(u32 index, u32 channel, u32 reason, bool offered) {
 	struct ecalls_subscription_count *n = count_of(index);
 	struct ecalls_lost *lost = lost_of(channel);
 
 	if (reason >= ECALLS_DROP_REASONS)
-		return;
+		return 0;
+	/* The verifier has forgotten; the counters behind the last reason are there. */
+	barrier_var(reason);
+	reason &= 15;
 	if (n) {
 		if (offered)
 			__sync_fetch_and_add(&n->offered, 1);
@@ -85,6 +74,11 @@ static __always_inline void drop_for_subscription(u32 index, u32 channel, u32 re
 	}
 	if (lost)
 		__sync_fetch_and_add(&lost->dropped[reason], 1);
+	return 0;
+}
+
+__noinline int drop_for_subscription(u32 index, u32 channel, u32 reason, bool offered) {
+	return drop_count(index, channel, reason, offered);
 }
 
 static __always_inline bool is_late(u64 deadline_ns, u64 now_ns) {
@@ -182,9 +176,28 @@ static __always_inline void chain_waited(const struct ecalls_subscription *s, u3
 		__sync_fetch_and_sub(waiting, 1);
 }
 
+/* Counts the drop of an event for those of one list who would have got it. */
+__noinline int drop_for_matches(u32 service, u32 row, const struct match *m, u32 reason) {
+	u64 mask;
+
+	if (!m)
+		return 0;
+	mask = m->mask;
+	for (u32 i = 0; lib_again(i, ECALLS_SUBSCRIBERS_MAX); i++) {
+		if (!mask || i >= ECALLS_SUBSCRIBERS_MAX)
+			break;
+		u32 index = match_index(service, row, m->list, bits_lowest(mask));
+		struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
+		mask &= mask - 1;
+		if (s)
+			drop_count(index, s->channel, reason, true);
+	}
+	return 0;
+}
+
 /* An event was dropped before it was offered: counts it for its service, and for everyone who would
  * have got it. For a chain that was under way, for its subscription alone. */
-__noinline int account_drop(const struct evicted *v, u32 reason) {
+__noinline int account_drop(struct evicted *v, u32 reason) {
 	if (!v || reason >= ECALLS_DROP_REASONS)
 		return 0;
 	if (v->flags & ECALLS_EVENT_RESUME) {
@@ -199,19 +212,15 @@ __noinline int account_drop(const struct evicted *v, u32 reason) {
 	u32 service = v->service;
 	struct ecalls_service_count *total = count_of_service(service);
 	struct ecalls_service *s = bpf_map_lookup_elem(&services, &service);
-	struct current *c = current_cpu();
-	if (!total || !s || !c || v->subscription != registration(s, service))
+	if (!total || !s || v->subscription != registration(s, service))
 		return 0;
 	__sync_fetch_and_add(&total->dropped[reason], 1);
-	u32 list = s->active & 1, count = s->count[list];
-	for (u32 i = c->zero; lib_again(i, ECALLS_SUBSCRIBERS_MAX); i++) {
-		i ^= c->zero;
-		if (i >= count || i >= ECALLS_SUBSCRIBERS_MAX)
+	for (u32 i = 0; lib_again(i, MATCH_ROUNDS); i++) {
+		u32 row = v->match.next;
+		match_list(service, row, &v->match);
+		drop_for_matches(service, row, &v->match, reason);
+		if (!v->match.next || i >= MATCH_ROUNDS)
 			break;
-		u32 index = s->list[list][i & (ECALLS_SUBSCRIBERS_MAX - 1)];
-		struct ecalls_subscription *sub = bpf_map_lookup_elem(&subscriptions, &index);
-		if (sub && subscription_matches(sub, v->kind, v->target, v->pid))
-			drop_for_subscription(index, sub->channel, reason, true);
 	}
 	return 0;
 }

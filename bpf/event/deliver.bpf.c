@@ -13,7 +13,6 @@
  * Fails how: a subscription whose channel is gone, whose handler is missing or whose receiver has
  * exited drops with that reason; nothing here waits.
  */
-#include "lib/bits.h"
 #include "lib/select.h"
 #include "raise.h"
 #include "memory.h"
@@ -23,6 +22,9 @@
 
 #define DISPATCH_EVENTS 32 /* events of one run */
 #define DISPATCH_CALLS 24  /* tail calls after which a run ends at the next subscription */
+
+/* Subscriptions of one event, and looks into its lists. */
+#define OFFERS_MAX (ECALLS_SUBSCRIBERS_MAX + ECALLS_AUDIENCE_MAX + MATCH_ROUNDS)
 
 static __noinline int call_handler(void *ctx, u32 slot) {
 	bpf_tail_call(ctx, &handlers, slot);
@@ -109,7 +111,7 @@ static __always_inline bool run_action(void *ctx, struct current *c,
 }
 
 /* Runs a subscription's chain from the action in `chain` on. */
-static __always_inline int run_chain(void *ctx, u32 index, u32 chain) {
+__noinline int run_chain(void *ctx __arg_ctx, u32 index, u32 chain) {
 	struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
 	struct ecalls_subscription_count *n = count_of(index);
 	struct current *c = current_cpu();
@@ -156,7 +158,7 @@ static __always_inline void offer(void *ctx, struct current *c, u32 index) {
 	u32 flags = c->event.flags;
 	u64 limit_ns;
 
-	if (!s || !n)
+	if (!s || !n || !match_still(s, c->event.service, c->event.uid))
 		return;
 	__sync_fetch_and_add(&n->offered, 1);
 	limit_ns = deadline_for(s, &c->event, flags & ECALLS_EVENT_SOFT ? 0 : deadline_ns);
@@ -171,47 +173,104 @@ static __always_inline void offer(void *ctx, struct current *c, u32 index) {
 	c->event.flags = flags;
 }
 
-/* Which of the service's subscriptions get this event, as positions in the list. */
-static __always_inline u64 matching(const struct ecalls_service *s, u32 list,
-				    const struct ecalls_event *e, u32 zero) {
-	u32 count = s->count[list & 1];
-	u64 mask = zero;
+/* What the current event is matched by. */
+static __always_inline struct match match_of(const struct ecalls_event *e) {
+	return (struct match){
+		.kind = e->kind,
+		.target = e->target,
+		.pid = e->pid,
+		.uid = e->uid,
+	};
+}
 
-	for (u32 i = zero; lib_again(i, ECALLS_SUBSCRIBERS_MAX); i++) {
-		i ^= zero;
-		if (i >= count || i >= ECALLS_SUBSCRIBERS_MAX)
+/* Goes on with the list `row`. */
+static __always_inline void take_list(struct current *c, u32 row, const struct match *m) {
+	c->row = row;
+	c->list = m->list;
+	c->mask = m->mask;
+	c->next_row = m->next;
+}
+
+/* Looks through all lists, counts who wants the current event, and makes the first list that has
+ * one the current one. False: nobody wants it. */
+static __always_inline bool match_all(struct current *c) {
+	struct match m = match_of(&c->event);
+	u32 service = c->event.service, offered = 0;
+
+	for (u32 i = 0; lib_again(i, MATCH_ROUNDS); i++) {
+		u32 row = m.next;
+		match_list(service, row, &m);
+		if (m.mask && !offered)
+			take_list(c, row, &m);
+		offered += bits_count(m.mask);
+		if (!m.next || i >= MATCH_ROUNDS)
 			break;
-		u32 index = s->list[list & 1][i & (ECALLS_SUBSCRIBERS_MAX - 1)];
-		struct ecalls_subscription *sub = bpf_map_lookup_elem(&subscriptions, &index);
-		if (!sub)
-			break;
-		mask |= subscription_matches(sub, e->kind, e->target, e->pid) << (i & 63);
 	}
-	return mask;
+	c->offered = offered;
+	return offered;
 }
 
-/* Of a mask that is not empty, the one whose turn it is (bpf/lib/select.h). */
-static __always_inline u64 wake_one(u64 mask, struct ecalls_service *s) {
-	u32 at = select_one(mask, ECALLS_SUBSCRIBERS_MAX, s->next) & 63;
+/* Narrows what match_all() found down to the one whose turn it is (bpf/lib/select.h); positions
+ * count on from list to list. */
+__noinline int wake_one(u32 service) {
+	struct ecalls_service *s = bpf_map_lookup_elem(&services, &service);
+	struct current *c = current_cpu();
+	u32 turn, base = 0, first = 0;
+	struct match m;
 
-	s->next = at + 1;
-	return 1ull << at;
+	if (!s || !c)
+		return 0;
+	m = match_of(&c->event);
+	turn = s->next;
+	c->mask = 0;
+	for (u32 i = 0; lib_again(i, MATCH_ROUNDS); i++) {
+		u32 row = m.next;
+		match_list(service, row, &m);
+		u64 from_turn = select_from(m.mask, base, turn);
+		u64 candidates = from_turn ? from_turn : m.mask;
+		if (from_turn || (m.mask && !c->mask)) {
+			u32 at = bits_lowest(candidates) & (SELECT_MAX - 1);
+			take_list(c, row, &m);
+			c->mask = 1ull << at;
+			first = base + at;
+		}
+		base += SELECT_MAX;
+		if (from_turn || !m.next || i >= MATCH_ROUNDS)
+			break;
+	}
+	s->next = first + 1;
+	c->next_row = 0;
+	c->offered = !!c->mask;
+	return 0;
 }
 
-/* Offers the current event to what `mask` still holds. False: stopped for lack of tail calls. */
-static __always_inline bool offer_all(void *ctx, struct current *c,
-				      const struct ecalls_service *s) {
-	for (u32 i = 0; lib_again(i, ECALLS_SUBSCRIBERS_MAX + 1); i++) {
+/* Goes on with the next list of the current event's audience. */
+static __always_inline void match_next(struct current *c) {
+	struct match m = match_of(&c->event);
+	u32 row = c->next_row;
+
+	match_list(c->event.service, row, &m);
+	take_list(c, row, &m);
+}
+
+/* Offers the current event to what `mask` still holds, then to the lists behind it. False: stopped
+ * for lack of tail calls. */
+static __always_inline bool offer_all(void *ctx, struct current *c) {
+	for (u32 i = 0; lib_again(i, OFFERS_MAX); i++) {
 		u64 mask = c->mask;
-		if (!mask)
+		if (!mask && !c->next_row)
 			return true;
+		if (!mask) {
+			match_next(c);
+			continue;
+		}
 		if (c->calls >= DISPATCH_CALLS)
 			return false;
-		u32 at = bits_lowest(mask) & (ECALLS_SUBSCRIBERS_MAX - 1);
+		u32 at = bits_lowest(mask);
 		c->mask = mask & (mask - 1);
-		offer(ctx, c, s->list[c->list & 1][at]);
+		offer(ctx, c, match_index(c->event.service, c->row, c->list, at));
 	}
-	return !c->mask;
+	return !c->mask && !c->next_row;
 }
 
 static __always_inline void count_dispatch(struct ecalls_service_count *n,
@@ -269,22 +328,18 @@ __noinline int deliver_event(void *ctx __arg_ctx, u32 again) {
 	if (!again) {
 		bool late = !(c->event.flags & ECALLS_EVENT_SOFT) &&
 			    is_late(c->event.deadline_ns, c->now_ns);
-		c->list = s->active & 1;
-		c->mask = matching(s, c->list, &c->event, c->zero);
-		c->offered = 0;
-		if (!c->mask) {
+		if (!match_all(c)) {
 			__sync_fetch_and_add(&n->dropped[ECALLS_DROP_NO_SUBSCRIBER], 1);
 			return 1;
 		}
 		if (c->event.target == ECALLS_TARGET_WAKE_ONE)
-			c->mask = wake_one(c->mask, s);
-		c->offered = c->mask & (c->mask - 1) ? bits_count(c->mask) : 1;
+			wake_one(service);
 		if (late)
 			__sync_fetch_and_add(&n->late, 1);
 		else
 			count_dispatch(n, c);
 	}
-	return offer_all(ctx, c, s);
+	return offer_all(ctx, c);
 }
 
 SEC("tp_btf/bpf_trigger_tp")

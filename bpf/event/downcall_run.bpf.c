@@ -72,8 +72,7 @@ static __noinline s64 generic_raise(const struct ecalls_generic *g,
 	result = raise(&r, g->data, DATA_WORDS);
 	if (result)
 		return result;
-	r.pid = task->tgid;
-	return subscribers(s, &r);
+	return subscribers(r.service, r.kind, r.target, task->tgid, uid_of(task));
 }
 
 /* The operations of the fast call. Not inline for the same reason. */

@@ -10,6 +10,7 @@
 #define ECALLS_MAPS_H
 
 #include "kernel.h"
+#include "abi/audience.h"
 #include "abi/channel.h"
 #include "abi/downcall.h"
 #include "abi/event.h"
@@ -64,13 +65,15 @@ struct current {
 	/* 1: `event` is to be delivered. Another core's trigger reaches this dispatcher too, and
 	 * must not deliver it again. */
 	u32 direct;
-	u32 fresh;	  /* 1: `now_ns` is the time; only around a trigger of our own */
-	u32 runs;	  /* times the dispatcher ran here */
-	u32 left;	  /* 1: it stopped in the middle of `mask`, to go on when triggered */
-	u32 calls;	  /* handlers called in this run of the dispatcher */
-	u64 mask;	  /* subscriptions (list positions) still to be offered this event */
-	u32 list;	  /* which subscriber list `mask` belongs to */
-	u32 offered;	  /* subscriptions offered by the last event */
+	u32 fresh;    /* 1: `now_ns` is the time; only around a trigger of our own */
+	u32 runs;     /* times the dispatcher ran here */
+	u32 left;     /* 1: it stopped in the middle of `mask`, to go on when triggered */
+	u32 calls;    /* handlers called in this run of the dispatcher */
+	u64 mask;     /* subscriptions (list positions) still to be offered this event */
+	u32 row;      /* which list `mask` belongs to: a row of an audience; 0: the service's, */
+	u32 list;     /* and of that which of the two */
+	u32 next_row; /* row to go on with when `mask` is empty; 0: none */
+	u32 offered;  /* subscriptions offered by the last event */
 	u32 subscription; /* handler call: index */
 	u32 action;	  /* handler call: which action */
 	s32 result;	  /* handler call: HANDLER_* */
@@ -116,9 +119,26 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, ECALLS_SUBSCRIPTIONS_MAX);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, u32);
 	__type(value, struct ecalls_subscription);
 } subscriptions SEC(".maps");
+
+/* Where each audience begins: the index of a row, never 0. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, ECALLS_SUBSCRIPTIONS_MAX * 2);
+	__type(key, struct ecalls_audience_key);
+	__type(value, u32);
+} audiences SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, ECALLS_AUDIENCE_ROWS);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, u32);
+	__type(value, struct ecalls_audience);
+} audience_rows SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

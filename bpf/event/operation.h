@@ -33,25 +33,18 @@ static __always_inline s64 attribute_get(u32 index, u64 number) {
 	return *(volatile u64 *)&a->value[number & (ECALLS_ATTRIBUTES - 1)];
 }
 
-/* How many subscriptions of a service want such an event now. */
-static __always_inline int subscribers(const struct ecalls_service *s, const struct raise *r) {
-	u32 list = s->active & 1, count = s->count[list], found = 0;
-	struct current *c = current_cpu();
+/* How many subscriptions of a service want such an event of the user `uid` now. */
+__noinline int subscribers(u32 service, u32 kind, s32 target, u32 pid, u32 uid) {
+	struct match m = {.kind = kind, .target = target, .pid = pid, .uid = uid};
+	u32 found = 0;
 
-	if (!c)
-		return 0;
-	for (u32 i = c->zero; lib_again(i, ECALLS_SUBSCRIBERS_MAX); i++) {
-		i ^= c->zero;
-		if (i >= count || i >= ECALLS_SUBSCRIBERS_MAX)
+	for (u32 i = 0; lib_again(i, MATCH_ROUNDS); i++) {
+		match_list(service, m.next, &m);
+		found += bits_count(m.mask);
+		if (!m.next || i >= MATCH_ROUNDS)
 			break;
-		u32 index = s->list[list][i & (ECALLS_SUBSCRIBERS_MAX - 1)];
-		struct ecalls_subscription *sub = bpf_map_lookup_elem(&subscriptions, &index);
-		if (!sub)
-			break;
-		found += subscription_matches(sub, r->kind, r->target, r->pid);
-		found ^= c->zero;
 	}
-	return r->target == ECALLS_TARGET_WAKE_ONE ? found != 0 : found;
+	return target == ECALLS_TARGET_WAKE_ONE ? found != 0 : found;
 }
 
 /* Whether a process may raise events of a service: its owner, and root. Others are counted. */
@@ -100,7 +93,7 @@ __noinline int down_raise(const struct downcall *call) {
 	if (r.kind > 31)
 		return -EINVAL;
 	result = raise(&r, &data, 1);
-	return result ? result : subscribers(s, &r);
+	return result ? result : subscribers(r.service, r.kind, r.target, r.pid, r.uid);
 }
 
 /* Whether the chain handed control to this channel just before `action`. */

@@ -42,23 +42,32 @@ static __always_inline void event_copy(struct ecalls_event *to, const struct eca
 	}
 }
 
-/* What is left of an event that had to make room. */
-struct evicted {
-	u32 service;
+/* What is matched, and what was found in one list (match.h). */
+struct match {
 	u32 kind;
 	s32 target;
 	u32 pid;
+	u32 uid;
+	u32 next; /* 0: the service's list; after a look: row of the audience, 0: no further list */
+	u32 list; /* out: which of the service's two lists */
+	u64 mask; /* out: positions of those who want it */
+};
+
+/* What is left of an event that had to make room. */
+struct evicted {
+	struct match match; /* for account.h to find who would have got it */
+	u32 service;
 	u32 flags;
 	u32 subscription;
 	u32 chain; /* with ECALLS_EVENT_RESUME: see account.h */
-	u32 pad;
 };
 
 static __always_inline void evicted_fill(struct evicted *v, const struct ecalls_event *e) {
+	v->match.kind = e->kind;
+	v->match.target = e->target;
+	v->match.pid = e->pid;
+	v->match.uid = e->uid;
 	v->service = e->service;
-	v->kind = e->kind;
-	v->target = e->target;
-	v->pid = e->pid;
 	v->flags = e->flags;
 	v->subscription = e->subscription;
 	v->chain = (u32)e->sequence;
@@ -67,8 +76,8 @@ static __always_inline void evicted_fill(struct evicted *v, const struct ecalls_
 /* Queues a copy of `e` on queue `index`. QUEUE_*; with QUEUE_REPLACED and QUEUE_REFUSED, `lost`
  * tells which event was dropped. *earliest_release: when that queue next wants to be looked at, 0:
  * never. */
-static __always_inline int queue_insert(u32 index, const struct ecalls_event *e, u64 now_ns,
-					struct evicted *lost, u64 *earliest_release) {
+__noinline int queue_add(u32 index, const struct ecalls_event *e, u64 now_ns, struct evicted *lost,
+			 u64 *earliest_release) {
 	struct queue_cell *cell = bpf_map_lookup_elem(&queues, &index);
 	unsigned long flags;
 	u32 slot = 0;
@@ -91,11 +100,6 @@ static __always_inline int queue_insert(u32 index, const struct ecalls_event *e,
 	if (result == QUEUE_REFUSED)
 		evicted_fill(lost, e);
 	return result;
-}
-
-__noinline int queue_add(u32 index, const struct ecalls_event *e, u64 now_ns, struct evicted *lost,
-			 u64 *earliest_release) {
-	return queue_insert(index, e, now_ns, lost, earliest_release);
 }
 
 /* Takes the earliest event that may be delivered into `e`. 0, or -1 when there is none. */

@@ -52,11 +52,30 @@ struct raise {
 	u64 release_ns;	 /* absolute, 0: at once */
 };
 
-/* One masked test: a service's program does nothing else while nobody subscribes. */
+/* Whether the raiser says whose event it is; else it is the current process's. */
+static __always_inline bool is_given(const struct raise *r) {
+	return r->pid || r->flags & RAISE_NO_PID;
+}
+
+/* Whether anybody at all subscribed. */
+static __always_inline bool service_wanted(const struct ecalls_service *s) {
+	return (s->count[s->active & 1] | s->own) != 0;
+}
+
+/* One test: a service's program does nothing else while nobody subscribes. */
 static __always_inline bool raise_wanted(u32 service) {
 	struct ecalls_service *s = bpf_map_lookup_elem(&services, &service);
 
-	return s && s->count[s->active & 1] != 0;
+	return s && service_wanted(s);
+}
+
+/* The relative deadline of the most urgent subscription, among the service's list and the audience
+ * at `row`; 0: none. */
+static __always_inline u64 soft_ns(const struct ecalls_service *s, u32 row) {
+	struct ecalls_audience *a = row ? bpf_map_lookup_elem(&audience_rows, &row) : 0;
+	u64 list_ns = s->deadline_ns, own_ns = a ? a->deadline_ns : 0;
+
+	return own_ns && (!list_ns || own_ns < list_ns) ? own_ns : list_ns;
 }
 
 static __always_inline void arm_queue_timer(u32 cpu, u64 at_ns) {
@@ -104,7 +123,7 @@ __noinline int raise_queued(const struct ecalls_event *e, u32 cpu, u64 now_ns) {
 
 	if (!e)
 		return -EINVAL;
-	result = queue_insert(cpu, e, now_ns, &lost, &release_ns);
+	result = queue_add(cpu, e, now_ns, &lost, &release_ns);
 	if (result != QUEUE_PUSHED)
 		account_drop(&lost, ECALLS_DROP_QUEUE_FULL);
 	if (e->release_ns > now_ns && release_ns == e->release_ns)
@@ -112,21 +131,30 @@ __noinline int raise_queued(const struct ecalls_event *e, u32 cpu, u64 now_ns) {
 	return result == QUEUE_REFUSED ? -ENOSPC : 0;
 }
 
+/* What is found out about a raise before its event is made. */
+struct raiser {
+	u32 uid;
+	u32 cpu;
+	u64 now_ns;
+	u64 soft_ns; /* see soft_ns() */
+};
+
 static __always_inline void raise_stamp(struct ecalls_event *e, const struct raise *r,
-					struct current *c, const struct ecalls_service *s, u32 cpu,
-					u64 now_ns) {
+					struct current *c, const struct ecalls_service *s,
+					const struct raiser *by) {
+	u64 now_ns = by->now_ns;
 	u64 from_ns = r->release_ns > now_ns ? r->release_ns : now_ns;
 	/* Three loads; the helpers for it take 25 ns. */
 	const struct task_struct *task = bpf_get_current_task_btf();
 
 	e->sequence = 0;
-	e->id = (u64)cpu << 48 | (__sync_fetch_and_add(&c->raised, 1) + 1);
+	e->id = (u64)by->cpu << 48 | (__sync_fetch_and_add(&c->raised, 1) + 1);
 	e->raise_ns = now_ns;
 	e->deadline_ns = r->deadline_ns;
 	e->flags = r->flags & ECALLS_EVENT_CPU;
-	if (!r->deadline_ns && s->deadline_ns) {
+	if (!r->deadline_ns && by->soft_ns) {
 		/* In the queue it stands where its most urgent subscription wants it. */
-		e->deadline_ns = from_ns + s->deadline_ns;
+		e->deadline_ns = from_ns + by->soft_ns;
 		e->flags |= ECALLS_EVENT_SOFT;
 	}
 	e->release_ns = r->release_ns;
@@ -135,11 +163,11 @@ static __always_inline void raise_stamp(struct ecalls_event *e, const struct rai
 	e->type = r->type;
 	e->target = r->target;
 	e->priority = r->priority;
-	bool given = r->pid || r->flags & RAISE_NO_PID;
+	bool given = is_given(r);
 	e->pid = given ? r->pid : (u32)task->tgid;
 	e->tid = given ? r->pid : (u32)task->pid;
-	e->uid = given ? r->uid : uid_of(task);
-	e->cpu = cpu;
+	e->uid = by->uid;
+	e->cpu = by->cpu;
 	e->size = r->size;
 	e->subscription = registration(s, r->service);
 }
@@ -154,8 +182,8 @@ static __always_inline void raise_data(struct ecalls_event *e, const u64 *data, 
 /* Queues an event that is built beside the one being delivered: on this CPU's stack of events,
  * for a program's own stack is too small for one. */
 static __always_inline int raise_nested(const struct raise *r, const u64 *data, const u32 words,
-					struct current *c, const struct ecalls_service *s, u32 cpu,
-					u64 now_ns) {
+					struct current *c, const struct ecalls_service *s,
+					const struct raiser *by) {
 	u32 level = *(volatile u32 *)&c->nesting;
 	struct ecalls_service_count *n;
 	struct ecalls_event *e;
@@ -170,9 +198,9 @@ static __always_inline int raise_nested(const struct raise *r, const u64 *data, 
 	c->nesting = level + 1;
 	barrier();
 	e = &c->nested[level];
-	raise_stamp(e, r, c, s, cpu, now_ns);
+	raise_stamp(e, r, c, s, by);
 	raise_data(e, data, words);
-	result = raise_queued(e, cpu, now_ns);
+	result = raise_queued(e, by->cpu, by->now_ns);
 	barrier();
 	c->nesting = level;
 	return result;
@@ -187,7 +215,8 @@ static __always_inline int raise(const struct raise *r, const u64 *data, const u
 	struct ecalls_service *s = bpf_map_lookup_elem(&services, &service);
 	struct ecalls_service_count *n = count_of_service(service);
 	struct current *c = current_cpu();
-	u32 cpu = bpf_get_smp_processor_id();
+	u32 cpu = bpf_get_smp_processor_id(), audience = 0;
+	struct raiser by = {.cpu = cpu};
 	u64 now_ns;
 
 	if (!s || !n || !c)
@@ -197,11 +226,17 @@ static __always_inline int raise(const struct raise *r, const u64 *data, const u
 		return -E2BIG;
 	}
 	__sync_fetch_and_add(&n->raised, 1);
-	if (!s->count[s->active & 1]) {
+	if (service_wanted(s))
+		by.uid = is_given(r) ? r->uid : uid_of(bpf_get_current_task_btf());
+	if (*(volatile u32 *)&s->own)
+		audience = audience_of(service, r->target, by.uid);
+	if (!audience && !s->count[s->active & 1]) {
 		__sync_fetch_and_add(&n->dropped[ECALLS_DROP_NO_SUBSCRIBER], 1);
 		return -ENOENT;
 	}
 	now_ns = bpf_ktime_get_ns();
+	by.now_ns = now_ns;
+	by.soft_ns = soft_ns(s, audience);
 	if (!c->busy && !queue_waits(cpu) && r->release_ns <= now_ns &&
 	    !(r->flags & RAISE_QUEUED)) {
 		u32 runs = c->runs;
@@ -209,7 +244,7 @@ static __always_inline int raise(const struct raise *r, const u64 *data, const u
 
 		c->busy = 1;
 		barrier();
-		raise_stamp(&c->event, r, c, s, cpu, now_ns);
+		raise_stamp(&c->event, r, c, s, &by);
 		raise_data(&c->event, data, words);
 		c->now_ns = now_ns;
 		c->locked = locked;
@@ -230,7 +265,7 @@ static __always_inline int raise(const struct raise *r, const u64 *data, const u
 			drain(cpu, locked);
 		return result;
 	}
-	int result = raise_nested(r, data, words, c, s, cpu, now_ns);
+	int result = raise_nested(r, data, words, c, s, &by);
 	drain_at(cpu, locked, now_ns);
 	return result;
 }

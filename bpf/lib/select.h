@@ -12,7 +12,8 @@
  * none is lost. A turn beyond the list (it has become shorter, or turn is count) is taken modulo
  * count.
  *
- * No loop: two masks and one search for a bit.
+ * No loop: two masks and one search for a bit. Where several lists follow one another, the caller
+ * goes through them with select_from().
  */
 #ifndef ECALLS_SELECT_H
 #define ECALLS_SELECT_H
@@ -24,6 +25,15 @@
 
 ECALLS_STATIC_ASSERT(SELECT_MAX == ECALLS_SUBSCRIBERS_MAX, "one bit per subscriber");
 
+/* Of `matching`, the bits whose position is not before `turn`; bit 0 has position `base`. For lists
+ * that follow one another: the first bit of the first list that has one is next, and if none has,
+ * the first of all. */
+LIB_INLINE ecalls_u64 select_from(ecalls_u64 matching, ecalls_u32 base, ecalls_u32 turn) {
+	ecalls_u32 skip = turn > base ? turn - base : 0;
+
+	return skip < SELECT_MAX ? matching & (~0ull << (skip & (SELECT_MAX - 1))) : 0;
+}
+
 /* Index of the subscriber to wake, below `count`, or SELECT_NONE. Bits from `count` on are ignored,
  * as is a count above SELECT_MAX. */
 LIB_INLINE ecalls_u32 select_one(ecalls_u64 matching, ecalls_u32 count, ecalls_u32 turn) {
@@ -34,7 +44,7 @@ LIB_INLINE ecalls_u32 select_one(ecalls_u64 matching, ecalls_u32 count, ecalls_u
 	if (count > SELECT_MAX)
 		count = SELECT_MAX;
 	matching &= ~0ull >> (SELECT_MAX - count);
-	from_turn = matching & (~0ull << (turn % count));
+	from_turn = select_from(matching, 0, turn % count);
 	return bits_lowest(from_turn ? from_turn : matching);
 }
 

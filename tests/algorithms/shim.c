@@ -39,6 +39,7 @@ struct table {
 	ecalls_u64 (*histogram_lower)(ecalls_u32);
 	ecalls_u64 (*histogram_middle)(ecalls_u32);
 	ecalls_u32 (*select_one)(ecalls_u64, ecalls_u32, ecalls_u32);
+	ecalls_u64 (*select_from)(ecalls_u64, ecalls_u32, ecalls_u32);
 	ecalls_u32 (*bits_count)(ecalls_u64);
 	ecalls_u32 (*bits_lowest)(ecalls_u64);
 	ecalls_u32 (*bits_log2)(ecalls_u64);
@@ -84,6 +85,7 @@ const struct table TABLE = {
 	.histogram_lower = histogram_lower,
 	.histogram_middle = histogram_middle,
 	.select_one = select_one,
+	.select_from = select_from,
 	.bits_count = bits_count,
 	.bits_lowest = bits_lowest,
 	.bits_log2 = bits_log2,

@@ -6,7 +6,9 @@
 
 use core::mem::offset_of;
 
-use crate::{channel, downcall, event, handler, message, service, subscription, user, version};
+use crate::{
+    audience, channel, downcall, event, handler, message, service, subscription, user, version,
+};
 
 /// One field of a struct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,7 +151,9 @@ pub const STRUCTS: &[Struct] = &[
             receiver_start,
             owner_start,
             cpu_priority,
-            pad,
+            pad0,
+            ended_ns,
+            pad1,
             action
         ]
     ),
@@ -167,6 +171,8 @@ pub const STRUCTS: &[Struct] = &[
             flip_ns,
             user,
             owner_uid,
+            own,
+            pad,
             count,
             list
         ]
@@ -272,6 +278,16 @@ pub const STRUCTS: &[Struct] = &[
         [
             version, pid, cpus, ready, start_ns, flags, pad, mechanism, map_ids, prog_ids, link_ids
         ]
+    ),
+    describe!(
+        "ecalls_audience_key",
+        audience::AudienceKey,
+        [service, sort, who]
+    ),
+    describe!(
+        "ecalls_audience",
+        audience::Audience,
+        [state, next, deadline_ns, retired_ns, count, pad, list]
     ),
     describe!(
         "ecalls_user",
@@ -458,6 +474,8 @@ pub const STRUCTS: &[Struct] = &[
 pub const CONSTANTS: &[Constant] = constants! {
     version: ABI_VERSION DATA_MAX SERVICES_MAX SUBSCRIPTIONS_MAX SUBSCRIBERS_MAX CHANNELS_MAX
         ACTIONS_MAX HANDLERS_MAX NAME_MAX FORMAT_MAX TIMERS_MAX USERS_MAX;
+    audience: AUDIENCE_ROWS AUDIENCE_MAX AUDIENCE_PID AUDIENCE_UID AUDIENCE_FREE AUDIENCE_USED
+        AUDIENCE_RETIRED;
     event: TARGET_ALL TARGET_WAKE_ONE EVENT_CPU EVENT_RESUME EVENT_SOFT EVENT_THREAD
         EVENT_USER_SHIFT;
     channel: LAYOUT_RING LAYOUT_SLOTS SLOT_FREE SLOT_PRIORITY SLOT_TYPE UP_EVENTS UP_HISTOGRAM

@@ -15,6 +15,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod audience;
 pub mod channel;
 pub mod downcall;
 pub mod event;

@@ -38,13 +38,17 @@ pub struct Service {
     pub user: u32,
     /// User of its owner.
     pub owner_uid: u32,
+    /// Built-in: subscriptions with scope OWN, which stand in [`crate::audience`]s.
+    pub own: u32,
+    /// Zero.
+    pub pad: u32,
     /// Subscriptions in each list.
     pub count: [u32; 2],
     /// Indices, in order of delivery.
     pub list: [[u32; SUBSCRIBERS_MAX]; 2],
 }
 
-const _: () = assert!(size_of::<Service>() == 576, "service");
+const _: () = assert!(size_of::<Service>() == 584, "service");
 
 impl Default for Service {
     fn default() -> Service {

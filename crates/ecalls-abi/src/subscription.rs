@@ -148,7 +148,11 @@ pub struct Subscription {
     /// CPU scheduling priority of the receiver, higher first.
     pub cpu_priority: u32,
     /// Zero.
-    pub pad: [u32; 11],
+    pub pad0: u32,
+    /// When it was taken out of its lists; host only.
+    pub ended_ns: u64,
+    /// Zero.
+    pub pad1: [u32; 8],
     /// What is done, in order; see [`Subscription::chain`].
     pub action: [Action; ACTIONS_MAX],
 }

@@ -7,7 +7,6 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::OnceLock;
 
 use ecalls_abi::{ABI_VERSION, service};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
@@ -17,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::link::{Link, Links};
 use crate::lock::{Alive, Lock, lock};
 use crate::objects::{FastCall, MAPS, PROGRAMS, Place, tables_checksum};
-use crate::table::Table;
+use crate::table::{Lazy, Table};
 use crate::{builtin, load, sys};
 
 /// Map that identifies a core.
@@ -39,7 +38,7 @@ pub struct Core {
     /// A daemon's core, which nobody else hosts.
     daemon: bool,
     links: Links,
-    pub(crate) users: OnceLock<crate::user::Users>,
+    pub(crate) views: Views,
     pub(crate) tables: Tables,
 }
 
@@ -51,9 +50,18 @@ pub(crate) struct Tables {
     pub(crate) service_counts: Table<service::ServiceCount>,
     pub(crate) subscriptions: Table<ecalls_abi::subscription::Subscription>,
     pub(crate) subscription_counts: Table<service::SubscriptionCount>,
+    pub(crate) audience_rows: Table<ecalls_abi::audience::Audience>,
     pub(crate) channels: Table<ecalls_abi::channel::Channel>,
     pub(crate) handler_states: Table<[u64; 2]>,
     pub(crate) attributes: Table<[u64; ecalls_abi::downcall::ATTRIBUTES]>,
+}
+
+/// Tables that are mapped, too: to be looked through, or written word by word.
+#[derive(Debug, Default)]
+pub(crate) struct Views {
+    pub(crate) subscriptions: Lazy<ecalls_abi::subscription::Subscription>,
+    pub(crate) audiences: Lazy<ecalls_abi::audience::Audience>,
+    pub(crate) users: Lazy<ecalls_abi::user::User>,
 }
 
 /// What `identify` answers (bpf/event/process.bpf.c).
@@ -202,6 +210,7 @@ impl Core {
             service_counts: table(&maps, "service_counts")?,
             subscriptions: table(&maps, "subscriptions")?,
             subscription_counts: table(&maps, "sub_counts")?,
+            audience_rows: table(&maps, "audience_rows")?,
             channels: table(&maps, "channels")?,
             handler_states: table(&maps, "handler_states")?,
             attributes: table(&maps, "attributes")?,
@@ -217,7 +226,7 @@ impl Core {
             loaded_here,
             daemon: host.is_daemon(),
             links: Links::default(),
-            users: OnceLock::new(),
+            views: Views::default(),
             tables,
         })
     }

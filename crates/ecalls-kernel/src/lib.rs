@@ -20,6 +20,7 @@
 )]
 
 pub mod access;
+mod audience;
 pub mod baseline;
 pub mod builtin;
 pub mod channel;

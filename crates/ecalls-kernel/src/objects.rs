@@ -237,4 +237,6 @@ pub const MAPS: &[&str] = &[
     "users",
     "net_told",
     "disk_requests",
+    "audiences",
+    "audience_rows",
 ];

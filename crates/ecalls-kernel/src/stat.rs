@@ -92,10 +92,7 @@ impl Core {
     /// One service.
     pub fn service_stat(&self, index: u32) -> Result<ServiceStat> {
         let row = self.tables.services.get(index)?;
-        let mut subscriptions = 0;
-        for &at in row.subscriptions() {
-            subscriptions += usize::from(self.tables.subscriptions.get(at)?.state == STATE_ACTIVE);
-        }
+        let subscriptions = crate::audience::rows(self, |row| row.service == index)?.len();
         let mut count = ServiceCount::default();
         for one in self.tables.service_counts.per_cpu(index)? {
             count.add(&one);

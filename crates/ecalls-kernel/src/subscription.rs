@@ -22,7 +22,7 @@ use crate::link::Link;
 use crate::lock::lock;
 use crate::objects::Place;
 use crate::owner::{self, Owner};
-use crate::sys;
+use crate::{audience, sys};
 
 /// The longest relative deadline, ns: the kernel side adds it to a time. 146 years.
 const DEADLINE_NS_MAX: u64 = 1 << 62;
@@ -114,9 +114,10 @@ impl Drop for HostedSubscription {
             return;
         }
         row.state = STATE_FREE;
+        row.ended_ns = sys::now_ns();
         // A failure leaves a row that the next change of the service's list sorts out.
         let _ = self.core.tables.subscriptions.set(index, &row);
-        let _ = publish(&self.core, self.service);
+        let _ = relist(&self.core, &row);
         let _ = own(&self.core, &row, owner::remove);
         if self.pump {
             let _ = set_pump(&self.core);
@@ -135,20 +136,13 @@ fn install_locked(
     if service.state != STATE_ACTIVE {
         return Err(Error::Closed("the service"));
     }
-    let living = living(&core, &service)?;
-    if living.len() >= SUBSCRIBERS_MAX {
-        return Err(Error::LimitReached {
-            which: "subscriptions of one service",
-            limit: SUBSCRIBERS_MAX,
-        });
-    }
     let (index, previous) = find_free(&core)?;
     retire(&core, index, &previous)?;
     let id = Id::from_raw(previous.id)
         .map_or_else(|| Id::new(index, 1), |id| Some(id.next()))
         .ok_or(Error::Closed("a subscription id"))?;
-    let order = living.iter().map(|(_, row)| row.order + 1).max();
-    let mut row = new_row(id, owner, request, receiver, order.unwrap_or(0));
+    let mut row = new_row(id, owner, request, receiver);
+    row.order = place_of(&core, &row, &service)?;
     core.tables.subscriptions.set(index, &row)?;
     core.tables
         .subscription_counts
@@ -180,13 +174,7 @@ fn install_locked(
 }
 
 /// A row that is not active yet.
-fn new_row(
-    id: Id,
-    owner: &Owner,
-    request: &Request,
-    receiver: &Identity,
-    order: u32,
-) -> Subscription {
+fn new_row(id: Id, owner: &Owner, request: &Request, receiver: &Identity) -> Subscription {
     let mut row = Subscription::new_zeroed();
     row.state = STATE_SETUP;
     row.id = id.raw();
@@ -203,7 +191,6 @@ fn new_row(
     row.receiver_start = receiver.start_ns;
     row.deadline_ns = request.deadline_ns.min(DEADLINE_NS_MAX);
     row.cpu_priority = u32::try_from(139 - receiver.priority.clamp(-1, 139)).unwrap_or(0);
-    row.order = order;
     row.channel = request.channel.map_or(0, Id::raw);
     row.actions = u32::try_from(request.actions.len()).expect("checked");
     row.action[..request.actions.len()].copy_from_slice(&request.actions);
@@ -215,7 +202,34 @@ fn announce(core: &Core, row: &Subscription) -> Result<()> {
     if may_wait(row) {
         set_pump(core)?;
     }
-    publish(core, row.service)
+    relist(core, row)
+}
+
+/// Makes the lists anew that a subscription stands in, which has come or gone.
+fn relist(core: &Core, row: &Subscription) -> Result<()> {
+    if audience::holds(row) {
+        audience::publish(core, row)
+    } else {
+        publish(core, row.service)
+    }
+}
+
+/// The place of a new subscription in the order of registration.
+///
+/// # Errors
+/// [`Error::LimitReached`] when its lists have no room for it.
+fn place_of(core: &Core, row: &Subscription, service: &Service) -> Result<u32> {
+    if audience::holds(row) {
+        audience::check_room(core, row)?;
+    } else if living(core, service)?.len() >= SUBSCRIBERS_MAX {
+        return Err(Error::LimitReached {
+            which: "subscriptions of one service",
+            limit: SUBSCRIBERS_MAX,
+        });
+    }
+    let others = audience::rows(core, |other| other.service == row.service)?;
+    let last = others.iter().map(|(_, other)| other.order + 1).max();
+    Ok(last.unwrap_or(0))
 }
 
 /// Counts the processes that a subscription belongs to, or counts them down.
@@ -233,6 +247,13 @@ fn retire(core: &Core, index: u32, previous: &Subscription) -> Result<()> {
     if previous.id == 0 {
         return Ok(());
     }
+    if audience::holds(previous) {
+        if previous.state == STATE_FREE {
+            return wait_for_readers(previous.ended_ns);
+        }
+        audience::publish(core, previous)?;
+        return wait_for_readers(sys::now_ns());
+    }
     let former = core.tables.services.get(previous.service)?;
     if former.subscriptions().contains(&index) {
         publish(core, previous.service)?;
@@ -240,14 +261,19 @@ fn retire(core: &Core, index: u32, previous: &Subscription) -> Result<()> {
     wait_for_readers(core.tables.services.get(previous.service)?.flip_ns)
 }
 
+/// When the last wait for programs began: it also serves for all that was out of use by then.
+static WAITED_NS: AtomicU64 = AtomicU64::new(0);
+
+/// Whether some program may still use what was taken out of use at `since_ns`.
+pub(crate) fn is_read(since_ns: u64) -> bool {
+    sys::now_ns().saturating_sub(since_ns) < PROGRAM_NS_MAX
+        && WAITED_NS.load(Ordering::Relaxed) <= since_ns
+}
+
 /// Waits until no program uses what was taken out of use at `since_ns`.
-fn wait_for_readers(since_ns: u64) -> Result<()> {
-    /// When the last wait began: it also serves for all that was out of use by then.
-    static WAITED_NS: AtomicU64 = AtomicU64::new(0);
+pub(crate) fn wait_for_readers(since_ns: u64) -> Result<()> {
     let now_ns = sys::now_ns();
-    if now_ns.saturating_sub(since_ns) >= PROGRAM_NS_MAX
-        || WAITED_NS.load(Ordering::Relaxed) > since_ns
-    {
+    if !is_read(since_ns) {
         return Ok(());
     }
     sys::wait_for_readers()?;
@@ -282,15 +308,21 @@ pub(crate) fn wrong_count(count: usize) -> Error {
     }
 }
 
+/// A row that nobody has; if possible one that no program can still be using, so that nobody has to
+/// wait for that.
 fn find_free(core: &Core) -> Result<(u32, Subscription)> {
+    let table = core.mapped_subscriptions()?;
+    let mut recent = None;
     for index in 0..SUBSCRIPTIONS_MAX as u32 {
-        let row = core.tables.subscriptions.get(index)?;
+        let row = table.get(index);
         // SETUP: whoever installed it died on the way; nobody else can hold the lock now.
-        if matches!(row.state, STATE_FREE | STATE_DEAD | STATE_SETUP) {
-            return Ok((index, row));
+        match row.state {
+            STATE_FREE if row.id == 0 || !is_read(row.ended_ns) => return Ok((index, row)),
+            STATE_FREE | STATE_DEAD | STATE_SETUP => recent = recent.or(Some((index, row))),
+            _ => {}
         }
     }
-    Err(Error::LimitReached {
+    recent.ok_or(Error::LimitReached {
         which: "subscriptions of one core",
         limit: SUBSCRIPTIONS_MAX,
     })
@@ -311,16 +343,7 @@ pub(crate) fn living(core: &Core, service: &Service) -> Result<Vec<(u32, Subscri
 /// Rewrites a service's list from the table: what is active, in order. The caller holds the lock.
 pub(crate) fn publish(core: &Core, index: u32) -> Result<()> {
     let mut service = core.tables.services.get(index)?;
-    let mut rows = Vec::new();
-    for at in 0..SUBSCRIPTIONS_MAX as u32 {
-        let row = core.tables.subscriptions.get(at)?;
-        if row.id == 0 {
-            break; // rows are used from the front: nobody ever had this one or a later one
-        }
-        if row.state == STATE_ACTIVE && row.service == index {
-            rows.push((at, row));
-        }
-    }
+    let mut rows = audience::rows(core, |row| row.service == index && !audience::holds(row))?;
     rows.sort_by_key(|(_, row)| (std::cmp::Reverse(row.cpu_priority), row.order));
     wait_for_readers(service.flip_ns)?;
     let unused = usize::from(service.active == 0);

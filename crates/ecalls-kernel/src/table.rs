@@ -1,11 +1,14 @@
 //! Typed access to the shared tables: a BPF map whose value is a plain struct of the contract.
 
 use std::marker::PhantomData;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::error::{Error, Result};
+use crate::segment::Segment;
 
 /// A map from a number to a `T`.
 #[derive(Debug)]
@@ -58,6 +61,61 @@ impl<T: FromBytes + IntoBytes + Immutable> Table<T> {
         self.map
             .update_percpu(&index.to_ne_bytes(), &values, MapFlags::ANY)
             .map_err(|error| Error::from_bpf("writing a table", &error))
+    }
+}
+
+/// A table whose rows are seen in place: many are looked through without a system call. Writing
+/// goes through a [`Table`] of the same map.
+#[derive(Debug)]
+pub(crate) struct Mapped<T> {
+    segment: Segment,
+    value: PhantomData<T>,
+}
+
+impl<T: FromBytes + IntoBytes> Mapped<T> {
+    const WORDS: usize = size_of::<T>() / 8;
+
+    /// Maps the first `rows` rows.
+    pub(crate) fn map(map: &MapHandle, rows: usize) -> Result<Mapped<T>> {
+        Ok(Mapped {
+            segment: Segment::map(map, rows * size_of::<T>())?,
+            value: PhantomData,
+        })
+    }
+
+    /// The row at `index`, read word by word: it may change meanwhile.
+    pub(crate) fn get(&self, index: u32) -> T {
+        let mut value = T::new_zeroed();
+        let from = self.segment.words()[index as usize * Mapped::<T>::WORDS..].iter();
+        for (to, from) in value.as_mut_bytes().chunks_exact_mut(8).zip(from) {
+            to.copy_from_slice(&from.load(Ordering::Relaxed).to_ne_bytes());
+        }
+        value
+    }
+
+    /// The word at byte `offset` of a row.
+    pub(crate) fn word(&self, index: u32, offset: usize) -> &AtomicU64 {
+        &self.segment.words()[index as usize * Mapped::<T>::WORDS + offset / 8]
+    }
+}
+
+/// A view that is mapped when it is first asked for.
+#[derive(Debug)]
+pub(crate) struct Lazy<T>(OnceLock<Mapped<T>>);
+
+impl<T> Default for Lazy<T> {
+    fn default() -> Lazy<T> {
+        Lazy(OnceLock::new())
+    }
+}
+
+impl<T> Lazy<T> {
+    pub(crate) fn get_or_map(&self, map: impl FnOnce() -> Result<Mapped<T>>) -> Result<&Mapped<T>> {
+        if let Some(view) = self.0.get() {
+            return Ok(view);
+        }
+        let view = map()?;
+        Ok(self.0.get_or_init(|| view))
     }
 }
 

@@ -6,7 +6,7 @@
 //! table, never as a whole row.
 
 use std::mem::offset_of;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use ecalls_abi::channel::{STATE_ACTIVE, STATE_FREE};
 use ecalls_abi::user::UNLIMITED;
@@ -15,10 +15,7 @@ use ecalls_abi::version::USERS_MAX;
 
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::segment::Segment;
-
-const ROW_BYTES: usize = size_of::<User>();
-const ROW_WORDS: usize = ROW_BYTES / 8;
+use crate::table::Mapped;
 
 /// Largest burst of a rate: `BUCKET_BURST_MAX` of bpf/lib/bucket.h.
 pub const BURST_MAX: u32 = 1 << 16;
@@ -44,19 +41,11 @@ pub struct Limits {
 
 /// The mapped table.
 #[derive(Debug)]
-pub(crate) struct Users(Segment);
+struct Users<'a>(&'a Mapped<User>);
 
-impl Users {
-    pub(crate) fn map(table: &libbpf_rs::MapHandle) -> Result<Users> {
-        Ok(Users(Segment::map(table, USERS_MAX * ROW_BYTES)?))
-    }
-
-    fn word(&self, row: u32, offset: usize) -> &AtomicU64 {
-        &self.0.words()[row as usize * ROW_WORDS + offset / 8]
-    }
-
+impl Users<'_> {
     fn store(&self, row: u32, offset: usize, value: u64) {
-        self.word(row, offset).store(value, Ordering::Release);
+        self.0.word(row, offset).store(value, Ordering::Release);
     }
 
     /// Two neighbouring 32-bit fields, of which the first is at `offset`.
@@ -68,11 +57,7 @@ impl Users {
     }
 
     fn read(&self, row: u32) -> User {
-        let mut words = [0u64; ROW_WORDS];
-        for (at, word) in words.iter_mut().enumerate() {
-            *word = self.word(row, at * 8).load(Ordering::Relaxed);
-        }
-        zerocopy::transmute!(words)
+        self.0.get(row)
     }
 
     fn store_limits(&self, row: u32, limits: &Limits) {
@@ -160,12 +145,11 @@ impl Core {
             .collect())
     }
 
-    fn mapped_users(&self) -> Result<&Users> {
-        if let Some(users) = self.users.get() {
-            return Ok(users);
-        }
-        let users = Users::map(self.map("users")?)?;
-        Ok(self.users.get_or_init(|| users))
+    fn mapped_users(&self) -> Result<Users<'_>> {
+        self.views
+            .users
+            .get_or_map(|| Mapped::map(self.map("users")?, USERS_MAX))
+            .map(Users)
     }
 }
 

@@ -63,6 +63,7 @@ pub struct Table {
     pub histogram_lower: extern "C" fn(u32) -> u64,
     pub histogram_middle: extern "C" fn(u32) -> u64,
     pub select_one: extern "C" fn(u64, u32, u32) -> u32,
+    pub select_from: extern "C" fn(u64, u32, u32) -> u64,
     pub bits_count: extern "C" fn(u64) -> u32,
     pub bits_lowest: extern "C" fn(u64) -> u32,
     pub bits_log2: extern "C" fn(u64) -> u32,

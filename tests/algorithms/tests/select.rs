@@ -74,6 +74,22 @@ proptest! {
     }
 
     #[test]
+    fn lists_that_follow_one_another_are_walked_as_one(
+        lists in prop::collection::vec(word(), 1..6),
+        turn in 0..400u32,
+    ) {
+        let bases: Vec<u32> = (0..).step_by(64).take(lists.len()).collect();
+        let lowest = |mask: u64, base: u32| (mask != 0).then(|| base + mask.trailing_zeros());
+        let from_turn = lists.iter().zip(&bases)
+            .find_map(|(&mask, &base)| lowest((full().select_from)(mask, base, turn), base));
+        let first = lists.iter().zip(&bases).find_map(|(&mask, &base)| lowest(mask, base));
+        let all = 64 * u32::try_from(lists.len()).unwrap();
+        let bit = |at: u32| lists[at as usize / 64] >> (at % 64) & 1 == 1;
+        let expected = (turn.min(all)..all).chain(0..turn.min(all)).find(|&at| bit(at));
+        prop_assert_eq!(from_turn.or(first), expected);
+    }
+
+    #[test]
     fn bit_arithmetic_agrees_with_the_processor(word in word()) {
         prop_assert_eq!((full().bits_count)(word), word.count_ones());
         prop_assert_eq!((full().bits_lowest)(word), word.trailing_zeros());

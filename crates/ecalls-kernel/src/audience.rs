@@ -1,0 +1,224 @@
+//! Audiences: the lists of subscriptions that see one user's events only (abi/audience.h).
+//!
+//! A subscription with scope OWN of a built-in service stands in the audience of its receiver's
+//! process and in that of its owner's user. An audience is made anew whenever one of its
+//! subscriptions comes or goes: new rows are written, the map `audiences` then names the first of
+//! them, and the former rows are used again once no program can read them any more. So nobody waits
+//! for that, unless all rows are in use.
+//!
+//! Every change happens under the lock of the core.
+
+use std::mem::offset_of;
+use std::sync::atomic::Ordering;
+
+use ecalls_abi::audience::{
+    AUDIENCE_FREE, AUDIENCE_MAX, AUDIENCE_PID, AUDIENCE_RETIRED, AUDIENCE_ROWS, AUDIENCE_UID,
+    AUDIENCE_USED, Audience, AudienceKey,
+};
+use ecalls_abi::channel::STATE_ACTIVE;
+use ecalls_abi::service::SERVICE_USER;
+use ecalls_abi::subscription::{SCOPE_OWN, Subscription};
+use ecalls_abi::version::{SUBSCRIBERS_MAX, SUBSCRIPTIONS_MAX};
+use libbpf_rs::{MapCore, MapFlags};
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::subscription::{is_read, wait_for_readers};
+use crate::sys;
+use crate::table::Mapped;
+
+/// Whether a subscription stands in audiences, and not in its service's list. Those of application
+/// services stay in the list: who may subscribe to them is not for the kernel side to say.
+pub(crate) fn holds(row: &Subscription) -> bool {
+    row.scope == SCOPE_OWN && row.service < SERVICE_USER
+}
+
+/// The two audiences of a subscription.
+fn keys(row: &Subscription) -> [AudienceKey; 2] {
+    let service = u16::try_from(row.service).expect("below SERVICES_MAX");
+    let key = |sort, who| AudienceKey { service, sort, who };
+    [
+        key(AUDIENCE_PID, row.receiver),
+        key(AUDIENCE_UID, row.owner_uid),
+    ]
+}
+
+fn is_in(row: &Subscription, key: AudienceKey) -> bool {
+    row.state == STATE_ACTIVE && holds(row) && keys(row).contains(&key)
+}
+
+/// Who is in an audience, in order of delivery.
+fn members(core: &Core, key: AudienceKey) -> Result<Vec<(u32, Subscription)>> {
+    let mut members = rows(core, |row| is_in(row, key))?;
+    members.sort_by_key(|(_, row)| (std::cmp::Reverse(row.cpu_priority), row.order));
+    Ok(members)
+}
+
+/// The subscriptions that `wanted` says yes to, with their indices.
+pub(crate) fn rows(
+    core: &Core,
+    wanted: impl Fn(&Subscription) -> bool,
+) -> Result<Vec<(u32, Subscription)>> {
+    let table = core.mapped_subscriptions()?;
+    let mut found = Vec::new();
+    for at in 0..SUBSCRIPTIONS_MAX as u32 {
+        // state and id
+        match table.word(at, 0).load(Ordering::Relaxed).to_ne_bytes() {
+            [_, _, _, _, 0, 0, 0, 0] => break, // nobody ever had this row or a later one
+            [state, ..] if u32::from(state) != STATE_ACTIVE => {}
+            _ => {
+                let row = table.get(at);
+                if wanted(&row) {
+                    found.push((at, row));
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Whether there is room for one more subscription like this one.
+///
+/// # Errors
+/// [`Error::LimitReached`] if one of its audiences is full.
+pub(crate) fn check_room(core: &Core, row: &Subscription) -> Result<()> {
+    for key in keys(row) {
+        if members(core, key)?.len() >= AUDIENCE_MAX {
+            return Err(Error::LimitReached {
+                which: "subscriptions of one user to one service",
+                limit: AUDIENCE_MAX,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Makes the two audiences of a subscription anew, which has come or gone, and tells the service
+/// whether it has any. The caller holds the lock.
+pub(crate) fn publish(core: &Core, row: &Subscription) -> Result<()> {
+    for key in keys(row) {
+        publish_one(core, key)?;
+    }
+    let own = rows(core, |other| other.service == row.service && holds(other))?.len();
+    let mut service = core.tables.services.get(row.service)?;
+    service.own = u32::try_from(own).expect("at most the subscriptions");
+    core.tables.services.set(row.service, &service)
+}
+
+fn publish_one(core: &Core, key: AudienceKey) -> Result<()> {
+    let members = members(core, key)?;
+    let former = first_row(core, key)?;
+    let audiences = core.map("audiences")?;
+    if members.is_empty() {
+        if former != 0 {
+            audiences
+                .delete(key.as_bytes())
+                .map_err(|error| Error::from_bpf("ending an audience", &error))?;
+        }
+    } else {
+        let first = write_rows(core, &members)?;
+        audiences
+            .update(key.as_bytes(), &first.to_ne_bytes(), MapFlags::ANY)
+            .map_err(|error| Error::from_bpf("writing an audience", &error))?;
+    }
+    retire(core, former)
+}
+
+/// Row that an audience begins with; 0: it does not exist.
+fn first_row(core: &Core, key: AudienceKey) -> Result<u32> {
+    let value = core
+        .map("audiences")?
+        .lookup(key.as_bytes(), MapFlags::ANY)
+        .map_err(|error| Error::from_bpf("reading an audience", &error))?;
+    Ok(value
+        .and_then(|bytes| Some(u32::from_ne_bytes(bytes.try_into().ok()?)))
+        .unwrap_or(0))
+}
+
+/// Writes a chain of rows that names the members. Its first row.
+fn write_rows(core: &Core, members: &[(u32, Subscription)]) -> Result<u32> {
+    let parts: Vec<_> = members.chunks(SUBSCRIBERS_MAX).collect();
+    let places = free_rows(core, parts.len())?;
+    let deadlines = members.iter().map(|(_, row)| row.deadline_ns);
+    let deadline_ns = deadlines.filter(|ns| *ns != 0).min().unwrap_or(0);
+    let mut next = 0;
+    // From the last to the first, so that each can name the one behind it.
+    for (part, &place) in parts.iter().zip(&places).rev() {
+        let mut audience = Audience::new_zeroed();
+        audience.state = AUDIENCE_USED;
+        audience.next = next;
+        audience.deadline_ns = deadline_ns;
+        audience.count = u32::try_from(part.len()).expect("a row's worth");
+        for (to, (index, _)) in audience.list.iter_mut().zip(*part) {
+            *to = *index;
+        }
+        core.tables.audience_rows.set(place, &audience)?;
+        next = place;
+    }
+    Ok(next)
+}
+
+/// Takes the rows of a former chain out of use.
+fn retire(core: &Core, first: u32) -> Result<()> {
+    let now_ns = sys::now_ns();
+    let mut at = first;
+    while at != 0 {
+        let mut row = core.tables.audience_rows.get(at)?;
+        row.state = AUDIENCE_RETIRED;
+        row.retired_ns = now_ns;
+        core.tables.audience_rows.set(at, &row)?;
+        at = row.next;
+    }
+    Ok(())
+}
+
+/// Rows that nobody reads.
+fn free_rows(core: &Core, count: usize) -> Result<Vec<u32>> {
+    let table = core.mapped_audiences()?;
+    let mut free = find_rows(table, count, |row| !is_read(row.retired_ns));
+    if free.len() < count {
+        wait_for_readers(sys::now_ns())?;
+        free = find_rows(table, count, |_| true);
+    }
+    if free.len() < count {
+        return Err(Error::LimitReached {
+            which: "rows of audiences",
+            limit: AUDIENCE_ROWS,
+        });
+    }
+    Ok(free)
+}
+
+fn find_rows(
+    table: &Mapped<Audience>,
+    count: usize,
+    usable: impl Fn(&Audience) -> bool,
+) -> Vec<u32> {
+    let state = |row| {
+        let word = table.word(row, offset_of!(Audience, state));
+        word.load(Ordering::Relaxed).to_ne_bytes()[0]
+    };
+    (1..AUDIENCE_ROWS as u32)
+        .filter(|&row| match u32::from(state(row)) {
+            AUDIENCE_FREE => true,
+            AUDIENCE_RETIRED => usable(&table.get(row)),
+            _ => false,
+        })
+        .take(count)
+        .collect()
+}
+
+impl Core {
+    pub(crate) fn mapped_subscriptions(&self) -> Result<&Mapped<Subscription>> {
+        self.views
+            .subscriptions
+            .get_or_map(|| Mapped::map(self.map("subscriptions")?, SUBSCRIPTIONS_MAX))
+    }
+
+    fn mapped_audiences(&self) -> Result<&Mapped<Audience>> {
+        self.views
+            .audiences
+            .get_or_map(|| Mapped::map(self.map("audience_rows")?, AUDIENCE_ROWS))
+    }
+}
