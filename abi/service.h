@@ -81,6 +81,8 @@ ECALLS_STATIC_ASSERT(sizeof(struct ecalls_subscription_count) == 192, "subscript
 #define ECALLS_SERVICE_CORE 4u /* the core's own tests and measurements */
 #define ECALLS_SERVICE_NET 5u
 #define ECALLS_SERVICE_DISK 6u
+#define ECALLS_SERVICE_MEMORY 7u
+#define ECALLS_SERVICE_CPU 8u
 #define ECALLS_SERVICE_USER 16u /* index of the first application service */
 
 /* socket: kinds */
@@ -184,6 +186,43 @@ struct ecalls_disk_event {
 	char comm[16]; /* name of the thread that made the request */
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_disk_event) == 72, "disk event");
+
+/* memory: kinds. RECLAIM and VICTIM are in the name of the process, PRESSURE in that of the control
+ * group's owner. Parameter: the smallest duration to report. */
+#define ECALLS_MEMORY_RECLAIM 0u  /* a process had to look for free memory itself */
+#define ECALLS_MEMORY_VICTIM 1u	  /* a process is killed for lack of memory */
+#define ECALLS_MEMORY_PRESSURE 2u /* threads of a control group waited for memory */
+struct ecalls_memory_event {
+	ecalls_u64 duration_ns; /* RECLAIM: how long it took; PRESSURE: how long some waited */
+	ecalls_u64 full_ns;	/* PRESSURE: how long all waited */
+	ecalls_u64 interval_ns; /* PRESSURE: in how much time */
+	ecalls_u64 pages;	/* RECLAIM: found; VICTIM: about how many it has in memory */
+	ecalls_u64 cgroup;  /* control group (version 2), as cpu's; 1: the root, or the machine */
+	ecalls_u32 limited; /* RECLAIM: 1: for the limit of a control group; 0: the machine's */
+	ecalls_u32 pid;	    /* RECLAIM, VICTIM: the process */
+	ecalls_s32 score;   /* RECLAIM, VICTIM: its oom_score_adj */
+	ecalls_u32 pad;
+	char comm[16]; /* RECLAIM, VICTIM: name of the thread */
+	char name[48]; /* of the control group's directory */
+};
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_memory_event) == 120, "memory event");
+
+/* cpu: kinds. Measured of each control group (version 2), in the name of its owner. Parameter: the
+ * period. */
+#define ECALLS_CPU_UTILIZATION 0u /* it used CPU time in the period */
+#define ECALLS_CPU_PRESSURE 1u	  /* some of its threads waited for a CPU */
+struct ecalls_cpu_event {
+	ecalls_u64 cgroup; /* number of its directory (inode); 1: the root, that is, the machine */
+	ecalls_u64 parent; /* the group that it is in; 0: none */
+	ecalls_u64 period_ns;
+	ecalls_u64 usage_ns;	  /* CPU time that it and the groups in it used in the period */
+	ecalls_u32 utilization;	  /* the same in thousandths of one CPU */
+	ecalls_u32 pressure_some; /* thousandths of the time in which some of its threads waited */
+	ecalls_u32 pressure_full; /* in which all of them did */
+	ecalls_u32 pad;
+	char name[72]; /* of its directory */
+};
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_cpu_event) == 120, "cpu event");
 
 /* The core's identity, in the map `ecalls_host`: how a second program finds and joins a running
  * core. Written once by the program that loads the core, before anything is attached. */

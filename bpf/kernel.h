@@ -41,10 +41,12 @@ enum bpf_map_type_used {
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PROG_ARRAY = 3,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
 	BPF_MAP_TYPE_SK_STORAGE = 24,
 	BPF_MAP_TYPE_RINGBUF = 27,
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
+	BPF_MAP_TYPE_CGRP_STORAGE = 32,
 };
 enum {
 	BPF_F_NO_PREALLOC = 1u << 0,
@@ -102,7 +104,10 @@ struct signal_struct {
 		int counter;
 	} live; /* threads that have not exited */
 	int group_exit_code;
+	short oom_score_adj;
 };
+struct mm_struct;
+struct css_set;
 struct task_struct {
 	int pid;
 	int tgid;
@@ -116,6 +121,8 @@ struct task_struct {
 	struct signal_struct *signal;
 	const struct cred *real_cred; /* whose it is, also while it acts for another */
 	unsigned int __state;
+	struct mm_struct *mm;
+	struct css_set *cgroups;
 };
 struct in6_addr {
 	union {
@@ -154,6 +161,45 @@ struct tcp_sock {
 	u32 snd_cwnd;
 	u32 srtt_us; /* eight times the smoothed round-trip time */
 	u32 total_retrans;
+};
+struct kernfs_iattrs {
+	kuid_t ia_uid;
+};
+struct kernfs_node {
+	const char *name;
+	u64 id;
+	struct kernfs_iattrs *iattr;
+};
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+	struct cgroup_subsys_state *parent;
+};
+struct task_cputime {
+	unsigned long long sum_exec_runtime;
+};
+struct cgroup_base_stat {
+	struct task_cputime cputime;
+};
+struct psi_group {
+	struct psi_group *parent;
+	u64 total[12]; /* ns, by enum psi_states */
+	u64 avg_last_update;
+};
+struct cgroup {
+	struct cgroup_subsys_state self;
+	int level;
+	struct kernfs_node *kn;
+	struct cgroup_base_stat bstat;
+	struct psi_group *psi;
+};
+struct css_set {
+	struct cgroup *dfl_cgrp;
+};
+struct percpu_counter {
+	s64 count;
+};
+struct mm_struct {
+	struct percpu_counter rss_stat[4];
 };
 struct gendisk {
 	int major;

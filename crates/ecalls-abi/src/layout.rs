@@ -273,6 +273,38 @@ pub const STRUCTS: &[Struct] = &[
         ]
     ),
     describe!(
+        "ecalls_memory_event",
+        service::MemoryEvent,
+        [
+            duration_ns,
+            full_ns,
+            interval_ns,
+            pages,
+            cgroup,
+            limited,
+            pid,
+            score,
+            pad,
+            comm,
+            name
+        ]
+    ),
+    describe!(
+        "ecalls_cpu_event",
+        service::CpuEvent,
+        [
+            cgroup,
+            parent,
+            period_ns,
+            usage_ns,
+            utilization,
+            pressure_some,
+            pressure_full,
+            pad,
+            name
+        ]
+    ),
+    describe!(
         "ecalls_host",
         service::Host,
         [
@@ -484,9 +516,10 @@ pub const CONSTANTS: &[Constant] = constants! {
     subscription: ACTION_HANDLER ACTION_THREAD ACTION_SIGNAL ACTION_USER ACTION_MEMORY
         ACTION_FIXED_VALUE SCOPE_ALL SCOPE_OWN;
     service: SERVICE_SOCKET SERVICE_TIMER SERVICE_TASK SERVICE_SCHED SERVICE_CORE SERVICE_NET
-        SERVICE_DISK SERVICE_USER SOCKET_DATA SOCKET_CONNECTION TASK_FORK TASK_EXEC TASK_EXIT
-        NET_RETRANSMIT NET_ROUND_TRIP NET_STATE DISK_READ DISK_WRITE DISK_FLUSH DISK_DISCARD
-        DISK_OTHER HOST_IDS HOST_DAEMON;
+        SERVICE_DISK SERVICE_MEMORY SERVICE_CPU SERVICE_USER SOCKET_DATA SOCKET_CONNECTION
+        TASK_FORK TASK_EXEC TASK_EXIT NET_RETRANSMIT NET_ROUND_TRIP NET_STATE DISK_READ DISK_WRITE
+        DISK_FLUSH DISK_DISCARD DISK_OTHER MEMORY_RECLAIM MEMORY_VICTIM MEMORY_PRESSURE
+        CPU_UTILIZATION CPU_PRESSURE HOST_IDS HOST_DAEMON;
     handler: HANDLER_SAMPLE HANDLER_LIMIT HANDLER_THRESHOLD HANDLER_HISTOGRAM HANDLER_COUNT
         HANDLERS_BUILT_IN HANDLER_SLEEPING HANDLER_COPY_USER COPY_USER_MAX FIELD_SIZE_SHIFT
         FIELD_OP_SHIFT FIELD_ATTRIBUTE_SHIFT COMPARE_LESS COMPARE_LESS_EQUAL COMPARE_EQUAL

@@ -229,6 +229,10 @@ pub const SERVICE_CORE: u32 = 4;
 pub const SERVICE_NET: u32 = 5;
 /// The service `disk`: requests of block devices that took long.
 pub const SERVICE_DISK: u32 = 6;
+/// The service `memory`: waiting for memory, and what is killed for lack of it.
+pub const SERVICE_MEMORY: u32 = 7;
+/// The service `cpu`: utilization and pressure of control groups.
+pub const SERVICE_CPU: u32 = 8;
 /// Index of the first application service.
 pub const SERVICE_USER: u32 = 16;
 
@@ -472,6 +476,93 @@ impl DiskEvent {
     /// Name of the thread that made the request.
     pub fn comm(&self) -> &str {
         text::read(&self.comm)
+    }
+}
+
+/// memory, kind: a process had to look for free memory itself.
+pub const MEMORY_RECLAIM: u32 = 0;
+/// memory, kind: a process is killed for lack of memory.
+pub const MEMORY_VICTIM: u32 = 1;
+/// memory, kind: threads of a control group waited for memory.
+pub const MEMORY_PRESSURE: u32 = 2;
+
+/// `struct ecalls_memory_event`: the data of the service `memory`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct MemoryEvent {
+    /// RECLAIM: how long it took; PRESSURE: how long some waited.
+    pub duration_ns: u64,
+    /// PRESSURE: how long all waited.
+    pub full_ns: u64,
+    /// PRESSURE: in how much time.
+    pub interval_ns: u64,
+    /// RECLAIM: found; VICTIM: about how many it has in memory.
+    pub pages: u64,
+    /// Control group (version 2), as [`CpuEvent`] has it.
+    pub cgroup: u64,
+    /// RECLAIM: 1: for the limit of a control group; 0: the machine's.
+    pub limited: u32,
+    /// RECLAIM, VICTIM: the process.
+    pub pid: u32,
+    /// RECLAIM, VICTIM: its `oom_score_adj`.
+    pub score: i32,
+    /// Zero.
+    pub pad: u32,
+    /// RECLAIM, VICTIM: name of the thread, as a C text; see [`MemoryEvent::comm`].
+    pub comm: [u8; 16],
+    /// Of the control group's directory, as a C text; see [`MemoryEvent::name`].
+    pub name: [u8; 48],
+}
+
+const _: () = assert!(size_of::<MemoryEvent>() == 120, "memory event");
+
+impl MemoryEvent {
+    /// Name of the thread.
+    pub fn comm(&self) -> &str {
+        text::read(&self.comm)
+    }
+
+    /// Name of the control group's directory.
+    pub fn name(&self) -> &str {
+        text::read(&self.name)
+    }
+}
+
+/// cpu, kind: the group used CPU time in the period.
+pub const CPU_UTILIZATION: u32 = 0;
+/// cpu, kind: some of its threads waited for a CPU.
+pub const CPU_PRESSURE: u32 = 1;
+
+/// `struct ecalls_cpu_event`: the data of the service `cpu`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct CpuEvent {
+    /// Number of the control group's directory (inode); 1: the root, that is, the machine.
+    pub cgroup: u64,
+    /// The group that it is in; 0: none.
+    pub parent: u64,
+    /// What was measured for.
+    pub period_ns: u64,
+    /// CPU time that it and the groups in it used in the period.
+    pub usage_ns: u64,
+    /// The same in thousandths of one CPU.
+    pub utilization: u32,
+    /// Thousandths of the time in which some of its threads waited.
+    pub pressure_some: u32,
+    /// In which all of them did.
+    pub pressure_full: u32,
+    /// Zero.
+    pub pad: u32,
+    /// Of its directory, as a C text; see [`CpuEvent::name`].
+    pub name: [u8; 72],
+}
+
+const _: () = assert!(size_of::<CpuEvent>() == 120, "cpu event");
+
+impl CpuEvent {
+    /// Name of the control group's directory.
+    pub fn name(&self) -> &str {
+        text::read(&self.name)
     }
 }
 

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use ecalls::timer::Timer;
 use ecalls::{Channel, Ecalls, Handler, Subscription, now_ns};
-use ecalls_abi::service::{SERVICE_SOCKET, SERVICE_TIMER};
-use ecalls_kernel::builtin::{self, BUILTINS};
+use ecalls_abi::service::{SERVICE_CPU, SERVICE_SOCKET, SERVICE_TIMER};
+use ecalls_kernel::builtin::{self, BUILTINS, Builtin};
 use ecalls_kernel::stat::ServiceStat;
 use serde::Serialize;
 
@@ -56,11 +56,11 @@ pub(crate) struct Args {
     /// End after this time; with exit code 6 if nothing, or less than --count, arrived
     #[arg(long = "for", value_name = "TIME", value_parser = duration::parse_positive)]
     time: Option<Duration>,
-    /// timer: the period of the timer that is watched
+    /// timer: the period of the timer that is watched; cpu: how often it measures, for everybody
     #[arg(long, value_name = "TIME", value_parser = duration::parse_positive)]
     every: Option<Duration>,
-    /// The shortest time to report: sched: wait for a CPU; net: round trip; disk: request. Holds
-    /// for everybody who watches
+    /// The shortest time to report: sched: wait for a CPU; net: round trip; disk: request; memory:
+    /// search. Holds for everybody who watches
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     threshold: Option<Duration>,
     /// Print one JSON object per line
@@ -95,7 +95,8 @@ Examples:
   ecalls watch timer --every 100ms --count 10
   ecalls watch sched --threshold 2ms --for 10s
   ecalls watch net --kind retransmit
-  ecalls watch disk --threshold 20ms --pid 4711";
+  ecalls watch disk --threshold 20ms --pid 4711
+  ecalls watch cpu --every 5s --kind utilization --handler 'threshold:utilization>=500'";
 
 /// What was not printed, and why.
 #[derive(Debug, Serialize)]
@@ -149,11 +150,12 @@ impl Watch {
         check_options(args, index)?;
         let channel = ecalls.channel().ring(RING).open()?;
         let subscription = subscribe(&ecalls, args, index, &channel)?;
-        let threshold = match args.threshold {
+        let period = args.every.filter(|_| index == SERVICE_CPU);
+        let threshold = match args.threshold.or(period) {
             Some(time) => Some(Threshold::set(&ecalls, index, time)?),
             None => None,
         };
-        let timer = match args.every {
+        let timer = match args.every.filter(|_| index == SERVICE_TIMER) {
             Some(period) => Some(Timer::every(channel.caller(), period)?),
             None => None,
         };
@@ -271,14 +273,16 @@ fn check_options(args: &Args, service: u32) -> Outcome {
             "watching timer needs a timer: say --every 100ms",
         ));
     }
-    if service != SERVICE_TIMER && args.every.is_some() {
+    if !matches!(service, SERVICE_TIMER | SERVICE_CPU) && args.every.is_some() {
         return Err(Failure::usage(format!(
-            "--every is for the service timer, not for {name}"
+            "--every is for the services timer and cpu, not for {name}"
         )));
     }
-    if args.threshold.is_some() && builtin::parameter(service).is_err() {
+    let has_threshold =
+        |builtin: &Builtin| builtin.index != SERVICE_CPU && builtin.parameter.is_some();
+    if args.threshold.is_some() && !builtin::find(service).is_some_and(has_threshold) {
         let with: Vec<_> = (BUILTINS.iter())
-            .filter(|builtin| builtin.parameter.is_some())
+            .filter(|builtin| has_threshold(builtin))
             .map(|builtin| builtin.name)
             .collect();
         return Err(Failure::usage(format!(

@@ -4,8 +4,8 @@
 //! compares both. Application services give theirs when they register.
 
 use ecalls_abi::service::{
-    SERVICE_CORE, SERVICE_DISK, SERVICE_NET, SERVICE_SCHED, SERVICE_SOCKET, SERVICE_TASK,
-    SERVICE_TIMER, ServiceInfo,
+    SERVICE_CORE, SERVICE_CPU, SERVICE_DISK, SERVICE_MEMORY, SERVICE_NET, SERVICE_SCHED,
+    SERVICE_SOCKET, SERVICE_TASK, SERVICE_TIMER, ServiceInfo,
 };
 use ecalls_abi::{channel, text};
 use libbpf_rs::{MapCore, MapFlags};
@@ -127,6 +127,37 @@ pub const BUILTINS: &[Builtin] = &[
             "block device tracepoints",
             "Linux 6.5, CONFIG_BLOCK, CONFIG_BPF_EVENTS",
         )),
+    },
+    Builtin {
+        index: SERVICE_MEMORY,
+        name: "memory",
+        format: "u64 duration_ns; u64 full_ns; u64 interval_ns; u64 pages; u64 cgroup; \
+                 u32 limited; u32 pid; s32 score; u32 pad; char comm[16]; char name[48]",
+        kinds: "reclaim victim pressure",
+        locked: false,
+        parameter: Some(Parameter {
+            what: "the smallest duration to report",
+            default_ns: 10 * MILLISECOND,
+            limits_ns: THRESHOLDS,
+        }),
+        needs: Some((
+            "memory tracepoints",
+            "Linux 6.8, CONFIG_MEMCG, CONFIG_BPF_EVENTS",
+        )),
+    },
+    Builtin {
+        index: SERVICE_CPU,
+        name: "cpu",
+        format: "u64 cgroup; u64 parent; u64 period_ns; u64 usage_ns; u32 utilization; \
+                 u32 pressure_some; u32 pressure_full; u32 pad; char name[72]",
+        kinds: "utilization pressure",
+        locked: false,
+        parameter: Some(Parameter {
+            what: "the period",
+            default_ns: 1000 * MILLISECOND,
+            limits_ns: (10 * MILLISECOND, 3_600_000 * MILLISECOND),
+        }),
+        needs: Some(("walking over control groups", "Linux 6.7, CONFIG_CGROUPS")),
     },
 ];
 

@@ -39,6 +39,7 @@ pub mod owner;
 pub mod probe;
 pub mod refusal;
 mod residue;
+mod sampler;
 pub mod segment;
 pub mod service;
 pub mod signal;

@@ -19,6 +19,8 @@ pub enum Place {
     Switch,
     /// A kernel handler, in the slot of this number.
     Handler(u32),
+    /// Attached for a moment, to start something.
+    Moment,
     /// Run by system call.
     Run,
     /// A mechanism of the fast call.
@@ -122,6 +124,8 @@ pub(crate) const OBJECTS: &[Object] = &[
     object!("downcall_switch", false),
     object!("net", true),
     object!("disk", true),
+    object!("memory", true),
+    object!("cgroup", true),
 ];
 
 macro_rules! programs {
@@ -172,6 +176,13 @@ pub const PROGRAMS: &[Program] = programs! {
     "disk_start" in "disk": Place::Service(service::SERVICE_DISK);
     "disk_issue" in "disk": Place::Service(service::SERVICE_DISK);
     "disk_complete" in "disk": Place::Service(service::SERVICE_DISK);
+    "reclaim_begin" in "memory": Place::Service(service::SERVICE_MEMORY);
+    "reclaim_end" in "memory": Place::Service(service::SERVICE_MEMORY);
+    "limit_begin" in "memory": Place::Service(service::SERVICE_MEMORY);
+    "limit_end" in "memory": Place::Service(service::SERVICE_MEMORY);
+    "memory_victim" in "memory": Place::Service(service::SERVICE_MEMORY);
+    "sample_begin" in "cgroup": Place::Moment;
+    "sample_start" in "cgroup": Place::Run;
 };
 
 /// Name and contents of each object file, for the test that compares them with these tables.
@@ -239,4 +250,7 @@ pub const MAPS: &[&str] = &[
     "disk_requests",
     "audiences",
     "audience_rows",
+    "reclaims",
+    "samplers",
+    "group_states",
 ];

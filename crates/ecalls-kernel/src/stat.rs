@@ -1,14 +1,14 @@
 //! Reads what the core counts: services, subscriptions, channels, queues.
 
 use ecalls_abi::channel::{Channel, STATE_ACTIVE, STATE_FREE};
-use ecalls_abi::service::{ServiceCount, ServiceInfo, SubscriptionCount};
+use ecalls_abi::service::{SERVICE_CPU, ServiceCount, ServiceInfo, SubscriptionCount};
 use ecalls_abi::subscription::Subscription;
 use ecalls_abi::version::{CHANNELS_MAX, SERVICES_MAX, SUBSCRIPTIONS_MAX};
 use libbpf_rs::{MapCore, MapFlags};
 
-use crate::builtin;
 use crate::core::{Core, Cost};
 use crate::error::{Error, Result};
+use crate::{builtin, sampler};
 
 /// One service, with everything counted of it.
 #[derive(Clone, Debug)]
@@ -212,7 +212,11 @@ impl Core {
         let _lock = crate::lock::lock()?;
         let mut row = self.tables.services.get(service)?;
         row.parameter = value;
-        self.tables.services.set(service, &row)
+        self.tables.services.set(service, &row)?;
+        if service == SERVICE_CPU && row.count[usize::from(row.active == 1)] != 0 {
+            sampler::start(self, service)?; // its period may have become shorter
+        }
+        Ok(())
     }
 }
 

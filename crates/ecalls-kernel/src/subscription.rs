@@ -22,7 +22,7 @@ use crate::link::Link;
 use crate::lock::lock;
 use crate::objects::Place;
 use crate::owner::{self, Owner};
-use crate::{audience, sys};
+use crate::{audience, sampler, sys};
 
 /// The longest relative deadline, ns: the kernel side adds it to a time. 146 years.
 const DEADLINE_NS_MAX: u64 = 1 << 62;
@@ -157,9 +157,11 @@ fn install_locked(
     own(&core, &row, owner::add)?;
     row.state = STATE_ACTIVE;
     core.tables.subscriptions.set(index, &row)?;
-    if let Err(error) = announce(&core, &row) {
+    let announced = announce(&core, &row).and_then(|()| sampler::start(&core, row.service));
+    if let Err(error) = announced {
         row.state = STATE_FREE;
         core.tables.subscriptions.set(index, &row)?;
+        let _ = publish(&core, row.service);
         let _ = own(&core, &row, owner::remove);
         return Err(error);
     }
