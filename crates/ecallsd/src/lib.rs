@@ -8,6 +8,7 @@
 //!
 //! - [`config`]: what the administrator decides; [`policy`]: who may do what; [`quota`] and
 //!   [`rate`]: how much of it;
+//! - [`sandbox`]: what both processes give up;
 //! - [`log`], [`notify`], [`metrics`]: what is told to people, to systemd and to Prometheus.
 
 #![forbid(unsafe_code)]
@@ -20,5 +21,6 @@ pub mod policy;
 pub mod quota;
 pub mod rate;
 mod run;
+pub mod sandbox;
 
 pub use run::{Args, Error, run};

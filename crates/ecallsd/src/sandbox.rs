@@ -1,0 +1,237 @@
+//! What the daemon's processes give up before they serve anybody: whatever a mistake in them, or
+//! whoever exploits it, could use against the machine.
+//!
+//! | | broker | door |
+//! |---|---|---|
+//! | capabilities | CAP_BPF, CAP_PERFMON | none |
+//! | files | configuration, users and groups, lock, list of CPUs | none |
+//! | network | none (the counters' socket is open before) | none |
+//! | system calls | [`syscalls::broker`] | [`syscalls::door`] |
+//!
+//! Neither can gain privileges again, be traced, or leave a core file. The order matters: first
+//! limits, then capabilities, then files, and last the system calls, which forbid the rest. It is
+//! done before the first thread starts, so that all threads inherit it.
+//!
+//! Works the same for root by hand and for the unit's own user with ambient capabilities. A kernel
+//! that lacks a part is told about ([`Report`]); that the rest holds is not given up for it.
+
+pub mod syscalls;
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use caps::{CapSet, Capability, CapsHashSet};
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
+    RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
+};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior};
+
+pub use self::syscalls::Enforce;
+
+/// Landlock as this file knows it; a kernel that knows less enforces what it knows.
+const LANDLOCK: ABI = ABI::V6;
+
+/// What could not be done.
+#[derive(Debug, thiserror::Error)]
+#[error("giving up {what}: {why}")]
+pub struct Error {
+    what: &'static str,
+    why: String,
+}
+
+impl Error {
+    fn new(what: &'static str, why: impl fmt::Display) -> Error {
+        Error {
+            what,
+            why: why.to_string(),
+        }
+    }
+}
+
+/// What this kernel lacks of the sandbox.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// In words; empty: nothing.
+    pub lacks: Vec<&'static str>,
+}
+
+/// What a process keeps.
+#[derive(Clone, Debug)]
+pub struct Sandbox {
+    /// Capabilities.
+    pub capabilities: Vec<Capability>,
+    /// Files and folders that it may read.
+    pub read: Vec<PathBuf>,
+    /// Files that it may write.
+    pub write: Vec<PathBuf>,
+    /// Folders in which it may remove its sockets.
+    pub remove: Vec<PathBuf>,
+    /// Most descriptors.
+    pub descriptors: u64,
+    /// System calls.
+    pub syscalls: syscalls::List,
+    /// What happens on others.
+    pub enforce: Enforce,
+    /// Whether it may reach others by abstract sockets and signals.
+    pub reach: bool,
+}
+
+impl Sandbox {
+    /// That of the broker. `lock` and `sockets` are its paths.
+    pub fn broker(descriptors: u64, lock: &Path, sockets: Vec<PathBuf>, config: &Path) -> Sandbox {
+        let mut read: Vec<PathBuf> = ["/etc/passwd", "/etc/group", "/sys/devices/system/cpu"]
+            .map(PathBuf::from)
+            .into();
+        // Its folder: an editor replaces the file, and a rule would stay with the old one.
+        read.extend(config.parent().map(Path::to_owned));
+        Sandbox {
+            capabilities: vec![Capability::CAP_BPF, Capability::CAP_PERFMON],
+            read,
+            write: vec![lock.to_owned()],
+            remove: sockets,
+            descriptors,
+            syscalls: syscalls::broker(),
+            enforce: Enforce::Kill,
+            // The service manager's socket may be an abstract one.
+            reach: true,
+        }
+    }
+
+    /// That of the door.
+    pub fn door(descriptors: u64) -> Sandbox {
+        Sandbox {
+            capabilities: Vec::new(),
+            read: Vec::new(),
+            write: Vec::new(),
+            remove: Vec::new(),
+            descriptors,
+            syscalls: syscalls::door(),
+            enforce: Enforce::Kill,
+            reach: false,
+        }
+    }
+
+    /// Gives everything else up, for this thread and all that it starts.
+    ///
+    /// # Errors
+    /// What could not be given up although the kernel knows it.
+    pub fn enter(&self) -> Result<Report, Error> {
+        let mut report = Report::default();
+        limit_resources(self.descriptors)?;
+        set_dumpable_behavior(DumpableBehavior::NotDumpable)
+            .map_err(|error| Error::new("being traced", error))?;
+        keep_capabilities(&self.capabilities)?;
+        rustix::thread::set_no_new_privs(true)
+            .map_err(|error| Error::new("new privileges", error))?;
+        self.restrict_files(&mut report)?;
+        syscalls::apply(&self.syscalls, self.enforce)
+            .map_err(|error| Error::new("system calls", error))?;
+        Ok(report)
+    }
+
+    fn restrict_files(&self, report: &mut Report) -> Result<(), Error> {
+        let failed = |error: landlock::RulesetError| Error::new("files and the network", error);
+        let mut ruleset = Ruleset::default()
+            .set_compatibility(CompatLevel::BestEffort)
+            .handle_access(AccessFs::from_all(LANDLOCK))
+            .and_then(|ruleset| ruleset.handle_access(AccessNet::from_all(LANDLOCK)))
+            .map_err(failed)?;
+        if !self.reach {
+            ruleset = ruleset
+                .scope(Scope::AbstractUnixSocket | Scope::Signal)
+                .map_err(failed)?;
+        }
+        let mut ruleset = ruleset.create().map_err(failed)?;
+        let read = AccessFs::ReadFile | AccessFs::ReadDir;
+        let write = AccessFs::ReadFile | AccessFs::WriteFile;
+        for (paths, access) in [
+            (&self.read, read),
+            (&self.write, write),
+            (&self.remove, AccessFs::RemoveFile.into()),
+        ] {
+            for path in paths {
+                // What is not there cannot be allowed, and is not missed.
+                let Ok(fd) = PathFd::new(path) else { continue };
+                let fits = match path.is_dir() {
+                    true => access,
+                    false => access & AccessFs::from_file(LANDLOCK),
+                };
+                ruleset = ruleset
+                    .add_rule(PathBeneath::new(fd, fits))
+                    .map_err(failed)?;
+            }
+        }
+        match ruleset.restrict_self().map_err(failed)?.ruleset {
+            RulesetStatus::FullyEnforced => {}
+            RulesetStatus::PartiallyEnforced => report
+                .lacks
+                .push("parts of Landlock (network: Linux 6.7; scopes: 6.12)"),
+            RulesetStatus::NotEnforced => report.lacks.push(
+                "Landlock (Linux 5.13 with CONFIG_SECURITY_LANDLOCK, and \"landlock\" in lsm=)",
+            ),
+        }
+        Ok(())
+    }
+}
+
+/// Core files would hold what clients said; descriptors have a number that the quotas know.
+fn limit_resources(descriptors: u64) -> Result<(), Error> {
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    rustix::process::setrlimit(Resource::Core, none)
+        .map_err(|error| Error::new("core files", error))?;
+    let now = rustix::process::getrlimit(Resource::Nofile);
+    let most = now
+        .maximum
+        .map_or(descriptors, |most| most.min(descriptors));
+    let limit = Rlimit {
+        current: Some(most),
+        maximum: Some(most),
+    };
+    rustix::process::setrlimit(Resource::Nofile, limit)
+        .map_err(|error| Error::new("more descriptors", error))
+}
+
+/// Keeps what it has of `wanted`, and nothing else, in every set.
+fn keep_capabilities(wanted: &[Capability]) -> Result<(), Error> {
+    let failed = |error: caps::errors::CapsError| Error::new("capabilities", error);
+    let wanted: CapsHashSet = wanted.iter().copied().collect();
+    caps::clear(None, CapSet::Ambient).map_err(failed)?;
+    // Only who has CAP_SETPCAP can make the bounding set smaller; the unit has done it otherwise.
+    if caps::has_cap(None, CapSet::Effective, Capability::CAP_SETPCAP).map_err(failed)? {
+        for capability in caps::read(None, CapSet::Bounding).map_err(failed)? {
+            if !wanted.contains(&capability) {
+                caps::drop(None, CapSet::Bounding, capability).map_err(failed)?;
+            }
+        }
+    }
+    caps::clear(None, CapSet::Inheritable).map_err(failed)?;
+    let has = caps::read(None, CapSet::Permitted).map_err(failed)?;
+    let kept: CapsHashSet = has.intersection(&wanted).copied().collect();
+    caps::set(None, CapSet::Effective, &kept).map_err(failed)?;
+    caps::set(None, CapSet::Permitted, &kept).map_err(failed)
+}
+
+/// What a process lacks to host the core, if anything.
+///
+/// # Errors
+/// That of asking.
+pub fn missing_capability() -> io::Result<Option<&'static str>> {
+    for (capability, name) in [
+        (Capability::CAP_BPF, "CAP_BPF"),
+        (Capability::CAP_PERFMON, "CAP_PERFMON"),
+    ] {
+        let has = caps::has_cap(None, CapSet::Effective, capability).map_err(io::Error::other)?;
+        if !has {
+            return Ok(Some(name));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests;

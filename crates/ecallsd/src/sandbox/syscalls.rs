@@ -1,0 +1,223 @@
+//! The system calls that each process needs; everything else is refused by the kernel.
+//!
+//! Lists are of what is allowed, by number, with conditions on arguments where one call does both
+//! harmless and harmful things. They were found by reading what the libraries call and by running
+//! the whole test suite with `--seccomp log`, which lets everything pass and writes it to the
+//! kernel's log; a test does that again.
+
+use std::collections::BTreeMap;
+
+use libc::c_long;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch, apply_filter,
+};
+
+/// What happens on a call that is not in the list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Enforce {
+    /// The process ends: something in it does what its source does not say.
+    #[default]
+    Kill,
+    /// The call fails with EPERM.
+    Deny,
+    /// The call is made, and the kernel's log tells.
+    Log,
+    /// Nothing is filtered.
+    Off,
+}
+
+/// Calls by number; with conditions of which one must hold, or none.
+pub type List = Vec<(c_long, Vec<Only>)>;
+
+/// A condition: argument `0` is one of the numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct Only {
+    argument: u8,
+    value: u64,
+}
+
+/// What every program of Rust and glibc does.
+const RUNTIME: &[c_long] = &[
+    libc::SYS_brk,
+    libc::SYS_clock_getres,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_clone,
+    libc::SYS_clone3,
+    libc::SYS_close,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_futex,
+    libc::SYS_getpid,
+    libc::SYS_getrandom,
+    libc::SYS_gettid,
+    libc::SYS_madvise,
+    libc::SYS_mmap,
+    libc::SYS_mprotect,
+    libc::SYS_mremap,
+    libc::SYS_munmap,
+    libc::SYS_nanosleep,
+    libc::SYS_ppoll,
+    libc::SYS_prlimit64,
+    libc::SYS_read,
+    libc::SYS_restart_syscall,
+    libc::SYS_rseq,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sched_yield,
+    libc::SYS_set_robust_list,
+    libc::SYS_sigaltstack,
+    libc::SYS_tgkill,
+    libc::SYS_write,
+    libc::SYS_writev,
+];
+
+/// Older forms of calls that only some architectures have.
+#[cfg(target_arch = "x86_64")]
+const OLDER: &[c_long] = &[libc::SYS_poll, libc::SYS_epoll_wait];
+#[cfg(not(target_arch = "x86_64"))]
+const OLDER: &[c_long] = &[];
+
+/// What both processes do with sockets.
+const SOCKETS: &[c_long] = &[
+    libc::SYS_accept4,
+    libc::SYS_fcntl,
+    libc::SYS_getsockopt,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_sendmsg,
+    libc::SYS_sendto,
+    libc::SYS_setsockopt,
+    libc::SYS_shutdown,
+];
+
+/// What the broker does besides.
+const BROKER: &[c_long] = &[
+    libc::SYS_connect,
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_flock,
+    libc::SYS_fstat,
+    libc::SYS_getdents64,
+    libc::SYS_geteuid,
+    libc::SYS_getpeername,
+    libc::SYS_getsockname,
+    libc::SYS_getuid,
+    libc::SYS_lseek,
+    libc::SYS_membarrier,
+    libc::SYS_newfstatat,
+    libc::SYS_openat,
+    libc::SYS_pread64,
+    libc::SYS_pwrite64,
+    libc::SYS_statx,
+    libc::SYS_uname,
+    libc::SYS_unlinkat,
+    libc::SYS_waitid,
+    libc::SYS_wait4,
+];
+
+#[cfg(target_arch = "x86_64")]
+const BROKER_OLDER: &[c_long] = &[libc::SYS_unlink, libc::SYS_readlink];
+#[cfg(not(target_arch = "x86_64"))]
+const BROKER_OLDER: &[c_long] = &[];
+
+/// Commands of bpf(2) that the broker needs once the core is loaded: maps of channels, running the
+/// core's programs, attaching and describing. Not among them: loading programs, pinning, and
+/// opening what others have loaded by id.
+const BPF_COMMANDS: &[u32] = &[
+    libbpf::MAP_CREATE,
+    libbpf::MAP_LOOKUP_ELEM,
+    libbpf::MAP_UPDATE_ELEM,
+    libbpf::MAP_DELETE_ELEM,
+    libbpf::MAP_GET_NEXT_KEY,
+    libbpf::PROG_TEST_RUN,
+    libbpf::OBJ_GET_INFO_BY_FD,
+    libbpf::RAW_TRACEPOINT_OPEN,
+    libbpf::MAP_FREEZE,
+    libbpf::LINK_CREATE,
+    libbpf::ITER_CREATE,
+    libbpf::LINK_DETACH,
+];
+
+/// Numbers of linux/bpf.h; they never change.
+mod libbpf {
+    pub(super) const MAP_CREATE: u32 = 0;
+    pub(super) const MAP_LOOKUP_ELEM: u32 = 1;
+    pub(super) const MAP_UPDATE_ELEM: u32 = 2;
+    pub(super) const MAP_DELETE_ELEM: u32 = 3;
+    pub(super) const MAP_GET_NEXT_KEY: u32 = 4;
+    pub(super) const PROG_TEST_RUN: u32 = 10;
+    pub(super) const OBJ_GET_INFO_BY_FD: u32 = 15;
+    pub(super) const RAW_TRACEPOINT_OPEN: u32 = 17;
+    pub(super) const MAP_FREEZE: u32 = 22;
+    pub(super) const LINK_CREATE: u32 = 28;
+    pub(super) const ITER_CREATE: u32 = 33;
+    pub(super) const LINK_DETACH: u32 = 34;
+}
+
+/// prctl: a thread's name, and the name of memory that glibc maps.
+const PRCTL: &[u64] = &[15, 0x5356_4d41];
+
+fn plain(calls: &[&[c_long]]) -> List {
+    let calls = calls.iter().flat_map(|list| list.iter());
+    calls.map(|call| (*call, Vec::new())).collect()
+}
+
+fn only(argument: u8, values: impl IntoIterator<Item = u64>) -> Vec<Only> {
+    let only = |value| Only { argument, value };
+    values.into_iter().map(only).collect()
+}
+
+/// What the broker needs once it serves.
+pub fn broker() -> List {
+    let mut list = plain(&[RUNTIME, OLDER, SOCKETS, BROKER, BROKER_OLDER]);
+    let commands = BPF_COMMANDS.iter().map(|command| u64::from(*command));
+    list.push((libc::SYS_bpf, only(0, commands)));
+    list.push((libc::SYS_prctl, only(0, PRCTL.iter().copied())));
+    // The service manager is told over a datagram socket.
+    let unix = u64::try_from(libc::AF_UNIX).unwrap_or(1);
+    list.push((libc::SYS_socket, only(0, [unix])));
+    list
+}
+
+/// What the door needs once it serves.
+pub fn door() -> List {
+    let mut list = plain(&[RUNTIME, OLDER, SOCKETS]);
+    list.push((libc::SYS_prctl, only(0, PRCTL.iter().copied())));
+    list
+}
+
+/// Filters from now on, for this thread and all that it starts.
+///
+/// # Errors
+/// That of the kernel, or an architecture that the filter does not know.
+pub fn apply(list: &List, enforce: Enforce) -> Result<(), seccompiler::Error> {
+    let otherwise = match enforce {
+        Enforce::Kill => SeccompAction::KillProcess,
+        Enforce::Deny => SeccompAction::Errno(u32::try_from(libc::EPERM).unwrap_or(1)),
+        Enforce::Log => SeccompAction::Log,
+        Enforce::Off => return Ok(()),
+    };
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
+    for (call, conditions) in list {
+        let mut of_call = Vec::new();
+        for Only { argument, value } in conditions {
+            let condition = SeccompCondition::new(
+                *argument,
+                SeccompCmpArgLen::Dword,
+                SeccompCmpOp::Eq,
+                *value,
+            )?;
+            of_call.push(SeccompRule::new(vec![condition])?);
+        }
+        rules.insert(*call, of_call);
+    }
+    let architecture: TargetArch = std::env::consts::ARCH.try_into()?;
+    let filter = SeccompFilter::new(rules, otherwise, SeccompAction::Allow, architecture)?;
+    let program: BpfProgram = filter.try_into()?;
+    apply_filter(&program)
+}
