@@ -9,6 +9,7 @@
 
 mod bench;
 mod completions;
+mod daemon;
 mod demo;
 mod doctor;
 mod duration;
@@ -47,6 +48,7 @@ enum Command {
     Stat(stat::Args),
     Demo(demo::Args),
     Bench(bench::Args),
+    Daemon(daemon::Args),
     Completions(completions::Args),
     #[command(hide = true)]
     Man(man::Args),
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         Command::Stat(args) => stat::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Daemon(args) => daemon::run(args),
         Command::Completions(args) => completions::run(args),
         Command::Man(args) => man::run(args),
     };

@@ -126,6 +126,7 @@ pub(crate) const OBJECTS: &[Object] = &[
     object!("disk", true),
     object!("memory", true),
     object!("cgroup", true),
+    object!("segment", true),
 ];
 
 macro_rules! programs {
@@ -183,6 +184,7 @@ pub const PROGRAMS: &[Program] = programs! {
     "memory_victim" in "memory": Place::Service(service::SERVICE_MEMORY);
     "sample_begin" in "cgroup": Place::Moment;
     "sample_start" in "cgroup": Place::Run;
+    "segment_list" in "segment": Place::Run;
 };
 
 /// Name and contents of each object file, for the test that compares them with these tables.

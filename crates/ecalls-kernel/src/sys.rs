@@ -24,6 +24,14 @@ pub(crate) fn attach(program: BorrowedFd<'_>, kind: u32) -> Result<OwnedFd> {
     owned(fd, "attaching a program")
 }
 
+/// Runs an iterator: a descriptor from which its output is read once.
+pub(crate) fn iterator(program: BorrowedFd<'_>) -> Result<OwnedFd> {
+    let link = attach(program, libbpf_sys::BPF_TRACE_ITER)?;
+    // SAFETY: the link's descriptor is open.
+    let fd = unsafe { libbpf_sys::bpf_iter_create(link.as_raw_fd()) };
+    owned(fd, "running an iterator")
+}
+
 /// Attaches a program to a control group by a link.
 pub(crate) fn attach_cgroup(
     program: BorrowedFd<'_>,

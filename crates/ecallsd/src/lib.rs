@@ -7,20 +7,32 @@
 //! Events and calls never come here: clients share memory with the kernel.
 //!
 //! - [`config`]: what the administrator decides; [`policy`]: who may do what; [`quota`] and
-//!   [`rate`]: how much of it;
-//! - [`sandbox`]: what both processes give up;
+//!   [`rate`]: how much of it; [`share`], [`turn`]: that nobody waits for others;
+//! - [`door`], [`relay`], [`broker`]: the way of a message; [`request`]: what can be asked for;
+//!   [`client`], [`users`], [`retired`]: what clients have;
+//! - [`listen`], [`sandbox`]: what the processes are given and give up;
 //! - [`log`], [`notify`], [`metrics`]: what is told to people, to systemd and to Prometheus.
 
 #![forbid(unsafe_code)]
 
+pub mod broker;
+pub mod client;
 pub mod config;
+pub mod door;
+pub mod listen;
 pub mod log;
 pub mod metrics;
 pub mod notify;
 pub mod policy;
 pub mod quota;
 pub mod rate;
+pub mod relay;
+pub mod request;
+pub mod retired;
 mod run;
 pub mod sandbox;
+pub mod share;
+pub mod turn;
+pub mod users;
 
 pub use run::{Args, Error, run};

@@ -16,7 +16,7 @@ struct Command {
 }
 
 fn main() -> ExitCode {
-    match ecallsd::run(&Command::parse().args) {
+    match ecallsd::run(&Command::parse().args, &[]) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("ecallsd: {error}");

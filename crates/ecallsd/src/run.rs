@@ -1,8 +1,44 @@
-//! The command line, and the order in which the daemon starts.
+//! The command line, and the order in which the daemon starts:
+//!
+//! 1. the configuration is read, so that a mistake changes nothing;
+//! 2. the socket is opened: another daemon is noticed before anything is loaded;
+//! 3. the core is loaded, unless another program hosts one;
+//! 4. the door is started: this program again, with the socket and one end of the relay as its
+//!    standard input and output, and without privileges;
+//! 5. the sandbox is closed, and only then threads start and clients are served.
 
-use std::path::PathBuf;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use crate::config::{self, Config};
+use caps::CapSet;
+use ecalls_kernel::LOCK_PATH;
+use ecalls_kernel::core::Core;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use tracing::{error, warn};
+
+use crate::broker::{Asked, Broker, Parts};
+use crate::config::{self, Config, Names, Who};
+use crate::relay::Relay;
+use crate::sandbox::{self, Enforce, Sandbox};
+use crate::{door, listen, log, metrics};
+
+/// Descriptors of the door: two for each connection, and a few of each message.
+const DOOR_DESCRIPTORS: u64 = 32768;
+
+/// Descriptors of the core, and a few more.
+const CORE_DESCRIPTORS: u64 = 2048;
+
+/// As whom the door runs if root starts the daemon by hand and there is no user `ecalls`.
+const NOBODY: u32 = 65534;
+
+/// How long the door may take to end.
+const DOOR_TIME: Duration = Duration::from_secs(2);
 
 /// Arguments of `ecallsd` and `ecalls daemon`.
 #[derive(Clone, Debug, clap::Args)]
@@ -13,6 +49,12 @@ pub struct Args {
     /// Print the configuration that is in effect, or what is wrong with it, and end
     #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with = "config")]
     check_config: Option<Option<PathBuf>>,
+    /// What happens on a system call that the daemon should not make
+    #[arg(long, hide = true, value_enum, default_value_t)]
+    seccomp: Enforce,
+    /// Be the door: only the daemon itself says this
+    #[arg(long, hide = true)]
+    door: bool,
 }
 
 /// Why the daemon ends.
@@ -22,6 +64,39 @@ pub enum Error {
     /// The configuration has a mistake.
     #[error("{0}")]
     Config(#[from] config::Error),
+    /// The socket cannot be opened.
+    #[error("listening on {}: {source}{}", path.display(), hint(source))]
+    Listen {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The core cannot be hosted.
+    #[error("{0}")]
+    Core(#[from] ecalls_kernel::Error),
+    /// The sandbox cannot be closed.
+    #[error("{0}")]
+    Sandbox(#[from] sandbox::Error),
+    /// The door has ended.
+    #[error("the door has ended ({0}): its clients cannot be heard any more")]
+    Door(String),
+    /// A system call failed.
+    #[error("{action}: {source}")]
+    Os {
+        /// What was being done.
+        action: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => ": another daemon serves there (systemctl stop ecallsd)",
+        io::ErrorKind::AlreadyExists => ": something that is no socket is there",
+        _ => "",
+    }
 }
 
 impl Error {
@@ -29,28 +104,201 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Config(_) => 2,
+            Error::Core(ecalls_kernel::Error::Denied { .. }) => 3,
+            Error::Core(ecalls_kernel::Error::Unsupported { .. }) => 4,
+            _ => 1,
+        }
+    }
+
+    fn os(action: &'static str) -> impl FnOnce(io::Error) -> Error {
+        move |source| Error::Os { action, source }
+    }
+}
+
+/// Does what the arguments say; a daemon runs until it is told to end. `command`: the arguments by
+/// which this program is the daemon.
+///
+/// # Errors
+/// What keeps it from that.
+pub fn run(args: &Args, command: &[&str]) -> Result<(), Error> {
+    if let Some(file) = &args.check_config {
+        let (config, _) = load(file.as_ref())?;
+        print!("{}", config.to_toml());
+        return Ok(());
+    }
+    if args.door {
+        return be_the_door(args);
+    }
+    let (config, config_path) = load(args.config.as_ref())?;
+    let log = log::start(config.log.level);
+    let names = Names::of_system();
+    let listener = listen::listen(&config.socket, &names).map_err(|source| Error::Listen {
+        path: config.socket.path.0.clone(),
+        source,
+    })?;
+    let path = listener.path.clone();
+    let result = host(args, command, config, config_path, log, listener.fd, &names);
+    if let Some(path) = path {
+        // If it cannot be removed, the next daemon does it.
+        let _ = fs::remove_file(path);
+    }
+    result
+}
+
+/// A file that is named must exist.
+fn load(file: Option<&PathBuf>) -> Result<(Config, PathBuf), config::Error> {
+    match file {
+        Some(path) => Ok((Config::load(path, true)?, path.clone())),
+        None => {
+            let path = PathBuf::from(config::DEFAULT_PATH);
+            Ok((Config::load(&path, false)?, path))
         }
     }
 }
 
-/// Does what the arguments say; a daemon runs until it is told to end.
-///
-/// # Errors
-/// What keeps it from that.
-pub fn run(args: &Args) -> Result<(), Error> {
-    if let Some(file) = &args.check_config {
-        let config = load(file.as_ref())?;
-        print!("{}", config.to_toml());
-        return Ok(());
+fn host(
+    args: &Args,
+    command: &[&str],
+    config: Config,
+    config_path: PathBuf,
+    log: log::Handle,
+    listener: OwnedFd,
+    names: &Names,
+) -> Result<(), Error> {
+    if let Some(missing) = sandbox::missing_capability().map_err(Error::os("asking"))? {
+        return Err(Error::Core(ecalls_kernel::Error::Denied {
+            action: "hosting the core",
+            privilege: missing,
+        }));
     }
-    load(args.config.as_ref())?;
+    let (wake, asked) = listen_to_signals().map_err(Error::os("listening to signals"))?;
+    let core = Arc::new(Core::open_for_daemon()?);
+    let counters = metrics::Listener::open(&config.metrics.listen)
+        .map_err(Error::os("listening for readers of the counters"))?;
+    let (ours, theirs) = Relay::pair().map_err(Error::os("making the relay"))?;
+    let mut door = start_door(args, command, theirs, listener, names)
+        .map_err(Error::os("starting the door"))?;
+    enter_sandbox(args, &config, &config_path)?;
+    let parts = Parts {
+        core,
+        relay: ours,
+        wake,
+        asked,
+        config,
+        config_path,
+        log,
+    };
+    let mut broker = Broker::new(parts).map_err(Error::os("starting to serve"))?;
+    if let Some(counters) = counters {
+        let shared = broker.shared();
+        counters
+            .serve(move || shared.figures().to_text())
+            .map_err(Error::os("starting a thread"))?;
+    }
+    let served = broker.serve();
+    // The door ends when its other end is gone.
+    drop(broker);
+    let status = wait_for(&mut door);
+    match served {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Error::Door(status)),
+        Err(source) => Err(Error::Os {
+            action: "serving",
+            source,
+        }),
+        Ok(()) => Ok(()),
+    }
+}
+
+fn enter_sandbox(args: &Args, config: &Config, config_path: &Path) -> Result<(), Error> {
+    let descriptors = config.machine.descriptors.get() + CORE_DESCRIPTORS;
+    let folder = |path: &Path| path.parent().map(Path::to_owned);
+    let mut sockets: Vec<PathBuf> = folder(&config.socket.path.0).into_iter().collect();
+    if let config::Endpoint::Unix(path) = &config.metrics.listen {
+        sockets.extend(folder(path));
+    }
+    let mut sandbox = Sandbox::broker(descriptors, Path::new(LOCK_PATH), sockets, config_path);
+    sandbox.enforce = args.seccomp;
+    for lack in sandbox.enter()?.lacks {
+        warn!("this kernel lacks {lack}: the daemon is less confined than it could be");
+    }
     Ok(())
 }
 
-/// A file that is named must exist.
-fn load(file: Option<&PathBuf>) -> Result<Config, config::Error> {
-    match file {
-        Some(path) => Config::load(path, true),
-        None => Config::load(config::DEFAULT_PATH.as_ref(), false),
+/// A pipe that becomes readable with a signal, and what the signals ask for.
+fn listen_to_signals() -> io::Result<(OwnedFd, Asked)> {
+    let asked = Asked::default();
+    let (wake, write) = std::os::unix::net::UnixStream::pair()?;
+    wake.set_nonblocking(true)?;
+    for signal in [SIGTERM, SIGINT, SIGHUP] {
+        signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
     }
+    for signal in [SIGTERM, SIGINT] {
+        signal_hook::flag::register(signal, Arc::clone(&asked.stop))?;
+    }
+    signal_hook::flag::register(SIGHUP, Arc::clone(&asked.reload))?;
+    Ok((wake.into(), asked))
+}
+
+/// Starts this program again as the door.
+fn start_door(
+    args: &Args,
+    command: &[&str],
+    relay: Relay,
+    listener: OwnedFd,
+    names: &Names,
+) -> io::Result<Child> {
+    // Whoever is executed by us has ambient capabilities of ours.
+    caps::clear(None, CapSet::Ambient).map_err(io::Error::other)?;
+    let mut door = Command::new("/proc/self/exe");
+    door.arg0("ecallsd")
+        .args(command)
+        .arg("--door")
+        .arg("--seccomp")
+        .arg(args.seccomp.name())
+        .env_clear()
+        .stdin(Stdio::from(relay.into_descriptor()))
+        .stdout(Stdio::from(listener))
+        .current_dir("/");
+    if let Ok(stream) = std::env::var("JOURNAL_STREAM") {
+        door.env("JOURNAL_STREAM", stream);
+    }
+    if ecalls_kernel::is_root() {
+        let ecalls = Who::Name("ecalls".to_owned());
+        door.uid(names.user(&ecalls).unwrap_or(NOBODY));
+        door.gid(names.group(&ecalls).unwrap_or(NOBODY));
+    }
+    door.spawn()
+}
+
+fn be_the_door(args: &Args) -> Result<(), Error> {
+    log::start(config::Level::Warn);
+    let copy = |result: io::Result<OwnedFd>| result.map_err(Error::os("taking the door's place"));
+    let relay = Relay::of_descriptor(copy(io::stdin().as_fd().try_clone_to_owned())?);
+    let listener = copy(io::stdout().as_fd().try_clone_to_owned())?;
+    // For who looks at the list of processes.
+    let _ = rustix::thread::set_name(c"ecallsd-door");
+    let mut sandbox = Sandbox::door(DOOR_DESCRIPTORS);
+    sandbox.enforce = args.seccomp;
+    sandbox.enter()?;
+    // What happened is told where somebody reads it; who waits for the door hears its status.
+    door::serve(relay, &listener).map_err(|source| {
+        error!("the door: {source}");
+        Error::Os {
+            action: "accepting clients",
+            source,
+        }
+    })
+}
+
+/// Waits for the door, but not for ever. How it ended.
+fn wait_for(door: &mut Child) -> String {
+    let until = Instant::now() + DOOR_TIME;
+    while Instant::now() < until {
+        match door.try_wait() {
+            Ok(Some(status)) => return status.to_string(),
+            Ok(None) => std::thread::sleep(Duration::from_millis(5)),
+            Err(error) => return error.to_string(),
+        }
+    }
+    "it does not end".to_owned()
 }

@@ -27,6 +27,18 @@ pub enum Enforce {
     Off,
 }
 
+impl Enforce {
+    /// As the command line names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Enforce::Kill => "kill",
+            Enforce::Deny => "deny",
+            Enforce::Log => "log",
+            Enforce::Off => "off",
+        }
+    }
+}
+
 /// Calls by number; with conditions of which one must hold, or none.
 pub type List = Vec<(c_long, Vec<Only>)>;
 
@@ -109,6 +121,7 @@ const BROKER: &[c_long] = &[
     libc::SYS_getuid,
     libc::SYS_lseek,
     libc::SYS_membarrier,
+    libc::SYS_mlock,
     libc::SYS_newfstatat,
     libc::SYS_openat,
     libc::SYS_pread64,

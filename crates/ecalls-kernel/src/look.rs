@@ -1,0 +1,94 @@
+//! Looking through the core's tables one row at a time: for a daemon, whose clients ask for the
+//! next one that they may see, and must not make it read everything for each question.
+
+use std::collections::HashSet;
+use std::io::Read;
+
+use ecalls_abi::Channel;
+use ecalls_abi::channel::{STATE_ACTIVE, STATE_FREE};
+use ecalls_abi::service::SubscriptionCount;
+use ecalls_abi::subscription::Subscription;
+use ecalls_abi::version::{CHANNELS_MAX, SERVICES_MAX, SUBSCRIPTIONS_MAX};
+
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::stat::SubscriptionStat;
+use crate::sys;
+
+impl Core {
+    /// The first active service from `from` on: its index.
+    pub fn next_service(&self, from: u32) -> Result<Option<u32>> {
+        for index in from..SERVICES_MAX as u32 {
+            if self.tables.services.get(index)?.state == STATE_ACTIVE {
+                return Ok(Some(index));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Process and user of a service's owner; None: it is built in, or there is none.
+    pub fn service_owner(&self, index: u32) -> Result<Option<(u32, u32)>> {
+        if index as usize >= SERVICES_MAX {
+            return Ok(None);
+        }
+        let row = self.tables.services.get(index)?;
+        Ok((row.owner != 0).then_some((row.owner, row.owner_uid)))
+    }
+
+    /// The first subscription from `from` on that `may` agrees to: its index and what is
+    /// counted of it.
+    pub fn next_subscription(
+        &self,
+        from: u32,
+        may: impl Fn(&Subscription) -> bool,
+    ) -> Result<Option<(u32, SubscriptionStat)>> {
+        for index in from..SUBSCRIPTIONS_MAX as u32 {
+            let row = self.tables.subscriptions.get(index)?;
+            if row.id == 0 {
+                break; // rows are used from the front: nobody ever had this one or a later one
+            }
+            if row.state != STATE_FREE && may(&row) {
+                let count: SubscriptionCount = self.subscription_count(index)?;
+                return Ok(Some((index, SubscriptionStat { row, count })));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first channel from `from` on that `may` agrees to, with its index.
+    pub fn next_channel(
+        &self,
+        from: u32,
+        may: impl Fn(&Channel) -> bool,
+    ) -> Result<Option<(u32, Channel)>> {
+        for index in from..CHANNELS_MAX as u32 {
+            let row = self.tables.channels.get(index)?;
+            if row.id == 0 {
+                break;
+            }
+            if row.state != STATE_FREE && may(&row) {
+                return Ok(Some((index, row)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Core {
+    /// Ids of all channels' maps that somebody holds, the closed ones included
+    /// (bpf/event/segment.bpf.c).
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] on a kernel that cannot list maps to programs.
+    pub fn living_segments(&self) -> Result<HashSet<u32>> {
+        let list = sys::iterator(self.program("segment_list")?)?;
+        let mut bytes = Vec::new();
+        std::fs::File::from(list)
+            .read_to_end(&mut bytes)
+            .map_err(|error| Error::from_io("listing channels' memory", error))?;
+        let ids = bytes.chunks_exact(4);
+        Ok(ids
+            .filter_map(|id| Some(u32::from_ne_bytes(id.try_into().ok()?)))
+            .collect())
+    }
+}

@@ -1,0 +1,554 @@
+//! The broker: decides what clients may have, makes it in the kernel, and takes it back.
+//!
+//! One thread, one loop. It hears of clients by the door ([`crate::relay`]) and believes it only
+//! what the kernel does not say itself: who a client is it asks the client's connection, of which
+//! it has a copy, and whether it lives it hears from that connection and from the process, too.
+//! Requests wait per user ([`crate::turn`]); each is answered on the client's own connection.
+//!
+//! A client ends when its process does, when its connection is closed, or when it does not read its
+//! answers. Then everything of it is revoked in the kernel first, and freed and given back after.
+
+mod admit;
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ecalls_abi::message::{REFUSED_QUOTA, Request};
+use ecalls_kernel::core::Core;
+use ecalls_kernel::now_ns;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::time::Timespec;
+use tracing::{debug, info, trace, warn};
+use zerocopy::IntoBytes;
+
+use crate::client::{ANSWER_NS_MAX, Client, Reply, Sent, refusal};
+use crate::config::{Config, Names};
+use crate::log::{Handle, Limiter};
+use crate::metrics::figures::{DaemonFigures, Figures, ServiceFigures};
+use crate::notify::Notify;
+use crate::policy::{self, Policy};
+use crate::quota::Ledger;
+use crate::relay::{Kind, Packet, Relay, UserRate, Why};
+use crate::request::{self, Context};
+use crate::retired::Retired;
+use crate::turn::Turns;
+use crate::users::Users;
+
+/// Packets taken from the door, and requests answered, before the loop looks around again.
+const AT_ONCE: usize = 64;
+
+/// The longest the loop waits.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Lines of the log that one user can cause in each [`LINES_PERIOD_NS`].
+const LINES: u32 = 5;
+const LINES_PERIOD_NS: u64 = 10_000_000_000;
+
+/// What the loop waits for, by number; clients have two each, from 2 on.
+const RELAY: u64 = 0;
+const WAKE: u64 = 1;
+
+/// What signals ask for.
+#[derive(Debug, Default)]
+pub struct Asked {
+    /// End.
+    pub stop: Arc<AtomicBool>,
+    /// Read the configuration again.
+    pub reload: Arc<AtomicBool>,
+}
+
+/// What other threads look at.
+#[derive(Debug)]
+pub struct Shared {
+    core: Arc<Core>,
+    ledger: Ledger,
+    users: Mutex<Users>,
+    figures: Mutex<DaemonFigures>,
+}
+
+/// The broker.
+#[derive(Debug)]
+pub struct Broker {
+    shared: Arc<Shared>,
+    relay: Relay,
+    epoll: OwnedFd,
+    wake: OwnedFd,
+    asked: Asked,
+    clients: HashMap<u64, Client>,
+    turns: Turns<Packet>,
+    retired: Retired,
+    policy: Policy,
+    config_path: PathBuf,
+    notify: Notify,
+    log: Handle,
+    lines: Limiter<(u32, &'static str)>,
+}
+
+/// What a broker is made of.
+#[derive(Debug)]
+pub struct Parts {
+    /// The core, which it hosts.
+    pub core: Arc<Core>,
+    /// Its end of the way to the door.
+    pub relay: Relay,
+    /// Becomes readable with a signal.
+    pub wake: OwnedFd,
+    /// What the signal asked for.
+    pub asked: Asked,
+    /// The configuration.
+    pub config: Config,
+    /// Where that was read.
+    pub config_path: PathBuf,
+    /// Changes the log's level.
+    pub log: Handle,
+}
+
+impl Shared {
+    fn users(&self) -> MutexGuard<'_, Users> {
+        self.users.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count(&self, change: impl FnOnce(&mut DaemonFigures)) {
+        let mut figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut figures);
+    }
+
+    /// Everything that is told to Prometheus.
+    pub fn figures(&self) -> Figures {
+        let services = self.core.services().unwrap_or_default();
+        let services = services.into_iter().map(|stat| ServiceFigures {
+            name: stat.info.name().to_owned(),
+            count: stat.count,
+            subscriptions: stat.subscriptions,
+        });
+        let users = self.users();
+        let views = users
+            .rows()
+            .filter_map(|(uid, row)| users.view(uid, row, &self.ledger).ok());
+        let mut views: Vec<_> = views.collect();
+        drop(users);
+        for stat in self.core.subscriptions().unwrap_or_default() {
+            let owner = |view: &&mut ecalls_abi::message::UserView| view.uid == stat.row.owner_uid;
+            if let Some(view) = views.iter_mut().find(owner) {
+                view.count.add(&stat.count);
+            }
+        }
+        let figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
+        Figures {
+            services: services.collect(),
+            users: views,
+            daemon: *figures,
+        }
+    }
+}
+
+impl Broker {
+    /// Ready to serve.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn new(parts: Parts) -> io::Result<Broker> {
+        let names = Names::of_system();
+        let shared = Arc::new(Shared {
+            ledger: Ledger::new(&parts.config.machine),
+            users: Mutex::new(Users::new(Arc::clone(&parts.core))),
+            figures: Mutex::default(),
+            core: parts.core,
+        });
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let readable = EventFlags::IN;
+        epoll::add(&epoll, &parts.relay, EventData::new_u64(RELAY), readable)?;
+        epoll::add(&epoll, &parts.wake, EventData::new_u64(WAKE), readable)?;
+        let broker = Broker {
+            shared,
+            relay: parts.relay,
+            epoll,
+            wake: parts.wake,
+            asked: parts.asked,
+            clients: HashMap::new(),
+            turns: Turns::default(),
+            retired: Retired::default(),
+            policy: Policy::new(&parts.config, &names),
+            config_path: parts.config_path,
+            notify: Notify::of_environment(),
+            log: parts.log,
+            lines: Limiter::new(LINES, LINES_PERIOD_NS),
+        };
+        broker.tell_rates(&parts.config)?;
+        Ok(broker)
+    }
+
+    /// What other threads look at.
+    pub fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
+    }
+
+    /// Serves until a signal says to end.
+    ///
+    /// # Errors
+    /// The door is gone, or the system does not let us wait.
+    pub fn serve(&mut self) -> io::Result<()> {
+        self.notify.ready();
+        info!("ready");
+        loop {
+            self.wait()?;
+            for _ in 0..AT_ONCE {
+                let Some(packet) = self.turns.pop() else {
+                    break;
+                };
+                self.deal_with(packet)?;
+            }
+            if self.asked.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            if self.asked.reload.swap(false, Ordering::Relaxed) {
+                self.reload()?;
+            }
+            self.look_around()?;
+        }
+        self.notify.stopping();
+        info!("ending: {} clients", self.clients.len());
+        let numbers: Vec<u64> = self.clients.keys().copied().collect();
+        for number in numbers {
+            self.end(number, "the daemon ends")?;
+        }
+        Ok(())
+    }
+
+    /// Waits for something to do, and takes it.
+    fn wait(&mut self) -> io::Result<()> {
+        let patience = self.notify.patience().unwrap_or(PATIENCE).min(PATIENCE);
+        let patience = match self.turns.is_empty() {
+            true => patience,
+            false => Duration::ZERO,
+        };
+        let timeout = Timespec {
+            tv_sec: i64::try_from(patience.as_secs()).unwrap_or(0),
+            tv_nsec: i64::from(patience.subsec_nanos()),
+        };
+        let mut events = Vec::with_capacity(AT_ONCE);
+        let space = rustix::buffer::spare_capacity(&mut events);
+        match epoll::wait(&self.epoll, space, Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        for event in events {
+            match event.data.u64() {
+                RELAY => self.take_packets()?,
+                WAKE => drain(&self.wake),
+                token => self.notice(token, event.flags)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what the door has sent; requests get into line.
+    fn take_packets(&mut self) -> io::Result<()> {
+        for _ in 0..AT_ONCE {
+            let Some(packet) = self.relay.receive(false)? else {
+                break;
+            };
+            let uid = match packet.kind {
+                Kind::Open => admit::uid_of(&packet),
+                Kind::Request | Kind::Gone => self.uid_of(packet.connection),
+                Kind::Slow => {
+                    self.note_slow(&packet);
+                    continue;
+                }
+                // The door does not say these.
+                Kind::Done | Kind::Rate => continue,
+            };
+            self.turns.push(uid, packet);
+        }
+        Ok(())
+    }
+
+    fn uid_of(&self, number: u64) -> u32 {
+        self.clients.get(&number).map_or(0, |client| client.who.uid)
+    }
+
+    /// Something happened to a client's connection or process.
+    fn notice(&mut self, token: u64, flags: EventFlags) -> io::Result<()> {
+        let (number, is_process) = (token / 2, token % 2 == 1);
+        let gone = EventFlags::HUP | EventFlags::RDHUP | EventFlags::ERR;
+        if is_process {
+            return self.end(number, "its process has ended");
+        }
+        if flags.intersects(gone) {
+            return self.end(number, "it closed its connection");
+        }
+        let Some(client) = self.clients.get_mut(&number) else {
+            return Ok(());
+        };
+        match client.answer_more() {
+            Ok(Sent::Waits) => Ok(()),
+            Ok(Sent::Yes) => {
+                let data = EventData::new_u64(token);
+                epoll::modify(&self.epoll, &client.socket, data, EventFlags::RDHUP)?;
+                self.done(number)
+            }
+            Err(_) => self.end(number, "it closed its connection"),
+        }
+    }
+
+    /// A packet whose turn it is. Then, and with all that came with it closed, the door goes on.
+    fn deal_with(&mut self, packet: Packet) -> io::Result<()> {
+        let number = packet.connection;
+        let answered = match packet.kind {
+            Kind::Open => {
+                self.admit(packet)?;
+                true
+            }
+            Kind::Request => self.answer(packet)?,
+            _ => {
+                let why = Why::from_number(packet.detail);
+                if why != Why::Closed {
+                    self.tell_expelled(number, why.text());
+                }
+                self.end(number, why.text())?;
+                true
+            }
+        };
+        match answered {
+            true => self.done(number),
+            false => Ok(()),
+        }
+    }
+
+    fn done(&self, number: u64) -> io::Result<()> {
+        self.relay.send(Kind::Done, number, 0, &[], &[])
+    }
+
+    /// Answers a request. False: its client has to read first.
+    fn answer(&mut self, packet: Packet) -> io::Result<bool> {
+        let number = packet.connection;
+        // The door has checked it; that it is a message is all that is needed here.
+        let Ok((serial, asked)) = Request::parse(&packet.body) else {
+            self.end(number, "it sent something that is no message")?;
+            return Ok(true);
+        };
+        let Some(result) = self.with(number, |context| {
+            request::answer(context, &asked, &packet.fds)
+        }) else {
+            return Ok(true); // it has ended since
+        };
+        drop(packet.fds);
+        let refused = result.is_err();
+        self.shared.count(|figures| {
+            figures.requests += 1;
+            figures.refused += u64::from(refused);
+        });
+        let reply = result.unwrap_or_else(|no| {
+            if no.0.error == REFUSED_QUOTA {
+                self.tell_refused(number, no.0.subject(), no.0.number);
+            }
+            refusal(*no.0)
+        });
+        trace!("{} to client {number}", asked.name());
+        self.reply(number, serial, reply)
+    }
+
+    /// Runs `act` with a client and the broker's parts. None: there is no such client.
+    fn with<T>(&mut self, number: u64, act: impl FnOnce(&mut Context<'_>) -> T) -> Option<T> {
+        let client = self.clients.get_mut(&number)?;
+        let mut users = self.shared.users();
+        let mut context = Context {
+            core: &self.shared.core,
+            policy: &self.policy,
+            ledger: &self.shared.ledger,
+            users: &mut users,
+            retired: &mut self.retired,
+            client,
+        };
+        Some(act(&mut context))
+    }
+
+    /// Sends a reply. False: its client has to read first.
+    fn reply(&mut self, number: u64, serial: u32, reply: Reply) -> io::Result<bool> {
+        let Some(client) = self.clients.get_mut(&number) else {
+            return Ok(true);
+        };
+        match client.answer(serial, reply, now_ns()) {
+            Ok(Sent::Yes) => Ok(true),
+            Ok(Sent::Waits) => {
+                let data = EventData::new_u64(number * 2);
+                let wanted = EventFlags::RDHUP | EventFlags::OUT;
+                epoll::modify(&self.epoll, &client.socket, data, wanted)?;
+                Ok(false)
+            }
+            Err(_) => {
+                self.end(number, "it closed its connection")?;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Ends a client: everything of it is revoked now. What the door waits for, it gets.
+    fn end(&mut self, number: u64, why: &str) -> io::Result<()> {
+        self.with(number, |context| {
+            for (_, held) in std::mem::take(&mut context.client.subscriptions) {
+                request::subscription::finish(context, held);
+            }
+            context.client.services.clear();
+            for (_, held) in std::mem::take(&mut context.client.channels) {
+                request::channel::retire(context, held);
+            }
+        });
+        let Some(client) = self.clients.remove(&number) else {
+            return Ok(());
+        };
+        debug!("{client} has gone: {why}");
+        self.shared.users().leave(client.who.uid);
+        // The door has a copy of the connection, so closing ours does not end our interest in it.
+        epoll::delete(&self.epoll, &client.socket)?;
+        epoll::delete(&self.epoll, &client.process)?;
+        client.hang_up();
+        match client.waiting_since_ns() {
+            Some(_) => self.done(number),
+            None => Ok(()),
+        }
+    }
+
+    /// What has to be done now and then.
+    fn look_around(&mut self) -> io::Result<()> {
+        let now = now_ns();
+        self.notify.alive();
+        let users: HashSet<u32> = self.clients.values().map(|one| one.who.uid).collect();
+        let (clients, users) = (self.clients.len(), users.len());
+        self.notify
+            .status(format!("{clients} clients of {users} users"));
+        let silent = |client: &Client| {
+            let since = client.waiting_since_ns();
+            since.is_some_and(|since| now.saturating_sub(since) > ANSWER_NS_MAX)
+        };
+        let silent = self.clients.iter().filter(|(_, client)| silent(client));
+        let silent: Vec<u64> = silent.map(|(number, _)| *number).collect();
+        for number in silent {
+            self.tell_expelled(number, "does not read its answers");
+            self.end(number, "it does not read its answers")?;
+        }
+        if self.retired.is_due(now) {
+            self.release_retired(now);
+        }
+        Ok(())
+    }
+
+    fn release_retired(&mut self, now_ns: u64) {
+        match self.shared.core.living_segments() {
+            Ok(living) => self.retired.release(&living, now_ns),
+            Err(error) => {
+                if self.lines.admit((0, "retired"), now_ns).is_some() {
+                    warn!("looking for memory that is still in use: {error}");
+                }
+            }
+        }
+    }
+
+    /// Reads the configuration again. With a mistake in it everything stays as it is.
+    fn reload(&mut self) -> io::Result<()> {
+        let config = match Config::load(&self.config_path, false) {
+            Ok(config) => config,
+            Err(error) => {
+                for line in error.to_string().lines() {
+                    warn!("not reloaded: {line}");
+                }
+                return Ok(());
+            }
+        };
+        self.log.set_level(config.log.level);
+        self.policy = Policy::new(&config, &Names::of_system());
+        self.shared.ledger.set_machine(&config.machine);
+        let mut users = self.shared.users();
+        let uids: Vec<u32> = users.rows().map(|(uid, _)| uid).collect();
+        let mut limits = Vec::new();
+        for uid in uids {
+            let of_uid = |client: &&Client| client.who.uid == uid;
+            let known = self.clients.values().find(of_uid).map(|client| client.who);
+            let who = known.unwrap_or(policy::Client {
+                pid: 0,
+                uid,
+                gid: u32::MAX,
+            });
+            let new = self.policy.limits(&who);
+            if let Err(error) = users.set_limits(uid, &new) {
+                warn!("limits of user {uid}: {error}");
+            }
+            limits.push((uid, new));
+        }
+        drop(users);
+        self.tell_rates(&config)?;
+        for (uid, limits) in limits {
+            self.tell_rate(
+                uid,
+                limits.requests_per_s.get(),
+                limits.requests_burst.get(),
+            )?;
+        }
+        info!("reloaded {}", self.config_path.display());
+        Ok(())
+    }
+
+    /// How fast users may ask of whom nothing else is said.
+    fn tell_rates(&self, config: &Config) -> io::Result<()> {
+        let (per_s, burst) = (config.limits.requests_per_s, config.limits.requests_burst);
+        self.tell_rate(UserRate::EVERYBODY, per_s.get(), burst.get())
+    }
+
+    fn tell_rate(&self, uid: u32, per_s: u64, burst: u64) -> io::Result<()> {
+        let rate = UserRate {
+            uid,
+            pad: 0,
+            per_s,
+            burst,
+        };
+        self.relay.send(Kind::Rate, 0, 0, rate.as_bytes(), &[])
+    }
+
+    fn note_slow(&mut self, packet: &Packet) {
+        let Some(client) = self.clients.get(&packet.connection) else {
+            return;
+        };
+        let (uid, count) = (client.who.uid, packet.detail);
+        self.shared.users().add_slow(uid, count);
+        if let Some(left_out) = self.lines.admit((uid, "slow"), now_ns()) {
+            warn!(
+                left_out,
+                "{client} asks too fast: {count} requests of its user had to wait"
+            );
+        }
+    }
+
+    fn tell_refused(&mut self, number: u64, subject: &str, limit: u64) {
+        let Some(client) = self.clients.get(&number) else {
+            return;
+        };
+        if let Some(left_out) = self.lines.admit((client.who.uid, "quota"), now_ns()) {
+            warn!(
+                left_out,
+                "{client} has all that it may have: {subject}, at most {limit}"
+            );
+        }
+    }
+
+    fn tell_expelled(&mut self, number: u64, what: &str) {
+        let Some(client) = self.clients.get(&number) else {
+            return;
+        };
+        self.shared.count(|figures| figures.expelled += 1);
+        if let Some(left_out) = self.lines.admit((client.who.uid, "expelled"), now_ns()) {
+            warn!(left_out, "{client} is disconnected: it {what}");
+        }
+    }
+}
+
+/// Empties a pipe that only wakes.
+fn drain(wake: &OwnedFd) {
+    let mut bytes = [0u8; 64];
+    while matches!(rustix::io::read(wake, &mut bytes), Ok(count) if count == bytes.len()) {}
+}

@@ -1,0 +1,188 @@
+//! The first message of a client: who it is, whether it may have a connection, and the welcome.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use ecalls_abi::ABI_VERSION;
+use ecalls_abi::message::{
+    Answer, Hello, REFUSED_DENIED, REFUSED_VERSION, Refused, Request, Welcome,
+};
+use ecalls_abi::text;
+use ecalls_abi::version::SERVICES_MAX;
+use ecalls_kernel::owner::Owner;
+use ecalls_kernel::{Error, now_ns, peer_process, wait_readable};
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::net::Shutdown;
+use rustix::net::sockopt;
+use tracing::{debug, warn};
+
+use super::Broker;
+use crate::client::{Client, Reply, refusal, send};
+use crate::policy;
+use crate::quota::{Amounts, Charge, Resource};
+use crate::relay::Packet;
+use crate::request::No;
+
+/// Descriptors that the daemon holds for a connection: broker's and door's copies of it, and the
+/// handle of its process.
+const DESCRIPTORS: u64 = 4;
+
+/// Bytes of answers that a client may leave unread, as the kernel counts them: a few. Descriptors
+/// in them count for the daemon's user until they are read.
+const UNREAD_BYTES: usize = 8192;
+
+/// The user at the other end of a new connection, for its place in line.
+pub(super) fn uid_of(packet: &Packet) -> u32 {
+    let cred = packet.fds.first().map(sockopt::socket_peercred);
+    cred.and_then(Result::ok)
+        .map_or(0, |cred| cred.uid.as_raw())
+}
+
+/// A client that is known and charged for, and not yet in the broker's table.
+struct Known {
+    who: policy::Client,
+    owner: Owner,
+    process: OwnedFd,
+    charge: Charge,
+}
+
+impl Broker {
+    /// Takes a client in, or tells it why not.
+    pub(super) fn admit(&mut self, mut packet: Packet) -> io::Result<()> {
+        let number = packet.connection;
+        let (Some(socket), Ok((serial, Request::Hello(hello)))) =
+            (packet.fds.pop(), Request::parse(&packet.body))
+        else {
+            return Ok(()); // the door does not send such; then it is no client
+        };
+        let known = match self.get_to_know(&socket, &hello) {
+            Ok(known) => known,
+            Err(no) => {
+                self.turn_away(&socket, serial, *no.0);
+                return Ok(());
+            }
+        };
+        let uid = known.who.uid;
+        let reply = match self.welcome(&known) {
+            Ok(reply) => reply,
+            Err(no) => {
+                self.shared.users().leave(uid);
+                self.turn_away(&socket, serial, *no.0);
+                return Ok(());
+            }
+        };
+        let connection = EventData::new_u64(number * 2);
+        epoll::add(&self.epoll, &socket, connection, EventFlags::RDHUP)?;
+        let process = EventData::new_u64(number * 2 + 1);
+        epoll::add(&self.epoll, &known.process, process, EventFlags::IN)?;
+        let client = Client::new(known.who, known.owner, known.process, socket, known.charge);
+        debug!("{client} has come");
+        self.clients.insert(number, client);
+        self.shared.count(|figures| figures.clients += 1);
+        let limits = self.policy.limits(&known.who);
+        self.tell_rate(
+            uid,
+            limits.requests_per_s.get(),
+            limits.requests_burst.get(),
+        )?;
+        // An empty socket has room for one answer.
+        self.reply(number, serial, reply).map(|_| ())
+    }
+
+    fn get_to_know(&mut self, socket: &OwnedFd, hello: &Hello) -> Result<Known, No> {
+        if hello.abi_version != ABI_VERSION {
+            let version = u64::from(ABI_VERSION);
+            return Err(No(Box::new(Refused::new(
+                REFUSED_VERSION,
+                version,
+                "",
+                "",
+                "",
+            ))));
+        }
+        let system = |error: rustix::io::Errno| {
+            No::from(Error::Os {
+                action: "asking who connected",
+                source: error.into(),
+            })
+        };
+        sockopt::set_socket_send_buffer_size(socket, UNREAD_BYTES).map_err(system)?;
+        let cred = sockopt::socket_peercred(socket).map_err(system)?;
+        let pid = u32::try_from(cred.pid.as_raw_pid()).unwrap_or(0);
+        if pid == 0 {
+            let (action, needs) = ("using the daemon", "a process that its namespace knows");
+            return Err(No(Box::new(Refused::new(
+                REFUSED_DENIED,
+                0,
+                action,
+                "",
+                needs,
+            ))));
+        }
+        let who = policy::Client {
+            pid,
+            uid: cred.uid.as_raw(),
+            gid: cred.gid.as_raw(),
+        };
+        let limits = self.policy.limits(&who);
+        let amounts = Amounts::NONE
+            .and(Resource::Connections, 1)
+            .and(Resource::Descriptors, DESCRIPTORS);
+        let charge = self.shared.ledger.charge(who.uid, &limits, amounts)?;
+        // The number may be another process' by now; the handle is not. While the process of the
+        // handle lives, the number is its.
+        let process = peer_process(socket.as_fd())?;
+        let identity = self.shared.core.identify(pid)?;
+        if wait_readable(process.as_fd(), Some(0))? {
+            return Err(No::from(Error::Closed("the process")));
+        }
+        let user = self.shared.users().enter(who.uid, &limits)?;
+        let owner = Owner {
+            pid,
+            start_ns: identity.start_ns,
+            uid: who.uid,
+            user,
+        };
+        Ok(Known {
+            who,
+            owner,
+            process,
+            charge,
+        })
+    }
+
+    fn welcome(&self, known: &Known) -> Result<Reply, No> {
+        let core = &self.shared.core;
+        let mut welcome = Welcome {
+            abi_version: ABI_VERSION,
+            pid: known.who.pid,
+            uid: known.who.uid,
+            cpus: core.cpus(),
+            daemon: std::process::id(),
+            services: u32::try_from(SERVICES_MAX).unwrap_or(u32::MAX),
+            start_ns: core.host()?.start_ns,
+            ..Welcome::default()
+        };
+        // The mechanisms' names are short.
+        let _ = text::write(&mut welcome.mechanism, core.fast_call().name());
+        Ok(Reply {
+            answer: Answer::Welcome(welcome),
+            fds: vec![core.generic_program()?],
+        })
+    }
+
+    /// Tells a client why it is none, and ends its connection.
+    fn turn_away(&mut self, socket: &OwnedFd, serial: u32, refused: Refused) {
+        let uid = sockopt::socket_peercred(socket).map_or(0, |cred| cred.uid.as_raw());
+        if let Some(left_out) = self.lines.admit((uid, "admit"), now_ns()) {
+            let (subject, text) = (refused.subject(), refused.text());
+            warn!(
+                left_out,
+                "a process of user {uid} was turned away: {subject} {text}"
+            );
+        }
+        self.shared.count(|figures| figures.refused += 1);
+        let _ = send(socket, serial, &refusal(refused));
+        let _ = rustix::net::shutdown(socket, Shutdown::Both);
+    }
+}

@@ -1,0 +1,161 @@
+//! The socket that clients connect to: handed over by systemd, or made here.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::process::{PidfdFlags, PidfdGetfdFlags};
+
+use crate::config::{Names, Socket};
+
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 128;
+
+/// A socket that clients connect to.
+#[derive(Debug)]
+pub struct Listener {
+    /// The socket.
+    pub fd: OwnedFd,
+    /// Its path, if it was made here: then it is removed at the end.
+    pub path: Option<PathBuf>,
+}
+
+/// What systemd handed over, or a new one as the configuration says.
+///
+/// # Errors
+/// Those of the system; AddrInUse when another daemon listens there.
+pub fn listen(socket: &Socket, names: &Names) -> io::Result<Listener> {
+    if let Some(fd) = handed_over()? {
+        return Ok(Listener { fd, path: None });
+    }
+    make(socket, names).map(|fd| Listener {
+        fd,
+        path: Some(socket.path.0.clone()),
+    })
+}
+
+/// The socket of the unit, if there is one.
+fn handed_over() -> io::Result<Option<OwnedFd>> {
+    let mut numbers = sd_notify::listen_fds()?;
+    let Some(number) = numbers.next() else {
+        return Ok(None);
+    };
+    // The number alone is no proof that it is open; a copy by way of our own process is.
+    let process = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty())?;
+    let fd = rustix::process::pidfd_getfd(&process, number, PidfdGetfdFlags::empty())?;
+    let fits = sockopt::socket_type(&fd) == Ok(SocketType::SEQPACKET)
+        && sockopt::socket_acceptconn(&fd) == Ok(true);
+    if !fits || numbers.next().is_some() {
+        let message = "systemd handed over something else than one SOCK_SEQPACKET socket: see \
+                       ListenSequentialPacket= in ecallsd.socket";
+        return Err(io::Error::other(message));
+    }
+    Ok(Some(fd))
+}
+
+fn make(socket: &Socket, names: &Names) -> io::Result<OwnedFd> {
+    let path = &socket.path.0;
+    if let Some(folder) = path.parent() {
+        make_folder(folder)?;
+    }
+    remove_stale(path)?;
+    let fd = open()?;
+    rustix::net::bind(&fd, &SocketAddrUnix::new(path)?)?;
+    let gid = socket
+        .group
+        .as_ref()
+        .and_then(|who| names.group(who.as_ref()));
+    if gid.is_some() {
+        std::os::unix::fs::chown(path, None, gid)?;
+    }
+    // Nobody can connect before `listen`, so its permissions are right from the first moment.
+    fs::set_permissions(path, fs::Permissions::from_mode(socket.mode.0))?;
+    rustix::net::listen(&fd, BACKLOG)?;
+    Ok(fd)
+}
+
+fn make_folder(folder: &Path) -> io::Result<()> {
+    match fs::DirBuilder::new().mode(0o755).create(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn open() -> io::Result<OwnedFd> {
+    let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+    Ok(rustix::net::socket_with(
+        family,
+        kind,
+        SocketFlags::CLOEXEC,
+        None,
+    )?)
+}
+
+/// A socket that nobody listens on is in the way; one that somebody does is another daemon's, and
+/// anything else is not ours to remove.
+fn remove_stale(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err(io::Error::from(io::ErrorKind::AlreadyExists));
+        }
+        Ok(_) => {}
+    }
+    let probe = open()?;
+    match rustix::net::connect(probe.as_fd(), &SocketAddrUnix::new(path)?) {
+        Err(Errno::CONNREFUSED) => fs::remove_file(path),
+        _ => Err(io::Error::from(io::ErrorKind::AddrInUse)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Mode, SocketPath};
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("ecallsd-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        folder
+    }
+
+    fn at(path: &Path) -> Socket {
+        Socket {
+            path: SocketPath(path.to_owned()),
+            mode: Mode(0o640),
+            group: None,
+        }
+    }
+
+    #[test]
+    fn the_socket_has_its_permissions_and_replaces_a_stale_one() {
+        let folder = folder("listen");
+        let path = folder.join("socket");
+        let names = Names::default();
+        let first = make(&at(&path), &names).unwrap();
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o640);
+        let busy = make(&at(&path), &names).unwrap_err();
+        assert_eq!(busy.kind(), io::ErrorKind::AddrInUse);
+        drop(first);
+        assert!(make(&at(&path), &names).is_ok());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_file_in_the_way_stays() {
+        let folder = folder("file");
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("socket");
+        fs::write(&path, "mine").unwrap();
+        assert!(make(&at(&path), &Names::default()).is_err());
+        assert_eq!(fs::read(&path).unwrap(), b"mine");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,286 @@
+//! What door and broker say to each other: packets over a socket pair (SOCK_SEQPACKET) that no
+//! client can reach.
+//!
+//! | from | packet | descriptors |
+//! |---|---|---|
+//! | door | [`Kind::Open`]: a client's first message | the connection |
+//! | door | [`Kind::Request`]: a further message | those of the message |
+//! | door | [`Kind::Gone`]: a connection has ended; `detail`: [`Why`] | |
+//! | door | [`Kind::Slow`]: `detail` requests of the client's user had to wait | |
+//! | broker | [`Kind::Done`]: the last of the first three is dealt with | |
+//! | broker | [`Kind::Rate`]: how fast a user may ask; [`UserRate`] follows | |
+//!
+//! The door waits for DONE before it reads on from that connection, and before it closes anything
+//! that came over it. So the broker has at most one packet of each connection before it, and never
+//! closes the last reference to a client's descriptor: that may block for as long as the client
+//! likes (a socket that lingers, a file of a file system that does not answer).
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use ecalls_abi::message::{MESSAGE_DESCRIPTORS, MESSAGE_MAX};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// What a packet is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the table above explains them")]
+pub enum Kind {
+    Open = 1,
+    Request = 2,
+    Gone = 3,
+    Slow = 4,
+    Done = 5,
+    Rate = 6,
+}
+
+const KINDS: [Kind; 6] = [
+    Kind::Open,
+    Kind::Request,
+    Kind::Gone,
+    Kind::Slow,
+    Kind::Done,
+    Kind::Rate,
+];
+
+/// Why a connection has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// Its client closed it, or the broker did.
+    Closed = 0,
+    /// A packet was no message.
+    Malformed = 1,
+    /// A process sent that is not the one that connected.
+    Sender = 2,
+    /// A message came with other descriptors than it should.
+    Descriptors = 3,
+    /// The first message was another than HELLO, or did not come in time.
+    Silent = 4,
+}
+
+const WHYS: [Why; 5] = [
+    Why::Closed,
+    Why::Malformed,
+    Why::Sender,
+    Why::Descriptors,
+    Why::Silent,
+];
+
+impl Why {
+    /// From its number; one that the door does not send counts as malformed.
+    pub fn from_number(number: u32) -> Why {
+        let found = WHYS.into_iter().find(|why| *why as u32 == number);
+        found.unwrap_or(Why::Malformed)
+    }
+
+    /// For the log.
+    pub fn text(self) -> &'static str {
+        match self {
+            Why::Closed => "closed its connection",
+            Why::Malformed => "sent something that is no message",
+            Why::Sender => "sent by another process than the one that connected",
+            Why::Descriptors => "sent descriptors that its message has no use for",
+            Why::Silent => "did not say HELLO",
+        }
+    }
+}
+
+/// What each packet begins with.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+struct Head {
+    kind: u32,
+    detail: u32,
+    connection: u64,
+}
+
+const HEAD: usize = size_of::<Head>();
+
+/// How fast a user may ask. Uid [`UserRate::EVERYBODY`]: everyone of whom nothing else is said.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct UserRate {
+    /// The user.
+    pub uid: u32,
+    /// 0.
+    pub pad: u32,
+    /// Requests per second; 0: as many as it likes.
+    pub per_s: u64,
+    /// Requests at once.
+    pub burst: u64,
+}
+
+impl UserRate {
+    /// No user has this number.
+    pub const EVERYBODY: u32 = u32::MAX;
+}
+
+/// A packet that arrived.
+#[derive(Debug)]
+pub struct Packet {
+    /// What it is.
+    pub kind: Kind,
+    /// As the kind says.
+    pub detail: u32,
+    /// The connection, as the door numbers it.
+    pub connection: u64,
+    /// What follows.
+    pub body: Vec<u8>,
+    /// What came beside it.
+    pub fds: Vec<OwnedFd>,
+}
+
+/// One end.
+#[derive(Debug)]
+pub struct Relay(OwnedFd);
+
+impl Relay {
+    /// Both ends.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn pair() -> io::Result<(Relay, Relay)> {
+        let (one, other) = rustix::net::socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
+        Ok((Relay(one), Relay(other)))
+    }
+
+    /// The end that a process was started with.
+    pub fn of_descriptor(fd: OwnedFd) -> Relay {
+        Relay(fd)
+    }
+
+    /// Its descriptor, to start a process with.
+    pub fn into_descriptor(self) -> OwnedFd {
+        self.0
+    }
+
+    /// Sends a packet; waits while the other end does not read.
+    ///
+    /// # Errors
+    /// Those of the system; BrokenPipe when the other end is gone.
+    pub fn send(
+        &self,
+        kind: Kind,
+        connection: u64,
+        detail: u32,
+        body: &[u8],
+        fds: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
+        let head = Head {
+            kind: kind as u32,
+            detail,
+            connection,
+        };
+        let parts = [io::IoSlice::new(head.as_bytes()), io::IoSlice::new(body)];
+        let mut space =
+            [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MESSAGE_DESCRIPTORS))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
+            return Err(io::Error::from(io::ErrorKind::InvalidInput));
+        }
+        loop {
+            match rustix::net::sendmsg(&self.0, &parts, &mut control, SendFlags::NOSIGNAL) {
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// The next packet. None: there is none now (with `wait` false), or the other end is gone.
+    ///
+    /// # Errors
+    /// Those of the system; BrokenPipe when the other end is gone, InvalidData for what the other
+    /// end never says.
+    pub fn receive(&self, wait: bool) -> io::Result<Option<Packet>> {
+        let mut bytes = [0; HEAD + MESSAGE_MAX];
+        let mut space =
+            [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MESSAGE_DESCRIPTORS))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut flags = RecvFlags::CMSG_CLOEXEC;
+        flags.set(RecvFlags::DONTWAIT, !wait);
+        let received = loop {
+            let mut parts = [io::IoSliceMut::new(&mut bytes)];
+            match rustix::net::recvmsg(&self.0, &mut parts, &mut control, flags) {
+                Ok(received) => break received,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
+        };
+        let mut fds = Vec::new();
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(rights) = message {
+                fds.extend(rights);
+            }
+        }
+        if received.bytes == 0 {
+            return Err(io::Error::from(io::ErrorKind::BrokenPipe));
+        }
+        let whole = !received
+            .flags
+            .intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
+        let invalid = || io::Error::from(io::ErrorKind::InvalidData);
+        let (head, body) =
+            Head::read_from_prefix(&bytes[..received.bytes]).map_err(|_| invalid())?;
+        let kind = KINDS.into_iter().find(|kind| *kind as u32 == head.kind);
+        let (Some(kind), true) = (kind, whole) else {
+            return Err(invalid());
+        };
+        Ok(Some(Packet {
+            kind,
+            detail: head.detail,
+            connection: head.connection,
+            body: body.to_vec(),
+            fds,
+        }))
+    }
+}
+
+impl AsFd for Relay {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_arrives_with_its_descriptors() {
+        let (door, broker) = Relay::pair().unwrap();
+        assert!(broker.receive(false).unwrap().is_none());
+        let file = std::fs::File::open("/dev/null").unwrap();
+        door.send(Kind::Open, 7, 0, b"hello", &[file.as_fd()])
+            .unwrap();
+        let packet = broker.receive(true).unwrap().unwrap();
+        assert_eq!((packet.kind, packet.connection), (Kind::Open, 7));
+        assert_eq!((&packet.body[..], packet.fds.len()), (&b"hello"[..], 1));
+        broker.send(Kind::Done, 7, 0, &[], &[]).unwrap();
+        assert_eq!(door.receive(true).unwrap().unwrap().kind, Kind::Done);
+        drop(door);
+        let end = broker.receive(true).unwrap_err();
+        assert_eq!(end.kind(), io::ErrorKind::BrokenPipe);
+    }
+
+    #[test]
+    fn what_is_no_packet_is_an_error() {
+        let (door, broker) = Relay::pair().unwrap();
+        for bytes in [&[9u8; 16][..], &[1; 5]] {
+            rustix::net::send(&door, bytes, SendFlags::empty()).unwrap();
+            let error = broker.receive(true).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Opening and closing channels: kernel memory for a client, by descriptors that only it gets.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use ecalls_abi::channel::{Layout, SlotUse};
+use ecalls_abi::downcall::{DEFER_DELAY, DEFER_SWITCH};
+use ecalls_abi::message::{Answer, Done, OpenChannel};
+use ecalls_kernel::channel::{HostedChannel, Shape};
+
+use super::{Context, No, Result, done};
+use crate::client::{Held, Reply};
+use crate::quota::{Amounts, Resource};
+
+/// Descriptors that the broker holds for a channel: its maps, what is attached for it, and copies
+/// on their way to the client.
+const DESCRIPTORS: u64 = 8;
+
+/// The longest time that deferred calls may wait, ns: the kernel side adds it to a time.
+const DELAY_NS_MAX: u64 = 1 << 62;
+
+/// Opens one.
+///
+/// # Errors
+/// What is wrong with its shape, or the user's quota.
+pub fn open(context: &mut Context<'_>, body: &OpenChannel) -> Result<Reply> {
+    let shape = shape(body)?;
+    let amounts = Amounts::NONE
+        .and(Resource::Channels, 1)
+        .and(Resource::Bytes, HostedChannel::bytes(&shape))
+        .and(Resource::Descriptors, DESCRIPTORS);
+    let charge = context.charge(amounts)?;
+    let thing = HostedChannel::open(Arc::clone(context.core), &context.client.owner, &shape)?;
+    let id = thing.id().raw();
+    let copies: std::io::Result<Vec<_>> = [&thing.fds().up, &thing.fds().down, &thing.fds().wake]
+        .map(OwnedFd::try_clone)
+        .into_iter()
+        .collect();
+    let fds = copies.map_err(|error| {
+        No::from(ecalls_kernel::Error::Os {
+            action: "copying a descriptor",
+            source: error,
+        })
+    })?;
+    context.client.channels.insert(id, Held { thing, charge });
+    Ok(Reply {
+        answer: Answer::Done(Done { value: id.into() }),
+        fds,
+    })
+}
+
+/// Closes one.
+///
+/// # Errors
+/// It is not this client's.
+pub fn close(context: &mut Context<'_>, id: u32) -> Result<Reply> {
+    let Some(held) = context.client.channels.remove(&id) else {
+        return Err(No::from(ecalls_kernel::Error::Closed("the channel")));
+    };
+    retire(context, held);
+    Ok(done(0u32))
+}
+
+/// Closes a channel whose memory the client may keep.
+pub fn retire(context: &mut Context<'_>, held: Held<HostedChannel>) {
+    let Held { thing, mut charge } = held;
+    let maps = thing.map_ids();
+    // First nothing comes any more, then what it cost is given back.
+    drop(thing);
+    let bytes = charge.split(Resource::Bytes);
+    if let Ok(maps) = maps {
+        context.retired.add(maps, bytes);
+    }
+}
+
+/// A shape from a stranger's numbers. What a channel can have is checked where it is made.
+fn shape(body: &OpenChannel) -> Result<Shape> {
+    let Some(layout) = Layout::from_raw(body.layout) else {
+        return Err(No::invalid("a channel's layout", body.layout, "0 or 1"));
+    };
+    let Some(slot_use) = SlotUse::from_raw(body.slot_use) else {
+        return Err(No::invalid("the use of slots", body.slot_use, "0 to 2"));
+    };
+    if body.defer & !(DEFER_DELAY | DEFER_SWITCH) != 0 {
+        return Err(No::invalid("how calls are deferred", body.defer, "0 to 3"));
+    }
+    if body.capacity > ecalls_abi::channel::CAPACITY_MAX {
+        return Err(No::invalid(
+            "a channel's capacity",
+            body.capacity,
+            "a power of two from 64 (and more than the CPUs) to 65536; slots: 1 to 1024",
+        ));
+    }
+    Ok(Shape {
+        layout,
+        capacity: body.capacity,
+        slot_use,
+        defer: body.defer,
+        delay_ns: body.delay_ns.min(DELAY_NS_MAX),
+    })
+}

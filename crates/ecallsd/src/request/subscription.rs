@@ -1,0 +1,165 @@
+//! Installing and ending subscriptions: whose events go where.
+
+use std::sync::Arc;
+
+use ecalls_abi::channel::Id;
+use ecalls_abi::handler::{HANDLER_COPY_USER, HANDLERS_BUILT_IN};
+use ecalls_abi::message::Subscribe;
+use ecalls_abi::subscription::{
+    ACTION_HANDLER, ACTION_MEMORY, ACTION_SIGNAL, ACTION_THREAD, ACTION_USER, Action, SCOPE_ALL,
+    SCOPE_OWN,
+};
+use ecalls_kernel::Error;
+use ecalls_kernel::subscription::{HostedSubscription, Request};
+
+use super::{Context, No, Result, done};
+use crate::client::{Held, Reply};
+use crate::policy::{Receiver, Scope, Service};
+use crate::quota::{Amounts, Resource};
+
+/// Descriptors that the broker holds for a subscription: what is attached for its service.
+const DESCRIPTORS: u64 = 2;
+
+/// Installs one.
+///
+/// # Errors
+/// What it asks for that makes no sense, or is not this client's to have.
+pub fn install(context: &mut Context<'_>, body: &Subscribe) -> Result<Reply> {
+    let count = usize::try_from(body.actions).unwrap_or(usize::MAX);
+    let Some(actions) = body.action.get(..count) else {
+        return Err(No::invalid(
+            "the number of actions",
+            body.actions,
+            "1 to 8 actions per subscription",
+        ));
+    };
+    for action in actions {
+        check(context, action)?;
+    }
+    let channel = match body.channel {
+        0 => None,
+        id => Some(own_channel(context, id)?),
+    };
+    let receiver = receiver(context, body.receiver)?;
+    let scope = decide(context, body.service, &receiver, actions)?;
+    let amounts = Amounts::NONE
+        .and(Resource::Subscriptions, 1)
+        .and(Resource::Descriptors, DESCRIPTORS);
+    let charge = context.charge(amounts)?;
+    let request = Request {
+        service: body.service,
+        receiver: receiver.pid,
+        kinds: body.kinds,
+        pid: body.pid,
+        deadline_ns: body.deadline_ns,
+        channel,
+        scope: match scope {
+            Scope::Own => SCOPE_OWN,
+            Scope::All => SCOPE_ALL,
+        },
+        actions: actions.to_vec(),
+    };
+    let core = Arc::clone(context.core);
+    let thing = HostedSubscription::install(core, &context.client.owner, &request)?;
+    let id = thing.id().raw();
+    context
+        .client
+        .subscriptions
+        .insert(id, Held { thing, charge });
+    Ok(done(id))
+}
+
+/// Ends one.
+///
+/// # Errors
+/// It is not this client's.
+pub fn end(context: &mut Context<'_>, id: u32) -> Result<Reply> {
+    let Some(held) = context.client.subscriptions.remove(&id) else {
+        return Err(No::from(Error::Closed("the subscription")));
+    };
+    finish(context, held);
+    Ok(done(0u32))
+}
+
+/// Ends a subscription and keeps what it counted for its user.
+pub fn finish(context: &mut Context<'_>, held: Held<HostedSubscription>) {
+    let index = held.thing.id().index();
+    drop(held);
+    if let Ok(count) = context.core.subscription_count(index) {
+        context.users.add_ended(context.client.who.uid, &count);
+    }
+}
+
+/// Who receives, as the kernel says.
+fn receiver(context: &Context<'_>, pid: u32) -> Result<Receiver> {
+    let who = &context.client.who;
+    if pid == 0 || pid == who.pid {
+        return Ok(Receiver {
+            pid: who.pid,
+            uid: context.core.identify(who.pid)?.uid,
+            saved_uid: who.uid,
+        });
+    }
+    // A process with several users counts as root's (bpf/event/identity.h), so one word tells.
+    let uid = context.core.identify(pid)?.uid;
+    Ok(Receiver {
+        pid,
+        uid,
+        saved_uid: uid,
+    })
+}
+
+fn decide(
+    context: &Context<'_>,
+    service: u32,
+    receiver: &Receiver,
+    actions: &[Action],
+) -> Result<Scope> {
+    if context.core.next_service(service)? != Some(service) {
+        return Err(No::from(Error::Closed("the service")));
+    }
+    let name = context.core.service_stat(service)?;
+    let service = Service {
+        name: name.info.name(),
+        owner_uid: context.core.service_owner(service)?.map(|(_, uid)| uid),
+    };
+    let who = &context.client.who;
+    Ok(context.policy.subscribe(who, &service, receiver, actions)?)
+}
+
+/// What the kernel side takes for granted about an action.
+fn check(context: &Context<'_>, action: &Action) -> Result<()> {
+    match action.kind {
+        ACTION_HANDLER if action.handler < HANDLERS_BUILT_IN => Ok(()),
+        ACTION_THREAD
+            if action.handler < HANDLERS_BUILT_IN || action.handler == HANDLER_COPY_USER =>
+        {
+            Ok(())
+        }
+        ACTION_HANDLER | ACTION_THREAD => Err(No::invalid(
+            "the kernel handler",
+            action.handler,
+            "the number of one that there is; one that sleeps runs in a thread only",
+        )),
+        // Its number is checked where the subscription is made.
+        ACTION_SIGNAL => Ok(()),
+        ACTION_USER | ACTION_MEMORY => own_channel(context, action.channel).map(|_| ()),
+        kind => Err(No::invalid("the kind of an action", kind, "1 to 5")),
+    }
+}
+
+/// A channel of this very client: to others nobody delivers.
+fn own_channel(context: &Context<'_>, id: u32) -> Result<Id> {
+    context
+        .client
+        .channels
+        .get(&id)
+        .map(|held| held.thing.id())
+        .ok_or_else(|| {
+            No::invalid(
+                "the channel",
+                id,
+                "the id of an open channel of this client",
+            )
+        })
+}

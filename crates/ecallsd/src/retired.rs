@@ -1,0 +1,81 @@
+//! Memory that was a channel's and that somebody may still have mapped: charged to its user until
+//! nobody has.
+//!
+//! Closing a channel takes it out of the kernel side at once; nothing is written there any more.
+//! But who was given its descriptors keeps the memory as long as it likes, and would otherwise get
+//! more of it by closing and opening again and again.
+
+use std::collections::HashSet;
+
+use crate::quota::Charge;
+
+/// How often to look, ns.
+const PERIOD_NS: u64 = 500_000_000;
+
+/// Memory that is not known to be free.
+#[derive(Debug, Default)]
+pub struct Retired {
+    segments: Vec<Segments>,
+    looked_ns: u64,
+}
+
+/// The maps of one channel.
+#[derive(Debug)]
+struct Segments {
+    maps: [u32; 3],
+    _charge: Charge,
+}
+
+impl Retired {
+    /// A channel was closed that had these maps; the charge is for its memory.
+    pub fn add(&mut self, maps: [u32; 3], charge: Charge) {
+        self.segments.push(Segments {
+            maps,
+            _charge: charge,
+        });
+    }
+
+    /// Whether it is time to look again.
+    pub fn is_due(&self, now_ns: u64) -> bool {
+        !self.segments.is_empty() && now_ns.saturating_sub(self.looked_ns) >= PERIOD_NS
+    }
+
+    /// Gives back what is charged for maps that are gone. `living`: those of channels that exist.
+    pub fn release(&mut self, living: &HashSet<u32>, now_ns: u64) {
+        self.looked_ns = now_ns;
+        self.segments
+            .retain(|segments| segments.maps.iter().any(|map| living.contains(map)));
+    }
+
+    /// How many channels' memory there is.
+    pub fn len(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Limits, Machine};
+    use crate::quota::{Amounts, Ledger, Resource};
+
+    #[test]
+    fn memory_is_charged_until_its_last_map_is_gone() {
+        let ledger = Ledger::new(&Machine::default());
+        let bytes = Amounts::NONE.and(Resource::Bytes, 4096);
+        let charge = ledger.charge(5, &Limits::default(), bytes).unwrap();
+        let mut retired = Retired::default();
+        retired.add([1, 2, 3], charge);
+        assert!(retired.is_due(PERIOD_NS));
+        retired.release(&HashSet::from([3, 9]), PERIOD_NS);
+        assert_eq!(ledger.held(5), bytes);
+        assert!(!retired.is_due(PERIOD_NS + 1));
+        retired.release(&HashSet::from([9]), 2 * PERIOD_NS);
+        assert!(ledger.users().is_empty() && retired.is_empty());
+    }
+}

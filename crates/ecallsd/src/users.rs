@@ -1,0 +1,226 @@
+//! The users that the kernel side can tell apart: which row of its table each uid has, and what
+//! became of the events of its subscriptions that have ended.
+//!
+//! A uid gets a row when its first client comes, and keeps it when the last one goes, so that what
+//! was counted stays readable; a row is given to another uid when there is no free one, the one
+//! that nobody has used for the longest time first. Root is row 0, which is unlimited.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ecalls_abi::message::{
+    QUOTA_BYTES, QUOTA_CHANNELS, QUOTA_CONNECTIONS, QUOTA_DESCRIPTORS, QUOTA_HANDLER, QUOTA_QUEUED,
+    QUOTA_RAISED, QUOTA_REQUESTS, QUOTA_SERVICES, QUOTA_SUBSCRIPTIONS, QUOTA_TIMERS, QUOTA_UP,
+    UserView,
+};
+use ecalls_abi::service::SubscriptionCount;
+use ecalls_abi::user::UNLIMITED;
+use ecalls_kernel::core::Core;
+use ecalls_kernel::user::Limits as KernelLimits;
+use ecalls_kernel::{Result, now_ns};
+
+use crate::config::Limits;
+use crate::quota::{Amounts, Ledger, Resource, USERS};
+
+/// What is known of one user.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Its row in the kernel side's table.
+    pub index: u32,
+    /// Its limits.
+    pub limits: Limits,
+    /// Clients now.
+    clients: u32,
+    /// When the last one went.
+    idle_ns: u64,
+    /// Requests that had to wait.
+    slow: u64,
+    /// Counts of its subscriptions that have ended.
+    ended: SubscriptionCount,
+}
+
+/// All users.
+#[derive(Debug)]
+pub struct Users {
+    core: Arc<Core>,
+    rows: HashMap<u32, Row>,
+}
+
+impl Users {
+    /// Nobody yet.
+    pub fn new(core: Arc<Core>) -> Users {
+        Users {
+            core,
+            rows: HashMap::new(),
+        }
+    }
+
+    /// A client of this user has come. The user's row.
+    ///
+    /// # Errors
+    /// Those of the core. The ledger sees to it that there is a row ([`USERS`]).
+    pub fn enter(&mut self, uid: u32, limits: &Limits) -> Result<u32> {
+        let index = match self.rows.get(&uid) {
+            Some(row) => row.index,
+            None if uid == 0 => UNLIMITED,
+            None => self.free_row()?,
+        };
+        let row = self.rows.entry(uid).or_insert_with(|| Row {
+            index,
+            limits: *limits,
+            clients: 0,
+            idle_ns: 0,
+            slow: 0,
+            ended: SubscriptionCount::default(),
+        });
+        row.clients += 1;
+        row.limits = *limits;
+        self.store(uid)?;
+        Ok(index)
+    }
+
+    /// A client of this user has gone.
+    pub fn leave(&mut self, uid: u32) {
+        if let Some(row) = self.rows.get_mut(&uid) {
+            row.clients = row.clients.saturating_sub(1);
+            row.idle_ns = now_ns();
+        }
+    }
+
+    /// Other limits from now on.
+    ///
+    /// # Errors
+    /// Those of the core.
+    pub fn set_limits(&mut self, uid: u32, limits: &Limits) -> Result<()> {
+        if let Some(row) = self.rows.get_mut(&uid) {
+            row.limits = *limits;
+            self.store(uid)?;
+        }
+        Ok(())
+    }
+
+    /// Adds what a subscription that has ended had counted.
+    pub fn add_ended(&mut self, uid: u32, count: &SubscriptionCount) {
+        if let Some(row) = self.rows.get_mut(&uid) {
+            row.ended.add(count);
+        }
+    }
+
+    /// Adds requests that had to wait.
+    pub fn add_slow(&mut self, uid: u32, count: u32) {
+        if let Some(row) = self.rows.get_mut(&uid) {
+            row.slow += u64::from(count);
+        }
+    }
+
+    /// Uids and their rows.
+    pub fn rows(&self) -> impl Iterator<Item = (u32, &Row)> {
+        self.rows.iter().map(|(uid, row)| (*uid, row))
+    }
+
+    /// What a user has and may have; without the subscriptions that live.
+    ///
+    /// # Errors
+    /// Those of the core.
+    pub fn view(&self, uid: u32, row: &Row, ledger: &Ledger) -> Result<UserView> {
+        let user = self.core.user(row.index)?;
+        let held = ledger.held(uid);
+        let mut view = UserView {
+            next: row.index + 1,
+            uid,
+            raised: user.raised,
+            count: row.ended,
+            ..UserView::default()
+        };
+        for (quota, resource) in HELD {
+            view.used[quota] = held.of(resource);
+        }
+        for (quota, used) in [
+            (QUOTA_TIMERS, u64::from(user.timers)),
+            (QUOTA_QUEUED, u64::from(user.queued)),
+            (QUOTA_UP, user.up_throttled),
+            (QUOTA_RAISED, user.raise_throttled),
+            (QUOTA_HANDLER, user.handler_throttled),
+            (QUOTA_REQUESTS, row.slow),
+        ] {
+            view.used[quota] = used;
+        }
+        if uid == 0 {
+            return Ok(view);
+        }
+        let limits = Amounts::of_limits(&row.limits);
+        for (quota, resource) in HELD {
+            view.limit[quota] = limits.of(resource);
+        }
+        let limits = &row.limits;
+        for (quota, limit) in [
+            (QUOTA_TIMERS, limits.timers.get()),
+            (QUOTA_QUEUED, limits.queued_events.get()),
+            (QUOTA_UP, limits.events_up_per_s.get()),
+            (QUOTA_RAISED, limits.events_raised_per_s.get()),
+            (QUOTA_HANDLER, limits.handler_time.0),
+            (QUOTA_REQUESTS, limits.requests_per_s.get()),
+        ] {
+            view.limit[quota] = limit;
+        }
+        Ok(view)
+    }
+
+    /// Tells the kernel side a user's limits.
+    fn store(&self, uid: u32) -> Result<()> {
+        match self.rows.get(&uid) {
+            Some(row) if row.index != UNLIMITED => {
+                self.core.set_user(row.index, uid, &of_kernel(&row.limits))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A row that nobody has, or that of the user who has been away for the longest time.
+    fn free_row(&mut self) -> Result<u32> {
+        let used: Vec<u32> = self.rows.values().map(|row| row.index).collect();
+        let rows = 1..=u32::try_from(USERS).unwrap_or(u32::MAX);
+        if let Some(free) = rows.into_iter().find(|index| !used.contains(index)) {
+            return Ok(free);
+        }
+        let idle = self
+            .rows
+            .iter()
+            .filter(|(_, row)| row.clients == 0 && row.index != UNLIMITED);
+        let oldest = idle
+            .min_by_key(|(_, row)| row.idle_ns)
+            .map(|(uid, row)| (*uid, row.index));
+        let Some((uid, index)) = oldest else {
+            return Err(ecalls_kernel::Error::LimitReached {
+                which: "users at the same time",
+                limit: USERS,
+            });
+        };
+        self.rows.remove(&uid);
+        self.core.free_user(index)?;
+        Ok(index)
+    }
+}
+
+const HELD: [(usize, Resource); 6] = [
+    (QUOTA_CONNECTIONS, Resource::Connections),
+    (QUOTA_CHANNELS, Resource::Channels),
+    (QUOTA_SUBSCRIPTIONS, Resource::Subscriptions),
+    (QUOTA_SERVICES, Resource::Services),
+    (QUOTA_BYTES, Resource::Bytes),
+    (QUOTA_DESCRIPTORS, Resource::Descriptors),
+];
+
+/// Limits that the kernel side keeps. The configuration's ranges fit.
+fn of_kernel(limits: &Limits) -> KernelLimits {
+    let small = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+    KernelLimits {
+        up_per_s: limits.events_up_per_s.get(),
+        up_burst: small(limits.events_up_burst.get()),
+        raise_per_s: limits.events_raised_per_s.get(),
+        raise_burst: small(limits.events_raised_burst.get()),
+        handler_ns_per_s: limits.handler_time.0,
+        queued_max: small(limits.queued_events.get()),
+        timers_max: small(limits.timers.get()),
+    }
+}
