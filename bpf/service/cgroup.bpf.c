@@ -32,7 +32,13 @@
 #define ROOT_ID 1ull
 
 #define CPU_WORDS (sizeof(struct ecalls_cpu_event) / 8)
-#define MEMORY_WORDS (sizeof(struct ecalls_memory_event) / 8)
+_Static_assert(sizeof(struct ecalls_memory_event) == sizeof(struct ecalls_cpu_event), "one size");
+
+union sample_data {
+	struct ecalls_cpu_event cpu;
+	struct ecalls_memory_event memory;
+	u64 words[CPU_WORDS];
+};
 
 /* Only the work item touches what is behind `due_ns`, and it never runs twice at a time. */
 struct sampler {
@@ -42,11 +48,7 @@ struct sampler {
 	u64 walk_ns; /* when the last walk was */
 	u64 machine; /* address of the machine's pressure; 0: not found in this walk */
 	u64 used_ns; /* CPU time of the groups in the root, of this walk */
-	union {
-		struct ecalls_cpu_event cpu;
-		struct ecalls_memory_event memory;
-		u64 words[CPU_WORDS];
-	} data;
+	union sample_data data;
 };
 
 struct {
@@ -159,18 +161,20 @@ static __always_inline u64 pressure_of(struct sampler *s, struct cgroup *group, 
 	return own;
 }
 
-static __always_inline void raise_sample(struct sampler *s, u32 service, u32 kind, u32 uid,
-					 u32 size) {
+/* Verified once, and not on every path that leads here. */
+__noinline int raise_sample(const union sample_data *data, u32 service, u32 kind, u32 uid) {
 	struct raise r = {
 		.service = service,
 		.kind = kind,
 		.target = ECALLS_TARGET_ALL,
 		.flags = RAISE_NO_PID,
 		.uid = uid,
-		.size = size,
+		.size = sizeof(*data),
 	};
 
-	raise_preemptible(&r, s->data.words, CPU_WORDS);
+	if (!data)
+		return -EINVAL;
+	return raise_preemptible(&r, data->words, CPU_WORDS);
 }
 
 /* The part of `interval_ns` that `time_ns` is, in thousandths. */
@@ -206,9 +210,9 @@ static __noinline int tell_cpu(struct sampler *s, struct cgroup *group, const st
 	e->pressure_full = per_mille(f->full_ns, f->interval_ns);
 	bpf_probe_read_kernel_str(e->name, sizeof(e->name), BPF_CORE_READ(group, kn, name));
 	if (f->usage_ns)
-		raise_sample(s, ECALLS_SERVICE_CPU, ECALLS_CPU_UTILIZATION, f->uid, sizeof(*e));
+		raise_sample(&s->data, ECALLS_SERVICE_CPU, ECALLS_CPU_UTILIZATION, f->uid);
 	if (e->pressure_some)
-		raise_sample(s, ECALLS_SERVICE_CPU, ECALLS_CPU_PRESSURE, f->uid, sizeof(*e));
+		raise_sample(&s->data, ECALLS_SERVICE_CPU, ECALLS_CPU_PRESSURE, f->uid);
 	return 0;
 }
 
@@ -228,7 +232,7 @@ static __noinline int tell_memory(struct sampler *s, struct cgroup *group,
 	e->interval_ns = f->interval_ns;
 	e->limited = f->id != ROOT_ID;
 	bpf_probe_read_kernel_str(e->name, sizeof(e->name), BPF_CORE_READ(group, kn, name));
-	raise_sample(s, ECALLS_SERVICE_MEMORY, ECALLS_MEMORY_PRESSURE, f->uid, sizeof(*e));
+	raise_sample(&s->data, ECALLS_SERVICE_MEMORY, ECALLS_MEMORY_PRESSURE, f->uid);
 	return 0;
 }
 

@@ -144,7 +144,7 @@ int BPF_PROG(disk_complete, struct request *request, u32 status, unsigned int by
 	struct disk_request *known, copy;
 	u64 key = (u64)request, now_ns;
 
-	if (!s || !s->count[s->active & 1])
+	if (!s || !service_wanted(s))
 		return 0;
 	known = bpf_map_lookup_elem(&disk_requests, &key);
 	if (!known || bytes < request->__data_len)

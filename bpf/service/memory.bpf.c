@@ -62,7 +62,7 @@ static __always_inline void reclaim_ends(u64 pages, bool limited) {
 	};
 	u64 *since_ns, duration_ns;
 
-	if (!s || !s->count[s->active & 1])
+	if (!s || !service_wanted(s))
 		return;
 	since_ns = bpf_map_lookup_elem(&reclaims, &tid);
 	if (!since_ns)

@@ -108,7 +108,7 @@ int BPF_PROG(net_round_trip, struct sock *sk) {
 	union net_data data = {};
 	u64 round_trip_ns;
 
-	if (!s || !s->count[s->active & 1])
+	if (!s || !service_wanted(s))
 		return 0;
 	tcp = bpf_core_cast(sk, struct tcp_sock);
 	round_trip_ns = (u64)(tcp->srtt_us >> 3) * 1000;

@@ -213,7 +213,8 @@ impl Core {
         let mut row = self.tables.services.get(service)?;
         row.parameter = value;
         self.tables.services.set(service, &row)?;
-        if service == SERVICE_CPU && row.count[usize::from(row.active == 1)] != 0 {
+        let wanted = row.own != 0 || !row.subscriptions().is_empty();
+        if service == SERVICE_CPU && wanted {
             sampler::start(self, service)?; // its period may have become shorter
         }
         Ok(())
