@@ -1,9 +1,10 @@
 /*
  * Shows: a subscription read through shared memory without a system call, sleeping when there is
  *        nothing, and a deferred downcall.
- * Needs: root (the core is loaded into the kernel by this program, or joined if it runs).
- * Run:   cc examples/hello.c $(pkg-config --cflags --libs ecalls) -o hello && sudo ./hello
- * Expect: ten lines, one for each process that starts, forks or ends on this machine.
+ * Needs: the daemon (ecallsd), or root: then this program hosts the core itself.
+ * Run:   cc examples/hello.c $(pkg-config --cflags --libs ecalls) -o hello && ./hello
+ * Expect: ten lines, one for each process of this user (root: of anyone) that starts, forks or
+ *        ends.
  */
 #include <ecalls.h>
 #include <stdio.h>

@@ -1,8 +1,9 @@
 //! Shows: a subscription read through shared memory without a system call, sleeping when there is
 //! nothing, and a deferred downcall.
-//! Needs: root (the core is loaded into the kernel by this program, or joined if it runs).
+//! Needs: the daemon (ecallsd), or root: then this program hosts the core itself.
 //! Run:   cargo run --release --example hello
-//! Expect: ten lines, one for each process that starts, forks or ends on this machine.
+//! Expect: ten lines, one for each process of this user (root: of anyone) that starts, forks or
+//! ends.
 
 use ecalls::downcall::Call;
 use ecalls::{Ecalls, Result};

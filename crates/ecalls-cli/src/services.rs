@@ -81,7 +81,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
             built_in()
         }
         Err(Error::Denied { .. }) => {
-            note("only root can look into a running core: these are the built-in services");
+            note("no daemon runs, and only root finds a core without: the built-in services");
             built_in()
         }
         Err(error) => return Err(error.into()),
