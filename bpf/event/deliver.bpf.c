@@ -47,17 +47,27 @@ static __always_inline void delivery(struct outcome *o, int result, u32 channel)
 }
 
 /* Calls a kernel handler. True: go on with the next action. */
-static __always_inline bool run_handler(void *ctx, struct current *c, u32 slot, u32 channel,
-					u32 index, u32 action, struct outcome *o,
+static __always_inline bool run_handler(void *ctx, struct current *c,
+					const struct ecalls_subscription *s, u32 slot, u32 index,
+					u32 action, struct outcome *o,
 					struct ecalls_subscription_count *n) {
+	u32 user = s->user;
+	u64 begin_ns = user ? user_handler_begin(user) : 0;
+
+	if (begin_ns == 1) {
+		delivery(o, MEMORY_DROPPED(ECALLS_DROP_QUOTA), s->channel);
+		return false;
+	}
 	c->subscription = index;
 	c->action = action;
 	c->result = HANDLER_MISSING;
 	c->calls++;
 	call_handler(ctx, slot);
 	n->handlers++;
+	if (begin_ns)
+		user_handler_end(user, begin_ns);
 	if (c->result == HANDLER_MISSING)
-		delivery(o, MEMORY_DROPPED(ECALLS_DROP_NO_HANDLER), channel);
+		delivery(o, MEMORY_DROPPED(ECALLS_DROP_NO_HANDLER), s->channel);
 	o->filtered = c->result != HANDLER_CONTINUE;
 	return c->result == HANDLER_CONTINUE;
 }
@@ -71,16 +81,18 @@ static __always_inline bool run_action(void *ctx, struct current *c,
 	u32 kind = a->kind;
 
 	if (kind == ECALLS_ACTION_HANDLER || (kind == ECALLS_ACTION_THREAD && in_thread)) {
-		return run_handler(ctx, c, a->handler, s->channel, index, action, o, n);
+		return run_handler(ctx, c, s, a->handler, index, action, o, n);
 	}
 	switch (kind) {
-	case ECALLS_ACTION_THREAD:
-		if (thread_add(c, s->id, chain_at(action, o))) {
-			delivery(o, MEMORY_DROPPED(ECALLS_DROP_THREAD_FULL), s->channel);
+	case ECALLS_ACTION_THREAD: {
+		int lost = thread_add(c, s->id, chain_at(action, o));
+		if (lost) {
+			delivery(o, lost, s->channel);
 			return false;
 		}
 		o->pending = 1;
 		return false;
+	}
 	case ECALLS_ACTION_SIGNAL: {
 		int result =
 			signal_send(index, chain_at(action, o) | (in_thread ? CHAIN_IN_THREAD : 0));
@@ -164,6 +176,10 @@ static __always_inline void offer(void *ctx, struct current *c, u32 index) {
 	limit_ns = deadline_for(s, &c->event, flags & ECALLS_EVENT_SOFT ? 0 : deadline_ns);
 	if (is_late(limit_ns, c->now_ns)) {
 		count_late(s, n);
+		return;
+	}
+	if (s->user && !user_offer(s->user, c->now_ns)) {
+		drop_for_subscription(index, s->channel, ECALLS_DROP_QUOTA, false);
 		return;
 	}
 	c->event.deadline_ns = limit_ns;
@@ -368,6 +384,7 @@ int BPF_PROG(deliver, int nonce) {
 				c->now_ns = bpf_ktime_get_ns();
 			if (queue_take(cpu, c->now_ns, &c->event))
 				break;
+			queue_taken(&c->event);
 		}
 		given = 0;
 		if (!deliver_event(ctx, again)) {

@@ -53,13 +53,15 @@ static __noinline s64 generic_raise(const struct ecalls_generic *g,
 		.type = g->type,
 		.priority = g->priority,
 		.target = g->target,
-		.flags = g->flags & ECALLS_EVENT_CPU,
+		.flags = (g->flags & ECALLS_EVENT_CPU) | RAISE_METERED,
 		.size = g->size,
 	};
 	s = service_of(index, task->tgid, task->group_leader->start_boottime,
 		       (u32)bpf_get_current_uid_gid());
 	if (!s)
 		return -EPERM;
+	/* Its owner; else root, whom nothing limits. */
+	r.user = s->owner == (u32)task->tgid ? s->user : 0;
 	if (r.kind > 31)
 		return -EINVAL;
 	if (g->flags & ECALLS_RAISE_ABSOLUTE)

@@ -10,12 +10,9 @@
  */
 #include "handler.h"
 #include "field.h"
-#include "lib/bucket.h"
+#include "rate.h"
 #include "lib/histogram.h"
 #include "lib/sample.h"
-
-#define LIMIT_TRIES 4 /* compare-and-swaps; an event that loses all of them counts as too much */
-#define SECOND_NS 1000000000ull
 
 SEC("tp_btf/bpf_trigger_tp")
 int BPF_PROG(handler_sample, int nonce) {
@@ -28,30 +25,14 @@ int BPF_PROG(handler_sample, int nonce) {
 	return 0;
 }
 
-/* Takes one event's worth out of the bucket, if it is there. */
-static __always_inline bool limit_takes(u64 *bucket, u64 now_ns, u64 per_second, u64 burst) {
-	u64 interval_ns;
-
-	if (!per_second)
-		return false;
-	interval_ns = SECOND_NS / per_second;
-	for (u32 i = 0; i < LIMIT_TRIES; i++) {
-		u64 tat = *(volatile u64 *)bucket, next = tat;
-		bool allowed = bucket_next(tat, now_ns, interval_ns, burst, &next);
-		if (next == tat || __sync_val_compare_and_swap(bucket, tat, next) == tat)
-			return allowed;
-	}
-	return false;
-}
-
 SEC("tp_btf/bpf_trigger_tp")
 int BPF_PROG(handler_limit, int nonce) {
 	struct call call;
 
 	if (!call_open(&call))
 		return 0;
-	call_close(&call, limit_takes(&call.state->word[0], call.current->now_ns,
-				      call.action->argument[0], call.action->argument[1]));
+	call_close(&call, rate_takes(&call.state->word[0], call.current->now_ns,
+				     call.action->argument[0], call.action->argument[1]));
 	return 0;
 }
 

@@ -126,9 +126,11 @@ int measure_push(struct measure *argument) {
 }
 
 static int measure_pop_once(u32 i, struct measure *m) {
-	struct ecalls_event e;
+	struct ecalls_event *e = &measure_event;
 
-	m->result = queue_take(m->queue, ~0ull >> 1, &e);
+	m->result = queue_take(m->queue, ~0ull >> 1, e);
+	if (!m->result)
+		queue_taken(e);
 	m->done += m->result == 0;
 	return m->result != 0;
 }

@@ -83,7 +83,8 @@ __noinline int down_raise(const struct downcall *call) {
 	r.kind = (call->a >> 16) & 0xffff;
 	r.target = (s32)call->b;
 	r.size = sizeof(u64);
-	r.flags = call->how & DOWN_LOCKED ? RAISE_LOCKED : 0;
+	r.flags = RAISE_METERED | (call->how & DOWN_LOCKED ? RAISE_LOCKED : 0);
+	r.user = ch->user;
 	r.pid = ch->owner;
 	r.uid = ch->uid;
 	data = call->c;
@@ -135,7 +136,7 @@ static __always_inline int resume_queue(const struct ecalls_event *place,
 	u32 cpu = bpf_get_smp_processor_id();
 	struct current *c = current_cpu();
 	struct ecalls_event *e;
-	int result;
+	int result, waits = 0;
 	u32 level;
 
 	if (!c)
@@ -143,14 +144,21 @@ static __always_inline int resume_queue(const struct ecalls_event *place,
 	level = *(volatile u32 *)&c->nesting;
 	if (level >= NESTED_EVENTS)
 		return -EAGAIN;
+	if (ch->user)
+		waits = user_queue(ch->user);
+	if (waits == USER_FULL)
+		return -EDQUOT;
 	c->nesting = level + 1;
 	barrier();
 	e = &c->nested[level];
 	resume_fill(e, place, call, ch, service);
+	e->flags |= (u32)waits;
 	barrier();
 	result = -ENOENT;
 	if (*(volatile u64 *)&head->back - call->b <= ch->capacity)
 		result = raise_queued(e, cpu, e->raise_ns);
+	else
+		user_unqueue(e->flags);
 	barrier();
 	c->nesting = level;
 	drain(cpu, call->how & DOWN_LOCKED);
@@ -184,11 +192,15 @@ __noinline int down_resume(const struct downcall *call) {
 	place = bpf_map_lookup_elem(up, &element);
 	head = bpf_map_lookup_elem(up, &zero);
 	__sync_fetch_and_add(&n->offered, 1);
-	if (place && head && *(volatile u64 *)&place->sequence == call->b + 1)
+	if (ch->user && !user_raise(ch->user, bpf_ktime_get_ns()))
+		result = -EDQUOT;
+	else if (place && head && *(volatile u64 *)&place->sequence == call->b + 1)
 		result = resume_queue(place, head, call, ch, s->service);
 	/* The ring has overtaken a slow handler: what its chain should go on with is gone. */
 	if (result == -ENOENT)
 		drop_for_subscription(index, s->channel, ECALLS_DROP_RING_FULL, false);
+	else if (result == -EDQUOT)
+		drop_for_subscription(index, s->channel, ECALLS_DROP_QUOTA, false);
 	else if (result == -EAGAIN || result == -EINVAL)
 		__sync_fetch_and_sub(&n->offered, 1);
 	return result;

@@ -14,7 +14,7 @@
 #ifndef ECALLS_EVENT_QUEUE_H
 #define ECALLS_EVENT_QUEUE_H
 
-#include "maps.h"
+#include "user.h"
 
 /* Data words that nearly every event fits in; with the header they are two cache lines. */
 #define SMALL_DATA_WORDS 5
@@ -87,6 +87,7 @@ __noinline int queue_add(u32 index, const struct ecalls_event *e, u64 now_ns, st
 		return QUEUE_REFUSED;
 	if (bpf_res_spin_lock_irqsave(&cell->lock, &flags)) {
 		evicted_fill(lost, e);
+		user_unqueue(lost->flags);
 		return QUEUE_REFUSED;
 	}
 	result = queue_push(&cell->queue, e->deadline_ns, e->release_ns, now_ns, &slot);
@@ -99,10 +100,13 @@ __noinline int queue_add(u32 index, const struct ecalls_event *e, u64 now_ns, st
 	bpf_res_spin_unlock_irqrestore(&cell->lock, &flags);
 	if (result == QUEUE_REFUSED)
 		evicted_fill(lost, e);
+	if (result != QUEUE_PUSHED)
+		user_unqueue(lost->flags);
 	return result;
 }
 
-/* Takes the earliest event that may be delivered into `e`. 0, or -1 when there is none. */
+/* Takes the earliest event that may be delivered into `e`. 0, or -1 when there is none. It keeps
+ * its place in its user's count until queue_taken(). */
 __noinline int queue_take(u32 index, u64 now_ns, struct ecalls_event *e) {
 	struct queue_cell *cell = bpf_map_lookup_elem(&queues, &index);
 	unsigned long flags;
@@ -120,6 +124,16 @@ __noinline int queue_take(u32 index, u64 now_ns, struct ecalls_event *e) {
 		event_copy(e, &cell->event[heap_at(slot)]);
 	bpf_res_spin_unlock_irqrestore(&cell->lock, &flags);
 	return result;
+}
+
+/* An event does not wait in any queue any more. */
+static __always_inline void queue_taken(struct ecalls_event *e) {
+	u32 flags = e->flags;
+
+	if (!(flags & USER_FLAGS))
+		return;
+	user_unqueue(flags);
+	e->flags = flags & ~USER_FLAGS;
 }
 
 /* Events that could be delivered now; a look without the lock. */

@@ -33,9 +33,10 @@
 #define RETRY_NS 20000 /* after that, the timer goes on */
 
 /* Flags of raise(), beside ECALLS_EVENT_CPU. */
-#define RAISE_LOCKED 0x10000u /* called under a scheduler lock: start no timer, no thread */
-#define RAISE_QUEUED 0x20000u /* always through the queue (measurements, tests) */
-#define RAISE_NO_PID 0x40000u /* of no process that is known: `pid` is 0, `uid` is given */
+#define RAISE_LOCKED 0x10000u  /* called under a scheduler lock: start no timer, no thread */
+#define RAISE_QUEUED 0x20000u  /* always through the queue (measurements, tests) */
+#define RAISE_METERED 0x80000u /* takes from the rate of `user`: a call of an application */
+#define RAISE_NO_PID 0x40000u  /* of no process that is known: `pid` is 0, `uid` is given */
 
 struct raise {
 	u32 service;
@@ -44,10 +45,10 @@ struct raise {
 	u32 priority;
 	s32 target;
 	u32 flags;
-	u32 size; /* bytes of data in use */
-	u32 pid;  /* process that raises; 0: the current one */
-	u32 uid;  /* with pid or RAISE_NO_PID: its user, as identity.h tells it */
-	u32 pad;
+	u32 size;	 /* bytes of data in use */
+	u32 pid;	 /* process that raises; 0: the current one */
+	u32 uid;	 /* with pid or RAISE_NO_PID: its user, as identity.h tells it */
+	u32 user;	 /* row of abi/user.h in whose count it waits in a queue; 0: in none */
 	u64 deadline_ns; /* absolute, 0: the subscriptions' own */
 	u64 release_ns;	 /* absolute, 0: at once */
 };
@@ -187,7 +188,7 @@ static __always_inline int raise_nested(const struct raise *r, const u64 *data, 
 	u32 level = *(volatile u32 *)&c->nesting;
 	struct ecalls_service_count *n;
 	struct ecalls_event *e;
-	int result;
+	int result, place = 0;
 
 	if (level >= NESTED_EVENTS) {
 		n = count_of_service(r->service);
@@ -195,10 +196,19 @@ static __always_inline int raise_nested(const struct raise *r, const u64 *data, 
 			__sync_fetch_and_add(&n->dropped[ECALLS_DROP_NESTED], 1);
 		return -ENOSPC;
 	}
+	if (r->user)
+		place = user_queue(r->user);
+	if (place == USER_FULL) {
+		n = count_of_service(r->service);
+		if (n)
+			__sync_fetch_and_add(&n->dropped[ECALLS_DROP_QUOTA], 1);
+		return -EDQUOT;
+	}
 	c->nesting = level + 1;
 	barrier();
 	e = &c->nested[level];
 	raise_stamp(e, r, c, s, by);
+	e->flags |= (u32)place;
 	raise_data(e, data, words);
 	result = raise_queued(e, by->cpu, by->now_ns);
 	barrier();
@@ -209,7 +219,8 @@ static __always_inline int raise_nested(const struct raise *r, const u64 *data, 
 /* Raises an event. `words` is the constant size of *data in 8-byte words, at most DATA_WORDS;
  * r->size says how many bytes count. The number of subscriptions that it was offered to at once
  * (0: none of them wanted it, or it is queued), or -EINVAL (unknown service), -E2BIG (size),
- * -ENOENT (nobody subscribed), -ENOSPC (queue full and this deadline the latest). */
+ * -ENOENT (nobody subscribed), -ENOSPC (queue full and this deadline the latest), -EDQUOT (more
+ * than its user may raise, or have waiting). */
 static __always_inline int raise(const struct raise *r, const u64 *data, const u32 words) {
 	u32 service = r->service, locked = !!(r->flags & RAISE_LOCKED);
 	struct ecalls_service *s = bpf_map_lookup_elem(&services, &service);
@@ -226,6 +237,10 @@ static __always_inline int raise(const struct raise *r, const u64 *data, const u
 		return -E2BIG;
 	}
 	__sync_fetch_and_add(&n->raised, 1);
+	if (r->flags & RAISE_METERED && !user_raise(r->user, bpf_ktime_get_ns())) {
+		__sync_fetch_and_add(&n->dropped[ECALLS_DROP_QUOTA], 1);
+		return -EDQUOT;
+	}
 	if (service_wanted(s))
 		by.uid = is_given(r) ? r->uid : uid_of(bpf_get_current_task_btf());
 	if (*(volatile u32 *)&s->own)

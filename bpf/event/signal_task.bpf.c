@@ -121,9 +121,9 @@ int BPF_PROG(signal_wait, int nonce) {
 		c->signal.result = SIGNAL_DROPPED(ECALLS_DROP_TARGET_GONE);
 		return 0;
 	}
-	if (!chain_add(QUEUE_SIGNALS, id, c->signal.chain,
-		       ECALLS_EVENT_RESUME | ECALLS_EVENT_THREAD))
-		c->signal.result = SIGNAL_PENDING;
+	int lost = chain_add(QUEUE_SIGNALS, id, c->signal.chain,
+			     ECALLS_EVENT_RESUME | ECALLS_EVENT_THREAD);
+	c->signal.result = lost ? lost : SIGNAL_PENDING;
 	if (ask(task, index * WORKS) == -EBUSY)
 		ask(task, index * WORKS + 1);
 	bpf_task_release(task);

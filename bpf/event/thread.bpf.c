@@ -93,13 +93,23 @@ static __always_inline int copy_user(struct thread *t, const struct ecalls_subsc
 static __always_inline int run_sleeping(struct thread *t, const struct ecalls_subscription *s,
 					const struct ecalls_action *a,
 					struct ecalls_subscription_count *n) {
+	u32 user = s->user;
+	u64 begin_ns = user ? user_handler_begin(user) : 0;
+	int result;
+
+	if (begin_ns == 1)
+		return SIGNAL_DROPPED(ECALLS_DROP_QUOTA);
 	switch (a->handler) {
 	case ECALLS_HANDLER_COPY_USER:
 		__sync_fetch_and_add(&n->handlers, 1);
-		return copy_user(t, s, a);
+		result = copy_user(t, s, a);
+		break;
 	default:
-		return SIGNAL_DROPPED(ECALLS_DROP_NO_HANDLER);
+		result = SIGNAL_DROPPED(ECALLS_DROP_NO_HANDLER);
 	}
+	if (begin_ns)
+		user_handler_end(user, begin_ns);
+	return result;
 }
 
 /* Runs the action for which the chain of `t->event` came here, and sees to what comes after it. */
@@ -152,6 +162,7 @@ static int thread_run(void *map, int *key, void *value) {
 	for (u32 i = 0; lib_again(i, THREAD_EVENTS); i++) {
 		if (i >= THREAD_EVENTS || queue_take(QUEUE_THREADS, bpf_ktime_get_ns(), &t->event))
 			break;
+		queue_taken(&t->event);
 		thread_chain(t);
 	}
 	t->runs = 0;

@@ -51,21 +51,30 @@ static __always_inline void thread_start(u32 turn) {
 		bpf_wq_start(&chosen->work, 0);
 }
 
-/* Queues the current event's chain on queue `index`, to go on as `chain` says. 0, or -1: there is
- * no room, and this event's deadline is the latest. */
+/* What chain_add() says of a chain that it could not queue; as MEMORY_DROPPED, SIGNAL_DROPPED. */
+#define CHAIN_DROPPED(reason) (-(int)(reason) - 1)
+
+/* Queues the current event's chain on queue `index`, to go on as `chain` says. 0, or dropped: there
+ * is no room, and this event's deadline is the latest; or its user has enough that waits. */
 __noinline int chain_add(u32 index, u32 subscription_id, u32 chain, u32 flags) {
+	u32 at = ECALLS_ID_INDEX(subscription_id);
+	struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &at);
 	struct current *c = current_cpu();
 	u32 sequence, before, subscription;
 	struct evicted lost = {};
 	u64 release_ns, next_ns = 0;
-	int result;
+	int result, place = 0;
 
-	if (!c)
-		return -1;
+	if (!c || !s)
+		return CHAIN_DROPPED(ECALLS_DROP_THREAD_FULL);
+	if (s->user)
+		place = user_queue(s->user);
+	if (place == USER_FULL)
+		return CHAIN_DROPPED(ECALLS_DROP_QUOTA);
 	before = c->event.flags;
 	subscription = c->event.subscription;
 	sequence = c->event.sequence;
-	c->event.flags = before | flags;
+	c->event.flags = before | flags | (u32)place;
 	c->event.subscription = subscription_id;
 	c->event.sequence = chain;
 	release_ns = c->event.release_ns;
@@ -77,10 +86,10 @@ __noinline int chain_add(u32 index, u32 subscription_id, u32 chain, u32 flags) {
 	c->event.sequence = sequence;
 	if (result == QUEUE_REPLACED)
 		account_drop(&lost, ECALLS_DROP_THREAD_FULL);
-	return result == QUEUE_REFUSED ? -1 : 0;
+	return result == QUEUE_REFUSED ? CHAIN_DROPPED(ECALLS_DROP_THREAD_FULL) : 0;
 }
 
-/* Queues the current event's chain to go on in a thread. 0, or -1 as above. */
+/* Queues the current event's chain to go on in a thread. 0, or dropped as above. */
 static __always_inline int thread_add(struct current *c, u32 subscription_id, u32 chain) {
 	int result = chain_add(QUEUE_THREADS, subscription_id, chain, ECALLS_EVENT_RESUME);
 

@@ -69,4 +69,26 @@ LIB_INLINE _Bool bucket_next(ecalls_u64 tat, ecalls_u64 now_ns, ecalls_u64 inter
 	return 0;
 }
 
+/*
+ * A budget of time in the same sort of word: what was used is charged afterwards, as the time in
+ * which the budget grows by as much. While the word is at most BUDGET_AHEAD_NS ahead of now,
+ * something is left; so a tenth of a second's budget may be used at once, and over any time T at
+ * most the budget of T + BUDGET_AHEAD_NS, and what the last user took too much.
+ */
+#define BUDGET_AHEAD_NS 100000000ull
+#define BUDGET_USED_MAX_NS 1000000000ull /* of one charge; more counts as this */
+
+LIB_INLINE _Bool budget_left(ecalls_u64 tat, ecalls_u64 now_ns) {
+	return tat <= bucket_later(now_ns, BUDGET_AHEAD_NS);
+}
+
+/* The word after `used_ns` were used, of a budget of `per_second` ns in each second (0 as 1). */
+LIB_INLINE ecalls_u64 budget_next(ecalls_u64 tat, ecalls_u64 now_ns, ecalls_u64 used_ns,
+				  ecalls_u64 per_second) {
+	ecalls_u64 used = used_ns < BUDGET_USED_MAX_NS ? used_ns : BUDGET_USED_MAX_NS;
+	ecalls_u64 from = tat > now_ns ? tat : now_ns;
+
+	return bucket_later(from, used * 1000000000ull / (per_second ? per_second : 1));
+}
+
 #endif

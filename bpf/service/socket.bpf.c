@@ -92,6 +92,7 @@ int BPF_PROG(socket_ready, struct sock *sk) {
 		.size = sizeof(data.event),
 		.pid = interest->pid,
 		.uid = interest->uid,
+		.user = interest->user,
 	};
 	if (interest->deadline_ns)
 		r.deadline_ns = bpf_ktime_get_ns() + interest->deadline_ns;

@@ -17,7 +17,10 @@
  *
  * A period is counted from the expiry before, not from when that was noticed, so a timer does not
  * drift. When more than one period has passed, one event stands for all of them and the others are
- * counted as overrun. Each expiry is raised for the process that owns the channel.
+ * counted as overrun. Each expiry is raised for the process that owns the channel. It takes from
+ * what its user may raise; if nothing is left it is dropped, counts as overrun, and the next one is
+ * at least TIMER_PUT_OFF_NS away, so that who raises too much does not keep a CPU busy with it. A
+ * timer that expires once is then tried again.
  *
  * The kernel's own timer is made at the first use. A program gets the memory for it only if the
  * kernel has some at hand (else -ENOMEM), so making all of them at load time is not an option.
@@ -30,11 +33,13 @@
 
 #define TIMER_PERIOD_MIN_NS 50000u /* a shorter one would leave no time for anything else */
 #define TIMERS_OF_CHANNEL 256u	   /* so that one channel cannot take all of them */
+#define TIMER_PUT_OFF_NS 10000000u /* least time to the next expiry of a user who raises too much */
 
 struct timer {
 	struct bpf_timer timer;
-	u32 owner;     /* id of the channel it belongs to; 0: free */
-	u32 ready;     /* 1: the kernel's timer is initialized */
+	u64 owner; /* id of the channel it belongs to, 0: free; above 32 bits its user */
+	u32 ready; /* 1: the kernel's timer is initialized */
+	u32 pad;
 	u64 expiry_ns; /* see above */
 	u64 period_ns; /* 0: one shot */
 	u64 count;     /* events raised since it was set */
@@ -56,6 +61,24 @@ static __always_inline bool channel_lives(u32 id) {
 	return ch && ch->id == id && *(volatile u32 *)&ch->state == ECALLS_STATE_ACTIVE;
 }
 
+static __always_inline u32 timer_channel(u64 owner) {
+	return (u32)owner;
+}
+
+static __always_inline u32 timer_user(u64 owner) {
+	return owner >> 32;
+}
+
+/* An expiry that its user's rate does not allow is raised and dropped. */
+static __always_inline void timer_throttled(void) {
+	struct ecalls_service_count *n = count_of_service(ECALLS_SERVICE_TIMER);
+
+	if (!n)
+		return;
+	__sync_fetch_and_add(&n->raised, 1);
+	__sync_fetch_and_add(&n->dropped[ECALLS_DROP_QUOTA], 1);
+}
+
 static __always_inline void timer_raise(const struct timer *t, const struct ecalls_channel *ch,
 					u32 number, u64 expiry_ns) {
 	struct ecalls_timer_event data = {
@@ -71,6 +94,7 @@ static __always_inline void timer_raise(const struct timer *t, const struct ecal
 		.size = sizeof(data),
 		.pid = ch->owner,
 		.uid = ch->uid,
+		.user = ch->user,
 	};
 
 	raise(&r, (const u64 *)&data, sizeof(data) / 8);
@@ -90,7 +114,8 @@ static __always_inline void timer_restart(struct timer *t, u64 expiry_ns) {
 static int timer_expired(void *map, u32 *key, struct timer *t) {
 	u64 expiry_ns = *(volatile u64 *)&t->expiry_ns, now_ns = bpf_ktime_get_ns();
 	u64 period_ns = t->period_ns, next_ns = 0, passed = 0;
-	u32 owner = *(volatile u32 *)&t->owner, index = ECALLS_ID_INDEX(owner);
+	u32 owner = timer_channel(*(volatile u64 *)&t->owner), index = ECALLS_ID_INDEX(owner);
+	bool throttled;
 	struct ecalls_channel *ch = bpf_map_lookup_elem(&channels, &index);
 
 	if (!expiry_ns || !ch || !channel_lives(owner))
@@ -99,15 +124,23 @@ static int timer_expired(void *map, u32 *key, struct timer *t) {
 		timer_restart(t, expiry_ns);
 		return 0;
 	}
+	throttled = ch->user && !user_raise(ch->user, now_ns);
 	if (period_ns) {
-		passed = (now_ns - expiry_ns) / period_ns;
+		u64 until_ns = throttled ? now_ns + TIMER_PUT_OFF_NS : now_ns;
+		passed = (until_ns - expiry_ns) / period_ns;
 		next_ns = expiry_ns + (passed + 1) * period_ns;
+	} else if (throttled) {
+		next_ns = now_ns + TIMER_PUT_OFF_NS;
 	}
 	if (__sync_val_compare_and_swap(&t->expiry_ns, expiry_ns, next_ns) != expiry_ns)
 		return 0;
-	t->count++;
-	t->overrun += passed;
-	timer_raise(t, ch, *key, expiry_ns);
+	t->overrun += passed + throttled;
+	if (throttled) {
+		timer_throttled();
+	} else {
+		t->count++;
+		timer_raise(t, ch, *key, expiry_ns);
+	}
 	if (next_ns)
 		timer_restart(t, next_ns);
 	return 0;
@@ -141,46 +174,91 @@ static __always_inline bool timer_count(struct down_state *state, u32 channel) {
 	return false;
 }
 
-/* Makes a timer the channel's own. 0, -EBUSY (another's) or -ENOSPC (too many). */
-static __always_inline int timer_claim(struct timer *t, struct down_state *state, u32 channel) {
-	u32 owner = *(volatile u32 *)&t->owner;
+/* Frees a timer that belongs to `owner`. False: it does not any more. */
+static __always_inline bool timer_free(struct timer *t, u64 owner) {
+	__sync_lock_test_and_set(&t->expiry_ns, 0);
+	if (__sync_val_compare_and_swap(&t->owner, owner, 0) != owner)
+		return false;
+	user_timer_end(timer_user(owner));
+	return true;
+}
 
-	if (owner == channel)
+/* Frees the timers of a user's channels that are no more. */
+__noinline int timer_sweep(u32 user) {
+	struct current *c = current_cpu();
+
+	if (!c)
 		return 0;
-	if (owner && channel_lives(owner))
+	for (u32 i = c->zero; lib_again(i, ECALLS_TIMERS_MAX); i++) {
+		i ^= c->zero;
+		u32 at = i;
+		struct timer *t = bpf_map_lookup_elem(&timers, &at);
+		if (!t)
+			break;
+		u64 owner = *(volatile u64 *)&t->owner;
+		if (owner && timer_user(owner) == user && !channel_lives(timer_channel(owner)))
+			timer_free(t, owner);
+	}
+	return 0;
+}
+
+/* Makes a timer the channel's own. 0, -EBUSY (another's), -ENOSPC (the channel has too many) or
+ * -EDQUOT (its user). */
+static __always_inline int timer_claim(struct timer *t, struct down_state *state, u32 channel,
+				       u32 user) {
+	u64 before = *(volatile u64 *)&t->owner;
+
+	if (timer_channel(before) == channel)
+		return 0;
+	if (before && channel_lives(timer_channel(before)))
 		return -EBUSY;
 	if (!timer_count(state, channel))
 		return -ENOSPC;
-	if (__sync_val_compare_and_swap(&t->owner, owner, channel) == owner)
+	if (!user_timer(user)) {
+		timer_sweep(user);
+		before = *(volatile u64 *)&t->owner;
+		if (!user_timer(user)) {
+			user_timer_refused(user);
+			__sync_fetch_and_sub(&state->timers, 1);
+			return -EDQUOT;
+		}
+	}
+	if ((!before || !channel_lives(timer_channel(before))) &&
+	    __sync_val_compare_and_swap(&t->owner, before, channel | (u64)user << 32) == before) {
+		user_timer_end(timer_user(before));
 		return 0;
+	}
+	user_timer_end(user);
 	__sync_fetch_and_sub(&state->timers, 1);
 	return -EBUSY;
 }
 
 static __always_inline int timer_cancel(struct timer *t, struct down_state *state, u32 channel) {
-	if (*(volatile u32 *)&t->owner != channel)
+	u64 owner = *(volatile u64 *)&t->owner;
+
+	if (timer_channel(owner) != channel)
 		return -EPERM;
-	__sync_lock_test_and_set(&t->expiry_ns, 0);
-	if (__sync_val_compare_and_swap(&t->owner, channel, 0) == channel)
+	if (timer_free(t, owner))
 		__sync_fetch_and_sub(&state->timers, 1);
 	return 0;
 }
 
 /* ECALLS_OP_TIMER for a channel. 0, -EINVAL, -EPERM (cancel of a stranger's), -EBUSY, -ENOSPC,
- * -ENOMEM. */
+ * -EDQUOT, -ENOMEM. */
 __noinline int timer_set(u32 channel, u32 number, u64 expiry_ns, u64 period_ns) {
 	u32 index = ECALLS_ID_INDEX(channel);
 	struct down_state *state = bpf_map_lookup_elem(&down_states, &index);
+	struct ecalls_channel *ch = bpf_map_lookup_elem(&channels, &index);
 	struct timer *t = bpf_map_lookup_elem(&timers, &number);
 	int error;
 
-	if (!t || !state || !channel)
+	if (!t || !state || !channel || !ch)
 		return -EINVAL;
 	if (!expiry_ns)
 		return timer_cancel(t, state, channel);
 	if (period_ns && period_ns < TIMER_PERIOD_MIN_NS)
 		return -EINVAL;
-	error = timer_claim(t, state, channel);
+	error = timer_claim(t, state, channel, ch->user);
 	if (error)
 		return error;
 	error = timer_prepare(t);

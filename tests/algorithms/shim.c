@@ -34,6 +34,8 @@ struct table {
 	ecalls_u64 bucket_burst_max;
 	ecalls_u64 bucket_skew_ns;
 	_Bool (*bucket_next)(ecalls_u64, ecalls_u64, ecalls_u64, ecalls_u64, ecalls_u64 *);
+	_Bool (*budget_left)(ecalls_u64, ecalls_u64);
+	ecalls_u64 (*budget_next)(ecalls_u64, ecalls_u64, ecalls_u64, ecalls_u64);
 	_Bool (*sample_takes)(ecalls_u64, ecalls_u64);
 	ecalls_u32 (*histogram_bucket)(ecalls_u64);
 	ecalls_u64 (*histogram_lower)(ecalls_u32);
@@ -80,6 +82,8 @@ const struct table TABLE = {
 	.bucket_burst_max = BUCKET_BURST_MAX,
 	.bucket_skew_ns = BUCKET_SKEW_NS,
 	.bucket_next = bucket_next,
+	.budget_left = budget_left,
+	.budget_next = budget_next,
 	.sample_takes = sample_takes,
 	.histogram_bucket = histogram_bucket,
 	.histogram_lower = histogram_lower,

@@ -108,6 +108,10 @@ impl Core {
         if former.state != STATE_ACTIVE || former.uid != uid {
             users.forget(row);
         }
+        if former.handler_ns_per_s != limits.handler_ns_per_s {
+            // What was charged by another measure would not be paid off by this one.
+            users.store(row, offset_of!(User, handler_tat), 0);
+        }
         users.store_limits(row, limits);
         users.store_pair(row, offset_of!(User, state), STATE_ACTIVE, uid);
         Ok(())

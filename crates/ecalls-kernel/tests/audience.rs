@@ -12,7 +12,7 @@ use ecalls_abi::subscription::{SCOPE_ALL, SCOPE_OWN};
 use ecalls_abi::version::SUBSCRIBERS_MAX;
 use ecalls_kernel::Error;
 use ecalls_kernel::measure::Measure;
-use harness::{Stage, assert_service_identity, stage};
+use harness::{assert_service_identity, stage};
 
 const ANNA: u32 = 61_001;
 const BERT: u32 = 61_002;
@@ -75,9 +75,10 @@ fn audience_takes_256_subscriptions_and_no_more() {
         })
     ));
     let offered = i64::try_from(all.len()).expect("few");
-    assert_eq!(stage.raise_as(ANNA, 2).result, offered);
+    // So many handlers do not fit into one go; the rest follows.
+    assert_eq!(stage.raise_as(ANNA, 1).result, offered);
     for subscription in &all {
-        assert_eq!(stage.count(subscription).delivered, 2);
+        stage.wait_for(subscription, 1);
     }
     drop(first);
     all.push(stage.subscribe(&anna, SCOPE_OWN));
@@ -138,23 +139,9 @@ fn event_that_the_queue_drops_is_counted_for_its_audience() {
     assert_eq!(stage.count(&bert).offered, 0);
     let dropped = stage.count(&anna).dropped(DropReason::QueueFull);
     assert!(dropped >= 3000 - 2 * 1023, "{dropped}");
-    wait_for(&stage, 3000, &anna);
+    stage.wait_for(&anna, 3000);
     let after = stage.service();
     assert_service_identity(&before, &after);
     let full = DropReason::QueueFull;
     assert_eq!(after.dropped(full) - before.dropped(full), dropped);
-}
-
-fn wait_for(
-    stage: &Stage,
-    offered: u64,
-    subscription: &ecalls_kernel::subscription::HostedSubscription,
-) {
-    for _ in 0..200 {
-        if stage.count(subscription).offered >= offered {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-    panic!("held events never came: {:?}", stage.count(subscription));
 }

@@ -58,6 +58,8 @@ pub struct Table {
     pub bucket_burst_max: u64,
     pub bucket_skew_ns: u64,
     bucket_next: unsafe extern "C" fn(u64, u64, u64, u64, *mut u64) -> bool,
+    pub budget_left: extern "C" fn(u64, u64) -> bool,
+    pub budget_next: extern "C" fn(u64, u64, u64, u64) -> u64,
     pub sample_takes: extern "C" fn(u64, u64) -> bool,
     pub histogram_bucket: extern "C" fn(u64) -> u32,
     pub histogram_lower: extern "C" fn(u32) -> u64,

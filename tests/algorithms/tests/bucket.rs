@@ -184,3 +184,43 @@ fn end_of_time_does_not_wrap() {
     }
     assert_eq!(bucket.tat, u64::MAX);
 }
+
+/// Charges runs of `used_ns` whenever something is left. The sum over `total_ns`.
+fn spend(used_ns: u64, per_second: u64, total_ns: u64) -> u64 {
+    let (mut tat, mut now_ns, mut sum) = (0, 1_000, 0);
+    let end_ns = now_ns + total_ns;
+    while now_ns < end_ns {
+        if (full().budget_left)(tat, now_ns) {
+            tat = (full().budget_next)(tat, now_ns, used_ns, per_second);
+            sum += used_ns;
+            now_ns += used_ns;
+        } else {
+            now_ns += 1_000;
+        }
+    }
+    sum
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn budget_lets_through_what_it_says_and_one_run_more(
+        used_ns in 1_000..1_000_000u64, per_second in 1_000_000..2_000_000_000u64,
+    ) {
+        let total_ns = 400_000_000;
+        let share = u128::from(per_second) * u128::from(total_ns + 100_000_000) / 1_000_000_000;
+        let share = u64::try_from(share).unwrap();
+        let spent = spend(used_ns, per_second, total_ns);
+        prop_assert!(spent <= share + 2 * used_ns, "{spent} of {share}");
+        let least = share.min(total_ns) * 3 / 4 - share.min(used_ns);
+        prop_assert!(spent >= least, "{spent} of {share}");
+    }
+
+    #[test]
+    fn budget_never_wraps(
+        tat in any::<u64>(), now in any::<u64>(), used in any::<u64>(), per in any::<u64>(),
+    ) {
+        prop_assert!((full().budget_next)(tat, now, used, per) >= tat.max(now));
+    }
+}

@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test uses a part")]
 
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use ecalls_abi::handler::HANDLER_COUNT;
 use ecalls_abi::service::{SERVICE_CORE, ServiceCount, SubscriptionCount};
@@ -90,6 +91,20 @@ impl Stage {
         let count = self.core.subscription_count(index).expect("its row");
         assert_identity(&count);
         count
+    }
+
+    /// Waits until a subscription was offered so many events and all is settled.
+    pub(crate) fn wait_for(&self, subscription: &HostedSubscription, offered: u64) {
+        let index = subscription.id().index();
+        for _ in 0..500 {
+            let count = self.core.subscription_count(index).expect("its row");
+            let ends = count.delivered + count.filtered + count.late;
+            if ends + count.dropped.iter().sum::<u64>() >= offered {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("the events never came: {:?}", self.count(subscription));
     }
 
     pub(crate) fn service(&self) -> ServiceCount {

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Taking out of a bucket (bpf/lib/bucket.h) that several CPUs share.
+ */
+#ifndef ECALLS_RATE_H
+#define ECALLS_RATE_H
+
+#include "kernel.h"
+#include "lib/bucket.h"
+
+#define RATE_TRIES 4 /* compare-and-swaps; what loses all of them counts as too much */
+#define SECOND_NS 1000000000ull
+
+/* Takes one event's worth out of the bucket, if it is there. */
+static __always_inline bool rate_takes(u64 *bucket, u64 now_ns, u64 per_second, u64 burst) {
+	u64 interval_ns;
+
+	if (!per_second)
+		return false;
+	interval_ns = SECOND_NS / per_second;
+	for (u32 i = 0; i < RATE_TRIES; i++) {
+		u64 tat = *(volatile u64 *)bucket, next = tat;
+		bool allowed = bucket_next(tat, now_ns, interval_ns, burst, &next);
+		if (next == tat || __sync_val_compare_and_swap(bucket, tat, next) == tat)
+			return allowed;
+	}
+	return false;
+}
+
+/* Takes time that was used out of a budget. */
+static __always_inline void budget_takes(u64 *bucket, u64 now_ns, u64 used_ns, u64 per_second) {
+	for (u32 i = 0; i < RATE_TRIES; i++) {
+		u64 tat = *(volatile u64 *)bucket;
+		u64 next = budget_next(tat, now_ns, used_ns, per_second);
+		if (__sync_val_compare_and_swap(bucket, tat, next) == tat)
+			return;
+	}
+}
+
+#endif

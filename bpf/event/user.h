@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the kernel side charges a user for (abi/user.h), and refuses when it is used up.
+ *
+ *   user_offer()	an event offered to one of its subscriptions
+ *   user_raise()	an event that it raises
+ *   user_handler_*()	the time of a kernel handler
+ *   user_queue()	a place in a queue
+ *   user_timer()	a timer
+ *
+ * An event carries its user's row in the upper bits of its `flags` as long as it has a place in a
+ * queue. Whoever takes it out for good, or finds it dropped, gives the place back; taking it from
+ * one queue to another keeps it.
+ *
+ * Row 0 is charged for nothing. `queued` and `timers` are counted also while they have no limit,
+ * so that they are true when they get one. Every function may be called in every context.
+ */
+#ifndef ECALLS_EVENT_USER_H
+#define ECALLS_EVENT_USER_H
+
+#include "maps.h"
+#include "rate.h"
+
+#define USER_FLAGS (~0u << ECALLS_EVENT_USER_SHIFT)
+
+static __always_inline struct ecalls_user *user_of(u32 row) {
+	return row ? bpf_map_lookup_elem(&users, &row) : 0;
+}
+
+/* 1: the event may be offered; 0: it is too much. */
+__noinline int user_offer(u32 row, u64 now_ns) {
+	struct ecalls_user *u = user_of(row);
+	u64 per_s;
+
+	if (!u)
+		return 1;
+	__sync_fetch_and_add(&u->offered, 1);
+	per_s = *(volatile u64 *)&u->up_per_s;
+	if (!per_s || rate_takes(&u->up_tat, now_ns, per_s, u->up_burst))
+		return 1;
+	__sync_fetch_and_add(&u->up_throttled, 1);
+	return 0;
+}
+
+/* 1: the event may be raised; 0: it is too much. */
+__noinline int user_raise(u32 row, u64 now_ns) {
+	struct ecalls_user *u = user_of(row);
+	u64 per_s;
+
+	if (!u)
+		return 1;
+	__sync_fetch_and_add(&u->raised, 1);
+	per_s = *(volatile u64 *)&u->raise_per_s;
+	if (!per_s || rate_takes(&u->raise_tat, now_ns, per_s, u->raise_burst))
+		return 1;
+	__sync_fetch_and_add(&u->raise_throttled, 1);
+	return 0;
+}
+
+/* When a handler of a user begins whose handlers have a budget; 0: it has none; 1: it has used it
+ * up, and the handler must not run. */
+__noinline u64 user_handler_begin(u32 row) {
+	struct ecalls_user *u = user_of(row);
+	u64 now_ns;
+
+	if (!u || !*(volatile u64 *)&u->handler_ns_per_s)
+		return 0;
+	now_ns = bpf_ktime_get_ns();
+	if (budget_left(*(volatile u64 *)&u->handler_tat, now_ns))
+		return now_ns;
+	__sync_fetch_and_add(&u->handler_throttled, 1);
+	return 1;
+}
+
+/* The handler that began then has ended. */
+__noinline int user_handler_end(u32 row, u64 begin_ns) {
+	struct ecalls_user *u = user_of(row);
+	u64 now_ns = bpf_ktime_get_ns(), used_ns;
+
+	if (!u)
+		return 0;
+	used_ns = now_ns > begin_ns ? now_ns - begin_ns : 0;
+	__sync_fetch_and_add(&u->handler_ns, used_ns);
+	budget_takes(&u->handler_tat, begin_ns, used_ns, u->handler_ns_per_s);
+	return 0;
+}
+
+/* A place in a queue: the bits that the event's flags get, 0 for row 0; USER_FULL: no place. */
+#define USER_FULL 1
+__noinline int user_queue(u32 row) {
+	struct ecalls_user *u = user_of(row);
+	u32 before, max;
+
+	if (!u)
+		return 0;
+	before = __sync_fetch_and_add(&u->queued, 1);
+	max = *(volatile u32 *)&u->queued_max;
+	if (!max || before < max)
+		return row << ECALLS_EVENT_USER_SHIFT;
+	__sync_fetch_and_sub(&u->queued, 1);
+	__sync_fetch_and_add(&u->queue_throttled, 1);
+	return USER_FULL;
+}
+
+/* Gives back the place that these flags stand for. */
+static __always_inline void user_unqueue(u32 flags) {
+	struct ecalls_user *u = user_of(flags >> ECALLS_EVENT_USER_SHIFT);
+
+	if (u)
+		__sync_fetch_and_sub(&u->queued, 1);
+}
+
+/* Counts a timer. False: the user has as many as it may have. */
+static __always_inline bool user_timer(u32 row) {
+	struct ecalls_user *u = user_of(row);
+	u32 before, max;
+
+	if (!u)
+		return true;
+	before = __sync_fetch_and_add(&u->timers, 1);
+	max = *(volatile u32 *)&u->timers_max;
+	if (!max || before < max)
+		return true;
+	__sync_fetch_and_sub(&u->timers, 1);
+	return false;
+}
+
+static __always_inline void user_timer_end(u32 row) {
+	struct ecalls_user *u = user_of(row);
+
+	if (u)
+		__sync_fetch_and_sub(&u->timers, 1);
+}
+
+static __always_inline void user_timer_refused(u32 row) {
+	struct ecalls_user *u = user_of(row);
+
+	if (u)
+		__sync_fetch_and_add(&u->timers_throttled, 1);
+}
+
+#endif

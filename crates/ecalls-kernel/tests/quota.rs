@@ -1,0 +1,375 @@
+//! What a user may use of the core, at the limit, below and above it: offers, handler time, raises,
+//! timers and places in queues; and that nothing stays counted when nothing waits. Needs root.
+
+#![allow(
+    unsafe_code,
+    reason = "threads of other users, and a mapping of a channel"
+)]
+
+mod harness;
+
+use std::mem::offset_of;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ecalls_abi::channel::DropReason;
+use ecalls_abi::downcall::{DOWN_ELEMENT_BYTES, DOWN_ELEMENTS, DOWN_FRAMES, Downcall, Op, PRCTL};
+use ecalls_abi::event::TARGET_ALL;
+use ecalls_abi::handler::{HANDLER_COPY_USER, HANDLER_COUNT};
+use ecalls_abi::service::SERVICE_TIMER;
+use ecalls_abi::subscription::{ACTION_THREAD, SCOPE_ALL};
+use ecalls_kernel::access::Access;
+use ecalls_kernel::channel::{HostedChannel, Shape};
+use ecalls_kernel::measure::Measure;
+use ecalls_kernel::service::{self, HostedService, Raise};
+use ecalls_kernel::subscription::{HostedSubscription, Request};
+use ecalls_kernel::user::Limits;
+use harness::{Stage, assert_service_identity, handler, request, stage};
+
+const ANNA: u32 = 61_001;
+const ROW: u32 = 200;
+const QUOTA: DropReason = DropReason::Quota;
+const EDQUOT: i64 = -122;
+
+/// Gives Anna a fresh row with these limits.
+fn limit(stage: &Stage, limits: &Limits) {
+    stage.core.free_user(ROW).expect("a row");
+    stage.core.set_user(ROW, ANNA, limits).expect("a row");
+}
+
+fn queued(stage: &Stage) -> u32 {
+    stage.core.user(ROW).expect("a row").queued
+}
+
+#[test]
+fn offers_beyond_the_rate_are_dropped_for_that_user_only() {
+    let Some(stage) = stage() else { return };
+    limit(
+        &stage,
+        &Limits {
+            up_per_s: 1,
+            up_burst: 10,
+            ..Limits::default()
+        },
+    );
+    let anna = stage.subscribe(&stage.owner(ANNA, ROW), SCOPE_ALL);
+    let root = stage.subscribe(&stage.owner(0, 0), SCOPE_ALL);
+    for (more, delivered, refused) in [(9, 9, 0), (1, 10, 0), (1, 10, 1), (20, 10, 21)] {
+        stage.raise_as(0, more);
+        let count = stage.count(&anna);
+        assert_eq!(
+            (count.delivered, count.dropped(QUOTA)),
+            (delivered, refused)
+        );
+    }
+    assert_eq!(stage.count(&root).delivered, 31);
+    let user = stage.core.user(ROW).expect("it");
+    assert_eq!((user.offered, user.up_throttled), (31, 21));
+    stage
+        .core
+        .set_user(ROW, ANNA, &Limits::default())
+        .expect("no limits");
+    stage.raise_as(0, 5);
+    assert_eq!(stage.count(&anna).delivered, 15, "a limit of 0 is none");
+}
+
+#[test]
+fn handlers_do_not_run_beyond_their_budget() {
+    let Some(stage) = stage() else { return };
+    limit(
+        &stage,
+        &Limits {
+            handler_ns_per_s: 1,
+            ..Limits::default()
+        },
+    );
+    let anna = stage.subscribe(&stage.owner(ANNA, ROW), SCOPE_ALL);
+    stage.raise_as(0, 10);
+    let count = stage.count(&anna);
+    assert_eq!(
+        (count.handlers, count.delivered, count.dropped(QUOTA)),
+        (1, 1, 9)
+    );
+    let user = stage.core.user(ROW).expect("it");
+    assert_eq!(user.handler_throttled, 9);
+    assert!(user.handler_ns > 0);
+    let plenty = Limits {
+        handler_ns_per_s: 500_000_000,
+        ..Limits::default()
+    };
+    stage.core.set_user(ROW, ANNA, &plenty).expect("a row");
+    stage.raise_as(0, 10);
+    assert_eq!(stage.count(&anna).delivered, 11);
+}
+
+/// A channel of Anna's in this process.
+struct Channel {
+    hosted: HostedChannel,
+    down: *mut AtomicU64,
+}
+
+const DOWN_BYTES: usize = DOWN_ELEMENT_BYTES * DOWN_ELEMENTS;
+
+impl Channel {
+    fn open(stage: &Stage) -> Channel {
+        let owner = stage.owner(ANNA, ROW);
+        let hosted = HostedChannel::open(Arc::clone(&stage.core), &owner, &Shape::default());
+        let hosted = hosted.expect("a channel");
+        let fd = hosted.fds().down.as_raw_fd();
+        let both = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping at an address that the kernel chooses.
+        let down = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                DOWN_BYTES,
+                both,
+                libc::MAP_SHARED,
+                fd,
+                0,
+            )
+        };
+        assert_ne!(down, libc::MAP_FAILED);
+        Channel {
+            hosted,
+            down: down.cast(),
+        }
+    }
+
+    /// A fast call with its result.
+    fn call(&self, op: Op, [a, b, c]: [u64; 3]) -> i64 {
+        let id = self.hosted.id().raw();
+        let op = u16::try_from(op.raw()).expect("small");
+        let word = ecalls_abi::downcall::call(id, 0, op);
+        // SAFETY: the arguments are numbers to the kernel.
+        unsafe { libc::prctl(PRCTL, word, a, b, c) };
+        let at = DOWN_FRAMES * DOWN_ELEMENT_BYTES + offset_of!(Downcall, result);
+        // SAFETY: within the mapping and aligned; only seen as an atomic word.
+        let result = unsafe { &*self.down.wrapping_add(at / 8) };
+        result.load(Ordering::SeqCst).cast_signed()
+    }
+
+    fn timer(&self, number: u64, expiry_ns: u64, period_ns: u64) -> i64 {
+        self.call(Op::Timer, [number, expiry_ns, period_ns])
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        // SAFETY: exactly the mapping made above; nobody refers to it any more.
+        unsafe { libc::munmap(self.down.cast(), DOWN_BYTES) };
+    }
+}
+
+/// An application service of Anna's with a subscription of root's.
+fn service(stage: &Stage, name: &str) -> (HostedService, HostedSubscription) {
+    let info = service::describe(name, "u64 value", "").expect("a name");
+    let owner = stage.owner(ANNA, ROW);
+    let hosted = HostedService::register(Arc::clone(&stage.core), &owner, &info);
+    let hosted = hosted.expect("a free row");
+    let wanted = Request {
+        service: hosted.index(),
+        ..request(vec![handler(HANDLER_COUNT)])
+    };
+    let subscription =
+        HostedSubscription::install(Arc::clone(&stage.core), &stage.owner(0, 0), &wanted);
+    (hosted, subscription.expect("one"))
+}
+
+fn raise_by_name(stage: &Stage, name: &str, release_us: u64) -> ecalls_kernel::Result<i64> {
+    let raise = Raise {
+        target: TARGET_ALL,
+        kind: 0,
+        kind_type: 0,
+        priority: 0,
+        flags: 0,
+        deadline_us: 0,
+        release_us,
+        data: &[1; 8],
+    };
+    service::raise_by_name(&Access::Host(Arc::clone(&stage.core)), name, &raise)
+}
+
+#[test]
+fn raises_beyond_the_rate_are_refused_by_every_way() {
+    let Some(stage) = stage() else { return };
+    limit(
+        &stage,
+        &Limits {
+            raise_per_s: 1,
+            raise_burst: 6,
+            ..Limits::default()
+        },
+    );
+    let (hosted, subscription) = service(&stage, "quota-raise");
+    let channel = Channel::open(&stage);
+    let call = || channel.call(Op::Raise, [u64::from(hosted.index()), u64::MAX, 7]);
+    let before = stage.core.service_stat(hosted.index()).expect("it").count;
+    for _ in 0..3 {
+        assert_eq!(call(), 1);
+        assert_eq!(
+            raise_by_name(&stage, "quota-raise", 0).expect("within the rate"),
+            1
+        );
+    }
+    assert_eq!(call(), EDQUOT);
+    let refused = raise_by_name(&stage, "quota-raise", 0).expect_err("beyond the rate");
+    assert!(refused.to_string().contains("stat --by uid"), "{refused}");
+    assert_eq!(stage.count(&subscription).offered, 6);
+    let after = stage.core.service_stat(hosted.index()).expect("it").count;
+    assert_eq!((after.raised, after.dropped(QUOTA)), (8, 2));
+    assert_service_identity(&before, &after);
+    let user = stage.core.user(ROW).expect("it");
+    assert_eq!((user.raised, user.raise_throttled), (8, 2));
+}
+
+#[test]
+fn timers_are_limited_and_given_back() {
+    let Some(stage) = stage() else { return };
+    limit(
+        &stage,
+        &Limits {
+            timers_max: 3,
+            ..Limits::default()
+        },
+    );
+    let far = ecalls_kernel::now_ns() + 3_600_000_000_000;
+    let channel = Channel::open(&stage);
+    for number in 100..103 {
+        assert_eq!(channel.timer(number, far, 0), 0);
+    }
+    assert_eq!(channel.timer(103, far, 0), EDQUOT);
+    assert_eq!(
+        channel.timer(102, far + 1, 0),
+        0,
+        "one that is its own already"
+    );
+    assert_eq!(channel.timer(102, 0, 0), 0, "cancelled");
+    assert_eq!(channel.timer(103, far, 0), 0);
+    let user = stage.core.user(ROW).expect("it");
+    assert_eq!((user.timers, user.timers_throttled), (3, 1));
+    drop(channel);
+    // What the former channel had is found to be nobody's when it is needed.
+    let channel = Channel::open(&stage);
+    for number in 200..203 {
+        assert_eq!(channel.timer(number, far, 0), 0);
+    }
+    assert_eq!(channel.timer(203, far, 0), EDQUOT);
+    for number in 200..203 {
+        assert_eq!(channel.timer(number, 0, 0), 0);
+    }
+    assert_eq!(stage.core.user(ROW).expect("it").timers, 0);
+}
+
+#[test]
+fn timer_of_a_user_that_raises_too_much_is_put_off() {
+    let Some(stage) = stage() else { return };
+    limit(
+        &stage,
+        &Limits {
+            raise_per_s: 1,
+            raise_burst: 2,
+            ..Limits::default()
+        },
+    );
+    let channel = Channel::open(&stage);
+    let wanted = Request {
+        service: SERVICE_TIMER,
+        ..request(vec![handler(HANDLER_COUNT)])
+    };
+    let subscription =
+        HostedSubscription::install(Arc::clone(&stage.core), &stage.owner(0, 0), &wanted);
+    let subscription = subscription.expect("one");
+    let before = stage.core.service_stat(SERVICE_TIMER).expect("it").count;
+    assert_eq!(
+        channel.timer(7, ecalls_kernel::now_ns() + 1_000_000, 100_000),
+        0
+    );
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(channel.timer(7, 0, 0), 0);
+    let count = stage.count(&subscription);
+    assert_eq!(count.delivered, 2);
+    let after = stage.core.service_stat(SERVICE_TIMER).expect("it").count;
+    assert_service_identity(&before, &after);
+    let dropped = after.dropped(QUOTA) - before.dropped(QUOTA);
+    assert!((1..=31).contains(&dropped), "each 10 ms: {dropped}");
+}
+
+#[test]
+fn so_many_events_may_wait_and_no_more() {
+    let Some(stage) = stage() else { return };
+    limit(
+        &stage,
+        &Limits {
+            queued_max: 4,
+            ..Limits::default()
+        },
+    );
+    let (hosted, subscription) = service(&stage, "quota-queue");
+    let later = || raise_by_name(&stage, "quota-queue", 200_000);
+    for waiting in 1..=4 {
+        assert_eq!(later().expect("room"), 1);
+        assert_eq!(queued(&stage), waiting);
+    }
+    later().expect_err("enough waits");
+    assert_eq!(raise_by_name(&stage, "quota-queue", 0).expect("at once"), 1);
+    stage.wait_for(&subscription, 5);
+    assert_eq!(queued(&stage), 0);
+    assert_eq!(later().expect("room again"), 1);
+    stage.wait_for(&subscription, 6);
+    let user = stage.core.user(ROW).expect("it");
+    assert_eq!((user.queued, user.queue_throttled), (0, 1));
+    let count = stage.core.service_stat(hosted.index()).expect("it").count;
+    assert_eq!((count.raised, count.dropped(QUOTA)), (7, 1));
+}
+
+#[test]
+fn queued_count_is_0_after_every_way_out_of_a_queue() {
+    let Some(stage) = stage() else { return };
+    limit(
+        &stage,
+        &Limits {
+            queued_max: 5000,
+            ..Limits::default()
+        },
+    );
+    let (hosted, subscription) = service(&stage, "quota-ways");
+    let thread = {
+        let mut copy = handler(HANDLER_COPY_USER);
+        copy.kind = ACTION_THREAD;
+        let wanted = Request {
+            service: hosted.index(),
+            ..request(vec![copy])
+        };
+        let owner = stage.owner(ANNA, ROW);
+        HostedSubscription::install(Arc::clone(&stage.core), &owner, &wanted).expect("one")
+    };
+    let before = stage.core.service_stat(hosted.index()).expect("it").count;
+    // Held, evicted by their own kind and by the core's, late, and chains that end with their
+    // subscription.
+    std::thread::scope(|scope| {
+        for seed in 0..3u64 {
+            let stage = &stage;
+            scope.spawn(move || {
+                for i in 0..3000u64 {
+                    let _ = raise_by_name(stage, "quota-ways", (i * (seed + 7)) % 5 * 4_000);
+                }
+            });
+        }
+        stage.raise_this_as(
+            0,
+            &Measure {
+                release_ns: 20_000_000,
+                ..Measure::new(5000)
+            },
+        );
+    });
+    std::thread::sleep(Duration::from_millis(50));
+    drop(thread);
+    std::thread::sleep(Duration::from_millis(200));
+    let after = stage.core.service_stat(hosted.index()).expect("it").count;
+    assert_service_identity(&before, &after);
+    stage.count(&subscription);
+    assert_eq!(queued(&stage), 0, "{after:?}");
+}
