@@ -34,9 +34,6 @@ const DOOR_DESCRIPTORS: u64 = 32768;
 /// Descriptors of the core, and a few more.
 const CORE_DESCRIPTORS: u64 = 2048;
 
-/// As whom the door runs if root starts the daemon by hand and there is no user `ecalls`.
-const NOBODY: u32 = 65534;
-
 /// How long the door may take to end.
 const DOOR_TIME: Duration = Duration::from_secs(2);
 
@@ -262,10 +259,14 @@ fn start_door(
     if let Ok(stream) = std::env::var("JOURNAL_STREAM") {
         door.env("JOURNAL_STREAM", stream);
     }
-    if ecalls_kernel::is_root() {
-        let ecalls = Who::Name("ecalls".to_owned());
-        door.uid(names.user(&ecalls).unwrap_or(NOBODY));
-        door.gid(names.group(&ecalls).unwrap_or(NOBODY));
+    // Without such a user it stays root's, and has no capability either way: as `nobody` it would
+    // share its user with strangers, who could end it.
+    let ecalls = Who::Name("ecalls".to_owned());
+    if ecalls_kernel::is_root()
+        && let (Some(user), Some(group)) = (names.user(&ecalls), names.group(&ecalls))
+    {
+        door.uid(user);
+        door.gid(group);
     }
     door.spawn()
 }
