@@ -31,6 +31,11 @@ library = libecalls.so.$(version)
 pc_libdir = $(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))
 documents = README.md LICENSE.md LICENSE-MIT LICENSE-APACHE LICENSE-GPL-2.0
 headers = $(notdir $(wildcard abi/*.h))
+# What a service that is added while the core runs is compiled with: our headers, and libbpf's as
+# cargo has unpacked them.
+service_headers = $(wildcard abi/*.h) $(patsubst bpf/%,%,$(wildcard $(addprefix bpf/,*.h event/*.h lib/*.h ecalls/*.h)))
+libbpf_headers = bpf_helpers.h bpf_helper_defs.h bpf_tracing.h bpf_core_read.h
+libbpf = $(dir $(firstword $(wildcard $(BUILD)/build/libbpf-sys-*/out/include/bpf/bpf_helpers.h)))
 manuals = $(notdir $(wildcard doc/man/*.[1-8]))
 units = $(notdir $(wildcard etc/systemd/*.service etc/systemd/*.socket))
 
@@ -38,7 +43,8 @@ units = $(notdir $(wildcard etc/systemd/*.service etc/systemd/*.socket))
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .PHONY: help build demo test lint format bench deb clean
-.PHONY: install install-command install-daemon install-library install-manual uninstall
+.PHONY: install install-command install-daemon install-library install-service install-manual
+.PHONY: uninstall
 
 help:
 	@echo "make build      compile everything (target/release/ecalls)"
@@ -73,7 +79,7 @@ format:
 	tools/setup build test
 	cargo fmt --all
 	cargo fmt --manifest-path tests/fuzz/Cargo.toml
-	git ls-files 'abi/*.h' 'bpf/*.c' 'bpf/*.h' | xargs clang-format-19 -i
+	git ls-files 'abi/*.h' 'bpf/*.c' 'bpf/*.h' 'examples/service/*.c' | xargs clang-format-19 -i
 
 bench:
 	tools/setup build
@@ -81,7 +87,7 @@ bench:
 	target/release/ecalls bench events
 
 # Installs what was built before, so that root needs no compiler: make build && sudo make install
-install: install-command install-daemon install-library install-manual
+install: install-command install-daemon install-library install-service install-manual
 
 install-command:
 	@test -x $(BUILD)/ecalls || { echo "nothing to install yet: run make build" >&2; exit 1; }
@@ -122,6 +128,17 @@ install-library:
 		>$(libdir)/pkgconfig/ecalls.pc
 	chmod 644 $(libdir)/pkgconfig/ecalls.pc
 
+# The headers for services that are added while the core runs (GPL-2.0-only, libbpf's LGPL-2.1 or
+# BSD-2-Clause).
+install-service:
+	@test -n "$(libbpf)" || { echo "nothing to install yet: run make build" >&2; exit 1; }
+	for header in $(service_headers); do \
+		test -e bpf/$$header && from=bpf/$$header || from=$$header; \
+		install -D -m 644 $$from $(includedir)/ecalls/bpf/$$header || exit 1; \
+	done
+	install -d $(includedir)/ecalls/bpf/bpf
+	install -m 644 $(addprefix $(libbpf),$(libbpf_headers)) $(includedir)/ecalls/bpf/bpf
+
 install-manual:
 	for page in $(manuals); do \
 		install -D -m 644 doc/man/$$page $(mandir)/man$${page##*.}/$$page || exit 1; \
@@ -135,7 +152,10 @@ uninstall:
 	rm -f $(libdir)/pkgconfig/ecalls.pc $(includedir)/ecalls.h
 	rm -f $(addprefix $(includedir)/ecalls/,$(headers)) $(addprefix $(docdir)/,$(documents))
 	for page in $(manuals); do rm -f $(mandir)/man$${page##*.}/$$page; done
-	for folder in $(includedir)/ecalls $(docdir); do \
+	rm -f $(addprefix $(includedir)/ecalls/bpf/,$(service_headers))
+	rm -f $(addprefix $(includedir)/ecalls/bpf/bpf/,$(libbpf_headers))
+	for folder in $(addprefix $(includedir)/ecalls/bpf/,abi bpf ecalls event lib) \
+		$(includedir)/ecalls/bpf $(includedir)/ecalls $(docdir); do \
 		test ! -d $$folder || rmdir $$folder; \
 	done
 

@@ -236,7 +236,7 @@ struct {
 
 /* CPUs of the machine (possible ones), set by the loader. It is also the slack of a ring: each CPU
  * has at most one delivery in flight. */
-const volatile u32 cpus = 1;
+const volatile u32 cpus SEC(".rodata.core") = 1;
 
 #define QUEUE_THREADS (cpus)
 #define QUEUE_SIGNALS (cpus + 1)

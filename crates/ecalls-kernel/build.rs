@@ -16,7 +16,9 @@ fn main() {
         println!("cargo:rerun-if-changed={}", root.join(folder).display());
     }
     let clang = clang();
-    println!("cargo:rustc-env=ECALLS_BPF_CLANG={clang}"); // tests/layout.rs compiles, too
+    // Tests compile, too.
+    println!("cargo:rustc-env=ECALLS_BPF_CLANG={clang}");
+    println!("cargo:rustc-env=ECALLS_BPF_INCLUDE={libbpf}");
     for folder in ["bpf/event", "bpf/service"] {
         for source in sources(&root.join(folder)) {
             compile(&clang, &root, &libbpf, &source, &out);

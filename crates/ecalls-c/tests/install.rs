@@ -58,6 +58,25 @@ fn is_linked_with_the_shared_library(program: &Path) -> bool {
     output(Command::new("readelf").arg("-d").arg(program)).contains("[libecalls.so.0]")
 }
 
+/// The example of a service compiles with nothing but the installed headers, as it says.
+fn assert_service_compiles(prefix: &Path) {
+    let (clang, _) = ecalls_kernel::objects::COMPILER;
+    let object = prefix.join("rename.bpf.o");
+    output(
+        Command::new(clang)
+            .args([
+                "-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Werror",
+            ])
+            .arg("-D__TARGET_ARCH_x86")
+            .arg(format!("-I{}", prefix.join("include/ecalls/bpf").display()))
+            .arg("-c")
+            .arg(root().join("examples/service/rename.bpf.c"))
+            .arg("-o")
+            .arg(&object),
+    );
+    std::fs::remove_file(&object).expect("ours");
+}
+
 #[test]
 fn installed_library_is_found_used_and_removed_without_a_trace() {
     let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join("installed");
@@ -66,6 +85,7 @@ fn installed_library_is_found_used_and_removed_without_a_trace() {
     std::fs::create_dir_all(prefix.join("include")).expect("a folder");
     std::fs::write(prefix.join("include/other.h"), "").expect("a file");
     make("install-library", &prefix);
+    make("install-service", &prefix);
     make("install-manual", &prefix);
 
     let source = root().join("crates/ecalls-c/tests/c/arguments.c");
@@ -96,6 +116,7 @@ fn installed_library_is_found_used_and_removed_without_a_trace() {
     assert!(!is_linked_with_the_shared_library(&alone));
     output(&mut Command::new(&alone));
 
+    assert_service_compiles(&prefix);
     std::fs::remove_file(&shared).expect("ours");
     std::fs::remove_file(&alone).expect("ours");
     make("uninstall", &prefix);

@@ -7,6 +7,7 @@ use crate::exit::{Code, Failure, Outcome};
 /// The same as ecallsd(8), which systemd starts: `systemctl start ecallsd`. By hand it is run as
 /// root, or with CAP_BPF and CAP_PERFMON; it gives up what else it may do.
 #[derive(Debug, clap::Args)]
+#[group(skip)] // the daemon's own has the same name
 pub(crate) struct Args {
     #[command(flatten)]
     daemon: ecallsd::Args,

@@ -39,6 +39,7 @@ pub mod objects;
 pub mod owner;
 mod peer;
 pub mod probe;
+pub mod provider;
 pub mod refusal;
 mod residue;
 mod sampler;

@@ -6,7 +6,9 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use ecalls_abi::version::{ABI_VERSION, CHANNELS_MAX, TIMERS_MAX};
 use ecalls_abi::{service, text};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, PrintLevel};
+use libbpf_rs::{
+    MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenMapMut, OpenObject, PrintLevel,
+};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::core::{Core, HOST_MAP};
@@ -36,7 +38,7 @@ pub(crate) fn load(lock: &Lock, alive: Alive, flags: u32) -> Result<Core> {
 }
 
 /// libbpf's own words, for who asks for them; our errors say the same shorter.
-fn print_log(_: PrintLevel, text: String) {
+pub(crate) fn print_log(_: PrintLevel, text: String) {
     if std::env::var_os("ECALLS_LIBBPF_LOG").is_some() {
         eprint!("{text}");
     }
@@ -85,8 +87,8 @@ impl Loader {
     fn prepare_maps(&self, open: &mut OpenObject) -> libbpf_rs::Result<()> {
         for mut map in open.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
-            if name.ends_with(".rodata") {
-                set_cpus(&mut map, self.cpus)?;
+            if name == CONSTANTS {
+                set_cpus(&mut map, self.cpus);
             } else if let Some(shared) = self.maps.get(&name) {
                 map.reuse_fd(shared.as_fd())?;
             } else if name == "queues" {
@@ -280,12 +282,14 @@ fn map_id(map: &MapHandle) -> Result<u32> {
     sys::map_id(map.as_fd())
 }
 
+/// The part of an object that holds what the loader says: the number of CPUs (bpf/event/maps.h).
+pub(crate) const CONSTANTS: &str = ".rodata.core";
+
 /// Writes the number of CPUs into an object's constants, whose only member it is.
-fn set_cpus(map: &mut libbpf_rs::OpenMapMut<'_>, cpus: u32) -> libbpf_rs::Result<()> {
+pub(crate) fn set_cpus(map: &mut OpenMapMut<'_>, cpus: u32) {
     if let Some(constants) = map.initial_value_mut()
         && let Some(first) = constants.get_mut(..4)
     {
         first.copy_from_slice(&cpus.to_ne_bytes());
     }
-    Ok(())
 }

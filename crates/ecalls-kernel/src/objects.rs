@@ -187,6 +187,10 @@ pub const PROGRAMS: &[Program] = programs! {
     "segment_list" in "segment": Place::Run;
 };
 
+/// The compiler of the kernel side and the folder of libbpf's headers, for tests that compile.
+#[doc(hidden)]
+pub const COMPILER: (&str, &str) = (env!("ECALLS_BPF_CLANG"), env!("ECALLS_BPF_INCLUDE"));
+
 /// Name and contents of each object file, for the test that compares them with these tables.
 #[doc(hidden)]
 pub fn compiled() -> impl Iterator<Item = (&'static str, &'static [u8])> {

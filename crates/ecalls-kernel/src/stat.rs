@@ -108,6 +108,11 @@ impl Core {
         })
     }
 
+    /// The state of a service's row, `STATE_*` of `ecalls_abi::channel`.
+    pub fn service_state(&self, index: u32) -> Result<u32> {
+        Ok(self.tables.services.get(index)?.state)
+    }
+
     /// Index of the service of that name.
     ///
     /// # Errors

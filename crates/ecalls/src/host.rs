@@ -16,7 +16,7 @@ use ecalls_kernel::stat::ServiceStat;
 use crate::Result;
 use crate::channel::ChannelBuilder;
 use crate::format::Format;
-use crate::service::{Raise, Service};
+use crate::service::{Provider, Raise, Service};
 use crate::subscription::SubscriptionBuilder;
 
 /// The machine's core. Cheap to clone; what was opened with one clone ends by itself, and the
@@ -113,6 +113,16 @@ impl Ecalls {
     pub fn register_service(&self, name: &str, format: &str, kinds: &str) -> Result<Service> {
         Format::parse(format)?;
         Service::register(self, name, format, kinds)
+    }
+
+    /// Adds a service whose programs, in the BPF object file `object`, raise its events in the
+    /// kernel. Needs root.
+    ///
+    /// # Errors
+    /// [`crate::Error::Invalid`] for a file that is no service, was compiled for another version or
+    /// is refused by the kernel, and for a name that is taken; [`crate::Error::Denied`].
+    pub fn provide(&self, object: &[u8]) -> Result<Provider> {
+        Provider::add(self, object)
     }
 
     /// Raises an event of a named application service. Returns how many subscriptions it is for.

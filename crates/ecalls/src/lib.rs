@@ -51,5 +51,5 @@ pub use ecalls_kernel::{Error, Result, now_ns, signal};
 pub use format::{Format, Value};
 pub use handler::Handler;
 pub use host::{Described, Ecalls};
-pub use service::{Raise, Service};
+pub use service::{Provider, Raise, Service};
 pub use subscription::{Flow, Subscription, SubscriptionBuilder};

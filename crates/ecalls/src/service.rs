@@ -11,6 +11,27 @@ use ecalls_kernel::service::Raise as KernelRaise;
 use crate::Result;
 use crate::host::Ecalls;
 
+/// A service added from a BPF object file, whose programs raise its events in the kernel. It ends
+/// when this is dropped, and with the process. See bpf/ecalls/service.bpf.h.
+#[derive(Debug)]
+pub struct Provider(ecalls_kernel::provider::Provider);
+
+impl Provider {
+    pub(crate) fn add(ecalls: &Ecalls, object: &[u8]) -> Result<Provider> {
+        ecalls_kernel::provider::Provider::add(ecalls.access(), object).map(Provider)
+    }
+
+    /// Its index.
+    pub fn index(&self) -> u32 {
+        self.0.index()
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.0.name()
+    }
+}
+
 /// What is raised: the arguments of raise_event (ECalls-05 §3).
 #[derive(Clone, Debug)]
 pub struct Raise<'a> {
