@@ -6,7 +6,7 @@
 //! whoever closes them holds up nobody else.
 //!
 //! The life of a connection: accepted if its user has a place left ([`crate::share`]); HELLO within
-//! [`HELLO_TIME`]; then one message at a time, each at its user's rate, each checked: its sender
+//! five seconds; then one message at a time, each at its user's rate, each checked: its sender
 //! is the process that connected, its form is that of `abi/message.h`, it has the descriptors that
 //! its kind needs and no others. Whoever breaks a rule is told and disconnected.
 
