@@ -253,6 +253,8 @@ fn start_door(
         .arg("--seccomp")
         .arg(args.seccomp.name())
         .env_clear()
+        // Else the C library opens a file to count the CPUs when threads contend for memory.
+        .env("MALLOC_ARENA_MAX", "1")
         .stdin(Stdio::from(relay.into_descriptor()))
         .stdout(Stdio::from(listener))
         .current_dir("/");

@@ -87,6 +87,9 @@ const RUNTIME: &[c_long] = &[
     libc::SYS_writev,
 ];
 
+/// What a call that is refused fails with.
+const EPERM: u32 = libc::EPERM.unsigned_abs();
+
 /// Older forms of calls that only some architectures have.
 #[cfg(target_arch = "x86_64")]
 const OLDER: &[c_long] = &[libc::SYS_poll, libc::SYS_epoll_wait];
@@ -204,14 +207,27 @@ pub fn door() -> List {
     list
 }
 
+/// Calls that system libraries try and can do without (opening a file of settings): they fail with
+/// EPERM unless they are in the list.
+const TRIED: &[c_long] = &[libc::SYS_openat];
+
 /// Filters from now on, for this thread and all that it starts.
 ///
 /// # Errors
 /// That of the kernel, or an architecture that the filter does not know.
 pub fn apply(list: &List, enforce: Enforce) -> Result<(), seccompiler::Error> {
+    let architecture: TargetArch = std::env::consts::ARCH.try_into()?;
+    let is_listed = |call: &&c_long| list.iter().any(|(listed, _)| listed == *call);
+    let tried: Vec<c_long> = TRIED
+        .iter()
+        .filter(|call| !is_listed(call))
+        .copied()
+        .collect();
+    let refused: BTreeMap<i64, Vec<SeccompRule>> =
+        tried.iter().map(|call| (*call, Vec::new())).collect();
     let otherwise = match enforce {
         Enforce::Kill => SeccompAction::KillProcess,
-        Enforce::Deny => SeccompAction::Errno(u32::try_from(libc::EPERM).unwrap_or(1)),
+        Enforce::Deny => SeccompAction::Errno(EPERM),
         Enforce::Log => SeccompAction::Log,
         Enforce::Off => return Ok(()),
     };
@@ -229,8 +245,23 @@ pub fn apply(list: &List, enforce: Enforce) -> Result<(), seccompiler::Error> {
         }
         rules.insert(*call, of_call);
     }
-    let architecture: TargetArch = std::env::consts::ARCH.try_into()?;
-    let filter = SeccompFilter::new(rules, otherwise, SeccompAction::Allow, architecture)?;
-    let program: BpfProgram = filter.try_into()?;
-    apply_filter(&program)
+    // Of two filters the stricter answer holds: the first lets pass what the second makes fail.
+    rules.extend(tried.iter().map(|call| (*call, Vec::new())));
+    let allow = SeccompAction::Allow;
+    let deny = SeccompAction::Errno(EPERM);
+    let mut filters = Vec::new();
+    if !refused.is_empty() {
+        filters.push(SeccompFilter::new(
+            refused,
+            allow.clone(),
+            deny,
+            architecture,
+        )?);
+    }
+    filters.push(SeccompFilter::new(rules, otherwise, allow, architecture)?);
+    for filter in filters {
+        let program: BpfProgram = filter.try_into()?;
+        apply_filter(&program)?;
+    }
+    Ok(())
 }

@@ -1,0 +1,596 @@
+//! The running daemon, with the test as its clients: what they get, what they are refused, and that
+//! everything they had is gone when they are. Every system call outside the lists ends the daemon,
+//! so each of these tests is also one of the lists.
+
+#![allow(unsafe_code, reason = "a thread becomes another user by a system call")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a panic is how a test fails, also in its harness"
+)]
+
+mod harness;
+
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ecalls_abi::handler::HANDLER_COPY_USER;
+use ecalls_abi::message::{
+    Answer, LookFate, Name, QUOTA_BYTES, QUOTA_CHANNELS, QUOTA_CONNECTIONS, QUOTA_REQUESTS,
+    QUOTA_SERVICES, QUOTA_SUBSCRIPTIONS, REFUSED_CLOSED, REFUSED_DENIED, REFUSED_INVALID,
+    REFUSED_QUOTA, Request, SetParameter, Subscribe, UserView, WatchSocket,
+};
+use ecalls_abi::service::{SERVICE_SCHED, ServiceInfo};
+use ecalls_abi::subscription::{ACTION_SIGNAL, ACTION_THREAD};
+use ecalls_abi::text;
+use rustix::process::Signal;
+use zerocopy::FromZeros;
+
+use harness::{ALICE, BOB, Client, PATIENCE, as_user, command, daemon, number, ring, to_task};
+
+fn info(name: &str) -> ServiceInfo {
+    let mut info = ServiceInfo::new_zeroed();
+    text::write(&mut info.name, name).unwrap();
+    text::write(&mut info.format, "u64 value").unwrap();
+    info
+}
+
+fn has_nothing(view: &UserView) -> bool {
+    view.used[..QUOTA_BYTES].iter().all(|used| *used == 0)
+}
+
+#[test]
+fn every_request_is_answered_and_the_daemon_ends_cleanly() {
+    let Some(mut daemon) = daemon("") else { return };
+    let client = daemon.client(ALICE);
+    let channel = client.channel();
+    let subscription = client.subscribe(channel);
+    let service = client.value(&Request::RegisterService(info("alices")));
+    let mut name = Name::new_zeroed();
+    text::write(&mut name.name, "alices").unwrap();
+    for request in [
+        Request::FindService(name),
+        Request::LookService(number(0)),
+        Request::LookSubscription(number(0)),
+        Request::LookChannel(number(0)),
+        Request::LookQueue(number(0)),
+        Request::LookUser(number(0)),
+    ] {
+        let answer = client.ask(&request).unwrap().0;
+        let fits = !matches!(
+            answer,
+            Answer::Refused(_) | Answer::Done(_) | Answer::End(_)
+        );
+        assert!(fits, "{}: {answer:?}", request.name());
+    }
+    assert!(client.ask(&Request::LookFate(LookFate::default())).is_ok());
+    let view = daemon.user(ALICE).unwrap();
+    for quota in [
+        QUOTA_CONNECTIONS,
+        QUOTA_CHANNELS,
+        QUOTA_SUBSCRIPTIONS,
+        QUOTA_SERVICES,
+    ] {
+        assert_eq!(view.used[quota], 1, "quota {quota}");
+    }
+    let (socket, _other) = UnixStream::pair().unwrap();
+    let socket = OwnedFd::from(socket);
+    let watch = WatchSocket {
+        target: i32::try_from(std::process::id()).unwrap(),
+        kinds: 1,
+        ..WatchSocket::default()
+    };
+    for request in [
+        Request::WatchSocket(watch),
+        Request::ForgetSocket(number(0)),
+    ] {
+        client
+            .say(request.packet(1).as_bytes(), &[&socket])
+            .unwrap();
+        assert!(
+            matches!(client.hear().unwrap().0, Answer::Done(_)),
+            "{}",
+            request.name()
+        );
+    }
+    client.value(&Request::Unsubscribe(number(subscription)));
+    client.value(&Request::CloseChannel(number(channel)));
+    client.value(&Request::UnregisterService(number(service)));
+    let again = client.refused(&Request::CloseChannel(number(channel)));
+    assert_eq!(again.error, REFUSED_CLOSED);
+    drop(client);
+    daemon.wait_for(ALICE, has_nothing);
+    let (status, told) = daemon.stop();
+    assert!(status.success(), "{status}: {told}");
+    assert!(!daemon.folder.join("socket").exists());
+}
+
+#[test]
+fn every_service_of_the_kernel_can_be_subscribed_to() {
+    let Some(daemon) = daemon("") else { return };
+    let client = daemon.client(ALICE);
+    let channel = client.channel();
+    let mut from = 0;
+    let mut tried = 0;
+    while let Answer::Service(view) = client.ask(&Request::LookService(number(from))).unwrap().0 {
+        let request = Subscribe {
+            service: view.index,
+            ..to_task(channel)
+        };
+        // A kernel may lack one; that is not the daemon's to decide, and it lives on.
+        match client.ask(&Request::Subscribe(request)).unwrap().0 {
+            Answer::Done(_) => tried += 1,
+            Answer::Refused(refused) => eprintln!("{}: {refused:?}", view.info.name()),
+            other => panic!("{other:?}"),
+        }
+        from = view.index + 1;
+    }
+    assert!(tried >= 5, "only {tried} services");
+}
+
+#[test]
+fn quotas_hold_at_n_and_are_given_back() {
+    let limits = "[limits]\nconnections = 2\nchannels = 3\nsubscriptions = 2\nservices = 1";
+    let Some(daemon) = daemon(limits) else { return };
+    let client = daemon.client(ALICE);
+    let channels: Vec<u32> = (0..3).map(|_| client.channel()).collect();
+    let refused = client.refused(&ring());
+    assert_eq!(
+        (refused.error, refused.subject(), refused.number),
+        (REFUSED_QUOTA, "channels", 3)
+    );
+    for _ in 0..2 {
+        client.subscribe(channels[0]);
+    }
+    let refused = client.refused(&Request::Subscribe(to_task(channels[0])));
+    assert_eq!((refused.subject(), refused.number), ("subscriptions", 2));
+    client.value(&Request::RegisterService(info("one")));
+    let refused = client.refused(&Request::RegisterService(info("two")));
+    assert_eq!(
+        (refused.subject(), refused.number),
+        ("application services", 1)
+    );
+    let second = daemon.client(ALICE);
+    let third = as_user(ALICE, || Client::connect(&daemon).unwrap());
+    let refused = third.hello().unwrap().unwrap_err();
+    assert_eq!(
+        (refused.error, refused.subject()),
+        (REFUSED_QUOTA, "connections")
+    );
+    assert!(third.hear().is_err(), "and its connection is closed");
+    // Others are not concerned, and what is closed can be had again.
+    daemon.client(BOB).channel();
+    client.value(&Request::CloseChannel(number(channels[1])));
+    second.channel();
+    drop((client, second));
+    daemon.wait_for(ALICE, has_nothing);
+}
+
+#[test]
+fn memory_is_charged_as_long_as_somebody_holds_it() {
+    let Some(daemon) = daemon("") else { return };
+    let client = daemon.client(ALICE);
+    let bytes = |view: &UserView| view.used[QUOTA_BYTES];
+    let (answer, held) = client.ask(&ring()).unwrap();
+    let Answer::Done(done) = answer else {
+        panic!("{answer:?}")
+    };
+    assert_eq!(held.len(), 3);
+    let full = bytes(&daemon.user(ALICE).unwrap());
+    let id = u32::try_from(done.value).unwrap();
+    client.value(&Request::CloseChannel(number(id)));
+    drop(client);
+    thread::sleep(Duration::from_millis(1500));
+    let view = daemon.user(ALICE).unwrap();
+    assert_eq!(
+        (bytes(&view), view.used[QUOTA_CHANNELS]),
+        (full, 0),
+        "still held"
+    );
+    drop(held);
+    daemon.wait_for(ALICE, |view| bytes(view) == 0);
+}
+
+#[test]
+fn nobody_gets_what_belongs_to_another() {
+    let Some(daemon) = daemon("") else { return };
+    let (alice, bob) = (daemon.client(ALICE), daemon.client(BOB));
+    let own = bob.channel();
+    let foreign = alice.channel();
+    let subscription = alice.subscribe(foreign);
+    let service = alice.value(&Request::RegisterService(info("alices")));
+    for request in [
+        Request::CloseChannel(number(foreign)),
+        Request::Unsubscribe(number(subscription)),
+        Request::UnregisterService(number(service)),
+    ] {
+        assert_eq!(
+            bob.refused(&request).error,
+            REFUSED_CLOSED,
+            "{}",
+            request.name()
+        );
+    }
+    let refused = bob.refused(&Request::Subscribe(to_task(foreign)));
+    assert_eq!(refused.error, REFUSED_INVALID, "another's channel");
+    let denied = |request: Subscribe| bob.refused(&Request::Subscribe(request)).error;
+    let mut of_init = to_task(own);
+    of_init.receiver = 1;
+    assert_eq!(denied(of_init), REFUSED_DENIED, "another process");
+    of_init.action[0].kind = ACTION_SIGNAL;
+    of_init.action[0].signal = 40;
+    assert_eq!(
+        denied(of_init),
+        REFUSED_DENIED,
+        "a signal to another's process"
+    );
+    let mut sleeping = to_task(own);
+    sleeping.action[0].kind = ACTION_THREAD;
+    sleeping.action[0].handler = HANDLER_COPY_USER;
+    assert_eq!(
+        denied(sleeping),
+        REFUSED_DENIED,
+        "a handler that reads memory"
+    );
+    let to_service = Subscribe {
+        service,
+        ..to_task(own)
+    };
+    assert_eq!(denied(to_service), REFUSED_DENIED, "another's service");
+    let parameter = Request::SetParameter(SetParameter {
+        service: SERVICE_SCHED,
+        pad: 0,
+        value: 1_000_000,
+    });
+    assert_eq!(bob.refused(&parameter).error, REFUSED_DENIED);
+    assert_eq!(
+        bob.refused(&Request::TakeMap(number(0))).error,
+        REFUSED_DENIED
+    );
+    assert_eq!(
+        daemon
+            .client(0)
+            .ask(&Request::TakeMap(number(0)))
+            .unwrap()
+            .1
+            .len(),
+        1
+    );
+    // What bob sees are its own things.
+    let sees = bob.ask(&Request::LookSubscription(number(0))).unwrap().0;
+    assert!(matches!(sees, Answer::End(_)), "{sees:?}");
+    match bob.ask(&Request::LookChannel(number(0))).unwrap().0 {
+        Answer::Channel(view) => assert_eq!(view.row.uid, BOB),
+        other => panic!("{other:?}"),
+    }
+    match bob.ask(&Request::LookUser(number(0))).unwrap().0 {
+        Answer::User(view) => assert_eq!(view.uid, BOB),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn numbers_without_a_meaning_are_refused_and_harm_nobody() {
+    let Some(daemon) = daemon("") else { return };
+    let client = daemon.client(ALICE);
+    let channel = client.channel();
+    let numbers = [0, 1, 7, 63, 64, 65, 4095, 4096, 1 << 12, 1 << 31, u32::MAX];
+    for at in 0..numbers.len() {
+        let (one, other) = (numbers[at], numbers[(at + 3) % numbers.len()]);
+        let mut subscribe = to_task(channel);
+        subscribe.service = one;
+        subscribe.actions = other;
+        subscribe.deadline_ns = u64::MAX;
+        subscribe.action[0].kind = one;
+        subscribe.action[0].handler = other;
+        subscribe.action[0].argument = [u64::MAX; 3];
+        let mut open = ecalls_abi::message::OpenChannel::default();
+        (open.layout, open.capacity, open.slot_use) = (other, one, one);
+        (open.defer, open.delay_ns) = (other, u64::MAX);
+        for request in [
+            Request::Subscribe(subscribe),
+            Request::OpenChannel(open),
+            Request::LookService(number(one)),
+            Request::LookSubscription(number(one)),
+            Request::LookChannel(number(one)),
+            Request::LookQueue(number(one)),
+            Request::LookUser(number(one)),
+            Request::CloseChannel(number(one)),
+            Request::RegisterService(ServiceInfo {
+                name: [u8::try_from(one & 0xff).unwrap(); 32],
+                ..info("x")
+            }),
+        ] {
+            assert!(
+                client.ask(&request).is_ok(),
+                "{}: {one} {other}",
+                request.name()
+            );
+        }
+    }
+    assert!(daemon.client(BOB).hello().is_ok());
+}
+
+#[test]
+fn a_client_that_breaks_the_form_is_told_and_disconnected_and_others_are_not() {
+    let Some(daemon) = daemon("") else { return };
+    let (client, other) = (daemon.client(ALICE), daemon.client(ALICE));
+    client.channel();
+    client.say(&[0xff; 100], &[]).unwrap();
+    match client.hear().unwrap().0 {
+        Answer::Refused(_) => {}
+        told => panic!("{told:?}"),
+    }
+    assert!(client.hear().is_err());
+    daemon.wait_for(ALICE, |view| view.used[QUOTA_CHANNELS] == 0);
+    other.channel();
+}
+
+#[test]
+fn a_client_that_does_not_read_is_disconnected_and_others_are_served() {
+    let Some(daemon) = daemon("") else { return };
+    let (deaf, other) = (daemon.client(ALICE), daemon.client(ALICE));
+    deaf.channel();
+    rustix::io::ioctl_fionbio(&deaf.0, true).unwrap();
+    let request = Request::LookService(number(0)).packet(1);
+    let start = Instant::now();
+    loop {
+        match deaf.say(request.as_bytes(), &[]) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                thread::sleep(Duration::from_millis(20));
+            }
+            Err(_) => break, // disconnected
+        }
+        assert!(start.elapsed() < PATIENCE, "still connected");
+        let asked = Instant::now();
+        other.ask(&Request::LookQueue(number(0))).unwrap();
+        assert!(asked.elapsed() < Duration::from_secs(1));
+    }
+    daemon.wait_for(ALICE, |view| view.used[QUOTA_CHANNELS] == 0);
+}
+
+#[test]
+fn a_user_that_floods_waits_and_others_do_not() {
+    let Some(daemon) = daemon("[limits]\nrequests_per_s = 200\nrequests_burst = 20") else {
+        return;
+    };
+    let flood = || {
+        let client = daemon.client(ALICE);
+        let start = Instant::now();
+        let mut answers = 0u32;
+        while start.elapsed() < Duration::from_secs(2) {
+            client.ask(&Request::LookQueue(number(0))).unwrap();
+            answers += 1;
+        }
+        answers
+    };
+    thread::scope(|scope| {
+        let floods: Vec<_> = (0..8).map(|_| scope.spawn(flood)).collect();
+        let victim = daemon.client(BOB);
+        let mut slowest = Duration::ZERO;
+        for _ in 0..100 {
+            let start = Instant::now();
+            victim.ask(&Request::LookQueue(number(0))).unwrap();
+            slowest = slowest.max(start.elapsed());
+            thread::sleep(Duration::from_millis(10));
+        }
+        let answers: u32 = floods.into_iter().map(|flood| flood.join().unwrap()).sum();
+        assert!(answers < 600, "{answers} answers in two seconds");
+        assert!(
+            slowest < Duration::from_millis(200),
+            "the victim waited {slowest:?}"
+        );
+    });
+    assert!(daemon.user(ALICE).unwrap().used[QUOTA_REQUESTS] > 0);
+}
+
+#[test]
+fn connections_that_say_nothing_leave_room_for_others() {
+    let Some(daemon) = daemon("") else { return };
+    let silent: Vec<Client> = as_user(ALICE, || {
+        (0..400)
+            .map(|_| Client::connect(&daemon).unwrap())
+            .collect()
+    });
+    assert!(daemon.client(BOB).hello().is_ok());
+    let closed = silent.iter().filter(|one| one.hear().is_err()).count();
+    assert!(closed > 100, "all end after a while, {closed} did");
+}
+
+#[test]
+fn hundreds_of_clients_come_and_go_and_leave_nothing() {
+    let Some(daemon) = daemon("[limits]\nrequests_per_s = 100000\nrequests_burst = 10000") else {
+        return;
+    };
+    let open = |pid: u32| {
+        std::fs::read_dir(format!("/proc/{pid}/fd"))
+            .unwrap()
+            .count()
+    };
+    daemon.client(ALICE).channel();
+    daemon.wait_for(ALICE, has_nothing);
+    let before = open(daemon.process.id());
+    for round in 0..200 {
+        let client = daemon.client(ALICE);
+        if round % 4 == 0 {
+            let channel = client.channel();
+            client.subscribe(channel);
+        }
+    }
+    daemon.wait_for(ALICE, |view| {
+        has_nothing(view) && view.used[QUOTA_BYTES] == 0
+    });
+    let start = Instant::now();
+    while open(daemon.process.id()) > before + 4 {
+        assert!(start.elapsed() < PATIENCE, "descriptors stay open");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_descriptor_that_blocks_who_closes_it_blocks_nobody_else() {
+    let Some(daemon) = daemon("") else { return };
+    // A connection with data that its peer does not take, and that waits for that when closed.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (_peer, _) = listener.accept().unwrap();
+    stream.set_nonblocking(true).unwrap();
+    while stream.write(&[0; 65536]).is_ok() {}
+    let stream = OwnedFd::from(stream);
+    let linger = Some(Duration::from_secs(60));
+    rustix::net::sockopt::set_socket_linger(&stream, linger).unwrap();
+    rustix::io::ioctl_fionbio(&stream, false).unwrap();
+    let client = daemon.client(ALICE);
+    let forget = Request::ForgetSocket(number(0)).packet(1);
+    client.say(forget.as_bytes(), &[&stream]).unwrap();
+    client.hear().unwrap();
+    client.say(forget.as_bytes(), &[&stream]).unwrap();
+    drop(stream);
+    let start = Instant::now();
+    daemon.client(BOB).channel();
+    assert!(start.elapsed() < Duration::from_secs(2));
+}
+
+#[test]
+fn the_daemon_ends_with_its_door_and_says_so() {
+    let Some(mut daemon) = daemon("") else { return };
+    let client = daemon.client(ALICE);
+    client.channel();
+    rustix::process::kill_process(daemon.door(), Signal::KILL).unwrap();
+    let (status, told) = daemon.ended();
+    assert_eq!(status.code(), Some(1));
+    assert!(told.contains("the door has ended"), "{told}");
+    assert!(client.hear().is_err(), "its clients notice");
+}
+
+#[test]
+fn clients_of_a_killed_daemon_notice_and_its_door_ends() {
+    let Some(mut daemon) = daemon("") else { return };
+    let client = daemon.client(ALICE);
+    let door = daemon.door();
+    daemon.process.kill().unwrap();
+    daemon.process.wait().unwrap();
+    assert!(client.hear().is_err());
+    let start = Instant::now();
+    while rustix::process::test_kill_process(door).is_ok() {
+        assert!(start.elapsed() < PATIENCE, "the door stays");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_second_daemon_is_refused_and_the_first_goes_on() {
+    let Some(daemon) = daemon("") else { return };
+    let second = command(&daemon.folder.join("ecallsd.toml"))
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(
+        !second.status.success() && told.contains("another daemon serves there"),
+        "{told}"
+    );
+    let elsewhere = daemon.folder.join("other.toml");
+    let socket = daemon.folder.join("other");
+    std::fs::write(
+        &elsewhere,
+        format!("[socket]\npath = {:?}", socket.to_str().unwrap()),
+    )
+    .unwrap();
+    let second = command(&elsewhere).output().unwrap();
+    let told = String::from_utf8_lossy(&second.stderr).into_owned();
+    let pid = format!("process {} hosts the core", daemon.process.id());
+    assert!(!second.status.success() && told.contains(&pid), "{told}");
+    daemon.client(ALICE).channel();
+}
+
+#[test]
+fn limits_are_reloaded_and_a_mistake_changes_nothing() {
+    let Some(mut daemon) = daemon("[limits]\nchannels = 1") else {
+        return;
+    };
+    let client = daemon.client(ALICE);
+    client.channel();
+    assert_eq!(client.refused(&ring()).number, 1);
+    let path = daemon.folder.join("ecallsd.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace("channels = 1", "channels = 2")).unwrap();
+    daemon.signal(Signal::HUP);
+    let start = Instant::now();
+    while matches!(client.ask(&ring()).unwrap().0, Answer::Refused(_)) {
+        assert!(start.elapsed() < PATIENCE, "not reloaded");
+        thread::sleep(Duration::from_millis(20));
+    }
+    std::fs::write(&path, "[limits]\nchannels = many").unwrap();
+    daemon.signal(Signal::HUP);
+    thread::sleep(Duration::from_millis(200));
+    assert_eq!(client.refused(&ring()).number, 2);
+    let (_, told) = daemon.stop();
+    assert!(
+        told.contains("not reloaded: ") && told.contains(":2:12"),
+        "{told}"
+    );
+}
+
+#[test]
+fn counters_are_served_on_a_unix_socket() {
+    let folder = std::env::temp_dir().join(format!("ecallsd-test-{}", std::process::id()));
+    let path = folder.join("metrics");
+    let config = format!("[metrics]\nlisten = {:?}", path.to_str().unwrap());
+    let Some(daemon) = daemon(&config) else {
+        return;
+    };
+    let client = daemon.client(ALICE);
+    client.channel();
+    let mut stream = UnixStream::connect(&path).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    assert!(
+        text.contains("ecalls_user_held{uid=\"64001\",quota=\"channels\"} 1\n"),
+        "{text}"
+    );
+    assert!(text.ends_with("# EOF\n"));
+}
+
+#[test]
+fn the_service_manager_hears_when_the_daemon_is_ready_and_when_it_ends() {
+    let Some(daemon) = daemon("") else { return };
+    let config = daemon.folder.join("ecallsd.toml");
+    let path = daemon.folder.join("notify");
+    drop(daemon);
+    let folder = path.parent().unwrap();
+    std::fs::create_dir_all(folder).unwrap();
+    let socket = folder.join("socket");
+    std::fs::write(
+        &config,
+        format!("[socket]\npath = {:?}", socket.to_str().unwrap()),
+    )
+    .unwrap();
+    let manager = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut process = command(&config)
+        .env("NOTIFY_SOCKET", &path)
+        .env("WATCHDOG_USEC", "400000")
+        .spawn()
+        .unwrap();
+    let heard = |wanted: &str| {
+        let mut bytes = [0; 256];
+        loop {
+            let count = manager.recv(&mut bytes).unwrap();
+            if String::from_utf8_lossy(&bytes[..count]).contains(wanted) {
+                return;
+            }
+        }
+    };
+    heard("READY=1");
+    heard("WATCHDOG=1");
+    heard("WATCHDOG=1");
+    let pid = rustix::process::Pid::from_child(&process);
+    rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    heard("STOPPING=1");
+    assert!(process.wait().unwrap().success());
+    let _ = std::fs::remove_dir_all(folder);
+}
