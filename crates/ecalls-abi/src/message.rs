@@ -383,6 +383,22 @@ pub struct UserView {
     pub count: SubscriptionCount,
 }
 
+/// `what` of [`FateView`]: discarded after its deadline.
+pub const FATE_LATE: u32 = 1;
+/// Lost; `reason` says why.
+pub const FATE_DROPPED: u32 = 2;
+/// Ended by a handler.
+pub const FATE_FILTERED: u32 = 3;
+
+/// `stage` of [`FateView`]: it was never queued.
+pub const STAGE_RAISE: u32 = 1;
+/// In a queue.
+pub const STAGE_QUEUE: u32 = 2;
+/// About to be offered to a subscription.
+pub const STAGE_OFFER: u32 = 3;
+/// In a subscription's chain, at action `stage >> 8`.
+pub const STAGE_CHAIN: u32 = 4;
+
 /// `struct ecalls_fate_view`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -407,11 +423,11 @@ pub struct FateView {
     pub uid: u32,
     /// Process that raised it.
     pub pid: u32,
-    /// As the kernel side notes it.
+    /// `FATE_*`.
     pub what: u32,
-    /// A drop reason.
+    /// With [`FATE_DROPPED`]: a drop reason.
     pub reason: u32,
-    /// How far it came.
+    /// How far it came: `STAGE_*`.
     pub stage: u32,
     /// With a quota as the reason: which, `QUOTA_*`.
     pub quota: u64,

@@ -14,6 +14,7 @@ mod demo;
 mod doctor;
 mod duration;
 mod exit;
+mod explain;
 mod handler;
 mod man;
 mod output;
@@ -46,6 +47,7 @@ enum Command {
     Raise(raise::Args),
     Service(service::Args),
     Stat(stat::Args),
+    Explain(explain::Args),
     Demo(demo::Args),
     Bench(bench::Args),
     Daemon(daemon::Args),
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         Command::Raise(args) => raise::run(args),
         Command::Service(args) => service::run(args),
         Command::Stat(args) => stat::run(args),
+        Command::Explain(args) => explain::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Daemon(args) => daemon::run(args),
