@@ -20,8 +20,8 @@ pub(crate) struct Args {
     /// The event's id, as `ecalls watch --json` and this command print it
     event: Option<u64>,
     /// How many to list
-    #[arg(long, short = 'n', default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..))]
-    number: u16,
+    #[arg(long, short = 'n', default_value = "20")]
+    number: std::num::NonZeroU16,
     /// Print one JSON object per line
     #[arg(long)]
     json: bool,
@@ -66,7 +66,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
             "nothing is loaded: no program on this machine uses events now",
         ));
     };
-    let most = args.event.map_or(usize::from(args.number), |_| FATES_MAX);
+    let most = args
+        .event
+        .map_or(usize::from(args.number.get()), |_| FATES_MAX);
     let fates = ecalls.access().fates(args.event.unwrap_or(0), most)?;
     let now_ns = ecalls::now_ns();
     let rows: Vec<Row> = fates
