@@ -53,8 +53,10 @@
 
 /* copy_user: copies argument[2] bytes (0 as 64, at most 64) from address argument[0] of the
  * receiver's memory into the event's data at offset argument[1], a multiple of 8, and extends the
- * event's size to contain them. Memory that cannot be read, or a receiver that has exited:
- * dropped, TARGET_GONE. */
+ * event's size to contain them. The receiver is the subscriber
+ * itself, unless root subscribed. Memory that cannot be read, or is not its user's to read (a
+ * process that has other rights than its user), or a receiver that has exited: dropped,
+ * TARGET_GONE. */
 #define ECALLS_HANDLER_COPY_USER 64u
 #define ECALLS_COPY_USER_MAX 64u
 

@@ -198,7 +198,13 @@ struct css_set {
 struct percpu_counter {
 	s64 count;
 };
+struct mm_struct___bits {
+	struct {
+		unsigned long __mm_flags[1];
+	} flags; /* after 6.18 */
+};
 struct mm_struct {
+	unsigned long flags;
 	struct percpu_counter rss_stat[4];
 };
 struct gendisk {
@@ -217,6 +223,7 @@ struct request {
 };
 struct linux_binprm {
 	const char *filename;
+	unsigned int secureexec : 1; /* the new program has rights that its starter has not */
 };
 struct kernel_siginfo {
 	int si_signo;

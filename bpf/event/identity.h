@@ -22,4 +22,33 @@ static __always_inline u32 uid_of(const struct task_struct *task) {
 	return uid & (u32)((differs - 1) >> 32);
 }
 
+/* Whether the kernel would let a process of this user send the task a signal: kill(2). */
+static __always_inline bool may_signal(const struct task_struct *task, u32 uid) {
+	const struct cred *cred = task->real_cred;
+
+	return !uid || cred->uid.val == uid || cred->suid.val == uid;
+}
+
+#define DUMPABLE_MASK 3
+#define DUMPABLE_USER 1
+
+/* Whether its memory is its user's to read. It is not while it runs, or since it ran, with rights
+ * that its user has not. Where a kernel does not tell, it is not. */
+static __always_inline bool is_dumpable(struct task_struct *task) {
+	struct mm_struct *mm = BPF_CORE_READ(task, mm);
+	struct mm_struct___bits *later = (void *)mm;
+	unsigned long flags = 0;
+
+	if (bpf_core_field_exists(mm->flags))
+		flags = BPF_CORE_READ(mm, flags);
+	else if (bpf_core_field_exists(later->flags.__mm_flags))
+		flags = BPF_CORE_READ(later, flags.__mm_flags[0]);
+	return (flags & DUMPABLE_MASK) == DUMPABLE_USER;
+}
+
+/* Whether a process of this user may read the task's memory, so far as users decide about that. */
+static __always_inline bool may_read(struct task_struct *task, u32 uid) {
+	return !uid || (uid_of(task) == uid && is_dumpable(task));
+}
+
 #endif

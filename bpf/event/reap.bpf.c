@@ -9,7 +9,8 @@
  *
  * A process that starts another program loses what it owns in the same way: the memory and the
  * handlers are gone, and the new program may have rights that the old one must not use. What others
- * made for it as a receiver stays.
+ * made for it as a receiver stays, unless the new program has rights that its starter has not
+ * (setuid, file capabilities): then only what root made stays.
  *
  * A start time in a table entry that is not 0 must be the process' own: an entry that was made
  * for a new process of the same id is not touched by a late end of the old one.
@@ -26,15 +27,24 @@ struct {
 	__type(value, u32); /* channels, subscriptions and services that name it; host only */
 } owners SEC(".maps");
 
+#define RECEIVES_KEPT 0u   /* nothing of that */
+#define RECEIVES_OTHERS 1u /* what others than root made */
+#define RECEIVES_ENDS 2u   /* all */
+
 /* Who ends. Filled on one CPU, with preemption off. */
 struct reaped {
 	u64 start_ns;
 	u32 pid;
-	u32 as_receiver; /* 1: also what it only receives */
+	u32 receives; /* also what it only receives: RECEIVES_* */
 };
 
 static __always_inline bool is_of(const struct reaped *r, u32 pid, u64 start_ns) {
 	return pid == r->pid && (!start_ns || start_ns == r->start_ns);
+}
+
+static __always_inline bool ends_received(const struct reaped *r,
+					  const struct ecalls_subscription *s) {
+	return r->receives == RECEIVES_ENDS || (r->receives == RECEIVES_OTHERS && s->owner_uid);
 }
 
 /* Not FREE, and not DEAD already. */
@@ -65,8 +75,8 @@ static __noinline int reap_subscriptions(const struct reaped *r, u32 zero) {
 		struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &at);
 		if (!s)
 			break;
-		if (s->owner == r->pid ||
-		    (r->as_receiver && is_of(r, s->receiver, s->receiver_start)))
+		if (is_of(r, s->owner, s->owner_start) ||
+		    (ends_received(r, s) && is_of(r, s->receiver, s->receiver_start)))
 			close_state(&s->state);
 	}
 	return 0;
@@ -85,12 +95,12 @@ static __noinline int reap_services(const struct reaped *r, u32 zero) {
 	return 0;
 }
 
-static __always_inline void reap(const struct task_struct *task, bool as_receiver) {
+static __always_inline void reap(const struct task_struct *task, u32 receives) {
 	struct current *c = current_cpu();
 	struct reaped r = {
 		.pid = task->tgid,
 		.start_ns = task->group_leader->start_boottime,
-		.as_receiver = as_receiver,
+		.receives = receives,
 	};
 
 	if (!c)
@@ -106,17 +116,18 @@ int BPF_PROG(reap_exit, struct task_struct *task) {
 
 	if (!bpf_map_lookup_elem(&owners, &pid) || !exits_last(ctx, task))
 		return 0;
-	reap(task, true);
+	reap(task, RECEIVES_ENDS);
 	bpf_map_delete_elem(&owners, &pid);
 	return 0;
 }
 
 SEC("tp_btf/sched_process_exec")
-int BPF_PROG(reap_exec, struct task_struct *task) {
+int BPF_PROG(reap_exec, struct task_struct *task, int old_pid, struct linux_binprm *program) {
 	u32 pid = task->tgid;
 
 	if (bpf_map_lookup_elem(&owners, &pid))
-		reap(task, false);
+		reap(task, BPF_CORE_READ_BITFIELD_PROBED(program, secureexec) ? RECEIVES_OTHERS
+									      : RECEIVES_KEPT);
 	return 0;
 }
 

@@ -21,6 +21,7 @@
 #ifndef ECALLS_SIGNAL_H
 #define ECALLS_SIGNAL_H
 
+#include "identity.h"
 #include "thread.h"
 
 #define TRIGGER_SIGNAL 0x45430004 /* for signal_task.bpf.c: queue what current.signal tells */
@@ -119,7 +120,8 @@ __noinline int signal_send(u32 index, u32 chain) {
 	task = receiver_of(s);
 	if (!task)
 		return SIGNAL_DROPPED(ECALLS_DROP_TARGET_GONE);
-	if (task->flags & (PF_EXITING | PF_KTHREAD))
+	/* Whom its owner may signal can have changed since it subscribed. */
+	if (task->flags & (PF_EXITING | PF_KTHREAD) || !may_signal(task, s->owner_uid))
 		error = -ESRCH;
 	else
 		error = signal_hand_over(c, a, task, index);

@@ -59,8 +59,8 @@ static __always_inline void chain_return(struct ecalls_event *e, u32 chain, u32 
 	bpf_preempt_enable();
 }
 
-/* Handler copy_user (abi/handler.h). Only for the subscriber's own memory: who may make a
- * subscription for another process may still not read that one's. */
+/* Handler copy_user (abi/handler.h). Only for the subscriber's own memory, and only while that is
+ * its user's; root may read everybody's. */
 static __always_inline int copy_user(struct thread *t, const struct ecalls_subscription *s,
 				     const struct ecalls_action *a) {
 	u64 offset = a->argument[1], size = a->argument[2];
@@ -70,11 +70,15 @@ static __always_inline int copy_user(struct thread *t, const struct ecalls_subsc
 	if (size == 0 || size > ECALLS_COPY_USER_MAX)
 		size = ECALLS_COPY_USER_MAX;
 	if (offset & 7 || offset > ECALLS_DATA_MAX - ECALLS_COPY_USER_MAX ||
-	    s->owner != s->receiver)
+	    (s->owner_uid && s->owner != s->receiver))
 		return SIGNAL_DROPPED(ECALLS_DROP_NO_HANDLER);
 	task = receiver_of(s);
 	if (!task)
 		return SIGNAL_DROPPED(ECALLS_DROP_TARGET_GONE);
+	if (!may_read(task, s->owner_uid)) {
+		bpf_task_release(task);
+		return SIGNAL_DROPPED(ECALLS_DROP_TARGET_GONE);
+	}
 	/* What lies behind the event's data is of an earlier event. */
 	if (t->event.size <= SMALL_DATA_WORDS * 8)
 		__builtin_memset(&t->event.data[SMALL_DATA_WORDS], 0,
