@@ -258,7 +258,15 @@ fn nobody_gets_what_belongs_to_another() {
             .len(),
         1
     );
-    // What bob sees are its own things.
+}
+
+#[test]
+fn a_user_sees_its_own_things_only() {
+    let Some(daemon) = daemon("") else { return };
+    let (alice, bob) = (daemon.client(ALICE), daemon.client(BOB));
+    bob.channel();
+    let foreign = alice.channel();
+    alice.subscribe(foreign);
     let sees = bob.ask(&Request::LookSubscription(number(0))).unwrap().0;
     assert!(matches!(sees, Answer::End(_)), "{sees:?}");
     match bob.ask(&Request::LookChannel(number(0))).unwrap().0 {
