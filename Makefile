@@ -6,7 +6,7 @@ DESTDIR ?=
 
 # Where the library, the daemon's configuration and its units go; distributions have other places.
 LIBDIR ?= $(PREFIX)/lib
-SYSCONFDIR ?= /etc
+SYSCONFDIR ?= $(if $(filter /usr /usr/local,$(PREFIX)),/etc,$(PREFIX)/etc)
 UNITDIR ?= $(PREFIX)/lib/systemd/system
 
 # where cargo put what is installed
@@ -42,7 +42,7 @@ units = $(notdir $(wildcard etc/systemd/*.service etc/systemd/*.socket))
 # where rustup puts Rust, in case the shell does not know
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help build demo test lint format bench deb clean
+.PHONY: help build demo test lint format bench soak deb clean
 .PHONY: install install-command install-daemon install-library install-service install-manual
 .PHONY: uninstall
 
@@ -53,6 +53,7 @@ help:
 	@echo "make lint       only the checks that run no test"
 	@echo "make format     lay the source out as make lint wants it"
 	@echo "make bench      measure"
+	@echo "make soak       an hour of many clients: does anything grow? (root; SECONDS=... changes it)"
 	@echo "make install    into PREFIX=$(PREFIX), below DESTDIR if set"
 	@echo "make uninstall  the same, undone"
 	@echo "make deb        Debian packages of it, in target/deb"
@@ -86,6 +87,14 @@ bench:
 	cargo build --release
 	target/release/ecalls bench events
 
+# how long make soak takes
+SECONDS ?= 3600
+
+soak:
+	tools/setup build
+	cargo build --release
+	target/release/soak --seconds $(SECONDS)
+
 # Installs what was built before, so that root needs no compiler: make build && sudo make install
 install: install-command install-daemon install-library install-service install-manual
 
@@ -100,7 +109,6 @@ install-command:
 # The daemon, its units and their account and folder, and its configuration, which stays as it is if
 # the machine has one.
 install-daemon:
-ifneq ($(units),)
 	@test -x $(BUILD)/ecallsd || { echo "nothing to install yet: run make build" >&2; exit 1; }
 	install -D -m 755 $(BUILD)/ecallsd $(sbindir)/ecallsd
 	install -d $(unitdir) $(sysusersdir) $(tmpfilesdir)
@@ -111,7 +119,6 @@ ifneq ($(units),)
 	install -m 644 etc/systemd/sysusers.conf $(sysusersdir)/ecallsd.conf
 	install -m 644 etc/systemd/tmpfiles.conf $(tmpfilesdir)/ecallsd.conf
 	test -e $(configuration) || install -D -m 644 etc/ecallsd.toml $(configuration)
-endif
 
 # The library under its full name, the name that programs ask for, and the name for linking.
 install-library:
@@ -144,10 +151,14 @@ install-manual:
 		install -D -m 644 doc/man/$$page $(mandir)/man$${page##*.}/$$page || exit 1; \
 	done
 
-# Removes what install made and no more; folders only if they are ours and empty.
+# Removes what install made and no more; folders only if they are ours and empty, and the
+# configuration only as it was installed.
 uninstall:
 	rm -f $(bindir)/ecalls $(mandir)/man1/ecalls.1 $(mandir)/man1/ecalls-*.1
 	rm -f $(completions)/ecalls
+	rm -f $(sbindir)/ecallsd $(addprefix $(unitdir)/,$(units))
+	rm -f $(sysusersdir)/ecallsd.conf $(tmpfilesdir)/ecallsd.conf
+	! cmp -s etc/ecallsd.toml $(configuration) || rm $(configuration)
 	rm -f $(addprefix $(libdir)/,$(library) $(soname) libecalls.so libecalls.a)
 	rm -f $(libdir)/pkgconfig/ecalls.pc $(includedir)/ecalls.h
 	rm -f $(addprefix $(includedir)/ecalls/,$(headers)) $(addprefix $(docdir)/,$(documents))
@@ -155,8 +166,8 @@ uninstall:
 	rm -f $(addprefix $(includedir)/ecalls/bpf/,$(service_headers))
 	rm -f $(addprefix $(includedir)/ecalls/bpf/bpf/,$(libbpf_headers))
 	for folder in $(addprefix $(includedir)/ecalls/bpf/,abi bpf ecalls event lib) \
-		$(includedir)/ecalls/bpf $(includedir)/ecalls $(docdir); do \
-		test ! -d $$folder || rmdir $$folder; \
+		$(includedir)/ecalls/bpf $(includedir)/ecalls $(docdir) $(dir $(configuration)); do \
+		test ! -d $$folder || rmdir --ignore-fail-on-non-empty $$folder; \
 	done
 
 deb:
