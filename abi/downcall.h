@@ -41,9 +41,11 @@
 	4u /* a: service | kind << 16, b: target, c: data word. Raises an event of
 				 an application service. Result: subscriptions offered, or -errno */
 #define ECALLS_OP_RESUME                                                                           \
-	5u		   /* a: subscription, b: ring position, c: action to go on with. After a
+	5u /* a: subscription, b: ring position, c: action to go on with. After a
 				 user handler: the rest of the chain */
-#define ECALLS_OP_TIMER 6u /* a: timer number, b: expiry ns (0: cancel), c: period ns */
+#define ECALLS_OP_TIMER                                                                            \
+	6u /* a: timer number, b: expiry ns (0: cancel), c: period ns (0: once, else at
+			      least 50000); both at most 2^62 */
 #define ECALLS_OP_DELAY 7u /* arms the deferred calls' timer (ECALLS_DEFER_DELAY) */
 #define ECALLS_OPS 8u
 

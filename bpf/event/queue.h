@@ -73,6 +73,16 @@ static __always_inline void evicted_fill(struct evicted *v, const struct ecalls_
 	v->chain = (u32)e->sequence;
 }
 
+/* Places of each queue that are not for what users raise, so that all of them together never push
+ * out, or keep out, what the kernel's own services raise. */
+#define QUEUE_RESERVE (QUEUE_CAPACITY / 4)
+
+/* Whether there is no place in this queue for what users raise. */
+static __always_inline bool queue_full_for(const struct queue *q, u32 flags) {
+	return flags & USER_FLAGS &&
+	       q->ready.count + q->held.count >= QUEUE_CAPACITY - QUEUE_RESERVE;
+}
+
 /* Queues a copy of `e` on queue `index`. QUEUE_*; with QUEUE_REPLACED and QUEUE_REFUSED, `lost`
  * tells which event was dropped. *earliest_release: when that queue next wants to be looked at, 0:
  * never. */
@@ -90,7 +100,9 @@ __noinline int queue_add(u32 index, const struct ecalls_event *e, u64 now_ns, st
 		user_unqueue(lost->flags);
 		return QUEUE_REFUSED;
 	}
-	result = queue_push(&cell->queue, e->deadline_ns, e->release_ns, now_ns, &slot);
+	result = QUEUE_REFUSED;
+	if (!queue_full_for(&cell->queue, e->flags))
+		result = queue_push(&cell->queue, e->deadline_ns, e->release_ns, now_ns, &slot);
 	struct ecalls_event *place = &cell->event[heap_at(slot)];
 	if (result == QUEUE_REPLACED)
 		evicted_fill(lost, place);

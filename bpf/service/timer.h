@@ -34,6 +34,7 @@
 #define TIMER_PERIOD_MIN_NS 50000u /* a shorter one would leave no time for anything else */
 #define TIMERS_OF_CHANNEL 256u	   /* so that one channel cannot take all of them */
 #define TIMER_PUT_OFF_NS 10000000u /* least time to the next expiry of a user who raises too much */
+#define TIMER_NS_MAX (1ull << 62)  /* 146 years: latest expiry, longest period; no sum wraps */
 
 struct timer {
 	struct bpf_timer timer;
@@ -256,6 +257,10 @@ __noinline int timer_set(u32 channel, u32 number, u64 expiry_ns, u64 period_ns) 
 		return -EINVAL;
 	if (!expiry_ns)
 		return timer_cancel(t, state, channel);
+	/* A sum that wraps, or a time that the kernel takes for one before its own beginning, would
+	 * expire again and again without a pause, and its CPU would do nothing else any more. */
+	if (expiry_ns > TIMER_NS_MAX || period_ns > TIMER_NS_MAX)
+		return -EINVAL;
 	if (period_ns && period_ns < TIMER_PERIOD_MIN_NS)
 		return -EINVAL;
 	error = timer_claim(t, state, channel, ch->user);

@@ -41,7 +41,7 @@ pub const OP_RAISE: u32 = 4;
 /// a: subscription, b: ring position, c: action to go on with. After a user handler: the rest of
 /// the chain.
 pub const OP_RESUME: u32 = 5;
-/// a: timer number, b: expiry ns (0: cancel), c: period ns.
+/// a: timer number, b: expiry ns (0: cancel), c: period ns; both at most 2^62.
 pub const OP_TIMER: u32 = 6;
 /// Arms the deferred calls' timer ([`DEFER_DELAY`]).
 pub const OP_DELAY: u32 = 7;

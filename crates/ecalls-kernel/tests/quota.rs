@@ -262,6 +262,67 @@ fn timers_are_limited_and_given_back() {
     assert_eq!(stage.core.user(ROW).expect("it").timers, 0);
 }
 
+/// Times whose sums would wrap. The kernel takes what it gets for a time long ago, so such a timer
+/// would expire again and again, and its CPU do nothing else; here none of them is ever due.
+#[test]
+fn timer_beyond_the_end_of_time_is_refused() {
+    const EINVAL: i64 = -22;
+    let Some(stage) = stage() else { return };
+    let channel = Channel::open(&stage);
+    let most = 1 << 62;
+    let far = ecalls_kernel::now_ns() + 3_600_000_000_000;
+    assert_eq!(channel.timer(300, most + 1, 0), EINVAL);
+    assert_eq!(channel.timer(300, far, most + 1), EINVAL);
+    assert_eq!(channel.timer(300, far, u64::MAX), EINVAL);
+    assert_eq!(channel.timer(300, most, most), 0);
+    assert_eq!(channel.timer(300, 0, u64::MAX), 0, "cancelled");
+}
+
+/// What users raise, however many they are, leaves room in each queue for what the kernel's own
+/// services raise.
+#[test]
+fn users_do_not_fill_a_queue() {
+    let Some(stage) = stage() else { return };
+    limit(&stage, &Limits::default());
+    let (hosted, _annas) = service(&stage, "quota-fill");
+    let roots = stage.subscribe(&stage.owner(0, 0), SCOPE_ALL);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            stay_on_this_cpu();
+            let room = (0..1100)
+                .take_while(|_| raise_by_name(&stage, "quota-fill", 500_000).is_ok())
+                .count();
+            assert_eq!(room, 768);
+            let held = Measure {
+                release_ns: 300_000_000,
+                ..Measure::new(200)
+            };
+            assert_eq!(stage.raise_this_as(0, &held).done, 200);
+        });
+    });
+    stage.wait_for(&roots, 200);
+    assert_eq!(stage.count(&roots).delivered, 200);
+    let count = || stage.core.service_stat(hosted.index()).expect("it").count;
+    for _ in 0..100 {
+        if queued(&stage) == 0 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!((queued(&stage), count().dispatched), (0, 768));
+}
+
+/// Keeps the calling thread, and those that it starts, on one CPU.
+fn stay_on_this_cpu() {
+    // SAFETY: takes nothing.
+    let cpu = unsafe { libc::sched_getcpu() }.unsigned_abs() as usize;
+    let mut set = [0u64; 16];
+    set[cpu / 64] = 1 << (cpu % 64);
+    // SAFETY: a set of bits that the call reads, as many bytes as it is told; 0 is this thread.
+    let error = unsafe { libc::sched_setaffinity(0, size_of_val(&set), set.as_ptr().cast()) };
+    assert_eq!(error, 0);
+}
+
 #[test]
 fn timer_of_a_user_that_raises_too_much_is_put_off() {
     let Some(stage) = stage() else { return };

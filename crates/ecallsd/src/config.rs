@@ -119,7 +119,7 @@ impl Default for Limits {
             timers: Count(64),
             bytes: Bytes(64 << 20),
             descriptors: Count(512),
-            queued_events: Count(4096),
+            queued_events: Count(256),
             events_up_per_s: Count(1_000_000),
             events_up_burst: Count(16384),
             events_raised_per_s: Count(500_000),
