@@ -131,7 +131,8 @@ pub struct Packet {
     pub connection: u64,
     /// What follows.
     pub body: Vec<u8>,
-    /// What came beside it.
+    /// What came beside it. Fewer than were sent, if this process can have no more descriptors:
+    /// who takes the packet finds them missing.
     pub fds: Vec<OwnedFd>,
 }
 
@@ -227,9 +228,7 @@ impl Relay {
         if received.bytes == 0 {
             return Err(io::Error::from(io::ErrorKind::BrokenPipe));
         }
-        let whole = !received
-            .flags
-            .intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
+        let whole = !received.flags.intersects(ReturnFlags::TRUNC);
         let invalid = || io::Error::from(io::ErrorKind::InvalidData);
         let (head, body) =
             Head::read_from_prefix(&bytes[..received.bytes]).map_err(|_| invalid())?;
@@ -272,6 +271,37 @@ mod tests {
         drop(door);
         let end = broker.receive(true).unwrap_err();
         assert_eq!(end.kind(), io::ErrorKind::BrokenPipe);
+    }
+
+    /// In a child process: the limit is one for all threads.
+    #[test]
+    fn a_packet_for_whose_descriptor_there_is_no_room_arrives_without() {
+        const CHILD: &str = "ECALLSD_TEST_NO_DESCRIPTORS";
+        let name = "a_packet_for_whose_descriptor_there_is_no_room_arrives_without";
+        if std::env::var_os(CHILD).is_none() {
+            let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+            let again = again.arg(name).env(CHILD, "1").output().unwrap();
+            let said = String::from_utf8_lossy(&again.stdout);
+            assert!(
+                again.status.success() && said.contains("1 passed"),
+                "{said}"
+            );
+            return;
+        }
+        let (door, broker) = Relay::pair().unwrap();
+        let file = std::fs::File::open("/dev/null").unwrap();
+        door.send(Kind::Open, 7, 0, b"hello", &[file.as_fd()])
+            .unwrap();
+        let mut taken = Vec::new();
+        while let Ok(copy) = file.try_clone() {
+            taken.push(copy);
+        }
+        let packet = broker.receive(true).unwrap().unwrap();
+        assert_eq!((packet.kind, packet.fds.len()), (Kind::Open, 0));
+        taken.clear();
+        door.send(Kind::Open, 8, 0, b"hello", &[file.as_fd()])
+            .unwrap();
+        assert_eq!(broker.receive(true).unwrap().unwrap().fds.len(), 1);
     }
 
     #[test]
