@@ -54,6 +54,14 @@ struct ecalls_service_count {
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_service_count) == 192, "service count");
 
+/* How long dispatched events of a service took from raise or release on (one per CPU; sum them):
+ * count[i] is those of 2^i ns to 2^(i+1) ns, the first one's less as well, the last one's more. */
+#define ECALLS_LATENCY_BUCKETS 32u
+struct ecalls_service_latency {
+	ecalls_u64 count[ECALLS_LATENCY_BUCKETS];
+};
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_service_latency) == 256, "service latency");
+
 /* Offers of events to a subscription (one per CPU; sum them).
  * offered = delivered + filtered + late + sum(dropped) once no event is in a queue. */
 struct ecalls_subscription_count {

@@ -291,10 +291,15 @@ static __always_inline bool offer_all(void *ctx, struct current *c) {
 
 static __always_inline void count_dispatch(struct ecalls_service_count *n,
 					   const struct current *c) {
+	u32 service = c->event.service, bucket;
+	struct ecalls_service_latency *l = bpf_map_lookup_elem(&latencies, &service);
 	u64 from_ns = due_ns(&c->event);
 	u64 took_ns;
 
 	took_ns = c->now_ns > from_ns ? c->now_ns - from_ns : 0;
+	bucket = took_ns >> 32 ? ECALLS_LATENCY_BUCKETS - 1 : bits_log2(took_ns | 1);
+	if (l)
+		l->count[bucket & (ECALLS_LATENCY_BUCKETS - 1)]++;
 	n->latency_ns += took_ns;
 	if (took_ns > n->latency_ns_max)
 		n->latency_ns_max = took_ns;

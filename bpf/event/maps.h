@@ -117,6 +117,13 @@ struct {
 } service_counts SEC(".maps");
 
 struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, ECALLS_SERVICES_MAX);
+	__type(key, u32);
+	__type(value, struct ecalls_service_latency);
+} latencies SEC(".maps");
+
+struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, ECALLS_SUBSCRIPTIONS_MAX);
 	__uint(map_flags, BPF_F_MMAPABLE);

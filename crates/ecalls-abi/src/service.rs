@@ -152,6 +152,32 @@ impl ServiceCount {
     }
 }
 
+/// Counters of [`ServiceLatency`].
+pub const LATENCY_BUCKETS: usize = 32;
+
+/// `struct ecalls_service_latency`: how long dispatched events took from raise or release on, one
+/// per CPU. `count[i]` is those of 2^i ns to 2^(i+1) ns, the first one's less as well, the last
+/// one's more.
+#[repr(C)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+pub struct ServiceLatency {
+    /// Events by the logarithm of their time.
+    pub count: [u64; LATENCY_BUCKETS],
+}
+
+const _: () = assert!(size_of::<ServiceLatency>() == 256, "service latency");
+
+impl ServiceLatency {
+    /// Adds what another CPU counted.
+    pub fn add(&mut self, other: &ServiceLatency) {
+        for (sum, count) in self.count.iter_mut().zip(other.count) {
+            *sum = sum.wrapping_add(count);
+        }
+    }
+}
+
 /// `struct ecalls_subscription_count`: offers of events to a subscription (one per CPU; sum them).
 ///
 /// `offered = delivered + filtered + late + sum(dropped)` once no event is in a queue.

@@ -259,4 +259,5 @@ pub const MAPS: &[&str] = &[
     "reclaims",
     "samplers",
     "group_states",
+    "latencies",
 ];

@@ -133,6 +133,9 @@ fn announce(core: &Core, index: u32, info: &ServiceInfo, owner: &Owner) -> Resul
         core.tables
             .service_counts
             .set_per_cpu(index, &FromZeros::new_zeroed())?;
+        core.tables
+            .latencies
+            .set_per_cpu(index, &FromZeros::new_zeroed())?;
     }
     core.tables.infos.set(index, info)?;
     row.owner = owner.pid;

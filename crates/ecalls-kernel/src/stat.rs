@@ -1,7 +1,9 @@
 //! Reads what the core counts: services, subscriptions, channels, queues.
 
 use ecalls_abi::channel::{Channel, STATE_ACTIVE, STATE_FREE};
-use ecalls_abi::service::{SERVICE_CPU, ServiceCount, ServiceInfo, SubscriptionCount};
+use ecalls_abi::service::{
+    SERVICE_CPU, ServiceCount, ServiceInfo, ServiceLatency, SubscriptionCount,
+};
 use ecalls_abi::subscription::Subscription;
 use ecalls_abi::version::{CHANNELS_MAX, SERVICES_MAX, SUBSCRIPTIONS_MAX};
 use libbpf_rs::{MapCore, MapFlags};
@@ -87,6 +89,15 @@ impl Core {
     /// A service's name, format and kinds; empty where there never was one.
     pub fn service_info(&self, index: u32) -> Result<ServiceInfo> {
         self.tables.infos.get(index)
+    }
+
+    /// How long a service's dispatched events took from raise or release on, summed over CPUs.
+    pub fn service_latency(&self, index: u32) -> Result<ServiceLatency> {
+        let mut latency = ServiceLatency::default();
+        for one in self.tables.latencies.per_cpu(index)? {
+            latency.add(&one);
+        }
+        Ok(latency)
     }
 
     /// One service.

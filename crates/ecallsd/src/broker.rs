@@ -124,6 +124,7 @@ impl Shared {
         let services = self.core.services().unwrap_or_default();
         let services = services.into_iter().map(|stat| ServiceFigures {
             name: stat.info.name().to_owned(),
+            latency: self.core.service_latency(stat.index).unwrap_or_default(),
             count: stat.count,
             subscriptions: stat.subscriptions,
         });

@@ -5,9 +5,9 @@ use std::fmt;
 
 use ecalls_abi::channel::DropReason;
 use ecalls_abi::message::{QUOTA_NAMES, QUOTA_UP, UserView};
-use ecalls_abi::service::ServiceCount;
+use ecalls_abi::service::{ServiceCount, ServiceLatency};
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -20,6 +20,8 @@ pub struct ServiceFigures {
     pub name: String,
     /// What is counted of it.
     pub count: ServiceCount,
+    /// How long its dispatched events took.
+    pub latency: ServiceLatency,
     /// How many it has now.
     pub subscriptions: usize,
 }
@@ -106,7 +108,7 @@ impl Family {
 /// Of services: a family, and where its figure is.
 type OfService = (Family, fn(&ServiceFigures) -> u64);
 
-const OF_SERVICES: [OfService; 7] = [
+const OF_SERVICES: [OfService; 6] = [
     (Family::counter("raised", "Events raised"), |service| {
         service.count.raised
     }),
@@ -126,14 +128,10 @@ const OF_SERVICES: [OfService; 7] = [
         |service| service.count.refused,
     ),
     (
-        Family::counter(
-            "latency_nanoseconds",
-            "Sum over dispatched events of the time from raise or release to dispatch",
+        Family::gauge(
+            "latency_nanoseconds_max",
+            "The longest time from raise or release to dispatch",
         ),
-        |service| service.count.latency_ns,
-    ),
-    (
-        Family::gauge("latency_nanoseconds_max", "The longest of those times"),
         |service| service.count.latency_ns_max,
     ),
     (
@@ -141,6 +139,19 @@ const OF_SERVICES: [OfService; 7] = [
         |service| service.subscriptions as u64,
     ),
 ];
+
+/// Nanoseconds of a second.
+const SECOND: f64 = 1e9;
+
+/// A service's latencies as a histogram. Each counter's bound is the power of 2 where the next one
+/// begins; the last one's has no end.
+fn write_latency(mut encoder: MetricEncoder<'_>, service: &ServiceFigures) -> fmt::Result {
+    let counts = service.latency.count;
+    let bounds = (1..counts.len()).map(|at| f64::from(1u32 << at) / SECOND);
+    let bounds: Vec<(f64, u64)> = bounds.chain([f64::INFINITY]).zip(counts).collect();
+    let sum = service.count.latency_ns as f64 / SECOND;
+    encoder.encode_histogram::<NoLabelSet>(sum, counts.iter().sum(), &bounds, None)
+}
 
 /// Of users: a family, and where its figure is.
 type OfUser = (Family, fn(&UserView) -> u64);
@@ -201,6 +212,15 @@ impl Collector for Told {
         for (family, figure) in &OF_SERVICES {
             let rows = services.iter().map(|one| (of_service(one), figure(one)));
             family.write(&mut encoder, rows)?;
+        }
+        let mut latencies = encoder.encode_descriptor(
+            "latency_seconds",
+            "Time from raise or release of an event to its dispatch",
+            None,
+            MetricType::Histogram,
+        )?;
+        for service in services {
+            write_latency(latencies.encode_family(&of_service(service))?, service)?;
         }
         let dropped = services.iter().flat_map(|service| {
             reasons(&service.count.dropped).map(move |(reason, count)| {
@@ -287,6 +307,12 @@ mod tests {
             services: vec![ServiceFigures {
                 name: "a \"quoted\" one".to_owned(),
                 count,
+                latency: {
+                    let mut latency = ServiceLatency::default();
+                    latency.count[10] = 6;
+                    latency.count[31] = 1;
+                    latency
+                },
                 subscriptions: 4,
             }],
             users: vec![user],
@@ -303,6 +329,10 @@ mod tests {
             "ecalls_user_held{uid=\"1000\",quota=\"channels\"} 3",
             "ecalls_user_throttled_total{uid=\"1000\",quota=\"events_per_second\"} 5",
             "ecalls_daemon_requests_total 9",
+            "ecalls_latency_seconds_bucket{le=\"0.000001024\",service=\"a \\\"quoted\\\" one\"} 0",
+            "ecalls_latency_seconds_bucket{le=\"0.000002048\",service=\"a \\\"quoted\\\" one\"} 6",
+            "ecalls_latency_seconds_bucket{le=\"+Inf\",service=\"a \\\"quoted\\\" one\"} 7",
+            "ecalls_latency_seconds_count{service=\"a \\\"quoted\\\" one\"} 7",
         ] {
             let times = text.lines().filter(|other| *other == line).count();
             assert_eq!(times, 1, "{line} in:\n{text}");
