@@ -21,6 +21,7 @@
 #include "channel.h"
 #include "service.h"
 #include "subscription.h"
+#include "fate.h"
 
 #define ECALLS_SOCKET_PATH "/run/ecalls/socket"
 #define ECALLS_MESSAGE_VERSION 1u
@@ -218,14 +219,8 @@ struct ecalls_user_view {
 	struct ecalls_subscription_count count;
 };
 
-/* What became of one event that was not delivered (`ecalls explain`), and how far it came. */
-#define ECALLS_FATE_LATE 1u	/* discarded after its deadline */
-#define ECALLS_FATE_DROPPED 2u	/* lost; `reason` says why */
-#define ECALLS_FATE_FILTERED 3u /* ended by a handler */
-#define ECALLS_STAGE_RAISE 1u	/* it was never queued */
-#define ECALLS_STAGE_QUEUE 2u	/* in a queue */
-#define ECALLS_STAGE_OFFER 3u	/* about to be offered to a subscription */
-#define ECALLS_STAGE_CHAIN 4u	/* in a subscription's chain, at action `stage` >> 8 */
+/* What became of one event that was not delivered (`ecalls explain`), and how far it came, as
+ * abi/fate.h tells. */
 struct ecalls_fate_view {
 	ecalls_u64 event; /* its id */
 	ecalls_u64 when_ns;
@@ -239,7 +234,7 @@ struct ecalls_fate_view {
 	ecalls_u32 pid;
 	ecalls_u32 what;	    /* ECALLS_FATE_* */
 	ecalls_u32 reason;	    /* with DROPPED: ECALLS_DROP_* */
-	ecalls_u32 stage;	    /* ECALLS_STAGE_* */
+	ecalls_u32 stage;	    /* ECALLS_STAGE_*; with CHAIN the action << 8 */
 	ecalls_u64 quota;	    /* with ECALLS_DROP_QUOTA: which ECALLS_QUOTA_* */
 	char name[ECALLS_NAME_MAX]; /* of the service */
 };

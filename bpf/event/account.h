@@ -13,6 +13,7 @@
 #ifndef ECALLS_ACCOUNT_H
 #define ECALLS_ACCOUNT_H
 
+#include "fate.h"
 #include "match.h"
 
 static __always_inline struct ecalls_service_count *count_of_service(u32 service) {
@@ -112,9 +113,11 @@ static __always_inline struct outcome chain_outcome(u32 chain) {
 	};
 }
 
-/* Counts a chain at its end; not yet, if it goes on elsewhere. */
+/* Counts a chain at its end; not yet, if it goes on elsewhere. `e`: its event, to be noted if it is
+ * lost, and `action` where; 0: noted already. */
 static __always_inline void settle(const struct outcome *o, const struct ecalls_subscription *s,
-				   u32 index, struct ecalls_subscription_count *n) {
+				   u32 index, struct ecalls_subscription_count *n,
+				   const struct ecalls_event *e, u32 action) {
 	struct ecalls_lost *lost;
 
 	if (o->pending)
@@ -126,8 +129,14 @@ static __always_inline void settle(const struct outcome *o, const struct ecalls_
 	}
 	if (o->dropped) {
 		drop_for_subscription(index, 0, o->dropped - 1, false);
+		if (e)
+			fate_note(e, s->id,
+				  FATE(ECALLS_FATE_DROPPED, o->dropped - 1, ECALLS_STAGE_CHAIN,
+				       action));
 		return;
 	}
+	if (e)
+		fate_note(e, s->id, FATE(ECALLS_FATE_FILTERED, 0, ECALLS_STAGE_CHAIN, action));
 	__sync_fetch_and_add(&n->filtered, 1);
 	lost = lost_of(s->channel);
 	if (lost)
@@ -143,17 +152,29 @@ static __always_inline void chain_drop(const struct ecalls_subscription *s, u32 
 
 	o.dropped = reason + 1;
 	if (n)
-		settle(&o, s, index, n);
+		settle(&o, s, index, n, 0, 0);
 	if (lost && reason < ECALLS_DROP_REASONS)
 		__sync_fetch_and_add(&lost->dropped[reason], 1);
 }
 
 static __always_inline void chain_late(const struct ecalls_subscription *s, u32 chain,
-				       struct ecalls_subscription_count *n) {
-	if (chain & CHAIN_DELIVERED)
+				       struct ecalls_subscription_count *n,
+				       const struct ecalls_event *e) {
+	if (chain & CHAIN_DELIVERED) {
 		__sync_fetch_and_add(&n->delivered, 1);
-	else
-		count_late(s, n);
+		return;
+	}
+	count_late(s, n);
+	fate_note(e, s->id, FATE(ECALLS_FATE_LATE, 0, ECALLS_STAGE_CHAIN, chain & CHAIN_ACTION));
+}
+
+/* A chain that was to go on finds its subscription ended. */
+static __always_inline void chain_closed(const struct ecalls_subscription *s, u32 index, u32 chain,
+					 const struct ecalls_event *e) {
+	drop_for_subscription(index, 0, ECALLS_DROP_CHANNEL_GONE, false);
+	fate_note(e, s->id,
+		  FATE(ECALLS_FATE_DROPPED, ECALLS_DROP_CHANNEL_GONE, ECALLS_STAGE_CHAIN,
+		       chain & CHAIN_ACTION));
 }
 
 /* How many of a subscription's signals wait for their receiver (signal.h): the first word of the
@@ -177,16 +198,11 @@ static __always_inline void chain_waited(const struct ecalls_subscription *s, u3
 }
 
 /* Counts the drop of an event for those of one list who would have got it. */
-__noinline int drop_for_matches(u32 service, u32 row, const struct match *m, u32 reason) {
-	u64 mask;
-
-	if (!m)
-		return 0;
-	mask = m->mask;
+__noinline int drop_for_matches(u32 service, u32 row, u32 list, u64 mask, u32 reason) {
 	for (u32 i = 0; lib_again(i, ECALLS_SUBSCRIBERS_MAX); i++) {
 		if (!mask || i >= ECALLS_SUBSCRIBERS_MAX)
 			break;
-		u32 index = match_index(service, row, m->list, bits_lowest(mask));
+		u32 index = match_index(service, row, list, bits_lowest(mask));
 		struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
 		mask &= mask - 1;
 		if (s)
@@ -200,6 +216,7 @@ __noinline int drop_for_matches(u32 service, u32 row, const struct match *m, u32
 __noinline int account_drop(struct evicted *v, u32 reason) {
 	if (!v || reason >= ECALLS_DROP_REASONS)
 		return 0;
+	fate_evicted(v, FATE(ECALLS_FATE_DROPPED, reason, ECALLS_STAGE_QUEUE, 0));
 	if (v->flags & ECALLS_EVENT_RESUME) {
 		u32 index = ECALLS_ID_INDEX(v->subscription);
 		struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
@@ -218,7 +235,7 @@ __noinline int account_drop(struct evicted *v, u32 reason) {
 	for (u32 i = 0; lib_again(i, MATCH_ROUNDS); i++) {
 		u32 row = v->match.next;
 		match_list(service, row, &v->match);
-		drop_for_matches(service, row, &v->match, reason);
+		drop_for_matches(service, row, v->match.list, v->match.mask, reason);
 		if (!v->match.next || i >= MATCH_ROUNDS)
 			break;
 	}

@@ -128,6 +128,7 @@ __noinline int run_chain(void *ctx __arg_ctx, u32 index, u32 chain) {
 	struct ecalls_subscription_count *n = count_of(index);
 	struct current *c = current_cpu();
 	bool in_thread = chain & CHAIN_IN_THREAD;
+	u32 action = 0;
 	struct outcome *o;
 
 	if (!s || !n || !c)
@@ -137,13 +138,14 @@ __noinline int run_chain(void *ctx __arg_ctx, u32 index, u32 chain) {
 	for (u32 a = chain & CHAIN_ACTION; lib_again(a, ECALLS_ACTIONS_MAX); a++) {
 		if (a >= ECALLS_ACTIONS_MAX || a >= s->actions)
 			break;
+		action = a;
 		if (!run_action(ctx, c, s, index, a, in_thread, o, n))
 			break;
 		in_thread = false;
 	}
 	if (c->signal.subscription == index + 1)
 		c->signal.shared = o->delivered > o->signals;
-	settle(o, s, index, n);
+	settle(o, s, index, n, &c->event, action);
 	return 0;
 }
 
@@ -176,10 +178,13 @@ static __always_inline void offer(void *ctx, struct current *c, u32 index) {
 	limit_ns = deadline_for(s, &c->event, flags & ECALLS_EVENT_SOFT ? 0 : deadline_ns);
 	if (is_late(limit_ns, c->now_ns)) {
 		count_late(s, n);
+		fate_note(&c->event, s->id, FATE(ECALLS_FATE_LATE, 0, ECALLS_STAGE_OFFER, 0));
 		return;
 	}
 	if (s->user && !user_offer(s->user, c->now_ns)) {
 		drop_for_subscription(index, s->channel, ECALLS_DROP_QUOTA, false);
+		fate_note(&c->event, s->id,
+			  FATE(ECALLS_FATE_DROPPED, ECALLS_DROP_QUOTA, ECALLS_STAGE_OFFER, 0));
 		return;
 	}
 	c->event.deadline_ns = limit_ns;
@@ -322,9 +327,9 @@ static __always_inline void resume(void *ctx, struct current *c) {
 	if (flags & ECALLS_EVENT_THREAD)
 		chain |= CHAIN_IN_THREAD;
 	if (s->state != ECALLS_STATE_ACTIVE)
-		drop_for_subscription(index, 0, ECALLS_DROP_CHANNEL_GONE, false);
+		chain_closed(s, index, chain, &c->event);
 	else if (is_late(c->event.deadline_ns, c->now_ns))
-		chain_late(s, chain, n);
+		chain_late(s, chain, n, &c->event);
 	else
 		run_chain(ctx, index, chain);
 	/* After the signal, so that those behind it do not overtake it. */

@@ -14,6 +14,7 @@
 #include "abi/channel.h"
 #include "abi/downcall.h"
 #include "abi/event.h"
+#include "abi/fate.h"
 #include "abi/service.h"
 #include "abi/subscription.h"
 #include "abi/user.h"
@@ -30,6 +31,32 @@ struct queue_cell {
 };
 
 #define NESTED_EVENTS 4 /* a CPU's contexts: process, soft interrupt, interrupt, NMI */
+
+/* What is matched, and what was found in one list (match.h). */
+struct match {
+	u32 kind;
+	s32 target;
+	u32 pid;
+	u32 uid;
+	u32 next; /* 0: the service's list; after a look: row of the audience, 0: no further list */
+	u32 list; /* out: which of the service's two lists */
+	u64 mask; /* out: positions of those who want it */
+};
+
+/* What is left of an event that had to make room. */
+struct evicted {
+	struct match match; /* for account.h to find who would have got it */
+	u32 service;
+	u32 flags;
+	u32 subscription;
+	u32 chain; /* with ECALLS_EVENT_RESUME: see account.h */
+	u64 id;
+	u64 raise_ns;
+	u64 release_ns;
+	u64 deadline_ns;
+};
+
+#define EVICTED_PLACES 8 /* one for each depth of nesting; a power of two */
 
 /* What became of one chain. */
 struct outcome {
@@ -59,6 +86,8 @@ struct current {
 	struct ecalls_event event;
 	/* being queued, one per context that raises */
 	struct ecalls_event nested[NESTED_EVENTS];
+	/* dropped from a queue, one for each depth of `nesting`: too large for a stack */
+	struct evicted evicted[EVICTED_PLACES];
 	u64 now_ns; /* time at which `event` was taken */
 	u64 raised; /* events raised on this CPU: the low part of their ids */
 	u32 busy;   /* 1: `event` is in use */
@@ -82,7 +111,9 @@ struct current {
 	 * these on a stack. */
 	struct outcome outcome;
 	struct signal_note signal;
-	u32 nesting; /* entries of `nested` in use: a stack, for contexts end in reverse order */
+	u64 fates;    /* notes ever written by this CPU (abi/fate.h) */
+	u64 quota_ns; /* when it last noted one about a limit */
+	u32 nesting;  /* entries of `nested` in use: a stack, for contexts end in reverse order */
 	/* Always 0: XORed into a loop's counter, it makes the verifier forget its value, so that
 	 * the loop's states converge (bpf/lib/heap.h). */
 	u32 zero;
@@ -219,6 +250,15 @@ struct {
 	__type(key, u32);
 	__type(value, struct ecalls_user);
 } users SEC(".maps");
+
+/* ECALLS_FATES per CPU, set by the loader. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, ECALLS_FATES);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, u32);
+	__type(value, struct ecalls_fate);
+} fates SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);

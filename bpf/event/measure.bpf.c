@@ -32,6 +32,7 @@ struct measure {
 /* Too large for the stack. */
 static u64 measure_data[DATA_WORDS] = {1};
 static struct ecalls_event measure_event;
+static struct evicted measure_evicted;
 
 static int measure_raise_once(u32 i, struct measure *m) {
 	u64 data[SMALL_DATA_WORDS] = {m->data};
@@ -89,12 +90,11 @@ int measure_raise(struct measure *argument) {
 static int measure_push_once(u32 i, struct measure *m) {
 	struct ecalls_event *e = &measure_event;
 	u64 release_ns = 0;
-	struct evicted lost = {};
 
 	e->data[0] = m->data + i;
 	if (m->deadline_ns)
 		e->deadline_ns = e->raise_ns + (i * 2654435761u) % m->deadline_ns + 1;
-	m->result = queue_add(m->queue, e, e->raise_ns, &lost, &release_ns);
+	m->result = queue_add(m->queue, e, e->raise_ns, &measure_evicted, &release_ns);
 	m->done += m->result == QUEUE_PUSHED;
 	return 0;
 }

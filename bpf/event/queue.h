@@ -42,27 +42,15 @@ static __always_inline void event_copy(struct ecalls_event *to, const struct eca
 	}
 }
 
-/* What is matched, and what was found in one list (match.h). */
-struct match {
-	u32 kind;
-	s32 target;
-	u32 pid;
-	u32 uid;
-	u32 next; /* 0: the service's list; after a look: row of the audience, 0: no further list */
-	u32 list; /* out: which of the service's two lists */
-	u64 mask; /* out: positions of those who want it */
-};
+/* Where this context keeps what it drops from a queue; see NESTED_EVENTS. */
+static __always_inline struct evicted *evicted_place(void) {
+	struct current *c = current_cpu();
 
-/* What is left of an event that had to make room. */
-struct evicted {
-	struct match match; /* for account.h to find who would have got it */
-	u32 service;
-	u32 flags;
-	u32 subscription;
-	u32 chain; /* with ECALLS_EVENT_RESUME: see account.h */
-};
+	return c ? &c->evicted[c->nesting & (EVICTED_PLACES - 1)] : 0;
+}
 
 static __always_inline void evicted_fill(struct evicted *v, const struct ecalls_event *e) {
+	v->match = (struct match){};
 	v->match.kind = e->kind;
 	v->match.target = e->target;
 	v->match.pid = e->pid;
@@ -71,6 +59,10 @@ static __always_inline void evicted_fill(struct evicted *v, const struct ecalls_
 	v->flags = e->flags;
 	v->subscription = e->subscription;
 	v->chain = (u32)e->sequence;
+	v->id = e->id;
+	v->raise_ns = e->raise_ns;
+	v->release_ns = e->release_ns;
+	v->deadline_ns = e->deadline_ns;
 }
 
 /* Places of each queue that are not for what users raise, so that all of them together never push

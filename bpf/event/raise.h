@@ -118,15 +118,15 @@ static __always_inline int drain(u32 cpu, u32 locked) {
 
 /* Queues what current.event or `e` holds and sees to its release time. */
 __noinline int raise_queued(const struct ecalls_event *e, u32 cpu, u64 now_ns) {
-	struct evicted lost = {};
+	struct evicted *lost = evicted_place();
 	u64 release_ns = 0;
 	int result;
 
-	if (!e)
+	if (!e || !lost)
 		return -EINVAL;
-	result = queue_add(cpu, e, now_ns, &lost, &release_ns);
+	result = queue_add(cpu, e, now_ns, lost, &release_ns);
 	if (result != QUEUE_PUSHED)
-		account_drop(&lost, ECALLS_DROP_QUEUE_FULL);
+		account_drop(lost, ECALLS_DROP_QUEUE_FULL);
 	if (e->release_ns > now_ns && release_ns == e->release_ns)
 		arm_queue_timer(cpu, release_ns);
 	return result == QUEUE_REFUSED ? -ENOSPC : 0;
@@ -202,6 +202,8 @@ static __always_inline int raise_nested(const struct raise *r, const u64 *data, 
 		n = count_of_service(r->service);
 		if (n)
 			__sync_fetch_and_add(&n->dropped[ECALLS_DROP_QUOTA], 1);
+		fate_refused(r->service, r->kind, r->pid, by->uid,
+			     FATE(ECALLS_FATE_DROPPED, ECALLS_DROP_QUOTA, ECALLS_STAGE_QUEUE, 0));
 		return -EDQUOT;
 	}
 	c->nesting = level + 1;
@@ -239,6 +241,8 @@ static __always_inline int raise(const struct raise *r, const u64 *data, const u
 	__sync_fetch_and_add(&n->raised, 1);
 	if (r->flags & RAISE_METERED && !user_raise(r->user, bpf_ktime_get_ns())) {
 		__sync_fetch_and_add(&n->dropped[ECALLS_DROP_QUOTA], 1);
+		fate_refused(service, r->kind, r->pid, r->uid,
+			     FATE(ECALLS_FATE_DROPPED, ECALLS_DROP_QUOTA, ECALLS_STAGE_RAISE, 0));
 		return -EDQUOT;
 	}
 	if (service_wanted(s))

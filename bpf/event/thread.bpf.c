@@ -139,7 +139,7 @@ static __always_inline void thread_action(struct thread *t, const struct ecalls_
 	if (result == HANDLER_CONTINUE && action + 1 < s->actions && action < CHAIN_ACTION)
 		chain_return(&t->event, chain_at(action + 1, &o), 0);
 	else
-		settle(&o, s, index, n);
+		settle(&o, s, index, n, &t->event, action);
 }
 
 static __always_inline void thread_chain(struct thread *t) {
@@ -152,9 +152,9 @@ static __always_inline void thread_chain(struct thread *t) {
 		return;
 	__sync_fetch_and_add(&n->threads, 1);
 	if (*(volatile u32 *)&s->state != ECALLS_STATE_ACTIVE)
-		drop_for_subscription(index, 0, ECALLS_DROP_CHANNEL_GONE, false);
+		chain_closed(s, index, chain, &t->event);
 	else if (is_late(t->event.deadline_ns, bpf_ktime_get_ns()))
-		chain_late(s, chain, n);
+		chain_late(s, chain, n, &t->event);
 	else
 		thread_action(t, s, index, chain, n);
 }

@@ -71,13 +71,15 @@ static __always_inline u32 timer_user(u64 owner) {
 }
 
 /* An expiry that its user's rate does not allow is raised and dropped. */
-static __always_inline void timer_throttled(void) {
+static __always_inline void timer_throttled(const struct ecalls_channel *ch) {
 	struct ecalls_service_count *n = count_of_service(ECALLS_SERVICE_TIMER);
 
 	if (!n)
 		return;
 	__sync_fetch_and_add(&n->raised, 1);
 	__sync_fetch_and_add(&n->dropped[ECALLS_DROP_QUOTA], 1);
+	fate_refused(ECALLS_SERVICE_TIMER, 0, ch->owner, ch->uid,
+		     FATE(ECALLS_FATE_DROPPED, ECALLS_DROP_QUOTA, ECALLS_STAGE_RAISE, 0));
 }
 
 static __always_inline void timer_raise(const struct timer *t, const struct ecalls_channel *ch,
@@ -137,7 +139,7 @@ static int timer_expired(void *map, u32 *key, struct timer *t) {
 		return 0;
 	t->overrun += passed + throttled;
 	if (throttled) {
-		timer_throttled();
+		timer_throttled(ch);
 	} else {
 		t->count++;
 		timer_raise(t, ch, *key, expiry_ns);

@@ -7,7 +7,8 @@
 use core::mem::offset_of;
 
 use crate::{
-    audience, channel, downcall, event, handler, message, service, subscription, user, version,
+    audience, channel, downcall, event, fate, handler, message, service, subscription, user,
+    version,
 };
 
 /// One field of a struct.
@@ -323,6 +324,28 @@ pub const STRUCTS: &[Struct] = &[
         [state, next, deadline_ns, retired_ns, count, pad, list]
     ),
     describe!(
+        "ecalls_fate",
+        fate::Fate,
+        [
+            sequence,
+            event,
+            when_ns,
+            raise_ns,
+            release_ns,
+            deadline_ns,
+            subscription,
+            uid,
+            pid,
+            service,
+            kind,
+            what,
+            reason,
+            stage,
+            action,
+            pad
+        ]
+    ),
+    describe!(
         "ecalls_user",
         user::User,
         [
@@ -509,6 +532,7 @@ pub const CONSTANTS: &[Constant] = constants! {
         ACTIONS_MAX HANDLERS_MAX NAME_MAX FORMAT_MAX TIMERS_MAX USERS_MAX;
     audience: AUDIENCE_ROWS AUDIENCE_MAX AUDIENCE_PID AUDIENCE_UID AUDIENCE_FREE AUDIENCE_USED
         AUDIENCE_RETIRED;
+    fate: FATES FATE_QUOTA_NS;
     event: TARGET_ALL TARGET_WAKE_ONE EVENT_CPU EVENT_RESUME EVENT_SOFT EVENT_THREAD
         EVENT_USER_SHIFT;
     channel: LAYOUT_RING LAYOUT_SLOTS SLOT_FREE SLOT_PRIORITY SLOT_TYPE UP_EVENTS UP_HISTOGRAM

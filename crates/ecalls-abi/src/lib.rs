@@ -19,6 +19,7 @@ pub mod audience;
 pub mod channel;
 pub mod downcall;
 pub mod event;
+pub mod fate;
 pub mod handler;
 pub mod layout;
 pub mod message;

@@ -9,6 +9,9 @@ use core::fmt;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::channel::Channel;
+pub use crate::fate::{
+    FATE_DROPPED, FATE_FILTERED, FATE_LATE, STAGE_CHAIN, STAGE_OFFER, STAGE_QUEUE, STAGE_RAISE,
+};
 use crate::service::{ServiceCount, ServiceInfo, SubscriptionCount};
 use crate::subscription::{Action, Subscription};
 use crate::text;
@@ -383,22 +386,6 @@ pub struct UserView {
     pub count: SubscriptionCount,
 }
 
-/// `what` of [`FateView`]: discarded after its deadline.
-pub const FATE_LATE: u32 = 1;
-/// Lost; `reason` says why.
-pub const FATE_DROPPED: u32 = 2;
-/// Ended by a handler.
-pub const FATE_FILTERED: u32 = 3;
-
-/// `stage` of [`FateView`]: it was never queued.
-pub const STAGE_RAISE: u32 = 1;
-/// In a queue.
-pub const STAGE_QUEUE: u32 = 2;
-/// About to be offered to a subscription.
-pub const STAGE_OFFER: u32 = 3;
-/// In a subscription's chain, at action `stage >> 8`.
-pub const STAGE_CHAIN: u32 = 4;
-
 /// `struct ecalls_fate_view`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -427,7 +414,7 @@ pub struct FateView {
     pub what: u32,
     /// With [`FATE_DROPPED`]: a drop reason.
     pub reason: u32,
-    /// How far it came: `STAGE_*`.
+    /// How far it came: `STAGE_*`; with [`STAGE_CHAIN`] the action `<< 8`.
     pub stage: u32,
     /// With a quota as the reason: which, `QUOTA_*`.
     pub quota: u64,

@@ -63,6 +63,7 @@ pub(crate) struct Views {
     pub(crate) subscriptions: Lazy<ecalls_abi::subscription::Subscription>,
     pub(crate) audiences: Lazy<ecalls_abi::audience::Audience>,
     pub(crate) users: Lazy<ecalls_abi::user::User>,
+    pub(crate) fates: Lazy<ecalls_abi::fate::Fate>,
 }
 
 /// What `identify` answers (bpf/event/process.bpf.c).
@@ -292,11 +293,6 @@ impl Core {
         self.program("call_generic")?
             .try_clone_to_owned()
             .map_err(|error| Error::from_io("copying a descriptor", error))
-    }
-
-    /// What became of an event that was not delivered, newest first; 0: of every one.
-    pub fn fates(&self, _event: u64, _most: usize) -> Result<Vec<ecalls_abi::message::FateView>> {
-        Ok(Vec::new())
     }
 
     /// Runs one of the core's system call programs on `context`. Its return value.

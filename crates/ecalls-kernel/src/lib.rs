@@ -28,6 +28,7 @@ mod client;
 pub mod core;
 pub mod downcall;
 pub mod error;
+mod fate;
 pub mod handle;
 mod link;
 mod load;

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
+use ecalls_abi::fate::FATES;
 use ecalls_abi::version::{ABI_VERSION, CHANNELS_MAX, TIMERS_MAX};
 use ecalls_abi::{service, text};
 use libbpf_rs::{
@@ -93,6 +94,8 @@ impl Loader {
                 map.reuse_fd(shared.as_fd())?;
             } else if name == "queues" {
                 map.set_max_entries(self.cpus + 2)?;
+            } else if name == "fates" {
+                map.set_max_entries(self.cpus * FATES as u32)?;
             } else if name == "queue_timers" {
                 map.set_max_entries(self.cpus + 1)?;
             }

@@ -260,4 +260,5 @@ pub const MAPS: &[&str] = &[
     "samplers",
     "group_states",
     "latencies",
+    "fates",
 ];

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Fates: what became of events that were not delivered (`ecalls explain`).
+ *
+ * The kernel side notes each event that was late, dropped or filtered, where it happens; a
+ * delivered event costs nothing. There is a ring of ECALLS_FATES notes per CPU: element
+ * cpu * ECALLS_FATES + (position % ECALLS_FATES) of the map `fates`, in which the newest note takes
+ * the oldest one's place. So a note is a help, not an account: the counters are complete, the notes
+ * are the last. What a user is refused for a limit is noted at most once in ECALLS_FATE_QUOTA_NS
+ * per CPU, so that who floods does not wash away everybody's.
+ *
+ * Reading: copy the element if its sequence is not 0, and take the copy if the sequence is still
+ * the same. Only the host reads it.
+ */
+#ifndef ECALLS_FATE_H
+#define ECALLS_FATE_H
+
+#include "version.h"
+
+#define ECALLS_FATES 1024u	      /* notes per CPU; a power of two */
+#define ECALLS_FATE_QUOTA_NS 1000000u /* between two notes about limits */
+
+#define ECALLS_FATE_LATE 1u	/* its deadline had passed */
+#define ECALLS_FATE_DROPPED 2u	/* see `reason` */
+#define ECALLS_FATE_FILTERED 3u /* a kernel handler ended the chain */
+
+/* Where it happened. */
+#define ECALLS_STAGE_RAISE 1u /* before it became an event: it has no id */
+#define ECALLS_STAGE_QUEUE 2u /* in a queue, or on the way into one */
+#define ECALLS_STAGE_OFFER 3u /* when it was offered to a subscription */
+#define ECALLS_STAGE_CHAIN 4u /* in a subscription's chain, at `action` */
+
+struct ecalls_fate {
+	ecalls_u64 sequence; /* position + 1 once complete; 0: being written, or never used */
+	ecalls_u64 event;    /* its id; 0: it had none */
+	ecalls_u64 when_ns;
+	ecalls_u64 raise_ns;
+	ecalls_u64 release_ns;
+	ecalls_u64 deadline_ns;	 /* as it held for the subscription */
+	ecalls_u32 subscription; /* id; 0: all that would have got it */
+	ecalls_u32 uid;		 /* of the event */
+	ecalls_u32 pid;		 /* of the event */
+	ecalls_u16 service;
+	ecalls_u8 kind;
+	ecalls_u8 what;	  /* ECALLS_FATE_LATE, .. */
+	ecalls_u8 reason; /* DROPPED: ECALLS_DROP_* */
+	ecalls_u8 stage;  /* ECALLS_STAGE_RAISE, .. */
+	ecalls_u8 action;
+	ecalls_u8 pad[5];
+};
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_fate) == 72, "fate");
+
+#endif

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Noting what became of an event that is not delivered (abi/fate.h). Called where it happens, in
+ * any context; never for an event that arrives.
+ */
+#ifndef ECALLS_EVENT_FATE_H
+#define ECALLS_EVENT_FATE_H
+
+#include "identity.h"
+#include "queue.h"
+
+/* What happened, in one word. */
+#define FATE(what, reason, stage, action)                                                          \
+	((u32)(what) | (u32)(reason) << 8 | (u32)(stage) << 16 | (u32)(action) << 24)
+
+/* This CPU's next place, claimed but not yet written; none for a note about limits so soon after
+ * another. */
+static __always_inline struct ecalls_fate *fate_place(u32 fate, u64 now_ns, u64 *position) {
+	struct ecalls_fate *place;
+	struct current *c;
+	u32 zero = 0, at;
+
+	c = bpf_map_lookup_elem(&current_events, &zero);
+	if (!c)
+		return 0;
+	if ((fate >> 8 & 0xff) == ECALLS_DROP_QUOTA) {
+		if (now_ns - c->quota_ns < ECALLS_FATE_QUOTA_NS)
+			return 0;
+		c->quota_ns = now_ns;
+	}
+	*position = __sync_fetch_and_add(&c->fates, 1);
+	at = bpf_get_smp_processor_id() * ECALLS_FATES + (*position & (ECALLS_FATES - 1));
+	place = bpf_map_lookup_elem(&fates, &at);
+	if (place)
+		/* A full barrier: nobody takes what is written below for the former note. */
+		__sync_lock_test_and_set(&place->sequence, 0);
+	return place;
+}
+
+/* Who and what an event is; the times are written by the caller, then fate_finish(). */
+static __always_inline void fate_write(struct ecalls_fate *place, u32 service, u32 kind, u32 pid,
+				       u32 uid, u32 fate) {
+	place->pid = pid;
+	place->uid = uid;
+	place->service = service;
+	place->kind = kind;
+	place->what = fate & 0xff;
+	place->reason = fate >> 8 & 0xff;
+	place->stage = fate >> 16 & 0xff;
+	place->action = fate >> 24;
+}
+
+static __always_inline u64 fate_deadline(u32 flags, u64 deadline_ns) {
+	return flags & ECALLS_EVENT_SOFT ? 0 : deadline_ns;
+}
+
+static __always_inline void fate_finish(struct ecalls_fate *place, u64 position) {
+	__sync_lock_test_and_set(&place->sequence, position + 1);
+}
+
+/* Notes what became of an event for one subscription. */
+__noinline int fate_note(const struct ecalls_event *e, u32 subscription, u32 fate) {
+	u64 now_ns = bpf_ktime_get_ns(), position = 0;
+	struct ecalls_fate *place = fate_place(fate, now_ns, &position);
+
+	if (!place || !e)
+		return 0;
+	fate_write(place, e->service, e->kind, e->pid, e->uid, fate);
+	place->event = e->id;
+	place->when_ns = now_ns;
+	place->raise_ns = e->raise_ns;
+	place->release_ns = e->release_ns;
+	place->deadline_ns = fate_deadline(e->flags, e->deadline_ns);
+	place->subscription = subscription;
+	fate_finish(place, position);
+	return 0;
+}
+
+/* The same of one that had to make room in a queue: for all who would have got it, or for the one
+ * whose chain it was. */
+__noinline int fate_evicted(const struct evicted *v, u32 fate) {
+	u64 now_ns = bpf_ktime_get_ns(), position = 0;
+	struct ecalls_fate *place = fate_place(fate, now_ns, &position);
+
+	if (!place || !v)
+		return 0;
+	fate_write(place, v->service, v->match.kind, v->match.pid, v->match.uid, fate);
+	place->event = v->id;
+	place->when_ns = now_ns;
+	place->raise_ns = v->raise_ns;
+	place->release_ns = v->release_ns;
+	place->deadline_ns = fate_deadline(v->flags, v->deadline_ns);
+	place->subscription = v->flags & ECALLS_EVENT_RESUME ? v->subscription : 0;
+	fate_finish(place, position);
+	return 0;
+}
+
+/* The same of what did not become an event. `pid` 0: of the current process. */
+__noinline int fate_refused(u32 service, u32 kind, u32 pid, u32 uid, u32 fate) {
+	u64 now_ns = bpf_ktime_get_ns(), position = 0;
+	struct ecalls_fate *place = fate_place(fate, now_ns, &position);
+
+	if (!place)
+		return 0;
+	if (!pid) {
+		const struct task_struct *task = bpf_get_current_task_btf();
+		pid = task->tgid;
+		uid = uid_of(task);
+	}
+	fate_write(place, service, kind, pid, uid, fate);
+	place->event = 0;
+	place->when_ns = now_ns;
+	place->raise_ns = now_ns;
+	place->release_ns = 0;
+	place->deadline_ns = 0;
+	place->subscription = 0;
+	fate_finish(place, position);
+	return 0;
+}
+
+#endif
