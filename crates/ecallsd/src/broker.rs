@@ -291,8 +291,10 @@ impl Broker {
             Ok(Sent::Waits) => Ok(()),
             Ok(Sent::Yes) => {
                 let data = EventData::new_u64(token);
-                epoll::modify(&self.epoll, &client.socket, data, EventFlags::RDHUP)?;
-                self.done(number)
+                match epoll::modify(&self.epoll, &client.socket, data, EventFlags::RDHUP) {
+                    Ok(()) => self.done(number),
+                    Err(_) => self.end(number, "the kernel has no memory to hear of it"),
+                }
             }
             Err(_) => self.end(number, "it closed its connection"),
         }
@@ -380,8 +382,14 @@ impl Broker {
             Ok(Sent::Waits) => {
                 let data = EventData::new_u64(number * 2);
                 let wanted = EventFlags::RDHUP | EventFlags::OUT;
-                epoll::modify(&self.epoll, &client.socket, data, wanted)?;
-                Ok(false)
+                match epoll::modify(&self.epoll, &client.socket, data, wanted) {
+                    Ok(()) => Ok(false),
+                    Err(_) => {
+                        self.end(number, "the kernel has no memory to hear of it")?;
+                        // What waited was given to the door by the end.
+                        Ok(false)
+                    }
+                }
             }
             Err(_) => {
                 self.end(number, "it closed its connection")?;
@@ -407,8 +415,9 @@ impl Broker {
         debug!("{client} has gone: {why}");
         self.shared.users().leave(client.who.uid);
         // The door has a copy of the connection, so closing ours does not end our interest in it.
-        epoll::delete(&self.epoll, &client.socket)?;
-        epoll::delete(&self.epoll, &client.process)?;
+        // That they are not there is not possible, and would be no harm.
+        let _ = epoll::delete(&self.epoll, &client.socket);
+        let _ = epoll::delete(&self.epoll, &client.process);
         client.hang_up();
         match client.waiting_since_ns() {
             Some(_) => self.done(number),

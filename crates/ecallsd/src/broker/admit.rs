@@ -47,6 +47,16 @@ struct Known {
 }
 
 impl Broker {
+    /// Hears of a client's connection and process from now on; of neither, or of both.
+    fn watch(&self, number: u64, socket: &OwnedFd, process: &OwnedFd) -> rustix::io::Result<()> {
+        let connection = EventData::new_u64(number * 2);
+        epoll::add(&self.epoll, socket, connection, EventFlags::RDHUP)?;
+        let ended = EventData::new_u64(number * 2 + 1);
+        epoll::add(&self.epoll, process, ended, EventFlags::IN).inspect_err(|_| {
+            let _ = epoll::delete(&self.epoll, socket);
+        })
+    }
+
     /// Takes a client in, or tells it why not.
     pub(super) fn admit(&mut self, mut packet: Packet) -> io::Result<()> {
         let number = packet.connection;
@@ -71,10 +81,15 @@ impl Broker {
                 return Ok(());
             }
         };
-        let connection = EventData::new_u64(number * 2);
-        epoll::add(&self.epoll, &socket, connection, EventFlags::RDHUP)?;
-        let process = EventData::new_u64(number * 2 + 1);
-        epoll::add(&self.epoll, &known.process, process, EventFlags::IN)?;
+        if let Err(error) = self.watch(number, &socket, &known.process) {
+            self.shared.users().leave(uid);
+            let no = No::from(Error::Os {
+                action: "watching a client",
+                source: error.into(),
+            });
+            self.turn_away(&socket, serial, *no.0);
+            return Ok(());
+        }
         let client = Client::new(known.who, known.owner, known.process, socket, known.charge);
         debug!("{client} has come");
         self.clients.insert(number, client);
