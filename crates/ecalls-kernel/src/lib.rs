@@ -58,4 +58,6 @@ pub use error::{Error, Result};
 pub use lock::LOCK_PATH;
 pub use peer::peer_process;
 pub use residue::residue;
-pub use sys::{descriptor_of, enable_statistics, is_root, may_host, now_ns, pidfd, wait_readable};
+pub use sys::{
+    descriptor_of, enable_statistics, is_root, map_ids, may_host, now_ns, pidfd, wait_readable,
+};

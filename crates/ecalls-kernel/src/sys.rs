@@ -119,8 +119,9 @@ fn ids(next_id: NextId) -> impl Iterator<Item = u32> {
     })
 }
 
-/// Ids of all maps of the machine, in ascending order.
-pub(crate) fn map_ids() -> impl Iterator<Item = u32> {
+/// Ids of all maps of the machine, in ascending order. None is opened: that would do harm to a
+/// table of programs that is just being torn down.
+pub fn map_ids() -> impl Iterator<Item = u32> {
     ids(libbpf_sys::bpf_map_get_next_id)
 }
 
