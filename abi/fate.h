@@ -6,8 +6,9 @@
  * delivered event costs nothing. There is a ring of ECALLS_FATES notes per CPU: element
  * cpu * ECALLS_FATES + (position % ECALLS_FATES) of the map `fates`, in which the newest note takes
  * the oldest one's place. So a note is a help, not an account: the counters are complete, the notes
- * are the last. What a user is refused for a limit is noted at most once in ECALLS_FATE_QUOTA_NS
- * per CPU, so that who floods does not wash away everybody's.
+ * are the last. What a user is refused for a limit, and what handlers filter, is noted at most once
+ * in ECALLS_FATE_SELDOM_NS each per CPU, so that who floods does not wash away everybody's, and a
+ * filter costs nothing.
  *
  * Reading: copy the element if its sequence is not 0, and take the copy if the sequence is still
  * the same. Only the host reads it.
@@ -17,8 +18,8 @@
 
 #include "version.h"
 
-#define ECALLS_FATES 1024u	      /* notes per CPU; a power of two */
-#define ECALLS_FATE_QUOTA_NS 1000000u /* between two notes about limits */
+#define ECALLS_FATES 1024u	       /* notes per CPU; a power of two */
+#define ECALLS_FATE_SELDOM_NS 1000000u /* between two notes about limits, or about filters */
 
 #define ECALLS_FATE_LATE 1u	/* its deadline had passed */
 #define ECALLS_FATE_DROPPED 2u	/* see `reason` */

@@ -114,10 +114,10 @@ static __always_inline struct outcome chain_outcome(u32 chain) {
 }
 
 /* Counts a chain at its end; not yet, if it goes on elsewhere. `e`: its event, to be noted if it is
- * lost, and `action` where; 0: noted already. */
+ * lost, `action` where and `now_ns` about when; 0: noted already. */
 static __always_inline void settle(const struct outcome *o, const struct ecalls_subscription *s,
 				   u32 index, struct ecalls_subscription_count *n,
-				   const struct ecalls_event *e, u32 action) {
+				   const struct ecalls_event *e, u32 action, u64 now_ns) {
 	struct ecalls_lost *lost;
 
 	if (o->pending)
@@ -135,7 +135,7 @@ static __always_inline void settle(const struct outcome *o, const struct ecalls_
 				       action));
 		return;
 	}
-	if (e)
+	if (e && fate_filtered(now_ns))
 		fate_note(e, s->id, FATE(ECALLS_FATE_FILTERED, 0, ECALLS_STAGE_CHAIN, action));
 	__sync_fetch_and_add(&n->filtered, 1);
 	lost = lost_of(s->channel);
@@ -152,7 +152,7 @@ static __always_inline void chain_drop(const struct ecalls_subscription *s, u32 
 
 	o.dropped = reason + 1;
 	if (n)
-		settle(&o, s, index, n, 0, 0);
+		settle(&o, s, index, n, 0, 0, 0);
 	if (lost && reason < ECALLS_DROP_REASONS)
 		__sync_fetch_and_add(&lost->dropped[reason], 1);
 }

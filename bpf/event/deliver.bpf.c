@@ -145,7 +145,7 @@ __noinline int run_chain(void *ctx __arg_ctx, u32 index, u32 chain) {
 	}
 	if (c->signal.subscription == index + 1)
 		c->signal.shared = o->delivered > o->signals;
-	settle(o, s, index, n, &c->event, action);
+	settle(o, s, index, n, &c->event, action, c->now_ns);
 	return 0;
 }
 

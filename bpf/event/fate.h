@@ -9,6 +9,18 @@
 #include "identity.h"
 #include "queue.h"
 
+/* Whether to note that a handler ended a chain: that is what filters are for, so it has to cost
+ * little, and would wash away what was lost. */
+static __always_inline bool fate_filtered(u64 now_ns) {
+	u32 zero = 0;
+	struct current *c = bpf_map_lookup_elem(&current_events, &zero);
+
+	if (!c || now_ns - c->filtered_ns < ECALLS_FATE_SELDOM_NS)
+		return false;
+	c->filtered_ns = now_ns;
+	return true;
+}
+
 /* What happened, in one word. */
 #define FATE(what, reason, stage, action)                                                          \
 	((u32)(what) | (u32)(reason) << 8 | (u32)(stage) << 16 | (u32)(action) << 24)
@@ -24,7 +36,7 @@ static __always_inline struct ecalls_fate *fate_place(u32 fate, u64 now_ns, u64 
 	if (!c)
 		return 0;
 	if ((fate >> 8 & 0xff) == ECALLS_DROP_QUOTA) {
-		if (now_ns - c->quota_ns < ECALLS_FATE_QUOTA_NS)
+		if (now_ns - c->quota_ns < ECALLS_FATE_SELDOM_NS)
 			return 0;
 		c->quota_ns = now_ns;
 	}

@@ -56,7 +56,7 @@ struct evicted {
 	u64 deadline_ns;
 };
 
-#define EVICTED_PLACES 8 /* one for each depth of nesting; a power of two */
+#define EVICTED_PLACES 8 /* more than contexts of a CPU; a power of two */
 
 /* What became of one chain. */
 struct outcome {
@@ -86,8 +86,10 @@ struct current {
 	struct ecalls_event event;
 	/* being queued, one per context that raises */
 	struct ecalls_event nested[NESTED_EVENTS];
-	/* dropped from a queue, one for each depth of `nesting`: too large for a stack */
+	/* dropped from a queue, one per context that drops: too large for a program's stack */
 	struct evicted evicted[EVICTED_PLACES];
+	u32 evicting; /* of those in use */
+	u32 pad;
 	u64 now_ns; /* time at which `event` was taken */
 	u64 raised; /* events raised on this CPU: the low part of their ids */
 	u32 busy;   /* 1: `event` is in use */
@@ -111,9 +113,10 @@ struct current {
 	 * these on a stack. */
 	struct outcome outcome;
 	struct signal_note signal;
-	u64 fates;    /* notes ever written by this CPU (abi/fate.h) */
-	u64 quota_ns; /* when it last noted one about a limit */
-	u32 nesting;  /* entries of `nested` in use: a stack, for contexts end in reverse order */
+	u64 fates;	 /* notes ever written by this CPU (abi/fate.h) */
+	u64 quota_ns;	 /* when it last noted one about a limit, */
+	u64 filtered_ns; /* and one about a handler that ended a chain */
+	u32 nesting; /* entries of `nested` in use: a stack, for contexts end in reverse order */
 	/* Always 0: XORed into a loop's counter, it makes the verifier forget its value, so that
 	 * the loop's states converge (bpf/lib/heap.h). */
 	u32 zero;

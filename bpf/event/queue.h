@@ -42,11 +42,20 @@ static __always_inline void event_copy(struct ecalls_event *to, const struct eca
 	}
 }
 
-/* Where this context keeps what it drops from a queue; see NESTED_EVENTS. */
-static __always_inline struct evicted *evicted_place(void) {
-	struct current *c = current_cpu();
+/* A place for what a context drops from a queue, until evicted_end(). A stack of its own, because
+ * a dispatcher that an interrupt lets run is at the same depth of `nesting` as what it interrupted.
+ */
+static __always_inline struct evicted *evicted_begin(struct current *c) {
+	u32 depth = *(volatile u32 *)&c->evicting;
 
-	return c ? &c->evicted[c->nesting & (EVICTED_PLACES - 1)] : 0;
+	c->evicting = depth + 1;
+	barrier();
+	return &c->evicted[depth & (EVICTED_PLACES - 1)];
+}
+
+static __always_inline void evicted_end(struct current *c) {
+	barrier();
+	c->evicting--;
 }
 
 static __always_inline void evicted_fill(struct evicted *v, const struct ecalls_event *e) {

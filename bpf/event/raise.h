@@ -118,15 +118,18 @@ static __always_inline int drain(u32 cpu, u32 locked) {
 
 /* Queues what current.event or `e` holds and sees to its release time. */
 __noinline int raise_queued(const struct ecalls_event *e, u32 cpu, u64 now_ns) {
-	struct evicted *lost = evicted_place();
+	struct current *c = current_cpu();
+	struct evicted *lost;
 	u64 release_ns = 0;
 	int result;
 
-	if (!e || !lost)
+	if (!e || !c)
 		return -EINVAL;
+	lost = evicted_begin(c);
 	result = queue_add(cpu, e, now_ns, lost, &release_ns);
 	if (result != QUEUE_PUSHED)
 		account_drop(lost, ECALLS_DROP_QUEUE_FULL);
+	evicted_end(c);
 	if (e->release_ns > now_ns && release_ns == e->release_ns)
 		arm_queue_timer(cpu, release_ns);
 	return result == QUEUE_REFUSED ? -ENOSPC : 0;

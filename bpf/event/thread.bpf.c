@@ -139,7 +139,7 @@ static __always_inline void thread_action(struct thread *t, const struct ecalls_
 	if (result == HANDLER_CONTINUE && action + 1 < s->actions && action < CHAIN_ACTION)
 		chain_return(&t->event, chain_at(action + 1, &o), 0);
 	else
-		settle(&o, s, index, n, &t->event, action);
+		settle(&o, s, index, n, &t->event, action, bpf_ktime_get_ns());
 }
 
 static __always_inline void thread_chain(struct thread *t) {

@@ -61,11 +61,11 @@ __noinline int chain_add(u32 index, u32 subscription_id, u32 chain, u32 flags) {
 	struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &at);
 	struct current *c = current_cpu();
 	u32 sequence, before, subscription;
-	struct evicted *lost = evicted_place();
+	struct evicted *lost;
 	u64 release_ns, next_ns = 0;
 	int result, place = 0;
 
-	if (!c || !s || !lost)
+	if (!c || !s)
 		return CHAIN_DROPPED(ECALLS_DROP_THREAD_FULL);
 	if (s->user)
 		place = user_queue(s->user);
@@ -79,6 +79,7 @@ __noinline int chain_add(u32 index, u32 subscription_id, u32 chain, u32 flags) {
 	c->event.sequence = chain;
 	release_ns = c->event.release_ns;
 	c->event.release_ns = 0;
+	lost = evicted_begin(c);
 	result = queue_add(index, &c->event, c->now_ns, lost, &next_ns);
 	c->event.release_ns = release_ns;
 	c->event.flags = before;
@@ -86,6 +87,7 @@ __noinline int chain_add(u32 index, u32 subscription_id, u32 chain, u32 flags) {
 	c->event.sequence = sequence;
 	if (result == QUEUE_REPLACED)
 		account_drop(lost, ECALLS_DROP_THREAD_FULL);
+	evicted_end(c);
 	return result == QUEUE_REFUSED ? CHAIN_DROPPED(ECALLS_DROP_THREAD_FULL) : 0;
 }
 

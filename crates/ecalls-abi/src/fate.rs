@@ -7,8 +7,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Notes per CPU; a power of two.
 pub const FATES: usize = 1024;
-/// Time between two notes about limits, ns.
-pub const FATE_QUOTA_NS: u32 = 1_000_000;
+/// Time between two notes about limits, or about filters, ns.
+pub const FATE_SELDOM_NS: u32 = 1_000_000;
 
 /// `what`: its deadline had passed.
 pub const FATE_LATE: u32 = 1;
