@@ -8,8 +8,8 @@ use ecalls_abi::text;
 use super::{Context, No, Result, end};
 use crate::client::Reply;
 
-/// Fates that are read for one that the client may see.
-const FATES_READ: usize = 256;
+/// Fates that are looked at for one that the client may see: all that two CPUs keep.
+const FATES_READ: usize = 2048;
 
 /// The first service from `from` on. Everybody may know which there are.
 ///
