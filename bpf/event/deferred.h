@@ -219,6 +219,11 @@ static __always_inline int delay_start(const struct ecalls_channel *ch, struct d
 	u64 delay_ns = ch->delay_ns > DOWN_DELAY_MIN_NS ? ch->delay_ns : DOWN_DELAY_MIN_NS;
 	int error;
 
+	/* More than the kernel's signed times hold would be no delay at all: the timer would run
+	 * again and again, for as long as somebody stores calls, and keep its CPU. */
+	if (delay_ns > TIMER_NS_MAX)
+		delay_ns = TIMER_NS_MAX;
+
 	/* By a former channel of this place: not for this one's calls, and it may be for long. */
 	if (__sync_lock_test_and_set(&state->armed, ch->id) == ch->id)
 		return 0;

@@ -1,0 +1,252 @@
+//! Ends: clients and the daemon killed at any moment, the daemon's parts killed one by one, and the
+//! daemon short of descriptors. Clients see one clear error and come back without a restart;
+//! nothing outlives anybody.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use ecalls::timer::Timer;
+use ecalls::{Ecalls, Error, Raise};
+
+use crate::actor::{Actor, Roles, Stage, start, wait_until};
+use crate::daemon::{Daemon, await_end_of_core};
+use crate::messages::Random;
+use crate::raw::Raw;
+use crate::scene::{KernelLog, Scene, clear, is_emulated, new_user};
+use crate::tests;
+
+tests! {
+    clients_killed_at_any_moment_leave_nothing
+    daemon_that_loses_its_door_ends_and_its_clients_come_back
+    daemon_short_of_descriptors_refuses_and_goes_on
+    daemon_makes_no_system_call_beyond_its_lists
+}
+
+pub(crate) const ROLES: Roles = &[
+    ("busy", be_busy),
+    ("survivor", survive),
+    ("greedy", be_greedy),
+];
+
+/// How often something is killed.
+const KILLS: u32 = 100;
+
+/// A client lives at most so long, ms: long enough for all that it does, short enough to be killed
+/// in the middle of it.
+const CLIENT_MS: u64 = 60;
+
+/// In an emulated machine everything takes longer.
+fn kills() -> u32 {
+    if is_emulated() { KILLS / 10 } else { KILLS }
+}
+
+fn clients_killed_at_any_moment_leave_nothing() {
+    let scene = Scene::begin();
+    let mut random = Random(23);
+    // Few users, so that one user's things are ended and made at the same time.
+    let users = [(); 4].map(|()| new_user());
+    let mut living: Vec<Actor> = Vec::new();
+    for round in 0..kills() {
+        living.push(start("busy", users[(round % 4) as usize], &[]));
+        if living.len() >= 3 {
+            std::thread::sleep(Duration::from_millis(random.below(CLIENT_MS)));
+            let which = random.below(living.len() as u64) as usize;
+            living.swap_remove(which).kill();
+        }
+    }
+    living.into_iter().for_each(Actor::kill);
+    scene.end();
+}
+
+fn daemon_that_loses_its_door_ends_and_its_clients_come_back() {
+    clear();
+    let before = ecalls_kernel::residue();
+    let mut daemon = Daemon::start("");
+    let mut survivor = start("survivor", new_user(), &[]);
+    survivor.expect("receives");
+    let [broker, door] = daemon.processes()[..] else {
+        panic!("not two processes: {:?}", daemon.processes());
+    };
+    assert_eq!(broker, daemon.pid());
+    let process = rustix::process::Pid::from_raw(door.cast_signed()).expect("a process");
+    rustix::process::kill_process(process, rustix::process::Signal::KILL).expect("it lives");
+    // It ends, and whoever started it starts another.
+    wait_until("the daemon has noticed", || !daemon.is_alive());
+    daemon = Daemon::start("");
+    wait_until("the client receives again", || {
+        survivor
+            .ask("report")
+            .split_once(' ')
+            .is_some_and(|(came_back, _)| came_back != "0")
+    });
+    survivor.end();
+    daemon.stop();
+    await_end_of_core(&before);
+}
+
+fn daemon_short_of_descriptors_refuses_and_goes_on() {
+    clear();
+    let log = KernelLog::begin();
+    let before = ecalls_kernel::residue();
+    let mut command = Command::new("sh");
+    command.args([
+        "-c",
+        "ulimit -n 420; exec \"$0\" \"$@\"",
+        env!("CARGO_BIN_EXE_ecallsd"),
+    ]);
+    let mut daemon = Daemon::start_by(command, "");
+    let mut survivor = start("survivor", new_user(), &[]);
+    survivor.expect("receives");
+    let mut greedy: Vec<_> = (0..4).map(|_| start("greedy", new_user(), &[])).collect();
+    let mut had = 0;
+    for one in &mut greedy {
+        had += one.hear().parse::<u32>().expect("a number");
+    }
+    assert!(daemon.is_alive(), "{}", daemon.log());
+    assert!(had > 0, "nobody got anything");
+    // Who was there before is not disturbed.
+    assert!(
+        survivor.ask("report").starts_with("0 "),
+        "it lost its connection"
+    );
+    greedy.into_iter().for_each(Actor::end);
+    // And there is room again.
+    wait_until("a new client finds room", || Ecalls::open().is_ok());
+    survivor.end();
+    daemon.stop();
+    await_end_of_core(&before);
+    log.check();
+}
+
+/// Calls that are not in the lists are made and written to the kernel's log. Done by the suite's
+/// liveliest roles.
+fn daemon_makes_no_system_call_beyond_its_lists() {
+    clear();
+    let before = ecalls_kernel::residue();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ecallsd"));
+    command.args(["--seccomp", "log"]);
+    let daemon = Daemon::start_by(command, "");
+    let pids = daemon.processes();
+    let since = audited(&pids).len();
+    let roles: [(&str, &[&str]); 6] = [
+        ("random messages", &["3"]),
+        ("descriptors", &[]),
+        ("in flight", &[]),
+        ("malformed", &[]),
+        ("busy", &["20"]),
+        ("connects", &[]),
+    ];
+    for (role, arguments) in roles {
+        let mut actor = start(role, new_user(), arguments);
+        actor.hear();
+        actor.end();
+    }
+    crate::scene::users();
+    daemon.stop();
+    let beyond = audited(&pids);
+    assert_eq!(beyond.len(), since, "{:#?}", beyond.get(since..));
+    await_end_of_core(&before);
+}
+
+/// What the kernel's log says of system calls of these processes.
+fn audited(pids: &[u32]) -> Vec<String> {
+    let output = Command::new("dmesg").output().expect("dmesg");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let of_them = |line: &&str| {
+        pids.iter()
+            .any(|pid| line.contains(&format!(" pid={pid} ")))
+    };
+    let lines = text.lines().filter(|line| line.contains("type=1326"));
+    lines.filter(of_them).map(str::to_owned).collect()
+}
+
+/// Makes and ends one of everything, again and again; so many times if told.
+fn be_busy(stage: &mut Stage) {
+    let rounds = stage.number(0);
+    let mut round = 0;
+    while rounds == 0 || round < rounds {
+        round += 1;
+        match use_everything(round) {
+            Ok(()) | Err(Error::Quota { .. } | Error::LimitReached { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    stage.say("done");
+    stage.hear();
+}
+
+fn use_everything(round: u64) -> ecalls::Result<()> {
+    let ecalls = Ecalls::open()?;
+    let name = format!("busy-{}-{round}", std::process::id());
+    let service = ecalls.register_service(&name, "u64 value", "one")?;
+    let mut channel = ecalls.channel().ring(64).defer_switch().open()?;
+    let one = ecalls.subscribe(&name)?.memory(&channel).install()?;
+    let two = ecalls.subscribe("timer")?.memory(&channel).install()?;
+    let three = ecalls.subscribe("task")?.memory(&channel).install()?;
+    let timer = Timer::every(channel.caller(), Duration::from_micros(200))?;
+    for _ in 0..20 {
+        service.raise(&Raise::new(&[1; 8]).release(Duration::from_micros(300)))?;
+        channel.recv_timeout(Duration::from_millis(1))?;
+    }
+    drop((one, timer, two, service, three));
+    Ok(())
+}
+
+/// Receives its own events, and opens again whenever the daemon has gone: with no other error.
+fn survive(stage: &mut Stage) {
+    let shared = std::sync::Arc::new(std::sync::Mutex::new((0u32, 0u64)));
+    let counts = std::sync::Arc::clone(&shared);
+    std::thread::spawn(move || {
+        loop {
+            match receive_until_it_ends(&counts) {
+                Err(Error::DaemonGone) => counts.lock().expect("no panic").0 += 1,
+                Err(error) => {
+                    eprintln!("a survivor's error: {error:?}");
+                    std::process::exit(3);
+                }
+                Ok(()) => {}
+            }
+        }
+    });
+    while shared.lock().expect("no panic").1 == 0 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    stage.say("receives");
+    while stage.hear().is_some() {
+        // Of this daemon, too.
+        let before = shared.lock().expect("no panic").1;
+        let since = Instant::now();
+        while shared.lock().expect("no panic").1 == before && since.elapsed().as_secs() < 15 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let (came_back, received) = *shared.lock().expect("no panic");
+        stage.say(format_args!("{came_back} {}", received - before));
+    }
+}
+
+fn receive_until_it_ends(counts: &std::sync::Mutex<(u32, u64)>) -> ecalls::Result<()> {
+    let ecalls = Ecalls::open_within(Duration::from_secs(20))?;
+    let mut channel = ecalls.channel().ring(64).open()?;
+    let _subscription = ecalls.subscribe("timer")?.memory(&channel).install()?;
+    let _timer = Timer::every(channel.caller(), Duration::from_millis(5))?;
+    loop {
+        ecalls.check()?;
+        if channel.recv_timeout(Duration::from_millis(100))?.is_some() {
+            counts.lock().expect("no panic").1 += 1;
+        }
+    }
+}
+
+/// Takes connections and channels until it gets no more.
+fn be_greedy(stage: &mut Stage) {
+    let mut held = Vec::new();
+    for _ in 0..60 {
+        let Ok((mut raw, ..)) = Raw::open() else {
+            break;
+        };
+        let channel = raw.open_channel(&crate::raw::ring(64));
+        held.push((raw, channel.ok()));
+    }
+    stage.say(held.len());
+    stage.hear();
+}

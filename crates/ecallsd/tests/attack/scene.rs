@@ -1,0 +1,266 @@
+//! A scene: the victim in peace, an attack, and what must hold after each attack, whatever it was.
+//!
+//! - The victim has lost nothing, and its events took about as long as in peace.
+//! - What each user's subscriptions were offered is accounted for, of the attackers too.
+//! - The kernel has complained about nothing.
+//! - The daemon uses what it used before.
+//!
+//! One daemon serves all scenes, so that what an attack leaves behind hurts the next one.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use ecalls::Ecalls;
+use ecalls_abi::message::{QUOTA_QUEUED, QUOTA_TIMERS, UserView};
+
+use crate::actor::{Actor, PATIENCE, start, wait_until};
+use crate::daemon::{Daemon, Residue, Usage, await_end_of_core};
+use crate::victim::{Seen, Victim};
+
+/// How long the victim is watched in peace.
+const PEACE: Duration = Duration::from_millis(400);
+
+/// Under attack an event may take so many times as long as in peace,
+const SLOWER: u64 = 4;
+
+/// and so much longer, us: in the middle little, for that shows what each event pays;
+const SLACK_US: u64 = 100;
+
+/// at the 99th percentile as long as a virtual machine's processor is away now and then.
+const SLACK_P99_US: u64 = 5000;
+
+/// Of fewer events the 99th percentile is one event.
+const ENOUGH: u64 = 1000;
+
+/// What the daemon's memory may grow by, KiB: what its allocator keeps.
+const MEMORY_SLACK: u64 = 2048;
+
+/// The daemon, and what was of cores in the kernel before it.
+static DAEMON: Mutex<Option<(Daemon, Residue)>> = Mutex::new(None);
+
+/// Users of the attackers; each attacker is a new one unless a test wants otherwise.
+static NEXT_USER: AtomicU32 = AtomicU32::new(61_000);
+
+/// A user that nobody was before.
+pub(crate) fn new_user() -> u32 {
+    NEXT_USER.fetch_add(1, Ordering::SeqCst)
+}
+
+fn daemon() -> MutexGuard<'static, Option<(Daemon, Residue)>> {
+    DAEMON.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Ends the daemon that the scenes shared: for tests that start their own.
+pub(crate) fn clear() {
+    if let Some((daemon, before)) = daemon().take() {
+        daemon.stop();
+        await_end_of_core(&before);
+    }
+}
+
+/// The end of all scenes.
+pub(crate) fn finish() {
+    clear();
+    let _ = std::fs::remove_dir_all(crate::daemon::folder());
+}
+
+/// What the kernel has said until now.
+#[derive(Debug)]
+pub(crate) struct KernelLog(usize);
+
+impl KernelLog {
+    /// From now on.
+    pub(crate) fn begin() -> KernelLog {
+        KernelLog(lines().len())
+    }
+
+    /// It has not complained since.
+    pub(crate) fn check(&self) {
+        let lines = lines();
+        let new = lines.get(self.0..).unwrap_or(&lines).join("\n");
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
+        let root = crates.and_then(Path::parent).expect("the repository");
+        let judge = root.join("tools/kernel-log");
+        let judge = Command::new(judge)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut judge = judge.expect("tools/kernel-log");
+        let _ = judge
+            .stdin
+            .take()
+            .expect("a pipe")
+            .write_all(new.as_bytes());
+        let output = judge.wait_with_output().expect("a child");
+        let found = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "the kernel complains:\n{found}");
+    }
+}
+
+fn lines() -> Vec<String> {
+    let output = Command::new("dmesg").output().expect("dmesg");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// A scene that has begun.
+#[derive(Debug)]
+pub(crate) struct Scene {
+    victim: Victim,
+    peace: Seen,
+    usage: Usage,
+    log: KernelLog,
+}
+
+impl Scene {
+    /// The victim in peace.
+    pub(crate) fn begin() -> Scene {
+        let log = KernelLog::begin();
+        let mut shared = daemon();
+        if shared.as_mut().is_none_or(|(daemon, _)| !daemon.is_alive()) {
+            *shared = None;
+            let before = ecalls_kernel::residue();
+            let new = Daemon::start("");
+            // What it allocates once, it has allocated then.
+            let mut first = Victim::start(new_user());
+            first.report();
+            first.end();
+            *shared = Some((new, before));
+        }
+        let usage = at_rest(&shared.as_ref().expect("started").0);
+        drop(shared);
+        let mut victim = Victim::start(new_user());
+        std::thread::sleep(PEACE / 4);
+        victim.report();
+        std::thread::sleep(PEACE);
+        let peace = victim.report();
+        assert!(peace.raised > 100, "{peace:?}");
+        assert_eq!(
+            (peace.missing, peace.lost, peace.refused),
+            (0, 0, 0),
+            "{peace:?}"
+        );
+        Scene {
+            victim,
+            peace,
+            usage,
+            log,
+        }
+    }
+
+    /// Starts an attacker of a new user.
+    pub(crate) fn attacker(&self, role: &str, arguments: &[&str]) -> Actor {
+        start(role, new_user(), arguments)
+    }
+
+    /// Runs an attack of one role that says "done" when it is through.
+    pub(crate) fn attack(self, role: &str, arguments: &[&str]) {
+        let mut attacker = self.attacker(role, arguments);
+        attacker.expect("done");
+        attacker.end();
+        self.end();
+    }
+
+    /// What the victim saw so far under attack.
+    pub(crate) fn check_victim(&mut self) -> Seen {
+        let seen = self.victim.report();
+        let peace = &self.peace;
+        eprintln!("  in peace {peace:?}\n  attacked {seen:?}");
+        assert_eq!(
+            (seen.missing, seen.lost, seen.refused),
+            (0, 0, 0),
+            "{seen:?}"
+        );
+        let is_slow = seen.p50 > peace.p50 * SLOWER + SLACK_US
+            || seen.raised >= ENOUGH && seen.p99 > peace.p99 * SLOWER + SLACK_P99_US;
+        assert!(
+            !is_slow || is_emulated(),
+            "in peace {peace:?}\nunder attack {seen:?}"
+        );
+        seen
+    }
+
+    /// The attackers have gone: what must hold.
+    pub(crate) fn end(mut self) {
+        self.check_victim();
+        check_accounts();
+        self.victim.end();
+        let mut shared = daemon();
+        let (daemon, _) = shared.as_mut().expect("it was there");
+        assert!(daemon.is_alive(), "the daemon has ended\n{}", daemon.log());
+        check_usage(daemon, &self.usage);
+        self.log.check();
+    }
+}
+
+/// Whether this is a machine whose times mean nothing (tools/vm).
+pub(crate) fn is_emulated() -> bool {
+    std::env::var_os("ECALLS_TEST_EMULATED").is_some()
+}
+
+/// What the daemon uses once nobody is connected.
+fn at_rest(daemon: &Daemon) -> Usage {
+    // Timers of channels that have ended are swept when their user wants another one.
+    let is_gone = |user: &UserView| {
+        let mut used = user.used.iter().enumerate().take(QUOTA_QUEUED);
+        user.uid == 0 || used.all(|(which, used)| *used == 0 || which == QUOTA_TIMERS)
+    };
+    wait_until("everybody has gone", || users().iter().all(is_gone));
+    let mut usage = daemon.usage();
+    loop {
+        std::thread::sleep(Duration::from_millis(20));
+        let now = daemon.usage();
+        if now == usage {
+            return usage;
+        }
+        usage = now;
+    }
+}
+
+/// The daemon uses what it used before, soon.
+fn check_usage(daemon: &Daemon, before: &Usage) {
+    let start = Instant::now();
+    loop {
+        let now = daemon.usage();
+        let no_more = now.descriptors <= before.descriptors && now.threads <= before.threads;
+        if no_more && now.memory <= before.memory + MEMORY_SLACK {
+            return;
+        }
+        assert!(start.elapsed() < PATIENCE, "before {before:?}\nnow {now:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// All users as root sees them.
+pub(crate) fn users() -> Vec<UserView> {
+    let root = Ecalls::open_within(PATIENCE).expect("the daemon");
+    root.access().users().expect("an answer").expect("a daemon")
+}
+
+/// One user as root sees it.
+pub(crate) fn user(uid: u32) -> Option<UserView> {
+    users().into_iter().find(|user| user.uid == uid)
+}
+
+/// Of every user: offered = delivered + filtered + late + dropped. Soon, for some may be under way.
+pub(crate) fn check_accounts() {
+    let start = Instant::now();
+    loop {
+        let wrong: Vec<_> = users().into_iter().filter(|user| !adds_up(user)).collect();
+        if wrong.is_empty() {
+            return;
+        }
+        assert!(start.elapsed() < PATIENCE, "does not add up: {wrong:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn adds_up(user: &UserView) -> bool {
+    let count = &user.count;
+    let sum = count.delivered + count.filtered + count.late + count.dropped.iter().sum::<u64>();
+    count.offered == sum
+}
