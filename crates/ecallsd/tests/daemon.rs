@@ -216,9 +216,9 @@ fn nobody_gets_what_belongs_to_another() {
     let refused = bob.refused(&Request::Subscribe(to_task(foreign)));
     assert_eq!(refused.error, REFUSED_INVALID, "another's channel");
     let denied = |request: Subscribe| bob.refused(&Request::Subscribe(request)).error;
-    // This process, which is root's.
+    // Whoever started this process is root, and another process than the client.
     let mut of_root = to_task(own);
-    of_root.receiver = std::process::id();
+    of_root.receiver = std::os::unix::process::parent_id();
     assert_eq!(denied(of_root), REFUSED_DENIED, "another process");
     of_root.action[0].kind = ACTION_SIGNAL;
     of_root.action[0].signal = 40;

@@ -120,9 +120,17 @@ impl Daemon {
     /// The door's process.
     pub(crate) fn door(&self) -> rustix::process::Pid {
         let pid = self.process.id();
-        let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
-        let door = text.trim().parse().unwrap();
-        rustix::process::Pid::from_raw(door).unwrap()
+        let children = format!("/proc/{pid}/task/{pid}/children");
+        // The kernel may leave a child out while processes come and go.
+        let door = (0..1000).find_map(|_| {
+            let text = fs::read_to_string(&children).unwrap();
+            let door = text.trim().parse().ok();
+            if door.is_none() {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            door
+        });
+        rustix::process::Pid::from_raw(door.expect("the door is a child")).unwrap()
     }
 
     /// A connection of user `uid` that has said HELLO.
