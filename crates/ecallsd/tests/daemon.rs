@@ -553,6 +553,16 @@ fn counters_are_served_on_a_unix_socket() {
     assert!(text.ends_with("# EOF\n"));
 }
 
+/// A daemon that does not outlive a test that fails: it would have the machine's core.
+struct Ending(std::process::Child);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
 fn the_service_manager_hears_when_the_daemon_is_ready_and_when_it_ends() {
     let Some(daemon) = daemon("") else { return };
@@ -569,11 +579,13 @@ fn the_service_manager_hears_when_the_daemon_is_ready_and_when_it_ends() {
     .unwrap();
     let manager = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
     manager.set_read_timeout(Some(PATIENCE)).unwrap();
-    let mut process = command(&config)
-        .env("NOTIFY_SOCKET", &path)
-        .env("WATCHDOG_USEC", "400000")
-        .spawn()
-        .unwrap();
+    let mut process = Ending(
+        command(&config)
+            .env("NOTIFY_SOCKET", &path)
+            .env("WATCHDOG_USEC", "400000")
+            .spawn()
+            .unwrap(),
+    );
     let heard = |wanted: &str| {
         let mut bytes = [0; 256];
         loop {
@@ -586,9 +598,9 @@ fn the_service_manager_hears_when_the_daemon_is_ready_and_when_it_ends() {
     heard("READY=1");
     heard("WATCHDOG=1");
     heard("WATCHDOG=1");
-    let pid = rustix::process::Pid::from_child(&process);
+    let pid = rustix::process::Pid::from_child(&process.0);
     rustix::process::kill_process(pid, Signal::TERM).unwrap();
     heard("STOPPING=1");
-    assert!(process.wait().unwrap().success());
+    assert!(process.0.wait().unwrap().success());
     let _ = std::fs::remove_dir_all(folder);
 }
