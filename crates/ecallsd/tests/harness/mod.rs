@@ -126,7 +126,7 @@ impl Daemon {
             let text = fs::read_to_string(&children).unwrap();
             let door = text.trim().parse().ok();
             if door.is_none() {
-                std::thread::sleep(std::time::Duration::from_millis(5));
+                thread::sleep(Duration::from_millis(5));
             }
             door
         });
