@@ -82,13 +82,16 @@ LIB_INLINE _Bool budget_left(ecalls_u64 tat, ecalls_u64 now_ns) {
 	return tat <= bucket_later(now_ns, BUDGET_AHEAD_NS);
 }
 
-/* The word after `used_ns` were used, of a budget of `per_second` ns in each second (0 as 1). */
+/* The word after `used_ns` were used, of a budget of `per_second` ns in each second (0 as 1).
+ * Rounded up, so that many small charges do not get more than one large one. */
 LIB_INLINE ecalls_u64 budget_next(ecalls_u64 tat, ecalls_u64 now_ns, ecalls_u64 used_ns,
 				  ecalls_u64 per_second) {
 	ecalls_u64 used = used_ns < BUDGET_USED_MAX_NS ? used_ns : BUDGET_USED_MAX_NS;
 	ecalls_u64 from = tat > now_ns ? tat : now_ns;
+	ecalls_u64 whole = used * 1000000000ull, rate = per_second ? per_second : 1;
+	ecalls_u64 grows_in = whole / rate;
 
-	return bucket_later(from, used * 1000000000ull / (per_second ? per_second : 1));
+	return bucket_later(from, grows_in * rate < whole ? grows_in + 1 : grows_in);
 }
 
 #endif

@@ -177,6 +177,13 @@ fn clock_that_goes_far_back_blocks_for_one_interval_only() {
 }
 
 #[test]
+fn many_small_charges_get_no_more_than_the_budget() {
+    let (total_ns, per_second) = (400_000_000, 72_486_957);
+    let share = (total_ns + 100_000_000) * per_second / 1_000_000_000;
+    assert!(spend(1_042, per_second, total_ns) <= share + 2 * 1_042);
+}
+
+#[test]
 fn end_of_time_does_not_wrap() {
     let mut bucket = Bucket::new(100, 3);
     for now_ns in [u64::MAX - 1, u64::MAX, u64::MAX] {
