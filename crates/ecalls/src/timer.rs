@@ -15,6 +15,9 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 /// Timers that one channel may have.
 const CHANNEL_TIMERS_MAX: usize = 256;
 
+/// How often the kernel is given memory to make a timer of, at most.
+const REFILLS: usize = 8;
+
 /// A timer of this process. Its events go to the subscriptions of this process to the service
 /// `timer`; `event.type` and the field `timer` hold its number. Dropping it cancels it.
 #[derive(Debug)]
@@ -47,11 +50,14 @@ impl Timer {
         let limit = u32::try_from(TIMERS_MAX).expect("a small limit");
         for _ in 0..limit {
             let timer = NEXT.fetch_add(1, Ordering::Relaxed) % limit;
-            let result = caller.fast(Call::Timer {
-                timer,
-                expiry_ns,
-                period_ns,
-            })?;
+            let result = set(
+                caller,
+                Call::Timer {
+                    timer,
+                    expiry_ns,
+                    period_ns,
+                },
+            )?;
             match i32::try_from(-result).unwrap_or(0) {
                 libc::EBUSY | libc::EPERM => {}
                 libc::EINVAL => {
@@ -112,6 +118,24 @@ impl Drop for Timer {
             period_ns: 0,
         };
         let _ = self.caller.fast(call);
+    }
+}
+
+/// Sets a timer. The first use of each takes memory in a place where the kernel cannot wait for
+/// any: it has only what this CPU's cache of such small pieces holds, and when that is empty, no
+/// timer can be made however often one tries. A pipe is made of a piece of the same size, and where
+/// that is asked for the kernel can wait; it fetches a page of them, and there are enough again.
+fn set(caller: &Caller, call: Call) -> Result<i64> {
+    let mut pipes = Vec::new();
+    loop {
+        let result = caller.fast(call.clone())?;
+        if result != -i64::from(libc::ENOMEM) || pipes.len() == REFILLS {
+            return Ok(result);
+        }
+        match std::io::pipe() {
+            Ok(pipe) => pipes.push(pipe),
+            Err(_) => return Ok(result), // no descriptors left: what the kernel said stands
+        }
     }
 }
 

@@ -300,6 +300,22 @@ fn timers_expire_once_periodically_and_at_a_time() {
 }
 
 #[test]
+fn there_is_memory_for_as_many_timers_as_channels_may_have() {
+    let Some(ecalls) = core() else { return };
+    let hour = Duration::from_secs(3600);
+    let channels: Vec<_> = (0..3)
+        .map(|_| ecalls.channel().ring(64).open().expect("a channel"))
+        .collect();
+    let timers: Vec<_> = channels
+        .iter()
+        .flat_map(|channel| (0..256).map(|_| Timer::every(channel.caller(), hour)))
+        .collect();
+    for (number, timer) in timers.iter().enumerate() {
+        assert!(timer.is_ok(), "timer {number}: {timer:?}");
+    }
+}
+
+#[test]
 fn call_that_is_deferred_while_the_delay_ends_is_not_left_behind() {
     let Some(ecalls) = core() else { return };
     let shape = ecalls.channel().defer_delay(Duration::from_micros(50));
