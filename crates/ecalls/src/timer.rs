@@ -128,7 +128,7 @@ impl Drop for Timer {
 fn set(caller: &Caller, call: Call) -> Result<i64> {
     let mut pipes = Vec::new();
     loop {
-        let result = caller.fast(call.clone())?;
+        let result = caller.fast(call)?;
         if result != -i64::from(libc::ENOMEM) || pipes.len() == REFILLS {
             return Ok(result);
         }
