@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 #[path = "build/library.rs"]
 mod library;
@@ -14,9 +15,12 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
+/// How long a compiler or `make` may take.
+const LIMIT: Duration = Duration::from_secs(300);
+
 /// Runs a command and returns what it wrote.
 fn output(command: &mut Command) -> String {
-    let output = command.output().expect("the command is installed");
+    let output = limit::output(command, LIMIT);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {errors}");
     String::from_utf8(output.stdout).expect("text")

@@ -9,9 +9,13 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 #[path = "build/library.rs"]
 mod library;
+
+/// How long a compiler, or one of the programs, may take.
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// What a program that is linked with libecalls.a needs besides.
 const STATIC_LIBRARIES: [&str; 5] = ["-lelf", "-lz", "-lpthread", "-ldl", "-lm"];
@@ -67,7 +71,7 @@ fn compile(source: &Path, linking: Linking) -> PathBuf {
             folder.join(format!("{name}-static"))
         }
     };
-    let output = compiler.arg("-o").arg(&program).output().expect("cc runs");
+    let output = limit::output(compiler.arg("-o").arg(&program), LIMIT);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {errors}", source.display());
     program
@@ -75,10 +79,8 @@ fn compile(source: &Path, linking: Linking) -> PathBuf {
 
 fn run(name: &str, linking: Linking) {
     let program = compile(&crate_folder().join("tests/c").join(name), linking);
-    let output = Command::new(&program)
-        .env("LD_LIBRARY_PATH", soname_folder())
-        .output()
-        .expect("the program runs");
+    let mut command = Command::new(&program);
+    let output = limit::output(command.env("LD_LIBRARY_PATH", soname_folder()), LIMIT);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(
         output.status.success(),
@@ -132,11 +134,9 @@ fn example_compiles() {
 
 #[test]
 fn library_exports_exactly_the_functions_of_the_header() {
-    let output = Command::new("nm")
-        .args(["-D", "--defined-only"])
-        .arg(library::folder().join("libecalls.so"))
-        .output()
-        .expect("nm runs");
+    let mut nm = Command::new("nm");
+    nm.args(["-D", "--defined-only"]);
+    let output = limit::output(nm.arg(library::folder().join("libecalls.so")), LIMIT);
     let listed = String::from_utf8(output.stdout).expect("names");
     let mut exported: Vec<&str> = listed
         .lines()

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -37,12 +38,13 @@ const CONTRACT: &[&str] = &[
     "ring_events_per_s",
 ];
 
+/// How long it may take; a few seconds are usual.
+const LIMIT: Duration = Duration::from_secs(300);
+
 fn bench(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ecalls"))
-        .args(["bench", "events"])
-        .args(arguments)
-        .output()
-        .expect("the command runs")
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_ecalls"));
+    bench.args(["bench", "events"]).args(arguments);
+    limit::output(&mut bench, LIMIT)
 }
 
 fn is_root(test: &str) -> bool {

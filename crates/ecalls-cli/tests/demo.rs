@@ -1,13 +1,19 @@
 //! `ecalls demo` in three seconds: every event is accounted for, and nothing is left behind, also
 //! when it is interrupted. Needs root, lighttpd and wrk; skipped with a line that says so.
 
-use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
+use limit::Running;
 use serde_json::Value;
+
+/// How long a line, or the end, may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long an interrupted run may take to end.
+const ENDS_WITHIN: Duration = Duration::from_secs(20);
 
 fn can_run(test: &str) -> bool {
     let root = std::fs::metadata("/proc/self").expect("/proc").uid() == 0;
@@ -24,13 +30,10 @@ fn can_run(test: &str) -> bool {
     false
 }
 
-fn start(seconds: &str) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_ecalls"))
-        .args(["demo", "--json", "--seconds", seconds])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the command runs")
+fn start(seconds: &str) -> Running {
+    let mut demo = Command::new(env!("CARGO_BIN_EXE_ecalls"));
+    demo.args(["demo", "--json", "--seconds", seconds]);
+    Running::start(demo.stdout(Stdio::piped()))
 }
 
 /// What a run may not leave behind: its folder, and its server.
@@ -40,7 +43,7 @@ struct Traces {
 }
 
 impl Traces {
-    fn new(demo: &Child, opening: &Value) -> Traces {
+    fn new(demo: &Running, opening: &Value) -> Traces {
         let name = format!("ecalls-demo-{}", demo.id());
         Traces {
             folder: std::env::temp_dir().join(name),
@@ -69,15 +72,13 @@ fn every_event_of_the_server_is_accounted_for_and_nothing_is_left_behind() {
         return;
     }
     let mut demo = start("3");
-    let mut out = BufReader::new(demo.stdout.take().expect("a pipe"));
-    let mut first = String::new();
-    out.read_line(&mut first).expect("a line");
+    let mut out = demo.lines();
+    let first = out.next(PATIENCE).expect("a line");
     let opening: Value = serde_json::from_str(&first).expect("an object");
     let traces = Traces::new(&demo, &opening);
     assert!(traces.are_there());
-    let mut rest = String::new();
-    out.read_to_string(&mut rest).expect("text");
-    let status = demo.wait().expect("it ends");
+    let rest = out.rest(PATIENCE);
+    let status = demo.wait(PATIENCE);
     assert!(status.success(), "{status}");
     assert!(traces.are_gone());
     let objects = objects(&rest);
@@ -99,18 +100,15 @@ fn an_interrupted_run_leaves_nothing_behind() {
         return;
     }
     let mut demo = start("60");
-    let mut out = BufReader::new(demo.stdout.take().expect("a pipe"));
-    let mut first = String::new();
-    out.read_line(&mut first).expect("a line");
+    let mut out = demo.lines();
+    let first = out.next(PATIENCE).expect("a line");
     let opening: Value = serde_json::from_str(&first).expect("an object");
     let traces = Traces::new(&demo, &opening);
     assert!(traces.are_there());
-    let begin = Instant::now();
     let killed = Command::new("kill")
         .args(["-TERM", &demo.id().to_string()])
         .status();
     assert!(killed.expect("kill runs").success());
-    assert!(demo.wait().expect("it ends").success());
-    assert!(begin.elapsed() < Duration::from_secs(20));
+    assert!(demo.wait(ENDS_WITHIN).success());
     assert!(traces.are_gone());
 }

@@ -42,6 +42,8 @@ fn child_that_drops_its_copies_ends_nothing_of_its_parent() {
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "a child");
     if child == 0 {
+        // SAFETY: takes a number. Ends a child that hangs, so that its parent need not wait.
+        unsafe { libc::alarm(20) };
         drop((subscription, channel));
         // SAFETY: ends the child.
         unsafe { libc::_exit(0) };

@@ -9,7 +9,7 @@ mod harness;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,27 +19,16 @@ use ecalls_abi::subscription::{ACTION_SIGNAL, ACTION_THREAD, Action};
 use ecalls_kernel::owner::Owner;
 use ecalls_kernel::subscription::{HostedSubscription, Request};
 use harness::{Stage, handler, request, stage};
+use limit::Running;
 use zerocopy::FromZeros;
 
 const ANNA: u32 = 61_001;
 const BERT: u32 = 61_002;
 const SIGNAL: u32 = 40;
 
-/// A process of Bert's. Killed when dropped.
-struct Process(Child);
-
-impl Process {
-    fn start(command: &mut Command) -> Process {
-        let child = command.uid(BERT).gid(BERT).stdin(Stdio::piped()).spawn();
-        Process(child.expect("a program that is there"))
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// A process of Bert's.
+fn start(command: &mut Command) -> Running {
+    Running::start(command.uid(BERT).gid(BERT).stdin(Stdio::piped()))
 }
 
 fn subscribe(stage: &Stage, owner: &Owner, receiver: u32, action: Action) -> HostedSubscription {
@@ -61,9 +50,9 @@ fn signal() -> Action {
 fn signal_goes_only_to_whom_its_owner_may_signal() {
     let Some(stage) = stage() else { return };
     for (uid, allowed) in [(ANNA, false), (BERT, true), (0, true)] {
-        let mut bert = Process::start(Command::new("sleep").arg("60"));
+        let mut bert = start(Command::new("sleep").arg("60"));
         let owner = stage.owner(uid, 0);
-        let subscription = subscribe(&stage, &owner, bert.0.id(), signal());
+        let subscription = subscribe(&stage, &owner, bert.id(), signal());
         stage.raise_as(0, 1);
         stage.wait_for(&subscription, 1);
         std::thread::sleep(Duration::from_millis(50));
@@ -74,7 +63,7 @@ fn signal_goes_only_to_whom_its_owner_may_signal() {
             (u64::from(allowed), u64::from(!allowed)),
             "{uid}"
         );
-        let ended = bert.0.try_wait().expect("a child");
+        let ended = bert.ended();
         assert_eq!(
             ended.and_then(|status| status.signal()),
             allowed.then_some(40),
@@ -103,8 +92,8 @@ fn memory_is_read_only_for_its_own_user_and_for_root() {
             "{uid}"
         );
     }
-    let bert = Process::start(Command::new("sleep").arg("60"));
-    let other = subscribe(&stage, &stage.owner(BERT, 0), bert.0.id(), copy);
+    let bert = start(Command::new("sleep").arg("60"));
+    let other = subscribe(&stage, &stage.owner(BERT, 0), bert.id(), copy);
     stage.raise_as(0, 1);
     stage.wait_for(&other, 1);
     let count = stage.count(&other);
@@ -132,12 +121,12 @@ fn program_with_more_rights_receives_only_what_root_made_for_it() {
         std::fs::copy("/bin/sleep", &program).expect("a copy");
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(mode)).expect("mode");
         let script = format!("read line; exec {} 60", program.display());
-        let mut bert = Process::start(Command::new("sh").args(["-c", &script]));
+        let mut bert = start(Command::new("sh").args(["-c", &script]));
         let make = |uid| {
             subscribe(
                 &stage,
                 &stage.owner(uid, 0),
-                bert.0.id(),
+                bert.id(),
                 handler(HANDLER_COUNT),
             )
         };
@@ -146,8 +135,8 @@ fn program_with_more_rights_receives_only_what_root_made_for_it() {
             (state(&stage, &own), state(&stage, &root)),
             (STATE_ACTIVE, STATE_ACTIVE)
         );
-        drop(bert.0.stdin.take());
-        let name = format!("/proc/{}/comm", bert.0.id());
+        drop(bert.input());
+        let name = format!("/proc/{}/comm", bert.id());
         let is_sleep =
             || std::fs::read_to_string(&name).is_ok_and(|name| name.starts_with("sleep"));
         for _ in 0..500 {

@@ -15,7 +15,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ecalls_abi::channel::DropReason;
-use ecalls_abi::downcall::{DOWN_ELEMENT_BYTES, DOWN_ELEMENTS, DOWN_FRAMES, Downcall, Op, PRCTL};
+use ecalls_abi::downcall::{
+    DOWN_CAPACITY, DOWN_ELEMENT_BYTES, DOWN_ELEMENTS, DOWN_FRAMES, DRAIN_MAX, Down, Downcall, Op,
+    PRCTL,
+};
 use ecalls_abi::event::TARGET_ALL;
 use ecalls_abi::handler::{HANDLER_COPY_USER, HANDLER_COUNT};
 use ecalls_abi::service::SERVICE_TIMER;
@@ -145,9 +148,14 @@ impl Channel {
         // SAFETY: the arguments are numbers to the kernel.
         unsafe { libc::prctl(PRCTL, word, a, b, c) };
         let at = DOWN_FRAMES * DOWN_ELEMENT_BYTES + offset_of!(Downcall, result);
+        self.word(at).load(Ordering::SeqCst).cast_signed()
+    }
+
+    /// The word at that byte of the segment.
+    fn word(&self, at: usize) -> &AtomicU64 {
+        assert!(at < DOWN_BYTES && at.is_multiple_of(8));
         // SAFETY: within the mapping and aligned; only seen as an atomic word.
-        let result = unsafe { &*self.down.wrapping_add(at / 8) };
-        result.load(Ordering::SeqCst).cast_signed()
+        unsafe { &*self.down.wrapping_add(at / 8) }
     }
 
     fn timer(&self, number: u64, expiry_ns: u64, period_ns: u64) -> i64 {
@@ -222,6 +230,28 @@ fn raises_beyond_the_rate_are_refused_by_every_way() {
     assert_service_identity(&before, &after);
     let user = stage.core.user(ROW).expect("it");
     assert_eq!((user.raised, user.raise_throttled), (8, 2));
+}
+
+#[test]
+fn list_of_deferred_calls_without_end_is_handled_in_bounded_batches() {
+    let Some(stage) = stage() else { return };
+    let channel = Channel::open(&stage);
+    let back = channel.word(offset_of!(Down, back));
+    let done = || {
+        let of = |at| channel.word(at).load(Ordering::SeqCst);
+        of(offset_of!(Down, handled)) + of(offset_of!(Down, refused))
+    };
+    for batch in 1..=5 {
+        // As many as there is room for, again and again.
+        let front = channel.word(offset_of!(Down, front)).load(Ordering::SeqCst);
+        back.store(front + DOWN_CAPACITY as u64, Ordering::SeqCst);
+        channel.call(Op::Nop, [0; 3]);
+        assert_eq!(done(), batch * DRAIN_MAX as u64);
+    }
+    // More than there can be are none.
+    back.store(1 << 60, Ordering::SeqCst);
+    channel.call(Op::Nop, [0; 3]);
+    assert_eq!(done(), 5 * DRAIN_MAX as u64 + 1);
 }
 
 #[test]

@@ -20,6 +20,9 @@ use ecalls_kernel::signal::{
 
 const LARGE: u64 = 0xfedc_ba98_7654_3210;
 
+/// How long a scenario may take, seconds.
+const LIMIT_S: u32 = 60;
+
 /// Runs `scenario` in a child with one thread; fails with its message if it panics.
 fn in_child(scenario: fn()) {
     let mut ends = [0; 2];
@@ -33,6 +36,8 @@ fn in_child(scenario: fn()) {
     // SAFETY: the child has one thread, and leaves by _exit.
     let child = unsafe { libc::fork() };
     if child == 0 {
+        // SAFETY: takes a number. Ends a child that hangs, so that its parent need not wait.
+        unsafe { libc::alarm(LIMIT_S) };
         std::panic::set_hook(Box::new(move |info| {
             let _ = write!(&write, "{info}");
         }));

@@ -3,13 +3,14 @@
 
 mod harness;
 
-use std::process::{Child, Command};
+use std::process::Command;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use ecalls::handler::{Bound, Compare};
 use ecalls::{DropReason, Error, Flow, Handler, Raise, SlotUse, downcall::Call};
 use harness::{PATIENCE, QUIET, assert_all_adds_up, core, own_service, wait_until};
+use limit::Running;
 
 fn raise(service: &ecalls::Service, value: u64) -> i64 {
     service
@@ -210,9 +211,9 @@ fn wake_one_takes_turns() {
 fn consumers_come_by_cpu_priority_and_then_by_registration() {
     let Some(ecalls) = core() else { return };
     let (service, name) = own_service(&ecalls);
-    let urgent = Sleeper::start(&["chrt", "-f", "20"]);
-    let nice = Sleeper::start(&["nice", "-n", "10"]);
-    let normal = Sleeper::start(&[]);
+    let urgent = sleeper(&["chrt", "-f", "20"]);
+    let nice = sleeper(&["nice", "-n", "10"]);
+    let normal = sleeper(&[]);
     let mut memory = ecalls.channel().open().expect("a channel");
     let subscribe = |receiver: u32| {
         let builder = ecalls
@@ -221,7 +222,7 @@ fn consumers_come_by_cpu_priority_and_then_by_registration() {
             .receiver(receiver);
         builder.memory(&memory).install().expect("a subscription")
     };
-    let subscriptions = [&nice, &normal, &urgent, &normal].map(|sleeper| subscribe(sleeper.0.id()));
+    let subscriptions = [&nice, &normal, &urgent, &normal].map(|sleeper| subscribe(sleeper.id()));
     raise(&service, 1);
     let order: Vec<u32> = std::iter::from_fn(|| memory.try_recv())
         .map(|event| event.subscription)
@@ -238,16 +239,16 @@ fn consumers_come_by_cpu_priority_and_then_by_registration() {
 fn subscription_for_another_process_sends_the_signal_there_and_ends_with_it() {
     let Some(ecalls) = core() else { return };
     let (service, name) = own_service(&ecalls);
-    let mut other = Sleeper::start(&[]);
+    let mut other = sleeper(&[]);
     let builder = ecalls
         .subscribe(&name)
         .expect("the service")
-        .receiver(other.0.id());
+        .receiver(other.id());
     let subscription = builder.signal(41).install().expect("a subscription");
     raise(&service, 1);
     // A real-time signal that nobody handles ends a process.
     use std::os::unix::process::ExitStatusExt;
-    let status = other.0.wait().expect("it ends");
+    let status = other.wait(PATIENCE);
     assert_eq!(status.signal(), Some(41));
     let active = |count: i64| count == 0;
     wait_until("the subscription of a dead process is dead", || {
@@ -444,33 +445,18 @@ fn wrong_subscriptions_are_refused_with_the_reason() {
     assert_all_adds_up(&ecalls, service.index());
 }
 
-/// A child process that sleeps, started through a wrapper command. Killed when dropped.
-struct Sleeper(Child);
-
-impl Sleeper {
-    fn start(wrapper: &[&str]) -> Sleeper {
-        let mut words = wrapper.to_vec();
-        words.extend(["sleep", "60"]);
-        let child = Command::new(words[0])
-            .args(&words[1..])
-            .spawn()
-            .expect("a process");
-        // The wrapper becomes `sleep` by exec: wait until it has.
-        let comm = format!("/proc/{}/comm", child.id());
-        wait_until("the sleeper sleeps", || {
-            std::fs::read_to_string(&comm).is_ok_and(|name| name.trim() == "sleep")
-        });
-        std::thread::sleep(Duration::from_millis(5));
-        Sleeper(child)
-    }
-}
-
-impl Drop for Sleeper {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// A child process that sleeps, started through a wrapper command.
+fn sleeper(wrapper: &[&str]) -> Running {
+    let mut words = wrapper.to_vec();
+    words.extend(["sleep", "60"]);
+    let child = Running::start(Command::new(words[0]).args(&words[1..]));
+    // The wrapper becomes `sleep` by exec: wait until it has.
+    let comm = format!("/proc/{}/comm", child.id());
+    wait_until("the sleeper sleeps", || {
+        std::fs::read_to_string(&comm).is_ok_and(|name| name.trim() == "sleep")
+    });
+    std::thread::sleep(Duration::from_millis(5));
+    child
 }
 
 #[test]

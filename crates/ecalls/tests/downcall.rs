@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use ecalls::downcall::Call;
 use ecalls::timer::Timer;
 use ecalls::{Error, Raise};
-use harness::{PATIENCE, QUIET, assert_all_adds_up, core, own_service, wait_until};
+use harness::{
+    PATIENCE, QUIET, assert_all_adds_up, core, own_service, take_until_quiet, wait_until,
+};
 
 /// On a kernel whose mechanism is known, as in the test machine, the environment names it.
 #[test]
@@ -284,11 +286,7 @@ fn timers_expire_once_periodically_and_at_a_time() {
         );
     }
     drop(periodic);
-    while channel
-        .recv_timeout(QUIET)
-        .expect("a living core")
-        .is_some()
-    {}
+    take_until_quiet(&mut channel, |_| ());
     let at_ns = ecalls::now_ns() + 10_000_000;
     let absolute = Timer::at(&caller, at_ns, None).expect("a timer");
     let event = channel

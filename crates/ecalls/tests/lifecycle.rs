@@ -5,14 +5,14 @@
 
 mod harness;
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use ecalls::downcall::Call;
 use ecalls::timer::Timer;
 use ecalls::{Ecalls, Flow, Handler, Raise};
 use harness::{PATIENCE, assert_all_adds_up, core, may_load, wait_until};
+use limit::Running;
 
 /// Set: this process is a host. "busy": it uses everything until it is killed; "quiet": it holds a
 /// core until its standard input ends.
@@ -28,14 +28,14 @@ const KILLS: u32 = 100;
 const LIFE_MS: u32 = 700;
 
 /// Starts this binary as a host; the test `host` below is what it does.
-fn start(role: &str) -> Child {
-    Command::new(std::env::current_exe().expect("this binary"))
+fn start(role: &str) -> Running {
+    let mut command = Command::new(std::env::current_exe().expect("this binary"));
+    command
         .args(["--exact", "host", "--nocapture"])
         .env(ROLE, role)
         .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("a host")
+        .stdout(Stdio::piped());
+    Running::start(&mut command)
 }
 
 /// Not a test: what a host does.
@@ -123,9 +123,7 @@ fn core_is_gone_with_its_last_user(before: &[(u32, String)]) {
 
 fn core_survives_the_program_that_loaded_it(before: &[(u32, String)]) {
     let mut loader = start("quiet");
-    let mut lines = BufReader::new(loader.stdout.take().expect("its output")).lines();
-    let ready = |line: std::io::Result<String>| line.is_ok_and(|line| line.contains("ready"));
-    assert!(lines.any(ready), "it has a core");
+    loader.lines().find("ready", PATIENCE);
     let ecalls = core().expect("root");
     assert!(!ecalls.core().expect("hosted here").loaded_here(), "joined");
     assert_eq!(
@@ -137,8 +135,7 @@ fn core_survives_the_program_that_loaded_it(before: &[(u32, String)]) {
             .pid,
         loader.id()
     );
-    loader.kill().expect("it runs");
-    loader.wait().expect("it ends");
+    loader.kill(PATIENCE);
     let mut channel = ecalls.channel().open().expect("a channel");
     let (service, name) = harness::own_service(&ecalls);
     let _subscription = ecalls
@@ -171,13 +168,12 @@ fn killed_hosts_leave_nothing(before: &[(u32, String)]) {
         let life = Duration::from_millis(u64::from(seed % LIFE_MS));
         let mut child = start("busy");
         std::thread::sleep(life);
-        let early = child.try_wait().expect("a child");
+        let early = child.ended();
         assert!(
             early.is_none(),
             "round {round}: it ended by itself: {early:?}"
         );
-        child.kill().expect("it runs");
-        child.wait().expect("it ends");
+        child.kill(PATIENCE);
         let mut start = Instant::now();
         while !left(before).is_empty() {
             // Who lives now is not the host that was killed: another program's core is no residue.

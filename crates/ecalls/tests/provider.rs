@@ -6,14 +6,14 @@
 
 mod harness;
 
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use ecalls::{Ecalls, Error};
 use ecalls_abi::channel::STATE_DEAD;
 use ecalls_kernel::objects::COMPILER;
-use harness::{core, find, wait_until};
+use harness::{PATIENCE, core, find, wait_until};
+use limit::Running;
 
 /// Set: this process is a provider of that object file.
 const PROVIDE: &str = "ECALLS_TEST_PROVIDE";
@@ -30,7 +30,12 @@ fn compile(source: &Path, name: &str) -> Option<PathBuf> {
         return None;
     }
     let (clang, libbpf) = COMPILER;
-    let status = Command::new(clang)
+    if Command::new(clang).arg("--version").output().is_err() {
+        eprintln!("skipped: there is no {clang}");
+        return None;
+    }
+    let mut command = Command::new(clang);
+    command
         .args([
             "-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Werror",
         ])
@@ -48,15 +53,10 @@ fn compile(source: &Path, name: &str) -> Option<PathBuf> {
         .arg("-c")
         .arg(source)
         .arg("-o")
-        .arg(&object)
-        .status();
-    match status {
-        Ok(status) => assert!(status.success(), "{name} does not compile"),
-        Err(error) => {
-            eprintln!("skipped: {clang}: {error}");
-            return None;
-        }
-    }
+        .arg(&object);
+    let output = limit::output(&mut command, PATIENCE);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{name} does not compile: {errors}");
     Some(object)
 }
 
@@ -168,16 +168,14 @@ fn killed_provider_leaves_nothing() {
     let Some(object) = example("rename-kill") else {
         return;
     };
-    let mut provider = Command::new(std::env::current_exe().expect("this binary"))
+    let mut command = Command::new(std::env::current_exe().expect("this binary"));
+    command
         .args(["--exact", "provide", "--nocapture"])
         .env(PROVIDE, &object)
         .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("a provider");
-    let mut lines = BufReader::new(provider.stdout.take().expect("a pipe")).lines();
-    let ready = lines.any(|line| line.expect("text") == "ready");
-    assert!(ready, "it has added the service");
+        .stdout(Stdio::piped());
+    let mut provider = Running::start(&mut command);
+    provider.lines().find("ready", PATIENCE);
     assert_tells_renames(&ecalls, "rename-kill");
     let index = ecalls
         .access()
@@ -187,8 +185,7 @@ fn killed_provider_leaves_nothing() {
     let channel = ecalls.channel().open().expect("a channel");
     let builder = ecalls.subscribe("rename-kill").expect("the service");
     let _subscription = builder.memory(&channel).install().expect("a subscription");
-    provider.kill().expect("it runs");
-    provider.wait().expect("it ends");
+    provider.kill(PATIENCE);
     wait_until("its program is gone", || !is_loaded("rename_kill"));
     wait_until("the service is dead", || {
         let core = ecalls.core().expect("the host");

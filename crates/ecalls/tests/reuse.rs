@@ -6,9 +6,8 @@
 
 mod harness;
 
-use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,6 +15,7 @@ use std::time::Duration;
 use ecalls::downcall::Call;
 use ecalls::{Channel, DropReason, Ecalls, Handler, Raise, Service};
 use harness::{PATIENCE, QUIET, assert_all_adds_up, core, own_service};
+use limit::Running;
 
 /// What the child does, and the name of the service with which it does it.
 const ROLE: &str = "ECALLS_TEST_ROLE";
@@ -30,36 +30,21 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A child that runs until it is killed, at the latest when it is dropped.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 fn start(role: &str, name: &str) -> Running {
-    let child = Command::new(std::env::current_exe().expect("this binary"))
+    let mut command = Command::new(std::env::current_exe().expect("this binary"));
+    command
         .args(["--exact", "child", "--nocapture"])
         .env(ROLE, role)
         .env(NAME, name)
         .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("a child");
-    Running(child)
+        .stdout(Stdio::piped());
+    Running::start(&mut command)
 }
 
 /// The same, and waits until the child says that it is where it wants to be.
 fn start_ready(role: &str, name: &str) -> Running {
     let mut running = start(role, name);
-    let output = BufReader::new(running.0.stdout.take().expect("its output"));
-    let ready = output
-        .lines()
-        .any(|line| line.is_ok_and(|line| line == "ready"));
-    assert!(ready, "{role}: it ended");
+    running.lines().find("ready", PATIENCE);
     running
 }
 
@@ -222,7 +207,7 @@ fn service_ends_with_its_process_whenever_that_is_killed() {
     for kill in 0..KILLS {
         let child = start("register again and again", &name);
         std::thread::sleep(Duration::from_millis(8) + Duration::from_micros(371) * kill);
-        let pid = child.0.id();
+        let pid = child.id();
         drop(child);
         assert_no_orphan(&ecalls, pid);
     }
@@ -237,7 +222,7 @@ fn subscribing_does_not_bring_a_killed_service_back() {
     let channel = ecalls.channel().open().expect("a channel");
     for kill in 0..KILLS {
         let child = start_ready("register", &name);
-        let (pid, stop) = (child.0.id(), AtomicBool::new(false));
+        let (pid, stop) = (child.id(), AtomicBool::new(false));
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {

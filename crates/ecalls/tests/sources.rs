@@ -14,7 +14,8 @@ use ecalls_abi::service::{
     SERVICE_SCHED, SERVICE_SOCKET, SOCKET_CONNECTION, SOCKET_DATA, SchedEvent, SocketEvent,
     TASK_EXEC, TASK_EXIT, TASK_FORK, TaskEvent,
 };
-use harness::{PATIENCE, core, find, wait_until};
+use harness::{PATIENCE, core, find, take_until_quiet, wait_until};
+use limit::Running;
 
 #[test]
 fn listener_tells_connections_and_its_connections_tell_data() {
@@ -39,6 +40,7 @@ fn listener_tells_connections_and_its_connections_tell_data() {
     let data: SocketEvent = ready.data_as().expect("a socket event");
     assert_eq!((ready.r#type, data.local_port, data.backlog), (7, port, 1));
     let (mut server, _) = listener.accept().expect("the connection");
+    server.set_read_timeout(Some(PATIENCE)).expect("an option");
     client.write_all(b"twelve bytes").expect("sent");
     let arrived = find(&mut channel, "data", |e| e.kind == SOCKET_DATA && own(e));
     let data: SocketEvent = arrived.data_as().expect("a socket event");
@@ -57,9 +59,9 @@ fn listener_tells_connections_and_its_connections_tell_data() {
         .forget_socket(std::os::fd::AsFd::as_fd(&server))
         .expect("forgotten");
     client.write_all(b"more").expect("sent");
-    while let Some(event) = channel.recv_timeout(harness::QUIET).expect("a living core") {
-        assert!(!own(&event), "forgotten sockets are silent: {event:?}");
-    }
+    take_until_quiet(&mut channel, |event| {
+        assert!(!own(event), "forgotten sockets are silent: {event:?}");
+    });
     let wrong = ecalls.watch_socket(std::io::stdin(), &Interest::default());
     if let Err(error) = wrong {
         assert!(error.to_string().contains("an open socket"), "{error}");
@@ -111,12 +113,9 @@ fn process_that_starts_executes_and_ends_is_told() {
         .expect("the service")
         .memory(&channel);
     let _subscription = builder.install().expect("a subscription");
-    let mut child = Command::new("sh")
-        .args(["-c", "exit 3"])
-        .spawn()
-        .expect("a process");
+    let mut child = Running::start(Command::new("sh").args(["-c", "exit 3"]));
     let pid = child.id();
-    child.wait().expect("it ends");
+    child.wait(PATIENCE);
     let data = |event: &Event| event.data_as::<TaskEvent>().expect("a task event");
     find(&mut channel, "its fork", |e| {
         e.kind == TASK_FORK && data(e).child == pid
@@ -151,26 +150,17 @@ fn thread_that_waited_for_a_cpu_is_told() {
         .memory(&channel);
     let subscription = builder.install().expect("a subscription");
     // Two busy loops on one CPU wait for each other.
-    let mut loops: Vec<_> = (0..2)
-        .map(|_| {
-            let script = "while :; do :; done";
-            Command::new("taskset")
-                .args(["-c", "0", "sh", "-c", script])
-                .spawn()
-                .expect("one")
-        })
-        .collect();
-    let pids: Vec<u32> = loops.iter().map(std::process::Child::id).collect();
+    let loops = [(); 2].map(|()| {
+        let busy = ["-c", "0", "sh", "-c", "while :; do :; done"];
+        Running::start(Command::new("taskset").args(busy))
+    });
+    let pids: Vec<u32> = loops.iter().map(Running::id).collect();
     let data = |event: &Event| event.data_as::<SchedEvent>().expect("a sched event");
     let told = find(&mut channel, "a delay of theirs", |e| {
         pids.contains(&data(e).pid)
     });
     assert!(data(&told).delay_ns >= 200_000, "{:?}", data(&told));
-    for child in &mut loops {
-        child.kill().expect("it runs");
-        child.wait().expect("it ends");
-    }
-    drop(subscription);
+    drop((loops, subscription));
     ecalls
         .core()
         .expect("hosted here")

@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 
 use ecalls::{Channel, Ecalls, Event, Subscription};
 use ecalls_abi::service::{DISK_READ, DISK_WRITE, DiskEvent, SERVICE_DISK};
-use harness::{Parameter, core, find};
+use harness::{PATIENCE, Parameter, core, find};
+use limit::Running;
 
 /// The threshold is one for all tests.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -177,7 +178,8 @@ fn request_is_in_the_name_of_the_process_that_made_it() {
     let Some(direct) = direct("disk-other") else {
         return;
     };
-    let mut child = Command::new("dd")
+    let mut command = Command::new("dd");
+    command
         .args([
             "if=/dev/zero",
             "oflag=direct",
@@ -186,11 +188,10 @@ fn request_is_in_the_name_of_the_process_that_made_it() {
             "status=none",
         ])
         .stdout(Stdio::from(direct.file.try_clone().expect("a file")))
-        .uid(NOBODY)
-        .spawn()
-        .expect("a process");
+        .uid(NOBODY);
+    let mut child = Running::start(&mut command);
     let pid = child.id();
-    assert!(child.wait().expect("it ends").success());
+    assert!(child.wait(PATIENCE).success());
     let event = find(&mut channel, "its write", |event| {
         event.pid == pid && event.kind == DISK_WRITE && data(event).bytes as usize == BLOCK
     });

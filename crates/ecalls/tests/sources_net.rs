@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use ecalls::{Channel, Ecalls, Event, Subscription};
 use ecalls_abi::service::{NET_RETRANSMIT, NET_ROUND_TRIP, NET_STATE, NetEvent, SERVICE_NET};
-use harness::{Parameter, core, find};
+use harness::{PATIENCE, Parameter, core, find, take_until_quiet};
 
 /// The threshold is one for all tests.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -92,6 +92,9 @@ fn only_a_slow_connection_raises_round_trip_times() {
     let connect = || {
         let client = TcpStream::connect((Ipv6Addr::LOCALHOST, port)).expect("a connection");
         let (server, _) = listener.accept().expect("the connection");
+        for end in [&client, &server] {
+            end.set_read_timeout(Some(PATIENCE)).expect("an option");
+        }
         let own_port = client.local_addr().expect("its address").port();
         (client, server, own_port)
     };
@@ -105,8 +108,8 @@ fn only_a_slow_connection_raises_round_trip_times() {
     }
     send_slowly(&mut slow, &slow_server, 30);
     let mut times = Vec::new();
-    while let Some(event) = channel.recv_timeout(harness::QUIET).expect("a living core") {
-        let told = data(&event);
+    take_until_quiet(&mut channel, |event| {
+        let told = data(event);
         if told.local_port == slow_port {
             assert_eq!(event.kind, NET_ROUND_TRIP);
             assert_eq!(told.remote_ip(), IpAddr::V6(Ipv6Addr::LOCALHOST));
@@ -118,7 +121,7 @@ fn only_a_slow_connection_raises_round_trip_times() {
             times.push((event.raise_ns, u64::from(told.round_trip_us) * 1000));
         }
         assert_ne!(told.local_port, fast_port, "it is fast: {told:?}");
-    }
+    });
     assert!(times.len() >= 3, "{times:?}");
     for pair in times.windows(2) {
         let [(before, _), (now, round_trip)] = pair else {

@@ -9,8 +9,7 @@
 
 mod harness;
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -21,8 +20,11 @@ use ecalls::{
     SubscriptionBuilder,
 };
 use ecalls_abi::event::Target;
-use harness::{assert_service_adds_up, assert_subscription_adds_up, core, own_service, wait_until};
+use harness::{
+    PATIENCE, assert_service_adds_up, assert_subscription_adds_up, core, own_service, wait_until,
+};
 use libtest_mimic::{Arguments, Trial};
+use limit::Running;
 
 /// What a child does: "raise", "trickle" or "subscribe".
 const ROLE: &str = "ECALLS_TEST_ROLE";
@@ -58,32 +60,20 @@ fn number(variable: &str, otherwise: u64) -> u64 {
     text.map_or(otherwise, |text| text.parse().expect("a number"))
 }
 
-/// A child that runs until it is killed, at the latest when it is dropped.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 fn start(role: &str, seed: u64, names: &[String]) -> Running {
-    let child = Command::new(std::env::current_exe().expect("this binary"))
+    let mut command = Command::new(std::env::current_exe().expect("this binary"));
+    command
         .env(ROLE, role)
         .env(SEED, seed.to_string())
         .env(NAMES, names.join(" "))
         .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn();
-    Running(child.expect("a child"))
+        .stdout(Stdio::piped());
+    Running::start(&mut command)
 }
 
 /// Waits until a child says that it is at work.
 fn wait_ready(running: &mut Running) {
-    let output = running.0.stdout.take().expect("its output");
-    let first = BufReader::new(output).lines().next();
-    assert!(first.is_some(), "a child ended at once");
+    running.lines().find("ready", PATIENCE);
 }
 
 fn play(role: &str) {
@@ -340,6 +330,16 @@ fn kill_subscribers(names: &[String], random: &mut Random, end: Instant) -> u64 
     kills
 }
 
+/// Ends the threads that look at the flag when it is dropped, also by a panic: a scope waits for
+/// its threads.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Whether no event waits anywhere.
 fn is_quiet(ecalls: &Ecalls) -> bool {
     let queues = ecalls
@@ -385,6 +385,7 @@ fn everything_adds_up(ecalls: &Ecalls) {
     let (busy, quiet) = names.split_at(3);
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let end_of_threads = Stop(&stop);
         let readers: Vec<_> = staying
             .rings
             .into_iter()
@@ -407,7 +408,7 @@ fn everything_adds_up(ecalls: &Ecalls) {
         let kills = kill_subscribers(busy, &mut random, end);
         drop(raisers);
         wait_until("no event waits", || is_quiet(ecalls));
-        stop.store(true, Ordering::Relaxed);
+        drop(end_of_threads);
         taker.join().expect("it ends");
         for (subscription, reader) in readers {
             let (seen, _channel) = reader.join().expect("it ends");

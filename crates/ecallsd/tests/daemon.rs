@@ -8,6 +8,8 @@
     reason = "a panic is how a test fails, also in its harness"
 )]
 
+#[path = "../../ecalls/tests/harness/cgroup.rs"]
+mod cgroup;
 mod harness;
 
 use std::io::{self, Read, Write};
@@ -18,9 +20,9 @@ use std::time::{Duration, Instant};
 
 use ecalls_abi::handler::HANDLER_COPY_USER;
 use ecalls_abi::message::{
-    Answer, LookFate, Name, QUOTA_BYTES, QUOTA_CHANNELS, QUOTA_CONNECTIONS, QUOTA_REQUESTS,
-    QUOTA_SERVICES, QUOTA_SUBSCRIPTIONS, REFUSED_CLOSED, REFUSED_DENIED, REFUSED_INVALID,
-    REFUSED_QUOTA, Request, SetParameter, Subscribe, UserView, WatchSocket,
+    Answer, LookFate, Name, OpenChannel, QUOTA_BYTES, QUOTA_CHANNELS, QUOTA_CONNECTIONS,
+    QUOTA_REQUESTS, QUOTA_SERVICES, QUOTA_SUBSCRIPTIONS, REFUSED_CLOSED, REFUSED_DENIED,
+    REFUSED_INVALID, REFUSED_QUOTA, Request, SetParameter, Subscribe, UserView, WatchSocket,
 };
 use ecalls_abi::service::{SERVICE_SCHED, ServiceInfo};
 use ecalls_abi::subscription::{ACTION_SIGNAL, ACTION_THREAD};
@@ -28,7 +30,12 @@ use ecalls_abi::text;
 use rustix::process::Signal;
 use zerocopy::FromZeros;
 
-use harness::{ALICE, BOB, Client, PATIENCE, as_user, command, daemon, number, ring, to_task};
+use cgroup::Group;
+use harness::running::wait_until;
+use harness::{
+    ALICE, BOB, Client, PATIENCE, as_user, command, daemon, folder, number, ring, to_task,
+};
+use limit::Running;
 
 fn info(name: &str) -> ServiceInfo {
     let mut info = ServiceInfo::new_zeroed();
@@ -102,9 +109,8 @@ fn every_request_is_answered_and_the_daemon_ends_cleanly() {
     assert_eq!(again.error, REFUSED_CLOSED);
     drop(client);
     daemon.wait_for(ALICE, has_nothing);
-    let (status, told) = daemon.stop();
-    assert!(status.success(), "{status}: {told}");
-    assert!(!daemon.folder.join("socket").exists());
+    daemon.stop();
+    assert!(!daemon.folder().join("socket").exists());
 }
 
 #[test]
@@ -153,7 +159,7 @@ fn quotas_hold_at_n_and_are_given_back() {
         ("application services", 1)
     );
     let second = daemon.client(ALICE);
-    let third = as_user(ALICE, || Client::connect(&daemon).unwrap());
+    let third = as_user(ALICE, || Client::connect(daemon.folder()).unwrap());
     let refused = third.hello().unwrap().unwrap_err();
     assert_eq!(
         (refused.error, refused.subject()),
@@ -284,7 +290,7 @@ fn numbers_without_a_meaning_are_refused_and_harm_nobody() {
         subscribe.action[0].kind = one;
         subscribe.action[0].handler = other;
         subscribe.action[0].argument = [u64::MAX; 3];
-        let mut open = ecalls_abi::message::OpenChannel::default();
+        let mut open = OpenChannel::default();
         (open.layout, open.capacity, open.slot_use) = (other, one, one);
         (open.defer, open.delay_ns) = (other, u64::MAX);
         for request in [
@@ -390,7 +396,7 @@ fn connections_that_say_nothing_leave_room_for_others() {
     let Some(daemon) = daemon("") else { return };
     let silent: Vec<Client> = as_user(ALICE, || {
         (0..400)
-            .map(|_| Client::connect(&daemon).unwrap())
+            .map(|_| Client::connect(daemon.folder()).unwrap())
             .collect()
     });
     assert!(daemon.client(BOB).hello().is_ok());
@@ -410,7 +416,7 @@ fn hundreds_of_clients_come_and_go_and_leave_nothing() {
     };
     daemon.client(ALICE).channel();
     daemon.wait_for(ALICE, has_nothing);
-    let before = open(daemon.process.id());
+    let before = open(daemon.pid());
     for round in 0..200 {
         let client = daemon.client(ALICE);
         if round % 4 == 0 {
@@ -422,7 +428,7 @@ fn hundreds_of_clients_come_and_go_and_leave_nothing() {
         has_nothing(view) && view.used[QUOTA_BYTES] == 0
     });
     let start = Instant::now();
-    while open(daemon.process.id()) > before + 4 {
+    while open(daemon.pid()) > before + 4 {
         assert!(start.elapsed() < PATIENCE, "descriptors stay open");
         thread::sleep(Duration::from_millis(50));
     }
@@ -445,11 +451,141 @@ fn a_descriptor_that_blocks_who_closes_it_blocks_nobody_else() {
     let forget = Request::ForgetSocket(number(0)).packet(1);
     client.say(forget.as_bytes(), &[&stream]).unwrap();
     client.hear().unwrap();
+    // The door has the last one, and not this test, which would have to wait.
+    let door = daemon.door();
+    rustix::process::kill_process(door, Signal::STOP).unwrap();
     client.say(forget.as_bytes(), &[&stream]).unwrap();
     drop(stream);
+    rustix::process::kill_process(door, Signal::CONT).unwrap();
     let start = Instant::now();
     daemon.client(BOB).channel();
     assert!(start.elapsed() < Duration::from_secs(2));
+}
+
+/// What /proc says of each thread of a process: the values of this name.
+fn of_threads(pid: u32, name: &str) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let values = tasks.map(|task| {
+        let text = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+        let value = text
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        value.unwrap().trim().to_owned()
+    });
+    values.collect()
+}
+
+/// The lists are tested by themselves; here, that the running processes are held to them.
+#[test]
+fn the_running_daemon_has_given_up_what_its_lists_say() {
+    let Some(mut daemon) = daemon("") else { return };
+    let _client = daemon.client(ALICE);
+    let of_broker = "000000c000000000"; // CAP_BPF, CAP_PERFMON
+    let nothing = "0000000000000000";
+    let door = daemon.door().as_raw_pid().cast_unsigned();
+    for (pid, capabilities) in [(daemon.pid(), of_broker), (door, nothing)] {
+        for (name, wanted) in [
+            ("CapEff", capabilities),
+            ("CapPrm", capabilities),
+            ("CapBnd", capabilities),
+            ("CapInh", nothing),
+            ("CapAmb", nothing),
+            ("NoNewPrivs", "1"),
+            ("Seccomp", "2"), // by a list
+        ] {
+            let threads = of_threads(pid, name);
+            let given_up = threads.iter().all(|value| value == wanted);
+            assert!(given_up && !threads.is_empty(), "{pid} {name}: {threads:?}");
+        }
+    }
+    // Files of other folders cannot be read, whoever leads there.
+    if daemon.log().contains("Landlock") {
+        eprintln!("not tested: this kernel has no Landlock");
+        return;
+    }
+    let path = daemon.folder().join("ecallsd.toml");
+    let elsewhere = folder().with_extension("toml");
+    std::fs::rename(&path, &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
+    daemon.signal(Signal::HUP);
+    wait_until("it has tried", || daemon.log().contains("reloaded"));
+    let told = daemon.stop();
+    std::fs::remove_file(&elsewhere).unwrap();
+    assert!(
+        told.contains("not reloaded") && told.contains("ermission denied"),
+        "{told}"
+    );
+}
+
+#[test]
+fn descriptors_of_the_daemon_are_limited_per_user_at_n() {
+    // Four for the connection, and eight for each channel.
+    for (limit, channels) in [(27, 2), (28, 3), (29, 3)] {
+        let Some(daemon) = daemon(&format!("[limits]\ndescriptors = {limit}")) else {
+            return;
+        };
+        let client = daemon.client(ALICE);
+        let held: Vec<u32> = (0..channels).map(|_| client.channel()).collect();
+        let refused = client.refused(&ring());
+        assert_eq!(
+            (refused.error, refused.subject(), refused.number),
+            (REFUSED_QUOTA, "descriptors of the daemon", limit)
+        );
+        daemon.client(BOB).channel();
+        client.value(&Request::CloseChannel(number(held[0])));
+        client.channel();
+    }
+}
+
+/// The daemon may have little more memory than it has. A large channel then fails, and nothing
+/// else does: small things go on, for everybody.
+#[test]
+fn memory_that_is_not_there_is_a_clear_refusal_and_costs_nobody_else() {
+    let limits = "[limits]\nbytes = \"256M\"";
+    let Some(mut daemon) = daemon(limits) else {
+        return;
+    };
+    let Some(mut group) = Group::new() else {
+        return;
+    };
+    let bob = daemon.client(BOB);
+    bob.subscribe(bob.channel());
+    if !group.limit_memory(40 << 20, false) {
+        return;
+    }
+    group.adopt(daemon.pid());
+    let alice = daemon.client(ALICE);
+    // 16 MiB of events each.
+    let large = Request::OpenChannel(OpenChannel {
+        capacity: 65536,
+        ..OpenChannel::default()
+    });
+    let mut held = Vec::new();
+    let refused = loop {
+        match alice.ask(&large).unwrap() {
+            (Answer::Done(done), _) => held.push(u32::try_from(done.value).unwrap()),
+            (Answer::Refused(refused), _) => break refused,
+            other => panic!("{other:?}"),
+        }
+        assert!(held.len() < 10, "there is no limit");
+    };
+    let error = ecalls_kernel::refusal::to_error(&refused).to_string();
+    assert!(error.contains("memory"), "{error}");
+    let view = daemon.user(ALICE).unwrap();
+    assert_eq!(view.used[QUOTA_CHANNELS], held.len() as u64);
+    bob.subscribe(bob.channel());
+    alice.channel();
+    for channel in &held {
+        alice.value(&Request::CloseChannel(number(*channel)));
+    }
+    wait_until("there is memory again", || {
+        matches!(alice.ask(&large).unwrap().0, Answer::Done(_))
+    });
+    drop((alice, bob));
+    for uid in [ALICE, BOB] {
+        daemon.wait_for(uid, |view| has_nothing(view) && view.used[QUOTA_BYTES] == 0);
+    }
+    daemon.stop();
 }
 
 #[test]
@@ -469,37 +605,31 @@ fn clients_of_a_killed_daemon_notice_and_its_door_ends() {
     let Some(mut daemon) = daemon("") else { return };
     let client = daemon.client(ALICE);
     let door = daemon.door();
-    daemon.process.kill().unwrap();
-    daemon.process.wait().unwrap();
+    daemon.kill();
     assert!(client.hear().is_err());
-    let start = Instant::now();
-    while rustix::process::test_kill_process(door).is_ok() {
-        assert!(start.elapsed() < PATIENCE, "the door stays");
-        thread::sleep(Duration::from_millis(5));
-    }
+    assert!(rustix::process::test_kill_process(door).is_err());
 }
 
 #[test]
 fn a_second_daemon_is_refused_and_the_first_goes_on() {
     let Some(daemon) = daemon("") else { return };
-    let second = command(&daemon.folder.join("ecallsd.toml"))
-        .output()
-        .unwrap();
+    let mut second = command(&daemon.folder().join("ecallsd.toml"));
+    let second = limit::output(&mut second, PATIENCE);
     let told = String::from_utf8_lossy(&second.stderr).into_owned();
     assert!(
         !second.status.success() && told.contains("another daemon serves there"),
         "{told}"
     );
-    let elsewhere = daemon.folder.join("other.toml");
-    let socket = daemon.folder.join("other");
+    let elsewhere = daemon.folder().join("other.toml");
+    let socket = daemon.folder().join("other");
     std::fs::write(
         &elsewhere,
         format!("[socket]\npath = {:?}", socket.to_str().unwrap()),
     )
     .unwrap();
-    let second = command(&elsewhere).output().unwrap();
+    let second = limit::output(&mut command(&elsewhere), PATIENCE);
     let told = String::from_utf8_lossy(&second.stderr).into_owned();
-    let pid = format!("process {} hosts the core", daemon.process.id());
+    let pid = format!("process {} hosts the core", daemon.pid());
     assert!(!second.status.success() && told.contains(&pid), "{told}");
     daemon.client(ALICE).channel();
 }
@@ -512,7 +642,7 @@ fn limits_are_reloaded_and_a_mistake_changes_nothing() {
     let client = daemon.client(ALICE);
     client.channel();
     assert_eq!(client.refused(&ring()).number, 1);
-    let path = daemon.folder.join("ecallsd.toml");
+    let path = daemon.folder().join("ecallsd.toml");
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, text.replace("channels = 1", "channels = 2")).unwrap();
     daemon.signal(Signal::HUP);
@@ -525,7 +655,7 @@ fn limits_are_reloaded_and_a_mistake_changes_nothing() {
     daemon.signal(Signal::HUP);
     thread::sleep(Duration::from_millis(200));
     assert_eq!(client.refused(&ring()).number, 2);
-    let (_, told) = daemon.stop();
+    let told = daemon.stop();
     assert!(
         told.contains("not reloaded: ") && told.contains(":2:12"),
         "{told}"
@@ -534,8 +664,7 @@ fn limits_are_reloaded_and_a_mistake_changes_nothing() {
 
 #[test]
 fn counters_are_served_on_a_unix_socket() {
-    let folder = std::env::temp_dir().join(format!("ecallsd-test-{}", std::process::id()));
-    let path = folder.join("metrics");
+    let path = folder().join("metrics");
     let config = format!("[metrics]\nlisten = {:?}", path.to_str().unwrap());
     let Some(daemon) = daemon(&config) else {
         return;
@@ -543,6 +672,7 @@ fn counters_are_served_on_a_unix_socket() {
     let client = daemon.client(ALICE);
     client.channel();
     let mut stream = UnixStream::connect(&path).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
@@ -553,21 +683,11 @@ fn counters_are_served_on_a_unix_socket() {
     assert!(text.ends_with("# EOF\n"));
 }
 
-/// A daemon that does not outlive a test that fails: it would have the machine's core.
-struct Ending(std::process::Child);
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn the_service_manager_hears_when_the_daemon_is_ready_and_when_it_ends() {
     let Some(daemon) = daemon("") else { return };
-    let config = daemon.folder.join("ecallsd.toml");
-    let path = daemon.folder.join("notify");
+    let config = daemon.folder().join("ecallsd.toml");
+    let path = daemon.folder().join("notify");
     drop(daemon);
     let folder = path.parent().unwrap();
     std::fs::create_dir_all(folder).unwrap();
@@ -579,28 +699,27 @@ fn the_service_manager_hears_when_the_daemon_is_ready_and_when_it_ends() {
     .unwrap();
     let manager = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
     manager.set_read_timeout(Some(PATIENCE)).unwrap();
-    let mut process = Ending(
-        command(&config)
-            .env("NOTIFY_SOCKET", &path)
-            .env("WATCHDOG_USEC", "400000")
-            .spawn()
-            .unwrap(),
-    );
+    let mut command = command(&config);
+    command
+        .env("NOTIFY_SOCKET", &path)
+        .env("WATCHDOG_USEC", "400000");
+    let mut process = Running::start(&mut command);
     let heard = |wanted: &str| {
-        let mut bytes = [0; 256];
-        loop {
+        let (start, mut bytes) = (Instant::now(), [0; 256]);
+        while start.elapsed() < PATIENCE {
             let count = manager.recv(&mut bytes).unwrap();
             if String::from_utf8_lossy(&bytes[..count]).contains(wanted) {
                 return;
             }
         }
+        panic!("the manager never hears {wanted}");
     };
     heard("READY=1");
     heard("WATCHDOG=1");
     heard("WATCHDOG=1");
-    let pid = rustix::process::Pid::from_child(&process.0);
+    let pid = rustix::process::Pid::from_raw(process.id().cast_signed()).unwrap();
     rustix::process::kill_process(pid, Signal::TERM).unwrap();
     heard("STOPPING=1");
-    assert!(process.0.wait().unwrap().success());
+    assert!(process.wait(PATIENCE).success());
     let _ = std::fs::remove_dir_all(folder);
 }

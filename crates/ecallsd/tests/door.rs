@@ -7,21 +7,27 @@
 )]
 
 use std::io::{self, IoSlice};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
+use std::time::Duration;
 
 use ecalls_abi::ABI_VERSION;
 use ecalls_abi::message::{Hello, Number, Request};
 use ecallsd::relay::{Kind, Packet, Relay};
+use limit::Running;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
 
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// A door, and where clients reach it.
 struct Door {
-    process: Child,
+    process: Running,
     relay: Relay,
     path: PathBuf,
 }
@@ -31,6 +37,13 @@ fn socket() -> OwnedFd {
     rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None).unwrap()
 }
 
+/// Nobody waits for this socket for ever.
+fn limit_waits(socket: &impl AsFd) {
+    for side in [Timeout::Recv, Timeout::Send] {
+        set_socket_timeout(socket, side, Some(PATIENCE)).unwrap();
+    }
+}
+
 fn door(name: &str) -> Door {
     let path = std::env::temp_dir().join(format!("ecallsd-{name}-{}", std::process::id()));
     let _ = std::fs::remove_file(&path);
@@ -38,14 +51,14 @@ fn door(name: &str) -> Door {
     rustix::net::bind(&listener, &SocketAddrUnix::new(&path).unwrap()).unwrap();
     rustix::net::listen(&listener, 128).unwrap();
     let (relay, theirs) = Relay::pair().unwrap();
-    let process = Command::new(env!("CARGO_BIN_EXE_ecallsd"))
+    limit_waits(&relay);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ecallsd"));
+    command
         .arg("--door")
         .stdin(Stdio::from(theirs.into_descriptor()))
-        .stdout(Stdio::from(listener))
-        .spawn()
-        .unwrap();
+        .stdout(Stdio::from(listener));
     Door {
-        process,
+        process: Running::start(&mut command),
         relay,
         path,
     }
@@ -54,6 +67,7 @@ fn door(name: &str) -> Door {
 impl Door {
     fn client(&self) -> io::Result<OwnedFd> {
         let client = socket();
+        limit_waits(&client);
         rustix::net::connect(&client, &SocketAddrUnix::new(&self.path)?)?;
         Ok(client)
     }
@@ -76,7 +90,7 @@ impl Door {
     /// Ends with its broker, and by itself.
     fn end(mut self) {
         drop(self.relay);
-        let status = self.process.wait().unwrap();
+        let status = self.process.wait(PATIENCE);
         let _ = std::fs::remove_file(&self.path);
         assert!(status.success(), "{status}");
     }

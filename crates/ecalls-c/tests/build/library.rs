@@ -4,6 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::time::Duration;
+
+/// How long cargo may take, which waits for whoever else builds here.
+const LIMIT: Duration = Duration::from_secs(900);
 
 /// The folder with libecalls.so and libecalls.a, just built as this test was.
 pub(crate) fn folder() -> &'static Path {
@@ -16,7 +20,7 @@ pub(crate) fn folder() -> &'static Path {
         if !cfg!(debug_assertions) {
             build.arg("--release");
         }
-        let output = build.output().expect("cargo runs");
+        let output = limit::output(&mut build, LIMIT);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{errors}");
         let messages = String::from_utf8(output.stdout).expect("JSON");

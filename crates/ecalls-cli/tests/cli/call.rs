@@ -4,7 +4,9 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::{check_documented, check_refusal, command, ecalls, end, is_root, refused};
+use limit::Running;
+
+use crate::{PATIENCE, check_documented, check_refusal, command, ecalls, end, is_root, refused};
 
 /// A user who may nothing.
 const NOBODY: u32 = 65534;
@@ -180,13 +182,11 @@ fn completions_and_manual_pages_are_made() {
 
 #[test]
 fn a_reader_that_goes_away_ends_the_command_quietly() {
-    let mut child = command(&["doctor", "--all"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the command runs");
-    drop(child.stdout.take());
-    let output = child.wait_with_output().expect("it ends");
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut doctor = command(&["doctor", "--all"]);
+    doctor.stdout(writer).stderr(Stdio::piped());
+    let output = Running::start(&mut doctor).output(PATIENCE);
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
 }

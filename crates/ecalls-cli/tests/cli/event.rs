@@ -1,12 +1,14 @@
 //! Events on their way from one process to another, and from the kernel. All need root.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::{Holder, can_host, check_documented, command, ecalls, refused, wait_for_line};
+use limit::Running;
+
+use crate::{PATIENCE, can_host, check_documented, command, ecalls, hold, refused, start};
 
 /// Between two looks whether something has happened.
 const STEP: Duration = Duration::from_millis(50);
@@ -19,7 +21,7 @@ fn things_that_are_not_there_are_told_with_those_that_are() {
     if !can_host("things_that_are_not_there_are_told_with_those_that_are") {
         return;
     }
-    let _holder = Holder::start(
+    let _holder = hold(
         "cli.there",
         &["--format", "u8 x; s16 y", "--kinds", "low high"],
     );
@@ -88,16 +90,18 @@ fn a_raised_event_is_watched_with_its_fields() {
     if !can_host("a_raised_event_is_watched_with_its_fields") {
         return;
     }
-    let _holder = Holder::start(
+    let _holder = hold(
         "cli.way",
         &["--format", "s32 x; char who[8]", "--kinds", "a b"],
     );
-    let watch = command(&["watch", "cli.way", "--count", "2", "--for", "20s", "--json"])
-        .args(["--kind", "b", "--handler", "threshold:x<0"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the command runs");
+    let watch = start(
+        command(&["watch", "cli.way", "--count", "2", "--for", "20s", "--json"]).args([
+            "--kind",
+            "b",
+            "--handler",
+            "threshold:x<0",
+        ]),
+    );
     let wanted = [
         "raise", "cli.way", "--kind", "b", "x=-5", "who=me", "--json",
     ];
@@ -110,7 +114,7 @@ fn a_raised_event_is_watched_with_its_fields() {
     assert_eq!(ecalls(&["raise", "cli.way", "--kind", "a", "x=-1"]).code, 0);
     assert_eq!(ecalls(&["raise", "cli.way", "--kind", "b", "x=1"]).code, 0);
     assert_eq!(ecalls(&wanted).code, 0);
-    let output = watch.wait_with_output().expect("it ends");
+    let output = watch.output(PATIENCE);
     let out = String::from_utf8(output.stdout).expect("text");
     let lines: Vec<serde_json::Value> = out
         .lines()
@@ -133,20 +137,17 @@ fn sockets_of_a_process_are_watched_also_those_that_it_opens_later() {
         return;
     }
     let pid = std::process::id().to_string();
-    let mut watch = command(&["watch", "socket", "--pid", &pid, "--count", "1"])
-        .args([
+    let mut watch = start(
+        command(&["watch", "socket", "--pid", &pid, "--count", "1"]).args([
             "--kind",
             "data",
             "--handler",
             "threshold:bytes==321",
             "--for",
             "20s",
-        ])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the command runs");
-    wait_for_line(&mut watch, "watching");
+        ]),
+    );
+    watch.complaints().find("watching", PATIENCE);
     let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
     let address = listener.local_addr().expect("an address");
     for _ in 0..STEPS {
@@ -154,12 +155,13 @@ fn sockets_of_a_process_are_watched_also_those_that_it_opens_later() {
         let mut writer = TcpStream::connect(address).expect("a connection");
         writer.write_all(&[7; 321]).expect("sent");
         let (mut reader, _) = listener.accept().expect("a connection");
+        reader.set_read_timeout(Some(PATIENCE)).expect("an option");
         reader.read_exact(&mut [0; 321]).expect("it came");
-        if watch.try_wait().expect("ours").is_some() {
+        if watch.ended().is_some() {
             break;
         }
     }
-    let output = watch.wait_with_output().expect("it ends");
+    let output = watch.output(PATIENCE);
     let out = String::from_utf8(output.stdout).expect("text");
     assert!(
         out.contains(&format!("local_port={}", address.port())),
@@ -173,19 +175,12 @@ fn a_signal_ends_a_watch_with_a_summary() {
     if !can_host("a_signal_ends_a_watch_with_a_summary") {
         return;
     }
-    let mut watch = command(&["watch", "timer", "--every", "5ms"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the command runs");
-    let mut first = String::new();
-    let out = watch.stdout.as_mut().expect("piped");
-    BufReader::new(out).read_line(&mut first).expect("a line");
-    assert!(first.contains("timer expiry"), "{first}");
+    let mut watch = start(&mut command(&["watch", "timer", "--every", "5ms"]));
+    watch.lines().find("timer expiry", PATIENCE);
     let pid = watch.id().to_string();
     let sent = Command::new("kill").args(["-TERM", &pid]).status();
     assert!(sent.expect("kill runs").success());
-    let output = watch.wait_with_output().expect("it ends");
+    let output = watch.output(PATIENCE);
     assert_eq!(output.status.code(), Some(0));
     let err = String::from_utf8(output.stderr).expect("text");
     assert!(err.contains("received ") && err.contains("late 0"), "{err}");
@@ -209,18 +204,14 @@ fn stat_shows_the_chain_of_a_subscription() {
     if !can_host("stat_shows_the_chain_of_a_subscription") {
         return;
     }
-    let mut watch = command(&["watch", "core", "--for", "60s", "--handler", "sample:10"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("the command runs");
+    let mut watch = command(&["watch", "core", "--for", "60s", "--handler", "sample:10"]);
+    let watch = Running::start(watch.stdout(Stdio::null()).stderr(Stdio::null()));
     let shown = (0..STEPS).any(|_| {
         sleep(STEP);
         ecalls(&["stat"]).out.contains("sample(10) -> memory(ch ")
     });
     let objects = ecalls(&["stat", "--json"]).out;
-    watch.kill().expect("ours to end");
-    watch.wait().expect("it ends");
+    drop(watch);
     assert!(shown);
     // The keys of a service are those of `ecalls services`, and explained there.
     let (services, others): (Vec<&str>, Vec<&str>) = objects

@@ -10,9 +10,14 @@
 mod call;
 mod event;
 
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use limit::Running;
+
+/// How long a call may take that ends by itself.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a call of the command came to.
 #[derive(Debug)]
@@ -23,7 +28,7 @@ struct Ended {
 }
 
 fn end(command: &mut Command) -> Ended {
-    let output = command.output().expect("the command runs");
+    let output = limit::output(command, PATIENCE);
     Ended {
         code: output.status.code().expect("no signal ended it"),
         out: String::from_utf8(output.stdout).expect("text"),
@@ -82,43 +87,19 @@ fn can_host(test: &str) -> bool {
     false
 }
 
-/// A service that is held by a process of its own until it is dropped.
-struct Holder(Child);
-
-impl Holder {
-    fn start(name: &str, more: &[&str]) -> Holder {
-        let mut child = command(&["service", name, "--for", "60s"])
-            .args(more)
-            .stderr(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("the command runs");
-        wait_for_line(&mut child, "registered");
-        Holder(child)
-    }
+/// A process that holds a service until it is dropped.
+fn hold(name: &str, more: &[&str]) -> Running {
+    let mut command = command(&["service", name, "--for", "60s"]);
+    command.args(more).stdout(Stdio::null());
+    let mut holder = Running::start(command.stderr(Stdio::piped()));
+    holder.complaints().find("registered", PATIENCE);
+    holder
 }
 
-impl Drop for Holder {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn wait_for_line(child: &mut Child, text: &str) {
-    let err = child.stderr.take().expect("piped");
-    let mut lines = BufReader::new(err).lines();
-    let found = lines
-        .by_ref()
-        .map_while(Result::ok)
-        .find(|line| line.contains(text));
-    assert!(found.is_some(), "a line with {text:?}");
-    // Whoever writes more there shall not block, and a test that fails shows it.
-    std::thread::spawn(move || {
-        for line in lines.map_while(Result::ok) {
-            eprintln!("{line}");
-        }
-    });
+/// Starts a command whose output will be looked at.
+fn start(command: &mut Command) -> Running {
+    command.stdin(Stdio::null());
+    Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
 }
 
 /// Every key of these JSON lines is in the help of the subcommand.

@@ -1,12 +1,16 @@
 //! Control groups for tests: made where the machine has its hierarchies, with what runs in them
 //! ended and the directories removed in the end, also when a test fails.
 
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
+
+use limit::Running;
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
@@ -16,7 +20,7 @@ pub(crate) struct Group {
     path: PathBuf,
     memory: Option<PathBuf>,
     name: String,
-    children: Vec<Child>,
+    children: Vec<Running>,
 }
 
 /// Where a hierarchy is mounted: of version 2, or of version 1 with that controller.
@@ -92,6 +96,16 @@ impl Group {
         self.memory.is_none()
     }
 
+    /// Takes in a process that runs. What it has is charged elsewhere; what it takes, here.
+    pub(crate) fn adopt(&self, pid: u32) {
+        for path in [Some(&self.path), self.memory.as_ref()]
+            .into_iter()
+            .flatten()
+        {
+            fs::write(path.join("cgroup.procs"), pid.to_string()).expect("moved into the group");
+        }
+    }
+
     /// Starts a shell command in the group. Returns its process.
     pub(crate) fn run(&mut self, script: &str, change: impl FnOnce(&mut Command)) -> u32 {
         // It begins when it is in the group.
@@ -101,15 +115,10 @@ impl Group {
             .stdin(Stdio::piped())
             .stderr(Stdio::null());
         change(&mut command);
-        let mut child = command.spawn().expect("a process");
+        let mut child = Running::start(&mut command);
         let pid = child.id();
-        for path in [Some(&self.path), self.memory.as_ref()]
-            .into_iter()
-            .flatten()
-        {
-            fs::write(path.join("cgroup.procs"), pid.to_string()).expect("moved into the group");
-        }
-        drop(child.stdin.take());
+        self.adopt(pid);
+        drop(child.input());
         self.children.push(child);
         pid
     }
@@ -129,7 +138,7 @@ impl Drop for Group {
                     let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
                 }
                 for child in &mut self.children {
-                    let _ = child.try_wait();
+                    let _ = child.ended();
                 }
                 if fs::remove_dir(path).is_ok() {
                     break;

@@ -72,6 +72,17 @@ pub(crate) fn find(
     found.expect("found")
 }
 
+/// Takes what comes until nothing has come for a while; not for ever, though something may always
+/// come: others raise, too.
+pub(crate) fn take_until_quiet(channel: &mut Channel, mut take: impl FnMut(&Event)) {
+    let start = Instant::now();
+    while start.elapsed() < 10 * QUIET
+        && let Some(event) = channel.recv_timeout(QUIET).expect("a living core")
+    {
+        take(&event);
+    }
+}
+
 /// Waits until nothing of a service is under way, and checks its accounting.
 pub(crate) fn assert_comes_to_rest(ecalls: &Ecalls, service: u32) {
     wait_until("nothing is under way", || {

@@ -138,11 +138,11 @@ fn root_has_no_limit_but_cannot_take_the_users_parts() {
             .charge(0, &limits, one(Resource::Channels, 1))
             .is_err()
     );
-    assert!(
-        ledger
-            .charge(7, &limits, one(Resource::Channels, part))
-            .is_ok()
-    );
+    // Root's part is taken: a user finds its own, and no more.
+    let more = ledger.charge(7, &limits, one(Resource::Channels, part + 1));
+    assert!(more.is_err());
+    let own = ledger.charge(7, &limits, one(Resource::Channels, part));
+    assert!(own.is_ok());
 }
 
 #[test]

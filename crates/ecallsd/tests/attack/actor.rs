@@ -1,18 +1,16 @@
 //! Processes of other users: this binary again, in a role. It and the test talk in lines over its
 //! standard input and output; when its input ends it shall end, too.
 
-use std::io::{BufRead, BufReader, Lines, StdinLock, Write};
+use std::io::{StdinLock, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, ExitCode, ExitStatus, Stdio};
+use std::process::{ChildStdin, Command, ExitCode, Stdio};
 use std::sync::OnceLock;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
+
+use limit::{Lines, Running};
 
 use crate::daemon;
-
-/// How long anything that should happen may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+use crate::running::PATIENCE;
 
 /// Set: the role that this process plays.
 const ROLE: &str = "ECALLS_ATTACK_ROLE";
@@ -24,7 +22,7 @@ pub(crate) type Roles = &'static [(&'static str, fn(&mut Stage))];
 #[derive(Debug)]
 pub(crate) struct Stage {
     arguments: Vec<String>,
-    input: Lines<StdinLock<'static>>,
+    input: std::io::Lines<StdinLock<'static>>,
 }
 
 impl Stage {
@@ -102,50 +100,33 @@ pub(crate) fn start(role: &str, uid: u32, arguments: &[&str]) -> Actor {
 #[derive(Debug)]
 pub(crate) struct Actor {
     role: String,
-    child: Child,
+    process: Running,
     input: Option<ChildStdin>,
-    lines: Receiver<String>,
+    lines: Lines,
 }
 
 impl Actor {
     /// Starts a command of [`command`].
     pub(crate) fn of(role: &str, mut command: Command) -> Actor {
-        let mut child = command.spawn().expect("an actor");
-        let output = BufReader::new(child.stdout.take().expect("a pipe"));
-        let (sender, lines) = channel();
-        std::thread::spawn(move || {
-            for line in output.lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
-                    return;
-                }
-            }
-        });
+        let mut process = Running::start(&mut command);
         Actor {
             role: role.to_owned(),
-            input: child.stdin.take(),
-            child,
-            lines,
+            input: process.input(),
+            lines: process.lines(),
+            process,
         }
     }
 
     /// Its process.
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.process.id()
     }
 
     /// The next line that it says.
     pub(crate) fn hear(&mut self) -> String {
-        self.hear_within(PATIENCE)
-    }
-
-    /// The same, for what takes longer.
-    pub(crate) fn hear_within(&mut self, time: Duration) -> String {
-        match self.lines.recv_timeout(time) {
-            Ok(line) => line,
-            Err(RecvTimeoutError::Timeout) => panic!("{} says nothing for {time:?}", self.role),
-            Err(RecvTimeoutError::Disconnected) => {
-                panic!("{} has ended: {:?}", self.role, self.child.wait());
-            }
+        match self.lines.next(PATIENCE) {
+            Some(line) => line,
+            None => panic!("{} has ended: {}", self.role, self.process.wait(PATIENCE)),
         }
     }
 
@@ -158,7 +139,7 @@ impl Actor {
     pub(crate) fn say(&mut self, line: &str) {
         let input = self.input.as_mut().expect("not ended");
         writeln!(input, "{line}").unwrap_or_else(|error| {
-            panic!("{}: {error}: {:?}", self.role, self.child.try_wait());
+            panic!("{}: {error}: {:?}", self.role, self.process.ended());
         });
     }
 
@@ -171,43 +152,13 @@ impl Actor {
     /// Lets it end, and waits until it has: in good order.
     pub(crate) fn end(mut self) {
         self.input = None;
-        let status = self.wait();
+        let status = self.process.wait(PATIENCE);
         assert!(status.success(), "{}: {status}", self.role);
     }
 
     /// Kills it.
     pub(crate) fn kill(mut self) {
-        self.child.kill().expect("a process of ours");
-        let status = self.child.wait().expect("a child");
+        let status = self.process.kill(PATIENCE);
         assert_eq!(status.signal(), Some(9), "{}", self.role);
-    }
-
-    fn wait(&mut self) -> ExitStatus {
-        let start = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait().expect("a child") {
-                return status;
-            }
-            assert!(start.elapsed() < PATIENCE, "{} does not end", self.role);
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    }
-}
-
-impl Drop for Actor {
-    fn drop(&mut self) {
-        if let Ok(None) = self.child.try_wait() {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-        }
-    }
-}
-
-/// Waits until `done`, at most [`PATIENCE`].
-pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < PATIENCE, "waited too long: {what}");
-        std::thread::sleep(Duration::from_millis(2));
     }
 }

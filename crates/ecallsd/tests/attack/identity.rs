@@ -4,21 +4,24 @@
 
 use std::fs;
 use std::io;
-use std::mem::MaybeUninit;
+use std::mem::{MaybeUninit, offset_of};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ecalls::Ecalls;
+use ecalls_abi::downcall::{DOWN_ELEMENT_BYTES, DOWN_FRAMES, Downcall, Op};
 use ecalls_abi::message::{Answer, Number, Request, Subscribe, WatchSocket};
 use ecalls_abi::subscription::{ACTION_MEMORY, ACTION_SIGNAL};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, UCred};
 
-use crate::actor::{Roles, Stage, binary, command, start, wait_until};
+use crate::actor::{Roles, Stage, binary, command, start};
 use crate::memory::Loop;
 use crate::raw::{self, Raw, fast_call, hello};
+use crate::running::wait_until;
 use crate::scene::{Scene, new_user, user};
 use crate::tests;
 
@@ -28,6 +31,7 @@ tests! {
     credentials_cannot_be_forged
     process_that_gets_a_number_again_gets_nothing_of_the_former_one
     signals_and_events_go_to_no_process_of_another_user
+    services_of_others_cannot_be_raised
     sockets_cannot_be_watched_for_others
     channel_of_another_process_takes_no_calls
     program_of_another_user_gives_its_starter_nothing
@@ -40,6 +44,8 @@ pub(crate) const ROLES: Roles = &[
     ("signalled", be_signalled),
     ("bystander", stand_by),
     ("reaches out", reach_out),
+    ("has a service", have_a_service),
+    ("raises for others", raise_for_others),
     ("watches for others", watch_for_others),
     ("calls for others", call_for_others),
     ("watches tasks", watch_tasks),
@@ -66,6 +72,23 @@ fn signals_and_events_go_to_no_process_of_another_user() {
     attacker.end();
     assert_eq!(other.ask("well?"), "well");
     other.end();
+    scene.end();
+}
+
+/// Of another user, and of another process of the same one.
+fn services_of_others_cannot_be_raised() {
+    let scene = Scene::begin();
+    let (uid, other_uid) = (new_user(), new_user());
+    let mut owner = start("has a service", uid, &[]);
+    let said = owner.hear();
+    let (name, index) = said.split_once(' ').expect("its name and its index");
+    for uid in [uid, other_uid] {
+        let mut attacker = start("raises for others", uid, &[name, index]);
+        attacker.expect("done");
+        attacker.end();
+    }
+    assert_eq!(owner.ask("how many came?"), "0");
+    owner.end();
     scene.end();
 }
 
@@ -283,6 +306,37 @@ fn reach_out(stage: &mut Stage) {
     stage.say("done");
 }
 
+fn have_a_service(stage: &mut Stage) {
+    let client = Loop::open(&raw::ring(64));
+    let up = client.up();
+    stage.say(format_args!("{} {}", client.name, client.service));
+    while stage.hear().is_some() {
+        stage.say(up.words()[0].load(Ordering::Acquire));
+    }
+}
+
+fn raise_for_others(stage: &mut Stage) {
+    let client = Loop::open(&raw::ring(64));
+    let all = u64::from(u32::MAX) << 32 | u64::from(u32::MAX);
+    let frame = DOWN_FRAMES * DOWN_ELEMENT_BYTES + offset_of!(Downcall, result);
+    let down = client.down();
+    let result = || {
+        down.words()[frame / 8]
+            .load(Ordering::Acquire)
+            .cast_signed()
+    };
+    let raise = |service: u64| {
+        let _ = fast_call(client.channel.id, 0, Op::Raise as u16, [service, all, 1]);
+        result()
+    };
+    assert_eq!(raise(u64::from(client.service)), 1, "its own");
+    assert_eq!(raise(stage.number(1)), -i64::from(libc::EPERM));
+    let ecalls = Ecalls::open().expect("the daemon");
+    let refused = ecalls.raise(stage.argument(0), &ecalls::Raise::new(&[0; 8]));
+    assert!(refused.is_err(), "{refused:?}");
+    stage.say("done");
+}
+
 fn watch_for_others(stage: &mut Stage) {
     let other = i32::try_from(stage.number(0)).expect("a process");
     let (mut raw, ..) = Raw::open().expect("the daemon");
@@ -301,8 +355,6 @@ fn watch_for_others(stage: &mut Stage) {
 
 /// Its parent's channel: the memory is shared by the fork, the calls are not.
 fn call_for_others(stage: &mut Stage) {
-    use ecalls_abi::downcall::Op;
-    use std::sync::atomic::Ordering;
     let client = Loop::open(&raw::ring(64));
     let (up, down) = (client.up(), client.down());
     let _ = fast_call(client.channel.id, 0, Op::Getpid as u16, [0; 3]);

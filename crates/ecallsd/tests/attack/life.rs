@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 use ecalls::timer::Timer;
 use ecalls::{Ecalls, Error, Raise};
 
-use crate::actor::{Actor, Roles, Stage, start, wait_until};
-use crate::daemon::{Daemon, await_end_of_core};
+use crate::actor::{Actor, Roles, Stage, start};
+use crate::daemon::{self, await_end_of_core};
 use crate::messages::Random;
 use crate::raw::Raw;
+use crate::running::{PATIENCE, program, wait_until};
 use crate::scene::{KernelLog, Scene, clear, is_emulated, new_user};
 use crate::tests;
 
@@ -61,7 +62,7 @@ fn clients_killed_at_any_moment_leave_nothing() {
 fn daemon_that_loses_its_door_ends_and_its_clients_come_back() {
     clear();
     let before = ecalls_kernel::residue();
-    let mut daemon = Daemon::start("");
+    let mut daemon = daemon::start("");
     let mut survivor = start("survivor", new_user(), &[]);
     survivor.expect("receives");
     let [broker, door] = daemon.processes()[..] else {
@@ -72,7 +73,7 @@ fn daemon_that_loses_its_door_ends_and_its_clients_come_back() {
     rustix::process::kill_process(process, rustix::process::Signal::KILL).expect("it lives");
     // It ends, and whoever started it starts another.
     wait_until("the daemon has noticed", || !daemon.is_alive());
-    daemon = Daemon::start("");
+    daemon = daemon::start("");
     wait_until("the client receives again", || {
         survivor
             .ask("report")
@@ -94,13 +95,16 @@ fn daemon_short_of_descriptors_refuses_and_goes_on() {
         "ulimit -n 420; exec \"$0\" \"$@\"",
         env!("CARGO_BIN_EXE_ecallsd"),
     ]);
-    let mut daemon = Daemon::start_by(command, "");
+    let mut daemon = daemon::start_by(command, "");
     let mut survivor = start("survivor", new_user(), &[]);
     survivor.expect("receives");
     let mut greedy: Vec<_> = (0..4).map(|_| start("greedy", new_user(), &[])).collect();
     let mut had = 0;
     for one in &mut greedy {
-        had += one.hear().parse::<u32>().expect("a number");
+        let line = one.hear();
+        let (number, reason) = line.split_once(' ').expect("how many, and why no more");
+        had += number.parse::<u32>().expect("a number");
+        assert!(reason.contains("open files"), "{line}");
     }
     assert!(daemon.is_alive(), "{}", daemon.log());
     assert!(had > 0, "nobody got anything");
@@ -112,6 +116,7 @@ fn daemon_short_of_descriptors_refuses_and_goes_on() {
     greedy.into_iter().for_each(Actor::end);
     // And there is room again.
     wait_until("a new client finds room", || Ecalls::open().is_ok());
+    crate::scene::check_accounts();
     survivor.end();
     daemon.stop();
     await_end_of_core(&before);
@@ -123,9 +128,9 @@ fn daemon_short_of_descriptors_refuses_and_goes_on() {
 fn daemon_makes_no_system_call_beyond_its_lists() {
     clear();
     let before = ecalls_kernel::residue();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ecallsd"));
+    let mut command = program();
     command.args(["--seccomp", "log"]);
-    let daemon = Daemon::start_by(command, "");
+    let mut daemon = daemon::start_by(command, "");
     let pids = daemon.processes();
     let since = audited(&pids).len();
     let roles: [(&str, &[&str]); 6] = [
@@ -150,7 +155,7 @@ fn daemon_makes_no_system_call_beyond_its_lists() {
 
 /// What the kernel's log says of system calls of these processes.
 fn audited(pids: &[u32]) -> Vec<String> {
-    let output = Command::new("dmesg").output().expect("dmesg");
+    let output = limit::output(&mut Command::new("dmesg"), PATIENCE);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let of_them = |line: &&str| {
         pids.iter()
@@ -240,13 +245,16 @@ fn receive_until_it_ends(counts: &std::sync::Mutex<(u32, u64)>) -> ecalls::Resul
 /// Takes connections and channels until it gets no more.
 fn be_greedy(stage: &mut Stage) {
     let mut held = Vec::new();
-    for _ in 0..60 {
-        let Ok((mut raw, ..)) = Raw::open() else {
-            break;
+    let reason = loop {
+        let mut raw = match Raw::open() {
+            Ok((raw, ..)) => raw,
+            Err(error) => break error.to_string(),
         };
-        let channel = raw.open_channel(&crate::raw::ring(64));
-        held.push((raw, channel.ok()));
-    }
-    stage.say(held.len());
+        match raw.open_channel(&crate::raw::ring(64)) {
+            Ok(channel) => held.push((raw, channel)),
+            Err(refused) => break crate::raw::tell(&refused),
+        }
+    };
+    stage.say(format_args!("{} {reason}", held.len()));
     stage.hear();
 }

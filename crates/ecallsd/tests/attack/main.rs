@@ -23,6 +23,8 @@ mod messages;
 mod quotas;
 mod raw;
 mod revocation;
+#[path = "../harness/running.rs"]
+mod running;
 mod scene;
 mod together;
 mod victim;

@@ -12,10 +12,11 @@ use std::time::Duration;
 
 use ecalls_abi::message::{Number, QUOTA_BYTES, QUOTA_CHANNELS, Request};
 
-use crate::actor::{Roles, Stage, start, wait_until};
+use crate::actor::{Roles, Stage, start};
 use crate::memory::Loop;
 use crate::messages::Random;
 use crate::raw::{self, bpf, number, pair};
+use crate::running::wait_until;
 use crate::scene::{Scene, new_user, user};
 use crate::tests;
 

@@ -27,6 +27,9 @@ use crate::daemon;
 /// How long an answer may take. The daemon lets a user who asks too fast wait.
 const ANSWER: Duration = Duration::from_secs(15);
 
+/// How long a forked child may live, seconds.
+const FORKED_S: u32 = 90;
+
 /// The prctl option of the fast call.
 const PRCTL: libc::c_int = 0x4543_0001;
 
@@ -333,6 +336,8 @@ pub(crate) fn fork(child: impl FnOnce() -> i32) -> u32 {
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0, "{}", io::Error::last_os_error());
     if pid == 0 {
+        // SAFETY: takes a number. Ends a child that hangs, so that nobody need wait for it.
+        unsafe { libc::alarm(FORKED_S) };
         let code = child();
         // SAFETY: ends the child without running what its parent would run at exit.
         unsafe { libc::_exit(code) };

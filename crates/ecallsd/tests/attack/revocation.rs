@@ -7,10 +7,11 @@ use std::time::Duration;
 use ecalls_abi::downcall::Op;
 use ecalls_abi::message::{QUOTA_BYTES, QUOTA_CHANNELS, QUOTA_SUBSCRIPTIONS, Request};
 
-use crate::actor::{Roles, Stage, start, wait_until};
+use crate::actor::{Roles, Stage, start};
 use crate::maps::number_of;
 use crate::memory::{Loop, subscribe};
 use crate::raw;
+use crate::running::wait_until;
 use crate::scene::{Scene, new_user, user};
 use crate::tests;
 

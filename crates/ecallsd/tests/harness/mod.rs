@@ -3,12 +3,15 @@
 
 #![allow(dead_code, reason = "each test uses a part")]
 
+pub(crate) mod running;
+
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::mem::MaybeUninit;
+use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,10 +23,13 @@ use ecalls_abi::message::{
 };
 use ecalls_abi::service::SERVICE_TASK;
 use ecalls_abi::subscription::ACTION_MEMORY;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
+
+pub(crate) use running::{PATIENCE, command};
 
 /// Some users without a name.
 pub(crate) const ALICE: u32 = 64001;
@@ -32,111 +38,61 @@ pub(crate) const BOB: u32 = 64002;
 /// One daemon at a time: a machine has one core.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// How long anything may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-
-/// A running daemon.
+/// A running daemon, and its turn.
 #[derive(Debug)]
 pub(crate) struct Daemon {
-    pub(crate) process: Child,
-    pub(crate) folder: PathBuf,
+    running: running::Daemon,
     _turn: MutexGuard<'static, ()>,
+}
+
+impl Deref for Daemon {
+    type Target = running::Daemon;
+
+    fn deref(&self) -> &running::Daemon {
+        &self.running
+    }
+}
+
+impl DerefMut for Daemon {
+    fn deref_mut(&mut self) -> &mut running::Daemon {
+        &mut self.running
+    }
 }
 
 /// None, with a word about it, unless tests may load programs into this kernel.
 pub(crate) fn daemon(config: &str) -> Option<Daemon> {
+    daemon_by(running::program(), config)
+}
+
+/// The same with the command that starts it.
+pub(crate) fn daemon_by(command: Command, config: &str) -> Option<Daemon> {
     if std::env::var_os("ECALLS_TEST_ROOT").is_none() || !ecalls_kernel::is_root() {
         eprintln!("skipped: needs root and ECALLS_TEST_ROOT=1");
         return None;
     }
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let folder = std::env::temp_dir().join(format!("ecallsd-test-{}", std::process::id()));
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).unwrap();
-    let path = folder.join("ecallsd.toml");
-    let socket = folder.join("socket");
-    let text = format!(
-        "[socket]\npath = {:?}\n{config}\n",
-        socket.to_str().unwrap()
-    );
-    fs::write(&path, text).unwrap();
-    let process = command(&path).stderr(Stdio::piped()).spawn().unwrap();
-    let mut daemon = Daemon {
-        process,
-        folder,
+    let _ = fs::remove_dir_all(folder());
+    fs::create_dir_all(folder()).unwrap();
+    let mut running = running::Daemon::spawn(command, &folder(), config);
+    running.await_answer(|daemon| {
+        Client::connect(daemon.folder()).is_some_and(|client| client.hello().is_ok())
+    });
+    Some(Daemon {
+        running,
         _turn: turn,
-    };
-    let start = Instant::now();
-    while Client::connect(&daemon).is_none_or(|client| client.hello().is_err()) {
-        if let Some(status) = daemon.process.try_wait().unwrap() {
-            panic!("the daemon ended: {status}: {}", daemon.told());
-        }
-        assert!(start.elapsed() < PATIENCE, "the daemon does not answer");
-        thread::sleep(Duration::from_millis(20));
-    }
-    Some(daemon)
+    })
 }
 
-/// The daemon's command line.
-pub(crate) fn command(config: &std::path::Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ecallsd"));
-    command.arg("--config").arg(config);
-    command
+/// The folder of this run's daemons, one after the other.
+pub(crate) fn folder() -> PathBuf {
+    std::env::temp_dir().join(format!("ecallsd-test-{}", std::process::id()))
 }
 
 impl Daemon {
-    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
-        let pid = rustix::process::Pid::from_child(&self.process);
-        rustix::process::kill_process(pid, signal).unwrap();
-    }
-
-    /// Ends it. How it ended, and what it has told.
-    pub(crate) fn stop(&mut self) -> (ExitStatus, String) {
-        self.signal(rustix::process::Signal::TERM);
-        self.ended()
-    }
-
-    /// Waits for its end.
-    pub(crate) fn ended(&mut self) -> (ExitStatus, String) {
-        let start = Instant::now();
-        loop {
-            if let Some(status) = self.process.try_wait().unwrap() {
-                return (status, self.told());
-            }
-            assert!(start.elapsed() < PATIENCE, "the daemon does not end");
-            thread::sleep(Duration::from_millis(5));
-        }
-    }
-
-    /// What it has told; only once it has ended.
-    fn told(&mut self) -> String {
-        let mut text = String::new();
-        if let Some(mut stderr) = self.process.stderr.take() {
-            stderr.read_to_string(&mut text).unwrap();
-        }
-        text
-    }
-
-    /// The door's process.
-    pub(crate) fn door(&self) -> rustix::process::Pid {
-        let pid = self.process.id();
-        let children = format!("/proc/{pid}/task/{pid}/children");
-        // The kernel may leave a child out while processes come and go.
-        let door = (0..1000).find_map(|_| {
-            let text = fs::read_to_string(&children).unwrap();
-            let door = text.trim().parse().ok();
-            if door.is_none() {
-                thread::sleep(Duration::from_millis(5));
-            }
-            door
-        });
-        rustix::process::Pid::from_raw(door.expect("the door is a child")).unwrap()
-    }
-
     /// A connection of user `uid` that has said HELLO.
     pub(crate) fn client(&self, uid: u32) -> Client {
         as_user(uid, || {
-            let client = Client::connect(self).expect("the daemon listens");
+            let client = Client::connect(self.folder()).expect("the daemon listens");
             client.hello().unwrap().expect("the daemon welcomes");
             client
         })
@@ -175,9 +131,8 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-        let _ = fs::remove_dir_all(&self.folder);
+        self.running.kill();
+        let _ = fs::remove_dir_all(folder());
     }
 }
 
@@ -200,13 +155,15 @@ pub(crate) fn as_user<T: Send>(uid: u32, work: impl FnOnce() -> T + Send) -> T {
 pub(crate) struct Client(pub(crate) OwnedFd);
 
 impl Client {
-    pub(crate) fn connect(daemon: &Daemon) -> Option<Client> {
+    pub(crate) fn connect(folder: &Path) -> Option<Client> {
         let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
         let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None).unwrap();
-        let address = SocketAddrUnix::new(daemon.folder.join("socket")).unwrap();
+        // Also for connecting: a queue of connections may be full.
+        for timeout in [Timeout::Recv, Timeout::Send] {
+            set_socket_timeout(&socket, timeout, Some(PATIENCE)).unwrap();
+        }
+        let address = SocketAddrUnix::new(folder.join("socket")).unwrap();
         rustix::net::connect(&socket, &address).ok()?;
-        let timeout = rustix::net::sockopt::Timeout::Recv;
-        rustix::net::sockopt::set_socket_timeout(&socket, timeout, Some(PATIENCE)).unwrap();
         Some(Client(socket))
     }
 
