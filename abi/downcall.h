@@ -6,7 +6,9 @@
  * deferred  a store into `down`; handled at the next fast call, after a delay, or before the
  * caller's
  *           next scheduling; in batches, or only the latest
- * generic   by service name; may block
+ * generic   by service name; may block. Who hosts the core runs a program for it (BPF_PROG_RUN);
+ *           others make it by a fast call (ECALLS_OP_CALL), and get that program only where the
+ *           kernel has no fast call
  *
  * `down` is an array of 64-byte elements, mapped by the one application that owns the channel:
  *   elements 0-3    struct ecalls_down, the header
@@ -47,7 +49,10 @@
 	6u /* a: timer number, b: expiry ns (0: cancel), c: period ns (0: once, else at
 			      least 50000); both at most 2^62 */
 #define ECALLS_OP_DELAY 7u /* arms the deferred calls' timer (ECALLS_DEFER_DELAY) */
-#define ECALLS_OPS 8u
+#define ECALLS_OP_CALL                                                                             \
+	8u /* a: address of a struct ecalls_generic with op RAISE. The generic call by way of the
+			      fast one. Result: as of RAISE; -EFAULT: not in memory now */
+#define ECALLS_OPS 9u
 
 #define ECALLS_ATTRIBUTES 8u /* attributes of a channel, read by kernel handlers */
 
@@ -92,7 +97,8 @@ struct ecalls_downcall {
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_downcall) == 64, "downcall");
 
-/* Argument and result of the generic call (a BPF syscall program's context). */
+/* Argument and result of the generic call (a BPF syscall program's context). With ECALLS_OP_CALL
+ * the result is in the caller's frame. */
 struct ecalls_generic {
 	char service[ECALLS_NAME_MAX]; /* name of the service; for op NOP..: may be empty */
 	ecalls_u32 op;

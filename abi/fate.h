@@ -29,6 +29,7 @@
 #define ECALLS_STAGE_RAISE 1u /* before it became an event: it has no id */
 #define ECALLS_STAGE_QUEUE 2u /* in a queue, or on the way into one */
 #define ECALLS_STAGE_OFFER 3u /* when it was offered to a subscription */
+#define ECALLS_STAGE_TIMER 5u /* when a timer expired: it has no id */
 #define ECALLS_STAGE_CHAIN 4u /* in a subscription's chain, at `action` */
 
 struct ecalls_fate {

@@ -62,11 +62,11 @@ ECALLS_STATIC_ASSERT(sizeof(struct ecalls_message) == 16, "message header");
 #define ECALLS_MESSAGE_REQUESTS 19u /* requests are below this */
 
 /* Answers. */
-#define ECALLS_MESSAGE_REFUSED 0x100u	   /* refused */
-#define ECALLS_MESSAGE_DONE 0x101u	   /* done */
-#define ECALLS_MESSAGE_END 0x102u	   /* done (value 0): there is no further one */
-#define ECALLS_MESSAGE_WELCOME 0x103u	   /* welcome + the program of the generic call */
-#define ECALLS_MESSAGE_SERVICE 0x104u	   /* service_view */
+#define ECALLS_MESSAGE_REFUSED 0x100u /* refused */
+#define ECALLS_MESSAGE_DONE 0x101u    /* done */
+#define ECALLS_MESSAGE_END 0x102u     /* done (value 0): there is no further one */
+#define ECALLS_MESSAGE_WELCOME 0x103u /* welcome; with mechanism run + the generic call's program */
+#define ECALLS_MESSAGE_SERVICE 0x104u /* service_view */
 #define ECALLS_MESSAGE_SUBSCRIPTION 0x105u /* subscription_view */
 #define ECALLS_MESSAGE_CHANNEL 0x106u	   /* channel_view */
 #define ECALLS_MESSAGE_QUEUE 0x107u	   /* queue_view */
@@ -146,15 +146,17 @@ struct ecalls_welcome {
 };
 
 /* Why a request was refused: the error that the library returns. Texts end with 0. */
-#define ECALLS_REFUSED_UNSUPPORTED 1u /* subject: what the kernel lacks; text: who brings it */
-#define ECALLS_REFUSED_DENIED 2u      /* subject: what was tried; text: what it needs */
-#define ECALLS_REFUSED_LIMIT 3u	      /* subject: which limit; number: its value */
-#define ECALLS_REFUSED_UNKNOWN 4u     /* subject: kind of thing; given: its name; text: a hint */
-#define ECALLS_REFUSED_INVALID 5u     /* subject: which argument; given; text: what is right */
-#define ECALLS_REFUSED_CLOSED 6u      /* subject: what is gone */
-#define ECALLS_REFUSED_VERSION 7u     /* number: the daemon's version of the contract */
-#define ECALLS_REFUSED_OS 8u	      /* subject: what was done; number: errno */
-#define ECALLS_REFUSED_QUOTA 9u	      /* subject: the user's quota; number: its value */
+#define ECALLS_REFUSED_UNSUPPORTED                                                                 \
+	1u /* subject: what the kernel lacks; text: who brings it. With given "refused":
+	      subject: what it did not accept; text: why */
+#define ECALLS_REFUSED_DENIED 2u  /* subject: what was tried; text: what it needs */
+#define ECALLS_REFUSED_LIMIT 3u	  /* subject: which limit; number: its value */
+#define ECALLS_REFUSED_UNKNOWN 4u /* subject: kind of thing; given: its name; text: a hint */
+#define ECALLS_REFUSED_INVALID 5u /* subject: which argument; given; text: what is right */
+#define ECALLS_REFUSED_CLOSED 6u  /* subject: what is gone */
+#define ECALLS_REFUSED_VERSION 7u /* number: the daemon's version of the contract */
+#define ECALLS_REFUSED_OS 8u	  /* subject: what was done; number: errno */
+#define ECALLS_REFUSED_QUOTA 9u	  /* subject: the user's quota; number: its value */
 struct ecalls_refused {
 	ecalls_u32 error; /* ECALLS_REFUSED_* */
 	ecalls_u32 pad;
@@ -164,9 +166,10 @@ struct ecalls_refused {
 	char text[256];
 };
 
+#define ECALLS_OWNER_UNTOLD 0xffffffffu /* another user's: nothing is told of it but its name */
 struct ecalls_service_view {
 	ecalls_u32 index;
-	ecalls_u32 owner; /* process of an application service; 0: built in */
+	ecalls_u32 owner; /* process of an application service; 0: built in; or OWNER_UNTOLD */
 	ecalls_u32 subscriptions;
 	ecalls_u32 attached; /* 1: its programs are attached */
 	ecalls_u64 parameter;
@@ -209,7 +212,8 @@ struct ecalls_queue_view {
 #define ECALLS_QUOTA_RAISED 9u	    /* events per second of it; used: refused so far */
 #define ECALLS_QUOTA_HANDLER 10u    /* ns per second of its handlers; used: refused so far */
 #define ECALLS_QUOTA_REQUESTS 11u   /* requests per second; used: refused so far */
-#define ECALLS_QUOTAS 12u
+#define ECALLS_QUOTA_EXPIRIES 12u   /* timers per second; used: refused or put off so far */
+#define ECALLS_QUOTAS 13u
 struct ecalls_user_view {
 	ecalls_u32 next;
 	ecalls_u32 uid;

@@ -152,7 +152,7 @@ struct ecalls_sched_event {
 	ecalls_u32 pid;
 	ecalls_u32 tid;
 	ecalls_u32 priority; /* kernel priority: 0..99 real time, 100..139 fair */
-	ecalls_u32 previous; /* thread that ran before it */
+	ecalls_u32 previous; /* thread that ran before it; 0 with scope OWN: it may be another's */
 	char comm[16];
 };
 

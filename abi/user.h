@@ -9,6 +9,8 @@
  *
  * A rate is a bucket of one word (bpf/lib/bucket.h): `burst` at once, then `per_s` in each second.
  * What goes beyond is refused at once: an offer is dropped as QUOTA, a raise returns -EDQUOT.
+ * Timers have a rate of their own, far below that of raises: they expire in an interrupt, which
+ * takes its time from whoever runs there.
  *
  * A row may be given to another uid once nothing names it; `queued` and `timers` are true at every
  * moment and are never set by the host.
@@ -29,7 +31,9 @@ struct ecalls_user {
 	ecalls_u32 raise_burst;	     /* at most 65536; 0 counts as 1 */
 	ecalls_u32 queued_max;	     /* events and chains of its that may wait in queues */
 	ecalls_u32 timers_max;	     /* timers of its channels */
-	ecalls_u64 pad0[2];
+	ecalls_u64 timer_per_s;	     /* times that its timers are set, or expire again */
+	ecalls_u32 timer_burst;	     /* at most 65536; 0 counts as 1 */
+	ecalls_u32 pad0;
 	/* line 1: written by the kernel side, as all below */
 	ecalls_u64 up_tat;	 /* bucket of up_per_s */
 	ecalls_u64 offered;	 /* offers to its subscriptions, those refused included */
@@ -43,7 +47,8 @@ struct ecalls_user {
 	ecalls_u64 timers_throttled; /* timers refused because it had timers_max */
 	ecalls_u32 queued;	     /* events and chains that wait now */
 	ecalls_u32 timers;	     /* timers that its channels have set, or had when they ended */
-	ecalls_u64 pad2[2];
+	ecalls_u64 timer_tat;	     /* bucket of timer_per_s */
+	ecalls_u64 timer_throttled;  /* settings refused, and expiries put off, for their rate */
 	/* line 3 */
 	ecalls_u64 handler_tat; /* bucket of handler_ns_per_s */
 	ecalls_u64 handler_ns;	/* time that its kernel handlers took; counted while limited */

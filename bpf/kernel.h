@@ -242,6 +242,7 @@ struct kernel_siginfo {
 #define IPPROTO_TCP 6
 #define EAGAIN 11
 #define EBUSY 16
+#define EFAULT 14
 #define EINVAL 22
 #define EPERM 1
 #define ENOENT 2

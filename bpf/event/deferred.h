@@ -227,6 +227,9 @@ static __always_inline int delay_start(const struct ecalls_channel *ch, struct d
 	/* By a former channel of this place: not for this one's calls, and it may be for long. */
 	if (__sync_lock_test_and_set(&state->armed, ch->id) == ch->id)
 		return 0;
+	/* As often as its user's timers may expire; else later, and with more calls at once. */
+	if (ch->user && delay_ns < TIMER_PUT_OFF_NS && !user_expiry(ch->user, bpf_ktime_get_ns()))
+		delay_ns = TIMER_PUT_OFF_NS;
 	error = bpf_timer_start(&state->timer, delay_ns, 0);
 	if (error)
 		state->armed = 0;

@@ -204,8 +204,19 @@ static __always_inline struct match match_of(const struct ecalls_event *e) {
 	};
 }
 
+/* Audiences come after the service's own list, and who stands in one sees of its own user only:
+ * from here on the event no longer tells of others. */
+static __always_inline void hide_others(struct ecalls_event *e) {
+	struct ecalls_sched_event *sched = (void *)e->data;
+
+	if (e->service == ECALLS_SERVICE_SCHED)
+		sched->previous = 0;
+}
+
 /* Goes on with the list `row`. */
 static __always_inline void take_list(struct current *c, u32 row, const struct match *m) {
+	if (row)
+		hide_others(&c->event);
 	c->row = row;
 	c->list = m->list;
 	c->mask = m->mask;

@@ -8,14 +8,15 @@
  * leaves the result where it can.
  *
  * Below are, in this order: down.h (the segment), operation.h (what the operations do), deferred.h
- * (calls that waited in the segment). A call first handles what was deferred before it.
+ * (calls that waited in the segment), generic.h (the generic call). A call first handles
+ * what was deferred before it.
  *
  * Every caller runs with preemption off.
  */
 #ifndef ECALLS_EVENT_DOWNCALL_H
 #define ECALLS_EVENT_DOWNCALL_H
 
-#include "deferred.h"
+#include "generic.h"
 
 /* The calls that have to be fast, while nothing is deferred. True: done. They may be preempted. */
 static __always_inline bool downcall_small(struct down *d, u32 op, u64 a, u64 b, s64 *result) {
@@ -55,6 +56,8 @@ static __always_inline s64 downcall(struct down *d, u32 id, u32 op, u64 a, u64 b
 		return attribute_set(d->index, a, b);
 	if (op == ECALLS_OP_GET)
 		return attribute_get(d->index, a);
+	if (op == ECALLS_OP_CALL)
+		return down_call(a);
 	struct downcall call = {.channel = id, .op = op, .a = a, .b = b, .c = c};
 	return downcall_more(&call);
 }

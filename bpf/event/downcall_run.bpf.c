@@ -8,73 +8,10 @@
  */
 #include "downcall.h"
 
-#define GENERIC_US_MAX (1ull << 50) /* 35 years; longer times are this long */
-
-struct service_name {
-	char text[ECALLS_NAME_MAX]; /* filled up with 0 */
-};
-
-/* Index of each service by name. Written by the host. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, ECALLS_SERVICES_MAX);
-	__type(key, struct service_name);
-	__type(value, u32);
-} service_names SEC(".maps");
-
-static __always_inline u64 after_us(u64 from_ns, u64 us) {
-	return from_ns + (us < GENERIC_US_MAX ? us : GENERIC_US_MAX) * 1000;
-}
-
-/* Index of the service that the call names, or -ENOENT. Not inline: the stack that it needs for the
- * name is not its caller's too. */
-static __noinline s64 service_named(const struct ecalls_generic *g) {
-	struct service_name name;
-	u32 *index;
-
-	__builtin_memcpy(name.text, g->service, sizeof(name.text));
-	index = bpf_map_lookup_elem(&service_names, &name);
-	return index ? (s64)*index : -ENOENT;
-}
-
-/* RAISE by name: a number of subscriptions, or -errno. Not inline for the same reason. */
-static __noinline s64 generic_raise(const struct ecalls_generic *g,
+/* RAISE by name. Not inline: the stack that it needs is not its caller's too. */
+static __noinline s64 generic_named(const struct ecalls_generic *g,
 				    const struct task_struct *task) {
-	u64 now_ns = bpf_ktime_get_ns();
-	struct ecalls_service *s;
-	s64 index = service_named(g);
-	int result;
-
-	if (index < 0)
-		return index;
-	struct raise r = {
-		.service = index,
-		.kind = g->kind,
-		.type = g->type,
-		.priority = g->priority,
-		.target = g->target,
-		.flags = (g->flags & ECALLS_EVENT_CPU) | RAISE_METERED,
-		.size = g->size,
-	};
-	s = service_of(index, task->tgid, task->group_leader->start_boottime,
-		       (u32)bpf_get_current_uid_gid());
-	if (!s)
-		return -EPERM;
-	/* Its owner; else root, whom nothing limits. */
-	r.user = s->owner == (u32)task->tgid ? s->user : 0;
-	if (r.kind > 31)
-		return -EINVAL;
-	if (g->flags & ECALLS_RAISE_ABSOLUTE)
-		now_ns = 0;
-	if (g->release_us)
-		r.release_ns = after_us(now_ns, g->release_us);
-	if (g->deadline_us)
-		r.deadline_ns = after_us(now_ns ? (r.release_ns ? r.release_ns : now_ns) : 0,
-					 g->deadline_us);
-	result = raise(&r, g->data, DATA_WORDS);
-	if (result)
-		return result;
-	return subscribers(r.service, r.kind, r.target, task->tgid, uid_of(task));
+	return generic_raise(g, task);
 }
 
 /* The operations of the fast call. Not inline for the same reason. */
@@ -89,7 +26,7 @@ static __noinline s64 generic_channel(const struct ecalls_generic *g) {
 static __always_inline s64 generic_call(const struct ecalls_generic *g,
 					const struct task_struct *task) {
 	if (g->op == ECALLS_OP_RAISE && g->service[0])
-		return generic_raise(g, task);
+		return generic_named(g, task);
 	if (!g->channel && g->op == ECALLS_OP_GETPID)
 		return task->tgid;
 	return generic_channel(g);

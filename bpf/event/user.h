@@ -7,6 +7,7 @@
  *   user_handler_*()	the time of a kernel handler
  *   user_queue()	a place in a queue
  *   user_timer()	a timer
+ *   user_expiry()	setting a timer, and each further time that it expires
  *
  * An event carries its user's row in the upper bits of its `flags` as long as it has a place in a
  * queue. Whoever takes it out for good, or finds it dropped, gives the place back; taking it from
@@ -25,6 +26,13 @@
 
 static __always_inline struct ecalls_user *user_of(u32 row) {
 	return row ? bpf_map_lookup_elem(&users, &row) : 0;
+}
+
+/* Whether a row is still this user's, for whatever names it without the host's knowledge. */
+static __always_inline bool user_is(u32 row, u32 uid) {
+	struct ecalls_user *u = user_of(row);
+
+	return !row || (u && u->uid == uid && *(volatile u32 *)&u->state == ECALLS_STATE_ACTIVE);
 }
 
 /* 1: the event may be offered; 0: it is too much. */
@@ -108,6 +116,20 @@ static __always_inline void user_unqueue(u32 flags) {
 
 	if (u)
 		__sync_fetch_and_sub(&u->queued, 1);
+}
+
+/* 1: one of its timers may be set, or go on after it has expired; 0: that is too often. */
+__noinline int user_expiry(u32 row, u64 now_ns) {
+	struct ecalls_user *u = user_of(row);
+	u64 per_s;
+
+	if (!u)
+		return 1;
+	per_s = *(volatile u64 *)&u->timer_per_s;
+	if (!per_s || rate_takes(&u->timer_tat, now_ns, per_s, u->timer_burst))
+		return 1;
+	__sync_fetch_and_add(&u->timer_throttled, 1);
+	return 0;
 }
 
 /* Counts a timer. False: the user has as many as it may have. */

@@ -15,6 +15,9 @@
  * The process concerned is the one that registered the socket: what runs when data arrives is
  * whatever process was interrupted, or who sent it.
  *
+ * A registration ends with what its user is to the core: when its row (abi/user.h) has become
+ * another one's, its events are refused.
+ *
  * Events tell what the socket holds when they are raised; several arrivals may be read at once. The
  * end of the stream is a DATA event without bytes. `bytes`: TCP counts what the reader has not
  * taken; UDP counts buffers with their overhead, local sockets are not counted (0).
@@ -72,6 +75,13 @@ int BPF_PROG(socket_ready, struct sock *sk) {
 	interest = bpf_sk_storage_get(&socket_interest, sk, 0, 0);
 	if (!interest)
 		return 0;
+	/* It lives as long as the socket, which may be longer than the row is its user's. */
+	if (!user_is(interest->user, interest->uid)) {
+		struct ecalls_service_count *n = count_of_service(ECALLS_SERVICE_SOCKET);
+		if (n)
+			__sync_fetch_and_add(&n->refused, 1);
+		return 0;
+	}
 	bool listens = sk->__sk_common.skc_state == TCP_LISTEN;
 	u32 kind = listens ? ECALLS_SOCKET_CONNECTION : ECALLS_SOCKET_DATA;
 	bool inherited = !listens && interest->kinds & CONNECTION_BIT && is_tcp(sk);

@@ -22,6 +22,10 @@
  * at least TIMER_PUT_OFF_NS away, so that who raises too much does not keep a CPU busy with it. A
  * timer that expires once is then tried again.
  *
+ * Setting a timer, and each expiry of one that has a period, also takes from how often the timers
+ * of its user may expire: that is done in an interrupt, at the cost of whoever runs there. What
+ * goes beyond is refused when a timer is set, and put off in the same way when it expires.
+ *
  * The kernel's own timer is made at the first use. A program gets the memory for it only if the
  * kernel has some at hand (else -ENOMEM), so making all of them at load time is not an option.
  */
@@ -70,8 +74,8 @@ static __always_inline u32 timer_user(u64 owner) {
 	return owner >> 32;
 }
 
-/* An expiry that its user's rate does not allow is raised and dropped. */
-static __always_inline void timer_throttled(const struct ecalls_channel *ch) {
+/* An expiry that its user's rates do not allow is raised and dropped. `stage`: which of them. */
+static __always_inline void timer_throttled(const struct ecalls_channel *ch, u32 stage) {
 	struct ecalls_service_count *n = count_of_service(ECALLS_SERVICE_TIMER);
 
 	if (!n)
@@ -79,7 +83,7 @@ static __always_inline void timer_throttled(const struct ecalls_channel *ch) {
 	__sync_fetch_and_add(&n->raised, 1);
 	__sync_fetch_and_add(&n->dropped[ECALLS_DROP_QUOTA], 1);
 	fate_refused(ECALLS_SERVICE_TIMER, 0, ch->owner, ch->uid,
-		     FATE(ECALLS_FATE_DROPPED, ECALLS_DROP_QUOTA, ECALLS_STAGE_RAISE, 0));
+		     FATE(ECALLS_FATE_DROPPED, ECALLS_DROP_QUOTA, stage, 0));
 }
 
 static __always_inline void timer_raise(const struct timer *t, const struct ecalls_channel *ch,
@@ -118,7 +122,7 @@ static int timer_expired(void *map, u32 *key, struct timer *t) {
 	u64 expiry_ns = *(volatile u64 *)&t->expiry_ns, now_ns = bpf_ktime_get_ns();
 	u64 period_ns = t->period_ns, next_ns = 0, passed = 0;
 	u32 owner = timer_channel(*(volatile u64 *)&t->owner), index = ECALLS_ID_INDEX(owner);
-	bool throttled;
+	u32 throttled = 0; /* by which limit: ECALLS_STAGE_* */
 	struct ecalls_channel *ch = bpf_map_lookup_elem(&channels, &index);
 
 	if (!expiry_ns || !ch || !channel_lives(owner))
@@ -127,7 +131,10 @@ static int timer_expired(void *map, u32 *key, struct timer *t) {
 		timer_restart(t, expiry_ns);
 		return 0;
 	}
-	throttled = ch->user && !user_raise(ch->user, now_ns);
+	if (ch->user && period_ns && !user_expiry(ch->user, now_ns))
+		throttled = ECALLS_STAGE_TIMER;
+	else if (ch->user && !user_raise(ch->user, now_ns))
+		throttled = ECALLS_STAGE_RAISE;
 	if (period_ns) {
 		u64 until_ns = throttled ? now_ns + TIMER_PUT_OFF_NS : now_ns;
 		passed = (until_ns - expiry_ns) / period_ns;
@@ -137,9 +144,9 @@ static int timer_expired(void *map, u32 *key, struct timer *t) {
 	}
 	if (__sync_val_compare_and_swap(&t->expiry_ns, expiry_ns, next_ns) != expiry_ns)
 		return 0;
-	t->overrun += passed + throttled;
+	t->overrun += passed + !!throttled;
 	if (throttled) {
-		timer_throttled(ch);
+		timer_throttled(ch, throttled);
 	} else {
 		t->count++;
 		timer_raise(t, ch, *key, expiry_ns);
@@ -265,6 +272,8 @@ __noinline int timer_set(u32 channel, u32 number, u64 expiry_ns, u64 period_ns) 
 		return -EINVAL;
 	if (period_ns && period_ns < TIMER_PERIOD_MIN_NS)
 		return -EINVAL;
+	if (ch->user && !user_expiry(ch->user, bpf_ktime_get_ns()))
+		return -EDQUOT;
 	error = timer_claim(t, state, channel, ch->user);
 	if (error)
 		return error;

@@ -3,7 +3,8 @@
 //! - fast: a cheap system call that runs a non-blocking handler at once (`prctl` with our option);
 //! - deferred: a store into `down`; handled at the next fast call, after a delay, or before the
 //!   caller's next scheduling; in batches, or only the latest;
-//! - generic: by service name; may block.
+//! - generic: by service name; may block. Who hosts the core runs a program for it; others make it
+//!   by a fast call ([`OP_CALL`]), and get that program only where the kernel has no fast call.
 //!
 //! `down` is an array of 64-byte elements: elements 0 to 3 are [`Down`], then come one frame per
 //! calling thread (where a fast call leaves its result), the latest-value cells, and the ring of
@@ -45,8 +46,11 @@ pub const OP_RESUME: u32 = 5;
 pub const OP_TIMER: u32 = 6;
 /// Arms the deferred calls' timer ([`DEFER_DELAY`]).
 pub const OP_DELAY: u32 = 7;
+/// a: address of a [`Generic`] with op RAISE. The generic call by way of the fast one. Result: as
+/// of RAISE; `-EFAULT`: not in memory now.
+pub const OP_CALL: u32 = 8;
 /// Operations.
-pub const OPS: u32 = 8;
+pub const OPS: u32 = 9;
 
 /// `ECALLS_OP_*`: what a downcall asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,6 +72,8 @@ pub enum Op {
     Timer = OP_TIMER,
     /// Arms the deferred calls' timer.
     Delay = OP_DELAY,
+    /// The generic call, by way of the fast one.
+    Call = OP_CALL,
 }
 
 impl Op {
@@ -81,6 +87,7 @@ impl Op {
         Op::Resume,
         Op::Timer,
         Op::Delay,
+        Op::Call,
     ];
 
     /// The operation that `raw` stands for.
@@ -104,6 +111,7 @@ impl Op {
             Op::Resume => "resume",
             Op::Timer => "timer",
             Op::Delay => "delay",
+            Op::Call => "call",
         }
     }
 }
@@ -189,7 +197,7 @@ pub struct Downcall {
 const _: () = assert!(size_of::<Downcall>() == DOWN_ELEMENT_BYTES, "downcall");
 
 /// `struct ecalls_generic`: argument and result of the generic call (a BPF syscall program's
-/// context).
+/// context). With [`OP_CALL`] the result is in the caller's frame.
 #[repr(C)]
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,

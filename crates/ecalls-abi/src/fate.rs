@@ -19,6 +19,8 @@ pub const FATE_FILTERED: u32 = 3;
 
 /// `stage`: before it became an event: it has no id.
 pub const STAGE_RAISE: u32 = 1;
+/// When a timer expired: it has no id.
+pub const STAGE_TIMER: u32 = 5;
 /// `stage`: in a queue, or on the way into one.
 pub const STAGE_QUEUE: u32 = 2;
 /// `stage`: when it was offered to a subscription.

@@ -11,6 +11,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 use crate::channel::Channel;
 pub use crate::fate::{
     FATE_DROPPED, FATE_FILTERED, FATE_LATE, STAGE_CHAIN, STAGE_OFFER, STAGE_QUEUE, STAGE_RAISE,
+    STAGE_TIMER,
 };
 use crate::service::{ServiceCount, ServiceInfo, SubscriptionCount};
 use crate::subscription::{Action, Subscription};
@@ -269,7 +270,8 @@ impl Refused {
 pub struct ServiceView {
     /// Its index.
     pub index: u32,
-    /// Process of an application service; 0: built in.
+    /// Process of an application service; 0: built in; [`OWNER_UNTOLD`]: another user's, who is not
+    /// told, nor what is counted of it.
     pub owner: u32,
     /// How many there are.
     pub subscriptions: u32,
@@ -325,6 +327,9 @@ pub struct QueueView {
     pub held: u32,
 }
 
+/// Owner of a service that the caller is told no more of than that it is there.
+pub const OWNER_UNTOLD: u32 = u32::MAX;
+
 /// Connections to the daemon.
 pub const QUOTA_CONNECTIONS: usize = 0;
 /// Channels.
@@ -349,8 +354,10 @@ pub const QUOTA_RAISED: usize = 9;
 pub const QUOTA_HANDLER: usize = 10;
 /// Requests per second; used: refused so far.
 pub const QUOTA_REQUESTS: usize = 11;
+/// Times per second that timers are set or expire again; used: refused or put off so far.
+pub const QUOTA_EXPIRIES: usize = 12;
 /// How many there are.
-pub const QUOTAS: usize = 12;
+pub const QUOTAS: usize = 13;
 
 /// Names of the quotas, for people, in order.
 pub const QUOTA_NAMES: [&str; QUOTAS] = [
@@ -366,6 +373,7 @@ pub const QUOTA_NAMES: [&str; QUOTAS] = [
     "raised events per second",
     "handler time",
     "requests per second",
+    "timer expiries per second",
 ];
 
 /// `struct ecalls_user_view`.
@@ -583,7 +591,8 @@ macro_rules! messages {
 messages! {
     /// What an application asks.
     Request {
-        /// The first request. Answer: [`Welcome`], and the program of the generic call.
+        /// The first request. Answer: [`Welcome`]; with the mechanism `run` the program of the
+        /// generic call.
         Hello(Hello) = MESSAGE_HELLO 1,
         /// Answer: its id, and the segments up and down and the wake descriptor.
         OpenChannel(OpenChannel) = MESSAGE_OPEN_CHANNEL 2,

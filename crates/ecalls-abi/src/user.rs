@@ -33,8 +33,12 @@ pub struct User {
     pub queued_max: u32,
     /// Timers of its channels.
     pub timers_max: u32,
+    /// Times that its timers are set, or expire again, per second.
+    pub timer_per_s: u64,
+    /// That many at once; at most 65536; 0 counts as 1.
+    pub timer_burst: u32,
     /// Zero.
-    pub pad0: [u64; 2],
+    pub pad0: u32,
     /// Bucket of `up_per_s`.
     pub up_tat: u64,
     /// Offers to its subscriptions, those refused included.
@@ -57,8 +61,10 @@ pub struct User {
     pub queued: u32,
     /// Timers that its channels have set, or had when they ended.
     pub timers: u32,
-    /// Zero.
-    pub pad2: [u64; 2],
+    /// Bucket of `timer_per_s`.
+    pub timer_tat: u64,
+    /// Settings refused, and expiries put off, for their rate.
+    pub timer_throttled: u64,
     /// Bucket of `handler_ns_per_s`.
     pub handler_tat: u64,
     /// Time that its kernel handlers took, ns; counted while limited.

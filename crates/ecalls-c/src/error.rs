@@ -86,7 +86,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         let number = match &error {
             Error::Denied { .. } => libc::EPERM,
-            Error::Unsupported { .. } => libc::ENOSYS,
+            Error::Unsupported { .. } | Error::Refused { .. } => libc::ENOSYS,
             Error::Unknown { .. } => libc::ENOENT,
             Error::Invalid { .. } => libc::EINVAL,
             Error::LimitReached { .. } => libc::ENOSPC,

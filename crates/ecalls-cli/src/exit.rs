@@ -63,7 +63,7 @@ impl From<ecalls::Error> for Failure {
         use ecalls::Error;
         let code = match &error {
             Error::Denied { .. } | Error::Quota { .. } | Error::Hosted { .. } => Code::Denied,
-            Error::Unsupported { .. } => Code::Unsupported,
+            Error::Unsupported { .. } | Error::Refused { .. } => Code::Unsupported,
             Error::Unknown { .. } => Code::Unknown,
             Error::Os { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
                 Code::Denied

@@ -4,7 +4,7 @@
 use ecalls::{DropReason, Ecalls};
 use ecalls_abi::message::{
     FATE_DROPPED, FATE_FILTERED, FATE_LATE, FateView, QUOTA_NAMES, STAGE_CHAIN, STAGE_OFFER,
-    STAGE_QUEUE, STAGE_RAISE,
+    STAGE_QUEUE, STAGE_RAISE, STAGE_TIMER,
 };
 use ecalls_abi::text;
 use serde::Serialize;
@@ -115,6 +115,7 @@ fn row(ecalls: &Ecalls, fate: &FateView, now_ns: u64) -> Row {
         reason: reason.map(DropReason::name),
         stage: match stage {
             STAGE_RAISE => "raise",
+            STAGE_TIMER => "timer",
             STAGE_QUEUE => "queue",
             STAGE_OFFER => "offer",
             STAGE_CHAIN => "chain",

@@ -3,6 +3,7 @@
 //! Without a core it tells of the built-in services, which every core has; it never loads one.
 
 use ecalls::{Ecalls, Error};
+use ecalls_abi::message::OWNER_UNTOLD;
 use ecalls_kernel::builtin::{self, BUILTINS};
 use ecalls_kernel::stat::ServiceStat;
 use serde::Serialize;
@@ -22,7 +23,8 @@ pub(crate) struct Args {
 }
 
 const HELP: &str = "\
-Keys with --json: name, index, loaded, owner (process id; null: built in), format, kinds,
+Keys with --json: name, index, loaded, owner (process id; null: built in or
+untold), untold (true: another user's; nothing is told of it but its name), format, kinds,
 parameter_ns (threshold or period; null: it has none), subscriptions, raised, dispatched, late,
 dropped (an object: count by reason), refused, latency_ns_mean and latency_ns_max (from raise or
 release to dispatch). Without a core, loaded is false and the counts are 0.";
@@ -34,6 +36,7 @@ pub(crate) struct Row {
     index: u32,
     loaded: bool,
     owner: Option<u32>,
+    untold: bool,
     format: String,
     kinds: Vec<String>,
     parameter_ns: Option<u64>,
@@ -55,7 +58,8 @@ impl Row {
             name: stat.info.name().to_owned(),
             index: stat.index,
             loaded: true,
-            owner: (stat.owner != 0).then_some(stat.owner),
+            owner: (![0, OWNER_UNTOLD].contains(&stat.owner)).then_some(stat.owner),
+            untold: stat.owner == OWNER_UNTOLD,
             format: stat.info.format().to_owned(),
             kinds: stat.info.kinds().map(str::to_owned).collect(),
             parameter_ns: stat.parameter_ns,
@@ -128,7 +132,11 @@ pub(crate) fn print(out: &mut Output, rows: &[Row]) -> Outcome {
         };
         table.row([
             row.name.clone(),
-            row.owner.map_or("built in".to_owned(), process::show),
+            match row.owner {
+                Some(owner) => process::show(owner),
+                None if row.untold => "another user".to_owned(),
+                None => "built in".to_owned(),
+            },
             row.subscriptions.to_string(),
             row.raised.to_string(),
             row.dispatched.to_string(),

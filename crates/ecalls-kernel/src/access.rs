@@ -8,7 +8,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use ecalls_abi::downcall::Generic;
+use ecalls_abi::downcall::{Generic, Op};
 use ecalls_abi::message::{
     Answer, FateView, LookFate, Name, Number, Request, SetParameter, UserView, WATCH_IF_ABSENT,
     WatchSocket,
@@ -183,13 +183,35 @@ impl Access {
             Access::Client(client) => {
                 // Without the daemon the program still runs, and nobody hears of it.
                 client.check()?;
-                sys::run(client.generic(), call.as_mut_bytes())?
+                match client.program() {
+                    Some(program) => sys::run(program, call.as_mut_bytes())?,
+                    None => return self.generic_by_fast_call(client, call),
+                }
             }
         };
         if code < 0 {
             return Err(Error::from_errno("calling a service", i64::from(code)));
         }
         Ok(call.result)
+    }
+
+    /// Whether this program can run the program of the generic call.
+    pub(crate) fn has_program(&self) -> bool {
+        match self {
+            Access::Host(_) => true,
+            Access::Client(client) => client.program().is_some(),
+        }
+    }
+
+    fn generic_by_fast_call(&self, client: &Client, call: &Generic) -> Result<i64> {
+        if call.op != Op::Raise.raw() || call.channel != 0 {
+            return Err(Error::Denied {
+                action: "calling by BPF_PROG_RUN",
+                privilege: "to host the core: where the kernel has a fast call, the daemon gives \
+                            that program to nobody",
+            });
+        }
+        client.calls()?.call(self, call)
     }
 
     /// Whether there is a service of that name.

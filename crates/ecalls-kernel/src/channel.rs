@@ -86,10 +86,11 @@ impl HostedChannel {
     ///
     /// # Errors
     /// [`Error::Invalid`] for a capacity that is no power of two or out of range,
-    /// [`Error::LimitReached`] when all channels are in use.
+    /// [`Error::LimitReached`] when all channels are in use, [`Error::Closed`] when the owner has
+    /// ended.
     pub fn open(core: Arc<Core>, owner: &Owner, shape: &Shape) -> Result<HostedChannel> {
         check(shape, core.cpus())?;
-        let _lock = lock()?;
+        let lock = lock()?;
         let (index, previous) = find_free(&core)?;
         let id = Id::from_raw(previous.id)
             .map_or_else(|| Id::new(index, 1), |id| Some(id.next()))
@@ -114,7 +115,7 @@ impl HostedChannel {
                 .map_err(|error| Error::from_bpf("handing a channel to the kernel", &error))?;
         }
         let links = activate(&core, index, &row)?;
-        Ok(HostedChannel {
+        let hosted = HostedChannel {
             core,
             id,
             row,
@@ -122,7 +123,11 @@ impl HostedChannel {
             _mapped: mapped,
             _links: links,
             host: std::process::id(),
-        })
+        };
+        drop(lock);
+        // If its owner exited before that, the reaper's word has been written over.
+        owner.check(&hosted.core)?;
+        Ok(hosted)
     }
 
     /// Its id.

@@ -10,7 +10,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ecalls_abi::ABI_VERSION;
@@ -30,6 +30,7 @@ use rustix::net::{
 
 use crate::channel::ChannelFds;
 use crate::error::{Error, Result};
+use crate::generic::Calls;
 use crate::objects::FastCall;
 use crate::refusal::to_error;
 
@@ -46,8 +47,10 @@ pub struct Client {
     serial: Mutex<u32>,
     socket: OwnedFd,
     welcome: Welcome,
-    /// The program of the generic call.
-    generic: OwnedFd,
+    /// The program of the generic call, where the kernel has no fast call.
+    program: Option<OwnedFd>,
+    /// What generic calls are made over, where it has one.
+    calls: Mutex<Option<Arc<Calls>>>,
     /// The process that opened it, as it numbers itself.
     process: u32,
     /// What services are called and what their data means, for a while.
@@ -79,12 +82,12 @@ impl Client {
                 pid: welcome.daemon,
             });
         }
-        let generic = fds.pop().ok_or(Error::Closed("the daemon's program"))?;
         Ok(Some(Client {
             serial: Mutex::new(0),
             socket,
             welcome,
-            generic,
+            program: fds.pop(),
+            calls: Mutex::default(),
             process: std::process::id(),
             infos: Mutex::default(),
         }))
@@ -100,9 +103,23 @@ impl Client {
         FastCall::from_name(text::read(&self.welcome.mechanism)).unwrap_or(FastCall::Run)
     }
 
-    /// The program of the generic call.
-    pub(crate) fn generic(&self) -> BorrowedFd<'_> {
-        self.generic.as_fd()
+    /// The program of the generic call. None: the fast call serves for that.
+    pub(crate) fn program(&self) -> Option<BorrowedFd<'_>> {
+        self.program.as_ref().map(AsFd::as_fd)
+    }
+
+    /// What generic calls are made over.
+    pub(crate) fn calls(&self) -> Result<Arc<Calls>> {
+        let mut calls = self
+            .calls
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(calls) = &*calls {
+            return Ok(Arc::clone(calls));
+        }
+        let opened = Calls::open(self)?;
+        *calls = Some(Arc::clone(&opened));
+        Ok(opened)
     }
 
     /// Asks, and waits for the answer. A refusal is an error.

@@ -38,6 +38,8 @@ pub struct Core {
     /// A daemon's core, which nobody else hosts.
     daemon: bool,
     links: Links,
+    /// Parts that the kernel refused when this program loaded the core, and why.
+    pub(crate) refused: HashMap<&'static str, String>,
     pub(crate) views: Views,
     pub(crate) tables: Tables,
 }
@@ -229,6 +231,7 @@ impl Core {
             loaded_here,
             daemon: host.is_daemon(),
             links: Links::default(),
+            refused: HashMap::new(),
             views: Views::default(),
             tables,
         })
@@ -267,13 +270,26 @@ impl Core {
     }
 
     pub(crate) fn program(&self, name: &'static str) -> Result<BorrowedFd<'_>> {
-        self.programs
-            .get(name)
-            .map(AsFd::as_fd)
-            .ok_or(Error::Unsupported {
+        let program = self.programs.get(name).map(AsFd::as_fd);
+        program.ok_or_else(|| {
+            let known = PROGRAMS.iter().find(|program| program.name == name);
+            let refused = known.and_then(|program| self.refusal(program.object));
+            refused.unwrap_or(Error::Unsupported {
                 feature: name,
                 since: "a newer kernel",
             })
+        })
+    }
+
+    /// That the kernel refused an object file, if it did when this program loaded the core.
+    fn refusal(&self, object: &'static str) -> Option<Error> {
+        let why = self.refused.get(object)?.clone();
+        Some(Error::Refused { what: object, why })
+    }
+
+    /// The parts that are missing because the kernel refused them, and why.
+    pub fn refused(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.refused.iter().map(|(what, why)| (*what, why.as_str()))
     }
 
     /// A copy of the map at place `number` of [`MAPS`]; None behind the last.
@@ -288,7 +304,8 @@ impl Core {
             .map_err(|error| Error::from_io("copying a descriptor", error))
     }
 
-    /// A copy of the program of the generic call, which anybody may run: it looks who calls.
+    /// A copy of the program of the generic call, which anybody may run: it looks who calls. Its
+    /// holder can bind maps of its own to it, which then live as long as the core.
     pub fn generic_program(&self) -> Result<OwnedFd> {
         self.program("call_generic")?
             .try_clone_to_owned()
@@ -312,7 +329,7 @@ impl Core {
             }
             // An optional part that this kernel could not load is left out.
             let Ok(fd) = self.program(program.name) else {
-                lacks_service(place)?;
+                self.lacks_service(place, program.object)?;
                 continue;
             };
             if let Some(link) = self.links.get(program.name) {
@@ -333,6 +350,19 @@ impl Core {
                 .map_err(|error| Error::from_bpf("noting an attachment", &error))?;
         }
         Ok(links)
+    }
+
+    /// A service's programs raise its events: without one, nobody can subscribe to it.
+    fn lacks_service(&self, place: Place, object: &'static str) -> Result<()> {
+        let Place::Service(index) = place else {
+            return Ok(());
+        };
+        match builtin::find(index).and_then(|builtin| builtin.needs) {
+            Some((feature, since)) => Err(self
+                .refusal(object)
+                .unwrap_or(Error::Unsupported { feature, since })),
+            None => Ok(()),
+        }
     }
 
     /// Whether a service's programs are attached now.
@@ -406,17 +436,6 @@ pub struct Cost {
     pub total_ns: u64,
     /// Runs that the kernel skipped because the program was active on that CPU: lost events.
     pub skipped: u64,
-}
-
-/// A service's programs raise its events: without one, nobody can subscribe to it.
-fn lacks_service(place: Place) -> Result<()> {
-    let Place::Service(index) = place else {
-        return Ok(());
-    };
-    match builtin::find(index).and_then(|builtin| builtin.needs) {
-        Some((feature, since)) => Err(Error::Unsupported { feature, since }),
-        None => Ok(()),
-    }
 }
 
 fn table<T: FromBytes + IntoBytes + Immutable>(

@@ -6,14 +6,18 @@
 //! A hook may leave a call unanswered: the kernel never runs a program inside itself on one CPU, so
 //! a thread that calls while another thread of its CPU was preempted in the program finds nobody at
 //! the trampoline. Then the frame's sequence has not moved, nothing was done, and the call is made
-//! again by the universal mechanism, which has no such limit.
+//! again: by the universal mechanism, which has no such limit, or by who has no program for that (a
+//! client of the daemon) after a pause in which the other thread comes to its end.
 
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use ecalls_abi::channel::Id;
 use ecalls_abi::downcall::{DOWN_ELEMENT_BYTES, DOWN_FRAMES, Downcall, FRAMES, Generic, Op, call};
 use zerocopy::FromZeros;
 
+use crate::access::Access;
 use crate::error::Result;
 use crate::handle::ChannelHandle;
 use crate::objects::FastCall;
@@ -23,6 +27,11 @@ use crate::sys;
 const ELEMENT_WORDS: usize = DOWN_ELEMENT_BYTES / 8;
 const RESULT_WORD: usize = std::mem::offset_of!(Downcall, result) / 8;
 const SEQUENCE_WORD: usize = std::mem::offset_of!(Downcall, sequence) / 8;
+
+/// How often a client makes a call that nobody answers, and what it waits in between: a thread that
+/// was preempted in the program has the processor again by then.
+const TRIES: u32 = 200;
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Frames in use of one channel: a bit each.
 #[derive(Debug, Default)]
@@ -70,6 +79,64 @@ impl Drop for FrameLease<'_> {
     }
 }
 
+/// What a fast call needs: a channel of this process, and a frame of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Way<'a> {
+    pub(crate) access: &'a Access,
+    pub(crate) channel: Id,
+    pub(crate) down: &'a [AtomicU64],
+    pub(crate) frame: &'a FrameLease<'a>,
+}
+
+impl Way<'_> {
+    /// One call by the hook. None: nobody answered.
+    fn call(&self, op: Op, [a, b, c]: [u64; 3]) -> Result<Option<i64>> {
+        let mechanism = self.access.fast_call();
+        let op = u16::try_from(op.raw()).expect("small");
+        let word = call(self.channel.raw(), self.frame.index, op);
+        let before = self.word(SEQUENCE_WORD);
+        let returned = match mechanism {
+            FastCall::Setsockopt => {
+                sys::fast_setsockopt(self.access.call_socket()?.as_raw_fd(), [word, a, b, c])
+            }
+            _ => sys::fast_prctl(word, a, b, c),
+        };
+        if mechanism == FastCall::Security && returned > 0 {
+            return Ok(Some(i64::from(returned)));
+        }
+        let answered = self.word(SEQUENCE_WORD) != before;
+        Ok(answered.then(|| self.word(RESULT_WORD).cast_signed()))
+    }
+
+    /// A call by the hook alone: again, if nobody answers. `-EPERM`: it is not this process's
+    /// channel any more.
+    ///
+    /// # Errors
+    /// [`Error::DaemonGone`](crate::Error::DaemonGone)
+    pub(crate) fn call_until_answered(&self, op: Op, arguments: [u64; 3]) -> Result<i64> {
+        let tries = match self.access.fast_call() {
+            FastCall::Security => TRIES,
+            // Nobody can be preempted in the others.
+            _ => 1,
+        };
+        for number in 0..tries {
+            if let Some(result) = self.call(op, arguments)? {
+                return Ok(result);
+            }
+            self.access.check()?;
+            if number + 1 < tries {
+                std::thread::sleep(PAUSE);
+            }
+        }
+        Ok(-i64::from(libc::EPERM))
+    }
+
+    fn word(&self, word: usize) -> u64 {
+        let at = (DOWN_FRAMES + usize::from(self.frame.index)) * ELEMENT_WORDS + word;
+        self.down[at].load(Ordering::Acquire)
+    }
+}
+
 impl ChannelHandle {
     /// A fast call: runs the operation in the kernel without blocking and returns its result, a
     /// negative errno for a refusal by the operation itself.
@@ -77,43 +144,35 @@ impl ChannelHandle {
     /// # Errors
     /// Those of [`ChannelHandle::run_call`], which answers where the hook did not.
     pub fn fast_call(&self, frame: &FrameLease<'_>, op: Op, arguments: [u64; 3]) -> Result<i64> {
-        let mechanism = self.access().fast_call();
-        if mechanism == FastCall::Run {
+        let access = self.access();
+        if access.fast_call() == FastCall::Run {
             return self.run_call(op, arguments);
         }
-        let [a, b, c] = arguments;
-        let word = call(
-            self.id().raw(),
-            frame.index,
-            u16::try_from(op.raw()).expect("small"),
-        );
-        let before = self.frame_word(frame, SEQUENCE_WORD);
-        let returned = match mechanism {
-            FastCall::Setsockopt => {
-                sys::fast_setsockopt(self.access().call_socket()?.as_raw_fd(), [word, a, b, c])
-            }
-            _ => sys::fast_prctl(word, a, b, c),
+        let way = Way {
+            access,
+            channel: self.id(),
+            down: self.down(),
+            frame,
         };
-        if mechanism == FastCall::Security && returned > 0 {
-            return Ok(i64::from(returned));
+        if let Some(result) = way.call(op, arguments)? {
+            return Ok(result);
         }
-        if self.frame_word(frame, SEQUENCE_WORD) == before {
-            return self.run_call(op, arguments);
+        match access.has_program() {
+            true => self.run_call(op, arguments),
+            false => way.call_until_answered(op, arguments),
         }
-        Ok(self.frame_word(frame, RESULT_WORD).cast_signed())
     }
 
     /// The same operation by the universal mechanism: slower, and independent of every hook.
+    ///
+    /// # Errors
+    /// [`Error::Denied`](crate::Error::Denied) for a client of a daemon whose kernel has a fast
+    /// call.
     pub fn run_call(&self, op: Op, arguments: [u64; 3]) -> Result<i64> {
         let mut generic = Generic::new_zeroed();
         generic.op = op.raw();
         generic.channel = self.id().raw();
         generic.argument = arguments;
         self.access().generic(&mut generic)
-    }
-
-    fn frame_word(&self, frame: &FrameLease<'_>, word: usize) -> u64 {
-        let at = (DOWN_FRAMES + usize::from(frame.index)) * ELEMENT_WORDS + word;
-        self.down()[at].load(Ordering::Acquire)
     }
 }

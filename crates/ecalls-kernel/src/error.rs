@@ -108,6 +108,17 @@ pub enum Error {
         /// Why.
         source: libbpf_rs::Error,
     },
+    /// The kernel has everything that one of our programs needs, and does not accept it.
+    #[error(
+        "the kernel refused {what}: {why} (ECALLS_LIBBPF_LOG=1 shows all that it says; please \
+         report it)"
+    )]
+    Refused {
+        /// Which object file.
+        what: &'static str,
+        /// The line in which it says why.
+        why: String,
+    },
     /// A system call failed.
     #[error("{action}: {source}")]
     Os {

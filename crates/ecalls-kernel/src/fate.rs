@@ -7,8 +7,12 @@ use std::mem::offset_of;
 use std::sync::atomic::{Ordering, fence};
 
 use ecalls_abi::channel::DropReason;
-use ecalls_abi::fate::{FATE_DROPPED, FATES, Fate, STAGE_CHAIN, STAGE_OFFER, STAGE_RAISE};
-use ecalls_abi::message::{FateView, QUOTA_HANDLER, QUOTA_QUEUED, QUOTA_RAISED, QUOTA_UP};
+use ecalls_abi::fate::{
+    FATE_DROPPED, FATES, Fate, STAGE_CHAIN, STAGE_OFFER, STAGE_RAISE, STAGE_TIMER,
+};
+use ecalls_abi::message::{
+    FateView, QUOTA_EXPIRIES, QUOTA_HANDLER, QUOTA_QUEUED, QUOTA_RAISED, QUOTA_UP,
+};
 use zerocopy::FromZeros;
 
 use crate::core::Core;
@@ -85,6 +89,7 @@ fn quota(fate: &Fate) -> u64 {
     let quota = match u32::from(fate.stage) {
         _ if !is_quota => 0,
         STAGE_RAISE => QUOTA_RAISED,
+        STAGE_TIMER => QUOTA_EXPIRIES,
         STAGE_OFFER => QUOTA_UP,
         STAGE_CHAIN => QUOTA_HANDLER,
         _ => QUOTA_QUEUED,

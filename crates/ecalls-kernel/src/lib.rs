@@ -29,6 +29,7 @@ pub mod core;
 pub mod downcall;
 pub mod error;
 mod fate;
+mod generic;
 pub mod handle;
 mod link;
 mod load;
@@ -53,6 +54,7 @@ pub mod subscription;
 mod sys;
 mod table;
 pub mod user;
+mod verdict;
 
 pub use error::{Error, Result};
 pub use lock::LOCK_PATH;

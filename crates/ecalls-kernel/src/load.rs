@@ -16,7 +16,7 @@ use crate::core::{Core, HOST_MAP};
 use crate::error::{Error, Result};
 use crate::lock::{Alive, Lock};
 use crate::objects::{self, FastCall, MAPS, OBJECTS, PROGRAMS, Place};
-use crate::{builtin, sys};
+use crate::{builtin, sys, verdict};
 
 /// Loads a core; `flags`: `HOST_*`. The caller holds the lock and found none to join.
 pub(crate) fn load(lock: &Lock, alive: Alive, flags: u32) -> Result<Core> {
@@ -29,10 +29,20 @@ pub(crate) fn load(lock: &Lock, alive: Alive, flags: u32) -> Result<Core> {
         ..Loader::default()
     };
     for object in OBJECTS {
-        match loader.object(object) {
-            Ok(()) => {}
-            Err(_) if object.optional => {}
-            Err(source) => return Err(explain(object.name, source)),
+        let result = loader.object(object);
+        let verdict = verdict::take();
+        match (result, verdict) {
+            (Ok(()), _) => {}
+            (Err(_), verdict) if object.optional => {
+                loader.refused.extend(verdict.map(|why| (object.name, why)));
+            }
+            (Err(_), Some(why)) => {
+                return Err(Error::Refused {
+                    what: object.name,
+                    why,
+                });
+            }
+            (Err(source), None) => return Err(explain(object.name, source)),
         }
     }
     loader.finish(lock, alive, flags)
@@ -40,6 +50,7 @@ pub(crate) fn load(lock: &Lock, alive: Alive, flags: u32) -> Result<Core> {
 
 /// libbpf's own words, for who asks for them; our errors say the same shorter.
 pub(crate) fn print_log(_: PrintLevel, text: String) {
+    verdict::note(&text);
     if std::env::var_os("ECALLS_LIBBPF_LOG").is_some() {
         eprint!("{text}");
     }
@@ -65,6 +76,8 @@ struct Loader {
     maps: HashMap<String, MapHandle>,
     programs: HashMap<&'static str, OwnedFd>,
     links: Vec<(&'static str, OwnedFd)>,
+    /// Optional objects that the verifier refused, and why.
+    refused: HashMap<&'static str, String>,
 }
 
 impl Loader {
@@ -164,6 +177,7 @@ impl Loader {
             self.links.into_iter().map(|(_, link)| link).collect(),
             true,
         )?;
+        core.refused = self.refused;
         builtin::describe(&core)?;
         set_up(&core)?;
         host.ready = objects::tables_checksum();

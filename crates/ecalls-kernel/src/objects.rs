@@ -261,4 +261,5 @@ pub const MAPS: &[&str] = &[
     "group_states",
     "latencies",
     "fates",
+    "generic_calls",
 ];

@@ -33,6 +33,17 @@ impl Owner {
         Ok(Owner::new(&core.identify(std::process::id())?, 0))
     }
 
+    /// That it lives: what became active for it before this is asked, the kernel side ends with it.
+    ///
+    /// # Errors
+    /// [`Error::Closed`]: it has ended, maybe before there was anything to end.
+    pub(crate) fn check(&self, core: &Core) -> Result<()> {
+        match core.identify(self.pid) {
+            Ok(now) if now.start_ns == self.start_ns => Ok(()),
+            _ => Err(Error::Closed("the process that it is for")),
+        }
+    }
+
     /// A process whose user has row `user`.
     pub fn new(identity: &Identity, user: u32) -> Owner {
         Owner {

@@ -18,12 +18,19 @@ use crate::error::Error;
 /// Different texts that are kept. The daemon has far fewer; one that has more says so less well.
 const KEPT_MAX: usize = 1024;
 
+/// With REFUSED_UNSUPPORTED: that the kernel has what is needed, and refused a program.
+const BY_KERNEL: &str = "refused";
+
 /// The error that a refusal stands for.
 pub fn to_error(refused: &Refused) -> Error {
     let subject = || kept(refused.subject());
     let text = || kept(refused.text());
     let limit = usize::try_from(refused.number).unwrap_or(usize::MAX);
     match refused.error {
+        REFUSED_UNSUPPORTED if refused.given() == BY_KERNEL => Error::Refused {
+            what: subject(),
+            why: refused.text().to_owned(),
+        },
         REFUSED_UNSUPPORTED => Error::Unsupported {
             feature: subject(),
             since: text(),
@@ -73,6 +80,7 @@ pub fn from_error(error: &Error) -> Refused {
         Error::Unsupported { feature, since } => {
             Refused::new(REFUSED_UNSUPPORTED, 0, feature, "", since)
         }
+        Error::Refused { what, why } => Refused::new(REFUSED_UNSUPPORTED, 0, what, BY_KERNEL, why),
         Error::Denied { action, privilege } => {
             Refused::new(REFUSED_DENIED, 0, action, "", privilege)
         }
@@ -134,6 +142,10 @@ mod tests {
             Error::Unsupported {
                 feature: "f",
                 since: "s",
+            },
+            Error::Refused {
+                what: "w",
+                why: "y".to_owned(),
             },
             Error::Denied {
                 action: "a",

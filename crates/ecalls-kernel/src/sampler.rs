@@ -19,12 +19,13 @@ pub(crate) fn start(core: &Core, service: u32) -> Result<()> {
     if !matches!(service, SERVICE_CPU | SERVICE_MEMORY) {
         return Ok(());
     }
-    if core.program("sample_start").is_err() {
+    if let Err(error) = core.program("sample_start") {
         let needs = builtin::find(service).and_then(|builtin| builtin.needs);
         return match needs {
-            Some((feature, since)) if service == SERVICE_CPU => {
-                Err(Error::Unsupported { feature, since })
-            }
+            Some((feature, since)) if service == SERVICE_CPU => Err(match error {
+                Error::Refused { .. } => error,
+                _ => Error::Unsupported { feature, since },
+            }),
             // The memory service has more to tell than pressure.
             _ => Ok(()),
         };

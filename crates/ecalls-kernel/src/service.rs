@@ -1,9 +1,10 @@
 //! Application services: one process registers a unique name and raises events for others
 //! (ECalls-05 §3, register_service and raise_event).
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use ecalls_abi::channel::{STATE_ACTIVE, STATE_FREE};
+use ecalls_abi::channel::{STATE_ACTIVE, STATE_DEAD, STATE_FREE};
 use ecalls_abi::downcall::{Generic, Op};
 use ecalls_abi::service::{SERVICE_USER, ServiceInfo};
 use ecalls_abi::text;
@@ -82,6 +83,7 @@ impl HostedService {
             }
         }
         let index = find_free(&core, name)?;
+        end_subscriptions(&core, index, name)?;
         // First the owner: from the moment it is active, the reaper sees it exit.
         owner::add(&core, owner.pid)?;
         if let Err(error) = announce(&core, index, info, owner) {
@@ -228,8 +230,12 @@ pub(crate) fn find(core: &Core, name: &str) -> Result<Option<u32>> {
         .and_then(|bytes| Some(u32::from_ne_bytes(bytes.try_into().ok()?))))
 }
 
-/// A row for an application service: its own former one, else a free one. The row of a name that
-/// still has subscriptions is nobody else's, so that they see that service come back and no other.
+/// A row for an application service: its own former one, else a free one, else one that is kept for
+/// the subscriptions of a service that has ended.
+///
+/// Such a row is nobody else's as long as there is another, so that its subscriptions see that
+/// service come back. Nobody is charged for it. So where all rows are in use, the user for whose
+/// services most of them are kept gives one back: whoever lets many be kept loses only those.
 fn find_free(core: &Core, name: &str) -> Result<u32> {
     let rows = SERVICE_USER..SERVICES_MAX as u32;
     for index in rows.clone() {
@@ -238,16 +244,36 @@ fn find_free(core: &Core, name: &str) -> Result<u32> {
             return Ok(index);
         }
     }
+    let mut kept: HashMap<u32, Vec<u32>> = HashMap::new();
     for index in rows {
         let row = core.tables.services.get(index)?;
-        if row.state != STATE_ACTIVE && crate::subscription::living(core, &row)?.is_empty() {
+        if row.state == STATE_ACTIVE {
+            continue;
+        }
+        if crate::subscription::living(core, &row)?.is_empty() {
             return Ok(index);
         }
+        kept.entry(row.owner_uid).or_default().push(index);
     }
-    Err(Error::LimitReached {
-        which: "services of one core",
-        limit: SERVICES_MAX,
-    })
+    let most = kept.into_values().max_by_key(Vec::len);
+    most.and_then(|rows| rows.first().copied())
+        .ok_or(Error::LimitReached {
+            which: "services of one core",
+            limit: SERVICES_MAX,
+        })
+}
+
+/// Ends what subscribed to the service that row `index` was, unless `name` is that service.
+fn end_subscriptions(core: &Core, index: u32, name: &str) -> Result<()> {
+    if core.tables.infos.get(index)?.name() == name {
+        return Ok(());
+    }
+    let row = core.tables.services.get(index)?;
+    for (at, mut subscription) in crate::subscription::living(core, &row)? {
+        subscription.state = STATE_DEAD;
+        core.tables.subscriptions.set(at, &subscription)?;
+    }
+    Ok(())
 }
 
 fn invalid(name: &str, expected: &'static str) -> Error {

@@ -81,7 +81,8 @@ impl HostedSubscription {
             let _lock = lock()?;
             install_locked(core, owner, request, &receiver)?
         };
-        // A receiver that exited before its row was active was not seen by the reaper.
+        // Who exited before the row was active was not seen by the reaper.
+        owner.check(&hosted.core)?;
         match hosted.core.identify(request.receiver) {
             Ok(now) if now.start_ns == receiver.start_ns => Ok(hosted),
             _ => Err(Error::Closed("the receiver")),

@@ -37,6 +37,10 @@ pub struct Limits {
     pub queued_max: u32,
     /// Timers of its channels.
     pub timers_max: u32,
+    /// Times that its timers are set, or expire again, per second.
+    pub timer_per_s: u64,
+    /// That many at once; 0 counts as 1.
+    pub timer_burst: u32,
 }
 
 /// The mapped table.
@@ -69,6 +73,9 @@ impl Users<'_> {
         self.store_pair(row, offset_of!(User, up_burst), up, raise);
         let (queued, timers) = (limits.queued_max, limits.timers_max);
         self.store_pair(row, offset_of!(User, queued_max), queued, timers);
+        self.store(row, offset_of!(User, timer_per_s), limits.timer_per_s);
+        let burst = limits.timer_burst;
+        self.store_pair(row, offset_of!(User, timer_burst), burst, 0);
     }
 
     /// For a new user: full buckets and nothing counted. What still waits of the row's former user
@@ -83,6 +90,8 @@ impl Users<'_> {
             offset_of!(User, raise_throttled),
             offset_of!(User, queue_throttled),
             offset_of!(User, timers_throttled),
+            offset_of!(User, timer_tat),
+            offset_of!(User, timer_throttled),
             offset_of!(User, handler_tat),
             offset_of!(User, handler_ns),
             offset_of!(User, handler_throttled),
@@ -103,6 +112,7 @@ impl Core {
         check_row(row)?;
         check_burst("up_burst", limits.up_burst)?;
         check_burst("raise_burst", limits.raise_burst)?;
+        check_burst("timer_burst", limits.timer_burst)?;
         let users = self.mapped_users()?;
         let former = users.read(row);
         if former.state != STATE_ACTIVE || former.uid != uid {

@@ -387,6 +387,46 @@ fn timer_of_a_user_that_raises_too_much_is_put_off() {
     assert!((1..=31).contains(&dropped), "each 10 ms: {dropped}");
 }
 
+/// Each expiry is an interrupt, at the cost of whoever runs there: setting a timer and each further
+/// expiry of one that has a period count, whatever its user may raise.
+#[test]
+fn timers_expire_as_often_as_their_user_may_let_them() {
+    let Some(stage) = stage() else { return };
+    let limits = Limits {
+        timer_per_s: 100,
+        timer_burst: 5,
+        ..Limits::default()
+    };
+    limit(&stage, &limits);
+    let far = ecalls_kernel::now_ns() + 3_600_000_000_000;
+    let channel = Channel::open(&stage);
+    for _ in 0..5 {
+        assert_eq!(channel.timer(400, far, 0), 0);
+    }
+    assert_eq!(channel.timer(400, far, 0), EDQUOT);
+    assert_eq!(stage.core.user(ROW).expect("it").timer_throttled, 1);
+    limit(&stage, &limits);
+    let wanted = Request {
+        service: SERVICE_TIMER,
+        ..request(vec![handler(HANDLER_COUNT)])
+    };
+    let root = stage.owner(0, 0);
+    let subscription = HostedSubscription::install(Arc::clone(&stage.core), &root, &wanted);
+    let subscription = subscription.expect("one");
+    let before = stage.core.service_stat(SERVICE_TIMER).expect("it").count;
+    let soon = ecalls_kernel::now_ns() + 1_000_000;
+    assert_eq!(channel.timer(400, soon, 50_000), 0);
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(channel.timer(400, 0, 0), 0);
+    let after = stage.core.service_stat(SERVICE_TIMER).expect("it").count;
+    assert_service_identity(&before, &after);
+    // 5 at once and one each 10 ms; tried again each 10 ms.
+    let delivered = stage.count(&subscription).delivered;
+    assert!((5..=40).contains(&delivered), "{delivered}");
+    let dropped = after.dropped(QUOTA) - before.dropped(QUOTA);
+    assert!((1..=35).contains(&dropped), "{dropped}");
+}
+
 #[test]
 fn so_many_events_may_wait_and_no_more() {
     let Some(stage) = stage() else { return };

@@ -81,7 +81,13 @@ impl Timer {
                 }
                 code => {
                     return Err(Error::Os {
-                        action: "setting a timer",
+                        action: match code {
+                            libc::EDQUOT => {
+                                "setting more timers than this user may have, or more often than \
+                                 it may (`ecalls stat --by uid`)"
+                            }
+                            _ => "setting a timer",
+                        },
                         source: std::io::Error::from_raw_os_error(code),
                     });
                 }

@@ -87,6 +87,8 @@ pub struct Limits {
     pub services: Count<0, SERVICES>,
     /// Timers that are set.
     pub timers: Count<1, { TIMERS_MAX as u64 }>,
+    /// Times that its timers are set, or expire again.
+    pub timer_expiries_per_s: Count<1, 1_000_000>,
     /// Shared memory of its channels, also what it holds after closing them.
     pub bytes: Bytes,
     /// Descriptors that the daemon holds for it.
@@ -117,6 +119,7 @@ impl Default for Limits {
             subscriptions: Count(128),
             services: Count(8),
             timers: Count(64),
+            timer_expiries_per_s: Count(2000),
             bytes: Bytes(64 << 20),
             descriptors: Count(512),
             queued_events: Count(256),
@@ -141,6 +144,7 @@ pub struct LimitsChange {
     pub subscriptions: Option<Count<0, { SUBSCRIPTIONS_MAX as u64 }>>,
     pub services: Option<Count<0, SERVICES>>,
     pub timers: Option<Count<1, { TIMERS_MAX as u64 }>>,
+    pub timer_expiries_per_s: Option<Count<1, 1_000_000>>,
     pub bytes: Option<Bytes>,
     pub descriptors: Option<Count<8, 65536>>,
     pub queued_events: Option<Count<1, 65536>>,
@@ -162,6 +166,7 @@ impl LimitsChange {
             subscriptions: self.subscriptions.unwrap_or(to.subscriptions),
             services: self.services.unwrap_or(to.services),
             timers: self.timers.unwrap_or(to.timers),
+            timer_expiries_per_s: self.timer_expiries_per_s.unwrap_or(to.timer_expiries_per_s),
             bytes: self.bytes.unwrap_or(to.bytes),
             descriptors: self.descriptors.unwrap_or(to.descriptors),
             queued_events: self.queued_events.unwrap_or(to.queued_events),

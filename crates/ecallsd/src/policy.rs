@@ -227,6 +227,14 @@ impl Policy {
         })
     }
 
+    /// Whether a client may know whose an application service is, and what is counted of it.
+    pub fn may_look_at_service(&self, client: &Client, service: &Service<'_>) -> bool {
+        service.owner_uid.is_none_or(|owner| {
+            self.may_look(client, owner, service.name)
+                || self.rights(client, service.name).application_services
+        })
+    }
+
     /// Whether a client may look at something of user `uid` that belongs to this service.
     pub fn may_look(&self, client: &Client, uid: u32, service: &str) -> bool {
         uid == client.uid || self.rights(client, service).see == See::All

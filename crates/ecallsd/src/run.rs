@@ -102,7 +102,9 @@ impl Error {
         match self {
             Error::Config(_) => 2,
             Error::Core(ecalls_kernel::Error::Denied { .. }) => 3,
-            Error::Core(ecalls_kernel::Error::Unsupported { .. }) => 4,
+            Error::Core(
+                ecalls_kernel::Error::Unsupported { .. } | ecalls_kernel::Error::Refused { .. },
+            ) => 4,
             _ => 1,
         }
     }
@@ -170,6 +172,9 @@ fn host(
     }
     let (wake, asked) = listen_to_signals().map_err(Error::os("listening to signals"))?;
     let core = Arc::new(Core::open_for_daemon()?);
+    for (part, why) in core.refused() {
+        warn!("the kernel refused {part}: {why}");
+    }
     let counters = metrics::Listener::open(&config.metrics.listen)
         .map_err(Error::os("listening for readers of the counters"))?;
     let (ours, theirs) = Relay::pair().map_err(Error::os("making the relay"))?;

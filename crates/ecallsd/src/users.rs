@@ -9,14 +9,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ecalls_abi::message::{
-    QUOTA_BYTES, QUOTA_CHANNELS, QUOTA_CONNECTIONS, QUOTA_DESCRIPTORS, QUOTA_HANDLER, QUOTA_QUEUED,
-    QUOTA_RAISED, QUOTA_REQUESTS, QUOTA_SERVICES, QUOTA_SUBSCRIPTIONS, QUOTA_TIMERS, QUOTA_UP,
-    UserView,
+    QUOTA_BYTES, QUOTA_CHANNELS, QUOTA_CONNECTIONS, QUOTA_DESCRIPTORS, QUOTA_EXPIRIES,
+    QUOTA_HANDLER, QUOTA_QUEUED, QUOTA_RAISED, QUOTA_REQUESTS, QUOTA_SERVICES, QUOTA_SUBSCRIPTIONS,
+    QUOTA_TIMERS, QUOTA_UP, UserView,
 };
 use ecalls_abi::service::SubscriptionCount;
 use ecalls_abi::user::UNLIMITED;
 use ecalls_kernel::core::Core;
-use ecalls_kernel::user::Limits as KernelLimits;
+use ecalls_kernel::user::{BURST_MAX, Limits as KernelLimits};
 use ecalls_kernel::{Result, now_ns};
 
 use crate::config::Limits;
@@ -140,6 +140,7 @@ impl Users {
             (QUOTA_QUEUED, u64::from(user.queued)),
             (QUOTA_UP, user.up_throttled),
             (QUOTA_RAISED, user.raise_throttled),
+            (QUOTA_EXPIRIES, user.timer_throttled),
             (QUOTA_HANDLER, user.handler_throttled),
             (QUOTA_REQUESTS, row.slow),
         ] {
@@ -158,6 +159,7 @@ impl Users {
             (QUOTA_QUEUED, limits.queued_events.get()),
             (QUOTA_UP, limits.events_up_per_s.get()),
             (QUOTA_RAISED, limits.events_raised_per_s.get()),
+            (QUOTA_EXPIRIES, limits.timer_expiries_per_s.get()),
             (QUOTA_HANDLER, limits.handler_time.0),
             (QUOTA_REQUESTS, limits.requests_per_s.get()),
         ] {
@@ -222,5 +224,14 @@ fn of_kernel(limits: &Limits) -> KernelLimits {
         handler_ns_per_s: limits.handler_time.0,
         queued_max: small(limits.queued_events.get()),
         timers_max: small(limits.timers.get()),
+        timer_per_s: limits.timer_expiries_per_s.get(),
+        // Whoever has many timers sets them one after the other.
+        timer_burst: small(
+            limits
+                .timers
+                .get()
+                .max(limits.timer_expiries_per_s.get() / 10),
+        )
+        .min(BURST_MAX),
     }
 }

@@ -20,9 +20,10 @@ use std::time::{Duration, Instant};
 
 use ecalls_abi::handler::HANDLER_COPY_USER;
 use ecalls_abi::message::{
-    Answer, LookFate, Name, OpenChannel, QUOTA_BYTES, QUOTA_CHANNELS, QUOTA_CONNECTIONS,
-    QUOTA_REQUESTS, QUOTA_SERVICES, QUOTA_SUBSCRIPTIONS, REFUSED_CLOSED, REFUSED_DENIED,
-    REFUSED_INVALID, REFUSED_QUOTA, Request, SetParameter, Subscribe, UserView, WatchSocket,
+    Answer, LookFate, Name, OWNER_UNTOLD, OpenChannel, QUOTA_BYTES, QUOTA_CHANNELS,
+    QUOTA_CONNECTIONS, QUOTA_REQUESTS, QUOTA_SERVICES, QUOTA_SUBSCRIPTIONS, REFUSED_CLOSED,
+    REFUSED_DENIED, REFUSED_INVALID, REFUSED_QUOTA, Request, SetParameter, Subscribe, UserView,
+    WatchSocket,
 };
 use ecalls_abi::service::{SERVICE_SCHED, ServiceInfo};
 use ecalls_abi::subscription::{ACTION_SIGNAL, ACTION_THREAD};
@@ -273,6 +274,26 @@ fn a_user_sees_its_own_things_only() {
         Answer::User(view) => assert_eq!(view.uid, BOB),
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn whose_a_service_is_and_what_is_counted_of_it_is_told_to_its_user() {
+    let Some(daemon) = daemon("") else { return };
+    let (alice, bob, root) = (daemon.client(ALICE), daemon.client(BOB), daemon.client(0));
+    let index = alice.value(&Request::RegisterService(info("alices-own")));
+    let look = |client: &Client| match client.ask(&Request::LookService(number(index))) {
+        Ok((Answer::Service(view), _)) => view,
+        other => panic!("{other:?}"),
+    };
+    let (hers, foreign) = (look(&alice), look(&bob));
+    assert_eq!(hers.owner, look(&root).owner);
+    assert!(hers.owner != 0 && hers.owner != OWNER_UNTOLD);
+    assert_eq!((foreign.index, foreign.info.name()), (index, "alices-own"));
+    assert_eq!(foreign.owner, OWNER_UNTOLD);
+    assert_eq!(
+        (foreign.subscriptions, foreign.count),
+        (0, FromZeros::new_zeroed())
+    );
 }
 
 #[test]

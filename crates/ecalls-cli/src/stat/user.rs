@@ -3,8 +3,8 @@
 
 use ecalls::Ecalls;
 use ecalls_abi::message::{
-    QUOTA_BYTES, QUOTA_CHANNELS, QUOTA_CONNECTIONS, QUOTA_HANDLER, QUOTA_NAMES, QUOTA_RAISED,
-    QUOTA_REQUESTS, QUOTA_SUBSCRIPTIONS, QUOTA_UP, QUOTAS, UserView,
+    QUOTA_BYTES, QUOTA_CHANNELS, QUOTA_CONNECTIONS, QUOTA_EXPIRIES, QUOTA_HANDLER, QUOTA_NAMES,
+    QUOTA_RAISED, QUOTA_REQUESTS, QUOTA_SUBSCRIPTIONS, QUOTA_UP, QUOTAS, UserView,
 };
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
@@ -47,7 +47,13 @@ struct UserRow<'a> {
 }
 
 /// Quotas whose `used` is a number of refusals, not of things held.
-const RATES: [usize; 4] = [QUOTA_UP, QUOTA_RAISED, QUOTA_HANDLER, QUOTA_REQUESTS];
+const RATES: [usize; 5] = [
+    QUOTA_UP,
+    QUOTA_RAISED,
+    QUOTA_EXPIRIES,
+    QUOTA_HANDLER,
+    QUOTA_REQUESTS,
+];
 
 /// Prints every user that the caller may see: root all, others themselves.
 pub(super) fn print(out: &mut Output, ecalls: &Ecalls) -> Outcome {

@@ -9,6 +9,7 @@ use ecalls_abi::message::{
 };
 use ecalls_abi::text;
 use ecalls_abi::version::SERVICES_MAX;
+use ecalls_kernel::objects::FastCall;
 use ecalls_kernel::owner::Owner;
 use ecalls_kernel::{Error, now_ns, peer_process, wait_readable};
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -180,9 +181,15 @@ impl Broker {
         };
         // The mechanisms' names are short.
         let _ = text::write(&mut welcome.mechanism, core.fast_call().name());
+        // Its holder can bind maps to the program, which then live as long as the core: so only
+        // who has no other way to call gets it.
+        let fds = match core.fast_call() {
+            FastCall::Run => vec![core.generic_program()?],
+            _ => Vec::new(),
+        };
         Ok(Reply {
             answer: Answer::Welcome(welcome),
-            fds: vec![core.generic_program()?],
+            fds,
         })
     }
 

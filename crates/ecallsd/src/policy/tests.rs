@@ -209,6 +209,22 @@ fn limits_of_the_last_rule_hold_and_the_others_stay() {
 }
 
 #[test]
+fn application_service_is_its_users_to_look_at_unless_a_rule_says_more() {
+    let of = |owner_uid| Service {
+        name: "game",
+        owner_uid,
+    };
+    let may = |text: &str, uid, owner| policy(text).may_look_at_service(&client(uid), &of(owner));
+    assert!(may("", ALICE, Some(ALICE)) && may("", 0, Some(BOB)) && may("", ALICE, None));
+    assert!(!may("", ALICE, Some(BOB)));
+    let rule = |name: &str, right| format!("[[allow]]\nservices = [\"{name}\"]\n{right}\n");
+    for right in ["see = \"all\"", "application_services = true"] {
+        assert!(may(&rule("game", right), ALICE, Some(BOB)));
+        assert!(!may(&rule("other", right), ALICE, Some(BOB)));
+    }
+}
+
+#[test]
 fn looking_is_for_the_own_user_unless_a_rule_says_more() {
     let all = policy("[[allow]]\nservices = [\"task\"]\nsee = \"all\"\n");
     assert!(all.may_look(&client(ALICE), BOB, "task"));

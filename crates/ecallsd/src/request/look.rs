@@ -1,17 +1,20 @@
 //! Looking: the next service, subscription, channel, queue, user or fate that the client may see.
 
 use ecalls_abi::message::{
-    Answer, ChannelView, LookFate, Name, QueueView, ServiceView, SubscriptionView,
+    Answer, ChannelView, LookFate, Name, OWNER_UNTOLD, QueueView, ServiceView, SubscriptionView,
 };
 use ecalls_abi::text;
+use zerocopy::FromZeros;
 
 use super::{Context, No, Result, end};
 use crate::client::Reply;
+use crate::policy::Service;
 
 /// Fates that are looked at for one that the client may see: all that two CPUs keep.
 const FATES_READ: usize = 2048;
 
-/// The first service from `from` on. Everybody may know which there are.
+/// The first service from `from` on. Everybody may know which there are; whose an application
+/// service is, and what is counted of it, is for its user and for whom a rule names.
 ///
 /// # Errors
 /// Those of the core.
@@ -40,6 +43,22 @@ pub fn find_service(context: &mut Context<'_>, body: &Name) -> Result<Reply> {
 
 fn view_service(context: &Context<'_>, index: u32) -> Result<Reply> {
     let stat = context.core.service_stat(index)?;
+    let service = Service {
+        name: stat.info.name(),
+        owner_uid: context.core.service_owner(index)?.map(|(_, uid)| uid),
+    };
+    if !context
+        .policy
+        .may_look_at_service(&context.client.who, &service)
+    {
+        let view = ServiceView {
+            index,
+            owner: OWNER_UNTOLD,
+            info: stat.info,
+            ..ServiceView::new_zeroed()
+        };
+        return Ok(Reply::plain(Answer::Service(view)));
+    }
     let view = ServiceView {
         index,
         owner: stat.owner,

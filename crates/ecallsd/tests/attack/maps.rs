@@ -1,8 +1,8 @@
 //! With the descriptors: what bpf(2) lets a holder of a map or a program do, and what it must not.
 //!
-//! A client holds three maps of each channel and the program of the generic call. It may read and
-//! write its own memory in any way; it must not take it away from the kernel side, nor get at
-//! anything that it was not given.
+//! A client holds three maps of each channel, and no program where the kernel has a fast call. It
+//! may read and write its own memory in any way; it must not take it away from the kernel side, nor
+//! get at anything that it was not given.
 
 use std::ffi::CString;
 use std::io;
@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ecalls_abi::message::{Number, QUOTA_BYTES, QUOTA_CHANNELS, Request};
+use ecalls_abi::text;
 
 use crate::actor::{Roles, Stage, start};
 use crate::memory::Loop;
@@ -25,6 +26,7 @@ tests! {
     every_command_of_bpf_on_what_was_given_hurts_its_holder_only
     nothing_but_what_was_given_can_be_opened
     memory_that_is_pinned_stays_charged_until_it_is_let_go
+    nothing_is_given_that_keeps_memory_longer_than_its_holder
 }
 
 pub(crate) const ROLES: Roles = &[
@@ -32,6 +34,7 @@ pub(crate) const ROLES: Roles = &[
     ("every command", every_command),
     ("opens others' things", open_others),
     ("pins", pin),
+    ("binds", bind),
 ];
 
 // Commands of bpf(2).
@@ -55,9 +58,8 @@ const LINK_BY_ID: u32 = 30;
 const PROG_BIND_MAP: u32 = 35;
 const COMMANDS: u32 = 40;
 
-/// Those by which a holder keeps its own memory longer than itself: it stays charged meanwhile. A
-/// map that is bound to a program lives as long as that, which is the daemon's life.
-const KEEPING: [u32; 2] = [OBJ_PIN, PROG_BIND_MAP];
+/// That by which a holder keeps its own memory longer than itself: it stays charged meanwhile.
+const KEEPING: u32 = OBJ_PIN;
 
 fn freezing_its_maps_takes_nothing_from_the_kernel_side() {
     Scene::begin().attack("freezes", &[]);
@@ -93,6 +95,53 @@ fn memory_that_is_pinned_stays_charged_until_it_is_let_go() {
     scene.end();
 }
 
+fn nothing_is_given_that_keeps_memory_longer_than_its_holder() {
+    let scene = Scene::begin();
+    let uid = new_user();
+    let mut attacker = start("binds", uid, &[]);
+    let answer = attacker.hear();
+    if answer == "no fast call" {
+        // The one way to call that is left is a program, and nothing keeps its holder from that.
+        eprintln!("  not on this kernel: {answer}");
+    } else {
+        assert_eq!(answer, "let go");
+        wait_until("what was bound is given back", || {
+            user(uid).expect("it is connected").used[QUOTA_BYTES] == 0
+        });
+    }
+    attacker.end();
+    scene.end();
+}
+
+/// Binds its maps to every descriptor that it has, and lets go of them.
+fn bind(stage: &mut Stage) {
+    let (other, welcome, program) = raw::Raw::open().expect("the daemon");
+    if text::read(&welcome.mechanism) == "run" {
+        stage.say("no fast call");
+        stage.hear();
+        return;
+    }
+    assert!(program.is_none(), "a program is given to strangers");
+    let mut client = Loop::open(&raw::ring(64));
+    for map in [
+        &client.channel.up,
+        &client.channel.down,
+        &client.channel.wake,
+    ] {
+        for fd in 0..100 {
+            let bound = bpf(PROG_BIND_MAP, &mut [pair(fd, number(map)), 0]);
+            assert!(bound.is_err(), "a map is bound to descriptor {fd}");
+        }
+    }
+    let close = Request::CloseChannel(number_of(client.channel.id));
+    client.raw.value(&close).expect("its own");
+    let Loop { raw, channel, .. } = client;
+    drop(channel);
+    stage.say("let go");
+    stage.hear();
+    drop((raw, other));
+}
+
 fn freeze(stage: &mut Stage) {
     let client = Loop::open(&raw::ring(64));
     for (name, map) in [("up", &client.channel.up), ("down", &client.channel.down)] {
@@ -111,7 +160,7 @@ fn freeze(stage: &mut Stage) {
 }
 
 fn every_command(stage: &mut Stage) {
-    let (_other, _, generic) = raw::Raw::open().expect("the daemon");
+    let (_other, _, program) = raw::Raw::open().expect("the daemon");
     let mut client = Loop::open(&raw::ring(64));
     let maps = [
         &client.channel.up,
@@ -120,8 +169,8 @@ fn every_command(stage: &mut Stage) {
     ];
     let mut random = Random(17);
     for _ in 0..40 {
-        for fd in maps.into_iter().chain([&generic]) {
-            for command in (0..COMMANDS).filter(|command| !KEEPING.contains(command)) {
+        for fd in maps.into_iter().chain(&program) {
+            for command in (0..COMMANDS).filter(|command| *command != KEEPING) {
                 one_command(command, number(fd), &mut random);
             }
         }

@@ -3,6 +3,7 @@
 //! Each scribbler has a channel through which its own events flow all the time, raised as fast as
 //! its limits allow, and deferred calls that are drained all the time.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -305,19 +306,12 @@ fn scribble_wake(stage: &mut Stage) {
     stage.say("done");
 }
 
-/// The generic call, whose argument the kernel copies: sizes, names, kinds, targets of all sorts.
+/// The generic call, whose argument the kernel copies: sizes, names, kinds, targets of all sorts,
+/// and, by the fast call, addresses that are not the caller's, or nobody's.
 fn lie_in_calls(stage: &mut Stage) {
-    const PROG_TEST_RUN: u32 = 10;
-    let (mut raw, _, generic) = Raw::open().expect("the daemon");
+    let (mut raw, _, program) = Raw::open().expect("the daemon");
     let (_, name) = register(&mut raw);
-    let run = |bytes: &mut [u8], size: u32| {
-        let mut argument = [0u64; 10];
-        argument[0] = raw::pair(raw::number(&generic), 0);
-        // ctx_size_in, ctx_size_out; ctx_in
-        argument[5] = raw::pair(size, 0);
-        argument[6] = bytes.as_mut_ptr() as u64;
-        raw::bpf(PROG_TEST_RUN, &mut argument)
-    };
+    let channel = raw.open_channel(&raw::ring(CAPACITY)).expect("a channel");
     let mut random = Random(13);
     let until = Instant::now() + TIME;
     while Instant::now() < until {
@@ -336,15 +330,44 @@ fn lie_in_calls(stage: &mut Stage) {
             2 => call.channel = random.odd() as u32,
             _ => {}
         }
-        let size = size_of::<Generic>() as u32;
-        let _ = run(call.as_mut_bytes(), size);
-        for wrong in [0, 8, size - 8, size + 8, u32::MAX] {
-            let mut long = [0u8; size_of::<Generic>() + 8];
-            long[..call.as_bytes().len()].copy_from_slice(call.as_bytes());
-            let _ = run(&mut long, wrong);
+        let place = (&raw const call).addr() as u64;
+        let kernel = 0xffff_8880_0000_0000 | random.odd() & 0xffff_ffff;
+        // The last is the end of the page: the call begins there, and goes on who knows where.
+        for address in [
+            place,
+            0,
+            8,
+            random.odd(),
+            kernel,
+            u64::MAX - 3,
+            place | 4095,
+        ] {
+            let _ = raw::fast_call(channel.id, 0, Op::Call as u16, [address, 0, 0]);
+        }
+        if let Some(program) = &program {
+            run_with_sizes_that_lie(program, &mut call);
         }
     }
     stage.say("done");
+}
+
+fn run_with_sizes_that_lie(program: &OwnedFd, call: &mut Generic) {
+    const PROG_TEST_RUN: u32 = 10;
+    let run = |bytes: &mut [u8], size: u32| {
+        let mut argument = [0u64; 10];
+        argument[0] = raw::pair(raw::number(program), 0);
+        // ctx_size_in, ctx_size_out; ctx_in
+        argument[5] = raw::pair(size, 0);
+        argument[6] = bytes.as_mut_ptr() as u64;
+        raw::bpf(PROG_TEST_RUN, &mut argument)
+    };
+    let size = size_of::<Generic>() as u32;
+    let _ = run(call.as_mut_bytes(), size);
+    for wrong in [0, 8, size - 8, size + 8, u32::MAX] {
+        let mut long = [0u8; size_of::<Generic>() + 8];
+        long[..call.as_bytes().len()].copy_from_slice(call.as_bytes());
+        let _ = run(&mut long, wrong);
+    }
 }
 
 /// The kernel's timers take signed times: one that is too large has passed long ago, and a timer

@@ -69,14 +69,12 @@ impl Raw {
         Ok(Raw { socket, serial: 0 })
     }
 
-    /// Connects and says HELLO.
-    pub(crate) fn open() -> io::Result<(Raw, Welcome, OwnedFd)> {
+    /// Connects and says HELLO. The generic call's program comes only on a kernel without a fast
+    /// call.
+    pub(crate) fn open() -> io::Result<(Raw, Welcome, Option<OwnedFd>)> {
         let mut raw = Raw::connect()?;
         match raw.ask(&hello(), &[])? {
-            (Answer::Welcome(welcome), mut fds) => {
-                let generic = fds.pop().ok_or(io::ErrorKind::InvalidData)?;
-                Ok((raw, welcome, generic))
-            }
+            (Answer::Welcome(welcome), mut fds) => Ok((raw, welcome, fds.pop())),
             (other, _) => Err(io::Error::other(describe(&other))),
         }
     }

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * RAISE by name, the generic downcall (ECalls-01 §2.3.1): a service is called by its name, with up
+ * to ECALLS_DATA_MAX bytes of data, a deadline and a release time.
+ *
+ * Two ways lead here. Who hosts the core runs the program call_generic (downcall_run.bpf.c). A
+ * client of the daemon makes a fast call that says where its struct ecalls_generic is
+ * (ECALLS_OP_CALL): a program that it held it could bind maps to, which would then live as long as
+ * the core.
+ *
+ * Every caller runs with preemption off.
+ */
+#ifndef ECALLS_GENERIC_H
+#define ECALLS_GENERIC_H
+
+#include "deferred.h"
+
+#define GENERIC_US_MAX (1ull << 50) /* 35 years; longer times are this long */
+
+struct service_name {
+	char text[ECALLS_NAME_MAX]; /* filled up with 0 */
+};
+
+/* Index of each service by name. Written by the host. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, ECALLS_SERVICES_MAX);
+	__type(key, struct service_name);
+	__type(value, u32);
+} service_names SEC(".maps");
+
+static __always_inline u64 after_us(u64 from_ns, u64 us) {
+	return from_ns + (us < GENERIC_US_MAX ? us : GENERIC_US_MAX) * 1000;
+}
+
+/* Index of the service that the call names, or -ENOENT. */
+static __always_inline s64 service_named(const struct ecalls_generic *g) {
+	struct service_name name;
+	u32 *index;
+
+	__builtin_memcpy(name.text, g->service, sizeof(name.text));
+	index = bpf_map_lookup_elem(&service_names, &name);
+	return index ? (s64)*index : -ENOENT;
+}
+
+/* RAISE by name: a number of subscriptions, or -errno. */
+static __always_inline s64 generic_raise(const struct ecalls_generic *g,
+					 const struct task_struct *task) {
+	u64 now_ns = bpf_ktime_get_ns();
+	struct ecalls_service *s;
+	s64 index = service_named(g);
+	int result;
+
+	if (index < 0)
+		return index;
+	struct raise r = {
+		.service = index,
+		.kind = g->kind,
+		.type = g->type,
+		.priority = g->priority,
+		.target = g->target,
+		.flags = (g->flags & ECALLS_EVENT_CPU) | RAISE_METERED,
+		.size = g->size,
+	};
+	s = service_of(index, task->tgid, task->group_leader->start_boottime,
+		       (u32)bpf_get_current_uid_gid());
+	if (!s)
+		return -EPERM;
+	/* Its owner; else root, whom nothing limits. */
+	r.user = s->owner == (u32)task->tgid ? s->user : 0;
+	if (r.kind > 31)
+		return -EINVAL;
+	if (g->flags & ECALLS_RAISE_ABSOLUTE)
+		now_ns = 0;
+	if (g->release_us)
+		r.release_ns = after_us(now_ns, g->release_us);
+	if (g->deadline_us)
+		r.deadline_ns = after_us(now_ns ? (r.release_ns ? r.release_ns : now_ns) : 0,
+					 g->deadline_us);
+	result = raise(&r, g->data, DATA_WORDS);
+	if (result)
+		return result;
+	return subscribers(r.service, r.kind, r.target, task->tgid, uid_of(task));
+}
+
+/* Where a generic call is copied to: too large for a program's stack, and read twice. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct ecalls_generic);
+} generic_calls SEC(".maps");
+
+/* ECALLS_OP_CALL. The memory is the caller's: a program that may not wait can read it only while it
+ * is there, so who calls writes it just before, and tries again. */
+__noinline int down_call(u64 address) {
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct ecalls_generic *g;
+	u32 zero = 0;
+
+	g = bpf_map_lookup_elem(&generic_calls, &zero);
+	if (!g || bpf_probe_read_user(g, sizeof(*g), (const void *)address))
+		return -EFAULT;
+	return g->op == ECALLS_OP_RAISE ? (int)generic_raise(g, task) : -EINVAL;
+}
+
+#endif
