@@ -420,9 +420,12 @@ fn connections_that_say_nothing_leave_room_for_others() {
             .map(|_| Client::connect(daemon.folder()).unwrap())
             .collect()
     });
-    assert!(daemon.client(BOB).hello().is_ok());
-    let closed = silent.iter().filter(|one| one.hear().is_err()).count();
-    assert!(closed > 100, "all end after a while, {closed} did");
+    daemon.client(BOB).channel();
+    // A share of the places is not all of them; who has one loses it after a while.
+    let has_none = |one: &&Client| matches!(one.hear(), Ok((Answer::Refused(_), _)));
+    let turned_away = silent.iter().filter(has_none).count();
+    assert!(turned_away >= 100, "{turned_away} of 400 found no place");
+    assert!(silent.iter().all(|one| one.hear().is_err()), "all end");
 }
 
 #[test]

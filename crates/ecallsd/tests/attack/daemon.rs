@@ -58,6 +58,11 @@ pub(crate) fn start_by(command: Command, further: &str) -> Daemon {
     daemon
 }
 
+/// Starts one, and does not look whether it answers.
+pub(crate) fn start_without_waiting() -> Daemon {
+    Daemon::spawn(program(), folder(), &configuration(""))
+}
+
 /// What all processes of a daemon use.
 pub(crate) fn usage(daemon: &Daemon) -> Usage {
     let count = |folder: String| fs::read_dir(folder).map_or(0, Iterator::count);

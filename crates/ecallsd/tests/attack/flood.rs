@@ -37,7 +37,7 @@ pub(crate) const ROLES: Roles = &[
 ];
 
 /// How long a flood lasts.
-const TIME: Duration = Duration::from_millis(1500);
+const TIME: Duration = Duration::from_millis(1000);
 
 fn flood_of_events_is_throttled_and_leaves_others_alone() {
     let scene = Scene::begin();
@@ -90,7 +90,7 @@ fn hundreds_of_connections_per_second_leave_others_alone() {
         let line = attacker.hear();
         made += line.parse::<u32>().expect("a number");
     }
-    assert!(made >= 300, "only {made} connections");
+    assert!(made >= 200, "only {made} connections");
     attackers.into_iter().for_each(crate::actor::Actor::end);
     scene.end();
 }

@@ -18,6 +18,7 @@ use crate::tests;
 
 tests! {
     clients_killed_at_any_moment_leave_nothing
+    daemon_killed_at_any_moment_leaves_nothing_and_its_clients_come_back
     daemon_that_loses_its_door_ends_and_its_clients_come_back
     daemon_short_of_descriptors_refuses_and_goes_on
     daemon_makes_no_system_call_beyond_its_lists
@@ -29,16 +30,27 @@ pub(crate) const ROLES: Roles = &[
     ("greedy", be_greedy),
 ];
 
-/// How often something is killed.
+/// How often a client is killed.
 const KILLS: u32 = 100;
+
+/// How often the daemon is; `ECALLS_DAEMON_KILLS` says another number.
+const DAEMON_KILLS: u32 = 40;
 
 /// A client lives at most so long, ms: long enough for all that it does, short enough to be killed
 /// in the middle of it.
 const CLIENT_MS: u64 = 60;
 
+/// A daemon lives at most so long, ms, from its start on: loading takes about a half of it.
+const DAEMON_MS: u64 = 500;
+
 /// In an emulated machine everything takes longer.
 fn kills() -> u32 {
     if is_emulated() { KILLS / 10 } else { KILLS }
+}
+
+fn daemon_kills() -> u32 {
+    let wanted = std::env::var("ECALLS_DAEMON_KILLS").ok();
+    wanted.map_or(DAEMON_KILLS, |text| text.parse().expect("a number"))
 }
 
 fn clients_killed_at_any_moment_leave_nothing() {
@@ -57,6 +69,51 @@ fn clients_killed_at_any_moment_leave_nothing() {
     }
     living.into_iter().for_each(Actor::kill);
     scene.end();
+}
+
+fn daemon_killed_at_any_moment_leaves_nothing_and_its_clients_come_back() {
+    clear();
+    let log = KernelLog::begin();
+    let before = ecalls_kernel::residue();
+    let mut random = Random(29);
+    let mut daemon = daemon::start("");
+    let mut survivors = [(); 3].map(|()| start("survivor", new_user(), &[]));
+    for survivor in &mut survivors {
+        survivor.expect("receives");
+    }
+    for round in 0..daemon_kills() {
+        if round % 10 != 0 {
+            // Most are killed while they start.
+            let mut young = daemon::start_without_waiting();
+            std::thread::sleep(Duration::from_millis(random.below(DAEMON_MS)));
+            young.kill();
+            continue;
+        }
+        // Now and then the clients see one again.
+        std::thread::sleep(Duration::from_millis(random.below(200)));
+        daemon.kill();
+        daemon = daemon::start("");
+        for survivor in &mut survivors {
+            let line = survivor.ask("report");
+            assert!(!line.ends_with(" 0"), "a client has not come back: {line}");
+        }
+        if round + 10 < daemon_kills() {
+            daemon.kill();
+        }
+    }
+    for survivor in &mut survivors {
+        let line = survivor.ask("report");
+        let (came_back, received) = line.split_once(' ').expect("two numbers");
+        assert!(
+            came_back.parse::<u32>().expect("a number") >= 2,
+            "came back {came_back} times"
+        );
+        assert!(received.parse::<u64>().expect("a number") > 0);
+    }
+    survivors.into_iter().for_each(Actor::end);
+    daemon.stop();
+    await_end_of_core(&before);
+    log.check();
 }
 
 fn daemon_that_loses_its_door_ends_and_its_clients_come_back() {

@@ -42,7 +42,7 @@ pub(crate) const ROLES: Roles = &[
 const CAPACITY: u32 = 64;
 
 /// How long each kind of garbage is written.
-const TIME: Duration = Duration::from_millis(900);
+const TIME: Duration = Duration::from_millis(600);
 
 fn garbage_in_every_word_of_a_ring_hurts_its_owner_only() {
     Scene::begin().attack("scribbler", &["up", "ring"]);

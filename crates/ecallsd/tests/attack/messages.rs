@@ -383,7 +383,7 @@ impl Random {
 
 fn random(stage: &mut Stage) {
     let mut random = Random(stage.number(0) + 1);
-    let until = Instant::now() + Duration::from_millis(1500);
+    let until = Instant::now() + Duration::from_millis(1000);
     let mut raw = Raw::open().expect("the daemon").0;
     let socket = UnixDatagram::unbound().expect("a socket");
     while Instant::now() < until {

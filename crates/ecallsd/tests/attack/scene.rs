@@ -23,7 +23,7 @@ use crate::running::{Daemon, PATIENCE, wait_until};
 use crate::victim::{Seen, Victim};
 
 /// How long the victim is watched in peace.
-const PEACE: Duration = Duration::from_millis(400);
+const PEACE: Duration = Duration::from_millis(300);
 
 /// Under attack an event may take so many times as long as in peace,
 const SLOWER: u64 = 4;
@@ -37,8 +37,8 @@ const SLACK_P99_US: u64 = 20_000;
 /// Of fewer events the 99th percentile is one event.
 const ENOUGH: u64 = 1000;
 
-/// What the daemon's memory may grow by, KiB: what its allocator keeps.
-const MEMORY_SLACK: u64 = 2048;
+/// What the daemon's memory may grow by, KiB: what its allocator keeps of a hundred clients.
+const MEMORY_SLACK: u64 = 4096;
 
 /// The daemon, and what was of cores in the kernel before it.
 static DAEMON: Mutex<Option<(Daemon, Residue)>> = Mutex::new(None);
@@ -207,14 +207,12 @@ fn at_rest(daemon: &Daemon) -> Usage {
     };
     wait_until("everybody has gone", || users().iter().all(is_gone));
     let mut usage = daemon::usage(daemon);
-    loop {
+    wait_until("what the daemon uses stays the same", || {
         std::thread::sleep(Duration::from_millis(20));
-        let now = daemon::usage(daemon);
-        if now == usage {
-            return usage;
-        }
-        usage = now;
-    }
+        let before = std::mem::replace(&mut usage, daemon::usage(daemon));
+        usage == before
+    });
+    usage
 }
 
 /// The daemon uses what it used before, soon.
