@@ -420,7 +420,8 @@ int ecalls_service_index(const ecalls_service_t *service, uint32_t *index);
  * Raises an event of a service of this program (ECalls-05 §3). `raise` NULL: kind 0 for everybody,
  * without data. `offered` (NULL if you do not care): how many subscriptions it was offered to at
  * once; 0 when it waits for its release, or nobody subscribed, which is counted.
- * -EINVAL for too much data; -ENOSPC when the queue is full and this deadline the latest.
+ * -EINVAL for too much data; -ENOSPC when the queue is full and this deadline the latest; -EDQUOT
+ * when this user raises more, or has more events waiting, than the daemon lets it.
  */
 int ecalls_service_raise(const ecalls_service_t *service,
 			 const struct ecalls_raise *raise,
@@ -481,7 +482,7 @@ int ecalls_call_pending(const ecalls_channel_t *channel, uint64_t *pending);
 /*
  * A timer that expires once, after this time. Its events go to this process' subscriptions to the
  * service "timer"; `type` of an event is the timer's number.
- * -ENOSPC when all timers of the core are in use.
+ * -ENOSPC when all timers of the core are in use, -EDQUOT when this user has all of its own.
  */
 int ecalls_timer_after(const ecalls_channel_t *channel, uint64_t after_us, ecalls_timer_t **timer);
 

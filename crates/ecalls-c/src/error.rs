@@ -136,7 +136,7 @@ fn meaning(number: c_int) -> Option<&'static CStr> {
         libc::ENOENT => c"there is no service, field or handler of that name",
         libc::EINVAL => c"an argument has no meaning",
         libc::ENOSPC => c"a limit is reached",
-        libc::EDQUOT => c"this user has as much as the daemon lets it have",
+        libc::EDQUOT => c"this user has, or does, as much as the daemon lets it",
         libc::ESHUTDOWN => c"the process, channel, service, core or daemon is gone",
         libc::EPROTO => c"a core of another version or build runs",
         libc::ENOEXEC => c"the kernel refused one of the core's programs",

@@ -112,7 +112,8 @@ pub unsafe extern "C" fn ecalls_service_index(
 /// Raises an event of a service of this program (ECalls-05 §3). `raise` NULL: kind 0 for everybody,
 /// without data. `offered` (NULL if you do not care): how many subscriptions it was offered to at
 /// once; 0 when it waits for its release, or nobody subscribed, which is counted.
-/// -EINVAL for too much data; -ENOSPC when the queue is full and this deadline the latest.
+/// -EINVAL for too much data; -ENOSPC when the queue is full and this deadline the latest; -EDQUOT
+/// when this user raises more, or has more events waiting, than the daemon lets it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_service_raise(
     service: *const ServiceHandle,

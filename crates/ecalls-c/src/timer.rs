@@ -15,7 +15,7 @@ pub struct TimerHandle(Timer);
 
 /// A timer that expires once, after this time. Its events go to this process' subscriptions to the
 /// service "timer"; `type` of an event is the timer's number.
-/// -ENOSPC when all timers of the core are in use.
+/// -ENOSPC when all timers of the core are in use, -EDQUOT when this user has all of its own.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_timer_after(
     channel: *const ChannelHandle,

@@ -30,14 +30,15 @@ pub enum Error {
         /// Its value.
         limit: usize,
     },
-    /// This user has as much of something as the daemon lets it have.
+    /// This user has, or does, as much of something as the daemon lets it.
     #[error(
-        "quota used up: {which} of your user (at most {limit}; `ecalls stat --by uid` shows it)"
+        "quota used up: {which} of your user ({}`ecalls stat --by uid` shows it)",
+        at_most(*limit)
     )]
     Quota {
         /// The quota's name.
         which: &'static str,
-        /// Its value.
+        /// Its value; 0: who refused does not know it.
         limit: u64,
     },
     /// There is no such thing.
@@ -139,6 +140,13 @@ impl std::fmt::Debug for Error {
     }
 }
 
+fn at_most(limit: u64) -> String {
+    match limit {
+        0 => String::new(),
+        limit => format!("at most {limit}; "),
+    }
+}
+
 impl Error {
     /// The last error of the C library, while doing `action`.
     pub(crate) fn last_os(action: &'static str) -> Error {
@@ -166,5 +174,25 @@ impl Error {
             _ => io::ErrorKind::Other,
         };
         Error::from_io(action, io::Error::new(kind, error.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quota_is_told_with_its_limit_if_that_is_known() {
+        let which = "channels";
+        let told = Error::Quota { which, limit: 7 }.to_string();
+        assert_eq!(
+            told,
+            "quota used up: channels of your user (at most 7; `ecalls stat --by uid` shows it)"
+        );
+        let told = Error::Quota { which, limit: 0 }.to_string();
+        assert_eq!(
+            told,
+            "quota used up: channels of your user (`ecalls stat --by uid` shows it)"
+        );
     }
 }

@@ -208,10 +208,10 @@ pub fn raise_by_name(access: &Access, name: &str, raise: &Raise<'_>) -> Result<i
         }),
         // Nobody subscribed: the event is counted as dropped for that reason.
         code if code == -i64::from(libc::ENOENT) => Ok(0),
-        code if code == -i64::from(libc::EDQUOT) => Err(Error::from_errno(
-            "raising more than this user may raise, or have waiting (`ecalls stat --by uid`)",
-            code,
-        )),
+        code if code == -i64::from(libc::EDQUOT) => Err(Error::Quota {
+            which: "raised or waiting events",
+            limit: 0,
+        }),
         code if code < 0 => Err(Error::from_errno("raising an event", code)),
         offered => Ok(offered),
     }

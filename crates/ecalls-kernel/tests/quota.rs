@@ -223,6 +223,10 @@ fn raises_beyond_the_rate_are_refused_by_every_way() {
     }
     assert_eq!(call(), EDQUOT);
     let refused = raise_by_name(&stage, "quota-raise", 0).expect_err("beyond the rate");
+    assert!(
+        matches!(refused, ecalls_kernel::Error::Quota { .. }),
+        "{refused}"
+    );
     assert!(refused.to_string().contains("stat --by uid"), "{refused}");
     assert_eq!(stage.count(&subscription).offered, 6);
     let after = stage.core.service_stat(hosted.index()).expect("it").count;

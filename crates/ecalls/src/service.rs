@@ -184,8 +184,9 @@ impl Service {
     /// 0: nobody subscribed, and it was dropped and counted.
     ///
     /// # Errors
-    /// [`crate::Error::Invalid`] for more than 168 bytes of data; [`crate::Error::Os`] with ENOSPC
-    /// when the queue is full and this deadline the latest.
+    /// [`crate::Error::Invalid`] for more than 168 bytes of data; [`crate::Error::Quota`] when this
+    /// user raises more, or has more events waiting, than the daemon lets it; [`crate::Error::Os`]
+    /// with ENOSPC when the queue is full and this deadline the latest.
     pub fn raise(&self, raise: &Raise<'_>) -> Result<i64> {
         self.0.raise(&raise.to_kernel())
     }

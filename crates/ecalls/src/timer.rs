@@ -73,6 +73,12 @@ impl Timer {
                         limit: CHANNEL_TIMERS_MAX,
                     });
                 }
+                libc::EDQUOT => {
+                    return Err(Error::Quota {
+                        which: "timers",
+                        limit: 0,
+                    });
+                }
                 0 => {
                     return Ok(Timer {
                         caller: caller.clone(),
