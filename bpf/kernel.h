@@ -116,6 +116,7 @@ struct task_struct {
 	int exit_code;
 	char comm[16];
 	u64 start_boottime;
+	u64 self_exec_id; /* counts execve(2); threads have their process' number */
 	struct task_struct *real_parent;
 	struct task_struct *group_leader;
 	struct signal_struct *signal;

@@ -30,6 +30,7 @@ struct identity {
 	u64 start_ns; /* since boot */
 	u32 uid;      /* as identity.h tells it */
 	u32 pad;
+	u64 program; /* changes with each execve(2) */
 	char comm[16];
 };
 
@@ -47,6 +48,7 @@ int identify(struct identity *out) {
 	out->priority = task->prio;
 	out->start_ns = task->start_boottime;
 	out->uid = uid_of(task);
+	out->program = task->self_exec_id;
 	__builtin_memcpy(out->comm, task->comm, sizeof(out->comm));
 	bpf_task_release(task);
 	return 0;

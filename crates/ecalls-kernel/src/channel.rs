@@ -175,6 +175,7 @@ impl Drop for HostedChannel {
             return;
         }
         row.state = STATE_FREE;
+        self.core.free_channel.fetch_min(index, Ordering::Relaxed);
         // Nothing can be done about a failure here; the next owner of the row finds it dead.
         let _ = self.core.tables.channels.set(index, &row);
         reclaim(&self.core, index, &row);
@@ -260,10 +261,13 @@ fn check(shape: &Shape, cpus: u32) -> Result<()> {
     Ok(())
 }
 
-/// A row that is free, or whose owner has exited.
+/// A row that is free, or whose owner has exited. Those below the first that may be free are looked
+/// at only when no other is: the kernel side ends channels without telling.
 fn find_free(core: &Core) -> Result<(u32, channel::Channel)> {
-    for index in 0..CHANNELS_MAX as u32 {
+    let first = core.free_channel.load(Ordering::Relaxed);
+    for index in (first..CHANNELS_MAX as u32).chain(0..first) {
         let row = core.tables.channels.get(index)?;
+        core.free_channel.store(index, Ordering::Relaxed);
         // SETUP: its owner died while it opened the channel; nobody else can hold the lock now.
         if matches!(row.state, STATE_DEAD | STATE_SETUP) {
             reclaim(core, index, &row);

@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::AtomicU32;
 
 use ecalls_abi::{ABI_VERSION, service};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
@@ -42,6 +43,8 @@ pub struct Core {
     pub(crate) refused: HashMap<&'static str, String>,
     pub(crate) views: Views,
     pub(crate) tables: Tables,
+    /// This process knows of no free channel below.
+    pub(crate) free_channel: AtomicU32,
 }
 
 /// The shared tables.
@@ -81,6 +84,8 @@ pub struct Identity {
     /// Its user.
     pub uid: u32,
     pad: u32,
+    /// Which of its programs it runs: changes whenever it starts another one (execve).
+    pub program: u64,
     /// Name of its first thread.
     pub comm: [u8; 16],
 }
@@ -234,6 +239,7 @@ impl Core {
             refused: HashMap::new(),
             views: Views::default(),
             tables,
+            free_channel: AtomicU32::new(0),
         })
     }
 

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::io::Read;
+use std::mem::offset_of;
 
 use ecalls_abi::Channel;
 use ecalls_abi::channel::{STATE_ACTIVE, STATE_FREE};
@@ -35,19 +36,26 @@ impl Core {
         Ok((row.owner != 0).then_some((row.owner, row.owner_uid)))
     }
 
-    /// The first subscription from `from` on that `may` agrees to: its index and what is
+    /// The first subscription from `from` on, of this user or of anybody: its index and what is
     /// counted of it.
     pub fn next_subscription(
         &self,
         from: u32,
-        may: impl Fn(&Subscription) -> bool,
+        uid: Option<u32>,
     ) -> Result<Option<(u32, SubscriptionStat)>> {
+        let table = self.mapped_subscriptions()?;
         for index in from..SUBSCRIPTIONS_MAX as u32 {
-            let row = self.tables.subscriptions.get(index)?;
-            if row.id == 0 {
+            let field = |offset| table.field(index, offset);
+            if field(offset_of!(Subscription, id)) == 0 {
                 break; // rows are used from the front: nobody ever had this one or a later one
             }
-            if row.state != STATE_FREE && may(&row) {
+            let is_of = |uid| field(offset_of!(Subscription, owner_uid)) == uid;
+            if field(offset_of!(Subscription, state)) == STATE_FREE || !uid.is_none_or(is_of) {
+                continue;
+            }
+            // Only the host writes the user, and only while the row is free.
+            let row = table.get(index);
+            if row.state != STATE_FREE && uid.is_none_or(|uid| row.owner_uid == uid) {
                 let count: SubscriptionCount = self.subscription_count(index)?;
                 return Ok(Some((index, SubscriptionStat { row, count })));
             }

@@ -103,7 +103,7 @@ impl Core {
     /// One service.
     pub fn service_stat(&self, index: u32) -> Result<ServiceStat> {
         let row = self.tables.services.get(index)?;
-        let subscriptions = crate::audience::rows(self, |row| row.service == index)?.len();
+        let subscriptions = crate::audience::rows(self, index, |_| true)?.len();
         let mut count = ServiceCount::default();
         for one in self.tables.service_counts.per_cpu(index)? {
             count.add(&one);

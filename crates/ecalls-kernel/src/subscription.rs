@@ -5,6 +5,7 @@
 //! in use by a single store, so the kernel side always sees a whole list. A list that was in use
 //! may still be read for a moment; before it is written again that moment is waited for.
 
+use std::mem::offset_of;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -230,7 +231,7 @@ fn place_of(core: &Core, row: &Subscription, service: &Service) -> Result<u32> {
             limit: SUBSCRIBERS_MAX,
         });
     }
-    let others = audience::rows(core, |other| other.service == row.service)?;
+    let others = audience::rows(core, row.service, |_| true)?;
     let last = others.iter().map(|(_, other)| other.order + 1).max();
     Ok(last.unwrap_or(0))
 }
@@ -317,6 +318,9 @@ fn find_free(core: &Core) -> Result<(u32, Subscription)> {
     let table = core.mapped_subscriptions()?;
     let mut recent = None;
     for index in 0..SUBSCRIPTIONS_MAX as u32 {
+        if table.field(index, offset_of!(Subscription, state)) == STATE_ACTIVE {
+            continue;
+        }
         let row = table.get(index);
         // SETUP: whoever installed it died on the way; nobody else can hold the lock now.
         match row.state {
@@ -346,7 +350,7 @@ pub(crate) fn living(core: &Core, service: &Service) -> Result<Vec<(u32, Subscri
 /// Rewrites a service's list from the table: what is active, in order. The caller holds the lock.
 pub(crate) fn publish(core: &Core, index: u32) -> Result<()> {
     let mut service = core.tables.services.get(index)?;
-    let mut rows = audience::rows(core, |row| row.service == index && !audience::holds(row))?;
+    let mut rows = audience::rows(core, index, |row| !audience::holds(row))?;
     rows.sort_by_key(|(_, row)| (std::cmp::Reverse(row.cpu_priority), row.order));
     wait_for_readers(service.flip_ns)?;
     let unused = usize::from(service.active == 0);
@@ -405,11 +409,15 @@ fn may_wait(row: &Subscription) -> bool {
 pub(crate) fn set_pump(core: &Core) -> Result<()> {
     let deferred = defers_to_scheduling(core)?;
     let mut runs = false;
+    let table = core.mapped_subscriptions()?;
     for index in 0..SUBSCRIPTIONS_MAX as u32 {
-        let row = core.tables.subscriptions.get(index)?;
-        if row.id == 0 {
+        if table.field(index, offset_of!(Subscription, id)) == 0 {
             break;
         }
+        if table.field(index, offset_of!(Subscription, state)) != STATE_ACTIVE {
+            continue;
+        }
+        let row = table.get(index);
         let locked = BUILTINS
             .iter()
             .any(|builtin| builtin.index == row.service && builtin.locked);

@@ -93,6 +93,13 @@ impl<T: FromBytes + IntoBytes> Mapped<T> {
         value
     }
 
+    /// The 32-bit field at byte `offset` of a row.
+    pub(crate) fn field(&self, index: u32, offset: usize) -> u32 {
+        let word = self.word(index, offset).load(Ordering::Relaxed);
+        let half = &word.to_ne_bytes()[offset % 8..][..4];
+        u32::from_ne_bytes(half.try_into().expect("half a word"))
+    }
+
     /// The word at byte `offset` of a row.
     pub(crate) fn word(&self, index: u32, offset: usize) -> &AtomicU64 {
         &self.segment.words()[index as usize * Mapped::<T>::WORDS + offset / 8]

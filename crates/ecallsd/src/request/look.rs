@@ -81,7 +81,7 @@ pub fn subscription(context: &mut Context<'_>, from: u32) -> Result<Reply> {
     let sees_all = context.policy.may_look(&who, 0, "");
     let found = context
         .core
-        .next_subscription(from, |row| sees_all || row.owner_uid == who.uid)?;
+        .next_subscription(from, (!sees_all).then_some(who.uid))?;
     let Some((index, stat)) = found else {
         return Ok(end());
     };
@@ -146,10 +146,7 @@ pub fn user(context: &mut Context<'_>, from: u32) -> Result<Reply> {
     };
     let mut view = context.users.view(uid, row, context.ledger)?;
     let mut next = 0;
-    while let Some((index, stat)) = context
-        .core
-        .next_subscription(next, |one| one.owner_uid == uid)?
-    {
+    while let Some((index, stat)) = context.core.next_subscription(next, Some(uid))? {
         view.count.add(&stat.count);
         next = index + 1;
     }
