@@ -58,7 +58,7 @@ mod verdict;
 
 pub use error::{Error, Result};
 pub use lock::LOCK_PATH;
-pub use peer::peer_process;
+pub use peer::{has_read_all, peer_process, take_descriptors};
 pub use residue::residue;
 pub use sys::{
     descriptor_of, enable_statistics, is_root, map_ids, may_host, now_ns, pidfd, wait_readable,

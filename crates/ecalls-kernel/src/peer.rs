@@ -1,7 +1,8 @@
-//! Who is at the other end of a unix socket: a handle of the process itself.
+//! What a unix socket tells about its other end: who is there, what it has not read, and whether
+//! it may send descriptors.
 //!
-//! Its number (SO_PEERCRED) may belong to somebody else by now; the handle (SO_PEERPIDFD, Linux
-//! 6.5) never does, and tells when the process has ended.
+//! A process' number (SO_PEERCRED) may belong to somebody else by now; the handle (SO_PEERPIDFD,
+//! Linux 6.5) never does, and tells when the process has ended.
 
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -40,12 +41,99 @@ pub fn peer_process(socket: BorrowedFd<'_>) -> Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// SO_PASSRIGHTS of linux/socket.h.
+const SO_PASSRIGHTS: libc::c_int = 83;
+
+/// Whether descriptors may come with what is sent to this socket; who sends some to a socket that
+/// takes none is refused by the kernel (EPERM). A connection begins as its listener is. False: this
+/// kernel cannot tell (before Linux 6.16), and they may always come.
+///
+/// # Errors
+/// Those of the system.
+pub fn take_descriptors(socket: BorrowedFd<'_>, take: bool) -> Result<bool> {
+    let value = libc::c_int::from(take);
+    // SAFETY: `value` is one number, and the length is its.
+    let error = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_PASSRIGHTS,
+            (&raw const value).cast(),
+            libc::socklen_t::try_from(size_of_val(&value)).expect("a small number"),
+        )
+    };
+    if error == 0 {
+        return Ok(true);
+    }
+    match std::io::Error::last_os_error() {
+        error if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(false),
+        error => Err(Error::from_io("refusing descriptors", error)),
+    }
+}
+
+/// Whether the other end has received everything that was sent to it.
+///
+/// # Errors
+/// Those of the system.
+pub fn has_read_all(socket: BorrowedFd<'_>) -> Result<bool> {
+    let mut memory = [0u32; 16];
+    let mut length = libc::socklen_t::try_from(size_of_val(&memory)).expect("a small number");
+    // SAFETY: `memory` is room for `length` bytes.
+    let error = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            memory.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if error != 0 {
+        return Err(Error::last_os("asking what was received"));
+    }
+    let sent = usize::try_from(libc::SK_MEMINFO_WMEM_ALLOC).expect("a small index");
+    // While the kernel wakes who waits for room, it counts one byte for the last packet.
+    Ok(memory[sent] <= 1)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
     use super::*;
+
+    #[test]
+    fn what_the_other_end_has_not_read_is_noticed() {
+        let (mut one, mut other) = UnixStream::pair().unwrap();
+        assert!(has_read_all(one.as_fd()).unwrap());
+        one.write_all(b"word").unwrap();
+        assert!(!has_read_all(one.as_fd()).unwrap());
+        other.read_exact(&mut [0; 4]).unwrap();
+        assert!(has_read_all(one.as_fd()).unwrap());
+        one.write_all(b"word").unwrap();
+        drop(other);
+        assert!(has_read_all(one.as_fd()).unwrap(), "nobody holds it");
+    }
+
+    #[test]
+    fn descriptors_are_refused_where_the_kernel_can() {
+        let (one, other) = UnixStream::pair().unwrap();
+        let known = take_descriptors(other.as_fd(), false).unwrap();
+        let send = || {
+            let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut control = rustix::net::SendAncillaryBuffer::new(&mut space);
+            let fds = [one.as_fd()];
+            assert!(control.push(rustix::net::SendAncillaryMessage::ScmRights(&fds)));
+            let parts = [std::io::IoSlice::new(b"x")];
+            let flags = rustix::net::SendFlags::empty();
+            rustix::net::sendmsg(&one, &parts, &mut control, flags)
+        };
+        assert_eq!(send().is_err(), known);
+        take_descriptors(other.as_fd(), true).unwrap();
+        assert_eq!(send(), Ok(1));
+    }
 
     #[test]
     fn the_peer_of_a_pair_is_this_process_and_lives() {

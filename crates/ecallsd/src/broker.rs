@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ecalls_abi::message::{REFUSED_QUOTA, Request};
+use ecalls_abi::message::{REFUSED_LIMIT, REFUSED_QUOTA, Refused, Request};
 use ecalls_kernel::core::Core;
 use ecalls_kernel::now_ns;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -27,24 +27,31 @@ use rustix::time::Timespec;
 use tracing::{debug, info, trace, warn};
 use zerocopy::IntoBytes;
 
-use crate::client::{ANSWER_NS_MAX, Client, Reply, Sent, refusal};
-use crate::config::{Config, Names};
+use crate::client::{ANSWER_NS_MAX, Client, Reply, Sent, Unread, refusal};
+use crate::config::{Config, Limits, Names};
 use crate::log::{Handle, Limiter};
 use crate::metrics::figures::{DaemonFigures, Figures, ServiceFigures};
 use crate::notify::Notify;
 use crate::policy::{self, Policy};
 use crate::quota::Ledger;
-use crate::relay::{Kind, Packet, Relay, UserRate, Why};
+use crate::relay::{DEALT_WITH, Kind, Packet, Relay, UserRate, Why};
 use crate::request::{self, Context};
 use crate::retired::Retired;
 use crate::turn::Turns;
 use crate::users::Users;
 
-/// Packets taken from the door, and requests answered, before the loop looks around again.
+/// Packets taken from the door before the loop looks around again.
 const AT_ONCE: usize = 64;
+
+/// How long requests are answered before it does.
+const SLICE_NS: u64 = 1_000_000;
 
 /// The longest the loop waits.
 const PATIENCE: Duration = Duration::from_millis(500);
+
+/// How often the loop looks after what nothing tells it of.
+const LOOK: Duration = Duration::from_millis(50);
+const LOOK_NS: u64 = 50_000_000;
 
 /// Lines of the log that one user can cause in each [`LINES_PERIOD_NS`].
 const LINES: u32 = 5;
@@ -83,6 +90,10 @@ pub struct Broker {
     clients: HashMap<u64, Client>,
     turns: Turns<Packet>,
     retired: Retired,
+    unread: Vec<Unread>,
+    /// Whether an answer waits that nothing tells when it can go.
+    crowded: bool,
+    looked_ns: u64,
     policy: Policy,
     config_path: PathBuf,
     notify: Notify,
@@ -175,6 +186,9 @@ impl Broker {
             clients: HashMap::new(),
             turns: Turns::default(),
             retired: Retired::default(),
+            unread: Vec::new(),
+            crowded: false,
+            looked_ns: 0,
             policy: Policy::new(&parts.config, &names),
             config_path: parts.config_path,
             notify: Notify::of_environment(),
@@ -199,7 +213,9 @@ impl Broker {
         info!("ready");
         loop {
             self.wait()?;
-            for _ in 0..AT_ONCE {
+            // Some wait for the kernel: whoever asked meanwhile gets into line, too.
+            let start = now_ns();
+            while now_ns().saturating_sub(start) < SLICE_NS {
                 let Some(packet) = self.turns.pop() else {
                     break;
                 };
@@ -225,9 +241,10 @@ impl Broker {
     /// Waits for something to do, and takes it.
     fn wait(&mut self) -> io::Result<()> {
         let patience = self.notify.patience().unwrap_or(PATIENCE).min(PATIENCE);
-        let patience = match self.turns.is_empty() {
-            true => patience,
-            false => Duration::ZERO,
+        let patience = match (self.turns.is_empty(), self.crowded) {
+            (true, false) => patience,
+            (true, true) => patience.min(LOOK),
+            (false, _) => Duration::ZERO,
         };
         let timeout = Timespec {
             tv_sec: i64::try_from(patience.as_secs()).unwrap_or(0),
@@ -284,13 +301,25 @@ impl Broker {
         if flags.intersects(gone) {
             return self.end(number, "it closed its connection");
         }
+        self.answer_more(number)
+    }
+
+    /// Tries to send what waits for a client.
+    fn answer_more(&mut self, number: u64) -> io::Result<()> {
         let Some(client) = self.clients.get_mut(&number) else {
             return Ok(());
         };
-        match client.answer_more() {
+        if client.waiting_since_ns().is_none() {
+            return Ok(());
+        }
+        match client.answer_more(now_ns()) {
             Ok(Sent::Waits) => Ok(()),
+            Ok(Sent::Crowded) => {
+                self.crowded = true;
+                Ok(())
+            }
             Ok(Sent::Yes) => {
-                let data = EventData::new_u64(token);
+                let data = EventData::new_u64(number * 2);
                 match epoll::modify(&self.epoll, &client.socket, data, EventFlags::RDHUP) {
                     Ok(()) => self.done(number),
                     Err(_) => self.end(number, "the kernel has no memory to hear of it"),
@@ -304,10 +333,7 @@ impl Broker {
     fn deal_with(&mut self, packet: Packet) -> io::Result<()> {
         let number = packet.connection;
         let answered = match packet.kind {
-            Kind::Open => {
-                self.admit(packet)?;
-                true
-            }
+            Kind::Open => self.admit(packet)?,
             Kind::Request => self.answer(packet)?,
             _ => {
                 let why = Why::from_number(packet.detail);
@@ -325,7 +351,7 @@ impl Broker {
     }
 
     fn done(&self, number: u64) -> io::Result<()> {
-        self.relay.send(Kind::Done, number, 0, &[], &[])
+        self.relay.send(Kind::Done, number, DEALT_WITH, &[], &[])
     }
 
     /// Answers a request. False: its client has to read first.
@@ -336,12 +362,28 @@ impl Broker {
             self.end(number, "it sent something that is no message")?;
             return Ok(true);
         };
+        if packet.fds.len() < asked.descriptors() {
+            self.tell_full();
+            let (most, which) = (admit::descriptors_max(), "descriptors of the daemon");
+            let refused = Refused::new(REFUSED_LIMIT, most, which, "", "");
+            return self.reply(number, serial, refusal(refused));
+        }
+        // What a program asked is not done for the one that its process runs after it. The second
+        // look is for what is made while that changes; what is made before, the kernel side ends.
+        if self.has_another_program(number) {
+            self.end(number, "its process runs another program now")?;
+            return Ok(true);
+        }
         let Some(result) = self.with(number, |context| {
             request::answer(context, &asked, &packet.fds)
         }) else {
             return Ok(true); // it has ended since
         };
         drop(packet.fds);
+        if self.has_another_program(number) {
+            self.end(number, "its process runs another program now")?;
+            return Ok(true);
+        }
         let refused = result.is_err();
         self.shared.count(|figures| {
             figures.requests += 1;
@@ -355,6 +397,14 @@ impl Broker {
         });
         trace!("{} to client {number}", asked.name());
         self.reply(number, serial, reply)
+    }
+
+    /// Whether a client's process runs another program than when it connected.
+    fn has_another_program(&self, number: u64) -> bool {
+        self.clients.get(&number).is_some_and(|client| {
+            let now = self.shared.core.identify(client.owner.pid);
+            now.is_ok_and(|now| now.program != client.program)
+        })
     }
 
     /// Runs `act` with a client and the broker's parts. None: there is no such client.
@@ -379,9 +429,14 @@ impl Broker {
         };
         match client.answer(serial, reply, now_ns()) {
             Ok(Sent::Yes) => Ok(true),
+            Ok(Sent::Crowded) => {
+                self.crowded = true;
+                Ok(false)
+            }
             Ok(Sent::Waits) => {
                 let data = EventData::new_u64(number * 2);
-                let wanted = EventFlags::RDHUP | EventFlags::OUT;
+                // At each change: there may be room while there is something to read.
+                let wanted = EventFlags::RDHUP | EventFlags::OUT | EventFlags::ET;
                 match epoll::modify(&self.epoll, &client.socket, data, wanted) {
                     Ok(()) => Ok(false),
                     Err(_) => {
@@ -418,16 +473,21 @@ impl Broker {
         // That they are not there is not possible, and would be no harm.
         let _ = epoll::delete(&self.epoll, &client.socket);
         let _ = epoll::delete(&self.epoll, &client.process);
-        client.hang_up();
-        match client.waiting_since_ns() {
-            Some(_) => self.done(number),
-            None => Ok(()),
+        let waits = client.waiting_since_ns().is_some();
+        self.unread.extend(client.hang_up());
+        match waits {
+            true => self.done(number),
+            false => Ok(()),
         }
     }
 
     /// What has to be done now and then.
     fn look_around(&mut self) -> io::Result<()> {
         let now = now_ns();
+        if now.saturating_sub(self.looked_ns) < LOOK_NS {
+            return Ok(());
+        }
+        self.looked_ns = now;
         self.notify.alive();
         let users: HashSet<u32> = self.clients.values().map(|one| one.who.uid).collect();
         let (clients, users) = (self.clients.len(), users.len());
@@ -443,6 +503,14 @@ impl Broker {
             self.tell_expelled(number, "does not read its answers");
             self.end(number, "it does not read its answers")?;
         }
+        self.crowded = false;
+        let waiting = |client: &Client| client.waiting_since_ns().is_some();
+        let waiting = self.clients.iter().filter(|(_, client)| waiting(client));
+        let waiting: Vec<u64> = waiting.map(|(number, _)| *number).collect();
+        for number in waiting {
+            self.answer_more(number)?;
+        }
+        self.unread.retain(|unread| !unread.is_over());
         if self.retired.is_due(now) {
             self.release_retired(now);
         }
@@ -494,11 +562,7 @@ impl Broker {
         drop(users);
         self.tell_rates(&config)?;
         for (uid, limits) in limits {
-            self.tell_rate(
-                uid,
-                limits.requests_per_s.get(),
-                limits.requests_burst.get(),
-            )?;
+            self.tell_rate(uid, &limits)?;
         }
         info!("reloaded {}", self.config_path.display());
         Ok(())
@@ -506,16 +570,15 @@ impl Broker {
 
     /// How fast users may ask of whom nothing else is said.
     fn tell_rates(&self, config: &Config) -> io::Result<()> {
-        let (per_s, burst) = (config.limits.requests_per_s, config.limits.requests_burst);
-        self.tell_rate(UserRate::EVERYBODY, per_s.get(), burst.get())
+        self.tell_rate(UserRate::EVERYBODY, &config.limits)
     }
 
-    fn tell_rate(&self, uid: u32, per_s: u64, burst: u64) -> io::Result<()> {
+    fn tell_rate(&self, uid: u32, limits: &Limits) -> io::Result<()> {
         let rate = UserRate {
             uid,
-            pad: 0,
-            per_s,
-            burst,
+            connections: u32::try_from(limits.connections.get()).unwrap_or(u32::MAX),
+            per_s: limits.requests_per_s.get(),
+            burst: limits.requests_burst.get(),
         };
         self.relay.send(Kind::Rate, 0, 0, rate.as_bytes(), &[])
     }

@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use ecalls_abi::message::{Answer, MESSAGE_DESCRIPTORS, Refused};
 use ecalls_kernel::channel::HostedChannel;
+use ecalls_kernel::has_read_all;
 use ecalls_kernel::owner::Owner;
 use ecalls_kernel::service::HostedService;
 use ecalls_kernel::subscription::HostedSubscription;
@@ -76,7 +77,18 @@ pub struct Client {
     pub process: OwnedFd,
     /// Its connection: answers go there, and nothing is read.
     pub socket: OwnedFd,
+    /// Which program it runs ([`ecalls_kernel::core::Identity::program`]).
+    pub program: u64,
     waiting: VecDeque<Waiting>,
+    charge: Charge,
+}
+
+/// A connection that has ended while its client had not received everything. Descriptors that were
+/// sent and not received count for the daemon's user, whose number of them is limited; so the
+/// connection still counts for its own.
+#[derive(Debug)]
+pub struct Unread {
+    socket: OwnedFd,
     _charge: Charge,
 }
 
@@ -87,6 +99,9 @@ pub enum Sent {
     Yes,
     /// The client has to read first.
     Waits,
+    /// It cannot go now, for no fault of the client's: too many descriptors of this user (root's
+    /// other programs included) are on their way. To be tried again later.
+    Crowded,
 }
 
 impl Client {
@@ -96,6 +111,7 @@ impl Client {
         owner: Owner,
         process: OwnedFd,
         socket: OwnedFd,
+        program: u64,
         charge: Charge,
     ) -> Client {
         Client {
@@ -106,8 +122,9 @@ impl Client {
             owner,
             process,
             socket,
+            program,
             waiting: VecDeque::new(),
-            _charge: charge,
+            charge,
         }
     }
 
@@ -121,7 +138,7 @@ impl Client {
             true => send(&self.socket, serial, &reply)?,
             false => Sent::Waits,
         };
-        if sent == Sent::Waits {
+        if sent != Sent::Yes {
             self.waiting.push_back(Waiting {
                 serial,
                 reply,
@@ -131,16 +148,21 @@ impl Client {
         Ok(sent)
     }
 
-    /// The client's socket has room again. Whether everything has gone now.
+    /// The client's socket may have room again. Whether everything has gone now.
     ///
     /// # Errors
     /// The client is gone.
-    pub fn answer_more(&mut self) -> io::Result<Sent> {
-        while let Some(next) = self.waiting.front() {
-            if send(&self.socket, next.serial, &next.reply)? == Sent::Waits {
-                return Ok(Sent::Waits);
-            }
-            self.waiting.pop_front();
+    pub fn answer_more(&mut self, now_ns: u64) -> io::Result<Sent> {
+        while let Some(next) = self.waiting.front_mut() {
+            match send(&self.socket, next.serial, &next.reply)? {
+                Sent::Yes => self.waiting.pop_front(),
+                Sent::Waits => return Ok(Sent::Waits),
+                Sent::Crowded => {
+                    // Its own time begins when it is only its own.
+                    next.since_ns = now_ns;
+                    return Ok(Sent::Crowded);
+                }
+            };
         }
         Ok(Sent::Yes)
     }
@@ -150,9 +172,22 @@ impl Client {
         self.waiting.front().map(|next| next.since_ns)
     }
 
-    /// Ends the connection for everyone who has it; the door notices.
-    pub fn hang_up(&self) {
+    /// Ends the connection for everyone who has it; the door notices. What is left of it, if the
+    /// client has not received everything.
+    pub fn hang_up(self) -> Option<Unread> {
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
+        let unread = Unread {
+            socket: self.socket,
+            _charge: self.charge,
+        };
+        (!unread.is_over()).then_some(unread)
+    }
+}
+
+impl Unread {
+    /// Whether the client has received everything by now, or will never.
+    pub fn is_over(&self) -> bool {
+        has_read_all(self.socket.as_fd()).unwrap_or(true)
     }
 }
 
@@ -162,11 +197,15 @@ impl fmt::Display for Client {
     }
 }
 
-/// Sends one answer without waiting.
+/// Sends one answer without waiting. One with descriptors goes only to a client that has received
+/// all the others, so that at most the descriptors of one answer are on their way to each.
 ///
 /// # Errors
 /// The other end is gone.
 pub fn send(socket: &OwnedFd, serial: u32, reply: &Reply) -> io::Result<Sent> {
+    if !reply.fds.is_empty() && !has_read_all(socket.as_fd()).unwrap_or(true) {
+        return Ok(Sent::Waits);
+    }
     let packet = reply.answer.packet(serial);
     let parts = [io::IoSlice::new(packet.as_bytes())];
     let fds: Vec<_> = reply.fds.iter().map(AsFd::as_fd).collect();
@@ -179,8 +218,8 @@ pub fn send(socket: &OwnedFd, serial: u32, reply: &Reply) -> io::Result<Sent> {
     loop {
         match rustix::net::sendmsg(socket, &parts, &mut control, flags) {
             Ok(_) => return Ok(Sent::Yes),
-            // Too many descriptors that nobody has received: as good as a full socket.
-            Err(Errno::AGAIN | Errno::TOOMANYREFS) => return Ok(Sent::Waits),
+            Err(Errno::AGAIN) => return Ok(Sent::Waits),
+            Err(Errno::TOOMANYREFS) => return Ok(Sent::Crowded),
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }

@@ -8,7 +8,8 @@
 //! The life of a connection: accepted if its user has a place left ([`crate::share`]); HELLO within
 //! five seconds; then one message at a time, each at its user's rate, each checked: its sender
 //! is the process that connected, its form is that of `abi/message.h`, it has the descriptors that
-//! its kind needs and no others. Whoever breaks a rule is told and disconnected.
+//! its kind needs and no others. Whoever breaks a rule is told and disconnected. Descriptors are
+//! let in from HELLO on, where the kernel can keep them out before (Linux 6.16).
 
 use std::collections::HashMap;
 use std::io;
@@ -19,10 +20,10 @@ use std::thread;
 use std::time::Duration;
 
 use ecalls_abi::message::{
-    Answer, MESSAGE_DESCRIPTORS, MESSAGE_MAX, Malformed, REFUSED_INVALID, REFUSED_QUOTA,
-    REFUSED_VERSION, Refused, Request,
+    Answer, MESSAGE_DESCRIPTORS, MESSAGE_MAX, Malformed, REFUSED_INVALID, REFUSED_LIMIT,
+    REFUSED_OS, REFUSED_QUOTA, REFUSED_VERSION, Refused, Request,
 };
-use ecalls_kernel::now_ns;
+use ecalls_kernel::{now_ns, take_descriptors};
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{
@@ -32,7 +33,7 @@ use rustix::net::{
 use zerocopy::FromBytes;
 
 use crate::rate::{Bucket, Rate};
-use crate::relay::{Kind, Relay, UserRate, Why};
+use crate::relay::{DEALT_WITH, Kind, Relay, UserRate, Why};
 use crate::share::Places;
 
 /// How long a client may take for its first message.
@@ -69,6 +70,16 @@ struct State {
     users: HashMap<u32, User>,
     gates: HashMap<u64, Arc<Gate>>,
     everybody: Option<Rate>,
+    /// Connections that the broker lets a user have of whom nothing else is said.
+    connections: u32,
+    turned_away: HashMap<u32, TurnedAway>,
+}
+
+/// Connections of a user that had no place: one thread closes them, one after the other.
+#[derive(Debug, Default)]
+struct TurnedAway {
+    sockets: Vec<OwnedFd>,
+    has_thread: bool,
 }
 
 /// What the door knows of a user.
@@ -77,6 +88,8 @@ struct User {
     bucket: Bucket,
     /// What the broker said; None: as for everybody. `per_s` 0: no limit.
     rate: Option<Rate>,
+    /// Connections that the broker lets it have.
+    connections: Option<u32>,
     slow: u32,
     slow_ns: u64,
 }
@@ -84,25 +97,28 @@ struct User {
 /// Where a connection's thread waits until the broker is done.
 #[derive(Debug, Default)]
 struct Gate {
-    done: Mutex<bool>,
+    /// Detail of the broker's DONE.
+    done: Mutex<Option<u32>>,
     changed: Condvar,
 }
 
 impl Gate {
-    fn open(&self) {
-        *self.done.lock().unwrap_or_else(PoisonError::into_inner) = true;
+    fn open(&self, detail: u32) {
+        *self.done.lock().unwrap_or_else(PoisonError::into_inner) = Some(detail);
         self.changed.notify_one();
     }
 
-    fn pass(&self) {
+    fn pass(&self) -> u32 {
         let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-        while !*done {
+        loop {
+            if let Some(detail) = done.take() {
+                return detail;
+            }
             done = self
                 .changed
                 .wait(done)
                 .unwrap_or_else(PoisonError::into_inner);
         }
-        *done = false;
     }
 }
 
@@ -115,8 +131,9 @@ pub fn serve(relay: Relay, listener: &OwnedFd) -> io::Result<()> {
         relay,
         state: Mutex::default(),
     });
-    // Accepted connections inherit it, so the first message has its sender, too.
+    // Accepted connections inherit both, so the first message has its sender, and no descriptors.
     sockopt::set_socket_passcred(listener, true)?;
+    take_descriptors(listener.as_fd(), false).map_err(io::Error::other)?;
     let reader = Arc::clone(&door);
     thread::Builder::new()
         .name("relay".to_owned())
@@ -149,7 +166,7 @@ impl Door {
                 Kind::Done => {
                     let gate = self.state().gates.get(&packet.connection).cloned();
                     if let Some(gate) = gate {
-                        gate.open();
+                        gate.open(packet.detail);
                     }
                 }
                 Kind::Rate => {
@@ -163,50 +180,102 @@ impl Door {
         std::process::exit(0);
     }
 
-    /// Starts a connection's thread, if its user has a place left. If it has none, the thread
-    /// only closes it.
+    /// Starts a connection's thread, if its user has a place left.
     fn admit(self: &Arc<Door>, number: u64, socket: OwnedFd) {
         let Ok(cred) = sockopt::socket_peercred(&socket) else {
             return;
         };
-        let placed = self.state().places.take(cred.uid.as_raw());
-        let door = Arc::clone(self);
-        let run = move || match placed {
-            true => door.converse(number, &socket, cred),
-            false => turn_away(&socket),
+        let uid = cred.uid.as_raw();
+        if !self.state().take_place(uid) {
+            let subject = "connections of one user that have not said HELLO, or do not close";
+            let refused = Refused::new(REFUSED_QUOTA, 0, subject, "", "");
+            return self.turn_away(uid, socket, refused);
+        }
+        // Whoever drops it last may have to wait: the thread that takes it, never this one.
+        let socket = Arc::new(Mutex::new(Some(socket)));
+        let take = |socket: &Mutex<Option<OwnedFd>>| {
+            let mut socket = socket.lock().unwrap_or_else(PoisonError::into_inner);
+            socket.take()
         };
-        let thread = thread::Builder::new()
-            .name("client".to_owned())
-            .stack_size(STACK_BYTES);
-        if thread.spawn(run).is_err() {
-            if placed {
-                self.state().places.leave(cred.uid.as_raw());
+        let (door, theirs) = (Arc::clone(self), Arc::clone(&socket));
+        let run = move || {
+            if let Some(socket) = take(&theirs) {
+                door.converse(number, socket, cred);
             }
+        };
+        if let Err(error) = start_thread(run)
+            && let Some(socket) = take(&socket)
+        {
+            self.state().leave_place(uid);
+            let code = error.raw_os_error().and_then(|code| code.try_into().ok());
+            let action = "starting a thread of the daemon";
+            let refused = Refused::new(REFUSED_OS, code.unwrap_or(0), action, "", "");
+            self.turn_away(uid, socket, refused);
             thread::sleep(REST);
         }
     }
 
-    /// A connection from its first message to its last.
-    fn converse(&self, number: u64, socket: &OwnedFd, cred: UCred) {
+    /// Tells a client that it can have no connection, and lets its user's thread close it.
+    fn turn_away(self: &Arc<Door>, uid: u32, socket: OwnedFd, refused: Refused) {
+        send(&socket, 0, refused);
+        let mut state = self.state();
+        let turned_away = state.turned_away.entry(uid).or_default();
+        turned_away.sockets.push(socket);
+        if turned_away.has_thread {
+            return;
+        }
+        let door = Arc::clone(self);
+        // Without one they stay open until the user's next, which tries again.
+        turned_away.has_thread = start_thread(move || door.close_turned_away(uid)).is_ok();
+    }
+
+    fn close_turned_away(&self, uid: u32) {
+        loop {
+            let mut state = self.state();
+            let last = state.turned_away.get_mut(&uid);
+            let Some(socket) = last.and_then(|turned_away| turned_away.sockets.pop()) else {
+                state.turned_away.remove(&uid);
+                return;
+            };
+            drop(state);
+            drop(socket);
+        }
+    }
+
+    /// A connection from its first message until it is closed.
+    fn converse(&self, number: u64, socket: OwnedFd, cred: UCred) {
         let uid = cred.uid.as_raw();
-        let hello = self.hear_hello(socket, cred);
-        self.state().places.leave(uid);
-        // Else the broker has not heard of it.
-        let Ok(first) = hello else { return };
+        let Ok(first) = self.hear_hello(&socket, cred) else {
+            // The broker has not heard of it.
+            drop(socket);
+            return self.state().leave_place(uid);
+        };
+        self.state().places.greet(uid);
         let gate = Arc::new(Gate::default());
         self.state().gates.insert(number, Arc::clone(&gate));
         let opened = self
             .relay
             .send(Kind::Open, number, 0, &first.bytes, &[socket.as_fd()]);
         if opened.is_ok() {
-            gate.pass();
-            let why = self.pass_on(number, socket, cred, &gate);
-            let gone = self.relay.send(Kind::Gone, number, why as u32, &[], &[]);
-            if gone.is_ok() {
-                gate.pass();
+            match gate.pass() {
+                DEALT_WITH => {
+                    let why = self.pass_on(number, &socket, cred, &gate);
+                    let gone = self.relay.send(Kind::Gone, number, why as u32, &[], &[]);
+                    if gone.is_ok() {
+                        gate.pass();
+                    }
+                }
+                most => {
+                    let which = "descriptors of the daemon";
+                    let refused = Refused::new(REFUSED_LIMIT, most.into(), which, "", "");
+                    send(&socket, first.serial, refused);
+                }
             }
         }
         self.state().gates.remove(&number);
+        // Closes what was sent and not received, too.
+        drop(socket);
+        self.state().places.leave(uid);
     }
 
     fn hear_hello(&self, socket: &OwnedFd, cred: UCred) -> Result<Heard, Why> {
@@ -216,13 +285,12 @@ impl Door {
         let heard = hear(socket, cred)?.ok_or(Why::Silent)?;
         self.wait_for_rate(None, cred.uid.as_raw());
         sockopt::set_socket_timeout(socket, Timeout::Recv, None).map_err(silent)?;
-        match heard.request {
-            Request::Hello(_) => Ok(heard),
-            _ => {
-                refuse(socket, heard.serial, "the first message", "a HELLO");
-                Err(Why::Silent)
-            }
-        }
+        let Request::Hello(_) = heard.request else {
+            refuse(socket, heard.serial, "the first message", "a HELLO");
+            return Err(Why::Silent);
+        };
+        take_descriptors(socket.as_fd(), true).map_err(|_| Why::Silent)?;
+        Ok(heard)
     }
 
     /// Passes messages on until there are none. Why there are none.
@@ -259,6 +327,22 @@ impl Door {
 }
 
 impl State {
+    /// A place for a new connection, if the user has one left.
+    fn take_place(&mut self, uid: u32) -> bool {
+        let user = self.users.get(&uid).and_then(|user| user.connections);
+        let most = match uid {
+            0 => u32::MAX,
+            _ => user.unwrap_or(self.connections),
+        };
+        self.places.take(uid, most)
+    }
+
+    /// Gives back the place of a connection that has not said HELLO.
+    fn leave_place(&mut self, uid: u32) {
+        self.places.greet(uid);
+        self.places.leave(uid);
+    }
+
     fn set_rate(&mut self, said: &UserRate) {
         let rate = Rate {
             per_s: said.per_s,
@@ -267,11 +351,17 @@ impl State {
         match said.uid {
             UserRate::EVERYBODY => {
                 self.everybody = Some(rate);
+                self.connections = said.connections;
                 for user in self.users.values_mut() {
                     user.rate = None;
+                    user.connections = None;
                 }
             }
-            uid => self.users.entry(uid).or_default().rate = Some(rate),
+            uid => {
+                let user = self.users.entry(uid).or_default();
+                user.rate = Some(rate);
+                user.connections = Some(said.connections);
+            }
         }
     }
 
@@ -294,6 +384,11 @@ impl State {
         });
         (wait_ns, told)
     }
+}
+
+fn start_thread(run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let thread = thread::Builder::new().name("client".to_owned());
+    thread.stack_size(STACK_BYTES).spawn(run).map(|_| ())
 }
 
 /// A message whose form is right.
@@ -391,12 +486,6 @@ fn refuse_malformed(socket: &OwnedFd, serial: u32, malformed: &Malformed) {
             refuse(socket, serial, &malformed.to_string(), FORM);
         }
     }
-}
-
-/// A user has all the places that it may have before HELLO.
-fn turn_away(socket: &OwnedFd) {
-    let subject = "connections of one user that have not said HELLO";
-    send(socket, 0, Refused::new(REFUSED_QUOTA, 0, subject, "", ""));
 }
 
 /// Tells a client what it did; the connection ends afterwards.

@@ -7,8 +7,11 @@
 //! | door | [`Kind::Request`]: a further message | those of the message |
 //! | door | [`Kind::Gone`]: a connection has ended; `detail`: [`Why`] | |
 //! | door | [`Kind::Slow`]: `detail` requests of the client's user had to wait | |
-//! | broker | [`Kind::Done`]: the last of the first three is dealt with | |
+//! | broker | [`Kind::Done`]: the last of the first three is dealt with; `detail` below | |
 //! | broker | [`Kind::Rate`]: how fast a user may ask; [`UserRate`] follows | |
+//!
+//! Detail of DONE: [`DEALT_WITH`], or how many descriptors the broker may have, if it had none left
+//! for OPEN.
 //!
 //! The door waits for DONE before it reads on from that connection, and before it closes anything
 //! that came over it. So the broker has at most one packet of each connection before it, and never
@@ -27,55 +30,60 @@ use rustix::net::{
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// What a packet is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the table above explains them")]
-pub enum Kind {
-    Open = 1,
-    Request = 2,
-    Gone = 3,
-    Slow = 4,
-    Done = 5,
-    Rate = 6,
+/// An enumeration that travels as a number, and the way back.
+macro_rules! numbered {
+    ($(#[$doc:meta])* $enum:ident { $($(#[$name_doc:meta])* $name:ident = $number:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $enum {
+            $($(#[$name_doc])* $name = $number,)*
+        }
+
+        impl $enum {
+            /// From its number.
+            fn of_number(number: u32) -> Option<$enum> {
+                match number {
+                    $($number => Some($enum::$name),)*
+                    _ => None,
+                }
+            }
+        }
+    };
 }
 
-const KINDS: [Kind; 6] = [
-    Kind::Open,
-    Kind::Request,
-    Kind::Gone,
-    Kind::Slow,
-    Kind::Done,
-    Kind::Rate,
-];
-
-/// Why a connection has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// Its client closed it, or the broker did.
-    Closed = 0,
-    /// A packet was no message.
-    Malformed = 1,
-    /// A process sent that is not the one that connected.
-    Sender = 2,
-    /// A message came with other descriptors than it should.
-    Descriptors = 3,
-    /// The first message was another than HELLO, or did not come in time.
-    Silent = 4,
+numbered! {
+    /// What a packet is.
+    #[expect(missing_docs, reason = "the table above explains them")]
+    Kind {
+        Open = 1,
+        Request = 2,
+        Gone = 3,
+        Slow = 4,
+        Done = 5,
+        Rate = 6,
+    }
 }
 
-const WHYS: [Why; 5] = [
-    Why::Closed,
-    Why::Malformed,
-    Why::Sender,
-    Why::Descriptors,
-    Why::Silent,
-];
+numbered! {
+    /// Why a connection has ended.
+    Why {
+        /// Its client closed it, or the broker did.
+        Closed = 0,
+        /// A packet was no message.
+        Malformed = 1,
+        /// A process sent that is not the one that connected.
+        Sender = 2,
+        /// A message came with other descriptors than it should.
+        Descriptors = 3,
+        /// The first message was another than HELLO, or did not come in time.
+        Silent = 4,
+    }
+}
 
 impl Why {
     /// From its number; one that the door does not send counts as malformed.
     pub fn from_number(number: u32) -> Why {
-        let found = WHYS.into_iter().find(|why| *why as u32 == number);
-        found.unwrap_or(Why::Malformed)
+        Why::of_number(number).unwrap_or(Why::Malformed)
     }
 
     /// For the log.
@@ -90,6 +98,9 @@ impl Why {
     }
 }
 
+/// Detail of [`Kind::Done`]: nothing was in the way.
+pub const DEALT_WITH: u32 = 0;
+
 /// What each packet begins with.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -101,14 +112,15 @@ struct Head {
 
 const HEAD: usize = size_of::<Head>();
 
-/// How fast a user may ask. Uid [`UserRate::EVERYBODY`]: everyone of whom nothing else is said.
+/// How fast a user may ask, and how many connections it may have. Uid [`UserRate::EVERYBODY`]:
+/// everyone of whom nothing else is said.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct UserRate {
     /// The user.
     pub uid: u32,
-    /// 0.
-    pub pad: u32,
+    /// Connections.
+    pub connections: u32,
     /// Requests per second; 0: as many as it likes.
     pub per_s: u64,
     /// Requests at once.
@@ -232,8 +244,7 @@ impl Relay {
         let invalid = || io::Error::from(io::ErrorKind::InvalidData);
         let (head, body) =
             Head::read_from_prefix(&bytes[..received.bytes]).map_err(|_| invalid())?;
-        let kind = KINDS.into_iter().find(|kind| *kind as u32 == head.kind);
-        let (Some(kind), true) = (kind, whole) else {
+        let (Some(kind), true) = (Kind::of_number(head.kind), whole) else {
             return Err(invalid());
         };
         Ok(Some(Packet {
@@ -302,6 +313,14 @@ mod tests {
         door.send(Kind::Open, 8, 0, b"hello", &[file.as_fd()])
             .unwrap();
         assert_eq!(broker.receive(true).unwrap().unwrap().fds.len(), 1);
+    }
+
+    #[test]
+    fn numbers_without_a_meaning_are_no_packets_and_no_good_reasons() {
+        assert_eq!(Kind::of_number(Kind::Rate as u32), Some(Kind::Rate));
+        assert_eq!(Kind::of_number(0), None);
+        assert_eq!(Why::from_number(Why::Silent as u32), Why::Silent);
+        assert_eq!(Why::from_number(99), Why::Malformed);
     }
 
     #[test]

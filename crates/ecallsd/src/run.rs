@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use caps::CapSet;
+use ecalls_abi::message::MESSAGE_DESCRIPTORS;
 use ecalls_kernel::LOCK_PATH;
 use ecalls_kernel::core::Core;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -212,7 +213,9 @@ fn host(
 }
 
 fn enter_sandbox(args: &Args, config: &Config, config_path: &Path) -> Result<(), Error> {
-    let descriptors = config.machine.descriptors.get() + CORE_DESCRIPTORS;
+    // By the same limit the kernel counts those that are on their way to clients.
+    let on_their_way = config.machine.connections.get() * MESSAGE_DESCRIPTORS as u64;
+    let descriptors = config.machine.descriptors.get() + CORE_DESCRIPTORS + on_their_way;
     let folder = |path: &Path| path.parent().map(Path::to_owned);
     let mut sockets: Vec<PathBuf> = folder(&config.socket.path.0).into_iter().collect();
     if let config::Endpoint::Unix(path) = &config.metrics.listen {

@@ -32,10 +32,9 @@ use rustix::process::Signal;
 use zerocopy::FromZeros;
 
 use cgroup::Group;
+use harness::running::command;
 use harness::running::wait_until;
-use harness::{
-    ALICE, BOB, Client, PATIENCE, as_user, command, daemon, folder, number, ring, to_task,
-};
+use harness::{ALICE, BOB, Client, PATIENCE, as_user, daemon, folder, number, ring, to_task};
 use limit::Running;
 
 fn info(name: &str) -> ServiceInfo {

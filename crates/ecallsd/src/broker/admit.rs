@@ -21,7 +21,7 @@ use super::Broker;
 use crate::client::{Client, Reply, refusal, send};
 use crate::policy;
 use crate::quota::{Amounts, Charge, Resource};
-use crate::relay::Packet;
+use crate::relay::{Kind, Packet};
 use crate::request::No;
 
 /// Descriptors that the daemon holds for a connection: broker's and door's copies of it, and the
@@ -39,11 +39,19 @@ pub(super) fn uid_of(packet: &Packet) -> u32 {
         .map_or(0, |cred| cred.uid.as_raw())
 }
 
+/// Descriptors that this process may have.
+pub(super) fn descriptors_max() -> u64 {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile)
+        .current
+        .unwrap_or(u64::MAX)
+}
+
 /// A client that is known and charged for, and not yet in the broker's table.
 struct Known {
     who: policy::Client,
     owner: Owner,
     process: OwnedFd,
+    program: u64,
     charge: Charge,
 }
 
@@ -58,19 +66,24 @@ impl Broker {
         })
     }
 
-    /// Takes a client in, or tells it why not.
-    pub(super) fn admit(&mut self, mut packet: Packet) -> io::Result<()> {
+    /// Takes a client in, or tells it why not. Whether the door may go on now.
+    pub(super) fn admit(&mut self, mut packet: Packet) -> io::Result<bool> {
         let number = packet.connection;
-        let (Some(socket), Ok((serial, Request::Hello(hello)))) =
-            (packet.fds.pop(), Request::parse(&packet.body))
-        else {
-            return Ok(()); // the door does not send such; then it is no client
+        let Some(socket) = packet.fds.pop() else {
+            // There was no room for it: the door tells the client.
+            self.tell_full();
+            let detail = u32::try_from(descriptors_max()).unwrap_or(u32::MAX);
+            self.relay.send(Kind::Done, number, detail, &[], &[])?;
+            return Ok(false);
+        };
+        let Ok((serial, Request::Hello(hello))) = Request::parse(&packet.body) else {
+            return Ok(true); // the door does not send such; then it is no client
         };
         let known = match self.get_to_know(&socket, &hello) {
             Ok(known) => known,
             Err(no) => {
                 self.turn_away(&socket, serial, *no.0);
-                return Ok(());
+                return Ok(true);
             }
         };
         let uid = known.who.uid;
@@ -79,7 +92,7 @@ impl Broker {
             Err(no) => {
                 self.shared.users().leave(uid);
                 self.turn_away(&socket, serial, *no.0);
-                return Ok(());
+                return Ok(true);
             }
         };
         if let Err(error) = self.watch(number, &socket, &known.process) {
@@ -89,20 +102,17 @@ impl Broker {
                 source: error.into(),
             });
             self.turn_away(&socket, serial, *no.0);
-            return Ok(());
+            return Ok(true);
         }
-        let client = Client::new(known.who, known.owner, known.process, socket, known.charge);
+        let (owner, program) = (known.owner, known.program);
+        let process = known.process;
+        let client = Client::new(known.who, owner, process, socket, program, known.charge);
         debug!("{client} has come");
         self.clients.insert(number, client);
         self.shared.count(|figures| figures.clients += 1);
         let limits = self.policy.limits(&known.who);
-        self.tell_rate(
-            uid,
-            limits.requests_per_s.get(),
-            limits.requests_burst.get(),
-        )?;
-        // An empty socket has room for one answer.
-        self.reply(number, serial, reply).map(|_| ())
+        self.tell_rate(uid, &limits)?;
+        self.reply(number, serial, reply)
     }
 
     fn get_to_know(&mut self, socket: &OwnedFd, hello: &Hello) -> Result<Known, No> {
@@ -163,6 +173,7 @@ impl Broker {
             who,
             owner,
             process,
+            program: identity.program,
             charge,
         })
     }
@@ -191,6 +202,18 @@ impl Broker {
             answer: Answer::Welcome(welcome),
             fds,
         })
+    }
+
+    /// For a message whose descriptor there was no room for.
+    pub(super) fn tell_full(&mut self) {
+        if let Some(left_out) = self.lines.admit((0, "full"), now_ns()) {
+            warn!(
+                left_out,
+                "out of descriptors (at most {}): clients are refused; see `descriptors` in \
+                 [machine], and LimitNOFILE= of the unit",
+                descriptors_max()
+            );
+        }
     }
 
     /// Tells a client why it is none, and ends its connection.

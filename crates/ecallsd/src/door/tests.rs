@@ -137,7 +137,7 @@ fn a_fast_user_waits_and_root_does_not() {
     let mut state = State::default();
     let rate = |uid, per_s, burst| UserRate {
         uid,
-        pad: 0,
+        connections: 1,
         per_s,
         burst,
     };

@@ -29,7 +29,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
 
-pub(crate) use running::{PATIENCE, command};
+pub(crate) use running::PATIENCE;
 
 /// Some users without a name.
 pub(crate) const ALICE: u32 = 64001;
