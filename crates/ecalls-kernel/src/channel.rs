@@ -135,6 +135,21 @@ impl HostedChannel {
         self.id
     }
 
+    /// Nothing is delivered to it from now on, and nothing that its owner calls is done. Dropping
+    /// it, which waits for the kernel, may come later.
+    pub fn revoke(&self) {
+        let Ok(_lock) = lock() else { return };
+        let index = self.id.index();
+        let Ok(mut row) = self.core.tables.channels.get(index) else {
+            return;
+        };
+        if row.id == self.id.raw() && row.state == STATE_ACTIVE {
+            row.state = STATE_DEAD;
+            // A failure leaves that to the drop.
+            let _ = self.core.tables.channels.set(index, &row);
+        }
+    }
+
     /// Its descriptors: whoever has them can use its memory.
     pub fn fds(&self) -> &ChannelFds {
         &self.fds
@@ -171,14 +186,14 @@ impl Drop for HostedChannel {
         let Ok(mut row) = self.core.tables.channels.get(index) else {
             return;
         };
-        if row.id != self.id.raw() {
-            return;
+        // Else it was revoked before, and the row is another channel's by now.
+        if row.id == self.id.raw() {
+            row.state = STATE_FREE;
+            self.core.free_channel.fetch_min(index, Ordering::Relaxed);
+            // Nothing can be done about a failure here; the next owner of the row finds it dead.
+            let _ = self.core.tables.channels.set(index, &row);
+            reclaim(&self.core, index, &row);
         }
-        row.state = STATE_FREE;
-        self.core.free_channel.fetch_min(index, Ordering::Relaxed);
-        // Nothing can be done about a failure here; the next owner of the row finds it dead.
-        let _ = self.core.tables.channels.set(index, &row);
-        reclaim(&self.core, index, &row);
         let _ = owner::remove(&self.core, self.row.owner);
     }
 }

@@ -10,7 +10,7 @@
 
 mod admit;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ecalls_abi::message::{REFUSED_LIMIT, REFUSED_QUOTA, Refused, Request};
+use ecalls_kernel::channel::HostedChannel;
 use ecalls_kernel::core::Core;
 use ecalls_kernel::now_ns;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -27,7 +28,7 @@ use rustix::time::Timespec;
 use tracing::{debug, info, trace, warn};
 use zerocopy::IntoBytes;
 
-use crate::client::{ANSWER_NS_MAX, Client, Reply, Sent, Unread, refusal};
+use crate::client::{ANSWER_NS_MAX, Client, Held, Reply, Sent, Unread, refusal};
 use crate::config::{Config, Limits, Names};
 use crate::log::{Handle, Limiter};
 use crate::metrics::figures::{DaemonFigures, Figures, ServiceFigures};
@@ -48,6 +49,9 @@ const SLICE_NS: u64 = 1_000_000;
 
 /// The longest the loop waits.
 const PATIENCE: Duration = Duration::from_millis(500);
+
+/// In one round of so many a channel is freed although somebody waits for an answer.
+const CLOSE_ROUNDS: u32 = 4;
 
 /// How often the loop looks after what nothing tells it of.
 const LOOK: Duration = Duration::from_millis(50);
@@ -91,6 +95,9 @@ pub struct Broker {
     turns: Turns<Packet>,
     retired: Retired,
     unread: Vec<Unread>,
+    /// Revoked channels of clients that have ended: freeing one takes the kernel as long as many
+    /// requests, so others are answered in between.
+    closing: VecDeque<Held<HostedChannel>>,
     /// Whether an answer waits that nothing tells when it can go.
     crowded: bool,
     looked_ns: u64,
@@ -187,6 +194,7 @@ impl Broker {
             turns: Turns::default(),
             retired: Retired::default(),
             unread: Vec::new(),
+            closing: VecDeque::new(),
             crowded: false,
             looked_ns: 0,
             policy: Policy::new(&parts.config, &names),
@@ -211,7 +219,9 @@ impl Broker {
     pub fn serve(&mut self) -> io::Result<()> {
         self.notify.ready();
         info!("ready");
+        let mut rounds: u32 = 0;
         loop {
+            rounds = rounds.wrapping_add(1);
             self.wait()?;
             // Some wait for the kernel: whoever asked meanwhile gets into line, too.
             let start = now_ns();
@@ -220,6 +230,11 @@ impl Broker {
                     break;
                 };
                 self.deal_with(packet)?;
+            }
+            if (self.turns.is_empty() || rounds.is_multiple_of(CLOSE_ROUNDS))
+                && let Some(held) = self.closing.pop_front()
+            {
+                request::channel::retire(&mut self.retired, held);
             }
             if self.asked.stop.load(Ordering::Relaxed) {
                 break;
@@ -235,13 +250,16 @@ impl Broker {
         for number in numbers {
             self.end(number, "the daemon ends")?;
         }
+        // They are revoked, and freed with the core when this process ends.
+        self.closing.drain(..).for_each(std::mem::forget);
         Ok(())
     }
 
     /// Waits for something to do, and takes it.
     fn wait(&mut self) -> io::Result<()> {
         let patience = self.notify.patience().unwrap_or(PATIENCE).min(PATIENCE);
-        let patience = match (self.turns.is_empty(), self.crowded) {
+        let is_idle = self.turns.is_empty() && self.closing.is_empty();
+        let patience = match (is_idle, self.crowded) {
             (true, false) => patience,
             (true, true) => patience.min(LOOK),
             (false, _) => Duration::ZERO,
@@ -455,15 +473,18 @@ impl Broker {
 
     /// Ends a client: everything of it is revoked now. What the door waits for, it gets.
     fn end(&mut self, number: u64, why: &str) -> io::Result<()> {
+        let mut closing = Vec::new();
         self.with(number, |context| {
             for (_, held) in std::mem::take(&mut context.client.subscriptions) {
                 request::subscription::finish(context, held);
             }
             context.client.services.clear();
             for (_, held) in std::mem::take(&mut context.client.channels) {
-                request::channel::retire(context, held);
+                held.thing.revoke();
+                closing.push(held);
             }
         });
+        self.closing.extend(closing);
         let Some(client) = self.clients.remove(&number) else {
             return Ok(());
         };

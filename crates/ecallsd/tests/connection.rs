@@ -206,7 +206,7 @@ fn a_client_waits_while_too_many_descriptors_of_others_are_on_their_way() {
     let crowd = crowd(4800);
     client.say(ring().packet(1).as_bytes(), &[]).unwrap();
     // Longer than a client may take that does not read.
-    let heard = ecalls_kernel::wait_readable(client.0.as_fd(), Some(6500)).unwrap();
+    let heard = ecalls_kernel::wait_readable(client.0.as_fd(), Some(6_500_000_000)).unwrap();
     assert!(!heard, "{:?}", client.hear());
     drop(crowd);
     let (answer, fds) = client.hear().unwrap();
@@ -248,4 +248,41 @@ fn a_client_that_the_daemon_has_no_descriptor_for_is_told() {
     assert!(start.elapsed() < Duration::from_secs(2));
     rustix::process::prlimit(pid, Resource::Nofile, before).unwrap();
     daemon.client(BOB).channel();
+}
+
+#[test]
+fn a_cheap_request_does_not_wait_for_channels_of_another_user() {
+    let limits = "[limits]\nrequests_per_s = 100000\nrequests_burst = 10000\nchannels = 512\n\
+                  descriptors = 8192";
+    let Some(daemon) = daemon(limits) else { return };
+    // Sixteen connections that open channels all the time, and end with what they have.
+    let until = Instant::now() + Duration::from_secs(3);
+    let open = || {
+        while Instant::now() < until {
+            let client = daemon.client(ALICE);
+            for _ in 0..3 {
+                client.channel();
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(open);
+        }
+        let cheap = daemon.client(BOB);
+        let mut took = Vec::new();
+        while Instant::now() < until {
+            let start = Instant::now();
+            cheap.ask(&Request::LookQueue(number(0))).unwrap();
+            took.push(start.elapsed());
+            thread::sleep(Duration::from_millis(5));
+        }
+        took.sort_unstable();
+        let (median, most) = (took[took.len() / 2], took[took.len() - 1]);
+        eprintln!("median {median:?}, at most {most:?}");
+        assert!(
+            median < Duration::from_millis(150),
+            "the median took {median:?}"
+        );
+    });
 }

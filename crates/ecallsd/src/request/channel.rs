@@ -11,6 +11,7 @@ use ecalls_kernel::channel::{HostedChannel, Shape};
 use super::{Context, No, Result, done};
 use crate::client::{Held, Reply};
 use crate::quota::{Amounts, Resource};
+use crate::retired::Retired;
 
 /// Descriptors that the broker holds for a channel: its maps, what is attached for it, and copies
 /// on their way to the client.
@@ -57,19 +58,19 @@ pub fn close(context: &mut Context<'_>, id: u32) -> Result<Reply> {
     let Some(held) = context.client.channels.remove(&id) else {
         return Err(No::from(ecalls_kernel::Error::Closed("the channel")));
     };
-    retire(context, held);
+    retire(context.retired, held);
     Ok(done(0u32))
 }
 
 /// Closes a channel whose memory the client may keep.
-pub fn retire(context: &mut Context<'_>, held: Held<HostedChannel>) {
+pub fn retire(retired: &mut Retired, held: Held<HostedChannel>) {
     let Held { thing, mut charge } = held;
     let maps = thing.map_ids();
     // First nothing comes any more, then what it cost is given back.
     drop(thing);
     let bytes = charge.split(Resource::Bytes);
     if let Ok(maps) = maps {
-        context.retired.add(maps, bytes);
+        retired.add(maps, bytes);
     }
 }
 
