@@ -34,7 +34,7 @@ pub mod handle;
 mod link;
 mod load;
 mod lock;
-mod look;
+pub mod look;
 pub mod measure;
 mod memory;
 pub mod objects;

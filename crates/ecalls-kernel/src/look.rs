@@ -16,6 +16,17 @@ use crate::error::{Error, Result};
 use crate::stat::SubscriptionStat;
 use crate::sys;
 
+/// Of whom something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// Of all.
+    Anybody,
+    /// Of processes of this uid.
+    User(u32),
+    /// Of whom this row of the table of quotas limits.
+    Row(u32),
+}
+
 impl Core {
     /// The first active service from `from` on: its index.
     pub fn next_service(&self, from: u32) -> Result<Option<u32>> {
@@ -36,12 +47,12 @@ impl Core {
         Ok((row.owner != 0).then_some((row.owner, row.owner_uid)))
     }
 
-    /// The first subscription from `from` on, of this user or of anybody: its index and what is
-    /// counted of it.
+    /// The first subscription from `from` on of whom is asked for: its index and what is counted of
+    /// it.
     pub fn next_subscription(
         &self,
         from: u32,
-        uid: Option<u32>,
+        whose: Whose,
     ) -> Result<Option<(u32, SubscriptionStat)>> {
         let table = self.mapped_subscriptions()?;
         for index in from..SUBSCRIPTIONS_MAX as u32 {
@@ -49,13 +60,17 @@ impl Core {
             if field(offset_of!(Subscription, id)) == 0 {
                 break; // rows are used from the front: nobody ever had this one or a later one
             }
-            let is_of = |uid| field(offset_of!(Subscription, owner_uid)) == uid;
-            if field(offset_of!(Subscription, state)) == STATE_FREE || !uid.is_none_or(is_of) {
+            // Only the host writes these, under its lock, and only while the row is free.
+            let is_asked_for = match whose {
+                Whose::Anybody => true,
+                Whose::User(uid) => field(offset_of!(Subscription, owner_uid)) == uid,
+                Whose::Row(row) => field(offset_of!(Subscription, user)) == row,
+            };
+            if field(offset_of!(Subscription, state)) == STATE_FREE || !is_asked_for {
                 continue;
             }
-            // Only the host writes the user, and only while the row is free.
             let row = table.get(index);
-            if row.state != STATE_FREE && uid.is_none_or(|uid| row.owner_uid == uid) {
+            if row.state != STATE_FREE {
                 let count: SubscriptionCount = self.subscription_count(index)?;
                 return Ok(Some((index, SubscriptionStat { row, count })));
             }

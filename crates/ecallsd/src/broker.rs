@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ecalls_abi::message::{REFUSED_LIMIT, REFUSED_QUOTA, Refused, Request};
+use ecalls_abi::message::{MESSAGE_MAX, REFUSED_LIMIT, REFUSED_QUOTA, Refused, Request};
 use ecalls_kernel::channel::HostedChannel;
 use ecalls_kernel::core::Core;
 use ecalls_kernel::now_ns;
@@ -38,6 +38,7 @@ use crate::quota::Ledger;
 use crate::relay::{DEALT_WITH, Kind, Packet, Relay, UserRate, Why};
 use crate::request::{self, Context};
 use crate::retired::Retired;
+use crate::subordinate::{Range, Subordinates};
 use crate::turn::Turns;
 use crate::users::Users;
 
@@ -102,6 +103,7 @@ pub struct Broker {
     crowded: bool,
     looked_ns: u64,
     policy: Policy,
+    subordinates: Subordinates,
     config_path: PathBuf,
     notify: Notify,
     log: Handle,
@@ -153,7 +155,8 @@ impl Shared {
         let mut views: Vec<_> = views.collect();
         drop(users);
         for stat in self.core.subscriptions().unwrap_or_default() {
-            let owner = |view: &&mut ecalls_abi::message::UserView| view.uid == stat.row.owner_uid;
+            // The next row is the one behind the user's.
+            let owner = |view: &&mut ecalls_abi::message::UserView| view.next == stat.row.user + 1;
             if let Some(view) = views.iter_mut().find(owner) {
                 view.count.add(&stat.count);
             }
@@ -198,12 +201,14 @@ impl Broker {
             crowded: false,
             looked_ns: 0,
             policy: Policy::new(&parts.config, &names),
+            subordinates: Subordinates::of_system(&names).unwrap_or_default(),
             config_path: parts.config_path,
             notify: Notify::of_environment(),
             log: parts.log,
             lines: Limiter::new(LINES, LINES_PERIOD_NS),
         };
         broker.tell_rates(&parts.config)?;
+        broker.tell_subordinates()?;
         Ok(broker)
     }
 
@@ -291,14 +296,14 @@ impl Broker {
                 break;
             };
             let uid = match packet.kind {
-                Kind::Open => admit::uid_of(&packet),
+                Kind::Open => self.subordinates.account(admit::uid_of(&packet)),
                 Kind::Request | Kind::Gone => self.uid_of(packet.connection),
                 Kind::Slow => {
                     self.note_slow(&packet);
                     continue;
                 }
                 // The door does not say these.
-                Kind::Done | Kind::Rate => continue,
+                Kind::Done | Kind::Rate | Kind::Subordinates => continue,
             };
             self.turns.push(uid, packet);
         }
@@ -306,7 +311,9 @@ impl Broker {
     }
 
     fn uid_of(&self, number: u64) -> u32 {
-        self.clients.get(&number).map_or(0, |client| client.who.uid)
+        self.clients
+            .get(&number)
+            .map_or(0, |client| client.who.account)
     }
 
     /// Something happened to a client's connection or process.
@@ -489,7 +496,7 @@ impl Broker {
             return Ok(());
         };
         debug!("{client} has gone: {why}");
-        self.shared.users().leave(client.who.uid);
+        self.shared.users().leave(client.who.account);
         // The door has a copy of the connection, so closing ours does not end our interest in it.
         // That they are not there is not possible, and would be no harm.
         let _ = epoll::delete(&self.epoll, &client.socket);
@@ -561,17 +568,24 @@ impl Broker {
             }
         };
         self.log.set_level(config.log.level);
-        self.policy = Policy::new(&config, &Names::of_system());
+        let names = Names::of_system();
+        self.policy = Policy::new(&config, &names);
+        if let Some(subordinates) = Subordinates::of_system(&names) {
+            // Those who are here go on counting for whom they did.
+            self.subordinates = subordinates;
+            self.tell_subordinates()?;
+        }
         self.shared.ledger.set_machine(&config.machine);
         let mut users = self.shared.users();
         let uids: Vec<u32> = users.rows().map(|(uid, _)| uid).collect();
         let mut limits = Vec::new();
         for uid in uids {
-            let of_uid = |client: &&Client| client.who.uid == uid;
+            let of_uid = |client: &&Client| client.who.account == uid;
             let known = self.clients.values().find(of_uid).map(|client| client.who);
             let who = known.unwrap_or(policy::Client {
                 pid: 0,
                 uid,
+                account: uid,
                 gid: u32::MAX,
             });
             let new = self.policy.limits(&who);
@@ -594,6 +608,18 @@ impl Broker {
         self.tell_rate(UserRate::EVERYBODY, &config.limits)
     }
 
+    /// Which ids count for others.
+    fn tell_subordinates(&self) -> io::Result<()> {
+        let ranges = self.subordinates.ranges();
+        let most = MESSAGE_MAX / size_of::<Range>();
+        self.relay.send(Kind::Subordinates, 0, 0, &[], &[])?;
+        for part in ranges.chunks(most) {
+            let bytes = part.as_bytes();
+            self.relay.send(Kind::Subordinates, 0, 1, bytes, &[])?;
+        }
+        Ok(())
+    }
+
     fn tell_rate(&self, uid: u32, limits: &Limits) -> io::Result<()> {
         let rate = UserRate {
             uid,
@@ -608,7 +634,7 @@ impl Broker {
         let Some(client) = self.clients.get(&packet.connection) else {
             return;
         };
-        let (uid, count) = (client.who.uid, packet.detail);
+        let (uid, count) = (client.who.account, packet.detail);
         self.shared.users().add_slow(uid, count);
         if let Some(left_out) = self.lines.admit((uid, "slow"), now_ns()) {
             warn!(
@@ -622,7 +648,7 @@ impl Broker {
         let Some(client) = self.clients.get(&number) else {
             return;
         };
-        if let Some(left_out) = self.lines.admit((client.who.uid, "quota"), now_ns()) {
+        if let Some(left_out) = self.lines.admit((client.who.account, "quota"), now_ns()) {
             warn!(
                 left_out,
                 "{client} has all that it may have: {subject}, at most {limit}"
@@ -635,7 +661,7 @@ impl Broker {
             return;
         };
         self.shared.count(|figures| figures.expelled += 1);
-        if let Some(left_out) = self.lines.admit((client.who.uid, "expelled"), now_ns()) {
+        if let Some(left_out) = self.lines.admit((client.who.account, "expelled"), now_ns()) {
             warn!(left_out, "{client} is disconnected: it {what}");
         }
     }

@@ -35,6 +35,7 @@ use zerocopy::FromBytes;
 use crate::rate::{Bucket, Rate};
 use crate::relay::{DEALT_WITH, Kind, Relay, UserRate, Why};
 use crate::share::Places;
+use crate::subordinate::{Range, Subordinates};
 
 /// How long a client may take for its first message.
 const HELLO_TIME: Duration = Duration::from_secs(5);
@@ -73,6 +74,7 @@ struct State {
     /// Connections that the broker lets a user have of whom nothing else is said.
     connections: u32,
     turned_away: HashMap<u32, TurnedAway>,
+    subordinates: Subordinates,
 }
 
 /// Connections of a user that had no place: one thread closes them, one after the other.
@@ -174,6 +176,15 @@ impl Door {
                         self.state().set_rate(&rate);
                     }
                 }
+                Kind::Subordinates => {
+                    if let Ok(ranges) = <[Range]>::ref_from_bytes(&packet.body) {
+                        let mut state = self.state();
+                        if packet.detail == 0 {
+                            state.subordinates = Subordinates::default();
+                        }
+                        state.subordinates.add(ranges);
+                    }
+                }
                 Kind::Open | Kind::Request | Kind::Gone | Kind::Slow => {}
             }
         }
@@ -185,7 +196,7 @@ impl Door {
         let Ok(cred) = sockopt::socket_peercred(&socket) else {
             return;
         };
-        let uid = cred.uid.as_raw();
+        let uid = self.state().subordinates.account(cred.uid.as_raw());
         if !self.state().take_place(uid) {
             let subject = "connections of one user that have not said HELLO, or do not close";
             let refused = Refused::new(REFUSED_QUOTA, 0, subject, "", "");
@@ -200,7 +211,7 @@ impl Door {
         let (door, theirs) = (Arc::clone(self), Arc::clone(&socket));
         let run = move || {
             if let Some(socket) = take(&theirs) {
-                door.converse(number, socket, cred);
+                door.converse(number, socket, cred, uid);
             }
         };
         if let Err(error) = start_thread(run)
@@ -242,10 +253,9 @@ impl Door {
         }
     }
 
-    /// A connection from its first message until it is closed.
-    fn converse(&self, number: u64, socket: OwnedFd, cred: UCred) {
-        let uid = cred.uid.as_raw();
-        let Ok(first) = self.hear_hello(&socket, cred) else {
+    /// A connection from its first message until it is closed. `uid`: the user that it counts for.
+    fn converse(&self, number: u64, socket: OwnedFd, cred: UCred, uid: u32) {
+        let Ok(first) = self.hear_hello(&socket, cred, uid) else {
             // The broker has not heard of it.
             drop(socket);
             return self.state().leave_place(uid);
@@ -259,7 +269,7 @@ impl Door {
         if opened.is_ok() {
             match gate.pass() {
                 DEALT_WITH => {
-                    let why = self.pass_on(number, &socket, cred, &gate);
+                    let why = self.pass_on(number, &socket, (cred, uid), &gate);
                     let gone = self.relay.send(Kind::Gone, number, why as u32, &[], &[]);
                     if gone.is_ok() {
                         gate.pass();
@@ -278,12 +288,12 @@ impl Door {
         self.state().places.leave(uid);
     }
 
-    fn hear_hello(&self, socket: &OwnedFd, cred: UCred) -> Result<Heard, Why> {
+    fn hear_hello(&self, socket: &OwnedFd, cred: UCred, uid: u32) -> Result<Heard, Why> {
         let silent = |_| Why::Silent;
         sockopt::set_socket_passcred(socket, true).map_err(silent)?;
         sockopt::set_socket_timeout(socket, Timeout::Recv, Some(HELLO_TIME)).map_err(silent)?;
         let heard = hear(socket, cred)?.ok_or(Why::Silent)?;
-        self.wait_for_rate(None, cred.uid.as_raw());
+        self.wait_for_rate(None, uid);
         sockopt::set_socket_timeout(socket, Timeout::Recv, None).map_err(silent)?;
         let Request::Hello(_) = heard.request else {
             refuse(socket, heard.serial, "the first message", "a HELLO");
@@ -294,14 +304,20 @@ impl Door {
     }
 
     /// Passes messages on until there are none. Why there are none.
-    fn pass_on(&self, number: u64, socket: &OwnedFd, cred: UCred, gate: &Gate) -> Why {
+    fn pass_on(
+        &self,
+        number: u64,
+        socket: &OwnedFd,
+        (cred, uid): (UCred, u32),
+        gate: &Gate,
+    ) -> Why {
         loop {
             let heard = match hear(socket, cred) {
                 Ok(Some(heard)) => heard,
                 Ok(None) => return Why::Closed,
                 Err(why) => return why,
             };
-            self.wait_for_rate(Some(number), cred.uid.as_raw());
+            self.wait_for_rate(Some(number), uid);
             let fds: Vec<_> = heard.fds.iter().map(AsFd::as_fd).collect();
             if self
                 .relay

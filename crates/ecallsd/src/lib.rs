@@ -7,7 +7,8 @@
 //! Events and calls never come here: clients share memory with the kernel.
 //!
 //! - [`config`]: what the administrator decides; [`policy`]: who may do what; [`quota`] and
-//!   [`rate`]: how much of it; [`share`], [`turn`]: that nobody waits for others;
+//!   [`rate`]: how much of it; [`subordinate`]: for whom it counts; [`share`], [`turn`]: that
+//!   nobody waits for others;
 //! - [`door`], [`relay`], [`broker`]: the way of a message; [`request`]: what can be asked for;
 //!   [`client`], [`users`], [`retired`]: what clients have;
 //! - [`listen`], [`sandbox`]: what the processes are given and give up;
@@ -32,6 +33,7 @@ pub mod retired;
 mod run;
 pub mod sandbox;
 pub mod share;
+pub mod subordinate;
 pub mod turn;
 pub mod users;
 

@@ -22,6 +22,8 @@ pub struct Client {
     pub pid: u32,
     /// Its effective user when it connected.
     pub uid: u32,
+    /// The user whose limits are its ([`crate::subordinate`]); mostly the same.
+    pub account: u32,
     /// Its effective group when it connected.
     pub gid: u32,
 }
@@ -152,7 +154,12 @@ impl Policy {
 
     /// The limits of a client's user; of several rules the last one holds. Root's do not apply.
     pub fn limits(&self, client: &Client) -> Limits {
-        self.rules_for(client)
+        let mut account = *client;
+        if client.account != client.uid {
+            account.uid = client.account;
+            account.gid = u32::MAX; // a container's groups are its own
+        }
+        self.rules_for(&account)
             .filter_map(|rule| rule.allow.limits.as_ref())
             .fold(self.limits, |limits, change| change.as_ref().apply(limits))
     }

@@ -9,9 +9,11 @@
 //! | door | [`Kind::Slow`]: `detail` requests of the client's user had to wait | |
 //! | broker | [`Kind::Done`]: the last of the first three is dealt with; `detail` below | |
 //! | broker | [`Kind::Rate`]: how fast a user may ask; [`UserRate`] follows | |
+//! | broker | [`Kind::Subordinates`]: which ids count for others; `detail` below | |
 //!
 //! Detail of DONE: [`DEALT_WITH`], or how many descriptors the broker may have, if it had none left
-//! for OPEN.
+//! for OPEN. SUBORDINATES have some [`crate::subordinate::Range`]s behind them; with detail 0 they
+//! take the place of the former ones, else they add to them.
 //!
 //! The door waits for DONE before it reads on from that connection, and before it closes anything
 //! that came over it. So the broker has at most one packet of each connection before it, and never
@@ -61,6 +63,7 @@ numbered! {
         Slow = 4,
         Done = 5,
         Rate = 6,
+        Subordinates = 7,
     }
 }
 

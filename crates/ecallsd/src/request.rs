@@ -91,7 +91,9 @@ impl Context<'_> {
     /// Charges the client's user.
     pub fn charge(&self, amounts: Amounts) -> Result<Charge> {
         let limits = self.policy.limits(&self.client.who);
-        Ok(self.ledger.charge(self.client.who.uid, &limits, amounts)?)
+        Ok(self
+            .ledger
+            .charge(self.client.who.account, &limits, amounts)?)
     }
 }
 

@@ -30,6 +30,8 @@ use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior}
 
 pub use self::syscalls::Enforce;
 
+use crate::subordinate;
+
 /// Landlock as this file knows it; a kernel that knows less enforces what it knows.
 const LANDLOCK: ABI = ABI::V6;
 
@@ -81,9 +83,14 @@ pub struct Sandbox {
 impl Sandbox {
     /// That of the broker. `lock` and `sockets` are its paths.
     pub fn broker(descriptors: u64, lock: &Path, sockets: Vec<PathBuf>, config: &Path) -> Sandbox {
-        let mut read: Vec<PathBuf> = ["/etc/passwd", "/etc/group", "/sys/devices/system/cpu"]
-            .map(PathBuf::from)
-            .into();
+        let mut read: Vec<PathBuf> = [
+            "/etc/passwd",
+            "/etc/group",
+            subordinate::PATH,
+            "/sys/devices/system/cpu",
+        ]
+        .map(PathBuf::from)
+        .into();
         // Its folder: an editor replaces the file, and a rule would stay with the old one.
         read.extend(config.parent().map(Path::to_owned));
         Sandbox {

@@ -286,3 +286,43 @@ fn a_cheap_request_does_not_wait_for_channels_of_another_user() {
         );
     });
 }
+
+#[test]
+fn subordinate_ids_of_a_user_share_what_it_may_have() {
+    let etc = std::env::temp_dir().join(format!("ecallsd-etc-{}", std::process::id()));
+    std::fs::create_dir_all(&etc).unwrap();
+    std::fs::write(
+        etc.join("passwd"),
+        "root:x:0:0:::\nalice:x:64001:64001:::\n",
+    )
+    .unwrap();
+    std::fs::write(etc.join("group"), "root:x:0:\n").unwrap();
+    std::fs::write(etc.join("subuid"), "alice:7000000:65536\n").unwrap();
+    let mut command = Command::new("unshare");
+    let shell = "mount --bind \"$0\" /etc && exec \"$@\"";
+    command.args(["--mount", "sh", "-c", shell]).arg(&etc);
+    command.arg(env!("CARGO_BIN_EXE_ecallsd"));
+    let Some(daemon) = harness::daemon_by(command, "[limits]\nconnections = 3") else {
+        return;
+    };
+    let contained: Vec<Client> = (7_000_000..7_000_003)
+        .map(|uid| daemon.client(uid))
+        .collect();
+    for uid in [ALICE, 7_000_009] {
+        let another = as_user(uid, || Client::connect(daemon.folder()).unwrap());
+        let refused = another.hello().unwrap().unwrap_err();
+        assert_eq!(refused.subject(), "connections", "user {uid}");
+    }
+    daemon.client(7_065_536).channel();
+    contained[0].channel();
+    let view = daemon.user(ALICE).unwrap();
+    assert_eq!(view.used[ecalls_abi::message::QUOTA_CHANNELS], 1);
+    assert!(daemon.user(7_000_000).is_none(), "it has no row of its own");
+    // What it may see is its own.
+    let other = contained[1]
+        .ask(&Request::LookChannel(number(0)))
+        .unwrap()
+        .0;
+    assert!(matches!(other, Answer::End(_)), "{other:?}");
+    std::fs::remove_dir_all(&etc).unwrap();
+}

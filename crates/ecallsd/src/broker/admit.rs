@@ -32,7 +32,7 @@ const DESCRIPTORS: u64 = 4;
 /// in them count for the daemon's user until they are read.
 const UNREAD_BYTES: usize = 8192;
 
-/// The user at the other end of a new connection, for its place in line.
+/// The user at the other end of a new connection.
 pub(super) fn uid_of(packet: &Packet) -> u32 {
     let cred = packet.fds.first().map(sockopt::socket_peercred);
     cred.and_then(Result::ok)
@@ -86,7 +86,7 @@ impl Broker {
                 return Ok(true);
             }
         };
-        let uid = known.who.uid;
+        let uid = known.who.account;
         let reply = match self.welcome(&known) {
             Ok(reply) => reply,
             Err(no) => {
@@ -148,13 +148,14 @@ impl Broker {
         let who = policy::Client {
             pid,
             uid: cred.uid.as_raw(),
+            account: self.subordinates.account(cred.uid.as_raw()),
             gid: cred.gid.as_raw(),
         };
         let limits = self.policy.limits(&who);
         let amounts = Amounts::NONE
             .and(Resource::Connections, 1)
             .and(Resource::Descriptors, DESCRIPTORS);
-        let charge = self.shared.ledger.charge(who.uid, &limits, amounts)?;
+        let charge = self.shared.ledger.charge(who.account, &limits, amounts)?;
         // The number may be another process' by now; the handle is not. While the process of the
         // handle lives, the number is its.
         let process = peer_process(socket.as_fd())?;
@@ -162,7 +163,7 @@ impl Broker {
         if wait_readable(process.as_fd(), Some(0))? {
             return Err(No::from(Error::Closed("the process")));
         }
-        let user = self.shared.users().enter(who.uid, &limits)?;
+        let user = self.shared.users().enter(who.account, &limits)?;
         let owner = Owner {
             pid,
             start_ns: identity.start_ns,
@@ -219,6 +220,7 @@ impl Broker {
     /// Tells a client why it is none, and ends its connection.
     fn turn_away(&mut self, socket: &OwnedFd, serial: u32, refused: Refused) {
         let uid = sockopt::socket_peercred(socket).map_or(0, |cred| cred.uid.as_raw());
+        let uid = self.subordinates.account(uid);
         if let Some(left_out) = self.lines.admit((uid, "admit"), now_ns()) {
             let (subject, text) = (refused.subject(), refused.text());
             warn!(

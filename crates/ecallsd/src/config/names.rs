@@ -109,6 +109,14 @@ impl Names {
         uids
     }
 
+    /// The numbers of all users, in order.
+    pub fn uids(&self) -> Vec<u32> {
+        let mut uids: Vec<_> = self.users.values().map(|(uid, _)| *uid).collect();
+        uids.sort_unstable();
+        uids.dedup();
+        uids
+    }
+
     /// A user's name, for people; its number if it has none.
     pub fn of_user(&self, uid: u32) -> String {
         self.users

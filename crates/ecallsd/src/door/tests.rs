@@ -183,3 +183,17 @@ fn a_header_alone_is_too_short_for_every_kind() {
         assert_eq!(hear(&door, cred).unwrap_err(), Why::Malformed, "{kind}");
     }
 }
+
+#[test]
+fn ids_that_count_for_a_user_have_its_places_together() {
+    let mut state = State::default();
+    let names = crate::config::Names::parse("alice:x:1000:1000:::", "");
+    state.subordinates = Subordinates::parse("alice:100000:65536", &names);
+    let mut taken = 0;
+    for uid in 100_000..165_536 {
+        let account = state.subordinates.account(uid);
+        taken += u32::from(state.take_place(account));
+    }
+    assert!(taken <= 260, "{taken} places for one user");
+    assert!(!state.take_place(1000) && state.take_place(1001));
+}

@@ -25,6 +25,7 @@ fn client(uid: u32) -> Client {
     Client {
         pid: 10 + uid,
         uid,
+        account: uid,
         gid: uid,
     }
 }
@@ -231,4 +232,19 @@ fn looking_is_for_the_own_user_unless_a_rule_says_more() {
     assert!(!all.may_look(&client(ALICE), BOB, "sched"));
     assert!(all.may_look(&client(ALICE), ALICE, "sched"));
     assert!(policy("").may_look(&client(0), BOB, "sched"));
+}
+
+#[test]
+fn limits_of_a_subordinate_id_are_its_users_and_its_rights_are_its_own() {
+    let policy = policy(
+        "[[allow]]\nusers = [\"alice\"]\nsee = \"all\"\nlimits = { channels = 3 }\n\
+         [[allow]]\ngroups = [\"monitor\"]\nlimits = { channels = 7 }\n",
+    );
+    let contained = Client {
+        account: ALICE,
+        gid: MONITOR,
+        ..client(100_000)
+    };
+    assert_eq!(policy.limits(&contained).channels.get(), 3);
+    assert_eq!(policy.rights(&contained, "task").see, See::Own);
 }

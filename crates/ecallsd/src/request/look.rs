@@ -4,6 +4,7 @@ use ecalls_abi::message::{
     Answer, ChannelView, LookFate, Name, OWNER_UNTOLD, QueueView, ServiceView, SubscriptionView,
 };
 use ecalls_abi::text;
+use ecalls_kernel::look::Whose;
 use zerocopy::FromZeros;
 
 use super::{Context, No, Result, end};
@@ -79,9 +80,14 @@ fn view_service(context: &Context<'_>, index: u32) -> Result<Reply> {
 pub fn subscription(context: &mut Context<'_>, from: u32) -> Result<Reply> {
     let who = context.client.who;
     let sees_all = context.policy.may_look(&who, 0, "");
-    let found = context
-        .core
-        .next_subscription(from, (!sees_all).then_some(who.uid))?;
+    let found = context.core.next_subscription(
+        from,
+        if sees_all {
+            Whose::Anybody
+        } else {
+            Whose::User(who.uid)
+        },
+    )?;
     let Some((index, stat)) = found else {
         return Ok(end());
     };
@@ -140,13 +146,15 @@ pub fn user(context: &mut Context<'_>, from: u32) -> Result<Reply> {
     let visible = context
         .users
         .rows()
-        .filter(|(uid, row)| row.index >= from && context.policy.may_look(&who, *uid, ""));
+        .filter(|(_, row)| row.index >= from)
+        .filter(|(uid, _)| *uid == who.account || context.policy.may_look(&who, *uid, ""));
     let Some((uid, row)) = visible.min_by_key(|(_, row)| row.index) else {
         return Ok(end());
     };
+    let whose = Whose::Row(row.index);
     let mut view = context.users.view(uid, row, context.ledger)?;
     let mut next = 0;
-    while let Some((index, stat)) = context.core.next_subscription(next, Some(uid))? {
+    while let Some((index, stat)) = context.core.next_subscription(next, whose)? {
         view.count.add(&stat.count);
         next = index + 1;
     }

@@ -86,7 +86,7 @@ pub fn finish(context: &mut Context<'_>, held: Held<HostedSubscription>) {
     let index = held.thing.id().index();
     drop(held);
     if let Ok(count) = context.core.subscription_count(index) {
-        context.users.add_ended(context.client.who.uid, &count);
+        context.users.add_ended(context.client.who.account, &count);
     }
 }
 
