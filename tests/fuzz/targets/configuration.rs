@@ -45,6 +45,7 @@ fn check_policy(config: &Config, names: &Names) {
     let nobody = Client {
         pid: 5,
         uid: 4_000_000_000,
+        account: 4_000_000_000,
         gid: 4_000_000_000,
     };
     let rights = policy.rights(&nobody, "task");
