@@ -1,0 +1,403 @@
+//! What the parser makes of a text: names are not looked up, types are as they were written.
+//!
+//! Every node has the span of all its text; operators and names also their own, for carets. A
+//! comment belongs to nobody here: the formatter finds it by its place.
+
+use crate::source::Span;
+
+/// A text.
+#[derive(Clone, Debug, Default)]
+pub struct Unit {
+    /// Declarations, in order.
+    pub items: Vec<Item>,
+    /// What runs for an event: the statements of the body, in braces or not, or one expression,
+    /// which is a `return` of it. `None`: only declarations and tests.
+    pub body: Option<Block>,
+}
+
+/// A declaration at the outermost level.
+#[derive(Clone, Debug)]
+pub enum Item {
+    /// `struct NAME { fields };`. `input` and `output` are the program's own.
+    Struct(StructItem),
+    /// `enum NAME { A, B = 3 };`
+    Enum(EnumItem),
+    /// `static`, `const` or neither: variables of the whole text (neither: error, told there).
+    Variable(Declaration),
+    /// `int f(int a) { ... }`
+    Function(FunctionItem),
+    /// `fuel 10000;`
+    Fuel(Expression),
+    /// `test "name" { ... }`
+    Test(TestItem),
+}
+
+/// A name where it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name {
+    /// The name.
+    pub text: String,
+    /// Where.
+    pub span: Span,
+}
+
+/// See [`Item::Struct`].
+#[derive(Clone, Debug)]
+pub struct StructItem {
+    /// Its name.
+    pub name: Name,
+    /// Its fields: declarations without initialisers.
+    pub fields: Vec<Declaration>,
+    /// All of it.
+    pub span: Span,
+}
+
+/// See [`Item::Enum`].
+#[derive(Clone, Debug)]
+pub struct EnumItem {
+    /// Its name; an enum may have none.
+    pub name: Option<Name>,
+    /// Names with their values, where given.
+    pub values: Vec<(Name, Option<Expression>)>,
+    /// All of it.
+    pub span: Span,
+}
+
+/// See [`Item::Function`].
+#[derive(Clone, Debug)]
+pub struct FunctionItem {
+    /// What it returns.
+    pub ty: TypeName,
+    /// Its name.
+    pub name: Name,
+    /// One declarator each, no initialisers.
+    pub parameters: Vec<Declaration>,
+    /// What it does.
+    pub body: Block,
+    /// All of it.
+    pub span: Span,
+}
+
+/// A test: sets the event, runs the body, and looks.
+#[derive(Clone, Debug)]
+pub struct TestItem {
+    /// What it shows.
+    pub name: String,
+    /// `input.x = 3;` (assignments to input, event, attr("name"), sinks), `run;`, `expect EXPR;`
+    pub steps: Vec<TestStep>,
+    /// All of it.
+    pub span: Span,
+}
+
+/// See [`TestItem::steps`].
+#[derive(Clone, Debug)]
+pub enum TestStep {
+    /// `PLACE = VALUE;`
+    Set {
+        /// What is set.
+        place: Expression,
+        /// To what.
+        value: Initialiser,
+    },
+    /// `run;`
+    Run(Span),
+    /// `expect EXPR;`, in which `result`, `output`, `input`, statics and `fault` can be named.
+    Expect(Expression),
+}
+
+/// A type as it is written, without the dimensions that stand behind the name.
+#[derive(Clone, Debug)]
+pub struct TypeName {
+    /// Which.
+    pub kind: TypeKind,
+    /// Its words.
+    pub span: Span,
+}
+
+/// See [`TypeName`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TypeKind {
+    /// `void`
+    Void,
+    /// `bool`
+    Bool,
+    /// An integer: `unsigned long`, `u16`, `int32_t`, `char`, `size_t`...
+    Int(crate::types::Int),
+    /// `fixed`
+    Fixed,
+    /// `struct NAME`
+    Struct(String),
+    /// `enum NAME`
+    Enum(String),
+}
+
+/// `static const int a[3] = { 1, 2, 3 }, b;`
+#[derive(Clone, Debug)]
+pub struct Declaration {
+    /// Kept from run to run.
+    pub is_static: bool,
+    /// Never written.
+    pub is_const: bool,
+    /// The type of all.
+    pub ty: TypeName,
+    /// The variables.
+    pub variables: Vec<Declarator>,
+    /// All of it.
+    pub span: Span,
+}
+
+/// One variable of a declaration.
+#[derive(Clone, Debug)]
+pub struct Declarator {
+    /// Its name.
+    pub name: Name,
+    /// Its dimensions, the outermost first; `None`: as many as the initialiser has.
+    pub dimensions: Vec<Option<Expression>>,
+    /// Its first value.
+    pub initialiser: Option<Initialiser>,
+}
+
+/// A first value.
+#[derive(Clone, Debug)]
+pub enum Initialiser {
+    /// An expression.
+    Value(Expression),
+    /// `{ 1, 2 }`, `{ .a = 1, [3] = 2 }`
+    List(Vec<Element>, Span),
+}
+
+/// One value of a list.
+#[derive(Clone, Debug)]
+pub struct Element {
+    /// Where it goes, if that is said: `.a`, `[3]`.
+    pub designator: Option<Designator>,
+    /// The value.
+    pub value: Initialiser,
+}
+
+/// See [`Element::designator`].
+#[derive(Clone, Debug)]
+pub enum Designator {
+    /// `.a`
+    Field(Name),
+    /// `[3]`
+    Index(Expression),
+}
+
+/// `{ ... }`
+#[derive(Clone, Debug, Default)]
+pub struct Block {
+    /// In order.
+    pub statements: Vec<Statement>,
+    /// With its braces.
+    pub span: Span,
+}
+
+/// A statement.
+#[derive(Clone, Debug)]
+pub struct Statement {
+    /// Which.
+    pub kind: StatementKind,
+    /// All of it.
+    pub span: Span,
+}
+
+/// See [`Statement`].
+#[derive(Clone, Debug)]
+pub enum StatementKind {
+    /// `;`
+    Empty,
+    /// Variables.
+    Declaration(Declaration),
+    /// `EXPR;`
+    Expression(Expression),
+    /// `{ ... }`
+    Block(Block),
+    /// `if`
+    If {
+        /// What decides.
+        condition: Expression,
+        /// If it is not 0.
+        then: Box<Statement>,
+        /// If it is 0.
+        otherwise: Option<Box<Statement>>,
+    },
+    /// `while`
+    While {
+        /// Goes on while it is not 0.
+        condition: Expression,
+        /// What is repeated.
+        body: Box<Statement>,
+    },
+    /// `do ... while`
+    Do {
+        /// What is repeated.
+        body: Box<Statement>,
+        /// Goes on while it is not 0.
+        condition: Expression,
+    },
+    /// `for (a; b; c)`
+    For {
+        /// A declaration, an expression statement or empty.
+        first: Box<Statement>,
+        /// Goes on while it is not 0; `None`: for ever, until the fuel ends.
+        condition: Option<Expression>,
+        /// After each round.
+        next: Option<Expression>,
+        /// What is repeated.
+        body: Box<Statement>,
+    },
+    /// `for (s in sinks)`
+    ForSink {
+        /// The sink's name.
+        name: Name,
+        /// What is done with each.
+        body: Box<Statement>,
+    },
+    /// `switch`: groups of labels with what follows them; falls through as in C.
+    Switch {
+        /// What is compared.
+        value: Expression,
+        /// In order.
+        groups: Vec<SwitchGroup>,
+    },
+    /// `break;`
+    Break,
+    /// `continue;`
+    Continue,
+    /// `return;`, `return EXPR;`
+    Return(Option<Expression>),
+}
+
+/// `case 1: case 2: default: statements`
+#[derive(Clone, Debug)]
+pub struct SwitchGroup {
+    /// `None` is `default`.
+    pub labels: Vec<(Option<Expression>, Span)>,
+    /// What follows.
+    pub statements: Vec<Statement>,
+}
+
+/// An expression.
+#[derive(Clone, Debug)]
+pub struct Expression {
+    /// Which.
+    pub kind: ExpressionKind,
+    /// All of it.
+    pub span: Span,
+}
+
+/// See [`Expression`].
+#[derive(Clone, Debug)]
+pub enum ExpressionKind {
+    /// A number: its value and whether `u`, `l` stood behind it, and whether it was decimal.
+    Integer {
+        /// Its value.
+        value: u64,
+        /// `u`
+        unsigned: bool,
+        /// `l`, `ll`
+        long: bool,
+        /// Not hexadecimal, octal or binary: such numbers become unsigned more readily (C11 6.4.4.1).
+        decimal: bool,
+    },
+    /// `1.25`: in millionths.
+    Fixed(i64),
+    /// `'a'`
+    Character(u8),
+    /// `"text"`, without its final 0.
+    Text(Vec<u8>),
+    /// `true`, `false`
+    Bool(bool),
+    /// A name: a variable, an enum's value, a field of the input; `input`, `output`, `event`.
+    Name(String),
+    /// `a.b`
+    Field(Box<Expression>, Name),
+    /// `a[b]`
+    Index(Box<Expression>, Box<Expression>),
+    /// `f(a, b)`
+    Call(Name, Vec<Expression>),
+    /// `-a`, `!a`, `~a`, `+a`
+    Unary(UnaryOperator, Box<Expression>),
+    /// `++a`, `a--`
+    Step {
+        /// What is changed.
+        place: Box<Expression>,
+        /// 1 or -1.
+        by: i8,
+        /// Whether the value is that before the change (`a++`).
+        old: bool,
+    },
+    /// `a + b`, with the operator's span.
+    Binary(BinaryOperator, Box<Expression>, Box<Expression>, Span),
+    /// `a && b`
+    And(Box<Expression>, Box<Expression>),
+    /// `a || b`
+    Or(Box<Expression>, Box<Expression>),
+    /// `a ? b : c`
+    Choice(Box<Expression>, Box<Expression>, Box<Expression>),
+    /// `a = b`
+    Assign(Box<Expression>, Box<Expression>),
+    /// `a += b`, with the operator's span.
+    AssignBinary(BinaryOperator, Box<Expression>, Box<Expression>, Span),
+    /// `a, b`
+    Comma(Box<Expression>, Box<Expression>),
+    /// `(int)a`
+    Cast(TypeName, Box<Expression>),
+    /// `sizeof a`
+    SizeOf(Box<Expression>),
+    /// `sizeof(int)`, `sizeof(struct a)`, with dimensions: `sizeof(int[3])`
+    SizeOfType(TypeName, Vec<Expression>),
+    /// What could not be read; the error is told.
+    Error,
+}
+
+/// An operator before one operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum UnaryOperator {
+    /// `+`
+    Plus,
+    /// `-`
+    Minus,
+    /// `~`
+    Complement,
+    /// `!`
+    Not,
+}
+
+/// An operator between two operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BinaryOperator {
+    /// `+`
+    Add,
+    /// `-`
+    Subtract,
+    /// `*`
+    Multiply,
+    /// `/`
+    Divide,
+    /// `%`
+    Remainder,
+    /// `<<`
+    ShiftLeft,
+    /// `>>`
+    ShiftRight,
+    /// `&`
+    And,
+    /// `|`
+    Or,
+    /// `^`
+    Xor,
+    /// `<`
+    Less,
+    /// `<=`
+    LessEqual,
+    /// `>`
+    Greater,
+    /// `>=`
+    GreaterEqual,
+    /// `==`
+    Equal,
+    /// `!=`
+    NotEqual,
+}

@@ -1,0 +1,130 @@
+//! What is wrong with a text, for the person who wrote it: a place, what is wrong, what was
+//! expected, and what to do. A compilation collects all of them, up to
+//! [`crate::limits::DIAGNOSTICS`], and shows each with its line and carets under the exact token.
+//!
+//! ```text
+//! filter.ec:3:12: error: 'input' has no field 'byte'
+//!     if (input.byte > 1000)
+//!               ^^^^
+//!     hint: did you mean 'bytes'?
+//! ```
+
+use std::fmt::{self, Write};
+
+use crate::source::{Source, Span};
+
+/// Whether a program can come of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// It can; it may not do what was meant.
+    Warning,
+    /// It cannot.
+    Error,
+}
+
+/// One finding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// Whether a program can come of it.
+    pub severity: Severity,
+    /// The token or expression concerned.
+    pub span: Span,
+    /// What is wrong, without a full stop.
+    pub message: String,
+    /// What to do about it; empty if that is plain.
+    pub hint: String,
+}
+
+impl Diagnostic {
+    /// An error.
+    pub fn error(span: Span, message: impl Into<String>) -> Diagnostic {
+        Diagnostic {
+            severity: Severity::Error,
+            span,
+            message: message.into(),
+            hint: String::new(),
+        }
+    }
+
+    /// A warning.
+    pub fn warning(span: Span, message: impl Into<String>) -> Diagnostic {
+        Diagnostic {
+            severity: Severity::Warning,
+            ..Diagnostic::error(span, message)
+        }
+    }
+
+    /// The same, with what to do.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Diagnostic {
+        self.hint = hint.into();
+        self
+    }
+}
+
+/// All findings of a compilation that failed, in the order of the text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostics {
+    /// At least one of them is an error.
+    pub all: Vec<Diagnostic>,
+    /// How many were left out.
+    pub left_out: u32,
+}
+
+impl Diagnostics {
+    /// As text for people, as at the head of this file.
+    pub fn render(&self, source: &Source) -> String {
+        let mut text = String::new();
+        for diagnostic in &self.all {
+            render(&mut text, source, diagnostic);
+        }
+        if self.left_out > 0 {
+            let _ = writeln!(text, "{}: {} more", source.name, self.left_out);
+        }
+        text
+    }
+}
+
+impl fmt::Display for Diagnostics {
+    /// Without the text: the first error's message.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let errors = self.all.iter().filter(|d| d.severity == Severity::Error);
+        match errors.map(|d| &d.message).next() {
+            Some(message) => f.write_str(message),
+            None => f.write_str("no error"),
+        }
+    }
+}
+
+impl std::error::Error for Diagnostics {}
+
+/// Longer lines are shown in part, around the token.
+const COLUMNS: usize = 100;
+
+fn render(text: &mut String, source: &Source, diagnostic: &Diagnostic) {
+    let place = source.place(diagnostic.span.start);
+    let severity = match diagnostic.severity {
+        Severity::Warning => "warning",
+        Severity::Error => "error",
+    };
+    let (line, column) = (place.line, place.column);
+    let message = &diagnostic.message;
+    let _ = writeln!(text, "{}:{line}:{column}: {severity}: {message}", source.name);
+    let whole: Vec<char> = source.line(line).chars().collect();
+    let at = column as usize - 1;
+    let from = if whole.len() > COLUMNS {
+        at.saturating_sub(COLUMNS / 2)
+    } else {
+        0
+    };
+    let shown = whole.iter().skip(from).take(COLUMNS);
+    // A tab is one column here, as it is in `column`; anything that moves the cursor is not shown.
+    let shown: String = shown.map(|c| if c.is_control() { ' ' } else { *c }).collect();
+    let marked = source.text_of(diagnostic.span).lines().next().unwrap_or_default();
+    let carets = marked.chars().count().clamp(1, COLUMNS - (at - from).min(COLUMNS - 1));
+    let _ = writeln!(text, "    {}", shown.trim_end());
+    let _ = writeln!(text, "    {}{}", " ".repeat(at - from), "^".repeat(carets));
+    if !diagnostic.hint.is_empty() {
+        let _ = writeln!(text, "    hint: {}", diagnostic.hint);
+    }
+}

@@ -1,0 +1,84 @@
+//! What a program and its surroundings share in one run: the same bytes in the kernel, where they
+//! are one element of a per-CPU map, and in user space. `abi/ecode.h` is to say the same in C.
+//!
+//! A program is a function of this memory, of the event, and of its state; it calls nothing and
+//! asks nobody. What it wants done (signals, counts, raises) it writes down as effects, and the
+//! dispatcher does it afterwards by the right of the subscription. So a program needs no helper of
+//! the kernel but the loop, and gives the same results everywhere.
+
+/// Where things lie in the frame, bytes.
+pub mod at {
+    use crate::limits::{EFFECTS, REGION_BYTES, SINKS};
+
+    /// u64 in: time now, ns.
+    pub const NOW: u32 = 0;
+    /// u64 in, out: state of `random()`, never 0.
+    pub const RANDOM: u32 = 8;
+    /// s64 out: what the body returned; 1 if it ended without.
+    pub const RESULT: u32 = 16;
+    /// u32 in: iterations allowed; out: those that are left.
+    pub const FUEL: u32 = 24;
+    /// u32 out: a [`crate::tree::Fault`], 0: none. The surroundings set it to 0.
+    pub const FAULT: u32 = 28;
+    /// u32 out: effects in use. The surroundings set it to 0.
+    pub const EFFECT_COUNT: u32 = 32;
+    /// u32 out: 1 + the reason of `drop()`, 0: none. The surroundings set it to 0.
+    pub const DROP: u32 = 36;
+    /// u32: scratch of loops that are left from within ([`crate::bpf`]).
+    pub const FLOW: u32 = 40;
+    /// u32 in: element of the map of attributes.
+    pub const CHANNEL: u32 = 44;
+    /// u64 in: bit per sink that exists.
+    pub const SINKS_PRESENT: u32 = 48;
+    /// u64 out: bit per sink that was accepted.
+    pub const ACCEPTED: u32 = 56;
+    /// u64 out: bit per sink that was rejected.
+    pub const REJECTED: u32 = 64;
+    /// [`EFFECT_BYTES`] each.
+    pub const EFFECT: u32 = 96;
+    /// `output`: the program sets what it has of it to 0 first.
+    pub const OUTPUT: u32 = EFFECT + EFFECTS * EFFECT_BYTES;
+    /// Locals that are arrays or structs, and scratch.
+    pub const LOCALS: u32 = OUTPUT + REGION_BYTES;
+    /// All of it.
+    pub const BYTES: u32 = LOCALS + 2 * REGION_BYTES;
+
+    /// u32 kind, u32 number, u64 value[3].
+    pub const EFFECT_BYTES: u32 = 32;
+
+    /// In the event: where its fields lie (abi/event.h).
+    pub const EVENT_DATA: u32 = 88;
+    /// A sink in the table of sinks: u64 id, u64 time at which it told its attributes, s64
+    /// attribute[32].
+    pub const SINK_BYTES: u32 = 16 + 8 * crate::limits::ATTRIBUTES;
+    /// All sinks.
+    pub const SINK_TABLE_BYTES: u32 = SINKS * SINK_BYTES;
+}
+
+/// Kinds of effects.
+pub mod effect {
+    /// number: signal; value[0]
+    pub const SIGNAL: u32 = 1;
+    /// number: service; value[0..3]
+    pub const RAISE: u32 = 2;
+    /// value[0]: us
+    pub const DEFER: u32 = 3;
+    /// number: counter; value[0]: by
+    pub const COUNT: u32 = 4;
+    /// value[0]
+    pub const HISTOGRAM: u32 = 5;
+}
+
+/// `hash(x)`: mixes all bits (the finalizer of splitmix64).
+pub const fn hash(x: u64) -> u64 {
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// `random()`: the next state, which is also the value (xorshift64).
+pub const fn random(state: u64) -> u64 {
+    let state = state ^ (state << 13);
+    let state = state ^ (state >> 7);
+    state ^ (state << 17)
+}

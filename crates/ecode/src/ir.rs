@@ -1,0 +1,352 @@
+//! The intermediate representation: what lowering makes of the tree, and what both ways of
+//! execution start from. One function remains, the body: local functions have been expanded where
+//! they are called.
+//!
+//! Values are 64-bit words in registers without number limit; narrower types are kept extended by
+//! explicit [`Op::Extend`]. Control is structured, as in WebAssembly: [`Op::Exit`] leaves blocks
+//! outwards, and the only way back is [`Op::Loop`], whose body repeats until something leaves it.
+//! So every loop is known as one, which the kernel's verifier needs, and nothing jumps anywhere
+//! else.
+//!
+//! Registers are 0 when a run begins. (Lowering writes each before it reads it all the same.)
+//!
+//! Memory is a few regions ([`Region`]); an access is a region, a fixed offset, and at most one
+//! register whose value has been bounded right before by [`Op::Bound`]. Accesses lie at a multiple
+//! of their size, and always inside the region: lowering sees to that.
+
+use std::fmt;
+
+use crate::source::Span;
+pub use crate::tree::Fault;
+
+/// A program.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Program {
+    /// What runs.
+    pub body: Vec<Instruction>,
+    /// Registers in use: 0..registers.
+    pub registers: u32,
+    /// Bytes of [`Region::Locals`] in use.
+    pub locals: u32,
+    /// Bytes of the input read at most, from its beginning: an event with less ends in
+    /// [`Fault::Input`] before anything else is done.
+    pub input: u32,
+    /// Bytes of the output, a multiple of 8; set to 0 before anything else is done.
+    pub output: u32,
+    /// The state: what is in it at first, and what it is called.
+    pub state: State,
+    /// Iterations allowed.
+    pub fuel: u32,
+    /// The deepest loop in a loop: 1 for one loop.
+    pub loop_depth: u32,
+}
+
+/// What is kept from run to run, and constant tables.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct State {
+    /// Its first bytes; a multiple of 8 of them.
+    pub bytes: Vec<u8>,
+    /// What lies where: when a program replaces another, those with the same name and the same
+    /// type keep their bytes.
+    pub entries: Vec<StateEntry>,
+}
+
+/// See [`State::entries`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct StateEntry {
+    /// The variable's name.
+    pub name: String,
+    /// Its type with all that is in it, as text: two are the same if this is.
+    pub ty: String,
+    /// Where.
+    pub offset: u32,
+    /// How much.
+    pub bytes: u32,
+    /// A constant table: not kept.
+    pub constant: bool,
+}
+
+/// A register.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Register(pub u32);
+
+/// A register or a constant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operand {
+    /// A register.
+    Register(Register),
+    /// A constant.
+    Constant(i64),
+}
+
+/// An instruction with the text it came from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Instruction {
+    /// What it does.
+    pub op: Op,
+    /// Where it came from.
+    pub span: Span,
+}
+
+/// What an instruction does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Op {
+    /// `to = from`
+    Set {
+        /// Register.
+        to: Register,
+        /// Value.
+        from: Operand,
+    },
+    /// `to = a OP b`
+    Binary {
+        /// Register.
+        to: Register,
+        /// How.
+        operator: Operator,
+        /// Left.
+        a: Operand,
+        /// Right.
+        b: Operand,
+    },
+    /// `to = a OP b ? 1 : 0`
+    Compare {
+        /// Register.
+        to: Register,
+        /// How.
+        relation: Relation,
+        /// Left.
+        a: Operand,
+        /// Right.
+        b: Operand,
+    },
+    /// `to` = the lower `bits` of `from`, extended.
+    Extend {
+        /// Register.
+        to: Register,
+        /// Value.
+        from: Operand,
+        /// 8, 16 or 32.
+        bits: u8,
+        /// By the sign, or by zeros.
+        signed: bool,
+    },
+    /// Ends the run with [`Fault::Index`] unless `index` < `count`, compared without sign.
+    /// Afterwards the register is known to be below it, as long as it is not written.
+    Bound {
+        /// The index.
+        index: Register,
+        /// Elements.
+        count: u32,
+    },
+    /// `to = memory`
+    Load {
+        /// Register.
+        to: Register,
+        /// Where from.
+        from: Address,
+        /// 8, 16, 32 or 64.
+        bits: u8,
+        /// Extended by the sign, or by zeros.
+        signed: bool,
+    },
+    /// `memory = value`, its lower `bits`.
+    Store {
+        /// Where to.
+        to: Address,
+        /// Value.
+        value: Operand,
+        /// 8, 16, 32 or 64.
+        bits: u8,
+    },
+    /// `memory OP= value`, atomically; only [`Operator::Add`], And, Or, Xor; 32 or 64 bits.
+    Atomic {
+        /// Where.
+        to: Address,
+        /// How.
+        operator: Operator,
+        /// Value.
+        value: Operand,
+        /// 32 or 64.
+        bits: u8,
+    },
+    /// Copies; both addresses and `bytes` are multiples of `align` (1, 2, 4, 8). At most
+    /// [`crate::limits::REGION_BYTES`]. The ranges are the same or apart.
+    Copy {
+        /// Where to.
+        to: Address,
+        /// Where from.
+        from: Address,
+        /// How many.
+        bytes: u32,
+        /// Access width that is possible.
+        align: u8,
+    },
+    /// Sets to 0; like [`Op::Copy`].
+    Zero {
+        /// Where.
+        to: Address,
+        /// How many.
+        bytes: u32,
+        /// Access width that is possible.
+        align: u8,
+    },
+    /// `if`
+    If {
+        /// How.
+        relation: Relation,
+        /// Left.
+        a: Operand,
+        /// Right.
+        b: Operand,
+        /// If it holds.
+        then: Vec<Instruction>,
+        /// If not.
+        otherwise: Vec<Instruction>,
+    },
+    /// Instructions that can be left: [`Op::Exit`] with this label goes on behind it.
+    Block {
+        /// Its label, unique in the program.
+        label: Label,
+        /// What is in it.
+        body: Vec<Instruction>,
+    },
+    /// Repeats until something leaves it: [`Op::Exit`] with its label goes on behind it; the end of
+    /// the body starts the next iteration.
+    Loop {
+        /// Its label, unique in the program.
+        label: Label,
+        /// What is repeated.
+        body: Vec<Instruction>,
+    },
+    /// Leaves the enclosing block or loop of that label.
+    Exit(Label),
+    /// One unit of fuel less; if there is none: [`Fault::Fuel`].
+    Burn,
+    /// `to` = element of the table of sinks... see [`Region::Sinks`]; here: the lowest bit set in
+    /// `mask` above position `after`, or -1.
+    NextBit {
+        /// Register.
+        to: Register,
+        /// Bits.
+        mask: Operand,
+        /// -1..63
+        after: Operand,
+    },
+    /// Adds an effect; [`Fault::Effects`] if there are too many.
+    Effect {
+        /// [`crate::frame::effect`]
+        kind: u32,
+        /// Its number.
+        number: Operand,
+        /// Its values.
+        values: [Operand; 3],
+    },
+    /// Ends the run: stores the value as the result.
+    Return(Operand),
+    /// Ends the run with a fault.
+    Fail(Fault),
+}
+
+/// Of a [`Op::Block`] or [`Op::Loop`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Label(pub u32);
+
+/// Arithmetic on 64 bits, wrapping; see [`crate::tree`] for what is defined how. Narrower
+/// arithmetic is this and [`Op::Extend`], except for shifts to the right, divisions and remainders,
+/// whose operands are extended already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operator {
+    /// `+`
+    Add,
+    /// `-`
+    Subtract,
+    /// `*`
+    Multiply,
+    /// `/` without sign; by 0: 0
+    Divide,
+    /// `/` with sign; by 0: 0
+    DivideSigned,
+    /// `%` without sign; by 0: the left operand
+    Remainder,
+    /// `%` with sign; by 0: the left operand
+    RemainderSigned,
+    /// `&`
+    And,
+    /// `|`
+    Or,
+    /// `^`
+    Xor,
+    /// `<<`; the count modulo 64 (lowering masks it for narrower types)
+    ShiftLeft,
+    /// `>>` without sign
+    ShiftRight,
+    /// `>>` with sign
+    ShiftRightSigned,
+}
+
+/// A comparison of 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Relation {
+    /// `==`
+    Equal,
+    /// `!=`
+    NotEqual,
+    /// `<` without sign
+    Less,
+    /// `<=` without sign
+    LessEqual,
+    /// `<` with sign
+    LessSigned,
+    /// `<=` with sign
+    LessEqualSigned,
+}
+
+/// A place in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Address {
+    /// Which memory.
+    pub region: Region,
+    /// Bytes from its beginning.
+    pub offset: u32,
+    /// Further bytes, with what they are below.
+    pub index: Option<Dynamic>,
+}
+
+/// A distance that is known in the run only. Its register has been computed from bounded ones
+/// (sums of index times stride) and is at most `largest`; the back end for the kernel may check that
+/// once more where the verifier cannot see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Dynamic {
+    /// The distance, bytes.
+    pub register: Register,
+    /// Its largest value.
+    pub largest: u32,
+}
+
+/// A memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Region {
+    /// The event's header (abi/event.h): read-only, [`crate::frame::at::EVENT_DATA`] bytes.
+    Event,
+    /// The event's data: read-only, [`Program::input`] bytes.
+    Input,
+    /// The frame's head ([`crate::frame::at`], up to `EFFECT`).
+    Frame,
+    /// [`Program::output`] bytes.
+    Output,
+    /// [`Program::locals`] bytes; whatever the former run left there.
+    Locals,
+    /// [`Program::state`]. Other CPUs may use it at the same time.
+    State,
+    /// The channel's attributes: s64 [`crate::limits::ATTRIBUTES`]; read-only.
+    Attributes,
+    /// The table of sinks ([`crate::frame::at::SINK_BYTES`] each); read-only.
+    Sinks,
+}
+
+impl fmt::Debug for Register {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "r{}", self.0)
+    }
+}

@@ -1,0 +1,18 @@
+//! E-code: a small C-like language for kernel handlers and filters (ECalls-05 §3.3, KECho §2.3),
+//! compiled from text to verified BPF bytecode, or executed in user space with the same results.
+//!
+//! The way of a text: [`lexer`] → [`parser`] → [`check`] (a [`tree`] in which nothing is wrong any
+//! more) → [`lower`] (the [`ir`]) → [`bpf`] for the kernel, [`run`] for user space. This crate is
+//! pure: it needs no kernel and touches no file.
+
+#![forbid(unsafe_code)]
+
+pub mod ast;
+pub mod diagnostic;
+pub mod environment;
+pub mod frame;
+pub mod ir;
+pub mod limits;
+pub mod source;
+pub mod tree;
+pub mod types;

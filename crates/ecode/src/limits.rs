@@ -1,0 +1,41 @@
+//! Every limit of the language and of the compiler, by name. A text beyond one is refused with the
+//! limit in the message. Together they bound the compiler's own time and memory, whatever the text.
+
+/// Bytes of a text.
+pub const TEXT_BYTES: usize = 64 * 1024;
+/// Tokens of a text.
+pub const TOKENS: usize = 32 * 1024;
+/// How deep expressions, blocks and types may be nested.
+pub const DEPTH: u32 = 64;
+/// Diagnostics shown of one compilation.
+pub const DIAGNOSTICS: usize = 50;
+/// Bytes of `input`, `output`, and of all local arrays and structs together, each.
+pub const REGION_BYTES: u32 = 4096;
+/// Bytes of all `static` variables.
+pub const STATE_BYTES: u32 = 32 * 1024;
+/// Elements of one array.
+pub const ARRAY_ELEMENTS: u32 = 4096;
+/// Local functions and their parameters.
+pub const FUNCTIONS: usize = 64;
+/// Parameters of a function.
+pub const PARAMETERS: usize = 16;
+/// Instructions of the IR once functions are expanded where they are called.
+pub const INSTRUCTIONS: usize = 8 * 1024;
+/// Loops in each other, those of called functions included (the kernel's frames of calls).
+pub const LOOP_DEPTH: u32 = 6;
+/// Instructions of a program for the kernel.
+pub const BPF_INSTRUCTIONS: usize = 32 * 1024;
+/// Bytes of stack of a program for the kernel, over all frames.
+pub const BPF_STACK_BYTES: u32 = 512;
+/// Iterations of all loops in one run together, unless the text says `fuel N;`.
+pub const FUEL: u32 = 4096;
+/// The largest N there.
+pub const FUEL_MAX: u32 = 1_000_000;
+/// Requests (signals, raises, counts) of one run.
+pub const EFFECTS: u32 = 16;
+/// Sinks of a channel.
+pub const SINKS: u32 = 64;
+/// Attributes of a channel or a sink.
+pub const ATTRIBUTES: u32 = 32;
+/// Entries of a `once`: what it remembers at most.
+pub const ONCE_ENTRIES: u32 = 256;

@@ -1,0 +1,419 @@
+//! The program as the checks leave it: names are resolved, every expression has its type, every
+//! conversion is written out, and nothing in it can be wrong any more. What remains for later
+//! phases is to do it.
+//!
+//! The same tree is executed directly by the reference interpreter of the tests, which is the judge
+//! over the two ways in which programs really run.
+//!
+//! Meaning, where C leaves it open: operands are evaluated from left to right; arithmetic wraps;
+//! `x / 0` is 0 and `x % 0` is x; the least number / -1 is itself, and % -1 is 0; a shift takes
+//! its count modulo the width of the (promoted) left operand; `>>` of a number with sign keeps the
+//! sign; `char` has a sign; locals without an initialiser are 0. An index outside its array ends
+//! the run with [`Fault::Index`]; an iteration beyond the fuel with [`Fault::Fuel`].
+
+pub use crate::ast::BinaryOperator;
+use crate::source::Span;
+use crate::types::{Int, Structs, Type};
+
+/// A checked program.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tree {
+    /// All structs.
+    pub structs: Structs,
+    /// All variables: locals, parameters, statics, constant tables, `input` and `output`.
+    pub variables: Vec<Variable>,
+    /// Local functions; none calls itself, directly or through others.
+    pub functions: Vec<Function>,
+    /// What runs for an event. Its value, where it returns one, is a `long`; see [`Statement`].
+    pub body: Vec<Statement>,
+    /// Iterations of all loops in one run together.
+    pub fuel: u32,
+    /// The variable `input`; `None`: the text names no input.
+    pub input: Option<VariableId>,
+    /// The variable `output`; `None`: no output.
+    pub output: Option<VariableId>,
+    /// Tests, in the order of the text.
+    pub tests: Vec<Test>,
+}
+
+/// A place in [`Tree::variables`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct VariableId(pub u32);
+
+/// A place in [`Tree::functions`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FunctionId(pub u32);
+
+/// A variable.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Variable {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub ty: Type,
+    /// Where it lives.
+    pub storage: Storage,
+    /// Where it is declared.
+    pub span: Span,
+}
+
+/// Where a variable lives.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Storage {
+    /// In one run; each time its declaration is reached, it is new.
+    Local,
+    /// From run to run: its first bytes.
+    Static(Vec<u8>),
+    /// Never written: its bytes. (Scalar constants have been replaced by their value.)
+    Constant(Vec<u8>),
+    /// The event's data; read-only.
+    Input,
+    /// What the handler makes of it; zeros at first.
+    Output,
+}
+
+/// A local function.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Function {
+    /// Its name.
+    pub name: String,
+    /// Its parameters: locals of scalar type.
+    pub parameters: Vec<VariableId>,
+    /// `Void` or a scalar.
+    pub result: Type,
+    /// What it does. A function that ends without `return` returns 0.
+    pub body: Vec<Statement>,
+}
+
+/// A statement. `break` and `continue` concern the innermost loop or (`break`) switch.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Statement {
+    /// A local begins: it is all zeros now.
+    Declare(VariableId),
+    /// Evaluate, forget the value.
+    Evaluate(Expression),
+    /// A block of its own.
+    Block(Vec<Statement>),
+    /// `if`; the condition is a `bool`.
+    If(Expression, Vec<Statement>, Vec<Statement>),
+    /// Every kind of loop: `condition` (a `bool`; `None`: true) is looked at before each iteration,
+    /// but not before the first if `after`; `continue` goes to `next`. An iteration costs one unit
+    /// of fuel when its body begins.
+    Loop {
+        /// Goes on while it is true.
+        condition: Option<Expression>,
+        /// What is done after the body of each iteration.
+        next: Option<Expression>,
+        /// What is repeated.
+        body: Vec<Statement>,
+        /// `do ... while`
+        after: bool,
+        /// The loop's head.
+        span: Span,
+    },
+    /// `switch`: the value is an `int`, `long` or unsigned one; no two labels are the same, and
+    /// all are of its type. Falls through.
+    Switch {
+        /// What is compared.
+        value: Expression,
+        /// Labels (in 64 bits; `None`: default) with what follows.
+        groups: Vec<(Vec<Option<i64>>, Vec<Statement>)>,
+    },
+    /// Leaves the innermost loop or switch.
+    Break,
+    /// Goes to `next` of the innermost loop.
+    Continue,
+    /// Of a function: its value, in its result's type. Of the body: a `long`; 0 ends the chain of
+    /// actions, all else goes on. `None`, and the end of the body, are 1.
+    Return(Option<Expression>),
+}
+
+/// An expression with its type.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expression {
+    /// Which.
+    pub kind: ExpressionKind,
+    /// Its type. Of operators: also that of their operands, except where it says otherwise.
+    pub ty: Type,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// See [`Expression`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum ExpressionKind {
+    /// A constant: of integers their value extended to 64 bits, of `fixed` its millionths.
+    Constant(i64),
+    /// What a place holds. The type is a scalar, `sink` included.
+    Load(Place),
+    /// Arithmetic: both operands have this expression's type, `int` or wider, or `fixed` (`+ - *
+    /// / %`). Shifts: the count is an `unsigned int` (already reduced only in meaning).
+    Arithmetic(BinaryOperator, Box<Expression>, Box<Expression>),
+    /// A comparison, a `bool`; both operands have the same type, `int` or wider, or `fixed`.
+    Compare(BinaryOperator, Box<Expression>, Box<Expression>),
+    /// `-a`
+    Negate(Box<Expression>),
+    /// `~a`
+    Complement(Box<Expression>),
+    /// `!a`: a `bool` of a `bool`.
+    Not(Box<Expression>),
+    /// `a && b`: all `bool`.
+    And(Box<Expression>, Box<Expression>),
+    /// `a || b`: all `bool`.
+    Or(Box<Expression>, Box<Expression>),
+    /// `a ? b : c`: a `bool`, then two of this type (or both void).
+    Choice(Box<Expression>, Box<Expression>, Box<Expression>),
+    /// `a, b`
+    Comma(Box<Expression>, Box<Expression>),
+    /// To this expression's type: between integers it wraps; to `bool` it is `!= 0`; from an
+    /// integer to `fixed` times 1,000,000 (wrapping); from `fixed` towards zero.
+    Convert(Box<Expression>),
+    /// `a = b`: b has the place's type, a scalar; the value is what was stored.
+    Assign(Place, Box<Expression>),
+    /// `a op= b`, and steps: the place is found, then b evaluated, then the place read, converted
+    /// to `compute`, combined, converted back and stored. The value is the new one, or with `old`
+    /// the former one. On a static of 32 or 64 bits, as a statement, with + - & | ^, it is atomic.
+    Update {
+        /// What is changed.
+        place: Place,
+        /// How.
+        operator: BinaryOperator,
+        /// In which type.
+        compute: Type,
+        /// By what: of type `compute`, for shifts `unsigned int`.
+        by: Box<Expression>,
+        /// Whether the value is that before the change.
+        old: bool,
+    },
+    /// Copies a whole array or struct; void.
+    Copy {
+        /// Where to.
+        to: Place,
+        /// Where from; of the same type.
+        from: Place,
+    },
+    /// Fills an array or struct: zeros, then these (offset, scalar expression) in order; void.
+    Fill(Place, Vec<(u32, Expression)>),
+    /// Fills an array of `char` with a text and zeros behind it; void.
+    FillText(Place, Vec<u8>),
+    /// Calls a function. Arguments have the parameters' types.
+    Call(FunctionId, Vec<Expression>),
+    /// Something of the language itself.
+    Builtin(Builtin, Vec<Expression>),
+    /// Compares a string with a text: whether they are the same up to the first 0 (`prefix`: the
+    /// string begins with the text); a `bool`.
+    CompareText {
+        /// An array of `char`.
+        text: Place,
+        /// The text without a final 0; never longer than the array.
+        with: Vec<u8>,
+        /// Whether only the beginning counts.
+        prefix: bool,
+    },
+    /// Compares two strings (`prefix`: the first begins with the second); a `bool`.
+    ComparePlaces {
+        /// An array of `char`.
+        text: Place,
+        /// Another.
+        with: Place,
+        /// Whether only the beginning counts.
+        prefix: bool,
+    },
+    /// Characters of a string before its first 0; an `unsigned int`.
+    Length(Place),
+    /// `for (s in sinks)`'s own step: the next sink after this number (a `long`; -1: from the
+    /// beginning) that exists, or -1. A `long`.
+    NextSink(Box<Expression>),
+    /// `best(n, key)`: of the sinks, those n whose key (evaluated with this variable, a sink, for
+    /// each) is greatest are accepted, the rest rejected; equal keys: the first ones. Void.
+    Best {
+        /// How many.
+        count: Box<Expression>,
+        /// The sink's variable in the key.
+        sink: VariableId,
+        /// A `long`.
+        key: Box<Expression>,
+    },
+}
+
+/// What can be read and written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Place {
+    /// In which variable.
+    pub variable: VariableId,
+    /// Fixed distance from its beginning, bytes.
+    pub offset: u32,
+    /// Further distances, evaluated from left to right; each is checked at once.
+    pub indices: Vec<Index>,
+    /// What lies there.
+    pub ty: Type,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// `[index]`: must be below `count`, else [`Fault::Index`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Index {
+    /// A `long` or `unsigned long`; compared without sign, so that a negative one is outside.
+    pub value: Expression,
+    /// Elements of the array.
+    pub count: u32,
+    /// Bytes of one.
+    pub stride: u32,
+}
+
+/// What the language itself offers; the arguments have the types given here. See `man 7 ecode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Builtin {
+    /// `event.X`: of the type that [`EventField::ty`] gives. No arguments.
+    Event(EventField),
+    /// `now()`: ns on the clock of events; unsigned long.
+    Now,
+    /// `min(a, b)`, of this expression's type.
+    Min,
+    /// `max(a, b)`
+    Max,
+    /// `clamp(a, low, high)`: min(max(a, low), high)
+    Clamp,
+    /// `abs(a)`: of the least number, itself.
+    Abs,
+    /// `hash(unsigned long)`: unsigned long, the same everywhere ([`crate::frame::hash`]).
+    Hash,
+    /// `random()`: unsigned long ([`crate::frame::random`]).
+    Random,
+    /// `attr("name")`: the channel's attribute of that number; long.
+    Attribute(u32),
+    /// `s.name`: the attribute of that number of the sink; long. One argument, the sink.
+    SinkAttribute(u32),
+    /// `s.id`: unsigned long. One argument, the sink.
+    SinkId,
+    /// `age(s)`: ns since the sink's attributes were last told; unsigned long.
+    SinkAge,
+    /// `accept(s)`; void.
+    Accept,
+    /// `reject(s)`; void.
+    Reject,
+    /// `once(key, ttl_us)`: a bool: true unless it was true for this key within that time. The
+    /// memory of this call is the bytes of the state from this offset on; arguments: unsigned long.
+    Once(VariableId),
+    /// `signal(n, value)`: int and unsigned long; void.
+    Signal,
+    /// `raise("service", a, b, c)`: up to three long; the service's index; void.
+    Raise(u32),
+    /// `defer(us)`: unsigned long; void.
+    Defer,
+    /// `drop(reason)`: int 0..255; ends the run and the chain; void.
+    Drop,
+    /// `count(counter, by)`: unsigned int and unsigned long; void.
+    Count,
+    /// `histogram(value)`: unsigned long; void.
+    Histogram,
+}
+
+/// What every event has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EventField {
+    /// Index of the service. unsigned int
+    Service,
+    /// What happened. unsigned int
+    Kind,
+    /// When it was raised, ns. unsigned long
+    Time,
+    /// Its deadline, ns; 0: none. unsigned long
+    Deadline,
+    /// ns until the deadline; negative: late; without a deadline the largest long. long
+    TimeLeft,
+    /// Its id. unsigned long
+    Id,
+    /// Process. unsigned int
+    Pid,
+    /// Thread. unsigned int
+    Tid,
+    /// User. unsigned int
+    Uid,
+    /// CPU. unsigned int
+    Cpu,
+    /// Type. unsigned int
+    Type,
+    /// Priority. unsigned int
+    Priority,
+    /// Bytes of data. unsigned int
+    Size,
+}
+
+impl EventField {
+    /// All, with their names in the language.
+    pub const ALL: [(&'static str, EventField); 13] = [
+        ("service", EventField::Service),
+        ("kind", EventField::Kind),
+        ("time", EventField::Time),
+        ("deadline", EventField::Deadline),
+        ("time_left", EventField::TimeLeft),
+        ("id", EventField::Id),
+        ("pid", EventField::Pid),
+        ("tid", EventField::Tid),
+        ("uid", EventField::Uid),
+        ("cpu", EventField::Cpu),
+        ("type", EventField::Type),
+        ("priority", EventField::Priority),
+        ("size", EventField::Size),
+    ];
+
+    /// Its type.
+    pub fn ty(self) -> Type {
+        Type::Int(match self {
+            EventField::Time | EventField::Deadline | EventField::Id => Int::UNSIGNED_LONG,
+            EventField::TimeLeft => Int::LONG,
+            _ => Int::UNSIGNED,
+        })
+    }
+}
+
+/// Why a run ended before its time. The action has failed: that is counted, and the chain goes on
+/// as if the action were not there, so that the event is not lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum Fault {
+    /// An index was outside its array.
+    Index = 1,
+    /// More iterations than the fuel allows.
+    Fuel = 2,
+    /// The event has less data than the program reads.
+    Input = 3,
+    /// More requests than [`crate::limits::EFFECTS`].
+    Effects = 4,
+}
+
+/// A test.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Test {
+    /// What it shows.
+    pub name: String,
+    /// In order.
+    pub steps: Vec<TestStep>,
+    /// All of it.
+    pub span: Span,
+}
+
+/// A step of a test.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TestStep {
+    /// Sets something of the input: an [`ExpressionKind::Assign`], `Fill` or `FillText`.
+    Input(Expression),
+    /// Sets a field of the event.
+    Event(EventField, i64),
+    /// Sets an attribute.
+    Attribute(u32, i64),
+    /// Runs the program.
+    Run(Span),
+    /// A `bool`. In it, the locals `result` (a long) and `fault` (a number of [`Fault`], 0: none)
+    /// are known.
+    Expect {
+        /// What must be true.
+        condition: Expression,
+        /// `result`
+        result: VariableId,
+        /// `fault`
+        fault: VariableId,
+    },
+}
