@@ -109,7 +109,11 @@ fn render(text: &mut String, source: &Source, diagnostic: &Diagnostic) {
     };
     let (line, column) = (place.line, place.column);
     let message = &diagnostic.message;
-    let _ = writeln!(text, "{}:{line}:{column}: {severity}: {message}", source.name);
+    let _ = writeln!(
+        text,
+        "{}:{line}:{column}: {severity}: {message}",
+        source.name
+    );
     let whole: Vec<char> = source.line(line).chars().collect();
     let at = column as usize - 1;
     let from = if whole.len() > COLUMNS {
@@ -119,9 +123,18 @@ fn render(text: &mut String, source: &Source, diagnostic: &Diagnostic) {
     };
     let shown = whole.iter().skip(from).take(COLUMNS);
     // A tab is one column here, as it is in `column`; anything that moves the cursor is not shown.
-    let shown: String = shown.map(|c| if c.is_control() { ' ' } else { *c }).collect();
-    let marked = source.text_of(diagnostic.span).lines().next().unwrap_or_default();
-    let carets = marked.chars().count().clamp(1, COLUMNS - (at - from).min(COLUMNS - 1));
+    let shown: String = shown
+        .map(|c| if c.is_control() { ' ' } else { *c })
+        .collect();
+    let marked = source
+        .text_of(diagnostic.span)
+        .lines()
+        .next()
+        .unwrap_or_default();
+    let carets = marked
+        .chars()
+        .count()
+        .clamp(1, COLUMNS - (at - from).min(COLUMNS - 1));
     let _ = writeln!(text, "    {}", shown.trim_end());
     let _ = writeln!(text, "    {}{}", " ".repeat(at - from), "^".repeat(carets));
     if !diagnostic.hint.is_empty() {

@@ -14,7 +14,7 @@ pub mod at {
     pub const NOW: u32 = 0;
     /// u64 in, out: state of `random()`, never 0.
     pub const RANDOM: u32 = 8;
-    /// s64 out: what the body returned; 1 if it ended without.
+    /// s64 out: what the body returned; 1 if it ended without. The surroundings set it to 1.
     pub const RESULT: u32 = 16;
     /// u32 in: iterations allowed; out: those that are left.
     pub const FUEL: u32 = 24;
@@ -30,7 +30,7 @@ pub mod at {
     pub const CHANNEL: u32 = 44;
     /// u64 in: bit per sink that exists.
     pub const SINKS_PRESENT: u32 = 48;
-    /// u64 out: bit per sink that was accepted.
+    /// u64 out: bit per sink that was accepted. The surroundings set it to 0, as the next one.
     pub const ACCEPTED: u32 = 56;
     /// u64 out: bit per sink that was rejected.
     pub const REJECTED: u32 = 64;
@@ -46,8 +46,38 @@ pub mod at {
     /// u32 kind, u32 number, u64 value[3].
     pub const EFFECT_BYTES: u32 = 32;
 
-    /// In the event: where its fields lie (abi/event.h).
+    /// In the event: where its fields lie (abi/event.h). u64
+    pub const EVENT_ID: u32 = 8;
+    /// u64: when it was raised, ns.
+    pub const EVENT_TIME: u32 = 16;
+    /// u64: its deadline, ns; 0: none.
+    pub const EVENT_DEADLINE: u32 = 24;
+    /// u32
+    pub const EVENT_SERVICE: u32 = 40;
+    /// u32
+    pub const EVENT_KIND: u32 = 44;
+    /// u32
+    pub const EVENT_TYPE: u32 = 48;
+    /// u32
+    pub const EVENT_PRIORITY: u32 = 60;
+    /// u32
+    pub const EVENT_PID: u32 = 64;
+    /// u32
+    pub const EVENT_TID: u32 = 68;
+    /// u32
+    pub const EVENT_UID: u32 = 72;
+    /// u32
+    pub const EVENT_CPU: u32 = 76;
+    /// u32: bytes of data.
+    pub const EVENT_SIZE: u32 = 80;
+    /// The data.
     pub const EVENT_DATA: u32 = 88;
+    /// A sink's id in its entry of the table of sinks.
+    pub const SINK_ID: u32 = 0;
+    /// When it told its attributes.
+    pub const SINK_TOLD: u32 = 8;
+    /// Its attributes.
+    pub const SINK_ATTRIBUTE: u32 = 16;
     /// A sink in the table of sinks: u64 id, u64 time at which it told its attributes, s64
     /// attribute[32].
     pub const SINK_BYTES: u32 = 16 + 8 * crate::limits::ATTRIBUTES;

@@ -132,7 +132,8 @@ pub enum Op {
         signed: bool,
     },
     /// Ends the run with [`Fault::Index`] unless `index` < `count`, compared without sign.
-    /// Afterwards the register is known to be below it, as long as it is not written.
+    /// Afterwards the register is known to be below it, as long as it is not written. Lowering
+    /// leaves it out where it can prove as much.
     Bound {
         /// The index.
         index: Register,
@@ -223,8 +224,7 @@ pub enum Op {
     Exit(Label),
     /// One unit of fuel less; if there is none: [`Fault::Fuel`].
     Burn,
-    /// `to` = element of the table of sinks... see [`Region::Sinks`]; here: the lowest bit set in
-    /// `mask` above position `after`, or -1.
+    /// `to` = the lowest bit set in `mask` above position `after`, or -1.
     NextBit {
         /// Register.
         to: Register,
@@ -233,7 +233,7 @@ pub enum Op {
         /// -1..63
         after: Operand,
     },
-    /// Adds an effect; [`Fault::Effects`] if there are too many.
+    /// Adds an effect; [`Fault::Effects`] if there are too many, and nothing is added.
     Effect {
         /// [`crate::frame::effect`]
         kind: u32,
@@ -244,7 +244,7 @@ pub enum Op {
     },
     /// Ends the run: stores the value as the result.
     Return(Operand),
-    /// Ends the run with a fault.
+    /// Ends the run with a fault; the result is then 1.
     Fail(Fault),
 }
 
@@ -300,6 +300,75 @@ pub enum Relation {
     LessSigned,
     /// `<=` with sign
     LessEqualSigned,
+}
+
+impl Operator {
+    /// What it gives.
+    pub fn apply(self, a: i64, b: i64) -> i64 {
+        let (ua, ub) = (a as u64, b as u64);
+        match self {
+            Operator::Add => a.wrapping_add(b),
+            Operator::Subtract => a.wrapping_sub(b),
+            Operator::Multiply => a.wrapping_mul(b),
+            Operator::Divide => ua.checked_div(ub).unwrap_or(0) as i64,
+            Operator::DivideSigned if b == 0 => 0,
+            Operator::DivideSigned => a.wrapping_div(b),
+            Operator::Remainder => ua.checked_rem(ub).unwrap_or(ua) as i64,
+            Operator::RemainderSigned if b == 0 => a,
+            Operator::RemainderSigned => a.wrapping_rem(b),
+            Operator::And => a & b,
+            Operator::Or => a | b,
+            Operator::Xor => a ^ b,
+            Operator::ShiftLeft => a.wrapping_shl(b as u32),
+            Operator::ShiftRight => ua.wrapping_shr(b as u32) as i64,
+            Operator::ShiftRightSigned => a.wrapping_shr(b as u32),
+        }
+    }
+}
+
+impl Relation {
+    /// Whether it holds.
+    pub fn holds(self, a: i64, b: i64) -> bool {
+        match self {
+            Relation::Equal => a == b,
+            Relation::NotEqual => a != b,
+            Relation::Less => (a as u64) < b as u64,
+            Relation::LessEqual => a as u64 <= b as u64,
+            Relation::LessSigned => a < b,
+            Relation::LessEqualSigned => a <= b,
+        }
+    }
+
+    /// The relation that holds where this one does not, and whether its operands are swapped.
+    pub fn opposite(self) -> (Relation, bool) {
+        match self {
+            Relation::Equal => (Relation::NotEqual, false),
+            Relation::NotEqual => (Relation::Equal, false),
+            Relation::Less => (Relation::LessEqual, true),
+            Relation::LessEqual => (Relation::Less, true),
+            Relation::LessSigned => (Relation::LessEqualSigned, true),
+            Relation::LessEqualSigned => (Relation::LessSigned, true),
+        }
+    }
+}
+
+/// What [`Op::NextBit`] gives.
+pub fn next_bit(mask: u64, after: i64) -> i64 {
+    let above = match after {
+        63.. => 0,
+        0.. => mask & (u64::MAX << (after + 1)),
+        _ => mask,
+    };
+    if above == 0 {
+        -1
+    } else {
+        i64::from(above.trailing_zeros())
+    }
+}
+
+/// What [`Op::Extend`] gives.
+pub fn extend(value: i64, bits: u8, signed: bool) -> i64 {
+    crate::types::Int::new(bits, signed).wrap(value)
 }
 
 /// A place in memory.

@@ -21,6 +21,9 @@ pub const FUNCTIONS: usize = 64;
 pub const PARAMETERS: usize = 16;
 /// Instructions of the IR once functions are expanded where they are called.
 pub const INSTRUCTIONS: usize = 8 * 1024;
+/// Expressions, statements and called functions in each other, once functions are expanded; so the
+/// later phases may follow the nesting with their own calls.
+pub const NESTING: u32 = 256;
 /// Loops in each other, those of called functions included (the kernel's frames of calls).
 pub const LOOP_DEPTH: u32 = 6;
 /// Instructions of a program for the kernel.

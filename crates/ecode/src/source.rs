@@ -45,7 +45,9 @@ impl Source {
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Source {
         let text = text.into();
         let starts = text.bytes().zip(1u32..).filter(|(byte, _)| *byte == b'\n');
-        let lines = std::iter::once(0).chain(starts.map(|(_, next)| next)).collect();
+        let lines = std::iter::once(0)
+            .chain(starts.map(|(_, next)| next))
+            .collect();
         Source {
             name: name.into(),
             text,
@@ -68,7 +70,10 @@ impl Source {
     /// The text of a line (from 1), without its end.
     pub fn line(&self, line: u32) -> &str {
         let at = line.saturating_sub(1) as usize;
-        let start = self.lines.get(at).map_or(self.text.len(), |start| *start as usize);
+        let start = self
+            .lines
+            .get(at)
+            .map_or(self.text.len(), |start| *start as usize);
         self.text[start..].lines().next().unwrap_or_default()
     }
 

@@ -9,7 +9,13 @@
 //! `x / 0` is 0 and `x % 0` is x; the least number / -1 is itself, and % -1 is 0; a shift takes
 //! its count modulo the width of the (promoted) left operand; `>>` of a number with sign keeps the
 //! sign; `char` has a sign; locals without an initialiser are 0. An index outside its array ends
-//! the run with [`Fault::Index`]; an iteration beyond the fuel with [`Fault::Fuel`].
+//! the run with [`Fault::Index`]; an iteration beyond the fuel with [`Fault::Fuel`]. A `bool` that
+//! is read from memory is true if its byte is not 0.
+//!
+//! Before anything else, an event whose data ends before the furthest byte of `input` that any
+//! [`Place`] of the body, or of a function that is called, can reach ends in [`Fault::Input`];
+//! then `output` is set to zeros. A run that ends in a fault has the result 1; what it wrote until
+//! then stays.
 
 pub use crate::ast::BinaryOperator;
 use crate::source::Span;
@@ -112,7 +118,7 @@ pub enum Statement {
         span: Span,
     },
     /// `switch`: the value is an `int`, `long` or unsigned one; no two labels are the same, and
-    /// all are of its type. Falls through.
+    /// all are of its type. Falls through. What a group declares ends with the group.
     Switch {
         /// What is compared.
         value: Expression,
@@ -172,7 +178,8 @@ pub enum ExpressionKind {
     Assign(Place, Box<Expression>),
     /// `a op= b`, and steps: the place is found, then b evaluated, then the place read, converted
     /// to `compute`, combined, converted back and stored. The value is the new one, or with `old`
-    /// the former one. On a static of 32 or 64 bits, as a statement, with + - & | ^, it is atomic.
+    /// the former one. On a static of 32 or 64 bits, as a statement, with + - & | ^, it is atomic
+    /// (unless `compute` is `fixed` and the place is not).
     Update {
         /// What is changed.
         place: Place,
@@ -192,7 +199,8 @@ pub enum ExpressionKind {
         /// Where from; of the same type.
         from: Place,
     },
-    /// Fills an array or struct: zeros, then these (offset, scalar expression) in order; void.
+    /// Fills an array or struct: zeros, then these (offset, scalar expression), each evaluated and
+    /// stored before the next; void.
     Fill(Place, Vec<(u32, Expression)>),
     /// Fills an array of `char` with a text and zeros behind it; void.
     FillText(Place, Vec<u8>),
@@ -205,7 +213,7 @@ pub enum ExpressionKind {
     CompareText {
         /// An array of `char`.
         text: Place,
-        /// The text without a final 0; never longer than the array.
+        /// The text without a final 0; never longer than the array, no 0 in it.
         with: Vec<u8>,
         /// Whether only the beginning counts.
         prefix: bool,
@@ -222,12 +230,14 @@ pub enum ExpressionKind {
     /// Characters of a string before its first 0; an `unsigned int`.
     Length(Place),
     /// `for (s in sinks)`'s own step: the next sink after this number (a `long`; -1: from the
-    /// beginning) that exists, or -1. A `long`.
+    /// beginning) that exists, or -1. A `long`, which only an [`ExpressionKind::Assign`] to the
+    /// sink's variable takes as it is.
     NextSink(Box<Expression>),
     /// `best(n, key)`: of the sinks, those n whose key (evaluated with this variable, a sink, for
-    /// each) is greatest are accepted, the rest rejected; equal keys: the first ones. Void.
+    /// each) is greatest are accepted, the rest rejected; equal keys: the first ones. Void. The
+    /// keys are evaluated in the order of the sinks, after `count`; each costs one unit of fuel.
     Best {
-        /// How many.
+        /// How many; a `long`.
         count: Box<Expression>,
         /// The sink's variable in the key.
         sink: VariableId,
@@ -273,7 +283,7 @@ pub enum Builtin {
     Min,
     /// `max(a, b)`
     Max,
-    /// `clamp(a, low, high)`: min(max(a, low), high)
+    /// `clamp(a, low, high)`: min(max(a, low), high), all of this expression's type
     Clamp,
     /// `abs(a)`: of the least number, itself.
     Abs,
@@ -289,12 +299,15 @@ pub enum Builtin {
     SinkId,
     /// `age(s)`: ns since the sink's attributes were last told; unsigned long.
     SinkAge,
-    /// `accept(s)`; void.
+    /// `accept(s)`; void. The last word on a sink counts.
     Accept,
     /// `reject(s)`; void.
     Reject,
-    /// `once(key, ttl_us)`: a bool: true unless it was true for this key within that time. The
-    /// memory of this call is the bytes of the state from this offset on; arguments: unsigned long.
+    /// `once(key, ttl_us)`: a bool: true unless it was true for this key within that time;
+    /// arguments: unsigned long. The static variable is the memory of this call:
+    /// [`crate::limits::ONCE_ENTRIES`] times u64 key, u64 `now()` when it was last true (0: never).
+    /// A key has one place there, its [`crate::frame::hash`] modulo the entries, and displaces who
+    /// is in it. "Within": max(0, now - then as a long) / 1000 < ttl_us.
     Once(VariableId),
     /// `signal(n, value)`: int and unsigned long; void.
     Signal,
@@ -302,7 +315,8 @@ pub enum Builtin {
     Raise(u32),
     /// `defer(us)`: unsigned long; void.
     Defer,
-    /// `drop(reason)`: int 0..255; ends the run and the chain; void.
+    /// `drop(reason)`: int, of which the lowest 8 bits are kept; ends the run and, the result
+    /// being 0, the chain; void.
     Drop,
     /// `count(counter, by)`: unsigned int and unsigned long; void.
     Count,
