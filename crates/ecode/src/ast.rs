@@ -129,6 +129,8 @@ pub enum TypeKind {
     Struct(String),
     /// `enum NAME`
     Enum(String),
+    /// What is no type; the error is told.
+    Error,
 }
 
 /// `static const int a[3] = { 1, 2, 3 }, b;`
@@ -290,7 +292,7 @@ pub struct Expression {
 /// See [`Expression`].
 #[derive(Clone, Debug)]
 pub enum ExpressionKind {
-    /// A number: its value and whether `u`, `l` stood behind it, and whether it was decimal.
+    /// A number.
     Integer {
         /// Its value.
         value: u64,
@@ -298,7 +300,7 @@ pub enum ExpressionKind {
         unsigned: bool,
         /// `l`, `ll`
         long: bool,
-        /// Not hexadecimal, octal or binary: such numbers become unsigned more readily (C11 6.4.4.1).
+        /// Not hexadecimal, octal or binary: such become unsigned more readily (C11 6.4.4.1).
         decimal: bool,
     },
     /// `1.25`: in millionths.

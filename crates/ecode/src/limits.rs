@@ -7,6 +7,8 @@ pub const TEXT_BYTES: usize = 64 * 1024;
 pub const TOKENS: usize = 32 * 1024;
 /// How deep expressions, blocks and types may be nested.
 pub const DEPTH: u32 = 64;
+/// How high the tree of one expression may become: operators in one chain, `a + b + c`, as well.
+pub const HEIGHT: u32 = 256;
 /// Diagnostics shown of one compilation.
 pub const DIAGNOSTICS: usize = 50;
 /// Bytes of `input`, `output`, and of all local arrays and structs together, each.

@@ -1,0 +1,370 @@
+//! Types, variables and their first values.
+
+use super::{Parsed, Parser, Told};
+use crate::ast::{
+    Declaration, Declarator, Designator, Element, Expression, Initialiser, Name, TypeKind, TypeName,
+};
+use crate::lexer::{KEYWORDS, TYPES, TokenKind};
+use crate::source::Span;
+use crate::suggest;
+use crate::types::Int;
+
+/// Words that C has, its dialects or its libraries, and E-code has not; with what it has instead.
+const FOREIGN: [(&str, &str); 16] = [
+    ("auto", "write the type"),
+    ("double", "'fixed' is the type of numbers with a fraction"),
+    ("extern", "a text stands for itself: declare it here"),
+    ("float", "'fixed' is the type of numbers with a fraction"),
+    ("goto", "use 'break', 'continue' or 'return'"),
+    (
+        "inline",
+        "leave it out: every function is expanded where it is called",
+    ),
+    ("let", "write the type: 'int x = 1;'"),
+    ("register", "leave it out"),
+    ("restrict", "leave it out"),
+    ("string", "a string is an array: 'char name[16];'"),
+    ("typedef", "use the type itself, or a struct"),
+    ("u128", "the widest type is 'u64'"),
+    ("uint", "write 'unsigned'"),
+    ("union", "use a struct"),
+    ("var", "write the type: 'int x = 1;'"),
+    ("volatile", "leave it out"),
+];
+
+/// What stands before the names of a declaration.
+pub(super) struct Specifiers {
+    pub(super) is_static: bool,
+    pub(super) is_const: bool,
+    pub(super) ty: TypeName,
+}
+
+/// Types.
+impl Parser<'_> {
+    /// Whether a type, `static` or `const` is next, or comes after some more.
+    pub(super) fn begins_type(&self, ahead: usize) -> bool {
+        match self.token(ahead).kind {
+            TokenKind::Word(word) => is_type_word(word) || matches!(word, "static" | "const"),
+            _ => false,
+        }
+    }
+
+    /// Whether a declaration is next, be it one of an unknown type: two names and what follows a
+    /// declared one.
+    pub(super) fn begins_declaration(&self) -> bool {
+        self.begins_type(0) || self.begins_unknown_type()
+    }
+
+    fn begins_unknown_type(&self) -> bool {
+        if *self.kind() != TokenKind::Name {
+            return false;
+        }
+        let foreign = FOREIGN.iter().any(|(word, _)| *word == self.text(0));
+        let after = |ahead| match self.token(ahead).kind {
+            TokenKind::Symbol(symbol) => symbol,
+            _ => "",
+        };
+        match self.token(1).kind {
+            TokenKind::Name => foreign || matches!(after(2), ";" | "=" | "[" | "," | "("),
+            TokenKind::Word(_) => foreign,
+            TokenKind::Symbol("*") => foreign,
+            _ => false,
+        }
+    }
+
+    /// `static`, `const` and the type, in any order.
+    pub(super) fn specifiers(&mut self) -> Parsed<Specifiers> {
+        let start = self.span();
+        let (mut is_static, mut is_const) = (false, false);
+        let mut ty = None;
+        loop {
+            let span = self.span();
+            if self.take("static") {
+                is_static = true;
+            } else if self.take("const") {
+                is_const = true;
+            } else if ty.is_none() && self.begins_type(0) {
+                ty = Some(self.base_type()?);
+            } else if ty.is_none() && self.begins_unknown_type() {
+                ty = Some(self.unknown_type());
+            } else if self.begins_type(0) {
+                return Err(self.tell(span, "a second type", "is a ';' missing before it?"));
+            } else {
+                break;
+            }
+        }
+        let Some(ty) = ty else {
+            return Err(self.unexpected("a type", &self.type_hint()));
+        };
+        if self.is("*") {
+            let hint = "use an array, or copy the value: structs are copied whole";
+            return Err(self.tell(self.span(), "there are no pointers", hint));
+        }
+        let ty = TypeName {
+            span: if is_static || is_const {
+                ty.span
+            } else {
+                self.since(start)
+            },
+            ..ty
+        };
+        Ok(Specifiers {
+            is_static,
+            is_const,
+            ty,
+        })
+    }
+
+    /// A type alone, as in a cast.
+    pub(super) fn type_name(&mut self) -> Parsed<TypeName> {
+        let start = self.span();
+        let specifiers = self.specifiers()?;
+        if specifiers.is_static {
+            return Err(self.tell(start, "'static' is for variables", "remove it"));
+        }
+        Ok(specifiers.ty)
+    }
+
+    fn base_type(&mut self) -> Parsed<TypeName> {
+        let start = self.span();
+        for word in ["struct", "enum"] {
+            if self.take(word) {
+                let name = self.name(&format!("the name of the {word}"))?;
+                if self.is("{") {
+                    let hint = "define it before the functions and the body, and use it by name";
+                    let message = format!("{word} {} is defined in the wrong place", name.text);
+                    return Err(self.tell(self.span(), message, hint));
+                }
+                let kind = match word {
+                    "struct" => TypeKind::Struct(name.text),
+                    _ => TypeKind::Enum(name.text),
+                };
+                let span = self.since(start);
+                return Ok(TypeName { kind, span });
+            }
+        }
+        let mut words = Vec::new();
+        while let TokenKind::Word(word) = *self.kind() {
+            if !is_type_word(word) || matches!(word, "struct" | "enum") || words.len() > 4 {
+                break;
+            }
+            words.push(word);
+            self.advance();
+        }
+        let span = self.since(start);
+        match kind_of(&words) {
+            Some(kind) => Ok(TypeName { kind, span }),
+            None => {
+                let written = words.join(" ");
+                let hint = "integers are char, short, int and long, 'unsigned' before them or not";
+                self.tell(span, format!("'{written}' is no type"), hint);
+                let kind = TypeKind::Error;
+                Ok(TypeName { kind, span })
+            }
+        }
+    }
+
+    /// Told: a name stands where a type must. What is declared with it stays known.
+    fn unknown_type(&mut self) -> TypeName {
+        let span = self.span();
+        let message = format!("'{}' is no type", self.text(0));
+        let hint = self.type_hint();
+        self.tell(span, message, hint);
+        self.advance();
+        if self.is("*") {
+            self.advance(); // one error is enough
+        }
+        TypeName {
+            kind: TypeKind::Error,
+            span,
+        }
+    }
+
+    /// What is probably meant by the next name, where a type must stand.
+    fn type_hint(&self) -> String {
+        if *self.kind() != TokenKind::Name {
+            return String::new();
+        }
+        let name = self.text(0);
+        if let Some((_, hint)) = FOREIGN.iter().find(|(word, _)| *word == name) {
+            return (*hint).to_owned();
+        }
+        let defined = self.tokens.windows(2).find_map(|pair| {
+            let TokenKind::Word(word @ ("struct" | "enum")) = pair[0].kind else {
+                return None;
+            };
+            (self.source.text_of(pair[1].span) == name).then_some(word)
+        });
+        match defined {
+            Some(word) => format!("write '{word} {name}'"),
+            None => suggest::hint(
+                name,
+                KEYWORDS.into_iter().chain(TYPES.map(|(word, _)| word)),
+            ),
+        }
+    }
+}
+
+fn is_type_word(word: &str) -> bool {
+    const WORDS: [&str; 12] = [
+        "void", "bool", "_Bool", "char", "short", "int", "long", "signed", "unsigned", "fixed",
+        "struct", "enum",
+    ];
+    WORDS.contains(&word) || TYPES.iter().any(|(name, _)| *name == word)
+}
+
+/// The type that these words are together, in any order as in C.
+fn kind_of(words: &[&str]) -> Option<TypeKind> {
+    if let [word] = words {
+        if let Some((_, int)) = TYPES.iter().find(|(name, _)| name == word) {
+            return Some(TypeKind::Int(*int));
+        }
+        match *word {
+            "void" => return Some(TypeKind::Void),
+            "bool" | "_Bool" => return Some(TypeKind::Bool),
+            "fixed" => return Some(TypeKind::Fixed),
+            _ => {}
+        }
+    }
+    let count = |wanted: &str| words.iter().filter(|word| **word == wanted).count();
+    let known = ["signed", "unsigned", "char", "short", "int", "long"].map(count);
+    let [signed, unsigned, char, short, int, long] = known;
+    let all_known = known.iter().sum::<usize>() == words.len();
+    if !all_known || signed + unsigned > 1 || char > 1 || short > 1 || int > 1 {
+        return None;
+    }
+    let bits = match (char, short, int, long) {
+        (1, 0, 0, 0) => 8,
+        (0, 1, _, 0) => 16,
+        (0, 0, _, 0) => 32,
+        (0, 0, _, 1 | 2) => 64,
+        _ => return None,
+    };
+    Some(TypeKind::Int(Int::new(bits, unsigned == 0)))
+}
+
+/// Variables.
+impl Parser<'_> {
+    /// `static const int a[3] = { 1, 2, 3 }, b;` behind its type, with the `;`.
+    pub(super) fn declaration(&mut self, of: Specifiers, start: Span) -> Parsed<Declaration> {
+        let mut variables = Vec::new();
+        loop {
+            if of.ty.kind == TypeKind::Error && *self.kind() != TokenKind::Name {
+                return Err(Told); // no more about it
+            }
+            let name = self.name("a name for the variable")?;
+            variables.push(self.declarator(name));
+            if !self.take(",") {
+                break;
+            }
+        }
+        let mut declaration = Declaration {
+            is_static: of.is_static,
+            is_const: of.is_const,
+            ty: of.ty,
+            variables,
+            span: self.since(start),
+        };
+        // What is declared so far stays known, whatever follows it.
+        if self.expect_end(";", self.missing_comma()).is_err() {
+            self.skip_statement();
+        }
+        declaration.span = self.since(start);
+        Ok(declaration)
+    }
+
+    fn missing_comma(&self) -> &'static str {
+        match self.kind() {
+            TokenKind::Name => "several variables are separated by ','",
+            TokenKind::Symbol("(") => "a function is defined outside of other functions",
+            TokenKind::Symbol("{") => "is '=' missing before the list?",
+            _ => "",
+        }
+    }
+
+    /// A variable behind its name.
+    pub(super) fn declarator(&mut self, name: Name) -> Declarator {
+        let dimensions = self.dimensions().unwrap_or_else(|Told| {
+            self.skip_part();
+            Vec::new()
+        });
+        let mut initialiser = None;
+        if self.take("=") {
+            let start = self.span();
+            initialiser = Some(self.initialiser().unwrap_or_else(|Told| {
+                self.skip_part();
+                Initialiser::Value(self.lost(start))
+            }));
+        }
+        Declarator {
+            name,
+            dimensions,
+            initialiser,
+        }
+    }
+
+    /// `[3][N + 1]`, `[]`
+    pub(super) fn dimensions(&mut self) -> Parsed<Vec<Option<Expression>>> {
+        let mut dimensions = Vec::new();
+        while self.take("[") {
+            if self.take("]") {
+                dimensions.push(None);
+                continue;
+            }
+            dimensions.push(Some(self.deeper(Self::conditional_expression)?));
+            self.expect("]")?;
+            if dimensions.len() > crate::limits::DEPTH as usize {
+                let message = "too many dimensions".to_owned();
+                return Err(self.end_of_patience(self.span(), message, ""));
+            }
+        }
+        Ok(dimensions)
+    }
+
+    /// An expression or a list in braces.
+    pub(super) fn initialiser(&mut self) -> Parsed<Initialiser> {
+        let start = self.span();
+        if !self.take("{") {
+            return self.assignment_expression().map(Initialiser::Value);
+        }
+        let mut elements = Vec::new();
+        while !self.take("}") {
+            let begin = self.span();
+            let element = self.deeper(Self::element).and_then(|element| {
+                match self.take(",") || self.is("}") {
+                    true => Ok(element),
+                    false => Err(self.unexpected("',' or '}' behind a value", "")),
+                }
+            });
+            elements.push(element.unwrap_or_else(|Told| {
+                self.skip_list();
+                let value = Initialiser::Value(self.lost(begin));
+                let designator = None;
+                Element { designator, value }
+            }));
+            if self.is(";") || self.at_end() {
+                break; // the list has no end; that is told
+            }
+        }
+        Ok(Initialiser::List(elements, self.since(start)))
+    }
+
+    /// `.a = 1`, `[3] = 2`, `5`
+    fn element(&mut self) -> Parsed<Element> {
+        let designator = if self.take(".") {
+            Some(Designator::Field(self.name("a field's name")?))
+        } else if self.take("[") {
+            let index = self.conditional_expression()?;
+            self.expect("]")?;
+            Some(Designator::Index(index))
+        } else {
+            None
+        };
+        if designator.is_some() && !self.take("=") {
+            let hint = "one field or index at a time; nest the lists for more";
+            return Err(self.unexpected("'=' and the value", hint));
+        }
+        let value = self.initialiser()?;
+        Ok(Element { designator, value })
+    }
+}

@@ -1,0 +1,349 @@
+//! From tokens to the tree of [`crate::ast`]: a recursive descent, operators by their precedence.
+//!
+//! Whoever finds something wrong tells it, exactly once and at its token, and returns [`Told`];
+//! whoever can go on from there catches it: a statement goes on behind its `;` or before the `}`
+//! ([`Parser::skip_statement`]), the head of a loop behind its `)`. What could not be read stays in
+//! the tree as an `Error`, about which the checks say nothing more. A missing `;` or `)` does not
+//! swallow what follows it.
+//!
+//! Nesting counts against [`limits::DEPTH`], the height of what an expression becomes against
+//! [`limits::HEIGHT`]; beyond either, reading ends with that error. So this parser, and everything
+//! that walks the tree it makes, needs a bounded stack.
+
+mod declaration;
+mod expression;
+mod statement;
+#[cfg(test)]
+mod tests;
+mod unit;
+
+use crate::ast::{Expression, ExpressionKind, Name, Unit};
+use crate::diagnostic::Diagnostic;
+use crate::lexer::{self, Token, TokenKind};
+use crate::limits;
+use crate::source::{Source, Span};
+
+/// Reads a text. The tree is whole also if there are errors: then with `Error`s in it.
+pub fn parse(source: &Source) -> (Unit, Vec<Diagnostic>) {
+    let (tokens, told) = lexer::lex(source);
+    let mut parser = Parser {
+        source,
+        tokens,
+        at: 0,
+        depth: 0,
+        told,
+        over: false,
+    };
+    let unit = parser.unit();
+    let mut told = parser.told;
+    told.sort_by_key(|diagnostic| diagnostic.span.start);
+    (unit, told)
+}
+
+/// The error is among the diagnostics already.
+#[derive(Clone, Copy, Debug)]
+struct Told;
+
+type Parsed<T> = Result<T, Told>;
+
+struct Parser<'a> {
+    source: &'a Source,
+    /// Ends with [`TokenKind::End`].
+    tokens: Vec<Token>,
+    /// The next token; never behind the last.
+    at: usize,
+    /// Nesting.
+    depth: u32,
+    told: Vec<Diagnostic>,
+    /// A limit was passed: nothing more is read or told.
+    over: bool,
+}
+
+/// Looking at tokens and taking them.
+impl<'a> Parser<'a> {
+    fn token(&self, ahead: usize) -> &Token {
+        let last = self.tokens.len() - 1;
+        &self.tokens[(self.at + ahead).min(last)]
+    }
+
+    fn kind(&self) -> &TokenKind {
+        &self.token(0).kind
+    }
+
+    /// Where the next token stands.
+    fn span(&self) -> Span {
+        self.token(0).span
+    }
+
+    /// Where the token before stands.
+    fn span_before(&self) -> Span {
+        match self.at {
+            0 => Span::default(),
+            at => self.tokens[at - 1].span,
+        }
+    }
+
+    /// From that place to the token before.
+    fn since(&self, start: Span) -> Span {
+        start.to(self.span_before())
+    }
+
+    fn text(&self, ahead: usize) -> &'a str {
+        self.source.text_of(self.token(ahead).span)
+    }
+
+    fn advance(&mut self) {
+        self.at = (self.at + 1).min(self.tokens.len() - 1);
+    }
+
+    fn at_end(&self) -> bool {
+        *self.kind() == TokenKind::End
+    }
+
+    /// Whether this symbol or keyword is next, or comes after some more.
+    fn is_ahead(&self, ahead: usize, wanted: &str) -> bool {
+        match self.token(ahead).kind {
+            TokenKind::Symbol(text) | TokenKind::Word(text) => text == wanted,
+            _ => false,
+        }
+    }
+
+    fn is(&self, wanted: &str) -> bool {
+        self.is_ahead(0, wanted)
+    }
+
+    /// Whether a name is next that reads so: the words which mean something only in their place.
+    fn is_name(&self, wanted: &str) -> bool {
+        *self.kind() == TokenKind::Name && self.text(0) == wanted
+    }
+
+    fn take(&mut self, wanted: &str) -> bool {
+        let found = self.is(wanted);
+        if found {
+            self.advance();
+        }
+        found
+    }
+
+    /// Takes a symbol or keyword, or tells that it is missing.
+    fn expect(&mut self, wanted: &str) -> Parsed<Span> {
+        let span = self.span();
+        match self.take(wanted) {
+            true => Ok(span),
+            false => Err(self.unexpected(&format!("'{wanted}'"), "")),
+        }
+    }
+
+    /// Takes what ends something. Where it is missing at the end of a line, that is told there, and
+    /// the next line is read as if it stood there.
+    fn expect_end(&mut self, wanted: &str, hint: &str) -> Parsed<()> {
+        if self.take(wanted) {
+            return Ok(());
+        }
+        if *self.kind() == TokenKind::Bad || !self.on_new_line() {
+            return Err(self.unexpected(&format!("'{wanted}'"), hint));
+        }
+        let end = self.span_before().end;
+        let behind = Span { start: end, end };
+        self.tell(
+            behind,
+            format!("expected '{wanted}' at the end of the line"),
+            hint,
+        );
+        Ok(())
+    }
+
+    /// Whether the next token does not stand on the same line as the one before.
+    fn on_new_line(&self) -> bool {
+        let between = Span {
+            start: self.span_before().end,
+            end: self.span().start,
+        };
+        self.at_end() || self.source.text_of(between).contains('\n')
+    }
+
+    /// A name, `what` for messages: "a name", "the function's name".
+    fn name(&mut self, what: &str) -> Parsed<Name> {
+        if *self.kind() != TokenKind::Name {
+            let hint = match self.kind() {
+                TokenKind::Word(word) => format!("'{word}' is a word of the language"),
+                _ => String::new(),
+            };
+            return Err(self.unexpected(what, &hint));
+        }
+        let name = Name {
+            text: self.text(0).to_owned(),
+            span: self.span(),
+        };
+        self.advance();
+        Ok(name)
+    }
+}
+
+/// Telling what is wrong.
+impl Parser<'_> {
+    fn tell(&mut self, at: Span, message: impl Into<String>, hint: impl Into<String>) -> Told {
+        if !self.over {
+            self.told.push(Diagnostic::error(at, message).hint(hint));
+        }
+        Told
+    }
+
+    fn warn(&mut self, at: Span, message: impl Into<String>, hint: impl Into<String>) {
+        if !self.over {
+            self.told.push(Diagnostic::warning(at, message).hint(hint));
+        }
+    }
+
+    /// The next token is not what belongs here. What the lexer has told is not told again.
+    fn unexpected(&mut self, expected: &str, hint: &str) -> Told {
+        if *self.kind() == TokenKind::Bad {
+            return Told;
+        }
+        let found = self.describe_next();
+        let message = format!("expected {expected}, found {found}");
+        self.tell(self.span(), message, hint)
+    }
+
+    /// The next token for people.
+    fn describe_next(&self) -> String {
+        match self.kind() {
+            TokenKind::End => "the end of the text".into(),
+            TokenKind::Text(_) => "a string".into(),
+            _ => format!("'{}'", shortened(self.text(0))),
+        }
+    }
+
+    /// A limit is passed: this is the last error, and the text ends here.
+    fn end_of_patience(&mut self, at: Span, message: String, hint: &str) -> Told {
+        self.tell(at, message, hint);
+        self.over = true;
+        self.at = self.tokens.len() - 1;
+        Told
+    }
+
+    /// Reads something nested.
+    fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+        if self.depth == limits::DEPTH {
+            let message = format!("nested deeper than {} levels", limits::DEPTH);
+            let hint = "use variables or functions for the parts";
+            return Err(self.end_of_patience(self.span(), message, hint));
+        }
+        self.depth += 1;
+        let read = read(self);
+        self.depth -= 1;
+        read
+    }
+
+    /// An expression that could not be read, which began there.
+    fn lost(&self, start: Span) -> Expression {
+        Expression {
+            kind: ExpressionKind::Error,
+            span: self.since(start),
+        }
+    }
+}
+
+/// Going on after an error.
+impl Parser<'_> {
+    /// Goes behind the `;` of this statement, or before the `}` of its block, or before a line that
+    /// begins like a statement.
+    fn skip_statement(&mut self) {
+        let mut braces = 0u32;
+        let mut first = true;
+        while !self.at_end() {
+            if !first && braces == 0 && self.on_new_line() && self.begins_statement() {
+                return;
+            }
+            first = false;
+            match *self.kind() {
+                TokenKind::Symbol("{") => braces += 1,
+                TokenKind::Symbol("}") if braces == 0 => return,
+                TokenKind::Symbol("}") => {
+                    braces -= 1;
+                    if braces == 0 {
+                        self.advance();
+                        self.take(";");
+                        return;
+                    }
+                }
+                TokenKind::Symbol(";") if braces == 0 => {
+                    self.advance();
+                    return;
+                }
+                _ => {}
+            }
+            self.advance();
+        }
+    }
+
+    /// Goes behind the `)` that closes one already open, if it comes before `{`, `}` or a new
+    /// statement.
+    fn skip_parenthesis(&mut self) {
+        let mut open = 1u32;
+        while !self.at_end() {
+            match *self.kind() {
+                TokenKind::Symbol("(") => open += 1,
+                TokenKind::Symbol(")") => open -= 1,
+                TokenKind::Symbol("{" | "}") => return,
+                _ if self.on_new_line() && self.begins_statement() => return,
+                _ => {}
+            }
+            self.advance();
+            if open == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Goes before the `,` or `;` that ends a part of a declaration, or the `}` of its block.
+    fn skip_part(&mut self) {
+        let mut open = 0u32;
+        while !self.at_end() {
+            match *self.kind() {
+                TokenKind::Symbol("(" | "[" | "{") => open += 1,
+                TokenKind::Symbol("}") if open == 0 => return,
+                TokenKind::Symbol(")" | "]" | "}") => open = open.saturating_sub(1),
+                TokenKind::Symbol(";") => return,
+                TokenKind::Symbol(",") if open == 0 => return,
+                _ if self.on_new_line() && self.begins_statement() => return,
+                _ => {}
+            }
+            self.advance();
+        }
+    }
+
+    /// Goes before the `}` that closes a list already open, or the `;` of the declaration.
+    fn skip_list(&mut self) {
+        let mut open = 0u32;
+        while !self.at_end() {
+            match *self.kind() {
+                TokenKind::Symbol("{") => open += 1,
+                TokenKind::Symbol("}") if open == 0 => return,
+                TokenKind::Symbol("}") => open -= 1,
+                TokenKind::Symbol(";") => return,
+                _ => {}
+            }
+            self.advance();
+        }
+    }
+
+    fn begins_statement(&self) -> bool {
+        match *self.kind() {
+            TokenKind::Word(word) => !matches!(word, "true" | "false" | "sizeof"),
+            TokenKind::Name => {
+                matches!(self.token(1).kind, TokenKind::Text(_)) && self.is_name("test")
+            }
+            _ => false,
+        }
+    }
+}
+
+/// At most some twenty characters of a token, for messages.
+fn shortened(text: &str) -> String {
+    const CHARACTERS: usize = 24;
+    match text.char_indices().nth(CHARACTERS) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    }
+}

@@ -1,0 +1,78 @@
+//! "Did you mean": the known name that is nearest to a misspelled one.
+
+/// Names longer than this are not compared: nobody misspells them.
+const NAME_BYTES: usize = 40;
+
+/// The candidate that differs from `name` by the fewest inserted, removed, changed or swapped
+/// characters, if they are few enough for a slip: one of three, two of six, three of nine.
+pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let most = (name.len() / 3).clamp(1, 3);
+    let near = candidates.into_iter().filter_map(|candidate| {
+        let distance = distance(name, candidate)?;
+        (distance <= most && distance < name.len()).then_some((distance, candidate))
+    });
+    near.min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// The same as a hint; empty without such a candidate.
+pub fn hint<'a>(name: &'a str, candidates: impl IntoIterator<Item = &'a str>) -> String {
+    match nearest(name, candidates) {
+        Some(candidate) => format!("did you mean '{candidate}'?"),
+        None => String::new(),
+    }
+}
+
+/// The edit distance in which two swapped neighbours count once; case does not count.
+/// `None`: too long.
+fn distance(a: &str, b: &str) -> Option<usize> {
+    if a.len() > NAME_BYTES || b.len() > NAME_BYTES {
+        return None;
+    }
+    let (a, b) = (a.to_ascii_lowercase(), b.to_ascii_lowercase());
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    // Rows of the table of distances between beginnings: before the last, last, this one.
+    let mut former = vec![0; b.len() + 1];
+    let mut last: Vec<usize> = (0..=b.len()).collect();
+    for i in 1..=a.len() {
+        let mut row = vec![i; b.len() + 1];
+        for j in 1..=b.len() {
+            let changed = last[j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            row[j] = changed.min(last[j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                row[j] = row[j].min(former[j - 2] + 1);
+            }
+        }
+        former = last;
+        last = row;
+    }
+    last.last().copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_is_mended_and_another_word_is_not() {
+        let known = ["bytes", "return", "unsigned", "pid", "cpu", "x"];
+        for (name, meant) in [
+            ("byte", Some("bytes")),
+            ("retrun", Some("return")),
+            ("unsinged", Some("unsigned")),
+            ("Bytes", Some("bytes")),
+            ("pdi", Some("pid")),
+            ("packets", None),
+            ("y", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest(name, known), meant, "{name}");
+        }
+    }
+
+    #[test]
+    fn long_names_cost_nothing() {
+        let long = "x".repeat(100_000);
+        assert_eq!(nearest(&long, [long.as_str()]), None);
+    }
+}
