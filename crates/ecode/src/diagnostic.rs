@@ -9,8 +9,10 @@
 //!     hint: did you mean 'bytes'?
 //! ```
 
+use std::cmp::Reverse;
 use std::fmt::{self, Write};
 
+use crate::limits::DIAGNOSTICS;
 use crate::source::{Source, Span};
 
 /// Whether a program can come of it.
@@ -72,6 +74,20 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
+    /// These, in the order of the text; of too many, the first errors rather than warnings.
+    pub fn new(mut all: Vec<Diagnostic>) -> Diagnostics {
+        let left_out = all.len().saturating_sub(DIAGNOSTICS);
+        if left_out > 0 {
+            all.sort_by_key(|one| (Reverse(one.severity), one.span.start));
+            all.truncate(DIAGNOSTICS);
+        }
+        all.sort_by_key(|one| one.span.start);
+        Diagnostics {
+            all,
+            left_out: left_out as u32,
+        }
+    }
+
     /// As text for people, as at the head of this file.
     pub fn render(&self, source: &Source) -> String {
         let mut text = String::new();

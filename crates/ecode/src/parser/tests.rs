@@ -272,11 +272,7 @@ fn show_item(item: &Item) -> String {
 fn understood(text: &str) -> String {
     let source = Source::new("t", text);
     let (unit, told) = parse(&source);
-    let rendered = Diagnostics {
-        all: told,
-        left_out: 0,
-    }
-    .render(&source);
+    let rendered = Diagnostics::new(told).render(&source);
     assert_eq!(rendered, "", "{text}");
     let items: Vec<_> = unit.items.iter().map(show_item).collect();
     let body = unit.body.map(|body| show_all(&body.statements));
