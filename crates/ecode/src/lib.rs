@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod ast;
+pub mod check;
 pub mod diagnostic;
 pub mod environment;
 pub mod frame;

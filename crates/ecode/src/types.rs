@@ -51,9 +51,10 @@ impl Int {
 pub const FIXED_ONE: i64 = 1_000_000;
 
 /// A type.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Type {
     /// No value: what a function may return, and what a statement has.
+    #[default]
     Void,
     /// 0 or 1, one byte. What comparisons give; converts to and from integers as in C.
     Bool,

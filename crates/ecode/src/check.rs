@@ -1,0 +1,290 @@
+//! From what was written to what is meant: names are looked up, types found, conversions written
+//! out, constants folded, and whatever is wrong is told, all of it in one run.
+//!
+//! The way of a text: declarations first ([`declare`]), then the functions, the body and the tests
+//! ([`statement`], with [`expression`] and what it needs: [`place`], [`assign`], [`call`],
+//! [`builtin`], [`text`], [`variable`], [`initialise`]), then what only the whole shows ([`whole`]:
+//! recursion, what nobody uses).
+//!
+//! How errors are kept apart from their echoes: whoever finds an error tells it and gives `None`
+//! (or [`Operand::Error`], [`Type::Error`]); whoever gets that says nothing and gives it on. A
+//! name that is declared nowhere is told once.
+//!
+//! Time and memory are bounded by the text's length: nothing here looks at anything twice, hints
+//! are searched for the diagnostics that are shown only, and names are cut in messages.
+
+mod assign;
+mod builtin;
+mod call;
+mod constant;
+mod conversion;
+mod declare;
+mod expression;
+mod initialise;
+mod place;
+mod range;
+mod scope;
+mod statement;
+mod test_block;
+#[cfg(test)]
+mod tests;
+mod text;
+mod variable;
+mod whole;
+
+use std::collections::{HashMap, HashSet};
+
+use crate::ast::Unit;
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::environment::Environment;
+use crate::limits;
+use crate::source::Span;
+use crate::tree::{Expression, FunctionId, Place, Tree, Variable, VariableId};
+use crate::types::Type;
+use scope::{Budget, Scopes};
+
+/// Checks a text. The tree is `None` if an error is among the findings, which come in the order of
+/// the text.
+pub fn check(unit: &Unit, environment: &Environment) -> (Option<Tree>, Vec<Diagnostic>) {
+    let mut checker = Checker::new(environment);
+    checker.input_format();
+    checker.items(unit);
+    checker.functions(unit);
+    checker.body(unit);
+    checker.tests(unit);
+    checker.whole();
+    checker.finish()
+}
+
+/// What is known so far.
+struct Checker<'a> {
+    environment: &'a Environment,
+    tree: Tree,
+    /// Of each of the tree's variables, what only the checks need.
+    facts: Vec<Facts>,
+    scopes: Scopes,
+    /// Structs by name; `None`: declared wrongly.
+    structs: HashMap<String, Option<usize>>,
+    /// How deep each of the tree's structs is nested.
+    struct_depths: Vec<u32>,
+    enums: HashSet<String>,
+    signatures: Vec<Signature>,
+    /// Where what is checked now stands.
+    context: Context,
+    calls: Vec<Call>,
+    diagnostics: Vec<Diagnostic>,
+    /// What nobody uses: told only where nothing is wrong, else the error may be the reason.
+    unused: Vec<Diagnostic>,
+    errors: usize,
+    /// Whether something could not even be read.
+    unread: bool,
+    /// Names that were told to be unknown.
+    unknown: HashSet<String>,
+    /// Bytes of all statics and constant tables.
+    state_bytes: u32,
+    /// Names of statics and constant tables.
+    state_names: HashSet<String>,
+    budget: Budget,
+}
+
+/// What only the checks know about a variable.
+#[derive(Clone, Debug, Default)]
+struct Facts {
+    /// Why it cannot be written, if it cannot.
+    fixed: Option<Fixed>,
+    read: bool,
+    written: bool,
+    /// Whether it is worth a word if nobody uses it.
+    watched: bool,
+}
+
+/// Why a variable cannot be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fixed {
+    Const,
+    Input,
+    Sink,
+    /// `result`, `fault`, and all others where a test only looks.
+    Test,
+}
+
+/// What can be called.
+#[derive(Clone, Debug)]
+struct Signature {
+    name: String,
+    span: Span,
+    result: Type,
+    parameters: Vec<Type>,
+    called: bool,
+}
+
+/// Where what is checked now stands.
+#[derive(Clone, Debug, Default)]
+struct Context {
+    /// `None`: the body.
+    function: Option<FunctionId>,
+    /// What `return` gives.
+    result: Type,
+    /// The loops and switches around, the innermost last.
+    jumps: Vec<Jump>,
+    /// How often something was met that may leave a loop from within.
+    exits: u32,
+    /// Levels of nesting around.
+    levels: u32,
+    /// Loops around.
+    loops: u32,
+    /// In a test's `expect`: looks only.
+    looks_only: bool,
+    /// In `sizeof`: only the type matters.
+    silent: bool,
+}
+
+/// A loop or a switch.
+#[derive(Clone, Copy, Debug)]
+struct Jump {
+    is_loop: bool,
+    broken: bool,
+}
+
+/// A call of a local function.
+#[derive(Clone, Copy, Debug)]
+struct Call {
+    from: Option<FunctionId>,
+    to: FunctionId,
+    span: Span,
+}
+
+/// What an expression gives before it is known what is wanted of it.
+enum Operand {
+    /// A scalar, or nothing (void).
+    Value(Expression),
+    /// What can be read and perhaps written.
+    Place(Place),
+    /// A text of the program.
+    Text(Vec<u8>, Span),
+    /// The error is told.
+    Error,
+}
+
+impl<'a> Checker<'a> {
+    fn new(environment: &'a Environment) -> Checker<'a> {
+        Checker {
+            environment,
+            tree: Tree {
+                fuel: limits::FUEL,
+                ..Tree::default()
+            },
+            facts: Vec::new(),
+            scopes: Scopes::default(),
+            structs: HashMap::new(),
+            struct_depths: Vec::new(),
+            enums: HashSet::new(),
+            signatures: Vec::new(),
+            context: Context::default(),
+            calls: Vec::new(),
+            diagnostics: Vec::new(),
+            unused: Vec::new(),
+            errors: 0,
+            unread: false,
+            unknown: HashSet::new(),
+            state_bytes: 0,
+            state_names: HashSet::new(),
+            budget: Budget::default(),
+        }
+    }
+
+    fn finish(mut self) -> (Option<Tree>, Vec<Diagnostic>) {
+        if self.errors == 0 && !self.unread {
+            self.diagnostics.append(&mut self.unused);
+        }
+        self.diagnostics.sort_by_key(|d| (d.span.start, d.span.end));
+        self.diagnostics
+            .dedup_by(|b, a| a.span == b.span && a.message == b.message);
+        let tree = (self.errors == 0).then_some(self.tree);
+        (tree, self.diagnostics)
+    }
+
+    /// Tells an error.
+    fn error(&mut self, span: Span, message: impl Into<String>) {
+        self.tell(Diagnostic::error(span, message));
+    }
+
+    /// Tells an error, and what to do.
+    fn error_hint(&mut self, span: Span, message: impl Into<String>, hint: impl Into<String>) {
+        self.tell(Diagnostic::error(span, message).hint(hint));
+    }
+
+    /// Tells a warning.
+    fn warn(&mut self, span: Span, message: impl Into<String>, hint: impl Into<String>) {
+        if !self.context.silent {
+            self.tell(Diagnostic::warning(span, message).hint(hint));
+        }
+    }
+
+    /// Warns of what nobody uses.
+    fn unused(&mut self, span: Span, message: impl Into<String>) {
+        self.unused.push(Diagnostic::warning(span, message));
+    }
+
+    fn tell(&mut self, diagnostic: Diagnostic) {
+        if diagnostic.severity == Severity::Error {
+            self.errors += 1;
+        }
+        self.diagnostics.push(diagnostic);
+    }
+
+    /// Whether a search for a hint is worth it: what comes later is not shown.
+    fn hints(&self) -> bool {
+        self.errors < limits::DIAGNOSTICS
+    }
+
+    /// The type as it is written, cut if it is long.
+    fn type_name(&self, ty: &Type) -> String {
+        cut(&self.tree.structs.name(ty))
+    }
+
+    /// One level deeper. `false`: too deep, and told; then nothing may follow.
+    fn enter(&mut self, span: Span) -> bool {
+        if self.context.levels >= limits::NESTING {
+            let most = limits::NESTING;
+            self.error_hint(
+                span,
+                format!("more than {most} operators and blocks in each other (NESTING)"),
+                "compute parts of it into variables of their own first",
+            );
+            return false;
+        }
+        self.context.levels += 1;
+        true
+    }
+
+    /// One level up.
+    fn leave(&mut self) {
+        self.context.levels -= 1;
+    }
+
+    /// A new variable of the tree.
+    fn add_variable(&mut self, variable: Variable, facts: Facts) -> VariableId {
+        let id = VariableId(self.tree.variables.len() as u32);
+        self.tree.variables.push(variable);
+        self.facts.push(facts);
+        id
+    }
+
+    fn variable(&self, id: VariableId) -> &Variable {
+        &self.tree.variables[id.0 as usize]
+    }
+
+    fn facts(&mut self, id: VariableId) -> &mut Facts {
+        &mut self.facts[id.0 as usize]
+    }
+}
+
+/// A name for a message: long ones are cut, so that no text makes messages longer than itself.
+fn cut(name: &str) -> String {
+    const SHOWN: usize = 40;
+    match name.char_indices().nth(SHOWN) {
+        None => name.to_owned(),
+        Some((end, _)) => format!("{}…", &name[..end]),
+    }
+}

@@ -1,0 +1,441 @@
+//! The functions of the language: their names, how they are called, and what their arguments are.
+
+use super::call::arguments_text;
+use super::conversion::{common, constant_of, convert, number, promoted};
+use super::scope::{Binding, nearest};
+use super::{Checker, Facts, Fixed, Operand, cut};
+use crate::ast::{self, ExpressionKind as Ast, Name};
+use crate::frame;
+use crate::limits;
+use crate::source::Span;
+use crate::tree::{BinaryOperator, Builtin, Expression, ExpressionKind, Storage, Variable};
+use crate::types::{Int, Type};
+
+/// A name, the least and the largest number of arguments, and the call as it is explained.
+const ALL: [(&str, usize, usize, &str); 20] = [
+    ("now", 0, 0, "now(): ns on the clock of events"),
+    ("min", 2, 2, "min(a, b)"),
+    ("max", 2, 2, "max(a, b)"),
+    ("clamp", 3, 3, "clamp(value, low, high)"),
+    ("abs", 1, 1, "abs(value)"),
+    ("hash", 1, 1, "hash(number)"),
+    ("random", 0, 0, "random()"),
+    ("attr", 1, 1, "attr(\"name\")"),
+    ("signal", 2, 2, "signal(number, value)"),
+    (
+        "raise",
+        1,
+        4,
+        "raise(\"service\", a, b, c): up to three numbers",
+    ),
+    ("defer", 1, 1, "defer(us)"),
+    ("drop", 1, 1, "drop(reason)"),
+    ("count", 1, 2, "count(counter) or count(counter, by)"),
+    ("histogram", 1, 1, "histogram(value)"),
+    ("once", 2, 2, "once(key, ttl_us)"),
+    ("length", 1, 1, "length(text)"),
+    ("prefix", 2, 2, "prefix(text, beginning)"),
+    ("age", 1, 1, "age(s) of a sink"),
+    ("accept", 1, 1, "accept(s) of a sink"),
+    ("reject", 1, 1, "reject(s) of a sink"),
+];
+/// `best` apart: its key sees a name of its own.
+const BEST: (&str, usize, usize, &str) = (
+    "best",
+    2,
+    2,
+    "best(n, key): in the key, 'sink' is the sink that is looked at",
+);
+
+/// All names.
+pub(super) fn names<'n>() -> impl Iterator<Item = &'n str> {
+    ALL.iter()
+        .chain([&BEST])
+        .map(|entry| -> &'n str { entry.0 })
+}
+
+/// Whether the language has a function of that name.
+pub(super) fn is_builtin(name: &str) -> bool {
+    names().any(|known| known == name)
+}
+
+const UNSIGNED_LONG: Type = Type::Int(Int::UNSIGNED_LONG);
+const LONG: Type = Type::Int(Int::LONG);
+
+impl Checker<'_> {
+    /// A call of one of them.
+    pub(super) fn call_builtin(
+        &mut self,
+        name: &Name,
+        arguments: &[ast::Expression],
+        span: Span,
+    ) -> Option<Expression> {
+        let entry = ALL
+            .iter()
+            .chain([&BEST])
+            .find(|entry| entry.0 == name.text)?;
+        let (_, least, most, how) = *entry;
+        if !(least..=most).contains(&arguments.len()) {
+            let wanted = match (least, most) {
+                (least, most) if least == most => arguments_text(least),
+                _ => format!("{least} to {most} arguments"),
+            };
+            let message = format!("'{}' takes {wanted}, {} given", name.text, arguments.len());
+            self.error_hint(name.span, message, format!("it is {how}"));
+            self.look_at(arguments);
+            return None;
+        }
+        match name.text.as_str() {
+            "now" => self.plain(Builtin::Now, Vec::new(), UNSIGNED_LONG, span),
+            "random" => self.plain(Builtin::Random, Vec::new(), UNSIGNED_LONG, span),
+            "min" => self.extreme(Builtin::Min, arguments, span),
+            "max" => self.extreme(Builtin::Max, arguments, span),
+            "clamp" => self.extreme(Builtin::Clamp, arguments, span),
+            "abs" => self.abs(&arguments[0], span),
+            "hash" => self.hash(&arguments[0], span),
+            "attr" => self.attribute(&arguments[0], span),
+            "raise" => self.raise(arguments, span),
+            "once" => self.once(arguments, span),
+            "length" => self.length(&arguments[0], span),
+            "prefix" => {
+                let a = (self.expression(&arguments[0]), arguments[0].span);
+                let b = (self.expression(&arguments[1]), arguments[1].span);
+                self.compare_texts(a, b, true, span)
+            }
+            "age" => self.of_sink(Builtin::SinkAge, &arguments[0], UNSIGNED_LONG, span),
+            "accept" => self.of_sink(Builtin::Accept, &arguments[0], Type::Void, span),
+            "reject" => self.of_sink(Builtin::Reject, &arguments[0], Type::Void, span),
+            "best" => self.best(arguments, span),
+            _ => self.request(name, arguments, span),
+        }
+    }
+
+    fn plain(
+        &mut self,
+        builtin: Builtin,
+        arguments: Vec<Expression>,
+        ty: Type,
+        span: Span,
+    ) -> Option<Expression> {
+        self.allowed(builtin, span).then_some(Expression {
+            kind: ExpressionKind::Builtin(builtin, arguments),
+            ty,
+            span,
+        })
+    }
+
+    /// What the dispatcher is to do: numbers of given types.
+    fn request(
+        &mut self,
+        name: &Name,
+        arguments: &[ast::Expression],
+        span: Span,
+    ) -> Option<Expression> {
+        const INT: Type = Type::Int(Int::INT);
+        const UNSIGNED: Type = Type::Int(Int::UNSIGNED);
+        self.changes(name.span)?;
+        let (builtin, types): (_, &[Type]) = match name.text.as_str() {
+            "signal" => (Builtin::Signal, &[INT, UNSIGNED_LONG]),
+            "defer" => (Builtin::Defer, &[UNSIGNED_LONG]),
+            "drop" => (Builtin::Drop, &[INT]),
+            "count" => (Builtin::Count, &[UNSIGNED, UNSIGNED_LONG]),
+            _ => (Builtin::Histogram, &[UNSIGNED_LONG]),
+        };
+        let values: Vec<_> = arguments
+            .iter()
+            .zip(types)
+            .map(|(argument, ty)| self.argument(argument, ty))
+            .collect();
+        let mut values = values.into_iter().collect::<Option<Vec<_>>>()?;
+        if builtin == Builtin::Count && values.len() == 1 {
+            values.push(number(1, UNSIGNED_LONG, span));
+        }
+        if builtin == Builtin::Drop {
+            self.context.exits += 1;
+            if let Some(reason) = constant_of(&values[0]).filter(|r| !(0..=255).contains(r)) {
+                self.error(
+                    values[0].span,
+                    format!("a reason is 0 to 255, not {reason}"),
+                );
+                return None;
+            }
+        }
+        self.plain(builtin, values, Type::Void, span)
+    }
+
+    /// An argument that is a whole number of this type.
+    fn argument(&mut self, source: &ast::Expression, ty: &Type) -> Option<Expression> {
+        let value = self.integer(source, "this argument")?;
+        let signed = !matches!(value.ty, Type::Int(int) if !int.signed);
+        let negative = constant_of(&value).filter(|known| signed && *known < 0);
+        if let (Some(known), Type::Int(to)) = (negative, ty)
+            && !to.signed
+        {
+            let message = format!("{known} has no meaning here: it becomes a large number");
+            self.warn(source.span, message, "");
+        }
+        Some(self.adapt(value, ty))
+    }
+
+    /// What changes something has no place where a test only looks.
+    fn changes(&mut self, span: Span) -> Option<()> {
+        if self.context.looks_only {
+            self.error(span, "an expectation only looks, it changes nothing");
+            return None;
+        }
+        Some(())
+    }
+
+    /// `min`, `max`, `clamp`
+    fn extreme(
+        &mut self,
+        builtin: Builtin,
+        arguments: &[ast::Expression],
+        span: Span,
+    ) -> Option<Expression> {
+        let values: Vec<_> = arguments
+            .iter()
+            .map(|argument| self.value(argument))
+            .collect();
+        let values = values.into_iter().collect::<Option<Vec<_>>>()?;
+        let ty = values
+            .iter()
+            .fold(Type::Bool, |ty, value| common(&ty, &value.ty));
+        let values: Vec<_> = values
+            .into_iter()
+            .map(|value| convert(value, &ty))
+            .collect();
+        let known: Option<Vec<_>> = values.iter().map(constant_of).collect();
+        let Some(known) = known else {
+            return self.plain(builtin, values, ty, span);
+        };
+        let less = |a, b| super::constant::compare(BinaryOperator::Less, &ty, a, b);
+        let min = |a, b| if less(b, a) { b } else { a };
+        let max = |a, b| if less(a, b) { b } else { a };
+        let result = match (builtin, known.as_slice()) {
+            (Builtin::Min, [a, b]) => min(*a, *b),
+            (Builtin::Max, [a, b]) => max(*a, *b),
+            (_, [a, low, high]) => min(max(*a, *low), *high),
+            _ => 0,
+        };
+        Some(number(result, ty, span))
+    }
+
+    fn abs(&mut self, argument: &ast::Expression, span: Span) -> Option<Expression> {
+        let value = self.value(argument)?;
+        let ty = promoted(&value.ty);
+        let value = convert(value, &ty);
+        let int = match ty {
+            Type::Int(int) => int,
+            _ => Int::LONG,
+        };
+        if !int.signed {
+            self.warn(span, "abs of what is never negative", "");
+        }
+        match constant_of(&value) {
+            Some(known) if int.signed => Some(number(int.wrap(known.wrapping_abs()), ty, span)),
+            _ => self.plain(Builtin::Abs, vec![value], ty, span),
+        }
+    }
+
+    fn hash(&mut self, argument: &ast::Expression, span: Span) -> Option<Expression> {
+        let value = self.integer(argument, "what is hashed")?;
+        let value = convert(value, &UNSIGNED_LONG);
+        match constant_of(&value) {
+            Some(known) => Some(number(
+                frame::hash(known as u64) as i64,
+                UNSIGNED_LONG,
+                span,
+            )),
+            None => self.plain(Builtin::Hash, vec![value], UNSIGNED_LONG, span),
+        }
+    }
+
+    /// A name in quotes.
+    fn quoted<'e>(&mut self, source: &'e ast::Expression, what: &str) -> Option<&'e str> {
+        if let Ast::Text(text) = &source.kind
+            && let Ok(name) = std::str::from_utf8(text)
+        {
+            return Some(name);
+        }
+        self.error(
+            source.span,
+            format!("{what} is written in quotes: \"name\""),
+        );
+        None
+    }
+
+    fn attribute(&mut self, source: &ast::Expression, span: Span) -> Option<Expression> {
+        let number = self.attribute_number(source)?;
+        self.plain(Builtin::Attribute(number), Vec::new(), LONG, span)
+    }
+
+    /// The number of the channel's attribute that is named.
+    pub(super) fn attribute_number(&mut self, source: &ast::Expression) -> Option<u32> {
+        let name = self.quoted(source, "an attribute's name")?;
+        let environment = self.environment;
+        let known: Vec<_> = environment.attributes.iter().map(String::as_str).collect();
+        let number = known.iter().position(|known| *known == name);
+        if number.is_none() {
+            let hint = self.near_or_list(name, &known);
+            let message = format!("there is no attribute '{}'", cut(name));
+            self.error_hint(source.span, message, hint);
+        }
+        number.map(|at| at as u32)
+    }
+
+    /// "did you mean", or all there are.
+    fn near_or_list(&self, name: &str, known: &[&str]) -> String {
+        const LISTED: usize = 8;
+        match nearest(&self.budget, name, known.iter().copied()) {
+            Some(near) => format!("did you mean \"{near}\"?"),
+            None if known.is_empty() => "there are none here".to_owned(),
+            None => {
+                let listed: Vec<_> = known.iter().take(LISTED).map(|name| cut(name)).collect();
+                format!("there are {}", listed.join(", "))
+            }
+        }
+    }
+
+    fn raise(&mut self, arguments: &[ast::Expression], span: Span) -> Option<Expression> {
+        self.changes(span)?;
+        let environment = self.environment;
+        let services = environment.services.iter();
+        let name = self.quoted(&arguments[0], "a service's name");
+        let index = name.and_then(|name| {
+            let found = services.clone().find(|(known, _)| known == name);
+            if found.is_none() {
+                let known: Vec<_> = services.map(|(known, _)| known.as_str()).collect();
+                let hint = self.near_or_list(name, &known);
+                let message = format!("no service '{}' can be raised from here", cut(name));
+                self.error_hint(arguments[0].span, message, hint);
+            }
+            found.map(|(_, index)| *index)
+        });
+        let numbers = arguments[1..].iter().map(|argument| {
+            let value = self.integer(argument, "this argument")?;
+            Some(convert(value, &LONG))
+        });
+        let numbers: Vec<_> = numbers.collect();
+        let numbers = numbers.into_iter().collect::<Option<Vec<_>>>()?;
+        self.plain(Builtin::Raise(index?), numbers, Type::Void, span)
+    }
+
+    fn once(&mut self, arguments: &[ast::Expression], span: Span) -> Option<Expression> {
+        self.changes(span)?;
+        let key = self.integer(&arguments[0], "a key");
+        let ttl = self.argument(&arguments[1], &UNSIGNED_LONG);
+        let (key, ttl) = (convert(key?, &UNSIGNED_LONG), ttl?);
+        // Of each key it remembers: the key itself, and until when.
+        let memory = Type::Array(Box::new(UNSIGNED_LONG), 2 * limits::ONCE_ENTRIES);
+        let bytes = 16 * limits::ONCE_ENTRIES;
+        self.reserve_state(bytes, 8, span)?;
+        let name = self.state_name("once");
+        let variable = Variable {
+            name,
+            ty: memory,
+            storage: Storage::Static(vec![0; bytes as usize]),
+            span,
+        };
+        let id = self.add_variable(variable, Facts::default());
+        self.plain(Builtin::Once(id), vec![key, ttl], Type::Bool, span)
+    }
+
+    fn length(&mut self, argument: &ast::Expression, span: Span) -> Option<Expression> {
+        let ty = Type::Int(Int::UNSIGNED);
+        match self.expression(argument) {
+            Operand::Text(text, _) => {
+                let length = text
+                    .iter()
+                    .position(|byte| *byte == 0)
+                    .unwrap_or(text.len());
+                Some(number(length as i64, ty, span))
+            }
+            other => {
+                let place = self.text_place(other, argument.span)?;
+                Some(Expression {
+                    kind: ExpressionKind::Length(place),
+                    ty,
+                    span,
+                })
+            }
+        }
+    }
+
+    fn of_sink(
+        &mut self,
+        builtin: Builtin,
+        argument: &ast::Expression,
+        ty: Type,
+        span: Span,
+    ) -> Option<Expression> {
+        if ty == Type::Void {
+            self.changes(span)?;
+        }
+        let given = match self.expression(argument) {
+            Operand::Place(place) if place.ty == Type::Sink => {
+                let sink = self.sink_value(place);
+                return self.plain(builtin, vec![sink], ty, span);
+            }
+            Operand::Error => return None,
+            Operand::Place(place) => self.type_name(&place.ty),
+            Operand::Value(value) => self.type_name(&value.ty),
+            Operand::Text(..) => "a text".to_owned(),
+        };
+        self.error_hint(
+            argument.span,
+            format!("a sink is expected here, this is {given}"),
+            "for (s in sinks) { ... } names them one by one",
+        );
+        None
+    }
+
+    fn best(&mut self, arguments: &[ast::Expression], span: Span) -> Option<Expression> {
+        self.changes(span)?;
+        self.sinks_here(span)?;
+        let count = self.integer(&arguments[0], "how many sinks");
+        self.scopes.open();
+        let at = arguments[1].span;
+        let sink = self.sink_variable("sink", at);
+        self.declare("sink", at, Binding::Variable(sink));
+        let key = self.integer(&arguments[1], "the key");
+        self.scopes.close();
+        let kind = ExpressionKind::Best {
+            count: Box::new(convert(count?, &LONG)),
+            sink,
+            key: Box::new(convert(key?, &LONG)),
+        };
+        Some(Expression {
+            kind,
+            ty: Type::Void,
+            span,
+        })
+    }
+
+    /// A local that holds a sink.
+    pub(super) fn sink_variable(&mut self, name: &str, span: Span) -> crate::tree::VariableId {
+        let variable = Variable {
+            name: name.to_owned(),
+            ty: Type::Sink,
+            storage: Storage::Local,
+            span,
+        };
+        let facts = Facts {
+            fixed: Some(Fixed::Sink),
+            ..Facts::default()
+        };
+        self.add_variable(variable, facts)
+    }
+
+    /// Whether there are sinks; if not, it is told.
+    pub(super) fn sinks_here(&mut self, span: Span) -> Option<()> {
+        if self.environment.sinks.is_none() {
+            self.error_hint(
+                span,
+                "there are no sinks here",
+                "only the filters of channels choose among sinks",
+            );
+        }
+        self.environment.sinks.as_ref().map(|_| ())
+    }
+}

@@ -1,0 +1,110 @@
+//! What operators give for constants: the meaning at the head of [`crate::tree`], in numbers. A
+//! constant is 64 bits, the value of its type extended by sign or zeros; of `fixed`, the
+//! millionths.
+
+use crate::tree::BinaryOperator;
+use crate::types::{FIXED_ONE, Int, Type};
+
+/// `a op b` of arithmetic, both of this type; a shift's count is an `unsigned int`.
+pub(super) fn arithmetic(operator: BinaryOperator, ty: &Type, a: i64, b: i64) -> i64 {
+    match ty {
+        Type::Fixed => fixed(operator, a, b),
+        Type::Int(int) => int.wrap(integer(operator, *int, a, b)),
+        _ => 0,
+    }
+}
+
+fn integer(operator: BinaryOperator, int: Int, a: i64, b: i64) -> i64 {
+    use BinaryOperator as Op;
+    let count = (b as u32) % u32::from(int.bits);
+    match operator {
+        Op::Add => a.wrapping_add(b),
+        Op::Subtract => a.wrapping_sub(b),
+        Op::Multiply => a.wrapping_mul(b),
+        Op::Divide if b == 0 => 0,
+        Op::Divide if int.signed => a.wrapping_div(b),
+        Op::Divide => (a as u64 / b as u64) as i64,
+        Op::Remainder if b == 0 => a,
+        Op::Remainder if int.signed => a.wrapping_rem(b),
+        Op::Remainder => (a as u64 % b as u64) as i64,
+        Op::ShiftLeft => a.wrapping_shl(count),
+        Op::ShiftRight if int.signed => a.wrapping_shr(count),
+        Op::ShiftRight => (a as u64).wrapping_shr(count) as i64,
+        Op::And => a & b,
+        Op::Or => a | b,
+        Op::Xor => a ^ b,
+        _ => 0,
+    }
+}
+
+/// The exact formulas of decimal numbers: both back ends compute by the same.
+fn fixed(operator: BinaryOperator, a: i64, b: i64) -> i64 {
+    match operator {
+        BinaryOperator::Add => a.wrapping_add(b),
+        BinaryOperator::Subtract => a.wrapping_sub(b),
+        BinaryOperator::Multiply => {
+            let (whole, part) = (a / FIXED_ONE, a % FIXED_ONE);
+            let (b_whole, b_part) = (b / FIXED_ONE, b % FIXED_ONE);
+            let sum = whole
+                .wrapping_mul(b)
+                .wrapping_add(part.wrapping_mul(b_whole));
+            sum.wrapping_add(part.wrapping_mul(b_part) / FIXED_ONE)
+        }
+        BinaryOperator::Divide if b == 0 => 0,
+        BinaryOperator::Divide => {
+            let mut result = a.wrapping_div(b);
+            let mut rest = a.wrapping_rem(b);
+            for _ in 0..2 {
+                rest = rest.wrapping_mul(1000);
+                let digits = rest.wrapping_div(b);
+                result = result.wrapping_mul(1000).wrapping_add(digits);
+                rest = rest.wrapping_rem(b);
+            }
+            result
+        }
+        BinaryOperator::Remainder if b == 0 => a,
+        BinaryOperator::Remainder => a.wrapping_rem(b),
+        _ => 0,
+    }
+}
+
+/// `a op b` of a comparison, both of this type.
+pub(super) fn compare(operator: BinaryOperator, ty: &Type, a: i64, b: i64) -> bool {
+    use BinaryOperator as Op;
+    let order = match ty {
+        Type::Int(int) if !int.signed => (a as u64).cmp(&(b as u64)),
+        _ => a.cmp(&b),
+    };
+    match operator {
+        Op::Less => order.is_lt(),
+        Op::LessEqual => order.is_le(),
+        Op::Greater => order.is_gt(),
+        Op::GreaterEqual => order.is_ge(),
+        Op::Equal => order.is_eq(),
+        _ => order.is_ne(),
+    }
+}
+
+/// A value of one scalar type as one of another.
+pub(super) fn convert(value: i64, from: &Type, to: &Type) -> i64 {
+    match (from, to) {
+        (_, Type::Bool) => i64::from(value != 0),
+        (Type::Fixed, Type::Int(int)) => int.wrap(value / FIXED_ONE),
+        (Type::Fixed, _) | (_, Type::Sink) => value,
+        (_, Type::Fixed) => value.wrapping_mul(FIXED_ONE),
+        (_, Type::Int(int)) => int.wrap(value),
+        _ => value,
+    }
+}
+
+/// The bytes of a value in memory.
+pub(super) fn store(bytes: &mut [u8], offset: u32, ty: &Type, value: i64) {
+    let size = match ty {
+        Type::Bool => 1,
+        Type::Int(int) => int.bytes() as usize,
+        _ => 8,
+    };
+    if let Some(place) = bytes.get_mut(offset as usize..offset as usize + size) {
+        place.copy_from_slice(&value.to_le_bytes()[..size]);
+    }
+}

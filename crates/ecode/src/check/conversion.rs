@@ -1,0 +1,244 @@
+//! C's rules about types of values: what a literal's type is, what operands are promoted to, which
+//! type two of them meet in, and what a value becomes that is stored elsewhere (C11 6.3, 6.4.4.1).
+
+use super::{Checker, Operand, constant};
+use crate::ast;
+use crate::source::Span;
+use crate::tree::{Expression, ExpressionKind, Place};
+use crate::types::{FIXED_ONE, Int, Type};
+
+/// The type of a whole number. `None`: no type holds it.
+pub(super) fn literal_type(value: u64, unsigned: bool, long: bool, decimal: bool) -> Option<Int> {
+    let candidates = [Int::INT, Int::UNSIGNED, Int::LONG, Int::UNSIGNED_LONG];
+    candidates.into_iter().find(|int| {
+        let sign = if unsigned {
+            !int.signed
+        } else {
+            int.signed || !decimal
+        };
+        let width = !long || int.bits == 64;
+        let most = u64::MAX >> (64 - u32::from(int.bits) + u32::from(int.signed));
+        sign && width && value <= most
+    })
+}
+
+/// Integer promotion: what is smaller than `int` becomes one.
+pub(super) fn promoted(ty: &Type) -> Type {
+    match ty {
+        Type::Bool => Type::Int(Int::INT),
+        Type::Int(int) if int.bits < 32 => Type::Int(Int::INT),
+        other => other.clone(),
+    }
+}
+
+/// The usual arithmetic conversions: the type in which two scalars meet.
+pub(super) fn common(a: &Type, b: &Type) -> Type {
+    match (promoted(a), promoted(b)) {
+        (Type::Fixed, _) | (_, Type::Fixed) => Type::Fixed,
+        (Type::Int(a), Type::Int(b)) => Type::Int(Int {
+            bits: a.bits.max(b.bits),
+            signed: match a.bits.cmp(&b.bits) {
+                std::cmp::Ordering::Less => b.signed,
+                std::cmp::Ordering::Equal => a.signed && b.signed,
+                std::cmp::Ordering::Greater => a.signed,
+            },
+        }),
+        (a, _) => a,
+    }
+}
+
+/// A constant.
+pub(super) fn number(value: i64, ty: Type, span: Span) -> Expression {
+    Expression {
+        kind: ExpressionKind::Constant(value),
+        ty,
+        span,
+    }
+}
+
+/// The value of a constant.
+pub(super) fn constant_of(expression: &Expression) -> Option<i64> {
+    match expression.kind {
+        ExpressionKind::Constant(value) => Some(value),
+        _ => None,
+    }
+}
+
+/// Between scalars, written out. No warnings: for casts and for what operators do.
+pub(super) fn convert(expression: Expression, to: &Type) -> Expression {
+    if expression.ty == *to {
+        return expression;
+    }
+    let span = expression.span;
+    if let ExpressionKind::Constant(value) = expression.kind {
+        return number(
+            constant::convert(value, &expression.ty, to),
+            to.clone(),
+            span,
+        );
+    }
+    Expression {
+        kind: ExpressionKind::Convert(Box::new(expression)),
+        ty: to.clone(),
+        span,
+    }
+}
+
+/// As a condition: whether it is not 0.
+pub(super) fn truth(expression: Expression) -> Expression {
+    convert(expression, &Type::Bool)
+}
+
+impl Checker<'_> {
+    /// A number of an expression.
+    pub(super) fn value(&mut self, expression: &ast::Expression) -> Option<Expression> {
+        let operand = self.expression(expression);
+        self.scalar(operand, expression.span)
+    }
+
+    /// A whole number of an expression; `what` it is for stands in the message.
+    pub(super) fn integer(&mut self, source: &ast::Expression, what: &str) -> Option<Expression> {
+        let value = self.value(source)?;
+        if value.ty == Type::Fixed {
+            let message = format!("{what} must be a whole number, this is a fixed");
+            self.error_hint(source.span, message, "convert it: (long)(...)");
+            return None;
+        }
+        Some(value)
+    }
+
+    /// A condition of an expression: a `bool`.
+    pub(super) fn condition(&mut self, source: &ast::Expression) -> Option<Expression> {
+        if let ast::ExpressionKind::Assign(..) = source.kind {
+            self.warn(
+                source.span,
+                "an assignment as a condition",
+                "write == to compare, or (...) != 0 if the assignment is meant",
+            );
+        }
+        Some(truth(self.value(source)?))
+    }
+
+    /// A whole number that is known now.
+    pub(super) fn constant(&mut self, source: &ast::Expression, what: &str) -> Option<i64> {
+        self.constant_with_type(source, what)
+            .map(|(value, _)| value)
+    }
+
+    /// A whole number that is known now, with its type.
+    pub(super) fn constant_with_type(
+        &mut self,
+        source: &ast::Expression,
+        what: &str,
+    ) -> Option<(i64, Int)> {
+        let value = self.integer(source, what)?;
+        let ty = promoted(&value.ty);
+        let value = convert(value, &ty);
+        match (constant_of(&value), value.ty) {
+            (Some(number), Type::Int(int)) => Some((number, int)),
+            _ => {
+                self.error_hint(
+                    source.span,
+                    format!("{what} must be a constant"),
+                    "it may be computed from numbers, enums, sizeof and const scalars",
+                );
+                None
+            }
+        }
+    }
+
+    /// A scalar of what an expression gave.
+    pub(super) fn scalar(&mut self, operand: Operand, span: Span) -> Option<Expression> {
+        match operand {
+            Operand::Error => None,
+            Operand::Value(value) if value.ty == Type::Void => {
+                self.error(span, "this gives no value");
+                None
+            }
+            Operand::Value(value) if value.ty == Type::Error => None,
+            Operand::Value(value) => {
+                // Whoever uses what `n++` gives has read n.
+                if let ExpressionKind::Update { place, .. } = &value.kind {
+                    self.facts(place.variable).read = true;
+                }
+                Some(value)
+            }
+            Operand::Text(..) => {
+                self.error_hint(
+                    span,
+                    "a text is no number",
+                    "texts can be compared with (==, !=, prefix) and assigned to arrays of char",
+                );
+                None
+            }
+            Operand::Place(place) => self.load(place),
+        }
+    }
+
+    /// What a place of scalar type holds.
+    pub(super) fn load(&mut self, place: Place) -> Option<Expression> {
+        self.facts(place.variable).read = true;
+        if !place.ty.is_scalar() {
+            self.not_a_number(&place);
+            return None;
+        }
+        Some(Expression {
+            ty: place.ty.clone(),
+            span: place.span,
+            kind: ExpressionKind::Load(place),
+        })
+    }
+
+    fn not_a_number(&mut self, place: &Place) {
+        let name = self.type_name(&place.ty);
+        let message = format!("a number is needed, this is {name}");
+        let hint = match &place.ty {
+            Type::Error => return,
+            Type::Sink => "a sink has numbers: s.id, age(s), and its attributes",
+            ty if ty.is_text() => "texts can be compared: ==, !=, prefix(a, b), length(a)",
+            Type::Array(..) => "name one element: [index]",
+            _ => "name one of its fields: .field",
+        };
+        self.error_hint(place.span, message, hint);
+    }
+
+    /// A scalar as it is stored in, passed as or returned as another: with a word where a constant
+    /// does not survive it.
+    pub(super) fn adapt(&mut self, value: Expression, to: &Type) -> Expression {
+        if let Some(before) = constant_of(&value) {
+            self.warn_if_lossy(before, &value, to);
+        }
+        convert(value, to)
+    }
+
+    fn warn_if_lossy(&mut self, before: i64, value: &Expression, to: &Type) {
+        let after = constant::convert(before, &value.ty, to);
+        match (&value.ty, to) {
+            (Type::Fixed, Type::Int(_)) if before % FIXED_ONE != 0 => {
+                let message = format!("the fraction is lost: this becomes {after}");
+                self.warn(value.span, message, "fixed variables hold fractions");
+            }
+            (Type::Int(from), Type::Int(int)) if int.bits < 64 => {
+                let other = Int::new(int.bits, !int.signed).wrap(before);
+                // -1 for "all bits" is usual, and so are bits given without sign.
+                if after == before || (other == before && from.bits <= 64) {
+                    return;
+                }
+                let name = self.type_name(to);
+                let shown = shown(before, *from);
+                let message = format!("{shown} does not fit: as {name} it becomes {after}");
+                self.warn(value.span, message, "");
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A constant of an integer type in decimal.
+pub(super) fn shown(value: i64, int: Int) -> String {
+    if int.signed {
+        value.to_string()
+    } else {
+        (value as u64).to_string()
+    }
+}

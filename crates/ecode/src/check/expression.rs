@@ -1,0 +1,536 @@
+//! Expressions: what each operator wants of its operands, and what comes of them. Constants are
+//! folded as soon as they meet.
+
+use super::conversion::{common, constant_of, convert, literal_type, number, promoted, truth};
+use super::{Checker, Operand, constant};
+use crate::ast::{self, ExpressionKind as Ast, UnaryOperator};
+use crate::source::Span;
+use crate::tree::{BinaryOperator, Expression, ExpressionKind};
+use crate::types::{FIXED_ONE, Int, Type};
+
+impl Checker<'_> {
+    /// An expression, for whatever it is wanted.
+    pub(super) fn expression(&mut self, source: &ast::Expression) -> Operand {
+        if !self.enter(source.span) {
+            return Operand::Error;
+        }
+        let operand = self.expression_within(source);
+        self.leave();
+        operand
+    }
+
+    fn expression_within(&mut self, source: &ast::Expression) -> Operand {
+        let span = source.span;
+        let value = match &source.kind {
+            Ast::Error => {
+                self.unread = true;
+                None
+            }
+            Ast::Name(name) => return self.name(name, span),
+            Ast::Field(base, name) => return self.field(base, name, span),
+            Ast::Index(base, at) => return self.index(base, at, span),
+            Ast::Text(text) => return Operand::Text(text.clone(), span),
+            Ast::Call(name, arguments) => return self.call(name, arguments, span),
+            Ast::Integer { .. } | Ast::Fixed(_) | Ast::Character(_) | Ast::Bool(_) => {
+                self.literal(source)
+            }
+            Ast::Unary(operator, operand) => self.unary(*operator, operand, span),
+            Ast::Step { place, by, old } => self.step(place, *by, *old, span),
+            Ast::Binary(operator, a, b, at) => self.binary(*operator, a, b, (span, *at)),
+            Ast::And(a, b) => self.logic(a, b, false, span),
+            Ast::Or(a, b) => self.logic(a, b, true, span),
+            Ast::Choice(condition, a, b) => self.choice(condition, a, b, span),
+            Ast::Assign(place, value) => self.assign(place, value, span),
+            Ast::AssignBinary(operator, place, value, at) => {
+                self.assign_binary(*operator, place, value, (span, *at))
+            }
+            Ast::Comma(a, b) => self.comma(a, b, span),
+            Ast::Cast(ty, value) => self.cast(ty, value, span),
+            Ast::SizeOf(of) => self.size_of(of, span),
+            Ast::SizeOfType(ty, dimensions) => self.size_of_type(ty, dimensions, span),
+        };
+        value.map_or(Operand::Error, Operand::Value)
+    }
+
+    fn literal(&mut self, source: &ast::Expression) -> Option<Expression> {
+        let span = source.span;
+        Some(match source.kind {
+            Ast::Integer {
+                value,
+                unsigned,
+                long,
+                decimal,
+            } => {
+                let Some(int) = literal_type(value, unsigned, long, decimal) else {
+                    self.error_hint(
+                        span,
+                        "this number is larger than any long",
+                        "with 'u' behind it, it is an unsigned long",
+                    );
+                    return None;
+                };
+                number(value as i64, Type::Int(int), span)
+            }
+            Ast::Fixed(millionths) => number(millionths, Type::Fixed, span),
+            Ast::Character(byte) => {
+                number(i64::from(byte.cast_signed()), Type::Int(Int::INT), span)
+            }
+            Ast::Bool(value) => number(i64::from(value), Type::Bool, span),
+            _ => return None,
+        })
+    }
+
+    fn unary(
+        &mut self,
+        operator: UnaryOperator,
+        source: &ast::Expression,
+        span: Span,
+    ) -> Option<Expression> {
+        if let (UnaryOperator::Minus, Some(least)) = (operator, least_long(source)) {
+            return Some(number(least, Type::Int(Int::LONG), span));
+        }
+        let value = self.value(source)?;
+        if operator == UnaryOperator::Not {
+            let value = truth(value);
+            let kind = match constant_of(&value) {
+                Some(known) => ExpressionKind::Constant(i64::from(known == 0)),
+                None => ExpressionKind::Not(Box::new(value)),
+            };
+            return Some(Expression {
+                kind,
+                ty: Type::Bool,
+                span,
+            });
+        }
+        let ty = promoted(&value.ty);
+        if operator == UnaryOperator::Complement && ty == Type::Fixed {
+            self.error(
+                span,
+                "'~' works on the bits of whole numbers, this is a fixed",
+            );
+            return None;
+        }
+        let value = convert(value, &ty);
+        let wrap = |folded: i64| match ty {
+            Type::Int(int) => int.wrap(folded),
+            _ => folded,
+        };
+        let kind = match (operator, constant_of(&value)) {
+            (UnaryOperator::Minus, Some(known)) => {
+                ExpressionKind::Constant(wrap(known.wrapping_neg()))
+            }
+            (UnaryOperator::Complement, Some(known)) => ExpressionKind::Constant(wrap(!known)),
+            (UnaryOperator::Minus, None) => ExpressionKind::Negate(Box::new(value)),
+            (UnaryOperator::Complement, None) => ExpressionKind::Complement(Box::new(value)),
+            _ => return Some(Expression { span, ..value }),
+        };
+        Some(Expression { kind, ty, span })
+    }
+
+    /// An operator between two numbers, or two texts. `at` is the operator's place.
+    fn binary(
+        &mut self,
+        operator: BinaryOperator,
+        a: &ast::Expression,
+        b: &ast::Expression,
+        (span, at): (Span, Span),
+    ) -> Option<Expression> {
+        let left = self.expression(a);
+        let right = self.expression(b);
+        if matches!(operator, BinaryOperator::Equal | BinaryOperator::NotEqual)
+            && (self.is_text(&left) || self.is_text(&right))
+        {
+            let same = self.compare_texts((left, a.span), (right, b.span), false, span)?;
+            return Some(if operator == BinaryOperator::Equal {
+                same
+            } else {
+                not(same)
+            });
+        }
+        let left = self.scalar(left, a.span);
+        let right = self.scalar(right, b.span);
+        self.combine(operator, left?, right?, (span, at))
+    }
+
+    /// An operator between two scalars.
+    pub(super) fn combine(
+        &mut self,
+        operator: BinaryOperator,
+        a: Expression,
+        b: Expression,
+        (span, at): (Span, Span),
+    ) -> Option<Expression> {
+        use BinaryOperator as Op;
+        let comparison = matches!(
+            operator,
+            Op::Less | Op::LessEqual | Op::Greater | Op::GreaterEqual | Op::Equal | Op::NotEqual
+        );
+        let shift = matches!(operator, Op::ShiftLeft | Op::ShiftRight);
+        let bits = shift || matches!(operator, Op::And | Op::Or | Op::Xor);
+        if bits && (a.ty == Type::Fixed || b.ty == Type::Fixed) {
+            self.bits_of_fixed(operator, at);
+            return None;
+        }
+        if shift {
+            let ty = promoted(&a.ty);
+            let count = self.shift_count(b, &ty);
+            return Some(arithmetic(
+                operator,
+                ty.clone(),
+                convert(a, &ty),
+                count,
+                span,
+            ));
+        }
+        let ty = common(&a.ty, &b.ty);
+        if comparison {
+            return Some(self.comparison(operator, (a, b), &ty, (span, at)));
+        }
+        if matches!(operator, Op::Divide | Op::Remainder) {
+            self.warn_of_zero(operator, &b);
+        }
+        let (a, b) = (convert(a, &ty), convert(b, &ty));
+        Some(arithmetic(operator, ty, a, b, span))
+    }
+
+    pub(super) fn bits_of_fixed(&mut self, operator: BinaryOperator, at: Span) {
+        let sign = sign(operator);
+        let message = format!("'{sign}' works on the bits of whole numbers, this is a fixed");
+        self.error_hint(at, message, "convert it first: (long)(...)");
+    }
+
+    /// Warns of a division whose result is 0 by definition.
+    pub(super) fn warn_of_zero(&mut self, operator: BinaryOperator, by: &Expression) {
+        if constant_of(by) == Some(0) {
+            let result = if operator == BinaryOperator::Divide {
+                "0"
+            } else {
+                "the left side"
+            };
+            self.warn(
+                by.span,
+                format!("a division by 0: the result is {result}"),
+                "",
+            );
+        }
+    }
+
+    /// The count of a shift, an `unsigned int`, reduced if it is known.
+    pub(super) fn shift_count(&mut self, count: Expression, ty: &Type) -> Expression {
+        let Type::Int(int) = *ty else {
+            return count;
+        };
+        let known = constant_of(&count);
+        let unsigned = convert(count, &Type::Int(Int::UNSIGNED));
+        let Some(before) = known else {
+            return unsigned;
+        };
+        let bits = i64::from(int.bits);
+        let reduced = before.rem_euclid(bits);
+        if reduced != before {
+            let name = self.type_name(ty);
+            let message = format!("{name} has {bits} bits: this shifts by {reduced}");
+            self.warn(unsigned.span, message, "");
+        }
+        number(reduced, Type::Int(Int::UNSIGNED), unsigned.span)
+    }
+
+    fn comparison(
+        &mut self,
+        operator: BinaryOperator,
+        (a, b): (Expression, Expression),
+        ty: &Type,
+        (span, at): (Span, Span),
+    ) -> Expression {
+        let negative = [&a, &b].into_iter().find_map(|side| {
+            let signed = !matches!(side.ty, Type::Int(int) if !int.signed);
+            constant_of(side).filter(|value| signed && *value < 0)
+        });
+        let (a, b) = (convert(a, ty), convert(b, ty));
+        let kind = match (constant_of(&a), constant_of(&b)) {
+            (Some(a), Some(b)) => {
+                ExpressionKind::Constant(i64::from(constant::compare(operator, ty, a, b)))
+            }
+            _ => {
+                self.warn_if_decided(operator, (&a, &b), negative, at);
+                ExpressionKind::Compare(operator, Box::new(a), Box::new(b))
+            }
+        };
+        Expression {
+            kind,
+            ty: Type::Bool,
+            span,
+        }
+    }
+
+    /// `&&`, `||`
+    fn logic(
+        &mut self,
+        a: &ast::Expression,
+        b: &ast::Expression,
+        or: bool,
+        span: Span,
+    ) -> Option<Expression> {
+        let (a, b) = (self.condition(a), self.condition(b));
+        let (a, b) = (a?, b?);
+        let kind = match (constant_of(&a), constant_of(&b)) {
+            (Some(known), _) if (known != 0) == or => ExpressionKind::Constant(i64::from(or)),
+            (Some(_), _) => return Some(Expression { span, ..b }),
+            (None, Some(known)) if (known != 0) != or => return Some(Expression { span, ..a }),
+            _ if or => ExpressionKind::Or(Box::new(a), Box::new(b)),
+            _ => ExpressionKind::And(Box::new(a), Box::new(b)),
+        };
+        Some(Expression {
+            kind,
+            ty: Type::Bool,
+            span,
+        })
+    }
+
+    /// `c ? a : b`
+    fn choice(
+        &mut self,
+        condition: &ast::Expression,
+        a: &ast::Expression,
+        b: &ast::Expression,
+        span: Span,
+    ) -> Option<Expression> {
+        let condition = self.condition(condition);
+        let (left, right) = (self.expression(a), self.expression(b));
+        let void =
+            |operand: &Operand| matches!(operand, Operand::Value(value) if value.ty == Type::Void);
+        let (left, right, ty) = match (left, right) {
+            (Operand::Value(left), Operand::Value(right))
+                if left.ty == Type::Void && right.ty == Type::Void =>
+            {
+                (left, right, Type::Void)
+            }
+            (left, right) if void(&left) != void(&right) => {
+                let error = matches!(left, Operand::Error) || matches!(right, Operand::Error);
+                if !error {
+                    self.error(span, "one side of ':' gives a value, the other gives none");
+                }
+                return None;
+            }
+            (left, right) => {
+                let left = self.scalar(left, a.span);
+                let right = self.scalar(right, b.span);
+                let (left, right) = (left?, right?);
+                let ty = common(&left.ty, &right.ty);
+                (convert(left, &ty), convert(right, &ty), ty)
+            }
+        };
+        let condition = condition?;
+        if let Some(known) = constant_of(&condition) {
+            let chosen = if known != 0 { left } else { right };
+            return Some(Expression { span, ..chosen });
+        }
+        let (left, right) = (Box::new(left), Box::new(right));
+        Some(Expression {
+            kind: ExpressionKind::Choice(Box::new(condition), left, right),
+            ty,
+            span,
+        })
+    }
+
+    fn comma(
+        &mut self,
+        a: &ast::Expression,
+        b: &ast::Expression,
+        span: Span,
+    ) -> Option<Expression> {
+        let left = self.effect(a);
+        let right = match self.expression(b) {
+            Operand::Value(value) => Some(value),
+            other => self.scalar(other, b.span),
+        };
+        let (left, right) = (left?, right?);
+        Some(Expression {
+            ty: right.ty.clone(),
+            kind: ExpressionKind::Comma(Box::new(left), Box::new(right)),
+            span,
+        })
+    }
+
+    fn cast(
+        &mut self,
+        to: &ast::TypeName,
+        source: &ast::Expression,
+        span: Span,
+    ) -> Option<Expression> {
+        let ty = self.named_type(to);
+        if ty == Some(Type::Void) {
+            self.error(
+                to.span,
+                "what is cast to void has no value that could be used",
+            );
+            return None;
+        }
+        let value = self.value(source);
+        let (ty, value) = (ty?, value?);
+        if !ty.is_scalar() {
+            let message = format!("nothing can be converted to {}", self.type_name(&ty));
+            self.error(to.span, message);
+            return None;
+        }
+        let converted = convert(value, &ty);
+        Some(Expression { span, ..converted })
+    }
+
+    fn size_of(&mut self, of: &ast::Expression, span: Span) -> Option<Expression> {
+        if let Some(effect) = effect_in(of) {
+            self.error_hint(
+                effect,
+                "sizeof does not evaluate its operand: this would not happen",
+                "write the type, or a variable",
+            );
+            return None;
+        }
+        let silent = std::mem::replace(&mut self.context.silent, true);
+        let operand = self.expression(of);
+        self.context.silent = silent;
+        let ty = match operand {
+            Operand::Error => return None,
+            Operand::Text(text, _) => return Some(size(text.len() as u32 + 1, span)),
+            Operand::Value(value) => value.ty,
+            Operand::Place(place) => {
+                self.facts(place.variable).read = true;
+                place.ty
+            }
+        };
+        self.size_of_known(&ty, of.span, span)
+    }
+
+    fn size_of_type(
+        &mut self,
+        written: &ast::TypeName,
+        dimensions: &[ast::Expression],
+        span: Span,
+    ) -> Option<Expression> {
+        let mut ty = self.named_type(written)?;
+        self.nesting(&ty, dimensions.len(), written.span)?;
+        for dimension in dimensions.iter().rev() {
+            ty = Type::Array(Box::new(ty), self.dimension(dimension)?);
+        }
+        self.size_of_known(&ty, written.span, span)
+    }
+
+    fn size_of_known(&mut self, ty: &Type, of: Span, span: Span) -> Option<Expression> {
+        match (ty, self.tree.structs.size(ty)) {
+            (Type::Void | Type::Sink, _) => {
+                let message = format!("{} has no size", self.type_name(ty));
+                self.error(of, message);
+                None
+            }
+            (Type::Error, _) => None,
+            (_, Some(bytes)) => Some(size(bytes, span)),
+            (_, None) => {
+                self.error(of, "this type is larger than 4 GiB");
+                None
+            }
+        }
+    }
+}
+
+fn size(bytes: u32, span: Span) -> Expression {
+    number(i64::from(bytes), Type::Int(Int::UNSIGNED_LONG), span)
+}
+
+/// `-9223372036854775808`: the number alone would be too large.
+fn least_long(source: &ast::Expression) -> Option<i64> {
+    const BEYOND: u64 = 1 << 63;
+    match source.kind {
+        Ast::Integer {
+            value: BEYOND,
+            unsigned: false,
+            decimal: true,
+            ..
+        } => Some(i64::MIN),
+        _ => None,
+    }
+}
+
+/// `a op b` of one type, folded if both are known.
+pub(super) fn arithmetic(
+    operator: BinaryOperator,
+    ty: Type,
+    a: Expression,
+    b: Expression,
+    span: Span,
+) -> Expression {
+    let kind = match (constant_of(&a), constant_of(&b)) {
+        (Some(a), Some(b)) => ExpressionKind::Constant(constant::arithmetic(operator, &ty, a, b)),
+        _ => ExpressionKind::Arithmetic(operator, Box::new(a), Box::new(b)),
+    };
+    Expression { kind, ty, span }
+}
+
+/// `!a` of a `bool`.
+fn not(value: Expression) -> Expression {
+    let kind = match constant_of(&value) {
+        Some(known) => ExpressionKind::Constant(i64::from(known == 0)),
+        None => {
+            return Expression {
+                span: value.span,
+                ty: Type::Bool,
+                kind: ExpressionKind::Not(Box::new(value)),
+            };
+        }
+    };
+    Expression { kind, ..value }
+}
+
+/// The first thing in an expression that does something.
+pub(super) fn effect_in(source: &ast::Expression) -> Option<Span> {
+    match &source.kind {
+        Ast::Assign(..) | Ast::AssignBinary(..) | Ast::Step { .. } | Ast::Call(..) => {
+            Some(source.span)
+        }
+        Ast::Field(a, _) | Ast::Unary(_, a) | Ast::Cast(_, a) => effect_in(a),
+        Ast::Index(a, b)
+        | Ast::Binary(_, a, b, _)
+        | Ast::And(a, b)
+        | Ast::Or(a, b)
+        | Ast::Comma(a, b) => effect_in(a).or_else(|| effect_in(b)),
+        Ast::Choice(a, b, c) => effect_in(a)
+            .or_else(|| effect_in(b))
+            .or_else(|| effect_in(c)),
+        Ast::Integer { .. }
+        | Ast::Fixed(_)
+        | Ast::Character(_)
+        | Ast::Text(_)
+        | Ast::Bool(_)
+        | Ast::Name(_)
+        | Ast::SizeOf(_)
+        | Ast::SizeOfType(..)
+        | Ast::Error => None,
+    }
+}
+
+/// An operator as it is written.
+pub(super) fn sign(operator: BinaryOperator) -> &'static str {
+    use BinaryOperator as Op;
+    match operator {
+        Op::Add => "+",
+        Op::Subtract => "-",
+        Op::Multiply => "*",
+        Op::Divide => "/",
+        Op::Remainder => "%",
+        Op::ShiftLeft => "<<",
+        Op::ShiftRight => ">>",
+        Op::And => "&",
+        Op::Or => "|",
+        Op::Xor => "^",
+        Op::Less => "<",
+        Op::LessEqual => "<=",
+        Op::Greater => ">",
+        Op::GreaterEqual => ">=",
+        Op::Equal => "==",
+        Op::NotEqual => "!=",
+    }
+}
+
+/// One unit in a type that steps are counted in.
+pub(super) fn one(ty: &Type) -> i64 {
+    if *ty == Type::Fixed { FIXED_ONE } else { 1 }
+}

@@ -1,0 +1,341 @@
+//! What can be read and written: variables, their fields and elements; and what else a name can
+//! mean. A name that no declaration explains is a field of the input, a kind of the service, or a
+//! constant of the surroundings, in this order.
+
+use super::conversion::{constant_of, convert, number, shown};
+use super::initialise::outside;
+use super::scope::{Binding, nearest};
+use super::{Checker, Operand, cut};
+use crate::ast::{self, Name};
+use crate::source::Span;
+use crate::tree::{Builtin, EventField, Expression, ExpressionKind, Index, Place, VariableId};
+use crate::types::{Int, Type};
+
+impl Checker<'_> {
+    /// The whole of a variable.
+    pub(super) fn place_of(&self, variable: VariableId, span: Span) -> Place {
+        Place {
+            variable,
+            offset: 0,
+            indices: Vec::new(),
+            ty: self.variable(variable).ty.clone(),
+            span,
+        }
+    }
+
+    /// A name.
+    pub(super) fn name(&mut self, name: &str, span: Span) -> Operand {
+        match self.scopes.find(name) {
+            Some(Binding::Variable(id)) => {
+                let id = *id;
+                Operand::Place(self.place_of(id, span))
+            }
+            Some(Binding::Constant(ty, value)) => Operand::Value(number(*value, ty.clone(), span)),
+            Some(Binding::Function(_)) => {
+                let message = format!("'{}' is a function", cut(name));
+                self.error_hint(span, message, format!("call it: {}(...)", cut(name)));
+                Operand::Error
+            }
+            Some(Binding::Error) => Operand::Error,
+            None => self.name_of_surroundings(name, span),
+        }
+    }
+
+    fn name_of_surroundings(&mut self, name: &str, span: Span) -> Operand {
+        if let Some(place) = self.input_field(name, span) {
+            return Operand::Place(place);
+        }
+        let kind = self.environment.kinds.iter().position(|kind| kind == name);
+        let constant = self
+            .environment
+            .constants
+            .iter()
+            .find(|(known, _)| known == name);
+        let value = kind
+            .map(|at| at as i64)
+            .or(constant.map(|(_, value)| *value));
+        if let Some(value) = value {
+            let int = if i32::try_from(value).is_ok() {
+                Int::INT
+            } else {
+                Int::LONG
+            };
+            return Operand::Value(number(value, Type::Int(int), span));
+        }
+        if self.unknown.insert(name.to_owned()) {
+            self.unknown_name(name, span);
+        }
+        Operand::Error
+    }
+
+    /// A field of the input, by its bare name.
+    pub(super) fn input_field(&self, name: &str, span: Span) -> Option<Place> {
+        let input = self.tree.input?;
+        let Type::Struct(id) = self.variable(input).ty else {
+            return None;
+        };
+        let field = self.tree.structs.all[id].field(name)?;
+        Some(Place {
+            variable: input,
+            offset: field.offset,
+            indices: Vec::new(),
+            ty: field.ty.clone(),
+            span,
+        })
+    }
+
+    fn unknown_name(&mut self, name: &str, span: Span) {
+        let message = match name {
+            "input" => "there is no input here".to_owned(),
+            "output" => "there is no output here".to_owned(),
+            "event" => "the event itself is no value".to_owned(),
+            "sinks" => "the sinks can only be looked at one by one".to_owned(),
+            _ => format!("'{}' is not declared", cut(name)),
+        };
+        let hint = match name {
+            "input" | "output" => format!("declare it: struct {name} {{ ... }};"),
+            "event" => "name a field: event.pid, event.time, ...".to_owned(),
+            "sinks" => "for (s in sinks) { ... }".to_owned(),
+            _ if EventField::ALL.iter().any(|(known, _)| *known == name) => {
+                format!("did you mean event.{name}?")
+            }
+            _ if super::builtin::is_builtin(name) => format!("it is called: {name}(...)"),
+            _ => self.similar(name),
+        };
+        self.error_hint(span, message, hint);
+    }
+
+    /// "did you mean" for a name of a value.
+    fn similar(&self, name: &str) -> String {
+        if !self.hints() {
+            return String::new();
+        }
+        let values = self.scopes.visible().filter_map(|(known, binding)| {
+            (!matches!(binding, Binding::Function(_))).then_some(known)
+        });
+        let environment = self.environment;
+        let kinds = environment.kinds.iter().map(String::as_str);
+        let constants = environment
+            .constants
+            .iter()
+            .map(|(known, _)| known.as_str());
+        let fields = self.input_fields();
+        match nearest(
+            &self.budget,
+            name,
+            values.chain(kinds).chain(constants).chain(fields),
+        ) {
+            Some(near) => format!("did you mean '{near}'?"),
+            None => String::new(),
+        }
+    }
+
+    fn input_fields(&self) -> impl Iterator<Item = &str> {
+        let input = self.tree.input.map(|id| &self.variable(id).ty);
+        let fields = match input {
+            Some(Type::Struct(id)) => self.tree.structs.all[*id].fields.as_slice(),
+            _ => &[],
+        };
+        fields.iter().map(|field| field.name.as_str())
+    }
+
+    /// `base.name`
+    pub(super) fn field(&mut self, base: &ast::Expression, name: &Name, span: Span) -> Operand {
+        if let ast::ExpressionKind::Name(event) = &base.kind
+            && event == "event"
+            && self.scopes.find("event").is_none()
+        {
+            return self.event_field(name, span);
+        }
+        let Operand::Place(place) = self.expression_or_told(base, "has no fields") else {
+            return Operand::Error;
+        };
+        match place.ty {
+            Type::Struct(id) => match self.tree.structs.all[id].field(&name.text) {
+                Some(field) => Operand::Place(Place {
+                    offset: place.offset + field.offset,
+                    ty: field.ty.clone(),
+                    span,
+                    ..place
+                }),
+                None => {
+                    self.no_field(id, name);
+                    Operand::Error
+                }
+            },
+            Type::Sink => self.sink_field(place, name, span),
+            Type::Error => Operand::Error,
+            ref other => {
+                let message = format!("{} has no fields", self.type_name(other));
+                self.error(name.span, message);
+                Operand::Error
+            }
+        }
+    }
+
+    /// An expression that must be a place; `what` is said of it if it is none.
+    fn expression_or_told(&mut self, base: &ast::Expression, what: &str) -> Operand {
+        match self.expression(base) {
+            Operand::Place(place) => Operand::Place(place),
+            Operand::Error => Operand::Error,
+            Operand::Text(..) => {
+                self.error(base.span, format!("a text {what}"));
+                Operand::Error
+            }
+            Operand::Value(value) => {
+                let message = format!("{} {what}", self.type_name(&value.ty));
+                self.error(base.span, message);
+                Operand::Error
+            }
+        }
+    }
+
+    /// `event.name`: what every event has, else a field of its data.
+    fn event_field(&mut self, name: &Name, span: Span) -> Operand {
+        let known = EventField::ALL
+            .iter()
+            .find(|(known, _)| *known == name.text);
+        if let Some((_, field)) = known {
+            let builtin = Builtin::Event(*field);
+            if !self.allowed(builtin, span) {
+                return Operand::Error;
+            }
+            return Operand::Value(Expression {
+                kind: ExpressionKind::Builtin(builtin, Vec::new()),
+                ty: field.ty(),
+                span,
+            });
+        }
+        if let Some(place) = self.input_field(&name.text, span) {
+            return Operand::Place(place);
+        }
+        let own = EventField::ALL.iter().map(|(known, _)| *known);
+        let hint = match nearest(
+            &self.budget,
+            &name.text,
+            own.clone().chain(self.input_fields()),
+        ) {
+            Some(near) if self.hints() => format!("did you mean '{near}'?"),
+            _ => format!("it has {}", own.collect::<Vec<_>>().join(", ")),
+        };
+        self.error_hint(
+            name.span,
+            format!("the event has no field '{}'", cut(&name.text)),
+            hint,
+        );
+        Operand::Error
+    }
+
+    /// Tells that a struct has no such field.
+    pub(super) fn no_field(&mut self, id: usize, name: &Name) {
+        const LISTED: usize = 8;
+        let laid = &self.tree.structs.all[id];
+        let message = match laid.name.as_str() {
+            "input" | "output" => format!("{} has no field '{}'", laid.name, cut(&name.text)),
+            other => format!("struct {} has no field '{}'", cut(other), cut(&name.text)),
+        };
+        let fields = laid.fields.iter().map(|field| field.name.as_str());
+        let hint = if !self.hints() {
+            String::new()
+        } else if let Some(near) = nearest(&self.budget, &name.text, fields.clone()) {
+            format!("did you mean '{near}'?")
+        } else {
+            let mut listed: Vec<String> = fields.take(LISTED).map(cut).collect();
+            if laid.fields.len() > LISTED {
+                listed.push("...".into());
+            }
+            format!("it has {}", listed.join(", "))
+        };
+        self.error_hint(name.span, message, hint);
+    }
+
+    /// `s.name` of a sink.
+    fn sink_field(&mut self, sink: Place, name: &Name, span: Span) -> Operand {
+        let attributes = self.environment.sinks.as_deref().unwrap_or_default();
+        let number = attributes.iter().position(|known| *known == name.text);
+        let (builtin, int) = match number {
+            _ if name.text == "id" => (Builtin::SinkId, Int::UNSIGNED_LONG),
+            Some(at) => (Builtin::SinkAttribute(at as u32), Int::LONG),
+            None => {
+                let known = attributes.iter().map(String::as_str).chain(["id"]);
+                let hint = match nearest(&self.budget, &name.text, known.clone()) {
+                    Some(near) if self.hints() => format!("did you mean '{near}'?"),
+                    _ => format!("it has {}", known.collect::<Vec<_>>().join(", ")),
+                };
+                let message = format!("a sink has no attribute '{}'", cut(&name.text));
+                self.error_hint(name.span, message, hint);
+                return Operand::Error;
+            }
+        };
+        if !self.allowed(builtin, span) {
+            return Operand::Error;
+        }
+        Operand::Value(Expression {
+            kind: ExpressionKind::Builtin(builtin, vec![self.sink_value(sink)]),
+            ty: Type::Int(int),
+            span,
+        })
+    }
+
+    /// The value of a sink's variable.
+    pub(super) fn sink_value(&mut self, sink: Place) -> Expression {
+        self.facts(sink.variable).read = true;
+        Expression {
+            ty: Type::Sink,
+            span: sink.span,
+            kind: ExpressionKind::Load(sink),
+        }
+    }
+
+    /// `base[index]`
+    pub(super) fn index(
+        &mut self,
+        base: &ast::Expression,
+        at: &ast::Expression,
+        span: Span,
+    ) -> Operand {
+        let array = self.expression_or_told(base, "has no elements");
+        let index = self.integer(at, "an index");
+        let (Operand::Place(mut place), Some(index)) = (array, index) else {
+            return Operand::Error;
+        };
+        let (of, count) = match place.ty {
+            Type::Array(of, count) => (*of, count),
+            Type::Error => return Operand::Error,
+            other => {
+                let message = format!("{} has no elements", self.type_name(&other));
+                self.error(base.span, message);
+                return Operand::Error;
+            }
+        };
+        place.ty = of;
+        place.span = span;
+        let stride = self.tree.structs.size(&place.ty).unwrap_or(0);
+        let wide = match index.ty {
+            Type::Int(Int::UNSIGNED_LONG) => index,
+            _ => convert(index, &Type::Int(Int::LONG)),
+        };
+        match constant_of(&wide) {
+            Some(value) if (value as u64) < u64::from(count) => {
+                place.offset += value as u32 * stride;
+            }
+            Some(_) if self.context.silent => {}
+            Some(value) if wide.ty == Type::Int(Int::UNSIGNED_LONG) => {
+                let shown = shown(value, Int::UNSIGNED_LONG);
+                let message = format!("index {shown} is outside: the array has {count} elements");
+                self.error(at.span, message);
+                return Operand::Error;
+            }
+            Some(value) => {
+                self.error(at.span, outside(value, count));
+                return Operand::Error;
+            }
+            None => place.indices.push(Index {
+                value: wide,
+                count,
+                stride,
+            }),
+        }
+        Operand::Place(place)
+    }
+}

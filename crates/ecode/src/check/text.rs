@@ -1,0 +1,138 @@
+//! Texts: arrays of `char` that their first 0 or their end ends, and what is written in quotes.
+
+use super::conversion::{number, truth};
+use super::{Checker, Operand};
+use crate::source::Span;
+use crate::tree::{Expression, ExpressionKind, Place};
+use crate::types::Type;
+
+impl Checker<'_> {
+    /// Whether it is a text.
+    pub(super) fn is_text(&self, operand: &Operand) -> bool {
+        match operand {
+            Operand::Text(..) => true,
+            Operand::Place(place) => place.ty.is_text(),
+            Operand::Value(_) | Operand::Error => false,
+        }
+    }
+
+    /// A text that is to be written into an array of this type. `None`: it does not fit, and that
+    /// is told.
+    pub(super) fn fitting_text(&mut self, ty: &Type, text: &[u8], span: Span) -> Option<Vec<u8>> {
+        let Type::Array(_, count) = ty else {
+            return None;
+        };
+        if text.len() > *count as usize {
+            let have = text.len();
+            self.error(
+                span,
+                format!("the text has {have} characters, the array {count}"),
+            );
+            return None;
+        }
+        Some(text.to_vec())
+    }
+
+    /// Whether two texts are the same, or the first begins with the second.
+    pub(super) fn compare_texts(
+        &mut self,
+        (a, a_span): (Operand, Span),
+        (b, b_span): (Operand, Span),
+        prefix: bool,
+        span: Span,
+    ) -> Option<Expression> {
+        // `"bash" == name` is as good as the other way round.
+        let swap = !prefix && matches!(a, Operand::Text(..));
+        let ((a, a_span), (b, b_span)) = if swap {
+            ((b, b_span), (a, a_span))
+        } else {
+            ((a, a_span), (b, b_span))
+        };
+        let text = self.text_place(a, a_span);
+        let kind = match b {
+            Operand::Text(with, at) => {
+                let text = text?;
+                return self.compare_with(text, with, prefix, (span, at));
+            }
+            other => ExpressionKind::ComparePlaces {
+                with: self.text_place(other, b_span)?,
+                text: text?,
+                prefix,
+            },
+        };
+        Some(Expression {
+            kind,
+            ty: Type::Bool,
+            span,
+        })
+    }
+
+    fn compare_with(
+        &mut self,
+        text: Place,
+        mut with: Vec<u8>,
+        prefix: bool,
+        (span, at): (Span, Span),
+    ) -> Option<Expression> {
+        if with.contains(&0) {
+            self.error(
+                at,
+                "a text ends at its first 0: this one can be equal to none",
+            );
+            return None;
+        }
+        let Type::Array(_, count) = text.ty else {
+            return None;
+        };
+        let never = with.len() > count as usize;
+        if never {
+            let have = with.len();
+            let message = format!("never true: the text has {have} characters, the array {count}");
+            self.warn(at, message, "");
+            with.truncate(count as usize);
+        }
+        let same = Expression {
+            kind: ExpressionKind::CompareText { text, with, prefix },
+            ty: Type::Bool,
+            span,
+        };
+        let no = number(0, Type::Bool, span);
+        Some(if never {
+            Expression {
+                kind: ExpressionKind::And(Box::new(truth(same)), Box::new(no)),
+                ty: Type::Bool,
+                span,
+            }
+        } else {
+            same
+        })
+    }
+
+    /// An array of `char`. `None`: it is none, and that is told.
+    pub(super) fn text_place(&mut self, operand: Operand, span: Span) -> Option<Place> {
+        let given = match operand {
+            Operand::Place(place) if place.ty.is_text() => {
+                self.facts(place.variable).read = true;
+                return Some(place);
+            }
+            Operand::Place(place) => place.ty,
+            Operand::Value(value) => value.ty,
+            Operand::Text(..) => {
+                self.error(
+                    span,
+                    "an array of char is expected here, not a text in quotes",
+                );
+                return None;
+            }
+            Operand::Error => return None,
+        };
+        if given != Type::Error {
+            let name = self.type_name(&given);
+            self.error(
+                span,
+                format!("an array of char is expected here, this is {name}"),
+            );
+        }
+        None
+    }
+}
