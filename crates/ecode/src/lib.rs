@@ -11,6 +11,7 @@ pub mod ast;
 pub mod check;
 pub mod diagnostic;
 pub mod environment;
+pub mod format;
 pub mod frame;
 pub mod ir;
 pub mod lexer;

@@ -1,0 +1,471 @@
+//! One statement of the formatter: which tokens are separated by a blank, and where it is broken if
+//! it is longer than a line.
+//!
+//! A break goes where it separates least: behind a comma or the weakest operator outside of all
+//! parentheses, if such a one fits on the line; else further inside. What follows is indented by
+//! two levels. A list in braces that does not fit, or whose last value has a comma behind it, is
+//! written in lines of its own.
+
+use std::ops::Range;
+
+use super::{COLUMNS, INDENT};
+use crate::lexer::{SYMBOLS, Token, TokenKind};
+use crate::source::{Source, Span};
+
+/// A token or a comment, as it is to be written.
+#[derive(Debug)]
+pub(super) struct Piece {
+    text: String,
+    /// Whether a blank stands before it.
+    space: bool,
+    /// What a break before it costs; `None`: there can be none.
+    cost: Option<u32>,
+    /// Parentheses and brackets around it, `{` of lists included.
+    depth: u32,
+    comment: Comment,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Comment {
+    /// It is a token.
+    None,
+    /// Stands among tokens.
+    Inline,
+    /// The line ends behind it.
+    Trailing,
+    /// Has a line of its own.
+    OwnLine,
+}
+
+/// Each level of parentheses around a break makes it cost more than any operator does.
+const COST_OF_DEPTH: u32 = 20;
+/// A break behind `=`, and behind `(`.
+const COST_OF_ASSIGNMENT: u32 = 15;
+const COST_OF_OPENING: u32 = 19;
+
+/// A comment's text: without blanks at the ends of its lines; of a longer one, the lines that begin
+/// with a star are aligned.
+pub(super) fn comment(text: &str, indent: usize) -> String {
+    let mut lines = text.lines();
+    let mut out = lines.next().unwrap_or_default().trim_end().to_owned();
+    for line in lines {
+        out.push('\n');
+        let bare = line.trim();
+        if bare.starts_with('*') {
+            out.extend(std::iter::repeat_n(' ', indent + 1));
+            out.push_str(bare);
+        } else {
+            out.push_str(line.trim_end());
+        }
+    }
+    out
+}
+
+/// The pieces that these tokens are, of a statement that begins at that column.
+pub(super) fn pieces(
+    source: &Source,
+    tokens: &[Token],
+    all: Range<usize>,
+    indent: usize,
+) -> Vec<Piece> {
+    let mut maker = Maker {
+        source,
+        tokens,
+        all: all.clone(),
+        indent,
+        open: Vec::new(),
+        before: None,
+        operand: false,
+        glued: false,
+        choices: 0,
+    };
+    all.map(|at| maker.piece(at)).collect()
+}
+
+/// An open `(`, `[` or `{`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Open {
+    /// Of a call, a head, an expression.
+    Parenthesis,
+    /// Around the type of a cast.
+    Cast,
+    Bracket,
+    List,
+}
+
+struct Maker<'a> {
+    source: &'a Source,
+    tokens: &'a [Token],
+    all: Range<usize>,
+    indent: usize,
+    open: Vec<Open>,
+    /// The token before this one, no comment.
+    before: Option<usize>,
+    /// Whether the token before ends an operand, so that `-` is a subtraction.
+    operand: bool,
+    /// Whether no blank follows the token before: it is an operator of one operand, or a cast.
+    glued: bool,
+    /// `?` whose `:` is still to come.
+    choices: u32,
+}
+
+impl Maker<'_> {
+    fn text(&self, at: usize) -> &str {
+        self.source.text_of(self.tokens[at].span)
+    }
+
+    fn piece(&mut self, at: usize) -> Piece {
+        if self.tokens[at].kind == TokenKind::Comment {
+            return self.comment(at);
+        }
+        let closes = matches!(self.tokens[at].kind, TokenKind::Symbol(")" | "]" | "}"));
+        let space = at > self.all.start && self.space_before(at);
+        let cost = self.cost_before(at);
+        let closed = if closes { self.open.pop() } else { None };
+        let depth = self.open.len() as u32;
+        self.take(at, closed);
+        self.before = Some(at);
+        Piece {
+            text: self.text(at).to_owned(),
+            space,
+            cost,
+            depth,
+            comment: Comment::None,
+        }
+    }
+
+    fn line_end(&self, before: usize, behind: usize) -> bool {
+        let between = Span {
+            start: self.tokens[before].span.end,
+            end: self.tokens[behind].span.start,
+        };
+        self.source.text_of(between).contains('\n')
+    }
+
+    fn comment(&self, at: usize) -> Piece {
+        let text = comment(self.text(at), self.indent);
+        let alone = at > 0 && self.line_end(at - 1, at);
+        let last = self.line_end(at, at + 1);
+        let in_list = self.open.last() == Some(&Open::List);
+        let kind = match (text.starts_with("//"), alone, last) {
+            (true, true, _) => Comment::OwnLine,
+            (true, false, _) => Comment::Trailing,
+            (false, true, true) if in_list => Comment::OwnLine,
+            (false, false, true) if in_list => Comment::Trailing,
+            _ => Comment::Inline,
+        };
+        Piece {
+            text,
+            space: at > self.all.start,
+            cost: None,
+            depth: self.open.len() as u32,
+            comment: kind,
+        }
+    }
+
+    /// Whether a blank stands between the token before and this one.
+    fn space_before(&self, at: usize) -> bool {
+        let Some(before) = self.before else {
+            return true; // behind a comment
+        };
+        let (first, second) = (&self.tokens[before].kind, &self.tokens[at].kind);
+        let wanted = match (first, second) {
+            _ if self.glued => false,
+            (_, TokenKind::Symbol("," | ")" | "]")) => false,
+            (TokenKind::Symbol("{"), TokenKind::Symbol("}")) => false,
+            (_, TokenKind::Symbol(";")) => false,
+            (TokenKind::Symbol("(" | "["), _) => false,
+            (_, TokenKind::Symbol(".")) => !self.operand,
+            (TokenKind::Symbol("."), _) => false,
+            (_, TokenKind::Symbol(":")) => self.choices > 0,
+            (_, TokenKind::Symbol("++" | "--")) => !self.operand,
+            (TokenKind::Name, TokenKind::Symbol("(")) => self.begins_expect(before),
+            (TokenKind::Word("sizeof"), TokenKind::Symbol("(")) => false,
+            (_, TokenKind::Symbol("[")) => matches!(first, TokenKind::Symbol("{" | ",")),
+            _ => true,
+        };
+        wanted || sticks(self.text(before), self.text(at))
+    }
+
+    /// Whether this name is the word of a test that begins a step.
+    fn begins_expect(&self, at: usize) -> bool {
+        let first = self.tokens[..at].last().is_none_or(|before| {
+            matches!(
+                before.kind,
+                TokenKind::Symbol(";" | "{" | "}") | TokenKind::Comment
+            )
+        });
+        first && self.text(at) == "expect"
+    }
+
+    /// What a break before this token costs.
+    fn cost_before(&self, at: usize) -> Option<u32> {
+        let before = self.before?;
+        let around = self.open.len() as u32 * COST_OF_DEPTH;
+        let here = match (&self.tokens[before].kind, &self.tokens[at].kind) {
+            (_, TokenKind::Symbol(")" | "]" | "}" | "," | ";")) => None,
+            (_, TokenKind::Symbol("?" | ":")) if self.choices > 0 || self.text(at) == "?" => {
+                Some(1)
+            }
+            (TokenKind::Symbol("," | ";"), _) => Some(0),
+            (TokenKind::Symbol("("), _) => Some(COST_OF_OPENING),
+            (TokenKind::Symbol("="), _) => Some(COST_OF_ASSIGNMENT),
+            (TokenKind::Symbol(symbol), _) if !self.operand && !self.glued => strength(symbol),
+            _ => None,
+        };
+        here.map(|cost| around + cost)
+    }
+
+    /// What follows from this token for the next.
+    fn take(&mut self, at: usize, closed: Option<Open>) {
+        let after_operand = self.operand;
+        let expects = self.begins_expect(at) && self.expect_is_word(at);
+        (self.operand, self.glued) = match self.tokens[at].kind {
+            TokenKind::Symbol(")") => (closed != Some(Open::Cast), closed == Some(Open::Cast)),
+            TokenKind::Symbol("]" | "}") => (true, false),
+            TokenKind::Symbol("++" | "--") => (after_operand, !after_operand),
+            TokenKind::Symbol("-" | "+" | "!" | "~") if !after_operand => (false, true),
+            TokenKind::Symbol(symbol) => {
+                match symbol {
+                    "?" => self.choices += 1,
+                    ":" => self.choices = self.choices.saturating_sub(1),
+                    "(" => self.open.push(self.parenthesis(at)),
+                    "[" => self.open.push(Open::Bracket),
+                    "{" => self.open.push(Open::List),
+                    _ => {}
+                }
+                (false, false)
+            }
+            TokenKind::Word("true" | "false") => (true, false),
+            TokenKind::Word(_) => (false, false),
+            _ => (!expects, false),
+        };
+    }
+
+    /// `expect -1 == x`, and not a place that has this name.
+    fn expect_is_word(&self, at: usize) -> bool {
+        let next = self.tokens[at + 1..]
+            .iter()
+            .find(|token| token.kind != TokenKind::Comment);
+        next.is_some_and(|next| !matches!(next.kind, TokenKind::Symbol("=" | "." | "[" | ";")))
+    }
+
+    fn parenthesis(&self, at: usize) -> Open {
+        let after_name = self.before.is_some_and(|before| {
+            let kind = &self.tokens[before].kind;
+            matches!(kind, TokenKind::Name | TokenKind::Word("sizeof"))
+        });
+        let next = self.tokens[at + 1..]
+            .iter()
+            .find(|token| token.kind != TokenKind::Comment);
+        let word = match next.map(|next| &next.kind) {
+            Some(TokenKind::Word(word)) => *word,
+            _ => "",
+        };
+        let is_type = !matches!(word, "" | "true" | "false" | "sizeof");
+        let is_head = self.before.is_some_and(|before| {
+            let kind = &self.tokens[before].kind;
+            matches!(kind, TokenKind::Word("for" | "if" | "while" | "switch"))
+        });
+        match is_type && !after_name && !is_head {
+            true => Open::Cast,
+            false => Open::Parenthesis,
+        }
+    }
+}
+
+/// What a break behind this operator between two operands costs: the weaker it binds, the less.
+fn strength(symbol: &str) -> Option<u32> {
+    Some(match symbol {
+        "||" => 2,
+        "&&" => 3,
+        "|" => 4,
+        "^" => 5,
+        "&" => 6,
+        "==" | "!=" => 7,
+        "<" | "<=" | ">" | ">=" => 8,
+        "<<" | ">>" => 9,
+        "+" | "-" => 10,
+        "*" | "/" | "%" => 11,
+        _ if symbol.ends_with('=') => COST_OF_ASSIGNMENT,
+        _ => return None,
+    })
+}
+
+/// Whether two tokens without a blank between them would be read as others.
+fn sticks(first: &str, second: &str) -> bool {
+    let is_part = |byte: Option<&u8>| byte.is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_');
+    let (last, next) = (first.as_bytes().last(), second.as_bytes().first());
+    let number = first.as_bytes().first().is_some_and(u8::is_ascii_digit)
+        || first.starts_with('.') && first.len() > 1;
+    if is_part(last) && is_part(next) || number && next == Some(&b'.') {
+        return true;
+    }
+    if first == "." && next.is_some_and(u8::is_ascii_digit) {
+        return true;
+    }
+    let both = format!("{first}{second}");
+    let longest = SYMBOLS.iter().find(|symbol| both.starts_with(**symbol));
+    SYMBOLS.contains(&first) && longest.is_some_and(|longest| *longest != first)
+}
+
+/// Writes pieces where the line is, of a statement that begins at `indent`.
+pub(super) fn write(out: &mut String, pieces: &[Piece], indent: usize) {
+    let Some(open) = pieces.iter().position(|piece| piece.is("{")) else {
+        return wrap(out, pieces, indent + 2 * INDENT);
+    };
+    let depth = pieces[open].depth;
+    let closes = |piece: &Piece| piece.is("}") && piece.depth == depth;
+    let length = pieces[open..].iter().position(closes).unwrap_or(0);
+    let close = open + length;
+    let in_lines = must_be_in_lines(&pieces[open..]) || column(out) + width(pieces) > COLUMNS;
+    if !in_lines || length <= 1 {
+        return wrap(out, pieces, indent + 2 * INDENT);
+    }
+    wrap(out, &pieces[..=open], indent + 2 * INDENT);
+    write_list(out, &pieces[open + 1..close], indent + INDENT);
+    start_line(out, indent);
+    out.push('}');
+    write(out, &pieces[close + 1..], indent);
+}
+
+/// Whether a list among these pieces cannot stand in one line: a comment ends a line in it, or its
+/// last value has a comma behind it, which asks for lines.
+fn must_be_in_lines(pieces: &[Piece]) -> bool {
+    let comma = |pair: &[Piece]| pair[0].is(",") && pair[1].is("}");
+    pieces.iter().any(Piece::ends_line) || pieces.windows(2).any(comma)
+}
+
+/// The values of a list, in lines of their own: as many as fit in each, or, if they are lists, have
+/// designators or comments, or the last one has a comma behind it, one in each.
+fn write_list(out: &mut String, mut rest: &[Piece], indent: usize) {
+    let depth = rest.iter().map(|piece| piece.depth).min().unwrap_or(0);
+    let ends_value = |piece: &Piece| piece.depth == depth && piece.is(",");
+    let behind_comma = rest
+        .windows(2)
+        .filter(|pair| ends_value(&pair[0]))
+        .map(|pair| &pair[1]);
+    let is_large = |first: &Piece| first.is("{") || first.is(".") || first.is("[");
+    let one_per_line = rest.last().is_some_and(ends_value)
+        || rest.iter().any(Piece::ends_line)
+        || rest.first().into_iter().chain(behind_comma).any(is_large);
+    // What stands behind the brace on its line.
+    while let [first, after @ ..] = rest
+        && first.comment == Comment::Trailing
+    {
+        out.push(' ');
+        out.push_str(&first.text);
+        rest = after;
+    }
+    while !rest.is_empty() {
+        let is_last = |piece: &Piece| {
+            ends_value(piece) || piece.depth == depth && piece.comment == Comment::OwnLine
+        };
+        let last = rest.iter().position(is_last).filter(|_| one_per_line);
+        let mut end = last.map_or(rest.len(), |last| last + 1);
+        while rest
+            .get(end)
+            .is_some_and(|next| next.comment == Comment::Trailing)
+        {
+            end += 1;
+        }
+        let (value, after) = rest.split_at(end);
+        start_line(out, indent);
+        match one_per_line {
+            true => write(out, value, indent),
+            false => wrap(out, value, indent),
+        }
+        rest = after;
+    }
+}
+
+impl Piece {
+    /// Whether it is this token.
+    fn is(&self, token: &str) -> bool {
+        self.comment == Comment::None && self.text == token
+    }
+
+    /// Whether nothing can follow it on its line.
+    fn ends_line(&self) -> bool {
+        matches!(self.comment, Comment::Trailing | Comment::OwnLine)
+    }
+}
+
+fn start_line(out: &mut String, indent: usize) {
+    out.push('\n');
+    out.extend(std::iter::repeat_n(' ', indent));
+}
+
+fn last_line(out: &str) -> &str {
+    &out[out.rfind('\n').map_or(0, |end| end + 1)..]
+}
+
+/// Characters in the last line.
+fn column(out: &str) -> usize {
+    last_line(out).chars().count()
+}
+
+/// Columns of these pieces in one line.
+fn width(pieces: &[Piece]) -> usize {
+    let widths = pieces
+        .iter()
+        .map(|piece| piece.text.chars().count() + usize::from(piece.space));
+    widths.sum()
+}
+
+/// Writes pieces, with breaks where they do not fit; what follows a break begins at `indent`.
+fn wrap(out: &mut String, pieces: &[Piece], indent: usize) {
+    let mut rest = pieces;
+    while !rest.is_empty() {
+        let mut bare = last_line(out).trim_start().is_empty();
+        let count = fitting(rest, COLUMNS.saturating_sub(column(out)), bare);
+        let (line, after) = rest.split_at(count);
+        for piece in line {
+            if piece.space && !bare {
+                out.push(' ');
+            }
+            out.push_str(&piece.text);
+            bare = false;
+        }
+        rest = after;
+        if !rest.is_empty() {
+            start_line(out, indent);
+        }
+    }
+}
+
+/// How many of the pieces go on a line that has that many columns left, and nothing in it yet if
+/// `bare`: at least one.
+fn fitting(pieces: &[Piece], columns: usize, bare: bool) -> usize {
+    let mut column = 0;
+    let mut best: Option<(u32, usize)> = None;
+    for (at, piece) in pieces.iter().enumerate() {
+        if piece.comment == Comment::OwnLine && at > 0 {
+            return at;
+        }
+        if let Some(cost) = piece.cost
+            && at > 0
+        {
+            if column > columns {
+                return at;
+            }
+            if best.is_none_or(|(lowest, _)| cost <= lowest) {
+                best = Some((cost, at));
+            }
+        }
+        if piece.text.contains('\n') {
+            column = 0;
+        }
+        let last = piece.text.rsplit('\n').next().unwrap_or_default();
+        column += last.chars().count() + usize::from(piece.space && (at > 0 || !bare));
+        if piece.ends_line() {
+            return at + 1;
+        }
+        if column > columns
+            && let Some((_, at)) = best
+        {
+            return at;
+        }
+    }
+    pieces.len()
+}
