@@ -14,6 +14,10 @@
 //! register whose value has been bounded right before by [`Op::Bound`]. Accesses lie at a multiple
 //! of their size, and always inside the region: lowering sees to that.
 
+pub mod facts;
+pub mod print;
+pub mod verify;
+
 use std::fmt;
 
 use crate::source::Span;
@@ -412,6 +416,107 @@ pub enum Region {
     Attributes,
     /// The table of sinks ([`crate::frame::at::SINK_BYTES`] each); read-only.
     Sinks,
+}
+
+impl Op {
+    /// The lists of instructions in this one.
+    pub fn bodies(&self) -> impl Iterator<Item = &[Instruction]> {
+        let (one, other): (&[Instruction], &[Instruction]) = match self {
+            Op::If {
+                then, otherwise, ..
+            } => (then, otherwise),
+            Op::Block { body, .. } | Op::Loop { body, .. } => (body, &[]),
+            _ => (&[], &[]),
+        };
+        [one, other].into_iter().filter(|list| !list.is_empty())
+    }
+
+    /// The same, to be changed.
+    pub fn bodies_mut(&mut self, visit: &mut dyn FnMut(&mut Vec<Instruction>)) {
+        match self {
+            Op::If {
+                then, otherwise, ..
+            } => {
+                visit(then);
+                visit(otherwise);
+            }
+            Op::Block { body, .. } | Op::Loop { body, .. } => visit(body),
+            _ => {}
+        }
+    }
+
+    /// The register that it writes itself, to be changed.
+    pub fn target(&mut self) -> Option<&mut Register> {
+        match self {
+            Op::Set { to, .. }
+            | Op::Binary { to, .. }
+            | Op::Compare { to, .. }
+            | Op::Extend { to, .. }
+            | Op::Load { to, .. }
+            | Op::NextBit { to, .. } => Some(to),
+            _ => None,
+        }
+    }
+
+    /// The register that it writes itself.
+    pub fn writes(&self) -> Option<Register> {
+        match self {
+            Op::Set { to, .. }
+            | Op::Binary { to, .. }
+            | Op::Compare { to, .. }
+            | Op::Extend { to, .. }
+            | Op::Load { to, .. }
+            | Op::NextBit { to, .. } => Some(*to),
+            _ => None,
+        }
+    }
+
+    /// The operands that it reads itself, registers of addresses included.
+    pub fn reads(&mut self, visit: &mut dyn FnMut(&mut Operand)) {
+        let in_address = |address: &mut Address, visit: &mut dyn FnMut(&mut Operand)| {
+            if let Some(index) = &mut address.index {
+                let mut operand = Operand::Register(index.register);
+                visit(&mut operand);
+                if let Operand::Register(register) = operand {
+                    index.register = register;
+                }
+            }
+        };
+        match self {
+            Op::Set { from, .. } | Op::Extend { from, .. } => visit(from),
+            Op::Binary { a, b, .. } | Op::Compare { a, b, .. } | Op::If { a, b, .. } => {
+                visit(a);
+                visit(b);
+            }
+            Op::Bound { index, .. } => {
+                let mut operand = Operand::Register(*index);
+                visit(&mut operand);
+                if let Operand::Register(register) = operand {
+                    *index = register;
+                }
+            }
+            Op::Load { from, .. } => in_address(from, visit),
+            Op::Store { to, value, .. } | Op::Atomic { to, value, .. } => {
+                in_address(to, visit);
+                visit(value);
+            }
+            Op::Copy { to, from, .. } => {
+                in_address(to, visit);
+                in_address(from, visit);
+            }
+            Op::Zero { to, .. } => in_address(to, visit),
+            Op::NextBit { mask, after, .. } => {
+                visit(mask);
+                visit(after);
+            }
+            Op::Effect { number, values, .. } => {
+                visit(number);
+                values.iter_mut().for_each(visit);
+            }
+            Op::Return(value) => visit(value),
+            Op::Block { .. } | Op::Loop { .. } | Op::Exit(_) | Op::Burn | Op::Fail(_) => {}
+        }
+    }
 }
 
 impl fmt::Debug for Register {

@@ -1,0 +1,474 @@
+//! What is known about registers at a point of a program: bounds of their values, that one is a
+//! copy of another, that one is the outcome of a comparison. The simplifier changes a program by
+//! it, the verifier of the IR proves with it that addresses stay inside.
+//!
+//! Whoever walks a program forwards calls [`Facts::apply`] for each plain instruction, and for the
+//! others:
+//!
+//! - before a loop's body [`Facts::forget`] for every register written in it: the beginning of the
+//!   body is reached from its end too;
+//! - for each branch of an `if` [`Facts::mark`], [`Facts::assume`], and then
+//!   [`Facts::end_branch`]; behind both [`Facts::join`];
+//! - behind a block or loop [`Facts::end_block`]: an exit may have come from anywhere inside.
+//!
+//! A register has a version, new with each write; what refers to a register names the version it
+//! meant, and is void once that has changed. Undoing a branch brings the versions back as well.
+
+use super::{Instruction, Op, Operand, Operator, Register, Relation};
+
+/// Bounds, inclusive, of the value as a number with sign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// It is not less.
+    pub low: i64,
+    /// It is not more.
+    pub high: i64,
+}
+
+impl Range {
+    /// Nothing is known.
+    pub const ALL: Range = Range::new(i64::MIN, i64::MAX);
+    const BOOL: Range = Range::new(0, 1);
+
+    const fn new(low: i64, high: i64) -> Range {
+        Range { low, high }
+    }
+
+    /// Whether all of the other is in this one.
+    pub fn holds(self, other: Range) -> bool {
+        self.low <= other.low && other.high <= self.high
+    }
+
+    /// The smallest that both are in.
+    fn hull(self, other: Range) -> Range {
+        Range::new(self.low.min(other.low), self.high.max(other.high))
+    }
+
+    /// What is in both; if that is nothing, which only unreachable code sees, this one.
+    fn meet(self, other: Range) -> Range {
+        let both = Range::new(self.low.max(other.low), self.high.min(other.high));
+        if both.low <= both.high { both } else { self }
+    }
+
+    fn only(self) -> Option<i64> {
+        (self.low == self.high).then_some(self.low)
+    }
+
+    /// Of an integer of memory.
+    pub fn of_bits(bits: u8, signed: bool) -> Range {
+        match (bits, signed) {
+            (64, _) => Range::ALL,
+            (_, true) => Range::new(-1 << (bits - 1), (1 << (bits - 1)) - 1),
+            (_, false) => Range::new(0, (1 << bits) - 1),
+        }
+    }
+}
+
+/// An operand as it was when something was said about it.
+type Then = (Operand, u32);
+
+/// What is known about one register.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    range: Range,
+    /// It has the value of this.
+    same: Option<Then>,
+    /// It is 1 if this holds, else 0.
+    outcome: Option<(Relation, Then, Then)>,
+    /// Its lowest bits, so many, are those of this.
+    low: Option<(Then, u8)>,
+    version: u32,
+}
+
+/// See the head of this file.
+#[derive(Debug)]
+pub struct Facts {
+    known: Vec<Known>,
+    versions: u32,
+    /// What was known before each change, for going back.
+    undo: Vec<(u32, Known)>,
+    /// Each write: which register, in what bounds.
+    writes: Vec<(u32, Range)>,
+}
+
+/// A point to go back to.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    undo: usize,
+    writes: usize,
+}
+
+/// How a branch of an `if` ended: the registers it wrote, as they are at its end.
+#[derive(Debug)]
+pub struct Branch {
+    written: Vec<(u32, Range)>,
+}
+
+impl Facts {
+    /// Of the beginning of a run: all registers are 0.
+    pub fn new(registers: u32) -> Facts {
+        let known = Known {
+            range: Range::new(0, 0),
+            same: None,
+            outcome: None,
+            low: None,
+            version: 0,
+        };
+        Facts {
+            known: vec![known; registers as usize],
+            versions: 0,
+            undo: Vec::new(),
+            writes: Vec::new(),
+        }
+    }
+
+    /// Bounds of an operand.
+    pub fn range(&self, operand: Operand) -> Range {
+        match operand {
+            Operand::Constant(value) => Range::new(value, value),
+            Operand::Register(register) => self.known[register.0 as usize].range,
+        }
+    }
+
+    /// The simplest operand with the same value: a constant, or what a register is a copy of.
+    pub fn resolve(&self, operand: Operand) -> Operand {
+        let Operand::Register(register) = operand else {
+            return operand;
+        };
+        let known = &self.known[register.0 as usize];
+        match (known.range.only(), known.same) {
+            (Some(value), _) => Operand::Constant(value),
+            (None, Some(same)) if self.still(same) => same.0,
+            _ => operand,
+        }
+    }
+
+    /// The comparison whose outcome, 1 or 0, a register is.
+    pub fn outcome(&self, operand: Operand) -> Option<(Relation, Operand, Operand)> {
+        let Operand::Register(register) = operand else {
+            return None;
+        };
+        let (relation, a, b) = self.known[register.0 as usize].outcome?;
+        (self.still(a) && self.still(b)).then_some((relation, a.0, b.0))
+    }
+
+    /// An operand whose lowest bits are the same: what this one was extended from.
+    pub fn low_bits(&self, operand: Operand, bits: u8) -> Operand {
+        let Operand::Register(register) = operand else {
+            return operand;
+        };
+        match self.known[register.0 as usize].low {
+            Some((of, known)) if bits <= known && self.still(of) => of.0,
+            _ => operand,
+        }
+    }
+
+    /// Whether the relation holds, if the bounds decide it.
+    pub fn decide(&self, relation: Relation, a: Operand, b: Operand) -> Option<bool> {
+        let (a, b) = (self.range(a), self.range(b));
+        let same_half = (a.low >= 0 && b.low >= 0) || (a.high < 0 && b.high < 0);
+        match relation {
+            Relation::Equal | Relation::NotEqual => {
+                let apart = a.high < b.low || b.high < a.low;
+                apart.then_some(relation == Relation::NotEqual)
+            }
+            // Without sign, negative numbers are the largest.
+            Relation::Less | Relation::LessEqual if a.high < 0 && b.low >= 0 => Some(false),
+            Relation::Less | Relation::LessEqual if b.high < 0 && a.low >= 0 => Some(true),
+            Relation::Less | Relation::LessEqual if !same_half => None,
+            Relation::Less | Relation::LessSigned if a.high < b.low => Some(true),
+            Relation::Less | Relation::LessSigned if a.low >= b.high => Some(false),
+            Relation::LessEqual | Relation::LessEqualSigned if a.high <= b.low => Some(true),
+            Relation::LessEqual | Relation::LessEqualSigned if a.low > b.high => Some(false),
+            _ => None,
+        }
+    }
+
+    fn then(&self, operand: Operand) -> Then {
+        match operand {
+            Operand::Constant(_) => (operand, 0),
+            Operand::Register(register) => (operand, self.known[register.0 as usize].version),
+        }
+    }
+
+    fn still(&self, then: Then) -> bool {
+        self.then(then.0) == then
+    }
+
+    fn change(&mut self, register: u32, new: Known) {
+        let slot = &mut self.known[register as usize];
+        self.undo.push((register, *slot));
+        *slot = new;
+    }
+
+    fn write(&mut self, to: Register, range: Range) {
+        self.versions += 1;
+        let version = self.versions;
+        self.writes.push((to.0, range));
+        self.change(
+            to.0,
+            Known {
+                range,
+                same: None,
+                outcome: None,
+                low: None,
+                version,
+            },
+        );
+    }
+
+    /// After this instruction; not for those with instructions in them.
+    pub fn apply(&mut self, op: &Op) {
+        match *op {
+            Op::Set { to, from } => {
+                let (range, same) = (self.range(from), self.then(self.resolve(from)));
+                let (outcome, low) = match from {
+                    Operand::Register(from) => {
+                        let known = &self.known[from.0 as usize];
+                        (known.outcome, known.low)
+                    }
+                    Operand::Constant(_) => (None, None),
+                };
+                self.write(to, range);
+                let known = &mut self.known[to.0 as usize];
+                known.same = (same.0 != Operand::Register(to)).then_some(same);
+                (known.outcome, known.low) = (outcome, low);
+            }
+            Op::Binary { to, operator, a, b } => {
+                let range = combined(operator, self.range(a), self.range(b));
+                self.write(to, range);
+            }
+            Op::Compare { to, relation, a, b } => {
+                let range = match self.decide(relation, a, b) {
+                    Some(known) => Range::new(i64::from(known), i64::from(known)),
+                    None => Range::BOOL,
+                };
+                let outcome = Some((relation, self.then(a), self.then(b)));
+                self.write(to, range);
+                self.known[to.0 as usize].outcome = outcome;
+            }
+            Op::Extend {
+                to,
+                from,
+                bits,
+                signed,
+            } => {
+                let (all, of) = (Range::of_bits(bits, signed), self.range(from));
+                let low = (self.then(from), bits);
+                self.write(to, if all.holds(of) { of } else { all });
+                self.known[to.0 as usize].low = Some(low);
+            }
+            Op::Bound { index, count } => {
+                let below = Range::new(0, i64::from(count) - 1);
+                self.narrow(Operand::Register(index), below);
+            }
+            Op::Load {
+                to, bits, signed, ..
+            } => self.write(to, Range::of_bits(bits, signed)),
+            Op::NextBit { to, .. } => self.write(to, Range::new(-1, 63)),
+            _ => {}
+        }
+    }
+
+    /// In what follows, the relation holds.
+    pub fn assume(&mut self, relation: Relation, a: Operand, b: Operand) {
+        let (of_a, of_b) = (self.range(a), self.range(b));
+        match relation {
+            Relation::Equal => {
+                self.narrow(a, of_b);
+                self.narrow(b, of_a);
+            }
+            Relation::NotEqual => {
+                self.narrow(a, without(of_a, of_b));
+                self.narrow(b, without(of_b, of_a));
+            }
+            Relation::Less | Relation::LessEqual if of_b.low < 0 => {}
+            Relation::Less | Relation::LessSigned => {
+                let least = if relation == Relation::Less {
+                    0
+                } else {
+                    i64::MIN
+                };
+                self.narrow(a, Range::new(least, of_b.high.saturating_sub(1)));
+                if relation == Relation::LessSigned || of_a.low >= 0 {
+                    self.narrow(b, Range::new(of_a.low.saturating_add(1), i64::MAX));
+                }
+            }
+            Relation::LessEqual | Relation::LessEqualSigned => {
+                let least = if relation == Relation::LessEqual {
+                    0
+                } else {
+                    i64::MIN
+                };
+                self.narrow(a, Range::new(least, of_b.high));
+                if relation == Relation::LessEqualSigned || of_a.low >= 0 {
+                    self.narrow(b, Range::new(of_a.low, i64::MAX));
+                }
+            }
+        }
+    }
+
+    /// A register, and what it is a copy of, is within these bounds too.
+    fn narrow(&mut self, operand: Operand, range: Range) {
+        let Operand::Register(register) = operand else {
+            return;
+        };
+        let known = self.known[register.0 as usize];
+        let range = known.range.meet(range);
+        if range == known.range {
+            return;
+        }
+        self.change(register.0, Known { range, ..known });
+        if let Some(same) = known.same
+            && self.still(same)
+        {
+            self.narrow(same.0, range);
+        }
+    }
+
+    /// Nothing is known about it any more.
+    pub fn forget(&mut self, register: Register) {
+        self.write(register, Range::ALL);
+    }
+
+    /// Nothing is known any more about the registers that these instructions write.
+    pub fn forget_written(&mut self, body: &[Instruction]) {
+        for instruction in body {
+            if let Some(register) = instruction.op.writes() {
+                self.forget(register);
+            }
+            instruction
+                .op
+                .bodies()
+                .for_each(|inner| self.forget_written(inner));
+        }
+    }
+
+    /// Remembers this point.
+    pub fn mark(&self) -> Mark {
+        Mark {
+            undo: self.undo.len(),
+            writes: self.writes.len(),
+        }
+    }
+
+    /// Ends a branch that began at this mark: back to what was known there.
+    pub fn end_branch(&mut self, mark: Mark) -> Branch {
+        let mut written: Vec<u32> = self.writes[mark.writes..]
+            .iter()
+            .map(|(register, _)| *register)
+            .collect();
+        written.sort_unstable();
+        written.dedup();
+        let at_end = |register: u32| (register, self.known[register as usize].range);
+        let written = written.into_iter().map(at_end).collect();
+        self.back(mark);
+        Branch { written }
+    }
+
+    fn back(&mut self, mark: Mark) {
+        for (register, before) in self.undo.drain(mark.undo..).rev() {
+            self.known[register as usize] = before;
+        }
+    }
+
+    /// Behind an `if`, either of whose branches may have been taken and ended.
+    pub fn join(&mut self, then: &Branch, otherwise: &Branch) {
+        for (one, other) in [(then, otherwise), (otherwise, then)] {
+            for (register, range) in &one.written {
+                let there = other
+                    .written
+                    .binary_search_by_key(register, |(other, _)| *other);
+                let range = match there {
+                    Ok(at) => range.hull(other.written[at].1),
+                    Err(_) => range.hull(self.known[*register as usize].range),
+                };
+                if there.is_err() || std::ptr::eq(one, then) {
+                    self.write(Register(*register), range);
+                }
+            }
+        }
+    }
+
+    /// Behind an `if` of which only this branch ends.
+    pub fn take(&mut self, branch: &Branch) {
+        for (register, range) in &branch.written {
+            self.write(Register(*register), *range);
+        }
+    }
+
+    /// Behind a block or loop that began at this mark, at whose exits a register may have any of
+    /// the values written inside, or the one from before.
+    pub fn end_block(&mut self, mark: Mark) {
+        self.back(mark);
+        let mut inside: Vec<(u32, Range)> = self.writes.drain(mark.writes..).collect();
+        inside.sort_unstable_by_key(|(register, _)| *register);
+        for same in inside.chunk_by(|(a, _), (b, _)| a == b) {
+            let register = same[0].0;
+            let before = self.known[register as usize].range;
+            let range = same.iter().fold(before, |all, (_, range)| all.hull(*range));
+            self.write(Register(register), range);
+        }
+    }
+}
+
+/// A range without the other, if that is one number at its end.
+fn without(range: Range, other: Range) -> Range {
+    match other.only() {
+        Some(value) if value == range.low && value < range.high => {
+            Range::new(value + 1, range.high)
+        }
+        Some(value) if value == range.high && value > range.low => Range::new(range.low, value - 1),
+        _ => range,
+    }
+}
+
+/// Bounds of the result of an operator.
+fn combined(operator: Operator, a: Range, b: Range) -> Range {
+    if let (Some(a), Some(b)) = (a.only(), b.only()) {
+        let value = operator.apply(a, b);
+        return Range::new(value, value);
+    }
+    let ends = |f: fn(i64, i64) -> Option<i64>| match (f(a.low, b.low), f(a.high, b.high)) {
+        (Some(low), Some(high)) => Range::new(low, high),
+        _ => Range::ALL,
+    };
+    let positive = a.low >= 0 && b.low >= 0;
+    match (operator, b.only()) {
+        (Operator::Add, _) => ends(i64::checked_add),
+        (Operator::Subtract, _) => match (a.low.checked_sub(b.high), a.high.checked_sub(b.low)) {
+            (Some(low), Some(high)) => Range::new(low, high),
+            _ => Range::ALL,
+        },
+        (Operator::Multiply, Some(factor)) if factor >= 0 => ends(i64::checked_mul),
+        (Operator::Multiply, _) if positive => ends(i64::checked_mul),
+        (Operator::ShiftLeft, Some(by @ 0..=62)) => {
+            let by = Range::new(1 << by, 1 << by);
+            combined(Operator::Multiply, a, by)
+        }
+        (Operator::Divide, Some(2..)) if a.low < 0 => Range::new(0, i64::MAX),
+        (Operator::Divide | Operator::DivideSigned, Some(by @ 1..)) => {
+            Range::new(a.low / by, a.high / by)
+        }
+        (Operator::Remainder, Some(by @ 1..)) if a.low >= 0 => Range::new(0, a.high.min(by - 1)),
+        (Operator::Remainder, Some(by @ 1..)) => Range::new(0, by - 1),
+        (Operator::RemainderSigned, Some(by @ 1..)) => {
+            let low = if a.low >= 0 { 0 } else { 1 - by };
+            Range::new(low, if a.high <= 0 { 0 } else { (by - 1).min(a.high) })
+        }
+        (Operator::And, _) if positive => Range::new(0, a.high.min(b.high)),
+        (Operator::And, _) if b.low >= 0 => Range::new(0, b.high),
+        (Operator::And, _) if a.low >= 0 => Range::new(0, a.high),
+        (Operator::Or | Operator::Xor, _) if positive => {
+            let bits = 64 - (a.high | b.high).leading_zeros();
+            Range::new(0, i64::MAX >> (63 - bits))
+        }
+        (Operator::ShiftRight, Some(by @ 1..=63)) if a.low < 0 => {
+            Range::new(0, (u64::MAX >> by) as i64)
+        }
+        (Operator::ShiftRight | Operator::ShiftRightSigned, Some(by @ 0..=63)) => {
+            Range::new(a.low >> by, a.high >> by)
+        }
+        _ => Range::ALL,
+    }
+}

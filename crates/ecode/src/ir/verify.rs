@@ -1,0 +1,316 @@
+//! What every program of the IR keeps, checked: the two ways of execution rely on it and do not ask
+//! again. Lowering calls this in debug builds, the tests for every program.
+//!
+//! - a register is written before it is read, on every way there;
+//! - labels are unique, and an exit leaves something that stands around it;
+//! - an address lies in its region, at a multiple of the access's size; a register in it is bounded
+//!   such that this holds whatever happens; only what may be written is written;
+//! - widths, copies and the depth of loops are as they are said to be.
+
+use std::collections::HashMap;
+
+use super::facts::{Facts, Range};
+use super::{Address, Instruction, Label, Op, Operand, Operator, Program, Region, Register};
+use crate::frame::at;
+use crate::limits;
+
+/// Checks a program. The error names the instruction; it is a mistake of this crate.
+pub fn verify(program: &Program) -> Result<(), String> {
+    let mut verifier = Verifier {
+        program,
+        facts: Facts::new(program.registers),
+        written: vec![false; program.registers as usize],
+        labels: HashMap::new(),
+        around: Vec::new(),
+        loops: 0,
+        loops_most: 0,
+        depth: 0,
+    };
+    verifier.sizes()?;
+    verifier.list(&program.body)?;
+    if verifier.loops_most > program.loop_depth {
+        return Err(format!("{} loops in each other", verifier.loops_most));
+    }
+    Ok(())
+}
+
+/// Blocks of the IR in each other: a level of the text makes up to three.
+const DEPTH: u32 = 3 * limits::NESTING;
+
+struct Verifier<'p> {
+    program: &'p Program,
+    facts: Facts,
+    /// Registers that have been written on every way to here.
+    written: Vec<bool>,
+    /// All labels so far, with the registers written at every exit.
+    labels: HashMap<Label, Option<Vec<bool>>>,
+    /// Those that stand around.
+    around: Vec<Label>,
+    loops: u32,
+    loops_most: u32,
+    depth: u32,
+}
+
+/// Whether the end of a list is reached.
+type Reached = Result<bool, String>;
+
+impl Verifier<'_> {
+    fn sizes(&self) -> Result<(), String> {
+        let program = self.program;
+        let state = program.state.bytes.len() as u64;
+        let fits = program.locals <= limits::REGION_BYTES
+            && program.input <= limits::REGION_BYTES
+            && program.output <= limits::REGION_BYTES
+            && program.output.is_multiple_of(8)
+            && program.loop_depth <= limits::LOOP_DEPTH
+            && state <= u64::from(limits::STATE_BYTES)
+            && state.is_multiple_of(8);
+        if fits {
+            Ok(())
+        } else {
+            Err("a region is larger than its limit".into())
+        }
+    }
+
+    fn list(&mut self, body: &[Instruction]) -> Reached {
+        self.depth += 1;
+        if self.depth > DEPTH {
+            return Err("nested too deep".into());
+        }
+        let mut reached = true;
+        for instruction in body {
+            if !reached {
+                return Err(format!("not reached: {}", instruction.op));
+            }
+            reached = self
+                .instruction(&instruction.op)
+                .map_err(|error| format!("{}: {error}", instruction.op))?;
+        }
+        self.depth -= 1;
+        Ok(reached)
+    }
+
+    fn instruction(&mut self, op: &Op) -> Reached {
+        self.reads(op)?;
+        match op {
+            Op::If {
+                then, otherwise, ..
+            } => return self.branches(op, then, otherwise),
+            Op::Block { label, body } => return self.block(*label, body),
+            Op::Loop { label, body } => return self.repeat(*label, body),
+            Op::Exit(label) => {
+                self.exit(*label)?;
+                return Ok(false);
+            }
+            Op::Return(_) | Op::Fail(_) => return Ok(false),
+            Op::Load { from, bits, .. } => self.access(*from, u32::from(*bits) / 8, 1, false)?,
+            Op::Store { to, bits, .. } => self.access(*to, u32::from(*bits) / 8, 1, true)?,
+            Op::Atomic {
+                to, operator, bits, ..
+            } => {
+                let known = [Operator::Add, Operator::And, Operator::Or, Operator::Xor];
+                if *bits < 32 || !known.contains(operator) || to.region != Region::State {
+                    return Err("no such atomic access".into());
+                }
+                self.access(*to, u32::from(*bits) / 8, 1, true)?;
+            }
+            Op::Copy {
+                to,
+                from,
+                bytes,
+                align,
+            } => {
+                self.many(*from, *bytes, *align, false)?;
+                self.many(*to, *bytes, *align, true)?;
+            }
+            Op::Zero { to, bytes, align } => self.many(*to, *bytes, *align, true)?,
+            Op::Extend { bits, .. } if ![8, 16, 32].contains(bits) => {
+                return Err("no such width".into());
+            }
+            Op::Set { .. }
+            | Op::Binary { .. }
+            | Op::Compare { .. }
+            | Op::Extend { .. }
+            | Op::Bound { .. }
+            | Op::Burn
+            | Op::NextBit { .. }
+            | Op::Effect { .. } => {}
+        }
+        self.facts.apply(op);
+        if let Some(to) = op.writes() {
+            *self.register(to)? = true;
+        }
+        Ok(true)
+    }
+
+    fn register(&mut self, register: Register) -> Result<&mut bool, String> {
+        let slot = self.written.get_mut(register.0 as usize);
+        slot.ok_or_else(|| format!("there is no {register:?}"))
+    }
+
+    fn reads(&mut self, op: &Op) -> Result<(), String> {
+        let mut error = None;
+        // `reads` can change what it shows; it sees a copy of the head, which is cheap.
+        let mut head = match op {
+            Op::If { relation, a, b, .. } => Op::Compare {
+                to: Register(0),
+                relation: *relation,
+                a: *a,
+                b: *b,
+            },
+            Op::Block { .. } | Op::Loop { .. } => return Ok(()),
+            plain => plain.clone(),
+        };
+        head.reads(&mut |operand| {
+            if let Operand::Register(register) = operand {
+                match self.register(*register) {
+                    Ok(true) => {}
+                    Ok(false) => error = Some(format!("{register:?} is read before it is written")),
+                    Err(unknown) => error = Some(unknown),
+                }
+            }
+        });
+        error.map_or(Ok(()), Err)
+    }
+
+    fn branches(&mut self, op: &Op, then: &[Instruction], otherwise: &[Instruction]) -> Reached {
+        let Op::If { relation, a, b, .. } = op else {
+            return Ok(true);
+        };
+        let before = self.written.clone();
+        let mark = self.facts.mark();
+        self.facts.assume(*relation, *a, *b);
+        let then_reached = self.list(then)?;
+        let then_facts = self.facts.end_branch(mark);
+        let after_then = std::mem::replace(&mut self.written, before);
+        let (opposite, swapped) = relation.opposite();
+        let (c, d) = if swapped { (*b, *a) } else { (*a, *b) };
+        let mark = self.facts.mark();
+        self.facts.assume(opposite, c, d);
+        let reached = self.list(otherwise)?;
+        match (then_reached, reached) {
+            (false, _) => {}
+            (true, false) => {
+                self.facts.end_branch(mark);
+                self.facts.assume(*relation, *a, *b);
+                self.facts.take(&then_facts);
+                self.written = after_then;
+            }
+            (true, true) => {
+                let facts = self.facts.end_branch(mark);
+                self.facts.join(&then_facts, &facts);
+                both(&mut self.written, &after_then);
+            }
+        }
+        Ok(then_reached || reached)
+    }
+
+    fn enter(&mut self, label: Label) -> Result<(), String> {
+        if self.labels.insert(label, None).is_some() {
+            return Err(format!("b{} is there twice", label.0));
+        }
+        self.around.push(label);
+        Ok(())
+    }
+
+    fn exit(&mut self, label: Label) -> Result<(), String> {
+        if !self.around.contains(&label) {
+            return Err(format!("b{} is not around it", label.0));
+        }
+        match self.labels.get_mut(&label) {
+            Some(Some(written)) => both(written, &self.written),
+            Some(none) => *none = Some(self.written.clone()),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Behind a block or loop: what every exit has written.
+    fn leave(&mut self, label: Label, reached: bool) -> bool {
+        self.around.pop();
+        match self.labels.insert(label, None).flatten() {
+            Some(mut written) => {
+                if reached {
+                    both(&mut written, &self.written);
+                }
+                self.written = written;
+                true
+            }
+            None => reached,
+        }
+    }
+
+    fn block(&mut self, label: Label, body: &[Instruction]) -> Reached {
+        self.enter(label)?;
+        let mark = self.facts.mark();
+        let reached = self.list(body)?;
+        self.facts.end_block(mark);
+        Ok(self.leave(label, reached))
+    }
+
+    fn repeat(&mut self, label: Label, body: &[Instruction]) -> Reached {
+        self.enter(label)?;
+        self.loops += 1;
+        self.loops_most = self.loops_most.max(self.loops);
+        self.facts.forget_written(body);
+        let mark = self.facts.mark();
+        self.list(body)?;
+        self.facts.end_block(mark);
+        self.loops -= 1;
+        Ok(self.leave(label, false))
+    }
+
+    fn many(&self, at: Address, bytes: u32, align: u8, write: bool) -> Result<(), String> {
+        let align = u32::from(align);
+        let known = [1, 2, 4, 8].contains(&align);
+        if !known || !bytes.is_multiple_of(align) || bytes > limits::REGION_BYTES {
+            return Err("no such copy".into());
+        }
+        self.access(at, align, bytes / align, write)
+    }
+
+    fn access(&self, at: Address, size: u32, times: u32, write: bool) -> Result<(), String> {
+        let program = self.program;
+        let (bytes, writable) = match at.region {
+            Region::Event => (at::EVENT_DATA, false),
+            Region::Input => (program.input, false),
+            Region::Frame => (at::EFFECT, is_written_in_frame(at.offset)),
+            Region::Output => (program.output, true),
+            Region::Locals => (program.locals, true),
+            Region::State => (program.state.bytes.len() as u32, true),
+            Region::Attributes => (limits::ATTRIBUTES * 8, false),
+            Region::Sinks => (at::SINK_TABLE_BYTES, false),
+        };
+        let mut end = u64::from(at.offset) + u64::from(size) * u64::from(times);
+        if let Some(index) = at.index {
+            let claimed = Range {
+                low: 0,
+                high: i64::from(index.largest),
+            };
+            if !claimed.holds(self.facts.range(Operand::Register(index.register))) {
+                return Err(format!("{:?} is not known to be so small", index.register));
+            }
+            end += u64::from(index.largest);
+        }
+        if ![1, 2, 4, 8].contains(&size) || !at.offset.is_multiple_of(size) {
+            return Err("not at a multiple of its size".into());
+        }
+        if end > u64::from(bytes) {
+            return Err(format!("reaches {end} of {bytes} bytes"));
+        }
+        if write && !writable {
+            return Err("is not to be written".into());
+        }
+        Ok(())
+    }
+}
+
+fn is_written_in_frame(offset: u32) -> bool {
+    [at::RANDOM, at::DROP, at::ACCEPTED, at::REJECTED].contains(&offset)
+}
+
+fn both(all: &mut [bool], other: &[bool]) {
+    for (one, other) in all.iter_mut().zip(other) {
+        *one &= *other;
+    }
+}

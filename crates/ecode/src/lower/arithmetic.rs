@@ -1,0 +1,207 @@
+//! Operators and conversions as C has them on x86-64, in the 64-bit operators of the IR. Values of
+//! narrower types come extended and leave extended.
+//!
+//! `fixed` counts millionths. With a = ai * 10^6 + af (division towards zero) and b likewise,
+//!
+//! ```text
+//! a * b = ai * b + af * bi + af * bf / 10^6
+//! a / b = (q * 1000 + d1) * 1000 + d2    q = a / b, r = a % b, and twice: r *= 1000,
+//!                                        d = r / b, r %= b
+//! ```
+//!
+//! in 64 bits that wrap: exact where the result fits, without wider numbers. If b is a whole number
+//! of at most 32 bits, these are a * n and a / n.
+
+use super::condition::is_signed;
+use super::{Lowered, Lowering};
+use crate::ir::{Op, Operand, Operator, Relation};
+use crate::tree::{BinaryOperator, Expression, ExpressionKind};
+use crate::types::{FIXED_ONE, Int, Type};
+
+const ONE: Operand = Operand::Constant(FIXED_ONE);
+
+impl<'t> Lowering<'t> {
+    /// `a OP b` in the expression's type.
+    pub(super) fn combine(
+        &mut self,
+        operator: BinaryOperator,
+        a: &'t Expression,
+        b: &'t Expression,
+        ty: &Type,
+    ) -> Lowered<Operand> {
+        let left = self.value(a)?;
+        let left = self.hold(left, b);
+        if let (Type::Fixed, Some(whole)) = (ty, whole_number(b)) {
+            let right = self.value(whole)?;
+            return Ok(match operator {
+                BinaryOperator::Multiply => self.binary(Operator::Multiply, left, right),
+                BinaryOperator::Divide => self.binary(Operator::DivideSigned, left, right),
+                _ => {
+                    let right = self.binary(Operator::Multiply, right, ONE);
+                    self.arithmetic(operator, ty, left, right)
+                }
+            });
+        }
+        let right = self.value(b)?;
+        Ok(self.arithmetic(operator, ty, left, right))
+    }
+
+    /// `a OP b` of values of this type (the count of a shift: of any).
+    pub(super) fn arithmetic(
+        &mut self,
+        operator: BinaryOperator,
+        ty: &Type,
+        a: Operand,
+        b: Operand,
+    ) -> Operand {
+        match (ty, operator) {
+            (Type::Fixed, BinaryOperator::Multiply) => return self.multiply_fixed(a, b),
+            (Type::Fixed, BinaryOperator::Divide) => return self.divide_fixed(a, b),
+            _ => {}
+        }
+        let signed = is_signed(ty);
+        let choose = |with, without| if signed { with } else { without };
+        let (operator, wraps) = match operator {
+            BinaryOperator::Add => (Operator::Add, true),
+            BinaryOperator::Subtract => (Operator::Subtract, true),
+            BinaryOperator::Multiply => (Operator::Multiply, true),
+            BinaryOperator::Divide => (choose(Operator::DivideSigned, Operator::Divide), signed),
+            BinaryOperator::Remainder => (
+                choose(Operator::RemainderSigned, Operator::Remainder),
+                false,
+            ),
+            BinaryOperator::ShiftLeft => (Operator::ShiftLeft, true),
+            BinaryOperator::ShiftRight => (
+                choose(Operator::ShiftRightSigned, Operator::ShiftRight),
+                false,
+            ),
+            BinaryOperator::And => (Operator::And, false),
+            BinaryOperator::Or => (Operator::Or, false),
+            BinaryOperator::Xor => (Operator::Xor, false),
+            comparison => {
+                let (relation, a, b) = super::condition::compared(comparison, signed, a, b);
+                return self.compare(relation, a, b);
+            }
+        };
+        let is_shift = matches!(
+            operator,
+            Operator::ShiftLeft | Operator::ShiftRight | Operator::ShiftRightSigned
+        );
+        let b = match ty {
+            Type::Int(int) if is_shift => {
+                self.binary(Operator::And, b, Operand::Constant(i64::from(int.bits) - 1))
+            }
+            _ => b,
+        };
+        let result = self.binary(operator, a, b);
+        if wraps { self.wrap(result, ty) } else { result }
+    }
+
+    fn multiply_fixed(&mut self, a: Operand, b: Operand) -> Operand {
+        let (a_whole, a_part) = self.split(a);
+        let (b_whole, b_part) = self.split(b);
+        let first = self.binary(Operator::Multiply, a_whole, b);
+        let second = self.binary(Operator::Multiply, a_part, b_whole);
+        let third = self.binary(Operator::Multiply, a_part, b_part);
+        let third = self.binary(Operator::DivideSigned, third, ONE);
+        let sum = self.binary(Operator::Add, first, second);
+        self.binary(Operator::Add, sum, third)
+    }
+
+    /// The whole number and the millionths beyond it.
+    fn split(&mut self, a: Operand) -> (Operand, Operand) {
+        let whole = self.binary(Operator::DivideSigned, a, ONE);
+        (whole, self.binary(Operator::RemainderSigned, a, ONE))
+    }
+
+    fn divide_fixed(&mut self, a: Operand, b: Operand) -> Operand {
+        let thousand = Operand::Constant(1000);
+        let mut quotient = self.binary(Operator::DivideSigned, a, b);
+        let mut rest = self.binary(Operator::RemainderSigned, a, b);
+        for last in [false, true] {
+            let more = self.binary(Operator::Multiply, rest, thousand);
+            let digits = self.binary(Operator::DivideSigned, more, b);
+            quotient = self.binary(Operator::Multiply, quotient, thousand);
+            quotient = self.binary(Operator::Add, quotient, digits);
+            if !last {
+                rest = self.binary(Operator::RemainderSigned, more, b);
+            }
+        }
+        quotient
+    }
+
+    /// `-a`
+    pub(super) fn negate(&mut self, a: Operand, ty: &Type) -> Operand {
+        let result = self.binary(Operator::Subtract, Operand::Constant(0), a);
+        self.wrap(result, ty)
+    }
+
+    /// `~a`
+    pub(super) fn complement(&mut self, a: Operand, ty: &Type) -> Operand {
+        let result = self.binary(Operator::Xor, a, Operand::Constant(-1));
+        if is_signed(ty) {
+            result
+        } else {
+            self.wrap(result, ty)
+        }
+    }
+
+    /// Cuts a result to its type.
+    pub(super) fn wrap(&mut self, value: Operand, ty: &Type) -> Operand {
+        match ty {
+            Type::Int(int) if int.bits < 64 => self.extend(value, *int),
+            _ => value,
+        }
+    }
+
+    fn extend(&mut self, from: Operand, int: Int) -> Operand {
+        if let Operand::Constant(known) = from {
+            return Operand::Constant(int.wrap(known));
+        }
+        let to = self.register();
+        self.emit(Op::Extend {
+            to,
+            from,
+            bits: int.bits,
+            signed: int.signed,
+        });
+        Operand::Register(to)
+    }
+
+    /// 1 unless it is 0.
+    pub(super) fn truth(&mut self, value: Operand) -> Operand {
+        self.compare(Relation::NotEqual, value, Operand::Constant(0))
+    }
+
+    /// A value of one type in another.
+    pub(super) fn convert(&mut self, value: Operand, from: &Type, to: &Type) -> Operand {
+        match (from, to) {
+            (Type::Bool, Type::Bool) | (Type::Fixed, Type::Fixed) => value,
+            (_, Type::Bool) => self.truth(value),
+            (Type::Fixed, Type::Int(_)) => {
+                let whole = self.binary(Operator::DivideSigned, value, ONE);
+                self.wrap(whole, to)
+            }
+            (Type::Int(_) | Type::Bool, Type::Fixed) => self.binary(Operator::Multiply, value, ONE),
+            (Type::Int(from), Type::Int(to)) if !holds_all(*to, *from) => self.extend(value, *to),
+            _ => value,
+        }
+    }
+}
+
+/// Whether a register with a value of type `from` is right for `to` as it is.
+fn holds_all(to: Int, from: Int) -> bool {
+    to.bits == 64 || from == to || (from.bits < to.bits && (!from.signed || to.signed))
+}
+
+/// What a `fixed` expression was converted from, if that is an integer of at most 32 bits: then it
+/// is that number of whole ones without having wrapped.
+fn whole_number(e: &Expression) -> Option<&Expression> {
+    match &e.kind {
+        ExpressionKind::Convert(from) => match from.ty {
+            Type::Int(int) if int.bits <= 32 => Some(from),
+            _ => None,
+        },
+        _ => None,
+    }
+}

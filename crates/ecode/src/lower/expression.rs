@@ -1,0 +1,261 @@
+//! Values, and what expressions do besides. [`Lowering::value`] gives the value;
+//! [`Lowering::effect`] is for those whose value nobody wants, which is where updates of statics
+//! are atomic.
+
+use super::condition::is_simple;
+use super::place::Found;
+use super::{Lowered, Lowering};
+use crate::ir::{Op, Operand, Operator};
+use crate::tree::{BinaryOperator, Expression, ExpressionKind, Place};
+use crate::types::Type;
+
+/// The parts of [`ExpressionKind::Update`].
+#[derive(Clone, Copy)]
+struct Update<'t> {
+    place: &'t Place,
+    operator: BinaryOperator,
+    compute: &'t Type,
+    by: &'t Expression,
+    old: bool,
+}
+
+impl<'t> Lowering<'t> {
+    /// The value of an expression; of a void one, 0.
+    pub(super) fn value(&mut self, e: &'t Expression) -> Lowered<Operand> {
+        self.nested(|this| {
+            this.span = e.span;
+            this.value_here(e)
+        })
+    }
+
+    fn value_here(&mut self, e: &'t Expression) -> Lowered<Operand> {
+        match &e.kind {
+            ExpressionKind::Constant(value) => Ok(Operand::Constant(*value)),
+            ExpressionKind::Load(place) => self.read(place),
+            ExpressionKind::Arithmetic(operator, a, b) => self.combine(*operator, a, b, &e.ty),
+            ExpressionKind::Negate(a) => {
+                let value = self.value(a)?;
+                self.span = e.span;
+                Ok(self.negate(value, &e.ty))
+            }
+            ExpressionKind::Complement(a) => {
+                let value = self.value(a)?;
+                self.span = e.span;
+                Ok(self.complement(value, &e.ty))
+            }
+            ExpressionKind::Not(a) if !is_simple(a) => self.decide(e),
+            ExpressionKind::And(..) | ExpressionKind::Or(..) => self.decide(e),
+            ExpressionKind::Compare(..)
+            | ExpressionKind::Not(_)
+            | ExpressionKind::CompareText { .. } => {
+                let (relation, a, b) = self.relation(e)?;
+                self.span = e.span;
+                Ok(self.compare(relation, a, b))
+            }
+            ExpressionKind::Choice(condition, a, b) => self.choice(condition, a, b),
+            ExpressionKind::Comma(a, b) => {
+                self.effect(a)?;
+                self.value(b)
+            }
+            ExpressionKind::Convert(a) => {
+                let value = self.value(a)?;
+                self.span = e.span;
+                Ok(self.convert(value, &a.ty, &e.ty))
+            }
+            ExpressionKind::Assign(place, b) => self.assign(place, b),
+            ExpressionKind::Update {
+                place,
+                operator,
+                compute,
+                by,
+                old,
+            } => {
+                let update = Update {
+                    place,
+                    operator: *operator,
+                    compute,
+                    by,
+                    old: *old,
+                };
+                self.update(update, e)
+            }
+            _ => self.whole(e),
+        }
+    }
+
+    /// The rest: what works on arrays, structs and strings, and what is called.
+    fn whole(&mut self, e: &'t Expression) -> Lowered<Operand> {
+        let nothing = Operand::Constant(0);
+        match &e.kind {
+            ExpressionKind::Copy { to, from } => self.copy_all(to, from).map(|()| nothing),
+            ExpressionKind::Fill(place, values) => self.fill(place, values).map(|()| nothing),
+            ExpressionKind::FillText(place, text) => self.fill_text(place, text).map(|()| nothing),
+            ExpressionKind::Call(function, arguments) => self.call(*function, arguments),
+            ExpressionKind::Builtin(builtin, arguments) => self.builtin(*builtin, arguments, e),
+            ExpressionKind::ComparePlaces { text, with, prefix } => {
+                self.compare_places(text, with, *prefix)
+            }
+            ExpressionKind::Length(place) => self.length(place),
+            ExpressionKind::NextSink(after) => self.next_sink(after),
+            ExpressionKind::Best { count, sink, key } => {
+                self.best(count, *sink, key).map(|()| nothing)
+            }
+            _ => Ok(nothing),
+        }
+    }
+
+    /// What an expression does besides its value.
+    pub(super) fn effect(&mut self, e: &'t Expression) -> Lowered<()> {
+        self.nested(|this| {
+            this.span = e.span;
+            match &e.kind {
+                ExpressionKind::Update {
+                    place,
+                    operator,
+                    compute,
+                    by,
+                    ..
+                } => {
+                    let operator = *operator;
+                    let update = Update {
+                        place,
+                        operator,
+                        compute,
+                        by,
+                        old: false,
+                    };
+                    this.update_only(update, e)
+                }
+                ExpressionKind::Comma(a, b) => {
+                    this.effect(a)?;
+                    this.effect(b)
+                }
+                ExpressionKind::Convert(a) => this.effect(a),
+                ExpressionKind::Choice(condition, a, b) => {
+                    this.choose(condition, |this| this.effect(a), |this| this.effect(b))
+                }
+                _ => this.value_here(e).map(|_| ()),
+            }
+        })
+    }
+
+    fn choice(
+        &mut self,
+        condition: &'t Expression,
+        a: &'t Expression,
+        b: &'t Expression,
+    ) -> Lowered<Operand> {
+        let result = self.register();
+        let give = |this: &mut Self, value: &'t Expression| {
+            let given = this.value(value)?;
+            this.set(result, given);
+            Ok(())
+        };
+        self.choose(condition, |this| give(this, a), |this| give(this, b))?;
+        Ok(Operand::Register(result))
+    }
+
+    fn read(&mut self, place: &'t Place) -> Lowered<Operand> {
+        match self.find(place)? {
+            Found::Register(register) => Ok(Operand::Register(register)),
+            Found::Memory(address) => {
+                self.span = place.span;
+                Ok(self.load(address, &place.ty))
+            }
+        }
+    }
+
+    fn assign(&mut self, place: &'t Place, value: &'t Expression) -> Lowered<Operand> {
+        let found = self.find(place)?;
+        let value = self.value(value)?;
+        self.span = place.span;
+        match found {
+            Found::Register(register) => {
+                self.set(register, value);
+                Ok(Operand::Register(register))
+            }
+            Found::Memory(address) => {
+                self.store(address, value, &place.ty);
+                Ok(value)
+            }
+        }
+    }
+
+    fn update(&mut self, update: Update<'t>, e: &'t Expression) -> Lowered<Operand> {
+        let found = self.find(update.place)?;
+        let by = self.value(update.by)?;
+        self.span = e.span;
+        Ok(self.update_found(found, by, update))
+    }
+
+    fn update_found(&mut self, found: Found, by: Operand, update: Update<'t>) -> Operand {
+        let ty = &update.place.ty;
+        let before = match found {
+            Found::Register(register) if update.old => {
+                Operand::Register(self.copy(Operand::Register(register)))
+            }
+            Found::Register(register) => Operand::Register(register),
+            Found::Memory(address) => self.load(address, ty),
+        };
+        let wide = self.convert(before, ty, update.compute);
+        let result = self.arithmetic(update.operator, update.compute, wide, by);
+        let after = self.convert(result, update.compute, ty);
+        let kept = match found {
+            Found::Register(register) => {
+                self.set(register, after);
+                Operand::Register(register)
+            }
+            Found::Memory(address) => {
+                self.store(address, after, ty);
+                after
+            }
+        };
+        if update.old { before } else { kept }
+    }
+
+    /// An update whose value nobody wants: atomic, if it can be.
+    fn update_only(&mut self, update: Update<'t>, e: &'t Expression) -> Lowered<()> {
+        let found = self.find(update.place)?;
+        let by = self.value(update.by)?;
+        self.span = e.span;
+        if let (Found::Memory(to), Some(operator)) = (found, self.atomic(update)) {
+            let (bits, _) = super::place::width(&update.place.ty);
+            let (operator, value) = match operator {
+                Operator::Subtract => {
+                    let value = self.binary(Operator::Subtract, Operand::Constant(0), by);
+                    (Operator::Add, value)
+                }
+                _ => (operator, by),
+            };
+            self.emit(Op::Atomic {
+                to,
+                operator,
+                value,
+                bits,
+            });
+        } else {
+            self.update_found(found, by, update);
+        }
+        Ok(())
+    }
+
+    /// The operator, if the update of this place is atomic.
+    fn atomic(&self, update: Update<'t>) -> Option<Operator> {
+        let is_fixed = match (&update.place.ty, update.compute) {
+            (Type::Int(int), Type::Int(_)) if int.bits >= 32 => false,
+            (Type::Fixed, Type::Fixed) => true,
+            _ => return None,
+        };
+        if !self.is_static(update.place.variable) {
+            return None;
+        }
+        match update.operator {
+            BinaryOperator::Add => Some(Operator::Add),
+            BinaryOperator::Subtract => Some(Operator::Subtract),
+            BinaryOperator::And if !is_fixed => Some(Operator::And),
+            BinaryOperator::Or if !is_fixed => Some(Operator::Or),
+            BinaryOperator::Xor if !is_fixed => Some(Operator::Xor),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Takes out instructions whose value nobody reads, going backwards with the registers that are
+//! still needed. A value that is computed only to be set into another register is computed there.
+//!
+//! At a loop's end those are needed that its beginning needs; what that is, a first walk through
+//! its body finds that changes nothing ([`Pruner::needed`]). One is enough: a register needed at
+//! the beginning only because the end needed it was needed there already.
+
+use std::collections::HashMap;
+
+use crate::ir::{Instruction, Label, Op, Operand, Program, Register};
+
+/// See the head of this file.
+pub(super) fn prune(program: &mut Program) {
+    let mut pruner = Pruner {
+        at_exit: HashMap::new(),
+        words: program.registers.div_ceil(64) as usize,
+    };
+    let nothing = pruner.none();
+    pruner.list(&mut program.body, nothing);
+}
+
+/// A set of registers.
+#[derive(Clone, Debug)]
+struct Set(Vec<u64>);
+
+impl Set {
+    fn add(&mut self, register: Register) {
+        self.0[register.0 as usize / 64] |= 1 << (register.0 % 64);
+    }
+
+    fn remove(&mut self, register: Register) {
+        self.0[register.0 as usize / 64] &= !(1 << (register.0 % 64));
+    }
+
+    fn has(&self, register: Register) -> bool {
+        self.0[register.0 as usize / 64] >> (register.0 % 64) & 1 != 0
+    }
+
+    fn add_all(&mut self, other: &Set) {
+        self.0
+            .iter_mut()
+            .zip(&other.0)
+            .for_each(|(word, other)| *word |= other);
+    }
+}
+
+struct Pruner {
+    /// What is needed where an exit of this label leads.
+    at_exit: HashMap<Label, Set>,
+    words: usize,
+}
+
+impl Pruner {
+    fn none(&self) -> Set {
+        Set(vec![0; self.words])
+    }
+
+    /// Prunes a list at whose end `needed` is; what is needed at its beginning.
+    fn list(&mut self, body: &mut Vec<Instruction>, mut needed: Set) -> Set {
+        let mut kept = Vec::with_capacity(body.len());
+        while let Some(mut instruction) = body.pop() {
+            let Op::Set {
+                to,
+                from: Operand::Register(from),
+            } = instruction.op
+            else {
+                if self.instruction(&mut instruction.op, &mut needed) {
+                    kept.push(instruction);
+                }
+                continue;
+            };
+            if to == from {
+                continue;
+            }
+            if !needed.has(from)
+                && let Some(before) = body.last_mut()
+                && let Some(target) = before.op.target()
+                && *target == from
+            {
+                *target = to;
+                continue;
+            }
+            if self.instruction(&mut instruction.op, &mut needed) {
+                kept.push(instruction);
+            }
+        }
+        kept.reverse();
+        *body = kept;
+        needed
+    }
+
+    /// Whether the instruction stays; `needed` becomes what is needed before it.
+    fn instruction(&mut self, op: &mut Op, needed: &mut Set) -> bool {
+        match op {
+            Op::If {
+                then, otherwise, ..
+            } => {
+                let before_otherwise = self.list(otherwise, needed.clone());
+                let after = std::mem::replace(needed, self.none());
+                *needed = self.list(then, after);
+                needed.add_all(&before_otherwise);
+                if then.is_empty() && otherwise.is_empty() {
+                    return false;
+                }
+            }
+            Op::Block { label, body } => {
+                self.at_exit.insert(*label, needed.clone());
+                let after = std::mem::replace(needed, self.none());
+                *needed = self.list(body, after);
+                return !body.is_empty();
+            }
+            Op::Loop { label, body } => {
+                self.at_exit
+                    .insert(*label, std::mem::replace(needed, self.none()));
+                let at_end = self.needed(body, self.none());
+                *needed = self.list(body, at_end);
+            }
+            ref plain => {
+                if let Some(to) = plain.writes() {
+                    if !needed.has(to) {
+                        return false;
+                    }
+                    needed.remove(to);
+                }
+                self.leaving(plain, needed);
+            }
+        }
+        add_reads(op, needed);
+        true
+    }
+
+    /// Behind what does not go on, nothing is needed but where it goes.
+    fn leaving(&self, op: &Op, needed: &mut Set) {
+        match op {
+            Op::Exit(label) => {
+                *needed = self
+                    .at_exit
+                    .get(label)
+                    .cloned()
+                    .unwrap_or_else(|| self.none());
+            }
+            Op::Return(_) | Op::Fail(_) => *needed = self.none(),
+            _ => {}
+        }
+    }
+
+    /// What is needed before a list at whose end `needed` is.
+    fn needed(&mut self, body: &mut [Instruction], mut needed: Set) -> Set {
+        for Instruction { op, .. } in body.iter_mut().rev() {
+            match op {
+                Op::If {
+                    then, otherwise, ..
+                } => {
+                    let before_otherwise = self.needed(otherwise, needed.clone());
+                    needed = self.needed(then, needed);
+                    needed.add_all(&before_otherwise);
+                }
+                Op::Block { label, body } => {
+                    self.at_exit.insert(*label, needed.clone());
+                    needed = self.needed(body, needed);
+                }
+                Op::Loop { label, body } => {
+                    self.at_exit.insert(*label, needed);
+                    needed = self.needed(body, self.none());
+                }
+                ref plain => {
+                    if let Some(to) = plain.writes() {
+                        needed.remove(to);
+                    }
+                    self.leaving(plain, &mut needed);
+                }
+            }
+            add_reads(op, &mut needed);
+        }
+        needed
+    }
+}
+
+fn add_reads(op: &mut Op, needed: &mut Set) {
+    op.reads(&mut |operand| {
+        if let Operand::Register(register) = operand {
+            needed.add(*register);
+        }
+    });
+}

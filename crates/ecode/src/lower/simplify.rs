@@ -1,0 +1,428 @@
+//! Makes a program smaller without changing what it does, for both ways of execution: forwards,
+//! what is known about registers ([`Facts`]) makes constants, copies and checks disappear; then
+//! [`prune`](super::prune) goes backwards and takes out what nobody needs; twice, because each
+//! finds more where the other has been. At the end registers are numbered anew.
+//!
+//! What the run burns, stores, requests and fails of stays, and in its order; only a failing check
+//! that cannot fail goes.
+
+use std::collections::HashMap;
+
+use super::{fold, prune};
+use crate::ir::facts::Facts;
+use crate::ir::{
+    Address, Fault, Instruction, Label, Op, Operand, Operator, Program, Register, Relation,
+};
+use crate::source::Span;
+
+/// See the head of this file.
+pub(super) fn simplify(program: &mut Program) {
+    for _ in 0..2 {
+        let mut simplifier = Simplifier {
+            facts: Facts::new(program.registers),
+            exits: HashMap::new(),
+        };
+        let body = std::mem::take(&mut program.body);
+        program.body = simplifier.list(body).0;
+        prune::prune(program);
+    }
+    number_registers(program);
+    program.loop_depth = loop_depth(&program.body);
+}
+
+struct Simplifier {
+    facts: Facts,
+    /// Exits of each label that are there so far.
+    exits: HashMap<Label, u32>,
+}
+
+/// Instructions, and whether their end is reached.
+type List = (Vec<Instruction>, bool);
+
+impl Simplifier {
+    fn list(&mut self, body: Vec<Instruction>) -> List {
+        let mut out = Vec::with_capacity(body.len());
+        for instruction in body {
+            if !self.instruction(instruction, &mut out) {
+                return (out, false);
+            }
+        }
+        (out, true)
+    }
+
+    /// Appends what is left of an instruction; whether its end is reached.
+    fn instruction(&mut self, instruction: Instruction, out: &mut Vec<Instruction>) -> bool {
+        let Instruction { mut op, span } = instruction;
+        self.operands(&mut op);
+        match op {
+            Op::If {
+                relation,
+                a,
+                b,
+                then,
+                otherwise,
+            } => {
+                return self.choice((relation, a, b), then, otherwise, span, out);
+            }
+            Op::Block { label, body } => return self.block(label, body, span, out),
+            Op::Loop { label, body } => return self.repeat(label, body, span, out),
+            Op::Exit(label) => {
+                *self.exits.entry(label).or_default() += 1;
+                out.push(Instruction { op, span });
+                return false;
+            }
+            Op::Bound { index, count } => return self.bound(index, count, span, out),
+            _ => {}
+        }
+        let op = self.plain(op);
+        let goes_on = !matches!(op, Op::Return(_) | Op::Fail(_));
+        self.facts.apply(&op);
+        out.push(Instruction { op, span });
+        goes_on
+    }
+
+    /// Puts simpler operands in.
+    fn operands(&mut self, op: &mut Op) {
+        let facts = &self.facts;
+        match op {
+            Op::Load { from, .. } => constant_index(facts, from),
+            Op::Store { to, value, bits }
+            | Op::Atomic {
+                to, value, bits, ..
+            } => {
+                constant_index(facts, to);
+                *value = facts.low_bits(*value, *bits);
+            }
+            Op::Extend { from, bits, .. } => *from = facts.low_bits(*from, *bits),
+            Op::Copy { to, from, .. } => {
+                constant_index(facts, to);
+                constant_index(facts, from);
+            }
+            Op::Zero { to, .. } => constant_index(facts, to),
+            _ => {}
+        }
+        op.reads(&mut |operand| *operand = facts.resolve(*operand));
+    }
+
+    /// A simpler instruction in place of one without others in it.
+    fn plain(&self, op: Op) -> Op {
+        match op {
+            Op::Binary { to, operator, a, b } => match fold::binary(operator, a, b) {
+                Some(from) => Op::Set { to, from },
+                None => {
+                    let (operator, a, b) = self.cheaper(operator, a, b);
+                    Op::Binary { to, operator, a, b }
+                }
+            },
+            Op::Compare { to, relation, a, b } => {
+                let (relation, a, b) = self.relation(relation, a, b);
+                match self.decide(relation, a, b) {
+                    Some(known) => {
+                        let from = Operand::Constant(i64::from(known));
+                        Op::Set { to, from }
+                    }
+                    None => self.truth(to, relation, a, b),
+                }
+            }
+            Op::Extend {
+                to,
+                from,
+                bits,
+                signed,
+            } => {
+                let all = crate::ir::facts::Range::of_bits(bits, signed);
+                match from {
+                    Operand::Constant(value) => {
+                        let from = Operand::Constant(crate::ir::extend(value, bits, signed));
+                        Op::Set { to, from }
+                    }
+                    Operand::Register(_) if all.holds(self.facts.range(from)) => {
+                        Op::Set { to, from }
+                    }
+                    Operand::Register(_) => Op::Extend {
+                        to,
+                        from,
+                        bits,
+                        signed,
+                    },
+                }
+            }
+            other => other,
+        }
+    }
+
+    /// A comparison with 0 of what is 0 or 1 anyway.
+    fn truth(&self, to: Register, relation: Relation, a: Operand, b: Operand) -> Op {
+        let of_a = self.facts.range(a);
+        let is_bool = of_a.low >= 0 && of_a.high <= 1;
+        match (relation, b) {
+            (Relation::NotEqual, Operand::Constant(0)) if is_bool => Op::Set { to, from: a },
+            (Relation::Equal, Operand::Constant(1)) if is_bool => Op::Set { to, from: a },
+            _ => Op::Compare { to, relation, a, b },
+        }
+    }
+
+    /// The same with constants on the right, and without division where a shift will do.
+    fn cheaper(&self, operator: Operator, a: Operand, b: Operand) -> (Operator, Operand, Operand) {
+        let not_negative = self.facts.range(a).low >= 0;
+        match (operator, a, b) {
+            (
+                Operator::Add | Operator::Multiply | Operator::And | Operator::Or | Operator::Xor,
+                Operand::Constant(_),
+                Operand::Register(_),
+            ) => self.cheaper(operator, b, a),
+            (Operator::Divide | Operator::DivideSigned, _, Operand::Constant(by))
+                if by > 0
+                    && by & (by - 1) == 0
+                    && (not_negative || operator == Operator::Divide) =>
+            {
+                let by = Operand::Constant(i64::from(by.trailing_zeros()));
+                (Operator::ShiftRight, a, by)
+            }
+            (Operator::Remainder | Operator::RemainderSigned, _, Operand::Constant(by))
+                if by > 0
+                    && by & (by - 1) == 0
+                    && (not_negative || operator == Operator::Remainder) =>
+            {
+                (Operator::And, a, Operand::Constant(by - 1))
+            }
+            _ => (operator, a, b),
+        }
+    }
+
+    /// The comparison that a comparison of its outcome with a constant stands for.
+    fn relation(&self, relation: Relation, a: Operand, b: Operand) -> (Relation, Operand, Operand) {
+        let (a, b) = match (relation, a, b) {
+            (Relation::Equal | Relation::NotEqual, Operand::Constant(_), _) => (b, a),
+            _ => (a, b),
+        };
+        let holds = match (relation, b) {
+            (Relation::NotEqual, Operand::Constant(0)) => true,
+            (Relation::Equal, Operand::Constant(1)) => true,
+            (Relation::Equal, Operand::Constant(0)) => false,
+            (Relation::NotEqual, Operand::Constant(1)) => false,
+            _ => return (relation, a, b),
+        };
+        match self.facts.outcome(a) {
+            None => (relation, a, b),
+            Some((inner, a, b)) if holds => self.relation(inner, a, b),
+            Some((inner, a, b)) => {
+                let (relation, a, b) = opposite(inner, a, b);
+                self.relation(relation, a, b)
+            }
+        }
+    }
+
+    fn decide(&self, relation: Relation, a: Operand, b: Operand) -> Option<bool> {
+        fold::relation(relation, a, b).or_else(|| self.facts.decide(relation, a, b))
+    }
+
+    fn bound(
+        &mut self,
+        index: Register,
+        count: u32,
+        span: Span,
+        out: &mut Vec<Instruction>,
+    ) -> bool {
+        let below = Operand::Constant(i64::from(count));
+        let operand = Operand::Register(index);
+        let op = match self.decide(Relation::Less, operand, below) {
+            Some(true) => return true,
+            Some(false) => Op::Fail(Fault::Index),
+            None => Op::Bound { index, count },
+        };
+        let goes_on = !matches!(op, Op::Fail(_));
+        self.facts.apply(&op);
+        out.push(Instruction { op, span });
+        goes_on
+    }
+
+    fn choice(
+        &mut self,
+        (relation, a, b): (Relation, Operand, Operand),
+        then: Vec<Instruction>,
+        otherwise: Vec<Instruction>,
+        span: Span,
+        out: &mut Vec<Instruction>,
+    ) -> bool {
+        let (relation, a, b) = self.relation(relation, a, b);
+        if let Some(known) = self.decide(relation, a, b) {
+            let (mut taken, reached) = self.list(if known { then } else { otherwise });
+            out.append(&mut taken);
+            return reached;
+        }
+        let mark = self.facts.mark();
+        self.facts.assume(relation, a, b);
+        let (then, then_reached) = self.list(then);
+        let then_facts = self.facts.end_branch(mark);
+        let not = opposite(relation, a, b);
+        let mark = self.facts.mark();
+        self.facts.assume(not.0, not.1, not.2);
+        let (otherwise, reached) = self.list(otherwise);
+        match (then_reached, reached) {
+            (false, _) => {}
+            (true, false) => {
+                self.facts.end_branch(mark);
+                self.facts.assume(relation, a, b);
+                self.facts.take(&then_facts);
+            }
+            (true, true) => {
+                let facts = self.facts.end_branch(mark);
+                self.facts.join(&then_facts, &facts);
+            }
+        }
+        let op = if then.is_empty() {
+            let (relation, a, b) = not;
+            Op::If {
+                relation,
+                a,
+                b,
+                then: otherwise,
+                otherwise: then,
+            }
+        } else {
+            Op::If {
+                relation,
+                a,
+                b,
+                then,
+                otherwise,
+            }
+        };
+        // What stands behind the branch that ends is nobody's else.
+        out.push(Instruction { op, span });
+        then_reached || reached
+    }
+
+    fn block(
+        &mut self,
+        label: Label,
+        body: Vec<Instruction>,
+        span: Span,
+        out: &mut Vec<Instruction>,
+    ) -> bool {
+        let mark = self.facts.mark();
+        let (mut body, mut reached) = self.list(body);
+        let all = self.exits.get(&label).copied().unwrap_or(0);
+        // An exit at the very end goes nowhere else than the end does.
+        let is_last =
+            matches!(body.last(), Some(Instruction { op: Op::Exit(to), .. }) if *to == label);
+        if all == 1 && is_last {
+            body.pop();
+            self.exits.remove(&label);
+            out.append(&mut body);
+            return true;
+        }
+        if all == 0 {
+            out.append(&mut body);
+            return reached;
+        }
+        self.facts.end_block(mark);
+        let ended = strip(&mut body, label);
+        reached |= ended > 0;
+        if ended == all {
+            self.exits.remove(&label);
+            out.append(&mut body);
+            return reached;
+        }
+        self.exits.insert(label, all - ended);
+        out.push(Instruction {
+            op: Op::Block { label, body },
+            span,
+        });
+        true
+    }
+
+    fn repeat(
+        &mut self,
+        label: Label,
+        body: Vec<Instruction>,
+        span: Span,
+        out: &mut Vec<Instruction>,
+    ) -> bool {
+        self.facts.forget_written(&body);
+        let mark = self.facts.mark();
+        let (body, _) = self.list(body);
+        self.facts.end_block(mark);
+        out.push(Instruction {
+            op: Op::Loop { label, body },
+            span,
+        });
+        self.exits.get(&label).is_some_and(|exits| *exits > 0)
+    }
+}
+
+fn opposite(relation: Relation, a: Operand, b: Operand) -> (Relation, Operand, Operand) {
+    match relation.opposite() {
+        (relation, false) => (relation, a, b),
+        (relation, true) => (relation, b, a),
+    }
+}
+
+/// An address whose distance turned out to be fixed.
+fn constant_index(facts: &Facts, address: &mut Address) {
+    let Some(index) = address.index else {
+        return;
+    };
+    if let Operand::Constant(known) = facts.resolve(Operand::Register(index.register))
+        && (0..=i64::from(index.largest)).contains(&known)
+    {
+        address.offset += known as u32;
+        address.index = None;
+    }
+}
+
+/// Takes out the exits of `label` behind which its end stands anyway; how many.
+fn strip(body: &mut Vec<Instruction>, label: Label) -> u32 {
+    match body.last_mut().map(|last| &mut last.op) {
+        Some(Op::Exit(to)) if *to == label => {
+            body.pop();
+            1
+        }
+        Some(Op::If {
+            then, otherwise, ..
+        }) => strip(then, label) + strip(otherwise, label),
+        Some(Op::Block { body, .. }) => strip(body, label),
+        _ => 0,
+    }
+}
+
+/// The deepest loop in a loop.
+fn loop_depth(body: &[Instruction]) -> u32 {
+    let depth_of = |op: &Op| {
+        let inside = op.bodies().map(loop_depth).max().unwrap_or(0);
+        inside + u32::from(matches!(op, Op::Loop { .. }))
+    };
+    body.iter()
+        .map(|instruction| depth_of(&instruction.op))
+        .max()
+        .unwrap_or(0)
+}
+
+/// Numbers registers in the order in which the text meets them.
+fn number_registers(program: &mut Program) {
+    let mut numbers = vec![None; program.registers as usize];
+    let mut next = 0;
+    renumber(&mut program.body, &mut |register| {
+        let number = numbers[register.0 as usize].get_or_insert_with(|| {
+            next += 1;
+            Register(next - 1)
+        });
+        *register = *number;
+    });
+    program.registers = next;
+}
+
+fn renumber(body: &mut [Instruction], number: &mut dyn FnMut(&mut Register)) {
+    for Instruction { op, .. } in body {
+        op.reads(&mut |operand| {
+            if let Operand::Register(register) = operand {
+                number(register);
+            }
+        });
+        if let Some(to) = op.target() {
+            number(to);
+        }
+        op.bodies_mut(&mut |inner| renumber(inner, number));
+    }
+}
