@@ -63,7 +63,7 @@ impl Parser<'_> {
             let kind = StatementKind::Empty;
             return Outer::Statement(Statement { kind, span: start });
         }
-        match self.item() {
+        match self.item(nothing_before) {
             None => self.outer_statement(nothing_before),
             Some(Ok(outer)) => outer,
             Some(Err(Told)) => {
@@ -106,7 +106,7 @@ impl Parser<'_> {
     }
 
     /// A declaration for the whole text, or what begins like one. `None`: a statement begins here.
-    fn item(&mut self) -> Option<Parsed<Outer>> {
+    fn item(&mut self, nothing_before: bool) -> Option<Parsed<Outer>> {
         let start = self.span();
         let is_fuel = matches!(self.token(1).kind, TokenKind::Integer(_) | TokenKind::Name);
         if self.begins_test() {
@@ -123,10 +123,10 @@ impl Parser<'_> {
             return Some(self.enum_item(start).map(Item::Enum).map(Outer::Item));
         }
         self.begins_declaration()
-            .then(|| self.variable_or_function(start))
+            .then(|| self.variable_or_function(start, nothing_before))
     }
 
-    fn variable_or_function(&mut self, start: Span) -> Parsed<Outer> {
+    fn variable_or_function(&mut self, start: Span, nothing_before: bool) -> Parsed<Outer> {
         let specifiers = self.specifiers()?;
         if *self.kind() == TokenKind::Name && self.is_ahead(1, "(") {
             if specifiers.is_static || specifiers.is_const {
@@ -154,7 +154,8 @@ impl Parser<'_> {
             })));
         }
         let declaration = self.declaration(specifiers, start)?;
-        if declaration.is_static || declaration.is_const {
+        // Behind statements, a `const` may be computed from what they declare.
+        if declaration.is_static || declaration.is_const && nothing_before {
             return Ok(Outer::Item(Item::Variable(declaration)));
         }
         let span = declaration.span;
