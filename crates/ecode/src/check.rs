@@ -39,7 +39,7 @@ use crate::diagnostic::{Diagnostic, Severity};
 use crate::environment::Environment;
 use crate::limits;
 use crate::source::Span;
-use crate::tree::{Expression, FunctionId, Place, Tree, Variable, VariableId};
+use crate::tree::{Expression, FunctionId, Place, Statement, Tree, Variable, VariableId};
 use crate::types::Type;
 use scope::{Budget, Scopes};
 
@@ -82,6 +82,8 @@ struct Checker<'a> {
     unknown: HashSet<String>,
     /// Bytes of all statics and constant tables.
     state_bytes: u32,
+    /// What the body begins with: constants of the whole text that have to be computed.
+    prelude: Vec<Statement>,
     /// Names of statics and constant tables.
     state_names: HashSet<String>,
     budget: Budget,
@@ -96,6 +98,8 @@ struct Facts {
     written: bool,
     /// Whether it is worth a word if nobody uses it.
     watched: bool,
+    /// Whether only the body knows it, though it is declared outside of it.
+    of_body: bool,
 }
 
 /// Why a variable cannot be written.
@@ -137,13 +141,17 @@ struct Context {
     looks_only: bool,
     /// In `sizeof`: only the type matters.
     silent: bool,
+    /// Outside of functions and body.
+    outermost: bool,
 }
 
 /// A loop or a switch.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Jump {
     is_loop: bool,
+    /// Whether a `break` leaves it, a `continue` goes on with it.
     broken: bool,
+    continued: bool,
 }
 
 /// A call of a local function.
@@ -188,6 +196,7 @@ impl<'a> Checker<'a> {
             unread: false,
             unknown: HashSet::new(),
             state_bytes: 0,
+            prelude: Vec::new(),
             state_names: HashSet::new(),
             budget: Budget::default(),
         }

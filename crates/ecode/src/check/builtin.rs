@@ -2,7 +2,7 @@
 
 use super::call::arguments_text;
 use super::conversion::{common, constant_of, convert, number, promoted};
-use super::scope::{Binding, nearest};
+use super::scope::Binding;
 use super::{Checker, Facts, Fixed, Operand, cut};
 use crate::ast::{self, ExpressionKind as Ast, Name};
 use crate::frame;
@@ -277,24 +277,11 @@ impl Checker<'_> {
         let known: Vec<_> = environment.attributes.iter().map(String::as_str).collect();
         let number = known.iter().position(|known| *known == name);
         if number.is_none() {
-            let hint = self.near_or_list(name, &known);
+            let hint = self.near_or_all(name, &known);
             let message = format!("there is no attribute '{}'", cut(name));
             self.error_hint(source.span, message, hint);
         }
         number.map(|at| at as u32)
-    }
-
-    /// "did you mean", or all there are.
-    fn near_or_list(&self, name: &str, known: &[&str]) -> String {
-        const LISTED: usize = 8;
-        match nearest(&self.budget, name, known.iter().copied()) {
-            Some(near) => format!("did you mean \"{near}\"?"),
-            None if known.is_empty() => "there are none here".to_owned(),
-            None => {
-                let listed: Vec<_> = known.iter().take(LISTED).map(|name| cut(name)).collect();
-                format!("there are {}", listed.join(", "))
-            }
-        }
     }
 
     fn raise(&mut self, arguments: &[ast::Expression], span: Span) -> Option<Expression> {
@@ -306,7 +293,7 @@ impl Checker<'_> {
             let found = services.clone().find(|(known, _)| known == name);
             if found.is_none() {
                 let known: Vec<_> = services.map(|(known, _)| known.as_str()).collect();
-                let hint = self.near_or_list(name, &known);
+                let hint = self.near_or_all(name, &known);
                 let message = format!("no service '{}' can be raised from here", cut(name));
                 self.error_hint(arguments[0].span, message, hint);
             }

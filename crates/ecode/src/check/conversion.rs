@@ -109,6 +109,15 @@ impl Checker<'_> {
 
     /// A condition of an expression: a `bool`.
     pub(super) fn condition(&mut self, source: &ast::Expression) -> Option<Expression> {
+        self.value(source).map(truth)
+    }
+
+    /// The condition of a statement: with a word where `==` was probably meant.
+    pub(super) fn condition_of_statement(
+        &mut self,
+        source: &ast::Expression,
+    ) -> Option<Expression> {
+        let value = self.value(source)?;
         if let ast::ExpressionKind::Assign(..) = source.kind {
             self.warn(
                 source.span,
@@ -116,7 +125,7 @@ impl Checker<'_> {
                 "write == to compare, or (...) != 0 if the assignment is meant",
             );
         }
-        Some(truth(self.value(source)?))
+        Some(truth(value))
     }
 
     /// A whole number that is known now.

@@ -37,6 +37,7 @@ impl Checker<'_> {
     /// All declarations, in order.
     pub(super) fn items(&mut self, unit: &ast::Unit) {
         let mut fuel = None;
+        self.context.outermost = true;
         for item in &unit.items {
             match item {
                 Item::Struct(item) => self.struct_item(item),
@@ -51,7 +52,7 @@ impl Checker<'_> {
 
     fn fuel(&mut self, value: &ast::Expression, former: &mut Option<Span>) {
         if former.replace(value.span).is_some() {
-            self.error(value.span, "fuel is given twice");
+            return self.error(value.span, "fuel is given twice");
         }
         let Some(units) = self.constant(value, "fuel") else {
             return;
@@ -74,8 +75,17 @@ impl Checker<'_> {
         let mut fields: Vec<(String, Type)> = Vec::new();
         let mut names = std::collections::HashSet::new();
         let mut whole = true;
+        // Until it is whole, nothing can be of its type.
+        let inner = !self.structs.contains_key(name);
         for declaration in &item.fields {
-            let base = self.named_type(&declaration.ty);
+            let base = match &declaration.ty.kind {
+                TypeKind::Struct(of) if of == name && inner => {
+                    let message = format!("struct '{}' would contain itself", cut(name));
+                    self.error(declaration.ty.span, message);
+                    None
+                }
+                _ => self.named_type(&declaration.ty),
+            };
             for field in &declaration.variables {
                 let ty = base
                     .clone()
@@ -232,12 +242,18 @@ impl Checker<'_> {
                 "static: kept from run to run; for one run, declare it in the body",
             );
         }
-        // Wrong or not, it is known from here on.
-        let kept = ast::Declaration {
-            is_static: true,
-            ..declaration.clone()
-        };
-        self.declaration(&kept, &mut Vec::new());
+        let mut prelude = std::mem::take(&mut self.prelude);
+        if declaration.is_const {
+            self.declaration(declaration, &mut prelude);
+        } else {
+            // Wrong or not, it is known from here on.
+            let kept = ast::Declaration {
+                is_static: true,
+                ..declaration.clone()
+            };
+            self.declaration(&kept, &mut prelude);
+        }
+        self.prelude = prelude;
     }
 
     fn function_head(&mut self, item: &ast::FunctionItem) {
@@ -319,7 +335,7 @@ impl Checker<'_> {
     /// Binds a name in the innermost scope; an error if it is bound there.
     pub(super) fn declare(&mut self, name: &str, span: Span, binding: Binding) {
         if self.scopes.declare(name, span, binding).is_err() {
-            let message = format!("a second declaration of '{}' in the same block", cut(name));
+            let message = format!("a second declaration of '{}'", cut(name));
             self.error_hint(span, message, "choose another name");
         }
     }
@@ -355,7 +371,7 @@ impl Checker<'_> {
         };
         let hint = match near {
             Some(near) => format!("did you mean '{kind} {near}'?"),
-            None => "it must be declared before it is used".to_owned(),
+            None => format!("declare it before: {kind} {} {{ ... }};", cut(name)),
         };
         self.error_hint(span, format!("there is no {kind} '{}'", cut(name)), hint);
         None

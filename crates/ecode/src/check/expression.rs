@@ -147,9 +147,26 @@ impl Checker<'_> {
                 not(same)
             });
         }
+        if is_aggregate(&left) && is_aggregate(&right) {
+            self.no_operator(operator, &left, at);
+            return None;
+        }
         let left = self.scalar(left, a.span);
         let right = self.scalar(right, b.span);
         self.combine(operator, left?, right?, (span, at))
+    }
+
+    /// An operator between two things that are no numbers.
+    fn no_operator(&mut self, operator: BinaryOperator, left: &Operand, at: Span) {
+        let text = self.is_text(left);
+        let kind = if text { "texts" } else { "arrays and structs" };
+        let hint = if text {
+            "texts have ==, !=, prefix(a, b) and length(a)"
+        } else {
+            "write it for each element and field"
+        };
+        let message = format!("'{}' does not work on {kind}", sign(operator));
+        self.error_hint(at, message, hint);
     }
 
     /// An operator between two scalars.
@@ -429,6 +446,15 @@ impl Checker<'_> {
                 None
             }
         }
+    }
+}
+
+/// Whether it is an array or a struct, or a text in quotes.
+fn is_aggregate(operand: &Operand) -> bool {
+    match operand {
+        Operand::Text(..) => true,
+        Operand::Place(place) => matches!(place.ty, Type::Array(..) | Type::Struct(_)),
+        Operand::Value(_) | Operand::Error => false,
     }
 }
 

@@ -177,7 +177,7 @@ impl Checker<'_> {
                     },
                 ] => self.fill(filling, ty, offset, value),
                 _ => {
-                    let message = format!("a {} has one value", self.type_name(ty));
+                    let message = format!("{} takes one value", self.type_name(ty));
                     self.error(*span, message);
                     filling.failed = true;
                 }
@@ -221,6 +221,11 @@ impl Checker<'_> {
                 None => filling.failed = true,
             },
             Operand::Error => filling.failed = true,
+            Operand::Text(..) if matches!(ty, Type::Array(..)) => {
+                filling.failed = true;
+                let message = format!("a text needs an array of char, not {}", self.type_name(ty));
+                self.error(span, message);
+            }
             _ => {
                 filling.failed = true;
                 if *ty != Type::Error {

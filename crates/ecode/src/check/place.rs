@@ -28,6 +28,12 @@ impl Checker<'_> {
         match self.scopes.find(name) {
             Some(Binding::Variable(id)) => {
                 let id = *id;
+                if self.facts(id).of_body
+                    && (self.context.function.is_some() || self.context.looks_only)
+                {
+                    self.of_body(name, span);
+                    return Operand::Error;
+                }
                 Operand::Place(self.place_of(id, span))
             }
             Some(Binding::Constant(ty, value)) => Operand::Value(number(*value, ty.clone(), span)),
@@ -38,6 +44,14 @@ impl Checker<'_> {
             }
             Some(Binding::Error) => Operand::Error,
             None => self.name_of_surroundings(name, span),
+        }
+    }
+
+    fn of_body(&mut self, name: &str, span: Span) {
+        if self.unknown.insert(name.to_owned()) {
+            let message = format!("'{}' is known in the body only", cut(name));
+            let hint = "its value has to be computed: pass it as an argument";
+            self.error_hint(span, message, hint);
         }
     }
 
@@ -90,6 +104,7 @@ impl Checker<'_> {
             "output" => "there is no output here".to_owned(),
             "event" => "the event itself is no value".to_owned(),
             "sinks" => "the sinks can only be looked at one by one".to_owned(),
+            _ if super::builtin::is_builtin(name) => format!("'{name}' is a function"),
             _ => format!("'{}' is not declared", cut(name)),
         };
         let hint = match name {
@@ -99,7 +114,7 @@ impl Checker<'_> {
             _ if EventField::ALL.iter().any(|(known, _)| *known == name) => {
                 format!("did you mean event.{name}?")
             }
-            _ if super::builtin::is_builtin(name) => format!("it is called: {name}(...)"),
+            _ if super::builtin::is_builtin(name) => format!("call it: {name}(...)"),
             _ => self.similar(name),
         };
         self.error_hint(span, message, hint);
@@ -210,14 +225,8 @@ impl Checker<'_> {
             return Operand::Place(place);
         }
         let own = EventField::ALL.iter().map(|(known, _)| *known);
-        let hint = match nearest(
-            &self.budget,
-            &name.text,
-            own.clone().chain(self.input_fields()),
-        ) {
-            Some(near) if self.hints() => format!("did you mean '{near}'?"),
-            _ => format!("it has {}", own.collect::<Vec<_>>().join(", ")),
-        };
+        let known: Vec<_> = own.chain(self.input_fields()).collect();
+        let hint = self.near_or_all(&name.text, &known);
         self.error_hint(
             name.span,
             format!("the event has no field '{}'", cut(&name.text)),
@@ -226,26 +235,38 @@ impl Checker<'_> {
         Operand::Error
     }
 
+    /// "did you mean", or what there is.
+    pub(super) fn near_or_all(&self, name: &str, known: &[&str]) -> String {
+        const LISTED: usize = 8;
+        if !self.hints() {
+            return String::new();
+        }
+        if let Some(near) = nearest(&self.budget, name, known.iter().copied()) {
+            return format!("did you mean '{near}'?");
+        }
+        let mut listed: Vec<String> = known.iter().take(LISTED).map(|name| cut(name)).collect();
+        if known.len() > LISTED {
+            listed.push("...".into());
+        }
+        match known {
+            [] => "there are none here".to_owned(),
+            _ => format!("known: {}", listed.join(", ")),
+        }
+    }
+
     /// Tells that a struct has no such field.
     pub(super) fn no_field(&mut self, id: usize, name: &Name) {
-        const LISTED: usize = 8;
         let laid = &self.tree.structs.all[id];
         let message = match laid.name.as_str() {
             "input" | "output" => format!("{} has no field '{}'", laid.name, cut(&name.text)),
             other => format!("struct {} has no field '{}'", cut(other), cut(&name.text)),
         };
-        let fields = laid.fields.iter().map(|field| field.name.as_str());
-        let hint = if !self.hints() {
-            String::new()
-        } else if let Some(near) = nearest(&self.budget, &name.text, fields.clone()) {
-            format!("did you mean '{near}'?")
-        } else {
-            let mut listed: Vec<String> = fields.take(LISTED).map(cut).collect();
-            if laid.fields.len() > LISTED {
-                listed.push("...".into());
-            }
-            format!("it has {}", listed.join(", "))
-        };
+        let fields: Vec<_> = laid
+            .fields
+            .iter()
+            .map(|field| field.name.as_str())
+            .collect();
+        let hint = self.near_or_all(&name.text, &fields);
         self.error_hint(name.span, message, hint);
     }
 
@@ -257,11 +278,12 @@ impl Checker<'_> {
             _ if name.text == "id" => (Builtin::SinkId, Int::UNSIGNED_LONG),
             Some(at) => (Builtin::SinkAttribute(at as u32), Int::LONG),
             None => {
-                let known = attributes.iter().map(String::as_str).chain(["id"]);
-                let hint = match nearest(&self.budget, &name.text, known.clone()) {
-                    Some(near) if self.hints() => format!("did you mean '{near}'?"),
-                    _ => format!("it has {}", known.collect::<Vec<_>>().join(", ")),
-                };
+                let known: Vec<_> = attributes
+                    .iter()
+                    .map(String::as_str)
+                    .chain(["id"])
+                    .collect();
+                let hint = self.near_or_all(&name.text, &known);
                 let message = format!("a sink has no attribute '{}'", cut(&name.text));
                 self.error_hint(name.span, message, hint);
                 return Operand::Error;

@@ -108,7 +108,7 @@ impl Checker<'_> {
             }
             return;
         };
-        let mut body = Vec::new();
+        let mut body = std::mem::take(&mut self.prelude);
         self.scopes.open();
         self.statements(&block.statements, &mut body);
         self.close_scope();
@@ -258,7 +258,7 @@ impl Checker<'_> {
         otherwise: Option<&ast::Statement>,
         out: &mut Vec<Statement>,
     ) -> bool {
-        let condition = self.condition(condition);
+        let condition = self.condition_of_statement(condition);
         if matches!(then.kind, Ast::Empty) && otherwise.is_none() {
             self.warn(then.span, "an 'if' that does nothing", "a ';' too many?");
         }
@@ -299,9 +299,11 @@ impl Checker<'_> {
     }
 
     fn loop_statement(&mut self, parts: &Loop<'_>, out: &mut Vec<Statement>) -> bool {
-        let condition = parts.condition.map(|condition| self.condition(condition));
+        let condition = parts
+            .condition
+            .map(|condition| self.condition_of_statement(condition));
         let next = parts.next.map(|next| self.effect(next));
-        let (body, way_out) = self.loop_body(parts);
+        let (body, next_reached, way_out) = self.loop_body(parts);
         let endless = match &condition {
             None => true,
             Some(Some(condition)) => constant_of(condition) == Some(1),
@@ -324,15 +326,15 @@ impl Checker<'_> {
             after: parts.after,
             span: parts.head,
         });
-        !endless || way_out == WayOut::Break
+        way_out == WayOut::Break || !endless && (next_reached || !parts.after)
     }
 
-    /// A loop's body, and what in it may leave the loop.
-    fn loop_body(&mut self, parts: &Loop<'_>) -> (Vec<Statement>, WayOut) {
+    /// A loop's body, whether a next round may follow it, and what in it may leave the loop.
+    fn loop_body(&mut self, parts: &Loop<'_>) -> (Vec<Statement>, bool, WayOut) {
         let exits = self.context.exits;
         self.context.jumps.push(Jump {
             is_loop: true,
-            broken: false,
+            ..Jump::default()
         });
         self.context.loops += 1;
         if self.context.loops == limits::LOOP_DEPTH + 1 {
@@ -340,14 +342,16 @@ impl Checker<'_> {
             let message = format!("more than {most} loops in each other (LOOP_DEPTH)");
             self.error(parts.head, message);
         }
-        let (body, _) = self.nested(parts.body);
+        let (body, reached) = self.nested(parts.body);
         self.context.loops -= 1;
-        let way_out = match self.context.jumps.pop() {
+        let jump = self.context.jumps.pop();
+        let next_reached = reached || jump.is_some_and(|jump| jump.continued);
+        let way_out = match jump {
             Some(jump) if jump.broken => WayOut::Break,
             _ if self.context.exits > exits => WayOut::Far,
             _ => WayOut::None,
         };
-        (body, way_out)
+        (body, next_reached, way_out)
     }
 
     /// `for (s in sinks)`: the variable holds the number of the sink; -1 is behind the last.
@@ -391,7 +395,7 @@ impl Checker<'_> {
             after: false,
             head,
         };
-        let (body, _) = self.loop_body(&parts);
+        let (body, _, _) = self.loop_body(&parts);
         self.scopes.close();
         let zero = Box::new(number(0, LONG, name.span));
         let more = ExpressionKind::Compare(BinaryOperator::GreaterEqual, Box::new(now), zero);
@@ -431,10 +435,7 @@ impl Checker<'_> {
             Some(Type::Int(int)) => *int,
             _ => Int::LONG,
         };
-        self.context.jumps.push(Jump {
-            is_loop: false,
-            broken: false,
-        });
+        self.context.jumps.push(Jump::default());
         let mut known = HashSet::new();
         let mut done = Vec::new();
         let mut reached = true;
@@ -509,9 +510,20 @@ impl Checker<'_> {
                 jump.broken = true;
                 out.push(Statement::Break);
             }
-            Some(_) => out.push(Statement::Continue),
-            None if is_break => self.error(span, "'break' outside of a loop or switch"),
-            None => self.error(span, "'continue' outside of a loop"),
+            Some(jump) => {
+                jump.continued = true;
+                out.push(Statement::Continue);
+            }
+            None => {
+                self.error(
+                    span,
+                    match is_break {
+                        true => "'break' outside of a loop or switch",
+                        false => "'continue' outside of a loop",
+                    },
+                );
+                return true;
+            }
         }
         false
     }
@@ -532,13 +544,12 @@ impl Checker<'_> {
             }
             return out.push(Statement::Return(None));
         };
-        if wanted == Type::Void {
+        if !wanted.is_scalar() {
             self.look_at(std::slice::from_ref(source));
-            self.error_hint(
-                source.span,
-                "this function gives no value",
-                "declared as void",
-            );
+            if wanted == Type::Void {
+                let hint = "it is declared as void";
+                self.error_hint(source.span, "this function gives no value", hint);
+            }
             return;
         }
         match self.expression(source) {
@@ -549,7 +560,7 @@ impl Checker<'_> {
             }
             operand => {
                 let value = self.scalar(operand, source.span);
-                if let (Some(value), true) = (value, wanted.is_scalar()) {
+                if let Some(value) = value {
                     let value = self.adapt(value, &wanted);
                     out.push(Statement::Return(Some(value)));
                 }

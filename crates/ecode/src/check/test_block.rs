@@ -46,7 +46,7 @@ impl Checker<'_> {
         self.scopes.open();
         let result = self.outcome("result", Int::LONG, condition.span);
         let fault = self.outcome("fault", Int::INT, condition.span);
-        let condition = self.condition(condition);
+        let condition = self.condition_of_statement(condition);
         self.scopes.close();
         Some(TestStep::Expect {
             condition: truth(condition?),

@@ -204,6 +204,7 @@ impl Checker<'_> {
             fixed,
             watched: true,
             written: filling.is_some(),
+            of_body: self.context.outermost,
             ..Facts::default()
         };
         let id = self.add_variable(variable, facts);

@@ -1,0 +1,151 @@
+//! The texts of `tests/ecode`: in `reject` those that are refused, with every finding at its exact
+//! place; in `accept` those that are programs, with their warnings.
+//!
+//! A text says in lines that begin with `//@` where it is to run and what is to be found:
+//!
+//! ```text
+//! //@ input: u64 bytes; u16 port        the service's format; without it, there is none
+//! //@ kinds: OPENED, CLOSED             so are attributes, sinks
+//! //@ services: timer 3                 so are constants
+//! //@ denied: signal signals need ...   what may not be requested, and why
+//! //@ error 3:12 input has no field 'byte'
+//! //@ hint did you mean 'bytes'?        belongs to the finding before it
+//! ```
+//!
+//! Findings must be these, all of them, in this order. `ECALLS_UPDATE=1` writes what is found into
+//! the texts: look at every changed line.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use ecode::diagnostic::{Diagnostic, Diagnostics, Severity};
+use ecode::environment::{Denied, Environment};
+use ecode::source::Source;
+use ecode::tree::{Builtin, EventField};
+use ecode::{check, parser};
+
+const MARK: &str = "//@ ";
+
+fn folder(name: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/ecode");
+    root.join(name)
+}
+
+/// What the text says of where it is to run.
+fn environment(text: &str) -> Environment {
+    let mut environment = Environment::default();
+    let lines = text.lines().filter_map(|line| line.strip_prefix(MARK));
+    for (key, value) in lines.filter_map(|line| line.split_once(": ")) {
+        let words = || value.split(", ").map(str::to_owned);
+        let pairs = || value.split(", ").filter_map(|pair| pair.split_once(' '));
+        match key {
+            "input" => environment.input = Some(value.to_owned()),
+            "kinds" => environment.kinds = words().collect(),
+            "attributes" => environment.attributes = words().collect(),
+            "sinks" => environment.sinks = Some(words().collect()),
+            "services" => {
+                let service = |(name, index): (&str, &str)| {
+                    (name.to_owned(), index.parse().expect("an index"))
+                };
+                environment.services = pairs().map(service).collect();
+            }
+            "constants" => {
+                let constant = |(name, value): (&str, &str)| {
+                    (name.to_owned(), value.parse().expect("a number"))
+                };
+                environment.constants = pairs().map(constant).collect();
+            }
+            "denied" => environment.denied.extend(pairs().map(denied)),
+            _ => {}
+        }
+    }
+    environment
+}
+
+fn denied((name, reason): (&str, &str)) -> Denied {
+    let builtin = match name {
+        "signal" => Builtin::Signal,
+        "raise" => Builtin::Raise(0),
+        "drop" => Builtin::Drop,
+        "defer" => Builtin::Defer,
+        "random" => Builtin::Random,
+        "attr" => Builtin::Attribute(0),
+        "uid" => Builtin::Event(EventField::Uid),
+        other => panic!("no name for a denied request: {other}"),
+    };
+    Denied {
+        builtin,
+        reason: reason.to_owned().leak(),
+    }
+}
+
+/// Everything that is found, as the text is to say it.
+fn found(source: &Source) -> (Vec<Diagnostic>, String) {
+    let (unit, mut told) = parser::parse(source);
+    let (_, more) = check::check(&unit, &environment(&source.text));
+    told.extend(more);
+    let told = Diagnostics::new(told).all;
+    let mut lines = String::new();
+    for one in &told {
+        let place = source.place(one.span.start);
+        let severity = match one.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        let (line, column) = (place.line, place.column);
+        let _ = writeln!(lines, "{MARK}{severity} {line}:{column} {}", one.message);
+        if !one.hint.is_empty() {
+            let _ = writeln!(lines, "{MARK}hint {}", one.hint);
+        }
+    }
+    (told, lines)
+}
+
+fn is_finding(line: &str) -> bool {
+    let line = line.strip_prefix(MARK).unwrap_or_default();
+    ["error ", "warning ", "hint "]
+        .iter()
+        .any(|word| line.starts_with(word))
+}
+
+/// Compares all texts of a folder with what is found in them. Gives how many there are.
+fn look(name: &str, must_fail: bool) -> usize {
+    let update = std::env::var_os("ECALLS_UPDATE").is_some();
+    let mut wrong = String::new();
+    let entries = std::fs::read_dir(folder(name)).expect("the folder of texts");
+    let mut paths: Vec<_> = entries.map(|entry| entry.expect("a text").path()).collect();
+    paths.sort();
+    for path in &paths {
+        let text = std::fs::read_to_string(path).expect("a text");
+        let source = Source::new(path.display().to_string(), text.clone());
+        let (told, found) = found(&source);
+        let expected: String = text
+            .split_inclusive('\n')
+            .filter(|line| is_finding(line))
+            .collect();
+        if update && found != expected {
+            let rest: String = text
+                .split_inclusive('\n')
+                .filter(|line| !is_finding(line))
+                .collect();
+            std::fs::write(path, rest + &found).expect("the text can be written");
+        } else if found != expected {
+            let _ = writeln!(wrong, "{}: expected\n{expected}found\n{found}", source.name);
+        }
+        if told.iter().any(|one| one.severity == Severity::Error) != must_fail {
+            let _ = writeln!(wrong, "{}: is in the wrong folder", source.name);
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    paths.len()
+}
+
+#[test]
+fn texts_that_are_wrong_are_refused_with_every_mistake_at_its_place() {
+    assert!(look("reject", true) >= 80);
+}
+
+#[test]
+fn texts_that_are_right_are_programs() {
+    assert!(look("accept", false) >= 60);
+}

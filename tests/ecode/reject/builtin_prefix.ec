@@ -1,0 +1,6 @@
+// prefix takes a text, and what it may begin with.
+//@ input: u64 bytes; u16 port; s16 level; u8 flags; char comm[16]; u32 list[4]
+return prefix(port, "a") || prefix("abc", "a") || prefix(comm, 1);
+//@ error 3:15 an array of char is expected here, this is unsigned short
+//@ error 3:36 an array of char is expected here, not a text in quotes
+//@ error 3:64 an array of char is expected here, this is int

@@ -1,0 +1,7 @@
+// Kinds and constants of the surroundings are not written.
+//@ kinds: OPENED, CLOSED
+//@ constants: NUM_RESOURCES 16
+OPENED = 3;
+NUM_RESOURCES++;
+//@ error 4:1 this is a constant: it cannot be written
+//@ error 5:1 this is a constant: it cannot be written

@@ -1,0 +1,7 @@
+// Where there are no sinks.
+for (s in sinks) accept(s);
+best(1, sink.load);
+//@ error 2:1 there are no sinks here
+//@ hint only the filters of channels choose among sinks
+//@ error 3:1 there are no sinks here
+//@ hint only the filters of channels choose among sinks

@@ -1,0 +1,22 @@
+// An expectation only looks.
+//@ input: u64 bytes; u16 port; s16 level; u8 flags; char comm[16]; u32 list[4]
+static int kept;
+kept++;
+return port;
+test "looks" {
+    run;
+    expect kept = 1;
+    expect kept++ == 1;
+    expect once(1, 2);
+    expect result = 3;
+    expect count(1);
+    expect comm;
+}
+//@ error 8:12 an expectation only looks, it changes nothing
+//@ error 9:12 an expectation only looks, it changes nothing
+//@ error 10:12 an expectation only looks, it changes nothing
+//@ error 11:12 'result' is what the run gave
+//@ hint an expectation only looks at it
+//@ error 12:12 an expectation only looks, it changes nothing
+//@ error 13:12 a number is needed, this is char[16]
+//@ hint texts can be compared: ==, !=, prefix(a, b), length(a)
