@@ -11,8 +11,9 @@ mod line;
 
 use std::ops::Range;
 
-use crate::diagnostic::{Diagnostics, Severity};
+use crate::diagnostic::{Diagnostic, Diagnostics, Severity};
 use crate::lexer::{self, Token, TokenKind};
+use crate::limits::TEXT_BYTES;
 use crate::parser;
 use crate::source::{Source, Span};
 
@@ -35,11 +36,19 @@ pub fn format(source: &Source) -> Result<String, Diagnostics> {
         out: String::with_capacity(source.text.len() * 5 / 4),
         indent: 0,
         fresh: true,
+        closed: false,
     };
     formatter.statements();
     let mut out = formatter.out;
     if !out.is_empty() {
         out.push('\n');
+    }
+    if out.len() > TEXT_BYTES {
+        let message = format!("the text would be longer than {TEXT_BYTES} bytes when formatted");
+        return Err(Diagnostics::new(vec![Diagnostic::error(
+            Span::default(),
+            message,
+        )]));
     }
     Ok(out)
 }
@@ -56,6 +65,8 @@ struct Formatter<'a> {
     indent: usize,
     /// No line was begun since the block, or the text, began.
     fresh: bool,
+    /// A comment ends the last line: nothing can follow on it.
+    closed: bool,
 }
 
 /// Looking at tokens.
@@ -110,6 +121,7 @@ impl Formatter<'_> {
         self.out
             .extend(std::iter::repeat_n(' ', self.indent * INDENT));
         self.fresh = false;
+        self.closed = false;
     }
 
     /// An empty line, if there was at least one before this token, and it begins no block.
@@ -123,6 +135,7 @@ impl Formatter<'_> {
     fn comment(&mut self, at: usize) {
         let text = line::comment(self.text(at), self.indent * INDENT);
         self.out.push_str(&text);
+        self.closed = text.starts_with("//");
         self.at = at + 1;
     }
 
@@ -138,32 +151,34 @@ impl Formatter<'_> {
             self.keep_empty_line(self.at);
             self.start_line();
             self.comment(self.at);
+            self.trailing_comments();
         }
     }
 
     /// The comments that stand on the line of what was written last.
     fn trailing_comments(&mut self) {
-        while *self.kind(self.at) == TokenKind::Comment && self.line_ends_before(self.at) == 0 {
+        while !self.closed
+            && *self.kind(self.at) == TokenKind::Comment
+            && self.line_ends_before(self.at) == 0
+        {
             self.out.push(' ');
             self.comment(self.at);
         }
     }
 
     /// Comments that stood before a token which is written already: behind it, as far as they
-    /// stood on its line, and then those on lines of their own. Says whether the line is open.
-    fn moved_comments(&mut self, all: Range<usize>) -> bool {
-        let mut open = true;
-        for at in all {
-            if open && self.line_ends_before(at) == 0 {
-                self.out.push(' ');
-            } else {
+    /// stood on its line, and then those on lines of their own.
+    fn moved_comments(&mut self, all: Range<usize>) {
+        for at in all.clone() {
+            if self.closed || (all.start..=at).any(|at| self.line_ends_before(at) > 0) {
                 self.start_line();
-                open = false;
+            } else {
+                self.out.push(' ');
             }
             self.comment(at);
-            open &= !self.text(at).starts_with("//");
         }
-        open
+        let own_line = all.clone().any(|at| self.line_ends_before(at) > 0);
+        self.closed |= own_line;
     }
 
     /// Writes the tokens before `end` on a new line, which may have to be broken.
@@ -314,24 +329,22 @@ impl Formatter<'_> {
 
     /// `{ ... }` where the line is. Comments before the brace go into it.
     fn block(&mut self) {
+        self.indent += 1;
         let empty = self.open_brace();
         self.statements();
         self.close_brace(empty);
     }
 
-    /// Writes `{` and the comments around it. Gives how much is written up to the brace: if that
-    /// is all in the end, the block is empty.
+    /// Writes `{`, and the comments around it at the level that they then have. Gives how much is
+    /// written up to the brace: if that is all in the end, the block is empty.
     fn open_brace(&mut self) -> usize {
         let brace = self.code(self.at);
         self.out.push('{');
         let length = self.out.len();
-        self.indent += 1;
         self.fresh = true;
-        let open = self.moved_comments(self.at..brace);
+        self.moved_comments(self.at..brace);
         self.at = brace + 1;
-        if open {
-            self.trailing_comments();
-        }
+        self.trailing_comments();
         length
     }
 
@@ -389,6 +402,7 @@ impl Formatter<'_> {
     fn switch_block(&mut self) {
         self.out.push(' ');
         let empty = self.open_brace();
+        self.indent += 1;
         loop {
             let next = self.code(self.at);
             let last = self.is(next, "}") || *self.kind(next) == TokenKind::End;

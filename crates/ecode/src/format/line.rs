@@ -29,12 +29,16 @@ pub(super) struct Piece {
 enum Comment {
     /// It is a token.
     None,
-    /// Stands among tokens.
-    Inline,
-    /// The line ends behind it.
-    Trailing,
-    /// Has a line of its own.
-    OwnLine,
+    /// `//`, or `/* */` among tokens, and how it stood on its line.
+    Line(Lines),
+    Block(Lines),
+}
+
+/// Whether a comment is the first, and the last, on its line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Lines {
+    first: bool,
+    last: bool,
 }
 
 /// Each level of parentheses around a break makes it cost more than any operator does.
@@ -144,15 +148,13 @@ impl Maker<'_> {
 
     fn comment(&self, at: usize) -> Piece {
         let text = comment(self.text(at), self.indent);
-        let alone = at > 0 && self.line_end(at - 1, at);
-        let last = self.line_end(at, at + 1);
-        let in_list = self.open.last() == Some(&Open::List);
-        let kind = match (text.starts_with("//"), alone, last) {
-            (true, true, _) => Comment::OwnLine,
-            (true, false, _) => Comment::Trailing,
-            (false, true, true) if in_list => Comment::OwnLine,
-            (false, false, true) if in_list => Comment::Trailing,
-            _ => Comment::Inline,
+        let lines = Lines {
+            first: at > 0 && self.line_end(at - 1, at),
+            last: self.line_end(at, at + 1),
+        };
+        let kind = match text.starts_with("//") {
+            true => Comment::Line(lines),
+            false => Comment::Block(lines),
         };
         Piece {
             text,
@@ -318,65 +320,99 @@ pub(super) fn write(out: &mut String, pieces: &[Piece], indent: usize) {
     let closes = |piece: &Piece| piece.is("}") && piece.depth == depth;
     let length = pieces[open..].iter().position(closes).unwrap_or(0);
     let close = open + length;
-    let in_lines = must_be_in_lines(&pieces[open..]) || column(out) + width(pieces) > COLUMNS;
-    if !in_lines || length <= 1 {
-        return wrap(out, pieces, indent + 2 * INDENT);
+    let list = &pieces[open + 1..close.max(open + 1)];
+    let in_lines = must_be_in_lines(list) || column(out) + width(pieces) > COLUMNS;
+    if !in_lines || list.is_empty() {
+        wrap(out, &pieces[..=close], indent + 2 * INDENT);
+    } else {
+        wrap(out, &pieces[..=open], indent + 2 * INDENT);
+        write_list(out, list, indent + INDENT);
+        start_line(out, indent);
+        out.push('}');
     }
-    wrap(out, &pieces[..=open], indent + 2 * INDENT);
-    write_list(out, &pieces[open + 1..close], indent + INDENT);
-    start_line(out, indent);
-    out.push('}');
     write(out, &pieces[close + 1..], indent);
 }
 
-/// Whether a list among these pieces cannot stand in one line: a comment ends a line in it, or its
-/// last value has a comma behind it, which asks for lines.
-fn must_be_in_lines(pieces: &[Piece]) -> bool {
-    let comma = |pair: &[Piece]| pair[0].is(",") && pair[1].is("}");
-    pieces.iter().any(Piece::ends_line) || pieces.windows(2).any(comma)
+/// Whether a list with these values in it cannot stand in one line: a comment ends a line in it, or
+/// the last value of a list has a comma behind it, which asks for lines.
+fn must_be_in_lines(list: &[Piece]) -> bool {
+    let code: Vec<&Piece> = list
+        .iter()
+        .filter(|piece| piece.lines().is_none())
+        .collect();
+    list.iter().any(Piece::ends_line)
+        || code.last().is_some_and(|last| last.is(","))
+        || code
+            .windows(2)
+            .any(|pair| pair[0].is(",") && pair[1].is("}"))
 }
 
 /// The values of a list, in lines of their own: as many as fit in each, or, if they are lists, have
 /// designators or comments, or the last one has a comma behind it, one in each.
 fn write_list(out: &mut String, mut rest: &[Piece], indent: usize) {
-    let depth = rest.iter().map(|piece| piece.depth).min().unwrap_or(0);
-    let ends_value = |piece: &Piece| piece.depth == depth && piece.is(",");
-    let behind_comma = rest
-        .windows(2)
-        .filter(|pair| ends_value(&pair[0]))
-        .map(|pair| &pair[1]);
-    let is_large = |first: &Piece| first.is("{") || first.is(".") || first.is("[");
-    let one_per_line = rest.last().is_some_and(ends_value)
-        || rest.iter().any(Piece::ends_line)
-        || rest.first().into_iter().chain(behind_comma).any(is_large);
     // What stands behind the brace on its line.
     while let [first, after @ ..] = rest
-        && first.comment == Comment::Trailing
+        && first
+            .lines()
+            .is_some_and(|lines| !lines.first && lines.last)
     {
         out.push(' ');
         out.push_str(&first.text);
         rest = after;
     }
-    while !rest.is_empty() {
-        let is_last = |piece: &Piece| {
-            ends_value(piece) || piece.depth == depth && piece.comment == Comment::OwnLine
-        };
-        let last = rest.iter().position(is_last).filter(|_| one_per_line);
-        let mut end = last.map_or(rest.len(), |last| last + 1);
-        while rest
-            .get(end)
-            .is_some_and(|next| next.comment == Comment::Trailing)
-        {
-            end += 1;
-        }
-        let (value, after) = rest.split_at(end);
+    if !is_one_per_line(rest) {
         start_line(out, indent);
-        match one_per_line {
-            true => write(out, value, indent),
-            false => wrap(out, value, indent),
-        }
+        return wrap(out, rest, indent);
+    }
+    while !rest.is_empty() {
+        let (value, after) = rest.split_at(length_of_value(rest));
+        start_line(out, indent);
+        write(out, value, indent);
         rest = after;
     }
+}
+
+fn is_one_per_line(list: &[Piece]) -> bool {
+    let code: Vec<&Piece> = list
+        .iter()
+        .filter(|piece| piece.lines().is_none())
+        .collect();
+    let Some(depth) = code.iter().map(|piece| piece.depth).min() else {
+        return true;
+    };
+    let ends_value = |piece: &Piece| piece.depth == depth && piece.is(",");
+    let is_large = |first: &Piece| first.is("{") || first.is(".") || first.is("[");
+    let mut pairs = code.windows(2);
+    is_large(code[0])
+        || pairs.any(|pair| ends_value(pair[0]) && is_large(pair[1]))
+        || code.last().is_some_and(|last| ends_value(last))
+        || list.iter().any(Piece::ends_line)
+}
+
+/// How many pieces of a list belong in the next line: a value with its comma and the comments
+/// behind it, or a comment that has a line of its own.
+fn length_of_value(list: &[Piece]) -> usize {
+    let depth = list.iter().map(|piece| piece.depth).min().unwrap_or(0);
+    let last_code = list.iter().rposition(|piece| piece.lines().is_none());
+    let behind_all = |at: usize| last_code.is_none_or(|last| at > last);
+    if list[0]
+        .lines()
+        .is_some_and(|lines| lines.first && (lines.last || behind_all(0)))
+    {
+        return 1;
+    }
+    let comma = list
+        .iter()
+        .position(|piece| piece.depth == depth && piece.is(","));
+    let mut end = comma.or(last_code).unwrap_or(0) + 1;
+    let trails = |at: usize| {
+        let lines = list.get(at).and_then(Piece::lines);
+        lines.is_some_and(|lines| !lines.first && (lines.last || behind_all(at)))
+    };
+    while trails(end) {
+        end += 1;
+    }
+    end
 }
 
 impl Piece {
@@ -385,9 +421,17 @@ impl Piece {
         self.comment == Comment::None && self.text == token
     }
 
+    /// How it stood on its line, if it is a comment.
+    fn lines(&self) -> Option<Lines> {
+        match self.comment {
+            Comment::None => None,
+            Comment::Line(lines) | Comment::Block(lines) => Some(lines),
+        }
+    }
+
     /// Whether nothing can follow it on its line.
     fn ends_line(&self) -> bool {
-        matches!(self.comment, Comment::Trailing | Comment::OwnLine)
+        matches!(self.comment, Comment::Line(_))
     }
 }
 
@@ -440,7 +484,7 @@ fn fitting(pieces: &[Piece], columns: usize, bare: bool) -> usize {
     let mut column = 0;
     let mut best: Option<(u32, usize)> = None;
     for (at, piece) in pieces.iter().enumerate() {
-        if piece.comment == Comment::OwnLine && at > 0 {
+        if at > 0 && matches!(piece.comment, Comment::Line(Lines { first: true, .. })) {
             return at;
         }
         if let Some(cost) = piece.cost

@@ -5,6 +5,7 @@ use crate::ast::{
     Declaration, Declarator, Designator, Element, Expression, Initialiser, Name, TypeKind, TypeName,
 };
 use crate::lexer::{KEYWORDS, TYPES, TokenKind};
+use crate::limits;
 use crate::source::Span;
 use crate::suggest;
 use crate::types::Int;
@@ -182,8 +183,8 @@ impl Parser<'_> {
 
     /// What is probably meant by the next name, where a type must stand.
     fn type_hint(&self) -> String {
-        if *self.kind() != TokenKind::Name {
-            return String::new();
+        if *self.kind() != TokenKind::Name || self.told.len() >= limits::DIAGNOSTICS {
+            return String::new(); // that many are not shown; do not look for each
         }
         let name = self.text(0);
         if let Some((_, hint)) = FOREIGN.iter().find(|(word, _)| *word == name) {
@@ -313,7 +314,7 @@ impl Parser<'_> {
             }
             dimensions.push(Some(self.deeper(Self::conditional_expression)?));
             self.expect("]")?;
-            if dimensions.len() > crate::limits::DEPTH as usize {
+            if dimensions.len() > limits::DEPTH as usize {
                 let message = "too many dimensions".to_owned();
                 return Err(self.end_of_patience(self.span(), message, ""));
             }
@@ -336,14 +337,18 @@ impl Parser<'_> {
                     false => Err(self.unexpected("',' or '}' behind a value", "")),
                 }
             });
-            elements.push(element.unwrap_or_else(|Told| {
-                self.skip_list();
-                let value = Initialiser::Value(self.lost(begin));
-                let designator = None;
-                Element { designator, value }
-            }));
-            if self.is(";") || self.at_end() {
-                break; // the list has no end; that is told
+            if let Ok(element) = element {
+                elements.push(element);
+                continue;
+            }
+            self.skip_list();
+            let value = Initialiser::Value(self.lost(begin));
+            elements.push(Element {
+                designator: None,
+                value,
+            });
+            if !self.is("}") {
+                break; // the list has no end
             }
         }
         Ok(Initialiser::List(elements, self.since(start)))

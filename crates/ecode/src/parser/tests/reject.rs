@@ -92,6 +92,7 @@ struct a { int x = 3; }; => 1:16: a field has no first value
 enum { A B }; x; => 1:10: expected ',' or '}' behind a value, found 'B'
 x = (struct a){ 1 }; => 1:15: a list is no expression
 x = { 1, 2 }; => 1:5: expected an expression, found '{'
+int x[] = { 1, ; => 1:16: expected an expression, found ';'
 f(1)(2); => 1:5: only functions can be called
 a > 1 b > 2 => 1:7: expected ';', found 'b'
 x = 1; y > 2 => 1:13: expected ';' at the end of the line
