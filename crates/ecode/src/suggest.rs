@@ -3,10 +3,13 @@
 /// Names longer than this are not compared: nobody misspells them.
 const NAME_BYTES: usize = 40;
 
+/// More differences than this are another word.
+const SLIPS: usize = 3;
+
 /// The candidate that differs from `name` by the fewest inserted, removed, changed or swapped
 /// characters, if they are few enough for a slip: one of three, two of six, three of nine.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let most = (name.len() / 3).clamp(1, 3);
+    let most = (name.len() / 3).clamp(1, SLIPS);
     let near = candidates.into_iter().filter_map(|candidate| {
         let distance = distance(name, candidate)?;
         (distance <= most && distance < name.len()).then_some((distance, candidate))
@@ -24,9 +27,9 @@ pub fn hint<'a>(name: &'a str, candidates: impl IntoIterator<Item = &'a str>) ->
 }
 
 /// The edit distance in which two swapped neighbours count once; case does not count.
-/// `None`: too long.
+/// `None`: too long, or too different in length.
 fn distance(a: &str, b: &str) -> Option<usize> {
-    if a.len() > NAME_BYTES || b.len() > NAME_BYTES {
+    if a.len() > NAME_BYTES || b.len() > NAME_BYTES || a.len().abs_diff(b.len()) > SLIPS {
         return None;
     }
     let (a, b) = (a.to_ascii_lowercase(), b.to_ascii_lowercase());

@@ -127,6 +127,9 @@ impl Parser<'_> {
 
     /// The `;` of a statement; told and skipped to, if it is missing. The statement was whole.
     fn end_of_statement(&mut self, expression: Option<&Expression>) {
+        if self.take(";") {
+            return;
+        }
         let hint = expression.and_then(|expression| self.misspelled(expression));
         let hint = hint.unwrap_or_else(|| match expression {
             Some(_) if self.at_end() && self.depth == 1 => {
