@@ -10,6 +10,9 @@
 //! (or [`Operand::Error`], [`Type::Error`]); whoever gets that says nothing and gives it on. A
 //! name that is declared nowhere is told once.
 //!
+//! What goes into what it contains, by its own calls, is never inlined: their frames would become
+//! one large one for each level of nesting, and [`limits::NESTING`] levels must fit a small stack.
+//!
 //! Time and memory are bounded by the text's length: nothing here looks at anything twice, hints
 //! are searched for the diagnostics that are shown only, and names are cut in messages.
 
@@ -84,8 +87,8 @@ struct Checker<'a> {
     state_bytes: u32,
     /// What the body begins with: constants of the whole text that have to be computed.
     prelude: Vec<Statement>,
-    /// Names of statics and constant tables.
-    state_names: HashSet<String>,
+    /// How often a static or a constant table has this name.
+    state_names: HashMap<String, u32>,
     budget: Budget,
 }
 
@@ -197,7 +200,7 @@ impl<'a> Checker<'a> {
             unknown: HashSet::new(),
             state_bytes: 0,
             prelude: Vec::new(),
-            state_names: HashSet::new(),
+            state_names: HashMap::new(),
             budget: Budget::default(),
         }
     }

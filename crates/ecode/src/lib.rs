@@ -2,13 +2,14 @@
 //! compiled from text to verified BPF bytecode, or executed in user space with the same results.
 //!
 //! The way of a text: [`lexer`] → [`parser`] → [`check`] (a [`tree`] in which nothing is wrong any
-//! more) → [`lower`] (the [`ir`]) → [`bpf`] for the kernel, [`run`] for user space. This crate is
-//! pure: it needs no kernel and touches no file.
+//! more) → [`lower`] (the [`ir`]) → [`bpf`] for the kernel, [`run`] for user space. [`compile()`]
+//! goes it. This crate is pure: it needs no kernel and touches no file.
 
 #![forbid(unsafe_code)]
 
 pub mod ast;
 pub mod check;
+mod compile;
 pub mod diagnostic;
 pub mod environment;
 pub mod format;
@@ -23,3 +24,5 @@ pub mod suggest;
 pub mod tree;
 pub mod types;
 mod walk;
+
+pub use compile::{Compiled, Cost, compile};

@@ -18,11 +18,10 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use ecode::diagnostic::{Diagnostic, Diagnostics, Severity};
+use ecode::diagnostic::{Diagnostic, Severity};
 use ecode::environment::{Denied, Environment};
 use ecode::source::Source;
 use ecode::tree::{Builtin, EventField};
-use ecode::{check, parser};
 
 const MARK: &str = "//@ ";
 
@@ -81,10 +80,10 @@ fn denied((name, reason): (&str, &str)) -> Denied {
 
 /// Everything that is found, as the text is to say it.
 fn found(source: &Source) -> (Vec<Diagnostic>, String) {
-    let (unit, mut told) = parser::parse(source);
-    let (_, more) = check::check(&unit, &environment(&source.text));
-    told.extend(more);
-    let told = Diagnostics::new(told).all;
+    let told = match ecode::compile(source, &environment(&source.text)) {
+        Ok(compiled) => compiled.warnings,
+        Err(refused) => refused.all,
+    };
     let mut lines = String::new();
     for one in &told {
         let place = source.place(one.span.start);

@@ -77,6 +77,7 @@ impl Checker<'_> {
     }
 
     /// `place = value`
+    #[inline(never)]
     pub(super) fn assign(
         &mut self,
         place: &ast::Expression,
@@ -133,6 +134,7 @@ impl Checker<'_> {
     }
 
     /// `place op= value`. `at` is the operator's place.
+    #[inline(never)]
     pub(super) fn assign_binary(
         &mut self,
         operator: BinaryOperator,
@@ -166,6 +168,7 @@ impl Checker<'_> {
     }
 
     /// `++` and `--`
+    #[inline(never)]
     pub(super) fn step(
         &mut self,
         place: &ast::Expression,

@@ -64,6 +64,7 @@ const LONG: Type = Type::Int(Int::LONG);
 
 impl Checker<'_> {
     /// A call of one of them.
+    #[inline(never)]
     pub(super) fn call_builtin(
         &mut self,
         name: &Name,
@@ -125,6 +126,7 @@ impl Checker<'_> {
     }
 
     /// What the dispatcher is to do: numbers of given types.
+    #[inline(never)]
     fn request(
         &mut self,
         name: &Name,
@@ -187,6 +189,7 @@ impl Checker<'_> {
     }
 
     /// `min`, `max`, `clamp`
+    #[inline(never)]
     fn extreme(
         &mut self,
         builtin: Builtin,
@@ -284,6 +287,7 @@ impl Checker<'_> {
         number.map(|at| at as u32)
     }
 
+    #[inline(never)]
     fn raise(&mut self, arguments: &[ast::Expression], span: Span) -> Option<Expression> {
         self.changes(span)?;
         let environment = self.environment;
@@ -308,6 +312,7 @@ impl Checker<'_> {
         self.plain(Builtin::Raise(index?), numbers, Type::Void, span)
     }
 
+    #[inline(never)]
     fn once(&mut self, arguments: &[ast::Expression], span: Span) -> Option<Expression> {
         self.changes(span)?;
         let key = self.integer(&arguments[0], "a key");
@@ -377,6 +382,7 @@ impl Checker<'_> {
         None
     }
 
+    #[inline(never)]
     fn best(&mut self, arguments: &[ast::Expression], span: Span) -> Option<Expression> {
         self.changes(span)?;
         self.sinks_here(span)?;

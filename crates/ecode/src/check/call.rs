@@ -11,6 +11,7 @@ use crate::types::Type;
 
 impl Checker<'_> {
     /// `name(arguments)`
+    #[inline(never)]
     pub(super) fn call(
         &mut self,
         name: &Name,
@@ -68,6 +69,7 @@ impl Checker<'_> {
         );
     }
 
+    #[inline(never)]
     fn call_function(
         &mut self,
         id: FunctionId,

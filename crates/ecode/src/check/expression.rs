@@ -52,6 +52,7 @@ impl Checker<'_> {
         value.map_or(Operand::Error, Operand::Value)
     }
 
+    #[inline(never)]
     fn literal(&mut self, source: &ast::Expression) -> Option<Expression> {
         let span = source.span;
         Some(match source.kind {
@@ -80,6 +81,7 @@ impl Checker<'_> {
         })
     }
 
+    #[inline(never)]
     fn unary(
         &mut self,
         operator: UnaryOperator,
@@ -128,6 +130,7 @@ impl Checker<'_> {
     }
 
     /// An operator between two numbers, or two texts. `at` is the operator's place.
+    #[inline(never)]
     fn binary(
         &mut self,
         operator: BinaryOperator,
@@ -157,6 +160,7 @@ impl Checker<'_> {
     }
 
     /// An operator between two things that are no numbers.
+    #[inline(never)]
     fn no_operator(&mut self, operator: BinaryOperator, left: &Operand, at: Span) {
         let text = self.is_text(left);
         let kind = if text { "texts" } else { "arrays and structs" };
@@ -170,6 +174,7 @@ impl Checker<'_> {
     }
 
     /// An operator between two scalars.
+    #[inline(never)]
     pub(super) fn combine(
         &mut self,
         operator: BinaryOperator,
@@ -281,6 +286,7 @@ impl Checker<'_> {
     }
 
     /// `&&`, `||`
+    #[inline(never)]
     fn logic(
         &mut self,
         a: &ast::Expression,
@@ -305,6 +311,7 @@ impl Checker<'_> {
     }
 
     /// `c ? a : b`
+    #[inline(never)]
     fn choice(
         &mut self,
         condition: &ast::Expression,
@@ -350,6 +357,7 @@ impl Checker<'_> {
         })
     }
 
+    #[inline(never)]
     fn comma(
         &mut self,
         a: &ast::Expression,
@@ -369,6 +377,7 @@ impl Checker<'_> {
         })
     }
 
+    #[inline(never)]
     fn cast(
         &mut self,
         to: &ast::TypeName,
@@ -394,6 +403,7 @@ impl Checker<'_> {
         Some(Expression { span, ..converted })
     }
 
+    #[inline(never)]
     fn size_of(&mut self, of: &ast::Expression, span: Span) -> Option<Expression> {
         if let Some(effect) = effect_in(of) {
             self.error_hint(
@@ -418,6 +428,7 @@ impl Checker<'_> {
         self.size_of_known(&ty, of.span, span)
     }
 
+    #[inline(never)]
     fn size_of_type(
         &mut self,
         written: &ast::TypeName,

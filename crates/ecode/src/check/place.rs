@@ -24,6 +24,7 @@ impl Checker<'_> {
     }
 
     /// A name.
+    #[inline(never)]
     pub(super) fn name(&mut self, name: &str, span: Span) -> Operand {
         match self.scopes.find(name) {
             Some(Binding::Variable(id)) => {
@@ -155,6 +156,7 @@ impl Checker<'_> {
     }
 
     /// `base.name`
+    #[inline(never)]
     pub(super) fn field(&mut self, base: &ast::Expression, name: &Name, span: Span) -> Operand {
         if let ast::ExpressionKind::Name(event) = &base.kind
             && event == "event"
@@ -310,6 +312,7 @@ impl Checker<'_> {
     }
 
     /// `base[index]`
+    #[inline(never)]
     pub(super) fn index(
         &mut self,
         base: &ast::Expression,

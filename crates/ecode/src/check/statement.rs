@@ -134,6 +134,7 @@ impl Checker<'_> {
     }
 
     /// One statement, as a block of its own.
+    #[inline(never)]
     fn nested(&mut self, statement: &ast::Statement) -> (Vec<Statement>, bool) {
         let mut out = Vec::new();
         self.scopes.open();
@@ -219,6 +220,7 @@ impl Checker<'_> {
         }
     }
 
+    #[inline(never)]
     fn expression_statement(&mut self, source: &ast::Expression, out: &mut Vec<Statement>) -> bool {
         let Some(value) = self.effect(source) else {
             return true;
@@ -251,6 +253,7 @@ impl Checker<'_> {
         Some(value)
     }
 
+    #[inline(never)]
     fn if_statement(
         &mut self,
         condition: &ast::Expression,
@@ -273,6 +276,7 @@ impl Checker<'_> {
         then_reached || else_reached
     }
 
+    #[inline(never)]
     fn for_statement(
         &mut self,
         span: Span,
@@ -298,6 +302,7 @@ impl Checker<'_> {
         reached
     }
 
+    #[inline(never)]
     fn loop_statement(&mut self, parts: &Loop<'_>, out: &mut Vec<Statement>) -> bool {
         let condition = parts
             .condition
@@ -355,6 +360,7 @@ impl Checker<'_> {
     }
 
     /// `for (s in sinks)`: the variable holds the number of the sink; -1 is behind the last.
+    #[inline(never)]
     fn for_sink(
         &mut self,
         span: Span,
@@ -419,6 +425,7 @@ impl Checker<'_> {
         true
     }
 
+    #[inline(never)]
     fn switch(
         &mut self,
         source: &ast::Expression,
@@ -528,6 +535,7 @@ impl Checker<'_> {
         false
     }
 
+    #[inline(never)]
     fn return_statement(
         &mut self,
         span: Span,

@@ -34,6 +34,7 @@ impl Checker<'_> {
     }
 
     /// Whether two texts are the same, or the first begins with the second.
+    #[inline(never)]
     pub(super) fn compare_texts(
         &mut self,
         (a, a_span): (Operand, Span),

@@ -13,6 +13,7 @@ use crate::types::Type;
 
 impl Checker<'_> {
     /// All variables of a declaration; what is to be done for them in a run goes to `out`.
+    #[inline(never)]
     pub(super) fn declaration(&mut self, declaration: &Declaration, out: &mut Vec<Statement>) {
         let base = self.named_type(&declaration.ty);
         for declared in &declaration.variables {
@@ -242,13 +243,13 @@ impl Checker<'_> {
             Some(id) => format!("{}.{name}", self.signatures[id.0 as usize].name),
             None => name.to_owned(),
         };
-        let mut unique = plain.clone();
-        let mut number = 2;
-        while !self.state_names.insert(unique.clone()) {
-            unique = format!("{plain}#{number}");
-            number += 1;
+        let times = self.state_names.entry(plain.clone()).or_insert(0);
+        *times += 1;
+        match *times {
+            1 => plain,
+            // No name of the text contains this sign.
+            again => format!("{plain}#{again}"),
         }
-        unique
     }
 
     /// The innermost scope ends: a word about what nobody used in it.

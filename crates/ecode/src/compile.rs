@@ -1,0 +1,88 @@
+//! The driver: the whole way of a text, phase by phase. This is the map of the compiler.
+
+use crate::diagnostic::{Diagnostic, Diagnostics, Severity};
+use crate::environment::Environment;
+use crate::ir::{Instruction, Program};
+use crate::source::Source;
+use crate::tree::Tree;
+use crate::{check, lower, parser};
+
+/// What a text became.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    /// The checked program: what its tests are, what its variables are called.
+    pub tree: Tree,
+    /// What runs.
+    pub program: Program,
+    /// Findings that keep no program from running.
+    pub warnings: Vec<Diagnostic>,
+    /// What a run may cost.
+    pub cost: Cost,
+}
+
+/// What a program costs at most; all of it is known before it runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Iterations of all loops in one run together; 0: it has no loops.
+    pub fuel: u32,
+    /// Instructions of the program ([`Program`]); those in loops count once.
+    pub instructions: u32,
+    /// Bytes of its local arrays and structs.
+    pub locals: u32,
+    /// Bytes that are kept from run to run, constant tables included.
+    pub state: u32,
+}
+
+/// Compiles a text for where it is to run.
+///
+/// # Errors
+/// All findings, at least one of which is an error.
+pub fn compile(source: &Source, environment: &Environment) -> Result<Compiled, Diagnostics> {
+    let (mut unit, mut told) = parser::parse(source);
+    if has_errors(&told) {
+        // What could not be read may have been the body: that there is none is no news.
+        unit.body.get_or_insert_default();
+    }
+    let (tree, found) = check::check(&unit, environment);
+    told.extend(found);
+    let Some(tree) = tree.filter(|_| !has_errors(&told)) else {
+        return Err(Diagnostics::new(told));
+    };
+    match lower::lower(&tree) {
+        Ok(program) => Ok(Compiled {
+            cost: cost(&program),
+            warnings: Diagnostics::new(told).all,
+            program,
+            tree,
+        }),
+        Err(limit) => {
+            told.push(limit);
+            Err(Diagnostics::new(told))
+        }
+    }
+}
+
+fn has_errors(told: &[Diagnostic]) -> bool {
+    told.iter().any(|one| one.severity == Severity::Error)
+}
+
+fn cost(program: &Program) -> Cost {
+    Cost {
+        fuel: if program.loop_depth > 0 {
+            program.fuel
+        } else {
+            0
+        },
+        instructions: count(&program.body),
+        locals: program.locals,
+        state: program.state.bytes.len() as u32,
+    }
+}
+
+fn count(body: &[Instruction]) -> u32 {
+    let inner = body
+        .iter()
+        .flat_map(|instruction| instruction.op.bodies())
+        .map(count);
+    inner.sum::<u32>() + body.len() as u32
+}
