@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 
 use ecode::diagnostic::{Diagnostic, Severity};
 use ecode::environment::{Denied, Environment};
+use ecode::format::format;
 use ecode::source::Source;
 use ecode::tree::{Builtin, EventField};
 
@@ -147,4 +148,38 @@ fn texts_that_are_wrong_are_refused_with_every_mistake_at_its_place() {
 #[test]
 fn texts_that_are_right_are_programs() {
     assert!(look("accept", false) >= 60);
+}
+
+/// The recipes of the documentation: programs about which there is nothing to say, written as the
+/// formatter writes them.
+#[test]
+fn examples_are_programs_as_they_should_be_written() {
+    let examples = "../../examples/ecode";
+    assert!(look(examples, false) >= 10);
+    for entry in std::fs::read_dir(folder(examples)).expect("the examples") {
+        let path = entry.expect("an example").path();
+        let text = std::fs::read_to_string(&path).expect("an example");
+        assert!(!text.lines().any(is_finding), "{}", path.display());
+        let formatted = format(&Source::new("example", text.clone()));
+        assert_eq!(formatted, Ok(text), "{}", path.display());
+    }
+}
+
+/// What the formatter writes of a program has the same findings, at other places.
+#[test]
+fn formatted_texts_mean_the_same() {
+    for entry in std::fs::read_dir(folder("accept")).expect("the folder of texts") {
+        let path = entry.expect("a text").path();
+        let text = std::fs::read_to_string(&path).expect("a text");
+        let source = Source::new(path.display().to_string(), text);
+        let written = format(&source).unwrap_or_else(|told| panic!("{}", told.render(&source)));
+        let written = Source::new("formatted", written);
+        let messages = |source| found(source).0.into_iter().map(|one| one.message);
+        assert!(
+            messages(&source).eq(messages(&written)),
+            "{}\n{}",
+            source.name,
+            written.text
+        );
+    }
 }
