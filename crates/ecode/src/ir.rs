@@ -387,8 +387,8 @@ pub struct Address {
 }
 
 /// A distance that is known in the run only. Its register has been computed from bounded ones
-/// (sums of index times stride) and is at most `largest`; the back end for the kernel may check that
-/// once more where the verifier cannot see it.
+/// (sums of index times stride) and is at most `largest`; the back end for the kernel may check
+/// that once more where the verifier cannot see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Dynamic {
     /// The distance, bytes.

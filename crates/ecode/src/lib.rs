@@ -19,6 +19,7 @@ pub mod lexer;
 pub mod limits;
 pub mod lower;
 pub mod parser;
+pub mod run;
 pub mod source;
 pub mod suggest;
 pub mod tree;

@@ -398,6 +398,11 @@ pub enum Fault {
     Effects = 4,
 }
 
+impl Fault {
+    /// All.
+    pub const ALL: [Fault; 4] = [Fault::Index, Fault::Fuel, Fault::Input, Fault::Effects];
+}
+
 /// A test.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Test {

@@ -1,0 +1,227 @@
+//! The comparison: a random program, a few random events, and every way of execution has to leave
+//! what the judge says. What differs is shrunk and told with its seed:
+//!
+//! ```text
+//! seed 1234, event 2: user: result: 3 is not 4
+//! ...the shrunk text...
+//! ```
+
+use ecode::diagnostic::{Diagnostics, Severity};
+use ecode::ir::Program;
+use ecode::run::{Machine, Memory};
+use ecode::source::Source;
+use ecode::tree::{Fault, Tree};
+
+use crate::dice::Dice;
+use crate::judge::Judge;
+use crate::program::{environment, program};
+use crate::shrink::shrink;
+use crate::world::{Effect, Outcome, World};
+
+/// Events that each program gets, one after the other, its state being kept.
+const EVENTS: u64 = 3;
+
+/// A way in which programs run.
+pub trait Way {
+    /// Its name in messages.
+    fn name(&self) -> &'static str;
+
+    /// Takes a program, its state new. `None`: it is beyond a limit of this way, and passed over.
+    fn load<'w>(&'w self, program: &Program) -> Option<Box<dyn Loaded + 'w>>;
+}
+
+/// A program that can run; its state stays from run to run.
+pub trait Loaded {
+    /// Runs it on an event.
+    fn run(&mut self, world: &World) -> Outcome;
+}
+
+/// What became of a number of programs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Programs that were compared.
+    pub compared: u64,
+    /// Programs beyond a limit.
+    pub passed_over: u64,
+    /// Runs that ended in a fault.
+    pub faults: u64,
+    /// Runs.
+    pub runs: u64,
+}
+
+/// Compares the programs of these seeds; the first difference ends it, and is told.
+pub fn compare(seeds: std::ops::Range<u64>, ways: &[&dyn Way]) -> Result<Tally, String> {
+    let mut tally = Tally::default();
+    for seed in seeds {
+        let text = program(seed);
+        match compare_text(&text, seed, ways) {
+            Found::Same(runs, faults) => {
+                tally.compared += 1;
+                tally.runs += runs;
+                tally.faults += faults;
+            }
+            Found::PassedOver(_) => tally.passed_over += 1,
+            Found::Refused(why) => return Err(format!("seed {seed}: refused: {why}\n{text}")),
+            Found::Different(_) => return Err(explain(&text, seed, ways)),
+        }
+    }
+    Ok(tally)
+}
+
+/// What became of one program.
+#[derive(Debug)]
+pub enum Found {
+    /// All ways agree: runs, and how many of them ended in a fault.
+    Same(u64, u64),
+    /// It is beyond a limit.
+    PassedOver(String),
+    /// It is no program.
+    Refused(String),
+    /// Two do not agree: which, in what.
+    Different(String),
+}
+
+fn explain(text: &str, seed: u64, ways: &[&dyn Way]) -> String {
+    let differs = |text: &str| matches!(compare_text(text, seed, ways), Found::Different(_));
+    let small = shrink(text, &differs);
+    let what = match compare_text(&small, seed, ways) {
+        Found::Different(what) => what,
+        other => format!("{other:?}"),
+    };
+    let shown = lowered(&small).map(|(_, program)| program.to_string());
+    let program = shown.unwrap_or_else(|_| String::new());
+    format!("seed {seed}, {what}\n{small}\n{program}")
+}
+
+fn lowered(text: &str) -> Result<(Tree, Program), Found> {
+    let source = Source::new("random.ec", text);
+    let (unit, mut told) = ecode::parser::parse(&source);
+    let (tree, more) = ecode::check::check(&unit, &environment());
+    told.extend(more);
+    told.retain(|one| one.severity == Severity::Error);
+    let Some(tree) = tree.filter(|_| told.is_empty()) else {
+        let all = Diagnostics {
+            all: told,
+            left_out: 0,
+        };
+        return Err(Found::Refused(all.render(&source)));
+    };
+    match ecode::lower::lower(&tree) {
+        Ok(program) => Ok((tree, program)),
+        Err(limit) => Err(Found::PassedOver(limit.message)),
+    }
+}
+
+/// Compares one program; the seed decides the events.
+pub fn compare_text(text: &str, seed: u64, ways: &[&dyn Way]) -> Found {
+    let (tree, program) = match lowered(text) {
+        Ok(both) => both,
+        Err(found) => return found,
+    };
+    if let Err(error) = ecode::ir::verify::verify(&program) {
+        return Found::Different(format!("verifier of the IR: {error}"));
+    }
+    let mut judge = Judge::new(&tree);
+    if program.input != judge.reach() {
+        return Found::Different(format!("input: {} is not {}", program.input, judge.reach()));
+    }
+    let mut loaded = Vec::new();
+    for way in ways {
+        match way.load(&program) {
+            Some(program) => loaded.push((way.name(), program)),
+            None => return Found::PassedOver(way.name().to_owned()),
+        }
+    }
+    let mut dice = Dice::new(!seed);
+    let mut faults = 0;
+    for event in 0..EVENTS {
+        let world = World::random(&mut dice, program.input as usize);
+        let expected = judge.run(&world);
+        faults += u64::from(expected.fault.is_some());
+        for (name, program) in &mut loaded {
+            let outcome = program.run(&world);
+            if let Some(what) = outcome.difference(&expected) {
+                return Found::Different(format!("event {event}: {name}: {what}"));
+            }
+        }
+    }
+    Found::Same(EVENTS, faults)
+}
+
+/// The way in user space.
+#[derive(Clone, Copy, Debug)]
+pub struct User;
+
+impl Way for User {
+    fn name(&self) -> &'static str {
+        "user"
+    }
+
+    fn load<'w>(&'w self, program: &Program) -> Option<Box<dyn Loaded + 'w>> {
+        Some(Box::new(UserProgram {
+            machine: Machine::new(program),
+            memory: Memory::new(program),
+            program: program.clone(),
+        }))
+    }
+}
+
+struct UserProgram {
+    machine: Machine,
+    memory: Memory,
+    program: Program,
+}
+
+impl Loaded for UserProgram {
+    fn run(&mut self, world: &World) -> Outcome {
+        let memory = &mut self.memory;
+        memory.set_header(&world.header);
+        memory.set_input(&world.data);
+        memory.set_now(world.now);
+        memory.set_random(world.random);
+        memory.set_sinks_present(world.present());
+        for (value, number) in world.attributes.iter().zip(0..) {
+            memory.set_attribute(number, *value);
+        }
+        let table = memory.sinks_mut();
+        let length = table.len();
+        table.copy_from_slice(&world.sink_table()[..length]);
+        let ended = self.machine.run(memory);
+        let fault = memory.fault();
+        assert_eq!(ended.err(), fault, "the run says what the memory says");
+        let (accepted, rejected) = memory.judged();
+        let effect = |effect: ecode::run::Effect| Effect {
+            kind: effect.kind,
+            number: effect.number,
+            values: effect.values,
+        };
+        Outcome {
+            result: memory.result(),
+            fault,
+            fuel: memory.fuel(),
+            output: if fault == Some(Fault::Input) {
+                Vec::new()
+            } else {
+                memory.output().to_vec()
+            },
+            statics: statics(&self.program, memory.state()),
+            effects: memory.effects().map(effect).collect(),
+            drop: memory.drop_reason(),
+            accepted,
+            rejected,
+            random: memory.random(),
+        }
+    }
+}
+
+/// The statics of a program by name, from the bytes of its state.
+pub fn statics(program: &Program, state: &[u8]) -> Vec<(String, Vec<u8>)> {
+    let kept = program.state.entries.iter().filter(|entry| !entry.constant);
+    let bytes = |entry: &ecode::ir::StateEntry| {
+        let (begin, count) = (entry.offset as usize, entry.bytes as usize);
+        (entry.name.clone(), state[begin..begin + count].to_vec())
+    };
+    let mut all: Vec<_> = kept.map(bytes).collect();
+    all.sort();
+    all
+}

@@ -1,0 +1,20 @@
+//! The judge over the ways in which E-code runs, for the tests of those ways: what a program means,
+//! executed from its tree with nothing of the compiler in between ([`Judge`]); random programs as
+//! texts ([`program`]); and the comparison itself, which shrinks what differs ([`differential`]).
+//!
+//! A way of execution is anything that makes an [`Outcome`] of a compiled program and a [`World`]:
+//! see [`differential::Way`]. The one in user space is [`differential::User`]; the kernel's tests
+//! bring theirs.
+
+#![forbid(unsafe_code)]
+
+mod dice;
+pub mod differential;
+mod judge;
+pub mod program;
+mod shrink;
+mod world;
+
+pub use dice::Dice;
+pub use judge::Judge;
+pub use world::{Effect, Outcome, Sink, World};
