@@ -24,8 +24,6 @@ pub mod at {
     pub const EFFECT_COUNT: u32 = 32;
     /// u32 out: 1 + the reason of `drop()`, 0: none. The surroundings set it to 0.
     pub const DROP: u32 = 36;
-    /// u32: scratch of loops that are left from within ([`crate::bpf`]).
-    pub const FLOW: u32 = 40;
     /// u32 in: element of the map of attributes.
     pub const CHANNEL: u32 = 44;
     /// u64 in: bit per sink that exists.
@@ -34,6 +32,8 @@ pub mod at {
     pub const ACCEPTED: u32 = 56;
     /// u64 out: bit per sink that was rejected.
     pub const REJECTED: u32 = 64;
+    /// u64: always 0, which the kernel's verifier does not know ([`crate::bpf`]).
+    pub const ZERO: u32 = 72;
     /// [`EFFECT_BYTES`] each.
     pub const EFFECT: u32 = 96;
     /// `output`: the program sets what it has of it to 0 first.

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod ast;
+pub mod bpf;
 pub mod check;
 mod compile;
 pub mod diagnostic;

@@ -30,6 +30,9 @@ pub const NESTING: u32 = 256;
 pub const LOOP_DEPTH: u32 = 6;
 /// Instructions of a program for the kernel.
 pub const BPF_INSTRUCTIONS: usize = 32 * 1024;
+/// Conditional jumps of a program for the kernel, which remembers each until it has been there
+/// (BPF_COMPLEXITY_LIMIT_JMP_SEQ, 8192).
+pub const BPF_BRANCHES: usize = 8000;
 /// Bytes of stack of a program for the kernel, over all frames.
 pub const BPF_STACK_BYTES: u32 = 512;
 /// Iterations of all loops in one run together, unless the text says `fuel N;`.

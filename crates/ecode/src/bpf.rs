@@ -1,0 +1,178 @@
+//! From the IR to a program of the kernel.
+//!
+//! | file | what |
+//! |---|---|
+//! | `flat` | one list with jumps |
+//! | `facts` | between which numbers values lie; whose upper 32 bits nobody looks at |
+//! | `select`, `operate`, `expand` | instructions with virtual registers (`machine`) |
+//! | `improve` | fewer of them |
+//! | `live`, `allocate` | the kernel's ten registers |
+//! | `encode` | bytes |
+//! | `btf` | what came from which line, for tools |
+//! | `disassemble` | text, for people |
+//!
+//! **Loops** are jumps back to a `may_goto`, an instruction of the kernel's (6.9) that goes on
+//! unless the loop has taken a quarter of a second. It is there for the verifier, which walks such
+//! a loop until it learns nothing new; the end of a loop that matters is that of the fuel. Measured
+//! on 6.18, `for i < 16, for j < 8: if (v[i][j] > load) s++`, the frame a map's element:
+//!
+//! | | load, ms | walked | run, ns |
+//! |---|---|---|---|
+//! | `may_goto`, constants hidden | 0.10 | 55 | 260 |
+//! | `may_goto`, `i = 0` known | 7.1 | 4,367 | 277 |
+//! | bpf_loop with callbacks, values in memory | 0.19 | 83 | 2,130 |
+//!
+//! So a program is one function, calls nothing but lookups at its beginning (which the kernel turns
+//! into a few instructions), and keeps its values in registers through loops.
+//!
+//! **Verification** takes 1.3 us per instruction walked. What is done so that each is walked about
+//! once is told at the head of `select`.
+//!
+//! **The kernel's hardening.** A program is one of BPF_PROG_TYPE_TRACING (or, for a trial run,
+//! RAW_TRACEPOINT) and is loaded by somebody with CAP_BPF and CAP_PERFMON, for which the kernel
+//! turns some precautions off. For texts of others, [`Options::secret`] does them here:
+//!
+//! - *constants in the kernel's code*: those of more than 16 bits are written XORed with a secret,
+//!   as `net.core.bpf_jit_harden` does it for the unprivileged;
+//! - *out-of-bounds speculation (Spectre v1)*: computed distances are cut by a mask behind the
+//!   comparison, to less than twice the largest. What lies there belongs to the same map;
+//! - *store bypass (v4)*: nothing but addresses is ever stored on the stack, so that no number can
+//!   be taken for one;
+//! - *addresses*: there is no instruction here that makes a number of one, so none can be told.
+//!
+//! The instruction forms are those of ISA v4 (6.6) without calls of functions, callbacks, spin
+//! locks or kernel functions; the only helper is the lookup.
+
+mod allocate;
+pub mod btf;
+mod disassemble;
+mod encode;
+mod expand;
+mod facts;
+mod flat;
+mod improve;
+mod live;
+mod machine;
+mod operate;
+mod select;
+#[cfg(test)]
+mod tests;
+
+pub use disassemble::disassemble;
+
+use crate::diagnostic::Diagnostic;
+use crate::frame;
+use crate::ir::Program;
+use crate::limits;
+use crate::source::Span;
+
+/// A memory that a program finds through a map of the kernel's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Map {
+    /// The frame: element 0, [`frame::at::BYTES`] at least.
+    Frame,
+    /// The event: the beginning of element 0.
+    Event,
+    /// The state: the only element of an array of [`Object::state_bytes`] at least.
+    State,
+    /// Attributes: the element that the frame names by [`frame::at::CHANNEL`].
+    Attributes,
+    /// The table of sinks: element 0.
+    Sinks,
+}
+
+/// A wide constant in which a map's descriptor is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapUse {
+    /// Index of its first half; the descriptor goes into the constant of that.
+    pub instruction: u32,
+    /// Which map.
+    pub map: Map,
+}
+
+/// A program for the kernel, without anything of a kernel in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Object {
+    /// Instructions: `struct bpf_insn` each.
+    pub instructions: Vec<u64>,
+    /// Where maps are missing.
+    pub maps: Vec<MapUse>,
+    /// From which instruction on they come from which part of the text.
+    pub spans: Vec<(u32, Span)>,
+    /// Bytes of the stack, what the kernel adds for loops included.
+    pub stack: u32,
+    /// Bytes of the state.
+    pub state_bytes: u32,
+    /// Bytes of the input that are read at most.
+    pub input_bytes: u32,
+}
+
+/// How a program is made.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// For texts that are not trusted (see the head of this file): a number that nobody can guess.
+    pub secret: Option<u64>,
+}
+
+impl Options {
+    /// Whether a constant is too long to stand in the code as it is.
+    fn conceals(&self, value: i32) -> bool {
+        self.secret.is_some() && i16::try_from(value).is_err()
+    }
+
+    /// What the constant at a place is XORed with.
+    fn mask(&self, place: usize) -> Option<i64> {
+        let secret = self.secret?;
+        Some(frame::hash(secret ^ frame::hash(place as u64)) as i64)
+    }
+}
+
+/// Compiles for the kernel.
+pub fn emit(program: &Program) -> Result<Object, Diagnostic> {
+    emit_with(program, &Options::default())
+}
+
+/// The same, as the options say.
+pub fn emit_with(program: &Program, options: &Options) -> Result<Object, Diagnostic> {
+    let first = program
+        .body
+        .first()
+        .map(|first| first.span)
+        .unwrap_or_default();
+    let flat = flat::flatten(program);
+    let facts = facts::Facts::of(&flat, program.registers);
+    let mut code = select::select(program, flat, &facts, options);
+    improve::improve(&mut code);
+    let allocation = allocate::allocate(&mut code, program.locals).map_err(|_| {
+        Diagnostic::error(first, "the program needs too many values at once")
+            .hint("compute some of them later, or keep them in an array")
+    })?;
+    let encoded = encode::encode(&code, &allocation.registers);
+    let count = encoded.instructions.len();
+    let most = limits::BPF_INSTRUCTIONS;
+    if count > most || encoded.branches > limits::BPF_BRANCHES {
+        let message =
+            format!("the program has {count} instructions for the kernel (at most {most})");
+        let hint = "a function is expanded at each call: call the large ones from fewer places";
+        return Err(Diagnostic::error(first, message).hint(hint));
+    }
+    Ok(Object {
+        instructions: encoded.instructions,
+        maps: encoded.maps,
+        spans: encoded.spans,
+        stack: allocation.stack,
+        state_bytes: program.state.bytes.len() as u32,
+        input_bytes: program.input,
+    })
+}
+
+impl Object {
+    /// The part of the text that an instruction came from.
+    pub fn span(&self, instruction: u32) -> Span {
+        let behind = self
+            .spans
+            .partition_point(|(first, _)| *first <= instruction);
+        let span = behind.checked_sub(1).and_then(|at| self.spans.get(at));
+        span.map(|(_, span)| *span).unwrap_or_default()
+    }
+}

@@ -1,0 +1,364 @@
+//! The program as one list with jumps: blocks, loops and `if` become labels and branches. What
+//! belongs together is put together on the way (a comparison and the `if` on its result, an index
+//! and its check), and it is estimated how many ways through the program there are.
+
+use std::collections::HashMap;
+
+use crate::ir;
+use crate::ir::{Fault, Instruction, Op, Operand, Program, Register, Relation};
+use crate::source::Span;
+
+/// A place in the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Place(pub u32);
+
+/// A step.
+#[derive(Clone, Debug)]
+pub(super) enum Step<'p> {
+    /// Anything that is neither control nor [`Op::Bound`].
+    Do(&'p Op),
+    /// `to = from`, which is below `count`; else the run ends.
+    Bound {
+        to: Register,
+        from: Register,
+        count: u32,
+    },
+    /// Goes to a place if the relation holds (or, if `unless`, does not).
+    Branch {
+        relation: Relation,
+        a: Operand,
+        b: Operand,
+        unless: bool,
+        to: Place,
+        /// Whether both ways may meet again.
+        meets: bool,
+    },
+    Jump(Place),
+    Place(Place),
+    /// A place that is reached again: the head of a loop.
+    Head(Place),
+    Return(Operand),
+    Fail(Fault),
+}
+
+/// A step with where it came from and how many loops are around it.
+#[derive(Clone, Debug)]
+pub(super) struct Item<'p> {
+    pub step: Step<'p>,
+    pub span: Span,
+    pub depth: u8,
+}
+
+/// The list.
+#[derive(Debug, Default)]
+pub(super) struct Flat<'p> {
+    pub items: Vec<Item<'p>>,
+    /// Places in use.
+    pub places: u32,
+    /// Of each fault that a branch leads to: its place.
+    pub faults: HashMap<u32, Place>,
+    /// Steps over all ways through the program: what a verifier has to walk that remembers
+    /// everything about numbers.
+    pub walks: u64,
+    /// Ways that have come here.
+    ways: u64,
+    /// Where each label of the IR leads, and how many ways do.
+    labels: HashMap<u32, (Place, u64)>,
+    /// Reads of each register.
+    reads: Vec<u32>,
+}
+
+/// More ways than this are as bad as these.
+const WAYS: u64 = 1 << 30;
+
+/// Flattens a program.
+pub(super) fn flatten(program: &Program) -> Flat<'_> {
+    let mut flat = Flat {
+        ways: 1,
+        ..Flat::default()
+    };
+    flat.reads = vec![0; program.registers as usize];
+    count_reads(&program.body, &mut flat.reads);
+    flat.list(&program.body, 0);
+    flat
+}
+
+fn count_reads(list: &[Instruction], reads: &mut [u32]) {
+    for instruction in list {
+        operands(&instruction.op, &mut |register| {
+            if let Some(count) = reads.get_mut(register.0 as usize) {
+                *count += 1;
+            }
+        });
+        match &instruction.op {
+            Op::If {
+                then, otherwise, ..
+            } => {
+                count_reads(then, reads);
+                count_reads(otherwise, reads);
+            }
+            Op::Block { body, .. } | Op::Loop { body, .. } => count_reads(body, reads),
+            _ => {}
+        }
+    }
+}
+
+/// Calls `see` with every register that the instruction itself reads.
+pub(super) fn operands(op: &Op, see: &mut impl FnMut(Register)) {
+    let mut operand = |operand: &Operand| {
+        if let Operand::Register(register) = operand {
+            see(*register);
+        }
+    };
+    match op {
+        Op::Set { from, .. } | Op::Extend { from, .. } => operand(from),
+        Op::Binary { a, b, .. } | Op::Compare { a, b, .. } | Op::If { a, b, .. } => {
+            operand(a);
+            operand(b);
+        }
+        Op::Bound { index, .. } => see(*index),
+        Op::Load { from, .. } => address(from, see),
+        Op::Store { to, value, .. } | Op::Atomic { to, value, .. } => {
+            operand(value);
+            address(to, see);
+        }
+        Op::Copy { to, from, .. } => {
+            address(to, see);
+            address(from, see);
+        }
+        Op::Zero { to, .. } => address(to, see),
+        Op::NextBit { mask, after, .. } => {
+            operand(mask);
+            operand(after);
+        }
+        Op::Effect { number, values, .. } => {
+            operand(number);
+            values.iter().for_each(operand);
+        }
+        Op::Return(value) => operand(value),
+        Op::Block { .. } | Op::Loop { .. } | Op::Exit(_) | Op::Burn | Op::Fail(_) => {}
+    }
+}
+
+fn address(address: &ir::Address, see: &mut impl FnMut(Register)) {
+    if let Some(index) = address.index {
+        see(index.register);
+    }
+}
+
+impl<'p> Flat<'p> {
+    fn push(&mut self, step: Step<'p>, span: Span, depth: u8) {
+        self.walks = self.walks.saturating_add(self.ways);
+        self.items.push(Item { step, span, depth });
+    }
+
+    fn place(&mut self) -> Place {
+        self.places += 1;
+        Place(self.places - 1)
+    }
+
+    /// Where a fault is noted.
+    pub(super) fn fault(&mut self, fault: Fault) -> Place {
+        if let Some(place) = self.faults.get(&(fault as u32)) {
+            return *place;
+        }
+        let place = self.place();
+        self.faults.insert(fault as u32, place);
+        place
+    }
+
+    fn list(&mut self, list: &'p [Instruction], depth: u8) {
+        let mut rest = list;
+        while let [first, ..] = rest {
+            let taken = self.pair(rest, depth).unwrap_or_else(|| {
+                self.one(first, depth);
+                1
+            });
+            rest = &rest[taken..];
+        }
+    }
+
+    /// Instructions that are better done together. How many they are.
+    fn pair(&mut self, list: &'p [Instruction], depth: u8) -> Option<usize> {
+        let [first, second, ..] = list else {
+            return None;
+        };
+        match (&first.op, &second.op) {
+            (
+                Op::Set {
+                    to,
+                    from: Operand::Register(from),
+                },
+                Op::Bound { index, count },
+            ) if to == index => {
+                let (to, from, count) = (*to, *from, *count);
+                self.push(Step::Bound { to, from, count }, second.span, depth);
+                Some(2)
+            }
+            (
+                Op::Compare { to, relation, a, b },
+                Op::If {
+                    relation: asks,
+                    a: asked,
+                    b: Operand::Constant(0),
+                    then,
+                    otherwise,
+                },
+            ) if *asked == Operand::Register(*to)
+                && matches!(asks, Relation::Equal | Relation::NotEqual)
+                && self.reads.get(to.0 as usize) == Some(&1) =>
+            {
+                let (holds, not) = match asks {
+                    Relation::NotEqual => (then, otherwise),
+                    _ => (otherwise, then),
+                };
+                self.choice((*relation, *a, *b), holds, not, second.span, depth);
+                Some(2)
+            }
+            _ => None,
+        }
+    }
+
+    fn one(&mut self, instruction: &'p Instruction, depth: u8) {
+        let span = instruction.span;
+        match &instruction.op {
+            Op::Bound { index, count } => {
+                let (to, from, count) = (*index, *index, *count);
+                self.push(Step::Bound { to, from, count }, span, depth);
+            }
+            Op::If {
+                relation,
+                a,
+                b,
+                then,
+                otherwise,
+            } => {
+                self.choice((*relation, *a, *b), then, otherwise, span, depth);
+            }
+            Op::Block { label, body } => {
+                let end = self.place();
+                self.labels.insert(label.0, (end, 0));
+                self.list(body, depth);
+                self.arrive(label.0, end, span, depth);
+            }
+            Op::Loop { label, body } => {
+                let (head, end) = (self.place(), self.place());
+                self.labels.insert(label.0, (end, 0));
+                self.push(Step::Head(head), span, depth + 1);
+                self.list(body, depth + 1);
+                self.push(Step::Jump(head), span, depth + 1);
+                self.ways = 0;
+                self.arrive(label.0, end, span, depth);
+            }
+            Op::Exit(label) => {
+                let to = self.leave(*label);
+                self.push(Step::Jump(to), span, depth);
+                self.ways = 0;
+            }
+            Op::Return(value) => {
+                self.push(Step::Return(*value), span, depth);
+                self.ways = 0;
+            }
+            Op::Fail(fault) => {
+                self.push(Step::Fail(*fault), span, depth);
+                self.ways = 0;
+            }
+            op => self.push(Step::Do(op), span, depth),
+        }
+    }
+
+    /// The place behind a block or loop, reached by the ways that are here now.
+    fn leave(&mut self, label: ir::Label) -> Place {
+        let ways = self.ways;
+        if let Some((place, known)) = self.labels.get_mut(&label.0) {
+            *known = (*known + ways).min(WAYS);
+            return *place;
+        }
+        // Lowering makes no such exit; it would end the run.
+        self.fault(Fault::Index)
+    }
+
+    fn arrive(&mut self, label: u32, end: Place, span: Span, depth: u8) {
+        let ways = self.labels.get(&label).map_or(0, |(_, ways)| *ways);
+        self.ways = (self.ways + ways).min(WAYS);
+        self.push(Step::Place(end), span, depth);
+    }
+
+    fn choice(
+        &mut self,
+        (relation, a, b): (Relation, Operand, Operand),
+        then: &'p [Instruction],
+        otherwise: &'p [Instruction],
+        span: Span,
+        depth: u8,
+    ) {
+        let meets = !ends(then) && !ends(otherwise);
+        let branch = |flat: &mut Self, unless, to| {
+            let step = Step::Branch {
+                relation,
+                a,
+                b,
+                unless,
+                to,
+                meets,
+            };
+            flat.push(step, span, depth);
+        };
+        let direct = match (then, otherwise) {
+            ([], []) => return,
+            ([one], []) => self.direct(one).map(|to| (to, false)),
+            ([], [one]) => self.direct(one).map(|to| (to, true)),
+            _ => None,
+        };
+        if let Some((to, unless)) = direct {
+            return branch(self, unless, to);
+        }
+        let end = self.place();
+        // The shorter way is the one that is jumped over.
+        if then.is_empty() {
+            branch(self, false, end);
+            let over = self.ways;
+            self.list(otherwise, depth);
+            self.ways = (self.ways + over).min(WAYS);
+        } else if otherwise.is_empty() {
+            branch(self, true, end);
+            let over = self.ways;
+            self.list(then, depth);
+            self.ways = (self.ways + over).min(WAYS);
+        } else {
+            let other = self.place();
+            branch(self, true, other);
+            let before = self.ways;
+            self.list(then, depth);
+            let after = self.ways;
+            if !ends(then) {
+                self.push(Step::Jump(end), span, depth);
+            }
+            self.push(Step::Place(other), span, depth);
+            self.ways = before;
+            self.list(otherwise, depth);
+            self.ways = (self.ways + after).min(WAYS);
+        }
+        self.push(Step::Place(end), span, depth);
+    }
+
+    /// Where an instruction leads that does nothing else.
+    fn direct(&mut self, instruction: &Instruction) -> Option<Place> {
+        match instruction.op {
+            Op::Exit(label) => Some(self.leave(label)),
+            Op::Fail(fault) => Some(self.fault(fault)),
+            _ => None,
+        }
+    }
+}
+
+/// Whether the run ends in these instructions.
+fn ends(list: &[Instruction]) -> bool {
+    match list.last().map(|last| &last.op) {
+        Some(Op::Return(_) | Op::Fail(_)) => true,
+        Some(Op::If {
+            then, otherwise, ..
+        }) => ends(then) && ends(otherwise),
+        _ => false,
+    }
+}

@@ -1,0 +1,294 @@
+//! From where to where each virtual register is needed.
+//!
+//! Line i is read at position 2i and written at 2i + 1. An interval goes from the first position at
+//! which a register is needed to the last, without holes. Which registers are needed at the
+//! boundaries of blocks is found out in the usual way, backwards, for those only that occur in more
+//! than one block.
+
+use super::machine::{Code, Inst, Label, V, Value};
+
+/// Where a register is needed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Interval {
+    pub v: V,
+    pub start: u32,
+    pub end: u32,
+    /// Reads and writes, those in loops many times.
+    pub weight: f32,
+    /// Needed across a call, which costs the registers 0 to 5.
+    pub crosses: bool,
+}
+
+/// A run of lines that is entered at its beginning and left at its end only.
+#[derive(Debug)]
+struct Block {
+    first: usize,
+    last: usize,
+    next: [Option<usize>; 2],
+}
+
+/// A set of registers by their dense numbers.
+type Set = Vec<u64>;
+
+struct Blocks {
+    blocks: Vec<Block>,
+    /// Registers that occur in several blocks, by dense number, and back.
+    shared: Vec<V>,
+    dense: Vec<u32>,
+    live_in: Vec<Set>,
+    live_out: Vec<Set>,
+}
+
+const LOCAL: u32 = u32::MAX;
+
+/// Finds all intervals, in the order of their beginnings. Registers that may be read before they
+/// are written are set to 0 first.
+pub(super) fn intervals(code: &mut Code) -> Vec<Interval> {
+    let mut blocks = Blocks::of(code);
+    blocks.solve(code);
+    let unset = blocks.needed_at_start();
+    if !unset.is_empty() {
+        set_to_zero(code, &unset);
+        blocks = Blocks::of(code);
+        blocks.solve(code);
+    }
+    let mut intervals = spans(code, &blocks);
+    mark_crossing(code, &mut intervals);
+    intervals.sort_by_key(|interval| (interval.start, interval.end));
+    intervals
+}
+
+fn set_to_zero(code: &mut Code, registers: &[V]) {
+    // Behind the calls, which no number needs to survive then.
+    let call = code
+        .lines
+        .iter()
+        .rposition(|line| matches!(line.inst, Inst::Lookup { .. }));
+    let at = call.map_or(0, |call| call + 2).min(code.lines.len());
+    let Some(like) = code.lines.first().copied() else {
+        return;
+    };
+    let zeros = registers.iter().map(|to| {
+        let (to, from) = (*to, Value::Immediate(0));
+        super::machine::Line {
+            inst: Inst::Move {
+                to,
+                from,
+                narrow: false,
+            },
+            ..like
+        }
+    });
+    let zeros: Vec<_> = zeros.collect();
+    code.lines.splice(at..at, zeros);
+}
+
+impl Blocks {
+    fn of(code: &Code) -> Blocks {
+        let mut starts = vec![false; code.lines.len() + 1];
+        let mut at_label = vec![0; code.labels as usize];
+        for (at, line) in code.lines.iter().enumerate() {
+            if let Inst::Label(Label(label)) = line.inst {
+                starts[at] = true;
+                at_label[label as usize] = at;
+            }
+            if line.inst.target().is_some() || line.inst.ends() {
+                starts[at + 1] = true;
+            }
+        }
+        let mut block_of = vec![0; code.lines.len() + 1];
+        let mut blocks: Vec<Block> = Vec::new();
+        for at in 0..code.lines.len() {
+            if at == 0 || starts[at] {
+                blocks.push(Block {
+                    first: at,
+                    last: at,
+                    next: [None, None],
+                });
+            }
+            let index = blocks.len() - 1;
+            block_of[at] = index;
+            blocks[index].last = at;
+        }
+        let count = blocks.len();
+        for (index, block) in blocks.iter_mut().enumerate() {
+            let last = &code.lines[block.last].inst;
+            let falls = !last.ends() && index + 1 < count;
+            let target = last
+                .target()
+                .map(|Label(label)| block_of[at_label[label as usize]]);
+            block.next = [falls.then_some(index + 1), target];
+        }
+        let (shared, dense) = shared(code, &block_of);
+        Blocks {
+            blocks,
+            shared,
+            dense,
+            live_in: Vec::new(),
+            live_out: Vec::new(),
+        }
+    }
+
+    fn solve(&mut self, code: &Code) {
+        let words = self.shared.len().div_ceil(64);
+        let empty: Set = vec![0; words];
+        let mut read_first = vec![empty.clone(); self.blocks.len()];
+        let mut written = vec![empty.clone(); self.blocks.len()];
+        for (index, block) in self.blocks.iter().enumerate() {
+            for line in &code.lines[block.first..=block.last] {
+                for v in line.inst.read().into_iter().flatten() {
+                    if let Some((word, bit)) = self.bit(v)
+                        && written[index][word] & bit == 0
+                    {
+                        read_first[index][word] |= bit;
+                    }
+                }
+                if let Some((word, bit)) = line.inst.written().and_then(|v| self.bit(v)) {
+                    written[index][word] |= bit;
+                }
+            }
+        }
+        self.live_in = read_first;
+        self.live_out = vec![empty; self.blocks.len()];
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for index in (0..self.blocks.len()).rev() {
+                for next in self.blocks[index].next.into_iter().flatten() {
+                    changed |= self.flow(index, next, &written[index]);
+                }
+            }
+        }
+    }
+
+    /// What is needed at the beginning of `next` is needed at the end of the block, and at its
+    /// beginning too unless it is written there.
+    fn flow(&mut self, block: usize, next: usize, written: &Set) -> bool {
+        let needed = self.live_in[next].clone();
+        let (live_in, live_out) = (&mut self.live_in[block], &mut self.live_out[block]);
+        let mut changed = false;
+        let words = needed.iter().zip(written).zip(live_in).zip(live_out);
+        for (((needed, written), live_in), live_out) in words {
+            let new = needed & !*live_out;
+            *live_out |= new;
+            *live_in |= new & !written;
+            changed |= new != 0;
+        }
+        changed
+    }
+
+    fn bit(&self, v: V) -> Option<(usize, u64)> {
+        let dense = self.dense[v.at()];
+        (dense != LOCAL).then(|| (dense as usize / 64, 1 << (dense % 64)))
+    }
+
+    fn needed_at_start(&self) -> Vec<V> {
+        match self.live_in.first() {
+            Some(set) => members(set, &self.shared).collect(),
+            None => Vec::new(),
+        }
+    }
+}
+
+fn members<'a>(set: &'a Set, shared: &'a [V]) -> impl Iterator<Item = V> + 'a {
+    set.iter().enumerate().flat_map(move |(at, word)| {
+        let mut rest = *word;
+        std::iter::from_fn(move || {
+            if rest == 0 {
+                return None;
+            }
+            let bit = rest.trailing_zeros() as usize;
+            rest &= rest - 1;
+            shared.get(at * 64 + bit).copied()
+        })
+    })
+}
+
+/// Registers that occur in several blocks, or are read in one before they are written.
+fn shared(code: &Code, block_of: &[usize]) -> (Vec<V>, Vec<u32>) {
+    let mut home = vec![usize::MAX; code.kinds.len()];
+    let mut is_shared = vec![false; code.kinds.len()];
+    for (at, line) in code.lines.iter().enumerate() {
+        let block = block_of[at];
+        for v in line.inst.read().into_iter().flatten() {
+            // Where it occurs first and is read, nothing has written it.
+            is_shared[v.at()] |= home[v.at()] != block;
+        }
+        if let Some(v) = line.inst.written() {
+            let known = &mut home[v.at()];
+            is_shared[v.at()] |= *known != usize::MAX && *known != block;
+            *known = block;
+        }
+    }
+    let mut dense = vec![LOCAL; is_shared.len()];
+    let mut shared = Vec::new();
+    for (at, _) in is_shared.iter().enumerate().filter(|(_, shared)| **shared) {
+        dense[at] = shared.len() as u32;
+        shared.push(V(at as u32));
+    }
+    (shared, dense)
+}
+
+fn spans(code: &Code, blocks: &Blocks) -> Vec<Interval> {
+    let empty = (u32::MAX, 0, 0.0);
+    let mut spans = vec![empty; code.kinds.len()];
+    let mut extend = |v: V, from: u32, to: u32, weight: f32| {
+        let span = &mut spans[v.at()];
+        *span = (span.0.min(from), span.1.max(to), span.2 + weight);
+    };
+    for (at, line) in code.lines.iter().enumerate() {
+        let weight = 8_f32.powi(i32::from(line.depth.min(6)));
+        let position = at as u32 * 2;
+        for v in line.inst.read().into_iter().flatten() {
+            extend(v, position, position, weight);
+        }
+        // The result comes into its register before the right operand is read.
+        if let Inst::Alu {
+            alu,
+            b: Value::Register(b),
+            to,
+            a,
+            ..
+        } = line.inst
+            && !alu.commutes()
+            && to != a
+            && b != a
+        {
+            extend(b, position, position + 1, 0.0);
+        }
+        if let Some(v) = line.inst.written() {
+            extend(v, position + 1, position + 1, weight);
+        }
+    }
+    for (index, block) in blocks.blocks.iter().enumerate() {
+        let (first, last) = (block.first as u32 * 2, block.last as u32 * 2 + 1);
+        for v in members(&blocks.live_in[index], &blocks.shared) {
+            extend(v, first, first, 0.0);
+        }
+        for v in members(&blocks.live_out[index], &blocks.shared) {
+            extend(v, last, last, 0.0);
+        }
+    }
+    let all = spans
+        .iter()
+        .enumerate()
+        .filter(|(_, span)| span.0 <= span.1);
+    all.map(|(at, (start, end, weight))| Interval {
+        v: V(at as u32),
+        start: *start,
+        end: *end,
+        weight: *weight,
+        crosses: false,
+    })
+    .collect()
+}
+
+fn mark_crossing(code: &Code, intervals: &mut [Interval]) {
+    let calls = code.lines.iter().enumerate();
+    let calls = calls.filter(|(_, line)| matches!(line.inst, Inst::Lookup { .. }));
+    let calls: Vec<u32> = calls.map(|(at, _)| at as u32 * 2).collect();
+    for interval in intervals {
+        let first = calls.partition_point(|call| *call < interval.start);
+        interval.crosses = calls.get(first).is_some_and(|call| call + 1 < interval.end);
+    }
+}

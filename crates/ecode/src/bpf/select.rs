@@ -1,0 +1,681 @@
+//! From steps to instructions.
+//!
+//! Three things are done for the verifier's sake:
+//!
+//! - **Loops begin with a [`Inst::MayGoto`]**: the verifier takes up a loop's head again and again
+//!   until it learns nothing new, which with numbers it knows nothing of is the second time. So
+//!   constants that a loop goes on to change are *hidden* when they are written: read from a place
+//!   in the frame that is always 0, plus the constant.
+//! - **Each computed distance is compared with the largest** right before it is used. Where the
+//!   verifier can see that it never is larger, it takes the comparison out of the program again.
+//! - **Where a program has many ways through it, numbers are hidden wherever ways meet**
+//!   ([`Select::careful`]): a constant that one way writes and the other does not, and what has
+//!   been compared and is used again. Else the verifier would tell all combinations apart and walk
+//!   each of them: 40 such `if`s in a row took it 3.2 s and were refused; hidden, 1.2 ms.
+
+use std::collections::HashMap;
+
+use super::facts::{Facts, Range, written};
+use super::flat::{Flat, Item, Place, Step};
+use super::machine::{Alu, Code, Inst, Kind, Label, Line, Test, V, Value};
+use super::operate::alu_of;
+use super::{Map, Options};
+use crate::frame::at;
+use crate::ir::{Address, Fault, Op, Operand, Program, Region, Register};
+use crate::source::Span;
+
+/// More walks than this per step, and numbers are hidden.
+const WALKS_PER_STEP: u64 = 6;
+/// Programs with fewer walks are left as they are.
+const WALKS_ALWAYS: u64 = 400;
+
+/// What selection knows.
+#[derive(Debug)]
+pub(super) struct Select<'a> {
+    pub(super) code: Code,
+    pub(super) facts: &'a Facts,
+    program: &'a Program,
+    options: &'a Options,
+    /// See the head of this file.
+    pub(super) careful: bool,
+    /// Where the next instructions come from, and how many loops are around them.
+    span: Span,
+    depth: u8,
+    /// By place.
+    labels: Vec<Label>,
+    /// Where faults are noted.
+    faults: HashMap<u32, Label>,
+    /// Where the run ends, and where it does when not even the frame is there.
+    end: Label,
+    nothing: Label,
+    pub(super) frame: V,
+    event: Option<V>,
+    state: Option<V>,
+    attributes: Option<V>,
+    sinks: Option<V>,
+    fuel: Option<V>,
+}
+
+/// Makes instructions of steps.
+pub(super) fn select(
+    program: &Program,
+    mut flat: Flat<'_>,
+    facts: &Facts,
+    options: &Options,
+) -> Code {
+    for fault in [Fault::Index, Fault::Fuel, Fault::Input, Fault::Effects] {
+        flat.fault(fault);
+    }
+    let mut code = Code::default();
+    for _ in 0..program.registers {
+        code.register();
+    }
+    let labels: Vec<Label> = (0..flat.places).map(|_| code.label()).collect();
+    let faults = flat
+        .faults
+        .iter()
+        .map(|(fault, place)| (*fault, labels[place.0 as usize]));
+    let steps = flat.items.len() as u64;
+    let mut select = Select {
+        faults: faults.collect(),
+        end: code.label(),
+        nothing: code.label(),
+        frame: code.add(Kind::Place),
+        code,
+        facts,
+        program,
+        options,
+        careful: flat.walks > WALKS_ALWAYS.max(steps * WALKS_PER_STEP),
+        span: flat.items.first().map(|item| item.span).unwrap_or_default(),
+        depth: 0,
+        labels,
+        event: None,
+        state: None,
+        attributes: None,
+        sinks: None,
+        fuel: None,
+    };
+    select.begin(&flat);
+    for (at, item) in flat.items.iter().enumerate() {
+        if let Step::Head(head) = item.step {
+            select.hide_for_loop(&flat.items[..at], &flat.items[at..], head);
+        }
+        select.step(item);
+    }
+    select.finish();
+    select.code
+}
+
+impl Select<'_> {
+    pub(super) fn emit(&mut self, inst: Inst) {
+        self.code.lines.push(Line {
+            inst,
+            span: self.span,
+            depth: self.depth,
+        });
+    }
+
+    pub(super) fn label(&mut self) -> Label {
+        self.code.label()
+    }
+
+    pub(super) fn fault(&self, fault: Fault) -> Label {
+        self.faults
+            .get(&(fault as u32))
+            .copied()
+            .unwrap_or(self.end)
+    }
+
+    fn place(&self, place: Place) -> Label {
+        self.labels
+            .get(place.0 as usize)
+            .copied()
+            .unwrap_or(self.end)
+    }
+
+    // --- beginning and end ---
+
+    /// Finds the memory, looks whether the event has what is read of it, and clears the output.
+    fn begin(&mut self, flat: &Flat<'_>) {
+        let mut used = [false; 8];
+        let mut burns = false;
+        for item in &flat.items {
+            if let Step::Do(op) = &item.step {
+                each_region(op, &mut |region| used[region as usize] = true);
+                burns |= matches!(op, Op::Burn);
+            }
+        }
+        self.code.frame = Some(self.frame);
+        let frame = self.frame;
+        self.emit(Inst::Lookup {
+            to: frame,
+            map: Map::Frame,
+            key: None,
+        });
+        self.branch(Test::Equal, frame, Value::Immediate(0), self.nothing);
+        let uses = |region: Region| used[region as usize];
+        if uses(Region::Event) || uses(Region::Input) || self.program.input > 0 {
+            self.event = Some(self.find(Map::Event, None));
+        }
+        if uses(Region::Sinks) {
+            self.sinks = Some(self.find(Map::Sinks, None));
+        }
+        if uses(Region::Attributes) {
+            let key = self.code.register();
+            self.load(key, frame, at::CHANNEL, 32);
+            self.attributes = Some(self.find(Map::Attributes, Some(key)));
+        }
+        if uses(Region::State) {
+            let to = self.code.add(Kind::Address);
+            self.emit(Inst::Direct {
+                to,
+                map: Map::State,
+            });
+            self.state = Some(to);
+        }
+        if let (Some(event), true) = (self.event, self.program.input > 0) {
+            let size = self.code.register();
+            self.load(size, event, at::EVENT_SIZE, 32);
+            let needed = Value::Immediate(self.program.input as i32);
+            self.branch(Test::Less, size, needed, self.fault(Fault::Input));
+        }
+        if self.program.output > 0 {
+            self.zero_from(frame, at::OUTPUT, self.program.output);
+        }
+        if burns {
+            let fuel = self.code.register();
+            // With the fault behind it, which is 0: 64 bits of which the verifier knows nothing.
+            self.load(fuel, frame, at::FUEL, 64);
+            self.fuel = Some(fuel);
+        }
+    }
+
+    fn find(&mut self, map: Map, key: Option<V>) -> V {
+        let to = self.code.add(Kind::Address);
+        self.emit(Inst::Lookup { to, map, key });
+        self.branch(Test::Equal, to, Value::Immediate(0), self.nothing);
+        to
+    }
+
+    /// Everything that ends the run goes here.
+    fn finish(&mut self) {
+        self.depth = 0;
+        let end = self.end;
+        self.emit(Inst::Label(end));
+        if let Some(fuel) = self.fuel {
+            self.store(self.frame, at::FUEL, Value::Register(fuel), 32);
+        }
+        let nothing = self.nothing;
+        self.emit(Inst::Label(nothing));
+        self.emit(Inst::Exit);
+        let mut faults: Vec<(u32, Label)> = self.faults.iter().map(|(f, l)| (*f, *l)).collect();
+        faults.sort_unstable();
+        for (fault, label) in faults {
+            self.emit(Inst::Label(label));
+            self.store(self.frame, at::FAULT, Value::Immediate(fault as i32), 32);
+            self.emit(Inst::Jump(end));
+        }
+    }
+
+    // --- operands ---
+
+    /// A register of the IR.
+    pub(super) fn named(register: Register) -> V {
+        V(register.0)
+    }
+
+    /// An operand that an instruction can have.
+    pub(super) fn value(&mut self, operand: Operand) -> Value {
+        match operand {
+            Operand::Register(register) => Value::Register(Self::named(register)),
+            Operand::Constant(value) => self.constant(value),
+        }
+    }
+
+    /// An operand of which an instruction looks at the lower half only.
+    pub(super) fn half(&mut self, operand: Operand) -> Value {
+        match operand {
+            Operand::Register(_) => self.value(operand),
+            Operand::Constant(value) => self.constant(i64::from(value as i32)),
+        }
+    }
+
+    /// A constant as an instruction can have it.
+    pub(super) fn constant(&mut self, value: i64) -> Value {
+        match i32::try_from(value) {
+            Ok(value) if !self.options.conceals(value) => Value::Immediate(value),
+            _ => {
+                let to = self.code.register();
+                self.set_constant(to, value);
+                Value::Register(to)
+            }
+        }
+    }
+
+    /// The operand in a register.
+    pub(super) fn register(&mut self, operand: Operand) -> V {
+        match self.value(operand) {
+            Value::Register(v) => v,
+            Value::Immediate(value) => {
+                let to = self.code.register();
+                self.emit(Inst::Move {
+                    to,
+                    from: Value::Immediate(value),
+                    narrow: false,
+                });
+                to
+            }
+        }
+    }
+
+    fn set_constant(&mut self, to: V, value: i64) {
+        match i32::try_from(value) {
+            Ok(small) if !self.options.conceals(small) => {
+                self.emit(Inst::Move {
+                    to,
+                    from: Value::Immediate(small),
+                    narrow: false,
+                });
+            }
+            _ => match self.options.mask(self.code.lines.len()) {
+                // Nobody who writes a text shall choose bytes of the kernel's code.
+                Some(mask) => {
+                    let other = self.code.register();
+                    self.emit(Inst::Wide {
+                        to: other,
+                        value: mask,
+                    });
+                    self.emit(Inst::Wide {
+                        to,
+                        value: value ^ mask,
+                    });
+                    self.alu(Alu::Xor, to, to, Value::Register(other), false);
+                }
+                None => self.emit(Inst::Wide { to, value }),
+            },
+        }
+    }
+
+    pub(super) fn alu(&mut self, alu: Alu, to: V, a: V, b: Value, narrow: bool) {
+        self.emit(Inst::Alu {
+            alu,
+            to,
+            a,
+            b,
+            narrow,
+        });
+    }
+
+    pub(super) fn branch(&mut self, test: Test, a: V, b: Value, to: Label) {
+        self.emit(Inst::Branch {
+            test,
+            a,
+            b,
+            narrow: false,
+            to,
+        });
+    }
+
+    pub(super) fn load(&mut self, to: V, base: V, offset: u32, bits: u8) {
+        let offset = offset as i16;
+        self.emit(Inst::Load {
+            to,
+            base,
+            offset,
+            bits,
+            signed: false,
+        });
+    }
+
+    pub(super) fn store(&mut self, base: V, offset: u32, value: Value, bits: u8) {
+        let offset = offset as i16;
+        self.emit(Inst::Store {
+            base,
+            offset,
+            value,
+            bits,
+        });
+    }
+
+    /// `to = to + 0`, but the verifier knows nothing of it any more.
+    pub(super) fn hide(&mut self, to: V) {
+        let zero = self.code.register();
+        self.load(zero, self.frame, at::ZERO, 64);
+        self.alu(Alu::Add, to, to, Value::Register(zero), false);
+    }
+
+    /// `to = from`, of which the verifier knows nothing.
+    pub(super) fn set_hidden(&mut self, to: V, from: Value) {
+        if from == Value::Register(to) {
+            return self.hide(to);
+        }
+        self.load(to, self.frame, at::ZERO, 64);
+        if from != Value::Immediate(0) {
+            self.alu(Alu::Add, to, to, from, false);
+        }
+    }
+
+    /// Whether ways that write different numbers to this register meet.
+    pub(super) fn is_merged(&self, register: Register) -> bool {
+        let merged = self.facts.writes[register.0 as usize] > 1;
+        merged && (self.careful || self.facts.in_loop[register.0 as usize])
+    }
+
+    // --- steps ---
+
+    fn step(&mut self, item: &Item<'_>) {
+        (self.span, self.depth) = (item.span, item.depth);
+        match &item.step {
+            Step::Do(op) => {
+                self.operation(op);
+                self.hide_result(&item.step);
+            }
+            Step::Bound { to, from, count } => self.bound(*to, *from, *count),
+            Step::Branch {
+                relation,
+                a,
+                b,
+                unless,
+                to,
+                meets,
+            } => {
+                let to = self.place(*to);
+                self.compare_and_branch(*relation, (*a, *b), *unless, to, *meets);
+            }
+            Step::Jump(to) => {
+                let to = self.place(*to);
+                self.emit(Inst::Jump(to));
+            }
+            Step::Place(place) => {
+                let label = self.place(*place);
+                self.emit(Inst::Label(label));
+            }
+            Step::Head(place) => {
+                let (head, enough) = (self.place(*place), self.fault(Fault::Fuel));
+                self.emit(Inst::Label(head));
+                self.emit(Inst::MayGoto(enough));
+            }
+            Step::Return(value) => {
+                let value = self.value(*value);
+                self.store(self.frame, at::RESULT, value, 64);
+                let end = self.end;
+                self.emit(Inst::Jump(end));
+            }
+            Step::Fail(fault) => {
+                let to = self.fault(*fault);
+                self.emit(Inst::Jump(to));
+            }
+        }
+    }
+
+    fn hide_result(&mut self, step: &Step<'_>) {
+        if let (Some((to, range)), true) = (self.facts.result(step), self.careful)
+            && self.is_merged(to)
+            && !matches!(step, Step::Do(Op::Set { .. }))
+            && !is_wide(range)
+        {
+            self.hide(Self::named(to));
+        }
+    }
+
+    /// Before a loop: hides what the loop changes, unless it is hidden already. What the verifier
+    /// finds at the loop's head the second time is then something it has seen.
+    fn hide_for_loop(&mut self, before: &[Item<'_>], from: &[Item<'_>], head: Place) {
+        let end = from
+            .iter()
+            .rposition(|item| matches!(item.step, Step::Jump(to) if to == head));
+        let inside = &from[..end.unwrap_or(from.len())];
+        let mut changed: Vec<Register> = inside
+            .iter()
+            .filter_map(|item| written(&item.step))
+            .collect();
+        changed.sort_unstable();
+        changed.dedup();
+        changed.retain(|register| self.facts.writes[register.0 as usize] > 1);
+        let known = |item: &&Item<'_>| match &item.step {
+            Step::Do(
+                Op::Set {
+                    from: Operand::Constant(_),
+                    ..
+                }
+                | Op::Load { bits: 64, .. },
+            ) => false,
+            step => written(step).is_some(),
+        };
+        let mut known: Vec<Register> = before
+            .iter()
+            .filter(known)
+            .filter_map(|item| written(&item.step))
+            .collect();
+        known.sort_unstable();
+        for register in changed
+            .into_iter()
+            .filter(|v| known.binary_search(v).is_ok())
+        {
+            self.hide(Self::named(register));
+        }
+    }
+
+    fn operation(&mut self, op: &Op) {
+        match op {
+            Op::Set { to, from } => self.set(*to, *from),
+            Op::Binary { to, operator, a, b } => self.binary(*to, *operator, *a, *b),
+            Op::Compare { to, relation, a, b } => self.compare(*to, *relation, *a, *b),
+            Op::Extend {
+                to,
+                from,
+                bits,
+                signed,
+            } => self.extend(*to, *from, *bits, *signed),
+            Op::Load { .. }
+            | Op::Store { .. }
+            | Op::Atomic { .. }
+            | Op::Copy { .. }
+            | Op::Zero { .. } => self.memory(op),
+            Op::Burn => self.burn(),
+            Op::NextBit { to, mask, after } => self.next_bit(Self::named(*to), *mask, *after),
+            Op::Effect {
+                kind,
+                number,
+                values,
+            } => self.effect(*kind, *number, values),
+            // Steps of their own.
+            Op::Bound { .. }
+            | Op::If { .. }
+            | Op::Block { .. }
+            | Op::Loop { .. }
+            | Op::Exit(_)
+            | Op::Return(_)
+            | Op::Fail(_) => {}
+        }
+    }
+
+    fn memory(&mut self, op: &Op) {
+        match op {
+            Op::Load {
+                to,
+                from,
+                bits,
+                signed,
+            } => {
+                let (base, offset) = self.address(from);
+                let (to, bits, signed) = (Self::named(*to), *bits, *signed && *bits < 64);
+                self.emit(Inst::Load {
+                    to,
+                    base,
+                    offset,
+                    bits,
+                    signed,
+                });
+            }
+            Op::Store { to, value, bits } => {
+                let (base, offset) = self.address(to);
+                let value = if *bits < 64 {
+                    self.half(*value)
+                } else {
+                    self.value(*value)
+                };
+                self.emit(Inst::Store {
+                    base,
+                    offset,
+                    value,
+                    bits: *bits,
+                });
+            }
+            Op::Atomic {
+                to,
+                operator,
+                value,
+                bits,
+            } => {
+                let (base, offset) = self.address(to);
+                let value = self.register(*value);
+                let alu = alu_of(*operator);
+                self.emit(Inst::Atomic {
+                    base,
+                    offset,
+                    alu,
+                    value,
+                    bits: *bits,
+                });
+            }
+            Op::Copy {
+                to, from, bytes, ..
+            } => {
+                let (to, to_offset) = self.address(to);
+                let (from, from_offset) = self.address(from);
+                self.copy((to, to_offset), (from, from_offset), *bytes);
+            }
+            Op::Zero { to, bytes, .. } => {
+                let (base, offset) = self.address(to);
+                self.zero_from(base, offset as u32, *bytes);
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn set(&mut self, to: Register, from: Operand) {
+        let target = Self::named(to);
+        if self.is_merged(to) && !is_wide(self.facts.range(from)) {
+            let careless = matches!(from, Operand::Register(_)) && !self.careful;
+            if !careless {
+                let from = self.value(from);
+                return self.set_hidden(target, from);
+            }
+        }
+        match from {
+            Operand::Constant(value) => self.set_constant(target, value),
+            Operand::Register(from) => {
+                let from = Value::Register(Self::named(from));
+                self.emit(Inst::Move {
+                    to: target,
+                    from,
+                    narrow: false,
+                });
+            }
+        }
+    }
+
+    fn bound(&mut self, to: Register, from: Register, count: u32) {
+        let narrow = self.facts.is_half_index(from);
+        let fault = self.fault(Fault::Index);
+        let a = Self::named(from);
+        match i32::try_from(count) {
+            Ok(count) => {
+                let b = self.constant(i64::from(count));
+                let test = Test::GreaterEqual;
+                self.emit(Inst::Branch {
+                    test,
+                    a,
+                    b,
+                    narrow,
+                    to: fault,
+                });
+            }
+            // As large as that is no array.
+            Err(_) => self.emit(Inst::Jump(fault)),
+        }
+        if to != from {
+            let narrow = !self.facts.is_whole(from);
+            let to = Self::named(to);
+            self.emit(Inst::Move {
+                to,
+                from: Value::Register(a),
+                narrow,
+            });
+        }
+    }
+
+    /// Base and offset of a place in memory.
+    fn address(&mut self, address: &Address) -> (V, i16) {
+        let (base, offset) = self.region(address.region);
+        let offset = (offset + address.offset) as i16;
+        let Some(index) = address.index else {
+            return (base, offset);
+        };
+        let place = self.code.add(Kind::Place);
+        let from = Value::Register(Self::named(index.register));
+        self.emit(Inst::Move {
+            to: place,
+            from,
+            narrow: true,
+        });
+        let largest = self.constant(i64::from(index.largest));
+        self.branch(Test::Greater, place, largest, self.fault(Fault::Index));
+        if self.options.secret.is_some() {
+            // What the processor does before it knows the outcome stays near, too.
+            let mask = u32::MAX
+                .checked_shr(index.largest.leading_zeros())
+                .unwrap_or(0);
+            self.alu(Alu::And, place, place, Value::Immediate(mask as i32), true);
+        }
+        self.alu(Alu::Add, place, place, Value::Register(base), false);
+        (place, offset)
+    }
+
+    fn region(&self, region: Region) -> (V, u32) {
+        let frame = self.frame;
+        let or_frame = |v: Option<V>| v.unwrap_or(frame);
+        match region {
+            Region::Frame => (frame, 0),
+            Region::Output => (frame, at::OUTPUT),
+            Region::Locals => (frame, at::LOCALS),
+            Region::Event => (or_frame(self.event), 0),
+            Region::Input => (or_frame(self.event), at::EVENT_DATA),
+            Region::State => (or_frame(self.state), 0),
+            Region::Attributes => (or_frame(self.attributes), 0),
+            Region::Sinks => (or_frame(self.sinks), 0),
+        }
+    }
+
+    fn burn(&mut self) {
+        let Some(fuel) = self.fuel else { return };
+        let go_on = self.label();
+        // Asked by bits, for of a comparison with 0 the verifier would remember the outcome.
+        self.branch(Test::AnyBit, fuel, Value::Immediate(-1), go_on);
+        let empty = self.fault(Fault::Fuel);
+        self.emit(Inst::Jump(empty));
+        self.emit(Inst::Label(go_on));
+        self.alu(Alu::Add, fuel, fuel, Value::Immediate(-1), false);
+    }
+}
+
+/// Whether a range is so large that there are only few of its kind.
+fn is_wide(range: Range) -> bool {
+    range
+        .high
+        .checked_sub(range.low)
+        .is_none_or(|size| size >= 1 << 31)
+}
+
+fn each_region(op: &Op, see: &mut impl FnMut(Region)) {
+    match op {
+        Op::Load { from, .. } => see(from.region),
+        Op::Store { to, .. } | Op::Atomic { to, .. } | Op::Zero { to, .. } => see(to.region),
+        Op::Copy { to, from, .. } => {
+            see(to.region);
+            see(from.region);
+        }
+        _ => {}
+    }
+}
