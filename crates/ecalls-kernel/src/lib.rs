@@ -10,6 +10,7 @@
 //! - [`handle`]: the same as the program has it that uses it, however it reaches the core;
 //! - [`downcall`]: how a program calls it;
 //! - [`refusal`]: errors on their way from the daemon;
+//! - [`ecode`]: E-code programs in the kernel;
 //! - [`stat`]: what it counts; [`measure`], [`baseline`]: what it costs;
 //! - [`probe`]: what this kernel offers;
 //! - [`signal`]: real-time signals, in the papers' order.
@@ -27,6 +28,7 @@ pub mod channel;
 mod client;
 pub mod core;
 pub mod downcall;
+pub mod ecode;
 pub mod error;
 mod fate;
 mod generic;
