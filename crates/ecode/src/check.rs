@@ -33,6 +33,7 @@ mod test_block;
 mod tests;
 mod text;
 mod variable;
+mod verify;
 mod whole;
 
 use std::collections::{HashMap, HashSet};
@@ -47,7 +48,7 @@ use crate::types::Type;
 use scope::{Budget, Scopes};
 
 /// Checks a text. The tree is `None` if an error is among the findings, which come in the order of
-/// the text.
+/// the text, or if the parser could not read some of it.
 pub fn check(unit: &Unit, environment: &Environment) -> (Option<Tree>, Vec<Diagnostic>) {
     let mut checker = Checker::new(environment);
     checker.input_format();
@@ -212,7 +213,9 @@ impl<'a> Checker<'a> {
         self.diagnostics.sort_by_key(|d| (d.span.start, d.span.end));
         self.diagnostics
             .dedup_by(|b, a| a.span == b.span && a.message == b.message);
-        let tree = (self.errors == 0).then_some(self.tree);
+        let whole = self.errors == 0 && !self.unread;
+        let tree = whole.then_some(self.tree);
+        debug_assert_eq!(tree.as_ref().map_or(Ok(()), verify::verify), Ok(()));
         (tree, self.diagnostics)
     }
 

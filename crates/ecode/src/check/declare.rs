@@ -170,6 +170,9 @@ impl Checker<'_> {
                 "this input is not what the service tells",
                 format!("leave it out, or write: {format}"),
             );
+            // Its fields are known to be missing.
+            self.unknown
+                .extend(laid.fields.iter().map(|field| field.name.clone()));
         }
     }
 

@@ -569,6 +569,13 @@ impl Checker<'_> {
             operand => {
                 let value = self.scalar(operand, source.span);
                 if let Some(value) = value {
+                    if in_body && value.ty == Type::Fixed {
+                        self.warn(
+                            source.span,
+                            "the result is a whole number: below 1, this ends the chain",
+                            "compare it, or convert it: (long)(...)",
+                        );
+                    }
                     let value = self.adapt(value, &wanted);
                     out.push(Statement::Return(Some(value)));
                 }

@@ -1,7 +1,9 @@
 //! The rules, one by one: each test gives texts and what the checks make of them. Errors with their
 //! exact places are in `tests/ecode/reject`, whole programs in `tests/ecode/accept`.
 
+mod conversion;
 mod program;
+mod structure;
 
 use super::check;
 use crate::diagnostic::{Diagnostic, Diagnostics, Severity};
