@@ -127,6 +127,14 @@ impl Options {
     }
 }
 
+/// The error of a program beyond the limit.
+fn too_many(at: Span) -> Diagnostic {
+    let most = limits::BPF_INSTRUCTIONS;
+    let message = format!("the program has more than {most} instructions for the kernel");
+    Diagnostic::error(at, message)
+        .hint("a function is expanded at each call: call the large ones from fewer places")
+}
+
 /// Compiles for the kernel.
 pub fn emit(program: &Program) -> Result<Object, Diagnostic> {
     emit_with(program, &Options::default())
@@ -141,7 +149,7 @@ pub fn emit_with(program: &Program, options: &Options) -> Result<Object, Diagnos
         .unwrap_or_default();
     let flat = flat::flatten(program);
     let facts = facts::Facts::of(&flat, program.registers);
-    let mut code = select::select(program, flat, &facts, options);
+    let mut code = select::select(program, flat, &facts, options).map_err(too_many)?;
     improve::improve(&mut code);
     let allocation = allocate::allocate(&mut code, program.locals).map_err(|_| {
         Diagnostic::error(first, "the program needs too many values at once")
@@ -151,10 +159,7 @@ pub fn emit_with(program: &Program, options: &Options) -> Result<Object, Diagnos
     let count = encoded.instructions.len();
     let most = limits::BPF_INSTRUCTIONS;
     if count > most || encoded.branches > limits::BPF_BRANCHES {
-        let message =
-            format!("the program has {count} instructions for the kernel (at most {most})");
-        let hint = "a function is expanded at each call: call the large ones from fewer places";
-        return Err(Diagnostic::error(first, message).hint(hint));
+        return Err(too_many(first));
     }
     Ok(Object {
         instructions: encoded.instructions,

@@ -22,6 +22,7 @@ use super::operate::alu_of;
 use super::{Map, Options};
 use crate::frame::at;
 use crate::ir::{Address, Fault, Op, Operand, Program, Region, Register};
+use crate::limits;
 use crate::source::Span;
 
 /// More walks than this per step, and numbers are hidden.
@@ -56,13 +57,16 @@ pub(super) struct Select<'a> {
     fuel: Option<V>,
 }
 
+/// Lines beyond which no later phase makes few enough instructions of them.
+const LINES_MOST: usize = 2 * limits::BPF_INSTRUCTIONS;
+
 /// Makes instructions of steps.
 pub(super) fn select(
     program: &Program,
     mut flat: Flat<'_>,
     facts: &Facts,
     options: &Options,
-) -> Code {
+) -> Result<Code, Span> {
     for fault in [Fault::Index, Fault::Fuel, Fault::Input, Fault::Effects] {
         flat.fault(fault);
     }
@@ -97,13 +101,16 @@ pub(super) fn select(
     };
     select.begin(&flat);
     for (at, item) in flat.items.iter().enumerate() {
+        if select.code.lines.len() > LINES_MOST {
+            return Err(item.span);
+        }
         if let Step::Head(head) = item.step {
             select.hide_for_loop(&flat.items[..at], &flat.items[at..], head);
         }
         select.step(item);
     }
     select.finish();
-    select.code
+    Ok(select.code)
 }
 
 impl Select<'_> {
