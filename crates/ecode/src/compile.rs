@@ -1,19 +1,22 @@
 //! The driver: the whole way of a text, phase by phase. This is the map of the compiler.
 
+use crate::bpf::Object;
 use crate::diagnostic::{Diagnostic, Diagnostics, Severity};
 use crate::environment::Environment;
 use crate::ir::{Instruction, Program};
 use crate::source::Source;
 use crate::tree::Tree;
-use crate::{check, lower, parser};
+use crate::{bpf, check, lower, parser};
 
 /// What a text became.
 #[derive(Clone, Debug)]
 pub struct Compiled {
     /// The checked program: what its tests are, what its variables are called.
     pub tree: Tree,
-    /// What runs.
+    /// What runs in user space.
     pub program: Program,
+    /// What runs in the kernel. (For the texts of others, [`bpf::emit_with`] hardens it.)
+    pub object: Object,
     /// Findings that keep no program from running.
     pub warnings: Vec<Diagnostic>,
     /// What a run may cost.
@@ -27,6 +30,10 @@ pub struct Cost {
     pub fuel: u32,
     /// Instructions of the program ([`Program`]); those in loops count once.
     pub instructions: u32,
+    /// Instructions in the kernel.
+    pub kernel_instructions: u32,
+    /// Bytes of the kernel's stack.
+    pub stack: u32,
     /// Bytes of its local arrays and structs.
     pub locals: u32,
     /// Bytes that are kept from run to run, constant tables included.
@@ -48,11 +55,14 @@ pub fn compile(source: &Source, environment: &Environment) -> Result<Compiled, D
     let Some(tree) = tree.filter(|_| !has_errors(&told)) else {
         return Err(Diagnostics::new(told));
     };
-    match lower::lower(&tree) {
-        Ok(program) => Ok(Compiled {
-            cost: cost(&program),
+    let lowered =
+        lower::lower(&tree).and_then(|program| bpf::emit(&program).map(|object| (program, object)));
+    match lowered {
+        Ok((program, object)) => Ok(Compiled {
+            cost: cost(&program, &object),
             warnings: Diagnostics::new(told).all,
             program,
+            object,
             tree,
         }),
         Err(limit) => {
@@ -66,7 +76,7 @@ fn has_errors(told: &[Diagnostic]) -> bool {
     told.iter().any(|one| one.severity == Severity::Error)
 }
 
-fn cost(program: &Program) -> Cost {
+fn cost(program: &Program, object: &Object) -> Cost {
     Cost {
         fuel: if program.loop_depth > 0 {
             program.fuel
@@ -74,6 +84,8 @@ fn cost(program: &Program) -> Cost {
             0
         },
         instructions: count(&program.body),
+        kernel_instructions: object.instructions.len() as u32,
+        stack: object.stack,
         locals: program.locals,
         state: program.state.bytes.len() as u32,
     }

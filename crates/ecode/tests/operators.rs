@@ -1,5 +1,6 @@
 //! Every operator of C on every pair of integer types, against the answers of a C compiler: the
-//! same expressions go through `gcc` and through E-code, and value, size and sign must be the same.
+//! same expressions go through `gcc` and through E-code, and value, size and sign must be the same:
+//! once as constants, which the checks fold, once computed by a program that runs.
 //!
 //! Where C leaves the result open (x / 0, shifts by the width and more, the least number / -1) the
 //! C text says what E-code defines; signed overflow wraps there by `-fwrapv`.
@@ -8,6 +9,7 @@ use std::fmt::Write as _;
 use std::process::Command;
 
 use ecode::environment::Environment;
+use ecode::run::{Machine, Memory};
 use ecode::source::Source;
 use ecode::tree::{Storage, Tree};
 use ecode::{check, parser};
@@ -20,7 +22,7 @@ struct Kind {
     signed: bool,
 }
 
-const KINDS: [Kind; 10] = [
+static KINDS: [Kind; 10] = [
     kind("bool", "_Bool", 1, false),
     kind("char", "signed char", 8, true),
     kind("u8", "unsigned char", 8, false),
@@ -81,19 +83,24 @@ struct Case {
     c: String,
 }
 
-fn binary_cases() -> Vec<Case> {
-    let mut cases = Vec::new();
+/// Every operator between two numbers with each pair of edges of each pair of types.
+fn for_each(mut visit: impl FnMut(&'static str, (&'static Kind, u64), (&'static Kind, u64))) {
     for a in &KINDS {
         for b in &KINDS {
             for operator in BINARY {
                 for x in a.edges() {
                     for y in b.edges() {
-                        cases.push(binary_case(operator, (a, x), (b, y)));
+                        visit(operator, (a, x), (b, y));
                     }
                 }
             }
         }
     }
+}
+
+fn binary_cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for_each(|operator, a, b| cases.push(binary_case(operator, a, b)));
     cases
 }
 
@@ -301,4 +308,97 @@ fn operators_before_one_number_and_casts_give_what_c_gives() {
 #[test]
 fn literals_have_the_types_of_c() {
     compare("literal", &literal_cases());
+}
+
+/// The bytes of an input `struct { A a; B b; }`.
+fn input((a, x): (&Kind, u64), (b, y): (&Kind, u64)) -> Vec<u8> {
+    let bytes = |kind: &Kind| (kind.bits as usize).div_ceil(8);
+    let mut input = x.to_le_bytes()[..bytes(a)].to_vec();
+    input.resize(bytes(a).next_multiple_of(bytes(b)), 0);
+    input.extend(&y.to_le_bytes()[..bytes(b)]);
+    input.resize(16, 0);
+    input
+}
+
+/// A program that computes `a OP b` and, where there is one, `c OP= b` for c = a.
+fn program(operator: &str, a: &Kind, b: &Kind) -> (Machine, Memory) {
+    let assigns = ASSIGNING.contains(&operator);
+    let change = if assigns {
+        format!("c {operator}= b;")
+    } else {
+        String::new()
+    };
+    let text = format!(
+        "struct input {{ {} a; {} b; }}; struct output {{ u64 value; u64 changed; }};
+         {} c = a; {change} output.value = (u64)(a {operator} b); output.changed = (u64)c;",
+        a.name, b.name, a.name
+    );
+    let compiled = ecode::compile(&Source::new("run", text), &Environment::default());
+    let compiled = compiled.unwrap_or_else(|refused| panic!("{refused}"));
+    (
+        Machine::new(&compiled.program),
+        Memory::new(&compiled.program),
+    )
+}
+
+const ASSIGNING: [&str; 10] = ["+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^"];
+
+#[test]
+fn operators_give_what_c_gives_when_they_run() {
+    let cases = binary_cases();
+    let mut changed = Vec::new();
+    let mut at = cases.iter();
+    for_each(|operator, (a, x), _| {
+        let c = &at.next().expect("a case for each").c;
+        let assigns = ASSIGNING.contains(&operator);
+        let c = if assigns {
+            format!("({}) ({c})", a.c)
+        } else {
+            a.constant(a.c, x)
+        };
+        changed.push(Case {
+            ecode: String::new(),
+            c,
+        });
+    });
+    let answers = [
+        answers_of_c("run", &cases),
+        answers_of_c("changed", &changed),
+    ];
+    let [Some(values), Some(changed)] = answers else {
+        eprintln!("skipped: there is no gcc on this machine");
+        return;
+    };
+    let mut expected = values.chunks_exact(3).zip(changed.chunks_exact(3));
+    let mut wrong = Vec::new();
+    let mut loaded: Option<(String, (Machine, Memory))> = None;
+    for_each(|operator, (a, x), (b, y)| {
+        let name = format!("{} {operator} {}", a.name, b.name);
+        if loaded.as_ref().is_none_or(|(former, _)| *former != name) {
+            loaded = Some((name.clone(), program(operator, a, b)));
+        }
+        let (_, (machine, memory)) = loaded.as_mut().expect("just loaded");
+        memory.set_input(&input((a, x), (b, y)));
+        machine.run(memory).expect("nothing that can fail");
+        let word = |at: usize| memory.output()[at..at + 8].try_into().expect("8 bytes");
+        let ours = (u64::from_le_bytes(word(0)), u64::from_le_bytes(word(8)));
+        let (value, changed) = expected.next().expect("an answer for each");
+        if ours != (value[0], changed[0]) {
+            wrong.push(format!(
+                "{name}, {x:#x}, {y:#x}: {ours:x?}, C says {value:x?} {changed:x?}"
+            ));
+        }
+    });
+    let shown = wrong
+        .iter()
+        .take(20)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join("\n");
+    assert!(
+        wrong.is_empty(),
+        "{} of {}:\n{shown}",
+        wrong.len(),
+        cases.len()
+    );
 }

@@ -22,6 +22,8 @@ pub(super) struct Filling {
     text: Option<Vec<u8>>,
     /// Elements of the outermost array that are named.
     pub(super) elements: u32,
+    /// Lists around.
+    depth: u32,
     /// Whether an error was told.
     failed: bool,
 }
@@ -182,16 +184,32 @@ impl Checker<'_> {
                     filling.failed = true;
                 }
             },
-            Initialiser::List(elements, _) => {
-                let mut queue = Queue::new(elements);
-                let target = Target {
-                    ty,
-                    offset,
-                    braced: true,
-                };
-                self.fill_list(filling, target, &mut queue);
-                filling.failed |= queue.current.is_some();
-            }
+            Initialiser::List(elements, _) => match elements.as_slice() {
+                [
+                    Element {
+                        designator: None,
+                        value: Initialiser::Value(source),
+                    },
+                ] if ty.is_text() && matches!(source.kind, ast::ExpressionKind::Text(_)) => {
+                    let operand = self.expression(source);
+                    if let (Operand::Text(text, _), 0) = (&operand, filling.depth) {
+                        filling.elements = text.len() as u32 + 1;
+                    }
+                    self.fill_operand(filling, ty, offset, operand, source.span);
+                }
+                _ => {
+                    let mut queue = Queue::new(elements);
+                    let target = Target {
+                        ty,
+                        offset,
+                        braced: true,
+                    };
+                    filling.depth += 1;
+                    self.fill_list(filling, target, &mut queue);
+                    filling.depth -= 1;
+                    filling.failed |= queue.current.is_some();
+                }
+            },
         }
     }
 
@@ -260,7 +278,7 @@ impl Checker<'_> {
             };
             self.fill_member(filling, &ty, target.offset + offset, queue);
             at += 1;
-            if target.offset == 0 && target.braced {
+            if filling.depth == 1 && target.braced {
                 filling.elements = filling.elements.max(at);
             }
         }

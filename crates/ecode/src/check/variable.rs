@@ -86,6 +86,18 @@ impl Checker<'_> {
             self.look_at_initialiser(declared.initialiser.as_ref());
             return None;
         };
+        // Whatever is larger is refused before its elements are counted.
+        if self
+            .tree
+            .structs
+            .size(&inner)
+            .is_none_or(|size| size > limits::STATE_BYTES)
+        {
+            self.look_at_initialiser(declared.initialiser.as_ref());
+            let most = limits::STATE_BYTES;
+            self.error(name.span, format!("larger than {most} bytes (STATE_BYTES)"));
+            return None;
+        }
         let mut ty = inner.clone();
         if open {
             ty = Type::Array(Box::new(inner.clone()), limits::ARRAY_ELEMENTS);

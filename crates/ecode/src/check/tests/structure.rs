@@ -53,6 +53,23 @@ fn later_values_for_the_same_place_count() {
 }
 
 #[test]
+fn the_list_says_how_many_elements_an_array_has() {
+    for (text, size) in [
+        ("int a[] = { 1, 2, 3 }", 12),
+        ("int a[] = { [4] = 1, 2, [1] = 3 }", 24),
+        ("int a[][4] = { { 1, 2, 3, 4 } }", 16),
+        ("int a[][2] = { 1, 2, 3 }", 16),
+        ("char a[][4] = { \"ab\", \"cd\", \"\" }", 12),
+        ("char a[] = \"abc\"", 4),
+        ("char a[] = { \"abc\" }", 4),
+        ("char a[] = { 'a', 'b' }", 2),
+    ] {
+        let tree = tree(&format!("static {text}; return sizeof a;"));
+        assert_eq!(bytes(&tree, "a").len(), size, "{text}");
+    }
+}
+
+#[test]
 fn statics_of_functions_have_names_of_their_own() {
     let tree = tree(
         "static u32 n; u32 f() { static u32 n; return ++n; } n += f();
