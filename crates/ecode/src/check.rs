@@ -60,6 +60,11 @@ pub fn check(unit: &Unit, environment: &Environment) -> (Option<Tree>, Vec<Diagn
     checker.finish()
 }
 
+/// Names of the functions of the language: what documents and editors are to know.
+pub fn builtins() -> impl Iterator<Item = &'static str> {
+    builtin::names()
+}
+
 /// What is known so far.
 struct Checker<'a> {
     environment: &'a Environment,

@@ -25,10 +25,18 @@ use crate::source::{Source, Span};
 
 /// Reads a text. The tree is whole also if there are errors: then with `Error`s in it.
 pub fn parse(source: &Source) -> (Unit, Vec<Diagnostic>) {
-    let (tokens, told) = lexer::lex(source);
+    let (mut tokens, told) = lexer::lex(source);
+    // A comment without an end: what is behind it is missing, and that is no news.
+    let is_open_comment = |token: &mut Token| {
+        token.kind == TokenKind::Bad && source.text_of(token.span).starts_with("/*")
+    };
+    let end = tokens.pop();
+    let cut = tokens.pop_if(is_open_comment).is_some();
+    tokens.extend(end);
     let mut parser = Parser {
         source,
         tokens,
+        cut,
         at: 0,
         depth: 0,
         told,
@@ -55,6 +63,8 @@ struct Parser<'a> {
     /// Nesting.
     depth: u32,
     told: Vec<Diagnostic>,
+    /// The text's end is not its end: that something is missing there is not told.
+    cut: bool,
     /// A limit was passed: nothing more is read or told.
     over: bool,
 }
@@ -140,7 +150,7 @@ impl<'a> Parser<'a> {
         if self.take(wanted) {
             return Ok(());
         }
-        if *self.kind() == TokenKind::Bad || !self.on_new_line() {
+        if *self.kind() == TokenKind::Bad || !self.on_new_line() || self.cut && self.at_end() {
             return Err(self.unexpected(&format!("'{wanted}'"), hint));
         }
         let end = self.span_before().end;
@@ -197,7 +207,7 @@ impl Parser<'_> {
 
     /// The next token is not what belongs here. What the lexer has told is not told again.
     fn unexpected(&mut self, expected: &str, hint: &str) -> Told {
-        if *self.kind() == TokenKind::Bad {
+        if *self.kind() == TokenKind::Bad || self.cut && self.at_end() {
             return Told;
         }
         let found = self.describe_next();

@@ -22,4 +22,3 @@ return total
 //@ hint known: total
 //@ error 11:9 'undeclared' is not declared
 //@ error 13:13 expected ';' at the end of the line
-//@ hint is it the result? Then write 'return' before it, and ';' behind it

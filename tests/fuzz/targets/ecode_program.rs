@@ -1,49 +1,51 @@
-//! The text of an E-code program, which anybody may send: checks, and lowering to the IR.
-//! Needs: tests/fuzz/run.
+//! The text of an E-code program, which anybody may send: the whole way to a program, and its run
+//! in user space. Needs: tests/fuzz/run.
 //!
-//! Always: there is a tree exactly if nothing is wrong; every finding has its place in the text;
-//! and a tree becomes a program that its verifier accepts, or is too large with a place and a
-//! reason.
+//! Always: every finding has its place in the text; what is accepted becomes an IR that its
+//! verifier accepts, and instructions for the kernel or a limit with a reason; and it runs to its
+//! end or to a fault within its fuel, with whatever data the event has.
 
 #![no_main]
 #![forbid(unsafe_code)]
 
-use ecode::diagnostic::{Diagnostic, Severity};
+use ecode::compile;
+use ecode::diagnostic::Severity;
 use ecode::environment::Environment;
+use ecode::run::{Machine, Memory};
 use ecode::source::Source;
-use ecode::{check, ir, lower, parser};
+use ecode::{bpf, ir};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
     let source = Source::new("fuzz", text);
-    let (unit, told) = parser::parse(&source);
-    let readable = !is_wrong(&told);
-    let (tree, found) = check::check(&unit, &environment());
-    for one in told.iter().chain(&found) {
-        assert!(one.span.start <= one.span.end && one.span.end as usize <= text.len());
-        assert!(!one.message.is_empty());
-    }
-    let Some(tree) = tree else {
-        assert!(is_wrong(&found) || !readable);
-        return;
-    };
-    assert!(!is_wrong(&found));
-    if !readable {
-        return;
-    }
-    match lower::lower(&tree) {
-        Ok(program) => {
-            if let Err(wrong) = ir::verify::verify(&program) {
-                panic!("{wrong}\n{}", ir::print::print(&program, Some(&source)));
+    let compiled = match compile(&source, &environment()) {
+        Ok(compiled) => compiled,
+        Err(told) => {
+            assert!(told.all.iter().any(|one| one.severity == Severity::Error));
+            for one in &told.all {
+                assert!(one.span.start <= one.span.end && one.span.end as usize <= text.len());
+                assert!(!one.message.is_empty());
             }
+            let _ = told.render(&source);
+            return;
         }
-        Err(limit) => assert!(!limit.message.is_empty()),
+    };
+    let mut program = compiled.program;
+    if let Err(wrong) = ir::verify::verify(&program) {
+        panic!("{wrong}\n{}", ir::print::print(&program, Some(&source)));
+    }
+    if let Err(limit) = bpf::emit(&program) {
+        assert!(!limit.message.is_empty());
+    }
+    program.fuel = program.fuel.min(1000); // so that no input takes long
+    let mut machine = Machine::new(&program);
+    let mut memory = Memory::new(&program);
+    for data in [&b""[..], text.as_bytes()] {
+        memory.set_input(&data[..data.len().min(160)]);
+        let ended = machine.run(&mut memory);
+        assert_eq!(ended.err(), memory.fault());
     }
 });
-
-fn is_wrong(told: &[Diagnostic]) -> bool {
-    told.iter().any(|one| one.severity == Severity::Error)
-}
 
 fn environment() -> Environment {
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();

@@ -10,28 +10,42 @@ use crate::source::Span;
 use crate::suggest;
 use crate::types::Int;
 
-/// Words that C has, its dialects or its libraries, and E-code has not; with what it has instead.
-const FOREIGN: [(&str, &str); 16] = [
-    ("auto", "write the type"),
+/// Types that C has, its dialects or its libraries, and E-code has not; with what it has instead.
+const FOREIGN_TYPES: [(&str, &str); 8] = [
+    ("auto", "write the type: 'int x = 1;'"),
     ("double", "'fixed' is the type of numbers with a fraction"),
-    ("extern", "a text stands for itself: declare it here"),
     ("float", "'fixed' is the type of numbers with a fraction"),
-    ("goto", "use 'break', 'continue' or 'return'"),
+    ("let", "write the type: 'int x = 1;'"),
+    ("string", "a string is an array: 'char name[16];'"),
+    ("u128", "the widest type is 'u64'"),
+    ("uint", "write 'unsigned'"),
+    ("var", "write the type: 'int x = 1;'"),
+];
+
+/// Words before a type, likewise.
+const FOREIGN_SPECIFIERS: [(&str, &str); 5] = [
+    ("extern", "a text stands for itself: declare it here"),
     (
         "inline",
         "leave it out: every function is expanded where it is called",
     ),
-    ("let", "write the type: 'int x = 1;'"),
     ("register", "leave it out"),
     ("restrict", "leave it out"),
-    ("string", "a string is an array: 'char name[16];'"),
-    ("typedef", "use the type itself, or a struct"),
-    ("u128", "the widest type is 'u64'"),
-    ("uint", "write 'unsigned'"),
-    ("union", "use a struct"),
-    ("var", "write the type: 'int x = 1;'"),
     ("volatile", "leave it out"),
 ];
+
+/// Words that begin what does not exist at all.
+const FOREIGN_STATEMENTS: [(&str, &str); 4] = [
+    ("goto", "use 'break', 'continue' or 'return'"),
+    ("import", "a text stands for itself"),
+    ("typedef", "use the type itself, or a struct"),
+    ("union", "use a struct"),
+];
+
+fn hint_of(words: &[(&'static str, &'static str)], word: &str) -> Option<&'static str> {
+    let found = words.iter().find(|(known, _)| *known == word);
+    found.map(|(_, hint)| *hint)
+}
 
 /// What stands before the names of a declaration.
 pub(super) struct Specifiers {
@@ -53,14 +67,52 @@ impl Parser<'_> {
     /// Whether a declaration is next, be it one of an unknown type: two names and what follows a
     /// declared one.
     pub(super) fn begins_declaration(&self) -> bool {
-        self.begins_type(0) || self.begins_unknown_type()
+        self.begins_type(0) || self.begins_unknown_type() || self.begins_foreign_specifier()
+    }
+
+    /// Whether a word is next that says, before a type, what E-code does not know.
+    fn begins_foreign_specifier(&self) -> bool {
+        let followed = matches!(self.token(1).kind, TokenKind::Word(_) | TokenKind::Name);
+        self.is_foreign(&FOREIGN_SPECIFIERS) && followed
+    }
+
+    /// Whether a word is next that begins what E-code does not have.
+    pub(super) fn begins_foreign(&self) -> bool {
+        let followed = match self.token(1).kind {
+            TokenKind::Word(_) | TokenKind::Name => true,
+            TokenKind::Symbol(symbol) => symbol == "{",
+            _ => false,
+        };
+        self.is_foreign(&FOREIGN_STATEMENTS) && followed
+    }
+
+    fn is_foreign(&self, words: &[(&'static str, &'static str)]) -> bool {
+        *self.kind() == TokenKind::Name && hint_of(words, self.text(0)).is_some()
+    }
+
+    /// Told: such a word; all that belongs to it is passed.
+    pub(super) fn foreign(&mut self) -> Told {
+        let hint = hint_of(&FOREIGN_STATEMENTS, self.text(0)).unwrap_or_default();
+        let told = self.tell(self.span(), format!("there is no '{}'", self.text(0)), hint);
+        let mut braces = 0u32;
+        while !self.at_end() {
+            match *self.kind() {
+                TokenKind::Symbol("{") => braces += 1,
+                TokenKind::Symbol("}") if braces == 0 => break,
+                TokenKind::Symbol("}") => braces -= 1,
+                TokenKind::Symbol(";") if braces == 0 => break,
+                _ => {}
+            }
+            self.advance();
+        }
+        told
     }
 
     fn begins_unknown_type(&self) -> bool {
         if *self.kind() != TokenKind::Name {
             return false;
         }
-        let foreign = FOREIGN.iter().any(|(word, _)| *word == self.text(0));
+        let foreign = hint_of(&FOREIGN_TYPES, self.text(0)).is_some();
         let after = |ahead| match self.token(ahead).kind {
             TokenKind::Symbol(symbol) => symbol,
             _ => "",
@@ -84,6 +136,10 @@ impl Parser<'_> {
                 is_static = true;
             } else if self.take("const") {
                 is_const = true;
+            } else if self.begins_foreign_specifier() {
+                let hint = hint_of(&FOREIGN_SPECIFIERS, self.text(0)).unwrap_or_default();
+                self.tell(span, format!("there is no '{}'", self.text(0)), hint);
+                self.advance();
             } else if ty.is_none() && self.begins_type(0) {
                 ty = Some(self.base_type()?);
             } else if ty.is_none() && self.begins_unknown_type() {
@@ -187,8 +243,8 @@ impl Parser<'_> {
             return String::new(); // that many are not shown; do not look for each
         }
         let name = self.text(0);
-        if let Some((_, hint)) = FOREIGN.iter().find(|(word, _)| *word == name) {
-            return (*hint).to_owned();
+        if let Some(hint) = hint_of(&FOREIGN_TYPES, name) {
+            return hint.to_owned();
         }
         let defined = self.tokens.windows(2).find_map(|pair| {
             let TokenKind::Word(word @ ("struct" | "enum")) = pair[0].kind else {
@@ -268,6 +324,15 @@ impl Parser<'_> {
         };
         // What is declared so far stays known, whatever follows it.
         if self.expect_end(";", self.missing_comma()).is_err() {
+            // `int i = 0, i < 3;`: the second is not meant as another of that name.
+            if let Some(last) = declaration.variables.pop()
+                && declaration
+                    .variables
+                    .iter()
+                    .all(|one| one.name.text != last.name.text)
+            {
+                declaration.variables.push(last);
+            }
             self.skip_statement();
         }
         declaration.span = self.since(start);

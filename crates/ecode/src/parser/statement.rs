@@ -31,6 +31,11 @@ impl Parser<'_> {
         Ok(Block { statements, span })
     }
 
+    /// Whether the block before was closed.
+    pub(super) fn is_closed(&self) -> bool {
+        self.at > 0 && matches!(self.tokens[self.at - 1].kind, TokenKind::Symbol("}"))
+    }
+
     /// Told: the text ends before this brace is closed.
     pub(super) fn not_closed(&mut self, open: Span) {
         let line = self.source.place(open.start).line;
@@ -68,6 +73,7 @@ impl Parser<'_> {
             }
             TokenKind::Symbol("{") => self.block().map(StatementKind::Block),
             TokenKind::Word(word) => self.statement_of_word(word),
+            TokenKind::Name if self.begins_foreign() => Err(self.foreign()),
             TokenKind::Name if self.begins_declaration() => self.local(),
             TokenKind::Name if self.is_ahead(1, ":") && !self.is_ahead(2, ":") => {
                 let hint = "there is no 'goto'; a label of a switch is 'case VALUE:'";
@@ -92,7 +98,7 @@ impl Parser<'_> {
             "return" => self.return_statement(),
             "break" | "continue" => {
                 self.advance();
-                self.end_of_statement(None);
+                self.end_of_statement();
                 Ok(match word {
                     "break" => StatementKind::Break,
                     _ => StatementKind::Continue,
@@ -121,23 +127,27 @@ impl Parser<'_> {
 
     fn expression_statement(&mut self) -> Parsed<StatementKind> {
         let expression = self.expression()?;
-        self.end_of_statement(Some(&expression));
-        Ok(StatementKind::Expression(expression))
+        let misspelled = self.misspelled(&expression);
+        let hint = match &misspelled {
+            Some(hint) => hint,
+            None if self.at_end() && self.depth == 1 => {
+                "is it the result? Then write 'return' before it, and ';' behind it"
+            }
+            None => "",
+        };
+        if self.expect_end(";", hint).is_ok() {
+            return Ok(StatementKind::Expression(expression));
+        }
+        self.skip_statement();
+        Ok(StatementKind::Expression(match misspelled {
+            Some(_) => self.lost(expression.span), // not as a name that is unknown, too
+            None => expression,
+        }))
     }
 
     /// The `;` of a statement; told and skipped to, if it is missing. The statement was whole.
-    fn end_of_statement(&mut self, expression: Option<&Expression>) {
-        if self.take(";") {
-            return;
-        }
-        let hint = expression.and_then(|expression| self.misspelled(expression));
-        let hint = hint.unwrap_or_else(|| match expression {
-            Some(_) if self.at_end() && self.depth == 1 => {
-                "is it the result? Then write 'return' before it, and ';' behind it".into()
-            }
-            _ => String::new(),
-        });
-        if self.expect_end(";", &hint).is_err() {
+    fn end_of_statement(&mut self) {
+        if self.expect_end(";", "").is_err() {
             self.skip_statement();
         }
     }
@@ -198,7 +208,7 @@ impl Parser<'_> {
             return Err(self.unexpected("'while'", hint));
         }
         let condition = self.head("while");
-        self.end_of_statement(None);
+        self.end_of_statement();
         Ok(StatementKind::Do { body, condition })
     }
 
@@ -208,11 +218,11 @@ impl Parser<'_> {
             return Ok(StatementKind::Return(None));
         }
         if self.is("}") || self.on_new_line() && self.begins_statement() {
-            self.end_of_statement(None);
+            self.end_of_statement();
             return Ok(StatementKind::Return(None));
         }
         let value = self.expression()?;
-        self.end_of_statement(Some(&value));
+        self.end_of_statement();
         Ok(StatementKind::Return(Some(value)))
     }
 
@@ -221,7 +231,8 @@ impl Parser<'_> {
         self.advance();
         let start = self.span();
         self.expect("(")?;
-        if *self.kind() == TokenKind::Name && self.is_next_name("in") {
+        let of_sinks = self.text(2) == "sinks" && self.token(1).kind == TokenKind::Name;
+        if *self.kind() == TokenKind::Name && (self.is_next_name("in") || of_sinks) {
             return self.for_sink();
         }
         let mut head = ForHead::default();
@@ -246,6 +257,9 @@ impl Parser<'_> {
 
     fn for_sink(&mut self) -> Parsed<StatementKind> {
         let name = self.name("the sink's name")?;
+        if !self.is_name("in") {
+            self.unexpected("'in'", "");
+        }
         self.advance();
         if !self.is_name("sinks") {
             self.unexpected(

@@ -102,7 +102,12 @@ impl Parser<'_> {
     }
 
     fn begins_test(&self) -> bool {
-        self.is_name("test") && matches!(self.token(1).kind, TokenKind::Text(_))
+        let named = match self.token(1).kind {
+            TokenKind::Text(_) => true,
+            TokenKind::Name => self.is_ahead(2, "{"),
+            _ => self.is_ahead(1, "{"),
+        };
+        self.is_name("test") && named
     }
 
     /// A declaration for the whole text, or what begins like one. `None`: a statement begins here.
@@ -142,7 +147,13 @@ impl Parser<'_> {
                 };
                 return Err(self.unexpected("'{' and what the function does", hint));
             }
-            let body = self.block()?;
+            let mut body = self.block()?;
+            if !self.is_closed() {
+                // The rest of the text is in it: nothing that is said of that would help.
+                let kind = StatementKind::Return(Some(self.lost(body.span)));
+                let span = body.span;
+                body.statements = vec![Statement { kind, span }];
+            }
             let ty = specifiers.ty;
             let span = self.since(start);
             return Ok(Outer::Item(Item::Function(FunctionItem {
@@ -251,6 +262,7 @@ impl Parser<'_> {
         if field.is_static || field.is_const {
             let message = "a field is neither 'static' nor 'const'";
             self.tell(field.span, message, "that is said of the variable");
+            (field.is_static, field.is_const) = (false, false);
         }
         for variable in &mut field.variables {
             if variable.initialiser.take().is_some() {
@@ -308,11 +320,19 @@ impl Parser<'_> {
     /// `test "name" { ... }`
     fn test(&mut self, start: Span) -> Parsed<TestItem> {
         self.advance();
-        let name = match self.kind() {
-            TokenKind::Text(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-            _ => String::new(),
-        };
-        self.advance();
+        let mut name = String::new();
+        if let TokenKind::Text(bytes) = self.kind() {
+            name = String::from_utf8_lossy(bytes).into_owned();
+            self.advance();
+        } else {
+            self.unexpected(
+                "the test's name in quotes",
+                "test \"what it shows\" { ... }",
+            );
+            if *self.kind() == TokenKind::Name {
+                self.advance();
+            }
+        }
         let open = self.expect("{")?;
         let mut steps = Vec::new();
         while !self.is("}") {

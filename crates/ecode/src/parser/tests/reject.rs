@@ -61,7 +61,7 @@ x = 1\ny = 2; => 1:6: expected ';' at the end of the line
 if (a { b; } => 1:6: expected ')'
 if a { b; } => 1:4: expected '(', found 'a'
 for (int i = 0, i < 3; i++) f(i); => 1:19: expected ';', found '<'
-for (s of sinks) f(s); => 1:8: expected ';', found 'of'
+for (s of sinks) f(s); => 1:8: expected 'in', found 'of'
 else x; => 1:1: 'else' without 'if'
 case 1: x; => 1:1: 'case' outside of a switch
 switch (a) { x; } => 1:14: expected 'case' or 'default', found 'x'
