@@ -27,6 +27,7 @@ pub(super) fn simplify(program: &mut Program) {
         prune::prune(program);
     }
     number_registers(program);
+    number_labels(&mut program.body, &mut 0, &mut HashMap::new());
     program.loop_depth = loop_depth(&program.body);
 }
 
@@ -411,6 +412,22 @@ fn number_registers(program: &mut Program) {
         *register = *number;
     });
     program.registers = next;
+}
+
+/// Numbers labels in that order too.
+fn number_labels(body: &mut [Instruction], next: &mut u32, names: &mut HashMap<Label, Label>) {
+    for Instruction { op, .. } in body {
+        match op {
+            Op::Block { label, .. } | Op::Loop { label, .. } => {
+                names.insert(*label, Label(*next));
+                *label = Label(*next);
+                *next += 1;
+            }
+            Op::Exit(label) => *label = names.get(label).copied().unwrap_or(*label),
+            _ => {}
+        }
+        op.bodies_mut(&mut |inner| number_labels(inner, next, names));
+    }
 }
 
 fn renumber(body: &mut [Instruction], number: &mut dyn FnMut(&mut Register)) {

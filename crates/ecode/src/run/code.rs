@@ -2,6 +2,7 @@
 //! of the IR or a constant, which is put there once; so nothing asks which of the two an operand
 //! is. What is rare or long stands in a table beside the code.
 
+use crate::ir::Operator;
 use crate::tree::Fault;
 
 /// A register or a constant.
@@ -9,242 +10,79 @@ pub(super) type Slot = u16;
 /// A place in the code.
 pub(super) type Target = u16;
 
-/// See the head of this file; the meaning is that of the IR.
+/// See the head of this file; the meaning is that of the IR. The slot that is written stands first,
+/// operands in their order, a target last.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Code {
-    Set {
-        to: Slot,
-        from: Slot,
-    },
-    Add {
-        to: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    Subtract {
-        to: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    Multiply {
-        to: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    And {
-        to: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    Or {
-        to: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    Xor {
-        to: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    ShiftLeft {
-        to: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    ShiftRight {
-        to: Slot,
-        a: Slot,
-        b: Slot,
-    },
+    Set(Slot, Slot),
+    Add(Slot, Slot, Slot),
+    Subtract(Slot, Slot, Slot),
+    Multiply(Slot, Slot, Slot),
+    And(Slot, Slot, Slot),
+    Or(Slot, Slot, Slot),
+    Xor(Slot, Slot, Slot),
+    ShiftLeft(Slot, Slot, Slot),
+    ShiftRight(Slot, Slot, Slot),
     /// Divisions, and shifts with sign.
-    Rare {
-        operator: crate::ir::Operator,
-        to: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    Equal {
-        to: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    NotEqual {
-        to: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    Less {
-        to: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    LessEqual {
-        to: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    LessSigned {
-        to: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    LessEqualSigned {
-        to: Slot,
-        a: Slot,
-        b: Slot,
-    },
+    Rare(Operator, Slot, Slot, Slot),
+    Equal(Slot, Slot, Slot),
+    NotEqual(Slot, Slot, Slot),
+    Less(Slot, Slot, Slot),
+    LessEqual(Slot, Slot, Slot),
+    LessSigned(Slot, Slot, Slot),
+    LessEqualSigned(Slot, Slot, Slot),
     /// Extensions by sign and by zeros.
-    Signed8 {
-        to: Slot,
-        from: Slot,
-    },
-    Signed16 {
-        to: Slot,
-        from: Slot,
-    },
-    Signed32 {
-        to: Slot,
-        from: Slot,
-    },
-    Unsigned8 {
-        to: Slot,
-        from: Slot,
-    },
-    Unsigned16 {
-        to: Slot,
-        from: Slot,
-    },
-    Unsigned32 {
-        to: Slot,
-        from: Slot,
-    },
-    /// Goes on at `target`, if the relation holds.
-    Jump {
-        target: Target,
-    },
-    IfEqual {
-        a: Slot,
-        b: Slot,
-        target: Target,
-    },
-    IfNotEqual {
-        a: Slot,
-        b: Slot,
-        target: Target,
-    },
-    IfLess {
-        a: Slot,
-        b: Slot,
-        target: Target,
-    },
-    IfLessEqual {
-        a: Slot,
-        b: Slot,
-        target: Target,
-    },
-    IfLessSigned {
-        a: Slot,
-        b: Slot,
-        target: Target,
-    },
-    IfLessEqualSigned {
-        a: Slot,
-        b: Slot,
-        target: Target,
-    },
-    /// Fails unless `index` < `count` without sign.
-    Bound {
-        index: Slot,
-        count: Slot,
-    },
-    /// Byte `at` of the memory, plus what is in `index`.
-    LoadU8 {
-        to: Slot,
-        index: Slot,
-        at: u32,
-    },
-    LoadU16 {
-        to: Slot,
-        index: Slot,
-        at: u32,
-    },
-    LoadU32 {
-        to: Slot,
-        index: Slot,
-        at: u32,
-    },
-    LoadS8 {
-        to: Slot,
-        index: Slot,
-        at: u32,
-    },
-    LoadS16 {
-        to: Slot,
-        index: Slot,
-        at: u32,
-    },
-    LoadS32 {
-        to: Slot,
-        index: Slot,
-        at: u32,
-    },
-    Load64 {
-        to: Slot,
-        index: Slot,
-        at: u32,
-    },
-    Store8 {
-        value: Slot,
-        index: Slot,
-        at: u32,
-    },
-    Store16 {
-        value: Slot,
-        index: Slot,
-        at: u32,
-    },
-    Store32 {
-        value: Slot,
-        index: Slot,
-        at: u32,
-    },
-    Store64 {
-        value: Slot,
-        index: Slot,
-        at: u32,
-    },
-    /// A row of the table of copies.
-    Copy {
-        row: u16,
-    },
-    Zero {
-        index: Slot,
-        bytes: u16,
-        at: u32,
-    },
-    NextBit {
-        to: Slot,
-        mask: Slot,
-        after: Slot,
-    },
-    /// A row of the table of effects.
-    Effect {
-        row: u16,
-    },
+    Signed8(Slot, Slot),
+    Signed16(Slot, Slot),
+    Signed32(Slot, Slot),
+    Unsigned8(Slot, Slot),
+    Unsigned16(Slot, Slot),
+    Unsigned32(Slot, Slot),
+    /// Goes on at the target, if the relation holds.
+    Jump(Target),
+    IfEqual(Slot, Slot, Target),
+    IfNotEqual(Slot, Slot, Target),
+    IfLess(Slot, Slot, Target),
+    IfLessEqual(Slot, Slot, Target),
+    IfLessSigned(Slot, Slot, Target),
+    IfLessEqualSigned(Slot, Slot, Target),
+    /// Fails unless the first is less than the second, without sign.
+    Bound(Slot, Slot),
+    /// Reads the memory there.
+    LoadU8(Slot, There),
+    LoadU16(Slot, There),
+    LoadU32(Slot, There),
+    LoadS8(Slot, There),
+    LoadS16(Slot, There),
+    LoadS32(Slot, There),
+    Load64(Slot, There),
+    /// Writes it.
+    Store8(There, Slot),
+    Store16(There, Slot),
+    Store32(There, Slot),
+    Store64(There, Slot),
+    /// Rows of the tables.
+    Copy(u16),
+    Zero(u16),
+    Effect(u16),
+    NextBit(Slot, Slot, Slot),
     Burn,
-    Return {
-        value: Slot,
-    },
-    Fail {
-        fault: Fault,
-    },
+    Return(Slot),
+    Fail(Fault),
 }
 
-/// A copy: (place, slot of the distance) to and from.
+/// A place in the memory: a byte, and the slot with how much further.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct There {
+    pub(super) at: u32,
+    pub(super) index: Slot,
+}
+
+/// A copy, or zeros, which come from nowhere: `from` is `to`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CopyRow {
-    pub(super) to: (u32, Slot),
-    pub(super) from: (u32, Slot),
+    pub(super) to: There,
+    pub(super) from: There,
     pub(super) bytes: u32,
 }
 

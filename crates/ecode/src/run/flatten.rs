@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use super::code::{Code, CopyRow, EffectRow, Slot, Target};
+use super::code::{Code, CopyRow, EffectRow, Slot, Target, There};
 use super::memory::Layout;
 use crate::ir::{Address, Instruction, Label, Op, Operand, Operator, Program, Register, Relation};
 
@@ -72,13 +72,16 @@ impl Flattener<'_> {
         }
     }
 
-    fn address(&mut self, address: Address) -> (u32, Slot) {
+    fn address(&mut self, address: Address) -> There {
         let at = self.layout.begin(address.region) as u32 + address.offset;
         let distance = match address.index {
             Some(index) => Operand::Register(index.register),
             None => Operand::Constant(0),
         };
-        (at, self.slot(distance))
+        There {
+            at,
+            index: self.slot(distance),
+        }
     }
 
     fn list(&mut self, body: &[Instruction]) {
@@ -105,7 +108,7 @@ impl Flattener<'_> {
             }
             Op::Loop { label, body } => self.repeat(*label, body),
             Op::Exit(label) => {
-                let jump = Code::Jump { target: 0 };
+                let jump = Code::Jump(0);
                 self.leave(*label, jump);
             }
             _ => self.plain(op),
@@ -135,12 +138,12 @@ impl Flattener<'_> {
     fn jump(&mut self, relation: Relation, a: Operand, b: Operand) -> Code {
         let (a, b, target) = (self.slot(a), self.slot(b), 0);
         match relation {
-            Relation::Equal => Code::IfEqual { a, b, target },
-            Relation::NotEqual => Code::IfNotEqual { a, b, target },
-            Relation::Less => Code::IfLess { a, b, target },
-            Relation::LessEqual => Code::IfLessEqual { a, b, target },
-            Relation::LessSigned => Code::IfLessSigned { a, b, target },
-            Relation::LessEqualSigned => Code::IfLessEqualSigned { a, b, target },
+            Relation::Equal => Code::IfEqual(a, b, target),
+            Relation::NotEqual => Code::IfNotEqual(a, b, target),
+            Relation::Less => Code::IfLess(a, b, target),
+            Relation::LessEqual => Code::IfLessEqual(a, b, target),
+            Relation::LessSigned => Code::IfLessSigned(a, b, target),
+            Relation::LessEqualSigned => Code::IfLessEqualSigned(a, b, target),
         }
     }
 
@@ -175,7 +178,7 @@ impl Flattener<'_> {
         let end = self.flat.code.len();
         let falls_through = self.goes_on();
         if falls_through {
-            self.emit(Code::Jump { target: 0 });
+            self.emit(Code::Jump(0));
         }
         let here = self.here();
         self.aim(over, here);
@@ -188,12 +191,7 @@ impl Flattener<'_> {
 
     /// Whether what is emitted next can be reached from the last instruction.
     fn goes_on(&self) -> bool {
-        let ends = |code: &Code| {
-            matches!(
-                code,
-                Code::Jump { .. } | Code::Return { .. } | Code::Fail { .. }
-            )
-        };
+        let ends = |code: &Code| matches!(code, Code::Jump(_) | Code::Return(_) | Code::Fail(_));
         self.aimed == self.here() || !self.flat.code.last().is_some_and(ends)
     }
 
@@ -226,7 +224,7 @@ impl Flattener<'_> {
         let Some((relation, a, b)) = first else {
             let target = self.here();
             self.list(body);
-            self.emit(Code::Jump { target });
+            self.emit(Code::Jump(target));
             return self.arrive(label);
         };
         let jump = self.jump(relation, a, b);
@@ -243,7 +241,7 @@ impl Flattener<'_> {
         match *op {
             Op::Set { to, from } => {
                 let (to, from) = (to.0 as Slot, self.slot(from));
-                self.emit(Code::Set { to, from });
+                self.emit(Code::Set(to, from));
             }
             Op::Binary { to, operator, a, b } => self.binary(to, operator, a, b),
             Op::Compare { to, relation, a, b } => self.compare(to, relation, a, b),
@@ -255,24 +253,21 @@ impl Flattener<'_> {
             } => {
                 let (to, from) = (to.0 as Slot, self.slot(from));
                 self.emit(match (bits, signed) {
-                    (8, true) => Code::Signed8 { to, from },
-                    (16, true) => Code::Signed16 { to, from },
-                    (_, true) => Code::Signed32 { to, from },
-                    (8, false) => Code::Unsigned8 { to, from },
-                    (16, false) => Code::Unsigned16 { to, from },
-                    (_, false) => Code::Unsigned32 { to, from },
+                    (8, true) => Code::Signed8(to, from),
+                    (16, true) => Code::Signed16(to, from),
+                    (_, true) => Code::Signed32(to, from),
+                    (8, false) => Code::Unsigned8(to, from),
+                    (16, false) => Code::Unsigned16(to, from),
+                    (_, false) => Code::Unsigned32(to, from),
                 });
             }
             Op::Bound { index, count } => {
                 let count = self.slot(Operand::Constant(i64::from(count)));
-                self.emit(Code::Bound {
-                    index: index.0 as Slot,
-                    count,
-                });
+                self.emit(Code::Bound(index.0 as Slot, count));
             }
             Op::NextBit { to, mask, after } => {
                 let (to, mask, after) = (to.0 as Slot, self.slot(mask), self.slot(after));
-                self.emit(Code::NextBit { to, mask, after });
+                self.emit(Code::NextBit(to, mask, after));
             }
             Op::Effect {
                 kind,
@@ -287,14 +282,14 @@ impl Flattener<'_> {
                     number,
                     values,
                 });
-                self.emit(Code::Effect { row });
+                self.emit(Code::Effect(row));
             }
             Op::Burn => self.emit(Code::Burn),
             Op::Return(value) => {
                 let value = self.slot(value);
-                self.emit(Code::Return { value });
+                self.emit(Code::Return(value));
             }
-            Op::Fail(fault) => self.emit(Code::Fail { fault }),
+            Op::Fail(fault) => self.emit(Code::Fail(fault)),
             _ => self.access(op),
         }
     }
@@ -326,67 +321,73 @@ impl Flattener<'_> {
                 let (to, from) = (self.address(to), self.address(from));
                 let row = self.flat.copies.len() as u16;
                 self.flat.copies.push(CopyRow { to, from, bytes });
-                self.emit(Code::Copy { row });
+                self.emit(Code::Copy(row));
             }
             Op::Zero { to, bytes, .. } => {
-                let ((at, index), bytes) = (self.address(to), bytes as u16);
-                self.emit(Code::Zero { index, bytes, at });
+                let there = self.address(to);
+                let row = self.flat.copies.len() as u16;
+                self.flat.copies.push(CopyRow {
+                    to: there,
+                    from: there,
+                    bytes,
+                });
+                self.emit(Code::Zero(row));
             }
             _ => {}
         }
     }
 
     fn load(&mut self, to: Register, from: Address, bits: u8, signed: bool) {
-        let (to, (at, index)) = (to.0 as Slot, self.address(from));
+        let (to, there) = (to.0 as Slot, self.address(from));
         self.emit(match (bits, signed) {
-            (8, false) => Code::LoadU8 { to, index, at },
-            (8, true) => Code::LoadS8 { to, index, at },
-            (16, false) => Code::LoadU16 { to, index, at },
-            (16, true) => Code::LoadS16 { to, index, at },
-            (32, false) => Code::LoadU32 { to, index, at },
-            (32, true) => Code::LoadS32 { to, index, at },
-            _ => Code::Load64 { to, index, at },
+            (8, false) => Code::LoadU8(to, there),
+            (8, true) => Code::LoadS8(to, there),
+            (16, false) => Code::LoadU16(to, there),
+            (16, true) => Code::LoadS16(to, there),
+            (32, false) => Code::LoadU32(to, there),
+            (32, true) => Code::LoadS32(to, there),
+            _ => Code::Load64(to, there),
         });
     }
 
     fn store(&mut self, to: Address, value: Operand, bits: u8) {
-        let (value, (at, index)) = (self.slot(value), self.address(to));
+        let (value, there) = (self.slot(value), self.address(to));
         self.emit(match bits {
-            8 => Code::Store8 { value, index, at },
-            16 => Code::Store16 { value, index, at },
-            32 => Code::Store32 { value, index, at },
-            _ => Code::Store64 { value, index, at },
+            8 => Code::Store8(there, value),
+            16 => Code::Store16(there, value),
+            32 => Code::Store32(there, value),
+            _ => Code::Store64(there, value),
         });
     }
 
     fn binary(&mut self, to: Register, operator: Operator, a: Operand, b: Operand) {
         let (to, a, b) = (to.0 as Slot, self.slot(a), self.slot(b));
         self.emit(match operator {
-            Operator::Add => Code::Add { to, a, b },
-            Operator::Subtract => Code::Subtract { to, a, b },
-            Operator::Multiply => Code::Multiply { to, a, b },
-            Operator::And => Code::And { to, a, b },
-            Operator::Or => Code::Or { to, a, b },
-            Operator::Xor => Code::Xor { to, a, b },
-            Operator::ShiftLeft => Code::ShiftLeft { to, a, b },
-            Operator::ShiftRight => Code::ShiftRight { to, a, b },
+            Operator::Add => Code::Add(to, a, b),
+            Operator::Subtract => Code::Subtract(to, a, b),
+            Operator::Multiply => Code::Multiply(to, a, b),
+            Operator::And => Code::And(to, a, b),
+            Operator::Or => Code::Or(to, a, b),
+            Operator::Xor => Code::Xor(to, a, b),
+            Operator::ShiftLeft => Code::ShiftLeft(to, a, b),
+            Operator::ShiftRight => Code::ShiftRight(to, a, b),
             Operator::Divide
             | Operator::DivideSigned
             | Operator::Remainder
             | Operator::RemainderSigned
-            | Operator::ShiftRightSigned => Code::Rare { operator, to, a, b },
+            | Operator::ShiftRightSigned => Code::Rare(operator, to, a, b),
         });
     }
 
     fn compare(&mut self, to: Register, relation: Relation, a: Operand, b: Operand) {
         let (to, a, b) = (to.0 as Slot, self.slot(a), self.slot(b));
         self.emit(match relation {
-            Relation::Equal => Code::Equal { to, a, b },
-            Relation::NotEqual => Code::NotEqual { to, a, b },
-            Relation::Less => Code::Less { to, a, b },
-            Relation::LessEqual => Code::LessEqual { to, a, b },
-            Relation::LessSigned => Code::LessSigned { to, a, b },
-            Relation::LessEqualSigned => Code::LessEqualSigned { to, a, b },
+            Relation::Equal => Code::Equal(to, a, b),
+            Relation::NotEqual => Code::NotEqual(to, a, b),
+            Relation::Less => Code::Less(to, a, b),
+            Relation::LessEqual => Code::LessEqual(to, a, b),
+            Relation::LessSigned => Code::LessSigned(to, a, b),
+            Relation::LessEqualSigned => Code::LessEqualSigned(to, a, b),
         });
     }
 }
@@ -394,13 +395,13 @@ impl Flattener<'_> {
 impl Code {
     /// Sets where a jump leads.
     fn aim(&mut self, to: Target) {
-        if let Code::Jump { target }
-        | Code::IfEqual { target, .. }
-        | Code::IfNotEqual { target, .. }
-        | Code::IfLess { target, .. }
-        | Code::IfLessEqual { target, .. }
-        | Code::IfLessSigned { target, .. }
-        | Code::IfLessEqualSigned { target, .. } = self
+        if let Code::Jump(target)
+        | Code::IfEqual(_, _, target)
+        | Code::IfNotEqual(_, _, target)
+        | Code::IfLess(_, _, target)
+        | Code::IfLessEqual(_, _, target)
+        | Code::IfLessSigned(_, _, target)
+        | Code::IfLessEqualSigned(_, _, target) = self
         {
             *target = to;
         }

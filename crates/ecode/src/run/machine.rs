@@ -1,6 +1,6 @@
 //! The interpreter: one loop over flat code.
 
-use super::code::{Code, CopyRow, EffectRow, Slot, bytes_at, put_at};
+use super::code::{Code, CopyRow, EffectRow, Slot, Target, There, bytes_at, put_at};
 use super::flatten::{Flat, flatten};
 use super::memory::{Layout, Memory, Prologue};
 use crate::frame::at;
@@ -94,7 +94,7 @@ impl<const N: usize> Slots<'_, N> {
     }
 
     #[inline(always)]
-    fn unsigned(&self, slot: Slot) -> u64 {
+    fn word(&self, slot: Slot) -> u64 {
         self.get(slot) as u64
     }
 
@@ -104,194 +104,147 @@ impl<const N: usize> Slots<'_, N> {
     }
 
     #[inline(always)]
-    fn set_bool(&mut self, slot: Slot, value: bool) {
-        self.set(slot, i64::from(value));
+    fn put(&mut self, slot: Slot, value: impl Into<i64>) {
+        self.set(slot, value.into());
     }
 
-    /// `at`, and as far on as `index` says.
     #[inline(always)]
-    fn place(&self, at: u32, index: Slot) -> usize {
-        (at as usize).wrapping_add(self.get(index) as usize)
+    fn place(&self, there: There) -> usize {
+        (there.at as usize).wrapping_add(self.get(there.index) as usize)
+    }
+
+    #[inline(always)]
+    fn read<const SIZE: usize>(&self, memory: &[u8], there: There) -> [u8; SIZE] {
+        bytes_at(memory, self.place(there))
+    }
+
+    #[inline(always)]
+    fn write<const SIZE: usize>(&self, memory: &mut [u8], there: There, value: Slot) {
+        if let Some(bytes) = self.get(value).to_le_bytes().first_chunk::<SIZE>() {
+            put_at(memory, self.place(there), *bytes);
+        }
     }
 }
 
+/// Where a run goes on: at the target if the condition holds.
+#[inline(always)]
+fn jump(at: usize, holds: bool, target: Target) -> usize {
+    if holds { usize::from(target) } else { at }
+}
+
 impl Run<'_> {
+    /// One line for each instruction, so that they make one table of jumps.
     fn execute<const N: usize>(&mut self, slots: &mut [i64; N]) -> Result<i64, Fault> {
         let code = &self.flat.code[..];
-        let mut s = Slots(slots);
-        let mut at = 0;
-        while let Some(op) = code.get(at) {
-            at += 1;
-            let (holds, target) = match *op {
-                Code::Jump { target } => (true, target),
-                Code::IfEqual { a, b, target } => (s.get(a) == s.get(b), target),
-                Code::IfNotEqual { a, b, target } => (s.get(a) != s.get(b), target),
-                Code::IfLess { a, b, target } => (s.unsigned(a) < s.unsigned(b), target),
-                Code::IfLessEqual { a, b, target } => (s.unsigned(a) <= s.unsigned(b), target),
-                Code::IfLessSigned { a, b, target } => (s.get(a) < s.get(b), target),
-                Code::IfLessEqualSigned { a, b, target } => (s.get(a) <= s.get(b), target),
-                Code::Bound { index, count } => {
-                    if s.unsigned(index) >= s.unsigned(count) {
-                        return Err(Fault::Index);
-                    }
-                    continue;
-                }
-                Code::Burn => {
-                    self.fuel = self.fuel.checked_sub(1).ok_or(Fault::Fuel)?;
-                    continue;
-                }
-                Code::Effect { row } => {
-                    self.effect(row, &s)?;
-                    continue;
-                }
-                Code::Return { value } => return Ok(s.get(value)),
-                Code::Fail { fault } => return Err(fault),
-                other => {
-                    self.compute(other, &mut s);
-                    continue;
-                }
-            };
-            if holds {
-                at = usize::from(target);
+        let (mut s, m) = (Slots(slots), &mut *self.bytes);
+        let mut next = 0;
+        while let Some(op) = code.get(next) {
+            next += 1;
+            match *op {
+                Code::Set(to, a) => s.set(to, s.get(a)),
+                Code::Add(to, a, b) => s.set(to, s.get(a).wrapping_add(s.get(b))),
+                Code::Subtract(to, a, b) => s.set(to, s.get(a).wrapping_sub(s.get(b))),
+                Code::Multiply(to, a, b) => s.set(to, s.get(a).wrapping_mul(s.get(b))),
+                Code::And(to, a, b) => s.set(to, s.get(a) & s.get(b)),
+                Code::Or(to, a, b) => s.set(to, s.get(a) | s.get(b)),
+                Code::Xor(to, a, b) => s.set(to, s.get(a) ^ s.get(b)),
+                Code::ShiftLeft(to, a, b) => s.set(to, s.get(a) << (s.get(b) & 63)),
+                Code::ShiftRight(to, a, b) => s.set(to, (s.word(a) >> (s.get(b) & 63)) as i64),
+                Code::Rare(operator, to, a, b) => s.set(to, operator.apply(s.get(a), s.get(b))),
+                Code::Equal(to, a, b) => s.put(to, s.get(a) == s.get(b)),
+                Code::NotEqual(to, a, b) => s.put(to, s.get(a) != s.get(b)),
+                Code::Less(to, a, b) => s.put(to, s.word(a) < s.word(b)),
+                Code::LessEqual(to, a, b) => s.put(to, s.word(a) <= s.word(b)),
+                Code::LessSigned(to, a, b) => s.put(to, s.get(a) < s.get(b)),
+                Code::LessEqualSigned(to, a, b) => s.put(to, s.get(a) <= s.get(b)),
+                Code::Signed8(to, a) => s.put(to, s.get(a) as i8),
+                Code::Signed16(to, a) => s.put(to, s.get(a) as i16),
+                Code::Signed32(to, a) => s.put(to, s.get(a) as i32),
+                Code::Unsigned8(to, a) => s.put(to, s.get(a) as u8),
+                Code::Unsigned16(to, a) => s.put(to, s.get(a) as u16),
+                Code::Unsigned32(to, a) => s.put(to, s.get(a) as u32),
+                Code::Jump(to) => next = usize::from(to),
+                Code::IfEqual(a, b, to) => next = jump(next, s.get(a) == s.get(b), to),
+                Code::IfNotEqual(a, b, to) => next = jump(next, s.get(a) != s.get(b), to),
+                Code::IfLess(a, b, to) => next = jump(next, s.word(a) < s.word(b), to),
+                Code::IfLessEqual(a, b, to) => next = jump(next, s.word(a) <= s.word(b), to),
+                Code::IfLessSigned(a, b, to) => next = jump(next, s.get(a) < s.get(b), to),
+                Code::IfLessEqualSigned(a, b, to) => next = jump(next, s.get(a) <= s.get(b), to),
+                Code::Bound(a, b) if s.word(a) < s.word(b) => {}
+                Code::Bound(..) => return Err(Fault::Index),
+                Code::LoadU8(to, there) => s.put(to, u8::from_le_bytes(s.read(m, there))),
+                Code::LoadU16(to, there) => s.put(to, u16::from_le_bytes(s.read(m, there))),
+                Code::LoadU32(to, there) => s.put(to, u32::from_le_bytes(s.read(m, there))),
+                Code::LoadS8(to, there) => s.put(to, i8::from_le_bytes(s.read(m, there))),
+                Code::LoadS16(to, there) => s.put(to, i16::from_le_bytes(s.read(m, there))),
+                Code::LoadS32(to, there) => s.put(to, i32::from_le_bytes(s.read(m, there))),
+                Code::Load64(to, there) => s.put(to, i64::from_le_bytes(s.read(m, there))),
+                Code::Store8(there, a) => s.write::<1>(m, there, a),
+                Code::Store16(there, a) => s.write::<2>(m, there, a),
+                Code::Store32(there, a) => s.write::<4>(m, there, a),
+                Code::Store64(there, a) => s.write::<8>(m, there, a),
+                Code::Copy(row) => copy(&self.flat.copies, row, &s, m),
+                Code::Zero(row) => zero(&self.flat.copies, row, &s, m),
+                Code::Effect(row) => effect(&self.flat.effects, row, &s, &mut m[self.frame..])?,
+                Code::NextBit(to, a, b) => s.set(to, next_bit(s.word(a), s.get(b))),
+                Code::Burn => self.fuel = self.fuel.checked_sub(1).ok_or(Fault::Fuel)?,
+                Code::Return(a) => return Ok(s.get(a)),
+                Code::Fail(fault) => return Err(fault),
             }
         }
         Ok(1)
     }
+}
 
-    /// What only changes a slot.
-    #[inline(always)]
-    fn compute<const N: usize>(&mut self, op: Code, s: &mut Slots<'_, N>) {
-        match op {
-            Code::Set { to, from } => s.set(to, s.get(from)),
-            Code::Add { to, a, b } => s.set(to, s.get(a).wrapping_add(s.get(b))),
-            Code::Subtract { to, a, b } => s.set(to, s.get(a).wrapping_sub(s.get(b))),
-            Code::Multiply { to, a, b } => s.set(to, s.get(a).wrapping_mul(s.get(b))),
-            Code::And { to, a, b } => s.set(to, s.get(a) & s.get(b)),
-            Code::Or { to, a, b } => s.set(to, s.get(a) | s.get(b)),
-            Code::Xor { to, a, b } => s.set(to, s.get(a) ^ s.get(b)),
-            Code::ShiftLeft { to, a, b } => s.set(to, s.get(a).wrapping_shl(s.get(b) as u32)),
-            Code::ShiftRight { to, a, b } => {
-                s.set(to, s.unsigned(a).wrapping_shr(s.get(b) as u32) as i64);
-            }
-            Code::Rare { operator, to, a, b } => s.set(to, operator.apply(s.get(a), s.get(b))),
-            Code::Equal { to, a, b } => s.set_bool(to, s.get(a) == s.get(b)),
-            Code::NotEqual { to, a, b } => s.set_bool(to, s.get(a) != s.get(b)),
-            Code::Less { to, a, b } => s.set_bool(to, s.unsigned(a) < s.unsigned(b)),
-            Code::LessEqual { to, a, b } => s.set_bool(to, s.unsigned(a) <= s.unsigned(b)),
-            Code::LessSigned { to, a, b } => s.set_bool(to, s.get(a) < s.get(b)),
-            Code::LessEqualSigned { to, a, b } => s.set_bool(to, s.get(a) <= s.get(b)),
-            Code::Signed8 { to, from } => s.set(to, i64::from(s.get(from) as i8)),
-            Code::Signed16 { to, from } => s.set(to, i64::from(s.get(from) as i16)),
-            Code::Signed32 { to, from } => s.set(to, i64::from(s.get(from) as i32)),
-            Code::Unsigned8 { to, from } => s.set(to, i64::from(s.get(from) as u8)),
-            Code::Unsigned16 { to, from } => s.set(to, i64::from(s.get(from) as u16)),
-            Code::Unsigned32 { to, from } => s.set(to, i64::from(s.get(from) as u32)),
-            Code::NextBit { to, mask, after } => {
-                s.set(to, next_bit(s.unsigned(mask), s.get(after)));
-            }
-            other => self.access(other, s),
-        }
+/// Copies as a row of the table says.
+fn copy<const N: usize>(rows: &[CopyRow], row: u16, s: &Slots<'_, N>, memory: &mut [u8]) {
+    let Some(CopyRow { to, from, bytes }) = rows.get(usize::from(row)).copied() else {
+        return;
+    };
+    let (to, from, bytes) = (s.place(to), s.place(from), bytes as usize);
+    let fits = |at: usize| at.checked_add(bytes).is_some_and(|end| end <= memory.len());
+    if fits(to) && fits(from) {
+        memory.copy_within(from..from + bytes, to);
     }
+}
 
-    /// What reads or writes memory.
-    #[inline(always)]
-    fn access<const N: usize>(&mut self, op: Code, s: &mut Slots<'_, N>) {
-        match op {
-            Code::LoadU8 { to, index, at } => {
-                let [byte] = self.read(s.place(at, index));
-                s.set(to, i64::from(byte));
-            }
-            Code::LoadU16 { to, index, at } => {
-                let read = u16::from_le_bytes(self.read(s.place(at, index)));
-                s.set(to, i64::from(read));
-            }
-            Code::LoadU32 { to, index, at } => {
-                let read = u32::from_le_bytes(self.read(s.place(at, index)));
-                s.set(to, i64::from(read));
-            }
-            Code::LoadS8 { to, index, at } => {
-                let [byte] = self.read(s.place(at, index));
-                s.set(to, i64::from(byte as i8));
-            }
-            Code::LoadS16 { to, index, at } => {
-                let read = i16::from_le_bytes(self.read(s.place(at, index)));
-                s.set(to, i64::from(read));
-            }
-            Code::LoadS32 { to, index, at } => {
-                let read = i32::from_le_bytes(self.read(s.place(at, index)));
-                s.set(to, i64::from(read));
-            }
-            Code::Load64 { to, index, at } => {
-                s.set(to, i64::from_le_bytes(self.read(s.place(at, index))));
-            }
-            Code::Store8 { value, index, at } => {
-                put_at(self.bytes, s.place(at, index), [s.get(value) as u8]);
-            }
-            Code::Store16 { value, index, at } => {
-                let value = s.get(value) as u16;
-                put_at(self.bytes, s.place(at, index), value.to_le_bytes());
-            }
-            Code::Store32 { value, index, at } => {
-                let value = s.get(value) as u32;
-                put_at(self.bytes, s.place(at, index), value.to_le_bytes());
-            }
-            Code::Store64 { value, index, at } => {
-                put_at(self.bytes, s.place(at, index), s.get(value).to_le_bytes());
-            }
-            Code::Copy { row } => self.copy(row, s),
-            Code::Zero { index, bytes, at } => {
-                let begin = s.place(at, index);
-                let there = self.bytes.get_mut(begin..);
-                if let Some(there) = there.and_then(|rest| rest.get_mut(..usize::from(bytes))) {
-                    there.fill(0);
-                }
-            }
-            _ => {}
-        }
+/// Sets to 0 as a row of the table says.
+fn zero<const N: usize>(rows: &[CopyRow], row: u16, s: &Slots<'_, N>, memory: &mut [u8]) {
+    let Some(CopyRow { to, bytes, .. }) = rows.get(usize::from(row)).copied() else {
+        return;
+    };
+    let there = memory.get_mut(s.place(to)..);
+    if let Some(there) = there.and_then(|rest| rest.get_mut(..bytes as usize)) {
+        there.fill(0);
     }
+}
 
-    #[inline(always)]
-    fn read<const SIZE: usize>(&self, at: usize) -> [u8; SIZE] {
-        bytes_at(self.bytes, at)
+/// Adds a request to the frame.
+fn effect<const N: usize>(
+    rows: &[EffectRow],
+    row: u16,
+    s: &Slots<'_, N>,
+    frame: &mut [u8],
+) -> Result<(), Fault> {
+    let Some(EffectRow {
+        kind,
+        number,
+        values,
+    }) = rows.get(usize::from(row)).copied()
+    else {
+        return Ok(());
+    };
+    let count_at = at::EFFECT_COUNT as usize;
+    let count = u32::from_le_bytes(bytes_at(frame, count_at));
+    if count >= limits::EFFECTS {
+        return Err(Fault::Effects);
     }
-
-    fn copy<const N: usize>(&mut self, row: u16, s: &Slots<'_, N>) {
-        let Some(CopyRow { to, from, bytes }) = self.flat.copies.get(usize::from(row)).copied()
-        else {
-            return;
-        };
-        let (to, from) = (s.place(to.0, to.1), s.place(from.0, from.1));
-        let bytes = bytes as usize;
-        let fits = |at: usize| {
-            at.checked_add(bytes)
-                .is_some_and(|end| end <= self.bytes.len())
-        };
-        if fits(to) && fits(from) {
-            self.bytes.copy_within(from..from + bytes, to);
-        }
+    put_at(frame, count_at, (count + 1).to_le_bytes());
+    let begin = (at::EFFECT + count * at::EFFECT_BYTES) as usize;
+    put_at(frame, begin, kind.to_le_bytes());
+    put_at(frame, begin + 4, (s.get(number) as u32).to_le_bytes());
+    for (value, at) in values.into_iter().zip([8, 16, 24]) {
+        put_at(frame, begin + at, s.get(value).to_le_bytes());
     }
-
-    fn effect<const N: usize>(&mut self, row: u16, s: &Slots<'_, N>) -> Result<(), Fault> {
-        let Some(EffectRow {
-            kind,
-            number,
-            values,
-        }) = self.flat.effects.get(usize::from(row)).copied()
-        else {
-            return Ok(());
-        };
-        let count_at = self.frame + at::EFFECT_COUNT as usize;
-        let count = u32::from_le_bytes(bytes_at(self.bytes, count_at));
-        if count >= limits::EFFECTS {
-            return Err(Fault::Effects);
-        }
-        put_at(self.bytes, count_at, (count + 1).to_le_bytes());
-        let begin = self.frame + (at::EFFECT + count * at::EFFECT_BYTES) as usize;
-        put_at(self.bytes, begin, kind.to_le_bytes());
-        put_at(self.bytes, begin + 4, (s.get(number) as u32).to_le_bytes());
-        for (value, at) in values.into_iter().zip([8, 16, 24]) {
-            put_at(self.bytes, begin + at, s.get(value).to_le_bytes());
-        }
-        Ok(())
-    }
+    Ok(())
 }

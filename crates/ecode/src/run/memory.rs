@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use super::code::put_at;
 use crate::frame::at;
 use crate::ir::{Instruction, Op, Program, Region};
 use crate::limits;
@@ -222,13 +223,11 @@ impl Memory {
 
     /// Before a run: what the surroundings set. Whether the event has data enough.
     pub(super) fn begin(&mut self, program: &Prologue) -> bool {
-        self.put_frame(at::RESULT, 1);
-        // The fuel, no fault.
-        self.put_frame(at::FUEL, u64::from(program.fuel));
-        // No effect, no reason to drop.
-        self.put_frame(at::EFFECT_COUNT, 0);
-        self.put_frame(at::ACCEPTED, 0);
-        self.put_frame(at::REJECTED, 0);
+        let head = self.layout.frame;
+        // Result 1, the fuel, no fault, no effect, no reason to drop.
+        let fresh = [1, u64::from(program.fuel), 0].map(u64::to_le_bytes);
+        put_at(&mut self.bytes, head + at::RESULT as usize, fuse(fresh));
+        put_at(&mut self.bytes, head + at::ACCEPTED as usize, [0; 16]);
         if self.word(at::EVENT_SIZE as usize) < program.input {
             self.put_word(at::FAULT, Fault::Input as u32);
             return false;
@@ -286,6 +285,12 @@ pub(super) struct Prologue {
     pub(super) input: u32,
     pub(super) output: u32,
     pub(super) fuel: u32,
+}
+
+fn fuse(words: [[u8; 8]; 3]) -> [u8; 24] {
+    let mut bytes = [0; 24];
+    bytes.as_chunks_mut().0.copy_from_slice(&words);
+    bytes
 }
 
 fn copy_what_fits(to: &mut [u8], from: &[u8]) {

@@ -1,0 +1,415 @@
+//! What texts become in the IR: the shape of each construct, and that what is known beforehand
+//! leaves no instruction. What programs do is compared elsewhere (`differential`).
+
+use std::fmt::Write as _;
+
+use ecode::environment::Environment;
+use ecode::source::Source;
+use ecode::{Compiled, compile};
+
+fn environment() -> Environment {
+    Environment {
+        input: Some("u64 bytes; u16 port; u8 flags; u8 pad[5]; char comm[16]; u32 list[4]".into()),
+        attributes: vec!["load".into()],
+        sinks: Some(vec!["load".into()]),
+        ..Environment::default()
+    }
+}
+
+fn compiled(text: &str) -> Compiled {
+    let source = Source::new("text", text);
+    compile(&source, &environment()).unwrap_or_else(|told| panic!("{}", told.render(&source)))
+}
+
+/// The instructions, without what stands above them.
+fn ir(text: &str) -> String {
+    let printed = compiled(text).program.to_string();
+    let lines = printed.lines().filter(|line| !line.starts_with(';'));
+    lines.fold(String::new(), |all, line| all + line + "\n")
+}
+
+#[track_caller]
+fn check(text: &str, expected: &str) {
+    let wanted: Vec<&str> = expected.lines().skip(1).collect();
+    let indent = wanted
+        .first()
+        .map_or(0, |line| line.len() - line.trim_start().len());
+    let wanted = wanted.iter().fold(String::new(), |all, line| {
+        all + line.get(indent..).unwrap_or_default() + "\n"
+    });
+    assert_eq!(ir(text).trim_end(), wanted.trim_end(), "{text}");
+}
+
+/// What a text is refused with.
+fn refusal(text: &str) -> String {
+    let source = Source::new("text", text);
+    match compile(&source, &environment()) {
+        Ok(compiled) => panic!("not refused:\n{}", compiled.program),
+        Err(told) => told.render(&source),
+    }
+}
+
+#[test]
+fn a_condition_is_compared_where_it_decides() {
+    check(
+        "if (bytes > 1000 && port == 80) return 0;",
+        "
+        block b0 {
+          r0 = load u64 input[0]
+          if r0 <= 1000 {
+            exit b0
+          }
+          r1 = load u16 input[8]
+          if r1 != 80 {
+            exit b0
+          }
+          return 0
+        }
+        return 1",
+    );
+    check(
+        "bool large = bytes > 1000; if (!large) return 0;",
+        "
+        r0 = load u64 input[0]
+        if r0 <= 1000 {
+          return 0
+        }
+        return 1",
+    );
+}
+
+#[test]
+fn constants_copies_and_what_nobody_needs_leave_nothing() {
+    check(
+        "int a = 3; int b = a * 4; int c = b; return c + 2;",
+        "\nreturn 14",
+    );
+    check(
+        "u64 a = bytes; u64 b = a; return b;",
+        "\nr0 = load u64 input[0]\nreturn r0",
+    );
+    check("int a = port; a = a / 3; return 5;", "\nreturn 5");
+    check(
+        "if (sizeof(int) == 4) return 2; else return 3;",
+        "\nreturn 2",
+    );
+}
+
+#[test]
+fn a_value_is_extended_only_where_it_could_have_left_its_type() {
+    check(
+        "return port + flags;",
+        "
+        r0 = load u16 input[8]
+        r1 = load u8 input[10]
+        r2 = r0 + r1
+        return r2",
+    );
+    check(
+        "static u32 n[2]; n[1] = n[0] + 1;",
+        "
+        r0 = load u32 state[0]
+        r1 = r0 + 1
+        store u32 state[4] = r1
+        return 1",
+    );
+}
+
+#[test]
+fn division_by_a_power_of_two_is_a_shift_where_there_is_no_sign() {
+    check(
+        "return bytes / 8;",
+        "\nr0 = load u64 input[0]\nr1 = r0 >> 3\nreturn r1",
+    );
+    check(
+        "return port % 8;",
+        "\nr0 = load u16 input[8]\nr1 = r0 & 7\nreturn r1",
+    );
+    check(
+        "return (long)bytes / 8;",
+        "\nr0 = load u64 input[0]\nr1 = r0 /s 8\nreturn r1",
+    );
+}
+
+#[test]
+fn an_index_is_checked_unless_it_is_known() {
+    check(
+        "return list[port];",
+        "
+        r0 = load u16 input[8]
+        bound r0 < 4
+        r1 = r0 * 4
+        r2 = load u32 input[32 + r1 <= 12]
+        return r2",
+    );
+    check(
+        "return list[port & 3];",
+        "
+        r0 = load u16 input[8]
+        r1 = r0 & 3
+        r2 = r1 * 4
+        r3 = load u32 input[32 + r2 <= 12]
+        return r3",
+    );
+    let twice = ir("return list[port] + list[port];");
+    assert_eq!(
+        twice.matches("bound").count(),
+        2,
+        "two loads, two values:\n{twice}"
+    );
+    let once = ir("u16 at = port; return list[at] + list[at];");
+    assert_eq!(once.matches("bound").count(), 1, "{once}");
+}
+
+#[test]
+fn strings_go_by_words() {
+    check(
+        "return comm == \"bash\";",
+        "
+        r0 = load u64 input[16]
+        r1 = r0 & 1099511627775
+        r2 = r1 == 1752392034
+        return r2",
+    );
+    check(
+        "return prefix(comm, \"kworker/0:1H\");",
+        "
+        r0 = load u64 input[16]
+        r1 = r0 ^ 3418906579283441515
+        r2 = load u32 input[24]
+        r3 = r2 ^ 1211185712
+        r4 = r1 | r3
+        r5 = r4 == 0
+        return r5",
+    );
+    assert!(!ir("char a[16] = \"x\"; return a == comm;").contains("loop"));
+    assert!(ir("static char a[80], b[80]; return a == b;").contains("loop"));
+}
+
+#[test]
+fn a_function_is_expanded_where_it_is_called() {
+    check(
+        "int twice(int a) { return a * 2; } return twice(port);",
+        "
+        r0 = load u16 input[8]
+        r1 = r0 * 2
+        return r1",
+    );
+    check(
+        "int f(int a) { if (a > 9) return 9; return a; } return f(port);",
+        "
+        r0 = load u16 input[8]
+        block b0 {
+          if 9 <s r0 {
+            r1 = 9
+            exit b0
+          }
+          r1 = r0
+        }
+        return r1",
+    );
+}
+
+#[test]
+fn a_loop_asks_first_and_burns_then() {
+    check(
+        "u32 sum = 0; for (int i = 0; i < 4; i++) { if (i == 2) continue; sum ^= i; } return sum;",
+        "
+        r0 = 0
+        r1 = 0
+        loop b0 {
+          if 4 <=s r1 {
+            exit b0
+          }
+          burn
+          block b1 {
+            if r1 == 2 {
+              exit b1
+            }
+            r2 = u32 r1
+            r0 = r0 ^ r2
+          }
+          r3 = r1 + 1
+          r1 = s32 r3
+        }
+        return r0",
+    );
+}
+
+#[test]
+fn an_update_of_a_static_is_atomic_if_its_value_is_not_used() {
+    check("static u32 n; n++;", "\natomic u32 state[0] += 1\nreturn 1");
+    check(
+        "static u64 n; n -= bytes;",
+        "
+        r0 = load u64 input[0]
+        r1 = 0 - r0
+        atomic u64 state[0] += r1
+        return 1",
+    );
+    assert!(!ir("static u32 n; return n++;").contains("atomic"));
+    assert!(!ir("static u16 n; n++;").contains("atomic"));
+    assert!(!ir("static u32 n; n *= 3;").contains("atomic"));
+    assert!(!ir("static u32 n; n += 0.5;").contains("atomic"));
+}
+
+#[test]
+fn whole_numbers_shorten_fixed_arithmetic() {
+    check(
+        "static fixed mean; mean = mean * port;",
+        "
+        r0 = load s64 state[0]
+        r1 = load u16 input[8]
+        r2 = r0 * r1
+        store u64 state[0] = r2
+        return 1",
+    );
+}
+
+#[test]
+fn locals_of_scopes_that_have_ended_lend_their_memory() {
+    let text = "{ int a[64]; a[port & 63] = 1; bytes == a[0]; }
+                { int b[80]; b[port & 63] = 1; bytes == b[0]; }";
+    assert_eq!(compiled(text).program.locals, 320);
+}
+
+#[test]
+fn statics_have_names_and_types_in_the_state() {
+    let text = "struct p { char c; int n[2]; }; static struct p x; const int t[2] = { 1, 2 };
+                int f() { static u64 x; return ++x; } x.c = 1; return f() + t[port & 1];";
+    let state = compiled(text).program.state;
+    let all: Vec<_> = state
+        .entries
+        .iter()
+        .map(|e| {
+            (
+                e.name.as_str(),
+                e.ty.as_str(),
+                e.offset,
+                e.bytes,
+                e.constant,
+            )
+        })
+        .collect();
+    let expected = [
+        ("x", "{char c; int[2] n;}", 0, 12, false),
+        ("f.x", "unsigned long", 16, 8, false),
+        ("t", "int[2]", 24, 8, true),
+    ];
+    assert_eq!(all, expected);
+    assert_eq!(state.bytes[24..32], [1, 0, 0, 0, 2, 0, 0, 0]);
+}
+
+#[test]
+fn the_input_is_as_long_as_the_furthest_byte_that_is_named() {
+    assert_eq!(compiled("port == 1").program.input, 10);
+    assert_eq!(
+        compiled("int f() { return flags; } return f();")
+            .program
+            .input,
+        11
+    );
+    assert_eq!(
+        compiled("int f() { return list[port]; } return bytes;")
+            .program
+            .input,
+        8
+    );
+    assert_eq!(compiled("list[port & 1] == 1").program.input, 48);
+}
+
+#[test]
+fn programs_beyond_a_limit_are_refused_where_they_pass_it() {
+    let mut doubling = "int f0(int a) { return a * a + port; }\n".to_owned();
+    for at in 1..20 {
+        let _ = writeln!(
+            doubling,
+            "int f{at}(int a) {{ return f{0}(a) + f{0}(a + 1); }}",
+            at - 1
+        );
+    }
+    let told = refusal(&(doubling + "return f19(1);"));
+    assert!(told.contains("more than 8192 instructions"), "{told}");
+
+    let mut nested = String::new();
+    for at in 0..7 {
+        let _ = writeln!(nested, "for (int i{at} = 0; i{at} < 3; i{at}++)");
+    }
+    let told = refusal(&(nested + "count(1);"));
+    assert!(
+        told.starts_with("text:7:1: error: more than 6 loops in each other"),
+        "{told}"
+    );
+
+    let told = refusal(
+        "int f() { char b[3000]; b[port] = 1; return b[1]; }
+        char a[3000]; a[port] = f(); return a[1];",
+    );
+    assert!(told.starts_with("text:1:16: error: local arrays"), "{told}");
+}
+
+#[test]
+fn with_the_source_each_line_stands_above_what_it_became() {
+    let text = "if (port == 80)\n    return 0;\nreturn 2;";
+    let program = compiled(text).program;
+    let source = Source::new("text", text);
+    let expected = "\
+; registers 1, locals 0, input 10, output 0, fuel 4096, loops 0
+; 1: if (port == 80)
+r0 = load u16 input[8]
+if r0 == 80 {
+  ; 2: return 0;
+  return 0
+}
+; 3: return 2;
+return 2
+";
+    assert_eq!(ecode::ir::print::print(&program, Some(&source)), expected);
+}
+
+/// A chain of functions, each of which calls the one before it inside of this.
+fn chain(functions: usize, begin: &str, end: &str) -> String {
+    let mut text = "int f0(int a) { return a + port; }\n".to_owned();
+    for at in 1..functions {
+        let before = at - 1;
+        let _ = writeln!(
+            text,
+            "int f{at}(int a) {{ {begin} f{before}(a + 1) {end} }}"
+        );
+    }
+    text + &format!("return f{}(1);", functions - 1)
+}
+
+#[test]
+fn what_is_nested_deep_needs_little_stack() {
+    let nested = |deep: usize| {
+        let begin = "if (a > 1 && a < 99) { ".repeat(deep) + "return ";
+        chain(
+            40,
+            &begin,
+            &("; ".to_owned() + &"}".repeat(deep) + " return 0;"),
+        )
+    };
+    let added = |deep: usize| {
+        let end = ")".repeat(deep) + ";";
+        chain(40, &("return ".to_owned() + &"(a - ".repeat(deep)), &end)
+    };
+    let bytes = if cfg!(debug_assertions) {
+        2 << 20
+    } else {
+        512 << 10
+    };
+    for text in (1..12).flat_map(|deep| [nested(deep), added(deep)]) {
+        let compile = move || {
+            let source = Source::new("deep", text);
+            let compiled = compile(&source, &environment());
+            if let Ok(compiled) = &compiled {
+                ecode::run::Machine::new(&compiled.program);
+                assert!(compiled.program.to_string().contains("return"));
+            }
+            compiled.is_ok()
+        };
+        let thread = std::thread::Builder::new().stack_size(bytes).spawn(compile);
+        thread.expect("a thread").join().expect("no overflow");
+    }
+}
