@@ -1,16 +1,25 @@
 //! E-code in the kernel: what the back end makes of the IR is accepted by the verifier and does
-//! what the IR says. Needs root (ECALLS_TEST_ROOT=1), but no core.
+//! what the IR says, and texts do what the judge over the language says. Needs root
+//! (ECALLS_TEST_ROOT=1), but no core.
+
+#![allow(unsafe_code, reason = "the time of a thread")]
 
 #[path = "ecode/judge.rs"]
 mod judge;
+#[path = "ecode/kernel.rs"]
+mod kernel;
 #[path = "ecode/random.rs"]
 mod random;
 
 use ecalls_kernel::ecode::{Memory, Trial};
 use ecode::bpf::{self, Options};
+use ecode::environment::Environment;
 use ecode::frame::at;
 use ecode::ir::Program;
 use ecode::limits;
+use ecode::source::Source;
+use ecode_judge::differential::{User, compare as compare_texts};
+use kernel::{Kernel, QUICK, thread_time};
 use random::Random;
 
 /// False, with a word about it, unless tests may load programs into this kernel.
@@ -20,6 +29,11 @@ fn may_load() -> bool {
         eprintln!("skipped: needs root and ECALLS_TEST_ROOT=1");
     }
     may
+}
+
+fn number(name: &str, otherwise: u64) -> u64 {
+    let given = std::env::var(name).ok();
+    given.map_or(otherwise, |text| text.parse().expect("a number"))
 }
 
 /// Memory with something in it everywhere.
@@ -41,7 +55,8 @@ fn memory(program: &Program, random: &mut Random) -> Memory {
     memory.frame[at::RESULT as usize..at::EFFECT as usize].fill(0);
     memory.frame[at::RESULT as usize] = 1;
     memory.frame[random::FUEL..random::FUEL + 4].copy_from_slice(&program.fuel.to_le_bytes());
-    memory.event[80..84].copy_from_slice(&program.input.to_le_bytes());
+    let short = u32::from(random.below(16) == 0);
+    memory.event[80..84].copy_from_slice(&(program.input - short).to_le_bytes());
     memory
 }
 
@@ -93,9 +108,7 @@ fn random_programs_do_what_the_ir_says() {
     if !may_load() {
         return;
     }
-    let count: u64 = std::env::var("ECODE_RANDOM").map_or(300, |n| n.parse().expect("a number"));
-    let first: u64 = std::env::var("ECODE_FIRST").map_or(1, |n| n.parse().expect("a number"));
-    for seed in first..=count {
+    for seed in 1..=number("ECALLS_PROGRAMS", 300) {
         let mut random = Random(ecode::frame::hash(seed));
         let size = [5, 20, 60, 150][random.below(4)];
         let program = random::program(&mut random, size);
@@ -107,4 +120,128 @@ fn random_programs_do_what_the_ir_says() {
             &format!("seed {seed}"),
         );
     }
+}
+
+#[test]
+fn random_texts_do_in_the_kernel_what_the_judge_says() {
+    if !may_load() {
+        return;
+    }
+    let first = number("ECALLS_SEED", 0);
+    let seeds = first..first + number("ECALLS_PROGRAMS", 300);
+    let (plain, hardened) = (Kernel::default(), Kernel { secret: Some(77) });
+    let ways: [&dyn ecode_judge::differential::Way; 3] = [&User, &plain, &hardened];
+    let tally = compare_texts(seeds, &ways).unwrap_or_else(|what| panic!("{what}"));
+    println!("{tally:?}");
+    assert!(
+        tally.passed_over * 10 <= tally.compared,
+        "too many beyond a limit: {tally:?}"
+    );
+}
+
+/// What a text is, whose ways through multiply.
+fn hard_texts() -> Vec<(&'static str, String)> {
+    let input = "struct input { int a[16]; long b, c, d, e; char name[16]; unsigned u[8][8]; };\n";
+    let each =
+        |count: usize, line: &dyn Fn(usize) -> String| (0..count).map(line).collect::<String>();
+    let flags = each(40, &|at| format!("int f{at} = 0;\n"))
+        + &each(40, &|at| format!("if (a[{}] > {at}) f{at} = 1;\n", at % 16))
+        + &each(40, &|at| format!("if (f{at}) n += {at};\n"));
+    let refined = each(100, &|at| {
+        let (name, value) = (["b", "c", "d", "e"][at % 4], at * 37 % 101);
+        format!("if (x{name} > {value}) n ^= {at};\n")
+    });
+    let cases = |name: &str| {
+        format!("switch ({name}) {{\n")
+            + &each(60, &|at| format!("case {at}: n += {}; break;\n", at * 3))
+            + "default: n--; }\n"
+    };
+    let chain = each(60, &|at| format!("if (xb == {at}) n = {at}; else ")) + "n = -1;\n";
+    let locals = "long xb = b, xc = c, xd = d, xe = e; long n = 0;\n";
+    let loops = |inner: &str, depth: usize| {
+        (0..depth).fold(inner.to_owned(), |inner, at| {
+            format!("for (int i{at} = 0; i{at} < 5; i{at}++) {{\n{inner}}}\n")
+        })
+    };
+    let sorted = "long v[16]; for (int i = 0; i < 16; i++) v[i] = a[i];\n\
+        for (int i = 0; i < 16; i++) for (int j = 0; j < 15; j++)\n\
+        if (v[j] > v[j + 1]) { long t = v[j]; v[j] = v[j + 1]; v[j + 1] = t; }\n\
+        n = v[7];\n";
+    let machine = "int state = 0; for (int i = 0; i < 16; i++) { switch (state) {\n".to_owned()
+        + &each(30, &|at| {
+            let (next, other) = ((at + 1) % 30, at * 7 % 30);
+            format!("case {at}: if (a[i] > {at}) state = {next}; else state = {other}; break;\n")
+        })
+        + "} n += state; }\n";
+    [
+        ("flags", flags.clone()),
+        ("flags in a loop", loops(&flags, 1)),
+        ("comparisons", refined.clone()),
+        ("comparisons in three loops", loops(&refined, 3)),
+        (
+            "switches",
+            cases("xb") + &cases("xc") + &cases("xd") + &cases("xb"),
+        ),
+        (
+            "switches in a loop",
+            loops(&(cases("xb") + &cases("xc")), 1),
+        ),
+        ("else-if chain", chain.clone()),
+        ("else-if chain in a loop", loops(&chain, 1)),
+        (
+            "six loops in each other",
+            loops("n += i0 * i1 + u[i2][i3];\n", 6),
+        ),
+        ("a hundred loops", each(100, &|_| loops("n += a[i0];\n", 1))),
+        ("sorting", sorted.to_owned()),
+        ("state machine", machine),
+        (
+            "long sum",
+            each(1500, &|at| format!("n += a[{}] * {at};\n", at % 16)),
+        ),
+        (
+            "computed indices",
+            each(400, &|at| format!("n += a[(n + {at}) & 15];\n")),
+        ),
+        (
+            "strings",
+            each(60, &|at| {
+                format!("if (prefix(name, \"bash{at}\")) n += {at};\n")
+            }),
+        ),
+    ]
+    .into_iter()
+    .map(|(name, body)| {
+        (
+            name,
+            format!("{input}{locals}fuel 100000;\n{body}return n;\n"),
+        )
+    })
+    .collect()
+}
+
+#[test]
+fn texts_made_to_be_hard_to_verify_are_loaded_quickly() {
+    if !may_load() {
+        return;
+    }
+    let mut slow = Vec::new();
+    for (name, text) in hard_texts() {
+        let source = Source::new(name, text);
+        let compiled = ecode::compile(&source, &Environment::default());
+        let compiled = compiled.unwrap_or_else(|all| panic!("{}", all.render(&source)));
+        let object = bpf::emit(&compiled.program).expect("a program within the limits");
+        let begin = thread_time();
+        let trial = Trial::load(&object).expect("memory");
+        let time = thread_time() - begin;
+        let count = object.instructions.len();
+        println!("{name}: {count} instructions, {time:?}");
+        if let Err(refusal) = trial {
+            panic!("{name}: {}", refusal.render(&object, &source));
+        }
+        if time > QUICK {
+            slow.push((name, time));
+        }
+    }
+    assert!(slow.is_empty(), "{slow:?}");
 }

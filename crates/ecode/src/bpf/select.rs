@@ -220,7 +220,9 @@ impl Select<'_> {
         for (fault, label) in faults {
             self.emit(Inst::Label(label));
             self.store(self.frame, at::FAULT, Value::Immediate(fault as i32), 32);
-            self.emit(Inst::Jump(end));
+            // Before anything else was done, the fuel is still where it was.
+            let begun = fault != Fault::Input as u32;
+            self.emit(Inst::Jump(if begun { end } else { nothing }));
         }
     }
 
@@ -535,7 +537,7 @@ impl Select<'_> {
                 value,
                 bits,
             } => {
-                let (base, offset) = self.address(to);
+                let (base, offset) = self.aligned(to, u32::from(*bits / 8));
                 let value = self.register(*value);
                 let alu = alu_of(*operator);
                 self.emit(Inst::Atomic {
@@ -615,6 +617,12 @@ impl Select<'_> {
 
     /// Base and offset of a place in memory.
     fn address(&mut self, address: &Address) -> (V, i16) {
+        self.aligned(address, 1)
+    }
+
+    /// The same, and the verifier sees that a computed distance is a multiple of `unit`: it asks
+    /// for that where memory is changed atomically.
+    fn aligned(&mut self, address: &Address, unit: u32) -> (V, i16) {
         let (base, offset) = self.region(address.region);
         let offset = (offset + address.offset) as i16;
         let Some(index) = address.index else {
@@ -629,11 +637,13 @@ impl Select<'_> {
         });
         let largest = self.constant(i64::from(index.largest));
         self.branch(Test::Greater, place, largest, self.fault(Fault::Index));
+        let mut mask = !(unit - 1);
         if self.options.secret.is_some() {
             // What the processor does before it knows the outcome stays near, too.
-            let mask = u32::MAX
-                .checked_shr(index.largest.leading_zeros())
-                .unwrap_or(0);
+            let zeros = index.largest.leading_zeros();
+            mask &= u32::MAX.checked_shr(zeros).unwrap_or(0);
+        }
+        if mask != u32::MAX {
             self.alu(Alu::And, place, place, Value::Immediate(mask as i32), true);
         }
         self.alu(Alu::Add, place, place, Value::Register(base), false);
