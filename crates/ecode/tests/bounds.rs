@@ -25,12 +25,17 @@ const STACK_BYTES: usize = if cfg!(debug_assertions) {
 
 /// As many as fit, in bytes and in tokens.
 fn repeated(begin: &str, part: impl Fn(usize) -> String, end: &str) -> String {
+    filled(TEXT_BYTES, begin, part, end)
+}
+
+/// As many as fit so many bytes.
+fn filled(bytes: usize, begin: &str, part: impl Fn(usize) -> String, end: &str) -> String {
     let tokens = |text: &str| lexer::lex(&Source::new("part", text)).0.len();
     let most = TOKENS / tokens(&part(0)).max(2);
     let mut text = begin.to_owned();
     for at in 0..most {
         let part = part(at);
-        if text.len() + part.len() + end.len() > TEXT_BYTES {
+        if text.len() + part.len() + end.len() > bytes {
             break;
         }
         text += &part;
@@ -191,50 +196,68 @@ fn calling_texts() -> Vec<String> {
     ]
 }
 
-/// Statements.
-fn running_texts() -> Vec<String> {
+/// Statements, so many bytes of them: some fit the limits just so.
+fn running_texts(bytes: usize) -> Vec<String> {
     vec![
-        repeated(
+        filled(
+            bytes,
             "int a=1;switch(a){",
             |at| format!("case {at}:"),
             "a=2;}return a;",
         ),
-        repeated(
+        filled(
+            bytes,
             "int a=1;switch(a){",
             |at| format!("case {at}:a++;"),
             "}return a;",
         ),
-        repeated("int a=1;", |_| "if(a)a++;else a--;".into(), "return a;"),
-        repeated("int a=1;", |_| "for(;a<9;)a++;".into(), "return a;"),
-        repeated("int a=1;", |_| "a=a*a/a%3;".into(), "return a;"),
-        repeated("fixed a=1.5;", |_| "a=a*a/a;".into(), "return a>1;"),
-        repeated("u64 a=1;", |_| "if(once(a,1))a++;".into(), "return a;"),
-        repeated(
+        filled(
+            bytes,
+            "int a=1;",
+            |_| "if(a)a++;else a--;".into(),
+            "return a;",
+        ),
+        filled(bytes, "int a=1;", |_| "for(;a<9;)a++;".into(), "return a;"),
+        filled(bytes, "int a=1;", |_| "a=a*a/a%3;".into(), "return a;"),
+        filled(bytes, "fixed a=1.5;", |_| "a=a*a/a;".into(), "return a>1;"),
+        filled(
+            bytes,
+            "u64 a=1;",
+            |_| "if(once(a,1))a++;".into(),
+            "return a;",
+        ),
+        filled(
+            bytes,
             "static int a[4];int i=1;",
             |_| "a[i]+=a[i&3];".into(),
             "return i;",
         ),
-        repeated(
+        filled(
+            bytes,
             "char a[64];",
             |_| "if(a==\"abcdefghijklmnop\")count(1);".into(),
             "return 1;",
         ),
-        repeated(
+        filled(
+            bytes,
             "struct s{char x[4096];};static struct s a,b;",
             |_| "a=b;".into(),
             "return 1;",
         ),
-        repeated(
+        filled(
+            bytes,
             "int a=1;",
             |at| format!("int b{at}=a;if(b{at})a+=b{at};"),
             "return a;",
         ),
-        repeated(
+        filled(
+            bytes,
             "int a=1;",
             |at| format!("{{int b{at}=a++;a+=b{at};}}"),
             "return a;",
         ),
-        repeated(
+        filled(
+            bytes,
             "int a=1;while(a){",
             |_| "if(a>5)break;a++;".into(),
             "}return a;",
@@ -301,7 +324,11 @@ fn no_text_takes_more_than_its_time_memory_and_stack() {
             declaring_texts(),
             initialising_texts(),
             calling_texts(),
-            running_texts(),
+            running_texts(TEXT_BYTES),
+            running_texts(TEXT_BYTES / 2),
+            running_texts(TEXT_BYTES / 4),
+            running_texts(TEXT_BYTES / 8),
+            running_texts(TEXT_BYTES / 16),
             wrong_texts(),
         ];
         let texts = texts.concat();

@@ -3,8 +3,11 @@
 int f(int n) { if (n) return 1; }
 int g(int n) { while (n) { if (n == 2) break; return 3; } }
 int h(int n) { while (1) { if (n) return n; n++; } }
-return f(1) + g(2) + h(3);
+int k(int n) { do { if (n) continue; return n; } while (0); }
+return f(1) + g(2) + h(3) + k(4);
 //@ warning 3:5 'f' may end without 'return'
 //@ hint it gives 0 then
 //@ warning 4:5 'g' may end without 'return'
+//@ hint it gives 0 then
+//@ warning 6:5 'k' may end without 'return'
 //@ hint it gives 0 then
