@@ -13,6 +13,7 @@ mod daemon;
 mod demo;
 mod doctor;
 mod duration;
+mod ecode;
 mod exit;
 mod explain;
 mod handler;
@@ -48,6 +49,7 @@ enum Command {
     Service(service::Args),
     Stat(stat::Args),
     Explain(explain::Args),
+    Ecode(ecode::Args),
     Demo(demo::Args),
     Bench(bench::Args),
     Daemon(daemon::Args),
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
         Command::Service(args) => service::run(args),
         Command::Stat(args) => stat::run(args),
         Command::Explain(args) => explain::run(args),
+        Command::Ecode(args) => ecode::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Daemon(args) => daemon::run(args),

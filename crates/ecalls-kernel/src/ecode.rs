@@ -428,6 +428,12 @@ impl Trial {
         }
     }
 
+    /// Runs so far and what they took, ns, as the kernel counts them while its statistics are on.
+    pub fn counted(&self) -> Result<(u64, u64)> {
+        let info = crate::sys::program_info(self.program())?;
+        Ok((info.run_cnt, info.run_time_ns))
+    }
+
     /// The program, for statistics.
     pub fn program(&self) -> BorrowedFd<'_> {
         self.program.as_fd()

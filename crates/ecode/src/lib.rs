@@ -24,6 +24,7 @@ pub mod run;
 pub mod source;
 pub mod suggest;
 pub mod tree;
+pub mod trial;
 pub mod types;
 mod walk;
 

@@ -5,9 +5,11 @@
 //! has to work.
 //!
 //! - `call`: calls without an event: wrong ones, help, and what any user may ask;
+//! - `ecode`: texts of E-code;
 //! - `event`: events on their way.
 
 mod call;
+mod ecode;
 mod event;
 
 use std::os::unix::fs::MetadataExt;

@@ -1,0 +1,46 @@
+//! `ecalls ecode`: everything that can be done with a text of E-code without a core: check it, run
+//! it on an event of one's own, look at what becomes of it, lay it out, run its tests.
+//!
+//! One file per subcommand; [`text`] reads the file and says for where it is compiled, [`value`]
+//! turns JSON into the bytes of an event and back, [`trial`] holds one run's memory.
+
+mod check;
+mod dump;
+mod format;
+mod repl;
+mod run;
+mod test;
+mod text;
+mod trial;
+mod value;
+
+use crate::exit::Outcome;
+
+/// Work with handlers and filters written in E-code (see ecode(7))
+#[derive(Debug, clap::Args)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Check(check::Args),
+    Run(run::Args),
+    Test(test::Args),
+    Dump(dump::Args),
+    Fmt(format::Args),
+    Repl(repl::Args),
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    match &args.command {
+        Command::Check(args) => check::run(args),
+        Command::Run(args) => run::run(args),
+        Command::Test(args) => test::run(args),
+        Command::Dump(args) => dump::run(args),
+        Command::Fmt(args) => format::run(args),
+        Command::Repl(args) => repl::run(args),
+    }
+}

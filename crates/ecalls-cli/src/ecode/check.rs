@@ -1,0 +1,69 @@
+//! `ecalls ecode check`: whether a text can be compiled, and what its program costs at most.
+
+use serde::Serialize;
+
+use super::text::{self, TextArgs};
+use crate::exit::Outcome;
+use crate::output::{Output, Table};
+
+/// Check a text, and say what its program costs at most
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    text: TextArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+const HELP: &str = "\
+All errors are told at once, each with its line and what to do. Needs no privileges and no kernel.
+
+Examples:
+  ecalls ecode check filter.ec
+  ecalls ecode check --service socket filter.ec
+  echo 'bytes > 1000' | ecalls ecode check --service socket -";
+
+/// What is printed.
+#[derive(Debug, Serialize)]
+struct Costs<'a> {
+    file: &'a str,
+    instructions: usize,
+    fuel: u32,
+    stack_bytes: u32,
+    state_bytes: u32,
+    input_bytes: u32,
+    output_bytes: u32,
+    tests: usize,
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    let (source, compiled) = text::compile(&args.text)?;
+    let object = text::object(&source, &compiled)?;
+    let costs = Costs {
+        file: &source.name,
+        instructions: object.instructions.len(),
+        fuel: compiled.cost.fuel,
+        stack_bytes: object.stack,
+        state_bytes: compiled.cost.state,
+        input_bytes: compiled.program.input,
+        output_bytes: compiled.program.output,
+        tests: compiled.tree.tests.len(),
+    };
+    let mut output = Output::new(args.json);
+    if args.json {
+        output.object(&costs)?;
+        return output.flush();
+    }
+    let mut table = Table::new(&["FILE", ">INSTRUCTIONS", ">ITERATIONS", ">STACK", ">STATE"]);
+    table.row([
+        source.name.clone(),
+        costs.instructions.to_string(),
+        costs.fuel.to_string(),
+        format!("{} B", costs.stack_bytes),
+        format!("{} B", costs.state_bytes),
+    ]);
+    output.table(&table)?;
+    output.flush()
+}

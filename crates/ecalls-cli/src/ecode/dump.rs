@@ -1,0 +1,36 @@
+//! `ecalls ecode dump`: what becomes of a text, phase by phase.
+
+use super::text::{self, TextArgs};
+use crate::exit::Outcome;
+use crate::output;
+
+/// Show what becomes of a text
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    text: TextArgs,
+    /// The intermediate representation
+    #[arg(long, required_unless_present = "bpf")]
+    ir: bool,
+    /// The program for the kernel
+    #[arg(long)]
+    bpf: bool,
+}
+
+const HELP: &str = "\
+The intermediate representation is what both ways of execution start from: in user space it is run
+as it is, for the kernel it is translated.";
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    let (source, compiled) = text::compile(&args.text)?;
+    let mut shown = String::new();
+    if args.ir {
+        shown += &compiled.program.to_string();
+    }
+    if args.bpf {
+        let object = text::object(&source, &compiled)?;
+        shown += &::ecode::bpf::disassemble(&object, Some(&source));
+    }
+    output::write_all(shown.as_bytes())
+}

@@ -1,0 +1,165 @@
+//! `ecalls ecode run`: a program on an event of one's own, in user space or in the kernel.
+
+use std::num::NonZeroU64;
+
+use ::ecode::Compiled;
+use ::ecode::frame::effect;
+use ::ecode::run::Effect;
+use ::ecode::tree::{Fault, Storage};
+use serde_json::{Map, Value, json};
+
+use super::text::{self, TextArgs};
+use super::trial::{Ending, Names, On, Setting, Trial};
+use super::value;
+use crate::exit::{Failure, Outcome};
+use crate::output::Output;
+
+/// Run a text on an event given as JSON
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    text: TextArgs,
+    /// The event: its input, or input, event, now, random, attributes and sinks
+    #[arg(long, value_name = "JSON", default_value = "{}")]
+    event: String,
+    /// Where to run it
+    #[arg(long, value_enum, default_value_t = On::User)]
+    on: On,
+    /// Run it so many times, with the state kept, and say how long a run takes
+    #[arg(long, value_name = "N", default_value_t = NonZeroU64::MIN)]
+    repeat: NonZeroU64,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+const HELP: &str = "\
+What is not given is 0. The result decides about the chain of actions: 0 ends it, all else goes on.
+A fault (an index outside its array, more iterations than allowed) makes the action fail; the chain
+then goes on as if it were not there.
+
+Examples:
+  ecalls ecode run --service socket filter.ec --event '{\"bytes\": 2000}'
+  ecalls ecode run load.ec --attributes limit \\
+      --event '{\"input\": {\"load\": 0.75}, \"attributes\": {\"limit\": 1}}'
+  ecalls ecode run filter.ec --on kernel --repeat 1000 --json";
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    let (source, compiled) = text::compile(&args.text)?;
+    let given: Value = serde_json::from_str(&args.event)
+        .map_err(|error| Failure::usage(format!("--event is no JSON: {error}")))?;
+    let place = &args.text.place;
+    let names = Names {
+        attributes: &place.attributes,
+        sinks: place.sinks.as_deref().unwrap_or_default(),
+    };
+    let mut setting = Setting::new(&compiled);
+    setting
+        .take(&compiled, &names, &given)
+        .map_err(|error| Failure::usage(format!("--event: {error}")))?;
+    let mut trial = Trial::new(args.on, &source, &compiled)?;
+    trial.set(&setting, compiled.program.fuel);
+    trial.run()?;
+    let mut shown = Vec::new();
+    if args.repeat.get() > 1 {
+        let ns = trial.time(&setting, compiled.program.fuel, args.repeat.get() - 1)?;
+        shown.push(("ns_per_run", json!(ns)));
+    }
+    shown.splice(0..0, describe(&compiled, &trial.ending(&compiled)));
+    let mut output = Output::new(args.json);
+    if args.json {
+        let object: Map<_, _> = shown
+            .into_iter()
+            .map(|(name, v)| (name.to_owned(), v))
+            .collect();
+        output.object(&object)?;
+    } else {
+        for (name, value) in &shown {
+            output.line(format_args!("{name}: {value}"))?;
+        }
+    }
+    output.flush()
+}
+
+/// What a run left, by name.
+pub(crate) fn describe(compiled: &Compiled, ending: &Ending) -> Vec<(&'static str, Value)> {
+    let tree = &compiled.tree;
+    let fault = ending.fault.map_or(Value::Null, |fault| json!(name(fault)));
+    let mut shown = vec![("result", json!(ending.result)), ("fault", fault)];
+    if let Some(reason) = ending.dropped {
+        shown.push(("dropped", json!(reason)));
+    }
+    if let Some(output) = tree.output {
+        let ty = &tree.variables[output.0 as usize].ty;
+        let bytes = tree.structs.size(ty).unwrap_or(0) as usize;
+        let output = value::read(&tree.structs, ty, &ending.output[..bytes]);
+        shown.push(("output", output));
+    }
+    let state = state(compiled, ending);
+    if !state.is_empty() {
+        shown.push(("state", Value::Object(state)));
+    }
+    if !ending.effects.is_empty() {
+        let effects = ending.effects.iter().map(effect).collect();
+        shown.push(("effects", Value::Array(effects)));
+    }
+    if ending.accepted | ending.rejected != 0 {
+        shown.push(("accepted", bits(ending.accepted)));
+        shown.push(("rejected", bits(ending.rejected)));
+    }
+    shown.push(("fuel_used", json!(ending.fuel_used)));
+    shown
+}
+
+/// A fault for people.
+pub(crate) fn name(fault: Fault) -> &'static str {
+    match fault {
+        Fault::Index => "index outside its array",
+        Fault::Fuel => "more iterations than allowed",
+        Fault::Input => "the event has less data than the program reads",
+        Fault::Effects => "more requests than allowed",
+    }
+}
+
+/// The static variables that the text declares.
+fn state(compiled: &Compiled, ending: &Ending) -> Map<String, Value> {
+    let tree = &compiled.tree;
+    let mut shown = Map::new();
+    for entry in &compiled.program.state.entries {
+        let variable = tree.variables.iter().find(|variable| {
+            variable.name == entry.name && matches!(variable.storage, Storage::Static(_))
+        });
+        let (Some(variable), false) = (variable, entry.constant) else {
+            continue;
+        };
+        let bytes = &ending.state[entry.offset as usize..][..entry.bytes as usize];
+        let value = value::read(&tree.structs, &variable.ty, bytes);
+        shown.insert(entry.name.clone(), value);
+    }
+    shown
+}
+
+fn effect(effect: &Effect) -> Value {
+    let [first, ..] = effect.values;
+    match effect.kind {
+        effect::SIGNAL => json!({"signal": effect.number, "value": first}),
+        effect::RAISE => {
+            let values = effect.values.map(|value| value as i64);
+            json!({"raise": effect.number, "values": values})
+        }
+        effect::DEFER => json!({"defer_us": first}),
+        effect::COUNT => json!({"count": effect.number, "by": first}),
+        _ => json!({"histogram": first}),
+    }
+}
+
+/// Numbers of the bits that are set.
+fn bits(mask: u64) -> Value {
+    Value::Array(
+        (0..64)
+            .filter(|at| mask >> at & 1 == 1)
+            .map(Value::from)
+            .collect(),
+    )
+}

@@ -1,0 +1,146 @@
+//! `ecalls ecode test`: runs the tests that stand in texts.
+
+use std::path::PathBuf;
+
+use ::ecode::Compiled;
+use ::ecode::source::Source;
+use ::ecode::tree::Test;
+use ::ecode::trial::{Given, Left, Unmet, run_test};
+use serde::Serialize;
+
+use super::run::name;
+use super::text::{self, PlaceArgs};
+use super::trial::{On, Setting, Trial};
+use crate::exit::{Code, Failure, Outcome};
+use crate::output::Output;
+
+/// Run the tests that stand in texts
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Args {
+    /// The texts; - reads standard input
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// Where to run them
+    #[arg(long, value_enum, default_value_t = On::User)]
+    on: On,
+    /// Print one JSON object per test
+    #[arg(long)]
+    json: bool,
+}
+
+const HELP: &str = "\
+A test sets the event, runs the program, and says what it expects:
+
+  test \"a large packet goes on\" {
+      input.bytes = 2000;
+      run;
+      expect result == 1;
+      expect fault == 0;
+  }
+
+Each test begins with an event of zeros and a fresh state. In `expect`, result, fault, input, output
+and static variables can be named.";
+
+#[derive(Debug, Serialize)]
+struct Row<'a> {
+    file: &'a str,
+    test: &'a str,
+    passed: bool,
+    unmet: Vec<String>,
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    let mut output = Output::new(args.json);
+    let (mut tests, mut failed) = (0, 0);
+    for file in &args.files {
+        let source = text::read(file)?;
+        let compiled = text::compile_source(&source, &args.place.environment()?)?;
+        for test in &compiled.tree.tests {
+            let unmet = try_out(args.on, &source, &compiled, test)?;
+            tests += 1;
+            failed += usize::from(!unmet.is_empty());
+            show(&mut output, &source, test, &unmet)?;
+        }
+    }
+    if !args.json {
+        output.line(format_args!("{} passed, {failed} failed", tests - failed))?;
+    }
+    output.flush()?;
+    match failed {
+        0 => Ok(()),
+        _ => Err(Failure::new(
+            Code::Failed,
+            format!("{failed} of {tests} tests failed"),
+        )),
+    }
+}
+
+/// Runs one test with a program of its own.
+fn try_out(
+    on: On,
+    source: &Source,
+    compiled: &Compiled,
+    test: &Test,
+) -> Result<Vec<Unmet>, Failure> {
+    let mut trial = Trial::new(on, source, compiled)?;
+    let fuel = compiled.program.fuel;
+    run_test(
+        &compiled.tree,
+        &compiled.program.state.entries,
+        test,
+        |given| {
+            trial.set(&setting(compiled, given), fuel);
+            trial.run()?;
+            let ending = trial.ending(compiled);
+            Ok(Left {
+                result: ending.result,
+                fault: ending.fault,
+                output: ending.output,
+                state: ending.state,
+            })
+        },
+    )
+}
+
+fn setting(compiled: &Compiled, given: &Given) -> Setting {
+    let mut setting = Setting::new(compiled);
+    let data = setting.data();
+    let bytes = data.len().min(given.input.len());
+    data[..bytes].copy_from_slice(&given.input[..bytes]);
+    for (field, value) in &given.event {
+        setting.put(*field, *value);
+    }
+    for (number, value) in &given.attributes {
+        setting.attribute(*number, *value);
+    }
+    setting
+}
+
+fn show(output: &mut Output, source: &Source, test: &Test, unmet: &[Unmet]) -> Outcome {
+    let tell = |unmet: &Unmet| {
+        let line = source.place(unmet.span.start).line;
+        let text = source.text_of(unmet.span);
+        let fault = unmet.fault.map_or(String::new(), |fault| {
+            format!(" (the run before it failed: {})", name(fault))
+        });
+        format!("{}:{line}: {text} does not hold{fault}", source.name)
+    };
+    let row = Row {
+        file: &source.name,
+        test: &test.name,
+        passed: unmet.is_empty(),
+        unmet: unmet.iter().map(tell).collect(),
+    };
+    if output.is_json() {
+        return output.object(&row);
+    }
+    let verdict = if row.passed { "ok    " } else { "FAILED" };
+    output.line(format_args!("{verdict}  {}", test.name))?;
+    for unmet in &row.unmet {
+        output.line(format_args!("        {unmet}"))?;
+    }
+    Ok(())
+}

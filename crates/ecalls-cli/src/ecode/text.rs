@@ -1,0 +1,173 @@
+//! A text to compile, and the surroundings it is compiled for: those of a service, if one is named;
+//! else the text declares its own input. Attributes, sinks' attributes and services to raise are
+//! whatever names the options give, so that a filter can be tried before there is anything to run
+//! it.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use ::ecode::Compiled;
+use ::ecode::bpf::Object;
+use ::ecode::diagnostic::{Diagnostic, Diagnostics, Severity};
+use ::ecode::environment::Environment;
+use ::ecode::source::Source;
+use ecalls_kernel::builtin::BUILTINS;
+
+use crate::exit::{Code, Failure};
+use crate::output::note;
+
+/// Which text, and for where.
+#[derive(Debug, clap::Args)]
+pub(crate) struct TextArgs {
+    /// The text; - reads standard input
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+}
+
+/// For where a text is compiled.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct PlaceArgs {
+    /// Compile it for the events of this service: their data are its input
+    #[arg(long, value_name = "NAME")]
+    pub(crate) service: Option<String>,
+    /// Names of the channel's attributes, in order
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) attributes: Vec<String>,
+    /// There are sinks; names of their attributes, in order
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) sinks: Option<Vec<String>>,
+    /// A constant: NUM_RESOURCES=16
+    #[arg(long = "const", value_name = "NAME=VALUE", value_parser = constant)]
+    pub(crate) constants: Vec<(String, i64)>,
+}
+
+fn constant(text: &str) -> Result<(String, i64), String> {
+    let wrong = || format!("'{text}' is not NAME=VALUE with a whole number");
+    let (name, value) = text.split_once('=').ok_or_else(wrong)?;
+    Ok((name.to_owned(), value.parse().map_err(|_| wrong())?))
+}
+
+impl PlaceArgs {
+    /// What the text may name.
+    pub(crate) fn environment(&self) -> Result<Environment, Failure> {
+        let mut environment = Environment {
+            attributes: self.attributes.clone(),
+            sinks: self.sinks.clone(),
+            constants: self.constants.clone(),
+            services: BUILTINS
+                .iter()
+                .map(|b| (b.name.to_owned(), b.index))
+                .collect(),
+            ..Environment::default()
+        };
+        if let Some(name) = &self.service {
+            let (format, kinds) = service(name)?;
+            environment.input = Some(format);
+            environment.kinds = kinds.split_whitespace().map(str::to_owned).collect();
+        }
+        Ok(environment)
+    }
+}
+
+/// Format and kinds of a service: one that comes with the core, or one that exists now.
+fn service(name: &str) -> Result<(String, String), Failure> {
+    if let Some(builtin) = BUILTINS.iter().find(|builtin| builtin.name == name) {
+        return Ok((builtin.format.to_owned(), builtin.kinds.to_owned()));
+    }
+    let known = || {
+        let names: Vec<_> = BUILTINS.iter().map(|builtin| builtin.name).collect();
+        let names = names.join(", ");
+        Failure::new(
+            Code::Unknown,
+            format!("no service '{name}' here; without a core there are: {names}"),
+        )
+    };
+    let Ok(Some(ecalls)) = ecalls::Ecalls::join() else {
+        return Err(known());
+    };
+    let services = ecalls.services()?;
+    let found = services.iter().find(|service| service.info.name() == name);
+    let info = &found.ok_or_else(known)?.info;
+    let kinds: Vec<_> = info.kinds().collect();
+    Ok((info.format().to_owned(), kinds.join(" ")))
+}
+
+/// Reads a text.
+pub(crate) fn read(file: &Path) -> Result<Source, Failure> {
+    let mut text = Vec::new();
+    let limit = ::ecode::limits::TEXT_BYTES as u64 + 1;
+    let read = if file == Path::new("-") {
+        std::io::stdin().take(limit).read_to_end(&mut text)
+    } else {
+        std::fs::File::open(file).and_then(|file| file.take(limit).read_to_end(&mut text))
+    };
+    let name = if file == Path::new("-") {
+        "stdin".to_owned()
+    } else {
+        file.display().to_string()
+    };
+    read.map_err(|error| Failure::new(Code::Failed, format!("{name}: {error}")))?;
+    let text = String::from_utf8(text).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        Failure::new(Code::Failed, format!("{name}: byte {at} is not UTF-8 text"))
+    })?;
+    Ok(Source::new(name, text))
+}
+
+/// Compiles, prints what there is to say on standard error, and fails with one line if that is more
+/// than warnings.
+pub(crate) fn compile(args: &TextArgs) -> Result<(Source, Compiled), Failure> {
+    let source = read(&args.file)?;
+    let compiled = compile_source(&source, &args.place.environment()?)?;
+    Ok((source, compiled))
+}
+
+/// See [`compile`].
+pub(crate) fn compile_source(
+    source: &Source,
+    environment: &Environment,
+) -> Result<Compiled, Failure> {
+    match ::ecode::compile(source, environment) {
+        Ok(compiled) => {
+            warn(source, &compiled.warnings);
+            Ok(compiled)
+        }
+        Err(diagnostics) => {
+            note(diagnostics.render(source).trim_end());
+            let errors = diagnostics
+                .all
+                .iter()
+                .filter(|d| d.severity == Severity::Error);
+            let errors = match errors.count() + diagnostics.left_out as usize {
+                1 => "an error".to_owned(),
+                count => format!("{count} errors"),
+            };
+            Err(Failure::new(
+                Code::Failed,
+                format!("{}: {errors}; nothing was compiled", source.name),
+            ))
+        }
+    }
+}
+
+/// Makes the program for the kernel.
+pub(crate) fn object(source: &Source, compiled: &Compiled) -> Result<Object, Failure> {
+    ::ecode::bpf::emit(&compiled.program).map_err(|limit| {
+        note(Diagnostics::new(vec![limit]).render(source).trim_end());
+        Failure::new(
+            Code::Failed,
+            format!("{}: beyond a limit of programs for the kernel", source.name),
+        )
+    })
+}
+
+fn warn(source: &Source, warnings: &[Diagnostic]) {
+    if !warnings.is_empty() {
+        note(
+            Diagnostics::new(warnings.to_vec())
+                .render(source)
+                .trim_end(),
+        );
+    }
+}

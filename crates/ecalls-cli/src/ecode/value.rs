@@ -1,0 +1,227 @@
+//! E-code's data as JSON: what `--event` gives becomes the bytes of the input, and the bytes of the
+//! output become JSON again. Strings are text, `fixed` is a number with decimals, structs are
+//! objects, arrays are arrays; what is not given is 0.
+
+use ::ecode::types::{FIXED_ONE, Int, Structs, Type};
+use serde_json::{Map, Number, Value};
+
+/// Writes a value where its type lies. The error names the field and says what was expected.
+pub(crate) fn write(
+    structs: &Structs,
+    ty: &Type,
+    value: &Value,
+    bytes: &mut [u8],
+) -> Result<(), String> {
+    match ty {
+        Type::Struct(at) => {
+            let Value::Object(fields) = value else {
+                return Err(expected("an object", value));
+            };
+            let layout = &structs.all[*at];
+            for (name, value) in fields {
+                let Some(field) = layout.field(name) else {
+                    let known: Vec<_> = layout.fields.iter().map(|f| f.name.as_str()).collect();
+                    return Err(format!(
+                        "'{name}' is no field; there are: {}",
+                        known.join(", ")
+                    ));
+                };
+                let size = structs.size(&field.ty).unwrap_or_default() as usize;
+                let place = &mut bytes[field.offset as usize..][..size];
+                write(structs, &field.ty, value, place).map_err(|e| format!("{name}: {e}"))?;
+            }
+            Ok(())
+        }
+        Type::Array(_, count) if ty.is_text() && value.is_string() => {
+            let text = value.as_str().unwrap_or_default();
+            if text.len() > *count as usize {
+                return Err(format!("{} bytes, but {count} fit", text.len()));
+            }
+            bytes[..text.len()].copy_from_slice(text.as_bytes());
+            Ok(())
+        }
+        Type::Array(of, count) => {
+            let Value::Array(elements) = value else {
+                return Err(expected("an array", value));
+            };
+            if elements.len() > *count as usize {
+                return Err(format!("{} elements, but {count} fit", elements.len()));
+            }
+            let size = structs.size(of).unwrap_or_default() as usize;
+            for (at, element) in elements.iter().enumerate() {
+                let place = &mut bytes[at * size..][..size];
+                write(structs, of, element, place).map_err(|e| format!("[{at}]: {e}"))?;
+            }
+            Ok(())
+        }
+        _ => {
+            let word = scalar(ty, value)?;
+            bytes.copy_from_slice(&word.to_le_bytes()[..bytes.len()]);
+            Ok(())
+        }
+    }
+}
+
+/// A scalar as its 64 bits.
+fn scalar(ty: &Type, value: &Value) -> Result<i64, String> {
+    match (ty, value) {
+        (Type::Bool, Value::Bool(value)) => Ok(i64::from(*value)),
+        (Type::Fixed, Value::Number(number)) => fixed(number),
+        (Type::Int(int), Value::Number(number)) => integer(*int, number),
+        (Type::Bool, _) => Err(expected("true or false", value)),
+        _ => Err(expected("a number", value)),
+    }
+}
+
+fn integer(int: Int, number: &Number) -> Result<i64, String> {
+    let word = number
+        .as_i64()
+        .or_else(|| number.as_u64().map(|n| n as i64));
+    let fits = word.is_some_and(|word| {
+        int.wrap(word) == word
+            && (int.signed || int.bits < 64 || number.is_u64())
+            && !(int.signed && number.as_i64().is_none())
+    });
+    match word {
+        Some(word) if fits => Ok(word),
+        _ => {
+            let sign = if int.signed { "" } else { "unsigned " };
+            Err(format!("{number} is no {sign}number of {} bits", int.bits))
+        }
+    }
+}
+
+/// Exactly, from its digits: a `f64` holds not all of them.
+fn fixed(number: &Number) -> Result<i64, String> {
+    let text = number.to_string();
+    let (whole, decimals) = text.split_once('.').unwrap_or((&text, ""));
+    let negative = whole.starts_with('-');
+    let digits = whole.trim_start_matches('-');
+    let wrong = || format!("{number} has more than 6 decimals, or too many digits");
+    if decimals.len() > 6 || !decimals.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(wrong());
+    }
+    let millionths = format!("{digits}{decimals:0<6}").parse::<i64>();
+    millionths
+        .map_err(|_| wrong())
+        .map(|m| if negative { -m } else { m })
+}
+
+fn expected(what: &str, value: &Value) -> String {
+    let given = value.to_string();
+    let given: String = given.chars().take(40).collect();
+    format!("{given} is given, expected {what}")
+}
+
+/// Reads a value from where its type lies.
+pub(crate) fn read(structs: &Structs, ty: &Type, bytes: &[u8]) -> Value {
+    match ty {
+        Type::Struct(at) => {
+            let mut object = Map::new();
+            for field in &structs.all[*at].fields {
+                let size = structs.size(&field.ty).unwrap_or_default() as usize;
+                let place = &bytes[field.offset as usize..][..size];
+                object.insert(field.name.clone(), read(structs, &field.ty, place));
+            }
+            Value::Object(object)
+        }
+        Type::Array(..) if ty.is_text() => {
+            let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
+            Value::String(String::from_utf8_lossy(&bytes[..end]).into_owned())
+        }
+        Type::Array(of, _) => {
+            let size = structs.size(of).unwrap_or_default() as usize;
+            let elements = bytes.chunks_exact(size.max(1));
+            Value::Array(elements.map(|element| read(structs, of, element)).collect())
+        }
+        _ => show(ty, word(bytes)),
+    }
+}
+
+fn word(bytes: &[u8]) -> i64 {
+    let mut all = [0; 8];
+    all[..bytes.len()].copy_from_slice(bytes);
+    i64::from_le_bytes(all)
+}
+
+/// A scalar as JSON, from its bits.
+pub(crate) fn show(ty: &Type, word: i64) -> Value {
+    match ty {
+        Type::Bool => Value::Bool(word & 0xff != 0),
+        Type::Int(int) if int.signed => Value::from(int.wrap(word)),
+        Type::Int(int) => Value::from(int.wrap(word) as u64),
+        Type::Fixed => decimal(word),
+        _ => Value::from(word),
+    }
+}
+
+fn decimal(word: i64) -> Value {
+    let (whole, rest) = (word / FIXED_ONE, (word % FIXED_ONE).unsigned_abs());
+    let sign = if word < 0 && whole == 0 { "-" } else { "" };
+    let decimals = format!("{rest:06}");
+    let decimals = decimals.trim_end_matches('0');
+    let decimals = if decimals.is_empty() { "0" } else { decimals };
+    let text = format!("{sign}{whole}.{decimals}");
+    serde_json::from_str(&text).unwrap_or(Value::String(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn record() -> (Structs, Type) {
+        let mut structs = Structs::default();
+        let text = Type::Array(Box::new(Type::Int(Int::CHAR)), 8);
+        let list = Type::Array(Box::new(Type::Int(Int::new(16, true))), 3);
+        let fields = [
+            ("comm".to_owned(), text),
+            ("port".to_owned(), Type::Int(Int::new(16, false))),
+            ("load".to_owned(), Type::Fixed),
+            ("list".to_owned(), list),
+            ("on".to_owned(), Type::Bool),
+        ];
+        let layout = structs.lay_out("input", &fields).expect("small");
+        structs.all.push(layout);
+        (structs, Type::Struct(0))
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let (structs, ty) = record();
+        let mut bytes = vec![0; structs.size(&ty).expect("small") as usize];
+        let value =
+            json!({"comm": "bash", "port": 65535, "load": -0.25, "list": [1, -2, 3], "on": true});
+        write(&structs, &ty, &value, &mut bytes).expect("it fits");
+        assert_eq!(read(&structs, &ty, &bytes), value);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_told_with_its_place() {
+        let (structs, ty) = record();
+        let mut bytes = vec![0; structs.size(&ty).expect("small") as usize];
+        for (value, says) in [
+            (
+                json!({"port": 65536}),
+                "port: 65536 is no unsigned number of 16 bits",
+            ),
+            (json!({"port": -1}), "port: -1 is no unsigned"),
+            (json!({"list": [1, 2, 3, 4]}), "list: 4 elements, but 3 fit"),
+            (
+                json!({"list": [1, "a"]}),
+                "list: [1]: \"a\" is given, expected a number",
+            ),
+            (json!({"comm": "far too long"}), "comm: 12 bytes, but 8 fit"),
+            (
+                json!({"prt": 1}),
+                "'prt' is no field; there are: comm, port",
+            ),
+            (json!({"load": 0.1234567}), "more than 6 decimals"),
+            (json!(3), "3 is given, expected an object"),
+        ] {
+            let error = write(&structs, &ty, &value, &mut bytes).expect_err("it does not fit");
+            assert!(error.contains(says), "{error}");
+        }
+    }
+}

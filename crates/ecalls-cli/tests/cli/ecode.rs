@@ -1,0 +1,197 @@
+//! `ecalls ecode`: texts checked, run, tested, laid out. Nothing here needs a core; what runs in
+//! the kernel needs root.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::{ecalls, is_root, refused};
+
+/// A text in a file of its own.
+struct Text(PathBuf);
+
+impl Text {
+    fn new(name: &str, text: &str) -> Text {
+        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+        let path = folder.join(format!("{}-{name}.ec", std::process::id()));
+        fs::write(&path, text).expect("a file");
+        Text(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("a plain path")
+    }
+}
+
+impl Drop for Text {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Two ways to run; the second for root only.
+fn places() -> &'static [&'static str] {
+    let may_load = is_root() && std::env::var_os("ECALLS_TEST_ROOT").is_some();
+    if may_load {
+        &["user", "kernel"]
+    } else {
+        eprintln!("in the kernel: skipped, needs root and ECALLS_TEST_ROOT=1");
+        &["user"]
+    }
+}
+
+fn run(arguments: &[&str]) -> Value {
+    let ended = ecalls(&[&["ecode", "run", "--json"], arguments].concat());
+    assert_eq!(ended.code, 0, "{ended:?}");
+    serde_json::from_str(&ended.out).expect("an object")
+}
+
+const COUNTED: &str = "\
+static int seen;
+struct output { int last; fixed half; };
+{
+    seen++;
+    output.last = bytes;
+    output.half = bytes / 2.0;
+    count(3);
+    return bytes > attr(\"limit\");
+}
+";
+
+#[test]
+fn a_program_gives_the_same_in_user_space_and_in_the_kernel() {
+    let text = Text::new("counted", COUNTED);
+    for on in places() {
+        let event = r#"{"input": {"bytes": 7}, "attributes": {"limit": 5}}"#;
+        let place = ["--service", "socket", "--attributes", "limit", "--on", on];
+        let left = run(&[&[text.path(), "--event", event][..], &place].concat());
+        assert_eq!(left["result"], 1, "{on}");
+        assert_eq!(left["fault"], Value::Null);
+        assert_eq!(left["output"], json!({"last": 7, "half": 3.5}));
+        assert_eq!(left["state"], json!({"seen": 1}));
+        assert_eq!(left["effects"], json!([{"count": 3, "by": 1}]));
+    }
+}
+
+#[test]
+fn state_is_kept_from_run_to_run() {
+    let text = Text::new("kept", COUNTED);
+    for on in places() {
+        let place = ["--service", "socket", "--attributes", "limit", "--on", on];
+        let left = run(&[&[text.path(), "--repeat", "5"][..], &place].concat());
+        assert_eq!(left["state"], json!({"seen": 5}), "{on}");
+        assert!(left["ns_per_run"].is_u64(), "{left}");
+    }
+}
+
+#[test]
+fn faults_are_told_by_name() {
+    let endless = Text::new("endless", "for (;;) ;");
+    let outside = Text::new("outside", "int a[4]; return a[event.pid];");
+    for on in places() {
+        let left = run(&[endless.path(), "--on", on]);
+        assert_eq!(left["fault"], "more iterations than allowed", "{on}");
+        let event = r#"{"event": {"pid": 4}}"#;
+        let left = run(&[outside.path(), "--on", on, "--event", event]);
+        assert_eq!(left["fault"], "index outside its array", "{on}");
+    }
+}
+
+#[test]
+fn a_mistake_is_told_with_its_line_and_what_to_do() {
+    let text = Text::new("mistake", "{\n    return byts > 1;\n}\n");
+    refused(
+        &["ecode", "check", "--service", "socket", text.path()],
+        1,
+        &[":2:12: error:", "^^^^", "did you mean 'bytes'", "an error"],
+    );
+    refused(
+        &["ecode", "check", "--service", "sokcet", text.path()],
+        5,
+        &["no service 'sokcet'", "socket"],
+    );
+    refused(&["ecode", "check", "/nowhere.ec"], 1, &["/nowhere.ec"]);
+}
+
+#[test]
+fn events_that_do_not_fit_are_refused_with_their_place() {
+    let text = Text::new("fit", "bytes > 1");
+    for (event, says) in [
+        (r#"{"byts": 1}"#, "'byts' is no field"),
+        (r#"{"local_port": 65536}"#, "local_port: 65536"),
+        (r#"{"event": {"pit": 1}}"#, "'pit' is no field"),
+        ("{", "no JSON"),
+        ("3", "no JSON object"),
+    ] {
+        let arguments = [
+            "ecode",
+            "run",
+            "--service",
+            "socket",
+            text.path(),
+            "--event",
+            event,
+        ];
+        refused(&arguments, 2, &["--event", says]);
+    }
+}
+
+#[test]
+fn tests_in_a_text_are_run_and_what_does_not_hold_is_shown() {
+    let text = Text::new(
+        "tests",
+        "static int seen;\n{ seen++; return bytes > 10; }\n\
+         test \"large\" { input.bytes = 11; run; run; expect result == 1; expect seen == 2; }\n\
+         test \"small\" { input.bytes = 10; run; expect result == 1; }\n",
+    );
+    for on in places() {
+        let ended = ecalls(&[
+            "ecode",
+            "test",
+            "--service",
+            "socket",
+            "--on",
+            on,
+            text.path(),
+        ]);
+        assert_eq!(ended.code, 1, "{ended:?}");
+        assert!(ended.out.contains("ok      large"), "{ended:?}");
+        assert!(ended.out.contains("FAILED  small"), "{ended:?}");
+        assert!(
+            ended.out.contains(":4: result == 1 does not hold"),
+            "{ended:?}"
+        );
+        assert!(ended.err.contains("1 of 2 tests failed"), "{ended:?}");
+    }
+}
+
+#[test]
+fn texts_are_laid_out_in_place_and_only_once() {
+    let text = Text::new("layout", "{return   1 ;// why\n}");
+    let before = fs::read_to_string(&text.0).expect("it is there");
+    refused(
+        &["ecode", "fmt", "--check", text.path()],
+        1,
+        &["not laid out", "1 of 1"],
+    );
+    assert_eq!(fs::read_to_string(&text.0).expect("it is there"), before);
+    assert_eq!(ecalls(&["ecode", "fmt", text.path()]).code, 0);
+    let after = fs::read_to_string(&text.0).expect("it is there");
+    assert!(after.contains("    return 1; // why\n"), "{after}");
+    assert_eq!(ecalls(&["ecode", "fmt", "--check", text.path()]).code, 0);
+}
+
+#[test]
+fn what_a_text_becomes_can_be_looked_at() {
+    let text = Text::new("dump", "bytes > 1000");
+    let place = ["--service", "socket", text.path()];
+    let ir = ecalls(&[&["ecode", "dump", "--ir"][..], &place].concat());
+    assert!(ir.code == 0 && ir.out.contains("1000"), "{ir:?}");
+    let bpf = ecalls(&[&["ecode", "dump", "--bpf"][..], &place].concat());
+    assert!(bpf.code == 0 && bpf.out.contains("exit"), "{bpf:?}");
+    let check = ecalls(&[&["ecode", "check", "--json"][..], &place].concat());
+    let cost: Value = serde_json::from_str(&check.out).expect("an object");
+    assert!(cost["instructions"].as_u64() > Some(3), "{cost}");
+    assert_eq!(cost["fuel"], 0, "it has no loop");
+}
