@@ -139,9 +139,23 @@ fn random_texts_do_in_the_kernel_what_the_judge_says() {
     );
 }
 
-/// What a text is, whose ways through multiply.
-fn hard_texts() -> Vec<(&'static str, String)> {
+/// Texts whose ways through multiply.
+fn hard_texts() -> impl Iterator<Item = (&'static str, String)> {
     let input = "struct input { int a[16]; long b, c, d, e; char name[16]; unsigned u[8][8]; };\n";
+    let locals = "long xb = b, xc = c, xd = d, xe = e; long n = 0;\n";
+    hard_bodies().into_iter().map(move |(name, body)| {
+        let text = format!("{input}{locals}fuel 100000;\n{body}return n;\n");
+        (name, text)
+    })
+}
+
+const SORTING: &str = "long v[16]; for (int i = 0; i < 16; i++) v[i] = a[i];\n\
+    for (int i = 0; i < 16; i++) for (int j = 0; j < 15; j++)\n\
+    if (v[j] > v[j + 1]) { long t = v[j]; v[j] = v[j + 1]; v[j + 1] = t; }\n\
+    n = v[7];\n";
+
+/// Their middle parts.
+fn hard_bodies() -> Vec<(&'static str, String)> {
     let each =
         |count: usize, line: &dyn Fn(usize) -> String| (0..count).map(line).collect::<String>();
     let flags = each(40, &|at| format!("int f{at} = 0;\n"))
@@ -157,16 +171,11 @@ fn hard_texts() -> Vec<(&'static str, String)> {
             + "default: n--; }\n"
     };
     let chain = each(60, &|at| format!("if (xb == {at}) n = {at}; else ")) + "n = -1;\n";
-    let locals = "long xb = b, xc = c, xd = d, xe = e; long n = 0;\n";
     let loops = |inner: &str, depth: usize| {
         (0..depth).fold(inner.to_owned(), |inner, at| {
             format!("for (int i{at} = 0; i{at} < 5; i{at}++) {{\n{inner}}}\n")
         })
     };
-    let sorted = "long v[16]; for (int i = 0; i < 16; i++) v[i] = a[i];\n\
-        for (int i = 0; i < 16; i++) for (int j = 0; j < 15; j++)\n\
-        if (v[j] > v[j + 1]) { long t = v[j]; v[j] = v[j + 1]; v[j + 1] = t; }\n\
-        n = v[7];\n";
     let machine = "int state = 0; for (int i = 0; i < 16; i++) { switch (state) {\n".to_owned()
         + &each(30, &|at| {
             let (next, other) = ((at + 1) % 30, at * 7 % 30);
@@ -193,7 +202,7 @@ fn hard_texts() -> Vec<(&'static str, String)> {
             loops("n += i0 * i1 + u[i2][i3];\n", 6),
         ),
         ("a hundred loops", each(100, &|_| loops("n += a[i0];\n", 1))),
-        ("sorting", sorted.to_owned()),
+        ("sorting", SORTING.to_owned()),
         ("state machine", machine),
         (
             "long sum",
@@ -210,14 +219,7 @@ fn hard_texts() -> Vec<(&'static str, String)> {
             }),
         ),
     ]
-    .into_iter()
-    .map(|(name, body)| {
-        (
-            name,
-            format!("{input}{locals}fuel 100000;\n{body}return n;\n"),
-        )
-    })
-    .collect()
+    .into()
 }
 
 #[test]
