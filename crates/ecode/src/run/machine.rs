@@ -1,4 +1,22 @@
 //! The interpreter: one loop over flat code.
+//!
+//! Measured (ns for an event, its record put in and its results there to be read; beside it the
+//! same IR as a tree of boxed closures, without the frame; the least of six runs, on a busy machine):
+//!
+//! | | this loop | closures |
+//! |---|---|---|
+//! | `port == 80` | 12.0 | 7.2 |
+//! | `bytes > 1000 && port == 80` | 13.6 | 14.5 |
+//! | `comm == "bash" && bytes >= 4096` | 14.6 | 15.9 |
+//! | `switch` with four cases | 11.3 | 12.3 |
+//! | a moving average in `fixed` | 22.7 | 39.5 |
+//! | the sum of 16 numbers in a loop | 135 | 342 |
+//! | ECalls-05's example, 16 times 8 attributes | 3,501 | 7,512 |
+//!
+//! Some 8 ns of the left column are the copy of the record and the head of the frame. One `match`
+//! makes one table of jumps: split into three functions, each with its part of the instructions, it
+//! took up to twice as long. Loops that ask again at their end save one jump in each iteration. rbpf
+//! was not taken: its JIT checks no memory, and it has no maps.
 
 use super::code::{Code, CopyRow, EffectRow, Slot, Target, There, bytes_at, put_at};
 use super::flatten::{Flat, flatten};
