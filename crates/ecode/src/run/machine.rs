@@ -1,7 +1,8 @@
 //! The interpreter: one loop over flat code.
 //!
 //! Measured (ns for an event, its record put in and its results there to be read; beside it the
-//! same IR as a tree of boxed closures, without the frame; the least of six runs, on a busy machine):
+//! same IR as a tree of boxed closures, without the frame; the least of six runs on a busy
+//! machine):
 //!
 //! | | this loop | closures |
 //! |---|---|---|
@@ -15,8 +16,8 @@
 //!
 //! Some 8 ns of the left column are the copy of the record and the head of the frame. One `match`
 //! makes one table of jumps: split into three functions, each with its part of the instructions, it
-//! took up to twice as long. Loops that ask again at their end save one jump in each iteration. rbpf
-//! was not taken: its JIT checks no memory, and it has no maps.
+//! took up to twice as long. Loops that ask again at their end save one jump in each iteration.
+//! rbpf was not taken: its JIT checks no memory, and it has no maps.
 
 use super::code::{Code, CopyRow, EffectRow, Slot, Target, There, bytes_at, put_at};
 use super::flatten::{Flat, flatten};
