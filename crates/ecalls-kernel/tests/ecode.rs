@@ -139,25 +139,27 @@ fn random_texts_do_in_the_kernel_what_the_judge_says() {
     );
 }
 
-/// Texts whose ways through multiply.
-fn hard_texts() -> impl Iterator<Item = (&'static str, String)> {
-    let input = "struct input { int a[16]; long b, c, d, e; char name[16]; unsigned u[8][8]; };\n";
-    let locals = "long xb = b, xc = c, xd = d, xe = e; long n = 0;\n";
-    hard_bodies().into_iter().map(move |(name, body)| {
-        let text = format!("{input}{locals}fuel 100000;\n{body}return n;\n");
-        (name, text)
-    })
+const SORTING: &str = "long v[16]; for (int i = 0; i < 16; i++) v[i] = a[i];\n\
+        for (int i = 0; i < 16; i++) for (int j = 0; j < 15; j++)\n\
+        if (v[j] > v[j + 1]) { long t = v[j]; v[j] = v[j + 1]; v[j + 1] = t; }\n\
+        n = v[7];\n";
+
+fn each(count: usize, line: &dyn Fn(usize) -> String) -> String {
+    (0..count).map(line).collect()
 }
 
-const SORTING: &str = "long v[16]; for (int i = 0; i < 16; i++) v[i] = a[i];\n\
-    for (int i = 0; i < 16; i++) for (int j = 0; j < 15; j++)\n\
-    if (v[j] > v[j + 1]) { long t = v[j]; v[j] = v[j + 1]; v[j + 1] = t; }\n\
-    n = v[7];\n";
+fn state_machine() -> String {
+    "int state = 0; for (int i = 0; i < 16; i++) { switch (state) {\n".to_owned()
+        + &each(30, &|at| {
+            let (next, other) = ((at + 1) % 30, at * 7 % 30);
+            format!("case {at}: if (a[i] > {at}) state = {next}; else state = {other}; break;\n")
+        })
+        + "} n += state; }\n"
+}
 
-/// Their middle parts.
-fn hard_bodies() -> Vec<(&'static str, String)> {
-    let each =
-        |count: usize, line: &dyn Fn(usize) -> String| (0..count).map(line).collect::<String>();
+/// What a text is, whose ways through multiply.
+fn hard_texts() -> Vec<(&'static str, String)> {
+    let input = "struct input { int a[16]; long b, c, d, e; char name[16]; unsigned u[8][8]; };\n";
     let flags = each(40, &|at| format!("int f{at} = 0;\n"))
         + &each(40, &|at| format!("if (a[{}] > {at}) f{at} = 1;\n", at % 16))
         + &each(40, &|at| format!("if (f{at}) n += {at};\n"));
@@ -170,18 +172,13 @@ fn hard_bodies() -> Vec<(&'static str, String)> {
             + &each(60, &|at| format!("case {at}: n += {}; break;\n", at * 3))
             + "default: n--; }\n"
     };
-    let chain = each(60, &|at| format!("if (xb == {at}) n = {at}; else ")) + "n = -1;\n";
+    let chain = each(40, &|at| format!("if (xb == {at}) n = {at}; else ")) + "n = -1;\n";
+    let locals = "long xb = b, xc = c, xd = d, xe = e; long n = 0;\n";
     let loops = |inner: &str, depth: usize| {
         (0..depth).fold(inner.to_owned(), |inner, at| {
             format!("for (int i{at} = 0; i{at} < 5; i{at}++) {{\n{inner}}}\n")
         })
     };
-    let machine = "int state = 0; for (int i = 0; i < 16; i++) { switch (state) {\n".to_owned()
-        + &each(30, &|at| {
-            let (next, other) = ((at + 1) % 30, at * 7 % 30);
-            format!("case {at}: if (a[i] > {at}) state = {next}; else state = {other}; break;\n")
-        })
-        + "} n += state; }\n";
     [
         ("flags", flags.clone()),
         ("flags in a loop", loops(&flags, 1)),
@@ -203,7 +200,7 @@ fn hard_bodies() -> Vec<(&'static str, String)> {
         ),
         ("a hundred loops", each(100, &|_| loops("n += a[i0];\n", 1))),
         ("sorting", SORTING.to_owned()),
-        ("state machine", machine),
+        ("state machine", state_machine()),
         (
             "long sum",
             each(1500, &|at| format!("n += a[{}] * {at};\n", at % 16)),
@@ -219,7 +216,14 @@ fn hard_bodies() -> Vec<(&'static str, String)> {
             }),
         ),
     ]
-    .into()
+    .into_iter()
+    .map(|(name, body)| {
+        (
+            name,
+            format!("{input}{locals}fuel 100000;\n{body}return n;\n"),
+        )
+    })
+    .collect()
 }
 
 #[test]
