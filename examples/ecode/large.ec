@@ -1,7 +1,8 @@
 // Shows:  the shortest filter: an expression. Events for which it is 0 go no further.
 // Needs:  the service socket.
-// Run:    ecalls watch socket --ecode examples/ecode/large.ec
-// Expect: sockets on which at least 1000 bytes wait, and connections that wait for accept.
+// Run:    ecalls ecode test examples/ecode/large.ec
+// Expect: its tests pass. It lets through sockets on which at least 1000 bytes wait, and
+//         connections that wait for accept.
 
 struct input {
     u64 cookie;

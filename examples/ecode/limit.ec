@@ -1,7 +1,7 @@
 // Shows:  state that is kept from event to event: no more than some events in a second.
 // Needs:  any service.
-// Run:    ecalls watch task --ecode examples/ecode/limit.ec
-// Expect: three processes at most in each second, however many start and end.
+// Run:    ecalls ecode test examples/ecode/limit.ec
+// Expect: its test passes. It lets through three processes at most in each second.
 
 const u64 SECOND_NS = 1000000000;
 const u32 EVENTS = 3;

@@ -1,7 +1,8 @@
 // Shows:  strings: compared, their beginning, their length.
 // Needs:  the service task.
-// Run:    ecalls watch task --ecode examples/ecode/names.ec
-// Expect: shells and interpreters that start, and programs whose names are a single letter.
+// Run:    ecalls ecode test examples/ecode/names.ec
+// Expect: its tests pass. It lets through shells and interpreters that start, and programs whose
+//         names are a single letter.
 
 struct input {
     u32 pid, tid, parent, child, code, thread;

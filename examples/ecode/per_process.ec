@@ -1,7 +1,8 @@
 // Shows:  a table, a function and a hash: every hundredth event of each process.
 // Needs:  any service.
-// Run:    ecalls watch socket --ecode examples/ecode/per_process.ec
-// Expect: one event for each hundred of a process, as long as no more than 64 are active.
+// Run:    ecalls ecode test examples/ecode/per_process.ec
+// Expect: its test passes. It lets through each hundredth event of a process, as long as no more
+//         than 64 are active.
 
 enum { SLOTS = 64, EACH = 100 };
 
