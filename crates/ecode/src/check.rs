@@ -1,13 +1,13 @@
 //! From what was written to what is meant: names are looked up, types found, conversions written
 //! out, constants folded, and whatever is wrong is told, all of it in one run.
 //!
-//! The way of a text: declarations first ([`declare`]), then the functions, the body and the tests
-//! ([`statement`], with [`expression`] and what it needs: [`place`], [`assign`], [`call`],
-//! [`builtin`], [`text`], [`variable`], [`initialise`]), then what only the whole shows ([`whole`]:
+//! The way of a text: declarations first (`declare`), then the functions, the body and the tests
+//! (`statement`, with `expression` and what it needs: `place`, `assign`, `call`,
+//! `builtin`, `text`, `variable`, `initialise`), then what only the whole shows (`whole`:
 //! recursion, what nobody uses).
 //!
 //! How errors are kept apart from their echoes: whoever finds an error tells it and gives `None`
-//! (or [`Operand::Error`], [`Type::Error`]); whoever gets that says nothing and gives it on. A
+//! (or `Operand::Error`, [`Type::Error`]); whoever gets that says nothing and gives it on. A
 //! name that is declared nowhere is told once.
 //!
 //! What goes into what it contains, by its own calls, is never inlined: their frames would become

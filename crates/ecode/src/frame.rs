@@ -43,7 +43,7 @@ pub mod at {
     /// All of it.
     pub const BYTES: u32 = LOCALS + 2 * REGION_BYTES;
 
-    /// u32 kind, u32 number, u64 value[3].
+    /// u32 kind, u32 number, three u64 values.
     pub const EFFECT_BYTES: u32 = 32;
 
     /// In the event: where its fields lie (abi/event.h). u64
@@ -79,7 +79,7 @@ pub mod at {
     /// Its attributes.
     pub const SINK_ATTRIBUTE: u32 = 16;
     /// A sink in the table of sinks: u64 id, u64 time at which it told its attributes, s64
-    /// attribute[32].
+    /// attributes, 32 of them.
     pub const SINK_BYTES: u32 = 16 + 8 * crate::limits::ATTRIBUTES;
     /// All sinks.
     pub const SINK_TABLE_BYTES: u32 = SINKS * SINK_BYTES;
@@ -87,15 +87,15 @@ pub mod at {
 
 /// Kinds of effects.
 pub mod effect {
-    /// number: signal; value[0]
+    /// number: signal; the first value
     pub const SIGNAL: u32 = 1;
     /// number: service; value[0..3]
     pub const RAISE: u32 = 2;
-    /// value[0]: us
+    /// the first value: us
     pub const DEFER: u32 = 3;
-    /// number: counter; value[0]: by
+    /// number: counter; the first value: by
     pub const COUNT: u32 = 4;
-    /// value[0]
+    /// the first value
     pub const HISTOGRAM: u32 = 5;
 }
 

@@ -2,8 +2,8 @@
 //! fixed places of a region. [`lower`] does it and then has the result simplified; nothing but a
 //! limit can make it fail, and the error stands where the limit was passed.
 //!
-//! A [`Lowering`] walks the tree once and appends to `code`, the list of instructions of the block
-//! that it is in; what goes into a block of its own is collected by [`Lowering::collect`]. Each
+//! A `Lowering` walks the tree once and appends to `code`, the list of instructions of the block
+//! that it is in; what goes into a block of its own is collected by `Lowering::collect`. Each
 //! part of the language has its file:
 //!
 //! | file | what |
@@ -21,7 +21,7 @@
 //!
 //! Values are handed around as [`Operand`]s. One that is a variable's own register changes when
 //! the variable does, so whoever keeps it while more of the text is evaluated takes it through
-//! [`Lowering::hold`].
+//! `Lowering::hold`.
 
 mod aggregate;
 mod arithmetic;

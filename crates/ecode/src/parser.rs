@@ -1,8 +1,8 @@
 //! From tokens to the tree of [`crate::ast`]: a recursive descent, operators by their precedence.
 //!
-//! Whoever finds something wrong tells it, exactly once and at its token, and returns [`Told`];
+//! Whoever finds something wrong tells it, exactly once and at its token, and returns `Told`;
 //! whoever can go on from there catches it: a statement goes on behind its `;` or before the `}`
-//! ([`Parser::skip_statement`]), the head of a loop behind its `)`. What could not be read stays in
+//! (`Parser::skip_statement`), the head of a loop behind its `)`. What could not be read stays in
 //! the tree as an `Error`, about which the checks say nothing more. A missing `;` or `)` does not
 //! swallow what follows it.
 //!

@@ -1,6 +1,6 @@
 //! Execution in user space: the same programs, the same results, no kernel.
 //!
-//! [`Machine::new`] flattens the IR into a list of short instructions ([`code`]); [`Machine::run`]
+//! [`Machine::new`] flattens the IR into a list of short instructions (`code`); [`Machine::run`]
 //! executes it on a [`Memory`], which holds what a program sees and leaves: the event, the frame,
 //! the state. A run allocates nothing and cannot panic; whatever it does ends by the fuel.
 //!
