@@ -403,3 +403,27 @@ pub enum BinaryOperator {
     /// `!=`
     NotEqual,
 }
+
+impl BinaryOperator {
+    /// As it is written.
+    pub const fn sign(self) -> &'static str {
+        match self {
+            BinaryOperator::Add => "+",
+            BinaryOperator::Subtract => "-",
+            BinaryOperator::Multiply => "*",
+            BinaryOperator::Divide => "/",
+            BinaryOperator::Remainder => "%",
+            BinaryOperator::ShiftLeft => "<<",
+            BinaryOperator::ShiftRight => ">>",
+            BinaryOperator::And => "&",
+            BinaryOperator::Or => "|",
+            BinaryOperator::Xor => "^",
+            BinaryOperator::Less => "<",
+            BinaryOperator::LessEqual => "<=",
+            BinaryOperator::Greater => ">",
+            BinaryOperator::GreaterEqual => ">=",
+            BinaryOperator::Equal => "==",
+            BinaryOperator::NotEqual => "!=",
+        }
+    }
+}

@@ -169,7 +169,7 @@ impl Checker<'_> {
         } else {
             "write it for each element and field"
         };
-        let message = format!("'{}' does not work on {kind}", sign(operator));
+        let message = format!("'{}' does not work on {kind}", operator.sign());
         self.error_hint(at, message, hint);
     }
 
@@ -216,7 +216,7 @@ impl Checker<'_> {
     }
 
     pub(super) fn bits_of_fixed(&mut self, operator: BinaryOperator, at: Span) {
-        let sign = sign(operator);
+        let sign = operator.sign();
         let message = format!("'{sign}' works on the bits of whole numbers, this is a fixed");
         self.error_hint(at, message, "convert it first: (long)(...)");
     }
@@ -541,29 +541,6 @@ pub(super) fn effect_in(source: &ast::Expression) -> Option<Span> {
         | Ast::SizeOf(_)
         | Ast::SizeOfType(..)
         | Ast::Error => None,
-    }
-}
-
-/// An operator as it is written.
-pub(super) fn sign(operator: BinaryOperator) -> &'static str {
-    use BinaryOperator as Op;
-    match operator {
-        Op::Add => "+",
-        Op::Subtract => "-",
-        Op::Multiply => "*",
-        Op::Divide => "/",
-        Op::Remainder => "%",
-        Op::ShiftLeft => "<<",
-        Op::ShiftRight => ">>",
-        Op::And => "&",
-        Op::Or => "|",
-        Op::Xor => "^",
-        Op::Less => "<",
-        Op::LessEqual => "<=",
-        Op::Greater => ">",
-        Op::GreaterEqual => ">=",
-        Op::Equal => "==",
-        Op::NotEqual => "!=",
     }
 }
 

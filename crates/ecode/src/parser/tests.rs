@@ -49,14 +49,14 @@ fn show(expression: &Expression) -> String {
             }
         }
         Kind::Binary(operator, a, b, _) => {
-            format!("({} {} {})", show(a), binary(*operator), show(b))
+            format!("({} {} {})", show(a), operator.sign(), show(b))
         }
         Kind::And(a, b) => format!("({} && {})", show(a), show(b)),
         Kind::Or(a, b) => format!("({} || {})", show(a), show(b)),
         Kind::Choice(a, b, c) => format!("({} ? {} : {})", show(a), show(b), show(c)),
         Kind::Assign(a, b) => format!("({} = {})", show(a), show(b)),
         Kind::AssignBinary(operator, a, b, _) => {
-            format!("({} {}= {})", show(a), binary(*operator), show(b))
+            format!("({} {}= {})", show(a), operator.sign(), show(b))
         }
         Kind::Comma(a, b) => format!("({}, {})", show(a), show(b)),
         Kind::Cast(ty, of) => format!("(<{}>{})", show_type(ty), show(of)),
@@ -78,28 +78,6 @@ fn unary(operator: UnaryOperator) -> char {
         UnaryOperator::Minus => '-',
         UnaryOperator::Complement => '~',
         UnaryOperator::Not => '!',
-    }
-}
-
-fn binary(operator: BinaryOperator) -> &'static str {
-    use BinaryOperator as Op;
-    match operator {
-        Op::Add => "+",
-        Op::Subtract => "-",
-        Op::Multiply => "*",
-        Op::Divide => "/",
-        Op::Remainder => "%",
-        Op::ShiftLeft => "<<",
-        Op::ShiftRight => ">>",
-        Op::And => "&",
-        Op::Or => "|",
-        Op::Xor => "^",
-        Op::Less => "<",
-        Op::LessEqual => "<=",
-        Op::Greater => ">",
-        Op::GreaterEqual => ">=",
-        Op::Equal => "==",
-        Op::NotEqual => "!=",
     }
 }
 
