@@ -36,8 +36,9 @@
 //!   as `net.core.bpf_jit_harden` does it for the unprivileged;
 //! - *out-of-bounds speculation (Spectre v1)*: computed distances are cut by a mask behind the
 //!   comparison, to less than twice the largest. What lies there belongs to the same map;
-//! - *store bypass (v4)*: nothing but addresses is ever stored on the stack, so that no number can
-//!   be taken for one;
+//! - *store bypass (v4)*: nothing but addresses, and the key of a lookup (0, or the channel's index
+//!   from the frame), is ever stored on the stack, so that no number of the text's can be taken for
+//!   an address;
 //! - *addresses*: there is no instruction here that makes a number of one, so none can be told.
 //!
 //! The instruction forms are those of ISA v4 (6.6) without calls of functions, callbacks, spin
