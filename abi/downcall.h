@@ -54,7 +54,7 @@
 			      fast one. Result: as of RAISE; -EFAULT: not in memory now */
 #define ECALLS_OPS 9u
 
-#define ECALLS_ATTRIBUTES 8u /* attributes of a channel, read by kernel handlers */
+#define ECALLS_ATTRIBUTES 32u /* attributes of a channel, read by kernel handlers */
 
 /* RAISE by name: deadline_us and release_us are times of CLOCK_MONOTONIC, not from now on. */
 #define ECALLS_RAISE_ABSOLUTE 0x2u

@@ -77,7 +77,8 @@ struct ecalls_subscription_count {
 	ecalls_u64 handlers; /* runs of a kernel handler */
 	ecalls_u64 partial;  /* of the delivered: another action of the chain could not deliver; the
 				 channel concerned shows why */
-	ecalls_u64 pad[2];
+	ecalls_u64 failed;   /* of the runs of a handler: E-code that ended in a fault */
+	ecalls_u64 undone;   /* what E-code asked for (signal, raise, ...) and could not be done */
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_subscription_count) == 192, "subscription count");
 

@@ -18,7 +18,7 @@
 #include "memory.h"
 #include "signal.h"
 #include "thread.h"
-#include "handler.h"
+#include "ecode.h"
 
 #define DISPATCH_EVENTS 32 /* events of one run */
 #define DISPATCH_CALLS 24  /* tail calls after which a run ends at the next subscription */
@@ -28,6 +28,17 @@
 
 static __noinline int call_handler(void *ctx, u32 slot) {
 	bpf_tail_call(ctx, &handlers, slot);
+	return 0;
+}
+
+/* What stands behind the tail call runs only if there was no program to go to. */
+static __noinline int call_ecode(void *ctx, u32 place) {
+	struct current *c;
+
+	bpf_tail_call(ctx, &ecodes, place);
+	c = current_cpu();
+	if (c)
+		c->result = HANDLER_MISSING;
 	return 0;
 }
 
@@ -46,6 +57,23 @@ static __always_inline void delivery(struct outcome *o, int result, u32 channel)
 		__sync_fetch_and_add(&lost->dropped[(o->dropped - 1) & 15], 1);
 }
 
+/* Calls the action's own program. HANDLER_*. */
+__noinline int run_ecode(void *ctx __arg_ctx, u32 index, u32 action) {
+	struct current *c = current_cpu();
+	u32 place;
+
+	if (!c)
+		return HANDLER_STOP;
+	c->result = HANDLER_CONTINUE;
+	place = ecode_begin(index, action);
+	if (place == ECODE_NONE)
+		return HANDLER_CONTINUE;
+	call_ecode(ctx, place);
+	if (*(volatile s32 *)&c->result == HANDLER_MISSING)
+		return HANDLER_MISSING;
+	return ecode_end(index);
+}
+
 /* Calls a kernel handler. True: go on with the next action. */
 static __always_inline bool run_handler(void *ctx, struct current *c,
 					const struct ecalls_subscription *s, u32 slot, u32 index,
@@ -60,9 +88,13 @@ static __always_inline bool run_handler(void *ctx, struct current *c,
 	}
 	c->subscription = index;
 	c->action = action;
-	c->result = HANDLER_MISSING;
 	c->calls++;
-	call_handler(ctx, slot);
+	if (slot == ECALLS_HANDLER_ECODE) {
+		c->result = run_ecode(ctx, index, action);
+	} else {
+		c->result = HANDLER_MISSING;
+		call_handler(ctx, slot);
+	}
 	n->handlers++;
 	if (begin_ns)
 		user_handler_end(user, begin_ns);
@@ -143,6 +175,7 @@ __noinline int run_chain(void *ctx __arg_ctx, u32 index, u32 chain) {
 			break;
 		in_thread = false;
 	}
+	ecode_restore(c);
 	if (c->signal.subscription == index + 1)
 		c->signal.shared = o->delivered > o->signals;
 	settle(o, s, index, n, &c->event, action, c->now_ns);

@@ -13,6 +13,7 @@
 #include "abi/audience.h"
 #include "abi/channel.h"
 #include "abi/downcall.h"
+#include "abi/ecode.h"
 #include "abi/event.h"
 #include "abi/fate.h"
 #include "abi/service.h"
@@ -117,6 +118,10 @@ struct current {
 	u64 quota_ns;	 /* when it last noted one about a limit, */
 	u64 filtered_ns; /* and one about a handler that ended a chain */
 	u32 nesting; /* entries of `nested` in use: a stack, for contexts end in reverse order */
+	/* An E-code handler has put its output in the place of the event's data: what was there. */
+	u32 changed;
+	u32 original_size;
+	u64 original[ECALLS_DATA_MAX / 8];
 	/* Always 0: XORed into a loop's counter, it makes the verifier forget its value, so that
 	 * the loop's states converge (bpf/lib/heap.h). */
 	u32 zero;
@@ -276,6 +281,22 @@ struct {
 	__type(key, u32);
 	__type(value, struct handler_state);
 } handler_states SEC(".maps");
+
+/* The programs of the actions that are written in E-code: two places for each action of each
+ * subscription (abi/ecode.h). */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, ECALLS_SUBSCRIPTIONS_MAX *ECALLS_ACTIONS_MAX * 2);
+	__type(key, u32);
+	__type(value, u32);
+} ecodes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct ecalls_frame);
+} frames SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

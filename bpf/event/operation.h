@@ -12,7 +12,7 @@
 #ifndef ECALLS_OPERATION_H
 #define ECALLS_OPERATION_H
 
-#include "raise.h"
+#include "right.h"
 #include "down.h"
 #include "service/timer.h"
 
@@ -45,22 +45,6 @@ __noinline int subscribers(u32 service, u32 kind, s32 target, u32 pid, u32 uid) 
 			break;
 	}
 	return target == ECALLS_TARGET_WAKE_ONE ? found != 0 : found;
-}
-
-/* Whether a process may raise events of a service: its owner, and root. Others are counted. */
-static __always_inline struct ecalls_service *service_of(u32 service, u32 pid, u64 start, u32 uid) {
-	struct ecalls_service *s = bpf_map_lookup_elem(&services, &service);
-	struct ecalls_service_count *n;
-
-	if (!s || service < ECALLS_SERVICE_USER ||
-	    *(volatile u32 *)&s->state != ECALLS_STATE_ACTIVE)
-		return 0;
-	if (!uid || (s->owner == pid && (!s->owner_start || s->owner_start == start)))
-		return s;
-	n = count_of_service(service);
-	if (n)
-		__sync_fetch_and_add(&n->refused, 1);
-	return 0;
 }
 
 /* ECALLS_OP_RAISE. The number of subscriptions that the event was offered to or, when it had to

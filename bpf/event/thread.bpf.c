@@ -125,7 +125,7 @@ static __always_inline void thread_action(struct thread *t, const struct ecalls_
 	struct outcome o = chain_outcome(chain);
 	int result;
 
-	if (a->handler < ECALLS_HANDLER_SLEEPING) {
+	if (a->handler < ECALLS_HANDLER_SLEEPING || a->handler == ECALLS_HANDLER_ECODE) {
 		chain_return(&t->event, chain, ECALLS_EVENT_THREAD);
 		return;
 	}

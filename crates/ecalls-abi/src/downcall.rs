@@ -119,7 +119,7 @@ impl Op {
 /// RAISE by name: `deadline_us` and `release_us` are times of CLOCK_MONOTONIC, not from now on.
 pub const RAISE_ABSOLUTE: u32 = 0x2;
 /// Attributes of a channel, read by kernel handlers.
-pub const ATTRIBUTES: usize = 8;
+pub const ATTRIBUTES: usize = 32;
 
 /// Deferred calls are handled at most `channel.delay_ns` after [`OP_DELAY`].
 pub const DEFER_DELAY: u32 = 0x1;

@@ -7,7 +7,7 @@
 use core::mem::offset_of;
 
 use crate::{
-    audience, channel, downcall, event, fate, handler, message, service, subscription, user,
+    audience, channel, downcall, ecode, event, fate, handler, message, service, subscription, user,
     version,
 };
 
@@ -203,7 +203,7 @@ pub const STRUCTS: &[Struct] = &[
         service::SubscriptionCount,
         [
             offered, delivered, filtered, late, dropped, wakes, signals, threads, handlers,
-            partial, pad
+            partial, failed, undone
         ]
     ),
     describe!(
@@ -484,6 +484,32 @@ pub const STRUCTS: &[Struct] = &[
             skipped
         ]
     ),
+    describe!("ecalls_effect", ecode::Effect, [kind, number, value]),
+    describe!(
+        "ecalls_frame",
+        ecode::Frame,
+        [
+            now_ns,
+            random,
+            result,
+            fuel,
+            fault,
+            effects,
+            drop,
+            output_bytes,
+            channel,
+            sinks_present,
+            accepted,
+            rejected,
+            zero,
+            subscription,
+            action,
+            pad1,
+            effect,
+            output,
+            locals
+        ]
+    ),
     describe!(
         "ecalls_subscription_view",
         message::SubscriptionView,
@@ -556,6 +582,10 @@ pub const CONSTANTS: &[Constant] = constants! {
     downcall: PRCTL SETSOCKOPT OP_NOP OP_GETPID OP_SET OP_GET OP_RAISE OP_RESUME OP_TIMER OP_DELAY
         OP_CALL OPS ATTRIBUTES DEFER_DELAY DEFER_SWITCH DOWN_FRAMES FRAMES DOWN_LATEST LATEST
         DOWN_RING DOWN_CAPACITY DOWN_ELEMENTS DRAIN_MAX RAISE_ABSOLUTE;
+    ecode: HANDLER_ECODE ECODE_OUTPUT_SHIFT ECODE_OUTPUT_MASK ECODE_PLACE_SHIFT ECODE_EFFECTS
+        ECODE_BYTES EFFECT_SIGNAL EFFECT_RAISE EFFECT_DEFER
+        EFFECT_COUNT EFFECT_HISTOGRAM DEFER_MAX_US FAULT_INDEX FAULT_FUEL FAULT_INPUT
+        FAULT_EFFECTS;
     message: MESSAGE_VERSION MESSAGE_MAX MESSAGE_DESCRIPTORS MESSAGE_REQUESTS MESSAGE_HELLO
         MESSAGE_OPEN_CHANNEL MESSAGE_CLOSE_CHANNEL MESSAGE_SUBSCRIBE MESSAGE_UNSUBSCRIBE
         MESSAGE_REGISTER_SERVICE MESSAGE_UNREGISTER_SERVICE MESSAGE_WATCH_SOCKET

@@ -18,6 +18,7 @@
 pub mod audience;
 pub mod channel;
 pub mod downcall;
+pub mod ecode;
 pub mod event;
 pub mod fate;
 pub mod handler;

@@ -208,8 +208,10 @@ pub struct SubscriptionCount {
     /// Of the delivered: another action of the chain could not deliver; the channel concerned
     /// shows why.
     pub partial: u64,
-    /// Zero.
-    pub pad: [u64; 2],
+    /// Of the runs of a handler: E-code that ended in a fault.
+    pub failed: u64,
+    /// What E-code asked for (signal, raise, ...) and could not be done.
+    pub undone: u64,
 }
 
 const _: () = assert!(size_of::<SubscriptionCount>() == 192, "subscription count");
@@ -227,6 +229,8 @@ impl SubscriptionCount {
         self.threads = self.threads.wrapping_add(other.threads);
         self.handlers = self.handlers.wrapping_add(other.handlers);
         self.partial = self.partial.wrapping_add(other.partial);
+        self.failed = self.failed.wrapping_add(other.failed);
+        self.undone = self.undone.wrapping_add(other.undone);
     }
 
     /// Events dropped for one reason.

@@ -195,7 +195,7 @@ impl SubscribeAction {
     fn comparison(&self) -> Outcome<Compare> {
         let attributes = ecalls_abi::downcall::ATTRIBUTES as u64;
         if u64::from(self.attribute) > attributes {
-            return Err(wrong("attribute", self.attribute, "0, or 1 to 8"));
+            return Err(wrong("attribute", self.attribute, "0, or 1 to 32"));
         }
         Ok(match self.compare {
             COMPARE_LESS => Compare::Less,

@@ -94,6 +94,7 @@ impl From<Error> for Failure {
             Error::Quota { .. } => libc::EDQUOT,
             Error::Version { .. } | Error::OtherBuild { .. } | Error::Hosted { .. } => libc::EPROTO,
             Error::Load { .. } => libc::ENOEXEC,
+            Error::Ecode(_) => libc::EINVAL,
             Error::Os { source, .. } => number_of(source),
             _ => libc::EIO,
         };

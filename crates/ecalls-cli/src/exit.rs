@@ -65,6 +65,7 @@ impl From<ecalls::Error> for Failure {
             Error::Denied { .. } | Error::Quota { .. } | Error::Hosted { .. } => Code::Denied,
             Error::Unsupported { .. } | Error::Refused { .. } => Code::Unsupported,
             Error::Unknown { .. } => Code::Unknown,
+            Error::Ecode(_) => Code::Usage,
             Error::Os { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
                 Code::Denied
             }

@@ -5,6 +5,7 @@
 
 use ecalls::handler::{Bound, Compare};
 use ecalls::{Format, Handler};
+use ecalls_abi::ecode::HANDLER_ECODE;
 use ecalls_abi::handler as number;
 use ecalls_abi::subscription::{ACTION_FIXED_VALUE, Action, ActionKind};
 
@@ -128,6 +129,7 @@ fn show_handler(action: &Action, format: &Format) -> String {
         number::HANDLER_COUNT if a == 1 => "count(end)".to_owned(),
         number::HANDLER_COUNT => "count".to_owned(),
         number::HANDLER_COPY_USER => format!("copy_user({a:#x}, {b}, {c})"),
+        HANDLER_ECODE => "ecode".to_owned(),
         other => format!("handler {other}"),
     }
 }

@@ -9,6 +9,7 @@ mod histogram;
 mod line;
 mod socket;
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use ecalls::timer::Timer;
@@ -50,6 +51,13 @@ pub(crate) struct Args {
     /// A handler that runs in the kernel before an event is delivered; may be given again, in order
     #[arg(long = "handler", value_name = "HANDLER", value_parser = handler::parse)]
     handlers: Vec<Handler>,
+    /// Only events for which this is true: E-code, which runs in the kernel: an expression
+    /// (`bytes > 1000 && local_port == 80`) or a body; may be given again
+    #[arg(long = "where", value_name = "TEXT")]
+    conditions: Vec<String>,
+    /// A handler in E-code, from this file; before --where; may be given again, in order
+    #[arg(long = "ecode", value_name = "FILE")]
+    texts: Vec<PathBuf>,
     /// End after so many events
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
@@ -77,6 +85,10 @@ Handlers: sample:10 (one in ten), limit:100/s and limit:100/s,20 (at most 20 at 
 threshold:field>=5 (also < <= == != >), histogram:field and histogram:field>>10 (counts the values,
 shifted right; printed in the end), count.
 
+E-code (`man 7 ecode`): names are the fields of the service's data, its kinds (event.kind == exec),
+and event.pid, .uid, .cpu, .time and so on. What is false, or 0, is not printed. A struct output
+takes the place of the data.
+
 --pid: most built-in services raise in the context of the process that they tell about. A process'
 children are other processes: task tells of their forks, execs and exits without --pid only.
 Sockets are told to every subscription and stay registered when the watch ends.
@@ -87,12 +99,15 @@ what was not, and why.
 Keys with --json: what (event), time_ns (Unix time), raise_ns (CLOCK_MONOTONIC), latency_ns,
 service, kind, data (an object, by field), raised_by, tid, uid, cpu, target, type, priority,
 deadline_ns, release_ns, id; then what (histogram), field, from, count; in the end what (summary),
-received, late, filtered, dropped (an object: count by reason), skipped.
+received, late, filtered, dropped (an object: count by reason), skipped, failed and undone
+(of E-code: runs that ended in a fault, and what was asked for and could not be done).
 
 Examples:
   ecalls watch task --kind exec
   ecalls watch socket --pid 4711 --handler 'threshold:bytes>=1000' --json
   ecalls watch timer --every 100ms --count 10
+  ecalls watch socket --where 'bytes > 1000 && local_port == 80'
+  ecalls watch task --where 'static long n; event.kind == exec && n++ % 10 == 0'
   ecalls watch sched --threshold 2ms --for 10s
   ecalls watch net --kind retransmit
   ecalls watch disk --threshold 20ms --pid 4711
@@ -107,12 +122,14 @@ struct Summary {
     filtered: u64,
     dropped: Dropped,
     skipped: u64,
+    failed: u64,
+    undone: u64,
 }
 
 /// Everything that is open while a watch runs. Its parts end in this order.
 #[derive(Debug)]
 struct Watch {
-    _subscription: Subscription,
+    subscription: Subscription,
     _timer: Option<Timer>,
     _threshold: Option<Threshold>,
     channel: Channel,
@@ -176,7 +193,7 @@ impl Watch {
             _ => {}
         }
         Ok(Watch {
-            _subscription: subscription,
+            subscription,
             _timer: timer,
             _threshold: threshold,
             channel,
@@ -235,6 +252,7 @@ impl Watch {
         }
         let lost = self.channel.lost();
         let after = self.ecalls.access().service_stat(self.service.index)?;
+        let count = self.subscription.count()?;
         let summary = Summary {
             what: "summary",
             received,
@@ -242,6 +260,8 @@ impl Watch {
             filtered: lost.filtered,
             dropped: Dropped(lost.dropped),
             skipped: skipped(&after).saturating_sub(self.skipped_before),
+            failed: count.failed,
+            undone: count.undone,
         };
         if out.is_json() {
             out.object(&summary)?;
@@ -252,14 +272,19 @@ impl Watch {
             filtered,
             dropped,
             skipped,
+            failed,
+            undone,
             ..
         } = summary;
+        let also = |what: &str, count: u64| match count {
+            0 => String::new(),
+            n => format!(", {what} {n}"),
+        };
         note(format_args!(
-            "received {received}, late {late}, filtered {filtered}, lost {dropped}{}",
-            match skipped {
-                0 => String::new(),
-                n => format!(", skipped by the kernel {n}"),
-            }
+            "received {received}, late {late}, filtered {filtered}, lost {dropped}{}{}{}",
+            also("skipped by the kernel", skipped),
+            also("passed because E-code failed", failed),
+            also("asked for by E-code and not done", undone),
         ));
         Ok(())
     }
@@ -313,6 +338,15 @@ fn subscribe(
     }
     for handler in &args.handlers {
         builder = builder.handler(handler);
+    }
+    for path in &args.texts {
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Failure::usage(format!("reading {name}: {error}")))?;
+        builder = builder.ecode_named(&name, &text);
+    }
+    for condition in &args.conditions {
+        builder = builder.ecode_named("--where", condition);
     }
     Ok(builder.report_to(channel).memory(channel).install()?)
 }

@@ -10,7 +10,7 @@ use ecalls_abi::channel::{
     CAPACITY_MAX, CAPACITY_MIN, Id, Layout, STATE_ACTIVE, STATE_DEAD, STATE_FREE, STATE_SETUP,
     SlotUse, UP_ELEMENT_BYTES, UP_EVENTS, WAKE_BYTES,
 };
-use ecalls_abi::downcall::{DEFER_SWITCH, DOWN_ELEMENT_BYTES, DOWN_ELEMENTS};
+use ecalls_abi::downcall::{ATTRIBUTES, DEFER_SWITCH, DOWN_ELEMENT_BYTES, DOWN_ELEMENTS};
 use ecalls_abi::version::CHANNELS_MAX;
 use ecalls_abi::{ABI_VERSION, channel};
 use libbpf_rs::libbpf_sys::{bpf_map_create_opts, size_t};
@@ -104,7 +104,7 @@ impl HostedChannel {
         write_header(&mapped[0], id, shape);
         let row = new_row(id, shape, owner);
         core.tables.channels.set(index, &row)?;
-        core.tables.attributes.set(index, &[0; 8])?;
+        core.tables.attributes.set(index, &[0; ATTRIBUTES])?;
         for (outer, inner) in [("ups", &fds.up), ("downs", &fds.down), ("wakes", &fds.wake)] {
             core.map(outer)?
                 .update(

@@ -7,7 +7,7 @@
 //! the text ([`Refusal`]). The compiler lets nothing through that the verifier should refuse, so a
 //! refusal is a limit of the kernel or a fault of ours, and says so.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::{CStr, c_char, c_void};
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -209,6 +209,9 @@ fn last_words(log: &str) -> (Option<u32>, String) {
     (instruction, words.join("; "))
 }
 
+/// Name of a handler in the kernel.
+pub(crate) const PROGRAM_NAME: &CStr = c"ecode";
+
 /// BTF in the kernel, with the records that refer to it.
 struct Described {
     btf: OwnedFd,
@@ -226,12 +229,12 @@ fn offer(
         attempts: 1,
         ..Default::default()
     };
-    let kind = match kind {
-        Kind::Trial => libbpf_sys::BPF_PROG_TYPE_RAW_TRACEPOINT,
+    let (kind, name) = match kind {
+        Kind::Trial => (libbpf_sys::BPF_PROG_TYPE_RAW_TRACEPOINT, c"ecode_trial"),
         Kind::Handler { tracepoint } => {
             options.expected_attach_type = libbpf_sys::BPF_TRACE_RAW_TP;
             options.attach_btf_id = tracepoint;
-            libbpf_sys::BPF_PROG_TYPE_TRACING
+            (libbpf_sys::BPF_PROG_TYPE_TRACING, PROGRAM_NAME)
         }
     };
     if let Some(log) = log {
@@ -253,7 +256,7 @@ fn offer(
     let fd = unsafe {
         libbpf_sys::bpf_prog_load(
             kind,
-            c"ecode".as_ptr(),
+            name.as_ptr(),
             c"GPL".as_ptr(),
             instructions.as_ptr().cast(),
             instructions.len() as size_t,

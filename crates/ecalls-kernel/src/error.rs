@@ -120,6 +120,9 @@ pub enum Error {
         /// The line in which it says why.
         why: String,
     },
+    /// What is wrong with a text in E-code, for people: places, lines, hints.
+    #[error("{0}")]
+    Ecode(String),
     /// A system call failed.
     #[error("{action}: {source}")]
     Os {

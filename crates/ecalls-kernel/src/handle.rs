@@ -16,6 +16,7 @@ use crate::access::Access;
 use crate::channel::{HostedChannel, Shape};
 use crate::client::Client;
 use crate::error::{Error, Result};
+use crate::handler::Handler;
 use crate::memory::ChannelMemory;
 use crate::owner::Owner;
 use crate::service::{self, HostedService, Raise, raise_by_name};
@@ -168,12 +169,27 @@ impl SubscriptionHandle {
     /// has all the subscriptions it can have, [`Error::Invalid`] for a chain that makes no sense,
     /// [`Error::Denied`] and [`Error::Quota`] by the daemon.
     pub fn install(access: Arc<Access>, request: &Request) -> Result<SubscriptionHandle> {
+        SubscriptionHandle::install_with(access, request, &[])
+    }
+
+    /// The same with the programs of those actions that are handlers in E-code.
+    ///
+    /// # Errors
+    /// [`Error::Ecode`] when the kernel refuses one, [`Error::Denied`] for a client of the daemon,
+    /// and those of [`SubscriptionHandle::install`].
+    pub fn install_with(
+        access: Arc<Access>,
+        request: &Request,
+        handlers: &[(usize, Handler)],
+    ) -> Result<SubscriptionHandle> {
         let (id, holder) = match &*access {
             Access::Host(core) => {
-                let owner = Owner::current(core)?;
-                let hosted = HostedSubscription::install(Arc::clone(core), &owner, request)?;
+                let core = Arc::clone(core);
+                let owner = Owner::current(&core)?;
+                let hosted = HostedSubscription::install_with(core, &owner, request, handlers)?;
                 (hosted.id(), Holder::Here(hosted))
             }
+            Access::Client(_) if !handlers.is_empty() => return Err(no_upload()),
             Access::Client(client) => (subscribe(client, request)?, Holder::Daemon),
         };
         Ok(SubscriptionHandle { access, id, holder })
@@ -184,9 +200,28 @@ impl SubscriptionHandle {
         self.id
     }
 
+    /// Replaces the handler in E-code of an action; see [`HostedSubscription::replace_handler`].
+    ///
+    /// # Errors
+    /// [`Error::Closed`], [`Error::Ecode`], [`Error::Denied`] for a client of the daemon.
+    pub fn replace_handler(&self, action: usize, handler: &Handler) -> Result<()> {
+        match &self.holder {
+            Holder::Here(hosted) => hosted.replace_handler(action, handler),
+            Holder::Daemon => Err(no_upload()),
+        }
+    }
+
     /// What the kernel side counted of it.
     pub fn count(&self) -> Result<SubscriptionCount> {
         self.access.subscription_count(self.id.index())
+    }
+}
+
+/// The daemon does not take programs of its clients.
+fn no_upload() -> Error {
+    Error::Denied {
+        action: "E-code",
+        privilege: "a core that this program hosts itself: through the daemon it is not there yet",
     }
 }
 

@@ -10,7 +10,7 @@
 //! - [`handle`]: the same as the program has it that uses it, however it reaches the core;
 //! - [`downcall`]: how a program calls it;
 //! - [`refusal`]: errors on their way from the daemon;
-//! - [`ecode`]: E-code programs in the kernel;
+//! - [`ecode`]: E-code programs in the kernel; [`handler`]: as actions of subscriptions;
 //! - [`stat`]: what it counts; [`measure`], [`baseline`]: what it costs;
 //! - [`probe`]: what this kernel offers;
 //! - [`signal`]: real-time signals, in the papers' order.
@@ -33,6 +33,7 @@ pub mod error;
 mod fate;
 mod generic;
 pub mod handle;
+pub mod handler;
 mod link;
 mod load;
 mod lock;

@@ -15,6 +15,8 @@ pub enum Place {
     Service(u32),
     /// Attached while somebody has a signal action.
     Signals,
+    /// Attached while some handler in E-code asks for something.
+    Effects,
     /// Attached while a channel asks for draining before its owner's next scheduling.
     Switch,
     /// A kernel handler, in the slot of this number.
@@ -127,6 +129,7 @@ pub(crate) const OBJECTS: &[Object] = &[
     object!("memory", true),
     object!("cgroup", true),
     object!("segment", true),
+    object!("effect", true),
 ];
 
 macro_rules! programs {
@@ -185,6 +188,7 @@ pub const PROGRAMS: &[Program] = programs! {
     "sample_begin" in "cgroup": Place::Moment;
     "sample_start" in "cgroup": Place::Run;
     "segment_list" in "segment": Place::Run;
+    "effects" in "effect": Place::Effects;
 };
 
 /// The compiler of the kernel side and the folder of libbpf's headers, for tests that compile.
@@ -262,4 +266,6 @@ pub const MAPS: &[&str] = &[
     "latencies",
     "fates",
     "generic_calls",
+    "ecodes",
+    "frames",
 ];

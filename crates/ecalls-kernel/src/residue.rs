@@ -5,6 +5,8 @@ use std::time::Duration;
 use libbpf_rs::{MapCore, MapHandle};
 
 use crate::core::HOST_MAP;
+use crate::ecode::PROGRAM_NAME;
+use crate::handler::STATE_NAME;
 use crate::objects::{MAPS, PROGRAMS};
 use crate::sys;
 
@@ -17,7 +19,10 @@ const EMPTYING: Duration = Duration::from_millis(100);
 pub fn residue() -> Vec<(u32, String)> {
     let programs: Vec<_> = sys::program_ids()
         .filter_map(|id| Some((id, sys::program_name(id)?)))
-        .filter(|(_, name)| PROGRAMS.iter().any(|known| known.name == name))
+        .filter(|(_, name)| {
+            PROGRAMS.iter().any(|known| known.name == name)
+                || PROGRAM_NAME.to_str() == Ok(name.as_str())
+        })
         .collect();
     if !programs.is_empty() {
         return programs;
@@ -31,6 +36,7 @@ pub fn residue() -> Vec<(u32, String)> {
         .filter(|(_, name)| {
             name == HOST_MAP
                 || name.starts_with("ecalls_")
+                || name == STATE_NAME
                 || MAPS.iter().any(|known| *known == name)
         })
         .collect()

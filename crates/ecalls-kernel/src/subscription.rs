@@ -6,11 +6,12 @@
 //! may still be read for a moment; before it is written again that moment is waited for.
 
 use std::mem::offset_of;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ecalls_abi::channel::{Id, STATE_ACTIVE, STATE_DEAD, STATE_FREE, STATE_SETUP};
 use ecalls_abi::downcall::DEFER_SWITCH;
+use ecalls_abi::ecode::HANDLER_ECODE;
 use ecalls_abi::service::Service;
 use ecalls_abi::subscription::{ACTION_SIGNAL, ACTION_THREAD, Action, Subscription};
 use ecalls_abi::version::{ACTIONS_MAX, CHANNELS_MAX, SUBSCRIBERS_MAX, SUBSCRIPTIONS_MAX};
@@ -19,6 +20,7 @@ use zerocopy::FromZeros;
 use crate::builtin::BUILTINS;
 use crate::core::{Core, Identity};
 use crate::error::{Error, Result};
+use crate::handler::{self, Handler, Handlers};
 use crate::link::Link;
 use crate::lock::lock;
 use crate::objects::Place;
@@ -60,6 +62,7 @@ pub struct HostedSubscription {
     service: u32,
     /// What is attached for it; shared with others by the kernel's count of references.
     _links: Vec<Link>,
+    handlers: Mutex<Handlers>,
     pump: bool,
     /// The process that made it.
     host: u32,
@@ -76,11 +79,25 @@ impl HostedSubscription {
         owner: &Owner,
         request: &Request,
     ) -> Result<HostedSubscription> {
+        HostedSubscription::install_with(core, owner, request, &[])
+    }
+
+    /// The same with the programs of those actions that are handlers in E-code.
+    ///
+    /// # Errors
+    /// [`Error::Ecode`] when the kernel refuses one, and those of [`HostedSubscription::install`].
+    pub fn install_with(
+        core: Arc<Core>,
+        owner: &Owner,
+        request: &Request,
+        handlers: &[(usize, Handler)],
+    ) -> Result<HostedSubscription> {
         check(request)?;
+        check_handlers(request, handlers)?;
         let receiver = core.identify(request.receiver)?;
         let hosted = {
             let _lock = lock()?;
-            install_locked(core, owner, request, &receiver)?
+            install_locked(core, owner, request, &receiver, handlers)?
         };
         // Who exited before the row was active was not seen by the reaper.
         owner.check(&hosted.core)?;
@@ -98,6 +115,22 @@ impl HostedSubscription {
     /// Index of the service.
     pub fn service(&self) -> u32 {
         self.service
+    }
+
+    /// Replaces the handler in E-code of an action. No event is lost, and each meets either the
+    /// former handler or this one.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] for an action that is no such handler, [`Error::Ecode`] when the kernel
+    /// refuses this one; then the former one goes on.
+    pub fn replace_handler(&self, action: usize, handler: &Handler) -> Result<()> {
+        let _lock = lock()?;
+        let row = self.core.tables.subscriptions.get(self.id.index())?;
+        if row.id != self.id.raw() || row.state != STATE_ACTIVE {
+            return Err(Error::Closed("the subscription"));
+        }
+        let mut handlers = self.handlers.lock().unwrap_or_else(PoisonError::into_inner);
+        handlers.replace(&self.core, self.id.index(), action, handler)
     }
 }
 
@@ -120,6 +153,8 @@ impl Drop for HostedSubscription {
         // A failure leaves a row that the next change of the service's list sorts out.
         let _ = self.core.tables.subscriptions.set(index, &row);
         let _ = relist(&self.core, &row);
+        handler::clear(&self.core, index, &row);
+        let _ = handler::sweep(&self.core);
         let _ = own(&self.core, &row, owner::remove);
         if self.pump {
             let _ = set_pump(&self.core);
@@ -133,7 +168,9 @@ fn install_locked(
     owner: &Owner,
     request: &Request,
     receiver: &Identity,
+    handlers: &[(usize, Handler)],
 ) -> Result<HostedSubscription> {
+    handler::sweep(&core)?;
     let service = core.tables.services.get(request.service)?;
     if service.state != STATE_ACTIVE {
         return Err(Error::Closed("the service"));
@@ -145,7 +182,33 @@ fn install_locked(
         .ok_or(Error::Closed("a subscription id"))?;
     let mut row = new_row(id, owner, request, receiver);
     row.order = place_of(&core, &row, &service)?;
-    core.tables.subscriptions.set(index, &row)?;
+    let handlers = Handlers::place(&core, &mut row, index, &previous, handlers)?;
+    let links = match activate(&core, request, &mut row, index) {
+        Ok(links) => links,
+        Err(error) => {
+            handler::clear(&core, index, &row);
+            return Err(error);
+        }
+    };
+    Ok(HostedSubscription {
+        id,
+        service: request.service,
+        _links: links,
+        handlers: Mutex::new(handlers),
+        pump: may_wait(&row),
+        core,
+        host: std::process::id(),
+    })
+}
+
+/// Lets the kernel side see a row that is complete. What is attached for it.
+fn activate(
+    core: &Core,
+    request: &Request,
+    row: &mut Subscription,
+    index: u32,
+) -> Result<Vec<Link>> {
+    core.tables.subscriptions.set(index, row)?;
     core.tables
         .subscription_counts
         .set_per_cpu(index, &FromZeros::new_zeroed())?;
@@ -154,27 +217,20 @@ fn install_locked(
             .handler_states
             .set(index * ACTIONS_MAX as u32 + action, &[0; 2])?;
     }
-    let links = attach(&core, request)?;
+    let links = attach(core, request)?;
     // First the owners: from the moment it is active, whoever exits is seen by the reaper.
-    own(&core, &row, owner::add)?;
+    own(core, row, owner::add)?;
     row.state = STATE_ACTIVE;
-    core.tables.subscriptions.set(index, &row)?;
-    let announced = announce(&core, &row).and_then(|()| sampler::start(&core, row.service));
+    core.tables.subscriptions.set(index, row)?;
+    let announced = announce(core, row).and_then(|()| sampler::start(core, row.service));
     if let Err(error) = announced {
         row.state = STATE_FREE;
-        core.tables.subscriptions.set(index, &row)?;
-        let _ = publish(&core, row.service);
-        let _ = own(&core, &row, owner::remove);
+        core.tables.subscriptions.set(index, row)?;
+        let _ = publish(core, row.service);
+        let _ = own(core, row, owner::remove);
         return Err(error);
     }
-    Ok(HostedSubscription {
-        id,
-        service: request.service,
-        _links: links,
-        pump: may_wait(&row),
-        core,
-        host: std::process::id(),
-    })
+    Ok(links)
 }
 
 /// A row that is not active yet.
@@ -301,6 +357,23 @@ fn check(request: &Request) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Each action that is a handler in E-code has its program, and no other has one.
+fn check_handlers(request: &Request, handlers: &[(usize, Handler)]) -> Result<()> {
+    let actions = request.actions.iter().enumerate();
+    let wanted = actions.filter(|(_, action)| handler::is_ecode(action));
+    if wanted
+        .map(|(at, _)| at)
+        .eq(handlers.iter().map(|(at, _)| *at))
+    {
+        return Ok(());
+    }
+    Err(Error::Invalid {
+        what: "the kernel handler",
+        given: HANDLER_ECODE.to_string(),
+        expected: "a handler in E-code with its program",
+    })
 }
 
 /// The error of a chain of that length.

@@ -32,7 +32,7 @@ pub enum Compare {
 pub enum Bound {
     /// A constant; a signed one as its 64 bits.
     Value(u64),
-    /// An attribute of the channel, 0 to 7, which the program sets by a downcall at any time.
+    /// An attribute of the channel, 0 to 31, which the program sets by a downcall at any time.
     Attribute(u32),
 }
 

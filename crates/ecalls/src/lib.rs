@@ -35,6 +35,7 @@
 
 pub mod channel;
 pub mod downcall;
+mod ecode;
 pub mod format;
 pub mod handler;
 mod host;

@@ -4,6 +4,7 @@
 //! | action | goes on |
 //! |---|---|
 //! | [`handler`](SubscriptionBuilder::handler) | if the kernel handler says so |
+//! | [`ecode`](SubscriptionBuilder::ecode) | if your handler in E-code, in the kernel, says so |
 //! | [`thread`](SubscriptionBuilder::thread) | if the handler says so; in a kernel thread |
 //! | [`signal`](SubscriptionBuilder::signal) | always |
 //! | [`user`](SubscriptionBuilder::user) | if your handler returns [`Flow::Continue`] |
@@ -12,7 +13,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::ecode::source::Source;
 use ecalls_abi::channel::Id;
+use ecalls_abi::ecode::HANDLER_ECODE;
 use ecalls_abi::event::Event;
 use ecalls_abi::service::SubscriptionCount;
 use ecalls_abi::subscription::{
@@ -25,6 +28,7 @@ use ecalls_kernel::subscription::Request;
 use zerocopy::FromZeros;
 
 use crate::channel::Channel;
+use crate::ecode::Surroundings;
 use crate::format::Format;
 use crate::handler::Handler;
 use crate::host::Ecalls;
@@ -54,6 +58,8 @@ pub struct SubscriptionBuilder {
     channel: Option<Id>,
     actions: Vec<Action>,
     users: Vec<(usize, UserHandler)>,
+    texts: Vec<(usize, Source)>,
+    attributes: Vec<String>,
     error: Option<Error>,
 }
 
@@ -78,6 +84,8 @@ impl SubscriptionBuilder {
             channel: None,
             actions: Vec::new(),
             users: Vec::new(),
+            texts: Vec::new(),
+            attributes: Vec::new(),
             error: None,
         }
     }
@@ -148,6 +156,34 @@ impl SubscriptionBuilder {
     #[must_use]
     pub fn thread(self, handler: &Handler) -> SubscriptionBuilder {
         self.kernel_handler(ACTION_THREAD, handler)
+    }
+
+    /// Next action: a handler in E-code, which runs in the kernel for each event: an expression
+    /// (`bytes > 1000`) or a body. It may name the fields of the service's data, and its kinds. If
+    /// it gives 0 the chain ends. Its `output` is the event's data for the rest of the chain.
+    #[must_use]
+    pub fn ecode(self, text: &str) -> SubscriptionBuilder {
+        self.ecode_named("ecode", text)
+    }
+
+    /// The same with the name that messages about the text begin with, say of its file.
+    #[must_use]
+    pub fn ecode_named(self, name: &str, text: &str) -> SubscriptionBuilder {
+        self.ecode_handler(ACTION_HANDLER, Source::new(name, text))
+    }
+
+    /// Next action: a handler in E-code in a kernel thread; the rest of the chain follows there.
+    #[must_use]
+    pub fn ecode_thread(self, text: &str) -> SubscriptionBuilder {
+        self.ecode_handler(ACTION_THREAD, Source::new("ecode", text))
+    }
+
+    /// Names for the attributes of the channel, in the order of their numbers: in E-code they are
+    /// `attr("name")`, and [`crate::downcall::Call::Set`] sets them.
+    #[must_use]
+    pub fn attributes(mut self, names: &[&str]) -> SubscriptionBuilder {
+        self.attributes = names.iter().map(|name| (*name).to_owned()).collect();
+        self
     }
 
     /// Next action: real-time signal `number` (SIGRTMIN to SIGRTMAX, 34 to 64) with the event's
@@ -221,6 +257,16 @@ impl SubscriptionBuilder {
             self.channel.get_or_insert(thread.channel());
             threads.push(thread);
         }
+        let surroundings = Surroundings {
+            ecalls: self.ecalls.clone(),
+            service: self.service.clone(),
+            has_channel: self.channel.is_some(),
+            attributes: self.attributes,
+        };
+        let texts = self.texts.iter();
+        let handlers = texts
+            .map(|(at, source)| Ok((*at, surroundings.compile(source)?)))
+            .collect::<Result<Vec<_>>>()?;
         let request = Request {
             service: self.service.index,
             receiver: self.receiver,
@@ -232,11 +278,22 @@ impl SubscriptionBuilder {
             actions: self.actions,
         };
         let access = Arc::clone(self.ecalls.access());
-        let handle = SubscriptionHandle::install(access, &request)?;
+        let handle = SubscriptionHandle::install_with(access, &request, &handlers)?;
         Ok(Subscription {
             handle,
+            surroundings,
+            handlers: handlers.into_iter().map(|(at, _)| at).collect(),
             _threads: threads,
         })
+    }
+
+    fn ecode_handler(mut self, kind: u32, source: Source) -> SubscriptionBuilder {
+        let mut action = Action::new_zeroed();
+        action.kind = kind;
+        action.handler = HANDLER_ECODE;
+        self.texts.push((self.actions.len(), source));
+        self.actions.push(action);
+        self
     }
 
     fn kernel_handler(mut self, kind: u32, handler: &Handler) -> SubscriptionBuilder {
@@ -266,6 +323,10 @@ impl SubscriptionBuilder {
 pub struct Subscription {
     // First the kernel side ends, then the handler threads.
     handle: SubscriptionHandle,
+    /// Of its handlers in E-code.
+    surroundings: Surroundings,
+    /// Their places in the chain.
+    handlers: Vec<usize>,
     _threads: Vec<UserThread>,
 }
 
@@ -278,5 +339,27 @@ impl Subscription {
     /// What the kernel side counted of it.
     pub fn count(&self) -> Result<SubscriptionCount> {
         self.handle.count()
+    }
+
+    /// Replaces its first handler in E-code while events arrive: each meets either the former one
+    /// or this one. `static` variables of the same name and type keep their values.
+    ///
+    /// # Errors
+    /// [`Error::Ecode`] for a text that is wrong: the former handler goes on;
+    /// [`Error::Closed`] when it has none.
+    pub fn replace_ecode(&self, text: &str) -> Result<()> {
+        self.replace_ecode_at(0, "ecode", text)
+    }
+
+    /// The same for its handler in E-code of that number, counted from 0; with the name that
+    /// messages about the text begin with.
+    ///
+    /// # Errors
+    /// As [`Subscription::replace_ecode`].
+    pub fn replace_ecode_at(&self, number: usize, name: &str, text: &str) -> Result<()> {
+        let action = self.handlers.get(number);
+        let action = action.ok_or(Error::Closed("the handler in E-code"))?;
+        let handler = self.surroundings.compile(&Source::new(name, text))?;
+        self.handle.replace_handler(*action, &handler)
     }
 }

@@ -52,9 +52,9 @@ fn fast_call_answers_by_every_mechanism() {
     );
     let refused = channel
         .caller()
-        .fast(Call::Get { attribute: 8 })
+        .fast(Call::Get { attribute: 32 })
         .expect("an answer");
-    assert_eq!(refused, -22, "there is no attribute 8: EINVAL");
+    assert_eq!(refused, -22, "there is no attribute 32: EINVAL");
 }
 
 #[test]

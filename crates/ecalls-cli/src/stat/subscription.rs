@@ -32,6 +32,8 @@ struct SubscriptionRow {
     signals: u64,
     threads: u64,
     handlers: u64,
+    failed: u64,
+    undone: u64,
 }
 
 impl SubscriptionRow {
@@ -62,6 +64,8 @@ impl SubscriptionRow {
             signals: count.signals,
             threads: count.threads,
             handlers: count.handlers,
+            failed: count.failed,
+            undone: count.undone,
         }
     }
 }
@@ -129,6 +133,12 @@ fn conditions(row: &SubscriptionRow) -> String {
     }
     if row.owner != row.receiver {
         text += &format!(", made by {}", process::show(row.owner));
+    }
+    if row.failed != 0 {
+        text += &format!(", {} runs of E-code failed", row.failed);
+    }
+    if row.undone != 0 {
+        text += &format!(", {} of its requests could not be done", row.undone);
     }
     text
 }

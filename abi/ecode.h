@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * What an E-code handler shares with the dispatcher (ECalls-05 §3.3; crates/ecode/src/frame.rs says
+ * the same in Rust): one element of a per-CPU map. The dispatcher fills the first part before it
+ * calls the handler, and does afterwards what the handler wrote down.
+ *
+ * A handler of E-code calls nothing of the kernel but lookups of these maps. What it wants done it
+ * writes down as effects; they are done by the right of the subscription, as if its owner had asked
+ * for them.
+ *
+ * Such a handler is an action HANDLER or THREAD whose `handler` is ECALLS_HANDLER_ECODE. It has
+ * two places in the map `ecodes`: element 2 * (subscription index * ECALLS_ACTIONS_MAX + action)
+ * and the next one. One word, argument[0], says which of them holds its program, and how that is
+ * called; so a program is replaced by filling the other place and storing that word.
+ */
+#ifndef ECALLS_ECODE_H
+#define ECALLS_ECODE_H
+
+#include "handler.h"
+
+#define ECALLS_HANDLER_ECODE 128u
+
+/* argument[0]: iterations that it may make, in the lower 32 bits, and: */
+#define ECALLS_ECODE_OUTPUT_SHIFT 32u /* bytes of its output, which replaces the event's data */
+#define ECALLS_ECODE_OUTPUT_MASK 0xffffu
+#define ECALLS_ECODE_PLACE_SHIFT 63u /* which of its two places */
+
+#define ECALLS_ECODE_EFFECTS 16u
+#define ECALLS_ECODE_BYTES 4096u /* of the output; of the locals twice as many */
+
+/* What a handler can ask for. What cannot be done is counted as `undone`. */
+#define ECALLS_EFFECT_SIGNAL 1u /* number: real-time signal, to the receiver; value[0]: its value */
+#define ECALLS_EFFECT_RAISE 2u	/* number: service, of the owner's own; value[0..2]: the data */
+#define ECALLS_EFFECT_DEFER 3u	/* value[0]: us, after which the chain goes on */
+/* The channel's 64 counters are the same for both (abi/channel.h). */
+#define ECALLS_EFFECT_COUNT 4u		  /* number: which counter; value[0]: by how much */
+#define ECALLS_EFFECT_HISTOGRAM 5u	  /* value[0]: counted in its bucket */
+#define ECALLS_DEFER_MAX_US 3600000000ull /* longer is this long */
+
+struct ecalls_effect {
+	ecalls_u32 kind;
+	ecalls_u32 number;
+	ecalls_u64 value[3];
+};
+
+/* Why a run ended before its time: the action has failed, and the chain goes on. */
+#define ECALLS_FAULT_INDEX 1u	/* an index was outside its array */
+#define ECALLS_FAULT_FUEL 2u	/* more iterations than allowed */
+#define ECALLS_FAULT_INPUT 3u	/* the event has less data than the handler reads */
+#define ECALLS_FAULT_EFFECTS 4u /* more than ECALLS_ECODE_EFFECTS */
+
+struct ecalls_frame {
+	ecalls_u64 now_ns;	  /* in: time now */
+	ecalls_u64 random;	  /* in, out: state of random(), never 0 */
+	ecalls_s64 result;	  /* out: 0 ends the chain */
+	ecalls_u32 fuel;	  /* in: iterations allowed; out: those that are left */
+	ecalls_u32 fault;	  /* out: ECALLS_FAULT_*, 0: none */
+	ecalls_u32 effects;	  /* out: effects in use */
+	ecalls_u32 drop;	  /* out: 1 + the reason of drop(), 0: none */
+	ecalls_u32 output_bytes;  /* of the output; the handler does not read it */
+	ecalls_u32 channel;	  /* in: index of the subscription's channel */
+	ecalls_u64 sinks_present; /* in: bit per sink */
+	ecalls_u64 accepted;	  /* out */
+	ecalls_u64 rejected;	  /* out */
+	ecalls_u64 zero;	  /* always 0, which the kernel's verifier does not know */
+	ecalls_u32 subscription;  /* in: its index; the handler does not read it */
+	ecalls_u32 action;	  /* in: which action */
+	ecalls_u64 pad1;
+	struct ecalls_effect effect[ECALLS_ECODE_EFFECTS];
+	ecalls_u64 output[ECALLS_ECODE_BYTES / 8];
+	ecalls_u64 locals[2 * ECALLS_ECODE_BYTES / 8];
+};
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_frame) == 96 + 16 * 32 + 3 * 4096, "frame");
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Whose a service is: who may raise its events from outside of the kernel, by a downcall or by a
+ * handler written in E-code.
+ */
+#ifndef ECALLS_EVENT_RIGHT_H
+#define ECALLS_EVENT_RIGHT_H
+
+#include "raise.h"
+
+/* Whether a process may raise events of a service: its owner, and root. Others are counted. */
+static __always_inline struct ecalls_service *service_of(u32 service, u32 pid, u64 start, u32 uid) {
+	struct ecalls_service *s = bpf_map_lookup_elem(&services, &service);
+	struct ecalls_service_count *n;
+
+	if (!s || service < ECALLS_SERVICE_USER ||
+	    *(volatile u32 *)&s->state != ECALLS_STATE_ACTIVE)
+		return 0;
+	if (!uid || (s->owner == pid && (!s->owner_start || s->owner_start == start)))
+		return s;
+	n = count_of_service(service);
+	if (n)
+		__sync_fetch_and_add(&n->refused, 1);
+	return 0;
+}
+
+#endif

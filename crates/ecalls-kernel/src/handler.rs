@@ -1,0 +1,419 @@
+//! Handlers written in E-code, as actions of subscriptions (ECalls-05 §3.3).
+//!
+//! A [`Handler`] is what the compiler made of a text. Each action of a subscription has two places
+//! in the core's map `ecodes`, and a word in the subscription's row that says which of them holds
+//! its program, how many iterations that may make and how large its output is (abi/ecode.h). So a
+//! running handler is replaced by filling the other place and storing that word: every event meets
+//! either the former program or the new one, whole.
+//!
+//! The state of a handler is a map of its own. A handler that replaces another one goes on with the
+//! variables that have the same name and type: with the same map, if that is all there is; else
+//! with a copy, which does not see what events change between the copy and the replacement.
+//!
+//! A place is filled before the subscription becomes active and emptied when it ends. That of a
+//! subscription whose owner was killed is emptied by the next one who installs or ends one
+//! ([`sweep`]).
+
+use std::mem::{offset_of, size_of};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ::ecode::bpf::Object;
+use ::ecode::frame::at;
+use ::ecode::ir::{Instruction, Op, Program, State};
+use ::ecode::source::Source;
+use ecalls_abi::channel::STATE_DEAD;
+use ecalls_abi::ecode::{Frame, HANDLER_ECODE, call};
+use ecalls_abi::subscription::{ACTION_HANDLER, ACTION_THREAD, Action, Subscription};
+use ecalls_abi::version::{ACTIONS_MAX, DATA_MAX, SUBSCRIPTIONS_MAX};
+use libbpf_rs::libbpf_sys::{self, bpf_map_create_opts, size_t};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+
+use crate::core::Core;
+use crate::ecode::{Maps, load_handler};
+use crate::error::{Error, Result};
+use crate::link::Link;
+use crate::objects::Place;
+use crate::segment::Segment;
+use crate::subscription::wait_for_readers;
+use crate::sys;
+
+const _: () = assert!(
+    size_of::<Frame>() == at::BYTES as usize
+        && offset_of!(Frame, now_ns) == at::NOW as usize
+        && offset_of!(Frame, random) == at::RANDOM as usize
+        && offset_of!(Frame, result) == at::RESULT as usize
+        && offset_of!(Frame, fuel) == at::FUEL as usize
+        && offset_of!(Frame, fault) == at::FAULT as usize
+        && offset_of!(Frame, effects) == at::EFFECT_COUNT as usize
+        && offset_of!(Frame, drop) == at::DROP as usize
+        && offset_of!(Frame, channel) == at::CHANNEL as usize
+        && offset_of!(Frame, sinks_present) == at::SINKS_PRESENT as usize
+        && offset_of!(Frame, accepted) == at::ACCEPTED as usize
+        && offset_of!(Frame, rejected) == at::REJECTED as usize
+        && offset_of!(Frame, zero) == at::ZERO as usize
+        && offset_of!(Frame, effect) == at::EFFECT as usize
+        && offset_of!(Frame, output) == at::OUTPUT as usize
+        && offset_of!(Frame, locals) == at::LOCALS as usize,
+    "the compiler and the dispatcher mean the same frame"
+);
+
+/// A compiled handler.
+#[derive(Clone, Debug)]
+pub struct Handler {
+    object: Object,
+    state: State,
+    fuel: u32,
+    output_bytes: u32,
+    effects: bool,
+    source: Source,
+}
+
+impl Handler {
+    /// What the compiler made of `source`.
+    ///
+    /// # Errors
+    /// [`Error::LimitReached`] for an input or output that is larger than an event's data.
+    pub fn new(program: &Program, object: Object, source: Source) -> Result<Handler> {
+        let limits = [
+            ("bytes of an event's data, which are `input`", program.input),
+            (
+                "bytes of an event's data, which `output` becomes",
+                program.output,
+            ),
+        ];
+        for (which, bytes) in limits {
+            if bytes as usize > DATA_MAX {
+                return Err(Error::LimitReached {
+                    which,
+                    limit: DATA_MAX,
+                });
+            }
+        }
+        Ok(Handler {
+            object,
+            state: program.state.clone(),
+            fuel: program.fuel.max(1),
+            output_bytes: program.output,
+            effects: asks(&program.body),
+            source,
+        })
+    }
+}
+
+/// Whether some instruction asks for an effect.
+fn asks(body: &[Instruction]) -> bool {
+    body.iter().any(|instruction| {
+        let op = &instruction.op;
+        matches!(op, Op::Effect { .. }) || op.bodies().any(asks)
+    })
+}
+
+/// Whether an action is a handler of this kind.
+pub(crate) fn is_ecode(action: &Action) -> bool {
+    matches!(action.kind, ACTION_HANDLER | ACTION_THREAD) && action.handler == HANDLER_ECODE
+}
+
+/// The handlers of one subscription.
+#[derive(Debug, Default)]
+pub(crate) struct Handlers {
+    running: Vec<Running>,
+    /// The program that does what they ask for, while one of them asks for something.
+    effects: Vec<Link>,
+}
+
+/// The handler of one action.
+#[derive(Debug)]
+struct Running {
+    action: u32,
+    /// Which of the two places holds its program.
+    place: u32,
+    /// When it was put there.
+    since_ns: u64,
+    state: State,
+    memory: Option<Arc<Memory>>,
+}
+
+/// Name of the map of a handler's variables.
+pub(crate) const STATE_NAME: &str = "ecode_state";
+
+/// The variables of a handler.
+#[derive(Debug)]
+struct Memory {
+    map: MapHandle,
+    bytes: Segment,
+}
+
+impl Memory {
+    /// Memory with these bytes, a multiple of 8 of them.
+    fn new(bytes: &[u8]) -> Result<Memory> {
+        let options = bpf_map_create_opts {
+            sz: size_of::<bpf_map_create_opts>() as size_t,
+            map_flags: libbpf_sys::BPF_F_MMAPABLE,
+            ..Default::default()
+        };
+        let size = u32::try_from(bytes.len()).expect("the compiler's limit");
+        let map = MapHandle::create(MapType::Array, Some(STATE_NAME), 4, size, 1, &options)
+            .map_err(|error| Error::from_bpf("making memory for a handler", &error))?;
+        let memory = Memory {
+            bytes: Segment::map(&map, bytes.len())?,
+            map,
+        };
+        for (word, bytes) in memory.bytes.words().iter().zip(bytes.chunks_exact(8)) {
+            let bytes = bytes.try_into().expect("8 bytes");
+            word.store(u64::from_ne_bytes(bytes), Ordering::Relaxed);
+        }
+        Ok(memory)
+    }
+
+    fn read(&self) -> Vec<u8> {
+        let words = self.bytes.words().iter();
+        words
+            .flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes())
+            .collect()
+    }
+}
+
+impl Handlers {
+    /// Puts the handlers of a subscription that is not active yet into their places, and says in
+    /// its row how they are called. `previous`: what the row was before.
+    pub(crate) fn place(
+        core: &Core,
+        row: &mut Subscription,
+        index: u32,
+        previous: &Subscription,
+        handlers: &[(usize, Handler)],
+    ) -> Result<Handlers> {
+        clear(core, index, previous);
+        let mut all = Handlers::default();
+        for (action, handler) in handlers {
+            let number = u32::try_from(*action).expect("a small number");
+            match all.start(core, index, number, 0, handler, None) {
+                Ok(running) => all.running.push(running),
+                Err(error) => {
+                    clear(core, index, row);
+                    return Err(error);
+                }
+            }
+            row.action[*action].argument[0] = call(handler.fuel, handler.output_bytes, 0);
+        }
+        Ok(all)
+    }
+
+    /// Replaces the handler of an action. The caller holds the lock, and knows that the
+    /// subscription is active.
+    pub(crate) fn replace(
+        &mut self,
+        core: &Core,
+        index: u32,
+        action: usize,
+        handler: &Handler,
+    ) -> Result<()> {
+        let at = self
+            .running
+            .iter()
+            .position(|running| running.action as usize == action);
+        let at = at.ok_or(Error::Closed("the handler"))?;
+        let former = &self.running[at];
+        let (number, place) = (former.action, 1 - former.place);
+        // Somebody may still go by the word that named that place.
+        wait_for_readers(former.since_ns)?;
+        let kept = Some((former.state.clone(), former.memory.clone()));
+        let running = self.start(core, index, number, place, handler, kept)?;
+        let argument = offset_of!(Subscription, action)
+            + action * size_of::<Action>()
+            + offset_of!(Action, argument);
+        core.mapped_subscriptions()?.word(index, argument).store(
+            call(handler.fuel, handler.output_bytes, place),
+            Ordering::Release,
+        );
+        self.running[at] = running;
+        Ok(())
+    }
+
+    /// Loads a handler and puts it into a place. `kept`: the state that it goes on with.
+    fn start(
+        &mut self,
+        core: &Core,
+        index: u32,
+        action: u32,
+        place: u32,
+        handler: &Handler,
+        kept: Option<(State, Option<Arc<Memory>>)>,
+    ) -> Result<Running> {
+        if handler.effects && self.effects.is_empty() {
+            self.effects = core.attached(Place::Effects)?;
+        }
+        let memory = memory_for(&handler.state, kept)?;
+        let program = load(core, handler, memory.as_deref())?;
+        let key = place_of(index, action, place).to_ne_bytes();
+        core.map("ecodes")?
+            .update(&key, &program.as_raw_fd().to_ne_bytes(), MapFlags::ANY)
+            .map_err(|error| Error::from_bpf("putting a handler into its place", &error))?;
+        Ok(Running {
+            action,
+            place,
+            since_ns: sys::now_ns(),
+            state: handler.state.clone(),
+            memory,
+        })
+    }
+}
+
+/// Element of the map `ecodes`.
+fn place_of(index: u32, action: u32, place: u32) -> u32 {
+    2 * (index * ACTIONS_MAX as u32 + action) + place
+}
+
+fn load(core: &Core, handler: &Handler, memory: Option<&Memory>) -> Result<OwnedFd> {
+    let maps = Maps {
+        frame: core.map("frames")?.as_fd(),
+        event: core.map("current_events")?.as_fd(),
+        state: memory.map(|memory| memory.map.as_fd()),
+        attributes: Some(core.map("attributes")?.as_fd()),
+        sinks: None,
+    };
+    load_handler(&handler.object, &maps)?
+        .map_err(|refusal| Error::Ecode(refusal.render(&handler.object, &handler.source)))
+}
+
+/// The memory of a new handler: that of the former one, if nothing else is in it; else its own,
+/// with what it has in common with the former one.
+fn memory_for(
+    state: &State,
+    kept: Option<(State, Option<Arc<Memory>>)>,
+) -> Result<Option<Arc<Memory>>> {
+    if state.bytes.is_empty() {
+        return Ok(None);
+    }
+    let Some((former, Some(memory))) = kept else {
+        return Ok(Some(Arc::new(Memory::new(&state.bytes)?)));
+    };
+    if is_same(state, &former) {
+        return Ok(Some(memory));
+    }
+    let bytes = carry(state, &former, &memory.read());
+    Ok(Some(Arc::new(Memory::new(&bytes)?)))
+}
+
+/// Whether all variables are the same, and lie in the same places, and all constants are.
+fn is_same(state: &State, former: &State) -> bool {
+    let constants = |of: &State| -> Vec<u8> {
+        let entries = of.entries.iter().filter(|entry| entry.constant);
+        let bytes = entries.filter_map(|entry| of.bytes.get(range(entry.offset, entry.bytes)));
+        bytes.flatten().copied().collect()
+    };
+    state.entries == former.entries
+        && state.bytes.len() == former.bytes.len()
+        && constants(state) == constants(former)
+}
+
+/// The first bytes of a state that goes on with what `former` has in common with it.
+fn carry(state: &State, former: &State, now: &[u8]) -> Vec<u8> {
+    let mut bytes = state.bytes.clone();
+    for entry in state.entries.iter().filter(|entry| !entry.constant) {
+        let same = former.entries.iter().find(|other| {
+            !other.constant
+                && other.name == entry.name
+                && other.ty == entry.ty
+                && other.bytes == entry.bytes
+        });
+        let from = same.and_then(|same| now.get(range(same.offset, same.bytes)));
+        if let (Some(from), Some(to)) = (from, bytes.get_mut(range(entry.offset, entry.bytes))) {
+            to.copy_from_slice(from);
+        }
+    }
+    bytes
+}
+
+fn range(offset: u32, bytes: u32) -> std::ops::Range<usize> {
+    offset as usize..offset as usize + bytes as usize
+}
+
+/// Empties the places of a row's handlers.
+pub(crate) fn clear(core: &Core, index: u32, row: &Subscription) {
+    let Ok(places) = core.map("ecodes") else {
+        return;
+    };
+    let actions = (0u32..).zip(row.chain());
+    for (action, _) in actions.filter(|(_, action)| is_ecode(action)) {
+        for place in 0..2 {
+            // An empty place is no error.
+            let _ = places.delete(&place_of(index, action, place).to_ne_bytes());
+        }
+    }
+}
+
+/// Empties the places of subscriptions whose owners were killed. The caller holds the lock.
+pub(crate) fn sweep(core: &Core) -> Result<()> {
+    let table = core.mapped_subscriptions()?;
+    for index in 0..SUBSCRIPTIONS_MAX as u32 {
+        let mut row = table.get(index);
+        if row.id == 0 {
+            break;
+        }
+        // Calls that are 0 say that the places are empty.
+        let called = |action: &Action| is_ecode(action) && action.argument[0] != 0;
+        if row.state != STATE_DEAD || !row.chain().iter().any(called) {
+            continue;
+        }
+        clear(core, index, &row);
+        for action in row.action.iter_mut().filter(|action| is_ecode(action)) {
+            action.argument[0] = 0;
+        }
+        core.tables.subscriptions.set(index, &row)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ::ecode::ir::StateEntry;
+
+    fn entry(name: &str, ty: &str, offset: u32, constant: bool) -> StateEntry {
+        StateEntry {
+            name: name.into(),
+            ty: ty.into(),
+            offset,
+            bytes: 8,
+            constant,
+        }
+    }
+
+    #[test]
+    fn state_is_kept_where_name_and_type_are_the_same() {
+        let former = State {
+            bytes: vec![0; 24],
+            entries: vec![
+                entry("a", "long", 0, false),
+                entry("b", "long", 8, false),
+                entry("table", "long", 16, true),
+            ],
+        };
+        let now: Vec<u8> = (1..=24).collect();
+        let state = State {
+            bytes: vec![9; 32],
+            entries: vec![
+                entry("new", "long", 0, false),
+                entry("b", "unsigned long", 8, false),
+                entry("a", "long", 16, false),
+                entry("table", "long", 24, true),
+            ],
+        };
+        let bytes = carry(&state, &former, &now);
+        assert_eq!(bytes[..16], [9; 16], "another name, another type");
+        assert_eq!(bytes[16..24], now[..8]);
+        assert_eq!(bytes[24..], [9; 8], "a constant");
+        assert!(!is_same(&state, &former));
+        let mut other = former.clone();
+        other.bytes[0] = 1;
+        assert!(
+            is_same(&other, &former),
+            "another first value of a variable"
+        );
+        other.bytes[16] = 1;
+        assert!(!is_same(&other, &former), "another constant");
+    }
+}

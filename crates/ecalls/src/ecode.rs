@@ -1,0 +1,86 @@
+//! Handlers written in E-code (ECalls-05 §3.3; `man 7 ecode`): what a text may name where it is to
+//! run, and its way from a text to a handler that the kernel side takes.
+
+use ::ecode::bpf;
+use ::ecode::diagnostic::Diagnostics;
+use ::ecode::environment::{Denied, Environment};
+use ::ecode::source::Source;
+use ::ecode::tree::Builtin;
+use ecalls_abi::downcall::ATTRIBUTES;
+use ecalls_abi::service::SERVICE_USER;
+use ecalls_kernel::handler::Handler;
+use ecalls_kernel::stat::ServiceStat;
+
+use crate::host::Ecalls;
+use crate::{Error, Result};
+
+/// Why there are no counters to count in.
+const NO_CHANNEL: &str = "counters are a channel's: say memory(...) or report_to(...)";
+
+/// Where the handlers of one subscription run.
+#[derive(Clone, Debug)]
+pub(crate) struct Surroundings {
+    pub(crate) ecalls: Ecalls,
+    pub(crate) service: ServiceStat,
+    /// Whether it has a channel, whose counters and attributes they use.
+    pub(crate) has_channel: bool,
+    /// Names of its attributes, by number.
+    pub(crate) attributes: Vec<String>,
+}
+
+impl Surroundings {
+    /// Compiles a text.
+    ///
+    /// # Errors
+    /// [`Error::Ecode`] with everything that is wrong, as text for people.
+    pub(crate) fn compile(&self, source: &Source) -> Result<Handler> {
+        let environment = self.environment(source)?;
+        let wrong = |told: Diagnostics| Error::Ecode(told.render(source).trim_end().to_owned());
+        let compiled = ::ecode::compile(source, &environment).map_err(wrong)?;
+        let object =
+            bpf::emit(&compiled.program).map_err(|one| wrong(Diagnostics::new(vec![one])))?;
+        Handler::new(&compiled.program, object, source.clone())
+    }
+
+    /// What a text may name.
+    fn environment(&self, source: &Source) -> Result<Environment> {
+        if self.attributes.len() > ATTRIBUTES {
+            return Err(Error::LimitReached {
+                which: "attributes of one channel",
+                limit: ATTRIBUTES,
+            });
+        }
+        let info = &self.service.info;
+        let mut environment = Environment {
+            input: (!info.format().trim().is_empty()).then(|| info.format().to_owned()),
+            kinds: info.kinds().map(str::to_owned).collect(),
+            ..Environment::default()
+        };
+        if self.has_channel {
+            environment.attributes.clone_from(&self.attributes);
+        } else {
+            let counters = [Builtin::Count, Builtin::Histogram];
+            environment.denied.extend(counters.map(|builtin| Denied {
+                builtin,
+                reason: NO_CHANNEL,
+            }));
+        }
+        // Looking through all services takes longer than all the rest.
+        if source.text.contains("raise") {
+            environment.services = self.raisable()?;
+        }
+        Ok(environment)
+    }
+
+    /// The application services whose events this process may raise, but for the subscription's
+    /// own: a handler that raises what it handles would never end.
+    fn raisable(&self) -> Result<Vec<(String, u32)>> {
+        let may_all = ecalls_kernel::is_root();
+        let services = self.ecalls.services()?.into_iter();
+        Ok(services
+            .filter(|one| one.index >= SERVICE_USER && one.index != self.service.index)
+            .filter(|one| may_all || one.owner == self.ecalls.pid())
+            .map(|one| (one.info.name().to_owned(), one.index))
+            .collect())
+    }
+}
