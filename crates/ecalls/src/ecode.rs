@@ -1,7 +1,6 @@
 //! Handlers written in E-code (ECalls-05 §3.3; `man 7 ecode`): what a text may name where it is to
 //! run, and its way from a text to a handler that the kernel side takes.
 
-use ::ecode::bpf;
 use ::ecode::diagnostic::Diagnostics;
 use ::ecode::environment::{Denied, Environment};
 use ::ecode::source::Source;
@@ -37,9 +36,7 @@ impl Surroundings {
         let environment = self.environment(source)?;
         let wrong = |told: Diagnostics| Error::Ecode(told.render(source).trim_end().to_owned());
         let compiled = ::ecode::compile(source, &environment).map_err(wrong)?;
-        let object =
-            bpf::emit(&compiled.program).map_err(|one| wrong(Diagnostics::new(vec![one])))?;
-        Handler::new(&compiled.program, object, source.clone())
+        Handler::new(&compiled.program, compiled.object, source.clone())
     }
 
     /// What a text may name.

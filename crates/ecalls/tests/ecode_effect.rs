@@ -57,7 +57,7 @@ fn signal_goes_to_the_receiver() {
     let Some(ecalls) = core() else { return };
     // Process-wide: it may come to any thread.
     ecalls::signal::install(SIGNAL, |signal| {
-        VALUE.store(signal.value, Ordering::Relaxed)
+        VALUE.store(signal.value, Ordering::Relaxed);
     })
     .expect("a real-time signal");
     let (service, name) = own_service(&ecalls);
