@@ -8,6 +8,7 @@
 mod histogram;
 mod line;
 mod socket;
+mod texts;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -21,6 +22,7 @@ use serde::Serialize;
 
 use self::line::Lines;
 use self::socket::Sockets;
+use self::texts::Texts;
 use crate::exit::{Code, Failure, Outcome};
 use crate::output::{Dropped, Output, note};
 use crate::stop::{PATIENCE, Stop};
@@ -87,7 +89,7 @@ shifted right; printed in the end), count.
 
 E-code (`man 7 ecode`): names are the fields of the service's data, its kinds (event.kind == exec),
 and event.pid, .uid, .cpu, .time and so on. What is false, or 0, is not printed. A struct output
-takes the place of the data.
+takes the place of the data. What count() and histogram() counted is printed in the end.
 
 --pid: most built-in services raise in the context of the process that they tell about. A process'
 children are other processes: task tells of their forks, execs and exits without --pid only.
@@ -98,9 +100,10 @@ what was not, and why.
 
 Keys with --json: what (event), time_ns (Unix time), raise_ns (CLOCK_MONOTONIC), latency_ns,
 service, kind, data (an object, by field), raised_by, tid, uid, cpu, target, type, priority,
-deadline_ns, release_ns, id; then what (histogram), field, from, count; in the end what (summary),
-received, late, filtered, dropped (an object: count by reason), skipped, failed and undone
-(of E-code: runs that ended in a fault, and what was asked for and could not be done).
+deadline_ns, release_ns, id; then what (histogram), field, from, count; what (counter), counter,
+count; in the end what (summary), received, late, filtered, dropped (an object: count by reason),
+skipped, failed and undone (of E-code: runs that ended in a fault, and what was asked for and could
+not be done).
 
 Examples:
   ecalls watch task --kind exec
@@ -130,6 +133,7 @@ struct Summary {
 #[derive(Debug)]
 struct Watch {
     subscription: Subscription,
+    texts: Texts,
     _timer: Option<Timer>,
     _threshold: Option<Threshold>,
     channel: Channel,
@@ -147,7 +151,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let stop = Stop::on_signals()?;
     let mut watch = Watch::begin(args)?;
     let mut out = Output::new(args.json);
-    let mut lines = Lines::new(&watch.service)?;
+    let mut lines = Lines::new(&watch.service, &watch.subscription.format())?;
     let received = watch.print_events(args, &stop, &mut out, &mut lines)?;
     watch.end(args, &mut out, received)?;
     let wanted = args.count.unwrap_or(1);
@@ -166,7 +170,8 @@ impl Watch {
         let service = ecalls.access().service_stat(index)?;
         check_options(args, index)?;
         let channel = ecalls.channel().ring(RING).open()?;
-        let subscription = subscribe(&ecalls, args, index, &channel)?;
+        let texts = Texts::read(args)?;
+        let subscription = subscribe(&ecalls, args, &texts, index, &channel)?;
         let period = args.every.filter(|_| index == SERVICE_CPU);
         let threshold = match args.threshold.or(period) {
             Some(time) => Some(Threshold::set(&ecalls, index, time)?),
@@ -194,6 +199,7 @@ impl Watch {
         }
         Ok(Watch {
             subscription,
+            texts,
             _timer: timer,
             _threshold: threshold,
             channel,
@@ -250,6 +256,7 @@ impl Watch {
                 histogram::print(out, field, *shift, &counts)?;
             }
         }
+        self.texts.print(out, &counts)?;
         let lost = self.channel.lost();
         let after = self.ecalls.access().service_stat(self.service.index)?;
         let count = self.subscription.count()?;
@@ -321,6 +328,7 @@ fn check_options(args: &Args, service: u32) -> Outcome {
 fn subscribe(
     ecalls: &Ecalls,
     args: &Args,
+    texts: &Texts,
     service: u32,
     channel: &Channel,
 ) -> Result<Subscription, Failure> {
@@ -339,15 +347,7 @@ fn subscribe(
     for handler in &args.handlers {
         builder = builder.handler(handler);
     }
-    for path in &args.texts {
-        let name = path.display().to_string();
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Failure::usage(format!("reading {name}: {error}")))?;
-        builder = builder.ecode_named(&name, &text);
-    }
-    for condition in &args.conditions {
-        builder = builder.ecode_named("--where", condition);
-    }
+    builder = texts.subscribe(builder);
     Ok(builder.report_to(channel).memory(channel).install()?)
 }
 

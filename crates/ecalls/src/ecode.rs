@@ -2,11 +2,12 @@
 //! run, and its way from a text to a handler that the kernel side takes.
 
 use ::ecode::diagnostic::Diagnostics;
-use ::ecode::environment::{Denied, Environment};
+use ::ecode::environment::{Denied, Environment, output_format};
 use ::ecode::source::Source;
 use ::ecode::tree::Builtin;
 use ecalls_abi::downcall::ATTRIBUTES;
 use ecalls_abi::service::SERVICE_USER;
+use ecalls_abi::version::DATA_MAX;
 use ecalls_kernel::handler::Handler;
 use ecalls_kernel::stat::ServiceStat;
 
@@ -27,20 +28,32 @@ pub(crate) struct Surroundings {
     pub(crate) attributes: Vec<String>,
 }
 
+/// What a text became.
+#[derive(Clone, Debug)]
+pub(crate) struct Made {
+    pub(crate) handler: Handler,
+    /// Format of the data that the rest of the chain meets.
+    pub(crate) output: String,
+}
+
 impl Surroundings {
-    /// Compiles a text.
+    /// Compiles a text that meets data of the format `input`.
     ///
     /// # Errors
     /// [`Error::Ecode`] with everything that is wrong, as text for people.
-    pub(crate) fn compile(&self, source: &Source) -> Result<Handler> {
-        let environment = self.environment(source)?;
+    pub(crate) fn compile(&self, source: &Source, input: &str) -> Result<Made> {
+        let environment = self.environment(source, input)?;
         let wrong = |told: Diagnostics| Error::Ecode(told.render(source).trim_end().to_owned());
         let compiled = ::ecode::compile(source, &environment).map_err(wrong)?;
-        Handler::new(&compiled.program, compiled.object, source.clone())
+        let output = output_format(&compiled.tree, DATA_MAX as u32);
+        Ok(Made {
+            handler: Handler::new(&compiled.program, compiled.object, source.clone())?,
+            output: output.unwrap_or_else(|| input.to_owned()),
+        })
     }
 
     /// What a text may name.
-    fn environment(&self, source: &Source) -> Result<Environment> {
+    fn environment(&self, source: &Source, input: &str) -> Result<Environment> {
         if self.attributes.len() > ATTRIBUTES {
             return Err(Error::LimitReached {
                 which: "attributes of one channel",
@@ -49,7 +62,7 @@ impl Surroundings {
         }
         let info = &self.service.info;
         let mut environment = Environment {
-            input: (!info.format().trim().is_empty()).then(|| info.format().to_owned()),
+            input: (!input.trim().is_empty()).then(|| input.to_owned()),
             kinds: info.kinds().map(str::to_owned).collect(),
             ..Environment::default()
         };

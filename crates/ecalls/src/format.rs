@@ -9,6 +9,9 @@ use crate::{Error, Result};
 /// Fields of a format at most: more than fit into an event's data.
 const FIELDS_MAX: usize = 168;
 
+/// What a decimal number of 1 counts.
+const FIXED_ONE: u64 = 1_000_000;
+
 /// What a field holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -16,6 +19,8 @@ pub enum Kind {
     Unsigned,
     /// Signed integer.
     Signed,
+    /// Decimal number: a signed count of millionths.
+    Fixed,
     /// Text in a fixed-size array, ended by 0.
     Text,
 }
@@ -49,6 +54,8 @@ pub enum Value {
     Unsigned(u64),
     /// Signed integer.
     Signed(i64),
+    /// Decimal number, in millionths.
+    Fixed(i64),
     /// Text.
     Text(String),
     /// Array of integers.
@@ -60,6 +67,7 @@ impl fmt::Display for Value {
         match self {
             Value::Unsigned(value) => write!(f, "{value}"),
             Value::Signed(value) => write!(f, "{value}"),
+            Value::Fixed(millionths) => write_fixed(f, *millionths),
             Value::Text(text) => write!(f, "{text}"),
             Value::List(values) => {
                 for (at, value) in values.iter().enumerate() {
@@ -69,6 +77,20 @@ impl fmt::Display for Value {
             }
         }
     }
+}
+
+/// `-1.25`
+fn write_fixed(f: &mut fmt::Formatter<'_>, millionths: i64) -> fmt::Result {
+    let sign = if millionths < 0 { "-" } else { "" };
+    let (whole, rest) = (
+        millionths.unsigned_abs() / FIXED_ONE,
+        millionths.unsigned_abs() % FIXED_ONE,
+    );
+    write!(f, "{sign}{whole}")?;
+    if rest == 0 {
+        return Ok(());
+    }
+    write!(f, ".{}", format!("{rest:06}").trim_end_matches('0'))
 }
 
 /// The fields of a service's data.
@@ -150,7 +172,7 @@ impl Format {
 }
 
 fn parse_field(part: &str, offset: usize) -> Result<Field> {
-    const EXPECTED: &str = "`type name` or `type name[n]` with u8..u64, s8..s64 or char";
+    const EXPECTED: &str = "`type name` or `type name[n]` with u8..u64, s8..s64, fixed or char";
     let (kind_name, rest) = part
         .split_once(' ')
         .ok_or_else(|| invalid(part, EXPECTED))?;
@@ -163,6 +185,7 @@ fn parse_field(part: &str, offset: usize) -> Result<Field> {
         "s16" => (Kind::Signed, 2),
         "s32" => (Kind::Signed, 4),
         "s64" => (Kind::Signed, 8),
+        "fixed" => (Kind::Fixed, 8),
         "char" => (Kind::Text, 1),
         _ => return Err(invalid(part, EXPECTED)),
     };
@@ -216,6 +239,7 @@ fn read_field(field: &Field, data: &[u8]) -> Option<Value> {
                 let unused = 64 - 8 * u32::try_from(chunk.len()).unwrap_or(8);
                 Value::Signed(value.wrapping_shl(unused).cast_signed() >> unused)
             }
+            Kind::Fixed => Value::Fixed(value.cast_signed()),
             Kind::Unsigned | Kind::Text => Value::Unsigned(value),
         }
     });
@@ -224,6 +248,26 @@ fn read_field(field: &Field, data: &[u8]) -> Option<Value> {
     } else {
         Some(Value::List(values.collect()))
     }
+}
+
+/// `-1.25`, in millionths.
+fn parse_fixed(text: &str) -> Option<i128> {
+    const DECIMALS: usize = 6;
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, text),
+    };
+    let (whole, decimals) = digits.split_once('.').unwrap_or((digits, "0"));
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    if !is_number(whole) || !is_number(decimals) || decimals.len() > DECIMALS {
+        return None;
+    }
+    let whole: i128 = whole.parse().ok()?;
+    let rest: i128 = format!("{decimals:0<DECIMALS$}").parse().ok()?;
+    let value = whole
+        .checked_mul(i128::from(FIXED_ONE))?
+        .checked_add(rest)?;
+    Some(if negative { -value } else { value })
 }
 
 fn write_field(field: &Field, value: &str, data: &mut [u8]) -> Result<()> {
@@ -242,12 +286,19 @@ fn write_field(field: &Field, value: &str, data: &mut [u8]) -> Result<()> {
     }
     for (part, place) in parts.iter().zip(place.chunks_mut(field.size)) {
         let bits = 8 * u32::try_from(field.size).unwrap_or(8);
-        let number: i128 = part
-            .trim()
-            .parse()
-            .map_err(|_| invalid(part, "a whole number"))?;
+        let number = match field.kind {
+            Kind::Fixed => parse_fixed(part.trim()),
+            _ => part.trim().parse::<i128>().ok(),
+        };
+        let expected = match field.kind {
+            Kind::Fixed => "a number with at most six decimals",
+            _ => "a whole number",
+        };
+        let number = number.ok_or_else(|| invalid(part, expected))?;
         let fits = match field.kind {
-            Kind::Signed => (-(1i128 << (bits - 1))..1i128 << (bits - 1)).contains(&number),
+            Kind::Signed | Kind::Fixed => {
+                (-(1i128 << (bits - 1))..1i128 << (bits - 1)).contains(&number)
+            }
             Kind::Unsigned | Kind::Text => (0..1i128 << bits).contains(&number),
         };
         if !fits {
@@ -293,6 +344,19 @@ mod tests {
             .map(|(_, value)| value.to_string())
             .collect();
         assert_eq!(read, ["255", "-300", "hello", "1,4000000000"]);
+    }
+
+    #[test]
+    fn decimal_numbers_are_written_as_such() {
+        let format = Format::parse("u8 a; fixed b[2]").expect("a format");
+        let data = format.write([("b", "-0.25,1234567")]).expect("numbers");
+        let read: Vec<_> = format.read(&data).map(|(_, value)| value).collect();
+        let list = vec![Value::Fixed(-250_000), Value::Fixed(1_234_567_000_000)];
+        assert_eq!(read, [Value::Unsigned(0), Value::List(list)]);
+        assert_eq!(read[1].to_string(), "-0.25,1234567");
+        for wrong in ["1.2345678", "1.", ".5", "1e3", "--1", "99999999999999"] {
+            assert!(format.write([("b", wrong)]).is_err(), "{wrong}");
+        }
     }
 
     #[test]

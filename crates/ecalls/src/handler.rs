@@ -30,7 +30,7 @@ pub enum Compare {
 /// What a threshold compares with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// A constant; a signed one as its 64 bits.
+    /// A constant; a signed one as its 64 bits, a decimal number in millionths.
     Value(u64),
     /// An attribute of the channel, 0 to 31, which the program sets by a downcall at any time.
     Attribute(u32),
@@ -175,7 +175,7 @@ fn encode_field(
         Some(Compare::GreaterEqual) => COMPARE_GREATER_EQUAL,
         Some(Compare::Greater) => COMPARE_GREATER,
     };
-    if compare.is_some() && known.kind == Kind::Signed {
+    if compare.is_some() && matches!(known.kind, Kind::Signed | Kind::Fixed) {
         op |= COMPARE_SIGNED;
     }
     let offset = u16::try_from(known.offset).unwrap_or(u16::MAX);

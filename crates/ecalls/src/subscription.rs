@@ -10,7 +10,7 @@
 //! | [`user`](SubscriptionBuilder::user) | if your handler returns [`Flow::Continue`] |
 //! | [`memory`](SubscriptionBuilder::memory) | always |
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ::ecode::source::Source;
@@ -58,7 +58,8 @@ pub struct SubscriptionBuilder {
     channel: Option<Id>,
     actions: Vec<Action>,
     users: Vec<(usize, UserHandler)>,
-    texts: Vec<(usize, Source)>,
+    /// What the kernel handlers of the chain are made from, by their places.
+    makings: Vec<(usize, Making)>,
     attributes: Vec<String>,
     error: Option<Error>,
 }
@@ -84,7 +85,7 @@ impl SubscriptionBuilder {
             channel: None,
             actions: Vec::new(),
             users: Vec::new(),
-            texts: Vec::new(),
+            makings: Vec::new(),
             attributes: Vec::new(),
             error: None,
         }
@@ -160,7 +161,8 @@ impl SubscriptionBuilder {
 
     /// Next action: a handler in E-code, which runs in the kernel for each event: an expression
     /// (`bytes > 1000`) or a body. It may name the fields of the service's data, and its kinds. If
-    /// it gives 0 the chain ends. Its `output` is the event's data for the rest of the chain.
+    /// it gives 0 the chain ends. Its `output` is the event's data for the rest of the chain, whose
+    /// handlers name the fields of that.
     #[must_use]
     pub fn ecode(self, text: &str) -> SubscriptionBuilder {
         self.ecode_named("ecode", text)
@@ -263,10 +265,29 @@ impl SubscriptionBuilder {
             has_channel: self.channel.is_some(),
             attributes: self.attributes,
         };
-        let texts = self.texts.iter();
-        let handlers = texts
-            .map(|(at, source)| Ok((*at, surroundings.compile(source)?)))
-            .collect::<Result<Vec<_>>>()?;
+        let mut format = self.service.info.format().to_owned();
+        let mut texts = Vec::new();
+        let mut handlers = Vec::new();
+        let last = self.makings.last().map(|(at, _)| *at);
+        for (at, making) in self.makings {
+            match making {
+                Making::Handler(handler) => {
+                    let encoded = handler.encode(&Format::parse(&format)?)?;
+                    (self.actions[at].handler, self.actions[at].argument) = encoded;
+                }
+                Making::Text(source) => {
+                    let made = surroundings.compile(&source, &format)?;
+                    let input = std::mem::replace(&mut format, made.output);
+                    handlers.push((at, made.handler));
+                    texts.push(Text {
+                        action: at,
+                        input,
+                        output: Mutex::new(format.clone()),
+                        read: Some(at) != last,
+                    });
+                }
+            }
+        }
         let request = Request {
             service: self.service.index,
             receiver: self.receiver,
@@ -282,7 +303,7 @@ impl SubscriptionBuilder {
         Ok(Subscription {
             handle,
             surroundings,
-            handlers: handlers.into_iter().map(|(at, _)| at).collect(),
+            texts,
             _threads: threads,
         })
     }
@@ -291,30 +312,47 @@ impl SubscriptionBuilder {
         let mut action = Action::new_zeroed();
         action.kind = kind;
         action.handler = HANDLER_ECODE;
-        self.texts.push((self.actions.len(), source));
+        self.makings
+            .push((self.actions.len(), Making::Text(source)));
         self.actions.push(action);
         self
     }
 
     fn kernel_handler(mut self, kind: u32, handler: &Handler) -> SubscriptionBuilder {
-        let encoded =
-            Format::parse(self.service.info.format()).and_then(|format| handler.encode(&format));
-        match encoded {
-            Ok((number, argument)) => {
-                let mut action = Action::new_zeroed();
-                action.kind = kind;
-                action.handler = number;
-                action.argument = argument;
-                self.actions.push(action);
-                self
-            }
-            Err(error) => self.refuse(error),
-        }
+        let mut action = Action::new_zeroed();
+        action.kind = kind;
+        self.makings
+            .push((self.actions.len(), Making::Handler(handler.clone())));
+        self.actions.push(action);
+        self
     }
 
     fn refuse(mut self, error: Error) -> SubscriptionBuilder {
         self.error.get_or_insert(error);
         self
+    }
+}
+
+/// What a kernel handler is made from, once it is known which data it meets.
+enum Making {
+    Handler(Handler),
+    Text(Source),
+}
+
+/// A handler in E-code that is installed.
+#[derive(Debug)]
+struct Text {
+    action: usize,
+    /// Formats of the data that it meets, and that the rest of its chain meets.
+    input: String,
+    output: Mutex<String>,
+    /// Whether a handler behind it is made for its output.
+    read: bool,
+}
+
+impl Text {
+    fn output(&self) -> MutexGuard<'_, String> {
+        self.output.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -325,8 +363,8 @@ pub struct Subscription {
     handle: SubscriptionHandle,
     /// Of its handlers in E-code.
     surroundings: Surroundings,
-    /// Their places in the chain.
-    handlers: Vec<usize>,
+    /// In the order of the chain.
+    texts: Vec<Text>,
     _threads: Vec<UserThread>,
 }
 
@@ -341,11 +379,21 @@ impl Subscription {
         self.handle.count()
     }
 
+    /// The data that arrive at the end of its chain, by field name: the service's, or the `output`
+    /// of its last handler in E-code that has one.
+    pub fn format(&self) -> String {
+        match self.texts.last() {
+            Some(text) => text.output().clone(),
+            None => self.surroundings.service.info.format().to_owned(),
+        }
+    }
+
     /// Replaces its first handler in E-code while events arrive: each meets either the former one
     /// or this one. `static` variables of the same name and type keep their values.
     ///
     /// # Errors
-    /// [`Error::Ecode`] for a text that is wrong: the former handler goes on;
+    /// [`Error::Ecode`] for a text that is wrong, or has another `output` than the handlers behind
+    /// it are made for: the former handler goes on;
     /// [`Error::Closed`] when it has none.
     pub fn replace_ecode(&self, text: &str) -> Result<()> {
         self.replace_ecode_at(0, "ecode", text)
@@ -357,9 +405,22 @@ impl Subscription {
     /// # Errors
     /// As [`Subscription::replace_ecode`].
     pub fn replace_ecode_at(&self, number: usize, name: &str, text: &str) -> Result<()> {
-        let action = self.handlers.get(number);
-        let action = action.ok_or(Error::Closed("the handler in E-code"))?;
-        let handler = self.surroundings.compile(&Source::new(name, text))?;
-        self.handle.replace_handler(*action, &handler)
+        let former = self.texts.get(number);
+        let former = former.ok_or(Error::Closed("the handler in E-code"))?;
+        let made = self
+            .surroundings
+            .compile(&Source::new(name, text), &former.input)?;
+        let mut output = former.output();
+        if former.read && made.output != *output {
+            return Err(Error::Ecode(format!(
+                "{name}: error: the handlers behind are made for the former output\n    \
+                 hint: it is `{output}`, the new one's is `{}`; for another one, install another \
+                 subscription",
+                made.output
+            )));
+        }
+        self.handle.replace_handler(former.action, &made.handler)?;
+        *output = made.output;
+        Ok(())
     }
 }

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ecalls::downcall::Call;
+use ecalls::handler::{Bound, Compare};
 use ecalls::{Channel, DropReason, Ecalls, Error, Handler, Raise, Service, Subscription};
 use harness::{assert_all_adds_up, assert_comes_to_rest, core, own_service, wait_until};
 
@@ -112,10 +113,15 @@ fn output_is_what_the_rest_of_this_chain_sees() {
     let changed = ecalls.subscribe(&name).expect("the service");
     let text = "struct output { u64 value; u64 twice; u32 kind; }; \
                 output.value = value + 100; output.twice = value * 2; output.kind = event.kind;";
-    let _changed = changed
+    let changed = changed
         .memory(&before)
         .ecode(text)
-        .ecode("value % 2 == 1")
+        .ecode("value % 2 == 1 && twice == 2 * (value - 100)")
+        .handler(&Handler::Threshold {
+            field: "twice".into(),
+            compare: Compare::GreaterEqual,
+            bound: Bound::Value(0),
+        })
         .memory(&behind)
         .install()
         .expect("a subscription");
@@ -137,6 +143,14 @@ fn output_is_what_the_rest_of_this_chain_sees() {
         "the next handler saw 101, 102, 103"
     );
     assert!(events.iter().all(|event| event.data[2] == 2));
+    assert_eq!(
+        changed.format(),
+        "u64 value; u64 twice; u32 kind; u8 pad[4]",
+        "what is behind the handler with an output"
+    );
+    let other_output = changed.replace_ecode("struct output { u64 value; }; output.value = 1;");
+    let told = other_output.expect_err("another output").to_string();
+    assert!(told.contains("it is `u64 value; u64 twice;"), "{told}");
     let untouched: Vec<_> = std::iter::from_fn(|| other.try_recv()).collect();
     let seen: Vec<_> = untouched
         .iter()

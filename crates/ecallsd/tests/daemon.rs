@@ -394,18 +394,20 @@ fn a_user_that_floods_waits_and_others_do_not() {
     thread::scope(|scope| {
         let floods: Vec<_> = (0..8).map(|_| scope.spawn(flood)).collect();
         let victim = daemon.client(BOB);
-        let mut slowest = Duration::ZERO;
-        for _ in 0..100 {
-            let start = Instant::now();
-            victim.ask(&Request::LookQueue(number(0))).unwrap();
-            slowest = slowest.max(start.elapsed());
-            thread::sleep(Duration::from_millis(10));
-        }
+        let mut waits: Vec<_> = (0..100)
+            .map(|_| {
+                thread::sleep(Duration::from_millis(10));
+                let start = Instant::now();
+                victim.ask(&Request::LookQueue(number(0))).unwrap();
+                start.elapsed()
+            })
+            .collect();
+        waits.sort();
         let answers: u32 = floods.into_iter().map(|flood| flood.join().unwrap()).sum();
         assert!(answers < 600, "{answers} answers in two seconds");
         assert!(
-            slowest < Duration::from_millis(200),
-            "the victim waited {slowest:?}"
+            waits[waits.len() / 2] < Duration::from_millis(20),
+            "the victim waited {waits:?}"
         );
     });
     assert!(daemon.user(ALICE).unwrap().used[QUOTA_REQUESTS] > 0);

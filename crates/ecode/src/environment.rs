@@ -2,8 +2,8 @@
 //! here. Nothing else about the surroundings reaches the compiler.
 
 use crate::limits::ARRAY_ELEMENTS;
-use crate::tree::Builtin;
-use crate::types::{Int, Type};
+use crate::tree::{Builtin, Tree};
+use crate::types::{Int, Structs, Type};
 
 /// Where a program is to run.
 #[derive(Clone, Debug, Default)]
@@ -46,7 +46,8 @@ pub struct FormatField {
 /// Fields of a format at most: more than fit into an event's data.
 const FORMAT_FIELDS: usize = 1024;
 
-/// Reads a format: `type name` or `type name[n]` with u8..u64, s8..s64 or char, separated by `;`.
+/// Reads a format: `type name` or `type name[n]` with u8..u64, s8..s64, fixed or char, separated by
+/// `;`.
 /// Fields that only fill a gap (`pad...`) may have the same name.
 ///
 /// # Errors
@@ -59,7 +60,9 @@ pub fn parse_format(text: &str) -> Result<Vec<FormatField>, String> {
         .filter(|part| !part.is_empty());
     for part in parts.take(FORMAT_FIELDS) {
         let field = parse_field(part).ok_or_else(|| {
-            format!("'{part}' is no `type name` or `type name[n]` with u8..u64, s8..s64 or char")
+            format!(
+                "'{part}' is no `type name` or `type name[n]` with u8..u64, s8..s64, fixed or char"
+            )
         })?;
         let twice = fields.iter().any(|former| former.name == field.name);
         if twice && !field.name.starts_with("pad") {
@@ -75,17 +78,18 @@ pub fn parse_format(text: &str) -> Result<Vec<FormatField>, String> {
 
 fn parse_field(part: &str) -> Option<FormatField> {
     let (kind, rest) = part.split_once(' ')?;
-    let element = Type::Int(match kind {
-        "u8" => Int::new(8, false),
-        "u16" => Int::new(16, false),
-        "u32" => Int::UNSIGNED,
-        "u64" => Int::UNSIGNED_LONG,
-        "s8" | "char" => Int::CHAR,
-        "s16" => Int::new(16, true),
-        "s32" => Int::INT,
-        "s64" => Int::LONG,
+    let element = match kind {
+        "u8" => Type::Int(Int::new(8, false)),
+        "u16" => Type::Int(Int::new(16, false)),
+        "u32" => Type::Int(Int::UNSIGNED),
+        "u64" => Type::Int(Int::UNSIGNED_LONG),
+        "s8" | "char" => Type::Int(Int::CHAR),
+        "s16" => Type::Int(Int::new(16, true)),
+        "s32" => Type::Int(Int::INT),
+        "s64" => Type::Int(Int::LONG),
+        "fixed" => Type::Fixed,
         _ => return None,
-    });
+    };
     let rest = rest.trim();
     let (name, ty) = match rest.split_once('[') {
         None => (rest, element),
@@ -101,6 +105,97 @@ fn parse_field(part: &str) -> Option<FormatField> {
         name: name.to_owned(),
         ty,
     })
+}
+
+/// The format of a text's `output`, which is the data of the event behind it. Formats know no
+/// structs and no arrays of arrays: `load` of `cpu[1]` becomes `cpu_1_load`. `None` without an
+/// output, or when that has more than `most` bytes.
+pub fn output_format(tree: &Tree, most: u32) -> Option<String> {
+    let ty = &tree.variables.get(tree.output?.0 as usize)?.ty;
+    let mut writer = FormatWriter {
+        structs: &tree.structs,
+        fields: Vec::new(),
+        end: 0,
+    };
+    let bytes = tree.structs.size(ty).filter(|bytes| *bytes <= most)?;
+    writer.value(ty, "", 0);
+    writer.pad(bytes);
+    let parts: Vec<_> = writer.fields.into_iter().map(|(part, _)| part).collect();
+    Some(parts.join("; "))
+}
+
+struct FormatWriter<'a> {
+    structs: &'a Structs,
+    /// `u32 port`, and its name alone.
+    fields: Vec<(String, String)>,
+    /// Bytes so far.
+    end: u32,
+}
+
+impl FormatWriter<'_> {
+    /// A value that lies `offset` bytes from the beginning. No deeper than types nest.
+    fn value(&mut self, ty: &Type, name: &str, offset: u32) {
+        match ty {
+            Type::Struct(at) => {
+                let fields = self.structs.all.get(*at).map(|one| one.fields.as_slice());
+                for field in fields.unwrap_or_default() {
+                    self.value(&field.ty, &joined(name, &field.name), offset + field.offset);
+                }
+            }
+            Type::Array(of, count) if matches!(**of, Type::Struct(_) | Type::Array(..)) => {
+                let size = self.structs.size(of).unwrap_or(0);
+                for at in 0..*count {
+                    self.value(of, &joined(name, &at.to_string()), offset + at * size);
+                }
+            }
+            Type::Array(of, count) => self.field(of, name, offset, Some(*count)),
+            _ => self.field(ty, name, offset, None),
+        }
+    }
+
+    fn field(&mut self, ty: &Type, name: &str, offset: u32, count: Option<u32>) {
+        let Some(bytes) = self.structs.size(ty).filter(|bytes| *bytes > 0) else {
+            return;
+        };
+        let mut name = name.to_owned();
+        while self.fields.iter().any(|(_, other)| *other == name) {
+            name.push('_');
+        }
+        // Where the format's own rule would put it elsewhere.
+        if self.end.next_multiple_of(bytes) != offset {
+            self.pad(offset);
+        }
+        let text = count.map_or(String::new(), |count| format!("[{count}]"));
+        let part = format!("{} {name}{text}", format_type(ty, count));
+        self.fields.push((part, name));
+        self.end = offset + bytes * count.unwrap_or(1);
+    }
+
+    /// Fills a gap.
+    fn pad(&mut self, until: u32) {
+        if until > self.end {
+            let part = format!("u8 pad[{}]", until - self.end);
+            self.fields.push((part, String::new()));
+            self.end = until;
+        }
+    }
+}
+
+fn joined(name: &str, part: &str) -> String {
+    if name.is_empty() {
+        part.to_owned()
+    } else {
+        format!("{name}_{part}")
+    }
+}
+
+fn format_type(ty: &Type, count: Option<u32>) -> String {
+    match ty {
+        Type::Fixed => "fixed".to_owned(),
+        Type::Int(int) if *int == Int::CHAR && count.is_some() => "char".to_owned(),
+        Type::Int(int) => format!("{}{}", if int.signed { 's' } else { 'u' }, int.bits),
+        _ => "u8".to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -140,5 +235,46 @@ mod tests {
             assert!(parse_format(text).is_err(), "{text}");
         }
         assert!(parse_format("u8 pad[3]; u8 pad").is_ok());
+    }
+
+    /// The output of a text, as its format says it.
+    fn output_of(text: &str) -> Option<String> {
+        let source = crate::source::Source::new("test", text);
+        let compiled = crate::compile(&source, &Environment::default()).expect("a program");
+        output_format(&compiled.tree, 168)
+    }
+
+    #[test]
+    fn an_output_lies_where_its_format_says() {
+        let texts = [
+            ("", None),
+            (
+                "struct output { unsigned int pid; fixed load; char comm[16]; bool big; };",
+                Some("u32 pid; fixed load; char comm[16]; u8 big; u8 pad[7]"),
+            ),
+            (
+                "struct output { unsigned short a[3]; signed char b; };",
+                Some("u16 a[3]; s8 b; u8 pad[1]"),
+            ),
+            ("struct output { long much[22]; };", None),
+        ];
+        for (text, expected) in &texts {
+            let text = format!("{text} return 1;");
+            assert_eq!(output_of(&text).as_deref(), *expected, "{text}");
+        }
+        let nested = "struct load { char x; long load; };
+            struct cpu { char name; struct load of[2]; };
+            struct output { char of_0_x; char a; struct cpu cpu; int m[2][2]; };
+            return 1;";
+        let format = output_of(nested).expect("a format");
+        assert_eq!(
+            format,
+            "s8 of_0_x; s8 a; u8 pad[6]; s8 cpu_name; u8 pad[7]; s8 cpu_of_0_x; \
+             s64 cpu_of_0_load; s8 cpu_of_1_x; s64 cpu_of_1_load; s32 m_0[2]; s32 m_1[2]"
+        );
+        let fields = parse_format(&format).expect("a format that is one");
+        let fields: Vec<_> = fields.into_iter().map(|f| (f.name, f.ty)).collect();
+        let laid = Structs::default().lay_out("again", &fields);
+        assert_eq!(laid.map(|laid| laid.size), Some(64));
     }
 }

@@ -64,6 +64,7 @@ impl Serialize for Number<'_> {
         match self.0 {
             Value::Unsigned(value) => serializer.serialize_u64(*value),
             Value::Signed(value) => serializer.serialize_i64(*value),
+            Value::Fixed(millionths) => serializer.serialize_f64(*millionths as f64 / 1e6),
             Value::Text(text) => serializer.serialize_str(text),
             Value::List(values) => {
                 let mut list = serializer.serialize_seq(Some(values.len()))?;
@@ -91,15 +92,15 @@ impl Serialize for Data<'_> {
 }
 
 impl Lines {
-    /// A printer for the events of this service.
-    pub(super) fn new(service: &ServiceStat) -> Result<Lines, Failure> {
+    /// A printer for the events of this service, with data of this format.
+    pub(super) fn new(service: &ServiceStat, format: &str) -> Result<Lines, Failure> {
         let start_ns = now_ns();
         let wall = SystemTime::now().duration_since(UNIX_EPOCH);
         let wall_ns = wall.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(0));
         Ok(Lines {
             service: service.info.name().to_owned(),
             kinds: service.info.kinds().map(str::to_owned).collect(),
-            format: Format::parse(service.info.format())?,
+            format: Format::parse(format)?,
             start_ns,
             wall_ns: wall_ns.saturating_sub(start_ns),
             text: String::new(),

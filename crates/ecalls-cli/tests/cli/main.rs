@@ -11,6 +11,7 @@
 mod call;
 mod ecode;
 mod event;
+mod watch_ecode;
 
 use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};

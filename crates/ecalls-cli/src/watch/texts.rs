@@ -1,0 +1,95 @@
+//! The handlers in E-code of a watch: read before it begins, and in the end what they counted.
+//!
+//! The 64 counters of the channel are shared by `count`, `histogram` and the kernel handlers of
+//! that name, so what they mean follows from which of them the texts use.
+
+use ecalls::SubscriptionBuilder;
+use ecode::lexer::{TokenKind, lex};
+use ecode::source::Source;
+use serde::Serialize;
+
+use super::Args;
+use super::histogram;
+use crate::exit::{Failure, Outcome};
+use crate::output::{Output, Table};
+
+/// Name of a text of the command line, for messages.
+const CONDITION: &str = "--where";
+
+/// All texts of a watch, in the order of its chain.
+#[derive(Debug)]
+pub(super) struct Texts(Vec<Source>);
+
+#[derive(Debug, Serialize)]
+struct Row {
+    what: &'static str,
+    counter: usize,
+    count: u64,
+}
+
+impl Texts {
+    /// Reads the files.
+    pub(super) fn read(args: &Args) -> Result<Texts, Failure> {
+        let mut texts = Vec::new();
+        for path in &args.texts {
+            let name = path.display().to_string();
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| Failure::usage(format!("reading {name}: {error}")))?;
+            texts.push(Source::new(name, text));
+        }
+        let conditions = args.conditions.iter();
+        texts.extend(conditions.map(|text| Source::new(CONDITION, text)));
+        Ok(Texts(texts))
+    }
+
+    /// Makes them the next actions.
+    pub(super) fn subscribe(&self, builder: SubscriptionBuilder) -> SubscriptionBuilder {
+        let texts = self.0.iter();
+        texts.fold(builder, |builder, text| {
+            builder.ecode_named(&text.name, &text.text)
+        })
+    }
+
+    /// Prints what they counted.
+    pub(super) fn print(&self, out: &mut Output, counts: &[u64; 64]) -> Outcome {
+        if self.name("histogram") {
+            histogram::print(out, "histogram of E-code", 0, counts)?;
+        }
+        if self.name("count") {
+            print_counters(out, counts)?;
+        }
+        Ok(())
+    }
+
+    /// Whether some text says this name.
+    fn name(&self, name: &str) -> bool {
+        self.0.iter().any(|source| {
+            let (tokens, _) = lex(source);
+            let names = tokens.iter().filter(|token| token.kind == TokenKind::Name);
+            names
+                .map(|token| source.text_of(token.span))
+                .any(|said| said == name)
+        })
+    }
+}
+
+/// Prints the counters that are not 0.
+fn print_counters(out: &mut Output, counts: &[u64; 64]) -> Outcome {
+    let mut table = Table::new(&[">COUNTER", ">COUNT"]);
+    let used = counts.iter().enumerate().filter(|(_, count)| **count != 0);
+    for (counter, &count) in used {
+        if out.is_json() {
+            out.object(&Row {
+                what: "counter",
+                counter,
+                count,
+            })?;
+        } else {
+            table.row([counter.to_string(), count.to_string()]);
+        }
+    }
+    if out.is_json() {
+        return Ok(());
+    }
+    out.table(&table)
+}

@@ -1,0 +1,132 @@
+//! E-code on the command line of `ecalls watch`. All need root.
+
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::{PATIENCE, can_host, check_documented, command, ecalls, hold, refused, start};
+
+/// Between two looks whether something has happened.
+const STEP: Duration = Duration::from_millis(50);
+
+/// Looks before a test gives up.
+const STEPS: usize = 200;
+
+/// A file with this text.
+fn file(name: &str, text: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::write(&path, text).expect("written");
+    path
+}
+
+/// Counts, and has an output.
+const TEXT: &str = "struct output { fixed half; char who[8]; };
+         count(7, 2);
+         histogram(x);
+         output.half = x / 2.0;
+         output.who = who;
+         return event.kind == b;";
+
+#[test]
+fn only_what_a_text_says_is_printed_with_its_output_and_its_counts() {
+    if !can_host("only_what_a_text_says_is_printed_with_its_output_and_its_counts") {
+        return;
+    }
+    let _holder = hold(
+        "cli.ecode",
+        &["--format", "s32 x; char who[8]", "--kinds", "a b"],
+    );
+    let text = file("output.ec", TEXT);
+    let watch = start(
+        command(&[
+            "watch",
+            "cli.ecode",
+            "--count",
+            "2",
+            "--for",
+            "20s",
+            "--json",
+        ])
+        .arg("--ecode")
+        .arg(text)
+        .args(["--where", "half > 1.0 && prefix(who, \"m\")"]),
+    );
+    let wanted = [
+        "raise",
+        "cli.ecode",
+        "--kind",
+        "b",
+        "x=5",
+        "who=me",
+        "--json",
+    ];
+    // Until the watch is there nobody wants it.
+    let offered = (0..STEPS).any(|_| {
+        sleep(STEP);
+        ecalls(&wanted).out.contains(r#""offered":1"#)
+    });
+    assert!(offered, "the watch subscribed");
+    for other in [
+        ["a", "x=5", "who=me"],
+        ["b", "x=2", "who=me"],
+        ["b", "x=9", "who=you"],
+    ] {
+        let [kind, x, who] = other;
+        let raise = ecalls(&["raise", "cli.ecode", "--kind", kind, x, who]);
+        assert_eq!(raise.code, 0, "{}", raise.err);
+    }
+    assert_eq!(ecalls(&wanted).code, 0);
+    let output = watch.output(PATIENCE);
+    let out = String::from_utf8(output.stdout).expect("text");
+    let lines: Vec<serde_json::Value> = out
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    check_documented("watch", &out);
+    for event in &lines[..2] {
+        assert_eq!(event["data"], serde_json::json!({"half": 2.5, "who": "me"}));
+    }
+    let last = lines.last().expect("a summary");
+    assert_eq!(last["filtered"], 3, "{out}");
+    assert_eq!(last["failed"], 0, "{out}");
+    let counted = lines.iter().find(|line| line["counter"] == 7);
+    assert!(
+        counted.is_some_and(|line| line["count"].as_u64() >= Some(10)),
+        "{out}"
+    );
+    assert!(
+        lines.iter().any(|line| line["what"] == "histogram"),
+        "{out}"
+    );
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn a_wrong_text_is_shown_where_it_is_wrong() {
+    if !can_host("a_wrong_text_is_shown_where_it_is_wrong") {
+        return;
+    }
+    refused(
+        &["watch", "task", "--where", "pidd > 1", "--for", "1s"],
+        2,
+        &[
+            "--where:1:1: error: 'pidd' is not declared",
+            "^^^^",
+            "did you mean 'pid'?",
+        ],
+    );
+    let text = file("behind.ec", "struct output { int a; };\noutput.a = 1;\n");
+    let path = text.to_str().expect("a path");
+    refused(
+        &[
+            "watch", "task", "--ecode", path, "--where", "pid > 1", "--for", "1s",
+        ],
+        2,
+        &["--where:1:1: error: 'pid' is not declared"],
+    );
+    refused(
+        &["watch", "task", "--ecode", "/nowhere/x.ec", "--for", "1s"],
+        2,
+        &["reading /nowhere/x.ec"],
+    );
+}
