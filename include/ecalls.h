@@ -109,6 +109,7 @@ typedef int (*ecalls_callback_t)(const struct ecalls_event *event, void *context
  * "histogram"  field, argument[0]: bits by which its value is shifted right
  * "count"      argument[0]: 1: the chain ends here
  * "copy_user"  argument[0]: address, [1]: offset into the data, [2]: bytes; only in a thread
+ * "ecode"      text: a handler in E-code (ecode(7)), compiled now
  */
 struct ecalls_subscribe_action {
 	/* ECALLS_ACTION_*. */
@@ -145,6 +146,13 @@ struct ecalls_subscribe_action {
 	ecalls_callback_t callback;
 	/* USER: handed to the handler. It is used on a thread of the library. */
 	void *context;
+	/* HANDLER, THREAD: "ecode": its text, an expression or a body. */
+	const char *text;
+	/*
+	 * HANDLER, THREAD: "ecode": what messages about the text call it, say its file. NULL:
+	 * "ecode".
+	 */
+	const char *text_name;
 };
 
 /* What is subscribed to, and what is done with each event (struct ecalls of ECalls-05 §3). */
@@ -173,6 +181,15 @@ struct ecalls_subscribe_options {
 	 * MEMORY action.
 	 */
 	const ecalls_channel_t *report;
+	/*
+	 * Names of the attributes of the reporting channel, in the order of their numbers, for
+	 * handlers in E-code.
+	 */
+	const char *const *attributes;
+	/* How many: 0 to ECALLS_ATTRIBUTES. */
+	uint32_t attribute_count;
+	/* 0. */
+	uint32_t pad;
 };
 
 /* What is raised: the arguments of raise_event (ECalls-05 §3). */
@@ -380,7 +397,7 @@ int ecalls_channel_histogram(const ecalls_channel_t *channel, uint64_t *counters
 /*
  * Subscribes to the service of that name; events arrive from then on (ECalls-05 §3).
  * -ENOENT without such a service, kernel handler or field, with the names there are; -EINVAL for
- * options without meaning; -ENOSPC when the service has all the subscriptions it can have;
+ * options without meaning, and for E-code that is wrong, with every place and what is wrong there; -ENOSPC when the service has all the subscriptions it can have;
  * -ESHUTDOWN if the receiver does not exist.
  */
 int ecalls_subscribe(const ecalls_t *ecalls,
@@ -397,6 +414,26 @@ int ecalls_subscription_id(const ecalls_subscription_t *subscription, uint32_t *
 /* What the kernel side counted of it: offered, delivered, filtered, late, dropped and why. */
 int ecalls_subscription_counts(const ecalls_subscription_t *subscription,
 			       struct ecalls_subscription_count *counts);
+
+/*
+ * Replaces handler number `number` in E-code, counted from 0, while events arrive: each meets
+ * either the former one or this one. Its static variables of the same name and type go on.
+ * `name`: what messages about the text call it; NULL: "ecode".
+ * -EINVAL for a text that is wrong, or has another output than the handlers behind it are made
+ * for; -ESHUTDOWN without such a handler. Then the former one goes on.
+ */
+int ecalls_subscription_replace(const ecalls_subscription_t *subscription,
+				uint32_t number,
+				const char *name,
+				const char *text);
+
+/*
+ * Writes the format of the data that arrive at the end of its chain: the service's, or the output
+ * of its last handler in E-code that has one. As ecalls_format().
+ */
+int ecalls_subscription_format(const ecalls_subscription_t *subscription,
+			       char *buffer,
+			       size_t size);
 
 /*
  * Registers a service of this program by a unique name (ECalls-05 §3). `format` describes its data

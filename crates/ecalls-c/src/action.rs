@@ -43,6 +43,7 @@ pub type Callback =
 /// "histogram"  field, argument[0]: bits by which its value is shifted right
 /// "count"      argument[0]: 1: the chain ends here
 /// "copy_user"  argument[0]: address, [1]: offset into the data, [2]: bytes; only in a thread
+/// "ecode"      text: a handler in E-code (ecode(7)), compiled now
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct SubscribeAction {
@@ -76,7 +77,15 @@ pub struct SubscribeAction {
     pub callback: Callback,
     /// USER: handed to the handler. It is used on a thread of the library.
     pub context: *mut c_void,
+    /// HANDLER, THREAD: "ecode": its text, an expression or a body.
+    pub text: *const c_char,
+    /// HANDLER, THREAD: "ecode": what messages about the text call it, say its file. NULL:
+    /// "ecode".
+    pub text_name: *const c_char,
 }
+
+/// Name of the kernel handler that is written in E-code.
+const ECODE: &str = "ecode";
 
 // SAFETY: repr(C), begins with a u32, integers, pointers and a nullable function, no padding.
 unsafe impl Options for SubscribeAction {
@@ -84,8 +93,8 @@ unsafe impl Options for SubscribeAction {
 }
 
 const _: () = assert!(
-    size_of::<SubscribeAction>() == SubscribeAction::LEAST,
-    "the first version"
+    std::mem::offset_of!(SubscribeAction, text) == SubscribeAction::LEAST,
+    "behind the first version"
 );
 
 /// A program's context on its way to a handler thread.
@@ -115,13 +124,9 @@ impl SubscribeAction {
             return Err(wrong("kind", self.kind, "ECALLS_ACTION_*"));
         };
         Ok(match kind {
-            ActionKind::Handler => {
+            ActionKind::Handler | ActionKind::Thread => {
                 // SAFETY: the caller's promise.
-                builder.handler(&unsafe { self.kernel_handler() }?)
-            }
-            ActionKind::Thread => {
-                // SAFETY: the caller's promise.
-                builder.thread(&unsafe { self.kernel_handler() }?)
+                unsafe { self.add_handler(kind == ActionKind::Thread, builder) }?
             }
             ActionKind::Signal => match self.flags {
                 0 => builder.signal(self.signal),
@@ -151,9 +156,39 @@ impl SubscribeAction {
 
     /// # Safety
     /// As [`SubscribeAction::add_to`].
-    unsafe fn kernel_handler(&self) -> Outcome<Handler> {
+    unsafe fn add_handler(
+        &self,
+        in_thread: bool,
+        builder: SubscriptionBuilder,
+    ) -> Outcome<SubscriptionBuilder> {
         // SAFETY: the caller's promise.
         let name = unsafe { text(self.handler, "the handler's name") }?;
+        if name == ECODE {
+            // SAFETY: the caller's promise.
+            let text = unsafe { text(self.text, "the handler's text") }?;
+            // SAFETY: the caller's promise.
+            let name = match unsafe { optional_text(self.text_name, "the text's name") }? {
+                "" => ECODE,
+                name => name,
+            };
+            return Ok(if in_thread {
+                builder.ecode_thread_named(name, text)
+            } else {
+                builder.ecode_named(name, text)
+            });
+        }
+        // SAFETY: the caller's promise.
+        let handler = unsafe { self.kernel_handler(name) }?;
+        Ok(if in_thread {
+            builder.thread(&handler)
+        } else {
+            builder.handler(&handler)
+        })
+    }
+
+    /// # Safety
+    /// As [`SubscribeAction::add_to`].
+    unsafe fn kernel_handler(&self, name: &str) -> Outcome<Handler> {
         // SAFETY: the caller's promise.
         let field = unsafe { optional_text(self.field, "the field's name") }?.to_owned();
         let [first, second, third] = self.argument;
@@ -186,7 +221,7 @@ impl SubscribeAction {
             },
             _ => {
                 let known = Handler::NAMES.join(", ");
-                let text = format!("no kernel handler named {name:?}: there are {known}");
+                let text = format!("no kernel handler named {name:?}: there are {known}, {ECODE}");
                 return Err(Failure::new(libc::ENOENT, text));
             }
         })

@@ -4,6 +4,7 @@ use std::ffi::{c_char, c_int};
 use std::time::Duration;
 
 use ecalls::{Ecalls, Subscription, SubscriptionBuilder};
+use ecalls_abi::downcall::ATTRIBUTES;
 use ecalls_abi::service::SubscriptionCount;
 use ecalls_abi::version::ACTIONS_MAX;
 
@@ -11,7 +12,9 @@ use crate::action::SubscribeAction;
 use crate::channel::ChannelHandle;
 use crate::error::{Failure, Outcome, guard};
 use crate::host::HostHandle;
-use crate::pointer::{Options, give, options, output, reference, sized, take_back, text};
+use crate::pointer::{
+    Options, give, optional_text, options, output, reference, sized, take_back, text, write_text,
+};
 
 /// What is subscribed to, and what is done with each event (struct ecalls of ECalls-05 §3).
 #[repr(C)]
@@ -37,6 +40,13 @@ pub struct SubscribeOptions {
     /// Channel that shows what was not delivered, and the histogram. NULL: that of the first
     /// MEMORY action.
     pub report: *const ChannelHandle,
+    /// Names of the attributes of the reporting channel, in the order of their numbers, for
+    /// handlers in E-code.
+    pub attributes: *const *const c_char,
+    /// How many: 0 to ECALLS_ATTRIBUTES.
+    pub attribute_count: u32,
+    /// 0.
+    pub pad: u32,
 }
 
 // SAFETY: repr(C), begins with a u32, integers and pointers, no padding.
@@ -45,8 +55,8 @@ unsafe impl Options for SubscribeOptions {
 }
 
 const _: () = assert!(
-    size_of::<SubscribeOptions>() == SubscribeOptions::LEAST,
-    "the first version"
+    std::mem::offset_of!(SubscribeOptions, attributes) == SubscribeOptions::LEAST,
+    "behind the first version"
 );
 
 /// `ecalls_subscription_t`.
@@ -55,7 +65,7 @@ pub struct SubscriptionHandle(Subscription);
 
 /// Subscribes to the service of that name; events arrive from then on (ECalls-05 §3).
 /// -ENOENT without such a service, kernel handler or field, with the names there are; -EINVAL for
-/// options without meaning; -ENOSPC when the service has all the subscriptions it can have;
+/// options without meaning, and for E-code that is wrong, with every place and what is wrong there; -ENOSPC when the service has all the subscriptions it can have;
 /// -ESHUTDOWN if the receiver does not exist.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_subscribe(
@@ -120,6 +130,75 @@ pub unsafe extern "C" fn ecalls_subscription_counts(
     })
 }
 
+/// Replaces handler number `number` in E-code, counted from 0, while events arrive: each meets
+/// either the former one or this one. Its static variables of the same name and type go on.
+/// `name`: what messages about the text call it; NULL: "ecode".
+/// -EINVAL for a text that is wrong, or has another output than the handlers behind it are made
+/// for; -ESHUTDOWN without such a handler. Then the former one goes on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ecalls_subscription_replace(
+    subscription: *const SubscriptionHandle,
+    number: u32,
+    name: *const c_char,
+    text: *const c_char,
+) -> c_int {
+    guard(|| {
+        // SAFETY: a handle (the root's Safety).
+        let subscription = unsafe { reference(subscription, "the subscription") }?;
+        // SAFETY: a text (the root's Safety).
+        let name = match unsafe { optional_text(name, "the text's name") }? {
+            "" => "ecode",
+            name => name,
+        };
+        // SAFETY: a text (the root's Safety).
+        let text = unsafe { self::text(text, "the handler's text") }?;
+        let number = usize::try_from(number).unwrap_or(usize::MAX);
+        subscription.0.replace_ecode_at(number, name, text)?;
+        Ok(0)
+    })
+}
+
+/// Writes the format of the data that arrive at the end of its chain: the service's, or the output
+/// of its last handler in E-code that has one. As ecalls_format().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ecalls_subscription_format(
+    subscription: *const SubscriptionHandle,
+    buffer: *mut c_char,
+    size: usize,
+) -> c_int {
+    guard(|| {
+        // SAFETY: a handle (the root's Safety).
+        let subscription = unsafe { reference(subscription, "the subscription") }?;
+        // SAFETY: an output (the root's Safety).
+        unsafe { write_text(&subscription.0.format(), buffer, size) }
+    })
+}
+
+/// # Safety
+/// As [`subscribe`].
+unsafe fn with_attributes(
+    builder: SubscriptionBuilder,
+    given: &SubscribeOptions,
+) -> Outcome<SubscriptionBuilder> {
+    let count = usize::try_from(given.attribute_count).unwrap_or(usize::MAX);
+    if count == 0 {
+        return Ok(builder);
+    }
+    if count > ATTRIBUTES {
+        let text = format!("attribute_count is {count}: 0 to {ATTRIBUTES}");
+        return Err(Failure::invalid(text));
+    }
+    let first = output(given.attributes.cast_mut(), "the array of attributes")?;
+    let mut names = Vec::with_capacity(count);
+    for at in 0..count {
+        // SAFETY: `count` pointers are there, by the caller's promise.
+        let name = unsafe { first.as_ptr().add(at).read() };
+        // SAFETY: the caller's promise.
+        names.push(unsafe { text(name, "an attribute's name") }?);
+    }
+    Ok(builder.attributes(&names))
+}
+
 /// # Safety
 /// What `given` points to is as the crate root demands.
 unsafe fn subscribe(
@@ -149,6 +228,8 @@ unsafe fn subscribe(
         builder = unsafe { action.add_to(builder) }
             .map_err(|failure| failure.at(format!("action {index}")))?;
     }
+    // SAFETY: the caller's promise.
+    builder = unsafe { with_attributes(builder, given) }?;
     if !given.report.is_null() {
         // SAFETY: the caller's promise.
         let channel = unsafe { reference(given.report, "the report's channel") }?;

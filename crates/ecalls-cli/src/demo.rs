@@ -4,7 +4,8 @@
 //! the server's sockets, of processes and of scheduling delays, each with a deadline. In order:
 //!
 //! 1. what it costs the server: requests per second without and with us, by turns;
-//! 2. the events, live: how many, how fast they arrive, what was late or dropped and why;
+//! 2. the events, live: how many, how fast they arrive, what was late or dropped and why; the
+//!    server's sockets once more, through a filter in E-code;
 //! 3. what epoll, pipes and signals cost on this machine now, and our figures beside them;
 //! 4. the accounts: that every event which was raised is in exactly one counter.
 //!
@@ -144,6 +145,7 @@ impl Stage {
     fn live(&mut self) -> Result<Vec<Account>, Failure> {
         let seconds = (self.seconds * LIVE_SHARE).max(2.0);
         let attached = self.attach();
+        live::filters(&mut self.out, &attached)?;
         let mut live = Live::new(&attached, seconds, self.out.is_json());
         let mut load = self.load.start(seconds.ceil() as u64 + 1)?;
         while !self.stop.is_set() && !live.is_over() {

@@ -90,6 +90,10 @@ fn every_event_of_the_server_is_accounted_for_and_nothing_is_left_behind() {
     let socket = totals.iter().find(|total| total["service"] == "socket");
     let of_server = &socket.expect("the socket service")["of_server"];
     assert!(of_server.as_u64().expect("a number") > 100, "{of_server}");
+    let filter = totals.iter().find(|total| total["service"] == "filter");
+    let filter = filter.expect("the sockets through E-code");
+    assert!(filter["filtered"].as_u64() > Some(100), "{filter}");
+    assert_eq!(filter["failed"], 0, "{filter}");
     assert!(objects.iter().any(|o| o["what"] == "tick"));
     assert!(objects.iter().any(|o| o["what"] == "requests_per_s"));
 }

@@ -177,7 +177,13 @@ impl SubscriptionBuilder {
     /// Next action: a handler in E-code in a kernel thread; the rest of the chain follows there.
     #[must_use]
     pub fn ecode_thread(self, text: &str) -> SubscriptionBuilder {
-        self.ecode_handler(ACTION_THREAD, Source::new("ecode", text))
+        self.ecode_thread_named("ecode", text)
+    }
+
+    /// The same with the name that messages about the text begin with.
+    #[must_use]
+    pub fn ecode_thread_named(self, name: &str, text: &str) -> SubscriptionBuilder {
+        self.ecode_handler(ACTION_THREAD, Source::new(name, text))
     }
 
     /// Names for the attributes of the channel, in the order of their numbers: in E-code they are

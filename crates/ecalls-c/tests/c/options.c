@@ -74,8 +74,11 @@ static void actions_are_checked(void) {
 	action_is_refused(HANDLER(.handler = "threshold", .field = "size"), -ENOENT, "comm");
 	action_is_refused(HANDLER(.handler = "threshold", .field = "pid", .compare = 6), -EINVAL,
 			  "compare is 6");
-	action_is_refused(HANDLER(.handler = "threshold", .field = "pid", .attribute = 9), -EINVAL,
-			  "attribute is 9");
+	action_is_refused(HANDLER(.handler = "threshold", .field = "pid", .attribute = 33), -EINVAL,
+			  "attribute is 33");
+	action_is_refused(HANDLER(.handler = "ecode"), -EINVAL, "handler's text is NULL");
+	action_is_refused(HANDLER(.handler = "ecode", .text = "pidd > 1", .text_name = "mine.ec"),
+			  -EINVAL, "mine.ec:1:1: error: 'pidd' is not declared");
 	action_is_refused(HANDLER(.handler = "histogram", .field = "pid", .argument = {64}),
 			  -EINVAL, "shift is 64");
 }
@@ -98,6 +101,12 @@ static void subscriptions_are_checked(void) {
 	options.action_count = ECALLS_ACTIONS_MAX + 1;
 	REFUSED(ecalls_subscribe(ecalls, "task", &options, &none), -EINVAL, "action_count is 9");
 	options.action_count = 1;
+	options.attribute_count = 33;
+	REFUSED(ecalls_subscribe(ecalls, "task", &options, &none), -EINVAL,
+		"attribute_count is 33");
+	options.attribute_count = 1;
+	REFUSED(ecalls_subscribe(ecalls, "task", &options, &none), -EINVAL, "array of attributes");
+	options.attribute_count = 0;
 	options.action_size = 8;
 	REFUSED(ecalls_subscribe(ecalls, "task", &options, &none), -EINVAL, "size in the actions");
 	options.action_size = sizeof action;
@@ -117,7 +126,7 @@ static void calls_are_checked(void) {
 	int pair[2];
 
 	REFUSED(ecalls_call_fast(channel, ECALLS_OP_RESUME, 0, 0, 0, NULL), -EINVAL, "op is 5");
-	REFUSED(ecalls_call_fast(channel, ECALLS_OP_SET, 8, 1, 0, NULL), -EINVAL, "refused");
+	REFUSED(ecalls_call_fast(channel, ECALLS_OP_SET, 32, 1, 0, NULL), -EINVAL, "refused");
 	REFUSED(ecalls_call_defer(channel, 99, 0, 0, 0), -EINVAL, "op is 99");
 	REFUSED(ecalls_call_defer_latest(channel, 16, ECALLS_OP_NOP, 0, 0, 0), -EINVAL, "0 to 15");
 	REFUSED(ecalls_channel_recv(channel, -2, &event), -EINVAL, "the timeout is -2");

@@ -79,6 +79,54 @@ static void event_passes_a_kernel_handler_and_arrives(const ecalls_service_t *se
 	ecalls_channel_close(channel);
 }
 
+/* A filter in E-code by an attribute of the channel, which changes what is behind it, and is
+ * replaced. */
+static void event_passes_a_handler_in_ecode(const ecalls_service_t *service) {
+	ecalls_channel_t *channel = NULL;
+	struct ecalls_event event;
+	const char *attributes[] = {"step", "least"};
+	char format[64];
+
+	CHECK(ecalls_channel_open(ecalls, NULL, &channel) == 0);
+	struct ecalls_subscribe_action actions[] = {
+		{.kind = ECALLS_ACTION_HANDLER,
+		 .handler = "ecode",
+		 .text = "static long n;\n"
+			 "struct output { u64 number; u32 seen; };\n"
+			 "output.number = number * 2; output.seen = ++n;\n"
+			 "return number >= attr(\"least\");"},
+		{.kind = ECALLS_ACTION_MEMORY, .channel = channel},
+	};
+	struct ecalls_subscribe_options options = {.size = sizeof options,
+						   .action_size = sizeof *actions,
+						   .actions = actions,
+						   .action_count = 2,
+						   .attributes = attributes,
+						   .attribute_count = 2};
+	ecalls_subscription_t *subscription = NULL;
+
+	CHECK(ecalls_subscribe(ecalls, "c_round_trip", &options, &subscription) == 0);
+	CHECK(ecalls_subscription_format(subscription, format, sizeof format) > 0);
+	CHECK(strcmp(format, "u64 number; u32 seen; u8 pad[4]") == 0);
+	CHECK(ecalls_call_fast(channel, ECALLS_OP_SET, 1, 10, 0, NULL) == 0);
+	raise_number(service, 9, 0);
+	raise_number(service, 10, 0);
+	CHECK(ecalls_channel_recv(channel, SECOND_US, &event) == 0);
+	CHECK(event.size == 16 && event.data[0] == 20 && (uint32_t)event.data[1] == 2);
+	REFUSED(ecalls_subscription_replace(subscription, 0, "new.ec", "numbr"), -EINVAL,
+		"new.ec:1:1: error: 'numbr' is not declared");
+	REFUSED(ecalls_subscription_replace(subscription, 1, NULL, "1"), -ESHUTDOWN, "E-code");
+	CHECK(ecalls_subscription_replace(subscription, 0, NULL,
+					  "static long n; return ++n == 3;") == 0);
+	raise_number(service, 5, 0);
+	raise_number(service, 6, 0);
+	CHECK(ecalls_channel_recv(channel, SECOND_US, &event) == 0);
+	CHECK(event.size == 8 && event.data[0] == 5);
+	CHECK(ecalls_channel_try_recv(channel, &event) == -EAGAIN);
+	ecalls_unsubscribe(subscription);
+	ecalls_channel_close(channel);
+}
+
 /* Readiness by slots: one bit per type. */
 static void slots_show_what_is_ready(const ecalls_service_t *service) {
 	struct ecalls_channel_options options = {.size = sizeof options,
@@ -230,6 +278,7 @@ int main(void) {
 		return 1;
 	}
 	event_passes_a_kernel_handler_and_arrives(service);
+	event_passes_a_handler_in_ecode(service);
 	slots_show_what_is_ready(service);
 	user_handler_decides(service);
 	others_use_a_channel_whose_reader_waits(service);

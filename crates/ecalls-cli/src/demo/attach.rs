@@ -18,8 +18,20 @@ use ecalls_kernel::builtin;
 use super::seen::{Ours, Seen};
 use crate::exit::Failure;
 
-/// What is shown, in this order.
-pub(super) const SERVICES: &[&str] = &["socket", "task", "sched"];
+/// Services that are shown, in this order.
+const SERVICES: &[&str] = &["socket", "task", "sched"];
+
+/// Name of the row of the socket service's events that a handler in E-code lets through.
+const FILTER: &str = "filter";
+
+/// That handler: runs in the kernel for each event, and remembers.
+fn filter(port: u16) -> String {
+    format!(
+        "static long requests; \
+         if (local_port != {port}) return 0; \
+         return event.kind == connection ? backlog > 8 : ++requests % 100 == 0;"
+    )
+}
 
 /// Events of one channel.
 const RING: u32 = 16_384;
@@ -48,12 +60,17 @@ impl Attached {
             _threshold: Threshold::set(ecalls).ok(),
         };
         for name in SERVICES {
-            match Watched::new(ecalls, name, deadline, ours) {
-                Ok(watched) => attached.services.push(watched),
-                Err(error) => attached.absent.push((name, error.to_string())),
-            }
+            attached.add(name, Watched::new(ecalls, name, deadline, ours));
         }
+        attached.add(FILTER, Watched::filtered(ecalls, deadline, ours));
         attached
+    }
+
+    fn add(&mut self, name: &'static str, watched: ecalls::Result<Watched>) {
+        match watched {
+            Ok(watched) => self.services.push(watched),
+            Err(error) => self.absent.push((name, error.to_string())),
+        }
     }
 }
 
@@ -81,7 +98,10 @@ impl Drop for Threshold {
 /// One service that is watched.
 #[derive(Debug)]
 pub(super) struct Watched {
+    /// What its row is called.
     pub(super) name: &'static str,
+    /// The handler in E-code that its events pass.
+    pub(super) text: Option<String>,
     /// Names of its kinds.
     pub(super) kinds: Vec<String>,
     ecalls: Ecalls,
@@ -115,6 +135,26 @@ impl Watched {
         deadline: Duration,
         ours: Ours,
     ) -> ecalls::Result<Watched> {
+        Watched::open(ecalls, name, None, deadline, ours)
+    }
+
+    /// The sockets once more, through a filter.
+    fn filtered(ecalls: &Ecalls, deadline: Duration, ours: Ours) -> ecalls::Result<Watched> {
+        let text = Some(filter(ours.port));
+        let watched = Watched::open(ecalls, SERVICES[0], text, deadline, ours)?;
+        Ok(Watched {
+            name: FILTER,
+            ..watched
+        })
+    }
+
+    fn open(
+        ecalls: &Ecalls,
+        name: &'static str,
+        text: Option<String>,
+        deadline: Duration,
+        ours: Ours,
+    ) -> ecalls::Result<Watched> {
         let index = ecalls.access().find_service(name)?;
         let stat = ecalls.access().service_stat(index)?;
         if stat.costs.is_empty() {
@@ -124,11 +164,11 @@ impl Watched {
             });
         }
         let channel = ecalls.channel().ring(RING).open()?;
-        let subscription = ecalls
-            .subscribe(name)?
-            .deadline(deadline)
-            .memory(&channel)
-            .install()?;
+        let mut builder = ecalls.subscribe(name)?.deadline(deadline);
+        if let Some(text) = &text {
+            builder = builder.ecode_named("filter", text);
+        }
+        let subscription = builder.memory(&channel).install()?;
         let seen = Arc::new(Mutex::new(Seen::default()));
         let ending = Arc::new(AtomicBool::new(false));
         let (into, stop) = (Arc::clone(&seen), Arc::clone(&ending));
@@ -141,6 +181,7 @@ impl Watched {
             })?;
         Ok(Watched {
             name,
+            text,
             kinds: stat.info.kinds().map(str::to_owned).collect(),
             ecalls: ecalls.clone(),
             index,

@@ -75,6 +75,30 @@ pub(super) fn cost(out: &mut Output, cost: &Cost) -> Outcome {
     out.flush()
 }
 
+/// Tells what is in front of the rows that a handler in E-code decides about.
+pub(super) fn filters(out: &mut Output, attached: &Attached) -> Outcome {
+    #[derive(Serialize)]
+    struct Filter<'a> {
+        what: &'static str,
+        row: &'a str,
+        text: &'a str,
+    }
+    for watched in &attached.services {
+        let Some(text) = &watched.text else { continue };
+        let row = watched.name;
+        if out.is_json() {
+            let what = "filter";
+            out.object(&Filter { what, row, text })?;
+            continue;
+        }
+        out.line(format_args!(
+            "Row {row}: the same sockets through this E-code, compiled now, run in the kernel for \
+             each event:\n  {text}"
+        ))?;
+    }
+    out.flush()
+}
+
 /// One line of JSON: one service since the last one.
 #[derive(Debug, Serialize)]
 struct Tick {

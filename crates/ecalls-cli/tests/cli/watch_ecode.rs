@@ -94,10 +94,7 @@ fn only_what_a_text_says_is_printed_with_its_output_and_its_counts() {
         counted.is_some_and(|line| line["count"].as_u64() >= Some(10)),
         "{out}"
     );
-    assert!(
-        lines.iter().any(|line| line["what"] == "histogram"),
-        "{out}"
-    );
+    assert!(out.contains(r#""what":"histogram""#), "{out}");
     assert_eq!(output.status.code(), Some(0));
 }
 
