@@ -65,8 +65,8 @@ pub struct SubscriptionHandle(Subscription);
 
 /// Subscribes to the service of that name; events arrive from then on (ECalls-05 §3).
 /// -ENOENT without such a service, kernel handler or field, with the names there are; -EINVAL for
-/// options without meaning, and for E-code that is wrong, with every place and what is wrong there; -ENOSPC when the service has all the subscriptions it can have;
-/// -ESHUTDOWN if the receiver does not exist.
+/// options without meaning, and for E-code that is wrong, with all places; -ENOSPC when the service
+/// has all the subscriptions it can have; -ESHUTDOWN if the receiver does not exist.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_subscribe(
     ecalls: *const HostHandle,

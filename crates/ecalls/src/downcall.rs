@@ -36,14 +36,14 @@ pub enum Call {
     GetPid,
     /// Sets an attribute of the channel, which kernel handlers read.
     Set {
-        /// Which, 0 to 7.
+        /// Which, 0 to 31.
         attribute: u32,
         /// To what.
         value: u64,
     },
     /// Result: an attribute's value.
     Get {
-        /// Which, 0 to 7.
+        /// Which, 0 to 31.
         attribute: u32,
     },
     /// Raises an event of an application service of this process, with one word of data. Result:
