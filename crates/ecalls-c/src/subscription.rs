@@ -192,7 +192,9 @@ unsafe fn with_attributes(
     let mut names = Vec::with_capacity(count);
     for at in 0..count {
         // SAFETY: `count` pointers are there, by the caller's promise.
-        let name = unsafe { first.as_ptr().add(at).read() };
+        let place = unsafe { first.as_ptr().add(at) };
+        // SAFETY: as above.
+        let name = unsafe { place.read() };
         // SAFETY: the caller's promise.
         names.push(unsafe { text(name, "an attribute's name") }?);
     }
