@@ -7,6 +7,7 @@
 mod check;
 mod dump;
 mod format;
+mod given;
 mod repl;
 mod run;
 mod test;

@@ -293,7 +293,7 @@ fn memory_for(
     if is_same(state, &former) {
         return Ok(Some(memory));
     }
-    let bytes = carry(state, &former, &memory.read());
+    let bytes = state.carry(&former, &memory.read());
     Ok(Some(Arc::new(Memory::new(&bytes)?)))
 }
 
@@ -307,24 +307,6 @@ fn is_same(state: &State, former: &State) -> bool {
     state.entries == former.entries
         && state.bytes.len() == former.bytes.len()
         && constants(state) == constants(former)
-}
-
-/// The first bytes of a state that goes on with what `former` has in common with it.
-fn carry(state: &State, former: &State, now: &[u8]) -> Vec<u8> {
-    let mut bytes = state.bytes.clone();
-    for entry in state.entries.iter().filter(|entry| !entry.constant) {
-        let same = former.entries.iter().find(|other| {
-            !other.constant
-                && other.name == entry.name
-                && other.ty == entry.ty
-                && other.bytes == entry.bytes
-        });
-        let from = same.and_then(|same| now.get(range(same.offset, same.bytes)));
-        if let (Some(from), Some(to)) = (from, bytes.get_mut(range(entry.offset, entry.bytes))) {
-            to.copy_from_slice(from);
-        }
-    }
-    bytes
 }
 
 fn range(offset: u32, bytes: u32) -> std::ops::Range<usize> {
@@ -402,7 +384,7 @@ mod tests {
                 entry("table", "long", 24, true),
             ],
         };
-        let bytes = carry(&state, &former, &now);
+        let bytes = state.carry(&former, &now);
         assert_eq!(bytes[..16], [9; 16], "another name, another type");
         assert_eq!(bytes[16..24], now[..8]);
         assert_eq!(bytes[24..], [9; 8], "a constant");

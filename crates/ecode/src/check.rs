@@ -148,6 +148,8 @@ struct Context {
     loops: u32,
     /// In a test's `expect`: looks only.
     looks_only: bool,
+    /// What an `expect` names now may be a request, which is not made.
+    request_named: bool,
     /// In `sizeof`: only the type matters.
     silent: bool,
     /// Outside of functions and body.

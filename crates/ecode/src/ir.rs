@@ -55,6 +55,31 @@ pub struct State {
     pub entries: Vec<StateEntry>,
 }
 
+impl State {
+    /// The bytes to begin with where another program was before: `former`, whose bytes are `now`.
+    /// What both have, of the same name and type, goes on.
+    pub fn carry(&self, former: &State, now: &[u8]) -> Vec<u8> {
+        let range = |entry: &StateEntry| {
+            let begin = entry.offset as usize;
+            begin..begin + entry.bytes as usize
+        };
+        let mut bytes = self.bytes.clone();
+        for entry in self.entries.iter().filter(|entry| !entry.constant) {
+            let same = former.entries.iter().find(|other| {
+                !other.constant
+                    && other.name == entry.name
+                    && other.ty == entry.ty
+                    && other.bytes == entry.bytes
+            });
+            let from = same.and_then(|same| now.get(range(same)));
+            if let (Some(from), Some(to)) = (from, bytes.get_mut(range(entry))) {
+                to.copy_from_slice(from);
+            }
+        }
+        bytes
+    }
+}
+
 /// See [`State::entries`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct StateEntry {

@@ -423,16 +423,75 @@ pub enum TestStep {
     Event(EventField, i64),
     /// Sets an attribute.
     Attribute(u32, i64),
+    /// Sets what `now()` gives.
+    Now(i64),
+    /// Sets something of the sink with this number; from then on there is one.
+    Sink(u32, SinkField, i64),
     /// Runs the program.
     Run(Span),
-    /// A `bool`. In it, the locals `result` (a long) and `fault` (a number of [`Fault`], 0: none)
-    /// are known.
+    /// A `bool`. In it, these locals are known.
     Expect {
         /// What must be true.
         condition: Expression,
-        /// `result`
-        result: VariableId,
-        /// `fault`
-        fault: VariableId,
+        /// What the run left, by the names that expectations know it by.
+        outcomes: Vec<(Outcome, VariableId)>,
     },
+    /// A request ([`Builtin::Signal`] and so on, `drop` too), which the run must have made.
+    Requested {
+        /// The call.
+        request: Expression,
+        /// As in `Expect`.
+        outcomes: Vec<(Outcome, VariableId)>,
+    },
+}
+
+/// What a test sets of a sink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SinkField {
+    /// `s.id`
+    Id,
+    /// What `age(s)` gives, ns.
+    Age,
+    /// The attribute of that number.
+    Attribute(u32),
+}
+
+/// What a run left, besides output and state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// What it returned; long
+    Result,
+    /// Why it failed, a number of [`Fault`], 0: it did not; int
+    Fault,
+    /// Sinks that were accepted, a bit each; unsigned long
+    Accepted,
+    /// Sinks that were rejected; unsigned long
+    Rejected,
+    /// Whether it dropped the event; bool
+    Dropped,
+    /// How many requests it made; unsigned int
+    Requests,
+}
+
+impl Outcome {
+    /// All, with their names.
+    pub const ALL: [(&'static str, Outcome); 6] = [
+        ("result", Outcome::Result),
+        ("fault", Outcome::Fault),
+        ("accepted", Outcome::Accepted),
+        ("rejected", Outcome::Rejected),
+        ("dropped", Outcome::Dropped),
+        ("requests", Outcome::Requests),
+    ];
+
+    /// Its type.
+    pub fn ty(self) -> Type {
+        match self {
+            Outcome::Result => Type::Int(Int::LONG),
+            Outcome::Fault => Type::Int(Int::INT),
+            Outcome::Accepted | Outcome::Rejected => Type::Int(Int::UNSIGNED_LONG),
+            Outcome::Dropped => Type::Bool,
+            Outcome::Requests => Type::Int(Int::UNSIGNED),
+        }
+    }
 }

@@ -1,49 +1,34 @@
-//! The tests that stand in a text: sets the event as each says, has the program run by whoever
-//! calls (in user space or in the kernel), and looks whether what it left is as expected.
+//! The tests that stand in a text: sets the event, the attributes and the sinks as each says, has
+//! the program run by whoever calls (in user space or in the kernel), and looks whether what it
+//! left is as expected.
 //!
 //! What a test sets, and what it expects, are expressions of the language itself. So they are made
 //! into little programs and run in user space: for a setting, one whose output is the input; for an
-//! expectation, one in which what the run left is constant and whose result is the answer.
+//! expectation, one in which what the run left is constant and whose result is the answer; for a
+//! request that must have been made, one that makes it.
+
+mod left;
+mod setting;
 
 use crate::ir::{Program, StateEntry};
 use crate::lower::lower;
 use crate::run::{Machine, Memory};
 use crate::source::Span;
 use crate::tree::{
-    EventField, Expression, ExpressionKind, Fault, Statement, Storage, Test, TestStep, Tree,
+    Expression, ExpressionKind, Fault, Outcome, Statement, Storage, Test, TestStep, Tree,
     VariableId,
 };
 use crate::types::{Int, Type};
-
-/// What a run is to find; all else is 0.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Given {
-    /// The event's data, all of the declared input.
-    pub input: Vec<u8>,
-    /// Fields of the event.
-    pub event: Vec<(EventField, i64)>,
-    /// Attributes of the channel.
-    pub attributes: Vec<(u32, i64)>,
-}
-
-/// What a run left.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Left {
-    /// What it returned; 1 if it did not.
-    pub result: i64,
-    /// Why it failed.
-    pub fault: Option<Fault>,
-    /// The output.
-    pub output: Vec<u8>,
-    /// The state.
-    pub state: Vec<u8>,
-}
+pub use left::Left;
+pub use setting::{Setting, Sink};
 
 /// What does not hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unmet {
     /// The expectation.
     pub span: Span,
+    /// Whether it is a request that the run did not make.
+    pub request: bool,
     /// The run before it ended so. (It often explains why.)
     pub fault: Option<Fault>,
 }
@@ -52,41 +37,60 @@ pub struct Unmet {
 /// What `run` cannot do ends the test.
 pub fn run_test<E>(
     tree: &Tree,
-    entries: &[StateEntry],
+    program: &Program,
     test: &Test,
-    mut run: impl FnMut(&Given) -> Result<Left, E>,
+    mut run: impl FnMut(&Setting) -> Result<Left, E>,
 ) -> Result<Vec<Unmet>, E> {
-    let mut given = Given::default();
-    let mut settings = Vec::new();
+    let mut setting = Setting::new(tree, program);
+    let mut inputs = Vec::new();
     let mut left = Left::default();
     let mut unmet = Vec::new();
     for step in &test.steps {
-        match step {
-            TestStep::Input(setting) => settings.push(setting.clone()),
-            TestStep::Event(field, value) => given.event.push((*field, *value)),
-            TestStep::Attribute(number, value) => given.attributes.push((*number, *value)),
+        let (span, holds) = match step {
+            TestStep::Input(set) => {
+                inputs.push(set.clone());
+                continue;
+            }
+            TestStep::Event(field, value) => {
+                setting.set_event(*field, *value);
+                continue;
+            }
+            TestStep::Attribute(number, value) => {
+                setting.set_attribute(*number, *value);
+                continue;
+            }
+            TestStep::Now(now) => {
+                setting.now_ns = *now as u64;
+                continue;
+            }
+            TestStep::Sink(number, field, value) => {
+                setting.set_sink(*number, *field, *value);
+                continue;
+            }
             TestStep::Run(_) => {
-                given.input = input(tree, &settings);
-                left = run(&given)?;
+                let data = input(tree, &inputs);
+                setting.data()[..data.len()].copy_from_slice(&data);
+                left = run(&setting)?;
+                continue;
             }
             TestStep::Expect {
                 condition,
-                result,
-                fault,
+                outcomes,
             } => {
-                let looked = Look {
-                    tree,
-                    entries,
-                    given: &given,
-                    left: &left,
-                };
-                if !looked.holds(condition, *result, *fault) {
-                    unmet.push(Unmet {
-                        span: condition.span,
-                        fault: left.fault,
-                    });
-                }
+                let look = Look::new(tree, program, (&setting, &left));
+                (condition.span, look.holds(condition, outcomes))
             }
+            TestStep::Requested { request, outcomes } => {
+                let look = Look::new(tree, program, (&setting, &left));
+                (request.span, look.requested(request, outcomes))
+            }
+        };
+        if !holds {
+            unmet.push(Unmet {
+                span,
+                request: matches!(step, TestStep::Requested { .. }),
+                fault: left.fault,
+            });
         }
     }
     Ok(unmet)
@@ -107,7 +111,8 @@ fn input(tree: &Tree, settings: &[Expression]) -> Vec<u8> {
     little.body = settings.iter().cloned().map(Statement::Evaluate).collect();
     let size = tree.structs.size(&tree.variables[input.0 as usize].ty);
     let size = size.unwrap_or_default() as usize;
-    let mut bytes = evaluate(&little, &[]).map_or_else(Vec::new, |(_, output)| output);
+    let mut bytes =
+        evaluate(&little, None).map_or_else(Vec::new, |memory| memory.output().to_vec());
     bytes.resize(size, 0);
     bytes
 }
@@ -116,44 +121,78 @@ fn input(tree: &Tree, settings: &[Expression]) -> Vec<u8> {
 struct Look<'a> {
     tree: &'a Tree,
     entries: &'a [StateEntry],
-    given: &'a Given,
+    setting: &'a Setting,
     left: &'a Left,
 }
 
-impl Look<'_> {
-    fn holds(&self, condition: &Expression, result: VariableId, fault: VariableId) -> bool {
+impl<'a> Look<'a> {
+    fn new(tree: &'a Tree, program: &'a Program, between: (&'a Setting, &'a Left)) -> Look<'a> {
+        Look {
+            tree,
+            entries: &program.state.entries,
+            setting: between.0,
+            left: between.1,
+        }
+    }
+
+    /// Whether a condition is true of what the run left.
+    fn holds(&self, condition: &Expression, outcomes: &[(Outcome, VariableId)]) -> bool {
+        let answer = Statement::Return(Some(Expression {
+            kind: ExpressionKind::Convert(Box::new(condition.clone())),
+            ty: Type::Int(Int::LONG),
+            span: condition.span,
+        }));
+        self.ask(answer, outcomes)
+            .is_some_and(|memory| memory.result() != 0)
+    }
+
+    /// Whether the run made this request.
+    fn requested(&self, request: &Expression, outcomes: &[(Outcome, VariableId)]) -> bool {
+        let made = self.ask(Statement::Evaluate(request.clone()), outcomes);
+        made.is_some_and(|made| {
+            let dropped = made.drop_reason();
+            (dropped.is_none() || dropped == self.left.dropped)
+                && made
+                    .effects()
+                    .all(|effect| self.left.effects.contains(&effect))
+        })
+    }
+
+    /// Executes a statement with what the run left.
+    fn ask(&self, statement: Statement, outcomes: &[(Outcome, VariableId)]) -> Option<Memory> {
         let mut little = little(self.tree);
-        let mut kept = self.entries.iter();
         for variable in &mut little.variables {
             match &mut variable.storage {
                 Storage::Static(bytes) => {
-                    if let Some(entry) = kept.next() {
+                    let is_it = |entry: &&StateEntry| entry.name == variable.name;
+                    if let Some(entry) = self.entries.iter().find(is_it) {
                         let from = entry.offset as usize..(entry.offset + entry.bytes) as usize;
                         *bytes = self.left.state.get(from).unwrap_or_default().to_vec();
                     }
                 }
-                Storage::Constant(_) => {
-                    kept.next();
-                }
                 Storage::Output => variable.storage = Storage::Static(self.left.output.clone()),
-                Storage::Local | Storage::Input => {}
+                Storage::Constant(_) | Storage::Local | Storage::Input => {}
             }
         }
         little.output = None;
-        let number = self.left.fault.map_or(0, |fault| i64::from(fault as u32));
-        let long = Type::Int(Int::LONG);
-        little.body = vec![
-            Statement::Declare(result),
-            Statement::Declare(fault),
-            self.assign(result, self.left.result),
-            self.assign(fault, number),
-            Statement::Return(Some(Expression {
-                kind: ExpressionKind::Convert(Box::new(condition.clone())),
-                ty: long,
-                span: condition.span,
-            })),
-        ];
-        evaluate(&little, &self.given.input).is_some_and(|(result, _)| result != 0)
+        for (outcome, id) in outcomes {
+            little.body.push(Statement::Declare(*id));
+            little.body.push(self.assign(*id, self.outcome(*outcome)));
+        }
+        little.body.push(statement);
+        evaluate(&little, Some(self.setting))
+    }
+
+    fn outcome(&self, outcome: Outcome) -> i64 {
+        let left = self.left;
+        match outcome {
+            Outcome::Result => left.result,
+            Outcome::Fault => left.fault.map_or(0, |fault| i64::from(fault as u32)),
+            Outcome::Accepted => left.accepted as i64,
+            Outcome::Rejected => left.rejected as i64,
+            Outcome::Dropped => i64::from(left.dropped.is_some()),
+            Outcome::Requests => left.effects.len() as i64,
+        }
     }
 
     fn assign(&self, to: VariableId, value: i64) -> Statement {
@@ -188,11 +227,13 @@ fn little(tree: &Tree) -> Tree {
     }
 }
 
-/// Result and output of a little program; `None` if it fails.
-fn evaluate(tree: &Tree, input: &[u8]) -> Option<(i64, Vec<u8>)> {
+/// What a little program leaves; `None` if it fails.
+fn evaluate(tree: &Tree, setting: Option<&Setting>) -> Option<Memory> {
     let program: Program = lower(tree).ok()?;
     let mut memory = Memory::new(&program);
-    memory.set_input(input);
-    let result = Machine::new(&program).run(&mut memory).ok()?;
-    Some((result, memory.output().to_vec()))
+    if let Some(setting) = setting {
+        setting.put_into(&mut memory);
+    }
+    Machine::new(&program).run(&mut memory).ok()?;
+    Some(memory)
 }

@@ -9,7 +9,9 @@ test "looks" {
     expect kept++ == 1;
     expect once(1, 2);
     expect result = 3;
-    expect count(1);
+    expect !count(1);
+    expect signal(1, once(1, 2));
+    expect (count(1), true);
     expect comm;
 }
 //@ error 8:12 an expectation only looks, it changes nothing
@@ -17,6 +19,8 @@ test "looks" {
 //@ error 10:12 an expectation only looks, it changes nothing
 //@ error 11:12 'result' is what the run gave
 //@ hint an expectation only looks at it
-//@ error 12:12 an expectation only looks, it changes nothing
-//@ error 13:12 a number is needed, this is char[16]
+//@ error 12:13 an expectation only looks, it changes nothing
+//@ error 13:22 an expectation only looks, it changes nothing
+//@ error 14:13 an expectation only looks, it changes nothing
+//@ error 15:12 a number is needed, this is char[16]
 //@ hint texts can be compared: ==, !=, prefix(a, b), length(a)

@@ -18,8 +18,8 @@ test "sets" {
     expect result == 80;
 }
 //@ error 9:12 a test gives constants
-//@ error 10:5 a test sets the input, the event and attributes
-//@ hint input.x = 1;  event.pid = 1;  attr("load") = 1;
+//@ error 10:5 a test sets the input, the event, attributes, sinks and the time
+//@ hint input.x = 1;  event.pid = 1;  attr("load") = 1;  sinks[0].load = 1;  now() = 1;
 //@ error 11:17 a test gives constants
 //@ error 12:17 this field has one value
 //@ error 13:10 there is no attribute 'laod'

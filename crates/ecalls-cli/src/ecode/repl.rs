@@ -1,16 +1,18 @@
-//! `ecalls ecode repl`: expressions and statements, one line after another. Declarations stay; each
-//! line runs on an event of zeros, with a fresh state.
+//! `ecalls ecode repl`: expressions and statements, one line after another. Declarations stay, and
+//! statics keep what each line leaves in them; each line runs on an event of zeros.
 
 use std::io::{BufRead, IsTerminal, Write};
 
 use ::ecode::Compiled;
+use ::ecode::ir::State;
 use ::ecode::source::Source;
+use ::ecode::trial::{Left, Setting};
 use serde_json::Value;
 
 use super::run::describe;
 use super::text::PlaceArgs;
-use super::trial::{On, Setting, Trial};
-use crate::exit::Outcome;
+use super::trial::{On, Trial};
+use crate::exit::{Failure, Outcome};
 use crate::output::{Output, note};
 
 /// Try the language out, line by line
@@ -23,11 +25,15 @@ pub(crate) struct Args {
 
 const HELP: &str = "\
 A line is an expression, whose value is shown; statements, of which is shown what they left; or a
-declaration, which stays:
+declaration, which stays, as do the values of static variables:
 
   > int square(int x) { return x * x; }
   > square(12) % 100
   44
+  > static int n = 5;
+  > n += 2;
+  result: 1
+  state: {\"n\":7}
 
 Ends with the end of its input.";
 
@@ -40,6 +46,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let asks = input.is_terminal();
     let mut declared = String::new();
     let mut line = String::new();
+    let mut former = State::default();
     loop {
         if asks {
             print!("> ");
@@ -61,17 +68,40 @@ pub(crate) fn run(args: &Args) -> Outcome {
         }
         match ::ecode::compile(&source, &environment) {
             Ok(_) if only_declares => declared += &line,
-            Ok(compiled) => show(&source, &compiled)?,
+            Ok(compiled) => {
+                let state = compiled.program.state.clone();
+                let left = try_out(&source, compiled, &former)?;
+                former = State {
+                    bytes: left.state,
+                    entries: state.entries,
+                };
+            }
             Err(diagnostics) => note(diagnostics.render(&source).trim_end()),
         }
     }
 }
 
-fn show(source: &Source, compiled: &Compiled) -> Outcome {
-    let mut trial = Trial::new(On::User, source, compiled)?;
-    trial.set(&Setting::new(compiled), compiled.program.fuel);
+/// Runs a line, which goes on with the statics that the line before left, and shows what it leaves.
+fn try_out(source: &Source, mut compiled: Compiled, former: &State) -> Result<Left, Failure> {
+    compiled.program.state.bytes = compiled.program.state.carry(former, &former.bytes);
+    let mut trial = Trial::new(On::User, source, &compiled)?;
+    let setting = Setting::new(&compiled.tree, &compiled.program);
+    trial.set(&setting, compiled.program.fuel);
     trial.run()?;
-    let left = describe(compiled, &trial.ending(compiled));
+    let left = trial.left(&compiled);
+    let mut shown = describe(&compiled, &left);
+    // Statics only if the line has changed one.
+    let before = Left {
+        state: compiled.program.state.bytes.clone(),
+        ..left.clone()
+    };
+    let before = describe(&compiled, &before);
+    shown.retain(|pair| pair.0 != "state" || !before.contains(pair));
+    show(&shown)?;
+    Ok(left)
+}
+
+fn show(left: &[(&'static str, Value)]) -> Outcome {
     let mut output = Output::new(false);
     let plain = ["result", "fault", "fuel_used"];
     let said = |name: &str, value: &Value| !value.is_null() && name != "fuel_used";

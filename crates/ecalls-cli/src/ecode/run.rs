@@ -6,10 +6,12 @@ use ::ecode::Compiled;
 use ::ecode::frame::effect;
 use ::ecode::run::Effect;
 use ::ecode::tree::{Fault, Storage};
+use ::ecode::trial::{Left, Setting};
 use serde_json::{Map, Value, json};
 
+use super::given::{self, Names};
 use super::text::{self, TextArgs};
-use super::trial::{Ending, Names, On, Setting, Trial};
+use super::trial::{On, Trial};
 use super::value;
 use crate::exit::{Failure, Outcome};
 use crate::output::Output;
@@ -54,9 +56,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
         attributes: &place.attributes,
         sinks: place.sinks.as_deref().unwrap_or_default(),
     };
-    let mut setting = Setting::new(&compiled);
-    setting
-        .take(&compiled, &names, &given)
+    let mut setting = Setting::new(&compiled.tree, &compiled.program);
+    given::take(&mut setting, &compiled, &names, &given)
         .map_err(|error| Failure::usage(format!("--event: {error}")))?;
     let mut trial = Trial::new(args.on, &source, &compiled)?;
     trial.set(&setting, compiled.program.fuel);
@@ -66,7 +67,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         let ns = trial.time(&setting, compiled.program.fuel, args.repeat.get() - 1)?;
         shown.push(("ns_per_run", json!(ns)));
     }
-    shown.splice(0..0, describe(&compiled, &trial.ending(&compiled)));
+    shown.splice(0..0, describe(&compiled, &trial.left(&compiled)));
     let mut output = Output::new(args.json);
     if args.json {
         let object: Map<_, _> = shown
@@ -83,32 +84,32 @@ pub(crate) fn run(args: &Args) -> Outcome {
 }
 
 /// What a run left, by name.
-pub(crate) fn describe(compiled: &Compiled, ending: &Ending) -> Vec<(&'static str, Value)> {
+pub(crate) fn describe(compiled: &Compiled, left: &Left) -> Vec<(&'static str, Value)> {
     let tree = &compiled.tree;
-    let fault = ending.fault.map_or(Value::Null, |fault| json!(name(fault)));
-    let mut shown = vec![("result", json!(ending.result)), ("fault", fault)];
-    if let Some(reason) = ending.dropped {
+    let fault = left.fault.map_or(Value::Null, |fault| json!(name(fault)));
+    let mut shown = vec![("result", json!(left.result)), ("fault", fault)];
+    if let Some(reason) = left.dropped {
         shown.push(("dropped", json!(reason)));
     }
     if let Some(output) = tree.output {
         let ty = &tree.variables[output.0 as usize].ty;
         let bytes = tree.structs.size(ty).unwrap_or(0) as usize;
-        let output = value::read(&tree.structs, ty, &ending.output[..bytes]);
+        let output = value::read(&tree.structs, ty, &left.output[..bytes]);
         shown.push(("output", output));
     }
-    let state = state(compiled, ending);
+    let state = state(compiled, left);
     if !state.is_empty() {
         shown.push(("state", Value::Object(state)));
     }
-    if !ending.effects.is_empty() {
-        let effects = ending.effects.iter().map(effect).collect();
+    if !left.effects.is_empty() {
+        let effects = left.effects.iter().map(effect).collect();
         shown.push(("effects", Value::Array(effects)));
     }
-    if ending.accepted | ending.rejected != 0 {
-        shown.push(("accepted", bits(ending.accepted)));
-        shown.push(("rejected", bits(ending.rejected)));
+    if left.accepted | left.rejected != 0 {
+        shown.push(("accepted", bits(left.accepted)));
+        shown.push(("rejected", bits(left.rejected)));
     }
-    shown.push(("fuel_used", json!(ending.fuel_used)));
+    shown.push(("fuel_used", json!(compiled.program.fuel - left.fuel)));
     shown
 }
 
@@ -122,18 +123,20 @@ pub(crate) fn name(fault: Fault) -> &'static str {
     }
 }
 
-/// The static variables that the text declares.
-fn state(compiled: &Compiled, ending: &Ending) -> Map<String, Value> {
+/// The static variables that the text declares; what `once()` remembers is none.
+fn state(compiled: &Compiled, left: &Left) -> Map<String, Value> {
     let tree = &compiled.tree;
     let mut shown = Map::new();
     for entry in &compiled.program.state.entries {
         let variable = tree.variables.iter().find(|variable| {
-            variable.name == entry.name && matches!(variable.storage, Storage::Static(_))
+            variable.name == entry.name
+                && !entry.name.contains("()")
+                && matches!(variable.storage, Storage::Static(_))
         });
         let (Some(variable), false) = (variable, entry.constant) else {
             continue;
         };
-        let bytes = &ending.state[entry.offset as usize..][..entry.bytes as usize];
+        let bytes = &left.state[entry.offset as usize..][..entry.bytes as usize];
         let value = value::read(&tree.structs, &variable.ty, bytes);
         shown.insert(entry.name.clone(), value);
     }

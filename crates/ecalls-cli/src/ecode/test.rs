@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use ::ecode::Compiled;
 use ::ecode::source::Source;
 use ::ecode::tree::Test;
-use ::ecode::trial::{Given, Left, Unmet, run_test};
+use ::ecode::trial::{Unmet, run_test};
 use serde::Serialize;
 
 use super::run::name;
 use super::text::{self, PlaceArgs};
-use super::trial::{On, Setting, Trial};
+use super::trial::{On, Trial};
 use crate::exit::{Code, Failure, Outcome};
 use crate::output::Output;
 
@@ -41,8 +41,10 @@ A test sets the event, runs the program, and says what it expects:
       expect fault == 0;
   }
 
-Each test begins with an event of zeros and a fresh state. In `expect`, result, fault, input, output
-and static variables can be named.";
+Each test begins with an event of zeros, no sinks and a fresh state. It can also set event.pid,
+attr(\"load\"), sinks[0].load, age(sinks[0]) and now(). In `expect`, result, fault, dropped,
+requests, accepted, rejected, input, output and static variables can be named;
+`expect signal(40, 1);` looks whether that was asked for.";
 
 #[derive(Debug, Serialize)]
 struct Row<'a> {
@@ -87,36 +89,11 @@ fn try_out(
 ) -> Result<Vec<Unmet>, Failure> {
     let mut trial = Trial::new(on, source, compiled)?;
     let fuel = compiled.program.fuel;
-    run_test(
-        &compiled.tree,
-        &compiled.program.state.entries,
-        test,
-        |given| {
-            trial.set(&setting(compiled, given), fuel);
-            trial.run()?;
-            let ending = trial.ending(compiled);
-            Ok(Left {
-                result: ending.result,
-                fault: ending.fault,
-                output: ending.output,
-                state: ending.state,
-            })
-        },
-    )
-}
-
-fn setting(compiled: &Compiled, given: &Given) -> Setting {
-    let mut setting = Setting::new(compiled);
-    let data = setting.data();
-    let bytes = data.len().min(given.input.len());
-    data[..bytes].copy_from_slice(&given.input[..bytes]);
-    for (field, value) in &given.event {
-        setting.put(*field, *value);
-    }
-    for (number, value) in &given.attributes {
-        setting.attribute(*number, *value);
-    }
-    setting
+    run_test(&compiled.tree, &compiled.program, test, |setting| {
+        trial.set(setting, fuel);
+        trial.run()?;
+        Ok(trial.left(compiled))
+    })
 }
 
 fn show(output: &mut Output, source: &Source, test: &Test, unmet: &[Unmet]) -> Outcome {
@@ -126,7 +103,12 @@ fn show(output: &mut Output, source: &Source, test: &Test, unmet: &[Unmet]) -> O
         let fault = unmet.fault.map_or(String::new(), |fault| {
             format!(" (the run before it failed: {})", name(fault))
         });
-        format!("{}:{line}: {text} does not hold{fault}", source.name)
+        let what = if unmet.request {
+            "was not asked for"
+        } else {
+            "does not hold"
+        };
+        format!("{}:{line}: {text} {what}{fault}", source.name)
     };
     let row = Row {
         file: &source.name,

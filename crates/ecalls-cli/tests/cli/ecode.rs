@@ -195,3 +195,55 @@ fn what_a_text_becomes_can_be_looked_at() {
     assert!(cost["instructions"].as_u64() > Some(3), "{cost}");
     assert_eq!(cost["fuel"], 0, "it has no loop");
 }
+
+/// Lines of a session, and what it prints.
+fn session(lines: &str) -> String {
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+    let mut repl = Command::new(env!("CARGO_BIN_EXE_ecalls"))
+        .args(["ecode", "repl"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    let mut input = repl.stdin.take().expect("a pipe");
+    input.write_all(lines.as_bytes()).expect("it reads");
+    drop(input);
+    let ended = repl.wait_with_output().expect("it ends");
+    assert!(ended.status.success());
+    String::from_utf8(ended.stdout).expect("text")
+}
+
+#[test]
+fn a_session_keeps_declarations_and_statics() {
+    let shown = session(
+        "int square(int x) { return x * x; }\nsquare(12) % 100\nstatic int n = 5;\nn += 2;\nn\n\
+         once(1, 1000)\nonce(1, 1000)\n",
+    );
+    assert_eq!(shown, "44\nresult: 1\nstate: {\"n\":7}\n7\n1\n0\n");
+}
+
+#[test]
+fn tests_set_sinks_and_the_time_and_expect_requests() {
+    let text = Text::new(
+        "sinks",
+        "for (s in sinks) if (s.load > 90 || age(s) > 10) reject(s); else accept(s);\n\
+         if (now() > 5) count(7);\n\
+         test \"chosen\" { sinks[0].load = 95; sinks[3].load = 1; age(sinks[4]) = 11; now() = 6;\n\
+         run; expect accepted == 0b1000 && rejected == 0b10001;\n\
+         expect count(7); expect count(8); }\n",
+    );
+    for on in places() {
+        let place = ["--sinks", "load", "--on", on];
+        let ended = ecalls(&[&["ecode", "test", text.path()][..], &place].concat());
+        assert_eq!(ended.code, 1, "{ended:?}");
+        assert!(
+            ended.out.contains(":5: count(8) was not asked for"),
+            "{ended:?}"
+        );
+        assert!(
+            !ended.out.contains("count(7)") && !ended.out.contains("accepted"),
+            "{ended:?}"
+        );
+    }
+}

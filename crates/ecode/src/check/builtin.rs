@@ -54,6 +54,11 @@ pub(super) fn names<'n>() -> impl Iterator<Item = &'n str> {
         .map(|entry| -> &'n str { entry.0 })
 }
 
+/// Whether it is something that the run asks for, and that is done afterwards.
+pub(super) fn is_request(name: &str) -> bool {
+    ["signal", "raise", "defer", "drop", "count", "histogram"].contains(&name)
+}
+
 /// Whether the language has a function of that name.
 pub(super) fn is_builtin(name: &str) -> bool {
     names().any(|known| known == name)
@@ -181,7 +186,8 @@ impl Checker<'_> {
 
     /// What changes something has no place where a test only looks.
     fn changes(&mut self, span: Span) -> Option<()> {
-        if self.context.looks_only {
+        let named = std::mem::take(&mut self.context.request_named);
+        if self.context.looks_only && !named {
             self.error(span, "an expectation only looks, it changes nothing");
             return None;
         }
@@ -322,7 +328,8 @@ impl Checker<'_> {
         let memory = Type::Array(Box::new(UNSIGNED_LONG), 2 * limits::ONCE_ENTRIES);
         let bytes = 16 * limits::ONCE_ENTRIES;
         self.reserve_state(bytes, 8, span)?;
-        let name = self.state_name("once");
+        // No variable of the text has such a name.
+        let name = self.state_name("once()");
         let variable = Variable {
             name,
             ty: memory,

@@ -8,7 +8,9 @@ use super::scope::{Binding, nearest};
 use super::{Checker, Operand, cut};
 use crate::ast::{self, Name};
 use crate::source::Span;
-use crate::tree::{Builtin, EventField, Expression, ExpressionKind, Index, Place, VariableId};
+use crate::tree::{
+    Builtin, EventField, Expression, ExpressionKind, Index, Place, SinkField, VariableId,
+};
 use crate::types::{Int, Type};
 
 impl Checker<'_> {
@@ -274,22 +276,10 @@ impl Checker<'_> {
 
     /// `s.name` of a sink.
     fn sink_field(&mut self, sink: Place, name: &Name, span: Span) -> Operand {
-        let attributes = self.environment.sinks.as_deref().unwrap_or_default();
-        let number = attributes.iter().position(|known| *known == name.text);
-        let (builtin, int) = match number {
-            _ if name.text == "id" => (Builtin::SinkId, Int::UNSIGNED_LONG),
-            Some(at) => (Builtin::SinkAttribute(at as u32), Int::LONG),
-            None => {
-                let known: Vec<_> = attributes
-                    .iter()
-                    .map(String::as_str)
-                    .chain(["id"])
-                    .collect();
-                let hint = self.near_or_all(&name.text, &known);
-                let message = format!("a sink has no attribute '{}'", cut(&name.text));
-                self.error_hint(name.span, message, hint);
-                return Operand::Error;
-            }
+        let (builtin, int) = match self.field_of_sink(name) {
+            Some(SinkField::Attribute(number)) => (Builtin::SinkAttribute(number), Int::LONG),
+            Some(_) => (Builtin::SinkId, Int::UNSIGNED_LONG),
+            None => return Operand::Error,
         };
         if !self.allowed(builtin, span) {
             return Operand::Error;
@@ -299,6 +289,23 @@ impl Checker<'_> {
             ty: Type::Int(int),
             span,
         })
+    }
+
+    /// What of a sink has this name. `None`: nothing, and that is told.
+    pub(super) fn field_of_sink(&mut self, name: &Name) -> Option<SinkField> {
+        if name.text == "id" {
+            return Some(SinkField::Id);
+        }
+        let attributes = self.environment.sinks.as_deref().unwrap_or_default();
+        let number = attributes.iter().position(|known| *known == name.text);
+        if number.is_none() {
+            let known = attributes.iter().map(String::as_str).chain(["id"]);
+            let known: Vec<_> = known.collect();
+            let hint = self.near_or_all(&name.text, &known);
+            let message = format!("a sink has no attribute '{}'", cut(&name.text));
+            self.error_hint(name.span, message, hint);
+        }
+        number.map(|at| SinkField::Attribute(at as u32))
     }
 
     /// The value of a sink's variable.

@@ -1,12 +1,17 @@
-//! Tests in the text: what the event is, one or more runs, and what is expected of them. A step
-//! that sets something gives a constant; an expectation only looks.
+//! Tests in the text: what the event, the attributes and the sinks are, one or more runs, and what
+//! is expected of them. A step that sets something gives a constant; an expectation only looks, or
+//! names a request that the run must have made.
 
+use super::builtin::is_request;
 use super::conversion::{constant_of, convert, truth};
 use super::scope::Binding;
 use super::{Checker, Context, Facts, Fixed, Operand, cut};
 use crate::ast::{self, ExpressionKind as Ast, Initialiser};
+use crate::limits;
 use crate::source::Span;
-use crate::tree::{EventField, Place, Storage, Test, TestStep, Variable, VariableId};
+use crate::tree::{
+    EventField, Outcome, Place, SinkField, Storage, Test, TestStep, Variable, VariableId,
+};
 use crate::types::{Int, Type};
 
 impl Checker<'_> {
@@ -44,42 +49,85 @@ impl Checker<'_> {
 
     fn expectation(&mut self, condition: &ast::Expression) -> Option<TestStep> {
         self.scopes.open();
-        let result = self.outcome("result", Int::LONG, condition.span);
-        let fault = self.outcome("fault", Int::INT, condition.span);
-        let condition = self.condition_of_statement(condition);
+        let outcomes = self.outcomes(condition.span);
+        let step = match &condition.kind {
+            Ast::Call(name, arguments)
+                if is_request(&name.text) && self.scopes.find(&name.text).is_none() =>
+            {
+                self.context.request_named = true;
+                let request = self.call(name, arguments, condition.span);
+                self.context.request_named = false;
+                match request {
+                    Operand::Value(request) => Some(TestStep::Requested { request, outcomes }),
+                    _ => None,
+                }
+            }
+            _ => self
+                .condition_of_statement(condition)
+                .map(|condition| TestStep::Expect {
+                    condition: truth(condition),
+                    outcomes,
+                }),
+        };
         self.scopes.close();
-        Some(TestStep::Expect {
-            condition: truth(condition?),
-            result,
-            fault,
-        })
+        step
     }
 
-    /// A local that an expectation can name.
-    fn outcome(&mut self, name: &str, int: Int, span: Span) -> VariableId {
-        let variable = Variable {
-            name: name.to_owned(),
-            ty: Type::Int(int),
-            storage: Storage::Local,
-            span,
-        };
-        let facts = Facts {
-            fixed: Some(Fixed::Test),
-            ..Facts::default()
-        };
-        let id = self.add_variable(variable, facts);
-        self.declare(name, span, Binding::Variable(id));
-        id
+    /// What an expectation can name besides what the text declares. Of the same name, what the text
+    /// declares counts, except for those two that every test is about.
+    fn outcomes(&mut self, span: Span) -> Vec<(Outcome, VariableId)> {
+        let mut known = Vec::new();
+        for (name, outcome) in Outcome::ALL {
+            let always = matches!(outcome, Outcome::Result | Outcome::Fault);
+            let taken = self.scopes.find(name).is_some() || self.input_field(name, span).is_some();
+            if taken && !always {
+                continue;
+            }
+            let variable = Variable {
+                name: name.to_owned(),
+                ty: outcome.ty(),
+                storage: Storage::Local,
+                span,
+            };
+            let facts = Facts {
+                fixed: Some(Fixed::Test),
+                ..Facts::default()
+            };
+            let id = self.add_variable(variable, facts);
+            self.declare(name, span, Binding::Variable(id));
+            known.push((outcome, id));
+        }
+        known
     }
 
     fn setting(&mut self, place: &ast::Expression, value: &Initialiser) -> Option<TestStep> {
-        if let Ast::Call(name, arguments) = &place.kind
-            && name.text == "attr"
-            && let [attribute] = arguments.as_slice()
-        {
-            let number = self.attribute_number(attribute);
-            let value = self.set_value(value, "an attribute");
-            return Some(TestStep::Attribute(number?, value?));
+        match &place.kind {
+            Ast::Call(name, arguments) if name.text == "attr" && arguments.len() == 1 => {
+                let number = self.attribute_number(&arguments[0]);
+                let value = self.set_value(value, "an attribute");
+                return Some(TestStep::Attribute(number?, value?));
+            }
+            Ast::Call(name, arguments) if name.text == "now" && arguments.is_empty() => {
+                return Some(TestStep::Now(self.set_value(value, "the time")?));
+            }
+            Ast::Call(name, arguments)
+                if name.text == "age"
+                    && arguments.len() == 1
+                    && self.numbered_sink(&arguments[0]).is_some() =>
+            {
+                let sink = self.numbered_sink(&arguments[0])?;
+                let number = self.sink_number(sink);
+                let value = self.set_value(value, "an age");
+                return Some(TestStep::Sink(number?, SinkField::Age, value?));
+            }
+            Ast::Field(base, name) if self.numbered_sink(base).is_some() => {
+                let sink = self.numbered_sink(base)?;
+                let number = self.sink_number(sink);
+                let field = number.and_then(|_| self.field_of_sink(name));
+                let value = self.set_value(value, "this field");
+                return Some(TestStep::Sink(number?, field?, value?));
+            }
+            _ => {}
         }
         if let Some(field) = self.event_field_of(place) {
             return Some(TestStep::Event(field, self.set_value(value, "this field")?));
@@ -91,6 +139,35 @@ impl Checker<'_> {
             return None;
         }
         Some(TestStep::Input(filling.into_expression(target)))
+    }
+
+    /// `sinks[number]`: the number.
+    fn numbered_sink<'e>(&self, source: &'e ast::Expression) -> Option<&'e ast::Expression> {
+        let Ast::Index(list, number) = &source.kind else {
+            return None;
+        };
+        let named = matches!(&list.kind, Ast::Name(list) if list == "sinks");
+        (named && self.scopes.find("sinks").is_none()).then_some(&**number)
+    }
+
+    /// Which sink: its number in the table.
+    fn sink_number(&mut self, source: &ast::Expression) -> Option<u32> {
+        self.sinks_here(source.span)?;
+        let number = convert(
+            self.integer(source, "a sink's number")?,
+            &Type::Int(Int::LONG),
+        );
+        let Some(number) = constant_of(&number) else {
+            self.error(source.span, "a test gives constants");
+            return None;
+        };
+        let known = u32::try_from(number).ok();
+        let known = known.filter(|number| *number < limits::SINKS);
+        if known.is_none() {
+            let last = limits::SINKS - 1;
+            self.error(source.span, format!("sinks are 0 to {last}, not {number}"));
+        }
+        known
     }
 
     /// `event.pid`: a field that every event has.
@@ -119,8 +196,9 @@ impl Checker<'_> {
             _ => {
                 self.error_hint(
                     place.span,
-                    "a test sets the input, the event and attributes",
-                    "input.x = 1;  event.pid = 1;  attr(\"load\") = 1;",
+                    "a test sets the input, the event, attributes, sinks and the time",
+                    "input.x = 1;  event.pid = 1;  attr(\"load\") = 1;  sinks[0].load = 1;  \
+                     now() = 1;",
                 );
                 None
             }

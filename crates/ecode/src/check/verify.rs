@@ -25,7 +25,12 @@ pub(super) fn verify(tree: &Tree) -> Result<(), String> {
             match step {
                 TestStep::Input(set) => look.expression(set)?,
                 TestStep::Expect { condition, .. } => look.bool(condition)?,
-                TestStep::Event(..) | TestStep::Attribute(..) | TestStep::Run(_) => {}
+                TestStep::Requested { request, .. } => look.expression(request)?,
+                TestStep::Event(..)
+                | TestStep::Attribute(..)
+                | TestStep::Now(_)
+                | TestStep::Sink(..)
+                | TestStep::Run(_) => {}
             }
         }
     }

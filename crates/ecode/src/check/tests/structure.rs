@@ -81,7 +81,7 @@ fn statics_of_functions_have_names_of_their_own() {
         .iter()
         .filter(|v| matches!(v.storage, Storage::Static(_)));
     let names: Vec<_> = kept.map(|variable| variable.name.as_str()).collect();
-    assert_eq!(names, ["n", "f.n", "n#2", "once"]);
+    assert_eq!(names, ["n", "f.n", "n#2", "once()"]);
 }
 
 #[test]
