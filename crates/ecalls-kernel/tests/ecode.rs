@@ -139,6 +139,36 @@ fn random_texts_do_in_the_kernel_what_the_judge_says() {
     );
 }
 
+/// Both ways in the kernel: as a text that is trusted, and as one that is not.
+fn in_the_kernel(look: impl FnOnce(&[&dyn ecode_judge::differential::Way])) {
+    let (plain, hardened) = (Kernel::default(), Kernel { secret: Some(77) });
+    look(&[&plain, &hardened]);
+}
+
+/// The texts of tests/ecode/run, which run in user space, too (crates/ecode/tests/cases.rs).
+#[test]
+fn texts_do_in_the_kernel_what_their_tests_expect() {
+    if !may_load() {
+        return;
+    }
+    in_the_kernel(|ways| {
+        let tests = ecode_judge::cases::run_all(ways).unwrap_or_else(|what| panic!("{what}"));
+        println!("{tests} tests");
+        assert!(tests >= 100);
+    });
+}
+
+#[test]
+fn operators_give_in_the_kernel_what_c_gives() {
+    if !may_load() {
+        return;
+    }
+    in_the_kernel(|ways| match ecode_judge::operators::compare_running(ways) {
+        Some(compared) => println!("{compared} results"),
+        None => eprintln!("skipped: there is no gcc on this machine"),
+    });
+}
+
 const SORTING: &str = "long v[16]; for (int i = 0; i < 16; i++) v[i] = a[i];\n\
         for (int i = 0; i < 16; i++) for (int j = 0; j < 15; j++)\n\
         if (v[j] > v[j + 1]) { long t = v[j]; v[j] = v[j + 1]; v[j + 1] = t; }\n\

@@ -1,13 +1,10 @@
 //! The texts of `tests/ecode`: in `reject` those that are refused, with every finding at its exact
 //! place; in `accept` those that are programs, with their warnings.
 //!
-//! A text says in lines that begin with `//@` where it is to run and what is to be found:
+//! A text says in lines that begin with `//@` where it is to run ([`ecode_judge::cases`]) and what
+//! is to be found:
 //!
 //! ```text
-//! //@ input: u64 bytes; u16 port        the service's format; without it, there is none
-//! //@ kinds: OPENED, CLOSED             so are attributes, sinks
-//! //@ services: timer 3                 so are constants
-//! //@ denied: signal signals need ...   what may not be requested, and why
 //! //@ error 3:12 input has no field 'byte'
 //! //@ hint did you mean 'bytes'?        belongs to the finding before it
 //! ```
@@ -16,68 +13,12 @@
 //! the texts: look at every changed line.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
 
 use ecode::diagnostic::{Diagnostic, Severity};
-use ecode::environment::{Denied, Environment};
 use ecode::format::format;
 use ecode::source::Source;
-use ecode::tree::{Builtin, EventField};
-
-const MARK: &str = "//@ ";
-
-fn folder(name: &str) -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/ecode");
-    root.join(name)
-}
-
-/// What the text says of where it is to run.
-fn environment(text: &str) -> Environment {
-    let mut environment = Environment::default();
-    let lines = text.lines().filter_map(|line| line.strip_prefix(MARK));
-    for (key, value) in lines.filter_map(|line| line.split_once(": ")) {
-        let words = || value.split(", ").map(str::to_owned);
-        let pairs = || value.split(", ").filter_map(|pair| pair.split_once(' '));
-        match key {
-            "input" => environment.input = Some(value.to_owned()),
-            "kinds" => environment.kinds = words().collect(),
-            "attributes" => environment.attributes = words().collect(),
-            "sinks" => environment.sinks = Some(words().collect()),
-            "services" => {
-                let service = |(name, index): (&str, &str)| {
-                    (name.to_owned(), index.parse().expect("an index"))
-                };
-                environment.services = pairs().map(service).collect();
-            }
-            "constants" => {
-                let constant = |(name, value): (&str, &str)| {
-                    (name.to_owned(), value.parse().expect("a number"))
-                };
-                environment.constants = pairs().map(constant).collect();
-            }
-            "denied" => environment.denied.extend(pairs().map(denied)),
-            _ => {}
-        }
-    }
-    environment
-}
-
-fn denied((name, reason): (&str, &str)) -> Denied {
-    let builtin = match name {
-        "signal" => Builtin::Signal,
-        "raise" => Builtin::Raise(0),
-        "drop" => Builtin::Drop,
-        "defer" => Builtin::Defer,
-        "random" => Builtin::Random,
-        "attr" => Builtin::Attribute(0),
-        "uid" => Builtin::Event(EventField::Uid),
-        other => panic!("no name for a denied request: {other}"),
-    };
-    Denied {
-        builtin,
-        reason: reason.to_owned().leak(),
-    }
-}
+use ecode_judge::cases::{MARK, environment, folder, run_all};
+use ecode_judge::differential::User;
 
 /// Everything that is found, as the text is to say it.
 fn found(source: &Source) -> (Vec<Diagnostic>, String) {
@@ -148,6 +89,14 @@ fn texts_that_are_wrong_are_refused_with_every_mistake_at_its_place() {
 #[test]
 fn texts_that_are_right_are_programs() {
     assert!(look("accept", false) >= 60);
+}
+
+/// The same texts run in the kernel, too (crates/ecalls-kernel/tests/ecode.rs).
+#[test]
+fn texts_do_what_their_tests_expect() {
+    let tests = run_all(&[&User]).unwrap_or_else(|what| panic!("{what}"));
+    println!("{tests} tests");
+    assert!(tests >= 170);
 }
 
 /// The recipes of the documentation: programs about which there is nothing to say, written as the

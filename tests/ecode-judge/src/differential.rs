@@ -10,13 +10,14 @@ use ecode::diagnostic::{Diagnostics, Severity};
 use ecode::ir::Program;
 use ecode::run::{Machine, Memory};
 use ecode::source::Source;
-use ecode::tree::{Fault, Tree};
+use ecode::tree::Tree;
+use ecode::trial::Left;
 
 use crate::dice::Dice;
 use crate::judge::Judge;
 use crate::program::{environment, program};
 use crate::shrink::shrink;
-use crate::world::{Effect, Outcome, World};
+use crate::world::{Outcome, World};
 
 /// Events that each program gets, one after the other, its state being kept.
 const EVENTS: u64 = 3;
@@ -187,41 +188,8 @@ impl Loaded for UserProgram {
         let length = table.len();
         table.copy_from_slice(&world.sink_table()[..length]);
         let ended = self.machine.run(memory);
-        let fault = memory.fault();
-        assert_eq!(ended.err(), fault, "the run says what the memory says");
-        let (accepted, rejected) = memory.judged();
-        let effect = |effect: ecode::run::Effect| Effect {
-            kind: effect.kind,
-            number: effect.number,
-            values: effect.values,
-        };
-        Outcome {
-            result: memory.result(),
-            fault,
-            fuel: memory.fuel(),
-            output: if fault == Some(Fault::Input) {
-                Vec::new()
-            } else {
-                memory.output().to_vec()
-            },
-            statics: statics(&self.program, memory.state()),
-            effects: memory.effects().map(effect).collect(),
-            drop: memory.drop_reason(),
-            accepted,
-            rejected,
-            random: memory.random(),
-        }
+        let left = Left::of_memory(memory);
+        assert_eq!(ended.err(), left.fault, "the run says what the memory says");
+        Outcome::new(&self.program, left)
     }
-}
-
-/// The statics of a program by name, from the bytes of its state.
-pub fn statics(program: &Program, state: &[u8]) -> Vec<(String, Vec<u8>)> {
-    let kept = program.state.entries.iter().filter(|entry| !entry.constant);
-    let bytes = |entry: &ecode::ir::StateEntry| {
-        let (begin, count) = (entry.offset as usize, entry.bytes as usize);
-        (entry.name.clone(), state[begin..begin + count].to_vec())
-    };
-    let mut all: Vec<_> = kept.map(bytes).collect();
-    all.sort();
-    all
 }

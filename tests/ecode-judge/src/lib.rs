@@ -1,6 +1,7 @@
 //! The judge over the ways in which E-code runs, for the tests of those ways: what a program means,
 //! executed from its tree with nothing of the compiler in between ([`Judge`]); random programs as
-//! texts ([`program`]); and the comparison itself, which shrinks what differs ([`differential`]).
+//! texts ([`program`]); and the comparison itself, which shrinks what differs ([`differential`]);
+//! texts that say what they are to do ([`cases`]); and C's own answers ([`operators`]).
 //!
 //! A way of execution is anything that makes an [`Outcome`] of a compiled program and a [`World`]:
 //! see [`differential::Way`]. The one in user space is [`differential::User`]; the kernel's tests
@@ -8,9 +9,11 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cases;
 mod dice;
 pub mod differential;
 mod judge;
+pub mod operators;
 pub mod program;
 mod shrink;
 mod world;

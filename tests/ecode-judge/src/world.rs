@@ -2,8 +2,10 @@
 //! two ways of execution can be compared.
 
 use ecode::frame::at;
+use ecode::ir::{Program, StateEntry};
 use ecode::limits;
 use ecode::tree::Fault;
+use ecode::trial::{Left, Setting};
 
 use crate::dice::Dice;
 
@@ -105,6 +107,33 @@ impl World {
     }
 }
 
+impl From<&Setting> for World {
+    fn from(setting: &Setting) -> World {
+        let (header, data) = setting.event.split_at(at::EVENT_DATA as usize);
+        let fill = |values: &[i64]| std::array::from_fn(|at| values.get(at).map_or(0, |v| *v));
+        let sink = |number| {
+            setting.sinks.get(&number).map(|sink| Sink {
+                id: sink.id,
+                told: setting.now_ns.wrapping_sub(sink.age_ns),
+                attributes: fill(&sink.attributes),
+            })
+        };
+        let mut world = World {
+            header: header.to_vec(),
+            data: data.to_vec(),
+            now: setting.now_ns,
+            random: setting.random,
+            attributes: fill(&setting.attributes),
+            sinks: (0..limits::SINKS).map(sink).collect(),
+        };
+        // A test may have the event shorter than its program reads.
+        let size = at::EVENT_SIZE as usize;
+        let told: [u8; 4] = world.header[size..size + 4].try_into().expect("4 bytes");
+        world.data.truncate(u32::from_le_bytes(told) as usize);
+        world
+    }
+}
+
 impl Sink {
     fn random(dice: &mut Dice, now: u64) -> Sink {
         Sink {
@@ -153,6 +182,32 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// What a way of execution left of a program.
+    pub fn new(program: &Program, left: Left) -> Outcome {
+        let effects = left.effects.iter().map(|effect| Effect {
+            kind: effect.kind,
+            number: effect.number,
+            values: effect.values,
+        });
+        let begins_at_all = left.fault != Some(Fault::Input);
+        Outcome {
+            result: left.result,
+            fault: left.fault,
+            fuel: left.fuel,
+            statics: statics(program, &left.state),
+            effects: effects.collect(),
+            drop: left.dropped,
+            accepted: left.accepted,
+            rejected: left.rejected,
+            random: left.random,
+            output: if begins_at_all {
+                left.output
+            } else {
+                Vec::new()
+            },
+        }
+    }
+
     /// The first thing in which another outcome differs, in words.
     pub fn difference(&self, other: &Outcome) -> Option<String> {
         let checks = [
@@ -198,4 +253,16 @@ impl Outcome {
         let found = checks.into_iter().find(|(_, one, another)| one != another);
         found.map(|(what, one, another)| format!("{what}: {one} is not {another}"))
     }
+}
+
+/// The statics of a program by name, from the bytes of its state.
+fn statics(program: &Program, state: &[u8]) -> Vec<(String, Vec<u8>)> {
+    let kept = program.state.entries.iter().filter(|entry| !entry.constant);
+    let bytes = |entry: &StateEntry| {
+        let (begin, count) = (entry.offset as usize, entry.bytes as usize);
+        (entry.name.clone(), state[begin..begin + count].to_vec())
+    };
+    let mut all: Vec<_> = kept.map(bytes).collect();
+    all.sort();
+    all
 }

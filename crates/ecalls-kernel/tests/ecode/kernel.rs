@@ -6,10 +6,9 @@ use ecalls_kernel::ecode::{Memory, Trial};
 use ecode::bpf::{self, Options};
 use ecode::frame::at;
 use ecode::ir::Program;
-use ecode::limits;
-use ecode::tree::Fault;
-use ecode_judge::differential::{Loaded, Way, statics};
-use ecode_judge::{Effect, Outcome, World};
+use ecode::trial::Left;
+use ecode_judge::differential::{Loaded, Way};
+use ecode_judge::{Outcome, World};
 
 /// What a program may take to be loaded or refused.
 pub(crate) const QUICK: Duration = Duration::from_millis(50);
@@ -94,41 +93,7 @@ impl Loaded for KernelProgram {
         };
         self.trial.run(&mut memory).expect("a run");
         self.state.clone_from(&memory.state);
-        self.outcome(&memory)
-    }
-}
-
-impl KernelProgram {
-    fn outcome(&self, memory: &Memory) -> Outcome {
-        let bytes = |offset: u32, count: u32| &memory.frame[offset as usize..][..count as usize];
-        let word = |offset: u32| u32::from_le_bytes(bytes(offset, 4).try_into().expect("4 bytes"));
-        let long = |offset: u32| u64::from_le_bytes(bytes(offset, 8).try_into().expect("8 bytes"));
-        let fault = Fault::ALL
-            .into_iter()
-            .find(|fault| *fault as u32 == word(at::FAULT));
-        let effect = |number: u32| {
-            let begin = at::EFFECT + number * at::EFFECT_BYTES;
-            Effect {
-                kind: word(begin),
-                number: word(begin + 4),
-                values: [8, 16, 24].map(|offset| long(begin + offset)),
-            }
-        };
-        assert!(word(at::EFFECT_COUNT) <= limits::EFFECTS);
-        Outcome {
-            result: long(at::RESULT) as i64,
-            fault,
-            fuel: word(at::FUEL),
-            output: match fault {
-                Some(Fault::Input) => Vec::new(),
-                _ => bytes(at::OUTPUT, self.program.output).to_vec(),
-            },
-            statics: statics(&self.program, &memory.state),
-            effects: (0..word(at::EFFECT_COUNT)).map(effect).collect(),
-            drop: word(at::DROP).checked_sub(1).map(|reason| reason as u8),
-            accepted: long(at::ACCEPTED),
-            rejected: long(at::REJECTED),
-            random: long(at::RANDOM),
-        }
+        let left = Left::of_frame(&memory.frame, self.program.output, &memory.state);
+        Outcome::new(&self.program, left)
     }
 }

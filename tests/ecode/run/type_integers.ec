@@ -1,0 +1,54 @@
+// Every integer type keeps its width and its sign in memory.
+struct output {
+    char a;
+    signed char b;
+    unsigned char c;
+    s8 d;
+    u8 e;
+    int8_t f;
+    uint8_t g;
+    short h;
+    unsigned short i;
+    s16 j;
+    u16 k;
+    int l;
+    unsigned m;
+    s32 n;
+    u32 o;
+    long p;
+    unsigned long q;
+    long long r;
+    s64 s;
+    u64 t;
+    bool u;
+};
+long x = -2;
+output.a = x;
+output.b = x;
+output.c = x;
+output.d = x;
+output.e = x;
+output.f = x;
+output.g = x;
+output.h = x;
+output.i = x;
+output.j = x;
+output.k = x;
+output.l = x;
+output.m = x;
+output.n = x;
+output.o = x;
+output.p = x;
+output.q = x;
+output.r = x;
+output.s = x;
+output.t = x;
+output.u = x;
+test "minus two" {
+    run;
+    expect output.a == -2 && output.b == -2 && output.c == 254 && output.d == -2 && output.e == 254;
+    expect output.f == -2 && output.g == 254 && output.h == -2 && output.i == 65534;
+    expect output.j == -2 && output.k == 65534 && output.l == -2 && output.m == 4294967294;
+    expect output.n == -2 && output.o == 4294967294 && output.p == -2 && output.q == (u64)-2;
+    expect output.r == -2 && output.s == -2 && output.t == (u64)-2 && output.u == true;
+}
