@@ -7,8 +7,8 @@
 use core::mem::offset_of;
 
 use crate::{
-    audience, channel, downcall, ecode, event, fate, handler, message, service, subscription, user,
-    version,
+    audience, channel, coop, downcall, ecode, event, fate, handler, message, service, subscription,
+    user, version,
 };
 
 /// One field of a struct.
@@ -381,6 +381,26 @@ pub const STRUCTS: &[Struct] = &[
         ]
     ),
     describe!(
+        "ecalls_coop",
+        coop::Coop,
+        [
+            release_ns,
+            importance,
+            polls,
+            flags,
+            pad0,
+            next_release_ns,
+            least_importance,
+            slice_end_ns,
+            dispatch_ns,
+            overran,
+            slept,
+            ahead,
+            state,
+            answered
+        ]
+    ),
+    describe!(
         "ecalls_down",
         downcall::Down,
         [
@@ -579,6 +599,7 @@ pub const CONSTANTS: &[Constant] = constants! {
         HANDLERS_BUILT_IN HANDLER_SLEEPING HANDLER_COPY_USER COPY_USER_MAX FIELD_SIZE_SHIFT
         FIELD_OP_SHIFT FIELD_ATTRIBUTE_SHIFT COMPARE_LESS COMPARE_LESS_EQUAL COMPARE_EQUAL
         COMPARE_NOT_EQUAL COMPARE_GREATER_EQUAL COMPARE_GREATER COMPARE_SIGNED;
+    coop: COOP_NONE COOP_POLLING COOP_UNBOUND COOP_COOPERATIVE COOP_DEMOTED;
     downcall: PRCTL SETSOCKOPT OP_NOP OP_GETPID OP_SET OP_GET OP_RAISE OP_RESUME OP_TIMER OP_DELAY
         OP_CALL OPS ATTRIBUTES DEFER_DELAY DEFER_SWITCH DOWN_FRAMES FRAMES DOWN_LATEST LATEST
         DOWN_RING DOWN_CAPACITY DOWN_ELEMENTS DRAIN_MAX RAISE_ABSOLUTE;

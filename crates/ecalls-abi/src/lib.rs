@@ -17,6 +17,7 @@
 
 pub mod audience;
 pub mod channel;
+pub mod coop;
 pub mod downcall;
 pub mod ecode;
 pub mod event;
@@ -31,6 +32,7 @@ pub mod user;
 pub mod version;
 
 pub use channel::{Channel, DropReason, Id, Layout, Lost, SlotUse, State, Up};
+pub use coop::Coop;
 pub use downcall::{Down, Downcall, Generic, Op};
 pub use event::{Event, Target};
 pub use service::{Host, Service, ServiceCount, ServiceInfo, SubscriptionCount};

@@ -32,6 +32,7 @@ const ONLY_IN_HEADERS: &[&str] = &[
     "ecalls_sched_event",
     "ecalls_net_event",
     "ecalls_disk_event",
+    "ecalls_coop",
     "ecalls_down",
     "ecalls_downcall",
     "ecalls_message",

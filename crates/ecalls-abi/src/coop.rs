@@ -1,0 +1,72 @@
+//! `abi/coop.h`: what a thread and the scheduler tell each other (Coop §3.1).
+//!
+//! A slot of two lines in memory that the thread owns. It writes the first, yields or sleeps, and
+//! reads the second when it runs again. The header says in which order, and what each side may
+//! believe.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// As a time: there is none. As an importance: no best-effort work.
+pub const COOP_NONE: u64 = !0;
+
+/// Flag: the thread yields or sleeps in a poll. No other sleep counts as one.
+pub const COOP_POLLING: u32 = 0x1;
+
+/// No thread is bound to this slot.
+pub const COOP_UNBOUND: u32 = 0;
+/// The thread is cooperative.
+pub const COOP_COOPERATIVE: u32 = 1;
+/// The thread is fair like everybody, until its next poll.
+pub const COOP_DEMOTED: u32 = 2;
+
+/// Bytes of one slot.
+pub const COOP_BYTES: usize = 128;
+
+/// `struct ecalls_coop`: one thread's slot.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct Coop {
+    /// Line 0, thread: release time of its earliest timer; past: due; [`COOP_NONE`]: no timer.
+    pub release_ns: u64,
+    /// Line 0, thread: least user virtual time of its best-effort events; [`COOP_NONE`]: no work.
+    pub importance: u64,
+    /// Line 0, thread: polls so far.
+    pub polls: u64,
+    /// Line 0, thread: [`COOP_POLLING`].
+    pub flags: u32,
+    /// Zero.
+    pub pad0: [u32; 9],
+    /// Line 1, scheduler: earliest release of all other cooperative threads, or [`COOP_NONE`].
+    pub next_release_ns: u64,
+    /// Line 1, scheduler: least importance of the others of its group, or [`COOP_NONE`].
+    pub least_importance: u64,
+    /// Line 1, scheduler: when the thread is to poll again; past: after what is due.
+    pub slice_end_ns: u64,
+    /// Line 1, scheduler: when the thread was given the CPU.
+    pub dispatch_ns: u64,
+    /// Line 1, scheduler: demotions because it ran past its slice and the slack.
+    pub overran: u64,
+    /// Line 1, scheduler: demotions because it slept other than in a poll.
+    pub slept: u64,
+    /// Line 1, scheduler: demotions because its virtual time was too far beyond the least.
+    pub ahead: u64,
+    /// Line 1, scheduler: `COOP_UNBOUND`, `COOP_COOPERATIVE` or `COOP_DEMOTED`.
+    pub state: u32,
+    /// Line 1, scheduler: low half of the last `polls` that was seen.
+    pub answered: u32,
+}
+
+const _: () = assert!(size_of::<Coop>() == COOP_BYTES, "two lines");
+
+#[cfg(test)]
+mod tests {
+    use core::mem::offset_of;
+
+    use super::*;
+
+    #[test]
+    fn each_side_writes_a_line_of_its_own() {
+        assert_eq!(offset_of!(Coop, next_release_ns), 64);
+        assert_eq!(COOP_BYTES, 2 * 64);
+    }
+}
