@@ -4,12 +4,15 @@
 //! |---|---|
 //! | `flat` | one list with jumps |
 //! | `facts` | between which numbers values lie; whose upper 32 bits nobody looks at |
+//! | `feeds` | which of them the verifier can predict something from |
 //! | `select`, `operate`, `expand` | instructions with virtual registers (`machine`) |
+//! | `near` | addresses that are there already |
 //! | `improve` | fewer of them |
 //! | `live`, `allocate` | the kernel's ten registers |
 //! | `encode` | bytes |
 //! | `btf` | what came from which line, for tools |
 //! | `disassemble` | text, for people |
+//! | `interpret` | executes it without a kernel, and counts |
 //!
 //! **Loops** are jumps back to a `may_goto`, an instruction of the kernel's (6.9) that goes on
 //! unless the loop has taken a quarter of a second. It is there for the verifier, which walks such
@@ -50,10 +53,13 @@ mod disassemble;
 mod encode;
 mod expand;
 mod facts;
+mod feeds;
 mod flat;
 mod improve;
+pub mod interpret;
 mod live;
 mod machine;
+mod near;
 mod operate;
 mod select;
 #[cfg(test)]

@@ -78,11 +78,7 @@ fn has_errors(told: &[Diagnostic]) -> bool {
 
 fn cost(program: &Program, object: &Object) -> Cost {
     Cost {
-        fuel: if program.loop_depth > 0 {
-            program.fuel
-        } else {
-            0
-        },
+        fuel: program.fuel_most.unwrap_or(program.fuel),
         instructions: count(&program.body),
         kernel_instructions: object.instructions.len() as u32,
         stack: object.stack,

@@ -14,6 +14,7 @@
 //! register whose value has been bounded right before by [`Op::Bound`]. Accesses lie at a multiple
 //! of their size, and always inside the region: lowering sees to that.
 
+pub mod counting;
 pub mod facts;
 pub mod print;
 pub mod verify;
@@ -41,8 +42,17 @@ pub struct Program {
     pub state: State,
     /// Iterations allowed.
     pub fuel: u32,
+    /// What a run burns at most, if that is known and not beyond `fuel`.
+    pub fuel_most: Option<u32>,
     /// The deepest loop in a loop: 1 for one loop.
     pub loop_depth: u32,
+}
+
+impl Program {
+    /// Whether no [`Op::Burn`] can fail: what it asks need not be asked.
+    pub fn never_lacks_fuel(&self) -> bool {
+        self.fuel_most.is_some_and(|most| most <= self.fuel)
+    }
 }
 
 /// What is kept from run to run, and constant tables.
@@ -251,8 +261,8 @@ pub enum Op {
     },
     /// Leaves the enclosing block or loop of that label.
     Exit(Label),
-    /// One unit of fuel less; if there is none: [`Fault::Fuel`].
-    Burn,
+    /// So many units of fuel less; if there are fewer, none is left: [`Fault::Fuel`].
+    Burn(u32),
     /// `to` = the lowest bit set in `mask` above position `after`, or -1.
     NextBit {
         /// Register.
@@ -539,7 +549,7 @@ impl Op {
                 values.iter_mut().for_each(visit);
             }
             Op::Return(value) => visit(value),
-            Op::Block { .. } | Op::Loop { .. } | Op::Exit(_) | Op::Burn | Op::Fail(_) => {}
+            Op::Block { .. } | Op::Loop { .. } | Op::Exit(_) | Op::Burn(_) | Op::Fail(_) => {}
         }
     }
 }

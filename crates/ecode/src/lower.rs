@@ -18,6 +18,7 @@
 //! | `builtin`, `sink` | what the language itself offers |
 //! | `fold` | operators whose operands are constants |
 //! | `simplify`, `prune` | the finished program made smaller |
+//! | `common`, `unroll`, `fuel` | branches that do the same, loops written out, what they burn |
 //!
 //! Values are handed around as [`Operand`]s. One that is a variable's own register changes when
 //! the variable does, so whoever keeps it while more of the text is evaluated takes it through
@@ -26,15 +27,18 @@
 mod aggregate;
 mod arithmetic;
 mod builtin;
+mod common;
 mod condition;
 mod expression;
 mod fold;
+mod fuel;
 mod place;
 mod prune;
 mod simplify;
 mod sink;
 mod statement;
 mod text;
+mod unroll;
 
 use std::mem;
 
@@ -139,6 +143,7 @@ impl<'t> Lowering<'t> {
             output: output.next_multiple_of(8),
             state: self.state,
             fuel: self.tree.fuel,
+            fuel_most: None,
             loop_depth: self.loops_most,
         })
     }

@@ -265,6 +265,30 @@ fn running_texts(bytes: usize) -> Vec<String> {
     ]
 }
 
+/// Loops that can be written out.
+fn looping_texts(bytes: usize) -> Vec<String> {
+    vec![
+        filled(
+            bytes,
+            "int a=1;",
+            |at| format!("for(int i=0;i<{};i++)a+=i*a;", 2 + at % 60),
+            "return a;",
+        ),
+        filled(
+            bytes,
+            "int a=1;",
+            |_| "for(int i=0;i<7;i++)for(int j=0;j<9;j++)for(int k=0;k<9;k++)a+=i^j^k;".into(),
+            "return a;",
+        ),
+        filled(
+            bytes,
+            "int a=1;for(int i=0;i<9;i++){",
+            |_| "for(int j=0;j<2;j++)a+=a*j;".into(),
+            "}return a;",
+        ),
+    ]
+}
+
 /// Mistakes.
 fn wrong_texts() -> Vec<String> {
     let long = "n".repeat(4000);
@@ -329,6 +353,9 @@ fn no_text_takes_more_than_its_time_memory_and_stack() {
             running_texts(TEXT_BYTES / 4),
             running_texts(TEXT_BYTES / 8),
             running_texts(TEXT_BYTES / 16),
+            looping_texts(TEXT_BYTES),
+            looping_texts(TEXT_BYTES / 4),
+            looping_texts(TEXT_BYTES / 16),
             wrong_texts(),
         ];
         let texts = texts.concat();

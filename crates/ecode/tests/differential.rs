@@ -1,9 +1,10 @@
-//! Random programs run in user space as the judge says: 2,000 of them, or as many as
-//! `ECALLS_PROGRAMS` says, from the seed `ECALLS_SEED` (0) on.
+//! Random programs run in user space, and as instructions of the kernel's, as the judge says: 2,000
+//! of them, or as many as `ECALLS_PROGRAMS` says, from the seed `ECALLS_SEED` (0) on.
 
 use std::env;
 
-use ecode_judge::differential::{User, compare};
+use ecode_judge::differential::{User, Way, compare};
+use ecode_judge::instructions::Interpreted;
 
 fn number(name: &str, otherwise: u64) -> u64 {
     let given = env::var(name).ok();
@@ -12,7 +13,9 @@ fn number(name: &str, otherwise: u64) -> u64 {
 
 fn compare_many(count: u64) {
     let first = number("ECALLS_SEED", 0);
-    let tally = compare(first..first + count, &[&User]).unwrap_or_else(|what| panic!("{what}"));
+    let (plain, hardened) = (Interpreted::default(), Interpreted { secret: Some(77) });
+    let ways: [&dyn Way; 3] = [&User, &plain, &hardened];
+    let tally = compare(first..first + count, &ways).unwrap_or_else(|what| panic!("{what}"));
     println!("{tally:?}");
     assert!(
         tally.passed_over * 20 <= count,

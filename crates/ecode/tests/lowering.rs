@@ -154,6 +154,12 @@ fn an_index_is_checked_unless_it_is_known() {
     let twice = ir("return list[port] + list[port];");
     assert_eq!(
         twice.matches("bound").count(),
+        1,
+        "nobody changes the input:\n{twice}"
+    );
+    let twice = ir("static u16 at; return list[at] + list[at];");
+    assert_eq!(
+        twice.matches("bound").count(),
         2,
         "two loads, two values:\n{twice}"
     );
@@ -183,7 +189,7 @@ fn strings_go_by_words() {
         return r5",
     );
     assert!(!ir("char a[16] = \"x\"; return a == comm;").contains("loop"));
-    assert!(ir("static char a[80], b[80]; return a == b;").contains("loop"));
+    assert!(ir("static char a[800], b[800]; return a == b;").contains("loop"));
 }
 
 #[test]
@@ -213,26 +219,92 @@ fn a_function_is_expanded_where_it_is_called() {
 #[test]
 fn a_loop_asks_first_and_burns_then() {
     check(
-        "u32 sum = 0; for (int i = 0; i < 4; i++) { if (i == 2) continue; sum ^= i; } return sum;",
+        "u32 n = 0; for (u32 i = 0; i < bytes; i++) { if (i == 2) continue; n ^= i; } return n;",
         "
         r0 = 0
         r1 = 0
         loop b0 {
-          if 4 <=s r1 {
+          r2 = load u64 input[0]
+          if r2 <= r1 {
             exit b0
           }
-          burn
+          burn 1
           block b1 {
             if r1 == 2 {
               exit b1
             }
-            r2 = u32 r1
-            r0 = r0 ^ r2
+            r0 = r0 ^ r1
           }
           r3 = r1 + 1
-          r1 = s32 r3
+          r1 = u32 r3
         }
         return r0",
+    );
+}
+
+#[test]
+fn a_short_loop_is_written_out_and_burns_at_once() {
+    check(
+        "u32 sum = 0; for (int i = 0; i < 4; i++) { if (i == 2) continue; sum ^= i; } return sum;",
+        "
+        burn 4
+        return 2",
+    );
+    check(
+        "u32 sum = 0; for (int i = 0; i < 4; i++) sum += list[i]; return sum;",
+        "
+        burn 4
+        r0 = load u32 input[32]
+        r1 = load u32 input[36]
+        r2 = r0 + r1
+        r3 = u32 r2
+        r4 = load u32 input[40]
+        r5 = r3 + r4
+        r6 = u32 r5
+        r7 = load u32 input[44]
+        r8 = r6 + r7
+        r9 = u32 r8
+        return r9",
+    );
+}
+
+#[test]
+fn fuel_is_burnt_where_it_may_be_missing() {
+    // What is stored before it is missing, is.
+    let text = "fuel 3; struct output { int x[4]; }; for (int i = 0; i < 4; i++) output.x[i] = 1;";
+    assert_eq!(ir(text).matches("burn 1").count(), 4);
+    let text = text.replace("fuel 3;", "fuel 4;");
+    assert!(ir(&text).contains("burn 4"));
+}
+
+#[test]
+fn several_rounds_of_a_long_loop_are_one() {
+    check(
+        "static u8 seen[999]; for (int i = 0; i < 999; i++) if (seen[i] == 7) return 0;",
+        "
+        r0 = 0
+        loop b0 {
+          if 996 <s r0 {
+            exit b0
+          }
+          burn 1
+          r1 = load u8 state[0 + r0 <= 996]
+          if r1 == 7 {
+            return 0
+          }
+          burn 1
+          r2 = load u8 state[1 + r0 <= 996]
+          if r2 == 7 {
+            return 0
+          }
+          burn 1
+          r3 = load u8 state[2 + r0 <= 996]
+          if r3 == 7 {
+            return 0
+          }
+          r0 = r0 + 3
+        }
+        return 1",
     );
 }
 

@@ -104,7 +104,7 @@ fn exits_lead_out_of_what_stands_around_them() {
     refused(vec![Op::Exit(Label(3))], "b3 is not around it");
     let inner = Op::Block {
         label: Label(0),
-        body: list(Op::Burn),
+        body: list(Op::Burn(1)),
     };
     refused(
         vec![Op::Block {
@@ -113,7 +113,7 @@ fn exits_lead_out_of_what_stands_around_them() {
         }],
         "b0 is there twice",
     );
-    refused(vec![Op::Return(ONE), Op::Burn], "not reached");
+    refused(vec![Op::Return(ONE), Op::Burn(1)], "not reached");
 }
 
 #[test]

@@ -4,14 +4,16 @@
 //! texts that say what they are to do ([`cases`]); and C's own answers ([`operators`]).
 //!
 //! A way of execution is anything that makes an [`Outcome`] of a compiled program and a [`World`]:
-//! see [`differential::Way`]. The one in user space is [`differential::User`]; the kernel's tests
-//! bring theirs.
+//! see [`differential::Way`]. The one in user space is [`differential::User`], the one of the
+//! kernel's instructions without a kernel [`instructions::Interpreted`]; the kernel's tests bring
+//! theirs.
 
 #![forbid(unsafe_code)]
 
 pub mod cases;
 mod dice;
 pub mod differential;
+pub mod instructions;
 mod judge;
 pub mod operators;
 pub mod program;

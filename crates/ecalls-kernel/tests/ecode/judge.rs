@@ -186,9 +186,12 @@ impl Judge<'_> {
                 }
             },
             Op::Exit(label) => return Err(Way::Exit(*label)),
-            Op::Burn => match self.fuel.checked_sub(1) {
+            Op::Burn(units) => match self.fuel.checked_sub(*units) {
                 Some(left) => self.fuel = left,
-                None => return Err(Way::Fail(Fault::Fuel)),
+                None => {
+                    self.fuel = 0;
+                    return Err(Way::Fail(Fault::Fuel));
+                }
             },
             Op::NextBit { to, mask, after } => {
                 let (mask, after) = (self.get(*mask) as u64, self.get(*after));

@@ -1,13 +1,13 @@
 //! The way in the kernel, for the comparison with the judge (tests/ecode-judge).
 
+use std::mem::take;
 use std::time::Duration;
 
 use ecalls_kernel::ecode::{Memory, Trial};
 use ecode::bpf::{self, Options};
-use ecode::frame::at;
 use ecode::ir::Program;
-use ecode::trial::Left;
 use ecode_judge::differential::{Loaded, Way};
+use ecode_judge::instructions::Image;
 use ecode_judge::{Outcome, World};
 
 /// What a program may take to be loaded or refused.
@@ -71,29 +71,18 @@ struct KernelProgram {
 
 impl Loaded for KernelProgram {
     fn run(&mut self, world: &World) -> Outcome {
-        let mut frame = vec![0; at::BYTES as usize];
-        let mut put = |offset: u32, bytes: &[u8]| {
-            frame[offset as usize..][..bytes.len()].copy_from_slice(bytes);
-        };
-        put(at::NOW, &world.now.to_le_bytes());
-        put(at::RANDOM, &world.random.to_le_bytes());
-        put(at::RESULT, &1u64.to_le_bytes());
-        put(at::FUEL, &self.program.fuel.to_le_bytes());
-        put(at::SINKS_PRESENT, &world.present().to_le_bytes());
-        let mut event = world.header.clone();
-        event.extend(&world.data);
-        event.resize((at::EVENT_DATA + self.program.input) as usize, 0);
-        let attributes = world.attributes.iter();
+        let mut image = Image::new(&self.program, &self.state, world);
+        let [frame, event, state, attributes, sinks] = &mut image.memories;
         let mut memory = Memory {
-            frame,
-            event,
-            state: self.state.clone(),
-            attributes: attributes.flat_map(|value| value.to_le_bytes()).collect(),
-            sinks: world.sink_table(),
+            frame: take(frame),
+            event: take(event),
+            state: take(state),
+            attributes: take(attributes),
+            sinks: take(sinks),
         };
         self.trial.run(&mut memory).expect("a run");
         self.state.clone_from(&memory.state);
-        let left = Left::of_frame(&memory.frame, self.program.output, &memory.state);
-        Outcome::new(&self.program, left)
+        (*frame, *state) = (memory.frame, memory.state);
+        image.outcome(&self.program)
     }
 }

@@ -136,6 +136,7 @@ pub(crate) fn program(random: &mut Random, size: i32) -> Program {
             entries: Vec::new(),
         },
         fuel: 200,
+        fuel_most: None,
         loop_depth: 6,
     }
 }
@@ -453,7 +454,7 @@ impl Generator<'_> {
                 then: vec![],
                 otherwise: vec![op(Op::Exit(label))],
             }),
-            op(Op::Burn),
+            op(Op::Burn(1 + self.random.below(3) as u32)),
         ];
         self.around.push(label);
         self.loops += 1;

@@ -56,6 +56,8 @@ struct Encoder<'a> {
     labels: Vec<usize>,
     jumps: Vec<(usize, Label)>,
     span: Span,
+    /// Whether the key 0 is on the stack already.
+    has_key: bool,
 }
 
 /// Encodes; `registers`: the kernel's register of each virtual one.
@@ -66,6 +68,7 @@ pub(super) fn encode(code: &Code, registers: &[u8]) -> Encoded {
         labels: vec![0; code.labels as usize],
         jumps: Vec::new(),
         span: Span::default(),
+        has_key: false,
     };
     for line in &code.lines {
         encoder.mark(line.span);
@@ -302,8 +305,11 @@ impl Encoder<'_> {
     fn lookup(&mut self, to: u8, map: Map, key: Option<V>) {
         match key {
             Some(key) => self.push(code::STORE | size(32), STACK, self.r(key), -4, 0),
+            None if self.has_key => {}
             None => self.push(code::STORE_CONSTANT | size(32), STACK, 0, -4, 0),
         }
+        // Lookups follow each other at the beginning, each reached from the one before.
+        self.has_key = key.is_none();
         self.map(map);
         self.wide(R1, code::SOURCE_MAP, 0, 0);
         self.copy(R2, STACK, false);
@@ -354,7 +360,6 @@ fn question(test: Test) -> u8 {
         Test::Equal => 0x10,
         Test::Greater => 0x20,
         Test::GreaterEqual => 0x30,
-        Test::AnyBit => 0x40,
         Test::NotEqual => 0x50,
         Test::GreaterSigned => 0x60,
         Test::GreaterEqualSigned => 0x70,

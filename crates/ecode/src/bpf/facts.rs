@@ -400,7 +400,8 @@ impl Facts {
     }
 }
 
-fn each_read(step: &Step<'_>, see: &mut impl FnMut(Register)) {
+/// Calls `see` with every register that a step reads.
+pub(super) fn each_read(step: &Step<'_>, see: &mut impl FnMut(Register)) {
     let mut operand = |operand: &Operand| {
         if let Operand::Register(register) = operand {
             see(*register);

@@ -136,7 +136,7 @@ pub(super) fn operands(op: &Op, see: &mut impl FnMut(Register)) {
             values.iter().for_each(operand);
         }
         Op::Return(value) => operand(value),
-        Op::Block { .. } | Op::Loop { .. } | Op::Exit(_) | Op::Burn | Op::Fail(_) => {}
+        Op::Block { .. } | Op::Loop { .. } | Op::Exit(_) | Op::Burn(_) | Op::Fail(_) => {}
     }
 }
 
@@ -241,15 +241,7 @@ impl<'p> Flat<'p> {
                 self.list(body, depth);
                 self.arrive(label.0, end, span, depth);
             }
-            Op::Loop { label, body } => {
-                let (head, end) = (self.place(), self.place());
-                self.labels.insert(label.0, (end, 0));
-                self.push(Step::Head(head), span, depth + 1);
-                self.list(body, depth + 1);
-                self.push(Step::Jump(head), span, depth + 1);
-                self.ways = 0;
-                self.arrive(label.0, end, span, depth);
-            }
+            Op::Loop { label, body } => self.repeat(*label, body, span, depth),
             Op::Exit(label) => {
                 let to = self.leave(*label);
                 self.push(Step::Jump(to), span, depth);
@@ -265,6 +257,38 @@ impl<'p> Flat<'p> {
             }
             op => self.push(Step::Do(op), span, depth),
         }
+    }
+
+    /// A loop that begins with the question whether it ends asks it again at its end, and so jumps
+    /// once in each round instead of twice.
+    fn repeat(&mut self, label: ir::Label, body: &'p [Instruction], span: Span, depth: u8) {
+        let (head, end) = (self.place(), self.place());
+        self.labels.insert(label.0, (end, 0));
+        let question = body.split_first().and_then(|(first, rest)| {
+            let (relation, a, b) = leaves(&first.op, label)?;
+            Some((relation, a, b, first.span, rest))
+        });
+        let Some((relation, a, b, asked, rest)) = question else {
+            self.push(Step::Head(head), span, depth + 1);
+            self.list(body, depth + 1);
+            self.push(Step::Jump(head), span, depth + 1);
+            self.ways = 0;
+            return self.arrive(label.0, end, span, depth);
+        };
+        let branch = |unless, to| Step::Branch {
+            relation,
+            a,
+            b,
+            unless,
+            to,
+            meets: true,
+        };
+        let to = self.leave(label);
+        self.push(branch(false, to), asked, depth);
+        self.push(Step::Head(head), span, depth + 1);
+        self.list(rest, depth + 1);
+        self.push(branch(true, head), asked, depth + 1);
+        self.arrive(label.0, end, span, depth);
     }
 
     /// The place behind a block or loop, reached by the ways that are here now.
@@ -350,6 +374,25 @@ impl<'p> Flat<'p> {
             _ => None,
         }
     }
+}
+
+/// The relation that holds where an instruction leaves a loop and does nothing else.
+fn leaves(op: &Op, label: ir::Label) -> Option<(Relation, Operand, Operand)> {
+    let Op::If {
+        relation,
+        a,
+        b,
+        then,
+        otherwise,
+    } = op
+    else {
+        return None;
+    };
+    let only = [Instruction {
+        op: Op::Exit(label),
+        span: then.first()?.span,
+    }];
+    (otherwise.is_empty() && **then == only).then_some((*relation, *a, *b))
 }
 
 /// Whether the run ends in these instructions.

@@ -364,9 +364,10 @@ fn turn_around(code: &mut Code) {
         else {
             continue;
         };
-        let (Some(test), Inst::Jump(other)) = (test.opposite(), second) else {
+        let Inst::Jump(other) = second else {
             continue;
         };
+        let test = test.opposite();
         let rest = code.lines[at + 2..].iter().map(|line| line.inst);
         let mut labels = rest.take_while(|inst| matches!(inst, Inst::Label(_)));
         if labels.any(|inst| inst == Inst::Label(to)) {

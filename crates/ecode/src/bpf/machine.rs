@@ -74,14 +74,12 @@ pub(super) enum Test {
     LessEqualSigned,
     GreaterSigned,
     GreaterEqualSigned,
-    /// `a & b` is not 0.
-    AnyBit,
 }
 
 impl Test {
-    /// What holds if this does not. [`Test::AnyBit`] has no opposite.
-    pub(super) fn opposite(self) -> Option<Test> {
-        Some(match self {
+    /// What holds if this does not.
+    pub(super) fn opposite(self) -> Test {
+        match self {
             Test::Equal => Test::NotEqual,
             Test::NotEqual => Test::Equal,
             Test::Less => Test::GreaterEqual,
@@ -92,8 +90,7 @@ impl Test {
             Test::LessEqualSigned => Test::GreaterSigned,
             Test::GreaterSigned => Test::LessEqualSigned,
             Test::GreaterEqualSigned => Test::LessSigned,
-            Test::AnyBit => return None,
-        })
+        }
     }
 
     /// The same with its operands exchanged.
@@ -107,7 +104,7 @@ impl Test {
             Test::LessEqualSigned => Test::GreaterEqualSigned,
             Test::GreaterSigned => Test::LessSigned,
             Test::GreaterEqualSigned => Test::LessEqualSigned,
-            Test::Equal | Test::NotEqual | Test::AnyBit => self,
+            Test::Equal | Test::NotEqual => self,
         }
     }
 }

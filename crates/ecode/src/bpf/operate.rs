@@ -54,7 +54,7 @@ impl Select<'_> {
             (a, b, test) = (b, a, test.exchanged());
         }
         if unless {
-            test = test.opposite().unwrap_or(test);
+            test = test.opposite();
         }
         let narrow = half.is_some();
         if let (Operand::Constant(a), Operand::Constant(b)) = (a, b) {
@@ -65,9 +65,15 @@ impl Select<'_> {
         }
         let hides = meets && self.careful;
         let left = self.register(a);
-        let left = if hides { self.hidden(left) } else { left };
+        let left = if hides && self.feeds.twice(a) && !self.is_done(a, to) {
+            self.hidden(left)
+        } else {
+            left
+        };
         let mut right = if narrow { self.half(b) } else { self.value(b) };
-        if let (Value::Register(v), Operand::Register(_), true) = (right, b, hides) {
+        if let (Value::Register(v), true) =
+            (right, hides && self.feeds.twice(b) && !self.is_done(b, to))
+        {
             right = Value::Register(self.hidden(v));
         }
         self.emit(Inst::Branch {
@@ -133,7 +139,7 @@ impl Select<'_> {
                 narrow: false,
             });
         }
-        if self.careful && !self.is_merged(to) {
+        if self.careful && !self.is_merged(to) && self.feeds.any(to) {
             self.hide(target);
         }
     }
@@ -281,6 +287,5 @@ fn holds(test: Test, a: i64, b: i64) -> bool {
         Test::LessEqualSigned => a <= b,
         Test::GreaterSigned => a > b,
         Test::GreaterEqualSigned => a >= b,
-        Test::AnyBit => a & b != 0,
     }
 }

@@ -15,9 +15,11 @@
 
 use std::collections::HashMap;
 
-use super::facts::{Facts, Range, written};
+use super::facts::{Facts, Range, each_read, written};
+use super::feeds::AllFeeds;
 use super::flat::{Flat, Item, Place, Step};
 use super::machine::{Alu, Code, Inst, Kind, Label, Line, Test, V, Value};
+use super::near::{AllNear, Near};
 use super::operate::alu_of;
 use super::{Map, Options};
 use crate::frame::at;
@@ -55,6 +57,16 @@ pub(super) struct Select<'a> {
     attributes: Option<V>,
     sinks: Option<V>,
     fuel: Option<V>,
+    near: AllNear,
+    /// Where labels stand in the list of steps, and where each register is read last.
+    behind: HashMap<Label, usize>,
+    last_read: Vec<usize>,
+    /// In which loop each step is, and each register is written.
+    loop_of: Vec<Option<Place>>,
+    written_in: Vec<Option<Place>>,
+    /// The step that is at its turn.
+    at: usize,
+    pub(super) feeds: AllFeeds,
 }
 
 /// Lines beyond which no later phase makes few enough instructions of them.
@@ -98,7 +110,15 @@ pub(super) fn select(
         attributes: None,
         sinks: None,
         fuel: None,
+        near: AllNear::new(&flat),
+        behind: HashMap::new(),
+        last_read: vec![0; program.registers as usize],
+        loop_of: Vec::with_capacity(flat.items.len()),
+        written_in: vec![None; program.registers as usize],
+        at: 0,
+        feeds: AllFeeds::of(&flat, facts, program.registers),
     };
+    select.look_ahead(&flat);
     select.begin(&flat);
     for (at, item) in flat.items.iter().enumerate() {
         if select.code.lines.len() > LINES_MOST {
@@ -107,7 +127,12 @@ pub(super) fn select(
         if let Step::Head(head) = item.step {
             select.hide_for_loop(&flat.items[..at], &flat.items[at..], head);
         }
+        select.at = at;
+        select.near.enter(at, &item.step);
         select.step(item);
+        if let Some(register) = written(&item.step) {
+            select.near.written(register);
+        }
     }
     select.finish();
     Ok(select.code)
@@ -140,6 +165,31 @@ impl Select<'_> {
             .unwrap_or(self.end)
     }
 
+    /// Finds out where registers are read last, and in which loops.
+    fn look_ahead(&mut self, flat: &Flat<'_>) {
+        let mut around: Vec<Place> = Vec::new();
+        for (at, item) in flat.items.iter().enumerate() {
+            if let Step::Head(head) = item.step {
+                around.push(head);
+            }
+            self.loop_of.push(around.last().copied());
+            if let Some(to) = written(&item.step) {
+                self.written_in[to.0 as usize] = around.last().copied();
+            }
+            if let Step::Jump(to) | Step::Branch { to, .. } = item.step
+                && around.last() == Some(&to)
+            {
+                around.pop();
+            }
+            if let Step::Place(place) = item.step {
+                self.behind.insert(self.place(place), at);
+            }
+            each_read(&item.step, &mut |register| {
+                self.last_read[register.0 as usize] = at;
+            });
+        }
+    }
+
     // --- beginning and end ---
 
     /// Finds the memory, looks whether the event has what is read of it, and clears the output.
@@ -149,7 +199,7 @@ impl Select<'_> {
         for item in &flat.items {
             if let Step::Do(op) = &item.step {
                 each_region(op, &mut |region| used[region as usize] = true);
-                burns |= matches!(op, Op::Burn);
+                burns |= matches!(op, Op::Burn(_));
             }
         }
         self.code.frame = Some(self.frame);
@@ -220,9 +270,16 @@ impl Select<'_> {
         for (fault, label) in faults {
             self.emit(Inst::Label(label));
             self.store(self.frame, at::FAULT, Value::Immediate(fault as i32), 32);
+            if fault == Fault::Fuel as u32 {
+                self.store(self.frame, at::FUEL, Value::Immediate(0), 32);
+            }
             // Before anything else was done, the fuel is still where it was.
-            let begun = fault != Fault::Input as u32;
-            self.emit(Inst::Jump(if begun { end } else { nothing }));
+            let counts = [Fault::Input, Fault::Fuel].map(|fault| fault as u32);
+            self.emit(Inst::Jump(if counts.contains(&fault) {
+                nothing
+            } else {
+                end
+            }));
         }
     }
 
@@ -366,8 +423,26 @@ impl Select<'_> {
 
     /// Whether ways that write different numbers to this register meet.
     pub(super) fn is_merged(&self, register: Register) -> bool {
-        let merged = self.facts.writes[register.0 as usize] > 1;
-        merged && (self.careful || self.facts.in_loop[register.0 as usize])
+        let at = register.0 as usize;
+        self.facts.writes[at] > 1
+            && match self.facts.in_loop[at] {
+                true => self.feeds.any(register),
+                false => self.careful && self.feeds.open(register),
+            }
+    }
+
+    /// Whether nobody reads an operand any more from this place on, which is further down.
+    pub(super) fn is_done(&self, operand: Operand, from: Label) -> bool {
+        let Operand::Register(register) = operand else {
+            return true;
+        };
+        // What is written once, in the same loop, is written again before it is read again.
+        self.facts.writes[register.0 as usize] == 1
+            && self.written_in[register.0 as usize] == self.loop_of[self.at]
+            && self
+                .behind
+                .get(&from)
+                .is_some_and(|place| self.last_read[register.0 as usize] < *place)
     }
 
     // --- steps ---
@@ -430,9 +505,9 @@ impl Select<'_> {
     /// Before a loop: hides what the loop changes, unless it is hidden already. What the verifier
     /// finds at the loop's head the second time is then something it has seen.
     fn hide_for_loop(&mut self, before: &[Item<'_>], from: &[Item<'_>], head: Place) {
-        let end = from
-            .iter()
-            .rposition(|item| matches!(item.step, Step::Jump(to) if to == head));
+        let end = from.iter().rposition(
+            |item| matches!(item.step, Step::Jump(to) | Step::Branch { to, .. } if to == head),
+        );
         let inside = &from[..end.unwrap_or(from.len())];
         let mut changed: Vec<Register> = inside
             .iter()
@@ -440,7 +515,12 @@ impl Select<'_> {
             .collect();
         changed.sort_unstable();
         changed.dedup();
-        changed.retain(|register| self.facts.writes[register.0 as usize] > 1);
+        for register in &changed {
+            self.near.written(*register);
+        }
+        changed.retain(|register| {
+            self.facts.writes[register.0 as usize] > 1 && self.feeds.any(*register)
+        });
         let known = |item: &&Item<'_>| match &item.step {
             Step::Do(
                 Op::Set {
@@ -481,7 +561,7 @@ impl Select<'_> {
             | Op::Atomic { .. }
             | Op::Copy { .. }
             | Op::Zero { .. } => self.memory(op),
-            Op::Burn => self.burn(),
+            Op::Burn(units) => self.burn(*units),
             Op::NextBit { to, mask, after } => self.next_bit(Self::named(*to), *mask, *after),
             Op::Effect {
                 kind,
@@ -628,7 +708,21 @@ impl Select<'_> {
         let Some(index) = address.index else {
             return (base, offset);
         };
-        let place = self.code.add(Kind::Place);
+        let near = Near {
+            register: index.register,
+            largest: index.largest,
+            unit,
+            base,
+        };
+        if let Some(place) = self.near.find(&near) {
+            return (place, offset);
+        }
+        let keeps = self.near.may_keep();
+        let kind = if keeps { Kind::Address } else { Kind::Place };
+        let place = self.code.add(kind);
+        if keeps {
+            self.near.keep(near, place);
+        }
         let from = Value::Register(Self::named(index.register));
         self.emit(Inst::Move {
             to: place,
@@ -665,15 +759,17 @@ impl Select<'_> {
         }
     }
 
-    fn burn(&mut self) {
+    fn burn(&mut self, units: u32) {
         let Some(fuel) = self.fuel else { return };
-        let go_on = self.label();
-        // Asked by bits, for of a comparison with 0 the verifier would remember the outcome.
-        self.branch(Test::AnyBit, fuel, Value::Immediate(-1), go_on);
-        let empty = self.fault(Fault::Fuel);
-        self.emit(Inst::Jump(empty));
-        self.emit(Inst::Label(go_on));
-        self.alu(Alu::Add, fuel, fuel, Value::Immediate(-1), false);
+        let Ok(units) = i32::try_from(units) else {
+            let empty = self.fault(Fault::Fuel);
+            return self.emit(Inst::Jump(empty));
+        };
+        if !self.program.never_lacks_fuel() {
+            let empty = self.fault(Fault::Fuel);
+            self.branch(Test::Less, fuel, Value::Immediate(units), empty);
+        }
+        self.alu(Alu::Add, fuel, fuel, Value::Immediate(-units), false);
     }
 }
 

@@ -186,7 +186,7 @@ fn untrusted_text_chooses_no_long_constant_of_the_code() {
 fn loop_is_a_jump_back_to_a_head_that_the_verifier_knows() {
     let label = Label(0);
     let body = vec![
-        op(Op::Burn),
+        op(Op::Burn(1)),
         op(Op::If {
             relation: Relation::Equal,
             a: reg(R0),

@@ -5,8 +5,8 @@
 //! Whoever walks a program forwards calls [`Facts::apply`] for each plain instruction, and for the
 //! others:
 //!
-//! - before a loop's body [`Facts::forget`] for every register written in it: the beginning of the
-//!   body is reached from its end too;
+//! - before a loop's body [`Facts::enter_loop`]: the beginning of the body is reached from its end
+//!   too;
 //! - for each branch of an `if` [`Facts::mark`], [`Facts::assume`], and then
 //!   [`Facts::end_branch`]; behind both [`Facts::join`];
 //! - behind a block or loop [`Facts::end_block`]: an exit may have come from anywhere inside.
@@ -14,7 +14,10 @@
 //! A register has a version, new with each write; what refers to a register names the version it
 //! meant, and is void once that has changed. Undoing a branch brings the versions back as well.
 
-use super::{Instruction, Op, Operand, Operator, Register, Relation};
+use std::collections::HashMap;
+
+use super::counting::counting;
+use super::{Address, Instruction, Label, Op, Operand, Operator, Region, Register, Relation};
 
 /// Bounds, inclusive, of the value as a number with sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +53,14 @@ impl Range {
         if both.low <= both.high { both } else { self }
     }
 
-    fn only(self) -> Option<i64> {
+    /// What is in both, if anything is.
+    pub(super) fn within(self, other: Range) -> Option<Range> {
+        let both = Range::new(self.low.max(other.low), self.high.min(other.high));
+        (both.low <= both.high).then_some(both)
+    }
+
+    /// The only number in it.
+    pub fn only(self) -> Option<i64> {
         (self.low == self.high).then_some(self.low)
     }
 
@@ -67,6 +77,39 @@ impl Range {
 /// An operand as it was when something was said about it.
 type Then = (Operand, u32);
 
+/// What a register was computed from: what gives the same when it is done again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Computation {
+    Binary(Operator, Operand, Operand),
+    /// Of memory that nobody changes in a run.
+    Load(Address, u8, bool),
+}
+
+impl Computation {
+    fn of(op: &Op) -> Option<Computation> {
+        match *op {
+            Op::Binary { operator, a, b, .. } => Some(Computation::Binary(operator, a, b)),
+            Op::Load {
+                from, bits, signed, ..
+            } if matches!(from.region, Region::Input | Region::Event) => {
+                Some(Computation::Load(from, bits, signed))
+            }
+            _ => None,
+        }
+    }
+
+    fn operands(self) -> [Operand; 2] {
+        let nothing = Operand::Constant(0);
+        match self {
+            Computation::Binary(_, a, b) => [a, b],
+            Computation::Load(from, ..) => {
+                let index = from.index.map(|index| Operand::Register(index.register));
+                [index.unwrap_or(nothing), nothing]
+            }
+        }
+    }
+}
+
 /// What is known about one register.
 #[derive(Clone, Copy, Debug)]
 struct Known {
@@ -77,13 +120,28 @@ struct Known {
     outcome: Option<(Relation, Then, Then)>,
     /// Its lowest bits, so many, are those of this.
     low: Option<(Then, u8)>,
+    /// It is the result of this, with the operands as they were then.
+    computed: Option<(Computation, [Then; 2])>,
     version: u32,
+}
+
+impl Known {
+    const UNWRITTEN: Known = Known {
+        range: Range::new(0, 0),
+        same: None,
+        outcome: None,
+        low: None,
+        computed: None,
+        version: 0,
+    };
 }
 
 /// See the head of this file.
 #[derive(Debug)]
 pub struct Facts {
     known: Vec<Known>,
+    /// Which register was the last to be computed so. It may have changed since.
+    results: HashMap<Computation, Register>,
     versions: u32,
     /// What was known before each change, for going back.
     undo: Vec<(u32, Known)>,
@@ -107,19 +165,18 @@ pub struct Branch {
 impl Facts {
     /// Of the beginning of a run: all registers are 0.
     pub fn new(registers: u32) -> Facts {
-        let known = Known {
-            range: Range::new(0, 0),
-            same: None,
-            outcome: None,
-            low: None,
-            version: 0,
-        };
         Facts {
-            known: vec![known; registers as usize],
+            known: vec![Known::UNWRITTEN; registers as usize],
+            results: HashMap::new(),
             versions: 0,
             undo: Vec::new(),
             writes: Vec::new(),
         }
+    }
+
+    /// There are so many registers now.
+    pub fn grow(&mut self, registers: u32) {
+        self.known.resize(registers as usize, Known::UNWRITTEN);
     }
 
     /// Bounds of an operand.
@@ -184,6 +241,49 @@ impl Facts {
         }
     }
 
+    /// A register that already has the result of this.
+    pub fn result(&self, op: &Op) -> Option<Operand> {
+        let computation = Computation::of(op)?;
+        let register = *self.results.get(&computation)?;
+        let computed = self.known[register.0 as usize].computed?;
+        let same = computed
+            == (
+                computation,
+                computation.operands().map(|one| self.then(one)),
+            );
+        same.then_some(Operand::Register(register))
+    }
+
+    /// The register and the constant that a register is the sum of.
+    pub fn sum(&self, of: Register) -> Option<(Register, i64)> {
+        match self.known[of.0 as usize].computed? {
+            (
+                Computation::Binary(
+                    Operator::Add,
+                    Operand::Register(base),
+                    Operand::Constant(plus),
+                ),
+                [then, _],
+            ) if self.still(then) => Some((base, plus)),
+            _ => None,
+        }
+    }
+
+    fn compute(&mut self, op: &Op, to: Register, range: Range) {
+        let computation = Computation::of(op);
+        let computed = computation.map(|computation| {
+            (
+                computation,
+                computation.operands().map(|one| self.then(one)),
+            )
+        });
+        self.write(to, range);
+        self.known[to.0 as usize].computed = computed;
+        if let Some(computation) = computation {
+            self.results.insert(computation, to);
+        }
+    }
+
     fn then(&self, operand: Operand) -> Then {
         match operand {
             Operand::Constant(_) => (operand, 0),
@@ -209,10 +309,8 @@ impl Facts {
             to.0,
             Known {
                 range,
-                same: None,
-                outcome: None,
-                low: None,
                 version,
+                ..Known::UNWRITTEN
             },
         );
     }
@@ -236,7 +334,7 @@ impl Facts {
             }
             Op::Binary { to, operator, a, b } => {
                 let range = combined(operator, self.range(a), self.range(b));
-                self.write(to, range);
+                self.compute(op, to, range);
             }
             Op::Compare { to, relation, a, b } => {
                 let range = match self.decide(relation, a, b) {
@@ -264,7 +362,7 @@ impl Facts {
             }
             Op::Load {
                 to, bits, signed, ..
-            } => self.write(to, Range::of_bits(bits, signed)),
+            } => self.compute(op, to, Range::of_bits(bits, signed)),
             Op::NextBit { to, .. } => self.write(to, Range::new(-1, 63)),
             _ => {}
         }
@@ -331,8 +429,18 @@ impl Facts {
         self.write(register, Range::ALL);
     }
 
+    /// At the head of a loop with this body: what it writes is forgotten, but for what the register
+    /// that it counts by can be. How often the body runs to its end at most, if that is known.
+    pub fn enter_loop(&mut self, label: Label, body: &[Instruction]) -> Option<u64> {
+        let counting = counting(label, body, &|operand| self.range(operand));
+        self.forget_written(body);
+        let counting = counting?;
+        self.narrow(Operand::Register(counting.register), counting.at_head);
+        Some(counting.rounds)
+    }
+
     /// Nothing is known any more about the registers that these instructions write.
-    pub fn forget_written(&mut self, body: &[Instruction]) {
+    fn forget_written(&mut self, body: &[Instruction]) {
         for instruction in body {
             if let Some(register) = instruction.op.writes() {
                 self.forget(register);

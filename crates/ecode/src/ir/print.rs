@@ -171,7 +171,7 @@ impl fmt::Display for Op {
             Op::Block { label, .. } => write!(f, "block b{}", label.0),
             Op::Loop { label, .. } => write!(f, "loop b{}", label.0),
             Op::Exit(label) => write!(f, "exit b{}", label.0),
-            Op::Burn => f.write_str("burn"),
+            Op::Burn(units) => write!(f, "burn {units}"),
             Op::NextBit { to, mask, after } => {
                 write!(f, "{to:?} = next bit of {mask} after {after}")
             }

@@ -132,7 +132,7 @@ impl Verifier<'_> {
             | Op::Compare { .. }
             | Op::Extend { .. }
             | Op::Bound { .. }
-            | Op::Burn
+            | Op::Burn(_)
             | Op::NextBit { .. }
             | Op::Effect { .. } => {}
         }
@@ -252,7 +252,7 @@ impl Verifier<'_> {
         self.enter(label)?;
         self.loops += 1;
         self.loops_most = self.loops_most.max(self.loops);
-        self.facts.forget_written(body);
+        self.facts.enter_loop(label, body);
         let mark = self.facts.mark();
         self.list(body)?;
         self.facts.end_block(mark);

@@ -1,47 +1,62 @@
 //! Makes a program smaller without changing what it does, for both ways of execution: forwards,
 //! what is known about registers ([`Facts`]) makes constants, copies and checks disappear; then
 //! [`prune`](super::prune) goes backwards and takes out what nobody needs; twice, because each
-//! finds more where the other has been. At the end registers are numbered anew.
+//! finds more where the other has been. The first time short loops are written out
+//! ([`unroll`](super::unroll)). At the end registers are numbered anew.
 //!
 //! What the run burns, stores, requests and fails of stays, and in its order; only a failing check
 //! that cannot fail goes.
 
 use std::collections::HashMap;
 
-use super::{fold, prune};
-use crate::ir::facts::Facts;
+use super::unroll::Unroll;
+use super::{fold, fuel, prune};
+use crate::ir::facts::{Facts, Mark, Range};
 use crate::ir::{
-    Address, Fault, Instruction, Label, Op, Operand, Operator, Program, Register, Relation,
+    Address, Dynamic, Fault, Instruction, Label, Op, Operand, Operator, Program, Register, Relation,
 };
 use crate::source::Span;
 
 /// See the head of this file.
 pub(super) fn simplify(program: &mut Program) {
-    for _ in 0..2 {
+    let mut rounds = HashMap::new();
+    for pass in 0..2 {
+        let unroll = match pass {
+            0 => Unroll::new(program),
+            _ => Unroll::never(program),
+        };
         let mut simplifier = Simplifier {
             facts: Facts::new(program.registers),
             exits: HashMap::new(),
+            rounds_of: HashMap::new(),
+            unroll,
         };
         let body = std::mem::take(&mut program.body);
         program.body = simplifier.list(body).0;
+        program.registers = program.registers.max(simplifier.unroll.registers());
         prune::prune(program);
+        rounds = simplifier.rounds_of;
     }
+    fuel::settle(program, &rounds);
     number_registers(program);
     number_labels(&mut program.body, &mut 0, &mut HashMap::new());
     program.loop_depth = loop_depth(&program.body);
 }
 
-struct Simplifier {
-    facts: Facts,
+pub(super) struct Simplifier {
+    pub(super) facts: Facts,
     /// Exits of each label that are there so far.
-    exits: HashMap<Label, u32>,
+    pub(super) exits: HashMap<Label, u32>,
+    /// How often each loop goes round at most, if that is known.
+    pub(super) rounds_of: HashMap<Label, u64>,
+    pub(super) unroll: Unroll,
 }
 
 /// Instructions, and whether their end is reached.
 type List = (Vec<Instruction>, bool);
 
 impl Simplifier {
-    fn list(&mut self, body: Vec<Instruction>) -> List {
+    pub(super) fn list(&mut self, body: Vec<Instruction>) -> List {
         let mut out = Vec::with_capacity(body.len());
         for instruction in body {
             if !self.instruction(instruction, &mut out) {
@@ -112,7 +127,8 @@ impl Simplifier {
                 Some(from) => Op::Set { to, from },
                 None => {
                     let (operator, a, b) = self.cheaper(operator, a, b);
-                    Op::Binary { to, operator, a, b }
+                    let (operator, a, b) = self.product(operator, a, b);
+                    self.known(Op::Binary { to, operator, a, b }, to)
                 }
             },
             Op::Compare { to, relation, a, b } => {
@@ -131,7 +147,7 @@ impl Simplifier {
                 bits,
                 signed,
             } => {
-                let all = crate::ir::facts::Range::of_bits(bits, signed);
+                let all = Range::of_bits(bits, signed);
                 match from {
                     Operand::Constant(value) => {
                         let from = Operand::Constant(crate::ir::extend(value, bits, signed));
@@ -148,7 +164,40 @@ impl Simplifier {
                     },
                 }
             }
+            Op::Load { to, .. } => self.known(op, to),
             other => other,
+        }
+    }
+
+    /// `(a + 3) * 4` is `a * 4 + 12`, if there is `a * 4` already.
+    fn product(&self, operator: Operator, a: Operand, b: Operand) -> (Operator, Operand, Operand) {
+        let as_it_is = (operator, a, b);
+        let (Operator::Multiply, Operand::Register(sum), Operand::Constant(by)) = as_it_is else {
+            return as_it_is;
+        };
+        let Some((base, plus)) = self.facts.sum(sum) else {
+            return as_it_is;
+        };
+        let product = Op::Binary {
+            to: sum,
+            operator,
+            a: Operand::Register(base),
+            b,
+        };
+        match self.facts.result(&product) {
+            Some(product) => {
+                let plus = Operand::Constant(plus.wrapping_mul(by));
+                (Operator::Add, product, plus)
+            }
+            None => as_it_is,
+        }
+    }
+
+    /// A copy, if another register has the result already.
+    fn known(&self, op: Op, to: Register) -> Op {
+        match self.facts.result(&op) {
+            Some(from) => Op::Set { to, from },
+            None => op,
         }
     }
 
@@ -272,6 +321,9 @@ impl Simplifier {
                 self.facts.join(&then_facts, &facts);
             }
         }
+        let (mut then, mut otherwise) = (then, otherwise);
+        self.take_out(&mut then, &mut otherwise, out);
+        let store = self.sink_store(&mut then, &mut otherwise);
         let op = if then.is_empty() {
             let (relation, a, b) = not;
             Op::If {
@@ -292,6 +344,7 @@ impl Simplifier {
         };
         // What stands behind the branch that ends is nobody's else.
         out.push(Instruction { op, span });
+        out.extend(store);
         then_reached || reached
     }
 
@@ -303,7 +356,19 @@ impl Simplifier {
         out: &mut Vec<Instruction>,
     ) -> bool {
         let mark = self.facts.mark();
-        let (mut body, mut reached) = self.list(body);
+        let (body, reached) = self.list(body);
+        self.end_block((label, mark), body, reached, span, out)
+    }
+
+    /// Appends what is left of a block with this body, which began at that mark.
+    fn end_block(
+        &mut self,
+        (label, mark): (Label, Mark),
+        mut body: Vec<Instruction>,
+        mut reached: bool,
+        span: Span,
+        out: &mut Vec<Instruction>,
+    ) -> bool {
         let all = self.exits.get(&label).copied().unwrap_or(0);
         // An exit at the very end goes nowhere else than the end does.
         let is_last =
@@ -341,7 +406,14 @@ impl Simplifier {
         span: Span,
         out: &mut Vec<Instruction>,
     ) -> bool {
-        self.facts.forget_written(&body);
+        let mark = self.facts.mark();
+        if let Some(body) = self.rounds(&body) {
+            return self.end_block((label, mark), body, false, span, out);
+        }
+        let body = self.several(label, &body).unwrap_or(body);
+        if let Some(rounds) = self.facts.enter_loop(label, &body) {
+            self.rounds_of.insert(label, rounds);
+        }
         let mark = self.facts.mark();
         let (body, _) = self.list(body);
         self.facts.end_block(mark);
@@ -360,8 +432,32 @@ fn opposite(relation: Relation, a: Operand, b: Operand) -> (Relation, Operand, O
     }
 }
 
-/// An address whose distance turned out to be fixed.
+/// An address whose distance turned out to be fixed, or in part; and no larger than it can be.
 fn constant_index(facts: &Facts, address: &mut Address) {
+    fixed_index(facts, address);
+    while let Some(index) = address.index
+        && let Some((register, plus)) = facts.sum(index.register)
+        && let Ok(plus) = u32::try_from(plus)
+        && let Some(largest) = index.largest.checked_sub(plus)
+        && is_at_most(facts, register, largest)
+    {
+        address.offset += plus;
+        address.index = Some(Dynamic { register, largest });
+    }
+    if let Some(index) = &mut address.index {
+        let Range { low, high } = facts.range(Operand::Register(index.register));
+        if let (0.., Ok(high)) = (low, u32::try_from(high)) {
+            index.largest = index.largest.min(high);
+        }
+    }
+}
+
+fn is_at_most(facts: &Facts, register: Register, largest: u32) -> bool {
+    let range = facts.range(Operand::Register(register));
+    range.low >= 0 && range.high <= i64::from(largest)
+}
+
+fn fixed_index(facts: &Facts, address: &mut Address) {
     let Some(index) = address.index else {
         return;
     };

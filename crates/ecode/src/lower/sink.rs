@@ -70,7 +70,7 @@ impl<'t> Lowering<'t> {
             let number = this.register();
             this.homes[sink.0 as usize] = Home::Register(number);
             this.each_sink(present, number, |this| {
-                this.emit(Op::Burn);
+                this.emit(Op::Burn(1));
                 let value = this.value(key)?;
                 this.span = span;
                 let mut to = keys;

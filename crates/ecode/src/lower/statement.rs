@@ -114,7 +114,7 @@ impl<'t> Lowering<'t> {
             self.branch(condition, false, label)?;
         }
         self.span = head;
-        self.emit(Op::Burn);
+        self.emit(Op::Burn(1));
         let outer = (self.on_break, self.on_continue);
         self.block(|this, on_continue| {
             (this.on_break, this.on_continue) = (Some(label), Some(on_continue));

@@ -66,7 +66,7 @@ pub(super) enum Code {
     Zero(u16),
     Effect(u16),
     NextBit(Slot, Slot, Slot),
-    Burn,
+    Burn(u32),
     Return(Slot),
     Fail(Fault),
 }

@@ -284,7 +284,7 @@ impl Flattener<'_> {
                 });
                 self.emit(Code::Effect(row));
             }
-            Op::Burn => self.emit(Code::Burn),
+            Op::Burn(units) => self.emit(Code::Burn(units)),
             Op::Return(value) => {
                 let value = self.slot(value);
                 self.emit(Code::Return(value));

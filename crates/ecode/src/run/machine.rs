@@ -151,6 +151,13 @@ fn jump(at: usize, holds: bool, target: Target) -> usize {
     if holds { usize::from(target) } else { at }
 }
 
+#[inline(always)]
+fn burn(fuel: &mut u32, units: u32) -> Result<(), Fault> {
+    let left = fuel.checked_sub(units);
+    *fuel = left.unwrap_or(0);
+    left.map(|_| ()).ok_or(Fault::Fuel)
+}
+
 impl Run<'_> {
     /// One line for each instruction, so that they make one table of jumps.
     fn execute<const N: usize>(&mut self, slots: &mut [i64; N]) -> Result<i64, Fault> {
@@ -206,7 +213,7 @@ impl Run<'_> {
                 Code::Zero(row) => zero(&self.flat.copies, row, &s, m),
                 Code::Effect(row) => effect(&self.flat.effects, row, &s, &mut m[self.frame..])?,
                 Code::NextBit(to, a, b) => s.set(to, next_bit(s.word(a), s.get(b))),
-                Code::Burn => self.fuel = self.fuel.checked_sub(1).ok_or(Fault::Fuel)?,
+                Code::Burn(units) => burn(&mut self.fuel, units)?,
                 Code::Return(a) => return Ok(s.get(a)),
                 Code::Fail(fault) => return Err(fault),
             }

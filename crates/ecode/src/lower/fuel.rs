@@ -1,0 +1,94 @@
+//! Fuel is burnt in as few steps as possible, and asked for only where it may be missing.
+//!
+//! What a run burns at most is known where all loops count ([`crate::ir::counting`]). If there is
+//! as much, no [`Op::Burn`] fails, and only the sum at the end of the run is to be seen: steps move
+//! together up to the next point where the run may end or part. Else a step may move only over what
+//! nobody sees if the run ends there: what changes registers.
+
+use std::collections::HashMap;
+
+use crate::ir::{Instruction, Label, Op, Program};
+
+/// Sets [`Program::fuel_most`], and puts steps together. `rounds`: how often each loop goes round.
+pub(super) fn settle(program: &mut Program, rounds: &HashMap<Label, u64>) {
+    let most = burnt(&program.body, rounds);
+    let most = most.and_then(|most| u32::try_from(most).ok());
+    program.fuel_most = most.filter(|most| *most <= program.fuel);
+    gather(&mut program.body, program.fuel_most.is_some());
+}
+
+/// What these instructions burn at most.
+fn burnt(body: &[Instruction], rounds: &HashMap<Label, u64>) -> Option<u64> {
+    let mut all = 0_u64;
+    for Instruction { op, .. } in body {
+        let one = match op {
+            Op::Burn(units) => u64::from(*units),
+            Op::If {
+                then, otherwise, ..
+            } => burnt(then, rounds)?.max(burnt(otherwise, rounds)?),
+            Op::Block { body, .. } => burnt(body, rounds)?,
+            Op::Loop { label, body } => match burnt(body, rounds)? {
+                0 => 0,
+                // A round more, which is left before its end.
+                each => each.checked_mul(rounds.get(label)?.checked_add(1)?)?,
+            },
+            _ => 0,
+        };
+        all = all.checked_add(one)?;
+    }
+    Some(all)
+}
+
+/// Puts steps together with the one before.
+fn gather(body: &mut Vec<Instruction>, never_fails: bool) {
+    let mut last: Option<usize> = None;
+    let mut kept: Vec<Instruction> = Vec::with_capacity(body.len());
+    for mut instruction in body.drain(..) {
+        instruction
+            .op
+            .bodies_mut(&mut |inner| gather(inner, never_fails));
+        if let Op::Burn(units) = instruction.op {
+            let before = last.and_then(|at| kept.get_mut(at));
+            if let Some(Instruction {
+                op: Op::Burn(sum), ..
+            }) = before
+                && let Some(both) = sum.checked_add(units)
+            {
+                *sum = both;
+                continue;
+            }
+            last = Some(kept.len());
+        } else if !may_pass(&instruction.op, never_fails) {
+            last = None;
+        }
+        kept.push(instruction);
+    }
+    *body = kept;
+}
+
+/// Whether a step may come before this instead of behind it.
+fn may_pass(op: &Op, never_fails: bool) -> bool {
+    match op {
+        Op::Set { .. }
+        | Op::Binary { .. }
+        | Op::Compare { .. }
+        | Op::Extend { .. }
+        | Op::Load { .. }
+        | Op::NextBit { .. } => true,
+        Op::Store { .. } | Op::Atomic { .. } | Op::Copy { .. } | Op::Zero { .. } => never_fails,
+        Op::If {
+            then, otherwise, ..
+        } => then
+            .iter()
+            .chain(otherwise)
+            .all(|one| !matches!(one.op, Op::Burn(_)) && may_pass(&one.op, never_fails)),
+        Op::Bound { .. }
+        | Op::Block { .. }
+        | Op::Loop { .. }
+        | Op::Exit(_)
+        | Op::Burn(_)
+        | Op::Effect { .. }
+        | Op::Return(_)
+        | Op::Fail(_) => false,
+    }
+}

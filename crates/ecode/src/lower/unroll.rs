@@ -1,0 +1,322 @@
+//! Short loops are written out: copy after copy of the body, each simplified with what is known
+//! where it stands, until the end of one is not reached any more. What counts the rounds is a
+//! constant in each copy, so that its comparisons, indices and checks are gone.
+//!
+//! Of loops that are longer several rounds become one, which asks and counts once.
+//!
+//! The simplifier does it ([`Simplifier`]); here is how much may be written out, and how a copy is
+//! made. An attempt that comes to more than its limit is undone, and the loop stays one. All
+//! attempts together may look at a limited number of instructions, so that loops in loops do not
+//! take the compiler long.
+//!
+//! A register that is nobody's but one round's becomes another register in each copy, which later
+//! phases do better with.
+
+use std::collections::HashMap;
+
+use super::simplify::Simplifier;
+use crate::ir::counting::counting;
+use crate::ir::{Instruction, Label, Op, Operand, Operator, Program, Register, Relation};
+
+/// Instructions that one loop may become, before those that nobody needs are taken out.
+const LOOP_MOST: usize = 320;
+/// Instructions that all loops together may become.
+const PROGRAM_MOST: usize = 1024;
+/// Rounds of a loop that may become one, and the instructions of those.
+const TOGETHER_MOST: u64 = 8;
+const GROUP_MOST: usize = 128;
+/// Instructions that all attempts may look at.
+const WORK_MOST: usize = 8 * 1024;
+
+/// What may still be written out, and what is known for it.
+#[derive(Debug)]
+pub(super) struct Unroll {
+    program: usize,
+    work: usize,
+    /// Attempts in each other.
+    depth: u32,
+    labels: u32,
+    /// How often each register is written and read.
+    uses: Vec<Uses>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Uses {
+    writes: u32,
+    reads: u32,
+}
+
+impl Unroll {
+    /// For a program as it is now.
+    pub(super) fn new(program: &mut Program) -> Unroll {
+        let mut unroll = Unroll {
+            program: PROGRAM_MOST,
+            work: WORK_MOST,
+            depth: 0,
+            labels: 0,
+            uses: Vec::new(),
+        };
+        unroll.uses = uses(&mut program.body, program.registers as usize);
+        for_each_label(&program.body, &mut |label| {
+            unroll.labels = unroll.labels.max(label.0 + 1);
+        });
+        unroll
+    }
+
+    /// Nothing is to be written out.
+    pub(super) fn never(program: &mut Program) -> Unroll {
+        Unroll {
+            program: 0,
+            work: 0,
+            depth: 0,
+            labels: 0,
+            uses: uses(&mut program.body, program.registers as usize),
+        }
+    }
+
+    /// Whether nothing but one instruction writes a register.
+    pub(super) fn is_written_once(&self, register: Register) -> bool {
+        let uses = self.uses.get(register.0 as usize);
+        uses.is_some_and(|uses| uses.writes == 1)
+    }
+
+    /// Whether nothing but these instructions reads a register.
+    fn is_read_within(&self, register: Register, body: &[Instruction]) -> bool {
+        let all = self.uses.get(register.0 as usize);
+        let here = uses(&mut body.to_vec(), self.uses.len());
+        all.map(|all| all.reads) == here.get(register.0 as usize).map(|here| here.reads)
+    }
+
+    /// A new register, of which nothing is known.
+    pub(super) fn register(&mut self) -> Register {
+        self.uses.push(Uses {
+            writes: u32::MAX,
+            reads: u32::MAX,
+        });
+        Register(self.uses.len() as u32 - 1)
+    }
+
+    /// Registers there are by now.
+    pub(super) fn registers(&self) -> u32 {
+        self.uses.len() as u32
+    }
+
+    /// A copy of a body, with labels and registers of its own.
+    fn copy(&mut self, body: &[Instruction]) -> Vec<Instruction> {
+        let mut copy = body.to_vec();
+        let here = uses(&mut copy, self.uses.len());
+        let mut names: HashMap<Register, Register> = HashMap::new();
+        for (at, here) in here.into_iter().enumerate() {
+            if here.writes == 1 && self.uses[at] == here {
+                names.insert(Register(at as u32), Register(self.uses.len() as u32));
+                self.uses.push(here);
+            }
+        }
+        rename_registers(&mut copy, &names);
+        self.rename_labels(&mut copy, &mut HashMap::new());
+        copy
+    }
+
+    fn rename_labels(&mut self, body: &mut [Instruction], names: &mut HashMap<Label, Label>) {
+        for Instruction { op, .. } in body {
+            match op {
+                Op::Block { label, .. } | Op::Loop { label, .. } => {
+                    names.insert(*label, Label(self.labels));
+                    *label = Label(self.labels);
+                    self.labels += 1;
+                }
+                Op::Exit(label) => *label = names.get(label).copied().unwrap_or(*label),
+                _ => {}
+            }
+            op.bodies_mut(&mut |inner| self.rename_labels(inner, names));
+        }
+    }
+}
+
+impl Simplifier {
+    /// All rounds of a loop, if they are few: their instructions. What is known is then what is
+    /// known at the end of the last; nothing has changed if there are too many.
+    pub(super) fn rounds(&mut self, body: &[Instruction]) -> Option<Vec<Instruction>> {
+        let size = count(body);
+        if size > LOOP_MOST || self.unroll.program < size {
+            return None;
+        }
+        let exits = self.exits.clone();
+        let rounds = self.rounds_of.clone();
+        let mark = self.facts.mark();
+        let before = self.unroll.program;
+        self.unroll.depth += 1;
+        let done = self.try_rounds(body, size);
+        self.unroll.depth -= 1;
+        if done.is_none() {
+            self.unroll.program = before;
+            self.exits = exits;
+            self.rounds_of = rounds;
+            self.facts.end_branch(mark);
+        }
+        done
+    }
+
+    fn try_rounds(&mut self, body: &[Instruction], size: usize) -> Option<Vec<Instruction>> {
+        let mut all = Vec::new();
+        let mut total = 0;
+        let most = LOOP_MOST.min(self.unroll.program);
+        for round in 0.. {
+            self.unroll.work = self.unroll.work.checked_sub(size)?;
+            let copy = self.unroll.copy(body);
+            self.facts.grow(self.unroll.registers());
+            let (mut one, reached) = self.list(copy);
+            total += count(&one);
+            if total > most {
+                return None;
+            }
+            all.append(&mut one);
+            if !reached {
+                break;
+            }
+            if round == 0 && !self.counts(body) {
+                return None;
+            }
+        }
+        self.unroll.program = self.unroll.program.saturating_sub(total);
+        Some(all)
+    }
+
+    /// Several rounds of a loop as one, for those that count to a number that is known: the body of
+    /// such a loop.
+    pub(super) fn several(
+        &mut self,
+        label: Label,
+        body: &[Instruction],
+    ) -> Option<Vec<Instruction>> {
+        let counting = counting(label, body, &|operand| self.facts.range(operand))?;
+        let [question, rest @ .., step] = body else {
+            return None;
+        };
+        let (register, by) = (counting.register, counting.by);
+        let first = counting.first.only()?;
+        let plain = counting.is_exact
+            && step.op.writes() == Some(register)
+            && self.unroll.is_read_within(register, body)
+            && !has_loop(body);
+        let times = (2..=TOGETHER_MOST).rev().find(|times| {
+            counting.rounds.is_multiple_of(*times) && count(body) * *times as usize <= GROUP_MOST
+        });
+        let times = times.filter(|times| plain && *times < counting.rounds)? as i64;
+        let work = count(body) * times as usize;
+        self.unroll.work = self.unroll.work.checked_sub(work)?;
+        self.unroll.program = self.unroll.program.checked_sub(work)?;
+        let rounds = i64::try_from(counting.rounds).ok()?;
+        let last = by.checked_mul(rounds - times)?.checked_add(first)?;
+        by.checked_mul(times)?;
+        let counter = Operand::Register(register);
+        let at = |op, like: &Instruction| Instruction {
+            op,
+            span: like.span,
+        };
+        let (a, b) = match by {
+            0.. => (Operand::Constant(last), counter),
+            _ => (counter, Operand::Constant(last)),
+        };
+        let leave = Op::If {
+            relation: Relation::LessSigned,
+            a,
+            b,
+            then: vec![at(Op::Exit(label), question)],
+            otherwise: Vec::new(),
+        };
+        let mut all = vec![at(leave, question)];
+        let plus = |to, rounds| Op::Binary {
+            to,
+            operator: Operator::Add,
+            a: counter,
+            b: Operand::Constant(by * rounds),
+        };
+        for round in 0..times {
+            let mut copy = self.unroll.copy(rest);
+            if round > 0 {
+                let here = self.unroll.register();
+                rename(&mut copy, register, here);
+                all.push(at(plus(here, round), step));
+            }
+            all.append(&mut copy);
+        }
+        all.push(at(plus(register, times), step));
+        self.facts.grow(self.unroll.registers());
+        Some(all)
+    }
+
+    /// Whether a round has left a register that the body writes with a known number, so that the
+    /// rounds may come to an end.
+    fn counts(&self, body: &[Instruction]) -> bool {
+        body.iter().any(|instruction| {
+            let known = |register| {
+                self.facts
+                    .range(Operand::Register(register))
+                    .only()
+                    .is_some()
+            };
+            instruction.op.writes().is_some_and(known)
+                || instruction.op.bodies().any(|inner| self.counts(inner))
+        })
+    }
+}
+
+/// Instructions, those in others included.
+pub(super) fn count(body: &[Instruction]) -> usize {
+    let inner = |instruction: &Instruction| instruction.op.bodies().map(count).sum::<usize>();
+    body.iter().map(|instruction| 1 + inner(instruction)).sum()
+}
+
+fn has_loop(body: &[Instruction]) -> bool {
+    body.iter()
+        .any(|one| matches!(one.op, Op::Loop { .. }) || one.op.bodies().any(has_loop))
+}
+
+fn uses(body: &mut [Instruction], registers: usize) -> Vec<Uses> {
+    let mut uses = vec![Uses::default(); registers];
+    add_uses(body, &mut uses);
+    uses
+}
+
+fn add_uses(body: &mut [Instruction], uses: &mut [Uses]) {
+    for Instruction { op, .. } in body {
+        op.reads(&mut |operand| {
+            if let Operand::Register(register) = operand {
+                uses[register.0 as usize].reads += 1;
+            }
+        });
+        if let Some(to) = op.writes() {
+            uses[to.0 as usize].writes += 1;
+        }
+        op.bodies_mut(&mut |inner| add_uses(inner, uses));
+    }
+}
+
+fn rename_registers(body: &mut [Instruction], names: &HashMap<Register, Register>) {
+    for Instruction { op, .. } in body {
+        op.reads(&mut |operand| {
+            if let Operand::Register(register) = operand {
+                *register = names.get(register).copied().unwrap_or(*register);
+            }
+        });
+        if let Some(to) = op.target() {
+            *to = names.get(to).copied().unwrap_or(*to);
+        }
+        op.bodies_mut(&mut |inner| rename_registers(inner, names));
+    }
+}
+
+/// Makes instructions read and write another register.
+pub(super) fn rename(body: &mut [Instruction], register: Register, other: Register) {
+    rename_registers(body, &HashMap::from([(register, other)]));
+}
+
+fn for_each_label(body: &[Instruction], see: &mut dyn FnMut(Label)) {
+    for Instruction { op, .. } in body {
+        if let Op::Block { label, .. } | Op::Loop { label, .. } = op {
+            see(*label);
+        }
+        op.bodies().for_each(|inner| for_each_label(inner, see));
+    }
+}
