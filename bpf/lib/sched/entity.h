@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the scheduling policy knows of one CPU.
+ *
+ * The policy (bpf/lib/sched) decides who runs, for how long, and when it must be asked again. It
+ * knows no task: the glue in bpf/sched tells it what happened and does what it decides. Times come
+ * in as arguments, in nanoseconds of one clock. The caller holds the CPU's lock.
+ *
+ * Entities. A thread that has told the scheduler something about itself (that polls cooperatively,
+ * has a window, waits for events) is an entity, as is a group of threads. They stand in a table of
+ * 64 per CPU, so each set of them is one word, and each search one pass over its bits. All other
+ * threads of the system are *plain*: the caller keeps their virtual time (struct sched_plain) and
+ * their order, and tells the least of the waiting ones whenever it asks (struct sched_queue).
+ *
+ * A member of a group is judged within its group; towards the others its group stands for it.
+ *
+ * Invariants: the sets contain only used entities; a group is runnable while a member is; an entity
+ * is in at most one group, and no group in another.
+ */
+#ifndef ECALLS_SCHED_ENTITY_H
+#define ECALLS_SCHED_ENTITY_H
+
+#include "../bits.h"
+
+#define SCHED_ENTITIES 64u  /* one bit each */
+#define SCHED_NOBODY 64u    /* no entity: no group, no result */
+#define SCHED_PLAIN 65u	    /* who runs, or is chosen: a plain thread */
+#define SCHED_NEVER (~0ull) /* no release time; no importance */
+
+struct sched_options {
+	ecalls_u64 period_ns;	 /* in which each runnable thread runs once */
+	ecalls_u64 slice_min_ns; /* a time slice is not shorter, except by a release */
+	ecalls_u64 slack_ns;	 /* by which a cooperative thread may overrun its slice */
+	ecalls_u64 ahead_ns;	 /* CPU time that timely dispatch may bring beyond the fair share */
+};
+
+/* A thread without an entity. The caller keeps it; a running thread's is in sched_cpu.plain. */
+struct sched_plain {
+	ecalls_u64 vtime; /* of a group's member: within the group */
+	ecalls_u32 weight;
+	ecalls_u32 group; /* SCHED_NOBODY: none */
+};
+
+/* The plain threads without a group that wait for this CPU. */
+struct sched_queue {
+	ecalls_u64 vtime; /* the least of theirs, if there is one */
+	ecalls_u64 count;
+};
+
+struct sched_entity {
+	ecalls_u64 vtime;  /* of a member: within its group; of a group: shared by all members */
+	ecalls_u32 weight; /* of a group: the sum over its runnable members */
+	ecalls_u32 group;  /* SCHED_NOBODY: none */
+	/* a cooperative thread: what it published by its last poll, its offences (police.h) */
+	ecalls_u64 release_ns;
+	ecalls_u64 importance; /* less is more important */
+	ecalls_u64 overran;
+	ecalls_u64 slept;
+	ecalls_u64 ahead;
+	/* a group */
+	ecalls_u64 inner_vtime; /* of the member that was chosen last: where new ones begin */
+	ecalls_u64 head_vtime;	/* the least of its plain members that wait, if there is one */
+	ecalls_u32 queued;	/* plain members that wait */
+	ecalls_u32 members;	/* that are runnable, plain and entities */
+};
+
+struct sched_cpu {
+	struct sched_options options;
+	ecalls_u64 used;
+	ecalls_u64 groups;	/* the entities that are groups */
+	ecalls_u64 inside;	/* the entities that are in a group */
+	ecalls_u64 runnable;	/* waiting or running */
+	ecalls_u64 cooperative; /* threads in the release queue, runnable or not */
+	ecalls_u64 polled;	/* threads that have polled since they last ran */
+	ecalls_u64 vtime;	/* the least virtual time; never goes back */
+	struct sched_queue queue;
+	/* who runs: an entity's index, a group's (then a plain member of it runs), SCHED_PLAIN, or
+	 * SCHED_NOBODY */
+	ecalls_u32 running;
+	ecalls_u32 zero; /* always 0, for the verifier: see heap.h */
+	struct sched_plain plain;
+	ecalls_u64 charged_ns;	 /* up to when the running thread is charged */
+	ecalls_u64 slice_end_ns; /* when it should yield */
+	ecalls_u64 limit_ns;	 /* when it is preempted */
+	struct sched_entity entity[SCHED_ENTITIES];
+};
+
+LIB_INLINE ecalls_u32 sched_at(ecalls_u32 i) {
+	return i & (SCHED_ENTITIES - 1u);
+}
+
+LIB_INLINE ecalls_u64 sched_bit(ecalls_u32 i) {
+	return i < SCHED_ENTITIES ? 1ull << sched_at(i) : 0;
+}
+
+LIB_INLINE _Bool sched_in(ecalls_u64 set, ecalls_u32 i) {
+	return (set & sched_bit(i)) != 0;
+}
+
+LIB_INLINE struct sched_entity *sched_entity(struct sched_cpu *cpu, ecalls_u32 i) {
+	return &cpu->entity[sched_at(i)];
+}
+
+/* The index of the next entity of a set, which loses it. */
+LIB_INLINE ecalls_u32 sched_next(ecalls_u64 *set) {
+	ecalls_u32 i = sched_at(bits_lowest(*set));
+
+	*set &= *set - 1;
+	return i;
+}
+
+/* The memory is zeroed before. */
+LIB_INLINE void sched_init(struct sched_cpu *cpu, const struct sched_options *options) {
+	cpu->options = *options;
+	cpu->running = SCHED_NOBODY;
+}
+
+/* A new entity, not runnable. SCHED_NOBODY: the table is full, so the thread stays plain. */
+LIB_INLINE ecalls_u32 sched_add(struct sched_cpu *cpu, ecalls_u32 weight, ecalls_u32 group) {
+	ecalls_u32 i = bits_lowest(~cpu->used);
+
+	if (i >= SCHED_ENTITIES)
+		return SCHED_NOBODY;
+	struct sched_entity *e = sched_entity(cpu, i);
+	*e = (struct sched_entity){
+		.vtime = cpu->vtime,
+		.weight = weight,
+		.group = SCHED_NOBODY,
+		.release_ns = SCHED_NEVER,
+		.importance = SCHED_NEVER,
+	};
+	cpu->used |= sched_bit(i);
+	if (sched_in(cpu->groups, group)) {
+		e->group = group;
+		e->vtime = sched_entity(cpu, group)->inner_vtime;
+		cpu->inside |= sched_bit(i);
+	}
+	return i;
+}
+
+/* A new group, of nobody yet. */
+LIB_INLINE ecalls_u32 sched_add_group(struct sched_cpu *cpu) {
+	ecalls_u32 g = sched_add(cpu, 0, SCHED_NOBODY);
+
+	cpu->groups |= sched_bit(g);
+	return g;
+}
+
+/* Forgets an entity, which must not be runnable (a thread blocks first). A group that
+ * still has members must not be removed. */
+LIB_INLINE void sched_remove(struct sched_cpu *cpu, ecalls_u32 i) {
+	ecalls_u64 others = ~sched_bit(i);
+
+	cpu->used &= others;
+	cpu->groups &= others;
+	cpu->inside &= others;
+	cpu->runnable &= others;
+	cpu->cooperative &= others;
+	cpu->polled &= others;
+}
+
+#endif

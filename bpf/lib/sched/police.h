@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Policing (Coop §3.2): who breaks a rule is fair like everybody until its next poll.
+ *
+ *	rule		broken by					counted in
+ *	1 overran	running past the slice and slack_ns		overran
+ *	2 slept		sleeping other than in a poll			slept
+ *	3 ahead		at a poll, having had more than ahead_ns	ahead
+ *			beyond the least virtual time
+ *
+ * Rule 3 is what bounds the gain from any lie about release times: whatever a thread publishes, it
+ * is at most ahead_ns and one slice of 0 with its slack beyond its fair share. It is measured in
+ * CPU time of this thread, or of its group, at its weight: the paper's threshold in virtual time
+ * would be some microseconds for a thread of the least weight.
+ *
+ * A release time in the past counts as the moment of the poll: so nobody gets in front of those who
+ * have waited longer by claiming an older one.
+ */
+#ifndef ECALLS_SCHED_POLICE_H
+#define ECALLS_SCHED_POLICE_H
+
+#include "release.h"
+
+#define POLICE_VTIME_MAX (1ull << 48) /* 78 h ahead: so that the product below fits */
+
+LIB_INLINE void police_demote(struct sched_cpu *cpu, ecalls_u32 i) {
+	cpu->cooperative &= ~sched_bit(i);
+	sched_entity(cpu, i)->release_ns = SCHED_NEVER;
+}
+
+/* How much CPU time a thread, or its group, has had beyond the least virtual time. */
+LIB_INLINE ecalls_u64 police_ahead_ns(struct sched_cpu *cpu, ecalls_u32 i) {
+	struct sched_entity *e = sched_entity(cpu, i);
+	ecalls_u64 ahead;
+
+	if (e->group < SCHED_ENTITIES)
+		e = sched_entity(cpu, e->group);
+	if (!fair_before(cpu->vtime, e->vtime))
+		return 0;
+	ahead = e->vtime - cpu->vtime;
+	if (ahead > POLICE_VTIME_MAX)
+		return SCHED_NEVER;
+	return ahead * e->weight / FAIR_WEIGHT;
+}
+
+/* Rule 1. Whether the running thread, if it is cooperative, is past its slice and the slack. */
+LIB_INLINE _Bool police_overran(struct sched_cpu *cpu, ecalls_u64 now_ns) {
+	ecalls_u32 i = cpu->running;
+
+	if (!sched_in(cpu->cooperative, i) || sched_in(cpu->polled, i))
+		return 0;
+	if (now_ns <= cpu->slice_end_ns + cpu->options.slack_ns)
+		return 0;
+	sched_entity(cpu, i)->overran++;
+	sched_entity(cpu, i)->importance = SCHED_NEVER;
+	police_demote(cpu, i);
+	return 1;
+}
+
+/* Rule 2. A thread goes to sleep. */
+LIB_INLINE void police_sleep(struct sched_cpu *cpu, ecalls_u32 i) {
+	if (!sched_in(cpu->cooperative, i) || sched_in(cpu->polled, i))
+		return;
+	sched_entity(cpu, i)->slept++;
+	sched_entity(cpu, i)->importance = SCHED_NEVER;
+	police_demote(cpu, i);
+}
+
+/* The running thread polls: it publishes, and is cooperative unless rule 3 forbids. */
+LIB_CALL int police_poll(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns,
+			 ecalls_u64 release_ns, ecalls_u64 importance) {
+	struct sched_entity *e = sched_entity(cpu, i);
+
+	fair_update(cpu, now_ns);
+	if (cpu->running == i)
+		police_overran(cpu, now_ns);
+	e->importance = importance;
+	e->release_ns = release_ns < now_ns ? now_ns : release_ns;
+	cpu->polled |= sched_bit(i);
+	cpu->cooperative |= sched_bit(i);
+	if (police_ahead_ns(cpu, i) > cpu->options.ahead_ns) {
+		e->ahead++;
+		police_demote(cpu, i);
+	}
+	return 0;
+}
+
+#endif

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A thread's turns: it becomes ready, runs, stops, goes to sleep. The caller tells each of them.
+ *
+ *	ready   turn_ready, or turn_ready_plain: it waits for this CPU from now on
+ *	runs	turn_start: the CPU is given to it, whoever decided that
+ *	poll	police_poll (police.h), while it runs
+ *	stops	turn_stop: it no longer runs; it still waits unless it sleeps
+ *	sleeps	turn_sleep, or turn_sleep_plain: it no longer waits; also when it leaves this CPU or
+ *		ends
+ */
+#ifndef ECALLS_SCHED_TURN_H
+#define ECALLS_SCHED_TURN_H
+
+#include "group.h"
+#include "police.h"
+
+/* A thread that is an entity waits from now on. */
+LIB_CALL int turn_ready(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns) {
+	struct sched_entity *e = sched_entity(cpu, i);
+
+	if (!sched_in(cpu->used & ~cpu->runnable, i))
+		return 0;
+	fair_update(cpu, now_ns);
+	if (e->group < SCHED_ENTITIES) {
+		e->vtime = fair_place(sched_entity(cpu, e->group)->inner_vtime, e->vtime);
+		group_enter(cpu, e->group, e->weight);
+	} else {
+		e->vtime = fair_place(cpu->vtime, e->vtime);
+	}
+	cpu->runnable |= sched_bit(i);
+	return 0;
+}
+
+/* A plain thread waits from now on. The caller then puts it into its queue, or its group's, by
+ * plain->vtime; of a group it sets head_vtime and queued. */
+LIB_CALL int turn_ready_plain(struct sched_cpu *cpu, struct sched_plain *plain, ecalls_u64 now_ns) {
+	fair_update(cpu, now_ns);
+	if (sched_in(cpu->groups, plain->group)) {
+		plain->vtime =
+			fair_place(sched_entity(cpu, plain->group)->inner_vtime, plain->vtime);
+		group_enter(cpu, plain->group, plain->weight);
+	} else {
+		plain->vtime = fair_place(cpu->vtime, plain->vtime);
+	}
+	return 0;
+}
+
+/* A thread that is an entity waits no longer: `asleep` by its own doing, else because it ends or
+ * leaves this CPU. It has stopped if it ran. */
+LIB_CALL int turn_sleep(struct sched_cpu *cpu, ecalls_u32 i, _Bool asleep, ecalls_u64 now_ns) {
+	struct sched_entity *e = sched_entity(cpu, i);
+
+	if (!sched_in(cpu->runnable, i))
+		return 0;
+	fair_update(cpu, now_ns);
+	if (asleep)
+		police_sleep(cpu, i);
+	cpu->runnable &= ~sched_bit(i);
+	if (e->group < SCHED_ENTITIES)
+		group_exit(cpu, e->group, e->weight);
+	return 0;
+}
+
+/* A plain thread waits no longer. */
+LIB_CALL int turn_sleep_plain(struct sched_cpu *cpu, const struct sched_plain *plain,
+			      ecalls_u64 now_ns) {
+	fair_update(cpu, now_ns);
+	if (sched_in(cpu->groups, plain->group))
+		group_exit(cpu, plain->group, plain->weight);
+	return 0;
+}
+
+/* The group of the running thread, SCHED_NOBODY if it is in none. */
+LIB_INLINE ecalls_u32 turn_group(struct sched_cpu *cpu) {
+	if (cpu->running >= SCHED_ENTITIES)
+		return SCHED_NOBODY;
+	if (sched_in(cpu->groups, cpu->running))
+		return cpu->running;
+	return sched_entity(cpu, cpu->running)->group;
+}
+
+/* Whether `who` is the running thread in the middle of its slice: a cooperative one that goes on
+ * without a poll. It gets no new slice. */
+LIB_INLINE _Bool turn_goes_on(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u64 now_ns) {
+	return cpu->running == who && sched_in(cpu->cooperative & ~cpu->polled, who) &&
+	       now_ns < cpu->limit_ns;
+}
+
+/* When `who` would be preempted, were the CPU given to it now. */
+LIB_INLINE ecalls_u64 turn_limit(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u64 now_ns) {
+	if (turn_goes_on(cpu, who, now_ns))
+		return cpu->limit_ns;
+	return now_ns + release_slice(cpu, who, now_ns) +
+	       (sched_in(cpu->cooperative, who) ? cpu->options.slack_ns : 0);
+}
+
+/* The CPU is given to `who`: an entity, a group for the plain member `plain`, or SCHED_PLAIN for
+ * `plain`. Also for a thread that goes on. */
+LIB_CALL int turn_start(struct sched_cpu *cpu, ecalls_u32 who, const struct sched_plain *plain,
+			ecalls_u64 now_ns) {
+	fair_charge(cpu, now_ns);
+	if (turn_goes_on(cpu, who, now_ns))
+		return 0;
+	cpu->charged_ns = now_ns;
+	cpu->running = who;
+	if (plain) {
+		cpu->plain.vtime = plain->vtime;
+		cpu->plain.weight = plain->weight;
+		cpu->plain.group = plain->group;
+	}
+	cpu->slice_end_ns = now_ns + release_slice(cpu, who, now_ns);
+	cpu->limit_ns = cpu->slice_end_ns;
+	if (sched_in(cpu->cooperative, who))
+		cpu->limit_ns += cpu->options.slack_ns;
+	cpu->polled &= ~sched_bit(who);
+	return 0;
+}
+
+/* Who runs stops. A plain thread's virtual time is in cpu->plain. */
+LIB_INLINE void turn_stop(struct sched_cpu *cpu, ecalls_u64 now_ns) {
+	fair_charge(cpu, now_ns);
+	police_overran(cpu, now_ns);
+	cpu->running = SCHED_NOBODY;
+}
+
+#endif

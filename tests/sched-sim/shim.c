@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Makes the inline functions of bpf/lib/sched callable from Rust, by the name policy_NAME.
+ * src/policy.rs declares each. For BPF the same functions are global, so that the compiler has to
+ * produce all of them.
+ */
+#include "bpf/lib/sched/choose.h"
+
+const ecalls_u64 policy_sizes[] = {sizeof(struct sched_cpu), sizeof(struct sched_entity),
+				   sizeof(struct sched_options), sizeof(struct sched_choice)};
+
+void policy_init(struct sched_cpu *cpu, const struct sched_options *options) {
+	sched_init(cpu, options);
+}
+
+ecalls_u32 policy_add(struct sched_cpu *cpu, ecalls_u32 weight, ecalls_u32 group) {
+	return sched_add(cpu, weight, group);
+}
+
+ecalls_u32 policy_add_group(struct sched_cpu *cpu) {
+	return sched_add_group(cpu);
+}
+
+void policy_remove(struct sched_cpu *cpu, ecalls_u32 i) {
+	sched_remove(cpu, i);
+}
+
+void policy_ready(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns) {
+	turn_ready(cpu, i, now_ns);
+}
+
+void policy_ready_plain(struct sched_cpu *cpu, struct sched_plain *plain, ecalls_u64 now_ns) {
+	turn_ready_plain(cpu, plain, now_ns);
+}
+
+void policy_sleep(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u32 asleep, ecalls_u64 now_ns) {
+	turn_sleep(cpu, i, asleep != 0, now_ns);
+}
+
+void policy_sleep_plain(struct sched_cpu *cpu, const struct sched_plain *plain, ecalls_u64 now_ns) {
+	turn_sleep_plain(cpu, plain, now_ns);
+}
+
+void policy_start(struct sched_cpu *cpu, ecalls_u32 who, const struct sched_plain *plain,
+		  ecalls_u64 now_ns) {
+	turn_start(cpu, who, plain, now_ns);
+}
+
+void policy_stop(struct sched_cpu *cpu, ecalls_u64 now_ns) {
+	turn_stop(cpu, now_ns);
+}
+
+void policy_poll(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns, ecalls_u64 release_ns,
+		 ecalls_u64 importance) {
+	police_poll(cpu, i, now_ns, release_ns, importance);
+}
+
+void policy_choose(struct sched_cpu *cpu, ecalls_u64 now_ns, const struct sched_queue *queue,
+		   struct sched_choice *choice) {
+	sched_choose(cpu, now_ns, queue, choice);
+}
+
+int policy_preempts(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u64 now_ns) {
+	return sched_preempts(cpu, who, now_ns);
+}
+
+int policy_preempts_plain(struct sched_cpu *cpu, ecalls_u64 vtime, ecalls_u64 now_ns) {
+	return sched_preempts_plain(cpu, vtime, now_ns);
+}
+
+ecalls_u64 policy_timer(struct sched_cpu *cpu) {
+	return sched_timer(cpu);
+}
+
+int policy_expire(struct sched_cpu *cpu, ecalls_u64 now_ns) {
+	return sched_expire(cpu, now_ns);
+}
+
+ecalls_u64 policy_next_release(struct sched_cpu *cpu, ecalls_u32 except, ecalls_u64 now_ns) {
+	return release_next(cpu, except, now_ns);
+}
+
+ecalls_u64 policy_least_importance(struct sched_cpu *cpu, ecalls_u32 except) {
+	return group_least_importance(cpu, except);
+}
+
+ecalls_u64 policy_move(ecalls_u64 vtime, ecalls_u64 from_least, ecalls_u64 to_least) {
+	return fair_move(vtime, from_least, to_least);
+}

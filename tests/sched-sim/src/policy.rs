@@ -1,0 +1,280 @@
+//! The C policy, callable: [`Cpu`] is a `struct sched_cpu` and what may be done with it.
+//!
+//! The structures are mirrored field by field, so that a test can look at everything; their sizes
+//! are compared when the first [`Cpu`] is made.
+#![allow(
+    unsafe_code,
+    reason = "calls C functions on memory that they share with no one"
+)]
+#![allow(
+    missing_docs,
+    reason = "the headers in bpf/lib/sched document each by the same name"
+)]
+
+pub const ENTITIES: usize = 64;
+pub const NOBODY: u32 = 64;
+pub const PLAIN: u32 = 65;
+pub const NEVER: u64 = u64::MAX;
+
+/// Why somebody was chosen: `SCHED_WHY_...`.
+pub mod why {
+    pub const NOBODY: u32 = 0;
+    pub const FAIR: u32 = 1;
+    pub const RELEASE: u32 = 2;
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    pub period_ns: u64,
+    pub slice_min_ns: u64,
+    pub slack_ns: u64,
+    pub ahead_ns: u64,
+}
+
+impl Default for Options {
+    /// As the scheduler has them when nobody says otherwise.
+    fn default() -> Self {
+        Self {
+            period_ns: 20_000_000,
+            slice_min_ns: 100_000,
+            slack_ns: 1_000_000,
+            ahead_ns: 20_000_000,
+        }
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Plain {
+    pub vtime: u64,
+    pub weight: u32,
+    pub group: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Queue {
+    pub vtime: u64,
+    pub count: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Entity {
+    pub vtime: u64,
+    pub weight: u32,
+    pub group: u32,
+    pub release_ns: u64,
+    pub importance: u64,
+    pub overran: u64,
+    pub slept: u64,
+    pub ahead: u64,
+    pub inner_vtime: u64,
+    pub head_vtime: u64,
+    pub queued: u32,
+    pub members: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Choice {
+    pub who: u32,
+    pub why: u32,
+    pub keep: u32,
+    pub pad: u32,
+    pub slice_ns: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Debug)]
+pub struct Raw {
+    pub options: Options,
+    pub used: u64,
+    pub groups: u64,
+    pub inside: u64,
+    pub runnable: u64,
+    pub cooperative: u64,
+    pub polled: u64,
+    pub vtime: u64,
+    pub queue: Queue,
+    pub running: u32,
+    pub zero: u32,
+    pub plain: Plain,
+    pub charged_ns: u64,
+    pub slice_end_ns: u64,
+    pub limit_ns: u64,
+    pub entity: [Entity; ENTITIES],
+}
+
+impl Raw {
+    fn zeroed() -> Self {
+        Self {
+            options: Options::default(),
+            used: 0,
+            groups: 0,
+            inside: 0,
+            runnable: 0,
+            cooperative: 0,
+            polled: 0,
+            vtime: 0,
+            queue: Queue::default(),
+            running: 0,
+            zero: 0,
+            plain: Plain::default(),
+            charged_ns: 0,
+            slice_end_ns: 0,
+            limit_ns: 0,
+            entity: [Entity::default(); ENTITIES],
+        }
+    }
+}
+
+unsafe extern "C" {
+    safe static policy_sizes: [u64; 4];
+    safe fn policy_init(cpu: &mut Raw, options: &Options);
+    safe fn policy_add(cpu: &mut Raw, weight: u32, group: u32) -> u32;
+    safe fn policy_add_group(cpu: &mut Raw) -> u32;
+    safe fn policy_remove(cpu: &mut Raw, i: u32);
+    safe fn policy_ready(cpu: &mut Raw, i: u32, now: u64);
+    safe fn policy_ready_plain(cpu: &mut Raw, plain: &mut Plain, now: u64);
+    safe fn policy_sleep(cpu: &mut Raw, i: u32, asleep: u32, now: u64);
+    safe fn policy_sleep_plain(cpu: &mut Raw, plain: &Plain, now: u64);
+    safe fn policy_start(cpu: &mut Raw, who: u32, plain: Option<&Plain>, now: u64);
+    safe fn policy_stop(cpu: &mut Raw, now: u64);
+    safe fn policy_poll(cpu: &mut Raw, i: u32, now: u64, release: u64, importance: u64);
+    safe fn policy_choose(cpu: &mut Raw, now: u64, queue: &Queue, choice: &mut Choice);
+    safe fn policy_preempts(cpu: &mut Raw, who: u32, now: u64) -> i32;
+    safe fn policy_preempts_plain(cpu: &mut Raw, vtime: u64, now: u64) -> i32;
+    safe fn policy_timer(cpu: &mut Raw) -> u64;
+    safe fn policy_expire(cpu: &mut Raw, now: u64) -> i32;
+    safe fn policy_next_release(cpu: &mut Raw, except: u32, now: u64) -> u64;
+    safe fn policy_least_importance(cpu: &mut Raw, except: u32) -> u64;
+    safe fn policy_move(vtime: u64, from_least: u64, to_least: u64) -> u64;
+}
+
+/// What the policy knows of one CPU. Read anything; change it only by the functions.
+#[derive(Clone, Debug)]
+pub struct Cpu(Box<Raw>);
+
+impl std::ops::Deref for Cpu {
+    type Target = Raw;
+
+    fn deref(&self) -> &Raw {
+        &self.0
+    }
+}
+
+impl Cpu {
+    pub fn new(options: &Options) -> Self {
+        let sizes = [
+            size_of::<Raw>(),
+            size_of::<Entity>(),
+            size_of::<Options>(),
+            size_of::<Choice>(),
+        ];
+        assert_eq!(policy_sizes, sizes.map(|size| size as u64), "the mirror");
+        let mut raw = Box::new(Raw::zeroed());
+        policy_init(&mut raw, options);
+        Self(raw)
+    }
+
+    pub fn entity(&self, i: u32) -> &Entity {
+        &self.0.entity[i as usize]
+    }
+
+    pub fn is_cooperative(&self, i: u32) -> bool {
+        self.0.cooperative >> i & 1 == 1
+    }
+
+    pub fn is_runnable(&self, i: u32) -> bool {
+        self.0.runnable >> i & 1 == 1
+    }
+
+    pub fn add(&mut self, weight: u32, group: u32) -> u32 {
+        policy_add(&mut self.0, weight, group)
+    }
+
+    pub fn add_group(&mut self) -> u32 {
+        policy_add_group(&mut self.0)
+    }
+
+    pub fn remove(&mut self, i: u32) {
+        policy_remove(&mut self.0, i);
+    }
+
+    /// What the caller knows of a group's plain members that wait.
+    pub fn set_group_queue(&mut self, group: u32, queue: Queue) {
+        let group = &mut self.0.entity[group as usize];
+        group.head_vtime = queue.vtime;
+        group.queued = queue.count.try_into().expect("few");
+    }
+
+    pub fn ready(&mut self, i: u32, now: u64) {
+        policy_ready(&mut self.0, i, now);
+    }
+
+    pub fn ready_plain(&mut self, plain: &mut Plain, now: u64) {
+        policy_ready_plain(&mut self.0, plain, now);
+    }
+
+    pub fn sleep(&mut self, i: u32, now: u64) {
+        policy_sleep(&mut self.0, i, 1, now);
+    }
+
+    /// It ends or goes to another CPU.
+    pub fn leave(&mut self, i: u32, now: u64) {
+        policy_sleep(&mut self.0, i, 0, now);
+    }
+
+    pub fn sleep_plain(&mut self, plain: &Plain, now: u64) {
+        policy_sleep_plain(&mut self.0, plain, now);
+    }
+
+    pub fn start(&mut self, who: u32, plain: Option<&Plain>, now: u64) {
+        policy_start(&mut self.0, who, plain, now);
+    }
+
+    pub fn stop(&mut self, now: u64) {
+        policy_stop(&mut self.0, now);
+    }
+
+    pub fn poll(&mut self, i: u32, now: u64, release: u64, importance: u64) {
+        policy_poll(&mut self.0, i, now, release, importance);
+    }
+
+    pub fn choose(&mut self, now: u64, queue: &Queue) -> Choice {
+        let mut choice = Choice::default();
+        policy_choose(&mut self.0, now, queue, &mut choice);
+        choice
+    }
+
+    pub fn preempts(&mut self, who: u32, now: u64) -> bool {
+        policy_preempts(&mut self.0, who, now) != 0
+    }
+
+    pub fn preempts_plain(&mut self, vtime: u64, now: u64) -> bool {
+        policy_preempts_plain(&mut self.0, vtime, now) != 0
+    }
+
+    pub fn timer(&mut self) -> u64 {
+        policy_timer(&mut self.0)
+    }
+
+    pub fn expire(&mut self, now: u64) -> bool {
+        policy_expire(&mut self.0, now) != 0
+    }
+
+    pub fn next_release(&mut self, except: u32, now: u64) -> u64 {
+        policy_next_release(&mut self.0, except, now)
+    }
+
+    pub fn least_importance(&mut self, except: u32) -> u64 {
+        policy_least_importance(&mut self.0, except)
+    }
+}
+
+/// `fair_move`.
+pub fn moved(vtime: u64, from_least: u64, to_least: u64) -> u64 {
+    policy_move(vtime, from_least, to_least)
+}

@@ -1,0 +1,449 @@
+//! One test for each rule of the fair share, of release times, of groups and of policing, named
+//! after the rule. Each sets a CPU up by hand; what many threads do over time is the simulator's.
+
+use sched_sim::policy::{Choice, Cpu, NEVER, NOBODY, Options, PLAIN, Plain, Queue, moved, why};
+
+const MS: u64 = 1_000_000;
+const EMPTY: Queue = Queue { vtime: 0, count: 0 };
+
+fn cpu() -> Cpu {
+    Cpu::new(&Options::default())
+}
+
+fn plain(vtime: u64) -> Plain {
+    Plain {
+        vtime,
+        weight: 100,
+        group: NOBODY,
+    }
+}
+
+fn waiting(vtime: u64, count: u64) -> Queue {
+    Queue { vtime, count }
+}
+
+/// An entity that waits.
+fn thread(cpu: &mut Cpu, group: u32, now: u64) -> u32 {
+    let i = cpu.add(100, group);
+    cpu.ready(i, now);
+    i
+}
+
+/// Lets an entity run for a time, poll, and wait again.
+fn polls_after(cpu: &mut Cpu, i: u32, from: u64, ns: u64, release: u64, importance: u64) -> u64 {
+    cpu.start(i, None, from);
+    cpu.poll(i, from + ns, release, importance);
+    cpu.stop(from + ns);
+    from + ns
+}
+
+/// An entity that has polled and sleeps until its release.
+fn sleeper(cpu: &mut Cpu, now: u64, release: u64) -> u32 {
+    let i = thread(cpu, NOBODY, now);
+    polls_after(cpu, i, now, 0, release, NEVER);
+    cpu.sleep(i, now);
+    i
+}
+
+#[test]
+fn least_virtual_time_runs() {
+    let mut cpu = cpu();
+    let (a, b) = (thread(&mut cpu, NOBODY, 0), thread(&mut cpu, NOBODY, 0));
+    cpu.start(a, None, 0);
+    cpu.stop(MS);
+    assert_eq!(cpu.choose(MS, &EMPTY).who, b);
+    assert_eq!(cpu.choose(MS, &waiting(0, 1)).who, PLAIN, "first come");
+    cpu.start(b, None, MS);
+    cpu.stop(3 * MS);
+    assert_eq!(cpu.choose(3 * MS, &waiting(MS + 1, 1)).who, a);
+    assert_eq!(cpu.choose(3 * MS, &waiting(MS - 1, 1)).who, PLAIN);
+}
+
+#[test]
+fn virtual_time_advances_by_weight() {
+    let mut cpu = cpu();
+    let heavy = cpu.add(200, NOBODY);
+    cpu.ready(heavy, 0);
+    cpu.start(heavy, None, 0);
+    cpu.stop(4 * MS);
+    assert_eq!(cpu.entity(heavy).vtime, 2 * MS);
+}
+
+#[test]
+fn running_thread_keeps_the_cpu_while_it_has_had_least() {
+    let mut cpu = cpu();
+    cpu.start(PLAIN, Some(&plain(0)), 0);
+    let keeps = cpu.choose(MS, &waiting(MS, 1));
+    assert_eq!((keeps.who, keeps.keep), (PLAIN, 1));
+    let yields = cpu.choose(MS + 1, &waiting(MS, 1));
+    assert_eq!((yields.who, yields.keep), (PLAIN, 0));
+}
+
+#[test]
+fn sleeper_saves_nothing_up() {
+    let mut cpu = cpu();
+    let a = thread(&mut cpu, NOBODY, 0);
+    cpu.start(PLAIN, Some(&plain(0)), 0);
+    cpu.sleep(a, 0);
+    cpu.ready(a, 50 * MS);
+    assert_eq!(cpu.entity(a).vtime, 50 * MS, "the running thread's");
+    let mut late = plain(0);
+    cpu.ready_plain(&mut late, 50 * MS);
+    assert_eq!(late.vtime, 50 * MS);
+}
+
+#[test]
+fn sleeper_does_not_lose_what_it_had_too_much() {
+    let mut cpu = cpu();
+    let a = thread(&mut cpu, NOBODY, 0);
+    cpu.start(a, None, 0);
+    cpu.stop(10 * MS);
+    cpu.sleep(a, 10 * MS);
+    cpu.choose(10 * MS, &waiting(0, 1));
+    cpu.ready(a, 10 * MS);
+    assert_eq!(cpu.entity(a).vtime, 10 * MS);
+}
+
+#[test]
+fn virtual_time_may_wrap_around() {
+    let mut cpu = cpu();
+    let end = u64::MAX - MS;
+    assert_eq!(cpu.choose(0, &waiting(u64::MAX / 2, 1)).who, PLAIN);
+    assert_eq!(cpu.choose(0, &waiting(end, 1)).who, PLAIN);
+    let a = thread(&mut cpu, NOBODY, 0);
+    assert_eq!(cpu.entity(a).vtime, end);
+    cpu.start(a, None, 0);
+    cpu.stop(3 * MS);
+    assert_eq!(cpu.entity(a).vtime, end.wrapping_add(3 * MS), "small");
+    assert_eq!(cpu.choose(3 * MS, &waiting(end, 1)).who, PLAIN);
+}
+
+#[test]
+fn slice_is_the_period_by_the_number_of_threads() {
+    let mut cpu = cpu();
+    assert_eq!(cpu.choose(0, &waiting(0, 1)).slice_ns, 20 * MS);
+    assert_eq!(cpu.choose(0, &waiting(0, 5)).slice_ns, 4 * MS);
+    thread(&mut cpu, NOBODY, 0);
+    assert_eq!(cpu.choose(0, &waiting(0, 4)).slice_ns, 4 * MS);
+    assert_eq!(cpu.choose(0, &waiting(0, 9999)).slice_ns, MS / 10, "least");
+}
+
+#[test]
+fn waking_thread_preempts_who_has_had_as_much() {
+    let mut cpu = cpu();
+    cpu.start(PLAIN, Some(&plain(0)), 0);
+    let a = thread(&mut cpu, NOBODY, MS);
+    assert!(cpu.preempts(a, MS));
+    assert!(cpu.preempts_plain(MS, MS));
+    assert!(!cpu.preempts_plain(MS + 1, MS));
+}
+
+#[test]
+fn moving_thread_takes_along_what_it_had_too_much() {
+    assert_eq!(moved(150, 100, 1000), 1050);
+    assert_eq!(moved(50, 100, 1000), 1000);
+}
+
+#[test]
+fn full_table_refuses_and_the_thread_stays_plain() {
+    let mut cpu = cpu();
+    for i in 0..64 {
+        assert_eq!(cpu.add(100, NOBODY), i);
+    }
+    assert_eq!(cpu.add(100, NOBODY), NOBODY);
+    cpu.remove(17);
+    assert_eq!(cpu.add(100, NOBODY), 17);
+}
+
+#[test]
+fn due_release_goes_before_the_least_virtual_time() {
+    let mut cpu = cpu();
+    let a = sleeper(&mut cpu, 0, 5 * MS);
+    let b = sleeper(&mut cpu, 0, 4 * MS);
+    cpu.start(PLAIN, Some(&plain(0)), 0);
+    cpu.ready(a, 6 * MS);
+    cpu.ready(b, 6 * MS);
+    let choice = cpu.choose(6 * MS, &waiting(0, 3));
+    assert_eq!((choice.who, choice.why), (b, why::RELEASE), "the earliest");
+    assert_eq!(choice.slice_ns, MS, "0 and the slack");
+    cpu.stop(6 * MS);
+    cpu.start(b, None, 6 * MS);
+    assert_eq!(cpu.slice_end_ns, 6 * MS);
+}
+
+#[test]
+fn future_release_ends_a_cooperative_threads_slice() {
+    let mut cpu = cpu();
+    sleeper(&mut cpu, 0, 3 * MS);
+    let b = thread(&mut cpu, NOBODY, 0);
+    polls_after(&mut cpu, b, 0, 0, 9 * MS, 1);
+    let choice = cpu.choose(0, &EMPTY);
+    assert_eq!((choice.who, choice.why), (b, why::FAIR));
+    assert_eq!(choice.slice_ns, 4 * MS, "until the release, and the slack");
+    cpu.start(b, None, 0);
+    assert_eq!((cpu.slice_end_ns, cpu.limit_ns), (3 * MS, 4 * MS));
+    assert_eq!(cpu.timer(), 4 * MS);
+}
+
+#[test]
+fn waiting_release_ends_a_plain_threads_slice() {
+    let mut cpu = cpu();
+    let a = thread(&mut cpu, NOBODY, 0);
+    polls_after(&mut cpu, a, 0, 2 * MS, 3 * MS, 1);
+    let choice = cpu.choose(2 * MS, &waiting(0, 1));
+    assert_eq!((choice.who, choice.slice_ns), (PLAIN, MS));
+    cpu.start(PLAIN, Some(&plain(0)), 2 * MS);
+    assert_eq!(cpu.timer(), 3 * MS);
+    assert!(!cpu.expire(3 * MS - 1));
+    assert!(cpu.expire(3 * MS));
+    assert_eq!(cpu.choose(3 * MS, &EMPTY).who, a);
+}
+
+#[test]
+fn sleeping_release_preempts_a_plain_thread_when_it_wakes() {
+    let mut cpu = cpu();
+    let a = sleeper(&mut cpu, 0, 3 * MS);
+    cpu.start(PLAIN, Some(&plain(0)), 0);
+    assert_eq!(cpu.timer(), 20 * MS);
+    cpu.ready(a, 3 * MS);
+    assert!(cpu.preempts(a, 3 * MS));
+}
+
+#[test]
+fn release_does_not_preempt_a_cooperative_thread_within_its_limit() {
+    let mut cpu = cpu();
+    let a = sleeper(&mut cpu, 0, 3 * MS);
+    let b = thread(&mut cpu, NOBODY, 0);
+    polls_after(&mut cpu, b, 0, 0, 9 * MS, 1);
+    cpu.start(b, None, 0);
+    cpu.ready(a, 3 * MS);
+    assert!(!cpu.preempts(a, 3 * MS));
+    assert!(!cpu.expire(4 * MS - 1));
+    assert!(cpu.expire(4 * MS));
+}
+
+#[test]
+fn poll_returns_the_earliest_release_of_all_others() {
+    let mut cpu = cpu();
+    let a = sleeper(&mut cpu, 0, 3 * MS);
+    let b = sleeper(&mut cpu, 0, 5 * MS);
+    let c = thread(&mut cpu, NOBODY, 0);
+    polls_after(&mut cpu, c, 0, 0, 4 * MS, 7);
+    assert_eq!(cpu.next_release(c, 0), 3 * MS);
+    assert_eq!(cpu.next_release(a, 0), 4 * MS);
+    assert_eq!(cpu.next_release(b, 0), 3 * MS);
+    assert_eq!(cpu.next_release(b, 3 * MS), 4 * MS, "not a late sleeper's");
+    assert_eq!(cpu.next_release(b, 4 * MS), 4 * MS, "c waits and is due");
+}
+
+#[test]
+fn release_in_the_past_counts_as_now() {
+    let mut cpu = cpu();
+    let a = thread(&mut cpu, NOBODY, 0);
+    polls_after(&mut cpu, a, 0, MS, MS, NEVER);
+    let liar = thread(&mut cpu, NOBODY, 0);
+    let now = polls_after(&mut cpu, liar, MS, MS, 0, NEVER);
+    assert_eq!(cpu.choose(now, &EMPTY).who, a);
+}
+
+#[test]
+fn threads_of_a_group_share_one_virtual_time() {
+    let mut cpu = cpu();
+    let g = cpu.add_group();
+    let (a, b) = (thread(&mut cpu, g, 0), thread(&mut cpu, g, 0));
+    cpu.start(a, None, 0);
+    cpu.stop(4 * MS);
+    assert_eq!(cpu.entity(g).vtime, 2 * MS, "at the weight of both");
+    cpu.start(b, None, 4 * MS);
+    cpu.stop(6 * MS);
+    assert_eq!(cpu.entity(g).vtime, 3 * MS);
+    assert_eq!(cpu.choose(6 * MS, &waiting(3 * MS - 1, 1)).who, PLAIN);
+    assert_eq!(cpu.choose(6 * MS, &waiting(3 * MS + 1, 1)).who, b);
+    cpu.sleep(b, 6 * MS);
+    assert_eq!(cpu.entity(g).weight, 100);
+    cpu.sleep(a, 6 * MS);
+    assert!(!cpu.is_runnable(g));
+    assert_eq!(
+        cpu.choose(6 * MS, &EMPTY),
+        Choice {
+            who: NOBODY,
+            ..Choice::default()
+        }
+    );
+}
+
+#[test]
+fn least_importance_runs_within_a_group() {
+    let mut cpu = cpu();
+    let g = cpu.add_group();
+    let (a, b) = (thread(&mut cpu, g, 0), thread(&mut cpu, g, 0));
+    let now = polls_after(&mut cpu, a, 0, MS, NEVER, 7);
+    let now = polls_after(&mut cpu, b, now, 9 * MS, NEVER, 5);
+    assert_eq!(
+        cpu.choose(now, &EMPTY).who,
+        b,
+        "though it has run for longer"
+    );
+    assert_eq!(cpu.least_importance(a), 5);
+    assert_eq!(cpu.least_importance(b), 7);
+    let now = polls_after(&mut cpu, b, now, MS, NEVER, 8);
+    assert_eq!(cpu.choose(now, &EMPTY).who, a);
+}
+
+#[test]
+fn importance_counts_only_within_the_group() {
+    let mut cpu = cpu();
+    let a = thread(&mut cpu, NOBODY, 0);
+    let g = cpu.add_group();
+    let b = thread(&mut cpu, g, 0);
+    let now = polls_after(&mut cpu, b, 0, MS, NEVER, 0);
+    assert_eq!(cpu.choose(now, &EMPTY).who, a);
+    assert_eq!(cpu.least_importance(a), NEVER);
+}
+
+#[test]
+fn member_without_importance_is_not_starved() {
+    let mut cpu = cpu();
+    let g = cpu.add_group();
+    let a = thread(&mut cpu, g, 0);
+    let mut now = polls_after(&mut cpu, a, 0, 0, NEVER, 5);
+    let mut member = Plain {
+        group: g,
+        ..plain(0)
+    };
+    cpu.ready_plain(&mut member, now);
+    let mut had = [0, 0];
+    for _ in 0..100 {
+        cpu.set_group_queue(g, waiting(member.vtime, 1));
+        let choice = cpu.choose(now, &EMPTY);
+        if choice.who == a {
+            now = polls_after(&mut cpu, a, now, MS, NEVER, 5);
+            had[0] += 1;
+        } else {
+            assert_eq!(choice.who, g);
+            cpu.set_group_queue(g, EMPTY);
+            cpu.start(g, Some(&member), now);
+            now += MS;
+            cpu.stop(now);
+            member.vtime = cpu.plain.vtime;
+            had[1] += 1;
+        }
+    }
+    assert_eq!(had, [50, 50]);
+}
+
+#[test]
+fn rule_1_running_past_the_slice_and_the_slack_demotes() {
+    let mut cpu = cpu();
+    let b = thread(&mut cpu, NOBODY, 0);
+    polls_after(&mut cpu, b, 0, 0, 10 * MS, 1);
+    cpu.start(b, None, 0);
+    assert_eq!(cpu.limit_ns, 21 * MS);
+    assert!(!cpu.expire(21 * MS - 1));
+    assert!(cpu.is_cooperative(b), "within the slack");
+    assert!(cpu.expire(21 * MS + 1));
+    assert!(!cpu.is_cooperative(b));
+    assert_eq!(cpu.entity(b).overran, 1);
+    cpu.poll(b, 25 * MS, 30 * MS, 1);
+    assert!(cpu.is_cooperative(b), "until its next poll");
+    assert_eq!(cpu.entity(b).overran, 1, "counted once");
+}
+
+#[test]
+fn cooperative_thread_gets_no_new_slice_without_a_poll() {
+    let mut cpu = cpu();
+    let b = thread(&mut cpu, NOBODY, 0);
+    polls_after(&mut cpu, b, 0, 0, 50 * MS, 1);
+    cpu.start(b, None, 0);
+    let choice = cpu.choose(15 * MS, &EMPTY);
+    assert_eq!((choice.who, choice.keep, choice.slice_ns), (b, 1, 6 * MS));
+    cpu.start(b, None, 15 * MS);
+    assert_eq!(cpu.limit_ns, 21 * MS);
+}
+
+#[test]
+fn rule_2_sleeping_other_than_in_a_poll_demotes() {
+    let mut cpu = cpu();
+    let a = sleeper(&mut cpu, 0, 5 * MS);
+    assert_eq!(cpu.entity(a).slept, 0, "in a poll");
+    cpu.ready(a, 5 * MS);
+    cpu.start(a, None, 5 * MS);
+    cpu.stop(6 * MS);
+    cpu.sleep(a, 6 * MS);
+    assert_eq!(cpu.entity(a).slept, 1);
+    assert!(!cpu.is_cooperative(a));
+    assert_eq!(cpu.next_release(NOBODY, 0), NEVER);
+}
+
+#[test]
+fn leaving_the_cpu_is_no_sleep() {
+    let mut cpu = cpu();
+    let a = sleeper(&mut cpu, 0, 5 * MS);
+    cpu.ready(a, 5 * MS);
+    cpu.start(a, None, 5 * MS);
+    cpu.stop(6 * MS);
+    cpu.leave(a, 6 * MS);
+    assert_eq!(cpu.entity(a).slept, 0);
+    assert!(cpu.is_cooperative(a));
+}
+
+#[test]
+fn rule_3_virtual_time_beyond_the_threshold_demotes() {
+    let mut cpu = cpu();
+    let a = thread(&mut cpu, NOBODY, 0);
+    cpu.choose(0, &waiting(0, 1));
+    let now = polls_after(&mut cpu, a, 0, 20 * MS, 20 * MS, 1);
+    assert!(cpu.is_cooperative(a), "as far as allowed");
+    assert_eq!(cpu.choose(now, &waiting(0, 1)).who, a);
+    let now = polls_after(&mut cpu, a, now, 1, now + 2, 1);
+    assert!(!cpu.is_cooperative(a));
+    assert_eq!(cpu.entity(a).ahead, 1);
+    assert_eq!(cpu.choose(now + 2, &waiting(0, 1)).who, PLAIN);
+}
+
+#[test]
+fn rule_3_measures_cpu_time_whatever_the_weight() {
+    for weight in [1, 100, 10_000] {
+        let mut cpu = cpu();
+        let a = cpu.add(weight, NOBODY);
+        cpu.ready(a, 0);
+        cpu.choose(0, &waiting(0, 1));
+        let now = polls_after(&mut cpu, a, 0, 20 * MS, NEVER, 1);
+        assert!(cpu.is_cooperative(a), "weight {weight}");
+        polls_after(&mut cpu, a, now, MS, NEVER, 1);
+        assert!(!cpu.is_cooperative(a), "weight {weight}");
+    }
+}
+
+#[test]
+fn demoted_thread_is_fair_like_everybody() {
+    let mut cpu = cpu();
+    let a = sleeper(&mut cpu, 0, 5 * MS);
+    cpu.ready(a, 5 * MS);
+    cpu.start(a, None, 5 * MS);
+    cpu.stop(8 * MS);
+    assert!(!cpu.is_cooperative(a), "ran for 3 ms in a slice of 0");
+    let choice = cpu.choose(8 * MS, &waiting(0, 1));
+    assert_eq!((choice.who, choice.why), (PLAIN, why::FAIR));
+    assert_eq!(cpu.choose(8 * MS, &waiting(9 * MS, 1)).who, a);
+}
+
+#[test]
+fn removed_entity_is_in_no_set() {
+    let mut cpu = cpu();
+    let g = cpu.add_group();
+    let a = thread(&mut cpu, g, 0);
+    polls_after(&mut cpu, a, 0, 0, 5 * MS, 1);
+    cpu.leave(a, 0);
+    cpu.remove(a);
+    cpu.remove(g);
+    let sets = [
+        cpu.used,
+        cpu.groups,
+        cpu.inside,
+        cpu.runnable,
+        cpu.cooperative,
+        cpu.polled,
+    ];
+    assert_eq!(sets, [0; 6]);
+}
