@@ -50,7 +50,8 @@ struct ecalls_service_count {
 	ecalls_u64
 		latency_ns; /* sum over dispatched events of dispatch time - max(raise, release) */
 	ecalls_u64 latency_ns_max;
-	ecalls_u64 pad[5];
+	ecalls_u64 failed; /* runs of its own program that ended in a fault (E-code) */
+	ecalls_u64 pad[4];
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_service_count) == 192, "service count");
 

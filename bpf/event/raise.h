@@ -23,6 +23,7 @@
 
 #include "account.h"
 #include "identity.h"
+#include "wanted.h"
 
 /* What bpf_trigger_tp carries. Odd numbers on purpose: the tracepoint is the kernel's test of its
  * own. */
@@ -56,18 +57,6 @@ struct raise {
 /* Whether the raiser says whose event it is; else it is the current process's. */
 static __always_inline bool is_given(const struct raise *r) {
 	return r->pid || r->flags & RAISE_NO_PID;
-}
-
-/* Whether anybody at all subscribed. */
-static __always_inline bool service_wanted(const struct ecalls_service *s) {
-	return (s->count[s->active & 1] | s->own) != 0;
-}
-
-/* One test: a service's program does nothing else while nobody subscribes. */
-static __always_inline bool raise_wanted(u32 service) {
-	struct ecalls_service *s = bpf_map_lookup_elem(&services, &service);
-
-	return s && service_wanted(s);
 }
 
 /* The relative deadline of the most urgent subscription, among the service's list and the audience

@@ -12,14 +12,21 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let libbpf = env::var("DEP_BPF_INCLUDE").expect("libbpf-sys says where its headers are");
     println!("cargo:rerun-if-env-changed=BPF_CLANG");
-    for folder in ["abi", "bpf", "bpf/lib", "bpf/event", "bpf/service"] {
+    for folder in [
+        "abi",
+        "bpf",
+        "bpf/lib",
+        "bpf/ecode",
+        "bpf/event",
+        "bpf/service",
+    ] {
         println!("cargo:rerun-if-changed={}", root.join(folder).display());
     }
     let clang = clang();
     // Tests compile, too.
     println!("cargo:rustc-env=ECALLS_BPF_CLANG={clang}");
     println!("cargo:rustc-env=ECALLS_BPF_INCLUDE={libbpf}");
-    for folder in ["bpf/event", "bpf/service"] {
+    for folder in ["bpf/ecode", "bpf/event", "bpf/service"] {
         for source in sources(&root.join(folder)) {
             compile(&clang, &root, &libbpf, &source, &out);
         }

@@ -194,6 +194,7 @@ pub const STRUCTS: &[Struct] = &[
             refused,
             latency_ns,
             latency_ns_max,
+            failed,
             pad
         ]
     ),

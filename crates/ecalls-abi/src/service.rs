@@ -128,8 +128,10 @@ pub struct ServiceCount {
     pub latency_ns: u64,
     /// The largest of them.
     pub latency_ns_max: u64,
+    /// Runs of its own program that ended in a fault (E-code).
+    pub failed: u64,
     /// Zero.
-    pub pad: [u64; 5],
+    pub pad: [u64; 4],
 }
 
 const _: () = assert!(size_of::<ServiceCount>() == 192, "service count");
@@ -144,6 +146,7 @@ impl ServiceCount {
         self.refused = self.refused.wrapping_add(other.refused);
         self.latency_ns = self.latency_ns.wrapping_add(other.latency_ns);
         self.latency_ns_max = self.latency_ns_max.max(other.latency_ns_max);
+        self.failed = self.failed.wrapping_add(other.failed);
     }
 
     /// Events dropped for one reason.

@@ -11,7 +11,7 @@ mod given;
 mod repl;
 mod run;
 mod test;
-mod text;
+pub(crate) mod text;
 mod trial;
 mod value;
 

@@ -1,12 +1,14 @@
 //! `ecalls service`: registers a service and holds it, so that others can raise and watch its
 //! events. A service lives as long as the process that registered it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ::ecode::source::Source;
 use ecalls::Ecalls;
 
 use crate::duration;
+use crate::ecode::text;
 use crate::exit::{Failure, Outcome};
 use crate::output::{Output, note};
 use crate::services::{self, Row};
@@ -45,7 +47,8 @@ enum Command {
 #[derive(Debug, clap::Args)]
 #[command(after_help = ADD_HELP)]
 struct AddArgs {
-    /// A BPF object file, compiled with the header ecalls/service.bpf.h
+    /// A text in E-code (see ecode(7)), or a BPF object file compiled with the header
+    /// ecalls/service.bpf.h; - reads a text from standard input
     file: PathBuf,
     /// Ends after this time
     #[arg(long = "for", value_name = "TIME", value_parser = duration::parse_positive)]
@@ -58,7 +61,17 @@ struct AddArgs {
 const ADD_HELP: &str = "\
 Needs root. The file names the service, the format of its data and its kinds. Its programs are
 attached at once; while nobody subscribes, each only finds that out. All of it ends with this
-command, however that ends. examples/service/rename.bpf.c is a file that can be added.";
+command, however that ends. A name that a living service has is refused.
+
+A text in E-code says on which tracepoint of the kernel it runs. A result that is not 0 raises an
+event, with `output` as its data:
+
+  service \"shells\" on tracepoint \"sched:sched_process_exec\" { kind started; }
+  struct output { char file[64]; };
+  output.file = filename;
+  return filename == \"/bin/sh\" || filename == \"/bin/bash\";
+
+examples/ecode/started.ec is such a text; examples/service/rename.bpf.c becomes an object file.";
 
 const HELP: &str = "\
 A format has fields of the types u8 u16 u32 u64, s8 s16 s32 s64 and char, or arrays of them, at most
@@ -85,16 +98,49 @@ pub(crate) fn run(args: &Args) -> Outcome {
 
 /// Adds the service, waits, and prints what was counted.
 fn add(args: &AddArgs) -> Outcome {
-    let object = std::fs::read(&args.file).map_err(|error| {
-        let file = args.file.display();
-        Failure::usage(format!("{file} cannot be read: {error}"))
-    })?;
+    let file = args.file.display().to_string();
+    let unreadable =
+        |error: std::io::Error| Failure::usage(format!("{file} cannot be read: {error}"));
+    let given = match file.as_str() {
+        "-" => Given::Text(text::read(&args.file)?),
+        _ => Given::new(&args.file, std::fs::read(&args.file).map_err(unreadable)?)?,
+    };
     let stop = Stop::on_signals()?;
     let ecalls = Ecalls::open()?;
-    let provider = ecalls.provide(&object)?;
+    let provider = match &given {
+        Given::Object(bytes) => ecalls.provide(bytes)?,
+        Given::Text(source) => ecalls.provide_ecode(&source.name, &source.text)?,
+    };
     let name = provider.name();
     note(format!("added {name}; watch it with `ecalls watch {name}`"));
-    hold(&ecalls, &stop, provider.index(), args.time, args.json)
+    hold(&ecalls, &stop, provider.index(), args.time, args.json)?;
+    let skipped = provider.skipped()?;
+    if skipped > 0 {
+        note(format!(
+            "{skipped} times the kernel did not run its program, because another one on a \
+             tracepoint was active on that CPU"
+        ));
+    }
+    Ok(())
+}
+
+/// What a service is added from.
+enum Given {
+    Object(Vec<u8>),
+    Text(Source),
+}
+
+impl Given {
+    /// A text, if its name or its contents say so.
+    fn new(file: &Path, bytes: Vec<u8>) -> Result<Given, Failure> {
+        const OBJECT: &[u8] = b"\x7fELF";
+        let named = file.extension().is_some_and(|extension| extension == "ec");
+        let is_text = !bytes.starts_with(OBJECT) && std::str::from_utf8(&bytes).is_ok();
+        match named || is_text {
+            true => Ok(Given::Text(text::read(file)?)),
+            false => Ok(Given::Object(bytes)),
+        }
+    }
 }
 
 fn hold(ecalls: &Ecalls, stop: &Stop, index: u32, time: Option<Duration>, json: bool) -> Outcome {

@@ -27,7 +27,8 @@ Keys with --json: name, index, loaded, owner (process id; null: built in or
 untold), untold (true: another user's; nothing is told of it but its name), format, kinds,
 parameter_ns (threshold or period; null: it has none), subscriptions, raised, dispatched, late,
 dropped (an object: count by reason), refused, latency_ns_mean and latency_ns_max (from raise or
-release to dispatch). Without a core, loaded is false and the counts are 0.";
+release to dispatch), failed (runs of its own program, in E-code, that ended in a fault). Without a
+core, loaded is false and the counts are 0.";
 
 /// One service, as printed with `--json`.
 #[derive(Debug, Default, Serialize)]
@@ -48,6 +49,7 @@ pub(crate) struct Row {
     refused: u64,
     latency_ns_mean: u64,
     latency_ns_max: u64,
+    failed: u64,
 }
 
 impl Row {
@@ -71,6 +73,7 @@ impl Row {
             refused: count.refused,
             latency_ns_mean: count.latency_ns.checked_div(count.dispatched).unwrap_or(0),
             latency_ns_max: count.latency_ns_max,
+            failed: count.failed,
         }
     }
 }
@@ -148,6 +151,9 @@ pub(crate) fn print(out: &mut Output, rows: &[Row]) -> Outcome {
         ]);
         table.note(format!("kinds: {}", row.kinds.join(" ")));
         table.note(format!("format: {}", row.format));
+        if row.failed > 0 {
+            table.note(format!("failed runs: {}", row.failed));
+        }
         if let (Some(ns), Ok(parameter)) = (row.parameter_ns, builtin::parameter(row.index)) {
             table.note(format!("{}: {}", parameter.what, show_ns(ns)));
         }

@@ -95,6 +95,8 @@ enum Kind {
     Trial,
     /// On the tracepoint `bpf_trigger_tp`, like all handlers.
     Handler { tracepoint: u32 },
+    /// Called by a program on a tracepoint, with its record (meeting.rs).
+    Meeting,
 }
 
 /// Loads a handler for a slot of the core. The outer error is the system's, the inner one the
@@ -105,6 +107,14 @@ pub fn load_handler(
 ) -> Result<std::result::Result<OwnedFd, Refusal>> {
     let tracepoint = tracepoint()?;
     load(object, maps, Kind::Handler { tracepoint })
+}
+
+/// Loads the program of a service. Errors as of [`load_handler`].
+pub(crate) fn load_meeting(
+    object: &Object,
+    maps: &Maps<'_>,
+) -> Result<std::result::Result<OwnedFd, Refusal>> {
+    load(object, maps, Kind::Meeting)
 }
 
 /// The kernel's number of `bpf_trigger_tp`: asked once, since the answer takes milliseconds.
@@ -231,6 +241,7 @@ fn offer(
     };
     let (kind, name) = match kind {
         Kind::Trial => (libbpf_sys::BPF_PROG_TYPE_RAW_TRACEPOINT, c"ecode_trial"),
+        Kind::Meeting => (libbpf_sys::BPF_PROG_TYPE_TRACEPOINT, PROGRAM_NAME),
         Kind::Handler { tracepoint } => {
             options.expected_attach_type = libbpf_sys::BPF_TRACE_RAW_TP;
             options.attach_btf_id = tracepoint;

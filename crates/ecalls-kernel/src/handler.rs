@@ -140,14 +140,14 @@ pub(crate) const STATE_NAME: &str = "ecode_state";
 
 /// The variables of a handler.
 #[derive(Debug)]
-struct Memory {
-    map: MapHandle,
+pub(crate) struct Memory {
+    pub(crate) map: MapHandle,
     bytes: Segment,
 }
 
 impl Memory {
     /// Memory with these bytes, a multiple of 8 of them.
-    fn new(bytes: &[u8]) -> Result<Memory> {
+    pub(crate) fn new(bytes: &[u8]) -> Result<Memory> {
         let options = bpf_map_create_opts {
             sz: size_of::<bpf_map_create_opts>() as size_t,
             map_flags: libbpf_sys::BPF_F_MMAPABLE,

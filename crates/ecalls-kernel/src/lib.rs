@@ -39,6 +39,7 @@ mod load;
 mod lock;
 pub mod look;
 pub mod measure;
+mod meeting;
 mod memory;
 pub mod objects;
 pub mod owner;
@@ -56,6 +57,7 @@ pub mod stat;
 pub mod subscription;
 mod sys;
 mod table;
+pub mod tracepoint;
 pub mod user;
 mod verdict;
 

@@ -132,6 +132,11 @@ pub(crate) const OBJECTS: &[Object] = &[
     object!("effect", true),
 ];
 
+/// What each service in E-code loads for itself (bpf/ecode/meeting.h).
+pub(crate) const MEET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/meet.bpf.o"));
+/// The same, attached to the first one.
+pub(crate) const TELL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tell.bpf.o"));
+
 macro_rules! programs {
     ($($name:literal in $object:literal: $place:expr;)*) => {
         &[$(Program { name: $name, object: $object, place: $place }),*]

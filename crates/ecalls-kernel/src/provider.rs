@@ -29,7 +29,9 @@ use crate::access::Access;
 use crate::error::{Error, Result};
 use crate::handle::ServiceHandle;
 use crate::load;
+use crate::meeting::Ecode;
 use crate::objects::{MAPS, compiled};
+use crate::sys;
 
 /// Where the file describes its service: `struct ecalls_provided` of bpf/ecalls/service.bpf.h.
 const DESCRIPTION: &str = ".rodata.service";
@@ -70,9 +72,11 @@ struct Provided {
 pub struct Provider {
     /// First, so that nothing raises any more when the service ends.
     _links: Vec<Link>,
-    _object: Object,
+    objects: Vec<Object>,
     service: ServiceHandle,
     info: ServiceInfo,
+    /// A program in E-code, with its variables.
+    ecode: Option<Ecode>,
 }
 
 impl Provider {
@@ -103,10 +107,43 @@ impl Provider {
         }
         Ok(Provider {
             _links: links,
-            _object: object,
+            objects: vec![object],
             service,
             info,
+            ecode: None,
         })
+    }
+
+    /// One whose programs run, in E-code.
+    pub(crate) fn of_ecode(
+        links: Vec<Link>,
+        objects: Vec<Object>,
+        service: ServiceHandle,
+        info: ServiceInfo,
+        ecode: Ecode,
+    ) -> Provider {
+        Provider {
+            _links: links,
+            objects,
+            service,
+            info,
+            ecode: Some(ecode),
+        }
+    }
+
+    /// How often the kernel did not run its program in E-code, because another of its kind was
+    /// active on that CPU: what was not looked at.
+    ///
+    /// # Errors
+    /// [`Error::Os`].
+    pub fn skipped(&self) -> Result<u64> {
+        let Some(meet) = self.objects.first().filter(|_| self.ecode.is_some()) else {
+            return Ok(0);
+        };
+        let programs = meet.progs();
+        programs
+            .map(|program| Ok(sys::program_info(program.as_fd())?.recursion_misses))
+            .sum()
     }
 
     /// The service's index.
@@ -120,7 +157,7 @@ impl Provider {
     }
 }
 
-fn invalid(what: &'static str, given: String, expected: &'static str) -> Error {
+pub(crate) fn invalid(what: &'static str, given: String, expected: &'static str) -> Error {
     Error::Invalid {
         what,
         given,
@@ -260,7 +297,7 @@ fn write_type(btf: &Btf<'_>, found: BtfType<'_>, text: &mut String, depth: u32) 
 }
 
 /// The core's maps by name.
-fn maps_of(access: &Access) -> Result<HashMap<&'static str, OwnedFd>> {
+pub(crate) fn maps_of(access: &Access) -> Result<HashMap<&'static str, OwnedFd>> {
     let mut maps = HashMap::new();
     for (number, name) in (0..).zip(MAPS) {
         if let Some(fd) = access.take_map(number)? {
@@ -291,14 +328,19 @@ fn prepare(
             map.reuse_fd(shared.as_fd())
                 .map_err(|error| Error::from_bpf("sharing a map of the core", &error))?;
         } else if MAPS.contains(&name.as_str()) {
-            return Err(invalid(
-                "one of its maps",
-                format!("{name}, which this core does not have"),
-                "another name, or a kernel that has what the map is for (`ecalls doctor`)",
-            ));
+            return Err(missing(&name));
         }
     }
     Ok(open)
+}
+
+/// The file uses a map that an optional part of the core would have brought.
+pub(crate) fn missing(name: &str) -> Error {
+    invalid(
+        "one of its maps",
+        format!("{name}, which this core does not have"),
+        "another name, or a kernel that has what the map is for (`ecalls doctor`)",
+    )
 }
 
 const _: () = assert!(

@@ -7,6 +7,7 @@ use libbpf_rs::{MapCore, MapHandle};
 use crate::core::HOST_MAP;
 use crate::ecode::PROGRAM_NAME;
 use crate::handler::STATE_NAME;
+use crate::meeting;
 use crate::objects::{MAPS, PROGRAMS};
 use crate::sys;
 
@@ -21,6 +22,7 @@ pub fn residue() -> Vec<(u32, String)> {
         .filter_map(|id| Some((id, sys::program_name(id)?)))
         .filter(|(_, name)| {
             PROGRAMS.iter().any(|known| known.name == name)
+                || meeting::PROGRAMS.contains(&name.as_str())
                 || PROGRAM_NAME.to_str() == Ok(name.as_str())
         })
         .collect();
@@ -37,6 +39,7 @@ pub fn residue() -> Vec<(u32, String)> {
             name == HOST_MAP
                 || name.starts_with("ecalls_")
                 || name == STATE_NAME
+                || meeting::MAPS.contains(&name.as_str())
                 || MAPS.iter().any(|known| *known == name)
         })
         .collect()

@@ -50,6 +50,33 @@ pub(crate) fn attach_cgroup(
     owned(fd, "attaching a program to a control group")
 }
 
+/// Opens a tracepoint by its number, on every CPU and for every process: what a program on it is
+/// attached to.
+pub(crate) fn open_tracepoint(id: u64) -> Result<OwnedFd> {
+    let attributes = libbpf_sys::perf_event_attr {
+        type_: libbpf_sys::PERF_TYPE_TRACEPOINT,
+        size: size_of::<libbpf_sys::perf_event_attr>() as u32,
+        config: id,
+        ..Default::default()
+    };
+    // SAFETY: the attributes are alive and as long as they say; the rest are numbers. It is said to
+    // be of CPU 0, and programs on it run on all.
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            &raw const attributes,
+            -1,
+            0,
+            -1,
+            libbpf_sys::PERF_FLAG_FD_CLOEXEC,
+        )
+    };
+    match RawFd::try_from(fd) {
+        Ok(fd @ 0..) => owned(fd, "opening a tracepoint"),
+        _ => Err(Error::last_os("opening a tracepoint")),
+    }
+}
+
 /// Opens an attached program's link by its id.
 pub(crate) fn link_by_id(id: u32) -> Result<OwnedFd> {
     // SAFETY: takes a number only.

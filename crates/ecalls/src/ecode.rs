@@ -1,6 +1,7 @@
 //! Handlers written in E-code (ECalls-05 §3.3; `man 7 ecode`): what a text may name where it is to
 //! run, and its way from a text to a handler that the kernel side takes.
 
+use ::ecode::Compiled;
 use ::ecode::diagnostic::Diagnostics;
 use ::ecode::environment::{Denied, Environment, output_format};
 use ::ecode::source::Source;
@@ -10,9 +11,34 @@ use ecalls_abi::service::SERVICE_USER;
 use ecalls_abi::version::DATA_MAX;
 use ecalls_kernel::handler::Handler;
 use ecalls_kernel::stat::ServiceStat;
+use ecalls_kernel::tracepoint::{self, Tracepoint};
 
 use crate::host::Ecalls;
 use crate::{Error, Result};
+
+/// Compiles a text that is a service, for the tracepoint that it names.
+///
+/// # Errors
+/// [`Error::Ecode`], [`Error::Denied`].
+pub(crate) fn compile_service(source: &Source) -> Result<(Tracepoint, Compiled)> {
+    if !ecalls_kernel::is_root() {
+        return Err(Error::Denied {
+            action: "adding a service in E-code",
+            privilege: "root",
+        });
+    }
+    let found = tracepoint::surroundings(source)?;
+    let (tracepoint, environment) = found.unwrap_or_else(|| {
+        let environment = Environment {
+            service: true,
+            ..Environment::default()
+        };
+        (Tracepoint::default(), environment)
+    });
+    let wrong = |told: Diagnostics| Error::Ecode(told.render(source).trim_end().to_owned());
+    let compiled = ::ecode::compile(source, &environment).map_err(wrong)?;
+    Ok((tracepoint, compiled))
+}
 
 /// Why there are no counters to count in.
 const NO_CHANNEL: &str = "counters are a channel's: say memory(...) or report_to(...)";

@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::ecode::source::Source;
 use ecalls_abi::event::Event;
 use ecalls_abi::service::ServiceInfo;
 use ecalls_kernel::access::Access;
@@ -123,6 +124,17 @@ impl Ecalls {
     /// is refused by the kernel, and for a name that is taken; [`crate::Error::Denied`].
     pub fn provide(&self, object: &[u8]) -> Result<Provider> {
         Provider::add(self, object)
+    }
+
+    /// Adds the service that a text in E-code is: where the kernel meets the tracepoint that it
+    /// names, its program runs, and raises an event if its result is not 0. `name`: what messages
+    /// about the text begin with, say of its file. Needs root.
+    ///
+    /// # Errors
+    /// [`crate::Error::Ecode`] for a text that is wrong, with all that is wrong;
+    /// [`crate::Error::Invalid`] for a name that is taken; [`crate::Error::Denied`].
+    pub fn provide_ecode(&self, name: &str, text: &str) -> Result<Provider> {
+        Provider::add_ecode(self, &Source::new(name, text))
     }
 
     /// Raises an event of a named application service. Returns how many subscriptions it is for.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::ecode::source::Source;
 use ecalls_abi::downcall::RAISE_ABSOLUTE;
 use ecalls_abi::event::{EVENT_CPU, TARGET_ALL, TARGET_WAKE_ONE, Target};
 use ecalls_kernel::handle::ServiceHandle;
@@ -11,14 +12,31 @@ use ecalls_kernel::service::Raise as KernelRaise;
 use crate::Result;
 use crate::host::Ecalls;
 
-/// A service added from a BPF object file, whose programs raise its events in the kernel. It ends
-/// when this is dropped, and with the process. See bpf/ecalls/service.bpf.h.
+/// A service added from a BPF object file or from a text in E-code, whose programs raise its events
+/// in the kernel. It ends when this is dropped, and with the process. See bpf/ecalls/service.bpf.h
+/// and `man 7 ecode`.
 #[derive(Debug)]
 pub struct Provider(ecalls_kernel::provider::Provider);
 
 impl Provider {
     pub(crate) fn add(ecalls: &Ecalls, object: &[u8]) -> Result<Provider> {
         ecalls_kernel::provider::Provider::add(ecalls.access(), object).map(Provider)
+    }
+
+    pub(crate) fn add_ecode(ecalls: &Ecalls, source: &Source) -> Result<Provider> {
+        let (tracepoint, compiled) = crate::ecode::compile_service(source)?;
+        let access = ecalls.access();
+        ecalls_kernel::provider::Provider::add_ecode(access, &tracepoint, &compiled, source)
+            .map(Provider)
+    }
+
+    /// How often the kernel skipped its programs because they, or others of their kind, were active
+    /// on that CPU: what was not looked at.
+    ///
+    /// # Errors
+    /// [`crate::Error::Os`].
+    pub fn skipped(&self) -> Result<u64> {
+        self.0.skipped()
     }
 
     /// Its index.

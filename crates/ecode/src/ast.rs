@@ -28,6 +28,8 @@ pub enum Item {
     Function(FunctionItem),
     /// `fuel 10000;`
     Fuel(Expression),
+    /// `service "name" on tracepoint "category:name";`
+    Service(ServiceItem),
     /// `test "name" { ... }`
     Test(TestItem),
 }
@@ -74,6 +76,20 @@ pub struct FunctionItem {
     pub parameters: Vec<Declaration>,
     /// What it does.
     pub body: Block,
+    /// All of it.
+    pub span: Span,
+}
+
+/// What the text is: a service, whose events its body raises where the kernel meets a tracepoint.
+#[derive(Clone, Debug)]
+pub struct ServiceItem {
+    /// Its name and its tracepoint, `category:name`, as they are in quotes; `None`: could not be
+    /// read, and told.
+    pub head: Option<(Name, Name)>,
+    /// `kind NAME;`: what its events are called.
+    pub kinds: Vec<Name>,
+    /// `deadline US;`
+    pub deadlines: Vec<Expression>,
     /// All of it.
     pub span: Span,
 }

@@ -27,6 +27,7 @@ mod initialise;
 mod place;
 mod range;
 mod scope;
+mod service;
 mod statement;
 mod test_block;
 #[cfg(test)]
@@ -57,6 +58,7 @@ pub fn check(unit: &Unit, environment: &Environment) -> (Option<Tree>, Vec<Diagn
     checker.body(unit);
     checker.tests(unit);
     checker.whole();
+    checker.service_wanted(unit);
     checker.finish()
 }
 

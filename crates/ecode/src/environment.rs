@@ -23,6 +23,10 @@ pub struct Environment {
     pub constants: Vec<(String, i64)>,
     /// What the subscription has no right to.
     pub denied: Vec<Denied>,
+    /// The text is a service: it says which, and its result is whether it raises an event.
+    pub service: bool,
+    /// Fields that the input would have if they could be read: name, and why they cannot.
+    pub unreadable: Vec<(String, String)>,
 }
 
 /// A request that the subscription may not make.

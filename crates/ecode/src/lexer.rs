@@ -90,7 +90,19 @@ pub const TYPES: [(&str, Int); 21] = [
 ];
 
 /// Names that mean something in their place only, and can be names elsewhere.
-pub const WORDS_IN_PLACE: [&str; 6] = ["expect", "fuel", "in", "run", "sinks", "test"];
+pub const WORDS_IN_PLACE: [&str; 11] = [
+    "deadline",
+    "expect",
+    "fuel",
+    "in",
+    "kind",
+    "on",
+    "run",
+    "service",
+    "sinks",
+    "test",
+    "tracepoint",
+];
 
 /// Operators and punctuation, longer ones before those that they begin with.
 pub const SYMBOLS: [&str; 47] = [

@@ -41,6 +41,14 @@ pub const FUEL: u32 = 4096;
 pub const FUEL_MAX: u32 = 1_000_000;
 /// Requests (signals, raises, counts) of one run.
 pub const EFFECTS: u32 = 16;
+/// Bytes of a service's name, of its format, and of its events' data, which are its output.
+pub const SERVICE_NAME_BYTES: usize = 31;
+/// See [`SERVICE_NAME_BYTES`].
+pub const SERVICE_FORMAT_BYTES: usize = 511;
+/// See [`SERVICE_NAME_BYTES`].
+pub const SERVICE_DATA_BYTES: u32 = 168;
+/// The longest deadline of a service's events, us.
+pub const SERVICE_DEADLINE_US: u64 = 3_600_000_000;
 /// Sinks of a channel.
 pub const SINKS: u32 = 64;
 /// Attributes of a channel or a sink.

@@ -12,12 +12,13 @@
 
 mod declaration;
 mod expression;
+mod service;
 mod statement;
 #[cfg(test)]
 mod tests;
 mod unit;
 
-use crate::ast::{Expression, ExpressionKind, Name, Unit};
+use crate::ast::{Expression, ExpressionKind, Item, Name, ServiceItem, Unit};
 use crate::diagnostic::Diagnostic;
 use crate::lexer::{self, Token, TokenKind};
 use crate::limits;
@@ -53,6 +54,19 @@ pub fn parse(source: &Source) -> (Unit, Vec<Diagnostic>) {
 struct Told;
 
 type Parsed<T> = Result<T, Told>;
+
+/// What a text says it is, if it says so: the head of its service. What is wrong with the text is
+/// not told here.
+pub fn service(source: &Source) -> Option<ServiceItem> {
+    parse(source)
+        .0
+        .items
+        .into_iter()
+        .find_map(|item| match item {
+            Item::Service(item) if item.head.is_some() => Some(item),
+            _ => None,
+        })
+}
 
 struct Parser<'a> {
     source: &'a Source,

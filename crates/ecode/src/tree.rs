@@ -40,6 +40,23 @@ pub struct Tree {
     pub output: Option<VariableId>,
     /// Tests, in the order of the text.
     pub tests: Vec<Test>,
+    /// Where the text is a service: what it said of that.
+    pub service: Option<Service>,
+}
+
+/// What a service says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Service {
+    /// Its name.
+    pub name: String,
+    /// Where it runs: `category:name`.
+    pub tracepoint: String,
+    /// What its events are called.
+    pub kind: String,
+    /// Of each of its events, us; 0: none.
+    pub deadline_us: u64,
+    /// Its output as the format of a service's data.
+    pub format: String,
 }
 
 /// A place in [`Tree::variables`].

@@ -34,7 +34,12 @@ fn environment() -> Environment {
 /// Everything that is found about a text.
 fn found(source: &Source) -> Diagnostics {
     let (unit, mut told) = parser::parse(source);
-    told.extend(check::check(&unit, &environment()).1);
+    let mut environment = environment();
+    if parser::service(source).is_some() {
+        environment.service = true;
+        environment.input = Some("s32 pid; s32 old_pid; char filename[64]".into());
+    }
+    told.extend(check::check(&unit, &environment).1);
     Diagnostics::new(told)
 }
 

@@ -56,6 +56,7 @@ fn surroundings() -> Environment {
         services: vec![("timer".into(), 3)],
         constants: vec![("NUM_RESOURCES".into(), 16)],
         denied: Vec::new(),
+        ..Environment::default()
     }
 }
 

@@ -7,6 +7,8 @@
 //! //@ kinds: OPENED, CLOSED             so are attributes, sinks
 //! //@ services: timer 3                 so are constants
 //! //@ denied: signal signals need ...   what may not be requested, and why
+//! //@ service: yes                      it is a service
+//! //@ unreadable: data it differs       a field that cannot be read, and why
 //! ```
 
 use std::fmt::Write as _;
@@ -56,6 +58,11 @@ pub fn environment(text: &str) -> Environment {
                     (name.to_owned(), value.parse().expect("a number"))
                 };
                 environment.constants = pairs().map(constant).collect();
+            }
+            "service" => environment.service = true,
+            "unreadable" => {
+                let field = |(name, why): (&str, &str)| (name.to_owned(), why.to_owned());
+                environment.unreadable.extend(pairs().map(field));
             }
             "denied" => environment.denied.extend(pairs().map(denied)),
             _ => {}

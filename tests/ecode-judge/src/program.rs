@@ -41,6 +41,7 @@ pub fn environment() -> Environment {
         services: vec![("timer".into(), 3), ("socket".into(), 7)],
         constants: vec![("NUM_RESOURCES".into(), 16), ("LARGE".into(), 1 << 40)],
         denied: Vec::new(),
+        ..Environment::default()
     }
 }
 

@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let (mut tests, mut failed) = (0, 0);
     for file in &args.files {
         let source = text::read(file)?;
-        let compiled = text::compile_source(&source, &args.place.environment()?)?;
+        let compiled = text::compile_source(&source, &args.place)?;
         for test in &compiled.tree.tests {
             let unmet = try_out(args.on, &source, &compiled, test)?;
             tests += 1;

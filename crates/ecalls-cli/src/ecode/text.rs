@@ -1,7 +1,7 @@
-//! A text to compile, and the surroundings it is compiled for: those of a service, if one is named;
-//! else the text declares its own input. Attributes, sinks' attributes and services to raise are
-//! whatever names the options give, so that a filter can be tried before there is anything to run
-//! it.
+//! A text to compile, and the surroundings it is compiled for: those of a tracepoint, if the text
+//! is a service; those of a service, if one is named; else the text declares its own input.
+//! Attributes, sinks' attributes and services to raise are whatever names the options give, so that
+//! a filter can be tried before there is anything to run it.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use ::ecode::diagnostic::{Diagnostic, Diagnostics, Severity};
 use ::ecode::environment::Environment;
 use ::ecode::source::Source;
 use ecalls_kernel::builtin::BUILTINS;
+use ecalls_kernel::{Error, tracepoint};
 
 use crate::exit::{Code, Failure};
 use crate::output::note;
@@ -119,16 +120,22 @@ pub(crate) fn read(file: &Path) -> Result<Source, Failure> {
 /// than warnings.
 pub(crate) fn compile(args: &TextArgs) -> Result<(Source, Compiled), Failure> {
     let source = read(&args.file)?;
-    let compiled = compile_source(&source, &args.place.environment()?)?;
+    let compiled = compile_source(&source, &args.place)?;
     Ok((source, compiled))
 }
 
 /// See [`compile`].
-pub(crate) fn compile_source(
-    source: &Source,
-    environment: &Environment,
-) -> Result<Compiled, Failure> {
-    match ::ecode::compile(source, environment) {
+pub(crate) fn compile_source(source: &Source, place: &PlaceArgs) -> Result<Compiled, Failure> {
+    let environment = match tracepoint::surroundings(source) {
+        Ok(Some((_, environment))) => environment,
+        Ok(None) => place.environment()?,
+        Err(Error::Ecode(told)) => {
+            note(told);
+            return Err(nothing_compiled(source, 1));
+        }
+        Err(other) => return Err(other.into()),
+    };
+    match ::ecode::compile(source, &environment) {
         Ok(compiled) => {
             warn(source, &compiled.warnings);
             Ok(compiled)
@@ -139,16 +146,21 @@ pub(crate) fn compile_source(
                 .all
                 .iter()
                 .filter(|d| d.severity == Severity::Error);
-            let errors = match errors.count() + diagnostics.left_out as usize {
-                1 => "an error".to_owned(),
-                count => format!("{count} errors"),
-            };
-            Err(Failure::new(
-                Code::Failed,
-                format!("{}: {errors}; nothing was compiled", source.name),
-            ))
+            let count = errors.count() + diagnostics.left_out as usize;
+            Err(nothing_compiled(source, count))
         }
     }
+}
+
+fn nothing_compiled(source: &Source, errors: usize) -> Failure {
+    let errors = match errors {
+        1 => "an error".to_owned(),
+        count => format!("{count} errors"),
+    };
+    Failure::new(
+        Code::Failed,
+        format!("{}: {errors}; nothing was compiled", source.name),
+    )
 }
 
 /// Makes the program for the kernel.

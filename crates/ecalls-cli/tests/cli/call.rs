@@ -161,6 +161,11 @@ fn help_documents_the_exit_codes_and_every_json_key_is_documented() {
 fn service_to_add_needs_a_file_that_can_be_read() {
     let file = "/nowhere/service.bpf.o";
     refused(&["service", "add", file], 2, &[file, "cannot be read"]);
+    refused(
+        &["service", "add", "/nowhere/service.ec"],
+        2,
+        &["cannot be read"],
+    );
     refused(&["service", "add"], 2, &["FILE"]);
     refused(&["service"], 2, &["NAME"]);
 }

@@ -275,6 +275,9 @@ impl Checker<'_> {
     }
 
     fn attribute(&mut self, source: &ast::Expression, span: Span) -> Option<Expression> {
+        if !self.allowed(Builtin::Attribute(0), span) {
+            return None;
+        }
         let number = self.attribute_number(source)?;
         self.plain(Builtin::Attribute(number), Vec::new(), LONG, span)
     }
@@ -296,6 +299,10 @@ impl Checker<'_> {
     #[inline(never)]
     fn raise(&mut self, arguments: &[ast::Expression], span: Span) -> Option<Expression> {
         self.changes(span)?;
+        if !self.allowed(Builtin::Raise(0), span) {
+            self.look_at(arguments);
+            return None;
+        }
         let environment = self.environment;
         let services = environment.services.iter();
         let name = self.quoted(&arguments[0], "a service's name");

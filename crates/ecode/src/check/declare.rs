@@ -37,6 +37,7 @@ impl Checker<'_> {
     /// All declarations, in order.
     pub(super) fn items(&mut self, unit: &ast::Unit) {
         let mut fuel = None;
+        let mut service = None;
         self.context.outermost = true;
         for item in &unit.items {
             match item {
@@ -45,9 +46,11 @@ impl Checker<'_> {
                 Item::Variable(item) => self.file_variables(item),
                 Item::Function(item) => self.function_head(item),
                 Item::Fuel(value) => self.fuel(value, &mut fuel),
+                Item::Service(item) => self.service(item, &mut service),
                 Item::Test(_) => {}
             }
         }
+        self.service_data(service);
     }
 
     fn fuel(&mut self, value: &ast::Expression, former: &mut Option<Span>) {

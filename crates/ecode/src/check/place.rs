@@ -101,7 +101,26 @@ impl Checker<'_> {
         })
     }
 
+    /// Tells of a field that is there and cannot be read. `false`: it is none.
+    fn unreadable(&mut self, name: &str, span: Span) -> bool {
+        let environment = self.environment;
+        let known = environment
+            .unreadable
+            .iter()
+            .find(|(known, _)| known == name);
+        if let Some((_, reason)) = known
+            && self.unknown.insert(format!("field {name}"))
+        {
+            let message = format!("the field '{}' cannot be read", cut(name));
+            self.error_hint(span, message, reason.as_str());
+        }
+        known.is_some()
+    }
+
     fn unknown_name(&mut self, name: &str, span: Span) {
+        if self.unreadable(name, span) {
+            return;
+        }
         let message = match name {
             "input" => "there is no input here".to_owned(),
             "output" => "there is no output here".to_owned(),
@@ -228,6 +247,9 @@ impl Checker<'_> {
         if let Some(place) = self.input_field(&name.text, span) {
             return Operand::Place(place);
         }
+        if self.unreadable(&name.text, name.span) {
+            return Operand::Error;
+        }
         let own = EventField::ALL.iter().map(|(known, _)| *known);
         let known: Vec<_> = own.chain(self.input_fields()).collect();
         let hint = self.near_or_all(&name.text, &known);
@@ -260,6 +282,9 @@ impl Checker<'_> {
 
     /// Tells that a struct has no such field.
     pub(super) fn no_field(&mut self, id: usize, name: &Name) {
+        if self.tree.structs.all[id].name == "input" && self.unreadable(&name.text, name.span) {
+            return;
+        }
         let laid = &self.tree.structs.all[id];
         let message = match laid.name.as_str() {
             "input" | "output" => format!("{} has no field '{}'", laid.name, cut(&name.text)),

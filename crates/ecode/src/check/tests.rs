@@ -23,6 +23,7 @@ fn surroundings() -> Environment {
         services: vec![("timer".into(), 3)],
         constants: vec![("NUM_RESOURCES".into(), 16), ("HUGE".into(), 1 << 40)],
         denied: Vec::new(),
+        ..Environment::default()
     }
 }
 

@@ -229,6 +229,15 @@ fn show_item(item: &Item) -> String {
             show_all(&item.body.statements)
         ),
         Item::Fuel(value) => format!("fuel {};", show(value)),
+        Item::Service(item) => {
+            let kinds = item.kinds.iter().map(|kind| format!(" kind {}", kind.text));
+            let deadlines = item.deadlines.iter();
+            let deadlines = deadlines.map(|value| format!(" deadline {}", show(value)));
+            let parts: String = kinds.chain(deadlines).collect();
+            let head = item.head.as_ref();
+            let head = head.map(|(name, at)| format!("{} on {}", name.text, at.text));
+            format!("service {}{parts};", head.unwrap_or_default())
+        }
         Item::Test(item) => {
             let steps = item.steps.iter().map(|step| match step {
                 TestStep::Set { place, value } => {

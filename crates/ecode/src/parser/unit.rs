@@ -117,6 +117,9 @@ impl Parser<'_> {
         if self.begins_test() {
             return Some(self.test(start).map(Item::Test).map(Outer::Item));
         }
+        if self.begins_service() {
+            return Some(Ok(Outer::Item(Item::Service(self.service(start)))));
+        }
         if self.is_name("fuel") && is_fuel {
             return Some(self.fuel().map(Item::Fuel).map(Outer::Item));
         }

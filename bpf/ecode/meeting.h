@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A service whose events are raised by a program in E-code (crates/ecalls-kernel/src/meeting.rs
+ * loads it), in two parts, each an object file that is loaded once per service:
+ *
+ *   meet.bpf.c   runs where the kernel meets the tracepoint, with its record; calls the E-code
+ *                program, by the same frame as handlers have (abi/ecode.h); looks at its result.
+ *   tell.bpf.c   raises the event, if there is one. A program on a tracepoint may not touch timers
+ *                and locks of the queues, one on bpf_trigger_tp may; so the first part fires that
+ *                (TRIGGER_TELL), when there is an event.
+ *
+ * The event, with the record as its data, and the frame are per CPU and this service's own, so the
+ * program may interrupt the dispatcher. It cannot interrupt itself: on one CPU the kernel runs one
+ * program on a tracepoint at a time, skips the others, and counts that (recursion_misses).
+ */
+#ifndef ECALLS_MEETING_H
+#define ECALLS_MEETING_H
+
+#include "event/maps.h"
+
+/* Dynamic texts of a record that are taken along, and bytes of each. */
+#define MEETING_TEXTS 8
+#define MEETING_TEXT_BYTES 64
+
+/* Where one is: `from`: in the record, the word that says where it is; `to`: where it goes. */
+struct meeting_text {
+	u32 from;
+	u32 to;
+};
+
+/* What is known of the service when it is loaded. */
+struct meeting_plan {
+	u32 service;	  /* index */
+	u32 record_bytes; /* of the record behind its first 8 bytes, which go into the input */
+	u32 input_bytes;
+	u32 output_bytes;
+	u32 fuel;
+	u32 texts;  /* in use */
+	u32 locked; /* 1: the tracepoint is met under locks: start no timer, no thread */
+	u32 pad;
+	u64 deadline_ns; /* relative; 0: none */
+	struct meeting_text text[MEETING_TEXTS];
+};
+
+const volatile struct meeting_plan plan SEC(".rodata.plan");
+
+/* For tell.bpf.c: raise what is told on this CPU. Those of other services find nothing. */
+#define TRIGGER_TELL 0x45430006
+
+/* An event with more data than any: the record. */
+struct meeting {
+	struct ecalls_event event;
+	u64 more[(ECALLS_ECODE_BYTES - ECALLS_DATA_MAX) / 8];
+	u64 told; /* 1: there is an event; only around a trigger of this service */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct meeting);
+} meetings SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct ecalls_frame);
+} meeting_frames SEC(".maps");
+
+/* The program in E-code. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u32);
+} meeting_ecode SEC(".maps");
+
+static __always_inline struct meeting *meeting_of_cpu(void) {
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&meetings, &zero);
+}
+
+static __always_inline struct ecalls_frame *meeting_frame(void) {
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&meeting_frames, &zero);
+}
+
+#endif
