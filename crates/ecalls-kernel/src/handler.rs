@@ -12,7 +12,7 @@
 //!
 //! A place is filled before the subscription becomes active and emptied when it ends. That of a
 //! subscription whose owner was killed is emptied by the next one who installs or ends one
-//! ([`sweep`]).
+//! (`sweep`).
 
 use std::mem::{offset_of, size_of};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
