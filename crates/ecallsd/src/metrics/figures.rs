@@ -108,7 +108,7 @@ impl Family {
 /// Of services: a family, and where its figure is.
 type OfService = (Family, fn(&ServiceFigures) -> u64);
 
-const OF_SERVICES: [OfService; 6] = [
+const OF_SERVICES: [OfService; 7] = [
     (Family::counter("raised", "Events raised"), |service| {
         service.count.raised
     }),
@@ -133,6 +133,13 @@ const OF_SERVICES: [OfService; 6] = [
             "The longest time from raise or release to dispatch",
         ),
         |service| service.count.latency_ns_max,
+    ),
+    (
+        Family::counter(
+            "failed_runs",
+            "Runs of a service's own program, in E-code, that ended in a fault",
+        ),
+        |service| service.count.failed,
     ),
     (
         Family::gauge("subscriptions", "Subscriptions now"),
