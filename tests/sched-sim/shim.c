@@ -4,10 +4,12 @@
  * src/policy.rs declares each. For BPF the same functions are global, so that the compiler has to
  * produce all of them.
  */
+#include "bpf/lib/sched/admit.h"
 #include "bpf/lib/sched/choose.h"
 
 const ecalls_u64 policy_sizes[] = {sizeof(struct sched_cpu), sizeof(struct sched_entity),
-				   sizeof(struct sched_options), sizeof(struct sched_choice)};
+				   sizeof(struct sched_options), sizeof(struct sched_choice),
+				   sizeof(struct sched_window)};
 
 void policy_init(struct sched_cpu *cpu, const struct sched_options *options) {
 	sched_init(cpu, options);
@@ -86,4 +88,34 @@ ecalls_u64 policy_least_importance(struct sched_cpu *cpu, ecalls_u32 except) {
 
 ecalls_u64 policy_move(ecalls_u64 vtime, ecalls_u64 from_least, ecalls_u64 to_least) {
 	return fair_move(vtime, from_least, to_least);
+}
+
+ecalls_u32 policy_admit(struct sched_cpu *cpu, ecalls_u32 i, const struct sched_window *wish,
+			ecalls_u32 conserving, ecalls_u64 now_ns) {
+	return admit(cpu, i, wish, conserving != 0, now_ns);
+}
+
+void policy_admit_end(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns) {
+	admit_end(cpu, i, now_ns);
+}
+
+void policy_event(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 deadline_ns) {
+	overlay_event(cpu, i, deadline_ns);
+}
+
+int policy_window_before(const struct sched_window *a, const struct sched_window *b,
+			 ecalls_u32 order) {
+	return window_before(a, b, order);
+}
+
+void policy_window_met(struct sched_window *w) {
+	window_met(w);
+}
+
+void policy_window_miss(struct sched_window *w) {
+	window_miss(w);
+}
+
+int policy_window_counts(const struct sched_window *w, ecalls_u32 position) {
+	return window_counts(w, position);
 }

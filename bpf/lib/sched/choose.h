@@ -2,8 +2,13 @@
 /*
  * The decisions: who runs next, who preempts, and when to look again.
  *
- * Order: a release that is due, the earliest first; then the least virtual time. Each is a function
- * of its own file; here is only the order.
+ * Order:
+ *	1. promised windows that claim the CPU			window.h, admit.h
+ *	2. releases that are due, the earliest first		release.h
+ *	3. windows without guarantee, within their quota	window.h
+ *	4. the least virtual time				fair.h, group.h
+ * and the sink of the first event may take the place of who is chosen by 1, 3 or 4 (overlay.h).
+ * Each rule is a function of its own file; here is only the order.
  *
  * The caller asks sched_choose when a CPU is free, or its thread's slice has ended and the thread
  * is still runnable (then sched_cpu.running is that thread). It does what the choice says and tells
@@ -13,11 +18,14 @@
 #ifndef ECALLS_SCHED_CHOOSE_H
 #define ECALLS_SCHED_CHOOSE_H
 
+#include "overlay.h"
 #include "turn.h"
 
 #define SCHED_WHY_NOBODY 0u  /* nobody wants the CPU */
 #define SCHED_WHY_FAIR 1u    /* least virtual time */
 #define SCHED_WHY_RELEASE 2u /* its release is due */
+#define SCHED_WHY_WINDOW 3u  /* its window claims the CPU */
+#define SCHED_WHY_EVENT 4u   /* it is the sink of the first event */
 
 struct sched_choice {
 	ecalls_u32 who; /* an entity, a group (its first plain thread), SCHED_PLAIN, SCHED_NOBODY */
@@ -39,9 +47,16 @@ LIB_INLINE _Bool sched_keeps_plain(struct sched_cpu *cpu, ecalls_u32 who) {
 	return !g->queued || !fair_before(g->head_vtime, cpu->plain.vtime);
 }
 
-/* The least virtual time of all: a plain thread, an entity, or the first of a group. */
+/* The thread with a window that may run beyond its service, and goes first of those. */
+LIB_INLINE ecalls_u32 sched_beyond(struct sched_cpu *cpu) {
+	return window_first(cpu, cpu->conserving | ~cpu->served, 0);
+}
+
+/* The least virtual time of all: a plain thread, an entity, or the first of a group. Of the threads
+ * with a window, one stands for all. */
 LIB_INLINE ecalls_u32 sched_fair(struct sched_cpu *cpu) {
-	ecalls_u32 first = fair_first(cpu, ~0ull), who = SCHED_NOBODY;
+	ecalls_u32 first = fair_first(cpu, ~cpu->windowed), who = SCHED_NOBODY;
+	ecalls_u32 beyond = sched_beyond(cpu);
 	ecalls_u64 least = 0;
 
 	if (cpu->queue.count) {
@@ -54,25 +69,87 @@ LIB_INLINE ecalls_u32 sched_fair(struct sched_cpu *cpu) {
 		least = cpu->plain.vtime;
 	}
 	if (first != SCHED_NOBODY &&
-	    (who == SCHED_NOBODY || fair_before(sched_entity(cpu, first)->vtime, least)))
+	    (who == SCHED_NOBODY || fair_before(sched_entity(cpu, first)->vtime, least))) {
 		who = first;
+		least = sched_entity(cpu, first)->vtime;
+	}
+	if (beyond != SCHED_NOBODY &&
+	    (who == SCHED_NOBODY ||
+	     !fair_before(least, fair_place(cpu->vtime, sched_entity(cpu, beyond)->vtime))))
+		who = beyond;
 	return sched_in(cpu->groups, who) ? group_first(cpu, who) : who;
+}
+
+/* The claim that goes first: of the promised ones, or of the others, whose quota must last. */
+LIB_INLINE ecalls_u32 sched_claim(struct sched_cpu *cpu, _Bool promised) {
+	ecalls_u32 first = window_first(cpu, promised ? cpu->promised : ~cpu->promised, 1);
+
+	if (first != SCHED_NOBODY && (!promised || cpu->grid_ns) && !window_quota_left(cpu, first))
+		return SCHED_NOBODY;
+	return first;
+}
+
+/* A claim, or in place of the task server the sink of the first event, else who is fair; then
+ * *why says so. SCHED_NOBODY if there is no claim and it is not the server's turn. */
+LIB_CALL ecalls_u32 sched_window(struct sched_cpu *cpu, _Bool promised, ecalls_u64 now_ns,
+				 ecalls_u32 *why) {
+	ecalls_u32 first = sched_claim(cpu, promised), who;
+
+	*why = SCHED_WHY_WINDOW;
+	if (promised != (cpu->promised != 0) || !overlay_server_first(cpu, first, now_ns))
+		return first;
+	who = overlay_sink(cpu);
+	*why = SCHED_WHY_EVENT;
+	if (who == SCHED_NOBODY && first != SCHED_NOBODY) {
+		who = sched_fair(cpu);
+		*why = SCHED_WHY_FAIR;
+		if (sched_in(cpu->windowed, who))
+			who = SCHED_NOBODY;
+	}
+	if (who == SCHED_NOBODY) {
+		*why = SCHED_WHY_WINDOW;
+		return first;
+	}
+	cpu->serving = who;
+	return who;
+}
+
+/* The decision order, before events may revise it. */
+LIB_INLINE ecalls_u32 sched_order(struct sched_cpu *cpu, ecalls_u64 now_ns, ecalls_u32 *why) {
+	ecalls_u32 who = sched_window(cpu, 1, now_ns, why);
+
+	if (who != SCHED_NOBODY)
+		return who;
+	*why = SCHED_WHY_RELEASE;
+	who = release_first(cpu, now_ns);
+	if (who != SCHED_NOBODY)
+		return who;
+	who = sched_window(cpu, 0, now_ns, why);
+	if (who != SCHED_NOBODY)
+		return who;
+	*why = SCHED_WHY_FAIR;
+	who = sched_fair(cpu);
+	if (who != SCHED_NOBODY)
+		return who;
+	*why = SCHED_WHY_WINDOW; /* beyond its quota, for nobody else wants the CPU */
+	return window_first(cpu, ~0ull, 1);
 }
 
 /* Who runs next. */
 LIB_CALL int sched_choose(struct sched_cpu *cpu, ecalls_u64 now_ns, const struct sched_queue *queue,
 			  struct sched_choice *choice) {
-	ecalls_u32 who;
+	ecalls_u32 why = SCHED_WHY_NOBODY, who, chosen;
 
 	fair_note(cpu, queue);
 	fair_update(cpu, now_ns);
-	choice->why = SCHED_WHY_RELEASE;
-	who = release_first(cpu, now_ns);
-	if (who == SCHED_NOBODY) {
-		choice->why = SCHED_WHY_FAIR;
-		who = sched_fair(cpu);
-	}
+	window_roll(cpu, now_ns);
+	cpu->serving = SCHED_NOBODY;
+	chosen = sched_order(cpu, now_ns, &why);
+	who = chosen;
+	if (why != SCHED_WHY_RELEASE && cpu->serving == SCHED_NOBODY)
+		who = overlay_apply(cpu, chosen, now_ns);
 	choice->who = who;
+	choice->why = who != chosen ? SCHED_WHY_EVENT : why;
 	choice->keep = 0;
 	choice->slice_ns = 0;
 	if (who == SCHED_NOBODY) {
@@ -87,26 +164,50 @@ LIB_CALL int sched_choose(struct sched_cpu *cpu, ecalls_u64 now_ns, const struct
 	return 0;
 }
 
-/* Whether the running thread is cooperative and within what it was told. Only its limit ends it. */
+/* Whether the running thread is cooperative and within what it was told. Only its limit ends it, or
+ * a promised window. */
 LIB_INLINE _Bool sched_protected(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 	return sched_in(cpu->cooperative, cpu->running) && now_ns < cpu->limit_ns;
 }
 
-/* Whether a thread that has just become ready takes the CPU at once: if its release is due, or if
- * it has had no more than who runs. `who` is an entity; for a member its group is judged, and no
- * member preempts another. */
+/* Whether a window claims the CPU from who runs: by its promise from everybody but an earlier claim
+ * or an earlier turn of the task server; without promise only from those who run by virtual time.
+ * */
+LIB_CALL int sched_claimed(struct sched_cpu *cpu, ecalls_u64 now_ns) {
+	ecalls_u32 first = sched_claim(cpu, 1), running = cpu->running;
+
+	if (first == SCHED_NOBODY) {
+		if (sched_protected(cpu, now_ns) || release_due(cpu, running, now_ns))
+			return 0;
+		first = sched_claim(cpu, 0);
+	}
+	if (first == SCHED_NOBODY || first == running)
+		return 0;
+	return !cpu->on_server || !window_before(&cpu->server, &sched_entity(cpu, first)->window,
+						 cpu->options.window_order);
+}
+
+/* Whether a thread that has just become ready takes the CPU at once: if its window claims it, if
+ * its release is due, if an event is pending for it, or if it has had no more than who runs. `who`
+ * is an entity; for a member its group is judged, and no member preempts another. */
 LIB_CALL int sched_preempts(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u64 now_ns) {
 	struct sched_entity *e = sched_entity(cpu, who);
 
 	if (cpu->running == SCHED_NOBODY)
 		return 1;
-	if (cpu->running == who || sched_protected(cpu, now_ns))
+	if (cpu->running == who)
+		return 0;
+	fair_charge(cpu, now_ns);
+	if (sched_claimed(cpu, now_ns))
+		return 1;
+	if (sched_protected(cpu, now_ns) || cpu->claims || cpu->on_server)
 		return 0;
 	if (release_due(cpu, who, now_ns))
 		return 1;
-	if (release_due(cpu, cpu->running, now_ns))
+	if (release_due(cpu, cpu->running, now_ns) || sched_in(cpu->windowed & cpu->served, who))
 		return 0;
-	fair_charge(cpu, now_ns);
+	if (overlay_sink(cpu) == who)
+		return 1;
 	if (e->group < SCHED_ENTITIES) {
 		if (e->group == turn_group(cpu))
 			return 0;
@@ -121,33 +222,39 @@ LIB_CALL int sched_preempts_plain(struct sched_cpu *cpu, ecalls_u64 vtime, ecall
 		return 1;
 	if (sched_protected(cpu, now_ns) || release_due(cpu, cpu->running, now_ns))
 		return 0;
+	if (cpu->claims || cpu->on_server)
+		return 0;
 	fair_charge(cpu, now_ns);
 	return !fair_before(fair_running_vtime(cpu), vtime);
 }
 
-/* When to look again: the end of the running thread's time, or a release that then preempts.
- * SCHED_NEVER: not before something happens. */
+/* When to look again: the end of the running thread's time, a release that then preempts, or the
+ * beginning of a window's period. SCHED_NEVER: not before something happens. */
 LIB_CALL ecalls_u64 sched_timer(struct sched_cpu *cpu) {
-	ecalls_u64 waiting;
+	ecalls_u64 next = window_next(cpu), waiting = SCHED_NEVER;
 
 	if (cpu->running == SCHED_NOBODY)
-		return SCHED_NEVER;
-	if (sched_in(cpu->cooperative, cpu->running))
-		return cpu->limit_ns;
-	waiting = release_waiting(cpu, cpu->running);
-	return waiting < cpu->limit_ns ? waiting : cpu->limit_ns;
+		return next;
+	if (!sched_in(cpu->cooperative, cpu->running) && !cpu->claims)
+		waiting = release_waiting(cpu, cpu->running);
+	next = waiting < next ? waiting : next;
+	return next < cpu->limit_ns ? next : cpu->limit_ns;
 }
 
-/* The timer has come: whether who runs must make way now. */
+/* The timer has come: whether who runs must make way now, or an idle CPU has somebody to run. */
 LIB_CALL int sched_expire(struct sched_cpu *cpu, ecalls_u64 now_ns) {
-	ecalls_u32 due = release_first(cpu, now_ns);
+	ecalls_u32 due;
 
+	fair_charge(cpu, now_ns);
+	window_roll(cpu, now_ns);
 	if (cpu->running == SCHED_NOBODY)
-		return 0;
+		return cpu->windowed != 0;
 	police_overran(cpu, now_ns);
-	if (now_ns >= cpu->limit_ns)
+	if (now_ns >= cpu->limit_ns || sched_claimed(cpu, now_ns))
 		return 1;
-	return due != SCHED_NOBODY && due != cpu->running && !sched_protected(cpu, now_ns);
+	due = release_first(cpu, now_ns);
+	return due != SCHED_NOBODY && due != cpu->running && !cpu->claims &&
+	       !sched_protected(cpu, now_ns);
 }
 
 #endif

@@ -32,6 +32,28 @@ struct sched_options {
 	ecalls_u64 slice_min_ns; /* a time slice is not shorter, except by a release */
 	ecalls_u64 slack_ns;	 /* by which a cooperative thread may overrun its slice */
 	ecalls_u64 ahead_ns;	 /* CPU time that timely dispatch may bring beyond the fair share */
+	ecalls_u64 reserve;	 /* of the CPU, in 2^20ths, that windows leave to the others */
+	ecalls_u64 server_ns;	 /* service time of the task server per period; 0: none */
+	ecalls_u32 window_order; /* WINDOW_DWCS or WINDOW_SPREAD (window.h) */
+	ecalls_u32 pad;
+};
+
+/* Service by window (window.h): in each period the thread is to get its service time, but for x
+ * periods of any y. */
+struct sched_window {
+	ecalls_u64 period_ns; /* 0: no window */
+	ecalls_u64 service_ns;
+	ecalls_u64 deadline_ns; /* end of the current period */
+	ecalls_u64 served_ns;	/* in the current period */
+	ecalls_u32 x;
+	ecalls_u32 y;
+	ecalls_u32 now_x; /* the current window-constraint, x' and y' */
+	ecalls_u32 now_y;
+	ecalls_u32 position; /* of the current period in its window of y, for WINDOW_SPREAD */
+	ecalls_u32 tagged;   /* x' was 0 and the period was missed: a violation */
+	ecalls_u64 met;	     /* periods */
+	ecalls_u64 missed;
+	ecalls_u64 violated;
 };
 
 /* A thread without an entity. The caller keeps it; a running thread's is in sched_cpu.plain. */
@@ -57,6 +79,8 @@ struct sched_entity {
 	ecalls_u64 overran;
 	ecalls_u64 slept;
 	ecalls_u64 ahead;
+	ecalls_u64 event_ns; /* deadline of its first event, while it is in sched_cpu.events */
+	struct sched_window window;
 	/* a group */
 	ecalls_u64 inner_vtime; /* of the member that was chosen last: where new ones begin */
 	ecalls_u64 head_vtime;	/* the least of its plain members that wait, if there is one */
@@ -72,6 +96,11 @@ struct sched_cpu {
 	ecalls_u64 runnable;	/* waiting or running */
 	ecalls_u64 cooperative; /* threads in the release queue, runnable or not */
 	ecalls_u64 polled;	/* threads that have polled since they last ran */
+	ecalls_u64 windowed;	/* threads with a window */
+	ecalls_u64 promised;	/* those whose window is guaranteed (admit.h) */
+	ecalls_u64 served;	/* those that have had their service in the current period */
+	ecalls_u64 conserving;	/* those that may also run beyond their service */
+	ecalls_u64 events;	/* threads that events wait for */
 	ecalls_u64 vtime;	/* the least virtual time; never goes back */
 	struct sched_queue queue;
 	/* who runs: an entity's index, a group's (then a plain member of it runs), SCHED_PLAIN, or
@@ -82,6 +111,15 @@ struct sched_cpu {
 	ecalls_u64 charged_ns;	 /* up to when the running thread is charged */
 	ecalls_u64 slice_end_ns; /* when it should yield */
 	ecalls_u64 limit_ns;	 /* when it is preempted */
+	ecalls_u32 claims;	 /* 1: who runs does so by its window, and owes nobody for it */
+	ecalls_u32 on_server;	 /* 1: who runs does so in place of the task server */
+	ecalls_u32 serving;	 /* who was chosen in place of the task server */
+	ecalls_u32 pad;
+	ecalls_u64 grid_ns;	 /* length of the common period of all windows; 0: each its own */
+	ecalls_u64 quota_end_ns; /* until when windows have used quota_used_ns */
+	ecalls_u64 quota_used_ns;
+	ecalls_u64 promised_share;  /* of the CPU, in 2^20ths: what promised windows need of it */
+	struct sched_window server; /* the task server */
 	struct sched_entity entity[SCHED_ENTITIES];
 };
 
@@ -113,6 +151,7 @@ LIB_INLINE ecalls_u32 sched_next(ecalls_u64 *set) {
 LIB_INLINE void sched_init(struct sched_cpu *cpu, const struct sched_options *options) {
 	cpu->options = *options;
 	cpu->running = SCHED_NOBODY;
+	cpu->serving = SCHED_NOBODY;
 }
 
 /* A new entity, not runnable. SCHED_NOBODY: the table is full, so the thread stays plain. */
@@ -128,6 +167,7 @@ LIB_INLINE ecalls_u32 sched_add(struct sched_cpu *cpu, ecalls_u32 weight, ecalls
 		.group = SCHED_NOBODY,
 		.release_ns = SCHED_NEVER,
 		.importance = SCHED_NEVER,
+		.event_ns = SCHED_NEVER,
 	};
 	cpu->used |= sched_bit(i);
 	if (sched_in(cpu->groups, group)) {
@@ -156,6 +196,11 @@ LIB_INLINE void sched_remove(struct sched_cpu *cpu, ecalls_u32 i) {
 	cpu->inside &= others;
 	cpu->runnable &= others;
 	cpu->cooperative &= others;
+	cpu->windowed &= others;
+	cpu->promised &= others;
+	cpu->served &= others;
+	cpu->conserving &= others;
+	cpu->events &= others;
 	cpu->polled &= others;
 }
 

@@ -14,7 +14,7 @@
 #ifndef ECALLS_SCHED_FAIR_H
 #define ECALLS_SCHED_FAIR_H
 
-#include "entity.h"
+#include "window.h"
 
 #define FAIR_WEIGHT 100u /* of nice 0; the kernel's range is 1 to 10,000 */
 
@@ -73,7 +73,8 @@ LIB_INLINE ecalls_u64 fair_running_vtime(struct sched_cpu *cpu) {
 	return e->group < SCHED_ENTITIES ? sched_entity(cpu, e->group)->vtime : e->vtime;
 }
 
-/* The running thread pays for the time since it was charged last; its group as well. */
+/* The running thread pays for the time since it was charged last; its group as well. What a thread
+ * gets by its window it has been promised, and does not pay for. */
 LIB_INLINE void fair_charge(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 	ecalls_u64 ns = now_ns > cpu->charged_ns ? now_ns - cpu->charged_ns : 0;
 	ecalls_u32 group = SCHED_NOBODY;
@@ -86,13 +87,18 @@ LIB_INLINE void fair_charge(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 		group = cpu->running;
 	} else {
 		struct sched_entity *e = sched_entity(cpu, cpu->running);
-		e->vtime += fair_advance(ns, e->weight);
+		if (!cpu->claims)
+			e->vtime += fair_advance(ns, e->weight);
+		if (sched_in(cpu->windowed, cpu->running))
+			window_charge(cpu, cpu->running, ns);
 		group = e->group;
 	}
 	if (group < SCHED_ENTITIES) {
 		struct sched_entity *g = sched_entity(cpu, group);
 		g->vtime += fair_advance(ns, g->weight);
 	}
+	if (cpu->on_server)
+		cpu->server.served_ns += ns;
 }
 
 /* The entity outside of groups (a thread or a group) with the least virtual time, SCHED_NOBODY if
@@ -120,14 +126,15 @@ LIB_INLINE void fair_note(struct sched_cpu *cpu, const struct sched_queue *queue
 	cpu->queue.count = queue->count;
 }
 
-/* Charges who runs, and brings the CPU's least virtual time up to date. */
+/* Charges who runs, and brings the CPU's least virtual time up to date. Threads with a window do
+ * not count: theirs stands still while their window serves them. */
 LIB_CALL int fair_update(struct sched_cpu *cpu, ecalls_u64 now_ns) {
-	_Bool any = cpu->running != SCHED_NOBODY;
+	_Bool any = cpu->running != SCHED_NOBODY && !sched_in(cpu->windowed, cpu->running);
 	ecalls_u64 least;
 	ecalls_u32 first;
 
 	fair_charge(cpu, now_ns);
-	first = fair_first(cpu, ~0ull);
+	first = fair_first(cpu, ~cpu->windowed);
 	least = fair_running_vtime(cpu);
 	if (first != SCHED_NOBODY) {
 		ecalls_u64 vtime = sched_entity(cpu, first)->vtime;

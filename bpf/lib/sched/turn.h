@@ -29,6 +29,7 @@ LIB_CALL int turn_ready(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns) 
 		e->vtime = fair_place(cpu->vtime, e->vtime);
 	}
 	cpu->runnable |= sched_bit(i);
+	window_wake(cpu, i, now_ns);
 	return 0;
 }
 
@@ -54,8 +55,11 @@ LIB_CALL int turn_sleep(struct sched_cpu *cpu, ecalls_u32 i, _Bool asleep, ecall
 	if (!sched_in(cpu->runnable, i))
 		return 0;
 	fair_update(cpu, now_ns);
-	if (asleep)
+	if (asleep) {
 		police_sleep(cpu, i);
+		window_sleep(cpu, i);
+	}
+	cpu->events &= ~sched_bit(i);
 	cpu->runnable &= ~sched_bit(i);
 	if (e->group < SCHED_ENTITIES)
 		group_exit(cpu, e->group, e->weight);
@@ -87,21 +91,44 @@ LIB_INLINE _Bool turn_goes_on(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u64 
 	       now_ns < cpu->limit_ns;
 }
 
+/* The slice that `who` would get now: by its window what is left of its service, else by releases
+ * and fair share, beyond its service one service at a time. In place of the task server at most
+ * what that has left. */
+LIB_INLINE ecalls_u64 turn_slice(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u64 now_ns) {
+	struct sched_window *w = &sched_entity(cpu, who)->window;
+	ecalls_u64 slice, rest = SCHED_NEVER;
+
+	if (window_claims(cpu, who))
+		return w->service_ns > w->served_ns ? w->service_ns - w->served_ns : 0;
+	slice = release_slice(cpu, who, now_ns);
+	if (sched_in(cpu->windowed, who))
+		slice = slice < w->service_ns ? slice : w->service_ns;
+	w = &cpu->server;
+	if (cpu->serving == who)
+		rest = w->service_ns > w->served_ns ? w->service_ns - w->served_ns : 0;
+	return slice < rest ? slice : rest;
+}
+
 /* When `who` would be preempted, were the CPU given to it now. */
 LIB_INLINE ecalls_u64 turn_limit(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u64 now_ns) {
+	_Bool slack = sched_in(cpu->cooperative, who) && !window_claims(cpu, who);
+
 	if (turn_goes_on(cpu, who, now_ns))
 		return cpu->limit_ns;
-	return now_ns + release_slice(cpu, who, now_ns) +
-	       (sched_in(cpu->cooperative, who) ? cpu->options.slack_ns : 0);
+	return now_ns + turn_slice(cpu, who, now_ns) + (slack ? cpu->options.slack_ns : 0);
 }
 
 /* The CPU is given to `who`: an entity, a group for the plain member `plain`, or SCHED_PLAIN for
  * `plain`. Also for a thread that goes on. */
 LIB_CALL int turn_start(struct sched_cpu *cpu, ecalls_u32 who, const struct sched_plain *plain,
 			ecalls_u64 now_ns) {
+	struct sched_entity *e = sched_entity(cpu, who);
+
 	fair_charge(cpu, now_ns);
 	if (turn_goes_on(cpu, who, now_ns))
 		return 0;
+	cpu->limit_ns = turn_limit(cpu, who, now_ns);
+	cpu->slice_end_ns = now_ns + turn_slice(cpu, who, now_ns);
 	cpu->charged_ns = now_ns;
 	cpu->running = who;
 	if (plain) {
@@ -109,11 +136,13 @@ LIB_CALL int turn_start(struct sched_cpu *cpu, ecalls_u32 who, const struct sche
 		cpu->plain.weight = plain->weight;
 		cpu->plain.group = plain->group;
 	}
-	cpu->slice_end_ns = now_ns + release_slice(cpu, who, now_ns);
-	cpu->limit_ns = cpu->slice_end_ns;
-	if (sched_in(cpu->cooperative, who))
-		cpu->limit_ns += cpu->options.slack_ns;
+	cpu->claims = window_claims(cpu, who);
+	if (sched_in(cpu->windowed, who) && !cpu->claims)
+		e->vtime = fair_place(cpu->vtime, e->vtime);
+	cpu->on_server = cpu->serving == who;
+	cpu->serving = SCHED_NOBODY;
 	cpu->polled &= ~sched_bit(who);
+	cpu->events &= ~sched_bit(who);
 	return 0;
 }
 
@@ -122,6 +151,8 @@ LIB_INLINE void turn_stop(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 	fair_charge(cpu, now_ns);
 	police_overran(cpu, now_ns);
 	cpu->running = SCHED_NOBODY;
+	cpu->claims = 0;
+	cpu->on_server = 0;
 }
 
 #endif

@@ -21,6 +21,8 @@ pub mod why {
     pub const NOBODY: u32 = 0;
     pub const FAIR: u32 = 1;
     pub const RELEASE: u32 = 2;
+    pub const WINDOW: u32 = 3;
+    pub const EVENT: u32 = 4;
 }
 
 #[repr(C)]
@@ -30,6 +32,73 @@ pub struct Options {
     pub slice_min_ns: u64,
     pub slack_ns: u64,
     pub ahead_ns: u64,
+    pub reserve: u64,
+    pub server_ns: u64,
+    pub window_order: u32,
+    pub pad: u32,
+}
+
+/// `WINDOW_DWCS`.
+pub const DWCS: u32 = 0;
+/// `WINDOW_SPREAD`.
+pub const SPREAD: u32 = 1;
+
+/// What admission says: `ADMIT_...`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Admission {
+    Refused,
+    Unpromised,
+    Promised,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Window {
+    pub period_ns: u64,
+    pub service_ns: u64,
+    pub deadline_ns: u64,
+    pub served_ns: u64,
+    pub x: u32,
+    pub y: u32,
+    pub now_x: u32,
+    pub now_y: u32,
+    pub position: u32,
+    pub tagged: u32,
+    pub met: u64,
+    pub missed: u64,
+    pub violated: u64,
+}
+
+impl Window {
+    pub fn new(period_ns: u64, service_ns: u64, x: u32, y: u32) -> Self {
+        Self {
+            period_ns,
+            service_ns,
+            x,
+            y,
+            now_x: x,
+            now_y: y,
+            ..Self::default()
+        }
+    }
+
+    /// Whether its claim goes before another's.
+    pub fn before(&self, other: &Self, order: u32) -> bool {
+        policy_window_before(self, other, order) != 0
+    }
+
+    pub fn meet(&mut self) {
+        policy_window_met(self);
+    }
+
+    pub fn miss(&mut self) {
+        policy_window_miss(self);
+    }
+
+    /// Whether the period at this position claims, in the order `SPREAD`.
+    pub fn counts(&self, position: u32) -> bool {
+        policy_window_counts(self, position) != 0
+    }
 }
 
 impl Default for Options {
@@ -40,6 +109,10 @@ impl Default for Options {
             slice_min_ns: 100_000,
             slack_ns: 1_000_000,
             ahead_ns: 20_000_000,
+            reserve: (1 << 20) / 20,
+            server_ns: 0,
+            window_order: SPREAD,
+            pad: 0,
         }
     }
 }
@@ -70,6 +143,8 @@ pub struct Entity {
     pub overran: u64,
     pub slept: u64,
     pub ahead: u64,
+    pub event_ns: u64,
+    pub window: Window,
     pub inner_vtime: u64,
     pub head_vtime: u64,
     pub queued: u32,
@@ -96,6 +171,11 @@ pub struct Raw {
     pub runnable: u64,
     pub cooperative: u64,
     pub polled: u64,
+    pub windowed: u64,
+    pub promised: u64,
+    pub served: u64,
+    pub conserving: u64,
+    pub events: u64,
     pub vtime: u64,
     pub queue: Queue,
     pub running: u32,
@@ -104,6 +184,15 @@ pub struct Raw {
     pub charged_ns: u64,
     pub slice_end_ns: u64,
     pub limit_ns: u64,
+    pub claims: u32,
+    pub on_server: u32,
+    pub serving: u32,
+    pub pad: u32,
+    pub grid_ns: u64,
+    pub quota_end_ns: u64,
+    pub quota_used_ns: u64,
+    pub promised_share: u64,
+    pub server: Window,
     pub entity: [Entity; ENTITIES],
 }
 
@@ -117,6 +206,11 @@ impl Raw {
             runnable: 0,
             cooperative: 0,
             polled: 0,
+            windowed: 0,
+            promised: 0,
+            served: 0,
+            conserving: 0,
+            events: 0,
             vtime: 0,
             queue: Queue::default(),
             running: 0,
@@ -125,13 +219,22 @@ impl Raw {
             charged_ns: 0,
             slice_end_ns: 0,
             limit_ns: 0,
+            claims: 0,
+            on_server: 0,
+            serving: 0,
+            pad: 0,
+            grid_ns: 0,
+            quota_end_ns: 0,
+            quota_used_ns: 0,
+            promised_share: 0,
+            server: Window::default(),
             entity: [Entity::default(); ENTITIES],
         }
     }
 }
 
 unsafe extern "C" {
-    safe static policy_sizes: [u64; 4];
+    safe static policy_sizes: [u64; 5];
     safe fn policy_init(cpu: &mut Raw, options: &Options);
     safe fn policy_add(cpu: &mut Raw, weight: u32, group: u32) -> u32;
     safe fn policy_add_group(cpu: &mut Raw) -> u32;
@@ -150,6 +253,13 @@ unsafe extern "C" {
     safe fn policy_expire(cpu: &mut Raw, now: u64) -> i32;
     safe fn policy_next_release(cpu: &mut Raw, except: u32, now: u64) -> u64;
     safe fn policy_least_importance(cpu: &mut Raw, except: u32) -> u64;
+    safe fn policy_admit(cpu: &mut Raw, i: u32, wish: &Window, conserving: u32, now: u64) -> u32;
+    safe fn policy_admit_end(cpu: &mut Raw, i: u32, now: u64);
+    safe fn policy_event(cpu: &mut Raw, i: u32, deadline: u64);
+    safe fn policy_window_before(a: &Window, b: &Window, order: u32) -> i32;
+    safe fn policy_window_met(window: &mut Window);
+    safe fn policy_window_miss(window: &mut Window);
+    safe fn policy_window_counts(window: &Window, position: u32) -> i32;
     safe fn policy_move(vtime: u64, from_least: u64, to_least: u64) -> u64;
 }
 
@@ -172,6 +282,7 @@ impl Cpu {
             size_of::<Entity>(),
             size_of::<Options>(),
             size_of::<Choice>(),
+            size_of::<Window>(),
         ];
         assert_eq!(policy_sizes, sizes.map(|size| size as u64), "the mirror");
         let mut raw = Box::new(Raw::zeroed());
@@ -267,6 +378,23 @@ impl Cpu {
 
     pub fn next_release(&mut self, except: u32, now: u64) -> u64 {
         policy_next_release(&mut self.0, except, now)
+    }
+
+    pub fn admit(&mut self, i: u32, wish: &Window, conserving: bool, now: u64) -> Admission {
+        match policy_admit(&mut self.0, i, wish, conserving.into(), now) {
+            0 => Admission::Refused,
+            1 => Admission::Unpromised,
+            _ => Admission::Promised,
+        }
+    }
+
+    pub fn end_window(&mut self, i: u32, now: u64) {
+        policy_admit_end(&mut self.0, i, now);
+    }
+
+    /// An event for a thread is pending.
+    pub fn event(&mut self, i: u32, deadline: u64) {
+        policy_event(&mut self.0, i, deadline);
     }
 
     pub fn least_importance(&mut self, except: u32) -> u64 {

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Admission of windows: what is promised is proved; what cannot be is admitted without guarantee.
+ *
+ * Refused: attributes outside the limits, or windows that together need more than what the reserve
+ * leaves of the CPU, whatever the order: the sum of (1 - x/y) C/T.
+ *
+ * Promised, so that y - x of y periods are served, if with the new thread one of these holds for
+ * all threads with a promise (m = y - x):
+ *	either order	the sum of C/T fits beside the reserve. Then every period is served: the
+ *			order is earliest deadline first, which is optimal.
+ *	WINDOW_DWCS	all windows on this CPU have the same T and C, and the sum of m/y is at most
+ *			the number of whole services that fit into T beside the reserve: the
+ *			canonical sets, for which DWCS was proved (RTSS 2000), in windows that
+ *			follow each other. Their periods then begin together.
+ *	WINDOW_SPREAD	for each length L: the sum of C ceil(floor(L/T) m/y) is at most what the
+ *			reserve leaves of L. On the left is the most that claims with their whole
+ *			period in a time of length L can ask for; so earliest deadline first meets
+ *			all of them. In any y periods.
+ *
+ * With the task server nothing is promised in the order WINDOW_DWCS: as published, its turn goes
+ * before anybody's of the same deadline, whatever that one has been promised.
+ *
+ * Why not DWCS for all: Mok and Wang (RTSS 2001) show that it can fail at any utilization, however
+ * low, if periods or service times differ.
+ *
+ * The promise counts from the thread's next period on. It supposes that the thread wants to run
+ * when its period begins, and that nothing outside of this scheduler takes the CPU.
+ *
+ * Threads without guarantee have their claims served after all promised ones and after due
+ * releases, and only while the windows' quota lasts: so the reserve is left whatever they ask for.
+ */
+#ifndef ECALLS_SCHED_ADMIT_H
+#define ECALLS_SCHED_ADMIT_H
+
+#include "overlay.h"
+
+#define ADMIT_REFUSED 0u
+#define ADMIT_UNPROMISED 1u /* admitted without guarantee */
+#define ADMIT_PROMISED 2u
+
+#define ADMIT_PERIOD_MIN_NS 100000ull
+#define ADMIT_PERIOD_MAX_NS 10000000000ull
+#define ADMIT_WINDOW_MAX 1024u
+#define ADMIT_POINTS_MAX 4096u /* lengths that are looked at: more, and nothing is promised */
+
+LIB_INLINE _Bool admit_valid(const struct sched_window *w) {
+	return w->period_ns >= ADMIT_PERIOD_MIN_NS && w->period_ns <= ADMIT_PERIOD_MAX_NS &&
+	       w->service_ns > 0 && w->service_ns <= w->period_ns && w->y > 0 &&
+	       w->y <= ADMIT_WINDOW_MAX && w->x < w->y;
+}
+
+/* C/T of a window, in 2^20ths and rounded up. */
+LIB_INLINE ecalls_u64 admit_whole(const struct sched_window *w) {
+	ecalls_u64 period = w->period_ns ? w->period_ns : 1;
+
+	return (w->service_ns * WINDOW_WHOLE + period - 1) / period;
+}
+
+/* C/T, or (1 - x/y) C/T, of all threads of a set; of both rounded up. */
+LIB_INLINE ecalls_u64 admit_sum(struct sched_cpu *cpu, ecalls_u64 set, _Bool needed) {
+	ecalls_u64 sum = 0;
+
+	for (ecalls_u32 round = 0; lib_again(round, SCHED_ENTITIES); round++) {
+		if (set == 0)
+			break;
+		struct sched_window *w = &sched_entity(cpu, sched_next(&set))->window;
+		sum += needed ? overlay_needed(w) + 1 : admit_whole(w);
+	}
+	return sum;
+}
+
+/* Whether all have the T and C of one, and their m/y fit. */
+LIB_INLINE _Bool admit_canonical(struct sched_cpu *cpu, ecalls_u64 set,
+				 const struct sched_window *one) {
+	ecalls_u64 whole = WINDOW_WHOLE - cpu->options.reserve, sum = 0;
+	ecalls_u64 service = one->service_ns ? one->service_ns : 1;
+	ecalls_u64 services = one->period_ns * whole / WINDOW_WHOLE / service;
+
+	for (ecalls_u32 round = 0; lib_again(round, SCHED_ENTITIES); round++) {
+		if (set == 0)
+			break;
+		struct sched_window *w = &sched_entity(cpu, sched_next(&set))->window;
+		if (w->period_ns != one->period_ns || w->service_ns != one->service_ns)
+			return 0;
+		sum += (w->y - w->x) * WINDOW_WHOLE / (w->y ? w->y : 1) + 1;
+	}
+	return sum <= services * WINDOW_WHOLE + SCHED_ENTITIES;
+}
+
+/* The most that claims of a set can ask for in a time of `length`, and in *next the next length at
+ * which it is more. */
+LIB_INLINE ecalls_u64 admit_demand(struct sched_cpu *cpu, ecalls_u64 set, ecalls_u64 length,
+				   ecalls_u64 *next) {
+	ecalls_u64 demand = 0;
+
+	*next = SCHED_NEVER;
+	for (ecalls_u32 round = 0; lib_again(round, SCHED_ENTITIES); round++) {
+		if (set == 0)
+			break;
+		struct sched_window *w = &sched_entity(cpu, sched_next(&set))->window;
+		ecalls_u64 period = w->period_ns ? w->period_ns : 1, y = w->y ? w->y : 1;
+		ecalls_u64 periods = length / period;
+		demand += (periods * (w->y - w->x) + y - 1) / y * w->service_ns;
+		if ((periods + 1) * period < *next)
+			*next = (periods + 1) * period;
+	}
+	return demand;
+}
+
+/* From this length on, the demand cannot exceed the supply: each thread's is at most its share of
+ * the length and one service (C (y - 1)/y). SCHED_NEVER: utilization leaves nothing. */
+LIB_INLINE ecalls_u64 admit_horizon(struct sched_cpu *cpu, ecalls_u64 set) {
+	ecalls_u64 spare = WINDOW_WHOLE - cpu->options.reserve, sum = 0;
+	ecalls_u64 needed = admit_sum(cpu, set, 1);
+
+	for (ecalls_u32 round = 0; lib_again(round, SCHED_ENTITIES); round++) {
+		if (set == 0)
+			break;
+		sum += sched_entity(cpu, sched_next(&set))->window.service_ns;
+	}
+	if (needed >= spare)
+		return SCHED_NEVER;
+	return sum * WINDOW_WHOLE / (spare - needed);
+}
+
+/* Whether earliest deadline first meets all claims of a set in WINDOW_SPREAD. */
+LIB_INLINE _Bool admit_spread(struct sched_cpu *cpu, ecalls_u64 set) {
+	ecalls_u64 horizon = admit_horizon(cpu, set), length = 0, next;
+
+	admit_demand(cpu, set, 0, &next);
+	for (ecalls_u32 round = 0; lib_again(round, ADMIT_POINTS_MAX); round++) {
+		if (round >= ADMIT_POINTS_MAX)
+			break;
+		length = next;
+		if (length > horizon)
+			return 1;
+		ecalls_u64 whole = WINDOW_WHOLE - cpu->options.reserve;
+		ecalls_u64 supply = (length >> 20) * whole + (((length & 0xfffff) * whole) >> 20);
+		if (admit_demand(cpu, set, length, &next) > supply)
+			return 0;
+	}
+	return 0;
+}
+
+LIB_INLINE _Bool admit_proves(struct sched_cpu *cpu, ecalls_u64 set, ecalls_u32 i) {
+	ecalls_u64 whole = WINDOW_WHOLE - cpu->options.reserve, all;
+
+	all = admit_sum(cpu, set, 0);
+	if (cpu->options.window_order != WINDOW_DWCS)
+		return all <= whole || admit_spread(cpu, set);
+	if (cpu->options.server_ns)
+		return 0;
+	if (all <= whole && cpu->grid_ns == 0)
+		return 1;
+	return admit_canonical(cpu, cpu->windowed, &sched_entity(cpu, i)->window);
+}
+
+/* The windows of a set begin at the next line of a grid. */
+LIB_INLINE void admit_grid(struct sched_cpu *cpu, ecalls_u64 left, ecalls_u64 grid_ns,
+			   ecalls_u64 now_ns) {
+	if (grid_ns == 0)
+		return;
+	cpu->quota_end_ns = 0;
+	cpu->grid_ns = grid_ns;
+	for (ecalls_u32 round = 0; lib_again(round, SCHED_ENTITIES); round++) {
+		if (left == 0)
+			break;
+		ecalls_u32 i = sched_next(&left);
+		struct sched_window *w = &cpu->entity[i].window;
+		w->deadline_ns = now_ns - now_ns % grid_ns + grid_ns;
+		window_reset(w);
+		w->tagged = 0;
+		w->position = w->y;
+		cpu->served |= sched_bit(i);
+	}
+}
+
+LIB_INLINE void admit_share(struct sched_cpu *cpu) {
+	cpu->promised_share =
+		admit_sum(cpu, cpu->promised, cpu->options.window_order != WINDOW_DWCS);
+}
+
+/* Thread i, which is in no group, gives up its window, or has none. */
+LIB_CALL int admit_end(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns) {
+	fair_update(cpu, now_ns);
+	cpu->windowed &= ~sched_bit(i);
+	cpu->promised &= ~sched_bit(i);
+	cpu->served &= ~sched_bit(i);
+	cpu->conserving &= ~sched_bit(i);
+	if (cpu->running == i)
+		cpu->claims = 0;
+	if (cpu->windowed == 0)
+		cpu->grid_ns = 0;
+	admit_share(cpu);
+	sched_entity(cpu, i)->vtime = fair_place(cpu->vtime, sched_entity(cpu, i)->vtime);
+	return 0;
+}
+
+/* Thread i, which is in no group, wants this window: T, C, x, y of `wish`. Its first period begins
+ * now. `conserving`: it may also run beyond its service, like a fair thread. */
+LIB_CALL ecalls_u32 admit(struct sched_cpu *cpu, ecalls_u32 i, const struct sched_window *wish,
+			  _Bool conserving, ecalls_u64 now_ns) {
+	struct sched_window *w = &sched_entity(cpu, i)->window;
+	ecalls_u64 spare = WINDOW_WHOLE - cpu->options.reserve;
+	ecalls_u64 bit = sched_bit(i) & cpu->used & ~cpu->groups & ~cpu->inside;
+
+	admit_end(cpu, i, now_ns);
+	if (!bit || !admit_valid(wish))
+		return ADMIT_REFUSED;
+	*w = (struct sched_window){
+		.period_ns = wish->period_ns,
+		.service_ns = wish->service_ns,
+		.deadline_ns = now_ns + wish->period_ns,
+		.x = wish->x,
+		.y = wish->y,
+	};
+	window_reset(w);
+	if (admit_sum(cpu, cpu->windowed | bit, 1) > spare + SCHED_ENTITIES)
+		return ADMIT_REFUSED;
+	cpu->windowed |= bit;
+	cpu->conserving |= conserving ? bit : 0;
+	if (!admit_proves(cpu, cpu->promised | bit, i))
+		return ADMIT_UNPROMISED;
+	if (cpu->grid_ns)
+		admit_grid(cpu, bit, w->period_ns, now_ns);
+	else if (cpu->options.window_order == WINDOW_DWCS &&
+		 admit_sum(cpu, cpu->promised | bit, 0) > spare)
+		admit_grid(cpu, cpu->windowed, w->period_ns, now_ns);
+	cpu->promised |= bit;
+	admit_share(cpu);
+	return ADMIT_PROMISED;
+}
+
+#endif

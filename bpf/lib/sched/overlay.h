@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The event overlay (ECalls-05 §4.2, ECalls-01 §2.4): once somebody has been chosen, the sink of
+ * the first pending event may take its place, if that breaks no promise.
+ *
+ * The first event is the one with the earliest deadline whose sink waits for the CPU. For the
+ * chosen i and the sink j:
+ *
+ *	rule 1	j = i: nothing to do
+ *	rule 2	i has no claim and is a plain or fair thread: j runs
+ *	rule 3	i has a window and was served in this period: j runs
+ *	rule 4	i and j claim with the same deadline: j runs if i can still be served before it
+ *	rule 5	i is the task server: j runs
+ *
+ * An event ends as a reason when its sink is given the CPU.
+ *
+ * Bound. A sink runs by an event only while its own virtual time is at most ahead_ns (police.h)
+ * beyond the least: so events make a thread run earlier, and not more in the long run. A claim
+ * needs no bound, for its time is promised anyway.
+ *
+ * The task server is a pseudo-thread among the claims: constraint 0/y with y larger than any,
+ * service time that of the first event's sink or else options.server_ns, period that over the rest
+ * of utilization; they are computed when its period begins. If no event is pending when it is its
+ * turn, fair threads run in its place. It exists in the order WINDOW_DWCS, if options.server_ns
+ * says so.
+ */
+#ifndef ECALLS_SCHED_OVERLAY_H
+#define ECALLS_SCHED_OVERLAY_H
+
+#include "police.h"
+
+#define OVERLAY_SERVER 66u /* as `who`: the task server */
+#define OVERLAY_PERIOD_MAX_NS 10000000000ull
+
+/* An event for thread i is pending, until i runs. If it runs now, it will look. */
+LIB_INLINE void overlay_event(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 deadline_ns) {
+	struct sched_entity *e = sched_entity(cpu, i);
+
+	if (!sched_in(cpu->used & ~cpu->groups, i) || cpu->running == i)
+		return;
+	if (!sched_in(cpu->events, i) || deadline_ns < e->event_ns)
+		e->event_ns = deadline_ns;
+	cpu->events |= sched_bit(i);
+}
+
+/* The sink of the first event: of the waiting ones that may run by an event. SCHED_NOBODY: none. */
+LIB_INLINE ecalls_u32 overlay_sink(struct sched_cpu *cpu) {
+	ecalls_u64 left = cpu->events & cpu->runnable, first = 0;
+	ecalls_u32 best = SCHED_NOBODY;
+
+	for (ecalls_u32 round = 0; lib_again(round, SCHED_ENTITIES); round++) {
+		if (left == 0)
+			break;
+		ecalls_u32 i = sched_next(&left);
+		ecalls_u64 deadline = cpu->entity[i].event_ns;
+		if (!window_claims(cpu, i) && police_ahead_ns(cpu, i) > cpu->options.ahead_ns)
+			continue;
+		if (best == SCHED_NOBODY || deadline < first) {
+			best = i ^ cpu->zero;
+			first = deadline;
+		}
+	}
+	return best;
+}
+
+/* Rule 4: whether j's claim may go before i's. */
+LIB_INLINE _Bool overlay_fits(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u32 j,
+			      ecalls_u64 now_ns) {
+	struct sched_window *a = &sched_entity(cpu, i)->window;
+	struct sched_window *b = &sched_entity(cpu, j)->window;
+
+	if (!window_claims(cpu, j) || a->deadline_ns != b->deadline_ns)
+		return 0;
+	return a->deadline_ns >
+	       now_ns + (a->service_ns - a->served_ns) + (b->service_ns - b->served_ns);
+}
+
+/* Who runs instead of the chosen one: the sink of the first event, or the chosen one itself. */
+LIB_CALL ecalls_u32 overlay_apply(struct sched_cpu *cpu, ecalls_u32 chosen, ecalls_u64 now_ns) {
+	ecalls_u32 sink = overlay_sink(cpu);
+
+	if (sink == SCHED_NOBODY || sink == chosen)
+		return chosen;
+	if (window_claims(cpu, chosen))
+		return overlay_fits(cpu, chosen, sink, now_ns) ? sink : chosen;
+	return sink;
+}
+
+/* What windows need of the CPU at least, in 2^20ths: the sum of (1 - x/y) C/T. */
+LIB_INLINE ecalls_u64 overlay_needed(const struct sched_window *w) {
+	ecalls_u64 period = w->period_ns ? w->period_ns : 1, y = w->y ? w->y : 1;
+
+	return w->service_ns * WINDOW_WHOLE / period * (w->y - w->x) / y;
+}
+
+/* Rule 5: the attributes of the task server for its next period, from `now`. */
+LIB_CALL int overlay_serve(struct sched_cpu *cpu, ecalls_u64 now_ns) {
+	ecalls_u64 left = cpu->windowed, service = cpu->options.server_ns,
+		   rest = cpu->options.reserve;
+	struct sched_window *server = &cpu->server;
+	ecalls_u32 sink = overlay_sink(cpu), y = 0;
+
+	for (ecalls_u32 round = 0; lib_again(round, SCHED_ENTITIES); round++) {
+		if (left == 0)
+			break;
+		struct sched_window *w = &sched_entity(cpu, sched_next(&left))->window;
+		y = w->y > y ? w->y : y;
+		rest += overlay_needed(w);
+	}
+	rest = rest < WINDOW_WHOLE ? WINDOW_WHOLE - rest : 1;
+	if (sched_in(cpu->windowed, sink))
+		service = sched_entity(cpu, sink)->window.service_ns;
+	server->now_x = 0;
+	server->now_y = y + 1;
+	server->service_ns = service;
+	server->period_ns = service * WINDOW_WHOLE / rest;
+	server->served_ns = 0;
+	/* a period of whole units, as the paper has it */
+	if (cpu->options.server_ns)
+		server->period_ns +=
+			cpu->options.server_ns - 1 -
+			(server->period_ns + cpu->options.server_ns - 1) % cpu->options.server_ns;
+	if (server->period_ns > OVERLAY_PERIOD_MAX_NS)
+		server->period_ns = OVERLAY_PERIOD_MAX_NS;
+	server->deadline_ns = now_ns + server->period_ns;
+	return 0;
+}
+
+/* Whether the task server goes before the claim of `first`, which may be SCHED_NOBODY. */
+LIB_INLINE _Bool overlay_server_first(struct sched_cpu *cpu, ecalls_u32 first, ecalls_u64 now_ns) {
+	if (cpu->options.server_ns == 0 || cpu->windowed == 0 ||
+	    cpu->options.window_order != WINDOW_DWCS)
+		return 0;
+	if (cpu->server.deadline_ns <= now_ns)
+		overlay_serve(cpu, now_ns);
+	if (cpu->server.served_ns >= cpu->server.service_ns)
+		return 0;
+	return first == SCHED_NOBODY ||
+	       window_before(&cpu->server, &sched_entity(cpu, first)->window,
+			     cpu->options.window_order);
+}
+
+#endif
