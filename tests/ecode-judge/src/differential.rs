@@ -37,6 +37,15 @@ pub trait Loaded {
     fn run(&mut self, world: &World) -> Outcome;
 }
 
+/// A number that the environment gives, or another one.
+///
+/// # Panics
+/// If what is given is no number.
+pub fn number(name: &str, otherwise: u64) -> u64 {
+    let given = std::env::var(name).ok();
+    given.map_or(otherwise, |text| text.parse().expect("a number"))
+}
+
 /// What became of a number of programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
@@ -44,10 +53,22 @@ pub struct Tally {
     pub compared: u64,
     /// Programs beyond a limit.
     pub passed_over: u64,
-    /// Runs that ended in a fault.
-    pub faults: u64,
+    /// Runs that ended in a fault: each of `Fault::ALL`, in that order.
+    pub faults: [u64; 4],
     /// Runs.
     pub runs: u64,
+}
+
+impl Tally {
+    /// Whether these programs say much: few are beyond a limit, and few runs end in a fault, but
+    /// some in each. Of a few programs nothing is asked.
+    pub fn says_much(&self) -> bool {
+        const MANY_RUNS: u64 = 1000;
+        let faults: u64 = self.faults.iter().sum();
+        let some_in_each = self.faults.iter().all(|count| count * 200 >= self.runs);
+        let few = self.passed_over * 20 <= self.compared && faults * 8 <= self.runs;
+        self.runs < MANY_RUNS || (few && some_in_each)
+    }
 }
 
 /// Compares the programs of these seeds; the first difference ends it, and is told.
@@ -59,7 +80,9 @@ pub fn compare(seeds: std::ops::Range<u64>, ways: &[&dyn Way]) -> Result<Tally, 
             Found::Same(runs, faults) => {
                 tally.compared += 1;
                 tally.runs += runs;
-                tally.faults += faults;
+                for (all, these) in tally.faults.iter_mut().zip(faults) {
+                    *all += these;
+                }
             }
             Found::PassedOver(_) => tally.passed_over += 1,
             Found::Refused(why) => return Err(format!("seed {seed}: refused: {why}\n{text}")),
@@ -72,8 +95,8 @@ pub fn compare(seeds: std::ops::Range<u64>, ways: &[&dyn Way]) -> Result<Tally, 
 /// What became of one program.
 #[derive(Debug)]
 pub enum Found {
-    /// All ways agree: runs, and how many of them ended in a fault.
-    Same(u64, u64),
+    /// All ways agree: runs, and how many of them ended in each fault.
+    Same(u64, [u64; 4]),
     /// It is beyond a limit.
     PassedOver(String),
     /// It is no program.
@@ -134,11 +157,13 @@ pub fn compare_text(text: &str, seed: u64, ways: &[&dyn Way]) -> Found {
         }
     }
     let mut dice = Dice::new(!seed);
-    let mut faults = 0;
+    let mut faults = [0; 4];
     for event in 0..EVENTS {
         let world = World::random(&mut dice, program.input as usize);
         let expected = judge.run(&world);
-        faults += u64::from(expected.fault.is_some());
+        if let Some(fault) = expected.fault {
+            faults[fault as usize - 1] += 1;
+        }
         for (name, program) in &mut loaded {
             let outcome = program.run(&world);
             if let Some(what) = outcome.difference(&expected) {

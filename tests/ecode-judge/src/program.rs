@@ -1,9 +1,9 @@
 //! Random programs, as texts: well typed, with every feature of the language, each statement on a
 //! line of its own (so that [`crate::differential`] can take lines out). A seed gives one program.
 //!
-//! Most indices are kept inside their arrays and most loops end, because a program that fails at
-//! once shows nothing; some do not. Sizes stay below the compiler's limits, if not always below
-//! those on loops and expanded functions: such programs are passed over.
+//! Most indices are kept inside their arrays, most loops end and most requests fit, because a
+//! program that fails at once shows nothing; some do not. Sizes stay below the compiler's limits,
+//! if not always below those on loops and expanded functions: such programs are passed over.
 
 mod expression;
 mod scope;
@@ -12,6 +12,7 @@ mod statement;
 use ecode::environment::Environment;
 
 use crate::dice::Dice;
+use ecode::limits;
 use scope::{Function, Kind, Shape, Struct, Variable};
 
 /// Types of whole numbers, by the ways in which they are written.
@@ -29,6 +30,11 @@ const INTEGERS: [&str; 12] = [
     "unsigned long",
     "enum colour",
 ];
+
+/// How often a function is called, about.
+const CALLS: u64 = 4;
+/// How often a statement in loops is to be done at most, about.
+const ROUNDS: u64 = 500;
 
 /// The surroundings of every program here.
 pub fn environment() -> Environment {
@@ -74,6 +80,9 @@ struct Author {
     /// Loops around, and how many there may be.
     loops: u32,
     loops_most: u32,
+    /// How often what is written now is done, about, and how many requests that leaves.
+    rounds: u64,
+    requests_left: u64,
     /// Whether `break` leaves something that is no loop.
     in_switch: bool,
     /// What `return` gives here: of the body a number, of a void function nothing.
@@ -98,6 +107,8 @@ impl Author {
             onces_left: 2,
             loops: 0,
             loops_most: 0,
+            rounds: 1,
+            requests_left: limits::EFFECTS.into(),
             in_switch: false,
             returns: None,
             in_body: false,
@@ -117,9 +128,13 @@ impl Author {
     }
 
     fn declarations(&mut self) {
-        if self.dice.one_in(2) {
-            let fuel = 20 + self.dice.below(2000);
-            self.line(&format!("fuel {fuel};"));
+        match self.dice.below(8) {
+            0 => {
+                let fuel = 20 + self.dice.below(2000);
+                self.line(&format!("fuel {fuel};"));
+            }
+            1..=4 => self.line("fuel 60000;"),
+            _ => {}
         }
         self.line("enum colour { RED, GREEN = 5, BLUE = -3 };");
         for _ in 0..1 + self.dice.below(2) {
@@ -283,6 +298,7 @@ impl Author {
         self.line(&format!("{ty} {name}({}) {{", declared.join(", ")));
         (self.returns, self.in_body) = (result, false);
         (self.statements_left, self.calls_left, self.loops_most) = (8, 1, 1);
+        self.rounds = CALLS;
         self.block_lines(3);
         if result.is_some() {
             self.return_line();
@@ -301,6 +317,7 @@ impl Author {
         self.scopes.push(Vec::new());
         (self.returns, self.in_body) = (Some(Kind::Int), true);
         (self.statements_left, self.calls_left, self.loops_most) = (25, 8, 3);
+        self.rounds = 1;
         while self.statements_left > 0 {
             self.block_lines(4);
         }

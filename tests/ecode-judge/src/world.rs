@@ -45,7 +45,7 @@ impl World {
         for word in header.chunks_mut(8) {
             word.copy_from_slice(&dice.number().to_le_bytes());
         }
-        let bytes = match dice.below(20) {
+        let bytes = match dice.below(40) {
             0 => dice.below(input_bytes as u64 + 1) as usize,
             _ => input_bytes + dice.below(9) as usize,
         };

@@ -361,7 +361,7 @@ impl Author {
     fn index(&mut self, count: u64, depth: u32) -> String {
         match self.dice.below(if depth == 0 { 3 } else { 12 }) {
             0..=3 => self.dice.below(count).to_string(),
-            4 if self.dice.one_in(4) => {
+            4 if self.dice.one_in(8) => {
                 format!("(({}) ^ random()) % {}", self.int(depth - 1), count + 1)
             }
             4..=7 => {

@@ -1,7 +1,10 @@
 //! Random statements, each on its lines.
 
-use super::Author;
 use super::scope::{Kind, Shape};
+use super::{Author, ROUNDS};
+
+/// How many sinks there are, about.
+const SINKS: u64 = 12;
 
 impl Author {
     /// A few statements in the scope that is open.
@@ -75,28 +78,12 @@ impl Author {
         self.loops += 1;
         let in_switch = std::mem::replace(&mut self.in_switch, false);
         let name = self.name("n");
-        let count = 1 + self.dice.below(7);
+        let count = 1 + self.dice.below((ROUNDS / self.rounds).clamp(1, 7));
+        let rounds = self.rounds;
+        self.rounds *= count;
         self.scopes.push(Vec::new());
         match self.dice.below(16) {
-            0 => {
-                let condition = self.condition(2);
-                self.line(&format!("while ({condition}) {{"));
-                self.inner_block(3);
-                self.line("}");
-            }
-            1 => {
-                self.line("do {");
-                self.inner_block(3);
-                let condition = self.condition(2);
-                self.line(&format!("}} while ({condition});"));
-            }
-            2 => {
-                self.line("for (;;) {");
-                self.inner_block(2);
-                let condition = self.condition(2);
-                self.line(&format!("    if ({condition}) break;"));
-                self.line("}");
-            }
+            0..=2 => self.conditional_loop(&name, count),
             3..=5 => {
                 let ty = self.int_name();
                 self.line(&format!("{ty} {name} = {count};"));
@@ -119,8 +106,41 @@ impl Author {
             }
         }
         self.scopes.pop();
+        self.rounds = rounds;
         self.in_switch = in_switch;
         self.loops -= 1;
+    }
+
+    /// A loop that goes on while something is true, mostly not for longer than it should.
+    fn conditional_loop(&mut self, name: &str, count: u64) {
+        let endless = self.dice.one_in(12);
+        let bound = if endless {
+            "true".to_owned()
+        } else {
+            self.line(&format!("int {name} = {count};"));
+            format!("{name}-- > 0")
+        };
+        match self.dice.below(3) {
+            0 => {
+                let condition = self.condition(2);
+                self.line(&format!("while ({bound} && ({condition})) {{"));
+                self.inner_block(3);
+                self.line("}");
+            }
+            1 => {
+                self.line("do {");
+                self.inner_block(3);
+                let condition = self.condition(2);
+                self.line(&format!("}} while (({condition}) && {bound});"));
+            }
+            _ => {
+                self.line("for (;;) {");
+                self.inner_block(2);
+                let condition = self.condition(2);
+                self.line(&format!("    if (({condition}) || !({bound})) break;"));
+                self.line("}");
+            }
+        }
     }
 
     fn switch_lines(&mut self) {
@@ -178,6 +198,11 @@ impl Author {
     }
 
     fn request_line(&mut self) {
+        match self.requests_left.checked_sub(self.rounds) {
+            Some(left) => self.requests_left = left,
+            None if self.dice.one_in(25) => {}
+            None => return self.change_line(),
+        }
         let (a, b) = (self.int(2), self.int(1));
         let line = match self.dice.below(8) {
             0 | 1 => format!("signal({a}, {b});"),
@@ -212,12 +237,15 @@ impl Author {
         }
         let name = self.name("k");
         self.loops += 1;
+        let rounds = self.rounds;
+        self.rounds *= SINKS;
         let in_switch = std::mem::replace(&mut self.in_switch, false);
         self.line(&format!("for ({name} in sinks) {{"));
         self.sink = Some(name);
         self.inner_block(4);
         self.sink = None;
         self.line("}");
+        self.rounds = rounds;
         self.in_switch = in_switch;
         self.loops -= 1;
     }
