@@ -84,7 +84,10 @@ pub fn compare(seeds: std::ops::Range<u64>, ways: &[&dyn Way]) -> Result<Tally, 
                     *all += these;
                 }
             }
-            Found::PassedOver(_) => tally.passed_over += 1,
+            Found::PassedOver(why) => {
+                println!("seed {seed}: passed over: {why}");
+                tally.passed_over += 1;
+            }
             Found::Refused(why) => return Err(format!("seed {seed}: refused: {why}\n{text}")),
             Found::Different(_) => return Err(explain(&text, seed, ways)),
         }

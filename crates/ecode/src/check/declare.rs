@@ -349,7 +349,10 @@ impl Checker<'_> {
     /// A type as it is written, without dimensions. `None`: told.
     pub(super) fn named_type(&mut self, written: &ast::TypeName) -> Option<Type> {
         Some(match &written.kind {
-            TypeKind::Error => return None,
+            TypeKind::Error => {
+                self.unread = true;
+                return None;
+            }
             TypeKind::Void => Type::Void,
             TypeKind::Bool => Type::Bool,
             TypeKind::Int(int) => Type::Int(*int),

@@ -1,0 +1,5 @@
+// A function of a type that there is not.
+wrong note(int x) { return; }
+note(1);
+return 1;
+//@ error 2:1 'wrong' is no type
