@@ -348,7 +348,11 @@ fn subscribe(
         builder = builder.handler(handler);
     }
     builder = texts.subscribe(builder);
-    Ok(builder.report_to(channel).memory(channel).install()?)
+    let subscription = builder.report_to(channel).memory(channel).install()?;
+    for warning in subscription.warnings() {
+        note(warning);
+    }
+    Ok(subscription)
 }
 
 /// Runs of the service's programs that the kernel skipped.

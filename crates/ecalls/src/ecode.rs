@@ -60,6 +60,8 @@ pub(crate) struct Made {
     pub(crate) handler: Handler,
     /// Format of the data that the rest of the chain meets.
     pub(crate) output: String,
+    /// What the compiler found odd, as text for people.
+    pub(crate) warnings: Vec<String>,
 }
 
 impl Surroundings {
@@ -72,7 +74,12 @@ impl Surroundings {
         let wrong = |told: Diagnostics| Error::Ecode(told.render(source).trim_end().to_owned());
         let compiled = ::ecode::compile(source, &environment).map_err(wrong)?;
         let output = output_format(&compiled.tree, DATA_MAX as u32);
+        let warnings = compiled.warnings.into_iter().map(|one| {
+            let rendered = Diagnostics::new(vec![one]).render(source);
+            rendered.trim_end().to_owned()
+        });
         Ok(Made {
+            warnings: warnings.collect(),
             handler: Handler::new(&compiled.program, compiled.object, source.clone())?,
             output: output.unwrap_or_else(|| input.to_owned()),
         })

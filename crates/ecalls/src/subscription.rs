@@ -289,6 +289,7 @@ impl SubscriptionBuilder {
                         action: at,
                         input,
                         output: Mutex::new(format.clone()),
+                        warnings: Mutex::new(made.warnings),
                         read: Some(at) != last,
                     });
                 }
@@ -352,6 +353,8 @@ struct Text {
     /// Formats of the data that it meets, and that the rest of its chain meets.
     input: String,
     output: Mutex<String>,
+    /// What the compiler found odd in it.
+    warnings: Mutex<Vec<String>>,
     /// Whether a handler behind it is made for its output.
     read: bool,
 }
@@ -359,6 +362,10 @@ struct Text {
 impl Text {
     fn output(&self) -> MutexGuard<'_, String> {
         self.output.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn warnings(&self) -> MutexGuard<'_, Vec<String>> {
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -394,6 +401,13 @@ impl Subscription {
         }
     }
 
+    /// What the compiler found odd in its texts in E-code, though they run: an unused variable, a
+    /// condition that never holds. Each is a message for people, with its place in the text.
+    pub fn warnings(&self) -> Vec<String> {
+        let texts = self.texts.iter();
+        texts.flat_map(|text| text.warnings().clone()).collect()
+    }
+
     /// Replaces its first handler in E-code while events arrive: each meets either the former one
     /// or this one. `static` variables of the same name and type keep their values.
     ///
@@ -427,6 +441,7 @@ impl Subscription {
         }
         self.handle.replace_handler(former.action, &made.handler)?;
         *output = made.output;
+        *former.warnings() = made.warnings;
         Ok(())
     }
 }

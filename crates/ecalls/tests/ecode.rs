@@ -396,6 +396,23 @@ fn take(channel: &mut Channel, most: u64, next: &mut u64, met: &mut [u64; 2], fa
 }
 
 #[test]
+fn odd_text_runs_and_what_is_odd_is_told() {
+    let Some(ecalls) = core() else { return };
+    let _alone = alone();
+    let (_service, name) = own_service(&ecalls);
+    let builder = ecalls.subscribe(&name).expect("the service");
+    let builder = builder.ecode_named("first.ec", "u32 odd;\nreturn value > 1;");
+    let builder = builder.ecode_named("second.ec", "return value > 2;");
+    let subscription = builder.install().expect("installed");
+    let told = subscription.warnings();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].starts_with("first.ec:1:5: warning: "), "{told:?}");
+    assert!(told[0].contains("'odd' is never used"), "{told:?}");
+    subscription.replace_ecode("value > 1").expect("replaced");
+    assert!(subscription.warnings().is_empty());
+}
+
+#[test]
 fn wrong_text_is_refused_with_its_place_and_a_hint() {
     let Some(ecalls) = core() else { return };
     let _alone = alone();

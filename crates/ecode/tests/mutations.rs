@@ -9,6 +9,7 @@ use ecode::diagnostic::Severity;
 use ecode::environment::Environment;
 use ecode::lexer;
 use ecode::source::Source;
+use ecode_judge::cases::surroundings;
 
 const TEXTS: u32 = if cfg!(debug_assertions) { 6000 } else { 60_000 };
 
@@ -43,21 +44,6 @@ fn texts() -> Vec<Vec<String>> {
         }
     }
     texts
-}
-
-/// Surroundings with something of everything.
-fn surroundings() -> Environment {
-    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-    Environment {
-        input: Some("u64 bytes; u16 port; s16 level; u8 flags; char comm[16]; u32 list[4]".into()),
-        kinds: names(&["OPENED", "CLOSED"]),
-        attributes: names(&["load", "jobs"]),
-        sinks: Some(names(&["load", "distance"])),
-        services: vec![("timer".into(), 3)],
-        constants: vec![("NUM_RESOURCES".into(), 16)],
-        denied: Vec::new(),
-        ..Environment::default()
-    }
 }
 
 /// Names and words, numbers, texts, operators, all other signs.

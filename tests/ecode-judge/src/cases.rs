@@ -71,6 +71,21 @@ pub fn environment(text: &str) -> Environment {
     environment
 }
 
+/// Surroundings with something of everything.
+pub fn surroundings() -> Environment {
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    Environment {
+        input: Some("u64 bytes; u16 port; s16 level; u8 flags; char comm[16]; u32 list[4]".into()),
+        kinds: names(&["OPENED", "CLOSED"]),
+        attributes: names(&["load", "jobs"]),
+        sinks: Some(names(&["load", "distance"])),
+        services: vec![("timer".into(), 3)],
+        constants: vec![("NUM_RESOURCES".into(), 16)],
+        denied: Vec::new(),
+        ..Environment::default()
+    }
+}
+
 fn denied((name, reason): (&str, &str)) -> Denied {
     let builtin = match name {
         "signal" => Builtin::Signal,

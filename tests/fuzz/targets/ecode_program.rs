@@ -10,15 +10,15 @@
 
 use ecode::compile;
 use ecode::diagnostic::Severity;
-use ecode::environment::Environment;
 use ecode::run::{Machine, Memory};
 use ecode::source::Source;
 use ecode::{bpf, ir};
+use ecode_judge::cases::surroundings;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
     let source = Source::new("fuzz", text);
-    let compiled = match compile(&source, &environment()) {
+    let compiled = match compile(&source, &surroundings()) {
         Ok(compiled) => compiled,
         Err(told) => {
             assert!(told.all.iter().any(|one| one.severity == Severity::Error));
@@ -46,16 +46,3 @@ fuzz_target!(|text: &str| {
         assert_eq!(ended.err(), memory.fault());
     }
 });
-
-fn environment() -> Environment {
-    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-    Environment {
-        input: Some("u64 bytes; u16 port; s16 level; u8 flags; char comm[16]; u32 list[4]".into()),
-        kinds: names(&["OPENED", "CLOSED"]),
-        attributes: names(&["load", "jobs"]),
-        sinks: Some(names(&["load", "distance"])),
-        services: vec![("timer".to_owned(), 3)],
-        constants: vec![("N".to_owned(), 16)],
-        ..Environment::default()
-    }
-}
