@@ -142,6 +142,7 @@ LIB_CALL int sched_choose(struct sched_cpu *cpu, ecalls_u64 now_ns, const struct
 
 	fair_note(cpu, queue);
 	fair_update(cpu, now_ns);
+	police_overran(cpu, now_ns);
 	window_roll(cpu, now_ns);
 	cpu->serving = SCHED_NOBODY;
 	chosen = sched_order(cpu, now_ns, &why);

@@ -43,13 +43,13 @@ LIB_INLINE ecalls_u64 police_ahead_ns(struct sched_cpu *cpu, ecalls_u32 i) {
 	return ahead * e->weight / FAIR_WEIGHT;
 }
 
-/* Rule 1. Whether the running thread, if it is cooperative, is past its slice and the slack. */
+/* Rule 1. Whether the running thread, if it is cooperative, has used up its slice and the slack. */
 LIB_INLINE _Bool police_overran(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 	ecalls_u32 i = cpu->running;
 
 	if (!sched_in(cpu->cooperative, i) || sched_in(cpu->polled, i))
 		return 0;
-	if (now_ns <= cpu->slice_end_ns + cpu->options.slack_ns)
+	if (now_ns < cpu->slice_end_ns + cpu->options.slack_ns)
 		return 0;
 	sched_entity(cpu, i)->overran++;
 	sched_entity(cpu, i)->importance = SCHED_NEVER;

@@ -1,7 +1,12 @@
-//! The scheduling policy of `bpf/lib/sched`, compiled for the host.
+//! The scheduling policy of `bpf/lib/sched` on the host.
 //!
 //! [`policy`] makes its functions callable; the tests beside have one test for each rule, named
-//! after it.
+//! after it. [`machine`] is a simulated machine that the policy schedules, with threads
+//! ([`thread`]) that follow [`script`]s; [`world`] makes such machines by chance.
 #![deny(unsafe_code)]
 
+pub mod machine;
 pub mod policy;
+pub mod script;
+pub mod thread;
+pub mod world;

@@ -341,12 +341,23 @@ fn rule_1_running_past_the_slice_and_the_slack_demotes() {
     assert_eq!(cpu.limit_ns, 21 * MS);
     assert!(!cpu.expire(21 * MS - 1));
     assert!(cpu.is_cooperative(b), "within the slack");
-    assert!(cpu.expire(21 * MS + 1));
+    assert!(cpu.expire(21 * MS));
     assert!(!cpu.is_cooperative(b));
     assert_eq!(cpu.entity(b).overran, 1);
     cpu.poll(b, 25 * MS, 30 * MS, 1);
     assert!(cpu.is_cooperative(b), "until its next poll");
     assert_eq!(cpu.entity(b).overran, 1, "counted once");
+}
+
+#[test]
+fn due_thread_that_does_not_poll_has_the_slack_once() {
+    let mut cpu = cpu();
+    let a = sleeper(&mut cpu, 0, 5 * MS);
+    cpu.ready(a, 5 * MS);
+    cpu.start(a, None, 5 * MS);
+    let choice = cpu.choose(6 * MS, &waiting(0, 1));
+    assert_eq!((choice.who, choice.why), (PLAIN, why::FAIR));
+    assert_eq!(cpu.entity(a).overran, 1);
 }
 
 #[test]
@@ -368,8 +379,8 @@ fn rule_2_sleeping_other_than_in_a_poll_demotes() {
     assert_eq!(cpu.entity(a).slept, 0, "in a poll");
     cpu.ready(a, 5 * MS);
     cpu.start(a, None, 5 * MS);
-    cpu.stop(6 * MS);
-    cpu.sleep(a, 6 * MS);
+    cpu.stop(5 * MS + 1);
+    cpu.sleep(a, 5 * MS + 1);
     assert_eq!(cpu.entity(a).slept, 1);
     assert!(!cpu.is_cooperative(a));
     assert_eq!(cpu.next_release(NOBODY, 0), NEVER);
@@ -381,8 +392,8 @@ fn leaving_the_cpu_is_no_sleep() {
     let a = sleeper(&mut cpu, 0, 5 * MS);
     cpu.ready(a, 5 * MS);
     cpu.start(a, None, 5 * MS);
-    cpu.stop(6 * MS);
-    cpu.leave(a, 6 * MS);
+    cpu.stop(5 * MS + 1);
+    cpu.leave(a, 5 * MS + 1);
     assert_eq!(cpu.entity(a).slept, 0);
     assert!(cpu.is_cooperative(a));
 }

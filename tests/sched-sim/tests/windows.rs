@@ -6,6 +6,7 @@ use proptest::{prop_assert, prop_assume, proptest};
 use sched_sim::policy::{
     Admission, Cpu, DWCS, NOBODY, Options, PLAIN, Plain, Queue, SPREAD, Window, why,
 };
+use sched_sim::script::Chance;
 
 const MS: u64 = 1_000_000;
 const WHOLE: u64 = 1 << 20;
@@ -453,6 +454,36 @@ fn windows(periods: std::ops::Range<u64>) -> impl Strategy<Value = Vec<(u64, u64
         let fix = |(t, c, x, y): (u64, u64, u32, u32)| (t, c.min(t), x.min(y - 1), y);
         all.into_iter().map(fix).collect()
     })
+}
+
+/// Why there are two orders: of the same random sets, each served by both, DWCS violates windows
+/// that the spread order promises and keeps.
+#[test]
+fn dwcs_fails_for_different_periods_where_spread_holds() {
+    let mut chance = Chance::new(1);
+    let mut violated = [0, 0];
+    for _ in 0..300 {
+        let mut spread = Slots::new(&options(SPREAD, 0));
+        let mut dwcs = Slots::new(&options(DWCS, 0));
+        for _ in 0..6 {
+            let y = chance.between(1, 8) as u32;
+            let x = chance.between(0, u64::from(y) - 1) as u32;
+            let period = chance.between(2, 12);
+            let service = chance.between(1, period);
+            if spread.add(period, service, x, y, false) == Admission::Promised {
+                dwcs.add(period, service, x, y, false);
+            } else {
+                spread.remove_last();
+            }
+        }
+        for (slots, count) in [&mut spread, &mut dwcs].into_iter().zip(&mut violated) {
+            slots.run(500);
+            let any = |&i: &u32| slots.cpu.entity(i).window.violated > 0;
+            *count += (0..slots.cpu.used.count_ones()).filter(any).count();
+        }
+    }
+    assert_eq!(violated[0], 0);
+    assert!(violated[1] > 30, "{violated:?}");
 }
 
 proptest! {

@@ -1,0 +1,570 @@
+//! The simulated machine: CPUs, threads and time. It does what the glue does in the kernel, and the
+//! policy decides.
+//!
+//! Time goes from event to event (a thread has computed enough, a sleeper wakes, a timer fires);
+//! events of one moment happen in the order in which they were planned. There is no other source of
+//! chance than the scripts', so a run repeats exactly.
+//!
+//! An idle CPU steals the plain thread that has had least from the CPU where most wait. After each
+//! event the machine checks what must always hold (`Machine::check`).
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
+
+use crate::policy::{Admission, Choice, Cpu, NEVER, NOBODY, Options, PLAIN, Plain, Queue, moved};
+use crate::thread::{Action, Figures, Script, Spec, State, Thread};
+
+/// Decisions at one moment on one machine: more, and it makes no progress.
+const DECISIONS_AT_ONCE_MAX: u32 = 10_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// A CPU's running thread has computed what it said; the CPU's generation.
+    Done(usize, u64),
+    /// A CPU's timer; its generation.
+    Timer(usize, u64),
+    /// A thread wakes from the sleep with this number.
+    Wake(usize, u64),
+}
+
+struct Processor {
+    policy: Cpu,
+    running: Option<usize>,
+    /// Those that wait: by virtual time, then number.
+    queue: BTreeSet<(u64, usize)>,
+    /// The same for each group's plain members.
+    group_queue: Vec<BTreeSet<(u64, usize)>>,
+    /// The entities of the machine's groups.
+    groups: Vec<u32>,
+    /// Who each entity is.
+    thread_of: [usize; 64],
+    generation: u64,
+    timer_generation: u64,
+    timer_ns: u64,
+    switched: Option<usize>,
+}
+
+/// See the module.
+pub struct Machine {
+    options: Options,
+    processors: Vec<Processor>,
+    threads: Vec<Thread>,
+    events: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    planned: u64,
+    now: u64,
+    decided_at: (u64, u32),
+    /// What a context switch costs.
+    pub switch_ns: u64,
+    /// Times a CPU was asked who runs next.
+    pub decisions: u64,
+    /// Times a CPU went from one thread to another.
+    pub switches: u64,
+}
+
+impl std::fmt::Debug for Machine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} threads at {} ns", self.threads.len(), self.now)
+    }
+}
+
+impl Machine {
+    /// A machine with groups of threads, which stand on each CPU.
+    pub fn new(cpus: usize, groups: usize, options: &Options) -> Self {
+        let processor = || {
+            let mut policy = Cpu::new(options);
+            let numbers = (0..groups).map(|_| policy.add_group()).collect();
+            Processor {
+                policy,
+                running: None,
+                queue: BTreeSet::new(),
+                group_queue: vec![BTreeSet::new(); groups],
+                groups: numbers,
+                thread_of: [usize::MAX; 64],
+                generation: 0,
+                timer_generation: 0,
+                timer_ns: NEVER,
+                switched: None,
+            }
+        };
+        Self {
+            options: *options,
+            processors: (0..cpus).map(|_| processor()).collect(),
+            threads: Vec::new(),
+            events: BinaryHeap::new(),
+            planned: 0,
+            now: 0,
+            decided_at: (0, 0),
+            switch_ns: 0,
+            decisions: 0,
+            switches: 0,
+        }
+    }
+
+    /// A thread that begins at a time. Returns its number.
+    pub fn add(&mut self, spec: Spec, start_ns: u64, script: impl Script + 'static) -> usize {
+        let number = self.threads.len();
+        let mut thread = Thread::new(spec, Box::new(script));
+        let processor = &mut self.processors[spec.cpu];
+        let group = spec.group.map_or(NOBODY, |group| processor.groups[group]);
+        thread.plain.group = group;
+        if spec.registered {
+            thread.entity = processor.policy.add(spec.weight, group);
+            assert_ne!(thread.entity, NOBODY, "more entities than places");
+            processor.thread_of[thread.entity as usize] = number;
+        }
+        if let Some((wish, conserving)) = spec.window {
+            let admission = processor
+                .policy
+                .admit(thread.entity, &wish, conserving, self.now);
+            thread.promised = admission == Admission::Promised;
+        }
+        self.threads.push(thread);
+        self.plan(start_ns, Event::Wake(number, 0));
+        number
+    }
+
+    /// The time.
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// What became of a thread.
+    pub fn figures(&self, thread: usize) -> &Figures {
+        &self.threads[thread].figures
+    }
+
+    /// The policy's record of a registered thread.
+    pub fn entity(&self, thread: usize) -> &crate::policy::Entity {
+        let thread = &self.threads[thread];
+        self.processors[thread.cpu].policy.entity(thread.entity)
+    }
+
+    /// Whether a thread's window was promised.
+    pub fn promised(&self, thread: usize) -> bool {
+        self.threads[thread].promised
+    }
+
+    /// How many threads there are.
+    pub fn threads(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Lets time pass. An error says what should always hold and did not.
+    pub fn run_until(&mut self, end_ns: u64) -> Result<(), String> {
+        while let Some(&Reverse((at, _, event))) = self.events.peek() {
+            if at > end_ns {
+                break;
+            }
+            self.events.pop();
+            self.now = at;
+            match event {
+                Event::Done(cpu, generation) => self.done(cpu, generation),
+                Event::Timer(cpu, generation) => self.timer(cpu, generation),
+                Event::Wake(thread, number) => self.wake(thread, number),
+            }
+            self.check()?;
+        }
+        self.now = end_ns;
+        Ok(())
+    }
+
+    fn plan(&mut self, at: u64, event: Event) {
+        self.planned += 1;
+        self.events.push(Reverse((at, self.planned, event)));
+    }
+
+    fn wake(&mut self, number: usize, sleep: u64) {
+        let now = self.now;
+        let thread = &mut self.threads[number];
+        if thread.state != State::Asleep(sleep) {
+            return;
+        }
+        let cpu = thread.cpu;
+        let policy = &mut self.processors[cpu].policy;
+        thread.state = State::Waiting;
+        thread.since_ns = now;
+        let preempts = if thread.entity == NOBODY {
+            policy.ready_plain(&mut thread.plain, now);
+            let alone = thread.plain.group == NOBODY;
+            let vtime = thread.plain.vtime;
+            self.enqueue(number);
+            let policy = &mut self.processors[cpu].policy;
+            if alone {
+                policy.preempts_plain(vtime, now)
+            } else {
+                policy.running == NOBODY
+            }
+        } else {
+            policy.ready(thread.entity, now);
+            policy.preempts(thread.entity, now)
+        };
+        if preempts {
+            self.decide(cpu);
+        } else {
+            self.arm(cpu);
+        }
+        self.steal_all();
+    }
+
+    /// Puts a plain thread into its queue.
+    fn enqueue(&mut self, number: usize) {
+        let thread = &self.threads[number];
+        let processor = &mut self.processors[thread.cpu];
+        let key = (thread.plain.vtime, number);
+        match thread.spec.group {
+            Some(group) => processor.group_queue[group].insert(key),
+            None => processor.queue.insert(key),
+        };
+        self.tell_groups(thread.cpu);
+    }
+
+    fn dequeue(&mut self, number: usize) {
+        let thread = &self.threads[number];
+        let processor = &mut self.processors[thread.cpu];
+        let key = (thread.plain.vtime, number);
+        let was = match thread.spec.group {
+            Some(group) => processor.group_queue[group].remove(&key),
+            None => processor.queue.remove(&key),
+        };
+        assert!(was, "a waiting plain thread is in its queue");
+        self.tell_groups(thread.cpu);
+    }
+
+    fn tell_groups(&mut self, cpu: usize) {
+        let processor = &mut self.processors[cpu];
+        for (queue, &group) in processor.group_queue.iter().zip(&processor.groups) {
+            let vtime = queue.first().map_or(0, |first| first.0);
+            let count = queue.len() as u64;
+            processor
+                .policy
+                .set_group_queue(group, Queue { vtime, count });
+        }
+    }
+
+    /// Asks the policy who runs, and lets that thread run.
+    fn decide(&mut self, cpu: usize) {
+        let now = self.now;
+        self.decisions += 1;
+        if self.decided_at.0 != now {
+            self.decided_at = (now, 0);
+        }
+        self.decided_at.1 += 1;
+        self.account(cpu);
+        let waiting = &self.processors[cpu].queue;
+        let queue = Queue {
+            vtime: waiting.first().map_or(0, |first| first.0),
+            count: waiting.len() as u64,
+        };
+        let choice = self.processors[cpu].policy.choose(now, &queue);
+        if choice.keep == 0 {
+            self.stop(cpu);
+        }
+        self.start(cpu, &choice);
+        self.arm(cpu);
+    }
+
+    /// What the running thread has computed up to now.
+    fn account(&mut self, cpu: usize) {
+        let Some(number) = self.processors[cpu].running else {
+            return;
+        };
+        let thread = &mut self.threads[number];
+        let ran = self.now - thread.since_ns;
+        thread.since_ns = self.now;
+        thread.left_ns = thread.left_ns.saturating_sub(ran);
+        thread.figures.ran_ns += ran;
+    }
+
+    /// The running thread stops, and waits.
+    fn stop(&mut self, cpu: usize) {
+        self.account(cpu);
+        let processor = &mut self.processors[cpu];
+        let Some(number) = processor.running.take() else {
+            return;
+        };
+        processor.policy.stop(self.now);
+        processor.generation += 1;
+        let thread = &mut self.threads[number];
+        thread.state = State::Waiting;
+        if thread.entity == NOBODY {
+            thread.plain.vtime = processor.policy.plain.vtime;
+            self.enqueue(number);
+        }
+    }
+
+    fn start(&mut self, cpu: usize, choice: &Choice) {
+        let now = self.now;
+        let number = match choice.who {
+            NOBODY => return,
+            _ if choice.keep == 1 => self.processors[cpu].running.expect("it goes on"),
+            PLAIN => self.processors[cpu].queue.first().expect("one waits").1,
+            who => match self.processors[cpu].groups.iter().position(|&g| g == who) {
+                Some(group) => {
+                    self.processors[cpu].group_queue[group]
+                        .first()
+                        .expect("one waits")
+                        .1
+                }
+                None => self.processors[cpu].thread_of[who as usize],
+            },
+        };
+        let plain: Option<Plain> = (self.threads[number].entity == NOBODY)
+            .then_some(self.threads[number].plain)
+            .filter(|_| choice.keep == 0);
+        if plain.is_some() {
+            self.dequeue(number);
+        }
+        let processor = &mut self.processors[cpu];
+        processor.policy.start(choice.who, plain.as_ref(), now);
+        processor.running = Some(number);
+        processor.generation += 1;
+        let thread = &mut self.threads[number];
+        if choice.keep == 0 {
+            let waited = now - thread.since_ns;
+            thread.figures.waited_ns_max = thread.figures.waited_ns_max.max(waited);
+            thread.figures.turns += 1;
+            thread.state = State::Running;
+            thread.since_ns = now;
+            if processor.switched != Some(number) {
+                self.switches += 1;
+                thread.left_ns += self.switch_ns;
+                processor.switched = Some(number);
+            }
+        }
+        if thread.entity != NOBODY {
+            thread.view.slice_end_ns = processor.policy.slice_end_ns;
+            thread.view.next_release_ns = processor.policy.next_release(thread.entity, now);
+            thread.view.least_importance = processor.policy.least_importance(thread.entity);
+        }
+        let (at, generation) = (now + thread.left_ns, processor.generation);
+        self.plan(at, Event::Done(cpu, generation));
+    }
+
+    /// Sets the CPU's timer to when the policy wants to look again.
+    fn arm(&mut self, cpu: usize) {
+        let processor = &mut self.processors[cpu];
+        let at = processor.policy.timer();
+        if at == processor.timer_ns {
+            return;
+        }
+        processor.timer_generation += 1;
+        processor.timer_ns = at;
+        let generation = processor.timer_generation;
+        if at != NEVER {
+            self.plan(at.max(self.now), Event::Timer(cpu, generation));
+        }
+    }
+
+    fn timer(&mut self, cpu: usize, generation: u64) {
+        if self.processors[cpu].timer_generation != generation {
+            return;
+        }
+        self.processors[cpu].timer_ns = NEVER;
+        if self.processors[cpu].policy.expire(self.now) {
+            self.decide(cpu);
+        } else {
+            self.arm(cpu);
+        }
+        self.steal_all();
+    }
+
+    /// The running thread has computed what it said: what does it do next?
+    fn done(&mut self, cpu: usize, generation: u64) {
+        if self.processors[cpu].generation != generation {
+            return;
+        }
+        let now = self.now;
+        let number = self.processors[cpu].running.expect("it runs");
+        self.account(cpu);
+        loop {
+            let thread = &mut self.threads[number];
+            thread.view.now = now;
+            thread.view.cooperative = thread.entity != NOBODY
+                && self.processors[cpu].policy.is_cooperative(thread.entity);
+            match thread.script.next(&thread.view, &mut thread.figures) {
+                Action::Run(ns) => {
+                    thread.left_ns = ns;
+                    self.plan(now + ns, Event::Done(cpu, generation));
+                    return;
+                }
+                Action::Sleep(ns) => return self.sleep(cpu, now.saturating_add(ns)),
+                Action::Exit => return self.end(cpu),
+                Action::Poll {
+                    release_ns,
+                    importance,
+                } => {
+                    let entity = thread.entity;
+                    self.processors[cpu]
+                        .policy
+                        .poll(entity, now, release_ns, importance);
+                    if importance == NEVER && release_ns > now {
+                        return self.sleep(cpu, release_ns);
+                    }
+                    self.decide(cpu);
+                    return self.steal_all();
+                }
+                Action::Raise {
+                    thread,
+                    deadline_ns,
+                } => self.raise(thread, deadline_ns),
+            }
+            if self.processors[cpu].generation != generation {
+                return;
+            }
+        }
+    }
+
+    fn raise(&mut self, number: usize, deadline_ns: u64) {
+        let thread = &self.threads[number];
+        if thread.entity == NOBODY || thread.state == State::Ended {
+            return;
+        }
+        let cpu = thread.cpu;
+        self.processors[cpu]
+            .policy
+            .event(thread.entity, deadline_ns);
+        match thread.state {
+            State::Asleep(sleep) => self.wake(number, sleep),
+            State::Waiting
+                if self.processors[cpu]
+                    .policy
+                    .preempts(thread.entity, self.now) =>
+            {
+                self.decide(cpu);
+                self.steal_all();
+            }
+            _ => {}
+        }
+    }
+
+    fn sleep(&mut self, cpu: usize, until: u64) {
+        let now = self.now;
+        let number = self.leave_cpu(cpu);
+        let thread = &mut self.threads[number];
+        let policy = &mut self.processors[cpu].policy;
+        if thread.entity == NOBODY {
+            policy.sleep_plain(&thread.plain, now);
+        } else {
+            policy.sleep(thread.entity, now);
+        }
+        let planned = self.planned + 1;
+        thread.state = State::Asleep(planned);
+        if until == NEVER {
+            self.planned = planned;
+        } else {
+            self.plan(until, Event::Wake(number, planned));
+        }
+        self.decide(cpu);
+        self.steal_all();
+    }
+
+    fn end(&mut self, cpu: usize) {
+        let now = self.now;
+        let number = self.leave_cpu(cpu);
+        let thread = &mut self.threads[number];
+        let policy = &mut self.processors[cpu].policy;
+        thread.state = State::Ended;
+        if thread.entity == NOBODY {
+            policy.sleep_plain(&thread.plain, now);
+        } else {
+            policy.leave(thread.entity, now);
+            policy.remove(thread.entity);
+        }
+        self.decide(cpu);
+        self.steal_all();
+    }
+
+    /// The running thread stops, and does not wait.
+    fn leave_cpu(&mut self, cpu: usize) -> usize {
+        let processor = &mut self.processors[cpu];
+        let number = processor.running.take().expect("it runs");
+        processor.policy.stop(self.now);
+        processor.generation += 1;
+        let thread = &mut self.threads[number];
+        if thread.entity == NOBODY {
+            thread.plain.vtime = processor.policy.plain.vtime;
+        }
+        number
+    }
+
+    /// Idle CPUs take plain threads from those where most wait.
+    fn steal_all(&mut self) {
+        if self.processors.len() == 1 {
+            return;
+        }
+        for to in 0..self.processors.len() {
+            let waiting = |p: &Processor| p.queue.len() + usize::from(p.running.is_some());
+            let Some(from) = (0..self.processors.len())
+                .filter(|&from| waiting(&self.processors[from]) > 1)
+                .max_by_key(|&from| self.processors[from].queue.len())
+            else {
+                return;
+            };
+            if self.processors[to].running.is_some() || self.processors[from].queue.is_empty() {
+                continue;
+            }
+            let number = self.processors[from].queue.first().expect("one waits").1;
+            self.dequeue(number);
+            let least = self.processors[to].policy.vtime;
+            let policy = &mut self.processors[from].policy;
+            let thread = &mut self.threads[number];
+            policy.sleep_plain(&thread.plain, self.now);
+            thread.plain.vtime = moved(thread.plain.vtime, policy.vtime, least);
+            thread.cpu = to;
+            self.processors[to]
+                .policy
+                .ready_plain(&mut thread.plain, self.now);
+            self.enqueue(number);
+            self.arm(from);
+            self.decide(to);
+        }
+    }
+
+    /// What must hold after each event.
+    fn check(&self) -> Result<(), String> {
+        if self.decided_at.1 > DECISIONS_AT_ONCE_MAX {
+            return Err(format!("no progress at {} ns", self.now));
+        }
+        let idle = self.processors.iter().any(|p| p.running.is_none());
+        for (cpu, processor) in self.processors.iter().enumerate() {
+            let policy = &processor.policy;
+            let entities = policy.runnable & !policy.groups;
+            let held = policy.windowed & policy.served & !policy.conserving;
+            let queued: usize = processor.group_queue.iter().map(BTreeSet::len).sum();
+            let waits = entities & !held != 0 || queued > 0;
+            if processor.running.is_none() && (waits || !processor.queue.is_empty()) {
+                return Err(format!(
+                    "cpu {cpu} idles at {} ns while a thread waits",
+                    self.now
+                ));
+            }
+            if idle && processor.queue.len() > usize::from(processor.running.is_none()) {
+                return Err(format!("cpu {cpu} has too many at {} ns", self.now));
+            }
+            self.check_policing(cpu)?;
+        }
+        Ok(())
+    }
+
+    /// Rule 3 and the slices bound how far anybody gets ahead by being served early.
+    fn check_policing(&self, cpu: usize) -> Result<(), String> {
+        let policy = &self.processors[cpu].policy;
+        let options = &self.options;
+        let most = options.ahead_ns + options.period_ns + 2 * options.slack_ns;
+        let mut left = policy.runnable & !policy.inside & !policy.windowed;
+        while left != 0 {
+            let i = left.trailing_zeros();
+            left &= left - 1;
+            let entity = policy.entity(i);
+            let ahead = entity.vtime.wrapping_sub(policy.vtime).cast_signed();
+            let ahead_ns = i128::from(ahead) * i128::from(entity.weight) / 100;
+            if ahead_ns > i128::from(most) && entity.members == 0 {
+                return Err(format!(
+                    "entity {i} is {ahead_ns} ns ahead at {} ns",
+                    self.now
+                ));
+            }
+        }
+        Ok(())
+    }
+}

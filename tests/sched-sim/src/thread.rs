@@ -1,0 +1,167 @@
+//! A thread of the simulated machine: what it does is a [`Script`], what became of it its figures.
+
+use crate::policy::{NEVER, NOBODY, Plain, Window};
+
+/// What a thread does next, asked whenever it has the CPU and has done what it said before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Computes.
+    Run(u64),
+    /// Sleeps for a time, in some other way than by a poll.
+    Sleep(u64),
+    /// `coop_poll`: with best-effort work (an importance) it yields, else it sleeps until the
+    /// release.
+    Poll {
+        /// Its next release time.
+        release_ns: u64,
+        /// Of its first best-effort event.
+        importance: u64,
+    },
+    /// Raises an event for another thread, which wakes if it sleeps for good or is told when it
+    /// waits.
+    Raise {
+        /// Whose event it is.
+        thread: usize,
+        /// The event's deadline.
+        deadline_ns: u64,
+    },
+    /// Ends.
+    Exit,
+}
+
+/// What a thread sees when it is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct View {
+    /// The time.
+    pub now: u64,
+    /// The slot's line 1: when to poll again, and the earliest release of the others.
+    pub slice_end_ns: u64,
+    /// The slot's line 1, too.
+    pub next_release_ns: u64,
+    /// Least importance of the others of its group.
+    pub least_importance: u64,
+    /// The slot's state: whether it is cooperative.
+    pub cooperative: bool,
+}
+
+/// The behaviour of a thread.
+pub trait Script {
+    /// Says what the thread does next, and may note figures of its own.
+    fn next(&mut self, view: &View, figures: &mut Figures) -> Action;
+}
+
+/// What became of a thread.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    /// CPU time.
+    pub ran_ns: u64,
+    /// Times it was given the CPU.
+    pub turns: u64,
+    /// Longest time it waited for the CPU.
+    pub waited_ns_max: u64,
+    /// Times between the release of each timer and its dispatch, by the script.
+    pub tardiness_ns: Vec<u64>,
+    /// Units of work, such as frames, by the script.
+    pub frames: u64,
+}
+
+impl Figures {
+    /// The tardiness that a part (of 1) of the timers does not exceed.
+    pub fn tardiness_at(&self, part: f64) -> u64 {
+        let mut sorted = self.tardiness_ns.clone();
+        sorted.sort_unstable();
+        let last = sorted.len().saturating_sub(1);
+        let at = (last as f64 * part).ceil() as usize;
+        sorted.get(at).copied().unwrap_or(0)
+    }
+}
+
+/// How a thread is registered with the scheduler.
+#[derive(Clone, Copy, Debug)]
+pub struct Spec {
+    /// 100 is nice 0.
+    pub weight: u32,
+    /// The machine's number of its group.
+    pub group: Option<usize>,
+    /// Whether it is an entity: it polls, has a window, or gets events. Else it is plain.
+    pub registered: bool,
+    /// Its window, and whether it is work-conserving.
+    pub window: Option<(Window, bool)>,
+    /// Its CPU.
+    pub cpu: usize,
+}
+
+impl Spec {
+    /// A thread that nobody has registered.
+    pub fn plain(cpu: usize) -> Self {
+        Self {
+            weight: 100,
+            group: None,
+            registered: false,
+            window: None,
+            cpu,
+        }
+    }
+
+    /// A thread that may poll and receive events.
+    pub fn registered(cpu: usize) -> Self {
+        Self {
+            registered: true,
+            ..Self::plain(cpu)
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Asleep until an event that carries this number wakes it.
+    Asleep(u64),
+    Waiting,
+    Running,
+    Ended,
+}
+
+pub(crate) struct Thread {
+    pub(crate) spec: Spec,
+    pub(crate) script: Box<dyn Script>,
+    pub(crate) figures: Figures,
+    pub(crate) state: State,
+    pub(crate) cpu: usize,
+    /// Its number among the CPU's entities, or NOBODY.
+    pub(crate) entity: u32,
+    /// If it is plain: its virtual time. `group` is its group's number on this CPU.
+    pub(crate) plain: Plain,
+    /// What is left of its last `Run`.
+    pub(crate) left_ns: u64,
+    pub(crate) since_ns: u64,
+    pub(crate) view: View,
+    pub(crate) promised: bool,
+}
+
+impl Thread {
+    pub(crate) fn new(spec: Spec, script: Box<dyn Script>) -> Self {
+        Self {
+            spec,
+            script,
+            figures: Figures::default(),
+            state: State::Asleep(0),
+            cpu: spec.cpu,
+            entity: NOBODY,
+            plain: Plain {
+                vtime: 0,
+                weight: spec.weight,
+                group: NOBODY,
+            },
+            left_ns: 0,
+            since_ns: 0,
+            view: View {
+                now: 0,
+                slice_end_ns: 0,
+                next_release_ns: NEVER,
+                least_importance: NEVER,
+                cooperative: false,
+            },
+            promised: false,
+        }
+    }
+}
