@@ -13,6 +13,7 @@
 //! | `btf` | what came from which line, for tools |
 //! | `disassemble` | text, for people |
 //! | `interpret` | executes it without a kernel, and counts |
+//! | `inspect` | whether a program is one of ours, for who does not trust where it comes from |
 //!
 //! **Loops** are jumps back to a `may_goto`, an instruction of the kernel's (6.9) that goes on
 //! unless the loop has taken a quarter of a second. It is there for the verifier, which walks such
@@ -56,6 +57,7 @@ mod facts;
 mod feeds;
 mod flat;
 mod improve;
+mod inspect;
 pub mod interpret;
 mod live;
 mod machine;
@@ -66,6 +68,7 @@ mod select;
 mod tests;
 
 pub use disassemble::disassemble;
+pub use inspect::{Foreign, inspect};
 
 use crate::diagnostic::Diagnostic;
 use crate::frame;

@@ -1,6 +1,6 @@
 //! The driver: the whole way of a text, phase by phase. This is the map of the compiler.
 
-use crate::bpf::Object;
+use crate::bpf::{Object, Options};
 use crate::diagnostic::{Diagnostic, Diagnostics, Severity};
 use crate::environment::Environment;
 use crate::ir::{Instruction, Program};
@@ -15,7 +15,7 @@ pub struct Compiled {
     pub tree: Tree,
     /// What runs in user space.
     pub program: Program,
-    /// What runs in the kernel. (For the texts of others, [`bpf::emit_with`] hardens it.)
+    /// What runs in the kernel.
     pub object: Object,
     /// Findings that keep no program from running.
     pub warnings: Vec<Diagnostic>,
@@ -45,6 +45,18 @@ pub struct Cost {
 /// # Errors
 /// All findings, at least one of which is an error.
 pub fn compile(source: &Source, environment: &Environment) -> Result<Compiled, Diagnostics> {
+    compile_with(source, environment, &Options::default())
+}
+
+/// The same, made for the kernel as the options say: those for texts that are not trusted.
+///
+/// # Errors
+/// As [`compile`].
+pub fn compile_with(
+    source: &Source,
+    environment: &Environment,
+    options: &Options,
+) -> Result<Compiled, Diagnostics> {
     let (mut unit, mut told) = parser::parse(source);
     if has_errors(&told) {
         // What could not be read may have been the body: that there is none is no news.
@@ -55,8 +67,8 @@ pub fn compile(source: &Source, environment: &Environment) -> Result<Compiled, D
     let Some(tree) = tree.filter(|_| !has_errors(&told)) else {
         return Err(Diagnostics::new(told));
     };
-    let lowered =
-        lower::lower(&tree).and_then(|program| bpf::emit(&program).map(|object| (program, object)));
+    let lowered = lower::lower(&tree)
+        .and_then(|program| bpf::emit_with(&program, options).map(|object| (program, object)));
     match lowered {
         Ok((program, object)) => Ok(Compiled {
             cost: cost(&program, &object),

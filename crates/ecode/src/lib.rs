@@ -28,4 +28,4 @@ pub mod trial;
 pub mod types;
 mod walk;
 
-pub use compile::{Compiled, Cost, compile};
+pub use compile::{Compiled, Cost, compile, compile_with};

@@ -14,16 +14,40 @@
 
 use std::fmt::Write as _;
 
+use ecode::Compiled;
+use ecode::bpf::{self, Map, Options};
 use ecode::diagnostic::{Diagnostic, Severity};
 use ecode::format::format;
 use ecode::source::Source;
 use ecode_judge::cases::{MARK, environment, folder, run_all};
 use ecode_judge::differential::User;
 
+/// Every program is one that the inspector knows, hardened or not.
+fn inspect(source: &Source, compiled: &Compiled) {
+    let hardened = Options { secret: Some(99) };
+    let hardened = bpf::emit_with(&compiled.program, &hardened).expect("it was emitted before");
+    for object in [&compiled.object, &hardened] {
+        let all = [
+            Map::Frame,
+            Map::Event,
+            Map::State,
+            Map::Attributes,
+            Map::Sinks,
+        ];
+        if let Err(foreign) = bpf::inspect(object, &all) {
+            let text = bpf::disassemble(object, Some(source));
+            panic!("{}: {foreign}\n{text}", source.name);
+        }
+    }
+}
+
 /// Everything that is found, as the text is to say it.
 fn found(source: &Source) -> (Vec<Diagnostic>, String) {
     let told = match ecode::compile(source, &environment(&source.text)) {
-        Ok(compiled) => compiled.warnings,
+        Ok(compiled) => {
+            inspect(source, &compiled);
+            compiled.warnings
+        }
         Err(refused) => refused.all,
     };
     let mut lines = String::new();

@@ -70,8 +70,18 @@ impl Way for Interpreted {
         let options = Options {
             secret: self.secret,
         };
+        let object = bpf::emit_with(program, &options).ok()?;
+        let maps = [
+            Map::Frame,
+            Map::Event,
+            Map::State,
+            Map::Attributes,
+            Map::Sinks,
+        ];
+        // What is made passes for one of ours, whatever it is.
+        assert_eq!(bpf::inspect(&object, &maps), Ok(()), "{program}");
         Some(Box::new(InterpretedProgram {
-            object: bpf::emit_with(program, &options).ok()?,
+            object,
             state: program.state.bytes.clone(),
             program: program.clone(),
         }))

@@ -4,7 +4,7 @@ use std::mem::take;
 use std::time::Duration;
 
 use ecalls_kernel::ecode::{Memory, Trial};
-use ecode::bpf::{self, Options};
+use ecode::bpf::{self, Map, Options};
 use ecode::ir::Program;
 use ecode_judge::differential::{Loaded, Way};
 use ecode_judge::instructions::Image;
@@ -45,6 +45,14 @@ impl Way for Kernel {
             secret: self.secret,
         };
         let object = bpf::emit_with(program, &options).ok()?;
+        let maps = [
+            Map::Frame,
+            Map::Event,
+            Map::State,
+            Map::Attributes,
+            Map::Sinks,
+        ];
+        assert_eq!(bpf::inspect(&object, &maps), Ok(()), "{program}");
         let begin = thread_time();
         let trial = Trial::load(&object).expect("memory");
         let time = thread_time() - begin;
