@@ -63,9 +63,7 @@ struct ecalls_frame {
 	ecalls_u64 accepted;	  /* out */
 	ecalls_u64 rejected;	  /* out */
 	ecalls_u64 zero;	  /* always 0, which the kernel's verifier does not know */
-	ecalls_u32 subscription;  /* in: its index; the handler does not read it */
-	ecalls_u32 action;	  /* in: which action */
-	ecalls_u64 pad1;
+	ecalls_u64 pad1[2];
 	struct ecalls_effect effect[ECALLS_ECODE_EFFECTS];
 	ecalls_u64 output[ECALLS_ECODE_BYTES / 8];
 	ecalls_u64 locals[2 * ECALLS_ECODE_BYTES / 8];

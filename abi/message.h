@@ -6,7 +6,8 @@
  *
  * One packet is one message: struct ecalls_message and, behind it, the body that its kind names.
  * Every kind has one size; there are no lengths and no texts of variable size. Descriptors travel
- * beside a packet (SCM_RIGHTS), in the order given below.
+ * beside a packet (SCM_RIGHTS), in the order given below. A text in E-code, which is longer, is in
+ * a file of memory beside the packet: upload.h.
  *
  * The application asks, the daemon answers each request once, in order, with the same `serial`: by
  * the kind's answer or by ECALLS_MESSAGE_REFUSED. The first request is HELLO. Who asks is what the
@@ -22,6 +23,7 @@
 #include "service.h"
 #include "subscription.h"
 #include "fate.h"
+#include "upload.h"
 
 #define ECALLS_SOCKET_PATH "/run/ecalls/socket"
 #define ECALLS_MESSAGE_VERSION 1u
@@ -37,9 +39,11 @@ struct ecalls_message {
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_message) == 16, "message header");
 
 /* Requests, and the answer to each: DONE unless said. */
-#define ECALLS_MESSAGE_HELLO 1u		     /* hello -> WELCOME */
-#define ECALLS_MESSAGE_OPEN_CHANNEL 2u	     /* open_channel -> DONE (value: id) + up, down, wake */
-#define ECALLS_MESSAGE_CLOSE_CHANNEL 3u	     /* number (id) */
+#define ECALLS_MESSAGE_HELLO 1u		/* hello -> WELCOME */
+#define ECALLS_MESSAGE_OPEN_CHANNEL 2u	/* open_channel -> DONE (value: id) + up, down, wake */
+#define ECALLS_MESSAGE_CLOSE_CHANNEL 3u /* number (id) */
+/* With an upload for each action that is a handler in E-code, in the order of the actions; so at
+ * most ECALLS_MESSAGE_DESCRIPTORS of them. */
 #define ECALLS_MESSAGE_SUBSCRIBE 4u	     /* subscribe -> DONE (value: id) */
 #define ECALLS_MESSAGE_UNSUBSCRIBE 5u	     /* number (id) */
 #define ECALLS_MESSAGE_REGISTER_SERVICE 6u   /* service_info -> DONE (value: index) */
@@ -58,8 +62,9 @@ ECALLS_STATIC_ASSERT(sizeof(struct ecalls_message) == 16, "message header");
 #define ECALLS_MESSAGE_LOOK_FATE 17u	     /* look_fate -> FATE */
 /* For root: the core's tables, so that it can load a service's programs itself (ecalls service
  * add). Each answer hands over the map at place `number` of the loader's table. */
-#define ECALLS_MESSAGE_TAKE_MAP 18u /* number -> DONE + the map, or END */
-#define ECALLS_MESSAGE_REQUESTS 19u /* requests are below this */
+#define ECALLS_MESSAGE_TAKE_MAP 18u	   /* number -> DONE + the map, or END */
+#define ECALLS_MESSAGE_REPLACE_HANDLER 19u /* replace_handler, and an upload */
+#define ECALLS_MESSAGE_REQUESTS 20u	   /* requests are below this */
 
 /* Answers. */
 #define ECALLS_MESSAGE_REFUSED 0x100u /* refused */
@@ -104,6 +109,12 @@ struct ecalls_subscribe {
 	ecalls_u32 channel; /* that shows what was not delivered; 0: none */
 	ecalls_u32 actions;
 	struct ecalls_action action[ECALLS_ACTIONS_MAX];
+};
+
+/* Another text for an action that is a handler in E-code. */
+struct ecalls_replace_handler {
+	ecalls_u32 subscription; /* id */
+	ecalls_u32 action;	 /* which */
 };
 
 /* As struct ecalls_socket_interest, without what the daemon fills in itself. */
@@ -157,6 +168,7 @@ struct ecalls_welcome {
 #define ECALLS_REFUSED_VERSION 7u /* number: the daemon's version of the contract */
 #define ECALLS_REFUSED_OS 8u	  /* subject: what was done; number: errno */
 #define ECALLS_REFUSED_QUOTA 9u	  /* subject: the user's quota; number: its value */
+#define ECALLS_REFUSED_ECODE 10u  /* text: what is wrong with a text in E-code */
 struct ecalls_refused {
 	ecalls_u32 error; /* ECALLS_REFUSED_* */
 	ecalls_u32 pad;
@@ -213,7 +225,9 @@ struct ecalls_queue_view {
 #define ECALLS_QUOTA_HANDLER 10u    /* ns per second of its handlers; used: refused so far */
 #define ECALLS_QUOTA_REQUESTS 11u   /* requests per second; used: refused so far */
 #define ECALLS_QUOTA_EXPIRIES 12u   /* timers per second; used: refused or put off so far */
-#define ECALLS_QUOTAS 13u
+#define ECALLS_QUOTA_UPLOADS 13u    /* texts in E-code per second; used: refused so far */
+#define ECALLS_QUOTA_COMPILE 14u    /* ns per second for those texts; used: refused so far */
+#define ECALLS_QUOTAS 15u
 struct ecalls_user_view {
 	ecalls_u32 next;
 	ecalls_u32 uid;

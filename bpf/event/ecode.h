@@ -75,8 +75,7 @@ __noinline u32 ecode_begin(u32 index, u32 action) {
 	f->sinks_present = 0;
 	f->accepted = 0;
 	f->rejected = 0;
-	f->subscription = index;
-	f->action = action & (ECALLS_ACTIONS_MAX - 1);
+	f->zero = 0;
 	return 2 * (index * ECALLS_ACTIONS_MAX + action) + (u32)(call >> ECALLS_ECODE_PLACE_SHIFT);
 }
 

@@ -7,7 +7,8 @@
  * that asked for something; it is attached while some subscription has such a handler. Everything
  * is done by the right of the subscription's owner: a signal goes to the receiver, if kill(2) would
  * allow it; an event is raised only of a service that the owner may raise events of, and counts for
- * its rate; counters are those of the subscription's own channel.
+ * its rate; counters are those of the subscription's own channel. Which subscription that is stands
+ * in `current`, where no handler can write.
  *
  * Fails how: what is not allowed, or not possible now (an interrupt can hand over one signal at a
  * time; under a scheduler lock no timer can be set), is counted as `undone`, and the chain goes on.
@@ -118,15 +119,14 @@ static __always_inline bool chain_hold(struct current *c, const struct ecalls_su
 /* The rest of the chain comes later. */
 __noinline int effect_defer(u32 index, u64 us) {
 	struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
-	struct ecalls_frame *f = frame_of_cpu();
 	struct current *c = current_cpu();
 	u64 now_ns = bpf_ktime_get_ns();
 	struct ecalls_lost *lost;
 	u32 next;
 
-	if (!s || !f || !c)
+	if (!s || !c)
 		return EFFECT_UNDONE;
-	next = f->action + 1;
+	next = (c->action & (ECALLS_ACTIONS_MAX - 1)) + 1;
 	if (c->result != HANDLER_CONTINUE || !us || next >= s->actions || next > CHAIN_ACTION)
 		return 0; /* there is no rest, or it need not wait */
 	if (c->locked)
@@ -167,14 +167,15 @@ static __always_inline int effect_do(u32 index, const struct ecalls_effect *e) {
 __noinline int effect_at(u32 at) {
 	struct ecalls_frame *f = frame_of_cpu();
 	struct ecalls_subscription_count *n;
+	struct current *c = current_cpu();
 
-	if (!f)
+	if (!f || !c)
 		return 0;
 	barrier_var(at);
 	at &= ECALLS_ECODE_EFFECTS - 1;
 	barrier_var(at);
-	n = count_of(f->subscription);
-	if (effect_do(f->subscription, &f->effect[at]) && n)
+	n = count_of(c->subscription);
+	if (effect_do(c->subscription, &f->effect[at]) && n)
 		__sync_fetch_and_add(&n->undone, 1);
 	return 0;
 }

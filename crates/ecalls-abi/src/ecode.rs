@@ -86,12 +86,8 @@ pub struct Frame {
     pub rejected: u64,
     /// Always 0, which the kernel's verifier does not know.
     pub zero: u64,
-    /// In: its index; the handler does not read it.
-    pub subscription: u32,
-    /// In: which action.
-    pub action: u32,
     /// Zero.
-    pub pad1: u64,
+    pub pad1: [u64; 2],
     /// What it asks for.
     pub effect: [Effect; ECODE_EFFECTS],
     /// What replaces the event's data.

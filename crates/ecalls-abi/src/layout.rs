@@ -8,7 +8,7 @@ use core::mem::offset_of;
 
 use crate::{
     audience, channel, coop, downcall, ecode, event, fate, handler, message, service, subscription,
-    user, version,
+    upload, user, version,
 };
 
 /// One field of a struct.
@@ -461,6 +461,16 @@ pub const STRUCTS: &[Struct] = &[
         ]
     ),
     describe!(
+        "ecalls_replace_handler",
+        message::ReplaceHandler,
+        [subscription, action]
+    ),
+    describe!(
+        "ecalls_upload",
+        upload::Upload,
+        [version, bytes, attributes, pad, name, attribute]
+    ),
+    describe!(
         "ecalls_watch_socket",
         message::WatchSocket,
         [target, r#type, kinds, inherit, deadline_ns, flags, pad]
@@ -523,8 +533,6 @@ pub const STRUCTS: &[Struct] = &[
             accepted,
             rejected,
             zero,
-            subscription,
-            action,
             pad1,
             effect,
             output,
@@ -613,13 +621,15 @@ pub const CONSTANTS: &[Constant] = constants! {
         MESSAGE_REGISTER_SERVICE MESSAGE_UNREGISTER_SERVICE MESSAGE_WATCH_SOCKET
         MESSAGE_FORGET_SOCKET MESSAGE_SET_PARAMETER MESSAGE_LOOK_SERVICE MESSAGE_FIND_SERVICE
         MESSAGE_LOOK_SUBSCRIPTION MESSAGE_LOOK_CHANNEL MESSAGE_LOOK_QUEUE MESSAGE_LOOK_USER
-        MESSAGE_LOOK_FATE MESSAGE_TAKE_MAP MESSAGE_REFUSED MESSAGE_DONE MESSAGE_END
+        MESSAGE_LOOK_FATE MESSAGE_TAKE_MAP MESSAGE_REPLACE_HANDLER
+        MESSAGE_REFUSED MESSAGE_DONE MESSAGE_END
         MESSAGE_WELCOME MESSAGE_SERVICE MESSAGE_SUBSCRIPTION MESSAGE_CHANNEL MESSAGE_QUEUE
         MESSAGE_USER MESSAGE_FATE WATCH_IF_ABSENT FATE_LATE FATE_DROPPED FATE_FILTERED
         OWNER_UNTOLD STAGE_TIMER STAGE_RAISE STAGE_QUEUE
         STAGE_OFFER STAGE_CHAIN REFUSED_UNSUPPORTED REFUSED_DENIED
         REFUSED_LIMIT REFUSED_UNKNOWN REFUSED_INVALID REFUSED_CLOSED REFUSED_VERSION REFUSED_OS
-        REFUSED_QUOTA QUOTA_CONNECTIONS QUOTA_CHANNELS QUOTA_SUBSCRIPTIONS QUOTA_SERVICES
-        QUOTA_TIMERS QUOTA_EXPIRIES QUOTA_BYTES QUOTA_DESCRIPTORS QUOTA_QUEUED QUOTA_UP QUOTA_RAISED
-        QUOTA_HANDLER QUOTA_REQUESTS QUOTAS;
+        REFUSED_QUOTA REFUSED_ECODE QUOTA_CONNECTIONS QUOTA_CHANNELS QUOTA_SUBSCRIPTIONS
+        QUOTA_SERVICES QUOTA_TIMERS QUOTA_EXPIRIES QUOTA_BYTES QUOTA_DESCRIPTORS QUOTA_QUEUED
+        QUOTA_UP QUOTA_RAISED QUOTA_HANDLER QUOTA_REQUESTS QUOTA_UPLOADS QUOTA_COMPILE QUOTAS;
+    upload: UPLOAD_VERSION UPLOAD_BYTES_MAX UPLOAD_NAME_MAX;
 };

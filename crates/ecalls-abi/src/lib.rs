@@ -28,6 +28,7 @@ pub mod message;
 pub mod service;
 pub mod subscription;
 pub mod text;
+pub mod upload;
 pub mod user;
 pub mod version;
 

@@ -9,12 +9,13 @@ use core::fmt;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::channel::Channel;
+use crate::ecode::HANDLER_ECODE;
 pub use crate::fate::{
     FATE_DROPPED, FATE_FILTERED, FATE_LATE, STAGE_CHAIN, STAGE_OFFER, STAGE_QUEUE, STAGE_RAISE,
     STAGE_TIMER,
 };
 use crate::service::{ServiceCount, ServiceInfo, SubscriptionCount};
-use crate::subscription::{Action, Subscription};
+use crate::subscription::{ACTION_HANDLER, ACTION_THREAD, Action, Subscription};
 use crate::text;
 use crate::version::{ACTIONS_MAX, NAME_MAX};
 
@@ -27,7 +28,7 @@ pub const MESSAGE_MAX: usize = 2048;
 /// Descriptors beside one message at most.
 pub const MESSAGE_DESCRIPTORS: usize = 4;
 /// Requests are below this.
-pub const MESSAGE_REQUESTS: u32 = 19;
+pub const MESSAGE_REQUESTS: u32 = 20;
 
 /// `struct ecalls_message`: what every packet begins with.
 #[repr(C)]
@@ -110,6 +111,30 @@ pub struct Subscribe {
     pub actions: u32,
     /// What is done, in order.
     pub action: [Action; ACTIONS_MAX],
+}
+
+impl Subscribe {
+    /// Which of its actions are handlers in E-code: with each comes an [`crate::upload::Upload`].
+    pub fn uploads(&self) -> impl Iterator<Item = usize> {
+        let count = usize::try_from(self.actions).unwrap_or(usize::MAX);
+        let actions = self.action.iter().take(count).enumerate();
+        actions
+            .filter(|(_, action)| {
+                matches!(action.kind, ACTION_HANDLER | ACTION_THREAD)
+                    && action.handler == HANDLER_ECODE
+            })
+            .map(|(at, _)| at)
+    }
+}
+
+/// `struct ecalls_replace_handler`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct ReplaceHandler {
+    /// Id.
+    pub subscription: u32,
+    /// Which action.
+    pub action: u32,
 }
 
 /// `flags` of [`WatchSocket`]: a registration that is there stays as it is.
@@ -205,6 +230,8 @@ pub const REFUSED_VERSION: u32 = 7;
 pub const REFUSED_OS: u32 = 8;
 /// `subject` is the user's quota, `number` its value.
 pub const REFUSED_QUOTA: u32 = 9;
+/// `text` is what is wrong with a text in E-code.
+pub const REFUSED_ECODE: u32 = 10;
 
 /// `struct ecalls_refused`.
 #[repr(C)]
@@ -356,8 +383,12 @@ pub const QUOTA_HANDLER: usize = 10;
 pub const QUOTA_REQUESTS: usize = 11;
 /// Times per second that timers are set or expire again; used: refused or put off so far.
 pub const QUOTA_EXPIRIES: usize = 12;
+/// Texts in E-code per second; used: refused so far.
+pub const QUOTA_UPLOADS: usize = 13;
+/// Nanoseconds per second that the daemon spends on them; used: refused so far.
+pub const QUOTA_COMPILE: usize = 14;
 /// How many there are.
-pub const QUOTAS: usize = 13;
+pub const QUOTAS: usize = 15;
 
 /// Names of the quotas, for people, in order.
 pub const QUOTA_NAMES: [&str; QUOTAS] = [
@@ -374,6 +405,8 @@ pub const QUOTA_NAMES: [&str; QUOTAS] = [
     "handler time",
     "requests per second",
     "timer expiries per second",
+    "E-code uploads per second",
+    "time for E-code uploads",
 ];
 
 /// `struct ecalls_user_view`.
@@ -446,7 +479,7 @@ macro_rules! bodies {
 
 // A body is plain bytes that begin as 0.
 bodies! {
-    Hello Number Name OpenChannel Subscribe WatchSocket SetParameter LookFate
+    Hello Number Name OpenChannel Subscribe ReplaceHandler WatchSocket SetParameter LookFate
     Done Welcome Refused ServiceView SubscriptionView ChannelView QueueView UserView FateView
 }
 
@@ -598,7 +631,7 @@ messages! {
         OpenChannel(OpenChannel) = MESSAGE_OPEN_CHANNEL 2,
         /// By its id.
         CloseChannel(Number) = MESSAGE_CLOSE_CHANNEL 3,
-        /// Answer: its id.
+        /// With the texts of its handlers in E-code. Answer: its id.
         Subscribe(Subscribe) = MESSAGE_SUBSCRIBE 4,
         /// By its id.
         Unsubscribe(Number) = MESSAGE_UNSUBSCRIBE 5,
@@ -628,6 +661,8 @@ messages! {
         LookFate(LookFate) = MESSAGE_LOOK_FATE 17,
         /// A map of the core, by its place in the loader's table.
         TakeMap(Number) = MESSAGE_TAKE_MAP 18,
+        /// With the new text of a handler in E-code.
+        ReplaceHandler(ReplaceHandler) = MESSAGE_REPLACE_HANDLER 19,
     }
 }
 
@@ -658,10 +693,11 @@ messages! {
 }
 
 impl Request {
-    /// Descriptors that must come with it.
+    /// Descriptors that must come with it. More than [`MESSAGE_DESCRIPTORS`] cannot come.
     pub fn descriptors(&self) -> usize {
         match self {
-            Request::WatchSocket(_) | Request::ForgetSocket(_) => 1,
+            Request::WatchSocket(_) | Request::ForgetSocket(_) | Request::ReplaceHandler(_) => 1,
+            Request::Subscribe(body) => body.uploads().count(),
             _ => 0,
         }
     }

@@ -177,8 +177,8 @@ impl Client {
     }
 
     /// Asks for something new. Its id.
-    pub(crate) fn made(&self, request: &Request) -> Result<Id> {
-        as_id(self.value(request)?)
+    pub(crate) fn made(&self, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<Id> {
+        as_id(self.value_with(request, fds)?)
     }
 
     /// Opens a channel: its id and its memory.

@@ -74,7 +74,9 @@ impl Refusal {
         } else {
             self.reason.clone()
         };
-        let span = self.instruction.map(|instruction| object.span(instruction));
+        // What came without spans has no place.
+        let instruction = self.instruction.filter(|_| !object.spans.is_empty());
+        let span = instruction.map(|instruction| object.span(instruction));
         let place = span.map(|span| source.place(span.start));
         let place = place.map_or(String::new(), |place| {
             format!(":{}:{}", place.line, place.column)
@@ -115,6 +117,15 @@ pub(crate) fn load_meeting(
     maps: &Maps<'_>,
 ) -> Result<std::result::Result<OwnedFd, Refusal>> {
     load(object, maps, Kind::Meeting)
+}
+
+/// Does what must be done once before programs are loaded, for who cannot read the kernel's types
+/// any more when the first one comes.
+///
+/// # Errors
+/// That of asking the kernel.
+pub fn prepare() -> Result<()> {
+    tracepoint().map(|_| ())
 }
 
 /// The kernel's number of `bpf_trigger_tp`: asked once, since the answer takes milliseconds.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use ecalls_abi::channel::Id;
-use ecalls_abi::message::{Number, OpenChannel, Request as Ask, Subscribe};
+use ecalls_abi::message::{Number, OpenChannel, ReplaceHandler, Request as Ask, Subscribe};
 use ecalls_abi::service::SubscriptionCount;
 use zerocopy::FromZeros;
 
@@ -21,7 +21,7 @@ use crate::memory::ChannelMemory;
 use crate::owner::Owner;
 use crate::service::{self, HostedService, Raise, raise_by_name};
 use crate::subscription::{HostedSubscription, Request};
-use crate::sys;
+use crate::{sys, upload};
 
 /// Who holds a thing in the core.
 #[derive(Debug)]
@@ -175,8 +175,9 @@ impl SubscriptionHandle {
     /// The same with the programs of those actions that are handlers in E-code.
     ///
     /// # Errors
-    /// [`Error::Ecode`] when the kernel refuses one, [`Error::Denied`] for a client of the daemon,
-    /// and those of [`SubscriptionHandle::install`].
+    /// [`Error::Ecode`] when the kernel refuses one, or the daemon, whose limits are narrower;
+    /// [`Error::LimitReached`] for a text, or for more of them, than the daemon takes; and those of
+    /// [`SubscriptionHandle::install`].
     pub fn install_with(
         access: Arc<Access>,
         request: &Request,
@@ -189,8 +190,7 @@ impl SubscriptionHandle {
                 let hosted = HostedSubscription::install_with(core, &owner, request, handlers)?;
                 (hosted.id(), Holder::Here(hosted))
             }
-            Access::Client(_) if !handlers.is_empty() => return Err(no_upload()),
-            Access::Client(client) => (subscribe(client, request)?, Holder::Daemon),
+            Access::Client(client) => (subscribe(client, request, handlers)?, Holder::Daemon),
         };
         Ok(SubscriptionHandle { access, id, holder })
     }
@@ -203,11 +203,11 @@ impl SubscriptionHandle {
     /// Replaces the handler in E-code of an action; see [`HostedSubscription::replace_handler`].
     ///
     /// # Errors
-    /// [`Error::Closed`], [`Error::Ecode`], [`Error::Denied`] for a client of the daemon.
+    /// [`Error::Closed`], [`Error::Ecode`], and by the daemon [`Error::Quota`].
     pub fn replace_handler(&self, action: usize, handler: &Handler) -> Result<()> {
         match &self.holder {
             Holder::Here(hosted) => hosted.replace_handler(action, handler),
-            Holder::Daemon => Err(no_upload()),
+            Holder::Daemon => replace(&self.access, self.id, action, handler),
         }
     }
 
@@ -217,15 +217,20 @@ impl SubscriptionHandle {
     }
 }
 
-/// The daemon does not take programs of its clients.
-fn no_upload() -> Error {
-    Error::Denied {
-        action: "E-code",
-        privilege: "a core that this program hosts itself: through the daemon it is not there yet",
-    }
+/// Asks the daemon to compile another text for an action.
+fn replace(access: &Access, id: Id, action: usize, handler: &Handler) -> Result<()> {
+    let Access::Client(client) = access else {
+        return Err(Error::Closed("the subscription"));
+    };
+    let file = upload::write(handler)?;
+    let request = Ask::ReplaceHandler(ReplaceHandler {
+        subscription: id.raw(),
+        action: u32::try_from(action).unwrap_or(u32::MAX),
+    });
+    client.value_with(&request, &[file.as_fd()]).map(|_| ())
 }
 
-fn subscribe(client: &Client, request: &Request) -> Result<Id> {
+fn subscribe(client: &Client, request: &Request, handlers: &[(usize, Handler)]) -> Result<Id> {
     let mut message = Subscribe::new_zeroed();
     let count = request.actions.len();
     let Some(places) = message.action.get_mut(..count) else {
@@ -239,7 +244,9 @@ fn subscribe(client: &Client, request: &Request) -> Result<Id> {
     message.pid = request.pid;
     message.deadline_ns = request.deadline_ns;
     message.channel = request.channel.map_or(0, Id::raw);
-    client.made(&Ask::Subscribe(message))
+    let files = upload::write_all(handlers)?;
+    let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
+    client.made(&Ask::Subscribe(message), &files)
 }
 
 impl Drop for SubscriptionHandle {

@@ -19,9 +19,10 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ::ecode::bpf::Object;
+use ::ecode::bpf::{Map, Object, inspect};
 use ::ecode::frame::at;
 use ::ecode::ir::{Instruction, Op, Program, State};
+use ::ecode::limits;
 use ::ecode::source::Source;
 use ecalls_abi::channel::STATE_DEAD;
 use ecalls_abi::ecode::{Frame, HANDLER_ECODE, call};
@@ -68,6 +69,22 @@ pub struct Handler {
     output_bytes: u32,
     effects: bool,
     source: Source,
+    attributes: Vec<String>,
+}
+
+/// What a compiler made that is not trusted ([`Handler::of_untrusted`]).
+#[derive(Clone, Debug, Default)]
+pub struct Parts {
+    /// The program.
+    pub object: Object,
+    /// Its variables.
+    pub state: State,
+    /// Iterations that it may make.
+    pub fuel: u32,
+    /// Bytes of its output.
+    pub output_bytes: u32,
+    /// Whether it asks for effects.
+    pub effects: bool,
 }
 
 impl Handler {
@@ -98,12 +115,72 @@ impl Handler {
             output_bytes: program.output,
             effects: asks(&program.body),
             source,
+            attributes: Vec::new(),
         })
+    }
+
+    /// The same with the names of the attributes that the text uses, by number: for who compiles
+    /// it again.
+    #[must_use]
+    pub fn with_attributes(mut self, names: &[String]) -> Handler {
+        self.attributes = names.to_vec();
+        self
+    }
+
+    /// What a compiler made of `source` that is not trusted: whatever it is, the handler reads and
+    /// writes nothing but its own. `has_channel`: whether it has attributes.
+    ///
+    /// # Errors
+    /// [`Error::Ecode`]: no program of the compiler's; see [`inspect`].
+    pub fn of_untrusted(parts: Parts, source: Source, has_channel: bool) -> Result<Handler> {
+        let mut maps = vec![Map::Frame, Map::Event];
+        if has_channel {
+            maps.push(Map::Attributes);
+        }
+        if !parts.state.bytes.is_empty() {
+            maps.push(Map::State);
+        }
+        let state = &parts.state;
+        let output = parts.output_bytes as usize;
+        let fits = output <= DATA_MAX
+            && output.is_multiple_of(8)
+            && parts.object.input_bytes as usize <= DATA_MAX
+            && parts.object.state_bytes as usize == state.bytes.len()
+            && state.bytes.len() <= limits::STATE_BYTES as usize
+            && state.bytes.len().is_multiple_of(8);
+        let checked = match fits {
+            true => inspect(&parts.object, &maps).map_err(|foreign| foreign.to_string()),
+            false => Err("its memory does not fit".to_owned()),
+        };
+        if let Err(why) = checked {
+            let name = &source.name;
+            let told = format!("{name}: the compiler's program is none that it can make: {why}");
+            return Err(Error::Ecode(told));
+        }
+        Ok(Handler {
+            object: parts.object,
+            state: parts.state,
+            fuel: parts.fuel.max(1),
+            output_bytes: parts.output_bytes,
+            effects: parts.effects,
+            source,
+            attributes: Vec::new(),
+        })
+    }
+
+    /// The text.
+    pub(crate) fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// Names of attributes.
+    pub(crate) fn attributes(&self) -> &[String] {
+        &self.attributes
     }
 }
 
 /// Whether some instruction asks for an effect.
-fn asks(body: &[Instruction]) -> bool {
+pub fn asks(body: &[Instruction]) -> bool {
     body.iter().any(|instruction| {
         let op = &instruction.op;
         matches!(op, Op::Effect { .. }) || op.bodies().any(asks)

@@ -11,6 +11,8 @@
 //! - [`downcall`]: how a program calls it;
 //! - [`refusal`]: errors on their way from the daemon;
 //! - [`ecode`]: E-code programs in the kernel; [`handler`]: as actions of subscriptions;
+//!   [`environment`]: what they may name; [`upload`]: how texts come to the daemon; [`confined`]:
+//!   processes that do one piece of work;
 //! - [`stat`]: what it counts; [`measure`], [`baseline`]: what it costs;
 //! - [`probe`]: what this kernel offers;
 //! - [`signal`]: real-time signals, in the papers' order.
@@ -26,9 +28,11 @@ pub mod baseline;
 pub mod builtin;
 pub mod channel;
 mod client;
+pub mod confined;
 pub mod core;
 pub mod downcall;
 pub mod ecode;
+pub mod environment;
 pub mod error;
 mod fate;
 mod generic;
@@ -58,6 +62,7 @@ pub mod subscription;
 mod sys;
 mod table;
 pub mod tracepoint;
+pub mod upload;
 pub mod user;
 mod verdict;
 

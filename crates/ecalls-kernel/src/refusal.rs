@@ -9,8 +9,8 @@ use std::sync::Mutex;
 
 use ecalls_abi::ABI_VERSION;
 use ecalls_abi::message::{
-    REFUSED_CLOSED, REFUSED_DENIED, REFUSED_INVALID, REFUSED_LIMIT, REFUSED_OS, REFUSED_QUOTA,
-    REFUSED_UNKNOWN, REFUSED_UNSUPPORTED, REFUSED_VERSION, Refused,
+    REFUSED_CLOSED, REFUSED_DENIED, REFUSED_ECODE, REFUSED_INVALID, REFUSED_LIMIT, REFUSED_OS,
+    REFUSED_QUOTA, REFUSED_UNKNOWN, REFUSED_UNSUPPORTED, REFUSED_VERSION, Refused,
 };
 
 use crate::error::Error;
@@ -58,6 +58,7 @@ pub fn to_error(refused: &Refused) -> Error {
             expected: text(),
         },
         REFUSED_CLOSED => Error::Closed(subject()),
+        REFUSED_ECODE => Error::Ecode(refused.text().to_owned()),
         REFUSED_VERSION => Error::Version {
             theirs: u32::try_from(refused.number).unwrap_or(0),
             ours: ABI_VERSION,
@@ -95,6 +96,7 @@ pub fn from_error(error: &Error) -> Refused {
             expected,
         } => Refused::new(REFUSED_INVALID, 0, what, given, expected),
         Error::Closed(what) => Refused::new(REFUSED_CLOSED, 0, what, "", ""),
+        Error::Ecode(text) => Refused::new(REFUSED_ECODE, 0, "a text in E-code", "", text),
         Error::Version { theirs, .. } => {
             Refused::new(REFUSED_VERSION, u64::from(*theirs), "", "", &whole)
         }
@@ -170,6 +172,7 @@ mod tests {
                 expected: "e",
             },
             Error::Closed("the receiver"),
+            Error::Ecode("filter.ec:1:1: error: what is this".to_owned()),
             Error::Version {
                 theirs: 9,
                 ours: ABI_VERSION,

@@ -60,6 +60,7 @@ pub struct HostedSubscription {
     core: Arc<Core>,
     id: Id,
     service: u32,
+    channel: Option<Id>,
     /// What is attached for it; shared with others by the kernel's count of references.
     _links: Vec<Link>,
     handlers: Mutex<Handlers>,
@@ -115,6 +116,11 @@ impl HostedSubscription {
     /// Index of the service.
     pub fn service(&self) -> u32 {
         self.service
+    }
+
+    /// The channel that shows what was not delivered.
+    pub fn channel(&self) -> Option<Id> {
+        self.channel
     }
 
     /// Replaces the handler in E-code of an action. No event is lost, and each meets either the
@@ -193,6 +199,7 @@ fn install_locked(
     Ok(HostedSubscription {
         id,
         service: request.service,
+        channel: request.channel,
         _links: links,
         handlers: Mutex::new(handlers),
         pump: may_wait(&row),

@@ -3,12 +3,11 @@
 
 use ::ecode::Compiled;
 use ::ecode::diagnostic::Diagnostics;
-use ::ecode::environment::{Denied, Environment, output_format};
+use ::ecode::environment::{Environment, output_format};
 use ::ecode::source::Source;
-use ::ecode::tree::Builtin;
-use ecalls_abi::downcall::ATTRIBUTES;
 use ecalls_abi::service::SERVICE_USER;
 use ecalls_abi::version::DATA_MAX;
+use ecalls_kernel::environment::{environment, may_raise};
 use ecalls_kernel::handler::Handler;
 use ecalls_kernel::stat::ServiceStat;
 use ecalls_kernel::tracepoint::{self, Tracepoint};
@@ -39,9 +38,6 @@ pub(crate) fn compile_service(source: &Source) -> Result<(Tracepoint, Compiled)>
     let compiled = ::ecode::compile(source, &environment).map_err(wrong)?;
     Ok((tracepoint, compiled))
 }
-
-/// Why there are no counters to count in.
-const NO_CHANNEL: &str = "counters are a channel's: say memory(...) or report_to(...)";
 
 /// Where the handlers of one subscription run.
 #[derive(Clone, Debug)]
@@ -78,38 +74,20 @@ impl Surroundings {
             let rendered = Diagnostics::new(vec![one]).render(source);
             rendered.trim_end().to_owned()
         });
+        let handler = Handler::new(&compiled.program, compiled.object, source.clone())?;
         Ok(Made {
             warnings: warnings.collect(),
-            handler: Handler::new(&compiled.program, compiled.object, source.clone())?,
+            handler: handler.with_attributes(&environment.attributes),
             output: output.unwrap_or_else(|| input.to_owned()),
         })
     }
 
     /// What a text may name.
     fn environment(&self, source: &Source, input: &str) -> Result<Environment> {
-        if self.attributes.len() > ATTRIBUTES {
-            return Err(Error::LimitReached {
-                which: "attributes of one channel",
-                limit: ATTRIBUTES,
-            });
-        }
         let info = &self.service.info;
-        let mut environment = Environment {
-            input: (!input.trim().is_empty()).then(|| input.to_owned()),
-            kinds: info.kinds().map(str::to_owned).collect(),
-            ..Environment::default()
-        };
-        if self.has_channel {
-            environment.attributes.clone_from(&self.attributes);
-        } else {
-            let counters = [Builtin::Count, Builtin::Histogram];
-            environment.denied.extend(counters.map(|builtin| Denied {
-                builtin,
-                reason: NO_CHANNEL,
-            }));
-        }
+        let mut environment = environment(info, input, self.has_channel, &self.attributes)?;
         // Looking through all services takes longer than all the rest.
-        if source.text.contains("raise") {
+        if may_raise(&source.text) {
             environment.services = self.raisable()?;
         }
         Ok(environment)

@@ -9,6 +9,7 @@
 //! answers. Then everything of it is revoked in the kernel first, and freed and given back after.
 
 mod admit;
+mod upload;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
@@ -17,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ecalls_abi::message::{MESSAGE_MAX, REFUSED_LIMIT, REFUSED_QUOTA, Refused, Request};
+use ecalls_abi::message::{MESSAGE_MAX, REFUSED_LIMIT, Refused, Request};
 use ecalls_kernel::channel::HostedChannel;
 use ecalls_kernel::core::Core;
 use ecalls_kernel::now_ns;
@@ -28,7 +29,9 @@ use rustix::time::Timespec;
 use tracing::{debug, info, trace, warn};
 use zerocopy::IntoBytes;
 
+use self::upload::Uploads;
 use crate::client::{ANSWER_NS_MAX, Client, Held, Reply, Sent, Unread, refusal};
+use crate::compiler::Compiler;
 use crate::config::{Config, Limits, Names};
 use crate::log::{Handle, Limiter};
 use crate::metrics::figures::{DaemonFigures, Figures, ServiceFigures};
@@ -65,6 +68,7 @@ const LINES_PERIOD_NS: u64 = 10_000_000_000;
 /// What the loop waits for, by number; clients have two each, from 2 on.
 const RELAY: u64 = 0;
 const WAKE: u64 = 1;
+const COMPILER: u64 = u64::MAX;
 
 /// What signals ask for.
 #[derive(Debug, Default)]
@@ -94,6 +98,7 @@ pub struct Broker {
     asked: Asked,
     clients: HashMap<u64, Client>,
     turns: Turns<Packet>,
+    uploads: Uploads,
     retired: Retired,
     unread: Vec<Unread>,
     /// Revoked channels of clients that have ended: freeing one takes the kernel as long as many
@@ -117,6 +122,8 @@ pub struct Parts {
     pub core: Arc<Core>,
     /// Its end of the way to the door.
     pub relay: Relay,
+    /// Makes programs of texts.
+    pub compiler: Compiler,
     /// Becomes readable with a signal.
     pub wake: OwnedFd,
     /// What the signal asked for.
@@ -187,6 +194,8 @@ impl Broker {
         let readable = EventFlags::IN;
         epoll::add(&epoll, &parts.relay, EventData::new_u64(RELAY), readable)?;
         epoll::add(&epoll, &parts.wake, EventData::new_u64(WAKE), readable)?;
+        let compiler = EventData::new_u64(COMPILER);
+        epoll::add(&epoll, &parts.compiler, compiler, readable)?;
         let broker = Broker {
             shared,
             relay: parts.relay,
@@ -195,6 +204,7 @@ impl Broker {
             asked: parts.asked,
             clients: HashMap::new(),
             turns: Turns::default(),
+            uploads: Uploads::new(parts.compiler),
             retired: Retired::default(),
             unread: Vec::new(),
             closing: VecDeque::new(),
@@ -283,6 +293,7 @@ impl Broker {
             match event.data.u64() {
                 RELAY => self.take_packets()?,
                 WAKE => drain(&self.wake),
+                COMPILER => self.hear_compiler()?,
                 token => self.notice(token, event.flags)?,
             }
         }
@@ -399,29 +410,17 @@ impl Broker {
             self.end(number, "its process runs another program now")?;
             return Ok(true);
         }
+        trace!("{} of client {number}", asked.name());
+        if request::upload::is_upload(&asked) {
+            return self.take_upload(serial, &asked, packet);
+        }
         let Some(result) = self.with(number, |context| {
             request::answer(context, &asked, &packet.fds)
         }) else {
             return Ok(true); // it has ended since
         };
         drop(packet.fds);
-        if self.has_another_program(number) {
-            self.end(number, "its process runs another program now")?;
-            return Ok(true);
-        }
-        let refused = result.is_err();
-        self.shared.count(|figures| {
-            figures.requests += 1;
-            figures.refused += u64::from(refused);
-        });
-        let reply = result.unwrap_or_else(|no| {
-            if no.0.error == REFUSED_QUOTA {
-                self.tell_refused(number, no.0.subject(), no.0.number);
-            }
-            refusal(*no.0)
-        });
-        trace!("{} to client {number}", asked.name());
-        self.reply(number, serial, reply)
+        self.conclude(number, serial, result)
     }
 
     /// Whether a client's process runs another program than when it connected.
@@ -501,7 +500,7 @@ impl Broker {
         // That they are not there is not possible, and would be no harm.
         let _ = epoll::delete(&self.epoll, &client.socket);
         let _ = epoll::delete(&self.epoll, &client.process);
-        let waits = client.waiting_since_ns().is_some();
+        let waits = client.waiting_since_ns().is_some() || self.uploads.forget(number);
         self.unread.extend(client.hang_up());
         match waits {
             true => self.done(number),
@@ -531,6 +530,7 @@ impl Broker {
             self.tell_expelled(number, "does not read its answers");
             self.end(number, "it does not read its answers")?;
         }
+        self.look_after_compiler(now);
         self.crowded = false;
         let waiting = |client: &Client| client.waiting_since_ns().is_some();
         let waiting = self.clients.iter().filter(|(_, client)| waiting(client));

@@ -65,6 +65,8 @@ struct Waiting {
 pub struct Client {
     /// Its subscriptions, by id.
     pub subscriptions: HashMap<u32, Held<HostedSubscription>>,
+    /// Of those with handlers in E-code, by id: the formats of the data that they meet, by action.
+    pub inputs: HashMap<u32, Vec<(usize, String)>>,
     /// Its services, by index.
     pub services: HashMap<u32, Held<HostedService>>,
     /// Its channels, by id.
@@ -116,6 +118,7 @@ impl Client {
     ) -> Client {
         Client {
             subscriptions: HashMap::new(),
+            inputs: HashMap::new(),
             services: HashMap::new(),
             channels: HashMap::new(),
             who,

@@ -109,6 +109,12 @@ pub struct Limits {
     pub requests_per_s: Count<1, 1_000_000>,
     /// How many of those at once.
     pub requests_burst: Count<1, 1_000_000>,
+    /// Texts in E-code.
+    pub uploads_per_s: Count<1, 100_000>,
+    /// How many of those at once.
+    pub uploads_burst: Count<1, 100_000>,
+    /// Time of the daemon for those texts.
+    pub upload_time: HandlerTime,
 }
 
 impl Default for Limits {
@@ -130,6 +136,9 @@ impl Default for Limits {
             handler_time: HandlerTime(100_000_000),
             requests_per_s: Count(1000),
             requests_burst: Count(1000),
+            uploads_per_s: Count(20),
+            uploads_burst: Count(64),
+            upload_time: HandlerTime(100_000_000),
         }
     }
 }
@@ -155,6 +164,9 @@ pub struct LimitsChange {
     pub handler_time: Option<HandlerTime>,
     pub requests_per_s: Option<Count<1, 1_000_000>>,
     pub requests_burst: Option<Count<1, 1_000_000>>,
+    pub uploads_per_s: Option<Count<1, 100_000>>,
+    pub uploads_burst: Option<Count<1, 100_000>>,
+    pub upload_time: Option<HandlerTime>,
 }
 
 impl LimitsChange {
@@ -177,6 +189,9 @@ impl LimitsChange {
             handler_time: self.handler_time.unwrap_or(to.handler_time),
             requests_per_s: self.requests_per_s.unwrap_or(to.requests_per_s),
             requests_burst: self.requests_burst.unwrap_or(to.requests_burst),
+            uploads_per_s: self.uploads_per_s.unwrap_or(to.uploads_per_s),
+            uploads_burst: self.uploads_burst.unwrap_or(to.uploads_burst),
+            upload_time: self.upload_time.unwrap_or(to.upload_time),
         }
     }
 }

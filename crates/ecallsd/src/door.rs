@@ -23,7 +23,7 @@ use ecalls_abi::message::{
     Answer, MESSAGE_DESCRIPTORS, MESSAGE_MAX, Malformed, REFUSED_INVALID, REFUSED_LIMIT,
     REFUSED_OS, REFUSED_QUOTA, REFUSED_VERSION, Refused, Request,
 };
-use ecalls_kernel::{now_ns, take_descriptors};
+use ecalls_kernel::{now_ns, take_descriptors, upload};
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{
@@ -472,7 +472,7 @@ fn hear(socket: &OwnedFd, cred: UCred) -> Result<Option<Heard>, Why> {
             socket,
             serial,
             "the descriptors beside a message",
-            "one socket to watch or forget one, else none",
+            "a socket to watch or forget, a sealed text for each handler in E-code, else none",
         );
         return Err(Why::Descriptors);
     }
@@ -484,9 +484,13 @@ fn hear(socket: &OwnedFd, cred: UCred) -> Result<Option<Heard>, Why> {
     }))
 }
 
-/// Whether these are the descriptors that the request needs: all those are sockets.
+/// Whether these are the descriptors that the request needs: sockets, or texts.
 fn are_right(request: &Request, fds: &[OwnedFd]) -> bool {
-    fds.len() == request.descriptors() && fds.iter().all(|fd| sockopt::socket_type(fd).is_ok())
+    let is_right = |fd: &OwnedFd| match request {
+        Request::Subscribe(_) | Request::ReplaceHandler(_) => upload::is_sealed(fd.as_fd()),
+        _ => sockopt::socket_type(fd).is_ok(),
+    };
+    fds.len() == request.descriptors() && fds.iter().all(is_right)
 }
 
 const FORM: &str = "the form that ecalls/message.h describes";

@@ -10,6 +10,7 @@
 
 use std::collections::HashSet;
 
+use ecalls_abi::ecode::HANDLER_ECODE;
 use ecalls_abi::handler::HANDLER_SLEEPING;
 use ecalls_abi::subscription::{ACTION_HANDLER, ACTION_THREAD, Action};
 
@@ -280,7 +281,8 @@ fn may_read_memory(client: &Client, receiver: &Receiver, rights: &Rights) -> Res
 }
 
 fn sleeps(action: &Action) -> bool {
-    matches!(action.kind, ACTION_HANDLER | ACTION_THREAD) && action.handler >= HANDLER_SLEEPING
+    let is_handler = matches!(action.kind, ACTION_HANDLER | ACTION_THREAD);
+    is_handler && action.handler >= HANDLER_SLEEPING && action.handler != HANDLER_ECODE
 }
 
 #[cfg(test)]

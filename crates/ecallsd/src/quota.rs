@@ -15,14 +15,19 @@
 //!
 //! Root is counted and limited by the second half as a whole, not by a share.
 //!
+//! What is counted by time, not held, is in [`upload`].
+//!
 //! Always: what users hold adds up to the totals; no total is above the machine's; nothing is below
 //! zero.
+
+pub mod upload;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::config::{Limits, Machine};
+use crate::quota::upload::Uploads;
 
 /// Users that can hold something at the same time, root aside: the rows of the kernel side's table.
 pub const USERS: usize = 255;
@@ -150,6 +155,7 @@ pub struct Ledger(Arc<Mutex<Books>>);
 struct Books {
     machine: Amounts,
     users: HashMap<u32, Amounts>,
+    uploads: Uploads,
 }
 
 /// Something that was charged to a user. Dropping it gives it back.
@@ -166,6 +172,7 @@ impl Ledger {
         Ledger(Arc::new(Mutex::new(Books {
             machine: Amounts::of_machine(machine),
             users: HashMap::new(),
+            uploads: Uploads::default(),
         })))
     }
 
@@ -187,6 +194,11 @@ impl Ledger {
             uid,
             amounts,
         })
+    }
+
+    /// Runs `act` with what users have uploaded.
+    pub fn uploads<T>(&self, act: impl FnOnce(&mut Uploads) -> T) -> T {
+        act(&mut self.books().uploads)
     }
 
     /// Other totals from now on. What is held beyond them stays until it is given back.

@@ -7,6 +7,7 @@ pub mod map;
 pub mod service;
 pub mod socket;
 pub mod subscription;
+pub mod upload;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -106,7 +107,7 @@ pub fn answer(context: &mut Context<'_>, request: &Request, fds: &[OwnedFd]) -> 
         Request::Hello(_) => Err(No::invalid("HELLO", "the second one", "one per connection")),
         Request::OpenChannel(body) => channel::open(context, body),
         Request::CloseChannel(body) => channel::close(context, body.number),
-        Request::Subscribe(body) => subscription::install(context, body),
+        Request::Subscribe(body) => subscription::subscribe(context, body),
         Request::Unsubscribe(body) => subscription::end(context, body.number),
         Request::RegisterService(body) => service::register(context, body),
         Request::UnregisterService(body) => service::unregister(context, body.number),
@@ -121,6 +122,8 @@ pub fn answer(context: &mut Context<'_>, request: &Request, fds: &[OwnedFd]) -> 
         Request::LookUser(body) => look::user(context, body.number),
         Request::LookFate(body) => look::fate(context, body),
         Request::TakeMap(body) => map::take(context, body.number),
+        // What brings texts goes another way.
+        Request::ReplaceHandler(_) => Err(No::invalid("the request", "no text", "one with a text")),
     }
 }
 

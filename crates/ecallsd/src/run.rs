@@ -5,7 +5,8 @@
 //! 3. the core is loaded, unless another program hosts one;
 //! 4. the door is started: this program again, with the socket and one end of the relay as its
 //!    standard input and output, and without privileges;
-//! 5. the sandbox is closed, and only then threads start and clients are served.
+//! 5. the compiler is started the same way, with its two ways to the broker;
+//! 6. the sandbox is closed, and only then threads start and clients are served.
 
 use std::fs;
 use std::io;
@@ -24,9 +25,10 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tracing::{error, warn};
 
 use crate::broker::{Asked, Broker, Parts};
+use crate::compiler::{self, Compiler, Ends};
 use crate::config::{self, Config, Names, Who};
 use crate::relay::Relay;
-use crate::sandbox::{self, Enforce, Sandbox};
+use crate::sandbox::{self, Enforce, Sandbox, syscalls};
 use crate::{door, listen, log, metrics};
 
 /// Descriptors of the door: two for each connection, and a few of each message.
@@ -35,8 +37,8 @@ const DOOR_DESCRIPTORS: u64 = 32768;
 /// Descriptors of the core, and a few more.
 const CORE_DESCRIPTORS: u64 = 2048;
 
-/// How long the door may take to end.
-const DOOR_TIME: Duration = Duration::from_secs(2);
+/// How long another part may take to end.
+const PART_TIME: Duration = Duration::from_secs(2);
 
 /// Arguments of `ecallsd` and `ecalls daemon`.
 #[derive(Clone, Debug, clap::Args)]
@@ -53,6 +55,9 @@ pub struct Args {
     /// Be the door: only the daemon itself says this
     #[arg(long, hide = true)]
     door: bool,
+    /// Be the compiler: only the daemon itself says this
+    #[arg(long, hide = true, conflicts_with = "door")]
+    compiler: bool,
 }
 
 /// Why the daemon ends.
@@ -129,6 +134,9 @@ pub fn run(args: &Args, command: &[&str]) -> Result<(), Error> {
     if args.door {
         return be_the_door(args);
     }
+    if args.compiler {
+        return be_the_compiler(args);
+    }
     let (config, config_path) = load(args.config.as_ref())?;
     let log = log::start(config.log.level);
     let names = Names::of_system();
@@ -179,12 +187,20 @@ fn host(
     let counters = metrics::Listener::open(&config.metrics.listen)
         .map_err(Error::os("listening for readers of the counters"))?;
     let (ours, theirs) = Relay::pair().map_err(Error::os("making the relay"))?;
-    let mut door = start_door(args, command, theirs, listener, names)
+    let (stdin, stdout) = (theirs.into_descriptor(), listener);
+    let mut door = start(args, command, "--door", (stdin, stdout), names)
         .map_err(Error::os("starting the door"))?;
+    let (compiler, Ends { jobs, control }) =
+        Compiler::pair().map_err(Error::os("making the ways to the compiler"))?;
+    let mut keeper = start(args, command, "--compiler", (jobs, control), names)
+        .map_err(Error::os("starting the compiler"))?;
+    // Later the kernel's types cannot be read any more.
+    ecalls_kernel::ecode::prepare()?;
     enter_sandbox(args, &config, &config_path)?;
     let parts = Parts {
         core,
         relay: ours,
+        compiler,
         wake,
         asked,
         config,
@@ -199,9 +215,10 @@ fn host(
             .map_err(Error::os("starting a thread"))?;
     }
     let served = broker.serve();
-    // The door ends when its other end is gone.
+    // Both end when their other ends are gone.
     drop(broker);
     let status = wait_for(&mut door);
+    wait_for(&mut keeper);
     match served {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Error::Door(status)),
         Err(source) => Err(Error::Os {
@@ -244,30 +261,31 @@ fn listen_to_signals() -> io::Result<(OwnedFd, Asked)> {
     Ok((wake.into(), asked))
 }
 
-/// Starts this program again as the door.
-fn start_door(
+/// Starts this program again as another part of the daemon, with its standard input and output.
+fn start(
     args: &Args,
     command: &[&str],
-    relay: Relay,
-    listener: OwnedFd,
+    part: &str,
+    (stdin, stdout): (OwnedFd, OwnedFd),
     names: &Names,
 ) -> io::Result<Child> {
     // Whoever is executed by us has ambient capabilities of ours.
     caps::clear(None, CapSet::Ambient).map_err(io::Error::other)?;
-    let mut door = Command::new("/proc/self/exe");
-    door.arg0("ecallsd")
+    let mut child = Command::new("/proc/self/exe");
+    child
+        .arg0("ecallsd")
         .args(command)
-        .arg("--door")
+        .arg(part)
         .arg("--seccomp")
         .arg(args.seccomp.name())
         .env_clear()
         // Else the C library opens a file to count the CPUs when threads contend for memory.
         .env("MALLOC_ARENA_MAX", "1")
-        .stdin(Stdio::from(relay.into_descriptor()))
-        .stdout(Stdio::from(listener))
+        .stdin(Stdio::from(stdin))
+        .stdout(Stdio::from(stdout))
         .current_dir("/");
     if let Ok(stream) = std::env::var("JOURNAL_STREAM") {
-        door.env("JOURNAL_STREAM", stream);
+        child.env("JOURNAL_STREAM", stream);
     }
     // Without such a user it stays root's, and has no capability either way: as `nobody` it would
     // share its user with strangers, who could end it.
@@ -275,10 +293,10 @@ fn start_door(
     if ecalls_kernel::is_root()
         && let (Some(user), Some(group)) = (names.user(&ecalls), names.group(&ecalls))
     {
-        door.uid(user);
-        door.gid(group);
+        child.uid(user);
+        child.gid(group);
     }
-    door.spawn()
+    child.spawn()
 }
 
 fn be_the_door(args: &Args) -> Result<(), Error> {
@@ -301,11 +319,34 @@ fn be_the_door(args: &Args) -> Result<(), Error> {
     })
 }
 
-/// Waits for the door, but not for ever. How it ended.
-fn wait_for(door: &mut Child) -> String {
-    let until = Instant::now() + DOOR_TIME;
+fn be_the_compiler(args: &Args) -> Result<(), Error> {
+    log::start(config::Level::Warn);
+    let copy = |result: io::Result<OwnedFd>| result.map_err(Error::os("taking its place"));
+    let ends = Ends {
+        jobs: copy(io::stdin().as_fd().try_clone_to_owned())?,
+        control: copy(io::stdout().as_fd().try_clone_to_owned())?,
+    };
+    let _ = rustix::thread::set_name(c"ecallsd-compile");
+    let filter = syscalls::filter(&syscalls::worker(), args.seccomp)
+        .map_err(|error| Error::os("preparing the compiler")(io::Error::other(error)))?;
+    compiler::prepare();
+    let mut sandbox = Sandbox::keeper();
+    sandbox.enforce = args.seccomp;
+    sandbox.enter()?;
+    compiler::serve(&ends, &filter).map_err(|source| {
+        error!("the compiler: {source}");
+        Error::Os {
+            action: "compiling",
+            source,
+        }
+    })
+}
+
+/// Waits for another part, but not for ever. How it ended.
+fn wait_for(part: &mut Child) -> String {
+    let until = Instant::now() + PART_TIME;
     while Instant::now() < until {
-        match door.try_wait() {
+        match part.try_wait() {
             Ok(Some(status)) => return status.to_string(),
             Ok(None) => std::thread::sleep(Duration::from_millis(5)),
             Err(error) => return error.to_string(),

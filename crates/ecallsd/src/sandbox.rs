@@ -1,14 +1,17 @@
 //! What the daemon's processes give up before they serve anybody: whatever a mistake in them, or
 //! whoever exploits it, could use against the machine.
 //!
-//! | | broker | door |
-//! |---|---|---|
-//! | capabilities | CAP_BPF, CAP_PERFMON | none |
-//! | files | configuration, users and groups, lock, list of CPUs | none |
-//! | network | none (the counters' socket is open before) | none |
-//! | system calls | [`syscalls::broker`] | [`syscalls::door`] |
+//! | | broker | door | compiler |
+//! |---|---|---|---|
+//! | capabilities | CAP_BPF, CAP_PERFMON | none | none |
+//! | files | configuration, users, groups, lock, list of CPUs | none | none |
+//! | network | none (the counters' socket is open before) | none | none |
+//! | memory | | | 128 MiB ([`cap::MEMORY`]) |
+//! | system calls | [`syscalls::broker`] | [`syscalls::door`] | [`syscalls::keeper`] |
 //!
-//! Neither can gain privileges again, be traced, or leave a core file. The order matters: first
+//! The compiler's workers give up more: [`syscalls::worker`].
+//!
+//! None of them can gain privileges again, be traced, or leave a core file. The order matters:
 //! limits, then capabilities, then files, and last the system calls, which forbid the rest. It is
 //! done before the first thread starts, so that all threads inherit it.
 //!
@@ -30,7 +33,11 @@ use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior}
 
 pub use self::syscalls::Enforce;
 
+use crate::compiler::cap;
 use crate::subordinate;
+
+/// Descriptors of the compiler: its two ways, standard error, its worker's process, and a few.
+const KEEPER_DESCRIPTORS: u64 = 32;
 
 /// Landlock as this file knows it; a kernel that knows less enforces what it knows.
 const LANDLOCK: ABI = ABI::V6;
@@ -78,6 +85,8 @@ pub struct Sandbox {
     pub enforce: Enforce,
     /// Whether it may reach others by abstract sockets and signals.
     pub reach: bool,
+    /// Most memory of its own, bytes.
+    pub memory: Option<u64>,
 }
 
 impl Sandbox {
@@ -103,6 +112,7 @@ impl Sandbox {
             enforce: Enforce::Kill,
             // The service manager's socket may be an abstract one.
             reach: true,
+            memory: None,
         }
     }
 
@@ -117,6 +127,16 @@ impl Sandbox {
             syscalls: syscalls::door(),
             enforce: Enforce::Kill,
             reach: false,
+            memory: None,
+        }
+    }
+
+    /// That of the compiler's keeper. Its workers give up more.
+    pub fn keeper() -> Sandbox {
+        Sandbox {
+            syscalls: syscalls::keeper(),
+            memory: Some(cap::MEMORY),
+            ..Sandbox::door(KEEPER_DESCRIPTORS)
         }
     }
 
@@ -127,6 +147,9 @@ impl Sandbox {
     pub fn enter(&self) -> Result<Report, Error> {
         let mut report = Report::default();
         limit_resources(self.descriptors)?;
+        if let Some(memory) = self.memory {
+            limit(Resource::Data, memory, "more memory")?;
+        }
         set_dumpable_behavior(DumpableBehavior::NotDumpable)
             .map_err(|error| Error::new("being traced", error))?;
         keep_capabilities(&self.capabilities)?;
@@ -191,16 +214,18 @@ fn limit_resources(descriptors: u64) -> Result<(), Error> {
     };
     rustix::process::setrlimit(Resource::Core, none)
         .map_err(|error| Error::new("core files", error))?;
-    let now = rustix::process::getrlimit(Resource::Nofile);
-    let most = now
-        .maximum
-        .map_or(descriptors, |most| most.min(descriptors));
+    limit(Resource::Nofile, descriptors, "more descriptors")
+}
+
+/// At most so much, or what there is if that is less.
+fn limit(resource: Resource, most: u64, what: &'static str) -> Result<(), Error> {
+    let now = rustix::process::getrlimit(resource).maximum;
+    let most = now.map_or(most, |now| now.min(most));
     let limit = Rlimit {
         current: Some(most),
         maximum: Some(most),
     };
-    rustix::process::setrlimit(Resource::Nofile, limit)
-        .map_err(|error| Error::new("more descriptors", error))
+    rustix::process::setrlimit(resource, limit).map_err(|error| Error::new(what, error))
 }
 
 /// Keeps what it has of `wanted`, and nothing else, in every set.

@@ -42,6 +42,23 @@ impl<T> Turns<T> {
         item
     }
 
+    /// Takes one out, wherever it is. Whether there was one.
+    pub fn remove(&mut self, is_it: impl Fn(&T) -> bool) -> bool {
+        let mut found = None;
+        for (uid, waiting) in &mut self.waiting {
+            if let Some(at) = waiting.iter().position(&is_it) {
+                waiting.remove(at);
+                found = Some((*uid, waiting.is_empty()));
+                break;
+            }
+        }
+        if let Some((uid, true)) = found {
+            self.waiting.remove(&uid);
+            self.order.retain(|other| *other != uid);
+        }
+        found.is_some()
+    }
+
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
@@ -62,6 +79,18 @@ mod tests {
         turns.push(3, (3, 0));
         let order: Vec<_> = std::iter::from_fn(|| turns.pop()).collect();
         assert_eq!(order, [(1, 0), (2, 0), (3, 0), (1, 1), (1, 2), (1, 3)]);
+        assert!(turns.is_empty() && turns.waiting.is_empty());
+    }
+
+    #[test]
+    fn what_is_taken_out_has_no_turn() {
+        let mut turns = Turns::default();
+        for (uid, item) in [(1, 10), (1, 11), (2, 20)] {
+            turns.push(uid, item);
+        }
+        assert!(turns.remove(|item| *item == 20) && !turns.remove(|item| *item == 20));
+        assert!(turns.remove(|item| *item == 10));
+        assert_eq!((turns.pop(), turns.pop()), (Some(11), None));
         assert!(turns.is_empty() && turns.waiting.is_empty());
     }
 }

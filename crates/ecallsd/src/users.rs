@@ -9,9 +9,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ecalls_abi::message::{
-    QUOTA_BYTES, QUOTA_CHANNELS, QUOTA_CONNECTIONS, QUOTA_DESCRIPTORS, QUOTA_EXPIRIES,
-    QUOTA_HANDLER, QUOTA_QUEUED, QUOTA_RAISED, QUOTA_REQUESTS, QUOTA_SERVICES, QUOTA_SUBSCRIPTIONS,
-    QUOTA_TIMERS, QUOTA_UP, UserView,
+    QUOTA_BYTES, QUOTA_CHANNELS, QUOTA_COMPILE, QUOTA_CONNECTIONS, QUOTA_DESCRIPTORS,
+    QUOTA_EXPIRIES, QUOTA_HANDLER, QUOTA_QUEUED, QUOTA_RAISED, QUOTA_REQUESTS, QUOTA_SERVICES,
+    QUOTA_SUBSCRIPTIONS, QUOTA_TIMERS, QUOTA_UP, QUOTA_UPLOADS, UserView,
 };
 use ecalls_abi::service::SubscriptionCount;
 use ecalls_abi::user::UNLIMITED;
@@ -99,6 +99,11 @@ impl Users {
         Ok(())
     }
 
+    /// What is known of a user's limits.
+    pub fn limits(&self, uid: u32) -> Option<Limits> {
+        self.rows.get(&uid).map(|row| row.limits)
+    }
+
     /// Adds what a subscription that has ended had counted.
     pub fn add_ended(&mut self, uid: u32, count: &SubscriptionCount) {
         if let Some(row) = self.rows.get_mut(&uid) {
@@ -125,6 +130,7 @@ impl Users {
     pub fn view(&self, uid: u32, row: &Row, ledger: &Ledger) -> Result<UserView> {
         let user = self.core.user(row.index)?;
         let held = ledger.held(uid);
+        let uploads = ledger.uploads(|uploads| uploads.of(uid));
         let mut view = UserView {
             next: row.index + 1,
             uid,
@@ -143,6 +149,8 @@ impl Users {
             (QUOTA_EXPIRIES, user.timer_throttled),
             (QUOTA_HANDLER, user.handler_throttled),
             (QUOTA_REQUESTS, row.slow),
+            (QUOTA_UPLOADS, uploads.too_many),
+            (QUOTA_COMPILE, uploads.too_long),
         ] {
             view.used[quota] = used;
         }
@@ -162,6 +170,8 @@ impl Users {
             (QUOTA_EXPIRIES, limits.timer_expiries_per_s.get()),
             (QUOTA_HANDLER, limits.handler_time.0),
             (QUOTA_REQUESTS, limits.requests_per_s.get()),
+            (QUOTA_UPLOADS, limits.uploads_per_s.get()),
+            (QUOTA_COMPILE, limits.upload_time.0),
         ] {
             view.limit[quota] = limit;
         }

@@ -507,8 +507,14 @@ fn the_running_daemon_has_given_up_what_its_lists_say() {
     let _client = daemon.client(ALICE);
     let of_broker = "000000c000000000"; // CAP_BPF, CAP_PERFMON
     let nothing = "0000000000000000";
-    let door = daemon.door().as_raw_pid().cast_unsigned();
-    for (pid, capabilities) in [(daemon.pid(), of_broker), (door, nothing)] {
+    // Broker, door, keeper of the compiler, and its worker.
+    let mut processes = Vec::new();
+    wait_until("all have started", || {
+        processes = daemon.processes();
+        processes.len() == 4 && of_threads(processes[3], "Seccomp_filters") == ["4"]
+    });
+    let of_each = [of_broker, nothing, nothing, nothing];
+    for (pid, capabilities) in processes.into_iter().zip(of_each) {
         for (name, wanted) in [
             ("CapEff", capabilities),
             ("CapPrm", capabilities),

@@ -7,7 +7,8 @@
 #![no_main]
 #![forbid(unsafe_code)]
 
-use ecalls_abi::message::{Answer, MESSAGE_DESCRIPTORS, MESSAGE_MAX, REFUSED_OS, Refused, Request};
+use ecalls_abi::message::{Answer, MESSAGE_MAX, REFUSED_OS, Refused, Request};
+use ecalls_abi::version::ACTIONS_MAX;
 use ecalls_kernel::refusal;
 use libfuzzer_sys::fuzz_target;
 
@@ -16,7 +17,7 @@ fuzz_target!(|packet: &[u8]| {
         Ok((serial, request)) => {
             assert_eq!(request.packet(serial).as_bytes(), packet);
             assert!(packet.len() <= MESSAGE_MAX);
-            assert!(request.descriptors() <= MESSAGE_DESCRIPTORS as usize);
+            assert!(request.descriptors() <= ACTIONS_MAX);
             // Requests and answers are never taken for each other.
             assert!(Answer::parse(packet).is_err(), "{}", request.name());
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ecalls_abi::channel::Id;
+use ecalls_abi::ecode::HANDLER_ECODE;
 use ecalls_abi::handler::{HANDLER_COPY_USER, HANDLERS_BUILT_IN};
 use ecalls_abi::message::Subscribe;
 use ecalls_abi::subscription::{
@@ -10,21 +11,50 @@ use ecalls_abi::subscription::{
     SCOPE_OWN,
 };
 use ecalls_kernel::Error;
+use ecalls_kernel::handler::Handler;
 use ecalls_kernel::subscription::{HostedSubscription, Request};
 
 use super::{Context, No, Result, done};
 use crate::client::{Held, Reply};
+use crate::compiler::cap;
 use crate::policy::{Receiver, Scope, Service};
 use crate::quota::{Amounts, Resource};
 
 /// Descriptors that the broker holds for a subscription: what is attached for its service.
 const DESCRIPTORS: u64 = 2;
 
-/// Installs one.
+/// What is asked for, with what became of its texts.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// The request.
+    pub body: &'a Subscribe,
+    /// Its handlers in E-code, by action.
+    pub handlers: &'a [(usize, Handler)],
+}
+
+/// What was decided about a request.
+#[derive(Clone, Debug)]
+pub struct Decided {
+    actions: Vec<Action>,
+    channel: Option<Id>,
+    receiver: Receiver,
+    scope: Scope,
+}
+
+/// Installs one without handlers in E-code.
+///
+/// # Errors
+/// As [`install`].
+pub fn subscribe(context: &mut Context<'_>, body: &Subscribe) -> Result<Reply> {
+    let handlers = &[];
+    install(context, &Wanted { body, handlers }).map(done)
+}
+
+/// Whether one could be installed.
 ///
 /// # Errors
 /// What it asks for that makes no sense, or is not this client's to have.
-pub fn install(context: &mut Context<'_>, body: &Subscribe) -> Result<Reply> {
+pub fn look(context: &Context<'_>, body: &Subscribe) -> Result<Decided> {
     let count = usize::try_from(body.actions).unwrap_or(usize::MAX);
     let Some(actions) = body.action.get(..count) else {
         return Err(No::invalid(
@@ -42,9 +72,34 @@ pub fn install(context: &mut Context<'_>, body: &Subscribe) -> Result<Reply> {
     };
     let receiver = receiver(context, body.receiver)?;
     let scope = decide(context, body.service, &receiver, actions)?;
+    Ok(Decided {
+        actions: actions.to_vec(),
+        channel,
+        receiver,
+        scope,
+    })
+}
+
+/// Installs one. Its id.
+///
+/// # Errors
+/// As [`look`], and those of the kernel side.
+pub fn install(context: &mut Context<'_>, wanted: &Wanted<'_>) -> Result<u32> {
+    let Wanted { body, handlers } = *wanted;
+    let Decided {
+        actions,
+        channel,
+        receiver,
+        scope,
+    } = look(context, body)?;
+    let texts = handlers.len() as u64;
     let amounts = Amounts::NONE
         .and(Resource::Subscriptions, 1)
-        .and(Resource::Descriptors, DESCRIPTORS);
+        .and(Resource::Bytes, texts * cap::HANDLER_BYTES)
+        .and(
+            Resource::Descriptors,
+            DESCRIPTORS + texts * cap::HANDLER_DESCRIPTORS,
+        );
     let charge = context.charge(amounts)?;
     let request = Request {
         service: body.service,
@@ -57,16 +112,17 @@ pub fn install(context: &mut Context<'_>, body: &Subscribe) -> Result<Reply> {
             Scope::Own => SCOPE_OWN,
             Scope::All => SCOPE_ALL,
         },
-        actions: actions.to_vec(),
+        actions,
     };
     let core = Arc::clone(context.core);
-    let thing = HostedSubscription::install(core, &context.client.owner, &request)?;
+    let owner = &context.client.owner;
+    let thing = HostedSubscription::install_with(core, owner, &request, handlers)?;
     let id = thing.id().raw();
     context
         .client
         .subscriptions
         .insert(id, Held { thing, charge });
-    Ok(done(id))
+    Ok(id)
 }
 
 /// Ends one.
@@ -74,6 +130,7 @@ pub fn install(context: &mut Context<'_>, body: &Subscribe) -> Result<Reply> {
 /// # Errors
 /// It is not this client's.
 pub fn end(context: &mut Context<'_>, id: u32) -> Result<Reply> {
+    context.client.inputs.remove(&id);
     let Some(held) = context.client.subscriptions.remove(&id) else {
         return Err(No::from(Error::Closed("the subscription")));
     };
@@ -131,6 +188,8 @@ fn decide(
 fn check(context: &Context<'_>, action: &Action) -> Result<()> {
     match action.kind {
         ACTION_HANDLER if action.handler < HANDLERS_BUILT_IN => Ok(()),
+        // That each has its program is checked where the subscription is made.
+        ACTION_HANDLER | ACTION_THREAD if action.handler == HANDLER_ECODE => Ok(()),
         ACTION_THREAD
             if action.handler < HANDLERS_BUILT_IN || action.handler == HANDLER_COPY_USER =>
         {

@@ -141,15 +141,16 @@ const BROKER_OLDER: &[c_long] = &[libc::SYS_unlink, libc::SYS_readlink];
 #[cfg(not(target_arch = "x86_64"))]
 const BROKER_OLDER: &[c_long] = &[];
 
-/// Commands of bpf(2) that the broker needs once the core is loaded: maps of channels, running the
-/// core's programs, attaching and describing. Not among them: loading programs, pinning, and
-/// opening what others have loaded by id.
+/// Commands of bpf(2) that the broker needs once the core is loaded: maps of channels and handlers,
+/// loading handlers, running the core's programs, attaching and describing. Not among them:
+/// pinning, and opening what others have loaded by id.
 const BPF_COMMANDS: &[u32] = &[
     libbpf::MAP_CREATE,
     libbpf::MAP_LOOKUP_ELEM,
     libbpf::MAP_UPDATE_ELEM,
     libbpf::MAP_DELETE_ELEM,
     libbpf::MAP_GET_NEXT_KEY,
+    libbpf::PROG_LOAD,
     libbpf::PROG_TEST_RUN,
     libbpf::OBJ_GET_INFO_BY_FD,
     libbpf::RAW_TRACEPOINT_OPEN,
@@ -166,6 +167,7 @@ mod libbpf {
     pub(super) const MAP_UPDATE_ELEM: u32 = 2;
     pub(super) const MAP_DELETE_ELEM: u32 = 3;
     pub(super) const MAP_GET_NEXT_KEY: u32 = 4;
+    pub(super) const PROG_LOAD: u32 = 5;
     pub(super) const PROG_TEST_RUN: u32 = 10;
     pub(super) const OBJ_GET_INFO_BY_FD: u32 = 15;
     pub(super) const RAW_TRACEPOINT_OPEN: u32 = 17;
@@ -177,6 +179,29 @@ mod libbpf {
 
 /// prctl: a thread's name, and the name of memory that glibc maps.
 const PRCTL: &[u64] = &[15, 0x5356_4d41];
+
+/// prctl: no new privileges, before a further list.
+const NO_NEW_PRIVS: u64 = 38;
+
+/// Flags of clone as fork(2) has them: a process, and no thread.
+const FORK: u64 = 0x0120_0011;
+
+/// What the compiler's keeper does besides: starting and ending workers, and what those do before
+/// they give that up, too.
+const KEEPER: &[c_long] = &[
+    libc::SYS_fcntl,
+    libc::SYS_getuid,
+    libc::SYS_kill,
+    libc::SYS_pidfd_open,
+    libc::SYS_recvfrom,
+    libc::SYS_seccomp,
+    libc::SYS_sendto,
+    libc::SYS_setitimer,
+    libc::SYS_wait4,
+];
+
+/// What a worker does besides.
+const WORKER: &[c_long] = &[libc::SYS_recvfrom, libc::SYS_sendto];
 
 fn plain(calls: &[&[c_long]]) -> List {
     let calls = calls.iter().flat_map(|list| list.iter());
@@ -207,15 +232,65 @@ pub fn door() -> List {
     list
 }
 
+/// What starts a process or a thread, of [`RUNTIME`].
+const STARTING: &[c_long] = &[libc::SYS_clone, libc::SYS_clone3];
+
+/// What a process of one thread does.
+fn single() -> List {
+    let mut list = plain(&[RUNTIME, OLDER]);
+    list.retain(|(call, _)| !STARTING.contains(call));
+    list
+}
+
+/// What the compiler's keeper needs.
+pub fn keeper() -> List {
+    let mut list = single();
+    list.extend(plain(&[KEEPER]));
+    list.push((libc::SYS_clone, only(0, [FORK])));
+    let prctl = PRCTL.iter().copied().chain([NO_NEW_PRIVS]);
+    list.push((libc::SYS_prctl, only(0, prctl)));
+    list
+}
+
+/// What a worker of the compiler needs. It starts nothing, and ends nobody.
+pub fn worker() -> List {
+    let mut list = single();
+    list.extend(plain(&[WORKER]));
+    list.push((libc::SYS_prctl, only(0, PRCTL.iter().copied())));
+    list
+}
+
 /// Calls that system libraries try and can do without (opening a file of settings): they fail with
 /// EPERM unless they are in the list.
 const TRIED: &[c_long] = &[libc::SYS_openat];
+
+/// A list that is ready to be used.
+#[derive(Clone, Debug, Default)]
+pub struct Filter(Vec<BpfProgram>);
+
+impl Filter {
+    /// Filters from now on, for this thread and all that it starts.
+    ///
+    /// # Errors
+    /// That of the kernel.
+    pub fn install(&self) -> Result<(), seccompiler::Error> {
+        self.0.iter().try_for_each(|program| apply_filter(program))
+    }
+}
 
 /// Filters from now on, for this thread and all that it starts.
 ///
 /// # Errors
 /// That of the kernel, or an architecture that the filter does not know.
 pub fn apply(list: &List, enforce: Enforce) -> Result<(), seccompiler::Error> {
+    filter(list, enforce)?.install()
+}
+
+/// Makes a list ready.
+///
+/// # Errors
+/// An architecture that the filter does not know.
+pub fn filter(list: &List, enforce: Enforce) -> Result<Filter, seccompiler::Error> {
     let architecture: TargetArch = std::env::consts::ARCH.try_into()?;
     let is_listed = |call: &&c_long| list.iter().any(|(listed, _)| listed == *call);
     let tried: Vec<c_long> = TRIED
@@ -229,7 +304,7 @@ pub fn apply(list: &List, enforce: Enforce) -> Result<(), seccompiler::Error> {
         Enforce::Kill => SeccompAction::KillProcess,
         Enforce::Deny => SeccompAction::Errno(EPERM),
         Enforce::Log => SeccompAction::Log,
-        Enforce::Off => return Ok(()),
+        Enforce::Off => return Ok(Filter::default()),
     };
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
     for (call, conditions) in list {
@@ -259,9 +334,9 @@ pub fn apply(list: &List, enforce: Enforce) -> Result<(), seccompiler::Error> {
         )?);
     }
     filters.push(SeccompFilter::new(rules, otherwise, allow, architecture)?);
-    for filter in filters {
-        let program: BpfProgram = filter.try_into()?;
-        apply_filter(&program)?;
-    }
-    Ok(())
+    let programs = filters
+        .into_iter()
+        .map(|filter| Ok(BpfProgram::try_from(filter)?));
+    let programs: Result<Vec<BpfProgram>, seccompiler::Error> = programs.collect();
+    Ok(Filter(programs?))
 }

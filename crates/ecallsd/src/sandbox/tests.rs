@@ -35,6 +35,23 @@ fn the_door_opens_no_file_no_socket_and_no_program() {
 }
 
 #[test]
+fn a_worker_of_the_compiler_starts_and_ends_nothing() {
+    with_calls(syscalls::worker, || {
+        assert!(is_denied(File::open("/etc/passwd")));
+        assert!(is_denied(UnixDatagram::unbound()));
+        assert!(is_denied(thread::Builder::new().spawn(|| ())));
+        assert!(is_denied(std::process::Command::new("/bin/true").status()));
+        assert!(rustix::process::test_kill_process(rustix::process::Pid::INIT).is_err());
+    });
+    with_calls(syscalls::keeper, || {
+        assert!(is_denied(File::open("/etc/passwd")));
+        assert!(is_denied(UnixDatagram::unbound()));
+        assert!(is_denied(thread::Builder::new().spawn(|| ())));
+        assert!(set_dumpable_behavior(DumpableBehavior::Dumpable).is_err());
+    });
+}
+
+#[test]
 fn the_broker_opens_files_but_no_network_and_no_program() {
     with_calls(syscalls::broker, || {
         assert!(File::open("/etc/passwd").is_ok());

@@ -27,6 +27,7 @@ mod revocation;
 mod running;
 mod scene;
 mod together;
+mod upload;
 mod victim;
 
 use std::process::ExitCode;
@@ -52,6 +53,7 @@ const THEMES: &[&[Test]] = &[
     identity::TESTS,
     revocation::TESTS,
     quotas::TESTS,
+    upload::TESTS,
     together::TESTS,
     life::TESTS,
     load::TESTS,
@@ -66,6 +68,7 @@ const ROLES: &[actor::Roles] = &[
     identity::ROLES,
     revocation::ROLES,
     quotas::ROLES,
+    upload::ROLES,
     life::ROLES,
     load::ROLES,
 ];

@@ -229,6 +229,13 @@ fn check_usage(daemon: &Daemon, before: &Usage) {
     }
 }
 
+/// The daemon's processes: broker, door, keeper of the compiler, and its worker.
+pub(crate) fn daemon_processes() -> Vec<u32> {
+    let shared = shared();
+    let (daemon, _) = shared.as_ref().expect("it was started");
+    daemon.processes()
+}
+
 /// All users as root sees them.
 pub(crate) fn users() -> Vec<UserView> {
     let root = Ecalls::open_within(PATIENCE).expect("the daemon");

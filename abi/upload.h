@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * How a text in E-code travels to the daemon: as a file of memory (memfd_create(2)) beside a
+ * message (abi/message.h) that needs one.
+ *
+ * The file is sealed against writing, shrinking and growing (F_SEAL_WRITE, F_SEAL_SHRINK,
+ * F_SEAL_GROW), so nobody can change it while it is read. It is struct ecalls_upload and, right
+ * behind it, `bytes` bytes of UTF-8, and nothing else.
+ */
+#ifndef ECALLS_UPLOAD_H
+#define ECALLS_UPLOAD_H
+
+#include "downcall.h"
+
+#define ECALLS_UPLOAD_VERSION 1u
+#define ECALLS_UPLOAD_BYTES_MAX 16384u /* of the text */
+#define ECALLS_UPLOAD_NAME_MAX 64u
+
+struct ecalls_upload {
+	ecalls_u32 version;    /* ECALLS_UPLOAD_VERSION */
+	ecalls_u32 bytes;      /* of the text, at most ECALLS_UPLOAD_BYTES_MAX */
+	ecalls_u32 attributes; /* entries of `attribute` in use */
+	ecalls_u32 pad;
+	/* What messages about the text begin with; ends with 0. */
+	char name[ECALLS_UPLOAD_NAME_MAX];
+	/* Names of the channel's attributes, in the order of their numbers; each ends with 0. */
+	char attribute[ECALLS_ATTRIBUTES][ECALLS_NAME_MAX];
+};
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_upload) == 80 + 32 * 32, "upload");
+
+#endif

@@ -1,0 +1,93 @@
+//! What a text in E-code may name where it is to run: the same for the program that hosts the core,
+//! the client that shows its user what is wrong, and the daemon that compiles the client's text
+//! again.
+//!
+//! What it may name is what it has a right to: counters and attributes are the subscription's
+//! channel's, events are raised of services of the subscription's own process. A signal goes to the
+//! receiver only, and that the owner may signal that one is asked when the subscription is made and
+//! again at each signal.
+
+use ::ecode::environment::{Denied, Environment};
+use ::ecode::tree::Builtin;
+use ecalls_abi::downcall::ATTRIBUTES;
+use ecalls_abi::service::{SERVICE_USER, ServiceInfo};
+
+use crate::core::Core;
+use crate::error::{Error, Result};
+
+/// Why there are no counters to count in.
+pub const NO_CHANNEL: &str = "counters are a channel's: say memory(...) or report_to(...)";
+
+/// What a text may name that handles events of a service, where their data have the format `input`.
+/// `attributes`: those of its channel.
+///
+/// # Errors
+/// [`Error::LimitReached`] for more attributes than a channel has.
+pub fn environment(
+    info: &ServiceInfo,
+    input: &str,
+    has_channel: bool,
+    attributes: &[String],
+) -> Result<Environment> {
+    let kinds = info.kinds().map(str::to_owned).collect();
+    of_parts(input, kinds, has_channel, attributes)
+}
+
+/// The same without the service: `kinds` are its.
+///
+/// # Errors
+/// As [`environment`].
+pub fn of_parts(
+    input: &str,
+    kinds: Vec<String>,
+    has_channel: bool,
+    attributes: &[String],
+) -> Result<Environment> {
+    if attributes.len() > ATTRIBUTES {
+        return Err(Error::LimitReached {
+            which: "attributes of one channel",
+            limit: ATTRIBUTES,
+        });
+    }
+    let mut environment = Environment {
+        input: (!input.trim().is_empty()).then(|| input.to_owned()),
+        kinds,
+        ..Environment::default()
+    };
+    if has_channel {
+        environment.attributes = attributes.to_vec();
+    } else {
+        let counters = [Builtin::Count, Builtin::Histogram];
+        environment.denied.extend(counters.map(|builtin| Denied {
+            builtin,
+            reason: NO_CHANNEL,
+        }));
+    }
+    Ok(environment)
+}
+
+/// Whether looking for services is worth the time it takes.
+pub fn may_raise(text: &str) -> bool {
+    text.contains("raise")
+}
+
+impl Core {
+    /// The application services whose events process `pid` of user `uid` may raise, but for that
+    /// at index `except`: a handler that raises what it handles would never end.
+    ///
+    /// # Errors
+    /// That of reading the tables.
+    pub fn raisable(&self, pid: u32, uid: u32, except: u32) -> Result<Vec<(String, u32)>> {
+        let mut found = Vec::new();
+        let mut from = SERVICE_USER;
+        while let Some(index) = self.next_service(from)? {
+            from = index + 1;
+            let owner = self.service_owner(index)?;
+            let may = uid == 0 || owner.is_some_and(|(owner, _)| owner == pid);
+            if index != except && may {
+                found.push((self.service_info(index)?.name().to_owned(), index));
+            }
+        }
+        Ok(found)
+    }
+}

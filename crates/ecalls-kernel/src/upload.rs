@@ -1,0 +1,180 @@
+//! Texts in E-code on their way to the daemon: sealed files of memory (abi/upload.h).
+//!
+//! The client writes one and seals it; then it can change no byte of it, and neither can anybody
+//! else. The daemon asks for the seals, copies the file once, and looks at nothing but its copy.
+//! Only the kernel's own files of memory have seals, so reading one waits for nobody.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use ecalls_abi::message::MESSAGE_DESCRIPTORS;
+use ecalls_abi::upload::{FILE_MAX, UPLOAD_BYTES_MAX, Upload, Wrong, parse};
+use rustix::fs::{MemfdFlags, SealFlags};
+use zerocopy::IntoBytes;
+
+use crate::error::{Error, Result};
+use crate::handler::Handler;
+
+/// What keeps a file as it is.
+const SEALS: SealFlags = SealFlags::WRITE
+    .union(SealFlags::SHRINK)
+    .union(SealFlags::GROW);
+
+/// A text as it came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Text {
+    /// What messages about it begin with.
+    pub name: String,
+    /// Names of the channel's attributes.
+    pub attributes: Vec<String>,
+    /// The text.
+    pub text: String,
+}
+
+fn os(action: &'static str) -> impl FnOnce(rustix::io::Errno) -> Error {
+    move |errno| Error::from_io(action, errno.into())
+}
+
+/// The file of a handler's text.
+///
+/// # Errors
+/// [`Error::LimitReached`] for a text that the daemon does not take.
+pub(crate) fn write(handler: &Handler) -> Result<OwnedFd> {
+    let source = handler.source();
+    let upload = Upload::new(&source.name, handler.attributes(), &source.text);
+    let upload = upload.map_err(|wrong| match wrong {
+        Wrong::Size => Error::LimitReached {
+            which: "bytes of a text in E-code for the daemon",
+            limit: UPLOAD_BYTES_MAX,
+        },
+        _ => Error::Invalid {
+            what: "the name of an attribute",
+            given: handler.attributes().join(", "),
+            expected: "at most 32 names of at most 31 bytes",
+        },
+    })?;
+    let action = "making a file for a text in E-code";
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::NOEXEC_SEAL;
+    let file = rustix::fs::memfd_create(c"ecode", flags).map_err(os(action))?;
+    let whole = [upload.as_bytes(), source.text.as_bytes()].concat();
+    let mut rest = whole.as_slice();
+    while !rest.is_empty() {
+        let written = rustix::io::retry_on_intr(|| rustix::io::write(&file, rest));
+        rest = rest.get(written.map_err(os(action))?..).unwrap_or_default();
+    }
+    rustix::fs::fcntl_add_seals(&file, SEALS).map_err(os(action))?;
+    Ok(file)
+}
+
+/// The files of some handlers, in order.
+///
+/// # Errors
+/// Those of each, and [`Error::LimitReached`] for more than one message can bring.
+pub(crate) fn write_all(handlers: &[(usize, Handler)]) -> Result<Vec<OwnedFd>> {
+    if handlers.len() > MESSAGE_DESCRIPTORS {
+        return Err(Error::LimitReached {
+            which: "handlers in E-code of one subscription by the daemon",
+            limit: MESSAGE_DESCRIPTORS,
+        });
+    }
+    handlers.iter().map(|(_, handler)| write(handler)).collect()
+}
+
+/// Whether nobody can change a file any more. Only a file of memory says so.
+pub fn is_sealed(file: BorrowedFd<'_>) -> bool {
+    rustix::fs::fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SEALS))
+}
+
+/// Reads a file that somebody else wrote.
+///
+/// # Errors
+/// [`Error::Invalid`] for what is no upload, or may still be changed.
+pub fn read(file: impl AsFd) -> Result<Text> {
+    let invalid = |given: String| Error::Invalid {
+        what: "the file of a text in E-code",
+        given,
+        expected: "as ecalls/upload.h describes: a sealed memfd with names and the text",
+    };
+    if !is_sealed(file.as_fd()) {
+        return Err(invalid("not sealed".to_owned()));
+    }
+    // One byte more, to see that there is none.
+    let mut bytes = vec![0; FILE_MAX + 1];
+    let mut size = 0;
+    while let Some(rest) = bytes.get_mut(size..).filter(|rest| !rest.is_empty()) {
+        let count = rustix::io::retry_on_intr(|| rustix::io::pread(&file, &mut *rest, size as u64));
+        match count.map_err(os("reading a text in E-code"))? {
+            0 => break,
+            count => size += count,
+        }
+    }
+    let (upload, text) = parse(&bytes[..size]).map_err(|wrong| invalid(wrong.to_string()))?;
+    Ok(Text {
+        name: upload.name().to_owned(),
+        attributes: upload.attributes().map(str::to_owned).collect(),
+        text: text.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(bytes: &[u8], seals: SealFlags) -> OwnedFd {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::NOEXEC_SEAL;
+        let file = rustix::fs::memfd_create(c"test", flags).expect("a file of memory");
+        assert_eq!(rustix::io::write(&file, bytes), Ok(bytes.len()));
+        rustix::fs::fcntl_add_seals(&file, seals).expect("seals");
+        file
+    }
+
+    fn whole(text: &str) -> Vec<u8> {
+        let upload = Upload::new("filter.ec", &["load"], text).expect("small");
+        [upload.as_bytes(), text.as_bytes()].concat()
+    }
+
+    #[test]
+    fn a_sealed_file_is_read_and_stays_as_it_is() {
+        let file = file(&whole("load > 5"), SEALS);
+        assert!(rustix::io::write(&file, b"x").is_err());
+        assert!(rustix::fs::ftruncate(&file, 0).is_err());
+        let text = read(&file).expect("an upload");
+        assert_eq!(
+            (text.name.as_str(), text.text.as_str()),
+            ("filter.ec", "load > 5")
+        );
+        assert_eq!(text.attributes, ["load"]);
+    }
+
+    #[test]
+    fn a_file_that_can_be_changed_is_refused() {
+        let open = [
+            SealFlags::empty(),
+            SealFlags::WRITE,
+            SealFlags::SHRINK | SealFlags::GROW,
+            SealFlags::FUTURE_WRITE | SealFlags::SHRINK | SealFlags::GROW,
+            SealFlags::WRITE | SealFlags::GROW,
+            SealFlags::WRITE | SealFlags::SHRINK,
+        ];
+        for seals in open {
+            let told = read(file(&whole("1"), seals)).expect_err("it can be changed");
+            assert!(told.to_string().contains("not sealed"), "{seals:?}: {told}");
+        }
+        let (pipe, _write) = std::io::pipe().expect("a pipe");
+        assert!(read(pipe).is_err());
+        assert!(read(std::fs::File::open("/dev/zero").expect("it is there")).is_err());
+    }
+
+    #[test]
+    fn files_of_another_size_are_refused() {
+        let mut long = whole("1");
+        long.resize(FILE_MAX * 4, b' ');
+        for bytes in [
+            &[][..],
+            &[0; 100],
+            &whole("12")[..whole("12").len() - 1],
+            &long,
+        ] {
+            assert!(read(file(bytes, SEALS)).is_err(), "{} bytes", bytes.len());
+        }
+    }
+}
