@@ -297,3 +297,119 @@ fn texts_made_to_be_hard_to_verify_are_loaded_quickly() {
     }
     assert!(slow.is_empty(), "{slow:?}");
 }
+
+/// Texts that grow: the parts of `hard_texts`, as often as the limits allow.
+fn growing_texts() -> Vec<(&'static str, Box<dyn Fn(usize) -> String>)> {
+    let input = "struct input { int a[16]; long b, c, d, e; char name[16]; unsigned u[8][8]; };\n";
+    let locals = "long xb = b, xc = c, xd = d, xe = e; long n = 0;\n";
+    let whole = move |body: String| format!("{input}{locals}fuel 100000;\n{body}return n;\n");
+    let in_loops = |body: String, depth: usize| {
+        (0..depth).fold(body, |inner, at| {
+            format!("for (int i{at} = 0; i{at} < e; i{at}++) {{\n{inner}}}\n")
+        })
+    };
+    let refined = |count: usize| {
+        each(count, &|at| {
+            let (name, value) = (["b", "c", "d", "e"][at % 4], at * 37 % 101);
+            format!("if (x{name} > {value}) n ^= {at};\n")
+        })
+    };
+    let flags = |count: usize| {
+        each(count, &|at| format!("int f{at} = 0;\n"))
+            + &each(count, &|at| {
+                format!("if (a[{}] > {at}) f{at} = 1;\n", at % 16)
+            })
+            + &each(count, &|at| format!("if (f{at}) n += {at};\n"))
+    };
+    let states = |count: usize| {
+        "int state = 0; for (int i = 0; i < 16; i++) { switch (state) {\n".to_owned()
+            + &each(count, &|at| {
+                let (next, other) = ((at + 1) % count, at * 7 % count);
+                format!(
+                    "case {at}: if (a[i] > {at}) state = {next}; else state = {other}; break;\n"
+                )
+            })
+            + "} n += state; }\n"
+    };
+    let loops = |count: usize| {
+        each(count, &|_| {
+            "for (int i = 0; i < e; i++) n += a[i];\n".into()
+        })
+    };
+    let sums = |count: usize| each(count, &|at| format!("n += a[{}] * {at};\n", at % 16));
+    let indices = |count: usize| each(count, &|at| format!("n += a[(n + {at}) & 15];\n"));
+    vec![
+        ("comparisons", Box::new(move |n| whole(refined(n)))),
+        (
+            "comparisons in three loops",
+            Box::new(move |n| whole(in_loops(refined(n), 3))),
+        ),
+        ("flags", Box::new(move |n| whole(flags(n)))),
+        (
+            "flags in a loop",
+            Box::new(move |n| whole(in_loops(flags(n), 1))),
+        ),
+        ("state machine", Box::new(move |n| whole(states(n)))),
+        ("loops", Box::new(move |n| whole(loops(n)))),
+        (
+            "loops in five loops",
+            Box::new(move |n| whole(in_loops(loops(n), 5))),
+        ),
+        ("sum", Box::new(move |n| whole(sums(n)))),
+        ("computed indices", Box::new(move |n| whole(indices(n)))),
+        (
+            "computed indices in a loop",
+            Box::new(move |n| whole(in_loops(indices(n), 1))),
+        ),
+    ]
+}
+
+/// The largest object that a text can grow to.
+fn largest(text: &dyn Fn(usize) -> String, options: &Options) -> bpf::Object {
+    let object = |count: usize| {
+        let source = Source::new("growing", text(count));
+        let (unit, _) = ecode::parser::parse(&source);
+        let (tree, _) = ecode::check::check(&unit, &Environment::default());
+        let program = ecode::lower::lower(&tree?).ok()?;
+        bpf::emit_with(&program, options).ok()
+    };
+    let (mut fits, mut not) = (1, 4096);
+    let mut best = object(fits).expect("a small one");
+    while not - fits > 1 + fits / 50 {
+        let middle = usize::midpoint(fits, not);
+        match object(middle) {
+            Some(object) => (fits, best) = (middle, object),
+            None => not = middle,
+        }
+    }
+    best
+}
+
+#[test]
+fn the_largest_texts_are_loaded_in_time() {
+    if !may_load() {
+        return;
+    }
+    let mut slow = Vec::new();
+    for (name, text) in growing_texts() {
+        for secret in [None, Some(77)] {
+            let object = largest(&text, &Options { secret });
+            let load = || {
+                let begin = thread_time();
+                let trial = Trial::load(&object).expect("memory");
+                let time = thread_time() - begin;
+                trial.unwrap_or_else(|refusal| panic!("{name}: {}", refusal.reason));
+                time
+            };
+            // The best of three: the machine does other things, too.
+            let time = load().min(load()).min(load());
+            let count = object.instructions.len();
+            let whose = secret.map_or("root's", |_| "a stranger's");
+            println!("{name}, {whose}: {count} instructions, {time:?}");
+            if time > QUICK {
+                slow.push((name, whose, time));
+            }
+        }
+    }
+    assert!(slow.is_empty(), "{slow:?}");
+}

@@ -125,6 +125,14 @@ pub struct Options {
 }
 
 impl Options {
+    /// Instructions that a program may have.
+    pub fn instructions_most(&self) -> usize {
+        match self.secret {
+            Some(_) => limits::BPF_INSTRUCTIONS_STRANGER,
+            None => limits::BPF_INSTRUCTIONS,
+        }
+    }
+
     /// Whether a constant is too long to stand in the code as it is.
     fn conceals(&self, value: i32) -> bool {
         self.secret.is_some() && i16::try_from(value).is_err()
@@ -138,11 +146,20 @@ impl Options {
 }
 
 /// The error of a program beyond the limit.
-fn too_many(at: Span) -> Diagnostic {
-    let most = limits::BPF_INSTRUCTIONS;
+fn too_many(at: Span, most: usize) -> Diagnostic {
     let message = format!("the program has more than {most} instructions for the kernel");
     Diagnostic::error(at, message)
         .hint("a function is expanded at each call: call the large ones from fewer places")
+}
+
+/// The error of a program in which the kernel's verifier would go too long a way.
+fn too_long_in_loops(at: Span) -> Diagnostic {
+    let (most, branches) = (limits::BPF_WALK, limits::BPF_BRANCHES);
+    let message = format!(
+        "the program has more than {most} instructions or {branches} decisions for the kernel, \
+         those in a loop counted twice, in a loop in a loop four times"
+    );
+    Diagnostic::error(at, message).hint("do less in loops in each other")
 }
 
 /// Compiles for the kernel.
@@ -159,7 +176,9 @@ pub fn emit_with(program: &Program, options: &Options) -> Result<Object, Diagnos
         .unwrap_or_default();
     let flat = flat::flatten(program);
     let facts = facts::Facts::of(&flat, program.registers);
-    let mut code = select::select(program, flat, &facts, options).map_err(too_many)?;
+    let most = options.instructions_most();
+    let mut code =
+        select::select(program, flat, &facts, options).map_err(|at| too_many(at, most))?;
     improve::improve(&mut code);
     let allocation = allocate::allocate(&mut code, program.locals).map_err(|_| {
         Diagnostic::error(first, "the program needs too many values at once")
@@ -167,9 +186,11 @@ pub fn emit_with(program: &Program, options: &Options) -> Result<Object, Diagnos
     })?;
     let encoded = encode::encode(&code, &allocation.registers);
     let count = encoded.instructions.len();
-    let most = limits::BPF_INSTRUCTIONS;
-    if count > most || encoded.branches > limits::BPF_BRANCHES {
-        return Err(too_many(first));
+    if count > most {
+        return Err(too_many(first, most));
+    }
+    if encoded.branches > limits::BPF_BRANCHES || encoded.walk > limits::BPF_WALK {
+        return Err(too_long_in_loops(first));
     }
     Ok(Object {
         instructions: encoded.instructions,

@@ -28,10 +28,15 @@ pub const INSTRUCTIONS: usize = 8 * 1024;
 pub const NESTING: u32 = 256;
 /// Loops in each other, those of called functions included (the kernel's frames of calls).
 pub const LOOP_DEPTH: u32 = 6;
-/// Instructions of a program for the kernel.
-pub const BPF_INSTRUCTIONS: usize = 32 * 1024;
-/// Conditional jumps of a program for the kernel, which remembers each until it has been there
-/// (BPF_COMPLEXITY_LIMIT_JMP_SEQ, 8192).
+/// Instructions of a program for the kernel: whatever they are, its verifier takes less than 50 ms.
+pub const BPF_INSTRUCTIONS: usize = 8 * 1024;
+/// The same of somebody else's text ([`crate::bpf::Options::secret`]): it runs after some 5 ms.
+pub const BPF_INSTRUCTIONS_STRANGER: usize = 2 * 1024;
+/// The same where each instruction counts as often as the kernel's verifier comes to it at least:
+/// in a loop twice, in a loop in a loop four times, and so on. It takes up to 4 us each time.
+pub const BPF_WALK: usize = 12 * 1024;
+/// Conditional jumps of a program for the kernel, counted likewise: it remembers each until it has
+/// been there (BPF_COMPLEXITY_LIMIT_JMP_SEQ, 8192).
 pub const BPF_BRANCHES: usize = 8000;
 /// Bytes of stack of a program for the kernel, over all frames.
 pub const BPF_STACK_BYTES: u32 = 512;

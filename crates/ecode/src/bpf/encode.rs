@@ -14,8 +14,11 @@ pub(super) struct Encoded {
     pub instructions: Vec<u64>,
     pub maps: Vec<MapUse>,
     pub spans: Vec<(u32, Span)>,
-    /// Conditional jumps.
+    /// Conditional jumps on the longest way that the verifier walks: those in a loop twice, since
+    /// it looks whether the second round tells it anything new; in a loop in a loop four times.
     pub branches: usize,
+    /// Instructions, counted likewise.
+    pub walk: usize,
 }
 
 /// Parts of an instruction's first byte.
@@ -56,6 +59,8 @@ struct Encoder<'a> {
     labels: Vec<usize>,
     jumps: Vec<(usize, Label)>,
     span: Span,
+    /// Loops around.
+    depth: u8,
     /// Whether the key 0 is on the stack already.
     has_key: bool,
 }
@@ -68,11 +73,16 @@ pub(super) fn encode(code: &Code, registers: &[u8]) -> Encoded {
         labels: vec![0; code.labels as usize],
         jumps: Vec::new(),
         span: Span::default(),
+        depth: 0,
         has_key: false,
     };
     for line in &code.lines {
         encoder.mark(line.span);
+        encoder.depth = line.depth;
+        let before = encoder.out.instructions.len();
         encoder.instruction(&line.inst);
+        let many = encoder.out.instructions.len() - before;
+        encoder.out.walk += many << line.depth.min(6);
     }
     encoder.resolve();
     encoder.out
@@ -255,7 +265,7 @@ impl Encoder<'_> {
                 self.push(code::JUMP, 0, 0, 0, 0);
             }
             Inst::MayGoto(to) => {
-                self.out.branches += 1;
+                self.out.branches += 1 << self.depth.min(6);
                 self.jump(to);
                 self.push(code::MAY_GOTO, 0, 0, 0, 0);
             }
@@ -266,7 +276,7 @@ impl Encoder<'_> {
                 narrow,
                 to,
             } => {
-                self.out.branches += 1;
+                self.out.branches += 1 << self.depth.min(6);
                 self.jump(to);
                 let class = if narrow { code::JUMP32 } else { code::JUMP };
                 self.push_value(class | question(test), self.r(a), b, 0);

@@ -18,6 +18,12 @@ struct Feeds {
     open: bool,
 }
 
+/// What is asked about operands of comparisons.
+struct Asks<'a> {
+    facts: &'a Facts,
+    loaded: Vec<bool>,
+}
+
 /// By number of register.
 #[derive(Debug)]
 pub(super) struct AllFeeds(Vec<Feeds>);
@@ -26,11 +32,15 @@ impl AllFeeds {
     /// Finds them out.
     pub(super) fn of(flat: &Flat<'_>, facts: &Facts, registers: u32) -> AllFeeds {
         let mut feeds = AllFeeds(vec![Feeds::default(); registers as usize]);
+        let asks = Asks {
+            facts,
+            loaded: loaded(flat, registers),
+        };
         for (item, at) in flat.items.iter().zip(0..) {
-            feeds.sites(&item.step, at, facts);
+            feeds.sites(&item.step, at, &asks);
             if item.depth > 0 {
                 // In a loop, each is met again.
-                feeds.sites(&item.step, u32::MAX - at, facts);
+                feeds.sites(&item.step, u32::MAX - at, &asks);
             }
         }
         while feeds.round(flat) {}
@@ -76,7 +86,7 @@ impl AllFeeds {
     }
 
     /// What this step itself asks.
-    fn sites(&mut self, step: &Step<'_>, at: u32, facts: &Facts) {
+    fn sites(&mut self, step: &Step<'_>, at: u32, asks: &Asks<'_>) {
         let mut site = |operand: Operand, open| {
             if let Operand::Register(register) = operand {
                 let sites = [Some(at), None];
@@ -85,12 +95,12 @@ impl AllFeeds {
         };
         match step {
             Step::Bound { from, .. } => site(Operand::Register(*from), true),
-            Step::Branch { a, b, meets, .. } if tells(facts, *a, *b) => {
+            Step::Branch { a, b, meets, .. } if asks.tells(*a, *b) => {
                 site(*a, !meets);
                 site(*b, !meets);
             }
             Step::Do(op) => match op {
-                Op::Compare { a, b, .. } if tells(facts, *a, *b) => {
+                Op::Compare { a, b, .. } if asks.tells(*a, *b) => {
                     site(*a, false);
                     site(*b, false);
                 }
@@ -126,14 +136,36 @@ impl AllFeeds {
     }
 }
 
-/// Whether the outcome of a comparison says much about an operand: not that of two numbers which
-/// may both be almost anything.
-fn tells(facts: &Facts, a: Operand, b: Operand) -> bool {
-    let is_wide = |operand: Operand| {
-        let Range { low, high } = facts.range(operand);
-        high.checked_sub(low).is_none_or(|size| size >= 1 << 31)
-    };
-    !is_wide(a) || !is_wide(b)
+/// Registers that nothing but loads write: numbers of which the verifier knows only how many bits
+/// they have.
+fn loaded(flat: &Flat<'_>, registers: u32) -> Vec<bool> {
+    let mut loaded = vec![true; registers as usize];
+    for item in &flat.items {
+        if let Some(to) = written(&item.step)
+            && !matches!(item.step, Step::Do(Op::Load { .. }))
+            && let Some(loaded) = loaded.get_mut(to.0 as usize)
+        {
+            *loaded = false;
+        }
+    }
+    loaded
+}
+
+impl Asks<'_> {
+    /// Whether the outcome of a comparison says much about an operand: not that of two numbers
+    /// which may both be almost anything.
+    fn tells(&self, a: Operand, b: Operand) -> bool {
+        !self.is_wide(a) || !self.is_wide(b)
+    }
+
+    fn is_wide(&self, operand: Operand) -> bool {
+        let Operand::Register(register) = operand else {
+            return false;
+        };
+        let Range { low, high } = self.facts.range(operand);
+        let is_wide = high.checked_sub(low).is_none_or(|size| size >= 1 << 31);
+        is_wide && self.loaded.get(register.0 as usize) == Some(&true)
+    }
 }
 
 fn for_each_distance(op: &Op, see: &mut dyn FnMut(Register)) {

@@ -24,7 +24,6 @@ use super::operate::alu_of;
 use super::{Map, Options};
 use crate::frame::at;
 use crate::ir::{Address, Fault, Op, Operand, Program, Region, Register};
-use crate::limits;
 use crate::source::Span;
 
 /// More walks than this per step, and numbers are hidden.
@@ -69,8 +68,9 @@ pub(super) struct Select<'a> {
     pub(super) feeds: AllFeeds,
 }
 
-/// Lines beyond which no later phase makes few enough instructions of them.
-const LINES_MOST: usize = 2 * limits::BPF_INSTRUCTIONS;
+/// Lines for each instruction that a program may have, beyond which no later phase makes few enough
+/// of them.
+const LINES_PER_INSTRUCTION: usize = 2;
 
 /// Makes instructions of steps.
 pub(super) fn select(
@@ -121,7 +121,7 @@ pub(super) fn select(
     select.look_ahead(&flat);
     select.begin(&flat);
     for (at, item) in flat.items.iter().enumerate() {
-        if select.code.lines.len() > LINES_MOST {
+        if select.code.lines.len() > LINES_PER_INSTRUCTION * options.instructions_most() {
             return Err(item.span);
         }
         if let Step::Head(head) = item.step {
