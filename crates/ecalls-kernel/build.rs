@@ -1,4 +1,5 @@
-//! Compiles bpf/**/*.bpf.c with clang, one object file each, into OUT_DIR.
+//! Compiles bpf/**/*.bpf.c with clang, one object file each, into OUT_DIR; and what E-code is
+//! compared with, tests/ecode/compare.
 //!
 //! The headers come from abi/, bpf/ and libbpf (which libbpf-sys builds and installs). The compiler
 //! is `$BPF_CLANG`, else the newest of clang-21 .. clang-17, else clang.
@@ -6,6 +7,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
+
+const COMPARE: &str = "tests/ecode/compare";
 
 fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -19,6 +22,7 @@ fn main() {
         "bpf/ecode",
         "bpf/event",
         "bpf/service",
+        COMPARE,
     ] {
         println!("cargo:rerun-if-changed={}", root.join(folder).display());
     }
@@ -26,7 +30,7 @@ fn main() {
     // Tests compile, too.
     println!("cargo:rustc-env=ECALLS_BPF_CLANG={clang}");
     println!("cargo:rustc-env=ECALLS_BPF_INCLUDE={libbpf}");
-    for folder in ["bpf/ecode", "bpf/event", "bpf/service"] {
+    for folder in ["bpf/ecode", "bpf/event", "bpf/service", COMPARE] {
         for source in sources(&root.join(folder)) {
             compile(&clang, &root, &libbpf, &source, &out);
         }

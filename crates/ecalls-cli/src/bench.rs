@@ -1,4 +1,5 @@
-//! `ecalls bench`: measures events on this machine, beside what the kernel offers without us.
+//! `ecalls bench`: measures events and handlers on this machine, beside what the kernel offers
+//! without us.
 //!
 //! Both are measured in one run, because only the ratios say something about us and not about the
 //! machine. The table [`goals`] says which ratio each row shall reach; `--check` fails when one is
@@ -6,12 +7,13 @@
 //!
 //! - [`rows`]: the names of the rows, and the sections that measure them;
 //! - [`timing`]: batches, and which statistic of them is reported;
-//! - [`calls`], [`kernel`], [`signals`], [`readers`], [`sockets`]: the sections;
+//! - [`calls`], [`kernel`], [`signals`], [`readers`], [`sockets`], [`ecode`]: the sections;
 //! - [`baselines`]: eventfd, epoll and pipes, in the safe terms of rustix;
 //! - [`report`]: the table, or objects.
 
 pub(crate) mod baselines;
 mod calls;
+mod ecode;
 mod goals;
 mod kernel;
 pub(crate) mod readers;
@@ -28,7 +30,7 @@ use crate::output::Output;
 use report::Report;
 use timing::Effort;
 
-/// Measure events on this machine
+/// Measure events and handlers on this machine
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// What to measure
@@ -53,6 +55,8 @@ pub(crate) struct Args {
 pub(crate) enum What {
     /// Delivery of events: latency, cost, throughput
     Events,
+    /// Handlers in E-code: from a text to the kernel, and cost per event
+    Ecode,
 }
 
 /// What every section needs.
@@ -65,15 +69,16 @@ pub(crate) struct Bench {
 /// Runs the measurement.
 pub(crate) fn run(args: &Args) -> Outcome {
     let filter = args.row.as_deref().unwrap_or("");
-    let wanted: Vec<&str> = rows::all().filter(|row| row.contains(filter)).collect();
+    let wanted: Vec<&str> = rows::of(args.what)
+        .filter(|row| row.contains(filter))
+        .collect();
     if wanted.is_empty() {
-        let known: Vec<&str> = rows::all().collect();
+        let known: Vec<&str> = rows::of(args.what).collect();
         let known = known.join(", ");
         return Err(Failure::usage(format!(
             "no row contains {filter:?}: there are {known}"
         )));
     }
-    let What::Events = args.what;
     let bench = Bench {
         ecalls: Ecalls::host()?,
         effort: if args.quick {
@@ -88,7 +93,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let mut report = Report::new(Output::new(args.json), wanted);
     // Several passes, seconds apart: other work that disturbs a whole section is gone in another.
     for pass in 0..bench.effort.passes {
-        for section in rows::SECTIONS {
+        for section in rows::sections(args.what) {
             let is_needed = section.rows.iter().any(|row| needed.contains(row));
             if is_needed && (pass == 0 || !section.slow) {
                 report.add((section.measure)(&bench)?);

@@ -421,6 +421,12 @@ impl Trial {
         }
     }
 
+    /// Loads another program as a handler, with this one's memory: all of the way into the kernel
+    /// but the place that it would be called from.
+    pub fn load_handler(&self, object: &Object) -> Result<std::result::Result<OwnedFd, Refusal>> {
+        load_handler(object, &Trial::maps(&self.areas))
+    }
+
     /// Runs it once on this memory.
     pub fn run(&self, memory: &mut Memory) -> Result<()> {
         let [frame, event, state, attributes, sinks] = &self.areas;

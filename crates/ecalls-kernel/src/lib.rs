@@ -38,6 +38,7 @@ mod fate;
 mod generic;
 pub mod handle;
 pub mod handler;
+pub mod handwritten;
 mod link;
 mod load;
 mod lock;

@@ -298,8 +298,11 @@ fn texts_made_to_be_hard_to_verify_are_loaded_quickly() {
     assert!(slow.is_empty(), "{slow:?}");
 }
 
+/// A text with so many parts.
+type Growing = Box<dyn Fn(usize) -> String>;
+
 /// Texts that grow: the parts of `hard_texts`, as often as the limits allow.
-fn growing_texts() -> Vec<(&'static str, Box<dyn Fn(usize) -> String>)> {
+fn growing_texts() -> Vec<(&'static str, Growing)> {
     let input = "struct input { int a[16]; long b, c, d, e; char name[16]; unsigned u[8][8]; };\n";
     let locals = "long xb = b, xc = c, xd = d, xe = e; long n = 0;\n";
     let whole = move |body: String| format!("{input}{locals}fuel 100000;\n{body}return n;\n");

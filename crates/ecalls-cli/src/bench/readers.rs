@@ -204,6 +204,7 @@ fn stream(ecalls: &Ecalls, effort: Effort) -> Result<Value, Failure> {
         unit: "events/s",
         statistic: "best batch mean",
         what: "events read per second through one ring, raised without a pause",
+        percentiles_us: None,
     })
 }
 

@@ -21,10 +21,15 @@ pub(crate) struct Report {
 #[derive(Debug, Serialize)]
 struct Object {
     row: &'static str,
-    value: f64,
+    /// None: it could not be measured, and `what` says why.
+    value: Option<f64>,
     unit: &'static str,
     statistic: &'static str,
     what: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    p50_us: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    p99_us: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     baseline: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,7 +75,7 @@ impl Report {
     /// Ratio of a value to its baseline.
     fn ratio(&self, value: &Value) -> Option<f64> {
         let baseline = self.value(goals::baseline_of(value.row)?)?;
-        Some(value.value / baseline.value)
+        Some(value.value / baseline.value).filter(|ratio| !ratio.is_nan())
     }
 
     fn wanted_values(&self) -> impl Iterator<Item = &Value> {
@@ -108,10 +113,12 @@ impl Report {
         let verdict = goal.zip(ratio).map(|(goal, ratio)| goal.verdict(ratio));
         Object {
             row: value.row,
-            value: value.value,
+            value: Some(value.value).filter(|value| !value.is_nan()),
             unit: value.unit,
             statistic: value.statistic,
             what: value.what,
+            p50_us: value.percentiles_us.map(|[p50, _]| p50),
+            p99_us: value.percentiles_us.map(|[_, p99]| p99),
             baseline: goals::baseline_of(value.row),
             ratio,
             goal: goal.map(|goal| goal.goal),
@@ -164,7 +171,12 @@ fn word(verdict: Verdict) -> &'static str {
 
 /// A value with its unit, in three digits or more.
 fn show(value: &Value) -> String {
+    if let Some([p50, p99]) = value.percentiles_us {
+        return format!("{p50:.0} us (p99 {p99:.0})");
+    }
     match (value.unit, value.value) {
+        (_, number) if number.is_nan() => "-".to_owned(),
+        ("instructions", number) => format!("{number:.0}"),
         ("ns", ns) if ns >= 10_000.0 => format!("{:.1} us", ns / 1e3),
         ("ns", ns) if ns < 100.0 => format!("{ns:.2} ns"),
         (unit, number) => format!("{number:.0} {unit}"),

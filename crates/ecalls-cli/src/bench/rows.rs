@@ -1,7 +1,7 @@
 //! The rows there are, and the sections that measure them: what shares a set-up is one section.
 
 use super::timing::Value;
-use super::{Bench, baselines, calls, kernel, readers, signals, sockets};
+use super::{Bench, What, baselines, calls, ecode, kernel, readers, signals, sockets};
 use crate::exit::Failure;
 
 /// Rows that are measured together.
@@ -14,8 +14,16 @@ pub(crate) struct Section {
     pub(crate) measure: fn(&Bench) -> Result<Vec<Value>, Failure>,
 }
 
-/// All sections. The names are a contract: others compare by them.
-pub(crate) const SECTIONS: &[Section] = &[
+/// The sections of a measurement.
+pub(crate) fn sections(what: What) -> &'static [Section] {
+    match what {
+        What::Events => SECTIONS,
+        What::Ecode => ecode::SECTIONS,
+    }
+}
+
+/// Sections about events. The names are a contract: others compare by them.
+const SECTIONS: &[Section] = &[
     Section {
         rows: &[
             "getppid",
@@ -81,11 +89,16 @@ pub(crate) const SECTIONS: &[Section] = &[
     },
 ];
 
+/// Every row of a measurement.
+pub(crate) fn of(what: What) -> impl Iterator<Item = &'static str> {
+    let sections = sections(what).iter();
+    sections.flat_map(|section| section.rows.iter().copied())
+}
+
 /// Every row.
+#[cfg(test)]
 pub(crate) fn all() -> impl Iterator<Item = &'static str> {
-    SECTIONS
-        .iter()
-        .flat_map(|section| section.rows.iter().copied())
+    of(What::Events).chain(of(What::Ecode))
 }
 
 #[cfg(test)]
@@ -120,6 +133,15 @@ mod tests {
         "fanout_32",
         "fanout_64",
         "ring_events_per_s",
+        "text_to_running_1",
+        "text_to_running_20",
+        "text_to_running_max",
+        "compile_20",
+        "load_20",
+        "attach_20",
+        "user_call",
+        "kernel_call",
+        "bpftrace_start",
     ];
 
     #[test]

@@ -25,6 +25,8 @@ pub(crate) struct Value {
     pub(crate) statistic: &'static str,
     /// What was measured, in words.
     pub(crate) what: &'static str,
+    /// Where single rounds count: p50 and p99.
+    pub(crate) percentiles_us: Option<[f64; 2]>,
 }
 
 impl Value {
@@ -41,7 +43,25 @@ impl Value {
             unit: "ns",
             statistic,
             what,
+            percentiles_us: None,
         }
+    }
+
+    /// A time of which single rounds count; `times_us` in their order.
+    pub(crate) fn percentiles(row: &'static str, times_us: &[f64], what: &'static str) -> Value {
+        let at = |part: usize| {
+            let last = times_us.len().saturating_sub(1);
+            times_us.get(last * part / 100).copied().unwrap_or(f64::NAN)
+        };
+        Value {
+            percentiles_us: Some([at(50), at(99)]),
+            ..Value::ns(row, at(50) * 1e3, "p50", what)
+        }
+    }
+
+    /// What cannot be measured here, and why.
+    pub(crate) fn missing(row: &'static str, why: &'static str) -> Value {
+        Value::ns(row, f64::NAN, "not measured", why)
     }
 }
 

@@ -1,0 +1,44 @@
+//! The rows of `ecalls bench ecode`.
+//!
+//! - [`start`]: how long it takes from a text to a handler that runs in the kernel;
+//! - [`cost`]: what an event costs then, beside the same handler in C.
+
+pub(super) mod cost;
+pub(super) mod start;
+
+use super::rows::Section;
+
+/// All sections. The names are a contract: others compare by them.
+pub(crate) const SECTIONS: &[Section] = &[
+    Section {
+        rows: &[
+            "text_to_running_1",
+            "subscribe_1",
+            "compile_1",
+            "load_1",
+            "attach_1",
+            "text_to_running_20",
+            "subscribe_20",
+            "compile_20",
+            "load_20",
+            "attach_20",
+            "text_to_running_max",
+            "subscribe_max",
+            "compile_max",
+            "load_max",
+            "attach_max",
+        ],
+        slow: true,
+        measure: start::measure,
+    },
+    Section {
+        rows: &["bpftrace_start"],
+        slow: true,
+        measure: start::bpftrace,
+    },
+    Section {
+        rows: cost::ROWS,
+        slow: false,
+        measure: cost::measure,
+    },
+];

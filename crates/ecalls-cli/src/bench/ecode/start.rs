@@ -1,0 +1,200 @@
+//! How long it takes from a text to a handler that runs in the kernel, verified.
+//!
+//! `text_to_running_N` is what a program sees that replaces the handler of a subscription: from the
+//! call with the text until an event raised then has been handled by it. `subscribe_N` is the same
+//! for a new subscription. Right before, in the same round, the text is compiled alone
+//! (`compile_N`), and the result given to the kernel alone (`load_N`); what is left of
+//! `text_to_running_N` is `attach_N`: the place found, the handler called, and its event read.
+//!
+//! N: one line, twenty lines, and the largest handler that somebody else may have loaded
+//! ([`limits::BPF_INSTRUCTIONS_STRANGER`]).
+
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ecalls::{Channel, Subscription};
+use ecalls_kernel::ecode::Trial;
+use ecalls_kernel::measure::{self, Measure};
+use ecode::bpf::Object;
+use ecode::environment::Environment;
+use ecode::limits;
+use ecode::source::Source;
+
+use super::super::Bench;
+use super::super::timing::{Value, silent};
+use crate::exit::{Code, Failure, Outcome};
+
+/// Rounds of each text.
+const ROUNDS: u32 = 200;
+/// Before each time that is taken, so that all of them find the machine as cold.
+const PAUSE: Duration = Duration::from_millis(10);
+
+const ONE: &str = "event.cpu < 100000";
+const TWENTY: &str = include_str!("twenty.ec");
+/// A handler that lets nothing through: whatever arrives has met the next one.
+const NOTHING: &str = "0";
+
+/// Measures all rows.
+pub(crate) fn measure(bench: &Bench) -> Result<Vec<Value>, Failure> {
+    let rows = [
+        [
+            "text_to_running_1",
+            "subscribe_1",
+            "compile_1",
+            "load_1",
+            "attach_1",
+        ],
+        [
+            "text_to_running_20",
+            "subscribe_20",
+            "compile_20",
+            "load_20",
+            "attach_20",
+        ],
+        [
+            "text_to_running_max",
+            "subscribe_max",
+            "compile_max",
+            "load_max",
+            "attach_max",
+        ],
+    ];
+    let texts = [ONE.to_owned(), TWENTY.to_owned(), largest()?];
+    let mut all = Vec::new();
+    for (rows, text) in rows.into_iter().zip(texts) {
+        all.extend(one(bench, rows, &text)?);
+    }
+    Ok(all)
+}
+
+/// Times of one round, us.
+type Round = [f64; 5];
+
+fn one(bench: &Bench, rows: [&'static str; 5], text: &str) -> Result<Vec<Value>, Failure> {
+    let mut channel = bench.ecalls.channel().open()?;
+    let live = bench.ecalls.subscribe("core")?;
+    let live = live.ecode(NOTHING).memory(&channel).install()?;
+    let trial = Trial::load(&compile(text)?)?
+        .map_err(|refusal| Failure::new(Code::Failed, refusal.reason))?;
+    let mut rounds: Vec<Round> = Vec::new();
+    // The first two are to warm up.
+    for at in 0..bench.effort.rounds(ROUNDS) + 2 {
+        let round = round(bench, &mut channel, &live, &trial, text)?;
+        if at >= 2 {
+            rounds.push(round);
+        }
+    }
+    let what = [
+        "from the text to the first event handled, in place of another handler",
+        "the same for a new subscription",
+        "of it, compiling",
+        "of it, the kernel's verifier and code",
+        "of it, all else: placed, called, the event read",
+    ];
+    let values = rows.into_iter().zip(what).enumerate();
+    Ok(values
+        .map(|(of, (row, what))| {
+            let mut times: Vec<f64> = rounds.iter().map(|round| round[of]).collect();
+            times.sort_by(f64::total_cmp);
+            Value::percentiles(row, &times, what)
+        })
+        .collect())
+}
+
+fn round(
+    bench: &Bench,
+    channel: &mut Channel,
+    live: &Subscription,
+    trial: &Trial,
+    text: &str,
+) -> Result<Round, Failure> {
+    live.replace_ecode(NOTHING)?;
+    let begin = Instant::now();
+    let new = bench.ecalls.subscribe("core")?;
+    let new = new.ecode(text).memory(channel).install()?;
+    see_event(bench, channel)?;
+    let subscribed = begin.elapsed();
+    drop(new);
+    thread::sleep(PAUSE);
+    let begin = Instant::now();
+    let object = compile(text)?;
+    let compiled = begin.elapsed();
+    let begin = Instant::now();
+    let loaded = trial.load_handler(&object)?;
+    let load = begin.elapsed();
+    drop(loaded.map_err(|refusal| Failure::new(Code::Failed, refusal.reason))?);
+    thread::sleep(PAUSE);
+    let begin = Instant::now();
+    live.replace_ecode(text)?;
+    see_event(bench, channel)?;
+    let whole = begin.elapsed();
+    let us = |time: Duration| time.as_nanos() as f64 / 1e3;
+    let attach = us(whole) - us(compiled) - us(load);
+    Ok([us(whole), us(subscribed), us(compiled), us(load), attach])
+}
+
+/// Raises an event and reads it: the handler has let it through.
+fn see_event(bench: &Bench, channel: &mut Channel) -> Outcome {
+    measure::raise(bench.ecalls.core()?, &Measure::new(1))?;
+    match channel.try_recv() {
+        Some(_) => Ok(()),
+        None => Err(silent("an event that a handler lets through")),
+    }
+}
+
+fn compile(text: &str) -> Result<Object, Failure> {
+    let source = Source::new("ecode", text);
+    let compiled = ecode::compile(&source, &Environment::default());
+    compiled
+        .map(|compiled| compiled.object)
+        .map_err(|all| Failure::new(Code::Failed, all.render(&source)))
+}
+
+/// The largest handler of its kind: rules one after the other, as a program might write them.
+fn largest() -> Result<String, Failure> {
+    let rules = |count: usize| {
+        let mut text = "static u64 hits; u64 score = 0;\n".to_owned();
+        for at in 0..count {
+            text += &format!(
+                "if (event.pid % {} == {at}) score += hash(event.time + {at}) % 7;\n",
+                at + 2
+            );
+        }
+        text + "hits += score; return 1;\n"
+    };
+    let fits = |count: usize| {
+        compile(&rules(count))
+            .is_ok_and(|object| object.instructions.len() <= limits::BPF_INSTRUCTIONS_STRANGER)
+    };
+    let (mut low, mut high) = (1, limits::BPF_INSTRUCTIONS_STRANGER);
+    while high - low > 1 {
+        let middle = usize::midpoint(low, high);
+        if fits(middle) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    Ok(rules(low))
+}
+
+/// How long bpftrace takes to run a program that does nothing.
+pub(crate) fn bpftrace(bench: &Bench) -> Result<Vec<Value>, Failure> {
+    let row = "bpftrace_start";
+    let mut times = Vec::new();
+    for _ in 0..bench.effort.rounds(ROUNDS).min(10) {
+        let begin = Instant::now();
+        let mut command = Command::new("bpftrace");
+        let command = command.args(["-e", "BEGIN { exit(); }"]);
+        let ended = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+        match ended {
+            Ok(status) if status.success() => times.push(begin.elapsed().as_nanos() as f64 / 1e3),
+            Ok(_) => return Ok(vec![Value::missing(row, "bpftrace does not run here")]),
+            Err(_) => return Ok(vec![Value::missing(row, "bpftrace is not installed")]),
+        }
+    }
+    times.sort_by(f64::total_cmp);
+    let what = "bpftrace from its start to its end, with a program that does nothing";
+    Ok(vec![Value::percentiles(row, &times, what)])
+}
