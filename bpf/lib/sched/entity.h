@@ -123,7 +123,10 @@ struct sched_cpu {
 	struct sched_entity entity[SCHED_ENTITIES];
 };
 
+/* An index within the table. The compiler may know that it is, and leave the mask out; the verifier
+ * needs it, so the value is hidden. */
 LIB_INLINE ecalls_u32 sched_at(ecalls_u32 i) {
+	__asm__("" : "+r"(i));
 	return i & (SCHED_ENTITIES - 1u);
 }
 
