@@ -1,0 +1,22 @@
+//! The time of a loop: CLOCK_MONOTONIC in ns, or what a test says.
+
+use std::fmt::Debug;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Says what time it is.
+pub trait Clock: Debug {
+    /// Now, in ns. Never less than before.
+    fn now_ns(&self) -> u64;
+}
+
+/// CLOCK_MONOTONIC, the clock of release times and of the kernel side.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Monotonic;
+
+impl Clock for Monotonic {
+    fn now_ns(&self) -> u64 {
+        let now = clock_gettime(ClockId::Monotonic);
+        now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
+    }
+}

@@ -1,0 +1,67 @@
+//! What can go wrong with a loop, by what a caller can do about it.
+
+use std::fmt;
+use std::io;
+
+/// This crate's result.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a loop could not do something.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// A limit of this crate is reached.
+    LimitReached {
+        /// What there is too much of.
+        which: &'static str,
+        /// How much there may be.
+        limit: usize,
+    },
+    /// This thread has a loop already.
+    SecondLoop,
+    /// The loop runs: an event may not run it once more.
+    Running,
+    /// The loop is gone.
+    Closed,
+    /// The memory given as a slot is too small for one.
+    NoSlot,
+    /// The system refused something.
+    Os {
+        /// What was being done.
+        action: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// For `map_err`: the system refused `action`.
+    pub(crate) fn os(action: &'static str) -> impl FnOnce(rustix::io::Errno) -> Error {
+        move |errno| Error::Os {
+            action,
+            source: errno.into(),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::LimitReached { which, limit } => write!(f, "there are {limit} {which} already"),
+            Error::SecondLoop => f.write_str("this thread has a loop already"),
+            Error::Running => f.write_str("the loop runs already"),
+            Error::Closed => f.write_str("the loop is gone"),
+            Error::NoSlot => f.write_str("the memory is too small for a slot"),
+            Error::Os { action, source } => write!(f, "{action}: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Os { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}

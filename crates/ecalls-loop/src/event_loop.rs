@@ -1,0 +1,571 @@
+//! The loop: `submit`, `cancel`, `run`, `stop` (Coop §2.1), and in which order events run.
+//!
+//! `run` goes round: take what other threads submitted, poll, queue what was found ready, and
+//! [`Loop::dispatch`]. All state is in one cell that is borrowed for a moment at a time and never
+//! while a callback runs or a payload is dropped, so both may use the loop as they like.
+//!
+//! Not `Send`: a loop belongs to its thread. A [`Remote`] is what other threads get.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Once};
+
+use crate::bare::no_slack;
+use crate::clock::{Clock, Monotonic};
+use crate::descriptors::Descriptors;
+use crate::error::{Error, Result};
+use crate::event::{Event, Turn, When};
+use crate::mailbox::Mailbox;
+use crate::plain::Plain;
+use crate::poll::{Answer, NONE, Poll, Timing, Wants};
+use crate::queue::{Queue, Taken};
+use crate::remote::{Letter, Remote};
+use crate::source::{As, Body, Interest, Pair, Ready, Source, Sources, Watch, Watched};
+use crate::tardiness::{Recorder, Tardiness};
+
+/// Events that run between two polls at most: a flood of due timers keeps nobody out forever.
+const ROUND_MAX: usize = 1024;
+
+/// How long a busy loop runs before it looks at its descriptors, ns.
+const LOOK_NS: u64 = 250_000;
+
+/// What an event does.
+enum Work {
+    Callback(Box<dyn FnMut(&Turn<'_>)>),
+    /// A source is ready.
+    Source(u64),
+}
+
+/// What a callback may use while it runs, borrowed for a moment at a time.
+struct Core {
+    queue: Queue<Work>,
+    sources: Sources,
+    descriptors: Descriptors,
+    /// What other threads submitted, while the queue has no place for it.
+    mail: VecDeque<Letter>,
+    taken: Vec<Letter>,
+    recorder: Recorder,
+}
+
+/// When to turn a loop next that another event loop drives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// At once: there is work.
+    Now,
+    /// When its descriptor is readable. It will be at this time of CLOCK_MONOTONIC, if not before.
+    At(u64),
+    /// When its descriptor is readable. No timer is queued.
+    Ready,
+    /// Never: it was stopped, or can never have work again.
+    Over,
+}
+
+/// An event loop. It belongs to the thread that made it.
+pub struct Loop {
+    core: RefCell<Core>,
+    poll: RefCell<Box<dyn Poll>>,
+    clock: Box<dyn Clock>,
+    epoll: Rc<OwnedFd>,
+    mailbox: Arc<Mailbox<Letter>>,
+    stopped: Cell<bool>,
+    running: Cell<bool>,
+    /// Which loop: the same event number means another event in another loop.
+    number: u32,
+    /// The thread has its loop. None for a loop with a poll of the caller's.
+    _place: Option<ThreadPlace>,
+}
+
+impl Loop {
+    /// The calling thread's loop. A thread has one at a time.
+    ///
+    /// # Errors
+    /// [`Error::SecondLoop`], or [`Error::Os`] if the system has no descriptors left.
+    pub fn new() -> Result<Loop> {
+        static SAID: Once = Once::new();
+        let place = ThreadPlace::take()?;
+        no_slack();
+        SAID.call_once(|| {
+            tracing::info!("no cooperative scheduler: timing is that of plain timers");
+        });
+        Loop::build(Box::new(Monotonic), Box::new(Plain), Some(place))
+    }
+
+    /// A loop with this time and this way to wait: for tests, and for threads whose slot the caller
+    /// has. Its thread may have others.
+    ///
+    /// # Errors
+    /// [`Error::Os`] if the system has no descriptors left.
+    pub fn with_poll(clock: impl Clock + 'static, poll: impl Poll + 'static) -> Result<Loop> {
+        Loop::build(Box::new(clock), Box::new(poll), None)
+    }
+
+    fn build(
+        clock: Box<dyn Clock>,
+        poll: Box<dyn Poll>,
+        place: Option<ThreadPlace>,
+    ) -> Result<Loop> {
+        static LOOPS: AtomicU32 = AtomicU32::new(0);
+        let descriptors = Descriptors::new()?;
+        Ok(Loop {
+            epoll: descriptors.epoll(),
+            core: RefCell::new(Core {
+                queue: Queue::new(),
+                sources: Sources::new(),
+                descriptors,
+                mail: VecDeque::new(),
+                taken: Vec::new(),
+                recorder: Recorder::new(),
+            }),
+            poll: RefCell::new(poll),
+            clock,
+            mailbox: Arc::new(Mailbox::new()),
+            stopped: Cell::new(false),
+            running: Cell::new(false),
+            number: LOOPS.fetch_add(1, Ordering::Relaxed),
+            _place: place,
+        })
+    }
+
+    /// Submits an event. Its callback runs once, or again if it says so ([`Turn::again`]).
+    ///
+    /// # Errors
+    /// [`Error::LimitReached`] beyond [`crate::EVENTS_MAX`] events.
+    pub fn submit(&self, when: When, callback: impl FnMut(&Turn<'_>) + 'static) -> Result<Event> {
+        let work = Work::Callback(Box::new(callback));
+        let id = self.core.borrow_mut().queue.insert(when, work)?;
+        Ok(self.event(id))
+    }
+
+    /// Gives a submitted event another time, or its running callback a further run. False: it has
+    /// run, or was cancelled.
+    pub fn resubmit(&self, event: Event, when: When) -> bool {
+        self.owns(event.owner) && self.core.borrow_mut().queue.resubmit(event.id, when)
+    }
+
+    /// Withdraws an event: it does not run (any more). False: there was nothing to withdraw, since
+    /// it has run, runs, or was cancelled.
+    pub fn cancel(&self, event: Event) -> bool {
+        if !self.owns(event.owner) {
+            return false;
+        }
+        let withdrawn = self.core.borrow_mut().queue.remove(event.id);
+        // Dropped here, with nothing borrowed.
+        withdrawn.is_some()
+    }
+
+    /// Makes an event of the chosen type whenever `source` is ready. The callback gets the source;
+    /// while it is still ready after that, it comes again.
+    ///
+    /// # Errors
+    /// [`Error::LimitReached`] beyond [`crate::SOURCES_MAX`] sources; [`Error::Os`] for a
+    /// descriptor that nobody can wait for.
+    pub fn watch<S, F>(&self, source: S, interest: Interest, kind: As, callback: F) -> Result<Watch>
+    where
+        S: Source + 'static,
+        F: FnMut(&Turn<'_>, &mut S, Ready) + 'static,
+    {
+        let mut body: Box<dyn Body> = Box::new(Pair { source, callback });
+        let is_ready = !body.arm();
+        let mut core = self.core.borrow_mut();
+        let id = core.sources.next_name()?;
+        core.descriptors.add(body.fd(), id, interest)?;
+        core.sources.insert(Watched {
+            kind,
+            event: None,
+            ready: Ready::default(),
+            body: Some(body),
+        })?;
+        if is_ready {
+            core.queue_source(id, Ready::READABLE, self.clock.now_ns());
+        }
+        let owner = self.number;
+        Ok(Watch { owner, id })
+    }
+
+    /// Ends watching a source and drops it, if need be when its callback has returned. False: that
+    /// was done before.
+    pub fn unwatch(&self, watch: Watch) -> bool {
+        if !self.owns(watch.owner) {
+            return false;
+        }
+        let mut core = self.core.borrow_mut();
+        let Some(watched) = core.sources.remove(watch.id) else {
+            return false;
+        };
+        let withdrawn = watched.event.and_then(|id| core.queue.remove(id));
+        if let Some(body) = &watched.body {
+            core.descriptors.remove(body.fd());
+        }
+        drop(core);
+        // Both dropped with nothing borrowed.
+        drop((watched, withdrawn));
+        true
+    }
+
+    /// Makes another type of event of a source from now on; one that is queued stays as it is.
+    /// False: it is no longer watched.
+    pub fn watch_as(&self, watch: Watch, kind: As) -> bool {
+        if !self.owns(watch.owner) {
+            return false;
+        }
+        let mut core = self.core.borrow_mut();
+        let Some(watched) = core.sources.get(watch.id) else {
+            return false;
+        };
+        watched.kind = kind;
+        true
+    }
+
+    /// Submits from other threads. As long as one is there, the loop waits for it.
+    pub fn remote(&self) -> Remote {
+        let bell = self.core.borrow().descriptors.bell();
+        Remote::new(Arc::clone(&self.mailbox), bell)
+    }
+
+    /// Runs events until one stops the loop, or until nothing is left that could ever run: no
+    /// event, no source, no [`Remote`].
+    ///
+    /// # Errors
+    /// [`Error::Running`] from within a callback, or what the system refuses.
+    pub fn run(&self) -> Result<()> {
+        let _running = Running::begin(self)?;
+        while !self.stopped.replace(false) && !self.is_over() {
+            let answer = self.poll(true)?;
+            self.dispatch(&answer)?;
+        }
+        Ok(())
+    }
+
+    /// Runs what is to be run and returns instead of sleeping, for a thread whose sleep belongs to
+    /// another event loop. That one watches this loop's descriptor ([`AsFd`]) for reading.
+    ///
+    /// # Errors
+    /// As of [`Loop::run`].
+    pub fn turn(&self) -> Result<Next> {
+        let _running = Running::begin(self)?;
+        if !self.stopped.get() {
+            let answer = self.poll(false)?;
+            self.dispatch(&answer)?;
+        }
+        if self.stopped.replace(false) || self.is_over() {
+            return Ok(Next::Over);
+        }
+        let wants = self.wants(false);
+        if wants.has_work() || !self.mailbox.may_sleep() {
+            return Ok(Next::Now);
+        }
+        let core = &mut *self.core.borrow_mut();
+        self.poll.borrow_mut().rest(&wants, &mut core.descriptors)?;
+        Ok(match wants.release_ns {
+            NONE => Next::Ready,
+            release_ns => Next::At(release_ns),
+        })
+    }
+
+    /// Ends [`Loop::run`] when the running callback returns. Before `run`: it returns at once.
+    pub fn stop(&self) {
+        self.stopped.set(true);
+    }
+
+    /// Now, by the loop's clock: what release times are relative to.
+    pub fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+
+    /// Events that are queued or run.
+    pub fn len(&self) -> usize {
+        let core = self.core.borrow();
+        core.queue.len() + core.mail.len()
+    }
+
+    /// No event is queued or runs.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Who says when this loop's timers run, as far as the last poll could tell.
+    pub fn timing(&self) -> Timing {
+        self.poll.borrow().timing()
+    }
+
+    /// How late timers were so far.
+    pub fn tardiness(&self) -> Tardiness {
+        self.core.borrow().recorder.figures()
+    }
+
+    /// Runs events in the order of Coop §2.1 and §3.1, until the next poll is due:
+    ///
+    /// 1. timers that are due, earliest release first, late ones too;
+    /// 2. then best-effort events, least user virtual time first, but only until the slice ends or
+    ///    another thread's release comes, and, after the first, only while no other thread of the
+    ///    group has something more important.
+    ///
+    /// The first one runs whatever the others' importance is: the scheduler knew that when it chose
+    /// this thread. So each poll with a slice brings the program forward.
+    fn dispatch(&self, answer: &Answer) -> Result<()> {
+        let mut has_run_best_effort = false;
+        let mut look_ns = None;
+        for _ in 0..ROUND_MAX {
+            self.take_mail();
+            if self.stopped.get() {
+                return Ok(());
+            }
+            let now_ns = self.clock.now_ns();
+            self.look_again(&mut look_ns, now_ns)?;
+            let mut core = self.core.borrow_mut();
+            let mut next = core.queue.pop_due(now_ns);
+            if next.is_none() {
+                let Some(importance) = core.queue.importance() else {
+                    return Ok(());
+                };
+                let is_less = has_run_best_effort && answer.least_importance < importance;
+                if now_ns >= answer.until_ns() || is_less {
+                    return Ok(());
+                }
+                next = core.queue.pop_best_effort();
+                has_run_best_effort = true;
+            }
+            drop(core);
+            if let Some(taken) = next {
+                self.call(taken, now_ns);
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at the descriptors, if any are watched, every [`LOOK_NS`] of one round.
+    fn look_again(&self, look_ns: &mut Option<u64>, now_ns: u64) -> Result<()> {
+        let is_time = look_ns.is_some_and(|look_ns| now_ns >= look_ns);
+        if is_time || look_ns.is_none() {
+            *look_ns = Some(now_ns.saturating_add(LOOK_NS));
+        }
+        let core = &mut *self.core.borrow_mut();
+        if is_time && core.descriptors.is_watching() {
+            core.descriptors.look()?;
+            core.queue_found(now_ns);
+        }
+        Ok(())
+    }
+
+    /// Runs one event.
+    fn call(&self, taken: Taken<Work>, start_ns: u64) {
+        let Taken { id, when, payload } = taken;
+        let turn = Turn {
+            events: self,
+            event: self.event(id),
+            when,
+            start_ns,
+        };
+        match payload {
+            Work::Callback(mut callback) => {
+                if let When::Timer { .. } = when {
+                    let late_ns = turn.tardiness_ns();
+                    self.core.borrow_mut().recorder.record(late_ns);
+                }
+                callback(&turn);
+                let work = Work::Callback(callback);
+                let done = self.core.borrow_mut().queue.finish(id, work);
+                // Dropped here, with nothing borrowed.
+                drop(done);
+            }
+            Work::Source(source) => self.call_source(&turn, source),
+        }
+    }
+
+    /// Runs the event of a source, and lets the source come again if it is still ready.
+    fn call_source(&self, turn: &Turn<'_>, id: u64) {
+        let mut core = self.core.borrow_mut();
+        let taken = core.sources.get(id).and_then(|watched| {
+            let ready = std::mem::take(&mut watched.ready);
+            Some((watched.body.take()?, ready))
+        });
+        drop(core);
+        let Some((mut body, ready)) = taken else {
+            return;
+        };
+        body.call(turn, ready);
+        let is_ready = !body.arm();
+        let mut core = self.core.borrow_mut();
+        core.queue.remove(turn.event.id);
+        core.queue.finish(turn.event.id, Work::Source(id));
+        let Some(watched) = core.sources.get(id) else {
+            // Its callback ended the watch.
+            core.descriptors.remove(body.fd());
+            drop(core);
+            drop(body);
+            return;
+        };
+        watched.event = None;
+        watched.body = Some(body);
+        if is_ready {
+            core.queue_source(id, Ready::READABLE, self.clock.now_ns());
+        }
+    }
+
+    /// Polls: before that what others submitted is taken, after that what was found is queued.
+    fn poll(&self, may_sleep: bool) -> Result<Answer> {
+        self.take_mail();
+        let mut wants = self.wants(may_sleep);
+        if !wants.has_work() && may_sleep && !self.mailbox.may_sleep() {
+            self.take_mail();
+            wants = self.wants(may_sleep);
+            // Whatever came, the next poll sleeps.
+            wants.may_sleep = false;
+        }
+        let core = &mut *self.core.borrow_mut();
+        let answer = self.poll.borrow_mut().poll(&wants, &mut core.descriptors);
+        core.queue_found(self.clock.now_ns());
+        answer
+    }
+
+    fn wants(&self, may_sleep: bool) -> Wants {
+        // The largest number means "none": an event with it counts as the one before.
+        let or_none = |key: Option<u64>| key.map_or(NONE, |key| key.min(NONE - 1));
+        let queue = &self.core.borrow().queue;
+        Wants {
+            now_ns: self.clock.now_ns(),
+            release_ns: or_none(queue.release_ns()),
+            importance: or_none(queue.importance()),
+            may_sleep,
+        }
+    }
+
+    /// Queues what other threads submitted, as far as there is place.
+    fn take_mail(&self) {
+        if !self.mailbox.is_filled() && self.core.borrow().mail.is_empty() {
+            return;
+        }
+        let core = &mut *self.core.borrow_mut();
+        self.mailbox.take(&mut core.taken);
+        core.mail.extend(core.taken.drain(..));
+        while core.queue.len() < crate::EVENTS_MAX {
+            let Some(letter) = core.mail.pop_front() else {
+                return;
+            };
+            let work = Work::Callback(letter.callback);
+            if core.queue.insert(letter.when, work).is_err() {
+                return; // there is place
+            }
+        }
+    }
+
+    /// Nothing can ever run again. Writers are counted first: what the last one left behind is then
+    /// seen to be there.
+    fn is_over(&self) -> bool {
+        self.take_mail();
+        let core = self.core.borrow();
+        core.queue.len() == 0
+            && core.mail.is_empty()
+            && core.sources.len() == 0
+            && !self.mailbox.has_writers()
+            && !self.mailbox.is_filled()
+    }
+
+    fn event(&self, id: u64) -> Event {
+        let owner = self.number;
+        Event { owner, id }
+    }
+
+    fn owns(&self, owner: u32) -> bool {
+        owner == self.number
+    }
+}
+
+impl Core {
+    /// Queues an event for each source that was found ready.
+    fn queue_found(&mut self, now_ns: u64) {
+        while let Some((id, ready)) = self.descriptors.next_found() {
+            self.queue_source(id, ready, now_ns);
+        }
+    }
+
+    /// Queues a source's event, if it is not queued yet. A full queue takes none: the source stays
+    /// ready, and is found again.
+    fn queue_source(&mut self, id: u64, ready: Ready, now_ns: u64) {
+        let Some(watched) = self.sources.get(id) else {
+            return;
+        };
+        watched.found(ready);
+        if watched.event.is_some() {
+            return;
+        }
+        let Ok(event) = self
+            .queue
+            .insert(watched.kind.when(now_ns), Work::Source(id))
+        else {
+            return;
+        };
+        watched.event = Some(event);
+        if let Some(body) = &mut watched.body {
+            body.disarm();
+        }
+    }
+}
+
+impl AsFd for Loop {
+    /// Readable when the loop is to be turned ([`Loop::turn`]).
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        // What waits is dropped here, with nothing locked.
+        drop(self.mailbox.close());
+    }
+}
+
+impl fmt::Debug for Loop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loop")
+            .field("number", &self.number)
+            .field("running", &self.running.get())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The loop runs, until this is dropped, also by a panic of a callback.
+struct Running<'a>(&'a Loop);
+
+impl Running<'_> {
+    fn begin(events: &Loop) -> Result<Running<'_>> {
+        if events.running.replace(true) {
+            return Err(Error::Running);
+        }
+        Ok(Running(events))
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.running.set(false);
+    }
+}
+
+/// The one place that a thread has for a loop.
+struct ThreadPlace;
+
+thread_local! {
+    static TAKEN: Cell<bool> = const { Cell::new(false) };
+}
+
+impl ThreadPlace {
+    fn take() -> Result<ThreadPlace> {
+        match TAKEN.replace(true) {
+            true => Err(Error::SecondLoop),
+            false => Ok(ThreadPlace),
+        }
+    }
+}
+
+impl Drop for ThreadPlace {
+    fn drop(&mut self) {
+        // Without the thread's storage (it is ending) nobody can ask.
+        let _ = TAKEN.try_with(|taken| taken.set(false));
+    }
+}

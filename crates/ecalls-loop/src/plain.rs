@@ -1,0 +1,31 @@
+//! The poll where nobody schedules cooperatively: the best that plain timers give.
+//!
+//! It sleeps on an absolute timer without slack. It never yields: to the kernel's own schedulers
+//! that would mean to give up the rest of the time slice, and nothing would be learned by it.
+
+use crate::descriptors::Descriptors;
+use crate::error::Result;
+use crate::poll::{Answer, Poll, Timing, Wants};
+
+/// The plain poll.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Plain;
+
+impl Poll for Plain {
+    fn poll(&mut self, wants: &Wants, descriptors: &mut Descriptors) -> Result<Answer> {
+        if !wants.has_work() && wants.may_sleep {
+            descriptors.sleep_until(wants.release_ns)?;
+        } else if descriptors.is_watching() || !wants.may_sleep {
+            descriptors.look()?;
+        }
+        Ok(Answer::ALONE)
+    }
+
+    fn rest(&mut self, wants: &Wants, descriptors: &mut Descriptors) -> Result<()> {
+        descriptors.set_timer(wants.release_ns)
+    }
+
+    fn timing(&self) -> Timing {
+        Timing::Plain
+    }
+}
