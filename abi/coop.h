@@ -32,6 +32,10 @@
  * best-effort work. */
 #define ECALLS_COOP_NONE (~0ull)
 
+/* Groups that a channel's threads may name: 1 to this; those of one user with the same number are
+ * the same group. */
+#define ECALLS_COOP_GROUPS 0xffffu
+
 #define ECALLS_COOP_POLLING 0x1u /* the thread yields or sleeps in a poll: no other sleep counts */
 
 /* What the scheduler takes the thread for (Coop §3.2, policing). */

@@ -15,6 +15,7 @@
  *   elements 4-67   one frame per calling thread: where a fast call leaves its result
  *   elements 68-83  latest-value cells
  *   elements 84..   the ring of deferred calls
+ *   the last 32     16 slots for cooperative polling (abi/coop.h)
  */
 #ifndef ECALLS_DOWNCALL_H
 #define ECALLS_DOWNCALL_H
@@ -52,7 +53,10 @@
 #define ECALLS_OP_CALL                                                                             \
 	8u /* a: address of a struct ecalls_generic with op RAISE. The generic call by way of the
 			      fast one. Result: as of RAISE; -EFAULT: not in memory now */
-#define ECALLS_OPS 9u
+#define ECALLS_OP_COOP                                                                             \
+	9u /* a: slot, b: group. Binds the calling thread to a slot of this channel (abi/coop.h),
+			      by which it polls; group 0: none. Never deferred. Result: 0 */
+#define ECALLS_OPS 10u
 
 #define ECALLS_ATTRIBUTES 32u /* attributes of a channel, read by kernel handlers */
 
@@ -69,7 +73,9 @@
 #define ECALLS_LATEST 16u
 #define ECALLS_DOWN_RING 84u
 #define ECALLS_DOWN_CAPACITY 1024u
-#define ECALLS_DOWN_ELEMENTS (ECALLS_DOWN_RING + ECALLS_DOWN_CAPACITY)
+#define ECALLS_DOWN_COOP (ECALLS_DOWN_RING + ECALLS_DOWN_CAPACITY)
+#define ECALLS_COOP_SLOTS 16u
+#define ECALLS_DOWN_ELEMENTS (ECALLS_DOWN_COOP + 2 * ECALLS_COOP_SLOTS)
 #define ECALLS_DRAIN_MAX 64u /* deferred calls handled in one go */
 
 struct ecalls_down {

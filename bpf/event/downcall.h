@@ -16,6 +16,7 @@
 #ifndef ECALLS_EVENT_DOWNCALL_H
 #define ECALLS_EVENT_DOWNCALL_H
 
+#include "coop.h"
 #include "generic.h"
 
 /* The calls that have to be fast, while nothing is deferred. True: done. They may be preempted. */
@@ -47,6 +48,9 @@ static __always_inline s64 downcall(struct down *d, u32 id, u32 op, u64 a, u64 b
 	/* Says when to handle what was deferred, so it does not handle it now. */
 	if (op == ECALLS_OP_DELAY)
 		return down_delay(id);
+	/* It is about the calling thread. */
+	if (op == ECALLS_OP_COOP)
+		return coop_bind(d, id, a, b);
 	drained = drain_if_waiting(d, id, 0);
 	if (op == ECALLS_OP_NOP)
 		return drained;

@@ -19,10 +19,12 @@ fn main() {
         "abi",
         "bpf",
         "bpf/lib",
+        "bpf/lib/sched",
         "bpf/ecode",
         "bpf/event",
         "bpf/service",
         COMPARE,
+        "bpf/sched",
     ] {
         println!("cargo:rerun-if-changed={}", root.join(folder).display());
     }
@@ -30,7 +32,13 @@ fn main() {
     // Tests compile, too.
     println!("cargo:rustc-env=ECALLS_BPF_CLANG={clang}");
     println!("cargo:rustc-env=ECALLS_BPF_INCLUDE={libbpf}");
-    for folder in ["bpf/ecode", "bpf/event", "bpf/service", COMPARE] {
+    for folder in [
+        "bpf/ecode",
+        "bpf/event",
+        "bpf/service",
+        "bpf/sched",
+        COMPARE,
+    ] {
         for source in sources(&root.join(folder)) {
             compile(&clang, &root, &libbpf, &source, &out);
         }

@@ -9,6 +9,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// As a time: there is none. As an importance: no best-effort work.
 pub const COOP_NONE: u64 = !0;
 
+/// The greatest number of a group.
+pub const COOP_GROUPS: u32 = 0xffff;
+
 /// Flag: the thread yields or sleeps in a poll. No other sleep counts as one.
 pub const COOP_POLLING: u32 = 0x1;
 

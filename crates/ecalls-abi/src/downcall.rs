@@ -49,8 +49,11 @@ pub const OP_DELAY: u32 = 7;
 /// a: address of a [`Generic`] with op RAISE. The generic call by way of the fast one. Result: as
 /// of RAISE; `-EFAULT`: not in memory now.
 pub const OP_CALL: u32 = 8;
+/// a: slot, b: group. Binds the calling thread to a slot of this channel ([`crate::coop::Coop`]),
+/// by which it polls; group 0: none. Never deferred. Result: 0.
+pub const OP_COOP: u32 = 9;
 /// Operations.
-pub const OPS: u32 = 9;
+pub const OPS: u32 = 10;
 
 /// `ECALLS_OP_*`: what a downcall asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -74,6 +77,8 @@ pub enum Op {
     Delay = OP_DELAY,
     /// The generic call, by way of the fast one.
     Call = OP_CALL,
+    /// Binds the calling thread to its slot for cooperative polling.
+    Coop = OP_COOP,
 }
 
 impl Op {
@@ -88,6 +93,7 @@ impl Op {
         Op::Timer,
         Op::Delay,
         Op::Call,
+        Op::Coop,
     ];
 
     /// The operation that `raw` stands for.
@@ -112,6 +118,7 @@ impl Op {
             Op::Timer => "timer",
             Op::Delay => "delay",
             Op::Call => "call",
+            Op::Coop => "coop",
         }
     }
 }
@@ -140,8 +147,12 @@ pub const LATEST: usize = 16;
 pub const DOWN_RING: usize = 84;
 /// Entries of the ring; a power of two.
 pub const DOWN_CAPACITY: usize = 1024;
+/// Element of `down` with the first line of the first slot for cooperative polling.
+pub const DOWN_COOP: usize = DOWN_RING + DOWN_CAPACITY;
+/// Those slots, of two elements each.
+pub const COOP_SLOTS: usize = 16;
 /// Elements of `down`.
-pub const DOWN_ELEMENTS: usize = DOWN_RING + DOWN_CAPACITY;
+pub const DOWN_ELEMENTS: usize = DOWN_COOP + 2 * COOP_SLOTS;
 /// Deferred calls handled in one go.
 pub const DRAIN_MAX: usize = 64;
 

@@ -7,8 +7,8 @@
 use core::mem::offset_of;
 
 use crate::{
-    audience, channel, coop, downcall, ecode, event, fate, handler, message, service, subscription,
-    upload, user, version,
+    audience, channel, coop, downcall, ecode, event, fate, handler, message, sched, service,
+    subscription, upload, user, version,
 };
 
 /// One field of a struct.
@@ -402,6 +402,28 @@ pub const STRUCTS: &[Struct] = &[
         ]
     ),
     describe!(
+        "ecalls_sched_count",
+        sched::SchedCount,
+        [
+            chosen,
+            kept,
+            preempted,
+            balanced,
+            stolen,
+            entered,
+            left,
+            full,
+            polls,
+            overran,
+            slept,
+            ahead,
+            releases,
+            tardiest_ns,
+            pad,
+            tardiness
+        ]
+    ),
+    describe!(
         "ecalls_down",
         downcall::Down,
         [
@@ -608,10 +630,11 @@ pub const CONSTANTS: &[Constant] = constants! {
         HANDLERS_BUILT_IN HANDLER_SLEEPING HANDLER_COPY_USER COPY_USER_MAX FIELD_SIZE_SHIFT
         FIELD_OP_SHIFT FIELD_ATTRIBUTE_SHIFT COMPARE_LESS COMPARE_LESS_EQUAL COMPARE_EQUAL
         COMPARE_NOT_EQUAL COMPARE_GREATER_EQUAL COMPARE_GREATER COMPARE_SIGNED;
-    coop: COOP_NONE COOP_POLLING COOP_UNBOUND COOP_COOPERATIVE COOP_DEMOTED;
+    sched: WHY_NOBODY WHY_FAIR WHY_RELEASE WHY_WINDOW WHY_EVENT WHYS;
+    coop: COOP_NONE COOP_GROUPS COOP_POLLING COOP_UNBOUND COOP_COOPERATIVE COOP_DEMOTED;
     downcall: PRCTL SETSOCKOPT OP_NOP OP_GETPID OP_SET OP_GET OP_RAISE OP_RESUME OP_TIMER OP_DELAY
-        OP_CALL OPS ATTRIBUTES DEFER_DELAY DEFER_SWITCH DOWN_FRAMES FRAMES DOWN_LATEST LATEST
-        DOWN_RING DOWN_CAPACITY DOWN_ELEMENTS DRAIN_MAX RAISE_ABSOLUTE;
+        OP_CALL OP_COOP OPS ATTRIBUTES DEFER_DELAY DEFER_SWITCH DOWN_FRAMES FRAMES DOWN_LATEST
+        LATEST DOWN_RING DOWN_CAPACITY DOWN_COOP COOP_SLOTS DOWN_ELEMENTS DRAIN_MAX RAISE_ABSOLUTE;
     ecode: HANDLER_ECODE ECODE_OUTPUT_SHIFT ECODE_OUTPUT_MASK ECODE_PLACE_SHIFT ECODE_EFFECTS
         ECODE_BYTES EFFECT_SIGNAL EFFECT_RAISE EFFECT_DEFER
         EFFECT_COUNT EFFECT_HISTOGRAM DEFER_MAX_US FAULT_INDEX FAULT_FUEL FAULT_INPUT

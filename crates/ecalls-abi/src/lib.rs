@@ -25,6 +25,7 @@ pub mod fate;
 pub mod handler;
 pub mod layout;
 pub mod message;
+pub mod sched;
 pub mod service;
 pub mod subscription;
 pub mod text;

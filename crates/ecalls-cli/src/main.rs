@@ -21,6 +21,7 @@ mod man;
 mod output;
 mod process;
 mod raise;
+mod sched;
 mod service;
 mod services;
 mod stat;
@@ -52,6 +53,7 @@ enum Command {
     Ecode(ecode::Args),
     Demo(demo::Args),
     Bench(bench::Args),
+    Sched(sched::Args),
     Daemon(daemon::Args),
     Completions(completions::Args),
     #[command(hide = true)]
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
         Command::Ecode(args) => ecode::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Sched(args) => sched::run(args),
         Command::Daemon(args) => daemon::run(args),
         Command::Completions(args) => completions::run(args),
         Command::Man(args) => man::run(args),

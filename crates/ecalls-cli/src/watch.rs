@@ -20,6 +20,7 @@ use ecalls_kernel::builtin::{self, BUILTINS, Builtin};
 use ecalls_kernel::stat::ServiceStat;
 use serde::Serialize;
 
+pub(crate) use self::histogram::lower as bucket_from;
 use self::line::Lines;
 use self::socket::Sockets;
 use self::texts::Texts;

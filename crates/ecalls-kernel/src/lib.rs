@@ -54,6 +54,7 @@ pub mod provider;
 pub mod refusal;
 mod residue;
 mod sampler;
+pub mod scheduler;
 pub mod segment;
 pub mod service;
 pub mod signal;

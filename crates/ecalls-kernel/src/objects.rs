@@ -273,4 +273,5 @@ pub const MAPS: &[&str] = &[
     "generic_calls",
     "ecodes",
     "frames",
+    "coop_threads",
 ];

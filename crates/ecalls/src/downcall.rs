@@ -123,6 +123,10 @@ impl Caller {
         })
     }
 
+    pub(crate) fn handle(&self) -> &Arc<ChannelHandle> {
+        &self.handle
+    }
+
     /// A fast call: done when it returns. A negative result is the negative errno of a refusal.
     ///
     /// # Errors

@@ -34,6 +34,7 @@
 #![forbid(unsafe_code)]
 
 pub mod channel;
+pub mod coop;
 pub mod downcall;
 mod ecode;
 pub mod format;

@@ -12,7 +12,7 @@ use crate::output::{Output, Table};
 const BAR: u64 = 40;
 
 /// The smallest value of a bucket.
-fn lower(bucket: usize) -> u64 {
+pub(crate) fn lower(bucket: usize) -> u64 {
     match bucket {
         0 | 1 => bucket as u64,
         _ => (2 | (bucket as u64 & 1)) << (bucket / 2 - 1),

@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The scheduler: what the kernel tells (struct sched_ext_ops), handed on to the policy
+ * (bpf/lib/sched), and what the policy decides, done.
+ *
+ * A task's way: runnable (the policy knows it) -> enqueue (it waits in a queue) -> dispatch (the
+ * policy chooses the first of some queue) -> running -> stopping -> and again, until quiescent.
+ *
+ * Fails how: the kernel takes every task back when this program makes a mistake, is detached, or
+ * leaves a runnable task waiting for 30 s; and its loader's end detaches it, however that comes.
+ */
+#include "slot.h"
+
+#define CPUS_MAX 1024u
+#define ROTATE_PERIODS 2 /* after which a CPU takes a thread from one that has one more */
+
+/* The timer of a CPU comes at the policy's next moment, and makes the CPU ask again. */
+struct sched_timer_of {
+	struct bpf_timer timer;
+	u64 at_ns; /* when it comes; 0: it does not */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct sched_timer_of);
+} sched_timers SEC(".maps");
+
+/* How it ended, for the loader. */
+struct {
+	s32 kind;
+	s32 pad;
+	s64 code;
+	char reason[64];
+	char message[192];
+} ended SEC(".bss.ended");
+
+static int timer_comes(void *map, u32 *cpu, struct sched_timer_of *timer) {
+	timer->at_ns = 0;
+	scx_bpf_kick_cpu(*cpu, SCX_NUMBER(scx_kick_flags, SCX_KICK_PREEMPT));
+	return 0;
+}
+
+/* Sees to it that this CPU asks again when its policy wants to. */
+static __always_inline void set_timer(u32 cpu, struct sched_cpu *c, u64 now) {
+	struct sched_timer_of *timer = bpf_map_lookup_elem(&sched_timers, &cpu);
+	u64 at;
+
+	/* Among plain threads the kernel's tick is fine enough. */
+	if (!timer || !c->cooperative)
+		return;
+	at = sched_timer(c);
+	if (at == SCHED_NEVER || (timer->at_ns && timer->at_ns <= at))
+		return;
+	timer->at_ns = at;
+	bpf_timer_start(&timer->timer, at < now ? now : at, BPF_F_TIMER_ABS);
+}
+
+/* The task goes by another CPU's virtual time from now on. */
+static __always_inline void move_to(struct sched_task *t, u32 cpu, struct sched_cpu *c) {
+	struct sched_cpu *former = cpu_of(t->cpu);
+
+	if (t->cpu == cpu)
+		return;
+	if (former)
+		t->plain.vtime = fair_move(t->plain.vtime, former->vtime, c->vtime);
+	t->cpu = cpu;
+}
+
+/* A task has the CPU, again or anew. */
+static __always_inline void begin(struct task_struct *p, struct sched_task *t, u32 cpu,
+				  struct sched_cpu *c, u64 now) {
+	if (t->entity < SCHED_ENTITIES)
+		turn_start(c, t->entity, 0, now);
+	else
+		turn_start(c, who_is(t), c->running == who_is(t) ? &c->plain : &t->plain, now);
+	scx_bpf_task_set_slice(p, c->limit_ns > now ? c->limit_ns - now : 1);
+	if (t->entity < SCHED_ENTITIES) {
+		count_release(t, c, now);
+		tell(t, c, now);
+	}
+	set_timer(cpu, c, now);
+}
+
+SEC("struct_ops/select_cpu")
+s32 BPF_PROG(sched_select, struct task_struct *p, s32 prev_cpu, u64 wake_flags) {
+	struct sched_task *t = task_of(p);
+	bool idle = false;
+	s32 cpu;
+
+	/* A cooperative thread stays where it is (Coop §4.1). */
+	if (t && t->entity < SCHED_ENTITIES)
+		return prev_cpu;
+	cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
+	if (idle)
+		scx_bpf_dsq_insert(p, SCX_NUMBER(scx_dsq_id_flags, SCX_DSQ_LOCAL),
+				   setting.options.period_ns, 0);
+	return cpu;
+}
+
+SEC("struct_ops/runnable")
+void BPF_PROG(sched_runnable, struct task_struct *p, u64 enq_flags) {
+	u32 cpu = scx_bpf_task_cpu(p);
+	struct sched_task *t = task_of(p);
+	struct sched_cpu *c = cpu_of(cpu);
+
+	if (!t || !c || t->ready)
+		return;
+	if (t->cpu != cpu)
+		leave(t);
+	move_to(t, cpu, c);
+	t->ready = 1;
+	if (t->entity < SCHED_ENTITIES)
+		turn_ready(c, t->entity, now_ns());
+	else
+		turn_ready_plain(c, &t->plain, now_ns());
+}
+
+SEC("struct_ops/enqueue")
+void BPF_PROG(sched_enqueue, struct task_struct *p, u64 enq_flags) {
+	u64 local = SCX_NUMBER(scx_dsq_id_flags, SCX_DSQ_LOCAL);
+	u64 slice = setting.options.period_ns;
+	u32 cpu = scx_bpf_task_cpu(p);
+	struct sched_task *t = task_of(p);
+	struct sched_cpu *c = cpu_of(cpu);
+	bool preempts;
+
+	if (!t || !c || enq_flags & SCX_NUMBER(scx_enq_flags, SCX_ENQ_LAST)) {
+		scx_bpf_dsq_insert(p, local, slice, enq_flags);
+		return;
+	}
+	if (t->entity < SCHED_ENTITIES) {
+		preempts = sched_preempts(c, t->entity, now_ns());
+		scx_bpf_dsq_insert(p, QUEUE_ENTITY(cpu, t->entity), slice, enq_flags);
+	} else {
+		preempts = enq_flags & SCX_NUMBER(scx_enq_flags, SCX_ENQ_WAKEUP) &&
+			   sched_preempts_plain(c, t->plain.vtime, now_ns());
+		scx_bpf_dsq_insert_vtime(p, QUEUE_PLAIN(cpu), slice, t->plain.vtime, enq_flags);
+	}
+	if (!preempts)
+		return;
+	SCHED_COUNT(cpu, preempted);
+	scx_bpf_kick_cpu(cpu, SCX_NUMBER(scx_kick_flags, SCX_KICK_PREEMPT));
+}
+
+/* The plain threads that wait for a CPU. */
+static __always_inline void look_at_queue(u32 cpu, struct sched_queue *queue) {
+	struct task_struct *first = scx_bpf_dsq_peek(QUEUE_PLAIN(cpu));
+	struct sched_task *t = first ? task_of(first) : 0;
+
+	queue->count = t ? scx_bpf_dsq_nr_queued(QUEUE_PLAIN(cpu)) : 0;
+	queue->vtime = t ? t->plain.vtime : 0;
+}
+
+/* Another CPU has more plain threads than this one, which takes one of them: two more at once, one
+ * more only from time to time, so that of threads that do not divide by the CPUs each has a turn on
+ * the less crowded one. Each time one other CPU is looked at: it costs the same on any machine. */
+static __always_inline bool balance(u32 cpu, u64 waiting, u64 now) {
+	struct sched_places *places = places_of(cpu);
+	u64 theirs;
+	u32 other;
+
+	if (!places || setting.cpus < 2)
+		return false;
+	other = places->looked + 1 < setting.cpus ? places->looked + 1 : 0;
+	places->looked = other;
+	if (other == cpu)
+		return false;
+	theirs = scx_bpf_dsq_nr_queued(QUEUE_PLAIN(other));
+	if (theirs <= waiting ||
+	    (theirs == waiting + 1 &&
+	     now - places->took_ns < ROTATE_PERIODS * setting.options.period_ns))
+		return false;
+	places->took_ns = now;
+	return scx_bpf_dsq_move_to_local(QUEUE_PLAIN(other));
+}
+
+/* Nobody wants this CPU: it takes a plain thread that waits for another one. */
+static __always_inline void steal(u32 cpu) {
+	u32 other = cpu;
+
+	for (u32 round = 1; lib_again(round, CPUS_MAX); round++) {
+		if (round >= setting.cpus)
+			break;
+		other = other + 1 < setting.cpus ? other + 1 : 0;
+		if (scx_bpf_dsq_nr_queued(QUEUE_PLAIN(other)) &&
+		    scx_bpf_dsq_move_to_local(QUEUE_PLAIN(other))) {
+			SCHED_COUNT(cpu, stolen);
+			break;
+		}
+	}
+}
+
+SEC("struct_ops/dispatch")
+void BPF_PROG(sched_dispatch, s32 cpu, struct task_struct *prev) {
+	struct sched_cpu *c = cpu_of(cpu);
+	struct sched_choice choice = {};
+	struct sched_queue queue;
+	struct sched_task *t;
+	u64 now = now_ns();
+
+	if (!c)
+		return;
+	clear_left(cpu, c);
+	look_at_queue(cpu, &queue);
+	sched_choose(c, now, &queue, &choice);
+	SCHED_COUNT(cpu, chosen[choice.why & (ECALLS_WHYS - 1)]);
+	if (choice.why == SCHED_WHY_FAIR && balance(cpu, queue.count, now)) {
+		SCHED_COUNT(cpu, balanced);
+		return;
+	}
+	if (choice.keep && prev) {
+		t = task_of(prev);
+		if (!t)
+			return;
+		SCHED_COUNT(cpu, kept);
+		begin(prev, t, cpu, c, now);
+		return;
+	}
+	if (choice.who < SCHED_ENTITIES && scx_bpf_dsq_move_to_local(QUEUE_ENTITY(cpu, choice.who)))
+		return;
+	if (scx_bpf_dsq_move_to_local(QUEUE_PLAIN(cpu)))
+		return;
+	if (choice.who == SCHED_NOBODY)
+		steal(cpu);
+}
+
+SEC("struct_ops/running")
+void BPF_PROG(sched_running, struct task_struct *p) {
+	u32 cpu = bpf_get_smp_processor_id();
+	struct sched_task *t = task_of(p);
+	struct sched_cpu *c = cpu_of(cpu);
+	u64 now = now_ns();
+
+	if (!t || !c)
+		return;
+	move_to(t, cpu, c);
+	begin(p, t, cpu, c, now);
+}
+
+SEC("struct_ops/stopping")
+void BPF_PROG(sched_stopping, struct task_struct *p, bool runnable) {
+	struct sched_cpu *c = cpu_of(bpf_get_smp_processor_id());
+	struct sched_task *t = task_of(p);
+	u64 overran;
+
+	if (!t || !c)
+		return;
+	if (t->entity >= SCHED_ENTITIES) {
+		turn_stop(c, now_ns());
+		t->plain.vtime = c->plain.vtime;
+		return;
+	}
+	/* A poll that sleeps comes without a yield. */
+	if (!runnable)
+		take_poll(t, c, now_ns());
+	overran = sched_entity(c, t->entity)->overran;
+	turn_stop(c, now_ns());
+	if (sched_entity(c, t->entity)->overran != overran)
+		SCHED_COUNT(t->cpu, overran);
+}
+
+SEC("struct_ops/yield")
+bool BPF_PROG(sched_yield, struct task_struct *from, struct task_struct *to) {
+	u32 cpu = bpf_get_smp_processor_id();
+	struct sched_task *t = task_of(from);
+	struct sched_cpu *c = cpu_of(cpu);
+	struct sched_queue queue;
+	u64 now = now_ns();
+
+	if (!t || !c)
+		return false;
+	look_for_binding(from, t, cpu, now);
+	if (t->entity < SCHED_ENTITIES) {
+		take_poll(t, c, now);
+	} else {
+		/* The next of its kind goes first. */
+		look_at_queue(cpu, &queue);
+		if (queue.count)
+			c->plain.vtime = fair_later(c->plain.vtime, queue.vtime + 1);
+	}
+	scx_bpf_task_set_slice(from, 0);
+	return false;
+}
+
+SEC("struct_ops/quiescent")
+void BPF_PROG(sched_quiescent, struct task_struct *p, u64 deq_flags) {
+	struct sched_task *t = task_of(p);
+	struct sched_cpu *c = t ? cpu_of(t->cpu) : 0;
+	u64 slept;
+
+	if (!c || !t->ready)
+		return;
+	t->ready = 0;
+	if (t->entity >= SCHED_ENTITIES) {
+		turn_sleep_plain(c, &t->plain, now_ns());
+		return;
+	}
+	slept = sched_entity(c, t->entity)->slept;
+	turn_sleep(c, t->entity, deq_flags & SCX_NUMBER(scx_deq_flags, SCX_DEQ_SLEEP), now_ns());
+	if (sched_entity(c, t->entity)->slept != slept)
+		SCHED_COUNT(t->cpu, slept);
+}
+
+SEC("struct_ops/set_weight")
+void BPF_PROG(sched_weight, struct task_struct *p, u32 weight) {
+	struct sched_task *t = task_of(p);
+
+	if (t)
+		t->plain.weight = weight;
+}
+
+SEC("struct_ops/enable")
+void BPF_PROG(sched_enable, struct task_struct *p) {
+	struct task_struct___scx *scx = (void *)p;
+	struct sched_task *t = task_of(p);
+	struct sched_cpu *c;
+	u32 cpu = scx_bpf_task_cpu(p);
+
+	c = cpu_of(cpu);
+	if (!t || !c)
+		return;
+	t->cpu = cpu;
+	t->plain.vtime = c->vtime;
+	t->plain.weight = BPF_CORE_READ(scx, scx.weight);
+}
+
+SEC("struct_ops.s/init_task")
+s32 BPF_PROG(sched_init_task, struct task_struct *p, struct scx_init_task_args *args) {
+	struct sched_task *t;
+
+	t = bpf_task_storage_get(&sched_tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!t)
+		return -12;
+	t->plain.weight = FAIR_WEIGHT;
+	t->plain.group = SCHED_NOBODY;
+	t->entity = SCHED_NOBODY;
+	return 0;
+}
+
+SEC("struct_ops/exit_task")
+void BPF_PROG(sched_exit_task, struct task_struct *p, struct scx_exit_task_args *args) {
+	struct sched_task *t = task_of(p);
+
+	if (t)
+		leave(t);
+}
+
+SEC("struct_ops/cpu_online")
+void BPF_PROG(sched_online, s32 cpu) {
+}
+
+SEC("struct_ops/cpu_offline")
+void BPF_PROG(sched_offline, s32 cpu) {
+}
+
+/* Makes the queues and the timer of one CPU. */
+static __always_inline s32 set_up(u32 cpu) {
+	struct sched_timer_of *timer = bpf_map_lookup_elem(&sched_timers, &cpu);
+	struct sched_cpu *c = cpu_of(cpu);
+	struct sched_options options = setting.options;
+	s32 error;
+
+	if (!timer || !c)
+		return -ENOENT;
+	sched_init(c, &options);
+	error = scx_bpf_create_dsq(QUEUE_PLAIN(cpu), -1);
+	for (u32 i = 0; lib_again(i, SCHED_ENTITIES); i++) {
+		if (i >= SCHED_ENTITIES || error)
+			break;
+		error = scx_bpf_create_dsq(QUEUE_ENTITY(cpu, i), -1);
+	}
+	if (error)
+		return error;
+	bpf_timer_init(&timer->timer, &sched_timers, CLOCK_MONOTONIC);
+	return bpf_timer_set_callback(&timer->timer, timer_comes);
+}
+
+SEC("struct_ops.s/init")
+s32 BPF_PROG(sched_init_all) {
+	s32 error = 0;
+
+	for (u32 cpu = 0; lib_again(cpu, CPUS_MAX); cpu++) {
+		if (cpu >= setting.cpus || error)
+			break;
+		error = set_up(cpu);
+	}
+	return error;
+}
+
+SEC("struct_ops/exit")
+void BPF_PROG(sched_exit, struct scx_exit_info *info) {
+	ended.kind = info->kind;
+	ended.code = info->exit_code;
+	bpf_probe_read_kernel_str(ended.reason, sizeof(ended.reason), info->reason);
+	bpf_probe_read_kernel_str(ended.message, sizeof(ended.message), info->msg);
+}
+
+SEC(".struct_ops.link")
+struct sched_ext_ops ecalls_sched = {
+	.select_cpu = (void *)sched_select,
+	.enqueue = (void *)sched_enqueue,
+	.dispatch = (void *)sched_dispatch,
+	.runnable = (void *)sched_runnable,
+	.running = (void *)sched_running,
+	.stopping = (void *)sched_stopping,
+	.quiescent = (void *)sched_quiescent,
+	.set_weight = (void *)sched_weight,
+	.yield = (void *)sched_yield,
+	.enable = (void *)sched_enable,
+	.init_task = (void *)sched_init_task,
+	.exit_task = (void *)sched_exit_task,
+	.cpu_online = (void *)sched_online,
+	.cpu_offline = (void *)sched_offline,
+	.init = (void *)sched_init_all,
+	.exit = (void *)sched_exit,
+	.flags = SCX_OPS_ENQ_LAST,
+	.name = "ecalls",
+};
+
+char LICENSE[] SEC("license") = "GPL";

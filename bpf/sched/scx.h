@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The few types, constants and functions of sched_ext that our scheduler uses.
+ *
+ * As in kernel.h, types are partial: libbpf finds each member of struct sched_ext_ops in the
+ * running kernel's type information by name, and the numbers of flags and queues are relocated
+ * (SCX_NUMBER), because they are the kernel's own and not part of its user API.
+ */
+#ifndef ECALLS_SCHED_SCX_H
+#define ECALLS_SCHED_SCX_H
+
+#include "kernel.h"
+
+/* A number of the running kernel. */
+#define SCX_NUMBER(type, name) bpf_core_enum_value(enum type, name)
+
+enum scx_dsq_id_flags {
+	SCX_DSQ_LOCAL = 0x8000000000000002ull,
+	SCX_DSQ_LOCAL_ON = 0xc000000000000000ull,
+};
+enum scx_enq_flags {
+	SCX_ENQ_WAKEUP = 1,
+	SCX_ENQ_PREEMPT = 1ull << 32,
+	SCX_ENQ_LAST = 1ull << 41,
+};
+enum scx_deq_flags {
+	SCX_DEQ_SLEEP = 1,
+};
+enum scx_kick_flags {
+	SCX_KICK_IDLE = 1,
+	SCX_KICK_PREEMPT = 2,
+};
+enum scx_exit_kind {
+	SCX_EXIT_NONE,
+};
+enum scx_ent_flags {
+	SCX_TASK_QUEUED = 1,
+};
+enum scx_ops_flags {
+	SCX_OPS_KEEP_BUILTIN_IDLE = 1,
+	SCX_OPS_ENQ_LAST = 2,
+};
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct sched_ext_entity {
+	u32 weight;
+	u32 flags;
+	u64 slice;
+};
+/* Fields of task_struct beside those of kernel.h. */
+struct task_struct___scx {
+	struct sched_ext_entity scx;
+	int nr_cpus_allowed;
+};
+struct scx_init_task_args {
+	bool fork;
+};
+struct scx_exit_task_args {
+	bool cancelled;
+};
+struct scx_exit_info {
+	enum scx_exit_kind kind;
+	s64 exit_code;
+	const char *reason;
+	const char *msg;
+};
+#pragma clang attribute pop
+
+struct sched_ext_ops {
+	s32 (*select_cpu)(struct task_struct *p, s32 prev_cpu, u64 wake_flags);
+	void (*enqueue)(struct task_struct *p, u64 enq_flags);
+	void (*dispatch)(s32 cpu, struct task_struct *prev);
+	void (*runnable)(struct task_struct *p, u64 enq_flags);
+	void (*running)(struct task_struct *p);
+	void (*stopping)(struct task_struct *p, bool runnable);
+	void (*quiescent)(struct task_struct *p, u64 deq_flags);
+	bool (*yield)(struct task_struct *from, struct task_struct *to);
+	void (*set_weight)(struct task_struct *p, u32 weight);
+	void (*enable)(struct task_struct *p);
+	s32 (*init_task)(struct task_struct *p, struct scx_init_task_args *args);
+	void (*exit_task)(struct task_struct *p, struct scx_exit_task_args *args);
+	void (*cpu_online)(s32 cpu);
+	void (*cpu_offline)(s32 cpu);
+	s32 (*init)(void);
+	void (*exit)(struct scx_exit_info *info);
+	u64 flags;
+	u32 timeout_ms;
+	char name[128];
+};
+
+extern s32 scx_bpf_create_dsq(u64 dsq_id, s32 node) __ksym __weak;
+extern s32 scx_bpf_select_cpu_dfl(struct task_struct *p, s32 prev_cpu, u64 wake_flags,
+				  bool *is_idle) __ksym __weak;
+extern void scx_bpf_dsq_insert(struct task_struct *p, u64 dsq_id, u64 slice, u64 enq_flags) __ksym
+__weak;
+extern void scx_bpf_dsq_insert_vtime(struct task_struct *p, u64 dsq_id, u64 slice, u64 vtime,
+				     u64 enq_flags) __ksym __weak;
+extern bool scx_bpf_dsq_move_to_local(u64 dsq_id) __ksym __weak;
+extern s32 scx_bpf_dsq_nr_queued(u64 dsq_id) __ksym __weak;
+extern struct task_struct *scx_bpf_dsq_peek(u64 dsq_id) __ksym __weak;
+extern void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym __weak;
+extern s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym __weak;
+extern bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice) __ksym __weak;
+extern u64 scx_bpf_now(void) __ksym __weak;
+
+#endif

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Threads that poll by a slot (abi/coop.h): how a thread becomes an entity of its CPU, what it says
+ * in line 0, and what it is told in line 1.
+ *
+ * A thread says by a downcall which slot is its own (event/coop.h); at its next yield it becomes an
+ * entity. It stops being one when it leaves its CPU or ends: the table's place is then only marked,
+ * and cleared by its own CPU, which alone may change it. A slot whose channel is gone is not read
+ * any more; its thread is plain again.
+ */
+#ifndef ECALLS_SCHED_SLOT_H
+#define ECALLS_SCHED_SLOT_H
+
+#include "state.h"
+#include "event/coop.h"
+
+/* Line 1 of struct ecalls_coop, which is an element of its own. */
+struct told {
+	u64 next_release_ns;
+	u64 least_importance;
+	u64 slice_end_ns;
+	u64 dispatch_ns;
+	u64 overran;
+	u64 slept;
+	u64 ahead;
+	u32 state;
+	u32 answered;
+};
+_Static_assert(sizeof(struct told) == sizeof(struct ecalls_downcall) &&
+		       __builtin_offsetof(struct ecalls_coop, next_release_ns) ==
+			       sizeof(struct told) &&
+		       __builtin_offsetof(struct ecalls_coop, answered) ==
+			       sizeof(struct told) + __builtin_offsetof(struct told, answered),
+	       "line 1 of a slot is one element of `down`");
+
+/* A group of one user on one CPU. */
+struct group_key {
+	u32 cpu;
+	u32 uid;
+	u32 number;
+	u32 pad;
+};
+struct group_place {
+	u32 entity;
+	u32 members; /* entities that name it, runnable or not */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct group_key);
+	__type(value, struct group_place);
+} sched_groups SEC(".maps");
+
+/* Per CPU: which entities are to be removed, and of which group each one is. */
+struct sched_places {
+	u64 left;
+	u32 looked; /* at which CPU's queue last, to balance */
+	u32 pad;
+	u64 took_ns; /* a thread of it, when */
+	struct group_key group[SCHED_ENTITIES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct sched_places);
+} sched_places SEC(".maps");
+
+static __always_inline struct sched_places *places_of(u32 cpu) {
+	return bpf_map_lookup_elem(&sched_places, &cpu);
+}
+
+/* One of the two lines of a thread's slot; none if its channel has gone. */
+static __always_inline void *slot_line(const struct sched_task *t, u32 line) {
+	u32 index = ECALLS_ID_INDEX(t->channel);
+	u32 element = ECALLS_DOWN_COOP + 2 * (t->slot & (ECALLS_COOP_SLOTS - 1)) + line;
+	struct ecalls_channel *ch = bpf_map_lookup_elem(&channels, &index);
+	void *segment;
+
+	if (!t->channel || !ch || ch->id != t->channel ||
+	    *(volatile u32 *)&ch->state != ECALLS_STATE_ACTIVE)
+		return 0;
+	segment = bpf_map_lookup_elem(&downs, &index);
+	return segment ? bpf_map_lookup_elem(segment, &element) : 0;
+}
+
+/* The place of a group in this CPU's table, made if it is its first member; SCHED_NOBODY: none. */
+static __always_inline u32 group_join(struct sched_cpu *c, const struct group_key *key) {
+	struct group_place *known, fresh = {.members = 1};
+
+	if (!key->number)
+		return SCHED_NOBODY;
+	known = bpf_map_lookup_elem(&sched_groups, key);
+	if (known) {
+		known->members++;
+		return known->entity;
+	}
+	fresh.entity = sched_add_group(c);
+	if (fresh.entity >= SCHED_ENTITIES)
+		return SCHED_NOBODY;
+	if (bpf_map_update_elem(&sched_groups, key, &fresh, BPF_ANY)) {
+		sched_remove(c, fresh.entity);
+		return SCHED_NOBODY;
+	}
+	return fresh.entity;
+}
+
+static __always_inline void group_leave(struct sched_cpu *c, const struct group_key *key) {
+	struct group_place *known = bpf_map_lookup_elem(&sched_groups, key);
+
+	if (!known || --known->members)
+		return;
+	sched_remove(c, known->entity);
+	bpf_map_delete_elem(&sched_groups, key);
+}
+
+/* Removes the entities of this CPU whose threads have left. */
+static __always_inline void clear_left(u32 cpu, struct sched_cpu *c) {
+	struct sched_places *places = places_of(cpu);
+	u64 left;
+
+	if (!places || !places->left)
+		return;
+	left = __sync_fetch_and_and(&places->left, 0);
+	for (u32 round = 0; lib_again(round, SCHED_ENTITIES); round++) {
+		if (!left)
+			break;
+		u32 i = sched_next(&left);
+		sched_remove(c, i);
+		group_leave(c, &places->group[sched_at(i)]);
+		SCHED_COUNT(cpu, left);
+	}
+}
+
+/* The thread is plain from now on; it must not be runnable as what it was. */
+static __always_inline void leave(struct sched_task *t) {
+	struct sched_places *places = places_of(t->cpu);
+
+	if (t->entity >= SCHED_ENTITIES)
+		return;
+	if (places)
+		__sync_fetch_and_or(&places->left, sched_bit(t->entity));
+	t->entity = SCHED_NOBODY;
+	t->channel = 0;
+}
+
+/* The running thread becomes an entity of its CPU. */
+__noinline int enter(struct sched_task *t, u32 cpu, u64 now, const struct coop_binding *binding) {
+	struct sched_places *places = places_of(cpu);
+	struct sched_cpu *c = cpu_of(cpu);
+	struct group_key key = {.cpu = cpu};
+	u32 i, group;
+
+	if (!t || !binding || !c || !places)
+		return -ENOENT;
+	key.uid = binding->uid;
+	key.number = binding->group;
+	group = group_join(c, &key);
+	i = sched_add(c, t->plain.weight, group);
+	if (i >= SCHED_ENTITIES) {
+		group_leave(c, &key);
+		SCHED_COUNT(cpu, full);
+		return -ENOSPC;
+	}
+	SCHED_COUNT(cpu, entered);
+	places->group[sched_at(i)] = key;
+	/* It goes on as the entity from here. */
+	turn_stop(c, now);
+	turn_sleep_plain(c, &t->plain, now);
+	sched_entity(c, i)->vtime =
+		group < SCHED_ENTITIES ? sched_entity(c, i)->vtime : c->plain.vtime;
+	t->plain.vtime = c->plain.vtime;
+	turn_ready(c, i, now);
+	turn_start(c, i, 0, now);
+	t->entity = i;
+	t->channel = binding->channel;
+	t->slot = binding->slot;
+	t->polls = 0;
+	return 0;
+}
+
+/* Looks whether the running thread has named a slot. */
+static __always_inline void look_for_binding(struct task_struct *p, struct sched_task *t, u32 cpu,
+					     u64 now) {
+	u32 tid = p->pid;
+	struct coop_binding *binding = bpf_map_lookup_elem(&coop_threads, &tid);
+
+	if (!binding || binding->start_ns != p->start_boottime)
+		return;
+	if (t->entity >= SCHED_ENTITIES) {
+		enter(t, cpu, now, binding);
+	} else {
+		t->channel = binding->channel;
+		t->slot = binding->slot;
+	}
+}
+
+/* Takes over what the running thread has written into line 0, if it is in a poll. */
+static __always_inline void take_poll(struct sched_task *t, struct sched_cpu *c, u64 now) {
+	volatile struct ecalls_coop *said = slot_line(t, 0);
+	struct sched_entity *e = sched_entity(c, t->entity);
+	u64 polls, ahead, overran;
+
+	if (!said || !(said->flags & ECALLS_COOP_POLLING))
+		return;
+	polls = said->polls;
+	if (polls == t->polls)
+		return;
+	t->polls = polls;
+	SCHED_COUNT(t->cpu, polls);
+	ahead = e->ahead;
+	overran = e->overran;
+	police_poll(c, t->entity, now, said->release_ns, said->importance);
+	if (e->ahead != ahead)
+		SCHED_COUNT(t->cpu, ahead);
+	if (e->overran != overran)
+		SCHED_COUNT(t->cpu, overran);
+}
+
+/* A thread has the CPU: if its release was due, how late that is. Once per poll. */
+static __always_inline void count_release(struct sched_task *t, struct sched_cpu *c, u64 now) {
+	struct ecalls_sched_count *counts = counts_of(t->cpu);
+	u64 release = sched_entity(c, t->entity)->release_ns, tardy;
+
+	if (!counts || t->counted == t->polls || !release_due(c, t->entity, now))
+		return;
+	t->counted = t->polls;
+	tardy = now - release;
+	counts->releases++;
+	counts->tardiness[histogram_bucket(tardy / 1000) & 63]++;
+	if (tardy > counts->tardiest_ns)
+		counts->tardiest_ns = tardy;
+}
+
+/* Tells the thread that begins to run what coop_poll returns (Coop §3.1). */
+static __always_inline void tell(struct sched_task *t, struct sched_cpu *c, u64 now) {
+	struct sched_entity *e = sched_entity(c, t->entity);
+	volatile struct told *told = slot_line(t, 1);
+
+	if (!told)
+		return;
+	told->next_release_ns = release_next(c, t->entity, now);
+	told->least_importance =
+		e->group < SCHED_ENTITIES ? group_least_importance(c, t->entity) : ECALLS_COOP_NONE;
+	told->slice_end_ns = c->slice_end_ns;
+	told->dispatch_ns = now;
+	told->overran = e->overran;
+	told->slept = e->slept;
+	told->ahead = e->ahead;
+	told->state =
+		sched_in(c->cooperative, t->entity) ? ECALLS_COOP_COOPERATIVE : ECALLS_COOP_DEMOTED;
+	told->answered = (u32)t->polls;
+}
+
+#endif

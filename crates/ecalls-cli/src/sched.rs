@@ -1,0 +1,296 @@
+//! `ecalls sched`: starts our scheduler, stops it, and shows what it does.
+//!
+//! Who starts it holds it, in the foreground: the kernel gives every task back to its own scheduler
+//! when this command ends, however that happens.
+
+use std::time::{Duration, Instant};
+
+use ecalls::Ecalls;
+use ecalls_abi::sched::{SchedCount, WHY_EVENT, WHY_FAIR, WHY_RELEASE, WHY_WINDOW};
+use ecalls_kernel::scheduler::{self, Options, Scheduler};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde::Serialize;
+
+use crate::duration;
+use crate::exit::{Code, Failure, Outcome};
+use crate::output::{Output, note};
+use crate::stop::{PATIENCE, Stop};
+
+/// Schedule the machine's threads: fairly, and cooperative ones at their release times
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Start it, and hold it until SIGINT or SIGTERM; then tell what it did
+    Start(Start),
+    /// End the one that runs
+    Stop,
+    /// Show which scheduler runs, and what ours has counted
+    Status {
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct Start {
+    /// In which each runnable thread of a CPU runs once
+    #[arg(long, value_name = "TIME", default_value = "20ms",
+          value_parser = duration::parse_positive)]
+    period: Duration,
+    /// A time slice is not shorter
+    #[arg(long, value_name = "TIME", default_value = "100us",
+          value_parser = duration::parse_positive)]
+    slice_min: Duration,
+    /// By which a cooperative thread may overrun its slice
+    #[arg(long, value_name = "TIME", default_value = "1ms",
+          value_parser = duration::parse_positive)]
+    slack: Duration,
+    /// CPU time that timely dispatch may bring a cooperative thread beyond its fair share
+    #[arg(long, value_name = "TIME", default_value = "5ms",
+          value_parser = duration::parse_positive)]
+    ahead: Duration,
+    /// End after this time
+    #[arg(long = "for", value_name = "TIME", value_parser = duration::parse_positive)]
+    time: Option<Duration>,
+    /// Print one JSON object in the end
+    #[arg(long)]
+    json: bool,
+}
+
+const HELP: &str = "\
+It needs a kernel with sched_ext (Debian's from 7.0 on), and root. Every thread of the machine is
+scheduled by it while it runs, but for real-time ones. Threads are fair by their nice values; a
+thread that polls cooperatively also runs at its release times.
+
+Keys with --json: kernel (whether it has sched_ext), running (the scheduler's name, or null), holder
+(the process that holds ours, or null), and of ours: fair, release, window, event (choices by
+reason), kept, preempted, balanced, stolen, entered, left, full, polls, overran, slept, ahead,
+releases, tardy_p50_us, tardy_p99_us, tardy_max_us (from the release to the CPU).";
+
+/// What people and programs get to see.
+#[derive(Debug, Default, Serialize)]
+struct Shown {
+    kernel: bool,
+    running: Option<String>,
+    holder: Option<u32>,
+    #[serde(flatten)]
+    counts: Option<Counts>,
+}
+
+#[derive(Debug, Serialize)]
+struct Counts {
+    fair: u64,
+    release: u64,
+    window: u64,
+    event: u64,
+    kept: u64,
+    preempted: u64,
+    balanced: u64,
+    stolen: u64,
+    entered: u64,
+    left: u64,
+    full: u64,
+    polls: u64,
+    overran: u64,
+    slept: u64,
+    ahead: u64,
+    releases: u64,
+    tardy_p50_us: u64,
+    tardy_p99_us: u64,
+    tardy_max_us: u64,
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    match &args.what {
+        What::Start(start) => hold(start),
+        What::Stop => stop(),
+        What::Status { json } => show(*json),
+    }
+}
+
+/// Starts it and waits.
+fn hold(args: &Start) -> Outcome {
+    let stop = Stop::on_signals()?;
+    let ecalls = Ecalls::open()?;
+    let options = Options {
+        period: args.period,
+        slice_min: args.slice_min,
+        slack: args.slack,
+        ahead: args.ahead,
+    };
+    let scheduler = Scheduler::start(ecalls.access(), &options)?;
+    note("scheduling; interrupt it to give everything back to the kernel's own scheduler");
+    let until = args.time.and_then(|time| Instant::now().checked_add(time));
+    loop {
+        let left = until.map_or(PATIENCE, |at| at.saturating_duration_since(Instant::now()));
+        if left.is_zero() || stop.sleep(left.min(PATIENCE)) {
+            break;
+        }
+        if let Some(ended) = scheduler.ended() {
+            let text = format!(
+                "the kernel ended the scheduler: {} {} (please report it)",
+                ended.reason, ended.message
+            );
+            return Err(Failure::new(Code::Failed, text));
+        }
+    }
+    let counts = sum(&scheduler.counts()?);
+    scheduler.stop();
+    let mut out = Output::new(args.json);
+    print(
+        &mut out,
+        &Shown {
+            kernel: true,
+            counts: counts.map(|counts| Counts::new(&counts)),
+            ..Shown::default()
+        },
+    )
+}
+
+/// Asks the holder to end.
+fn stop() -> Outcome {
+    let holder = scheduler::state().and_then(|state| state.holder);
+    let nobody = || Failure::new(Code::Unknown, "our scheduler does not run");
+    let pid = holder.ok_or_else(nobody)?;
+    let failed = |error| Failure::new(Code::Failed, format!("ending process {pid}: {error}"));
+    let id = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let process = pidfd_open(id.ok_or_else(nobody)?, PidfdFlags::empty()).map_err(failed)?;
+    // Still the same: so the descriptor is that of the holder, not of who has its number now.
+    if scheduler::state().and_then(|state| state.holder) != holder {
+        return Err(nobody());
+    }
+    pidfd_send_signal(&process, Signal::TERM).map_err(failed)
+}
+
+fn show(json: bool) -> Outcome {
+    let mut out = Output::new(json);
+    let Some(state) = scheduler::state() else {
+        if !json {
+            out.line(
+                "this kernel has no sched_ext, so its own scheduler runs: Debian's kernels have it \
+                 from 7.0 on (CONFIG_SCHED_CLASS_EXT)",
+            )?;
+            return out.flush();
+        }
+        return print(&mut out, &Shown::default());
+    };
+    let counts = match state.holder {
+        Some(_) => sum(&scheduler::counts()?),
+        None => None,
+    };
+    if !json {
+        let running = state.running.as_deref().unwrap_or("the kernel's own");
+        let holder = state.holder.map(|pid| format!(", held by process {pid}"));
+        out.line(format_args!("{running}{}", holder.unwrap_or_default()))?;
+    }
+    print(
+        &mut out,
+        &Shown {
+            kernel: true,
+            running: state.running,
+            holder: state.holder,
+            counts: counts.map(|counts| Counts::new(&counts)),
+        },
+    )
+}
+
+fn sum(all: &[SchedCount]) -> Option<SchedCount> {
+    let (first, others) = all.split_first()?;
+    let mut sum = *first;
+    for one in others {
+        sum.add(one);
+    }
+    Some(sum)
+}
+
+impl Counts {
+    fn new(count: &SchedCount) -> Counts {
+        let chosen = |why: u32| count.chosen.get(why as usize).copied().unwrap_or(0);
+        Counts {
+            fair: chosen(WHY_FAIR),
+            release: chosen(WHY_RELEASE),
+            window: chosen(WHY_WINDOW),
+            event: chosen(WHY_EVENT),
+            kept: count.kept,
+            preempted: count.preempted,
+            balanced: count.balanced,
+            stolen: count.stolen,
+            entered: count.entered,
+            left: count.left,
+            full: count.full,
+            polls: count.polls,
+            overran: count.overran,
+            slept: count.slept,
+            ahead: count.ahead,
+            releases: count.releases,
+            tardy_p50_us: quantile(&count.tardiness, 50),
+            tardy_p99_us: quantile(&count.tardiness, 99),
+            tardy_max_us: count.tardiest_ns / 1000,
+        }
+    }
+}
+
+/// The smallest value of the bucket that the given hundredth of the values reaches.
+fn quantile(counts: &[u64; 64], hundredth: u64) -> u64 {
+    let all: u64 = counts.iter().sum();
+    let mut left = (all * hundredth).div_ceil(100);
+    for (bucket, &count) in counts.iter().enumerate() {
+        left = left.saturating_sub(count);
+        if left == 0 {
+            return crate::watch::bucket_from(bucket);
+        }
+    }
+    0
+}
+
+fn print(out: &mut Output, shown: &Shown) -> Outcome {
+    if out.is_json() {
+        out.object(shown)?;
+        return out.flush();
+    }
+    if let Some(counts) = &shown.counts {
+        out.line(format_args!(
+            "chosen    {} by share, {} by release, {} by window, {} by event",
+            counts.fair, counts.release, counts.window, counts.event
+        ))?;
+        out.line(format_args!(
+            "moved     {} to balance, {} to an idle CPU; {} took the CPU at once",
+            counts.balanced, counts.stolen, counts.preempted
+        ))?;
+        out.line(format_args!(
+            "polling   {} threads came, {} left, {} found no place; {} polls",
+            counts.entered, counts.left, counts.full, counts.polls
+        ))?;
+        out.line(format_args!(
+            "demoted   {} overran, {} slept otherwise, {} were ahead",
+            counts.overran, counts.slept, counts.ahead
+        ))?;
+        out.line(format_args!(
+            "released  {} times; late by {} us (half of them), {} us (99 %), {} us (worst)",
+            counts.releases, counts.tardy_p50_us, counts.tardy_p99_us, counts.tardy_max_us
+        ))?;
+    }
+    out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_those_of_the_buckets() {
+        let mut counts = [0; 64];
+        assert_eq!(quantile(&counts, 50), 0);
+        (counts[2], counts[5], counts[7]) = (50, 48, 2);
+        assert_eq!(quantile(&counts, 50), 2);
+        assert_eq!(quantile(&counts, 98), 6);
+        assert_eq!(quantile(&counts, 99), 12);
+    }
+}

@@ -1,0 +1,285 @@
+//! The scheduler (bpf/sched): loading it, and what it tells of itself.
+//!
+//! Whoever starts it holds it: the kernel gives every task back to its own scheduler when the
+//! holder ends, however that happens, or when ours makes a mistake. There is one per machine, ours
+//! or another's; the kernel refuses a second one.
+//!
+//! The holder notes in a file who it is and where its counters are, and has that file locked while
+//! it lives: so others find it, and what a dead one left there is not believed.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::Duration;
+
+use ecalls_abi::sched::SchedCount;
+use libbpf_rs::{
+    Link, Map, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, PrintLevel,
+};
+use zerocopy::FromBytes;
+
+use crate::access::Access;
+use crate::error::{Error, Result};
+use crate::{load, provider, verdict};
+
+const BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/scheduler.bpf.o"));
+
+/// Where a holder says who it is: its process and the id of its counters' map.
+const RECORD: &str = "/run/ecalls-sched";
+
+/// Where the kernel tells of sched_ext.
+const KERNEL: &str = "/sys/kernel/sched_ext";
+
+/// Names within the object.
+const OPS: &str = "ecalls_sched";
+const SETTING: &str = ".rodata.setting";
+const COUNTS: &str = "sched_counts";
+const ENDED: &str = ".bss.ended";
+/// Maps with one element per CPU.
+const PER_CPU: [&str; 4] = ["sched_cpus", "sched_timers", "sched_places", COUNTS];
+
+/// How it decides (Coop §3.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// In which each runnable thread of a CPU runs once.
+    pub period: Duration,
+    /// A time slice is not shorter.
+    pub slice_min: Duration,
+    /// By which a cooperative thread may overrun its slice (the paper's `coop_slack`).
+    pub slack: Duration,
+    /// CPU time that timely dispatch may bring a cooperative thread beyond its fair share.
+    pub ahead: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            period: Duration::from_millis(20),
+            slice_min: Duration::from_micros(100),
+            slack: Duration::from_millis(1),
+            ahead: Duration::from_millis(5),
+        }
+    }
+}
+
+/// The running scheduler. Dropping it gives every task back to the kernel's own.
+#[derive(Debug)]
+pub struct Scheduler {
+    // First: nothing schedules any more when the maps go.
+    link: Option<Link>,
+    object: Object,
+    _record: File,
+}
+
+/// What the kernel says of its schedulers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State {
+    /// The name of the one that schedules through sched_ext; None: the kernel's own does.
+    pub running: Option<String>,
+    /// The process that holds ours.
+    pub holder: Option<u32>,
+}
+
+/// What the kernel says. None: it has no sched_ext.
+pub fn state() -> Option<State> {
+    let folder = Path::new(KERNEL);
+    let enabled = fs::read_to_string(folder.join("state")).ok()?;
+    let name = fs::read_to_string(folder.join("root/ops")).ok();
+    let name = name.filter(|_| enabled.trim() != "disabled");
+    Some(State {
+        running: name.map(|name| name.trim().to_owned()),
+        holder: record().map(|(pid, _)| pid),
+    })
+}
+
+/// What the running scheduler has counted, per CPU.
+///
+/// # Errors
+/// [`Error::Closed`] if ours does not run, [`Error::Denied`] without privileges.
+pub fn counts() -> Result<Vec<SchedCount>> {
+    let (_, id) = record().ok_or(Error::Closed("the scheduler"))?;
+    let map = MapHandle::from_map_id(id)
+        .map_err(|error| Error::from_bpf("opening the scheduler's counters", &error))?;
+    read_counts(&map)
+}
+
+fn read_counts(map: &impl MapCore) -> Result<Vec<SchedCount>> {
+    let mut all = Vec::new();
+    for cpu in 0..map.max_entries() {
+        let bytes = map
+            .lookup(&cpu.to_ne_bytes(), MapFlags::ANY)
+            .map_err(|error| Error::from_bpf("reading the scheduler's counters", &error))?
+            .ok_or(Error::Closed("the scheduler's counters"))?;
+        let count = SchedCount::read_from_bytes(&bytes);
+        all.push(count.map_err(|_| Error::Closed("the scheduler's counters"))?);
+    }
+    Ok(all)
+}
+
+/// Who holds the scheduler, and the id of its counters. None: nobody does.
+fn record() -> Option<(u32, u32)> {
+    let mut file = File::open(RECORD).ok()?;
+    if file.try_lock_shared().is_ok() {
+        return None;
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text).ok()?;
+    let mut numbers = text.split_whitespace().map(|word| word.parse().ok());
+    Some((numbers.next()??, numbers.next()??))
+}
+
+/// Notes who holds it. Locked until the file is closed, however that happens.
+fn write_record(counts: u32) -> Result<File> {
+    let failed = |error| Error::from_io("writing /run/ecalls-sched", error);
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o644)
+        .open(RECORD)
+        .map_err(failed)?;
+    file.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => Error::Invalid {
+            what: "the scheduler",
+            given: "running already".to_owned(),
+            expected: "to be stopped first (`ecalls sched stop`)",
+        },
+        TryLockError::Error(error) => failed(error),
+    })?;
+    let text = format!("{} {counts}\n", std::process::id());
+    file.set_len(0).map_err(failed)?;
+    file.write_all_at(text.as_bytes(), 0).map_err(failed)?;
+    Ok(file)
+}
+
+/// Why a scheduler ended that its holder did not stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// The kernel's reason: `runnable task stall`.
+    pub reason: String,
+    /// The details.
+    pub message: String,
+}
+
+impl Scheduler {
+    /// Loads and starts it.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] on a kernel without sched_ext, [`Error::Denied`] without privileges,
+    /// [`Error::Refused`] if its verifier does not accept it, [`Error::Load`] if another one runs.
+    pub fn start(access: &Access, options: &Options) -> Result<Scheduler> {
+        if !Path::new(KERNEL).exists() {
+            return Err(Error::Unsupported {
+                feature: "sched_ext (CONFIG_SCHED_CLASS_EXT)",
+                since: "7.0, if built with it, as Debian's are",
+            });
+        }
+        libbpf_rs::set_print(Some((PrintLevel::Warn, load::print_log)));
+        let failed = |source| Error::Load {
+            object: "scheduler",
+            source,
+        };
+        let mut open = ObjectBuilder::default()
+            .name("scheduler")
+            .and_then(|builder| builder.open_memory(BYTES))
+            .map_err(failed)?;
+        let shared = provider::maps_of(access)?;
+        prepare(&mut open, &shared, options).map_err(failed)?;
+        let loaded = open.load();
+        let verdict = verdict::take();
+        let mut object = match (loaded, verdict) {
+            (Ok(object), _) => object,
+            (Err(_), Some(why)) => {
+                let what = "scheduler";
+                return Err(Error::Refused { what, why });
+            }
+            (Err(source), None) => return Err(failed(source)),
+        };
+        let counts = find(&object, COUNTS)?;
+        let record = write_record(crate::sys::map_id(counts.as_fd())?)?;
+        let mut ops = object
+            .maps_mut()
+            .find(|map| map.name() == OPS)
+            .ok_or(Error::Closed("the scheduler's table"))?;
+        let link = ops.attach_struct_ops().map_err(failed)?;
+        Ok(Scheduler {
+            link: Some(link),
+            object,
+            _record: record,
+        })
+    }
+
+    /// What it has counted, per CPU.
+    ///
+    /// # Errors
+    /// What the kernel refuses.
+    pub fn counts(&self) -> Result<Vec<SchedCount>> {
+        read_counts(&find(&self.object, COUNTS)?)
+    }
+
+    /// Why it has ended, if it has.
+    pub fn ended(&self) -> Option<Ended> {
+        let map = self.object.maps().find(|map| map.name() == ENDED)?;
+        let bytes = map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok()??;
+        let kind = i32::from_ne_bytes(*bytes.first_chunk()?);
+        let text = |bytes: &[u8]| {
+            let end = bytes.iter().position(|byte| *byte == 0);
+            String::from_utf8_lossy(&bytes[..end.unwrap_or(bytes.len())]).into_owned()
+        };
+        (kind != 0).then(|| Ended {
+            reason: text(&bytes[16..80]),
+            message: text(&bytes[80..272]),
+        })
+    }
+
+    /// Stops it. Every task is its kernel's again when this returns.
+    pub fn stop(mut self) {
+        self.link = None;
+    }
+}
+
+fn find<'a>(object: &'a Object, name: &str) -> Result<Map<'a>> {
+    let mut maps = object.maps();
+    maps.find(|map| map.name() == name)
+        .ok_or(Error::Closed("a map of the scheduler"))
+}
+
+/// Sizes the tables, and says how it is to decide.
+fn prepare(
+    open: &mut OpenObject,
+    shared: &HashMap<&'static str, OwnedFd>,
+    options: &Options,
+) -> libbpf_rs::Result<()> {
+    let cpus = u32::try_from(libbpf_rs::num_possible_cpus()?).unwrap_or(u32::MAX);
+    for mut map in open.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        if let Some(core) = shared.get(name.as_str()) {
+            map.reuse_fd(core.as_fd())?;
+        } else if name == load::CONSTANTS {
+            load::set_cpus(&mut map, cpus);
+        } else if PER_CPU.contains(&name.as_str()) {
+            map.set_max_entries(cpus)?;
+        } else if name == SETTING {
+            let words = [
+                u64::from(cpus),
+                nanoseconds(options.period),
+                nanoseconds(options.slice_min),
+                nanoseconds(options.slack),
+                nanoseconds(options.ahead),
+            ];
+            if let Some(value) = map.initial_value_mut() {
+                for (place, word) in value.chunks_exact_mut(8).zip(words) {
+                    place.copy_from_slice(&word.to_ne_bytes());
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

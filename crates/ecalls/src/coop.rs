@@ -1,0 +1,70 @@
+//! A thread's slot for cooperative polling (Coop §3.1): where it is, and how it becomes the
+//! thread's.
+//!
+//! The slot lies in the channel's own memory; the scheduler finds it when the thread yields next.
+//! What is written there is `abi/coop.h`'s.
+
+use std::fmt;
+use std::sync::Arc;
+
+use ecalls_abi::coop::COOP_BYTES;
+use ecalls_abi::downcall::{COOP_SLOTS, DOWN_COOP, DOWN_ELEMENT_BYTES, Op};
+use ecalls_kernel::handle::ChannelHandle;
+use ecalls_ring::{AtomicU64, Words};
+
+use crate::downcall::Caller;
+use crate::{Error, Result};
+
+const ELEMENT_WORDS: usize = DOWN_ELEMENT_BYTES / 8;
+const SLOT_WORDS: usize = COOP_BYTES / 8;
+
+/// The memory of a slot, which is a thread's.
+#[derive(Clone)]
+pub struct SlotMemory {
+    handle: Arc<ChannelHandle>,
+    number: usize,
+}
+
+impl fmt::Debug for SlotMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "slot {}", self.number)
+    }
+}
+
+impl Words for SlotMemory {
+    fn words(&self) -> &[AtomicU64] {
+        let first = DOWN_COOP * ELEMENT_WORDS + self.number * SLOT_WORDS;
+        self.handle
+            .down()
+            .get(first..first + SLOT_WORDS)
+            .unwrap_or_default()
+    }
+}
+
+impl Caller {
+    /// Makes slot `number` (0 to 15) of this channel the calling thread's, in `group` (0: none; the
+    /// threads of a user that name the same number are a group). It counts from the thread's next
+    /// yield on; without a scheduler nobody answers its polls.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for another number; what a fast call fails for.
+    pub fn coop_slot(&self, number: usize, group: u32) -> Result<SlotMemory> {
+        if number >= COOP_SLOTS {
+            return Err(Error::Invalid {
+                what: "the slot",
+                given: number.to_string(),
+                expected: "0 to 15",
+            });
+        }
+        match self.fast_op(Op::Coop, [number as u64, group.into(), 0])? {
+            0 => Ok(SlotMemory {
+                handle: Arc::clone(self.handle()),
+                number,
+            }),
+            code => Err(Error::Os {
+                action: "naming the slot of a thread",
+                source: std::io::Error::from_raw_os_error(i32::try_from(-code).unwrap_or(0)),
+            }),
+        }
+    }
+}

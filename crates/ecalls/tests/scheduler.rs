@@ -1,0 +1,346 @@
+//! The scheduler in a kernel with sched_ext: fair shares, cooperative polls, policing, and what is
+//! left when its holder ends. Needs root and such a kernel, so it runs in the test machine.
+//!
+//! Where the machine's clock counts instructions (ECALLS_TEST_MEASURE), times are looked at, too.
+
+mod harness;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ecalls::coop::SlotMemory;
+use ecalls::{Channel, Ecalls, now_ns};
+use ecalls_abi::coop::{COOP_COOPERATIVE, COOP_DEMOTED, COOP_NONE, COOP_POLLING};
+use ecalls_abi::sched::SchedCount;
+use ecalls_kernel::scheduler::{self, Options, Scheduler};
+use ecalls_ring::Words;
+use harness::core;
+
+/// A machine has one scheduler.
+static ALONE: Mutex<()> = Mutex::new(());
+
+const MS: u64 = 1_000_000;
+
+struct Stage {
+    scheduler: Scheduler,
+    ecalls: Ecalls,
+    _alone: MutexGuard<'static, ()>,
+}
+
+fn start() -> Option<Stage> {
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    if scheduler::state().is_none() {
+        eprintln!("skipped: this kernel has no sched_ext; that of tools/vm/suite has");
+        return None;
+    }
+    let ecalls = core()?;
+    let scheduler = Scheduler::start(ecalls.access(), &Options::default()).expect("a scheduler");
+    Some(Stage {
+        scheduler,
+        ecalls,
+        _alone: alone,
+    })
+}
+
+impl Stage {
+    fn channel(&self) -> Channel {
+        self.ecalls.channel().open().expect("a channel")
+    }
+
+    fn counts(&self) -> SchedCount {
+        let all = self.scheduler.counts().expect("its counters");
+        let mut sum = all[0];
+        all[1..].iter().for_each(|one| sum.add(one));
+        sum
+    }
+
+    fn end(self) {
+        assert_eq!(
+            self.scheduler.ended(),
+            None,
+            "the kernel has not thrown it out"
+        );
+        self.scheduler.stop();
+        assert_eq!(scheduler::state().expect("sched_ext").running, None);
+    }
+}
+
+/// Burns CPU until told. CPU time it had, ns.
+fn spin(stop: &AtomicBool) -> u64 {
+    while !stop.load(Ordering::Relaxed) {
+        std::hint::spin_loop();
+    }
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// 1: all the same.
+fn jain(shares: &[u64]) -> f64 {
+    let sum: f64 = shares.iter().map(|share| *share as f64).sum();
+    let squares: f64 = shares.iter().map(|share| (*share as f64).powi(2)).sum();
+    sum * sum / (shares.len() as f64 * squares)
+}
+
+/// A thread's own slot.
+struct Poller {
+    slot: SlotMemory,
+    polls: u64,
+}
+
+impl Poller {
+    fn new(channel: &Channel, number: usize, group: u32) -> Poller {
+        let slot = channel.caller().coop_slot(number, group).expect("a slot");
+        Poller { slot, polls: 0 }
+    }
+
+    fn word(&self, at: usize) -> &AtomicU64 {
+        &self.slot.words()[at]
+    }
+
+    fn read(&self, at: usize) -> u64 {
+        self.word(at).load(Ordering::Acquire)
+    }
+
+    fn publish(&mut self, release_ns: u64, importance: u64) {
+        self.polls += 1;
+        self.word(0).store(release_ns, Ordering::Relaxed);
+        self.word(1).store(importance, Ordering::Relaxed);
+        self.word(3).store(COOP_POLLING.into(), Ordering::Relaxed);
+        self.word(2).store(self.polls, Ordering::Release);
+    }
+
+    /// Polls with best-effort work at hand.
+    fn poll(&mut self, release_ns: u64, importance: u64) {
+        self.publish(release_ns, importance);
+        thread::yield_now();
+        self.word(3).store(0, Ordering::Relaxed);
+        assert_eq!(self.read(15) >> 32, self.polls, "the poll was answered");
+    }
+
+    /// Polls with nothing to do until the release.
+    fn sleep(&mut self, release_ns: u64) {
+        self.publish(release_ns, COOP_NONE);
+        thread::sleep(Duration::from_nanos(release_ns.saturating_sub(now_ns())));
+        self.word(3).store(0, Ordering::Relaxed);
+        assert_eq!(self.read(15) >> 32, self.polls, "the poll was answered");
+    }
+
+    fn state(&self) -> u32 {
+        self.read(15) as u32
+    }
+
+    /// Demotions: overran, slept, ahead.
+    fn offences(&self) -> [u64; 3] {
+        [self.read(12), self.read(13), self.read(14)]
+    }
+}
+
+fn burn(ns: u64) {
+    let until = now_ns() + ns;
+    while now_ns() < until {}
+}
+
+#[test]
+fn plain_threads_share_the_cpus_fairly() {
+    let Some(stage) = start() else { return };
+    let stop = AtomicBool::new(false);
+    let shares: Vec<u64> = thread::scope(|scope| {
+        let spinners: Vec<_> = (0..5).map(|_| scope.spawn(|| spin(&stop))).collect();
+        thread::sleep(Duration::from_secs(4));
+        stop.store(true, Ordering::Relaxed);
+        let joined = spinners.into_iter().map(thread::ScopedJoinHandle::join);
+        joined.map(|share| share.expect("joined")).collect()
+    });
+    assert!(jain(&shares) > 0.98, "{shares:?}");
+    stage.end();
+}
+
+#[test]
+fn a_cooperative_thread_runs_at_its_release_beside_hogs() {
+    let Some(stage) = start() else { return };
+    let channel = stage.channel();
+    let stop = AtomicBool::new(false);
+    let (mut tardy, offences) = thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| spin(&stop));
+        }
+        let mut poller = Poller::new(&channel, 0, 0);
+        let mut tardy = Vec::new();
+        let begin = Instant::now();
+        let mut release = now_ns() + 10 * MS;
+        while begin.elapsed() < Duration::from_secs(4) {
+            poller.poll(release, 7);
+            let now = now_ns();
+            if now >= release {
+                tardy.push(now - release);
+                release = now + 10 * MS;
+            }
+            // Best-effort work.
+            burn(MS / 5);
+        }
+        stop.store(true, Ordering::Relaxed);
+        (tardy, poller.offences())
+    });
+    tardy.sort_unstable();
+    let count = stage.counts();
+    let worst = tardy.last().copied().unwrap_or(u64::MAX);
+    println!(
+        "{} releases, p50 {} us, p99 {} us, worst {} us",
+        tardy.len(),
+        tardy[tardy.len() / 2] / 1000,
+        tardy[tardy.len() * 99 / 100] / 1000,
+        worst / 1000
+    );
+    assert!(count.releases >= tardy.len() as u64 / 2, "{count:?}");
+    assert!(count.polls > 0 && count.entered == 1, "{count:?}");
+    if std::env::var_os("ECALLS_TEST_MEASURE").is_some() {
+        assert!(tardy.len() > 300, "{}", tardy.len());
+        assert!(worst < MS, "worst {worst} ns of {}", tardy.len());
+        assert_eq!(offences[0] + offences[1], 0, "overran, slept");
+    }
+    stage.end();
+}
+
+#[test]
+fn who_runs_past_its_slice_or_sleeps_otherwise_is_demoted_until_it_polls() {
+    let Some(stage) = start() else { return };
+    let channel = stage.channel();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| spin(&stop));
+        }
+        let mut poller = Poller::new(&channel, 1, 0);
+        poller.poll(COOP_NONE, 1);
+        assert_eq!(poller.state(), COOP_COOPERATIVE);
+        let [overran, slept, _] = poller.offences();
+        burn(60 * MS);
+        poller.poll(COOP_NONE, 1);
+        assert!(poller.offences()[0] > overran, "rule 1: it overran");
+        thread::sleep(Duration::from_millis(5));
+        thread::yield_now();
+        assert!(poller.offences()[1] > slept, "rule 2: it slept otherwise");
+        assert_eq!(poller.state(), COOP_DEMOTED);
+        let [_, slept, _] = poller.offences();
+        poller.sleep(now_ns() + 5 * MS);
+        assert_eq!(poller.offences()[1], slept, "a poll may sleep");
+        assert_eq!(poller.state(), COOP_COOPERATIVE, "it is forgiven by a poll");
+        stop.store(true, Ordering::Relaxed);
+    });
+    let count = stage.counts();
+    assert!(count.overran >= 1 && count.slept >= 1, "{count:?}");
+    stage.end();
+}
+
+#[test]
+fn a_poll_tells_the_release_and_the_importance_of_others() {
+    let Some(stage) = start() else { return };
+    let channel = stage.channel();
+    // What is told is about one CPU.
+    let cpu = rustix::thread::CpuSet::new();
+    let pin = || {
+        let mut cpu = cpu;
+        cpu.set(0);
+        rustix::thread::sched_setaffinity(None, &cpu).expect("CPU 0");
+    };
+    let told = AtomicBool::new(false);
+    let release = now_ns() + 3_600_000 * MS;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            pin();
+            thread::yield_now();
+            let mut other = Poller::new(&channel, 2, 9);
+            while !told.load(Ordering::Relaxed) {
+                other.poll(release, 41);
+                other.publish(release, 41);
+                thread::sleep(Duration::from_millis(2));
+            }
+        });
+        scope.spawn(|| {
+            pin();
+            thread::yield_now();
+            let mut poller = Poller::new(&channel, 3, 9);
+            let begin = Instant::now();
+            while (poller.read(8), poller.read(9)) != (release, 41) {
+                assert!(begin.elapsed() < Duration::from_secs(20), "told in time");
+                poller.poll(COOP_NONE, 42);
+                burn(MS / 10);
+            }
+            told.store(true, Ordering::Relaxed);
+        });
+    });
+    stage.end();
+}
+
+#[test]
+fn threads_that_end_leave_room_for_others() {
+    let Some(stage) = start() else { return };
+    let channel = stage.channel();
+    for round in 0..300 {
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let group = round % 3;
+                Poller::new(&channel, 4, group).poll(now_ns() + MS, round.into());
+            });
+        });
+    }
+    let count = stage.counts();
+    assert_eq!((count.entered, count.full), (300, 0), "{count:?}");
+    stage.end();
+}
+
+/// Set: this process starts the scheduler, and waits to be killed.
+const VICTIM: &str = "ECALLS_TEST_VICTIM";
+
+#[test]
+fn victim() {
+    if std::env::var_os(VICTIM).is_none() {
+        return;
+    }
+    let ecalls = Ecalls::open().expect("a core");
+    let _scheduler = Scheduler::start(ecalls.access(), &Options::default()).expect("a scheduler");
+    println!("started");
+    thread::sleep(Duration::from_secs(600));
+}
+
+#[test]
+fn a_holder_that_is_killed_gives_everything_back() {
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    if scheduler::state().is_none() || core().is_none() {
+        eprintln!("skipped: needs root and a kernel with sched_ext");
+        return;
+    }
+    let mut victim = std::process::Command::new(std::env::current_exe().expect("this program"));
+    let mut victim = victim
+        .args(["--exact", "victim", "--nocapture"])
+        .env(VICTIM, "1")
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("started");
+    let is = |running: Option<&str>| {
+        let begin = Instant::now();
+        loop {
+            let state = scheduler::state().expect("sched_ext");
+            if state.running.as_deref() == running {
+                return state;
+            }
+            assert!(begin.elapsed() < Duration::from_secs(60), "{state:?}");
+            thread::sleep(Duration::from_millis(50));
+        }
+    };
+    // The kernel names it with the version of its table.
+    let begin = Instant::now();
+    while scheduler::state().expect("sched_ext").running.is_none() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "it starts");
+        thread::sleep(Duration::from_millis(50));
+    }
+    let state = scheduler::state().expect("sched_ext");
+    assert!(state.running.is_some_and(|name| name.starts_with("ecalls")));
+    assert_eq!(state.holder, Some(victim.id()));
+    victim.kill().expect("killed");
+    victim.wait().expect("reaped");
+    assert_eq!(is(None).holder, None);
+    drop(alone);
+}
