@@ -46,6 +46,8 @@ typedef struct ecalls_subscription_t ecalls_subscription_t;
 typedef struct ecalls_service_t ecalls_service_t;
 /* A timer of this program. */
 typedef struct ecalls_timer_t ecalls_timer_t;
+/* An event loop of one thread. */
+typedef struct ecalls_loop_t ecalls_loop_t;
 
 /* Returned by a handler of the program: go on with the next action. */
 #define ECALLS_CONTINUE 0
@@ -61,6 +63,12 @@ typedef struct ecalls_timer_t ecalls_timer_t;
 
 /* ecalls_interest.flags: connections that a listener accepts are not registered. */
 #define ECALLS_INTEREST_NOT_INHERITED 4
+
+/* `type` of an event: it runs when its release time has come. */
+#define ECALLS_LOOP_TIMER 0
+
+/* `type` of an event: it runs when no timer is due, least user virtual time first. */
+#define ECALLS_LOOP_BEST_EFFORT 1
 
 /* How a channel is laid out (ECalls-01 §2.3). All 0 but `size`: a ring of 1024 events. */
 struct ecalls_channel_options {
@@ -264,6 +272,37 @@ struct ecalls_signal {
  * call only what signal-safety(7) lists, and no function of this library.
  */
 typedef void (*ecalls_signal_callback_t)(const struct ecalls_signal *received);
+
+/* Runs on the loop's thread. `event` is the number that ecalls_loop_submit() gave. */
+typedef void (*ecalls_loop_callback_t)(ecalls_loop_t *events, uint64_t event, void *context);
+
+/* An event to submit (Coop Figure 2). */
+struct ecalls_loop_event {
+	/* Size of this struct. */
+	uint32_t size;
+	/* ECALLS_LOOP_TIMER or ECALLS_LOOP_BEST_EFFORT. */
+	uint32_t type;
+	/* What it does. */
+	ecalls_loop_callback_t callback;
+	/* For the callback. */
+	void *context;
+	/* Timer: when, ns of CLOCK_MONOTONIC. */
+	uint64_t release_ns;
+	/* Best effort: the less, the earlier. */
+	uint64_t user_virtual_time;
+};
+
+/* How late a loop's timers were: call time minus release time. */
+struct ecalls_loop_tardiness {
+	/* Timers that ran. */
+	uint64_t timers;
+	/* Half of them were at most that late, to 1 %. */
+	uint64_t p50_ns;
+	/* 99 of 100 were at most that late, to 1 %. */
+	uint64_t p99_ns;
+	/* None was later. */
+	uint64_t max_ns;
+};
 
 #ifdef __cplusplus
 extern "C" {
@@ -587,6 +626,38 @@ int ecalls_signal_uninstall(int signal);
  * Returns how many handlers were changed.
  */
 int ecalls_signal_keep_order(void);
+
+/* The calling thread's loop. -EBUSY: it has one already. */
+int ecalls_loop_open(ecalls_loop_t **events);
+
+/* Ends a loop, on its thread and not from within an event. What was submitted does not run. */
+void ecalls_loop_close(ecalls_loop_t *events);
+
+/* Submits an event: its callback runs once. `number`, which may be NULL, names it. */
+int ecalls_loop_submit(ecalls_loop_t *events,
+		       const struct ecalls_loop_event *event,
+		       uint64_t *number);
+
+/*
+ * Gives a submitted event another type and time, or the running one a further run. 1: done; 0: it
+ * has run, or was cancelled. `time` is a release time or a user virtual time, as `type` says.
+ */
+int ecalls_loop_resubmit(const ecalls_loop_t *events,
+			 uint64_t number,
+			 uint32_t type,
+			 uint64_t time);
+
+/* Withdraws an event. 1: done; 0: it has run, runs, or was cancelled. */
+int ecalls_loop_cancel(const ecalls_loop_t *events, uint64_t number);
+
+/* Runs events until one stops the loop, or until none is left. -EBUSY from within an event. */
+int ecalls_loop_run(const ecalls_loop_t *events);
+
+/* Ends ecalls_loop_run() when the running event returns. */
+int ecalls_loop_stop(const ecalls_loop_t *events);
+
+/* How late timers were so far. */
+int ecalls_loop_tardiness(const ecalls_loop_t *events, struct ecalls_loop_tardiness *tardiness);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -42,3 +42,5 @@ pub mod timer;
 pub mod socket;
 
 pub mod signal;
+
+pub mod event_loop;

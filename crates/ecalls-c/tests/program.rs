@@ -105,6 +105,12 @@ fn arguments_without_meaning_are_refused() {
 }
 
 #[test]
+fn loop_runs_timers_first_and_what_is_cancelled_never() {
+    run("loop.c", Linking::Shared);
+    run("loop.c", Linking::Static);
+}
+
+#[test]
 fn without_privileges_the_core_is_denied() {
     run("denied.c", Linking::Static);
 }

@@ -465,7 +465,8 @@ impl Loop {
             && !self.mailbox.is_filled()
     }
 
-    fn event(&self, id: u64) -> Event {
+    /// The event of this loop that has this number ([`Event::raw`]).
+    pub fn event(&self, id: u64) -> Event {
         let owner = self.number;
         Event { owner, id }
     }

@@ -1,0 +1,221 @@
+//! The event loop of a thread that keeps time (Coop §2). Man page: ecalls_loop(3).
+//!
+//! A loop's functions are called on the thread that made it; each checks that, because nothing in
+//! C does.
+
+use std::ffi::{c_int, c_void};
+use std::thread::{self, ThreadId};
+
+use ecalls_loop::{Error, Loop, Turn, When};
+
+use crate::error::{Failure, Outcome, guard};
+use crate::pointer::{Options, give, options, output, reference, take_back, write_optional};
+
+/// `type` of an event: it runs when its release time has come.
+pub const ECALLS_LOOP_TIMER: u32 = 0;
+/// `type` of an event: it runs when no timer is due, least user virtual time first.
+pub const ECALLS_LOOP_BEST_EFFORT: u32 = 1;
+
+/// Runs on the loop's thread. `event` is the number that ecalls_loop_submit() gave.
+pub type LoopCallback =
+    Option<unsafe extern "C" fn(events: *mut LoopHandle, event: u64, context: *mut c_void)>;
+
+/// An event to submit (Coop Figure 2).
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct LoopEvent {
+    /// Size of this struct.
+    pub size: u32,
+    /// ECALLS_LOOP_TIMER or ECALLS_LOOP_BEST_EFFORT.
+    pub r#type: u32,
+    /// What it does.
+    pub callback: LoopCallback,
+    /// For the callback.
+    pub context: *mut c_void,
+    /// Timer: when, ns of CLOCK_MONOTONIC.
+    pub release_ns: u64,
+    /// Best effort: the less, the earlier.
+    pub user_virtual_time: u64,
+}
+
+// SAFETY: repr(C), begins with a u32, without padding; every pattern is a value.
+unsafe impl Options for LoopEvent {
+    const LEAST: usize = size_of::<LoopEvent>();
+}
+
+/// How late a loop's timers were: call time minus release time.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LoopTardiness {
+    /// Timers that ran.
+    pub timers: u64,
+    /// Half of them were at most that late, to 1 %.
+    pub p50_ns: u64,
+    /// 99 of 100 were at most that late, to 1 %.
+    pub p99_ns: u64,
+    /// None was later.
+    pub max_ns: u64,
+}
+
+/// `ecalls_loop_t`.
+#[derive(Debug)]
+pub struct LoopHandle {
+    events: Loop,
+    thread: ThreadId,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        let number = match &error {
+            Error::LimitReached { .. } => libc::ENOSPC,
+            Error::SecondLoop | Error::Running => libc::EBUSY,
+            Error::Closed => libc::ESHUTDOWN,
+            Error::NoSlot => libc::EINVAL,
+            Error::Os { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
+            _ => libc::EIO,
+        };
+        Failure::new(number, error.to_string())
+    }
+}
+
+/// The loop, for a call on its own thread.
+///
+/// # Safety
+/// As [`reference`].
+unsafe fn own<'a>(handle: *const LoopHandle) -> Outcome<&'a Loop> {
+    // SAFETY: the caller's promise.
+    let handle = unsafe { reference(handle, "the loop") }?;
+    if handle.thread != thread::current().id() {
+        return Err(Failure::invalid("the loop belongs to another thread"));
+    }
+    Ok(&handle.events)
+}
+
+fn when(r#type: u32, release_ns: u64, user_virtual_time: u64) -> Outcome<When> {
+    match r#type {
+        ECALLS_LOOP_TIMER => Ok(When::Timer { release_ns }),
+        ECALLS_LOOP_BEST_EFFORT => Ok(When::BestEffort { user_virtual_time }),
+        other => Err(Failure::invalid(format!(
+            "the event's type is {other}: it is ECALLS_LOOP_TIMER or ECALLS_LOOP_BEST_EFFORT"
+        ))),
+    }
+}
+
+/// The calling thread's loop. -EBUSY: it has one already.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ecalls_loop_open(events: *mut *mut LoopHandle) -> c_int {
+    guard(|| {
+        let place = output(events, "the place for the loop")?;
+        let handle = LoopHandle {
+            events: Loop::new()?,
+            thread: thread::current().id(),
+        };
+        // SAFETY: an output (the root's Safety).
+        unsafe { give(place, handle) };
+        Ok(0)
+    })
+}
+
+/// Ends a loop, on its thread and not from within an event. What was submitted does not run.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ecalls_loop_close(events: *mut LoopHandle) {
+    // SAFETY: a handle (the root's Safety).
+    unsafe { take_back(events) };
+}
+
+/// Submits an event: its callback runs once. `number`, which may be NULL, names it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ecalls_loop_submit(
+    events: *mut LoopHandle,
+    event: *const LoopEvent,
+    number: *mut u64,
+) -> c_int {
+    guard(|| {
+        // SAFETY: a handle (the root's Safety).
+        let own = unsafe { own(events) }?;
+        // SAFETY: options (the root's Safety).
+        let given = unsafe { options(event, "the event") }?;
+        let when = when(given.r#type, given.release_ns, given.user_virtual_time)?;
+        let Some(callback) = given.callback else {
+            return Err(Failure::invalid("the event's callback is NULL"));
+        };
+        let run = move |turn: &Turn<'_>| {
+            // SAFETY: the caller gave the function with its context; the handle lives while its
+            // loop runs.
+            unsafe { callback(events, turn.event().raw(), given.context) };
+        };
+        let submitted = own.submit(when, run)?;
+        // SAFETY: an output (the root's Safety).
+        unsafe { write_optional(number, submitted.raw()) };
+        Ok(0)
+    })
+}
+
+/// Gives a submitted event another type and time, or the running one a further run. 1: done; 0: it
+/// has run, or was cancelled. `time` is a release time or a user virtual time, as `type` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ecalls_loop_resubmit(
+    events: *const LoopHandle,
+    number: u64,
+    r#type: u32,
+    time: u64,
+) -> c_int {
+    guard(|| {
+        // SAFETY: a handle (the root's Safety).
+        let own = unsafe { own(events) }?;
+        let when = when(r#type, time, time)?;
+        Ok(own.resubmit(own.event(number), when).into())
+    })
+}
+
+/// Withdraws an event. 1: done; 0: it has run, runs, or was cancelled.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ecalls_loop_cancel(events: *const LoopHandle, number: u64) -> c_int {
+    guard(|| {
+        // SAFETY: a handle (the root's Safety).
+        let own = unsafe { own(events) }?;
+        Ok(own.cancel(own.event(number)).into())
+    })
+}
+
+/// Runs events until one stops the loop, or until none is left. -EBUSY from within an event.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ecalls_loop_run(events: *const LoopHandle) -> c_int {
+    guard(|| {
+        // SAFETY: a handle (the root's Safety).
+        unsafe { own(events) }?.run()?;
+        Ok(0)
+    })
+}
+
+/// Ends ecalls_loop_run() when the running event returns.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ecalls_loop_stop(events: *const LoopHandle) -> c_int {
+    guard(|| {
+        // SAFETY: a handle (the root's Safety).
+        unsafe { own(events) }?.stop();
+        Ok(0)
+    })
+}
+
+/// How late timers were so far.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ecalls_loop_tardiness(
+    events: *const LoopHandle,
+    tardiness: *mut LoopTardiness,
+) -> c_int {
+    guard(|| {
+        // SAFETY: a handle (the root's Safety).
+        let figures = unsafe { own(events) }?.tardiness();
+        let place = output(tardiness, "the place for the figures")?;
+        let figures = LoopTardiness {
+            timers: figures.timers,
+            p50_ns: figures.p50_ns,
+            p99_ns: figures.p99_ns,
+            max_ns: figures.max_ns,
+        };
+        // SAFETY: an output (the root's Safety).
+        unsafe { place.write(figures) };
+        Ok(0)
+    })
+}
