@@ -243,7 +243,6 @@ SEC("struct_ops/stopping")
 void BPF_PROG(sched_stopping, struct task_struct *p, bool runnable) {
 	struct sched_cpu *c = cpu_of(bpf_get_smp_processor_id());
 	struct sched_task *t = task_of(p);
-	u64 overran;
 
 	if (!t || !c)
 		return;
@@ -255,10 +254,7 @@ void BPF_PROG(sched_stopping, struct task_struct *p, bool runnable) {
 	/* A poll that sleeps comes without a yield. */
 	if (!runnable)
 		take_poll(t, c, now_ns());
-	overran = sched_entity(c, t->entity)->overran;
 	turn_stop(c, now_ns());
-	if (sched_entity(c, t->entity)->overran != overran)
-		SCHED_COUNT(t->cpu, overran);
 }
 
 SEC("struct_ops/yield")
@@ -288,7 +284,6 @@ SEC("struct_ops/quiescent")
 void BPF_PROG(sched_quiescent, struct task_struct *p, u64 deq_flags) {
 	struct sched_task *t = task_of(p);
 	struct sched_cpu *c = t ? cpu_of(t->cpu) : 0;
-	u64 slept;
 
 	if (!c || !t->ready)
 		return;
@@ -297,10 +292,7 @@ void BPF_PROG(sched_quiescent, struct task_struct *p, u64 deq_flags) {
 		turn_sleep_plain(c, &t->plain, now_ns());
 		return;
 	}
-	slept = sched_entity(c, t->entity)->slept;
 	turn_sleep(c, t->entity, deq_flags & SCX_NUMBER(scx_deq_flags, SCX_DEQ_SLEEP), now_ns());
-	if (sched_entity(c, t->entity)->slept != slept)
-		SCHED_COUNT(t->cpu, slept);
 }
 
 SEC("struct_ops/set_weight")

@@ -175,6 +175,7 @@ __noinline int enter(struct sched_task *t, u32 cpu, u64 now, const struct coop_b
 	turn_ready(c, i, now);
 	turn_start(c, i, 0, now);
 	t->entity = i;
+	t->overran = t->slept = t->ahead = 0;
 	t->channel = binding->channel;
 	t->slot = binding->slot;
 	t->polls = 0;
@@ -200,8 +201,7 @@ static __always_inline void look_for_binding(struct task_struct *p, struct sched
 /* Takes over what the running thread has written into line 0, if it is in a poll. */
 static __always_inline void take_poll(struct sched_task *t, struct sched_cpu *c, u64 now) {
 	volatile struct ecalls_coop *said = slot_line(t, 0);
-	struct sched_entity *e = sched_entity(c, t->entity);
-	u64 polls, ahead, overran;
+	u64 polls;
 
 	if (!said || !(said->flags & ECALLS_COOP_POLLING))
 		return;
@@ -210,13 +210,7 @@ static __always_inline void take_poll(struct sched_task *t, struct sched_cpu *c,
 		return;
 	t->polls = polls;
 	SCHED_COUNT(t->cpu, polls);
-	ahead = e->ahead;
-	overran = e->overran;
 	police_poll(c, t->entity, now, said->release_ns, said->importance);
-	if (e->ahead != ahead)
-		SCHED_COUNT(t->cpu, ahead);
-	if (e->overran != overran)
-		SCHED_COUNT(t->cpu, overran);
 }
 
 /* A thread has the CPU: if its release was due, how late that is. Once per poll. */
@@ -234,11 +228,26 @@ static __always_inline void count_release(struct sched_task *t, struct sched_cpu
 		counts->tardiest_ns = tardy;
 }
 
+/* Counts the offences of a thread since it was looked at last. */
+static __always_inline void count_offences(struct sched_task *t, const struct sched_entity *e) {
+	struct ecalls_sched_count *counts = counts_of(t->cpu);
+
+	if (!counts)
+		return;
+	counts->overran += e->overran - t->overran;
+	counts->slept += e->slept - t->slept;
+	counts->ahead += e->ahead - t->ahead;
+	t->overran = e->overran;
+	t->slept = e->slept;
+	t->ahead = e->ahead;
+}
+
 /* Tells the thread that begins to run what coop_poll returns (Coop §3.1). */
 static __always_inline void tell(struct sched_task *t, struct sched_cpu *c, u64 now) {
 	struct sched_entity *e = sched_entity(c, t->entity);
 	volatile struct told *told = slot_line(t, 1);
 
+	count_offences(t, e);
 	if (!told)
 		return;
 	told->next_release_ns = release_next(c, t->entity, now);

@@ -45,6 +45,10 @@ struct sched_task {
 	u32 pad;
 	u64 polls;   /* of the slot, as seen last */
 	u64 counted; /* the poll whose release was counted last */
+	/* its offences, as counted last */
+	u64 overran;
+	u64 slept;
+	u64 ahead;
 };
 
 struct {

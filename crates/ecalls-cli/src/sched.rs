@@ -53,7 +53,7 @@ struct Start {
           value_parser = duration::parse_positive)]
     slack: Duration,
     /// CPU time that timely dispatch may bring a cooperative thread beyond its fair share
-    #[arg(long, value_name = "TIME", default_value = "5ms",
+    #[arg(long, value_name = "TIME", default_value = "20ms",
           value_parser = duration::parse_positive)]
     ahead: Duration,
     /// End after this time

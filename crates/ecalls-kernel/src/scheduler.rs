@@ -60,7 +60,7 @@ impl Default for Options {
             period: Duration::from_millis(20),
             slice_min: Duration::from_micros(100),
             slack: Duration::from_millis(1),
-            ahead: Duration::from_millis(5),
+            ahead: Duration::from_millis(20),
         }
     }
 }
