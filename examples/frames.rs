@@ -2,15 +2,17 @@
 //! arrive, are decoded piece by piece as best-effort events, the important ones first, and shown
 //! by a timer at their time; those that are not ready by then are dropped by another timer. Decoder
 //! and screen are left out: a loop that computes, and nothing.
-//! Needs: nothing.
-//! Run:   cargo run --release -p ecalls-loop --example frames -- [SECONDS [FPS [PIECES]]]
+//! Needs: nothing. With GROUP (a number, 0: none) it polls cooperatively, which needs root or the
+//! daemon, and is answered while `ecalls sched start` runs.
+//! Run:   cargo run --release -p ecalls-loop --example frames -- [SECONDS [FPS [PIECES [GROUP]]]]
 //! Expect: the frame rate, and how late timers were. With more pieces per frame than the CPU can
 //! compute in time (try 3000) the frame rate falls, and the frames that are shown are on time.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
-use ecalls_loop::{Loop, Result, Turn, best_effort, timer};
+use ecalls::Ecalls;
+use ecalls_loop::{Error, Loop, Result, Turn, best_effort, timer};
 
 /// Steps of one piece of decoding: some 20 us, so that a timer never waits longer.
 const STEPS: u32 = 20_000;
@@ -111,7 +113,17 @@ fn argument(at: usize, usual: u32) -> u32 {
 
 fn main() -> Result<()> {
     let (seconds, fps, pieces) = (argument(1, 2), argument(2, 30), argument(3, 200));
-    let events = Loop::new()?;
+    let group = std::env::args().nth(4).and_then(|text| text.parse().ok());
+    let channel = match group {
+        Some(_) => Some(Ecalls::open().and_then(|ecalls| ecalls.channel().open()))
+            .transpose()
+            .map_err(Error::Slot)?,
+        None => None,
+    };
+    let events = match (&channel, group) {
+        (Some(channel), Some(group)) => Loop::by_slot(channel.caller(), 0, group)?,
+        _ => Loop::new()?,
+    };
     let player = Rc::new(Player {
         start_ns: events.now_ns(),
         period_ns: 1_000_000_000 / u64::from(fps),
@@ -120,7 +132,6 @@ fn main() -> Result<()> {
         shown: Cell::new(0),
         dropped: Cell::new(0),
     });
-    println!("timing: {}", events.timing());
     let (theirs, mut number) = (Rc::clone(&player), 0);
     events.submit(timer(player.start_ns), move |turn| {
         if let Err(error) = theirs.receive(turn, number) {
@@ -133,6 +144,7 @@ fn main() -> Result<()> {
         }
     })?;
     events.run()?;
+    println!("timing: {}", events.timing());
     let took_ns = events.now_ns() - player.start_ns;
     let (shown, dropped) = (player.shown.get(), player.dropped.get());
     let rate = shown as f64 * 1e9 / took_ns as f64;

@@ -23,6 +23,8 @@ pub enum Error {
     Running,
     /// The loop is gone.
     Closed,
+    /// The thread did not get the slot.
+    Slot(ecalls::Error),
     /// The memory given as a slot is too small for one.
     NoSlot,
     /// The system refused something.
@@ -51,6 +53,7 @@ impl fmt::Display for Error {
             Error::SecondLoop => f.write_str("this thread has a loop already"),
             Error::Running => f.write_str("the loop runs already"),
             Error::Closed => f.write_str("the loop is gone"),
+            Error::Slot(error) => write!(f, "the thread's slot: {error}"),
             Error::NoSlot => f.write_str("the memory is too small for a slot"),
             Error::Os { action, source } => write!(f, "{action}: {source}"),
         }
@@ -61,6 +64,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Os { source, .. } => Some(source),
+            Error::Slot(error) => Some(error),
             _ => None,
         }
     }

@@ -14,8 +14,11 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Once};
 
+use ecalls::downcall::Caller;
+
 use crate::bare::no_slack;
 use crate::clock::{Clock, Monotonic};
+use crate::coop::{Cooperative, Slot};
 use crate::descriptors::Descriptors;
 use crate::error::{Error, Result};
 use crate::event::{Event, Turn, When};
@@ -92,6 +95,21 @@ impl Loop {
             tracing::info!("no cooperative scheduler: timing is that of plain timers");
         });
         Loop::build(Box::new(Monotonic), Box::new(Plain), Some(place))
+    }
+
+    /// The calling thread's loop, which polls cooperatively by slot `slot` (0 to 15) of a channel
+    /// of the program, in `group` (0: none; the threads of a user that name the same number share
+    /// what they get by the user virtual time of their events). While no scheduler answers, its
+    /// timing is that of [`Loop::new`]; [`Loop::timing`] tells.
+    ///
+    /// # Errors
+    /// [`Error::Slot`], and those of [`Loop::new`].
+    pub fn by_slot(caller: &Caller, slot: usize, group: u32) -> Result<Loop> {
+        let place = ThreadPlace::take()?;
+        no_slack();
+        let memory = caller.coop_slot(slot, group).map_err(Error::Slot)?;
+        let poll = Cooperative::new(Slot::new(memory)?);
+        Loop::build(Box::new(Monotonic), Box::new(poll), Some(place))
     }
 
     /// A loop with this time and this way to wait: for tests, and for threads whose slot the caller
