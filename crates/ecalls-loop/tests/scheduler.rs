@@ -1,6 +1,6 @@
 //! Loops that poll cooperatively, under our scheduler in a kernel with sched_ext, on a CPU that is
-//! busy all the time (Coop §5.2, Figure 6 in small). Needs root and such a kernel, so it runs in the
-//! test machine.
+//! busy all the time (Coop §5.2, Figure 6 in small). Needs root and such a kernel, so it runs in
+//! the test machine.
 //!
 //! Where the machine's clock counts instructions (ECALLS_TEST_MEASURE), times are looked at, too.
 
