@@ -3,6 +3,7 @@
 use ecode::ir::verify::verify;
 use ecode::ir::{
     Address, Dynamic, Instruction, Label, Op, Operand, Operator, Program, Region, Register,
+    Relation,
 };
 use ecode::source::Span;
 
@@ -69,7 +70,7 @@ fn a_register_is_written_before_it_is_read() {
     };
     refused(vec![read.clone()], "r0 is read before");
     let sometimes = |then, otherwise| Op::If {
-        relation: ecode::ir::Relation::Equal,
+        relation: Relation::Equal,
         a: ONE,
         b: ONE,
         then,
@@ -80,7 +81,7 @@ fn a_register_is_written_before_it_is_read() {
     let both_ways = sometimes(list(set.clone()), list(set.clone()));
     assert_eq!(verify(&program(vec![both_ways, read.clone()])), Ok(()));
     let mut left = list(Op::If {
-        relation: ecode::ir::Relation::Equal,
+        relation: Relation::Equal,
         a: ONE,
         b: ONE,
         then: list(Op::Exit(Label(0))),
@@ -186,4 +187,70 @@ fn a_distance_is_bounded_on_every_way() {
     refused(too_small, "not known to be so small");
     let beyond = load(at(Region::Locals, 56, Some(12)));
     refused(vec![index, bound, scaled, beyond], "reaches 72 of 64");
+}
+
+#[test]
+fn what_every_exit_has_written_is_bounded_by_that_alone() {
+    let unknown = Op::Load {
+        to: R0,
+        from: at(Region::Event, 0, None),
+        bits: 64,
+        signed: false,
+    };
+    let truth = Op::Compare {
+        to: R0,
+        relation: Relation::Equal,
+        a: Operand::Register(R1),
+        b: ONE,
+    };
+    let leave_if = |then| Op::If {
+        relation: Relation::Equal,
+        a: Operand::Register(R1),
+        b: ONE,
+        then,
+        otherwise: Vec::new(),
+    };
+    let maybe = |label| leave_if(list(Op::Exit(Label(label))));
+    let set_r1 = Op::Set { to: R1, from: ONE };
+    let there = load(at(Region::Locals, 0, Some(1)));
+    let block = |label, ops: Vec<Op>| Op::Block {
+        label: Label(label),
+        body: ops.into_iter().flat_map(list).collect(),
+    };
+    let repeat = |ops: Vec<Op>| Op::Loop {
+        label: Label(0),
+        body: ops.into_iter().flat_map(list).collect(),
+    };
+    let within = |inside: Op| {
+        let byte = |mut op: Op| {
+            if let Op::Load { bits, .. } = &mut op {
+                *bits = 8;
+            }
+            op
+        };
+        vec![set_r1.clone(), unknown.clone(), inside, byte(there.clone())]
+    };
+    // In front of it r0 was unknown; each way out has written 0 or 1.
+    let both = vec![truth.clone(), maybe(0), truth.clone()];
+    assert_eq!(verify(&program(within(block(0, both.clone())))), Ok(()));
+    let inner = block(1, vec![maybe(1), truth.clone()]);
+    let outer = vec![inner.clone(), truth.clone(), maybe(0)];
+    assert_eq!(verify(&program(within(block(0, outer.clone())))), Ok(()));
+    let mut rounds = program(within(repeat(vec![truth.clone(), maybe(0)])));
+    rounds.loop_depth = 1;
+    assert_eq!(verify(&rounds), Ok(()));
+    // One way out leaves it as it was, or with another value.
+    for ops in [
+        vec![maybe(0), truth.clone()],
+        vec![truth.clone(), maybe(0), unknown.clone()],
+        vec![unknown.clone(), maybe(0), truth.clone()],
+        vec![inner],
+        vec![leave_if(list(truth.clone())), maybe(0)],
+    ] {
+        refused(within(block(0, ops)), "not known to be so small");
+    }
+    let mut rounds = program(within(repeat(vec![maybe(0), truth])));
+    rounds.loop_depth = 1;
+    let error = verify(&rounds).expect_err("refused");
+    assert!(error.contains("not known to be so small"), "{error}");
 }

@@ -162,6 +162,21 @@ pub struct Branch {
     written: Vec<(u32, Range)>,
 }
 
+impl Branch {
+    /// What both have written, in the bounds of either.
+    pub(super) fn or(&mut self, other: &Branch) {
+        let mut others = other.written.iter().peekable();
+        self.written.retain_mut(|(register, range)| {
+            while others.next_if(|(there, _)| there < register).is_some() {}
+            match others.next_if(|(there, _)| there == register) {
+                Some((_, there)) => *range = range.hull(*there),
+                None => return false,
+            }
+            true
+        });
+    }
+}
+
 impl Facts {
     /// Of the beginning of a run: all registers are 0.
     pub fn new(registers: u32) -> Facts {
@@ -462,6 +477,13 @@ impl Facts {
 
     /// Ends a branch that began at this mark: back to what was known there.
     pub fn end_branch(&mut self, mark: Mark) -> Branch {
+        let branch = self.since(mark);
+        self.back(mark);
+        branch
+    }
+
+    /// What has been written since this mark, as it is here.
+    pub(super) fn since(&self, mark: Mark) -> Branch {
         let mut written: Vec<u32> = self.writes[mark.writes..]
             .iter()
             .map(|(register, _)| *register)
@@ -470,7 +492,6 @@ impl Facts {
         written.dedup();
         let at_end = |register: u32| (register, self.known[register as usize].range);
         let written = written.into_iter().map(at_end).collect();
-        self.back(mark);
         Branch { written }
     }
 
@@ -502,6 +523,13 @@ impl Facts {
     pub fn take(&mut self, branch: &Branch) {
         for (register, range) in &branch.written {
             self.write(Register(*register), *range);
+        }
+    }
+
+    /// Each register that a branch has written is within the bounds it has at its end, too.
+    pub(super) fn narrow_all(&mut self, branch: &Branch) {
+        for (register, range) in &branch.written {
+            self.narrow(Operand::Register(Register(*register)), *range);
         }
     }
 

@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 
-use super::facts::{Facts, Range};
+use super::facts::{Branch, Facts, Mark, Range};
 use super::{Address, Instruction, Label, Op, Operand, Operator, Program, Region, Register};
 use crate::frame::at;
 use crate::limits;
@@ -42,13 +42,21 @@ struct Verifier<'p> {
     facts: Facts,
     /// Registers that have been written on every way to here.
     written: Vec<bool>,
-    /// All labels so far, with the registers written at every exit.
-    labels: HashMap<Label, Option<Vec<bool>>>,
-    /// Those that stand around.
-    around: Vec<Label>,
+    /// All labels so far, with what holds at every exit.
+    labels: HashMap<Label, Option<Left>>,
+    /// Those that stand around, and where they begin.
+    around: Vec<(Label, Mark)>,
     loops: u32,
     loops_most: u32,
     depth: u32,
+}
+
+/// What holds wherever a block or loop is left.
+struct Left {
+    /// Registers that have been written.
+    written: Vec<bool>,
+    /// Bounds of those written inside.
+    inside: Branch,
 }
 
 /// Whether the end of a list is reached.
@@ -209,55 +217,58 @@ impl Verifier<'_> {
         if self.labels.insert(label, None).is_some() {
             return Err(format!("b{} is there twice", label.0));
         }
-        self.around.push(label);
+        self.around.push((label, self.facts.mark()));
         Ok(())
     }
 
     fn exit(&mut self, label: Label) -> Result<(), String> {
-        if !self.around.contains(&label) {
+        let Some((_, mark)) = self.around.iter().rfind(|(around, _)| *around == label) else {
             return Err(format!("b{} is not around it", label.0));
-        }
+        };
+        let here = Left {
+            written: self.written.clone(),
+            inside: self.facts.since(*mark),
+        };
         match self.labels.get_mut(&label) {
-            Some(Some(written)) => both(written, &self.written),
-            Some(none) => *none = Some(self.written.clone()),
+            Some(Some(left)) => left.or(&here),
+            Some(none) => *none = Some(here),
             None => {}
         }
         Ok(())
     }
 
-    /// Behind a block or loop: what every exit has written.
-    fn leave(&mut self, label: Label, reached: bool) -> bool {
-        self.around.pop();
-        match self.labels.insert(label, None).flatten() {
-            Some(mut written) => {
-                if reached {
-                    both(&mut written, &self.written);
-                }
-                self.written = written;
-                true
-            }
-            None => reached,
+    /// Behind a block or loop: what holds at every exit, and at its end if that is reached. What
+    /// was known of a register in front of it matters only if an exit leaves that as it is:
+    /// lowering has known no more than that and then taken out a write that nobody needs.
+    fn leave(&mut self, label: Label, reached: bool) -> Reached {
+        if reached {
+            self.exit(label)?;
         }
+        if let Some((_, mark)) = self.around.pop() {
+            self.facts.end_block(mark);
+        }
+        let Some(left) = self.labels.insert(label, None).flatten() else {
+            return Ok(false);
+        };
+        self.facts.narrow_all(&left.inside);
+        self.written = left.written;
+        Ok(true)
     }
 
     fn block(&mut self, label: Label, body: &[Instruction]) -> Reached {
         self.enter(label)?;
-        let mark = self.facts.mark();
         let reached = self.list(body)?;
-        self.facts.end_block(mark);
-        Ok(self.leave(label, reached))
+        self.leave(label, reached)
     }
 
     fn repeat(&mut self, label: Label, body: &[Instruction]) -> Reached {
-        self.enter(label)?;
         self.loops += 1;
         self.loops_most = self.loops_most.max(self.loops);
         self.facts.enter_loop(label, body);
-        let mark = self.facts.mark();
+        self.enter(label)?;
         self.list(body)?;
-        self.facts.end_block(mark);
         self.loops -= 1;
-        Ok(self.leave(label, false))
+        self.leave(label, false)
     }
 
     fn many(&self, at: Address, bytes: u32, align: u8, write: bool) -> Result<(), String> {
@@ -302,6 +313,14 @@ impl Verifier<'_> {
             return Err("is not to be written".into());
         }
         Ok(())
+    }
+}
+
+impl Left {
+    /// What holds here or there.
+    fn or(&mut self, other: &Left) {
+        both(&mut self.written, &other.written);
+        self.inside.or(&other.inside);
     }
 }
 
