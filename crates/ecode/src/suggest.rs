@@ -32,24 +32,24 @@ fn distance(a: &str, b: &str) -> Option<usize> {
     if a.len() > NAME_BYTES || b.len() > NAME_BYTES || a.len().abs_diff(b.len()) > SLIPS {
         return None;
     }
-    let (a, b) = (a.to_ascii_lowercase(), b.to_ascii_lowercase());
     let (a, b) = (a.as_bytes(), b.as_bytes());
+    let is_same = |i: usize, j: usize| a[i].eq_ignore_ascii_case(&b[j]);
     // Rows of the table of distances between beginnings: before the last, last, this one.
-    let mut former = vec![0; b.len() + 1];
-    let mut last: Vec<usize> = (0..=b.len()).collect();
+    let mut former = [0; NAME_BYTES + 1];
+    let mut last: [usize; NAME_BYTES + 1] = std::array::from_fn(|j| j);
     for i in 1..=a.len() {
-        let mut row = vec![i; b.len() + 1];
+        let mut row = [i; NAME_BYTES + 1];
         for j in 1..=b.len() {
-            let changed = last[j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let changed = last[j - 1] + usize::from(!is_same(i - 1, j - 1));
             row[j] = changed.min(last[j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+            if i > 1 && j > 1 && is_same(i - 1, j - 2) && is_same(i - 2, j - 1) {
                 row[j] = row[j].min(former[j - 2] + 1);
             }
         }
         former = last;
         last = row;
     }
-    last.last().copied()
+    Some(last[b.len()])
 }
 
 #[cfg(test)]

@@ -300,6 +300,7 @@ fn wrong_texts() -> Vec<String> {
         same("x;"),
         misspelled,
         repeated("", |at| format!("x{at};"), ""),
+        repeated("", |at| format!("x{at}\n"), ""),
         repeated("", |at| format!("f{at}();"), ""),
         repeated("", |at| format!("struct s{at} a;"), ""),
         repeated("struct s{int a;};struct s b;", |at| format!("b.x{at};"), ""),

@@ -127,6 +127,9 @@ impl Parser<'_> {
 
     fn expression_statement(&mut self) -> Parsed<StatementKind> {
         let expression = self.expression()?;
+        if self.take(";") {
+            return Ok(StatementKind::Expression(expression));
+        }
         let misspelled = self.misspelled(&expression);
         let hint = match &misspelled {
             Some(hint) => hint,
