@@ -33,6 +33,12 @@ const RECORD: &str = "/run/ecalls-sched";
 /// Where the kernel tells of sched_ext.
 const KERNEL: &str = "/sys/kernel/sched_ext";
 
+/// Its object file, for the test that compares the contract with what was compiled.
+#[doc(hidden)]
+pub fn compiled() -> (&'static str, &'static [u8]) {
+    ("scheduler", BYTES)
+}
+
 /// Names within the object.
 const OPS: &str = "ecalls_sched";
 const SETTING: &str = ".rodata.setting";

@@ -17,6 +17,7 @@ use ecalls_abi::layout::{self, STRUCTS};
 use ecalls_abi::service::HOST_IDS;
 use ecalls_kernel::builtin::BUILTINS;
 use ecalls_kernel::objects::{MAPS, PROGRAMS, compiled};
+use ecalls_kernel::scheduler;
 use libbpf_rs::btf::types::{Array, Int, IntEncoding, MemberAttr, Struct};
 use libbpf_rs::btf::{Btf, BtfType, TypeId};
 use libbpf_rs::{HasSize, ObjectBuilder};
@@ -41,6 +42,8 @@ const ONLY_IN_HEADERS: &[&str] = &[
     "ecalls_name",
     "ecalls_open_channel",
     "ecalls_subscribe",
+    "ecalls_replace_handler",
+    "ecalls_upload",
     "ecalls_watch_socket",
     "ecalls_set_parameter",
     "ecalls_look_fate",
@@ -90,10 +93,12 @@ const HEADERS: &str = "abi/*.h";
 
 /// The types of every object file, and of the headers, which a file of the test's own includes.
 fn types(test: &str) -> Vec<(&'static str, Btf<'static>)> {
-    let objects = compiled().map(|(name, bytes)| {
-        let btf = Btf::from_raw(name, bytes).expect("an object file");
-        (name, btf.expect("it has BTF"))
-    });
+    let objects = compiled()
+        .chain([scheduler::compiled()])
+        .map(|(name, bytes)| {
+            let btf = Btf::from_raw(name, bytes).expect("an object file");
+            (name, btf.expect("it has BTF"))
+        });
     objects.chain([(HEADERS, headers(test))]).collect()
 }
 

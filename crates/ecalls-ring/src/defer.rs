@@ -32,7 +32,7 @@ use crate::words::Words;
 
 /// Entries of the ring.
 pub const CAPACITY: usize = if cfg!(loom) { 2 } else { DOWN_CAPACITY };
-/// Words of a whole segment `down`.
+/// Words of a segment `down` up to the end of the ring. Behind it are the slots for polling.
 pub const DOWN_WORDS: usize = (DOWN_RING + CAPACITY) * CALL_WORDS;
 
 /// Words of one element.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ecalls_abi::Op;
-use ecalls_abi::downcall::{DOWN_CAPACITY, DOWN_ELEMENTS, DRAIN_MAX, LATEST};
+use ecalls_abi::downcall::{DOWN_CAPACITY, DOWN_COOP, DRAIN_MAX, LATEST};
 use ecalls_ring::defer::{CAPACITY, DOWN_WORDS, NoSuchCell, frame_result};
 use ecalls_ring::words::zeroed;
 use ecalls_ring::{BadSegment, DeferWriter, Drain, Full};
@@ -17,7 +17,7 @@ const SET: u32 = Op::Set as u32;
 
 #[test]
 fn model_and_contract_agree_on_every_size() {
-    assert_eq!((CAPACITY, DOWN_WORDS), (DOWN_CAPACITY, DOWN_ELEMENTS * 8));
+    assert_eq!((CAPACITY, DOWN_WORDS), (DOWN_CAPACITY, DOWN_COOP * 8));
     let short = zeroed(DOWN_WORDS - 1);
     let error = BadSegment::TooShort {
         words: DOWN_WORDS - 1,
