@@ -11,8 +11,8 @@ use ecalls_kernel::handler::Parts;
 pub const TEXT_BYTES: usize = UPLOAD_BYTES_MAX;
 /// Brackets in each other.
 pub const NESTING: usize = 32;
-/// Instructions for the kernel: its verifier takes about a microsecond for each.
-pub const INSTRUCTIONS: usize = 8192;
+/// Instructions for the kernel, as the compiler limits them for somebody else's text.
+pub const INSTRUCTIONS: usize = ecode::limits::BPF_INSTRUCTIONS_STRANGER;
 /// Bytes of all `static` variables and constant tables.
 pub const STATE_BYTES: usize = 8192;
 /// Instructions of one run: iterations that it may make, times those of the program. A few

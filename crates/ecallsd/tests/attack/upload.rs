@@ -295,7 +295,10 @@ fn too_much(stage: &mut Stage) {
             "fuel 1000000; u64 s = 0; for (u64 i = 0; i < value; i++) s += i; return s;",
             "hint: begin with `fuel ",
         ),
-        (&many, "in all"),
+        (
+            &many,
+            "the program has more than 2048 instructions for the kernel",
+        ),
     ] {
         let told = filtered(&ecalls, &name, text)
             .expect_err(reason)
