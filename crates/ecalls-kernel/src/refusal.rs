@@ -58,7 +58,10 @@ pub fn to_error(refused: &Refused) -> Error {
             expected: text(),
         },
         REFUSED_CLOSED => Error::Closed(subject()),
-        REFUSED_ECODE => Error::Ecode(refused.text().to_owned()),
+        REFUSED_ECODE => Error::Ecode(match refused.text() {
+            "" => "the daemon refuses the text in E-code, and does not say why".to_owned(),
+            text => text.to_owned(),
+        }),
         REFUSED_VERSION => Error::Version {
             theirs: u32::try_from(refused.number).unwrap_or(0),
             ours: ABI_VERSION,
@@ -183,6 +186,14 @@ mod tests {
         for error in errors {
             let there = to_error(&from_error(&error));
             assert_eq!(there.to_string(), error.to_string());
+        }
+    }
+
+    #[test]
+    fn a_refusal_without_a_text_is_an_error_with_one() {
+        for kind in 0..=REFUSED_ECODE + 1 {
+            let error = to_error(&Refused::new(kind, 0, "", "", ""));
+            assert!(!error.to_string().is_empty(), "{kind}");
         }
     }
 
