@@ -219,6 +219,11 @@ impl Parser<'_> {
         }
     }
 
+    /// Whether further findings are only counted: nobody need look for what was meant.
+    fn tells_no_more(&self) -> bool {
+        self.told.len() >= limits::DIAGNOSTICS
+    }
+
     /// The next token is not what belongs here. What the lexer has told is not told again.
     fn unexpected(&mut self, expected: &str, hint: &str) -> Told {
         if *self.kind() == TokenKind::Bad || self.cut && self.at_end() {

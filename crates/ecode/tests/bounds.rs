@@ -1,10 +1,13 @@
 //! No text makes the compiler hang, crash, or use more than a named amount of time and memory:
 //! texts of the largest size that were written to make it.
 //!
-//! Time is that of this thread on a CPU, so that a busy machine does not matter. A build with debug
-//! assertions is many times slower: there the tests show only that nothing hangs or overflows.
+//! Time is that of this thread on a CPU, the best of a few, and beside it stands what a piece of
+//! plain work takes on the same machine: so it matters neither how fast nor how busy that is. A
+//! build with debug assertions is many times slower: there the tests show only that nothing hangs or
+//! overflows.
 
 use std::fmt::Write as _;
+use std::hint::black_box;
 use std::time::Duration;
 
 use ecode::environment::Environment;
@@ -12,8 +15,14 @@ use ecode::lexer;
 use ecode::limits::{TEXT_BYTES, TOKENS};
 use ecode::source::Source;
 
-/// What a compilation may take.
-const TIME: Duration = Duration::from_millis(if cfg!(debug_assertions) { 2000 } else { 50 });
+/// What a compilation may take: as long as a hash of so many bytes, one by one; some 30 ms.
+const HASHED_BYTES: u32 = if cfg!(debug_assertions) {
+    200_000_000
+} else {
+    30_000_000
+};
+/// A text that takes longer is compiled again so often, and the least counts.
+const TRIES: usize = 5;
 /// What the process may have grown by, all texts together.
 const MEMORY_KIB: u64 = 64 * 1024;
 /// The smallest stack on which it must do.
@@ -334,6 +343,33 @@ fn cpu_time() -> Option<Duration> {
         .map(Duration::from_nanos)
 }
 
+/// How long something took, and what came of it.
+fn timed<T>(work: impl FnOnce() -> T) -> (Duration, T) {
+    let start = cpu_time();
+    let made = work();
+    let took = start.zip(cpu_time()).map(|(start, end)| end - start);
+    (took.unwrap_or_default(), made)
+}
+
+/// The plain work that a compilation is compared with (FNV-1a).
+fn hash_time() -> Duration {
+    let hash = || {
+        (0..HASHED_BYTES).fold(0x811c_9dc5_u32, |hash, byte| {
+            (hash ^ (black_box(byte) & 0xff)).wrapping_mul(0x0100_0193)
+        })
+    };
+    timed(|| black_box(hash())).0
+}
+
+/// Compiles a text: how long that took, and what is shown.
+fn compile(text: &str) -> (Duration, String) {
+    let source = Source::new("text", text);
+    timed(|| match ecode::compile(&source, &Environment::default()) {
+        Ok(compiled) => format!("{:?}", compiled.cost),
+        Err(refused) => refused.render(&source),
+    })
+}
+
 fn memory_kib() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = text.lines().find(|line| line.starts_with("VmHWM:"))?;
@@ -362,28 +398,32 @@ fn no_text_takes_more_than_its_time_memory_and_stack() {
         let texts = texts.concat();
         let before = memory_kib();
         let mut slow = String::new();
+        let mut limit = hash_time();
         for text in &texts {
             let begin: String = text.chars().take(50).collect();
             assert!(text.len() <= TEXT_BYTES, "{begin}: {} bytes", text.len());
-            let source = Source::new("text", text.as_str());
-            let start = cpu_time();
-            let shown = match ecode::compile(&source, &Environment::default()) {
-                Ok(compiled) => format!("{:?}", compiled.cost),
-                Err(refused) => refused.render(&source),
-            };
+            let (mut took, shown) = compile(text);
             assert!(
                 shown.len() < 64 * 1024,
                 "{begin}: {} bytes of findings",
                 shown.len()
             );
-            let Some(took) = start.zip(cpu_time()).map(|(start, end)| end - start) else {
-                continue;
-            };
-            if took > TIME {
-                let _ = writeln!(slow, "{took:?}: {begin}: {}", &shown[..shown.len().min(80)]);
+            for _ in 1..TRIES {
+                if took <= limit {
+                    break;
+                }
+                limit = limit.max(hash_time());
+                took = took.min(compile(text).0);
+            }
+            if took > limit {
+                let _ = writeln!(
+                    slow,
+                    "{took:?}, not {limit:?}: {begin}: {}",
+                    &shown[..shown.len().min(80)]
+                );
             }
             if std::env::var_os("ECALLS_VERBOSE").is_some() {
-                println!("{took:?} {begin:?} {:?}", shown.lines().next());
+                println!("{took:?} of {limit:?} {begin:?} {:?}", shown.lines().next());
             }
         }
         assert!(slow.is_empty(), "too slow:\n{slow}");

@@ -239,8 +239,8 @@ impl Parser<'_> {
 
     /// What is probably meant by the next name, where a type must stand.
     fn type_hint(&self) -> String {
-        if *self.kind() != TokenKind::Name || self.told.len() >= limits::DIAGNOSTICS {
-            return String::new(); // that many are not shown; do not look for each
+        if *self.kind() != TokenKind::Name || self.tells_no_more() {
+            return String::new();
         }
         let name = self.text(0);
         if let Some(hint) = hint_of(&FOREIGN_TYPES, name) {

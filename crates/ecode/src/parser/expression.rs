@@ -478,6 +478,9 @@ impl Parser<'_> {
 
     /// A hint, if this is a name, or the call of one, that looks like a keyword.
     pub(super) fn misspelled(&self, expression: &Expression) -> Option<String> {
+        if self.tells_no_more() {
+            return None;
+        }
         let (ExpressionKind::Name(name) | ExpressionKind::Call(Name { text: name, .. }, _)) =
             &expression.kind
         else {
