@@ -139,6 +139,39 @@ __noinline int queue_take(u32 index, u64 now_ns, struct ecalls_event *e) {
 	return result;
 }
 
+/* Whose chain is at place `at` (1 and on) of those that are ready, and when it is late; 0: nobody's.
+ * A look without the lock, which may be wrong by the time it is told. */
+static __always_inline u32 queue_look(u32 index, u32 at, u64 *deadline_ns) {
+	struct queue_cell *cell = bpf_map_lookup_elem(&queues, &index);
+	const struct ecalls_event *e;
+
+	if (!cell || at > *(volatile u32 *)&cell->queue.ready.count)
+		return 0;
+	e = &cell->event[heap_at(cell->queue.ready.entry[heap_at(at)].slot)];
+	*deadline_ns = e->deadline_ns;
+	return e->subscription;
+}
+
+/* Takes the chain at place `at`, if it is still this subscription's. 0, or -1. */
+__noinline int queue_pull(u32 index, u32 at, u32 subscription, struct ecalls_event *e) {
+	struct queue_cell *cell = bpf_map_lookup_elem(&queues, &index);
+	unsigned long flags;
+	u32 slot;
+	int result = -1;
+
+	if (!cell || !e)
+		return -1;
+	if (bpf_res_spin_lock_irqsave(&cell->lock, &flags))
+		return -1;
+	slot = heap_at(cell->queue.ready.entry[heap_at(at)].slot);
+	if (cell->event[slot].subscription == subscription)
+		result = queue_remove(&cell->queue, at, &slot);
+	if (!result)
+		event_copy(e, &cell->event[heap_at(slot)]);
+	bpf_res_spin_unlock_irqrestore(&cell->lock, &flags);
+	return result;
+}
+
 /* An event does not wait in any queue any more. */
 static __always_inline void queue_taken(struct ecalls_event *e) {
 	u32 flags = e->flags;

@@ -10,13 +10,14 @@
  *     call returns, and the verdict is this action's result. With interrupts off it runs later,
  *     and a lost signal is taken back out of `delivered`; unless another action of the same chain
  *     delivered, which makes the event delivered all the same.
- *   - It refuses (EPERM) while the interrupted thread has no user memory: in kernel threads, and in
- *     interrupts of an idle CPU.
+ *   - It refuses (EPERM) while the interrupted thread has no user memory: in kernel threads, in
+ *     interrupts of an idle CPU, and in a process that exits. And it refuses the first process.
  *   - Being busy or refusing is no fault of the event.
  * So a signal that cannot be sent now waits in the queue QUEUE_SIGNALS, and the receiver is asked
  * to run signal_task.bpf.c's work before it returns to its program; there it can be sent. Until
- * it is, later signals of the same subscription wait behind it, so that they stay in order. On a
- * kernel that cannot ask (before 6.18) such a signal is dropped as THREAD_FULL.
+ * it is, later signals of the same subscription wait behind it, so that they stay in order. A timer,
+ * the watch, sees to those that nobody comes for: their receiver may have died. On a kernel that
+ * cannot ask (before 6.18) such a signal is dropped as THREAD_FULL.
  */
 #ifndef ECALLS_SIGNAL_H
 #define ECALLS_SIGNAL_H
@@ -29,11 +30,43 @@
 #define SIGNAL_SENT 0
 #define SIGNAL_PENDING 1 /* it waits for its receiver */
 
+#define INIT_PID 1 /* gets no signal from here */
+
 /* What the tracepoint signal_generate says became of a signal. */
 #define SIGNAL_VERDICT_NONE (-1) /* not sent yet */
 #define SIGNAL_VERDICT_SENT 0
 #define SIGNAL_VERDICT_IGNORED 1
 #define SIGNAL_VERDICT_LIMIT 3
+
+#define WATCH_NS 1000000ull	 /* first look at signals that wait */
+#define WATCH_NS_MAX 64000000ull /* each look in vain doubles the time to the next, up to this */
+
+struct signal_watch {
+	struct bpf_timer timer;
+	u64 period_ns; /* to its next look */
+	u32 armed;     /* 1: it will look */
+	u32 at;	       /* place in the queue where it goes on */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct signal_watch);
+} signal_watches SEC(".maps");
+
+/* Sees to it that the watch looks soon. Not under a scheduler lock, where no timer may start; there
+ * the pump does it (thread.h). */
+static __always_inline void signals_watch(void) {
+	u32 zero = 0;
+	struct signal_watch *w = bpf_map_lookup_elem(&signal_watches, &zero);
+
+	if (!w || __sync_lock_test_and_set(&w->armed, 1))
+		return;
+	w->period_ns = WATCH_NS;
+	if (bpf_timer_start(&w->timer, WATCH_NS, 0))
+		w->armed = 0;
+}
 
 #define SIGNAL_DROPPED(reason) (-(int)(reason) - 1)
 
@@ -121,12 +154,13 @@ __noinline int signal_send(u32 index, u32 chain) {
 	if (!task)
 		return SIGNAL_DROPPED(ECALLS_DROP_TARGET_GONE);
 	/* Whom its owner may signal can have changed since it subscribed. */
-	if (task->flags & (PF_EXITING | PF_KTHREAD) || !may_signal(task, s->owner_uid))
+	if (task->flags & (PF_EXITING | PF_KTHREAD) || task->tgid == INIT_PID ||
+	    !may_signal(task, s->owner_uid))
 		error = -ESRCH;
 	else
 		error = signal_hand_over(c, a, task, index);
 	bpf_task_release(task);
-	if (error == -EBUSY || (error == -EPERM && !waited))
+	if (error == -EBUSY || error == -EPERM)
 		return signal_later(c, s->id, chain, waiting);
 	if (error)
 		return SIGNAL_DROPPED(error == -EAGAIN ? ECALLS_DROP_SIGNAL_LIMIT

@@ -11,16 +11,19 @@
  * still refuses to be asked; only then does the second get used. So a receiver that is stopped
  * blocks nobody: it leaves its own signals to the next receiver that runs.
  *
- * A receiver that exits between the two steps leaves its signals in the queue until somebody else's
- * work finds and counts them.
+ * A receiver that exits between the two steps leaves its signals in the queue; and two works that
+ * end at the same moment may both miss what is just queued. So while anything waits, a timer looks
+ * through the queue, the watch: it asks receivers again, and hands the chains of dead ones, and
+ * what is late by now, to the dispatcher, which counts them.
  *
  * An object of its own, because it needs a function that kernels before 6.18 lack.
  */
 #include "raise.h"
 #include "signal.h"
 
-#define WORKS 2u	/* of one subscription */
-#define WORK_CHAINS 64u /* chains that one work takes; others' works take the rest */
+#define WORKS 2u	  /* of one subscription */
+#define WORK_CHAINS 64u	  /* chains that one work takes; others' works take the rest */
+#define WATCH_CHAINS 128u /* chains that the watch looks at in one go */
 
 /* Named in a function's type, which the loader compares; a mere declaration would differ. */
 struct bpf_map {
@@ -52,8 +55,9 @@ extern int bpf_task_work_schedule_signal(struct task_struct *task, struct bpf_ta
 					 void *map, int(callback)(struct bpf_map *, void *, void *))
 	__ksym __weak;
 
-/* Takes one waiting chain to this CPU's queue and lets the dispatcher run. False: none waits. */
-static __always_inline bool pass_one(void) {
+/* Takes a waiting chain to this CPU's queue and lets the dispatcher run: the first one, or the one
+ * at place `at` if it is still that of subscription `id`. False: there is none. */
+static __noinline bool pass_one(u32 at, u32 id) {
 	struct current *c = current_cpu();
 	u32 cpu = bpf_get_smp_processor_id(), level;
 	u64 now_ns = bpf_ktime_get_ns();
@@ -66,7 +70,10 @@ static __always_inline bool pass_one(void) {
 		return false;
 	c->nesting = level + 1;
 	barrier();
-	taken = !queue_take(QUEUE_SIGNALS, now_ns, &c->nested[level]);
+	if (at)
+		taken = !queue_pull(QUEUE_SIGNALS, at, id, &c->nested[level]);
+	else
+		taken = !queue_take(QUEUE_SIGNALS, now_ns, &c->nested[level]);
 	if (taken)
 		raise_queued(&c->nested[level], cpu, now_ns);
 	barrier();
@@ -76,15 +83,20 @@ static __always_inline bool pass_one(void) {
 	return taken;
 }
 
-/* Runs in a receiver, in process context. */
+/* Runs in a receiver, in process context. One that exits can send no signal any more: it leaves
+ * what waits to others. */
 static int pass(struct bpf_map *map, void *key, void *value) {
+	const struct task_struct *task = bpf_get_current_task_btf();
+
+	if (task->flags & PF_EXITING)
+		return 0;
 	for (u32 i = 0; lib_again(i, WORK_CHAINS); i++) {
 		bool taken;
 
 		if (i >= WORK_CHAINS)
 			break;
 		bpf_preempt_disable();
-		taken = pass_one();
+		taken = pass_one(0, 0);
 		bpf_preempt_enable();
 		if (!taken)
 			break;
@@ -100,6 +112,73 @@ static __always_inline int ask(struct task_struct *task, u32 at) {
 	if (bpf_ksym_exists(bpf_task_work_schedule_signal_impl))
 		return bpf_task_work_schedule_signal_impl(task, &w->work, &signal_works, pass, 0);
 	return bpf_task_work_schedule_signal(task, &w->work, &signal_works, pass);
+}
+
+/* Asks a receiver to see to its signals. */
+static __always_inline void ask_one(struct task_struct *task, u32 index) {
+	if (ask(task, index * WORKS) == -EBUSY)
+		ask(task, index * WORKS + 1);
+}
+
+/* Whether a chain of subscription `id` waits for somebody who may still come; if so, asks. */
+static __always_inline bool receiver_comes(u32 id) {
+	u32 index = ECALLS_ID_INDEX(id);
+	struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
+	struct task_struct *task;
+	bool comes;
+
+	if (!s || s->id != id || s->state != ECALLS_STATE_ACTIVE)
+		return false;
+	task = receiver_of(s);
+	if (!task)
+		return false;
+	comes = !(task->flags & PF_EXITING);
+	if (comes)
+		ask_one(task, index);
+	bpf_task_release(task);
+	return comes;
+}
+
+static int watch_expired(void *map, u32 *key, struct signal_watch *w) {
+	u64 now_ns = bpf_ktime_get_ns(), deadline_ns = 0;
+	u32 at = w->at, id;
+
+	for (u32 i = 0; lib_again(i, WATCH_CHAINS); i++) {
+		if (i >= WATCH_CHAINS)
+			break;
+		id = queue_look(QUEUE_SIGNALS, at + 1, &deadline_ns);
+		if (!id) {
+			at = 0;
+			break;
+		}
+		/* Another one comes to the place of one that is taken. */
+		if (!is_late(deadline_ns, now_ns) && receiver_comes(id))
+			at++;
+		else if (!pass_one(at + 1, id))
+			break;
+	}
+	w->at = at;
+	__sync_lock_test_and_set(&w->armed, 0);
+	/* Whoever queues after this look arms the watch, so nothing stays behind. */
+	if (queue_waits(QUEUE_SIGNALS) && !__sync_lock_test_and_set(&w->armed, 1)) {
+		if (w->period_ns < WATCH_NS_MAX)
+			w->period_ns *= 2;
+		bpf_timer_start(&w->timer, w->period_ns, 0);
+	}
+	return 0;
+}
+
+/* Run once by the loader. */
+SEC("syscall")
+int watch_setup(void *ctx) {
+	u32 zero = 0;
+	struct signal_watch *w = bpf_map_lookup_elem(&signal_watches, &zero);
+
+	if (!w)
+		return -EINVAL;
+	if (bpf_timer_init(&w->timer, &signal_watches, CLOCK_MONOTONIC))
+		return -EBUSY;
+	return bpf_timer_set_callback(&w->timer, watch_expired);
 }
 
 SEC("tp_btf/bpf_trigger_tp")
@@ -124,9 +203,10 @@ int BPF_PROG(signal_wait, int nonce) {
 	int lost = chain_add(QUEUE_SIGNALS, id, c->signal.chain,
 			     ECALLS_EVENT_RESUME | ECALLS_EVENT_THREAD);
 	c->signal.result = lost ? lost : SIGNAL_PENDING;
-	if (ask(task, index * WORKS) == -EBUSY)
-		ask(task, index * WORKS + 1);
+	ask_one(task, index);
 	bpf_task_release(task);
+	if (!c->locked)
+		signals_watch();
 	return 0;
 }
 

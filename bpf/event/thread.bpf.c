@@ -10,9 +10,9 @@
  * program in `handlers`, which only the dispatcher can call: the chain goes back as it is, but
  * marked ECALLS_EVENT_THREAD, and the dispatcher runs handler and rest in this thread's context.
  *
- * The pump starts a work item each millisecond while something waits. It is needed where
- * thread_add() may not start one, under a scheduler lock; the host runs it while a service that
- * raises there has a subscription with such actions.
+ * The pump starts a work item each millisecond while something waits, and lets the watch look after
+ * signals that wait (signal.h). It is needed where neither may be started, under a scheduler lock;
+ * the host runs it while a service that raises there has a subscription with such actions.
  *
  * Fails how: a late chain, or one whose subscription is closed, is counted and ends. Handlers that
  * sleep for ever take one work item each out of THREADS.
@@ -200,6 +200,8 @@ static int pump_expired(void *map, u32 *key, struct pump *pump) {
 		return 0;
 	if (queue_waits(QUEUE_THREADS))
 		thread_start(pump->turn++);
+	if (queue_waits(QUEUE_SIGNALS))
+		signals_watch();
 	bpf_timer_start(&pump->timer, PUMP_NS, 0);
 	return 0;
 }

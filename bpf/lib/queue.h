@@ -138,6 +138,17 @@ LIB_INLINE int queue_pop(struct queue *q, ecalls_u32 *slot) {
 	return 0;
 }
 
+/* Takes the ready event at place `at` of the heap (1..count), whatever comes before it; as
+ * queue_pop(). */
+LIB_CALL int queue_remove(struct queue *q, ecalls_u32 at, ecalls_u32 *slot) {
+	if (at == 0 || at > q->ready.count)
+		return -1;
+	*slot = heap_at(q->ready.entry[heap_at(at)].slot);
+	heap_remove(&q->ready, at);
+	queue_give_slot(q, *slot);
+	return 0;
+}
+
 /* When the next held event is due; 0 when none is held. */
 LIB_INLINE ecalls_u64 queue_next_release(const struct queue *q) {
 	return q->held.count ? q->held.entry[1].key : 0;

@@ -27,6 +27,7 @@ struct table {
 	int (*queue_push)(struct queue *, ecalls_u64, ecalls_u64, ecalls_u64, ecalls_u32 *);
 	int (*queue_release)(struct queue *, ecalls_u64);
 	int (*queue_pop)(struct queue *, ecalls_u32 *);
+	int (*queue_remove)(struct queue *, ecalls_u32, ecalls_u32 *);
 	ecalls_u64 (*queue_next_release)(const struct queue *);
 	const struct heap *(*queue_held)(const struct queue *);
 	const char *(*check_queue)(const struct queue *);
@@ -75,6 +76,7 @@ const struct table TABLE = {
 	.queue_push = queue_push,
 	.queue_release = queue_release,
 	.queue_pop = queue_pop,
+	.queue_remove = queue_remove,
 	.queue_next_release = queue_next_release,
 	.queue_held = queue_held,
 	.check_queue = check_queue,

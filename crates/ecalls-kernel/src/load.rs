@@ -273,6 +273,10 @@ fn set_up(core: &Core) -> Result<()> {
         run_indexed(core, "thread_setup", index)?;
     }
     run_indexed(core, "pump_setup", 0)?;
+    // Kernels before 6.18 cannot ask a receiver: there no signal waits.
+    if core.program("watch_setup").is_ok() {
+        run_indexed(core, "watch_setup", 0)?;
+    }
     run_range(core, "delay_setup", CHANNELS_MAX)?;
     run_range(core, "timer_setup", TIMERS_MAX)
 }

@@ -166,6 +166,7 @@ pub const PROGRAMS: &[Program] = programs! {
     "pump_run" in "thread": Place::Run;
     "signal_verdict" in "signal": Place::Signals;
     "signal_wait" in "signal_task": Place::Signals;
+    "watch_setup" in "signal_task": Place::Run;
     "reap_exit" in "reap": Place::Always;
     "reap_exec" in "reap": Place::Always;
     "sched_woken" in "sched": Place::Service(service::SERVICE_SCHED);
@@ -259,6 +260,7 @@ pub const MAPS: &[&str] = &[
     "down_states",
     "pumps",
     "signal_works",
+    "signal_watches",
     "sched_waits",
     "users",
     "net_told",

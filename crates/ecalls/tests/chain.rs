@@ -11,6 +11,7 @@ use ecalls::handler::{Bound, Compare};
 use ecalls::{DropReason, Error, Flow, Handler, Raise, SlotUse, downcall::Call};
 use harness::{PATIENCE, QUIET, assert_all_adds_up, core, own_service, wait_until};
 use limit::Running;
+use rustix::process::{Pid, Signal, kill_process};
 
 fn raise(service: &ecalls::Service, value: u64) -> i64 {
     service
@@ -256,6 +257,75 @@ fn subscription_for_another_process_sends_the_signal_there_and_ends_with_it() {
     });
     let count = subscription.count().expect("its count");
     assert_eq!(count.delivered, 1);
+    assert_all_adds_up(&ecalls, service.index());
+}
+
+fn signal(process: &Running, signal: Signal) {
+    let pid = Pid::from_raw(process.id().cast_signed()).expect("a process");
+    kill_process(pid, signal).expect("a child");
+}
+
+/// More than the works of one subscription take at once (bpf/event/signal_task.bpf.c).
+const BURST: u64 = 300;
+
+/// A sleeper that signal 41 does not end, stopped, with a burst of signals that wait for it: they
+/// are sent in a kernel thread, where the kernel refuses to send one.
+fn stopped_with_a_burst(
+    ecalls: &ecalls::Ecalls,
+    service: &ecalls::Service,
+    name: &str,
+) -> (Running, ecalls::Subscription) {
+    let other = sleeper(&["env", "--block-signal=41"]);
+    let builder = ecalls.subscribe(name).expect("the service");
+    let subscription = builder
+        .receiver(other.id())
+        .thread(&Handler::Sample { one_in: 1 })
+        .signal(41)
+        .install()
+        .expect("a subscription");
+    signal(&other, Signal::STOP);
+    for value in 0..BURST {
+        raise(service, value);
+    }
+    let ran = || subscription.count().expect("its count").handlers == BURST;
+    wait_until("every chain has been in a thread", ran);
+    (other, subscription)
+}
+
+/// Whether no signal waits for its receiver.
+fn no_signal_waits(ecalls: &ecalls::Ecalls) -> bool {
+    let queues = ecalls.core().expect("hosted here").queues();
+    let queues = queues.expect("the queues");
+    queues.iter().all(|queue| queue.ready == 0)
+}
+
+#[test]
+fn a_burst_of_signals_that_waited_arrives_whole() {
+    let Some(ecalls) = core() else { return };
+    let (service, name) = own_service(&ecalls);
+    let (other, subscription) = stopped_with_a_burst(&ecalls, &service, &name);
+    signal(&other, Signal::CONT);
+    wait_until("none is left behind", || no_signal_waits(&ecalls));
+    let count = subscription.count().expect("its count");
+    assert_eq!(
+        (count.delivered, count.signals),
+        (BURST, BURST),
+        "{count:?}"
+    );
+    assert_all_adds_up(&ecalls, service.index());
+}
+
+#[test]
+fn signals_that_wait_for_a_process_that_dies_are_counted() {
+    let Some(ecalls) = core() else { return };
+    let (service, name) = own_service(&ecalls);
+    let (other, subscription) = stopped_with_a_burst(&ecalls, &service, &name);
+    // It is not waited for: nobody comes for its signals, and nothing else happens.
+    signal(&other, Signal::KILL);
+    wait_until("none is left behind", || no_signal_waits(&ecalls));
+    let count = subscription.count().expect("its count");
+    let told = count.delivered + count.dropped.iter().sum::<u64>();
+    assert_eq!(told, BURST, "{count:?}");
     assert_all_adds_up(&ecalls, service.index());
 }
 

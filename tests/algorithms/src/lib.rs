@@ -51,6 +51,7 @@ pub struct Table {
     queue_push: unsafe extern "C" fn(*mut c_void, u64, u64, u64, *mut u32) -> c_int,
     queue_release: unsafe extern "C" fn(*mut c_void, u64) -> c_int,
     queue_pop: unsafe extern "C" fn(*mut c_void, *mut u32) -> c_int,
+    queue_remove: unsafe extern "C" fn(*mut c_void, u32, *mut u32) -> c_int,
     queue_next_release: unsafe extern "C" fn(*const c_void) -> u64,
     queue_held: unsafe extern "C" fn(*const c_void) -> *const c_void,
     check_queue: unsafe extern "C" fn(*const c_void) -> *const c_char,
@@ -268,6 +269,15 @@ impl Queue {
         let mut slot = u32::MAX;
         // SAFETY: `memory` as in `push`; C stores one u32.
         let r = unsafe { (self.table.queue_pop)(self.memory.get_mut(), &raw mut slot) };
+        self.check();
+        (r == 0).then_some(slot)
+    }
+
+    /// Takes the ready event at a place from 1 on, in no order: its slot, which is free again.
+    pub fn remove(&mut self, at: u32) -> Option<u32> {
+        let mut slot = u32::MAX;
+        // SAFETY: `memory` as in `push`; C stores one u32.
+        let r = unsafe { (self.table.queue_remove)(self.memory.get_mut(), at, &raw mut slot) };
         self.check();
         (r == 0).then_some(slot)
     }

@@ -126,6 +126,17 @@ impl Pair {
         expected
     }
 
+    /// Takes one out of the middle; which is at a place, only the queue knows.
+    fn remove(&mut self, at: u32) {
+        let ready = self.model.iter().filter(|e| !e.held).count();
+        let slot = self.queue.remove(at);
+        assert_eq!(slot.is_some(), (1..=ready).contains(&(at as usize)));
+        if let Some(slot) = slot {
+            let at = self.find(slot);
+            assert!(!self.model.swap_remove(at).held, "taken before its time");
+        }
+    }
+
     fn check_next_release(&self) {
         let next = self
             .model
@@ -143,6 +154,7 @@ enum Step {
     Advance(u64),
     Release,
     Pop,
+    Remove(u32),
 }
 
 /// Small numbers around the time that the test reaches, and the ends of the range.
@@ -163,6 +175,7 @@ fn step(pushes: u32) -> impl Strategy<Value = Step> {
         2 => (0..8u64).prop_map(Step::Advance),
         2 => Just(Step::Release),
         4 => Just(Step::Pop),
+        1 => (0..12u32).prop_map(Step::Remove),
     ]
 }
 
@@ -182,6 +195,7 @@ fn agrees_with_model(queue: Queue, steps: &[Step]) {
             Step::Pop => {
                 pair.pop();
             }
+            Step::Remove(at) => pair.remove(at),
         }
         pair.check_next_release();
     }
