@@ -139,8 +139,8 @@ __noinline int queue_take(u32 index, u64 now_ns, struct ecalls_event *e) {
 	return result;
 }
 
-/* Whose chain is at place `at` (1 and on) of those that are ready, and when it is late; 0: nobody's.
- * A look without the lock, which may be wrong by the time it is told. */
+/* Whose chain is at place `at` (1 and on) of those that are ready, and when it is late; 0:
+ * nobody's. A look without the lock, which may be wrong by the time it is told. */
 static __always_inline u32 queue_look(u32 index, u32 at, u64 *deadline_ns) {
 	struct queue_cell *cell = bpf_map_lookup_elem(&queues, &index);
 	const struct ecalls_event *e;

@@ -15,9 +15,9 @@
  *   - Being busy or refusing is no fault of the event.
  * So a signal that cannot be sent now waits in the queue QUEUE_SIGNALS, and the receiver is asked
  * to run signal_task.bpf.c's work before it returns to its program; there it can be sent. Until
- * it is, later signals of the same subscription wait behind it, so that they stay in order. A timer,
- * the watch, sees to those that nobody comes for: their receiver may have died. On a kernel that
- * cannot ask (before 6.18) such a signal is dropped as THREAD_FULL.
+ * it is, later signals of the same subscription wait behind it, so that they stay in order. A
+ * timer, the watch, sees to those that nobody comes for: their receiver may have died. On a kernel
+ * that cannot ask (before 6.18) such a signal is dropped as THREAD_FULL.
  */
 #ifndef ECALLS_SIGNAL_H
 #define ECALLS_SIGNAL_H

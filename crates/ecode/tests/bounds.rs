@@ -3,8 +3,8 @@
 //!
 //! Time is that of this thread on a CPU, the best of a few, and beside it stands what a piece of
 //! plain work takes on the same machine: so it matters neither how fast nor how busy that is. A
-//! build with debug assertions is many times slower: there the tests show only that nothing hangs or
-//! overflows.
+//! build with debug assertions is many times slower: there the tests show only that nothing hangs
+//! or overflows.
 
 use std::fmt::Write as _;
 use std::hint::black_box;
