@@ -119,14 +119,8 @@ impl Alive {
     }
 
     fn is_given(&self, half: i64) -> Result<bool> {
-        let mut wanted = range(libc::F_WRLCK, half);
-        let fd = self.first.as_raw_fd();
-        // SAFETY: `wanted` is a flock structure that the call may write.
-        let error = unsafe { libc::fcntl(fd, libc::F_OFD_GETLK, &raw mut wanted) };
-        if error < 0 {
-            return Err(Error::last_os("looking who uses the core"));
-        }
-        Ok(i32::from(wanted.l_type) != libc::F_UNLCK)
+        is_locked(&self.first, half)
+            .map_err(|error| Error::from_io("looking who uses the core", error))
     }
 
     /// Gives the sign until it is dropped. `above`: the largest number of the core's descriptors.
@@ -147,11 +141,29 @@ impl Alive {
 }
 
 fn give_half(file: &File, half: i64) -> Result<()> {
-    let wanted = range(libc::F_RDLCK, half);
+    lock_byte(file, libc::F_RDLCK, half)
+        .map_err(|error| Error::from_io("taking part in the core", error))
+}
+
+/// Whether another open file description holds a lock of this byte. Who asks is in nobody's way.
+pub(crate) fn is_locked(file: &File, byte: i64) -> std::io::Result<bool> {
+    let mut wanted = range(libc::F_WRLCK, byte);
+    // SAFETY: `wanted` is a flock structure that the call may write.
+    let error = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut wanted) };
+    if error < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    Ok(i32::from(wanted.l_type) != libc::F_UNLCK)
+}
+
+/// Locks a byte until `file` is closed, however that happens; `WouldBlock` if another's lock is in
+/// the way. `kind`: `F_RDLCK`, which many can hold, or `F_WRLCK`.
+pub(crate) fn lock_byte(file: &File, kind: i32, byte: i64) -> std::io::Result<()> {
+    let wanted = range(kind, byte);
     // SAFETY: `wanted` is a flock structure that the call reads.
     let error = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const wanted) };
     if error < 0 {
-        return Err(Error::last_os("taking part in the core"));
+        return Err(std::io::Error::last_os_error());
     }
     Ok(())
 }

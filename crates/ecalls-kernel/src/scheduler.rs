@@ -8,8 +8,8 @@
 //! it lives: so others find it, and what a dead one left there is not believed.
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::Read;
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
@@ -23,12 +23,15 @@ use zerocopy::FromBytes;
 
 use crate::access::Access;
 use crate::error::{Error, Result};
-use crate::{load, provider, verdict};
+use crate::{load, lock, provider, verdict};
 
 const BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/scheduler.bpf.o"));
 
-/// Where a holder says who it is: its process and the id of its counters' map.
+/// Where a holder says who it is: its process and the id of its counters' map. Only root can open
+/// it, so nobody else can hold it.
 const RECORD: &str = "/run/ecalls-sched";
+/// The byte of it that the holder has locked.
+const HOLDER: i64 = 0;
 
 /// Where the kernel tells of sched_ext.
 const KERNEL: &str = "/sys/kernel/sched_ext";
@@ -38,6 +41,9 @@ const KERNEL: &str = "/sys/kernel/sched_ext";
 pub fn compiled() -> (&'static str, &'static [u8]) {
     ("scheduler", BYTES)
 }
+
+/// What the kernel calls it; the version of its table may stand behind.
+const NAME: &str = "ecalls";
 
 /// Names within the object.
 const OPS: &str = "ecalls_sched";
@@ -128,7 +134,7 @@ fn read_counts(map: &impl MapCore) -> Result<Vec<SchedCount>> {
 /// Who holds the scheduler, and the id of its counters. None: nobody does.
 fn record() -> Option<(u32, u32)> {
     let mut file = File::open(RECORD).ok()?;
-    if file.try_lock_shared().is_ok() {
+    if !lock::is_locked(&file, HOLDER).ok()? {
         return None;
     }
     let mut text = String::new();
@@ -144,21 +150,29 @@ fn write_record(counts: u32) -> Result<File> {
         .create(true)
         .truncate(false)
         .write(true)
-        .mode(0o644)
+        .mode(0o600)
         .open(RECORD)
         .map_err(failed)?;
-    file.try_lock().map_err(|error| match error {
-        TryLockError::WouldBlock => Error::Invalid {
-            what: "the scheduler",
-            given: "running already".to_owned(),
-            expected: "to be stopped first (`ecalls sched stop`)",
-        },
-        TryLockError::Error(error) => failed(error),
+    lock::lock_byte(&file, libc::F_WRLCK, HOLDER).map_err(|error| match error.kind() {
+        ErrorKind::WouldBlock => running_already(NAME),
+        _ => failed(error),
     })?;
     let text = format!("{} {counts}\n", std::process::id());
     file.set_len(0).map_err(failed)?;
     file.write_all_at(text.as_bytes(), 0).map_err(failed)?;
     Ok(file)
+}
+
+fn running_already(name: &str) -> Error {
+    Error::Invalid {
+        what: "the machine's scheduler",
+        given: format!("'{name}' already"),
+        expected: if name.starts_with(NAME) {
+            "stop that one first (`ecalls sched stop`)"
+        } else {
+            "stop that one first, by what started it"
+        },
+    }
 }
 
 /// Why a scheduler ended that its holder did not stop.
@@ -175,13 +189,16 @@ impl Scheduler {
     ///
     /// # Errors
     /// [`Error::Unsupported`] on a kernel without sched_ext, [`Error::Denied`] without privileges,
-    /// [`Error::Refused`] if its verifier does not accept it, [`Error::Load`] if another one runs.
+    /// [`Error::Refused`] if its verifier does not accept it, [`Error::Invalid`] if one runs.
     pub fn start(access: &Access, options: &Options) -> Result<Scheduler> {
         if !Path::new(KERNEL).exists() {
             return Err(Error::Unsupported {
                 feature: "sched_ext (CONFIG_SCHED_CLASS_EXT)",
                 since: "7.0, if built with it, as Debian's are",
             });
+        }
+        if let Some(name) = state().and_then(|state| state.running) {
+            return Err(running_already(&name));
         }
         libbpf_rs::set_print(Some((PrintLevel::Warn, load::print_log)));
         let failed = |source| Error::Load {

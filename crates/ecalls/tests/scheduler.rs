@@ -291,6 +291,18 @@ fn threads_that_end_leave_room_for_others() {
     stage.end();
 }
 
+#[test]
+fn a_second_one_is_refused_and_leaves_the_first_alone() {
+    let Some(stage) = start() else { return };
+    let second = Scheduler::start(stage.ecalls.access(), &Options::default());
+    let refused = second.expect_err("one runs").to_string();
+    assert!(refused.contains("`ecalls sched stop`"), "{refused}");
+    let state = scheduler::state().expect("sched_ext");
+    assert_eq!(state.holder, Some(std::process::id()));
+    assert!(stage.counts().chosen.iter().sum::<u64>() > 0, "it goes on");
+    stage.end();
+}
+
 /// Set: this process starts the scheduler, and waits to be killed.
 const VICTIM: &str = "ECALLS_TEST_VICTIM";
 
