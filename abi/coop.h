@@ -22,6 +22,11 @@
  * thread runs again, then no scheduler looks at this slot (any more), and line 1 means nothing.
  *
  * A slot without a scheduler is all zeroes in line 1.
+ *
+ * Windows (ECalls-05 §4.1). A thread asks for one by ECALLS_OP_WINDOW and a yield. The second half
+ * of line 0 is the scheduler's, too: there it says what it answers, and counts the periods. A wish
+ * has been answered if window_wishes has moved. If it has not when the thread runs again, there is
+ * no scheduler.
  */
 #ifndef ECALLS_COOP_H
 #define ECALLS_COOP_H
@@ -43,13 +48,37 @@
 #define ECALLS_COOP_COOPERATIVE 1u /* cooperative */
 #define ECALLS_COOP_DEMOTED 2u	   /* fair like everybody, until its next poll */
 
+/* What a window may be: x of y periods may be missed. */
+#define ECALLS_WINDOW_PERIOD_MIN_NS 100000ull
+#define ECALLS_WINDOW_PERIOD_MAX_NS 10000000000ull
+#define ECALLS_WINDOW_Y_MAX 1024u
+#define ECALLS_WINDOW_WHOLE (1ull << 20) /* a whole CPU, as window_left counts */
+
+/* Argument c of ECALLS_OP_WINDOW. */
+#define ECALLS_WINDOW(x, y, flags)                                                                 \
+	((ecalls_u64)(flags) << 32 | (ecalls_u64)(y) << 16 | (ecalls_u64)(x))
+#define ECALLS_WINDOW_CONSERVING 0x1u /* beyond its service it shares what is left, as fair */
+
+/* What the scheduler answers. */
+#define ECALLS_WINDOW_NONE 0u	    /* it has no window */
+#define ECALLS_WINDOW_REFUSED 1u    /* nor has it got one: the CPU, or its user's part, is full */
+#define ECALLS_WINDOW_UNPROMISED 2u /* admitted without guarantee */
+#define ECALLS_WINDOW_PROMISED 3u   /* at least y - x of y periods will be served */
+
 struct ecalls_coop {
 	/* line 0: written by the thread */
 	ecalls_u64 release_ns; /* release time of its earliest timer; past: due; NONE: no timer */
 	ecalls_u64 importance; /* least user virtual time of its best-effort events, or NONE */
 	ecalls_u64 polls;      /* polls so far */
 	ecalls_u32 flags;      /* ECALLS_COOP_POLLING */
-	ecalls_u32 pad0[9];
+	ecalls_u32 pad0;
+	/* written by the scheduler */
+	ecalls_u16 window;	  /* ECALLS_WINDOW_NONE, REFUSED, UNPROMISED or PROMISED */
+	ecalls_u16 window_wishes; /* answered, the low part */
+	ecalls_u32 window_left;	  /* of the CPU, when it answered, for windows of this user */
+	ecalls_u64 met;		  /* periods of the window that were served */
+	ecalls_u64 missed;	  /* that were not */
+	ecalls_u64 violated; /* that were not, though x of its window had been missed already */
 	/* line 1: written by the scheduler */
 	ecalls_u64 next_release_ns; /* earliest release of all other cooperative threads, or NONE */
 	ecalls_u64 least_importance; /* least importance of the others of its group, or NONE */

@@ -56,7 +56,12 @@
 #define ECALLS_OP_COOP                                                                             \
 	9u /* a: slot, b: group. Binds the calling thread to a slot of this channel (abi/coop.h),
 			      by which it polls; group 0: none. Never deferred. Result: 0 */
-#define ECALLS_OPS 10u
+#define ECALLS_OP_WINDOW                                                                           \
+	10u /* a: period ns (0: no window any more), b: service time ns, c: ECALLS_WINDOW(..).
+			      The calling thread, bound to a slot of this channel in no group,
+			      wants that window at its next yield (abi/coop.h). Never deferred.
+			      Result: 0 */
+#define ECALLS_OPS 11u
 
 #define ECALLS_ATTRIBUTES 32u /* attributes of a channel, read by kernel handlers */
 

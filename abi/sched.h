@@ -31,7 +31,9 @@ struct ecalls_sched_count {
 	ecalls_u64 ahead;	/* demotions: virtual time too far beyond the least */
 	ecalls_u64 releases;	/* times at which a thread had the CPU after its release */
 	ecalls_u64 tardiest_ns; /* of those, the worst tardiness: from the release to the CPU */
-	ecalls_u64 pad[3];
+	ecalls_u64 windows;	/* wishes for a window that were granted, promised or not */
+	ecalls_u64 refused;	/* and that were not */
+	ecalls_u64 pad[1];
 	ecalls_u64 tardiness[64]; /* of all, in buckets of us as bpf/lib/histogram.h cuts them */
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_sched_count) == 704, "schedule count");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Which thread polls by which slot (abi/coop.h): said by a downcall of the thread itself, looked up
- * by the scheduler (bpf/sched) when the thread yields next.
+ * Which thread polls by which slot (abi/coop.h), and which window it wants: said by downcalls of
+ * the thread itself, looked up by the scheduler (bpf/sched) when the thread yields next.
  *
  * A binding is a wish: whether the channel is still its owner's, and whether there is a scheduler,
  * is looked at when it is used. So nothing is to be done when a thread ends; the oldest bindings
@@ -19,6 +19,14 @@ struct coop_binding {
 	u32 slot;
 	u32 group; /* 0: none */
 	u32 uid;   /* whose group that is */
+	/* the window that it wants */
+	u64 period_ns; /* 0: none */
+	u64 service_ns;
+	u16 x;
+	u16 y;
+	u32 flags;  /* ECALLS_WINDOW_CONSERVING */
+	u32 wishes; /* so far */
+	u32 pad;
 };
 
 struct {
@@ -39,10 +47,37 @@ static __always_inline s64 coop_bind(struct down *d, u32 id, u64 slot, u64 group
 		.uid = d->channel->uid,
 	};
 	u32 tid = task->pid;
+	struct coop_binding *former = bpf_map_lookup_elem(&coop_threads, &tid);
 
+	/* Its window ends, and that is to be seen. */
+	if (former && former->start_ns == task->start_boottime && former->wishes)
+		binding.wishes = former->wishes + 1;
 	if (slot >= ECALLS_COOP_SLOTS || group > ECALLS_COOP_GROUPS)
 		return -EINVAL;
 	return bpf_map_update_elem(&coop_threads, &tid, &binding, BPF_ANY);
+}
+
+/* ECALLS_OP_WINDOW: of the calling thread, which alone changes its binding. */
+static __always_inline s64 coop_window(u32 id, u64 period_ns, u64 service_ns, u64 shape) {
+	struct task_struct *task = bpf_get_current_task_btf();
+	u32 tid = task->pid, flags = shape >> 32;
+	struct coop_binding *binding = bpf_map_lookup_elem(&coop_threads, &tid);
+	u16 x = (u16)shape, y = (u16)(shape >> 16);
+
+	if (!binding || binding->start_ns != task->start_boottime || binding->channel != id)
+		return -ENOENT;
+	if (period_ns &&
+	    (period_ns < ECALLS_WINDOW_PERIOD_MIN_NS || period_ns > ECALLS_WINDOW_PERIOD_MAX_NS ||
+	     !service_ns || service_ns > period_ns || x >= y || y > ECALLS_WINDOW_Y_MAX ||
+	     flags & ~ECALLS_WINDOW_CONSERVING || binding->group))
+		return -EINVAL;
+	binding->period_ns = period_ns;
+	binding->service_ns = service_ns;
+	binding->x = x;
+	binding->y = y;
+	binding->flags = flags;
+	binding->wishes++;
+	return 0;
 }
 
 #endif

@@ -51,6 +51,8 @@ static __always_inline s64 downcall(struct down *d, u32 id, u32 op, u64 a, u64 b
 	/* It is about the calling thread. */
 	if (op == ECALLS_OP_COOP)
 		return coop_bind(d, id, a, b);
+	if (op == ECALLS_OP_WINDOW)
+		return coop_window(id, a, b, c);
 	drained = drain_if_waiting(d, id, 0);
 	if (op == ECALLS_OP_NOP)
 		return drained;

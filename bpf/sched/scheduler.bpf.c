@@ -9,7 +9,7 @@
  * Fails how: the kernel takes every task back when this program makes a mistake, is detached, or
  * leaves a runnable task waiting for 30 s; and its loader's end detaches it, however that comes.
  */
-#include "slot.h"
+#include "wish.h"
 
 #define CPUS_MAX 1024u
 #define ROTATE_PERIODS 2 /* after which a CPU takes a thread from one that has one more */
@@ -48,7 +48,7 @@ static __always_inline void set_timer(u32 cpu, struct sched_cpu *c, u64 now) {
 	u64 at;
 
 	/* Among plain threads the kernel's tick is fine enough. */
-	if (!timer || !c->cooperative)
+	if (!timer || !(c->cooperative | c->windowed))
 		return;
 	at = sched_timer(c);
 	if (at == SCHED_NEVER || (timer->at_ns && timer->at_ns <= at))
@@ -79,6 +79,7 @@ static __always_inline void begin(struct task_struct *p, struct sched_task *t, u
 	if (t->entity < SCHED_ENTITIES) {
 		count_release(t, c, now);
 		tell(t, c, now);
+		window_tell(t, c);
 	}
 	set_timer(cpu, c, now);
 }
@@ -124,18 +125,22 @@ void BPF_PROG(sched_enqueue, struct task_struct *p, u64 enq_flags) {
 	u32 cpu = scx_bpf_task_cpu(p);
 	struct sched_task *t = task_of(p);
 	struct sched_cpu *c = cpu_of(cpu);
-	bool preempts;
+	/* Who stops is put back by a choice that was made already. */
+	bool preempts = enq_flags & SCX_NUMBER(scx_enq_flags, SCX_ENQ_WAKEUP);
+	u64 now = now_ns();
 
-	if (!t || !c || enq_flags & SCX_NUMBER(scx_enq_flags, SCX_ENQ_LAST)) {
+	if (!t || !c ||
+	    (enq_flags & SCX_NUMBER(scx_enq_flags, SCX_ENQ_LAST) && !window_holds(c, t->entity))) {
 		scx_bpf_dsq_insert(p, local, slice, enq_flags);
 		return;
 	}
 	if (t->entity < SCHED_ENTITIES) {
-		preempts = sched_preempts(c, t->entity, now_ns());
+		preempts = preempts && sched_preempts(c, t->entity, now);
 		scx_bpf_dsq_insert(p, QUEUE_ENTITY(cpu, t->entity), slice, enq_flags);
+		if (sched_in(c->windowed, t->entity))
+			set_timer(cpu, c, now);
 	} else {
-		preempts = enq_flags & SCX_NUMBER(scx_enq_flags, SCX_ENQ_WAKEUP) &&
-			   sched_preempts_plain(c, t->plain.vtime, now_ns());
+		preempts = preempts && sched_preempts_plain(c, t->plain.vtime, now);
 		scx_bpf_dsq_insert_vtime(p, QUEUE_PLAIN(cpu), slice, t->plain.vtime, enq_flags);
 	}
 	if (!preempts)
@@ -202,7 +207,7 @@ void BPF_PROG(sched_dispatch, s32 cpu, struct task_struct *prev) {
 
 	if (!c)
 		return;
-	clear_left(cpu, c);
+	clear_left(cpu, c, now);
 	look_at_queue(cpu, &queue);
 	sched_choose(c, now, &queue, &choice);
 	SCHED_COUNT(cpu, chosen[choice.why & (ECALLS_WHYS - 1)]);
@@ -222,13 +227,17 @@ void BPF_PROG(sched_dispatch, s32 cpu, struct task_struct *prev) {
 		return;
 	if (scx_bpf_dsq_move_to_local(QUEUE_PLAIN(cpu)))
 		return;
-	if (choice.who == SCHED_NOBODY)
-		steal(cpu);
+	if (choice.who != SCHED_NOBODY)
+		return;
+	/* Who waits for its next period runs when that begins. */
+	set_timer(cpu, c, now);
+	steal(cpu);
 }
 
 SEC("struct_ops/running")
 void BPF_PROG(sched_running, struct task_struct *p) {
-	u32 cpu = bpf_get_smp_processor_id();
+	/* Not this CPU: another one may change a running task's kind or weight. */
+	u32 cpu = scx_bpf_task_cpu(p);
 	struct sched_task *t = task_of(p);
 	struct sched_cpu *c = cpu_of(cpu);
 	u64 now = now_ns();
@@ -237,11 +246,16 @@ void BPF_PROG(sched_running, struct task_struct *p) {
 		return;
 	move_to(t, cpu, c);
 	begin(p, t, cpu, c, now);
+	if (!t->bound || t->entity < SCHED_ENTITIES)
+		return;
+	look_for_binding(p, t, cpu, now);
+	if (t->entity < SCHED_ENTITIES)
+		begin(p, t, cpu, c, now);
 }
 
 SEC("struct_ops/stopping")
 void BPF_PROG(sched_stopping, struct task_struct *p, bool runnable) {
-	struct sched_cpu *c = cpu_of(bpf_get_smp_processor_id());
+	struct sched_cpu *c = cpu_of(scx_bpf_task_cpu(p));
 	struct sched_task *t = task_of(p);
 
 	if (!t || !c)
@@ -298,9 +312,14 @@ void BPF_PROG(sched_quiescent, struct task_struct *p, u64 deq_flags) {
 SEC("struct_ops/set_weight")
 void BPF_PROG(sched_weight, struct task_struct *p, u32 weight) {
 	struct sched_task *t = task_of(p);
+	struct sched_cpu *c = t ? cpu_of(t->cpu) : 0;
 
-	if (t)
-		t->plain.weight = weight;
+	if (!c)
+		return;
+	t->plain.weight = weight;
+	/* The kernel takes a task out of its queue first: its group does not count it now. */
+	if (t->entity < SCHED_ENTITIES)
+		sched_entity(c, t->entity)->weight = weight;
 }
 
 SEC("struct_ops/enable")
@@ -313,6 +332,8 @@ void BPF_PROG(sched_enable, struct task_struct *p) {
 	c = cpu_of(cpu);
 	if (!t || !c)
 		return;
+	if (t->cpu != cpu)
+		leave(t);
 	t->cpu = cpu;
 	t->plain.vtime = c->vtime;
 	t->plain.weight = BPF_CORE_READ(scx, scx.weight);
@@ -328,6 +349,8 @@ s32 BPF_PROG(sched_init_task, struct task_struct *p, struct scx_init_task_args *
 	t->plain.weight = FAIR_WEIGHT;
 	t->plain.group = SCHED_NOBODY;
 	t->entity = SCHED_NOBODY;
+	/* It may have named a slot to a scheduler before this one. */
+	t->bound = !args->fork;
 	return 0;
 }
 

@@ -6,13 +6,18 @@
  * A thread says by a downcall which slot is its own (event/coop.h); at its next yield it becomes an
  * entity. It stops being one when it leaves its CPU or ends: the table's place is then only marked,
  * and cleared by its own CPU, which alone may change it. A slot whose channel is gone is not read
- * any more; its thread is plain again.
+ * any more. A thread that left its CPU becomes an entity of the next one when it first runs there.
  */
 #ifndef ECALLS_SCHED_SLOT_H
 #define ECALLS_SCHED_SLOT_H
 
 #include "state.h"
+#include "lib/sched/admit.h"
 #include "event/coop.h"
+
+/* Places of one CPU's table that the threads of one user, and their groups, take at most. Of root
+ * nothing is kept back. */
+#define USER_PLACES 32u
 
 /* Line 1 of struct ecalls_coop, which is an element of its own. */
 struct told {
@@ -52,7 +57,7 @@ struct {
 	__type(value, struct group_place);
 } sched_groups SEC(".maps");
 
-/* Per CPU: which entities are to be removed, and of which group each one is. */
+/* Per CPU: which entities are to be removed, and of which user and group each one is. */
 struct sched_places {
 	u64 left;
 	u32 looked; /* at which CPU's queue last, to balance */
@@ -86,14 +91,42 @@ static __always_inline void *slot_line(const struct sched_task *t, u32 line) {
 	return segment ? bpf_map_lookup_elem(segment, &element) : 0;
 }
 
-/* The place of a group in this CPU's table, made if it is its first member; SCHED_NOBODY: none. */
-static __always_inline u32 group_join(struct sched_cpu *c, const struct group_key *key) {
+/* Of a set of entities those that are of a user. */
+static __noinline u64 of_user(const struct sched_places *places, u64 left, u32 uid) {
+	u64 theirs = 0;
+
+	for (u32 round = 0; lib_again(round, SCHED_ENTITIES); round++) {
+		if (!left)
+			break;
+		u32 i = sched_next(&left);
+		if (places->group[sched_at(i)].uid == uid)
+			theirs |= sched_bit(i);
+	}
+	return theirs;
+}
+
+/* Whether a user may have one more thread in the table, and one more group. */
+static __always_inline bool user_has_place(const struct sched_cpu *c,
+					   const struct sched_places *places,
+					   const struct group_key *key) {
+	u32 more = key->number ? 2 : 1;
+
+	return !key->uid || bits_count(of_user(places, c->used, key->uid)) + more <= USER_PLACES;
+}
+
+/* The place of a group in this CPU's table, made if it is its first member; SCHED_NOBODY: none. A
+ * new group begins where its first member is. */
+static __always_inline u32 group_join(struct sched_cpu *c, struct sched_places *places,
+				      const struct group_key *key, u64 vtime) {
 	struct group_place *known, fresh = {.members = 1};
 
 	if (!key->number)
 		return SCHED_NOBODY;
 	known = bpf_map_lookup_elem(&sched_groups, key);
 	if (known) {
+		struct sched_entity *g = sched_entity(c, known->entity);
+		if (!sched_in(c->runnable, known->entity))
+			g->vtime = fair_later(g->vtime, vtime);
 		known->members++;
 		return known->entity;
 	}
@@ -104,6 +137,8 @@ static __always_inline u32 group_join(struct sched_cpu *c, const struct group_ke
 		sched_remove(c, fresh.entity);
 		return SCHED_NOBODY;
 	}
+	places->group[sched_at(fresh.entity)] = *key;
+	sched_entity(c, fresh.entity)->vtime = vtime;
 	return fresh.entity;
 }
 
@@ -117,7 +152,7 @@ static __always_inline void group_leave(struct sched_cpu *c, const struct group_
 }
 
 /* Removes the entities of this CPU whose threads have left. */
-static __always_inline void clear_left(u32 cpu, struct sched_cpu *c) {
+static __always_inline void clear_left(u32 cpu, struct sched_cpu *c, u64 now) {
 	struct sched_places *places = places_of(cpu);
 	u64 left;
 
@@ -128,6 +163,8 @@ static __always_inline void clear_left(u32 cpu, struct sched_cpu *c) {
 		if (!left)
 			break;
 		u32 i = sched_next(&left);
+		if (sched_in(c->windowed, i))
+			admit_end(c, i, now);
 		sched_remove(c, i);
 		group_leave(c, &places->group[sched_at(i)]);
 		SCHED_COUNT(cpu, left);
@@ -144,6 +181,7 @@ static __always_inline void leave(struct sched_task *t) {
 		__sync_fetch_and_or(&places->left, sched_bit(t->entity));
 	t->entity = SCHED_NOBODY;
 	t->channel = 0;
+	t->bound = 1;
 }
 
 /* The running thread becomes an entity of its CPU. */
@@ -155,47 +193,66 @@ __noinline int enter(struct sched_task *t, u32 cpu, u64 now, const struct coop_b
 
 	if (!t || !binding || !c || !places)
 		return -ENOENT;
+	clear_left(cpu, c, now);
+	t->channel = binding->channel;
+	t->slot = binding->slot;
+	t->group = binding->group;
+	t->uid = binding->uid;
+	t->wishes = t->bound = 0;
 	key.uid = binding->uid;
 	key.number = binding->group;
-	group = group_join(c, &key);
+	if (!user_has_place(c, places, &key)) {
+		SCHED_COUNT(cpu, full);
+		return -EDQUOT;
+	}
+	turn_stop(c, now);
+	t->plain.vtime = fair_later(t->plain.vtime, c->plain.vtime);
+	group = group_join(c, places, &key, t->plain.vtime);
+	/* Without a place for the group it is in none, and leaves none. */
+	if (group >= SCHED_ENTITIES)
+		key.number = 0;
 	i = sched_add(c, t->plain.weight, group);
 	if (i >= SCHED_ENTITIES) {
 		group_leave(c, &key);
+		turn_start(c, SCHED_PLAIN, &t->plain, now);
 		SCHED_COUNT(cpu, full);
 		return -ENOSPC;
 	}
 	SCHED_COUNT(cpu, entered);
 	places->group[sched_at(i)] = key;
 	/* It goes on as the entity from here. */
-	turn_stop(c, now);
 	turn_sleep_plain(c, &t->plain, now);
 	sched_entity(c, i)->vtime =
-		group < SCHED_ENTITIES ? sched_entity(c, i)->vtime : c->plain.vtime;
-	t->plain.vtime = c->plain.vtime;
+		group < SCHED_ENTITIES ? sched_entity(c, i)->vtime : t->plain.vtime;
 	turn_ready(c, i, now);
 	turn_start(c, i, 0, now);
 	t->entity = i;
 	t->overran = t->slept = t->ahead = 0;
-	t->channel = binding->channel;
-	t->slot = binding->slot;
 	t->polls = 0;
 	return 0;
 }
 
-/* Looks whether the running thread has named a slot. */
-static __always_inline void look_for_binding(struct task_struct *p, struct sched_task *t, u32 cpu,
-					     u64 now) {
-	u32 tid = p->pid;
-	struct coop_binding *binding = bpf_map_lookup_elem(&coop_threads, &tid);
+/* The running thread is plain again, because it has named another group. It owes what it owed. */
+__noinline int come_out(struct sched_task *t, u32 cpu, u64 now) {
+	struct sched_places *places = places_of(cpu);
+	struct sched_cpu *c = cpu_of(cpu);
+	struct sched_entity *e;
+	u32 i;
 
-	if (!binding || binding->start_ns != p->start_boottime)
-		return;
-	if (t->entity >= SCHED_ENTITIES) {
-		enter(t, cpu, now, binding);
-	} else {
-		t->channel = binding->channel;
-		t->slot = binding->slot;
-	}
+	if (!t || !c || !places)
+		return -ENOENT;
+	i = t->entity;
+	e = sched_entity(c, i);
+	turn_stop(c, now);
+	if (e->group < SCHED_ENTITIES)
+		e = sched_entity(c, e->group);
+	t->plain.vtime = fair_later(t->plain.vtime, e->vtime);
+	turn_sleep(c, i, 0, now);
+	leave(t);
+	clear_left(cpu, c, now);
+	turn_ready_plain(c, &t->plain, now);
+	turn_start(c, SCHED_PLAIN, &t->plain, now);
+	return 0;
 }
 
 /* Takes over what the running thread has written into line 0, if it is in a poll. */

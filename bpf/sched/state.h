@@ -42,6 +42,10 @@ struct sched_task {
 	u32 ready;   /* 1: the policy knows that it waits or runs */
 	u32 channel; /* whose slot it polls by, and which slot; 0: none */
 	u32 slot;
+	u32 bound;  /* 1: it was an entity, and is to be one again where it runs next */
+	u32 wishes; /* of its binding, that were answered */
+	u32 group;  /* and whose: as it named it last */
+	u32 uid;
 	u32 pad;
 	u64 polls;   /* of the slot, as seen last */
 	u64 counted; /* the poll whose release was counted last */

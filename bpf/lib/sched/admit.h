@@ -42,7 +42,7 @@
 #define ADMIT_PERIOD_MIN_NS 100000ull
 #define ADMIT_PERIOD_MAX_NS 10000000000ull
 #define ADMIT_WINDOW_MAX 1024u
-#define ADMIT_POINTS_MAX 4096u /* lengths that are looked at: more, and nothing is promised */
+#define ADMIT_TERMS_MAX 16384u /* of demands that are added up: more, and nothing is promised */
 
 LIB_INLINE _Bool admit_valid(const struct sched_window *w) {
 	return w->period_ns >= ADMIT_PERIOD_MIN_NS && w->period_ns <= ADMIT_PERIOD_MAX_NS &&
@@ -127,13 +127,13 @@ LIB_INLINE ecalls_u64 admit_horizon(struct sched_cpu *cpu, ecalls_u64 set) {
 /* Whether earliest deadline first meets all claims of a set in WINDOW_SPREAD. */
 LIB_INLINE _Bool admit_spread(struct sched_cpu *cpu, ecalls_u64 set) {
 	ecalls_u64 horizon = admit_horizon(cpu, set), length = 0, next;
-	ecalls_u32 points = cpu->zero; /* unknown to the verifier, or it would walk each round */
+	ecalls_u32 terms = cpu->zero; /* unknown to the verifier, or it would walk each round */
 
 	admit_demand(cpu, set, 0, &next);
-	for (ecalls_u32 round = 0; lib_again(round, ADMIT_POINTS_MAX); round++) {
-		if (points >= ADMIT_POINTS_MAX)
+	for (ecalls_u32 round = 0; lib_again(round, ADMIT_TERMS_MAX); round++) {
+		if (terms >= ADMIT_TERMS_MAX)
 			break;
-		points = (points + 1) ^ cpu->zero;
+		terms = (terms + bits_count(set)) ^ cpu->zero;
 		length = next;
 		if (length > horizon)
 			return 1;

@@ -22,6 +22,32 @@ pub const COOP_COOPERATIVE: u32 = 1;
 /// The thread is fair like everybody, until its next poll.
 pub const COOP_DEMOTED: u32 = 2;
 
+/// The shortest period of a window.
+pub const WINDOW_PERIOD_MIN_NS: u64 = 100_000;
+/// The longest period of a window.
+pub const WINDOW_PERIOD_MAX_NS: u64 = 10_000_000_000;
+/// The most periods in which a window's misses are counted.
+pub const WINDOW_Y_MAX: u32 = 1024;
+/// A whole CPU, as [`Coop::window_left`] counts.
+pub const WINDOW_WHOLE: u64 = 1 << 20;
+
+/// Flag: beyond its service the thread shares what is left, like a fair one.
+pub const WINDOW_CONSERVING: u32 = 0x1;
+
+/// The thread has no window.
+pub const WINDOW_NONE: u16 = 0;
+/// The thread has got no window: the CPU, or its user's part, is full.
+pub const WINDOW_REFUSED: u16 = 1;
+/// The thread's window is admitted without guarantee.
+pub const WINDOW_UNPROMISED: u16 = 2;
+/// At least y - x of y periods of the thread will be served.
+pub const WINDOW_PROMISED: u16 = 3;
+
+/// `ECALLS_WINDOW(x, y, flags)`: argument c of `OP_WINDOW`.
+pub const fn window_shape(x: u16, y: u16, flags: u32) -> u64 {
+    (flags as u64) << 32 | (y as u64) << 16 | x as u64
+}
+
 /// Bytes of one slot.
 pub const COOP_BYTES: usize = 128;
 
@@ -38,7 +64,20 @@ pub struct Coop {
     /// Line 0, thread: [`COOP_POLLING`].
     pub flags: u32,
     /// Zero.
-    pub pad0: [u32; 9],
+    pub pad0: u32,
+    /// Line 0, scheduler: [`WINDOW_NONE`], `WINDOW_REFUSED`, `WINDOW_UNPROMISED` or
+    /// `WINDOW_PROMISED`.
+    pub window: u16,
+    /// Line 0, scheduler: wishes for a window that it has answered, the low part.
+    pub window_wishes: u16,
+    /// Line 0, scheduler: of the CPU, when it answered, for windows of this user.
+    pub window_left: u32,
+    /// Line 0, scheduler: periods of the window that were served.
+    pub met: u64,
+    /// Line 0, scheduler: periods that were not.
+    pub missed: u64,
+    /// Line 0, scheduler: those though `x` of its window had been missed already.
+    pub violated: u64,
     /// Line 1, scheduler: earliest release of all other cooperative threads, or [`COOP_NONE`].
     pub next_release_ns: u64,
     /// Line 1, scheduler: least importance of the others of its group, or [`COOP_NONE`].

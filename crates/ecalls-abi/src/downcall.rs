@@ -52,8 +52,11 @@ pub const OP_CALL: u32 = 8;
 /// a: slot, b: group. Binds the calling thread to a slot of this channel ([`crate::coop::Coop`]),
 /// by which it polls; group 0: none. Never deferred. Result: 0.
 pub const OP_COOP: u32 = 9;
+/// a: period ns (0: no window any more), b: service time ns, c: [`crate::coop::window_shape`]. The
+/// calling thread wants that window at its next yield. Never deferred. Result: 0.
+pub const OP_WINDOW: u32 = 10;
 /// Operations.
-pub const OPS: u32 = 10;
+pub const OPS: u32 = 11;
 
 /// `ECALLS_OP_*`: what a downcall asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -79,6 +82,8 @@ pub enum Op {
     Call = OP_CALL,
     /// Binds the calling thread to its slot for cooperative polling.
     Coop = OP_COOP,
+    /// Asks for a window of the calling thread.
+    Window = OP_WINDOW,
 }
 
 impl Op {
@@ -94,6 +99,7 @@ impl Op {
         Op::Delay,
         Op::Call,
         Op::Coop,
+        Op::Window,
     ];
 
     /// The operation that `raw` stands for.
@@ -119,6 +125,7 @@ impl Op {
             Op::Delay => "delay",
             Op::Call => "call",
             Op::Coop => "coop",
+            Op::Window => "window",
         }
     }
 }

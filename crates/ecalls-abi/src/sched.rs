@@ -47,8 +47,12 @@ pub struct SchedCount {
     pub releases: u64,
     /// Of those, the worst tardiness: from the release to the CPU.
     pub tardiest_ns: u64,
+    /// Wishes for a window that were granted, promised or not.
+    pub windows: u64,
+    /// Wishes for a window that were refused.
+    pub refused: u64,
     /// Zero.
-    pub pad: [u64; 3],
+    pub pad: [u64; 1],
     /// Tardiness of all, in buckets of us: two per power of two.
     pub tardiness: [u64; 64],
 }

@@ -124,6 +124,7 @@ fn hold(args: &Start) -> Outcome {
         slice_min: args.slice_min,
         slack: args.slack,
         ahead: args.ahead,
+        ..Options::default()
     };
     let scheduler = Scheduler::start(ecalls.access(), &options)?;
     note("scheduling; interrupt it to give everything back to the kernel's own scheduler");

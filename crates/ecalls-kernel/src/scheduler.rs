@@ -15,6 +15,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
+use ecalls_abi::coop::WINDOW_WHOLE;
 use ecalls_abi::sched::SchedCount;
 use libbpf_rs::{
     Link, Map, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, PrintLevel,
@@ -64,6 +65,22 @@ pub struct Options {
     pub slack: Duration,
     /// CPU time that timely dispatch may bring a cooperative thread beyond its fair share.
     pub ahead: Duration,
+    /// Of each CPU, what windows leave to all others.
+    pub reserve_percent: u32,
+    /// In which order windows are served.
+    pub windows: WindowOrder,
+    /// Service time of the task server (ECalls-05 §4.2) per period, in [`WindowOrder::Dwcs`]; zero:
+    /// there is none.
+    pub server: Duration,
+}
+
+/// In which order windows are served (ECalls-05 §4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WindowOrder {
+    /// Dynamic window-constrained scheduling as published: it promises for equal windows.
+    Dwcs,
+    /// Of y periods those that count are spread evenly: it promises for different ones, too.
+    Spread,
 }
 
 impl Default for Options {
@@ -73,6 +90,9 @@ impl Default for Options {
             slice_min: Duration::from_micros(100),
             slack: Duration::from_millis(1),
             ahead: Duration::from_millis(20),
+            reserve_percent: 5,
+            windows: WindowOrder::Spread,
+            server: Duration::ZERO,
         }
     }
 }
@@ -286,13 +306,7 @@ fn prepare(
         } else if PER_CPU.contains(&name.as_str()) {
             map.set_max_entries(cpus)?;
         } else if name == SETTING {
-            let words = [
-                u64::from(cpus),
-                nanoseconds(options.period),
-                nanoseconds(options.slice_min),
-                nanoseconds(options.slack),
-                nanoseconds(options.ahead),
-            ];
+            let words = setting(cpus, options);
             if let Some(value) = map.initial_value_mut() {
                 for (place, word) in value.chunks_exact_mut(8).zip(words) {
                     place.copy_from_slice(&word.to_ne_bytes());
@@ -301,6 +315,23 @@ fn prepare(
         }
     }
     Ok(())
+}
+
+/// `setting` of bpf/sched/state.h.
+fn setting(cpus: u32, options: &Options) -> [u64; 8] {
+    [
+        u64::from(cpus),
+        nanoseconds(options.period),
+        nanoseconds(options.slice_min),
+        nanoseconds(options.slack),
+        nanoseconds(options.ahead),
+        u64::from(options.reserve_percent.min(100)) * WINDOW_WHOLE / 100,
+        nanoseconds(options.server),
+        match options.windows {
+            WindowOrder::Dwcs => 0,
+            WindowOrder::Spread => 1,
+        },
+    ]
 }
 
 fn nanoseconds(time: Duration) -> u64 {

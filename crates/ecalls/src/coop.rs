@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use ecalls_abi::coop::COOP_BYTES;
 use ecalls_abi::downcall::{COOP_SLOTS, DOWN_COOP, DOWN_ELEMENT_BYTES, Op};
@@ -38,6 +39,14 @@ impl Words for SlotMemory {
             .down()
             .get(first..first + SLOT_WORDS)
             .unwrap_or_default()
+    }
+}
+
+impl SlotMemory {
+    /// A word of the slot that the scheduler writes.
+    pub(crate) fn told(&self, word: usize) -> u64 {
+        let word = self.words().get(word);
+        word.map_or(0, |word| word.load(Ordering::Acquire))
     }
 }
 

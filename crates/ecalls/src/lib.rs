@@ -29,6 +29,7 @@
 //! - [`downcall`]: calls to the kernel: fast, deferred, generic;
 //! - [`service`]: services of your own;
 //! - [`socket`], [`timer`]: the services you steer;
+//! - [`coop`], [`window`]: what a thread tells the scheduler;
 //! - [`mod@format`]: the data of events, by field name.
 
 #![forbid(unsafe_code)]
@@ -45,6 +46,7 @@ pub mod socket;
 pub mod subscription;
 pub mod timer;
 mod user;
+pub mod window;
 
 pub use channel::{Channel, ChannelBuilder};
 pub use ecalls_abi::channel::{DropReason, Layout, Lost, SlotUse};
@@ -55,3 +57,4 @@ pub use handler::Handler;
 pub use host::{Described, Ecalls};
 pub use service::{Provider, Raise, Service};
 pub use subscription::{Flow, Subscription, SubscriptionBuilder};
+pub use window::{Admission, Window};

@@ -1,5 +1,5 @@
-//! The scheduler in a kernel with sched_ext: fair shares, cooperative polls, policing, and what is
-//! left when its holder ends. Needs root and such a kernel, so it runs in the test machine.
+//! The scheduler in a kernel with sched_ext: fair shares, cooperative polls, policing, windows, and
+//! what is left when its holder ends. Needs root and such a kernel, so it runs in the test machine.
 //!
 //! Where the machine's clock counts instructions (ECALLS_TEST_MEASURE), times are looked at, too.
 
@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ecalls::coop::SlotMemory;
-use ecalls::{Channel, Ecalls, now_ns};
+use ecalls::{Admission, Channel, Ecalls, Window, now_ns};
 use ecalls_abi::coop::{COOP_COOPERATIVE, COOP_DEMOTED, COOP_NONE, COOP_POLLING};
 use ecalls_abi::sched::SchedCount;
 use ecalls_kernel::scheduler::{self, Options, Scheduler};
@@ -137,6 +137,18 @@ impl Poller {
     }
 }
 
+/// Runs on the first CPU from here on: what is told and promised is about one CPU.
+fn pin() {
+    let mut cpu = rustix::thread::CpuSet::new();
+    cpu.set(0);
+    rustix::thread::sched_setaffinity(None, &cpu).expect("CPU 0");
+}
+
+/// Whether this machine's clock counts instructions.
+fn measured() -> bool {
+    std::env::var_os("ECALLS_TEST_MEASURE").is_some()
+}
+
 fn burn(ns: u64) {
     let until = now_ns() + ns;
     while now_ns() < until {}
@@ -195,7 +207,7 @@ fn a_cooperative_thread_runs_at_its_release_beside_hogs() {
     );
     assert!(count.releases >= tardy.len() as u64 / 2, "{count:?}");
     assert!(count.polls > 0 && count.entered == 1, "{count:?}");
-    if std::env::var_os("ECALLS_TEST_MEASURE").is_some() {
+    if measured() {
         assert!(tardy.len() > 300, "{}", tardy.len());
         assert!(worst < MS, "worst {worst} ns of {}", tardy.len());
         assert_eq!(offences[0] + offences[1], 0, "overran, slept");
@@ -238,13 +250,6 @@ fn who_runs_past_its_slice_or_sleeps_otherwise_is_demoted_until_it_polls() {
 fn a_poll_tells_the_release_and_the_importance_of_others() {
     let Some(stage) = start() else { return };
     let channel = stage.channel();
-    // What is told is about one CPU.
-    let cpu = rustix::thread::CpuSet::new();
-    let pin = || {
-        let mut cpu = cpu;
-        cpu.set(0);
-        rustix::thread::sched_setaffinity(None, &cpu).expect("CPU 0");
-    };
     let told = AtomicBool::new(false);
     let release = now_ns() + 3_600_000 * MS;
     thread::scope(|scope| {
@@ -268,6 +273,11 @@ fn a_poll_tells_the_release_and_the_importance_of_others() {
                 poller.poll(COOP_NONE, 42);
                 burn(MS / 10);
             }
+            // In another group there is nobody else.
+            poller = Poller::new(&channel, 3, 8);
+            poller.poll(COOP_NONE, 42);
+            poller.poll(COOP_NONE, 42);
+            assert_eq!(poller.read(9), COOP_NONE);
             told.store(true, Ordering::Relaxed);
         });
     });
@@ -301,6 +311,199 @@ fn a_second_one_is_refused_and_leaves_the_first_alone() {
     assert_eq!(state.holder, Some(std::process::id()));
     assert!(stage.counts().chosen.iter().sum::<u64>() > 0, "it goes on");
     stage.end();
+}
+
+#[test]
+fn a_thread_that_polls_has_its_share_by_nice() {
+    let Some(stage) = start() else { return };
+    let channel = stage.channel();
+    let stop = AtomicBool::new(false);
+    let (nice, hog) = thread::scope(|scope| {
+        let hog = scope.spawn(|| {
+            pin();
+            spin(&stop)
+        });
+        let nice = scope.spawn(|| {
+            pin();
+            let mut poller = Poller::new(&channel, 5, 0);
+            poller.poll(COOP_NONE, 1);
+            let before = spin(&AtomicBool::new(true));
+            rustix::process::nice(10).expect("nicer");
+            while !stop.load(Ordering::Relaxed) {
+                poller.poll(COOP_NONE, 1);
+                burn(MS);
+            }
+            spin(&stop) - before
+        });
+        thread::sleep(Duration::from_secs(3));
+        stop.store(true, Ordering::Relaxed);
+        (nice.join().expect("joined"), hog.join().expect("joined"))
+    });
+    // 110 to 1024 by the kernel's weights.
+    assert!(nice * 3 < hog, "{nice} of {hog}");
+    stage.end();
+}
+
+fn window(period_us: u64, service_us: u64, x: u16, y: u16) -> Window {
+    Window {
+        period: Duration::from_micros(period_us),
+        service: Duration::from_micros(service_us),
+        x,
+        y,
+        conserving: false,
+    }
+}
+
+/// A thread on the first CPU that asks for a window, tells the answer, and then does something.
+fn windowed<'scope, T: Send + 'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    channel: &'scope Channel,
+    number: usize,
+    wish: Window,
+    then: impl FnOnce(SlotMemory) -> T + Send + 'scope,
+) -> (Admission, thread::ScopedJoinHandle<'scope, T>) {
+    let (tell, told) = std::sync::mpsc::channel();
+    let thread = scope.spawn(move || {
+        pin();
+        let slot = channel.caller().coop_slot(number, 0).expect("a slot");
+        let answer = channel.caller().window(&slot, &wish).expect("an answer");
+        tell.send(answer).expect("told");
+        then(slot)
+    });
+    (told.recv().expect("an answer"), thread)
+}
+
+#[test]
+fn a_window_is_promised_or_admitted_without_guarantee_or_refused() {
+    let Some(stage) = start() else { return };
+    let channel = stage.channel();
+    let done = std::sync::Barrier::new(4);
+    thread::scope(|scope| {
+        let ask = |number, wish| {
+            let stay = |_| _ = done.wait();
+            windowed(scope, &channel, number, wish, stay).0
+        };
+        assert_eq!(ask(0, window(10_000, 9_000, 1, 2)), Admission::Promised);
+        assert_eq!(ask(1, window(7_000, 6_500, 1, 2)), Admission::Unpromised);
+        match ask(2, window(10_000, 1_000, 0, 1)) {
+            Admission::Refused { needs, left } => {
+                assert!((needs - 0.1).abs() < 0.001, "{needs}");
+                assert!((left - 0.0357).abs() < 0.001, "{left}");
+            }
+            other => panic!("{other}"),
+        }
+        done.wait();
+    });
+    // When they have ended, there is room.
+    thread::scope(|scope| {
+        let (again, channel) = (window(10_000, 9_000, 0, 1), &channel);
+        let (_, thread) = windowed(scope, channel, 0, again, move |slot| {
+            let caller = channel.caller();
+            harness::wait_until("there is room", || {
+                caller.window(&slot, &again).expect("an answer") == Admission::Promised
+            });
+            caller.end_window(&slot).expect("given up");
+            let wrong = caller.window(&slot, &window(10_000, 11_000, 0, 1));
+            assert!(wrong.is_err(), "C > T: {wrong:?}");
+            let slot = caller.coop_slot(0, 3).expect("a slot");
+            let wrong = caller.window(&slot, &again);
+            assert!(wrong.is_err(), "in a group: {wrong:?}");
+        });
+        thread.join().expect("joined");
+    });
+    let count = stage.counts();
+    assert!(count.windows >= 3 && count.refused >= 1, "{count:?}");
+    stage.end();
+}
+
+#[test]
+fn promised_windows_are_served_beside_hogs_and_a_greedy_one() {
+    let Some(stage) = start() else { return };
+    let channel = stage.channel();
+    let stop = &AtomicBool::new(false);
+    let seconds = 3;
+    let wishes = [
+        window(10_000, 2_000, 1, 5),
+        window(16_000, 2_000, 0, 1),
+        // 48 % of the CPU, but at times more of it than the reserve leaves.
+        window(8_000, 7_700, 1, 2),
+    ];
+    let (ran, hogs) = thread::scope(|scope| {
+        let run = |slot: SlotMemory| (spin(stop), slot.periods());
+        let ask = |number: usize| windowed(scope, &channel, number, wishes[number], run);
+        let asked = [ask(0), ask(1), ask(2)];
+        let answers = asked.each_ref().map(|(answer, _)| *answer);
+        let expected = [
+            Admission::Promised,
+            Admission::Promised,
+            Admission::Unpromised,
+        ];
+        assert_eq!(answers, expected);
+        let hogs: Vec<_> = (0..3)
+            .map(|_| {
+                scope.spawn(|| {
+                    pin();
+                    spin(stop)
+                })
+            })
+            .collect();
+        thread::sleep(Duration::from_secs(seconds));
+        stop.store(true, Ordering::Relaxed);
+        let ran = asked.map(|(_, thread)| thread.join().expect("joined"));
+        let hogs: Vec<_> = hogs
+            .into_iter()
+            .map(|hog| hog.join().expect("joined"))
+            .collect();
+        (ran, hogs)
+    });
+    println!("{ran:?}, hogs {hogs:?}");
+    let share = |ns: u64| ns as f64 / (seconds * 1000 * MS) as f64;
+    let [
+        (first, first_periods),
+        (second, second_periods),
+        (greedy, _),
+    ] = ran;
+    assert!(first_periods.met > 0 && second_periods.met > 0);
+    if measured() {
+        assert_eq!(first_periods.violated, 0, "no more than 1 of 5");
+        assert_eq!(second_periods.missed, 0, "none");
+        assert!((290..=305).contains(&(first_periods.met + first_periods.missed)));
+        assert!((180..=190).contains(&second_periods.met));
+        assert!((0.155..0.21).contains(&share(first)), "{}", share(first));
+        assert!((0.12..0.13).contains(&share(second)), "{}", share(second));
+        assert!(share(greedy) < 0.7, "{}", share(greedy));
+        assert!(share(hogs.iter().sum()) > 0.045, "the reserve");
+        assert!(jain(&hogs) > 0.95, "{hogs:?}");
+    }
+    stage.end();
+}
+
+#[test]
+fn a_scheduler_that_is_started_later_knows_the_windows() {
+    let Some(Stage {
+        scheduler,
+        ecalls,
+        _alone,
+    }) = start()
+    else {
+        return;
+    };
+    let channel = ecalls.channel().open().expect("a channel");
+    let stop = &AtomicBool::new(false);
+    thread::scope(|scope| {
+        let wish = window(10_000, 2_000, 0, 1);
+        let (answer, _) = windowed(scope, &channel, 0, wish, |_| spin(stop));
+        assert_eq!(answer, Admission::Promised);
+        scheduler.stop();
+        let again = Scheduler::start(ecalls.access(), &Options::default()).expect("a scheduler");
+        let begin = Instant::now();
+        let windows = || again.counts().expect("counters")[0].windows;
+        while windows() == 0 && begin.elapsed() < harness::PATIENCE {
+            thread::sleep(Duration::from_millis(10));
+        }
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!((again.ended(), windows()), (None, 1));
+    });
 }
 
 /// Set: this process starts the scheduler, and waits to be killed.

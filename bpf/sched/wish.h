@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Threads with a window (abi/coop.h): what they wish, what they are answered, and how their periods
+ * went.
+ *
+ * A wish is part of the thread's binding (event/coop.h). It is looked at when the thread yields,
+ * and again when the thread has become an entity of another CPU, or of a scheduler that was started
+ * later: then it has to be admitted there.
+ *
+ * Who is not root gets half of a CPU at most. Beside the reserve, which is everybody's, so much is
+ * left to other users' windows.
+ */
+#ifndef ECALLS_SCHED_WISH_H
+#define ECALLS_SCHED_WISH_H
+
+#include "slot.h"
+
+#define USER_SHARE (WINDOW_WHOLE / 2) /* of a CPU, for windows of one user */
+
+_Static_assert(ECALLS_WINDOW_REFUSED == ADMIT_REFUSED + 1 &&
+		       ECALLS_WINDOW_UNPROMISED == ADMIT_UNPROMISED + 1 &&
+		       ECALLS_WINDOW_PROMISED == ADMIT_PROMISED + 1 &&
+		       ECALLS_WINDOW_PERIOD_MIN_NS == ADMIT_PERIOD_MIN_NS &&
+		       ECALLS_WINDOW_PERIOD_MAX_NS == ADMIT_PERIOD_MAX_NS &&
+		       ECALLS_WINDOW_Y_MAX == ADMIT_WINDOW_MAX &&
+		       ECALLS_WINDOW_WHOLE == WINDOW_WHOLE,
+	       "the policy's answers and limits are those of abi/coop.h");
+
+/* What a user's windows may still need of this CPU. */
+static __noinline u64 window_left(struct sched_cpu *c, const struct sched_places *places, u32 uid) {
+	u64 most = WINDOW_WHOLE - c->options.reserve, used = admit_sum(c, c->windowed, 1), left;
+
+	left = used < most ? most - used : 0;
+	if (!uid)
+		return left;
+	used = admit_sum(c, of_user(places, c->windowed, uid), 1);
+	most = used < USER_SHARE ? USER_SHARE - used : 0;
+	return most < left ? most : left;
+}
+
+static __always_inline void window_tell_answer(const struct sched_task *t, u32 answer, u64 left) {
+	volatile struct ecalls_coop *said = slot_line(t, 0);
+
+	if (!said)
+		return;
+	said->window = answer;
+	said->window_left = left;
+	said->met = said->missed = said->violated = 0;
+	said->window_wishes++;
+}
+
+/* The running thread's wish, which was not looked at yet. */
+__noinline int window_wish(struct sched_task *t, u32 cpu, u64 now,
+			   const struct coop_binding *binding) {
+	struct sched_places *places = places_of(cpu);
+	struct sched_cpu *c = cpu_of(cpu);
+	u32 answer = ECALLS_WINDOW_REFUSED;
+	u64 left = 0;
+
+	if (!t || !binding || !c || !places)
+		return -ENOENT;
+	struct sched_window wish = {
+		.period_ns = binding->period_ns,
+		.service_ns = binding->service_ns,
+		.x = binding->x,
+		.y = binding->y,
+	};
+	t->wishes = binding->wishes;
+	if (t->entity < SCHED_ENTITIES) {
+		admit_end(c, t->entity, now);
+		left = window_left(c, places, binding->uid);
+	}
+	if (!wish.period_ns)
+		answer = ECALLS_WINDOW_NONE;
+	else if (overlay_needed(&wish) <= left)
+		answer = 1 +
+			 admit(c, t->entity, &wish, binding->flags & ECALLS_WINDOW_CONSERVING, now);
+	if (answer > ECALLS_WINDOW_REFUSED)
+		SCHED_COUNT(cpu, windows);
+	if (answer == ECALLS_WINDOW_REFUSED)
+		SCHED_COUNT(cpu, refused);
+	window_tell_answer(t, answer, left);
+	return 0;
+}
+
+/* Looks whether the running thread has named a slot, another group, or a window. */
+static __always_inline void look_for_binding(struct task_struct *p, struct sched_task *t, u32 cpu,
+					     u64 now) {
+	u32 tid = p->pid;
+	struct coop_binding *binding = bpf_map_lookup_elem(&coop_threads, &tid);
+
+	if (!binding || binding->start_ns != p->start_boottime) {
+		t->bound = 0;
+		return;
+	}
+	if (t->entity < SCHED_ENTITIES && (t->group != binding->group || t->uid != binding->uid))
+		come_out(t, cpu, now);
+	if (t->entity >= SCHED_ENTITIES)
+		enter(t, cpu, now, binding);
+	t->channel = binding->channel;
+	t->slot = binding->slot;
+	if (t->wishes != binding->wishes)
+		window_wish(t, cpu, now, binding);
+}
+
+/* Tells the thread that begins to run how its periods went. */
+static __always_inline void window_tell(const struct sched_task *t, struct sched_cpu *c) {
+	const struct sched_window *w = &sched_entity(c, t->entity)->window;
+	volatile struct ecalls_coop *said;
+
+	if (!sched_in(c->windowed, t->entity))
+		return;
+	said = slot_line(t, 0);
+	if (!said)
+		return;
+	said->met = w->met;
+	said->missed = w->missed;
+	said->violated = w->violated;
+}
+
+/* Whether a thread waits for its next period, though nobody else may want the CPU. */
+static __always_inline bool window_holds(const struct sched_cpu *c, u32 i) {
+	return sched_in(c->windowed & c->served & ~c->conserving, i);
+}
+
+#endif
