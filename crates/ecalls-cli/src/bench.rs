@@ -8,6 +8,7 @@
 //! - [`rows`]: the names of the rows, and the sections that measure them;
 //! - [`timing`]: batches, and which statistic of them is reported;
 //! - [`calls`], [`kernel`], [`signals`], [`readers`], [`sockets`], [`ecode`]: the sections;
+//! - [`sched`]: schedulers, which is a measurement of its own kind;
 //! - [`baselines`]: eventfd, epoll and pipes, in the safe terms of rustix;
 //! - [`report`]: the table, or objects.
 
@@ -19,6 +20,7 @@ mod kernel;
 pub(crate) mod readers;
 mod report;
 mod rows;
+mod sched;
 pub(crate) mod signals;
 mod sockets;
 pub(crate) mod timing;
@@ -30,7 +32,7 @@ use crate::output::Output;
 use report::Report;
 use timing::Effort;
 
-/// Measure events and handlers on this machine
+/// Measure events, handlers and schedulers on this machine
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// What to measure
@@ -39,7 +41,7 @@ pub(crate) struct Args {
     /// Print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
-    /// Only the rows whose name contains this text
+    /// Only the rows whose name contains this text, or one of several with commas between
     #[arg(long, value_name = "FILTER")]
     pub(crate) row: Option<String>,
     /// Fail (1) when a ratio misses its goal by more than the margin
@@ -48,6 +50,8 @@ pub(crate) struct Args {
     /// So few rounds that the values mean little: to see that everything works
     #[arg(long, conflicts_with = "check")]
     pub(crate) quick: bool,
+    #[command(flatten)]
+    sched: sched::Options,
 }
 
 /// The measurements there are.
@@ -57,6 +61,8 @@ pub(crate) enum What {
     Events,
     /// Handlers in E-code: from a text to the kernel, and cost per event
     Ecode,
+    /// Schedulers: the workloads of the Cooperative Polling paper, under ours, the kernel's, others
+    Sched,
 }
 
 /// What every section needs.
@@ -66,11 +72,20 @@ pub(crate) struct Bench {
     pub(crate) effort: Effort,
 }
 
+/// Whether a row's name contains one of the texts.
+fn matches(filter: &str, row: &str) -> bool {
+    filter.split(',').any(|text| row.contains(text))
+}
+
 /// Runs the measurement.
 pub(crate) fn run(args: &Args) -> Outcome {
+    if args.what == What::Sched {
+        return sched::run(args);
+    }
+    args.sched.refuse()?;
     let filter = args.row.as_deref().unwrap_or("");
     let wanted: Vec<&str> = rows::of(args.what)
-        .filter(|row| row.contains(filter))
+        .filter(|row| matches(filter, row))
         .collect();
     if wanted.is_empty() {
         let known: Vec<&str> = rows::of(args.what).collect();

@@ -1,5 +1,7 @@
 //! `ecalls bench events`: with few rounds, every row that others compare by is there and says
 //! something. Needs root; skipped with a line that says so, unless ECALLS_TEST_ROOT is set.
+//! `ecalls bench sched`: the same under the kernel's own scheduler, which needs nothing; ours is
+//! compared with it in the test machine (tools/vm/suite).
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
@@ -108,4 +110,40 @@ fn a_filter_that_fits_no_row_is_refused_with_the_rows_there_are() {
         text.contains("nonsense") && text.contains("kernel_handler"),
         "{text}"
     );
+}
+
+#[test]
+fn a_workload_runs_under_the_kernels_own_scheduler_and_gives_its_rows() {
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_ecalls"));
+    bench.args(["bench", "sched", "--json", "--quick"]);
+    bench.args([
+        "--scheduler",
+        "eevdf",
+        "--row",
+        "fig6_groups,fig7,fig8_groups",
+    ]);
+    let rows = rows(&limit::output(&mut bench, LIMIT));
+    for (name, figures) in [
+        (
+            "fig6_groups",
+            &["p50_us", "p99_us", "max_us", "switches_per_s"][..],
+        ),
+        ("fig7", &["jain", "hog_jain", "hog_share"]),
+        ("fig8_groups", &["fps_jain", "fps"]),
+    ] {
+        let row = &rows[name];
+        assert_eq!(row["scheduler"], "eevdf");
+        for figure in figures {
+            assert!(row[figure].as_f64().expect("a number") > 0.0, "{row}");
+        }
+    }
+    assert_eq!(rows.len(), 3);
+}
+
+#[test]
+fn options_of_one_measurement_are_refused_for_another() {
+    let output = bench(&["--seconds", "3"]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = std::str::from_utf8(&output.stderr).expect("text");
+    assert!(text.contains("bench sched"), "{text}");
 }

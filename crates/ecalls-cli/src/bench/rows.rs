@@ -19,6 +19,8 @@ pub(crate) fn sections(what: What) -> &'static [Section] {
     match what {
         What::Events => SECTIONS,
         What::Ecode => ecode::SECTIONS,
+        // It has rows of its own.
+        What::Sched => &[],
     }
 }
 

@@ -1,0 +1,282 @@
+//! `ecalls bench sched`: the workloads of Coop §5 under several schedulers, side by side.
+//!
+//! All threads of a workload run on one CPU. The players are event loops; under our scheduler they
+//! poll cooperatively. What is real: the threads, the loops, the schedulers. What is not: decoders,
+//! screens and compilers, in whose place known amounts of work are computed. The first half second
+//! of each run is not counted.
+//!
+//! - [`rows`]: the rows, their workloads, the figures of each;
+//! - [`player`], [`work`]: what the threads do;
+//! - [`stage`]: runs one workload; [`under`]: starts and ends the schedulers;
+//! - [`figures`]: what is reported; [`goals`]: what `--check` asks of it.
+
+mod figures;
+mod goals;
+mod player;
+mod rows;
+mod stage;
+mod under;
+mod work;
+
+use std::path::PathBuf;
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use super::Args;
+use crate::exit::{Code, Failure, Outcome};
+use crate::output::{Output, Table, note};
+use figures::{Figures, Keys};
+use rows::{Polling, Row, Run};
+use under::{Under, Which};
+use work::Work;
+
+/// Names in `scheduler`.
+const ECALLS: &str = "ecalls";
+const EEVDF: &str = "eevdf";
+const RR: &str = "rr";
+
+/// Seconds of a run, unless said.
+const SECONDS: u64 = 5;
+const SECONDS_QUICK: u64 = 1;
+/// A longer tardiness counts as this.
+const LONGEST_NS: u64 = 3_600_000_000_000;
+
+/// Options of `bench sched` alone.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Options of sched")]
+pub(crate) struct Options {
+    /// How many seconds each run is measured (default 5)
+    #[arg(long, value_name = "N", conflicts_with = "quick",
+          value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: Option<u64>,
+    /// Only under this scheduler; may be repeated
+    #[arg(long, value_enum, value_name = "NAME")]
+    scheduler: Vec<Own>,
+    /// Also under this one: a program that schedules while it runs (scx_bpfland); may be repeated
+    #[arg(long, value_name = "PATH")]
+    peer: Vec<PathBuf>,
+}
+
+/// The schedulers that need no program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Own {
+    /// Ours, the players polling cooperatively
+    Ecalls,
+    /// The kernel's own
+    Eevdf,
+    /// Players in SCHED_RR, hogs in the kernel's own
+    Rr,
+}
+
+impl Options {
+    /// Fails if one of them is given for another measurement.
+    pub(super) fn refuse(&self) -> Outcome {
+        if self.seconds.is_some() || !self.scheduler.is_empty() || !self.peer.is_empty() {
+            let message = "--seconds, --scheduler and --peer are for `ecalls bench sched`";
+            return Err(Failure::usage(message));
+        }
+        Ok(())
+    }
+
+    /// The schedulers that were asked for, all if none was; then what cannot run here is left out.
+    fn schedulers(&self) -> Vec<Which> {
+        let all = [Own::Ecalls, Own::Eevdf, Own::Rr];
+        let own = all.into_iter().filter(|own| {
+            self.scheduler.contains(own) || (self.scheduler.is_empty() && self.peer.is_empty())
+        });
+        let own = own.map(|own| match own {
+            Own::Ecalls => Which::Ecalls,
+            Own::Eevdf => Which::Eevdf,
+            Own::Rr => Which::RoundRobin,
+        });
+        own.chain(self.peer.iter().cloned().map(Which::Peer))
+            .collect()
+    }
+
+    fn names_schedulers(&self) -> bool {
+        !self.scheduler.is_empty() || !self.peer.is_empty()
+    }
+}
+
+/// One line of JSON.
+#[derive(Serialize)]
+struct Object<'a> {
+    row: &'a str,
+    scheduler: &'a str,
+    #[serde(flatten)]
+    figures: Keys<'a>,
+    seconds: u64,
+    source: &'a str,
+    what: &'a str,
+}
+
+/// A row under a scheduler.
+struct Line {
+    row: Row,
+    scheduler: String,
+    figures: Figures,
+}
+
+/// Measures.
+pub(super) fn run(args: &Args) -> Outcome {
+    let runs = wanted(args.row.as_deref().unwrap_or(""))?;
+    let seconds = match args.quick {
+        true => SECONDS_QUICK,
+        false => args.sched.seconds.unwrap_or(SECONDS),
+    };
+    let schedulers = args.sched.schedulers();
+    let mut out = Output::new(args.json);
+    let mut lines = Vec::new();
+    for which in &schedulers {
+        let mut under = match Under::start(which) {
+            Ok(under) => under,
+            Err(Failure::Message(Code::Denied | Code::Unsupported, why))
+                if !args.sched.names_schedulers() =>
+            {
+                note(format_args!("without the rows of {which}: {why}"));
+                continue;
+            }
+            Err(failure) => return Err(failure),
+        };
+        note(format_args!(
+            "{} runs of {seconds} s under {which}",
+            runs.len()
+        ));
+        let work = Work::measure();
+        for run in &runs {
+            for line in measure(run, which, &mut under, work, seconds)? {
+                if out.is_json() {
+                    out.object(&line.object(seconds))?;
+                    out.flush()?;
+                }
+                lines.push(line);
+            }
+        }
+    }
+    if !out.is_json() {
+        print(&mut out, &lines)?;
+        out.flush()?;
+    }
+    let measured = lines
+        .into_iter()
+        .map(|line| (line.row.name, line.scheduler, line.figures));
+    let measured: Vec<_> = measured.collect();
+    let missed = goals::missed(&measured);
+    if args.check && !missed.is_empty() {
+        return Err(Failure::new(Code::Failed, missed.join("; ")));
+    }
+    Ok(())
+}
+
+/// The runs whose rows contain the text, with those rows only.
+fn wanted(text: &str) -> Result<Vec<Run>, Failure> {
+    let mut runs = rows::all();
+    let known: Vec<String> = rows(&runs).map(|row| row.name.clone()).collect();
+    for run in &mut runs {
+        run.rows.retain(|row| super::matches(text, &row.name));
+    }
+    runs.retain(|run| !run.rows.is_empty());
+    if runs.is_empty() {
+        let known = known.join(", ");
+        return Err(Failure::usage(format!(
+            "no row contains {text:?}: there are {known}"
+        )));
+    }
+    Ok(runs)
+}
+
+fn rows(runs: &[Run]) -> impl Iterator<Item = &Row> {
+    runs.iter().flat_map(|run| &run.rows)
+}
+
+/// One run under one scheduler: a line for each of its rows. Nothing where it means nothing.
+fn measure(
+    run: &Run,
+    which: &Which,
+    under: &mut Under,
+    work: Work,
+    seconds: u64,
+) -> Result<Vec<Line>, Failure> {
+    let is_short = run.polling == Polling::ShortPeriod;
+    if is_short && !matches!(which, Which::Ecalls) {
+        return Ok(Vec::new());
+    }
+    under.prepare(run.polling)?;
+    let before = under.demotions()?;
+    let class = under.class(run.polling);
+    let is_cooperative = matches!(class, stage::Class::Cooperative(_));
+    let mut seen = stage::run(&run.workload, class, work, seconds)?;
+    under.check()?;
+    let after = under.demotions()?;
+    seen.demotions = after.map(|after| {
+        let before = before.unwrap_or_default();
+        std::array::from_fn(|rule| after[rule] - before[rule])
+    });
+    if is_cooperative && !seen.players.iter().all(|player| player.was_answered) {
+        return Err(Failure::new(
+            Code::Failed,
+            "the scheduler does not answer polls",
+        ));
+    }
+    let figures = rows::figures(run, &seen);
+    let scheduler = match is_short {
+        true => format!("{which}_period_1ms"),
+        false => which.to_string(),
+    };
+    let line = |row: &Row| Line {
+        row: row.clone(),
+        scheduler: scheduler.clone(),
+        figures: figures.clone(),
+    };
+    Ok(run.rows.iter().map(line).collect())
+}
+
+impl Line {
+    fn object(&self, seconds: u64) -> Object<'_> {
+        Object {
+            row: &self.row.name,
+            scheduler: &self.scheduler,
+            figures: Keys(&self.figures, self.row.figures),
+            seconds,
+            source: self.row.source,
+            what: self.row.what,
+        }
+    }
+}
+
+/// A table for each row, with a line for each scheduler.
+fn print(out: &mut Output, lines: &[Line]) -> Outcome {
+    let mut names: Vec<&str> = Vec::new();
+    for line in lines {
+        if !names.contains(&line.row.name.as_str()) {
+            names.push(&line.row.name);
+        }
+    }
+    for (at, name) in names.iter().enumerate() {
+        let of_row: Vec<&Line> = lines.iter().filter(|line| line.row.name == *name).collect();
+        let Some(first) = of_row.first().map(|line| &line.row) else {
+            continue;
+        };
+        if at > 0 {
+            out.line("")?;
+        }
+        out.line(format_args!("{name} ({}): {}", first.source, first.what))?;
+        let mut columns = vec![""];
+        columns.extend(first.figures.iter().map(|figure| figure.column()));
+        let mut table = Table::new(&columns);
+        for line in of_row {
+            let figures = first
+                .figures
+                .iter()
+                .map(|figure| line.figures.show(*figure));
+            table.row(std::iter::once(line.scheduler.clone()).chain(figures));
+        }
+        out.table(&table)?;
+    }
+    Ok(())
+}
+
+fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("bounds that hdrhistogram allows")
+}

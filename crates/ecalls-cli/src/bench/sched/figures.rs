@@ -1,0 +1,203 @@
+//! The figures of a run, by name.
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use super::player::Played;
+use super::stage::Seen;
+use super::work::{Usage, jain};
+
+/// What can be reported of a run. The names are a contract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Figure {
+    /// How late half of the players' timers were at most, and 99 of 100, and all.
+    P50,
+    P99,
+    Max,
+    /// The same of the player that misbehaves; then the others' leave it out.
+    BadP99,
+    BadMax,
+    /// Jain's index of CPU time: of the players, of the hogs.
+    Jain,
+    HogJain,
+    /// CPU time of a hog beside that of all threads by their number.
+    HogShare,
+    /// Jain's index of frame rates, and their mean.
+    FpsJain,
+    Fps,
+    /// Frames per second of all players.
+    Throughput,
+    /// How often threads lost or gave the CPU, per second.
+    Switches,
+    /// How often players were made fair threads for breaking a rule: they ran on, they slept
+    /// elsewhere, they were ahead of their share. Only under our scheduler.
+    Overran,
+    Slept,
+    Ahead,
+}
+
+impl Figure {
+    /// The column as which it is reported, and with how many digits behind the point.
+    pub(super) const ALL: [(Figure, &'static str, usize); 15] = [
+        (Figure::P50, ">p50_us", 0),
+        (Figure::P99, ">p99_us", 0),
+        (Figure::Max, ">max_us", 0),
+        (Figure::BadP99, ">bad_p99_us", 0),
+        (Figure::BadMax, ">bad_max_us", 0),
+        (Figure::Jain, ">jain", 3),
+        (Figure::HogJain, ">hog_jain", 3),
+        (Figure::HogShare, ">hog_share", 3),
+        (Figure::FpsJain, ">fps_jain", 3),
+        (Figure::Fps, ">fps", 1),
+        (Figure::Throughput, ">throughput", 1),
+        (Figure::Switches, ">switches_per_s", 0),
+        (Figure::Overran, ">overran", 0),
+        (Figure::Slept, ">slept", 0),
+        (Figure::Ahead, ">ahead", 0),
+    ];
+}
+
+/// All figures of a run.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Figures([f64; Figure::ALL.len()]);
+
+impl Figure {
+    /// Its column.
+    pub(super) fn column(self) -> &'static str {
+        let row = Figure::ALL.iter().find(|(one, ..)| *one == self);
+        row.map_or("", |(_, name, _)| name)
+    }
+}
+
+impl Figures {
+    /// Of what was seen; `is_bad` says which players misbehave.
+    pub(super) fn of(seen: &Seen, is_bad: &[bool]) -> Figures {
+        let (mut late, mut bad) = (super::histogram(), super::histogram());
+        for (player, is_bad) in seen.players.iter().zip(is_bad) {
+            let kept = if *is_bad { &mut bad } else { &mut late };
+            // Both have the same bounds.
+            let _ = kept.add(&player.late);
+        }
+        let us = |ns: u64| ns as f64 / 1000.0;
+        let cpu = |usage: &Usage| usage.cpu_ns as f64;
+        let players: Vec<f64> = seen.players.iter().map(|one| cpu(&one.usage)).collect();
+        let hogs: Vec<f64> = seen.hogs.iter().map(cpu).collect();
+        let fps = |player: &Played| player.frames as f64 / seen.seconds;
+        let rates: Vec<f64> = seen.players.iter().map(fps).collect();
+        let usages = seen.players.iter().map(|one| &one.usage);
+        let switches: u64 = usages.chain(&seen.hogs).map(|usage| usage.switches).sum();
+        let all: f64 = players.iter().chain(&hogs).sum();
+        let mean = all / (players.len() + hogs.len()) as f64;
+        let mut figures = Figures::default();
+        for (place, (figure, ..)) in figures.0.iter_mut().zip(Figure::ALL) {
+            *place = match figure {
+                Figure::P50 => us(late.value_at_quantile(0.5)),
+                Figure::P99 => us(late.value_at_quantile(0.99)),
+                Figure::Max => us(late.max()),
+                Figure::BadP99 => us(bad.value_at_quantile(0.99)),
+                Figure::BadMax => us(bad.max()),
+                Figure::Jain => jain(&players),
+                Figure::HogJain => jain(&hogs),
+                Figure::HogShare => hogs.iter().sum::<f64>() / hogs.len() as f64 / mean,
+                Figure::FpsJain => jain(&rates),
+                Figure::Fps => rates.iter().sum::<f64>() / rates.len() as f64,
+                Figure::Throughput => rates.iter().sum(),
+                Figure::Switches => switches as f64 / seen.seconds,
+                Figure::Overran => seen.demotions.map_or(f64::NAN, |[overran, ..]| overran),
+                Figure::Slept => seen.demotions.map_or(f64::NAN, |[_, slept, _]| slept),
+                Figure::Ahead => seen.demotions.map_or(f64::NAN, |[.., ahead]| ahead),
+            };
+        }
+        figures
+    }
+
+    /// Only this figure; the others are 0.
+    #[cfg(test)]
+    pub(super) fn with(figure: Figure, value: f64) -> Figures {
+        let mut figures = Figures::default();
+        for (place, (one, ..)) in figures.0.iter_mut().zip(Figure::ALL) {
+            if one == figure {
+                *place = value;
+            }
+        }
+        figures
+    }
+
+    /// One of them, as people read it.
+    pub(super) fn show(&self, figure: Figure) -> String {
+        let row = Figure::ALL.iter().find(|(one, ..)| *one == figure);
+        let digits = row.map_or(0, |(.., digits)| *digits);
+        match self.get(figure) {
+            value if value.is_finite() => format!("{value:.digits$}"),
+            _ => "-".to_owned(),
+        }
+    }
+
+    /// One of them.
+    pub(super) fn get(&self, figure: Figure) -> f64 {
+        let at = Figure::ALL.iter().position(|(one, ..)| *one == figure);
+        at.map_or(f64::NAN, |at| self.0[at])
+    }
+}
+
+/// Some figures, as the keys of an object.
+pub(super) struct Keys<'a>(pub(super) &'a Figures, pub(super) &'a [Figure]);
+
+impl Serialize for Keys<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (figure, name, _) in Figure::ALL {
+            let value = self.0.get(figure);
+            if self.1.contains(&figure) && value.is_finite() {
+                let name = name.trim_start_matches('>');
+                map.serialize_entry(name, &((value * 1000.0).round() / 1000.0))?;
+            }
+        }
+        map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn played(late_us: u64, frames: u64, cpu_ns: u64) -> Played {
+        let mut late = super::super::histogram();
+        late.record(late_us * 1000).expect("within bounds");
+        let usage = Usage {
+            cpu_ns,
+            switches: 5,
+        };
+        Played {
+            late,
+            frames,
+            usage,
+            was_answered: true,
+        }
+    }
+
+    #[test]
+    fn figures_are_those_of_what_was_seen() {
+        let seen = Seen {
+            seconds: 2.0,
+            players: vec![played(100, 40, 6), played(900, 20, 6)],
+            hogs: vec![Usage {
+                cpu_ns: 3,
+                switches: 2,
+            }],
+            demotions: Some([1.0, 0.0, 2.0]),
+        };
+        let figures = Figures::of(&seen, &[false, true]);
+        let near = |figure, value: f64| {
+            let got = figures.get(figure);
+            assert!((got - value).abs() <= value / 100.0, "{figure:?}: {got}");
+        };
+        near(Figure::Max, 100.0);
+        near(Figure::BadMax, 900.0);
+        near(Figure::Jain, 1.0);
+        near(Figure::HogShare, 0.6);
+        near(Figure::FpsJain, 0.9);
+        near(Figure::Throughput, 30.0);
+        near(Figure::Switches, 6.0);
+        near(Figure::Ahead, 2.0);
+    }
+}

@@ -1,0 +1,100 @@
+//! What a check asks of our scheduler: figures beside those of the kernel's own in the same run,
+//! and indices that mean the same on every machine.
+//!
+//! The bounds leave room: they find what is broken, and are no goals. A figure that was not
+//! measured is not judged.
+
+use super::figures::{Figure, Figures};
+use super::{ECALLS, EEVDF};
+
+/// What one figure of a row shall be.
+struct Goal {
+    row: &'static str,
+    figure: Figure,
+    bound: Bound,
+}
+
+enum Bound {
+    /// At most so much of the kernel's own scheduler's.
+    OfEevdf(f64),
+    /// At least so much of it.
+    AtLeastOfEevdf(f64),
+    AtLeast(f64),
+}
+
+const fn goal(row: &'static str, figure: Figure, bound: Bound) -> Goal {
+    Goal { row, figure, bound }
+}
+
+const GOALS: &[Goal] = &[
+    goal("fig6_groups", Figure::P99, Bound::OfEevdf(0.2)),
+    goal("fig6_one_group", Figure::P99, Bound::OfEevdf(0.2)),
+    goal("fig7", Figure::Jain, Bound::AtLeast(0.95)),
+    goal("fig7", Figure::HogJain, Bound::AtLeast(0.95)),
+    goal("fig7", Figure::HogShare, Bound::AtLeast(0.9)),
+    goal("fig8_one_group", Figure::FpsJain, Bound::AtLeast(0.95)),
+    goal("fig12", Figure::P99, Bound::OfEevdf(0.4)),
+    goal("fig13_14", Figure::Throughput, Bound::AtLeastOfEevdf(0.9)),
+    goal("short_chunks", Figure::P99, Bound::OfEevdf(0.1)),
+];
+
+/// What was measured: row, scheduler, figures.
+pub(super) type Measured = (String, String, Figures);
+
+/// What is beyond its bound, in words.
+pub(super) fn missed(measured: &[Measured]) -> Vec<String> {
+    GOALS
+        .iter()
+        .filter_map(|goal| goal.missed(measured))
+        .collect()
+}
+
+impl Goal {
+    fn missed(&self, measured: &[Measured]) -> Option<String> {
+        let of = |scheduler: &str| {
+            let mut all = measured.iter();
+            let found = all.find(|(row, by, _)| row == self.row && by == scheduler);
+            found.map(|(.., figures)| figures.get(self.figure))
+        };
+        let ours = of(ECALLS)?;
+        let (is_met, bound) = match self.bound {
+            Bound::OfEevdf(ratio) => {
+                let most = of(EEVDF)? * ratio;
+                (ours <= most, format!("at most {most:.0}"))
+            }
+            Bound::AtLeastOfEevdf(ratio) => {
+                let least = of(EEVDF)? * ratio;
+                (ours >= least, format!("at least {least:.1}"))
+            }
+            Bound::AtLeast(least) => (ours >= least, format!("at least {least}")),
+        };
+        let name = self.figure.column().trim_start_matches('>');
+        (!is_met).then(|| format!("{} {name} is {ours:.3}, not {bound}", self.row))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::sched::rows;
+
+    #[test]
+    fn goals_are_of_figures_that_their_rows_report() {
+        let runs = rows::all();
+        for goal in GOALS {
+            let mut all = runs.iter().flat_map(|run| &run.rows);
+            let row = all.find(|row| row.name == goal.row).expect("a row");
+            assert!(row.figures.contains(&goal.figure), "{}", goal.row);
+        }
+    }
+
+    #[test]
+    fn only_what_is_beyond_its_bound_is_missed() {
+        let with = |p99: f64| Figures::with(Figure::P99, p99);
+        let row = |by: &str, p99| ("fig6_groups".to_owned(), by.to_owned(), with(p99));
+        assert!(missed(&[row(ECALLS, 500.0)]).is_empty());
+        assert!(missed(&[row(ECALLS, 500.0), row(EEVDF, 8000.0)]).is_empty());
+        let found = missed(&[row(ECALLS, 1700.0), row(EEVDF, 8000.0)]);
+        assert_eq!(found, ["fig6_groups p99_us is 1700.000, not at most 1600"]);
+    }
+}

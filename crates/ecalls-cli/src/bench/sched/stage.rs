@@ -1,0 +1,200 @@
+//! Runs one workload: players and hogs as threads of their own, all on one CPU, beginning together.
+
+use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
+use std::sync::{Barrier, OnceLock};
+use std::thread::{self, ScopedJoinHandle};
+
+use ecalls::{Channel, Ecalls, now_ns};
+use ecalls_loop::Loop;
+use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity};
+
+use super::player::{Clip, Played, play};
+use super::work::{Span, Usage, Work, hog};
+use crate::exit::{Code, Failure};
+
+const SECOND_NS: u64 = 1_000_000_000;
+/// From the agreement on a time to that time, ns: everybody has to learn of it.
+const AGREED_NS: u64 = 20_000_000;
+/// What comes first is not counted, ns.
+const SETTLE_NS: u64 = 500_000_000;
+/// The priority of players in SCHED_RR: any is above everything that is not real-time.
+const PRIORITY: &str = "1";
+
+/// Threads to run together.
+#[derive(Clone, Debug)]
+pub(super) struct Workload {
+    pub(super) players: Vec<Clip>,
+    /// The players share by their user virtual time.
+    pub(super) is_one_group: bool,
+    pub(super) hogs: usize,
+}
+
+/// How players wait, and in which class they run.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Class<'a> {
+    /// Timers of the kernel, like everybody.
+    Plain,
+    /// The same in SCHED_RR, the hogs below.
+    RoundRobin,
+    /// By a slot, cooperatively.
+    Cooperative(&'a Ecalls),
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) struct Seen {
+    /// Seconds that were counted.
+    pub(super) seconds: f64,
+    pub(super) players: Vec<Played>,
+    pub(super) hogs: Vec<Usage>,
+    /// Demotions by rule: overran, slept, ahead. None: nobody counts them.
+    pub(super) demotions: Option<[f64; 3]>,
+}
+
+/// What the threads agree on before they begin.
+#[derive(Debug)]
+struct Agreement {
+    ready: Barrier,
+    begun: Barrier,
+    span: OnceLock<Span>,
+    cpu: usize,
+}
+
+impl Agreement {
+    /// In a worker: runs where the others do from now on.
+    fn join_cpu(&self) {
+        let mut set = CpuSet::new();
+        set.set(self.cpu);
+        // Refused only if that CPU has just gone: then everybody is where the kernel put them.
+        let _ = sched_setaffinity(None, &set);
+    }
+
+    /// In a worker: waits for the beginning. None: it was called off.
+    fn await_begin(&self) -> Option<Span> {
+        self.ready.wait();
+        self.begun.wait();
+        self.span.get().copied()
+    }
+
+    /// Lets everybody begin.
+    fn begin(&self, seconds: u64) {
+        let begin_ns = now_ns() + AGREED_NS;
+        let from_ns = begin_ns + SETTLE_NS;
+        let end_ns = from_ns + seconds * SECOND_NS;
+        let span = Span {
+            begin_ns,
+            from_ns,
+            end_ns,
+        };
+        // Nobody else sets it.
+        let _ = self.span.set(span);
+    }
+}
+
+/// Runs it for so long.
+pub(super) fn run(
+    workload: &Workload,
+    class: Class<'_>,
+    work: Work,
+    seconds: u64,
+) -> Result<Seen, Failure> {
+    let threads = workload.players.len() + workload.hogs;
+    let agreement = &Agreement {
+        ready: Barrier::new(threads + 1),
+        begun: Barrier::new(threads + 1),
+        span: OnceLock::new(),
+        cpu: last_cpu()?,
+    };
+    let slots = match class {
+        Class::Cooperative(ecalls) => Some(ecalls.channel().open()?),
+        Class::Plain | Class::RoundRobin => None,
+    };
+    let (slots, group) = (slots.as_ref(), u32::from(workload.is_one_group));
+    thread::scope(|scope| {
+        let (tell, tids) = channel();
+        let player = |(number, &clip): (usize, &Clip)| {
+            let tell = tell.clone();
+            scope.spawn(move || {
+                agreement.join_cpu();
+                let events = make_loop(slots, number, group);
+                // Somebody listens.
+                let _ = tell.send(gettid());
+                let span = agreement.await_begin()?;
+                Some(events.and_then(|events| play(&events, clip, number as u64, work, span)))
+            })
+        };
+        let players: Vec<_> = workload.players.iter().enumerate().map(player).collect();
+        let hogs = (0..workload.hogs).map(|_| {
+            scope.spawn(|| {
+                agreement.join_cpu();
+                agreement.await_begin().map(|span| hog(work, span))
+            })
+        });
+        let hogs: Vec<_> = hogs.collect();
+        agreement.ready.wait();
+        let raised = match class {
+            Class::RoundRobin => tids.iter().take(players.len()).try_for_each(raise),
+            Class::Plain | Class::Cooperative(_) => Ok(()),
+        };
+        if raised.is_ok() {
+            agreement.begin(seconds);
+        }
+        agreement.begun.wait();
+        let (players, hogs) = (join(players)?, join(hogs)?);
+        raised?;
+        Ok(Seen {
+            seconds: seconds as f64,
+            players: players.into_iter().collect::<Result<_, _>>()?,
+            hogs,
+            demotions: None,
+        })
+    })
+}
+
+/// What the threads return; nothing of those that did not begin.
+fn join<T>(threads: Vec<ScopedJoinHandle<'_, Option<T>>>) -> Result<Vec<T>, Failure> {
+    // All of them end before anything is said of one.
+    let ended: Vec<_> = threads.into_iter().map(ScopedJoinHandle::join).collect();
+    let failed = |_| Failure::new(Code::Failed, "a thread of the workload ended by a panic");
+    let values = ended.into_iter().map(|value| value.map_err(failed));
+    values.filter_map(Result::transpose).collect()
+}
+
+fn make_loop(slots: Option<&Channel>, number: usize, group: u32) -> Result<Loop, Failure> {
+    let made = match slots {
+        Some(channel) => Loop::by_slot(channel.caller(), number, group),
+        None => Loop::new(),
+    };
+    made.map_err(|error| Failure::new(Code::Failed, format!("a player's event loop: {error}")))
+}
+
+/// Puts a thread into SCHED_RR.
+fn raise(thread: Pid) -> Result<(), Failure> {
+    let tid = thread.as_raw_nonzero().to_string();
+    let status = Command::new("chrt")
+        .args(["-r", "-p", PRIORITY, &tid])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(_) => Err(Failure::new(
+            Code::Denied,
+            "SCHED_RR needs root, or more real-time time for this control group",
+        )),
+        Err(error) => Err(Failure::new(
+            Code::Failed,
+            format!("starting chrt: {error}"),
+        )),
+    }
+}
+
+/// The CPU where it all happens: the last of those that this program may use.
+fn last_cpu() -> Result<usize, Failure> {
+    let set = sched_getaffinity(None)
+        .map_err(|error| Failure::new(Code::Failed, format!("asking for the CPUs: {error}")))?;
+    let cpus = (0..CpuSet::MAX_CPU).rev();
+    Ok(cpus.into_iter().find(|cpu| set.is_set(*cpu)).unwrap_or(0))
+}

@@ -1,0 +1,187 @@
+//! Computing in known amounts, and what a thread has used.
+
+use std::fs::File;
+use std::hint::black_box;
+use std::os::unix::fs::FileExt;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Steps that are computed between two looks at anything.
+const BATCH: u64 = 64;
+/// How the speed is measured: the best of so many rounds, since other work may disturb one.
+const ROUNDS: usize = 7;
+const ROUND_STEPS: u64 = 100_000;
+
+/// More than a thread's status takes.
+const STATUS_BYTES: usize = 4096;
+
+/// From when to when a workload runs, in CLOCK_MONOTONIC.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Span {
+    pub(super) begin_ns: u64,
+    /// What comes before is not counted: threads that just began.
+    pub(super) from_ns: u64,
+    pub(super) end_ns: u64,
+}
+
+/// How fast this machine computes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Work {
+    steps_per_ms: u64,
+}
+
+impl Work {
+    /// Measures it, on the calling thread's CPU time.
+    pub(super) fn measure() -> Work {
+        let round = |_| {
+            let start = cpu_ns();
+            steps(ROUND_STEPS);
+            cpu_ns().saturating_sub(start).max(1)
+        };
+        let best_ns = (0..ROUNDS).map(round).min().unwrap_or(1);
+        Work {
+            steps_per_ms: (ROUND_STEPS * 1_000_000 / best_ns).max(1),
+        }
+    }
+
+    /// Computes what takes so much CPU time.
+    pub(super) fn spend(self, ns: u64) {
+        steps(self.steps_per_ms * ns / 1_000_000);
+    }
+}
+
+fn steps(count: u64) {
+    let mut state = 1_u64;
+    for _ in 0..count.div_ceil(BATCH) {
+        for _ in 0..BATCH {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+        }
+        state = black_box(state);
+    }
+}
+
+/// What a thread has used.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Usage {
+    pub(super) cpu_ns: u64,
+    /// How often it lost or gave the CPU to another thread.
+    pub(super) switches: u64,
+}
+
+/// Reads what the calling thread has used: with the file open already, so that to look takes no
+/// time worth measuring.
+#[derive(Debug)]
+pub(super) struct Meter(Option<File>);
+
+impl Meter {
+    /// Of the calling thread.
+    pub(super) fn new() -> Meter {
+        // Without /proc there are no counts of switches, and all else holds.
+        Meter(File::open("/proc/thread-self/status").ok())
+    }
+
+    /// What it has used so far.
+    pub(super) fn read(&self) -> Usage {
+        let mut text = [0; STATUS_BYTES];
+        let read = self
+            .0
+            .as_ref()
+            .and_then(|file| file.read_at(&mut text, 0).ok());
+        let text = String::from_utf8_lossy(&text[..read.unwrap_or(0)]);
+        let count = |line: &str| {
+            let (name, value) = line.split_once(':')?;
+            let counts = name.ends_with("voluntary_ctxt_switches");
+            counts.then(|| value.trim().parse::<u64>().ok()).flatten()
+        };
+        Usage {
+            cpu_ns: cpu_ns(),
+            switches: text.lines().filter_map(count).sum(),
+        }
+    }
+}
+
+impl Usage {
+    /// What came after `before`.
+    pub(super) fn since(self, before: Usage) -> Usage {
+        Usage {
+            cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),
+            switches: self.switches.saturating_sub(before.switches),
+        }
+    }
+}
+
+fn cpu_ns() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let part = |number: i64| u64::try_from(number).unwrap_or(0);
+    part(time.tv_sec) * 1_000_000_000 + part(time.tv_nsec)
+}
+
+/// A hog: computes and nothing else, and looks at the clock every 20 us of its CPU time.
+pub(super) fn hog(work: Work, span: Span) -> Usage {
+    const LOOK_NS: u64 = 20_000;
+    let meter = Meter::new();
+    let mut at_start = None;
+    loop {
+        work.spend(LOOK_NS);
+        let now_ns = ecalls::now_ns();
+        if now_ns >= span.from_ns && at_start.is_none() {
+            at_start = Some(meter.read());
+        }
+        if now_ns >= span.end_ns {
+            let now = meter.read();
+            return now.since(at_start.unwrap_or(now));
+        }
+    }
+}
+
+/// Numbers that look random, and are the same in each run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Random(u64);
+
+impl Random {
+    pub(super) fn new(seed: u64) -> Random {
+        Random((seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    /// A number below `limit`; 0 if that is 0.
+    pub(super) fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.checked_rem(limit).unwrap_or(0)
+    }
+}
+
+/// How equal shares are (Jain): 1 if all are, 1 / n if one has everything.
+pub(super) fn jain(shares: &[f64]) -> f64 {
+    let sum: f64 = shares.iter().sum();
+    let squares: f64 = shares.iter().map(|share| share * share).sum();
+    if squares == 0.0 {
+        return 1.0;
+    }
+    sum * sum / (shares.len() as f64 * squares)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jain_is_1_for_equal_shares_and_a_part_for_one_who_has_all() {
+        assert!((jain(&[3.0, 3.0, 3.0]) - 1.0).abs() < 1e-9);
+        assert!((jain(&[5.0, 0.0, 0.0, 0.0]) - 0.25).abs() < 1e-9);
+        assert!((jain(&[0.0, 0.0]) - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn random_numbers_repeat_and_keep_their_limit() {
+        let (mut one, mut other) = (Random::new(3), Random::new(3));
+        for _ in 0..1000 {
+            let number = one.below(7);
+            assert!(number < 7 && number == other.below(7));
+        }
+        assert_eq!(one.below(0), 0);
+    }
+}
