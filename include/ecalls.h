@@ -35,6 +35,7 @@
 #include "ecalls/subscription.h"
 #include "ecalls/handler.h"
 #include "ecalls/downcall.h"
+#include "ecalls/coop.h"
 
 /* The machine's core as this program sees it. */
 typedef struct ecalls_t ecalls_t;
@@ -48,6 +49,10 @@ typedef struct ecalls_service_t ecalls_service_t;
 typedef struct ecalls_timer_t ecalls_timer_t;
 /* An event loop of one thread. */
 typedef struct ecalls_loop_t ecalls_loop_t;
+/* By which other threads submit to a loop. */
+typedef struct ecalls_loop_remote_t ecalls_loop_remote_t;
+/* The polls of one thread. */
+typedef struct ecalls_coop_t ecalls_coop_t;
 
 /* Returned by a handler of the program: go on with the next action. */
 #define ECALLS_CONTINUE 0
@@ -69,6 +74,12 @@ typedef struct ecalls_loop_t ecalls_loop_t;
 
 /* `type` of an event: it runs when no timer is due, least user virtual time first. */
 #define ECALLS_LOOP_BEST_EFFORT 1
+
+/* `interest` and `ready` of a source: it can be read without waiting. */
+#define ECALLS_LOOP_READABLE 1
+
+/* `interest` and `ready` of a source: it can be written without waiting. */
+#define ECALLS_LOOP_WRITABLE 2
 
 /* How a channel is laid out (ECalls-01 §2.3). All 0 but `size`: a ring of 1024 events. */
 struct ecalls_channel_options {
@@ -302,6 +313,51 @@ struct ecalls_loop_tardiness {
 	uint64_t p99_ns;
 	/* None was later. */
 	uint64_t max_ns;
+};
+
+/*
+ * Runs on the loop's thread while a source is ready: ECALLS_LOOP_READABLE, _WRITABLE. `source` is
+ * the number that ecalls_loop_watch() gave.
+ */
+typedef void (*ecalls_loop_source_callback_t)(ecalls_loop_t *events,
+					      uint64_t source,
+					      uint32_t ready,
+					      void *context);
+
+/* Something to watch: a descriptor, or a channel. */
+struct ecalls_loop_source {
+	/* Size of this struct. */
+	uint32_t size;
+	/*
+	 * The event that it becomes: ECALLS_LOOP_TIMER, released when it was found ready, or
+	 * ECALLS_LOOP_BEST_EFFORT.
+	 */
+	uint32_t type;
+	/* What it does. */
+	ecalls_loop_source_callback_t callback;
+	/* For the callback. */
+	void *context;
+	/* Best effort: the less, the earlier. */
+	uint64_t user_virtual_time;
+	/* The channel whose events are waited for; open while it is watched. NULL: `fd`. */
+	ecalls_channel_t *channel;
+	/* The descriptor; it stays open while it is watched. */
+	int32_t fd;
+	/* What to wait for: ECALLS_LOOP_READABLE, _WRITABLE, or both. 0: readable. */
+	uint32_t interest;
+};
+
+/*
+ * What a thread learns by a poll. Each is ECALLS_COOP_NONE where there is nothing to say; times
+ * may have passed.
+ */
+struct ecalls_coop_answer {
+	/* When it is to poll again. Past: when it has run the timers that are due. */
+	uint64_t slice_end_ns;
+	/* When another thread's timer is due: it is to poll by then, too. */
+	uint64_t next_release_ns;
+	/* The least user virtual time of the others of its group: with more than that, it polls. */
+	uint64_t least_importance;
 };
 
 #ifdef __cplusplus
@@ -630,6 +686,23 @@ int ecalls_signal_keep_order(void);
 /* The calling thread's loop. -EBUSY: it has one already. */
 int ecalls_loop_open(ecalls_loop_t **events);
 
+/*
+ * The calling thread's loop, which polls cooperatively (ECalls' scheduler, Coop §3.1) by slot
+ * `slot`, 0 to 15, of a channel, in `group` (0: none; the threads of a user that name the same
+ * number share what they get by the user virtual time of their events). While no scheduler runs,
+ * as ecalls_loop_open().
+ */
+int ecalls_loop_open_slot(const ecalls_channel_t *channel,
+			  uint32_t slot,
+			  uint32_t group,
+			  ecalls_loop_t **events);
+
+/*
+ * Who says when the loop's timers run, as far as its last poll could tell. 1: a scheduler that
+ * knows the thread; 0: the kernel's timers alone.
+ */
+int ecalls_loop_timing(const ecalls_loop_t *events);
+
 /* Ends a loop, on its thread and not from within an event. What was submitted does not run. */
 void ecalls_loop_close(ecalls_loop_t *events);
 
@@ -658,6 +731,85 @@ int ecalls_loop_stop(const ecalls_loop_t *events);
 
 /* How late timers were so far. */
 int ecalls_loop_tardiness(const ecalls_loop_t *events, struct ecalls_loop_tardiness *tardiness);
+
+/*
+ * Makes an event of the chosen type whenever a descriptor is ready, or while events wait in a
+ * channel. The callback runs in its turn, and comes again while the source is ready. `number`,
+ * which may be NULL, names it. -EPERM for a descriptor that nobody can wait for, like a file's;
+ * -EBADF for one that is not open; -EEXIST for one that is watched already.
+ */
+int ecalls_loop_watch(ecalls_loop_t *events,
+		      const struct ecalls_loop_source *source,
+		      uint64_t *number);
+
+/* Ends watching a source. 1: done; 0: that was done before. */
+int ecalls_loop_unwatch(const ecalls_loop_t *events, uint64_t source);
+
+/*
+ * The descriptor that another event loop watches for reading, to call ecalls_loop_turn() then. It
+ * belongs to the loop.
+ */
+int ecalls_loop_fd(const ecalls_loop_t *events);
+
+/*
+ * Runs what is to be run, and returns instead of sleeping. 1: call it again, at once if `next_ns`
+ * is 0, else when the loop's descriptor can be read, which it can at `next_ns` if not before
+ * (UINT64_MAX: no timer waits); 0: it was stopped, or nothing can ever happen again. `next_ns` may
+ * be NULL.
+ */
+int ecalls_loop_turn(const ecalls_loop_t *events, uint64_t *next_ns);
+
+/* What other threads submit by. While one is open, ecalls_loop_run() waits for it. */
+int ecalls_loop_remote(ecalls_loop_t *events, ecalls_loop_remote_t **remote);
+
+/*
+ * Submits an event from any thread: its callback runs once, on the loop's. -ESHUTDOWN: the loop is
+ * closed.
+ */
+int ecalls_loop_remote_submit(const ecalls_loop_remote_t *remote,
+			      const struct ecalls_loop_event *event);
+
+/* Stops the loop from any thread, before any event that does not run yet. */
+int ecalls_loop_remote_stop(const ecalls_loop_remote_t *remote);
+
+/* Ends it, on any thread. What was submitted still runs. */
+void ecalls_loop_remote_close(ecalls_loop_remote_t *remote);
+
+/*
+ * Lets the calling thread poll by slot `slot`, 0 to 15, of a channel, in `group` (0: none; the
+ * threads of a user that name the same number share what they get by importance). `channel` NULL:
+ * no scheduler knows the thread, and its polls sleep as exactly as the kernel's timers do.
+ */
+int ecalls_coop_open(const ecalls_channel_t *channel,
+		     uint32_t slot,
+		     uint32_t group,
+		     ecalls_coop_t **poll);
+
+/* Ends a thread's polls. The slot stays the thread's until it ends or takes another. */
+void ecalls_coop_close(ecalls_coop_t *poll);
+
+/*
+ * One poll: when the caller's first timer is due, and the least user virtual time of its
+ * best-effort work; ECALLS_COOP_NONE where there is none. With work, or with a timer that is due,
+ * it lets others run; else it sleeps until `release_ns` or a signal. `answer` may be NULL.
+ * 1: a scheduler answered; 0: none does. -EDEADLK if both are ECALLS_COOP_NONE.
+ */
+int ecalls_coop_poll(ecalls_coop_t *poll,
+		     uint64_t release_ns,
+		     uint64_t importance,
+		     struct ecalls_coop_answer *answer);
+
+/*
+ * Begins a poll before a sleep of the caller's own, in epoll for instance, at most until
+ * `release_ns`.
+ */
+int ecalls_coop_before_sleep(ecalls_coop_t *poll, uint64_t release_ns, uint64_t importance);
+
+/*
+ * Ends the poll that ecalls_coop_before_sleep() began. Answer and result: as of
+ * ecalls_coop_poll().
+ */
+int ecalls_coop_after_sleep(ecalls_coop_t *poll, struct ecalls_coop_answer *answer);
 
 #ifdef __cplusplus
 }  // extern "C"

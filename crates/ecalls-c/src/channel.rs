@@ -73,6 +73,12 @@ impl ChannelHandle {
         self.reader.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The descriptor to wait on.
+    pub(crate) fn wake(&self) -> BorrowedFd<'_> {
+        // SAFETY: the descriptor belongs to `reader`, which lives as long as this handle.
+        unsafe { BorrowedFd::borrow_raw(self.wake_fd) }
+    }
+
     /// The next event; sleeps until `until_ns`, or forever. None: the time ran out.
     fn recv(&self, until_ns: Option<u64>) -> Outcome<Option<Event>> {
         for _ in 0..SPINS {
@@ -84,9 +90,7 @@ impl ChannelHandle {
         loop {
             let left_ns = until_ns.map(|until| until.saturating_sub(ecalls::now_ns()));
             if self.reader().prepare_wait() {
-                // SAFETY: the descriptor belongs to `reader`, which lives as long as this handle.
-                let fd = unsafe { BorrowedFd::borrow_raw(self.wake_fd) };
-                let waited = ecalls_kernel::wait_readable(fd, left_ns);
+                let waited = ecalls_kernel::wait_readable(self.wake(), left_ns);
                 self.reader().end_wait();
                 waited?;
             }

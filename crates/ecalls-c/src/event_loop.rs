@@ -6,8 +6,10 @@
 use std::ffi::{c_int, c_void};
 use std::thread::{self, ThreadId};
 
-use ecalls_loop::{Error, Loop, Turn, When};
+use ecalls_loop::{Error, Loop, Timing, Turn, When};
 
+use crate::channel::ChannelHandle;
+use crate::coop::slot_number;
 use crate::error::{Failure, Outcome, guard};
 use crate::pointer::{Options, give, options, output, reference, take_back, write_optional};
 
@@ -66,6 +68,10 @@ pub struct LoopHandle {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
+        let error = match error {
+            Error::Slot(why) => return Failure::from(why).at("the thread's slot"),
+            other => other,
+        };
         let number = match &error {
             Error::LimitReached { .. } => libc::ENOSPC,
             Error::SecondLoop | Error::Running => libc::EBUSY,
@@ -82,7 +88,7 @@ impl From<Error> for Failure {
 ///
 /// # Safety
 /// As [`reference`].
-unsafe fn own<'a>(handle: *const LoopHandle) -> Outcome<&'a Loop> {
+pub(crate) unsafe fn own<'a>(handle: *const LoopHandle) -> Outcome<&'a Loop> {
     // SAFETY: the caller's promise.
     let handle = unsafe { reference(handle, "the loop") }?;
     if handle.thread != thread::current().id() {
@@ -91,7 +97,7 @@ unsafe fn own<'a>(handle: *const LoopHandle) -> Outcome<&'a Loop> {
     Ok(&handle.events)
 }
 
-fn when(r#type: u32, release_ns: u64, user_virtual_time: u64) -> Outcome<When> {
+pub(crate) fn when(r#type: u32, release_ns: u64, user_virtual_time: u64) -> Outcome<When> {
     match r#type {
         ECALLS_LOOP_TIMER => Ok(When::Timer { release_ns }),
         ECALLS_LOOP_BEST_EFFORT => Ok(When::BestEffort { user_virtual_time }),
@@ -113,6 +119,42 @@ pub unsafe extern "C" fn ecalls_loop_open(events: *mut *mut LoopHandle) -> c_int
         // SAFETY: an output (the root's Safety).
         unsafe { give(place, handle) };
         Ok(0)
+    })
+}
+
+/// The calling thread's loop, which polls cooperatively (ECalls' scheduler, Coop §3.1) by slot
+/// `slot`, 0 to 15, of a channel, in `group` (0: none; the threads of a user that name the same
+/// number share what they get by the user virtual time of their events). While no scheduler runs,
+/// as ecalls_loop_open().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ecalls_loop_open_slot(
+    channel: *const ChannelHandle,
+    slot: u32,
+    group: u32,
+    events: *mut *mut LoopHandle,
+) -> c_int {
+    guard(|| {
+        let place = output(events, "the place for the loop")?;
+        // SAFETY: a handle (the root's Safety).
+        let channel = unsafe { reference(channel, "the channel") }?;
+        let handle = LoopHandle {
+            events: Loop::by_slot(&channel.caller, slot_number(slot), group)?,
+            thread: thread::current().id(),
+        };
+        // SAFETY: an output (the root's Safety).
+        unsafe { give(place, handle) };
+        Ok(0)
+    })
+}
+
+/// Who says when the loop's timers run, as far as its last poll could tell. 1: a scheduler that
+/// knows the thread; 0: the kernel's timers alone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ecalls_loop_timing(events: *const LoopHandle) -> c_int {
+    guard(|| {
+        // SAFETY: a handle (the root's Safety).
+        let timing = unsafe { own(events) }?.timing();
+        Ok((timing == Timing::Cooperative).into())
     })
 }
 

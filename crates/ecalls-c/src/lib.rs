@@ -44,3 +44,7 @@ pub mod socket;
 pub mod signal;
 
 pub mod event_loop;
+
+pub mod event_source;
+
+pub mod coop;

@@ -45,6 +45,10 @@ fn soname_folder() -> &'static Path {
 }
 
 fn compile(source: &Path, linking: Linking) -> PathBuf {
+    compile_with(source, linking, &[])
+}
+
+fn compile_with(source: &Path, linking: Linking, flags: &[&str]) -> PathBuf {
     let name = source.file_stem().expect("a file").to_string_lossy();
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let include = crate_folder().join("../../include");
@@ -71,14 +75,21 @@ fn compile(source: &Path, linking: Linking) -> PathBuf {
             folder.join(format!("{name}-static"))
         }
     };
-    let output = limit::output(compiler.arg("-o").arg(&program), LIMIT);
+    compiler.args(flags).arg("-o").arg(&program);
+    let output = limit::output(&mut compiler, LIMIT);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {errors}", source.display());
     program
 }
 
 fn run(name: &str, linking: Linking) {
-    let program = compile(&crate_folder().join("tests/c").join(name), linking);
+    run_with(name, linking, &[]);
+}
+
+/// The same, compiled with further flags.
+fn run_with(name: &str, linking: Linking, flags: &[&str]) {
+    let source = crate_folder().join("tests/c").join(name);
+    let program = compile_with(&source, linking, flags);
     let mut command = Command::new(&program);
     let output = limit::output(command.env("LD_LIBRARY_PATH", soname_folder()), LIMIT);
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -108,6 +119,27 @@ fn arguments_without_meaning_are_refused() {
 fn loop_runs_timers_first_and_what_is_cancelled_never() {
     run("loop.c", Linking::Shared);
     run("loop.c", Linking::Static);
+}
+
+#[test]
+fn loop_watches_descriptors_threads_and_another_loop() {
+    run("sources.c", Linking::Shared);
+    run("sources.c", Linking::Static);
+}
+
+#[test]
+fn loop_runs_within_that_of_glib() {
+    let mut question = Command::new("pkg-config");
+    let output = limit::output(question.args(["--cflags", "--libs", "glib-2.0"]), LIMIT);
+    if !output.status.success() {
+        // CI has it (tools/setup).
+        assert!(std::env::var_os("CI").is_none(), "GLib is missing");
+        eprintln!("skipped: needs GLib's headers (libglib2.0-dev)");
+        return;
+    }
+    let flags = String::from_utf8_lossy(&output.stdout);
+    let flags: Vec<_> = flags.split_whitespace().collect();
+    run_with("glib.c", Linking::Shared, &flags);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use ecalls::downcall::Caller;
 use ecalls_ring::Words;
 use rustix::thread::{ClockId, clock_nanosleep_absolute};
 
@@ -52,6 +53,14 @@ impl CoopPoll {
     pub fn plain() -> CoopPoll {
         no_slack();
         CoopPoll { scheduler: None }
+    }
+
+    /// Polls by slot `slot` (0 to 15) of a channel of the program, in `group` (0: none).
+    ///
+    /// # Errors
+    /// [`Error::Slot`].
+    pub fn by_slot(caller: &Caller, slot: usize, group: u32) -> Result<CoopPoll> {
+        Ok(CoopPoll::cooperative(Slot::of(caller, slot, group)?))
     }
 
     /// Polls by a slot that the scheduler has bound to the calling thread.

@@ -18,6 +18,8 @@
 
 use std::fmt::Debug;
 
+use ecalls::coop::SlotMemory;
+use ecalls::downcall::Caller;
 use ecalls_abi::coop::{
     COOP_BYTES, COOP_COOPERATIVE, COOP_DEMOTED, COOP_POLLING, COOP_UNBOUND, Coop,
 };
@@ -80,6 +82,17 @@ pub struct Standing {
 pub struct Slot<W> {
     memory: W,
     polls: u64,
+}
+
+impl Slot<SlotMemory> {
+    /// Slot `number` (0 to 15) of a channel of the program, which becomes the calling thread's, in
+    /// `group` (0: none).
+    ///
+    /// # Errors
+    /// [`Error::Slot`].
+    pub fn of(caller: &Caller, number: usize, group: u32) -> Result<Slot<SlotMemory>> {
+        Slot::new(caller.coop_slot(number, group).map_err(Error::Slot)?)
+    }
 }
 
 impl<W: Words> Slot<W> {

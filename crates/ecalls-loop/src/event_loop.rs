@@ -107,8 +107,7 @@ impl Loop {
     pub fn by_slot(caller: &Caller, slot: usize, group: u32) -> Result<Loop> {
         let place = ThreadPlace::take()?;
         no_slack();
-        let memory = caller.coop_slot(slot, group).map_err(Error::Slot)?;
-        let poll = Cooperative::new(Slot::new(memory)?);
+        let poll = Cooperative::new(Slot::of(caller, slot, group)?);
         Loop::build(Box::new(Monotonic), Box::new(poll), Some(place))
     }
 
@@ -487,6 +486,12 @@ impl Loop {
     pub fn event(&self, id: u64) -> Event {
         let owner = self.number;
         Event { owner, id }
+    }
+
+    /// The source of this loop that has this number ([`Watch::raw`]).
+    pub fn source(&self, id: u64) -> Watch {
+        let owner = self.number;
+        Watch { owner, id }
     }
 
     fn owns(&self, owner: u32) -> bool {

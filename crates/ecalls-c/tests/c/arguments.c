@@ -67,12 +67,37 @@ static void the_rest_is_checked(void) {
 	REFUSED(ecalls_watch_sockets_of(NULL, 1, NULL, NULL), -EINVAL, "ecalls is NULL");
 }
 
+static void loop_is_checked(void) {
+	struct ecalls_loop_source source = {.size = sizeof source};
+	ecalls_loop_t *events = NULL;
+	ecalls_loop_remote_t *remote = NULL;
+	ecalls_coop_t *poll = NULL;
+
+	REFUSED(ecalls_loop_open(NULL), -EINVAL, "the place for the loop is NULL");
+	REFUSED(ecalls_loop_open_slot(NULL, 0, 0, &events), -EINVAL, "the channel is NULL");
+	REFUSED(ecalls_loop_watch(NULL, &source, &word), -EINVAL, "the loop is NULL");
+	REFUSED(ecalls_loop_unwatch(NULL, 1), -EINVAL, "the loop is NULL");
+	REFUSED(ecalls_loop_fd(NULL), -EINVAL, "the loop is NULL");
+	REFUSED(ecalls_loop_turn(NULL, &word), -EINVAL, "the loop is NULL");
+	REFUSED(ecalls_loop_timing(NULL), -EINVAL, "the loop is NULL");
+	REFUSED(ecalls_loop_remote(NULL, &remote), -EINVAL, "the loop is NULL");
+	REFUSED(ecalls_loop_remote_submit(NULL, NULL), -EINVAL, "the remote is NULL");
+	REFUSED(ecalls_loop_remote_stop(NULL), -EINVAL, "the remote is NULL");
+	REFUSED(ecalls_coop_open(NULL, 0, 0, NULL), -EINVAL, "the place for the poll is NULL");
+	REFUSED(ecalls_coop_poll(poll, 0, 0, NULL), -EINVAL, "the poll is NULL");
+	REFUSED(ecalls_coop_before_sleep(poll, 0, 0), -EINVAL, "the poll is NULL");
+	REFUSED(ecalls_coop_after_sleep(poll, NULL), -EINVAL, "the poll is NULL");
+}
+
 static void closing_null_does_nothing(void) {
 	ecalls_close(NULL);
 	ecalls_channel_close(NULL);
 	ecalls_unsubscribe(NULL);
 	ecalls_service_unregister(NULL);
 	ecalls_timer_cancel(NULL);
+	ecalls_loop_close(NULL);
+	ecalls_loop_remote_close(NULL);
+	ecalls_coop_close(NULL);
 }
 
 static void codes_have_texts(void) {
@@ -109,6 +134,7 @@ int main(void) {
 	host_is_checked();
 	channel_is_checked();
 	the_rest_is_checked();
+	loop_is_checked();
 	closing_null_does_nothing();
 	codes_have_texts();
 	signals_reach_their_handler();

@@ -269,6 +269,65 @@ static void socket_tells_of_data(void) {
 	ecalls_channel_close(channel);
 }
 
+struct watched {
+	ecalls_channel_t *channel;
+	uint64_t numbers[2];
+	int count;
+};
+
+static void events_wait(ecalls_loop_t *events, uint64_t source, uint32_t ready, void *context) {
+	struct watched *watched = context;
+	struct ecalls_event event;
+
+	CHECK(ready == ECALLS_LOOP_READABLE);
+	while (ecalls_channel_try_recv(watched->channel, &event) == 0 && watched->count < 2)
+		watched->numbers[watched->count++] = event.data[0];
+	if (watched->count == 2)
+		CHECK(ecalls_loop_unwatch(events, source) == 1);
+}
+
+static const ecalls_service_t *raised_later;
+
+static void raise_another(ecalls_loop_t *events, uint64_t event, void *context) {
+	(void)events, (void)event, (void)context;
+	CHECK(raise_number(raised_later, 22, 0) == 1);
+}
+
+/* A subscription becomes events of a loop, whose thread polls by a slot of the same channel. */
+static void loop_watches_a_channel(const ecalls_service_t *service) {
+	struct watched watched = {.count = 0};
+	struct ecalls_loop_event later = {.size = sizeof later, .callback = raise_another};
+	ecalls_loop_t *events = NULL;
+	ecalls_coop_t *poll = NULL;
+	uint64_t source;
+
+	CHECK(ecalls_channel_open(ecalls, NULL, &watched.channel) == 0);
+	struct ecalls_subscribe_action action = {.kind = ECALLS_ACTION_MEMORY,
+						 .channel = watched.channel};
+	ecalls_subscription_t *subscription = subscribe("c_round_trip", &action, 1);
+
+	REFUSED(ecalls_loop_open_slot(watched.channel, 16, 0, &events), -EINVAL, "0 to 15");
+	REFUSED(ecalls_coop_open(watched.channel, 16, 0, &poll), -EINVAL, "0 to 15");
+	CHECK(ecalls_loop_open_slot(watched.channel, 0, 7, &events) == 0);
+	struct ecalls_loop_source channel = {.size = sizeof channel,
+					     .type = ECALLS_LOOP_BEST_EFFORT,
+					     .callback = events_wait,
+					     .context = &watched,
+					     .channel = watched.channel};
+	CHECK(raise_number(service, 21, 0) == 1);
+	raised_later = service;
+	CHECK(ecalls_loop_submit(events, &later, NULL) == 0);
+	CHECK(ecalls_loop_watch(events, &channel, &source) == 0);
+	CHECK(ecalls_loop_run(events) == 0);
+	CHECK(watched.numbers[0] == 21 && watched.numbers[1] == 22);
+	ecalls_loop_close(events);
+	CHECK(ecalls_coop_open(watched.channel, 1, 7, &poll) == 0);
+	CHECK(ecalls_coop_poll(poll, ECALLS_COOP_NONE, 1, NULL) >= 0);
+	ecalls_coop_close(poll);
+	ecalls_unsubscribe(subscription);
+	ecalls_channel_close(watched.channel);
+}
+
 int main(void) {
 	ecalls_service_t *service = NULL;
 
@@ -282,6 +341,7 @@ int main(void) {
 	slots_show_what_is_ready(service);
 	user_handler_decides(service);
 	others_use_a_channel_whose_reader_waits(service);
+	loop_watches_a_channel(service);
 	calls_and_timers_work();
 	socket_tells_of_data();
 	ecalls_service_unregister(service);

@@ -1,0 +1,115 @@
+//! A loop as one of a runtime's tasks: its timers, its sources and other tasks all come to run.
+
+#![forbid(unsafe_code)]
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use ecalls_loop::{As, Fd, Interest, Loop, best_effort, timer};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+const MS: u64 = 1_000_000;
+/// Nothing here takes that long.
+const LIMIT: Duration = Duration::from_secs(60);
+
+async fn drive(events: &Loop) {
+    let driven = tokio::time::timeout(LIMIT, ecalls_tokio::drive(events)).await;
+    driven.expect("it ends").expect("it runs");
+}
+
+#[tokio::test]
+async fn loop_and_tasks_take_turns() {
+    let events = Loop::new().expect("a loop");
+    let order = Rc::new(RefCell::new(String::new()));
+    let note = |what: char| {
+        let order = Rc::clone(&order);
+        move || order.borrow_mut().push(what)
+    };
+    let begin_ns = events.now_ns();
+    let (early, late) = (note('1'), note('3'));
+    events
+        .submit(timer(begin_ns + 10 * MS), move |_| early())
+        .expect("submitted");
+    events
+        .submit(timer(begin_ns + 150 * MS), move |_| late())
+        .expect("submitted");
+    let task = note('2');
+    let other = async {
+        tokio::time::sleep(Duration::from_millis(60)).await;
+        task();
+    };
+    tokio::join!(drive(&events), other);
+    assert_eq!(*order.borrow(), "123");
+    assert!(events.now_ns() >= begin_ns + 150 * MS);
+}
+
+#[tokio::test]
+async fn busy_loop_lets_others_run() {
+    let events = Loop::new().expect("a loop");
+    let (ran, seen) = (Rc::new(Cell::new(0_u64)), Rc::new(Cell::new(0_u64)));
+    let (steps, stop) = (Rc::clone(&ran), Rc::clone(&seen));
+    events
+        .submit(best_effort(0), move |turn| {
+            steps.set(steps.get() + 1);
+            match stop.get() {
+                0 => turn.again(best_effort(steps.get())),
+                _ => turn.stop(),
+            }
+        })
+        .expect("submitted");
+    let other = async {
+        for _ in 0..5 {
+            tokio::task::yield_now().await;
+        }
+        seen.set(1);
+    };
+    tokio::join!(drive(&events), other);
+    assert!(ran.get() > 1, "{} pieces", ran.get());
+}
+
+/// Each callback leaves something in the pipe: the descriptor never changes, it stays readable.
+#[tokio::test]
+async fn source_that_stays_ready_comes_again() {
+    let events = Loop::new().expect("a loop");
+    let (reader, writer) = pipe_with(PipeFlags::NONBLOCK).expect("a pipe");
+    let read = Rc::new(RefCell::new(Vec::new()));
+    let seen = Rc::clone(&read);
+    events
+        .watch(
+            Fd(reader),
+            Interest::READABLE,
+            As::Timer,
+            move |turn, fd, _| {
+                let mut byte = [0];
+                rustix::io::read(&*fd, &mut byte).expect("a byte");
+                seen.borrow_mut().push(byte[0]);
+                if byte[0] == b'f' {
+                    turn.stop();
+                }
+            },
+        )
+        .expect("watched");
+    let other = async {
+        for part in [b"abc", b"def"] {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            rustix::io::write(&writer, part).expect("written");
+        }
+    };
+    tokio::join!(drive(&events), other);
+    assert_eq!(*read.borrow(), b"abcdef");
+}
+
+#[tokio::test]
+async fn other_threads_wake_it() {
+    let events = Loop::new().expect("a loop");
+    let remote = events.remote();
+    let thread = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(20));
+        remote
+            .submit(best_effort(0), |turn| turn.stop())
+            .expect("submitted");
+    });
+    drive(&events).await;
+    thread.join().expect("it ends");
+}
