@@ -43,6 +43,9 @@
 
 #define ECALLS_COOP_POLLING 0x1u /* the thread yields or sleeps in a poll: no other sleep counts */
 
+/* Argument c of ECALLS_OP_COOP. */
+#define ECALLS_COOP_SINK 0x1u /* the thread reads the channel's events: it is their sink */
+
 /* What the scheduler takes the thread for (Coop §3.2, policing). */
 #define ECALLS_COOP_UNBOUND 0u	   /* nothing: no thread is bound to this slot */
 #define ECALLS_COOP_COOPERATIVE 1u /* cooperative */

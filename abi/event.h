@@ -19,7 +19,7 @@
 #define ECALLS_TARGET_WAKE_ONE (-2) /* one of them, in turn (round robin) */
 
 /* `flags` as the raiser gives them. */
-#define ECALLS_EVENT_CPU 0x1u /* ask for event-aware scheduling; kept and handed on */
+#define ECALLS_EVENT_CPU 0x1u /* ask for event-aware scheduling of its sink (abi/coop.h) */
 
 /* `flags` that only the kernel side sets. */
 #define ECALLS_EVENT_RESUME 0x100u /* go on with one subscription's chain, at `action` */

@@ -26,7 +26,7 @@ struct coop_binding {
 	u16 y;
 	u32 flags;  /* ECALLS_WINDOW_CONSERVING */
 	u32 wishes; /* so far */
-	u32 pad;
+	u32 sink;   /* 1: it reads the channel's events */
 };
 
 struct {
@@ -36,8 +36,44 @@ struct {
 	__type(value, struct coop_binding);
 } coop_threads SEC(".maps");
 
+#define COOP_SINK_WHENEVER (~0ull) /* an event without deadline */
+
+/* By index of the channel: the thread that reads its events, and the first of those that asked for
+ * the CPU since it ran last. The dispatcher writes the deadline, the scheduler takes it. */
+struct event_sink {
+	u32 channel; /* id; 0: nobody */
+	u32 tid;
+	u32 waits; /* 1 + the CPU for which it waits; 0: it does not. Written by the scheduler */
+	u32 pad;
+	u64 deadline_ns; /* 0: no event */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, ECALLS_CHANNELS_MAX);
+	__type(key, u32);
+	__type(value, struct event_sink);
+} event_sinks SEC(".maps");
+
+/* The calling thread is the sink of its channel's events from now on, or no longer. */
+static __always_inline void coop_sink(struct down *d, u32 id, u32 tid, bool is) {
+	struct event_sink *sink = bpf_map_lookup_elem(&event_sinks, &d->index);
+
+	if (!sink)
+		return;
+	if (is) {
+		*(volatile u32 *)&sink->channel = 0;
+		sink->waits = 0;
+		sink->deadline_ns = 0;
+		sink->tid = tid;
+		*(volatile u32 *)&sink->channel = id;
+	} else if (sink->channel == id && sink->tid == tid) {
+		*(volatile u32 *)&sink->channel = 0;
+	}
+}
+
 /* ECALLS_OP_COOP: the calling thread's. */
-static __always_inline s64 coop_bind(struct down *d, u32 id, u64 slot, u64 group) {
+static __always_inline s64 coop_bind(struct down *d, u32 id, u64 slot, u64 group, u64 flags) {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct coop_binding binding = {
 		.start_ns = task->start_boottime,
@@ -45,6 +81,7 @@ static __always_inline s64 coop_bind(struct down *d, u32 id, u64 slot, u64 group
 		.slot = (u32)slot,
 		.group = (u32)group,
 		.uid = d->channel->uid,
+		.sink = (u32)flags & ECALLS_COOP_SINK,
 	};
 	u32 tid = task->pid;
 	struct coop_binding *former = bpf_map_lookup_elem(&coop_threads, &tid);
@@ -52,8 +89,9 @@ static __always_inline s64 coop_bind(struct down *d, u32 id, u64 slot, u64 group
 	/* Its window ends, and that is to be seen. */
 	if (former && former->start_ns == task->start_boottime && former->wishes)
 		binding.wishes = former->wishes + 1;
-	if (slot >= ECALLS_COOP_SLOTS || group > ECALLS_COOP_GROUPS)
+	if (slot >= ECALLS_COOP_SLOTS || group > ECALLS_COOP_GROUPS || flags & ~ECALLS_COOP_SINK)
 		return -EINVAL;
+	coop_sink(d, id, tid, binding.sink);
 	return bpf_map_update_elem(&coop_threads, &tid, &binding, BPF_ANY);
 }
 

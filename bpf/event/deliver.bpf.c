@@ -17,6 +17,7 @@
 #include "raise.h"
 #include "memory.h"
 #include "signal.h"
+#include "sink.h"
 #include "thread.h"
 #include "ecode.h"
 
@@ -144,6 +145,8 @@ static __always_inline bool run_action(void *ctx, struct current *c,
 			__sync_fetch_and_sub(&n->delivered, 1);
 		}
 		delivery(o, result, a->channel);
+		if (result >= 0 && c->event.flags & ECALLS_EVENT_CPU)
+			sink_note(a->channel, &c->event);
 		if (result >= 0 && memory_wake(a->channel))
 			n->wakes++;
 		/* The upcall decides about the rest: it comes back by ECALLS_OP_RESUME. */

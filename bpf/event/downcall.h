@@ -50,7 +50,7 @@ static __always_inline s64 downcall(struct down *d, u32 id, u32 op, u64 a, u64 b
 		return down_delay(id);
 	/* It is about the calling thread. */
 	if (op == ECALLS_OP_COOP)
-		return coop_bind(d, id, a, b);
+		return coop_bind(d, id, a, b, c);
 	if (op == ECALLS_OP_WINDOW)
 		return coop_window(id, a, b, c);
 	drained = drain_if_waiting(d, id, 0);

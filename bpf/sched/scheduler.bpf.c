@@ -9,7 +9,7 @@
  * Fails how: the kernel takes every task back when this program makes a mistake, is detached, or
  * leaves a runnable task waiting for 30 s; and its loader's end detaches it, however that comes.
  */
-#include "wish.h"
+#include "sink.h"
 
 #define CPUS_MAX 1024u
 #define ROTATE_PERIODS 2 /* after which a CPU takes a thread from one that has one more */
@@ -80,6 +80,7 @@ static __always_inline void begin(struct task_struct *p, struct sched_task *t, u
 		count_release(t, c, now);
 		tell(t, c, now);
 		window_tell(t, c);
+		sink_looks(t);
 	}
 	set_timer(cpu, c, now);
 }
@@ -135,6 +136,7 @@ void BPF_PROG(sched_enqueue, struct task_struct *p, u64 enq_flags) {
 		return;
 	}
 	if (t->entity < SCHED_ENTITIES) {
+		sink_waits(t, cpu, c);
 		preempts = preempts && sched_preempts(c, t->entity, now);
 		scx_bpf_dsq_insert(p, QUEUE_ENTITY(cpu, t->entity), slice, enq_flags);
 		if (sched_in(c->windowed, t->entity))
@@ -208,6 +210,7 @@ void BPF_PROG(sched_dispatch, s32 cpu, struct task_struct *prev) {
 	if (!c)
 		return;
 	clear_left(cpu, c, now);
+	sink_events(cpu, c);
 	look_at_queue(cpu, &queue);
 	sched_choose(c, now, &queue, &choice);
 	SCHED_COUNT(cpu, chosen[choice.why & (ECALLS_WHYS - 1)]);
@@ -268,6 +271,7 @@ void BPF_PROG(sched_stopping, struct task_struct *p, bool runnable) {
 	/* A poll that sleeps comes without a yield. */
 	if (!runnable)
 		take_poll(t, c, now_ns());
+	sink_looks(t);
 	turn_stop(c, now_ns());
 }
 
@@ -302,6 +306,7 @@ void BPF_PROG(sched_quiescent, struct task_struct *p, u64 deq_flags) {
 	if (!c || !t->ready)
 		return;
 	t->ready = 0;
+	sink_leaves(t);
 	if (t->entity >= SCHED_ENTITIES) {
 		turn_sleep_plain(c, &t->plain, now_ns());
 		return;
@@ -358,8 +363,10 @@ SEC("struct_ops/exit_task")
 void BPF_PROG(sched_exit_task, struct task_struct *p, struct scx_exit_task_args *args) {
 	struct sched_task *t = task_of(p);
 
-	if (t)
-		leave(t);
+	if (!t)
+		return;
+	sink_leaves(t);
+	leave(t);
 }
 
 SEC("struct_ops/cpu_online")

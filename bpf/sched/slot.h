@@ -60,9 +60,11 @@ struct {
 /* Per CPU: which entities are to be removed, and of which user and group each one is. */
 struct sched_places {
 	u64 left;
+	u64 sinks;  /* those that read the events of a channel */
 	u32 looked; /* at which CPU's queue last, to balance */
 	u32 pad;
-	u64 took_ns; /* a thread of it, when */
+	u64 took_ns;		     /* a thread of it, when */
+	u32 channel[SCHED_ENTITIES]; /* of a sink */
 	struct group_key group[SCHED_ENTITIES];
 };
 
@@ -166,6 +168,7 @@ static __always_inline void clear_left(u32 cpu, struct sched_cpu *c, u64 now) {
 		if (sched_in(c->windowed, i))
 			admit_end(c, i, now);
 		sched_remove(c, i);
+		places->sinks &= ~sched_bit(i);
 		group_leave(c, &places->group[sched_at(i)]);
 		SCHED_COUNT(cpu, left);
 	}

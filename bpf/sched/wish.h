@@ -83,26 +83,6 @@ __noinline int window_wish(struct sched_task *t, u32 cpu, u64 now,
 	return 0;
 }
 
-/* Looks whether the running thread has named a slot, another group, or a window. */
-static __always_inline void look_for_binding(struct task_struct *p, struct sched_task *t, u32 cpu,
-					     u64 now) {
-	u32 tid = p->pid;
-	struct coop_binding *binding = bpf_map_lookup_elem(&coop_threads, &tid);
-
-	if (!binding || binding->start_ns != p->start_boottime) {
-		t->bound = 0;
-		return;
-	}
-	if (t->entity < SCHED_ENTITIES && (t->group != binding->group || t->uid != binding->uid))
-		come_out(t, cpu, now);
-	if (t->entity >= SCHED_ENTITIES)
-		enter(t, cpu, now, binding);
-	t->channel = binding->channel;
-	t->slot = binding->slot;
-	if (t->wishes != binding->wishes)
-		window_wish(t, cpu, now, binding);
-}
-
 /* Tells the thread that begins to run how its periods went. */
 static __always_inline void window_tell(const struct sched_task *t, struct sched_cpu *c) {
 	const struct sched_window *w = &sched_entity(c, t->entity)->window;

@@ -15,6 +15,9 @@ pub const COOP_GROUPS: u32 = 0xffff;
 /// Flag: the thread yields or sleeps in a poll. No other sleep counts as one.
 pub const COOP_POLLING: u32 = 0x1;
 
+/// Argument c of `OP_COOP`: the thread reads the channel's events, it is their sink.
+pub const COOP_SINK: u32 = 0x1;
+
 /// No thread is bound to this slot.
 pub const COOP_UNBOUND: u32 = 0;
 /// The thread is cooperative.

@@ -49,8 +49,9 @@ pub const OP_DELAY: u32 = 7;
 /// a: address of a [`Generic`] with op RAISE. The generic call by way of the fast one. Result: as
 /// of RAISE; `-EFAULT`: not in memory now.
 pub const OP_CALL: u32 = 8;
-/// a: slot, b: group. Binds the calling thread to a slot of this channel ([`crate::coop::Coop`]),
-/// by which it polls; group 0: none. Never deferred. Result: 0.
+/// a: slot, b: group, c: [`crate::coop::COOP_SINK`] or 0. Binds the calling thread to a slot of
+/// this channel ([`crate::coop::Coop`]), by which it polls; group 0: none. Never deferred. Result:
+/// 0.
 pub const OP_COOP: u32 = 9;
 /// a: period ns (0: no window any more), b: service time ns, c: [`crate::coop::window_shape`]. The
 /// calling thread wants that window at its next yield. Never deferred. Result: 0.

@@ -19,7 +19,7 @@ pub const TARGET_ALL: i32 = -1;
 /// `target`: one subscription of the service, in turn (round robin).
 pub const TARGET_WAKE_ONE: i32 = -2;
 
-/// `flags`: ask for event-aware scheduling; kept and handed on.
+/// `flags`: ask for event-aware scheduling of its sink ([`crate::coop::COOP_SINK`]).
 pub const EVENT_CPU: u32 = 0x1;
 /// `flags`, kernel side only: go on with one subscription's chain, at `action`.
 pub const EVENT_RESUME: u32 = 0x100;

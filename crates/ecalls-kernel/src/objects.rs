@@ -276,4 +276,5 @@ pub const MAPS: &[&str] = &[
     "ecodes",
     "frames",
     "coop_threads",
+    "event_sinks",
 ];

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ecalls_abi::coop::COOP_BYTES;
+use ecalls_abi::coop::{COOP_BYTES, COOP_SINK};
 use ecalls_abi::downcall::{COOP_SLOTS, DOWN_COOP, DOWN_ELEMENT_BYTES, Op};
 use ecalls_kernel::handle::ChannelHandle;
 use ecalls_ring::{AtomicU64, Words};
@@ -58,6 +58,20 @@ impl Caller {
     /// # Errors
     /// [`Error::Invalid`] for another number; what a fast call fails for.
     pub fn coop_slot(&self, number: usize, group: u32) -> Result<SlotMemory> {
+        self.bind_slot(number, group, 0)
+    }
+
+    /// The same for the thread that reads this channel's events: it is their sink. When one was
+    /// raised with [`crate::Raise::cpu`], the thread runs before others that are fair, as long as
+    /// it has not had more than its share; the event with the earliest deadline goes first.
+    ///
+    /// # Errors
+    /// Those of [`Caller::coop_slot`].
+    pub fn sink_slot(&self, number: usize, group: u32) -> Result<SlotMemory> {
+        self.bind_slot(number, group, COOP_SINK)
+    }
+
+    fn bind_slot(&self, number: usize, group: u32, flags: u32) -> Result<SlotMemory> {
         if number >= COOP_SLOTS {
             return Err(Error::Invalid {
                 what: "the slot",
@@ -65,7 +79,7 @@ impl Caller {
                 expected: "0 to 15",
             });
         }
-        match self.fast_op(Op::Coop, [number as u64, group.into(), 0])? {
+        match self.fast_op(Op::Coop, [number as u64, group.into(), flags.into()])? {
             0 => Ok(SlotMemory {
                 handle: Arc::clone(self.handle()),
                 number,

@@ -140,7 +140,8 @@ impl<'a> Raise<'a> {
         self
     }
 
-    /// Asks for event-aware CPU scheduling of the receiver (ECalls-05 §4).
+    /// Asks for event-aware CPU scheduling of the receiver (ECalls-05 §4): of the thread that reads
+    /// the channel, see [`crate::downcall::Caller::sink_slot`].
     #[must_use]
     pub fn cpu(mut self) -> Raise<'a> {
         self.cpu = true;

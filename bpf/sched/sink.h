@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Threads that read a channel's events: when an event has asked for the CPU (event/sink.h), the
+ * policy hears of it, and may let the thread run earlier (lib/sched/overlay.h).
+ *
+ * The policy hears when the thread becomes ready, which is after the event was noted; and at each
+ * choice, for the threads that wait already. A thread that has run has looked.
+ */
+#ifndef ECALLS_SCHED_SINK_H
+#define ECALLS_SCHED_SINK_H
+
+#include "wish.h"
+
+/* The first event that waits for a thread, if `channel` is still the one it reads. */
+static __always_inline struct event_sink *sink_of(u32 channel, u32 tid) {
+	u32 index = ECALLS_ID_INDEX(channel);
+	struct event_sink *sink = bpf_map_lookup_elem(&event_sinks, &index);
+
+	if (!channel || !sink || *(volatile u32 *)&sink->channel != channel)
+		return 0;
+	return tid && sink->tid != tid ? 0 : sink;
+}
+
+/* The running thread, which is an entity, reads events from now on, or does not. */
+static __always_inline void sink_named(struct sched_task *t, u32 cpu, u32 tid) {
+	struct sched_places *places = places_of(cpu);
+
+	t->sink = tid;
+	if (!places || t->entity >= SCHED_ENTITIES)
+		return;
+	places->sinks &= ~sched_bit(t->entity);
+	if (!tid)
+		return;
+	places->sinks |= sched_bit(t->entity);
+	places->channel[sched_at(t->entity)] = t->channel;
+}
+
+/* The thread waits from here on. The order matters: the dispatcher looks whether it waits when it
+ * has noted an event. */
+static __always_inline void sink_waits(const struct sched_task *t, u32 cpu, struct sched_cpu *c) {
+	struct event_sink *sink = t->sink ? sink_of(t->channel, t->sink) : 0;
+	u64 deadline_ns;
+
+	if (!sink)
+		return;
+	*(volatile u32 *)&sink->waits = cpu + 1;
+	deadline_ns = __sync_lock_test_and_set(&sink->deadline_ns, 0);
+	if (deadline_ns)
+		overlay_event(c, t->entity, deadline_ns);
+}
+
+/* The thread has the CPU, or has had it until now: it looks itself. */
+static __always_inline void sink_looks(const struct sched_task *t) {
+	struct event_sink *sink = t->sink ? sink_of(t->channel, t->sink) : 0;
+
+	if (!sink)
+		return;
+	*(volatile u32 *)&sink->waits = 0;
+	__sync_lock_test_and_set(&sink->deadline_ns, 0);
+}
+
+/* The thread does not wait any more, and may be noted for the next time. */
+static __always_inline void sink_leaves(const struct sched_task *t) {
+	struct event_sink *sink = t->sink ? sink_of(t->channel, t->sink) : 0;
+
+	if (sink)
+		*(volatile u32 *)&sink->waits = 0;
+}
+
+/* Before a choice: which waiting threads have got an event. */
+static __always_inline void sink_events(u32 cpu, struct sched_cpu *c) {
+	struct sched_places *places = places_of(cpu);
+	u64 left;
+
+	if (!places)
+		return;
+	left = places->sinks & c->runnable;
+	for (u32 round = 0; lib_again(round, SCHED_ENTITIES); round++) {
+		if (!left)
+			break;
+		u32 i = sched_next(&left);
+		struct event_sink *sink = sink_of(places->channel[sched_at(i)], 0);
+		if (!sink || sink->waits != cpu + 1)
+			continue;
+		u64 deadline_ns = __sync_lock_test_and_set(&sink->deadline_ns, 0);
+		if (deadline_ns)
+			overlay_event(c, i, deadline_ns);
+	}
+}
+
+/* Looks whether the running thread has named a slot, another group, events, or a window. */
+static __always_inline void look_for_binding(struct task_struct *p, struct sched_task *t, u32 cpu,
+					     u64 now) {
+	u32 tid = p->pid;
+	struct coop_binding *binding = bpf_map_lookup_elem(&coop_threads, &tid);
+
+	if (!binding || binding->start_ns != p->start_boottime) {
+		t->bound = 0;
+		return;
+	}
+	if (t->entity < SCHED_ENTITIES && (t->group != binding->group || t->uid != binding->uid))
+		come_out(t, cpu, now);
+	if (t->entity >= SCHED_ENTITIES)
+		enter(t, cpu, now, binding);
+	t->channel = binding->channel;
+	t->slot = binding->slot;
+	sink_named(t, cpu, binding->sink ? tid : 0);
+	if (t->wishes != binding->wishes)
+		window_wish(t, cpu, now, binding);
+}
+
+#endif
