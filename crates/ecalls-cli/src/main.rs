@@ -21,6 +21,7 @@ mod man;
 mod output;
 mod process;
 mod raise;
+mod run;
 mod sched;
 mod service;
 mod services;
@@ -54,6 +55,7 @@ enum Command {
     Demo(demo::Args),
     Bench(bench::Args),
     Sched(sched::Args),
+    Run(run::Args),
     Daemon(daemon::Args),
     Completions(completions::Args),
     #[command(hide = true)]
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Sched(args) => sched::run(args),
+        Command::Run(args) => run::run(args),
         Command::Daemon(args) => daemon::run(args),
         Command::Completions(args) => completions::run(args),
         Command::Man(args) => man::run(args),

@@ -3,6 +3,9 @@
 //! Who starts it holds it, in the foreground: the kernel gives every task back to its own scheduler
 //! when this command ends, however that happens.
 
+pub(crate) mod count;
+pub(crate) mod thread;
+
 use std::time::{Duration, Instant};
 
 use ecalls::Ecalls;
@@ -15,6 +18,7 @@ use crate::duration;
 use crate::exit::{Code, Failure, Outcome};
 use crate::output::{Output, note};
 use crate::stop::{PATIENCE, Stop};
+use count::{quantile, sum};
 
 /// Schedule the machine's threads: fairly, and cooperative ones at their release times
 #[derive(Debug, clap::Args)]
@@ -202,15 +206,6 @@ fn show(json: bool) -> Outcome {
     )
 }
 
-fn sum(all: &[SchedCount]) -> Option<SchedCount> {
-    let (first, others) = all.split_first()?;
-    let mut sum = *first;
-    for one in others {
-        sum.add(one);
-    }
-    Some(sum)
-}
-
 impl Counts {
     fn new(count: &SchedCount) -> Counts {
         let chosen = |why: u32| count.chosen.get(why as usize).copied().unwrap_or(0);
@@ -236,19 +231,6 @@ impl Counts {
             tardy_max_us: count.tardiest_ns / 1000,
         }
     }
-}
-
-/// The smallest value of the bucket that the given hundredth of the values reaches.
-fn quantile(counts: &[u64; 64], hundredth: u64) -> u64 {
-    let all: u64 = counts.iter().sum();
-    let mut left = (all * hundredth).div_ceil(100);
-    for (bucket, &count) in counts.iter().enumerate() {
-        left = left.saturating_sub(count);
-        if left == 0 {
-            return crate::watch::bucket_from(bucket);
-        }
-    }
-    0
 }
 
 fn print(out: &mut Output, shown: &Shown) -> Outcome {
@@ -279,19 +261,4 @@ fn print(out: &mut Output, shown: &Shown) -> Outcome {
         ))?;
     }
     out.flush()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quantiles_are_those_of_the_buckets() {
-        let mut counts = [0; 64];
-        assert_eq!(quantile(&counts, 50), 0);
-        (counts[2], counts[5], counts[7]) = (50, 48, 2);
-        assert_eq!(quantile(&counts, 50), 2);
-        assert_eq!(quantile(&counts, 98), 6);
-        assert_eq!(quantile(&counts, 99), 12);
-    }
 }

@@ -6,11 +6,13 @@
 //!
 //! - `call`: calls without an event: wrong ones, help, and what any user may ask;
 //! - `ecode`: texts of E-code;
-//! - `event`: events on their way.
+//! - `event`: events on their way;
+//! - `run`: programs and what the scheduler gave them.
 
 mod call;
 mod ecode;
 mod event;
+mod run;
 mod watch_ecode;
 
 use std::os::unix::fs::MetadataExt;

@@ -1,0 +1,275 @@
+//! `ecalls run`: runs a program, and tells what the scheduler of this machine gave it.
+//!
+//! The program's exit status and output are its own; the report is on standard error, as `time`'s.
+//! It is sampled ten times a second from /proc, of all threads and processes below the program: one
+//! that lives shorter than that is in the CPU time, and not in the waits.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use ecalls_kernel::scheduler;
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, kill_process, setpriority_process, waitid,
+};
+use serde::Serialize;
+use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM};
+
+use crate::duration::show_ns;
+use crate::exit::{Code, Failure, Outcome};
+use crate::output::note;
+use crate::sched::count::{self, Tardiness};
+use crate::sched::thread::{Had, Threads, look_below};
+
+/// Between two looks at the program's threads.
+const LOOK: Duration = Duration::from_millis(100);
+/// What a shell adds to the number of a signal that ended a program.
+const BY_SIGNAL: i32 = 128;
+
+/// Run a program, and tell what the scheduler gave it
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Args {
+    /// Run it at this nice value: -20 (most CPU time; root) to 19 (least)
+    #[arg(long, value_name = "N", allow_hyphen_values = true,
+          value_parser = clap::value_parser!(i32).range(-20..=19))]
+    nice: Option<i32>,
+    /// Print the report as one JSON object
+    #[arg(long)]
+    json: bool,
+    /// The program, and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+const HELP: &str = "\
+The report is on standard error, behind what the program wrote there. The exit status is the
+program's (128 and the number of the signal that ended it). Under which scheduler it runs is up to
+the machine: `ecalls sched start` starts ours.
+
+Keys with --json: scheduler, wall_ns, cpu_ns (of all that it started), share (of one CPU), wait_ns
+(ready, without a CPU), got (of what it wanted: 1 is all), turns, wait_per_turn_ns, worst_wait_ns
+(the most that a thread waited per turn in a tenth of a second), and while ours ran: releases,
+tardy_p50_us, tardy_p99_us (of every thread of the machine that polls, meanwhile).";
+
+/// What came of it.
+#[derive(Debug, Serialize)]
+struct Report {
+    scheduler: Option<String>,
+    wall_ns: u64,
+    cpu_ns: u64,
+    share: f64,
+    wait_ns: u64,
+    got: f64,
+    turns: u64,
+    wait_per_turn_ns: u64,
+    worst_wait_ns: u64,
+    #[serde(flatten)]
+    tardiness: Option<Tardiness>,
+}
+
+/// What the program's threads were seen to have.
+#[derive(Debug, Default)]
+struct Watched {
+    threads: Threads,
+    worst_wait_ns: u64,
+}
+
+/// Runs it. Ends with its exit status.
+pub(crate) fn run(args: &Args) -> Outcome {
+    let ended = Signals::catch()?;
+    let scheduler = scheduler::state().and_then(|state| state.running);
+    if scheduler.is_none() && !args.json {
+        note("ecalls run: the kernel's own scheduler runs; `ecalls sched start` starts ours");
+    }
+    let before = count::all();
+    let begun = Instant::now();
+    let mut child = start(args)?;
+    let mut watched = Watched::default();
+    await_end(&child, &mut watched, &ended)?;
+    let wall_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    // It has ended and is not forgotten yet: now all is final.
+    let cpu_ns = cpu_ns(child.id());
+    watched.look(child.id());
+    let status = child
+        .wait()
+        .map_err(|error| Failure::new(Code::Failed, format!("waiting for it: {error}")))?;
+    let after = count::all();
+    let report = Report::new(
+        &watched,
+        scheduler,
+        wall_ns,
+        cpu_ns,
+        count::since(before, after),
+    );
+    report.print(args.json)?;
+    std::process::exit(code_of(status));
+}
+
+fn start(args: &Args) -> Result<Child, Failure> {
+    if let Some(nice) = args.nice {
+        // Of this process: the program has it from its first moment on.
+        setpriority_process(None, nice).map_err(|error| {
+            Failure::new(
+                Code::Denied,
+                format!("setting the nice value {nice}: {error}"),
+            )
+        })?;
+    }
+    let (name, arguments) = args
+        .program
+        .split_first()
+        .ok_or_else(|| Failure::usage("which program?"))?;
+    Command::new(name).args(arguments).spawn().map_err(|error| {
+        let name = name.to_string_lossy();
+        Failure::new(Code::Unknown, format!("starting {name}: {error}"))
+    })
+}
+
+/// Signals to this process, which are meant for the program. A terminal sends SIGINT and SIGQUIT to
+/// both; SIGTERM is passed on.
+struct Signals {
+    term: Arc<AtomicBool>,
+}
+
+impl Signals {
+    fn catch() -> Result<Signals, Failure> {
+        let failed = |error| Failure::new(Code::Failed, format!("catching signals: {error}"));
+        let ignored = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGQUIT] {
+            signal_hook::flag::register(signal, Arc::clone(&ignored)).map_err(failed)?;
+        }
+        let term = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register(SIGTERM, Arc::clone(&term)).map_err(failed)?;
+        Ok(Signals { term })
+    }
+
+    fn pass_on(&self, pid: Pid) {
+        if self.term.swap(false, Ordering::Relaxed) {
+            // It may have ended already.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+    }
+}
+
+/// Looks at the program's threads until it has ended, and leaves its remains.
+fn await_end(child: &Child, watched: &mut Watched, signals: &Signals) -> Outcome {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let pid = pid.ok_or_else(|| Failure::new(Code::Failed, "the program has no number"))?;
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    // Short programs are not kept waiting.
+    let mut pause = Duration::from_millis(1);
+    loop {
+        match waitid(WaitId::Pid(pid), options) {
+            Ok(None) | Err(rustix::io::Errno::INTR) => {}
+            Ok(Some(_)) => return Ok(()),
+            Err(error) => {
+                return Err(Failure::new(
+                    Code::Failed,
+                    format!("waiting for it: {error}"),
+                ));
+            }
+        }
+        signals.pass_on(pid);
+        watched.look(child.id());
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(LOOK);
+    }
+}
+
+impl Watched {
+    fn look(&mut self, pid: u32) {
+        let mut now = Threads::new();
+        look_below(pid, &mut now);
+        for (tid, had) in now {
+            let before = self.threads.insert(tid, had).unwrap_or_default();
+            let wait_ns = had.since(before).wait_per_turn_ns();
+            self.worst_wait_ns = self.worst_wait_ns.max(wait_ns);
+        }
+    }
+
+    fn sum(&self) -> Had {
+        let mut sum = Had::default();
+        self.threads.values().for_each(|had| sum.add(*had));
+        sum
+    }
+}
+
+impl Report {
+    fn new(
+        watched: &Watched,
+        scheduler: Option<String>,
+        wall_ns: u64,
+        cpu_ns: u64,
+        tardiness: Option<Tardiness>,
+    ) -> Report {
+        let had = watched.sum();
+        let cpu_ns = cpu_ns.max(had.run_ns);
+        Report {
+            scheduler,
+            wall_ns,
+            cpu_ns,
+            share: cpu_ns as f64 / wall_ns.max(1) as f64,
+            wait_ns: had.wait_ns,
+            got: had.got(),
+            turns: had.turns,
+            wait_per_turn_ns: had.wait_per_turn_ns(),
+            worst_wait_ns: watched.worst_wait_ns,
+            tardiness,
+        }
+    }
+
+    fn print(&self, json: bool) -> Outcome {
+        if json {
+            let mut err = std::io::stderr().lock();
+            serde_json::to_writer(&mut err, self)?;
+            return Ok(writeln!(err)?);
+        }
+        let scheduler = self.scheduler.as_deref().unwrap_or("the kernel's own");
+        note(format_args!("scheduler {scheduler}"));
+        note(format_args!(
+            "time      {}, of which {} on a CPU: {:.2} of one",
+            show_ns(self.wall_ns),
+            show_ns(self.cpu_ns),
+            self.share
+        ));
+        note(format_args!(
+            "waited    {} for a CPU: it got {:.1} % of what it wanted",
+            show_ns(self.wait_ns),
+            self.got * 100.0
+        ));
+        note(format_args!(
+            "turns     {}, after {} on average, {} in the worst tenth of a second of a thread",
+            self.turns,
+            show_ns(self.wait_per_turn_ns),
+            show_ns(self.worst_wait_ns)
+        ));
+        if let Some(tardiness) = &self.tardiness {
+            note(format_args!(
+                "released  {tardiness} (all threads that poll)"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// CPU time of a process and of what it started and waited for, from /proc. 0: nobody knows.
+fn cpu_ns(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // Behind the name, which may hold anything.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let ticks = fields.split_whitespace().skip(11).take(4);
+    let ticks: u64 = ticks.filter_map(|number| number.parse::<u64>().ok()).sum();
+    let per_s = rustix::param::clock_ticks_per_second().max(1);
+    ticks * 1_000_000_000 / per_s
+}
+
+fn code_of(status: ExitStatus) -> i32 {
+    let signal = status.signal().map(|signal| BY_SIGNAL + signal);
+    status.code().or(signal).unwrap_or(Code::Failed as i32)
+}

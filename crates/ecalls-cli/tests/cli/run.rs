@@ -1,0 +1,51 @@
+//! `ecalls run`: the program's output and exit status are its own, and the report adds up.
+
+use super::{PATIENCE, check_documented, command, ecalls, refused, start};
+
+#[test]
+fn a_program_runs_with_its_own_output_and_status_and_a_report_on_stderr() {
+    let ended = ecalls(&["run", "--", "sh", "-c", "echo out; exit 7"]);
+    assert_eq!(ended.code, 7);
+    assert_eq!(ended.out, "out\n");
+    for word in ["scheduler", "time", "waited", "turns"] {
+        assert!(ended.err.contains(word), "{word}: {ended:?}");
+    }
+    assert_eq!(ecalls(&["run", "sh", "-c", "kill -9 $$"]).code, 128 + 9);
+}
+
+#[test]
+fn a_report_counts_what_the_program_started_too() {
+    let busy = "(i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done) & wait";
+    let ended = ecalls(&["run", "--json", "sh", "-c", busy]);
+    let report: serde_json::Value = serde_json::from_str(&ended.err).expect("an object alone");
+    check_documented("run", &ended.err);
+    let number = |key: &str| report[key].as_f64().expect("a number");
+    assert!(number("cpu_ns") > 1e6, "{report}");
+    assert!(number("turns") >= 1.0, "{report}");
+    assert!((0.0..=1.0).contains(&number("got")), "{report}");
+}
+
+#[test]
+fn a_program_runs_at_the_nice_value_asked_for() {
+    let ended = ecalls(&["run", "--nice", "19", "sh", "-c", "nice"]);
+    assert_eq!(ended.out, "19\n", "{ended:?}");
+}
+
+#[test]
+fn a_program_that_is_not_there_is_told() {
+    refused(&["run", "no-such-program"], 5, &["no-such-program"]);
+    refused(&["run", "--nice", "20", "sh"], 2, &["--nice"]);
+}
+
+#[test]
+fn a_request_to_end_is_passed_on_to_the_program() {
+    let script = "trap 'exit 3' TERM; echo ready; while :; do sleep 0.05; done";
+    let mut run = start(&mut command(&["run", "--", "sh", "-c", script]));
+    run.lines().find("ready", PATIENCE);
+    let pid = i32::try_from(run.id())
+        .ok()
+        .and_then(rustix::process::Pid::from_raw);
+    let pid = pid.expect("a number");
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
+    assert_eq!(run.wait(PATIENCE).code(), Some(3));
+}
