@@ -531,6 +531,15 @@ int ecalls_subscription_format(const ecalls_subscription_t *subscription,
 			       size_t size);
 
 /*
+ * Writes what the compiler found odd in its texts in E-code, though they run (an unused variable,
+ * a condition that never holds): messages with their places, each with a line feed at its end. As
+ * ecalls_format(); 0: nothing.
+ */
+int ecalls_subscription_warnings(const ecalls_subscription_t *subscription,
+				 char *buffer,
+				 size_t size);
+
+/*
  * Registers a service of this program by a unique name (ECalls-05 §3). `format` describes its data
  * as the fields of a C struct: "u64 load; u32 threads"; `kinds` names its kinds: "high low". Both
  * may be NULL: no data, kinds without names.

@@ -174,6 +174,25 @@ pub unsafe extern "C" fn ecalls_subscription_format(
     })
 }
 
+/// Writes what the compiler found odd in its texts in E-code, though they run (an unused variable,
+/// a condition that never holds): messages with their places, each with a line feed at its end. As
+/// ecalls_format(); 0: nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ecalls_subscription_warnings(
+    subscription: *const SubscriptionHandle,
+    buffer: *mut c_char,
+    size: usize,
+) -> c_int {
+    guard(|| {
+        // SAFETY: a handle (the root's Safety).
+        let subscription = unsafe { reference(subscription, "the subscription") }?;
+        let warnings = subscription.0.warnings().into_iter();
+        let text: String = warnings.map(|warning| warning + "\n").collect();
+        // SAFETY: an output (the root's Safety).
+        unsafe { write_text(&text, buffer, size) }
+    })
+}
+
 /// # Safety
 /// As [`subscribe`].
 unsafe fn with_attributes(

@@ -85,7 +85,7 @@ static void event_passes_a_handler_in_ecode(const ecalls_service_t *service) {
 	ecalls_channel_t *channel = NULL;
 	struct ecalls_event event;
 	const char *attributes[] = {"step", "least"};
-	char format[64];
+	char format[64], warnings[512];
 
 	CHECK(ecalls_channel_open(ecalls, NULL, &channel) == 0);
 	struct ecalls_subscribe_action actions[] = {
@@ -116,8 +116,12 @@ static void event_passes_a_handler_in_ecode(const ecalls_service_t *service) {
 	REFUSED(ecalls_subscription_replace(subscription, 0, "new.ec", "numbr"), -EINVAL,
 		"new.ec:1:1: error: 'numbr' is not declared");
 	REFUSED(ecalls_subscription_replace(subscription, 1, NULL, "1"), -ESHUTDOWN, "E-code");
-	CHECK(ecalls_subscription_replace(subscription, 0, NULL,
-					  "static long n; return ++n == 3;") == 0);
+	CHECK(ecalls_subscription_warnings(subscription, warnings, sizeof warnings) == 0);
+	CHECK(ecalls_subscription_replace(subscription, 0, "odd.ec",
+					  "static long n; int unused = 1; return ++n == 3;") == 0);
+	CHECK(ecalls_subscription_warnings(subscription, warnings, sizeof warnings) > 0);
+	CHECK(strncmp(warnings, "odd.ec:1:20: warning: ", 22) == 0 && strstr(warnings, "unused"));
+	CHECK(warnings[strlen(warnings) - 1] == '\n');
 	raise_number(service, 5, 0);
 	raise_number(service, 6, 0);
 	CHECK(ecalls_channel_recv(channel, SECOND_US, &event) == 0);
