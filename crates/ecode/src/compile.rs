@@ -28,6 +28,9 @@ pub struct Compiled {
 pub struct Cost {
     /// Iterations of all loops in one run together; 0: it has no loops.
     pub fuel: u32,
+    /// Whether a run that would make more of them is ended there: how many it makes depends on what
+    /// it meets.
+    pub may_run_out: bool,
     /// Instructions of the program ([`Program`]); those in loops count once.
     pub instructions: u32,
     /// Instructions in the kernel.
@@ -91,6 +94,7 @@ fn has_errors(told: &[Diagnostic]) -> bool {
 fn cost(program: &Program, object: &Object) -> Cost {
     Cost {
         fuel: program.fuel_most.unwrap_or(program.fuel),
+        may_run_out: program.fuel_most.is_none(),
         instructions: count(&program.body),
         kernel_instructions: object.instructions.len() as u32,
         stack: object.stack,

@@ -19,8 +19,10 @@ test "looks" {
 //@ error 10:12 an expectation only looks, it changes nothing
 //@ error 11:12 'result' is what the run gave
 //@ hint an expectation only looks at it
-//@ error 12:13 an expectation only looks, it changes nothing
+//@ error 12:13 'count' is no part of a condition: it is expected alone
+//@ hint `expect count(...);` says that it was made; a condition has `requests` and `dropped`
 //@ error 13:22 an expectation only looks, it changes nothing
-//@ error 14:13 an expectation only looks, it changes nothing
+//@ error 14:13 'count' is no part of a condition: it is expected alone
+//@ hint `expect count(...);` says that it was made; a condition has `requests` and `dropped`
 //@ error 15:12 a number is needed, this is char[16]
 //@ hint texts can be compared: ==, !=, prefix(a, b), length(a)

@@ -20,6 +20,10 @@ pub(crate) struct Args {
 const HELP: &str = "\
 All errors are told at once, each with its line and what to do. Needs no privileges and no kernel.
 
+ITERATIONS (--json: fuel) are those of all loops in one run together, at most. \"cut at 4096\"
+(may_run_out): how many there are depends on the event; a run that would make more ends there as a
+fault, and the chain goes on without it. `fuel N;` in the text sets another N.
+
 Examples:
   ecalls ecode check filter.ec
   ecalls ecode check --service socket filter.ec
@@ -31,6 +35,7 @@ struct Costs<'a> {
     file: &'a str,
     instructions: usize,
     fuel: u32,
+    may_run_out: bool,
     stack_bytes: u32,
     state_bytes: u32,
     input_bytes: u32,
@@ -45,6 +50,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         file: &source.name,
         instructions: object.instructions.len(),
         fuel: compiled.cost.fuel,
+        may_run_out: compiled.cost.may_run_out,
         stack_bytes: object.stack,
         state_bytes: compiled.cost.state,
         input_bytes: compiled.program.input,
@@ -60,7 +66,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
     table.row([
         source.name.clone(),
         costs.instructions.to_string(),
-        costs.fuel.to_string(),
+        match costs.may_run_out {
+            true => format!("cut at {}", costs.fuel),
+            false => costs.fuel.to_string(),
+        },
         format!("{} B", costs.stack_bytes),
         format!("{} B", costs.state_bytes),
     ]);

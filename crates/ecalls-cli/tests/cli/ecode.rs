@@ -194,6 +194,27 @@ fn what_a_text_becomes_can_be_looked_at() {
     let cost: Value = serde_json::from_str(&check.out).expect("an object");
     assert!(cost["instructions"].as_u64() > Some(3), "{cost}");
     assert_eq!(cost["fuel"], 0, "it has no loop");
+    assert_eq!(cost["may_run_out"], false);
+}
+
+#[test]
+fn how_often_loops_go_round_is_told_or_where_they_are_cut() {
+    let counts = Text::new(
+        "counts",
+        "long s = 0; for (int i = 0; i < 9; i++) s += i; return s;",
+    );
+    let table = ecalls(&["ecode", "check", counts.path()]).out;
+    assert!(!table.contains("cut at"), "{table}");
+    let depends = "fuel 50; u64 s = 0; for (u64 i = 0; i < event.time; i++) s += i; return s;";
+    let depends = Text::new("depends", depends);
+    let table = ecalls(&["ecode", "check", depends.path()]).out;
+    assert!(table.contains(" cut at 50 "), "{table}");
+    let cost = ecalls(&["ecode", "check", "--json", depends.path()]).out;
+    let cost: Value = serde_json::from_str(&cost).expect("an object");
+    assert_eq!(
+        (&cost["fuel"], &cost["may_run_out"]),
+        (&50.into(), &true.into())
+    );
 }
 
 /// Lines of a session, and what it prints.

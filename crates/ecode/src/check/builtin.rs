@@ -91,6 +91,9 @@ impl Checker<'_> {
             self.look_at(arguments);
             return None;
         }
+        if is_request(&name.text) {
+            self.may_request(name)?;
+        }
         match name.text.as_str() {
             "now" => self.plain(Builtin::Now, Vec::new(), UNSIGNED_LONG, span),
             "random" => self.plain(Builtin::Random, Vec::new(), UNSIGNED_LONG, span),
@@ -182,6 +185,20 @@ impl Checker<'_> {
             self.warn(source.span, message, "");
         }
         Some(self.adapt(value, ty))
+    }
+
+    /// A test says of a request that it was made, and nothing else about it.
+    fn may_request(&mut self, name: &Name) -> Option<()> {
+        if !self.context.looks_only || self.context.request_named {
+            return Some(());
+        }
+        let text = &name.text;
+        let message = format!("'{text}' is no part of a condition: it is expected alone");
+        let hint = format!(
+            "`expect {text}(...);` says that it was made; a condition has `requests` and `dropped`"
+        );
+        self.error_hint(name.span, message, hint);
+        None
     }
 
     /// What changes something has no place where a test only looks.
