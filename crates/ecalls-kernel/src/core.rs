@@ -66,6 +66,7 @@ pub(crate) struct Tables {
 #[derive(Debug, Default)]
 pub(crate) struct Views {
     pub(crate) subscriptions: Lazy<ecalls_abi::subscription::Subscription>,
+    pub(crate) services: Lazy<service::Service>,
     pub(crate) audiences: Lazy<ecalls_abi::audience::Audience>,
     pub(crate) users: Lazy<ecalls_abi::user::User>,
     pub(crate) fates: Lazy<ecalls_abi::fate::Fate>,

@@ -66,9 +66,15 @@ pub fn of_parts(
     Ok(environment)
 }
 
-/// Whether looking for services is worth the time it takes.
+/// Whether a text may raise an event, so that looking for services is worth the time it takes: the
+/// word stands in front of a bracket, or of a comment behind which there may be one. Who uses it
+/// in a comment of his own pays that time for nothing.
 pub fn may_raise(text: &str) -> bool {
-    text.contains("raise")
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.match_indices("raise").any(|(at, word)| {
+        let (before, behind) = (&text[..at], &text[at + word.len()..]);
+        !before.ends_with(is_name) && behind.trim_start().starts_with(['(', '/'])
+    })
 }
 
 impl Core {
@@ -89,5 +95,31 @@ impl Core {
             }
         }
         Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_raises_is_seen_and_one_that_speaks_of_it_is_not() {
+        for text in [
+            "raise(\"s\", 1);",
+            "1 + raise\n\t(\"s\")",
+            "// who raises\nraise /* it */ (\"s\");",
+            "raises(); raise(\"s\");",
+        ] {
+            assert!(may_raise(text), "{text}");
+        }
+        for text in [
+            "",
+            "// who raises how much\n1",
+            "praise(1)",
+            "raised",
+            "raise_it(2)",
+        ] {
+            assert!(!may_raise(text), "{text}");
+        }
     }
 }

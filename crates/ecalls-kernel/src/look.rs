@@ -7,7 +7,7 @@ use std::mem::offset_of;
 
 use ecalls_abi::Channel;
 use ecalls_abi::channel::{STATE_ACTIVE, STATE_FREE};
-use ecalls_abi::service::SubscriptionCount;
+use ecalls_abi::service::{Service, SubscriptionCount};
 use ecalls_abi::subscription::Subscription;
 use ecalls_abi::version::{CHANNELS_MAX, SERVICES_MAX, SUBSCRIPTIONS_MAX};
 
@@ -15,6 +15,7 @@ use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::stat::SubscriptionStat;
 use crate::sys;
+use crate::table::Mapped;
 
 /// Of whom something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,12 +31,13 @@ pub enum Whose {
 impl Core {
     /// The first active service from `from` on: its index.
     pub fn next_service(&self, from: u32) -> Result<Option<u32>> {
-        for index in from..SERVICES_MAX as u32 {
-            if self.tables.services.get(index)?.state == STATE_ACTIVE {
-                return Ok(Some(index));
-            }
-        }
-        Ok(None)
+        let table = self
+            .views
+            .services
+            .get_or_map(|| Mapped::map(self.map("services")?, SERVICES_MAX))?;
+        let is_active =
+            |index: &u32| table.field(*index, offset_of!(Service, state)) == STATE_ACTIVE;
+        Ok((from..SERVICES_MAX as u32).find(is_active))
     }
 
     /// Process and user of a service's owner; None: it is built in, or there is none.

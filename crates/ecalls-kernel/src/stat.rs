@@ -5,7 +5,7 @@ use ecalls_abi::service::{
     SERVICE_CPU, ServiceCount, ServiceInfo, ServiceLatency, SubscriptionCount,
 };
 use ecalls_abi::subscription::Subscription;
-use ecalls_abi::version::{CHANNELS_MAX, SERVICES_MAX, SUBSCRIPTIONS_MAX};
+use ecalls_abi::version::{CHANNELS_MAX, SUBSCRIPTIONS_MAX};
 use libbpf_rs::{MapCore, MapFlags};
 
 use crate::core::{Core, Cost};
@@ -77,11 +77,10 @@ impl Core {
     /// Every service there is.
     pub fn services(&self) -> Result<Vec<ServiceStat>> {
         let mut found = Vec::new();
-        for index in 0..SERVICES_MAX as u32 {
-            let row = self.tables.services.get(index)?;
-            if row.state == STATE_ACTIVE {
-                found.push(self.service_stat(index)?);
-            }
+        let mut from = 0;
+        while let Some(index) = self.next_service(from)? {
+            found.push(self.service_stat(index)?);
+            from = index + 1;
         }
         Ok(found)
     }

@@ -15,6 +15,8 @@
 //! meant, and is void once that has changed. Undoing a branch brings the versions back as well.
 
 use std::collections::HashMap;
+use std::marker::PhantomData;
+use std::num::NonZeroU32;
 
 use super::counting::counting;
 use super::{Address, Instruction, Label, Op, Operand, Operator, Region, Register, Relation};
@@ -110,36 +112,75 @@ impl Computation {
     }
 }
 
-/// What is known about one register.
+/// What is known about one register. There are as many as registers, and another one for each
+/// change that may be undone; so what is large and rare is in lists, and here is its number there.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     range: Range,
     /// It has the value of this.
     same: Option<Then>,
     /// It is 1 if this holds, else 0.
-    outcome: Option<(Relation, Then, Then)>,
+    outcome: Number<(Relation, Then, Then)>,
     /// Its lowest bits, so many, are those of this.
-    low: Option<(Then, u8)>,
+    low: Number<(Then, u8)>,
     /// It is the result of this, with the operands as they were then.
-    computed: Option<(Computation, [Then; 2])>,
+    computed: Number<(Computation, [Then; 2])>,
     version: u32,
 }
+
+const _: () = assert!(size_of::<Known>() <= 64, "copied at each change");
 
 impl Known {
     const UNWRITTEN: Known = Known {
         range: Range::new(0, 0),
         same: None,
-        outcome: None,
-        low: None,
-        computed: None,
+        outcome: Number::NONE,
+        low: Number::NONE,
+        computed: Number::NONE,
         version: 0,
     };
+}
+
+/// Which of a [`List`] something is, if any.
+#[derive(Debug)]
+struct Number<T>(Option<NonZeroU32>, PhantomData<T>);
+
+impl<T> Number<T> {
+    const NONE: Number<T> = Number(None, PhantomData);
+}
+
+impl<T> Clone for Number<T> {
+    fn clone(&self) -> Number<T> {
+        *self
+    }
+}
+
+impl<T> Copy for Number<T> {}
+
+/// What was ever said; nothing is taken out.
+#[derive(Debug)]
+struct List<T>(Vec<T>);
+
+impl<T: Copy> List<T> {
+    fn add(&mut self, one: T) -> Number<T> {
+        self.0.push(one);
+        let count = u32::try_from(self.0.len()).ok();
+        Number(count.and_then(NonZeroU32::new), PhantomData)
+    }
+
+    fn get(&self, number: Number<T>) -> Option<T> {
+        let at = number.0?.get() as usize - 1;
+        self.0.get(at).copied()
+    }
 }
 
 /// See the head of this file.
 #[derive(Debug)]
 pub struct Facts {
     known: Vec<Known>,
+    outcomes: List<(Relation, Then, Then)>,
+    lows: List<(Then, u8)>,
+    computations: List<(Computation, [Then; 2])>,
     /// Which register was the last to be computed so. It may have changed since.
     results: HashMap<Computation, Register>,
     versions: u32,
@@ -180,9 +221,14 @@ impl Branch {
 impl Facts {
     /// Of the beginning of a run: all registers are 0.
     pub fn new(registers: u32) -> Facts {
+        // Most registers are written once, with what is computed. Growing would cost more.
+        let most = registers as usize;
         Facts {
-            known: vec![Known::UNWRITTEN; registers as usize],
-            results: HashMap::new(),
+            known: vec![Known::UNWRITTEN; most],
+            outcomes: List(Vec::new()),
+            lows: List(Vec::new()),
+            computations: List(Vec::with_capacity(most)),
+            results: HashMap::with_capacity(most),
             versions: 0,
             undo: Vec::new(),
             writes: Vec::new(),
@@ -220,7 +266,8 @@ impl Facts {
         let Operand::Register(register) = operand else {
             return None;
         };
-        let (relation, a, b) = self.known[register.0 as usize].outcome?;
+        let outcome = self.known[register.0 as usize].outcome;
+        let (relation, a, b) = self.outcomes.get(outcome)?;
         (self.still(a) && self.still(b)).then_some((relation, a.0, b.0))
     }
 
@@ -229,7 +276,7 @@ impl Facts {
         let Operand::Register(register) = operand else {
             return operand;
         };
-        match self.known[register.0 as usize].low {
+        match self.lows.get(self.known[register.0 as usize].low) {
             Some((of, known)) if bits <= known && self.still(of) => of.0,
             _ => operand,
         }
@@ -260,8 +307,8 @@ impl Facts {
     pub fn result(&self, op: &Op) -> Option<Operand> {
         let computation = Computation::of(op)?;
         let register = *self.results.get(&computation)?;
-        let computed = self.known[register.0 as usize].computed?;
-        let same = computed
+        let computed = self.known[register.0 as usize].computed;
+        let same = self.computations.get(computed)?
             == (
                 computation,
                 computation.operands().map(|one| self.then(one)),
@@ -271,7 +318,8 @@ impl Facts {
 
     /// The register and the constant that a register is the sum of.
     pub fn sum(&self, of: Register) -> Option<(Register, i64)> {
-        match self.known[of.0 as usize].computed? {
+        let computed = self.known[of.0 as usize].computed;
+        match self.computations.get(computed)? {
             (
                 Computation::Binary(
                     Operator::Add,
@@ -285,18 +333,14 @@ impl Facts {
     }
 
     fn compute(&mut self, op: &Op, to: Register, range: Range) {
-        let computation = Computation::of(op);
-        let computed = computation.map(|computation| {
-            (
-                computation,
-                computation.operands().map(|one| self.then(one)),
-            )
-        });
+        let Some(computation) = Computation::of(op) else {
+            return self.write(to, range);
+        };
+        let operands = computation.operands().map(|one| self.then(one));
+        let computed = self.computations.add((computation, operands));
         self.write(to, range);
         self.known[to.0 as usize].computed = computed;
-        if let Some(computation) = computation {
-            self.results.insert(computation, to);
-        }
+        self.results.insert(computation, to);
     }
 
     fn then(&self, operand: Operand) -> Then {
@@ -340,7 +384,7 @@ impl Facts {
                         let known = &self.known[from.0 as usize];
                         (known.outcome, known.low)
                     }
-                    Operand::Constant(_) => (None, None),
+                    Operand::Constant(_) => (Number::NONE, Number::NONE),
                 };
                 self.write(to, range);
                 let known = &mut self.known[to.0 as usize];
@@ -356,9 +400,9 @@ impl Facts {
                     Some(known) => Range::new(i64::from(known), i64::from(known)),
                     None => Range::BOOL,
                 };
-                let outcome = Some((relation, self.then(a), self.then(b)));
+                let outcome = (relation, self.then(a), self.then(b));
                 self.write(to, range);
-                self.known[to.0 as usize].outcome = outcome;
+                self.known[to.0 as usize].outcome = self.outcomes.add(outcome);
             }
             Op::Extend {
                 to,
@@ -369,7 +413,7 @@ impl Facts {
                 let (all, of) = (Range::of_bits(bits, signed), self.range(from));
                 let low = (self.then(from), bits);
                 self.write(to, if all.holds(of) { of } else { all });
-                self.known[to.0 as usize].low = Some(low);
+                self.known[to.0 as usize].low = self.lows.add(low);
             }
             Op::Bound { index, count } => {
                 let below = Range::new(0, i64::from(count) - 1);
