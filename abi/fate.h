@@ -8,7 +8,7 @@
  * the oldest one's place. So a note is a help, not an account: the counters are complete, the notes
  * are the last. What a user is refused for a limit, and what handlers filter, is noted at most once
  * in ECALLS_FATE_SELDOM_NS each per CPU, so that who floods does not wash away everybody's, and a
- * filter costs nothing.
+ * filter costs nothing; what handlers filter with a reason is apart from what they filter without.
  *
  * Reading: copy the element if its sequence is not 0, and take the copy if the sequence is still
  * the same. Only the host reads it.
@@ -21,9 +21,10 @@
 #define ECALLS_FATES 1024u	       /* notes per CPU; a power of two */
 #define ECALLS_FATE_SELDOM_NS 1000000u /* between two notes about limits, or about filters */
 
-#define ECALLS_FATE_LATE 1u	/* its deadline had passed */
-#define ECALLS_FATE_DROPPED 2u	/* see `reason` */
-#define ECALLS_FATE_FILTERED 3u /* a kernel handler ended the chain */
+#define ECALLS_FATE_LATE 1u	    /* its deadline had passed */
+#define ECALLS_FATE_DROPPED 2u	    /* see `reason` */
+#define ECALLS_FATE_FILTERED 3u	    /* a kernel handler ended the chain */
+#define ECALLS_FATE_FILTERED_FOR 4u /* the same by drop() of E-code, with its `reason` */
 
 /* Where it happened. */
 #define ECALLS_STAGE_RAISE 1u /* before it became an event: it has no id */
@@ -45,7 +46,7 @@ struct ecalls_fate {
 	ecalls_u16 service;
 	ecalls_u8 kind;
 	ecalls_u8 what;	  /* ECALLS_FATE_LATE, .. */
-	ecalls_u8 reason; /* DROPPED: ECALLS_DROP_* */
+	ecalls_u8 reason; /* DROPPED: ECALLS_DROP_*; FILTERED_FOR: what drop() was given */
 	ecalls_u8 stage;  /* ECALLS_STAGE_RAISE, .. */
 	ecalls_u8 action;
 	ecalls_u8 pad[5];

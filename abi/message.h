@@ -251,7 +251,7 @@ struct ecalls_fate_view {
 	ecalls_u32 uid;		 /* of who raised it */
 	ecalls_u32 pid;
 	ecalls_u32 what;	    /* ECALLS_FATE_* */
-	ecalls_u32 reason;	    /* with DROPPED: ECALLS_DROP_* */
+	ecalls_u32 reason;	    /* with DROPPED: ECALLS_DROP_*; FILTERED_FOR: drop()'s */
 	ecalls_u32 stage;	    /* ECALLS_STAGE_*; with CHAIN the action << 8 */
 	ecalls_u64 quota;	    /* with ECALLS_DROP_QUOTA: which ECALLS_QUOTA_* */
 	char name[ECALLS_NAME_MAX]; /* of the service */

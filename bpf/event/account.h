@@ -113,6 +113,14 @@ static __always_inline struct outcome chain_outcome(u32 chain) {
 	};
 }
 
+/* What is noted of a chain that a handler ended. drop()'s reason is what a program wrote. */
+static __always_inline u32 filter_fate(const struct outcome *o, u32 action) {
+	u32 what = o->said ? ECALLS_FATE_FILTERED_FOR : ECALLS_FATE_FILTERED;
+	u32 reason = o->said ? o->said - 1 : 0;
+
+	return FATE(what, reason & 0xff, ECALLS_STAGE_CHAIN, action);
+}
+
 /* Counts a chain at its end; not yet, if it goes on elsewhere. `e`: its event, to be noted if it is
  * lost, `action` where and `now_ns` about when; 0: noted already. */
 static __always_inline void settle(const struct outcome *o, const struct ecalls_subscription *s,
@@ -135,8 +143,8 @@ static __always_inline void settle(const struct outcome *o, const struct ecalls_
 				       action));
 		return;
 	}
-	if (e && fate_filtered(now_ns))
-		fate_note(e, s->id, FATE(ECALLS_FATE_FILTERED, 0, ECALLS_STAGE_CHAIN, action));
+	if (e && fate_filtered(o->said, now_ns))
+		fate_note(e, s->id, filter_fate(o, action));
 	__sync_fetch_and_add(&n->filtered, 1);
 	lost = lost_of(s->channel);
 	if (lost)

@@ -123,6 +123,7 @@ __noinline int ecode_end(u32 index) {
 		return HANDLER_CONTINUE;
 	}
 	c->result = f->result && !f->drop ? HANDLER_CONTINUE : HANDLER_STOP;
+	c->outcome.said = f->drop;
 	if (f->output_bytes && c->result == HANDLER_CONTINUE)
 		ecode_output(c, f);
 	if (f->effects)

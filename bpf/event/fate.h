@@ -9,15 +9,19 @@
 #include "identity.h"
 #include "queue.h"
 
-/* Whether to note that a handler ended a chain: that is what filters are for, so it has to cost
- * little, and would wash away what was lost. */
-static __always_inline bool fate_filtered(u64 now_ns) {
+/* Whether to note that a handler ended a chain, `said` with a reason: that is what filters are for,
+ * so it has to cost little, and would wash away what was lost. */
+static __always_inline bool fate_filtered(bool said, u64 now_ns) {
 	u32 zero = 0;
 	struct current *c = bpf_map_lookup_elem(&current_events, &zero);
+	u64 *last_ns;
 
-	if (!c || now_ns - c->filtered_ns < ECALLS_FATE_SELDOM_NS)
+	if (!c)
 		return false;
-	c->filtered_ns = now_ns;
+	last_ns = said ? &c->said_ns : &c->filtered_ns;
+	if (now_ns - *last_ns < ECALLS_FATE_SELDOM_NS)
+		return false;
+	*last_ns = now_ns;
 	return true;
 }
 

@@ -64,7 +64,8 @@ struct outcome {
 	u32 delivered; /* actions that delivered */
 	u32 signals;   /* those of them that were signals */
 	u32 dropped;   /* reason + 1 of the last action that could not */
-	u32 filtered;  /* a handler ended the chain */
+	u32 filtered;  /* a handler ended the chain, */
+	u32 said;      /* by E-code's drop(): its reason + 1 */
 	u32 pending;   /* a thread goes on with it */
 };
 
@@ -116,7 +117,8 @@ struct current {
 	struct signal_note signal;
 	u64 fates;	 /* notes ever written by this CPU (abi/fate.h) */
 	u64 quota_ns;	 /* when it last noted one about a limit, */
-	u64 filtered_ns; /* and one about a handler that ended a chain */
+	u64 filtered_ns; /* one about a handler that ended a chain, */
+	u64 said_ns;	 /* and one about a handler that did so with a reason */
 	u32 nesting; /* entries of `nested` in use: a stack, for contexts end in reverse order */
 	/* An E-code handler has put its output in the place of the event's data: what was there. */
 	u32 changed;

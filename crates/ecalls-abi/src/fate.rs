@@ -16,6 +16,8 @@ pub const FATE_LATE: u32 = 1;
 pub const FATE_DROPPED: u32 = 2;
 /// `what`: a kernel handler ended the chain.
 pub const FATE_FILTERED: u32 = 3;
+/// `what`: the same by `drop()` of E-code, with its `reason`.
+pub const FATE_FILTERED_FOR: u32 = 4;
 
 /// `stage`: before it became an event: it has no id.
 pub const STAGE_RAISE: u32 = 1;
@@ -58,7 +60,7 @@ pub struct Fate {
     pub kind: u8,
     /// [`FATE_LATE`], ..
     pub what: u8,
-    /// DROPPED: [`crate::DropReason`].
+    /// DROPPED: [`crate::DropReason`]; FILTERED_FOR: what `drop()` was given.
     pub reason: u8,
     /// [`STAGE_RAISE`], ..
     pub stage: u8,

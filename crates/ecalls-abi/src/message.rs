@@ -11,8 +11,8 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 use crate::channel::Channel;
 use crate::ecode::HANDLER_ECODE;
 pub use crate::fate::{
-    FATE_DROPPED, FATE_FILTERED, FATE_LATE, STAGE_CHAIN, STAGE_OFFER, STAGE_QUEUE, STAGE_RAISE,
-    STAGE_TIMER,
+    FATE_DROPPED, FATE_FILTERED, FATE_FILTERED_FOR, FATE_LATE, STAGE_CHAIN, STAGE_OFFER,
+    STAGE_QUEUE, STAGE_RAISE, STAGE_TIMER,
 };
 use crate::service::{ServiceCount, ServiceInfo, SubscriptionCount};
 use crate::subscription::{ACTION_HANDLER, ACTION_THREAD, Action, Subscription};
@@ -453,7 +453,7 @@ pub struct FateView {
     pub pid: u32,
     /// `FATE_*`.
     pub what: u32,
-    /// With [`FATE_DROPPED`]: a drop reason.
+    /// With [`FATE_DROPPED`]: a drop reason; with [`FATE_FILTERED_FOR`]: what `drop()` was given.
     pub reason: u32,
     /// How far it came: `STAGE_*`; with [`STAGE_CHAIN`] the action `<< 8`.
     pub stage: u32,

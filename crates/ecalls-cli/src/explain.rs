@@ -3,8 +3,8 @@
 
 use ecalls::{DropReason, Ecalls};
 use ecalls_abi::message::{
-    FATE_DROPPED, FATE_FILTERED, FATE_LATE, FateView, QUOTA_NAMES, STAGE_CHAIN, STAGE_OFFER,
-    STAGE_QUEUE, STAGE_RAISE, STAGE_TIMER,
+    FATE_DROPPED, FATE_FILTERED, FATE_FILTERED_FOR, FATE_LATE, FateView, QUOTA_NAMES, STAGE_CHAIN,
+    STAGE_OFFER, STAGE_QUEUE, STAGE_RAISE, STAGE_TIMER,
 };
 use ecalls_abi::text;
 use serde::Serialize;
@@ -31,9 +31,10 @@ const HELP: &str = "\
 An event that was delivered leaves no note; of the others the latest are kept. Root sees all,
 others those of their own processes.
 
-Keys with --json: event, what (late, dropped, filtered), reason, stage (raise, queue, offer, chain),
-action (in a chain: which, from 0), subscription, service, kind, pid, uid (who raised it), age_ns,
-waited_ns (from raising or release on), allowed_ns (time until its deadline; null: none), quota.";
+Keys with --json: event, what (late, dropped, filtered), reason, drop (filtered by drop() of E-code:
+what that was given), stage (raise, queue, offer, chain), action (in a chain: which, from 0),
+subscription, service, kind, pid, uid (who raised it), age_ns, waited_ns (from raising or release
+on), allowed_ns (time until its deadline; null: none), quota.";
 
 /// Notes of one event that are looked at: one for each subscription that did not get it.
 const FATES_MAX: usize = 64;
@@ -44,6 +45,7 @@ struct Row {
     event: u64,
     what: &'static str,
     reason: Option<&'static str>,
+    drop: Option<u32>,
     stage: &'static str,
     action: Option<u32>,
     subscription: Option<u32>,
@@ -109,10 +111,11 @@ fn row(ecalls: &Ecalls, fate: &FateView, now_ns: u64) -> Row {
         what: match fate.what {
             FATE_LATE => "late",
             FATE_DROPPED => "dropped",
-            FATE_FILTERED => "filtered",
+            FATE_FILTERED | FATE_FILTERED_FOR => "filtered",
             _ => "unknown",
         },
         reason: reason.map(DropReason::name),
+        drop: (fate.what == FATE_FILTERED_FOR).then_some(fate.reason),
         stage: match stage {
             STAGE_RAISE => "raise",
             STAGE_TIMER => "timer",
@@ -154,7 +157,10 @@ fn list(out: &mut Output, rows: &[Row]) -> Outcome {
             row.kind.clone(),
             process::show(row.pid),
             row.uid.to_string(),
-            row.reason.unwrap_or(row.what).to_owned(),
+            match row.drop {
+                Some(reason) => format!("drop({reason})"),
+                None => row.reason.unwrap_or(row.what).to_owned(),
+            },
             place(row),
             duration::show_ns(row.waited_ns),
         ]);
@@ -196,7 +202,10 @@ fn what_happened(row: &Row) -> String {
             "late: it waited {waited}, and its deadline was {} after it was due",
             allowed.unwrap_or_else(|| "0ns".to_owned())
         ),
-        ("filtered", _) => "filtered: a handler of the subscription ended it".to_owned(),
+        ("filtered", _) => match row.drop {
+            Some(reason) => format!("filtered: a handler in E-code called drop({reason})"),
+            None => "filtered: a handler of the subscription ended it".to_owned(),
+        },
         (_, Some("quota")) => format!(
             "dropped: beyond what the user may have ({})",
             row.quota.unwrap_or("a quota")
@@ -256,6 +265,7 @@ mod tests {
             event: 7,
             what: if what == FATE_LATE { "late" } else { "dropped" },
             reason: (what == FATE_DROPPED).then_some(reason.name()),
+            drop: None,
             stage: "queue",
             action: None,
             subscription: None,

@@ -4,17 +4,13 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::thread::sleep;
-use std::time::Duration;
 
 use limit::Running;
 
-use crate::{PATIENCE, can_host, check_documented, command, ecalls, hold, refused, start};
-
-/// Between two looks whether something has happened.
-const STEP: Duration = Duration::from_millis(50);
-
-/// Looks before a test gives up.
-const STEPS: usize = 200;
+use crate::{
+    PATIENCE, STEP, STEPS, can_host, check_documented, comes, command, ecalls, hold,
+    raise_until_offered, refused, start,
+};
 
 #[test]
 fn things_that_are_not_there_are_told_with_those_that_are() {
@@ -105,12 +101,7 @@ fn a_raised_event_is_watched_with_its_fields() {
     let wanted = [
         "raise", "cli.way", "--kind", "b", "x=-5", "who=me", "--json",
     ];
-    // Until the watch is there nobody wants it.
-    let offered = (0..STEPS).any(|_| {
-        sleep(STEP);
-        ecalls(&wanted).out.contains(r#""offered":1"#)
-    });
-    assert!(offered, "the watch subscribed");
+    raise_until_offered(&wanted);
     assert_eq!(ecalls(&["raise", "cli.way", "--kind", "a", "x=-1"]).code, 0);
     assert_eq!(ecalls(&["raise", "cli.way", "--kind", "b", "x=1"]).code, 0);
     assert_eq!(ecalls(&wanted).code, 0);
@@ -206,10 +197,7 @@ fn stat_shows_the_chain_of_a_subscription() {
     }
     let mut watch = command(&["watch", "core", "--for", "60s", "--handler", "sample:10"]);
     let watch = Running::start(watch.stdout(Stdio::null()).stderr(Stdio::null()));
-    let shown = (0..STEPS).any(|_| {
-        sleep(STEP);
-        ecalls(&["stat"]).out.contains("sample(10) -> memory(ch ")
-    });
+    let shown = comes(|| ecalls(&["stat"]).out.contains("sample(10) -> memory(ch "));
     let objects = ecalls(&["stat", "--json"]).out;
     drop(watch);
     assert!(shown);

@@ -17,12 +17,19 @@ mod watch_ecode;
 
 use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
+use std::thread::sleep;
 use std::time::Duration;
 
 use limit::Running;
 
 /// How long a call may take that ends by itself.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Between two looks whether something has happened.
+const STEP: Duration = Duration::from_millis(50);
+
+/// Looks before a test gives up.
+const STEPS: usize = 200;
 
 /// What a call of the command came to.
 #[derive(Debug)]
@@ -105,6 +112,20 @@ fn hold(name: &str, more: &[&str]) -> Running {
 fn start(command: &mut Command) -> Running {
     command.stdin(Stdio::null());
     Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
+}
+
+/// Looks until it is so. False: it never is.
+fn comes(mut is_so: impl FnMut() -> bool) -> bool {
+    (0..STEPS).any(|_| {
+        sleep(STEP);
+        is_so()
+    })
+}
+
+/// Raises an event with `ecalls raise --json ..` until somebody is there who wants it.
+fn raise_until_offered(arguments: &[&str]) {
+    let offered = comes(|| ecalls(arguments).out.contains(r#""offered":1"#));
+    assert!(offered, "nobody subscribed: {arguments:?}");
 }
 
 /// Every key of these JSON lines is in the help of the subcommand.

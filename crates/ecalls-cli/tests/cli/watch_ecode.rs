@@ -1,16 +1,11 @@
 //! E-code on the command line of `ecalls watch`. All need root.
 
 use std::path::{Path, PathBuf};
-use std::thread::sleep;
-use std::time::Duration;
 
-use crate::{PATIENCE, can_host, check_documented, command, ecalls, hold, refused, start};
-
-/// Between two looks whether something has happened.
-const STEP: Duration = Duration::from_millis(50);
-
-/// Looks before a test gives up.
-const STEPS: usize = 200;
+use crate::{
+    PATIENCE, can_host, check_documented, command, ecalls, hold, raise_until_offered, refused,
+    start,
+};
 
 /// A file with this text.
 fn file(name: &str, text: &str) -> PathBuf {
@@ -60,12 +55,7 @@ fn only_what_a_text_says_is_printed_with_its_output_and_its_counts() {
         "who=me",
         "--json",
     ];
-    // Until the watch is there nobody wants it.
-    let offered = (0..STEPS).any(|_| {
-        sleep(STEP);
-        ecalls(&wanted).out.contains(r#""offered":1"#)
-    });
-    assert!(offered, "the watch subscribed");
+    raise_until_offered(&wanted);
     for other in [
         ["a", "x=5", "who=me"],
         ["b", "x=2", "who=me"],
@@ -126,4 +116,34 @@ fn a_wrong_text_is_shown_where_it_is_wrong() {
         2,
         &["reading /nowhere/x.ec"],
     );
+}
+
+#[test]
+fn explain_tells_what_a_handler_dropped_an_event_for() {
+    if !can_host("explain_tells_what_a_handler_dropped_an_event_for") {
+        return;
+    }
+    let _holder = hold("cli.drops", &["--format", "u32 x"]);
+    let text = file("drops.ec", "if (x > 255) drop(x); return 1;");
+    let _watch = start(
+        command(&["watch", "cli.drops", "--for", "60s"])
+            .arg("--ecode")
+            .arg(text),
+    );
+    // Of what is not a byte the lower one counts.
+    raise_until_offered(&["raise", "cli.drops", "x=775", "--json"]);
+    let explained = ecalls(&["explain", "--json"]).out;
+    let notes = explained.lines().map(|line| {
+        let note: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        note
+    });
+    let mut ours =
+        notes.filter(|note| note["service"] == "cli.drops" && note["what"] == "filtered");
+    let note = ours.next().expect("a note");
+    assert_eq!(note["drop"], 7, "{note}");
+    assert!(note["reason"].is_null(), "{note}");
+    check_documented("explain", &explained);
+    let told = ecalls(&["explain", &note["event"].to_string()]);
+    assert!(told.out.contains("called drop(7)"), "{told:?}");
+    assert!(ecalls(&["explain"]).out.contains(" drop(7) "));
 }
