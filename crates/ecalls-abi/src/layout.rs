@@ -425,6 +425,8 @@ pub const STRUCTS: &[Struct] = &[
             ahead,
             releases,
             tardiest_ns,
+            windows,
+            refused,
             pad,
             tardiness
         ]
