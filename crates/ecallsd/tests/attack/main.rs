@@ -28,6 +28,7 @@ mod running;
 mod scene;
 mod together;
 mod upload;
+mod upload_life;
 mod victim;
 
 use std::process::ExitCode;
@@ -54,6 +55,7 @@ const THEMES: &[&[Test]] = &[
     revocation::TESTS,
     quotas::TESTS,
     upload::TESTS,
+    upload_life::TESTS,
     together::TESTS,
     life::TESTS,
     load::TESTS,
@@ -69,6 +71,7 @@ const ROLES: &[actor::Roles] = &[
     revocation::ROLES,
     quotas::ROLES,
     upload::ROLES,
+    upload_life::ROLES,
     life::ROLES,
     load::ROLES,
 ];

@@ -65,18 +65,22 @@ const SEALS: SealFlags = SealFlags::WRITE
 
 // --- what the roles share ---
 
-fn service(ecalls: &Ecalls, what: &str) -> (Service, String) {
+pub(crate) fn service(ecalls: &Ecalls, what: &str) -> (Service, String) {
     let name = format!("{what}-{}", std::process::id());
     let service = ecalls.register_service(&name, "u64 value", "one two");
     (service.expect("a service"), name)
 }
 
-fn raise(service: &Service, value: u64) -> bool {
+pub(crate) fn raise(service: &Service, value: u64) -> bool {
     let data = value.to_ne_bytes();
     service.raise(&Raise::new(&data)).is_ok()
 }
 
-fn filtered(ecalls: &Ecalls, service: &str, text: &str) -> Result<(Subscription, Channel), Error> {
+pub(crate) fn filtered(
+    ecalls: &Ecalls,
+    service: &str,
+    text: &str,
+) -> Result<(Subscription, Channel), Error> {
     let channel = ecalls.channel().ring(1024).open()?;
     let builder = ecalls
         .subscribe(service)?
@@ -85,7 +89,7 @@ fn filtered(ecalls: &Ecalls, service: &str, text: &str) -> Result<(Subscription,
     Ok((builder.memory(&channel).install()?, channel))
 }
 
-fn received(channel: &mut Channel) -> Vec<u64> {
+pub(crate) fn received(channel: &mut Channel) -> Vec<u64> {
     std::iter::from_fn(|| channel.try_recv())
         .map(|event| event.data_word())
         .collect()
@@ -127,7 +131,7 @@ fn ask(raw: &mut Raw, request: &Request, file: &OwnedFd) -> Result<u64, Box<Refu
 }
 
 /// Handlers in E-code that are in the kernel now.
-fn handlers() -> usize {
+pub(crate) fn handlers() -> usize {
     let all = ecalls_kernel::residue();
     all.iter().filter(|(_, name)| name == "ecode").count()
 }
