@@ -51,6 +51,24 @@ impl Image {
     }
 }
 
+/// The kernel's instructions of a program, made for a text that is not trusted if there is a secret
+/// ([`Options::secret`]). None: it is too large for the kernel.
+///
+/// # Panics
+/// What is made passes for one of ours, whatever it is.
+pub fn emitted(program: &Program, secret: Option<u64>) -> Option<Object> {
+    let object = bpf::emit_with(program, &Options { secret }).ok()?;
+    let maps = [
+        Map::Frame,
+        Map::Event,
+        Map::State,
+        Map::Attributes,
+        Map::Sinks,
+    ];
+    assert_eq!(bpf::inspect(&object, &maps), Ok(()), "{program}");
+    Some(object)
+}
+
 /// The kernel's instructions, without a kernel.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Interpreted {
@@ -67,21 +85,8 @@ impl Way for Interpreted {
     }
 
     fn load<'w>(&'w self, program: &Program) -> Option<Box<dyn Loaded + 'w>> {
-        let options = Options {
-            secret: self.secret,
-        };
-        let object = bpf::emit_with(program, &options).ok()?;
-        let maps = [
-            Map::Frame,
-            Map::Event,
-            Map::State,
-            Map::Attributes,
-            Map::Sinks,
-        ];
-        // What is made passes for one of ours, whatever it is.
-        assert_eq!(bpf::inspect(&object, &maps), Ok(()), "{program}");
         Some(Box::new(InterpretedProgram {
-            object,
+            object: emitted(program, self.secret)?,
             state: program.state.bytes.clone(),
             program: program.clone(),
         }))

@@ -11,23 +11,7 @@ use super::rows::Section;
 /// All sections. The names are a contract: others compare by them.
 pub(crate) const SECTIONS: &[Section] = &[
     Section {
-        rows: &[
-            "text_to_running_1",
-            "subscribe_1",
-            "compile_1",
-            "load_1",
-            "attach_1",
-            "text_to_running_20",
-            "subscribe_20",
-            "compile_20",
-            "load_20",
-            "attach_20",
-            "text_to_running_max",
-            "subscribe_max",
-            "compile_max",
-            "load_max",
-            "attach_max",
-        ],
+        rows: start::ROWS,
         slow: true,
         measure: start::measure,
     },

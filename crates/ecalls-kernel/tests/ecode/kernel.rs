@@ -4,10 +4,10 @@ use std::mem::take;
 use std::time::Duration;
 
 use ecalls_kernel::ecode::{Memory, Trial};
-use ecode::bpf::{self, Map, Options};
+use ecode::bpf;
 use ecode::ir::Program;
 use ecode_judge::differential::{Loaded, Way};
-use ecode_judge::instructions::Image;
+use ecode_judge::instructions::{Image, emitted};
 use ecode_judge::{Outcome, World};
 
 use crate::gave_up;
@@ -41,18 +41,7 @@ impl Way for Kernel {
     }
 
     fn load<'w>(&'w self, program: &Program) -> Option<Box<dyn Loaded + 'w>> {
-        let options = Options {
-            secret: self.secret,
-        };
-        let object = bpf::emit_with(program, &options).ok()?;
-        let maps = [
-            Map::Frame,
-            Map::Event,
-            Map::State,
-            Map::Attributes,
-            Map::Sinks,
-        ];
-        assert_eq!(bpf::inspect(&object, &maps), Ok(()), "{program}");
+        let object = emitted(program, self.secret)?;
         let begin = thread_time();
         let trial = Trial::load(&object).expect("memory");
         let time = thread_time() - begin;

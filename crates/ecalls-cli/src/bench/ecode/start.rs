@@ -35,34 +35,39 @@ const TWENTY: &str = include_str!("twenty.ec");
 /// A handler that lets nothing through: whatever arrives has met the next one.
 const NOTHING: &str = "0";
 
+/// The rows of each text.
+const TEXTS: [[&str; 5]; 3] = [
+    [
+        "text_to_running_1",
+        "subscribe_1",
+        "compile_1",
+        "load_1",
+        "attach_1",
+    ],
+    [
+        "text_to_running_20",
+        "subscribe_20",
+        "compile_20",
+        "load_20",
+        "attach_20",
+    ],
+    [
+        "text_to_running_max",
+        "subscribe_max",
+        "compile_max",
+        "load_max",
+        "attach_max",
+    ],
+];
+
+/// All rows.
+pub(crate) const ROWS: &[&str] = TEXTS.as_flattened();
+
 /// Measures all rows.
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Value>, Failure> {
-    let rows = [
-        [
-            "text_to_running_1",
-            "subscribe_1",
-            "compile_1",
-            "load_1",
-            "attach_1",
-        ],
-        [
-            "text_to_running_20",
-            "subscribe_20",
-            "compile_20",
-            "load_20",
-            "attach_20",
-        ],
-        [
-            "text_to_running_max",
-            "subscribe_max",
-            "compile_max",
-            "load_max",
-            "attach_max",
-        ],
-    ];
     let texts = [ONE.to_owned(), TWENTY.to_owned(), largest()?];
     let mut all = Vec::new();
-    for (rows, text) in rows.into_iter().zip(texts) {
+    for (rows, text) in TEXTS.into_iter().zip(texts) {
         all.extend(one(bench, rows, &text)?);
     }
     Ok(all)
