@@ -130,6 +130,13 @@ void BPF_PROG(sched_enqueue, struct task_struct *p, u64 enq_flags) {
 	bool preempts = enq_flags & SCX_NUMBER(scx_enq_flags, SCX_ENQ_WAKEUP);
 	u64 now = now_ns();
 
+	/* Moved while it waited, by its affinity or because its CPU goes offline: the kernel then
+	 * calls neither quiescent nor runnable. */
+	if (t && c && t->cpu != cpu) {
+		leave(t);
+		move_to(t, cpu, c);
+		turn_ready_plain(c, &t->plain, now);
+	}
 	if (!t || !c ||
 	    (enq_flags & SCX_NUMBER(scx_enq_flags, SCX_ENQ_LAST) && !window_holds(c, t->entity))) {
 		scx_bpf_dsq_insert(p, local, slice, enq_flags);

@@ -153,7 +153,7 @@ static __always_inline void group_leave(struct sched_cpu *c, const struct group_
 	bpf_map_delete_elem(&sched_groups, key);
 }
 
-/* Removes the entities of this CPU whose threads have left. */
+/* Removes the entities of this CPU whose threads have left, though they may have waited here. */
 static __always_inline void clear_left(u32 cpu, struct sched_cpu *c, u64 now) {
 	struct sched_places *places = places_of(cpu);
 	u64 left;
@@ -165,6 +165,7 @@ static __always_inline void clear_left(u32 cpu, struct sched_cpu *c, u64 now) {
 		if (!left)
 			break;
 		u32 i = sched_next(&left);
+		turn_sleep(c, i, 0, now);
 		if (sched_in(c->windowed, i))
 			admit_end(c, i, now);
 		sched_remove(c, i);
@@ -174,12 +175,19 @@ static __always_inline void clear_left(u32 cpu, struct sched_cpu *c, u64 now) {
 	}
 }
 
-/* The thread is plain from now on; it must not be runnable as what it was. */
+/* The thread is plain from now on, and owes what it owed: what that is may be a moment old, for
+ * its former CPU may be another one. */
 static __always_inline void leave(struct sched_task *t) {
 	struct sched_places *places = places_of(t->cpu);
+	struct sched_cpu *former = cpu_of(t->cpu);
+	struct sched_entity *e;
 
-	if (t->entity >= SCHED_ENTITIES)
+	if (t->entity >= SCHED_ENTITIES || !former)
 		return;
+	e = sched_entity(former, t->entity);
+	if (e->group < SCHED_ENTITIES)
+		e = sched_entity(former, e->group);
+	t->plain.vtime = fair_later(t->plain.vtime, e->vtime);
 	if (places)
 		__sync_fetch_and_or(&places->left, sched_bit(t->entity));
 	t->entity = SCHED_NOBODY;
@@ -237,20 +245,11 @@ __noinline int enter(struct sched_task *t, u32 cpu, u64 now, const struct coop_b
 
 /* The running thread is plain again, because it has named another group. It owes what it owed. */
 __noinline int come_out(struct sched_task *t, u32 cpu, u64 now) {
-	struct sched_places *places = places_of(cpu);
 	struct sched_cpu *c = cpu_of(cpu);
-	struct sched_entity *e;
-	u32 i;
 
-	if (!t || !c || !places)
+	if (!t || !c)
 		return -ENOENT;
-	i = t->entity;
-	e = sched_entity(c, i);
 	turn_stop(c, now);
-	if (e->group < SCHED_ENTITIES)
-		e = sched_entity(c, e->group);
-	t->plain.vtime = fair_later(t->plain.vtime, e->vtime);
-	turn_sleep(c, i, 0, now);
 	leave(t);
 	clear_left(cpu, c, now);
 	turn_ready_plain(c, &t->plain, now);

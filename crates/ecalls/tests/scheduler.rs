@@ -593,6 +593,45 @@ fn a_scheduler_that_is_started_later_knows_the_windows() {
     });
 }
 
+#[test]
+fn threads_of_a_cpu_that_goes_offline_go_on_elsewhere() {
+    let online = std::path::Path::new("/sys/devices/system/cpu/cpu1/online");
+    let Some(stage) = start() else { return };
+    if !online.exists() {
+        eprintln!("skipped: there is no second CPU that can go offline");
+        return stage.end();
+    }
+    let channel = stage.channel();
+    let stop = &AtomicBool::new(false);
+    let windows = |cpu: usize| stage.scheduler.counts().expect("counters")[cpu].windows;
+    let (tell, told) = std::sync::mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut cpu = rustix::thread::CpuSet::new();
+            cpu.set(1);
+            rustix::thread::sched_setaffinity(None, &cpu).expect("CPU 1");
+            let slot = channel.caller().coop_slot(0, 0).expect("a slot");
+            let wish = window(10_000, 2_000, 0, 1);
+            let answer = channel.caller().window(&slot, &wish).expect("an answer");
+            tell.send(answer).expect("told");
+            spin(stop)
+        });
+        scope.spawn(|| spin(stop));
+        assert_eq!(told.recv().expect("an answer"), Admission::Promised);
+        let before = windows(0);
+        std::fs::write(online, "0").expect("offline");
+        let begin = Instant::now();
+        while windows(0) == before && begin.elapsed() < harness::PATIENCE {
+            thread::sleep(Duration::from_millis(10));
+        }
+        std::fs::write(online, "1").expect("online");
+        thread::sleep(Duration::from_millis(200));
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(windows(0), before + 1, "admitted where it went");
+    });
+    stage.end();
+}
+
 /// Set: this process starts the scheduler, and waits to be killed.
 const VICTIM: &str = "ECALLS_TEST_VICTIM";
 
