@@ -5,6 +5,8 @@
 
 pub(crate) mod count;
 pub(crate) mod thread;
+mod top;
+mod trial;
 
 use std::time::{Duration, Instant};
 
@@ -32,6 +34,10 @@ pub(crate) struct Args {
 enum What {
     /// Start it, and hold it until SIGINT or SIGTERM; then tell what it did
     Start(Start),
+    /// Run it for a while: with figures of before, and of the time with it
+    Try(trial::Args),
+    /// Show the threads that want the CPU most, and what they get, live
+    Top(top::Args),
     /// End the one that runs
     Stop,
     /// Show which scheduler runs, and what ours has counted
@@ -114,6 +120,8 @@ struct Counts {
 pub(crate) fn run(args: &Args) -> Outcome {
     match &args.what {
         What::Start(start) => hold(start),
+        What::Try(args) => trial::run(args),
+        What::Top(args) => top::run(args),
         What::Stop => stop(),
         What::Status { json } => show(*json),
     }
@@ -138,13 +146,7 @@ fn hold(args: &Start) -> Outcome {
         if left.is_zero() || stop.sleep(left.min(PATIENCE)) {
             break;
         }
-        if let Some(ended) = scheduler.ended() {
-            let text = format!(
-                "the kernel ended the scheduler: {} {} (please report it)",
-                ended.reason, ended.message
-            );
-            return Err(Failure::new(Code::Failed, text));
-        }
+        ended_by_kernel(&scheduler)?;
     }
     let counts = sum(&scheduler.counts()?);
     scheduler.stop();
@@ -157,6 +159,18 @@ fn hold(args: &Start) -> Outcome {
             ..Shown::default()
         },
     )
+}
+
+/// Fails if the kernel has ended it.
+fn ended_by_kernel(scheduler: &Scheduler) -> Outcome {
+    let Some(ended) = scheduler.ended() else {
+        return Ok(());
+    };
+    let text = format!(
+        "the kernel ended the scheduler: {} {} (please report it)",
+        ended.reason, ended.message
+    );
+    Err(Failure::new(Code::Failed, text))
 }
 
 /// Asks the holder to end.
@@ -239,26 +253,31 @@ fn print(out: &mut Output, shown: &Shown) -> Outcome {
         return out.flush();
     }
     if let Some(counts) = &shown.counts {
-        out.line(format_args!(
-            "chosen    {} by share, {} by release, {} by window, {} by event",
-            counts.fair, counts.release, counts.window, counts.event
-        ))?;
-        out.line(format_args!(
-            "moved     {} to balance, {} to an idle CPU; {} took the CPU at once",
-            counts.balanced, counts.stolen, counts.preempted
-        ))?;
-        out.line(format_args!(
-            "polling   {} threads came, {} left, {} found no place; {} polls",
-            counts.entered, counts.left, counts.full, counts.polls
-        ))?;
-        out.line(format_args!(
-            "demoted   {} overran, {} slept otherwise, {} were ahead",
-            counts.overran, counts.slept, counts.ahead
-        ))?;
-        out.line(format_args!(
-            "released  {} times; late by {} us (half of them), {} us (99 %), {} us (worst)",
-            counts.releases, counts.tardy_p50_us, counts.tardy_p99_us, counts.tardy_max_us
-        ))?;
+        print_counts(out, counts)?;
     }
     out.flush()
+}
+
+fn print_counts(out: &mut Output, counts: &Counts) -> Outcome {
+    out.line(format_args!(
+        "chosen    {} by share, {} by release, {} by window, {} by event",
+        counts.fair, counts.release, counts.window, counts.event
+    ))?;
+    out.line(format_args!(
+        "moved     {} to balance, {} to an idle CPU; {} took the CPU at once",
+        counts.balanced, counts.stolen, counts.preempted
+    ))?;
+    out.line(format_args!(
+        "polling   {} threads came, {} left, {} found no place; {} polls",
+        counts.entered, counts.left, counts.full, counts.polls
+    ))?;
+    out.line(format_args!(
+        "demoted   {} overran, {} slept otherwise, {} were ahead",
+        counts.overran, counts.slept, counts.ahead
+    ))?;
+    out.line(format_args!(
+        "released  {} times; late by {} us (half of them), {} us (99 %), {} us (worst)",
+        counts.releases, counts.tardy_p50_us, counts.tardy_p99_us, counts.tardy_max_us
+    ))?;
+    Ok(())
 }

@@ -95,6 +95,17 @@ pub(crate) fn look_below(pid: u32, threads: &mut Threads) {
     }
 }
 
+/// The same of every process, with each thread's process.
+pub(crate) fn look_at_all() -> HashMap<u32, (u32, Had)> {
+    let mut all = HashMap::new();
+    for pid in numbers(Path::new("/proc")) {
+        let mut threads = Threads::new();
+        look(pid, &mut threads);
+        all.extend(threads.into_iter().map(|(tid, had)| (tid, (pid, had))));
+    }
+    all
+}
+
 /// The files of a folder whose names are numbers.
 fn numbers(folder: &Path) -> Vec<u32> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();

@@ -49,3 +49,15 @@ fn a_request_to_end_is_passed_on_to_the_program() {
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
     assert_eq!(run.wait(PATIENCE).code(), Some(3));
 }
+
+#[test]
+fn the_threads_that_want_the_cpu_are_shown_under_any_scheduler() {
+    let ended = ecalls(&["sched", "top", "--json", "--count", "1", "--every", "200ms"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    for line in ended.out.lines() {
+        let object: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        assert!(object["tid"].as_u64().expect("a number") > 0, "{line}");
+    }
+    let table = ecalls(&["sched", "top", "--count", "1", "--every", "100ms"]).out;
+    assert!(table.contains("WAIT PER TURN"), "{table}");
+}

@@ -1,0 +1,197 @@
+//! `ecalls sched top`: the threads that want the CPU most, what they get, and what they wait.
+//!
+//! It is what the kernel tells of its threads, so it works under any scheduler; while ours runs,
+//! how late polling threads were stands above.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use ecalls_kernel::scheduler;
+use rustix::termios::tcgetwinsize;
+use serde::Serialize;
+
+use super::count;
+use super::thread::{Had, look_at_all};
+use crate::duration::{self, show_ns};
+use crate::exit::Outcome;
+use crate::output::{Output, Table};
+use crate::stop::Stop;
+
+/// Lines of a terminal that threads do not get: what stands above them, and the cursor.
+const LINES_KEPT: usize = 5;
+/// To the upper left corner, and nothing below.
+const CLEAR: &str = "\x1b[H\x1b[J";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub(super) struct Args {
+    /// From look to look
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration::parse_positive)]
+    every: Duration,
+    /// Threads to show, at most
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    rows: usize,
+    /// End after so many looks
+    #[arg(long, value_name = "N")]
+    count: Option<u64>,
+    /// Print one JSON object per thread
+    #[arg(long)]
+    json: bool,
+}
+
+const HELP: &str = "\
+Threads stand in the order of what they wanted: time on a CPU, and time ready without one.
+
+Keys with --json: scheduler, pid, tid, name, share (of one CPU), wait (part of the time that it was
+ready without a CPU), got (of what it wanted: 1 is all), turns_per_s, wait_per_turn_ns.";
+
+#[derive(Debug, Serialize)]
+struct Line {
+    scheduler: String,
+    pid: u32,
+    tid: u32,
+    name: String,
+    share: f64,
+    wait: f64,
+    got: f64,
+    turns_per_s: f64,
+    wait_per_turn_ns: u64,
+}
+
+/// Threads at a moment, each with its process.
+type All = HashMap<u32, (u32, Had)>;
+
+pub(super) fn run(args: &Args) -> Outcome {
+    let stop = Stop::on_signals()?;
+    let mut out = Output::new(args.json);
+    let is_live = !args.json && std::io::stdout().is_terminal();
+    let (mut before, mut counted) = (look_at_all(), count::all());
+    let mut since = Instant::now();
+    let mut looks = 0;
+    while args.count.is_none_or(|count| looks < count) && !stop.sleep(args.every) {
+        let now = look_at_all();
+        let counts = count::all();
+        let seconds = since.elapsed().as_secs_f64();
+        since = Instant::now();
+        let scheduler = scheduler::state().and_then(|state| state.running);
+        let scheduler = scheduler.unwrap_or_else(|| "kernel".to_owned());
+        let lines = lines(&before, &now, seconds, &scheduler, rows(args, is_live));
+        if args.json {
+            for line in &lines {
+                out.object(line)?;
+            }
+        } else {
+            if is_live {
+                out.line(CLEAR)?;
+            }
+            out.line(format_args!("{scheduler}, {seconds:.1} s"))?;
+            if let Some(tardiness) = count::since(counted, counts) {
+                out.line(format_args!("released {tardiness}"))?;
+            }
+            out.table(&table(&lines))?;
+            out.line("")?;
+        }
+        out.flush()?;
+        (before, counted) = (now, counts);
+        looks += 1;
+    }
+    out.flush()
+}
+
+/// As many as asked for, and as fit.
+fn rows(args: &Args, is_live: bool) -> usize {
+    let height = tcgetwinsize(std::io::stdout()).map_or(0, |size| usize::from(size.ws_row));
+    match is_live && height > LINES_KEPT {
+        true => args.rows.min(height - LINES_KEPT),
+        false => args.rows,
+    }
+}
+
+/// Who wanted most between two looks.
+fn lines(before: &All, now: &All, seconds: f64, scheduler: &str, rows: usize) -> Vec<Line> {
+    let mut wanted: Vec<(u32, u32, Had)> = now
+        .iter()
+        .map(|(&tid, &(pid, had))| {
+            let before = before.get(&tid).map(|(_, had)| *had).unwrap_or_default();
+            (pid, tid, had.since(before))
+        })
+        .filter(|(.., had)| had.run_ns + had.wait_ns > 0)
+        .collect();
+    wanted.sort_unstable_by_key(|(_, tid, had)| (u64::MAX - had.run_ns - had.wait_ns, *tid));
+    wanted.truncate(rows);
+    let part = |ns: u64| ns as f64 / 1e9 / seconds.max(1e-9);
+    let line = |(pid, tid, had): (u32, u32, Had)| Line {
+        scheduler: scheduler.to_owned(),
+        pid,
+        tid,
+        name: name(pid, tid),
+        share: part(had.run_ns),
+        wait: part(had.wait_ns),
+        got: had.got(),
+        turns_per_s: had.turns as f64 / seconds.max(1e-9),
+        wait_per_turn_ns: had.wait_per_turn_ns(),
+    };
+    wanted.into_iter().map(line).collect()
+}
+
+fn name(pid: u32, tid: u32) -> String {
+    let name = fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm"));
+    let name = name.unwrap_or_default();
+    // A program names itself: nothing of it may steer the terminal.
+    name.trim_end()
+        .chars()
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect()
+}
+
+fn table(lines: &[Line]) -> Table {
+    let mut table = Table::new(&[
+        ">PID",
+        ">TID",
+        "NAME",
+        ">CPU %",
+        ">WAIT %",
+        ">GOT %",
+        ">TURNS/s",
+        ">WAIT PER TURN",
+    ]);
+    for line in lines {
+        table.row([
+            line.pid.to_string(),
+            line.tid.to_string(),
+            line.name.clone(),
+            format!("{:.1}", line.share * 100.0),
+            format!("{:.1}", line.wait * 100.0),
+            format!("{:.0}", line.got * 100.0),
+            format!("{:.0}", line.turns_per_s),
+            show_ns(line.wait_per_turn_ns),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_wanted_most_comes_first_and_who_wanted_nothing_is_left_out() {
+        let had = |run_ns, wait_ns| Had {
+            run_ns,
+            wait_ns,
+            turns: 2,
+        };
+        let before = All::from([(1, (1, had(50, 0))), (2, (1, had(0, 0)))]);
+        let now = All::from([
+            (1, (1, had(60, 0))),
+            (2, (1, had(100, 300))),
+            (3, (3, had(0, 0))),
+        ]);
+        let lines = lines(&before, &now, 1.0, "x", 9);
+        let tids: Vec<u32> = lines.iter().map(|line| line.tid).collect();
+        assert_eq!(tids, [2, 1]);
+        assert!((lines[0].got - 0.25).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,224 @@
+//! `ecalls sched try`: our scheduler for a while, with figures of the time before and of the time
+//! with it.
+//!
+//! A probe sleeps 5 ms at a time, as any program might, and looks how late it is; the rest is what
+//! the kernel counts of all threads. Nothing is left behind: the scheduler is this process's.
+
+use std::fs;
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use ecalls::{Ecalls, now_ns};
+use ecalls_kernel::scheduler::{self, Options, Scheduler};
+use hdrhistogram::Histogram;
+use rustix::thread::{ClockId, Timespec, clock_nanosleep_absolute};
+use serde::Serialize;
+
+use super::count;
+use super::{Counts, ended_by_kernel};
+use crate::duration;
+use crate::exit::{Code, Failure, Outcome};
+use crate::output::{Output, Table, note};
+use crate::stop::Stop;
+
+/// From probe to probe.
+const PROBE_NS: u64 = 5_000_000;
+/// How long the time before is looked at, at most.
+const BEFORE_MAX: Duration = Duration::from_secs(10);
+/// A longer delay counts as this.
+const LONGEST_NS: u64 = 3_600_000_000_000;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub(super) struct Args {
+    /// How long
+    #[arg(value_name = "TIME", default_value = "30s", value_parser = duration::parse_positive)]
+    time: Duration,
+    /// Print one JSON object for the time before, and one for the time with it
+    #[arg(long)]
+    json: bool,
+}
+
+const HELP: &str = "\
+First the scheduler that runs is looked at, for the same time or 10 s, then ours runs. It ends with
+the time, with SIGINT or SIGTERM, and with this command however that ends. What the machine is asked
+to do should be the same all the time: the figures say nothing else.
+
+Keys with --json: scheduler, seconds, late_p50_us, late_p99_us, late_max_us (of a thread that sleeps
+5 ms at a time, each on its own turn), wait_per_turn_us (of all threads: ready, without a CPU),
+switches_per_s; of ours also what `ecalls sched status --json` tells.";
+
+/// Figures of a time.
+#[derive(Debug, Serialize)]
+struct Figures {
+    scheduler: &'static str,
+    seconds: f64,
+    late_p50_us: u64,
+    late_p99_us: u64,
+    late_max_us: u64,
+    wait_per_turn_us: f64,
+    switches_per_s: f64,
+    #[serde(flatten)]
+    counts: Option<Counts>,
+}
+
+/// What the kernel counts of all threads.
+#[derive(Clone, Copy, Debug, Default)]
+struct Machine {
+    wait_ns: u64,
+    turns: u64,
+    switches: u64,
+}
+
+impl Machine {
+    fn now() -> Machine {
+        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+        let schedstat = fs::read_to_string("/proc/schedstat").unwrap_or_default();
+        Machine::parse(&stat, &schedstat)
+    }
+
+    fn parse(stat: &str, schedstat: &str) -> Machine {
+        let mut machine = Machine::default();
+        for line in stat.lines() {
+            if let Some(count) = line.strip_prefix("ctxt ") {
+                machine.switches = count.trim().parse().unwrap_or(0);
+            }
+        }
+        // "cpu0" and nine numbers: the last two are waits and turns.
+        for line in schedstat.lines().filter(|line| line.starts_with("cpu")) {
+            let mut numbers = line.split_whitespace().skip(8);
+            let mut next = || numbers.next().and_then(|number| number.parse::<u64>().ok());
+            machine.wait_ns += next().unwrap_or(0);
+            machine.turns += next().unwrap_or(0);
+        }
+        machine
+    }
+}
+
+pub(super) fn run(args: &Args) -> Outcome {
+    let stop = Stop::on_signals()?;
+    let Some(state) = scheduler::state() else {
+        let message = "this kernel has no sched_ext (CONFIG_SCHED_CLASS_EXT): Debian's have it \
+                       from 7.0 on";
+        return Err(Failure::new(Code::Unsupported, message));
+    };
+    if let Some(name) = state.running {
+        let message = format!("{name} schedules this machine already: end it first");
+        return Err(Failure::new(Code::Failed, message));
+    }
+    // What it lacks is known before anybody waits.
+    let ecalls = Ecalls::open()?;
+    let before_time = args.time.min(BEFORE_MAX);
+    note(format_args!(
+        "looking at the kernel's own scheduler for {before_time:?}"
+    ));
+    let before = measure("kernel", before_time, &stop, || Ok(()))?;
+    if stop.is_set() {
+        return Ok(());
+    }
+    let scheduler = Scheduler::start(ecalls.access(), &Options::default())?;
+    note(format_args!("ours schedules for {:?}", args.time));
+    let mut with = measure("ecalls", args.time, &stop, || ended_by_kernel(&scheduler))?;
+    with.counts = count::sum(&scheduler.counts()?).map(|counts| Counts::new(&counts));
+    scheduler.stop();
+    print(&[before, with], args.json)
+}
+
+/// Looks for so long, or until the user asks for the end.
+fn measure(
+    scheduler: &'static str,
+    time: Duration,
+    stop: &Stop,
+    check: impl Fn() -> Outcome,
+) -> Result<Figures, Failure> {
+    // Refused, the probe is 50 us later, with both schedulers.
+    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+    let mut late = Histogram::<u64>::new_with_bounds(1, LONGEST_NS, 3)
+        .expect("bounds that hdrhistogram allows");
+    let (begin_ns, before) = (now_ns(), Machine::now());
+    let time_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let end_ns = begin_ns.saturating_add(time_ns);
+    let mut next_ns = begin_ns;
+    while next_ns < end_ns && !stop.is_set() {
+        // From now on, so that a late probe makes no other one late.
+        next_ns = now_ns() + PROBE_NS;
+        if clock_nanosleep_absolute(ClockId::Monotonic, &timespec(next_ns)).is_ok() {
+            late.saturating_record(now_ns().saturating_sub(next_ns));
+        }
+        check()?;
+    }
+    let (after, seconds) = (Machine::now(), (now_ns() - begin_ns) as f64 / 1e9);
+    let turns = after.turns.saturating_sub(before.turns);
+    let wait_ns = after.wait_ns.saturating_sub(before.wait_ns);
+    let switches = after.switches.saturating_sub(before.switches);
+    Ok(Figures {
+        scheduler,
+        seconds,
+        late_p50_us: late.value_at_quantile(0.5) / 1000,
+        late_p99_us: late.value_at_quantile(0.99) / 1000,
+        late_max_us: late.max() / 1000,
+        wait_per_turn_us: wait_ns as f64 / 1000.0 / turns.max(1) as f64,
+        switches_per_s: switches as f64 / seconds,
+        counts: None,
+    })
+}
+
+fn timespec(at_ns: u64) -> Timespec {
+    let part = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    Timespec {
+        tv_sec: part(at_ns / 1_000_000_000),
+        tv_nsec: part(at_ns % 1_000_000_000),
+    }
+}
+
+fn print(all: &[Figures], json: bool) -> Outcome {
+    let mut out = Output::new(json);
+    let mut table = Table::new(&[
+        "SCHEDULER",
+        ">SECONDS",
+        ">LATE P50",
+        ">P99",
+        ">MAX us",
+        ">WAIT PER TURN us",
+        ">SWITCHES/s",
+    ]);
+    for figures in all {
+        if json {
+            out.object(figures)?;
+            continue;
+        }
+        table.row([
+            figures.scheduler.to_owned(),
+            format!("{:.1}", figures.seconds),
+            figures.late_p50_us.to_string(),
+            figures.late_p99_us.to_string(),
+            figures.late_max_us.to_string(),
+            format!("{:.1}", figures.wait_per_turn_us),
+            format!("{:.0}", figures.switches_per_s),
+        ]);
+    }
+    if !json {
+        out.table(&table)?;
+        for counts in all.iter().filter_map(|figures| figures.counts.as_ref()) {
+            super::print_counts(&mut out, counts)?;
+        }
+    }
+    out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_and_turns_are_those_of_all_cpus() {
+        let stat = "cpu 1 2 3\nctxt 77\n";
+        let schedstat =
+            "version 17\ncpu0 0 0 0 0 0 0 5 100 3\ndomain0 MC 1\ncpu1 0 0 0 0 0 0 5 50 4\n";
+        let machine = Machine::parse(stat, schedstat);
+        assert_eq!(
+            (machine.wait_ns, machine.turns, machine.switches),
+            (150, 7, 77)
+        );
+    }
+}
