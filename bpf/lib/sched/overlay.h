@@ -9,7 +9,9 @@
  *	rule 1	j = i: nothing to do
  *	rule 2	i has no claim and is a plain or fair thread: j runs
  *	rule 3	i has a window and was served in this period: j runs
- *	rule 4	i and j claim with the same deadline: j runs if i can still be served before it
+ *	rule 4	i and j claim with the same deadline: j runs if i can still be served before it.
+ *		Not if only i has a promise: no admission has counted the time that j takes, and
+ *		it would be missing to claims with later deadlines
  *	rule 5	i is the task server: j runs
  *
  * An event ends as a reason when its sink is given the CPU.
@@ -70,6 +72,8 @@ LIB_INLINE _Bool overlay_fits(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u32 j,
 	struct sched_window *b = &sched_entity(cpu, j)->window;
 
 	if (!window_claims(cpu, j) || a->deadline_ns != b->deadline_ns)
+		return 0;
+	if (sched_in(cpu->promised, i) && !sched_in(cpu->promised, j))
 		return 0;
 	return a->deadline_ns >
 	       now_ns + (a->service_ns - a->served_ns) + (b->service_ns - b->served_ns);

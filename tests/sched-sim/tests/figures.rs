@@ -141,11 +141,12 @@ fn figure_12_misbehaviour_hurts_only_who_misbehaves() {
 /// command `sched-sim` does the same for many more.
 #[test]
 fn worlds_keep_their_promises_and_repeat_exactly() {
-    for seed in 1..150 {
-        let first = world::run(seed, SECOND);
+    // The last one once let an event without a promise go before a promised claim.
+    for seed in (1..150).chain([1_795_382_577]) {
+        let first = world::run(seed, 2 * SECOND);
         assert!(first.is_ok(), "{first:?}");
         if seed % 10 == 0 {
-            assert_eq!(first, world::run(seed, SECOND), "seed {seed}");
+            assert_eq!(first, world::run(seed, 2 * SECOND), "seed {seed}");
         }
     }
 }

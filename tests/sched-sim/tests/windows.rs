@@ -138,6 +138,17 @@ fn figure_4c_rule_4_event_goes_before_a_tighter_window_that_can_wait() {
     assert_eq!(slots.cpu.entity(1).window.missed, 0);
 }
 
+/// A sink whose claim nothing has proved takes no time from those that were promised theirs.
+#[test]
+fn rule_4_is_not_for_a_sink_without_promise_before_a_promised_claim() {
+    let mut slots = Slots::new(&options(SPREAD, 0));
+    assert_eq!(slots.add(4, 1, 0, 1, false), Admission::Promised);
+    assert_eq!(slots.add(8, 4, 0, 1, false), Admission::Promised);
+    assert_eq!(slots.add(4, 2, 1, 2, false), Admission::Unpromised);
+    slots.cpu.event(2, 0);
+    assert_eq!(slots.step(), (0, why::WINDOW));
+}
+
 #[test]
 fn figure_4d_rule_5_event_takes_the_turn_of_the_task_server() {
     let mut slots = Slots::new(&Options {
