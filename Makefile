@@ -48,7 +48,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 help:
 	@echo "make build      compile everything (target/release/ecalls)"
-	@echo "make demo       see it work: a web server's events, counted and timed (root)"
+	@echo "make demo       see it work: a web server's events, then schedulers side by side (root)"
 	@echo "make test       every check that this machine can run (root runs more)"
 	@echo "make nightly    what takes longer: 100,000 random E-code programs (root: in the kernel too)"
 	@echo "make lint       only the checks that run no test"
@@ -66,8 +66,10 @@ build:
 
 demo:
 	tools/setup build demo
+	tools/setup vm || true # what is missing for its last part, that says
 	cargo build --release
 	target/release/ecalls demo
+	tools/demo
 
 test:
 	tools/setup build demo deb test vm

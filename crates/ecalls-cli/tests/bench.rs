@@ -141,6 +141,34 @@ fn a_workload_runs_under_the_kernels_own_scheduler_and_gives_its_rows() {
 }
 
 #[test]
+fn what_was_measured_becomes_a_page_and_the_same_tables() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (data, page) = (folder.join("sched.json"), folder.join("report.html"));
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_ecalls"));
+    bench.args(["bench", "sched", "--json", "--series", "--seconds", "1"]);
+    bench.args(["--scheduler", "eevdf", "--row", "fig5"]);
+    let output = limit::output(&mut bench, LIMIT);
+    assert!(output.status.success());
+    std::fs::write(&data, output.stdout).expect("a file");
+    let mut again = Command::new(env!("CARGO_BIN_EXE_ecalls"));
+    again.args(["bench", "sched", "--from"]).arg(&data);
+    let output = limit::output(again.arg("--report").arg(&page), LIMIT);
+    assert!(output.status.success());
+    let table = String::from_utf8(output.stdout).expect("text");
+    for word in ["fig5 (Coop Figure 5): 1 player, 4 hogs", "p99_us", "eevdf"] {
+        assert!(table.contains(word), "{word}\n{table}");
+    }
+    let page = std::fs::read_to_string(&page).expect("a page");
+    assert_eq!(page.matches("<svg ").count(), 3, "lateness, shares, frames");
+    assert_eq!(page.matches("class=\"line hog\"").count(), 4);
+    std::fs::write(&data, "{}\n").expect("a file");
+    let mut wrong = Command::new(env!("CARGO_BIN_EXE_ecalls"));
+    let output = limit::output(wrong.args(["bench", "sched", "--from"]).arg(&data), LIMIT);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("line 1 is none"), "{text}");
+}
+
+#[test]
 fn options_of_one_measurement_are_refused_for_another() {
     let output = bench(&["--seconds", "3"]);
     assert_eq!(output.status.code(), Some(2));

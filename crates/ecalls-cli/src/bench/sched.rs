@@ -8,17 +8,22 @@
 //! - [`rows`]: the rows, their workloads, the figures of each;
 //! - [`player`], [`work`]: what the threads do;
 //! - [`stage`]: runs one workload; [`under`]: starts and ends the schedulers;
-//! - [`figures`]: what is reported; [`goals`]: what `--check` asks of it.
+//! - [`figures`]: what is reported; [`goals`]: what `--check` asks of it;
+//! - [`track`], [`series`]: what a run was like over time; [`measured`], [`page`]: both as a page.
 
 mod figures;
 mod goals;
+mod measured;
+mod page;
 mod player;
 mod rows;
+mod series;
 mod stage;
+mod track;
 mod under;
 mod work;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -27,7 +32,9 @@ use super::Args;
 use crate::exit::{Code, Failure, Outcome};
 use crate::output::{Output, Table, note};
 use figures::{Figures, Keys};
+use measured::{Measured, by_row};
 use rows::{Polling, Row, Run};
+use series::Series;
 use under::{Under, Which};
 use work::Work;
 
@@ -56,6 +63,16 @@ pub(crate) struct Options {
     /// Also under this one: a program that schedules while it runs (scx_bpfland); may be repeated
     #[arg(long, value_name = "PATH")]
     peer: Vec<PathBuf>,
+    /// With --json: also what each run was like over time, an object each
+    #[arg(long, requires = "json")]
+    series: bool,
+    /// Also write a page with drawings: how late timers were, CPU shares and frame rates over time
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Measure nothing: show what `--json --series` printed before
+    #[arg(long, value_name = "FILE")]
+    #[arg(conflicts_with_all = ["seconds", "scheduler", "peer", "series"])]
+    from: Option<PathBuf>,
 }
 
 /// The schedulers that need no program.
@@ -72,9 +89,17 @@ enum Own {
 impl Options {
     /// Fails if one of them is given for another measurement.
     pub(super) fn refuse(&self) -> Outcome {
-        if self.seconds.is_some() || !self.scheduler.is_empty() || !self.peer.is_empty() {
-            let message = "--seconds, --scheduler and --peer are for `ecalls bench sched`";
-            return Err(Failure::usage(message));
+        let files = [&self.report, &self.from];
+        if self.seconds.is_some()
+            || !self.scheduler.is_empty()
+            || !self.peer.is_empty()
+            || self.series
+            || files.into_iter().any(Option::is_some)
+        {
+            return Err(Failure::usage(
+                "--seconds, --scheduler, --peer, --series, --report and --from are for \
+                 `ecalls bench sched`",
+            ));
         }
         Ok(())
     }
@@ -118,17 +143,67 @@ struct Line {
     figures: Figures,
 }
 
-/// Measures.
+/// All that was measured, or read.
+#[derive(Default)]
+struct Results {
+    measured: Vec<Measured>,
+    series: Vec<Series>,
+    /// The figures that `--check` looks at.
+    figures: Vec<(String, String, Figures)>,
+}
+
+/// Measures, or shows what was measured.
 pub(super) fn run(args: &Args) -> Outcome {
+    let mut out = Output::new(args.json);
+    let results = match &args.sched.from {
+        Some(path) => read(path)?,
+        None => measure_all(args, &mut out)?,
+    };
+    if !out.is_json() {
+        print(&mut out, &results.measured)?;
+    }
+    out.flush()?;
+    if let Some(path) = &args.sched.report {
+        let page = page::page(&results.measured, &results.series);
+        std::fs::write(path, page).map_err(|error| of_file(path, error))?;
+        note(format_args!("the page is {}", path.display()));
+    }
+    let missed = goals::missed(&results.figures);
+    if args.check && !missed.is_empty() {
+        return Err(Failure::new(Code::Failed, missed.join("; ")));
+    }
+    Ok(())
+}
+
+fn of_file(path: &Path, error: impl std::fmt::Display) -> Failure {
+    Failure::new(Code::Failed, format!("{}: {error}", path.display()))
+}
+
+/// What `--json --series` printed.
+fn read(path: &Path) -> Result<Results, Failure> {
+    let text = std::fs::read_to_string(path).map_err(|error| of_file(path, error))?;
+    let mut results = Results::default();
+    for (line, number) in text.lines().zip(1..) {
+        match serde_json::from_str(line) {
+            Ok(measured::Line::Series(series)) => results.series.push(series),
+            Ok(measured::Line::Row(row)) => results.measured.push(row),
+            Err(_) => {
+                let why = format_args!("line {number} is none of `ecalls bench sched --json`");
+                return Err(of_file(path, why));
+            }
+        }
+    }
+    Ok(results)
+}
+
+fn measure_all(args: &Args, out: &mut Output) -> Result<Results, Failure> {
     let runs = wanted(args.row.as_deref().unwrap_or(""))?;
     let seconds = match args.quick {
         true => SECONDS_QUICK,
         false => args.sched.seconds.unwrap_or(SECONDS),
     };
-    let schedulers = args.sched.schedulers();
-    let mut out = Output::new(args.json);
-    let mut lines = Vec::new();
-    for which in &schedulers {
+    let mut results = Results::default();
+    for which in &args.sched.schedulers() {
         let mut under = match Under::start(which) {
             Ok(under) => under,
             Err(Failure::Message(Code::Denied | Code::Unsupported, why))
@@ -145,28 +220,33 @@ pub(super) fn run(args: &Args) -> Outcome {
         ));
         let work = Work::measure();
         for run in &runs {
-            for line in measure(run, which, &mut under, work, seconds)? {
+            let Some((lines, series)) = measure(run, which, &mut under, work, seconds)? else {
+                continue;
+            };
+            for line in lines {
+                let object = line.object(seconds);
                 if out.is_json() {
-                    out.object(&line.object(seconds))?;
-                    out.flush()?;
+                    out.object(&object)?;
                 }
-                lines.push(line);
+                // What is printed can be read.
+                results
+                    .measured
+                    .push(serde_json::from_value(serde_json::to_value(&object)?)?);
+                let Line {
+                    row,
+                    scheduler,
+                    figures,
+                } = line;
+                results.figures.push((row.name, scheduler, figures));
             }
+            if args.sched.series {
+                out.object(&series)?;
+            }
+            results.series.push(series);
+            out.flush()?;
         }
     }
-    if !out.is_json() {
-        print(&mut out, &lines)?;
-        out.flush()?;
-    }
-    let measured = lines
-        .into_iter()
-        .map(|line| (line.row.name, line.scheduler, line.figures));
-    let measured: Vec<_> = measured.collect();
-    let missed = goals::missed(&measured);
-    if args.check && !missed.is_empty() {
-        return Err(Failure::new(Code::Failed, missed.join("; ")));
-    }
-    Ok(())
+    Ok(results)
 }
 
 /// The runs whose rows contain the text, with those rows only.
@@ -190,17 +270,18 @@ fn rows(runs: &[Run]) -> impl Iterator<Item = &Row> {
     runs.iter().flat_map(|run| &run.rows)
 }
 
-/// One run under one scheduler: a line for each of its rows. Nothing where it means nothing.
+/// One run under one scheduler: a line for each of its rows, and what it was like over time.
+/// Nothing where it means nothing.
 fn measure(
     run: &Run,
     which: &Which,
     under: &mut Under,
     work: Work,
     seconds: u64,
-) -> Result<Vec<Line>, Failure> {
+) -> Result<Option<(Vec<Line>, Series)>, Failure> {
     let is_short = run.polling == Polling::ShortPeriod;
     if is_short && !matches!(which, Which::Ecalls) {
-        return Ok(Vec::new());
+        return Ok(None);
     }
     under.prepare(run.polling)?;
     let before = under.demotions()?;
@@ -229,7 +310,13 @@ fn measure(
         scheduler: scheduler.clone(),
         figures: figures.clone(),
     };
-    Ok(run.rows.iter().map(line).collect())
+    let lines = run.rows.iter().map(line).collect();
+    let (name, what) = run
+        .rows
+        .first()
+        .map_or(("", ""), |row| (&row.name, row.what));
+    let series = Series::of(name, &scheduler, what, &seen);
+    Ok(Some((lines, series)))
 }
 
 impl Line {
@@ -246,30 +333,19 @@ impl Line {
 }
 
 /// A table for each row, with a line for each scheduler.
-fn print(out: &mut Output, lines: &[Line]) -> Outcome {
-    let mut names: Vec<&str> = Vec::new();
-    for line in lines {
-        if !names.contains(&line.row.name.as_str()) {
-            names.push(&line.row.name);
-        }
-    }
-    for (at, name) in names.iter().enumerate() {
-        let of_row: Vec<&Line> = lines.iter().filter(|line| line.row.name == *name).collect();
-        let Some(first) = of_row.first().map(|line| &line.row) else {
-            continue;
-        };
+fn print(out: &mut Output, measured: &[Measured]) -> Outcome {
+    for (at, (lines, figures)) in by_row(measured).iter().enumerate() {
+        let first = lines[0];
         if at > 0 {
             out.line("")?;
         }
-        out.line(format_args!("{name} ({}): {}", first.source, first.what))?;
+        let (row, source, what) = (&first.row, &first.source, &first.what);
+        out.line(format_args!("{row} ({source}): {what}"))?;
         let mut columns = vec![""];
-        columns.extend(first.figures.iter().map(|figure| figure.column()));
+        columns.extend(figures.iter().map(|figure| figure.column()));
         let mut table = Table::new(&columns);
-        for line in of_row {
-            let figures = first
-                .figures
-                .iter()
-                .map(|figure| line.figures.show(*figure));
+        for line in lines {
+            let figures = figures.iter().map(|figure| line.show(*figure));
             table.row(std::iter::once(line.scheduler.clone()).chain(figures));
         }
         out.table(&table)?;

@@ -66,6 +66,18 @@ impl Figure {
         let row = Figure::ALL.iter().find(|(one, ..)| *one == self);
         row.map_or("", |(_, name, _)| name)
     }
+
+    /// Its key.
+    pub(super) fn name(self) -> &'static str {
+        self.column().trim_start_matches('>')
+    }
+
+    /// A value of it, as people read it.
+    pub(super) fn show(self, value: f64) -> String {
+        let row = Figure::ALL.iter().find(|(one, ..)| *one == self);
+        let digits = row.map_or(0, |(.., digits)| *digits);
+        format!("{value:.digits$}")
+    }
 }
 
 impl Figures {
@@ -80,11 +92,12 @@ impl Figures {
         let us = |ns: u64| ns as f64 / 1000.0;
         let cpu = |usage: &Usage| usage.cpu_ns as f64;
         let players: Vec<f64> = seen.players.iter().map(|one| cpu(&one.usage)).collect();
-        let hogs: Vec<f64> = seen.hogs.iter().map(cpu).collect();
+        let hogs: Vec<f64> = seen.hogs.iter().map(|one| cpu(&one.usage)).collect();
         let fps = |player: &Played| player.frames as f64 / seen.seconds;
         let rates: Vec<f64> = seen.players.iter().map(fps).collect();
         let usages = seen.players.iter().map(|one| &one.usage);
-        let switches: u64 = usages.chain(&seen.hogs).map(|usage| usage.switches).sum();
+        let usages = usages.chain(seen.hogs.iter().map(|one| &one.usage));
+        let switches: u64 = usages.map(|usage| usage.switches).sum();
         let all: f64 = players.iter().chain(&hogs).sum();
         let mean = all / (players.len() + hogs.len()) as f64;
         let mut figures = Figures::default();
@@ -122,16 +135,6 @@ impl Figures {
         figures
     }
 
-    /// One of them, as people read it.
-    pub(super) fn show(&self, figure: Figure) -> String {
-        let row = Figure::ALL.iter().find(|(one, ..)| *one == figure);
-        let digits = row.map_or(0, |(.., digits)| *digits);
-        match self.get(figure) {
-            value if value.is_finite() => format!("{value:.digits$}"),
-            _ => "-".to_owned(),
-        }
-    }
-
     /// One of them.
     pub(super) fn get(&self, figure: Figure) -> f64 {
         let at = Figure::ALL.iter().position(|(one, ..)| *one == figure);
@@ -145,11 +148,10 @@ pub(super) struct Keys<'a>(pub(super) &'a Figures, pub(super) &'a [Figure]);
 impl Serialize for Keys<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        for (figure, name, _) in Figure::ALL {
+        for (figure, ..) in Figure::ALL {
             let value = self.0.get(figure);
             if self.1.contains(&figure) && value.is_finite() {
-                let name = name.trim_start_matches('>');
-                map.serialize_entry(name, &((value * 1000.0).round() / 1000.0))?;
+                map.serialize_entry(figure.name(), &((value * 1000.0).round() / 1000.0))?;
             }
         }
         map.end()
@@ -159,6 +161,8 @@ impl Serialize for Keys<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::sched::track::Track;
+    use crate::bench::sched::work::{Burned, Span};
 
     fn played(late_us: u64, frames: u64, cpu_ns: u64) -> Played {
         let mut late = super::super::histogram();
@@ -171,6 +175,7 @@ mod tests {
             late,
             frames,
             usage,
+            track: Track::new(Span::default()),
             was_answered: true,
         }
     }
@@ -180,9 +185,12 @@ mod tests {
         let seen = Seen {
             seconds: 2.0,
             players: vec![played(100, 40, 6), played(900, 20, 6)],
-            hogs: vec![Usage {
-                cpu_ns: 3,
-                switches: 2,
+            hogs: vec![Burned {
+                usage: Usage {
+                    cpu_ns: 3,
+                    switches: 2,
+                },
+                track: Track::new(Span::default()),
             }],
             demotions: Some([1.0, 0.0, 2.0]),
         };

@@ -18,6 +18,7 @@ use std::rc::Rc;
 use ecalls_loop::{Loop, Turn, best_effort, timer};
 use hdrhistogram::Histogram;
 
+use super::track::Track;
 use super::work::{Meter, Random, Span, Usage, Work};
 use crate::exit::Failure;
 
@@ -52,6 +53,7 @@ pub(super) struct Played {
     /// Frames decoded.
     pub(super) frames: u64,
     pub(super) usage: Usage,
+    pub(super) track: Track,
     /// A scheduler answered its last poll.
     pub(super) was_answered: bool,
 }
@@ -65,6 +67,7 @@ struct Player {
     late: RefCell<Histogram<u64>>,
     frames: Cell<u64>,
     at_start: Cell<Usage>,
+    track: RefCell<Track>,
     decoding: Cell<Decoding>,
 }
 
@@ -97,6 +100,7 @@ pub(super) fn play(
         late: RefCell::new(super::histogram()),
         frames: Cell::new(0),
         at_start: Cell::new(Usage::default()),
+        track: RefCell::new(Track::new(span)),
         decoding: Cell::new(Decoding::default()),
     });
     let phase_ns = player.random.borrow_mut().below(clip.period_ns);
@@ -111,10 +115,12 @@ pub(super) fn play(
         .map_err(|error| Failure::new(crate::exit::Code::Failed, format!("a player: {error}")))?;
     let usage = player.meter.read().since(player.at_start.get());
     let late = player.late.borrow().clone();
+    let track = player.track.replace(Track::new(span));
     Ok(Played {
         late,
         frames: player.frames.get(),
         usage,
+        track,
         was_answered: events.timing() == ecalls_loop::Timing::Cooperative,
     })
 }
@@ -126,6 +132,8 @@ fn submit(events: &Loop, player: &Rc<Player>, first_ns: u64) -> ecalls_loop::Res
         if next_ns >= its.span.from_ns {
             its.late.borrow_mut().saturating_record(turn.tardiness_ns());
         }
+        let frames = its.frames.get();
+        its.track.borrow_mut().look(turn.start_ns(), frames);
         next_ns += its.clip.period_ns;
         turn.again(timer(next_ns));
     })?;

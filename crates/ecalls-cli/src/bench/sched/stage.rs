@@ -10,7 +10,7 @@ use ecalls_loop::Loop;
 use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity};
 
 use super::player::{Clip, Played, play};
-use super::work::{Span, Usage, Work, hog};
+use super::work::{Burned, Span, Work, hog};
 use crate::exit::{Code, Failure};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -47,7 +47,7 @@ pub(super) struct Seen {
     /// Seconds that were counted.
     pub(super) seconds: f64,
     pub(super) players: Vec<Played>,
-    pub(super) hogs: Vec<Usage>,
+    pub(super) hogs: Vec<Burned>,
     /// Demotions by rule: overran, slept, ahead. None: nobody counts them.
     pub(super) demotions: Option<[f64; 3]>,
 }

@@ -6,6 +6,8 @@ use std::os::unix::fs::FileExt;
 
 use rustix::time::{ClockId, clock_gettime};
 
+use super::track::Track;
+
 /// Steps that are computed between two looks at anything.
 const BATCH: u64 = 64;
 /// How the speed is measured: the best of so many rounds, since other work may disturb one.
@@ -112,26 +114,37 @@ impl Usage {
     }
 }
 
-fn cpu_ns() -> u64 {
+/// CPU time of the calling thread.
+pub(super) fn cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     let part = |number: i64| u64::try_from(number).unwrap_or(0);
     part(time.tv_sec) * 1_000_000_000 + part(time.tv_nsec)
 }
 
+/// What came of a hog.
+#[derive(Debug)]
+pub(super) struct Burned {
+    pub(super) usage: Usage,
+    pub(super) track: Track,
+}
+
 /// A hog: computes and nothing else, and looks at the clock every 20 us of its CPU time.
-pub(super) fn hog(work: Work, span: Span) -> Usage {
+pub(super) fn hog(work: Work, span: Span) -> Burned {
     const LOOK_NS: u64 = 20_000;
     let meter = Meter::new();
     let mut at_start = None;
+    let mut track = Track::new(span);
     loop {
         work.spend(LOOK_NS);
         let now_ns = ecalls::now_ns();
+        track.look(now_ns, 0);
         if now_ns >= span.from_ns && at_start.is_none() {
             at_start = Some(meter.read());
         }
         if now_ns >= span.end_ns {
             let now = meter.read();
-            return now.since(at_start.unwrap_or(now));
+            let usage = now.since(at_start.unwrap_or(now));
+            return Burned { usage, track };
         }
     }
 }
