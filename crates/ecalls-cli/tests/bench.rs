@@ -161,6 +161,16 @@ fn what_was_measured_becomes_a_page_and_the_same_tables() {
     let page = std::fs::read_to_string(&page).expect("a page");
     assert_eq!(page.matches("<svg ").count(), 3, "lateness, shares, frames");
     assert_eq!(page.matches("class=\"line hog\"").count(), 4);
+    let mut checked = Command::new(env!("CARGO_BIN_EXE_ecalls"));
+    checked
+        .args(["bench", "sched", "--check", "--from"])
+        .arg(&data);
+    let output = limit::output(&mut checked, LIMIT);
+    assert_eq!(
+        output.status.code(),
+        Some(2),
+        "nothing was measured that could fail"
+    );
     std::fs::write(&data, "{}\n").expect("a file");
     let mut wrong = Command::new(env!("CARGO_BIN_EXE_ecalls"));
     let output = limit::output(wrong.args(["bench", "sched", "--from"]).arg(&data), LIMIT);

@@ -154,6 +154,11 @@ struct Results {
 
 /// Measures, or shows what was measured.
 pub(super) fn run(args: &Args) -> Outcome {
+    if args.sched.from.is_some() && (args.json || args.check || args.quick || args.row.is_some()) {
+        return Err(Failure::usage(
+            "--from measures nothing: leave out --json, --check, --quick and --row",
+        ));
+    }
     let mut out = Output::new(args.json);
     let results = match &args.sched.from {
         Some(path) => read(path)?,
