@@ -126,6 +126,18 @@ impl<W: Words> Slot<W> {
         })
     }
 
+    /// What it answers now, though the thread may have been stopped since the first answer, which
+    /// it read when it was given the CPU at `dispatch_ns`. Then it has another slice; or none if it
+    /// was demoted meanwhile, since it is cooperative again when it polls.
+    fn answer_now(&self, dispatch_ns: u64) -> Option<Answer> {
+        let line = self.line_1();
+        let mut answer = self.answer()?;
+        if line.state == COOP_DEMOTED && line.dispatch_ns != dispatch_ns {
+            answer.slice_end_ns = 0;
+        }
+        Some(answer)
+    }
+
     /// Ends a poll: a sleep from now on is another.
     pub fn end(&mut self) {
         self.write(FLAGS, flag_word(0));
@@ -183,6 +195,8 @@ pub struct Cooperative<W, Y = SchedYield> {
     answered: bool,
     /// If not: when it yields again to be seen.
     ask_ns: u64,
+    /// If so: when the thread was given the CPU with the answer.
+    dispatch_ns: u64,
     /// The caller sleeps, or slept, elsewhere.
     resting: bool,
 }
@@ -202,6 +216,7 @@ impl<W: Words, Y: Yield> Cooperative<W, Y> {
             cpu,
             answered: false,
             ask_ns: 0,
+            dispatch_ns: 0,
             resting: false,
         }
     }
@@ -240,6 +255,7 @@ impl<W: Words, Y: Yield> Cooperative<W, Y> {
         }
         self.slot.end();
         self.answered = answer.is_some();
+        self.dispatch_ns = self.slot.line_1().dispatch_ns;
         answer.unwrap_or(Answer::ALONE)
     }
 }
@@ -261,6 +277,13 @@ impl<W: Words, Y: Yield> Poll for Cooperative<W, Y> {
             descriptors.look()?;
         }
         Ok(answer)
+    }
+
+    fn renewed(&self, answer: Answer) -> Answer {
+        match self.answered {
+            true => self.slot.answer_now(self.dispatch_ns).unwrap_or(answer),
+            false => answer,
+        }
     }
 
     fn rest(&mut self, wants: &Wants, descriptors: &mut Descriptors) -> Result<()> {

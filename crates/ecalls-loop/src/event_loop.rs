@@ -323,7 +323,11 @@ impl Loop {
     ///
     /// The first one runs whatever the others' importance is: the scheduler knew that when it chose
     /// this thread. So each poll with a slice brings the program forward.
+    ///
+    /// The slice is the one that the thread has now: a thread that was stopped in its slice, by a
+    /// promised window or by the kernel, goes on with a shorter one.
     fn dispatch(&self, answer: &Answer) -> Result<()> {
+        let mut answer = *answer;
         let mut has_run_best_effort = false;
         let mut look_ns = None;
         for _ in 0..ROUND_MAX {
@@ -339,6 +343,9 @@ impl Loop {
                 let Some(importance) = core.queue.importance() else {
                     return Ok(());
                 };
+                if has_run_best_effort {
+                    answer = self.poll.borrow().renewed(answer);
+                }
                 let is_less = has_run_best_effort && answer.least_importance < importance;
                 if now_ns >= answer.until_ns() || is_less {
                     return Ok(());

@@ -101,6 +101,12 @@ pub trait Poll {
     /// What the system refuses.
     fn poll(&mut self, wants: &Wants, descriptors: &mut Descriptors) -> Result<Answer>;
 
+    /// The answer of the last poll as it is now: since then the thread may have been stopped, and
+    /// given another slice when it went on.
+    fn renewed(&self, answer: Answer) -> Answer {
+        answer
+    }
+
     /// The caller goes to sleep elsewhere, until `wants.release_ns` or until the descriptors are
     /// ready; [`Poll::poll`] ends that.
     ///

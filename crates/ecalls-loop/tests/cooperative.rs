@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use ecalls_abi::coop::{COOP_COOPERATIVE, COOP_NONE, COOP_POLLING};
+use ecalls_abi::coop::{COOP_COOPERATIVE, COOP_DEMOTED, COOP_NONE, COOP_POLLING};
 use ecalls_loop::clock::Clock;
 use ecalls_loop::coop::{ASK_AGAIN_NS, Cooperative, Slot, Yield};
 use ecalls_loop::{Loop, Timing, best_effort, timer};
@@ -30,6 +30,7 @@ const FLAGS: usize = 3;
 const NEXT_RELEASE: usize = 8;
 const LEAST_IMPORTANCE: usize = 9;
 const SLICE_END: usize = 10;
+const DISPATCH: usize = 11;
 const STATE_AND_ANSWERED: usize = 15;
 
 /// How long a thread runs when no release is near.
@@ -101,6 +102,49 @@ fn work(events: &Loop, time: &Time, importance: u64, takes_ns: u64) -> Rc<Cell<u
         })
         .unwrap();
     pieces
+}
+
+/// The scheduler may stop a thread within its slice, for a promised window, and writes line 1 anew
+/// when it goes on: with a shorter slice, or demoted.
+#[test]
+fn events_keep_to_the_slice_that_the_thread_has_now() {
+    for state in [COOP_COOPERATIVE, COOP_DEMOTED] {
+        let (time, slot) = (Time::default(), memory());
+        let theirs = Arc::clone(&slot);
+        let now = time.clone();
+        let polls = Rc::new(Cell::new(0));
+        let polled = Rc::clone(&polls);
+        let events = scripted(&time, &slot, move || {
+            polled.set(polled.get() + 1);
+            answer(&theirs, now.now_ns() + 20, COOP_NONE, COOP_NONE);
+            write(&theirs, DISPATCH, now.now_ns());
+        });
+        let pieces = work(&events, &time, 1, 2);
+        let (theirs, now) = (Arc::clone(&slot), time.clone());
+        events
+            .submit(timer(5), move |_| {
+                // It was stopped, and goes on.
+                let word = read(&theirs, STATE_AND_ANSWERED) >> 32 << 32 | u64::from(state);
+                write(&theirs, STATE_AND_ANSWERED, word);
+                write(&theirs, DISPATCH, now.now_ns());
+                let end = now.now_ns() + if state == COOP_DEMOTED { 1000 } else { 2 };
+                write(&theirs, SLICE_END, end);
+            })
+            .unwrap();
+        let (count, seen) = (Rc::clone(&pieces), Rc::new(Cell::new(0)));
+        let (until, at) = (Rc::clone(&polls), Rc::clone(&seen));
+        events
+            .submit(timer(6), move |turn| {
+                assert_eq!(until.get(), 1, "in the first slice");
+                at.set(count.get());
+                turn.again(timer(u64::MAX / 2));
+            })
+            .unwrap();
+        events.submit(timer(12), |turn| turn.stop()).unwrap();
+        events.run().unwrap();
+        assert_eq!(polls.get(), 2, "it polled before that slice's 20 ns");
+        assert!(pieces.get() > seen.get(), "and went on");
+    }
 }
 
 #[test]
