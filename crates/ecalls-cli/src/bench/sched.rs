@@ -289,16 +289,10 @@ fn measure(
         return Ok(None);
     }
     under.prepare(run.polling)?;
-    let before = under.demotions()?;
     let class = under.class(run.polling);
     let is_cooperative = matches!(class, stage::Class::Cooperative(_));
-    let mut seen = stage::run(&run.workload, class, work, seconds)?;
+    let seen = stage::run(&run.workload, class, work, seconds, || under.demotions())?;
     under.check()?;
-    let after = under.demotions()?;
-    seen.demotions = after.map(|after| {
-        let before = before.unwrap_or_default();
-        std::array::from_fn(|rule| after[rule] - before[rule])
-    });
     if is_cooperative && !seen.players.iter().all(|player| player.was_answered) {
         return Err(Failure::new(
             Code::Failed,

@@ -25,6 +25,8 @@ use crate::exit::Failure;
 const SECOND_NS: u64 = 1_000_000_000;
 /// More frames than any player has in a second.
 const FRAMES_MAX: u64 = 1000;
+/// Timers so near to the end are not counted: players that have ended are in the way then.
+const ENDING_NS: u64 = 50_000_000;
 /// A misbehaving player delays its yield once in so many pieces, by up to so long (Coop §5.5).
 const DELAY_ONCE_IN: u64 = 100;
 const DELAY_NS_MAX: u64 = 10_000_000;
@@ -128,8 +130,9 @@ pub(super) fn play(
 fn submit(events: &Loop, player: &Rc<Player>, first_ns: u64) -> ecalls_loop::Result<()> {
     let its = Rc::clone(player);
     let mut next_ns = first_ns;
+    let counted = player.span.from_ns..player.span.end_ns.saturating_sub(ENDING_NS);
     events.submit(timer(first_ns), move |turn| {
-        if next_ns >= its.span.from_ns {
+        if counted.contains(&next_ns) {
             its.late.borrow_mut().saturating_record(turn.tardiness_ns());
         }
         let frames = its.frames.get();

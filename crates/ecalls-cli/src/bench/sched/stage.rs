@@ -4,6 +4,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::sync::{Barrier, OnceLock};
 use std::thread::{self, ScopedJoinHandle};
+use std::time::Duration;
 
 use ecalls::{Channel, Ecalls, now_ns};
 use ecalls_loop::Loop;
@@ -18,6 +19,8 @@ const SECOND_NS: u64 = 1_000_000_000;
 const AGREED_NS: u64 = 20_000_000;
 /// What comes first is not counted, ns.
 const SETTLE_NS: u64 = 500_000_000;
+/// Before the end demotions are counted, ns: a player that has ended does not poll any more.
+const ENDING_NS: u64 = 5_000_000;
 /// The priority of players in SCHED_RR: any is above everything that is not real-time.
 const PRIORITY: &str = "1";
 
@@ -48,8 +51,8 @@ pub(super) struct Seen {
     pub(super) seconds: f64,
     pub(super) players: Vec<Played>,
     pub(super) hogs: Vec<Burned>,
-    /// Demotions by rule: overran, slept, ahead. None: nobody counts them.
-    pub(super) demotions: Option<[f64; 3]>,
+    /// By rule: overran, slept, ahead.
+    pub(super) demotions: Demotions,
 }
 
 /// What the threads agree on before they begin.
@@ -77,8 +80,8 @@ impl Agreement {
         self.span.get().copied()
     }
 
-    /// Lets everybody begin.
-    fn begin(&self, seconds: u64) {
+    /// Lets everybody begin. Until when it goes.
+    fn begin(&self, seconds: u64) -> u64 {
         let begin_ns = now_ns() + AGREED_NS;
         let from_ns = begin_ns + SETTLE_NS;
         let end_ns = from_ns + seconds * SECOND_NS;
@@ -89,15 +92,20 @@ impl Agreement {
         };
         // Nobody else sets it.
         let _ = self.span.set(span);
+        end_ns
     }
 }
 
-/// Runs it for so long.
+/// Demotions so far, by rule; None: nobody counts them.
+pub(super) type Demotions = Option<[f64; 3]>;
+
+/// Runs it for so long. `demotions` is asked before and towards the end.
 pub(super) fn run(
     workload: &Workload,
     class: Class<'_>,
     work: Work,
     seconds: u64,
+    demotions: impl Fn() -> Result<Demotions, Failure>,
 ) -> Result<Seen, Failure> {
     let threads = workload.players.len() + workload.hogs;
     let agreement = &Agreement {
@@ -137,19 +145,30 @@ pub(super) fn run(
             Class::RoundRobin => tids.iter().take(players.len()).try_for_each(raise),
             Class::Plain | Class::Cooperative(_) => Ok(()),
         };
-        if raised.is_ok() {
-            agreement.begin(seconds);
-        }
+        let before = demotions();
+        let mut after = Ok(None);
+        let end_ns = raised.is_ok().then(|| agreement.begin(seconds));
         agreement.begun.wait();
+        if let Some(end_ns) = end_ns {
+            let left_ns = end_ns.saturating_sub(now_ns() + ENDING_NS);
+            thread::sleep(Duration::from_nanos(left_ns));
+            after = demotions();
+        }
         let (players, hogs) = (join(players)?, join(hogs)?);
         raised?;
         Ok(Seen {
             seconds: seconds as f64,
             players: players.into_iter().collect::<Result<_, _>>()?,
             hogs,
-            demotions: None,
+            demotions: since(before?, after?),
         })
     })
+}
+
+/// What was counted after `before`.
+fn since(before: Demotions, after: Demotions) -> Demotions {
+    let before = before.unwrap_or_default();
+    after.map(|after| std::array::from_fn(|rule| after[rule] - before[rule]))
 }
 
 /// What the threads return; nothing of those that did not begin.

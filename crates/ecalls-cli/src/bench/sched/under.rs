@@ -10,7 +10,7 @@ use ecalls_kernel::scheduler::{self, Options, Scheduler};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::rows::Polling;
-use super::stage::Class;
+use super::stage::{Class, Demotions};
 use super::{ECALLS, EEVDF, RR};
 use crate::exit::{Code, Failure, Outcome};
 
@@ -109,7 +109,7 @@ impl Under {
     }
 
     /// Demotions so far, by rule, if it counts them.
-    pub(super) fn demotions(&self) -> Result<Option<[f64; 3]>, Failure> {
+    pub(super) fn demotions(&self) -> Result<Demotions, Failure> {
         let Under::Ours {
             running: Some((_, scheduler)),
             ..
