@@ -37,7 +37,17 @@ struct {
 } ended SEC(".bss.ended");
 
 static int timer_comes(void *map, u32 *cpu, struct sched_timer_of *timer) {
+	struct sched_cpu *c = cpu_of(*cpu);
+	u64 at;
+
 	timer->at_ns = 0;
+	at = c ? sched_timer(c) : 0;
+	/* Whoever it was set for has gone, or has run. Who sets it meanwhile sets it for now. */
+	if (at > now_ns()) {
+		if (at != SCHED_NEVER && !__sync_val_compare_and_swap(&timer->at_ns, 0, at))
+			bpf_timer_start(&timer->timer, at, BPF_F_TIMER_ABS);
+		return 0;
+	}
 	scx_bpf_kick_cpu(*cpu, SCX_NUMBER(scx_kick_flags, SCX_KICK_PREEMPT));
 	return 0;
 }
@@ -271,7 +281,7 @@ void BPF_PROG(sched_stopping, struct task_struct *p, bool runnable) {
 	if (!t || !c)
 		return;
 	if (t->entity >= SCHED_ENTITIES) {
-		turn_stop(c, now_ns());
+		turn_stop(c, runnable, now_ns());
 		t->plain.vtime = c->plain.vtime;
 		return;
 	}
@@ -279,7 +289,7 @@ void BPF_PROG(sched_stopping, struct task_struct *p, bool runnable) {
 	if (!runnable)
 		take_poll(t, c, now_ns());
 	sink_looks(t);
-	turn_stop(c, now_ns());
+	turn_stop(c, runnable, now_ns());
 }
 
 SEC("struct_ops/yield")

@@ -216,7 +216,7 @@ __noinline int enter(struct sched_task *t, u32 cpu, u64 now, const struct coop_b
 		SCHED_COUNT(cpu, full);
 		return -EDQUOT;
 	}
-	turn_stop(c, now);
+	turn_stop(c, 0, now);
 	t->plain.vtime = fair_later(t->plain.vtime, c->plain.vtime);
 	group = group_join(c, places, &key, t->plain.vtime);
 	/* Without a place for the group it is in none, and leaves none. */
@@ -249,7 +249,7 @@ __noinline int come_out(struct sched_task *t, u32 cpu, u64 now) {
 
 	if (!t || !c)
 		return -ENOENT;
-	turn_stop(c, now);
+	turn_stop(c, 0, now);
 	leave(t);
 	clear_left(cpu, c, now);
 	turn_ready_plain(c, &t->plain, now);
@@ -309,7 +309,7 @@ static __always_inline void tell(struct sched_task *t, struct sched_cpu *c, u64 
 	count_offences(t, e);
 	if (!told)
 		return;
-	told->next_release_ns = release_next(c, t->entity, now);
+	told->next_release_ns = c->next_release_ns;
 	told->least_importance =
 		e->group < SCHED_ENTITIES ? group_least_importance(c, t->entity) : ECALLS_COOP_NONE;
 	told->slice_end_ns = c->slice_end_ns;

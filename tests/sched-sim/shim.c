@@ -48,8 +48,8 @@ void policy_start(struct sched_cpu *cpu, ecalls_u32 who, const struct sched_plai
 	turn_start(cpu, who, plain, now_ns);
 }
 
-void policy_stop(struct sched_cpu *cpu, ecalls_u64 now_ns) {
-	turn_stop(cpu, now_ns);
+void policy_stop(struct sched_cpu *cpu, ecalls_u32 waits, ecalls_u64 now_ns) {
+	turn_stop(cpu, waits != 0, now_ns);
 }
 
 void policy_poll(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns, ecalls_u64 release_ns,
@@ -72,10 +72,6 @@ int policy_preempts_plain(struct sched_cpu *cpu, ecalls_u64 vtime, ecalls_u64 no
 
 ecalls_u64 policy_timer(struct sched_cpu *cpu) {
 	return sched_timer(cpu);
-}
-
-int policy_expire(struct sched_cpu *cpu, ecalls_u64 now_ns) {
-	return sched_expire(cpu, now_ns);
 }
 
 ecalls_u64 policy_next_release(struct sched_cpu *cpu, ecalls_u32 except, ecalls_u64 now_ns) {

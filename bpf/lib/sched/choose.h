@@ -12,7 +12,7 @@
  *
  * The caller asks sched_choose when a CPU is free, or its thread's slice has ended and the thread
  * is still runnable (then sched_cpu.running is that thread). It does what the choice says and tells
- * turn_start. It asks sched_preempts when a thread has become ready, and sched_expire when the time
+ * turn_start. It asks sched_preempts when a thread has become ready, and sched_choose when the time
  * sched_timer has come.
  */
 #ifndef ECALLS_SCHED_CHOOSE_H
@@ -32,7 +32,6 @@ struct sched_choice {
 	ecalls_u32 why; /* SCHED_WHY_... */
 	ecalls_u32 keep; /* 1: who runs goes on */
 	ecalls_u32 pad;
-	ecalls_u64 slice_ns; /* how long it may run; of a cooperative thread with the slack */
 };
 
 /* Whether the running thread has the CPU before others of its kind: among the plain threads outside
@@ -52,10 +51,10 @@ LIB_INLINE ecalls_u32 sched_beyond(struct sched_cpu *cpu) {
 	return window_first(cpu, cpu->conserving | ~cpu->served, 0);
 }
 
-/* The least virtual time of all: a plain thread, an entity, or the first of a group. Of the threads
- * with a window, one stands for all. */
+/* The least virtual time of all, as fair_update found it: a plain thread, an entity, or the first
+ * of a group. Of the threads with a window, one stands for all. */
 LIB_INLINE ecalls_u32 sched_fair(struct sched_cpu *cpu) {
-	ecalls_u32 first = fair_first(cpu, ~cpu->windowed), who = SCHED_NOBODY;
+	ecalls_u32 first = cpu->first, who = SCHED_NOBODY;
 	ecalls_u32 beyond = sched_beyond(cpu);
 	ecalls_u64 least = 0;
 
@@ -135,36 +134,6 @@ LIB_INLINE ecalls_u32 sched_order(struct sched_cpu *cpu, ecalls_u64 now_ns, ecal
 	return window_first(cpu, ~0ull, 1);
 }
 
-/* Who runs next. */
-LIB_CALL int sched_choose(struct sched_cpu *cpu, ecalls_u64 now_ns, const struct sched_queue *queue,
-			  struct sched_choice *choice) {
-	ecalls_u32 why = SCHED_WHY_NOBODY, who, chosen;
-
-	fair_note(cpu, queue);
-	fair_update(cpu, now_ns);
-	police_overran(cpu, now_ns);
-	window_roll(cpu, now_ns);
-	cpu->serving = SCHED_NOBODY;
-	chosen = sched_order(cpu, now_ns, &why);
-	who = chosen;
-	if (why != SCHED_WHY_RELEASE && cpu->serving == SCHED_NOBODY)
-		who = overlay_apply(cpu, chosen, now_ns);
-	choice->who = who;
-	choice->why = who != chosen ? SCHED_WHY_EVENT : why;
-	choice->keep = 0;
-	choice->slice_ns = 0;
-	if (who == SCHED_NOBODY) {
-		choice->why = SCHED_WHY_NOBODY;
-		return 0;
-	}
-	if (who == SCHED_PLAIN || sched_in(cpu->groups, who))
-		choice->keep = sched_keeps_plain(cpu, who);
-	else
-		choice->keep = cpu->running == who;
-	choice->slice_ns = turn_limit(cpu, who, now_ns) - now_ns;
-	return 0;
-}
-
 /* Whether the running thread is cooperative and within what it was told. Only its limit ends it, or
  * a promised window. */
 LIB_INLINE _Bool sched_protected(struct sched_cpu *cpu, ecalls_u64 now_ns) {
@@ -186,6 +155,48 @@ LIB_CALL int sched_claimed(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 		return 0;
 	return !cpu->on_server || !window_before(&cpu->server, &sched_entity(cpu, first)->window,
 						 cpu->options.window_order);
+}
+
+/* Whether the running thread goes on whoever else might be chosen: it was given a slice, and has
+ * not polled. The caller asks then because its timer came for somebody who has gone, or because the
+ * kernel wanted a decision. */
+LIB_INLINE _Bool sched_goes_on(struct sched_cpu *cpu, ecalls_u64 now_ns) {
+	return sched_protected(cpu, now_ns) && !sched_in(cpu->polled, cpu->running) &&
+	       !sched_claimed(cpu, now_ns);
+}
+
+/* Who runs next. */
+LIB_CALL int sched_choose(struct sched_cpu *cpu, ecalls_u64 now_ns, const struct sched_queue *queue,
+			  struct sched_choice *choice) {
+	ecalls_u32 why = SCHED_WHY_NOBODY, who, chosen;
+
+	fair_note(cpu, queue);
+	fair_update(cpu, now_ns);
+	police_overran(cpu, now_ns);
+	window_roll(cpu, now_ns);
+	cpu->serving = SCHED_NOBODY;
+	if (sched_goes_on(cpu, now_ns)) {
+		choice->who = cpu->running;
+		choice->why = SCHED_WHY_FAIR;
+		choice->keep = 1;
+		return 0;
+	}
+	chosen = sched_order(cpu, now_ns, &why);
+	who = chosen;
+	if (why != SCHED_WHY_RELEASE && cpu->serving == SCHED_NOBODY)
+		who = overlay_apply(cpu, chosen, now_ns);
+	choice->who = who;
+	choice->why = who != chosen ? SCHED_WHY_EVENT : why;
+	choice->keep = 0;
+	if (who == SCHED_NOBODY) {
+		choice->why = SCHED_WHY_NOBODY;
+		return 0;
+	}
+	if (who == SCHED_PLAIN || sched_in(cpu->groups, who))
+		choice->keep = sched_keeps_plain(cpu, who);
+	else
+		choice->keep = cpu->running == who;
+	return 0;
 }
 
 /* Whether a thread that has just become ready takes the CPU at once: if its window claims it, if
@@ -240,22 +251,6 @@ LIB_CALL ecalls_u64 sched_timer(struct sched_cpu *cpu) {
 		waiting = release_waiting(cpu, cpu->running);
 	next = waiting < next ? waiting : next;
 	return next < cpu->limit_ns ? next : cpu->limit_ns;
-}
-
-/* The timer has come: whether who runs must make way now, or an idle CPU has somebody to run. */
-LIB_CALL int sched_expire(struct sched_cpu *cpu, ecalls_u64 now_ns) {
-	ecalls_u32 due;
-
-	fair_charge(cpu, now_ns);
-	window_roll(cpu, now_ns);
-	if (cpu->running == SCHED_NOBODY)
-		return cpu->windowed != 0;
-	police_overran(cpu, now_ns);
-	if (now_ns >= cpu->limit_ns || sched_claimed(cpu, now_ns))
-		return 1;
-	due = release_first(cpu, now_ns);
-	return due != SCHED_NOBODY && due != cpu->running && !cpu->claims &&
-	       !sched_protected(cpu, now_ns);
 }
 
 #endif

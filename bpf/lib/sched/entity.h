@@ -82,10 +82,13 @@ struct sched_entity {
 	ecalls_u64 event_ns; /* deadline of its first event, while it is in sched_cpu.events */
 	struct sched_window window;
 	/* a group */
-	ecalls_u64 inner_vtime; /* of the member that was chosen last: where new ones begin */
-	ecalls_u64 head_vtime;	/* the least of its plain members that wait, if there is one */
-	ecalls_u32 queued;	/* plain members that wait */
-	ecalls_u32 members;	/* that are runnable, plain and entities */
+	ecalls_u64 inner_vtime;	 /* of the member that was chosen last: where new ones begin */
+	ecalls_u64 head_vtime;	 /* the least of its plain members that wait, if there is one */
+	ecalls_u64 shared_vtime; /* of the members that have published an importance: one for all */
+	ecalls_u32 shared_weight; /* of those of them that are runnable */
+	ecalls_u32 pad;
+	ecalls_u32 queued;  /* plain members that wait */
+	ecalls_u32 members; /* that are runnable, plain and entities */
 };
 
 struct sched_cpu {
@@ -114,7 +117,9 @@ struct sched_cpu {
 	ecalls_u32 claims;	 /* 1: who runs does so by its window, and owes nobody for it */
 	ecalls_u32 on_server;	 /* 1: who runs does so in place of the task server */
 	ecalls_u32 serving;	 /* who was chosen in place of the task server */
-	ecalls_u32 pad;
+	ecalls_u32 first;	 /* of the entities, whose virtual time was least (fair_update) */
+	ecalls_u64
+		next_release_ns; /* the earliest of the others, when who runs was given the CPU */
 	ecalls_u64 grid_ns;	 /* length of the common period of all windows; 0: each its own */
 	ecalls_u64 quota_end_ns; /* until when windows have used quota_used_ns */
 	ecalls_u64 quota_used_ns;
@@ -142,12 +147,22 @@ LIB_INLINE struct sched_entity *sched_entity(struct sched_cpu *cpu, ecalls_u32 i
 	return &cpu->entity[sched_at(i)];
 }
 
-/* The index of the next entity of a set, which loses it. */
-LIB_INLINE ecalls_u32 sched_next(ecalls_u64 *set) {
-	ecalls_u32 i = sched_at(bits_lowest(*set));
+/* Number of the only bit of a word, by the 6 bits that its product with this number begins with:
+ * they are others for each (a de Bruijn sequence). BPF cannot count zeros, and each search of the
+ * policy does this once for each entity. */
+#define SCHED_SEQUENCE 0x03f79d71b4cb0a89ull
+static const ecalls_u8 sched_bit_number[SCHED_ENTITIES] = {
+	0,  1,	48, 2,	57, 49, 28, 3,	61, 58, 50, 42, 38, 29, 17, 4,	62, 55, 59, 36, 53, 51,
+	43, 22, 45, 39, 33, 30, 24, 18, 12, 5,	63, 47, 56, 27, 60, 41, 37, 16, 54, 35, 52, 21,
+	44, 32, 23, 11, 46, 26, 40, 15, 34, 20, 31, 10, 25, 14, 19, 9,	13, 8,	7,  6,
+};
 
-	*set &= *set - 1;
-	return i;
+/* The index of the next entity of a set, which is not empty and loses it. */
+LIB_INLINE ecalls_u32 sched_next(ecalls_u64 *set) {
+	ecalls_u64 lowest = *set & -*set;
+
+	*set ^= lowest;
+	return sched_at(sched_bit_number[(lowest * SCHED_SEQUENCE) >> 58]);
 }
 
 /* The memory is zeroed before. */

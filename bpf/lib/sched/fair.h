@@ -73,6 +73,11 @@ LIB_INLINE ecalls_u64 fair_running_vtime(struct sched_cpu *cpu) {
 	return e->group < SCHED_ENTITIES ? sched_entity(cpu, e->group)->vtime : e->vtime;
 }
 
+/* A member of a group that has published an importance pays with the others that have (group.h). */
+LIB_INLINE void fair_charge_shared(struct sched_entity *group, ecalls_u64 ns) {
+	group->shared_vtime += fair_advance(ns, group->shared_weight);
+}
+
 /* The running thread pays for the time since it was charged last; its group as well. What a thread
  * gets by its window it has been promised, and does not pay for. */
 LIB_INLINE void fair_charge(struct sched_cpu *cpu, ecalls_u64 now_ns) {
@@ -87,11 +92,13 @@ LIB_INLINE void fair_charge(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 		group = cpu->running;
 	} else {
 		struct sched_entity *e = sched_entity(cpu, cpu->running);
-		if (!cpu->claims)
+		group = e->group;
+		if (group < SCHED_ENTITIES && e->importance != SCHED_NEVER)
+			fair_charge_shared(sched_entity(cpu, group), ns);
+		else if (!cpu->claims)
 			e->vtime += fair_advance(ns, e->weight);
 		if (sched_in(cpu->windowed, cpu->running))
 			window_charge(cpu, cpu->running, ns);
-		group = e->group;
 	}
 	if (group < SCHED_ENTITIES) {
 		struct sched_entity *g = sched_entity(cpu, group);
@@ -126,6 +133,13 @@ LIB_INLINE void fair_note(struct sched_cpu *cpu, const struct sched_queue *queue
 	cpu->queue.count = queue->count;
 }
 
+/* One more of them waits, until the caller tells of all. */
+LIB_INLINE void fair_queue(struct sched_cpu *cpu, ecalls_u64 vtime) {
+	if (!cpu->queue.count || fair_before(vtime, cpu->queue.vtime))
+		cpu->queue.vtime = vtime;
+	cpu->queue.count++;
+}
+
 /* Charges who runs, and brings the CPU's least virtual time up to date. Threads with a window do
  * not count: theirs stands still while their window serves them. */
 LIB_CALL int fair_update(struct sched_cpu *cpu, ecalls_u64 now_ns) {
@@ -135,6 +149,7 @@ LIB_CALL int fair_update(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 
 	fair_charge(cpu, now_ns);
 	first = fair_first(cpu, ~cpu->windowed);
+	cpu->first = first;
 	least = fair_running_vtime(cpu);
 	if (first != SCHED_NOBODY) {
 		ecalls_u64 vtime = sched_entity(cpu, first)->vtime;

@@ -6,16 +6,54 @@
  * weight of all runnable members together. So it gets what they would get one by one.
  *
  * Inside, the thread with the least importance value goes first: that number is the members' own,
- * such as the frames shown so far, and the scheduler only compares it. A member that has published
- * none (a plain one, or one that an event woke, or a demoted one) has a virtual time within the
- * group, and goes first while that is less than the one of the member with the least importance.
- * So neither kind starves the other: whoever runs moves its own virtual time on, and there are
- * finitely many.
+ * such as the frames shown so far, and the scheduler only compares it. What one of these gets says
+ * nothing of what it is due, since importance divides it. So within the group they have one virtual
+ * time together, at the weight of those of them that are runnable.
+ *
+ * A member that has published no importance (a plain one, or one that an event woke, or a demoted
+ * one) has a virtual time of its own within the group, and goes first while that is less than the
+ * one that the others share. Who is demoted begins where they are then. So neither kind starves the
+ * other, and nobody waits for what another has had too little by importance.
  */
 #ifndef ECALLS_SCHED_GROUP_H
 #define ECALLS_SCHED_GROUP_H
 
 #include "fair.h"
+
+/* A runnable member has an importance from now on. The first one begins where new ones do. */
+LIB_INLINE void group_share(struct sched_cpu *cpu, ecalls_u32 i) {
+	struct sched_entity *e = sched_entity(cpu, i), *g = sched_entity(cpu, e->group);
+
+	if (g->shared_weight == 0)
+		g->shared_vtime = fair_place(g->inner_vtime, g->shared_vtime);
+	g->shared_weight += e->weight;
+}
+
+/* It has none any more, and owes what they owe together; or it is no longer runnable. */
+LIB_INLINE void group_unshare(struct sched_cpu *cpu, ecalls_u32 i) {
+	struct sched_entity *e = sched_entity(cpu, i), *g = sched_entity(cpu, e->group);
+
+	g->shared_weight = g->shared_weight > e->weight ? g->shared_weight - e->weight : 0;
+	e->vtime = fair_later(e->vtime, g->shared_vtime);
+}
+
+/* Whether a thread is a member, and divides by importance what its group gets. */
+LIB_INLINE _Bool group_shares(struct sched_cpu *cpu, ecalls_u32 i) {
+	struct sched_entity *e = sched_entity(cpu, i);
+
+	return e->group < SCHED_ENTITIES && e->importance != SCHED_NEVER;
+}
+
+/* A thread publishes its importance, or that it has none; it has been charged up to now. */
+LIB_INLINE void group_publish(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 importance) {
+	_Bool shared = group_shares(cpu, i), runnable = sched_in(cpu->runnable, i);
+
+	sched_entity(cpu, i)->importance = importance;
+	if (runnable && shared && !group_shares(cpu, i))
+		group_unshare(cpu, i);
+	if (runnable && !shared && group_shares(cpu, i))
+		group_share(cpu, i);
+}
 
 /* A member becomes runnable. The first one puts the group where a waking thread is put. */
 LIB_INLINE void group_enter(struct sched_cpu *cpu, ecalls_u32 group, ecalls_u32 weight) {
@@ -112,8 +150,7 @@ LIB_CALL ecalls_u32 group_first(struct sched_cpu *cpu, ecalls_u32 group) {
 	ecalls_u32 first = SCHED_NOBODY, other = group_best(cpu, members, 1);
 
 	if (important != SCHED_NOBODY)
-		first = group_earlier(first, &vtime, important,
-				      sched_entity(cpu, important)->vtime);
+		first = group_earlier(first, &vtime, important, g->shared_vtime);
 	if (other != SCHED_NOBODY)
 		first = group_earlier(first, &vtime, other, sched_entity(cpu, other)->vtime);
 	if (g->queued)

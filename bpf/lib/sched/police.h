@@ -19,10 +19,13 @@
 #ifndef ECALLS_SCHED_POLICE_H
 #define ECALLS_SCHED_POLICE_H
 
+#include "group.h"
 #include "release.h"
 
 #define POLICE_VTIME_MAX (1ull << 48) /* 78 h ahead: so that the product below fits */
 
+/* Out of the release queue. What was published is void with rules 1 and 2, not with rule 3: that
+ * is broken at a poll. */
 LIB_INLINE void police_demote(struct sched_cpu *cpu, ecalls_u32 i) {
 	cpu->cooperative &= ~sched_bit(i);
 	sched_entity(cpu, i)->release_ns = SCHED_NEVER;
@@ -52,7 +55,7 @@ LIB_INLINE _Bool police_overran(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 	if (now_ns < cpu->slice_end_ns + cpu->options.slack_ns)
 		return 0;
 	sched_entity(cpu, i)->overran++;
-	sched_entity(cpu, i)->importance = SCHED_NEVER;
+	group_publish(cpu, i, SCHED_NEVER);
 	police_demote(cpu, i);
 	return 1;
 }
@@ -62,7 +65,7 @@ LIB_INLINE void police_sleep(struct sched_cpu *cpu, ecalls_u32 i) {
 	if (!sched_in(cpu->cooperative, i) || sched_in(cpu->polled, i))
 		return;
 	sched_entity(cpu, i)->slept++;
-	sched_entity(cpu, i)->importance = SCHED_NEVER;
+	group_publish(cpu, i, SCHED_NEVER);
 	police_demote(cpu, i);
 }
 
@@ -74,7 +77,7 @@ LIB_CALL int police_poll(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns,
 	fair_update(cpu, now_ns);
 	if (cpu->running == i)
 		police_overran(cpu, now_ns);
-	e->importance = importance;
+	group_publish(cpu, i, importance);
 	e->release_ns = release_ns < now_ns ? now_ns : release_ns;
 	cpu->polled |= sched_bit(i);
 	cpu->cooperative |= sched_bit(i);

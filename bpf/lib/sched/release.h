@@ -80,14 +80,15 @@ LIB_CALL ecalls_u64 release_next(struct sched_cpu *cpu, ecalls_u32 except, ecall
 }
 
 /* The slice of a thread that begins to run now: 0 for a due one, else until the next release at
- * most. */
-LIB_INLINE ecalls_u64 release_slice(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns) {
-	ecalls_u64 slice = fair_slice(cpu), next;
+ * most. `next`: release_next of a cooperative one. */
+LIB_INLINE ecalls_u64 release_slice(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns,
+				    ecalls_u64 next) {
+	ecalls_u64 slice = fair_slice(cpu);
 
 	if (release_due(cpu, i, now_ns))
 		return 0;
-	next = sched_in(cpu->cooperative, i) ? release_next(cpu, i, now_ns)
-					     : release_waiting(cpu, i);
+	if (!sched_in(cpu->cooperative, i))
+		next = release_waiting(cpu, i);
 	if (next <= now_ns)
 		return 0;
 	return next - now_ns < slice ? next - now_ns : slice;

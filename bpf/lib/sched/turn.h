@@ -25,6 +25,8 @@ LIB_CALL int turn_ready(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns) 
 	if (e->group < SCHED_ENTITIES) {
 		e->vtime = fair_place(sched_entity(cpu, e->group)->inner_vtime, e->vtime);
 		group_enter(cpu, e->group, e->weight);
+		if (group_shares(cpu, i))
+			group_share(cpu, i);
 	} else {
 		e->vtime = fair_place(cpu->vtime, e->vtime);
 	}
@@ -43,6 +45,7 @@ LIB_CALL int turn_ready_plain(struct sched_cpu *cpu, struct sched_plain *plain, 
 		group_enter(cpu, plain->group, plain->weight);
 	} else {
 		plain->vtime = fair_place(cpu->vtime, plain->vtime);
+		fair_queue(cpu, plain->vtime);
 	}
 	return 0;
 }
@@ -61,6 +64,8 @@ LIB_CALL int turn_sleep(struct sched_cpu *cpu, ecalls_u32 i, _Bool asleep, ecall
 	}
 	cpu->events &= ~sched_bit(i);
 	cpu->runnable &= ~sched_bit(i);
+	if (group_shares(cpu, i))
+		group_unshare(cpu, i);
 	if (e->group < SCHED_ENTITIES)
 		group_exit(cpu, e->group, e->weight);
 	return 0;
@@ -100,22 +105,13 @@ LIB_INLINE ecalls_u64 turn_slice(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u
 
 	if (window_claims(cpu, who))
 		return w->service_ns > w->served_ns ? w->service_ns - w->served_ns : 0;
-	slice = release_slice(cpu, who, now_ns);
+	slice = release_slice(cpu, who, now_ns, cpu->next_release_ns);
 	if (sched_in(cpu->windowed, who))
 		slice = slice < w->service_ns ? slice : w->service_ns;
 	w = &cpu->server;
 	if (cpu->serving == who)
 		rest = w->service_ns > w->served_ns ? w->service_ns - w->served_ns : 0;
 	return slice < rest ? slice : rest;
-}
-
-/* When `who` would be preempted, were the CPU given to it now. */
-LIB_INLINE ecalls_u64 turn_limit(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u64 now_ns) {
-	_Bool slack = sched_in(cpu->cooperative, who) && !window_claims(cpu, who);
-
-	if (turn_goes_on(cpu, who, now_ns))
-		return cpu->limit_ns;
-	return now_ns + turn_slice(cpu, who, now_ns) + (slack ? cpu->options.slack_ns : 0);
 }
 
 /* The CPU is given to `who`: an entity, a group for the plain member `plain`, or SCHED_PLAIN for
@@ -127,8 +123,11 @@ LIB_CALL int turn_start(struct sched_cpu *cpu, ecalls_u32 who, const struct sche
 	fair_charge(cpu, now_ns);
 	if (turn_goes_on(cpu, who, now_ns))
 		return 0;
-	cpu->limit_ns = turn_limit(cpu, who, now_ns);
+	cpu->next_release_ns = who < SCHED_ENTITIES ? release_next(cpu, who, now_ns) : SCHED_NEVER;
 	cpu->slice_end_ns = now_ns + turn_slice(cpu, who, now_ns);
+	cpu->limit_ns = cpu->slice_end_ns;
+	if (sched_in(cpu->cooperative, who) && !window_claims(cpu, who))
+		cpu->limit_ns += cpu->options.slack_ns;
 	cpu->charged_ns = now_ns;
 	cpu->running = who;
 	if (plain) {
@@ -146,10 +145,12 @@ LIB_CALL int turn_start(struct sched_cpu *cpu, ecalls_u32 who, const struct sche
 	return 0;
 }
 
-/* Who runs stops. A plain thread's virtual time is in cpu->plain. */
-LIB_INLINE void turn_stop(struct sched_cpu *cpu, ecalls_u64 now_ns) {
+/* Who runs stops, and `waits` on or not. A plain thread's virtual time is in cpu->plain. */
+LIB_INLINE void turn_stop(struct sched_cpu *cpu, _Bool waits, ecalls_u64 now_ns) {
 	fair_charge(cpu, now_ns);
 	police_overran(cpu, now_ns);
+	if (waits && cpu->running == SCHED_PLAIN)
+		fair_queue(cpu, cpu->plain.vtime);
 	cpu->running = SCHED_NOBODY;
 	cpu->claims = 0;
 	cpu->on_server = 0;

@@ -11,6 +11,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
+use crate::patience::{Rival, Wait, binds};
 use crate::policy::{Admission, Choice, Cpu, NEVER, NOBODY, Options, PLAIN, Plain, Queue, moved};
 use crate::thread::{Action, Figures, Script, Spec, State, Thread};
 
@@ -42,6 +43,8 @@ struct Processor {
     timer_generation: u64,
     timer_ns: u64,
     switched: Option<usize>,
+    /// CPU time that threads have had by virtual time.
+    passed_ns: u64,
 }
 
 /// See the module.
@@ -53,6 +56,8 @@ pub struct Machine {
     planned: u64,
     now: u64,
     decided_at: (u64, u32),
+    /// Somebody who has waited too long.
+    starved: Option<String>,
     /// What a context switch costs.
     pub switch_ns: u64,
     /// Times a CPU was asked who runs next.
@@ -84,6 +89,7 @@ impl Machine {
                 timer_generation: 0,
                 timer_ns: NEVER,
                 switched: None,
+                passed_ns: 0,
             }
         };
         Self {
@@ -94,6 +100,7 @@ impl Machine {
             planned: 0,
             now: 0,
             decided_at: (0, 0),
+            starved: None,
             switch_ns: 0,
             decisions: 0,
             switches: 0,
@@ -165,7 +172,11 @@ impl Machine {
             self.check()?;
         }
         self.now = end_ns;
-        Ok(())
+        let waiting = |&number: &usize| self.threads[number].state == State::Waiting;
+        (0..self.threads.len())
+            .filter(waiting)
+            .find_map(|number| self.starves(number))
+            .map_or(Ok(()), Err)
     }
 
     fn plan(&mut self, at: u64, event: Event) {
@@ -198,6 +209,7 @@ impl Machine {
             policy.ready(thread.entity, now);
             policy.preempts(thread.entity, now)
         };
+        self.begin_wait(number);
         if preempts {
             self.decide(cpu);
         } else {
@@ -273,6 +285,52 @@ impl Machine {
         thread.since_ns = self.now;
         thread.left_ns = thread.left_ns.saturating_sub(ran);
         thread.figures.ran_ns += ran;
+        let processor = &mut self.processors[cpu];
+        if processor.policy.claims == 0 {
+            processor.passed_ns += ran;
+        }
+    }
+
+    /// A thread waits from now on.
+    fn begin_wait(&mut self, number: usize) {
+        let thread = &mut self.threads[number];
+        let processor = &self.processors[thread.cpu];
+        let (vtime, group) = match thread.entity {
+            NOBODY => (thread.plain.vtime, thread.plain.group),
+            i => {
+                let entity = processor.policy.entity(i);
+                (entity.vtime, entity.group)
+            }
+        };
+        thread.wait = Wait::begin(&processor.policy, vtime, group, processor.passed_ns);
+    }
+
+    /// Says so if a waiting thread has waited for too long.
+    fn starves(&self, number: usize) -> Option<String> {
+        let thread = &self.threads[number];
+        let processor = &self.processors[thread.cpu];
+        if thread.entity != NOBODY && !binds(&processor.policy, thread.entity) {
+            return None;
+        }
+        let rivals = self.threads.iter().filter(|rival| {
+            let comes_along = rival.entity == NOBODY && rival.plain.group == NOBODY;
+            rival.cpu == thread.cpu || comes_along
+        });
+        let rivals = rivals.map(|rival| Rival {
+            weight: rival.spec.weight,
+            is_fellow: rival.spec.group.is_some() && rival.spec.group == thread.spec.group,
+            may_be_early: rival.spec.registered,
+        });
+        let wait = &thread.wait;
+        let most_ns = wait.most_ns(&self.options, thread.spec.weight, rivals);
+        let passed_ns = processor.passed_ns - wait.passed_ns;
+        (passed_ns > most_ns).then(|| {
+            format!(
+                "thread {number} waits at {} ns, though others have had {passed_ns} ns since: \
+                 at most {most_ns} ns",
+                self.now
+            )
+        })
     }
 
     /// The running thread stops, and waits.
@@ -290,6 +348,7 @@ impl Machine {
             thread.plain.vtime = processor.policy.plain.vtime;
             self.enqueue(number);
         }
+        self.begin_wait(number);
     }
 
     fn start(&mut self, cpu: usize, choice: &Choice) {
@@ -313,6 +372,9 @@ impl Machine {
             .filter(|_| choice.keep == 0);
         if plain.is_some() {
             self.dequeue(number);
+        }
+        if choice.keep == 0 && self.starved.is_none() {
+            self.starved = self.starves(number);
         }
         let processor = &mut self.processors[cpu];
         processor.policy.start(choice.who, plain.as_ref(), now);
@@ -340,11 +402,12 @@ impl Machine {
         self.plan(at, Event::Done(cpu, generation));
     }
 
-    /// Sets the CPU's timer to when the policy wants to look again.
+    /// Sets the CPU's timer to when the policy wants to look again. As in the kernel, one that
+    /// comes earlier stays: nobody may want that any more.
     fn arm(&mut self, cpu: usize) {
         let processor = &mut self.processors[cpu];
         let at = processor.policy.timer();
-        if at == processor.timer_ns {
+        if at >= processor.timer_ns {
             return;
         }
         processor.timer_generation += 1;
@@ -360,11 +423,7 @@ impl Machine {
             return;
         }
         self.processors[cpu].timer_ns = NEVER;
-        if self.processors[cpu].policy.expire(self.now) {
-            self.decide(cpu);
-        } else {
-            self.arm(cpu);
-        }
+        self.decide(cpu);
         self.steal_all();
     }
 
@@ -478,7 +537,7 @@ impl Machine {
     fn leave_cpu(&mut self, cpu: usize) -> usize {
         let processor = &mut self.processors[cpu];
         let number = processor.running.take().expect("it runs");
-        processor.policy.stop(self.now);
+        processor.policy.stop_for_good(self.now);
         processor.generation += 1;
         let thread = &mut self.threads[number];
         if thread.entity == NOBODY {
@@ -515,6 +574,7 @@ impl Machine {
                 .policy
                 .ready_plain(&mut thread.plain, self.now);
             self.enqueue(number);
+            self.begin_wait(number);
             self.arm(from);
             self.decide(to);
         }
@@ -524,6 +584,9 @@ impl Machine {
     fn check(&self) -> Result<(), String> {
         if self.decided_at.1 > DECISIONS_AT_ONCE_MAX {
             return Err(format!("no progress at {} ns", self.now));
+        }
+        if let Some(starved) = &self.starved {
+            return Err(starved.clone());
         }
         let idle = self.processors.iter().any(|p| p.running.is_none());
         for (cpu, processor) in self.processors.iter().enumerate() {

@@ -147,6 +147,9 @@ pub struct Entity {
     pub window: Window,
     pub inner_vtime: u64,
     pub head_vtime: u64,
+    pub shared_vtime: u64,
+    pub shared_weight: u32,
+    pub pad: u32,
     pub queued: u32,
     pub members: u32,
 }
@@ -158,7 +161,6 @@ pub struct Choice {
     pub why: u32,
     pub keep: u32,
     pub pad: u32,
-    pub slice_ns: u64,
 }
 
 #[repr(C)]
@@ -187,7 +189,8 @@ pub struct Raw {
     pub claims: u32,
     pub on_server: u32,
     pub serving: u32,
-    pub pad: u32,
+    pub first: u32,
+    pub next_release_ns: u64,
     pub grid_ns: u64,
     pub quota_end_ns: u64,
     pub quota_used_ns: u64,
@@ -222,7 +225,8 @@ impl Raw {
             claims: 0,
             on_server: 0,
             serving: 0,
-            pad: 0,
+            first: 0,
+            next_release_ns: 0,
             grid_ns: 0,
             quota_end_ns: 0,
             quota_used_ns: 0,
@@ -244,13 +248,12 @@ unsafe extern "C" {
     safe fn policy_sleep(cpu: &mut Raw, i: u32, asleep: u32, now: u64);
     safe fn policy_sleep_plain(cpu: &mut Raw, plain: &Plain, now: u64);
     safe fn policy_start(cpu: &mut Raw, who: u32, plain: Option<&Plain>, now: u64);
-    safe fn policy_stop(cpu: &mut Raw, now: u64);
+    safe fn policy_stop(cpu: &mut Raw, waits: u32, now: u64);
     safe fn policy_poll(cpu: &mut Raw, i: u32, now: u64, release: u64, importance: u64);
     safe fn policy_choose(cpu: &mut Raw, now: u64, queue: &Queue, choice: &mut Choice);
     safe fn policy_preempts(cpu: &mut Raw, who: u32, now: u64) -> i32;
     safe fn policy_preempts_plain(cpu: &mut Raw, vtime: u64, now: u64) -> i32;
     safe fn policy_timer(cpu: &mut Raw) -> u64;
-    safe fn policy_expire(cpu: &mut Raw, now: u64) -> i32;
     safe fn policy_next_release(cpu: &mut Raw, except: u32, now: u64) -> u64;
     safe fn policy_least_importance(cpu: &mut Raw, except: u32) -> u64;
     safe fn policy_admit(cpu: &mut Raw, i: u32, wish: &Window, conserving: u32, now: u64) -> u32;
@@ -346,8 +349,14 @@ impl Cpu {
         policy_start(&mut self.0, who, plain, now);
     }
 
+    /// Who runs stops, and waits.
     pub fn stop(&mut self, now: u64) {
-        policy_stop(&mut self.0, now);
+        policy_stop(&mut self.0, 1, now);
+    }
+
+    /// Who runs stops, and sleeps then, or leaves.
+    pub fn stop_for_good(&mut self, now: u64) {
+        policy_stop(&mut self.0, 0, now);
     }
 
     pub fn poll(&mut self, i: u32, now: u64, release: u64, importance: u64) {
@@ -360,6 +369,13 @@ impl Cpu {
         choice
     }
 
+    /// How long `who` might run if it were given the CPU, or went on.
+    pub fn would_run_ns(&self, who: u32, now: u64) -> u64 {
+        let mut copy = self.clone();
+        copy.start(who, None, now);
+        copy.limit_ns - now
+    }
+
     pub fn preempts(&mut self, who: u32, now: u64) -> bool {
         policy_preempts(&mut self.0, who, now) != 0
     }
@@ -370,10 +386,6 @@ impl Cpu {
 
     pub fn timer(&mut self) -> u64 {
         policy_timer(&mut self.0)
-    }
-
-    pub fn expire(&mut self, now: u64) -> bool {
-        policy_expire(&mut self.0, now) != 0
     }
 
     pub fn next_release(&mut self, except: u32, now: u64) -> u64 {

@@ -1,5 +1,6 @@
 //! A thread of the simulated machine: what it does is a [`Script`], what became of it its figures.
 
+use crate::patience::Wait;
 use crate::policy::{NEVER, NOBODY, Plain, Window};
 
 /// What a thread does next, asked whenever it has the CPU and has done what it said before.
@@ -134,6 +135,7 @@ pub(crate) struct Thread {
     /// What is left of its last `Run`.
     pub(crate) left_ns: u64,
     pub(crate) since_ns: u64,
+    pub(crate) wait: Wait,
     pub(crate) view: View,
     pub(crate) promised: bool,
 }
@@ -154,6 +156,7 @@ impl Thread {
             },
             left_ns: 0,
             since_ns: 0,
+            wait: Wait::default(),
             view: View {
                 now: 0,
                 slice_end_ns: 0,

@@ -6,7 +6,7 @@
 use sched_sim::machine::Machine;
 use sched_sim::policy::Options;
 use sched_sim::script::{Hog, Player};
-use sched_sim::thread::Spec;
+use sched_sim::thread::{Action, Figures, Script, Spec, View};
 use sched_sim::world;
 
 const US: u64 = 1000;
@@ -103,6 +103,18 @@ fn figure_6_eight_players_are_on_time_at_full_load() {
 }
 
 #[test]
+fn players_that_keep_the_rules_are_not_demoted() {
+    for one_group in [false, true] {
+        let run = scenario(8, 4, one_group, 0);
+        for &player in &run.players {
+            let of = run.machine.entity(player);
+            let demoted = (of.overran, of.slept, of.ahead);
+            assert_eq!(demoted, (0, 0, 0), "one group: {one_group}");
+        }
+    }
+}
+
+#[test]
 fn figure_7_players_and_hogs_share_the_cpu_fairly() {
     let run = scenario(8, 4, false, 0);
     let players = jain(&run.shares(&run.players));
@@ -135,6 +147,49 @@ fn figure_12_misbehaviour_hurts_only_who_misbehaves() {
     assert!(own > 2000 * US, "{own} ns");
     let others = run.tardiness_max(1);
     assert!(others <= 2000 * US, "{others} ns");
+}
+
+/// Polls once, and then only computes.
+struct Silent(bool);
+
+impl Script for Silent {
+    fn next(&mut self, view: &View, _: &mut Figures) -> Action {
+        match std::mem::replace(&mut self.0, true) {
+            true => Action::Run(SECOND),
+            false => Action::Poll {
+                release_ns: view.now,
+                importance: 0,
+            },
+        }
+    }
+}
+
+#[test]
+fn figure_12_who_is_demoted_is_no_worse_off_than_a_hog() {
+    for group in [None, Some(0)] {
+        let mut machine = Machine::new(1, 1, &Options::default());
+        let spec = Spec {
+            group,
+            ..Spec::registered(0)
+        };
+        let demoted = machine.add(spec, 0, Silent(false));
+        for player in 1..4 {
+            machine.add(spec, player, Player::new(player, (1_000_000, 9_000_000)));
+        }
+        let hogs = [0; 4].map(|_| machine.add(Spec::plain(0), 0, Hog));
+        machine.run_until(LENGTH).expect("the machine's rules hold");
+        assert_eq!(machine.entity(demoted).overran, 1);
+        let ran = |thread| machine.figures(thread).ran_ns as f64;
+        let hog = hogs.map(ran).into_iter().fold(0.0, f64::max);
+        assert!(ran(demoted) >= 0.99 * hog, "{} of {hog}", ran(demoted));
+        let waited = |thread| machine.figures(thread).waited_ns_max;
+        let longest = hogs.map(waited).into_iter().max().unwrap_or(0);
+        assert!(
+            waited(demoted) <= 2 * longest,
+            "{} beside {longest}",
+            waited(demoted)
+        );
+    }
 }
 
 /// The same seed is the same run; and worlds by chance keep what `Machine::check` demands. The

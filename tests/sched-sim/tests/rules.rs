@@ -1,7 +1,9 @@
 //! One test for each rule of the fair share, of release times, of groups and of policing, named
 //! after the rule. Each sets a CPU up by hand; what many threads do over time is the simulator's.
 
-use sched_sim::policy::{Choice, Cpu, NEVER, NOBODY, Options, PLAIN, Plain, Queue, moved, why};
+use sched_sim::policy::{
+    Admission, Choice, Cpu, NEVER, NOBODY, Options, PLAIN, Plain, Queue, Window, moved, why,
+};
 
 const MS: u64 = 1_000_000;
 const EMPTY: Queue = Queue { vtime: 0, count: 0 };
@@ -121,11 +123,15 @@ fn virtual_time_may_wrap_around() {
 #[test]
 fn slice_is_the_period_by_the_number_of_threads() {
     let mut cpu = cpu();
-    assert_eq!(cpu.choose(0, &waiting(0, 1)).slice_ns, 20 * MS);
-    assert_eq!(cpu.choose(0, &waiting(0, 5)).slice_ns, 4 * MS);
+    let slice = |cpu: &mut Cpu, count| {
+        let choice = cpu.choose(0, &waiting(0, count));
+        cpu.would_run_ns(choice.who, 0)
+    };
+    assert_eq!(slice(&mut cpu, 1), 20 * MS);
+    assert_eq!(slice(&mut cpu, 5), 4 * MS);
     thread(&mut cpu, NOBODY, 0);
-    assert_eq!(cpu.choose(0, &waiting(0, 4)).slice_ns, 4 * MS);
-    assert_eq!(cpu.choose(0, &waiting(0, 9999)).slice_ns, MS / 10, "least");
+    assert_eq!(slice(&mut cpu, 4), 4 * MS);
+    assert_eq!(slice(&mut cpu, 9999), MS / 10, "least");
 }
 
 #[test]
@@ -165,7 +171,7 @@ fn due_release_goes_before_the_least_virtual_time() {
     cpu.ready(b, 6 * MS);
     let choice = cpu.choose(6 * MS, &waiting(0, 3));
     assert_eq!((choice.who, choice.why), (b, why::RELEASE), "the earliest");
-    assert_eq!(choice.slice_ns, MS, "0 and the slack");
+    assert_eq!(cpu.would_run_ns(b, 6 * MS), MS, "0 and the slack");
     cpu.stop(6 * MS);
     cpu.start(b, None, 6 * MS);
     assert_eq!(cpu.slice_end_ns, 6 * MS);
@@ -179,7 +185,8 @@ fn future_release_ends_a_cooperative_threads_slice() {
     polls_after(&mut cpu, b, 0, 0, 9 * MS, 1);
     let choice = cpu.choose(0, &EMPTY);
     assert_eq!((choice.who, choice.why), (b, why::FAIR));
-    assert_eq!(choice.slice_ns, 4 * MS, "until the release, and the slack");
+    let slice = cpu.would_run_ns(b, 0);
+    assert_eq!(slice, 4 * MS, "until the release, and the slack");
     cpu.start(b, None, 0);
     assert_eq!((cpu.slice_end_ns, cpu.limit_ns), (3 * MS, 4 * MS));
     assert_eq!(cpu.timer(), 4 * MS);
@@ -191,11 +198,11 @@ fn waiting_release_ends_a_plain_threads_slice() {
     let a = thread(&mut cpu, NOBODY, 0);
     polls_after(&mut cpu, a, 0, 2 * MS, 3 * MS, 1);
     let choice = cpu.choose(2 * MS, &waiting(0, 1));
-    assert_eq!((choice.who, choice.slice_ns), (PLAIN, MS));
+    assert_eq!(choice.who, PLAIN);
+    assert_eq!(cpu.would_run_ns(PLAIN, 2 * MS), MS);
     cpu.start(PLAIN, Some(&plain(0)), 2 * MS);
     assert_eq!(cpu.timer(), 3 * MS);
-    assert!(!cpu.expire(3 * MS - 1));
-    assert!(cpu.expire(3 * MS));
+    assert_eq!(cpu.choose(3 * MS - 1, &EMPTY).keep, 1);
     assert_eq!(cpu.choose(3 * MS, &EMPTY).who, a);
 }
 
@@ -218,8 +225,41 @@ fn release_does_not_preempt_a_cooperative_thread_within_its_limit() {
     cpu.start(b, None, 0);
     cpu.ready(a, 3 * MS);
     assert!(!cpu.preempts(a, 3 * MS));
-    assert!(!cpu.expire(4 * MS - 1));
-    assert!(cpu.expire(4 * MS));
+    assert_eq!(cpu.choose(4 * MS - 1, &EMPTY).keep, 1);
+    assert_eq!(cpu.choose(4 * MS, &EMPTY).who, a);
+}
+
+/// In the kernel a timer that was set for somebody who has gone makes the CPU ask.
+#[test]
+fn cooperative_thread_goes_on_in_its_slice_whoever_else_is_first() {
+    let mut cpu = cpu();
+    let b = thread(&mut cpu, NOBODY, 0);
+    polls_after(&mut cpu, b, 0, 0, 6 * MS, 1);
+    let due = sleeper(&mut cpu, 0, 9 * MS);
+    cpu.start(b, None, 0);
+    cpu.ready(due, 9 * MS);
+    let least = cpu.choose(5 * MS, &waiting(0, 1));
+    assert_eq!((least.who, least.keep), (b, 1), "by virtual time");
+    let own = cpu.choose(7 * MS, &waiting(0, 1));
+    assert_eq!((own.who, own.keep), (b, 1), "its own release is due");
+    let release = cpu.choose(9 * MS + MS / 2, &waiting(0, 1));
+    assert_eq!((release.who, release.keep), (b, 1), "another's is, too");
+    assert_eq!(cpu.limit_ns, 10 * MS);
+    let over = cpu.choose(10 * MS, &waiting(0, 1));
+    assert_eq!((over.who, over.keep), (due, 0), "not beyond its limit");
+}
+
+#[test]
+fn cooperative_thread_makes_way_for_a_promised_window() {
+    let mut cpu = cpu();
+    let a = cpu.add(100, NOBODY);
+    let wish = Window::new(20 * MS, 2 * MS, 0, 1);
+    assert_eq!(cpu.admit(a, &wish, false, 0), Admission::Promised);
+    let b = thread(&mut cpu, NOBODY, 0);
+    polls_after(&mut cpu, b, 0, 0, 50 * MS, 1);
+    cpu.start(b, None, 0);
+    cpu.ready(a, MS);
+    assert_eq!(cpu.choose(MS, &EMPTY).who, a);
 }
 
 #[test]
@@ -333,15 +373,61 @@ fn member_without_importance_is_not_starved() {
 }
 
 #[test]
+fn members_with_an_importance_share_a_virtual_time_within_the_group() {
+    let mut cpu = cpu();
+    let g = cpu.add_group();
+    let (a, b) = (thread(&mut cpu, g, 0), thread(&mut cpu, g, 0));
+    polls_after(&mut cpu, a, 0, 0, NEVER, 5);
+    let now = polls_after(&mut cpu, b, 0, 0, NEVER, 6);
+    let now = polls_after(&mut cpu, a, now, 4 * MS, NEVER, 5);
+    assert_eq!(cpu.entity(g).shared_vtime, 2 * MS, "at the weight of both");
+    cpu.leave(b, now);
+    polls_after(&mut cpu, a, now, 4 * MS, NEVER, 5);
+    assert_eq!(cpu.entity(g).shared_vtime, 6 * MS, "at its own");
+}
+
+/// Importance may give one member any part of the group's time. Who has had much of it and is then
+/// demoted does not wait until the others have had as much.
+#[test]
+fn demoted_member_waits_no_longer_than_a_new_one() {
+    let mut cpu = cpu();
+    let g = cpu.add_group();
+    let others: Vec<u32> = (0..3).map(|_| thread(&mut cpu, g, 0)).collect();
+    let much = thread(&mut cpu, g, 0);
+    let mut now = 0;
+    for &other in &others {
+        now = polls_after(&mut cpu, other, now, 0, NEVER, 900);
+    }
+    for importance in 0..400 {
+        now = polls_after(&mut cpu, much, now, MS, NEVER, importance);
+    }
+    cpu.start(much, None, now);
+    now += 22 * MS;
+    cpu.stop(now);
+    assert!(cpu.entity(much).overran == 1, "the slice, and the slack");
+    let mut waited = 0;
+    loop {
+        let who = cpu.choose(now, &EMPTY).who;
+        if who == much {
+            break;
+        }
+        assert!(waited < 50, "of the others, who have had 400 ms less");
+        now = polls_after(&mut cpu, who, now, MS, NEVER, 900);
+        waited += 1;
+    }
+    assert!(waited > 0, "it had its turn just now");
+}
+
+#[test]
 fn rule_1_running_past_the_slice_and_the_slack_demotes() {
     let mut cpu = cpu();
     let b = thread(&mut cpu, NOBODY, 0);
     polls_after(&mut cpu, b, 0, 0, 10 * MS, 1);
     cpu.start(b, None, 0);
     assert_eq!(cpu.limit_ns, 21 * MS);
-    assert!(!cpu.expire(21 * MS - 1));
+    cpu.choose(21 * MS - 1, &EMPTY);
     assert!(cpu.is_cooperative(b), "within the slack");
-    assert!(cpu.expire(21 * MS));
+    cpu.choose(21 * MS, &EMPTY);
     assert!(!cpu.is_cooperative(b));
     assert_eq!(cpu.entity(b).overran, 1);
     cpu.poll(b, 25 * MS, 30 * MS, 1);
@@ -367,7 +453,8 @@ fn cooperative_thread_gets_no_new_slice_without_a_poll() {
     polls_after(&mut cpu, b, 0, 0, 50 * MS, 1);
     cpu.start(b, None, 0);
     let choice = cpu.choose(15 * MS, &EMPTY);
-    assert_eq!((choice.who, choice.keep, choice.slice_ns), (b, 1, 6 * MS));
+    assert_eq!((choice.who, choice.keep), (b, 1));
+    assert_eq!(cpu.would_run_ns(b, 15 * MS), 6 * MS);
     cpu.start(b, None, 15 * MS);
     assert_eq!(cpu.limit_ns, 21 * MS);
 }
@@ -410,6 +497,31 @@ fn rule_3_virtual_time_beyond_the_threshold_demotes() {
     assert!(!cpu.is_cooperative(a));
     assert_eq!(cpu.entity(a).ahead, 1);
     assert_eq!(cpu.choose(now + 2, &waiting(0, 1)).who, PLAIN);
+}
+
+/// The only one that waits is the hog that the releases of the others keep from running.
+#[test]
+fn rule_3_counts_from_a_hog_that_was_just_preempted() {
+    let mut cpu = cpu();
+    let a = sleeper(&mut cpu, 0, 0);
+    let (mut now, mut hog) = (0, plain(0));
+    cpu.choose(now, &waiting(0, 1));
+    for _ in 0..30 {
+        cpu.start(PLAIN, Some(&hog), now);
+        now += MS / 10;
+        cpu.ready(a, now);
+        let due = cpu.choose(now, &EMPTY).who;
+        cpu.stop(now);
+        hog = cpu.plain;
+        if due != a {
+            break;
+        }
+        now = polls_after(&mut cpu, a, now, MS, now + MS, NEVER);
+        cpu.sleep(a, now);
+        now += MS;
+    }
+    assert_eq!(cpu.entity(a).ahead, 1);
+    assert!(cpu.entity(a).vtime <= hog.vtime + 21 * MS);
 }
 
 #[test]

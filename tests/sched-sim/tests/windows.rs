@@ -298,8 +298,9 @@ fn claim_preempts_and_the_next_period_is_a_time_to_look() {
     slots.cpu.choose(MS, &Queue { vtime: 0, count: 1 });
     slots.cpu.start(PLAIN, slots.best_effort.as_ref(), MS);
     assert_eq!(slots.cpu.timer(), 4 * MS);
-    assert!(!slots.cpu.expire(4 * MS - 1));
-    assert!(slots.cpu.expire(4 * MS));
+    let waiting = Queue { vtime: 0, count: 1 };
+    assert_eq!(slots.cpu.choose(4 * MS - 1, &waiting).who, PLAIN);
+    assert_eq!(slots.cpu.choose(4 * MS, &waiting).who, 0);
 }
 
 #[test]

@@ -20,6 +20,7 @@ enum Bound {
     /// At least so much of it.
     AtLeastOfEevdf(f64),
     AtLeast(f64),
+    AtMost(f64),
 }
 
 const fn goal(row: &'static str, figure: Figure, bound: Bound) -> Goal {
@@ -29,6 +30,9 @@ const fn goal(row: &'static str, figure: Figure, bound: Bound) -> Goal {
 const GOALS: &[Goal] = &[
     goal("fig6_groups", Figure::P99, Bound::OfEevdf(0.2)),
     goal("fig6_one_group", Figure::P99, Bound::OfEevdf(0.2)),
+    // All of these players keep the rules.
+    goal("fig6_groups", Figure::Overran, Bound::AtMost(0.0)),
+    goal("fig6_one_group", Figure::Overran, Bound::AtMost(0.0)),
     goal("fig7", Figure::Jain, Bound::AtLeast(0.95)),
     goal("fig7", Figure::HogJain, Bound::AtLeast(0.95)),
     goal("fig7", Figure::HogShare, Bound::AtLeast(0.9)),
@@ -67,6 +71,7 @@ impl Goal {
                 (ours >= least, format!("at least {least:.1}"))
             }
             Bound::AtLeast(least) => (ours >= least, format!("at least {least}")),
+            Bound::AtMost(most) => (ours <= most, format!("at most {most}")),
         };
         let name = self.figure.column().trim_start_matches('>');
         (!is_met).then(|| format!("{} {name} is {ours:.3}, not {bound}", self.row))
