@@ -27,6 +27,11 @@
  * of line 0 is the scheduler's, too: there it says what it answers, and counts the periods. A wish
  * has been answered if window_wishes has moved. If it has not when the thread runs again, there is
  * no scheduler.
+ *
+ * Children. A process may hand a slot of its own to a child of the same user (ECALLS_OP_HAND),
+ * which need not know of it: it yields once, and then may become another program. The parent reads
+ * the slot; nobody writes the thread's part of line 0. It ends with the child, or when that takes a
+ * slot itself; once the parent has ended, the child loses it when it moves to another CPU.
  */
 #ifndef ECALLS_COOP_H
 #define ECALLS_COOP_H
@@ -50,6 +55,7 @@
 #define ECALLS_COOP_UNBOUND 0u	   /* nothing: no thread is bound to this slot */
 #define ECALLS_COOP_COOPERATIVE 1u /* cooperative */
 #define ECALLS_COOP_DEMOTED 2u	   /* fair like everybody, until its next poll */
+#define ECALLS_COOP_NO_PLACE 3u	   /* a plain one: its CPU's table, or its user's part, is full */
 
 /* What a window may be: x of y periods may be missed. */
 #define ECALLS_WINDOW_PERIOD_MIN_NS 100000ull
@@ -67,6 +73,7 @@
 #define ECALLS_WINDOW_REFUSED 1u    /* nor has it got one: the CPU, or its user's part, is full */
 #define ECALLS_WINDOW_UNPROMISED 2u /* admitted without guarantee */
 #define ECALLS_WINDOW_PROMISED 3u   /* at least y - x of y periods will be served */
+#define ECALLS_WINDOW_NO_PLACE 4u   /* refused, as the state says: ECALLS_COOP_NO_PLACE */
 
 struct ecalls_coop {
 	/* line 0: written by the thread */
@@ -76,11 +83,12 @@ struct ecalls_coop {
 	ecalls_u32 flags;      /* ECALLS_COOP_POLLING */
 	ecalls_u32 pad0;
 	/* written by the scheduler */
-	ecalls_u16 window;	  /* ECALLS_WINDOW_NONE, REFUSED, UNPROMISED or PROMISED */
+	ecalls_u16 window; /* ECALLS_WINDOW_NONE, REFUSED, UNPROMISED, PROMISED or NO_PLACE */
 	ecalls_u16 window_wishes; /* answered, the low part */
 	ecalls_u32 window_left;	  /* of the CPU, when it answered, for windows of this user */
-	ecalls_u64 met;		  /* periods of the window that were served */
-	ecalls_u64 missed;	  /* that were not */
+	ecalls_u64 met;	   /* periods of the window that were served. In a group, where nobody has a
+			   window: CPU time of the group's members on this CPU, ns */
+	ecalls_u64 missed; /* that were not */
 	ecalls_u64 violated; /* that were not, though x of its window had been missed already */
 	/* line 1: written by the scheduler */
 	ecalls_u64 next_release_ns; /* earliest release of all other cooperative threads, or NONE */
@@ -90,7 +98,7 @@ struct ecalls_coop {
 	ecalls_u64 overran;	     /* demotions: ran past its slice and the slack */
 	ecalls_u64 slept;	     /* demotions: slept other than in a poll */
 	ecalls_u64 ahead;	     /* demotions: virtual time too far beyond the least */
-	ecalls_u32 state;	     /* ECALLS_COOP_UNBOUND, COOPERATIVE or DEMOTED */
+	ecalls_u32 state;	     /* ECALLS_COOP_UNBOUND, COOPERATIVE, DEMOTED or NO_PLACE */
 	ecalls_u32 answered;	     /* low half of the last polls that was seen */
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_coop) == 128, "two lines");

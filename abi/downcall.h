@@ -62,7 +62,11 @@
 			      The calling thread, bound to a slot of this channel in no group,
 			      wants that window at its next yield (abi/coop.h). Never deferred.
 			      Result: 0 */
-#define ECALLS_OPS 11u
+#define ECALLS_OP_HAND                                                                             \
+	11u /* a: a child process. The slot, the group and the window of the calling thread become
+			       those of the child's first thread at its next yield (abi/coop.h).
+			       Never deferred. Result: 0 */
+#define ECALLS_OPS 12u
 
 #define ECALLS_ATTRIBUTES 32u /* attributes of a channel, read by kernel handlers */
 

@@ -113,7 +113,11 @@ fn argument(at: usize, usual: u32) -> u32 {
 
 fn main() -> Result<()> {
     let (seconds, fps, pieces) = (argument(1, 2), argument(2, 30), argument(3, 200));
-    let group = std::env::args().nth(4).and_then(|text| text.parse().ok());
+    // `ecalls run --group` says it, too.
+    let group = std::env::args()
+        .nth(4)
+        .or_else(|| std::env::var("ECALLS_GROUP").ok());
+    let group = group.and_then(|text| text.parse().ok());
     let channel = match group {
         Some(_) => Some(Ecalls::open().and_then(|ecalls| ecalls.channel().open()))
             .transpose()

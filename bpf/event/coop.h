@@ -6,12 +6,18 @@
  * A binding is a wish: whether the channel is still its owner's, and whether there is a scheduler,
  * is looked at when it is used. So nothing is to be done when a thread ends; the oldest bindings
  * make room for new ones.
+ *
+ * A process may also bind a child (ECALLS_OP_HAND), for a program that knows nothing of this. That
+ * is a wish like the others: whether it is a child, of the same user, is looked at by the scheduler
+ * (sched/binding.h). Each process has its own, so that nobody can take another's away.
  */
 #ifndef ECALLS_EVENT_COOP_H
 #define ECALLS_EVENT_COOP_H
 
 #include "down.h"
 #include "abi/coop.h"
+
+#define COOP_HANDED 0x80000000u /* its parent has named it */
 
 struct coop_binding {
 	u64 start_ns; /* of the thread, since boot: its number may be another's by now */
@@ -24,7 +30,7 @@ struct coop_binding {
 	u64 service_ns;
 	u16 x;
 	u16 y;
-	u32 flags;  /* ECALLS_WINDOW_CONSERVING */
+	u32 flags;  /* ECALLS_WINDOW_CONSERVING, COOP_HANDED */
 	u32 wishes; /* so far */
 	u32 sink;   /* 1: it reads the channel's events */
 };
@@ -35,6 +41,23 @@ struct {
 	__type(key, u32); /* number of the thread */
 	__type(value, struct coop_binding);
 } coop_threads SEC(".maps");
+
+/* A child that a process has handed a binding to. */
+struct coop_heir {
+	u32 parent; /* process */
+	u32 tid;    /* first thread of the child */
+};
+struct coop_handed {
+	u64 parent_start_ns;
+	struct coop_binding binding; /* start_ns: 0 until the scheduler meets the child */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct coop_heir);
+	__type(value, struct coop_handed);
+} coop_handed SEC(".maps");
 
 #define COOP_SINK_WHENEVER (~0ull) /* an event without deadline */
 

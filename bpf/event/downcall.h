@@ -38,6 +38,26 @@ static __always_inline bool downcall_small(struct down *d, u32 op, u64 a, u64 b,
 	return true;
 }
 
+/* ECALLS_OP_HAND: the calling thread's binding becomes a child's. A sink's does not: it reads this
+ * process's memory. Not inline: the stack that it needs is not its caller's too. */
+static __noinline s64 coop_hand(u32 id, u64 child) {
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct coop_handed handed = {.parent_start_ns = task->group_leader->start_boottime};
+	struct coop_heir heir = {.parent = task->tgid, .tid = (u32)child};
+	u32 tid = task->pid;
+	struct coop_binding *binding = bpf_map_lookup_elem(&coop_threads, &tid);
+
+	if (!binding || binding->start_ns != task->start_boottime || binding->channel != id)
+		return -ENOENT;
+	if (!heir.tid || heir.tid != child || binding->sink)
+		return -EINVAL;
+	handed.binding = *binding;
+	handed.binding.start_ns = 0;
+	handed.binding.flags |= COOP_HANDED;
+	bpf_map_delete_elem(&coop_threads, &tid);
+	return bpf_map_update_elem(&coop_handed, &heir, &handed, BPF_ANY);
+}
+
 /* Any call. */
 static __always_inline s64 downcall(struct down *d, u32 id, u32 op, u64 a, u64 b, u64 c) {
 	s64 result = 0;
@@ -53,6 +73,8 @@ static __always_inline s64 downcall(struct down *d, u32 id, u32 op, u64 a, u64 b
 		return coop_bind(d, id, a, b, c);
 	if (op == ECALLS_OP_WINDOW)
 		return coop_window(id, a, b, c);
+	if (op == ECALLS_OP_HAND)
+		return coop_hand(id, a);
 	drained = drain_if_waiting(d, id, 0);
 	if (op == ECALLS_OP_NOP)
 		return drained;

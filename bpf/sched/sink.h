@@ -91,10 +91,9 @@ static __always_inline void sink_events(u32 cpu, struct sched_cpu *c) {
 /* Looks whether the running thread has named a slot, another group, events, or a window. */
 static __always_inline void look_for_binding(struct task_struct *p, struct sched_task *t, u32 cpu,
 					     u64 now) {
-	u32 tid = p->pid;
-	struct coop_binding *binding = bpf_map_lookup_elem(&coop_threads, &tid);
+	struct coop_binding *binding = binding_of(p);
 
-	if (!binding || binding->start_ns != p->start_boottime) {
+	if (!binding) {
 		t->bound = 0;
 		return;
 	}
@@ -102,9 +101,17 @@ static __always_inline void look_for_binding(struct task_struct *p, struct sched
 		come_out(t, cpu, now);
 	if (t->entity >= SCHED_ENTITIES)
 		enter(t, cpu, now, binding);
+	/* Its parent looks at what the group has, until the thread names another. */
+	if (binding->flags & COOP_HANDED) {
+		t->handed_channel = binding->channel;
+		t->handed_slot = binding->slot;
+		t->handed_group = binding->group;
+	} else if (binding->group != t->handed_group) {
+		t->handed_channel = 0;
+	}
 	t->channel = binding->channel;
 	t->slot = binding->slot;
-	sink_named(t, cpu, binding->sink ? tid : 0);
+	sink_named(t, cpu, binding->sink ? p->pid : 0);
 	if (t->wishes != binding->wishes)
 		window_wish(t, cpu, now, binding);
 }

@@ -11,9 +11,8 @@
 #ifndef ECALLS_SCHED_SLOT_H
 #define ECALLS_SCHED_SLOT_H
 
-#include "state.h"
+#include "binding.h"
 #include "lib/sched/admit.h"
-#include "event/coop.h"
 
 /* Places of one CPU's table that the threads of one user, and their groups, take at most. Of root
  * nothing is kept back. */
@@ -79,18 +78,23 @@ static __always_inline struct sched_places *places_of(u32 cpu) {
 	return bpf_map_lookup_elem(&sched_places, &cpu);
 }
 
-/* One of the two lines of a thread's slot; none if its channel has gone. */
-static __always_inline void *slot_line(const struct sched_task *t, u32 line) {
-	u32 index = ECALLS_ID_INDEX(t->channel);
-	u32 element = ECALLS_DOWN_COOP + 2 * (t->slot & (ECALLS_COOP_SLOTS - 1)) + line;
+/* One of the two lines of a slot; none if its channel has gone. */
+static __always_inline void *line_of(u32 channel, u32 slot, u32 line) {
+	u32 index = ECALLS_ID_INDEX(channel);
+	u32 element = ECALLS_DOWN_COOP + 2 * (slot & (ECALLS_COOP_SLOTS - 1)) + line;
 	struct ecalls_channel *ch = bpf_map_lookup_elem(&channels, &index);
 	void *segment;
 
-	if (!t->channel || !ch || ch->id != t->channel ||
+	if (!channel || !ch || ch->id != channel ||
 	    *(volatile u32 *)&ch->state != ECALLS_STATE_ACTIVE)
 		return 0;
 	segment = bpf_map_lookup_elem(&downs, &index);
 	return segment ? bpf_map_lookup_elem(segment, &element) : 0;
+}
+
+/* Of a thread's own slot. */
+static __always_inline void *slot_line(const struct sched_task *t, u32 line) {
+	return line_of(t->channel, t->slot, line);
 }
 
 /* Of a set of entities those that are of a user. */
@@ -195,6 +199,16 @@ static __always_inline void leave(struct sched_task *t) {
 	t->bound = 1;
 }
 
+/* A thread that stays plain for want of a place is told so. */
+static __always_inline int no_place(const struct sched_task *t, u32 cpu, int error) {
+	volatile struct told *told = slot_line(t, 1);
+
+	SCHED_COUNT(cpu, full);
+	if (told)
+		told->state = ECALLS_COOP_NO_PLACE;
+	return error;
+}
+
 /* The running thread becomes an entity of its CPU. */
 __noinline int enter(struct sched_task *t, u32 cpu, u64 now, const struct coop_binding *binding) {
 	struct sched_places *places = places_of(cpu);
@@ -212,10 +226,8 @@ __noinline int enter(struct sched_task *t, u32 cpu, u64 now, const struct coop_b
 	t->wishes = t->bound = 0;
 	key.uid = binding->uid;
 	key.number = binding->group;
-	if (!user_has_place(c, places, &key)) {
-		SCHED_COUNT(cpu, full);
-		return -EDQUOT;
-	}
+	if (!user_has_place(c, places, &key))
+		return no_place(t, cpu, -EDQUOT);
 	turn_stop(c, 0, now);
 	t->plain.vtime = fair_later(t->plain.vtime, c->plain.vtime);
 	group = group_join(c, places, &key, t->plain.vtime);
@@ -226,8 +238,7 @@ __noinline int enter(struct sched_task *t, u32 cpu, u64 now, const struct coop_b
 	if (i >= SCHED_ENTITIES) {
 		group_leave(c, &key);
 		turn_start(c, SCHED_PLAIN, &t->plain, now);
-		SCHED_COUNT(cpu, full);
-		return -ENOSPC;
+		return no_place(t, cpu, -ENOSPC);
 	}
 	SCHED_COUNT(cpu, entered);
 	places->group[sched_at(i)] = key;

@@ -46,7 +46,11 @@ struct sched_task {
 	u32 wishes; /* of its binding, that were answered */
 	u32 group;  /* and whose: as it named it last */
 	u32 uid;
-	u32 sink;    /* its number if it reads that channel's events; 0: it does not */
+	u32 sink;	    /* its number if it reads that channel's events; 0: it does not */
+	u32 handed_channel; /* whose slot its parent looks at, and which slot; 0: none */
+	u32 handed_slot;
+	u32 handed_group;
+	u32 pad;
 	u64 polls;   /* of the slot, as seen last */
 	u64 counted; /* the poll whose release was counted last */
 	/* its offences, as counted last */

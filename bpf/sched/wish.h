@@ -54,7 +54,7 @@ __noinline int window_wish(struct sched_task *t, u32 cpu, u64 now,
 			   const struct coop_binding *binding) {
 	struct sched_places *places = places_of(cpu);
 	struct sched_cpu *c = cpu_of(cpu);
-	u32 answer = ECALLS_WINDOW_REFUSED;
+	u32 answer = ECALLS_WINDOW_NO_PLACE;
 	u64 left = 0;
 
 	if (!t || !binding || !c || !places)
@@ -69,25 +69,46 @@ __noinline int window_wish(struct sched_task *t, u32 cpu, u64 now,
 	if (t->entity < SCHED_ENTITIES) {
 		admit_end(c, t->entity, now);
 		left = window_left(c, places, binding->uid);
+		answer = ECALLS_WINDOW_REFUSED;
 	}
 	if (!wish.period_ns)
 		answer = ECALLS_WINDOW_NONE;
-	else if (overlay_needed(&wish) <= left)
+	else if (answer == ECALLS_WINDOW_REFUSED && overlay_needed(&wish) <= left)
 		answer = 1 +
 			 admit(c, t->entity, &wish, binding->flags & ECALLS_WINDOW_CONSERVING, now);
-	if (answer > ECALLS_WINDOW_REFUSED)
+	if (answer == ECALLS_WINDOW_UNPROMISED || answer == ECALLS_WINDOW_PROMISED)
 		SCHED_COUNT(cpu, windows);
-	if (answer == ECALLS_WINDOW_REFUSED)
+	if (answer == ECALLS_WINDOW_REFUSED || answer == ECALLS_WINDOW_NO_PLACE)
 		SCHED_COUNT(cpu, refused);
 	window_tell_answer(t, answer, left);
 	return 0;
 }
 
-/* Tells the thread that begins to run how its periods went. */
-static __always_inline void window_tell(const struct sched_task *t, struct sched_cpu *c) {
-	const struct sched_window *w = &sched_entity(c, t->entity)->window;
+/* Tells what a thread's group has had: in its slot, and where its parent looks. */
+__noinline int group_tell(const struct sched_task *t, u64 ran_ns) {
 	volatile struct ecalls_coop *said;
 
+	if (!t)
+		return -ENOENT;
+	said = slot_line(t, 0);
+	if (said)
+		said->met = ran_ns;
+	if (!t->handed_channel || t->handed_channel == t->channel)
+		return 0;
+	said = line_of(t->handed_channel, t->handed_slot, 0);
+	if (said)
+		said->met = ran_ns;
+	return 0;
+}
+
+/* Tells the thread that begins to run how its periods went, or what its group has had. */
+static __always_inline void window_tell(const struct sched_task *t, struct sched_cpu *c) {
+	const struct sched_window *w = &sched_entity(c, t->entity)->window;
+	u32 group = sched_entity(c, t->entity)->group;
+	volatile struct ecalls_coop *said;
+
+	if (group < SCHED_ENTITIES)
+		group_tell(t, sched_entity(c, group)->ran_ns);
 	if (!sched_in(c->windowed, t->entity))
 		return;
 	said = slot_line(t, 0);

@@ -82,6 +82,7 @@ struct sched_entity {
 	ecalls_u64 event_ns; /* deadline of its first event, while it is in sched_cpu.events */
 	struct sched_window window;
 	/* a group */
+	ecalls_u64 ran_ns;	 /* CPU time of all its members */
 	ecalls_u64 inner_vtime;	 /* of the member that was chosen last: where new ones begin */
 	ecalls_u64 head_vtime;	 /* the least of its plain members that wait, if there is one */
 	ecalls_u64 shared_vtime; /* of the members that have published an importance: one for all */

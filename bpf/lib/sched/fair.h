@@ -103,6 +103,7 @@ LIB_INLINE void fair_charge(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 	if (group < SCHED_ENTITIES) {
 		struct sched_entity *g = sched_entity(cpu, group);
 		g->vtime += fair_advance(ns, g->weight);
+		g->ran_ns += ns;
 	}
 	if (cpu->on_server)
 		cpu->server.served_ns += ns;

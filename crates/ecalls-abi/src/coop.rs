@@ -25,6 +25,9 @@ pub const COOP_COOPERATIVE: u32 = 1;
 /// The thread is fair like everybody, until its next poll.
 pub const COOP_DEMOTED: u32 = 2;
 
+/// The thread is a plain one: the table of its CPU, or its user's part of it, is full.
+pub const COOP_NO_PLACE: u32 = 3;
+
 /// The shortest period of a window.
 pub const WINDOW_PERIOD_MIN_NS: u64 = 100_000;
 /// The longest period of a window.
@@ -45,6 +48,8 @@ pub const WINDOW_REFUSED: u16 = 1;
 pub const WINDOW_UNPROMISED: u16 = 2;
 /// At least y - x of y periods of the thread will be served.
 pub const WINDOW_PROMISED: u16 = 3;
+/// The thread has got no window, because it has no place: [`COOP_NO_PLACE`].
+pub const WINDOW_NO_PLACE: u16 = 4;
 
 /// `ECALLS_WINDOW(x, y, flags)`: argument c of `OP_WINDOW`.
 pub const fn window_shape(x: u16, y: u16, flags: u32) -> u64 {
@@ -68,14 +73,15 @@ pub struct Coop {
     pub flags: u32,
     /// Zero.
     pub pad0: u32,
-    /// Line 0, scheduler: [`WINDOW_NONE`], `WINDOW_REFUSED`, `WINDOW_UNPROMISED` or
-    /// `WINDOW_PROMISED`.
+    /// Line 0, scheduler: [`WINDOW_NONE`], `WINDOW_REFUSED`, `WINDOW_UNPROMISED`,
+    /// `WINDOW_PROMISED` or `WINDOW_NO_PLACE`.
     pub window: u16,
     /// Line 0, scheduler: wishes for a window that it has answered, the low part.
     pub window_wishes: u16,
     /// Line 0, scheduler: of the CPU, when it answered, for windows of this user.
     pub window_left: u32,
-    /// Line 0, scheduler: periods of the window that were served.
+    /// Line 0, scheduler: periods of the window that were served. In a group, where nobody has a
+    /// window: CPU time of the group's members on this CPU, ns.
     pub met: u64,
     /// Line 0, scheduler: periods that were not.
     pub missed: u64,
@@ -95,7 +101,8 @@ pub struct Coop {
     pub slept: u64,
     /// Line 1, scheduler: demotions because its virtual time was too far beyond the least.
     pub ahead: u64,
-    /// Line 1, scheduler: `COOP_UNBOUND`, `COOP_COOPERATIVE` or `COOP_DEMOTED`.
+    /// Line 1, scheduler: `COOP_UNBOUND`, `COOP_COOPERATIVE`, `COOP_DEMOTED` or
+    /// `COOP_NO_PLACE`.
     pub state: u32,
     /// Line 1, scheduler: low half of the last `polls` that was seen.
     pub answered: u32,

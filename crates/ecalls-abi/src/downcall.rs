@@ -56,8 +56,11 @@ pub const OP_COOP: u32 = 9;
 /// a: period ns (0: no window any more), b: service time ns, c: [`crate::coop::window_shape`]. The
 /// calling thread wants that window at its next yield. Never deferred. Result: 0.
 pub const OP_WINDOW: u32 = 10;
+/// a: a child process. The slot, the group and the window of the calling thread become those of the
+/// child's first thread at its next yield. Never deferred. Result: 0.
+pub const OP_HAND: u32 = 11;
 /// Operations.
-pub const OPS: u32 = 11;
+pub const OPS: u32 = 12;
 
 /// `ECALLS_OP_*`: what a downcall asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -85,6 +88,8 @@ pub enum Op {
     Coop = OP_COOP,
     /// Asks for a window of the calling thread.
     Window = OP_WINDOW,
+    /// Hands the calling thread's slot and window to a child process.
+    Hand = OP_HAND,
 }
 
 impl Op {
@@ -101,6 +106,7 @@ impl Op {
         Op::Call,
         Op::Coop,
         Op::Window,
+        Op::Hand,
     ];
 
     /// The operation that `raw` stands for.
@@ -127,6 +133,7 @@ impl Op {
             Op::Call => "call",
             Op::Coop => "coop",
             Op::Window => "window",
+            Op::Hand => "hand",
         }
     }
 }

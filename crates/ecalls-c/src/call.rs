@@ -136,7 +136,7 @@ fn decode(op: u32, arguments: [u64; 3]) -> Outcome<Call> {
             period_ns: c,
         },
         // RESUME and DELAY are between the library and the kernel side.
-        Some(Op::Resume | Op::Delay | Op::Call | Op::Coop | Op::Window) | None => {
+        Some(Op::Resume | Op::Delay | Op::Call | Op::Coop | Op::Window | Op::Hand) | None => {
             return Err(Failure::invalid(format!(
                 "op is {op}: ECALLS_OP_NOP, _GETPID, _SET, _GET, _RAISE or _TIMER"
             )));
@@ -181,10 +181,17 @@ mod tests {
 
     #[test]
     fn calls_of_the_library_itself_are_refused() {
-        for op in [Op::Resume, Op::Delay, Op::Call, Op::Coop, Op::Window]
-            .map(Op::raw)
-            .into_iter()
-            .chain([99])
+        for op in [
+            Op::Resume,
+            Op::Delay,
+            Op::Call,
+            Op::Coop,
+            Op::Window,
+            Op::Hand,
+        ]
+        .map(Op::raw)
+        .into_iter()
+        .chain([99])
         {
             assert!(decode(op, [0; 3]).is_err(), "{op}");
         }

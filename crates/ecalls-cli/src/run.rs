@@ -3,8 +3,12 @@
 //! The program's exit status and output are its own; the report is on standard error, as `time`'s.
 //! It is sampled ten times a second from /proc, of all threads and processes below the program: one
 //! that lives shorter than that is in the CPU time, and not in the waits.
+//!
+//! A program that knows nothing of our scheduler can be given a group or a window of it: [`place`].
 
-use std::ffi::OsString;
+mod place;
+
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
@@ -13,6 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use ecalls::window::Window;
 use ecalls_kernel::scheduler;
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, kill_process, setpriority_process, waitid,
@@ -20,11 +25,12 @@ use rustix::process::{
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM};
 
-use crate::duration::show_ns;
+use crate::duration::{self, show_ns};
 use crate::exit::{Code, Failure, Outcome};
 use crate::output::note;
 use crate::sched::count::{self, Tardiness};
 use crate::sched::thread::{Had, Threads, look_below};
+use place::{Group, Place, Placed, Wish};
 
 /// Between two looks at the program's threads.
 const LOOK: Duration = Duration::from_millis(100);
@@ -39,6 +45,23 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", allow_hyphen_values = true,
           value_parser = clap::value_parser!(i32).range(-20..=19))]
     nice: Option<i32>,
+    /// Make its first thread a member of the user's group of this name
+    #[arg(long, value_name = "NAME", conflicts_with = "period", value_parser = Group::parse)]
+    group: Option<Group>,
+    /// Give its first thread a window: service in each of these periods (0.1 ms to 10 s)
+    #[arg(long, value_name = "TIME", requires = "service",
+          value_parser = duration::parse_positive)]
+    period: Option<Duration>,
+    /// CPU time that it is to have in each period
+    #[arg(long, value_name = "TIME", requires = "period",
+          value_parser = duration::parse_positive)]
+    service: Option<Duration>,
+    /// Of Y periods (at most 1024) X may be missed; without it, none
+    #[arg(long, value_name = "X/Y", requires = "period", value_parser = place::parse_window)]
+    window: Option<(u16, u16)>,
+    /// The program-to-be: waits for what its parent, that process, asks for it
+    #[arg(long, hide = true)]
+    waits: Option<i32>,
     /// Print the report as one JSON object
     #[arg(long)]
     json: bool,
@@ -52,10 +75,25 @@ The report is on standard error, behind what the program wrote there. The exit s
 program's (128 and the number of the signal that ended it). Under which scheduler it runs is up to
 the machine: `ecalls sched start` starts ours.
 
+--group, --period: while our scheduler runs (else they are refused: 5, or 4 without sched_ext).
+Both are of the program's first thread: its other threads, and processes that it starts, are fair
+like everybody. A thread of either kind stays on the CPU where it began.
+- In a group, the members on a CPU share what they would get one by one. A member that polls (an
+  event loop of ours; the number of the group is in ECALLS_GROUP) goes by its importance; one that
+  does not has its turn as by fair share. A number as NAME is that group; two names may, seldom,
+  have the same number.
+- A window is promised, admitted without guarantee (and it says so), or refused: 3, with what is
+  left of the CPU for windows of this user; then the program has not begun. Beyond its service the
+  program shares what is left. Periods count up to when it ran last.
+If the program takes a slot itself, that takes the place of either.
+
 Keys with --json: scheduler, wall_ns, cpu_ns (of all that it started), share (of one CPU), wait_ns
 (ready, without a CPU), got (of what it wanted: 1 is all), turns, wait_per_turn_ns, worst_wait_ns
 (the most that a thread waited per turn in a tenth of a second), and while ours ran: releases,
-tardy_p50_us, tardy_p99_us (of every thread of the machine that polls, meanwhile).";
+tardy_p50_us, tardy_p99_us (of every thread of the machine that polls, meanwhile). With --group:
+group, group_number, group_ns (CPU time of the group's members on that CPU), group_share (of it).
+With --period: window (promised, or what else), met, missed, violated (missed, though X were
+already).";
 
 /// What came of it.
 #[derive(Debug, Serialize)]
@@ -71,6 +109,8 @@ struct Report {
     worst_wait_ns: u64,
     #[serde(flatten)]
     tardiness: Option<Tardiness>,
+    #[serde(flatten)]
+    placed: Option<Placed>,
 }
 
 /// What the program's threads were seen to have.
@@ -82,6 +122,9 @@ struct Watched {
 
 /// Runs it. Ends with its exit status.
 pub(crate) fn run(args: &Args) -> Outcome {
+    if let Some(parent) = args.waits {
+        return place::become_program(parent, &args.program);
+    }
     let ended = Signals::catch()?;
     let scheduler = scheduler::state().and_then(|state| state.running);
     if scheduler.is_none() && !args.json {
@@ -89,16 +132,14 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     let before = count::all();
     let begun = Instant::now();
-    let mut child = start(args)?;
+    let (mut child, place) = start(args, &ended)?;
     let mut watched = Watched::default();
     await_end(&child, &mut watched, &ended)?;
     let wall_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
     // It has ended and is not forgotten yet: now all is final.
     let cpu_ns = cpu_ns(child.id());
     watched.look(child.id());
-    let status = child
-        .wait()
-        .map_err(|error| Failure::new(Code::Failed, format!("waiting for it: {error}")))?;
+    let status = child.wait().map_err(|error| failed_wait(&error))?;
     let after = count::all();
     let report = Report::new(
         &watched,
@@ -106,12 +147,35 @@ pub(crate) fn run(args: &Args) -> Outcome {
         wall_ns,
         cpu_ns,
         count::since(before, after),
+        place.map(|place| place.placed(wall_ns)),
     );
     report.print(args.json)?;
     std::process::exit(code_of(status));
 }
 
-fn start(args: &Args) -> Result<Child, Failure> {
+impl Args {
+    /// What is asked of our scheduler.
+    fn wish(&self) -> Result<Option<Wish>, Failure> {
+        if let Some(group) = &self.group {
+            return Ok(Some(Wish::Group(group.clone())));
+        }
+        let (Some(period), Some(service)) = (self.period, self.service) else {
+            return Ok(None);
+        };
+        let (x, y) = self.window.unwrap_or((0, 1));
+        let window = Window {
+            period,
+            service,
+            x,
+            y,
+            conserving: true,
+        };
+        place::check_bounds(&window)?;
+        Ok(Some(Wish::Window(window)))
+    }
+}
+
+fn start(args: &Args, signals: &Signals) -> Result<(Child, Option<Place>), Failure> {
     if let Some(nice) = args.nice {
         // Of this process: the program has it from its first moment on.
         setpriority_process(None, nice).map_err(|error| {
@@ -121,14 +185,32 @@ fn start(args: &Args) -> Result<Child, Failure> {
             )
         })?;
     }
-    let (name, arguments) = args
-        .program
-        .split_first()
-        .ok_or_else(|| Failure::usage("which program?"))?;
-    Command::new(name).args(arguments).spawn().map_err(|error| {
-        let name = name.to_string_lossy();
-        Failure::new(Code::Unknown, format!("starting {name}: {error}"))
-    })
+    if let Some(wish) = args.wish()? {
+        let (child, place) = place::start(&args.program, wish, signals)?;
+        return Ok((child, Some(place)));
+    }
+    let (name, arguments) = name_of(&args.program)?;
+    let child = Command::new(name).args(arguments).spawn();
+    Ok((child.map_err(|error| cannot_start(name, &error))?, None))
+}
+
+fn name_of(program: &[OsString]) -> Result<(&OsString, &[OsString]), Failure> {
+    let none = || Failure::usage("which program?");
+    program.split_first().ok_or_else(none)
+}
+
+fn cannot_start(name: &OsStr, error: &std::io::Error) -> Failure {
+    let name = name.to_string_lossy();
+    Failure::new(Code::Unknown, format!("starting {name}: {error}"))
+}
+
+fn failed_wait(error: &std::io::Error) -> Failure {
+    Failure::new(Code::Failed, format!("waiting for it: {error}"))
+}
+
+fn pid_of(child: &Child) -> Result<Pid, Failure> {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    pid.ok_or_else(|| Failure::new(Code::Failed, "the program has no number"))
 }
 
 /// Signals to this process, which are meant for the program. A terminal sends SIGINT and SIGQUIT to
@@ -159,8 +241,7 @@ impl Signals {
 
 /// Looks at the program's threads until it has ended, and leaves its remains.
 fn await_end(child: &Child, watched: &mut Watched, signals: &Signals) -> Outcome {
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    let pid = pid.ok_or_else(|| Failure::new(Code::Failed, "the program has no number"))?;
+    let pid = pid_of(child)?;
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     // Short programs are not kept waiting.
     let mut pause = Duration::from_millis(1);
@@ -168,12 +249,7 @@ fn await_end(child: &Child, watched: &mut Watched, signals: &Signals) -> Outcome
         match waitid(WaitId::Pid(pid), options) {
             Ok(None) | Err(rustix::io::Errno::INTR) => {}
             Ok(Some(_)) => return Ok(()),
-            Err(error) => {
-                return Err(Failure::new(
-                    Code::Failed,
-                    format!("waiting for it: {error}"),
-                ));
-            }
+            Err(error) => return Err(failed_wait(&error.into())),
         }
         signals.pass_on(pid);
         watched.look(child.id());
@@ -207,6 +283,7 @@ impl Report {
         wall_ns: u64,
         cpu_ns: u64,
         tardiness: Option<Tardiness>,
+        placed: Option<Placed>,
     ) -> Report {
         let had = watched.sum();
         let cpu_ns = cpu_ns.max(had.run_ns);
@@ -221,6 +298,7 @@ impl Report {
             wait_per_turn_ns: had.wait_per_turn_ns(),
             worst_wait_ns: watched.worst_wait_ns,
             tardiness,
+            placed,
         }
     }
 
@@ -253,6 +331,9 @@ impl Report {
             note(format_args!(
                 "released  {tardiness} (all threads that poll)"
             ));
+        }
+        if let Some(placed) = &self.placed {
+            note(placed);
         }
         Ok(())
     }

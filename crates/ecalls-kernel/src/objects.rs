@@ -276,5 +276,6 @@ pub const MAPS: &[&str] = &[
     "ecodes",
     "frames",
     "coop_threads",
+    "coop_handed",
     "event_sinks",
 ];

@@ -5,10 +5,13 @@
 //! What is written there is `abi/coop.h`'s.
 
 use std::fmt;
+use std::mem::offset_of;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ecalls_abi::coop::{COOP_BYTES, COOP_SINK};
+use ecalls_abi::coop::{
+    COOP_BYTES, COOP_COOPERATIVE, COOP_DEMOTED, COOP_NO_PLACE, COOP_SINK, Coop,
+};
 use ecalls_abi::downcall::{COOP_SLOTS, DOWN_COOP, DOWN_ELEMENT_BYTES, Op};
 use ecalls_kernel::handle::ChannelHandle;
 use ecalls_ring::{AtomicU64, Words};
@@ -18,6 +21,23 @@ use crate::{Error, Result};
 
 const ELEMENT_WORDS: usize = DOWN_ELEMENT_BYTES / 8;
 const SLOT_WORDS: usize = COOP_BYTES / 8;
+/// The word that holds the state, in its low half.
+const STATE: usize = offset_of!(Coop, state) / 8;
+
+/// What the scheduler takes the thread of a slot for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Standing {
+    /// It has not seen the thread, or there is no scheduler.
+    Unknown,
+    /// It knows the thread, which polls and keeps the rules.
+    Cooperative,
+    /// It knows the thread, which is fair like everybody until it polls.
+    Fair,
+    /// It has no place for the thread, which is fair like everybody: the table of a CPU has 64, of
+    /// which one user has 32. It looks again whenever the thread yields.
+    NoPlace,
+}
 
 /// The memory of a slot, which is a thread's.
 #[derive(Clone)]
@@ -43,6 +63,16 @@ impl Words for SlotMemory {
 }
 
 impl SlotMemory {
+    /// What the scheduler takes the thread for.
+    pub fn standing(&self) -> Standing {
+        match self.told(STATE) as u32 {
+            COOP_COOPERATIVE => Standing::Cooperative,
+            COOP_DEMOTED => Standing::Fair,
+            COOP_NO_PLACE => Standing::NoPlace,
+            _ => Standing::Unknown,
+        }
+    }
+
     /// A word of the slot that the scheduler writes.
     pub(crate) fn told(&self, word: usize) -> u64 {
         let word = self.words().get(word);
@@ -72,6 +102,21 @@ impl Caller {
     }
 
     fn bind_slot(&self, number: usize, group: u32, flags: u32) -> Result<SlotMemory> {
+        let slot = self.slot(number)?;
+        match self.fast_op(Op::Coop, [number as u64, group.into(), flags.into()])? {
+            0 => Ok(slot),
+            code => Err(Error::Os {
+                action: "naming the slot of a thread",
+                source: std::io::Error::from_raw_os_error(i32::try_from(-code).unwrap_or(0)),
+            }),
+        }
+    }
+
+    /// The memory of slot `number` (0 to 15), to look at: whosever it is, nothing is bound.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for another number.
+    pub fn slot(&self, number: usize) -> Result<SlotMemory> {
         if number >= COOP_SLOTS {
             return Err(Error::Invalid {
                 what: "the slot",
@@ -79,15 +124,9 @@ impl Caller {
                 expected: "0 to 15",
             });
         }
-        match self.fast_op(Op::Coop, [number as u64, group.into(), flags.into()])? {
-            0 => Ok(SlotMemory {
-                handle: Arc::clone(self.handle()),
-                number,
-            }),
-            code => Err(Error::Os {
-                action: "naming the slot of a thread",
-                source: std::io::Error::from_raw_os_error(i32::try_from(-code).unwrap_or(0)),
-            }),
-        }
+        Ok(SlotMemory {
+            handle: Arc::clone(self.handle()),
+            number,
+        })
     }
 }

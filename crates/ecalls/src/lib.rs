@@ -29,12 +29,13 @@
 //! - [`downcall`]: calls to the kernel: fast, deferred, generic;
 //! - [`service`]: services of your own;
 //! - [`socket`], [`timer`]: the services you steer;
-//! - [`coop`], [`window`]: what a thread tells the scheduler;
+//! - [`coop`], [`window`], [`child`]: what a thread tells the scheduler, or a parent of its child;
 //! - [`mod@format`]: the data of events, by field name.
 
 #![forbid(unsafe_code)]
 
 pub mod channel;
+pub mod child;
 pub mod coop;
 pub mod downcall;
 mod ecode;

@@ -9,8 +9,8 @@ use std::mem::offset_of;
 use std::time::Duration;
 
 use ecalls_abi::coop::{
-    Coop, WINDOW_CONSERVING, WINDOW_NONE, WINDOW_PROMISED, WINDOW_UNPROMISED, WINDOW_WHOLE,
-    window_shape,
+    Coop, WINDOW_CONSERVING, WINDOW_NO_PLACE, WINDOW_NONE, WINDOW_PROMISED, WINDOW_UNPROMISED,
+    WINDOW_WHOLE, window_shape,
 };
 use ecalls_abi::downcall::Op;
 
@@ -20,7 +20,7 @@ use crate::{Error, Result};
 
 /// The word of a slot that holds the answer, how many there were, and what is left.
 const ANSWER: usize = offset_of!(Coop, window) / 8;
-const MET: usize = offset_of!(Coop, met) / 8;
+pub(crate) const MET: usize = offset_of!(Coop, met) / 8;
 const MISSED: usize = offset_of!(Coop, missed) / 8;
 const VIOLATED: usize = offset_of!(Coop, violated) / 8;
 
@@ -46,6 +46,21 @@ impl Window {
         let counted = 1.0 - f64::from(self.x) / f64::from(self.y.max(1));
         counted * self.service.as_secs_f64() / self.period.as_secs_f64()
     }
+
+    /// As `ECALLS_OP_WINDOW` takes it.
+    pub(crate) fn arguments(&self) -> [u64; 3] {
+        let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let flags = if self.conserving {
+            WINDOW_CONSERVING
+        } else {
+            0
+        };
+        [
+            nanoseconds(self.period).max(1),
+            nanoseconds(self.service),
+            window_shape(self.x, self.y, flags),
+        ]
+    }
 }
 
 /// What the scheduler answers.
@@ -64,6 +79,9 @@ pub enum Admission {
         /// The part that is left for windows of this user.
         left: f64,
     },
+    /// It has no window, because the scheduler has no place for the thread: its CPU's table is
+    /// full, or its user's half of that.
+    NoPlace,
 }
 
 impl fmt::Display for Admission {
@@ -76,6 +94,10 @@ impl fmt::Display for Admission {
                 "refused: it needs {:.1} % of the CPU, and {:.1} % is left",
                 needs * 100.0,
                 left * 100.0
+            ),
+            Admission::NoPlace => f.write_str(
+                "refused: the scheduler has no place for the thread, of 64 on each CPU, of which \
+                 one user has 32",
             ),
         }
     }
@@ -101,28 +123,12 @@ impl Caller {
     /// [`Error::Closed`] if there is no scheduler; [`Error::Os`] if the window is out of bounds, or
     /// the thread is in a group or not bound to a slot; what a fast call fails for.
     pub fn window(&self, slot: &SlotMemory, window: &Window) -> Result<Admission> {
-        let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let flags = if window.conserving {
-            WINDOW_CONSERVING
-        } else {
-            0
-        };
-        let [answer, left] = self.wish(
-            slot,
-            [
-                nanoseconds(window.period).max(1),
-                nanoseconds(window.service),
-                window_shape(window.x, window.y, flags),
-            ],
-        )?;
-        Ok(match answer {
-            _ if answer == u32::from(WINDOW_PROMISED) => Admission::Promised,
-            _ if answer == u32::from(WINDOW_UNPROMISED) => Admission::Unpromised,
-            _ => Admission::Refused {
-                needs: window.needs(),
-                left: f64::from(left) / WINDOW_WHOLE as f64,
-            },
-        })
+        let before = slot.answered();
+        self.wish(window.arguments())?;
+        // The scheduler looks at it here.
+        std::thread::yield_now();
+        slot.admission(before, window)
+            .ok_or(Error::Closed("the scheduler"))
     }
 
     /// Gives the calling thread's window up.
@@ -130,36 +136,49 @@ impl Caller {
     /// # Errors
     /// Those of [`Caller::window`].
     pub fn end_window(&self, slot: &SlotMemory) -> Result<()> {
-        match self.wish(slot, [0; 3])? {
-            [answer, _] if answer == u32::from(WINDOW_NONE) => Ok(()),
-            _ => Err(Error::Closed("the scheduler")),
-        }
-    }
-
-    /// The answer, and what is left.
-    fn wish(&self, slot: &SlotMemory, arguments: [u64; 3]) -> Result<[u32; 2]> {
-        let answered = |word: u64| (word >> 16) as u16;
-        let before = answered(slot.told(ANSWER));
-        match self.fast_op(Op::Window, arguments)? {
-            0 => {}
-            code => {
-                return Err(Error::Os {
-                    action: "asking for a window",
-                    source: std::io::Error::from_raw_os_error(i32::try_from(-code).unwrap_or(0)),
-                });
-            }
-        }
-        // The scheduler looks at it here.
+        let before = slot.answered();
+        self.wish([0; 3])?;
         std::thread::yield_now();
-        let word = slot.told(ANSWER);
-        if answered(word) == before {
+        if slot.answered() == before || slot.told(ANSWER) as u16 != WINDOW_NONE {
             return Err(Error::Closed("the scheduler"));
         }
-        Ok([(word & 0xffff) as u32, (word >> 32) as u32])
+        Ok(())
+    }
+
+    pub(crate) fn wish(&self, arguments: [u64; 3]) -> Result<()> {
+        match self.fast_op(Op::Window, arguments)? {
+            0 => Ok(()),
+            code => Err(Error::Os {
+                action: "asking for a window",
+                source: std::io::Error::from_raw_os_error(i32::try_from(-code).unwrap_or(0)),
+            }),
+        }
     }
 }
 
 impl SlotMemory {
+    /// How many wishes for a window the scheduler has answered, the low part.
+    pub(crate) fn answered(&self) -> u16 {
+        (self.told(ANSWER) >> 16) as u16
+    }
+
+    /// What it answered to `window`, if it has answered since `before`.
+    pub(crate) fn admission(&self, before: u16, window: &Window) -> Option<Admission> {
+        let word = self.told(ANSWER);
+        if (word >> 16) as u16 == before {
+            return None;
+        }
+        Some(match word as u16 {
+            WINDOW_PROMISED => Admission::Promised,
+            WINDOW_UNPROMISED => Admission::Unpromised,
+            WINDOW_NO_PLACE => Admission::NoPlace,
+            _ => Admission::Refused {
+                needs: window.needs(),
+                left: (word >> 32) as f64 / WINDOW_WHOLE as f64,
+            },
+        })
+    }
+
     /// How the periods of the thread's window went, up to when it ran last.
     pub fn periods(&self) -> Periods {
         Periods {

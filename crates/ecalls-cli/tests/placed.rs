@@ -1,0 +1,520 @@
+//! Programs that know nothing of our scheduler, in a group or with a window of it (`ecalls run`),
+//! and what one user may have of it through the daemon.
+//!
+//! It needs root and a kernel with sched_ext, so most of it runs in the test machine. Elsewhere it
+//! checks that this is said. Nothing depends on how fast the machine is.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ecalls::window::{Admission, Window};
+use ecalls::{Channel, Ecalls};
+use ecalls_kernel::scheduler;
+use limit::{Lines, Running};
+use rustix::process::{Pid, Signal, kill_process};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+const NOBODY: u32 = 65534;
+/// What a user's process in this test is told to be.
+const ROLE: &str = "ECALLS_TEST_ROLE";
+/// Computes for a while, whatever the machine.
+const BUSY: &str = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done";
+/// Places of a CPU's table that one user has.
+const PLACES: usize = 32;
+
+/// A machine has one scheduler.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// A daemon, and our scheduler.
+struct Stage {
+    folder: PathBuf,
+    // Dropped in this order.
+    _scheduler: Running,
+    _daemon: Running,
+    _alone: MutexGuard<'static, ()>,
+}
+
+struct Ended {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+fn program() -> &'static str {
+    env!("CARGO_BIN_EXE_ecalls")
+}
+
+fn end(command: &mut Command) -> Ended {
+    let output = limit::output(command, PATIENCE);
+    Ended {
+        code: output.status.code().expect("no signal ended it"),
+        out: String::from_utf8(output.stdout).expect("text"),
+        err: String::from_utf8(output.stderr).expect("text"),
+    }
+}
+
+fn stage() -> Option<Stage> {
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    if std::env::var_os("ECALLS_TEST_ROOT").is_none() || scheduler::state().is_none() {
+        eprintln!("skipped: needs root and a kernel with sched_ext; that of tools/vm/suite has it");
+        return None;
+    }
+    let folder = std::env::temp_dir().join(format!("ecalls-placed-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).expect("a folder");
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).expect("open to all");
+    lay(Path::new(program()), &folder.join("ecalls"));
+    let config = folder.join("ecallsd.toml");
+    let text = format!("[socket]\npath = {:?}\n", folder.join("socket"));
+    fs::write(&config, text).expect("a configuration");
+    let log = fs::File::create(folder.join("log")).expect("a log");
+    let mut command = Command::new(program());
+    command.args(["daemon", "--config"]).arg(&config);
+    let daemon = Running::start(command.stdout(Stdio::null()).stderr(log));
+    limit_until("the daemon answers", &folder, || {
+        let mut question = Command::new(program());
+        question
+            .arg("services")
+            .env("ECALLS_SOCKET", folder.join("socket"));
+        folder.join("socket").exists() && end(&mut question).code == 0
+    });
+    let mut command = Command::new(program());
+    command
+        .args(["sched", "start"])
+        .env("ECALLS_SOCKET", folder.join("socket"));
+    let mut scheduler = Running::start(command.stdout(Stdio::null()).stderr(Stdio::piped()));
+    scheduler.complaints().find("scheduling", PATIENCE);
+    Some(Stage {
+        folder,
+        _scheduler: scheduler,
+        _daemon: daemon,
+        _alone: alone,
+    })
+}
+
+/// Lays a program where every user may execute it. They are large: copied only to another disk.
+fn lay(program: &Path, there: &Path) {
+    let laid = fs::hard_link(program, there);
+    laid.or_else(|_| fs::copy(program, there).map(drop))
+        .expect("a program for all");
+}
+
+fn limit_until(what: &str, folder: &Path, mut is_so: impl FnMut() -> bool) {
+    let start = std::time::Instant::now();
+    while !is_so() {
+        let log = || fs::read_to_string(folder.join("log")).unwrap_or_default();
+        assert!(start.elapsed() < PATIENCE, "{what}: {}", log());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+impl Stage {
+    /// `ecalls run` on the first CPU.
+    fn run(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("taskset");
+        command.args(["1", program(), "run"]).args(arguments);
+        command.env("ECALLS_SOCKET", self.folder.join("socket"));
+        command
+    }
+
+    /// This binary as a user's process with a role. What it says, by line.
+    fn actor(&self, role: &str, uid: u32) -> (Running, Lines) {
+        let copy = self.folder.join("actor");
+        if !copy.exists() {
+            lay(&std::env::current_exe().expect("this binary"), &copy);
+        }
+        let mut command = play(copy, role, uid);
+        command.env("ECALLS_SOCKET", self.folder.join("socket"));
+        let mut process = Running::start(&mut command);
+        let lines = process.lines();
+        (process, lines)
+    }
+}
+
+/// The command that plays a role.
+fn play(binary: PathBuf, role: &str, uid: u32) -> Command {
+    let mut command = Command::new(binary);
+    command
+        .args(["--exact", "a_role", "--nocapture"])
+        .env(ROLE, role)
+        .current_dir("/")
+        .uid(uid)
+        .gid(uid)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    command
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// The report, which is all of standard error.
+fn report(ended: &Ended) -> serde_json::Value {
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    serde_json::from_str(&ended.err).unwrap_or_else(|error| panic!("{error}: {}", ended.err))
+}
+
+fn number(report: &serde_json::Value, key: &str) -> f64 {
+    report[key]
+        .as_f64()
+        .unwrap_or_else(|| panic!("{key} in {report}"))
+}
+
+/// What nobody answers is said before the program begins.
+#[test]
+fn without_our_scheduler_a_place_is_refused_and_says_what_is_missing() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (code, word) = match scheduler::state() {
+        None => (4, "sched_ext"),
+        Some(_) => (5, "ecalls sched start"),
+    };
+    for wish in [
+        &["--group", "players"][..],
+        &["--period", "10ms", "--service", "2ms"],
+    ] {
+        let mut command = Command::new(program());
+        command.arg("run").args(wish).args(["--", "echo", "begun"]);
+        let ended = end(&mut command);
+        assert_eq!(
+            (ended.code, ended.out.as_str()),
+            (code, ""),
+            "{}",
+            ended.err
+        );
+        assert!(ended.err.contains(word), "{}", ended.err);
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    for (wrong, word) in [
+        (&["--group", "0"][..], "65535"),
+        (&["--group", ""], "65535"),
+        (&["--period", "10ms"], "--service"),
+        (&["--service", "10ms"], "--period"),
+        (&["--window", "1/5"], "--period"),
+        (&["--period", "1ms", "--service", "2ms"], "--service"),
+        (&["--period", "11s", "--service", "2ms"], "--period"),
+        (
+            &["--period", "1s", "--service", "2ms", "--window", "5/5"],
+            "--window",
+        ),
+        (
+            &["--period", "1s", "--service", "1ms", "--window", "5"],
+            "X/Y",
+        ),
+        (
+            &["--period", "1s", "--service", "1ms", "--group", "a"],
+            "--group",
+        ),
+    ] {
+        let mut command = Command::new(program());
+        let ended = end(command.arg("run").args(wrong).args(["--", "echo", "begun"]));
+        assert_eq!(
+            (ended.code, ended.out.as_str()),
+            (2, ""),
+            "{wrong:?}: {}",
+            ended.err
+        );
+        assert!(ended.err.contains(word), "{wrong:?}: {}", ended.err);
+    }
+}
+
+/// A part of the test, and what it shows.
+type Part = (&'static str, fn(&Stage));
+
+/// One stage for all: to load a core and a scheduler takes longer than what is done with them.
+#[test]
+fn programs_that_know_nothing_of_the_scheduler_have_their_place_in_it() {
+    let Some(stage) = stage() else { return };
+    let all: [Part; 4] = [
+        (
+            "programs of a group share and each tells what all had",
+            programs_of_a_group_share_and_each_tells_what_all_had,
+        ),
+        (
+            "a window is promised or refused before the program begins",
+            a_window_is_promised_or_refused_before_the_program_begins,
+        ),
+        (
+            "a user has half a cpu for windows and half the places until its process ends",
+            a_user_has_half_a_cpu_for_windows_and_half_the_places_until_its_process_ends,
+        ),
+        (
+            "only a child of the same user is bound by its parent",
+            only_a_child_of_the_same_user_is_bound_by_its_parent,
+        ),
+    ];
+    for (name, test) in all {
+        println!("{name}");
+        test(&stage);
+    }
+}
+
+fn programs_of_a_group_share_and_each_tells_what_all_had(stage: &Stage) {
+    let script = format!("echo $ECALLS_GROUP; {BUSY}");
+    let start = || {
+        let mut command = stage.run(&["--json", "--group", "players", "--", "sh", "-c", &script]);
+        Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
+    };
+    let both = [start(), start()].map(|one| one.output(PATIENCE));
+    for one in both {
+        let ended = Ended {
+            code: one.status.code().expect("no signal"),
+            out: String::from_utf8(one.stdout).expect("text"),
+            err: String::from_utf8(one.stderr).expect("text"),
+        };
+        let report = report(&ended);
+        println!("{report}");
+        assert_eq!(ended.out.trim(), report["group_number"].to_string());
+        assert_eq!(report["group"], "players");
+        // The other one's time is in it, too: they ran side by side.
+        assert!(
+            number(&report, "group_ns") > 1.2 * number(&report, "cpu_ns"),
+            "{report}"
+        );
+        assert!(number(&report, "group_share") > 0.0, "{report}");
+    }
+    // A program's children are no members.
+    let script = format!("({BUSY}) & wait");
+    let mut command = stage.run(&["--json", "--group", "9", "--", "sh", "-c", &script]);
+    let report = report(&end(&mut command));
+    assert_eq!(report["group_number"], 9);
+    assert!(
+        2.0 * number(&report, "group_ns") < number(&report, "cpu_ns"),
+        "{report}"
+    );
+}
+
+fn a_window_is_promised_or_refused_before_the_program_begins(stage: &Stage) {
+    let window = |service: &str, script: &str| {
+        let period = ["--json", "--period", "100ms", "--service", service];
+        let mut command = stage.run(&period);
+        end(command.args(["--window", "1/5", "--", "sh", "-c", script]))
+    };
+    let promised = report(&window("20ms", BUSY));
+    println!("{promised}");
+    assert_eq!(promised["window"], "promised");
+    assert!(
+        number(&promised, "met") + number(&promised, "missed") > 0.0,
+        "{promised}"
+    );
+    let mut command = stage.run(&[
+        "--period",
+        "10ms",
+        "--service",
+        "9.9ms",
+        "--",
+        "echo",
+        "begun",
+    ]);
+    let refused = end(&mut command);
+    assert_eq!(
+        (refused.code, refused.out.as_str()),
+        (3, ""),
+        "{}",
+        refused.err
+    );
+    assert!(refused.err.contains("is left"), "{}", refused.err);
+    // The program's own status, and a program that is not there.
+    let mut command = stage.run(&["--group", "9", "--", "sh", "-c", "exit 7"]);
+    assert_eq!(end(&mut command).code, 7);
+    let mut command = stage.run(&["--group", "9", "--", "no-such-program"]);
+    let missing = end(&mut command);
+    assert_eq!(missing.code, 5, "{}", missing.err);
+    assert!(missing.err.contains("no-such-program"), "{}", missing.err);
+}
+
+fn a_user_has_half_a_cpu_for_windows_and_half_the_places_until_its_process_ends(stage: &Stage) {
+    // The command, too, is a client of the daemon.
+    let mut command = Command::new("taskset");
+    command
+        .arg("1")
+        .arg(stage.folder.join("ecalls"))
+        .args(["run", "--json", "--period", "100ms", "--service", "10ms"])
+        .args(["--", "true"])
+        .env("ECALLS_SOCKET", stage.folder.join("socket"))
+        .current_dir("/")
+        .uid(NOBODY)
+        .gid(NOBODY);
+    assert_eq!(report(&end(&mut command))["window"], "promised");
+    for round in 0..2 {
+        let (mut crowd, mut lines) = stage.actor("crowd", NOBODY);
+        let told = format!("{PLACES} promised, 1 without a place");
+        lines.find(&told, PATIENCE);
+        println!("round {round}: {told}");
+        // What it had is free for the next one.
+        crowd.kill(PATIENCE);
+        let (mut greedy, mut lines) = stage.actor("greedy", NOBODY);
+        lines.find("half: promised; more: refused", PATIENCE);
+        greedy.kill(PATIENCE);
+    }
+}
+
+fn only_a_child_of_the_same_user_is_bound_by_its_parent(stage: &Stage) {
+    let (mut parent, mut lines) = stage.actor("parent", 0);
+    lines.find(
+        "child: Fair; of another user: Unknown; not a child: Unknown",
+        PATIENCE,
+    );
+    parent.kill(PATIENCE);
+}
+
+/// Not a test: what this binary does as another user.
+#[test]
+fn a_role() {
+    match std::env::var(ROLE).as_deref() {
+        Ok("parent") => parent(),
+        Ok("crowd") => crowd(),
+        Ok("greedy") => greedy(),
+        _ => {}
+    }
+}
+
+/// Hands slots to processes, and tells what the scheduler takes them for then.
+fn parent() {
+    let ecalls = Ecalls::open().expect("the daemon");
+    let channel = ecalls.channel().open().expect("a channel");
+    let socket = PathBuf::from(std::env::var_os("ECALLS_SOCKET").expect("set"));
+    let folder = socket.parent().expect("a folder");
+    let program = folder.join("ecalls").display().to_string();
+    let waits = |parent: &str| format!("{program} run --waits {parent} -- true");
+    let hand = |number: usize, uid: u32, script: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        let shell = Running::start(command.uid(uid).gid(uid).stdin(Stdio::null()));
+        // The shell itself, or what it waits for.
+        let mut pid = shell.id();
+        limit_until("it waits", folder, || {
+            pid = child_of(shell.id()).unwrap_or(pid);
+            is_stopped(pid)
+        });
+        let handed = channel.caller().hand_slot(number, 0, None, pid);
+        let slot = handed.expect("a wish is always taken");
+        let pid = i32::try_from(pid)
+            .ok()
+            .and_then(Pid::from_raw)
+            .expect("a number");
+        kill_process(pid, Signal::CONT).expect("it goes on");
+        // That has woken it. It stops again when it has yielded.
+        limit_until("it has yielded", folder, || {
+            is_stopped(pid.as_raw_pid().cast_unsigned())
+        });
+        let standing = slot.standing();
+        kill_process(pid, Signal::KILL).expect("it ends");
+        standing
+    };
+    let me = std::process::id().to_string();
+    let child = hand(0, 0, &format!("exec {}", waits(&me)));
+    let other = hand(1, NOBODY, &format!("exec {}", waits(&me)));
+    let far = hand(2, 0, &format!("{}; true", waits("$$")));
+    println!("child: {child:?}; of another user: {other:?}; not a child: {far:?}");
+    wait();
+}
+
+fn child_of(pid: u32) -> Option<u32> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    children.ok()?.split_whitespace().next()?.parse().ok()
+}
+
+fn is_stopped(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // Behind the name, which may hold anything.
+    stat.rsplit_once(") ")
+        .is_some_and(|(_, state)| state.starts_with('T'))
+}
+
+fn pin() {
+    let mut cpu = rustix::thread::CpuSet::new();
+    cpu.set(0);
+    rustix::thread::sched_setaffinity(None, &cpu).expect("CPU 0");
+    std::thread::yield_now();
+}
+
+/// What the calling thread is answered.
+fn ask(channel: &Channel, number: usize, service_ms: u64) -> Admission {
+    let window = Window {
+        period: Duration::from_secs(1),
+        service: Duration::from_millis(service_ms),
+        x: 0,
+        y: 1,
+        conserving: false,
+    };
+    let caller = channel.caller();
+    let slot = caller.coop_slot(number, 0).expect("a slot");
+    caller.window(&slot, &window).expect("an answer")
+}
+
+/// The last answer, unless one is the promise.
+fn ask_until_promised(channel: &Channel, number: usize, service_ms: u64, tries: u32) -> Admission {
+    let mut answer = ask(channel, number, service_ms);
+    for _ in 1..tries {
+        if answer == Admission::Promised {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+        answer = ask(channel, number, service_ms);
+    }
+    answer
+}
+
+/// One thread more than a user has places for, with a little window each.
+fn crowd() {
+    let ecalls = Ecalls::open().expect("the daemon");
+    let channels: Vec<Channel> = (0..3)
+        .map(|_| ecalls.channel().open().expect("a channel"))
+        .collect();
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        for number in 0..=PLACES {
+            let (channel, tell) = (&channels[number / 16], tell.clone());
+            scope.spawn(move || {
+                pin();
+                // The room of who had it before may come a little later. The last one stays out.
+                let tries = if number < PLACES { 1000 } else { 1 };
+                let answer = ask_until_promised(channel, number % 16, 1, tries);
+                tell.send(answer).expect("heard");
+                loop {
+                    std::thread::park();
+                }
+            });
+            if number == PLACES - 1 {
+                let all = (0..PLACES).all(|_| told.recv() == Ok(Admission::Promised));
+                assert!(all, "each has a window");
+            }
+        }
+        let last = told.recv().expect("an answer");
+        let without = u32::from(last == Admission::NoPlace);
+        println!("{PLACES} promised, {without} without a place");
+        wait();
+    });
+}
+
+/// Half of a CPU, and then more.
+fn greedy() {
+    pin();
+    let ecalls = Ecalls::open().expect("the daemon");
+    let channel = ecalls.channel().open().expect("a channel");
+    let half = ask_until_promised(&channel, 0, 490, 1000) == Admission::Promised;
+    let more = ask(&channel, 0, 510);
+    let half = if half { "promised" } else { "refused" };
+    let more = match more {
+        Admission::Refused { left, .. } if left <= 0.5 => "refused",
+        _ => "admitted",
+    };
+    println!("half: {half}; more: {more}");
+    wait();
+}
+
+/// Until whoever started this process ends it.
+fn wait() {
+    let _ = std::io::stdin().lines().next();
+}
