@@ -360,6 +360,35 @@ struct ecalls_coop_answer {
 	uint64_t least_importance;
 };
 
+/* A thread's window: a service time in each period, x of y of which may be missed. */
+struct ecalls_coop_window {
+	/* Size of this struct. */
+	uint32_t size;
+	/*
+	 * ECALLS_WINDOW_CONSERVING: beyond its service the thread shares what is left, like a fair
+	 * one. 0: it waits for its next period.
+	 */
+	uint32_t flags;
+	/* The period, 100 us to 10 s. */
+	uint64_t period_us;
+	/* CPU time in each period. */
+	uint64_t service_us;
+	/* Of y periods, how many may be missed. */
+	uint32_t x;
+	/* 1 to 1024. */
+	uint32_t y;
+};
+
+/* How the periods of a window went, up to when the thread ran last. */
+struct ecalls_coop_periods {
+	/* Served. */
+	uint64_t met;
+	/* Not served. */
+	uint64_t missed;
+	/* Of these, those when x of the current window had been missed already. */
+	uint64_t violated;
+};
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -819,6 +848,46 @@ int ecalls_coop_before_sleep(ecalls_coop_t *poll, uint64_t release_ns, uint64_t 
  * ecalls_coop_poll().
  */
 int ecalls_coop_after_sleep(ecalls_coop_t *poll, struct ecalls_coop_answer *answer);
+
+/*
+ * Makes slot `slot`, 0 to 15, of a channel the calling thread's, in `group` (0: none; the threads
+ * of a user that name the same number are a group), from its next yield on. Those who poll need
+ * not: ecalls_coop_open() and ecalls_loop_open_slot() do it.
+ */
+int ecalls_coop_slot(const ecalls_channel_t *channel, uint32_t slot, uint32_t group);
+
+/*
+ * The same for the thread that reads the channel's events, which is their sink then: when one was
+ * raised with ECALLS_EVENT_CPU, the thread runs before others that are fair, and not more than
+ * its share; the event with the earliest deadline goes first.
+ */
+int ecalls_sink_slot(const ecalls_channel_t *channel, uint32_t slot, uint32_t group);
+
+/*
+ * What the scheduler takes the thread of a slot for: ECALLS_COOP_UNBOUND (it has not seen one, or
+ * there is no scheduler), _COOPERATIVE, _DEMOTED (fair, until it polls) or _NO_PLACE.
+ */
+int ecalls_coop_standing(const ecalls_channel_t *channel, uint32_t slot);
+
+/*
+ * Asks for a window of the calling thread, whose slot this is, in no group. It takes the place of
+ * the one that the thread has, and holds until the thread ends or names its slot again.
+ * ECALLS_WINDOW_PROMISED: at least y - x of y periods will be served, if the thread wants to run
+ * when they begin; ECALLS_WINDOW_UNPROMISED: nothing proves that. -ENOSPC: refused, with what is
+ * left, or because there is no place for the thread; -ESHUTDOWN: there is no scheduler; -EINVAL:
+ * the window is out of bounds, or the thread is in a group; -ENOENT: the slot is not the thread's.
+ */
+int ecalls_coop_window(const ecalls_channel_t *channel,
+		       uint32_t slot,
+		       const struct ecalls_coop_window *window);
+
+/* Gives the calling thread's window up. */
+int ecalls_coop_end_window(const ecalls_channel_t *channel, uint32_t slot);
+
+/* How the periods of the window of a slot's thread went. */
+int ecalls_coop_periods(const ecalls_channel_t *channel,
+			uint32_t slot,
+			struct ecalls_coop_periods *periods);
 
 #ifdef __cplusplus
 }  // extern "C"

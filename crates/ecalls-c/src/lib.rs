@@ -48,3 +48,5 @@ pub mod event_loop;
 pub mod event_source;
 
 pub mod coop;
+
+pub mod window;

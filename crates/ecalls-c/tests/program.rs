@@ -86,18 +86,31 @@ fn run(name: &str, linking: Linking) {
     run_with(name, linking, &[]);
 }
 
+fn example(name: &str) -> PathBuf {
+    crate_folder().join("../../examples").join(name)
+}
+
 /// The same, compiled with further flags.
 fn run_with(name: &str, linking: Linking, flags: &[&str]) {
     let source = crate_folder().join("tests/c").join(name);
-    let program = compile_with(&source, linking, flags);
-    let mut command = Command::new(&program);
-    let output = limit::output(command.env("LD_LIBRARY_PATH", soname_folder()), LIMIT);
+    start(&compile_with(&source, linking, flags), &[]);
+}
+
+/// What a program writes, which has to succeed.
+fn start(program: &Path, arguments: &[&str]) -> String {
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .env("LD_LIBRARY_PATH", soname_folder());
+    let output = limit::output(&mut command, LIMIT);
     let errors = String::from_utf8_lossy(&output.stderr);
+    let name = program.display();
     assert!(
         output.status.success(),
         "{name}: {}\n{errors}",
         output.status
     );
+    String::from_utf8(output.stdout).expect("text")
 }
 
 /// Whether tests may use the machine's kernel. Says so if not.
@@ -163,11 +176,34 @@ fn event_makes_its_round_trip() {
 }
 
 #[test]
+fn window_is_answered_by_a_scheduler_alone() {
+    // Also for the test machine, which has one.
+    let source = crate_folder().join("tests/c/window.c");
+    let program = compile(&source, Linking::Static);
+    if may_use_the_kernel("window_is_answered_by_a_scheduler_alone") {
+        start(&program, &[]);
+    }
+}
+
+#[test]
 fn example_compiles() {
-    compile(
-        &crate_folder().join("../../examples/hello.c"),
-        Linking::Shared,
-    );
+    compile(&example("hello.c"), Linking::Shared);
+}
+
+#[test]
+fn player_shows_or_drops_each_frame_without_a_scheduler() {
+    for linking in [Linking::Shared, Linking::Static] {
+        let said = start(&compile(&example("frames.c"), linking), &["1", "20", "5"]);
+        assert!(said.contains("timing: plain"), "{said}");
+        let words: Vec<&str> = said.split_whitespace().collect();
+        let before = |word: &str| -> u64 {
+            let at = words
+                .iter()
+                .position(|known| known.trim_end_matches(',') == word);
+            words[at.expect(word) - 1].parse().expect("a number")
+        };
+        assert_eq!(before("shown") + before("dropped"), 20, "{said}");
+    }
 }
 
 #[test]

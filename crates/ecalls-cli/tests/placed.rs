@@ -235,7 +235,7 @@ type Part = (&'static str, fn(&Stage));
 #[test]
 fn programs_that_know_nothing_of_the_scheduler_have_their_place_in_it() {
     let Some(stage) = stage() else { return };
-    let all: [Part; 4] = [
+    let all: [Part; 5] = [
         (
             "programs of a group share and each tells what all had",
             programs_of_a_group_share_and_each_tells_what_all_had,
@@ -247,6 +247,10 @@ fn programs_that_know_nothing_of_the_scheduler_have_their_place_in_it() {
         (
             "a user has half a cpu for windows and half the places until its process ends",
             a_user_has_half_a_cpu_for_windows_and_half_the_places_until_its_process_ends,
+        ),
+        (
+            "players poll in the group that they are started in and c programs have windows",
+            players_poll_in_the_group_that_they_are_started_in_and_c_programs_have_windows,
         ),
         (
             "only a child of the same user is bound by its parent",
@@ -357,6 +361,29 @@ fn a_user_has_half_a_cpu_for_windows_and_half_the_places_until_its_process_ends(
         lines.find("half: promised; more: refused", PATIENCE);
         greedy.kill(PATIENCE);
     }
+}
+
+/// The players of examples/, in Rust and in C, and the C library's test of windows. The test
+/// machine has them; elsewhere they run without a scheduler, by the tests of their crates.
+fn players_poll_in_the_group_that_they_are_started_in_and_c_programs_have_windows(stage: &Stage) {
+    let built = Path::new(program()).parent().expect("a folder");
+    let c = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    for player in [built.join("examples/frames"), c.join("frames-static")] {
+        let player = player.display().to_string();
+        let arguments = [
+            "--json", "--group", "players", "--", &player, "1", "20", "200",
+        ];
+        let ended = end(&mut stage.run(&arguments));
+        let report = report(&ended);
+        println!("{}{report}", ended.out);
+        // Also what the player has had by its own slot.
+        let group = number(&report, "group_ns");
+        assert!(2.0 * group > number(&report, "cpu_ns"), "{report}");
+        assert!(ended.out.contains("timing: cooperative"), "{}", ended.out);
+    }
+    let mut windows = Command::new(c.join("window-static"));
+    let ended = end(windows.env("ECALLS_SOCKET", stage.folder.join("socket")));
+    assert_eq!(ended.code, 0, "{}", ended.err);
 }
 
 fn only_a_child_of_the_same_user_is_bound_by_its_parent(stage: &Stage) {
