@@ -230,15 +230,16 @@ impl<'a> Lexer<'a> {
 
     fn word(&mut self) -> TokenKind {
         let rest = self.rest();
-        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        let word = &rest[..rest.find(|c| !is_part(c)).unwrap_or(rest.len())];
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        let end = rest.bytes().position(|byte| !is_part(byte));
+        let word = &rest[..end.unwrap_or(rest.len())];
         self.at += word.len();
-        let keyword = KEYWORDS.iter().find(|keyword| **keyword == word);
+        let keyword = KEYWORDS.iter().find(|keyword| is_same(keyword, word));
         let ty = || {
             TYPES
                 .iter()
                 .map(|(name, _)| name)
-                .find(|name| **name == word)
+                .find(|name| is_same(name, word))
         };
         match keyword.or_else(ty) {
             Some(word) => TokenKind::Word(word),
@@ -248,7 +249,8 @@ impl<'a> Lexer<'a> {
 
     fn symbol(&mut self) -> TokenKind {
         let rest = self.rest();
-        if let Some(symbol) = SYMBOLS.iter().find(|symbol| rest.starts_with(**symbol)) {
+        let is_here = |symbol: &&&str| begins_alike(symbol, rest) && rest.starts_with(**symbol);
+        if let Some(symbol) = SYMBOLS.iter().find(is_here) {
             self.at += symbol.len();
             return TokenKind::Symbol(symbol);
         }
@@ -384,6 +386,15 @@ impl<'a> Lexer<'a> {
         self.tell(span(start, self.at), "unknown escape in a string", hint);
         None
     }
+}
+
+/// Whether two words are the same. Nearly all are not, which their first letter shows.
+pub(crate) fn is_same(a: &str, b: &str) -> bool {
+    begins_alike(a, b) && a == b
+}
+
+fn begins_alike(a: &str, b: &str) -> bool {
+    a.as_bytes().first() == b.as_bytes().first()
 }
 
 /// What is said about characters that begin no token.

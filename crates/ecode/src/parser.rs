@@ -127,7 +127,7 @@ impl<'a> Parser<'a> {
     /// Whether this symbol or keyword is next, or comes after some more.
     fn is_ahead(&self, ahead: usize, wanted: &str) -> bool {
         match self.token(ahead).kind {
-            TokenKind::Symbol(text) | TokenKind::Word(text) => text == wanted,
+            TokenKind::Symbol(text) | TokenKind::Word(text) => lexer::is_same(text, wanted),
             _ => false,
         }
     }

@@ -2,8 +2,6 @@
 //! belongs together is put together on the way (a comparison and the `if` on its result, an index
 //! and its check), and it is estimated how many ways through the program there are.
 
-use std::collections::HashMap;
-
 use crate::ir;
 use crate::ir::{Fault, Instruction, Op, Operand, Program, Register, Relation};
 use crate::source::Span;
@@ -55,15 +53,15 @@ pub(super) struct Flat<'p> {
     pub items: Vec<Item<'p>>,
     /// Places in use.
     pub places: u32,
-    /// Of each fault that a branch leads to: its place.
-    pub faults: HashMap<u32, Place>,
+    /// The faults that something leads to, and where they are noted; few.
+    pub faults: Vec<(Fault, Place)>,
     /// Steps over all ways through the program: what a verifier has to walk that remembers
     /// everything about numbers.
     pub walks: u64,
     /// Ways that have come here.
     ways: u64,
-    /// Where each label of the IR leads, and how many ways do.
-    labels: HashMap<u32, (Place, u64)>,
+    /// The blocks and loops around, outermost first: where they are left to, and by how many ways.
+    around: Vec<(ir::Label, Place, u64)>,
     /// Reads of each register.
     reads: Vec<u32>,
 }
@@ -159,11 +157,11 @@ impl<'p> Flat<'p> {
 
     /// Where a fault is noted.
     pub(super) fn fault(&mut self, fault: Fault) -> Place {
-        if let Some(place) = self.faults.get(&(fault as u32)) {
+        if let Some((_, place)) = self.faults.iter().find(|(known, _)| *known == fault) {
             return *place;
         }
         let place = self.place();
-        self.faults.insert(fault as u32, place);
+        self.faults.push((fault, place));
         place
     }
 
@@ -237,9 +235,9 @@ impl<'p> Flat<'p> {
             }
             Op::Block { label, body } => {
                 let end = self.place();
-                self.labels.insert(label.0, (end, 0));
+                self.around.push((*label, end, 0));
                 self.list(body, depth);
-                self.arrive(label.0, end, span, depth);
+                self.arrive(span, depth);
             }
             Op::Loop { label, body } => self.repeat(*label, body, span, depth),
             Op::Exit(label) => {
@@ -263,7 +261,7 @@ impl<'p> Flat<'p> {
     /// once in each round instead of twice.
     fn repeat(&mut self, label: ir::Label, body: &'p [Instruction], span: Span, depth: u8) {
         let (head, end) = (self.place(), self.place());
-        self.labels.insert(label.0, (end, 0));
+        self.around.push((label, end, 0));
         let question = body.split_first().and_then(|(first, rest)| {
             let (relation, a, b) = leaves(&first.op, label)?;
             Some((relation, a, b, first.span, rest))
@@ -273,7 +271,7 @@ impl<'p> Flat<'p> {
             self.list(body, depth + 1);
             self.push(Step::Jump(head), span, depth + 1);
             self.ways = 0;
-            return self.arrive(label.0, end, span, depth);
+            return self.arrive(span, depth);
         };
         let branch = |unless, to| Step::Branch {
             relation,
@@ -288,13 +286,14 @@ impl<'p> Flat<'p> {
         self.push(Step::Head(head), span, depth + 1);
         self.list(rest, depth + 1);
         self.push(branch(true, head), asked, depth + 1);
-        self.arrive(label.0, end, span, depth);
+        self.arrive(span, depth);
     }
 
     /// The place behind a block or loop, reached by the ways that are here now.
     fn leave(&mut self, label: ir::Label) -> Place {
         let ways = self.ways;
-        if let Some((place, known)) = self.labels.get_mut(&label.0) {
+        let mut around = self.around.iter_mut().rev();
+        if let Some((_, place, known)) = around.find(|(known, ..)| *known == label) {
             *known = (*known + ways).min(WAYS);
             return *place;
         }
@@ -302,10 +301,12 @@ impl<'p> Flat<'p> {
         self.fault(Fault::Index)
     }
 
-    fn arrive(&mut self, label: u32, end: Place, span: Span, depth: u8) {
-        let ways = self.labels.get(&label).map_or(0, |(_, ways)| *ways);
-        self.ways = (self.ways + ways).min(WAYS);
-        self.push(Step::Place(end), span, depth);
+    /// Behind the innermost block or loop.
+    fn arrive(&mut self, span: Span, depth: u8) {
+        if let Some((_, end, ways)) = self.around.pop() {
+            self.ways = (self.ways + ways).min(WAYS);
+            self.push(Step::Place(end), span, depth);
+        }
     }
 
     fn choice(

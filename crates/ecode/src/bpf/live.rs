@@ -5,6 +5,8 @@
 //! boundaries of blocks is found out in the usual way, backwards, for those only that occur in more
 //! than one block.
 
+use std::ops::Range;
+
 use super::machine::{Code, Inst, Label, V, Value};
 
 /// Where a register is needed.
@@ -27,16 +29,43 @@ struct Block {
     next: [Option<usize>; 2],
 }
 
-/// A set of registers by their dense numbers.
-type Set = Vec<u64>;
+/// A set of registers for each block: bits by dense number, all in one list.
+#[derive(Default)]
+struct Sets {
+    bits: Vec<u64>,
+    /// Of each set.
+    words: usize,
+}
+
+impl Sets {
+    fn new(blocks: usize, words: usize) -> Sets {
+        Sets {
+            bits: vec![0; blocks * words],
+            words,
+        }
+    }
+
+    fn range(&self, block: usize) -> Range<usize> {
+        block * self.words..(block + 1) * self.words
+    }
+
+    fn of(&self, block: usize) -> &[u64] {
+        self.bits.get(self.range(block)).unwrap_or_default()
+    }
+
+    fn of_mut(&mut self, block: usize) -> &mut [u64] {
+        let range = self.range(block);
+        self.bits.get_mut(range).unwrap_or_default()
+    }
+}
 
 struct Blocks {
     blocks: Vec<Block>,
     /// Registers that occur in several blocks, by dense number, and back.
     shared: Vec<V>,
     dense: Vec<u32>,
-    live_in: Vec<Set>,
-    live_out: Vec<Set>,
+    live_in: Sets,
+    live_out: Sets,
 }
 
 const LOCAL: u32 = u32::MAX;
@@ -124,38 +153,39 @@ impl Blocks {
             blocks,
             shared,
             dense,
-            live_in: Vec::new(),
-            live_out: Vec::new(),
+            live_in: Sets::default(),
+            live_out: Sets::default(),
         }
     }
 
     fn solve(&mut self, code: &Code) {
         let words = self.shared.len().div_ceil(64);
-        let empty: Set = vec![0; words];
-        let mut read_first = vec![empty.clone(); self.blocks.len()];
-        let mut written = vec![empty.clone(); self.blocks.len()];
+        let mut all_read_first = Sets::new(self.blocks.len(), words);
+        let mut all_written = Sets::new(self.blocks.len(), words);
         for (index, block) in self.blocks.iter().enumerate() {
+            let read_first = all_read_first.of_mut(index);
+            let written = all_written.of_mut(index);
             for line in &code.lines[block.first..=block.last] {
                 for v in line.inst.read().into_iter().flatten() {
                     if let Some((word, bit)) = self.bit(v)
-                        && written[index][word] & bit == 0
+                        && written[word] & bit == 0
                     {
-                        read_first[index][word] |= bit;
+                        read_first[word] |= bit;
                     }
                 }
                 if let Some((word, bit)) = line.inst.written().and_then(|v| self.bit(v)) {
-                    written[index][word] |= bit;
+                    written[word] |= bit;
                 }
             }
         }
-        self.live_in = read_first;
-        self.live_out = vec![empty; self.blocks.len()];
+        self.live_in = all_read_first;
+        self.live_out = Sets::new(self.blocks.len(), words);
         let mut changed = true;
         while changed {
             changed = false;
             for index in (0..self.blocks.len()).rev() {
                 for next in self.blocks[index].next.into_iter().flatten() {
-                    changed |= self.flow(index, next, &written[index]);
+                    changed |= self.flow(index, next, all_written.of(index));
                 }
             }
         }
@@ -163,15 +193,15 @@ impl Blocks {
 
     /// What is needed at the beginning of `next` is needed at the end of the block, and at its
     /// beginning too unless it is written there.
-    fn flow(&mut self, block: usize, next: usize, written: &Set) -> bool {
-        let needed = self.live_in[next].clone();
-        let (live_in, live_out) = (&mut self.live_in[block], &mut self.live_out[block]);
+    fn flow(&mut self, block: usize, next: usize, written: &[u64]) -> bool {
+        let needed = self.live_in.range(next);
+        let here = self.live_in.range(block);
         let mut changed = false;
-        let words = needed.iter().zip(written).zip(live_in).zip(live_out);
-        for (((needed, written), live_in), live_out) in words {
-            let new = needed & !*live_out;
+        let words = needed.zip(here).zip(written);
+        for (((from, to), written), live_out) in words.zip(self.live_out.of_mut(block)) {
+            let new = self.live_in.bits[from] & !*live_out;
             *live_out |= new;
-            *live_in |= new & !written;
+            self.live_in.bits[to] |= new & !written;
             changed |= new != 0;
         }
         changed
@@ -183,14 +213,11 @@ impl Blocks {
     }
 
     fn needed_at_start(&self) -> Vec<V> {
-        match self.live_in.first() {
-            Some(set) => members(set, &self.shared).collect(),
-            None => Vec::new(),
-        }
+        members(self.live_in.of(0), &self.shared).collect()
     }
 }
 
-fn members<'a>(set: &'a Set, shared: &'a [V]) -> impl Iterator<Item = V> + 'a {
+fn members<'a>(set: &'a [u64], shared: &'a [V]) -> impl Iterator<Item = V> + 'a {
     set.iter().enumerate().flat_map(move |(at, word)| {
         let mut rest = *word;
         std::iter::from_fn(move || {
@@ -262,10 +289,10 @@ fn spans(code: &Code, blocks: &Blocks) -> Vec<Interval> {
     }
     for (index, block) in blocks.blocks.iter().enumerate() {
         let (first, last) = (block.first as u32 * 2, block.last as u32 * 2 + 1);
-        for v in members(&blocks.live_in[index], &blocks.shared) {
+        for v in members(blocks.live_in.of(index), &blocks.shared) {
             extend(v, first, first, 0.0);
         }
-        for v in members(&blocks.live_out[index], &blocks.shared) {
+        for v in members(blocks.live_out.of(index), &blocks.shared) {
             extend(v, last, last, 0.0);
         }
     }

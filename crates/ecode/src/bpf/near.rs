@@ -6,9 +6,7 @@
 //! forgotten that has been computed behind the first of those jumps: whatever is older has been
 //! there on every way. At the head of a loop, what the loop writes is forgotten.
 
-use std::collections::HashMap;
-
-use super::flat::{Flat, Place, Step};
+use super::flat::{Flat, Step};
 use super::machine::V;
 use crate::ir::Register;
 
@@ -32,8 +30,8 @@ pub(super) struct Near {
 #[derive(Debug)]
 pub(super) struct AllNear {
     known: Vec<(Near, V, usize)>,
-    /// The first jump to each place, by step.
-    first_jump: HashMap<Place, usize>,
+    /// By place: the step of the first jump to it.
+    first_jump: Vec<Option<usize>>,
     /// The step that is at its turn.
     at: usize,
     left: u32,
@@ -41,10 +39,10 @@ pub(super) struct AllNear {
 
 impl AllNear {
     pub(super) fn new(flat: &Flat<'_>) -> AllNear {
-        let mut first_jump = HashMap::new();
+        let mut first_jump = vec![None; flat.places as usize];
         for (at, item) in flat.items.iter().enumerate() {
             if let Step::Branch { to, .. } | Step::Jump(to) = item.step {
-                first_jump.entry(to).or_insert(at);
+                first_jump[to.0 as usize].get_or_insert(at);
             }
         }
         AllNear {
@@ -59,9 +57,9 @@ impl AllNear {
     pub(super) fn enter(&mut self, at: usize, step: &Step<'_>) {
         self.at = at;
         if let Step::Place(place) = step
-            && let Some(jump) = self.first_jump.get(place)
+            && let Some(jump) = self.first_jump[place.0 as usize]
         {
-            self.known.retain(|(_, _, since)| since < jump);
+            self.known.retain(|(_, _, since)| *since < jump);
         }
     }
 

@@ -13,8 +13,6 @@
 //!   been compared and is used again. Else the verifier would tell all combinations apart and walk
 //!   each of them: 40 such `if`s in a row took it 3.2 s and were refused; hidden, 1.2 ms.
 
-use std::collections::HashMap;
-
 use super::facts::{Facts, Range, each_read, written};
 use super::feeds::AllFeeds;
 use super::flat::{Flat, Item, Place, Step};
@@ -43,10 +41,10 @@ pub(super) struct Select<'a> {
     /// Where the next instructions come from, and how many loops are around them.
     span: Span,
     depth: u8,
-    /// By place.
+    /// By place; the first labels of all.
     labels: Vec<Label>,
     /// Where faults are noted.
-    faults: HashMap<u32, Label>,
+    faults: Vec<(Fault, Label)>,
     /// Where the run ends, and where it does when not even the frame is there.
     end: Label,
     nothing: Label,
@@ -57,8 +55,8 @@ pub(super) struct Select<'a> {
     sinks: Option<V>,
     fuel: Option<V>,
     near: AllNear,
-    /// Where labels stand in the list of steps, and where each register is read last.
-    behind: HashMap<Label, usize>,
+    /// By place: which step it is (0: none); by register: the step that reads it last.
+    behind: Vec<usize>,
     last_read: Vec<usize>,
     /// In which loop each step is, and each register is written.
     loop_of: Vec<Option<Place>>,
@@ -111,7 +109,7 @@ pub(super) fn select(
         sinks: None,
         fuel: None,
         near: AllNear::new(&flat),
-        behind: HashMap::new(),
+        behind: vec![0; flat.places as usize],
         last_read: vec![0; program.registers as usize],
         loop_of: Vec::with_capacity(flat.items.len()),
         written_in: vec![None; program.registers as usize],
@@ -152,10 +150,8 @@ impl Select<'_> {
     }
 
     pub(super) fn fault(&self, fault: Fault) -> Label {
-        self.faults
-            .get(&(fault as u32))
-            .copied()
-            .unwrap_or(self.end)
+        let known = self.faults.iter().find(|(known, _)| *known == fault);
+        known.map_or(self.end, |(_, label)| *label)
     }
 
     fn place(&self, place: Place) -> Label {
@@ -182,7 +178,8 @@ impl Select<'_> {
                 around.pop();
             }
             if let Step::Place(place) = item.step {
-                self.behind.insert(self.place(place), at);
+                let label = self.place(place);
+                self.behind[label.0 as usize] = at;
             }
             each_read(&item.step, &mut |register| {
                 self.last_read[register.0 as usize] = at;
@@ -265,17 +262,16 @@ impl Select<'_> {
         let nothing = self.nothing;
         self.emit(Inst::Label(nothing));
         self.emit(Inst::Exit);
-        let mut faults: Vec<(u32, Label)> = self.faults.iter().map(|(f, l)| (*f, *l)).collect();
-        faults.sort_unstable();
+        let mut faults = std::mem::take(&mut self.faults);
+        faults.sort_unstable_by_key(|(fault, _)| *fault as u32);
         for (fault, label) in faults {
             self.emit(Inst::Label(label));
             self.store(self.frame, at::FAULT, Value::Immediate(fault as i32), 32);
-            if fault == Fault::Fuel as u32 {
+            if fault == Fault::Fuel {
                 self.store(self.frame, at::FUEL, Value::Immediate(0), 32);
             }
             // Before anything else was done, the fuel is still where it was.
-            let counts = [Fault::Input, Fault::Fuel].map(|fault| fault as u32);
-            self.emit(Inst::Jump(if counts.contains(&fault) {
+            self.emit(Inst::Jump(if matches!(fault, Fault::Input | Fault::Fuel) {
                 nothing
             } else {
                 end
@@ -441,7 +437,7 @@ impl Select<'_> {
             && self.written_in[register.0 as usize] == self.loop_of[self.at]
             && self
                 .behind
-                .get(&from)
+                .get(from.0 as usize)
                 .is_some_and(|place| self.last_read[register.0 as usize] < *place)
     }
 

@@ -14,7 +14,6 @@
 //! A register has a version, new with each write; what refers to a register names the version it
 //! meant, and is void once that has changed. Undoing a branch brings the versions back as well.
 
-use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
 
@@ -79,8 +78,15 @@ impl Range {
 /// An operand as it was when something was said about it.
 type Then = (Operand, u32);
 
+/// An odd number with half of its bits set.
+const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+/// Places for computations by their hash: loops that are written out add more of them.
+const HASHES_LEAST: usize = 256;
+/// Computations with one hash that are looked at. A text may be made so that all have the same.
+const SAME_HASH: u32 = 64;
+
 /// What a register was computed from: what gives the same when it is done again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Computation {
     Binary(Operator, Operand, Operand),
     /// Of memory that nobody changes in a run.
@@ -98,6 +104,24 @@ impl Computation {
             }
             _ => None,
         }
+    }
+
+    /// The same for equal ones; spread over all 32 bits.
+    fn hash(self) -> u32 {
+        let mix = |hash: u64, word: u64| (hash.rotate_left(23) ^ word).wrapping_mul(MIX);
+        let of_operand = |hash, operand| match operand {
+            Operand::Register(register) => mix(hash, u64::from(register.0)),
+            Operand::Constant(value) => mix(!hash, value as u64),
+        };
+        let [a, b] = self.operands();
+        let kind = match self {
+            Computation::Binary(operator, ..) => operator as u64,
+            Computation::Load(from, bits, signed) => {
+                let offset = u64::from(from.offset) << 32;
+                offset | u64::from(bits) << 8 | (from.region as u64) << 1 | u64::from(signed)
+            }
+        };
+        (of_operand(of_operand(mix(0, kind), a), b) >> 32) as u32
     }
 
     fn operands(self) -> [Operand; 2] {
@@ -118,22 +142,22 @@ impl Computation {
 struct Known {
     range: Range,
     /// It has the value of this.
-    same: Option<Then>,
+    same: Number<Then>,
     /// It is 1 if this holds, else 0.
     outcome: Number<(Relation, Then, Then)>,
     /// Its lowest bits, so many, are those of this.
     low: Number<(Then, u8)>,
-    /// It is the result of this, with the operands as they were then.
-    computed: Number<(Computation, [Then; 2])>,
+    /// It is the result of this.
+    computed: Number<Computed>,
     version: u32,
 }
 
-const _: () = assert!(size_of::<Known>() <= 64, "copied at each change");
+const _: () = assert!(size_of::<Known>() <= 40, "copied at each change");
 
 impl Known {
     const UNWRITTEN: Known = Known {
         range: Range::new(0, 0),
-        same: None,
+        same: Number::NONE,
         outcome: Number::NONE,
         low: Number::NONE,
         computed: Number::NONE,
@@ -174,15 +198,27 @@ impl<T: Copy> List<T> {
     }
 }
 
+/// A computation with its operands as they were then.
+#[derive(Clone, Copy, Debug)]
+struct Computed {
+    computation: Computation,
+    operands: [Then; 2],
+    /// The register that was computed.
+    to: Register,
+    /// The one before it with the same hash.
+    before: Number<Computed>,
+}
+
 /// See the head of this file.
 #[derive(Debug)]
 pub struct Facts {
     known: Vec<Known>,
+    sames: List<Then>,
     outcomes: List<(Relation, Then, Then)>,
     lows: List<(Then, u8)>,
-    computations: List<(Computation, [Then; 2])>,
-    /// Which register was the last to be computed so. It may have changed since.
-    results: HashMap<Computation, Register>,
+    computations: List<Computed>,
+    /// The last of them with each hash; a power of two.
+    last: Vec<Number<Computed>>,
     versions: u32,
     /// What was known before each change, for going back.
     undo: Vec<(u32, Known)>,
@@ -225,10 +261,11 @@ impl Facts {
         let most = registers as usize;
         Facts {
             known: vec![Known::UNWRITTEN; most],
+            sames: List(Vec::new()),
             outcomes: List(Vec::new()),
             lows: List(Vec::new()),
             computations: List(Vec::with_capacity(most)),
-            results: HashMap::with_capacity(most),
+            last: vec![Number::NONE; most.next_power_of_two().max(HASHES_LEAST)],
             versions: 0,
             undo: Vec::new(),
             writes: Vec::new(),
@@ -254,7 +291,7 @@ impl Facts {
             return operand;
         };
         let known = &self.known[register.0 as usize];
-        match (known.range.only(), known.same) {
+        match (known.range.only(), self.sames.get(known.same)) {
             (Some(value), _) => Operand::Constant(value),
             (None, Some(same)) if self.still(same) => same.0,
             _ => operand,
@@ -306,27 +343,45 @@ impl Facts {
     /// A register that already has the result of this.
     pub fn result(&self, op: &Op) -> Option<Operand> {
         let computation = Computation::of(op)?;
-        let register = *self.results.get(&computation)?;
-        let computed = self.known[register.0 as usize].computed;
-        let same = self.computations.get(computed)?
-            == (
-                computation,
-                computation.operands().map(|one| self.then(one)),
-            );
-        same.then_some(Operand::Register(register))
+        let to = self.last_to(computation)?;
+        let computed = self.known[to.0 as usize].computed;
+        let there = self.computations.get(computed)?;
+        let same = there.computation == computation
+            && there.operands == computation.operands().map(|one| self.then(one));
+        same.then_some(Operand::Register(to))
+    }
+
+    /// Which register was the last to be computed so. It may have changed since.
+    fn last_to(&self, computation: Computation) -> Option<Register> {
+        let mut at = self.last[self.place(computation)];
+        for _ in 0..SAME_HASH {
+            let one = self.computations.get(at)?;
+            if one.computation == computation {
+                return Some(one.to);
+            }
+            at = one.before;
+        }
+        None
+    }
+
+    /// Where in `last` it is looked for.
+    fn place(&self, computation: Computation) -> usize {
+        computation.hash() as usize & (self.last.len() - 1)
     }
 
     /// The register and the constant that a register is the sum of.
     pub fn sum(&self, of: Register) -> Option<(Register, i64)> {
         let computed = self.known[of.0 as usize].computed;
-        match self.computations.get(computed)? {
-            (
-                Computation::Binary(
-                    Operator::Add,
-                    Operand::Register(base),
-                    Operand::Constant(plus),
-                ),
-                [then, _],
+        let Computed {
+            computation,
+            operands: [then, _],
+            ..
+        } = self.computations.get(computed)?;
+        match computation {
+            Computation::Binary(
+                Operator::Add,
+                Operand::Register(base),
+                Operand::Constant(plus),
             ) if self.still(then) => Some((base, plus)),
             _ => None,
         }
@@ -337,10 +392,16 @@ impl Facts {
             return self.write(to, range);
         };
         let operands = computation.operands().map(|one| self.then(one));
-        let computed = self.computations.add((computation, operands));
+        let place = self.place(computation);
+        let computed = self.computations.add(Computed {
+            computation,
+            operands,
+            to,
+            before: self.last[place],
+        });
+        self.last[place] = computed;
         self.write(to, range);
         self.known[to.0 as usize].computed = computed;
-        self.results.insert(computation, to);
     }
 
     fn then(&self, operand: Operand) -> Then {
@@ -388,8 +449,10 @@ impl Facts {
                 };
                 self.write(to, range);
                 let known = &mut self.known[to.0 as usize];
-                known.same = (same.0 != Operand::Register(to)).then_some(same);
                 (known.outcome, known.low) = (outcome, low);
+                if same.0 != Operand::Register(to) {
+                    known.same = self.sames.add(same);
+                }
             }
             Op::Binary { to, operator, a, b } => {
                 let range = combined(operator, self.range(a), self.range(b));
@@ -476,7 +539,7 @@ impl Facts {
             return;
         }
         self.change(register.0, Known { range, ..known });
-        if let Some(same) = known.same
+        if let Some(same) = self.sames.get(known.same)
             && self.still(same)
         {
             self.narrow(same.0, range);

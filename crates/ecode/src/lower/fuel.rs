@@ -5,12 +5,11 @@
 //! together up to the next point where the run may end or part. Else a step may move only over what
 //! nobody sees if the run ends there: what changes registers.
 
-use std::collections::HashMap;
-
-use crate::ir::{Instruction, Label, Op, Program};
+use super::simplify::ByLabel;
+use crate::ir::{Instruction, Op, Program};
 
 /// Sets [`Program::fuel_most`], and puts steps together. `rounds`: how often each loop goes round.
-pub(super) fn settle(program: &mut Program, rounds: &HashMap<Label, u64>) {
+pub(super) fn settle(program: &mut Program, rounds: &ByLabel<Option<u64>>) {
     let most = burnt(&program.body, rounds);
     let most = most.and_then(|most| u32::try_from(most).ok());
     program.fuel_most = most.filter(|most| *most <= program.fuel);
@@ -18,7 +17,7 @@ pub(super) fn settle(program: &mut Program, rounds: &HashMap<Label, u64>) {
 }
 
 /// What these instructions burn at most.
-fn burnt(body: &[Instruction], rounds: &HashMap<Label, u64>) -> Option<u64> {
+fn burnt(body: &[Instruction], rounds: &ByLabel<Option<u64>>) -> Option<u64> {
     let mut all = 0_u64;
     for Instruction { op, .. } in body {
         let one = match op {
@@ -30,7 +29,7 @@ fn burnt(body: &[Instruction], rounds: &HashMap<Label, u64>) -> Option<u64> {
             Op::Loop { label, body } => match burnt(body, rounds)? {
                 0 => 0,
                 // A round more, which is left before its end.
-                each => each.checked_mul(rounds.get(label)?.checked_add(1)?)?,
+                each => each.checked_mul(rounds.get(*label)?.checked_add(1)?)?,
             },
             _ => 0,
         };
@@ -42,28 +41,26 @@ fn burnt(body: &[Instruction], rounds: &HashMap<Label, u64>) -> Option<u64> {
 /// Puts steps together with the one before.
 fn gather(body: &mut Vec<Instruction>, never_fails: bool) {
     let mut last: Option<usize> = None;
-    let mut kept: Vec<Instruction> = Vec::with_capacity(body.len());
-    for mut instruction in body.drain(..) {
-        instruction
-            .op
-            .bodies_mut(&mut |inner| gather(inner, never_fails));
-        if let Op::Burn(units) = instruction.op {
-            let before = last.and_then(|at| kept.get_mut(at));
-            if let Some(Instruction {
-                op: Op::Burn(sum), ..
-            }) = before
+    // What stays is before this.
+    let mut kept = 0;
+    for at in 0..body.len() {
+        let op = &mut body[at].op;
+        op.bodies_mut(&mut |inner| gather(inner, never_fails));
+        if let Op::Burn(units) = *op {
+            if let Some(Op::Burn(sum)) = last.map(|last| &mut body[last].op)
                 && let Some(both) = sum.checked_add(units)
             {
                 *sum = both;
                 continue;
             }
-            last = Some(kept.len());
-        } else if !may_pass(&instruction.op, never_fails) {
+            last = Some(kept);
+        } else if !may_pass(op, never_fails) {
             last = None;
         }
-        kept.push(instruction);
+        body.swap(kept, at);
+        kept += 1;
     }
-    *body = kept;
+    body.truncate(kept);
 }
 
 /// Whether a step may come before this instead of behind it.

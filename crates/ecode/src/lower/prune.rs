@@ -5,14 +5,12 @@
 //! its body finds that changes nothing ([`Pruner::needed`]). One is enough: a register needed at
 //! the beginning only because the end needed it was needed there already.
 
-use std::collections::HashMap;
-
 use crate::ir::{Instruction, Label, Op, Operand, Program, Register};
 
 /// See the head of this file.
 pub(super) fn prune(program: &mut Program) {
     let mut pruner = Pruner {
-        at_exit: HashMap::new(),
+        at_exit: Vec::new(),
         words: program.registers.div_ceil(64) as usize,
     };
     let nothing = pruner.none();
@@ -45,8 +43,8 @@ impl Set {
 }
 
 struct Pruner {
-    /// What is needed where an exit of this label leads.
-    at_exit: HashMap<Label, Set>,
+    /// What is needed where the exits of the blocks and loops around lead, outermost first.
+    at_exit: Vec<(Label, Set)>,
     words: usize,
 }
 
@@ -57,35 +55,18 @@ impl Pruner {
 
     /// Prunes a list at whose end `needed` is; what is needed at its beginning.
     fn list(&mut self, body: &mut Vec<Instruction>, mut needed: Set) -> Set {
-        let mut kept = Vec::with_capacity(body.len());
-        while let Some(mut instruction) = body.pop() {
-            let Op::Set {
-                to,
-                from: Operand::Register(from),
-            } = instruction.op
-            else {
-                if self.instruction(&mut instruction.op, &mut needed) {
-                    kept.push(instruction);
-                }
-                continue;
-            };
-            if to == from {
-                continue;
-            }
-            if !needed.has(from)
-                && let Some(before) = body.last_mut()
-                && let Some(target) = before.op.target()
-                && *target == from
-            {
-                *target = to;
-                continue;
-            }
-            if self.instruction(&mut instruction.op, &mut needed) {
-                kept.push(instruction);
+        // What stays is behind this.
+        let mut kept = body.len();
+        for at in (0..body.len()).rev() {
+            let (before, rest) = body.split_at_mut(at);
+            let op = &mut rest[0].op;
+            let moved = is_moved(op, before, &needed);
+            if !moved && self.instruction(op, &mut needed) {
+                kept -= 1;
+                body.swap(at, kept);
             }
         }
-        kept.reverse();
-        *body = kept;
+        body.drain(..kept);
         needed
     }
 
@@ -104,16 +85,18 @@ impl Pruner {
                 }
             }
             Op::Block { label, body } => {
-                self.at_exit.insert(*label, needed.clone());
+                self.at_exit.push((*label, needed.clone()));
                 let after = std::mem::replace(needed, self.none());
                 *needed = self.list(body, after);
+                self.at_exit.pop();
                 return !body.is_empty();
             }
             Op::Loop { label, body } => {
-                self.at_exit
-                    .insert(*label, std::mem::replace(needed, self.none()));
+                let after = std::mem::replace(needed, self.none());
+                self.at_exit.push((*label, after));
                 let at_end = self.needed(body, self.none());
                 *needed = self.list(body, at_end);
+                self.at_exit.pop();
             }
             ref plain => {
                 if let Some(to) = plain.writes() {
@@ -133,11 +116,9 @@ impl Pruner {
     fn leaving(&self, op: &Op, needed: &mut Set) {
         match op {
             Op::Exit(label) => {
-                *needed = self
-                    .at_exit
-                    .get(label)
-                    .cloned()
-                    .unwrap_or_else(|| self.none());
+                let mut around = self.at_exit.iter().rev();
+                let there = around.find(|(known, _)| known == label);
+                *needed = there.map_or_else(|| self.none(), |(_, there)| there.clone());
             }
             Op::Return(_) | Op::Fail(_) => *needed = self.none(),
             _ => {}
@@ -156,12 +137,14 @@ impl Pruner {
                     needed.add_all(&before_otherwise);
                 }
                 Op::Block { label, body } => {
-                    self.at_exit.insert(*label, needed.clone());
+                    self.at_exit.push((*label, needed.clone()));
                     needed = self.needed(body, needed);
+                    self.at_exit.pop();
                 }
                 Op::Loop { label, body } => {
-                    self.at_exit.insert(*label, needed);
+                    self.at_exit.push((*label, needed));
                     needed = self.needed(body, self.none());
+                    self.at_exit.pop();
                 }
                 ref plain => {
                     if let Some(to) = plain.writes() {
@@ -173,6 +156,29 @@ impl Pruner {
             add_reads(op, &mut needed);
         }
         needed
+    }
+}
+
+/// Whether this copies a register to itself, or one that the instruction before it computes for
+/// nobody else: then that one computes what is copied to.
+fn is_moved(op: &Op, before: &mut [Instruction], needed: &Set) -> bool {
+    let Op::Set {
+        to,
+        from: Operand::Register(from),
+    } = *op
+    else {
+        return false;
+    };
+    if to == from {
+        return true;
+    }
+    let before = before.last_mut().filter(|_| !needed.has(from));
+    match before.and_then(|before| before.op.target()) {
+        Some(target) if *target == from => {
+            *target = to;
+            true
+        }
+        _ => false,
     }
 }
 

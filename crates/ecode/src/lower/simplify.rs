@@ -7,8 +7,6 @@
 //! What the run burns, stores, requests and fails of stays, and in its order; only a failing check
 //! that cannot fail goes.
 
-use std::collections::HashMap;
-
 use super::unroll::Unroll;
 use super::{fold, fuel, prune};
 use crate::ir::facts::{Facts, Mark, Range};
@@ -19,7 +17,7 @@ use crate::source::Span;
 
 /// See the head of this file.
 pub(super) fn simplify(program: &mut Program) {
-    let mut rounds = HashMap::new();
+    let mut rounds = ByLabel::default();
     for pass in 0..2 {
         let unroll = match pass {
             0 => Unroll::new(program),
@@ -27,8 +25,8 @@ pub(super) fn simplify(program: &mut Program) {
         };
         let mut simplifier = Simplifier {
             facts: Facts::new(program.registers),
-            exits: HashMap::new(),
-            rounds_of: HashMap::new(),
+            exits: ByLabel::default(),
+            rounds_of: ByLabel::default(),
             unroll,
         };
         let body = std::mem::take(&mut program.body);
@@ -39,16 +37,34 @@ pub(super) fn simplify(program: &mut Program) {
     }
     fuel::settle(program, &rounds);
     number_registers(program);
-    number_labels(&mut program.body, &mut 0, &mut HashMap::new());
+    number_labels(&mut program.body, &mut 0, &mut Vec::new());
     program.loop_depth = loop_depth(&program.body);
+}
+
+/// Something about each label.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ByLabel<T>(Vec<T>);
+
+impl<T: Copy + Default> ByLabel<T> {
+    pub(super) fn get(&self, label: Label) -> T {
+        self.0.get(label.0 as usize).copied().unwrap_or_default()
+    }
+
+    fn get_mut(&mut self, label: Label) -> &mut T {
+        let at = label.0 as usize;
+        if at >= self.0.len() {
+            self.0.resize(at + 1, T::default());
+        }
+        &mut self.0[at]
+    }
 }
 
 pub(super) struct Simplifier {
     pub(super) facts: Facts,
     /// Exits of each label that are there so far.
-    pub(super) exits: HashMap<Label, u32>,
+    pub(super) exits: ByLabel<u32>,
     /// How often each loop goes round at most, if that is known.
-    pub(super) rounds_of: HashMap<Label, u64>,
+    pub(super) rounds_of: ByLabel<Option<u64>>,
     pub(super) unroll: Unroll,
 }
 
@@ -83,7 +99,7 @@ impl Simplifier {
             Op::Block { label, body } => return self.block(label, body, span, out),
             Op::Loop { label, body } => return self.repeat(label, body, span, out),
             Op::Exit(label) => {
-                *self.exits.entry(label).or_default() += 1;
+                *self.exits.get_mut(label) += 1;
                 out.push(Instruction { op, span });
                 return false;
             }
@@ -369,13 +385,13 @@ impl Simplifier {
         span: Span,
         out: &mut Vec<Instruction>,
     ) -> bool {
-        let all = self.exits.get(&label).copied().unwrap_or(0);
+        let all = self.exits.get(label);
         // An exit at the very end goes nowhere else than the end does.
         let is_last =
             matches!(body.last(), Some(Instruction { op: Op::Exit(to), .. }) if *to == label);
         if all == 1 && is_last {
             body.pop();
-            self.exits.remove(&label);
+            *self.exits.get_mut(label) = 0;
             out.append(&mut body);
             return true;
         }
@@ -386,12 +402,11 @@ impl Simplifier {
         self.facts.end_block(mark);
         let ended = strip(&mut body, label);
         reached |= ended > 0;
+        *self.exits.get_mut(label) = all - ended;
         if ended == all {
-            self.exits.remove(&label);
             out.append(&mut body);
             return reached;
         }
-        self.exits.insert(label, all - ended);
         out.push(Instruction {
             op: Op::Block { label, body },
             span,
@@ -412,7 +427,7 @@ impl Simplifier {
         }
         let body = self.several(label, &body).unwrap_or(body);
         if let Some(rounds) = self.facts.enter_loop(label, &body) {
-            self.rounds_of.insert(label, rounds);
+            *self.rounds_of.get_mut(label) = Some(rounds);
         }
         let mark = self.facts.mark();
         let (body, _) = self.list(body);
@@ -421,7 +436,7 @@ impl Simplifier {
             op: Op::Loop { label, body },
             span,
         });
-        self.exits.get(&label).is_some_and(|exits| *exits > 0)
+        self.exits.get(label) > 0
     }
 }
 
@@ -510,19 +525,28 @@ fn number_registers(program: &mut Program) {
     program.registers = next;
 }
 
-/// Numbers labels in that order too.
-fn number_labels(body: &mut [Instruction], next: &mut u32, names: &mut HashMap<Label, Label>) {
+/// Numbers labels in that order too, from `next` on. `around`: blocks and loops around, outermost
+/// first, each with its new label.
+pub(super) fn number_labels(
+    body: &mut [Instruction],
+    next: &mut u32,
+    around: &mut Vec<(Label, Label)>,
+) {
     for Instruction { op, .. } in body {
         match op {
             Op::Block { label, .. } | Op::Loop { label, .. } => {
-                names.insert(*label, Label(*next));
+                around.push((*label, Label(*next)));
                 *label = Label(*next);
                 *next += 1;
+                op.bodies_mut(&mut |inner| number_labels(inner, next, around));
+                around.pop();
             }
-            Op::Exit(label) => *label = names.get(label).copied().unwrap_or(*label),
-            _ => {}
+            Op::Exit(label) => {
+                let there = around.iter().rev().find(|(known, _)| known == label);
+                *label = there.map_or(*label, |(_, new)| *new);
+            }
+            _ => op.bodies_mut(&mut |inner| number_labels(inner, next, around)),
         }
-        op.bodies_mut(&mut |inner| number_labels(inner, next, names));
     }
 }
 

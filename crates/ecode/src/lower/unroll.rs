@@ -12,9 +12,7 @@
 //! A register that is nobody's but one round's becomes another register in each copy, which later
 //! phases do better with.
 
-use std::collections::HashMap;
-
-use super::simplify::Simplifier;
+use super::simplify::{Simplifier, number_labels};
 use crate::ir::counting::counting;
 use crate::ir::{Instruction, Label, Op, Operand, Operator, Program, Register, Relation};
 
@@ -105,31 +103,16 @@ impl Unroll {
     fn copy(&mut self, body: &[Instruction]) -> Vec<Instruction> {
         let mut copy = body.to_vec();
         let here = uses(&mut copy, self.uses.len());
-        let mut names: HashMap<Register, Register> = HashMap::new();
+        let mut names = Vec::new();
         for (at, here) in here.into_iter().enumerate() {
             if here.writes == 1 && self.uses[at] == here {
-                names.insert(Register(at as u32), Register(self.uses.len() as u32));
+                names.push((Register(at as u32), Register(self.uses.len() as u32)));
                 self.uses.push(here);
             }
         }
         rename_registers(&mut copy, &names);
-        self.rename_labels(&mut copy, &mut HashMap::new());
+        number_labels(&mut copy, &mut self.labels, &mut Vec::new());
         copy
-    }
-
-    fn rename_labels(&mut self, body: &mut [Instruction], names: &mut HashMap<Label, Label>) {
-        for Instruction { op, .. } in body {
-            match op {
-                Op::Block { label, .. } | Op::Loop { label, .. } => {
-                    names.insert(*label, Label(self.labels));
-                    *label = Label(self.labels);
-                    self.labels += 1;
-                }
-                Op::Exit(label) => *label = names.get(label).copied().unwrap_or(*label),
-                _ => {}
-            }
-            op.bodies_mut(&mut |inner| self.rename_labels(inner, names));
-        }
     }
 }
 
@@ -293,15 +276,20 @@ fn add_uses(body: &mut [Instruction], uses: &mut [Uses]) {
     }
 }
 
-fn rename_registers(body: &mut [Instruction], names: &HashMap<Register, Register>) {
+/// Makes instructions read and write other registers; `names` in the order of the first ones.
+fn rename_registers(body: &mut [Instruction], names: &[(Register, Register)]) {
+    let renamed = |register: Register| {
+        let at = names.binary_search_by_key(&register, |(old, _)| *old);
+        at.map_or(register, |at| names[at].1)
+    };
     for Instruction { op, .. } in body {
         op.reads(&mut |operand| {
             if let Operand::Register(register) = operand {
-                *register = names.get(register).copied().unwrap_or(*register);
+                *register = renamed(*register);
             }
         });
         if let Some(to) = op.target() {
-            *to = names.get(to).copied().unwrap_or(*to);
+            *to = renamed(*to);
         }
         op.bodies_mut(&mut |inner| rename_registers(inner, names));
     }
@@ -309,7 +297,7 @@ fn rename_registers(body: &mut [Instruction], names: &HashMap<Register, Register
 
 /// Makes instructions read and write another register.
 pub(super) fn rename(body: &mut [Instruction], register: Register, other: Register) {
-    rename_registers(body, &HashMap::from([(register, other)]));
+    rename_registers(body, &[(register, other)]);
 }
 
 fn for_each_label(body: &[Instruction], see: &mut dyn FnMut(Label)) {
