@@ -181,6 +181,19 @@ mod tests {
     }
 
     #[test]
+    fn a_text_beyond_the_longest_is_refused_whatever_its_head_says() {
+        let whole = |bytes: usize| {
+            let mut file = [b' '; FILE_MAX + 1];
+            let mut upload = upload();
+            upload.bytes = u32::try_from(bytes).expect("small");
+            file[..HEAD].copy_from_slice(upload.as_bytes());
+            parse(&file[..HEAD + bytes]).map(|(_, text)| text.len())
+        };
+        assert_eq!(whole(UPLOAD_BYTES_MAX), Ok(UPLOAD_BYTES_MAX));
+        assert_eq!(whole(UPLOAD_BYTES_MAX + 1), Err(Wrong::Size));
+    }
+
+    #[test]
     fn numbers_and_names_that_lie_are_refused() {
         let lie = |change: fn(&mut Upload), expected| {
             let mut upload = upload();

@@ -4,6 +4,7 @@
 //! Works by fork(2), so only for a process that has one thread. Whoever uses it sees to that: the
 //! daemon's compiler may start none (its list of system calls).
 
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -17,11 +18,12 @@ const PANICKED: i32 = 101;
 /// The signal that ends a process whose time is over ([`end_after`]).
 pub const TIME_OVER: Signal = Signal::PROF;
 
-/// Starts a process that does `work` and ends with its result.
+/// Starts a process that does `work` and ends with its result. It does not have the descriptors
+/// `without`: `work` does not use them.
 ///
 /// # Errors
 /// That of the system.
-pub fn start(work: impl FnOnce() -> u8) -> Result<Pid> {
+pub fn start(without: &[BorrowedFd<'_>], work: impl FnOnce() -> u8) -> Result<Pid> {
     // SAFETY: this process has one thread (see the head of the file), so the child finds every lock
     // and the allocator as they are between two calls.
     let pid = unsafe { libc::fork() };
@@ -30,6 +32,11 @@ pub fn start(work: impl FnOnce() -> u8) -> Result<Pid> {
     }
     if let Some(pid) = Pid::from_raw(pid) {
         return Ok(pid);
+    }
+    for descriptor in without {
+        // SAFETY: takes a number. Who owns the descriptor is the parent's memory; this copy of it
+        // ends by `_exit`, which drops nothing.
+        unsafe { libc::close(descriptor.as_raw_fd()) };
     }
     // What is above on the stack is the parent's to go on with.
     let code = catch_unwind(AssertUnwindSafe(work)).map_or(PANICKED, i32::from);

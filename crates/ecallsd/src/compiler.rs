@@ -17,13 +17,15 @@
 //! One text at a time. A worker that needs more of the processor than [`cap::CPU`] is ended by the
 //! kernel, one that does not end for another reason by the keeper, when the broker says so. The
 //! broker goes by the word of the keeper alone: a worker that has ended has answered before, or
-//! never will.
+//! never will. So a worker, which a text may have taken over, has no `control` (it could say that
+//! it has ended, and meet the next text), and what it leaves in `jobs` ends with it: nothing of it
+//! is taken for the answer to the next text.
 
 pub mod cap;
 pub mod job;
 mod work;
 
-use std::io;
+use std::io::{self, stdout};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -33,11 +35,16 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus};
 
-use self::job::{ANSWER_MAX, Job};
-use crate::sandbox::syscalls::Filter;
+use self::job::{ANSWER_MAX, Answer, Job};
+use crate::sandbox::{Enforce, syscalls};
+
+pub use self::work::{answer, compile};
 
 /// After a worker that failed the next one starts so much later.
 const REST: Duration = Duration::from_millis(20);
+
+/// More messages than fit into the way for answers, however small.
+const MESSAGES: usize = 4096;
 
 /// How a worker ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,13 +151,19 @@ impl Compiler {
         }
     }
 
-    /// What a worker that has ended has answered: bytes that are not trusted.
-    pub fn answer(&self) -> Option<Vec<u8>> {
+    /// What a worker that has ended has answered: whatever it says, it is not trusted. None: it
+    /// has not answered once, in one message of the form. Nothing of it is left for the next one.
+    pub fn answer(&self) -> Option<Answer> {
         let mut bytes = vec![0; ANSWER_MAX];
-        let received = rustix::net::recv(&self.jobs, &mut bytes[..], RecvFlags::DONTWAIT);
-        let (count, _) = received.ok().filter(|(count, _)| *count > 0)?;
-        bytes.truncate(count);
-        Some(bytes)
+        let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
+        let mut receive = || rustix::net::recv(&self.jobs, &mut bytes[..], flags);
+        let (count, size) = receive().ok()?;
+        let answer = (size == count).then(|| Answer::of_bytes(&bytes[..count]));
+        // An empty message looks like a way that has ended; so they are counted.
+        let mut rest = [0];
+        let mut next = || rustix::net::recv(&self.jobs, &mut rest[..], RecvFlags::DONTWAIT);
+        let more = (0..MESSAGES).take_while(|_| next().is_ok()).count();
+        answer.flatten().filter(|_| more == 0)
     }
 }
 
@@ -166,14 +179,20 @@ pub fn prepare() {
     work::time_spent();
 }
 
-/// Keeps a worker until the broker is gone. `filter`: what a worker gives up besides.
+/// Keeps a worker until the broker is gone. What a worker does with its text and the way for its
+/// answer is `work`: it [`compile`]s, unless a test wants to see what one could do that was taken
+/// over. `enforce`: what happens when it makes a system call that is not in its list.
 ///
 /// # Errors
 /// Those of the system.
-pub fn serve(ends: &Ends, filter: &Filter) -> io::Result<()> {
+pub fn serve(ends: &Ends, enforce: Enforce, work: impl Fn(&Job, &OwnedFd) -> u8) -> io::Result<()> {
+    // The keeper was started with its `control` as its standard output.
+    let stdout = stdout();
+    let without = [ends.control.as_fd(), stdout.as_fd()];
+    let filter = syscalls::filter(&syscalls::worker(), enforce).map_err(io::Error::other)?;
     loop {
-        let worker = confined::start(|| work::one(&ends.jobs, filter)).map_err(io::Error::other)?;
-        let Some(ended) = wait_for(worker, &ends.control)? else {
+        let worker = confined::start(&without, || work::one(&ends.jobs, &filter, enforce, &work));
+        let Some(ended) = wait_for(worker.map_err(io::Error::other)?, &ends.control)? else {
             return Ok(());
         };
         if ended != Ended::Well {

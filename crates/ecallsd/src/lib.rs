@@ -39,4 +39,4 @@ pub mod subordinate;
 pub mod turn;
 pub mod users;
 
-pub use run::{Args, Error, run};
+pub use run::{Args, Error, keep_compiler, run};

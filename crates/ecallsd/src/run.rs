@@ -25,10 +25,11 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tracing::{error, warn};
 
 use crate::broker::{Asked, Broker, Parts};
+use crate::compiler::job::Job;
 use crate::compiler::{self, Compiler, Ends};
 use crate::config::{self, Config, Names, Who};
 use crate::relay::Relay;
-use crate::sandbox::{self, Enforce, Sandbox, syscalls};
+use crate::sandbox::{self, Enforce, Sandbox};
 use crate::{door, listen, log, metrics};
 
 /// Descriptors of the door: two for each connection, and a few of each message.
@@ -135,7 +136,7 @@ pub fn run(args: &Args, command: &[&str]) -> Result<(), Error> {
         return be_the_door(args);
     }
     if args.compiler {
-        return be_the_compiler(args);
+        return keep_compiler(args.seccomp, compiler::compile);
     }
     let (config, config_path) = load(args.config.as_ref())?;
     let log = log::start(config.log.level);
@@ -319,7 +320,11 @@ fn be_the_door(args: &Args) -> Result<(), Error> {
     })
 }
 
-fn be_the_compiler(args: &Args) -> Result<(), Error> {
+/// Is the compiler's keeper; see [`compiler::serve`].
+///
+/// # Errors
+/// What keeps it from that.
+pub fn keep_compiler(enforce: Enforce, work: impl Fn(&Job, &OwnedFd) -> u8) -> Result<(), Error> {
     log::start(config::Level::Warn);
     let copy = |result: io::Result<OwnedFd>| result.map_err(Error::os("taking its place"));
     let ends = Ends {
@@ -327,13 +332,11 @@ fn be_the_compiler(args: &Args) -> Result<(), Error> {
         control: copy(io::stdout().as_fd().try_clone_to_owned())?,
     };
     let _ = rustix::thread::set_name(c"ecallsd-compile");
-    let filter = syscalls::filter(&syscalls::worker(), args.seccomp)
-        .map_err(|error| Error::os("preparing the compiler")(io::Error::other(error)))?;
     compiler::prepare();
     let mut sandbox = Sandbox::keeper();
-    sandbox.enforce = args.seccomp;
+    sandbox.enforce = enforce;
     sandbox.enter()?;
-    compiler::serve(&ends, &filter).map_err(|source| {
+    compiler::serve(&ends, enforce, work).map_err(|source| {
         error!("the compiler: {source}");
         Error::Os {
             action: "compiling",

@@ -511,7 +511,7 @@ fn the_running_daemon_has_given_up_what_its_lists_say() {
     let mut processes = Vec::new();
     wait_until("all have started", || {
         processes = daemon.processes();
-        processes.len() == 4 && of_threads(processes[3], "Seccomp_filters") == ["4"]
+        processes.len() == 4 && of_threads(processes[3], "Seccomp_filters") == ["5"]
     });
     let of_each = [of_broker, nothing, nothing, nothing];
     for (pid, capabilities) in processes.into_iter().zip(of_each) {

@@ -17,6 +17,10 @@ use crate::relay::Packet;
 use crate::request::{self, No, upload};
 use crate::turn::Turns;
 
+/// Of the time by the clock on the wall that a text takes, this part counts at least as time of the
+/// compiler.
+const WAITING: u64 = 4;
+
 /// What a connection waits for.
 #[derive(Debug)]
 struct Upload {
@@ -46,8 +50,10 @@ pub(super) struct Uploads {
     compiler: Option<Compiler>,
     current: Option<Current>,
     waiting: Turns<Upload>,
-    /// Connections that wait, and are still there.
+    /// Of the last job.
     serial: u32,
+    /// The last job without an answer: a worker that was killed may have left it to the next one.
+    unanswered: Option<u32>,
 }
 
 impl Uploads {
@@ -57,6 +63,7 @@ impl Uploads {
             current: None,
             waiting: Turns::default(),
             serial: 0,
+            unanswered: None,
         }
     }
 
@@ -154,7 +161,7 @@ impl Broker {
                 Ok(None) => break,
                 Ok(Some(ended)) => {
                     let answer = compiler.answer();
-                    self.worker_ended(ended, answer.as_deref())?;
+                    self.worker_ended(ended, answer)?;
                 }
                 Err(error) => {
                     warn!("the compiler for E-code has ended: {error}");
@@ -170,23 +177,30 @@ impl Broker {
         self.next_text()
     }
 
-    fn worker_ended(&mut self, ended: Ended, answer: Option<&[u8]>) -> io::Result<()> {
+    fn worker_ended(&mut self, ended: Ended, answer: Option<Answer>) -> io::Result<()> {
         let Some(current) = self.uploads.current.take() else {
             return Ok(()); // one that had nothing to do
         };
-        let answer = answer.and_then(Answer::of_bytes);
-        let answer = answer.filter(|answer| answer.serial == current.serial);
-        if answer.is_none() && ended == Ended::Well {
+        let former = self.uploads.unanswered.take();
+        if former.is_some() && answer.as_ref().map(|answer| answer.serial) == former {
             // It had a text that nobody waits for any more; the next one takes this.
             self.uploads.current = Some(current);
             return Ok(());
         }
+        // One that was ended, or ended in another way than it should, has said nothing that counts.
+        let answer =
+            answer.filter(|answer| answer.serial == current.serial && ended == Ended::Well);
         let passed_ns = now_ns().saturating_sub(current.since_ns);
         let spent_ns = match &answer {
             Some(answer) => u64::from(answer.cpu_us) * 1000,
-            None => u64::try_from(cap::CPU.as_nanos()).unwrap_or(u64::MAX),
+            None => {
+                self.uploads.unanswered = Some(current.serial);
+                u64::try_from(cap::CPU.as_nanos()).unwrap_or(u64::MAX)
+            }
         };
-        self.spend(current.account, spent_ns.min(passed_ns));
+        // A worker may lie about its time, or wait for nothing; the processor may be another's.
+        let spent_ns = spent_ns.max(passed_ns / WAITING).min(passed_ns);
+        self.spend(current.account, spent_ns);
         let result = match answer {
             Some(answer) => answer.result.map_err(Error::Ecode),
             None => Err(self.why_none(ended, &current)),
@@ -206,7 +220,10 @@ impl Broker {
         let why = match ended {
             Ended::TimeOver => format!("it takes the compiler longer than {ms} ms"),
             _ if current.is_ended => format!("it was not compiled within {s} s"),
-            _ => "its compiler ended: it needs too much memory, or was killed".to_owned(),
+            Ended::Well => "its compiler gave no answer to it".to_owned(),
+            Ended::Otherwise => {
+                "its compiler ended: it needs too much memory, or was killed".to_owned()
+            }
         };
         let account = current.account;
         if let Some(left_out) = self.lines.admit((account, "compile"), now_ns()) {

@@ -11,21 +11,29 @@ use ecode::environment::output_format;
 use ecode::lexer::{TokenKind, lex};
 use ecode::source::Source;
 use rustix::net::{RecvFlags, SendFlags};
+use rustix::process::getpid;
 use rustix::rand::GetRandomFlags;
 use rustix::time::{ClockId, clock_gettime};
 use tracing::error;
 
 use super::cap;
 use super::job::{Answer, JOB_MAX, Job, Made};
-use crate::sandbox::syscalls::Filter;
+use crate::sandbox::Enforce;
+use crate::sandbox::syscalls::{self, Filter};
 
-/// Takes a text, compiles it and answers. What the process ends with.
-pub(super) fn one(jobs: &OwnedFd, filter: &Filter) -> u8 {
+/// Gives up what it does not need, takes a text and does `work`. What the process ends with.
+pub(super) fn one(
+    jobs: &OwnedFd,
+    filter: &Filter,
+    enforce: Enforce,
+    work: impl Fn(&Job, &OwnedFd) -> u8,
+) -> u8 {
     if let Err(error) = confined::end_after(cap::CPU) {
         error!("the compiler: {error}");
         return 1;
     }
-    if let Err(error) = filter.install() {
+    let given_up = syscalls::end_only(getpid(), enforce).and_then(|()| filter.install());
+    if let Err(error) = given_up {
         error!("the compiler: giving up system calls: {error}");
         return 1;
     }
@@ -35,17 +43,26 @@ pub(super) fn one(jobs: &OwnedFd, filter: &Filter) -> u8 {
         Ok((0, _)) | Err(_) => return 0,
         Ok((count, _)) => count,
     };
-    let Some(job) = Job::of_bytes(&bytes[..count]) else {
-        return 1;
-    };
-    let result = compile(&job);
-    let answer = Answer {
+    match Job::of_bytes(&bytes[..count]) {
+        Some(job) => work(&job, jobs),
+        None => 1,
+    }
+}
+
+/// Compiles a text and answers. What its process ends with.
+pub fn compile(job: &Job, jobs: &OwnedFd) -> u8 {
+    let sent = rustix::net::send(jobs, &answer(job).to_bytes(), SendFlags::NOSIGNAL);
+    u8::from(sent.is_err())
+}
+
+/// What becomes of a text.
+pub fn answer(job: &Job) -> Answer {
+    let result = made(job);
+    Answer {
         serial: job.serial,
         cpu_us: time_spent(),
         result,
-    };
-    let sent = rustix::net::send(jobs, &answer.to_bytes(), SendFlags::NOSIGNAL);
-    u8::from(sent.is_err())
+    }
 }
 
 /// Time of this process on a processor, us.
@@ -55,7 +72,7 @@ pub(super) fn time_spent() -> u32 {
     u32::try_from(us).unwrap_or(u32::MAX)
 }
 
-fn compile(job: &Job) -> Result<Box<Made>, String> {
+fn made(job: &Job) -> Result<Box<Made>, String> {
     let source = Source::new(&job.name, &job.text);
     let wrong = |why: String| format!("{}: error: {why}", job.name);
     if nesting(&source) > cap::NESTING {
@@ -129,18 +146,18 @@ mod tests {
     }
 
     fn wrong(text: &str) -> String {
-        compile(&job(text)).expect_err("it is wrong")
+        made(&job(text)).expect_err("it is wrong")
     }
 
     #[test]
     fn a_text_becomes_a_program_that_hides_its_constants() {
         let text = "static long n; n++; count(1); return load > 0x12345678;";
-        let made = compile(&job(text)).expect("a program");
-        let words = &made.parts.object.instructions;
+        let program = made(&job(text)).expect("a program");
+        let words = &program.parts.object.instructions;
         assert!(words.iter().all(|word| word >> 32 != 0x1234_5678));
-        assert_eq!(made.parts.state.entries.len(), 1);
-        assert!(made.parts.effects);
-        let again = compile(&job(text)).expect("a program");
+        assert_eq!(program.parts.state.entries.len(), 1);
+        assert!(program.parts.effects);
+        let again = made(&job(text)).expect("a program");
         assert_ne!(&again.parts.object.instructions, words, "another secret");
     }
 
@@ -159,7 +176,7 @@ mod tests {
         assert!(told.contains("hint: begin with `fuel "), "{told}");
         let many = "load ^= size * 3 + (load << 5); ".replace("load ^=", "x ^=");
         let many = format!("long x = load; {} return x;", many.repeat(400));
-        let large = compile(&job(&many));
+        let large = made(&job(&many));
         assert!(large.is_ok(), "{large:?}");
     }
 
@@ -169,7 +186,7 @@ mod tests {
         assert!(told.starts_with("filter.ec:1:1: error: "), "{told}");
         let mut without = job("count(1); return 1;");
         without.has_channel = false;
-        let told = compile(&without).expect_err("there are no counters");
+        let told = made(&without).expect_err("there are no counters");
         assert!(told.contains("counters are a channel's"), "{told}");
     }
 }

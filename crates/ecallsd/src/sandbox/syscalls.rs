@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use libc::c_long;
+use rustix::process::Pid;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule, TargetArch, apply_filter,
@@ -252,7 +253,7 @@ pub fn keeper() -> List {
     list
 }
 
-/// What a worker of the compiler needs. It starts nothing, and ends nobody.
+/// What a worker of the compiler needs. It starts nothing, and ends nobody: see [`end_only`].
 pub fn worker() -> List {
     let mut list = single();
     list.extend(plain(&[WORKER]));
@@ -278,6 +279,34 @@ impl Filter {
     }
 }
 
+/// What happens on a call that is refused; None: nothing is filtered.
+fn refusal(enforce: Enforce) -> Option<SeccompAction> {
+    match enforce {
+        Enforce::Kill => Some(SeccompAction::KillProcess),
+        Enforce::Deny => Some(SeccompAction::Errno(EPERM)),
+        Enforce::Log => Some(SeccompAction::Log),
+        Enforce::Off => None,
+    }
+}
+
+/// From now on this thread ends, as the C library ends a process that aborts, no process but
+/// `own`. A list that is made before that one is started cannot say so.
+///
+/// # Errors
+/// That of the kernel, or an architecture that the filter does not know.
+pub fn end_only(own: Pid, enforce: Enforce) -> Result<(), seccompiler::Error> {
+    let Some(refusal) = refusal(enforce) else {
+        return Ok(());
+    };
+    let own = u64::try_from(own.as_raw_pid()).unwrap_or(0);
+    let (size, other) = (SeccompCmpArgLen::Dword, SeccompCmpOp::Ne);
+    let rule = SeccompRule::new(vec![SeccompCondition::new(0, size, other, own)?])?;
+    let rules = BTreeMap::from([(libc::SYS_tgkill, vec![rule])]);
+    let architecture: TargetArch = std::env::consts::ARCH.try_into()?;
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refusal, architecture)?;
+    apply_filter(&BpfProgram::try_from(filter)?)
+}
+
 /// Filters from now on, for this thread and all that it starts.
 ///
 /// # Errors
@@ -300,11 +329,8 @@ pub fn filter(list: &List, enforce: Enforce) -> Result<Filter, seccompiler::Erro
         .collect();
     let refused: BTreeMap<i64, Vec<SeccompRule>> =
         tried.iter().map(|call| (*call, Vec::new())).collect();
-    let otherwise = match enforce {
-        Enforce::Kill => SeccompAction::KillProcess,
-        Enforce::Deny => SeccompAction::Errno(EPERM),
-        Enforce::Log => SeccompAction::Log,
-        Enforce::Off => return Ok(Filter::default()),
+    let Some(otherwise) = refusal(enforce) else {
+        return Ok(Filter::default());
     };
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
     for (call, conditions) in list {

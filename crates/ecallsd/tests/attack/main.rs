@@ -15,6 +15,7 @@ mod actor;
 mod daemon;
 mod flood;
 mod identity;
+mod liar;
 mod life;
 mod load;
 mod maps;
@@ -56,6 +57,7 @@ const THEMES: &[&[Test]] = &[
     quotas::TESTS,
     upload::TESTS,
     upload_life::TESTS,
+    liar::TESTS,
     together::TESTS,
     life::TESTS,
     load::TESTS,
@@ -72,11 +74,15 @@ const ROLES: &[actor::Roles] = &[
     quotas::ROLES,
     upload::ROLES,
     upload_life::ROLES,
+    liar::ROLES,
     life::ROLES,
     load::ROLES,
 ];
 
 fn main() -> ExitCode {
+    if let Some(code) = liar::stand_in() {
+        return code;
+    }
     if let Some(code) = actor::play(ROLES) {
         return code;
     }
