@@ -1,11 +1,9 @@
 //! E-code in the kernel: what the back end makes of the IR is accepted by the verifier and does
-//! what the IR says, and texts do what the judge over the language says. Needs root
+//! what it does in user space, and texts do what the judge over the language says. Needs root
 //! (ECALLS_TEST_ROOT=1), but no core.
 
 #![allow(unsafe_code, reason = "the time of a thread")]
 
-#[path = "ecode/judge.rs"]
-mod judge;
 #[path = "ecode/kernel.rs"]
 mod kernel;
 #[path = "ecode/load.rs"]
@@ -13,14 +11,13 @@ mod load;
 #[path = "ecode/random.rs"]
 mod random;
 
-use ecalls_kernel::ecode::{Memory, Refusal, Trial};
+use ecalls_kernel::ecode::{Refusal, Trial};
 use ecode::bpf::{self, Options};
 use ecode::environment::Environment;
-use ecode::frame::at;
 use ecode::ir::Program;
-use ecode::limits;
 use ecode::source::Source;
 use ecode_judge::differential::{User, Way, compare as compare_texts, number};
+use ecode_judge::{Dice, World};
 use kernel::{Kernel, QUICK, thread_time};
 use random::Random;
 
@@ -33,38 +30,6 @@ fn may_load() -> bool {
     may
 }
 
-/// Memory with something in it everywhere.
-fn memory(program: &Program, random: &mut Random) -> Memory {
-    let mut fill = |bytes: u32| -> Vec<u8> {
-        let words = (0..bytes.div_ceil(8)).flat_map(|_| match random.below(2) {
-            0 => random.edge().to_le_bytes(),
-            _ => random.next().to_le_bytes(),
-        });
-        words.take(bytes as usize).collect()
-    };
-    let mut memory = Memory {
-        frame: fill(at::BYTES),
-        event: fill(at::EVENT_DATA + program.input),
-        state: program.state.bytes.clone(),
-        attributes: fill(limits::ATTRIBUTES * 8),
-        sinks: fill(at::SINK_TABLE_BYTES),
-    };
-    memory.frame[at::RESULT as usize..at::EFFECT as usize].fill(0);
-    memory.frame[at::RESULT as usize] = 1;
-    memory.frame[random::FUEL..random::FUEL + 4].copy_from_slice(&program.fuel.to_le_bytes());
-    let short = u32::from(random.below(16) == 0);
-    memory.event[80..84].copy_from_slice(&(program.input - short).to_le_bytes());
-    memory
-}
-
-/// What of the memory a program must leave the same as the judge: not the scratch behind the
-/// locals.
-fn visible(memory: &mut Memory, program: &Program) {
-    memory
-        .frame
-        .truncate((at::LOCALS + program.locals) as usize);
-}
-
 /// Whether the verifier gave up: it found nothing wrong, but too many ways.
 fn gave_up(refusal: &Refusal) -> bool {
     ["too complex", "too long", "too large"]
@@ -72,43 +37,17 @@ fn gave_up(refusal: &Refusal) -> bool {
         .any(|words| refusal.reason.contains(words))
 }
 
-/// Runs a program in the kernel and before the judge. `false`: it is too hard to verify.
-fn compare(program: &Program, options: &Options, random: &mut Random, what: &str) -> bool {
-    let object =
-        bpf::emit_with(program, options).unwrap_or_else(|error| panic!("{what}: {error:?}"));
-    let trial = Trial::load(&object).expect("memory");
-    if let Err(refusal) = &trial
-        && gave_up(refusal)
-    {
-        println!("{what}: {}", refusal.reason);
+/// Runs a program in the kernel and in user space. `false`: it is too hard to verify.
+fn compare(program: &Program, kernel: Kernel, dice: &mut Dice, what: &str) -> bool {
+    let Some(mut there) = kernel.load(program) else {
         return false;
-    }
-    let trial = trial.unwrap_or_else(|refusal| {
-        let text = bpf::disassemble(&object, None);
-        let log: Vec<&str> = refusal.log.lines().rev().take(30).collect();
-        panic!(
-            "{what}: {}\n{text}\n{log:#?}\n{:#?}",
-            refusal.reason, program.body
-        );
-    });
-    for _ in 0..3 {
-        let mut here = memory(program, random);
-        let mut there = here.clone();
-        judge::run(program, &mut here);
-        trial.run(&mut there).expect("a run");
-        visible(&mut here, program);
-        visible(&mut there, program);
-        if here != there {
-            let text = bpf::disassemble(&object, None);
-            let differ = |a: &[u8], b: &[u8]| (0..a.len()).find(|at| a[*at] != b[*at]);
-            let (frame, state) = (
-                differ(&here.frame, &there.frame),
-                differ(&here.state, &there.state),
-            );
-            panic!(
-                "{what}: frame {frame:?} state {state:?}\n{text}\n{:#?}",
-                program.body
-            );
+    };
+    let mut here = User.load(program).expect("user space has no limit");
+    for event in 0..3 {
+        let world = World::random(dice, program.input as usize);
+        let difference = there.run(&world).difference(&here.run(&world));
+        if let Some(difference) = difference {
+            panic!("{what}, event {event}: {difference}\n{program}");
         }
     }
     true
@@ -117,7 +56,7 @@ fn compare(program: &Program, options: &Options, random: &mut Random, what: &str
 /// These are harder than what becomes of texts: up to 150 instructions at random. Some few of them
 /// have too many ways for the verifier.
 #[test]
-fn random_programs_do_what_the_ir_says() {
+fn random_programs_do_in_the_kernel_what_they_do_in_user_space() {
     if !may_load() {
         return;
     }
@@ -128,8 +67,8 @@ fn random_programs_do_what_the_ir_says() {
         let size = [5, 20, 60, 150][random.below(4)];
         let program = random::program(&mut random, size);
         let secret = (seed % 3 == 0).then(|| ecode::frame::hash(seed));
-        let what = format!("seed {seed}");
-        let compared = compare(&program, &Options { secret }, &mut random, &what);
+        let (mut dice, what) = (Dice::new(!seed), format!("seed {seed}"));
+        let compared = compare(&program, Kernel { secret }, &mut dice, &what);
         too_hard += u64::from(!compared);
     }
     assert!(

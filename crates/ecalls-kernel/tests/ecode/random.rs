@@ -1,15 +1,14 @@
 //! Random IR programs: every instruction, every way out of blocks and loops, more values alive at
 //! once than there are registers, and numbers from the edges of all types.
 
-use ecode::frame::at;
 use ecode::ir::{
     Address, Dynamic, Fault, Instruction, Label, Op, Operand, Operator, Program, Region, Register,
-    Relation, State,
+    Relation, State, StateEntry,
 };
 use ecode::source::Span;
 
 /// Numbers at which something changes.
-pub(crate) const EDGES: [i64; 28] = [
+const EDGES: [i64; 28] = [
     0,
     1,
     2,
@@ -66,10 +65,10 @@ impl Random {
     }
 }
 
-pub(crate) const INPUT: u32 = 128;
-pub(crate) const OUTPUT: u32 = 256;
-pub(crate) const LOCALS: u32 = 512;
-pub(crate) const STATE: u32 = 256;
+const INPUT: u32 = 128;
+const OUTPUT: u32 = 256;
+const LOCALS: u32 = 512;
+const STATE: u32 = 256;
 
 /// Builds one program.
 struct Generator<'r> {
@@ -96,18 +95,7 @@ pub(crate) fn program(random: &mut Random, size: i32) -> Program {
         loops: 0,
         budget: size,
     };
-    let mut body = Vec::new();
-    for at in 0..variables {
-        let to = Register(at);
-        match generator.random.below(3) {
-            0 => {
-                let from = Operand::Constant(generator.random.edge());
-                body.push(op(Op::Set { to, from }));
-            }
-            1 => generator.load(&mut body, to),
-            _ => {}
-        }
-    }
+    let mut body = generator.beginning();
     while generator.budget > 0 {
         generator.statement(&mut body, 0);
     }
@@ -120,20 +108,33 @@ pub(crate) fn program(random: &mut Random, size: i32) -> Program {
             bits: 64,
         }));
     }
+    body.push(op(Op::Copy {
+        to: fixed(Region::Output, OUTPUT),
+        from: fixed(Region::Locals, 0),
+        bytes: LOCALS,
+        align: 8,
+    }));
     let value = generator.operand();
     if generator.random.below(4) > 0 {
         body.push(op(Op::Return(value)));
     }
     let bytes = (0..STATE).map(|at| at as u8).collect();
+    let entry = StateEntry {
+        name: "state".to_owned(),
+        ty: "char[]".to_owned(),
+        offset: 0,
+        bytes: STATE,
+        constant: false,
+    };
     Program {
         body,
         registers: generator.registers,
         locals: LOCALS,
         input: INPUT,
-        output: OUTPUT,
+        output: OUTPUT + LOCALS,
         state: State {
             bytes,
-            entries: Vec::new(),
+            entries: vec![entry],
         },
         fuel: 200,
         fuel_most: None,
@@ -157,6 +158,30 @@ fn fixed(region: Region, offset: u32) -> Address {
 }
 
 impl Generator<'_> {
+    /// Fills what is read later: what a program does not write is left from the run before.
+    fn beginning(&mut self) -> Vec<Instruction> {
+        let mut body = vec![op(Op::Zero {
+            to: fixed(Region::Locals, 0),
+            bytes: LOCALS,
+            align: 8,
+        })];
+        for at in 0..self.variables {
+            let to = Register(at);
+            let from = match self.random.below(2) {
+                0 => self.random.edge(),
+                _ => 0,
+            };
+            let from = Operand::Constant(from);
+            body.push(op(Op::Set { to, from }));
+        }
+        for at in 0..self.variables {
+            if self.random.below(3) == 0 {
+                self.load(&mut body, Register(at));
+            }
+        }
+        body
+    }
+
     fn variable(&mut self) -> Register {
         Register(self.random.below(self.variables as usize) as u32)
     }
@@ -485,6 +510,3 @@ impl Generator<'_> {
         body.push(op(Op::Loop { label, body: inner }));
     }
 }
-
-/// Offsets of the frame that the surroundings set.
-pub(crate) const FUEL: usize = at::FUEL as usize;
