@@ -1,5 +1,5 @@
 //! Compiles the shim, and through it the policy in `bpf/lib/sched`, for the host, where undefined
-//! behaviour traps; and once for the kernel's instruction set, to see that it compiles there.
+//! behaviour traps; and kernel.bpf.c for the kernel, where a test repeats what the host did.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,9 @@ use std::process::Command;
 
 fn main() {
     let root = Path::new("../..");
-    println!("cargo::rerun-if-changed=shim.c");
+    for source in ["shim.c", "kernel.bpf.c"] {
+        println!("cargo::rerun-if-changed={source}");
+    }
     println!("cargo::rerun-if-env-changed=BPF_CLANG");
     for folder in ["abi", "bpf/lib"] {
         println!("cargo::rerun-if-changed={}", root.join(folder).display());
@@ -26,7 +28,8 @@ fn main() {
 }
 
 fn compile_for_bpf(root: &Path) {
-    let object = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("bpf.o");
+    let object =
+        PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("kernel.o");
     let clang = env::var("BPF_CLANG").unwrap_or_else(|_| "clang-19".to_owned());
     let status = Command::new(&clang)
         .args([
@@ -34,7 +37,7 @@ fn compile_for_bpf(root: &Path) {
         ])
         .arg("-Wno-unused-function")
         .arg(format!("-I{}", root.display()))
-        .args(["-c", "shim.c", "-o"])
+        .args(["-c", "kernel.bpf.c", "-o"])
         .arg(object)
         .status()
         .unwrap_or_else(|error| panic!("{clang} did not start: {error}"));

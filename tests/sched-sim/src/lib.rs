@@ -6,6 +6,7 @@
 //! how long a thread may wait at most.
 #![deny(unsafe_code)]
 
+pub mod call;
 pub mod machine;
 mod patience;
 pub mod policy;

@@ -11,6 +11,8 @@
     reason = "the headers in bpf/lib/sched document each by the same name"
 )]
 
+use crate::call::{self, Call, Op, Recorded};
+
 pub const ENTITIES: usize = 64;
 pub const NOBODY: u32 = 64;
 pub const PLAIN: u32 = 65;
@@ -267,14 +269,53 @@ unsafe extern "C" {
 }
 
 /// What the policy knows of one CPU. Read anything; change it only by the functions.
-#[derive(Clone, Debug)]
-pub struct Cpu(Box<Raw>);
+#[derive(Debug)]
+pub struct Cpu {
+    raw: Box<Raw>,
+    /// What it was asked, and its memory before that, if that is recorded.
+    record: Option<(Vec<u8>, Vec<Call>)>,
+}
+
+impl Clone for Cpu {
+    fn clone(&self) -> Self {
+        Self {
+            raw: self.raw.clone(),
+            record: None,
+        }
+    }
+}
+
+impl Drop for Cpu {
+    fn drop(&mut self) {
+        if let Some((begin, calls)) = self.record.take() {
+            let end = bytes(&*self.raw).to_vec();
+            call::keep(Recorded { begin, calls, end });
+        }
+    }
+}
+
+/// The memory of a structure of the policy.
+trait Flat {}
+impl Flat for Raw {}
+impl Flat for Call {}
+
+fn bytes<T: Flat>(of: &T) -> &[u8] {
+    // SAFETY: the structures are `repr(C)` without padding, as C's are: each byte is initialized.
+    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(of).cast(), size_of::<T>()) }
+}
+
+impl Call {
+    /// As C has it.
+    pub fn bytes(&self) -> &[u8] {
+        bytes(self)
+    }
+}
 
 impl std::ops::Deref for Cpu {
     type Target = Raw;
 
     fn deref(&self) -> &Raw {
-        &self.0
+        &self.raw
     }
 }
 
@@ -290,82 +331,143 @@ impl Cpu {
         assert_eq!(policy_sizes, sizes.map(|size| size as u64), "the mirror");
         let mut raw = Box::new(Raw::zeroed());
         policy_init(&mut raw, options);
-        Self(raw)
+        let record = call::is_recording().then(|| (bytes(&*raw).to_vec(), Vec::new()));
+        Self { raw, record }
+    }
+
+    fn note(&mut self, call: impl FnOnce() -> Call) {
+        if let Some((_, calls)) = &mut self.record {
+            calls.push(call());
+        }
     }
 
     pub fn entity(&self, i: u32) -> &Entity {
-        &self.0.entity[i as usize]
+        &self.raw.entity[i as usize]
     }
 
     pub fn is_cooperative(&self, i: u32) -> bool {
-        self.0.cooperative >> i & 1 == 1
+        self.raw.cooperative >> i & 1 == 1
     }
 
     pub fn is_runnable(&self, i: u32) -> bool {
-        self.0.runnable >> i & 1 == 1
+        self.raw.runnable >> i & 1 == 1
     }
 
     pub fn add(&mut self, weight: u32, group: u32) -> u32 {
-        policy_add(&mut self.0, weight, group)
+        let i = policy_add(&mut self.raw, weight, group);
+        self.note(|| Call {
+            flag: weight,
+            group,
+            result: i.into(),
+            ..Call::new(Op::Add, 0, 0)
+        });
+        i
     }
 
     pub fn add_group(&mut self) -> u32 {
-        policy_add_group(&mut self.0)
+        let i = policy_add_group(&mut self.raw);
+        self.note(|| Call {
+            result: i.into(),
+            ..Call::new(Op::AddGroup, 0, 0)
+        });
+        i
     }
 
     pub fn remove(&mut self, i: u32) {
-        policy_remove(&mut self.0, i);
+        policy_remove(&mut self.raw, i);
+        self.note(|| Call::new(Op::Remove, i, 0));
     }
 
     /// What the caller knows of a group's plain members that wait.
     pub fn set_group_queue(&mut self, group: u32, queue: Queue) {
-        let group = &mut self.0.entity[group as usize];
-        group.head_vtime = queue.vtime;
-        group.queued = queue.count.try_into().expect("few");
+        let place = &mut self.raw.entity[group as usize];
+        place.head_vtime = queue.vtime;
+        place.queued = queue.count.try_into().expect("few");
+        self.note(|| Call {
+            a: queue.vtime,
+            b: queue.count,
+            ..Call::new(Op::GroupQueue, group, 0)
+        });
     }
 
     pub fn ready(&mut self, i: u32, now: u64) {
-        policy_ready(&mut self.0, i, now);
+        policy_ready(&mut self.raw, i, now);
+        self.note(|| Call::new(Op::Ready, i, now));
     }
 
     pub fn ready_plain(&mut self, plain: &mut Plain, now: u64) {
-        policy_ready_plain(&mut self.0, plain, now);
+        let before = *plain;
+        policy_ready_plain(&mut self.raw, plain, now);
+        self.note(|| Call {
+            plain: before,
+            result: plain.vtime,
+            ..Call::new(Op::ReadyPlain, 0, now)
+        });
     }
 
     pub fn sleep(&mut self, i: u32, now: u64) {
-        policy_sleep(&mut self.0, i, 1, now);
+        policy_sleep(&mut self.raw, i, 1, now);
+        self.note(|| Call {
+            flag: 1,
+            ..Call::new(Op::Sleep, i, now)
+        });
     }
 
     /// It ends or goes to another CPU.
     pub fn leave(&mut self, i: u32, now: u64) {
-        policy_sleep(&mut self.0, i, 0, now);
+        policy_sleep(&mut self.raw, i, 0, now);
+        self.note(|| Call::new(Op::Sleep, i, now));
     }
 
     pub fn sleep_plain(&mut self, plain: &Plain, now: u64) {
-        policy_sleep_plain(&mut self.0, plain, now);
+        policy_sleep_plain(&mut self.raw, plain, now);
+        self.note(|| Call {
+            plain: *plain,
+            ..Call::new(Op::SleepPlain, 0, now)
+        });
     }
 
     pub fn start(&mut self, who: u32, plain: Option<&Plain>, now: u64) {
-        policy_start(&mut self.0, who, plain, now);
+        policy_start(&mut self.raw, who, plain, now);
+        self.note(|| Call {
+            flag: plain.is_some().into(),
+            plain: plain.copied().unwrap_or_default(),
+            ..Call::new(Op::Start, who, now)
+        });
     }
 
     /// Who runs stops, and waits.
     pub fn stop(&mut self, now: u64) {
-        policy_stop(&mut self.0, 1, now);
+        policy_stop(&mut self.raw, 1, now);
+        self.note(|| Call {
+            flag: 1,
+            ..Call::new(Op::Stop, 0, now)
+        });
     }
 
     /// Who runs stops, and sleeps then, or leaves.
     pub fn stop_for_good(&mut self, now: u64) {
-        policy_stop(&mut self.0, 0, now);
+        policy_stop(&mut self.raw, 0, now);
+        self.note(|| Call::new(Op::Stop, 0, now));
     }
 
     pub fn poll(&mut self, i: u32, now: u64, release: u64, importance: u64) {
-        policy_poll(&mut self.0, i, now, release, importance);
+        policy_poll(&mut self.raw, i, now, release, importance);
+        self.note(|| Call {
+            a: release,
+            b: importance,
+            ..Call::new(Op::Poll, i, now)
+        });
     }
 
     pub fn choose(&mut self, now: u64, queue: &Queue) -> Choice {
         let mut choice = Choice::default();
-        policy_choose(&mut self.0, now, queue, &mut choice);
+        policy_choose(&mut self.raw, now, queue, &mut choice);
+        self.note(|| Call {
+            queue: *queue,
+            choice,
+            ..Call::new(Op::Choose, 0, now)
+        });
         choice
     }
 
@@ -377,23 +479,46 @@ impl Cpu {
     }
 
     pub fn preempts(&mut self, who: u32, now: u64) -> bool {
-        policy_preempts(&mut self.0, who, now) != 0
+        let result = policy_preempts(&mut self.raw, who, now) != 0;
+        self.note(|| Call {
+            result: result.into(),
+            ..Call::new(Op::Preempts, who, now)
+        });
+        result
     }
 
     pub fn preempts_plain(&mut self, vtime: u64, now: u64) -> bool {
-        policy_preempts_plain(&mut self.0, vtime, now) != 0
+        let result = policy_preempts_plain(&mut self.raw, vtime, now) != 0;
+        self.note(|| Call {
+            a: vtime,
+            result: result.into(),
+            ..Call::new(Op::PreemptsPlain, 0, now)
+        });
+        result
     }
 
     pub fn timer(&mut self) -> u64 {
-        policy_timer(&mut self.0)
+        let result = policy_timer(&mut self.raw);
+        self.note(|| Call {
+            result,
+            ..Call::new(Op::Timer, 0, 0)
+        });
+        result
     }
 
     pub fn next_release(&mut self, except: u32, now: u64) -> u64 {
-        policy_next_release(&mut self.0, except, now)
+        policy_next_release(&mut self.raw, except, now)
     }
 
     pub fn admit(&mut self, i: u32, wish: &Window, conserving: bool, now: u64) -> Admission {
-        match policy_admit(&mut self.0, i, wish, conserving.into(), now) {
+        let result = policy_admit(&mut self.raw, i, wish, conserving.into(), now);
+        self.note(|| Call {
+            flag: conserving.into(),
+            wish: *wish,
+            result: result.into(),
+            ..Call::new(Op::Admit, i, now)
+        });
+        match result {
             0 => Admission::Refused,
             1 => Admission::Unpromised,
             _ => Admission::Promised,
@@ -401,16 +526,21 @@ impl Cpu {
     }
 
     pub fn end_window(&mut self, i: u32, now: u64) {
-        policy_admit_end(&mut self.0, i, now);
+        policy_admit_end(&mut self.raw, i, now);
+        self.note(|| Call::new(Op::AdmitEnd, i, now));
     }
 
     /// An event for a thread is pending.
     pub fn event(&mut self, i: u32, deadline: u64) {
-        policy_event(&mut self.0, i, deadline);
+        policy_event(&mut self.raw, i, deadline);
+        self.note(|| Call {
+            a: deadline,
+            ..Call::new(Op::Event, i, 0)
+        });
     }
 
     pub fn least_importance(&mut self, except: u32) -> u64 {
-        policy_least_importance(&mut self.0, except)
+        policy_least_importance(&mut self.raw, except)
     }
 }
 

@@ -1,12 +1,17 @@
 //! The rules of windows, of their admission, and of the event overlay, one test each; the four
-//! schedules of ECalls-05 Figure 4; and the guarantees, for random sets.
+//! schedules of ECalls-05 Figure 4, on the host and in the kernel; and the guarantees, for random
+//! sets.
+
+mod kernel;
 
 use proptest::prelude::{Strategy, prop};
 use proptest::{prop_assert, prop_assume, proptest};
+use sched_sim::call::record;
 use sched_sim::policy::{
     Admission, Cpu, DWCS, NOBODY, Options, PLAIN, Plain, Queue, SPREAD, Window, why,
 };
 use sched_sim::script::Chance;
+use sched_sim::world;
 
 const MS: u64 = 1_000_000;
 const WHOLE: u64 = 1 << 20;
@@ -136,6 +141,28 @@ fn figure_4c_rule_4_event_goes_before_a_tighter_window_that_can_wait() {
     assert_eq!(slots.step(), (0, why::EVENT));
     assert_eq!(slots.step(), (1, why::WINDOW));
     assert_eq!(slots.cpu.entity(1).window.missed, 0);
+}
+
+/// The kernel decides the same: Figure 4 exactly, sets for DWCS, and machines by chance.
+#[test]
+fn figure_4_and_the_order_are_the_same_in_the_kernel() {
+    if !kernel::is_wanted() {
+        return;
+    }
+    let records = record(|| {
+        figure_4a_rule_2_event_goes_before_best_effort();
+        figure_4b_rule_3_event_goes_before_who_was_served();
+        figure_4c_rule_4_event_goes_before_a_tighter_window_that_can_wait();
+        figure_4d_rule_5_event_takes_the_turn_of_the_task_server();
+        canonical_set_is_promised_up_to_the_whole_cpu();
+        threads_without_guarantee_leave_the_reserve_to_the_others();
+        for seed in 1..20 {
+            world::run(seed, 50 * MS).expect("its rules hold");
+        }
+    });
+    let calls = kernel::repeat(&records);
+    println!("{calls} calls");
+    assert!(calls > 10_000, "{calls} calls");
 }
 
 /// A sink whose claim nothing has proved takes no time from those that were promised theirs.
