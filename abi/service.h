@@ -26,8 +26,8 @@ struct ecalls_service {
 	ecalls_u32 user;	/* row of abi/user.h of an application service */
 	ecalls_u32 owner_uid;	/* user of its owner */
 	ecalls_u32 own;		/* built in: subscriptions with scope OWN (abi/audience.h) */
-	ecalls_u32 pad;
-	ecalls_u32 count[2];			    /* subscriptions in each list */
+	ecalls_u32 traced;	/* until when deliveries are traced, in 2^30 ns; 0: they are not */
+	ecalls_u32 count[2];	/* subscriptions in each list */
 	ecalls_u32 list[2][ECALLS_SUBSCRIBERS_MAX]; /* indices, in order of delivery */
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_service) == 584, "service");

@@ -411,6 +411,9 @@ __noinline int deliver_event(void *ctx __arg_ctx, u32 again) {
 			__sync_fetch_and_add(&n->late, 1);
 		else
 			count_dispatch(n, c);
+		/* See sched/traced.h. */
+		if (c->now_ns >> TRACE_TIME_SHIFT < s->traced)
+			bpf_modify_return_test_tp(TRIGGER_TRACE);
 	}
 	return offer_all(ctx, c);
 }

@@ -252,6 +252,10 @@ struct {
 	__type(value, struct current);
 } current_events SEC(".maps");
 
+/* A trace (sched/traced.h): bpf_trigger_tp tells that current.event is delivered. */
+#define TRIGGER_TRACE 0x45430007
+#define TRACE_TIME_SHIFT 30 /* ecalls_service.traced counts in 2^30 ns */
+
 /* The host maps it, so that it can write a limit without touching what the kernel side counts. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -10,6 +10,7 @@
  * leaves a runnable task waiting for 30 s; and its loader's end detaches it, however that comes.
  */
 #include "sink.h"
+#include "traced.h"
 
 #define CPUS_MAX 1024u
 #define ROTATE_PERIODS 2 /* after which a CPU takes a thread from one that has one more */
@@ -87,7 +88,7 @@ static __always_inline void begin(struct task_struct *p, struct sched_task *t, u
 		turn_start(c, who_is(t), c->running == who_is(t) ? &c->plain : &t->plain, now);
 	scx_bpf_task_set_slice(p, c->limit_ns > now ? c->limit_ns - now : 1);
 	if (t->entity < SCHED_ENTITIES) {
-		count_release(t, c, now);
+		count_turn(t, now);
 		tell(t, c, now);
 		window_tell(t, c);
 		sink_looks(t);
@@ -123,10 +124,12 @@ void BPF_PROG(sched_runnable, struct task_struct *p, u64 enq_flags) {
 		leave(t);
 	move_to(t, cpu, c);
 	t->ready = 1;
-	if (t->entity < SCHED_ENTITIES)
+	if (t->entity < SCHED_ENTITIES) {
 		turn_ready(c, t->entity, now_ns());
-	else
+		seen_waits(cpu, t->entity, now_ns());
+	} else {
 		turn_ready_plain(c, &t->plain, now_ns());
+	}
 }
 
 SEC("struct_ops/enqueue")
@@ -231,6 +234,7 @@ void BPF_PROG(sched_dispatch, s32 cpu, struct task_struct *prev) {
 	look_at_queue(cpu, &queue);
 	sched_choose(c, now, &queue, &choice);
 	SCHED_COUNT(cpu, chosen[choice.why & (ECALLS_WHYS - 1)]);
+	trace_choice(cpu, choice.who, choice.why);
 	if (choice.why == SCHED_WHY_FAIR && balance(cpu, queue.count, now)) {
 		SCHED_COUNT(cpu, balanced);
 		return;
@@ -266,6 +270,8 @@ void BPF_PROG(sched_running, struct task_struct *p) {
 		return;
 	move_to(t, cpu, c);
 	begin(p, t, cpu, c, now);
+	seen_runs(cpu, t->entity, now);
+	watch_task(p, cpu, t->entity);
 	if (!t->bound || t->entity < SCHED_ENTITIES)
 		return;
 	look_for_binding(p, t, cpu, now);
@@ -275,21 +281,25 @@ void BPF_PROG(sched_running, struct task_struct *p) {
 
 SEC("struct_ops/stopping")
 void BPF_PROG(sched_stopping, struct task_struct *p, bool runnable) {
-	struct sched_cpu *c = cpu_of(scx_bpf_task_cpu(p));
+	u32 cpu = scx_bpf_task_cpu(p);
+	struct sched_cpu *c = cpu_of(cpu);
 	struct sched_task *t = task_of(p);
+	u64 now = now_ns();
 
 	if (!t || !c)
 		return;
+	watch_ends(cpu, now);
 	if (t->entity >= SCHED_ENTITIES) {
-		turn_stop(c, runnable, now_ns());
+		turn_stop(c, runnable, now);
 		t->plain.vtime = c->plain.vtime;
 		return;
 	}
 	/* A poll that sleeps comes without a yield. */
 	if (!runnable)
-		take_poll(t, c, now_ns());
+		take_poll(t, c, now);
 	sink_looks(t);
-	turn_stop(c, runnable, now_ns());
+	turn_stop(c, runnable, now);
+	seen_stops(cpu, t->entity, runnable, now);
 }
 
 SEC("struct_ops/yield")

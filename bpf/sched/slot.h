@@ -12,6 +12,7 @@
 #define ECALLS_SCHED_SLOT_H
 
 #include "binding.h"
+#include "observe.h"
 #include "lib/sched/admit.h"
 
 /* Places of one CPU's table that the threads of one user, and their groups, take at most. Of root
@@ -154,6 +155,7 @@ static __always_inline void group_leave(struct sched_cpu *c, const struct group_
 	if (!known || --known->members)
 		return;
 	sched_remove(c, known->entity);
+	seen_leaves(key->cpu, known->entity);
 	bpf_map_delete_elem(&sched_groups, key);
 }
 
@@ -173,6 +175,7 @@ static __always_inline void clear_left(u32 cpu, struct sched_cpu *c, u64 now) {
 		if (sched_in(c->windowed, i))
 			admit_end(c, i, now);
 		sched_remove(c, i);
+		seen_leaves(cpu, i);
 		places->sinks &= ~sched_bit(i);
 		group_leave(c, &places->group[sched_at(i)]);
 		SCHED_COUNT(cpu, left);
@@ -251,6 +254,7 @@ __noinline int enter(struct sched_task *t, u32 cpu, u64 now, const struct coop_b
 	t->entity = i;
 	t->overran = t->slept = t->ahead = 0;
 	t->polls = 0;
+	seen_enters(t, cpu, now);
 	return 0;
 }
 
@@ -280,6 +284,7 @@ static __always_inline void take_poll(struct sched_task *t, struct sched_cpu *c,
 		return;
 	t->polls = polls;
 	SCHED_COUNT(t->cpu, polls);
+	seen_polls(t->cpu, t->entity, said->release_ns);
 	police_poll(c, t->entity, now, said->release_ns, said->importance);
 }
 
@@ -296,6 +301,7 @@ static __always_inline void count_release(struct sched_task *t, struct sched_cpu
 	counts->tardiness[histogram_bucket(tardy / 1000) & 63]++;
 	if (tardy > counts->tardiest_ns)
 		counts->tardiest_ns = tardy;
+	seen_released(t->cpu, t->entity, release, now);
 }
 
 /* Counts the offences of a thread since it was looked at last. */
@@ -307,9 +313,24 @@ static __always_inline void count_offences(struct sched_task *t, const struct sc
 	counts->overran += e->overran - t->overran;
 	counts->slept += e->slept - t->slept;
 	counts->ahead += e->ahead - t->ahead;
+	if (e->overran + e->slept + e->ahead != t->overran + t->slept + t->ahead)
+		seen_offends(t->cpu, t->entity, e->overran - t->overran, e->slept - t->slept,
+			     e->ahead - t->ahead);
 	t->overran = e->overran;
 	t->slept = e->slept;
 	t->ahead = e->ahead;
+}
+
+/* A thread has the CPU. On its own, for the verifier walks what follows once for each way through
+ * it. */
+__noinline int count_turn(struct sched_task *t, u64 now) {
+	struct sched_cpu *c = t ? cpu_of(t->cpu) : 0;
+
+	if (!c || t->entity >= SCHED_ENTITIES)
+		return 0;
+	count_release(t, c, now);
+	count_offences(t, sched_entity(c, t->entity));
+	return 0;
 }
 
 /* Tells the thread that begins to run what coop_poll returns (Coop §3.1). */
@@ -317,7 +338,6 @@ static __always_inline void tell(struct sched_task *t, struct sched_cpu *c, u64 
 	struct sched_entity *e = sched_entity(c, t->entity);
 	volatile struct told *told = slot_line(t, 1);
 
-	count_offences(t, e);
 	if (!told)
 		return;
 	told->next_release_ns = c->next_release_ns;

@@ -117,6 +117,7 @@ static __always_inline void window_tell(const struct sched_task *t, struct sched
 	said->met = w->met;
 	said->missed = w->missed;
 	said->violated = w->violated;
+	seen_window(t->cpu, t->entity, w->deadline_ns);
 }
 
 /* Whether a thread waits for its next period, though nobody else may want the CPU. */

@@ -173,7 +173,7 @@ pub const STRUCTS: &[Struct] = &[
             user,
             owner_uid,
             own,
-            pad,
+            traced,
             count,
             list
         ]
@@ -427,9 +427,45 @@ pub const STRUCTS: &[Struct] = &[
             tardiest_ns,
             windows,
             refused,
-            pad,
+            untraced,
             tardiness
         ]
+    ),
+    describe!("ecalls_sched_samples", sched::SchedSamples, [max_ns, count]),
+    describe!(
+        "ecalls_sched_seen",
+        sched::SchedSeen,
+        [
+            state, kind, pid, tid, uid, group, within, cpu, since_ns, ready_ns, began_ns, run_ns,
+            overran, slept, ahead, comm, tardiness, delay, slice
+        ]
+    ),
+    describe!(
+        "ecalls_sched_run",
+        sched::SchedRun,
+        [from_ns, to_ns, pid, tid, kind, pad, comm]
+    ),
+    describe!(
+        "ecalls_sched_culprit",
+        sched::SchedCulprit,
+        [ran_ns, pid, tid, kind, pad, comm]
+    ),
+    describe!(
+        "ecalls_sched_worst",
+        sched::SchedWorst,
+        [
+            at_ns, release_ns, tardy_ns, before_ns, rest_ns, pid, tid, cpu, group, comm, by
+        ]
+    ),
+    describe!(
+        "ecalls_sched_watch",
+        sched::SchedWatch,
+        [least_ns, forgotten_ns, next, pad, run, worst]
+    ),
+    describe!(
+        "ecalls_sched_note",
+        sched::SchedNote,
+        [at_ns, value, more, what, cpu, pid, tid, other, which, comm]
     ),
     describe!(
         "ecalls_down",
@@ -638,7 +674,11 @@ pub const CONSTANTS: &[Constant] = constants! {
         HANDLERS_BUILT_IN HANDLER_SLEEPING HANDLER_COPY_USER COPY_USER_MAX FIELD_SIZE_SHIFT
         FIELD_OP_SHIFT FIELD_ATTRIBUTE_SHIFT COMPARE_LESS COMPARE_LESS_EQUAL COMPARE_EQUAL
         COMPARE_NOT_EQUAL COMPARE_GREATER_EQUAL COMPARE_GREATER COMPARE_SIGNED;
-    sched: WHY_NOBODY WHY_FAIR WHY_RELEASE WHY_WINDOW WHY_EVENT WHYS;
+    sched: WHY_NOBODY WHY_FAIR WHY_RELEASE WHY_WINDOW WHY_EVENT WHYS KIND_FAIR
+        KIND_COOPERATIVE KIND_WINDOW SEEN_FREE SEEN_THREAD SEEN_GROUP SEEN_RUNS SEEN_WORST
+        SEEN_CULPRITS TRACE_SWITCH TRACE_WAKE TRACE_POLL TRACE_RELEASE TRACE_DEMOTED TRACE_WINDOW
+        TRACE_CHOSEN TRACE_EVENT TRACE_OVERRAN TRACE_SLEPT TRACE_AHEAD ASK_TRACE ASK_END
+        ASK_FORGET;
     coop: COOP_NONE COOP_GROUPS COOP_POLLING COOP_SINK COOP_UNBOUND COOP_COOPERATIVE COOP_DEMOTED
         COOP_NO_PLACE WINDOW_NO_PLACE
         WINDOW_PERIOD_MIN_NS WINDOW_PERIOD_MAX_NS WINDOW_Y_MAX WINDOW_WHOLE WINDOW_CONSERVING

@@ -40,8 +40,8 @@ pub struct Service {
     pub owner_uid: u32,
     /// Built-in: subscriptions with scope OWN, which stand in [`crate::audience`]s.
     pub own: u32,
-    /// Zero.
-    pub pad: u32,
+    /// Until when deliveries are traced, in 2^30 ns; 0: they are not. Written by the kernel side.
+    pub traced: u32,
     /// Subscriptions in each list.
     pub count: [u32; 2],
     /// Indices, in order of delivery.

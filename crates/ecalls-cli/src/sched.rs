@@ -4,8 +4,10 @@
 //! when this command ends, however that happens.
 
 pub(crate) mod count;
+mod seen;
 pub(crate) mod thread;
 mod top;
+mod trace;
 mod trial;
 
 use std::time::{Duration, Instant};
@@ -21,6 +23,7 @@ use crate::exit::{Code, Failure, Outcome};
 use crate::output::{Output, note};
 use crate::stop::{PATIENCE, Stop};
 use count::{quantile, sum};
+use seen::{Seen, Worst};
 
 /// Schedule the machine's threads: fairly, and cooperative ones at their release times
 #[derive(Debug, clap::Args)]
@@ -40,12 +43,24 @@ enum What {
     Top(top::Args),
     /// End the one that runs
     Stop,
-    /// Show which scheduler runs, and what ours has counted
-    Status {
-        /// Print one JSON object
-        #[arg(long)]
-        json: bool,
-    },
+    /// Show which scheduler runs, and what ours has counted and seen
+    Status(Status),
+    /// Write what it does for some seconds into a file for Perfetto
+    Trace(trace::Args),
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = SEEN)]
+struct Status {
+    /// Also show when threads were the latest, and who ran meanwhile
+    #[arg(long)]
+    worst: bool,
+    /// Begin these anew, after they were shown
+    #[arg(long, requires = "worst")]
+    forget: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -84,6 +99,23 @@ Keys with --json: kernel (whether it has sched_ext), running (the scheduler's na
 reason), kept, preempted, balanced, stolen, entered, left, full, polls, overran, slept, ahead,
 releases, tardy_p50_us, tardy_p99_us, tardy_max_us (from the release to the CPU).";
 
+const SEEN: &str = "\
+Threads that poll, have a window or read events are listed, and their groups: LATE is from the
+release to the CPU, WAIT from being ready to the CPU, RUN from the CPU to the next thread's turn,
+DEMOTED how often they broke each rule (overran/slept/ahead). It begins anew for a thread that goes
+to another CPU or names another group.
+
+With --worst, the 16 worst cases since the scheduler began: of the time from the release to the CPU,
+how much each thread had. What is left for others are interrupts, real-time threads, and threads
+beyond the eight that are named, or before the last 64 turns of that CPU.
+
+Keys with --json: those that `ecalls sched --help` names, threads and groups: each with kind
+(cooperative, window, fair, group), group, uid, pid, tid, name, cpu_ms, tardiness, delay, slice
+(each with p50_us, p99_us, max_us and buckets: pairs of lower bound in us and count), overran,
+slept, ahead; and with --worst, worst: tardy_ns, ago_ns, pid, tid, name, group, cpu, before_ns (of
+that, when the thread slept still, or ran), rest_ns (nobody below), by (ran_ns, pid, tid, name,
+kind).";
+
 /// What people and programs get to see.
 #[derive(Debug, Default, Serialize)]
 struct Shown {
@@ -92,6 +124,37 @@ struct Shown {
     holder: Option<u32>,
     #[serde(flatten)]
     counts: Option<Counts>,
+    #[serde(flatten)]
+    seen: Option<Observed>,
+}
+
+/// What our scheduler has seen.
+#[derive(Debug, Serialize)]
+struct Observed {
+    threads: Vec<Seen>,
+    groups: Vec<Seen>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worst: Option<Vec<Worst>>,
+}
+
+impl Observed {
+    fn look(args: &Status) -> Result<Observed, Failure> {
+        let all = seen::all(&scheduler::seen()?);
+        let worst = if args.worst {
+            Some(seen::worst()?)
+        } else {
+            None
+        };
+        if args.forget {
+            scheduler::forget()?;
+        }
+        let (threads, groups) = all.into_iter().partition(|seen| seen.tid.is_some());
+        Ok(Observed {
+            threads,
+            groups,
+            worst,
+        })
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -123,7 +186,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
         What::Try(args) => trial::run(args),
         What::Top(args) => top::run(args),
         What::Stop => stop(),
-        What::Status { json } => show(*json),
+        What::Status(args) => show(args),
+        What::Trace(args) => trace::run(args),
     }
 }
 
@@ -188,7 +252,15 @@ fn stop() -> Outcome {
     pidfd_send_signal(&process, Signal::TERM).map_err(failed)
 }
 
-fn show(json: bool) -> Outcome {
+/// What to do about a kernel without it.
+fn no_sched_ext() -> Failure {
+    let message = "this kernel has no sched_ext (CONFIG_SCHED_CLASS_EXT): Debian's have it from \
+                   7.0 on";
+    Failure::new(Code::Unsupported, message)
+}
+
+fn show(args: &Status) -> Outcome {
+    let json = args.json;
     let mut out = Output::new(json);
     let Some(state) = scheduler::state() else {
         if !json {
@@ -200,9 +272,9 @@ fn show(json: bool) -> Outcome {
         }
         return print(&mut out, &Shown::default());
     };
-    let counts = match state.holder {
-        Some(_) => sum(&scheduler::counts()?),
-        None => None,
+    let (counts, seen) = match state.holder {
+        Some(_) => (sum(&scheduler::counts()?), Some(Observed::look(args)?)),
+        None => (None, None),
     };
     if !json {
         let running = state.running.as_deref().unwrap_or("the kernel's own");
@@ -216,6 +288,7 @@ fn show(json: bool) -> Outcome {
             running: state.running,
             holder: state.holder,
             counts: counts.map(|counts| Counts::new(&counts)),
+            seen,
         },
     )
 }
@@ -255,7 +328,23 @@ fn print(out: &mut Output, shown: &Shown) -> Outcome {
     if let Some(counts) = &shown.counts {
         print_counts(out, counts)?;
     }
+    if let Some(seen) = &shown.seen {
+        print_seen(out, seen)?;
+    }
     out.flush()
+}
+
+fn print_seen(out: &mut Output, seen: &Observed) -> Outcome {
+    if !seen.threads.is_empty() {
+        let all: Vec<Seen> = seen.threads.iter().chain(&seen.groups).cloned().collect();
+        out.line("")?;
+        out.table(&seen::table(&all))?;
+    }
+    if let Some(worst) = &seen.worst {
+        out.line("")?;
+        out.table(&seen::worst_table(worst))?;
+    }
+    Ok(())
 }
 
 fn print_counts(out: &mut Output, counts: &Counts) -> Outcome {

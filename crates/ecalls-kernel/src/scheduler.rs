@@ -4,35 +4,33 @@
 //! holder ends, however that happens, or when ours makes a mistake. There is one per machine, ours
 //! or another's; the kernel refuses a second one.
 //!
-//! The holder notes in a file who it is and where its counters are, and has that file locked while
-//! it lives: so others find it, and what a dead one left there is not believed.
+//! The holder notes in a file who it is and what others may look at ([`record`]): so others find
+//! it.
+
+mod record;
+mod seen;
+mod trace;
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Read};
+use std::fs::{self, File};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
 use ecalls_abi::coop::WINDOW_WHOLE;
 use ecalls_abi::sched::SchedCount;
-use libbpf_rs::{
-    Link, Map, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, PrintLevel,
-};
+use libbpf_rs::{Link, Map, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, PrintLevel};
 use zerocopy::FromBytes;
+
+use record::{COUNTS, Record, SEEN, WATCH};
+pub use seen::{forget, seen, worst};
+pub use trace::Trace;
 
 use crate::access::Access;
 use crate::error::{Error, Result};
-use crate::{load, lock, provider, verdict};
+use crate::{load, provider, verdict};
 
 const BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/scheduler.bpf.o"));
-
-/// Where a holder says who it is: its process and the id of its counters' map. Only root can open
-/// it, so nobody else can hold it.
-const RECORD: &str = "/run/ecalls-sched";
-/// The byte of it that the holder has locked.
-const HOLDER: i64 = 0;
 
 /// Where the kernel tells of sched_ext.
 const KERNEL: &str = "/sys/kernel/sched_ext";
@@ -49,10 +47,11 @@ const NAME: &str = "ecalls";
 /// Names within the object.
 const OPS: &str = "ecalls_sched";
 const SETTING: &str = ".rodata.setting";
-const COUNTS: &str = "sched_counts";
 const ENDED: &str = ".bss.ended";
 /// Maps with one element per CPU.
-const PER_CPU: [&str; 4] = ["sched_cpus", "sched_timers", "sched_places", COUNTS];
+const PER_CPU: [&str; 5] = ["sched_cpus", "sched_timers", "sched_places", COUNTS, WATCH];
+/// Entities of a CPU's table, each with an element of [`SEEN`].
+const ENTITIES: u32 = 64;
 
 /// How it decides (Coop §3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,7 +122,7 @@ pub fn state() -> Option<State> {
     let name = name.filter(|_| enabled.trim() != "disabled");
     Some(State {
         running: name.map(|name| name.trim().to_owned()),
-        holder: record().map(|(pid, _)| pid),
+        holder: Record::read().map(|record| record.pid),
     })
 }
 
@@ -132,10 +131,7 @@ pub fn state() -> Option<State> {
 /// # Errors
 /// [`Error::Closed`] if ours does not run, [`Error::Denied`] without privileges.
 pub fn counts() -> Result<Vec<SchedCount>> {
-    let (_, id) = record().ok_or(Error::Closed("the scheduler"))?;
-    let map = MapHandle::from_map_id(id)
-        .map_err(|error| Error::from_bpf("opening the scheduler's counters", &error))?;
-    read_counts(&map)
+    read_counts(&Record::look()?.map(COUNTS)?)
 }
 
 fn read_counts(map: &impl MapCore) -> Result<Vec<SchedCount>> {
@@ -149,38 +145,6 @@ fn read_counts(map: &impl MapCore) -> Result<Vec<SchedCount>> {
         all.push(count.map_err(|_| Error::Closed("the scheduler's counters"))?);
     }
     Ok(all)
-}
-
-/// Who holds the scheduler, and the id of its counters. None: nobody does.
-fn record() -> Option<(u32, u32)> {
-    let mut file = File::open(RECORD).ok()?;
-    if !lock::is_locked(&file, HOLDER).ok()? {
-        return None;
-    }
-    let mut text = String::new();
-    file.read_to_string(&mut text).ok()?;
-    let mut numbers = text.split_whitespace().map(|word| word.parse().ok());
-    Some((numbers.next()??, numbers.next()??))
-}
-
-/// Notes who holds it. Locked until the file is closed, however that happens.
-fn write_record(counts: u32) -> Result<File> {
-    let failed = |error| Error::from_io("writing /run/ecalls-sched", error);
-    let file = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .mode(0o600)
-        .open(RECORD)
-        .map_err(failed)?;
-    lock::lock_byte(&file, libc::F_WRLCK, HOLDER).map_err(|error| match error.kind() {
-        ErrorKind::WouldBlock => running_already(NAME),
-        _ => failed(error),
-    })?;
-    let text = format!("{} {counts}\n", std::process::id());
-    file.set_len(0).map_err(failed)?;
-    file.write_all_at(text.as_bytes(), 0).map_err(failed)?;
-    Ok(file)
 }
 
 fn running_already(name: &str) -> Error {
@@ -241,8 +205,7 @@ impl Scheduler {
             }
             (Err(source), None) => return Err(failed(source)),
         };
-        let counts = find(&object, COUNTS)?;
-        let record = write_record(crate::sys::map_id(counts.as_fd())?)?;
+        let record = record::write(&object)?;
         let mut ops = object
             .maps_mut()
             .find(|map| map.name() == OPS)
@@ -305,6 +268,8 @@ fn prepare(
             load::set_cpus(&mut map, cpus);
         } else if PER_CPU.contains(&name.as_str()) {
             map.set_max_entries(cpus)?;
+        } else if name == SEEN {
+            map.set_max_entries(cpus * ENTITIES)?;
         } else if name == SETTING {
             let words = setting(cpus, options);
             if let Some(value) = map.initial_value_mut() {

@@ -34,6 +34,7 @@ const ONLY_IN_HEADERS: &[&str] = &[
     "ecalls_net_event",
     "ecalls_disk_event",
     "ecalls_coop",
+    "ecalls_sched_note",
     "ecalls_down",
     "ecalls_downcall",
     "ecalls_message",

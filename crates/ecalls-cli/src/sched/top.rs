@@ -13,6 +13,7 @@ use rustix::termios::tcgetwinsize;
 use serde::Serialize;
 
 use super::count;
+use super::seen::{self, Seen};
 use super::thread::{Had, look_at_all};
 use crate::duration::{self, show_ns};
 use crate::exit::Outcome;
@@ -36,16 +37,23 @@ pub(super) struct Args {
     /// End after so many looks
     #[arg(long, value_name = "N")]
     count: Option<u64>,
+    /// Also show when threads were the latest, and who ran meanwhile
+    #[arg(long, conflicts_with = "json")]
+    worst: bool,
     /// Print one JSON object per thread
     #[arg(long)]
     json: bool,
 }
 
 const HELP: &str = "\
-Threads stand in the order of what they wanted: time on a CPU, and time ready without one.
+Threads stand in the order of what they wanted: time on a CPU, and time ready without one. Under our
+scheduler, those that told it something about themselves have their kind (cooperative, window or
+fair), their group, how late they had the CPU after their releases, and how often they broke each
+rule (overran/slept/ahead), since they began to poll; `ecalls sched status` tells more of them.
 
 Keys with --json: scheduler, pid, tid, name, share (of one CPU), wait (part of the time that it was
-ready without a CPU), got (of what it wanted: 1 is all), turns_per_s, wait_per_turn_ns.";
+ready without a CPU), got (of what it wanted: 1 is all), turns_per_s, wait_per_turn_ns; and kind,
+group, tardy_p99_us, tardy_max_us, overran, slept, ahead (null of a thread that told nothing).";
 
 #[derive(Debug, Serialize)]
 struct Line {
@@ -58,6 +66,13 @@ struct Line {
     got: f64,
     turns_per_s: f64,
     wait_per_turn_ns: u64,
+    kind: Option<&'static str>,
+    group: Option<u32>,
+    tardy_p99_us: Option<u64>,
+    tardy_max_us: Option<u64>,
+    overran: Option<u64>,
+    slept: Option<u64>,
+    ahead: Option<u64>,
 }
 
 /// Threads at a moment, each with its process.
@@ -77,7 +92,8 @@ pub(super) fn run(args: &Args) -> Outcome {
         since = Instant::now();
         let scheduler = scheduler::state().and_then(|state| state.running);
         let scheduler = scheduler.unwrap_or_else(|| "kernel".to_owned());
-        let lines = lines(&before, &now, seconds, &scheduler, rows(args, is_live));
+        let mut lines = lines(&before, &now, seconds, &scheduler, rows(args, is_live));
+        add_seen(&mut lines, &seen::by_thread());
         if args.json {
             for line in &lines {
                 out.object(line)?;
@@ -92,6 +108,10 @@ pub(super) fn run(args: &Args) -> Outcome {
             }
             out.table(&table(&lines))?;
             out.line("")?;
+            if args.worst {
+                // Without ours, or without the right, there are none.
+                out.table(&seen::worst_table(&seen::worst().unwrap_or_default()))?;
+            }
         }
         out.flush()?;
         (before, counted) = (now, counts);
@@ -132,18 +152,50 @@ fn lines(before: &All, now: &All, seconds: f64, scheduler: &str, rows: usize) ->
         got: had.got(),
         turns_per_s: had.turns as f64 / seconds.max(1e-9),
         wait_per_turn_ns: had.wait_per_turn_ns(),
+        kind: None,
+        group: None,
+        tardy_p99_us: None,
+        tardy_max_us: None,
+        overran: None,
+        slept: None,
+        ahead: None,
     };
     wanted.into_iter().map(line).collect()
+}
+
+/// What our scheduler has seen of them.
+fn add_seen(lines: &mut [Line], all: &HashMap<u32, Seen>) {
+    for line in lines {
+        let Some(seen) = all.get(&line.tid) else {
+            continue;
+        };
+        line.kind = Some(seen.kind);
+        line.group = seen.group;
+        line.tardy_p99_us = Some(seen.tardiness.p99_us);
+        line.tardy_max_us = Some(seen.tardiness.max_us);
+        (line.overran, line.slept) = (Some(seen.overran), Some(seen.slept));
+        line.ahead = Some(seen.ahead);
+    }
 }
 
 fn name(pid: u32, tid: u32) -> String {
     let name = fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm"));
     let name = name.unwrap_or_default();
-    // A program names itself: nothing of it may steer the terminal.
-    name.trim_end()
-        .chars()
+    safe(name.trim_end())
+}
+
+/// A program names itself: nothing of it may steer the terminal.
+fn safe(name: &str) -> String {
+    let letters = name.chars();
+    letters
         .map(|c| if c.is_control() { '?' } else { c })
         .collect()
+}
+
+/// The same of a name as the kernel keeps it.
+pub(super) fn printable(comm: &[u8; 16]) -> String {
+    let end = comm.iter().position(|byte| *byte == 0);
+    safe(&String::from_utf8_lossy(&comm[..end.unwrap_or(comm.len())]))
 }
 
 fn table(lines: &[Line]) -> Table {
@@ -151,22 +203,37 @@ fn table(lines: &[Line]) -> Table {
         ">PID",
         ">TID",
         "NAME",
+        "KIND",
+        ">GROUP",
         ">CPU %",
         ">WAIT %",
         ">GOT %",
         ">TURNS/s",
         ">WAIT PER TURN",
+        ">LATE P99",
+        ">MAX us",
+        ">DEMOTED",
     ]);
+    let number = |number: Option<u64>| number.map_or_else(String::new, |n| n.to_string());
     for line in lines {
+        let broken = [line.overran, line.slept, line.ahead].map(number);
         table.row([
             line.pid.to_string(),
             line.tid.to_string(),
             line.name.clone(),
+            line.kind.unwrap_or_default().to_owned(),
+            number(line.group.map(u64::from)),
             format!("{:.1}", line.share * 100.0),
             format!("{:.1}", line.wait * 100.0),
             format!("{:.0}", line.got * 100.0),
             format!("{:.0}", line.turns_per_s),
             show_ns(line.wait_per_turn_ns),
+            number(line.tardy_p99_us),
+            number(line.tardy_max_us),
+            match line.kind {
+                Some(_) => broken.join("/"),
+                None => String::new(),
+            },
         ]);
     }
     table

@@ -98,9 +98,7 @@ impl Machine {
 pub(super) fn run(args: &Args) -> Outcome {
     let stop = Stop::on_signals()?;
     let Some(state) = scheduler::state() else {
-        let message = "this kernel has no sched_ext (CONFIG_SCHED_CLASS_EXT): Debian's have it \
-                       from 7.0 on";
-        return Err(Failure::new(Code::Unsupported, message));
+        return Err(super::no_sched_ext());
     };
     if let Some(name) = state.running {
         let message = format!("{name} schedules this machine already: end it first");

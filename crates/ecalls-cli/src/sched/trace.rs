@@ -1,0 +1,210 @@
+//! `ecalls sched trace`: what the scheduler does for some seconds, as a file for Perfetto.
+//!
+//! Notes are collected first and put in order then, so writing disturbs nothing that is traced.
+
+mod perfetto;
+mod timeline;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use ecalls::{Ecalls, Error, now_ns};
+use ecalls_abi::sched::{SchedNote, TRACE_EVENT, TRACE_SWITCH};
+use ecalls_kernel::scheduler::{self, Trace};
+use prost::Message;
+use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+
+use super::count;
+use crate::duration;
+use crate::exit::{Code, Failure, Outcome};
+use crate::output::{Output, note};
+use crate::stop::Stop;
+use timeline::{Names, Times};
+
+/// From look to look: the kernel's buffer has place for much more.
+const LOOK: Duration = Duration::from_millis(10);
+/// Notes that are kept: 256 MB.
+const NOTES_MAX: usize = 4 << 20;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub(super) struct Args {
+    /// How long; SIGINT ends it earlier
+    #[arg(short, long = "for", value_name = "TIME", default_value = "5s",
+          value_parser = parse_time)]
+    duration: Duration,
+    /// Write it there
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Print one JSON object in the end
+    #[arg(long)]
+    json: bool,
+}
+
+const HELP: &str = "\
+A bare number of -d is in seconds. Open the file with ui.perfetto.dev, or trace_processor. It shows
+which thread had each CPU and why others waited, as any trace of Perfetto; threads that poll or have
+a window also have releases (late: from the release to the CPU), ends of periods, demotions, and why
+they were chosen; services have the events that were raised and delivered, with an arrow between the
+two. Only our scheduler is traced. Notes that find no place are counted and told; each CPU's part
+before them stays right.
+
+Keys with --json: file, seconds, notes, switches, events, lost (notes).";
+
+/// What was traced.
+#[derive(Debug, Serialize)]
+struct Summary {
+    file: PathBuf,
+    seconds: f64,
+    notes: usize,
+    switches: usize,
+    events: usize,
+    lost: u64,
+}
+
+/// Also a bare number of seconds.
+fn parse_time(text: &str) -> Result<Duration, String> {
+    match text.parse::<u32>() {
+        Ok(seconds) => duration::parse_positive(&format!("{seconds}s")),
+        Err(_) => duration::parse_positive(text),
+    }
+}
+
+pub(super) fn run(args: &Args) -> Outcome {
+    let stop = Stop::on_signals()?;
+    if scheduler::state().is_none() {
+        return Err(super::no_sched_ext());
+    }
+    let trace = Trace::start().map_err(not_started)?;
+    let file = File::create(&args.output).map_err(|error| not_written(&args.output, &error))?;
+    let lost_before = count::all().map_or(0, |counts| counts.untraced);
+    let begin_ns = now_ns();
+    let until = Instant::now() + args.duration;
+    let mut notes = Vec::new();
+    let mut beyond = 0;
+    let followed = trace.follow(
+        |note| match notes.len() < NOTES_MAX {
+            _ if note.at_ns < begin_ns => {}
+            true => notes.push(note),
+            false => beyond += 1,
+        },
+        || {
+            let left = until.saturating_duration_since(Instant::now());
+            !left.is_zero() && !stop.sleep(left.min(LOOK))
+        },
+    );
+    let end_ns = now_ns();
+    drop(trace);
+    if let Err(error) = followed {
+        note(format_args!("the trace ends early: {error}"));
+    }
+    let lost = count::all().map_or(0, |counts| counts.untraced.saturating_sub(lost_before));
+    notes.sort_by_key(|note| note.at_ns);
+    notes.retain(|note| note.at_ns <= end_ns);
+    let times = Times {
+        begin_ns,
+        end_ns,
+        sleep_ns: sleep_ns(),
+    };
+    write(file, &notes, times).map_err(|error| not_written(&args.output, &error))?;
+    let count = |what: u32| notes.iter().filter(|note| note.what == what).count();
+    tell(
+        args.json,
+        &Summary {
+            file: args.output.clone(),
+            seconds: (end_ns - begin_ns) as f64 / 1e9,
+            notes: notes.len(),
+            switches: count(TRACE_SWITCH),
+            events: count(TRACE_EVENT),
+            lost: lost + beyond,
+        },
+    )
+}
+
+fn tell(json: bool, summary: &Summary) -> Outcome {
+    if summary.lost > 0 {
+        note(format_args!(
+            "{} notes found no place: the time line has gaps",
+            summary.lost
+        ));
+    }
+    let mut out = Output::new(json);
+    if json {
+        out.object(summary)?;
+    } else {
+        out.line(format_args!(
+            "{}: {:.1} s, {} thread switches, {} events (open it with ui.perfetto.dev)",
+            summary.file.display(),
+            summary.seconds,
+            summary.switches,
+            summary.events
+        ))?;
+    }
+    out.flush()
+}
+
+fn not_started(error: Error) -> Failure {
+    match error {
+        Error::Closed(_) => Failure::new(
+            Code::Unknown,
+            "our scheduler does not run: start it first (`ecalls sched start`)",
+        ),
+        error => error.into(),
+    }
+}
+
+fn not_written(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(
+        Code::Failed,
+        format_args!("writing {}: {error}", path.display()),
+    )
+}
+
+/// CLOCK_BOOTTIME is so much later than CLOCK_MONOTONIC.
+fn sleep_ns() -> u64 {
+    let of = |clock| {
+        let time = clock_gettime(clock);
+        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+        seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+    };
+    let monotonic_ns = of(ClockId::Monotonic);
+    let later_ns = of(ClockId::Boottime).saturating_sub(monotonic_ns);
+    // Between the two looks some time went by: without any sleep, there is none.
+    if later_ns < 1_000_000 { 0 } else { later_ns }
+}
+
+fn write(file: File, notes: &[SchedNote], times: Times) -> std::io::Result<()> {
+    let mut out = BufWriter::new(file);
+    for packet in timeline::packets(notes, &names(notes), times) {
+        // Messages of one packet each, one behind the other, are one message.
+        let trace = perfetto::Trace {
+            packet: vec![packet],
+        };
+        out.write_all(&trace.encode_to_vec())?;
+    }
+    out.flush()
+}
+
+/// What notes do not tell, as far as it can be found out now.
+fn names(notes: &[SchedNote]) -> Names {
+    let known = Ecalls::open().and_then(|ecalls| ecalls.services());
+    let services = known.unwrap_or_default().into_iter();
+    let mut processes = BTreeMap::new();
+    for note in notes.iter().filter(|note| note.pid != 0) {
+        processes.entry(note.pid).or_insert_with(|| {
+            let name = fs::read_to_string(format!("/proc/{}/comm", note.pid));
+            name.unwrap_or_default().trim_end().to_owned()
+        });
+    }
+    processes.retain(|_, name| !name.is_empty());
+    Names {
+        services: services
+            .map(|service| (service.index, service.info.name().to_owned()))
+            .collect(),
+        processes,
+    }
+}

@@ -1,0 +1,353 @@
+//! `ecalls sched` beside threads that poll: what is seen of them, the worst cases, and a trace that
+//! is read back. That needs root and a kernel with sched_ext, so it runs in the test machine;
+//! nothing here depends on how fast that is.
+
+#[allow(dead_code, reason = "the test reads what it needs")]
+#[path = "../src/sched/trace/perfetto.rs"]
+mod perfetto;
+
+use std::collections::HashMap;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ecalls::coop::SlotMemory;
+use ecalls::{Ecalls, Raise, now_ns};
+use ecalls_abi::coop::COOP_POLLING;
+use ecalls_kernel::scheduler;
+use ecalls_ring::Words;
+use limit::Running;
+use perfetto::{FtraceEvent, INSTANT, SLICE_BEGIN, SLICE_END, Trace};
+use prost::Message;
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_secs(120);
+const MS: u64 = 1_000_000;
+const GROUP: u32 = 3;
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ecalls"));
+    command.arg("sched").args(arguments);
+    command
+}
+
+/// Exit status, standard output, standard error.
+fn sched(arguments: &[&str]) -> (i32, String, String) {
+    let output = limit::output(&mut command(arguments), PATIENCE);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let code = output.status.code().expect("no signal ended it");
+    (code, text(&output.stdout), text(&output.stderr))
+}
+
+fn json(arguments: &[&str]) -> Vec<Value> {
+    let (code, out, err) = sched(arguments);
+    assert_eq!(code, 0, "{arguments:?}: {err}");
+    let lines = out.lines().map(serde_json::from_str);
+    lines.map(|object| object.expect("JSON")).collect()
+}
+
+/// The scheduler, held by the command; None where this test cannot run.
+fn start() -> Option<Running> {
+    if std::env::var_os("ECALLS_TEST_ROOT").is_none() || scheduler::state().is_none() {
+        eprintln!("skipped: needs root, ECALLS_TEST_ROOT=1 and sched_ext, as tools/vm/suite has");
+        return None;
+    }
+    let mut holder = Running::start(command(&["start"]).stderr(Stdio::piped()));
+    holder.complaints().find("scheduling", PATIENCE);
+    Some(holder)
+}
+
+/// Runs on the first CPU from here on.
+fn pin() {
+    let mut cpu = rustix::thread::CpuSet::new();
+    cpu.set(0);
+    rustix::thread::sched_setaffinity(None, &cpu).expect("CPU 0");
+}
+
+fn burn(ns: u64) {
+    let until = now_ns() + ns;
+    while now_ns() < until {}
+}
+
+fn poll(slot: &SlotMemory, polls: &mut u64, release_ns: u64) {
+    *polls += 1;
+    let words = slot.words();
+    words[0].store(release_ns, Ordering::Relaxed);
+    words[1].store(1, Ordering::Relaxed);
+    words[3].store(COOP_POLLING.into(), Ordering::Relaxed);
+    words[2].store(*polls, Ordering::Release);
+    thread::yield_now();
+    words[3].store(0, Ordering::Relaxed);
+}
+
+/// Polls with a release every 5 ms, and raises an event to itself at each; its first piece of work
+/// is too long. The service is `name`.
+fn play(ecalls: &Ecalls, name: &str, stop: &AtomicBool) {
+    pin();
+    let mut channel = ecalls.channel().open().expect("a channel");
+    let service = ecalls.register_service(name, "u64 value", "zero");
+    let service = service.expect("a service");
+    let subscription = ecalls.subscribe(name).expect("known");
+    let _subscription = subscription.memory(&channel).install().expect("installed");
+    let slot = channel.caller().coop_slot(0, GROUP).expect("a slot");
+    let (mut polls, mut release) = (0, now_ns() + 5 * MS);
+    poll(&slot, &mut polls, release);
+    burn(200 * MS);
+    while !stop.load(Ordering::Relaxed) {
+        poll(&slot, &mut polls, release);
+        let now = now_ns();
+        if now >= release {
+            release = now + 5 * MS;
+            service.raise(&Raise::new(&[])).expect("raised");
+        }
+        while channel.try_recv().is_some() {}
+        burn(MS / 10);
+    }
+}
+
+#[test]
+fn who_polls_is_seen_and_traced_and_the_worst_cases_name_who_ran() {
+    let Some(mut holder) = start() else { return };
+    let ecalls = Ecalls::open().expect("the scheduler's core");
+    let stop = AtomicBool::new(false);
+    let name = format!("test-{}", std::process::id());
+    thread::scope(|scope| {
+        let (tell, told) = std::sync::mpsc::channel();
+        let (ecalls, name, stop) = (&ecalls, &name, &stop);
+        scope.spawn(move || {
+            tell.send(rustix::thread::gettid().as_raw_nonzero().get())
+                .expect("told");
+            play(ecalls, name, stop);
+        });
+        scope.spawn(move || {
+            pin();
+            while !stop.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        let tid = told.recv().expect("its number");
+        let end = Ends(stop);
+        check_seen(tid);
+        check_worst(tid);
+        check_trace(tid, name);
+        drop(end);
+    });
+    check_refusals();
+    drop(ecalls);
+    assert_eq!(sched(&["stop"]).0, 0);
+    assert!(holder.wait(PATIENCE).success());
+    let (code, _, err) = sched(&["trace", "-d", "1", "-o", "/dev/null"]);
+    assert_eq!(code, 5, "{err}");
+    assert!(err.contains("start it first"), "{err}");
+}
+
+#[test]
+fn without_sched_ext_a_trace_says_what_is_missing() {
+    if scheduler::state().is_some() {
+        return;
+    }
+    let (code, out, err) = sched(&["trace", "-o", "/no/such/folder/t.pftrace"]);
+    assert_eq!((code, out.as_str()), (4, ""), "{err}");
+    assert!(err.contains("sched_ext"), "{err}");
+}
+
+/// Ends the threads also when a check fails.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The thread among those that `status` shows, once it has been released often enough.
+fn row(tid: i32) -> (Value, Value) {
+    let begin = Instant::now();
+    loop {
+        let status = json(&["status", "--json"]).remove(0);
+        let threads = status["threads"].as_array().expect("threads");
+        let own = threads.iter().find(|row| row["tid"] == tid).cloned();
+        if let Some(own) = own
+            && own["tardiness"]["buckets"].as_array().expect("pairs").len() > 1
+        {
+            return (own, status["groups"].clone());
+        }
+        assert!(begin.elapsed() < PATIENCE, "{status}");
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn check_seen(tid: i32) {
+    let (own, groups) = row(tid);
+    assert_eq!(own["group"], GROUP, "{own}");
+    assert!(own["overran"].as_u64() >= Some(1), "{own}");
+    for times in ["tardiness", "delay", "slice"] {
+        let buckets = own[times]["buckets"].as_array().expect("pairs");
+        assert!(!buckets.is_empty(), "{times}: {own}");
+        let max = own[times]["max_us"].as_u64();
+        assert!(max >= own[times]["p99_us"].as_u64(), "{times}: {own}");
+    }
+    let groups = groups.as_array().expect("groups");
+    let group = groups.iter().find(|row| row["group"] == GROUP);
+    let group = group.expect("its group");
+    assert_eq!(group["kind"], "group");
+    assert!(group["overran"].as_u64() >= own["overran"].as_u64());
+    let lines = json(&[
+        "top", "--json", "--count", "1", "--every", "50ms", "--rows", "1000",
+    ]);
+    let line = lines.iter().find(|line| line["tid"] == tid);
+    let line = line.expect("it runs all the time");
+    assert!(line["kind"] == "cooperative" || line["kind"] == "fair");
+    assert!(line["tardy_max_us"].is_u64(), "{line}");
+    let (_, table, _) = sched(&["top", "--count", "1", "--every", "50ms", "--worst"]);
+    assert!(
+        table.contains("DEMOTED") && table.contains("LATE"),
+        "{table}"
+    );
+}
+
+fn check_worst(tid: i32) {
+    let begin = Instant::now();
+    let status = json(&["status", "--json", "--worst", "--forget"]).remove(0);
+    let worst = status["worst"].as_array().expect("worst cases").clone();
+    assert!((1..=16).contains(&worst.len()), "{status}");
+    let number = |value: &Value| value.as_u64().expect("a number");
+    let mut latest = u64::MAX;
+    for one in &worst {
+        assert_eq!(one["tid"], tid, "{one}");
+        let by = one["by"].as_array().expect("who ran");
+        let ran: u64 = by.iter().map(|by| number(&by["ran_ns"])).sum();
+        let tardy = number(&one["tardy_ns"]);
+        assert_eq!(ran + number(&one["rest_ns"]), tardy, "{one}");
+        assert!(tardy <= latest, "the worst one first: {worst:?}");
+        latest = tardy;
+    }
+    thread::sleep(Duration::from_millis(100));
+    let status = json(&["status", "--json", "--worst"]).remove(0);
+    let elapsed = u64::try_from(begin.elapsed().as_nanos()).expect("some seconds");
+    for one in status["worst"].as_array().expect("worst cases") {
+        assert!(number(&one["ago_ns"]) < elapsed, "forgotten: {one}");
+    }
+    let (_, text, _) = sched(&["status", "--worst"]);
+    assert!(text.contains("KIND") && text.contains("AGO"), "{text}");
+}
+
+fn check_trace(tid: i32, service: &str) {
+    let file = std::env::temp_dir().join(format!("ecalls-{}.pftrace", std::process::id()));
+    let path = file.to_str().expect("a path");
+    let summary = json(&["trace", "-d", "1", "-o", path, "--json"]).remove(0);
+    println!("{summary}");
+    let bytes = std::fs::read(&file).expect("the trace");
+    std::fs::remove_file(&file).expect("removed");
+    let trace = Trace::decode(bytes.as_slice()).expect("a trace");
+    let is_whole = summary["lost"] == 0;
+    let switches = check_switches(&trace, tid, is_whole);
+    assert_eq!(summary["switches"], switches, "{summary}");
+    let names = check_tracks(&trace, tid, service);
+    for name in ["poll", "release", "late"] {
+        assert!(names.get(name).is_some_and(|count| *count > 1), "{names:?}");
+    }
+    // An arrow has two ends, but for those that were raised before.
+    assert!(names["raised"] <= names["delivered"] && names["raised"] > 1);
+    let trees = trace
+        .packet
+        .iter()
+        .filter_map(|packet| packet.process_tree.as_ref());
+    let mut threads = trees.flat_map(|tree| &tree.threads);
+    let own = threads.find(|thread| thread.tid() == tid).expect("known");
+    assert_eq!(own.tgid().unsigned_abs(), std::process::id());
+}
+
+/// On each CPU time goes on, and each thread that stops is the one that ran. How many there are.
+fn check_switches(trace: &Trace, tid: i32, is_whole: bool) -> usize {
+    let mut cpus: HashMap<u32, Vec<&FtraceEvent>> = HashMap::new();
+    let bundles = trace
+        .packet
+        .iter()
+        .filter_map(|packet| packet.ftrace_events.as_ref());
+    for bundle in bundles {
+        cpus.entry(bundle.cpu()).or_default().extend(&bundle.event);
+    }
+    let mut count = 0;
+    let mut ran = false;
+    for events in cpus.values() {
+        assert!(
+            events.is_sorted_by_key(|event| event.timestamp()),
+            "time goes on"
+        );
+        let switches = events
+            .iter()
+            .filter_map(|event| event.sched_switch.as_ref());
+        let switches: Vec<_> = switches.collect();
+        count += switches.len();
+        ran |= switches.iter().any(|switch| switch.next_pid() == tid);
+        for pair in switches.windows(2) {
+            assert!(
+                !is_whole || pair[0].next_pid() == pair[1].prev_pid(),
+                "{pair:?}"
+            );
+        }
+    }
+    assert!(ran, "the thread that polls is there");
+    count
+}
+
+/// Tracks of the thread and the service: time goes on, slices are closed. How often each name is
+/// there.
+fn check_tracks(trace: &Trace, tid: i32, service: &str) -> HashMap<String, usize> {
+    let mut names = HashMap::new();
+    let descriptors = trace
+        .packet
+        .iter()
+        .filter_map(|packet| packet.track_descriptor.as_ref());
+    let mine: Vec<u64> = descriptors
+        .filter(|track| {
+            let thread = track.thread.as_ref();
+            thread.is_some_and(|thread| thread.tid() == i64::from(tid))
+                || track.name() == format!("events of {service}")
+        })
+        .map(perfetto::TrackDescriptor::uuid)
+        .collect();
+    assert_eq!(mine.len(), 2, "the thread's track, and the service's");
+    let (mut last_ns, mut open) = (0, HashMap::new());
+    for packet in &trace.packet {
+        let Some(event) = &packet.track_event else {
+            continue;
+        };
+        assert!(packet.timestamp() >= last_ns, "time goes on");
+        last_ns = packet.timestamp();
+        let depth = open.entry(event.track_uuid()).or_insert(0);
+        match event.r#type() {
+            SLICE_BEGIN => *depth += 1,
+            SLICE_END => *depth -= 1,
+            kind => assert_eq!(kind, INSTANT),
+        }
+        assert!((0..=1).contains(depth), "slices do not overlap");
+        if mine.contains(&event.track_uuid()) {
+            *names.entry(event.name().to_owned()).or_insert(0) += 1;
+        }
+    }
+    assert!(open.values().all(|depth| *depth == 0), "slices are closed");
+    names
+}
+
+fn check_refusals() {
+    let (code, _, err) = sched(&["trace", "-d", "1", "-o", "/no/such/folder/t.pftrace"]);
+    assert_eq!(code, 1, "{err}");
+    assert!(err.contains("writing /no/such/folder"), "{err}");
+    // There is one trace at a time.
+    let mut long = Running::start(&mut command(&["trace", "-d", "60", "-o", "/dev/null"]));
+    let begin = Instant::now();
+    loop {
+        let (code, _, err) = sched(&["trace", "-d", "10ms", "-o", "/dev/null"]);
+        if code != 0 {
+            assert!(err.contains("at a time"), "{err}");
+            break;
+        }
+        assert!(begin.elapsed() < PATIENCE, "the long one never began");
+    }
+    long.kill(PATIENCE);
+    // Whoever dies leaves nothing on.
+    assert_eq!(sched(&["trace", "-d", "10ms", "-o", "/dev/null"]).0, 0);
+}

@@ -1,0 +1,142 @@
+//! The file in which the holder of the scheduler notes who it is and what others may look at: its
+//! process, and the ids of maps and programs. The holder has it locked while it lives: so what a
+//! dead one left there is not believed.
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+
+use libbpf_rs::{MapCore, MapHandle, Object};
+
+use super::{NAME, running_already};
+use crate::error::{Error, Result};
+use crate::{lock, sys};
+
+/// Only root can open it, so nobody else can hold it.
+const PATH: &str = "/run/ecalls-sched";
+/// The byte of it that the holder has locked,
+const HOLDER: i64 = 0;
+/// and the one that who traces has.
+const TRACER: i64 = 1;
+
+/// Maps whose ids are noted, in this order.
+const MAPS: [&str; 4] = [COUNTS, SEEN, WATCH, RING];
+pub(super) const COUNTS: &str = "sched_counts";
+pub(super) const SEEN: &str = "sched_seen";
+pub(super) const WATCH: &str = "sched_watch";
+pub(super) const RING: &str = "sched_ring";
+
+/// Programs whose ids are noted behind them. The first ones a trace attaches.
+const PROGRAMS: [&str; 4] = ["trace_switch", "trace_wake", "trace_event", ASK];
+pub(super) const TRACED: &[&str] = &["trace_switch", "trace_wake", "trace_event"];
+pub(super) const ASK: &str = "trace_ask";
+
+/// What the holder has noted.
+#[derive(Debug)]
+pub(super) struct Record {
+    pub(super) pid: u32,
+    ids: Vec<u32>,
+}
+
+impl Record {
+    /// Of the holder. None: nobody holds the scheduler, or this user may not know.
+    pub(super) fn read() -> Option<Record> {
+        Record::look().ok()
+    }
+
+    /// The same, with the reason why not.
+    pub(super) fn look() -> Result<Record> {
+        let gone = Error::Closed("the scheduler");
+        let mut file = File::open(PATH).map_err(|error| match error.kind() {
+            ErrorKind::PermissionDenied => Error::Denied {
+                action: "looking at the scheduler",
+                privilege: "root",
+            },
+            _ => Error::Closed("the scheduler"),
+        })?;
+        if !lock::is_locked(&file, HOLDER).unwrap_or(false) {
+            return Err(gone);
+        }
+        let mut text = String::new();
+        let failed = |error| Error::from_io("reading /run/ecalls-sched", error);
+        file.read_to_string(&mut text).map_err(failed)?;
+        let mut numbers = text.split_whitespace().map_while(|word| word.parse().ok());
+        let pid = numbers.next().ok_or(gone)?;
+        Ok(Record {
+            pid,
+            ids: numbers.collect(),
+        })
+    }
+
+    fn id(&self, name: &str) -> Result<u32> {
+        let at = MAPS.iter().chain(&PROGRAMS).position(|one| *one == name);
+        let id = at.and_then(|at| self.ids.get(at));
+        id.copied().ok_or(Error::Closed("a part of the scheduler"))
+    }
+
+    pub(super) fn map(&self, name: &str) -> Result<MapHandle> {
+        MapHandle::from_map_id(self.id(name)?)
+            .map_err(|error| Error::from_bpf("opening a map of the scheduler", &error))
+    }
+
+    pub(super) fn program(&self, name: &str) -> Result<OwnedFd> {
+        sys::program_by_id(self.id(name)?)
+    }
+}
+
+/// Notes who holds it. Locked until the file is closed, however that happens.
+pub(super) fn write(object: &Object) -> Result<File> {
+    let failed = |error| Error::from_io("writing /run/ecalls-sched", error);
+    let mut text = std::process::id().to_string();
+    for id in ids(object)? {
+        text += &format!(" {id}");
+    }
+    text.push('\n');
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(PATH)
+        .map_err(failed)?;
+    lock::lock_byte(&file, libc::F_WRLCK, HOLDER).map_err(|error| match error.kind() {
+        ErrorKind::WouldBlock => running_already(NAME),
+        _ => failed(error),
+    })?;
+    file.set_len(0).map_err(failed)?;
+    file.write_all_at(text.as_bytes(), 0).map_err(failed)?;
+    Ok(file)
+}
+
+fn ids(object: &Object) -> Result<Vec<u32>> {
+    let missing = Error::Closed("a part of the scheduler");
+    let mut ids = Vec::new();
+    for name in MAPS {
+        let map = object.maps().find(|map| map.name() == name);
+        let map = map.ok_or(Error::Closed("a map of the scheduler"))?;
+        ids.push(sys::map_id(map.as_fd())?);
+    }
+    for name in PROGRAMS {
+        let program = object.progs().find(|program| program.name() == name);
+        let Some(program) = program else {
+            return Err(missing);
+        };
+        ids.push(sys::program_info(program.as_fd())?.id);
+    }
+    Ok(ids)
+}
+
+/// Makes this process the only one that traces, until the file is closed.
+pub(super) fn trace() -> Result<File> {
+    let failed = |error| Error::from_io("locking /run/ecalls-sched", error);
+    let file = OpenOptions::new().write(true).open(PATH).map_err(failed)?;
+    lock::lock_byte(&file, libc::F_WRLCK, TRACER).map_err(|error| match error.kind() {
+        ErrorKind::WouldBlock => Error::LimitReached {
+            which: "traces of the scheduler at a time",
+            limit: 1,
+        },
+        _ => failed(error),
+    })?;
+    Ok(file)
+}

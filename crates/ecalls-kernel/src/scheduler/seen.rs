@@ -1,0 +1,64 @@
+//! What the running scheduler has seen of threads that told it something about themselves, of their
+//! groups, and of those that were the latest.
+//!
+//! It is read while it is written. A row may be off by one sample; a note of the worst is taken if
+//! two looks in a row find it the same.
+
+use ecalls_abi::sched::{ASK_FORGET, SEEN_FREE, SchedSeen, SchedWatch, SchedWorst};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::record::{self, Record};
+use super::trace;
+use crate::error::{Error, Result};
+
+/// Threads and groups, as the scheduler knows them now: a group on two CPUs is there twice.
+///
+/// # Errors
+/// [`Error::Closed`] if ours does not run, [`Error::Denied`] without privileges.
+pub fn seen() -> Result<Vec<SchedSeen>> {
+    let map = Record::look()?.map(record::SEEN)?;
+    let mut seen = Vec::new();
+    for at in 0..map.max_entries() {
+        let row: SchedSeen = element(&map, at)?;
+        if row.state != SEEN_FREE {
+            seen.push(row);
+        }
+    }
+    Ok(seen)
+}
+
+/// The worst tardinesses since the scheduler began or was told to forget, the worst one first.
+///
+/// # Errors
+/// [`Error::Closed`] if ours does not run, [`Error::Denied`] without privileges.
+pub fn worst() -> Result<Vec<SchedWorst>> {
+    let map = Record::look()?.map(record::WATCH)?;
+    let mut all: Vec<SchedWorst> = Vec::new();
+    for cpu in 0..map.max_entries() {
+        let first: SchedWatch = element(&map, cpu)?;
+        let again: SchedWatch = element(&map, cpu)?;
+        let notes = first.worst.iter().zip(&again.worst);
+        let complete = notes.filter(|(a, b)| a.as_bytes() == b.as_bytes());
+        let counts = complete.map(|(note, _)| note);
+        all.extend(counts.filter(|note| note.at_ns > first.forgotten_ns));
+    }
+    all.sort_by_key(|note| std::cmp::Reverse(note.tardy_ns));
+    Ok(all)
+}
+
+/// From now on [`worst`] begins anew.
+///
+/// # Errors
+/// [`Error::Closed`] if ours does not run, [`Error::Denied`] without privileges.
+pub fn forget() -> Result<()> {
+    trace::ask(&Record::look()?, ASK_FORGET)
+}
+
+fn element<T: FromBytes>(map: &MapHandle, at: u32) -> Result<T> {
+    let bytes = map
+        .lookup(&at.to_ne_bytes(), MapFlags::ANY)
+        .map_err(|error| Error::from_bpf("reading what the scheduler has seen", &error))?;
+    let row = bytes.and_then(|bytes| T::read_from_bytes(&bytes).ok());
+    row.ok_or(Error::Closed("what the scheduler has seen"))
+}
