@@ -231,6 +231,12 @@ impl Parser<'_> {
         }
         let found = self.describe_next();
         let message = format!("expected {expected}, found {found}");
+        let hint = match (hint, self.text(0)) {
+            ("", "and") => "write '&&'",
+            ("", "or") => "write '||'",
+            ("", "not") => "write '!'",
+            _ => hint,
+        };
         self.tell(self.span(), message, hint)
     }
 

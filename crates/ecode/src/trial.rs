@@ -23,10 +23,12 @@ pub use left::Left;
 pub use setting::{Setting, Sink};
 
 /// What does not hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unmet {
     /// The expectation.
     pub span: Span,
+    /// Of a comparison: its left side, and the whole number that it was.
+    pub found: Option<(Span, String)>,
     /// Whether it is a request that the run did not make.
     pub request: bool,
     /// The run before it ended so. (It often explains why.)
@@ -46,6 +48,7 @@ pub fn run_test<E>(
     let mut left = Left::default();
     let mut unmet = Vec::new();
     for step in &test.steps {
+        let mut found = None;
         let (span, holds) = match step {
             TestStep::Input(set) => {
                 inputs.push(set.clone());
@@ -78,7 +81,11 @@ pub fn run_test<E>(
                 outcomes,
             } => {
                 let look = Look::new(tree, program, (&setting, &left));
-                (condition.span, look.holds(condition, outcomes))
+                let holds = look.holds(condition, outcomes);
+                if !holds {
+                    found = look.found(condition, outcomes);
+                }
+                (condition.span, holds)
             }
             TestStep::Requested { request, outcomes } => {
                 let look = Look::new(tree, program, (&setting, &left));
@@ -88,6 +95,7 @@ pub fn run_test<E>(
         if !holds {
             unmet.push(Unmet {
                 span,
+                found,
                 request: matches!(step, TestStep::Requested { .. }),
                 fault: left.fault,
             });
@@ -137,13 +145,42 @@ impl<'a> Look<'a> {
 
     /// Whether a condition is true of what the run left.
     fn holds(&self, condition: &Expression, outcomes: &[(Outcome, VariableId)]) -> bool {
+        self.number(condition, outcomes)
+            .is_some_and(|value| value != 0)
+    }
+
+    /// What the left side of a comparison of whole numbers is. `None`: it is no such, or is known
+    /// without a run.
+    fn found(
+        &self,
+        condition: &Expression,
+        outcomes: &[(Outcome, VariableId)],
+    ) -> Option<(Span, String)> {
+        let ExpressionKind::Compare(_, left, _) = &condition.kind else {
+            return None;
+        };
+        let Type::Int(int) = left.ty else {
+            return None;
+        };
+        if matches!(left.kind, ExpressionKind::Constant(_)) {
+            return None;
+        }
+        let value = self.number(left, outcomes)?;
+        let shown = match int.signed {
+            true => value.to_string(),
+            false => value.cast_unsigned().to_string(),
+        };
+        Some((left.span, shown))
+    }
+
+    /// The value of an expression, after what the run left. `None`: it fails.
+    fn number(&self, expression: &Expression, outcomes: &[(Outcome, VariableId)]) -> Option<i64> {
         let answer = Statement::Return(Some(Expression {
-            kind: ExpressionKind::Convert(Box::new(condition.clone())),
+            kind: ExpressionKind::Convert(Box::new(expression.clone())),
             ty: Type::Int(Int::LONG),
-            span: condition.span,
+            span: expression.span,
         }));
-        self.ask(answer, outcomes)
-            .is_some_and(|memory| memory.result() != 0)
+        self.ask(answer, outcomes).map(|memory| memory.result())
     }
 
     /// Whether the run made this request.

@@ -9,9 +9,12 @@ a + 1;
 if (a);
 return 1;
 //@ warning 4:1 nothing is done with this value
-//@ hint an assignment is '='
+//@ hint an assignment is '=', a result 'return ...;'
 //@ warning 5:1 nothing is done with this value
+//@ hint a result is 'return ...;': without it every event goes on
 //@ warning 6:1 nothing is done with this value
+//@ hint a result is 'return ...;': without it every event goes on
 //@ warning 7:1 nothing is done with this value
+//@ hint a result is 'return ...;': without it every event goes on
 //@ warning 9:7 an 'if' that does nothing
 //@ hint a ';' too many?

@@ -5,6 +5,6 @@ for (int i = 0; i < 4; i++)
     if (list[i] == 0) return 0;
 return inner + i;
 //@ warning 3:18 nothing is done with this value
-//@ hint an assignment is '='
+//@ hint an assignment is '=', a result 'return ...;'
 //@ error 6:8 'inner' is not declared
 //@ error 6:16 'i' is not declared

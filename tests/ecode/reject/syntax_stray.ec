@@ -7,6 +7,7 @@ case 3: return 2;
 ) + 1;
 return port;
 //@ warning 3:1 nothing is done with this value
+//@ hint a result is 'return ...;': without it every event goes on
 //@ error 4:1 '}' without '{'
 //@ hint remove it, or look for a '{' that is missing
 //@ error 5:1 'else' without 'if'

@@ -11,6 +11,7 @@ return 5;
 //@ error 4:5 expected 'case' or 'default', found 'bytes'
 //@ hint every statement of a switch has a label
 //@ warning 4:5 nothing is done with this value
+//@ hint a result is 'return ...;': without it every event goes on
 //@ error 5:8 expected ':', found 'return'
 //@ error 6:8 expected ':', found '...'
 //@ hint write a label for each value

@@ -108,7 +108,10 @@ fn show(output: &mut Output, source: &Source, test: &Test, unmet: &[Unmet]) -> O
         } else {
             "does not hold"
         };
-        format!("{}:{line}: {text} {what}{fault}", source.name)
+        let found = unmet.found.as_ref().map_or(String::new(), |(span, value)| {
+            format!(": {} is {value}", source.text_of(*span))
+        });
+        format!("{}:{line}: {text} {what}{found}{fault}", source.name)
     };
     let row = Row {
         file: &source.name,

@@ -159,7 +159,9 @@ fn tests_in_a_text_are_run_and_what_does_not_hold_is_shown() {
         assert!(ended.out.contains("ok      large"), "{ended:?}");
         assert!(ended.out.contains("FAILED  small"), "{ended:?}");
         assert!(
-            ended.out.contains(":4: result == 1 does not hold"),
+            ended
+                .out
+                .contains(":4: result == 1 does not hold: result is 0"),
             "{ended:?}"
         );
         assert!(ended.err.contains("1 of 2 tests failed"), "{ended:?}");

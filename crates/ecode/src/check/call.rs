@@ -9,6 +9,26 @@ use crate::source::Span;
 use crate::tree::{Builtin, Expression, ExpressionKind, FunctionId};
 use crate::types::Type;
 
+/// What to write in place of a function of C's library.
+fn foreign_function(name: &str) -> Option<&'static str> {
+    let hint = match name {
+        "printf" | "puts" | "fprintf" | "bpf_printk" => {
+            "nothing is printed: keep it in output or in a static variable"
+        }
+        "strcmp" | "strcasecmp" | "memcmp" => "strings are compared by == and !=",
+        "strncmp" | "strstr" => "whether a string begins so: prefix(string, \"...\")",
+        "strlen" | "strnlen" => "bytes of a string: length(string)",
+        "strcpy" | "strncpy" | "memcpy" | "memset" => {
+            "strings, arrays and structs are assigned by ="
+        }
+        "malloc" | "calloc" | "free" => "what stays from event to event is a static variable",
+        "time" | "clock" | "clock_gettime" => "the time in ns is now()",
+        "rand" => "a number at random: random()",
+        _ => return None,
+    };
+    Some(hint)
+}
+
 impl Checker<'_> {
     /// `name(arguments)`
     #[inline(never)]
@@ -58,8 +78,9 @@ impl Checker<'_> {
             .iter()
             .map(|signature| signature.name.as_str());
         let near = nearest(&self.budget, &name.text, own.chain(builtin::names()));
-        let hint = match near {
-            Some(near) if self.hints() => format!("did you mean '{near}'?"),
+        let hint = match (foreign_function(&name.text), near) {
+            (Some(hint), _) => hint.to_owned(),
+            (None, Some(near)) if self.hints() => format!("did you mean '{near}'?"),
             _ => String::new(),
         };
         self.error_hint(

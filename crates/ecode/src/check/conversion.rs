@@ -4,7 +4,7 @@
 use super::{Checker, Operand, constant};
 use crate::ast;
 use crate::source::Span;
-use crate::tree::{Expression, ExpressionKind, Place};
+use crate::tree::{Builtin, EventField, Expression, ExpressionKind, Place};
 use crate::types::{FIXED_ONE, Int, Type};
 
 /// The type of a whole number. `None`: no type holds it.
@@ -217,7 +217,24 @@ impl Checker<'_> {
         if let Some(before) = constant_of(&value) {
             self.warn_if_lossy(before, &value, to);
         }
+        self.warn_of_wrapping(&value, to);
         convert(value, to)
+    }
+
+    /// Warns of a time that becomes a `fixed`, which holds the ns of some hours only.
+    pub(super) fn warn_of_wrapping(&mut self, value: &Expression, to: &Type) {
+        let time = matches!(
+            value.kind,
+            ExpressionKind::Builtin(
+                Builtin::Now | Builtin::Event(EventField::Time | EventField::Deadline),
+                _
+            )
+        );
+        if time && *to == Type::Fixed {
+            let hint = "divide by a whole number first, or take the difference of two times";
+            let message = "as a fixed this time wraps: 2.5 hours are the most";
+            self.warn(value.span, message, hint);
+        }
     }
 
     fn warn_if_lossy(&mut self, before: i64, value: &Expression, to: &Type) {

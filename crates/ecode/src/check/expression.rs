@@ -205,6 +205,8 @@ impl Checker<'_> {
             ));
         }
         let ty = common(&a.ty, &b.ty);
+        self.warn_of_wrapping(&a, &ty);
+        self.warn_of_wrapping(&b, &ty);
         if comparison {
             return Some(self.comparison(operator, (a, b), &ty, (span, at)));
         }

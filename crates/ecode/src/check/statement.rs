@@ -100,11 +100,14 @@ impl Checker<'_> {
         };
         let Some(block) = &unit.body else {
             if self.errors == 0 {
-                self.error_hint(
-                    Span::default(),
-                    "there is nothing to run for an event",
-                    "after the declarations, write statements or an expression",
-                );
+                let main = self.signatures.iter().any(|one| one.name == "main");
+                let hint = if main {
+                    "what stands in main runs if it stands alone: take it out of the function"
+                } else {
+                    "after the declarations, write statements or an expression"
+                };
+                let message = "there is nothing to run for an event";
+                self.error_hint(Span::default(), message, hint);
             }
             return;
         };
@@ -245,7 +248,12 @@ impl Checker<'_> {
         let comma = matches!(source.kind, ast::ExpressionKind::Comma(..));
         if !comma && effect_in(source).is_none() {
             let hint = match source.kind {
-                ast::ExpressionKind::Binary(BinaryOperator::Equal, ..) => "an assignment is '='",
+                ast::ExpressionKind::Binary(BinaryOperator::Equal, ..) => {
+                    "an assignment is '=', a result 'return ...;'"
+                }
+                _ if self.context.function.is_none() => {
+                    "a result is 'return ...;': without it every event goes on"
+                }
                 _ => "",
             };
             self.warn(source.span, "nothing is done with this value", hint);
