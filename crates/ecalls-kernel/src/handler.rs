@@ -215,11 +215,12 @@ struct Running {
 /// Name of the map of a handler's variables.
 pub(crate) const STATE_NAME: &str = "ecode_state";
 
-/// The variables of a handler.
+/// The variables of a handler. Nobody here needs to see them but who goes on with them, so they are
+/// mapped then only.
 #[derive(Debug)]
 pub(crate) struct Memory {
     pub(crate) map: MapHandle,
-    bytes: Segment,
+    bytes: usize,
 }
 
 impl Memory {
@@ -233,22 +234,21 @@ impl Memory {
         let size = u32::try_from(bytes.len()).expect("the compiler's limit");
         let map = MapHandle::create(MapType::Array, Some(STATE_NAME), 4, size, 1, &options)
             .map_err(|error| Error::from_bpf("making memory for a handler", &error))?;
-        let memory = Memory {
-            bytes: Segment::map(&map, bytes.len())?,
-            map,
-        };
-        for (word, bytes) in memory.bytes.words().iter().zip(bytes.chunks_exact(8)) {
-            let bytes = bytes.try_into().expect("8 bytes");
-            word.store(u64::from_ne_bytes(bytes), Ordering::Relaxed);
+        // The kernel gives it as zeros.
+        if bytes.iter().any(|byte| *byte != 0) {
+            map.update(&0u32.to_ne_bytes(), bytes, MapFlags::ANY)
+                .map_err(|error| Error::from_bpf("filling the memory of a handler", &error))?;
         }
-        Ok(memory)
+        let bytes = bytes.len();
+        Ok(Memory { map, bytes })
     }
 
-    fn read(&self) -> Vec<u8> {
-        let words = self.bytes.words().iter();
-        words
-            .flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes())
-            .collect()
+    /// What is in it now: no variable is seen in the midst of a change.
+    fn read(&self) -> Result<Vec<u8>> {
+        let memory = Segment::map(&self.map, self.bytes)?;
+        let words = memory.words().iter();
+        let bytes = words.flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes());
+        Ok(bytes.collect())
     }
 }
 
@@ -370,7 +370,7 @@ fn memory_for(
     if is_same(state, &former) {
         return Ok(Some(memory));
     }
-    let bytes = state.carry(&former, &memory.read());
+    let bytes = state.carry(&former, &memory.read()?);
     Ok(Some(Arc::new(Memory::new(&bytes)?)))
 }
 
