@@ -147,6 +147,7 @@ pub struct Entity {
     pub ahead: u64,
     pub event_ns: u64,
     pub window: Window,
+    pub ran_ns: u64,
     pub inner_vtime: u64,
     pub head_vtime: u64,
     pub shared_vtime: u64,
