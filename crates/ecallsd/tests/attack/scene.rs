@@ -69,20 +69,23 @@ pub(crate) fn finish() {
     let _ = std::fs::remove_dir_all(daemon::folder());
 }
 
-/// What the kernel has said until now.
+/// What the kernel has said until now: its last line.
 #[derive(Debug)]
-pub(crate) struct KernelLog(usize);
+pub(crate) struct KernelLog(Option<String>);
 
 impl KernelLog {
     /// From now on.
     pub(crate) fn begin() -> KernelLog {
-        KernelLog(lines().len())
+        KernelLog(lines().pop())
     }
 
     /// It has not complained since.
     pub(crate) fn check(&self) {
         let lines = lines();
-        let new = lines.get(self.0..).unwrap_or(&lines).join("\n");
+        // Each line begins with its time. The kernel forgets its oldest ones.
+        let last = self.0.as_ref();
+        let last = last.and_then(|last| lines.iter().rposition(|line| line == last));
+        let new = lines[last.map_or(0, |at| at + 1)..].join("\n");
         let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
         let root = crates.and_then(Path::parent).expect("the repository");
         let judge = root.join("tools/kernel-log");
