@@ -4,7 +4,7 @@
 //! holder ends, however that happens, or when ours makes a mistake. There is one per machine, ours
 //! or another's; the kernel refuses a second one.
 //!
-//! The holder notes in a file who it is and what others may look at ([`record`]): so others find
+//! The holder notes in a file who it is and what others may look at (record.rs): so others find
 //! it.
 
 mod record;
