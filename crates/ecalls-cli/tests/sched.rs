@@ -337,15 +337,20 @@ fn check_refusals() {
     assert_eq!(code, 1, "{err}");
     assert!(err.contains("writing /no/such/folder"), "{err}");
     // There is one trace at a time.
-    let mut long = Running::start(&mut command(&["trace", "-d", "60", "-o", "/dev/null"]));
+    let start_long = || Running::start(&mut command(&["trace", "-d", "60", "-o", "/dev/null"]));
+    let mut long = start_long();
     let begin = Instant::now();
     loop {
+        // Time for it to begin, before the next short one may be in its way.
+        thread::sleep(Duration::from_secs(1) + begin.elapsed() / 4);
         let (code, _, err) = sched(&["trace", "-d", "10ms", "-o", "/dev/null"]);
         if code != 0 {
             assert!(err.contains("at a time"), "{err}");
             break;
         }
         assert!(begin.elapsed() < PATIENCE, "the long one never began");
+        long.kill(PATIENCE);
+        long = start_long();
     }
     long.kill(PATIENCE);
     // Whoever dies leaves nothing on.
