@@ -253,10 +253,16 @@ fn stop() -> Outcome {
 }
 
 /// What to do about a kernel without it.
-fn no_sched_ext() -> Failure {
+pub(crate) fn no_sched_ext() -> Failure {
     let message = "this kernel has no sched_ext (CONFIG_SCHED_CLASS_EXT): Debian's have it from \
                    7.0 on";
     Failure::new(Code::Unsupported, message)
+}
+
+/// What to do where our scheduler is needed and another one runs.
+pub(crate) fn not_started() -> Failure {
+    let message = "our scheduler does not run: start it first (`ecalls sched start`)";
+    Failure::new(Code::Unknown, message)
 }
 
 fn show(args: &Status) -> Outcome {

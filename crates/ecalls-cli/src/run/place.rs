@@ -28,6 +28,7 @@ use serde::Serialize;
 
 use super::{Signals, failed_wait, pid_of};
 use crate::exit::{Code, Failure, Outcome};
+use crate::sched::{no_sched_ext, not_started};
 
 /// What tells a program the number of its group.
 const GROUP_VARIABLE: &str = "ECALLS_GROUP";
@@ -159,21 +160,12 @@ pub(crate) fn start(
 
 /// Whether there is anybody to ask.
 fn can_place() -> Outcome {
-    let Some(state) = scheduler::state() else {
-        return Err(Failure::new(
-            Code::Unsupported,
-            "this kernel has no sched_ext, which groups and windows need: Debian's kernels have it \
-             from 7.0 on (CONFIG_SCHED_CLASS_EXT)",
-        ));
-    };
+    let state = scheduler::state().ok_or_else(no_sched_ext)?;
     let running = state.running.unwrap_or_default();
     if running.starts_with(OURS) {
         return Ok(());
     }
-    Err(Failure::new(
-        Code::Unknown,
-        "groups and windows are our scheduler's, which does not run: `ecalls sched start`",
-    ))
+    Err(not_started())
 }
 
 fn take_place(

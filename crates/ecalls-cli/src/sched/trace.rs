@@ -79,7 +79,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     if scheduler::state().is_none() {
         return Err(super::no_sched_ext());
     }
-    let trace = Trace::start().map_err(not_started)?;
+    let trace = Trace::start().map_err(no_trace)?;
     let file = File::create(&args.output).map_err(|error| not_written(&args.output, &error))?;
     let lost_before = count::all().map_or(0, |counts| counts.untraced);
     let begin_ns = now_ns();
@@ -147,12 +147,9 @@ fn tell(json: bool, summary: &Summary) -> Outcome {
     out.flush()
 }
 
-fn not_started(error: Error) -> Failure {
+fn no_trace(error: Error) -> Failure {
     match error {
-        Error::Closed(_) => Failure::new(
-            Code::Unknown,
-            "our scheduler does not run: start it first (`ecalls sched start`)",
-        ),
+        Error::Closed(_) => super::not_started(),
         error => error.into(),
     }
 }
