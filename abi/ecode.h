@@ -25,6 +25,11 @@
 #define ECALLS_ECODE_OUTPUT_MASK 0xffffu
 #define ECALLS_ECODE_PLACE_SHIFT 63u /* which of its two places */
 
+/* argument[1]: the latest fault of the program in use, written by the dispatcher, 0: none. Its
+ * number in the lower 32 bits, and above them `fault_place`. Who replaces the program clears it; a
+ * run of the former one that fails at that moment may be noted afterwards. */
+#define ECALLS_ECODE_FAULT_SHIFT 32u
+
 #define ECALLS_ECODE_EFFECTS 16u
 #define ECALLS_ECODE_BYTES 4096u /* of the output; of the locals twice as many */
 
@@ -63,7 +68,9 @@ struct ecalls_frame {
 	ecalls_u64 accepted;	  /* out */
 	ecalls_u64 rejected;	  /* out */
 	ecalls_u64 zero;	  /* always 0, which the kernel's verifier does not know */
-	ecalls_u64 pad1[2];
+	ecalls_u32 fault_place;	  /* out, not with INPUT: 1 + the byte of the text; 0: unknown */
+	ecalls_u32 pad0;
+	ecalls_u64 pad1;
 	struct ecalls_effect effect[ECALLS_ECODE_EFFECTS];
 	ecalls_u64 output[ECALLS_ECODE_BYTES / 8];
 	ecalls_u64 locals[2 * ECALLS_ECODE_BYTES / 8];

@@ -72,7 +72,7 @@ __noinline int run_ecode(void *ctx __arg_ctx, u32 index, u32 action) {
 	call_ecode(ctx, place);
 	if (*(volatile s32 *)&c->result == HANDLER_MISSING)
 		return HANDLER_MISSING;
-	return ecode_end(index);
+	return ecode_end(index, action);
 }
 
 /* Calls a kernel handler. True: go on with the next action. */

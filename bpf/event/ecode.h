@@ -38,6 +38,21 @@ static __always_inline void ecode_failed(u32 index) {
 		__sync_fetch_and_add(&n->failed, 1);
 }
 
+/* The same, and notes why and where for who looks at the subscription. */
+__noinline int ecode_fault(u32 index, u32 action) {
+	struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
+	struct ecalls_frame *f = frame_of_cpu();
+	u64 place;
+
+	ecode_failed(index);
+	if (!s || !f)
+		return 0;
+	place = f->fault == ECALLS_FAULT_INPUT ? 0 : f->fault_place;
+	*(volatile u64 *)&action_of(s, action)->argument[1] =
+		place << ECALLS_ECODE_FAULT_SHIFT | f->fault;
+	return 0;
+}
+
 /* Whether the channel whose attributes a handler may read is still the subscription's. Without one
  * it reads none. */
 static __always_inline bool ecode_channel(const struct ecalls_subscription *s, u32 channel) {
@@ -111,7 +126,7 @@ static __always_inline void ecode_effects(struct ecalls_frame *f,
 }
 
 /* Looks at what a handler left: HANDLER_CONTINUE or _STOP. */
-__noinline int ecode_end(u32 index) {
+__noinline int ecode_end(u32 index, u32 action) {
 	struct ecalls_subscription_count *n = count_of(index);
 	struct ecalls_frame *f = frame_of_cpu();
 	struct current *c = current_cpu();
@@ -119,7 +134,7 @@ __noinline int ecode_end(u32 index) {
 	if (!n || !f || !c)
 		return HANDLER_STOP;
 	if (f->fault) {
-		ecode_failed(index);
+		ecode_fault(index, action);
 		return HANDLER_CONTINUE;
 	}
 	c->result = f->result && !f->drop ? HANDLER_CONTINUE : HANDLER_STOP;

@@ -163,7 +163,8 @@ static int watch_expired(void *map, u32 *key, struct signal_watch *w) {
 	if (queue_waits(QUEUE_SIGNALS) && !__sync_lock_test_and_set(&w->armed, 1)) {
 		if (w->period_ns < WATCH_NS_MAX)
 			w->period_ns *= 2;
-		bpf_timer_start(&w->timer, w->period_ns, 0);
+		if (bpf_timer_start(&w->timer, w->period_ns, 0))
+			w->armed = 0;
 	}
 	return 0;
 }

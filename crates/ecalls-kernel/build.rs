@@ -11,7 +11,9 @@ use std::{env, fs};
 const COMPARE: &str = "tests/ecode/compare";
 
 fn main() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    // asked for now, not when this was compiled: the clone may have been moved since
+    let package = env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR");
+    let root = Path::new(&package).join("../..");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let libbpf = env::var("DEP_BPF_INCLUDE").expect("libbpf-sys says where its headers are");
     println!("cargo:rerun-if-env-changed=BPF_CLANG");
@@ -59,9 +61,9 @@ fn clang() -> String {
 }
 
 fn sources(folder: &Path) -> Vec<PathBuf> {
-    let mut found: Vec<_> = fs::read_dir(folder)
-        .into_iter()
-        .flatten()
+    let entries = fs::read_dir(folder);
+    let entries = entries.unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut found: Vec<_> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| path.to_string_lossy().ends_with(".bpf.c"))
         .collect();

@@ -27,7 +27,7 @@ struct output {
 {
     int found = 0;
     for (int i = 0; i < RESOURCES; i++) {
-        for (int j = 0; j < input.resource[i].num_attributes; j++) {
+        for (int j = 0; j < input.resource[i].num_attributes && j < ATTRIBUTES; j++) {
             if (input.resource[i].attribute[j] > input.resource[i].threshold[j]) {
                 output.resource[i].exceeded[j] = 1;
                 found++;
@@ -52,6 +52,7 @@ test "two of three" {
 
 test "more attributes than there can be" {
     input.resource[0].num_attributes = 9;
+    input.resource[0].attribute[7] = 1;
     run;
-    expect fault == 1;
+    expect result == 1 && fault == 0;
 }

@@ -14,6 +14,8 @@ pub const ECODE_OUTPUT_SHIFT: u32 = 32;
 pub const ECODE_OUTPUT_MASK: u32 = 0xffff;
 /// Where it has the number of the place, 0 or 1.
 pub const ECODE_PLACE_SHIFT: u32 = 63;
+/// Where `argument[1]`, the latest fault, has the place. Below it: which fault.
+pub const ECODE_FAULT_SHIFT: u32 = 32;
 
 /// Effects of one run.
 pub const ECODE_EFFECTS: usize = 16;
@@ -86,8 +88,12 @@ pub struct Frame {
     pub rejected: u64,
     /// Always 0, which the kernel's verifier does not know.
     pub zero: u64,
+    /// Out, with a fault other than [`FAULT_INPUT`]: 1 + the byte of the text; 0: not known.
+    pub fault_place: u32,
     /// Zero.
-    pub pad1: [u64; 2],
+    pub pad0: u32,
+    /// Zero.
+    pub pad1: u64,
     /// What it asks for.
     pub effect: [Effect; ECODE_EFFECTS],
     /// What replaces the event's data.

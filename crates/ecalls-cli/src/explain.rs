@@ -32,7 +32,7 @@ An event that was delivered leaves no note; of the others the latest are kept. R
 others those of their own processes.
 
 Keys with --json: event, what (late, dropped, filtered), reason, drop (filtered by drop() of E-code:
-what that was given), stage (raise, queue, offer, chain), action (in a chain: which, from 0),
+what that was given), stage (raise, queue, offer, chain), action (in a chain: which, from 1),
 subscription, service, kind, pid, uid (who raised it), age_ns, waited_ns (from raising or release
 on), allowed_ns (time until its deadline; null: none), quota.";
 
@@ -124,7 +124,7 @@ fn row(ecalls: &Ecalls, fate: &FateView, now_ns: u64) -> Row {
             STAGE_CHAIN => "chain",
             _ => "unknown",
         },
-        action: (stage == STAGE_CHAIN).then_some(action),
+        action: (stage == STAGE_CHAIN).then_some(action + 1),
         subscription: ecalls_abi::Id::from_raw(fate.subscription).map(ecalls_abi::Id::index),
         service: text::read(&fate.name).to_owned(),
         kind: ecalls
@@ -172,7 +172,7 @@ fn list(out: &mut Output, rows: &[Row]) -> Outcome {
 fn place(row: &Row) -> String {
     match (row.action, row.subscription) {
         (Some(action), Some(subscription)) => {
-            format!("subscription {subscription}, action {}", action + 1)
+            format!("subscription {subscription}, action {action}")
         }
         (_, Some(subscription)) => format!("subscription {subscription}"),
         _ => row.stage.to_owned(),

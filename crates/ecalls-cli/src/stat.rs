@@ -59,7 +59,8 @@ Keys with --json; `what` tells the sort of an object:
   subscription  id, service, owner, receiver, state, kinds (bits; 0: all), pid, deadline_ns,
                 channel, chain, offered, delivered, filtered, late, dropped (an object: count by
                 reason), wakes, signals, threads, handlers, failed (runs of E-code that ended in
-                a fault), undone (what E-code asked for and could not be done)
+                a fault), faults (of each handler that failed why it last did), undone (what
+                E-code asked for and could not be done)
   channel       channel, state, owner, layout, capacity, slot_use, defer (bits: 1 delay, 2 switch)
   queue         queue (cpu, threads: chains that go on in kernel threads, signals: those that wait
                 for their receiver), cpu, ready, held (wait for their release time)

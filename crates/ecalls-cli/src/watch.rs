@@ -64,7 +64,8 @@ pub(crate) struct Args {
     /// End after so many events
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// End after this time; with exit code 6 if nothing, or less than --count, arrived
+    /// End after this time; with exit code 6 if less than --count arrived, or without --count
+    /// nothing: neither an event nor anything that was counted
     #[arg(long = "for", value_name = "TIME", value_parser = duration::parse_positive)]
     time: Option<Duration>,
     /// timer: the period of the timer that is watched; cpu: how often it measures, for everybody
@@ -100,7 +101,8 @@ It ends on SIGINT and SIGTERM too. The last line, on standard error, tells what 
 what was not, and why.
 
 Keys with --json: what (event), time_ns (Unix time), raise_ns (CLOCK_MONOTONIC), latency_ns,
-service, kind, data (an object, by field), raised_by, tid, uid, cpu, target, type, priority,
+service, kind (the name of the event's kind, as `ecalls services` lists them: of sockets data or
+connection), data (an object, by field), raised_by, tid, uid, cpu, target, type, priority,
 deadline_ns, release_ns, id; then what (histogram), field, from, count; what (counter), counter,
 count; in the end what (summary), received, late, filtered, dropped (an object: count by reason),
 skipped, failed and undone (of E-code: runs that ended in a fault, and what was asked for and could
@@ -154,8 +156,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let mut out = Output::new(args.json);
     let mut lines = Lines::new(&watch.service, &watch.subscription.format())?;
     let received = watch.print_events(args, &stop, &mut out, &mut lines)?;
-    watch.end(args, &mut out, received)?;
-    let wanted = args.count.unwrap_or(1);
+    let counted = watch.end(args, &mut out, received)?;
+    // Who only counts wants no line.
+    let wanted = args.count.unwrap_or(u64::from(!counted));
     if !stop.is_set() && received < wanted {
         let time = duration::show_ns(nanoseconds(args.time.unwrap_or_default()));
         let message = format!("{received} of {wanted} events arrived within {time}");
@@ -250,7 +253,8 @@ impl Watch {
         Ok(received)
     }
 
-    fn end(&self, args: &Args, out: &mut Output, received: u64) -> Outcome {
+    /// Prints what was counted. Whether anything was, by handlers or texts that count.
+    fn end(&self, args: &Args, out: &mut Output, received: u64) -> Result<bool, Failure> {
         let counts = self.channel.histogram();
         for handler in &args.handlers {
             if let Handler::Histogram { field, shift } = handler {
@@ -288,13 +292,18 @@ impl Watch {
             0 => String::new(),
             n => format!(", {what} {n}"),
         };
+        if failed > 0 {
+            for fault in self.subscription.faults()? {
+                note(fault);
+            }
+        }
         note(format_args!(
             "received {received}, late {late}, filtered {filtered}, lost {dropped}{}{}{}",
             also("skipped by the kernel", skipped),
             also("passed because E-code failed", failed),
             also("asked for by E-code and not done", undone),
         ));
-        Ok(())
+        Ok(counts.iter().any(|count| *count > 0))
     }
 }
 

@@ -328,8 +328,21 @@ impl Access {
     pub fn subscription_count(&self, index: u32) -> Result<SubscriptionCount> {
         match self {
             Access::Host(core) => core.subscription_count(index),
+            Access::Client(_) => Ok(self.subscription(index)?.count),
+        }
+    }
+
+    /// The subscription at `index`.
+    pub fn subscription(&self, index: u32) -> Result<SubscriptionStat> {
+        match self {
+            Access::Host(core) => core.subscription(index),
             Access::Client(client) => match look(client, index, Request::LookSubscription)? {
-                Some(Answer::Subscription(view)) if view.next == index + 1 => Ok(view.count),
+                Some(Answer::Subscription(view)) if view.next == index + 1 => {
+                    Ok(SubscriptionStat {
+                        row: view.row,
+                        count: view.count,
+                    })
+                }
                 _ => Err(Error::Closed("the subscription")),
             },
         }

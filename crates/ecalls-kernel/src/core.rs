@@ -413,6 +413,14 @@ impl Core {
         Ok(identity)
     }
 
+    /// How many instructions the kernel's verifier looked at to load each program.
+    ///
+    /// # Errors
+    /// What the kernel refuses.
+    pub fn verified(&self) -> Result<Vec<(String, u32)>> {
+        sys::verified(self.programs.iter().map(|(name, fd)| (*name, fd)))
+    }
+
     /// The kernel's own figures of each program of service `index`: runs, ns, skipped runs.
     pub fn costs(&self, index: u32) -> Result<Vec<Cost>> {
         PROGRAMS

@@ -11,6 +11,7 @@ use ::ecode::environment::{Denied, Environment};
 use ::ecode::tree::Builtin;
 use ecalls_abi::downcall::ATTRIBUTES;
 use ecalls_abi::service::{SERVICE_USER, ServiceInfo};
+use ecalls_abi::version::DATA_MAX;
 
 use crate::core::Core;
 use crate::error::{Error, Result};
@@ -52,6 +53,7 @@ pub fn of_parts(
     let mut environment = Environment {
         input: (!input.trim().is_empty()).then(|| input.to_owned()),
         kinds,
+        output_most: Some(DATA_MAX as u32),
         ..Environment::default()
     };
     if has_channel {

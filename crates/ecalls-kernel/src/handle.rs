@@ -20,6 +20,7 @@ use crate::handler::Handler;
 use crate::memory::ChannelMemory;
 use crate::owner::Owner;
 use crate::service::{self, HostedService, Raise, raise_by_name};
+use crate::stat::SubscriptionStat;
 use crate::subscription::{HostedSubscription, Request};
 use crate::{sys, upload};
 
@@ -214,6 +215,11 @@ impl SubscriptionHandle {
     /// What the kernel side counted of it.
     pub fn count(&self) -> Result<SubscriptionCount> {
         self.access.subscription_count(self.id.index())
+    }
+
+    /// All of it: its row as well.
+    pub fn stat(&self) -> Result<SubscriptionStat> {
+        self.access.subscription(self.id.index())
     }
 }
 

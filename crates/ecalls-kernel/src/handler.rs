@@ -54,6 +54,7 @@ const _: () = assert!(
         && offset_of!(Frame, accepted) == at::ACCEPTED as usize
         && offset_of!(Frame, rejected) == at::REJECTED as usize
         && offset_of!(Frame, zero) == at::ZERO as usize
+        && offset_of!(Frame, fault_place) == at::FAULT_PLACE as usize
         && offset_of!(Frame, effect) == at::EFFECT as usize
         && offset_of!(Frame, output) == at::OUTPUT as usize
         && offset_of!(Frame, locals) == at::LOCALS as usize,
@@ -273,7 +274,7 @@ impl Handlers {
                     return Err(error);
                 }
             }
-            row.action[*action].argument[0] = call(handler.fuel, handler.output_bytes, 0);
+            row.action[*action].argument = [call(handler.fuel, handler.output_bytes, 0), 0, 0];
         }
         Ok(all)
     }
@@ -301,10 +302,13 @@ impl Handlers {
         let argument = offset_of!(Subscription, action)
             + action * size_of::<Action>()
             + offset_of!(Action, argument);
-        core.mapped_subscriptions()?.word(index, argument).store(
+        let table = core.mapped_subscriptions()?;
+        table.word(index, argument).store(
             call(handler.fuel, handler.output_bytes, place),
             Ordering::Release,
         );
+        let fault = argument + size_of::<u64>();
+        table.word(index, fault).store(0, Ordering::Release);
         self.running[at] = running;
         Ok(())
     }

@@ -163,6 +163,14 @@ impl Core {
         Ok(found)
     }
 
+    /// The subscription at `index`.
+    pub fn subscription(&self, index: u32) -> Result<SubscriptionStat> {
+        Ok(SubscriptionStat {
+            row: self.tables.subscriptions.get(index)?,
+            count: self.subscription_count(index)?,
+        })
+    }
+
     /// What is counted of the subscription at `index`, summed over CPUs.
     pub fn subscription_count(&self, index: u32) -> Result<SubscriptionCount> {
         let mut count = SubscriptionCount::default();

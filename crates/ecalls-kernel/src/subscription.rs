@@ -131,7 +131,7 @@ impl HostedSubscription {
     /// refuses this one; then the former one goes on.
     pub fn replace_handler(&self, action: usize, handler: &Handler) -> Result<()> {
         let _lock = lock()?;
-        let row = self.core.tables.subscriptions.get(self.id.index())?;
+        let row = self.core.mapped_subscriptions()?.get(self.id.index());
         if row.id != self.id.raw() || row.state != STATE_ACTIVE {
             return Err(Error::Closed("the subscription"));
         }

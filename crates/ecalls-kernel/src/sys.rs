@@ -130,6 +130,18 @@ pub(crate) fn program_info(fd: BorrowedFd<'_>) -> Result<libbpf_sys::bpf_prog_in
     )
 }
 
+/// How many instructions the kernel's verifier looked at to load each of these programs.
+pub(crate) fn verified<N: Into<String>, F: AsFd>(
+    programs: impl Iterator<Item = (N, F)>,
+) -> Result<Vec<(String, u32)>> {
+    programs
+        .map(|(name, program)| {
+            let info = program_info(program.as_fd())?;
+            Ok((name.into(), info.verified_insns))
+        })
+        .collect()
+}
+
 /// What steps from one id of a kind of BPF object to the next.
 type NextId = unsafe extern "C" fn(u32, *mut u32) -> i32;
 

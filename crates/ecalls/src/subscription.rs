@@ -13,9 +13,11 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ::ecode::diagnostic::render_fault;
 use ::ecode::source::Source;
+use ::ecode::tree::Fault;
 use ecalls_abi::channel::Id;
-use ecalls_abi::ecode::HANDLER_ECODE;
+use ecalls_abi::ecode::{ECODE_FAULT_SHIFT, HANDLER_ECODE};
 use ecalls_abi::event::Event;
 use ecalls_abi::service::SubscriptionCount;
 use ecalls_abi::subscription::{
@@ -287,6 +289,7 @@ impl SubscriptionBuilder {
                     handlers.push((at, made.handler));
                     texts.push(Text {
                         action: at,
+                        source: Mutex::new(source),
                         input,
                         output: Mutex::new(format.clone()),
                         warnings: Mutex::new(made.warnings),
@@ -350,6 +353,7 @@ enum Making {
 #[derive(Debug)]
 struct Text {
     action: usize,
+    source: Mutex<Source>,
     /// Formats of the data that it meets, and that the rest of its chain meets.
     input: String,
     output: Mutex<String>,
@@ -362,6 +366,10 @@ struct Text {
 impl Text {
     fn output(&self) -> MutexGuard<'_, String> {
         self.output.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn source(&self) -> MutexGuard<'_, Source> {
+        self.source.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn warnings(&self) -> MutexGuard<'_, Vec<String>> {
@@ -408,6 +416,20 @@ impl Subscription {
         texts.flat_map(|text| text.warnings().clone()).collect()
     }
 
+    /// Of each of its handlers in E-code whose runs failed since it is installed or was replaced
+    /// ([`SubscriptionCount::failed`]) the latest failure: why, and where in the text, as a message
+    /// for people.
+    pub fn faults(&self) -> Result<Vec<String>> {
+        let actions = self.handle.stat()?.row.action;
+        let told = self.texts.iter().filter_map(|text| {
+            let noted = actions.get(text.action)?.argument[1];
+            let fault = Fault::of_number(noted as u32)?;
+            let byte = ((noted >> ECODE_FAULT_SHIFT) as u32).checked_sub(1);
+            Some(render_fault(&text.source(), fault, byte))
+        });
+        Ok(told.collect())
+    }
+
     /// Replaces its first handler in E-code while events arrive: each meets either the former one
     /// or this one. `static` variables of the same name and type keep their values.
     ///
@@ -427,9 +449,8 @@ impl Subscription {
     pub fn replace_ecode_at(&self, number: usize, name: &str, text: &str) -> Result<()> {
         let former = self.texts.get(number);
         let former = former.ok_or(Error::Closed("the handler in E-code"))?;
-        let made = self
-            .surroundings
-            .compile(&Source::new(name, text), &former.input)?;
+        let source = Source::new(name, text);
+        let made = self.surroundings.compile(&source, &former.input)?;
         let mut output = former.output();
         if former.read && made.output != *output {
             return Err(Error::Ecode(format!(
@@ -442,6 +463,7 @@ impl Subscription {
         self.handle.replace_handler(former.action, &made.handler)?;
         *output = made.output;
         *former.warnings() = made.warnings;
+        *former.source() = source;
         Ok(())
     }
 }

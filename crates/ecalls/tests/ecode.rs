@@ -166,11 +166,23 @@ fn failed_handler_is_counted_and_loses_no_event() {
     let _alone = alone();
     let (service, name) = own_service(&ecalls);
     let cases = [
-        ("u32 list[4]; list[value] = 1; return 0;", 7),
-        ("fuel 100; while (value) { } return 0;", 7),
-        ("for (int i = 0; i < 20; i++) count(1); return 0;", 7),
+        (
+            "u32 list[4]; list[value] = 1; return 0;",
+            7,
+            "1:19: warning: a run failed here: index outside its array",
+        ),
+        (
+            "fuel 100; while (value) { } return 0;",
+            7,
+            "1:11: warning: a run failed here: more iterations than allowed",
+        ),
+        (
+            "for (int i = 0; i < 20; i++) count(1); return 0;",
+            7,
+            "1:30: warning: a run failed here: more requests than allowed",
+        ),
     ];
-    for (text, value) in cases {
+    for (text, value, why) in cases {
         let (subscription, mut channel) = filtered(&ecalls, &name, text);
         raise(&service, value);
         assert_eq!(received(&mut channel), [value], "{text}");
@@ -185,6 +197,13 @@ fn failed_handler_is_counted_and_loses_no_event() {
             [0; 64],
             "nothing of it is done: {text}"
         );
+        let faults = subscription.faults().expect("its row");
+        assert!(
+            faults.len() == 1 && faults[0].starts_with(&format!("ecode:{why}")),
+            "{faults:?}"
+        );
+        subscription.replace_ecode("value > 1").expect("replaced");
+        assert!(subscription.faults().expect("its row").is_empty());
     }
     let (subscription, mut channel) = filtered(&ecalls, &name, "value == 0");
     service.raise(&Raise::new(&[1, 2, 3])).expect("raised");
@@ -193,6 +212,9 @@ fn failed_handler_is_counted_and_loses_no_event() {
         "an event with too little data"
     );
     assert_eq!(subscription.count().expect("its count").failed, 1);
+    let faults = subscription.faults().expect("its row");
+    let why = "ecode: a run failed: the event has less data than the program reads";
+    assert_eq!(faults, [why]);
     assert_all_adds_up(&ecalls, service.index());
 }
 
@@ -434,13 +456,9 @@ fn wrong_text_is_refused_with_its_place_and_a_hint() {
     assert!(told.contains("load"), "{told}");
     let told = refused("raise(\"nobody\");");
     assert!(told.contains("nobody"), "{told}");
-    let builder = ecalls.subscribe(&name).expect("the service");
-    let large = builder.ecode("struct output { u64 list[22]; }; output.list[0] = 1;");
-    let large = large.install();
-    assert!(
-        matches!(large, Err(Error::LimitReached { .. })),
-        "{large:?}"
-    );
+    let told = refused("struct output { u64 list[22]; }; output.list[0] = 1;");
+    assert!(told.starts_with("file.ec:1:8: error: "), "{told}");
+    assert!(told.contains("at most 168 bytes"), "{told}");
     assert_eq!(handlers(), before);
 }
 

@@ -7,6 +7,7 @@
 //! | `feeds` | which of them the verifier can predict something from |
 //! | `select`, `operate`, `expand` | instructions with virtual registers (`machine`) |
 //! | `near` | addresses that are there already |
+//! | `fault` | what is noted when a run ends before its time |
 //! | `improve` | fewer of them |
 //! | `live`, `allocate` | the kernel's ten registers |
 //! | `encode` | bytes |
@@ -54,6 +55,7 @@ mod disassemble;
 mod encode;
 mod expand;
 mod facts;
+mod fault;
 mod feeds;
 mod flat;
 mod improve;

@@ -193,6 +193,7 @@ impl<'a> Checker<'a> {
             environment,
             tree: Tree {
                 fuel: limits::FUEL,
+                constants_used: vec![false; environment.constants.len()],
                 ..Tree::default()
             },
             facts: Vec::new(),

@@ -6,6 +6,7 @@ use crate::environment::Environment;
 use crate::ir::{Instruction, Program};
 use crate::source::Source;
 use crate::tree::Tree;
+use crate::unproven::unproven;
 use crate::{bpf, check, lower, parser};
 
 /// What a text became.
@@ -31,6 +32,8 @@ pub struct Cost {
     /// Whether a run that would make more of them is ended there: how many it makes depends on what
     /// it meets.
     pub may_run_out: bool,
+    /// If it may for no other reason than that it would make so many at most.
+    pub fuel_wanted: Option<u64>,
     /// Instructions of the program ([`Program`]); those in loops count once.
     pub instructions: u32,
     /// Instructions in the kernel.
@@ -73,13 +76,16 @@ pub fn compile_with(
     let lowered = lower::lower(&tree)
         .and_then(|program| bpf::emit_with(&program, options).map(|object| (program, object)));
     match lowered {
-        Ok((program, object)) => Ok(Compiled {
-            cost: cost(&program, &object),
-            warnings: Diagnostics::new(told).all,
-            program,
-            object,
-            tree,
-        }),
+        Ok((program, object)) => {
+            told.extend(unproven(&tree, &program));
+            Ok(Compiled {
+                cost: cost(&program, &object),
+                warnings: Diagnostics::new(told).all,
+                program,
+                object,
+                tree,
+            })
+        }
         Err(limit) => {
             told.push(limit);
             Err(Diagnostics::new(told))
@@ -95,6 +101,7 @@ fn cost(program: &Program, object: &Object) -> Cost {
     Cost {
         fuel: program.fuel_most.unwrap_or(program.fuel),
         may_run_out: program.fuel_most.is_none(),
+        fuel_wanted: program.fuel_wanted,
         instructions: count(&program.body),
         kernel_instructions: object.instructions.len() as u32,
         stack: object.stack,

@@ -14,6 +14,7 @@ use std::fmt::{self, Write};
 
 use crate::limits::DIAGNOSTICS;
 use crate::source::{Source, Span};
+use crate::tree::Fault;
 
 /// Whether a program can come of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -113,6 +114,19 @@ impl fmt::Display for Diagnostics {
 }
 
 impl std::error::Error for Diagnostics {}
+
+/// A run that failed, for people: why, and the line, if the byte at which it did is known.
+pub fn render_fault(source: &Source, fault: Fault, byte: Option<u32>) -> String {
+    let Some(start) = byte else {
+        return format!("{}: a run failed: {}", source.name, fault.name());
+    };
+    let end = start + 1;
+    let message = format!("a run failed here: {}", fault.name());
+    let mut text = String::new();
+    let told = Diagnostic::warning(Span { start, end }, message);
+    render(&mut text, source, &told);
+    text.trim_end().to_owned()
+}
 
 /// Longer lines are shown in part, around the token.
 const COLUMNS: usize = 100;

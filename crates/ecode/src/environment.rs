@@ -27,6 +27,28 @@ pub struct Environment {
     pub service: bool,
     /// Fields that the input would have if they could be read: name, and why they cannot.
     pub unreadable: Vec<(String, String)>,
+    /// Bytes that `output` may have, if it is to take the place of an event's data.
+    pub output_most: Option<u32>,
+    /// How attributes and sinks are named where there are none: hints for who asks for them.
+    pub naming: Naming,
+}
+
+/// See [`Environment::naming`].
+#[derive(Clone, Copy, Debug)]
+pub struct Naming {
+    /// Attributes of the channel.
+    pub attributes: &'static str,
+    /// Sinks and their attributes.
+    pub sinks: &'static str,
+}
+
+impl Default for Naming {
+    fn default() -> Naming {
+        Naming {
+            attributes: "whoever subscribes names the attributes of its channel",
+            sinks: "only the filters of channels choose among sinks",
+        }
+    }
 }
 
 /// A request that the subscription may not make.
@@ -37,6 +59,27 @@ pub struct Denied {
     /// Why, for the message: "signals need ...".
     pub reason: &'static str,
 }
+
+/// Numbers of the kernel that stand in events: names as in C, known in every text that means
+/// nothing else by them.
+pub const NUMBERS: &[(&str, i64)] = &[
+    ("AF_UNIX", 1),
+    ("AF_INET", 2),
+    ("AF_INET6", 10),
+    ("IPPROTO_TCP", 6),
+    ("IPPROTO_UDP", 17),
+    ("TCP_ESTABLISHED", 1),
+    ("TCP_SYN_SENT", 2),
+    ("TCP_SYN_RECV", 3),
+    ("TCP_FIN_WAIT1", 4),
+    ("TCP_FIN_WAIT2", 5),
+    ("TCP_TIME_WAIT", 6),
+    ("TCP_CLOSE", 7),
+    ("TCP_CLOSE_WAIT", 8),
+    ("TCP_LAST_ACK", 9),
+    ("TCP_LISTEN", 10),
+    ("TCP_CLOSING", 11),
+];
 
 /// A field of a format.
 #[derive(Clone, Debug, PartialEq, Eq)]

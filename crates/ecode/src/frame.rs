@@ -34,6 +34,8 @@ pub mod at {
     pub const REJECTED: u32 = 64;
     /// u64: always 0, which the kernel's verifier does not know ([`crate::bpf`]).
     pub const ZERO: u32 = 72;
+    /// u32 out, with a fault: 1 + the byte of the text where it happened, 0: not known.
+    pub const FAULT_PLACE: u32 = 80;
     /// [`EFFECT_BYTES`] each.
     pub const EFFECT: u32 = 96;
     /// `output`: the program sets what it has of it to 0 first.

@@ -16,6 +16,7 @@
 
 pub mod counting;
 pub mod facts;
+mod invariant;
 pub mod print;
 pub mod verify;
 
@@ -44,6 +45,8 @@ pub struct Program {
     pub fuel: u32,
     /// What a run burns at most, if that is known and not beyond `fuel`.
     pub fuel_most: Option<u32>,
+    /// What it would burn at most if that is beyond `fuel`, as far as it is known.
+    pub fuel_wanted: Option<u64>,
     /// The deepest loop in a loop: 1 for one loop.
     pub loop_depth: u32,
 }
@@ -342,6 +345,19 @@ pub enum Relation {
 }
 
 impl Operator {
+    /// Whether the operands may be exchanged.
+    pub fn commutes(self) -> bool {
+        matches!(
+            self,
+            Operator::Add | Operator::Multiply | Operator::And | Operator::Or | Operator::Xor
+        )
+    }
+
+    /// Whether the lower 32 bits of the result depend on nothing but those of the operands.
+    pub fn is_modular(self) -> bool {
+        self.commutes() || self == Operator::Subtract
+    }
+
     /// What it gives.
     pub fn apply(self, a: i64, b: i64) -> i64 {
         let (ua, ub) = (a as u64, b as u64);

@@ -26,6 +26,7 @@ pub mod suggest;
 pub mod tree;
 pub mod trial;
 pub mod types;
+mod unproven;
 mod walk;
 
 pub use compile::{Compiled, Cost, compile, compile_with};

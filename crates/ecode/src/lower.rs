@@ -144,6 +144,7 @@ impl<'t> Lowering<'t> {
             state: self.state,
             fuel: self.tree.fuel,
             fuel_most: None,
+            fuel_wanted: None,
             loop_depth: self.loops_most,
         })
     }

@@ -67,6 +67,12 @@ impl Source {
         }
     }
 
+    /// Where a byte is: `filter.ec:3:12`.
+    pub fn at(&self, byte: u32) -> String {
+        let Place { line, column } = self.place(byte);
+        format!("{}:{line}:{column}", self.name)
+    }
+
     /// The text of a line (from 1), without its end.
     pub fn line(&self, line: u32) -> &str {
         let at = line.saturating_sub(1) as usize;

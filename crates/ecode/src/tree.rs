@@ -42,6 +42,8 @@ pub struct Tree {
     pub tests: Vec<Test>,
     /// Where the text is a service: what it said of that.
     pub service: Option<Service>,
+    /// Of each of the surroundings' constants, whether the text uses it.
+    pub constants_used: Vec<bool>,
 }
 
 /// What a service says of itself.
@@ -418,6 +420,21 @@ pub enum Fault {
 impl Fault {
     /// All.
     pub const ALL: [Fault; 4] = [Fault::Index, Fault::Fuel, Fault::Input, Fault::Effects];
+
+    /// The fault of that number, as it stands in a frame.
+    pub fn of_number(number: u32) -> Option<Fault> {
+        Fault::ALL.into_iter().find(|known| *known as u32 == number)
+    }
+
+    /// For people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fault::Index => "index outside its array",
+            Fault::Fuel => "more iterations than allowed",
+            Fault::Input => "the event has less data than the program reads",
+            Fault::Effects => "more requests than allowed",
+        }
+    }
 }
 
 /// A test.

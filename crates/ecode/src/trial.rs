@@ -33,6 +33,8 @@ pub struct Unmet {
     pub request: bool,
     /// The run before it ended so. (It often explains why.)
     pub fault: Option<Fault>,
+    /// The byte of the text at which it did, if that is known.
+    pub fault_place: Option<u32>,
 }
 
 /// Runs one test; `run` runs the program once, with the state that its last run in this test left.
@@ -98,6 +100,7 @@ pub fn run_test<E>(
                 found,
                 request: matches!(step, TestStep::Requested { .. }),
                 fault: left.fault,
+                fault_place: left.fault_place,
             });
         }
     }

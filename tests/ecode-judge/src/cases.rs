@@ -60,6 +60,7 @@ pub fn environment(text: &str) -> Environment {
                 environment.constants = pairs().map(constant).collect();
             }
             "service" => environment.service = true,
+            "output" => environment.output_most = value.parse().ok(),
             "unreadable" => {
                 let field = |(name, why): (&str, &str)| (name.to_owned(), why.to_owned());
                 environment.unreadable.extend(pairs().map(field));
@@ -202,6 +203,7 @@ fn left(compiled: &Compiled, outcome: Outcome) -> Left {
     Left {
         result: outcome.result,
         fault: outcome.fault,
+        fault_place: None,
         fuel: outcome.fuel,
         dropped: outcome.drop,
         accepted: outcome.accepted,

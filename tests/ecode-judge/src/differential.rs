@@ -61,14 +61,30 @@ pub struct Tally {
 
 impl Tally {
     /// Whether these programs say much: few are beyond a limit, and few runs end in a fault, but
-    /// some in each. Of a few programs nothing is asked.
+    /// some in each. However few they are, chance does not decide it: what is found must lie
+    /// further from its bound than it does once in a million times.
     pub fn says_much(&self) -> bool {
-        const MANY_RUNS: u64 = 1000;
+        const PASSED_OVER: f64 = 1.0 / 20.0;
+        const FAULTS: f64 = 1.0 / 8.0;
+        const EACH_FAULT: f64 = 1.0 / 200.0;
+        let programs = (self.compared + self.passed_over) as f64;
+        let runs = self.runs as f64;
+        // Runs of one program often end alike: they count as one for how far chance goes.
+        let alike = (runs / (self.compared as f64).max(1.0)).max(1.0);
         let faults: u64 = self.faults.iter().sum();
-        let some_in_each = self.faults.iter().all(|count| count * 200 >= self.runs);
-        let few = self.passed_over * 20 <= self.compared && faults * 8 <= self.runs;
-        self.runs < MANY_RUNS || (few && some_in_each)
+        let each =
+            |count: &u64| *count as f64 >= runs * EACH_FAULT - chance(runs, EACH_FAULT, alike);
+        self.passed_over as f64 <= programs * PASSED_OVER + chance(programs, PASSED_OVER, 1.0)
+            && faults as f64 <= runs * FAULTS + chance(runs, FAULTS, alike)
+            && self.faults.iter().all(each)
     }
+}
+
+/// How far from `of * rate` chance takes a count, but for once in a million times, where `alike` of
+/// them go together: five times the deviation of a binomial distribution, and one step for what is
+/// so rare that it has none.
+fn chance(of: f64, rate: f64, alike: f64) -> f64 {
+    5.0 * (of * rate * (1.0 - rate) * alike).sqrt() + alike
 }
 
 /// Compares the programs of these seeds; the first difference ends it, and is told.
@@ -219,5 +235,37 @@ impl Loaded for UserProgram {
         let left = Left::of_memory(memory);
         assert_eq!(ended.err(), left.fault, "the run says what the memory says");
         Outcome::new(&self.program, left)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is found of so many programs, each run ten times.
+    fn tally(programs: u64, passed_over: u64, each_fault: u64) -> Tally {
+        let compared = programs - passed_over;
+        Tally {
+            compared,
+            passed_over,
+            faults: [each_fault; 4],
+            runs: compared * 10,
+        }
+    }
+
+    #[test]
+    fn chance_decides_nothing_and_too_many_are_seen() {
+        // Rates at the bounds are right for any number; seldom is one a little beyond.
+        for programs in [1, 10, 100, 1000, 2000, 100_000] {
+            let at_bound = tally(programs, programs / 20, programs * 10 / 200);
+            assert!(at_bound.says_much(), "{at_bound:?}");
+        }
+        assert!(tally(1000, 70, 100).says_much());
+        // Twice as many are seen in a thousand, a little more in very many.
+        assert!(!tally(1000, 100, 100).says_much());
+        assert!(!tally(100_000, 5600, 10_000).says_much());
+        // Hardly a run that ends in a fault, in very many programs; and far too many.
+        assert!(!tally(100_000, 0, 3000).says_much());
+        assert!(!tally(2000, 0, 1000).says_much());
     }
 }

@@ -16,3 +16,5 @@ struct output { struct verdict resource[16]; };
         }
     }
 }
+//@ warning 12:45 the index may be outside: the array has 8 elements
+//@ hint a run in which it is fails, and the event goes on; make sure of it first: i >= 0 && i < 8

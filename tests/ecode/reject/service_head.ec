@@ -14,4 +14,4 @@ attr("load");
 //@ error 6:8 an event has at most 168 bytes of data, output has 184
 //@ error 7:1 not allowed here: this program raises its own event
 //@ error 8:6 there is no attribute 'load'
-//@ hint there are none here
+//@ hint whoever subscribes names the attributes of its channel

@@ -4,12 +4,14 @@
 //! its own; and a test that waits for ever says nothing of what it waits for. So a test's processes
 //! are [`Running`]: killed when they are dropped, and by the kernel when the thread ends that
 //! started them, however that ends. Whatever is awaited of them has a time limit, and a panic
-//! that names the process.
+//! that names the process. [`cost`] limits what programs cost the kernel's verifier.
 
 #![allow(
     unsafe_code,
     reason = "what a child does between fork and exec is for its parent to answer for"
 )]
+
+pub mod cost;
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;

@@ -20,9 +20,10 @@ pub(crate) struct Args {
 const HELP: &str = "\
 All errors are told at once, each with its line and what to do. Needs no privileges and no kernel.
 
-ITERATIONS (--json: fuel) are those of all loops in one run together, at most. \"cut at 4096\"
-(may_run_out): how many there are depends on the event; a run that would make more ends there as a
-fault, and the chain goes on without it. `fuel N;` in the text sets another N.
+ITERATIONS (--json: fuel) are those of all loops in one run together, loops in loops included, at
+most. \"cut at 4096\" (may_run_out): how many there are is only known in the run; \"cut at 4096 of
+10100\" (wanted): they may be so many. A run that would make more than 4096 ends there as a fault,
+and the chain goes on without it. `fuel N;` in the text sets another N.
 
 Examples:
   ecalls ecode check filter.ec
@@ -36,6 +37,7 @@ struct Costs<'a> {
     instructions: usize,
     fuel: u32,
     may_run_out: bool,
+    wanted: Option<u64>,
     stack_bytes: u32,
     state_bytes: u32,
     input_bytes: u32,
@@ -51,6 +53,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         instructions: object.instructions.len(),
         fuel: compiled.cost.fuel,
         may_run_out: compiled.cost.may_run_out,
+        wanted: compiled.cost.fuel_wanted,
         stack_bytes: object.stack,
         state_bytes: compiled.cost.state,
         input_bytes: compiled.program.input,
@@ -67,7 +70,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
         source.name.clone(),
         costs.instructions.to_string(),
         match costs.may_run_out {
-            true => format!("cut at {}", costs.fuel),
+            true => match costs.wanted {
+                Some(wanted) => format!("cut at {} of {wanted}", costs.fuel),
+                None => format!("cut at {}", costs.fuel),
+            },
             false => costs.fuel.to_string(),
         },
         format!("{} B", costs.stack_bytes),

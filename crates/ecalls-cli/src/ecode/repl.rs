@@ -89,13 +89,13 @@ fn try_out(source: &Source, mut compiled: Compiled, former: &State) -> Result<Le
     trial.set(&setting, compiled.program.fuel);
     trial.run()?;
     let left = trial.left(&compiled);
-    let mut shown = describe(&compiled, &left);
+    let mut shown = describe(source, &compiled, &left);
     // Statics only if the line has changed one.
     let before = Left {
         state: compiled.program.state.bytes.clone(),
         ..left.clone()
     };
-    let before = describe(&compiled, &before);
+    let before = describe(source, &compiled, &before);
     shown.retain(|pair| pair.0 != "state" || !before.contains(pair));
     show(&shown)?;
     Ok(left)

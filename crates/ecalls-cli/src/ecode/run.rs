@@ -3,9 +3,11 @@
 use std::num::NonZeroU64;
 
 use ::ecode::Compiled;
+use ::ecode::diagnostic::render_fault;
 use ::ecode::frame::effect;
 use ::ecode::run::Effect;
-use ::ecode::tree::{Fault, Storage};
+use ::ecode::source::Source;
+use ::ecode::tree::Storage;
 use ::ecode::trial::{Left, Setting};
 use serde_json::{Map, Value, json};
 
@@ -14,7 +16,7 @@ use super::text::{self, TextArgs};
 use super::trial::{On, Trial};
 use super::value;
 use crate::exit::{Failure, Outcome};
-use crate::output::Output;
+use crate::output::{Output, note};
 
 /// Run a text on an event given as JSON
 #[derive(Debug, clap::Args)]
@@ -67,8 +69,12 @@ pub(crate) fn run(args: &Args) -> Outcome {
         let ns = trial.time(&setting, compiled.program.fuel, args.repeat.get() - 1)?;
         shown.push(("ns_per_run", json!(ns)));
     }
-    shown.splice(0..0, describe(&compiled, &trial.left(&compiled)));
+    let left = trial.left(&compiled);
+    shown.splice(0..0, describe(&source, &compiled, &left));
     let mut output = Output::new(args.json);
+    if let (false, Some(fault)) = (args.json, left.fault) {
+        note(render_fault(&source, fault, left.fault_place));
+    }
     if args.json {
         let object: Map<_, _> = shown
             .into_iter()
@@ -84,10 +90,17 @@ pub(crate) fn run(args: &Args) -> Outcome {
 }
 
 /// What a run left, by name.
-pub(crate) fn describe(compiled: &Compiled, left: &Left) -> Vec<(&'static str, Value)> {
+pub(crate) fn describe(
+    source: &Source,
+    compiled: &Compiled,
+    left: &Left,
+) -> Vec<(&'static str, Value)> {
     let tree = &compiled.tree;
-    let fault = left.fault.map_or(Value::Null, |fault| json!(name(fault)));
+    let fault = left.fault.map_or(Value::Null, |fault| json!(fault.name()));
     let mut shown = vec![("result", json!(left.result)), ("fault", fault)];
+    if let Some(byte) = left.fault_place {
+        shown.push(("fault_at", json!(source.at(byte))));
+    }
     if let Some(reason) = left.dropped {
         shown.push(("dropped", json!(reason)));
     }
@@ -111,16 +124,6 @@ pub(crate) fn describe(compiled: &Compiled, left: &Left) -> Vec<(&'static str, V
     }
     shown.push(("fuel_used", json!(compiled.program.fuel - left.fuel)));
     shown
-}
-
-/// A fault for people.
-pub(crate) fn name(fault: Fault) -> &'static str {
-    match fault {
-        Fault::Index => "index outside its array",
-        Fault::Fuel => "more iterations than allowed",
-        Fault::Input => "the event has less data than the program reads",
-        Fault::Effects => "more requests than allowed",
-    }
 }
 
 /// The static variables that the text declares; what `once()` remembers is none.

@@ -8,7 +8,6 @@ use ::ecode::tree::Test;
 use ::ecode::trial::{Unmet, run_test};
 use serde::Serialize;
 
-use super::run::name;
 use super::text::{self, PlaceArgs};
 use super::trial::{On, Trial};
 use crate::exit::{Code, Failure, Outcome};
@@ -98,10 +97,11 @@ fn try_out(
 
 fn show(output: &mut Output, source: &Source, test: &Test, unmet: &[Unmet]) -> Outcome {
     let tell = |unmet: &Unmet| {
-        let line = source.place(unmet.span.start).line;
         let text = source.text_of(unmet.span);
         let fault = unmet.fault.map_or(String::new(), |fault| {
-            format!(" (the run before it failed: {})", name(fault))
+            let place = unmet.fault_place.map(|byte| source.at(byte));
+            let place = place.map_or(String::new(), |place| format!(" at {place}"));
+            format!(" (the run before it failed{place}: {})", fault.name())
         });
         let what = if unmet.request {
             "was not asked for"
@@ -111,7 +111,8 @@ fn show(output: &mut Output, source: &Source, test: &Test, unmet: &[Unmet]) -> O
         let found = unmet.found.as_ref().map_or(String::new(), |(span, value)| {
             format!(": {} is {value}", source.text_of(*span))
         });
-        format!("{}:{line}: {text} {what}{found}{fault}", source.name)
+        let place = source.at(unmet.span.start);
+        format!("{place}: {text} {what}{found}{fault}")
     };
     let row = Row {
         file: &source.name,

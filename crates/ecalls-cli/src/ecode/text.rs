@@ -9,8 +9,10 @@ use std::path::{Path, PathBuf};
 use ::ecode::Compiled;
 use ::ecode::bpf::Object;
 use ::ecode::diagnostic::{Diagnostic, Diagnostics, Severity};
-use ::ecode::environment::Environment;
+use ::ecode::environment::{Environment, Naming};
+use ::ecode::lexer::{TokenKind, lex};
 use ::ecode::source::Source;
+use ecalls_abi::version::DATA_MAX;
 use ecalls_kernel::builtin::BUILTINS;
 use ecalls_kernel::{Error, tracepoint};
 
@@ -56,6 +58,10 @@ impl PlaceArgs {
             attributes: self.attributes.clone(),
             sinks: self.sinks.clone(),
             constants: self.constants.clone(),
+            naming: Naming {
+                attributes: "name the channel's attributes: --attributes load,jobs",
+                sinks: "say that there are sinks, and name their attributes: --sinks load",
+            },
             services: BUILTINS
                 .iter()
                 .map(|b| (b.name.to_owned(), b.index))
@@ -65,6 +71,7 @@ impl PlaceArgs {
         if let Some(name) = &self.service {
             let (format, kinds) = service(name)?;
             environment.input = Some(format);
+            environment.output_most = Some(DATA_MAX as u32);
             environment.kinds = kinds.split_whitespace().map(str::to_owned).collect();
         }
         Ok(environment)
@@ -138,6 +145,7 @@ pub(crate) fn compile_source(source: &Source, place: &PlaceArgs) -> Result<Compi
     match ::ecode::compile(source, &environment) {
         Ok(compiled) => {
             warn(source, &compiled.warnings);
+            warn_of_constants(source, place, &compiled);
             Ok(compiled)
         }
         Err(diagnostics) => {
@@ -172,6 +180,35 @@ pub(crate) fn object(source: &Source, compiled: &Compiled) -> Result<Object, Fai
             format!("{}: beyond a limit of programs for the kernel", source.name),
         )
     })
+}
+
+/// Warns of constants that were given and mean nothing.
+fn warn_of_constants(source: &Source, place: &PlaceArgs, compiled: &Compiled) {
+    let constants = place.constants.iter().zip(&compiled.tree.constants_used);
+    let mut unused = constants.filter(|(_, used)| !**used).peekable();
+    if unused.peek().is_none() {
+        return;
+    }
+    let (tokens, _) = lex(source);
+    for ((name, value), _) in unused {
+        let named = tokens.iter().find(|token| {
+            token.kind == TokenKind::Name && source.text_of(token.span) == name.as_str()
+        });
+        match named {
+            Some(token) => {
+                let message = format!("--const {name}={value} has no effect");
+                let hint = "the name means something else here, which comes first";
+                warn(
+                    source,
+                    &[Diagnostic::warning(token.span, message).hint(hint)],
+                );
+            }
+            None => note(format_args!(
+                "{}: warning: --const {name}={value} has no effect: the text does not name it",
+                source.name
+            )),
+        }
+    }
 }
 
 fn warn(source: &Source, warnings: &[Diagnostic]) {

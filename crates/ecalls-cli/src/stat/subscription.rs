@@ -1,6 +1,9 @@
 //! Subscriptions for `ecalls stat`: each with its chain as text and what was counted of it.
 
+use ::ecode::tree::Fault;
 use ecalls::Format;
+use ecalls_abi::ecode::HANDLER_ECODE;
+use ecalls_abi::subscription::{ACTION_HANDLER, ACTION_THREAD, Action};
 use ecalls_kernel::stat::{ServiceStat, SubscriptionStat};
 use serde::Serialize;
 
@@ -33,6 +36,7 @@ struct SubscriptionRow {
     threads: u64,
     handlers: u64,
     failed: u64,
+    faults: Vec<String>,
     undone: u64,
 }
 
@@ -65,9 +69,22 @@ impl SubscriptionRow {
             threads: count.threads,
             handlers: count.handlers,
             failed: count.failed,
+            faults: faults(row.chain()),
             undone: count.undone,
         }
     }
+}
+
+/// Of each handler in E-code whose runs failed why the latest one did.
+fn faults(chain: &[Action]) -> Vec<String> {
+    let handlers = chain.iter().zip(1..).filter(|(action, _)| {
+        matches!(action.kind, ACTION_HANDLER | ACTION_THREAD) && action.handler == HANDLER_ECODE
+    });
+    let faults = handlers.filter_map(|(action, number)| {
+        let fault = Fault::of_number(action.argument[1] as u32)?;
+        Some(format!("action {number}: {}", fault.name()))
+    });
+    faults.collect()
 }
 
 /// Prints subscriptions.
@@ -136,6 +153,9 @@ fn conditions(row: &SubscriptionRow) -> String {
     }
     if row.failed != 0 {
         text += &format!(", {} runs of E-code failed", row.failed);
+        for fault in &row.faults {
+            text += &format!(" ({fault})");
+        }
     }
     if row.undone != 0 {
         text += &format!(", {} of its requests could not be done", row.undone);

@@ -92,10 +92,85 @@ fn faults_are_told_by_name() {
     for on in places() {
         let left = run(&[endless.path(), "--on", on]);
         assert_eq!(left["fault"], "more iterations than allowed", "{on}");
+        assert_eq!(left["fault_at"], format!("{}:1:1", endless.path()), "{on}");
         let event = r#"{"event": {"pid": 4}}"#;
         let left = run(&[outside.path(), "--on", on, "--event", event]);
         assert_eq!(left["fault"], "index outside its array", "{on}");
+        let place = format!("{}:1:20", outside.path());
+        assert_eq!(left["fault_at"], place, "{on}");
+        let told = ecalls(&["ecode", "run", outside.path(), "--on", on, "--event", event]);
+        let why = "a run failed here: index outside its array";
+        assert!(
+            told.err.contains(&format!("{place}: warning: {why}")),
+            "{told:?}"
+        );
+        assert!(
+            told.out.contains(&format!("fault_at: \"{place}\"")),
+            "{told:?}"
+        );
     }
+}
+
+#[test]
+fn a_test_that_a_fault_spoils_says_where_that_was() {
+    let text = Text::new(
+        "spoilt",
+        "struct input { int at; };\n{\n    int v[4];\n    return v[input.at];\n}\n\
+         test \"far\" { input.at = 9; run; expect result == 0; }\n",
+    );
+    for on in places() {
+        let ended = ecalls(&["ecode", "test", "--on", on, text.path()]);
+        assert_eq!(ended.code, 1, "{ended:?}");
+        let path = text.path();
+        let told = format!(
+            "{path}:6:40: result == 0 does not hold: result is 1 \
+             (the run before it failed at {path}:4:14: index outside its array)"
+        );
+        assert!(ended.out.contains(&told), "{ended:?}");
+    }
+}
+
+#[test]
+fn what_options_could_give_is_told_with_the_option() {
+    refused_with("return attr(\"load\") > 1;", &[], "--attributes load,jobs");
+    refused_with("for (s in sinks) accept(s);", &[], "--sinks load");
+    refused_with("return sinks > 1;", &[], "--sinks load");
+    let large = "struct output { char name[200]; };\noutput.name = comm;";
+    let text = refused_with(large, &["--service", "task"], "output has 200");
+    assert!(text.contains(".ec:1:8: error:"), "{text}");
+    assert!(
+        text.contains("    struct output { char name[200]; };\n           ^^^^^^"),
+        "{text}"
+    );
+}
+
+/// Checks a text that is refused, and gives what is said.
+fn refused_with(text: &str, options: &[&str], hint: &str) -> String {
+    let text = Text::new("wanting", text);
+    let ended = ecalls(&[&["ecode", "check", text.path()], options].concat());
+    assert_eq!(ended.code, 1, "{ended:?}");
+    assert!(ended.err.contains(hint), "{ended:?}");
+    ended.err
+}
+
+#[test]
+fn a_constant_without_effect_is_told() {
+    let text = Text::new(
+        "constants",
+        "const int OWN = 3;\nreturn event.pid > USED + OWN;",
+    );
+    let constants = ["USED=1", "OWN=5", "OTHER=7"].map(|constant| ["--const", constant]);
+    let arguments = [&["ecode", "check", text.path()], constants.as_flattened()].concat();
+    let ended = ecalls(&arguments);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let path = text.path();
+    for told in [
+        format!("{path}:1:11: warning: --const OWN=5 has no effect\n"),
+        format!("{path}: warning: --const OTHER=7 has no effect: the text does not name it\n"),
+    ] {
+        assert!(ended.err.contains(&told), "{ended:?}");
+    }
+    assert!(!ended.err.contains("USED=1"), "{ended:?}");
 }
 
 #[test]
@@ -161,7 +236,7 @@ fn tests_in_a_text_are_run_and_what_does_not_hold_is_shown() {
         assert!(
             ended
                 .out
-                .contains(":4: result == 1 does not hold: result is 0"),
+                .contains(":4:46: result == 1 does not hold: result is 0"),
             "{ended:?}"
         );
         assert!(ended.err.contains("1 of 2 tests failed"), "{ended:?}");
@@ -217,6 +292,20 @@ fn how_often_loops_go_round_is_told_or_where_they_are_cut() {
         (&cost["fuel"], &cost["may_run_out"]),
         (&50.into(), &true.into())
     );
+    assert_eq!(cost["wanted"], Value::Null);
+    let inner = "for (int k = 0; k < 100; k++) s += i * k + event.pid;";
+    let nested = format!("u64 s = 0; for (int i = 0; i < 100; i++) {inner} return s;");
+    let nested = Text::new("nested", &nested);
+    let cost = ecalls(&["ecode", "check", "--json", nested.path()]).out;
+    let cost: Value = serde_json::from_str(&cost).expect("an object");
+    assert_eq!(cost["fuel"], 4096);
+    let wanted = cost["wanted"].as_u64().expect("a number");
+    assert!((10_000..11_000).contains(&wanted), "{wanted}");
+    let table = ecalls(&["ecode", "check", nested.path()]).out;
+    assert!(
+        table.contains(&format!("cut at 4096 of {wanted}")),
+        "{table}"
+    );
 }
 
 /// Lines of a session, and what it prints.
@@ -261,7 +350,7 @@ fn tests_set_sinks_and_the_time_and_expect_requests() {
         let ended = ecalls(&[&["ecode", "test", text.path()][..], &place].concat());
         assert_eq!(ended.code, 1, "{ended:?}");
         assert!(
-            ended.out.contains(":5: count(8) was not asked for"),
+            ended.out.contains(":5:25: count(8) was not asked for"),
             "{ended:?}"
         );
         assert!(

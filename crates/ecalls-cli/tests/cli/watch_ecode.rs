@@ -119,8 +119,8 @@ fn a_wrong_text_is_shown_where_it_is_wrong() {
 }
 
 #[test]
-fn explain_tells_what_a_handler_dropped_an_event_for() {
-    if !can_host("explain_tells_what_a_handler_dropped_an_event_for") {
+fn explain_tells_which_action_dropped_an_event_and_what_for() {
+    if !can_host("explain_tells_which_action_dropped_an_event_and_what_for") {
         return;
     }
     let _holder = hold("cli.drops", &["--format", "u32 x"]);
@@ -128,22 +128,102 @@ fn explain_tells_what_a_handler_dropped_an_event_for() {
     let _watch = start(
         command(&["watch", "cli.drops", "--for", "60s"])
             .arg("--ecode")
-            .arg(text),
+            .arg(text)
+            .args(["--where", "x != 9"]),
     );
     // Of what is not a byte the lower one counts.
     raise_until_offered(&["raise", "cli.drops", "x=775", "--json"]);
+    assert_eq!(ecalls(&["raise", "cli.drops", "x=9"]).code, 0);
     let explained = ecalls(&["explain", "--json"]).out;
     let notes = explained.lines().map(|line| {
         let note: serde_json::Value = serde_json::from_str(line).expect("JSON");
         note
     });
-    let mut ours =
-        notes.filter(|note| note["service"] == "cli.drops" && note["what"] == "filtered");
-    let note = ours.next().expect("a note");
+    let ours: Vec<_> = notes
+        .filter(|note| note["service"] == "cli.drops" && note["what"] == "filtered")
+        .collect();
+    let by_action = |number| {
+        let found = ours.iter().find(|note| note["action"] == number);
+        found.unwrap_or_else(|| panic!("no note of action {number}: {ours:?}"))
+    };
+    let condition = by_action(2);
+    assert!(condition["drop"].is_null(), "{condition}");
+    let note = by_action(1);
     assert_eq!(note["drop"], 7, "{note}");
     assert!(note["reason"].is_null(), "{note}");
     check_documented("explain", &explained);
     let told = ecalls(&["explain", &note["event"].to_string()]);
     assert!(told.out.contains("called drop(7)"), "{told:?}");
     assert!(ecalls(&["explain"]).out.contains(" drop(7) "));
+}
+
+#[test]
+fn a_failure_in_the_kernel_is_shown_with_its_line() {
+    if !can_host("a_failure_in_the_kernel_is_shown_with_its_line") {
+        return;
+    }
+    let _holder = hold("cli.fault", &["--format", "s32 x", "--kinds", "a"]);
+    let condition = "static int v[4];\nv[x] == 0";
+    let watch = start(&mut command(&[
+        "watch",
+        "cli.fault",
+        "--where",
+        "x > 0",
+        "--where",
+        condition,
+        "--count",
+        "2",
+        "--for",
+        "20s",
+    ]));
+    let wanted = ["raise", "cli.fault", "--kind", "a", "x=1", "--json"];
+    raise_until_offered(&wanted);
+    // It fails, so the event goes on.
+    assert_eq!(
+        ecalls(&["raise", "cli.fault", "--kind", "a", "x=4"]).code,
+        0
+    );
+    let stat = ecalls(&["stat", "--json"]);
+    let output = watch.output(PATIENCE);
+    let told = String::from_utf8(output.stderr).expect("text");
+    assert!(
+        told.contains("--where:2:3: warning: a run failed here: index outside its array"),
+        "{told}"
+    );
+    assert!(told.contains("    v[x] == 0\n      ^"), "{told}");
+    assert!(told.contains("passed because E-code failed 1"), "{told}");
+    assert_eq!(stat.code, 0, "{stat:?}");
+}
+
+#[test]
+fn who_only_counts_wants_no_line() {
+    if !can_host("who_only_counts_wants_no_line") {
+        return;
+    }
+    let _holder = hold("cli.count", &["--format", "s32 x", "--kinds", "a"]);
+    let only_counts = "count(3);\nreturn 0;";
+    let watch = start(&mut command(&[
+        "watch",
+        "cli.count",
+        "--where",
+        only_counts,
+        "--for",
+        "2s",
+        "--json",
+    ]));
+    raise_until_offered(&["raise", "cli.count", "--kind", "a", "x=1", "--json"]);
+    let output = watch.output(PATIENCE);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let out = String::from_utf8(output.stdout).expect("text");
+    assert!(out.contains(r#""counter":3"#), "{out}");
+    // Nothing comes, and nothing is counted.
+    let idle = ecalls(&[
+        "watch",
+        "cli.count",
+        "--where",
+        only_counts,
+        "--for",
+        "100ms",
+    ]);
+    assert_eq!(idle.code, 6, "{idle:?}");
 }

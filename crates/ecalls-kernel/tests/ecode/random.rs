@@ -138,6 +138,7 @@ pub(crate) fn program(random: &mut Random, size: i32) -> Program {
         },
         fuel: 200,
         fuel_most: None,
+        fuel_wanted: None,
         loop_depth: 6,
     }
 }

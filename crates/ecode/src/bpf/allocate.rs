@@ -97,10 +97,12 @@ impl<'a> Scan<'a> {
                     hint(to, from);
                     hint(from, to);
                 }
-                Inst::Alu { to, a, b, alu, .. } if to != a => {
+                Inst::Alu {
+                    to, a, b, operator, ..
+                } if to != a => {
                     hint(to, a);
                     hint(a, to);
-                    if let (Value::Register(b), true) = (b, alu.commutes()) {
+                    if let (Value::Register(b), true) = (b, operator.commutes()) {
                         hint(to, b);
                     }
                 }

@@ -4,8 +4,9 @@
 //! A program has fewer instructions than a jump reaches ([`crate::limits::BPF_INSTRUCTIONS`]), so
 //! no jump needs a longer form.
 
-use super::machine::{Alu, Code, Inst, Label, Test, V, Value};
+use super::machine::{Code, Inst, Label, Test, V, Value};
 use super::{Map, MapUse};
+use crate::ir::Operator;
 use crate::source::Span;
 
 /// What a program is for the kernel.
@@ -165,12 +166,12 @@ impl Encoder<'_> {
                 self.wide(self.r(to), 0, value as i32, (value >> 32) as i32);
             }
             Inst::Alu {
-                alu,
+                operator,
                 to,
                 a,
                 b,
                 narrow,
-            } => self.alu(alu, to, a, b, narrow),
+            } => self.alu(operator, to, a, b, narrow),
             Inst::Negate { to, a, narrow } => {
                 self.copy(self.r(to), self.r(a), false);
                 self.push(class(narrow) | code::NEGATE, self.r(to), 0, 0, 0);
@@ -234,11 +235,11 @@ impl Encoder<'_> {
             Inst::Atomic {
                 base,
                 offset,
-                alu,
+                operator,
                 value,
                 bits,
             } => {
-                let operator = i32::from(operator(alu).0);
+                let operator = i32::from(code_and_offset(operator).0);
                 let code = code::ATOMIC | size(bits);
                 self.push(code, self.r(base), self.r(value), offset, operator);
             }
@@ -285,24 +286,23 @@ impl Encoder<'_> {
         }
     }
 
-    fn alu(&mut self, alu: Alu, to: V, a: V, b: Value, narrow: bool) {
+    fn alu(&mut self, operator: Operator, to: V, a: V, b: Value, narrow: bool) {
         let (to, a) = (self.r(to), self.r(a));
-        let (operator, offset) = operator(alu);
+        let (mut number, offset) = code_and_offset(operator);
         let class = class(narrow);
         match b {
             Value::Register(b) if self.r(b) == to && a != to => {
-                let mut operator = operator;
-                if alu == Alu::Subtract {
+                if operator == Operator::Subtract {
                     // a - to = -to + a
                     self.push(class | code::NEGATE, to, 0, 0, 0);
-                    operator = operator_code(Alu::Add);
+                    number = operator_code(Operator::Add);
                 }
                 // The others of which this can happen give the same either way round.
-                self.push(class | operator | code::REGISTER, to, a, offset, 0);
+                self.push(class | number | code::REGISTER, to, a, offset, 0);
             }
             _ => {
                 self.copy(to, a, false);
-                self.push_value(class | operator, to, b, offset);
+                self.push_value(class | number, to, b, offset);
             }
         }
     }
@@ -323,7 +323,7 @@ impl Encoder<'_> {
         self.map(map);
         self.wide(R1, code::SOURCE_MAP, 0, 0);
         self.copy(R2, STACK, false);
-        self.push(code::ALU64 | operator_code(Alu::Add), R2, 0, 0, -4);
+        self.push(code::ALU64 | operator_code(Operator::Add), R2, 0, 0, -4);
         self.push(code::CALL, 0, 0, 0, code::LOOKUP);
         self.copy(to, R0, false);
     }
@@ -342,26 +342,26 @@ fn size(bits: u8) -> u8 {
     }
 }
 
-fn operator_code(alu: Alu) -> u8 {
-    operator(alu).0
+fn operator_code(operator: Operator) -> u8 {
+    code_and_offset(operator).0
 }
 
 /// Its code, and what the instruction's offset says.
-fn operator(alu: Alu) -> (u8, i16) {
-    match alu {
-        Alu::Add => (0x00, 0),
-        Alu::Subtract => (0x10, 0),
-        Alu::Multiply => (0x20, 0),
-        Alu::Divide => (0x30, 0),
-        Alu::DivideSigned => (0x30, 1),
-        Alu::Or => (0x40, 0),
-        Alu::And => (0x50, 0),
-        Alu::ShiftLeft => (0x60, 0),
-        Alu::ShiftRight => (0x70, 0),
-        Alu::Remainder => (0x90, 0),
-        Alu::RemainderSigned => (0x90, 1),
-        Alu::Xor => (0xa0, 0),
-        Alu::ShiftRightSigned => (0xc0, 0),
+fn code_and_offset(operator: Operator) -> (u8, i16) {
+    match operator {
+        Operator::Add => (0x00, 0),
+        Operator::Subtract => (0x10, 0),
+        Operator::Multiply => (0x20, 0),
+        Operator::Divide => (0x30, 0),
+        Operator::DivideSigned => (0x30, 1),
+        Operator::Or => (0x40, 0),
+        Operator::And => (0x50, 0),
+        Operator::ShiftLeft => (0x60, 0),
+        Operator::ShiftRight => (0x70, 0),
+        Operator::Remainder => (0x90, 0),
+        Operator::RemainderSigned => (0x90, 1),
+        Operator::Xor => (0xa0, 0),
+        Operator::ShiftRightSigned => (0xc0, 0),
     }
 }
 

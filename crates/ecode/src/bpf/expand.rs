@@ -1,9 +1,9 @@
 //! Steps that are many instructions: copies and zeros, effects, and the search for a bit.
 
-use super::machine::{Alu, Inst, Kind, Test, V, Value};
+use super::machine::{Inst, Kind, Test, V, Value};
 use super::select::Select;
 use crate::frame::at;
-use crate::ir::{Fault, Operand};
+use crate::ir::{Fault, Operand, Operator};
 use crate::limits;
 
 /// More bytes than this are done by a loop.
@@ -70,13 +70,13 @@ impl Select<'_> {
         let moved = bases.map(|base| {
             let place = self.code.add(Kind::Place);
             if let Some(base) = base {
-                self.alu(Alu::Add, place, base, Value::Register(distance), false);
+                self.alu(Operator::Add, place, base, Value::Register(distance), false);
             }
             place
         });
         round(self, moved);
         self.alu(
-            Alu::Add,
+            Operator::Add,
             distance,
             distance,
             Value::Immediate(ROUND_BYTES as i32),
@@ -92,14 +92,14 @@ impl Select<'_> {
         let (frame, count, place) = (self.frame, self.code.register(), self.code.add(Kind::Place));
         self.load(count, frame, at::EFFECT_COUNT, 32);
         let most = Value::Immediate(limits::EFFECTS as i32);
-        let full = self.fault(Fault::Effects);
+        let full = self.fault_here(Fault::Effects);
         self.branch(Test::GreaterEqual, count, most, full);
         const { assert!(limits::EFFECTS.is_power_of_two()) };
         let mask = Value::Immediate(limits::EFFECTS as i32 - 1);
-        self.alu(Alu::And, place, count, mask, false);
+        self.alu(Operator::And, place, count, mask, false);
         let bytes = Value::Immediate(at::EFFECT_BYTES.trailing_zeros() as i32);
-        self.alu(Alu::ShiftLeft, place, place, bytes, false);
-        self.alu(Alu::Add, place, place, Value::Register(frame), false);
+        self.alu(Operator::ShiftLeft, place, place, bytes, false);
+        self.alu(Operator::Add, place, place, Value::Register(frame), false);
         self.store(place, at::EFFECT, Value::Immediate(kind as i32), 32);
         let number = self.half(number);
         self.store(place, at::EFFECT + 4, number, 32);
@@ -107,7 +107,7 @@ impl Select<'_> {
             let value = self.value(*value);
             self.store(place, at::EFFECT + offset, value, 64);
         }
-        self.alu(Alu::Add, count, count, Value::Immediate(1), false);
+        self.alu(Operator::Add, count, count, Value::Immediate(1), false);
         self.store(frame, at::EFFECT_COUNT, Value::Register(count), 32);
     }
 
@@ -126,19 +126,25 @@ impl Select<'_> {
             from: Value::Immediate(-1),
             narrow: false,
         });
-        self.alu(Alu::Add, first, after, Value::Immediate(1), false);
+        self.alu(Operator::Add, first, after, Value::Immediate(1), false);
         self.branch(Test::Greater, first, Value::Immediate(63), over);
-        self.alu(Alu::ShiftRight, bits, mask, Value::Register(first), false);
+        self.alu(
+            Operator::ShiftRight,
+            bits,
+            mask,
+            Value::Register(first),
+            false,
+        );
         self.branch(Test::Equal, bits, Value::Immediate(0), over);
         self.emit(Inst::Negate {
             to: result,
             a: bits,
             narrow: false,
         });
-        self.alu(Alu::And, bits, bits, Value::Register(result), false);
-        self.alu(Alu::Add, bits, bits, Value::Immediate(-1), false);
+        self.alu(Operator::And, bits, bits, Value::Register(result), false);
+        self.alu(Operator::Add, bits, bits, Value::Immediate(-1), false);
         self.count_bits(bits);
-        self.alu(Alu::Add, result, bits, Value::Register(first), false);
+        self.alu(Operator::Add, result, bits, Value::Register(first), false);
         self.emit(Inst::Label(over));
         // Whether there was one is asked again by whoever wants to know.
         self.set_hidden(to, Value::Register(result));
@@ -159,18 +165,18 @@ impl Select<'_> {
         });
         let part = self.code.register();
         let shift = Value::Immediate;
-        self.alu(Alu::ShiftRight, part, bits, shift(1), false);
-        self.alu(Alu::And, part, part, ones, false);
-        self.alu(Alu::Subtract, bits, bits, Value::Register(part), false);
-        self.alu(Alu::And, part, bits, threes, false);
-        self.alu(Alu::ShiftRight, bits, bits, shift(2), false);
-        self.alu(Alu::And, bits, bits, threes, false);
-        self.alu(Alu::Add, bits, bits, Value::Register(part), false);
-        self.alu(Alu::ShiftRight, part, bits, shift(4), false);
-        self.alu(Alu::Add, bits, bits, Value::Register(part), false);
-        self.alu(Alu::And, bits, bits, fifteens, false);
-        self.alu(Alu::Multiply, bits, bits, bytes, false);
-        self.alu(Alu::ShiftRight, bits, bits, shift(56), false);
+        self.alu(Operator::ShiftRight, part, bits, shift(1), false);
+        self.alu(Operator::And, part, part, ones, false);
+        self.alu(Operator::Subtract, bits, bits, Value::Register(part), false);
+        self.alu(Operator::And, part, bits, threes, false);
+        self.alu(Operator::ShiftRight, bits, bits, shift(2), false);
+        self.alu(Operator::And, bits, bits, threes, false);
+        self.alu(Operator::Add, bits, bits, Value::Register(part), false);
+        self.alu(Operator::ShiftRight, part, bits, shift(4), false);
+        self.alu(Operator::Add, bits, bits, Value::Register(part), false);
+        self.alu(Operator::And, bits, bits, fifteens, false);
+        self.alu(Operator::Multiply, bits, bits, bytes, false);
+        self.alu(Operator::ShiftRight, bits, bits, shift(56), false);
     }
 }
 

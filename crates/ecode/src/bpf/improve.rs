@@ -3,7 +3,8 @@
 //!
 //! Values are followed between two labels only: there, everything is reached from above.
 
-use super::machine::{Alu, Code, Inst, Kind, Label, Line, V, Value};
+use super::machine::{Code, Inst, Kind, Label, Line, V, Value};
+use crate::ir::Operator;
 
 /// How far back the origin of a value is looked for.
 const FAR: usize = 24;
@@ -192,7 +193,7 @@ fn unlink(code: &mut Code) {
                 is_copied[from.at()] = true;
             }
             Inst::Alu {
-                alu: Alu::Add,
+                operator: Operator::Add,
                 to,
                 a,
                 b: Value::Immediate(_),
@@ -207,7 +208,7 @@ fn unlink(code: &mut Code) {
     for line in lines {
         code.lines.push(line);
         if let Inst::Alu {
-            alu: Alu::Add,
+            operator: Operator::Add,
             to,
             a,
             b: Value::Immediate(_),
@@ -219,7 +220,7 @@ fn unlink(code: &mut Code) {
         {
             let b = Value::Immediate(-1);
             let inst = Inst::Alu {
-                alu: Alu::And,
+                operator: Operator::And,
                 to,
                 a: to,
                 b,
@@ -233,7 +234,9 @@ fn unlink(code: &mut Code) {
 /// Whether the result comes into its register before the right operand is read from it.
 fn writes_too_early(inst: &Inst) -> bool {
     match *inst {
-        Inst::Alu { alu, to, a, b, .. } => !alu.commutes() && b == Value::Register(to) && a != to,
+        Inst::Alu {
+            operator, to, a, b, ..
+        } => !operator.commutes() && b == Value::Register(to) && a != to,
         _ => false,
     }
 }
@@ -285,9 +288,14 @@ fn make_narrow(inst: &mut Inst) -> bool {
             *narrow = true;
             true
         }
-        Inst::Alu { alu, b, narrow, .. } => {
-            let shift = *alu == Alu::ShiftLeft && matches!(b, Value::Immediate(..=31));
-            *narrow |= alu.is_modular() || shift;
+        Inst::Alu {
+            operator,
+            b,
+            narrow,
+            ..
+        } => {
+            let shift = *operator == Operator::ShiftLeft && matches!(b, Value::Immediate(..=31));
+            *narrow |= operator.is_modular() || shift;
             *narrow
         }
         _ => false,

@@ -271,13 +271,13 @@ fn spans(code: &Code, blocks: &Blocks) -> Vec<Interval> {
         }
         // The result comes into its register before the right operand is read.
         if let Inst::Alu {
-            alu,
+            operator,
             b: Value::Register(b),
             to,
             a,
             ..
         } = line.inst
-            && !alu.commutes()
+            && !operator.commutes()
             && to != a
             && b != a
         {

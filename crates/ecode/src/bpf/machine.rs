@@ -6,6 +6,7 @@
 //! register may be written many times. Labels stand in the code.
 
 use super::Map;
+use crate::ir::Operator;
 use crate::source::Span;
 
 /// A virtual register.
@@ -27,38 +28,6 @@ pub(super) struct Label(pub u32);
 pub(super) enum Value {
     Register(V),
     Immediate(i32),
-}
-
-/// Arithmetic, in the kernel's numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Alu {
-    Add,
-    Subtract,
-    Multiply,
-    Divide,
-    DivideSigned,
-    Remainder,
-    RemainderSigned,
-    And,
-    Or,
-    Xor,
-    ShiftLeft,
-    ShiftRight,
-    ShiftRightSigned,
-}
-
-impl Alu {
-    pub(super) fn commutes(self) -> bool {
-        matches!(
-            self,
-            Alu::Add | Alu::Multiply | Alu::And | Alu::Or | Alu::Xor
-        )
-    }
-
-    /// Whether the lower 32 bits of the result depend on nothing but those of the operands.
-    pub(super) fn is_modular(self) -> bool {
-        self.commutes() || self == Alu::Subtract
-    }
 }
 
 /// What a branch asks.
@@ -123,7 +92,7 @@ pub(super) enum Inst {
         value: i64,
     },
     Alu {
-        alu: Alu,
+        operator: Operator,
         to: V,
         a: V,
         b: Value,
@@ -156,7 +125,7 @@ pub(super) enum Inst {
     Atomic {
         base: V,
         offset: i16,
-        alu: Alu,
+        operator: Operator,
         value: V,
         bits: u8,
     },

@@ -3,7 +3,7 @@
 //! (see the head of `select`).
 
 use super::facts::Range;
-use super::machine::{Alu, Inst, Label, Test, V, Value};
+use super::machine::{Inst, Label, Test, V, Value};
 use super::select::Select;
 use crate::ir::{Operand, Operator, Register, Relation};
 
@@ -29,7 +29,7 @@ impl Select<'_> {
         } else {
             let b = Value::Immediate((1 << bits) - 1);
             Inst::Alu {
-                alu: Alu::And,
+                operator: Operator::And,
                 to,
                 a: from,
                 b,
@@ -147,12 +147,11 @@ impl Select<'_> {
     pub(super) fn binary(&mut self, to: Register, operator: Operator, a: Operand, b: Operand) {
         let narrow = self.facts.is_half(operator, to, a, b);
         let target = Self::named(to);
-        let alu = alu_of(operator);
         let (a, b) = match (a, b) {
-            (Operand::Constant(_), Operand::Register(_)) if alu.commutes() => (b, a),
+            (Operand::Constant(_), Operand::Register(_)) if operator.commutes() => (b, a),
             other => other,
         };
-        if let (Alu::Subtract, Operand::Constant(0), Operand::Register(b)) = (alu, a, b) {
+        if let (Operator::Subtract, Operand::Constant(0), Operand::Register(b)) = (operator, a, b) {
             return self.emit(Inst::Negate {
                 to: target,
                 a: Self::named(b),
@@ -161,14 +160,14 @@ impl Select<'_> {
         }
         let left = self.register(a);
         if let Operand::Constant(b) = b
-            && self.with_constant(alu, target, left, b, narrow)
+            && self.with_constant(operator, target, left, b, narrow)
         {
             return;
         }
         let right = if narrow { self.half(b) } else { self.value(b) };
-        if right == Value::Register(target) && left != target && !alu.commutes() {
+        if right == Value::Register(target) && left != target && !operator.commutes() {
             let result = self.code.register();
-            self.alu(alu, result, left, right, narrow);
+            self.alu(operator, result, left, right, narrow);
             let from = Value::Register(result);
             self.emit(Inst::Move {
                 to: target,
@@ -176,44 +175,48 @@ impl Select<'_> {
                 narrow: false,
             });
         } else {
-            self.alu(alu, target, left, right, narrow);
+            self.alu(operator, target, left, right, narrow);
         }
     }
 
     /// By a constant, where something cheaper does it or the kernel has no such instruction.
-    fn with_constant(&mut self, alu: Alu, to: V, a: V, b: i64, narrow: bool) -> bool {
+    fn with_constant(&mut self, operator: Operator, to: V, a: V, b: i64, narrow: bool) -> bool {
         let copy = |from| Inst::Move { to, from, narrow };
         let bits = if narrow { 32 } else { 64 };
         let power = (b > 0 && b.count_ones() == 1).then(|| b.trailing_zeros() as i32);
         let power = power.filter(|power| *power < bits);
-        let mut replaced = |alu, b| {
+        let mut replaced = |operator, b| {
             self.emit(Inst::Alu {
-                alu,
+                operator,
                 to,
                 a,
                 b: Value::Immediate(b),
                 narrow,
             });
         };
-        match (alu, b, power) {
-            (Alu::ShiftLeft | Alu::ShiftRight | Alu::ShiftRightSigned, _, _) => match b & 63 {
-                0 => self.emit(copy(Value::Register(a))),
-                count => replaced(alu, count as i32),
-            },
-            (Alu::Divide | Alu::DivideSigned | Alu::Multiply, 0, _) => {
+        match (operator, b, power) {
+            (Operator::ShiftLeft | Operator::ShiftRight | Operator::ShiftRightSigned, _, _) => {
+                match b & 63 {
+                    0 => self.emit(copy(Value::Register(a))),
+                    count => replaced(operator, count as i32),
+                }
+            }
+            (Operator::Divide | Operator::DivideSigned | Operator::Multiply, 0, _) => {
                 self.emit(copy(Value::Immediate(0)));
             }
-            (Alu::Remainder | Alu::RemainderSigned, 0, _)
-            | (Alu::Divide | Alu::DivideSigned | Alu::Multiply, 1, _) => {
+            (Operator::Remainder | Operator::RemainderSigned, 0, _)
+            | (Operator::Divide | Operator::DivideSigned | Operator::Multiply, 1, _) => {
                 self.emit(copy(Value::Register(a)));
             }
-            (Alu::Multiply, _, Some(power)) => replaced(Alu::ShiftLeft, power),
-            (Alu::Divide, _, Some(power)) => replaced(Alu::ShiftRight, power),
-            (Alu::Remainder, _, Some(power)) if power < 31 => replaced(Alu::And, (1 << power) - 1),
-            (Alu::DivideSigned, _, Some(power)) => self.divide_by_power(to, a, power, narrow),
-            (Alu::Subtract, _, _) if b != i64::MIN && i32::try_from(-b).is_ok() => {
+            (Operator::Multiply, _, Some(power)) => replaced(Operator::ShiftLeft, power),
+            (Operator::Divide, _, Some(power)) => replaced(Operator::ShiftRight, power),
+            (Operator::Remainder, _, Some(power)) if power < 31 => {
+                replaced(Operator::And, (1 << power) - 1);
+            }
+            (Operator::DivideSigned, _, Some(power)) => self.divide_by_power(to, a, power, narrow),
+            (Operator::Subtract, _, _) if b != i64::MIN && i32::try_from(-b).is_ok() => {
                 let b = self.constant(-b);
-                self.alu(Alu::Add, to, a, b, narrow);
+                self.alu(Operator::Add, to, a, b, narrow);
             }
             _ => return false,
         }
@@ -225,11 +228,11 @@ impl Select<'_> {
         let bits = if narrow { 32 } else { 64 };
         let sum = self.code.register();
         let (sign, rest) = (Value::Immediate(bits - 1), Value::Immediate(bits - power));
-        self.alu(Alu::ShiftRightSigned, sum, a, sign, narrow);
-        self.alu(Alu::ShiftRight, sum, sum, rest, narrow);
-        self.alu(Alu::Add, sum, sum, Value::Register(a), narrow);
+        self.alu(Operator::ShiftRightSigned, sum, a, sign, narrow);
+        self.alu(Operator::ShiftRight, sum, sum, rest, narrow);
+        self.alu(Operator::Add, sum, sum, Value::Register(a), narrow);
         self.alu(
-            Alu::ShiftRightSigned,
+            Operator::ShiftRightSigned,
             to,
             sum,
             Value::Immediate(power),
@@ -242,24 +245,6 @@ fn range_of_constant(from: Operand, bits: u8, signed: bool) -> i64 {
     match from {
         Operand::Constant(value) => crate::types::Int::new(bits, signed).wrap(value),
         Operand::Register(_) => 0,
-    }
-}
-
-pub(super) fn alu_of(operator: Operator) -> Alu {
-    match operator {
-        Operator::Add => Alu::Add,
-        Operator::Subtract => Alu::Subtract,
-        Operator::Multiply => Alu::Multiply,
-        Operator::Divide => Alu::Divide,
-        Operator::DivideSigned => Alu::DivideSigned,
-        Operator::Remainder => Alu::Remainder,
-        Operator::RemainderSigned => Alu::RemainderSigned,
-        Operator::And => Alu::And,
-        Operator::Or => Alu::Or,
-        Operator::Xor => Alu::Xor,
-        Operator::ShiftLeft => Alu::ShiftLeft,
-        Operator::ShiftRight => Alu::ShiftRight,
-        Operator::ShiftRightSigned => Alu::ShiftRightSigned,
     }
 }
 

@@ -14,14 +14,14 @@
 //!   each of them: 40 such `if`s in a row took it 3.2 s and were refused; hidden, 1.2 ms.
 
 use super::facts::{Facts, Range, each_read, written};
+use super::fault::Faults;
 use super::feeds::AllFeeds;
 use super::flat::{Flat, Item, Place, Step};
-use super::machine::{Alu, Code, Inst, Kind, Label, Line, Test, V, Value};
+use super::machine::{Code, Inst, Kind, Label, Line, Test, V, Value};
 use super::near::{AllNear, Near};
-use super::operate::alu_of;
 use super::{Map, Options};
 use crate::frame::at;
-use crate::ir::{Address, Fault, Op, Operand, Program, Region, Register};
+use crate::ir::{Address, Fault, Op, Operand, Operator, Program, Region, Register};
 use crate::source::Span;
 
 /// More walks than this per step, and numbers are hidden.
@@ -39,14 +39,13 @@ pub(super) struct Select<'a> {
     /// See the head of this file.
     pub(super) careful: bool,
     /// Where the next instructions come from, and how many loops are around them.
-    span: Span,
-    depth: u8,
+    pub(super) span: Span,
+    pub(super) depth: u8,
     /// By place; the first labels of all.
     labels: Vec<Label>,
-    /// Where faults are noted.
-    faults: Vec<(Fault, Label)>,
+    pub(super) faults: Faults,
     /// Where the run ends, and where it does when not even the frame is there.
-    end: Label,
+    pub(super) end: Label,
     nothing: Label,
     pub(super) frame: V,
     event: Option<V>,
@@ -85,13 +84,11 @@ pub(super) fn select(
         code.register();
     }
     let labels: Vec<Label> = (0..flat.places).map(|_| code.label()).collect();
-    let faults = flat
-        .faults
-        .iter()
-        .map(|(fault, place)| (*fault, labels[place.0 as usize]));
+    let of_place = |(fault, place): &(Fault, Place)| (*fault, labels[place.0 as usize]);
+    let faults = Faults::new(flat.faults.iter().map(of_place));
     let steps = flat.items.len() as u64;
     let mut select = Select {
-        faults: faults.collect(),
+        faults,
         end: code.label(),
         nothing: code.label(),
         frame: code.add(Kind::Place),
@@ -147,11 +144,6 @@ impl Select<'_> {
 
     pub(super) fn label(&mut self) -> Label {
         self.code.label()
-    }
-
-    pub(super) fn fault(&self, fault: Fault) -> Label {
-        let known = self.faults.iter().find(|(known, _)| *known == fault);
-        known.map_or(self.end, |(_, label)| *label)
     }
 
     fn place(&self, place: Place) -> Label {
@@ -262,21 +254,7 @@ impl Select<'_> {
         let nothing = self.nothing;
         self.emit(Inst::Label(nothing));
         self.emit(Inst::Exit);
-        let mut faults = std::mem::take(&mut self.faults);
-        faults.sort_unstable_by_key(|(fault, _)| *fault as u32);
-        for (fault, label) in faults {
-            self.emit(Inst::Label(label));
-            self.store(self.frame, at::FAULT, Value::Immediate(fault as i32), 32);
-            if fault == Fault::Fuel {
-                self.store(self.frame, at::FUEL, Value::Immediate(0), 32);
-            }
-            // Before anything else was done, the fuel is still where it was.
-            self.emit(Inst::Jump(if matches!(fault, Fault::Input | Fault::Fuel) {
-                nothing
-            } else {
-                end
-            }));
-        }
+        self.note_faults(end, nothing);
     }
 
     // --- operands ---
@@ -351,16 +329,16 @@ impl Select<'_> {
                         to,
                         value: value ^ mask,
                     });
-                    self.alu(Alu::Xor, to, to, Value::Register(other), false);
+                    self.alu(Operator::Xor, to, to, Value::Register(other), false);
                 }
                 None => self.emit(Inst::Wide { to, value }),
             },
         }
     }
 
-    pub(super) fn alu(&mut self, alu: Alu, to: V, a: V, b: Value, narrow: bool) {
+    pub(super) fn alu(&mut self, operator: Operator, to: V, a: V, b: Value, narrow: bool) {
         self.emit(Inst::Alu {
-            alu,
+            operator,
             to,
             a,
             b,
@@ -403,7 +381,7 @@ impl Select<'_> {
     pub(super) fn hide(&mut self, to: V) {
         let zero = self.code.register();
         self.load(zero, self.frame, at::ZERO, 64);
-        self.alu(Alu::Add, to, to, Value::Register(zero), false);
+        self.alu(Operator::Add, to, to, Value::Register(zero), false);
     }
 
     /// `to = from`, of which the verifier knows nothing.
@@ -413,7 +391,7 @@ impl Select<'_> {
         }
         self.load(to, self.frame, at::ZERO, 64);
         if from != Value::Immediate(0) {
-            self.alu(Alu::Add, to, to, from, false);
+            self.alu(Operator::Add, to, to, from, false);
         }
     }
 
@@ -471,7 +449,7 @@ impl Select<'_> {
                 self.emit(Inst::Label(label));
             }
             Step::Head(place) => {
-                let (head, enough) = (self.place(*place), self.fault(Fault::Fuel));
+                let (head, enough) = (self.place(*place), self.fault_here(Fault::Fuel));
                 self.emit(Inst::Label(head));
                 self.emit(Inst::MayGoto(enough));
             }
@@ -482,7 +460,7 @@ impl Select<'_> {
                 self.emit(Inst::Jump(end));
             }
             Step::Fail(fault) => {
-                let to = self.fault(*fault);
+                let to = self.fault_here(*fault);
                 self.emit(Inst::Jump(to));
             }
         }
@@ -615,11 +593,10 @@ impl Select<'_> {
             } => {
                 let (base, offset) = self.aligned(to, u32::from(*bits / 8));
                 let value = self.register(*value);
-                let alu = alu_of(*operator);
                 self.emit(Inst::Atomic {
                     base,
                     offset,
-                    alu,
+                    operator: *operator,
                     value,
                     bits: *bits,
                 });
@@ -663,7 +640,7 @@ impl Select<'_> {
 
     fn bound(&mut self, to: Register, from: Register, count: u32) {
         let narrow = self.facts.is_half_index(from);
-        let fault = self.fault(Fault::Index);
+        let fault = self.fault_here(Fault::Index);
         let a = Self::named(from);
         match i32::try_from(count) {
             Ok(count) => {
@@ -734,9 +711,15 @@ impl Select<'_> {
             mask &= u32::MAX.checked_shr(zeros).unwrap_or(0);
         }
         if mask != u32::MAX {
-            self.alu(Alu::And, place, place, Value::Immediate(mask as i32), true);
+            self.alu(
+                Operator::And,
+                place,
+                place,
+                Value::Immediate(mask as i32),
+                true,
+            );
         }
-        self.alu(Alu::Add, place, place, Value::Register(base), false);
+        self.alu(Operator::Add, place, place, Value::Register(base), false);
         (place, offset)
     }
 
@@ -758,14 +741,14 @@ impl Select<'_> {
     fn burn(&mut self, units: u32) {
         let Some(fuel) = self.fuel else { return };
         let Ok(units) = i32::try_from(units) else {
-            let empty = self.fault(Fault::Fuel);
+            let empty = self.fault_here(Fault::Fuel);
             return self.emit(Inst::Jump(empty));
         };
         if !self.program.never_lacks_fuel() {
-            let empty = self.fault(Fault::Fuel);
+            let empty = self.fault_here(Fault::Fuel);
             self.branch(Test::Less, fuel, Value::Immediate(units), empty);
         }
-        self.alu(Alu::Add, fuel, fuel, Value::Immediate(-units), false);
+        self.alu(Operator::Add, fuel, fuel, Value::Immediate(-units), false);
     }
 }
 

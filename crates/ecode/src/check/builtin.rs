@@ -306,7 +306,10 @@ impl Checker<'_> {
         let known: Vec<_> = environment.attributes.iter().map(String::as_str).collect();
         let number = known.iter().position(|known| *known == name);
         if number.is_none() {
-            let hint = self.near_or_all(name, &known);
+            let hint = match known.is_empty() {
+                true => environment.naming.attributes.to_owned(),
+                false => self.near_or_all(name, &known),
+            };
             let message = format!("there is no attribute '{}'", cut(name));
             self.error_hint(source.span, message, hint);
         }
@@ -457,7 +460,7 @@ impl Checker<'_> {
             self.error_hint(
                 span,
                 "there are no sinks here",
-                "only the filters of channels choose among sinks",
+                self.environment.naming.sinks,
             );
         }
         self.environment.sinks.as_ref().map(|_| ())

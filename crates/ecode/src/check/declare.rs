@@ -50,6 +50,7 @@ impl Checker<'_> {
                 Item::Test(_) => {}
             }
         }
+        self.output_fits();
         self.service_data(service);
     }
 

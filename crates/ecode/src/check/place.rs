@@ -1,12 +1,13 @@
 //! What can be read and written: variables, their fields and elements; and what else a name can
-//! mean. A name that no declaration explains is a field of the input, a kind of the service, or a
-//! constant of the surroundings, in this order.
+//! mean. A name that no declaration explains is a field of the input, a kind of the service, a
+//! constant of the surroundings, or a number of the kernel's, in this order.
 
 use super::conversion::{constant_of, convert, number, shown};
 use super::initialise::outside;
 use super::scope::{Binding, nearest};
 use super::{Checker, Operand, cut};
 use crate::ast::{self, Name};
+use crate::environment::NUMBERS;
 use crate::source::Span;
 use crate::tree::{
     Builtin, EventField, Expression, ExpressionKind, Index, Place, SinkField, VariableId,
@@ -63,14 +64,14 @@ impl Checker<'_> {
             return Operand::Place(place);
         }
         let kind = self.environment.kinds.iter().position(|kind| kind == name);
-        let constant = self
-            .environment
-            .constants
-            .iter()
-            .find(|(known, _)| known == name);
         let value = kind
             .map(|at| at as i64)
-            .or(constant.map(|(_, value)| *value));
+            .or_else(|| self.given_constant(name))
+            .or_else(|| {
+                let mut numbers = NUMBERS.iter();
+                let found = numbers.find(|(known, _)| *known == name);
+                found.map(|(_, value)| *value)
+            });
         if let Some(value) = value {
             let int = if i32::try_from(value).is_ok() {
                 Int::INT
@@ -83,6 +84,16 @@ impl Checker<'_> {
             self.unknown_name(name, span);
         }
         Operand::Error
+    }
+
+    /// A constant of the surroundings. Which of them are used is noted.
+    fn given_constant(&mut self, name: &str) -> Option<i64> {
+        let mut given = self.environment.constants.iter();
+        let at = given.position(|(known, _)| known == name)?;
+        if let Some(used) = self.tree.constants_used.get_mut(at) {
+            *used = true;
+        }
+        Some(self.environment.constants[at].1)
     }
 
     /// A field of the input, by its bare name.
@@ -125,6 +136,7 @@ impl Checker<'_> {
             "input" => "there is no input here".to_owned(),
             "output" => "there is no output here".to_owned(),
             "event" => "the event itself is no value".to_owned(),
+            "sinks" if self.environment.sinks.is_none() => "there are no sinks here".to_owned(),
             "sinks" => "the sinks can only be looked at one by one".to_owned(),
             _ if super::builtin::is_builtin(name) => format!("'{name}' is a function"),
             _ => format!("'{}' is not declared", cut(name)),
@@ -132,6 +144,7 @@ impl Checker<'_> {
         let hint = match name {
             "input" | "output" => format!("declare it: struct {name} {{ ... }};"),
             "event" => "name a field: event.pid, event.time, ...".to_owned(),
+            "sinks" if self.environment.sinks.is_none() => self.environment.naming.sinks.to_owned(),
             "sinks" => "for (s in sinks) { ... }".to_owned(),
             _ if EventField::ALL.iter().any(|(known, _)| *known == name) => {
                 format!("did you mean event.{name}?")
@@ -160,7 +173,11 @@ impl Checker<'_> {
         match nearest(
             &self.budget,
             name,
-            values.chain(kinds).chain(constants).chain(fields),
+            values
+                .chain(kinds)
+                .chain(constants)
+                .chain(fields)
+                .chain(NUMBERS.iter().map(|(known, _)| *known)),
         ) {
             Some(near) => format!("did you mean '{near}'?"),
             None => String::new(),

@@ -84,6 +84,22 @@ impl Checker<'_> {
         known
     }
 
+    /// Where the output takes the place of an event's data, it must fit there.
+    pub(super) fn output_fits(&mut self) {
+        let Some((output, most)) = self.tree.output.zip(self.environment.output_most) else {
+            return;
+        };
+        let variable = self.variable(output);
+        let (span, size) = (variable.span, self.tree.structs.size(&variable.ty));
+        if size.is_none_or(|size| size > most) {
+            let size = size.unwrap_or(u32::MAX);
+            let message = format!("an event has at most {most} bytes of data, output has {size}");
+            let hint =
+                "it takes the place of the event's data: leave fields out, or use shorter ones";
+            self.error_hint(span, message, hint);
+        }
+    }
+
     /// The output as a format.
     pub(super) fn service_data(&mut self, head: Option<Span>) {
         let Some(output) = self.tree.output.filter(|_| head.is_some()) else {

@@ -18,6 +18,7 @@ use std::marker::PhantomData;
 use std::num::NonZeroU32;
 
 use super::counting::counting;
+use super::invariant::invariant;
 use super::{Address, Instruction, Label, Op, Operand, Operator, Region, Register, Relation};
 
 /// Bounds, inclusive, of the value as a number with sign.
@@ -32,7 +33,8 @@ pub struct Range {
 impl Range {
     /// Nothing is known.
     pub const ALL: Range = Range::new(i64::MIN, i64::MAX);
-    const BOOL: Range = Range::new(0, 1);
+    /// Of a comparison.
+    pub(super) const BOOL: Range = Range::new(0, 1);
 
     const fn new(low: i64, high: i64) -> Range {
         Range { low, high }
@@ -44,7 +46,7 @@ impl Range {
     }
 
     /// The smallest that both are in.
-    fn hull(self, other: Range) -> Range {
+    pub(super) fn hull(self, other: Range) -> Range {
         Range::new(self.low.min(other.low), self.high.max(other.high))
     }
 
@@ -82,6 +84,8 @@ type Then = (Operand, u32);
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Places for computations by their hash: loops that are written out add more of them.
 const HASHES_LEAST: usize = 256;
+/// Writes that are looked at for what loops keep: a millisecond's worth.
+const EFFORT: usize = 20_000;
 /// Computations with one hash that are looked at. A text may be made so that all have the same.
 const SAME_HASH: u32 = 64;
 
@@ -224,6 +228,8 @@ pub struct Facts {
     undo: Vec<(u32, Known)>,
     /// Each write: which register, in what bounds.
     writes: Vec<(u32, Range)>,
+    /// Writes in loops that may still be looked at for what all rounds keep.
+    pub(super) effort: usize,
 }
 
 /// A point to go back to.
@@ -269,6 +275,7 @@ impl Facts {
             versions: 0,
             undo: Vec::new(),
             writes: Vec::new(),
+            effort: EFFORT,
         }
     }
 
@@ -551,11 +558,18 @@ impl Facts {
         self.write(register, Range::ALL);
     }
 
-    /// At the head of a loop with this body: what it writes is forgotten, but for what the register
-    /// that it counts by can be. How often the body runs to its end at most, if that is known.
+    /// At the head of a loop with this body: what it writes is forgotten, but for the bounds that
+    /// all rounds keep, and what the register that it counts by can be. How often the body runs to
+    /// its end at most, if that is known.
     pub fn enter_loop(&mut self, label: Label, body: &[Instruction]) -> Option<u64> {
         let counting = counting(label, body, &|operand| self.range(operand));
+        let mut effort = self.effort;
+        let stays = invariant(body, &|operand| self.range(operand), &mut effort);
+        self.effort = effort;
         self.forget_written(body);
+        for (register, range) in stays {
+            self.narrow(Operand::Register(register), range);
+        }
         let counting = counting?;
         self.narrow(Operand::Register(counting.register), counting.at_head);
         Some(counting.rounds)
@@ -667,7 +681,7 @@ fn without(range: Range, other: Range) -> Range {
 }
 
 /// Bounds of the result of an operator.
-fn combined(operator: Operator, a: Range, b: Range) -> Range {
+pub(super) fn combined(operator: Operator, a: Range, b: Range) -> Range {
     if let (Some(a), Some(b)) = (a.only(), b.only()) {
         let value = operator.apply(a, b);
         return Range::new(value, value);

@@ -11,6 +11,7 @@ use crate::ir::{Instruction, Op, Program};
 /// Sets [`Program::fuel_most`], and puts steps together. `rounds`: how often each loop goes round.
 pub(super) fn settle(program: &mut Program, rounds: &ByLabel<Option<u64>>) {
     let most = burnt(&program.body, rounds);
+    program.fuel_wanted = most.filter(|most| *most > u64::from(program.fuel));
     let most = most.and_then(|most| u32::try_from(most).ok());
     program.fuel_most = most.filter(|most| *most <= program.fuel);
     gather(&mut program.body, program.fuel_most.is_some());

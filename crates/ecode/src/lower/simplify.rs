@@ -232,11 +232,9 @@ impl Simplifier {
     fn cheaper(&self, operator: Operator, a: Operand, b: Operand) -> (Operator, Operand, Operand) {
         let not_negative = self.facts.range(a).low >= 0;
         match (operator, a, b) {
-            (
-                Operator::Add | Operator::Multiply | Operator::And | Operator::Or | Operator::Xor,
-                Operand::Constant(_),
-                Operand::Register(_),
-            ) => self.cheaper(operator, b, a),
+            (_, Operand::Constant(_), Operand::Register(_)) if operator.commutes() => {
+                self.cheaper(operator, b, a)
+            }
             (Operator::Divide | Operator::DivideSigned, _, Operand::Constant(by))
                 if by > 0
                     && by & (by - 1) == 0

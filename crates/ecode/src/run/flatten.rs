@@ -7,11 +7,14 @@ use std::collections::HashMap;
 use super::code::{Code, CopyRow, EffectRow, Slot, Target, There};
 use super::memory::Layout;
 use crate::ir::{Address, Instruction, Label, Op, Operand, Operator, Program, Register, Relation};
+use crate::source::Span;
 
 /// What a machine executes.
 #[derive(Debug, Default)]
 pub(super) struct Flat {
     pub(super) code: Vec<Code>,
+    /// Where each comes from.
+    pub(super) spans: Vec<Span>,
     pub(super) copies: Vec<CopyRow>,
     pub(super) effects: Vec<EffectRow>,
     /// Constants and the slots that they are in.
@@ -31,6 +34,7 @@ pub(super) fn flatten(program: &Program, layout: &Layout) -> Flat {
         constants: HashMap::new(),
         exits: HashMap::new(),
         aimed: 0,
+        span: Span::default(),
     };
     flattener.list(&program.body);
     let mut flat = flattener.flat;
@@ -51,11 +55,14 @@ struct Flattener<'p> {
     exits: HashMap<Label, Vec<usize>>,
     /// The place that a jump was aimed at last.
     aimed: Target,
+    /// Where the next instructions come from.
+    span: Span,
 }
 
 impl Flattener<'_> {
     fn emit(&mut self, code: Code) {
         self.flat.code.push(code);
+        self.flat.spans.push(self.span);
     }
 
     fn here(&self) -> Target {
@@ -86,6 +93,7 @@ impl Flattener<'_> {
 
     fn list(&mut self, body: &[Instruction]) {
         for instruction in body {
+            self.span = instruction.span;
             self.instruction(&instruction.op);
         }
     }

@@ -91,8 +91,9 @@ impl Machine {
             },
         };
         let fuel = run.fuel;
-        memory.end(fuel, ended);
-        ended
+        let place = |(fault, at): (Fault, usize)| (fault, self.flat.spans.get(at).copied());
+        memory.end(fuel, ended.map_err(place));
+        ended.map_err(|(fault, _)| fault)
     }
 }
 
@@ -159,8 +160,9 @@ fn burn(fuel: &mut u32, units: u32) -> Result<(), Fault> {
 }
 
 impl Run<'_> {
-    /// One line for each instruction, so that they make one table of jumps.
-    fn execute<const N: usize>(&mut self, slots: &mut [i64; N]) -> Result<i64, Fault> {
+    /// One line for each instruction, so that they make one table of jumps. A fault is told with
+    /// the instruction that it happened in.
+    fn execute<const N: usize>(&mut self, slots: &mut [i64; N]) -> Result<i64, (Fault, usize)> {
         let code = &self.flat.code[..];
         let (mut s, m) = (Slots(slots), &mut *self.bytes);
         let mut next = 0;
@@ -197,7 +199,7 @@ impl Run<'_> {
                 Code::IfLessSigned(a, b, to) => next = jump(next, s.get(a) < s.get(b), to),
                 Code::IfLessEqualSigned(a, b, to) => next = jump(next, s.get(a) <= s.get(b), to),
                 Code::Bound(a, b) if s.word(a) < s.word(b) => {}
-                Code::Bound(..) => return Err(Fault::Index),
+                Code::Bound(..) => return Err((Fault::Index, next - 1)),
                 Code::LoadU8(to, there) => s.put(to, u8::from_le_bytes(s.read(m, there))),
                 Code::LoadU16(to, there) => s.put(to, u16::from_le_bytes(s.read(m, there))),
                 Code::LoadU32(to, there) => s.put(to, u32::from_le_bytes(s.read(m, there))),
@@ -211,11 +213,14 @@ impl Run<'_> {
                 Code::Store64(there, a) => s.write::<8>(m, there, a),
                 Code::Copy(row) => copy(&self.flat.copies, row, &s, m),
                 Code::Zero(row) => zero(&self.flat.copies, row, &s, m),
-                Code::Effect(row) => effect(&self.flat.effects, row, &s, &mut m[self.frame..])?,
+                Code::Effect(row) => {
+                    let frame = &mut m[self.frame..];
+                    effect(&self.flat.effects, row, &s, frame).map_err(|all| (all, next - 1))?;
+                }
                 Code::NextBit(to, a, b) => s.set(to, next_bit(s.word(a), s.get(b))),
-                Code::Burn(units) => burn(&mut self.fuel, units)?,
+                Code::Burn(units) => burn(&mut self.fuel, units).map_err(|out| (out, next - 1))?,
                 Code::Return(a) => return Ok(s.get(a)),
-                Code::Fail(fault) => return Err(fault),
+                Code::Fail(fault) => return Err((fault, next - 1)),
             }
         }
         Ok(1)

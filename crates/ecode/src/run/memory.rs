@@ -10,6 +10,7 @@ use super::code::put_at;
 use crate::frame::at;
 use crate::ir::{Instruction, Op, Program, Region};
 use crate::limits;
+use crate::source::Span;
 use crate::tree::Fault;
 
 /// Bytes of a frame before its output.
@@ -182,9 +183,14 @@ impl Memory {
 
     /// Why the run failed, if it did.
     pub fn fault(&self) -> Option<Fault> {
-        Fault::ALL
-            .into_iter()
-            .find(|fault| *fault as u32 == self.frame_word(at::FAULT))
+        Fault::of_number(self.frame_word(at::FAULT))
+    }
+
+    /// The byte of the text at which it failed, if that is known. (Too little data is no place's
+    /// fault.)
+    pub fn fault_place(&self) -> Option<u32> {
+        self.fault()?;
+        self.frame_word(at::FAULT_PLACE).checked_sub(1)
     }
 
     /// Fuel that is left.
@@ -230,6 +236,7 @@ impl Memory {
         put_at(&mut self.bytes, head + at::ACCEPTED as usize, [0; 16]);
         if self.word(at::EVENT_SIZE as usize) < program.input {
             self.put_word(at::FAULT, Fault::Input as u32);
+            self.put_word(at::FAULT_PLACE, 0);
             return false;
         }
         if program.output > 0 {
@@ -239,11 +246,14 @@ impl Memory {
     }
 
     /// After a run.
-    pub(super) fn end(&mut self, fuel: u32, ended: Result<i64, Fault>) {
+    pub(super) fn end(&mut self, fuel: u32, ended: Result<i64, (Fault, Option<Span>)>) {
         self.put_word(at::FUEL, fuel);
         match ended {
             Ok(result) => self.put_frame(at::RESULT, result as u64),
-            Err(fault) => self.put_word(at::FAULT, fault as u32),
+            Err((fault, span)) => {
+                self.put_word(at::FAULT, fault as u32);
+                self.put_word(at::FAULT_PLACE, span.map_or(0, |span| span.start + 1));
+            }
         }
     }
 

@@ -12,6 +12,8 @@ pub struct Left {
     pub result: i64,
     /// Why it failed.
     pub fault: Option<Fault>,
+    /// The byte of the text at which it failed, if that is known.
+    pub fault_place: Option<u32>,
     /// Fuel that is left.
     pub fuel: u32,
     /// The reason for which it dropped the event, if it did.
@@ -37,6 +39,7 @@ impl Left {
         Left {
             result: memory.result(),
             fault: memory.fault(),
+            fault_place: memory.fault_place(),
             fuel: memory.fuel(),
             dropped: memory.drop_reason(),
             accepted,
@@ -50,7 +53,11 @@ impl Left {
 
     /// What a run in the kernel left in its frame, of [`at::BYTES`] bytes, and in the state.
     pub fn of_frame(frame: &[u8], output_bytes: u32, state: &[u8]) -> Left {
-        let fault = half(frame, at::FAULT);
+        let number = half(frame, at::FAULT);
+        let fault = Fault::of_number(number);
+        // Too little data is no place's fault.
+        let has_place = fault.is_some_and(|fault| fault != Fault::Input);
+        let place = half(frame, at::FAULT_PLACE).checked_sub(1);
         let effect = |number| {
             let begin = at::EFFECT + number * at::EFFECT_BYTES;
             Effect {
@@ -63,7 +70,8 @@ impl Left {
         let dropped = half(frame, at::DROP).checked_sub(1);
         Left {
             result: word(frame, at::RESULT) as i64,
-            fault: Fault::ALL.into_iter().find(|known| *known as u32 == fault),
+            fault,
+            fault_place: place.filter(|_| has_place),
             fuel: half(frame, at::FUEL),
             dropped: dropped.map(|reason| reason as u8),
             accepted: word(frame, at::ACCEPTED),

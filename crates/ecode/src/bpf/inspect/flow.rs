@@ -329,9 +329,10 @@ fn keep(state: &mut State, parts: Parts, kinds: u16) -> Step {
 }
 
 /// Fields of the frame's first part that are a program's to write, by where they begin and end.
-const OWN: [(u32, u32); 3] = [
+const OWN: [(u32, u32); 4] = [
     (at::RANDOM, at::DROP + 4),
     (at::ACCEPTED, at::REJECTED + 8),
+    (at::FAULT_PLACE, at::FAULT_PLACE + 4),
     (at::EFFECT, at::BYTES),
 ];
 

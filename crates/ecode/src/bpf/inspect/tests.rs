@@ -241,7 +241,8 @@ fn what_is_there_to_be_read_is_not_written() {
     for (what, offset, expected) in [
         ("the channel", 44, told),
         ("the size of its output", 40, told),
-        ("what nobody uses", 80, told),
+        ("what nobody uses", 84, told),
+        ("where it failed", 80, "all is well"),
         ("what is always 0", 72, told),
         ("the time", 0, told),
         ("before the frame", -8, told),

@@ -1,0 +1,148 @@
+//! Between which numbers a register stays in all rounds of a loop: `at = (at + 1) % 8` is never
+//! beyond 7, however often it is done.
+//!
+//! Each write in the body counts, wherever it stands and in whatever order they come: a register is
+//! within what it had before and what any write gives. That is computed again and again, beginning
+//! with what was before. Bounds that have moved twice are put where they are if nothing at all is
+//! known of what the loop changes; with those it is computed until nothing moves, which is soon,
+//! since a bound is put there once. So that no text takes long, whoever asks says how many writes
+//! may be looked at.
+
+use super::facts::{Range, combined};
+use super::{Instruction, Op, Operand, Register};
+
+/// After so many rounds bounds that still move are given up.
+const GROWING: u32 = 2;
+/// More rounds are not needed; if they are, nothing is known.
+const ROUNDS: u32 = 8;
+
+/// A register that the loop writes.
+#[derive(Clone, Copy)]
+struct Bounds {
+    register: Register,
+    now: Range,
+    /// Whatever the loop does to the others.
+    widest: Range,
+}
+
+/// The registers that these instructions write, each with bounds that it has at the beginning and
+/// the end of every round; none if that takes more than `effort`. `range`: what is known before the
+/// first.
+pub(super) fn invariant(
+    body: &[Instruction],
+    range: &dyn Fn(Operand) -> Range,
+    effort: &mut usize,
+) -> Vec<(Register, Range)> {
+    let mut all = Vec::new();
+    each_write(body, &mut |register, _| {
+        let before = range(Operand::Register(register));
+        all.push(Bounds {
+            register,
+            now: before,
+            widest: before,
+        });
+    });
+    let writes = all.len();
+    match effort.checked_sub(2 * writes) {
+        Some(left) => *effort = left,
+        None => return Vec::new(),
+    }
+    all.sort_unstable_by_key(|one| one.register);
+    all.dedup_by_key(|one| one.register);
+    let unknown = |operand: Operand, all: &[Bounds]| match find(all, operand) {
+        Some(_) => Range::ALL,
+        None => range(operand),
+    };
+    let known = |operand: Operand, all: &[Bounds]| match find(all, operand) {
+        Some(at) => all[at].now,
+        None => range(operand),
+    };
+    write_all(body, &mut all, &unknown, &|one| &mut one.widest);
+    for round in 0..ROUNDS {
+        match effort.checked_sub(writes) {
+            Some(left) => *effort = left,
+            None => return Vec::new(),
+        }
+        let former: Vec<Range> = all.iter().map(|one| one.now).collect();
+        write_all(body, &mut all, &known, &|one| &mut one.now);
+        let mut moved = false;
+        for (one, former) in all.iter_mut().zip(former) {
+            moved |= one.now != former;
+            if round >= GROWING {
+                one.now = one.now.given_up(former, one.widest);
+            }
+        }
+        if !moved {
+            return all.iter().map(|one| (one.register, one.now)).collect();
+        }
+    }
+    Vec::new()
+}
+
+impl Range {
+    /// Where it is beyond the former one, what is possible at most.
+    fn given_up(self, former: Range, widest: Range) -> Range {
+        Range {
+            low: if self.low < former.low {
+                widest.low.min(self.low)
+            } else {
+                self.low
+            },
+            high: if self.high > former.high {
+                widest.high.max(self.high)
+            } else {
+                self.high
+            },
+        }
+    }
+}
+
+fn find(all: &[Bounds], operand: Operand) -> Option<usize> {
+    let Operand::Register(register) = operand else {
+        return None;
+    };
+    all.binary_search_by_key(&register, |one| one.register).ok()
+}
+
+/// Adds to the bounds of each register what the writes to it give.
+fn write_all(
+    body: &[Instruction],
+    all: &mut [Bounds],
+    range: &dyn Fn(Operand, &[Bounds]) -> Range,
+    which: &dyn Fn(&mut Bounds) -> &mut Range,
+) {
+    each_write(body, &mut |register, op| {
+        let given = result(op, &|operand| range(operand, all));
+        if let Some(at) = find(all, Operand::Register(register)) {
+            let bounds = which(&mut all[at]);
+            *bounds = bounds.hull(given);
+        }
+    });
+}
+
+fn each_write<'i>(body: &'i [Instruction], visit: &mut dyn FnMut(Register, &'i Op)) {
+    for Instruction { op, .. } in body {
+        if let Some(register) = op.writes() {
+            visit(register, op);
+        }
+        op.bodies().for_each(|inner| each_write(inner, visit));
+    }
+}
+
+/// Bounds of what an instruction writes.
+fn result(op: &Op, range: &dyn Fn(Operand) -> Range) -> Range {
+    match *op {
+        Op::Set { from, .. } => range(from),
+        Op::Binary { operator, a, b, .. } => combined(operator, range(a), range(b)),
+        Op::Compare { .. } => Range::BOOL,
+        Op::Extend {
+            from, bits, signed, ..
+        } => {
+            let (all, of) = (Range::of_bits(bits, signed), range(from));
+            if all.holds(of) { of } else { all }
+        }
+        Op::Load { bits, signed, .. } => Range::of_bits(bits, signed),
+        Op::NextBit { .. } => Range { low: -1, high: 63 },
+        _ => Range::ALL,
+    }
+}
