@@ -24,6 +24,10 @@ use rustix::process::{Pid, Resource, Rlimit};
 
 use harness::{ALICE, BOB, Client, as_user, daemon, number, ring};
 
+/// For longer than the tests need, and not for ever: it is this process that waits if the daemon
+/// has closed its copy first.
+const LINGER: Duration = Duration::from_secs(60);
+
 /// A connection with data that its peer does not take, and that waits for that when it is closed.
 /// Its peer comes with it.
 fn lingering(listener: &TcpListener) -> (OwnedFd, TcpStream) {
@@ -32,7 +36,7 @@ fn lingering(listener: &TcpListener) -> (OwnedFd, TcpStream) {
     let (peer, _) = listener.accept().unwrap();
     stream.set_nonblocking(true).unwrap();
     while stream.write(&[0; 4096]).is_ok() {}
-    sockopt::set_socket_linger(&stream, Some(Duration::from_secs(600))).unwrap();
+    sockopt::set_socket_linger(&stream, Some(LINGER)).unwrap();
     stream.set_nonblocking(false).unwrap();
     (OwnedFd::from(stream), peer)
 }
