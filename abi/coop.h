@@ -87,7 +87,7 @@ struct ecalls_coop {
 	ecalls_u16 window_wishes; /* answered, the low part */
 	ecalls_u32 window_left;	  /* of the CPU, when it answered, for windows of this user */
 	ecalls_u64 met;	   /* periods of the window that were served. In a group, where nobody has a
-			   window: CPU time of the group's members on this CPU, ns */
+			   window: CPU time of the group's members, ns */
 	ecalls_u64 missed; /* that were not */
 	ecalls_u64 violated; /* that were not, though x of its window had been missed already */
 	/* line 1: written by the scheduler */

@@ -106,6 +106,13 @@ struct signal_struct {
 	int group_exit_code;
 	short oom_score_adj;
 };
+struct upid {
+	int nr;
+};
+struct pid {
+	unsigned int level;    /* of its namespace; 0: the first one */
+	struct upid numbers[]; /* in its namespace and those around it, by level */
+};
 struct mm_struct;
 struct css_set;
 struct task_struct {
@@ -120,6 +127,7 @@ struct task_struct {
 	struct task_struct *real_parent;
 	struct task_struct *group_leader;
 	struct signal_struct *signal;
+	struct pid *thread_pid;
 	const struct cred *real_cred; /* whose it is, also while it acts for another */
 	unsigned int __state;
 	struct mm_struct *mm;

@@ -20,8 +20,21 @@ static __always_inline bool binding_is_of(struct task_struct *p, u32 uid) {
 	return cred->uid.val == uid && cred->euid.val == uid;
 }
 
+/* The number of a thread where its parent is, which may be in a namespace of numbers. */
+static __noinline u32 binding_number(struct task_struct *p) {
+	u32 level = p->real_parent->thread_pid->level, number = p->pid;
+	struct pid *pid = p->thread_pid;
+
+	/* The kernel's elements are larger than what is known of them here. */
+	if (level && level <= pid->level)
+		bpf_probe_read_kernel(&number, sizeof(number),
+				      (void *)pid->numbers +
+					      level * bpf_core_type_size(struct upid));
+	return number;
+}
+
 static __always_inline struct coop_binding *binding_handed(struct task_struct *p) {
-	struct coop_heir heir = {.parent = p->real_parent->tgid, .tid = p->pid};
+	struct coop_heir heir = {.parent = p->real_parent->tgid, .tid = binding_number(p)};
 	struct coop_handed *handed = bpf_map_lookup_elem(&coop_handed, &heir);
 
 	if (!handed || p->pid != p->tgid ||

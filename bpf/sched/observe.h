@@ -10,7 +10,8 @@
  *
  * `sched_watch` keeps the last runs of all threads of a CPU; runs of real-time threads and of
  * interrupts are not the scheduler's, and not among them. When a thread is later than the latest
- * ones so far, the runs since its release are summed up by thread.
+ * ones so far, the runs since its release are summed up by thread. While no thread of the CPU
+ * polls, none can be late, and runs are not kept: they are most of what all this costs a switch.
  *
  * Most of it are functions of their own, with their tests inside: a test in their callers would
  * make the verifier walk all that follows there twice.
@@ -224,37 +225,46 @@ __noinline int seen_window(u32 cpu, u32 entity, u64 deadline_ns) {
 	return 0;
 }
 
-/* A thread gets this CPU, whatever it is: its process and number, and its name in two words. */
-__noinline int watch_begins(u32 cpu, u32 entity, u64 ids, u64 name, u64 more) {
-	struct ecalls_sched_watch *watch = bpf_map_lookup_elem(&sched_watch, &cpu);
-	struct sched_cpu *c = cpu_of(cpu);
+static __always_inline void watch_run(struct ecalls_sched_watch *watch, const struct task_struct *p,
+				      u32 kind, u64 now) {
 	struct ecalls_sched_run *run;
 
-	if (!watch || !c)
-		return 0;
 	watch->next++;
 	run = watch_last(watch);
-	run->from_ns = now_ns();
+	run->from_ns = now;
 	run->to_ns = 0;
-	run->pid = ids >> 32;
-	run->tid = (u32)ids;
-	run->kind = seen_kind(c, entity);
-	__builtin_memcpy(run->comm, &name, sizeof(name));
-	__builtin_memcpy(run->comm + sizeof(name), &more, sizeof(more));
+	run->pid = p->tgid;
+	run->tid = p->pid;
+	run->kind = kind;
+	/* A helper's call would cost more than all of this. */
+	for (u32 i = 0; i < sizeof(run->comm); i++)
+		run->comm[i] = p->comm[i];
+}
+
+/* A thread gets this CPU, whatever it is. */
+__noinline int watch_begins(struct task_struct *p __arg_trusted, u32 cpu, u32 entity) {
+	struct ecalls_sched_watch *watch = bpf_map_lookup_elem(&sched_watch, &cpu);
+	struct sched_cpu *c = cpu_of(cpu);
+
+	/* The thread before has been charged for its run up to now. */
+	if (watch && c && c->cooperative)
+		watch_run(watch, p, seen_kind(c, entity), c->charged_ns);
 	return 0;
 }
 
-static __always_inline void watch_task(const struct task_struct *p, u32 cpu, u32 entity) {
-	u64 name[2] = {};
+/* The running thread is about to become an entity: its run is kept from here on at the latest. */
+__noinline int watch_enters(struct task_struct *p __arg_trusted, u32 cpu, u64 now) {
+	struct ecalls_sched_watch *watch = bpf_map_lookup_elem(&sched_watch, &cpu);
 
-	bpf_probe_read_kernel(name, sizeof(name), p->comm);
-	watch_begins(cpu, entity, (u64)(u32)p->tgid << 32 | (u32)p->pid, name[0], name[1]);
+	if (watch && (watch_last(watch)->tid != (u32)p->pid || watch_last(watch)->to_ns))
+		watch_run(watch, p, ECALLS_KIND_FAIR, now);
+	return 0;
 }
 
 __noinline int watch_ends(u32 cpu, u64 now) {
 	struct ecalls_sched_watch *watch = bpf_map_lookup_elem(&sched_watch, &cpu);
 
-	if (watch)
+	if (watch && !watch_last(watch)->to_ns)
 		watch_last(watch)->to_ns = now;
 	return 0;
 }

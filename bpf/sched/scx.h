@@ -22,6 +22,10 @@ enum scx_enq_flags {
 	SCX_ENQ_WAKEUP = 1,
 	SCX_ENQ_PREEMPT = 1ull << 32,
 	SCX_ENQ_LAST = 1ull << 41,
+	SCX_ENQ_IMMED = 1ull << 33,
+};
+enum scx_exit_code {
+	SCX_ECODE_ACT_RESTART = 1ull << 48,
 };
 enum scx_deq_flags {
 	SCX_DEQ_SLEEP = 1,
@@ -35,6 +39,9 @@ enum scx_exit_kind {
 };
 enum scx_ent_flags {
 	SCX_TASK_QUEUED = 1,
+};
+enum cgroup_subsys_id {
+	cpu_cgrp_id = 1,
 };
 enum scx_ops_flags {
 	SCX_OPS_KEEP_BUILTIN_IDLE = 1,
@@ -54,6 +61,20 @@ struct task_struct___scx {
 };
 struct scx_init_task_args {
 	bool fork;
+	struct cgroup *cgroup;
+};
+struct scx_cgroup_init_args {
+	u32 weight;
+};
+struct scx_task_group {
+	bool idle;
+};
+/* What the kernel's schedulers know of a control group; begins with its place in subsys. */
+struct task_group {
+	struct scx_task_group scx;
+};
+struct cgroup___cpu {
+	struct task_group *subsys[1]; /* in fact as many as there are subsystems */
 };
 struct scx_exit_task_args {
 	bool cancelled;
@@ -65,6 +86,11 @@ struct scx_exit_info {
 	const char *msg;
 };
 #pragma clang attribute pop
+
+/* A walk through a queue. */
+struct bpf_iter_scx_dsq {
+	u64 opaque[6];
+} __attribute__((aligned(8)));
 
 struct sched_ext_ops {
 	s32 (*select_cpu)(struct task_struct *p, s32 prev_cpu, u64 wake_flags);
@@ -79,6 +105,11 @@ struct sched_ext_ops {
 	void (*enable)(struct task_struct *p);
 	s32 (*init_task)(struct task_struct *p, struct scx_init_task_args *args);
 	void (*exit_task)(struct task_struct *p, struct scx_exit_task_args *args);
+	s32 (*cgroup_init)(struct cgroup *cgroup, struct scx_cgroup_init_args *args);
+	void (*cgroup_exit)(struct cgroup *cgroup);
+	void (*cgroup_move)(struct task_struct *p, struct cgroup *from, struct cgroup *to);
+	void (*cgroup_set_weight)(struct cgroup *cgroup, u32 weight);
+	void (*cgroup_set_idle)(struct cgroup *cgroup, bool idle);
 	void (*cpu_online)(s32 cpu);
 	void (*cpu_offline)(s32 cpu);
 	s32 (*init)(void);
@@ -98,6 +129,13 @@ extern void scx_bpf_dsq_insert_vtime(struct task_struct *p, u64 dsq_id, u64 slic
 extern bool scx_bpf_dsq_move_to_local(u64 dsq_id) __ksym __weak;
 extern s32 scx_bpf_dsq_nr_queued(u64 dsq_id) __ksym __weak;
 extern struct task_struct *scx_bpf_dsq_peek(u64 dsq_id) __ksym __weak;
+extern bool scx_bpf_dsq_move(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id,
+			     u64 enq_flags) __ksym __weak;
+extern int bpf_iter_scx_dsq_new(struct bpf_iter_scx_dsq *it, u64 dsq_id, u64 flags) __ksym __weak;
+extern struct task_struct *bpf_iter_scx_dsq_next(struct bpf_iter_scx_dsq *it) __ksym __weak;
+extern void bpf_iter_scx_dsq_destroy(struct bpf_iter_scx_dsq *it) __ksym __weak;
+extern void scx_bpf_exit_bstr(s64 exit_code, char *format, unsigned long long *data, u32 data_size)
+	__ksym __weak;
 extern void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym __weak;
 extern s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym __weak;
 extern bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice) __ksym __weak;

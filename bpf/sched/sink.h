@@ -9,7 +9,7 @@
 #ifndef ECALLS_SCHED_SINK_H
 #define ECALLS_SCHED_SINK_H
 
-#include "wish.h"
+#include "heir.h"
 
 /* The first event that waits for a thread, if `channel` is still the one it reads. */
 static __always_inline struct event_sink *sink_of(u32 channel, u32 tid) {
@@ -94,21 +94,18 @@ static __always_inline void look_for_binding(struct task_struct *p, struct sched
 	struct coop_binding *binding = binding_of(p);
 
 	if (!binding) {
-		t->bound = 0;
+		heir_enters(p, t, cpu, now);
 		return;
 	}
 	if (t->entity < SCHED_ENTITIES && (t->group != binding->group || t->uid != binding->uid))
 		come_out(t, cpu, now);
-	if (t->entity >= SCHED_ENTITIES)
+	if (t->entity >= SCHED_ENTITIES) {
+		watch_enters(p, cpu, now);
 		enter(t, cpu, now, binding);
-	/* Its parent looks at what the group has, until the thread names another. */
-	if (binding->flags & COOP_HANDED) {
-		t->handed_channel = binding->channel;
-		t->handed_slot = binding->slot;
-		t->handed_group = binding->group;
-	} else if (binding->group != t->handed_group) {
-		t->handed_channel = 0;
 	}
+	heir_has_slot(t, cpu);
+	if (binding->flags & COOP_HANDED)
+		heir_is_given(t, binding);
 	t->channel = binding->channel;
 	t->slot = binding->slot;
 	sink_named(t, cpu, binding->sink ? p->pid : 0);

@@ -52,7 +52,7 @@ struct group_place {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1024);
+	__uint(max_entries, 1); /* as many as tables have places for them: the loader says */
 	__type(key, struct group_key);
 	__type(value, struct group_place);
 } sched_groups SEC(".maps");
@@ -61,11 +61,13 @@ struct {
 struct sched_places {
 	u64 left;
 	u64 sinks;  /* those that read the events of a channel */
+	u64 heirs;  /* those without a slot of their own (heir.h) */
 	u32 looked; /* at which CPU's queue last, to balance */
 	u32 pad;
 	u64 took_ns;		     /* a thread of it, when */
 	u32 channel[SCHED_ENTITIES]; /* of a sink */
 	struct group_key group[SCHED_ENTITIES];
+	u64 summed[SCHED_ENTITIES]; /* of a group's CPU time here, in the sum of all CPUs */
 };
 
 struct {
@@ -121,6 +123,39 @@ static __always_inline bool user_has_place(const struct sched_cpu *c,
 	return !key->uid || bits_count(of_user(places, c->used, key->uid)) + more <= USER_PLACES;
 }
 
+/* CPU time of a group's members on all CPUs, by user and number; the oldest make room. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct group_key); /* of no CPU */
+	__type(value, u64);
+} group_times SEC(".maps");
+
+/* What a group has had on this CPU since it was looked at last goes into the sum of all CPUs. That
+ * sum; 0: there is no memory for it. */
+__noinline u64 group_sum(u32 cpu, u32 entity) {
+	struct sched_places *places = places_of(cpu);
+	struct sched_cpu *c = cpu_of(cpu);
+	struct group_key key = {};
+	u64 *time, fresh = 0, ran;
+
+	if (!places || !c || entity >= SCHED_ENTITIES)
+		return 0;
+	key.uid = places->group[sched_at(entity)].uid;
+	key.number = places->group[sched_at(entity)].number;
+	time = bpf_map_lookup_elem(&group_times, &key);
+	if (!time) {
+		bpf_map_update_elem(&group_times, &key, &fresh, BPF_NOEXIST);
+		time = bpf_map_lookup_elem(&group_times, &key);
+	}
+	if (!time)
+		return 0;
+	ran = sched_entity(c, entity)->ran_ns;
+	__sync_fetch_and_add(time, ran - places->summed[sched_at(entity)]);
+	places->summed[sched_at(entity)] = ran;
+	return *time;
+}
+
 /* The place of a group in this CPU's table, made if it is its first member; SCHED_NOBODY: none. A
  * new group begins where its first member is. */
 static __always_inline u32 group_join(struct sched_cpu *c, struct sched_places *places,
@@ -133,7 +168,7 @@ static __always_inline u32 group_join(struct sched_cpu *c, struct sched_places *
 	if (known) {
 		struct sched_entity *g = sched_entity(c, known->entity);
 		if (!sched_in(c->runnable, known->entity))
-			g->vtime = fair_later(g->vtime, vtime);
+			g->vtime = vtime_later(g->vtime, vtime);
 		known->members++;
 		return known->entity;
 	}
@@ -145,6 +180,7 @@ static __always_inline u32 group_join(struct sched_cpu *c, struct sched_places *
 		return SCHED_NOBODY;
 	}
 	places->group[sched_at(fresh.entity)] = *key;
+	places->summed[sched_at(fresh.entity)] = 0;
 	sched_entity(c, fresh.entity)->vtime = vtime;
 	return fresh.entity;
 }
@@ -154,18 +190,22 @@ static __always_inline void group_leave(struct sched_cpu *c, const struct group_
 
 	if (!known || --known->members)
 		return;
+	group_sum(key->cpu, known->entity);
 	sched_remove(c, known->entity);
 	seen_leaves(key->cpu, known->entity);
 	bpf_map_delete_elem(&sched_groups, key);
 }
 
-/* Removes the entities of this CPU whose threads have left, though they may have waited here. */
-static __always_inline void clear_left(u32 cpu, struct sched_cpu *c, u64 now) {
+/* Removes the entities of this CPU whose threads have left, though they may have waited here.
+ * On its own: it is verified once, and Linux 7.0 loses its way in it where it is part of another
+ * function ("backtracking call unexpected regs"). */
+__noinline int clear_left(u32 cpu, u64 now) {
 	struct sched_places *places = places_of(cpu);
+	struct sched_cpu *c = cpu_of(cpu);
 	u64 left;
 
-	if (!places || !places->left)
-		return;
+	if (!c || !places || !places->left)
+		return 0;
 	left = __sync_fetch_and_and(&places->left, 0);
 	for (u32 round = 0; lib_again(round, SCHED_ENTITIES); round++) {
 		if (!left)
@@ -177,9 +217,11 @@ static __always_inline void clear_left(u32 cpu, struct sched_cpu *c, u64 now) {
 		sched_remove(c, i);
 		seen_leaves(cpu, i);
 		places->sinks &= ~sched_bit(i);
+		places->heirs &= ~sched_bit(i);
 		group_leave(c, &places->group[sched_at(i)]);
 		SCHED_COUNT(cpu, left);
 	}
+	return 0;
 }
 
 /* The thread is plain from now on, and owes what it owed: what that is may be a moment old, for
@@ -194,7 +236,7 @@ static __always_inline void leave(struct sched_task *t) {
 	e = sched_entity(former, t->entity);
 	if (e->group < SCHED_ENTITIES)
 		e = sched_entity(former, e->group);
-	t->plain.vtime = fair_later(t->plain.vtime, e->vtime);
+	t->plain.vtime = vtime_later(t->plain.vtime, e->vtime);
 	if (places)
 		__sync_fetch_and_or(&places->left, sched_bit(t->entity));
 	t->entity = SCHED_NOBODY;
@@ -221,7 +263,7 @@ __noinline int enter(struct sched_task *t, u32 cpu, u64 now, const struct coop_b
 
 	if (!t || !binding || !c || !places)
 		return -ENOENT;
-	clear_left(cpu, c, now);
+	clear_left(cpu, now);
 	t->channel = binding->channel;
 	t->slot = binding->slot;
 	t->group = binding->group;
@@ -232,7 +274,7 @@ __noinline int enter(struct sched_task *t, u32 cpu, u64 now, const struct coop_b
 	if (!user_has_place(c, places, &key))
 		return no_place(t, cpu, -EDQUOT);
 	turn_stop(c, 0, now);
-	t->plain.vtime = fair_later(t->plain.vtime, c->plain.vtime);
+	t->plain.vtime = vtime_later(t->plain.vtime, c->plain.vtime);
 	group = group_join(c, places, &key, t->plain.vtime);
 	/* Without a place for the group it is in none, and leaves none. */
 	if (group >= SCHED_ENTITIES)
@@ -266,7 +308,7 @@ __noinline int come_out(struct sched_task *t, u32 cpu, u64 now) {
 		return -ENOENT;
 	turn_stop(c, 0, now);
 	leave(t);
-	clear_left(cpu, c, now);
+	clear_left(cpu, now);
 	turn_ready_plain(c, &t->plain, now);
 	turn_start(c, SCHED_PLAIN, &t->plain, now);
 	return 0;

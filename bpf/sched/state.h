@@ -47,12 +47,16 @@ struct sched_task {
 	u32 group;  /* and whose: as it named it last */
 	u32 uid;
 	u32 sink;	    /* its number if it reads that channel's events; 0: it does not */
-	u32 handed_channel; /* whose slot its parent looks at, and which slot; 0: none */
+	u32 handed_group;   /* its program was given: it inherits that (heir.h); 0: none */
+	u32 handed_uid;	    /* whose group that is */
+	u32 handed_channel; /* the slot where the giver looks; 0: none */
 	u32 handed_slot;
-	u32 handed_group;
-	u32 pad;
-	u64 polls;   /* of the slot, as seen last */
-	u64 counted; /* the poll whose release was counted last */
+	u32 born;	  /* 1: it was made by another thread, and has not run yet */
+	u32 nice;	  /* its weight by its nice value */
+	u32 counted_nice; /* of it, in the sum of its control group (share.h) */
+	u64 share;	  /* id of its control group; 0: the root */
+	u64 polls;	  /* of the slot, as seen last */
+	u64 counted;	  /* the poll whose release was counted last */
 	/* its offences, as counted last */
 	u64 overran;
 	u64 slept;

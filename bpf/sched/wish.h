@@ -85,15 +85,19 @@ __noinline int window_wish(struct sched_task *t, u32 cpu, u64 now,
 }
 
 /* Tells what a thread's group has had: in its slot, and where its parent looks. */
-__noinline int group_tell(const struct sched_task *t, u64 ran_ns) {
+__noinline int group_tell(const struct sched_task *t, u32 group) {
 	volatile struct ecalls_coop *said;
+	u64 ran_ns;
 
 	if (!t)
 		return -ENOENT;
+	ran_ns = group_sum(t->cpu, group);
 	said = slot_line(t, 0);
 	if (said)
 		said->met = ran_ns;
-	if (!t->handed_channel || t->handed_channel == t->channel)
+	/* The thread may have named another group. */
+	if (t->handed_group != t->group || t->handed_uid != t->uid ||
+	    t->handed_channel == t->channel)
 		return 0;
 	said = line_of(t->handed_channel, t->handed_slot, 0);
 	if (said)
@@ -108,7 +112,7 @@ static __always_inline void window_tell(const struct sched_task *t, struct sched
 	volatile struct ecalls_coop *said;
 
 	if (group < SCHED_ENTITIES)
-		group_tell(t, sched_entity(c, group)->ran_ns);
+		group_tell(t, group);
 	if (!sched_in(c->windowed, t->entity))
 		return;
 	said = slot_line(t, 0);

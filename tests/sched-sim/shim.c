@@ -83,7 +83,7 @@ ecalls_u64 policy_least_importance(struct sched_cpu *cpu, ecalls_u32 except) {
 }
 
 ecalls_u64 policy_move(ecalls_u64 vtime, ecalls_u64 from_least, ecalls_u64 to_least) {
-	return fair_move(vtime, from_least, to_least);
+	return vtime_move(vtime, from_least, to_least);
 }
 
 ecalls_u32 policy_admit(struct sched_cpu *cpu, ecalls_u32 i, const struct sched_window *wish,

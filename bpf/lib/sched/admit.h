@@ -7,8 +7,9 @@
  *
  * Promised, so that y - x of y periods are served, if with the new thread one of these holds for
  * all threads with a promise (m = y - x):
- *	either order	the sum of C/T fits beside the reserve. Then every period is served: the
- *			order is earliest deadline first, which is optimal.
+ *	either order	the sum of C/T fits beside the reserve: the order is earliest deadline
+ *			first, which is optimal. While that of all windows does, every period is
+ *			served.
  *	WINDOW_DWCS	all windows on this CPU have the same T and C, and the sum of m/y is at most
  *			the number of whole services that fit into T beside the reserve: the
  *			canonical sets, for which DWCS was proved (RTSS 2000), in windows that
@@ -23,6 +24,11 @@
  *
  * Why not DWCS for all: Mok and Wang (RTSS 2001) show that it can fail at any utilization, however
  * low, if periods or service times differ.
+ *
+ * Periods need not be aligned: each begins when its thread wakes, or when the last one ends, and
+ * deadlines of a thread are a period apart. So no time of length L holds more than floor(L/T) whole
+ * periods, and the tests of the sum and of the lengths count no more (Liu and Layland's and the
+ * sporadic model). Only the canonical sets begin together.
  *
  * The promise counts from the thread's next period on. It supposes that the thread wants to run
  * when its period begins, and that nothing outside of this scheduler takes the CPU.
@@ -183,6 +189,11 @@ LIB_INLINE void admit_share(struct sched_cpu *cpu) {
 		admit_sum(cpu, cpu->promised, cpu->options.window_order != WINDOW_DWCS);
 }
 
+/* Whether any period has to be left out (WINDOW_SPREAD): in periods that begin from now on. */
+LIB_INLINE void admit_all(struct sched_cpu *cpu) {
+	cpu->all_fit = admit_sum(cpu, cpu->windowed, 0) <= WINDOW_WHOLE - cpu->options.reserve;
+}
+
 /* Thread i, which is in no group, gives up its window, or has none. */
 LIB_CALL int admit_end(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns) {
 	fair_update(cpu, now_ns);
@@ -190,17 +201,30 @@ LIB_CALL int admit_end(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns) {
 	cpu->promised &= ~sched_bit(i);
 	cpu->served &= ~sched_bit(i);
 	cpu->conserving &= ~sched_bit(i);
+	cpu->counting &= ~sched_bit(i);
+	cpu->starting &= ~sched_bit(i);
 	if (cpu->running == i)
 		cpu->claims = 0;
 	if (cpu->windowed == 0)
 		cpu->grid_ns = 0;
+	admit_all(cpu);
 	admit_share(cpu);
-	sched_entity(cpu, i)->vtime = fair_place(cpu->vtime, sched_entity(cpu, i)->vtime);
+	sched_entity(cpu, i)->vtime = vtime_place(cpu->vtime, sched_entity(cpu, i)->vtime);
 	return 0;
 }
 
+/* A thread's first period begins when nobody claims by a promise: its claims have not been counted
+ * beside those of the periods that began while all fitted. */
+LIB_INLINE void admit_later(struct sched_cpu *cpu, ecalls_u32 i) {
+	struct sched_window *w = &sched_entity(cpu, i)->window;
+
+	cpu->starting |= sched_bit(i);
+	cpu->served |= sched_bit(i);
+	w->position = w->y;
+}
+
 /* Thread i, which is in no group, wants this window: T, C, x, y of `wish`. Its first period begins
- * now. `conserving`: it may also run beyond its service, like a fair thread. */
+ * now, or soon. `conserving`: it may also run beyond its service, like a fair thread. */
 LIB_CALL ecalls_u32 admit(struct sched_cpu *cpu, ecalls_u32 i, const struct sched_window *wish,
 			  _Bool conserving, ecalls_u64 now_ns) {
 	struct sched_window *w = &sched_entity(cpu, i)->window;
@@ -222,6 +246,12 @@ LIB_CALL ecalls_u32 admit(struct sched_cpu *cpu, ecalls_u32 i, const struct sche
 		return ADMIT_REFUSED;
 	cpu->windowed |= bit;
 	cpu->conserving |= conserving ? bit : 0;
+	cpu->counting |= bit;
+	admit_all(cpu);
+	/* While all periods claim, each may begin anywhere in its window of y. So, once they do
+	 * not, threads leave out other periods than the one before. */
+	if (cpu->all_fit)
+		w->position = bits_count(cpu->windowed) % w->y;
 	if (!admit_proves(cpu, cpu->promised | bit, i))
 		return ADMIT_UNPROMISED;
 	if (cpu->grid_ns)
@@ -229,6 +259,8 @@ LIB_CALL ecalls_u32 admit(struct sched_cpu *cpu, ecalls_u32 i, const struct sche
 	else if (cpu->options.window_order == WINDOW_DWCS &&
 		 admit_sum(cpu, cpu->promised | bit, 0) > spare)
 		admit_grid(cpu, cpu->windowed, w->period_ns, now_ns);
+	else if (cpu->options.window_order != WINDOW_DWCS && !cpu->all_fit && cpu->promised)
+		admit_later(cpu, i);
 	cpu->promised |= bit;
 	admit_share(cpu);
 	return ADMIT_PROMISED;

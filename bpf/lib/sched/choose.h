@@ -42,17 +42,20 @@ LIB_INLINE _Bool sched_keeps_plain(struct sched_cpu *cpu, ecalls_u32 who) {
 	if (cpu->running != who)
 		return 0;
 	if (who == SCHED_PLAIN)
-		return !cpu->queue.count || !fair_before(cpu->queue.vtime, cpu->plain.vtime);
-	return !g->queued || !fair_before(g->head_vtime, cpu->plain.vtime);
+		return !cpu->queue.count || !vtime_before(cpu->queue.vtime, cpu->plain.vtime);
+	return !g->queued || !vtime_before(g->head_vtime, cpu->plain.vtime);
 }
 
-/* The thread with a window that may run beyond its service, and goes first of those. */
+/* In the order WINDOW_DWCS, the thread that goes first of those with a window that share what
+ * claims leave: it stands for all of them. */
 LIB_INLINE ecalls_u32 sched_beyond(struct sched_cpu *cpu) {
-	return window_first(cpu, cpu->conserving | ~cpu->served, 0);
+	if (cpu->options.window_order != WINDOW_DWCS)
+		return SCHED_NOBODY;
+	return window_first(cpu, window_sharing(cpu));
 }
 
 /* The least virtual time of all, as fair_update found it: a plain thread, an entity, or the first
- * of a group. Of the threads with a window, one stands for all. */
+ * of a group. */
 LIB_INLINE ecalls_u32 sched_fair(struct sched_cpu *cpu) {
 	ecalls_u32 first = cpu->first, who = SCHED_NOBODY;
 	ecalls_u32 beyond = sched_beyond(cpu);
@@ -63,25 +66,27 @@ LIB_INLINE ecalls_u32 sched_fair(struct sched_cpu *cpu) {
 		least = cpu->queue.vtime;
 	}
 	if (cpu->running == SCHED_PLAIN &&
-	    (who == SCHED_NOBODY || fair_before(cpu->plain.vtime, least))) {
+	    (who == SCHED_NOBODY || vtime_before(cpu->plain.vtime, least))) {
 		who = SCHED_PLAIN;
 		least = cpu->plain.vtime;
 	}
 	if (first != SCHED_NOBODY &&
-	    (who == SCHED_NOBODY || fair_before(sched_entity(cpu, first)->vtime, least))) {
+	    (who == SCHED_NOBODY || vtime_before(sched_entity(cpu, first)->vtime, least))) {
 		who = first;
 		least = sched_entity(cpu, first)->vtime;
 	}
 	if (beyond != SCHED_NOBODY &&
 	    (who == SCHED_NOBODY ||
-	     !fair_before(least, fair_place(cpu->vtime, sched_entity(cpu, beyond)->vtime))))
+	     !vtime_before(least, vtime_place(cpu->vtime, sched_entity(cpu, beyond)->vtime))))
 		who = beyond;
 	return sched_in(cpu->groups, who) ? group_first(cpu, who) : who;
 }
 
 /* The claim that goes first: of the promised ones, or of the others, whose quota must last. */
 LIB_INLINE ecalls_u32 sched_claim(struct sched_cpu *cpu, _Bool promised) {
-	ecalls_u32 first = window_first(cpu, promised ? cpu->promised : ~cpu->promised, 1);
+	ecalls_u64 claiming = window_claiming(cpu);
+	ecalls_u32 first =
+		window_first(cpu, claiming & (promised ? cpu->promised : ~cpu->promised));
 
 	if (first != SCHED_NOBODY && (!promised || cpu->grid_ns) && !window_quota_left(cpu, first))
 		return SCHED_NOBODY;
@@ -131,7 +136,7 @@ LIB_INLINE ecalls_u32 sched_order(struct sched_cpu *cpu, ecalls_u64 now_ns, ecal
 	if (who != SCHED_NOBODY)
 		return who;
 	*why = SCHED_WHY_WINDOW; /* beyond its quota, for nobody else wants the CPU */
-	return window_first(cpu, ~0ull, 1);
+	return window_first(cpu, window_claiming(cpu));
 }
 
 /* Whether the running thread is cooperative and within what it was told. Only its limit ends it, or
@@ -171,9 +176,14 @@ LIB_CALL int sched_choose(struct sched_cpu *cpu, ecalls_u64 now_ns, const struct
 	ecalls_u32 why = SCHED_WHY_NOBODY, who, chosen;
 
 	fair_note(cpu, queue);
+	if (cpu->windowed) {
+		fair_charge(cpu, now_ns);
+		/* Whose period ends here may share or claim from now on. */
+		window_roll(cpu, now_ns);
+		window_begin(cpu, now_ns);
+	}
 	fair_update(cpu, now_ns);
 	police_overran(cpu, now_ns);
-	window_roll(cpu, now_ns);
 	cpu->serving = SCHED_NOBODY;
 	if (sched_goes_on(cpu, now_ns)) {
 		choice->who = cpu->running;
@@ -216,7 +226,7 @@ LIB_CALL int sched_preempts(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u64 no
 		return 0;
 	if (release_due(cpu, who, now_ns))
 		return 1;
-	if (release_due(cpu, cpu->running, now_ns) || sched_in(cpu->windowed & cpu->served, who))
+	if (release_due(cpu, cpu->running, now_ns) || sched_in(cpu->windowed & ~fair_set(cpu), who))
 		return 0;
 	if (overlay_sink(cpu) == who)
 		return 1;
@@ -225,7 +235,7 @@ LIB_CALL int sched_preempts(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u64 no
 			return 0;
 		e = sched_entity(cpu, e->group);
 	}
-	return !fair_before(fair_running_vtime(cpu), e->vtime);
+	return !vtime_before(fair_running_vtime(cpu), e->vtime);
 }
 
 /* The same for a plain thread without a group, by its virtual time. */
@@ -237,7 +247,7 @@ LIB_CALL int sched_preempts_plain(struct sched_cpu *cpu, ecalls_u64 vtime, ecall
 	if (cpu->claims || cpu->on_server)
 		return 0;
 	fair_charge(cpu, now_ns);
-	return !fair_before(fair_running_vtime(cpu), vtime);
+	return !vtime_before(fair_running_vtime(cpu), vtime);
 }
 
 /* When to look again: the end of the running thread's time, a release that then preempts, or the

@@ -104,8 +104,11 @@ struct sched_cpu {
 	ecalls_u64 promised;	/* those whose window is guaranteed (admit.h) */
 	ecalls_u64 served;	/* those that have had their service in the current period */
 	ecalls_u64 conserving;	/* those that may also run beyond their service */
+	ecalls_u64 counting;	/* those whose current period claims the CPU, once they wait */
+	ecalls_u64 starting;	/* promised ones that wait for a moment without claims (admit.h) */
 	ecalls_u64 events;	/* threads that events wait for */
 	ecalls_u64 vtime;	/* the least virtual time; never goes back */
+	ecalls_u64 owed;	/* the virtual time where threads begin, if it is later (fair.h) */
 	struct sched_queue queue;
 	/* who runs: an entity's index, a group's (then a plain member of it runs), SCHED_PLAIN, or
 	 * SCHED_NOBODY */
@@ -125,6 +128,7 @@ struct sched_cpu {
 	ecalls_u64 quota_end_ns; /* until when windows have used quota_used_ns */
 	ecalls_u64 quota_used_ns;
 	ecalls_u64 promised_share;  /* of the CPU, in 2^20ths: what promised windows need of it */
+	ecalls_u64 all_fit;	    /* 1: all periods of all windows fit beside the reserve */
 	struct sched_window server; /* the task server */
 	struct sched_entity entity[SCHED_ENTITIES];
 };
@@ -219,6 +223,8 @@ LIB_INLINE void sched_remove(struct sched_cpu *cpu, ecalls_u32 i) {
 	cpu->promised &= others;
 	cpu->served &= others;
 	cpu->conserving &= others;
+	cpu->counting &= others;
+	cpu->starting &= others;
 	cpu->events &= others;
 	cpu->polled &= others;
 }

@@ -2,43 +2,31 @@
 /*
  * Fair share (Coop §3.2): the CPU goes to the least virtual time.
  *
- * A thread's virtual time is the time it has run, at 100 / weight of the real one. So threads of
- * equal virtual time have had CPU time in proportion to their weights. The CPU knows the least of
- * the runnable ones; who comes or comes back begins no earlier than there. It neither pays for the
- * time it was away nor has saved it up.
- *
- * Virtual times are compared by the sign of their difference, so that they may wrap around. That is
- * right while those compared lie within 2^63 of each other: 292 years of a thread with weight 100,
- * 2.9 years of the lightest.
+ * The CPU knows the least virtual time (vtime.h) of the runnable threads; who comes or comes back
+ * begins no earlier than there. It neither pays for the time it was away nor has saved it up.
  */
 #ifndef ECALLS_SCHED_FAIR_H
 #define ECALLS_SCHED_FAIR_H
 
 #include "window.h"
 
-#define FAIR_WEIGHT 100u /* of nice 0; the kernel's range is 1 to 10,000 */
+/* A thread ends: what it has had beyond the least virtual time is owed by those who begin, else
+ * threads that begin when the last one ends would never owe anything, and starve the others. At
+ * most a period's; `usual` is the weight of nice 0. */
+LIB_INLINE void fair_end(struct sched_cpu *cpu, ecalls_u64 vtime, ecalls_u32 weight,
+			 ecalls_u32 usual) {
+	ecalls_u64 most = vtime_advance(cpu->options.period_ns, weight), ahead;
 
-LIB_INLINE _Bool fair_before(ecalls_u64 a, ecalls_u64 b) {
-	return (ecalls_s64)(a - b) < 0;
+	if (!vtime_before(cpu->vtime, vtime))
+		return;
+	ahead = vtime - cpu->vtime < most ? vtime - cpu->vtime : most;
+	ahead = vtime_advance(ahead * weight / VTIME_WEIGHT, usual);
+	cpu->owed = vtime_later(cpu->owed, cpu->vtime + ahead);
 }
 
-LIB_INLINE ecalls_u64 fair_later(ecalls_u64 a, ecalls_u64 b) {
-	return fair_before(a, b) ? b : a;
-}
-
-/* How far a thread's virtual time goes while it runs for `ns`. */
-LIB_INLINE ecalls_u64 fair_advance(ecalls_u64 ns, ecalls_u32 weight) {
-	return ns * FAIR_WEIGHT / (weight ? weight : 1);
-}
-
-/* A thread begins to wait: not before the least virtual time (Coop §3.2: use it or lose it). */
-LIB_INLINE ecalls_u64 fair_place(ecalls_u64 least, ecalls_u64 vtime) {
-	return fair_later(least, vtime);
-}
-
-/* A thread goes to another CPU, and takes along how far ahead it was, or that it was not. */
-LIB_INLINE ecalls_u64 fair_move(ecalls_u64 vtime, ecalls_u64 from_least, ecalls_u64 to_least) {
-	return fair_before(vtime, from_least) ? to_least : to_least + (vtime - from_least);
+/* Where a thread begins. */
+LIB_INLINE ecalls_u64 fair_begin(const struct sched_cpu *cpu) {
+	return vtime_later(cpu->vtime, cpu->owed);
 }
 
 /* How many threads want this CPU. */
@@ -75,7 +63,7 @@ LIB_INLINE ecalls_u64 fair_running_vtime(struct sched_cpu *cpu) {
 
 /* A member of a group that has published an importance pays with the others that have (group.h). */
 LIB_INLINE void fair_charge_shared(struct sched_entity *group, ecalls_u64 ns) {
-	group->shared_vtime += fair_advance(ns, group->shared_weight);
+	group->shared_vtime += vtime_advance(ns, group->shared_weight);
 }
 
 /* The running thread pays for the time since it was charged last; its group as well. What a thread
@@ -88,7 +76,7 @@ LIB_INLINE void fair_charge(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 	if (cpu->running == SCHED_NOBODY)
 		return;
 	if (cpu->running == SCHED_PLAIN || sched_in(cpu->groups, cpu->running)) {
-		cpu->plain.vtime += fair_advance(ns, cpu->plain.weight);
+		cpu->plain.vtime += vtime_advance(ns, cpu->plain.weight);
 		group = cpu->running;
 	} else {
 		struct sched_entity *e = sched_entity(cpu, cpu->running);
@@ -96,13 +84,13 @@ LIB_INLINE void fair_charge(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 		if (group < SCHED_ENTITIES && e->importance != SCHED_NEVER)
 			fair_charge_shared(sched_entity(cpu, group), ns);
 		else if (!cpu->claims)
-			e->vtime += fair_advance(ns, e->weight);
+			e->vtime += vtime_advance(ns, e->weight);
 		if (sched_in(cpu->windowed, cpu->running))
 			window_charge(cpu, cpu->running, ns);
 	}
 	if (group < SCHED_ENTITIES) {
 		struct sched_entity *g = sched_entity(cpu, group);
-		g->vtime += fair_advance(ns, g->weight);
+		g->vtime += vtime_advance(ns, g->weight);
 		g->ran_ns += ns;
 	}
 	if (cpu->on_server)
@@ -120,7 +108,7 @@ LIB_INLINE ecalls_u32 fair_first(struct sched_cpu *cpu, ecalls_u64 set) {
 			break;
 		ecalls_u32 i = sched_next(&left);
 		ecalls_u64 vtime = cpu->entity[i].vtime;
-		if (best == SCHED_NOBODY || fair_before(vtime, least)) {
+		if (best == SCHED_NOBODY || vtime_before(vtime, least)) {
 			best = i ^ cpu->zero;
 			least = vtime;
 		}
@@ -136,33 +124,42 @@ LIB_INLINE void fair_note(struct sched_cpu *cpu, const struct sched_queue *queue
 
 /* One more of them waits, until the caller tells of all. */
 LIB_INLINE void fair_queue(struct sched_cpu *cpu, ecalls_u64 vtime) {
-	if (!cpu->queue.count || fair_before(vtime, cpu->queue.vtime))
+	if (!cpu->queue.count || vtime_before(vtime, cpu->queue.vtime))
 		cpu->queue.vtime = vtime;
 	cpu->queue.count++;
 }
 
-/* Charges who runs, and brings the CPU's least virtual time up to date. Threads with a window do
- * not count: theirs stands still while their window serves them. */
+/* The threads and groups that go by virtual time. Those with a window do while they do not claim:
+ * each for itself, but in the order WINDOW_DWCS, where it is the first of them for all
+ * (choose.h). */
+LIB_INLINE ecalls_u64 fair_set(const struct sched_cpu *cpu) {
+	if (cpu->options.window_order == WINDOW_DWCS)
+		return ~cpu->windowed;
+	return ~cpu->windowed | window_sharing(cpu);
+}
+
+/* Charges who runs, and brings the CPU's least virtual time up to date. Threads whose window serves
+ * them do not count: theirs stands still meanwhile. */
 LIB_CALL int fair_update(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 	_Bool any = cpu->running != SCHED_NOBODY && !sched_in(cpu->windowed, cpu->running);
 	ecalls_u64 least;
 	ecalls_u32 first;
 
 	fair_charge(cpu, now_ns);
-	first = fair_first(cpu, ~cpu->windowed);
+	first = fair_first(cpu, fair_set(cpu));
 	cpu->first = first;
 	least = fair_running_vtime(cpu);
 	if (first != SCHED_NOBODY) {
 		ecalls_u64 vtime = sched_entity(cpu, first)->vtime;
-		least = !any || fair_before(vtime, least) ? vtime : least;
+		least = !any || vtime_before(vtime, least) ? vtime : least;
 		any = 1;
 	}
 	if (cpu->queue.count) {
-		least = !any || fair_before(cpu->queue.vtime, least) ? cpu->queue.vtime : least;
+		least = !any || vtime_before(cpu->queue.vtime, least) ? cpu->queue.vtime : least;
 		any = 1;
 	}
 	if (any)
-		cpu->vtime = fair_later(cpu->vtime, least);
+		cpu->vtime = vtime_later(cpu->vtime, least);
 	return 0;
 }
 

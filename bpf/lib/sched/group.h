@@ -25,7 +25,7 @@ LIB_INLINE void group_share(struct sched_cpu *cpu, ecalls_u32 i) {
 	struct sched_entity *e = sched_entity(cpu, i), *g = sched_entity(cpu, e->group);
 
 	if (g->shared_weight == 0)
-		g->shared_vtime = fair_place(g->inner_vtime, g->shared_vtime);
+		g->shared_vtime = vtime_place(g->inner_vtime, g->shared_vtime);
 	g->shared_weight += e->weight;
 }
 
@@ -34,7 +34,7 @@ LIB_INLINE void group_unshare(struct sched_cpu *cpu, ecalls_u32 i) {
 	struct sched_entity *e = sched_entity(cpu, i), *g = sched_entity(cpu, e->group);
 
 	g->shared_weight = g->shared_weight > e->weight ? g->shared_weight - e->weight : 0;
-	e->vtime = fair_later(e->vtime, g->shared_vtime);
+	e->vtime = vtime_later(e->vtime, g->shared_vtime);
 }
 
 /* Whether a thread is a member, and divides by importance what its group gets. */
@@ -60,7 +60,7 @@ LIB_INLINE void group_enter(struct sched_cpu *cpu, ecalls_u32 group, ecalls_u32 
 	struct sched_entity *g = sched_entity(cpu, group);
 
 	if (g->members == 0) {
-		g->vtime = fair_place(cpu->vtime, g->vtime);
+		g->vtime = vtime_place(cpu->vtime, g->vtime);
 		cpu->runnable |= sched_bit(group);
 	}
 	g->members++;
@@ -123,7 +123,7 @@ LIB_INLINE ecalls_u32 group_best(struct sched_cpu *cpu, ecalls_u64 left, _Bool p
 		ecalls_u64 key = plain ? e->vtime : e->importance;
 		if ((e->importance == SCHED_NEVER) != plain)
 			continue;
-		if (best == SCHED_NOBODY || (plain ? fair_before(key, least) : key < least)) {
+		if (best == SCHED_NOBODY || (plain ? vtime_before(key, least) : key < least)) {
 			best = i ^ cpu->zero;
 			least = key;
 		}
@@ -135,7 +135,7 @@ LIB_INLINE ecalls_u32 group_best(struct sched_cpu *cpu, ecalls_u64 left, _Bool p
  * first plain thread; `*vtime` is the first's, and becomes the chosen one's. */
 LIB_INLINE ecalls_u32 group_earlier(ecalls_u32 first, ecalls_u64 *vtime, ecalls_u32 other,
 				    ecalls_u64 other_vtime) {
-	if (first != SCHED_NOBODY && !fair_before(other_vtime, *vtime))
+	if (first != SCHED_NOBODY && !vtime_before(other_vtime, *vtime))
 		return first;
 	*vtime = other_vtime;
 	return other;
@@ -158,7 +158,7 @@ LIB_CALL ecalls_u32 group_first(struct sched_cpu *cpu, ecalls_u32 group) {
 	if (cpu->running == group)
 		first = group_earlier(first, &vtime, group, cpu->plain.vtime);
 	if (first != SCHED_NOBODY)
-		g->inner_vtime = fair_later(g->inner_vtime, vtime);
+		g->inner_vtime = vtime_later(g->inner_vtime, vtime);
 	return first;
 }
 

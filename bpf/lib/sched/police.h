@@ -22,7 +22,7 @@
 #include "group.h"
 #include "release.h"
 
-#define POLICE_VTIME_MAX (1ull << 48) /* 78 h ahead: so that the product below fits */
+#define POLICE_VTIME_MAX (1ull << 38) /* so that the product below fits, for any group's weight */
 
 /* Out of the release queue. What was published is void with rules 1 and 2, not with rule 3: that
  * is broken at a poll. */
@@ -38,12 +38,12 @@ LIB_INLINE ecalls_u64 police_ahead_ns(struct sched_cpu *cpu, ecalls_u32 i) {
 
 	if (e->group < SCHED_ENTITIES)
 		e = sched_entity(cpu, e->group);
-	if (!fair_before(cpu->vtime, e->vtime))
+	if (!vtime_before(cpu->vtime, e->vtime))
 		return 0;
 	ahead = e->vtime - cpu->vtime;
 	if (ahead > POLICE_VTIME_MAX)
 		return SCHED_NEVER;
-	return ahead * e->weight / FAIR_WEIGHT;
+	return ahead * e->weight / VTIME_WEIGHT;
 }
 
 /* Rule 1. Whether the running thread, if it is cooperative, has used up its slice and the slack. */

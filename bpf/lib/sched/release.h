@@ -10,8 +10,9 @@
  *	release due		the thread with the earliest release runs, with a slice of 0: it
  *				handles what is due, and polls
  *
- * A cooperative thread is told when its slice ends and has slack_ns to yield; no release preempts
- * it before. All others are preempted by a release at once: they were told nothing.
+ * A cooperative thread is told when its slice ends and has slack_ns to yield; no release that it
+ * was told of preempts it before. All others are preempted by a release at once: they were told
+ * nothing.
  *
  * One deviation from the paper: a sleeping thread's release does not end the slice of a thread that
  * is not cooperative. The sleeper's own timer wakes it at that moment, and then it preempts.
@@ -92,6 +93,17 @@ LIB_INLINE ecalls_u64 release_slice(struct sched_cpu *cpu, ecalls_u32 i, ecalls_
 	if (next <= now_ns)
 		return 0;
 	return next - now_ns < slice ? next - now_ns : slice;
+}
+
+/* A thread whose release has come becomes ready, and who runs was not told of it: it began within
+ * the moment between the release and this, when the sleeper held nobody up. So like those who were
+ * told nothing it has no time left before others. */
+LIB_INLINE void release_untold(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns) {
+	if (!sched_in(cpu->cooperative, cpu->running) || release_due(cpu, cpu->running, now_ns))
+		return;
+	if (release_due(cpu, i, now_ns) && release_of(cpu, i) < cpu->next_release_ns &&
+	    now_ns < cpu->limit_ns)
+		cpu->limit_ns = now_ns;
 }
 
 #endif

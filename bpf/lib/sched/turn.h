@@ -23,14 +23,15 @@ LIB_CALL int turn_ready(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns) 
 		return 0;
 	fair_update(cpu, now_ns);
 	if (e->group < SCHED_ENTITIES) {
-		e->vtime = fair_place(sched_entity(cpu, e->group)->inner_vtime, e->vtime);
+		e->vtime = vtime_place(sched_entity(cpu, e->group)->inner_vtime, e->vtime);
 		group_enter(cpu, e->group, e->weight);
 		if (group_shares(cpu, i))
 			group_share(cpu, i);
 	} else {
-		e->vtime = fair_place(cpu->vtime, e->vtime);
+		e->vtime = vtime_place(cpu->vtime, e->vtime);
 	}
 	cpu->runnable |= sched_bit(i);
+	release_untold(cpu, i, now_ns);
 	window_wake(cpu, i, now_ns);
 	return 0;
 }
@@ -41,10 +42,10 @@ LIB_CALL int turn_ready_plain(struct sched_cpu *cpu, struct sched_plain *plain, 
 	fair_update(cpu, now_ns);
 	if (sched_in(cpu->groups, plain->group)) {
 		plain->vtime =
-			fair_place(sched_entity(cpu, plain->group)->inner_vtime, plain->vtime);
+			vtime_place(sched_entity(cpu, plain->group)->inner_vtime, plain->vtime);
 		group_enter(cpu, plain->group, plain->weight);
 	} else {
-		plain->vtime = fair_place(cpu->vtime, plain->vtime);
+		plain->vtime = vtime_place(cpu->vtime, plain->vtime);
 		fair_queue(cpu, plain->vtime);
 	}
 	return 0;
@@ -137,7 +138,7 @@ LIB_CALL int turn_start(struct sched_cpu *cpu, ecalls_u32 who, const struct sche
 	}
 	cpu->claims = window_claims(cpu, who);
 	if (sched_in(cpu->windowed, who) && !cpu->claims)
-		e->vtime = fair_place(cpu->vtime, e->vtime);
+		e->vtime = vtime_place(cpu->vtime, e->vtime);
 	cpu->on_server = cpu->serving == who;
 	cpu->serving = SCHED_NOBODY;
 	cpu->polled &= ~sched_bit(who);

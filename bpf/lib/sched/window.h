@@ -25,16 +25,21 @@
  * WINDOW_SPREAD: of each y periods, y - x claim, spread as evenly as integers allow, and these in
  * order of deadlines. Any n periods in a row then hold at most ceil(n (y - x) / y) claims, for
  * which admit.h can prove that all are met, and any y in a row, not only those between two resets,
- * hold y - x. The constraint x'/y' is kept as well, for the counts.
+ * hold y - x. While all periods of all windows fit beside the reserve (sched_cpu.all_fit), none has
+ * to be left out, and all claim. The constraint x'/y' is kept as well, for the counts.
  *
- * A period begins when the last one ends, or when the thread wakes if it slept then. A thread that
- * sleeps before it has had all its service time had what it wanted. If sched_cpu.grid_ns is set,
- * all periods begin together, and one in whose middle a thread wakes does not claim.
+ * A thread that waits on at the end of its period begins the next one there. One that sleeps had
+ * what it wanted, and begins its next period when it wakes, whenever that is: it need not know when
+ * its periods are. Deadlines stay a period apart, so nobody else has less for it: who wakes before
+ * its period is over has the next one's deadline. Only who has had that one as well has to wait.
+ * If sched_cpu.grid_ns is set, all periods begin together, as DWCS demands, and one in whose middle
+ * a thread wakes does not claim.
  */
 #ifndef ECALLS_SCHED_WINDOW_H
 #define ECALLS_SCHED_WINDOW_H
 
 #include "entity.h"
+#include "vtime.h"
 
 #define WINDOW_DWCS 0u
 #define WINDOW_SPREAD 1u
@@ -103,13 +108,26 @@ LIB_INLINE _Bool window_counts(const struct sched_window *w, ecalls_u32 position
 	return (before + served) / y != before / y;
 }
 
-/* Whether a thread's current period claims the CPU, if the thread waits. */
-LIB_INLINE _Bool window_claims(struct sched_cpu *cpu, ecalls_u32 i) {
-	struct sched_window *w = &sched_entity(cpu, i)->window;
+/* The threads whose current period claims the CPU, if they wait. */
+LIB_INLINE ecalls_u64 window_claiming(const struct sched_cpu *cpu) {
+	return cpu->windowed & cpu->counting & ~cpu->served;
+}
 
-	if (!sched_in(cpu->windowed & ~cpu->served, i))
-		return 0;
-	return cpu->options.window_order == WINDOW_DWCS || window_counts(w, w->position);
+LIB_INLINE _Bool window_claims(const struct sched_cpu *cpu, ecalls_u32 i) {
+	return sched_in(window_claiming(cpu), i);
+}
+
+/* The threads that share what claims leave. */
+LIB_INLINE ecalls_u64 window_sharing(const struct sched_cpu *cpu) {
+	return cpu->windowed & ~window_claiming(cpu) & (cpu->conserving | ~cpu->served);
+}
+
+/* A thread shares from now on what claims leave: not before the least virtual time. */
+LIB_INLINE void window_share(struct sched_cpu *cpu, ecalls_u32 i) {
+	struct sched_entity *e = sched_entity(cpu, i);
+
+	if (vtime_before(e->vtime, cpu->vtime))
+		e->vtime = cpu->vtime;
 }
 
 /* The next period begins. */
@@ -120,6 +138,13 @@ LIB_INLINE void window_turn(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 dead
 	w->served_ns = 0;
 	w->position = w->position + 1 < w->y ? w->position + 1 : 0;
 	cpu->served &= ~sched_bit(i);
+	if (cpu->options.window_order == WINDOW_DWCS || cpu->all_fit ||
+	    window_counts(w, w->position)) {
+		cpu->counting |= sched_bit(i);
+		return;
+	}
+	cpu->counting &= ~sched_bit(i);
+	window_share(cpu, i);
 }
 
 /* A waiting thread's periods up to now have ended. Whoever did not get to run for very long has
@@ -143,7 +168,7 @@ LIB_INLINE void window_roll_one(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 
 
 /* Ends the periods that are over, of the threads that wait or run. */
 LIB_CALL int window_roll(struct sched_cpu *cpu, ecalls_u64 now_ns) {
-	ecalls_u64 left = cpu->windowed & cpu->runnable;
+	ecalls_u64 left = cpu->windowed & cpu->runnable & ~cpu->starting;
 
 	if (cpu->quota_end_ns <= now_ns) {
 		ecalls_u64 length = cpu->grid_ns ? cpu->grid_ns : WINDOW_QUOTA_NS;
@@ -160,19 +185,42 @@ LIB_CALL int window_roll(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 	return 0;
 }
 
-/* A thread wakes: its period has ended meanwhile, so one begins now; on a grid, at the next line,
- * and the rest of the current one does not claim. */
+/* The first periods of those that were to wait for it begin, if nobody who was promised claims. */
+LIB_INLINE void window_begin(struct sched_cpu *cpu, ecalls_u64 now_ns) {
+	ecalls_u64 left = cpu->starting;
+
+	if (window_claiming(cpu) & cpu->promised & cpu->runnable)
+		return;
+	for (ecalls_u32 round = 0; lib_again(round, SCHED_ENTITIES); round++) {
+		if (left == 0)
+			break;
+		ecalls_u32 i = sched_next(&left);
+		window_turn(cpu, i, now_ns + cpu->entity[i].window.period_ns);
+	}
+	cpu->starting = 0;
+}
+
+/* A thread wakes, and a period of its own begins: a new one if it was served in the last one,
+ * unless that is ahead already. On a grid it begins at the next line, and the rest of the current
+ * one does not claim. */
 LIB_INLINE void window_wake(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns) {
 	struct sched_window *w = &sched_entity(cpu, i)->window;
+	ecalls_u64 end_ns = now_ns + w->period_ns;
 
-	if (!sched_in(cpu->windowed, i) || w->deadline_ns > now_ns)
+	if (!sched_in(cpu->windowed & ~cpu->starting, i))
 		return;
-	if (cpu->grid_ns == 0) {
-		window_turn(cpu, i, now_ns + w->period_ns);
-		return;
+	if (cpu->grid_ns) {
+		if (w->deadline_ns > now_ns)
+			return;
+		w->deadline_ns = now_ns - now_ns % cpu->grid_ns + cpu->grid_ns;
+		cpu->served |= sched_bit(i);
+	} else if (!sched_in(cpu->served, i)) {
+		w->deadline_ns = w->deadline_ns < end_ns ? end_ns : w->deadline_ns;
+	} else if (w->deadline_ns <= end_ns) {
+		if (w->deadline_ns > now_ns)
+			end_ns = w->deadline_ns + w->period_ns;
+		window_turn(cpu, i, end_ns);
 	}
-	w->deadline_ns = now_ns - now_ns % cpu->grid_ns + cpu->grid_ns;
-	cpu->served |= sched_bit(i);
 }
 
 /* A thread sleeps: what it has not used of a service that has begun, it does not want. */
@@ -195,13 +243,13 @@ LIB_INLINE void window_charge(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 ns
 	if (sched_in(cpu->served, i) || w->served_ns < w->service_ns)
 		return;
 	window_met(w);
+	window_share(cpu, i);
 	cpu->served |= sched_bit(i);
 	cpu->claims = 0;
 }
 
-/* Of a set, the waiting thread that goes first: of those that claim, or of those that do not and
- * may run nevertheless. */
-LIB_INLINE ecalls_u32 window_first(struct sched_cpu *cpu, ecalls_u64 set, _Bool claims) {
+/* Of a set, the waiting thread that goes first by the order of windows. */
+LIB_INLINE ecalls_u32 window_first(struct sched_cpu *cpu, ecalls_u64 set) {
 	ecalls_u64 left = set & cpu->windowed & cpu->runnable;
 	ecalls_u32 best = SCHED_NOBODY;
 
@@ -209,8 +257,6 @@ LIB_INLINE ecalls_u32 window_first(struct sched_cpu *cpu, ecalls_u64 set, _Bool 
 		if (left == 0)
 			break;
 		ecalls_u32 i = sched_next(&left);
-		if (window_claims(cpu, i) != claims)
-			continue;
 		if (best == SCHED_NOBODY ||
 		    !window_before(&sched_entity(cpu, best)->window, &cpu->entity[i].window,
 				   cpu->options.window_order))
@@ -234,7 +280,7 @@ LIB_INLINE _Bool window_quota_left(struct sched_cpu *cpu, ecalls_u32 i) {
 
 /* When the next period of a waiting thread begins, SCHED_NEVER if none waits. */
 LIB_INLINE ecalls_u64 window_next(struct sched_cpu *cpu) {
-	ecalls_u64 left = cpu->windowed & cpu->runnable, next = SCHED_NEVER;
+	ecalls_u64 left = cpu->windowed & cpu->runnable & ~cpu->starting, next = SCHED_NEVER;
 
 	for (ecalls_u32 round = 0; lib_again(round, SCHED_ENTITIES); round++) {
 		if (left == 0)

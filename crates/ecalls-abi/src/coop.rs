@@ -81,7 +81,7 @@ pub struct Coop {
     /// Line 0, scheduler: of the CPU, when it answered, for windows of this user.
     pub window_left: u32,
     /// Line 0, scheduler: periods of the window that were served. In a group, where nobody has a
-    /// window: CPU time of the group's members on this CPU, ns.
+    /// window: CPU time of the group's members, ns.
     pub met: u64,
     /// Line 0, scheduler: periods that were not.
     pub missed: u64,

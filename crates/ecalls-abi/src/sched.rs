@@ -289,15 +289,24 @@ impl SchedCount {
     /// Adds another CPU's.
     pub fn add(&mut self, other: &SchedCount) {
         let worst = self.tardiest_ns.max(other.tardiest_ns);
-        let mut sums = [0u64; size_of::<SchedCount>() / 8];
-        let (mine, theirs) = (self.as_bytes(), other.as_bytes());
-        for ((sum, mine), theirs) in sums.iter_mut().zip(words(mine)).zip(words(theirs)) {
-            *sum = mine.wrapping_add(theirs);
-        }
-        if let Ok(sum) = SchedCount::read_from_bytes(sums.as_bytes()) {
-            *self = sum;
-        }
+        *self = self.each(other, u64::wrapping_add);
         self.tardiest_ns = worst;
+    }
+
+    /// What was counted after `before`. The worst is that of all times.
+    pub fn since(&self, before: &SchedCount) -> SchedCount {
+        let mut rest = self.each(before, u64::wrapping_sub);
+        rest.tardiest_ns = self.tardiest_ns;
+        rest
+    }
+
+    fn each(&self, other: &SchedCount, make: fn(u64, u64) -> u64) -> SchedCount {
+        let mut made = [0u64; size_of::<SchedCount>() / 8];
+        let (mine, theirs) = (self.as_bytes(), other.as_bytes());
+        for ((made, mine), theirs) in made.iter_mut().zip(words(mine)).zip(words(theirs)) {
+            *made = make(mine, theirs);
+        }
+        SchedCount::read_from_bytes(made.as_bytes()).unwrap_or(*self)
     }
 }
 
@@ -312,12 +321,14 @@ mod tests {
     use zerocopy::FromZeros;
 
     #[test]
-    fn counts_add_up_and_the_worst_stays() {
+    fn counts_add_up_or_are_taken_off_and_the_worst_stays() {
         let mut a = SchedCount::new_zeroed();
         let mut b = SchedCount::new_zeroed();
         (a.polls, a.tardiest_ns, a.tardiness[3]) = (1, 9, 2);
         (b.polls, b.tardiest_ns, b.tardiness[3]) = (5, 4, 1);
         a.add(&b);
         assert_eq!((a.polls, a.tardiest_ns, a.tardiness[3]), (6, 9, 3));
+        let rest = a.since(&b);
+        assert_eq!((rest.polls, rest.tardiest_ns, rest.tardiness[3]), (1, 9, 2));
     }
 }

@@ -83,3 +83,13 @@ fn main() -> ExitCode {
     };
     exit::report(result)
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn options_of_every_subcommand_go_together() {
+        super::Cli::command().debug_assert();
+    }
+}

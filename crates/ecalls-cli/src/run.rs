@@ -4,8 +4,10 @@
 //! It is sampled ten times a second from /proc, of all threads and processes below the program: one
 //! that lives shorter than that is in the CPU time, and not in the waits.
 //!
-//! A program that knows nothing of our scheduler can be given a group or a window of it: [`place`].
+//! A program that knows nothing of our scheduler can be given a group ([`group`]) or a window of
+//! it: [`place`].
 
+mod group;
 mod place;
 
 use std::ffi::{OsStr, OsString};
@@ -30,7 +32,8 @@ use crate::exit::{Code, Failure, Outcome};
 use crate::output::note;
 use crate::sched::count::{self, Tardiness};
 use crate::sched::thread::{Had, Threads, look_below};
-use place::{Group, Place, Placed, Wish};
+use group::Group;
+use place::{Place, Placed, Wish};
 
 /// Between two looks at the program's threads.
 const LOOK: Duration = Duration::from_millis(100);
@@ -45,7 +48,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", allow_hyphen_values = true,
           value_parser = clap::value_parser!(i32).range(-20..=19))]
     nice: Option<i32>,
-    /// Make its first thread a member of the user's group of this name
+    /// Make it, and all that it starts, members of the user's group of this name
     #[arg(long, value_name = "NAME", conflicts_with = "period", value_parser = Group::parse)]
     group: Option<Group>,
     /// Give its first thread a window: service in each of these periods (0.1 ms to 10 s)
@@ -76,22 +79,25 @@ program's (128 and the number of the signal that ended it). Under which schedule
 the machine: `ecalls sched start` starts ours.
 
 --group, --period: while our scheduler runs (else they are refused: 5, or 4 without sched_ext).
-Both are of the program's first thread: its other threads, and processes that it starts, are fair
-like everybody. A thread of either kind stays on the CPU where it began.
 - In a group, the members on a CPU share what they would get one by one. A member that polls (an
   event loop of ours; the number of the group is in ECALLS_GROUP) goes by its importance; one that
-  does not has its turn as by fair share. A number as NAME is that group; two names may, seldom,
-  have the same number.
-- A window is promised, admitted without guarantee (and it says so), or refused: 3, with what is
-  left of the CPU for windows of this user; then the program has not begun. Beyond its service the
-  program shares what is left. Periods count up to when it ran last.
+  does not has its turn as by fair share. The program's first thread stays on the CPU where it
+  began; its other threads, and programs that it starts, go to CPUs where fewer wait. Of these, 16
+  per CPU and user are members, further ones are fair like everybody, and so is what becomes another
+  user's. A number as NAME is that group, also if a name has it.
+- A window is of the program's first thread alone, which stays on its CPU. It is promised, admitted
+  without guarantee (and it says so), or refused: 3, with what is left of the CPU for windows of
+  this user; then the program has not begun. Beyond its service the program shares what is left.
+  Periods count up to when it ran last.
 If the program takes a slot itself, that takes the place of either.
 
-Keys with --json: scheduler, wall_ns, cpu_ns (of all that it started), share (of one CPU), wait_ns
-(ready, without a CPU), got (of what it wanted: 1 is all), turns, wait_per_turn_ns, worst_wait_ns
-(the most that a thread waited per turn in a tenth of a second), and while ours ran: releases,
-tardy_p50_us, tardy_p99_us (of every thread of the machine that polls, meanwhile). With --group:
-group, group_number, group_ns (CPU time of the group's members on that CPU), group_share (of it).
+Keys with --json: scheduler, replaced (true: it ended, or another one began, before the program had
+ended; what is told of a group or a window is of the last one), wall_ns, cpu_ns (of all that it
+started), share (of one CPU), wait_ns (ready, without a CPU), got (of what it wanted: 1 is all),
+turns, wait_per_turn_ns, worst_wait_ns (the most that a thread waited per turn in a tenth of a
+second), and while ours ran: releases, tardy_p50_us, tardy_p99_us (of every thread of the machine
+that polls, meanwhile). With --group:
+group, group_number, group_ns (CPU time of the group's members), group_share (of one CPU).
 With --period: window (promised, or what else), met, missed, violated (missed, though X were
 already).";
 
@@ -99,6 +105,8 @@ already).";
 #[derive(Debug, Serialize)]
 struct Report {
     scheduler: Option<String>,
+    /// It was another one, or none, in the end.
+    replaced: bool,
     wall_ns: u64,
     cpu_ns: u64,
     share: f64,
@@ -111,6 +119,27 @@ struct Report {
     tardiness: Option<Tardiness>,
     #[serde(flatten)]
     placed: Option<Placed>,
+}
+
+/// By whom the machine is scheduled.
+#[derive(Debug, PartialEq, Eq)]
+struct By {
+    name: Option<String>,
+    /// Schedulers that have begun so far: one may have followed another of its name.
+    begun: Option<u64>,
+}
+
+impl By {
+    fn now() -> By {
+        let (name, begun) =
+            scheduler::state().map_or((None, None), |state| (state.running, state.begun));
+        By { name, begun }
+    }
+
+    fn is_ours(&self) -> bool {
+        let name = self.name.as_deref();
+        name.is_some_and(|name| name.starts_with(place::OURS))
+    }
 }
 
 /// What the program's threads were seen to have.
@@ -126,8 +155,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
         return place::become_program(parent, &args.program);
     }
     let ended = Signals::catch()?;
-    let scheduler = scheduler::state().and_then(|state| state.running);
-    if scheduler.is_none() && !args.json {
+    let scheduler = By::now();
+    if scheduler.name.is_none() && !args.json {
         note("ecalls run: the kernel's own scheduler runs; `ecalls sched start` starts ours");
     }
     let before = count::all();
@@ -141,13 +170,15 @@ pub(crate) fn run(args: &Args) -> Outcome {
     watched.look(child.id());
     let status = child.wait().map_err(|error| failed_wait(&error))?;
     let after = count::all();
+    let later = By::now();
+    let anew = scheduler != later && later.is_ours();
     let report = Report::new(
         &watched,
-        scheduler,
+        (scheduler, later),
         wall_ns,
         cpu_ns,
         count::since(before, after),
-        place.map(|place| place.placed(wall_ns)),
+        place.map(|place| place.placed(wall_ns, anew)),
     );
     report.print(args.json)?;
     std::process::exit(code_of(status));
@@ -279,7 +310,7 @@ impl Watched {
 impl Report {
     fn new(
         watched: &Watched,
-        scheduler: Option<String>,
+        (scheduler, later): (By, By),
         wall_ns: u64,
         cpu_ns: u64,
         tardiness: Option<Tardiness>,
@@ -288,7 +319,8 @@ impl Report {
         let had = watched.sum();
         let cpu_ns = cpu_ns.max(had.run_ns);
         Report {
-            scheduler,
+            replaced: scheduler != later,
+            scheduler: scheduler.name,
             wall_ns,
             cpu_ns,
             share: cpu_ns as f64 / wall_ns.max(1) as f64,
@@ -310,6 +342,11 @@ impl Report {
         }
         let scheduler = self.scheduler.as_deref().unwrap_or("the kernel's own");
         note(format_args!("scheduler {scheduler}"));
+        if self.replaced {
+            note(
+                "it was replaced meanwhile: what is told of a group or a window is of the last one",
+            );
+        }
         note(format_args!(
             "time      {}, of which {} on a CPU: {:.2} of one",
             show_ns(self.wall_ns),

@@ -4,24 +4,20 @@
 //! when this command ends, however that happens.
 
 pub(crate) mod count;
+mod hold;
+mod policy;
 mod seen;
 pub(crate) mod thread;
 mod top;
 mod trace;
 mod trial;
 
-use std::time::{Duration, Instant};
-
-use ecalls::Ecalls;
 use ecalls_abi::sched::{SchedCount, WHY_EVENT, WHY_FAIR, WHY_RELEASE, WHY_WINDOW};
-use ecalls_kernel::scheduler::{self, Options, Scheduler};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use ecalls_kernel::scheduler;
 use serde::Serialize;
 
-use crate::duration;
 use crate::exit::{Code, Failure, Outcome};
-use crate::output::{Output, note};
-use crate::stop::{PATIENCE, Stop};
+use crate::output::Output;
 use count::{quantile, sum};
 use seen::{Seen, Worst};
 
@@ -36,7 +32,7 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum What {
     /// Start it, and hold it until SIGINT or SIGTERM; then tell what it did
-    Start(Start),
+    Start(hold::Args),
     /// Run it for a while: with figures of before, and of the time with it
     Try(trial::Args),
     /// Show the threads that want the CPU most, and what they get, live
@@ -63,47 +59,22 @@ struct Status {
     json: bool,
 }
 
-#[derive(Debug, clap::Args)]
-struct Start {
-    /// In which each runnable thread of a CPU runs once
-    #[arg(long, value_name = "TIME", default_value = "20ms",
-          value_parser = duration::parse_positive)]
-    period: Duration,
-    /// A time slice is not shorter
-    #[arg(long, value_name = "TIME", default_value = "100us",
-          value_parser = duration::parse_positive)]
-    slice_min: Duration,
-    /// By which a cooperative thread may overrun its slice
-    #[arg(long, value_name = "TIME", default_value = "1ms",
-          value_parser = duration::parse_positive)]
-    slack: Duration,
-    /// CPU time that timely dispatch may bring a cooperative thread beyond its fair share
-    #[arg(long, value_name = "TIME", default_value = "20ms",
-          value_parser = duration::parse_positive)]
-    ahead: Duration,
-    /// End after this time
-    #[arg(long = "for", value_name = "TIME", value_parser = duration::parse_positive)]
-    time: Option<Duration>,
-    /// Print one JSON object in the end
-    #[arg(long)]
-    json: bool,
-}
-
 const HELP: &str = "\
 It needs a kernel with sched_ext (Debian's from 7.0 on), and root. Every thread of the machine is
 scheduled by it while it runs, but for real-time ones. Threads are fair by their nice values; a
 thread that polls cooperatively also runs at its release times.
 
 Keys with --json: kernel (whether it has sched_ext), running (the scheduler's name, or null), holder
-(the process that holds ours, or null), and of ours: fair, release, window, event (choices by
+(the process that holds ours, or null), and of ours: policy, server_us, reserve_percent, period_us,
+slice_min_us, slack_us, ahead_us (the options of start), fair, release, window, event (choices by
 reason), kept, preempted, balanced, stolen, entered, left, full, polls, overran, slept, ahead,
 releases, tardy_p50_us, tardy_p99_us, tardy_max_us (from the release to the CPU).";
 
 const SEEN: &str = "\
-Threads that poll, have a window or read events are listed, and their groups: LATE is from the
-release to the CPU, WAIT from being ready to the CPU, RUN from the CPU to the next thread's turn,
-DEMOTED how often they broke each rule (overran/slept/ahead). It begins anew for a thread that goes
-to another CPU or names another group.
+Threads that poll, have a window, read events or are in a group are listed, and groups: LATE is
+from the release to the CPU, WAIT from being ready to the CPU, RUN from the CPU to the next thread's
+turn, DEMOTED how often they broke each rule (overran/slept/ahead). It begins anew for a thread that
+goes to another CPU or names another group.
 
 With --worst, the 16 worst cases since the scheduler began: of the time from the release to the CPU,
 how much each thread had. What is left for others are interrupts, real-time threads, and threads
@@ -122,6 +93,8 @@ struct Shown {
     kernel: bool,
     running: Option<String>,
     holder: Option<u32>,
+    #[serde(flatten)]
+    policy: Option<policy::Shown>,
     #[serde(flatten)]
     counts: Option<Counts>,
     #[serde(flatten)]
@@ -182,74 +155,13 @@ struct Counts {
 
 pub(crate) fn run(args: &Args) -> Outcome {
     match &args.what {
-        What::Start(start) => hold(start),
+        What::Start(args) => hold::run(args),
         What::Try(args) => trial::run(args),
         What::Top(args) => top::run(args),
-        What::Stop => stop(),
+        What::Stop => hold::stop(),
         What::Status(args) => show(args),
         What::Trace(args) => trace::run(args),
     }
-}
-
-/// Starts it and waits.
-fn hold(args: &Start) -> Outcome {
-    let stop = Stop::on_signals()?;
-    let ecalls = Ecalls::open()?;
-    let options = Options {
-        period: args.period,
-        slice_min: args.slice_min,
-        slack: args.slack,
-        ahead: args.ahead,
-        ..Options::default()
-    };
-    let scheduler = Scheduler::start(ecalls.access(), &options)?;
-    note("scheduling; interrupt it to give everything back to the kernel's own scheduler");
-    let until = args.time.and_then(|time| Instant::now().checked_add(time));
-    loop {
-        let left = until.map_or(PATIENCE, |at| at.saturating_duration_since(Instant::now()));
-        if left.is_zero() || stop.sleep(left.min(PATIENCE)) {
-            break;
-        }
-        ended_by_kernel(&scheduler)?;
-    }
-    let counts = sum(&scheduler.counts()?);
-    scheduler.stop();
-    let mut out = Output::new(args.json);
-    print(
-        &mut out,
-        &Shown {
-            kernel: true,
-            counts: counts.map(|counts| Counts::new(&counts)),
-            ..Shown::default()
-        },
-    )
-}
-
-/// Fails if the kernel has ended it.
-fn ended_by_kernel(scheduler: &Scheduler) -> Outcome {
-    let Some(ended) = scheduler.ended() else {
-        return Ok(());
-    };
-    let text = format!(
-        "the kernel ended the scheduler: {} {} (please report it)",
-        ended.reason, ended.message
-    );
-    Err(Failure::new(Code::Failed, text))
-}
-
-/// Asks the holder to end.
-fn stop() -> Outcome {
-    let holder = scheduler::state().and_then(|state| state.holder);
-    let nobody = || Failure::new(Code::Unknown, "our scheduler does not run");
-    let pid = holder.ok_or_else(nobody)?;
-    let failed = |error| Failure::new(Code::Failed, format!("ending process {pid}: {error}"));
-    let id = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    let process = pidfd_open(id.ok_or_else(nobody)?, PidfdFlags::empty()).map_err(failed)?;
-    // Still the same: so the descriptor is that of the holder, not of who has its number now.
-    if scheduler::state().and_then(|state| state.holder) != holder {
-        return Err(nobody());
-    }
-    pidfd_send_signal(&process, Signal::TERM).map_err(failed)
 }
 
 /// What to do about a kernel without it.
@@ -278,9 +190,11 @@ fn show(args: &Status) -> Outcome {
         }
         return print(&mut out, &Shown::default());
     };
-    let (counts, seen) = match state.holder {
-        Some(_) => (sum(&scheduler::counts()?), Some(Observed::look(args)?)),
-        None => (None, None),
+    let ours = state.holder.is_some();
+    let policy = ours.then(scheduler::options).transpose()?;
+    let (counts, seen) = match ours {
+        true => (sum(&scheduler::counts()?), Some(Observed::look(args)?)),
+        false => (None, None),
     };
     if !json {
         let running = state.running.as_deref().unwrap_or("the kernel's own");
@@ -293,6 +207,7 @@ fn show(args: &Status) -> Outcome {
             kernel: true,
             running: state.running,
             holder: state.holder,
+            policy: policy.map(policy::Shown::from),
             counts: counts.map(|counts| Counts::new(&counts)),
             seen,
         },
@@ -330,6 +245,9 @@ fn print(out: &mut Output, shown: &Shown) -> Outcome {
     if out.is_json() {
         out.object(shown)?;
         return out.flush();
+    }
+    if let Some(policy) = &shown.policy {
+        out.line(policy)?;
     }
     if let Some(counts) = &shown.counts {
         print_counts(out, counts)?;

@@ -120,7 +120,7 @@ fn a_workload_runs_under_the_kernels_own_scheduler_and_gives_its_rows() {
         "--scheduler",
         "eevdf",
         "--row",
-        "fig6_groups,fig7,fig8_groups",
+        "fig6_groups,fig7,fig8_groups,switch_cost",
     ]);
     let rows = rows(&limit::output(&mut bench, LIMIT));
     for (name, figures) in [
@@ -130,6 +130,7 @@ fn a_workload_runs_under_the_kernels_own_scheduler_and_gives_its_rows() {
         ),
         ("fig7", &["jain", "hog_jain", "hog_share"]),
         ("fig8_groups", &["fps_jain", "fps"]),
+        ("switch_cost", &["yield_ns", "wake_ns"]),
     ] {
         let row = &rows[name];
         assert_eq!(row["scheduler"], "eevdf");
@@ -137,7 +138,7 @@ fn a_workload_runs_under_the_kernels_own_scheduler_and_gives_its_rows() {
             assert!(row[figure].as_f64().expect("a number") > 0.0, "{row}");
         }
     }
-    assert_eq!(rows.len(), 3);
+    assert_eq!(rows.len(), 4);
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //! The holder notes in a file who it is and what others may look at (record.rs): so others find
 //! it.
 
+mod options;
 mod record;
 mod seen;
 mod trace;
@@ -15,20 +16,19 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::time::Duration;
 
-use ecalls_abi::coop::WINDOW_WHOLE;
 use ecalls_abi::sched::SchedCount;
 use libbpf_rs::{Link, Map, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, PrintLevel};
 use zerocopy::FromBytes;
 
-use record::{COUNTS, Record, SEEN, WATCH};
+pub use options::{Options, WindowOrder};
+use record::{COUNTS, Record, SEEN, SETTING, WATCH};
 pub use seen::{forget, seen, worst};
 pub use trace::Trace;
 
 use crate::access::Access;
 use crate::error::{Error, Result};
-use crate::{load, provider, verdict};
+use crate::{load, provider, sys, verdict};
 
 const BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/scheduler.bpf.o"));
 
@@ -44,57 +44,18 @@ pub fn compiled() -> (&'static str, &'static [u8]) {
 /// What the kernel calls it; the version of its table may stand behind.
 const NAME: &str = "ecalls";
 
+/// `SCX_ECODE_ACT_RESTART` of the kernel.
+const ACT_RESTART: i64 = 1 << 48;
+
 /// Names within the object.
 const OPS: &str = "ecalls_sched";
-const SETTING: &str = ".rodata.setting";
 const ENDED: &str = ".bss.ended";
 /// Maps with one element per CPU.
 const PER_CPU: [&str; 5] = ["sched_cpus", "sched_timers", "sched_places", COUNTS, WATCH];
+/// Has an element per group, of which there are half as many as entities at most.
+const GROUPS: &str = "sched_groups";
 /// Entities of a CPU's table, each with an element of [`SEEN`].
 const ENTITIES: u32 = 64;
-
-/// How it decides (Coop §3.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// In which each runnable thread of a CPU runs once.
-    pub period: Duration,
-    /// A time slice is not shorter.
-    pub slice_min: Duration,
-    /// By which a cooperative thread may overrun its slice (the paper's `coop_slack`).
-    pub slack: Duration,
-    /// CPU time that timely dispatch may bring a cooperative thread beyond its fair share.
-    pub ahead: Duration,
-    /// Of each CPU, what windows leave to all others.
-    pub reserve_percent: u32,
-    /// In which order windows are served.
-    pub windows: WindowOrder,
-    /// Service time of the task server (ECalls-05 §4.2) per period, in [`WindowOrder::Dwcs`]; zero:
-    /// there is none.
-    pub server: Duration,
-}
-
-/// In which order windows are served (ECalls-05 §4.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WindowOrder {
-    /// Dynamic window-constrained scheduling as published: it promises for equal windows.
-    Dwcs,
-    /// Of y periods those that count are spread evenly: it promises for different ones, too.
-    Spread,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            period: Duration::from_millis(20),
-            slice_min: Duration::from_micros(100),
-            slack: Duration::from_millis(1),
-            ahead: Duration::from_millis(20),
-            reserve_percent: 5,
-            windows: WindowOrder::Spread,
-            server: Duration::ZERO,
-        }
-    }
-}
 
 /// The running scheduler. Dropping it gives every task back to the kernel's own.
 #[derive(Debug)]
@@ -110,6 +71,8 @@ pub struct Scheduler {
 pub struct State {
     /// The name of the one that schedules through sched_ext; None: the kernel's own does.
     pub running: Option<String>,
+    /// How many have begun since the machine did; None: this kernel does not say.
+    pub begun: Option<u64>,
     /// The process that holds ours.
     pub holder: Option<u32>,
 }
@@ -120,7 +83,9 @@ pub fn state() -> Option<State> {
     let enabled = fs::read_to_string(folder.join("state")).ok()?;
     let name = fs::read_to_string(folder.join("root/ops")).ok();
     let name = name.filter(|_| enabled.trim() != "disabled");
+    let begun = fs::read_to_string(folder.join("enable_seq")).ok();
     Some(State {
+        begun: begun.and_then(|count| count.trim().parse().ok()),
         running: name.map(|name| name.trim().to_owned()),
         holder: Record::read().map(|record| record.pid),
     })
@@ -132,6 +97,19 @@ pub fn state() -> Option<State> {
 /// [`Error::Closed`] if ours does not run, [`Error::Denied`] without privileges.
 pub fn counts() -> Result<Vec<SchedCount>> {
     read_counts(&Record::look()?.map(COUNTS)?)
+}
+
+/// How the running scheduler decides.
+///
+/// # Errors
+/// [`Error::Closed`] if ours does not run, [`Error::Denied`] without privileges.
+pub fn options() -> Result<Options> {
+    let map = Record::look()?.map(SETTING)?;
+    let bytes = map
+        .lookup(&0u32.to_ne_bytes(), MapFlags::ANY)
+        .map_err(|error| Error::from_bpf("reading the scheduler's options", &error))?;
+    let words = bytes.as_deref().and_then(Options::from_words);
+    words.ok_or(Error::Closed("the scheduler's options"))
 }
 
 fn read_counts(map: &impl MapCore) -> Result<Vec<SchedCount>> {
@@ -166,6 +144,8 @@ pub struct Ended {
     pub reason: String,
     /// The details.
     pub message: String,
+    /// Nothing is wrong: whoever held it should stop it and start it again.
+    pub again: bool,
 }
 
 impl Scheduler {
@@ -226,11 +206,22 @@ impl Scheduler {
         read_counts(&find(&self.object, COUNTS)?)
     }
 
+    /// How many instructions the kernel's verifier looked at to load each program.
+    ///
+    /// # Errors
+    /// What the kernel refuses.
+    pub fn verified(&self) -> Result<Vec<(String, u32)>> {
+        let programs = self.object.progs();
+        let named = programs.map(|one| (one.name().to_string_lossy().into_owned(), one));
+        sys::verified(named)
+    }
+
     /// Why it has ended, if it has.
     pub fn ended(&self) -> Option<Ended> {
         let map = self.object.maps().find(|map| map.name() == ENDED)?;
         let bytes = map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok()??;
         let kind = i32::from_ne_bytes(*bytes.first_chunk()?);
+        let code = i64::from_ne_bytes(*bytes.get(8..)?.first_chunk()?);
         let text = |bytes: &[u8]| {
             let end = bytes.iter().position(|byte| *byte == 0);
             String::from_utf8_lossy(&bytes[..end.unwrap_or(bytes.len())]).into_owned()
@@ -238,6 +229,7 @@ impl Scheduler {
         (kind != 0).then(|| Ended {
             reason: text(&bytes[16..80]),
             message: text(&bytes[80..272]),
+            again: code & ACT_RESTART != 0,
         })
     }
 
@@ -270,8 +262,11 @@ fn prepare(
             map.set_max_entries(cpus)?;
         } else if name == SEEN {
             map.set_max_entries(cpus * ENTITIES)?;
+        } else if name == GROUPS {
+            // Each has a member: so nobody can take the last place.
+            map.set_max_entries(cpus * ENTITIES / 2)?;
         } else if name == SETTING {
-            let words = setting(cpus, options);
+            let words = options.words(cpus);
             if let Some(value) = map.initial_value_mut() {
                 for (place, word) in value.chunks_exact_mut(8).zip(words) {
                     place.copy_from_slice(&word.to_ne_bytes());
@@ -280,25 +275,4 @@ fn prepare(
         }
     }
     Ok(())
-}
-
-/// `setting` of bpf/sched/state.h.
-fn setting(cpus: u32, options: &Options) -> [u64; 8] {
-    [
-        u64::from(cpus),
-        nanoseconds(options.period),
-        nanoseconds(options.slice_min),
-        nanoseconds(options.slack),
-        nanoseconds(options.ahead),
-        u64::from(options.reserve_percent.min(100)) * WINDOW_WHOLE / 100,
-        nanoseconds(options.server),
-        match options.windows {
-            WindowOrder::Dwcs => 0,
-            WindowOrder::Spread => 1,
-        },
-    ]
-}
-
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

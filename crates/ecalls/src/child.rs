@@ -3,7 +3,8 @@
 //!
 //! The parent starts a process that waits, hands it a slot, and lets it go on: with its next yield
 //! the child's first thread is what the parent asked for, and stays that when it becomes another
-//! program. Its other threads, and its own children, are not.
+//! program. In a group, what it starts (threads and programs) is a member, too; a window is of that
+//! thread alone.
 //!
 //! The calls are made by a thread of their own, which lends its binding for a moment: so the
 //! caller's own slot is not touched.
@@ -86,8 +87,8 @@ impl ChildSlot {
         }
     }
 
-    /// CPU time that its group has had on this CPU since there is such a group there, up to when
-    /// the child was given the CPU last.
+    /// CPU time that its group has had, of all its members, since there is such a group; up to when
+    /// a thread of the child's was given the CPU last.
     pub fn group_time(&self) -> Duration {
         match self.window {
             Some(_) => Duration::ZERO,

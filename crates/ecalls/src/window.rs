@@ -27,7 +27,8 @@ const VIOLATED: usize = offset_of!(Coop, violated) / 8;
 /// What a thread wants of the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// The period T, 0.1 ms to 10 s.
+    /// The period T, 0.1 ms to 10 s. One begins where the last one ended, or when the thread wakes
+    /// if it slept.
     pub period: Duration,
     /// The service time C: CPU time in each period.
     pub service: Duration,

@@ -180,8 +180,11 @@ pub struct Raw {
     pub promised: u64,
     pub served: u64,
     pub conserving: u64,
+    pub counting: u64,
+    pub starting: u64,
     pub events: u64,
     pub vtime: u64,
+    pub owed: u64,
     pub queue: Queue,
     pub running: u32,
     pub zero: u32,
@@ -198,6 +201,7 @@ pub struct Raw {
     pub quota_end_ns: u64,
     pub quota_used_ns: u64,
     pub promised_share: u64,
+    pub all_fit: u64,
     pub server: Window,
     pub entity: [Entity; ENTITIES],
 }
@@ -216,8 +220,11 @@ impl Raw {
             promised: 0,
             served: 0,
             conserving: 0,
+            counting: 0,
+            starting: 0,
             events: 0,
             vtime: 0,
+            owed: 0,
             queue: Queue::default(),
             running: 0,
             zero: 0,
@@ -234,6 +241,7 @@ impl Raw {
             quota_end_ns: 0,
             quota_used_ns: 0,
             promised_share: 0,
+            all_fit: 0,
             server: Window::default(),
             entity: [Entity::default(); ENTITIES],
         }
@@ -545,7 +553,7 @@ impl Cpu {
     }
 }
 
-/// `fair_move`.
+/// `vtime_move`.
 pub fn moved(vtime: u64, from_least: u64, to_least: u64) -> u64 {
     policy_move(vtime, from_least, to_least)
 }

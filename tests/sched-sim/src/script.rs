@@ -169,6 +169,61 @@ impl Script for Player {
     }
 }
 
+/// A video player of ECalls-05 §5.4: it sleeps until a frame's time, decodes it, and shows it when
+/// the next one's comes. A frame that it cannot finish by then it gives up, or leaves out.
+#[derive(Clone, Debug)]
+pub struct Viewer {
+    period_ns: u64,
+    frame_ns: u64,
+    due_ns: u64,
+    left_ns: u64,
+}
+
+/// What it decodes at a time.
+const SLICE_OF_FRAME_NS: u64 = 100_000;
+
+impl Viewer {
+    /// A player of such frames, the first of which is due at this time.
+    pub fn new(period_ns: u64, frame_ns: u64, first_ns: u64) -> Self {
+        Self {
+            period_ns,
+            frame_ns,
+            due_ns: first_ns,
+            left_ns: 0,
+        }
+    }
+
+    /// The first frame after this one that it can finish, if nobody else wants the CPU.
+    fn go_on(&mut self, now: u64) {
+        self.left_ns = 0;
+        self.due_ns += self.period_ns;
+        while now + self.frame_ns > self.due_ns + self.period_ns {
+            self.due_ns += self.period_ns;
+        }
+    }
+}
+
+impl Script for Viewer {
+    fn next(&mut self, view: &View, figures: &mut Figures) -> Action {
+        if self.left_ns > 0 {
+            self.left_ns -= SLICE_OF_FRAME_NS.min(self.left_ns);
+            let is_over = view.now > self.due_ns + self.period_ns;
+            figures.frames += u64::from(self.left_ns == 0 && !is_over);
+            if self.left_ns == 0 || is_over {
+                self.go_on(view.now);
+            }
+        }
+        if view.now < self.due_ns {
+            return Action::Sleep(self.due_ns - view.now);
+        }
+        if self.left_ns == 0 {
+            figures.tardiness_ns.push(view.now - self.due_ns);
+            self.left_ns = self.frame_ns;
+        }
+        Action::Run(SLICE_OF_FRAME_NS.min(self.left_ns))
+    }
+}
+
 /// Sleeps until its next release by polls, like a video player that has no other work; with chance
 /// it breaks each rule there is.
 #[derive(Clone, Debug)]

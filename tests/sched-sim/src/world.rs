@@ -3,7 +3,7 @@
 
 use crate::machine::Machine;
 use crate::policy::{DWCS, Options, SPREAD, Window};
-use crate::script::{Chance, Hog, Liar, Mixed, Player};
+use crate::script::{Chance, Hog, Liar, Mixed, Player, Viewer};
 use crate::thread::Spec;
 
 const MS: u64 = 1_000_000;
@@ -74,14 +74,19 @@ fn add(machine: &mut Machine, chance: &mut Chance, cpu: usize, groups: usize) {
             let y = chance.between(1, 6) as u32;
             let x = chance.between(0, u64::from(y) - 1) as u32;
             let period = chance.between(2, 40) * MS;
-            let wish = Window::new(period, chance.between(MS / 2, period / 2), x, y);
+            let service = chance.between(MS / 2, period / 2);
+            let wish = Window::new(period, service, x, y);
             let window = Some((wish, chance.one_in(2)));
             let spec = Spec {
                 group: None,
                 window,
                 ..registered
             };
-            machine.add(spec, 0, Hog)
+            match seed % 3 {
+                0 => machine.add(spec, 0, Hog),
+                1 => machine.add(spec, start, mixed),
+                _ => machine.add(spec, 0, Viewer::new(period, service, start)),
+            }
         }
     };
 }

@@ -4,8 +4,8 @@
 //! preempts, so the chunk is the floor of tardiness. A context switch costs 5 us here.
 
 use sched_sim::machine::Machine;
-use sched_sim::policy::Options;
-use sched_sim::script::{Hog, Player};
+use sched_sim::policy::{Options, Window};
+use sched_sim::script::{Chance, Hog, Player, Viewer};
 use sched_sim::thread::{Action, Figures, Script, Spec, View};
 use sched_sim::world;
 
@@ -147,6 +147,70 @@ fn figure_12_misbehaviour_hurts_only_who_misbehaves() {
     assert!(own > 2000 * US, "{own} ns");
     let others = run.tardiness_max(1);
     assert!(others <= 2000 * US, "{others} ns");
+}
+
+/// The part of its frames that each player shows in time, of ECalls-05 §5.4: 10 frames a second of
+/// 9 ms, of which one in five may be missed, each from a time of its own on, beside four hogs; and
+/// the hogs' part of the CPU.
+fn live(players: u64, seed: u64) -> (Vec<f64>, f64) {
+    let (period, frame) = (100_000 * US, 9_000 * US);
+    let mut chance = Chance::new(seed);
+    let mut machine = Machine::new(1, 1, &Options::default());
+    machine.switch_ns = 5 * US;
+    let spec = Spec {
+        window: Some((Window::new(period, frame * 104 / 100, 1, 5), true)),
+        ..Spec::registered(0)
+    };
+    let viewers: Vec<usize> = (0..players)
+        .map(|_| {
+            let first_ns = chance.between(1, period);
+            machine.add(spec, 0, Viewer::new(period, frame, first_ns))
+        })
+        .collect();
+    let hogs = [0; 4].map(|_| machine.add(Spec::plain(0), 0, Hog));
+    machine.run_until(LENGTH).expect("the machine's rules hold");
+    let frames = |&viewer: &usize| machine.figures(viewer).frames as f64;
+    let ran = |hog| machine.figures(hog).ran_ns as f64;
+    let wanted = (LENGTH / period) as f64;
+    (
+        viewers
+            .iter()
+            .map(|viewer| frames(viewer) / wanted)
+            .collect(),
+        hogs.map(ran).iter().sum::<f64>() / LENGTH as f64,
+    )
+}
+
+#[test]
+fn ecalls_figure_9_players_keep_their_frame_rate_up_to_the_reserve() {
+    for players in 1..=10 {
+        for seed in 0..10 {
+            let (shown, hogs) = live(players, seed);
+            let least = shown.iter().copied().fold(1.0, f64::min);
+            assert!(least >= 0.99, "{players} players, seed {seed}: {shown:?}");
+            let rest = 1.0 - 0.09 * players as f64;
+            assert!(
+                hogs >= 0.97 * rest,
+                "{players} players, seed {seed}: {hogs}"
+            );
+        }
+    }
+}
+
+#[test]
+fn ecalls_figure_9_players_beyond_the_cpu_miss_what_they_may_and_all_alike() {
+    for players in 11..=12 {
+        for seed in 0..10 {
+            let (shown, hogs) = live(players, seed);
+            let promised = shown[..10].iter().copied().fold(1.0, f64::min);
+            assert!(
+                promised >= 0.79,
+                "{players} players, seed {seed}: {shown:?}"
+            );
+            assert!(jain(&shown) >= 0.99, "{players} players: {shown:?}");
+            assert!(hogs >= 0.04, "{players} players: {hogs}");
+        }
+    }
 }
 
 /// Polls once, and then only computes.

@@ -229,6 +229,38 @@ fn release_does_not_preempt_a_cooperative_thread_within_its_limit() {
     assert_eq!(cpu.choose(4 * MS, &EMPTY).who, a);
 }
 
+/// Its time came before the other began, and it itself only now: nobody could tell the other.
+#[test]
+fn release_that_a_cooperative_thread_was_not_told_of_preempts_it() {
+    let mut cpu = cpu();
+    let a = sleeper(&mut cpu, 0, 3 * MS);
+    let b = thread(&mut cpu, NOBODY, 0);
+    polls_after(&mut cpu, b, 0, 0, 9 * MS, 1);
+    let begin = 3 * MS + 10_000;
+    cpu.start(b, None, begin);
+    assert_eq!(
+        cpu.slice_end_ns,
+        begin + 20 * MS,
+        "a sleeper holds nobody up"
+    );
+    cpu.ready(a, begin + 5_000);
+    assert!(cpu.preempts(a, begin + 5_000));
+    let first = cpu.choose(begin + 5_000, &EMPTY);
+    assert_eq!((first.who, first.keep), (a, 0));
+    assert_eq!(cpu.entity[b as usize].overran, 0, "it has broken no rule");
+    // A sleeper's release is nothing to who is due itself, or while it is to come.
+    let mut cpu = self::cpu();
+    let a = sleeper(&mut cpu, 0, 3 * MS);
+    let b = thread(&mut cpu, NOBODY, 0);
+    polls_after(&mut cpu, b, 0, 0, 2 * MS, 1);
+    cpu.start(b, None, begin);
+    cpu.ready(a, begin + 5_000);
+    assert!(
+        !cpu.preempts(a, begin + 5_000),
+        "the other is due, too, and was first"
+    );
+}
+
 /// In the kernel a timer that was set for somebody who has gone makes the CPU ask.
 #[test]
 fn cooperative_thread_goes_on_in_its_slice_whoever_else_is_first() {

@@ -227,6 +227,24 @@ fn event_of_a_fair_thread_goes_before_the_least_virtual_time() {
 }
 
 #[test]
+fn windows_go_before_events_and_events_before_the_least_virtual_time() {
+    for order in [DWCS, SPREAD] {
+        let mut slots = Slots::new(&options(order, 0));
+        slots.add(4, 1, 0, 1, false);
+        slots.add_best_effort();
+        let sink = slots.cpu.add(100, NOBODY);
+        slots.cpu.ready(sink, 0);
+        slots.cpu.start(sink, None, 0);
+        slots.cpu.stop(MS);
+        slots.slot = 1;
+        slots.cpu.event(sink, 0);
+        let chosen = [slots.step(), slots.step(), slots.step()];
+        let expected = [(0, why::WINDOW), (sink, why::EVENT), (PLAIN, why::FAIR)];
+        assert_eq!(chosen, expected);
+    }
+}
+
+#[test]
 fn first_event_is_the_one_with_the_earliest_deadline() {
     let mut slots = Slots::new(&options(DWCS, 0));
     slots.add_best_effort();
@@ -344,6 +362,97 @@ fn sleeper_is_not_missed_and_its_period_begins_when_it_wakes() {
     let window = cpu.entity(i).window;
     assert_eq!((window.missed, window.deadline_ns), (0, 65 * MS));
     assert_eq!(cpu.choose(55 * MS, &Queue::default()).why, why::WINDOW);
+}
+
+/// A thread with a window that has had its service in a period of 10 ms that began at 0.
+fn served_at(now: u64) -> (Cpu, u32) {
+    let mut cpu = Cpu::new(&options(SPREAD, 0));
+    let i = cpu.add(100, NOBODY);
+    cpu.ready(i, 0);
+    cpu.admit(i, &Window::new(10 * MS, 2 * MS, 0, 1), false, 0);
+    cpu.choose(now - 2 * MS, &Queue::default());
+    cpu.start(i, None, now - 2 * MS);
+    cpu.stop(now);
+    cpu.sleep(i, now);
+    (cpu, i)
+}
+
+#[test]
+fn thread_that_wakes_before_its_period_is_over_begins_the_next_one() {
+    let (mut cpu, i) = served_at(2 * MS);
+    cpu.ready(i, 9 * MS);
+    assert_eq!(cpu.entity(i).window.deadline_ns, 20 * MS, "a period later");
+    assert_eq!(cpu.choose(9 * MS, &Queue::default()).why, why::WINDOW);
+}
+
+#[test]
+fn thread_that_has_had_the_next_period_as_well_waits() {
+    let (mut cpu, i) = served_at(2 * MS);
+    cpu.ready(i, 3 * MS);
+    assert_eq!(cpu.choose(3 * MS, &Queue::default()).who, i);
+    cpu.start(i, None, 3 * MS);
+    cpu.stop(5 * MS);
+    cpu.sleep(i, 5 * MS);
+    cpu.ready(i, 6 * MS);
+    assert_eq!(cpu.entity(i).window.deadline_ns, 20 * MS);
+    assert_eq!(cpu.choose(6 * MS, &Queue::default()).who, NOBODY);
+    assert_eq!(cpu.choose(20 * MS, &Queue::default()).who, i);
+}
+
+#[test]
+fn period_of_who_has_not_run_begins_anew_when_it_wakes() {
+    let mut cpu = Cpu::new(&options(SPREAD, 0));
+    let i = cpu.add(100, NOBODY);
+    cpu.admit(i, &Window::new(10 * MS, 2 * MS, 0, 1), false, 0);
+    cpu.ready(i, 9 * MS);
+    let window = cpu.entity(i).window;
+    assert_eq!((window.missed, window.deadline_ns), (0, 19 * MS));
+}
+
+#[test]
+fn no_period_is_left_out_while_all_fit() {
+    let mut slots = Slots::new(&options(SPREAD, WHOLE / 20));
+    for _ in 0..3 {
+        assert_eq!(slots.add(10, 3, 1, 2, false), Admission::Promised);
+    }
+    slots.run(200);
+    for i in 0..3 {
+        assert_eq!(slots.cpu.entity(i).window.missed, 0);
+    }
+    assert_eq!(slots.add(20, 3, 1, 2, false), Admission::Promised);
+    slots.run(200);
+    let missed: Vec<u64> = (0..4).map(|i| slots.cpu.entity(i).window.missed).collect();
+    assert!(missed.iter().any(|&missed| missed > 0), "{missed:?}");
+    for i in 0..4 {
+        assert_eq!(slots.cpu.entity(i).window.violated, 0);
+    }
+}
+
+#[test]
+fn window_that_makes_others_leave_out_periods_begins_when_nobody_claims() {
+    let mut slots = Slots::new(&options(SPREAD, 0));
+    slots.add(10, 6, 1, 2, false);
+    slots.add(10, 4, 1, 2, false);
+    slots.run(1);
+    slots.remove_last();
+    assert_eq!(slots.add(20, 9, 1, 2, false), Admission::Promised);
+    assert_eq!(slots.run(6), [1, 1, 1, 1, 1, 2]);
+    assert_eq!(slots.cpu.entity(1).window.deadline_ns, 26 * MS);
+}
+
+#[test]
+fn conserving_threads_share_what_claims_leave_each_for_itself() {
+    let mut slots = Slots::new(&options(SPREAD, 0));
+    for _ in 0..3 {
+        slots.add(100, 10, 0, 1, true);
+    }
+    slots.add_best_effort();
+    let ran = slots.run(10_000);
+    for who in 0..4 {
+        let had = ran.iter().filter(|&&ran| ran == who).count();
+        let due = 7000 / 4 + if who == 0 { 0 } else { 1000 };
+        assert!(had.abs_diff(due) <= 60, "{who}: {had} of {due}");
+    }
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! `ecalls bench sched`: the workloads of Coop §5 under several schedulers, side by side.
+//! `ecalls bench sched`: the workloads of Coop §5 and ECalls-05 §3 and §5.4 under several
+//! schedulers, side by side.
 //!
 //! All threads of a workload run on one CPU. The players are event loops; under our scheduler they
 //! poll cooperatively. What is real: the threads, the loops, the schedulers. What is not: decoders,
@@ -6,8 +7,9 @@
 //! of each run is not counted.
 //!
 //! - [`rows`]: the rows, their workloads, the figures of each;
-//! - [`player`], [`work`]: what the threads do;
+//! - [`player`], [`viewer`], [`work`]: what the threads do;
 //! - [`stage`]: runs one workload; [`under`]: starts and ends the schedulers;
+//! - [`switching`]: the workload that is no players: what a context switch costs;
 //! - [`figures`]: what is reported; [`goals`]: what `--check` asks of it;
 //! - [`track`], [`series`]: what a run was like over time; [`measured`], [`page`]: both as a page.
 
@@ -19,8 +21,10 @@ mod player;
 mod rows;
 mod series;
 mod stage;
+mod switching;
 mod track;
 mod under;
+mod viewer;
 mod work;
 
 use std::path::{Path, PathBuf};
@@ -244,10 +248,12 @@ fn measure_all(args: &Args, out: &mut Output) -> Result<Results, Failure> {
                 } = line;
                 results.figures.push((row.name, scheduler, figures));
             }
-            if args.sched.series {
-                out.object(&series)?;
+            if let Some(series) = series {
+                if args.sched.series {
+                    out.object(&series)?;
+                }
+                results.series.push(series);
             }
-            results.series.push(series);
             out.flush()?;
         }
     }
@@ -275,21 +281,28 @@ fn rows(runs: &[Run]) -> impl Iterator<Item = &Row> {
     runs.iter().flat_map(|run| &run.rows)
 }
 
-/// One run under one scheduler: a line for each of its rows, and what it was like over time.
-/// Nothing where it means nothing.
+/// A run's lines, one for each of its rows, and what it was like over time, if there are players.
+type Ran = (Vec<Line>, Option<Series>);
+
+/// One run under one scheduler. Nothing where it means nothing.
 fn measure(
     run: &Run,
     which: &Which,
     under: &mut Under,
     work: Work,
     seconds: u64,
-) -> Result<Option<(Vec<Line>, Series)>, Failure> {
+) -> Result<Option<Ran>, Failure> {
     let is_short = run.polling == Polling::ShortPeriod;
     if is_short && !matches!(which, Which::Ecalls) {
         return Ok(None);
     }
     under.prepare(run.polling)?;
     let class = under.class(run.polling);
+    if run.polling == Polling::Handing {
+        let figures = switching::measure(class, seconds)?;
+        under.check()?;
+        return Ok(Some((lines(run, &which.to_string(), &figures), None)));
+    }
     let is_cooperative = matches!(class, stage::Class::Cooperative(_));
     let seen = stage::run(&run.workload, class, work, seconds, || under.demotions())?;
     under.check()?;
@@ -304,18 +317,21 @@ fn measure(
         true => format!("{which}_period_1ms"),
         false => which.to_string(),
     };
-    let line = |row: &Row| Line {
-        row: row.clone(),
-        scheduler: scheduler.clone(),
-        figures: figures.clone(),
-    };
-    let lines = run.rows.iter().map(line).collect();
     let (name, what) = run
         .rows
         .first()
         .map_or(("", ""), |row| (&row.name, row.what));
     let series = Series::of(name, &scheduler, what, &seen);
-    Ok(Some((lines, series)))
+    Ok(Some((lines(run, &scheduler, &figures), Some(series))))
+}
+
+fn lines(run: &Run, scheduler: &str, figures: &Figures) -> Vec<Line> {
+    let line = |row: &Row| Line {
+        row: row.clone(),
+        scheduler: scheduler.to_owned(),
+        figures: figures.clone(),
+    };
+    run.rows.iter().map(line).collect()
 }
 
 impl Line {

@@ -17,7 +17,7 @@ use ecalls::child::ChildSlot;
 use ecalls::coop::Standing;
 use ecalls::window::{Admission, Periods, Window};
 use ecalls::{Channel, Ecalls};
-use ecalls_abi::coop::{COOP_GROUPS, WINDOW_PERIOD_MAX_NS, WINDOW_PERIOD_MIN_NS, WINDOW_Y_MAX};
+use ecalls_abi::coop::{WINDOW_PERIOD_MAX_NS, WINDOW_PERIOD_MIN_NS, WINDOW_Y_MAX};
 use ecalls_kernel::scheduler;
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, getpid, getppid, kill_process,
@@ -26,6 +26,7 @@ use rustix::process::{
 use rustix::thread::sched_yield;
 use serde::Serialize;
 
+use super::group::Group;
 use super::{Signals, failed_wait, pid_of};
 use crate::exit::{Code, Failure, Outcome};
 use crate::sched::{no_sched_ext, not_started};
@@ -33,37 +34,9 @@ use crate::sched::{no_sched_ext, not_started};
 /// What tells a program the number of its group.
 const GROUP_VARIABLE: &str = "ECALLS_GROUP";
 /// What our scheduler's name begins with.
-const OURS: &str = "ecalls";
+pub(super) const OURS: &str = "ecalls";
 /// Between two looks whether the program-to-be has stopped.
 const LOOK: Duration = Duration::from_millis(1);
-
-/// A group by its name: those who say the same name are in the same one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Group {
-    name: String,
-    number: u32,
-}
-
-impl Group {
-    /// A number is itself; any other name has a number by its hash (FNV-1a).
-    pub(crate) fn parse(name: &str) -> Result<Group, String> {
-        let hash = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
-        let number = match name.parse() {
-            Ok(number) => number,
-            Err(_) if name.is_empty() => 0,
-            Err(_) => 1 + name.bytes().fold(0x811c_9dc5, hash) % COOP_GROUPS,
-        };
-        if number == 0 || number > COOP_GROUPS {
-            return Err(format!(
-                "a group is a name, or a number of 1 to {COOP_GROUPS}"
-            ));
-        }
-        Ok(Group {
-            name: name.to_owned(),
-            number,
-        })
-    }
-}
 
 /// `X/Y`: of Y periods X may be missed.
 pub(crate) fn parse_window(text: &str) -> Result<(u16, u16), String> {
@@ -136,6 +109,10 @@ pub(crate) fn start(
     signals: &Signals,
 ) -> Result<(Child, Place), Failure> {
     can_place()?;
+    let wish = match wish {
+        Wish::Group(group) => Wish::Group(group.claimed()?),
+        wish @ Wish::Window(_) => wish,
+    };
     let ecalls = Ecalls::open()?;
     let channel = ecalls.channel().open()?;
     let mut command = Command::new("/proc/self/exe");
@@ -268,11 +245,16 @@ impl Place {
         Err(Failure::new(Code::Denied, format!("{what} is {refused}")))
     }
 
-    /// How it went.
-    pub(crate) fn placed(&self, wall_ns: u64) -> Placed {
+    /// How it went; since our scheduler began anew, if it did.
+    pub(crate) fn placed(&self, wall_ns: u64, anew: bool) -> Placed {
         match &self.wish {
             Wish::Group(group) => {
-                let had = self.child.group_time().saturating_sub(self.group_before);
+                let before = if anew {
+                    Duration::ZERO
+                } else {
+                    self.group_before
+                };
+                let had = self.child.group_time().saturating_sub(before);
                 let group_ns = u64::try_from(had.as_nanos()).unwrap_or(u64::MAX);
                 Placed {
                     group: Some(GroupHad {
@@ -314,7 +296,7 @@ impl fmt::Display for Placed {
         if let Some(had) = &self.group {
             write!(
                 f,
-                "group     {} (number {}): {} on its CPU, {:.2} of it",
+                "group     {} (number {}): {} for all members, {:.2} of a CPU",
                 had.group,
                 had.group_number,
                 crate::duration::show_ns(had.group_ns),
@@ -335,20 +317,6 @@ impl fmt::Display for Placed {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_group_has_one_number_by_its_name_and_a_number_is_itself() {
-        let number = |name| Group::parse(name).map(|group| group.number);
-        assert_eq!(number("7"), Ok(7));
-        assert_eq!(number("players"), number("players"));
-        assert_ne!(number("players"), number("hogs"));
-        for name in ["a", "players", "65536x"] {
-            assert!((1..=COOP_GROUPS).contains(&number(name).expect("a number")));
-        }
-        for wrong in ["", "0", "65536"] {
-            assert!(number(wrong).is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn a_window_is_two_numbers() {

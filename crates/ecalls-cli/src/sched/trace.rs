@@ -23,7 +23,7 @@ use crate::duration;
 use crate::exit::{Code, Failure, Outcome};
 use crate::output::{Output, note};
 use crate::stop::Stop;
-use timeline::{Names, Times};
+use timeline::{Gap, Names, Times};
 
 /// From look to look: the kernel's buffer has place for much more.
 const LOOK: Duration = Duration::from_millis(10);
@@ -50,8 +50,8 @@ A bare number of -d is in seconds. Open the file with ui.perfetto.dev, or trace_
 which thread had each CPU and why others waited, as any trace of Perfetto; threads that poll or have
 a window also have releases (late: from the release to the CPU), ends of periods, demotions, and why
 they were chosen; services have the events that were raised and delivered, with an arrow between the
-two. Only our scheduler is traced. Notes that find no place are counted and told; each CPU's part
-before them stays right.
+two. Only our scheduler is traced, by root. Notes that find no place are counted, told, and
+have a track of their own (lost notes); what is beside them stays right.
 
 Keys with --json: file, seconds, notes, switches, events, lost (notes).";
 
@@ -81,8 +81,8 @@ pub(super) fn run(args: &Args) -> Outcome {
     }
     let trace = Trace::start().map_err(no_trace)?;
     let file = File::create(&args.output).map_err(|error| not_written(&args.output, &error))?;
-    let lost_before = count::all().map_or(0, |counts| counts.untraced);
     let begin_ns = now_ns();
+    let mut losses = Losses::begin(begin_ns);
     let until = Instant::now() + args.duration;
     let mut notes = Vec::new();
     let mut beyond = 0;
@@ -93,6 +93,7 @@ pub(super) fn run(args: &Args) -> Outcome {
             false => beyond += 1,
         },
         || {
+            losses.look();
             let left = until.saturating_duration_since(Instant::now());
             !left.is_zero() && !stop.sleep(left.min(LOOK))
         },
@@ -102,7 +103,12 @@ pub(super) fn run(args: &Args) -> Outcome {
     if let Err(error) = followed {
         note(format_args!("the trace ends early: {error}"));
     }
-    let lost = count::all().map_or(0, |counts| counts.untraced.saturating_sub(lost_before));
+    losses.look();
+    losses.had_no_memory(
+        beyond,
+        notes.last().map_or(begin_ns, |note| note.at_ns),
+        end_ns,
+    );
     notes.sort_by_key(|note| note.at_ns);
     notes.retain(|note| note.at_ns <= end_ns);
     let times = Times {
@@ -110,7 +116,7 @@ pub(super) fn run(args: &Args) -> Outcome {
         end_ns,
         sleep_ns: sleep_ns(),
     };
-    write(file, &notes, times).map_err(|error| not_written(&args.output, &error))?;
+    write(file, &notes, &losses.gaps, times).map_err(|error| not_written(&args.output, &error))?;
     let count = |what: u32| notes.iter().filter(|note| note.what == what).count();
     tell(
         args.json,
@@ -120,9 +126,55 @@ pub(super) fn run(args: &Args) -> Outcome {
             notes: notes.len(),
             switches: count(TRACE_SWITCH),
             events: count(TRACE_EVENT),
-            lost: lost + beyond,
+            lost: losses.sum(),
         },
     )
+}
+
+/// Notes that are not in the file, by when they were lost.
+struct Losses {
+    gaps: Vec<Gap>,
+    /// So many the kernel's buffer had no place for, when it was looked at last.
+    counted: u64,
+    looked_ns: u64,
+}
+
+impl Losses {
+    fn begin(now_ns: u64) -> Losses {
+        Losses {
+            gaps: Vec::new(),
+            counted: count::all().map_or(0, |counts| counts.untraced),
+            looked_ns: now_ns,
+        }
+    }
+
+    fn look(&mut self) {
+        let counted = count::all().map_or(self.counted, |counts| counts.untraced);
+        let now_ns = now_ns();
+        if counted > self.counted {
+            self.gaps.push(Gap {
+                from_ns: self.looked_ns,
+                to_ns: now_ns,
+                notes: counted - self.counted,
+            });
+        }
+        (self.counted, self.looked_ns) = (counted, now_ns);
+    }
+
+    /// From then on there was no memory for more here.
+    fn had_no_memory(&mut self, notes: u64, from_ns: u64, to_ns: u64) {
+        if notes > 0 {
+            self.gaps.push(Gap {
+                from_ns,
+                to_ns,
+                notes,
+            });
+        }
+    }
+
+    fn sum(&self) -> u64 {
+        self.gaps.iter().map(|gap| gap.notes).sum()
+    }
 }
 
 fn tell(json: bool, summary: &Summary) -> Outcome {
@@ -174,9 +226,9 @@ fn sleep_ns() -> u64 {
     if later_ns < 1_000_000 { 0 } else { later_ns }
 }
 
-fn write(file: File, notes: &[SchedNote], times: Times) -> std::io::Result<()> {
+fn write(file: File, notes: &[SchedNote], gaps: &[Gap], times: Times) -> std::io::Result<()> {
     let mut out = BufWriter::new(file);
-    for packet in timeline::packets(notes, &names(notes), times) {
+    for packet in timeline::packets(notes, gaps, &names(notes), times) {
         // Messages of one packet each, one behind the other, are one message.
         let trace = perfetto::Trace {
             packet: vec![packet],

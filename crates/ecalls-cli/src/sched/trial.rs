@@ -9,13 +9,13 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use ecalls::{Ecalls, now_ns};
-use ecalls_kernel::scheduler::{self, Options, Scheduler};
+use ecalls_kernel::scheduler::{self, Scheduler};
 use hdrhistogram::Histogram;
 use rustix::thread::{ClockId, Timespec, clock_nanosleep_absolute};
 use serde::Serialize;
 
-use super::count;
-use super::{Counts, ended_by_kernel};
+use super::hold::ended_by_kernel;
+use super::{Counts, count, policy};
 use crate::duration;
 use crate::exit::{Code, Failure, Outcome};
 use crate::output::{Output, Table, note};
@@ -34,6 +34,8 @@ pub(super) struct Args {
     /// How long
     #[arg(value_name = "TIME", default_value = "30s", value_parser = duration::parse_positive)]
     time: Duration,
+    #[command(flatten)]
+    policy: policy::Args,
     /// Print one JSON object for the time before, and one for the time with it
     #[arg(long)]
     json: bool,
@@ -96,6 +98,7 @@ impl Machine {
 }
 
 pub(super) fn run(args: &Args) -> Outcome {
+    let options = args.policy.options()?;
     let stop = Stop::on_signals()?;
     let Some(state) = scheduler::state() else {
         return Err(super::no_sched_ext());
@@ -114,7 +117,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     if stop.is_set() {
         return Ok(());
     }
-    let scheduler = Scheduler::start(ecalls.access(), &Options::default())?;
+    let scheduler = Scheduler::start(ecalls.access(), &options)?;
     note(format_args!("ours schedules for {:?}", args.time));
     let mut with = measure("ecalls", args.time, &stop, || ended_by_kernel(&scheduler))?;
     with.counts = count::sum(&scheduler.counts()?).map(|counts| Counts::new(&counts));

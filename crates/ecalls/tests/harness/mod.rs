@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 pub(crate) mod cgroup;
+pub(crate) mod stage;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};

@@ -9,7 +9,8 @@ use super::work::{Usage, jain};
 /// What can be reported of a run. The names are a contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Figure {
-    /// How late half of the players' timers were at most, and 99 of 100, and all.
+    /// How late the players' timers were on average; half of them at most, 99 of 100, and all.
+    Mean,
     P50,
     P99,
     Max,
@@ -33,11 +34,16 @@ pub(super) enum Figure {
     Overran,
     Slept,
     Ahead,
+    /// From one thread to the other and what it takes to say so, ns ([`super::switching`]).
+    Yield,
+    Wake,
+    Poll,
 }
 
 impl Figure {
     /// The column as which it is reported, and with how many digits behind the point.
-    pub(super) const ALL: [(Figure, &'static str, usize); 15] = [
+    pub(super) const ALL: [(Figure, &'static str, usize); 19] = [
+        (Figure::Mean, ">mean_us", 0),
         (Figure::P50, ">p50_us", 0),
         (Figure::P99, ">p99_us", 0),
         (Figure::Max, ">max_us", 0),
@@ -53,6 +59,9 @@ impl Figure {
         (Figure::Overran, ">overran", 0),
         (Figure::Slept, ">slept", 0),
         (Figure::Ahead, ">ahead", 0),
+        (Figure::Yield, ">yield_ns", 0),
+        (Figure::Wake, ">wake_ns", 0),
+        (Figure::Poll, ">poll_ns", 0),
     ];
 }
 
@@ -103,6 +112,7 @@ impl Figures {
         let mut figures = Figures::default();
         for (place, (figure, ..)) in figures.0.iter_mut().zip(Figure::ALL) {
             *place = match figure {
+                Figure::Mean => late.mean() / 1000.0,
                 Figure::P50 => us(late.value_at_quantile(0.5)),
                 Figure::P99 => us(late.value_at_quantile(0.99)),
                 Figure::Max => us(late.max()),
@@ -118,21 +128,19 @@ impl Figures {
                 Figure::Overran => seen.demotions.map_or(f64::NAN, |[overran, ..]| overran),
                 Figure::Slept => seen.demotions.map_or(f64::NAN, |[_, slept, _]| slept),
                 Figure::Ahead => seen.demotions.map_or(f64::NAN, |[.., ahead]| ahead),
+                // Measured otherwise.
+                Figure::Yield | Figure::Wake | Figure::Poll => f64::NAN,
             };
         }
         figures
     }
 
-    /// Only this figure; the others are 0.
-    #[cfg(test)]
-    pub(super) fn with(figure: Figure, value: f64) -> Figures {
-        let mut figures = Figures::default();
-        for (place, (one, ..)) in figures.0.iter_mut().zip(Figure::ALL) {
-            if one == figure {
-                *place = value;
-            }
-        }
-        figures
+    /// Only these figures; of the others nothing is known.
+    pub(super) fn only(some: &[(Figure, f64)]) -> Figures {
+        Figures(Figure::ALL.map(|(figure, ..)| {
+            let value = some.iter().find(|(one, _)| *one == figure);
+            value.map_or(f64::NAN, |(_, value)| *value)
+        }))
     }
 
     /// One of them.

@@ -45,6 +45,9 @@ pub(super) struct Clip {
     pub(super) piece_ns: u64,
     /// Delays its yields at times.
     pub(super) misbehaves: bool,
+    /// Each frame is decoded when its time has come, and not before (viewer.rs): that of the first
+    /// comes so long after the beginning.
+    pub(super) live_from_ns: Option<u64>,
 }
 
 /// What came of it.

@@ -6,6 +6,8 @@
 use super::figures::{Figure, Figures};
 use super::player::Clip;
 use super::stage::{Seen, Workload};
+use super::switching;
+use super::work::Random;
 
 const MS: u64 = 1_000_000;
 /// CPU time of a best-effort event, as the papers' players have it, and a short one.
@@ -17,6 +19,12 @@ const HOGS: usize = 4;
 /// Players of Figure 13. Seven of them need the whole CPU.
 const PLAYERS_MAX: u64 = 14;
 
+/// Players of ECalls-05, Figure 3, and of Figure 9. Ten of the latter need 90 % of the CPU, and
+/// twelve more than there is.
+const DELAYED: [u64; 4] = [1, 2, DELAYED_USUAL, 8];
+const DELAYED_USUAL: u64 = 4;
+const LIVE: [u64; 6] = [2, 4, 6, 8, 10, 12];
+
 /// How players are scheduled in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Polling {
@@ -24,6 +32,8 @@ pub(super) enum Polling {
     Usual,
     /// By our scheduler with a period of 1 ms, without polling (Coop §5.7).
     ShortPeriod,
+    /// There are none: [`switching`] measures.
+    Handing,
 }
 
 /// A row: its name, the figure it is from, what it is, and what is reported of it.
@@ -84,6 +94,20 @@ const MISBEHAVED: &[Figure] = &[
     Figure::Slept,
     Figure::Ahead,
 ];
+const DELAYS: &[Figure] = &[
+    Figure::Mean,
+    Figure::P50,
+    Figure::P99,
+    Figure::Max,
+    Figure::HogShare,
+];
+const LIVE_RATES: &[Figure] = &[
+    Figure::Fps,
+    Figure::FpsJain,
+    Figure::Mean,
+    Figure::P99,
+    Figure::HogShare,
+];
 const PERIODIC: &[Figure] = &[
     Figure::P50,
     Figure::P99,
@@ -101,6 +125,7 @@ fn clip(number: u64) -> Clip {
         is_steady: false,
         piece_ns: PIECE_NS,
         misbehaves: false,
+        live_from_ns: None,
     }
 }
 
@@ -119,13 +144,14 @@ fn run(players: Vec<Clip>, hogs: usize, rows: Vec<Row>) -> Run {
             players,
             is_one_group: false,
             hogs,
+            are_hogs_real_time: false,
         },
         polling: Polling::Usual,
         rows,
     }
 }
 
-/// All of them, in the order of the paper.
+/// All of them, in the order of the papers.
 pub(super) fn all() -> Vec<Run> {
     let eight: Vec<Clip> = (0..PLAYERS).map(clip).collect();
     let with = |change: fn(u64, &mut Clip)| {
@@ -179,6 +205,9 @@ pub(super) fn all() -> Vec<Run> {
             LATE_AND_SHARES,
         )],
     ));
+    runs.push(switching::run());
+    runs.extend(DELAYED.into_iter().map(delays));
+    runs.extend(LIVE.into_iter().map(live_rates));
     runs
 }
 
@@ -233,6 +262,7 @@ fn throughput(players: u64) -> Run {
         is_steady: true,
         piece_ns: PIECE_NS,
         misbehaves: false,
+        live_from_ns: None,
     };
     let rows = vec![row(
         &format!("fig13_{players}"),
@@ -241,6 +271,50 @@ fn throughput(players: u64) -> Run {
         RATE,
     )];
     run(vec![clip; players as usize], 0, rows)
+}
+
+/// A player of ECalls-05.
+fn live(period_ns: u64, frame_ns: u64, from_ns: u64) -> Clip {
+    Clip {
+        period_ns,
+        frame_ns,
+        is_steady: true,
+        piece_ns: PIECE_NS,
+        misbehaves: false,
+        live_from_ns: Some(from_ns),
+    }
+}
+
+/// ECalls-05, Figure 3: so many players beside one process in an endless loop, which is real-time
+/// where they are. Their frames come one after the other, so that nobody waits for a player.
+fn delays(players: u64) -> Run {
+    let period_ns = 40 * MS;
+    let clips = (0..players).map(|number| live(period_ns, 4 * MS, period_ns * number / players));
+    let name = match players {
+        DELAYED_USUAL => "ecalls_fig3".to_owned(),
+        _ => format!("ecalls_fig3_{players}"),
+    };
+    let what = "players of 25 frames per second beside an endless loop: from a frame's time until \
+                its player runs";
+    let rows = vec![row(&name, "ECalls-05 Figure 3", what, DELAYS)];
+    let mut run = run(clips.collect(), 1, rows);
+    run.workload.are_hogs_real_time = true;
+    run
+}
+
+/// ECalls-05, Figure 9: so many players that each want 10 frames per second of 9 ms, beside hogs.
+/// Each has times of its own, by chance.
+fn live_rates(players: u64) -> Run {
+    let period_ns = 100 * MS;
+    let clips =
+        (0..players).map(|number| live(period_ns, 9 * MS, Random::new(number).below(period_ns)));
+    let rows = vec![row(
+        &format!("ecalls_fig9_{players}"),
+        "ECalls-05 Figure 9",
+        "so many players of 10 frames per second, 4 hogs: the frames shown in time",
+        LIVE_RATES,
+    )];
+    run(clips.collect(), HOGS, rows)
 }
 
 /// The figures of a run.
@@ -271,6 +345,10 @@ mod tests {
         "fig13_14",
         "periodic",
         "short_chunks",
+        "switch_cost",
+        "ecalls_fig3",
+        "ecalls_fig9_2",
+        "ecalls_fig9_10",
     ];
 
     #[test]
@@ -289,7 +367,12 @@ mod tests {
     fn every_player_beside_hogs_could_use_more_than_its_share() {
         for run in all().iter().filter(|run| run.workload.hogs > 0) {
             let threads = run.workload.players.len() + run.workload.hogs;
-            for clip in &run.workload.players {
+            for clip in run
+                .workload
+                .players
+                .iter()
+                .filter(|clip| clip.live_from_ns.is_none())
+            {
                 let frames = 1_000_000_000 / clip.period_ns;
                 let least_ns = clip.frame_ns * frames * 95 / 100;
                 assert!(least_ns * threads as u64 >= 1_000_000_000, "{clip:?}");

@@ -11,6 +11,7 @@ use ecalls_loop::Loop;
 use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity};
 
 use super::player::{Clip, Played, play};
+use super::viewer::Viewer;
 use super::work::{Burned, Span, Work, hog};
 use crate::exit::{Code, Failure};
 
@@ -31,6 +32,8 @@ pub(super) struct Workload {
     /// The players share by their user virtual time.
     pub(super) is_one_group: bool,
     pub(super) hogs: usize,
+    /// In SCHED_RR, where players are, the hogs are, too.
+    pub(super) are_hogs_real_time: bool,
 }
 
 /// How players wait, and in which class they run.
@@ -55,6 +58,25 @@ pub(super) struct Seen {
     pub(super) demotions: Demotions,
 }
 
+/// A player that is ready to begin.
+enum Player {
+    Loop(Box<Loop>),
+    Viewer(Viewer),
+}
+
+impl Player {
+    fn on(events: Loop) -> Player {
+        Player::Loop(Box::new(events))
+    }
+
+    fn play(self, clip: Clip, number: u64, work: Work, span: Span) -> Result<Played, Failure> {
+        match self {
+            Player::Loop(events) => play(&events, clip, number, work, span),
+            Player::Viewer(viewer) => viewer.play(work, span),
+        }
+    }
+}
+
 /// What the threads agree on before they begin.
 #[derive(Debug)]
 struct Agreement {
@@ -65,12 +87,14 @@ struct Agreement {
 }
 
 impl Agreement {
-    /// In a worker: runs where the others do from now on.
-    fn join_cpu(&self) {
-        let mut set = CpuSet::new();
-        set.set(self.cpu);
-        // Refused only if that CPU has just gone: then everybody is where the kernel put them.
-        let _ = sched_setaffinity(None, &set);
+    /// Of so many threads, and of the one that lets them begin.
+    fn of(threads: usize) -> Result<Agreement, Failure> {
+        Ok(Agreement {
+            ready: Barrier::new(threads + 1),
+            begun: Barrier::new(threads + 1),
+            span: OnceLock::new(),
+            cpu: last_cpu()?,
+        })
     }
 
     /// In a worker: waits for the beginning. None: it was called off.
@@ -107,42 +131,43 @@ pub(super) fn run(
     seconds: u64,
     demotions: impl Fn() -> Result<Demotions, Failure>,
 ) -> Result<Seen, Failure> {
-    let threads = workload.players.len() + workload.hogs;
-    let agreement = &Agreement {
-        ready: Barrier::new(threads + 1),
-        begun: Barrier::new(threads + 1),
-        span: OnceLock::new(),
-        cpu: last_cpu()?,
-    };
-    let slots = match class {
-        Class::Cooperative(ecalls) => Some(ecalls.channel().open()?),
+    let agreement = &Agreement::of(workload.players.len() + workload.hogs)?;
+    let ecalls = match class {
+        Class::Cooperative(ecalls) => Some(ecalls),
         Class::Plain | Class::RoundRobin => None,
     };
+    let slots = ecalls.map(|ecalls| ecalls.channel().open()).transpose()?;
     let (slots, group) = (slots.as_ref(), u32::from(workload.is_one_group));
     thread::scope(|scope| {
         let (tell, tids) = channel();
         let player = |(number, &clip): (usize, &Clip)| {
             let tell = tell.clone();
             scope.spawn(move || {
-                agreement.join_cpu();
-                let events = make_loop(slots, number, group);
+                join_cpu(agreement.cpu);
+                let player = match clip.live_from_ns {
+                    Some(from_ns) => Viewer::new(ecalls, clip, from_ns).map(Player::Viewer),
+                    None => make_loop(slots, number, group).map(Player::on),
+                };
                 // Somebody listens.
                 let _ = tell.send(gettid());
                 let span = agreement.await_begin()?;
-                Some(events.and_then(|events| play(&events, clip, number as u64, work, span)))
+                Some(player.and_then(|player| player.play(clip, number as u64, work, span)))
             })
         };
         let players: Vec<_> = workload.players.iter().enumerate().map(player).collect();
-        let hogs = (0..workload.hogs).map(|_| {
-            scope.spawn(|| {
-                agreement.join_cpu();
+        let hog = |_| {
+            let tell = workload.are_hogs_real_time.then(|| tell.clone());
+            scope.spawn(move || {
+                join_cpu(agreement.cpu);
+                let _ = tell.map(|tell| tell.send(gettid()));
                 agreement.await_begin().map(|span| hog(work, span))
             })
-        });
-        let hogs: Vec<_> = hogs.collect();
+        };
+        let hogs: Vec<_> = (0..workload.hogs).map(hog).collect();
         agreement.ready.wait();
+        // All that shall be raised have told their number by now.
         let raised = match class {
-            Class::RoundRobin => tids.iter().take(players.len()).try_for_each(raise),
+            Class::RoundRobin => tids.try_iter().try_for_each(raise),
             Class::Plain | Class::Cooperative(_) => Ok(()),
         };
         let before = demotions();
@@ -188,8 +213,16 @@ fn make_loop(slots: Option<&Channel>, number: usize, group: u32) -> Result<Loop,
     made.map_err(|error| Failure::new(Code::Failed, format!("a player's event loop: {error}")))
 }
 
+/// In a worker: runs where the others do from now on.
+pub(super) fn join_cpu(cpu: usize) {
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    // Refused only if that CPU has just gone: then everybody is where the kernel put them.
+    let _ = sched_setaffinity(None, &set);
+}
+
 /// Puts a thread into SCHED_RR.
-fn raise(thread: Pid) -> Result<(), Failure> {
+pub(super) fn raise(thread: Pid) -> Result<(), Failure> {
     let tid = thread.as_raw_nonzero().to_string();
     let status = Command::new("chrt")
         .args(["-r", "-p", PRIORITY, &tid])
@@ -211,7 +244,7 @@ fn raise(thread: Pid) -> Result<(), Failure> {
 }
 
 /// The CPU where it all happens: the last of those that this program may use.
-fn last_cpu() -> Result<usize, Failure> {
+pub(super) fn last_cpu() -> Result<usize, Failure> {
     let set = sched_getaffinity(None)
         .map_err(|error| Failure::new(Code::Failed, format!("asking for the CPUs: {error}")))?;
     let cpus = (0..CpuSet::MAX_CPU).rev();

@@ -103,7 +103,9 @@ impl Under {
     pub(super) fn class(&self, polling: Polling) -> Class<'_> {
         match (self, polling) {
             (Under::Kernel { is_round_robin }, _) if *is_round_robin => Class::RoundRobin,
-            (Under::Ours { ecalls, .. }, Polling::Usual) => Class::Cooperative(ecalls),
+            (Under::Ours { ecalls, .. }, Polling::Usual | Polling::Handing) => {
+                Class::Cooperative(ecalls)
+            }
             _ => Class::Plain,
         }
     }
@@ -146,7 +148,7 @@ impl Under {
 
 fn options(polling: Polling) -> Options {
     match polling {
-        Polling::Usual => Options::default(),
+        Polling::Usual | Polling::Handing => Options::default(),
         Polling::ShortPeriod => Options {
             period: SHORT_PERIOD,
             ..Options::default()

@@ -56,8 +56,8 @@ impl Work {
 
 fn steps(count: u64) {
     let mut state = 1_u64;
-    for _ in 0..count.div_ceil(BATCH) {
-        for _ in 0..BATCH {
+    for begun in (0..count).step_by(BATCH as usize) {
+        for _ in 0..BATCH.min(count - begun) {
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;

@@ -26,6 +26,8 @@ const BUNDLE: usize = 512;
 const SEQUENCE: u32 = 1;
 /// Tracks of services have numbers beyond those of threads.
 const SERVICES: u64 = 1 << 40;
+/// And one more, for what is not there.
+const LOST: u64 = 1 << 41;
 /// What the kernel's tracer says of a thread that was preempted, and of one that idles.
 const PREEMPTED: i64 = 0x100;
 const PARKED_IDLE: i64 = 0x80;
@@ -57,8 +59,21 @@ impl Times {
     }
 }
 
-/// The time line of notes in the order of their times.
-pub(super) fn packets(notes: &[SchedNote], names: &Names, times: Times) -> Vec<TracePacket> {
+/// A time in which notes were lost, and how many.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gap {
+    pub(super) from_ns: u64,
+    pub(super) to_ns: u64,
+    pub(super) notes: u64,
+}
+
+/// The time line of notes in the order of their times, and where some are not in it.
+pub(super) fn packets(
+    notes: &[SchedNote],
+    gaps: &[Gap],
+    names: &Names,
+    times: Times,
+) -> Vec<TracePacket> {
     let threads = threads(notes);
     let mut tracks = Tracks {
         times,
@@ -69,8 +84,12 @@ pub(super) fn packets(notes: &[SchedNote], names: &Names, times: Times) -> Vec<T
     for note in notes {
         tracks.add(note);
     }
+    for gap in gaps {
+        tracks.lost(gap);
+    }
     let mut packets = vec![tree(&threads, names, times)];
     packets.extend(descriptors(notes, &threads, names));
+    packets.extend((!gaps.is_empty()).then(lost_track));
     packets.extend(bundles(notes, &threads, times));
     packets.extend(tracks.packets());
     packets
@@ -147,12 +166,23 @@ fn descriptors(notes: &[SchedNote], threads: &Threads, names: &Names) -> Vec<Tra
             track
         });
     }
-    let packet = |track| TracePacket {
+    tracks.into_values().map(described).collect()
+}
+
+fn lost_track() -> TracePacket {
+    described(TrackDescriptor {
+        uuid: Some(LOST),
+        name: Some("lost notes".to_owned()),
+        ..TrackDescriptor::default()
+    })
+}
+
+fn described(track: TrackDescriptor) -> TracePacket {
+    TracePacket {
         track_descriptor: Some(track),
         trusted_packet_sequence_id: Some(SEQUENCE),
         ..TracePacket::default()
-    };
-    tracks.into_values().map(packet).collect()
+    }
 }
 
 fn track_of(note: &SchedNote) -> u64 {
@@ -338,6 +368,21 @@ impl Tracks {
                 ];
             }
         }
+    }
+
+    fn lost(&mut self, gap: &Gap) {
+        let (from_ns, to_ns) = (
+            gap.from_ns.max(self.times.begin_ns),
+            gap.to_ns.min(self.times.end_ns),
+        );
+        if from_ns > to_ns {
+            return;
+        }
+        self.push(from_ns, SLICE_BEGIN, LOST, "trace", "lost");
+        if let Some((_, event)) = self.items.last_mut() {
+            event.debug_annotations.push(number("notes", gap.notes));
+        }
+        self.push(to_ns, SLICE_END, LOST, "trace", "lost");
     }
 
     fn packets(mut self) -> Vec<TracePacket> {

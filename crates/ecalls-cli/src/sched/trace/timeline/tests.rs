@@ -22,7 +22,11 @@ fn note(what: u32, at_ns: u64, tid: u32, value: u64) -> SchedNote {
 
 /// Written and read again.
 fn trace(notes: &[SchedNote]) -> Trace {
-    let packet = packets(notes, &Names::default(), TIMES);
+    trace_with(notes, &[])
+}
+
+fn trace_with(notes: &[SchedNote], gaps: &[Gap]) -> Trace {
+    let packet = packets(notes, gaps, &Names::default(), TIMES);
     let bytes = Trace { packet }.encode_to_vec();
     Trace::decode(bytes.as_slice()).expect("a trace")
 }
@@ -144,4 +148,35 @@ fn a_deadline_is_told_once_and_what_comes_after_the_end_is_not() {
             (8150, INSTANT, "demoted: overran"),
         ]
     );
+}
+
+#[test]
+fn lost_notes_have_a_track_with_their_number_where_they_are_missing() {
+    let gap = |from_ns, to_ns, notes| Gap {
+        from_ns,
+        to_ns,
+        notes,
+    };
+    let gaps = [gap(900, 1500, 3), gap(1500, 2000, 4), gap(8000, 9900, 1)];
+    let trace = trace_with(&[note(TRACE_POLL, 1100, 7, 0)], &gaps);
+    assert_eq!(
+        on_track(&trace, LOST),
+        [
+            (1050, SLICE_BEGIN, "lost"),
+            (1550, SLICE_END, "lost"),
+            (1550, SLICE_BEGIN, "lost"),
+            (2050, SLICE_END, "lost"),
+            (8050, SLICE_BEGIN, "lost"),
+            (9050, SLICE_END, "lost"),
+        ]
+    );
+    let events = trace
+        .packet
+        .iter()
+        .filter_map(|packet| packet.track_event.as_ref());
+    let numbers: Vec<u64> = events
+        .flat_map(|event| &event.debug_annotations)
+        .map(DebugAnnotation::uint_value)
+        .collect();
+    assert_eq!(numbers, [3, 4, 1]);
 }

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Threads of a program that was given a group (`ecalls run --group`, ECALLS_OP_HAND): not only its
+ * first thread, which has the slot, but also the threads and programs that it makes are members.
+ *
+ * Such an heir is an entity of its CPU without a slot: it never polls, so within the group it has
+ * its turn by virtual time. Unlike a thread with a slot it goes to other CPUs as plain threads do,
+ * where one is idle or fewer threads wait, and is a member of the same group there. It stays one
+ * until it names a slot itself, or becomes another user's; what it makes inherits it. Beyond
+ * HEIR_PLACES on a CPU, threads stay plain.
+ *
+ * Whose group it is goes along (handed_uid), and is compared whenever an heir runs: a program that
+ * has become another user's takes nobody into a group, neither the former one's nor its own.
+ *
+ * A scheduler that was started later does not know who made whom: then an heir is who has a program
+ * with that group among its ancestors.
+ */
+#ifndef ECALLS_SCHED_HEIR_H
+#define ECALLS_SCHED_HEIR_H
+
+#include "wish.h"
+
+#define HEIR_PLACES 16u	  /* of a CPU's table, for those of one user, root included */
+#define HEIR_ANCESTORS 8u /* so many are asked */
+
+_Static_assert(HEIR_PLACES < USER_PLACES, "there is place for who asks for it");
+
+/* Of an entity. */
+static __always_inline bool is_heir(const struct sched_task *t) {
+	return !t->channel;
+}
+
+/* A thread's program was given what another process wished for it. */
+static __always_inline void heir_is_given(struct sched_task *t,
+					  const struct coop_binding *binding) {
+	t->handed_group = binding->group;
+	t->handed_uid = binding->uid;
+	t->handed_channel = binding->channel;
+	t->handed_slot = binding->slot;
+}
+
+/* A thread is made: it has what its maker's program was given, whatever that has named since. */
+static __always_inline void heir_is_made(struct sched_task *t) {
+	const struct sched_task *maker = task_of(bpf_get_current_task_btf());
+
+	if (!maker || !maker->handed_group)
+		return;
+	t->handed_group = maker->handed_group;
+	t->handed_uid = maker->handed_uid;
+	t->handed_channel = maker->handed_channel;
+	t->handed_slot = maker->handed_slot;
+	t->bound = 1;
+}
+
+/* Whether an heir has become another user's. */
+static __always_inline bool heir_is_another(struct task_struct *p, struct sched_task *t) {
+	if (t->entity >= SCHED_ENTITIES || !is_heir(t) || binding_is_of(p, t->uid))
+		return false;
+	t->handed_group = 0;
+	return true;
+}
+
+/* Looks for a group among the ancestors of a thread that was there before this scheduler. */
+__noinline int heir_looks_up(struct task_struct *p __arg_trusted, struct sched_task *t) {
+	struct task_struct *up = p;
+
+	if (!t)
+		return -ENOENT;
+	for (u32 level = 0; level < HEIR_ANCESTORS; level++) {
+		up = up->pid != up->tgid ? up->group_leader : up->real_parent;
+		if (up->pid <= 1)
+			return 0;
+		struct coop_binding *binding = binding_handed(up);
+		if (!binding || !binding->group)
+			continue;
+		heir_is_given(t, binding);
+		return 0;
+	}
+	return 0;
+}
+
+/* The running thread becomes a member of its program's group. */
+__noinline int heir_joins(struct sched_task *t, u32 cpu, u64 now) {
+	struct sched_places *places = places_of(cpu);
+	struct coop_binding given = {};
+
+	if (!t || !places)
+		return -ENOENT;
+	/* Those that have left take no place from it. */
+	clear_left(cpu, now);
+	if (bits_count(of_user(places, places->heirs, t->handed_uid)) >= HEIR_PLACES) {
+		SCHED_COUNT(cpu, full);
+		return -EDQUOT;
+	}
+	given.group = t->handed_group;
+	given.uid = t->handed_uid;
+	if (!enter(t, cpu, now, &given))
+		places->heirs |= sched_bit(t->entity);
+	return 0;
+}
+
+/* The running thread has named no slot: it may have a group by its program. */
+static __always_inline void heir_enters(struct task_struct *p, struct sched_task *t, u32 cpu,
+					u64 now) {
+	bool is_asked = t->bound;
+
+	t->bound = 0;
+	if (!is_asked || t->entity < SCHED_ENTITIES)
+		return;
+	if (!t->handed_group)
+		heir_looks_up(p, t);
+	if (!t->handed_group)
+		return;
+	if (!binding_is_of(p, t->handed_uid)) {
+		t->handed_group = 0;
+		return;
+	}
+	watch_enters(p, cpu, now);
+	heir_joins(t, cpu, now);
+}
+
+/* The running thread has named a slot. */
+static __always_inline void heir_has_slot(const struct sched_task *t, u32 cpu) {
+	struct sched_places *places = places_of(cpu);
+
+	if (places && t->entity < SCHED_ENTITIES)
+		places->heirs &= ~sched_bit(t->entity);
+}
+
+/* Those that wait for a CPU. Another CPU's change meanwhile. */
+static __always_inline u64 heirs_waiting(u32 cpu) {
+	const struct sched_places *places = places_of(cpu);
+	const struct sched_cpu *c;
+
+	if (!places || !places->heirs)
+		return 0;
+	c = cpu_of(cpu);
+	return c ? places->heirs & c->runnable & ~sched_bit(c->running) & ~places->left : 0;
+}
+
+/* This CPU takes an heir that waits for another one, unless none of them may run here. Not always
+ * the first in the table, which would be the same one again and again. */
+static __noinline bool heir_take(u32 other, u64 now) {
+	u64 rest = heirs_waiting(other), set = rest & ~0ull << (now >> 20 & (SCHED_ENTITIES - 1));
+
+	rest &= ~set;
+	for (u32 round = 0; lib_again(round, SCHED_ENTITIES); round++) {
+		if (!set) {
+			set = rest;
+			rest = 0;
+		}
+		if (!set)
+			break;
+		if (scx_bpf_dsq_move_to_local(QUEUE_ENTITY(other, sched_next(&set))))
+			return true;
+	}
+	return false;
+}
+
+#endif

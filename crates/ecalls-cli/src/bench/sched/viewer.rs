@@ -1,0 +1,168 @@
+//! A video player of ECalls-05 §3 and §5.4: it decodes each frame when its time has come, and shows
+//! it when that of the next one comes, or never.
+//!
+//! Under our scheduler a frame is an event that was raised before, is held back until the frame's
+//! time, has the next one's as its deadline and asks for the CPU; and the player has the paper's
+//! window: one frame of five may be missed. Elsewhere it waits by a timed wait, as the paper's
+//! players did without ECalls. A frame that is not decoded when its time is over is given up; one
+//! that could not be finished in time, even alone on the CPU, is left out.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use ecalls::coop::SlotMemory;
+use ecalls::{Channel, Ecalls, Raise, Service, Subscription, Window, now_ns};
+
+use super::player::{Clip, Played};
+use super::track::Track;
+use super::work::{Meter, Span, Work};
+use crate::exit::Failure;
+
+/// Of so many periods one may be missed.
+const WINDOW: u16 = 5;
+/// What a window's service time has beyond a frame's: one part in so many. Ten players' windows
+/// need 94.5 % of the CPU, and 5 % are kept from windows.
+const ROOM: u64 = 20;
+/// CPU time between two looks at the clock, ns: less than that room.
+const PIECE_NS: u64 = 100_000;
+
+/// A player that is ready to begin.
+pub(super) struct Viewer {
+    clip: Clip,
+    from_ns: u64,
+    waits: Waits,
+}
+
+/// How a player waits for a frame's time.
+enum Waits {
+    Timed,
+    ForEvents(Box<Events>),
+}
+
+/// What brings it the CPU, and what it holds meanwhile.
+struct Events {
+    channel: Channel,
+    service: Service,
+    _subscription: Subscription,
+    _slot: SlotMemory,
+}
+
+impl Viewer {
+    /// In the player's own thread, which is then known to the scheduler. The time of the first
+    /// frame comes `from_ns` after the beginning.
+    pub(super) fn new(
+        ecalls: Option<&Ecalls>,
+        clip: Clip,
+        from_ns: u64,
+    ) -> Result<Viewer, Failure> {
+        let waits = match ecalls {
+            Some(ecalls) => Waits::ForEvents(Box::new(Events::new(ecalls, clip)?)),
+            None => Waits::Timed,
+        };
+        Ok(Viewer {
+            clip,
+            from_ns,
+            waits,
+        })
+    }
+
+    /// Plays until the span ends.
+    pub(super) fn play(mut self, work: Work, span: Span) -> Result<Played, Failure> {
+        let Clip {
+            period_ns,
+            frame_ns,
+            ..
+        } = self.clip;
+        let meter = Meter::new();
+        let (mut late, mut track) = (super::histogram(), Track::new(span));
+        let mut at_start = None;
+        let mut frames = 0;
+        let mut due_ns = span.begin_ns + self.from_ns;
+        while due_ns < span.end_ns {
+            let next_ns = due_ns + period_ns;
+            self.waits.wait(due_ns, next_ns)?;
+            let begun_ns = now_ns();
+            if begun_ns >= span.from_ns && at_start.is_none() {
+                at_start = Some(meter.read());
+            }
+            let is_counted = due_ns >= span.from_ns;
+            if is_counted {
+                late.saturating_record(begun_ns.saturating_sub(due_ns));
+            }
+            let is_shown = begun_ns + frame_ns <= next_ns && decode(work, frame_ns, next_ns);
+            let now_ns = now_ns();
+            frames += u64::from(is_counted && is_shown);
+            track.look(now_ns, frames);
+            due_ns = next_ns;
+            while due_ns + period_ns < now_ns + frame_ns {
+                due_ns += period_ns;
+            }
+        }
+        let now = meter.read();
+        Ok(Played {
+            late,
+            frames,
+            usage: now.since(at_start.unwrap_or(now)),
+            track,
+            was_answered: matches!(self.waits, Waits::ForEvents(_)),
+        })
+    }
+}
+
+/// Decodes a frame, or gives it up at its end. Whether it can be shown.
+fn decode(work: Work, frame_ns: u64, end_ns: u64) -> bool {
+    let mut left_ns = frame_ns;
+    while left_ns > 0 && now_ns() < end_ns {
+        let piece_ns = left_ns.min(PIECE_NS);
+        work.spend(piece_ns);
+        left_ns -= piece_ns;
+    }
+    left_ns == 0 && now_ns() <= end_ns
+}
+
+impl Waits {
+    /// Until a frame's time; `next_ns` is that of the next one.
+    fn wait(&mut self, due_ns: u64, next_ns: u64) -> Result<(), Failure> {
+        match self {
+            Waits::Timed => {
+                std::thread::sleep(Duration::from_nanos(due_ns.saturating_sub(now_ns())));
+            }
+            Waits::ForEvents(its) if now_ns() < due_ns => {
+                let raise = Raise::new(&[]).at(Some(due_ns), Some(next_ns)).cpu();
+                its.service.raise(&raise)?;
+                // Lost or late, it does not come: then the frame is over.
+                let limit_ns = next_ns.saturating_sub(now_ns());
+                its.channel.recv_timeout(Duration::from_nanos(limit_ns))?;
+            }
+            Waits::ForEvents(_) => {}
+        }
+        Ok(())
+    }
+}
+
+impl Events {
+    fn new(ecalls: &Ecalls, clip: Clip) -> Result<Events, Failure> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("bench-{}-{number}", std::process::id());
+        let service = ecalls.register_service(&name, "u64 frame", "frame")?;
+        let channel = ecalls.channel().open()?;
+        let subscription = ecalls.subscribe(&name)?.memory(&channel).install()?;
+        let slot = channel.caller().sink_slot(0, 0)?;
+        let window = Window {
+            period: Duration::from_nanos(clip.period_ns),
+            service: Duration::from_nanos(clip.frame_ns + clip.frame_ns / ROOM),
+            x: 1,
+            y: WINDOW,
+            conserving: true,
+        };
+        // Refused, it is one of the others; but an answer there must be.
+        let _ = channel.caller().window(&slot, &window)?;
+        Ok(Events {
+            channel,
+            service,
+            _subscription: subscription,
+            _slot: slot,
+        })
+    }
+}

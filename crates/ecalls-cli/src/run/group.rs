@@ -1,0 +1,167 @@
+//! A group by its name, and which number it has.
+//!
+//! The scheduler knows groups by a user's numbers. A name has the number of its hash, unless
+//! another name of this user has it already: then the next one. So that all agree, who uses a name
+//! first leaves a file for its number, which holds the name, in a folder of the user's that a
+//! restart of the machine empties. It is linked there complete: nobody reads half a name.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use ecalls_abi::coop::COOP_GROUPS;
+
+use crate::exit::{Code, Failure};
+
+/// Longer names would be no use as a file's text.
+const NAME_MAX: usize = 255;
+/// Numbers that are tried for a name.
+const TRIES: u32 = 64;
+
+/// Those who say the same name are in the same group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Group {
+    pub(super) name: String,
+    pub(super) number: u32,
+    /// It was said as a number, which is nobody's name.
+    is_number: bool,
+}
+
+impl Group {
+    /// A number is itself; any other name has a number by its hash (FNV-1a).
+    pub(crate) fn parse(name: &str) -> Result<Group, String> {
+        let hash = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+        let said: Result<u32, _> = name.parse();
+        let number = match said {
+            Ok(number) => number,
+            Err(_) if name.is_empty() || name.len() > NAME_MAX => 0,
+            Err(_) => 1 + name.bytes().fold(0x811c_9dc5, hash) % COOP_GROUPS,
+        };
+        if number == 0 || number > COOP_GROUPS {
+            return Err(format!(
+                "a group is a name, or a number of 1 to {COOP_GROUPS}"
+            ));
+        }
+        Ok(Group {
+            name: name.to_owned(),
+            number,
+            is_number: said.is_ok(),
+        })
+    }
+
+    /// The same with a number that no other name of this user has.
+    pub(super) fn claimed(self) -> Result<Group, Failure> {
+        if self.is_number {
+            return Ok(self);
+        }
+        let claimed = folder().and_then(|folder| self.claimed_in(&folder));
+        claimed.map_err(|error| {
+            let name = &self.name;
+            Failure::new(
+                Code::Failed,
+                format!("finding the number of the group {name}: {error} (a number needs none)"),
+            )
+        })
+    }
+
+    fn claimed_in(&self, folder: &Path) -> io::Result<Group> {
+        let mut group = self.clone();
+        for _ in 0..TRIES {
+            if belongs_to(folder, group.number, &group.name)? {
+                return Ok(group);
+            }
+            group.number = 1 + group.number % COOP_GROUPS;
+        }
+        Err(io::Error::other("too many groups"))
+    }
+}
+
+/// Whether a number is this name's, which it becomes if it is nobody's.
+fn belongs_to(folder: &Path, number: u32, name: &str) -> io::Result<bool> {
+    // A file that is there already may be a number's second name, left by who was killed here; and
+    // in another namespace another process has this one's number.
+    let own = folder.join(format!("new-{}-{}", std::process::id(), ecalls::now_ns()));
+    let place = folder.join(number.to_string());
+    File::create_new(&own)?.write_all(name.as_bytes())?;
+    let linked = fs::hard_link(&own, &place);
+    // It has its second name, or is not needed.
+    let _ = fs::remove_file(&own);
+    match linked {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            Ok(fs::read(&place)? == name.as_bytes())
+        }
+        linked => linked.map(|()| true),
+    }
+}
+
+/// Where this user's numbers are. The same for all of the user's sessions.
+fn folder() -> io::Result<PathBuf> {
+    let uid = rustix::process::getuid().as_raw();
+    let session = PathBuf::from(format!("/run/user/{uid}"));
+    let folder = match uid {
+        0 => PathBuf::from("/run/ecalls-groups"),
+        _ if is_of(&session, uid) => session.join("ecalls-groups"),
+        _ => std::env::temp_dir().join(format!("ecalls-groups-{uid}")),
+    };
+    match DirBuilder::new().mode(0o700).create(&folder) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    match is_of(&folder, uid) {
+        true => Ok(folder),
+        false => Err(io::Error::other(format!(
+            "{} is another's",
+            folder.display()
+        ))),
+    }
+}
+
+/// A folder of this user, and no way to one.
+fn is_of(folder: &Path, uid: u32) -> bool {
+    fs::symlink_metadata(folder).is_ok_and(|found| found.is_dir() && found.uid() == uid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_has_one_number_by_its_name_and_a_number_is_itself() {
+        let number = |name| Group::parse(name).map(|group| group.number);
+        assert_eq!(number("7"), Ok(7));
+        assert_eq!(number("players"), number("players"));
+        assert_ne!(number("players"), number("hogs"));
+        for name in ["a", "players", "65536x"] {
+            assert!((1..=COOP_GROUPS).contains(&number(name).expect("a number")));
+        }
+        for wrong in ["", "0", "65536"] {
+            assert!(number(wrong).is_err(), "{wrong}");
+        }
+        assert!(number(&"x".repeat(NAME_MAX + 1)).is_err());
+    }
+
+    #[test]
+    fn two_names_with_one_hash_are_two_groups_and_stay_so() {
+        let folder = std::env::temp_dir().join(format!("ecalls-groups-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).expect("a folder");
+        let named = |name: &str, number| Group {
+            name: name.to_owned(),
+            number,
+            is_number: false,
+        };
+        let claimed = |group: &Group| group.claimed_in(&folder).expect("a number").number;
+        let (one, other) = (named("one", COOP_GROUPS), named("other", COOP_GROUPS));
+        for _ in 0..2 {
+            assert_eq!(claimed(&one), COOP_GROUPS);
+            assert_eq!(claimed(&other), 1, "the next one");
+        }
+        assert_eq!(
+            fs::read_dir(&folder).expect("it").count(),
+            2,
+            "nothing else"
+        );
+        fs::remove_dir_all(&folder).expect("removed");
+    }
+}

@@ -1,0 +1,175 @@
+//! How the scheduler is to decide: the options of `start` and `try`, and the line that shows them.
+
+use std::fmt;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use ecalls_kernel::scheduler::{Options, WindowOrder};
+use serde::Serialize;
+
+use crate::duration::{parse, parse_positive, show_ns};
+use crate::exit::Failure;
+
+/// How windows are served.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Policy {
+    /// Of y periods those that count are spread evenly: it promises for different windows, too
+    Spread,
+    /// Dynamic window-constrained scheduling as published: it promises for equal windows
+    Dwcs,
+}
+
+impl Policy {
+    /// As the command line has it, and all that is shown.
+    fn name(self) -> String {
+        let value = self.to_possible_value().expect("none is hidden");
+        value.get_name().to_owned()
+    }
+}
+
+#[derive(Debug, clap::Args)]
+#[group(skip)]
+pub(super) struct Args {
+    /// How windows are served
+    #[arg(long, value_enum, value_name = "NAME", default_value_t = Policy::Spread)]
+    policy: Policy,
+    /// With dwcs: service time per period of the task server, which gives events a turn among
+    /// windows; nothing is promised to windows then. 0s: there is none
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse)]
+    server: Duration,
+    /// Of each CPU, what windows leave to all others
+    #[arg(long, value_name = "PERCENT", default_value = "5",
+          value_parser = clap::value_parser!(u32).range(0..=100))]
+    reserve: u32,
+    /// In which each runnable thread of a CPU runs once
+    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = parse_positive)]
+    period: Duration,
+    /// A time slice is not shorter
+    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = parse_positive)]
+    slice_min: Duration,
+    /// By which a cooperative thread may overrun its slice
+    #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = parse_positive)]
+    slack: Duration,
+    /// CPU time that timely dispatch may bring a cooperative thread beyond its fair share
+    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = parse_positive)]
+    ahead: Duration,
+}
+
+impl Args {
+    pub(super) fn options(&self) -> Result<Options, Failure> {
+        let windows = match self.policy {
+            Policy::Spread => WindowOrder::Spread,
+            Policy::Dwcs => WindowOrder::Dwcs,
+        };
+        if windows == WindowOrder::Spread && !self.server.is_zero() {
+            return Err(Failure::usage(
+                "--server is for --policy dwcs: with spread an event takes the place of who has \
+                 no claim, without a server",
+            ));
+        }
+        Ok(Options {
+            period: self.period,
+            slice_min: self.slice_min,
+            slack: self.slack,
+            ahead: self.ahead,
+            reserve_percent: self.reserve,
+            windows,
+            server: self.server,
+        })
+    }
+}
+
+/// What `ecalls sched status` says of it.
+#[derive(Debug, Serialize)]
+pub(super) struct Shown {
+    policy: String,
+    server_us: u64,
+    reserve_percent: u32,
+    period_us: u64,
+    slice_min_us: u64,
+    slack_us: u64,
+    ahead_us: u64,
+}
+
+impl From<Options> for Shown {
+    fn from(options: Options) -> Shown {
+        let policy = match options.windows {
+            WindowOrder::Spread => Policy::Spread,
+            WindowOrder::Dwcs => Policy::Dwcs,
+        };
+        Shown {
+            policy: policy.name(),
+            server_us: microseconds(options.server),
+            reserve_percent: options.reserve_percent,
+            period_us: microseconds(options.period),
+            slice_min_us: microseconds(options.slice_min),
+            slack_us: microseconds(options.slack),
+            ahead_us: microseconds(options.ahead),
+        }
+    }
+}
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let show = |us: u64| show_ns(us.saturating_mul(1000));
+        write!(f, "policy    {}, ", self.policy)?;
+        if self.server_us > 0 {
+            write!(f, "server {}, ", show(self.server_us))?;
+        }
+        write!(
+            f,
+            "reserve {} %, period {}, slice {} at least, slack {}, ahead {}",
+            self.reserve_percent,
+            show(self.period_us),
+            show(self.slice_min_us),
+            show(self.slack_us),
+            show(self.ahead_us),
+        )
+    }
+}
+
+fn microseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn shown(arguments: &[&str]) -> Result<String, String> {
+        let words = [&["start"], arguments].concat();
+        let command = Command::try_parse_from(words).map_err(|error| error.to_string())?;
+        let options = command.args.options();
+        let options = options.map_err(|failure| format!("{failure:?}"))?;
+        Ok(Shown::from(options).to_string())
+    }
+
+    #[test]
+    fn what_is_not_said_is_usual() {
+        let command = Command::try_parse_from(["start"]).expect("nothing is required");
+        assert_eq!(command.args.options().ok(), Some(Options::default()));
+    }
+
+    #[test]
+    fn what_was_chosen_is_shown() {
+        let text = shown(&["--policy", "dwcs", "--server", "250us", "--reserve", "10"]);
+        let expected = "policy    dwcs, server 250us, reserve 10 %, period 20.0ms, \
+                        slice 100us at least, slack 1.00ms, ahead 20.0ms";
+        assert_eq!(text.as_deref(), Ok(expected));
+    }
+
+    #[test]
+    fn a_server_needs_the_order_that_has_one() {
+        let error = shown(&["--server", "1ms"]).expect_err("refused");
+        assert!(error.contains("--policy dwcs"), "{error}");
+        let error = shown(&["--reserve", "101"]).expect_err("refused");
+        assert!(error.contains("101"), "{error}");
+    }
+}

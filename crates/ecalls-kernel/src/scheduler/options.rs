@@ -1,0 +1,120 @@
+//! How the scheduler decides: as its starter says it, and as the kernel side has it (`setting` of
+//! bpf/sched/state.h).
+
+use std::time::Duration;
+
+use ecalls_abi::coop::WINDOW_WHOLE;
+
+/// Words of `setting`.
+const WORDS: usize = 8;
+
+/// How it decides (Coop §3.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// In which each runnable thread of a CPU runs once.
+    pub period: Duration,
+    /// A time slice is not shorter.
+    pub slice_min: Duration,
+    /// By which a cooperative thread may overrun its slice (the paper's `coop_slack`).
+    pub slack: Duration,
+    /// CPU time that timely dispatch may bring a cooperative thread beyond its fair share.
+    pub ahead: Duration,
+    /// Of each CPU, what windows leave to all others.
+    pub reserve_percent: u32,
+    /// In which order windows are served.
+    pub windows: WindowOrder,
+    /// Service time of the task server (ECalls-05 §4.2) per period, in [`WindowOrder::Dwcs`]; zero:
+    /// there is none.
+    pub server: Duration,
+}
+
+/// In which order windows are served (ECalls-05 §4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WindowOrder {
+    /// Dynamic window-constrained scheduling as published: it promises for equal windows.
+    Dwcs,
+    /// Of y periods those that count are spread evenly: it promises for different ones, too.
+    Spread,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            period: Duration::from_millis(20),
+            slice_min: Duration::from_micros(100),
+            slack: Duration::from_millis(1),
+            ahead: Duration::from_millis(20),
+            reserve_percent: 5,
+            windows: WindowOrder::Spread,
+            server: Duration::ZERO,
+        }
+    }
+}
+
+impl Options {
+    /// `setting` of bpf/sched/state.h.
+    pub(super) fn words(&self, cpus: u32) -> [u64; WORDS] {
+        [
+            u64::from(cpus),
+            nanoseconds(self.period),
+            nanoseconds(self.slice_min),
+            nanoseconds(self.slack),
+            nanoseconds(self.ahead),
+            // Rounded down: a window of all that it leaves is promised.
+            u64::from(self.reserve_percent.min(100)) * WINDOW_WHOLE / 100,
+            nanoseconds(self.server),
+            match self.windows {
+                WindowOrder::Dwcs => 0,
+                WindowOrder::Spread => 1,
+            },
+        ]
+    }
+
+    /// The same, read back. None: it is of another version.
+    pub(super) fn from_words(bytes: &[u8]) -> Option<Options> {
+        let (words, rest) = bytes.as_chunks::<8>();
+        let words: [[u8; 8]; WORDS] = words.try_into().ok().filter(|_| rest.is_empty())?;
+        let [_, period, slice_min, slack, ahead, reserve, server, order] =
+            words.map(u64::from_ne_bytes);
+        Some(Options {
+            period: Duration::from_nanos(period),
+            slice_min: Duration::from_nanos(slice_min),
+            slack: Duration::from_nanos(slack),
+            ahead: Duration::from_nanos(ahead),
+            reserve_percent: u32::try_from((reserve * 100).div_ceil(WINDOW_WHOLE)).ok()?,
+            windows: match order {
+                0 => WindowOrder::Dwcs,
+                _ => WindowOrder::Spread,
+            },
+            server: Duration::from_nanos(server),
+        })
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_read_back_as_they_were() {
+        for reserve_percent in 0..=100 {
+            let options = Options {
+                reserve_percent,
+                windows: WindowOrder::Dwcs,
+                server: Duration::from_micros(250),
+                ..Options::default()
+            };
+            let bytes: Vec<u8> = options
+                .words(4)
+                .into_iter()
+                .flat_map(u64::to_ne_bytes)
+                .collect();
+            assert_eq!(Options::from_words(&bytes), Some(options));
+            assert_eq!(Options::from_words(&bytes[8..]), None);
+        }
+    }
+}
