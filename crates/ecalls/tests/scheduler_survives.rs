@@ -9,6 +9,7 @@ mod harness;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -351,6 +352,11 @@ fn a_real_time_hog_leaves_something_and_ends_nothing() {
     stage.end();
 }
 
+/// Whether a process has closed its standard error: so shells say how far they are.
+fn closed_errors(process: u32) -> bool {
+    fs::symlink_metadata(format!("/proc/{process}/fd/2")).is_err()
+}
+
 /// A control group of version 2 with shares.
 struct Group(PathBuf);
 
@@ -385,12 +391,16 @@ impl Group {
         let script = format!("exec taskset -c 0 sh -c 'exec 2>&-; {HOG}'");
         let hogs: Vec<_> = (0..count).map(|_| self.run(&script)).collect();
         wait_long("they compute", || {
-            hogs.iter().all(|hog| {
-                let errors = format!("/proc/{}/fd/2", hog.id());
-                fs::symlink_metadata(errors).is_err()
-            })
+            hogs.iter().all(|hog| closed_errors(hog.id()))
         });
         hogs
+    }
+
+    /// How many of its processes have closed their standard error.
+    fn closed_errors(&self) -> usize {
+        let inside = fs::read_to_string(self.0.join("cgroup.procs")).unwrap_or_default();
+        let numbers = inside.lines().filter_map(|line| line.parse().ok());
+        numbers.filter(|number| closed_errors(*number)).count()
     }
 
     fn usage_us(&self) -> u64 {
@@ -493,48 +503,51 @@ fn many_processes_in_a_control_group_have_the_share_of_the_group() {
         return stage.end();
     };
     let (channel, stop) = (&stage.channel(), &AtomicBool::new(false));
-    // They wait for each other, else the last one would have to wait for its turn to be made.
+    // They wait for each other, else the last one would have to wait for its turn to be made: each
+    // reads from a pipe that ends for all of them at once. Who has it open has closed fd 2.
     let gate = std::env::temp_dir().join(format!("ecalls-bomb-{}", std::process::id()));
-    let path = gate.display();
-    let one = format!("(read -r go <{path}; {HOG}) &");
-    let script =
-        format!("mkfifo {path}; i=0; while [ $i -lt {BOMB} ]; do i=$((i+1)); {one} done; wait");
-    let bomb = group.run(&script);
+    let made = Command::new("mkfifo").arg(&gate).status();
+    assert!(made.expect("mkfifo").success());
+    let writer = fs::OpenOptions::new().read(true).write(true).open(&gate);
+    let one = format!("(exec 3<{} 2>&-; read -r go <&3; {HOG}) &", gate.display());
+    let bomb = group.run(&format!(
+        "i=0; while [ $i -lt {BOMB} ]; do i=$((i+1)); {one} done; wait"
+    ));
     wait_long("all are there", || {
-        let inside = fs::read_to_string(group.0.join("cgroup.procs")).unwrap_or_default();
-        inside.lines().count() > BOMB
+        thread::sleep(Duration::from_millis(100));
+        group.closed_errors() == BOMB
     });
-    drop(
-        fs::OpenOptions::new()
-            .write(true)
-            .open(&gate)
-            .expect("they read it"),
-    );
     fs::remove_file(&gate).expect("it is there");
+    drop(writer.expect("the pipe"));
     // Each of them wakes where the least virtual time is, and has a turn first, of a tick or two.
     let begun = group.usage_us();
     wait_long("each has had its first turn", || {
         group.usage_us() - begun > BOMB as u64 * 8_000
     });
+    let ready = &Barrier::new(3);
     let (hog, honest, elapsed) = thread::scope(|scope| {
-        let begin = now_ns();
         let hog = scope.spawn(|| {
             pin();
+            ready.wait();
             spin(stop)
         });
         let honest = scope.spawn(|| {
             pin();
             let mut poller = Poller::new(channel, 0, 0);
+            ready.wait();
             while !stop.load(Ordering::Relaxed) {
                 poller.poll(now_ns() + 5 * MS, 1);
                 burn(MS / 5);
             }
             spin(stop)
         });
-        thread::sleep(Duration::from_millis(1500));
+        ready.wait();
+        let begin = now_ns();
+        thread::sleep(Duration::from_secs(2));
         stop.store(true, Ordering::Relaxed);
+        let elapsed = now_ns() - begin;
         let [hog, honest] = [hog, honest].map(|thread| thread.join().expect("joined"));
-        (hog, honest, now_ns() - begin)
+        (hog, honest, elapsed)
     });
     println!("beside {BOMB} processes: hog {hog} ns, honest {honest} of {elapsed}");
     // If half of the bomb is on this CPU it weighs as much as half a thread, and they have two
