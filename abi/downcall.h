@@ -65,7 +65,8 @@
 #define ECALLS_OP_HAND                                                                             \
 	11u /* a: a child process. The slot, the group and the window of the calling thread become
 			       those of the child's first thread at its next yield (abi/coop.h).
-			       Never deferred. Result: 0 */
+			       Never deferred. Result: 0; -ESRCH: there is no such process;
+			       -ECHILD: it is no child of this one */
 #define ECALLS_OPS 12u
 
 #define ECALLS_ATTRIBUTES 32u /* attributes of a channel, read by kernel handlers */

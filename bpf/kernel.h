@@ -106,13 +106,6 @@ struct signal_struct {
 	int group_exit_code;
 	short oom_score_adj;
 };
-struct upid {
-	int nr;
-};
-struct pid {
-	unsigned int level;    /* of its namespace; 0: the first one */
-	struct upid numbers[]; /* in its namespace and those around it, by level */
-};
 struct mm_struct;
 struct css_set;
 struct task_struct {
@@ -127,7 +120,6 @@ struct task_struct {
 	struct task_struct *real_parent;
 	struct task_struct *group_leader;
 	struct signal_struct *signal;
-	struct pid *thread_pid;
 	const struct cred *real_cred; /* whose it is, also while it acts for another */
 	unsigned int __state;
 	struct mm_struct *mm;
@@ -256,6 +248,8 @@ struct kernel_siginfo {
 #define EPERM 1
 #define ENOENT 2
 #define ESRCH 3
+#define ECHILD 10
+#define ENOMEM 12
 #define ENOSPC 28
 #define E2BIG 7
 #define EDQUOT 122
@@ -271,6 +265,8 @@ extern void bpf_preempt_enable(void) __ksym __weak;
 /* fires the tracepoint bpf_trigger_tp; >= 6.12 */
 extern int bpf_modify_return_test_tp(int nonce) __ksym __weak;
 extern struct task_struct *bpf_task_from_pid(s32 pid) __ksym __weak;
+/* by its number as the calling process knows it; >= 6.15 */
+extern struct task_struct *bpf_task_from_vpid(s32 vpid) __ksym __weak;
 extern void bpf_task_release(struct task_struct *p) __ksym __weak;
 /* >= 6.13 */
 extern int bpf_send_signal_task(struct task_struct *task, int sig, enum pid_type type, u64 value)

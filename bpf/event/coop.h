@@ -4,12 +4,12 @@
  * the thread itself, looked up by the scheduler (bpf/sched) when the thread yields next.
  *
  * A binding is a wish: whether the channel is still its owner's, and whether there is a scheduler,
- * is looked at when it is used. So nothing is to be done when a thread ends; the oldest bindings
- * make room for new ones.
+ * is looked at when it is used. It is kept with its thread and ends with it, so nobody's bindings
+ * make anybody else's go.
  *
- * A process may also bind a child (ECALLS_OP_HAND), for a program that knows nothing of this. That
- * is a wish like the others: whether it is a child, of the same user, is looked at by the scheduler
- * (sched/binding.h). Each process has its own, so that nobody can take another's away.
+ * A process may also bind a child (ECALLS_OP_HAND), for a program that knows nothing of this. Who
+ * is a child is looked at when it is handed, and again by the scheduler (sched/binding.h), which
+ * also sees to it that both are the same user's.
  */
 #ifndef ECALLS_EVENT_COOP_H
 #define ECALLS_EVENT_COOP_H
@@ -17,11 +17,8 @@
 #include "down.h"
 #include "abi/coop.h"
 
-#define COOP_HANDED 0x80000000u /* its parent has named it */
-
 struct coop_binding {
-	u64 start_ns; /* of the thread, since boot: its number may be another's by now */
-	u32 channel;  /* id */
+	u32 channel; /* id; 0: there is none. Written last */
 	u32 slot;
 	u32 group; /* 0: none */
 	u32 uid;   /* whose group that is */
@@ -30,34 +27,43 @@ struct coop_binding {
 	u64 service_ns;
 	u16 x;
 	u16 y;
-	u32 flags;  /* ECALLS_WINDOW_CONSERVING, COOP_HANDED */
+	u32 flags;  /* ECALLS_WINDOW_CONSERVING */
 	u32 wishes; /* so far */
 	u32 sink;   /* 1: it reads the channel's events */
 };
 
+/* What a thread has named itself, and what its parent has handed to it, which counts only without
+ * the former. */
+struct coop_thread {
+	struct coop_binding own;
+	struct coop_binding handed;
+	u64 parent_start_ns; /* of the process that handed it, which began then */
+	u32 parent;
+	u32 pad;
+};
+
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 4096);
-	__type(key, u32); /* number of the thread */
-	__type(value, struct coop_binding);
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct coop_thread);
 } coop_threads SEC(".maps");
 
-/* A child that a process has handed a binding to. */
-struct coop_heir {
-	u32 parent; /* process */
-	u32 tid;    /* first thread of the child */
-};
-struct coop_handed {
-	u64 parent_start_ns;
-	struct coop_binding binding; /* start_ns: 0 until the scheduler meets the child */
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1024);
-	__type(key, struct coop_heir);
-	__type(value, struct coop_handed);
-} coop_handed SEC(".maps");
+/* A binding is changed: nobody goes by what is half written. */
+static __always_inline void coop_write(struct coop_binding *to, const struct coop_binding *from) {
+	*(volatile u32 *)&to->channel = 0;
+	to->slot = from->slot;
+	to->group = from->group;
+	to->uid = from->uid;
+	to->period_ns = from->period_ns;
+	to->service_ns = from->service_ns;
+	to->x = from->x;
+	to->y = from->y;
+	to->flags = from->flags;
+	to->wishes = from->wishes;
+	to->sink = from->sink;
+	*(volatile u32 *)&to->channel = from->channel;
+}
 
 #define COOP_SINK_WHENEVER (~0ull) /* an event without deadline */
 
@@ -99,33 +105,36 @@ static __always_inline void coop_sink(struct down *d, u32 id, u32 tid, bool is) 
 static __always_inline s64 coop_bind(struct down *d, u32 id, u64 slot, u64 group, u64 flags) {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct coop_binding binding = {
-		.start_ns = task->start_boottime,
 		.channel = id,
 		.slot = (u32)slot,
 		.group = (u32)group,
 		.uid = d->channel->uid,
 		.sink = (u32)flags & ECALLS_COOP_SINK,
 	};
-	u32 tid = task->pid;
-	struct coop_binding *former = bpf_map_lookup_elem(&coop_threads, &tid);
+	struct coop_thread *thread;
 
-	/* Its window ends, and that is to be seen. */
-	if (former && former->start_ns == task->start_boottime && former->wishes)
-		binding.wishes = former->wishes + 1;
 	if (slot >= ECALLS_COOP_SLOTS || group > ECALLS_COOP_GROUPS || flags & ~ECALLS_COOP_SINK)
 		return -EINVAL;
-	coop_sink(d, id, tid, binding.sink);
-	return bpf_map_update_elem(&coop_threads, &tid, &binding, BPF_ANY);
+	thread = bpf_task_storage_get(&coop_threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!thread)
+		return -ENOMEM;
+	/* Its window ends, and that is to be seen. */
+	if (thread->own.channel && thread->own.wishes)
+		binding.wishes = thread->own.wishes + 1;
+	coop_sink(d, id, task->pid, binding.sink);
+	coop_write(&thread->own, &binding);
+	return 0;
 }
 
 /* ECALLS_OP_WINDOW: of the calling thread, which alone changes its binding. */
 static __always_inline s64 coop_window(u32 id, u64 period_ns, u64 service_ns, u64 shape) {
 	struct task_struct *task = bpf_get_current_task_btf();
-	u32 tid = task->pid, flags = shape >> 32;
-	struct coop_binding *binding = bpf_map_lookup_elem(&coop_threads, &tid);
+	struct coop_thread *thread = bpf_task_storage_get(&coop_threads, task, 0, 0);
+	struct coop_binding *binding = thread ? &thread->own : 0;
 	u16 x = (u16)shape, y = (u16)(shape >> 16);
+	u32 flags = shape >> 32;
 
-	if (!binding || binding->start_ns != task->start_boottime || binding->channel != id)
+	if (!binding || binding->channel != id)
 		return -ENOENT;
 	if (period_ns &&
 	    (period_ns < ECALLS_WINDOW_PERIOD_MIN_NS || period_ns > ECALLS_WINDOW_PERIOD_MAX_NS ||

@@ -41,21 +41,33 @@ static __always_inline bool downcall_small(struct down *d, u32 op, u64 a, u64 b,
 /* ECALLS_OP_HAND: the calling thread's binding becomes a child's. A sink's does not: it reads this
  * process's memory. Not inline: the stack that it needs is not its caller's too. */
 static __noinline s64 coop_hand(u32 id, u64 child) {
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct coop_handed handed = {.parent_start_ns = task->group_leader->start_boottime};
-	struct coop_heir heir = {.parent = task->tgid, .tid = (u32)child};
-	u32 tid = task->pid;
-	struct coop_binding *binding = bpf_map_lookup_elem(&coop_threads, &tid);
+	struct task_struct *task = bpf_get_current_task_btf(), *p;
+	struct coop_thread *own = bpf_task_storage_get(&coop_threads, task, 0, 0), *its;
+	s64 error = -ECHILD;
 
-	if (!binding || binding->start_ns != task->start_boottime || binding->channel != id)
+	if (!own || own->own.channel != id)
 		return -ENOENT;
-	if (!heir.tid || heir.tid != child || binding->sink)
+	if (own->own.sink)
 		return -EINVAL;
-	handed.binding = *binding;
-	handed.binding.start_ns = 0;
-	handed.binding.flags |= COOP_HANDED;
-	bpf_map_delete_elem(&coop_threads, &tid);
-	return bpf_map_update_elem(&coop_handed, &heir, &handed, BPF_ANY);
+	p = (s32)child > 0 && (s32)child == child ? bpf_task_from_vpid(child) : 0;
+	if (!p)
+		return -ESRCH;
+	if (p->pid == p->tgid && BPF_CORE_READ(p, real_parent, tgid) == task->tgid) {
+		error = -ENOMEM;
+		its = bpf_task_storage_get(&coop_threads, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+		if (its) {
+			its->parent = task->tgid;
+			its->parent_start_ns = BPF_CORE_READ(task, group_leader, start_boottime);
+			/* What it was handed before ends, and that is to be seen. */
+			if (own->own.wishes || its->handed.wishes)
+				own->own.wishes = its->handed.wishes + 1;
+			coop_write(&its->handed, &own->own);
+			own->own.channel = 0;
+			error = 0;
+		}
+	}
+	bpf_task_release(p);
+	return error;
 }
 
 /* Any call. */

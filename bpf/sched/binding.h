@@ -20,37 +20,19 @@ static __always_inline bool binding_is_of(struct task_struct *p, u32 uid) {
 	return cred->uid.val == uid && cred->euid.val == uid;
 }
 
-/* The number of a thread where its parent is, which may be in a namespace of numbers. */
-static __noinline u32 binding_number(struct task_struct *p) {
-	u32 level = p->real_parent->thread_pid->level, number = p->pid;
-	struct pid *pid = p->thread_pid;
-
-	/* The kernel's elements are larger than what is known of them here. */
-	if (level && level <= pid->level)
-		bpf_probe_read_kernel(&number, sizeof(number),
-				      (void *)pid->numbers +
-					      level * bpf_core_type_size(struct upid));
-	return number;
-}
-
-static __always_inline struct coop_binding *binding_handed(struct task_struct *p) {
-	struct coop_heir heir = {.parent = p->real_parent->tgid, .tid = binding_number(p)};
-	struct coop_handed *handed = bpf_map_lookup_elem(&coop_handed, &heir);
-
-	if (!handed || p->pid != p->tgid ||
-	    handed->parent_start_ns != p->real_parent->group_leader->start_boottime ||
-	    !binding_is_of(p, handed->binding.uid))
+/* What a task was handed, while its parent is the process that did that. */
+static __always_inline struct coop_binding *binding_handed(struct task_struct *p,
+							   struct coop_thread *thread) {
+	if (!thread->handed.channel || p->pid != p->tgid ||
+	    thread->parent != p->real_parent->tgid ||
+	    thread->parent_start_ns != p->real_parent->group_leader->start_boottime ||
+	    !binding_is_of(p, thread->handed.uid))
 		return 0;
-	if (!handed->binding.start_ns)
-		handed->binding.start_ns = p->start_boottime;
-	return handed->binding.start_ns == p->start_boottime ? &handed->binding : 0;
+	return &thread->handed;
 }
 
-static __always_inline struct coop_binding *binding_of(struct task_struct *p) {
-	u32 tid = p->pid;
-	struct coop_binding *binding = bpf_map_lookup_elem(&coop_threads, &tid);
-
-	return binding && binding->start_ns == p->start_boottime ? binding : binding_handed(p);
+static __always_inline struct coop_thread *binding_thread(struct task_struct *p) {
+	return bpf_task_storage_get(&coop_threads, p, 0, 0);
 }
 
 #endif

@@ -70,7 +70,8 @@ __noinline int heir_looks_up(struct task_struct *p __arg_trusted, struct sched_t
 		up = up->pid != up->tgid ? up->group_leader : up->real_parent;
 		if (up->pid <= 1)
 			return 0;
-		struct coop_binding *binding = binding_handed(up);
+		struct coop_thread *thread = binding_thread(up);
+		struct coop_binding *binding = thread ? binding_handed(up, thread) : 0;
 		if (!binding || !binding->group)
 			continue;
 		heir_is_given(t, binding);

@@ -447,7 +447,7 @@ s32 BPF_PROG(sched_init_task, struct task_struct *p, struct scx_init_task_args *
 
 	t = bpf_task_storage_get(&sched_tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!t)
-		return -12;
+		return -ENOMEM;
 	t->nice = VTIME_WEIGHT;
 	t->share = share_id(args->cgroup);
 	t->born = args->fork;

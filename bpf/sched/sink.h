@@ -91,7 +91,10 @@ static __always_inline void sink_events(u32 cpu, struct sched_cpu *c) {
 /* Looks whether the running thread has named a slot, another group, events, or a window. */
 static __always_inline void look_for_binding(struct task_struct *p, struct sched_task *t, u32 cpu,
 					     u64 now) {
-	struct coop_binding *binding = binding_of(p);
+	struct coop_thread *thread = binding_thread(p);
+	struct coop_binding *own = thread && thread->own.channel ? &thread->own : 0;
+	struct coop_binding *handed = thread && !own ? binding_handed(p, thread) : 0;
+	struct coop_binding *binding = own ? own : handed;
 
 	if (!binding) {
 		heir_enters(p, t, cpu, now);
@@ -104,8 +107,8 @@ static __always_inline void look_for_binding(struct task_struct *p, struct sched
 		enter(t, cpu, now, binding);
 	}
 	heir_has_slot(t, cpu);
-	if (binding->flags & COOP_HANDED)
-		heir_is_given(t, binding);
+	if (handed)
+		heir_is_given(t, handed);
 	t->channel = binding->channel;
 	t->slot = binding->slot;
 	sink_named(t, cpu, binding->sink ? p->pid : 0);

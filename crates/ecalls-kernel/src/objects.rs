@@ -276,6 +276,5 @@ pub const MAPS: &[&str] = &[
     "ecodes",
     "frames",
     "coop_threads",
-    "coop_handed",
     "event_sinks",
 ];

@@ -3,6 +3,7 @@
 
 mod harness;
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use ecalls::downcall::Call;
@@ -11,6 +12,7 @@ use ecalls::{Error, Raise};
 use harness::{
     PATIENCE, QUIET, assert_all_adds_up, core, own_service, take_until_quiet, wait_until,
 };
+use limit::Running;
 
 /// On a kernel whose mechanism is known, as in the test machine, the environment names it.
 #[test]
@@ -55,6 +57,28 @@ fn fast_call_answers_by_every_mechanism() {
         .fast(Call::Get { attribute: 32 })
         .expect("an answer");
     assert_eq!(refused, -22, "there is no attribute 32: EINVAL");
+}
+
+#[test]
+fn a_slot_is_handed_to_a_child_and_to_nobody_else() {
+    let Some(ecalls) = core() else { return };
+    let channel = ecalls.channel().open().expect("a channel");
+    let hand = |process| channel.caller().hand_slot(0, 1, None, process).map(|_| ());
+    let refusal = |process| match hand(process) {
+        Err(Error::Os { source, .. }) => source.raw_os_error(),
+        other => panic!("{other:?}"),
+    };
+    let mut child = Running::start(Command::new("sleep").arg("600"));
+    hand(child.id()).expect("a child");
+    hand(child.id()).expect("again");
+    let parent = std::os::unix::process::parent_id();
+    assert_eq!(refusal(parent), Some(libc::ECHILD), "a stranger");
+    assert_eq!(refusal(std::process::id()), Some(libc::ECHILD), "itself");
+    let number = child.id();
+    child.kill(PATIENCE);
+    for nobody in [number, 0, u32::MAX] {
+        assert_eq!(refusal(nobody), Some(libc::ESRCH), "{nobody}");
+    }
 }
 
 #[test]

@@ -11,9 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use ecalls::{Channel, Window, now_ns};
+use ecalls::{Admission, Channel, Window, now_ns};
 use ecalls_abi::coop::{COOP_NONE, COOP_POLLING};
-use harness::stage::{MS, Poller, Stage, again, burn, pin, spin, start};
+use harness::stage::{Ends, MS, Poller, Stage, again, burn, pin, spin, start, window, windowed};
+use harness::wait_until;
 
 /// Of each case. What a lie can gain, 20 ms, is little beside it.
 const CASE: Duration = Duration::from_millis(500);
@@ -371,7 +372,7 @@ fn a_window_with_absurd_numbers_is_refused() {
                     conserving: true,
                 };
                 match channel.caller().window(&slot, &wish) {
-                    Err(_) | Ok(ecalls::Admission::Refused { .. }) => {}
+                    Err(_) | Ok(Admission::Refused { .. }) => {}
                     Ok(answer) => panic!("{wish:?}: {answer}"),
                 }
             }
@@ -379,6 +380,37 @@ fn a_window_with_absurd_numbers_is_refused() {
     });
     assert_eq!(stage.counts().windows, before.windows, "none was admitted");
     stage.end();
+}
+
+/// Threads that name a slot, one after the other: more than a table of them would hold.
+const NAMERS: usize = 5000;
+
+#[test]
+fn who_names_slots_with_thousands_of_threads_takes_nobodys_away() {
+    let Some(stage) = start() else { return };
+    let (channel, stop) = (&stage.channel(), &AtomicBool::new(false));
+    thread::scope(|scope| {
+        let _ends = Ends(stop);
+        let wish = window(10_000, 1_000, 0, 1);
+        let (answer, _) = windowed(scope, channel, 0, wish, move |_| {
+            // It polls no more: nobody looks its slot up.
+            while !stop.load(Ordering::Relaxed) {
+                burn(MS / 5);
+                thread::sleep(Duration::from_millis(2));
+            }
+        });
+        assert_eq!(answer, Admission::Promised);
+        let attacker = stage.channel();
+        for _ in 0..NAMERS {
+            let caller = attacker.caller().clone();
+            let namer = thread::spawn(move || _ = caller.coop_slot(1, 0).expect("a slot"));
+            namer.join().expect("joined");
+        }
+        // Another scheduler has to look.
+        let again = stage.restart(Duration::ZERO);
+        wait_until("its window is as it was", || again.total().windows == 1);
+        again.end();
+    });
 }
 
 #[test]
