@@ -403,7 +403,11 @@ fn who_names_slots_with_thousands_of_threads_takes_nobodys_away() {
         let attacker = stage.channel();
         for _ in 0..NAMERS {
             let caller = attacker.caller().clone();
-            let namer = thread::spawn(move || _ = caller.coop_slot(1, 0).expect("a slot"));
+            let namer = thread::spawn(move || {
+                let _slot = caller.coop_slot(1, 0).expect("a slot");
+                // Now the scheduler looks it up.
+                thread::yield_now();
+            });
             namer.join().expect("joined");
         }
         // Another scheduler has to look.
