@@ -35,6 +35,7 @@
  *
  * Threads without guarantee have their claims served after all promised ones and after due
  * releases, and only while the windows' quota lasts: so the reserve is left whatever they ask for.
+ * A service that has begun goes on; what that takes beyond a quota the next ones lack.
  */
 #ifndef ECALLS_SCHED_ADMIT_H
 #define ECALLS_SCHED_ADMIT_H

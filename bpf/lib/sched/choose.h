@@ -88,7 +88,7 @@ LIB_INLINE ecalls_u32 sched_claim(struct sched_cpu *cpu, _Bool promised) {
 	ecalls_u32 first =
 		window_first(cpu, claiming & (promised ? cpu->promised : ~cpu->promised));
 
-	if (first != SCHED_NOBODY && (!promised || cpu->grid_ns) && !window_quota_left(cpu, first))
+	if (sched_in(window_bounded(cpu), first) && !window_quota_left(cpu, first))
 		return SCHED_NOBODY;
 	return first;
 }
@@ -162,12 +162,20 @@ LIB_CALL int sched_claimed(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 						 cpu->options.window_order);
 }
 
+/* Whether who runs does so by a claim that has to make way for others than windows: it is beyond
+ * its quota, or the task server goes before it. */
+LIB_CALL int sched_makes_way(struct sched_cpu *cpu, ecalls_u64 now_ns) {
+	if (!cpu->claims || cpu->on_server)
+		return 0;
+	return cpu->claims == WINDOW_BEYOND || overlay_server_first(cpu, cpu->running, now_ns);
+}
+
 /* Whether the running thread goes on whoever else might be chosen: it was given a slice, and has
  * not polled. The caller asks then because its timer came for somebody who has gone, or because the
  * kernel wanted a decision. */
 LIB_INLINE _Bool sched_goes_on(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 	return sched_protected(cpu, now_ns) && !sched_in(cpu->polled, cpu->running) &&
-	       !sched_claimed(cpu, now_ns);
+	       !sched_claimed(cpu, now_ns) && !sched_makes_way(cpu, now_ns);
 }
 
 /* Who runs next. */
@@ -183,6 +191,7 @@ LIB_CALL int sched_choose(struct sched_cpu *cpu, ecalls_u64 now_ns, const struct
 		window_begin(cpu, now_ns);
 	}
 	fair_update(cpu, now_ns);
+	overlay_roll(cpu, now_ns);
 	police_overran(cpu, now_ns);
 	cpu->serving = SCHED_NOBODY;
 	if (sched_goes_on(cpu, now_ns)) {
@@ -220,9 +229,9 @@ LIB_CALL int sched_preempts(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u64 no
 	if (cpu->running == who)
 		return 0;
 	fair_charge(cpu, now_ns);
-	if (sched_claimed(cpu, now_ns))
+	if (sched_claimed(cpu, now_ns) || sched_makes_way(cpu, now_ns))
 		return 1;
-	if (sched_protected(cpu, now_ns) || cpu->claims || cpu->on_server)
+	if (sched_protected(cpu, now_ns) || cpu->claims)
 		return 0;
 	if (release_due(cpu, who, now_ns))
 		return 1;
@@ -230,6 +239,8 @@ LIB_CALL int sched_preempts(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u64 no
 		return 0;
 	if (overlay_sink(cpu) == who)
 		return 1;
+	if (cpu->on_server)
+		return 0;
 	if (e->group < SCHED_ENTITIES) {
 		if (e->group == turn_group(cpu))
 			return 0;
@@ -242,11 +253,13 @@ LIB_CALL int sched_preempts(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u64 no
 LIB_CALL int sched_preempts_plain(struct sched_cpu *cpu, ecalls_u64 vtime, ecalls_u64 now_ns) {
 	if (cpu->running == SCHED_NOBODY)
 		return 1;
+	fair_charge(cpu, now_ns);
+	if (sched_makes_way(cpu, now_ns))
+		return 1;
 	if (sched_protected(cpu, now_ns) || release_due(cpu, cpu->running, now_ns))
 		return 0;
 	if (cpu->claims || cpu->on_server)
 		return 0;
-	fair_charge(cpu, now_ns);
 	return !vtime_before(fair_running_vtime(cpu), vtime);
 }
 

@@ -118,7 +118,8 @@ struct sched_cpu {
 	ecalls_u64 charged_ns;	 /* up to when the running thread is charged */
 	ecalls_u64 slice_end_ns; /* when it should yield */
 	ecalls_u64 limit_ns;	 /* when it is preempted */
-	ecalls_u32 claims;	 /* 1: who runs does so by its window, and owes nobody for it */
+	ecalls_u32 claims;	 /* who runs does so by its window, and owes nobody for it: how
+				  * (window.h); 0: it does not */
 	ecalls_u32 on_server;	 /* 1: who runs does so in place of the task server */
 	ecalls_u32 serving;	 /* who was chosen in place of the task server */
 	ecalls_u32 first;	 /* of the entities, whose virtual time was least (fair_update) */

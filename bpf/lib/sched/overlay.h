@@ -25,6 +25,10 @@
  * of utilization; they are computed when its period begins. If no event is pending when it is its
  * turn, fair threads run in its place. It exists in the order WINDOW_DWCS, if options.server_ns
  * says so.
+ *
+ * Its promise is the one of an unmissable window: in each period it has its service time, unless
+ * claims with earlier deadlines leave none. So a claim ends where its next period begins, and one
+ * that goes on for want of sinks and fair threads makes way for the first that wakes.
  */
 #ifndef ECALLS_SCHED_OVERLAY_H
 #define ECALLS_SCHED_OVERLAY_H
@@ -97,7 +101,8 @@ LIB_INLINE ecalls_u64 overlay_needed(const struct sched_window *w) {
 	return w->service_ns * WINDOW_WHOLE / period * (w->y - w->x) / y;
 }
 
-/* Rule 5: the attributes of the task server for its next period, from `now`. */
+/* Rule 5: the attributes of the task server for its next period, which begins where the last one
+ * ended, or now if that is long ago: then nobody has asked for it. */
 LIB_CALL int overlay_serve(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 	ecalls_u64 left = cpu->windowed, service = cpu->options.server_ns,
 		   rest = cpu->options.reserve;
@@ -109,6 +114,7 @@ LIB_CALL int overlay_serve(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 			break;
 		struct sched_window *w = &sched_entity(cpu, sched_next(&left))->window;
 		y = w->y > y ? w->y : y;
+		y = w->now_y > y ? w->now_y : y;
 		rest += overlay_needed(w);
 	}
 	rest = rest < WINDOW_WHOLE ? WINDOW_WHOLE - rest : 1;
@@ -126,18 +132,25 @@ LIB_CALL int overlay_serve(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 			(server->period_ns + cpu->options.server_ns - 1) % cpu->options.server_ns;
 	if (server->period_ns > OVERLAY_PERIOD_MAX_NS)
 		server->period_ns = OVERLAY_PERIOD_MAX_NS;
-	server->deadline_ns = now_ns + server->period_ns;
+	if (server->deadline_ns + server->period_ns <= now_ns)
+		server->deadline_ns = now_ns;
+	server->deadline_ns += server->period_ns;
 	return 0;
 }
 
-/* Whether the task server goes before the claim of `first`, which may be SCHED_NOBODY. */
-LIB_INLINE _Bool overlay_server_first(struct sched_cpu *cpu, ecalls_u32 first, ecalls_u64 now_ns) {
+/* Whether there is a task server; a period of it that has ended is followed by the next one. */
+LIB_INLINE _Bool overlay_roll(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 	if (cpu->options.server_ns == 0 || cpu->windowed == 0 ||
 	    cpu->options.window_order != WINDOW_DWCS)
 		return 0;
 	if (cpu->server.deadline_ns <= now_ns)
 		overlay_serve(cpu, now_ns);
-	if (cpu->server.served_ns >= cpu->server.service_ns)
+	return 1;
+}
+
+/* Whether the task server goes before the claim of `first`, which may be SCHED_NOBODY. */
+LIB_INLINE _Bool overlay_server_first(struct sched_cpu *cpu, ecalls_u32 first, ecalls_u64 now_ns) {
+	if (!overlay_roll(cpu, now_ns) || cpu->server.served_ns >= cpu->server.service_ns)
 		return 0;
 	return first == SCHED_NOBODY ||
 	       window_before(&cpu->server, &sched_entity(cpu, first)->window,

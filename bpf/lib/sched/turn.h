@@ -97,22 +97,34 @@ LIB_INLINE _Bool turn_goes_on(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u64 
 	       now_ns < cpu->limit_ns;
 }
 
-/* The slice that `who` would get now: by its window what is left of its service, else by releases
- * and fair share, beyond its service one service at a time. In place of the task server at most
- * what that has left. */
-LIB_INLINE ecalls_u64 turn_slice(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u64 now_ns) {
-	struct sched_window *w = &sched_entity(cpu, who)->window;
-	ecalls_u64 slice, rest = SCHED_NEVER;
+/* How long `who` may have the CPU because of the task server: in its place what it has left, else
+ * by a claim until its next period, when it may go first. */
+LIB_INLINE ecalls_u64 turn_beside_server(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u64 now_ns) {
+	const struct sched_window *server = &cpu->server;
 
-	if (window_claims(cpu, who))
-		return w->service_ns > w->served_ns ? w->service_ns - w->served_ns : 0;
-	slice = release_slice(cpu, who, now_ns, cpu->next_release_ns);
-	if (sched_in(cpu->windowed, who))
-		slice = slice < w->service_ns ? slice : w->service_ns;
-	w = &cpu->server;
 	if (cpu->serving == who)
-		rest = w->service_ns > w->served_ns ? w->service_ns - w->served_ns : 0;
-	return slice < rest ? slice : rest;
+		return server->service_ns > server->served_ns
+			       ? server->service_ns - server->served_ns
+			       : 0;
+	if (!cpu->claims || server->deadline_ns <= now_ns)
+		return SCHED_NEVER;
+	return server->deadline_ns - now_ns;
+}
+
+/* The slice that `who` would get now: by its window what is left of its service, else by releases
+ * and fair share, beyond its service one service at a time; and what the task server leaves. */
+LIB_INLINE ecalls_u64 turn_slice(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u64 now_ns) {
+	ecalls_u64 service = sched_entity(cpu, who)->window.service_ns, slice, most;
+
+	if (cpu->claims) {
+		slice = window_slice(cpu, who, now_ns);
+	} else {
+		slice = release_slice(cpu, who, now_ns, cpu->next_release_ns);
+		if (sched_in(cpu->windowed, who) && service < slice)
+			slice = service;
+	}
+	most = turn_beside_server(cpu, who, now_ns);
+	return slice < most ? slice : most;
 }
 
 /* The CPU is given to `who`: an entity, a group for the plain member `plain`, or SCHED_PLAIN for
@@ -124,10 +136,11 @@ LIB_CALL int turn_start(struct sched_cpu *cpu, ecalls_u32 who, const struct sche
 	fair_charge(cpu, now_ns);
 	if (turn_goes_on(cpu, who, now_ns))
 		return 0;
+	cpu->claims = window_claim(cpu, who);
 	cpu->next_release_ns = who < SCHED_ENTITIES ? release_next(cpu, who, now_ns) : SCHED_NEVER;
 	cpu->slice_end_ns = now_ns + turn_slice(cpu, who, now_ns);
 	cpu->limit_ns = cpu->slice_end_ns;
-	if (sched_in(cpu->cooperative, who) && !window_claims(cpu, who))
+	if (sched_in(cpu->cooperative, who) && !cpu->claims)
 		cpu->limit_ns += cpu->options.slack_ns;
 	cpu->charged_ns = now_ns;
 	cpu->running = who;
@@ -136,7 +149,6 @@ LIB_CALL int turn_start(struct sched_cpu *cpu, ecalls_u32 who, const struct sche
 		cpu->plain.weight = plain->weight;
 		cpu->plain.group = plain->group;
 	}
-	cpu->claims = window_claims(cpu, who);
 	if (sched_in(cpu->windowed, who) && !cpu->claims)
 		e->vtime = vtime_place(cpu->vtime, e->vtime);
 	cpu->on_server = cpu->serving == who;

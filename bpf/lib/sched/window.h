@@ -44,6 +44,10 @@
 #define WINDOW_DWCS 0u
 #define WINDOW_SPREAD 1u
 
+/* sched_cpu.claims */
+#define WINDOW_CLAIMS 1u /* who runs does so by its window */
+#define WINDOW_BEYOND 2u /* so, too, beyond its quota, for nobody else wants the CPU */
+
 #define WINDOW_ROLL_MAX 16u	     /* missed periods that are counted one by one at a time */
 #define WINDOW_QUOTA_NS 100000000ull /* in which windows leave the reserve, without a grid */
 #define WINDOW_WHOLE (1ull << 20)    /* a whole CPU */
@@ -166,15 +170,49 @@ LIB_INLINE void window_roll_one(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 
 		w->deadline_ns += ((now_ns - w->deadline_ns) / period + 1) * period;
 }
 
+/* The windows whose claims a quota bounds: on a grid all, else those without guarantee. */
+LIB_INLINE ecalls_u64 window_bounded(const struct sched_cpu *cpu) {
+	return cpu->grid_ns ? cpu->windowed : cpu->windowed & ~cpu->promised;
+}
+
+/* Their quota, which is what the reserve and the promised windows leave: on a grid of each period,
+ * else of WINDOW_QUOTA_NS. */
+LIB_INLINE ecalls_u64 window_quota(const struct sched_cpu *cpu) {
+	ecalls_u64 length = cpu->grid_ns ? cpu->grid_ns : WINDOW_QUOTA_NS;
+	ecalls_u64 kept = cpu->options.reserve + (cpu->grid_ns ? 0 : cpu->promised_share);
+
+	return kept < WINDOW_WHOLE ? length * (WINDOW_WHOLE - kept) / WINDOW_WHOLE : 0;
+}
+
+/* Whether a claim still fits into it: on a grid in whole services. */
+LIB_INLINE _Bool window_quota_left(struct sched_cpu *cpu, ecalls_u32 i) {
+	struct sched_window *w = &sched_entity(cpu, i)->window;
+
+	if (cpu->grid_ns)
+		return cpu->quota_used_ns + w->service_ns <= window_quota(cpu) + w->served_ns;
+	return cpu->quota_used_ns < window_quota(cpu);
+}
+
+/* The next quota begins. What the last claim took beyond the one before is owed, else long services
+ * would leave the others nothing. On a grid none does. */
+LIB_INLINE void window_quota_begin(struct sched_cpu *cpu, ecalls_u64 now_ns) {
+	ecalls_u64 length = cpu->grid_ns ? cpu->grid_ns : WINDOW_QUOTA_NS;
+	ecalls_u64 passed = 1 + (now_ns - cpu->quota_end_ns) / length;
+	ecalls_u64 quota = window_quota(cpu);
+
+	if (cpu->grid_ns || quota == 0 || cpu->quota_used_ns / quota < passed)
+		cpu->quota_used_ns = 0;
+	else
+		cpu->quota_used_ns -= passed * quota;
+	cpu->quota_end_ns = now_ns - now_ns % length + length;
+}
+
 /* Ends the periods that are over, of the threads that wait or run. */
 LIB_CALL int window_roll(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 	ecalls_u64 left = cpu->windowed & cpu->runnable & ~cpu->starting;
 
-	if (cpu->quota_end_ns <= now_ns) {
-		ecalls_u64 length = cpu->grid_ns ? cpu->grid_ns : WINDOW_QUOTA_NS;
-		cpu->quota_end_ns = now_ns - now_ns % length + length;
-		cpu->quota_used_ns = 0;
-	}
+	if (cpu->quota_end_ns <= now_ns)
+		window_quota_begin(cpu, now_ns);
 	for (ecalls_u32 round = 0; lib_again(round, SCHED_ENTITIES); round++) {
 		if (left == 0)
 			break;
@@ -238,7 +276,7 @@ LIB_INLINE void window_charge(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 ns
 	struct sched_window *w = &sched_entity(cpu, i)->window;
 
 	w->served_ns += ns;
-	if (cpu->claims && (cpu->grid_ns || !sched_in(cpu->promised, i)))
+	if (cpu->claims == WINDOW_CLAIMS && sched_in(window_bounded(cpu), i))
 		cpu->quota_used_ns += ns;
 	if (sched_in(cpu->served, i) || w->served_ns < w->service_ns)
 		return;
@@ -265,23 +303,34 @@ LIB_INLINE ecalls_u32 window_first(struct sched_cpu *cpu, ecalls_u64 set) {
 	return best;
 }
 
-/* Whether a claim fits into what the reserve and the promised windows leave: on a grid, of each
- * period, in whole services; else for the windows without guarantee, of WINDOW_QUOTA_NS. */
-LIB_INLINE _Bool window_quota_left(struct sched_cpu *cpu, ecalls_u32 i) {
-	ecalls_u64 length = cpu->grid_ns ? cpu->grid_ns : WINDOW_QUOTA_NS;
-	ecalls_u64 kept = cpu->options.reserve + (cpu->grid_ns ? 0 : cpu->promised_share);
-	ecalls_u64 most = kept < WINDOW_WHOLE ? length * (WINDOW_WHOLE - kept) / WINDOW_WHOLE : 0;
-	struct sched_window *w = &sched_entity(cpu, i)->window;
-
-	if (cpu->grid_ns)
-		return cpu->quota_used_ns + w->service_ns <= most + w->served_ns;
-	return cpu->quota_used_ns < most;
+/* How a thread that is given the CPU now claims it: 0, or as above. */
+LIB_INLINE ecalls_u32 window_claim(struct sched_cpu *cpu, ecalls_u32 i) {
+	if (!window_claims(cpu, i))
+		return 0;
+	return sched_in(window_bounded(cpu), i) && !window_quota_left(cpu, i) ? WINDOW_BEYOND
+									      : WINDOW_CLAIMS;
 }
 
-/* When the next period of a waiting thread begins, SCHED_NEVER if none waits. */
+/* For how long a claim that begins now may go on: until it was served. Beyond its quota, until the
+ * next one. */
+LIB_INLINE ecalls_u64 window_slice(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns) {
+	struct sched_window *w = &sched_entity(cpu, i)->window;
+	ecalls_u64 slice = w->service_ns > w->served_ns ? w->service_ns - w->served_ns : 0;
+	ecalls_u64 rest = cpu->quota_end_ns > now_ns ? cpu->quota_end_ns - now_ns : slice;
+
+	if (cpu->claims != WINDOW_BEYOND)
+		return slice;
+	return slice < rest ? slice : rest;
+}
+
+/* When the next period of a waiting thread begins, or the next quota of one whose claim waits for
+ * that; SCHED_NEVER if none waits. Of a grid both are one. */
 LIB_INLINE ecalls_u64 window_next(struct sched_cpu *cpu) {
 	ecalls_u64 left = cpu->windowed & cpu->runnable & ~cpu->starting, next = SCHED_NEVER;
 
+	if (!cpu->grid_ns && (window_claiming(cpu) & window_bounded(cpu) & cpu->runnable) &&
+	    cpu->quota_used_ns >= window_quota(cpu))
+		next = cpu->quota_end_ns;
 	for (ecalls_u32 round = 0; lib_again(round, SCHED_ENTITIES); round++) {
 		if (left == 0)
 			break;
