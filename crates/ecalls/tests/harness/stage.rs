@@ -34,6 +34,8 @@ pub(crate) struct Stage {
     pub(crate) scheduler: Scheduler,
     pub(crate) ecalls: &'static Ecalls,
     before: SchedCount,
+    /// Whether it decides as it does when nobody says otherwise.
+    usual: bool,
     kept: Kept,
 }
 
@@ -57,7 +59,14 @@ pub(crate) fn alone() -> Option<(&'static Ecalls, Kept)> {
 pub(crate) fn start() -> Option<Stage> {
     let (ecalls, mut kept) = lock()?;
     let running = kept.take().filter(|scheduler| scheduler.ended().is_none());
-    Some(Stage::begin(running, ecalls, kept))
+    Some(Stage::begin(running, &Options::default(), ecalls, kept))
+}
+
+/// One that decides otherwise than those of other tests, and is kept for none of them.
+pub(crate) fn start_with(options: &Options) -> Option<Stage> {
+    let (ecalls, mut kept) = lock()?;
+    *kept = None;
+    Some(Stage::begin(None, options, ecalls, kept))
 }
 
 /// Of all CPUs.
@@ -69,13 +78,18 @@ fn sum(scheduler: &Scheduler) -> SchedCount {
 }
 
 impl Stage {
-    fn begin(running: Option<Scheduler>, ecalls: &'static Ecalls, kept: Kept) -> Stage {
+    fn begin(
+        running: Option<Scheduler>,
+        options: &Options,
+        ecalls: &'static Ecalls,
+        kept: Kept,
+    ) -> Stage {
         let before = running.as_ref().map_or_else(SchedCount::new_zeroed, sum);
-        let scheduler = running.unwrap_or_else(|| {
-            Scheduler::start(ecalls.access(), &Options::default()).expect("a scheduler")
-        });
+        let scheduler = running
+            .unwrap_or_else(|| Scheduler::start(ecalls.access(), options).expect("a scheduler"));
         Stage {
             before,
+            usual: *options == Options::default(),
             scheduler,
             ecalls,
             kept,
@@ -103,7 +117,7 @@ impl Stage {
             None,
             "the kernel has not thrown it out"
         );
-        *self.kept = Some(self.scheduler);
+        *self.kept = Some(self.scheduler).filter(|_| self.usual);
     }
 
     /// Stops it, and after a while starts another one, whose counters begin anew.
@@ -117,7 +131,7 @@ impl Stage {
         scheduler.stop();
         assert_eq!(scheduler::state().expect("sched_ext").running, None);
         thread::sleep(between);
-        Stage::begin(None, ecalls, kept)
+        Stage::begin(None, &Options::default(), ecalls, kept)
     }
 }
 
