@@ -2,7 +2,7 @@
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ecalls::Ecalls;
@@ -201,7 +201,7 @@ pub(crate) fn other() {
 /// Attempts until shares are right: an emulated CPU may stand still for a while.
 const ATTEMPTS: usize = 6;
 
-/// Threads, of which one has to stay where it is: so three are right on each of two CPUs.
+/// Members on one CPU, while one more keeps the other CPU busy: so three are right on each.
 pub(crate) fn members_that_compute_are_divided_among_busy_cpus(stage: &Stage) {
     let actor = stage.folder.join("actor").display().to_string();
     for attempt in 1.. {
@@ -223,25 +223,46 @@ pub(crate) fn members_that_compute_are_divided_among_busy_cpus(stage: &Stage) {
     }
 }
 
-/// Six threads that compute; tells what CPU time each had, ms.
+fn pin(cpus: std::ops::Range<usize>) {
+    let mut set = rustix::thread::CpuSet::new();
+    cpus.for_each(|cpu| set.set(cpu));
+    rustix::thread::sched_setaffinity(None, &set).expect("the first CPUs");
+}
+
+/// The calling thread's CPU time, ms.
+fn cpu_ms() -> i64 {
+    let time = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec * 1000 + time.tv_nsec / 1_000_000
+}
+
+/// Six threads that compute, of which five begin on one CPU and may go on to the other, where the
+/// sixth is all the time: it is never idle. Tells what CPU time each had since they might, ms.
 pub(crate) fn herd() {
-    let stop = &AtomicBool::new(false);
+    let [go, stop] = &[const { AtomicBool::new(false) }; 2];
+    let on_one = &AtomicUsize::new(0);
     let had: Vec<String> = std::thread::scope(|scope| {
         let one = |number: usize| {
             scope.spawn(move || {
-                if number == 0 {
-                    let mut cpu = rustix::thread::CpuSet::new();
-                    cpu.set(1);
-                    rustix::thread::sched_setaffinity(None, &cpu).expect("the second CPU");
+                pin(if number == 0 { 1..2 } else { 0..1 });
+                on_one.fetch_add(1, Ordering::Relaxed);
+                while !go.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
                 }
+                if number > 0 {
+                    pin(0..2);
+                }
+                let before = cpu_ms();
                 while !stop.load(Ordering::Relaxed) {
                     std::hint::spin_loop();
                 }
-                let time = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
-                time.tv_sec * 1000 + time.tv_nsec / 1_000_000
+                cpu_ms() - before
             })
         };
         let all: Vec<_> = (0..6).map(one).collect();
+        while on_one.load(Ordering::Relaxed) < all.len() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        go.store(true, Ordering::Relaxed);
         std::thread::sleep(Duration::from_secs(1));
         stop.store(true, Ordering::Relaxed);
         let all = all.into_iter().map(|one| one.join().expect("joined"));
