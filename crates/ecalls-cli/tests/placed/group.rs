@@ -198,6 +198,21 @@ pub(crate) fn other() {
     assert!(end(&mut command).code == 0);
 }
 
+/// Two names that have one hash.
+const TWINS: [&str; 2] = ["singers30", "drummers10"];
+
+pub(crate) fn two_names_with_one_hash_are_two_groups(stage: &Stage) {
+    let number = |name: &str| {
+        let script = ["--", "sh", "-c", "echo $ECALLS_GROUP; exit 7"];
+        let ended = end(stage.run(&["--group", name]).args(script));
+        assert_eq!(ended.code, 7, "the program's own: {}", ended.err);
+        let number: u32 = ended.out.trim().parse().expect("a number");
+        number
+    };
+    let [one, other] = TWINS.map(number);
+    assert_eq!(one + 1, other, "the next one");
+}
+
 /// Attempts until shares are right: an emulated CPU may stand still for a while.
 const ATTEMPTS: usize = 6;
 
