@@ -28,7 +28,7 @@ const ROLE: &str = "ECALLS_TEST_ROLE";
 /// A word of the parts to be tested; none: all.
 const PART: &str = "ECALLS_TEST_PART";
 /// Computes for a while, whatever the machine.
-const BUSY: &str = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done";
+const BUSY: &str = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
 /// Places of a CPU's table that one user has.
 const PLACES: usize = 32;
 
