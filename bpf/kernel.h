@@ -107,6 +107,9 @@ struct signal_struct {
 	short oom_score_adj;
 };
 struct mm_struct;
+struct cpumask {
+	unsigned long bits[1]; /* in fact as many as CPUs need */
+};
 struct css_set;
 struct task_struct {
 	int pid;
@@ -124,6 +127,8 @@ struct task_struct {
 	unsigned int __state;
 	struct mm_struct *mm;
 	struct css_set *cgroups;
+	const struct cpumask *cpus_ptr;
+	unsigned short migration_disabled;
 };
 struct in6_addr {
 	union {

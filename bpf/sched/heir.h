@@ -139,10 +139,10 @@ static __always_inline u64 heirs_waiting(u32 cpu) {
 	return c ? places->heirs & c->runnable & ~sched_bit(c->running) & ~places->left : 0;
 }
 
-/* This CPU takes an heir that waits for another one, unless none of them may run here. Not always
- * the first in the table, which would be the same one again and again. */
-static __noinline bool heir_take(u32 other, u64 now) {
-	u64 rest = heirs_waiting(other), set = rest & ~0ull << (now >> 20 & (SCHED_ENTITIES - 1));
+/* This CPU takes one of these heirs, which wait for another one, unless none of them may run here.
+ * Not always the first in the table, which would be the same one again and again. */
+static __noinline bool heir_take(u32 other, u64 rest, u64 now) {
+	u64 set = rest & ~0ull << (now >> 20 & (SCHED_ENTITIES - 1));
 
 	rest &= ~set;
 	for (u32 round = 0; lib_again(round, SCHED_ENTITIES); round++) {

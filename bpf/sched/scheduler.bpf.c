@@ -9,12 +9,10 @@
  * Fails how: the kernel takes every task back when this program makes a mistake, is detached, or
  * leaves a runnable task waiting for 30 s; and its loader's end detaches it, however that comes.
  */
+#include "balance.h"
 #include "share.h"
 #include "sink.h"
 #include "traced.h"
-
-#define CPUS_MAX 1024u
-#define ROTATE_PERIODS 2 /* after which a CPU takes a thread from one that has one more */
 
 #define UNASKED_NS 1000000u /* until a CPU that does not ask is told again */
 
@@ -109,6 +107,7 @@ static __always_inline void begin(struct task_struct *p, struct sched_task *t, u
 		turn_start(c, who_is(t), c->running == who_is(t) ? &c->plain : &t->plain, now);
 		c->plain.weight = t->plain.weight;
 	}
+	load_settle(t, c);
 	scx_bpf_task_set_slice(p, c->limit_ns > now ? c->limit_ns - now : 1);
 	if (t->entity < SCHED_ENTITIES) {
 		count_turn(t, now);
@@ -156,6 +155,7 @@ void BPF_PROG(sched_runnable, struct task_struct *p, u64 enq_flags) {
 	} else {
 		turn_ready_plain(c, &t->plain, now_ns());
 	}
+	load_settle(t, c);
 }
 
 SEC("struct_ops/enqueue")
@@ -175,6 +175,7 @@ void BPF_PROG(sched_enqueue, struct task_struct *p, u64 enq_flags) {
 		leave(t);
 		move_to(t, cpu, c);
 		turn_ready_plain(c, &t->plain, now);
+		load_settle(t, c);
 	}
 	if (!t || !c ||
 	    (enq_flags & SCX_NUMBER(scx_enq_flags, SCX_ENQ_LAST) && !window_holds(c, t->entity))) {
@@ -206,58 +207,6 @@ static __always_inline void look_at_queue(u32 cpu, struct sched_queue *queue) {
 	queue->vtime = t ? t->plain.vtime : 0;
 }
 
-/* This CPU takes a thread that waits for another one, plain or an heir: of which more wait. */
-static __noinline bool take(u32 other, u64 now) {
-	u64 plain = scx_bpf_dsq_nr_queued(QUEUE_PLAIN(other));
-	u64 heirs = bits_count(heirs_waiting(other));
-
-	if (plain >= heirs && plain && scx_bpf_dsq_move_to_local(QUEUE_PLAIN(other)))
-		return true;
-	if (heirs && heir_take(other, now))
-		return true;
-	return plain < heirs && plain && scx_bpf_dsq_move_to_local(QUEUE_PLAIN(other));
-}
-
-/* For another CPU more such threads wait than for this one, which takes one: two more at once, one
- * more only from time to time, so that of threads that do not divide by the CPUs each has a
- * turn on the less crowded one. Each time one other CPU is looked at: it costs the same on any
- * machine. */
-static __always_inline bool balance(u32 cpu, u64 waiting, u64 now) {
-	struct sched_places *places = places_of(cpu);
-	u64 theirs;
-	u32 other;
-
-	if (!places || setting.cpus < 2)
-		return false;
-	other = places->looked + 1 < setting.cpus ? places->looked + 1 : 0;
-	places->looked = other;
-	if (other == cpu)
-		return false;
-	waiting += bits_count(heirs_waiting(cpu));
-	theirs = scx_bpf_dsq_nr_queued(QUEUE_PLAIN(other)) + bits_count(heirs_waiting(other));
-	if (theirs <= waiting ||
-	    (theirs == waiting + 1 &&
-	     now - places->took_ns < ROTATE_PERIODS * setting.options.period_ns))
-		return false;
-	places->took_ns = now;
-	return take(other, now);
-}
-
-/* Nobody wants this CPU: it takes a thread that waits for another one, and may. */
-static __always_inline void steal(u32 cpu, u64 now) {
-	u32 other = cpu;
-
-	for (u32 round = 1; lib_again(round, CPUS_MAX); round++) {
-		if (round >= setting.cpus)
-			break;
-		other = other + 1 < setting.cpus ? other + 1 : 0;
-		if (take(other, now)) {
-			SCHED_COUNT(cpu, stolen);
-			break;
-		}
-	}
-}
-
 SEC("struct_ops/dispatch")
 void BPF_PROG(sched_dispatch, s32 cpu, struct task_struct *prev) {
 	struct sched_cpu *c = cpu_of(cpu);
@@ -274,7 +223,7 @@ void BPF_PROG(sched_dispatch, s32 cpu, struct task_struct *prev) {
 	sched_choose(c, now, &queue, &choice);
 	SCHED_COUNT(cpu, chosen[choice.why & (ECALLS_WHYS - 1)]);
 	trace_choice(cpu, choice.who, choice.why);
-	if (choice.why == SCHED_WHY_FAIR && balance(cpu, queue.count, now)) {
+	if (choice.why == SCHED_WHY_FAIR && balance(cpu, now)) {
 		SCHED_COUNT(cpu, balanced);
 		return;
 	}
@@ -398,6 +347,7 @@ void BPF_PROG(sched_quiescent, struct task_struct *p, u64 deq_flags) {
 	if (!c || !t->ready)
 		return;
 	t->ready = 0;
+	load_settle(t, c);
 	share_sleep(t);
 	sink_leaves(t);
 	if (t->entity >= SCHED_ENTITIES) {
@@ -419,6 +369,7 @@ void BPF_PROG(sched_weight, struct task_struct *p, u32 weight) {
 	/* The kernel takes a task out of its queue first: its group does not count it now. */
 	if (t->entity < SCHED_ENTITIES)
 		weigh(t, c, true);
+	load_settle(t, c);
 }
 
 SEC("struct_ops/enable")
@@ -463,9 +414,12 @@ s32 BPF_PROG(sched_init_task, struct task_struct *p, struct scx_init_task_args *
 SEC("struct_ops/exit_task")
 void BPF_PROG(sched_exit_task, struct task_struct *p, struct scx_exit_task_args *args) {
 	struct sched_task *t = task_of(p);
+	struct sched_cpu *c = t ? cpu_of(t->cpu) : 0;
 
-	if (!t)
+	if (!c)
 		return;
+	t->ready = 0;
+	load_settle(t, c);
 	share_sleep(t);
 	sink_leaves(t);
 	leave(t);

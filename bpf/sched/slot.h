@@ -60,11 +60,13 @@ struct {
 /* Per CPU: which entities are to be removed, and of which user and group each one is. */
 struct sched_places {
 	u64 left;
-	u64 sinks;  /* those that read the events of a channel */
-	u64 heirs;  /* those without a slot of their own (heir.h) */
-	u32 looked; /* at which CPU's queue last, to balance */
-	u32 pad;
-	u64 took_ns;		     /* a thread of it, when */
+	u64 sinks;     /* those that read the events of a channel */
+	u64 heirs;     /* those without a slot of their own (heir.h) */
+	u32 looked;    /* at which CPU last, to balance (balance.h) */
+	u32 took;      /* 1: a thread of it, at the last choice */
+	u64 look_ns;   /* not before */
+	u64 rotate_ns; /* when it may take one for others' sake; its neighbours write it, too */
+	u64 load;      /* what it carries (load.h) */
 	u32 channel[SCHED_ENTITIES]; /* of a sink */
 	struct group_key group[SCHED_ENTITIES];
 	u64 summed[SCHED_ENTITIES]; /* of a group's CPU time here, in the sum of all CPUs */

@@ -23,6 +23,8 @@ _Static_assert(SCHED_WHY_NOBODY == ECALLS_WHY_NOBODY && SCHED_WHY_FAIR == ECALLS
 		       SCHED_WHY_WINDOW == ECALLS_WHY_WINDOW && SCHED_WHY_EVENT == ECALLS_WHY_EVENT,
 	       "the policy's reasons are those of abi/sched.h");
 
+#define CPUS_MAX 1024u
+
 /* Dispatch queues: of the entities of all CPUs, then one per CPU. */
 #define QUEUE_ENTITY(cpu, entity) ((u64)(cpu) * SCHED_ENTITIES + (entity))
 #define QUEUE_PLAIN(cpu) (1ull << 32 | (cpu))
@@ -54,9 +56,11 @@ struct sched_task {
 	u32 born;	  /* 1: it was made by another thread, and has not run yet */
 	u32 nice;	  /* its weight by its nice value */
 	u32 counted_nice; /* of it, in the sum of its control group (share.h) */
-	u64 share;	  /* id of its control group; 0: the root */
-	u64 polls;	  /* of the slot, as seen last */
-	u64 counted;	  /* the poll whose release was counted last */
+	u32 loaded;	  /* of its weight, in what a CPU carries (load.h), and which CPU */
+	u32 loaded_cpu;
+	u64 share;   /* id of its control group; 0: the root */
+	u64 polls;   /* of the slot, as seen last */
+	u64 counted; /* the poll whose release was counted last */
 	/* its offences, as counted last */
 	u64 overran;
 	u64 slept;

@@ -5,6 +5,7 @@
  * produce all of them.
  */
 #include "bpf/lib/sched/admit.h"
+#include "bpf/lib/sched/balance.h"
 #include "bpf/lib/sched/choose.h"
 
 const ecalls_u64 policy_sizes[] = {sizeof(struct sched_cpu), sizeof(struct sched_entity),
@@ -114,4 +115,18 @@ void policy_window_miss(struct sched_window *w) {
 
 int policy_window_counts(const struct sched_window *w, ecalls_u32 position) {
 	return window_counts(w, position);
+}
+
+ecalls_u64 policy_balance_left(ecalls_u64 promised_share) {
+	return balance_load(0, promised_share).left;
+}
+
+ecalls_u32 policy_balance_wants(const struct balance_load *mine, const struct balance_load *theirs,
+				ecalls_u64 weight) {
+	return balance_wants(mine, theirs, weight);
+}
+
+ecalls_u32 policy_balance_takes(const struct balance_look *look, ecalls_u64 vtime,
+				ecalls_u64 weight) {
+	return balance_takes(look, vtime, weight);
 }

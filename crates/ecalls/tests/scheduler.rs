@@ -39,6 +39,52 @@ fn plain_threads_share_the_cpus_fairly() {
     stage.end();
 }
 
+/// Begins on one CPU with this nice value, and may go to any other from `free` on. CPU time it had
+/// between `begin` and `stop`, ns.
+fn spin_from(cpu: usize, nice: i32, [free, begin, stop]: &[AtomicBool; 3]) -> u64 {
+    let all = rustix::thread::sched_getaffinity(None).expect("its CPUs");
+    let mut one = rustix::thread::CpuSet::new();
+    one.set(cpu);
+    rustix::thread::sched_setaffinity(None, &one).expect("a CPU");
+    rustix::process::nice(nice).expect("nicer");
+    spin(free);
+    rustix::thread::sched_setaffinity(None, &all).expect("all CPUs");
+    let before = spin(begin);
+    spin(stop) - before
+}
+
+#[test]
+fn heavy_and_light_threads_have_the_cpus_by_their_weights() {
+    let Some(stage) = start() else { return };
+    if thread::available_parallelism().is_ok_and(|cpus| cpus.get() != 2) {
+        eprintln!("skipped: not two CPUs");
+        return stage.end();
+    }
+    let phases = &[const { AtomicBool::new(false) }; 3];
+    // As many on each CPU, but both heavy ones on the first.
+    let places: [(usize, i32); 10] =
+        std::array::from_fn(|number| (usize::from(number >= 5), if number < 2 { 0 } else { 10 }));
+    let had = thread::scope(|scope| {
+        let _ends = phases.each_ref().map(Ends);
+        let threads = places.map(|(cpu, nice)| scope.spawn(move || spin_from(cpu, nice, phases)));
+        for (phase, ms) in phases.iter().zip([200, 1000, 3000]) {
+            thread::sleep(Duration::from_millis(ms));
+            phase.store(true, Ordering::Relaxed);
+        }
+        threads.map(|thread| thread.join().expect("joined"))
+    });
+    println!("{had:?}, {} balanced", stage.counts().balanced);
+    let sum: u64 = had.iter().sum();
+    for (ns, (_, nice)) in had.into_iter().zip(places) {
+        // 1024 and 110 by the kernel's weights.
+        let weight = if nice == 0 { 1024.0 } else { 110.0 };
+        let due = weight / (2.0 * 1024.0 + 8.0 * 110.0);
+        let part = ns as f64 / sum as f64 / due;
+        assert!((0.8..1.2).contains(&part), "{part} of what nice {nice} has");
+    }
+    stage.end();
+}
+
 #[test]
 fn a_cooperative_thread_runs_at_its_release_beside_hogs() {
     let Some(stage) = start() else { return };

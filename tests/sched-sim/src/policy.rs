@@ -275,6 +275,9 @@ unsafe extern "C" {
     safe fn policy_window_miss(window: &mut Window);
     safe fn policy_window_counts(window: &Window, position: u32) -> i32;
     safe fn policy_move(vtime: u64, from_least: u64, to_least: u64) -> u64;
+    safe fn policy_balance_left(promised_share: u64) -> u64;
+    safe fn policy_balance_takes(look: &Look, vtime: u64, weight: u64) -> u32;
+    safe fn policy_balance_wants(mine: &Load, theirs: &Load, weight: u64) -> u32;
 }
 
 /// What the policy knows of one CPU. Read anything; change it only by the functions.
@@ -556,4 +559,57 @@ impl Cpu {
 /// `vtime_move`.
 pub fn moved(vtime: u64, from_least: u64, to_least: u64) -> u64 {
     policy_move(vtime, from_least, to_least)
+}
+
+/// `struct balance_load`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    pub weight: u64,
+    pub left: u64,
+}
+
+impl Load {
+    pub fn new(weight: u64, promised_share: u64) -> Self {
+        let left = policy_balance_left(promised_share);
+        Self { weight, left }
+    }
+
+    /// `balance_wants`: whether a CPU that carries this takes a thread from one that carries that.
+    pub fn wants(&self, theirs: &Load, weight: u64) -> Wants {
+        match policy_balance_wants(self, theirs, weight) {
+            0 => Wants::Stays,
+            1 => Wants::Rotates,
+            2 => Wants::Takes,
+            other => panic!("{other}"),
+        }
+    }
+}
+
+/// `struct balance_look`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Look {
+    pub mine: Load,
+    pub theirs: Load,
+    pub vtime: u64,
+    pub period_ns: u64,
+    pub wanted: Wants,
+    pub pad: u32,
+}
+
+impl Look {
+    /// `balance_takes`.
+    pub fn takes(&self, vtime: u64, weight: u64) -> bool {
+        policy_balance_takes(self, vtime, weight) != 0
+    }
+}
+
+/// `BALANCE_...`.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Wants {
+    Stays,
+    Rotates,
+    Takes,
 }

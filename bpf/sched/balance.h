@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Threads that go to another CPU: an idle one steals, a busy one takes when the policy says so
+ * (lib/sched/balance.h). Only plain threads and heirs go; whoever has a slot stays.
+ *
+ * A CPU looks at one other CPU at each choice, and at a few threads of that: it costs the same on
+ * any machine. Who was taken runs at once, so that the next choice is for those who waited here:
+ * however much fuller the other CPU is, they have every other turn. What a thread has had too much
+ * it takes along.
+ */
+#ifndef ECALLS_SCHED_TAKE_H
+#define ECALLS_SCHED_TAKE_H
+
+#include "heir.h"
+#include "load.h"
+
+#define ROTATE_PERIODS 2 /* and up to one more, until a CPU takes a thread for others' sake */
+#define BALANCE_LOOKS 8u /* at so many threads of a queue, the first ones */
+#define BALANCE_AGAIN_NS 1000000u /* after a look in vain */
+
+extern bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *cpumask) __ksym;
+
+/* Whether a thread that waits in a queue may go to a CPU. The kernel ends a scheduler that moves
+ * another one. It cannot become so before it is moved, unless it leaves its queue meanwhile, which
+ * the move notices. */
+static __always_inline bool may_go(struct task_struct *p, u32 cpu) {
+	return !p->migration_disabled && bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
+}
+
+/* Takes a plain thread that the policy wants here. */
+static __noinline bool balance_plain(u32 cpu, u32 other, const struct balance_look *look) {
+	u64 local = SCX_NUMBER(scx_dsq_id_flags, SCX_DSQ_LOCAL_ON) | cpu;
+	struct bpf_iter_scx_dsq it;
+	struct task_struct *p;
+	bool taken = false;
+	u32 looks = 0;
+
+	if (!bpf_iter_scx_dsq_new(&it, QUEUE_PLAIN(other), 0)) {
+		while (!taken && looks++ < BALANCE_LOOKS && (p = bpf_iter_scx_dsq_next(&it))) {
+			struct sched_task *t = task_of(p);
+			if (t && balance_takes(look, t->plain.vtime, t->plain.weight) &&
+			    may_go(p, cpu))
+				taken = scx_bpf_dsq_move(&it, p, local, 0);
+		}
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	return taken;
+}
+
+/* The same of the heirs: a member is due when its group is. */
+static __noinline bool balance_heirs(u32 other, const struct balance_look *look, u64 now) {
+	struct sched_cpu *c = cpu_of(other);
+	u64 left = heirs_waiting(other), set = 0;
+
+	for (u32 round = 0; c && lib_again(round, SCHED_ENTITIES); round++) {
+		if (!left)
+			break;
+		u32 i = sched_next(&left);
+		const struct sched_entity *e = sched_entity(c, i);
+		u64 vtime = e->vtime;
+		if (e->group < SCHED_ENTITIES)
+			vtime = sched_entity(c, e->group)->vtime;
+		if (balance_takes(look, vtime, e->weight))
+			set |= sched_bit(i);
+	}
+	return set && heir_take(other, set, now);
+}
+
+/* The other CPU at which this one looks next. */
+static __always_inline u32 balance_next(u32 cpu, struct sched_places *places) {
+	u32 other = places->looked + 1 < setting.cpus ? places->looked + 1 : 0;
+
+	if (other == cpu)
+		other = other + 1 < setting.cpus ? other + 1 : 0;
+	places->looked = other;
+	return other;
+}
+
+/* Looks at one other CPU, and takes a thread that waits there if it should be here. */
+__noinline int balance(u32 cpu, u64 now) {
+	struct sched_places *places = places_of(cpu), *theirs;
+	struct sched_cpu *c = cpu_of(cpu), *their;
+	u64 period_ns = setting.options.period_ns;
+	struct balance_look look = {.period_ns = period_ns, .wanted = BALANCE_TAKES};
+	u32 other;
+
+	if (!places || !c || setting.cpus < 2 || now < places->look_ns)
+		return 0;
+	if (places->took) {
+		places->took = 0;
+		return 0;
+	}
+	other = balance_next(cpu, places);
+	theirs = places_of(other);
+	their = cpu_of(other);
+	if (!theirs || !their)
+		return 0;
+	look.mine = load_of(places, c);
+	look.theirs = load_of(theirs, their);
+	look.vtime = their->vtime;
+	if (now >= places->rotate_ns)
+		look.wanted = BALANCE_ROTATES;
+	/* Not even the lightest thread would move. */
+	if (balance_wants(&look.mine, &look.theirs, 0) < look.wanted)
+		return 0;
+	if (!balance_plain(cpu, other, &look) && !balance_heirs(other, &look, now)) {
+		places->look_ns = now + BALANCE_AGAIN_NS;
+		return 0;
+	}
+	places->took = 1;
+	/* By chance, else one of them might be the one that stays each time. */
+	places->rotate_ns = now + ROTATE_PERIODS * period_ns + bpf_get_prandom_u32() % period_ns;
+	theirs->rotate_ns = places->rotate_ns;
+	return 1;
+}
+
+/* Takes any thread that waits for another CPU, plain or an heir: of which more wait. */
+static __noinline bool take(u32 other, u64 now) {
+	u64 plain = scx_bpf_dsq_nr_queued(QUEUE_PLAIN(other));
+	u64 waiting = heirs_waiting(other), heirs = bits_count(waiting);
+
+	if (plain >= heirs && plain && scx_bpf_dsq_move_to_local(QUEUE_PLAIN(other)))
+		return true;
+	if (heirs && heir_take(other, waiting, now))
+		return true;
+	return plain < heirs && plain && scx_bpf_dsq_move_to_local(QUEUE_PLAIN(other));
+}
+
+/* Nobody wants this CPU: it takes a thread that waits for another one, and may. */
+static __always_inline void steal(u32 cpu, u64 now) {
+	u32 other = cpu;
+
+	for (u32 round = 1; lib_again(round, CPUS_MAX); round++) {
+		if (round >= setting.cpus)
+			break;
+		other = other + 1 < setting.cpus ? other + 1 : 0;
+		if (take(other, now)) {
+			SCHED_COUNT(cpu, stolen);
+			break;
+		}
+	}
+}
+
+#endif

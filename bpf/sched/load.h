@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What a CPU carries: the sum of the weights of the threads that want it, plain ones and entities,
+ * waiting or running. Balancing compares it (balance.h).
+ *
+ * A thread keeps what was counted of it, and where. So the sum is always that of what the threads
+ * keep, and cannot drift: whoever moves a thread, changes its weight or its kind, or ends it, lets
+ * load_settle make it right, and what nobody told of is made right when the thread runs next. What
+ * a thread keeps is changed under its run queue's lock; the sum, which may be another CPU's, by
+ * atomic additions.
+ *
+ * A member of a group counts for itself, since a group weighs what its members do together. A
+ * thread with a promised window counts by that (what it leaves of the CPU), and by its weight only
+ * if it also shares what claims leave. Real-time threads are not ours, and do not count.
+ */
+#ifndef ECALLS_SCHED_LOAD_H
+#define ECALLS_SCHED_LOAD_H
+
+#include "slot.h"
+#include "lib/sched/balance.h"
+
+static __always_inline void load_add(u32 cpu, u64 change) {
+	struct sched_places *places = places_of(cpu);
+
+	if (places)
+		__sync_fetch_and_add(&places->load, change);
+}
+
+/* A thread may have become ready, gone to sleep, another weight, or to another CPU. */
+static __always_inline void load_settle(struct sched_task *t, const struct sched_cpu *c) {
+	u32 weight = t->ready ? t->plain.weight : 0, before = t->loaded, cpu = t->loaded_cpu;
+
+	if (sched_in(c->promised & ~c->conserving, t->entity))
+		weight = 0;
+	if (weight == before && (cpu == t->cpu || !weight))
+		return;
+	t->loaded = weight;
+	t->loaded_cpu = t->cpu;
+	if (cpu != t->cpu) {
+		load_add(cpu, -(u64)before);
+		before = 0;
+	}
+	load_add(t->cpu, (u64)weight - before);
+}
+
+/* Read while it changes. */
+static __always_inline struct balance_load load_of(const struct sched_places *places,
+						   const struct sched_cpu *c) {
+	return balance_load(*(volatile u64 *)&places->load, c->promised_share);
+}
+
+#endif
