@@ -400,7 +400,7 @@ s32 BPF_PROG(sched_init_task, struct task_struct *p, struct scx_init_task_args *
 	if (!t)
 		return -ENOMEM;
 	t->nice = VTIME_WEIGHT;
-	t->share = share_id(args->cgroup);
+	t->share = share_number(args->cgroup);
 	t->born = args->fork;
 	t->plain.group = SCHED_NOBODY;
 	t->entity = SCHED_NOBODY;

@@ -58,7 +58,7 @@ struct sched_task {
 	u32 counted_nice; /* of it, in the sum of its control group (share.h) */
 	u32 loaded;	  /* of its weight, in what a CPU carries (load.h), and which CPU */
 	u32 loaded_cpu;
-	u64 share;   /* id of its control group; 0: the root */
+	u64 share;   /* number of its control group (share.h); 0: the root */
 	u64 polls;   /* of the slot, as seen last */
 	u64 counted; /* the poll whose release was counted last */
 	/* its offences, as counted last */

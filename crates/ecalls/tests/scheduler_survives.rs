@@ -493,6 +493,37 @@ fn control_groups_share_by_their_weights_however_many_threads_they_have() {
     stage.end();
 }
 
+/// More than the scheduler has places for.
+const COMERS: usize = 4500;
+
+#[test]
+fn control_groups_that_come_and_go_leave_their_places() {
+    let Some(stage) = start() else { return };
+    let root = Path::new(CGROUPS);
+    let Some(few) = Group::new(root, "ecalls-few", 100) else {
+        return stage.end();
+    };
+    // They are gone for the scheduler some time after they are for us.
+    for _ in 0..COMERS / 50 {
+        let names: [_; 50] = std::array::from_fn(|number| root.join(format!("ecalls-{number}")));
+        for name in &names {
+            fs::create_dir(name).expect("made");
+        }
+        for name in &names {
+            fs::remove_dir(name).expect("removed");
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    let many = Group::new(root, "ecalls-many", 300).expect("a group");
+    let within = Group::new(&many.0, "ecalls-within", 100).expect("a group");
+    let hogs = [few.run_hogs(1), within.run_hogs(2)];
+    assert_become(&[&few, &within], &[0.25, 0.75]);
+    drop(hogs);
+    drop(within);
+    drop(many);
+    stage.end();
+}
+
 /// Processes of the bomb.
 const BOMB: usize = 200;
 
