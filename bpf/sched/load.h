@@ -43,7 +43,13 @@ static __always_inline void load_settle(struct sched_task *t, const struct sched
 	load_add(t->cpu, (u64)weight - before);
 }
 
-/* Read while it changes. */
+/* The sum. Read while it changes, as below. */
+static __always_inline u64 load_of_cpu(u32 cpu) {
+	const struct sched_places *places = places_of(cpu);
+
+	return places ? *(volatile u64 *)&places->load : 0;
+}
+
 static __always_inline struct balance_load load_of(const struct sched_places *places,
 						   const struct sched_cpu *c) {
 	return balance_load(*(volatile u64 *)&places->load, c->promised_share);

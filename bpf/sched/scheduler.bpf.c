@@ -56,12 +56,12 @@ static int timer_comes(void *map, u32 *cpu, struct sched_timer_of *timer) {
 }
 
 /* Sees to it that this CPU asks again when its policy wants to. */
-static __always_inline void set_timer(u32 cpu, struct sched_cpu *c, u64 now) {
+static __always_inline void set_timer(u32 cpu, struct sched_cpu *c, bool is_light, u64 now) {
 	struct sched_timer_of *timer = bpf_map_lookup_elem(&sched_timers, &cpu);
 	u64 at;
 
-	/* Among plain threads the kernel's tick is fine enough. */
-	if (!timer || !(c->cooperative | c->windowed))
+	/* Among plain threads of some weight the kernel's tick is fine enough. */
+	if (!timer || !(c->cooperative | c->windowed | is_light))
 		return;
 	at = sched_timer(c);
 	if (at == SCHED_NEVER || (timer->at_ns && timer->at_ns <= at))
@@ -99,6 +99,8 @@ static __always_inline void weigh(const struct sched_task *t, struct sched_cpu *
 /* A task has the CPU, again or anew. */
 static __always_inline void begin(struct task_struct *p, struct sched_task *t, u32 cpu,
 				  struct sched_cpu *c, u64 now) {
+	bool is_light;
+
 	t->plain.weight = share_weight(t);
 	if (t->entity < SCHED_ENTITIES) {
 		turn_start(c, t->entity, 0, now);
@@ -108,6 +110,8 @@ static __always_inline void begin(struct task_struct *p, struct sched_task *t, u
 		c->plain.weight = t->plain.weight;
 	}
 	load_settle(t, c);
+	is_light =
+		t->entity >= SCHED_ENTITIES && fair_is_light(c, t->plain.weight, load_of_cpu(cpu));
 	scx_bpf_task_set_slice(p, c->limit_ns > now ? c->limit_ns - now : 1);
 	if (t->entity < SCHED_ENTITIES) {
 		count_turn(t, now);
@@ -115,7 +119,7 @@ static __always_inline void begin(struct task_struct *p, struct sched_task *t, u
 		window_tell(t, c);
 		sink_looks(t);
 	}
-	set_timer(cpu, c, now);
+	set_timer(cpu, c, is_light, now);
 }
 
 SEC("struct_ops/select_cpu")
@@ -187,7 +191,7 @@ void BPF_PROG(sched_enqueue, struct task_struct *p, u64 enq_flags) {
 		preempts = preempts && sched_preempts(c, t->entity, now);
 		scx_bpf_dsq_insert(p, QUEUE_ENTITY(cpu, t->entity), slice, enq_flags);
 		if (sched_in(c->windowed, t->entity))
-			set_timer(cpu, c, now);
+			set_timer(cpu, c, false, now);
 	} else {
 		preempts = preempts && sched_preempts_plain(c, t->plain.vtime, now);
 		scx_bpf_dsq_insert_vtime(p, QUEUE_PLAIN(cpu), slice, t->plain.vtime, enq_flags);
@@ -246,7 +250,7 @@ void BPF_PROG(sched_dispatch, s32 cpu, struct task_struct *prev) {
 		return;
 	}
 	/* Who waits for its next period runs when that begins. */
-	set_timer(cpu, c, now);
+	set_timer(cpu, c, false, now);
 	steal(cpu, now);
 }
 

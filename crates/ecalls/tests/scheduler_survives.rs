@@ -555,6 +555,18 @@ fn many_processes_in_a_control_group_have_the_share_of_the_group() {
     wait_long("each has had its first turn", || {
         group.usage_us() - begun > BOMB as u64 * 8_000
     });
+    // Who is new does not wait for a tick of each of them, 0.4 s on one CPU.
+    let delays = [(); 6].map(|()| {
+        let begin = now_ns();
+        thread::spawn(move || {
+            pin();
+            (now_ns() - begin) / MS
+        })
+        .join()
+        .expect("joined")
+    });
+    println!("new threads waited for {delays:?} ms");
+    assert!(delays.iter().all(|delay| *delay < 100), "{delays:?}");
     let (ready, begun) = (&Barrier::new(3), &AtomicBool::new(false));
     let (hog, honest, elapsed) = thread::scope(|scope| {
         let hog = scope.spawn(|| {
