@@ -52,16 +52,10 @@ struct {
 /* A binding is changed: nobody goes by what is half written. */
 static __always_inline void coop_write(struct coop_binding *to, const struct coop_binding *from) {
 	*(volatile u32 *)&to->channel = 0;
-	to->slot = from->slot;
-	to->group = from->group;
-	to->uid = from->uid;
-	to->period_ns = from->period_ns;
-	to->service_ns = from->service_ns;
-	to->x = from->x;
-	to->y = from->y;
-	to->flags = from->flags;
-	to->wishes = from->wishes;
-	to->sink = from->sink;
+	barrier();
+	__builtin_memcpy(&to->slot, &from->slot,
+			 sizeof(*to) - __builtin_offsetof(struct coop_binding, slot));
+	barrier();
 	*(volatile u32 *)&to->channel = from->channel;
 }
 

@@ -527,13 +527,8 @@ fn control_groups_that_come_and_go_leave_their_places() {
 /// Processes of the bomb.
 const BOMB: usize = 200;
 
-#[test]
-fn many_processes_in_a_control_group_have_the_share_of_the_group() {
-    let Some(stage) = start() else { return };
-    let Some(group) = Group::new(Path::new(CGROUPS), "ecalls-bomb", 100) else {
-        return stage.end();
-    };
-    let (channel, stop) = (&stage.channel(), &AtomicBool::new(false));
+/// Starts them in a control group, all at once.
+fn explode(group: &Group) -> Running {
     // They wait for each other, else the last one would have to wait for its turn to be made: each
     // reads from a pipe that ends for all of them at once. Who has it open has closed fd 2.
     let gate = std::env::temp_dir().join(format!("ecalls-bomb-{}", std::process::id()));
@@ -555,20 +550,14 @@ fn many_processes_in_a_control_group_have_the_share_of_the_group() {
     wait_long("each has had its first turn", || {
         group.usage_us() - begun > BOMB as u64 * 8_000
     });
-    // Who is new does not wait for a tick of each of them, 0.4 s on one CPU.
-    let delays = [(); 6].map(|()| {
-        let begin = now_ns();
-        thread::spawn(move || {
-            pin();
-            (now_ns() - begin) / MS
-        })
-        .join()
-        .expect("joined")
-    });
-    println!("new threads waited for {delays:?} ms");
-    assert!(delays.iter().all(|delay| *delay < 100), "{delays:?}");
+    bomb
+}
+
+/// CPU time of a hog and of a thread that polls, both on the first CPU, and how long that was.
+fn two_beside_a_bomb(channel: &Channel) -> (u64, u64, u64) {
+    let stop = &AtomicBool::new(false);
     let (ready, begun) = (&Barrier::new(3), &AtomicBool::new(false));
-    let (hog, honest, elapsed) = thread::scope(|scope| {
+    thread::scope(|scope| {
         let hog = scope.spawn(|| {
             pin();
             ready.wait();
@@ -599,7 +588,29 @@ fn many_processes_in_a_control_group_have_the_share_of_the_group() {
         let elapsed = now_ns() - begin;
         let [hog, honest] = [hog, honest].map(|thread| thread.join().expect("joined"));
         (hog, honest, elapsed)
+    })
+}
+
+#[test]
+fn many_processes_in_a_control_group_have_the_share_of_the_group() {
+    let Some(stage) = start() else { return };
+    let Some(group) = Group::new(Path::new(CGROUPS), "ecalls-bomb", 100) else {
+        return stage.end();
+    };
+    let bomb = explode(&group);
+    // Who is new does not wait for a tick of each of them, 0.4 s on one CPU.
+    let delays = [(); 6].map(|()| {
+        let begin = now_ns();
+        thread::spawn(move || {
+            pin();
+            (now_ns() - begin) / MS
+        })
+        .join()
+        .expect("joined")
     });
+    println!("new threads waited for {delays:?} ms");
+    assert!(delays.iter().all(|delay| *delay < 100), "{delays:?}");
+    let (hog, honest, elapsed) = two_beside_a_bomb(&stage.channel());
     println!("beside {BOMB} processes: hog {hog} ns, honest {honest} of {elapsed}");
     // All of the bomb weighs as much as one thread, and has more on the other CPU than it would
     // have here: so these two have half of this one each.
