@@ -13,6 +13,7 @@
 #include "share.h"
 #include "sink.h"
 #include "traced.h"
+#include "wait.h"
 
 #define UNASKED_NS 1000000u /* until a CPU that does not ask is told again */
 
@@ -186,6 +187,7 @@ void BPF_PROG(sched_enqueue, struct task_struct *p, u64 enq_flags) {
 		scx_bpf_dsq_insert(p, local, slice, enq_flags);
 		return;
 	}
+	t->waits_ns = now;
 	if (t->entity < SCHED_ENTITIES) {
 		sink_waits(t, cpu, c);
 		preempts = preempts && sched_preempts(c, t->entity, now);
@@ -227,6 +229,8 @@ void BPF_PROG(sched_dispatch, s32 cpu, struct task_struct *prev) {
 	sched_choose(c, now, &queue, &choice);
 	SCHED_COUNT(cpu, chosen[choice.why & (ECALLS_WHYS - 1)]);
 	trace_choice(cpu, choice.who, choice.why);
+	if (choice.why == SCHED_WHY_FAIR && wait_ends(cpu, now))
+		return;
 	if (choice.why == SCHED_WHY_FAIR && balance(cpu, now)) {
 		SCHED_COUNT(cpu, balanced);
 		return;

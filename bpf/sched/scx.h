@@ -27,6 +27,9 @@ enum scx_enq_flags {
 enum scx_exit_code {
 	SCX_ECODE_ACT_RESTART = 1ull << 48,
 };
+enum scx_dsq_iter_flags {
+	SCX_DSQ_ITER_REV = 1u << 16,
+};
 enum scx_deq_flags {
 	SCX_DEQ_SLEEP = 1,
 };

@@ -60,13 +60,14 @@ struct {
 /* Per CPU: which entities are to be removed, and of which user and group each one is. */
 struct sched_places {
 	u64 left;
-	u64 sinks;     /* those that read the events of a channel */
-	u64 heirs;     /* those without a slot of their own (heir.h) */
-	u32 looked;    /* at which CPU last, to balance (balance.h) */
-	u32 took;      /* 1: a thread of it, at the last choice */
-	u64 look_ns;   /* not before */
-	u64 rotate_ns; /* when it may take one for others' sake; its neighbours write it, too */
-	u64 load;      /* what it carries (load.h) */
+	u64 sinks;	   /* those that read the events of a channel */
+	u64 heirs;	   /* those without a slot of their own (heir.h) */
+	u32 looked;	   /* at which CPU last, to balance (balance.h) */
+	u32 took;	   /* 1: a thread of it, at the last choice */
+	u64 look_ns;	   /* not before */
+	u64 rotate_ns;	   /* when it may take one for others' sake; its neighbours write it, too */
+	u64 load;	   /* what it carries (load.h) */
+	u64 waits_look_ns; /* when to look who waits for too long (wait.h) */
 	u32 channel[SCHED_ENTITIES]; /* of a sink */
 	struct group_key group[SCHED_ENTITIES];
 	u64 summed[SCHED_ENTITIES]; /* of a group's CPU time here, in the sum of all CPUs */

@@ -58,9 +58,10 @@ struct sched_task {
 	u32 counted_nice; /* of it, in the sum of its control group (share.h) */
 	u32 loaded;	  /* of its weight, in what a CPU carries (load.h), and which CPU */
 	u32 loaded_cpu;
-	u64 share;   /* number of its control group (share.h); 0: the root */
-	u64 polls;   /* of the slot, as seen last */
-	u64 counted; /* the poll whose release was counted last */
+	u64 share;    /* number of its control group (share.h); 0: the root */
+	u64 waits_ns; /* since when it waits; 0: it did not yet (wait.h) */
+	u64 polls;    /* of the slot, as seen last */
+	u64 counted;  /* the poll whose release was counted last */
 	/* its offences, as counted last */
 	u64 overran;
 	u64 slept;

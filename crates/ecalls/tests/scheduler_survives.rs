@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -205,7 +205,7 @@ fn a_holder_may_be_killed_at_any_moment() {
 fn a_restart_loses_no_slot_and_no_window() {
     let Some(stage) = start() else { return };
     let (channel, stop) = (&stage.channel(), &AtomicBool::new(false));
-    let rounds = &std::sync::atomic::AtomicU64::new(0);
+    let rounds = &AtomicU64::new(0);
     thread::scope(|scope| {
         let _ends = Ends(stop);
         let ask = |number, wish, then: fn(&AtomicBool)| {
@@ -618,6 +618,52 @@ fn many_processes_in_a_control_group_have_the_share_of_the_group() {
     assert!(honest * 100 > elapsed * 45, "{honest} of {elapsed}");
     drop(group);
     drop(bomb);
+    stage.end();
+}
+
+/// Who come while the lightest thread is ahead of them.
+const CROWD: usize = 60;
+
+#[test]
+fn the_lightest_thread_is_not_forgotten_in_a_crowd() {
+    let Some(stage) = start() else { return };
+    let (turns, stop) = (&AtomicU64::new(0), &AtomicBool::new(false));
+    thread::scope(|scope| {
+        let _ends = Ends(stop);
+        scope.spawn(|| {
+            pin();
+            rustix::process::nice(19).expect("nicer");
+            let mut before = now_ns();
+            while !stop.load(Ordering::Relaxed) {
+                let now = now_ns();
+                if now - before > 20 * MS {
+                    turns.fetch_add(1, Ordering::Relaxed);
+                }
+                before = now;
+            }
+        });
+        let hog = || {
+            pin();
+            spin(stop)
+        };
+        scope.spawn(hog);
+        // It begins a turn beside a hog, after which it is a second ahead; and is overtaken.
+        let seen = turns.load(Ordering::Relaxed);
+        wait_long("it has a turn", || turns.load(Ordering::Relaxed) > seen);
+        for _ in 0..CROWD {
+            scope.spawn(hog);
+        }
+        thread::sleep(Duration::from_secs(1));
+        // They need half a minute to a minute to be where it is.
+        let (seen, begin) = (turns.load(Ordering::Relaxed), now_ns());
+        wait_long("it has another one", || {
+            turns.load(Ordering::Relaxed) > seen
+        });
+        let waited = (now_ns() - begin) / MS;
+        println!("the lightest one waited for {waited} ms");
+        assert!(waited < 13_000, "{waited} ms");
+        assert_eq!(stage.scheduler.ended(), None);
+    });
     stage.end();
 }
 

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Nobody waits for ever.
+ *
+ * Whose virtual time is ahead of all others' waits until they have caught up, which has no
+ * limit: one turn of a thread of nice 19 brings it a second ahead, and when a hundred threads
+ * come meanwhile, they need a hundred seconds for it. But the kernel takes all tasks from a
+ * scheduler that lets one wait for 30 s. So each CPU looks from time to time whether somebody
+ * has waited for too long, and runs who has. That turn is charged like any other, and is at most
+ * a slice in each ten seconds.
+ *
+ * A thread whose window is over waits by its own wish, and is not looked at.
+ */
+#ifndef ECALLS_SCHED_WAIT_H
+#define ECALLS_SCHED_WAIT_H
+
+#include "slot.h"
+
+#define WAIT_MOST_NS 10000000000ull
+#define WAIT_LOOK_NS 1000000000ull /* from look to look; all who wait are looked at */
+#define WAIT_AGAIN_NS 10000000u	   /* after one was found: there may be others */
+
+static __always_inline bool wait_is_over(struct task_struct *p, u64 now) {
+	const struct sched_task *t = task_of(p);
+
+	return t && t->waits_ns && now > t->waits_ns + WAIT_MOST_NS;
+}
+
+/* Of the plain threads: the last ones first, who wait longest. A walk does not meet those that come
+ * after it has begun. */
+static __noinline bool wait_plain(u32 cpu, u64 now) {
+	u64 local = SCX_NUMBER(scx_dsq_id_flags, SCX_DSQ_LOCAL_ON) | cpu;
+	u64 last_first = SCX_NUMBER(scx_dsq_iter_flags, SCX_DSQ_ITER_REV);
+	struct bpf_iter_scx_dsq it;
+	struct task_struct *p;
+	bool moved = false;
+
+	if (!bpf_iter_scx_dsq_new(&it, QUEUE_PLAIN(cpu), last_first))
+		while (!moved && (p = bpf_iter_scx_dsq_next(&it)))
+			moved = wait_is_over(p, now) && scx_bpf_dsq_move(&it, p, local, 0);
+	bpf_iter_scx_dsq_destroy(&it);
+	return moved;
+}
+
+/* Of the entities. */
+static __noinline bool wait_entity(u32 cpu, u64 now) {
+	const struct sched_cpu *c = cpu_of(cpu);
+	u64 left = c ? c->runnable & ~c->groups & ~c->windowed : 0;
+
+	for (u32 round = 0; lib_again(round, SCHED_ENTITIES); round++) {
+		if (!left)
+			break;
+		u64 queue = QUEUE_ENTITY(cpu, sched_next(&left));
+		struct task_struct *p = scx_bpf_dsq_peek(queue);
+		if (p && wait_is_over(p, now) && scx_bpf_dsq_move_to_local(queue))
+			return true;
+	}
+	return false;
+}
+
+/* Whether this CPU goes to somebody who has waited for too long: it then is first in its local
+ * queue. On its own, for the verifier. */
+__noinline int wait_ends(u32 cpu, u64 now) {
+	struct sched_places *places = places_of(cpu);
+
+	if (!places || now < places->waits_look_ns)
+		return 0;
+	places->waits_look_ns = now + WAIT_LOOK_NS;
+	if (!wait_plain(cpu, now) && !wait_entity(cpu, now))
+		return 0;
+	places->waits_look_ns = now + WAIT_AGAIN_NS;
+	return 1;
+}
+
+#endif
