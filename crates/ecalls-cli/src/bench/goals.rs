@@ -43,10 +43,11 @@ const fn counted(row: &'static str, baseline: &'static str) -> Goal {
     goal(row, baseline, 1.3, 1.0)
 }
 
-/// All goals. `queue_insert` is meant as 100 ns where a system call takes 117.
+/// All goals. `queue_insert` is meant as 100 ns where a system call takes 117. A deferred push
+/// takes a dozen cycles: where system calls take 95 to 165 ns that was 0.05 to 0.019 of one.
 pub(crate) const GOALS: &[Goal] = &[
     goal("downcall_fast", "getppid", 2.2, 1.5),
-    goal("downcall_deferred_push", "getppid", 0.02, 2.0),
+    goal("downcall_deferred_push", "getppid", 0.02, 4.0),
     goal("downcall_deferred_drain", "getppid", 0.1, 1.5),
     goal("kernel_handler", "rt_signal", 0.08, 3.0),
     goal("kernel_handler_direct", "rt_signal", 0.03, 6.0),
