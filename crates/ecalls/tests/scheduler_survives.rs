@@ -598,7 +598,8 @@ fn many_processes_in_a_control_group_have_the_share_of_the_group() {
         return stage.end();
     };
     let bomb = explode(&group);
-    // Who is new does not wait for a tick of each of them, 0.4 s on one CPU.
+    // Who is new waits for a slice of each of them, here and where it goes to, but not for a tick
+    // of each, which is 0.4 s on one CPU.
     let delays = [(); 6].map(|()| {
         let begin = now_ns();
         thread::spawn(move || {
@@ -609,7 +610,7 @@ fn many_processes_in_a_control_group_have_the_share_of_the_group() {
         .expect("joined")
     });
     println!("new threads waited for {delays:?} ms");
-    assert!(delays.iter().all(|delay| *delay < 100), "{delays:?}");
+    assert!(delays.iter().all(|delay| *delay < 400), "{delays:?}");
     let (hog, honest, elapsed) = two_beside_a_bomb(&stage.channel());
     println!("beside {BOMB} processes: hog {hog} ns, honest {honest} of {elapsed}");
     // All of the bomb weighs as much as one thread, and has more on the other CPU than it would
