@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What a CPU carries: the sum of the weights of the threads that want it, plain ones and entities,
- * waiting or running. Balancing compares it (balance.h).
+ * waiting or running. Balancing compares it (lib/sched/balance.h).
  *
  * A thread keeps what was counted of it, and where. So the sum is always that of what the threads
  * keep, and cannot drift: whoever moves a thread, changes its weight or its kind, or ends it, lets

@@ -9,7 +9,7 @@
  * Fails how: the kernel takes every task back when this program makes a mistake, is detached, or
  * leaves a runnable task waiting for 30 s; and its loader's end detaches it, however that comes.
  */
-#include "balance.h"
+#include "take.h"
 #include "share.h"
 #include "sink.h"
 #include "traced.h"

@@ -62,7 +62,7 @@ struct sched_places {
 	u64 left;
 	u64 sinks;	   /* those that read the events of a channel */
 	u64 heirs;	   /* those without a slot of their own (heir.h) */
-	u32 looked;	   /* at which CPU last, to balance (balance.h) */
+	u32 looked;	   /* at which CPU last, to balance (take.h) */
 	u32 took;	   /* 1: a thread of it, at the last choice */
 	u64 look_ns;	   /* not before */
 	u64 rotate_ns;	   /* when it may take one for others' sake; its neighbours write it, too */

@@ -1,5 +1,5 @@
 //! Balance between CPUs: the decision for itself, and what becomes of threads on several CPUs that
-//! decide by it. Each CPU does what bpf/sched/balance.h does, tick by tick.
+//! decide by it. Each CPU does what bpf/sched/take.h does, tick by tick.
 
 use sched_sim::policy::{Load, Look, Wants, moved};
 use sched_sim::script::Chance;
