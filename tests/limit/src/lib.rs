@@ -175,6 +175,30 @@ pub fn output(command: &mut Command, limit: Duration) -> Output {
     Running::start(command).output(limit)
 }
 
+/// What a command that ended by itself came to.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its exit status.
+    pub code: i32,
+    /// All that it wrote to its standard output.
+    pub out: String,
+    /// All that it wrote to its standard error.
+    pub err: String,
+}
+
+/// Runs a command to its end.
+///
+/// # Panics
+/// As [`output`], or if a signal ended it or it wrote no text.
+pub fn ended(command: &mut Command, limit: Duration) -> Ended {
+    let output = output(command, limit);
+    Ended {
+        code: output.status.code().expect("no signal ended it"),
+        out: String::from_utf8(output.stdout).expect("text"),
+        err: String::from_utf8(output.stderr).expect("text"),
+    }
+}
+
 fn read_all(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();

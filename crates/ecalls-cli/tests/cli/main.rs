@@ -20,7 +20,7 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use limit::Running;
+use limit::{Ended, Running};
 
 /// How long a call may take that ends by itself.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -31,21 +31,8 @@ const STEP: Duration = Duration::from_millis(50);
 /// Looks before a test gives up.
 const STEPS: usize = 200;
 
-/// What a call of the command came to.
-#[derive(Debug)]
-struct Ended {
-    code: i32,
-    out: String,
-    err: String,
-}
-
 fn end(command: &mut Command) -> Ended {
-    let output = limit::output(command, PATIENCE);
-    Ended {
-        code: output.status.code().expect("no signal ended it"),
-        out: String::from_utf8(output.stdout).expect("text"),
-        err: String::from_utf8(output.stderr).expect("text"),
-    }
+    limit::ended(command, PATIENCE)
 }
 
 fn command(arguments: &[&str]) -> Command {

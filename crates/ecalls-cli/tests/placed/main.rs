@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use ecalls::window::{Admission, Window};
 use ecalls::{Channel, Ecalls};
 use ecalls_kernel::scheduler;
-use limit::{Lines, Running};
+use limit::{Ended, Lines, Running};
 use rustix::process::{Pid, Signal, kill_process};
 
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -46,23 +46,12 @@ struct Stage {
     _alone: MutexGuard<'static, ()>,
 }
 
-struct Ended {
-    code: i32,
-    out: String,
-    err: String,
-}
-
 fn program() -> &'static str {
     env!("CARGO_BIN_EXE_ecalls")
 }
 
 fn end(command: &mut Command) -> Ended {
-    let output = limit::output(command, PATIENCE);
-    Ended {
-        code: output.status.code().expect("no signal ended it"),
-        out: String::from_utf8(output.stdout).expect("text"),
-        err: String::from_utf8(output.stderr).expect("text"),
-    }
+    limit::ended(command, PATIENCE)
 }
 
 fn stage() -> Option<Stage> {
