@@ -5,12 +5,13 @@
 
 mod harness;
 
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use ecalls::coop::SlotMemory;
-use ecalls::{Admission, Raise, now_ns};
+use ecalls::{Admission, Channel, Raise, Service, Subscription, now_ns};
 use ecalls_abi::coop::{COOP_COOPERATIVE, COOP_DEMOTED, COOP_NONE};
 use ecalls_abi::sched::WHY_EVENT;
 use ecalls_kernel::scheduler::{self, Options, Scheduler, WindowOrder};
@@ -82,6 +83,47 @@ fn heavy_and_light_threads_have_the_cpus_by_their_weights() {
         let part = ns as f64 / sum as f64 / due;
         assert!((0.8..1.2).contains(&part), "{part} of what nice {nice} has");
     }
+    stage.end();
+}
+
+/// Threads of nice 19 on a CPU.
+const LIGHT: usize = 40;
+
+#[test]
+fn a_heavy_thread_waits_for_slices_of_light_ones_and_not_for_ticks() {
+    let Some(stage) = start() else { return };
+    let (begin, stop) = (&Barrier::new(LIGHT + 1), &AtomicBool::new(false));
+    let gap = thread::scope(|scope| {
+        let _ends = Ends(stop);
+        // They begin together, so they have their turns together, one after the other.
+        for _ in 0..LIGHT {
+            scope.spawn(|| {
+                pin();
+                rustix::process::nice(19).expect("nicer");
+                begin.wait();
+                spin(stop)
+            });
+        }
+        let heavy = scope.spawn(|| {
+            pin();
+            begin.wait();
+            let (mut last, mut gap) = (now_ns(), 0);
+            let end = last + 3000 * MS;
+            while last < end {
+                let now = now_ns();
+                gap = (now - last).max(gap);
+                last = now;
+            }
+            gap
+        });
+        heavy.join().expect("joined")
+    });
+    println!(
+        "beside {LIGHT} light threads it waited for {} ms at most",
+        gap / MS
+    );
+    // 20 ms is a slice of each. A tick of each is 160 ms.
+    assert!(gap < 90 * MS, "{gap}");
     stage.end();
 }
 
@@ -275,7 +317,7 @@ fn a_thread_that_polls_has_its_share_by_nice() {
 fn a_window_is_promised_or_admitted_without_guarantee_or_refused() {
     let Some(stage) = start() else { return };
     let channel = stage.channel();
-    let done = std::sync::Barrier::new(4);
+    let done = Barrier::new(4);
     thread::scope(|scope| {
         let ask = |number, wish| {
             let stay = |_| _ = done.wait();
@@ -376,26 +418,47 @@ fn promised_windows_are_served_beside_hogs_and_a_greedy_one() {
     stage.end();
 }
 
+/// What a thread has that raises events to itself.
+struct Sink {
+    channel: Channel,
+    service: Service,
+    _subscription: Subscription,
+    _slot: SlotMemory,
+}
+
+impl Sink {
+    /// The calling thread's, on the first CPU, by slot `number`.
+    fn new(stage: &Stage, number: usize) -> Sink {
+        let channel = stage.channel();
+        let (service, name) = harness::own_service(stage.ecalls);
+        let subscription = stage.ecalls.subscribe(&name).expect("known");
+        let subscription = subscription.memory(&channel).install().expect("installed");
+        pin();
+        let slot = channel.caller().sink_slot(number, 0).expect("a slot");
+        thread::yield_now();
+        Sink {
+            channel,
+            service,
+            _subscription: subscription,
+            _slot: slot,
+        }
+    }
+}
+
 /// Reads two events every 80 ms, each 6 ms of work, that it raised to itself: 15 % of the CPU, but
 /// the second comes when it has just had more than the others. How late it looks at each, ns.
 fn read_pairs(stage: &Stage, cpu: bool) -> Vec<u64> {
-    let mut channel = stage.channel();
-    let (service, name) = harness::own_service(stage.ecalls);
-    let subscription = stage.ecalls.subscribe(&name).expect("known");
-    let _subscription = subscription.memory(&channel).install().expect("installed");
-    pin();
-    let _slot = channel.caller().sink_slot(0, 0).expect("a slot");
-    thread::yield_now();
+    let mut sink = Sink::new(stage, 0);
     let mut late = Vec::new();
     for _ in 0..if measured() { 20 } else { 3 } {
         let begin = now_ns() + 40 * MS;
         for release in [begin, begin + 10 * MS] {
             let raise = Raise::new(&[]).at(Some(release), None);
             let raise = if cpu { raise.cpu() } else { raise };
-            service.raise(&raise).expect("raised");
+            sink.service.raise(&raise).expect("raised");
         }
         for release in [begin, begin + 10 * MS] {
-            channel.recv().expect("an event");
+            sink.channel.recv().expect("an event");
             late.push(now_ns() - release);
             burn(6 * MS);
         }
@@ -407,20 +470,14 @@ fn read_pairs(stage: &Stage, cpu: bool) -> Vec<u64> {
 
 /// Raises events to itself all the time, and works all the time. The CPU time it had, ns.
 fn read_always(stage: &Stage, stop: &AtomicBool) -> u64 {
-    let mut channel = stage.channel();
-    let (service, name) = harness::own_service(stage.ecalls);
-    let subscription = stage.ecalls.subscribe(&name).expect("known");
-    let _subscription = subscription.memory(&channel).install().expect("installed");
-    pin();
-    let _slot = channel.caller().sink_slot(1, 0).expect("a slot");
-    thread::yield_now();
+    let mut sink = Sink::new(stage, 1);
     let before = spin(&AtomicBool::new(true));
     while !stop.load(Ordering::Relaxed) {
         let soon = Some(now_ns() + MS / 2);
         let raise = Raise::new(&[]).at(soon, soon.map(|at| at + 10 * MS)).cpu();
-        service.raise(&raise).expect("raised");
+        sink.service.raise(&raise).expect("raised");
         burn(MS / 4);
-        while channel.try_recv().is_some() {}
+        while sink.channel.try_recv().is_some() {}
     }
     spin(stop) - before
 }
@@ -555,19 +612,13 @@ fn the_task_server_has_its_service_in_each_period_beside_a_window_that_claims_ne
 /// Reads an event every 31 ms, each 0.2 ms of work, that it raised to itself. How late it looks at
 /// each, ns.
 fn read_singles(stage: &Stage) -> Vec<u64> {
-    let mut channel = stage.channel();
-    let (service, name) = harness::own_service(stage.ecalls);
-    let subscription = stage.ecalls.subscribe(&name).expect("known");
-    let _subscription = subscription.memory(&channel).install().expect("installed");
-    pin();
-    let _slot = channel.caller().sink_slot(1, 0).expect("a slot");
-    thread::yield_now();
+    let mut sink = Sink::new(stage, 1);
     let mut late = Vec::new();
     for _ in 0..40 {
         let release = now_ns() + 31 * MS;
         let raise = Raise::new(&[]).at(Some(release), None).cpu();
-        service.raise(&raise).expect("raised");
-        let event = channel.recv_timeout(harness::PATIENCE);
+        sink.service.raise(&raise).expect("raised");
+        let event = sink.channel.recv_timeout(harness::PATIENCE);
         assert!(event.expect("read").is_some(), "an event");
         late.push(now_ns() - release);
         burn(MS / 5);
