@@ -1,10 +1,12 @@
 //! `ecalls ecode repl`: expressions and statements, one line after another. Declarations stay, and
 //! statics keep what each line leaves in them; each line runs on an event of zeros.
 
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::{BufRead, IsTerminal, Read, Write};
 
 use ::ecode::Compiled;
+use ::ecode::diagnostic::{Diagnostic, Diagnostics};
 use ::ecode::ir::State;
+use ::ecode::lexer::{TokenKind, lex};
 use ::ecode::source::Source;
 use ::ecode::trial::{Left, Setting};
 use serde_json::Value;
@@ -12,7 +14,7 @@ use serde_json::Value;
 use super::run::describe;
 use super::text::PlaceArgs;
 use super::trial::{On, Trial};
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Code, Failure, Outcome};
 use crate::output::{Output, note};
 
 /// Try the language out, line by line
@@ -35,28 +37,21 @@ declaration, which stays, as do the values of static variables:
   result: 1
   state: {\"n\":7}
 
-Ends with the end of its input.";
+What a line opens with a bracket may be closed in a later one; an empty line ends it. The whole ends
+with the end of its input.";
 
 /// Bytes of one line.
 const LINE_BYTES: u64 = ::ecode::limits::TEXT_BYTES as u64;
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let environment = args.place.environment()?;
-    let input = std::io::stdin();
-    let asks = input.is_terminal();
     let mut declared = String::new();
-    let mut line = String::new();
     let mut former = State::default();
-    loop {
-        if asks {
-            print!("> ");
-            std::io::stdout().flush()?;
-        }
-        line.clear();
-        let mut limited = std::io::Read::take(input.lock(), LINE_BYTES);
-        if limited.read_line(&mut line)? == 0 {
-            return Ok(());
-        }
+    while let Some(line) = read()? {
+        let Ok(line) = String::from_utf8(line) else {
+            note("line: this is not UTF-8 text");
+            continue;
+        };
         if line.trim().is_empty() {
             continue;
         }
@@ -76,9 +71,55 @@ pub(crate) fn run(args: &Args) -> Outcome {
                     entries: state.entries,
                 };
             }
-            Err(diagnostics) => note(diagnostics.render(&source).trim_end()),
+            Err(diagnostics) => tell(diagnostics, &source, declared.len()),
         }
     }
+    Ok(())
+}
+
+/// What is wrong with a line that begins at this byte; what was said of former ones is known.
+fn tell(mut diagnostics: Diagnostics, source: &Source, begin: usize) {
+    let is_new = |one: &Diagnostic| one.span.start as usize >= begin;
+    if diagnostics.all.iter().any(is_new) {
+        diagnostics.all.retain(is_new);
+    }
+    note(diagnostics.render(source).trim_end());
+}
+
+/// The next line, and those behind it that belong to it: until what it opens is closed, or an empty
+/// one. `None`: there is none.
+fn read() -> Result<Option<Vec<u8>>, Failure> {
+    let mut text = Vec::new();
+    loop {
+        if std::io::stdin().is_terminal() {
+            print!("{}", if text.is_empty() { "> " } else { ". " });
+            std::io::stdout().flush()?;
+        }
+        let begin = text.len();
+        let mut limited = std::io::stdin().lock().take(LINE_BYTES);
+        limited
+            .read_until(b'\n', &mut text)
+            .map_err(|error| Failure::new(Code::Failed, format!("reading a line: {error}")))?;
+        let line = text[begin..].trim_ascii();
+        if text.is_empty() {
+            return Ok(None);
+        }
+        if line.is_empty() || text.len() as u64 > LINE_BYTES || !is_open(&text) {
+            return Ok(Some(text));
+        }
+    }
+}
+
+/// Whether a bracket waits for its other one.
+fn is_open(text: &[u8]) -> bool {
+    let source = Source::new("line", String::from_utf8_lossy(text));
+    let (tokens, _) = lex(&source);
+    let open = tokens.iter().map(|token| match token.kind {
+        TokenKind::Symbol("(" | "[" | "{") => 1,
+        TokenKind::Symbol(")" | "]" | "}") => -1,
+        _ => 0,
+    });
+    open.sum::<i32>() > 0
 }
 
 /// Runs a line, which goes on with the statics that the line before left, and shows what it leaves.

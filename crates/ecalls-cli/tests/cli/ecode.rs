@@ -309,7 +309,7 @@ fn how_often_loops_go_round_is_told_or_where_they_are_cut() {
 }
 
 /// Lines of a session, and what it prints.
-fn session(lines: &str) -> String {
+fn session(lines: &[u8]) -> String {
     use std::io::Write;
     use std::process::{Command, Stdio};
     let mut repl = Command::new(env!("CARGO_BIN_EXE_ecalls"))
@@ -319,7 +319,7 @@ fn session(lines: &str) -> String {
         .spawn()
         .expect("the command starts");
     let mut input = repl.stdin.take().expect("a pipe");
-    input.write_all(lines.as_bytes()).expect("it reads");
+    input.write_all(lines).expect("it reads");
     drop(input);
     let ended = repl.wait_with_output().expect("it ends");
     assert!(ended.status.success());
@@ -329,10 +329,19 @@ fn session(lines: &str) -> String {
 #[test]
 fn a_session_keeps_declarations_and_statics() {
     let shown = session(
-        "int square(int x) { return x * x; }\nsquare(12) % 100\nstatic int n = 5;\nn += 2;\nn\n\
-         once(1, 1000)\nonce(1, 1000)\n",
+        b"int square(int x) { return x * x; }\nsquare(12) % 100\nstatic int n = 5;\nn += 2;\nn\n\
+          once(1, 1000)\nonce(1, 1000)\n",
     );
     assert_eq!(shown, "44\nresult: 1\nstate: {\"n\":7}\n7\n1\n0\n");
+}
+
+#[test]
+fn a_session_waits_for_what_closes_and_outlives_what_is_no_text() {
+    let shown = session(
+        b"int twice(int x) {\n    return x *\n        2;\n}\n\xff\ntwice(\n3)\n(1 +\n\n\
+          twice(5)\n",
+    );
+    assert_eq!(shown, "6\n10\n");
 }
 
 #[test]
