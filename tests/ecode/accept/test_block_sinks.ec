@@ -4,7 +4,7 @@
 for (s in sinks)
     if (age(s) < 10)
         accept(s);
-signal(1, now());
+signal(41, now());
 if (now() > 5)
     drop(3);
 test "all" {
@@ -14,6 +14,6 @@ test "all" {
     now() = 6;
     run;
     expect accepted == 0b1001 && !rejected && dropped && requests == 1;
-    expect signal(1, 6);
+    expect signal(41, 6);
     expect drop(3);
 }

@@ -3,7 +3,7 @@
 //@ denied: signal signals need the right to signal
 //@ denied: random chance is not for filters
 //@ denied: uid users are not shown
-signal(10, 1);
+signal(40, 1);
 if (random() % 2) return 0;
 return event.uid == 0;
 //@ error 6:1 not allowed here: signals need the right to signal

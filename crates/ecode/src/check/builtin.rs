@@ -162,15 +162,31 @@ impl Checker<'_> {
         }
         if builtin == Builtin::Drop {
             self.context.exits += 1;
-            if let Some(reason) = constant_of(&values[0]).filter(|r| !(0..=255).contains(r)) {
-                self.error(
-                    values[0].span,
-                    format!("a reason is 0 to 255, not {reason}"),
-                );
-                return None;
-            }
         }
+        self.in_range(builtin, &values[0])?;
         self.plain(builtin, values, Type::Void, span)
+    }
+
+    /// Looks at the number that a request names, if it is a constant: only a reason to drop is kept
+    /// in the program, the others are refused when it runs.
+    fn in_range(&mut self, builtin: Builtin, value: &Expression) -> Option<()> {
+        let (what, range) = match builtin {
+            Builtin::Drop => ("a reason", 0..=255),
+            Builtin::Count => ("a counter", 0..=63),
+            Builtin::Signal => ("a real-time signal", 34..=64),
+            _ => return Some(()),
+        };
+        let Some(given) = constant_of(value).filter(|given| !range.contains(given)) else {
+            return Some(());
+        };
+        let (least, most) = range.into_inner();
+        let message = format!("{what} is {least} to {most}, not {given}");
+        if builtin == Builtin::Drop {
+            self.error(value.span, message);
+            return None;
+        }
+        self.warn(value.span, message, "it is counted as not done");
+        Some(())
     }
 
     /// An argument that is a whole number of this type.

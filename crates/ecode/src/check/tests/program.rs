@@ -52,7 +52,7 @@ fn filters_as_people_write_them_are_programs() {
         "static u32 seen; if (++seen % 10 != 0) return 0;",
         "for (s in sinks) { if (s.load > 80 || age(s) > 1000000000) reject(s); else accept(s); }",
         "best(2, sink.load * 10 - sink.distance)",
-        "if (once(hash(bytes), 1000000)) signal(10, bytes);",
+        "if (once(hash(bytes), 1000000)) signal(40, bytes);",
         "fixed mean = 0.9 * attr(\"load\") + bytes / 10; return mean > 1.25;",
         "switch (port) { case 22: drop(3); case 80: count(1); break; default: count(2, bytes); }",
         "int f(int a, u8 b) { return a + b; } return f(port, flags) > 10;",

@@ -202,7 +202,7 @@ fn what_is_denied_is_refused_with_the_reason() {
         }],
         ..surroundings()
     };
-    let (tree, told) = findings_in(&environment, "raise(\"timer\", 1); signal(1, 2);");
+    let (tree, told) = findings_in(&environment, "raise(\"timer\", 1); signal(41, 2);");
     assert!(tree.is_none());
     assert_eq!(told.len(), 1);
     assert_eq!(told[0].message, "not allowed here: raising needs a right");
