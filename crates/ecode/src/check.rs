@@ -40,7 +40,7 @@ mod whole;
 use std::collections::{HashMap, HashSet};
 
 use crate::ast::Unit;
-use crate::diagnostic::{Diagnostic, Severity};
+use crate::diagnostic::{Diagnostic, Severity, cut};
 use crate::environment::Environment;
 use crate::limits;
 use crate::source::Span;
@@ -302,14 +302,5 @@ impl<'a> Checker<'a> {
 
     fn facts(&mut self, id: VariableId) -> &mut Facts {
         &mut self.facts[id.0 as usize]
-    }
-}
-
-/// A name for a message: long ones are cut, so that no text makes messages longer than itself.
-fn cut(name: &str) -> String {
-    const SHOWN: usize = 40;
-    match name.char_indices().nth(SHOWN) {
-        None => name.to_owned(),
-        Some((end, _)) => format!("{}…", &name[..end]),
     }
 }

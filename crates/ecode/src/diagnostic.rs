@@ -128,6 +128,16 @@ pub fn render_fault(source: &Source, fault: Fault, byte: Option<u32>) -> String 
     text.trim_end().to_owned()
 }
 
+/// A word of the text for a message: long ones are cut, so that no text makes messages longer than
+/// itself.
+pub(crate) fn cut(word: &str) -> String {
+    const SHOWN: usize = 40;
+    match word.char_indices().nth(SHOWN) {
+        None => word.to_owned(),
+        Some((end, _)) => format!("{}…", &word[..end]),
+    }
+}
+
 /// Longer lines are shown in part, around the token.
 const COLUMNS: usize = 100;
 

@@ -29,7 +29,7 @@ pub struct Environment {
     pub unreadable: Vec<(String, String)>,
     /// Bytes that `output` may have, if it is to take the place of an event's data.
     pub output_most: Option<u32>,
-    /// How attributes and sinks are named where there are none: hints for who asks for them.
+    /// How things are named that are missing here: hints for who asks for them.
     pub naming: Naming,
 }
 
@@ -40,6 +40,8 @@ pub struct Naming {
     pub attributes: &'static str,
     /// Sinks and their attributes.
     pub sinks: &'static str,
+    /// Fields of the event's data, where no service is named; empty: there is nothing to say.
+    pub input: &'static str,
 }
 
 impl Default for Naming {
@@ -47,6 +49,7 @@ impl Default for Naming {
         Naming {
             attributes: "whoever subscribes names the attributes of its channel",
             sinks: "only the filters of channels choose among sinks",
+            input: "",
         }
     }
 }

@@ -5,7 +5,9 @@
 //! gives no tokens at all, only that error: nothing after it would make sense. The row always ends
 //! with [`TokenKind::End`].
 
-use crate::diagnostic::Diagnostic;
+use std::net::Ipv4Addr;
+
+use crate::diagnostic::{Diagnostic, cut};
 use crate::limits::{TEXT_BYTES, TOKENS};
 use crate::source::{Source, Span};
 use crate::types::{FIXED_ONE, Int};
@@ -443,7 +445,7 @@ fn number_of(number: &str) -> Result<TokenKind, Wrong> {
         "ul" | "lu" | "ull" | "llu" => (true, true),
         _ => {
             return Err((
-                format!("'{number}' is no number"),
+                format!("'{}' is no number", cut(number)),
                 "suffixes are u, l and ul",
             ));
         }
@@ -452,10 +454,10 @@ fn number_of(number: &str) -> Result<TokenKind, Wrong> {
         return Err(wrong_digit(number, wrong, radix));
     }
     if digits.is_empty() {
-        return Err((format!("'{number}' has no digits"), ""));
+        return Err((format!("'{}' has no digits", cut(number)), ""));
     }
     let value = u64::from_str_radix(digits, radix).map_err(|_| {
-        let message = format!("{number} is too large");
+        let message = format!("{} is too large", cut(number));
         (
             message,
             "the largest number is 18446744073709551615 (0xffffffffffffffff)",
@@ -479,7 +481,7 @@ fn wrong_digit(number: &str, wrong: char, radix: u32) -> Wrong {
         (10, _) => "a name does not begin with a digit",
         _ => "",
     };
-    (format!("'{number}' is no number"), hint)
+    (format!("'{}' is no number", cut(number)), hint)
 }
 
 /// Decimals of a [`TokenKind::Fixed`].
@@ -491,16 +493,22 @@ fn fixed_of(number: &str) -> Result<TokenKind, Wrong> {
     let all_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     if !all_digits(whole) || !all_digits(fraction) {
         let hint = match fraction.chars().find(|c| !c.is_ascii_digit()) {
+            _ if number.parse::<Ipv4Addr>().is_ok() => {
+                "an address is a number, its last byte first: 127.0.0.1 is 0x0100007f"
+            }
             Some('e' | 'E') => "there are no exponents: write the number out",
             Some('f' | 'F' | 'l' | 'L') => "a number of type 'fixed' has no suffix",
             _ => "a number has one '.', and digits on both sides",
         };
-        return Err((format!("'{number}' is no number"), hint));
+        return Err((format!("'{}' is no number", cut(number)), hint));
     }
     let fraction = fraction.trim_end_matches('0');
     if fraction.len() > DECIMALS {
         let hint = "'fixed' counts millionths: write at most six decimals";
-        return Err((format!("{number} has more than {DECIMALS} decimals"), hint));
+        return Err((
+            format!("{} has more than {DECIMALS} decimals", cut(number)),
+            hint,
+        ));
     }
     let millionths = format!("{fraction:0<DECIMALS$}").parse::<i64>();
     let whole = if whole.is_empty() { "0" } else { whole };
@@ -512,7 +520,7 @@ fn fixed_of(number: &str) -> Result<TokenKind, Wrong> {
     match value {
         Some(value) => Ok(TokenKind::Fixed(value)),
         None => Err((
-            format!("{number} is too large for 'fixed'"),
+            format!("{} is too large for 'fixed'", cut(number)),
             "the largest number of type 'fixed' is 9223372036854.775807",
         )),
     }

@@ -19,7 +19,7 @@ mod tests;
 mod unit;
 
 use crate::ast::{Expression, ExpressionKind, Item, Name, ServiceItem, Unit};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, cut};
 use crate::lexer::{self, Token, TokenKind};
 use crate::limits;
 use crate::source::{Source, Span};
@@ -245,7 +245,7 @@ impl Parser<'_> {
         match self.kind() {
             TokenKind::End => "the end of the text".into(),
             TokenKind::Text(_) => "a string".into(),
-            _ => format!("'{}'", shortened(self.text(0))),
+            _ => format!("'{}'", cut(self.text(0))),
         }
     }
 
@@ -371,14 +371,5 @@ impl Parser<'_> {
             }
             _ => false,
         }
-    }
-}
-
-/// At most some twenty characters of a token, for messages.
-fn shortened(text: &str) -> String {
-    const CHARACTERS: usize = 24;
-    match text.char_indices().nth(CHARACTERS) {
-        Some((end, _)) => format!("{}...", &text[..end]),
-        None => text.to_owned(),
     }
 }

@@ -1,5 +1,7 @@
 //! `ecalls ecode dump`: what becomes of a text, phase by phase.
 
+use clap::ArgGroup;
+
 use super::text::{self, TextArgs};
 use crate::exit::Outcome;
 use crate::output;
@@ -7,11 +9,12 @@ use crate::output;
 /// Show what becomes of a text
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
+#[command(group(ArgGroup::new("phase").args(["ir", "bpf"]).required(true).multiple(true)))]
 pub(crate) struct Args {
     #[command(flatten)]
     text: TextArgs,
     /// The intermediate representation
-    #[arg(long, required_unless_present = "bpf")]
+    #[arg(long)]
     ir: bool,
     /// The program for the kernel
     #[arg(long)]

@@ -61,6 +61,7 @@ impl PlaceArgs {
             naming: Naming {
                 attributes: "name the channel's attributes: --attributes load,jobs",
                 sinks: "say that there are sinks, and name their attributes: --sinks load",
+                input: "if it is a field of a service's events, name the service: --service socket",
             },
             services: BUILTINS
                 .iter()

@@ -135,6 +135,13 @@ fn what_options_could_give_is_told_with_the_option() {
     refused_with("return attr(\"load\") > 1;", &[], "--attributes load,jobs");
     refused_with("for (s in sinks) accept(s);", &[], "--sinks load");
     refused_with("return sinks > 1;", &[], "--sinks load");
+    refused_with("return bytes > 1;", &[], "--service socket");
+    let known = refused_with("return byts > 1;", &["--service", "socket"], "'bytes'");
+    assert!(!known.contains("--service"), "{known}");
+    refused(&["ecode", "dump", "-"], 2, &["--ir|--bpf"]);
+    let number = "7".repeat(3000);
+    let long = refused_with(&number, &[], "is too large");
+    assert!(long.lines().all(|line| line.len() < 200), "{long}");
     let large = "struct output { char name[200]; };\noutput.name = comm;";
     let text = refused_with(large, &["--service", "task"], "output has 200");
     assert!(text.contains(".ec:1:8: error:"), "{text}");

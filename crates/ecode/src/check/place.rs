@@ -146,11 +146,16 @@ impl Checker<'_> {
             "event" => "name a field: event.pid, event.time, ...".to_owned(),
             "sinks" if self.environment.sinks.is_none() => self.environment.naming.sinks.to_owned(),
             "sinks" => "for (s in sinks) { ... }".to_owned(),
+            "float" | "double" => "'fixed' is the type of numbers with a fraction".to_owned(),
             _ if EventField::ALL.iter().any(|(known, _)| *known == name) => {
                 format!("did you mean event.{name}?")
             }
             _ if super::builtin::is_builtin(name) => format!("call it: {name}(...)"),
             _ => self.similar(name),
+        };
+        let hint = match hint.is_empty() && self.environment.input.is_none() {
+            true => self.environment.naming.input.to_owned(),
+            false => hint,
         };
         self.error_hint(span, message, hint);
     }
