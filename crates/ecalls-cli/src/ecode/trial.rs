@@ -1,12 +1,14 @@
 //! One program tried out, in user space or in the running kernel: a [`Setting`] is what it finds,
 //! [`Left`] what it leaves. Both places get the same bytes.
 
+use std::io::ErrorKind;
 use std::time::Instant;
 
 use ::ecode::Compiled;
 use ::ecode::run::{Machine, Memory};
 use ::ecode::source::Source;
 use ::ecode::trial::{Left, Setting};
+use ecalls_kernel::Error;
 use ecalls_kernel::ecode::{Memory as KernelMemory, Trial as KernelTrial};
 
 use super::text;
@@ -29,6 +31,16 @@ pub(crate) enum Trial {
     Kernel(Box<KernelTrial>, Box<KernelMemory>),
 }
 
+/// Who may not is told what it takes.
+fn denied(error: Error) -> Failure {
+    match error {
+        Error::Os { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
+            Failure::new(Code::Denied, "running a text in the kernel needs root")
+        }
+        other => other.into(),
+    }
+}
+
 impl Trial {
     /// Makes a program ready. The kernel's refusal is told with the line of the text.
     pub(crate) fn new(on: On, source: &Source, compiled: &Compiled) -> Result<Trial, Failure> {
@@ -38,13 +50,15 @@ impl Trial {
             return Ok(Trial::User(Machine::new(program), memory));
         }
         let object = text::object(source, compiled)?;
-        let trial = KernelTrial::load(&object)?.map_err(|refusal| {
-            note(refusal.render(&object, source));
-            Failure::new(
-                Code::Failed,
-                format!("{}: the kernel refuses it", source.name),
-            )
-        })?;
+        let trial = KernelTrial::load(&object)
+            .map_err(denied)?
+            .map_err(|refusal| {
+                note(refusal.render(&object, source));
+                Failure::new(
+                    Code::Failed,
+                    format!("{}: the kernel refuses it", source.name),
+                )
+            })?;
         let memory = KernelMemory {
             frame: Vec::new(),
             event: Vec::new(),
