@@ -10,6 +10,13 @@ use serde::Serialize;
 use crate::duration::{parse, parse_positive, show_ns};
 use crate::exit::Failure;
 
+/// Bounds of the times: below them a CPU would do nothing but decide, above them threads would wait
+/// for so long that the kernel takes them back (30 s).
+const PERIOD: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
+const SLICE_LEAST: Duration = Duration::from_micros(10);
+const SLACK: (Duration, Duration) = (Duration::from_micros(1), Duration::from_millis(100));
+const AHEAD: (Duration, Duration) = (Duration::from_micros(1), Duration::from_secs(1));
+
 /// How windows are served.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Policy {
@@ -41,16 +48,17 @@ pub(super) struct Args {
     #[arg(long, value_name = "PERCENT", default_value = "5",
           value_parser = clap::value_parser!(u32).range(0..=100))]
     reserve: u32,
-    /// In which each runnable thread of a CPU runs once
+    /// In which each runnable thread of a CPU runs once; 1ms to 1s
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = parse_positive)]
     period: Duration,
-    /// A time slice is not shorter
+    /// A time slice is not shorter; 10us to the period
     #[arg(long, value_name = "TIME", default_value = "100us", value_parser = parse_positive)]
     slice_min: Duration,
-    /// By which a cooperative thread may overrun its slice
+    /// By which a cooperative thread may overrun its slice; 100ms at most
     #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = parse_positive)]
     slack: Duration,
-    /// CPU time that timely dispatch may bring a cooperative thread beyond its fair share
+    /// CPU time that timely dispatch may bring a cooperative thread beyond its fair share; 1s at
+    /// most
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = parse_positive)]
     ahead: Duration,
 }
@@ -66,6 +74,18 @@ impl Args {
                 "--server is for --policy dwcs: with spread an event takes the place of who has \
                  no claim, without a server",
             ));
+        }
+        for (option, time, (least, most)) in [
+            ("--period", self.period, PERIOD),
+            ("--slice-min", self.slice_min, (SLICE_LEAST, self.period)),
+            ("--slack", self.slack, SLACK),
+            ("--ahead", self.ahead, AHEAD),
+        ] {
+            if time < least || time > most {
+                let [least, most, time] = [least, most, time].map(show);
+                let message = format!("{option} is {least} to {most}, not {time}");
+                return Err(Failure::usage(message));
+            }
         }
         Ok(Options {
             period: self.period,
@@ -128,6 +148,10 @@ impl fmt::Display for Shown {
     }
 }
 
+fn show(time: Duration) -> String {
+    show_ns(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}
+
 fn microseconds(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
@@ -163,6 +187,22 @@ mod tests {
         let expected = "policy    dwcs, server 250us, reserve 10 %, period 20.0ms, \
                         slice 100us at least, slack 1.00ms, ahead 20.0ms";
         assert_eq!(text.as_deref(), Ok(expected));
+    }
+
+    #[test]
+    fn times_that_nobody_means_are_refused() {
+        for (option, time) in [
+            ("--period", "1us"),
+            ("--period", "1h"),
+            ("--slice-min", "1us"),
+            ("--slice-min", "21ms"),
+            ("--slack", "1s"),
+            ("--ahead", "1m"),
+        ] {
+            let error = shown(&[option, time]).expect_err("refused");
+            assert!(error.contains(option), "{error}");
+        }
+        assert!(shown(&["--period", "1ms", "--slice-min", "1ms"]).is_ok());
     }
 
     #[test]
