@@ -156,7 +156,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     let ended = Signals::catch()?;
     let scheduler = By::now();
-    if scheduler.name.is_none() && !args.json {
+    if scheduler.name.is_none() && scheduler::state().is_some() && !args.json {
         note("ecalls run: the kernel's own scheduler runs; `ecalls sched start` starts ours");
     }
     let before = count::all();
