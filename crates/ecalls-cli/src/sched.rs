@@ -171,6 +171,20 @@ pub(crate) fn no_sched_ext() -> Failure {
     Failure::new(Code::Unsupported, message)
 }
 
+/// Whether ours can be started, before anybody needs a core or a privilege for it.
+fn check_free() -> Outcome {
+    let state = scheduler::state().ok_or_else(no_sched_ext)?;
+    let Some(name) = state.running else {
+        return Ok(());
+    };
+    let how = match state.holder {
+        Some(_) => "`ecalls sched stop` ends it",
+        None => "end it first",
+    };
+    let message = format!("{name} schedules this machine already: {how}");
+    Err(Failure::new(Code::Failed, message))
+}
+
 /// What to do where our scheduler is needed and another one runs.
 pub(crate) fn not_started() -> Failure {
     let message = "our scheduler does not run: start it first (`ecalls sched start`)";

@@ -219,16 +219,40 @@ fn who_polls_is_seen_and_traced_and_the_worst_cases_name_who_ran() {
     let (code, _, err) = sched(&["trace", "-d", "1", "-o", "/dev/null"]);
     assert_eq!(code, 5, "{err}");
     assert!(err.contains("start it first"), "{err}");
+    check_try();
 }
 
+/// What cannot be is said first, whoever asks and whether there is a core or not.
 #[test]
-fn without_sched_ext_a_trace_says_what_is_missing() {
+fn without_sched_ext_it_is_said_what_is_missing() {
     if scheduler::state().is_some() {
         return;
     }
-    let (code, out, err) = sched(&["trace", "-o", "/no/such/folder/t.pftrace"]);
-    assert_eq!((code, out.as_str()), (4, ""), "{err}");
-    assert!(err.contains("sched_ext"), "{err}");
+    for arguments in [
+        &["trace", "-o", "/no/such/folder/t.pftrace"][..],
+        &["start"],
+        &["try", "1s"],
+    ] {
+        let (code, out, err) = sched(arguments);
+        assert_eq!((code, out.as_str()), (4, ""), "{arguments:?}: {err}");
+        assert!(err.contains("sched_ext"), "{arguments:?}: {err}");
+    }
+}
+
+/// First the kernel's own scheduler, then ours, and in the end the kernel's again.
+fn check_try() {
+    let both = json(&["try", "500ms", "--json"]);
+    let of = |key: &str| both.iter().map(|one| one[key].clone()).collect::<Vec<_>>();
+    assert_eq!(of("scheduler"), ["kernel", "ecalls"], "{both:?}");
+    for one in &both {
+        assert!(one["seconds"].as_f64() >= Some(0.5), "{one}");
+        assert!(one["late_max_us"].as_u64() >= one["late_p50_us"].as_u64());
+        assert!(one["switches_per_s"].as_f64() > Some(0.0), "{one}");
+    }
+    let chosen = |one: &Value| one["fair"].as_u64();
+    assert_eq!(chosen(&both[0]), None, "{both:?}");
+    assert!(chosen(&both[1]) > Some(0), "{both:?}");
+    assert_eq!(scheduler::state().and_then(|state| state.running), None);
 }
 
 /// Ends the threads also when a check fails.
@@ -489,6 +513,12 @@ fn check_loss(orders: &Orders) {
 }
 
 fn check_refusals() {
+    // There is one scheduler at a time.
+    for arguments in [&["start"][..], &["try", "1s"]] {
+        let (code, _, err) = sched(arguments);
+        assert_eq!(code, 1, "{arguments:?}: {err}");
+        assert!(err.contains("`ecalls sched stop` ends it"), "{err}");
+    }
     // Only root traces; and nothing is left where another's trace would have been.
     let file = trace_file();
     let path = file.to_str().expect("a path");

@@ -29,6 +29,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Outcome {
     let options = args.policy.options()?;
     let stop = Stop::on_signals()?;
+    super::check_free()?;
     let mut ecalls = Ecalls::open()?;
     let mut scheduler = Scheduler::start(ecalls.access(), &options)?;
     note("scheduling; interrupt it to give everything back to the kernel's own scheduler");

@@ -9,7 +9,7 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use ecalls::{Ecalls, now_ns};
-use ecalls_kernel::scheduler::{self, Scheduler};
+use ecalls_kernel::scheduler::Scheduler;
 use hdrhistogram::Histogram;
 use rustix::thread::{ClockId, Timespec, clock_nanosleep_absolute};
 use serde::Serialize;
@@ -17,7 +17,7 @@ use serde::Serialize;
 use super::hold::ended_by_kernel;
 use super::{Counts, count, policy};
 use crate::duration;
-use crate::exit::{Code, Failure, Outcome};
+use crate::exit::{Failure, Outcome};
 use crate::output::{Output, Table, note};
 use crate::stop::Stop;
 
@@ -100,13 +100,7 @@ impl Machine {
 pub(super) fn run(args: &Args) -> Outcome {
     let options = args.policy.options()?;
     let stop = Stop::on_signals()?;
-    let Some(state) = scheduler::state() else {
-        return Err(super::no_sched_ext());
-    };
-    if let Some(name) = state.running {
-        let message = format!("{name} schedules this machine already: end it first");
-        return Err(Failure::new(Code::Failed, message));
-    }
+    super::check_free()?;
     // What it lacks is known before anybody waits.
     let ecalls = Ecalls::open()?;
     let before_time = args.time.min(BEFORE_MAX);
