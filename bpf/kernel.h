@@ -273,6 +273,7 @@ extern struct task_struct *bpf_task_from_pid(s32 pid) __ksym __weak;
 /* by its number as the calling process knows it; >= 6.15 */
 extern struct task_struct *bpf_task_from_vpid(s32 vpid) __ksym __weak;
 extern void bpf_task_release(struct task_struct *p) __ksym __weak;
+extern void *bpf_rdonly_cast(const void *obj__ign, u32 btf_id__k) __ksym __weak;
 /* >= 6.13 */
 extern int bpf_send_signal_task(struct task_struct *task, int sig, enum pid_type type, u64 value)
 	__ksym __weak;

@@ -310,8 +310,12 @@ static __always_inline void walk(struct sampler *s, u32 which, u64 now_ns) {
 	s->used_ns = 0;
 	bpf_rcu_read_lock();
 	bpf_for_each (css, css, &root->self, BPF_CGROUP_ITER_DESCENDANTS_POST) {
-		if (css->cgroup)
-			sample_group(s, which, css->cgroup, now_ns);
+		/* Followed once: for each pointer that it sees followed from a trusted one the
+		 * verifier searches all types of the kernel, some milliseconds on each path. */
+		struct cgroup *group = css->cgroup;
+
+		if (group)
+			sample_group(s, which, group, now_ns);
 	}
 	bpf_rcu_read_unlock();
 	bpf_cgroup_release(root);
