@@ -83,6 +83,10 @@ ecalls_u64 policy_least_importance(struct sched_cpu *cpu, ecalls_u32 except) {
 	return group_least_importance(cpu, except);
 }
 
+int policy_is_light(const struct sched_cpu *cpu, ecalls_u32 weight, ecalls_u64 load) {
+	return fair_is_light(cpu, weight, load);
+}
+
 ecalls_u64 policy_move(ecalls_u64 vtime, ecalls_u64 from_least, ecalls_u64 to_least) {
 	return vtime_move(vtime, from_least, to_least);
 }

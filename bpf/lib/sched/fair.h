@@ -52,9 +52,10 @@ LIB_INLINE ecalls_u64 fair_slice(const struct sched_cpu *cpu) {
 	return slice < cpu->options.slice_min_ns ? cpu->options.slice_min_ns : slice;
 }
 
-/* Whether a thread weighs much less than the others of its CPU do on average. Then its slice has to
- * end when it should: where many light threads have the same virtual time, a heavy one waits for a
- * turn of each of them. Among equals it matters little that a slice ends with the kernel's tick. */
+/* Whether a thread weighs less than half of the average on its CPU, which carries `load`. Then its
+ * slice has to end when it should: where many light threads have the same virtual time, a heavy one
+ * waits for a turn of each of them. Among equals it matters little that a slice ends with the
+ * kernel's tick. */
 LIB_INLINE _Bool fair_is_light(const struct sched_cpu *cpu, ecalls_u32 weight, ecalls_u64 load) {
 	return 2 * weight * fair_count(cpu) < load;
 }

@@ -274,6 +274,7 @@ unsafe extern "C" {
     safe fn policy_window_met(window: &mut Window);
     safe fn policy_window_miss(window: &mut Window);
     safe fn policy_window_counts(window: &Window, position: u32) -> i32;
+    safe fn policy_is_light(cpu: &Raw, weight: u32, load: u64) -> i32;
     safe fn policy_move(vtime: u64, from_least: u64, to_least: u64) -> u64;
     safe fn policy_balance_left(promised_share: u64) -> u64;
     safe fn policy_balance_takes(look: &Look, vtime: u64, weight: u64) -> u32;
@@ -520,6 +521,12 @@ impl Cpu {
 
     pub fn next_release(&mut self, except: u32, now: u64) -> u64 {
         policy_next_release(&mut self.raw, except, now)
+    }
+
+    /// `fair_is_light`: whether a thread weighs less than half of the average of those that want
+    /// this CPU, which weigh `load` together.
+    pub fn is_light(&self, weight: u32, load: u64) -> bool {
+        policy_is_light(&self.raw, weight, load) != 0
     }
 
     pub fn admit(&mut self, i: u32, wish: &Window, conserving: bool, now: u64) -> Admission {

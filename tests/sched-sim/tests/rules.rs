@@ -134,6 +134,41 @@ fn slice_is_the_period_by_the_number_of_threads() {
     assert_eq!(slice(&mut cpu, 9999), MS / 10, "least");
 }
 
+/// A CPU on which a plain thread runs while others of them wait.
+fn busy(others: u64) -> Cpu {
+    let mut cpu = cpu();
+    cpu.start(PLAIN, Some(&plain(0)), 0);
+    cpu.choose(0, &waiting(0, others));
+    cpu
+}
+
+/// The simulator ends all slices when they should: what depends on this is the kernel's tick.
+#[test]
+fn light_thread_weighs_less_than_half_of_the_average() {
+    let sum = |others: &[u64], weight: u32| others.iter().sum::<u64>() + u64::from(weight);
+    let is_light =
+        |others: &[u64], weight| busy(others.len() as u64).is_light(weight, sum(others, weight));
+    assert!(!is_light(&[], 25), "alone");
+    assert!(!is_light(&[6400; 7], 6400), "among equals");
+    // A quarter of the sum, of the two.
+    assert!(!is_light(&[3 * 687], 687), "half of the average");
+    assert!(is_light(&[3 * 687 + 1], 687), "and less than that");
+    assert!(!is_light(&[3 * 687 + 1], 3 * 687 + 1), "the other one");
+    // Light ones among themselves; the last of them beside one that is worth many.
+    assert!(!is_light(&[98; 39], 98));
+    assert!(is_light(&[&[98; 38][..], &[6400]].concat(), 98));
+    // Entities that wait count, too.
+    let mut cpu = busy(1);
+    assert!(cpu.is_light(100, 401));
+    thread(&mut cpu, NOBODY, 0);
+    assert!(!cpu.is_light(100, 401), "of three");
+    // The greatest there are.
+    let cpu = busy((1 << 22) - 1);
+    assert!(!cpu.is_light(640_000, 640_000 << 22), "among equals");
+    assert!(!cpu.is_light(640_000, (1 << 42) - 1));
+    assert!(cpu.is_light(25, (1 << 42) - 1));
+}
+
 #[test]
 fn waking_thread_preempts_who_has_had_as_much() {
     let mut cpu = cpu();
