@@ -231,10 +231,12 @@ LIB_CALL int sched_preempts(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u64 no
 	fair_charge(cpu, now_ns);
 	if (sched_claimed(cpu, now_ns) || sched_makes_way(cpu, now_ns))
 		return 1;
-	if (sched_protected(cpu, now_ns) || cpu->claims)
+	if (sched_protected(cpu, now_ns) || window_is_firm(cpu, cpu->running))
 		return 0;
 	if (release_due(cpu, who, now_ns))
 		return 1;
+	if (cpu->claims)
+		return 0;
 	if (release_due(cpu, cpu->running, now_ns) || sched_in(cpu->windowed & ~fair_set(cpu), who))
 		return 0;
 	if (overlay_sink(cpu) == who)
@@ -270,7 +272,7 @@ LIB_CALL ecalls_u64 sched_timer(struct sched_cpu *cpu) {
 
 	if (cpu->running == SCHED_NOBODY)
 		return next;
-	if (!sched_in(cpu->cooperative, cpu->running) && !cpu->claims)
+	if (!sched_in(cpu->cooperative, cpu->running) && !window_is_firm(cpu, cpu->running))
 		waiting = release_waiting(cpu, cpu->running);
 	next = waiting < next ? waiting : next;
 	return next < cpu->limit_ns ? next : cpu->limit_ns;

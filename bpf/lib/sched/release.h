@@ -12,7 +12,7 @@
  *
  * A cooperative thread is told when its slice ends and has slack_ns to yield; no release that it
  * was told of preempts it before. All others are preempted by a release at once: they were told
- * nothing.
+ * nothing. A promised claim is not (window.h); any other one is, or told like a fair thread.
  *
  * One deviation from the paper: a sleeping thread's release does not end the slice of a thread that
  * is not cooperative. The sleeper's own timer wakes it at that moment, and then it preempts.
@@ -80,19 +80,18 @@ LIB_CALL ecalls_u64 release_next(struct sched_cpu *cpu, ecalls_u32 except, ecall
 	return next;
 }
 
-/* The slice of a thread that begins to run now: 0 for a due one, else until the next release at
- * most. `next`: release_next of a cooperative one. */
-LIB_INLINE ecalls_u64 release_slice(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns,
-				    ecalls_u64 next) {
-	ecalls_u64 slice = fair_slice(cpu);
-
-	if (release_due(cpu, i, now_ns))
-		return 0;
+/* How long a thread that begins to run now may run for the releases of the others. `next`:
+ * release_next of a cooperative one. */
+LIB_INLINE ecalls_u64 release_leaves(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns,
+				     ecalls_u64 next) {
 	if (!sched_in(cpu->cooperative, i))
 		next = release_waiting(cpu, i);
-	if (next <= now_ns)
-		return 0;
-	return next - now_ns < slice ? next - now_ns : slice;
+	return next > now_ns ? next - now_ns : 0;
+}
+
+/* Its slice by fair share: 0 if it is due itself. */
+LIB_INLINE ecalls_u64 release_slice(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns) {
+	return release_due(cpu, i, now_ns) ? 0 : fair_slice(cpu);
 }
 
 /* A thread whose release has come becomes ready, and who runs was not told of it: it began within

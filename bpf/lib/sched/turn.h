@@ -111,20 +111,38 @@ LIB_INLINE ecalls_u64 turn_beside_server(struct sched_cpu *cpu, ecalls_u32 who, 
 	return server->deadline_ns - now_ns;
 }
 
-/* The slice that `who` would get now: by its window what is left of its service, else by releases
- * and fair share, beyond its service one service at a time; and what the task server leaves. */
-LIB_INLINE ecalls_u64 turn_slice(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u64 now_ns) {
+/* What `who` may have now: by its window what is left of its service, else its slice by fair share,
+ * beyond its service one service at a time; and what the task server leaves. */
+LIB_INLINE ecalls_u64 turn_most(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u64 now_ns) {
 	ecalls_u64 service = sched_entity(cpu, who)->window.service_ns, slice, most;
 
 	if (cpu->claims) {
 		slice = window_slice(cpu, who, now_ns);
 	} else {
-		slice = release_slice(cpu, who, now_ns, cpu->next_release_ns);
+		slice = release_slice(cpu, who, now_ns);
 		if (sched_in(cpu->windowed, who) && service < slice)
 			slice = service;
 	}
 	most = turn_beside_server(cpu, who, now_ns);
 	return slice < most ? slice : most;
+}
+
+/* The slice and the limit of `who`. A release ends both, but a promised claim; a cooperative thread
+ * has the slack then. No claim is longer for the slack. */
+LIB_INLINE void turn_limit(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u64 now_ns) {
+	ecalls_u64 most = turn_most(cpu, who, now_ns), slice = most, limit;
+
+	if (!window_is_firm(cpu, who)) {
+		slice = release_leaves(cpu, who, now_ns, cpu->next_release_ns);
+		slice = slice < most ? slice : most;
+	}
+	limit = slice;
+	if (sched_in(cpu->cooperative, who))
+		limit += cpu->options.slack_ns;
+	if (cpu->claims && limit > most)
+		limit = most;
+	cpu->slice_end_ns = now_ns + slice;
+	cpu->limit_ns = now_ns + limit;
 }
 
 /* The CPU is given to `who`: an entity, a group for the plain member `plain`, or SCHED_PLAIN for
@@ -138,10 +156,7 @@ LIB_CALL int turn_start(struct sched_cpu *cpu, ecalls_u32 who, const struct sche
 		return 0;
 	cpu->claims = window_claim(cpu, who);
 	cpu->next_release_ns = who < SCHED_ENTITIES ? release_next(cpu, who, now_ns) : SCHED_NEVER;
-	cpu->slice_end_ns = now_ns + turn_slice(cpu, who, now_ns);
-	cpu->limit_ns = cpu->slice_end_ns;
-	if (sched_in(cpu->cooperative, who) && !cpu->claims)
-		cpu->limit_ns += cpu->options.slack_ns;
+	turn_limit(cpu, who, now_ns);
 	cpu->charged_ns = now_ns;
 	cpu->running = who;
 	if (plain) {

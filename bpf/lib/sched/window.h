@@ -311,6 +311,12 @@ LIB_INLINE ecalls_u32 window_claim(struct sched_cpu *cpu, ecalls_u32 i) {
 									      : WINDOW_CLAIMS;
 }
 
+/* Whether who has the CPU as sched_cpu.claims says does so by a promise: due releases wait for it.
+ * Any other claim makes way for them, and goes on after. */
+LIB_INLINE _Bool window_is_firm(const struct sched_cpu *cpu, ecalls_u32 who) {
+	return cpu->claims == WINDOW_CLAIMS && sched_in(cpu->promised, who);
+}
+
 /* For how long a claim that begins now may go on: until it was served. Beyond its quota, until the
  * next one. */
 LIB_INLINE ecalls_u64 window_slice(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns) {
