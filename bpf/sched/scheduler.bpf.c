@@ -40,6 +40,19 @@ struct {
 	char message[192];
 } ended SEC(".bss.ended");
 
+/* Has a CPU ask again whom to run. Not from a CPU that goes offline: in its last moments it gets no
+ * interrupt, but still is asked whom to run and wakes others; and a kick is sent by an interrupt to
+ * oneself. One that is lost so stays pending: all later kicks from that CPU would do nothing, and
+ * who ends the scheduler would wait for it for ever. */
+static __always_inline void kick(s32 cpu, u64 flags) {
+	const struct cpumask *online = scx_bpf_get_online_cpumask();
+	bool can = bpf_cpumask_test_cpu(bpf_get_smp_processor_id(), online);
+
+	scx_bpf_put_cpumask(online);
+	if (can)
+		scx_bpf_kick_cpu(cpu, flags);
+}
+
 static int timer_comes(void *map, u32 *cpu, struct sched_timer_of *timer) {
 	struct sched_cpu *c = cpu_of(*cpu);
 	u64 at;
@@ -52,7 +65,7 @@ static int timer_comes(void *map, u32 *cpu, struct sched_timer_of *timer) {
 			bpf_timer_start(&timer->timer, at, BPF_F_TIMER_ABS);
 		return 0;
 	}
-	scx_bpf_kick_cpu(*cpu, SCX_NUMBER(scx_kick_flags, SCX_KICK_PREEMPT));
+	kick((s32)*cpu, SCX_NUMBER(scx_kick_flags, SCX_KICK_PREEMPT));
 	return 0;
 }
 
@@ -201,7 +214,7 @@ void BPF_PROG(sched_enqueue, struct task_struct *p, u64 enq_flags) {
 	if (!preempts)
 		return;
 	SCHED_COUNT(cpu, preempted);
-	scx_bpf_kick_cpu(cpu, SCX_NUMBER(scx_kick_flags, SCX_KICK_PREEMPT));
+	kick(cpu, SCX_NUMBER(scx_kick_flags, SCX_KICK_PREEMPT));
 }
 
 /* The plain threads that wait for a CPU. */
@@ -250,7 +263,7 @@ void BPF_PROG(sched_dispatch, s32 cpu, struct task_struct *prev) {
 	if (choice.who != SCHED_NOBODY) {
 		/* Another CPU has taken it since it was chosen: there may be others. */
 		turn_sleep(c, choice.who, 0, now);
-		scx_bpf_kick_cpu(cpu, 0);
+		kick(cpu, 0);
 		return;
 	}
 	/* Who waits for its next period runs when that begins. */
@@ -470,7 +483,7 @@ void BPF_PROG(sched_offline, s32 cpu) {
 				scx_bpf_dsq_move(&it, p, local, 0);
 		bpf_iter_scx_dsq_destroy(&it);
 	}
-	scx_bpf_kick_cpu(cpu, SCX_NUMBER(scx_kick_flags, SCX_KICK_PREEMPT));
+	kick(cpu, SCX_NUMBER(scx_kick_flags, SCX_KICK_PREEMPT));
 }
 
 /* Makes the queues and the timer of one CPU. */

@@ -140,6 +140,9 @@ extern void bpf_iter_scx_dsq_destroy(struct bpf_iter_scx_dsq *it) __ksym __weak;
 extern void scx_bpf_exit_bstr(s64 exit_code, char *format, unsigned long long *data, u32 data_size)
 	__ksym __weak;
 extern void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym __weak;
+extern const struct cpumask *scx_bpf_get_online_cpumask(void) __ksym __weak;
+extern void scx_bpf_put_cpumask(const struct cpumask *cpumask) __ksym __weak;
+extern bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *cpumask) __ksym __weak;
 extern s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym __weak;
 extern bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice) __ksym __weak;
 extern u64 scx_bpf_now(void) __ksym __weak;

@@ -18,8 +18,6 @@
 #define BALANCE_LOOKS 8u /* at so many threads of a queue, the first ones */
 #define BALANCE_AGAIN_NS 1000000u /* after a look in vain */
 
-extern bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *cpumask) __ksym;
-
 /* Whether a thread that waits in a queue may go to a CPU. The kernel ends a scheduler that moves
  * another one. It cannot become so before it is moved, unless it leaves its queue meanwhile, which
  * the move notices. */
