@@ -41,7 +41,8 @@ pub(crate) struct Args {
     /// Print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
-    /// Only the rows whose name contains this text, or one of several with commas between
+    /// Only the row of this name, or if there is none, those whose names contain it; or several,
+    /// with commas between
     #[arg(long, value_name = "FILTER")]
     pub(crate) row: Option<String>,
     /// Fail (1) when a ratio misses its goal by more than the margin
@@ -72,9 +73,13 @@ pub(crate) struct Bench {
     pub(crate) effort: Effort,
 }
 
-/// Whether a row's name contains one of the texts.
-fn matches(filter: &str, row: &str) -> bool {
-    filter.split(',').any(|text| row.contains(text))
+/// Whether a row is asked for, by its name or a part of it. A text that is some row's whole name
+/// means that row alone: else the first of a series could not be had without the others.
+fn is_wanted(filter: &str, row: &str, names: &[&str]) -> bool {
+    filter.split(',').any(|text| match names.contains(&text) {
+        true => row == text,
+        false => row.contains(text),
+    })
 }
 
 /// Runs the measurement.
@@ -84,12 +89,11 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     args.sched.refuse()?;
     let filter = args.row.as_deref().unwrap_or("");
-    let wanted: Vec<&str> = rows::of(args.what)
-        .filter(|row| matches(filter, row))
-        .collect();
+    let names: Vec<&str> = rows::of(args.what).collect();
+    let mut wanted = names.clone();
+    wanted.retain(|row| is_wanted(filter, row, &names));
     if wanted.is_empty() {
-        let known: Vec<&str> = rows::of(args.what).collect();
-        let known = known.join(", ");
+        let known = names.join(", ");
         return Err(Failure::usage(format!(
             "no row contains {filter:?}: there are {known}"
         )));
@@ -122,4 +126,25 @@ pub(crate) fn run(args: &Args) -> Outcome {
         return Err(Failure::new(Code::Failed, message));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_whole_name_means_that_row_alone_and_a_part_all_that_contain_it() {
+        let names = ["fig6", "fig13_1", "fig13_10", "fig13_14", "periodic"];
+        let wanted = |filter: &str| {
+            let mut wanted = names.to_vec();
+            wanted.retain(|row| is_wanted(filter, row, &names));
+            wanted
+        };
+        assert_eq!(wanted("fig13_1"), ["fig13_1"]);
+        assert_eq!(wanted("fig13_1,peri"), ["fig13_1", "periodic"]);
+        assert_eq!(wanted("fig13"), ["fig13_1", "fig13_10", "fig13_14"]);
+        assert_eq!(wanted("fig13,fig13_1").len(), 3);
+        assert_eq!(wanted("").len(), names.len());
+        assert!(wanted("fig13_2").is_empty());
+    }
 }

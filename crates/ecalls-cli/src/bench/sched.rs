@@ -260,16 +260,18 @@ fn measure_all(args: &Args, out: &mut Output) -> Result<Results, Failure> {
     Ok(results)
 }
 
-/// The runs whose rows contain the text, with those rows only.
+/// The runs with the rows that the text means, and those rows only.
 fn wanted(text: &str) -> Result<Vec<Run>, Failure> {
     let mut runs = rows::all();
     let known: Vec<String> = rows(&runs).map(|row| row.name.clone()).collect();
+    let names: Vec<&str> = known.iter().map(String::as_str).collect();
     for run in &mut runs {
-        run.rows.retain(|row| super::matches(text, &row.name));
+        run.rows
+            .retain(|row| super::is_wanted(text, &row.name, &names));
     }
     runs.retain(|run| !run.rows.is_empty());
     if runs.is_empty() {
-        let known = known.join(", ");
+        let known = names.join(", ");
         return Err(Failure::usage(format!(
             "no row contains {text:?}: there are {known}"
         )));
@@ -370,4 +372,21 @@ fn print(out: &mut Output, measured: &[Measured]) -> Outcome {
 
 fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("bounds that hdrhistogram allows")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_whose_name_begins_others_can_be_had_alone() {
+        for name in ["fig13_1", "ecalls_fig3", "fig7"] {
+            let runs = wanted(name).expect("a row");
+            let names: Vec<&str> = rows(&runs).map(|row| row.name.as_str()).collect();
+            assert_eq!(names, [name]);
+        }
+        let series = wanted("ecalls_fig3_").expect("rows");
+        assert_eq!(rows(&series).count(), 3);
+        assert!(wanted("fig99").is_err());
+    }
 }
