@@ -13,6 +13,9 @@ const MS: u64 = 1_000_000;
 /// CPU time of a best-effort event, as the papers' players have it, and a short one.
 const PIECE_NS: u64 = MS / 2;
 const SHORT_PIECE_NS: u64 = 20_000;
+/// How long the plain sleeper sleeps: no multiple of a tick, so that it wakes at all times between
+/// two of them.
+const SLEEP_NS: u64 = 10_300_000;
 /// Adaptive players and best-effort threads of Coop §5.2.
 const PLAYERS: u64 = 8;
 const HOGS: usize = 4;
@@ -30,6 +33,8 @@ const LIVE: [u64; 6] = [2, 4, 6, 8, 10, 12];
 pub(super) enum Polling {
     /// As the scheduler under test would have it.
     Usual,
+    /// As the kernel's own would have it, under each: nobody polls.
+    Never,
     /// By our scheduler with a period of 1 ms, without polling (Coop §5.7).
     ShortPeriod,
     /// There are none: [`switching`] measures.
@@ -101,6 +106,7 @@ const DELAYS: &[Figure] = &[
     Figure::Max,
     Figure::HogShare,
 ];
+const WAKES: &[Figure] = &[Figure::Mean, Figure::P50, Figure::P99, Figure::Max];
 const LIVE_RATES: &[Figure] = &[
     Figure::Fps,
     Figure::FpsJain,
@@ -208,6 +214,7 @@ pub(super) fn all() -> Vec<Run> {
     runs.push(switching::run());
     runs.extend(DELAYED.into_iter().map(delays));
     runs.extend(LIVE.into_iter().map(live_rates));
+    runs.push(sleeper());
     runs
 }
 
@@ -317,6 +324,19 @@ fn live_rates(players: u64) -> Run {
     run(clips.collect(), HOGS, rows)
 }
 
+/// A thread that knows nothing of us: it sleeps until a time, looks at the clock, and sleeps again.
+fn sleeper() -> Run {
+    let rows = vec![row(
+        "sleeper",
+        "as Coop Figure 5",
+        "1 plain thread that sleeps again and again, 4 hogs: from its time until it runs",
+        WAKES,
+    )];
+    let mut run = run(vec![live(SLEEP_NS, 0, SLEEP_NS)], HOGS, rows);
+    run.polling = Polling::Never;
+    run
+}
+
 /// The figures of a run.
 pub(super) fn figures(run: &Run, seen: &Seen) -> Figures {
     let is_bad: Vec<bool> = run
@@ -345,6 +365,7 @@ mod tests {
         "fig13_14",
         "periodic",
         "short_chunks",
+        "sleeper",
         "switch_cost",
         "ecalls_fig3",
         "ecalls_fig9_2",

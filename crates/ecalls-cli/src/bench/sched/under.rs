@@ -148,7 +148,7 @@ impl Under {
 
 fn options(polling: Polling) -> Options {
     match polling {
-        Polling::Usual | Polling::Handing => Options::default(),
+        Polling::Usual | Polling::Never | Polling::Handing => Options::default(),
         Polling::ShortPeriod => Options {
             period: SHORT_PERIOD,
             ..Options::default()

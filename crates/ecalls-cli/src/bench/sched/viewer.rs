@@ -5,13 +5,16 @@
 //! time, has the next one's as its deadline and asks for the CPU; and the player has the paper's
 //! window: one frame of five may be missed. Elsewhere it waits by a timed wait, as the paper's
 //! players did without ECalls. A frame that is not decoded when its time is over is given up; one
-//! that could not be finished in time, even alone on the CPU, is left out.
+//! that could not be finished in time, even alone on the CPU, is left out. One whose frames cost
+//! nothing is a plain sleeper.
 
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use ecalls::coop::SlotMemory;
 use ecalls::{Channel, Ecalls, Raise, Service, Subscription, Window, now_ns};
+use rustix::thread::set_current_timer_slack;
 
 use super::player::{Clip, Played};
 use super::track::Track;
@@ -59,6 +62,11 @@ impl Viewer {
             Some(ecalls) => Waits::ForEvents(Box::new(Events::new(ecalls, clip)?)),
             None => Waits::Timed,
         };
+        if clip.frame_ns == 0 {
+            // It only sleeps. What the kernel may put its timer off by is not the scheduler's; if
+            // that cannot be set, it is in the figure of every scheduler.
+            let _ = set_current_timer_slack(Some(NonZeroU64::MIN));
+        }
         Ok(Viewer {
             clip,
             from_ns,
