@@ -21,6 +21,11 @@ pub(crate) const SECTIONS: &[Section] = &[
         measure: start::bpftrace,
     },
     Section {
+        rows: &["true_start"],
+        slow: true,
+        measure: start::nothing,
+    },
+    Section {
         rows: cost::ROWS,
         slow: false,
         measure: cost::measure,

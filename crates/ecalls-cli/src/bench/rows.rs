@@ -144,6 +144,7 @@ mod tests {
         "user_call",
         "kernel_call",
         "bpftrace_start",
+        "true_start",
     ];
 
     #[test]

@@ -10,9 +10,12 @@
 //! somebody meets who changes a filter now and then. `text_to_running_N_hot` is the same when the
 //! text has just been compiled and loaded some times: how much of it is the work itself.
 //!
+//! The whole is compared with `true_start`: a program that does nothing, from its start to its end.
+//!
 //! N: one line, twenty lines, and the largest handler that somebody else may have loaded
 //! ([`limits::BPF_INSTRUCTIONS_STRANGER`]).
 
+use std::io;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -31,6 +34,8 @@ use crate::exit::{Code, Failure, Outcome};
 
 /// Rounds of each text.
 const ROUNDS: u32 = 200;
+/// Of bpftrace, which takes some hundred times as long.
+const BPFTRACE_ROUNDS: u32 = 10;
 /// Before each time that is taken cold, so that all of them find the machine as cold.
 const PAUSE: Duration = Duration::from_millis(10);
 /// So often the text is compiled and loaded right before the time that is taken hot.
@@ -214,20 +219,42 @@ fn largest() -> Result<String, Failure> {
 
 /// How long bpftrace takes to run a program that does nothing.
 pub(crate) fn bpftrace(bench: &Bench) -> Result<Vec<Value>, Failure> {
+    let what = "bpftrace from its start to its end, with a program that does nothing";
+    let mut command = Command::new("bpftrace");
+    command.args(["-e", "BEGIN { exit(); }"]);
+    let rounds = bench.effort.rounds(ROUNDS).min(BPFTRACE_ROUNDS);
+    let times = runs(command, rounds);
     let row = "bpftrace_start";
+    Ok(vec![times.map_or_else(
+        |_| Value::missing(row, "bpftrace is not installed, or does not run here"),
+        |times| Value::percentiles(row, &times, what),
+    )])
+}
+
+/// How long a program takes that does nothing: what `text_to_running_N` is divided by. Both are the
+/// kernel's work on memory and files, as cold, so that a machine that is slow is slow in both.
+pub(crate) fn nothing(bench: &Bench) -> Result<Vec<Value>, Failure> {
+    let what = "`true` from its start to its end, after the same pause";
+    let times = runs(Command::new("true"), bench.effort.rounds(ROUNDS));
+    let row = "true_start";
+    Ok(vec![times.map_or_else(
+        |_| Value::missing(row, "there is no `true` here"),
+        |times| Value::percentiles(row, &times, what),
+    )])
+}
+
+/// Times from a program's start to its end, each after the pause, us, in their order.
+fn runs(mut command: Command, rounds: u32) -> io::Result<Vec<f64>> {
+    command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut times = Vec::new();
-    for _ in 0..bench.effort.rounds(ROUNDS).min(10) {
+    for _ in 0..rounds {
+        thread::sleep(PAUSE);
         let begin = Instant::now();
-        let mut command = Command::new("bpftrace");
-        let command = command.args(["-e", "BEGIN { exit(); }"]);
-        let ended = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
-        match ended {
-            Ok(status) if status.success() => times.push(begin.elapsed().as_nanos() as f64 / 1e3),
-            Ok(_) => return Ok(vec![Value::missing(row, "bpftrace does not run here")]),
-            Err(_) => return Ok(vec![Value::missing(row, "bpftrace is not installed")]),
+        if !command.status()?.success() {
+            return Err(io::ErrorKind::Other.into());
         }
+        times.push(begin.elapsed().as_nanos() as f64 / 1e3);
     }
     times.sort_by(f64::total_cmp);
-    let what = "bpftrace from its start to its end, with a program that does nothing";
-    Ok(vec![Value::percentiles(row, &times, what)])
+    Ok(times)
 }
