@@ -2,8 +2,8 @@
 //! out, constants folded, and whatever is wrong is told, all of it in one run.
 //!
 //! The way of a text: declarations first (`declare`), then the functions, the body and the tests
-//! (`statement`, with `expression` and what it needs: `place`, `assign`, `call`,
-//! `builtin`, `text`, `variable`, `initialise`), then what only the whole shows (`whole`:
+//! (`statement`, with `expression` and what it needs: `condition`, `place`, `assign`,
+//! `call`, `builtin`, `text`, `variable`, `initialise`), then what only the whole shows (`whole`:
 //! recursion, what nobody uses).
 //!
 //! How errors are kept apart from their echoes: whoever finds an error tells it and gives `None`
@@ -19,6 +19,7 @@
 mod assign;
 mod builtin;
 mod call;
+mod condition;
 mod constant;
 mod conversion;
 mod declare;

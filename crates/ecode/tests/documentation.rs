@@ -85,6 +85,9 @@ fn the_errors_that_are_shown_look_like_that() {
     assert_eq!(found(&source).render(&source), *shown);
     let manual = read(MANUAL);
     let source = Source::new(
+    let shown = &blocks(&read(CHAPTER), "text")[1];
+    let source = Source::new("filter.ec", "event.kind == fork || exec\n");
+    assert_eq!(found(&source).render(&source), *shown);
         "filter.ec",
         "// A filter.\n\n    if (input.byte > 1000)\n        ;",
     );

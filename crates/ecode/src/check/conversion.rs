@@ -107,17 +107,12 @@ impl Checker<'_> {
         Some(value)
     }
 
-    /// A condition of an expression: a `bool`.
-    pub(super) fn condition(&mut self, source: &ast::Expression) -> Option<Expression> {
-        self.value(source).map(truth)
-    }
-
     /// The condition of a statement: with a word where `==` was probably meant.
     pub(super) fn condition_of_statement(
         &mut self,
         source: &ast::Expression,
     ) -> Option<Expression> {
-        let value = self.value(source)?;
+        let condition = self.condition(source)?;
         if let ast::ExpressionKind::Assign(..) = source.kind {
             self.warn(
                 source.span,
@@ -125,7 +120,7 @@ impl Checker<'_> {
                 "write == to compare, or (...) != 0 if the assignment is meant",
             );
         }
-        Some(truth(value))
+        Some(condition)
     }
 
     /// A whole number that is known now.

@@ -1,7 +1,7 @@
 //! Declarations of the whole text: structs, enums, statics and constants, the heads of functions,
 //! `fuel`; and what the surroundings declare: the input by the service's format.
 
-use super::scope::Binding;
+use super::scope::{Binding, Named};
 use super::{Checker, Facts, Fixed, Signature, cut};
 use crate::ast::{self, Item, TypeKind};
 use crate::environment;
@@ -218,6 +218,10 @@ impl Checker<'_> {
         {
             self.error(name.span, format!("a second enum '{}'", cut(&name.text)));
         }
+        let named = match item.values.len() {
+            1 => Named::Setting,
+            _ => Named::Member,
+        };
         let mut next = Some(0i64);
         for (name, value) in &item.values {
             if let Some(value) = value {
@@ -234,7 +238,7 @@ impl Checker<'_> {
                 next = None;
             }
             let binding = next.map_or(Binding::Error, |value| {
-                Binding::Constant(Type::Int(Int::INT), value)
+                Binding::Constant(Type::Int(Int::INT), value, named)
             });
             self.declare(&name.text, name.span, binding);
             next = next.map(|value| value + 1);

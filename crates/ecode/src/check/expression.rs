@@ -1,7 +1,7 @@
 //! Expressions: what each operator wants of its operands, and what comes of them. Constants are
 //! folded as soon as they meet.
 
-use super::conversion::{common, constant_of, convert, literal_type, number, promoted, truth};
+use super::conversion::{common, constant_of, convert, literal_type, number, promoted};
 use super::{Checker, Operand, constant};
 use crate::ast::{self, ExpressionKind as Ast, UnaryOperator};
 use crate::source::Span;
@@ -91,9 +91,8 @@ impl Checker<'_> {
         if let (UnaryOperator::Minus, Some(least)) = (operator, least_long(source)) {
             return Some(number(least, Type::Int(Int::LONG), span));
         }
-        let value = self.value(source)?;
         if operator == UnaryOperator::Not {
-            let value = truth(value);
+            let value = self.negated(source)?;
             let kind = match constant_of(&value) {
                 Some(known) => ExpressionKind::Constant(i64::from(known == 0)),
                 None => ExpressionKind::Not(Box::new(value)),
@@ -104,6 +103,7 @@ impl Checker<'_> {
                 span,
             });
         }
+        let value = self.value(source)?;
         let ty = promoted(&value.ty);
         if operator == UnaryOperator::Complement && ty == Type::Fixed {
             self.error(
@@ -296,7 +296,7 @@ impl Checker<'_> {
         or: bool,
         span: Span,
     ) -> Option<Expression> {
-        let (a, b) = (self.condition(a), self.condition(b));
+        let (a, b) = self.conditions((a, b), or);
         let (a, b) = (a?, b?);
         let kind = match (constant_of(&a), constant_of(&b)) {
             (Some(known), _) if (known != 0) == or => ExpressionKind::Constant(i64::from(or)),

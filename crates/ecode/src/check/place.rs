@@ -40,7 +40,9 @@ impl Checker<'_> {
                 }
                 Operand::Place(self.place_of(id, span))
             }
-            Some(Binding::Constant(ty, value)) => Operand::Value(number(*value, ty.clone(), span)),
+            Some(Binding::Constant(ty, value, _)) => {
+                Operand::Value(number(*value, ty.clone(), span))
+            }
             Some(Binding::Function(_)) => {
                 let message = format!("'{}' is a function", cut(name));
                 self.error_hint(span, message, format!("call it: {}(...)", cut(name)));

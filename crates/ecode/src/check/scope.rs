@@ -15,11 +15,25 @@ pub(super) enum Binding {
     /// A variable of the tree.
     Variable(VariableId),
     /// A number: an enum's value, a `const` of scalar type.
-    Constant(Type, i64),
+    Constant(Type, i64, Named),
     /// A local function.
     Function(FunctionId),
     /// It was declared wrongly: nothing is said about it any more.
     Error,
+}
+
+/// Why a constant has a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Named {
+    /// A kind of the service.
+    Kind,
+    /// A number of the kernel's.
+    Number,
+    /// One of an enum's values.
+    Member,
+    /// Whoever changes the program changes it here: a `const`, a constant of the surroundings, the
+    /// only value of an enum.
+    Setting,
 }
 
 #[derive(Debug)]
@@ -130,7 +144,7 @@ mod tests {
         let mut scopes = Scopes::default();
         let at = Span::default();
         scopes.open();
-        let outer = Binding::Constant(Type::Bool, 0);
+        let outer = Binding::Constant(Type::Bool, 0, Named::Setting);
         assert!(scopes.declare("a", at, outer.clone()).is_ok());
         assert!(scopes.declare("a", at, outer.clone()).is_err());
         scopes.open();

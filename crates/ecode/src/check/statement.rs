@@ -584,6 +584,9 @@ impl Checker<'_> {
                             "compare it, or convert it: (long)(...)",
                         );
                     }
+                    if in_body || wanted == Type::Bool {
+                        self.warn_of_constant_result(source);
+                    }
                     let value = self.adapt(value, &wanted);
                     out.push(Statement::Return(Some(value)));
                 }

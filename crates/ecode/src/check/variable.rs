@@ -3,7 +3,7 @@
 //! the statics, written once.
 
 use super::initialise::Filling;
-use super::scope::Binding;
+use super::scope::{Binding, Named};
 use super::{Checker, Facts, Fixed, cut};
 use crate::ast::{Declaration, Declarator, Initialiser};
 use crate::limits;
@@ -135,7 +135,7 @@ impl Checker<'_> {
         match value.bytes(size) {
             Some(_) if ty.is_scalar() => {
                 let known = value.scalar().and_then(super::conversion::constant_of);
-                Some(Binding::Constant(ty, known.unwrap_or(0)))
+                Some(Binding::Constant(ty, known.unwrap_or(0), Named::Setting))
             }
             Some(bytes) => {
                 let align = self.tree.structs.align(&ty);
