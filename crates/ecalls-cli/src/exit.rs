@@ -13,7 +13,7 @@ pub(crate) const HELP: &str = "\
 Exit codes:
   0  done
   1  failed
-  2  the call was wrong: unknown command, option or value
+  2  the call was wrong: unknown command, option or value, or a text in E-code with errors
   3  denied: needs the daemon or root, a rule of the daemon, or more than its quota
   4  this kernel cannot do it; the message says what is missing and since when it exists
   5  no such service, kind, field or process

@@ -18,7 +18,8 @@ pub(crate) struct Args {
 }
 
 const HELP: &str = "\
-All errors are told at once, each with its line and what to do. Needs no privileges and no kernel.
+All errors are told at once, each with its line and what to do; the exit code is then 2, as in
+`ecalls watch`. Needs no privileges and no kernel.
 
 ITERATIONS (--json: fuel) are those of all loops in one run together, loops in loops included, at
 most. \"cut at 4096\" (may_run_out): how many there are is only known in the run; \"cut at 4096 of

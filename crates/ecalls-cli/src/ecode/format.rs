@@ -20,7 +20,7 @@ pub(crate) struct Args {
 
 const HELP: &str = "\
 Files are changed in place, and only if that changes something. Comments stay where they are. A text
-with errors is left alone.";
+with errors is left alone (exit code 2); --check fails with 1 if a text is not laid out.";
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let mut others = 0;
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         let source = text::read(file)?;
         let laid = ::ecode::format::format(&source).map_err(|diagnostics| {
             note(diagnostics.render(&source).trim_end());
-            Failure::new(Code::Failed, format!("{}: left alone", source.name))
+            Failure::usage(format!("{}: left alone", source.name))
         })?;
         if file.as_os_str() == "-" && !args.check {
             output::write_all(laid.as_bytes())?;

@@ -43,7 +43,9 @@ A test sets the event, runs the program, and says what it expects:
 Each test begins with an event of zeros, no sinks and a fresh state. It can also set event.pid,
 attr(\"load\"), sinks[0].load, age(sinks[0]) and now(). In `expect`, result, fault, dropped,
 requests, accepted, rejected, input, output and static variables can be named;
-`expect signal(40, 1);` looks whether that was asked for.";
+`expect signal(40, 1);` looks whether that was asked for.
+
+Fails with 1 if a test fails; a text that is wrong ends it with 2.";
 
 #[derive(Debug, Serialize)]
 struct Row<'a> {

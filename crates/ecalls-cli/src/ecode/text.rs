@@ -2,6 +2,9 @@
 //! is a service; those of a service, if one is named; else the text declares its own input.
 //! Attributes, sinks' attributes and services to raise are whatever names the options give, so that
 //! a filter can be tried before there is anything to run it.
+//!
+//! A text that cannot be read or is wrong is a wrong call, here as in `ecalls watch`: a failure of
+//! `ecalls ecode test` means that a test ran and did not hold.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -116,10 +119,10 @@ pub(crate) fn read(file: &Path) -> Result<Source, Failure> {
     } else {
         file.display().to_string()
     };
-    read.map_err(|error| Failure::new(Code::Failed, format!("{name}: {error}")))?;
+    read.map_err(|error| Failure::usage(format!("{name}: {error}")))?;
     let text = String::from_utf8(text).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        Failure::new(Code::Failed, format!("{name}: byte {at} is not UTF-8 text"))
+        Failure::usage(format!("{name}: byte {at} is not UTF-8 text"))
     })?;
     Ok(Source::new(name, text))
 }
@@ -166,20 +169,17 @@ fn nothing_compiled(source: &Source, errors: usize) -> Failure {
         1 => "an error".to_owned(),
         count => format!("{count} errors"),
     };
-    Failure::new(
-        Code::Failed,
-        format!("{}: {errors}; nothing was compiled", source.name),
-    )
+    Failure::usage(format!("{}: {errors}; nothing was compiled", source.name))
 }
 
 /// Makes the program for the kernel.
 pub(crate) fn object(source: &Source, compiled: &Compiled) -> Result<Object, Failure> {
     ::ecode::bpf::emit(&compiled.program).map_err(|limit| {
         note(Diagnostics::new(vec![limit]).render(source).trim_end());
-        Failure::new(
-            Code::Failed,
-            format!("{}: beyond a limit of programs for the kernel", source.name),
-        )
+        Failure::usage(format!(
+            "{}: beyond a limit of programs for the kernel",
+            source.name
+        ))
     })
 }
 

@@ -155,7 +155,7 @@ fn what_options_could_give_is_told_with_the_option() {
 fn refused_with(text: &str, options: &[&str], hint: &str) -> String {
     let text = Text::new("wanting", text);
     let ended = ecalls(&[&["ecode", "check", text.path()], options].concat());
-    assert_eq!(ended.code, 1, "{ended:?}");
+    assert_eq!(ended.code, 2, "{ended:?}");
     assert!(ended.err.contains(hint), "{ended:?}");
     ended.err
 }
@@ -185,7 +185,7 @@ fn a_mistake_is_told_with_its_line_and_what_to_do() {
     let text = Text::new("mistake", "{\n    return byts > 1;\n}\n");
     refused(
         &["ecode", "check", "--service", "socket", text.path()],
-        1,
+        2,
         &[":2:12: error:", "^^^^", "did you mean 'bytes'", "an error"],
     );
     refused(
@@ -193,7 +193,28 @@ fn a_mistake_is_told_with_its_line_and_what_to_do() {
         5,
         &["no service 'sokcet'", "socket"],
     );
-    refused(&["ecode", "check", "/nowhere.ec"], 1, &["/nowhere.ec"]);
+}
+
+/// As `ecalls watch --ecode` and `ecalls service add` do (watch_ecode.rs, call.rs).
+#[test]
+fn a_text_that_is_missing_or_wrong_is_a_wrong_call() {
+    let wrong = Text::new("wrong", "return byts > 1;\n");
+    let unreadable = Text::new("unreadable", "return 1 +;\n");
+    for command in [
+        &["check"][..],
+        &["run"],
+        &["test"],
+        &["dump", "--ir"],
+        &["fmt"],
+        &["fmt", "--check"],
+    ] {
+        let call = |file| [&["ecode"], command, &[file]].concat();
+        refused(&call("/nowhere.ec"), 2, &["/nowhere.ec"]);
+        refused(&call(unreadable.path()), 2, &["error: "]);
+        if command[0] != "fmt" {
+            refused(&call(wrong.path()), 2, &["'byts' is not declared"]);
+        }
+    }
 }
 
 #[test]
