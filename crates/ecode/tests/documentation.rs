@@ -17,7 +17,8 @@ const MANUAL: &str = "doc/man/ecode.7";
 const GRAMMAR: &str = "editors/ecode.tmLanguage.json";
 
 /// Some that services have, and some that readers of the chapter are to imagine.
-const FIELDS: &str = "u32 bytes; u32 backlog; u16 local_port; u16 port; char comm[16]; u32 list[4]";
+const FIELDS: &str =
+    "u32 bytes; u32 backlog; u16 local_port; u16 port; char comm[16]; u32 list[4]; u32 remote_ip4";
 
 fn read(path: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -70,12 +71,13 @@ fn programs_of_the_chapter_are_programs_in_their_one_form() {
 fn programs_of_the_manual_are_programs() {
     let manual = read(MANUAL);
     let example = manual.split(".SH EXAMPLES").nth(1).expect("examples");
-    let program = example
-        .split(".EX\n")
-        .nth(1)
-        .and_then(|part| part.split(".EE").next());
-    let source = Source::new(MANUAL, program.expect("a program"));
-    assert_eq!(found(&source).render(&source), "");
+    let parts = example.split(".EX\n").skip(1);
+    let programs: Vec<_> = parts.filter_map(|part| part.split(".EE").next()).collect();
+    assert!(programs.len() >= 2);
+    for program in programs {
+        let source = Source::new(MANUAL, program);
+        assert_eq!(found(&source).render(&source), "");
+    }
 }
 
 #[test]
@@ -83,11 +85,11 @@ fn the_errors_that_are_shown_look_like_that() {
     let shown = &blocks(&read(CHAPTER), "text")[0];
     let source = Source::new("filter.ec", "byte > 1000\n");
     assert_eq!(found(&source).render(&source), *shown);
-    let manual = read(MANUAL);
-    let source = Source::new(
     let shown = &blocks(&read(CHAPTER), "text")[1];
     let source = Source::new("filter.ec", "event.kind == fork || exec\n");
     assert_eq!(found(&source).render(&source), *shown);
+    let manual = read(MANUAL);
+    let source = Source::new(
         "filter.ec",
         "// A filter.\n\n    if (input.byte > 1000)\n        ;",
     );
