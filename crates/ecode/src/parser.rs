@@ -169,6 +169,10 @@ impl<'a> Parser<'a> {
         }
         let end = self.span_before().end;
         let behind = Span { start: end, end };
+        let hint = match (hint, wanted) {
+            ("", ";") => "a statement ends with ';'; only a body that is one expression has none",
+            _ => hint,
+        };
         self.tell(
             behind,
             format!("expected '{wanted}' at the end of the line"),

@@ -110,6 +110,25 @@ fn texts_that_are_wrong_are_refused_with_every_mistake_at_its_place() {
     assert!(look("reject", true) >= 80);
 }
 
+/// Errors of `tests/ecode/reject` that do not say what to do. It only falls.
+const WITHOUT_HINT: usize = 37;
+
+#[test]
+fn errors_without_a_hint_become_fewer() {
+    let mut without = 0;
+    for entry in std::fs::read_dir(folder("reject")).expect("the folder of texts") {
+        let path = entry.expect("a text").path();
+        let text = std::fs::read_to_string(&path).expect("a text");
+        let (told, _) = found(&Source::new(path.display().to_string(), text));
+        let errors = told.iter().filter(|one| one.severity == Severity::Error);
+        without += errors.filter(|one| one.hint.is_empty()).count();
+    }
+    assert_eq!(
+        without, WITHOUT_HINT,
+        "errors without a hint: give a new one its hint; if there are fewer, lower WITHOUT_HINT"
+    );
+}
+
 #[test]
 fn texts_that_are_right_are_programs() {
     assert!(look("accept", false) >= 60);

@@ -8,5 +8,6 @@ int n = (a = b);
 c = (a = b);
 return n + a.x + c.x;
 //@ error 7:9 this gives no value
+//@ hint write it as a statement of its own
 //@ error 8:5 struct s is expected here, this is void
 //@ hint arrays and structs are assigned as a whole to one of the very same type

@@ -6,6 +6,7 @@ histogram(comm);
 signal(1);
 return a;
 //@ error 3:9 this gives no value
+//@ hint write it as a statement of its own
 //@ error 4:7 this argument must be a whole number, this is a fixed
 //@ hint convert it: (long)(...)
 //@ error 5:11 a number is needed, this is char[16]

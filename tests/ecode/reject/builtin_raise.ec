@@ -11,6 +11,7 @@ raise("timer", 1.5);
 //@ error 5:7 no service 'disk' can be raised from here
 //@ hint known: timer, socket
 //@ error 6:7 a service's name is written in quotes: "name"
+//@ hint write "timer"
 //@ error 7:1 'raise' takes 1 to 4 arguments, 5 given
 //@ hint it is raise("service", a, b, c): up to three numbers
 //@ error 8:16 this argument must be a whole number, this is a fixed

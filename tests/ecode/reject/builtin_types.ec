@@ -8,4 +8,6 @@ return hash(1.5) + min(comm, 1) + abs(list) + length(port) + length(list);
 //@ error 3:39 a number is needed, this is unsigned int[4]
 //@ hint name one element: [index]
 //@ error 3:54 an array of char is expected here, this is unsigned short
+//@ hint strings are arrays of char; numbers are compared without quotes
 //@ error 3:69 an array of char is expected here, this is unsigned int[4]
+//@ hint strings are arrays of char; numbers are compared without quotes

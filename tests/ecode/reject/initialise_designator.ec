@@ -12,6 +12,7 @@ return a.x + b.x + c[0] + d[0] + e[0];
 //@ error 5:17 struct s has no elements
 //@ hint fields are named .field
 //@ error 6:15 index 2 is outside: the array has 2 elements, 0 to 1
+//@ hint the first element is [0], the last [1]
 //@ error 7:15 int[2] has no fields
 //@ hint elements are named [index]
 //@ error 8:15 an index must be a constant

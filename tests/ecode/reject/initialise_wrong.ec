@@ -11,6 +11,7 @@ return a.in.x + b.in.x + c.x + d[0];
 //@ error 7:18 a number is needed, this is struct s
 //@ hint name one of its fields: .field
 //@ error 7:27 the text has 7 characters, the array 4
+//@ hint char NAME[7] holds it
 //@ error 8:14 this is no value for struct s
 //@ hint write { ... }, or a variable of this type
 //@ error 9:12 this is no value for int[2]

@@ -7,4 +7,6 @@ return inner + i;
 //@ warning 3:18 nothing is done with this value
 //@ hint an assignment is '=', a result 'return ...;'
 //@ error 6:8 'inner' is not declared
+//@ hint the event's data has bytes, port, level, flags, comm, list
 //@ error 6:16 'i' is not declared
+//@ hint the event's data has bytes, port, level, flags, comm, list

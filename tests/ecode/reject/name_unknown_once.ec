@@ -4,3 +4,4 @@ int a = missing + missing;
 if (missing > a)
     return missing;
 //@ error 3:9 'missing' is not declared
+//@ hint the event's data has bytes, port, level, flags, comm, list

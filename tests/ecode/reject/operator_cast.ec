@@ -4,6 +4,7 @@ struct s { int x; };
 struct s a = { 1 };
 return ((struct s)port).x + (int)a + (long)comm + (int)(void)port;
 //@ error 5:10 nothing can be converted to struct s
+//@ hint assign its fields one by one
 //@ error 5:34 a number is needed, this is struct s
 //@ hint name one of its fields: .field
 //@ error 5:44 a number is needed, this is char[16]

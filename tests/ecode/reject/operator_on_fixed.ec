@@ -7,5 +7,6 @@ return (f << 1) + (f & 1) + ~f + (port | 0.5);
 //@ error 4:22 '&' works on the bits of whole numbers, this is a fixed
 //@ hint convert it first: (long)(...)
 //@ error 4:29 '~' works on the bits of whole numbers, this is a fixed
+//@ hint convert it first: (long)(...)
 //@ error 4:40 '|' works on the bits of whole numbers, this is a fixed
 //@ hint convert it first: (long)(...)

@@ -10,8 +10,10 @@ here++;
 ONE = 2;
 return limit + table[0] + here;
 //@ error 7:1 this is a constant: it cannot be written
+//@ hint to compare, write '=='; what changes is a static or a variable
 //@ error 8:1 'table' is const
 //@ hint what changes is declared without const
 //@ error 9:1 'here' is const
 //@ hint what changes is declared without const
 //@ error 10:1 this is a constant: it cannot be written
+//@ hint to compare, write '=='; what changes is a static or a variable

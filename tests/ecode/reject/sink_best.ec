@@ -8,5 +8,6 @@ return a;
 //@ error 4:9 the key must be a whole number, this is a fixed
 //@ hint convert it: (long)(...)
 //@ error 5:9 this gives no value
+//@ hint write it as a statement of its own
 //@ error 6:6 a number is needed, this is char[16]
 //@ hint texts can be compared: ==, !=, prefix(a, b), length(a)

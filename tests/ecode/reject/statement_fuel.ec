@@ -6,4 +6,6 @@ fuel port;
 return 1;
 //@ error 3:6 fuel is 1 to 1000000 (FUEL_MAX), not 0
 //@ error 4:6 fuel is given twice
+//@ hint remove one of them
 //@ error 5:6 fuel is given twice
+//@ hint remove one of them

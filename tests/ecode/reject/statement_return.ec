@@ -6,6 +6,7 @@ void h() { return g(1); }
 g(1); h();
 return f(1);
 //@ error 3:23 'return' needs a value here: int
+//@ hint what the function gives: 'return 0;'
 //@ error 4:31 this function gives no value
 //@ hint it is declared as void
 //@ error 5:19 this function gives no value

@@ -8,3 +8,4 @@ case 2:
     a = 2;
 }
 //@ error 8:5 'a' is not declared
+//@ hint the event's data has bytes, port, level, flags, comm, list

@@ -7,6 +7,7 @@ int d[2] { 1, 2 };
 a = { 1, 2, 3 };
 return a[0] + b[0] + c[0] + d[0];
 //@ error 3:16 expected ',' or '}' behind a value, found '2'
+//@ hint the values of a list are separated by ','
 //@ error 4:17 expected an expression, found ';'
 //@ error 5:18 expected '=' and the value, found '1'
 //@ hint one field or index at a time; nest the lists for more

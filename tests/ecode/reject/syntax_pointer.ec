@@ -20,6 +20,7 @@ end: return x->y + y + f + v;
 //@ hint 'fixed' is the type of numbers with a fraction
 //@ error 8:1 there is no 'union'
 //@ hint use a struct
-//@ error 9:1 'goto' is no type
+//@ error 9:1 there is no 'goto'
+//@ hint use 'break', 'continue' or 'return'
 //@ error 10:1 labels have no meaning
 //@ hint there is no 'goto'; a label of a switch is 'case VALUE:'

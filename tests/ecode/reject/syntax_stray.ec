@@ -13,4 +13,5 @@ return port;
 //@ error 5:1 'else' without 'if'
 //@ hint between 'if (...)' and 'else' stands one statement; more need braces
 //@ error 6:1 'case' outside of a switch
+//@ hint labels stand in 'switch (VALUE) { case 1: ... default: ... }'
 //@ error 7:1 expected an expression, found ')'

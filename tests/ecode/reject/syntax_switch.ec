@@ -13,7 +13,9 @@ return 5;
 //@ warning 4:5 nothing is done with this value
 //@ hint a result is 'return ...;': without it every event goes on
 //@ error 5:8 expected ':', found 'return'
+//@ hint a label is 'case VALUE:' or 'default:'
 //@ error 6:8 expected ':', found '...'
 //@ hint write a label for each value
 //@ error 7:5 expected an expression, found ':'
 //@ error 8:9 expected ':', found 'return'
+//@ hint a label is 'case VALUE:' or 'default:'

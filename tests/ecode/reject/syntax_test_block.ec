@@ -14,6 +14,7 @@ test { run; }
 //@ error 6:21 expected '=', found ';'
 //@ hint a test has 'PLACE = VALUE;', 'run;' and 'expect CONDITION;'
 //@ error 7:8 expected ';' at the end of the line
+//@ hint a statement ends with ';'; only a body that is one expression has none
 //@ error 8:21 expected an expression, found ';'
 //@ error 9:22 expected ';' at the end of the line
 //@ hint expect CONDITION;

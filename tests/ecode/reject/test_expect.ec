@@ -15,13 +15,17 @@ test "looks" {
     expect comm;
 }
 //@ error 8:12 an expectation only looks, it changes nothing
+//@ hint set what the run is to find before 'run;'
 //@ error 9:12 an expectation only looks, it changes nothing
+//@ hint set what the run is to find before 'run;'
 //@ error 10:12 an expectation only looks, it changes nothing
+//@ hint set what the run is to find before 'run;'
 //@ error 11:12 'result' is what the run gave
 //@ hint an expectation only looks at it
 //@ error 12:13 'count' is no part of a condition: it is expected alone
 //@ hint `expect count(...);` says that it was made; a condition has `requests` and `dropped`
 //@ error 13:22 an expectation only looks, it changes nothing
+//@ hint set what the run is to find before 'run;'
 //@ error 14:13 'count' is no part of a condition: it is expected alone
 //@ hint `expect count(...);` says that it was made; a condition has `requests` and `dropped`
 //@ error 15:12 a number is needed, this is char[16]

@@ -17,14 +17,18 @@ test "sets" {
     expect sinks[0].load == 1;
 }
 //@ error 6:21 a test gives constants
+//@ hint a number, an enum's value, a text, or what is computed of those
 //@ error 7:11 sinks are 0 to 63, not 64
 //@ error 8:11 sinks are 0 to 63, not -1
 //@ error 9:11 a test gives constants
+//@ hint a number, an enum's value, a text, or what is computed of those
 //@ error 10:14 a sink has no attribute 'laod'
 //@ hint did you mean 'load'?
 //@ error 11:5 the sinks can only be looked at one by one
 //@ hint for (s in sinks) { ... }
 //@ error 13:21 an age has one value
+//@ hint write it without braces
 //@ error 14:13 a test gives constants
+//@ hint a number, an enum's value, a text, or what is computed of those
 //@ error 16:12 'accepted' is what the run gave
 //@ hint an expectation only looks at it

@@ -4,3 +4,4 @@ return port;
 test "a" { run; expect result == 0; }
 test "a" { run; expect result == 0; }
 //@ error 5:1 a second test "a"
+//@ hint choose another name

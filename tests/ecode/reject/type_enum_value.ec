@@ -3,5 +3,6 @@
 enum a { ONE = 1, BIG = 5000000000, NEXT, BAD = bytes, LAST = 3 };
 return ONE + BIG + NEXT + BAD + LAST;
 //@ error 3:25 an enum's value is an int, 5000000000 does not fit
+//@ hint a const may be larger: const u64 NAME = ...;
 //@ error 3:49 an enum's value must be a constant
 //@ hint it may be computed from numbers, enums, sizeof and const scalars

@@ -4,3 +4,4 @@ struct a { int x; int x; };
 struct a v = { 1, 2 };
 return v.x;
 //@ error 3:23 a second field 'x'
+//@ hint choose another name

@@ -3,3 +3,4 @@
 struct node { int value; struct node next; };
 return 1;
 //@ error 3:26 struct 'node' would contain itself
+//@ hint keep the number of an element of an array instead

@@ -6,4 +6,6 @@ enum b { ONE };
 enum b { TWO };
 return ONE + TWO;
 //@ error 4:8 a second struct 'a'
+//@ hint choose another name
 //@ error 6:6 a second enum 'b'
+//@ hint choose another name, or none

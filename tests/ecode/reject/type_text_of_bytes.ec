@@ -4,3 +4,4 @@ u8 a[4] = "abc";
 s8 b[4] = "abc";
 return a[0] + b[0] + (a == "abc") + (b == "abc");
 //@ error 3:11 a text needs an array of char, not unsigned char[4]
+//@ hint declare the array with the type char

@@ -4,4 +4,6 @@ void a;
 struct s { void b; };
 return 1;
 //@ error 3:6 'a' cannot be void
+//@ hint only a function can give nothing
 //@ error 4:17 'b' cannot be void
+//@ hint only a function can give nothing

@@ -20,7 +20,7 @@ impl Checker<'_> {
                     return None;
                 }
                 if self.context.looks_only {
-                    self.error(source.span, "an expectation only looks, it changes nothing");
+                    self.only_looks(source.span);
                     return None;
                 }
                 self.facts(place.variable).written = true;
@@ -32,6 +32,15 @@ impl Checker<'_> {
                 None
             }
         }
+    }
+
+    /// Tells of what an `expect` would change.
+    pub(super) fn only_looks(&mut self, span: Span) {
+        self.error_hint(
+            span,
+            "an expectation only looks, it changes nothing",
+            "set what the run is to find before 'run;'",
+        );
     }
 
     fn refuse_to_write(&mut self, place: &Place, fixed: Fixed) {
@@ -59,14 +68,21 @@ impl Checker<'_> {
 
     fn no_place(&mut self, source: &ast::Expression) {
         let (message, hint) = match &source.kind {
-            Ast::Field(base, _) if matches!(&base.kind, Ast::Name(name) if name == "event") => {
-                ("what the event tells of itself cannot be written", "")
-            }
-            Ast::Field(..) => ("the attributes of a sink cannot be written", ""),
-            Ast::Name(_) => ("this is a constant: it cannot be written", ""),
+            Ast::Field(base, _) if matches!(&base.kind, Ast::Name(name) if name == "event") => (
+                "what the event tells of itself cannot be written",
+                "compute with a variable of your own; in a test it can be set before 'run;'",
+            ),
+            Ast::Field(..) => (
+                "the attributes of a sink cannot be written",
+                "the sink itself tells them; here it is accepted or rejected",
+            ),
+            Ast::Name(_) => (
+                "this is a constant: it cannot be written",
+                "to compare, write '=='; what changes is a static or a variable",
+            ),
             Ast::Call(name, _) if name.text == "attr" => (
                 "an attribute of the channel cannot be written from here",
-                "",
+                "who reads the channel sets it; what the program keeps is a static",
             ),
             _ => (
                 "this cannot be written",
@@ -193,7 +209,11 @@ impl Checker<'_> {
             return Some(place);
         }
         let name = self.type_name(&place.ty);
-        self.error(at, format!("this works on numbers, '{name}' is none"));
+        self.error_hint(
+            at,
+            format!("this works on numbers, '{name}' is none"),
+            "name one of its elements or fields",
+        );
         None
     }
 }

@@ -221,7 +221,7 @@ impl Checker<'_> {
     fn changes(&mut self, span: Span) -> Option<()> {
         let named = std::mem::take(&mut self.context.request_named);
         if self.context.looks_only && !named {
-            self.error(span, "an expectation only looks, it changes nothing");
+            self.only_looks(span);
             return None;
         }
         Some(())
@@ -300,10 +300,12 @@ impl Checker<'_> {
         {
             return Some(name);
         }
-        self.error(
-            source.span,
-            format!("{what} is written in quotes: \"name\""),
-        );
+        let hint = match &source.kind {
+            Ast::Name(name) => format!("write \"{}\"", cut(name)),
+            _ => "it is known by its name only".to_owned(),
+        };
+        let message = format!("{what} is written in quotes: \"name\"");
+        self.error_hint(source.span, message, hint);
         None
     }
 

@@ -49,7 +49,8 @@ impl Checker<'_> {
                     Some(Binding::Error) => {}
                     Some(_) => {
                         let message = format!("'{}' is no function", cut(&name.text));
-                        self.error(name.span, message);
+                        let hint = "a number and a variable stand without parentheses";
+                        self.error_hint(name.span, message, hint);
                     }
                     None => self.unknown_function(name),
                 }
@@ -81,7 +82,7 @@ impl Checker<'_> {
         let hint = match (foreign_function(&name.text), near) {
             (Some(hint), _) => hint.to_owned(),
             (None, Some(near)) if self.hints() => format!("did you mean '{near}'?"),
-            _ => String::new(),
+            _ => format!("define it: u64 {}(u64 x) {{ ... }}", cut(&name.text)),
         };
         self.error_hint(
             name.span,

@@ -156,7 +156,8 @@ impl Checker<'_> {
         match operand {
             Operand::Error => None,
             Operand::Value(value) if value.ty == Type::Void => {
-                self.error(span, "this gives no value");
+                let hint = "write it as a statement of its own";
+                self.error_hint(span, "this gives no value", hint);
                 None
             }
             Operand::Value(value) if value.ty == Type::Error => None,

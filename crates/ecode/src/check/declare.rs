@@ -56,7 +56,7 @@ impl Checker<'_> {
 
     fn fuel(&mut self, value: &ast::Expression, former: &mut Option<Span>) {
         if former.replace(value.span).is_some() {
-            return self.error(value.span, "fuel is given twice");
+            return self.error_hint(value.span, "fuel is given twice", "remove one of them");
         }
         let Some(units) = self.constant(value, "fuel") else {
             return;
@@ -85,7 +85,8 @@ impl Checker<'_> {
             let base = match &declaration.ty.kind {
                 TypeKind::Struct(of) if of == name && inner => {
                     let message = format!("struct '{}' would contain itself", cut(name));
-                    self.error(declaration.ty.span, message);
+                    let hint = "keep the number of an element of an array instead";
+                    self.error_hint(declaration.ty.span, message, hint);
                     None
                 }
                 _ => self.named_type(&declaration.ty),
@@ -96,7 +97,7 @@ impl Checker<'_> {
                     .and_then(|base| self.field_type(base, declaration, field));
                 if !names.insert(&field.name.text) {
                     let message = format!("a second field '{}'", cut(&field.name.text));
-                    self.error(field.name.span, message);
+                    self.error_hint(field.name.span, message, "choose another name");
                 }
                 whole &= ty.is_some();
                 fields.push((field.name.text.clone(), ty.unwrap_or(Type::Error)));
@@ -162,7 +163,7 @@ impl Checker<'_> {
         let name = &item.name.text;
         if name != "input" || self.environment.input.is_none() {
             let message = format!("a second struct '{}'", cut(name));
-            return self.error(item.name.span, message);
+            return self.error_hint(item.name.span, message, "choose another name");
         }
         let (Some(laid), Some(former)) = (laid, former) else {
             return;
@@ -216,7 +217,8 @@ impl Checker<'_> {
         if let Some(name) = &item.name
             && !self.enums.insert(name.text.clone())
         {
-            self.error(name.span, format!("a second enum '{}'", cut(&name.text)));
+            let message = format!("a second enum '{}'", cut(&name.text));
+            self.error_hint(name.span, message, "choose another name, or none");
         }
         let named = match item.values.len() {
             1 => Named::Setting,
@@ -231,9 +233,10 @@ impl Checker<'_> {
             if let Some(value) = next
                 && i32::try_from(value).is_err()
             {
-                self.error(
+                self.error_hint(
                     span,
                     format!("an enum's value is an int, {value} does not fit"),
+                    "a const may be larger: const u64 NAME = ...;",
                 );
                 next = None;
             }
@@ -400,7 +403,8 @@ impl Checker<'_> {
     ) -> Option<Type> {
         let mut ty = base;
         if ty == Type::Void {
-            self.error(name.span, format!("'{}' cannot be void", cut(&name.text)));
+            let message = format!("'{}' cannot be void", cut(&name.text));
+            self.error_hint(name.span, message, "only a function can give nothing");
             return None;
         }
         self.nesting(&ty, dimensions.len(), name.span)?;
@@ -454,7 +458,11 @@ impl Checker<'_> {
             .filter(|count| (1..=most).contains(count));
         if count.is_none() {
             let message = format!("an array has 1 to {most} elements (ARRAY_ELEMENTS)");
-            self.error(source.span, message);
+            let hint = match value > 0 {
+                true => "more elements are an array of arrays: [2][3000]",
+                false => "what has no element is left out",
+            };
+            self.error_hint(source.span, message, hint);
         }
         count
     }

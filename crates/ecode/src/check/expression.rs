@@ -106,9 +106,10 @@ impl Checker<'_> {
         let value = self.value(source)?;
         let ty = promoted(&value.ty);
         if operator == UnaryOperator::Complement && ty == Type::Fixed {
-            self.error(
+            self.error_hint(
                 span,
                 "'~' works on the bits of whole numbers, this is a fixed",
+                "convert it first: (long)(...)",
             );
             return None;
         }
@@ -334,7 +335,8 @@ impl Checker<'_> {
             (left, right) if void(&left) != void(&right) => {
                 let error = matches!(left, Operand::Error) || matches!(right, Operand::Error);
                 if !error {
-                    self.error(span, "one side of ':' gives a value, the other gives none");
+                    let message = "one side of ':' gives a value, the other gives none";
+                    self.error_hint(span, message, "write it with 'if' and 'else'");
                 }
                 return None;
             }
@@ -398,7 +400,7 @@ impl Checker<'_> {
         let (ty, value) = (ty?, value?);
         if !ty.is_scalar() {
             let message = format!("nothing can be converted to {}", self.type_name(&ty));
-            self.error(to.span, message);
+            self.error_hint(to.span, message, "assign its fields one by one");
             return None;
         }
         let converted = convert(value, &ty);

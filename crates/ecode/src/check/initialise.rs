@@ -180,7 +180,7 @@ impl Checker<'_> {
                 ] => self.fill(filling, ty, offset, value),
                 _ => {
                     let message = format!("{} takes one value", self.type_name(ty));
-                    self.error(*span, message);
+                    self.error_hint(*span, message, "write it without braces");
                     filling.failed = true;
                 }
             },
@@ -242,7 +242,7 @@ impl Checker<'_> {
             Operand::Text(..) if matches!(ty, Type::Array(..)) => {
                 filling.failed = true;
                 let message = format!("a text needs an array of char, not {}", self.type_name(ty));
-                self.error(span, message);
+                self.error_hint(span, message, "declare the array with the type char");
             }
             _ => {
                 filling.failed = true;
@@ -360,7 +360,7 @@ impl Checker<'_> {
                 let (value, _) = self.constant_with_type(source, "an index")?;
                 let index = u32::try_from(value).ok().filter(|index| index < count);
                 if index.is_none() {
-                    self.error(source.span, outside(value, *count));
+                    self.error_hint(source.span, outside(value, *count), last_element(*count));
                 }
                 index
             }
@@ -390,6 +390,10 @@ impl Checker<'_> {
             Initialiser::Value(source) => source.span,
             Initialiser::List(_, span) => *span,
         };
+        let hint = match ty {
+            Type::Array(..) => "with [] in place of the number, the values are counted",
+            _ => "each field has one value, in the order of the struct",
+        };
         let message = match ty {
             Type::Array(_, count) => format!("more values than the {count} elements"),
             Type::Struct(id) => {
@@ -399,7 +403,7 @@ impl Checker<'_> {
             }
             _ => return,
         };
-        self.error(span, message);
+        self.error_hint(span, message, hint);
     }
 }
 
@@ -416,6 +420,11 @@ fn fill_text(filling: &mut Filling, ty: &Type, offset: u32, text: &[u8], span: S
 }
 
 /// An index that can be seen to be wrong.
+/// What can be written instead of an index that is outside.
+pub(super) fn last_element(count: u32) -> String {
+    format!("the first element is [0], the last [{}]", count - 1)
+}
+
 pub(super) fn outside(index: i64, count: u32) -> String {
     format!(
         "index {index} is outside: the array has {count} elements, 0 to {}",

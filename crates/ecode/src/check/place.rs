@@ -3,7 +3,7 @@
 //! constant of the surroundings, or a number of the kernel's, in this order.
 
 use super::conversion::{constant_of, convert, number, shown};
-use super::initialise::outside;
+use super::initialise::{last_element, outside};
 use super::scope::{Binding, nearest};
 use super::{Checker, Operand, cut};
 use crate::ast::{self, Name};
@@ -187,8 +187,24 @@ impl Checker<'_> {
                 .chain(NUMBERS.iter().map(|(known, _)| *known)),
         ) {
             Some(near) => format!("did you mean '{near}'?"),
-            None => String::new(),
+            None => self.known_fields(),
         }
+    }
+
+    /// What there is instead of a name that resembles none.
+    fn known_fields(&self) -> String {
+        const SHOWN: usize = 8;
+        let fields = self
+            .input_fields()
+            .filter(|field| !field.starts_with("pad"));
+        let mut shown: Vec<_> = fields.take(SHOWN + 1).map(cut).collect();
+        if shown.is_empty() {
+            return String::new();
+        }
+        if shown.len() > SHOWN {
+            shown[SHOWN] = "...".to_owned();
+        }
+        format!("the event's data has {}", shown.join(", "))
     }
 
     fn input_fields(&self) -> impl Iterator<Item = &str> {
@@ -229,7 +245,11 @@ impl Checker<'_> {
             Type::Error => Operand::Error,
             ref other => {
                 let message = format!("{} has no fields", self.type_name(other));
-                self.error(name.span, message);
+                let hint = match other {
+                    Type::Array(..) => "name one of its elements: [0]",
+                    _ => "it is a number: it stands for itself",
+                };
+                self.error_hint(name.span, message, hint);
                 Operand::Error
             }
         }
@@ -246,7 +266,7 @@ impl Checker<'_> {
             }
             Operand::Value(value) => {
                 let message = format!("{} {what}", self.type_name(&value.ty));
-                self.error(base.span, message);
+                self.error_hint(base.span, message, "it is a number: it stands for itself");
                 Operand::Error
             }
         }
@@ -385,7 +405,11 @@ impl Checker<'_> {
             Type::Error => return Operand::Error,
             other => {
                 let message = format!("{} has no elements", self.type_name(&other));
-                self.error(base.span, message);
+                let hint = match other {
+                    Type::Struct(_) => "name one of its fields: .field",
+                    _ => "it is a number: it stands for itself",
+                };
+                self.error_hint(base.span, message, hint);
                 return Operand::Error;
             }
         };
@@ -404,11 +428,11 @@ impl Checker<'_> {
             Some(value) if wide.ty == Type::Int(Int::UNSIGNED_LONG) => {
                 let shown = shown(value, Int::UNSIGNED_LONG);
                 let message = format!("index {shown} is outside: the array has {count} elements");
-                self.error(at.span, message);
+                self.error_hint(at.span, message, last_element(count));
                 return Operand::Error;
             }
             Some(value) => {
-                self.error(at.span, outside(value, count));
+                self.error_hint(at.span, outside(value, count), last_element(count));
                 return Operand::Error;
             }
             None => place.indices.push(Index {

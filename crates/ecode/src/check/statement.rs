@@ -500,13 +500,11 @@ impl Checker<'_> {
         };
         if !known.insert(value) {
             let at = label.map_or(span, |source| source.span);
-            self.error(
-                at,
-                match value {
-                    Some(value) => format!("a second label for {value}"),
-                    None => "a second 'default'".to_owned(),
-                },
-            );
+            let message = match value {
+                Some(value) => format!("a second label for {value}"),
+                None => "a second 'default'".to_owned(),
+            };
+            self.error_hint(at, message, "only one of them can be met: remove the other");
             return None;
         }
         Some(value)
@@ -530,13 +528,11 @@ impl Checker<'_> {
                 out.push(Statement::Continue);
             }
             None => {
-                self.error(
-                    span,
-                    match is_break {
-                        true => "'break' outside of a loop or switch",
-                        false => "'continue' outside of a loop",
-                    },
-                );
+                let message = match is_break {
+                    true => "'break' outside of a loop or switch",
+                    false => "'continue' outside of a loop",
+                };
+                self.error_hint(span, message, "what ends the run is 'return VALUE;'");
                 return true;
             }
         }
@@ -556,7 +552,8 @@ impl Checker<'_> {
         let Some(source) = source else {
             if !in_body && wanted != Type::Void && wanted != Type::Error {
                 let name = self.type_name(&wanted);
-                self.error(span, format!("'return' needs a value here: {name}"));
+                let message = format!("'return' needs a value here: {name}");
+                self.error_hint(span, message, "what the function gives: 'return 0;'");
             }
             return out.push(Statement::Return(None));
         };

@@ -14,6 +14,10 @@ use crate::tree::{
 };
 use crate::types::{Int, Type};
 
+/// What is told where a test computes, and what it may say.
+const CONSTANTS: &str = "a test gives constants";
+const WHICH: &str = "a number, an enum's value, a text, or what is computed of those";
+
 impl Checker<'_> {
     /// All tests, in order.
     pub(super) fn tests(&mut self, unit: &ast::Unit) {
@@ -23,7 +27,8 @@ impl Checker<'_> {
                 continue;
             };
             if !names.insert(item.name.as_str()) {
-                self.error(item.span, format!("a second test \"{}\"", cut(&item.name)));
+                let message = format!("a second test \"{}\"", cut(&item.name));
+                self.error_hint(item.span, message, "choose another name");
             }
             let steps = item.steps.iter().filter_map(|step| self.test_step(step));
             let test = Test {
@@ -135,7 +140,7 @@ impl Checker<'_> {
         let target = self.input_place(place)?;
         let filling = self.filling(&target.ty, value)?;
         if let Some(at) = filling.not_constant() {
-            self.error(at, "a test gives constants");
+            self.error_hint(at, CONSTANTS, WHICH);
             return None;
         }
         Some(TestStep::Input(filling.into_expression(target)))
@@ -158,7 +163,7 @@ impl Checker<'_> {
             &Type::Int(Int::LONG),
         );
         let Some(number) = constant_of(&number) else {
-            self.error(source.span, "a test gives constants");
+            self.error_hint(source.span, CONSTANTS, WHICH);
             return None;
         };
         let known = u32::try_from(number).ok();
@@ -187,7 +192,7 @@ impl Checker<'_> {
         match self.expression(place) {
             Operand::Place(found) if Some(found.variable) == self.tree.input => {
                 if let Some(index) = found.indices.first() {
-                    self.error(index.value.span, "a test gives constants");
+                    self.error_hint(index.value.span, CONSTANTS, WHICH);
                     return None;
                 }
                 (found.ty != Type::Error).then_some(found)
@@ -209,14 +214,18 @@ impl Checker<'_> {
         let source = match value {
             Initialiser::Value(source) => source,
             Initialiser::List(_, span) => {
-                self.error(*span, format!("{what} has one value"));
+                self.error_hint(
+                    *span,
+                    format!("{what} has one value"),
+                    "write it without braces",
+                );
                 return None;
             }
         };
         let number = convert(self.integer(source, "this value")?, &Type::Int(Int::LONG));
         let known = constant_of(&number);
         if known.is_none() {
-            self.error(source.span, "a test gives constants");
+            self.error_hint(source.span, CONSTANTS, WHICH);
         }
         known
     }

@@ -24,9 +24,10 @@ impl Checker<'_> {
         };
         if text.len() > *count as usize {
             let have = text.len();
-            self.error(
+            self.error_hint(
                 span,
                 format!("the text has {have} characters, the array {count}"),
+                format!("char NAME[{have}] holds it"),
             );
             return None;
         }
@@ -76,9 +77,10 @@ impl Checker<'_> {
         (span, at): (Span, Span),
     ) -> Option<Expression> {
         if with.contains(&0) {
-            self.error(
+            self.error_hint(
                 at,
                 "a text ends at its first 0: this one can be equal to none",
+                "write it without the 0",
             );
             return None;
         }
@@ -119,9 +121,10 @@ impl Checker<'_> {
             Operand::Place(place) => place.ty,
             Operand::Value(value) => value.ty,
             Operand::Text(..) => {
-                self.error(
+                self.error_hint(
                     span,
                     "an array of char is expected here, not a text in quotes",
+                    "name what is looked at: a field or a variable",
                 );
                 return None;
             }
@@ -129,9 +132,10 @@ impl Checker<'_> {
         };
         if given != Type::Error {
             let name = self.type_name(&given);
-            self.error(
+            self.error_hint(
                 span,
                 format!("an array of char is expected here, this is {name}"),
+                "strings are arrays of char; numbers are compared without quotes",
             );
         }
         None

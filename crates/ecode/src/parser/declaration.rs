@@ -224,8 +224,14 @@ impl Parser<'_> {
     /// Told: a name stands where a type must. What is declared with it stays known.
     fn unknown_type(&mut self) -> TypeName {
         let span = self.span();
-        let message = format!("'{}' is no type", self.text(0));
-        let hint = self.type_hint();
+        let message = match hint_of(&FOREIGN_STATEMENTS, self.text(0)) {
+            Some(_) => format!("there is no '{}'", self.text(0)),
+            None => format!("'{}' is no type", self.text(0)),
+        };
+        let mut hint = self.type_hint();
+        if hint.is_empty() {
+            hint = "types are u8 to u64, s8 to s64, C's integers, bool, fixed and structs".into();
+        }
         self.tell(span, message, hint);
         self.advance();
         if self.is("*") {
@@ -243,7 +249,8 @@ impl Parser<'_> {
             return String::new();
         }
         let name = self.text(0);
-        if let Some(hint) = hint_of(&FOREIGN_TYPES, name) {
+        let foreign = hint_of(&FOREIGN_TYPES, name).or(hint_of(&FOREIGN_STATEMENTS, name));
+        if let Some(hint) = foreign {
             return hint.to_owned();
         }
         let defined = self.tokens.windows(2).find_map(|pair| {
@@ -344,6 +351,10 @@ impl Parser<'_> {
             TokenKind::Name => "several variables are separated by ','",
             TokenKind::Symbol("(") => "a function is defined outside of other functions",
             TokenKind::Symbol("{") => "is '=' missing before the list?",
+            TokenKind::Symbol("<" | ">" | "<=" | ">=" | "==" | "!=") => {
+                "a declaration ends with ';' before a condition"
+            }
+            TokenKind::Symbol("}") => "every declaration ends with ';'",
             _ => "",
         }
     }
@@ -399,7 +410,10 @@ impl Parser<'_> {
             let element = self.deeper(Self::element).and_then(|element| {
                 match self.take(",") || self.is("}") {
                     true => Ok(element),
-                    false => Err(self.unexpected("',' or '}' behind a value", "")),
+                    false => Err(self.unexpected(
+                        "',' or '}' behind a value",
+                        "the values of a list are separated by ','",
+                    )),
                 }
             });
             if let Ok(element) = element {

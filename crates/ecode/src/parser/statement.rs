@@ -109,9 +109,11 @@ impl Parser<'_> {
                 "'else' without 'if'",
                 "between 'if (...)' and 'else' stands one statement; more need braces",
             )),
-            "case" | "default" => {
-                Err(self.tell(self.span(), format!("'{word}' outside of a switch"), ""))
-            }
+            "case" | "default" => Err(self.tell(
+                self.span(),
+                format!("'{word}' outside of a switch"),
+                "labels stand in 'switch (VALUE) { case 1: ... default: ... }'",
+            )),
             _ if self.begins_type(0) => self.local(),
             _ => self.expression_statement(),
         }
@@ -182,7 +184,8 @@ impl Parser<'_> {
         if self.is("{") && !self.on_new_line() || self.on_new_line() && !self.is(")") {
             // Most probably only the ')' is missing.
             let end = self.span_before().end;
-            self.tell(Span { start: end, end }, "expected ')'", "");
+            let hint = "what stands in parentheses ends here";
+            self.tell(Span { start: end, end }, "expected ')'", hint);
             return Ok(());
         }
         match self.take(")") {
@@ -261,7 +264,7 @@ impl Parser<'_> {
     fn for_sink(&mut self) -> Parsed<StatementKind> {
         let name = self.name("the sink's name")?;
         if !self.is_name("in") {
-            self.unexpected("'in'", "");
+            self.unexpected("'in'", "for (s in sinks)");
         }
         self.advance();
         if !self.is_name("sinks") {
@@ -369,7 +372,7 @@ impl Parser<'_> {
             if !self.take(":") {
                 let hint = match self.is("...") {
                     true => "write a label for each value",
-                    false => "",
+                    false => "a label is 'case VALUE:' or 'default:'",
                 };
                 self.unexpected("':'", hint);
                 self.skip_label();

@@ -192,6 +192,10 @@ impl Parser<'_> {
         loop {
             let start = self.span();
             let of = self.specifiers()?;
+            if self.is(",") || self.is(")") {
+                let hint = "a function needs no declaration before its use: only define it";
+                return Err(self.unexpected("the parameter's name", hint));
+            }
             let name = self.name("the parameter's name")?;
             let mut variable = self.declarator(name);
             if variable.initialiser.take().is_some() {
@@ -307,7 +311,10 @@ impl Parser<'_> {
         values.push((value, number));
         match self.take(",") || self.is("}") {
             true => Ok(()),
-            false => Err(self.unexpected("',' or '}' behind a value", "")),
+            false => Err(self.unexpected(
+                "',' or '}' behind a value",
+                "the values of an enum are separated by ','",
+            )),
         }
     }
 
