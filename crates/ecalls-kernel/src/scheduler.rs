@@ -44,6 +44,9 @@ pub fn compiled() -> (&'static str, &'static [u8]) {
 /// What the kernel calls it; the version of its table may stand behind.
 const NAME: &str = "ecalls";
 
+/// So many CPUs it has tables for: `CPUS_MAX` in bpf/sched/state.h.
+const CPUS_MAX: usize = 1024;
+
 /// `SCX_ECODE_ACT_RESTART` of the kernel.
 const ACT_RESTART: i64 = 1 << 48;
 
@@ -153,7 +156,8 @@ impl Scheduler {
     ///
     /// # Errors
     /// [`Error::Unsupported`] on a kernel without sched_ext, [`Error::Denied`] without privileges,
-    /// [`Error::Refused`] if its verifier does not accept it, [`Error::Invalid`] if one runs.
+    /// [`Error::Refused`] if its verifier does not accept it, [`Error::Invalid`] if one runs, or if
+    /// the machine has more CPUs than it can schedule.
     pub fn start(access: &Access, options: &Options) -> Result<Scheduler> {
         if !Path::new(KERNEL).exists() {
             return Err(Error::Unsupported {
@@ -164,17 +168,19 @@ impl Scheduler {
         if let Some(name) = state().and_then(|state| state.running) {
             return Err(running_already(&name));
         }
-        libbpf_rs::set_print(Some((PrintLevel::Warn, load::print_log)));
         let failed = |source| Error::Load {
             object: "scheduler",
             source,
         };
+        let cpus = libbpf_rs::num_possible_cpus().map_err(failed)?;
+        let cpus = within_limit(cpus)?;
+        libbpf_rs::set_print(Some((PrintLevel::Warn, load::print_log)));
         let mut open = ObjectBuilder::default()
             .name("scheduler")
             .and_then(|builder| builder.open_memory(BYTES))
             .map_err(failed)?;
         let shared = provider::maps_of(access)?;
-        prepare(&mut open, &shared, options).map_err(failed)?;
+        prepare(&mut open, &shared, options, cpus).map_err(failed)?;
         let loaded = open.load();
         let verdict = verdict::take();
         let mut object = match (loaded, verdict) {
@@ -245,13 +251,23 @@ fn find<'a>(object: &'a Object, name: &str) -> Result<Map<'a>> {
         .ok_or(Error::Closed("a map of the scheduler"))
 }
 
+/// The machine's CPUs, if none of them would be without a table: threads there would not run.
+fn within_limit(cpus: usize) -> Result<u32> {
+    let few = u32::try_from(cpus).ok().filter(|_| cpus <= CPUS_MAX);
+    few.ok_or_else(|| Error::Invalid {
+        what: "the machine's number of possible CPUs",
+        given: cpus.to_string(),
+        expected: "the scheduler's limit CPUS_MAX is 1024",
+    })
+}
+
 /// Sizes the tables, and says how it is to decide.
 fn prepare(
     open: &mut OpenObject,
     shared: &HashMap<&'static str, OwnedFd>,
     options: &Options,
+    cpus: u32,
 ) -> libbpf_rs::Result<()> {
-    let cpus = u32::try_from(libbpf_rs::num_possible_cpus()?).unwrap_or(u32::MAX);
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         if let Some(core) = shared.get(name.as_str()) {
@@ -275,4 +291,29 @@ fn prepare(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_cpus_than_it_has_tables_for_are_refused_with_the_limit() {
+        let told = include_str!("../../../bpf/sched/state.h");
+        assert!(told.contains(&format!("#define CPUS_MAX {CPUS_MAX}u\n")));
+        for cpus in [1, CPUS_MAX] {
+            assert_eq!(
+                within_limit(cpus).expect("as many as it takes"),
+                cpus as u32
+            );
+        }
+        for cpus in [CPUS_MAX + 1, 1 << 40] {
+            let refused = within_limit(cpus).expect_err("too many").to_string();
+            assert!(refused.contains(&format!("is {cpus}:")), "{refused}");
+            assert!(
+                refused.contains(&format!("CPUS_MAX is {CPUS_MAX}")),
+                "{refused}"
+            );
+        }
+    }
 }
