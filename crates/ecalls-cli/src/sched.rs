@@ -164,10 +164,14 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
 }
 
+/// Where a kernel with it is to be had.
+const HOW_TO_GET_IT: &str = "\
+    Debian's kernels have it from 7.0 on (CONFIG_SCHED_CLASS_EXT): Debian 13 gets one from its \
+    backports, by `apt install -t trixie-backports linux-image-amd64`";
+
 /// What to do about a kernel without it.
 pub(crate) fn no_sched_ext() -> Failure {
-    let message = "this kernel has no sched_ext (CONFIG_SCHED_CLASS_EXT): Debian's have it from \
-                   7.0 on";
+    let message = format!("this kernel has no sched_ext: {HOW_TO_GET_IT}");
     Failure::new(Code::Unsupported, message)
 }
 
@@ -196,10 +200,9 @@ fn show(args: &Status) -> Outcome {
     let mut out = Output::new(json);
     let Some(state) = scheduler::state() else {
         if !json {
-            out.line(
-                "this kernel has no sched_ext, so its own scheduler runs: Debian's kernels have it \
-                 from 7.0 on (CONFIG_SCHED_CLASS_EXT)",
-            )?;
+            out.line(format_args!(
+                "this kernel has no sched_ext, so its own scheduler runs: {HOW_TO_GET_IT}"
+            ))?;
             return out.flush();
         }
         return print(&mut out, &Shown::default());

@@ -235,7 +235,12 @@ fn without_sched_ext_it_is_said_what_is_missing() {
     ] {
         let (code, out, err) = sched(arguments);
         assert_eq!((code, out.as_str()), (4, ""), "{arguments:?}: {err}");
-        assert!(err.contains("sched_ext"), "{arguments:?}: {err}");
+        for part in [
+            "sched_ext",
+            "apt install -t trixie-backports linux-image-amd64",
+        ] {
+            assert!(err.contains(part), "{arguments:?}: {err}");
+        }
     }
 }
 
