@@ -137,8 +137,7 @@ impl By {
     }
 
     fn is_ours(&self) -> bool {
-        let name = self.name.as_deref();
-        name.is_some_and(|name| name.starts_with(place::OURS))
+        self.name.as_deref().is_some_and(scheduler::is_ours)
     }
 }
 

@@ -181,9 +181,9 @@ fn check_free() -> Outcome {
     let Some(name) = state.running else {
         return Ok(());
     };
-    let how = match state.holder {
-        Some(_) => "`ecalls sched stop` ends it",
-        None => "end it first",
+    let how = match scheduler::is_ours(&name) {
+        true => "`ecalls sched stop` ends it",
+        false => "end it first",
     };
     let message = format!("{name} schedules this machine already: {how}");
     Err(Failure::new(Code::Failed, message))
@@ -207,14 +207,16 @@ fn show(args: &Status) -> Outcome {
         }
         return print(&mut out, &Shown::default());
     };
-    let ours = state.holder.is_some();
-    let policy = ours.then(scheduler::options).transpose()?;
-    let (counts, seen) = match ours {
+    // Ours runs, and this user may look at it.
+    let running = state.running.as_deref();
+    let can_look = running.is_some_and(scheduler::is_ours) && state.holder.is_some();
+    let policy = can_look.then(scheduler::options).transpose()?;
+    let (counts, seen) = match can_look {
         true => (sum(&scheduler::counts()?), Some(Observed::look(args)?)),
         false => (None, None),
     };
     if !json {
-        let running = state.running.as_deref().unwrap_or("the kernel's own");
+        let running = running.unwrap_or("the kernel's own");
         let holder = state.holder.map(|pid| format!(", held by process {pid}"));
         out.line(format_args!("{running}{}", holder.unwrap_or_default()))?;
     }

@@ -94,6 +94,11 @@ pub fn state() -> Option<State> {
     })
 }
 
+/// Whether the scheduler of this name ([`State::running`]) is ours.
+pub fn is_ours(name: &str) -> bool {
+    name.starts_with(NAME)
+}
+
 /// What the running scheduler has counted, per CPU.
 ///
 /// # Errors
@@ -132,7 +137,7 @@ fn running_already(name: &str) -> Error {
     Error::Invalid {
         what: "the machine's scheduler",
         given: format!("'{name}' already"),
-        expected: if name.starts_with(NAME) {
+        expected: if is_ours(name) {
             "stop that one first (`ecalls sched stop`)"
         } else {
             "stop that one first, by what started it"
@@ -315,5 +320,15 @@ mod tests {
                 "{refused}"
             );
         }
+    }
+
+    #[test]
+    fn ours_is_known_by_its_name_whatever_its_version() {
+        assert!(["ecalls", "ecalls_1.0"].iter().all(|name| is_ours(name)));
+        assert!(
+            ["simple", "", "scx_ecalls"]
+                .iter()
+                .all(|name| !is_ours(name))
+        );
     }
 }

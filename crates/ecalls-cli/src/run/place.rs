@@ -33,8 +33,6 @@ use crate::sched::{no_sched_ext, not_started};
 
 /// What tells a program the number of its group.
 const GROUP_VARIABLE: &str = "ECALLS_GROUP";
-/// What our scheduler's name begins with.
-pub(super) const OURS: &str = "ecalls";
 /// Between two looks whether the program-to-be has stopped.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -138,11 +136,10 @@ pub(crate) fn start(
 /// Whether there is anybody to ask.
 fn can_place() -> Outcome {
     let state = scheduler::state().ok_or_else(no_sched_ext)?;
-    let running = state.running.unwrap_or_default();
-    if running.starts_with(OURS) {
-        return Ok(());
+    match state.running {
+        Some(name) if scheduler::is_ours(&name) => Ok(()),
+        _ => Err(not_started()),
     }
-    Err(not_started())
 }
 
 fn take_place(
