@@ -2,8 +2,8 @@
 //! its memory, the hog beside it gets its share, and so does a thread that keeps the rules. Needs
 //! root and a kernel with sched_ext, so it runs in the test machine.
 //!
-//! All threads of a case are on one CPU, and shares are compared, not times: so a case means the
-//! same on any machine.
+//! All threads of a case are on one CPU, and shares are compared, not times. A case is tried once:
+//! in the steady mode of the test machine the clock counts instructions, so no CPU stands still.
 
 mod harness;
 
@@ -13,16 +13,14 @@ use std::time::Duration;
 
 use ecalls::{Admission, Channel, Window, now_ns};
 use ecalls_abi::coop::{COOP_NONE, COOP_POLLING};
-use harness::stage::{Ends, MS, Poller, Stage, again, burn, pin, spin, start, window, windowed};
+use ecalls_abi::sched::SchedCount;
+use harness::stage::{Ends, MS, Poller, Stage, burn, pin, spin, start, window, windowed};
 use harness::wait_until;
 
 /// Of each case. What a lie can gain, 20 ms, is little beside it.
-const CASE: Duration = Duration::from_millis(500);
-/// In one of so many attempts shares are right: an emulated CPU may stand still for longer than a
-/// case takes, and whoever ran then pays later. A lie that gains gains each time.
-const ATTEMPTS: usize = 4;
+const CASE: Duration = Duration::from_secs(1);
 /// A share is at least so much of another one that should be the same.
-const NEARLY: f64 = 0.6;
+const NEARLY: f64 = 0.9;
 
 /// One of the three rules.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +28,17 @@ enum Rule {
     Overran,
     Slept,
     Ahead,
+}
+
+impl Rule {
+    /// How often it was broken on all CPUs.
+    fn counted(self, count: &SchedCount) -> u64 {
+        match self {
+            Rule::Overran => count.overran,
+            Rule::Slept => count.slept,
+            Rule::Ahead => count.ahead,
+        }
+    }
 }
 
 /// What a thread does again and again, with some work each time.
@@ -161,7 +170,7 @@ const LIES: &[(&str, Option<Rule>, Lie)] = &[
 /// CPU time of the liar, of the hog, and of a thread that keeps the rules; and the liar's offences.
 fn beside(stage: &Stage, lie: Lie) -> ([u64; 3], [u64; 3]) {
     let (theirs, ours) = (stage.channel(), stage.channel());
-    let stop = &AtomicBool::new(false);
+    let (stop, end) = (&AtomicBool::new(false), &AtomicBool::new(false));
     thread::scope(|scope| {
         let hog = scope.spawn(|| {
             pin();
@@ -180,24 +189,29 @@ fn beside(stage: &Stage, lie: Lie) -> ([u64; 3], [u64; 3]) {
             pin();
             let mut poller = Poller::new(&theirs, 0, 0);
             poller.poll(COOP_NONE, 1);
-            while !stop.load(Ordering::Relaxed) {
+            while !end.load(Ordering::Relaxed) {
                 lie(&mut poller, &theirs);
             }
-            (spin(stop), poller.offences())
+            (spin(end), poller.offences())
         });
         thread::sleep(CASE);
-        stop.store(true, Ordering::Relaxed);
+        // The liar first: alone it would have all of the CPU until its last lie is told.
+        end.store(true, Ordering::Relaxed);
         let (had, offences) = liar.join().expect("joined");
+        stop.store(true, Ordering::Relaxed);
         let others = [hog, honest].map(|thread| thread.join().expect("joined"));
         ([had, others[0], others[1]], offences)
     })
 }
 
 /// The hog and who keeps the rules have as much as the liar, and he no more than the hog.
-fn is_fair(name: &str, [liar, hog, honest]: [u64; 3]) -> bool {
-    println!("{name}: liar {liar} ns, hog {hog}, honest {honest}");
+fn assert_fair(name: &str, [liar, hog, honest]: [u64; 3]) {
+    let told = format!("{name}: liar {liar} ns, hog {hog}, honest {honest}");
+    println!("{told}");
     let nearly = |one: u64, other: u64| one as f64 >= other as f64 * NEARLY;
-    nearly(hog, liar) && nearly(honest, liar) && nearly(hog, honest)
+    // Who is begun first may have more, and the hog is.
+    assert!(nearly(hog, liar) && nearly(honest, liar), "{told}");
+    assert!(nearly(hog, honest), "{told}");
 }
 
 #[test]
@@ -205,19 +219,15 @@ fn no_lie_in_a_slot_brings_more_than_a_share() {
     let Some(stage) = start() else { return };
     for (name, rule, lie) in LIES {
         let before = stage.counts();
-        let mut offences = [0; 3];
-        again(name, ATTEMPTS, || {
-            let (had, broke) = beside(&stage, *lie);
-            offences = broke;
-            is_fair(name, had)
-        });
+        let (had, offences) = beside(&stage, *lie);
+        println!("{name}: overran, slept, ahead {offences:?}");
+        assert_fair(name, had);
         let after = stage.counts();
-        let Some(rule) = rule else { continue };
-        // An emulated thread may lose its CPU for longer than the slack, and overran then, first.
-        let counted = |of: &ecalls_abi::sched::SchedCount| of.overran + of.slept + of.ahead;
-        let broke = offences[*rule as usize] + offences[Rule::Overran as usize];
+        let Some(rule) = *rule else { continue };
+        let broke = offences[rule as usize];
         assert!(broke > 0, "{name}: {rule:?} of {offences:?}");
-        assert!(counted(&after) > counted(&before), "{name}: it is counted");
+        let counted = rule.counted(&after) - rule.counted(&before);
+        assert!(counted >= broke, "{name}: {counted} counted of {broke}");
     }
     stage.end();
 }
@@ -226,35 +236,33 @@ fn no_lie_in_a_slot_brings_more_than_a_share() {
 fn two_threads_of_one_slot_have_a_share_each_and_no_more() {
     let Some(stage) = start() else { return };
     let channel = &stage.channel();
-    again("a share each", ATTEMPTS, || {
-        let stop = &AtomicBool::new(false);
-        let (hog, sharers) = thread::scope(|scope| {
-            let hog = scope.spawn(|| {
-                pin();
-                spin(stop)
-            });
-            let sharers = [(); 2].map(|()| {
-                scope.spawn(|| {
-                    pin();
-                    let mut poller = Poller::new(channel, 0, 0);
-                    while !stop.load(Ordering::Relaxed) {
-                        // Each answers for what the other one wrote, too.
-                        poller.publish(now_ns(), 0);
-                        thread::yield_now();
-                        work();
-                    }
-                    spin(stop)
-                })
-            });
-            thread::sleep(CASE);
-            stop.store(true, Ordering::Relaxed);
-            let sharers = sharers.map(|thread| thread.join().expect("joined"));
-            (hog.join().expect("joined"), sharers)
+    let stop = &AtomicBool::new(false);
+    let (hog, sharers) = thread::scope(|scope| {
+        let hog = scope.spawn(|| {
+            pin();
+            spin(stop)
         });
-        sharers
-            .iter()
-            .all(|had| is_fair("a slot of two", [*had, hog, hog]))
+        let sharers = [(); 2].map(|()| {
+            scope.spawn(|| {
+                pin();
+                let mut poller = Poller::new(channel, 0, 0);
+                while !stop.load(Ordering::Relaxed) {
+                    // Each answers for what the other one wrote, too.
+                    poller.publish(now_ns(), 0);
+                    thread::yield_now();
+                    work();
+                }
+                spin(stop)
+            })
+        });
+        thread::sleep(CASE);
+        stop.store(true, Ordering::Relaxed);
+        let sharers = sharers.map(|thread| thread.join().expect("joined"));
+        (hog.join().expect("joined"), sharers)
     });
+    for had in sharers {
+        assert_fair("a slot of two", [had, hog, hog]);
+    }
     stage.end();
 }
 
@@ -262,78 +270,74 @@ fn two_threads_of_one_slot_have_a_share_each_and_no_more() {
 fn a_slot_that_changes_while_it_is_read_harms_nobody() {
     let Some(stage) = start() else { return };
     let channel = &stage.channel();
-    again("a share", ATTEMPTS, || {
-        let stop = &AtomicBool::new(false);
-        let (slot, slots) = std::sync::mpsc::channel();
-        let shares = thread::scope(|scope| {
-            // On any other CPU, if there is one.
-            scope.spawn(move || {
-                let poller: Poller = slots.recv().expect("a slot");
-                let mut random = 1_u64;
-                while !stop.load(Ordering::Relaxed) {
-                    for word in 0..16 {
-                        random ^= random << 13;
-                        random ^= random >> 7;
-                        random ^= random << 17;
-                        poller.word(word).store(random, Ordering::Relaxed);
-                    }
+    let stop = &AtomicBool::new(false);
+    let (slot, slots) = std::sync::mpsc::channel();
+    let shares = thread::scope(|scope| {
+        // On any other CPU, if there is one.
+        scope.spawn(move || {
+            let poller: Poller = slots.recv().expect("a slot");
+            let mut random = 1_u64;
+            while !stop.load(Ordering::Relaxed) {
+                for word in 0..16 {
+                    random ^= random << 13;
+                    random ^= random >> 7;
+                    random ^= random << 17;
+                    poller.word(word).store(random, Ordering::Relaxed);
                 }
-            });
-            let hog = scope.spawn(|| {
-                pin();
-                spin(stop)
-            });
-            let liar = scope.spawn(move || {
-                pin();
-                let poller = Poller::new(channel, 0, 0);
-                slot.send(Poller::new(channel, 0, 0)).expect("sent");
-                while !stop.load(Ordering::Relaxed) {
-                    poller.word(3).store(COOP_POLLING.into(), Ordering::Relaxed);
-                    thread::yield_now();
-                    work();
-                }
-                spin(stop)
-            });
-            thread::sleep(CASE);
-            stop.store(true, Ordering::Relaxed);
-            [liar, hog].map(|thread| thread.join().expect("joined"))
+            }
         });
-        // The one that writes may be on the first CPU for a while, too.
-        is_fair("a slot that changes", [shares[0], shares[1], shares[1]])
+        let hog = scope.spawn(|| {
+            pin();
+            spin(stop)
+        });
+        let liar = scope.spawn(move || {
+            pin();
+            let poller = Poller::new(channel, 0, 0);
+            slot.send(Poller::new(channel, 0, 0)).expect("sent");
+            while !stop.load(Ordering::Relaxed) {
+                poller.word(3).store(COOP_POLLING.into(), Ordering::Relaxed);
+                thread::yield_now();
+                work();
+            }
+            spin(stop)
+        });
+        thread::sleep(CASE);
+        stop.store(true, Ordering::Relaxed);
+        [liar, hog].map(|thread| thread.join().expect("joined"))
     });
+    // The one that writes may be on the first CPU for a while, too.
+    assert_fair("a slot that changes", [shares[0], shares[1], shares[1]]);
     stage.end();
 }
 
 #[test]
 fn a_thread_whose_channel_is_gone_goes_on_like_any_other() {
     let Some(stage) = start() else { return };
-    again("a share", ATTEMPTS, || {
-        let stop = &AtomicBool::new(false);
-        let shares = thread::scope(|scope| {
-            let hog = scope.spawn(|| {
-                pin();
-                spin(stop)
-            });
-            let bereft = scope.spawn(|| {
-                pin();
-                let channel = stage.channel();
-                let mut poller = Poller::new(&channel, 0, 0);
-                poller.poll(now_ns(), 0);
-                // Its memory is unmapped with the last of both.
-                drop(poller);
-                drop(channel);
-                while !stop.load(Ordering::Relaxed) {
-                    thread::yield_now();
-                    work();
-                }
-                spin(stop)
-            });
-            thread::sleep(CASE);
-            stop.store(true, Ordering::Relaxed);
-            [bereft, hog].map(|thread| thread.join().expect("joined"))
+    let stop = &AtomicBool::new(false);
+    let shares = thread::scope(|scope| {
+        let hog = scope.spawn(|| {
+            pin();
+            spin(stop)
         });
-        is_fair("without a channel", [shares[0], shares[1], shares[1]])
+        let bereft = scope.spawn(|| {
+            pin();
+            let channel = stage.channel();
+            let mut poller = Poller::new(&channel, 0, 0);
+            poller.poll(now_ns(), 0);
+            // Its memory is unmapped with the last of both.
+            drop(poller);
+            drop(channel);
+            while !stop.load(Ordering::Relaxed) {
+                thread::yield_now();
+                work();
+            }
+            spin(stop)
+        });
+        thread::sleep(CASE);
+        stop.store(true, Ordering::Relaxed);
+        [bereft, hog].map(|thread| thread.join().expect("joined"))
     });
+    assert_fair("without a channel", [shares[0], shares[1], shares[1]]);
     stage.end();
 }
 
@@ -455,33 +459,31 @@ fn children_are_plain_though_their_parent_polls() {
 fn threads_that_begin_when_the_last_one_ends_have_one_share() {
     let Some(stage) = start() else { return };
     let had = || spin(&AtomicBool::new(true));
-    again("the share of one", ATTEMPTS, || {
-        let stop = &AtomicBool::new(false);
-        let (hog, own, links) = thread::scope(|scope| {
-            let hog = scope.spawn(|| {
-                pin();
-                spin(stop)
-            });
-            let chain = scope.spawn(move || {
-                pin();
-                let mut links = 0;
-                while !stop.load(Ordering::Relaxed) {
-                    let link = thread::spawn(move || {
-                        while had() < 4 * MS {}
-                        had()
-                    });
-                    links += link.join().expect("joined");
-                }
-                (had(), links)
-            });
-            thread::sleep(2 * CASE);
-            stop.store(true, Ordering::Relaxed);
-            let (own, links) = chain.join().expect("joined");
-            (hog.join().expect("joined"), own, links)
+    let stop = &AtomicBool::new(false);
+    let (hog, own, links) = thread::scope(|scope| {
+        let hog = scope.spawn(|| {
+            pin();
+            spin(stop)
         });
-        // Who makes them has a share, too, and uses little of it.
-        println!("who makes the links {own}");
-        is_fair("a chain", [links, hog, hog])
+        let chain = scope.spawn(move || {
+            pin();
+            let mut links = 0;
+            while !stop.load(Ordering::Relaxed) {
+                let link = thread::spawn(move || {
+                    while had() < 4 * MS {}
+                    had()
+                });
+                links += link.join().expect("joined");
+            }
+            (had(), links)
+        });
+        thread::sleep(CASE);
+        stop.store(true, Ordering::Relaxed);
+        let (own, links) = chain.join().expect("joined");
+        (hog.join().expect("joined"), own, links)
     });
+    // Who makes them has a share, too, and uses little of it.
+    println!("who makes the links {own}");
+    assert_fair("a chain", [links, hog, hog]);
     stage.end();
 }
