@@ -14,7 +14,7 @@ use ecalls_ring::Words;
 
 use zerocopy::FromZeros;
 
-use super::core;
+use super::{core, wait_until};
 
 /// A machine has one scheduler. It takes seconds to load, emulated, so it is kept for the next test
 /// of a program; who holds the lock has it.
@@ -77,6 +77,13 @@ fn sum(scheduler: &Scheduler) -> SchedCount {
     sum
 }
 
+/// Whether no thread of this process is left in the scheduler's tables: one that was joined may
+/// still be about to end, with its window.
+fn nobody_is_left() -> bool {
+    let seen = scheduler::seen().expect("its tables");
+    seen.iter().all(|row| row.pid != std::process::id())
+}
+
 impl Stage {
     fn begin(
         running: Option<Scheduler>,
@@ -84,6 +91,9 @@ impl Stage {
         ecalls: &'static Ecalls,
         kept: Kept,
     ) -> Stage {
+        if running.is_some() {
+            wait_until("threads of the test before have left", nobody_is_left);
+        }
         let before = running.as_ref().map_or_else(SchedCount::new_zeroed, sum);
         let scheduler = running
             .unwrap_or_else(|| Scheduler::start(ecalls.access(), options).expect("a scheduler"));
