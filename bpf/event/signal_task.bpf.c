@@ -56,18 +56,19 @@ extern int bpf_task_work_schedule_signal(struct task_struct *task, struct bpf_ta
 	__ksym __weak;
 
 /* Takes a waiting chain to this CPU's queue and lets the dispatcher run: the first one, or the one
- * at place `at` if it is still that of subscription `id`. False: there is none. */
-static __noinline bool pass_one(u32 at, u32 id) {
+ * at place `at` if it is still that of subscription `id`. 0: there is none. Global, as the next
+ * function that is, so that the verifier checks it once and not in each round of a loop. */
+__noinline int pass_one(u32 at, u32 id) {
 	struct current *c = current_cpu();
 	u32 cpu = bpf_get_smp_processor_id(), level;
 	u64 now_ns = bpf_ktime_get_ns();
 	bool taken;
 
 	if (!c)
-		return false;
+		return 0;
 	level = *(volatile u32 *)&c->nesting;
 	if (level >= NESTED_EVENTS)
-		return false;
+		return 0;
 	c->nesting = level + 1;
 	barrier();
 	if (at)
@@ -121,17 +122,17 @@ static __always_inline void ask_one(struct task_struct *task, u32 index) {
 }
 
 /* Whether a chain of subscription `id` waits for somebody who may still come; if so, asks. */
-static __always_inline bool receiver_comes(u32 id) {
+__noinline int receiver_comes(u32 id) {
 	u32 index = ECALLS_ID_INDEX(id);
 	struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
 	struct task_struct *task;
 	bool comes;
 
 	if (!s || s->id != id || s->state != ECALLS_STATE_ACTIVE)
-		return false;
+		return 0;
 	task = receiver_of(s);
 	if (!task)
-		return false;
+		return 0;
 	comes = !(task->flags & PF_EXITING);
 	if (comes)
 		ask_one(task, index);

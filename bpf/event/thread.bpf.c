@@ -142,14 +142,23 @@ static __always_inline void thread_action(struct thread *t, const struct ecalls_
 		settle(&o, s, index, n, &t->event, action, bpf_ktime_get_ns());
 }
 
-static __always_inline void thread_chain(struct thread *t) {
-	u32 id = t->event.subscription, index = ECALLS_ID_INDEX(id);
-	struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
-	struct ecalls_subscription_count *n = count_of(index);
-	u32 chain = (u32)t->event.sequence;
+/* Goes on with the chain that work item `item` has taken. Global, so that the verifier checks it
+ * once and not in each round of the loop. */
+__noinline int thread_chain(u32 item) {
+	struct thread *t = bpf_map_lookup_elem(&threads, &item);
+	struct ecalls_subscription_count *n;
+	struct ecalls_subscription *s;
+	u32 id, index, chain;
 
+	if (!t)
+		return 0;
+	id = t->event.subscription;
+	index = ECALLS_ID_INDEX(id);
+	chain = (u32)t->event.sequence;
+	s = bpf_map_lookup_elem(&subscriptions, &index);
+	n = count_of(index);
 	if (!s || !n || s->id != id)
-		return;
+		return 0;
 	__sync_fetch_and_add(&n->threads, 1);
 	if (*(volatile u32 *)&s->state != ECALLS_STATE_ACTIVE)
 		chain_closed(s, index, chain, &t->event);
@@ -157,17 +166,19 @@ static __always_inline void thread_chain(struct thread *t) {
 		chain_late(s, chain, n, &t->event);
 	else
 		thread_action(t, s, index, chain, n);
+	return 0;
 }
 
 static int thread_run(void *map, int *key, void *value) {
 	struct thread *t = value;
+	u32 item = *key;
 
 	t->runs = 1;
 	for (u32 i = 0; lib_again(i, THREAD_EVENTS); i++) {
 		if (i >= THREAD_EVENTS || queue_take(QUEUE_THREADS, bpf_ktime_get_ns(), &t->event))
 			break;
 		queue_taken(&t->event);
-		thread_chain(t);
+		thread_chain(item);
 	}
 	t->runs = 0;
 	/* Whoever queues after this look starts an item, so nothing stays behind. */

@@ -194,12 +194,10 @@ struct finding {
 	u32 pad;
 };
 
-static __noinline int tell_cpu(struct sampler *s, struct cgroup *group, const struct finding *f) {
-	struct ecalls_cpu_event *e;
+static __always_inline void tell_cpu(struct sampler *s, struct cgroup *group,
+				     const struct finding *f) {
+	struct ecalls_cpu_event *e = &s->data.cpu;
 
-	if (!s || !group || !f)
-		return 0;
-	e = &s->data.cpu;
 	__builtin_memset(e, 0, sizeof(*e));
 	e->cgroup = f->id;
 	e->parent = BPF_CORE_READ(group, self.parent, cgroup, kn, id);
@@ -213,18 +211,14 @@ static __noinline int tell_cpu(struct sampler *s, struct cgroup *group, const st
 		raise_sample(&s->data, ECALLS_SERVICE_CPU, ECALLS_CPU_UTILIZATION, f->uid);
 	if (e->pressure_some)
 		raise_sample(&s->data, ECALLS_SERVICE_CPU, ECALLS_CPU_PRESSURE, f->uid);
-	return 0;
 }
 
-static __noinline int tell_memory(struct sampler *s, struct cgroup *group,
-				  const struct finding *f) {
-	struct ecalls_memory_event *e;
+static __always_inline void tell_memory(struct sampler *s, struct cgroup *group,
+					const struct finding *f) {
+	struct ecalls_memory_event *e = &s->data.memory;
 
-	if (!s || !group || !f)
-		return 0;
 	if (!f->some_ns || f->some_ns < parameter_of(ECALLS_SERVICE_MEMORY))
-		return 0;
-	e = &s->data.memory;
+		return;
 	__builtin_memset(&s->data, 0, sizeof(s->data));
 	e->cgroup = f->id;
 	e->duration_ns = f->some_ns;
@@ -233,7 +227,6 @@ static __noinline int tell_memory(struct sampler *s, struct cgroup *group,
 	e->limited = f->id != ROOT_ID;
 	bpf_probe_read_kernel_str(e->name, sizeof(e->name), BPF_CORE_READ(group, kn, name));
 	raise_sample(&s->data, ECALLS_SERVICE_MEMORY, ECALLS_MEMORY_PRESSURE, f->uid);
-	return 0;
 }
 
 static __always_inline u64 growth(u64 now, u64 before) {
@@ -259,18 +252,19 @@ static __always_inline void compare_pressure(struct finding *f, struct group_sam
 		f->full_ns = f->some_ns;
 }
 
-static __always_inline void sample_group(struct sampler *s, u32 which, struct cgroup *group,
-					 u64 now_ns) {
-	struct group_state *state =
-		bpf_cgrp_storage_get(&group_states, group, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	struct group_sample now = {.walk_ns = now_ns}, *last;
+/* Compares the group at `address` with what it was at the walk before, and tells of it. Global, so
+ * that the verifier checks it once and not in each round of the loop; hence it gets the address as
+ * a number, through which it only reads. */
+__noinline int sample_group(u64 address, struct group_sample *last, u32 which, u64 now_ns) {
+	struct sampler *s = bpf_map_lookup_elem(&samplers, &which);
+	struct cgroup *group = (struct cgroup *)address;
+	struct group_sample now = {.walk_ns = now_ns};
 	struct finding f = {.id = BPF_CORE_READ(group, kn, id)};
 	bool memory = which == SAMPLE_MEMORY;
 	u64 pressure;
 
-	if (!state)
-		return; /* no memory: it is told of later */
-	last = &state->sample[memory];
+	if (!s || !last)
+		return 0;
 	if (!memory)
 		now.usage_ns = BPF_CORE_READ(group, bstat.cputime.sum_exec_runtime);
 	pressure = pressure_of(s, group, f.id);
@@ -292,6 +286,7 @@ static __always_inline void sample_group(struct sampler *s, u32 which, struct cg
 			tell_cpu(s, group, &f);
 	}
 	*last = now;
+	return 0;
 }
 
 static __always_inline void walk(struct sampler *s, u32 which, u64 now_ns) {
@@ -313,9 +308,16 @@ static __always_inline void walk(struct sampler *s, u32 which, u64 now_ns) {
 		/* Followed once: for each pointer that it sees followed from a trusted one the
 		 * verifier searches all types of the kernel, some milliseconds on each path. */
 		struct cgroup *group = css->cgroup;
+		struct group_state *state;
 
-		if (group)
-			sample_group(s, which, group, now_ns);
+		if (!group)
+			continue;
+		state = bpf_cgrp_storage_get(&group_states, group, 0,
+					     BPF_LOCAL_STORAGE_GET_F_CREATE);
+		if (!state)
+			continue; /* no memory: it is told of later */
+		sample_group((u64)BPF_CORE_READ(css, cgroup), &state->sample[which], which,
+			     now_ns);
 	}
 	bpf_rcu_read_unlock();
 	bpf_cgroup_release(root);
@@ -327,10 +329,7 @@ static int sample_work(void *map, int *key, void *value) {
 	u32 which = *key == SAMPLE_MEMORY ? SAMPLE_MEMORY : SAMPLE_CPU;
 	u64 now_ns = bpf_ktime_get_ns();
 
-	if (which == SAMPLE_MEMORY)
-		walk(s, SAMPLE_MEMORY, now_ns);
-	else
-		walk(s, SAMPLE_CPU, now_ns);
+	walk(s, which, now_ns);
 	s->due_ns = now_ns + period_of(which);
 	bpf_timer_start(&s->timer, s->due_ns, BPF_F_TIMER_ABS);
 	return 0;
