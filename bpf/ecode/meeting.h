@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A service whose events are raised by a program in E-code (crates/ecalls-kernel/src/meeting.rs
- * loads it), in two parts, each an object file that is loaded once per service:
+ * A service whose events are raised by a program in E-code
+ * (crates/ecalls-kernel/src/provider/meeting.rs loads it), in two parts, each an object file that
+ * is loaded once per service:
  *
  *   meet.bpf.c   runs where the kernel meets the tracepoint, with its record; calls the E-code
  *                program, by the same frame as handlers have (abi/ecode.h); looks at its result.

@@ -25,7 +25,8 @@ struct bpf_iter__bpf_map {
 	struct bpf_map *map;
 } __attribute__((preserve_access_index));
 
-/* Names of a segment and of a wake descriptor's buffer (crates/ecalls-kernel/src/channel.rs). */
+/* Names of a segment and of a wake descriptor's buffer
+ * (crates/ecalls-kernel/src/core/channel.rs). */
 static const char segment[] = "ecalls_segment";
 static const char wake[] = "ecalls_wake";
 

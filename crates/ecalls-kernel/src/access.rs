@@ -4,6 +4,15 @@
 //! and to the program's own memory; only what is rare (opening, subscribing, looking) is asked of
 //! the daemon instead of being done here.
 
+pub(crate) mod client;
+pub mod downcall;
+mod generic;
+pub mod handle;
+pub(crate) mod memory;
+pub mod raise;
+pub mod refusal;
+pub mod upload;
+
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -17,13 +26,14 @@ use ecalls_abi::service::{ServiceInfo, SocketInterest, SubscriptionCount};
 use ecalls_abi::text;
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::client::unexpected;
-pub use crate::client::{Client, socket_path};
+use crate::access::client::unexpected;
+pub use crate::access::client::{Client, socket_path};
+use crate::core::stat::{QueueOwner, QueueStat, ServiceStat, SubscriptionStat};
 use crate::core::{Core, Cost};
+use crate::core::{builtin, socket};
 use crate::error::{Error, Result};
-use crate::objects::FastCall;
-use crate::stat::{QueueOwner, QueueStat, ServiceStat, SubscriptionStat};
-use crate::{builtin, socket, sys};
+use crate::kernel::objects::FastCall;
+use crate::kernel::sys;
 
 /// How often [`Access::open_within`] tries again.
 const TRY_AGAIN: Duration = Duration::from_millis(50);

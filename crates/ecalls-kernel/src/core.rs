@@ -5,20 +5,39 @@
 //! joined holds its maps, programs and links, so the core lives until the last of them ends,
 //! however it ends, and then is gone without a trace: nothing is pinned anywhere.
 
+pub(crate) mod audience;
+pub mod builtin;
+pub mod channel;
+mod fate;
+pub mod handler;
+pub(crate) mod load;
+pub mod look;
+pub mod measure;
+pub mod owner;
+mod sampler;
+pub mod service;
+pub mod socket;
+pub mod stat;
+pub mod subscription;
+pub mod user;
+
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicU32;
 
-use ecalls_abi::{ABI_VERSION, service};
+use ecalls_abi::ABI_VERSION;
+use ecalls_abi::service::{
+    HOST_DAEMON, Host, Service, ServiceCount, ServiceInfo, ServiceLatency, SubscriptionCount,
+};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::error::{Error, Result};
-use crate::link::{Link, Links};
-use crate::lock::{Alive, Lock, lock};
-use crate::objects::{FastCall, MAPS, PROGRAMS, Place, tables_checksum};
-use crate::table::{Lazy, Table};
-use crate::{builtin, load, sys};
+use crate::kernel::link::{Link, Links};
+use crate::kernel::lock::{Alive, Lock, lock};
+use crate::kernel::objects::{FastCall, MAPS, PROGRAMS, Place, tables_checksum};
+use crate::kernel::sys;
+use crate::kernel::table::{Lazy, Table};
 
 /// Map that identifies a core.
 pub(crate) const HOST_MAP: &str = "ecalls_host";
@@ -50,12 +69,12 @@ pub struct Core {
 /// The shared tables.
 #[derive(Debug)]
 pub(crate) struct Tables {
-    pub(crate) services: Table<service::Service>,
-    pub(crate) infos: Table<service::ServiceInfo>,
-    pub(crate) service_counts: Table<service::ServiceCount>,
-    pub(crate) latencies: Table<service::ServiceLatency>,
+    pub(crate) services: Table<Service>,
+    pub(crate) infos: Table<ServiceInfo>,
+    pub(crate) service_counts: Table<ServiceCount>,
+    pub(crate) latencies: Table<ServiceLatency>,
     pub(crate) subscriptions: Table<ecalls_abi::subscription::Subscription>,
-    pub(crate) subscription_counts: Table<service::SubscriptionCount>,
+    pub(crate) subscription_counts: Table<SubscriptionCount>,
     pub(crate) audience_rows: Table<ecalls_abi::audience::Audience>,
     pub(crate) channels: Table<ecalls_abi::channel::Channel>,
     pub(crate) handler_states: Table<[u64; 2]>,
@@ -66,7 +85,7 @@ pub(crate) struct Tables {
 #[derive(Debug, Default)]
 pub(crate) struct Views {
     pub(crate) subscriptions: Lazy<ecalls_abi::subscription::Subscription>,
-    pub(crate) services: Lazy<service::Service>,
+    pub(crate) services: Lazy<Service>,
     pub(crate) audiences: Lazy<ecalls_abi::audience::Audience>,
     pub(crate) users: Lazy<ecalls_abi::user::User>,
     pub(crate) fates: Lazy<ecalls_abi::fate::Fate>,
@@ -101,7 +120,7 @@ impl Core {
         if !sys::may_host() {
             return Err(Error::Denied {
                 action: "using events",
-                privilege: crate::lock::NEEDED,
+                privilege: crate::kernel::lock::NEEDED,
             });
         }
         let lock = lock()?;
@@ -124,7 +143,7 @@ impl Core {
                 pid: lock.loader().unwrap_or(0),
             });
         }
-        load::load(&lock, alive, service::HOST_DAEMON)
+        load::load(&lock, alive, HOST_DAEMON)
     }
 
     /// Joins a running core; none: `Ok(None)`. Never loads anything.
@@ -140,7 +159,7 @@ impl Core {
         }
         let map = lock.core_id().map(MapHandle::from_map_id);
         let Some(Ok(map)) = map else { return Ok(None) };
-        let Some(host) = read_host(&map).filter(service::Host::is_ready) else {
+        let Some(host) = read_host(&map).filter(Host::is_ready) else {
             return Ok(None);
         };
         if map.name() != HOST_MAP {
@@ -167,7 +186,7 @@ impl Core {
     }
 
     /// Opens everything of a core; None when nobody holds it any more.
-    fn from_host(alive: Alive, map: MapHandle, host: &service::Host) -> Result<Option<Core>> {
+    fn from_host(alive: Alive, map: MapHandle, host: &Host) -> Result<Option<Core>> {
         let links = PROGRAMS
             .iter()
             .zip(host.link_ids)
@@ -208,7 +227,7 @@ impl Core {
     pub(crate) fn assemble(
         alive: Alive,
         host_map: MapHandle,
-        host: &service::Host,
+        host: &Host,
         maps: HashMap<&'static str, MapHandle>,
         programs: HashMap<&'static str, OwnedFd>,
         links: Vec<OwnedFd>,
@@ -251,7 +270,7 @@ impl Core {
     }
 
     /// The core's record: who loaded it, when, which mechanism its fast call uses.
-    pub fn host(&self) -> Result<service::Host> {
+    pub fn host(&self) -> Result<Host> {
         read_host(&self.host).ok_or(Error::Closed("the core"))
     }
 
@@ -385,12 +404,7 @@ impl Core {
     }
 
     /// Writes a service's row with a new list, and only then makes that list the one in use.
-    pub(crate) fn write_service(
-        &self,
-        index: u32,
-        service: &service::Service,
-        list: usize,
-    ) -> Result<()> {
+    pub(crate) fn write_service(&self, index: u32, service: &Service, list: usize) -> Result<()> {
         let mut row = *service;
         self.tables.services.set(index, &row)?;
         row.active = u32::from(list == 1);
@@ -463,7 +477,7 @@ fn table<T: FromBytes + IntoBytes + Immutable>(
     Ok(Table::new(map))
 }
 
-fn read_host(map: &MapHandle) -> Option<service::Host> {
+fn read_host(map: &MapHandle) -> Option<Host> {
     let bytes = map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok()??;
-    service::Host::read_from_bytes(&bytes).ok()
+    Host::read_from_bytes(&bytes).ok()
 }

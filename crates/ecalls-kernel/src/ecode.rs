@@ -7,6 +7,9 @@
 //! the text ([`Refusal`]). The compiler lets nothing through that the verifier should refuse, so a
 //! refusal is a limit of the kernel or a fault of ours, and says so.
 
+pub mod environment;
+pub mod handwritten;
+
 use std::ffi::{CStr, c_char, c_void};
 use std::io;
 use std::mem::size_of;
@@ -24,7 +27,7 @@ use libbpf_rs::libbpf_sys::{bpf_map_create_opts, size_t};
 use libbpf_rs::{MapHandle, MapType};
 
 use crate::error::{Error, Result};
-use crate::segment::Segment;
+use crate::kernel::segment::Segment;
 
 /// The maps that a program of the core uses; the state is the subscription's own.
 #[derive(Clone, Copy, Debug)]
@@ -97,7 +100,7 @@ enum Kind {
     Trial,
     /// On the tracepoint `bpf_trigger_tp`, like all handlers.
     Handler { tracepoint: u32 },
-    /// Called by a program on a tracepoint, with its record (meeting.rs).
+    /// Called by a program on a tracepoint, with its record (provider/meeting.rs).
     Meeting,
 }
 
@@ -177,7 +180,10 @@ fn load(
     let begin = Instant::now();
     match offer(&instructions, kind, None, None) {
         Ok(program) => Ok(Ok(program)),
-        Err(source) if source.kind() == io::ErrorKind::PermissionDenied && !crate::may_host() => {
+        Err(source)
+            if source.kind() == io::ErrorKind::PermissionDenied
+                && !crate::kernel::sys::may_host() =>
+        {
             Err(Error::Denied {
                 action: "loading an E-code program",
                 privilege: "CAP_BPF and CAP_PERFMON (or root)",
@@ -461,7 +467,7 @@ impl Trial {
 
     /// Runs so far and what they took, ns, as the kernel counts them while its statistics are on.
     pub fn counted(&self) -> Result<(u64, u64)> {
-        let info = crate::sys::program_info(self.program())?;
+        let info = crate::kernel::sys::program_info(self.program())?;
         Ok((info.run_cnt, info.run_time_ns))
     }
 

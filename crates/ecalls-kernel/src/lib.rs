@@ -4,18 +4,20 @@
 //! This is the only crate that touches libbpf, bpf(2) and mmap of kernel memory. Applications use
 //! the crate `ecalls` on top of it.
 //!
-//! - [`access`]: how a program reaches the core: it hosts it, or the daemon does;
-//! - [`core`]: the core, one per machine: load it or join it;
-//! - [`channel`], [`subscription`], [`service`], [`socket`]: what an [`owner`] has in it;
-//! - [`handle`]: the same as the program has it that uses it, however it reaches the core;
-//! - [`downcall`]: how a program calls it;
-//! - [`refusal`]: errors on their way from the daemon;
-//! - [`ecode`]: E-code programs in the kernel; [`handler`]: as actions of subscriptions;
-//!   [`environment`]: what they may name; [`upload`]: how texts come to the daemon; [`confined`]:
-//!   processes that do one piece of work;
-//! - [`stat`]: what it counts; [`measure`], [`baseline`]: what it costs;
+//! One folder per layer, each of which uses those above it in this list only:
+//!
+//! - `kernel`: what touches the kernel; [`signal`]: real-time signals, in the papers' order;
+//!   [`confined`]: processes that do one piece of work;
 //! - [`probe`]: what this kernel offers;
-//! - [`signal`]: real-time signals, in the papers' order.
+//! - [`ecode`]: E-code programs in the kernel; [`environment`]: what they may name;
+//! - [`core`]: the core, one per machine: load it or join it; [`channel`], [`subscription`],
+//!   [`service`], [`socket`]: what an [`owner`] has in it; [`handler`]: E-code as actions of
+//!   subscriptions; [`stat`]: what it counts; [`measure`]: what it costs;
+//! - [`access`]: how a program reaches the core: it hosts it, or the daemon does; [`handle`]: what
+//!   it then has there; [`downcall`]: how it calls; [`upload`]: how texts come to the daemon;
+//!   [`refusal`]: errors on their way from the daemon;
+//! - [`provider`]: services that a program adds while the core runs;
+//! - [`scheduler`]: the scheduler.
 
 #![allow(
     unsafe_code,
@@ -23,55 +25,26 @@
 )]
 
 pub mod access;
-mod audience;
-pub mod baseline;
-pub mod builtin;
-pub mod channel;
-mod client;
-pub mod confined;
 pub mod core;
-pub mod downcall;
 pub mod ecode;
-pub mod environment;
 pub mod error;
-mod fate;
-mod generic;
-pub mod handle;
-pub mod handler;
-pub mod handwritten;
-mod link;
-mod load;
-mod lock;
-pub mod look;
-pub mod measure;
-mod meeting;
-mod memory;
-pub mod objects;
-pub mod owner;
-mod peer;
+mod kernel;
 pub mod probe;
 pub mod provider;
-pub mod refusal;
 mod residue;
-mod sampler;
 pub mod scheduler;
-pub mod segment;
-pub mod service;
-pub mod signal;
-pub mod socket;
-pub mod stat;
-pub mod subscription;
-mod sys;
-mod table;
-pub mod tracepoint;
-pub mod upload;
-pub mod user;
-mod verdict;
 
+pub use access::{downcall, handle, raise, refusal, upload};
+pub use core::{
+    builtin, channel, handler, look, measure, owner, service, socket, stat, subscription, user,
+};
+pub use ecode::{environment, handwritten};
 pub use error::{Error, Result};
-pub use lock::LOCK_PATH;
-pub use peer::{has_read_all, peer_process, take_descriptors};
-pub use residue::residue;
-pub use sys::{
+pub use kernel::lock::LOCK_PATH;
+pub use kernel::peer::{has_read_all, peer_process, take_descriptors};
+pub use kernel::sys::{
     descriptor_of, enable_statistics, is_root, map_ids, may_host, now_ns, pidfd, wait_readable,
 };
+pub use kernel::{baseline, confined, objects, segment, signal};
+pub use provider::tracepoint;
+pub use residue::residue;

@@ -11,6 +11,9 @@
 //! The core is reached as everything else is: maps by number, the service by its registration. So
 //! it is the same for who hosts the core and for a privileged client of the daemon.
 
+pub(crate) mod meeting;
+pub mod tracepoint;
+
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::mem::size_of;
@@ -26,12 +29,12 @@ use libbpf_rs::{HasSize, Link, Object, ObjectBuilder, OpenObject, PrintLevel};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::access::Access;
+use crate::access::handle::ServiceHandle;
+use crate::core::load;
 use crate::error::{Error, Result};
-use crate::handle::ServiceHandle;
-use crate::load;
-use crate::meeting::Ecode;
-use crate::objects::{MAPS, compiled};
-use crate::sys;
+use crate::kernel::objects::{MAPS, compiled};
+use crate::kernel::sys;
+use crate::provider::meeting::Ecode;
 
 /// Where the file describes its service: `struct ecalls_provided` of bpf/ecalls/service.bpf.h.
 const DESCRIPTION: &str = ".rodata.service";

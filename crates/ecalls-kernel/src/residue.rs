@@ -5,18 +5,18 @@ use std::time::Duration;
 use libbpf_rs::{MapCore, MapHandle};
 
 use crate::core::HOST_MAP;
+use crate::core::handler::STATE_NAME;
 use crate::ecode::PROGRAM_NAME;
-use crate::handler::STATE_NAME;
-use crate::meeting;
-use crate::objects::{MAPS, PROGRAMS};
-use crate::sys;
+use crate::kernel::objects::{MAPS, PROGRAMS};
+use crate::kernel::sys;
+use crate::provider::meeting;
 
 /// By then the kernel has emptied a table of programs whose last user has gone.
 const EMPTYING: Duration = Duration::from_millis(100);
 
 /// Ids and names of the programs and maps of cores that are in the kernel now, also of one that is
 /// just being torn down; maps only once no program is left and a moment has passed, because opening
-/// a dying table of programs does harm (lock.rs tells). Needs root; else it is empty, too.
+/// a dying table of programs does harm (kernel/lock.rs tells). Needs root; else it is empty, too.
 pub fn residue() -> Vec<(u32, String)> {
     let programs: Vec<_> = sys::program_ids()
         .filter_map(|id| Some((id, sys::program_name(id)?)))

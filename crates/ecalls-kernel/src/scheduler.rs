@@ -27,8 +27,10 @@ pub use seen::{forget, seen, worst};
 pub use trace::Trace;
 
 use crate::access::Access;
+use crate::core::load;
 use crate::error::{Error, Result};
-use crate::{load, provider, sys, verdict};
+use crate::kernel::{sys, verdict};
+use crate::provider;
 
 const BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/scheduler.bpf.o"));
 

@@ -26,7 +26,8 @@ use ecalls_abi::subscription::{ACTION_THREAD, SCOPE_ALL};
 use ecalls_kernel::access::Access;
 use ecalls_kernel::channel::{HostedChannel, Shape};
 use ecalls_kernel::measure::Measure;
-use ecalls_kernel::service::{self, HostedService, Raise};
+use ecalls_kernel::raise::{self, Raise};
+use ecalls_kernel::service::{self, HostedService};
 use ecalls_kernel::subscription::{HostedSubscription, Request};
 use ecalls_kernel::user::Limits;
 use harness::{Stage, assert_service_identity, handler, request, stage};
@@ -196,7 +197,7 @@ fn raise_by_name(stage: &Stage, name: &str, release_us: u64) -> ecalls_kernel::R
         release_us,
         data: &[1; 8],
     };
-    service::raise_by_name(&Access::Host(Arc::clone(&stage.core)), name, &raise)
+    raise::raise_by_name(&Access::Host(Arc::clone(&stage.core)), name, &raise)
 }
 
 #[test]

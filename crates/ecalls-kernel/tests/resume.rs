@@ -15,7 +15,7 @@ use ecalls_kernel::channel::Shape;
 use ecalls_kernel::core::Core;
 use ecalls_kernel::downcall::Frames;
 use ecalls_kernel::handle::{ChannelHandle, ServiceHandle, SubscriptionHandle};
-use ecalls_kernel::service::Raise;
+use ecalls_kernel::raise::Raise;
 use ecalls_kernel::subscription::Request;
 use zerocopy::FromZeros;
 

@@ -142,7 +142,7 @@ impl Ecalls {
     /// # Errors
     /// [`crate::Error::Unknown`] without such a service.
     pub fn raise(&self, service: &str, raise: &Raise<'_>) -> Result<i64> {
-        ecalls_kernel::service::raise_by_name(&self.access, service, &raise.to_kernel())
+        ecalls_kernel::raise::raise_by_name(&self.access, service, &raise.to_kernel())
     }
 
     /// All services.

@@ -7,7 +7,7 @@ use ::ecode::source::Source;
 use ecalls_abi::downcall::RAISE_ABSOLUTE;
 use ecalls_abi::event::{EVENT_CPU, TARGET_ALL, TARGET_WAKE_ONE, Target};
 use ecalls_kernel::handle::ServiceHandle;
-use ecalls_kernel::service::Raise as KernelRaise;
+use ecalls_kernel::raise::Raise as KernelRaise;
 
 use crate::Result;
 use crate::host::Ecalls;

@@ -1,8 +1,8 @@
 //! Which mechanism serves each purpose on this kernel, and why.
 //!
-//! Functions from features to choices; they follow what the core does when it loads (load.rs) and
-//! say what it would do where the caller may not load it. Figures are from one quiet machine: they
-//! show the proportions.
+//! Functions from features to choices; they follow what the core does when it loads (core/load.rs)
+//! and say what it would do where the caller may not load it. Figures are from one quiet machine:
+//! they show the proportions.
 
 use super::part::{
     DISPATCH, EXTENSION, LOCK, PRCTL, RUN, SCHED, SETSOCKOPT, SIGNAL, SOCKET, SOCKET_STORAGE,
@@ -10,7 +10,7 @@ use super::part::{
 };
 use super::setting::{CONTROL_GROUPS, LOCKDOWN, MEMORY_LOCK, REAL_TIME, SIGNALS, UNPRIVILEGED};
 use super::{Feature, State};
-use crate::objects::FastCall;
+use crate::kernel::objects::FastCall;
 
 /// What is used for a purpose.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::fs;
 use std::mem::MaybeUninit;
 
 use super::options::Options;
-use crate::sys;
+use crate::kernel::sys;
 
 /// Capabilities by their numbers in linux/capability.h.
 const CAP_SYS_ADMIN: u64 = 1 << 21;

@@ -11,7 +11,7 @@ use libbpf_rs::{MapType, ProgramType};
 use libbpf_sys::{BPF_MODIFY_RETURN, BPF_PROG_TYPE_TRACING, BPF_TRACE_RAW_TP};
 
 use super::types::{Types, Witness};
-use crate::sys;
+use crate::kernel::sys;
 
 /// What can be tried beside functions and tracepoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use libbpf_rs::{MapCore, MapHandle, Object};
 
 use super::{NAME, running_already};
 use crate::error::{Error, Result};
-use crate::{lock, sys};
+use crate::kernel::{lock, sys};
 
 /// Only root can open it, so nobody else can hold it.
 const PATH: &str = "/run/ecalls-sched";

@@ -13,7 +13,7 @@ use zerocopy::FromBytes;
 
 use super::record::{self, Record};
 use crate::error::{Error, Result};
-use crate::sys;
+use crate::kernel::sys;
 
 /// How often the reader says that it is there: a part of TRACE_LIFE_NS of bpf/sched/trace.h.
 const RENEW: Duration = Duration::from_millis(500);

@@ -8,7 +8,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::error::{Error, Result};
-use crate::segment::Segment;
+use crate::kernel::segment::Segment;
 
 /// A map from a number to a `T`.
 #[derive(Debug)]

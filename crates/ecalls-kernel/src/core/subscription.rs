@@ -17,15 +17,16 @@ use ecalls_abi::subscription::{ACTION_SIGNAL, ACTION_THREAD, Action, Subscriptio
 use ecalls_abi::version::{ACTIONS_MAX, CHANNELS_MAX, SUBSCRIBERS_MAX, SUBSCRIPTIONS_MAX};
 use zerocopy::FromZeros;
 
-use crate::builtin::BUILTINS;
+use crate::core::builtin::BUILTINS;
+use crate::core::handler::{self, Handler, Handlers};
+use crate::core::owner::{self, Owner};
 use crate::core::{Core, Identity};
+use crate::core::{audience, sampler};
 use crate::error::{Error, Result};
-use crate::handler::{self, Handler, Handlers};
-use crate::link::Link;
-use crate::lock::lock;
-use crate::objects::Place;
-use crate::owner::{self, Owner};
-use crate::{audience, sampler, sys};
+use crate::kernel::link::Link;
+use crate::kernel::lock::lock;
+use crate::kernel::objects::Place;
+use crate::kernel::sys;
 
 /// The longest relative deadline, ns: the kernel side adds it to a time. 146 years.
 const DEADLINE_NS_MAX: u64 = 1 << 62;

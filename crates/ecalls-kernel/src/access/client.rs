@@ -28,11 +28,11 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
 
-use crate::channel::ChannelFds;
+use crate::access::generic::Calls;
+use crate::access::refusal::to_error;
+use crate::core::channel::ChannelFds;
 use crate::error::{Error, Result};
-use crate::generic::Calls;
-use crate::objects::FastCall;
-use crate::refusal::to_error;
+use crate::kernel::objects::FastCall;
 
 /// How long the daemon may take for an answer. It waits for the kernel some milliseconds at most.
 const ANSWER_TIME: Duration = Duration::from_secs(10);

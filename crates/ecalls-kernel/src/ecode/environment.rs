@@ -10,10 +10,9 @@
 use ::ecode::environment::{Denied, Environment};
 use ::ecode::tree::Builtin;
 use ecalls_abi::downcall::ATTRIBUTES;
-use ecalls_abi::service::{SERVICE_USER, ServiceInfo};
+use ecalls_abi::service::ServiceInfo;
 use ecalls_abi::version::DATA_MAX;
 
-use crate::core::Core;
 use crate::error::{Error, Result};
 
 /// Why there are no counters to count in.
@@ -77,27 +76,6 @@ pub fn may_raise(text: &str) -> bool {
         let (before, behind) = (&text[..at], &text[at + word.len()..]);
         !before.ends_with(is_name) && behind.trim_start().starts_with(['(', '/'])
     })
-}
-
-impl Core {
-    /// The application services whose events process `pid` of user `uid` may raise, but for that
-    /// at index `except`: a handler that raises what it handles would never end.
-    ///
-    /// # Errors
-    /// That of reading the tables.
-    pub fn raisable(&self, pid: u32, uid: u32, except: u32) -> Result<Vec<(String, u32)>> {
-        let mut found = Vec::new();
-        let mut from = SERVICE_USER;
-        while let Some(index) = self.next_service(from)? {
-            from = index + 1;
-            let owner = self.service_owner(index)?;
-            let may = uid == 0 || owner.is_some_and(|(owner, _)| owner == pid);
-            if index != except && may {
-                found.push((self.service_info(index)?.name().to_owned(), index));
-            }
-        }
-        Ok(found)
-    }
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use ecalls_abi::version::{CHANNELS_MAX, SUBSCRIPTIONS_MAX};
 use libbpf_rs::{MapCore, MapFlags};
 
 use crate::core::{Core, Cost};
+use crate::core::{builtin, sampler};
 use crate::error::{Error, Result};
-use crate::{builtin, sampler};
 
 /// One service, with everything counted of it.
 #[derive(Clone, Debug)]
@@ -102,7 +102,7 @@ impl Core {
     /// One service.
     pub fn service_stat(&self, index: u32) -> Result<ServiceStat> {
         let row = self.tables.services.get(index)?;
-        let subscriptions = crate::audience::rows(self, index, |_| true)?.len();
+        let subscriptions = crate::core::audience::rows(self, index, |_| true)?.len();
         let mut count = ServiceCount::default();
         for one in self.tables.service_counts.per_cpu(index)? {
             count.add(&one);
@@ -128,7 +128,7 @@ impl Core {
     /// # Errors
     /// [`Error::Unknown`], with the names there are.
     pub fn find_service(&self, name: &str) -> Result<u32> {
-        if let Some(index) = crate::service::find(self, name)?
+        if let Some(index) = crate::core::service::find(self, name)?
             && self.tables.services.get(index)?.state == STATE_ACTIVE
         {
             return Ok(index);
@@ -232,7 +232,7 @@ impl Core {
                 expected: "a period from 10 ms to an hour",
             });
         }
-        let _lock = crate::lock::lock()?;
+        let _lock = crate::kernel::lock::lock()?;
         let mut row = self.tables.services.get(service)?;
         row.parameter = value;
         self.tables.services.set(service, &row)?;

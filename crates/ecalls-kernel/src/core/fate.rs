@@ -17,7 +17,7 @@ use zerocopy::FromZeros;
 
 use crate::core::Core;
 use crate::error::Result;
-use crate::table::Mapped;
+use crate::kernel::table::Mapped;
 
 impl Core {
     /// What became of an event that was not delivered, newest first; `event` 0: of every one. At

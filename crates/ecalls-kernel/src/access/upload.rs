@@ -11,8 +11,8 @@ use ecalls_abi::upload::{FILE_MAX, UPLOAD_BYTES_MAX, Upload, Wrong, parse};
 use rustix::fs::{MemfdFlags, SealFlags};
 use zerocopy::IntoBytes;
 
+use crate::core::handler::Handler;
 use crate::error::{Error, Result};
-use crate::handler::Handler;
 
 /// What keeps a file as it is.
 const SEALS: SealFlags = SealFlags::WRITE

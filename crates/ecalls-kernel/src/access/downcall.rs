@@ -18,10 +18,10 @@ use ecalls_abi::downcall::{DOWN_ELEMENT_BYTES, DOWN_FRAMES, Downcall, FRAMES, Ge
 use zerocopy::FromZeros;
 
 use crate::access::Access;
+use crate::access::handle::ChannelHandle;
 use crate::error::Result;
-use crate::handle::ChannelHandle;
-use crate::objects::FastCall;
-use crate::sys;
+use crate::kernel::objects::FastCall;
+use crate::kernel::sys;
 
 /// Words of a frame, and where its result and sequence are.
 const ELEMENT_WORDS: usize = DOWN_ELEMENT_BYTES / 8;
@@ -112,7 +112,7 @@ impl Way<'_> {
     /// channel any more.
     ///
     /// # Errors
-    /// [`Error::DaemonGone`](crate::Error::DaemonGone)
+    /// [`Error::DaemonGone`](crate::error::Error::DaemonGone)
     pub(crate) fn call_until_answered(&self, op: Op, arguments: [u64; 3]) -> Result<i64> {
         let tries = match self.access.fast_call() {
             FastCall::Security => TRIES,
@@ -166,8 +166,8 @@ impl ChannelHandle {
     /// The same operation by the universal mechanism: slower, and independent of every hook.
     ///
     /// # Errors
-    /// [`Error::Denied`](crate::Error::Denied) for a client of a daemon whose kernel has a fast
-    /// call.
+    /// [`Error::Denied`](crate::error::Error::Denied) for a client of a daemon whose kernel has a
+    /// fast call.
     pub fn run_call(&self, op: Op, arguments: [u64; 3]) -> Result<i64> {
         let mut generic = Generic::new_zeroed();
         generic.op = op.raw();

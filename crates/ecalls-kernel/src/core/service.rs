@@ -5,18 +5,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ecalls_abi::channel::{STATE_ACTIVE, STATE_DEAD, STATE_FREE};
-use ecalls_abi::downcall::{Generic, Op};
 use ecalls_abi::service::{SERVICE_USER, ServiceInfo};
 use ecalls_abi::text;
 use ecalls_abi::version::SERVICES_MAX;
 use libbpf_rs::{MapCore, MapFlags};
-use zerocopy::{FromZeros, IntoBytes};
+use zerocopy::FromZeros;
 
-use crate::access::Access;
 use crate::core::Core;
+use crate::core::owner::{self, Owner};
 use crate::error::{Error, Result};
-use crate::lock::lock;
-use crate::owner::{self, Owner};
+use crate::kernel::lock::lock;
 
 /// A service in the core, made by this process for its owner. Dropping it unregisters it.
 #[derive(Debug)]
@@ -26,27 +24,6 @@ pub struct HostedService {
     owner: Owner,
     /// The process that made it.
     host: u32,
-}
-
-/// What is raised.
-#[derive(Clone, Copy, Debug)]
-pub struct Raise<'a> {
-    /// Process to tell, or `TARGET_*` of `ecalls_abi::event`.
-    pub target: i32,
-    /// What happened, 0..31.
-    pub kind: u32,
-    /// Which typed slot it belongs to.
-    pub kind_type: u32,
-    /// Which priority slot it belongs to; 0 is the most urgent.
-    pub priority: u32,
-    /// `EVENT_CPU` or 0.
-    pub flags: u32,
-    /// Relative, us; 0: none.
-    pub deadline_us: u64,
-    /// Relative, us; 0: at once.
-    pub release_us: u64,
-    /// At most `DATA_MAX` bytes.
-    pub data: &'a [u8],
 }
 
 /// A service's description, checked.
@@ -149,7 +126,7 @@ fn announce(core: &Core, index: u32, info: &ServiceInfo, owner: &Owner) -> Resul
     core.map("service_names")?
         .update(&info.name, &index.to_ne_bytes(), MapFlags::ANY)
         .map_err(|error| Error::from_bpf("naming a service", &error))?;
-    crate::subscription::publish(core, index)
+    crate::core::subscription::publish(core, index)
 }
 
 /// Ends a service. The caller holds the lock.
@@ -171,49 +148,24 @@ fn forget_name(core: &Core, index: u32) -> Result<()> {
         .map_err(|error| Error::from_bpf("naming a service", &error))
 }
 
-/// Raises an event of the named application service (the generic call, ECalls-01 §2.3.1). Returns
-/// how many subscriptions it is for.
-pub fn raise_by_name(access: &Access, name: &str, raise: &Raise<'_>) -> Result<i64> {
-    let mut call =
-        Generic::new(name, Op::Raise).map_err(|_| invalid(name, "a name of 1 to 31 bytes"))?;
-    if raise.data.len() > ecalls_abi::version::DATA_MAX {
-        return Err(Error::Invalid {
-            what: "the event's data",
-            given: format!("{} bytes", raise.data.len()),
-            expected: "at most 168 bytes",
-        });
-    }
-    call.target = raise.target;
-    call.kind = raise.kind;
-    call.r#type = raise.kind_type;
-    call.priority = raise.priority;
-    call.flags = raise.flags;
-    call.deadline_us = raise.deadline_us;
-    call.release_us = raise.release_us;
-    call.size = u32::try_from(raise.data.len()).expect("checked");
-    call.data.as_mut_bytes()[..raise.data.len()].copy_from_slice(raise.data);
-    match access.generic(&mut call)? {
-        code if code == -i64::from(libc::ENOENT) && !access.has_service(name)? => {
-            Err(Error::Unknown {
-                what: "application service",
-                name: name.to_owned(),
-                hint: "`ecalls services` lists them".to_owned(),
-            })
+impl Core {
+    /// The application services whose events process `pid` of user `uid` may raise, but for that
+    /// at index `except`: a handler that raises what it handles would never end.
+    ///
+    /// # Errors
+    /// That of reading the tables.
+    pub fn raisable(&self, pid: u32, uid: u32, except: u32) -> Result<Vec<(String, u32)>> {
+        let mut found = Vec::new();
+        let mut from = SERVICE_USER;
+        while let Some(index) = self.next_service(from)? {
+            from = index + 1;
+            let owner = self.service_owner(index)?;
+            let may = uid == 0 || owner.is_some_and(|(owner, _)| owner == pid);
+            if index != except && may {
+                found.push((self.service_info(index)?.name().to_owned(), index));
+            }
         }
-        code if code == -i64::from(libc::EPERM) => Err(Error::Invalid {
-            what: "the service",
-            given: format!("{name:?}"),
-            expected: "an application service of this process (root: of any); the kernel raises \
-                       for the built-in ones itself",
-        }),
-        // Nobody subscribed: the event is counted as dropped for that reason.
-        code if code == -i64::from(libc::ENOENT) => Ok(0),
-        code if code == -i64::from(libc::EDQUOT) => Err(Error::Quota {
-            which: "raised or waiting events",
-            limit: 0,
-        }),
-        code if code < 0 => Err(Error::from_errno("raising an event", code)),
-        offered => Ok(offered),
+        Ok(found)
     }
 }
 
@@ -250,7 +202,7 @@ fn find_free(core: &Core, name: &str) -> Result<u32> {
         if row.state == STATE_ACTIVE {
             continue;
         }
-        if crate::subscription::living(core, &row)?.is_empty() {
+        if crate::core::subscription::living(core, &row)?.is_empty() {
             return Ok(index);
         }
         kept.entry(row.owner_uid).or_default().push(index);
@@ -269,7 +221,7 @@ fn end_subscriptions(core: &Core, index: u32, name: &str) -> Result<()> {
         return Ok(());
     }
     let row = core.tables.services.get(index)?;
-    for (at, mut subscription) in crate::subscription::living(core, &row)? {
+    for (at, mut subscription) in crate::core::subscription::living(core, &row)? {
         subscription.state = STATE_DEAD;
         core.tables.subscriptions.set(at, &subscription)?;
     }

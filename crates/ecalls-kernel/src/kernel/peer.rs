@@ -141,7 +141,7 @@ mod tests {
         match peer_process(one.as_fd()) {
             Ok(process) => {
                 // A handle becomes readable when its process ends.
-                assert!(!crate::wait_readable(process.as_fd(), Some(0)).unwrap());
+                assert!(!crate::kernel::sys::wait_readable(process.as_fd(), Some(0)).unwrap());
             }
             Err(error) => assert!(matches!(error, Error::Unsupported { .. }), "{error}"),
         }

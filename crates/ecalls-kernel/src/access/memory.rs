@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ecalls_abi::channel::{UP_ELEMENT_BYTES, UP_EVENTS};
 use ecalls_abi::downcall::{DOWN_ELEMENT_BYTES, DOWN_ELEMENTS};
 
-use crate::channel::ChannelFds;
-use crate::error::Result;
-use crate::segment::{ReadOnlyPage, Segment};
+use crate::core::channel::ChannelFds;
+use crate::error::{Error, Result};
+use crate::kernel::segment::{ReadOnlyPage, Segment};
 
 /// Bytes of a page: the wake buffer's positions are one page each.
 pub(crate) const PAGE: usize = 4096;
@@ -34,7 +34,7 @@ impl ChannelMemory {
         let wake = fds
             .wake
             .try_clone()
-            .map_err(|error| crate::Error::from_io("copying a descriptor", error))?;
+            .map_err(|error| Error::from_io("copying a descriptor", error))?;
         Ok(ChannelMemory {
             up: Segment::map(&fds.up, UP_ELEMENT_BYTES * (UP_EVENTS + capacity as usize))?,
             down: Segment::map(&fds.down, DOWN_ELEMENT_BYTES * DOWN_ELEMENTS)?,

@@ -12,11 +12,12 @@ use libbpf_rs::{
 };
 use zerocopy::{FromZeros, IntoBytes};
 
+use crate::core::builtin;
 use crate::core::{Core, HOST_MAP};
 use crate::error::{Error, Result};
-use crate::lock::{Alive, Lock};
-use crate::objects::{self, FastCall, MAPS, OBJECTS, PROGRAMS, Place};
-use crate::{builtin, sys, verdict};
+use crate::kernel::lock::{Alive, Lock};
+use crate::kernel::objects::{self, FastCall, MAPS, OBJECTS, PROGRAMS, Place};
+use crate::kernel::{sys, verdict};
 
 /// Loads a core; `flags`: `HOST_*`. The caller holds the lock and found none to join.
 pub(crate) fn load(lock: &Lock, alive: Alive, flags: u32) -> Result<Core> {

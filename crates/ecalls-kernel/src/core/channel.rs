@@ -1,6 +1,6 @@
 //! Channels in the core: the pair of shared segments between one application and the core, and the
 //! descriptor on which its owner sleeps. The protocol inside is `ecalls-ring`; what the application
-//! does with them is `memory.rs`.
+//! does with them is `access/memory.rs`.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -17,15 +17,15 @@ use libbpf_rs::libbpf_sys::{bpf_map_create_opts, size_t};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use zerocopy::FromZeros;
 
+use crate::access::memory::PAGE;
 use crate::core::Core;
+use crate::core::owner::{self, Owner};
 use crate::error::{Error, Result};
-use crate::link::Link;
-use crate::lock::lock;
-use crate::memory::PAGE;
-use crate::objects::Place;
-use crate::owner::{self, Owner};
-use crate::segment::Segment;
-use crate::sys;
+use crate::kernel::link::Link;
+use crate::kernel::lock::lock;
+use crate::kernel::objects::Place;
+use crate::kernel::segment::Segment;
+use crate::kernel::sys;
 
 /// How a channel's `up` segment is laid out.
 #[derive(Clone, Copy, Debug)]
@@ -213,7 +213,7 @@ fn activate(core: &Core, index: u32, row: &channel::Channel) -> Result<Vec<Link>
         let active = channel::Channel { state, ..*row };
         core.tables.channels.set(index, &active)?;
         if row.defer & DEFER_SWITCH != 0 {
-            crate::subscription::set_pump(core)?;
+            crate::core::subscription::set_pump(core)?;
         }
         Ok(links)
     };
@@ -248,7 +248,7 @@ fn new_row(id: Id, shape: &Shape, owner: &Owner) -> channel::Channel {
 fn reclaim(core: &Core, index: u32, row: &channel::Channel) {
     if row.defer & DEFER_SWITCH != 0 {
         let _ = owner::forget_switch(core, row.owner, row.id);
-        let _ = crate::subscription::set_pump(core);
+        let _ = crate::core::subscription::set_pump(core);
     }
     for outer in ["ups", "downs", "wakes"] {
         if let Ok(map) = core.map(outer) {

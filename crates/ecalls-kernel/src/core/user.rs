@@ -15,7 +15,7 @@ use ecalls_abi::version::USERS_MAX;
 
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::table::Mapped;
+use crate::kernel::table::Mapped;
 
 /// Largest burst of a rate: `BUCKET_BURST_MAX` of bpf/lib/bucket.h.
 pub const BURST_MAX: u32 = 1 << 16;

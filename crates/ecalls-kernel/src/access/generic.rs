@@ -12,10 +12,10 @@ use ecalls_abi::downcall::{Generic, Op};
 use ecalls_abi::message::OpenChannel;
 
 use crate::access::Access;
-use crate::client::Client;
-use crate::downcall::{Frames, Way};
+use crate::access::client::Client;
+use crate::access::downcall::{Frames, Way};
+use crate::access::memory::ChannelMemory;
 use crate::error::{Error, Result};
-use crate::memory::ChannelMemory;
 
 /// Slots of the channel, in which nothing ever arrives.
 const CAPACITY: u32 = 1;

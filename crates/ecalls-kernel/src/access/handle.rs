@@ -13,16 +13,18 @@ use ecalls_abi::service::SubscriptionCount;
 use zerocopy::FromZeros;
 
 use crate::access::Access;
-use crate::channel::{HostedChannel, Shape};
-use crate::client::Client;
+use crate::access::client::Client;
+use crate::access::memory::ChannelMemory;
+use crate::access::raise::{Raise, raise_by_name};
+use crate::access::upload;
+use crate::core::channel::{HostedChannel, Shape};
+use crate::core::handler::Handler;
+use crate::core::owner::Owner;
+use crate::core::service::{self, HostedService};
+use crate::core::stat::SubscriptionStat;
+use crate::core::subscription::{HostedSubscription, Request};
 use crate::error::{Error, Result};
-use crate::handler::Handler;
-use crate::memory::ChannelMemory;
-use crate::owner::Owner;
-use crate::service::{self, HostedService, Raise, raise_by_name};
-use crate::stat::SubscriptionStat;
-use crate::subscription::{HostedSubscription, Request};
-use crate::{sys, upload};
+use crate::kernel::sys;
 
 /// Who holds a thing in the core.
 #[derive(Debug)]
@@ -240,7 +242,7 @@ fn subscribe(client: &Client, request: &Request, handlers: &[(usize, Handler)]) 
     let mut message = Subscribe::new_zeroed();
     let count = request.actions.len();
     let Some(places) = message.action.get_mut(..count) else {
-        return Err(crate::subscription::wrong_count(count));
+        return Err(crate::core::subscription::wrong_count(count));
     };
     places.copy_from_slice(&request.actions);
     message.actions = u32::try_from(count).expect("at most 8");

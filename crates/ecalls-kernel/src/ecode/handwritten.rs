@@ -122,7 +122,7 @@ impl Handwritten {
     /// # Errors
     /// The system's.
     pub fn counted(&self, name: &str) -> Result<(u64, u64)> {
-        let info = crate::sys::program_info(self.program(name)?.as_fd())?;
+        let info = crate::kernel::sys::program_info(self.program(name)?.as_fd())?;
         Ok((info.run_cnt, info.run_time_ns))
     }
 }

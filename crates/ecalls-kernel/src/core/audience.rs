@@ -23,10 +23,10 @@ use libbpf_rs::{MapCore, MapFlags};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::core::Core;
+use crate::core::subscription::{is_read, wait_for_readers};
 use crate::error::{Error, Result};
-use crate::subscription::{is_read, wait_for_readers};
-use crate::sys;
-use crate::table::Mapped;
+use crate::kernel::sys;
+use crate::kernel::table::Mapped;
 
 /// Whether a subscription stands in audiences, and not in its service's list. Those of application
 /// services stay in the list: who may subscribe to them is not for the kernel side to say.

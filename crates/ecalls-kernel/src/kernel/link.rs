@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::error::Result;
-use crate::sys;
+use crate::kernel::sys;
 
 /// An attachment in use; it ends with the last of these, here and in other programs.
 pub(crate) type Link = Arc<OwnedFd>;

@@ -42,7 +42,7 @@ use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::error::{Error, Result};
-use crate::sys;
+use crate::kernel::sys;
 
 /// A signal as it was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

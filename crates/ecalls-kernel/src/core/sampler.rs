@@ -5,10 +5,10 @@
 
 use ecalls_abi::service::{SERVICE_CPU, SERVICE_MEMORY};
 
-use crate::builtin;
 use crate::core::Core;
+use crate::core::builtin;
 use crate::error::{Error, Result};
-use crate::objects::Place;
+use crate::kernel::objects::Place;
 
 /// Starts the sampler of a service that has one. The caller holds the lock, and has made the
 /// subscription active.

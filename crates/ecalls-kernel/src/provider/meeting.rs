@@ -19,16 +19,15 @@ use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, Prin
 use zerocopy::{Immutable, IntoBytes};
 
 use crate::access::Access;
+use crate::access::handle::ServiceHandle;
+use crate::core::handler::Memory;
+use crate::core::load;
+use crate::core::service::describe;
 use crate::ecode::{Maps, load_meeting};
 use crate::error::{Error, Result};
-use crate::handle::ServiceHandle;
-use crate::handler::Memory;
-use crate::load;
-use crate::objects;
+use crate::kernel::{objects, sys};
+use crate::provider::tracepoint::{TEXTS, Tracepoint};
 use crate::provider::{self, Provider};
-use crate::service::describe;
-use crate::sys;
-use crate::tracepoint::{TEXTS, Tracepoint};
 
 /// Where the objects read what is known of the service.
 const PLAN: &str = ".rodata.plan";

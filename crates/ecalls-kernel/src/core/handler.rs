@@ -32,13 +32,13 @@ use libbpf_rs::libbpf_sys::{self, bpf_map_create_opts, size_t};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
 use crate::core::Core;
+use crate::core::subscription::wait_for_readers;
 use crate::ecode::{Maps, load_handler};
 use crate::error::{Error, Result};
-use crate::link::Link;
-use crate::objects::Place;
-use crate::segment::Segment;
-use crate::subscription::wait_for_readers;
-use crate::sys;
+use crate::kernel::link::Link;
+use crate::kernel::objects::Place;
+use crate::kernel::segment::Segment;
+use crate::kernel::sys;
 
 const _: () = assert!(
     size_of::<Frame>() == at::BYTES as usize

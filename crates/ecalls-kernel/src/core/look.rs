@@ -12,10 +12,10 @@ use ecalls_abi::subscription::Subscription;
 use ecalls_abi::version::{CHANNELS_MAX, SERVICES_MAX, SUBSCRIPTIONS_MAX};
 
 use crate::core::Core;
+use crate::core::stat::SubscriptionStat;
 use crate::error::{Error, Result};
-use crate::stat::SubscriptionStat;
-use crate::sys;
-use crate::table::Mapped;
+use crate::kernel::sys;
+use crate::kernel::table::Mapped;
 
 /// Of whom something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use zerocopy::IntoBytes;
 
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::sys;
+use crate::kernel::sys;
 
 /// Registers a socket: its events go to `interest.target`.
 ///
