@@ -42,7 +42,7 @@ units = $(notdir $(wildcard etc/systemd/*.service etc/systemd/*.socket))
 # where rustup puts Rust, in case the shell does not know
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help build demo test nightly lint format bench soak deb clean
+.PHONY: help build demo check test nightly lint format bench soak deb clean
 .PHONY: install install-command install-daemon install-library install-service install-manual
 .PHONY: uninstall
 
@@ -50,6 +50,7 @@ help:
 	@echo "make build      compile everything (target/release/ecalls)"
 	@echo "make demo       see it work: a web server's events, then schedulers side by side (root)"
 	@echo "make test       every check that this machine can run (root runs more)"
+	@echo "make check      what to run after each change: form, lints, tests of the changed crates"
 	@echo "make nightly    what takes longer: 100,000 random E-code programs (root: in the kernel too)"
 	@echo "make lint       only the checks that run no test"
 	@echo "make format     lay the source out as make lint wants it"
@@ -71,6 +72,10 @@ demo:
 	target/release/ecalls demo
 	tools/demo
 
+check:
+	tools/setup build test
+	tools/test tidy rustfmt docs clippy changed
+
 test:
 	tools/setup build demo deb test vm
 	tools/test
@@ -78,6 +83,8 @@ test:
 # how many random programs make nightly runs, and the seed of the first: other ones each time
 PROGRAMS ?= 100000
 SEED ?= $(shell date +%s)
+# how long it fuzzes each target
+FUZZ_SECONDS ?= 60
 
 nightly: export ECALLS_PROGRAMS = $(PROGRAMS)
 nightly: export ECALLS_SEED := $(SEED)
@@ -85,6 +92,9 @@ nightly:
 	tools/setup build test
 	cargo test --release -p ecode -- --nocapture
 	ECALLS_TEST_ROOT=1 cargo test --release -p ecalls-kernel --test ecode -- --nocapture
+	cargo run --release -p sched-sim -- 100000000
+	tests/fuzz/run c $(FUZZ_SECONDS)
+	! RUSTUP_AUTO_INSTALL=0 cargo +nightly --version >/dev/null 2>&1 || tests/fuzz/run rust $(FUZZ_SECONDS)
 
 lint:
 	tools/setup build test
