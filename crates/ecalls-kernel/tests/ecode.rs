@@ -124,6 +124,19 @@ fn operators_give_in_the_kernel_what_c_gives() {
     });
 }
 
+/// The same in user space and folded: crates/ecode/tests/fixed.rs.
+#[test]
+fn operations_on_fixed_are_exact_in_the_kernel() {
+    if !may_load() {
+        return;
+    }
+    in_the_kernel(|ways| {
+        let seed = number("ECALLS_SEED", 1);
+        let compared = ecode_judge::fixed::compare_running(seed, 2_000, ways);
+        println!("{compared} results");
+    });
+}
+
 const SORTING: &str = "long v[16]; for (int i = 0; i < 16; i++) v[i] = a[i];\n\
         for (int i = 0; i < 16; i++) for (int j = 0; j < 15; j++)\n\
         if (v[j] > v[j + 1]) { long t = v[j]; v[j] = v[j + 1]; v[j + 1] = t; }\n\

@@ -1,7 +1,8 @@
 //! The judge over the ways in which E-code runs, for the tests of those ways: what a program means,
 //! executed from its tree with nothing of the compiler in between ([`Judge`]); random programs as
 //! texts ([`program`]); and the comparison itself, which shrinks what differs ([`differential`]);
-//! texts that say what they are to do ([`cases`]); and C's own answers ([`operators`]).
+//! texts that say what they are to do ([`cases`]); C's own answers ([`operators`]); and what exact
+//! integers say of `fixed` ([`fixed`]).
 //!
 //! A way of execution is anything that makes an [`Outcome`] of a compiled program and a [`World`]:
 //! see [`differential::Way`]. The one in user space is [`differential::User`], the one of the
@@ -13,6 +14,7 @@
 pub mod cases;
 mod dice;
 pub mod differential;
+pub mod fixed;
 pub mod instructions;
 mod judge;
 pub mod operators;

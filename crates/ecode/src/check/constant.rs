@@ -37,31 +37,15 @@ fn integer(operator: BinaryOperator, int: Int, a: i64, b: i64) -> i64 {
     }
 }
 
-/// The exact formulas of decimal numbers: both back ends compute by the same.
+/// Decimal numbers: the exact result, cut towards zero to a millionth, modulo 2^64.
 fn fixed(operator: BinaryOperator, a: i64, b: i64) -> i64 {
+    let (wide_a, wide_b, one) = (i128::from(a), i128::from(b), i128::from(FIXED_ONE));
     match operator {
         BinaryOperator::Add => a.wrapping_add(b),
         BinaryOperator::Subtract => a.wrapping_sub(b),
-        BinaryOperator::Multiply => {
-            let (whole, part) = (a / FIXED_ONE, a % FIXED_ONE);
-            let (b_whole, b_part) = (b / FIXED_ONE, b % FIXED_ONE);
-            let sum = whole
-                .wrapping_mul(b)
-                .wrapping_add(part.wrapping_mul(b_whole));
-            sum.wrapping_add(part.wrapping_mul(b_part) / FIXED_ONE)
-        }
+        BinaryOperator::Multiply => (wide_a * wide_b / one) as i64,
         BinaryOperator::Divide if b == 0 => 0,
-        BinaryOperator::Divide => {
-            let mut result = a.wrapping_div(b);
-            let mut rest = a.wrapping_rem(b);
-            for _ in 0..2 {
-                rest = rest.wrapping_mul(1000);
-                let digits = rest.wrapping_div(b);
-                result = result.wrapping_mul(1000).wrapping_add(digits);
-                rest = rest.wrapping_rem(b);
-            }
-            result
-        }
+        BinaryOperator::Divide => (wide_a * one / wide_b) as i64,
         BinaryOperator::Remainder if b == 0 => a,
         BinaryOperator::Remainder => a.wrapping_rem(b),
         _ => 0,

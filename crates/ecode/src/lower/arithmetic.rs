@@ -5,12 +5,12 @@
 //!
 //! ```text
 //! a * b = ai * b + af * bi + af * bf / 10^6
-//! a / b = (q * 1000 + d1) * 1000 + d2    q = a / b, r = a % b, and twice: r *= 1000,
-//!                                        d = r / b, r %= b
+//! a / b = q * 10^6 + r * 10^6 / b        q = a / b, r = a % b
 //! ```
 //!
-//! in 64 bits that wrap: exact where the result fits, without wider numbers. If b is a whole number
-//! of at most 32 bits, these are a * n and a / n.
+//! in 64 bits that wrap: what the exact result is modulo 2^64, without wider numbers. If b is a
+//! whole number of at most 32 bits, these are a * n and a / n. Where |b| > 2^43, r * 10^6 may need
+//! more than 64 bits; see [`Lowering::divide_by_large`].
 
 use super::condition::is_signed;
 use super::{Lowered, Lowering};
@@ -38,12 +38,12 @@ impl<'t> Lowering<'t> {
                 BinaryOperator::Divide => self.binary(Operator::DivideSigned, left, right),
                 _ => {
                     let right = self.binary(Operator::Multiply, right, ONE);
-                    self.arithmetic(operator, ty, left, right)
+                    return self.arithmetic(operator, ty, left, right);
                 }
             });
         }
         let right = self.value(b)?;
-        Ok(self.arithmetic(operator, ty, left, right))
+        self.arithmetic(operator, ty, left, right)
     }
 
     /// `a OP b` of values of this type (the count of a shift: of any).
@@ -53,9 +53,9 @@ impl<'t> Lowering<'t> {
         ty: &Type,
         a: Operand,
         b: Operand,
-    ) -> Operand {
+    ) -> Lowered<Operand> {
         match (ty, operator) {
-            (Type::Fixed, BinaryOperator::Multiply) => return self.multiply_fixed(a, b),
+            (Type::Fixed, BinaryOperator::Multiply) => return Ok(self.multiply_fixed(a, b)),
             (Type::Fixed, BinaryOperator::Divide) => return self.divide_fixed(a, b),
             _ => {}
         }
@@ -80,7 +80,7 @@ impl<'t> Lowering<'t> {
             BinaryOperator::Xor => (Operator::Xor, false),
             comparison => {
                 let (relation, a, b) = super::condition::compared(comparison, signed, a, b);
-                return self.compare(relation, a, b);
+                return Ok(self.compare(relation, a, b));
             }
         };
         let is_shift = matches!(
@@ -94,7 +94,7 @@ impl<'t> Lowering<'t> {
             _ => b,
         };
         let result = self.binary(operator, a, b);
-        if wraps { self.wrap(result, ty) } else { result }
+        Ok(if wraps { self.wrap(result, ty) } else { result })
     }
 
     fn multiply_fixed(&mut self, a: Operand, b: Operand) -> Operand {
@@ -114,20 +114,66 @@ impl<'t> Lowering<'t> {
         (whole, self.binary(Operator::RemainderSigned, a, ONE))
     }
 
-    fn divide_fixed(&mut self, a: Operand, b: Operand) -> Operand {
-        let thousand = Operand::Constant(1000);
-        let mut quotient = self.binary(Operator::DivideSigned, a, b);
-        let mut rest = self.binary(Operator::RemainderSigned, a, b);
-        for last in [false, true] {
-            let more = self.binary(Operator::Multiply, rest, thousand);
-            let digits = self.binary(Operator::DivideSigned, more, b);
-            quotient = self.binary(Operator::Multiply, quotient, thousand);
-            quotient = self.binary(Operator::Add, quotient, digits);
-            if !last {
-                rest = self.binary(Operator::RemainderSigned, more, b);
-            }
-        }
-        quotient
+    /// Into q * 10^6 comes what r * 10^6 / b is: by the formula where |b| <= 2^43.
+    fn divide_fixed(&mut self, a: Operand, b: Operand) -> Lowered<Operand> {
+        let quotient = self.binary(Operator::DivideSigned, a, b);
+        let rest = self.binary(Operator::RemainderSigned, a, b);
+        let whole = self.binary(Operator::Multiply, quotient, ONE);
+        let result = self.copy(whole);
+        let plus = |this: &mut Self, digits| {
+            let sum = this.binary(Operator::Add, Operand::Register(result), digits);
+            this.set(result, sum);
+            Ok(())
+        };
+        // 0 or 1 if -2^43 <= b < 2^43.
+        let high = self.binary(Operator::ShiftRightSigned, b, Operand::Constant(43));
+        let high = self.binary(Operator::Add, high, Operand::Constant(1));
+        let span = self.span;
+        let then = self.collect(|this| {
+            let more = this.binary(Operator::Multiply, rest, ONE);
+            let digits = this.binary(Operator::DivideSigned, more, b);
+            plus(this, digits)
+        })?;
+        let otherwise = self.collect(|this| {
+            let digits = this.divide_by_large(rest, b);
+            plus(this, digits)
+        })?;
+        self.span = span;
+        self.emit(Op::If {
+            relation: Relation::LessEqual,
+            a: high,
+            b: Operand::Constant(1),
+            then,
+            otherwise,
+        });
+        Ok(Operand::Register(result))
+    }
+
+    /// r * 10^6 / b for |r| < |b| and |b| >= 2^43. Of the magnitudes, d = r / (b / 10^6 + 1) is the
+    /// result or one less: the two differ by less than 10^6 / (b / 10^6), which is below 1. What
+    /// remains, r * 10^6 - d * b, is below 2 * b <= 2^64, so it is exact in 64 bits without sign,
+    /// and says which.
+    fn divide_by_large(&mut self, r: Operand, b: Operand) -> Operand {
+        let (r_sign, r) = self.magnitude(r);
+        let (b_sign, b) = self.magnitude(b);
+        let unit = self.binary(Operator::Divide, b, ONE);
+        let unit = self.binary(Operator::Add, unit, Operand::Constant(1));
+        let digits = self.binary(Operator::Divide, r, unit);
+        let all = self.binary(Operator::Multiply, r, ONE);
+        let taken = self.binary(Operator::Multiply, digits, b);
+        let remains = self.binary(Operator::Subtract, all, taken);
+        let more = self.compare(Relation::LessEqual, b, remains);
+        let digits = self.binary(Operator::Add, digits, more);
+        let sign = self.binary(Operator::Xor, r_sign, b_sign);
+        let digits = self.binary(Operator::Xor, digits, sign);
+        self.binary(Operator::Subtract, digits, sign)
+    }
+
+    /// -1 or 0, and the number without its sign; of the least one, 2^63.
+    fn magnitude(&mut self, of: Operand) -> (Operand, Operand) {
+        let sign = self.binary(Operator::ShiftRightSigned, of, Operand::Constant(63));
+        let flipped = self.binary(Operator::Xor, of, sign);
+        (sign, self.binary(Operator::Subtract, flipped, sign))
     }
 
     /// `-a`

@@ -185,10 +185,10 @@ impl<'t> Lowering<'t> {
         let found = self.find(update.place)?;
         let by = self.value(update.by)?;
         self.span = e.span;
-        Ok(self.update_found(found, by, update))
+        self.update_found(found, by, update)
     }
 
-    fn update_found(&mut self, found: Found, by: Operand, update: Update<'t>) -> Operand {
+    fn update_found(&mut self, found: Found, by: Operand, update: Update<'t>) -> Lowered<Operand> {
         let ty = &update.place.ty;
         let before = match found {
             Found::Register(register) if update.old => {
@@ -198,7 +198,7 @@ impl<'t> Lowering<'t> {
             Found::Memory(address) => self.load(address, ty),
         };
         let wide = self.convert(before, ty, update.compute);
-        let result = self.arithmetic(update.operator, update.compute, wide, by);
+        let result = self.arithmetic(update.operator, update.compute, wide, by)?;
         let after = self.convert(result, update.compute, ty);
         let kept = match found {
             Found::Register(register) => {
@@ -210,7 +210,7 @@ impl<'t> Lowering<'t> {
                 after
             }
         };
-        if update.old { before } else { kept }
+        Ok(if update.old { before } else { kept })
     }
 
     /// An update whose value nobody wants: atomic, if it can be.
@@ -234,7 +234,7 @@ impl<'t> Lowering<'t> {
                 bits,
             });
         } else {
-            self.update_found(found, by, update);
+            self.update_found(found, by, update)?;
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use ecode::tree::BinaryOperator;
 use ecode::types::{Int, Type};
 
-const MILLION: i64 = 1_000_000;
+const MILLION: i128 = 1_000_000;
 
 /// A type's bits and sign.
 fn int_of(ty: &Type) -> Int {
@@ -43,8 +43,8 @@ pub(super) fn convert(value: i128, from: &Type, to: &Type) -> i128 {
     match (from, to) {
         (_, Type::Bool) => i128::from(value != 0),
         (Type::Fixed, Type::Fixed) => value,
-        (Type::Fixed, _) => cut(value / i128::from(MILLION), to),
-        (_, Type::Fixed) => cut(value * i128::from(MILLION), to),
+        (Type::Fixed, _) => cut(value / MILLION, to),
+        (_, Type::Fixed) => cut(value * MILLION, to),
         _ => cut(value, to),
     }
 }
@@ -54,8 +54,8 @@ pub(super) fn combine(operator: BinaryOperator, a: i128, b: i128, ty: &Type) -> 
     let int = int_of(ty);
     let count = b.rem_euclid(i128::from(int.bits));
     let result = match operator {
-        BinaryOperator::Multiply if *ty == Type::Fixed => multiply(a as i64, b as i64),
-        BinaryOperator::Divide if *ty == Type::Fixed => divide(a as i64, b as i64),
+        BinaryOperator::Multiply if *ty == Type::Fixed => a * b / MILLION,
+        BinaryOperator::Divide if *ty == Type::Fixed && b != 0 => a * MILLION / b,
         BinaryOperator::Add => a + b,
         BinaryOperator::Subtract => a - b,
         BinaryOperator::Multiply => cut(a, &Type::Int(Int::LONG)) * b,
@@ -78,61 +78,9 @@ pub(super) fn combine(operator: BinaryOperator, a: i128, b: i128, ty: &Type) -> 
     cut(result, ty)
 }
 
-/// The product of two fixed numbers, by the language's formula.
-fn multiply(a: i64, b: i64) -> i128 {
-    let (a_whole, a_part) = (a / MILLION, a % MILLION);
-    let (b_whole, b_part) = (b / MILLION, b % MILLION);
-    let parts = a_part.wrapping_mul(b_part) / MILLION;
-    let sum = a_whole
-        .wrapping_mul(b)
-        .wrapping_add(a_part.wrapping_mul(b_whole));
-    i128::from(sum.wrapping_add(parts))
-}
-
-/// Their quotient: the whole number, then two times three digits.
-fn divide(a: i64, b: i64) -> i128 {
-    if b == 0 {
-        return 0;
-    }
-    let mut quotient = a.wrapping_div(b);
-    let mut rest = a.wrapping_rem(b);
-    for _ in 0..2 {
-        let more = rest.wrapping_mul(1000);
-        quotient = quotient
-            .wrapping_mul(1000)
-            .wrapping_add(more.wrapping_div(b));
-        rest = more.wrapping_rem(b);
-    }
-    i128::from(quotient)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Dice;
-
-    #[test]
-    fn fixed_numbers_are_exact_where_the_result_fits() {
-        let mut dice = Dice::new(1);
-        for _ in 0..100_000 {
-            let a = (dice.any() as i64) >> (20 + dice.below(40));
-            let b = (dice.any() as i64) >> (20 + dice.below(40));
-            let (wide_a, wide_b) = (i128::from(a), i128::from(b));
-            let product = multiply(a, b);
-            let exact = wide_a * wide_b / i128::from(MILLION);
-            if i64::try_from(exact).is_ok() {
-                assert!(product == exact, "{a} * {b} = {product}, not {exact}");
-            }
-            if b == 0 || i64::try_from(wide_b * 1000).is_err() {
-                continue;
-            }
-            let quotient = divide(a, b);
-            let exact = wide_a * i128::from(MILLION) / wide_b;
-            if i64::try_from(exact).is_ok() {
-                assert!(quotient == exact, "{a} / {b} = {quotient}, not {exact}");
-            }
-        }
-    }
 
     #[test]
     fn numbers_are_cut_to_their_type() {
