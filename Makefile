@@ -43,8 +43,8 @@ units = $(notdir $(wildcard etc/systemd/*.service etc/systemd/*.socket))
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .PHONY: help build demo check test nightly lint format bench soak deb clean
-.PHONY: install install-command install-daemon install-library install-service install-manual
-.PHONY: uninstall
+.PHONY: install install-command install-bench install-daemon install-library install-service
+.PHONY: install-manual uninstall
 
 help:
 	@echo "make build      compile everything (target/release/ecalls)"
@@ -121,7 +121,7 @@ soak:
 	target/release/soak --seconds $(SECONDS)
 
 # Installs what was built before, so that root needs no compiler: make build && sudo make install
-install: install-command install-daemon install-library install-service install-manual
+install: install-command install-bench install-daemon install-library install-service install-manual
 
 install-command:
 	@test -x $(BUILD)/ecalls || { echo "nothing to install yet: run make build" >&2; exit 1; }
@@ -130,6 +130,11 @@ install-command:
 	$(BUILD)/ecalls man $(mandir)/man1
 	$(BUILD)/ecalls completions bash >$(completions)/ecalls
 	install -m 644 $(documents) $(docdir)
+
+install-bench:
+	@test -x $(BUILD)/ecalls-bench || { echo "nothing to install yet: run make build" >&2; exit 1; }
+	install -D -m 755 $(BUILD)/ecalls-bench $(bindir)/ecalls-bench
+	$(BUILD)/ecalls-bench man $(mandir)/man1
 
 # The daemon, its units and their account and folder, and its configuration, which stays as it is if
 # the machine has one.
@@ -180,7 +185,7 @@ install-manual:
 # Removes what install made and no more; folders only if they are ours and empty, and the
 # configuration only as it was installed.
 uninstall:
-	rm -f $(bindir)/ecalls $(mandir)/man1/ecalls.1 $(mandir)/man1/ecalls-*.1
+	rm -f $(bindir)/ecalls $(bindir)/ecalls-bench $(mandir)/man1/ecalls.1 $(mandir)/man1/ecalls-*.1
 	rm -f $(completions)/ecalls
 	rm -f $(sbindir)/ecallsd $(addprefix $(unitdir)/,$(units))
 	rm -f $(sysusersdir)/ecallsd.conf $(tmpfilesdir)/ecallsd.conf

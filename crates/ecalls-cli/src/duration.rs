@@ -15,7 +15,7 @@ const UNITS: &[(&str, u64)] = &[
 ];
 
 /// Reads a duration. The error says what is wrong and what would be right.
-pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+pub fn parse(text: &str) -> Result<Duration, String> {
     let wrong = || "a duration is a number and a unit: 250us, 5ms, 10s, 1m, 2h, 1m30s".to_owned();
     let mut total_ns = 0u64;
     let mut rest = text.trim();
@@ -41,7 +41,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
 }
 
 /// A duration that is not zero.
-pub(crate) fn parse_positive(text: &str) -> Result<Duration, String> {
+pub fn parse_positive(text: &str) -> Result<Duration, String> {
     match parse(text)? {
         Duration::ZERO => Err("must be longer than zero".to_owned()),
         duration => Ok(duration),
@@ -64,7 +64,7 @@ fn part(number: &str, unit_ns: u64) -> Option<u64> {
 }
 
 /// A span of time in three or four digits: `850ns`, `12.3us`, `1.23ms`, `2.50s`, `90m`.
-pub(crate) fn show_ns(ns: u64) -> String {
+pub fn show_ns(ns: u64) -> String {
     let (unit, unit_ns) = match ns {
         0..1_000 => return format!("{ns}ns"),
         1_000..1_000_000 => ("us", 1_000),

@@ -9,7 +9,7 @@ use std::io;
 use std::process::ExitCode;
 
 /// What `ecalls --help` says about exit codes.
-pub(crate) const HELP: &str = "\
+pub const HELP: &str = "\
 Exit codes:
   0  done
   1  failed
@@ -23,12 +23,12 @@ Errors are one line on standard error. Data is on standard output, as a table or
 one JSON object per line. Durations: 250us, 5ms, 10s, 1m, 2h, or several: 1m30s.";
 
 /// What a subcommand returns.
-pub(crate) type Outcome = Result<(), Failure>;
+pub type Outcome = Result<(), Failure>;
 
 /// Exit codes, as [`HELP`] explains them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Code {
+pub enum Code {
     Failed = 1,
     Usage = 2,
     Denied = 3,
@@ -39,7 +39,7 @@ pub(crate) enum Code {
 
 /// A failure: its exit code, and the line that tells the user.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// Says what happened, to which thing, and what to do next.
     Message(Code, String),
     /// Nobody reads our output any more.
@@ -48,12 +48,12 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// A failure with its line.
-    pub(crate) fn new(code: Code, message: impl fmt::Display) -> Failure {
+    pub fn new(code: Code, message: impl fmt::Display) -> Failure {
         Failure::Message(code, message.to_string())
     }
 
     /// A call that makes no sense.
-    pub(crate) fn usage(message: impl fmt::Display) -> Failure {
+    pub fn usage(message: impl fmt::Display) -> Failure {
         Failure::new(Code::Usage, message)
     }
 }
@@ -98,7 +98,7 @@ impl From<serde_json::Error> for Failure {
 }
 
 /// Tells the user, and the shell.
-pub(crate) fn report(outcome: Outcome) -> ExitCode {
+pub fn report(outcome: Outcome) -> ExitCode {
     match outcome {
         Ok(()) | Err(Failure::BrokenPipe) => ExitCode::SUCCESS,
         Err(Failure::Message(code, message)) => {

@@ -4,21 +4,17 @@
 //! ([`output`]), the exit codes ([`exit`]), and small things that users write or read: durations
 //! ([`duration`]), kernel handlers ([`handler`]), processes ([`process`]). All that
 //! they do with the kernel they do through the public library, so each is also an example of it.
+//! `bench` and `demo` are another program, `ecalls-bench`, which [`workshop`] starts.
 
 #![forbid(unsafe_code)]
 
-mod bench;
 mod completions;
 mod daemon;
-mod demo;
 mod doctor;
-mod duration;
 mod ecode;
-mod exit;
 mod explain;
 mod handler;
 mod man;
-mod output;
 mod process;
 mod raise;
 mod run;
@@ -26,12 +22,13 @@ mod sched;
 mod service;
 mod services;
 mod stat;
-mod stop;
 mod watch;
+mod workshop;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use ecalls_cli::{duration, exit, output, stop};
 
 /// Events between the Linux kernel and applications, with deadlines.
 #[derive(Debug, Parser)]
@@ -52,8 +49,10 @@ enum Command {
     Stat(stat::Args),
     Explain(explain::Args),
     Ecode(ecode::Args),
-    Demo(demo::Args),
-    Bench(bench::Args),
+    /// Show, in about a minute, what events do on this machine
+    Demo(workshop::Args),
+    /// Measure events, handlers and schedulers on this machine
+    Bench(workshop::Args),
     Sched(sched::Args),
     Run(run::Args),
     Daemon(daemon::Args),
@@ -73,8 +72,8 @@ fn main() -> ExitCode {
         Command::Stat(args) => stat::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Ecode(args) => ecode::run(args),
-        Command::Demo(args) => demo::run(args),
-        Command::Bench(args) => bench::run(args),
+        Command::Demo(args) => workshop::run("demo", args),
+        Command::Bench(args) => workshop::run("bench", args),
         Command::Sched(args) => sched::run(args),
         Command::Run(args) => run::run(args),
         Command::Daemon(args) => daemon::run(args),

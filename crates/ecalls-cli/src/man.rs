@@ -6,6 +6,7 @@ use clap::CommandFactory;
 
 use crate::Cli;
 use crate::exit::{Code, Failure, Outcome};
+use crate::workshop;
 
 /// Write the man pages, one per command
 #[derive(Debug, clap::Args)]
@@ -15,10 +16,17 @@ pub(crate) struct Args {
     folder: PathBuf,
 }
 
-/// Writes the pages.
+/// Writes the pages. Those of `bench` and `demo` come with their program.
 pub(crate) fn run(args: &Args) -> Outcome {
+    let ours = workshop::NAMES
+        .iter()
+        .fold(Cli::command(), |command, name| {
+            command.mut_subcommand(name, |other| other.hide(true))
+        });
     std::fs::create_dir_all(&args.folder)
-        .and_then(|()| clap_mangen::generate_to(Cli::command(), &args.folder))
+        .and_then(|()| clap_mangen::generate_to(ours, &args.folder))
+        .and_then(|()| clap_mangen::Man::new(Cli::command()).generate_to(&args.folder))
+        .map(drop)
         .map_err(|error| {
             let folder = args.folder.display();
             Failure::new(

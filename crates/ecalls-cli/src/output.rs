@@ -22,14 +22,14 @@ const GAP: &str = "  ";
 
 /// Standard output, buffered.
 #[derive(Debug)]
-pub(crate) struct Output {
+pub struct Output {
     out: BufWriter<Stdout>,
     json: bool,
 }
 
 impl Output {
     /// Standard output, for JSON lines or for people.
-    pub(crate) fn new(json: bool) -> Output {
+    pub fn new(json: bool) -> Output {
         Output {
             out: BufWriter::with_capacity(BUFFER_BYTES, std::io::stdout()),
             json,
@@ -37,34 +37,34 @@ impl Output {
     }
 
     /// Whether the user asked for JSON lines.
-    pub(crate) fn is_json(&self) -> bool {
+    pub fn is_json(&self) -> bool {
         self.json
     }
 
     /// Prints one object as one line of JSON.
-    pub(crate) fn object(&mut self, object: &impl Serialize) -> Outcome {
+    pub fn object(&mut self, object: &impl Serialize) -> Outcome {
         serde_json::to_writer(&mut self.out, object)?;
         Ok(self.out.write_all(b"\n")?)
     }
 
     /// Prints a line of text.
-    pub(crate) fn line(&mut self, text: impl fmt::Display) -> Outcome {
+    pub fn line(&mut self, text: impl fmt::Display) -> Outcome {
         Ok(writeln!(self.out, "{text}")?)
     }
 
     /// Prints a table.
-    pub(crate) fn table(&mut self, table: &Table) -> Outcome {
+    pub fn table(&mut self, table: &Table) -> Outcome {
         Ok(write!(self.out, "{table}")?)
     }
 
     /// Hands everything to the reader.
-    pub(crate) fn flush(&mut self) -> Outcome {
+    pub fn flush(&mut self) -> Outcome {
         Ok(self.out.flush()?)
     }
 }
 
 /// Writes bytes to standard output.
-pub(crate) fn write_all(bytes: &[u8]) -> Outcome {
+pub fn write_all(bytes: &[u8]) -> Outcome {
     let mut out = std::io::stdout().lock();
     out.write_all(bytes)?;
     Ok(out.flush()?)
@@ -72,20 +72,20 @@ pub(crate) fn write_all(bytes: &[u8]) -> Outcome {
 
 /// Tells the user something that is no data: a line on standard error. That nobody listens there is
 /// no failure.
-pub(crate) fn note(text: impl fmt::Display) {
+pub fn note(text: impl fmt::Display) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 /// Where a column's text stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Align {
+pub enum Align {
     Left,
     Right,
 }
 
 /// Rows of text, in columns as wide as their widest cell.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub struct Table {
     columns: Vec<(&'static str, Align)>,
     rows: Vec<Row>,
 }
@@ -99,7 +99,7 @@ enum Row {
 
 impl Table {
     /// An empty table. A column whose name begins with `>` stands to the right, as numbers do.
-    pub(crate) fn new(columns: &[&'static str]) -> Table {
+    pub fn new(columns: &[&'static str]) -> Table {
         let column = |name: &'static str| match name.strip_prefix('>') {
             Some(name) => (name, Align::Right),
             None => (name, Align::Left),
@@ -111,14 +111,14 @@ impl Table {
     }
 
     /// Adds a row, one text per column.
-    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         let cells: Vec<String> = cells.into_iter().collect();
         debug_assert_eq!(cells.len(), self.columns.len(), "a cell for each column");
         self.rows.push(Row::Cells(cells));
     }
 
     /// Adds a line under the last row, indented.
-    pub(crate) fn note(&mut self, text: impl Into<String>) {
+    pub fn note(&mut self, text: impl Into<String>) {
         self.rows.push(Row::Note(text.into()));
     }
 
@@ -172,7 +172,7 @@ impl fmt::Display for Table {
 }
 
 /// A text behind a label, in lines of at most `width` columns; further lines stand under its start.
-pub(crate) fn wrap(label: &str, text: &str, width: usize) -> Vec<String> {
+pub fn wrap(label: &str, text: &str, width: usize) -> Vec<String> {
     let indent = label.chars().count();
     let mut lines = vec![label.to_owned()];
     let (mut column, mut at_start) = (indent, true);
@@ -196,11 +196,11 @@ pub(crate) fn wrap(label: &str, text: &str, width: usize) -> Vec<String> {
 /// Counts of dropped events by reason: as text, those that are not 0; as JSON, an object with every
 /// reason.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Dropped(pub(crate) [u64; ecalls_abi::channel::DROP_REASONS]);
+pub struct Dropped(pub [u64; ecalls_abi::channel::DROP_REASONS]);
 
 impl Dropped {
     /// All of them together.
-    pub(crate) fn total(&self) -> u64 {
+    pub fn total(&self) -> u64 {
         self.0.iter().fold(0, |sum, count| sum.wrapping_add(*count))
     }
 }

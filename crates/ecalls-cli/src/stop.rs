@@ -12,18 +12,18 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::exit::{Code, Failure};
 
 /// How long a wait may last before the flag is looked at.
-pub(crate) const PATIENCE: Duration = Duration::from_millis(100);
+pub const PATIENCE: Duration = Duration::from_millis(100);
 
 /// What a shell reports of a command that SIGINT ended.
 const INTERRUPTED: i32 = 130;
 
 /// Whether the user asked for the end.
 #[derive(Clone, Debug)]
-pub(crate) struct Stop(Arc<AtomicBool>);
+pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
     /// From now on the two signals ask for the end instead of enforcing it.
-    pub(crate) fn on_signals() -> Result<Stop, Failure> {
+    pub fn on_signals() -> Result<Stop, Failure> {
         let flag = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             // In this order: the first signal finds the flag unset, and then sets it.
@@ -37,12 +37,12 @@ impl Stop {
     }
 
     /// Whether the end was asked for.
-    pub(crate) fn is_set(&self) -> bool {
+    pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
     /// Sleeps for `time`, less if the end is asked for. True: it was.
-    pub(crate) fn sleep(&self, time: Duration) -> bool {
+    pub fn sleep(&self, time: Duration) -> bool {
         let until = Instant::now().checked_add(time);
         loop {
             let left = until.map_or(PATIENCE, |at| at.saturating_duration_since(Instant::now()));

@@ -1,6 +1,6 @@
 //! Calls without an event: wrong ones, help, and what any user may ask.
 
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -10,6 +10,8 @@ use crate::{PATIENCE, check_documented, check_refusal, command, ecalls, end, is_
 
 /// A user who may nothing.
 const NOBODY: u32 = 65534;
+
+const SIGUSR1: i32 = 10;
 
 #[test]
 fn calls_that_are_no_calls_are_refused_with_usage() {
@@ -21,7 +23,6 @@ fn calls_that_are_no_calls_are_refused_with_usage() {
         (&["raise"], "SERVICE"),
         (&["service"], "NAME"),
         (&["completions", "nonsense"], "bash"),
-        (&["bench", "nonsense"], "events"),
         (&["stat", "task"], "task"),
     ] {
         refused(arguments, 2, &[text, "--help"]);
@@ -157,6 +158,89 @@ fn help_documents_the_exit_codes_and_every_json_key_is_documented() {
     }
 }
 
+/// A folder with a copy of the command, and no other program unless a test puts one there.
+struct Beside(PathBuf);
+
+impl Beside {
+    fn new(test: &str) -> Beside {
+        let name = format!("ecalls-{test}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let copied = Command::new("cp")
+            .arg(env!("CARGO_BIN_EXE_ecalls"))
+            .arg(folder.join("ecalls"))
+            .status();
+        assert!(copied.expect("cp runs").success());
+        Beside(folder)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(self.0.join("ecalls"));
+        command.args(arguments);
+        command
+    }
+
+    /// A program there that is a shell script, made by a process of its own, as [`Copy`] is.
+    fn put(&self, script: &str) {
+        let made = Command::new("sh")
+            .args([
+                "-c",
+                r#"printf '#!/bin/sh\n%s\n' "$1" >"$0"; chmod 755 "$0""#,
+            ])
+            .arg(self.0.join("ecalls-bench"))
+            .arg(script)
+            .status();
+        assert!(made.expect("sh runs").success());
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn bench_and_demo_become_the_program_beside_the_command_with_all_arguments() {
+    let beside = Beside::new("beside");
+    beside.put(r#"echo "$@"; exit 9"#);
+    for (arguments, given) in [
+        (
+            &["bench", "events", "--row", "pipe"][..],
+            "bench events --row pipe\n",
+        ),
+        (&["demo", "--help"], "demo --help\n"),
+        (&["bench"], "bench\n"),
+    ] {
+        let ended = end(&mut beside.command(arguments));
+        assert_eq!((ended.code, ended.out.as_str()), (9, given), "{ended:?}");
+    }
+    beside.put("kill -USR1 $$");
+    let mut command = beside.command(&["demo"]);
+    let output = Running::start(command.stdout(Stdio::null())).output(PATIENCE);
+    assert_eq!(output.status.signal(), Some(SIGUSR1), "{output:?}");
+}
+
+#[test]
+fn where_the_program_of_bench_is_missing_its_package_is_named() {
+    let beside = Beside::new("missing");
+    let arguments = &["bench", "events"];
+    let mut command = beside.command(arguments);
+    let ended = end(command.env("PATH", "/nowhere"));
+    check_refusal(
+        arguments,
+        &ended,
+        1,
+        &["Debian package ecalls-bench", "make install"],
+    );
+    // Elsewhere in PATH it is found.
+    let elsewhere = Beside::new("elsewhere");
+    elsewhere.put("echo found");
+    let mut command = beside.command(arguments);
+    let ended = end(command.env("PATH", &elsewhere.0));
+    assert_eq!(ended.out, "found\n", "{ended:?}");
+}
+
 #[test]
 fn service_to_add_needs_a_file_that_can_be_read() {
     let file = "/nowhere/service.bpf.o";
@@ -182,6 +266,12 @@ fn completions_and_manual_pages_are_made() {
     assert_eq!(ended.code, 0, "{ended:?}");
     let page = std::fs::read_to_string(folder.join("ecalls-watch.1")).expect("a page");
     assert!(page.contains("deadline"));
+    let all = std::fs::read_to_string(folder.join("ecalls.1")).expect("a page");
+    assert!(
+        all.contains("bench"),
+        "it is named, and its page is its program's"
+    );
+    assert!(!folder.join("ecalls-bench.1").exists());
     std::fs::remove_dir_all(folder).expect("ours to remove");
 }
 

@@ -44,7 +44,7 @@ const CONTRACT: &[&str] = &[
 const LIMIT: Duration = Duration::from_secs(300);
 
 fn bench(arguments: &[&str]) -> Output {
-    let mut bench = Command::new(env!("CARGO_BIN_EXE_ecalls"));
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_ecalls-bench"));
     bench.args(["bench", "events"]).args(arguments);
     limit::output(&mut bench, LIMIT)
 }
@@ -114,7 +114,7 @@ fn a_filter_that_fits_no_row_is_refused_with_the_rows_there_are() {
 
 #[test]
 fn a_workload_runs_under_the_kernels_own_scheduler_and_gives_its_rows() {
-    let mut bench = Command::new(env!("CARGO_BIN_EXE_ecalls"));
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_ecalls-bench"));
     bench.args(["bench", "sched", "--json", "--quick"]);
     bench.args([
         "--scheduler",
@@ -145,13 +145,13 @@ fn a_workload_runs_under_the_kernels_own_scheduler_and_gives_its_rows() {
 fn what_was_measured_becomes_a_page_and_the_same_tables() {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
     let (data, page) = (folder.join("sched.json"), folder.join("report.html"));
-    let mut bench = Command::new(env!("CARGO_BIN_EXE_ecalls"));
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_ecalls-bench"));
     bench.args(["bench", "sched", "--json", "--series", "--seconds", "1"]);
     bench.args(["--scheduler", "eevdf", "--row", "fig5"]);
     let output = limit::output(&mut bench, LIMIT);
     assert!(output.status.success());
     std::fs::write(&data, output.stdout).expect("a file");
-    let mut again = Command::new(env!("CARGO_BIN_EXE_ecalls"));
+    let mut again = Command::new(env!("CARGO_BIN_EXE_ecalls-bench"));
     again.args(["bench", "sched", "--from"]).arg(&data);
     let output = limit::output(again.arg("--report").arg(&page), LIMIT);
     assert!(output.status.success());
@@ -162,7 +162,7 @@ fn what_was_measured_becomes_a_page_and_the_same_tables() {
     let page = std::fs::read_to_string(&page).expect("a page");
     assert_eq!(page.matches("<svg ").count(), 3, "lateness, shares, frames");
     assert_eq!(page.matches("class=\"line hog\"").count(), 4);
-    let mut checked = Command::new(env!("CARGO_BIN_EXE_ecalls"));
+    let mut checked = Command::new(env!("CARGO_BIN_EXE_ecalls-bench"));
     checked
         .args(["bench", "sched", "--check", "--from"])
         .arg(&data);
@@ -173,10 +173,40 @@ fn what_was_measured_becomes_a_page_and_the_same_tables() {
         "nothing was measured that could fail"
     );
     std::fs::write(&data, "{}\n").expect("a file");
-    let mut wrong = Command::new(env!("CARGO_BIN_EXE_ecalls"));
+    let mut wrong = Command::new(env!("CARGO_BIN_EXE_ecalls-bench"));
     let output = limit::output(wrong.args(["bench", "sched", "--from"]).arg(&data), LIMIT);
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(text.contains("line 1 is none"), "{text}");
+}
+
+#[test]
+fn a_wrong_call_is_refused_with_usage_and_help_and_manual_pages_name_the_command() {
+    let call = |arguments: &[&str]| {
+        let mut bench = Command::new(env!("CARGO_BIN_EXE_ecalls-bench"));
+        limit::output(bench.args(arguments), LIMIT)
+    };
+    let wrong = call(&["bench", "nonsense"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    let text = String::from_utf8_lossy(&wrong.stderr).into_owned();
+    assert!(
+        text.contains("nonsense") && text.contains("events"),
+        "{text}"
+    );
+    assert!(text.contains("--help"), "{text}");
+    let help = String::from_utf8(call(&["bench", "--help"]).stdout).expect("text");
+    assert!(help.contains("Usage: ecalls bench"), "{help}");
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("man");
+    assert!(
+        call(&["man", folder.to_str().expect("a path in UTF-8")])
+            .status
+            .success()
+    );
+    for (page, text) in [("bench", "quick"), ("demo", "server")] {
+        let path = folder.join(format!("ecalls-{page}.1"));
+        let page = std::fs::read_to_string(path).expect("a page");
+        assert!(page.contains(text), "{page}");
+    }
+    assert!(!folder.join("ecalls.1").exists());
 }
 
 #[test]

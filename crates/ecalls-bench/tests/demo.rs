@@ -31,7 +31,7 @@ fn can_run(test: &str) -> bool {
 }
 
 fn start(seconds: &str) -> Running {
-    let mut demo = Command::new(env!("CARGO_BIN_EXE_ecalls"));
+    let mut demo = Command::new(env!("CARGO_BIN_EXE_ecalls-bench"));
     demo.args(["demo", "--json", "--seconds", seconds]);
     Running::start(demo.stdout(Stdio::piped()))
 }

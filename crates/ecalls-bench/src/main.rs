@@ -1,0 +1,74 @@
+//! The program `ecalls-bench`: what measures ECalls and shows it, which the command `ecalls` starts
+//! for `ecalls bench` and `ecalls demo`. It takes the same arguments, so its help and its manual
+//! pages name those.
+//!
+//! - [`bench`]: events, handlers and schedulers, beside what the kernel offers without us;
+//! - [`demo`]: a web server's events, under load.
+
+#![forbid(unsafe_code)]
+
+mod bench;
+mod demo;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use ecalls_cli::exit::{Code, Failure, Outcome};
+use ecalls_cli::{duration, exit, output, stop};
+
+/// Measures and demonstrates ECalls; `ecalls` starts it.
+#[derive(Debug, Parser)]
+#[command(name = "ecalls", bin_name = "ecalls", version)]
+#[command(after_help = exit::HELP, max_term_width = 100)]
+#[command(arg_required_else_help = true, subcommand_value_name = "COMMAND")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Bench(bench::Args),
+    Demo(demo::Args),
+    /// Write the man pages
+    #[command(hide = true)]
+    Man {
+        /// Folder to write them into; made if it is not there
+        folder: PathBuf,
+    },
+}
+
+fn main() -> ExitCode {
+    exit::report(match &Cli::parse().command {
+        Command::Bench(args) => bench::run(args),
+        Command::Demo(args) => demo::run(args),
+        Command::Man { folder } => write_man_pages(folder),
+    })
+}
+
+/// One for each command. That of `ecalls` itself comes with `ecalls`.
+fn write_man_pages(folder: &Path) -> Outcome {
+    let mut whole = Cli::command().disable_help_subcommand(true);
+    whole.build();
+    let mut pages = whole.get_subcommands().filter(|page| !page.is_hide_set());
+    std::fs::create_dir_all(folder)
+        .and_then(|()| pages.try_for_each(|page| clap_mangen::generate_to(page.clone(), folder)))
+        .map_err(|error| {
+            let folder = folder.display();
+            Failure::new(
+                Code::Failed,
+                format!("writing man pages into {folder}: {error}"),
+            )
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn options_of_every_subcommand_go_together() {
+        super::Cli::command().debug_assert();
+    }
+}

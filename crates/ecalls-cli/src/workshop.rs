@@ -1,0 +1,46 @@
+//! `ecalls bench` and `ecalls demo` are another program, `ecalls-bench`.
+//!
+//! It replaces this one in the same process, so exit status and signals need no forwarding. All
+//! arguments go to it unchanged, `--help` included.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::exit::{Code, Failure, Outcome};
+
+/// The subcommands that it has.
+pub(crate) const NAMES: [&str; 2] = ["bench", "demo"];
+
+const PROGRAM: &str = "ecalls-bench";
+
+#[derive(Debug, clap::Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Args {
+    /// Arguments of the program ecalls-bench; with --help it lists them
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "ARGUMENTS"
+    )]
+    arguments: Vec<OsString>,
+}
+
+/// Becomes the program: the one beside this file, else the first in PATH. Returns if there is none.
+pub(crate) fn run(subcommand: &str, args: &Args) -> Outcome {
+    let beside = std::env::current_exe().map(|own| own.with_file_name(PROGRAM));
+    let program = beside.ok().filter(|file| file.exists());
+    let program = program.unwrap_or_else(|| PathBuf::from(PROGRAM));
+    let mut command = Command::new(&program);
+    let error = command.arg(subcommand).args(&args.arguments).exec();
+    let message = match error.kind() {
+        io::ErrorKind::NotFound => format!(
+            "`ecalls {subcommand}` needs the program {PROGRAM}, which is neither beside this one \
+             nor in PATH: install the Debian package {PROGRAM}, or run `make install` again"
+        ),
+        _ => format!("starting {}: {error}", program.display()),
+    };
+    Err(Failure::new(Code::Failed, message))
+}
