@@ -3,8 +3,6 @@
 //! | file | what |
 //! |---|---|
 //! | `flat` | one list with jumps |
-//! | `facts` | between which numbers values lie; whose upper 32 bits nobody looks at |
-//! | `feeds` | which of them the verifier can predict something from |
 //! | `select`, `operate`, `expand` | instructions with virtual registers (`machine`) |
 //! | `near` | addresses that are there already |
 //! | `fault` | what is noted when a run ends before its time |
@@ -54,9 +52,7 @@ pub mod btf;
 mod disassemble;
 mod encode;
 mod expand;
-mod facts;
 mod fault;
-mod feeds;
 mod flat;
 mod improve;
 mod inspect;
@@ -177,10 +173,8 @@ pub fn emit_with(program: &Program, options: &Options) -> Result<Object, Diagnos
         .map(|first| first.span)
         .unwrap_or_default();
     let flat = flat::flatten(program);
-    let facts = facts::Facts::of(&flat, program.registers);
     let most = options.instructions_most();
-    let mut code =
-        select::select(program, flat, &facts, options).map_err(|at| too_many(at, most))?;
+    let mut code = select::select(program, flat, options).map_err(|at| too_many(at, most))?;
     improve::improve(&mut code);
     let allocation = allocate::allocate(&mut code, program.locals).map_err(|_| {
         Diagnostic::error(first, "the program needs too many values at once")

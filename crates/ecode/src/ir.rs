@@ -344,6 +344,16 @@ pub enum Relation {
     LessEqualSigned,
 }
 
+impl Operand {
+    /// The register, if it is one.
+    pub fn register(self) -> Option<Register> {
+        match self {
+            Operand::Register(register) => Some(register),
+            Operand::Constant(_) => None,
+        }
+    }
+}
+
 impl Operator {
     /// Whether the operands may be exchanged.
     pub fn commutes(self) -> bool {
@@ -522,8 +532,50 @@ impl Op {
         }
     }
 
-    /// The operands that it reads itself, registers of addresses included.
-    pub fn reads(&mut self, visit: &mut dyn FnMut(&mut Operand)) {
+    /// The places in memory that it names itself.
+    pub fn addresses(&self) -> impl Iterator<Item = &Address> {
+        let both = match self {
+            Op::Load { from, .. } => [Some(from), None],
+            Op::Store { to, .. } | Op::Atomic { to, .. } | Op::Zero { to, .. } => [Some(to), None],
+            Op::Copy { to, from, .. } => [Some(to), Some(from)],
+            _ => [None, None],
+        };
+        both.into_iter().flatten()
+    }
+
+    /// The registers that it reads itself, those of addresses included.
+    pub fn reads(&self) -> impl Iterator<Item = Register> {
+        let index = |address: &Address| {
+            let register = |index: Dynamic| Operand::Register(index.register);
+            address.index.map(register)
+        };
+        let all = match self {
+            Op::Set { from, .. } | Op::Extend { from, .. } | Op::Return(from) => {
+                [Some(*from), None, None, None]
+            }
+            Op::Binary { a, b, .. } | Op::Compare { a, b, .. } | Op::If { a, b, .. } => {
+                [Some(*a), Some(*b), None, None]
+            }
+            Op::Bound { index, .. } => [Some(Operand::Register(*index)), None, None, None],
+            Op::Load { from: at, .. } | Op::Zero { to: at, .. } => [index(at), None, None, None],
+            Op::Store { to, value, .. } | Op::Atomic { to, value, .. } => {
+                [index(to), Some(*value), None, None]
+            }
+            Op::Copy { to, from, .. } => [index(to), index(from), None, None],
+            Op::NextBit { mask, after, .. } => [Some(*mask), Some(*after), None, None],
+            Op::Effect { number, values, .. } => {
+                let [first, second, third] = values.map(Some);
+                [Some(*number), first, second, third]
+            }
+            Op::Block { .. } | Op::Loop { .. } | Op::Exit(_) | Op::Burn(_) | Op::Fail(_) => {
+                [None; 4]
+            }
+        };
+        all.into_iter().flatten().filter_map(Operand::register)
+    }
+
+    /// The operands that it reads itself, to be changed.
+    pub fn reads_mut(&mut self, visit: &mut dyn FnMut(&mut Operand)) {
         let in_address = |address: &mut Address, visit: &mut dyn FnMut(&mut Operand)| {
             if let Some(index) = &mut address.index {
                 let mut operand = Operand::Register(index.register);

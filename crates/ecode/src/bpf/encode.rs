@@ -270,17 +270,10 @@ impl Encoder<'_> {
                 self.jump(to);
                 self.push(code::MAY_GOTO, 0, 0, 0, 0);
             }
-            Inst::Branch {
-                test,
-                a,
-                b,
-                narrow,
-                to,
-            } => {
+            Inst::Branch { test, a, b, to } => {
                 self.out.branches += 1 << self.depth.min(6);
                 self.jump(to);
-                let class = if narrow { code::JUMP32 } else { code::JUMP };
-                self.push_value(class | question(test), self.r(a), b, 0);
+                self.push_value(code::JUMP | question(test), self.r(a), b, 0);
             }
             _ => {}
         }

@@ -82,65 +82,40 @@ pub(super) fn flatten(program: &Program) -> Flat<'_> {
 }
 
 fn count_reads(list: &[Instruction], reads: &mut [u32]) {
-    for instruction in list {
-        operands(&instruction.op, &mut |register| {
+    for Instruction { op, .. } in list {
+        for register in op.reads() {
             if let Some(count) = reads.get_mut(register.0 as usize) {
                 *count += 1;
             }
-        });
-        match &instruction.op {
-            Op::If {
-                then, otherwise, ..
-            } => {
-                count_reads(then, reads);
-                count_reads(otherwise, reads);
+        }
+        op.bodies().for_each(|inner| count_reads(inner, reads));
+    }
+}
+
+impl Step<'_> {
+    /// Calls `see` with every register that the step reads.
+    pub(super) fn each_read(&self, see: &mut impl FnMut(Register)) {
+        match self {
+            Step::Do(op) => op.reads().for_each(see),
+            Step::Bound { from, .. } => see(*from),
+            Step::Branch { a, b, .. } => {
+                [a, b]
+                    .into_iter()
+                    .filter_map(|one| one.register())
+                    .for_each(see);
             }
-            Op::Block { body, .. } | Op::Loop { body, .. } => count_reads(body, reads),
-            _ => {}
+            Step::Return(value) => value.register().into_iter().for_each(see),
+            Step::Jump(_) | Step::Place(_) | Step::Head(_) | Step::Fail(_) => {}
         }
     }
-}
 
-/// Calls `see` with every register that the instruction itself reads.
-pub(super) fn operands(op: &Op, see: &mut impl FnMut(Register)) {
-    let mut operand = |operand: &Operand| {
-        if let Operand::Register(register) = operand {
-            see(*register);
+    /// The register that the step writes.
+    pub(super) fn written(&self) -> Option<Register> {
+        match self {
+            Step::Bound { to, from, .. } => (to != from).then_some(*to),
+            Step::Do(op) => op.writes(),
+            _ => None,
         }
-    };
-    match op {
-        Op::Set { from, .. } | Op::Extend { from, .. } => operand(from),
-        Op::Binary { a, b, .. } | Op::Compare { a, b, .. } | Op::If { a, b, .. } => {
-            operand(a);
-            operand(b);
-        }
-        Op::Bound { index, .. } => see(*index),
-        Op::Load { from, .. } => address(from, see),
-        Op::Store { to, value, .. } | Op::Atomic { to, value, .. } => {
-            operand(value);
-            address(to, see);
-        }
-        Op::Copy { to, from, .. } => {
-            address(to, see);
-            address(from, see);
-        }
-        Op::Zero { to, .. } => address(to, see),
-        Op::NextBit { mask, after, .. } => {
-            operand(mask);
-            operand(after);
-        }
-        Op::Effect { number, values, .. } => {
-            operand(number);
-            values.iter().for_each(operand);
-        }
-        Op::Return(value) => operand(value),
-        Op::Block { .. } | Op::Loop { .. } | Op::Exit(_) | Op::Burn(_) | Op::Fail(_) => {}
-    }
-}
-
-fn address(address: &ir::Address, see: &mut impl FnMut(Register)) {
-    if let Some(index) = address.index {
-        see(index.register);
     }
 }
 

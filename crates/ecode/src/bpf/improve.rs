@@ -18,7 +18,6 @@ pub(super) fn improve(code: &mut Code) {
     compute_in_place(code);
     remove_unread(code);
     jumps(code);
-    unlink(code);
 }
 
 /// How often each register is written and read, and whether that is all between two labels.
@@ -177,60 +176,6 @@ fn compute_in_place(code: &mut Code) {
     }
 }
 
-/// In loops, `x += 1` becomes `x += 1; x &= -1` if there is a copy of `x`. The verifier remembers
-/// that `x` is `y` plus a constant, as long as nothing but a constant is added, and takes every
-/// round of a loop that counts by it for another state: a million instructions walked, not 300.
-fn unlink(code: &mut Code) {
-    let writes = Uses::of(code).writes;
-    let mut is_copied = vec![false; code.kinds.len()];
-    for line in code.lines.iter().filter(|line| line.depth > 0) {
-        match line.inst {
-            Inst::Move {
-                to,
-                from: Value::Register(from),
-                ..
-            } if to != from => {
-                is_copied[from.at()] = true;
-            }
-            Inst::Alu {
-                operator: Operator::Add,
-                to,
-                a,
-                b: Value::Immediate(_),
-                ..
-            } if to != a => {
-                is_copied[a.at()] = true;
-            }
-            _ => {}
-        }
-    }
-    let lines = std::mem::take(&mut code.lines);
-    for line in lines {
-        code.lines.push(line);
-        if let Inst::Alu {
-            operator: Operator::Add,
-            to,
-            a,
-            b: Value::Immediate(_),
-            narrow,
-        } = line.inst
-            && line.depth > 0
-            && writes[to.at()] > 1
-            && (to != a || is_copied[to.at()])
-        {
-            let b = Value::Immediate(-1);
-            let inst = Inst::Alu {
-                operator: Operator::And,
-                to,
-                a: to,
-                b,
-                narrow,
-            };
-            code.lines.push(Line { inst, ..line });
-        }
-    }
-}
-
 /// Whether the result comes into its register before the right operand is read from it.
 fn writes_too_early(inst: &Inst) -> bool {
     match *inst {
@@ -362,14 +307,7 @@ fn thread(code: &mut Code) {
 fn turn_around(code: &mut Code) {
     for at in 0..code.lines.len().saturating_sub(2) {
         let (first, second) = (code.lines[at].inst, code.lines[at + 1].inst);
-        let Inst::Branch {
-            test,
-            a,
-            b,
-            narrow,
-            to,
-        } = first
-        else {
+        let Inst::Branch { test, a, b, to } = first else {
             continue;
         };
         let Inst::Jump(other) = second else {
@@ -383,7 +321,6 @@ fn turn_around(code: &mut Code) {
                 test,
                 a,
                 b,
-                narrow,
                 to: other,
             };
             // A jump to the next line, to be removed.

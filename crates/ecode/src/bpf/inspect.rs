@@ -200,7 +200,8 @@ fn form(object: &Object, maps: &[Option<Map>], at: usize, parts: Parts) -> Resul
         2 | 3 => store(parts),
         4 | 7 => arithmetic(parts),
         _ if code == code::EXIT => parts.is(code, 0, 0, 0, 0).then_some(Form::Exit),
-        _ => jump(at, parts),
+        5 => jump(at, parts),
+        _ => None,
     };
     let Some(form) = form else {
         return foreign(at, "no instruction of E-code");
@@ -341,7 +342,7 @@ fn jump(at: usize, parts: Parts) -> Option<Form> {
         question,
         0x10 | 0x20 | 0x30 | 0x40 | 0x50 | 0x60 | 0x70 | 0xa0 | 0xb0 | 0xc0 | 0xd0
     );
-    let equality = matches!(question, 0x10 | 0x50) && parts.class() == code::JUMP;
+    let equality = matches!(question, 0x10 | 0x50);
     known.then_some(Form::Branch {
         to,
         with,

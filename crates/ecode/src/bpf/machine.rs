@@ -134,7 +134,6 @@ pub(super) enum Inst {
         test: Test,
         a: V,
         b: Value,
-        narrow: bool,
         to: Label,
     },
     /// The head of a loop: goes on, unless the kernel has had enough of it. It tells the verifier

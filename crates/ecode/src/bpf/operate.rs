@@ -1,42 +1,31 @@
-//! Operators and comparisons: on whole registers or on their lower halves, by constants where
-//! something cheaper does it, and so that the verifier is left in the dark where it should be
-//! (see the head of `select`).
+//! Operators and comparisons: of whole registers, by constants where something cheaper does it, and
+//! so that the verifier is left in the dark where it should be (see the head of `select`).
 
-use super::facts::Range;
 use super::machine::{Inst, Label, Test, V, Value};
 use super::select::Select;
 use crate::ir::{Operand, Operator, Register, Relation};
 
 impl Select<'_> {
     pub(super) fn extend(&mut self, to: Register, from: Operand, bits: u8, signed: bool) {
-        let range = self.facts.range(from);
-        let Operand::Register(source) = from else {
-            return self.set(to, Operand::Constant(range_of_constant(from, bits, signed)));
+        let Operand::Register(from) = from else {
+            return self.set(to, Operand::Constant(extended(from, bits, signed)));
         };
-        let (to, from) = (Self::named(to), Self::named(source));
-        let whole = self.facts.is_whole(Register(to.0));
-        let copy = |narrow| Inst::Move {
-            to,
-            from: Value::Register(from),
-            narrow,
-        };
-        let inst = if range.is_within(Range::of_bits(bits, signed)) {
-            copy(whole && !self.facts.is_whole(source))
-        } else if bits == 32 && !(signed && whole) {
-            copy(whole)
-        } else if signed {
-            Inst::SignExtend { to, from, bits }
-        } else {
-            let b = Value::Immediate((1 << bits) - 1);
-            Inst::Alu {
+        let (to, from) = (Self::named(to), Self::named(from));
+        self.emit(match (bits, signed) {
+            (32, false) => Inst::Move {
+                to,
+                from: Value::Register(from),
+                narrow: true,
+            },
+            (_, true) => Inst::SignExtend { to, from, bits },
+            (_, false) => Inst::Alu {
                 operator: Operator::And,
                 to,
                 a: from,
-                b,
+                b: Value::Immediate((1 << bits) - 1),
                 narrow: true,
-            }
-        };
-        self.emit(inst);
+            },
+        });
     }
 
     pub(super) fn compare_and_branch(
@@ -47,70 +36,43 @@ impl Select<'_> {
         to: Label,
         meets: bool,
     ) {
-        let half = self.facts.half_compare(relation, a, b);
-        let mut test = test_of(half.unwrap_or(relation));
-        let (mut a, mut b) = (a, b);
+        let (mut a, mut b, mut test) = (a, b, test_of(relation));
+        if let (Operand::Constant(a), Operand::Constant(b)) = (a, b) {
+            if relation.holds(a, b) != unless {
+                self.emit(Inst::Jump(to));
+            }
+            return;
+        }
         if matches!(a, Operand::Constant(_)) {
             (a, b, test) = (b, a, test.exchanged());
         }
         if unless {
             test = test.opposite();
         }
-        let narrow = half.is_some();
-        if let (Operand::Constant(a), Operand::Constant(b)) = (a, b) {
-            if holds(test, a, b) {
-                self.emit(Inst::Jump(to));
-            }
-            return;
-        }
         let hides = meets && self.careful;
-        let left = self.register(a);
-        let left = if hides && self.feeds.twice(a) && !self.is_done(a, to) {
-            self.hidden(left)
-        } else {
-            left
-        };
-        let mut right = if narrow { self.half(b) } else { self.value(b) };
-        if let (Value::Register(v), true) =
-            (right, hides && self.feeds.twice(b) && !self.is_done(b, to))
+        let mut left = self.register(a);
+        if hides && !self.is_done(a, to) {
+            left = self.hidden(left);
+        }
+        let mut right = self.value(b);
+        if let (Operand::Register(_), Value::Register(v)) = (b, right)
+            && hides
+            && !self.is_done(b, to)
         {
             right = Value::Register(self.hidden(v));
         }
-        self.emit(Inst::Branch {
-            test,
-            a: left,
-            b: right,
-            narrow,
-            to,
-        });
+        self.branch(test, left, right, to);
     }
 
     /// A copy that is compared in its place.
     fn hidden(&mut self, v: V) -> V {
-        if let Some(Inst::Load { to, .. }) = self.code.lines.last().map(|line| line.inst)
-            && to == v
-            && self.facts.reads.get(v.at()) == Some(&1)
-        {
-            return v;
-        }
         let to = self.code.register();
         self.set_hidden(to, Value::Register(v));
         to
     }
 
     pub(super) fn compare(&mut self, to: Register, relation: Relation, a: Operand, b: Operand) {
-        let range = self.facts.range(a);
         let target = Self::named(to);
-        if let (Relation::NotEqual, Operand::Register(a), Operand::Constant(0)) = (relation, a, b)
-            && range.is_within(Range::of_bits(1, false))
-        {
-            let from = Value::Register(Self::named(a));
-            return self.emit(Inst::Move {
-                to: target,
-                from,
-                narrow: true,
-            });
-        }
         let over = self.label();
         let used = |operand| operand == Operand::Register(to);
         let result = if used(a) || used(b) {
@@ -139,13 +101,12 @@ impl Select<'_> {
                 narrow: false,
             });
         }
-        if self.careful && !self.is_merged(to) && self.feeds.any(to) {
+        if self.careful && !self.is_merged(to) {
             self.hide(target);
         }
     }
 
     pub(super) fn binary(&mut self, to: Register, operator: Operator, a: Operand, b: Operand) {
-        let narrow = self.facts.is_half(operator, to, a, b);
         let target = Self::named(to);
         let (a, b) = match (a, b) {
             (Operand::Constant(_), Operand::Register(_)) if operator.commutes() => (b, a),
@@ -155,19 +116,19 @@ impl Select<'_> {
             return self.emit(Inst::Negate {
                 to: target,
                 a: Self::named(b),
-                narrow,
+                narrow: false,
             });
         }
         let left = self.register(a);
         if let Operand::Constant(b) = b
-            && self.with_constant(operator, target, left, b, narrow)
+            && self.with_constant(operator, target, left, b)
         {
             return;
         }
-        let right = if narrow { self.half(b) } else { self.value(b) };
+        let right = self.value(b);
         if right == Value::Register(target) && left != target && !operator.commutes() {
             let result = self.code.register();
-            self.alu(operator, result, left, right, narrow);
+            self.alu(operator, result, left, right, false);
             let from = Value::Register(result);
             self.emit(Inst::Move {
                 to: target,
@@ -175,24 +136,20 @@ impl Select<'_> {
                 narrow: false,
             });
         } else {
-            self.alu(operator, target, left, right, narrow);
+            self.alu(operator, target, left, right, false);
         }
     }
 
     /// By a constant, where something cheaper does it or the kernel has no such instruction.
-    fn with_constant(&mut self, operator: Operator, to: V, a: V, b: i64, narrow: bool) -> bool {
-        let copy = |from| Inst::Move { to, from, narrow };
-        let bits = if narrow { 32 } else { 64 };
+    fn with_constant(&mut self, operator: Operator, to: V, a: V, b: i64) -> bool {
+        let copy = |from| Inst::Move {
+            to,
+            from,
+            narrow: false,
+        };
         let power = (b > 0 && b.count_ones() == 1).then(|| b.trailing_zeros() as i32);
-        let power = power.filter(|power| *power < bits);
         let mut replaced = |operator, b| {
-            self.emit(Inst::Alu {
-                operator,
-                to,
-                a,
-                b: Value::Immediate(b),
-                narrow,
-            });
+            self.alu(operator, to, a, Value::Immediate(b), false);
         };
         match (operator, b, power) {
             (Operator::ShiftLeft | Operator::ShiftRight | Operator::ShiftRightSigned, _, _) => {
@@ -213,10 +170,10 @@ impl Select<'_> {
             (Operator::Remainder, _, Some(power)) if power < 31 => {
                 replaced(Operator::And, (1 << power) - 1);
             }
-            (Operator::DivideSigned, _, Some(power)) => self.divide_by_power(to, a, power, narrow),
+            (Operator::DivideSigned, _, Some(power)) => self.divide_by_power(to, a, power),
             (Operator::Subtract, _, _) if b != i64::MIN && i32::try_from(-b).is_ok() => {
                 let b = self.constant(-b);
-                self.alu(Operator::Add, to, a, b, narrow);
+                self.alu(Operator::Add, to, a, b, false);
             }
             _ => return false,
         }
@@ -224,24 +181,18 @@ impl Select<'_> {
     }
 
     /// Towards zero: a negative number is first made larger by what the shift would round off.
-    fn divide_by_power(&mut self, to: V, a: V, power: i32, narrow: bool) {
-        let bits = if narrow { 32 } else { 64 };
+    fn divide_by_power(&mut self, to: V, a: V, power: i32) {
         let sum = self.code.register();
-        let (sign, rest) = (Value::Immediate(bits - 1), Value::Immediate(bits - power));
-        self.alu(Operator::ShiftRightSigned, sum, a, sign, narrow);
-        self.alu(Operator::ShiftRight, sum, sum, rest, narrow);
-        self.alu(Operator::Add, sum, sum, Value::Register(a), narrow);
-        self.alu(
-            Operator::ShiftRightSigned,
-            to,
-            sum,
-            Value::Immediate(power),
-            narrow,
-        );
+        let (sign, rest) = (Value::Immediate(63), Value::Immediate(64 - power));
+        self.alu(Operator::ShiftRightSigned, sum, a, sign, false);
+        self.alu(Operator::ShiftRight, sum, sum, rest, false);
+        self.alu(Operator::Add, sum, sum, Value::Register(a), false);
+        let power = Value::Immediate(power);
+        self.alu(Operator::ShiftRightSigned, to, sum, power, false);
     }
 }
 
-fn range_of_constant(from: Operand, bits: u8, signed: bool) -> i64 {
+fn extended(from: Operand, bits: u8, signed: bool) -> i64 {
     match from {
         Operand::Constant(value) => crate::types::Int::new(bits, signed).wrap(value),
         Operand::Register(_) => 0,
@@ -256,21 +207,5 @@ fn test_of(relation: Relation) -> Test {
         Relation::LessEqual => Test::LessEqual,
         Relation::LessSigned => Test::LessSigned,
         Relation::LessEqualSigned => Test::LessEqualSigned,
-    }
-}
-
-fn holds(test: Test, a: i64, b: i64) -> bool {
-    let (x, y) = (a as u64, b as u64);
-    match test {
-        Test::Equal => a == b,
-        Test::NotEqual => a != b,
-        Test::Less => x < y,
-        Test::LessEqual => x <= y,
-        Test::Greater => x > y,
-        Test::GreaterEqual => x >= y,
-        Test::LessSigned => a < b,
-        Test::LessEqualSigned => a <= b,
-        Test::GreaterSigned => a > b,
-        Test::GreaterEqualSigned => a >= b,
     }
 }

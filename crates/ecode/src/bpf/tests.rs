@@ -61,49 +61,6 @@ fn constant_is_stored_without_a_register() {
 }
 
 #[test]
-fn sum_of_int_that_is_stored_as_int_is_not_extended() {
-    let to = Address {
-        region: Region::Locals,
-        offset: 0,
-        index: None,
-    };
-    let mut program = program(
-        2,
-        vec![
-            Op::Load {
-                to: R0,
-                from: input(0),
-                bits: 32,
-                signed: true,
-            },
-            Op::Binary {
-                to: R1,
-                operator: Operator::Add,
-                a: reg(R0),
-                b: Operand::Constant(1),
-            },
-            Op::Extend {
-                to: R1,
-                from: reg(R1),
-                bits: 32,
-                signed: true,
-            },
-            Op::Store {
-                to,
-                value: reg(R1),
-                bits: 32,
-            },
-        ],
-    );
-    program.locals = 8;
-    let text = text(&program);
-    assert!(
-        !text.iter().any(|line| line.contains("(s32)r")),
-        "{text:#?}"
-    );
-}
-
-#[test]
 fn computed_distance_is_compared_with_the_largest_before_it_is_used() {
     let index = Some(Dynamic {
         register: R1,

@@ -160,28 +160,12 @@ impl Verifier<'_> {
     }
 
     fn reads(&mut self, op: &Op) -> Result<(), String> {
-        let mut error = None;
-        // `reads` can change what it shows; it sees a copy of the head, which is cheap.
-        let mut head = match op {
-            Op::If { relation, a, b, .. } => Op::Compare {
-                to: Register(0),
-                relation: *relation,
-                a: *a,
-                b: *b,
-            },
-            Op::Block { .. } | Op::Loop { .. } => return Ok(()),
-            plain => plain.clone(),
-        };
-        head.reads(&mut |operand| {
-            if let Operand::Register(register) = operand {
-                match self.register(*register) {
-                    Ok(true) => {}
-                    Ok(false) => error = Some(format!("{register:?} is read before it is written")),
-                    Err(unknown) => error = Some(unknown),
-                }
+        for register in op.reads() {
+            if !*self.register(register)? {
+                return Err(format!("{register:?} is read before it is written"));
             }
-        });
-        error.map_or(Ok(()), Err)
+        }
+        Ok(())
     }
 
     fn branches(&mut self, op: &Op, then: &[Instruction], otherwise: &[Instruction]) -> Reached {

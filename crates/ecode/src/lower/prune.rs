@@ -126,8 +126,8 @@ impl Pruner {
     }
 
     /// What is needed before a list at whose end `needed` is.
-    fn needed(&mut self, body: &mut [Instruction], mut needed: Set) -> Set {
-        for Instruction { op, .. } in body.iter_mut().rev() {
+    fn needed(&mut self, body: &[Instruction], mut needed: Set) -> Set {
+        for Instruction { op, .. } in body.iter().rev() {
             match op {
                 Op::If {
                     then, otherwise, ..
@@ -146,7 +146,7 @@ impl Pruner {
                     needed = self.needed(body, self.none());
                     self.at_exit.pop();
                 }
-                ref plain => {
+                plain => {
                     if let Some(to) = plain.writes() {
                         needed.remove(to);
                     }
@@ -182,10 +182,6 @@ fn is_moved(op: &Op, before: &mut [Instruction], needed: &Set) -> bool {
     }
 }
 
-fn add_reads(op: &mut Op, needed: &mut Set) {
-    op.reads(&mut |operand| {
-        if let Operand::Register(register) = operand {
-            needed.add(*register);
-        }
-    });
+fn add_reads(op: &Op, needed: &mut Set) {
+    op.reads().for_each(|register| needed.add(register));
 }

@@ -133,7 +133,7 @@ impl Simplifier {
             Op::Zero { to, .. } => constant_index(facts, to),
             _ => {}
         }
-        op.reads(&mut |operand| *operand = facts.resolve(*operand));
+        op.reads_mut(&mut |operand| *operand = facts.resolve(*operand));
     }
 
     /// A simpler instruction in place of one without others in it.
@@ -550,7 +550,7 @@ pub(super) fn number_labels(
 
 fn renumber(body: &mut [Instruction], number: &mut dyn FnMut(&mut Register)) {
     for Instruction { op, .. } in body {
-        op.reads(&mut |operand| {
+        op.reads_mut(&mut |operand| {
             if let Operand::Register(register) = operand {
                 number(register);
             }

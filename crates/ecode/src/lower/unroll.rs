@@ -46,7 +46,7 @@ struct Uses {
 
 impl Unroll {
     /// For a program as it is now.
-    pub(super) fn new(program: &mut Program) -> Unroll {
+    pub(super) fn new(program: &Program) -> Unroll {
         let mut unroll = Unroll {
             program: PROGRAM_MOST,
             work: WORK_MOST,
@@ -54,7 +54,7 @@ impl Unroll {
             labels: 0,
             uses: Vec::new(),
         };
-        unroll.uses = uses(&mut program.body, program.registers as usize);
+        unroll.uses = uses(&program.body, program.registers as usize);
         for_each_label(&program.body, &mut |label| {
             unroll.labels = unroll.labels.max(label.0 + 1);
         });
@@ -62,13 +62,13 @@ impl Unroll {
     }
 
     /// Nothing is to be written out.
-    pub(super) fn never(program: &mut Program) -> Unroll {
+    pub(super) fn never(program: &Program) -> Unroll {
         Unroll {
             program: 0,
             work: 0,
             depth: 0,
             labels: 0,
-            uses: uses(&mut program.body, program.registers as usize),
+            uses: uses(&program.body, program.registers as usize),
         }
     }
 
@@ -81,7 +81,7 @@ impl Unroll {
     /// Whether nothing but these instructions reads a register.
     fn is_read_within(&self, register: Register, body: &[Instruction]) -> bool {
         let all = self.uses.get(register.0 as usize);
-        let here = uses(&mut body.to_vec(), self.uses.len());
+        let here = uses(body, self.uses.len());
         all.map(|all| all.reads) == here.get(register.0 as usize).map(|here| here.reads)
     }
 
@@ -102,7 +102,7 @@ impl Unroll {
     /// A copy of a body, with labels and registers of its own.
     fn copy(&mut self, body: &[Instruction]) -> Vec<Instruction> {
         let mut copy = body.to_vec();
-        let here = uses(&mut copy, self.uses.len());
+        let here = uses(body, self.uses.len());
         let mut names = Vec::new();
         for (at, here) in here.into_iter().enumerate() {
             if here.writes == 1 && self.uses[at] == here {
@@ -256,23 +256,21 @@ fn has_loop(body: &[Instruction]) -> bool {
         .any(|one| matches!(one.op, Op::Loop { .. }) || one.op.bodies().any(has_loop))
 }
 
-fn uses(body: &mut [Instruction], registers: usize) -> Vec<Uses> {
+fn uses(body: &[Instruction], registers: usize) -> Vec<Uses> {
     let mut uses = vec![Uses::default(); registers];
     add_uses(body, &mut uses);
     uses
 }
 
-fn add_uses(body: &mut [Instruction], uses: &mut [Uses]) {
+fn add_uses(body: &[Instruction], uses: &mut [Uses]) {
     for Instruction { op, .. } in body {
-        op.reads(&mut |operand| {
-            if let Operand::Register(register) = operand {
-                uses[register.0 as usize].reads += 1;
-            }
-        });
+        for register in op.reads() {
+            uses[register.0 as usize].reads += 1;
+        }
         if let Some(to) = op.writes() {
             uses[to.0 as usize].writes += 1;
         }
-        op.bodies_mut(&mut |inner| add_uses(inner, uses));
+        op.bodies().for_each(|inner| add_uses(inner, uses));
     }
 }
 
@@ -283,7 +281,7 @@ fn rename_registers(body: &mut [Instruction], names: &[(Register, Register)]) {
         at.map_or(register, |at| names[at].1)
     };
     for Instruction { op, .. } in body {
-        op.reads(&mut |operand| {
+        op.reads_mut(&mut |operand| {
             if let Operand::Register(register) = operand {
                 *register = renamed(*register);
             }
