@@ -9,6 +9,7 @@ pub(crate) mod link;
 pub(crate) mod lock;
 pub mod objects;
 pub(crate) mod peer;
+pub(crate) mod reader;
 pub mod segment;
 pub mod signal;
 pub(crate) mod sys;

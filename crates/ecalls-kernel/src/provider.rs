@@ -29,7 +29,7 @@ use libbpf_rs::{HasSize, Link, Object, ObjectBuilder, OpenObject, PrintLevel};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::access::Access;
-use crate::access::handle::ServiceHandle;
+use crate::access::handle::Service;
 use crate::core::load;
 use crate::error::{Error, Result};
 use crate::kernel::objects::{MAPS, compiled};
@@ -76,7 +76,7 @@ pub struct Provider {
     /// First, so that nothing raises any more when the service ends.
     _links: Vec<Link>,
     objects: Vec<Object>,
-    service: ServiceHandle,
+    service: Service,
     info: ServiceInfo,
     /// A program in E-code, with its variables.
     ecode: Option<Ecode>,
@@ -89,7 +89,7 @@ impl Provider {
     /// [`Error::Invalid`] for a file that is none, describes no service, was compiled for another
     /// version, has programs of a kind that may not raise or that the kernel refuses, and for a
     /// name that is taken; [`Error::Denied`] without privileges.
-    pub fn add(access: &Arc<Access>, bytes: &[u8]) -> Result<Provider> {
+    pub fn add(access: &Arc<dyn Access>, bytes: &[u8]) -> Result<Provider> {
         libbpf_rs::set_print(Some((PrintLevel::Warn, load::print_log)));
         let open = ObjectBuilder::default()
             .open_memory(bytes)
@@ -97,11 +97,10 @@ impl Provider {
         let provided = description(&open)?;
         check_programs(&open)?;
         check_layouts(bytes)?;
-        let maps = maps_of(access)?;
+        let maps = maps_of(&**access)?;
         let info = provided.info;
         let kinds = text::read(&info.kinds);
-        let service =
-            ServiceHandle::register(Arc::clone(access), info.name(), info.format(), kinds)?;
+        let service = Service::register(Arc::clone(access), info.name(), info.format(), kinds)?;
         let open = prepare(open, &maps, access.view()?.cpus, service.index())?;
         let object = open.load().map_err(|error| refused(&error))?;
         let mut links = Vec::new();
@@ -121,7 +120,7 @@ impl Provider {
     pub(crate) fn of_ecode(
         links: Vec<Link>,
         objects: Vec<Object>,
-        service: ServiceHandle,
+        service: Service,
         info: ServiceInfo,
         ecode: Ecode,
     ) -> Provider {
@@ -300,7 +299,7 @@ fn write_type(btf: &Btf<'_>, found: BtfType<'_>, text: &mut String, depth: u32) 
 }
 
 /// The core's maps by name.
-pub(crate) fn maps_of(access: &Access) -> Result<HashMap<&'static str, OwnedFd>> {
+pub(crate) fn maps_of(access: &dyn Access) -> Result<HashMap<&'static str, OwnedFd>> {
     let mut maps = HashMap::new();
     for (number, name) in (0..).zip(MAPS) {
         if let Some(fd) = access.take_map(number)? {

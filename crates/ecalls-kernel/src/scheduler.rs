@@ -16,6 +16,7 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 
 use ecalls_abi::sched::SchedCount;
 use libbpf_rs::{Link, Map, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, PrintLevel};
@@ -165,7 +166,7 @@ impl Scheduler {
     /// [`Error::Unsupported`] on a kernel without sched_ext, [`Error::Denied`] without privileges,
     /// [`Error::Refused`] if its verifier does not accept it, [`Error::Invalid`] if one runs, or if
     /// the machine has more CPUs than it can schedule.
-    pub fn start(access: &Access, options: &Options) -> Result<Scheduler> {
+    pub fn start(access: &Arc<dyn Access>, options: &Options) -> Result<Scheduler> {
         if !Path::new(KERNEL).exists() {
             return Err(Error::Unsupported {
                 feature: "sched_ext (CONFIG_SCHED_CLASS_EXT)",
@@ -186,7 +187,7 @@ impl Scheduler {
             .name("scheduler")
             .and_then(|builder| builder.open_memory(BYTES))
             .map_err(failed)?;
-        let shared = provider::maps_of(access)?;
+        let shared = provider::maps_of(&**access)?;
         prepare(&mut open, &shared, options, cpus).map_err(failed)?;
         let loaded = open.load();
         let verdict = verdict::take();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ecalls_abi::channel::STATE_ACTIVE;
 use ecalls_abi::service::SERVICE_CORE;
 use ecalls_abi::subscription::{ACTION_MEMORY, Action, SCOPE_ALL};
-use ecalls_kernel::access::Access;
+use ecalls_kernel::access;
 use ecalls_kernel::channel::Shape;
 use ecalls_kernel::core::Core;
 use ecalls_kernel::handle::{ChannelHandle, SubscriptionHandle};
@@ -20,7 +20,7 @@ fn child_that_drops_its_copies_ends_nothing_of_its_parent() {
         return;
     }
     let core = Arc::new(Core::open().expect("root can open the core"));
-    let access = Arc::new(Access::Host(Arc::clone(&core)));
+    let access = access::of_core(Arc::clone(&core));
     let channel = ChannelHandle::open(Arc::clone(&access), Shape::default()).expect("a channel");
     let mut action = Action::new_zeroed();
     action.kind = ACTION_MEMORY;

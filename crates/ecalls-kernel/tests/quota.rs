@@ -19,11 +19,10 @@ use ecalls_abi::downcall::{
     DOWN_CAPACITY, DOWN_ELEMENT_BYTES, DOWN_ELEMENTS, DOWN_FRAMES, DRAIN_MAX, Down, Downcall, Op,
     PRCTL,
 };
-use ecalls_abi::event::TARGET_ALL;
 use ecalls_abi::handler::{HANDLER_COPY_USER, HANDLER_COUNT};
 use ecalls_abi::service::SERVICE_TIMER;
 use ecalls_abi::subscription::{ACTION_THREAD, SCOPE_ALL};
-use ecalls_kernel::access::Access;
+use ecalls_kernel::access;
 use ecalls_kernel::channel::{HostedChannel, Shape};
 use ecalls_kernel::measure::Measure;
 use ecalls_kernel::raise::{self, Raise};
@@ -187,17 +186,11 @@ fn service(stage: &Stage, name: &str) -> (HostedService, HostedSubscription) {
 }
 
 fn raise_by_name(stage: &Stage, name: &str, release_us: u64) -> ecalls_kernel::Result<i64> {
-    let raise = Raise {
-        target: TARGET_ALL,
-        kind: 0,
-        kind_type: 0,
-        priority: 0,
-        flags: 0,
-        deadline_us: 0,
-        release_us,
-        data: &[1; 8],
-    };
-    raise::raise_by_name(&Access::Host(Arc::clone(&stage.core)), name, &raise)
+    let mut raise = Raise::new(&[1; 8]);
+    if release_us != 0 {
+        raise = raise.release(Duration::from_micros(release_us));
+    }
+    raise::raise_by_name(&*access::of_core(Arc::clone(&stage.core)), name, &raise)
 }
 
 #[test]

@@ -7,14 +7,13 @@ use std::sync::atomic::Ordering;
 
 use ecalls_abi::channel::{DropReason, Up};
 use ecalls_abi::downcall::Op;
-use ecalls_abi::event::TARGET_ALL;
 use ecalls_abi::handler::HANDLER_COUNT;
 use ecalls_abi::subscription::{ACTION_HANDLER, ACTION_USER, Action, SCOPE_ALL};
-use ecalls_kernel::access::Access;
+use ecalls_kernel::access;
 use ecalls_kernel::channel::Shape;
 use ecalls_kernel::core::Core;
 use ecalls_kernel::downcall::Frames;
-use ecalls_kernel::handle::{ChannelHandle, ServiceHandle, SubscriptionHandle};
+use ecalls_kernel::handle::{ChannelHandle, Service, SubscriptionHandle};
 use ecalls_kernel::raise::Raise;
 use ecalls_kernel::subscription::Request;
 use zerocopy::FromZeros;
@@ -26,9 +25,9 @@ fn position_that_is_taken_again_is_not_resumed() {
         return;
     }
     let core = Arc::new(Core::open().expect("root can open the core"));
-    let access = Arc::new(Access::Host(Arc::clone(&core)));
+    let access = access::of_core(Arc::clone(&core));
     let name = format!("resume-{}", std::process::id());
-    let service = ServiceHandle::register(Arc::clone(&access), &name, "u64 value", "");
+    let service = Service::register(Arc::clone(&access), &name, "u64 value", "");
     let service = service.expect("a service");
     let channel = ChannelHandle::open(Arc::clone(&access), Shape::default()).expect("a channel");
     let mut actions = vec![Action::new_zeroed(); 2];
@@ -47,17 +46,7 @@ fn position_that_is_taken_again_is_not_resumed() {
         actions,
     };
     let subscription = SubscriptionHandle::install(Arc::clone(&access), &request).expect("one");
-    let raise = Raise {
-        target: TARGET_ALL,
-        kind: 0,
-        kind_type: 0,
-        priority: 0,
-        flags: 0,
-        deadline_us: 0,
-        release_us: 0,
-        data: &[1; 8],
-    };
-    assert_eq!(service.raise(&raise).expect("raised"), 1);
+    assert_eq!(service.raise(&Raise::new(&[1; 8])).expect("raised"), 1);
     let frames = Frames::default();
     let frame = frames.lease().expect("a frame");
     let resume = || {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use ::ecode::source::Source;
 use ecalls_abi::event::Event;
 use ecalls_abi::service::ServiceInfo;
-use ecalls_kernel::access::Access;
+use ecalls_kernel::access::{self, Access};
 use ecalls_kernel::core::Core;
 use ecalls_kernel::stat::ServiceStat;
 
@@ -24,7 +24,7 @@ use crate::subscription::SubscriptionBuilder;
 /// connection with the last.
 #[derive(Clone, Debug)]
 pub struct Ecalls {
-    access: Arc<Access>,
+    access: Arc<dyn Access>,
 }
 
 impl Ecalls {
@@ -35,7 +35,7 @@ impl Ecalls {
     /// [`crate::Error::Denied`] without daemon and privileges, [`crate::Error::Unsupported`] naming
     /// what this kernel lacks, [`crate::Error::Quota`] when this user has all its connections.
     pub fn open() -> Result<Ecalls> {
-        Access::open().map(Ecalls::new)
+        access::open().map(Ecalls::new)
     }
 
     /// The same, but waits for the daemon for at most `time`: after [`crate::Error::DaemonGone`],
@@ -44,12 +44,12 @@ impl Ecalls {
     /// # Errors
     /// [`crate::Error::DaemonGone`] when the time has run out.
     pub fn open_within(time: Duration) -> Result<Ecalls> {
-        Access::open_within(time).map(Ecalls::new)
+        access::open_within(time).map(Ecalls::new)
     }
 
     /// Connects to the daemon or joins the core, if either runs; loads nothing.
     pub fn join() -> Result<Option<Ecalls>> {
-        Ok(Access::join()?.map(Ecalls::new))
+        Ok(access::join()?.map(Ecalls::new))
     }
 
     /// Hosts the core in this program, whatever else runs: for tools that need its tables.
@@ -57,17 +57,15 @@ impl Ecalls {
     /// # Errors
     /// [`crate::Error::Hosted`] while a daemon runs, and those of [`Ecalls::open`].
     pub fn host() -> Result<Ecalls> {
-        Access::host().map(Ecalls::new)
+        access::host().map(Ecalls::new)
     }
 
-    fn new(access: Access) -> Ecalls {
-        Ecalls {
-            access: Arc::new(access),
-        }
+    fn new(access: Arc<dyn Access>) -> Ecalls {
+        Ecalls { access }
     }
 
     /// The way to the core: everything that can be looked at, and what it counts.
-    pub fn access(&self) -> &Arc<Access> {
+    pub fn access(&self) -> &Arc<dyn Access> {
         &self.access
     }
 
@@ -113,7 +111,7 @@ impl Ecalls {
     /// [`crate::Error::Invalid`] when the name is taken or malformed.
     pub fn register_service(&self, name: &str, format: &str, kinds: &str) -> Result<Service> {
         Format::parse(format)?;
-        Service::register(self, name, format, kinds)
+        Service::register(Arc::clone(&self.access), name, format, kinds)
     }
 
     /// Adds a service whose programs, in the BPF object file `object`, raise its events in the
@@ -142,7 +140,7 @@ impl Ecalls {
     /// # Errors
     /// [`crate::Error::Unknown`] without such a service.
     pub fn raise(&self, service: &str, raise: &Raise<'_>) -> Result<i64> {
-        ecalls_kernel::raise::raise_by_name(&self.access, service, &raise.to_kernel())
+        ecalls_kernel::raise::raise_by_name(&*self.access, service, raise)
     }
 
     /// All services.

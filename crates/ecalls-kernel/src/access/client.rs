@@ -1,359 +1,431 @@
-//! A connection to the daemon: one request and one answer at a time, over the socket that
-//! abi/message.h describes.
-//!
-//! The connection is the client's life in the daemon's eyes: what was made over it ends with it.
-//! It belongs to the process that opened it; a forked child has the descriptor, but the daemon
-//! does not listen to it, and this file does not let it try.
+//! A client of the daemon: it asks, and the daemon reads and writes the core's tables for it.
 
-use std::collections::HashMap;
-use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use ecalls_abi::ABI_VERSION;
 use ecalls_abi::channel::Id;
+use ecalls_abi::downcall::{Generic, Op};
 use ecalls_abi::message::{
-    Answer, Hello, MESSAGE_DESCRIPTORS, MESSAGE_MAX, Number, OpenChannel, Request, SOCKET_PATH,
-    Welcome,
+    Answer, FateView, LookFate, Name, Number, OpenChannel, ReplaceHandler, Request as Ask,
+    ServiceView, SetParameter, Subscribe, SubscriptionView, UserView, WATCH_IF_ABSENT, WatchSocket,
 };
-use ecalls_abi::service::ServiceInfo;
+use ecalls_abi::service::{ServiceInfo, SocketInterest};
 use ecalls_abi::text;
-use rustix::event::epoll;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
-};
+use zerocopy::{FromZeros, IntoBytes};
 
+use crate::access::connection::{Connection, unexpected};
 use crate::access::generic::Calls;
-use crate::access::refusal::to_error;
-use crate::core::channel::ChannelFds;
+use crate::access::memory::ChannelMemory;
+use crate::access::upload;
+use crate::access::{Access, Held, HostView, OpenedChannel};
+use crate::core::channel::Shape;
+use crate::core::handler::Handler;
+use crate::core::stat::{QueueOwner, QueueStat, ServiceStat, SubscriptionStat};
+use crate::core::subscription::{Request, wrong_count};
+use crate::core::{Core, Cost, builtin};
 use crate::error::{Error, Result};
 use crate::kernel::objects::FastCall;
+use crate::kernel::sys;
 
-/// How long the daemon may take for an answer. It waits for the kernel some milliseconds at most.
-const ANSWER_TIME: Duration = Duration::from_secs(10);
-
-/// How long a service's description holds.
-const INFO_TIME: Duration = Duration::from_secs(1);
-
-/// A connection.
+/// A program that has a connection to the daemon.
 #[derive(Debug)]
-pub struct Client {
-    /// Number of the last request; held while one is under way.
-    serial: Mutex<u32>,
-    socket: OwnedFd,
-    welcome: Welcome,
+pub(crate) struct Client {
+    connection: Arc<Connection>,
     /// The program of the generic call, where the kernel has no fast call.
     program: Option<OwnedFd>,
     /// What generic calls are made over, where it has one.
     calls: Mutex<Option<Arc<Calls>>>,
-    /// The process that opened it, as it numbers itself.
-    process: u32,
-    /// What services are called and what their data means, for a while.
-    infos: Mutex<HashMap<u32, (Instant, ServiceInfo)>>,
+}
+
+/// Something that the daemon holds for this program.
+#[derive(Debug)]
+struct AtDaemon {
+    connection: Arc<Connection>,
+    /// Id or index.
+    number: u32,
+    /// The request that ends it.
+    end: fn(Number) -> Ask,
+}
+
+impl Held for AtDaemon {
+    /// Has the daemon compile another text for an action.
+    fn replace_handler(&self, action: usize, handler: &Handler) -> Result<()> {
+        let file = upload::write(handler)?;
+        let request = Ask::ReplaceHandler(ReplaceHandler {
+            subscription: self.number,
+            action: u32::try_from(action).unwrap_or(u32::MAX),
+        });
+        self.connection
+            .value_with(&request, &[file.as_fd()])
+            .map(|_| ())
+    }
+}
+
+impl Drop for AtDaemon {
+    fn drop(&mut self) {
+        let number = self.number;
+        // A daemon that is gone holds nothing.
+        let _ = self
+            .connection
+            .ask(&(self.end)(Number { number, pad: 0 }), &[]);
+    }
 }
 
 impl Client {
     /// Connects to the daemon that listens at `path`. None: nobody listens there.
     ///
     /// # Errors
-    /// [`Error::Version`] when the daemon speaks another version, [`Error::Quota`] when this user
-    /// has all its connections.
-    pub fn connect(path: &Path) -> Result<Option<Client>> {
-        let Some(socket) = connect(path)? else {
-            return Ok(None);
-        };
-        let hello = Request::Hello(Hello {
-            abi_version: ABI_VERSION,
-            pad: 0,
-        });
-        let (answer, mut fds) = exchange(socket.as_fd(), 0, &hello, &[])?;
-        let Answer::Welcome(welcome) = answer else {
-            return Err(unexpected(&answer));
-        };
-        if welcome.abi_version != ABI_VERSION {
-            return Err(Error::Version {
-                theirs: welcome.abi_version,
-                ours: ABI_VERSION,
-                pid: welcome.daemon,
-            });
-        }
-        Ok(Some(Client {
-            serial: Mutex::new(0),
-            socket,
-            welcome,
-            program: fds.pop(),
+    /// Those of [`Connection::open`].
+    pub(crate) fn connect(path: &Path) -> Result<Option<Client>> {
+        let opened = Connection::open(path)?;
+        Ok(opened.map(|(connection, program)| Client {
+            connection: Arc::new(connection),
+            program,
             calls: Mutex::default(),
-            process: std::process::id(),
-            infos: Mutex::default(),
         }))
     }
 
-    /// What the daemon said first.
-    pub fn welcome(&self) -> &Welcome {
-        &self.welcome
-    }
-
-    /// The mechanism of the fast call.
-    pub(crate) fn fast_call(&self) -> FastCall {
-        FastCall::from_name(text::read(&self.welcome.mechanism)).unwrap_or(FastCall::Run)
-    }
-
-    /// The program of the generic call. None: the fast call serves for that.
-    pub(crate) fn program(&self) -> Option<BorrowedFd<'_>> {
-        self.program.as_ref().map(AsFd::as_fd)
+    fn held(&self, number: u32, end: fn(Number) -> Ask) -> Box<dyn Held> {
+        let connection = Arc::clone(&self.connection);
+        Box::new(AtDaemon {
+            connection,
+            number,
+            end,
+        })
     }
 
     /// What generic calls are made over.
-    pub(crate) fn calls(&self) -> Result<Arc<Calls>> {
-        let mut calls = self
-            .calls
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+    fn calls(&self) -> Result<Arc<Calls>> {
+        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(calls) = &*calls {
             return Ok(Arc::clone(calls));
         }
-        let opened = Calls::open(self)?;
+        let opened = Calls::open(&self.connection)?;
         *calls = Some(Arc::clone(&opened));
         Ok(opened)
     }
 
-    /// Asks, and waits for the answer. A refusal is an error.
-    pub(crate) fn ask(
-        &self,
-        request: &Request,
-        fds: &[BorrowedFd<'_>],
-    ) -> Result<(Answer, Vec<OwnedFd>)> {
-        if self.process != std::process::id() {
-            return Err(Error::Closed("the connection of the parent process"));
+    fn generic_by_fast_call(&self, call: &Generic) -> Result<i64> {
+        if call.op != Op::Raise.raw() || call.channel != 0 {
+            return Err(Error::Denied {
+                action: "calling by BPF_PROG_RUN",
+                privilege: "to host the core: where the kernel has a fast call, the daemon gives \
+                            that program to nobody",
+            });
         }
-        let mut serial = self
-            .serial
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        *serial = serial.wrapping_add(1);
-        exchange(self.socket.as_fd(), *serial, request, fds)
+        self.calls()?.call(self, call)
     }
 
-    /// A service's description, at most [`INFO_TIME`] old: whoever prints events asks for each.
-    pub(crate) fn info(&self, index: u32) -> Result<ServiceInfo> {
-        let mut infos = self
-            .infos
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some((since, info)) = infos.get(&index)
-            && since.elapsed() < INFO_TIME
-        {
-            return Ok(*info);
-        }
-        let request = Request::LookService(Number {
-            number: index,
-            pad: 0,
-        });
-        match self.ask(&request, &[])?.0 {
-            Answer::Service(view) if view.index == index => {
-                infos.insert(index, (Instant::now(), view.info));
-                Ok(view.info)
-            }
+    fn service_view(&self, index: u32) -> Result<ServiceView> {
+        match look(&self.connection, index, Ask::LookService)? {
+            Some(Answer::Service(view)) if view.index == index => Ok(view),
             _ => Err(Error::Closed("the service")),
         }
     }
+}
 
-    /// Asks for something whose answer is a number.
-    pub(crate) fn value(&self, request: &Request) -> Result<u64> {
-        self.value_with(request, &[])
+impl Access for Client {
+    fn core(&self) -> Result<&Arc<Core>> {
+        Err(Error::Denied {
+            action: "using the core's tables",
+            privilege: "to host the core: stop the daemon first (systemctl stop ecallsd)",
+        })
     }
 
-    /// The same, with descriptors.
-    pub(crate) fn value_with(&self, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<u64> {
-        match self.ask(request, fds)?.0 {
-            Answer::Done(done) => Ok(done.value),
+    fn pid(&self) -> u32 {
+        self.connection.welcome().pid
+    }
+
+    fn check(&self) -> Result<()> {
+        self.connection.check()
+    }
+
+    fn view(&self) -> Result<HostView> {
+        let welcome = self.connection.welcome();
+        Ok(HostView {
+            pid: welcome.daemon,
+            daemon: true,
+            start_ns: welcome.start_ns,
+            cpus: welcome.cpus,
+            fast_call: self.fast_call(),
+        })
+    }
+
+    fn fast_call(&self) -> FastCall {
+        let mechanism = text::read(&self.connection.welcome().mechanism);
+        FastCall::from_name(mechanism).unwrap_or(FastCall::Run)
+    }
+
+    fn has_program(&self) -> bool {
+        self.program.is_some()
+    }
+
+    fn generic(&self, call: &mut Generic) -> Result<i64> {
+        // Without the daemon the program still runs, and nobody hears of it.
+        self.check()?;
+        let Some(program) = &self.program else {
+            return self.generic_by_fast_call(call);
+        };
+        match sys::run(program.as_fd(), call.as_mut_bytes())? {
+            code @ ..0 => Err(Error::from_errno("calling a service", i64::from(code))),
+            _ => Ok(call.result),
+        }
+    }
+
+    fn open_channel(&self, shape: &Shape) -> Result<OpenedChannel> {
+        let (id, fds) = self.connection.open_channel(&OpenChannel {
+            layout: shape.layout.raw(),
+            capacity: shape.capacity,
+            slot_use: shape.slot_use.raw(),
+            defer: shape.defer,
+            delay_ns: shape.delay_ns,
+        })?;
+        let held = self.held(id.raw(), Ask::CloseChannel);
+        let memory = ChannelMemory::map(&fds, shape.capacity)?;
+        let either = self.connection.with_end(memory.wake_fd())?;
+        Ok(OpenedChannel {
+            _held: held,
+            id,
+            memory,
+            either: Some(either),
+        })
+    }
+
+    fn subscribe(
+        &self,
+        request: &Request,
+        handlers: &[(usize, Handler)],
+    ) -> Result<(Id, Box<dyn Held>)> {
+        let message = subscribe(request)?;
+        let files = upload::write_all(handlers)?;
+        let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
+        let id = self.connection.made(&Ask::Subscribe(message), &files)?;
+        Ok((id, self.held(id.raw(), Ask::Unsubscribe)))
+    }
+
+    fn register_service(&self, info: &ServiceInfo) -> Result<(u32, Box<dyn Held>)> {
+        let value = self.connection.value(&Ask::RegisterService(*info))?;
+        let index = u32::try_from(value).map_err(|_| Error::Closed("the daemon"))?;
+        Ok((index, self.held(index, Ask::UnregisterService)))
+    }
+
+    fn find_service(&self, name: &str) -> Result<u32> {
+        Ok(self.service_named(name)?.index)
+    }
+
+    fn service_named(&self, name: &str) -> Result<ServiceStat> {
+        let mut message = Name::new_zeroed();
+        if text::write(&mut message.name, name).is_err() {
+            return Err(Error::Unknown {
+                what: "service",
+                name: name.to_owned(),
+                hint: "`ecalls services` lists them".to_owned(),
+            });
+        }
+        match self.connection.ask(&Ask::FindService(message), &[])?.0 {
+            Answer::Service(view) => Ok(service_stat(&view)),
             other => Err(unexpected(&other)),
         }
     }
 
-    /// Asks for something new. Its id.
-    pub(crate) fn made(&self, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<Id> {
-        as_id(self.value_with(request, fds)?)
+    fn service_stat(&self, index: u32) -> Result<ServiceStat> {
+        Ok(service_stat(&self.service_view(index)?))
     }
 
-    /// Opens a channel: its id and its memory.
-    pub(crate) fn open_channel(&self, request: &OpenChannel) -> Result<(Id, ChannelFds)> {
-        let (answer, fds) = self.ask(&Request::OpenChannel(*request), &[])?;
-        let Answer::Done(done) = answer else {
+    fn service_info(&self, index: u32) -> Result<ServiceInfo> {
+        let info = self.connection.info(index)?;
+        match info.name().is_empty() {
+            true => Err(Error::Closed("the service")),
+            false => Ok(info),
+        }
+    }
+
+    fn services(&self) -> Result<Vec<ServiceStat>> {
+        look_through(&self.connection, Ask::LookService, |answer| match answer {
+            Answer::Service(view) => Some((view.index + 1, service_stat(&view))),
+            _ => None,
+        })
+    }
+
+    fn is_attached(&self, service: u32) -> Result<bool> {
+        Ok(self.service_view(service)?.attached != 0)
+    }
+
+    fn subscriptions(&self) -> Result<Vec<SubscriptionStat>> {
+        let request = Ask::LookSubscription;
+        look_through(&self.connection, request, |answer| match answer {
+            Answer::Subscription(view) => Some((view.next, subscription_stat(&view))),
+            _ => None,
+        })
+    }
+
+    fn subscription(&self, index: u32) -> Result<SubscriptionStat> {
+        match look(&self.connection, index, Ask::LookSubscription)? {
+            Some(Answer::Subscription(view)) if view.next == index + 1 => {
+                Ok(subscription_stat(&view))
+            }
+            _ => Err(Error::Closed("the subscription")),
+        }
+    }
+
+    fn channels(&self) -> Result<Vec<ecalls_abi::Channel>> {
+        look_through(&self.connection, Ask::LookChannel, |answer| match answer {
+            Answer::Channel(view) => Some((view.next, view.row)),
+            _ => None,
+        })
+    }
+
+    fn queues(&self) -> Result<Vec<QueueStat>> {
+        let cpus = self.connection.welcome().cpus;
+        look_through(&self.connection, Ask::LookQueue, |answer| match answer {
+            Answer::Queue(view) => {
+                let queue = QueueStat {
+                    owner: QueueOwner::new(view.owner, cpus),
+                    ready: view.ready,
+                    held: view.held,
+                };
+                Some((view.next, queue))
+            }
+            _ => None,
+        })
+    }
+
+    fn users(&self) -> Result<Option<Vec<UserView>>> {
+        let users = look_through(&self.connection, Ask::LookUser, |answer| match answer {
+            Answer::User(view) => Some((view.next, view)),
+            _ => None,
+        })?;
+        Ok(Some(users))
+    }
+
+    fn fates(&self, event: u64, most: usize) -> Result<Vec<FateView>> {
+        let mut found: Vec<FateView> = Vec::new();
+        while found.len() < most {
+            let older_ns = found.last().map_or(0, |fate| fate.when_ns);
+            let request = Ask::LookFate(LookFate { event, older_ns });
+            match self.connection.ask(&request, &[])?.0 {
+                Answer::Fate(view) => found.push(view),
+                Answer::End(_) => break,
+                other => return Err(unexpected(&other)),
+            }
+        }
+        Ok(found)
+    }
+
+    fn set_parameter(&self, service: u32, value: u64) -> Result<()> {
+        let request = Ask::SetParameter(SetParameter {
+            service,
+            pad: 0,
+            value,
+        });
+        self.connection.value(&request).map(|_| ())
+    }
+
+    fn watch_socket(
+        &self,
+        fd: BorrowedFd<'_>,
+        interest: &SocketInterest,
+        if_absent: bool,
+    ) -> Result<()> {
+        let request = Ask::WatchSocket(WatchSocket {
+            target: interest.target,
+            r#type: interest.r#type,
+            kinds: interest.kinds,
+            inherit: interest.inherit,
+            deadline_ns: interest.deadline_ns,
+            flags: if if_absent { WATCH_IF_ABSENT } else { 0 },
+            pad: 0,
+        });
+        self.connection.value_with(&request, &[fd]).map(|_| ())
+    }
+
+    fn forget_socket(&self, fd: BorrowedFd<'_>) -> Result<()> {
+        let request = Ask::ForgetSocket(Number::default());
+        self.connection.value_with(&request, &[fd]).map(|_| ())
+    }
+
+    fn take_map(&self, number: u32) -> Result<Option<OwnedFd>> {
+        let request = Ask::TakeMap(Number { number, pad: 0 });
+        match self.connection.ask(&request, &[])? {
+            (Answer::Done(_), mut fds) => Ok(fds.pop()),
+            (Answer::End(_), _) => Ok(None),
+            (other, _) => Err(unexpected(&other)),
+        }
+    }
+}
+
+/// The message that asks for a subscription.
+fn subscribe(request: &Request) -> Result<Subscribe> {
+    let mut message = Subscribe::new_zeroed();
+    let count = request.actions.len();
+    let Some(places) = message.action.get_mut(..count) else {
+        return Err(wrong_count(count));
+    };
+    places.copy_from_slice(&request.actions);
+    message.actions = u32::try_from(count).expect("at most 8");
+    message.service = request.service;
+    message.receiver = request.receiver;
+    message.kinds = request.kinds;
+    message.pid = request.pid;
+    message.deadline_ns = request.deadline_ns;
+    message.channel = request.channel.map_or(0, Id::raw);
+    Ok(message)
+}
+
+fn subscription_stat(view: &SubscriptionView) -> SubscriptionStat {
+    SubscriptionStat {
+        row: view.row,
+        count: view.count,
+    }
+}
+
+/// Asks for the first of something from `number` on. None: there is no further one.
+fn look(
+    connection: &Connection,
+    number: u32,
+    request: fn(Number) -> Ask,
+) -> Result<Option<Answer>> {
+    match connection.ask(&request(Number { number, pad: 0 }), &[])?.0 {
+        Answer::End(_) => Ok(None),
+        answer => Ok(Some(answer)),
+    }
+}
+
+/// Asks for all of something. `take`: where to go on looking, and the thing.
+fn look_through<T>(
+    connection: &Connection,
+    request: fn(Number) -> Ask,
+    take: impl Fn(Answer) -> Option<(u32, T)>,
+) -> Result<Vec<T>> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(answer) = look(connection, at, request)? {
+        let Some((next, thing)) = take(answer) else {
             return Err(unexpected(&answer));
         };
-        let [up, down, wake] = fds
-            .try_into()
-            .map_err(|_| Error::Closed("the channel's memory"))?;
-        Ok((as_id(done.value)?, ChannelFds { up, down, wake }))
-    }
-
-    /// Whether the daemon is still there.
-    ///
-    /// # Errors
-    /// [`Error::DaemonGone`]
-    pub(crate) fn check(&self) -> Result<()> {
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        let mut socket = [PollFd::new(&self.socket, PollFlags::RDHUP)];
-        let now = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        match poll(&mut socket, Some(&now)) {
-            Ok(0) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Ok(_) => Err(Error::DaemonGone),
-            Err(error) => Err(Error::from_io("looking at the daemon", error.into())),
+        found.push(thing);
+        if next <= at {
+            break; // a daemon that goes in circles
         }
+        at = next;
     }
-
-    /// A descriptor that is readable when `fd` is, or when the daemon has gone.
-    pub(crate) fn with_end(&self, fd: BorrowedFd<'_>) -> Result<OwnedFd> {
-        let action = "making a descriptor to sleep on";
-        let error = |errno: rustix::io::Errno| Error::from_io(action, errno.into());
-        let both = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(error)?;
-        let data = epoll::EventData::new_u64(0);
-        epoll::add(&both, fd, data, epoll::EventFlags::IN).map_err(error)?;
-        epoll::add(&both, &self.socket, data, epoll::EventFlags::RDHUP).map_err(error)?;
-        Ok(both)
-    }
+    Ok(found)
 }
 
-/// Where the daemon's socket is: `ECALLS_SOCKET` in the environment, or the usual place.
-pub fn socket_path() -> std::path::PathBuf {
-    std::env::var_os("ECALLS_SOCKET").map_or_else(|| SOCKET_PATH.into(), Into::into)
-}
-
-fn connect(path: &Path) -> Result<Option<OwnedFd>> {
-    use rustix::io::Errno;
-    let action = "connecting to the daemon";
-    let error = |errno: Errno| Error::from_io(action, errno.into());
-    let address = SocketAddrUnix::new(path).map_err(error)?;
-    let socket = rustix::net::socket_with(
-        AddressFamily::UNIX,
-        SocketType::SEQPACKET,
-        SocketFlags::CLOEXEC,
-        None,
-    )
-    .map_err(error)?;
-    for side in [Timeout::Recv, Timeout::Send] {
-        set_socket_timeout(&socket, side, Some(ANSWER_TIME)).map_err(error)?;
+fn service_stat(view: &ServiceView) -> ServiceStat {
+    ServiceStat {
+        index: view.index,
+        info: view.info,
+        owner: view.owner,
+        subscriptions: view.subscriptions as usize,
+        count: view.count,
+        parameter_ns: builtin::parameter(view.index).ok().map(|_| view.parameter),
+        costs: vec![Cost {
+            program: "all",
+            runs: 0,
+            total_ns: 0,
+            skipped: view.skipped,
+        }],
     }
-    match rustix::net::connect(&socket, &address) {
-        Ok(()) => Ok(Some(socket)),
-        Err(Errno::NOENT | Errno::CONNREFUSED | Errno::NOTDIR) => Ok(None),
-        Err(Errno::ACCESS) => Err(Error::Denied {
-            action: "connecting to the daemon",
-            privilege: "membership in the group of its socket (/run/ecalls/socket)",
-        }),
-        Err(errno) => Err(error(errno)),
-    }
-}
-
-/// Sends a request and receives its answer.
-fn exchange(
-    socket: BorrowedFd<'_>,
-    serial: u32,
-    request: &Request,
-    fds: &[BorrowedFd<'_>],
-) -> Result<(Answer, Vec<OwnedFd>)> {
-    send(socket, request, serial, fds)?;
-    loop {
-        let (bytes, size, fds) = receive(socket)?;
-        let (answered, answer) = Answer::parse(&bytes[..size]).map_err(|error| {
-            let error = io::Error::new(io::ErrorKind::InvalidData, error);
-            Error::from_io("reading the daemon's answer", error)
-        })?;
-        // The answer to a request that was given up.
-        if answered != serial {
-            continue;
-        }
-        return match answer {
-            Answer::Refused(refused) => Err(to_error(&refused)),
-            answer => Ok((answer, fds)),
-        };
-    }
-}
-
-fn send(
-    socket: BorrowedFd<'_>,
-    request: &Request,
-    serial: u32,
-    fds: &[BorrowedFd<'_>],
-) -> Result<()> {
-    let packet = request.packet(serial);
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MESSAGE_DESCRIPTORS))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
-        return Err(Error::LimitReached {
-            which: "descriptors of one message",
-            limit: MESSAGE_DESCRIPTORS,
-        });
-    }
-    let bytes = [io::IoSlice::new(packet.as_bytes())];
-    loop {
-        match rustix::net::sendmsg(socket, &bytes, &mut control, SendFlags::NOSIGNAL) {
-            Ok(_) => return Ok(()),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => return Err(broken(errno)),
-        }
-    }
-}
-
-fn receive(socket: BorrowedFd<'_>) -> Result<([u8; MESSAGE_MAX], usize, Vec<OwnedFd>)> {
-    let mut bytes = [0; MESSAGE_MAX];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MESSAGE_DESCRIPTORS))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let size = loop {
-        let mut parts = [io::IoSliceMut::new(&mut bytes)];
-        match rustix::net::recvmsg(socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
-            Ok(received) if received.bytes == 0 => return Err(Error::DaemonGone),
-            Ok(received) => break received.bytes,
-            Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => return Err(broken(errno)),
-        }
-    };
-    let mut fds = Vec::new();
-    for message in control.drain() {
-        if let RecvAncillaryMessage::ScmRights(received) = message {
-            fds.extend(received);
-        }
-    }
-    Ok((bytes, size, fds))
-}
-
-/// What a failed system call says about the daemon.
-fn broken(errno: rustix::io::Errno) -> Error {
-    use rustix::io::Errno;
-    match errno {
-        Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN => Error::DaemonGone,
-        Errno::AGAIN => Error::from_io(
-            "asking the daemon",
-            io::Error::new(
-                io::ErrorKind::TimedOut,
-                "no answer for 10 s (systemctl status ecallsd)",
-            ),
-        ),
-        errno => Error::from_io("asking the daemon", errno.into()),
-    }
-}
-
-fn as_id(value: u64) -> Result<Id> {
-    u32::try_from(value)
-        .ok()
-        .and_then(Id::from_raw)
-        .ok_or(Error::Closed("the daemon's id"))
-}
-
-/// An answer that does not belong to what was asked.
-pub(crate) fn unexpected(answer: &Answer) -> Error {
-    let text = format!("the answer {} does not fit", answer.name());
-    Error::from_io(
-        "asking the daemon",
-        io::Error::new(io::ErrorKind::InvalidData, text),
-    )
 }

@@ -9,7 +9,9 @@
 //! again: by the universal mechanism, which has no such limit, or by who has no program for that (a
 //! client of the daemon) after a pause in which the other thread comes to its end.
 
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixDatagram;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -19,7 +21,7 @@ use zerocopy::FromZeros;
 
 use crate::access::Access;
 use crate::access::handle::ChannelHandle;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernel::objects::FastCall;
 use crate::kernel::sys;
 
@@ -82,7 +84,7 @@ impl Drop for FrameLease<'_> {
 /// What a fast call needs: a channel of this process, and a frame of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Way<'a> {
-    pub(crate) access: &'a Access,
+    pub(crate) access: &'a dyn Access,
     pub(crate) channel: Id,
     pub(crate) down: &'a [AtomicU64],
     pub(crate) frame: &'a FrameLease<'a>,
@@ -97,7 +99,7 @@ impl Way<'_> {
         let before = self.word(SEQUENCE_WORD);
         let returned = match mechanism {
             FastCall::Setsockopt => {
-                sys::fast_setsockopt(self.access.call_socket()?.as_raw_fd(), [word, a, b, c])
+                sys::fast_setsockopt(call_socket()?.as_raw_fd(), [word, a, b, c])
             }
             _ => sys::fast_prctl(word, a, b, c),
         };
@@ -112,7 +114,7 @@ impl Way<'_> {
     /// channel any more.
     ///
     /// # Errors
-    /// [`Error::DaemonGone`](crate::error::Error::DaemonGone)
+    /// [`Error::DaemonGone`]
     pub(crate) fn call_until_answered(&self, op: Op, arguments: [u64; 3]) -> Result<i64> {
         let tries = match self.access.fast_call() {
             FastCall::Security => TRIES,
@@ -137,6 +139,17 @@ impl Way<'_> {
     }
 }
 
+/// Some socket of this process: the fast call by setsockopt needs one.
+fn call_socket() -> Result<&'static OwnedFd> {
+    static SOCKET: OnceLock<OwnedFd> = OnceLock::new();
+    if let Some(socket) = SOCKET.get() {
+        return Ok(socket);
+    }
+    let socket = UnixDatagram::unbound();
+    let socket = socket.map_err(|error| Error::from_io("opening a socket", error))?;
+    Ok(SOCKET.get_or_init(|| OwnedFd::from(socket)))
+}
+
 impl ChannelHandle {
     /// A fast call: runs the operation in the kernel without blocking and returns its result, a
     /// negative errno for a refusal by the operation itself.
@@ -149,7 +162,7 @@ impl ChannelHandle {
             return self.run_call(op, arguments);
         }
         let way = Way {
-            access,
+            access: &**access,
             channel: self.id(),
             down: self.down(),
             frame,
@@ -166,7 +179,7 @@ impl ChannelHandle {
     /// The same operation by the universal mechanism: slower, and independent of every hook.
     ///
     /// # Errors
-    /// [`Error::Denied`](crate::error::Error::Denied) for a client of a daemon whose kernel has a
+    /// [`Error::Denied`] for a client of a daemon whose kernel has a
     /// fast call.
     pub fn run_call(&self, op: Op, arguments: [u64; 3]) -> Result<i64> {
         let mut generic = Generic::new_zeroed();

@@ -12,7 +12,7 @@ use ecalls_abi::downcall::{Generic, Op};
 use ecalls_abi::message::OpenChannel;
 
 use crate::access::Access;
-use crate::access::client::Client;
+use crate::access::connection::Connection;
 use crate::access::downcall::{Frames, Way};
 use crate::access::memory::ChannelMemory;
 use crate::error::{Error, Result};
@@ -34,8 +34,8 @@ pub(crate) struct Calls {
 
 impl Calls {
     /// Opens one.
-    pub(crate) fn open(client: &Client) -> Result<Arc<Calls>> {
-        let (id, fds) = client.open_channel(&OpenChannel {
+    pub(crate) fn open(connection: &Connection) -> Result<Arc<Calls>> {
+        let (id, fds) = connection.open_channel(&OpenChannel {
             layout: Layout::Slots.raw(),
             capacity: CAPACITY,
             slot_use: SlotUse::Free.raw(),
@@ -53,7 +53,7 @@ impl Calls {
     ///
     /// # Errors
     /// [`Error::DaemonGone`], and EFAULT as above.
-    pub(crate) fn call(&self, access: &Access, call: &Generic) -> Result<i64> {
+    pub(crate) fn call(&self, access: &dyn Access, call: &Generic) -> Result<i64> {
         let frame = loop {
             match self.frames.lease() {
                 Some(frame) => break frame,

@@ -11,10 +11,7 @@ use ecalls_abi::downcall::{DOWN_ELEMENT_BYTES, DOWN_ELEMENTS};
 
 use crate::core::channel::ChannelFds;
 use crate::error::{Error, Result};
-use crate::kernel::segment::{ReadOnlyPage, Segment};
-
-/// Bytes of a page: the wake buffer's positions are one page each.
-pub(crate) const PAGE: usize = 4096;
+use crate::kernel::segment::{PAGE, ReadOnlyPage, Segment};
 
 /// The mapped memory of a channel.
 #[derive(Debug)]

@@ -1,35 +1,116 @@
 //! Raises events of application services (ECalls-05 §3, raise_event), by the generic call.
 
-use ecalls_abi::downcall::{Generic, Op};
+use std::time::Duration;
+
+use ecalls_abi::downcall::{Generic, Op, RAISE_ABSOLUTE};
+use ecalls_abi::event::{EVENT_CPU, TARGET_ALL, TARGET_WAKE_ONE, Target};
 use zerocopy::IntoBytes;
 
 use crate::access::Access;
 use crate::error::{Error, Result};
 
-/// What is raised.
-#[derive(Clone, Copy, Debug)]
+/// What is raised: the arguments of raise_event (ECalls-05 §3).
+#[derive(Clone, Debug)]
 pub struct Raise<'a> {
-    /// Process to tell, or `TARGET_*` of `ecalls_abi::event`.
-    pub target: i32,
-    /// What happened, 0..31.
-    pub kind: u32,
-    /// Which typed slot it belongs to.
-    pub kind_type: u32,
-    /// Which priority slot it belongs to; 0 is the most urgent.
-    pub priority: u32,
-    /// `EVENT_CPU` or 0.
-    pub flags: u32,
-    /// Relative, us; 0: none.
-    pub deadline_us: u64,
-    /// Relative, us; 0: at once.
-    pub release_us: u64,
-    /// At most `DATA_MAX` bytes.
-    pub data: &'a [u8],
+    target: i32,
+    kind: u32,
+    slot_type: u32,
+    priority: u32,
+    cpu: bool,
+    deadline: Option<Duration>,
+    release: Option<Duration>,
+    absolute: bool,
+    data: &'a [u8],
+}
+
+impl<'a> Raise<'a> {
+    /// An event for every subscription, of kind 0, without deadline.
+    pub fn new(data: &'a [u8]) -> Raise<'a> {
+        Raise {
+            target: TARGET_ALL,
+            kind: 0,
+            slot_type: 0,
+            priority: 0,
+            cpu: false,
+            deadline: None,
+            release: None,
+            absolute: false,
+            data,
+        }
+    }
+
+    /// For whom: one process, all, or one of them in turn.
+    #[must_use]
+    pub fn target(mut self, target: Target) -> Raise<'a> {
+        self.target = target.raw().unwrap_or(TARGET_ALL);
+        self
+    }
+
+    /// For one of the subscriptions, in turn (round robin).
+    #[must_use]
+    pub fn wake_one(mut self) -> Raise<'a> {
+        self.target = TARGET_WAKE_ONE;
+        self
+    }
+
+    /// What happened, 0 to 31.
+    #[must_use]
+    pub fn kind(mut self, kind: u32) -> Raise<'a> {
+        self.kind = kind;
+        self
+    }
+
+    /// Which typed slot it belongs to (`SlotUse::Type`).
+    #[must_use]
+    pub fn slot_type(mut self, slot_type: u32) -> Raise<'a> {
+        self.slot_type = slot_type;
+        self
+    }
+
+    /// Which priority slot it belongs to (`SlotUse::Priority`); 0 is the most urgent.
+    #[must_use]
+    pub fn priority(mut self, priority: u32) -> Raise<'a> {
+        self.priority = priority;
+        self
+    }
+
+    /// Discarded, and counted, when not delivered within this time (of its release, if later).
+    /// Kept in whole microseconds.
+    #[must_use]
+    pub fn deadline(mut self, deadline: Duration) -> Raise<'a> {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// Not delivered before this time has passed. Kept in whole microseconds.
+    #[must_use]
+    pub fn release(mut self, release: Duration) -> Raise<'a> {
+        self.release = Some(release);
+        self
+    }
+
+    /// The same two as times of CLOCK_MONOTONIC ([`crate::now_ns`]), in ns, kept in whole
+    /// microseconds; None: none. The deadline may then also be before the release.
+    #[must_use]
+    pub fn at(mut self, release_ns: Option<u64>, deadline_ns: Option<u64>) -> Raise<'a> {
+        self.absolute = true;
+        self.release = release_ns.map(Duration::from_nanos);
+        self.deadline = deadline_ns.map(Duration::from_nanos);
+        self
+    }
+
+    /// Asks for event-aware CPU scheduling of the receiver (ECalls-05 §4): of the thread that reads
+    /// the channel, see `Caller::sink_slot`.
+    #[must_use]
+    pub fn cpu(mut self) -> Raise<'a> {
+        self.cpu = true;
+        self
+    }
 }
 
 /// Raises an event of the named application service (the generic call, ECalls-01 §2.3.1). Returns
 /// how many subscriptions it is for.
-pub fn raise_by_name(access: &Access, name: &str, raise: &Raise<'_>) -> Result<i64> {
+pub fn raise_by_name(access: &dyn Access, name: &str, raise: &Raise<'_>) -> Result<i64> {
     let mut call = Generic::new(name, Op::Raise).map_err(|_| Error::Invalid {
         what: "the service's name",
         given: format!("{name:?}"),
@@ -44,15 +125,15 @@ pub fn raise_by_name(access: &Access, name: &str, raise: &Raise<'_>) -> Result<i
     }
     call.target = raise.target;
     call.kind = raise.kind;
-    call.r#type = raise.kind_type;
+    call.r#type = raise.slot_type;
     call.priority = raise.priority;
-    call.flags = raise.flags;
-    call.deadline_us = raise.deadline_us;
-    call.release_us = raise.release_us;
+    call.flags = flag(raise.cpu, EVENT_CPU) | flag(raise.absolute, RAISE_ABSOLUTE);
+    call.deadline_us = microseconds(raise.deadline);
+    call.release_us = microseconds(raise.release);
     call.size = u32::try_from(raise.data.len()).expect("checked");
     call.data.as_mut_bytes()[..raise.data.len()].copy_from_slice(raise.data);
     match access.generic(&mut call)? {
-        code if code == -i64::from(libc::ENOENT) && !access.has_service(name)? => {
+        code if code == -i64::from(libc::ENOENT) && !has_service(access, name)? => {
             Err(Error::Unknown {
                 what: "application service",
                 name: name.to_owned(),
@@ -74,4 +155,25 @@ pub fn raise_by_name(access: &Access, name: &str, raise: &Raise<'_>) -> Result<i
         code if code < 0 => Err(Error::from_errno("raising an event", code)),
         offered => Ok(offered),
     }
+}
+
+fn has_service(access: &dyn Access, name: &str) -> Result<bool> {
+    match access.find_service(name) {
+        Ok(_) => Ok(true),
+        Err(Error::Unknown { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn flag(set: bool, bit: u32) -> u32 {
+    if set { bit } else { 0 }
+}
+
+/// Whole microseconds, rounded up: 0 means none.
+fn microseconds(time: Option<Duration>) -> u64 {
+    time.map_or(0, |time| {
+        u64::try_from(time.as_nanos().div_ceil(1000))
+            .unwrap_or(u64::MAX)
+            .max(1)
+    })
 }

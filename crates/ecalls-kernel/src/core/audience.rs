@@ -23,8 +23,8 @@ use libbpf_rs::{MapCore, MapFlags};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::core::Core;
-use crate::core::subscription::{is_read, wait_for_readers};
 use crate::error::{Error, Result};
+use crate::kernel::reader::{is_read, wait_for_readers};
 use crate::kernel::sys;
 use crate::kernel::table::Mapped;
 

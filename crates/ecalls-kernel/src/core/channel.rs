@@ -17,14 +17,13 @@ use libbpf_rs::libbpf_sys::{bpf_map_create_opts, size_t};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use zerocopy::FromZeros;
 
-use crate::access::memory::PAGE;
 use crate::core::Core;
 use crate::core::owner::{self, Owner};
 use crate::error::{Error, Result};
 use crate::kernel::link::Link;
 use crate::kernel::lock::lock;
 use crate::kernel::objects::Place;
-use crate::kernel::segment::Segment;
+use crate::kernel::segment::{PAGE, Segment};
 use crate::kernel::sys;
 
 /// How a channel's `up` segment is laid out.

@@ -32,11 +32,11 @@ use libbpf_rs::libbpf_sys::{self, bpf_map_create_opts, size_t};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
 use crate::core::Core;
-use crate::core::subscription::wait_for_readers;
 use crate::ecode::{Maps, load_handler};
 use crate::error::{Error, Result};
 use crate::kernel::link::Link;
 use crate::kernel::objects::Place;
+use crate::kernel::reader::wait_for_readers;
 use crate::kernel::segment::Segment;
 use crate::kernel::sys;
 

@@ -6,7 +6,6 @@
 //! may still be read for a moment; before it is written again that moment is waited for.
 
 use std::mem::offset_of;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ecalls_abi::channel::{Id, STATE_ACTIVE, STATE_DEAD, STATE_FREE, STATE_SETUP};
@@ -26,13 +25,11 @@ use crate::error::{Error, Result};
 use crate::kernel::link::Link;
 use crate::kernel::lock::lock;
 use crate::kernel::objects::Place;
+use crate::kernel::reader::{is_read, wait_for_readers};
 use crate::kernel::sys;
 
 /// The longest relative deadline, ns: the kernel side adds it to a time. 146 years.
 const DEADLINE_NS_MAX: u64 = 1 << 62;
-
-/// How long no running program may take, ns; they take microseconds.
-const PROGRAM_NS_MAX: u64 = 100_000_000;
 
 /// What is subscribed to, and what shall be done with each event.
 #[derive(Clone, Debug)]
@@ -327,26 +324,6 @@ fn retire(core: &Core, index: u32, previous: &Subscription) -> Result<()> {
         publish(core, previous.service)?;
     }
     wait_for_readers(core.tables.services.get(previous.service)?.flip_ns)
-}
-
-/// When the last wait for programs began: it also serves for all that was out of use by then.
-static WAITED_NS: AtomicU64 = AtomicU64::new(0);
-
-/// Whether some program may still use what was taken out of use at `since_ns`.
-pub(crate) fn is_read(since_ns: u64) -> bool {
-    sys::now_ns().saturating_sub(since_ns) < PROGRAM_NS_MAX
-        && WAITED_NS.load(Ordering::Relaxed) <= since_ns
-}
-
-/// Waits until no program uses what was taken out of use at `since_ns`.
-pub(crate) fn wait_for_readers(since_ns: u64) -> Result<()> {
-    let now_ns = sys::now_ns();
-    if !is_read(since_ns) {
-        return Ok(());
-    }
-    sys::wait_for_readers()?;
-    WAITED_NS.fetch_max(now_ns, Ordering::Relaxed);
-    Ok(())
 }
 
 fn check(request: &Request) -> Result<()> {

@@ -7,6 +7,9 @@ use std::sync::atomic::AtomicU64;
 
 use crate::error::{Error, Result};
 
+/// Bytes of a page: the positions of a wake buffer are one page each.
+pub(crate) const PAGE: usize = 4096;
+
 /// A shared mapping of a BPF array. Everything in it may change at any time, so it is only ever
 /// seen as atomic words.
 #[derive(Debug)]

@@ -13,13 +13,13 @@ use std::sync::Arc;
 use ::ecode::Compiled;
 use ::ecode::limits;
 use ::ecode::source::Source;
-use ::ecode::tree::Service;
+use ::ecode::tree;
 use ecalls_abi::version::{DATA_MAX, FORMAT_MAX, NAME_MAX};
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, PrintLevel};
 use zerocopy::{Immutable, IntoBytes};
 
 use crate::access::Access;
-use crate::access::handle::ServiceHandle;
+use crate::access::handle::Service;
 use crate::core::handler::Memory;
 use crate::core::load;
 use crate::core::service::describe;
@@ -72,7 +72,7 @@ impl Provider {
     /// [`Error::Denied`] without privileges; [`Error::Invalid`] for a name that is taken;
     /// [`Error::Ecode`] for a program that the kernel refuses.
     pub fn add_ecode(
-        access: &Arc<Access>,
+        access: &Arc<dyn Access>,
         tracepoint: &Tracepoint,
         compiled: &Compiled,
         source: &Source,
@@ -80,11 +80,11 @@ impl Provider {
         libbpf_rs::set_print(Some((PrintLevel::Warn, load::print_log)));
         let head = compiled.tree.service.as_ref();
         let head = head.ok_or(Error::Closed("the service's head"))?;
-        let maps = provider::maps_of(access)?;
+        let maps = provider::maps_of(&**access)?;
         let info = describe(&head.name, &head.format, &head.kind)?;
         let access = Arc::clone(access);
         let cpus = access.view()?.cpus;
-        let service = ServiceHandle::register(access, &head.name, &head.format, &head.kind)?;
+        let service = Service::register(access, &head.name, &head.format, &head.kind)?;
         let plan = plan(tracepoint, compiled, head, service.index());
         let parts = load_parts(&maps, cpus, &plan)?;
         let ecode = place(&parts.meet, compiled, source)?;
@@ -95,7 +95,7 @@ impl Provider {
     }
 }
 
-fn plan(tracepoint: &Tracepoint, compiled: &Compiled, head: &Service, index: u32) -> Plan {
+fn plan(tracepoint: &Tracepoint, compiled: &Compiled, head: &tree::Service, index: u32) -> Plan {
     let program = &compiled.program;
     // What lies behind the last byte that the program reads need not be taken along.
     let texts = tracepoint
