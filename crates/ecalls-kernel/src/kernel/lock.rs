@@ -13,8 +13,10 @@
 //! queued only once).
 
 use std::fs::{File, OpenOptions};
-use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
+
+use rustix::io::fcntl_dupfd_cloexec;
 
 use crate::error::{Error, Result};
 
@@ -126,13 +128,9 @@ impl Alive {
     /// Gives the sign until it is dropped. `above`: the largest number of the core's descriptors.
     pub(crate) fn give(&mut self, above: RawFd) -> Result<()> {
         let file = open_file()?;
-        // SAFETY: takes numbers only.
-        let fd = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, above + 1) };
-        if fd < 0 {
-            return Err(Error::last_os("taking part in the core"));
-        }
-        // SAFETY: `fd` is new, open, and nobody else's.
-        let last = unsafe { File::from_raw_fd(fd) };
+        let last = fcntl_dupfd_cloexec(&file, above + 1)
+            .map_err(|errno| Error::from_io("taking part in the core", errno.into()))?;
+        let last = File::from(last);
         give_half(&self.first, FIRST)?;
         give_half(&last, LAST)?;
         self.last = Some(last);

@@ -1,9 +1,11 @@
 //! A mapped, page-locked segment of kernel memory, seen as 64-bit atomic words.
 
-use std::io;
-use std::os::fd::{AsFd, AsRawFd};
-use std::ptr::NonNull;
+use std::os::fd::AsFd;
+use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::AtomicU64;
+
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mlock, mmap, munmap};
 
 use crate::error::{Error, Result};
 
@@ -27,43 +29,34 @@ unsafe impl Sync for Segment {}
 impl Segment {
     /// Maps the first `bytes` of a map read-write and locks them into memory (ECalls-01 §2.3).
     pub(crate) fn map(fd: impl AsFd, bytes: usize) -> Result<Segment> {
-        Segment::map_at(fd, bytes, 0)
-    }
-
-    /// The same from byte `offset` (a multiple of the page size) on.
-    pub(crate) fn map_at(fd: impl AsFd, bytes: usize, offset: i64) -> Result<Segment> {
-        // SAFETY: a new mapping at an address the kernel chooses.
-        let address = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                fd.as_fd().as_raw_fd(),
-                offset,
-            )
-        };
-        if address == libc::MAP_FAILED {
-            return Err(Error::last_os("mapping a channel"));
-        }
-        let start = NonNull::new(address.cast()).ok_or(Error::Closed("a mapping"))?;
-        let segment = Segment {
-            start,
-            words: bytes / 8,
-        };
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let segment = Segment::map_as(fd, bytes, protection, 0, "mapping a channel")?;
         // SAFETY: exactly the range mapped above. BPF arrays are not paged out; the call makes the
         // page table complete now, so that no first access faults later. Its failure (a limit of
         // locked memory) leaves that cost, nothing else.
-        if unsafe { libc::mlock(address, bytes) } < 0 {
-            let error = io::Error::last_os_error();
-            if !matches!(
-                error.raw_os_error(),
-                Some(libc::ENOMEM | libc::EPERM | libc::EAGAIN)
-            ) {
-                return Err(Error::from_io("locking a channel into memory", error));
-            }
+        match unsafe { mlock(segment.start.as_ptr().cast(), bytes) } {
+            Ok(()) | Err(Errno::NOMEM | Errno::PERM | Errno::AGAIN) => Ok(segment),
+            Err(errno) => Err(Error::from_io(
+                "locking a channel into memory",
+                errno.into(),
+            )),
         }
-        Ok(segment)
+    }
+
+    fn map_as(
+        fd: impl AsFd,
+        bytes: usize,
+        protection: ProtFlags,
+        offset: u64,
+        action: &'static str,
+    ) -> Result<Segment> {
+        // SAFETY: a new mapping at an address the kernel chooses.
+        let address = unsafe { mmap(null_mut(), bytes, protection, MapFlags::SHARED, fd, offset) };
+        let address = address.map_err(|errno| Error::from_io(action, errno.into()))?;
+        Ok(Segment {
+            start: NonNull::new(address.cast()).ok_or(Error::Closed("a mapping"))?,
+            words: bytes / 8,
+        })
     }
 
     /// The words.
@@ -76,7 +69,7 @@ impl Segment {
 impl Drop for Segment {
     fn drop(&mut self) {
         // SAFETY: exactly the range mapped at construction; nobody holds a reference any more.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.words * 8) };
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.words * 8) };
     }
 }
 
@@ -87,27 +80,8 @@ pub(crate) struct ReadOnlyPage(Segment);
 impl ReadOnlyPage {
     /// Maps the page at byte `offset` of a map.
     pub(crate) fn map(fd: impl AsFd, offset: usize) -> Result<ReadOnlyPage> {
-        const BYTES: usize = 4096;
-        let offset = i64::try_from(offset).expect("a small offset");
-        // SAFETY: a new mapping at an address the kernel chooses.
-        let address = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                BYTES,
-                libc::PROT_READ,
-                libc::MAP_SHARED,
-                fd.as_fd().as_raw_fd(),
-                offset,
-            )
-        };
-        if address == libc::MAP_FAILED {
-            return Err(Error::last_os("mapping a wake descriptor"));
-        }
-        let start = NonNull::new(address.cast()).ok_or(Error::Closed("a mapping"))?;
-        Ok(ReadOnlyPage(Segment {
-            start,
-            words: BYTES / 8,
-        }))
+        let action = "mapping a wake descriptor";
+        Segment::map_as(fd, PAGE, ProtFlags::READ, offset as u64, action).map(ReadOnlyPage)
     }
 
     /// Its first word, to be loaded only: a store would be a fault.

@@ -1,9 +1,15 @@
 //! The system calls that libbpf-rs has no safe name for, each as one small safe function.
 
 use std::ffi::c_void;
-use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::sockopt::socket_acceptconn;
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, geteuid, pidfd_getfd, pidfd_open};
+use rustix::thread::{CapabilitySet, MembarrierCommand, capabilities, membarrier};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::error::{Error, Result};
 
@@ -206,73 +212,41 @@ pub fn enable_statistics() -> Result<OwnedFd> {
 
 /// Waits until every program run that is under way on any CPU has ended.
 pub(crate) fn wait_for_readers() -> Result<()> {
-    // SAFETY: membarrier takes numbers only.
-    let error = unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
-    if error < 0 {
-        return Err(Error::last_os("waiting for running programs"));
-    }
-    Ok(())
+    membarrier(MembarrierCommand::Global)
+        .map_err(|errno| Error::from_io("waiting for running programs", errno.into()))
 }
 
 /// Now, ns of CLOCK_MONOTONIC: the clock of every time in the contract.
 pub fn now_ns() -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `time` is a timespec that the call may write.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
 /// Waits until `fd` is readable. False: the time ran out. A signal counts as a spurious wake-up.
 pub fn wait_readable(fd: BorrowedFd<'_>, timeout_ns: Option<u64>) -> Result<bool> {
-    let mut poll = libc::pollfd {
-        fd: fd.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    let time = timeout_ns.map(|ns| libc::timespec {
+    let time = timeout_ns.map(|ns| Timespec {
         tv_sec: (ns / 1_000_000_000).cast_signed(),
         tv_nsec: (ns % 1_000_000_000).cast_signed(),
     });
-    let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: one pollfd, and a timespec that is alive or null.
-    let ready = unsafe { libc::ppoll(&raw mut poll, 1, time, std::ptr::null()) };
-    if ready < 0 {
-        let error = io::Error::last_os_error();
-        if error.kind() == io::ErrorKind::Interrupted {
-            return Ok(true);
-        }
-        return Err(Error::from_io("waiting for events", error));
+    match poll(&mut [PollFd::new(&fd, PollFlags::IN)], time.as_ref()) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::INTR) => Ok(true),
+        Err(errno) => Err(Error::from_io("waiting for events", errno.into())),
     }
-    Ok(ready > 0)
 }
 
 /// Opens a process as a descriptor.
 pub fn pidfd(pid: u32) -> Result<OwnedFd> {
-    // SAFETY: takes numbers only.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    if fd < 0 {
-        return Err(Error::last_os("opening a process"));
-    }
-    owned(
-        RawFd::try_from(fd).expect("a descriptor"),
-        "opening a process",
-    )
+    let action = "opening a process";
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let pid = pid.ok_or_else(|| Error::from_io(action, Errno::INVAL.into()))?;
+    pidfd_open(pid, PidfdFlags::empty()).map_err(|errno| Error::from_io(action, errno.into()))
 }
 
 /// A copy of descriptor `fd` of another process.
 pub fn descriptor_of(process: BorrowedFd<'_>, fd: RawFd) -> Result<OwnedFd> {
-    // SAFETY: takes numbers only.
-    let copy = unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), fd, 0) };
-    if copy < 0 {
-        return Err(Error::last_os("copying a descriptor of another process"));
-    }
-    owned(
-        RawFd::try_from(copy).expect("a descriptor"),
-        "copying a descriptor",
-    )
+    pidfd_getfd(process, fd, PidfdGetfdFlags::empty())
+        .map_err(|errno| Error::from_io("copying a descriptor of another process", errno.into()))
 }
 
 /// prctl with the four arguments of a fast call.
@@ -284,19 +258,13 @@ pub(crate) fn fast_prctl(call: u64, a: u64, b: u64, c: u64) -> i32 {
 
 /// Whether the caller is root in every respect that matters here (effective user 0).
 pub fn is_root() -> bool {
-    // SAFETY: takes and changes nothing.
-    unsafe { libc::geteuid() == 0 }
+    geteuid().is_root()
 }
 
 /// Whether the caller may load and attach the core's programs: root, or CAP_BPF and CAP_PERFMON.
 pub fn may_host() -> bool {
-    const WANTED: u64 = 1 << CAP_BPF | 1 << CAP_PERFMON;
-    const CAP_PERFMON: u64 = 38;
-    const CAP_BPF: u64 = 39;
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let effective = line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
-    effective.map_or_else(is_root, |effective| effective & WANTED == WANTED)
+    let wanted = CapabilitySet::BPF | CapabilitySet::PERFMON;
+    capabilities(None).map_or_else(|_| is_root(), |sets| sets.effective.contains(wanted))
 }
 
 /// Id of a map.
@@ -312,17 +280,5 @@ pub(crate) fn fast_setsockopt(socket: RawFd, call: [u64; 4]) -> i32 {
 
 /// Whether a socket listens for connections; also false when it is no socket.
 pub(crate) fn is_listener(socket: BorrowedFd<'_>) -> bool {
-    let mut listens: libc::c_int = 0;
-    let mut length = libc::socklen_t::try_from(size_of::<libc::c_int>()).expect("4 bytes");
-    // SAFETY: `listens` is `length` bytes that the call may write.
-    let error = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_ACCEPTCONN,
-            (&raw mut listens).cast::<c_void>(),
-            &raw mut length,
-        )
-    };
-    error == 0 && listens != 0
+    socket_acceptconn(socket).unwrap_or(false)
 }

@@ -1,8 +1,9 @@
 //! Facts of the host as it is now, read once. A file that cannot be read leaves its fact empty.
 
-use std::ffi::{CStr, c_char, c_int, c_long};
+use std::ffi::{CStr, c_long};
 use std::fs;
-use std::mem::MaybeUninit;
+
+use rustix::process::{Resource, getrlimit};
 
 use super::options::Options;
 use crate::kernel::sys;
@@ -63,8 +64,8 @@ impl Host {
             bpf_errno: bpf_errno(),
             barriers: barriers(),
             is_root: sys::is_root(),
-            memory_lock: limit(libc::RLIMIT_MEMLOCK),
-            signals: limit(libc::RLIMIT_SIGPENDING),
+            memory_lock: limit(Resource::Memlock),
+            signals: limit(Resource::Sigpending),
             release,
             build,
         }
@@ -124,24 +125,9 @@ fn text(path: &str) -> Option<String> {
 
 /// Release and build of the kernel.
 fn names() -> (String, String) {
-    let mut names = MaybeUninit::<libc::utsname>::zeroed();
-    // SAFETY: `names` is room for a utsname.
-    unsafe { libc::uname(names.as_mut_ptr()) };
-    // SAFETY: zeroed, which is a utsname of empty strings, and perhaps filled by the call.
-    let names = unsafe { names.assume_init() };
-    (string(&names.release), string(&names.version))
-}
-
-/// A string of the C library, up to its 0.
-fn string(characters: &[c_char]) -> String {
-    let bytes: Vec<u8> = characters
-        .iter()
-        .map(|each| each.to_ne_bytes()[0])
-        .collect();
-    CStr::from_bytes_until_nul(&bytes)
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned()
+    let names = rustix::system::uname();
+    let text = |name: &CStr| name.to_string_lossy().into_owned();
+    (text(names.release()), text(names.version()))
 }
 
 fn bpf_errno() -> i32 {
@@ -159,14 +145,8 @@ fn barriers() -> i64 {
     unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_QUERY, 0, 0) }
 }
 
-fn limit(which: libc::__rlimit_resource_t) -> Limit {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: `limit` is room for a limit.
-    let error: c_int = unsafe { libc::getrlimit(which, &raw mut limit) };
-    (error == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+fn limit(which: Resource) -> Limit {
+    getrlimit(which).current
 }
 
 #[cfg(test)]
