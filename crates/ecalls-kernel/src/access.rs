@@ -130,7 +130,6 @@ pub trait Access: Debug + Send + Sync {
     /// [`Error::Unknown`], with the names there are.
     fn service_named(&self, name: &str) -> Result<ServiceStat>;
 
-    /// One service.
     fn service_stat(&self, index: u32) -> Result<ServiceStat>;
 
     /// A service's name, format and kinds.
@@ -139,7 +138,6 @@ pub trait Access: Debug + Send + Sync {
     /// [`Error::Closed`] when there is none at that index.
     fn service_info(&self, index: u32) -> Result<ServiceInfo>;
 
-    /// Every service there is.
     fn services(&self) -> Result<Vec<ServiceStat>>;
 
     /// Whether a service's programs are attached now.
@@ -148,7 +146,6 @@ pub trait Access: Debug + Send + Sync {
     /// Every subscription that the caller may see.
     fn subscriptions(&self) -> Result<Vec<SubscriptionStat>>;
 
-    /// The subscription at `index`.
     fn subscription(&self, index: u32) -> Result<SubscriptionStat>;
 
     /// What is counted of the subscription at `index`, summed over CPUs.

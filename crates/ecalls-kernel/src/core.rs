@@ -95,13 +95,11 @@ pub(crate) struct Views {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable)]
 pub struct Identity {
-    /// Process id.
     pub pid: u32,
     /// Kernel priority: 0..99 real time, 100..139 fair; smaller is more urgent.
     pub priority: i32,
     /// Start time since boot, ns.
     pub start_ns: u64,
-    /// Its user.
     pub uid: u32,
     pad: u32,
     /// Which of its programs it runs: changes whenever it starts another one (execve).
@@ -457,7 +455,6 @@ impl Core {
 /// What a program of a service costs, as the kernel counts it.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
-    /// Name of the program.
     pub program: &'static str,
     /// Runs while statistics were on.
     pub runs: u64,

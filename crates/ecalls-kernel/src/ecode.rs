@@ -59,7 +59,6 @@ impl<'a> Maps<'a> {
 /// Why the kernel does not take a program.
 #[derive(Debug)]
 pub struct Refusal {
-    /// The system's error.
     pub source: io::Error,
     /// The verifier's last words; empty if it was not asked.
     pub reason: String,
@@ -311,7 +310,6 @@ pub struct Memory {
     pub frame: Vec<u8>,
     /// The event's header, and behind it its data.
     pub event: Vec<u8>,
-    /// The state.
     pub state: Vec<u8>,
     /// The channel's attributes, s64 each.
     pub attributes: Vec<u8>,

@@ -50,7 +50,6 @@ impl fmt::Display for State {
 /// Something that the kernel or its set-up offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Feature {
-    /// What it is called.
     pub name: &'static str,
     /// What we use it for.
     pub purpose: &'static str,

@@ -148,12 +148,10 @@ impl Provider {
             .sum()
     }
 
-    /// The service's index.
     pub fn index(&self) -> u32 {
         self.service.index()
     }
 
-    /// The service's name.
     pub fn name(&self) -> &str {
         self.info.name()
     }

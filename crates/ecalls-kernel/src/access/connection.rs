@@ -37,7 +37,6 @@ const ANSWER_TIME: Duration = Duration::from_secs(10);
 /// How long a service's description holds.
 const INFO_TIME: Duration = Duration::from_secs(1);
 
-/// A connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
     /// Number of the last request; held while one is under way.

@@ -40,12 +40,10 @@ impl ChannelHandle {
         })
     }
 
-    /// Its id.
     pub fn id(&self) -> Id {
         self.channel.id
     }
 
-    /// Its shape.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }

@@ -26,7 +26,6 @@ pub struct Text {
     pub name: String,
     /// Names of the channel's attributes.
     pub attributes: Vec<String>,
-    /// The text.
     pub text: String,
 }
 

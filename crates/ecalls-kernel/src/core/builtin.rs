@@ -14,12 +14,10 @@ use zerocopy::FromZeros;
 use crate::core::Core;
 use crate::error::{Error, Result};
 
-/// One built-in service.
 #[derive(Debug)]
 pub struct Builtin {
     /// Its index, the same in every core.
     pub index: u32,
-    /// Its name.
     pub name: &'static str,
     /// Fields of its data, in order.
     pub format: &'static str,
@@ -27,7 +25,6 @@ pub struct Builtin {
     pub kinds: &'static str,
     /// It raises under a scheduler lock, so that threads are started by the pump.
     pub locked: bool,
-    /// Its parameter.
     pub parameter: Option<Parameter>,
     /// What a kernel lacks that cannot load its programs, and what brings that; None: every core
     /// has them.
@@ -41,7 +38,6 @@ pub struct Parameter {
     pub what: &'static str,
     /// Its value unless told otherwise, ns.
     pub default_ns: u64,
-    /// Its limits, ns.
     pub limits_ns: (u64, u64),
 }
 

@@ -129,7 +129,6 @@ impl HostedChannel {
         Ok(hosted)
     }
 
-    /// Its id.
     pub fn id(&self) -> Id {
         self.id
     }

@@ -169,7 +169,6 @@ impl Handler {
         })
     }
 
-    /// The text.
     pub(crate) fn source(&self) -> &Source {
         &self.source
     }
@@ -210,7 +209,7 @@ struct Running {
     /// When it was put there.
     since_ns: u64,
     state: State,
-    memory: Option<Arc<Memory>>,
+    memory: Option<Arc<Variables>>,
 }
 
 /// Name of the map of a handler's variables.
@@ -219,14 +218,14 @@ pub(crate) const STATE_NAME: &str = "ecode_state";
 /// The variables of a handler. Nobody here needs to see them but who goes on with them, so they are
 /// mapped then only.
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub(crate) struct Variables {
     pub(crate) map: MapHandle,
     bytes: usize,
 }
 
-impl Memory {
-    /// Memory with these bytes, a multiple of 8 of them.
-    pub(crate) fn new(bytes: &[u8]) -> Result<Memory> {
+impl Variables {
+    /// Variables with these bytes, a multiple of 8 of them.
+    pub(crate) fn new(bytes: &[u8]) -> Result<Variables> {
         let options = bpf_map_create_opts {
             sz: size_of::<bpf_map_create_opts>() as size_t,
             map_flags: libbpf_sys::BPF_F_MMAPABLE,
@@ -241,7 +240,7 @@ impl Memory {
                 .map_err(|error| Error::from_bpf("filling the memory of a handler", &error))?;
         }
         let bytes = bytes.len();
-        Ok(Memory { map, bytes })
+        Ok(Variables { map, bytes })
     }
 
     /// What is in it now: no variable is seen in the midst of a change.
@@ -321,12 +320,12 @@ impl Handlers {
         action: u32,
         place: u32,
         handler: &Handler,
-        kept: Option<(State, Option<Arc<Memory>>)>,
+        kept: Option<(State, Option<Arc<Variables>>)>,
     ) -> Result<Running> {
         if handler.effects && self.effects.is_empty() {
             self.effects = core.attached(Place::Effects)?;
         }
-        let memory = memory_for(&handler.state, kept)?;
+        let memory = variables_for(&handler.state, kept)?;
         let program = load(core, handler, memory.as_deref())?;
         let key = place_of(index, action, place).to_ne_bytes();
         core.map("ecodes")?
@@ -347,7 +346,7 @@ fn place_of(index: u32, action: u32, place: u32) -> u32 {
     2 * (index * ACTIONS_MAX as u32 + action) + place
 }
 
-fn load(core: &Core, handler: &Handler, memory: Option<&Memory>) -> Result<OwnedFd> {
+fn load(core: &Core, handler: &Handler, memory: Option<&Variables>) -> Result<OwnedFd> {
     let maps = Maps {
         frame: core.map("frames")?.as_fd(),
         event: core.map("current_events")?.as_fd(),
@@ -361,21 +360,21 @@ fn load(core: &Core, handler: &Handler, memory: Option<&Memory>) -> Result<Owned
 
 /// The memory of a new handler: that of the former one, if nothing else is in it; else its own,
 /// with what it has in common with the former one.
-fn memory_for(
+fn variables_for(
     state: &State,
-    kept: Option<(State, Option<Arc<Memory>>)>,
-) -> Result<Option<Arc<Memory>>> {
+    kept: Option<(State, Option<Arc<Variables>>)>,
+) -> Result<Option<Arc<Variables>>> {
     if state.bytes.is_empty() {
         return Ok(None);
     }
     let Some((former, Some(memory))) = kept else {
-        return Ok(Some(Arc::new(Memory::new(&state.bytes)?)));
+        return Ok(Some(Arc::new(Variables::new(&state.bytes)?)));
     };
     if is_same(state, &former) {
         return Ok(Some(memory));
     }
     let bytes = state.carry(&former, &memory.read()?);
-    Ok(Some(Arc::new(Memory::new(&bytes)?)))
+    Ok(Some(Arc::new(Variables::new(&bytes)?)))
 }
 
 /// Whether all variables are the same, and lie in the same places, and all constants are.

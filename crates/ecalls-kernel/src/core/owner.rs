@@ -14,11 +14,9 @@ use crate::error::{Error, Result};
 /// The process that something is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// Process.
     pub pid: u32,
     /// Its start time since boot, ns: a later process of the same number is another one.
     pub start_ns: u64,
-    /// Its user.
     pub uid: u32,
     /// Its user's row in the table of quotas; 0: none apply.
     pub user: u32,

@@ -76,7 +76,6 @@ impl HostedService {
         })
     }
 
-    /// Its index.
     pub fn index(&self) -> u32 {
         self.index
     }

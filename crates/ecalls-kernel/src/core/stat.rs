@@ -15,7 +15,6 @@ use crate::error::{Error, Result};
 /// One service, with everything counted of it.
 #[derive(Clone, Debug)]
 pub struct ServiceStat {
-    /// Its index.
     pub index: u32,
     /// Name, format, kinds.
     pub info: ServiceInfo,
@@ -23,7 +22,6 @@ pub struct ServiceStat {
     pub owner: u32,
     /// Its threshold or period, if it is a built-in one that has such a thing, ns.
     pub parameter_ns: Option<u64>,
-    /// Subscriptions.
     pub subscriptions: usize,
     /// Sum over CPUs.
     pub count: ServiceCount,
@@ -34,7 +32,6 @@ pub struct ServiceStat {
 /// One subscription, with everything counted of it.
 #[derive(Clone, Debug)]
 pub struct SubscriptionStat {
-    /// The row.
     pub row: Subscription,
     /// Sum over CPUs.
     pub count: SubscriptionCount,
@@ -62,7 +59,6 @@ impl QueueOwner {
     }
 }
 
-/// One queue.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueStat {
     /// Whose queue it is.
@@ -74,7 +70,6 @@ pub struct QueueStat {
 }
 
 impl Core {
-    /// Every service there is.
     pub fn services(&self) -> Result<Vec<ServiceStat>> {
         let mut found = Vec::new();
         let mut from = 0;
@@ -99,7 +94,6 @@ impl Core {
         Ok(latency)
     }
 
-    /// One service.
     pub fn service_stat(&self, index: u32) -> Result<ServiceStat> {
         let row = self.tables.services.get(index)?;
         let subscriptions = crate::core::audience::rows(self, index, |_| true)?.len();
@@ -163,7 +157,6 @@ impl Core {
         Ok(found)
     }
 
-    /// The subscription at `index`.
     pub fn subscription(&self, index: u32) -> Result<SubscriptionStat> {
         Ok(SubscriptionStat {
             row: self.tables.subscriptions.get(index)?,

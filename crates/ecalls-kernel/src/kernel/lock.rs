@@ -33,7 +33,6 @@ const NUMBER_BYTES: usize = 12;
 #[derive(Debug)]
 pub(crate) struct Lock(File);
 
-/// Waits for the lock.
 pub(crate) fn lock() -> Result<Lock> {
     let file = open_file()?;
     file.lock()

@@ -73,7 +73,6 @@ impl FastCall {
     }
 }
 
-/// One object file.
 pub(crate) struct Object {
     pub(crate) name: &'static str,
     pub(crate) bytes: &'static [u8],
@@ -81,7 +80,6 @@ pub(crate) struct Object {
     pub(crate) optional: bool,
 }
 
-/// One program.
 #[derive(Debug)]
 pub struct Program {
     /// Its name in the object file.

@@ -59,7 +59,6 @@ impl Segment {
         })
     }
 
-    /// The words.
     pub fn words(&self) -> &[AtomicU64] {
         // SAFETY: the mapping is `words` words long, page aligned, and lives as long as self.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.words) }

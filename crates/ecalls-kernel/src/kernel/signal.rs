@@ -47,7 +47,6 @@ use crate::kernel::sys;
 /// A signal as it was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SignalValue {
-    /// Its number.
     pub signal: i32,
     /// What the sender attached; 0 if it could not attach anything (kill).
     pub value: u64,

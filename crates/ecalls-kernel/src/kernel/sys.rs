@@ -267,7 +267,6 @@ pub fn may_host() -> bool {
     capabilities(None).map_or_else(|_| is_root(), |sets| sets.effective.contains(wanted))
 }
 
-/// Id of a map.
 pub(crate) fn map_id(fd: BorrowedFd<'_>) -> Result<u32> {
     Ok(info(fd, libbpf_sys::bpf_map_info::default(), "reading a map")?.id)
 }

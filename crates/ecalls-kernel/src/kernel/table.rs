@@ -25,7 +25,6 @@ impl<T: FromBytes + IntoBytes + Immutable> Table<T> {
         }
     }
 
-    /// The value at `index`.
     pub(crate) fn get(&self, index: u32) -> Result<T> {
         let bytes = self
             .map

@@ -12,7 +12,6 @@ pub(super) enum Witness {
     Kfunc(&'static str),
     /// A function that tells that something was built in.
     Function(&'static str),
-    /// A tracepoint.
     Tracepoint(&'static str),
     /// A struct that tells that something was built in.
     Struct(&'static str),

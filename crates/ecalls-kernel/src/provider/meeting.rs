@@ -20,7 +20,7 @@ use zerocopy::{Immutable, IntoBytes};
 
 use crate::access::Access;
 use crate::access::handle::Service;
-use crate::core::handler::Memory;
+use crate::core::handler::Variables;
 use crate::core::load;
 use crate::core::service::describe;
 use crate::ecode::{Maps, load_meeting};
@@ -55,7 +55,7 @@ struct Plan {
 #[derive(Debug)]
 pub(crate) struct Ecode {
     _program: OwnedFd,
-    _memory: Option<Memory>,
+    _memory: Option<Variables>,
 }
 
 /// The two objects, loaded, and the link of the second.
@@ -188,7 +188,7 @@ fn place(meet: &Object, compiled: &Compiled, source: &Source) -> Result<Ecode> {
     let bytes = &compiled.program.state.bytes;
     let memory = match bytes.is_empty() {
         true => None,
-        false => Some(Memory::new(bytes)?),
+        false => Some(Variables::new(bytes)?),
     };
     let [meetings, frames, place] = MAPS;
     let (frames, meetings) = (map(meet, frames)?, map(meet, meetings)?);

@@ -59,7 +59,6 @@ const DENIED: [(Builtin, &str); 7] = [
     (Builtin::Attribute(0), "attributes are a channel's"),
 ];
 
-/// A tracepoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tracepoint {
     /// The kernel's number.
