@@ -24,8 +24,11 @@ const OTHERS: Duration = Duration::from_secs(120);
 /// How often a host is killed.
 const KILLS: u32 = 100;
 
-/// A host is killed after at most so long: loading takes about a half of it.
-const LIFE_MS: u32 = 700;
+/// Every other host is killed after at most so long, from its start on: while it loads the core,
+const LOADING_MS: u32 = 700;
+
+/// and the others after at most so long, from when they have it.
+const USING_MS: u32 = 200;
 
 /// Starts this binary as a host; the test `host` below is what it does.
 fn start(role: &str) -> Running {
@@ -54,6 +57,7 @@ fn host() {
 
 fn be_busy() -> ecalls::Result<()> {
     let ecalls = Ecalls::open()?;
+    println!("\nready");
     let name = format!("busy-{}", std::process::id());
     loop {
         let mut channel = ecalls
@@ -165,8 +169,14 @@ fn killed_hosts_leave_nothing(before: &[(u32, String)]) {
         seed ^= seed << 13;
         seed ^= seed >> 17;
         seed ^= seed << 5;
-        let life = Duration::from_millis(u64::from(seed % LIFE_MS));
         let mut child = start("busy");
+        let life_ms = if round % 2 == 0 {
+            seed % LOADING_MS
+        } else {
+            child.lines().find("ready", PATIENCE);
+            seed % USING_MS
+        };
+        let life = Duration::from_millis(u64::from(life_ms));
         std::thread::sleep(life);
         let early = child.ended();
         assert!(

@@ -40,8 +40,11 @@ const DAEMON_KILLS: u32 = 40;
 /// in the middle of it.
 const CLIENT_MS: u64 = 60;
 
-/// A daemon lives at most so long, ms, from its start on: loading takes about a half of it.
+/// A daemon that is killed while it starts lives at most so long, ms: it loads the core then.
 const DAEMON_MS: u64 = 500;
+
+/// A daemon that is killed while it serves lives at most so long, ms, from its first answer on.
+const SERVING_MS: u64 = 200;
 
 /// In an emulated machine everything takes longer.
 fn kills() -> u32 {
@@ -83,14 +86,18 @@ fn daemon_killed_at_any_moment_leaves_nothing_and_its_clients_come_back() {
     }
     for round in 0..daemon_kills() {
         if round % 10 != 0 {
-            // Most are killed while they start.
-            let mut young = daemon::start_without_waiting();
-            std::thread::sleep(Duration::from_millis(random.below(DAEMON_MS)));
+            // With the rounds below, half of them are killed while they serve, half before.
+            let (mut young, life_ms) = if round % 2 == 0 {
+                (daemon::start(""), SERVING_MS)
+            } else {
+                (daemon::start_without_waiting(), DAEMON_MS)
+            };
+            std::thread::sleep(Duration::from_millis(random.below(life_ms)));
             young.kill();
             continue;
         }
         // Now and then the clients see one again.
-        std::thread::sleep(Duration::from_millis(random.below(200)));
+        std::thread::sleep(Duration::from_millis(random.below(SERVING_MS)));
         daemon.kill();
         daemon = daemon::start("");
         for survivor in &mut survivors {
