@@ -26,7 +26,7 @@ mod declare;
 mod expression;
 mod initialise;
 mod place;
-mod range;
+pub(crate) mod range;
 mod scope;
 mod service;
 mod statement;

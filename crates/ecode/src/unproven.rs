@@ -2,16 +2,21 @@
 //! passes what it was to keep out. What can be proven is in the IR already: simplification has
 //! taken out each [`Op::Bound`] that always holds.
 //!
+//! Nor is a static told that is an index, if all that the text stores there is inside: a ring's
+//! `at = (at + 1) % 16`. The run asks nevertheless, as a static may have its value from a program
+//! that this one replaces.
+//!
 //! Not told: what looks up a sink, which is no index of the text's; and a character of a text, as
 //! `i < length(comm)` holds `comm[i]` inside by what is in the text, which no proof here sees.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::check::range::{Range, range_with};
 use crate::diagnostic::Diagnostic;
 use crate::ir::{Fault, Instruction, Op, Program};
 use crate::limits;
 use crate::source::Span;
-use crate::tree::{Expression, Statement, Tree};
+use crate::tree::{Expression, ExpressionKind, Place, Statement, Storage, Tree};
 use crate::types::{Int, Type};
 
 /// The warnings, at most as many as are shown.
@@ -22,11 +27,9 @@ pub(crate) fn unproven(tree: &Tree, program: &Program) -> Vec<Diagnostic> {
         return Vec::new();
     }
     let mut told = BTreeMap::new();
-    let mut look = |expression: &Expression| indices(expression, &asked, &mut told);
-    statements(&tree.body, &mut look);
-    for function in &tree.functions {
-        statements(&function.body, &mut look);
-    }
+    each_expression(tree, &mut |expression| {
+        indices(tree, expression, &asked, &mut told);
+    });
     let told = told.into_iter().take(limits::DIAGNOSTICS);
     told.map(|((start, end), count)| {
         let message = format!("the index may be outside: the array has {count} elements");
@@ -51,6 +54,14 @@ fn bounds(body: &[Instruction], asked: &mut BTreeSet<Key>) {
     }
 }
 
+/// The expressions of all statements of the body and of the functions.
+fn each_expression(tree: &Tree, look: &mut dyn FnMut(&Expression)) {
+    statements(&tree.body, look);
+    for function in &tree.functions {
+        statements(&function.body, look);
+    }
+}
+
 fn statements(list: &[Statement], look: &mut dyn FnMut(&Expression)) {
     for statement in list {
         statement.expressions(&mut |expression| look(expression));
@@ -59,15 +70,98 @@ fn statements(list: &[Statement], look: &mut dyn FnMut(&Expression)) {
 }
 
 /// Those of the indices in an expression that are asked for, with the number of elements.
-fn indices(expression: &Expression, asked: &BTreeSet<Key>, told: &mut BTreeMap<Key, u32>) {
+fn indices(
+    tree: &Tree,
+    expression: &Expression,
+    asked: &BTreeSet<Key>,
+    told: &mut BTreeMap<Key, u32>,
+) {
     expression.places(&mut |place| {
         for index in &place.indices {
             let is_character = place.ty == Type::Int(Int::CHAR) && index.stride == 1;
             let Span { start, end } = index.value.span;
-            if !is_character && asked.contains(&(start, end)) {
+            let asks = !is_character && asked.contains(&(start, end));
+            if asks && !is_kept_inside(tree, &index.value, index.count) {
                 told.insert((start, end), index.count);
             }
         }
     });
-    expression.children(&mut |child| indices(child, asked, told));
+    expression.children(&mut |child| indices(tree, child, asked, told));
+}
+
+/// Whether an index is inside because the statics in it always are.
+fn is_kept_inside(tree: &Tree, index: &Expression, count: u32) -> bool {
+    let inside = (0, i128::from(count) - 1);
+    let known = |place: &Place| stays(tree, place, inside).then_some(inside);
+    range_with(index, &known).is_some_and(|range| is_within(range, inside))
+}
+
+fn is_within(range: Range, bounds: Range) -> bool {
+    range.0 >= bounds.0 && range.1 <= bounds.1
+}
+
+/// Whether a static number is within bounds from the beginning, and whatever the text stores there
+/// is, if it was so before.
+fn stays(tree: &Tree, place: &Place, bounds: Range) -> bool {
+    let variable = &tree.variables[place.variable.0 as usize];
+    let (Storage::Static(bytes), Type::Int(int)) = (&variable.storage, &place.ty) else {
+        return false;
+    };
+    let at = place.offset as usize;
+    let mut first = [0; 8];
+    let Some(from) = bytes.get(at..at + int.bytes() as usize) else {
+        return false;
+    };
+    first[..from.len()].copy_from_slice(from);
+    let first = i128::from(int.wrap(i64::from_le_bytes(first)));
+    let is_it = |other: &Place| {
+        other.variable == place.variable && other.offset == place.offset && other.ty == place.ty
+    };
+    let known = |other: &Place| (is_it(other) && other.indices.is_empty()).then_some(bounds);
+    let mut holds = place.indices.is_empty() && is_within((first, first), bounds);
+    each_expression(tree, &mut |expression| {
+        holds &= keeps(expression, place, &|value| {
+            range_with(value, &known).is_some_and(|range| is_within(range, bounds))
+        });
+    });
+    holds
+}
+
+/// Whether all that an expression stores into the variable of this place is either right or goes
+/// into another of its numbers.
+fn keeps(expression: &Expression, place: &Place, right: &dyn Fn(&Expression) -> bool) -> bool {
+    let (to, value) = match &expression.kind {
+        ExpressionKind::Assign(to, value) => (Some(to), Some(value)),
+        ExpressionKind::Update { place: to, .. } => (Some(to), None),
+        ExpressionKind::Copy { to, .. }
+        | ExpressionKind::Fill(to, _)
+        | ExpressionKind::FillText(to, _) => (Some(to), None),
+        _ => (None, None),
+    };
+    let mut holds = match to.filter(|to| to.variable == place.variable) {
+        None => true,
+        Some(to) if to.offset == place.offset && to.indices.is_empty() => {
+            to.ty == place.ty && value.is_some_and(|value| right(value))
+        }
+        Some(to) => bytes(to).is_some_and(|to| {
+            bytes(place).is_some_and(|place| to.end <= place.start || place.end <= to.start)
+        }),
+    };
+    expression.children(&mut |child| holds &= keeps(child, place, right));
+    holds
+}
+
+/// Bytes of its variable in which a number can lie, whatever its indices are.
+fn bytes(place: &Place) -> Option<std::ops::Range<u32>> {
+    let size = match place.ty {
+        Type::Int(int) => int.bytes(),
+        Type::Bool => 1,
+        Type::Fixed => 8,
+        _ => return None,
+    };
+    let indices = place.indices.iter();
+    let last = indices
+        .map(|index| index.stride * (index.count - 1))
+        .sum::<u32>();
+    Some(place.offset..place.offset + last + size)
 }

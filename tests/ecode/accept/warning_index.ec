@@ -27,5 +27,3 @@ return sum + pick(few);
 //@ hint a run in which it is fails, and the event goes on; make sure of it first: i >= 0 && i < 4
 //@ warning 10:43 the index may be outside: the array has 4 elements
 //@ hint a run in which it is fails, and the event goes on; make sure of it first: i >= 0 && i < 4
-//@ warning 20:6 the index may be outside: the array has 8 elements
-//@ hint a run in which it is fails, and the event goes on; make sure of it first: i >= 0 && i < 8

@@ -6,8 +6,8 @@ int h(int n) { while (1) { if (n) return n; n++; } }
 int k(int n) { do { if (n) continue; return n; } while (0); }
 return f(1) + g(2) + h(3) + k(4);
 //@ warning 3:5 'f' may end without 'return'
-//@ hint it gives 0 then
+//@ hint it gives 0 then: end it with 'return VALUE;'
 //@ warning 4:5 'g' may end without 'return'
-//@ hint it gives 0 then
+//@ hint it gives 0 then: end it with 'return VALUE;'
 //@ warning 6:5 'k' may end without 'return'
-//@ hint it gives 0 then
+//@ hint it gives 0 then: end it with 'return VALUE;'

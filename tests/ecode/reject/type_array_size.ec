@@ -10,7 +10,7 @@ return 1;
 //@ error 3:10 an array has 1 to 4096 elements (ARRAY_ELEMENTS)
 //@ hint what has no element is left out
 //@ error 4:10 an array has 1 to 4096 elements (ARRAY_ELEMENTS)
-//@ hint more elements are an array of arrays: [2][3000]
+//@ hint more elements are an array of arrays: [2][2500]
 //@ error 5:14 an array has 1 to 4096 elements (ARRAY_ELEMENTS)
 //@ hint what has no element is left out
 //@ error 6:10 the number of elements must be a constant

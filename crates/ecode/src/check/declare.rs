@@ -414,7 +414,8 @@ impl Checker<'_> {
                 self.error_hint(name.span, message, "write a number into []");
                 return None;
             };
-            ty = Type::Array(Box::new(ty), self.dimension(dimension)?);
+            let count = self.dimension(dimension, &ty)?;
+            ty = Type::Array(Box::new(ty), count);
         }
         Some(ty)
     }
@@ -449,8 +450,8 @@ impl Checker<'_> {
         Some(())
     }
 
-    /// How many elements an array has.
-    pub(super) fn dimension(&mut self, source: &ast::Expression) -> Option<u32> {
+    /// How many elements an array has, which are of type `of`.
+    pub(super) fn dimension(&mut self, source: &ast::Expression, of: &Type) -> Option<u32> {
         let (value, _) = self.constant_with_type(source, "the number of elements")?;
         let most = limits::ARRAY_ELEMENTS;
         let count = u32::try_from(value)
@@ -458,9 +459,19 @@ impl Checker<'_> {
             .filter(|count| (1..=most).contains(count));
         if count.is_none() {
             let message = format!("an array has 1 to {most} elements (ARRAY_ELEMENTS)");
-            let hint = match value > 0 {
-                true => "more elements are an array of arrays: [2][3000]",
-                false => "what has no element is left out",
+            let element = self.tree.structs.size(of).unwrap_or(u32::MAX);
+            let bytes = i128::from(value) * i128::from(element);
+            let hint = match value {
+                ..=0 => "what has no element is left out".to_owned(),
+                _ if bytes <= i128::from(limits::STATE_BYTES) => {
+                    let rows = value.cast_unsigned().div_ceil(u64::from(most));
+                    let columns = value.cast_unsigned().div_ceil(rows);
+                    format!("more elements are an array of arrays: [{rows}][{columns}]")
+                }
+                _ => format!(
+                    "all statics of a text have {} bytes together (STATE_BYTES), these are {bytes}",
+                    limits::STATE_BYTES
+                ),
             };
             self.error_hint(source.span, message, hint);
         }

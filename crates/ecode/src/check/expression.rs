@@ -215,6 +215,7 @@ impl Checker<'_> {
             self.warn_of_zero(operator, &b);
         }
         let (a, b) = (convert(a, &ty), convert(b, &ty));
+        self.warn_of_overflow(operator, (&a, &b), at);
         Some(arithmetic(operator, ty, a, b, span))
     }
 
@@ -271,6 +272,7 @@ impl Checker<'_> {
             let signed = !matches!(side.ty, Type::Int(int) if !int.signed);
             constant_of(side).filter(|value| signed && *value < 0)
         });
+        self.warn_of_mixed_sign(operator, [&a, &b], ty, at);
         let (a, b) = (convert(a, ty), convert(b, ty));
         let kind = match (constant_of(&a), constant_of(&b)) {
             (Some(a), Some(b)) => {
@@ -423,6 +425,8 @@ impl Checker<'_> {
         let ty = match operand {
             Operand::Error => return None,
             Operand::Text(text, _) => return Some(size(text.len() as u32 + 1, span)),
+            // As in C, where what is true or false is an int.
+            Operand::Value(_) if is_logical(of) => Type::Int(Int::INT),
             Operand::Value(value) => value.ty,
             Operand::Place(place) => {
                 self.facts(place.variable).read = true;
@@ -442,7 +446,8 @@ impl Checker<'_> {
         let mut ty = self.named_type(written)?;
         self.nesting(&ty, dimensions.len(), written.span)?;
         for dimension in dimensions.iter().rev() {
-            ty = Type::Array(Box::new(ty), self.dimension(dimension)?);
+            let count = self.dimension(dimension, &ty)?;
+            ty = Type::Array(Box::new(ty), count);
         }
         self.size_of_known(&ty, written.span, span)
     }
@@ -470,6 +475,20 @@ fn is_aggregate(operand: &Operand) -> bool {
         Operand::Text(..) => true,
         Operand::Place(place) => matches!(place.ty, Type::Array(..) | Type::Struct(_)),
         Operand::Value(_) | Operand::Error => false,
+    }
+}
+
+/// Whether the outermost operator is one whose result is 0 or 1.
+fn is_logical(source: &ast::Expression) -> bool {
+    use BinaryOperator as Op;
+    match &source.kind {
+        Ast::Unary(UnaryOperator::Not, _) | Ast::And(..) | Ast::Or(..) => true,
+        Ast::Binary(operator, ..) => matches!(
+            operator,
+            Op::Less | Op::LessEqual | Op::Greater | Op::GreaterEqual | Op::Equal | Op::NotEqual
+        ),
+        Ast::Comma(_, last) => is_logical(last),
+        _ => false,
     }
 }
 

@@ -4,11 +4,13 @@
 use super::Checker;
 use super::conversion::{constant_of, shown};
 use crate::source::Span;
-use crate::tree::{BinaryOperator, Expression, ExpressionKind};
-use crate::types::{Int, Type};
+use crate::tree::{BinaryOperator, Builtin, EventField, Expression, ExpressionKind, Place};
+use crate::types::{FIXED_ONE, Int, Type};
 
 /// Least and greatest value, both possible.
-type Range = (i128, i128);
+pub(crate) type Range = (i128, i128);
+
+const ONE: i128 = FIXED_ONE as i128;
 
 fn of_int(int: Int) -> Range {
     let bits = u32::from(int.bits);
@@ -28,7 +30,15 @@ fn of_type(ty: &Type) -> Option<Range> {
 }
 
 /// The range of an expression of integer type.
-pub(super) fn range(expression: &Expression) -> Option<Range> {
+pub(crate) fn range(expression: &Expression) -> Option<Range> {
+    range_with(expression, &|_| None)
+}
+
+/// The same where the ranges of some places are known.
+pub(crate) fn range_with(
+    expression: &Expression,
+    known: &dyn Fn(&Place) -> Option<Range>,
+) -> Option<Range> {
     let all = of_type(&expression.ty)?;
     match &expression.kind {
         ExpressionKind::Constant(value) => {
@@ -40,8 +50,9 @@ pub(super) fn range(expression: &Expression) -> Option<Range> {
             };
             Some((value, value))
         }
+        ExpressionKind::Load(place) => Some(known(place).unwrap_or(all)),
         ExpressionKind::Convert(inner) => {
-            let inner = range(inner)?;
+            let inner = range_with(inner, known)?;
             let fits = inner.0 >= all.0 && inner.1 <= all.1;
             Some(if fits && expression.ty != Type::Bool {
                 inner
@@ -49,19 +60,70 @@ pub(super) fn range(expression: &Expression) -> Option<Range> {
                 all
             })
         }
-        ExpressionKind::Arithmetic(operator, _, by) => {
-            let by = range(by)?;
-            let known = by.0 == by.1 && by.0 > 0;
-            match operator {
-                BinaryOperator::And if known => Some((0, by.1)),
-                BinaryOperator::Remainder if known => {
-                    Some((if all.0 < 0 { 1 - by.1 } else { 0 }, by.1 - 1))
-                }
-                _ => Some(all),
-            }
+        ExpressionKind::Arithmetic(operator, a, by) => {
+            let (a, by) = (range_with(a, known)?, range_with(by, known)?);
+            let result = computed(*operator, a, by);
+            let fits = |range: &Range| range.0 >= all.0 && range.1 <= all.1;
+            Some(result.filter(fits).unwrap_or(all))
         }
         _ => Some(all),
     }
+}
+
+/// The exact results of an operator. `None`: nothing is known.
+fn computed(operator: BinaryOperator, a: Range, by: Range) -> Option<Range> {
+    let known = by.0 == by.1 && by.0 > 0;
+    match operator {
+        BinaryOperator::Add => Some((a.0 + by.0, a.1 + by.1)),
+        BinaryOperator::Subtract => Some((a.0 - by.1, a.1 - by.0)),
+        BinaryOperator::Multiply => product(a, by),
+        BinaryOperator::And if known => Some((0, by.1)),
+        BinaryOperator::Remainder if known => {
+            let low = if a.0 < 0 { 1 - by.1 } else { 0 };
+            Some((low, by.1 - 1))
+        }
+        _ => None,
+    }
+}
+
+fn product(a: Range, b: Range) -> Option<Range> {
+    let all = [(a.0, b.0), (a.0, b.1), (a.1, b.0), (a.1, b.1)];
+    let all = all.map(|(a, b)| a.checked_mul(b));
+    let least = all.iter().copied().min()??;
+    let most = all.iter().copied().max()??;
+    Some((least, most))
+}
+
+/// The range of a `fixed` expression in millionths, where it is known and nothing has wrapped.
+fn fixed_range(expression: &Expression) -> Option<Range> {
+    let of = match &expression.kind {
+        ExpressionKind::Constant(value) => (i128::from(*value), i128::from(*value)),
+        ExpressionKind::Convert(inner) if inner.ty != Type::Fixed => {
+            let (least, most) = range(inner)?;
+            (least * ONE, most * ONE)
+        }
+        ExpressionKind::Arithmetic(operator, a, b) => {
+            fixed_result(*operator, fixed_range(a)?, fixed_range(b)?)?
+        }
+        _ => return None,
+    };
+    fits_fixed(of).then_some(of)
+}
+
+fn fixed_result(operator: BinaryOperator, a: Range, b: Range) -> Option<Range> {
+    match operator {
+        BinaryOperator::Multiply => product(a, b).map(|(least, most)| (least / ONE, most / ONE)),
+        BinaryOperator::Divide if a.0 == a.1 && b.0 == b.1 && b.0 != 0 => {
+            let quotient = a.0 * ONE / b.0;
+            Some((quotient, quotient))
+        }
+        BinaryOperator::Add | BinaryOperator::Subtract => computed(operator, a, b),
+        _ => None,
+    }
+}
+
+fn fits_fixed((least, most): Range) -> bool {
+    least >= i128::from(i64::MIN) && most <= i128::from(i64::MAX)
 }
 
 /// What a comparison always gives, if it is always the same.
@@ -88,6 +150,109 @@ fn decided(yes: bool, no: bool) -> Option<bool> {
 }
 
 impl Checker<'_> {
+    /// Warns of an operator whose exact result its type does not hold: of constants, where it is
+    /// meant as they stand there; of `fixed` numbers, where their ranges are known.
+    pub(super) fn warn_of_overflow(
+        &mut self,
+        operator: BinaryOperator,
+        (a, b): (&Expression, &Expression),
+        span: Span,
+    ) {
+        if a.ty == Type::Fixed {
+            let result = fixed_range(a)
+                .zip(fixed_range(b))
+                .and_then(|(a, b)| fixed_result(operator, a, b));
+            if let Some((least, most)) = result.filter(|result| !fits_fixed(*result)) {
+                let far = if most > i128::from(i64::MAX) {
+                    most
+                } else {
+                    least
+                };
+                let message = format!("this may wrap: {} is beyond 'fixed'", far / ONE);
+                let hint = "numbers end at 9223372036854.775807: divide before you multiply, or \
+                            compute with u64";
+                self.warn(span, message, hint);
+            }
+            return;
+        }
+        let (Some(before_a), Some(before_b)) = (constant_of(a), constant_of(b)) else {
+            return;
+        };
+        let Type::Int(int @ Int { signed: true, .. }) = a.ty else {
+            return;
+        };
+        let one = |n: i64| (i128::from(n), i128::from(n));
+        let exact = match operator {
+            BinaryOperator::Add | BinaryOperator::Subtract | BinaryOperator::Multiply => {
+                computed(operator, one(before_a), one(before_b))
+            }
+            _ => None,
+        };
+        let Some((exact, _)) = exact else { return };
+        let Ok(fits) = i64::try_from(exact) else {
+            let name = self.type_name(&a.ty);
+            let message = format!("{exact} does not fit: {name} wraps");
+            return self.warn(span, message, "compute with smaller numbers");
+        };
+        if int.wrap(fits) != fits {
+            let name = self.type_name(&a.ty);
+            let becomes = int.wrap(fits);
+            let message = format!("{exact} does not fit: as {name} it becomes {becomes}");
+            let hint = format!("write {exact}, or begin with a long: 1l * ...");
+            self.warn(span, message, hint);
+        }
+    }
+
+    /// Warns of an order between what may be negative and what has no sign, before both are
+    /// converted: the negative ones count as the largest. Said only of what comes from outside;
+    /// variables of the text may be known to its author not to be negative.
+    pub(super) fn warn_of_mixed_sign(
+        &mut self,
+        operator: BinaryOperator,
+        sides: [&Expression; 2],
+        ty: &Type,
+        span: Span,
+    ) {
+        let equality = matches!(operator, BinaryOperator::Equal | BinaryOperator::NotEqual);
+        let unsigned = matches!(ty, Type::Int(int) if !int.signed);
+        if equality || !unsigned {
+            return;
+        }
+        let negative = |side: &&Expression| {
+            constant_of(side).is_none()
+                && range(side).is_some_and(|range| range.0 < 0)
+                && side.contains(&|e| self.is_from_outside(e))
+        };
+        let Some(side) = sides.into_iter().find(negative) else {
+            return;
+        };
+        let message = match side.kind {
+            ExpressionKind::Builtin(Builtin::Event(EventField::TimeLeft), _) => {
+                "the time that is left is negative for a late event, and compared without sign"
+            }
+            _ => "what may be negative is compared without sign",
+        };
+        let name = self.type_name(&side.ty);
+        self.warn(
+            span,
+            message,
+            format!("convert the other side: ({name})(...)"),
+        );
+    }
+
+    fn is_from_outside(&self, expression: &Expression) -> bool {
+        match &expression.kind {
+            ExpressionKind::Builtin(
+                Builtin::Event(EventField::TimeLeft)
+                | Builtin::Attribute(_)
+                | Builtin::SinkAttribute(_),
+                _,
+            ) => true,
+            ExpressionKind::Load(place) => Some(place.variable) == self.tree.input,
+            _ => false,
+        }
+    }
+
     /// Warns of a comparison, its operands converted, whose result is known without looking. At
     /// least one operand is a constant then, and what it was before (`a`, `b`: the types).
     pub(super) fn warn_if_decided(

@@ -75,7 +75,14 @@ impl Checker<'_> {
         self.close_scope();
         if reached && !matches!(signature.result, Type::Void | Type::Error) {
             let message = format!("'{}' may end without 'return'", cut(&signature.name));
-            self.warn(signature.span, message, "it gives 0 then");
+            let value_last = item.body.statements.last().is_some_and(
+                |last| matches!(&last.kind, Ast::Expression(e) if effect_in(e).is_none()),
+            );
+            let hint = match value_last {
+                true => "it gives 0 then; to give the last expression, write 'return' before it",
+                false => "it gives 0 then: end it with 'return VALUE;'",
+            };
+            self.warn(signature.span, message, hint);
         }
         let function = &mut self.tree.functions[id.0 as usize];
         function.parameters = parameters;

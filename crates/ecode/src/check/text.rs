@@ -50,6 +50,11 @@ impl Checker<'_> {
         } else {
             ((a, a_span), (b, b_span))
         };
+        for (operand, at) in [(&a, a_span), (&b, b_span)] {
+            if matches!(operand, Operand::Error) {
+                self.hint_at_quotes(at);
+            }
+        }
         let text = self.text_place(a, a_span);
         let kind = match b {
             Operand::Text(with, at) => {
@@ -67,6 +72,17 @@ impl Checker<'_> {
             ty: Type::Bool,
             span,
         })
+    }
+
+    /// What stands beside a text and is not declared was probably meant as a text.
+    fn hint_at_quotes(&mut self, at: Span) {
+        let told = self.diagnostics.last_mut().filter(|told| told.span == at);
+        let Some(told) = told else { return };
+        let name = told.message.strip_suffix(" is not declared");
+        let near = told.hint.starts_with("did you mean");
+        if let Some(name) = name.filter(|_| !near) {
+            told.hint = format!("a text stands in quotes: \"{}\"", name.trim_matches('\''));
+        }
     }
 
     fn compare_with(

@@ -150,12 +150,15 @@ impl Parser<'_> {
                 break;
             }
         }
-        let Some(ty) = ty else {
+        let Some(mut ty) = ty else {
             return Err(self.unexpected("a type", &self.type_hint()));
         };
         if self.is("*") {
             let hint = "use an array, or copy the value: structs are copied whole";
-            return Err(self.tell(self.span(), "there are no pointers", hint));
+            self.tell(self.span(), "there are no pointers", hint);
+            // What is declared stays known: one error is enough.
+            while self.take("*") {}
+            ty.kind = TypeKind::Error;
         }
         let ty = TypeName {
             span: if is_static || is_const {

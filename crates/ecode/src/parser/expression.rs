@@ -102,6 +102,9 @@ impl Parser<'_> {
         }
         let place = self.span();
         self.advance();
+        if symbol == "=" {
+            self.refuse_turned(place)?;
+        }
         let right = self.deeper(Self::assignment)?;
         match operator {
             None => self.grow2(left, right, ExpressionKind::Assign),
@@ -109,6 +112,18 @@ impl Parser<'_> {
                 ExpressionKind::AssignBinary(operator, left, right, place)
             }),
         }
+    }
+
+    /// Tells of `=>` and `=<`, whose `=` has been read.
+    fn refuse_turned(&mut self, equals: Span) -> Parsed<()> {
+        for (written, meant, after) in [("=>", ">=", ">"), ("=<", "<=", "<")] {
+            if self.is(after) && self.span().start == equals.end {
+                let both = equals.to(self.span());
+                let hint = format!("write '{meant}'");
+                return Err(self.tell(both, format!("'{written}' is no operator"), hint));
+            }
+        }
+        Ok(())
     }
 
     fn conditional(&mut self) -> Parsed<Grown> {
