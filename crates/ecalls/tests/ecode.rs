@@ -16,6 +16,7 @@ use ecalls::downcall::Call;
 use ecalls::handler::{Bound, Compare};
 use ecalls::{Channel, DropReason, Ecalls, Error, Handler, Raise, Service, Subscription};
 use harness::{assert_all_adds_up, assert_comes_to_rest, core, own_service, wait_until};
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 /// Set: this process subscribes with a handler, and waits to be killed.
 const VICTIM: &str = "ECALLS_TEST_VICTIM";
@@ -100,6 +101,38 @@ fn handler_remembers_from_event_to_event() {
         "the last four are 10 or more"
     );
     assert_eq!(received(&mut other), [4, 9], "each has a memory of its own");
+}
+
+/// Two CPUs count at the same time, as fast as they can: no count is lost, so a limit holds.
+#[test]
+fn limit_holds_where_two_cpus_count() {
+    const EACH: u64 = 30_000;
+    const LIMIT: u64 = EACH;
+    let Some(ecalls) = core() else { return };
+    let _alone = alone();
+    let (service, name) = own_service(&ecalls);
+    let text = format!("static u32 events; return ++events <= {LIMIT};");
+    let (subscription, _channel) = filtered(&ecalls, &name, &text);
+    let begin = std::sync::Barrier::new(2);
+    std::thread::scope(|scope| {
+        for cpu in 0..2 {
+            let (service, begin) = (&service, &begin);
+            scope.spawn(move || {
+                let mut set = CpuSet::new();
+                set.set(cpu);
+                sched_setaffinity(None, &set).expect("two CPUs");
+                begin.wait();
+                for value in 0..EACH {
+                    raise(service, value);
+                }
+            });
+        }
+    });
+    let count = subscription.count().expect("its count");
+    assert_eq!(count.handlers, 2 * EACH, "{count:?}");
+    // Whoever counts beside another may see one more than its own.
+    let passed = count.handlers - count.filtered;
+    assert!(passed <= LIMIT && passed >= LIMIT - 1, "{count:?}");
 }
 
 #[test]

@@ -309,7 +309,7 @@ fn several_rounds_of_a_long_loop_are_one() {
 }
 
 #[test]
-fn an_update_of_a_static_is_atomic_if_its_value_is_not_used() {
+fn an_update_of_a_static_is_atomic_whether_its_value_is_used_or_not() {
     check("static u32 n; n++;", "\natomic u32 state[0] += 1\nreturn 1");
     check(
         "static u64 n; n -= bytes;",
@@ -319,7 +319,12 @@ fn an_update_of_a_static_is_atomic_if_its_value_is_not_used() {
         atomic u64 state[0] += r1
         return 1",
     );
-    assert!(!ir("static u32 n; return n++;").contains("atomic"));
+    check(
+        "static u32 n; return ++n;",
+        "\natomic u32 state[0] += 1\nr0 = load u32 state[0]\nreturn r0",
+    );
+    assert!(ir("static s64 n; return n--;").contains("atomic u64 state[0] += -1"));
+    assert!(ir("static u32 n; return (n += 3) > 5;").contains("atomic"));
     assert!(!ir("static u16 n; n++;").contains("atomic"));
     assert!(!ir("static u32 n; n *= 3;").contains("atomic"));
     assert!(!ir("static u32 n; n += 0.5;").contains("atomic"));

@@ -1,11 +1,14 @@
 //! Values, and what expressions do besides. [`Lowering::value`] gives the value;
-//! [`Lowering::effect`] is for those whose value nobody wants, which is where updates of statics
-//! are atomic.
+//! [`Lowering::effect`] is for those whose value nobody wants.
+//!
+//! Updates of statics are atomic where there is an instruction for it. If the value is wanted, it
+//! is loaded behind that: it has this update in it, and perhaps others that came in between. So no
+//! update is lost, and `++n <= 100` is true for 100 of them at most.
 
 use super::condition::is_simple;
 use super::place::Found;
 use super::{Lowered, Lowering};
-use crate::ir::{Op, Operand, Operator};
+use crate::ir::{Address, Op, Operand, Operator};
 use crate::tree::{BinaryOperator, Expression, ExpressionKind, Place};
 use crate::types::Type;
 
@@ -185,7 +188,21 @@ impl<'t> Lowering<'t> {
         let found = self.find(update.place)?;
         let by = self.value(update.by)?;
         self.span = e.span;
-        self.update_found(found, by, update)
+        let Some(place) = self.update_at_once(found, by, update) else {
+            return self.update_found(found, by, update);
+        };
+        let ty = &update.place.ty;
+        let after = self.load(place, ty);
+        if !update.old {
+            return Ok(after);
+        }
+        let inverse = match update.operator {
+            BinaryOperator::Add => BinaryOperator::Subtract,
+            _ => BinaryOperator::Add,
+        };
+        let wide = self.convert(after, ty, update.compute);
+        let before = self.arithmetic(inverse, update.compute, wide, by)?;
+        Ok(self.convert(before, update.compute, ty))
     }
 
     fn update_found(&mut self, found: Found, by: Operand, update: Update<'t>) -> Lowered<Operand> {
@@ -213,30 +230,39 @@ impl<'t> Lowering<'t> {
         Ok(if update.old { before } else { kept })
     }
 
-    /// An update whose value nobody wants: atomic, if it can be.
+    /// An update whose value nobody wants.
     fn update_only(&mut self, update: Update<'t>, e: &'t Expression) -> Lowered<()> {
         let found = self.find(update.place)?;
         let by = self.value(update.by)?;
         self.span = e.span;
-        if let (Found::Memory(to), Some(operator)) = (found, self.atomic(update)) {
-            let (bits, _) = super::place::width(&update.place.ty);
-            let (operator, value) = match operator {
-                Operator::Subtract => {
-                    let value = self.binary(Operator::Subtract, Operand::Constant(0), by);
-                    (Operator::Add, value)
-                }
-                _ => (operator, by),
-            };
-            self.emit(Op::Atomic {
-                to,
-                operator,
-                value,
-                bits,
-            });
-        } else {
+        if self.update_at_once(found, by, update).is_none() {
             self.update_found(found, by, update)?;
         }
         Ok(())
+    }
+
+    /// The update as one atomic instruction, and where it is. `None`: it cannot be one, and nothing
+    /// is done.
+    fn update_at_once(&mut self, found: Found, by: Operand, update: Update<'t>) -> Option<Address> {
+        let operator = self.atomic(update)?;
+        let Found::Memory(to) = found else {
+            return None;
+        };
+        let (bits, _) = super::place::width(&update.place.ty);
+        let (operator, value) = match operator {
+            Operator::Subtract => {
+                let value = self.binary(Operator::Subtract, Operand::Constant(0), by);
+                (Operator::Add, value)
+            }
+            _ => (operator, by),
+        };
+        self.emit(Op::Atomic {
+            to,
+            operator,
+            value,
+            bits,
+        });
+        Some(to)
     }
 
     /// The operator, if the update of this place is atomic.
