@@ -15,7 +15,7 @@ fn folded_operations_on_fixed_are_exact() {
 fn operations_on_fixed_are_exact_when_they_run() {
     let compared = compare_running(
         number("ECALLS_SEED", 1),
-        10_000,
+        30_000,
         &[&User, &Interpreted::default()],
     );
     println!("{compared} results");
