@@ -13,7 +13,7 @@ mod run;
 mod test;
 pub(crate) mod text;
 mod trial;
-mod value;
+pub(crate) mod value;
 
 use crate::exit::Outcome;
 

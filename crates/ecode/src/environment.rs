@@ -40,6 +40,8 @@ pub struct Naming {
     pub attributes: &'static str,
     /// Sinks and their attributes.
     pub sinks: &'static str,
+    /// Services whose events can be raised.
+    pub services: &'static str,
     /// Fields of the event's data, where no service is named; empty: there is nothing to say.
     pub input: &'static str,
 }
@@ -49,6 +51,7 @@ impl Default for Naming {
         Naming {
             attributes: "whoever subscribes names the attributes of its channel",
             sinks: "only the filters of channels choose among sinks",
+            services: "a text raises events of services that applications have registered",
             input: "",
         }
     }

@@ -13,4 +13,4 @@ test "sets" {
 //@ hint texts can be compared with (==, !=, prefix) and assigned to arrays of char
 //@ error 7:17 a reason is 0 to 255, not 256
 //@ error 8:18 no service 'timer' can be raised from here
-//@ hint there are none here
+//@ hint a text raises events of services that applications have registered

@@ -15,6 +15,7 @@ use ::ecode::diagnostic::{Diagnostic, Diagnostics, Severity};
 use ::ecode::environment::{Environment, Naming};
 use ::ecode::lexer::{TokenKind, lex};
 use ::ecode::source::Source;
+use ecalls_abi::service::SERVICE_USER;
 use ecalls_abi::version::DATA_MAX;
 use ecalls_kernel::builtin::BUILTINS;
 use ecalls_kernel::{Error, tracepoint};
@@ -43,6 +44,9 @@ pub(crate) struct PlaceArgs {
     /// There are sinks; names of their attributes, in order
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) sinks: Option<Vec<String>>,
+    /// Names of services of applications whose events the text may raise
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) raises: Vec<String>,
     /// A constant: NUM_RESOURCES=16
     #[arg(long = "const", value_name = "NAME=VALUE", value_parser = constant)]
     pub(crate) constants: Vec<(String, i64)>,
@@ -64,11 +68,13 @@ impl PlaceArgs {
             naming: Naming {
                 attributes: "name the channel's attributes: --attributes load,jobs",
                 sinks: "say that there are sinks, and name their attributes: --sinks load",
+                services: "services of applications can be raised; name them: --raises alarm",
                 input: "if it is a field of a service's events, name the service: --service socket",
             },
-            services: BUILTINS
-                .iter()
-                .map(|b| (b.name.to_owned(), b.index))
+            // The kernel's own services are raised by nobody else, there as here.
+            services: (self.raises.iter().cloned())
+                .zip(SERVICE_USER..)
+                .filter(|(name, _)| BUILTINS.iter().all(|builtin| builtin.name != name))
                 .collect(),
             ..Environment::default()
         };
@@ -122,7 +128,12 @@ pub(crate) fn read(file: &Path) -> Result<Source, Failure> {
     read.map_err(|error| Failure::usage(format!("{name}: {error}")))?;
     let text = String::from_utf8(text).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        Failure::usage(format!("{name}: byte {at} is not UTF-8 text"))
+        let byte = error.as_bytes()[at];
+        let valid = String::from_utf8_lossy(&error.as_bytes()[..at]);
+        let place = Source::new(&name, valid).at(at as u32);
+        Failure::usage(format!(
+            "{place}: the byte {byte:#04x} is no character of UTF-8: save the text as UTF-8"
+        ))
     })?;
     Ok(Source::new(name, text))
 }

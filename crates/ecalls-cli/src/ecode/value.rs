@@ -91,20 +91,34 @@ fn integer(int: Int, number: &Number) -> Result<i64, String> {
     }
 }
 
-/// Exactly, from its digits: a `f64` holds not all of them.
+/// Exactly, from the number's text, which may have an exponent.
 fn fixed(number: &Number) -> Result<i64, String> {
     let text = number.to_string();
-    let (whole, decimals) = text.split_once('.').unwrap_or((&text, ""));
-    let negative = whole.starts_with('-');
-    let digits = whole.trim_start_matches('-');
-    let wrong = || format!("{number} has more than 6 decimals, or too many digits");
-    if decimals.len() > 6 || !decimals.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(wrong());
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((&text, "0"));
+    let (sign, digits) = match mantissa.strip_prefix('-') {
+        Some(digits) => (-1, digits),
+        None => (1, mantissa),
+    };
+    let (whole, decimals) = digits.split_once('.').unwrap_or((digits, ""));
+    let all = [whole, decimals].concat();
+    // The number is `significant` * 10^`power` millionths.
+    let significant = all.trim_start_matches('0').trim_end_matches('0');
+    if significant.is_empty() {
+        return Ok(0);
     }
-    let millionths = format!("{digits}{decimals:0<6}").parse::<i64>();
-    millionths
-        .map_err(|_| wrong())
-        .map(|m| if negative { -m } else { m })
+    let zeros = all.len() - all.trim_end_matches('0').len();
+    let exponent = exponent.parse::<i64>().unwrap_or(i64::MAX);
+    let power = exponent.saturating_add(6 + zeros as i64 - decimals.len() as i64);
+    if power < 0 {
+        return Err(format!("{number} has more than 6 decimals"));
+    }
+    let beyond = || format!("{number} is beyond 'fixed', which ends at 9223372036854.775807");
+    let power = u32::try_from(power).map_err(|_| beyond())?;
+    let scale = 10i128.checked_pow(power).ok_or_else(beyond)?;
+    let millionths = significant.parse::<i128>().ok();
+    let millionths = millionths.and_then(|n| (n * sign).checked_mul(scale));
+    let millionths = millionths.and_then(|n| i64::try_from(n).ok());
+    millionths.ok_or_else(beyond)
 }
 
 fn expected(what: &str, value: &Value) -> String {
@@ -155,7 +169,8 @@ pub(crate) fn show(ty: &Type, word: i64) -> Value {
     }
 }
 
-fn decimal(word: i64) -> Value {
+/// A `fixed` as a JSON number with all its digits.
+pub(crate) fn decimal(word: i64) -> Value {
     let (whole, rest) = (word / FIXED_ONE, (word % FIXED_ONE).unsigned_abs());
     let sign = if word < 0 && whole == 0 { "-" } else { "" };
     let decimals = format!("{rest:06}");
@@ -198,6 +213,35 @@ mod tests {
     }
 
     #[test]
+    fn numbers_with_decimals_are_exact_in_both_directions() {
+        for (written, millionths, shown) in [
+            ("0.000001", 1, "0.000001"),
+            ("1e-6", 1, "0.000001"),
+            ("-1.5E+3", -1_500_000_000, "-1500.0"),
+            ("0.5000000000", 500_000, "0.5"),
+            ("0e400", 0, "0.0"),
+            ("-0.25", -250_000, "-0.25"),
+            (
+                "9007199254.740993",
+                9_007_199_254_740_993,
+                "9007199254.740993",
+            ),
+            ("9223372036854.775807", i64::MAX, "9223372036854.775807"),
+            ("-9223372036854.775808", i64::MIN, "-9223372036854.775808"),
+        ] {
+            let value: Value = serde_json::from_str(written).expect("JSON");
+            let word = scalar(&Type::Fixed, &value);
+            assert_eq!(word, Ok(millionths), "{written}");
+            assert_eq!(show(&Type::Fixed, millionths).to_string(), shown);
+        }
+        for beyond in ["9223372036854.775808", "-9223372036854.775809"] {
+            let value: Value = serde_json::from_str(beyond).expect("JSON");
+            let told = scalar(&Type::Fixed, &value).expect_err("it does not fit");
+            assert!(told.contains("beyond 'fixed'"), "{told}");
+        }
+    }
+
+    #[test]
     fn what_does_not_fit_is_told_with_its_place() {
         let (structs, ty) = record();
         let mut bytes = vec![0; structs.size(&ty).expect("small") as usize];
@@ -218,6 +262,9 @@ mod tests {
                 "'prt' is no field; there are: comm, port",
             ),
             (json!({"load": 0.1234567}), "more than 6 decimals"),
+            (json!({"load": 1e-7}), "more than 6 decimals"),
+            (json!({"load": 1e13}), "is beyond 'fixed'"),
+            (json!({"load": 1e300}), "is beyond 'fixed'"),
             (json!(3), "3 is given, expected an object"),
         ] {
             let error = write(&structs, &ty, &value, &mut bytes).expect_err("it does not fit");

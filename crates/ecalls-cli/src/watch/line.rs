@@ -13,6 +13,7 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, SerializeSeq, Serializer};
 
 use crate::duration::show_ns;
+use crate::ecode::value::decimal;
 use crate::exit::{Failure, Outcome};
 use crate::output::Output;
 
@@ -64,7 +65,7 @@ impl Serialize for Number<'_> {
         match self.0 {
             Value::Unsigned(value) => serializer.serialize_u64(*value),
             Value::Signed(value) => serializer.serialize_i64(*value),
-            Value::Fixed(millionths) => serializer.serialize_f64(*millionths as f64 / 1e6),
+            Value::Fixed(millionths) => decimal(*millionths).serialize(serializer),
             Value::Text(text) => serializer.serialize_str(text),
             Value::List(values) => {
                 let mut list = serializer.serialize_seq(Some(values.len()))?;

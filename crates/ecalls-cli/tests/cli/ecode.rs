@@ -135,6 +135,7 @@ fn what_options_could_give_is_told_with_the_option() {
     refused_with("return attr(\"load\") > 1;", &[], "--attributes load,jobs");
     refused_with("for (s in sinks) accept(s);", &[], "--sinks load");
     refused_with("return sinks > 1;", &[], "--sinks load");
+    refused_with("raise(\"alarm\");", &[], "--raises alarm");
     refused_with("return bytes > 1;", &[], "--service socket");
     let known = refused_with("return byts > 1;", &["--service", "socket"], "'bytes'");
     assert!(!known.contains("--service"), "{known}");
@@ -149,6 +150,28 @@ fn what_options_could_give_is_told_with_the_option() {
         text.contains("    struct output { char name[200]; };\n           ^^^^^^"),
         "{text}"
     );
+}
+
+/// A text cannot raise the kernel's own events, whatever the options say; it can raise others.
+#[test]
+fn only_services_of_applications_can_be_raised() {
+    let why = "no service 'socket' can be raised";
+    refused_with("raise(\"socket\");", &[], why);
+    refused_with("raise(\"socket\");", &["--raises", "socket,alarm"], why);
+    let text = Text::new("raises", "raise(\"alarm\", 1);");
+    let ended = ecalls(&["ecode", "check", text.path(), "--raises", "alarm"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+}
+
+#[test]
+fn a_text_that_is_not_utf_8_is_refused_with_the_place() {
+    let text = Text::new("latin", "");
+    fs::write(text.path(), b"return 1; //\n  // \xe9\n").expect("a file");
+    let place = format!(
+        "{}:2:6: the byte 0xe9 is no character of UTF-8",
+        text.path()
+    );
+    refused(&["ecode", "check", text.path()], 2, &[&place]);
 }
 
 /// Checks a text that is refused, and gives what is said.
@@ -394,5 +417,62 @@ fn tests_set_sinks_and_the_time_and_expect_requests() {
             !ended.out.contains("count(7)") && !ended.out.contains("accepted"),
             "{ended:?}"
         );
+    }
+}
+
+fn repository(path: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(path)
+}
+
+/// A recipe that says `Needs: the service NAME` is a program for that service's events, and so is
+/// each other one where its `//@` lines say.
+#[test]
+fn recipes_are_programs_for_the_services_that_they_name() {
+    let entries = fs::read_dir(repository("examples/ecode")).expect("the recipes");
+    let mut for_services = 0;
+    for entry in entries {
+        let path = entry.expect("a recipe").path();
+        let text = fs::read_to_string(&path).expect("a recipe");
+        if text.contains("\nservice \"") {
+            continue; // Its tracepoint is read as root.
+        }
+        let mut arguments = vec!["ecode", "check", path.to_str().expect("a plain path")];
+        for line in text.lines() {
+            if let Some((_, names)) = line.split_once("Needs:  the service ") {
+                for_services += 1;
+                let end = names.find(|c: char| !c.is_ascii_lowercase());
+                arguments.extend(["--service", &names[..end.unwrap_or(names.len())]]);
+            }
+        }
+        let options = [
+            ("//@ attributes: ", "--attributes"),
+            ("//@ sinks: ", "--sinks"),
+        ];
+        let mut names = String::new();
+        for (mark, option) in options {
+            if let Some(given) = text.lines().find_map(|line| line.strip_prefix(mark)) {
+                names = given.replace(", ", ",");
+                arguments.push(option);
+            }
+        }
+        if !names.is_empty() {
+            arguments.push(&names);
+        }
+        let ended = ecalls(&arguments);
+        assert!(ended.code == 0 && ended.err.is_empty(), "{ended:?}");
+    }
+    assert!(for_services >= 7, "{for_services}");
+}
+
+#[test]
+fn the_chapter_lists_the_fields_of_every_service_that_comes_with_the_core() {
+    let chapter = fs::read_to_string(repository("doc/ecode.md")).expect("the chapter");
+    for service in ecalls_kernel::builtin::BUILTINS {
+        let kinds: Vec<_> = service.kinds.split_whitespace().collect();
+        let (name, format, kinds) = (service.name, service.format, kinds.join("`, `"));
+        let row = format!("| `{name}` | `{format}` | `{kinds}` |");
+        assert!(chapter.contains(&row), "doc/ecode.md: write {row}");
     }
 }

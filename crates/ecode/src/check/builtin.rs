@@ -348,7 +348,10 @@ impl Checker<'_> {
             let found = services.clone().find(|(known, _)| known == name);
             if found.is_none() {
                 let known: Vec<_> = services.map(|(known, _)| known.as_str()).collect();
-                let hint = self.near_or_all(name, &known);
+                let hint = match known.is_empty() {
+                    true => environment.naming.services.to_owned(),
+                    false => self.near_or_all(name, &known),
+                };
                 let message = format!("no service '{}' can be raised from here", cut(name));
                 self.error_hint(arguments[0].span, message, hint);
             }
