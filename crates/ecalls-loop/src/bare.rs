@@ -13,7 +13,7 @@ use crate::clock::{Clock, Monotonic};
 use crate::coop::{Cooperative, Slot};
 use crate::descriptors::timespec;
 use crate::error::{Error, Result};
-use crate::poll::{Answer, NONE, Timing, Wants};
+use crate::poll::{Answer, NONE, Timing, Wants, report_plain};
 
 /// The cooperative poll, whatever holds its slot.
 trait Cooperates {
@@ -52,6 +52,7 @@ impl CoopPoll {
     /// once if there is work. Sets the thread's timer slack to the least.
     pub fn plain() -> CoopPoll {
         no_slack();
+        report_plain();
         CoopPoll { scheduler: None }
     }
 

@@ -30,7 +30,7 @@ use std::sync::atomic::Ordering;
 
 use crate::descriptors::Descriptors;
 use crate::error::{Error, Result};
-use crate::poll::{Answer, Poll, Timing, Wants};
+use crate::poll::{Answer, Poll, Timing, Wants, report_plain};
 
 /// How long a busy thread that nobody answered waits before it yields to be seen once more.
 pub const ASK_AGAIN_NS: u64 = 100_000_000;
@@ -252,6 +252,9 @@ impl<W: Words, Y: Yield> Cooperative<W, Y> {
             self.cpu.yield_now();
             answer = self.slot.answer();
             self.ask_ns = now_ns.saturating_add(ASK_AGAIN_NS);
+            if answer.is_none() {
+                report_plain();
+            }
         }
         self.slot.end();
         self.answered = answer.is_some();

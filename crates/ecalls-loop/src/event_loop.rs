@@ -11,8 +11,8 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Once};
 
 use ecalls::downcall::Caller;
 
@@ -24,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::event::{Event, Turn, When};
 use crate::mailbox::Mailbox;
 use crate::plain::Plain;
-use crate::poll::{Answer, NONE, Poll, Timing, Wants};
+use crate::poll::{Answer, NONE, Poll, Timing, Wants, report_plain};
 use crate::queue::{Queue, Taken};
 use crate::remote::{Letter, Remote};
 use crate::source::{As, Body, Interest, Pair, Ready, Source, Sources, Watch, Watched};
@@ -88,19 +88,17 @@ impl Loop {
     /// # Errors
     /// [`Error::SecondLoop`], or [`Error::Os`] if the system has no descriptors left.
     pub fn new() -> Result<Loop> {
-        static SAID: Once = Once::new();
         let place = ThreadPlace::take()?;
         no_slack();
-        SAID.call_once(|| {
-            tracing::info!("no cooperative scheduler: timing is that of plain timers");
-        });
+        report_plain();
         Loop::build(Box::new(Monotonic), Box::new(Plain), Some(place))
     }
 
     /// The calling thread's loop, which polls cooperatively by slot `slot` (0 to 15) of a channel
     /// of the program, in `group` (0: none; the threads of a user that name the same number share
     /// what they get by the user virtual time of their events). While no scheduler answers, its
-    /// timing is that of [`Loop::new`]; [`Loop::timing`] tells.
+    /// timing is that of [`Loop::new`]: [`Loop::timing`] tells, and a `tracing` event of level INFO
+    /// says so once per process.
     ///
     /// # Errors
     /// [`Error::Slot`], and those of [`Loop::new`].

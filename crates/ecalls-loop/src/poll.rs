@@ -6,6 +6,7 @@
 //! test.
 
 use std::fmt;
+use std::sync::Once;
 
 use ecalls_abi::coop::COOP_NONE;
 
@@ -89,6 +90,17 @@ impl fmt::Display for Timing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
+}
+
+/// Logs, once per process, that no scheduler answers its polls.
+pub(crate) fn report_plain() {
+    static REPORTED: Once = Once::new();
+    REPORTED.call_once(|| {
+        tracing::info!(
+            "no cooperative scheduler: event loops use plain timers (`ecalls sched start` starts \
+             the scheduler)"
+        );
+    });
 }
 
 /// A way to wait.
