@@ -73,127 +73,78 @@ impl Default for Socket {
     }
 }
 
-/// `[limits]`: what one user may use at the same time, or in each second.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Limits {
+/// Declares [`Limits`] and [`LimitsChange`] from one row per limit: its name, the values that are
+/// allowed, and the default.
+macro_rules! limits {
+    ($($(#[$doc:meta])+ $name:ident: $values:ty = $default:expr;)+) => {
+        /// `[limits]`: what one user may use at the same time, or in each second.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        pub struct Limits {
+            $($(#[$doc])+ pub $name: $values,)+
+        }
+
+        impl Default for Limits {
+            fn default() -> Limits {
+                Limits { $($name: $default,)+ }
+            }
+        }
+
+        /// The limits of a rule: those that it names.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        pub struct LimitsChange {
+            $($(#[$doc])+ pub $name: Option<$values>,)+
+        }
+
+        impl LimitsChange {
+            /// `to`, with the limits that this names in the place of its own.
+            pub fn apply(&self, to: Limits) -> Limits {
+                Limits { $($name: self.$name.unwrap_or(to.$name),)+ }
+            }
+        }
+    };
+}
+
+limits! {
     /// Connections to the daemon: about one per process.
-    pub connections: Count<1, 1024>,
+    connections: Count<1, 1024> = Count(64);
     /// Channels.
-    pub channels: Count<0, { CHANNELS_MAX as u64 }>,
+    channels: Count<0, { CHANNELS_MAX as u64 }> = Count(64);
     /// Subscriptions.
-    pub subscriptions: Count<0, { SUBSCRIPTIONS_MAX as u64 }>,
+    subscriptions: Count<0, { SUBSCRIPTIONS_MAX as u64 }> = Count(128);
     /// Application services.
-    pub services: Count<0, SERVICES>,
+    services: Count<0, SERVICES> = Count(8);
     /// Timers that are set.
-    pub timers: Count<1, { TIMERS_MAX as u64 }>,
+    timers: Count<1, { TIMERS_MAX as u64 }> = Count(64);
     /// Times that its timers are set, or expire again.
-    pub timer_expiries_per_s: Count<1, 1_000_000>,
+    timer_expiries_per_s: Count<1, 1_000_000> = Count(2000);
     /// Shared memory of its channels, also what it holds after closing them.
-    pub bytes: Bytes,
+    bytes: Bytes = Bytes(64 << 20);
     /// Descriptors that the daemon holds for it.
-    pub descriptors: Count<8, 65536>,
+    descriptors: Count<8, 65536> = Count(512);
     /// Events that wait in queues.
-    pub queued_events: Count<1, 65536>,
+    queued_events: Count<1, 65536> = Count(256);
     /// Events offered to its subscriptions.
-    pub events_up_per_s: Count<1, 100_000_000>,
+    events_up_per_s: Count<1, 100_000_000> = Count(1_000_000);
     /// How many of those at once.
-    pub events_up_burst: Count<1, 65536>,
+    events_up_burst: Count<1, 65536> = Count(16384);
     /// Events that it raises, by calls and by timers.
-    pub events_raised_per_s: Count<1, 100_000_000>,
+    events_raised_per_s: Count<1, 100_000_000> = Count(500_000);
     /// How many of those at once.
-    pub events_raised_burst: Count<1, 65536>,
+    events_raised_burst: Count<1, 65536> = Count(16384);
     /// Time of its kernel handlers.
-    pub handler_time: HandlerTime,
+    handler_time: HandlerTime = HandlerTime(100_000_000);
     /// Requests to the daemon, connecting included.
-    pub requests_per_s: Count<1, 1_000_000>,
+    requests_per_s: Count<1, 1_000_000> = Count(1000);
     /// How many of those at once.
-    pub requests_burst: Count<1, 1_000_000>,
+    requests_burst: Count<1, 1_000_000> = Count(1000);
     /// Texts in E-code.
-    pub uploads_per_s: Count<1, 100_000>,
+    uploads_per_s: Count<1, 100_000> = Count(20);
     /// How many of those at once.
-    pub uploads_burst: Count<1, 100_000>,
+    uploads_burst: Count<1, 100_000> = Count(64);
     /// Time of the daemon for those texts.
-    pub upload_time: HandlerTime,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            connections: Count(64),
-            channels: Count(64),
-            subscriptions: Count(128),
-            services: Count(8),
-            timers: Count(64),
-            timer_expiries_per_s: Count(2000),
-            bytes: Bytes(64 << 20),
-            descriptors: Count(512),
-            queued_events: Count(256),
-            events_up_per_s: Count(1_000_000),
-            events_up_burst: Count(16384),
-            events_raised_per_s: Count(500_000),
-            events_raised_burst: Count(16384),
-            handler_time: HandlerTime(100_000_000),
-            requests_per_s: Count(1000),
-            requests_burst: Count(1000),
-            uploads_per_s: Count(20),
-            uploads_burst: Count(64),
-            upload_time: HandlerTime(100_000_000),
-        }
-    }
-}
-
-/// Limits of a rule: those that it names.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-#[expect(missing_docs, reason = "the fields are those of Limits")]
-pub struct LimitsChange {
-    pub connections: Option<Count<1, 1024>>,
-    pub channels: Option<Count<0, { CHANNELS_MAX as u64 }>>,
-    pub subscriptions: Option<Count<0, { SUBSCRIPTIONS_MAX as u64 }>>,
-    pub services: Option<Count<0, SERVICES>>,
-    pub timers: Option<Count<1, { TIMERS_MAX as u64 }>>,
-    pub timer_expiries_per_s: Option<Count<1, 1_000_000>>,
-    pub bytes: Option<Bytes>,
-    pub descriptors: Option<Count<8, 65536>>,
-    pub queued_events: Option<Count<1, 65536>>,
-    pub events_up_per_s: Option<Count<1, 100_000_000>>,
-    pub events_up_burst: Option<Count<1, 65536>>,
-    pub events_raised_per_s: Option<Count<1, 100_000_000>>,
-    pub events_raised_burst: Option<Count<1, 65536>>,
-    pub handler_time: Option<HandlerTime>,
-    pub requests_per_s: Option<Count<1, 1_000_000>>,
-    pub requests_burst: Option<Count<1, 1_000_000>>,
-    pub uploads_per_s: Option<Count<1, 100_000>>,
-    pub uploads_burst: Option<Count<1, 100_000>>,
-    pub upload_time: Option<HandlerTime>,
-}
-
-impl LimitsChange {
-    /// The limits with what this names put in their place.
-    pub fn apply(&self, to: Limits) -> Limits {
-        Limits {
-            connections: self.connections.unwrap_or(to.connections),
-            channels: self.channels.unwrap_or(to.channels),
-            subscriptions: self.subscriptions.unwrap_or(to.subscriptions),
-            services: self.services.unwrap_or(to.services),
-            timers: self.timers.unwrap_or(to.timers),
-            timer_expiries_per_s: self.timer_expiries_per_s.unwrap_or(to.timer_expiries_per_s),
-            bytes: self.bytes.unwrap_or(to.bytes),
-            descriptors: self.descriptors.unwrap_or(to.descriptors),
-            queued_events: self.queued_events.unwrap_or(to.queued_events),
-            events_up_per_s: self.events_up_per_s.unwrap_or(to.events_up_per_s),
-            events_up_burst: self.events_up_burst.unwrap_or(to.events_up_burst),
-            events_raised_per_s: self.events_raised_per_s.unwrap_or(to.events_raised_per_s),
-            events_raised_burst: self.events_raised_burst.unwrap_or(to.events_raised_burst),
-            handler_time: self.handler_time.unwrap_or(to.handler_time),
-            requests_per_s: self.requests_per_s.unwrap_or(to.requests_per_s),
-            requests_burst: self.requests_burst.unwrap_or(to.requests_burst),
-            uploads_per_s: self.uploads_per_s.unwrap_or(to.uploads_per_s),
-            uploads_burst: self.uploads_burst.unwrap_or(to.uploads_burst),
-            upload_time: self.upload_time.unwrap_or(to.upload_time),
-        }
-    }
+    upload_time: HandlerTime = HandlerTime(100_000_000);
 }
 
 /// `[machine]`: what all users together may use. One user gets a share of it ([`crate::quota`]).
