@@ -2,19 +2,21 @@
 //!
 //! One subscription with the handlers asked for and a ring at its end. The loop reads without
 //! system calls while events are there, collects lines, and hands them out when the ring is empty,
-//! so that printing keeps up with bursts; what it does not keep up with is counted and told in the
-//! end.
+//! so that printing keeps up with bursts; events for which the ring had no room are counted, and
+//! reported in the end with the option that enlarges the ring.
 
 mod histogram;
 mod line;
 mod socket;
 mod texts;
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use ecalls::timer::Timer;
-use ecalls::{Channel, Ecalls, Handler, Subscription, now_ns};
+use ecalls::{Channel, DropReason, Ecalls, Handler, Subscription, now_ns};
+use ecalls_abi::channel::{CAPACITY_MAX, CAPACITY_MIN};
 use ecalls_abi::service::{SERVICE_CPU, SERVICE_SOCKET, SERVICE_TIMER};
 use ecalls_kernel::builtin::{self, BUILTINS, Builtin};
 use ecalls_kernel::stat::ServiceStat;
@@ -29,8 +31,12 @@ use crate::output::{Dropped, Output, note};
 use crate::stop::{PATIENCE, Stop};
 use crate::{duration, handler, process};
 
-/// Events that may wait to be printed.
-const RING: u32 = 65536;
+/// Events that may wait in the ring unless --ring says otherwise: half a megabyte, so that all the
+/// watches of a user fit within the memory that the daemon allows it.
+const RING: u32 = 2048;
+
+/// What --ring takes.
+const RING_EVENTS: RangeInclusive<i64> = CAPACITY_MIN as i64..=CAPACITY_MAX as i64;
 
 /// Events that are printed between two looks at the clock and at the signals.
 const BATCH: u32 = 256;
@@ -41,72 +47,82 @@ const BATCH: u32 = 256;
 pub(crate) struct Args {
     /// Name of the service, see `ecalls services`
     service: String,
-    /// socket: the sockets of this process, also those it opens later; other services: only events
-    /// raised in this process
+    /// For socket: watch all sockets of this process, also those that it opens later. For other
+    /// services: only events that are raised in the context of this process
     #[arg(long)]
     pid: Option<u32>,
-    /// Only events of this kind, by name; may be given again
+    /// Only events of this kind; the option may be repeated
     #[arg(long = "kind", value_name = "KIND")]
     kinds: Vec<String>,
-    /// Discard and count events that are not delivered within this time
+    /// Discard events that are not delivered within this time, and count them as late
     #[arg(long, value_name = "TIME", value_parser = duration::parse_positive)]
     deadline: Option<Duration>,
-    /// A handler that runs in the kernel before an event is delivered; may be given again, in order
+    /// A handler that runs in the kernel before an event is delivered; several run in the order
+    /// given
     #[arg(long = "handler", value_name = "HANDLER", value_parser = handler::parse)]
     handlers: Vec<Handler>,
-    /// Only events for which this is true: E-code, which runs in the kernel: an expression
-    /// (`bytes > 1000 && local_port == 80`) or a body; may be given again
+    /// Only events for which this E-code is true, evaluated in the kernel: an expression
+    /// (`bytes > 1000 && local_port == 80`) or a function body; the option may be repeated
     #[arg(long = "where", value_name = "TEXT")]
     conditions: Vec<String>,
-    /// A handler in E-code, from this file; before --where; may be given again, in order
+    /// A handler in E-code, read from this file; several run in the order given, before --where
     #[arg(long = "ecode", value_name = "FILE")]
     texts: Vec<PathBuf>,
-    /// End after so many events
+    /// End after this number of events
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// End after this time; with exit code 6 if less than --count arrived, or without --count
-    /// nothing: neither an event nor anything that was counted
+    /// End after this time. The exit code is 6 if fewer events than --count arrived or, without
+    /// --count, if no event arrived and no handler counted any
     #[arg(long = "for", value_name = "TIME", value_parser = duration::parse_positive)]
     time: Option<Duration>,
-    /// timer: the period of the timer that is watched; cpu: how often it measures, for everybody
+    /// For timer: the period of the timer. For cpu: the interval of measurements, which holds for
+    /// all watchers
     #[arg(long, value_name = "TIME", value_parser = duration::parse_positive)]
     every: Option<Duration>,
-    /// The shortest time to report: sched: wait for a CPU; net: round trip; disk: request; memory:
-    /// search. Holds for everybody who watches
+    /// The shortest time to report, which holds for all watchers. sched: wait for a CPU; net: round
+    /// trip; disk: request; memory: search for free memory
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     threshold: Option<Duration>,
+    /// Events that can wait until they are printed, 64 to 65536, rounded up to a power of two; each
+    /// takes 256 bytes of memory
+    #[arg(long, value_name = "EVENTS", default_value_t = RING)]
+    #[arg(value_parser = clap::value_parser!(u32).range(RING_EVENTS))]
+    ring: u32,
     /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
 
 const HELP: &str = "\
-A line has the time of the raise (seconds since the watch began), the time from then (or from the
-release time) until it was read here, service, kind, the process in which it was raised (by), the
-CPU, and the data by the names of the service's format.
+Each line shows when the event was raised (seconds since the watch began), its latency (from the
+raise, or from the release time, until this command read it), its service and kind, the process in
+whose context it was raised (by), the CPU, and the data by the field names of the service's format.
 
 Handlers: sample:10 (one in ten), limit:100/s and limit:100/s,20 (at most 20 at once),
-threshold:field>=5 (also < <= == != >), histogram:field and histogram:field>>10 (counts the values,
-shifted right; printed in the end), count.
+threshold:field>=5 (also < <= == != >), histogram:field and histogram:field>>10 (a histogram of the
+field's values, shifted right, which is printed at the end), count.
 
-E-code (`man 7 ecode`): names are the fields of the service's data, its kinds (event.kind == exec),
-and event.pid, .uid, .cpu, .time and so on. What is false, or 0, is not printed. A struct output
-takes the place of the data. What count() and histogram() counted is printed in the end.
+E-code (`man 7 ecode`) can name the fields of the service's data, its kinds (event.kind == exec),
+and attributes of the event (event.pid, event.uid, event.cpu, event.time, ...). Events for which the
+result is 0 are not printed. If the program declares `struct output`, its fields are printed instead
+of the service's. The counters of count() and histogram() are printed at the end.
 
---pid: most built-in services raise in the context of the process that they tell about. A process'
-children are other processes: task tells of their forks, execs and exits without --pid only.
-Sockets are told to every subscription and stay registered when the watch ends.
+--pid: most built-in services raise an event in the context of the process that it concerns. Child
+processes are separate: to see their forks, execs and exits, watch task without --pid. Sockets are
+registered for all subscriptions and stay registered when the watch ends.
 
-It ends on SIGINT and SIGTERM too. The last line, on standard error, tells what was received and
-what was not, and why.
+Once its subscription is installed, the command prints a line on standard error that begins with
+\"watching SERVICE\": a script that waits for this line misses no later event. SIGINT and SIGTERM
+end the watch. At the end, a line on standard error gives the number of events that were received,
+late, filtered and lost, with the reasons.
 
 Keys with --json: what (event), time_ns (Unix time), raise_ns (CLOCK_MONOTONIC), latency_ns,
-service, kind (the name of the event's kind, as `ecalls services` lists them: of sockets data or
-connection), data (an object, by field), raised_by, tid, uid, cpu, target, type, priority,
-deadline_ns, release_ns, id; then what (histogram), field, from, count; what (counter), counter,
-count; in the end what (summary), received, late, filtered, dropped (an object: count by reason),
-skipped, failed and undone (of E-code: runs that ended in a fault, and what was asked for and could
-not be done).
+service, kind (its name, as `ecalls services` lists it), data (an object, by field), raised_by, tid,
+uid, cpu, target, type, priority, deadline_ns, release_ns, id; then what (histogram), field, from,
+count; what (counter), counter, count; at the end what (summary), received, late, filtered, dropped
+(an object: count by reason), skipped (runs of the service's program that the kernel skipped),
+failed (runs of E-code that ended in a fault), undone (requests of E-code that could not be carried
+out).
 
 Examples:
   ecalls watch task --kind exec
@@ -173,7 +189,10 @@ impl Watch {
         let index = ecalls.access().find_service(&args.service)?;
         let service = ecalls.access().service_stat(index)?;
         check_options(args, index)?;
-        let channel = ecalls.channel().ring(RING).open()?;
+        let channel = ecalls
+            .channel()
+            .ring(args.ring.next_power_of_two())
+            .open()?;
         let texts = Texts::read(args)?;
         let subscription = subscribe(&ecalls, args, &texts, index, &channel)?;
         let period = args.every.filter(|_| index == SERVICE_CPU);
@@ -189,18 +208,7 @@ impl Watch {
             Some(pid) => Some(Sockets::follow(&ecalls, pid)?),
             None => None,
         };
-        match (&sockets, args.pid) {
-            (Some(sockets), Some(pid)) => note(format_args!(
-                "watching {} of {}",
-                sockets.count(),
-                process::show(pid)
-            )),
-            (None, None) if index == SERVICE_SOCKET => note(
-                "watching the sockets that programs registered for everybody; --pid watches all \
-                 of one process",
-            ),
-            _ => {}
-        }
+        announce(args, index, sockets.as_ref());
         Ok(Watch {
             subscription,
             texts,
@@ -303,7 +311,26 @@ impl Watch {
             also("passed because E-code failed", failed),
             also("asked for by E-code and not done", undone),
         ));
+        report_full_ring(dropped.0[DropReason::RingFull as usize], args.ring);
         Ok(counts.iter().any(|count| *count > 0))
+    }
+}
+
+/// Says that events are seen from now on, and which. Scripts wait for this line.
+fn announce(args: &Args, service: u32, sockets: Option<&Sockets>) {
+    let name = &args.service;
+    match (sockets, args.pid) {
+        (Some(sockets), Some(pid)) => note(format_args!(
+            "watching {name}: {} of {}",
+            sockets.count(),
+            process::show(pid)
+        )),
+        (None, _) if service == SERVICE_SOCKET => note(format_args!(
+            "watching {name}: the sockets that programs registered for everybody; --pid watches \
+             all sockets of one process",
+        )),
+        (_, Some(pid)) => note(format_args!("watching {name}: {}", process::show(pid))),
+        _ => note(format_args!("watching {name}")),
     }
 }
 
@@ -363,6 +390,20 @@ fn subscribe(
         note(warning);
     }
     Ok(subscription)
+}
+
+/// Says what to do about events that were lost because the ring was full.
+fn report_full_ring(lost: u64, ring: u32) {
+    let ring = ring.next_power_of_two();
+    let advice = match ring.saturating_mul(8).min(CAPACITY_MAX) {
+        larger if larger > ring => format!("--ring {larger} makes room for more"),
+        _ => "it has the largest size: --kind, --where or --handler reduce the events".to_owned(),
+    };
+    if lost > 0 {
+        note(format_args!(
+            "{lost} events were lost because the ring of {ring} events was full; {advice}"
+        ));
+    }
 }
 
 /// Runs of the service's programs that the kernel skipped.

@@ -220,6 +220,7 @@ fn who_polls_is_seen_and_traced_and_the_worst_cases_name_who_ran() {
     assert_eq!(code, 5, "{err}");
     assert!(err.contains("start it first"), "{err}");
     check_try();
+    check_try_that_the_kernel_ends();
 }
 
 /// What cannot be is said first, whoever asks and whether there is a core or not.
@@ -258,6 +259,31 @@ fn check_try() {
     assert_eq!(chosen(&both[0]), None, "{both:?}");
     assert!(chosen(&both[1]) > Some(0), "{both:?}");
     assert_eq!(scheduler::state().and_then(|state| state.running), None);
+}
+
+/// The time before was waited for: its figures come whatever becomes of the scheduler.
+fn check_try_that_the_kernel_ends() {
+    let mut command = command(&["try", "2s", "--json"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut trial = Running::start(&mut command);
+    let mut told = trial.complaints();
+    told.find("ours schedules", PATIENCE);
+    // SysRq-S ends every scheduler of sched_ext.
+    std::fs::write("/proc/sysrq-trigger", "S").expect("root may");
+    told.find("ended the scheduler", PATIENCE);
+    let output = trial.output(PATIENCE);
+    assert_eq!(output.status.code(), Some(1));
+    let lines = String::from_utf8(output.stdout).expect("text");
+    let objects = lines.lines().map(serde_json::from_str::<Value>);
+    let objects: Vec<Value> = objects.map(|object| object.expect("JSON")).collect();
+    let of = |key: &str| {
+        objects
+            .iter()
+            .map(|one| one[key].clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(of("scheduler"), ["kernel", "ecalls"], "{lines}");
+    assert!(objects[0]["seconds"].as_f64() >= Some(2.0), "{lines}");
 }
 
 /// Ends the threads also when a check fails.

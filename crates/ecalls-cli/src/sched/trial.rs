@@ -9,7 +9,7 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use ecalls::{Ecalls, now_ns};
-use ecalls_kernel::scheduler::Scheduler;
+use ecalls_kernel::scheduler::{Options, Scheduler};
 use hdrhistogram::Histogram;
 use rustix::thread::{ClockId, Timespec, clock_nanosleep_absolute};
 use serde::Serialize;
@@ -17,7 +17,7 @@ use serde::Serialize;
 use super::hold::ended_by_kernel;
 use super::{Counts, count, policy};
 use crate::duration;
-use crate::exit::{Failure, Outcome};
+use crate::exit::Outcome;
 use crate::output::{Output, Table, note};
 use crate::stop::Stop;
 
@@ -42,13 +42,14 @@ pub(super) struct Args {
 }
 
 const HELP: &str = "\
-First the scheduler that runs is looked at, for the same time or 10 s, then ours runs. It ends with
-the time, with SIGINT or SIGTERM, and with this command however that ends. What the machine is asked
-to do should be the same all the time: the figures say nothing else.
+The command first measures the kernel's own scheduler, for the same time but at most 10 s, and then
+ours. Our scheduler ends after TIME, on SIGINT or SIGTERM, or when this command ends for any other
+reason. The two rows are comparable only if the machine has the same load during both. If the kernel
+ends our scheduler, the figures until then are printed before the error.
 
-Keys with --json: scheduler, seconds, late_p50_us, late_p99_us, late_max_us (of a thread that sleeps
-5 ms at a time, each on its own turn), wait_per_turn_us (of all threads: ready, without a CPU),
-switches_per_s; of ours also what `ecalls sched status --json` tells.";
+Keys with --json: scheduler, seconds, late_p50_us, late_p99_us, late_max_us (how late a thread that
+sleeps 5 ms at a time wakes up), wait_per_turn_us (average time that threads were runnable before
+they got a CPU), switches_per_s; for our scheduler also the keys of `ecalls sched status --json`.";
 
 /// Figures of a time.
 #[derive(Debug, Serialize)]
@@ -107,25 +108,47 @@ pub(super) fn run(args: &Args) -> Outcome {
     note(format_args!(
         "looking at the kernel's own scheduler for {before_time:?}"
     ));
-    let before = measure("kernel", before_time, &stop, || Ok(()))?;
+    let (before, _) = measure("kernel", before_time, &stop, || Ok(()));
     if stop.is_set() {
         return Ok(());
     }
-    let scheduler = Scheduler::start(ecalls.access(), &options)?;
-    note(format_args!("ours schedules for {:?}", args.time));
-    let mut with = measure("ecalls", args.time, &stop, || ended_by_kernel(&scheduler))?;
-    with.counts = count::sum(&scheduler.counts()?).map(|counts| Counts::new(&counts));
-    scheduler.stop();
-    print(&[before, with], args.json)
+    let mut all = vec![before];
+    let outcome = run_ours(&ecalls, &options, args.time, &stop, &mut all);
+    // However that went: the time before was waited for.
+    print(&all, args.json)?;
+    outcome
 }
 
-/// Looks for so long, or until the user asks for the end.
+/// Runs our scheduler and appends its figures, also those until the kernel ended it.
+fn run_ours(
+    ecalls: &Ecalls,
+    options: &Options,
+    time: Duration,
+    stop: &Stop,
+    all: &mut Vec<Figures>,
+) -> Outcome {
+    let scheduler = Scheduler::start(ecalls.access(), options)?;
+    note(format_args!("ours schedules for {time:?}"));
+    let (mut with, ended) = measure("ecalls", time, stop, || ended_by_kernel(&scheduler));
+    let counts = scheduler.counts().map(|counts| count::sum(&counts));
+    if let Ok(Some(counts)) = &counts {
+        with.counts = Some(Counts::new(counts));
+    }
+    all.push(with);
+    ended?;
+    counts?;
+    scheduler.stop();
+    Ok(())
+}
+
+/// Measures for so long, or until the user asks for the end or `check` fails. The figures until
+/// then, and what `check` found.
 fn measure(
     scheduler: &'static str,
     time: Duration,
     stop: &Stop,
     check: impl Fn() -> Outcome,
-) -> Result<Figures, Failure> {
+) -> (Figures, Outcome) {
     // Refused, the probe is 50 us later, with both schedulers.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     let mut late = Histogram::<u64>::new_with_bounds(1, LONGEST_NS, 3)
@@ -133,20 +156,20 @@ fn measure(
     let (begin_ns, before) = (now_ns(), Machine::now());
     let time_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let end_ns = begin_ns.saturating_add(time_ns);
-    let mut next_ns = begin_ns;
-    while next_ns < end_ns && !stop.is_set() {
+    let (mut next_ns, mut outcome) = (begin_ns, Ok(()));
+    while next_ns < end_ns && !stop.is_set() && outcome.is_ok() {
         // From now on, so that a late probe makes no other one late.
         next_ns = now_ns() + PROBE_NS;
         if clock_nanosleep_absolute(ClockId::Monotonic, &timespec(next_ns)).is_ok() {
             late.saturating_record(now_ns().saturating_sub(next_ns));
         }
-        check()?;
+        outcome = check();
     }
     let (after, seconds) = (Machine::now(), (now_ns() - begin_ns) as f64 / 1e9);
     let turns = after.turns.saturating_sub(before.turns);
     let wait_ns = after.wait_ns.saturating_sub(before.wait_ns);
     let switches = after.switches.saturating_sub(before.switches);
-    Ok(Figures {
+    let figures = Figures {
         scheduler,
         seconds,
         late_p50_us: late.value_at_quantile(0.5) / 1000,
@@ -155,7 +178,8 @@ fn measure(
         wait_per_turn_us: wait_ns as f64 / 1000.0 / turns.max(1) as f64,
         switches_per_s: switches as f64 / seconds,
         counts: None,
-    })
+    };
+    (figures, outcome)
 }
 
 fn timespec(at_ns: u64) -> Timespec {
@@ -204,6 +228,16 @@ fn print(all: &[Figures], json: bool) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exit::{Code, Failure};
+
+    #[test]
+    fn what_was_measured_until_the_scheduler_ended_is_kept() {
+        let stop = Stop::on_signals().expect("signals");
+        let ended = || Err(Failure::new(Code::Failed, "the kernel ended it"));
+        let (figures, outcome) = measure("ecalls", Duration::from_secs(60), &stop, ended);
+        assert!(outcome.is_err());
+        assert!((0.004..60.0).contains(&figures.seconds), "{figures:?}");
+    }
 
     #[test]
     fn waits_and_turns_are_those_of_all_cpus() {

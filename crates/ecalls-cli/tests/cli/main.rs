@@ -17,7 +17,6 @@ mod watch_ecode;
 
 use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
-use std::thread::sleep;
 use std::time::Duration;
 
 use limit::{Ended, Running};
@@ -99,20 +98,6 @@ fn hold(name: &str, more: &[&str]) -> Running {
 fn start(command: &mut Command) -> Running {
     command.stdin(Stdio::null());
     Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
-}
-
-/// Looks until it is so. False: it never is.
-fn comes(mut is_so: impl FnMut() -> bool) -> bool {
-    (0..STEPS).any(|_| {
-        sleep(STEP);
-        is_so()
-    })
-}
-
-/// Raises an event with `ecalls raise --json ..` until somebody is there who wants it.
-fn raise_until_offered(arguments: &[&str]) {
-    let offered = comes(|| ecalls(arguments).out.contains(r#""offered":1"#));
-    assert!(offered, "nobody subscribed: {arguments:?}");
 }
 
 /// Every key of these JSON lines is in the help of the subcommand.

@@ -2,10 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{
-    PATIENCE, can_host, check_documented, command, ecalls, hold, raise_until_offered, refused,
-    start,
-};
+use crate::{PATIENCE, can_host, check_documented, command, ecalls, hold, refused, start};
 
 /// A file with this text.
 fn file(name: &str, text: &str) -> PathBuf {
@@ -32,7 +29,7 @@ fn only_what_a_text_says_is_printed_with_its_output_and_its_counts() {
         &["--format", "s32 x; char who[8]", "--kinds", "a b"],
     );
     let text = file("output.ec", TEXT);
-    let watch = start(
+    let mut watch = start(
         command(&[
             "watch",
             "cli.ecode",
@@ -46,16 +43,9 @@ fn only_what_a_text_says_is_printed_with_its_output_and_its_counts() {
         .arg(text)
         .args(["--where", "half > 1.0 && prefix(who, \"m\")"]),
     );
-    let wanted = [
-        "raise",
-        "cli.ecode",
-        "--kind",
-        "b",
-        "x=5",
-        "who=me",
-        "--json",
-    ];
-    raise_until_offered(&wanted);
+    watch.complaints().find("watching cli.ecode", PATIENCE);
+    let wanted = ["raise", "cli.ecode", "--kind", "b", "x=5", "who=me"];
+    assert_eq!(ecalls(&wanted).code, 0);
     for other in [
         ["a", "x=5", "who=me"],
         ["b", "x=2", "who=me"],
@@ -125,14 +115,15 @@ fn explain_tells_which_action_dropped_an_event_and_what_for() {
     }
     let _holder = hold("cli.drops", &["--format", "u32 x"]);
     let text = file("drops.ec", "if (x > 255) drop(x); return 1;");
-    let _watch = start(
+    let mut watch = start(
         command(&["watch", "cli.drops", "--for", "60s"])
             .arg("--ecode")
             .arg(text)
             .args(["--where", "x != 9"]),
     );
     // Of what is not a byte the lower one counts.
-    raise_until_offered(&["raise", "cli.drops", "x=775", "--json"]);
+    watch.complaints().find("watching cli.drops", PATIENCE);
+    assert_eq!(ecalls(&["raise", "cli.drops", "x=775"]).code, 0);
     assert_eq!(ecalls(&["raise", "cli.drops", "x=9"]).code, 0);
     let explained = ecalls(&["explain", "--json"]).out;
     let notes = explained.lines().map(|line| {
@@ -164,7 +155,7 @@ fn a_failure_in_the_kernel_is_shown_with_its_line() {
     }
     let _holder = hold("cli.fault", &["--format", "s32 x", "--kinds", "a"]);
     let condition = "static int v[4];\nv[x] == 0";
-    let watch = start(&mut command(&[
+    let mut watch = start(&mut command(&[
         "watch",
         "cli.fault",
         "--where",
@@ -176,16 +167,18 @@ fn a_failure_in_the_kernel_is_shown_with_its_line() {
         "--for",
         "20s",
     ]));
-    let wanted = ["raise", "cli.fault", "--kind", "a", "x=1", "--json"];
-    raise_until_offered(&wanted);
+    let mut told = watch.complaints();
+    told.find("watching cli.fault", PATIENCE);
+    let wanted = ["raise", "cli.fault", "--kind", "a", "x=1"];
+    assert_eq!(ecalls(&wanted).code, 0);
     // It fails, so the event goes on.
     assert_eq!(
         ecalls(&["raise", "cli.fault", "--kind", "a", "x=4"]).code,
         0
     );
     let stat = ecalls(&["stat", "--json"]);
-    let output = watch.output(PATIENCE);
-    let told = String::from_utf8(output.stderr).expect("text");
+    watch.output(PATIENCE);
+    let told = told.rest(PATIENCE);
     assert!(
         told.contains("--where:2:3: warning: a run failed here: index outside its array"),
         "{told}"
@@ -202,7 +195,7 @@ fn who_only_counts_wants_no_line() {
     }
     let _holder = hold("cli.count", &["--format", "s32 x", "--kinds", "a"]);
     let only_counts = "count(3);\nreturn 0;";
-    let watch = start(&mut command(&[
+    let mut watch = start(&mut command(&[
         "watch",
         "cli.count",
         "--where",
@@ -211,7 +204,9 @@ fn who_only_counts_wants_no_line() {
         "2s",
         "--json",
     ]));
-    raise_until_offered(&["raise", "cli.count", "--kind", "a", "x=1", "--json"]);
+    watch.complaints().find("watching cli.count", PATIENCE);
+    let raised = ecalls(&["raise", "cli.count", "--kind", "a", "x=1"]);
+    assert_eq!(raised.code, 0, "{raised:?}");
     let output = watch.output(PATIENCE);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let out = String::from_utf8(output.stdout).expect("text");
