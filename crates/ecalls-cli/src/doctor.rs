@@ -22,14 +22,14 @@ pub(crate) struct Args {
 }
 
 const HELP: &str = "\
-Any user may ask. Without privileges some features cannot be tried; they are told as unknown, with
-the reason. Nothing is changed and nothing stays loaded.
+Any user can run this command. Some features cannot be tested without privileges; they are shown as
+unknown, with the reason. The command changes nothing and leaves nothing loaded.
 
-Exit code 4: the core cannot be loaded on this kernel; what is missing is named.
+The exit code is 4 if the core cannot be loaded on this kernel; the output names what is missing.
 
-Keys with --json; `what` tells the sort of an object:
+Keys with --json; `what` gives the type of an object:
   kernel   release, machine
-  feature  name, purpose, state (present, absent, unknown), reason (of unknown), since, without,
+  feature  name, purpose, state (present, absent, unknown), reason (if unknown), since, without,
            evidence, required (the core cannot be loaded without it)
   choice   purpose, mechanism, why, alternatives";
 

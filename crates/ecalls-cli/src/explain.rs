@@ -28,13 +28,14 @@ pub(crate) struct Args {
 }
 
 const HELP: &str = "\
-An event that was delivered leaves no note; of the others the latest are kept. Root sees all,
-others those of their own processes.
+Only events that were late, dropped or filtered are recorded, and only the most recent of them. Root
+sees all records, other users those of their own processes.
 
-Keys with --json: event, what (late, dropped, filtered), reason, drop (filtered by drop() of E-code:
-what that was given), stage (raise, queue, offer, chain), action (in a chain: which, from 1),
-subscription, service, kind, pid, uid (who raised it), age_ns, waited_ns (from raising or release
-on), allowed_ns (time until its deadline; null: none), quota.";
+Keys with --json: event, what (late, dropped, filtered), reason, drop (the argument of E-code's
+drop(), if that filtered the event), stage (raise, queue, offer, chain), action (its position in the
+chain, from 1), subscription, service, kind, pid and uid (of the process that raised the event),
+age_ns, waited_ns (since the raise or the release time), allowed_ns (time from there to the
+deadline; null: none), quota.";
 
 /// Notes of one event that are looked at: one for each subscription that did not get it.
 const FATES_MAX: usize = 64;

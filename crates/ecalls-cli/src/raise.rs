@@ -19,25 +19,25 @@ use crate::{duration, process};
 pub(crate) struct Args {
     /// Name of the service, see `ecalls services`
     service: String,
-    /// Data, by the names of the service's format; what is not given is 0. Arrays: name=1,2,3
+    /// Data, by the field names of the service's format; other fields are 0. Arrays: name=1,2,3
     #[arg(value_name = "FIELD=VALUE", value_parser = pair)]
     fields: Vec<(String, String)>,
-    /// What happened: the name of a kind, or its number
+    /// Kind of the event, by name or number
     #[arg(long)]
     kind: Option<String>,
-    /// For whom: a process id, `all` subscriptions, or `one` of them in turn
+    /// Target: a process id, `all` subscriptions, or `one` of them in turn
     #[arg(long, default_value = "all", value_name = "PID|all|one", value_parser = target)]
     target: Target,
-    /// Discard it, and count it as late, when it is not delivered within this time
+    /// Discard the event, and count it as late, if it is not delivered within this time
     #[arg(long, value_name = "TIME", value_parser = duration::parse_positive)]
     deadline: Option<Duration>,
-    /// Do not deliver it before this time has passed
+    /// Deliver the event only after this time
     #[arg(long, value_name = "TIME", value_parser = duration::parse_positive)]
     release: Option<Duration>,
-    /// Which priority slot it goes to; 0 is the most urgent
+    /// Priority, for channels whose slots are used by priority; 0 is the most urgent
     #[arg(long, default_value_t = 0, value_name = "N")]
     priority: u32,
-    /// Which typed slot it goes to
+    /// Type, for channels whose slots are used by type
     #[arg(long = "type", default_value_t = 0, value_name = "N")]
     slot_type: u32,
     /// Ask for event-aware CPU scheduling of the receiver
@@ -53,8 +53,9 @@ Example, in two terminals:
   ecalls service weather --format 's32 celsius; u32 wind' --kinds 'change storm'
   ecalls raise weather --kind storm celsius=-3 wind=90 --deadline 5ms
 
-Keys with --json: service, kind, target, offered (subscriptions that it was offered to; 0: nobody
-wanted it, or it waits for its release time), waits (it has a release time).";
+Keys with --json: service, kind, target, offered (number of subscriptions to which the event was
+offered; 0 if there is none, or if the event waits for its release time), waits (whether it has a
+release time).";
 
 fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {

@@ -74,29 +74,32 @@ pub(crate) struct Args {
 }
 
 const HELP: &str = "\
-The report is on standard error, behind what the program wrote there. The exit status is the
-program's (128 and the number of the signal that ended it). Under which scheduler it runs is up to
-the machine: `ecalls sched start` starts ours.
+The report goes to standard error, after the program's own output. The exit status is that of the
+program, or 128 plus the number of the signal that ended it. The program runs under the scheduler
+that is active: `ecalls sched start` starts ours.
 
---group, --period: while our scheduler runs (else they are refused: 5, or 4 without sched_ext).
-- In a group, the members on a CPU share what they would get one by one. A member that polls (an
-  event loop of ours; the number of the group is in ECALLS_GROUP) goes by its importance; one that
-  does not has its turn as by fair share. The program's first thread stays on the CPU where it
-  began; its other threads, and programs that it starts, go to CPUs where fewer wait. Of these, 16
-  per CPU and user are members, further ones are fair like everybody, and so is what becomes another
-  user's. A number as NAME is that group, also if a name has it.
-- A window is of the program's first thread alone, which stays on its CPU. It is promised, admitted
-  without guarantee (and it says so), or refused: 3, with what is left of the CPU for windows of
-  this user; then the program has not begun. Beyond its service the program shares what is left.
-  Periods count up to when it ran last.
-If the program takes a slot itself, that takes the place of either.
+--group and --period need our scheduler. If it does not run, they are refused with exit code 5, or 4
+if the kernel has no sched_ext.
+- The members of a group that run on one CPU pool the CPU time that each would get alone. Among
+  members that poll (event loops of ECalls; ECALLS_GROUP holds the number of the group) the most
+  important one runs; members that do not poll get a fair share. The program's first thread stays on
+  the CPU where it started; its other threads, and programs that it starts, are placed on the CPUs
+  with the shortest queues. At most 16 of them per CPU and user are members; further threads, and
+  processes that change their user, are scheduled by fair share. A number as NAME selects the group
+  with this number, even if a group of that name exists.
+- A window reserves CPU time for the program's first thread only, which stays on its CPU. The window
+  is promised, admitted without guarantee (the report says so), or refused with exit code 3 and the
+  share of the CPU that this user has left for windows; the program is then not started. Beyond its
+  service time the program gets a fair share. Periods are counted until the thread last ran.
+A slot that the program takes itself replaces the group or window.
 
-Keys with --json: scheduler, replaced (true: it ended, or another one began, before the program had
-ended; what is told of a group or a window is of the last one), wall_ns, cpu_ns (of all that it
-started), share (of one CPU), wait_ns (ready, without a CPU), got (of what it wanted: 1 is all),
-turns, wait_per_turn_ns, worst_wait_ns (the most that a thread waited per turn in a tenth of a
-second), and while ours ran: releases, tardy_p50_us, tardy_p99_us (of every thread of the machine
-that polls, meanwhile). With --group:
+Keys with --json: scheduler, replaced (true: the scheduler ended, or another one started, while the
+program ran; the figures of a group or window are those of the last scheduler), wall_ns, cpu_ns (of
+the program and all its descendants), share (of one CPU), wait_ns (runnable, without a CPU), got
+(CPU time as a part of the time it was runnable; 1: it never waited), turns, wait_per_turn_ns,
+worst_wait_ns (the longest average wait of a thread per turn within a tenth of a second). While our
+scheduler runs also: releases, tardy_p50_us, tardy_p99_us (of all polling threads of the machine in
+that time). With --group:
 group, group_number, group_ns (CPU time of the group's members), group_share (of one CPU).
 With --period: window (promised, or what else), met, missed, violated (missed, though X were
 already).";

@@ -60,15 +60,15 @@ struct Status {
 }
 
 const HELP: &str = "\
-It needs a kernel with sched_ext (Debian's from 7.0 on), and root. Every thread of the machine is
-scheduled by it while it runs, but for real-time ones. Threads are fair by their nice values; a
-thread that polls cooperatively also runs at its release times.
+The scheduler needs root and a kernel with sched_ext (Debian's from 7.0 on). While it runs, it
+schedules every thread of the machine except real-time threads. Threads share the CPU by their nice
+values; a thread that polls cooperatively also runs at its release times.
 
 Keys with --json: kernel (whether it has sched_ext), running (the scheduler's name, or null), holder
-(the process that holds ours, or null), and of ours: policy, server_us, reserve_percent, period_us,
-slice_min_us, slack_us, ahead_us (the options of start), fair, release, window, event (choices by
-reason), kept, preempted, balanced, stolen, entered, left, full, polls, overran, slept, ahead,
-releases, tardy_p50_us, tardy_p99_us, tardy_max_us (from the release to the CPU).";
+(the process that holds ours, or null), and for our scheduler: policy, server_us, reserve_percent,
+period_us, slice_min_us, slack_us, ahead_us (the options of start), fair, release, window, event
+(choices by reason), kept, preempted, balanced, stolen, entered, left, full, polls, overran, slept,
+ahead, releases, tardy_p50_us, tardy_p99_us, tardy_max_us (from the release to the CPU).";
 
 const SEEN: &str = "\
 Threads that poll, have a window, read events or are in a group are listed, and groups: LATE is

@@ -59,11 +59,11 @@ struct AddArgs {
 }
 
 const ADD_HELP: &str = "\
-Needs root. The file names the service, the format of its data and its kinds. Its programs are
-attached at once; while nobody subscribes, each only finds that out. All of it ends with this
-command, however that ends. A name that a living service has is refused.
+This command needs root. The file contains the name of the service, the format of its data and its
+kinds. Its programs are attached at once; without a subscription they return early. The service ends
+when this command ends, for whatever reason. A name that is in use is refused.
 
-A text in E-code says on which tracepoint of the kernel it runs. A result that is not 0 raises an
+An E-code program names the kernel tracepoint on which it runs. A result other than 0 raises an
 event, with `output` as its data:
 
   service \"shells\" on tracepoint \"sched:sched_process_exec\" { kind started; }
@@ -77,8 +77,8 @@ const HELP: &str = "\
 A format has fields of the types u8 u16 u32 u64, s8 s16 s32 s64 and char, or arrays of them, at most
 168 bytes in total: 'u64 load; u32 threads; char host[16]'.
 
-At its end (SIGINT, SIGTERM or --for) the command prints what was counted of the service, with
---json by the keys of `ecalls services --json`.";
+When it ends (SIGINT, SIGTERM or --for), the command prints the counters of the service, with --json
+under the keys of `ecalls services --json`.";
 
 /// Registers the service, waits, and prints what was counted.
 pub(crate) fn run(args: &Args) -> Outcome {

@@ -13,7 +13,7 @@ use crate::exit::Outcome;
 use crate::output::{Dropped, Output, Table, note};
 use crate::process;
 
-/// List the services, what was counted of them, and who owns them
+/// List the services, their counters and their owners
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Args {
@@ -23,11 +23,11 @@ pub(crate) struct Args {
 }
 
 const HELP: &str = "\
-Keys with --json: name, index, loaded, owner (process id; null: built in or
-untold), untold (true: another user's; nothing is told of it but its name), format, kinds,
-parameter_ns (threshold or period; null: it has none), subscriptions, raised, dispatched, late,
-dropped (an object: count by reason), refused, latency_ns_mean and latency_ns_max (from raise or
-release to dispatch), failed (runs of its own program, in E-code, that ended in a fault). Without a
+Keys with --json: name, index, loaded, owner (process id; null: built in, or not shown), untold
+(true: the service belongs to another user, and only its name is shown), format, kinds, parameter_ns
+(threshold or period; null: none), subscriptions, raised, dispatched, late, dropped (an object:
+count by reason), refused, latency_ns_mean and latency_ns_max (from the raise or the release time to
+the dispatch), failed (runs of the service's own E-code program that ended in a fault). Without a
 core, loaded is false and the counts are 0.";
 
 /// One service, as printed with `--json`.

@@ -25,19 +25,19 @@ use crate::{duration, process};
 /// How long costs are measured unless `--watch` says how long.
 const COSTS_TIME: Duration = Duration::from_secs(1);
 
-/// Show what the core counts: services, subscriptions, channels, queues, drops, costs
+/// Show the counters of the core: services, subscriptions, channels, queues, drops, costs
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Args {
-    /// Repeat after each such time, until interrupted
+    /// Repeat at this interval, until interrupted
     #[arg(long, value_name = "TIME", value_parser = duration::parse_positive)]
     watch: Option<Duration>,
-    /// Measure what each service's programs cost, for a second or for the time of --watch; this
-    /// turns on the kernel's statistics of BPF run times meanwhile
+    /// Measure the CPU time of each service's programs, for a second or for the interval of
+    /// --watch; meanwhile the kernel's statistics of BPF run times are on
     #[arg(long)]
     costs: bool,
-    /// Show users instead: what each has of what the daemon lets it have, and what became of its
-    /// events (root sees all, others themselves)
+    /// Show one row per user: its use of each quota of the daemon, and the fate of its events. Root
+    /// sees all users, other users only themselves
     #[arg(long, value_enum, conflicts_with = "costs")]
     by: Option<By>,
     /// Print one JSON object per line
@@ -53,23 +53,24 @@ enum By {
 }
 
 const HELP: &str = "\
-Keys with --json; `what` tells the sort of an object:
-  core          loaded, pid (who loaded it), daemon (it did), version, cpus, fast_call, age_ns
+Keys with --json; `what` gives the type of an object:
+  core          loaded, pid (the process that loaded it), daemon (whether that is the daemon),
+                version, cpus, fast_call, age_ns
   service       the keys of `ecalls services --json`
   subscription  id, service, owner, receiver, state, kinds (bits; 0: all), pid, deadline_ns,
                 channel, chain, offered, delivered, filtered, late, dropped (an object: count by
                 reason), wakes, signals, threads, handlers, failed (runs of E-code that ended in
-                a fault), faults (of each handler that failed why it last did), undone (what
-                E-code asked for and could not be done)
+                a fault), faults (for each handler that failed: the reason of the last
+                fault), undone (requests of E-code that could not be carried out)
   channel       channel, state, owner, layout, capacity, slot_use, defer (bits: 1 delay, 2 switch)
-  queue         queue (cpu, threads: chains that go on in kernel threads, signals: those that wait
-                for their receiver), cpu, ready, held (wait for their release time)
-  program       service, program, runs, total_ns, mean_ns (of the time measured), skipped (all
-                runs that the kernel skipped because the program was active: lost events)
+  queue         queue (cpu; threads: chains that continue in kernel threads; signals: signals
+                that wait for their receiver), cpu, ready, held (until their release time)
+  program       service, program, runs, total_ns, mean_ns (while costs were measured), skipped
+                (runs that the kernel skipped because the program was already active: lost events)
   user          (--by uid) uid, raised, offered, delivered, filtered, late, dropped, quotas (an
-                object: used and limit of connections, channels, ...; of rates, used is what
-                was refused)
-The table leaves out programs that are not attached; runs and times are there with --costs only.";
+                object: used and limit of connections, channels, ...; for a rate, used is the
+                number of events or requests that were refused)
+The table omits programs that are not attached. Runs and times are shown only with --costs.";
 
 /// Prints everything, once or again and again.
 pub(crate) fn run(args: &Args) -> Outcome {

@@ -1,4 +1,5 @@
-//! What polls log that no scheduler answers. The only test of this file: the line comes once per process.
+//! What polls log that no scheduler answers. The only test of this file, because the line comes
+//! once per process.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]

@@ -18,13 +18,13 @@ pub(crate) struct Args {
 }
 
 const HELP: &str = "\
-All errors are told at once, each with its line and what to do; the exit code is then 2, as in
-`ecalls watch`. Needs no privileges and no kernel.
+The command reports all errors, each with its line and a hint; the exit code is then 2, as in
+`ecalls watch`. It needs neither privileges nor support in the kernel.
 
-ITERATIONS (--json: fuel) are those of all loops in one run together, loops in loops included, at
-most. \"cut at 4096\" (may_run_out): how many there are is only known in the run; \"cut at 4096 of
-10100\" (wanted): they may be so many. A run that would make more than 4096 ends there as a fault,
-and the chain goes on without it. `fuel N;` in the text sets another N.
+ITERATIONS (--json: fuel) is the largest number of loop iterations of one run, nested loops
+included. \"cut at 4096\" (may_run_out): the number is known only at run time; \"cut at 4096 of
+10100\" (wanted): it can reach the second number. A run with more than 4096 iterations ends with a
+fault, and the chain continues without its result. `fuel N;` in the program sets another limit.
 
 Examples:
   ecalls ecode check filter.ec

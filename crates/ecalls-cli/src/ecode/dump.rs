@@ -22,8 +22,7 @@ pub(crate) struct Args {
 }
 
 const HELP: &str = "\
-The intermediate representation is what both ways of execution start from: in user space it is run
-as it is, for the kernel it is translated.";
+The intermediate representation is interpreted in user space and translated to BPF for the kernel.";
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let (source, compiled) = text::compile(&args.text)?;

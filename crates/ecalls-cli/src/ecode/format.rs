@@ -19,8 +19,9 @@ pub(crate) struct Args {
 }
 
 const HELP: &str = "\
-Files are changed in place, and only if that changes something. Comments stay where they are. A text
-with errors is left alone (exit code 2); --check fails with 1 if a text is not laid out.";
+Files are rewritten in place, and only if their layout differs. Comments are kept. A file with
+errors is not changed (exit code 2). With --check, the exit code is 1 if the layout of a file
+differs.";
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let mut others = 0;

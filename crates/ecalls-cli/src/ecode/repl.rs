@@ -26,8 +26,8 @@ pub(crate) struct Args {
 }
 
 const HELP: &str = "\
-A line is an expression, whose value is shown; statements, of which is shown what they left; or a
-declaration, which stays, as do the values of static variables:
+A line is an expression, whose value is printed; statements, after which the state is printed; or a
+declaration. Declarations and the values of static variables are kept:
 
   > int square(int x) { return x * x; }
   > square(12) % 100
@@ -37,8 +37,8 @@ declaration, which stays, as do the values of static variables:
   result: 1
   state: {\"n\":7}
 
-What a line opens with a bracket may be closed in a later one; an empty line ends it. The whole ends
-with the end of its input.";
+An open bracket continues the input on the next line; an empty line ends it. The command ends at the
+end of its input.";
 
 /// Bytes of one line.
 const LINE_BYTES: u64 = ::ecode::limits::TEXT_BYTES as u64;

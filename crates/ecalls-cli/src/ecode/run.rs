@@ -39,9 +39,9 @@ pub(crate) struct Args {
 }
 
 const HELP: &str = "\
-What is not given is 0. The result decides about the chain of actions: 0 ends it, all else goes on.
-A fault (an index outside its array, more iterations than allowed) makes the action fail; the chain
-then goes on as if it were not there.
+Values that are not given are 0. A result of 0 ends the chain of actions; with any other result the
+chain continues. After a fault (an index outside its array, more iterations than allowed) the chain
+continues as if the action were not there.
 
 Examples:
   ecalls ecode run --service socket filter.ec --event '{\"bytes\": 2000}'

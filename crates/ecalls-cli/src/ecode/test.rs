@@ -40,12 +40,12 @@ A test sets the event, runs the program, and says what it expects:
       expect fault == 0;
   }
 
-Each test begins with an event of zeros, no sinks and a fresh state. It can also set event.pid,
-attr(\"load\"), sinks[0].load, age(sinks[0]) and now(). In `expect`, result, fault, dropped,
-requests, accepted, rejected, input, output and static variables can be named;
-`expect signal(40, 1);` looks whether that was asked for.
+Each test starts with an event whose fields are 0, without sinks, and with initial values of static
+variables. It can also set event.pid, attr(\"load\"), sinks[0].load, age(sinks[0]) and now(). An
+expectation can name result, fault, dropped, requests, accepted, rejected, input, output and static
+variables; `expect signal(40, 1);` checks that the program requested this signal.
 
-Fails with 1 if a test fails; a text that is wrong ends it with 2.";
+The exit code is 1 if a test fails, and 2 if a program has errors.";
 
 #[derive(Debug, Serialize)]
 struct Row<'a> {

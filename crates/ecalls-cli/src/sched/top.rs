@@ -46,14 +46,15 @@ pub(super) struct Args {
 }
 
 const HELP: &str = "\
-Threads stand in the order of what they wanted: time on a CPU, and time ready without one. Under our
-scheduler, those that told it something about themselves have their kind (cooperative, window or
-fair), their group, how late they had the CPU after their releases, and how often they broke each
-rule (overran/slept/ahead), since they began to poll; `ecalls sched status` tells more of them.
+Threads are sorted by demand: the time that they ran plus the time that they were runnable without a
+CPU. Under our scheduler, threads that poll or have a window also show their kind (cooperative,
+window or fair), their group, their tardiness after release times, and how often they broke each
+rule (overran/slept/ahead) since their first poll; `ecalls sched status` shows more.
 
-Keys with --json: scheduler, pid, tid, name, share (of one CPU), wait (part of the time that it was
-ready without a CPU), got (of what it wanted: 1 is all), turns_per_s, wait_per_turn_ns; and kind,
-group, tardy_p99_us, tardy_max_us, overran, slept, ahead (null of a thread that told nothing).";
+Keys with --json: scheduler, pid, tid, name, share (of one CPU), wait (part of the time that the
+thread was runnable without a CPU), got (CPU time as a part of the demand; 1: it never waited),
+turns_per_s, wait_per_turn_ns; and kind, group, tardy_p99_us, tardy_max_us, overran, slept, ahead
+(null for threads that neither poll nor have a window).";
 
 #[derive(Debug, Serialize)]
 struct Line {

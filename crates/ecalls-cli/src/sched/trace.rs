@@ -46,14 +46,15 @@ pub(super) struct Args {
 }
 
 const HELP: &str = "\
-A bare number of -d is in seconds. Open the file with ui.perfetto.dev, or trace_processor. It shows
-which thread had each CPU and why others waited, as any trace of Perfetto; threads that poll or have
-a window also have releases (late: from the release to the CPU), ends of periods, demotions, and why
-they were chosen; services have the events that were raised and delivered, with an arrow between the
-two. Only our scheduler is traced, by root. Notes that find no place are counted, told, and
-have a track of their own (lost notes); what is beside them stays right.
+A number without a unit after -d is in seconds. Open the file with ui.perfetto.dev or
+trace_processor. The trace shows which thread ran on each CPU and which threads waited. Threads that
+poll or have a window also show their release times (late: from the release to the CPU), ends of
+periods, demotions, and the reason for which they were chosen. Services show their events, with an
+arrow from the raise to the delivery. The trace needs root and covers our scheduler only. If the
+buffer is full, records are lost: their number is printed and shown in a track of its own (lost
+notes); the rest of the trace stays correct.
 
-Keys with --json: file, seconds, notes, switches, events, lost (notes).";
+Keys with --json: file, seconds, notes (records), switches, events, lost (records).";
 
 /// What was traced.
 #[derive(Debug, Serialize)]
