@@ -7,6 +7,7 @@
 //!
 //! - [`rows`]: the names of the rows, and the sections that measure them;
 //! - [`timing`]: batches, and which statistic of them is reported;
+//! - [`start`]: a program that loads the core itself;
 //! - [`calls`], [`kernel`], [`signals`], [`readers`], [`sockets`], [`ecode`]: the sections;
 //! - [`sched`]: schedulers, which is a measurement of its own kind;
 //! - [`baselines`]: eventfd, epoll and pipes, in the safe terms of rustix;
@@ -23,6 +24,7 @@ mod rows;
 mod sched;
 pub(crate) mod signals;
 mod sockets;
+mod start;
 pub(crate) mod timing;
 
 use ecalls::Ecalls;
@@ -30,6 +32,7 @@ use ecalls::Ecalls;
 use crate::exit::{Code, Failure, Outcome};
 use crate::output::Output;
 use report::Report;
+pub(crate) use start::{SUBCOMMAND as FIRST_EVENT, first_event};
 use timing::Effort;
 
 /// Measure events, handlers and schedulers on this machine
@@ -98,18 +101,22 @@ pub(crate) fn run(args: &Args) -> Outcome {
             "no row contains {filter:?}: there are {known}"
         )));
     }
-    let bench = Bench {
-        ecalls: Ecalls::host()?,
-        effort: if args.quick {
-            Effort::QUICK
-        } else {
-            Effort::FULL
-        },
+    let effort = match args.quick {
+        true => Effort::QUICK,
+        false => Effort::FULL,
     };
     // What a row is compared with is measured too, but shown only if it was asked for.
     let mut needed = wanted.clone();
     needed.extend(wanted.iter().filter_map(|row| goals::baseline_of(row)));
     let mut report = Report::new(Output::new(args.json), wanted);
+    let without_core = rows::without_core(args.what);
+    if without_core.iter().any(|row| needed.contains(row)) {
+        report.add(start::measure(effort)?);
+    }
+    let bench = Bench {
+        ecalls: Ecalls::host()?,
+        effort,
+    };
     // Several passes, seconds apart: other work that disturbs a whole section is gone in another.
     for pass in 0..bench.effort.passes {
         for section in rows::sections(args.what) {

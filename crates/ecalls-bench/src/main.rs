@@ -31,6 +31,9 @@ struct Cli {
 enum Command {
     Bench(bench::Args),
     Demo(demo::Args),
+    /// Load the core, and end with the first event
+    #[command(hide = true, name = bench::FIRST_EVENT)]
+    FirstEvent,
     /// Write the man pages
     #[command(hide = true)]
     Man {
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
     exit::report(match &Cli::parse().command {
         Command::Bench(args) => bench::run(args),
         Command::Demo(args) => demo::run(args),
+        Command::FirstEvent => bench::first_event(),
         Command::Man { folder } => write_man_pages(folder),
     })
 }

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 /// The rows that must be there, whatever else is.
 const CONTRACT: &[&str] = &[
+    "start",
     "getppid",
     "downcall_fast",
     "downcall_deferred_push",

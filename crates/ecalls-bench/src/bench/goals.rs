@@ -77,6 +77,7 @@ pub(crate) const GOALS: &[Goal] = &[
 
 /// Rows without a goal that are worth seeing beside a baseline.
 const COMPARED: &[(&str, &str)] = &[
+    ("start", "bpftrace"),
     ("downcall_generic", "getppid"),
     ("signal", "rt_signal"),
     ("user_handler_awake_round", "eventfd_epoll"),

@@ -1,7 +1,7 @@
 //! The rows there are, and the sections that measure them: what shares a set-up is one section.
 
 use super::timing::Value;
-use super::{Bench, What, baselines, calls, ecode, kernel, readers, signals, sockets};
+use super::{Bench, What, baselines, calls, ecode, kernel, readers, signals, sockets, start};
 use crate::exit::Failure;
 
 /// Rows that are measured together.
@@ -21,6 +21,14 @@ pub(crate) fn sections(what: What) -> &'static [Section] {
         What::Ecode => ecode::SECTIONS,
         // It has rows of its own.
         What::Sched => &[],
+    }
+}
+
+/// The rows that are measured before this program has a core.
+pub(crate) fn without_core(what: What) -> &'static [&'static str] {
+    match what {
+        What::Events => start::ROWS,
+        What::Ecode | What::Sched => &[],
     }
 }
 
@@ -93,8 +101,9 @@ const SECTIONS: &[Section] = &[
 
 /// Every row of a measurement.
 pub(crate) fn of(what: What) -> impl Iterator<Item = &'static str> {
-    let sections = sections(what).iter();
-    sections.flat_map(|section| section.rows.iter().copied())
+    let sections = sections(what).iter().map(|section| section.rows);
+    let rows = std::iter::once(without_core(what)).chain(sections);
+    rows.flatten().copied()
 }
 
 /// Every row.
@@ -109,6 +118,7 @@ mod tests {
 
     /// The rows that must be there, whatever else is.
     const CONTRACT: &[&str] = &[
+        "start",
         "getppid",
         "downcall_fast",
         "downcall_deferred_push",
