@@ -2,6 +2,7 @@
 //! run, and its way from a text to a handler that the kernel side takes.
 
 use ::ecode::Compiled;
+use ::ecode::bpf::Options;
 use ::ecode::diagnostic::Diagnostics;
 use ::ecode::environment::{Environment, output_format};
 use ::ecode::source::Source;
@@ -61,22 +62,31 @@ pub(crate) struct Made {
 }
 
 impl Surroundings {
-    /// Compiles a text that meets data of the format `input`.
+    /// Checks a text that meets data of the format `input`, and compiles it unless the daemon does.
     ///
     /// # Errors
     /// [`Error::Ecode`] with everything that is wrong, as text for people.
     pub(crate) fn compile(&self, source: &Source, input: &str) -> Result<Made> {
         let environment = self.environment(source, input)?;
         let wrong = |told: Diagnostics| Error::Ecode(told.render(source).trim_end().to_owned());
-        let compiled = ::ecode::compile(source, &environment).map_err(wrong)?;
-        let output = output_format(&compiled.tree, DATA_MAX as u32);
-        let warnings = compiled.warnings.into_iter().map(|one| {
-            let rendered = Diagnostics::new(vec![one]).render(source);
-            rendered.trim_end().to_owned()
-        });
-        let handler = Handler::new(&compiled.program, compiled.object, source.clone())?;
+        let checked = ::ecode::check(source, &environment).map_err(wrong)?;
+        let output = output_format(&checked.tree, DATA_MAX as u32);
+        let warnings: Vec<String> = checked
+            .warnings
+            .iter()
+            .map(|one| {
+                let rendered = Diagnostics::new(vec![one.clone()]).render(source);
+                rendered.trim_end().to_owned()
+            })
+            .collect();
+        let handler = if self.ecalls.core().is_ok() {
+            let compiled = checked.emit(&Options::default()).map_err(wrong)?;
+            Handler::new(&compiled.program, Some(compiled.object), source.clone())?
+        } else {
+            Handler::new(&checked.program, None, source.clone())?
+        };
         Ok(Made {
-            warnings: warnings.collect(),
+            warnings,
             handler: handler.with_attributes(&environment.attributes),
             output: output.unwrap_or_else(|| input.to_owned()),
         })

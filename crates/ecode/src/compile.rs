@@ -1,13 +1,30 @@
 //! The driver: the whole way of a text, phase by phase. This is the map of the compiler.
+//!
+//! It has two steps. [`check()`]: the text is read, everything wrong is told, and what is left
+//! becomes a [`Program`], which user space can run. [`Checked::emit`]: the program becomes an
+//! [`Object`] for the kernel. A client of the daemon does the first alone, since the daemon
+//! compiles the text itself; [`compile()`] does both.
 
 use crate::bpf::{Object, Options};
+use crate::check::{self};
 use crate::diagnostic::{Diagnostic, Diagnostics, Severity};
 use crate::environment::Environment;
 use crate::ir::{Instruction, Program};
 use crate::source::Source;
 use crate::tree::Tree;
 use crate::unproven::unproven;
-use crate::{bpf, check, lower, parser};
+use crate::{bpf, lower, parser};
+
+/// A text in which nothing is wrong.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// The checked program: what its tests are, what its variables are called.
+    pub tree: Tree,
+    /// What runs in user space, and what the program for the kernel is made of.
+    pub program: Program,
+    /// Findings that keep no program from running.
+    pub warnings: Vec<Diagnostic>,
+}
 
 /// What a text became.
 #[derive(Clone, Debug)]
@@ -46,10 +63,70 @@ pub struct Cost {
     pub state: u32,
 }
 
-/// Compiles a text for where it is to run.
+/// Checks a text for where it is to run. Nothing is made for the kernel yet: who hands the text on
+/// to somebody who compiles it needs no more.
 ///
 /// # Errors
 /// All findings, at least one of which is an error.
+pub fn check(source: &Source, environment: &Environment) -> Result<Checked, Diagnostics> {
+    let (mut unit, mut told) = parser::parse(source);
+    if has_errors(&told) {
+        // What could not be read may have been the body: that there is none is no news.
+        unit.body.get_or_insert_default();
+    }
+    let (tree, found) = check::check(&unit, environment);
+    told.extend(found);
+    let Some(tree) = tree.filter(|_| !has_errors(&told)) else {
+        return Err(Diagnostics::new(told));
+    };
+    match lower::lower(&tree) {
+        Ok(program) => {
+            told.extend(unproven(&tree, &program));
+            Ok(Checked {
+                warnings: Diagnostics::new(told).all,
+                program,
+                tree,
+            })
+        }
+        Err(limit) => {
+            told.push(limit);
+            Err(Diagnostics::new(told))
+        }
+    }
+}
+
+impl Checked {
+    /// Makes the program for the kernel, as the options say.
+    ///
+    /// # Errors
+    /// The limit of programs for the kernel that it is beyond, with the warnings.
+    pub fn emit(self, options: &Options) -> Result<Compiled, Diagnostics> {
+        let Checked {
+            tree,
+            program,
+            warnings,
+        } = self;
+        match bpf::emit_with(&program, options) {
+            Ok(object) => Ok(Compiled {
+                cost: cost(&program, &object),
+                warnings,
+                program,
+                object,
+                tree,
+            }),
+            Err(limit) => {
+                let mut told = warnings;
+                told.push(limit);
+                Err(Diagnostics::new(told))
+            }
+        }
+    }
+}
+
+/// Checks a text, and makes the program for the kernel.
+///
+/// # Errors
+/// As [`check`] and [`Checked::emit`].
 pub fn compile(source: &Source, environment: &Environment) -> Result<Compiled, Diagnostics> {
     compile_with(source, environment, &Options::default())
 }
@@ -63,34 +140,7 @@ pub fn compile_with(
     environment: &Environment,
     options: &Options,
 ) -> Result<Compiled, Diagnostics> {
-    let (mut unit, mut told) = parser::parse(source);
-    if has_errors(&told) {
-        // What could not be read may have been the body: that there is none is no news.
-        unit.body.get_or_insert_default();
-    }
-    let (tree, found) = check::check(&unit, environment);
-    told.extend(found);
-    let Some(tree) = tree.filter(|_| !has_errors(&told)) else {
-        return Err(Diagnostics::new(told));
-    };
-    let lowered = lower::lower(&tree)
-        .and_then(|program| bpf::emit_with(&program, options).map(|object| (program, object)));
-    match lowered {
-        Ok((program, object)) => {
-            told.extend(unproven(&tree, &program));
-            Ok(Compiled {
-                cost: cost(&program, &object),
-                warnings: Diagnostics::new(told).all,
-                program,
-                object,
-                tree,
-            })
-        }
-        Err(limit) => {
-            told.push(limit);
-            Err(Diagnostics::new(told))
-        }
-    }
+    check(source, environment)?.emit(options)
 }
 
 fn has_errors(told: &[Diagnostic]) -> bool {

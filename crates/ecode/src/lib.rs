@@ -1,9 +1,10 @@
 //! E-code: a small C-like language for kernel handlers and filters (ECalls-05 §3.3, KECho §2.3),
 //! compiled from text to verified BPF bytecode, or executed in user space with the same results.
 //!
-//! The way of a text: [`lexer`] → [`parser`] → [`check`] (a [`tree`] in which nothing is wrong any
-//! more) → [`lower`] (the [`ir`]) → [`bpf`] for the kernel, [`run`] for user space. [`compile()`]
-//! goes it. This crate is pure: it needs no kernel and touches no file.
+//! The way of a text: [`lexer`] → [`parser`] → [`mod@check`] (a [`tree`] in which nothing is wrong
+//! any more) → [`lower`] (the [`ir`]) → [`bpf`] for the kernel, [`run`] for user space. [`check()`]
+//! goes it as far as the [`ir`], [`Checked::emit`] from there to the kernel, [`compile()`] both.
+//! This crate is pure: it needs no kernel and touches no file.
 
 #![forbid(unsafe_code)]
 
@@ -29,4 +30,4 @@ pub mod types;
 mod unproven;
 mod walk;
 
-pub use compile::{Compiled, Cost, compile, compile_with};
+pub use compile::{Checked, Compiled, Cost, check, compile, compile_with};

@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use ecode::bpf::Options;
 use ecode::environment::Environment;
 use ecode::source::Source;
 use ecode::{Compiled, compile};
@@ -423,6 +424,26 @@ fn programs_beyond_a_limit_are_refused_where_they_pass_it() {
         char a[3000]; a[port] = f(); return a[1];",
     );
     assert!(told.starts_with("text:1:16: error: local arrays"), "{told}");
+}
+
+#[test]
+fn a_limit_of_the_kernel_is_told_where_the_program_for_it_is_made() {
+    let mut text = "long a[8]; a[port] = 1; long x = port;\n".to_owned();
+    for at in 0..400 {
+        let _ = writeln!(text, "x ^= x * {at} + (x << 5);");
+    }
+    let source = Source::new("text", text + "return x + a[1];");
+    let checked = ecode::check(&source, &environment()).expect("user space has no such limit");
+    let warned = checked.warnings.clone();
+    assert_eq!(warned.len(), 1, "the index may be outside: {warned:?}");
+    let options = Options { secret: Some(7) };
+    let told = checked.emit(&options).expect_err("it is too long").all;
+    let most = "more than 2048 instructions for the kernel";
+    assert!(
+        told.iter().any(|one| one.message.contains(most)),
+        "{told:?}"
+    );
+    assert!(told.contains(&warned[0]), "{told:?}");
 }
 
 #[test]

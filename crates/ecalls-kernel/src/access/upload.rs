@@ -145,6 +145,19 @@ mod tests {
     }
 
     #[test]
+    fn a_text_that_was_only_checked_is_a_file_for_the_daemon() {
+        let source = ::ecode::source::Source::new("filter.ec", "event.cpu == 0");
+        let checked = ::ecode::check(&source, &::ecode::environment::Environment::default());
+        let program = checked.expect("nothing is wrong").program;
+        let handler = Handler::new(&program, None, source).expect("small");
+        let text = read(write(&handler).expect("a file")).expect("an upload");
+        assert_eq!(
+            (text.name.as_str(), text.text.as_str()),
+            ("filter.ec", "event.cpu == 0")
+        );
+    }
+
+    #[test]
     fn a_file_that_can_be_changed_is_refused() {
         let open = [
             SealFlags::empty(),

@@ -64,7 +64,8 @@ const _: () = assert!(
 /// A compiled handler.
 #[derive(Clone, Debug)]
 pub struct Handler {
-    object: Object,
+    /// `None`: the daemon compiles the text.
+    object: Option<Object>,
     state: State,
     fuel: u32,
     output_bytes: u32,
@@ -89,11 +90,12 @@ pub struct Parts {
 }
 
 impl Handler {
-    /// What the compiler made of `source`.
+    /// What the compiler made of `source`: the program for user space, which says what the handler
+    /// needs, and the one for the kernel, unless the daemon is to compile the text.
     ///
     /// # Errors
     /// [`Error::LimitReached`] for an input or output that is larger than an event's data.
-    pub fn new(program: &Program, object: Object, source: Source) -> Result<Handler> {
+    pub fn new(program: &Program, object: Option<Object>, source: Source) -> Result<Handler> {
         let limits = [
             ("bytes of an event's data, which are `input`", program.input),
             (
@@ -159,7 +161,7 @@ impl Handler {
             return Err(Error::Ecode(told));
         }
         Ok(Handler {
-            object: parts.object,
+            object: Some(parts.object),
             state: parts.state,
             fuel: parts.fuel.max(1),
             output_bytes: parts.output_bytes,
@@ -354,8 +356,13 @@ fn load(core: &Core, handler: &Handler, memory: Option<&Variables>) -> Result<Ow
         attributes: Some(core.map("attributes")?.as_fd()),
         sinks: None,
     };
-    load_handler(&handler.object, &maps)?
-        .map_err(|refusal| Error::Ecode(refusal.render(&handler.object, &handler.source)))
+    let object = handler.object.as_ref().ok_or_else(|| Error::Invalid {
+        what: "a handler in E-code",
+        given: format!("{}, checked only", handler.source.name),
+        expected: "one with its program: the daemon alone compiles texts for others",
+    })?;
+    load_handler(object, &maps)?
+        .map_err(|refusal| Error::Ecode(refusal.render(object, &handler.source)))
 }
 
 /// The memory of a new handler: that of the former one, if nothing else is in it; else its own,
