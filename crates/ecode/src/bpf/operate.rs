@@ -147,48 +147,26 @@ impl Select<'_> {
             from,
             narrow: false,
         };
-        let power = (b > 0 && b.count_ones() == 1).then(|| b.trailing_zeros() as i32);
-        let mut replaced = |operator, b| {
-            self.alu(operator, to, a, Value::Immediate(b), false);
-        };
-        match (operator, b, power) {
-            (Operator::ShiftLeft | Operator::ShiftRight | Operator::ShiftRightSigned, _, _) => {
+        match (operator, b) {
+            (Operator::ShiftLeft | Operator::ShiftRight | Operator::ShiftRightSigned, _) => {
                 match b & 63 {
                     0 => self.emit(copy(Value::Register(a))),
-                    count => replaced(operator, count as i32),
+                    count => self.alu(operator, to, a, Value::Immediate(count as i32), false),
                 }
             }
-            (Operator::Divide | Operator::DivideSigned | Operator::Multiply, 0, _) => {
+            (Operator::Divide | Operator::DivideSigned | Operator::Multiply, 0) => {
                 self.emit(copy(Value::Immediate(0)));
             }
-            (Operator::Remainder | Operator::RemainderSigned, 0, _)
-            | (Operator::Divide | Operator::DivideSigned | Operator::Multiply, 1, _) => {
+            (Operator::Remainder | Operator::RemainderSigned, 0) => {
                 self.emit(copy(Value::Register(a)));
             }
-            (Operator::Multiply, _, Some(power)) => replaced(Operator::ShiftLeft, power),
-            (Operator::Divide, _, Some(power)) => replaced(Operator::ShiftRight, power),
-            (Operator::Remainder, _, Some(power)) if power < 31 => {
-                replaced(Operator::And, (1 << power) - 1);
-            }
-            (Operator::DivideSigned, _, Some(power)) => self.divide_by_power(to, a, power),
-            (Operator::Subtract, _, _) if b != i64::MIN && i32::try_from(-b).is_ok() => {
+            (Operator::Subtract, _) if b != i64::MIN && i32::try_from(-b).is_ok() => {
                 let b = self.constant(-b);
                 self.alu(Operator::Add, to, a, b, false);
             }
             _ => return false,
         }
         true
-    }
-
-    /// Towards zero: a negative number is first made larger by what the shift would round off.
-    fn divide_by_power(&mut self, to: V, a: V, power: i32) {
-        let sum = self.code.register();
-        let (sign, rest) = (Value::Immediate(63), Value::Immediate(64 - power));
-        self.alu(Operator::ShiftRightSigned, sum, a, sign, false);
-        self.alu(Operator::ShiftRight, sum, sum, rest, false);
-        self.alu(Operator::Add, sum, sum, Value::Register(a), false);
-        let power = Value::Immediate(power);
-        self.alu(Operator::ShiftRightSigned, to, sum, power, false);
     }
 }
 

@@ -154,7 +154,7 @@ impl Simplifier {
                         let from = Operand::Constant(i64::from(known));
                         Op::Set { to, from }
                     }
-                    None => self.truth(to, relation, a, b),
+                    None => Op::Compare { to, relation, a, b },
                 }
             }
             Op::Extend {
@@ -214,17 +214,6 @@ impl Simplifier {
         match self.facts.result(&op) {
             Some(from) => Op::Set { to, from },
             None => op,
-        }
-    }
-
-    /// A comparison with 0 of what is 0 or 1 anyway.
-    fn truth(&self, to: Register, relation: Relation, a: Operand, b: Operand) -> Op {
-        let of_a = self.facts.range(a);
-        let is_bool = of_a.low >= 0 && of_a.high <= 1;
-        match (relation, b) {
-            (Relation::NotEqual, Operand::Constant(0)) if is_bool => Op::Set { to, from: a },
-            (Relation::Equal, Operand::Constant(1)) if is_bool => Op::Set { to, from: a },
-            _ => Op::Compare { to, relation, a, b },
         }
     }
 
