@@ -175,8 +175,11 @@ __noinline int memory_wake(u32 channel) {
 	wake = bpf_map_lookup_elem(&wakes, &index);
 	if (!wake)
 		return 0;
-	bpf_ringbuf_output(wake, &token, sizeof(token), BPF_RB_FORCE_WAKEUP);
-	return 1;
+	if (!bpf_ringbuf_output(wake, &token, sizeof(token), BPF_RB_FORCE_WAKEUP))
+		return 1;
+	/* The kernel could not take the lock of `wake` in time: the next event wakes. */
+	*(volatile u64 *)&head->sleeping = 1;
+	return 0;
 }
 
 #endif

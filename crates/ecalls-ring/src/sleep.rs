@@ -8,6 +8,7 @@
 //! | 0 awake | producer | it has put an event in and exchanged 1 for 0 | it wakes, nobody else |
 //! | 0 awake | reader | it looked once more and found something, or its wait timed out | no wake |
 //! | 1 sleeps | reader | before it looks once more and waits on the descriptor | wake me |
+//! | 1 sleeps | kernel | its wake-up failed: a processor stood still with a lock | wake me |
 //!
 //! The reader stores 1 and then looks for events; the producer completes an event and then looks
 //! for 1. Between the store and the look both have a full barrier, so at least one of them sees the
