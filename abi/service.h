@@ -235,7 +235,8 @@ struct ecalls_cpu_event {
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_cpu_event) == 120, "cpu event");
 
 /* The core's identity, in the map `ecalls_host`: how a second program finds and joins a running
- * core. Written once by the program that loads the core, before anything is attached. */
+ * core. Written by the program that loads the core; later the ids of what is loaded or attached
+ * when it is first needed are added, by whoever loads or attaches it. */
 #define ECALLS_HOST_IDS 128u
 #define ECALLS_HOST_DAEMON 0x1u /* a daemon hosts it: programs go through that, and do not join */
 struct ecalls_host {

@@ -170,16 +170,19 @@ static int watch_expired(void *map, u32 *key, struct signal_watch *w) {
 	return 0;
 }
 
-/* Run once by the loader. */
+/* Run by the loader. A former part that has gone may have made the timer: then it gets this one's
+ * callback. */
 SEC("syscall")
 int watch_setup(void *ctx) {
 	u32 zero = 0;
 	struct signal_watch *w = bpf_map_lookup_elem(&signal_watches, &zero);
+	int error;
 
 	if (!w)
 		return -EINVAL;
-	if (bpf_timer_init(&w->timer, &signal_watches, CLOCK_MONOTONIC))
-		return -EBUSY;
+	error = bpf_timer_init(&w->timer, &signal_watches, CLOCK_MONOTONIC);
+	if (error && error != -EBUSY)
+		return error;
 	return bpf_timer_set_callback(&w->timer, watch_expired);
 }
 

@@ -191,16 +191,19 @@ struct thread_argument {
 	u32 index;
 };
 
-/* Run once by the loader for each of THREADS. */
+/* Run by the loader for each of THREADS. A former part that has gone may have made the work item:
+ * then it gets this one's callback. */
 SEC("syscall")
 int thread_setup(struct thread_argument *argument) {
 	u32 index = argument->index;
 	struct thread *t = bpf_map_lookup_elem(&threads, &index);
+	int error;
 
 	if (!t)
 		return -EINVAL;
-	if (bpf_wq_init(&t->work, &threads, 0))
-		return -EBUSY;
+	error = bpf_wq_init(&t->work, &threads, 0);
+	if (error && error != -EBUSY)
+		return error;
 	if (bpf_ksym_exists(bpf_wq_set_callback_impl))
 		return bpf_wq_set_callback_impl(&t->work, thread_run, 0, 0);
 	return bpf_wq_set_callback(&t->work, thread_run, 0);

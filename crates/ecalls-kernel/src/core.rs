@@ -3,7 +3,8 @@
 //! A machine has one core. The first privileged program that opens it loads it; the next ones find
 //! its record (the map `ecalls_host`) by the lock's file and join by ids. Everyone who
 //! joined holds its maps, programs and links, so the core lives until the last of them ends,
-//! however it ends, and then is gone without a trace: nothing is pinned anywhere.
+//! however it ends, and then is gone without a trace: nothing is pinned anywhere. What not every
+//! program needs is loaded when it is needed (`part`).
 
 pub(crate) mod audience;
 pub mod builtin;
@@ -14,6 +15,7 @@ pub(crate) mod load;
 pub mod look;
 pub mod measure;
 pub mod owner;
+mod part;
 mod sampler;
 pub mod service;
 pub mod socket;
@@ -32,10 +34,13 @@ use ecalls_abi::service::{
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use crate::core::part::{Lack, Loaded, Parts};
 use crate::error::{Error, Result};
 use crate::kernel::link::{Link, Links};
-use crate::kernel::lock::{Alive, Lock, lock};
-use crate::kernel::objects::{FastCall, MAPS, PROGRAMS, Place, tables_checksum};
+use crate::kernel::lock::{Alive, Lock, Subject, hold_record, lock};
+use crate::kernel::objects::{
+    self, FastCall, MAPS, OBJECTS, PROGRAMS, Place, part_with, tables_checksum,
+};
 use crate::kernel::sys;
 use crate::kernel::table::{Lazy, Table};
 
@@ -58,8 +63,8 @@ pub struct Core {
     /// A daemon's core, which nobody else hosts.
     daemon: bool,
     links: Links,
-    /// Parts that the kernel refused when this program loaded the core, and why.
-    pub(crate) refused: HashMap<&'static str, String>,
+    /// What is loaded when it is needed.
+    pub(crate) parts: Parts,
     pub(crate) views: Views,
     pub(crate) tables: Tables,
     /// This process knows of no free channel below.
@@ -124,7 +129,7 @@ impl Core {
         let lock = lock()?;
         match Core::join(&lock)? {
             Some(core) => Ok(core),
-            None => load::load(&lock, Alive::open()?, 0),
+            None => load::load(&lock, Alive::open(Subject::Core)?, 0),
         }
     }
 
@@ -135,13 +140,15 @@ impl Core {
     /// [`Core::open`].
     pub fn open_for_daemon() -> Result<Core> {
         let lock = lock()?;
-        let alive = Alive::open()?;
+        let alive = Alive::open(Subject::Core)?;
         if alive.others()? {
             return Err(Error::Hosted {
                 pid: lock.loader().unwrap_or(0),
             });
         }
-        load::load(&lock, alive, HOST_DAEMON)
+        let core = load::load(&lock, alive, HOST_DAEMON)?;
+        core.complete()?;
+        Ok(core)
     }
 
     /// Joins a running core; none: `Ok(None)`. Never loads anything.
@@ -151,7 +158,7 @@ impl Core {
 
     /// Joins the core that the lock's file names, if it lives.
     fn join(lock: &Lock) -> Result<Option<Core>> {
-        let alive = Alive::open()?;
+        let alive = Alive::open(Subject::Core)?;
         if !alive.others()? {
             return Ok(None);
         }
@@ -183,7 +190,7 @@ impl Core {
         }
     }
 
-    /// Opens everything of a core; None when nobody holds it any more.
+    /// Opens everything of a core but its parts; None when nobody holds it any more.
     fn from_host(alive: Alive, map: MapHandle, host: &Host) -> Result<Option<Core>> {
         let links = PROGRAMS
             .iter()
@@ -191,21 +198,23 @@ impl Core {
             .filter(|(program, id)| *id != 0 && program.place.is_permanent())
             .map(|(_, id)| sys::link_by_id(id))
             .collect::<Result<Vec<_>>>()?;
-        let mut maps = HashMap::new();
+        let mut loaded = Loaded::default();
         for (name, id) in MAPS.iter().zip(host.map_ids) {
-            if id != 0 {
+            if id != 0 && part_with(name).is_none() {
                 let map = MapHandle::from_map_id(id)
                     .map_err(|error| Error::from_bpf("joining the core", &error))?;
-                maps.insert(*name, map);
+                loaded.maps.insert(*name, map);
             }
         }
-        let mut programs = HashMap::new();
+        let fast_call = objects::find(mechanism(host).object());
         for (program, id) in PROGRAMS.iter().zip(host.prog_ids) {
-            if id != 0 {
-                programs.insert(program.name, sys::program_by_id(id)?);
+            let object = objects::find(program.object);
+            if !object.is_part || object.name == fast_call.name {
+                let fd = sys::program_by_id(id)?;
+                loaded.programs.insert(program.name, fd);
             }
         }
-        let mut core = Core::assemble(alive, map, host, maps, programs, links, false)?;
+        let mut core = Core::assemble(alive, map, host, loaded, links, false)?;
         if !core.alive.others()? {
             return Ok(None);
         }
@@ -226,11 +235,11 @@ impl Core {
         alive: Alive,
         host_map: MapHandle,
         host: &Host,
-        maps: HashMap<&'static str, MapHandle>,
-        programs: HashMap<&'static str, OwnedFd>,
+        loaded: Loaded,
         links: Vec<OwnedFd>,
         loaded_here: bool,
     ) -> Result<Core> {
+        let Loaded { maps, programs, .. } = loaded;
         let tables = Tables {
             services: table(&maps, "services")?,
             infos: table(&maps, "service_infos")?,
@@ -249,12 +258,12 @@ impl Core {
             programs,
             _links: links,
             host: host_map,
-            fast_call: FastCall::from_name(host.mechanism()).unwrap_or(FastCall::Run),
+            fast_call: mechanism(host),
             cpus: host.cpus,
             loaded_here,
             daemon: host.is_daemon(),
             links: Links::default(),
-            refused: HashMap::new(),
+            parts: Parts::new(mechanism(host)),
             views: Views::default(),
             tables,
             free_channel: AtomicU32::new(0),
@@ -287,40 +296,54 @@ impl Core {
         self.loaded_here
     }
 
+    /// A map of the core; if it is one of a part, that is loaded.
     pub(crate) fn map(&self, name: &'static str) -> Result<&MapHandle> {
-        self.maps
-            .get(name)
-            .ok_or(Error::Closed("a map of the core"))
+        let map = match part_with(name) {
+            Some(part) => self.part(part)?.maps.get(name),
+            None => self.maps.get(name),
+        };
+        map.ok_or(Error::Closed("a map of the core"))
     }
 
+    /// A program of the core; if it is one of a part, that is loaded.
     pub(crate) fn program(&self, name: &'static str) -> Result<BorrowedFd<'_>> {
-        let program = self.programs.get(name).map(AsFd::as_fd);
-        program.ok_or_else(|| {
-            let known = PROGRAMS.iter().find(|program| program.name == name);
-            let refused = known.and_then(|program| self.refusal(program.object));
-            refused.unwrap_or(Error::Unsupported {
-                feature: name,
-                since: "a newer kernel",
-            })
-        })
+        if let Some(program) = self.programs.get(name) {
+            return Ok(program.as_fd());
+        }
+        let known = PROGRAMS.iter().find(|program| program.name == name);
+        let known = known.ok_or(Error::Closed("a program of the core"))?;
+        let program = self.part(known.object)?.programs.get(name);
+        program
+            .map(AsFd::as_fd)
+            .ok_or(Error::Closed("a program of the core"))
     }
 
-    /// That the kernel refused an object file, if it did when this program loaded the core.
-    fn refusal(&self, object: &'static str) -> Option<Error> {
-        let why = self.refused.get(object)?.clone();
-        Some(Error::Refused { what: object, why })
-    }
-
-    /// The parts that are missing because the kernel refused them, and why.
+    /// The parts that the kernel's verifier refused when this program wanted them, and why.
     pub fn refused(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        self.refused.iter().map(|(what, why)| (*what, why.as_str()))
+        self.parts.refused()
     }
 
-    /// A copy of the map at place `number` of [`MAPS`]; None behind the last.
+    /// Changes the core's record. One program at a time does so: another one may have loaded a part
+    /// or attached a program since this one read it.
+    pub(crate) fn note(&self, change: impl FnOnce(&mut Host)) -> Result<()> {
+        // Nobody else changes a daemon's.
+        let _held = (!self.daemon).then(hold_record).transpose()?;
+        let mut host = self.host()?;
+        change(&mut host);
+        self.host
+            .update(&0u32.to_ne_bytes(), host.as_bytes(), MapFlags::ANY)
+            .map_err(|error| Error::from_bpf("writing the core's record", &error))
+    }
+
+    /// A copy of the map at place `number` of [`MAPS`]; None behind the last, and for one that only
+    /// a part of the core has.
     pub fn copy_map(&self, number: u32) -> Result<Option<OwnedFd>> {
-        let Some(name) = MAPS.get(number as usize) else {
+        let Some(name) = MAPS.get(number as usize).copied() else {
             return Ok(None);
         };
+        if part_with(name).is_some() {
+            return Ok(None);
+        }
         self.map(name)?
             .as_fd()
             .try_clone_to_owned()
@@ -344,49 +367,41 @@ impl Core {
     /// What is attached for `place`: now, or by somebody before, whose attachment is then shared.
     /// It lives as long as anyone holds it. The caller holds the lock.
     pub(crate) fn attached(&self, place: Place) -> Result<Vec<Link>> {
-        let mut host = self.host()?;
-        let mut links = Vec::new();
-        let mut changed = false;
-        for (program, id) in PROGRAMS.iter().zip(&mut host.link_ids) {
-            if program.place != place {
-                continue;
+        let mut found = Vec::new();
+        for program in PROGRAMS.iter().filter(|program| program.place == place) {
+            match self.program(program.name) {
+                Ok(fd) => found.push((program.name, fd)),
+                // An optional part that this kernel cannot have is left out.
+                Err(error)
+                    if objects::find(program.object).optional && Lack::of(&error).is_some() =>
+                {
+                    lacks_service(place, error)?;
+                }
+                Err(error) => return Err(error),
             }
-            // An optional part that this kernel could not load is left out.
-            let Ok(fd) = self.program(program.name) else {
-                self.lacks_service(place, program.object)?;
-                continue;
-            };
-            if let Some(link) = self.links.get(program.name) {
+        }
+        let host = self.host()?;
+        let (mut links, mut fresh) = (Vec::new(), Vec::new());
+        for (name, fd) in found {
+            if let Some(link) = self.links.get(name) {
                 links.push(link);
                 continue;
             }
-            let theirs = if self.daemon { 0 } else { *id };
-            let (link, new) = self.links.attach(program.name, fd, theirs)?;
-            if let Some(new) = new {
-                *id = new;
-                changed = true;
-            }
+            let at = PROGRAMS.iter().position(|program| program.name == name);
+            let at = at.ok_or(Error::Closed("a program of the core"))?;
+            let theirs = if self.daemon { 0 } else { host.link_ids[at] };
+            let (link, new) = self.links.attach(name, fd, theirs)?;
+            fresh.extend(new.map(|id| (at, id)));
             links.push(link);
         }
-        if changed {
-            self.host
-                .update(&0u32.to_ne_bytes(), host.as_bytes(), MapFlags::ANY)
-                .map_err(|error| Error::from_bpf("noting an attachment", &error))?;
+        if !fresh.is_empty() {
+            self.note(|host| {
+                for (at, id) in fresh {
+                    host.link_ids[at] = id;
+                }
+            })?;
         }
         Ok(links)
-    }
-
-    /// A service's programs raise its events: without one, nobody can subscribe to it.
-    fn lacks_service(&self, place: Place, object: &'static str) -> Result<()> {
-        let Place::Service(index) = place else {
-            return Ok(());
-        };
-        match builtin::find(index).and_then(|builtin| builtin.needs) {
-            Some((feature, since)) => Err(self
-                .refusal(object)
-                .unwrap_or(Error::Unsupported { feature, since })),
-            None => Ok(()),
-        }
     }
 
     /// Whether a service's programs are attached now.
@@ -430,26 +445,58 @@ impl Core {
     /// # Errors
     /// What the kernel refuses.
     pub fn verified(&self) -> Result<Vec<(String, u32)>> {
-        sys::verified(self.programs.iter().map(|(name, fd)| (*name, fd)))
+        for object in OBJECTS {
+            if object.is_part && object.name != self.fast_call.object() {
+                match self.part(object.name) {
+                    Err(error) if !object.optional => return Err(error),
+                    _ => {}
+                }
+            }
+        }
+        let own = self.programs.iter().map(|(name, fd)| (*name, fd));
+        sys::verified(own.chain(self.parts.programs()))
     }
 
-    /// The kernel's own figures of each program of service `index`: runs, ns, skipped runs.
+    /// The kernel's own figures of each program of service `index`: runs, ns, skipped runs. None of
+    /// one that nobody has loaded.
     pub fn costs(&self, index: u32) -> Result<Vec<Cost>> {
-        PROGRAMS
-            .iter()
-            .filter(|program| program.place == Place::Service(index))
-            .filter_map(|program| Some((program.name, self.programs.get(program.name)?)))
-            .map(|(name, fd)| {
-                let info = sys::program_info(fd.as_fd())?;
-                Ok(Cost {
-                    program: name,
-                    runs: info.run_cnt,
-                    total_ns: info.run_time_ns,
-                    skipped: info.recursion_misses,
-                })
-            })
-            .collect()
+        let mut costs = Vec::new();
+        let place = Place::Service(index);
+        for program in PROGRAMS.iter().filter(|program| program.place == place) {
+            let part = self.living_part(program.object)?;
+            let Some(fd) = part.and_then(|part| part.programs.get(program.name)) else {
+                continue;
+            };
+            let info = sys::program_info(fd.as_fd())?;
+            costs.push(Cost {
+                program: program.name,
+                runs: info.run_cnt,
+                total_ns: info.run_time_ns,
+                skipped: info.recursion_misses,
+            });
+        }
+        Ok(costs)
     }
+}
+
+/// A service's programs raise its events: without one, nobody can subscribe to it. `error`: why it
+/// is not there.
+fn lacks_service(place: Place, error: Error) -> Result<()> {
+    let Place::Service(index) = place else {
+        return Ok(());
+    };
+    match builtin::find(index).and_then(|builtin| builtin.needs) {
+        Some((feature, since)) => Err(match error {
+            Error::Refused { .. } => error,
+            _ => Error::Unsupported { feature, since },
+        }),
+        None => Ok(()),
+    }
+}
+
+/// The mechanism of the fast call that a core's record names.
+fn mechanism(host: &Host) -> FastCall {
+    FastCall::from_name(host.mechanism()).unwrap_or(FastCall::Run)
 }
 
 /// What a program of a service costs, as the kernel counts it.

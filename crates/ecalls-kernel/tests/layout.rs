@@ -8,7 +8,7 @@
 
 #![forbid(unsafe_code)]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +16,7 @@ use std::process::Command;
 use ecalls_abi::layout::{self, STRUCTS};
 use ecalls_abi::service::HOST_IDS;
 use ecalls_kernel::builtin::BUILTINS;
-use ecalls_kernel::objects::{MAPS, PROGRAMS, compiled};
+use ecalls_kernel::objects::{MAPS, PART_MAPS, PROGRAMS, compiled};
 use ecalls_kernel::scheduler;
 use libbpf_rs::btf::types::{Array, Int, IntEncoding, MemberAttr, Struct};
 use libbpf_rs::btf::{Btf, BtfType, TypeId};
@@ -237,6 +237,29 @@ fn maps_of_the_objects_are_those_of_the_loader() {
     for name in known {
         assert!(name.len() <= NAME_BYTES, "{name} is too long");
     }
+}
+
+/// A map that one part alone has comes with it; every other one comes with the core.
+#[test]
+fn maps_of_a_part_are_in_no_other_object() {
+    let mut objects_with: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for (object, bytes) in compiled() {
+        let open = ObjectBuilder::default().open_memory(bytes).expect(object);
+        for map in open.maps() {
+            let name = map.name().to_string_lossy().into_owned();
+            if !name.contains('.') {
+                objects_with.entry(name).or_default().push(object);
+            }
+        }
+    }
+    let core = ["deliver", "process", "reap"];
+    let single = objects_with
+        .iter()
+        .filter(|(_, objects)| objects.len() == 1 && !core.contains(&objects[0]));
+    let found: BTreeSet<(&str, &str)> = single
+        .map(|(map, objects)| (map.as_str(), objects[0]))
+        .collect();
+    assert_eq!(found, PART_MAPS.iter().copied().collect());
 }
 
 #[test]

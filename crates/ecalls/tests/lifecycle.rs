@@ -15,7 +15,8 @@ use harness::{PATIENCE, assert_all_adds_up, core, may_load, wait_until};
 use limit::Running;
 
 /// Set: this process is a host. "busy": it uses everything until it is killed; "quiet": it holds a
-/// core until its standard input ends.
+/// core until its standard input ends; "parts": the same, with parts of the core that are loaded
+/// when they are first needed.
 const ROLE: &str = "ECALLS_TEST_ROLE";
 
 /// How long to wait for other programs to leave the core.
@@ -51,8 +52,31 @@ fn host() {
             println!("\nready");
             let _ = std::io::stdin().lines().next();
         }
+        Ok("parts") => {
+            let ecalls = Ecalls::open().expect("a core");
+            handled_in_a_thread(&ecalls);
+            println!("\nready");
+            let _ = std::io::stdin().lines().next();
+        }
         _ => {}
     }
+}
+
+/// Has an event handled in a thread of the kernel: the handlers and the threads are parts.
+fn handled_in_a_thread(ecalls: &Ecalls) {
+    let mut channel = ecalls.channel().open().expect("a channel");
+    let (service, name) = harness::own_service(ecalls);
+    let subscription = ecalls
+        .subscribe(&name)
+        .expect("it")
+        .thread(&Handler::Count { end: false })
+        .memory(&channel)
+        .install()
+        .expect("one");
+    service.raise(&Raise::new(&[7; 8])).expect("raised");
+    let event = channel.recv_timeout(PATIENCE).expect("a living core");
+    assert!(event.is_some(), "the threads run");
+    drop(subscription);
 }
 
 fn be_busy() -> ecalls::Result<()> {
@@ -114,6 +138,7 @@ fn core_is_shared_survives_its_loader_and_leaves_nothing() {
     let before = alone();
     core_is_gone_with_its_last_user(&before);
     core_survives_the_program_that_loaded_it(&before);
+    parts_are_shared_and_loaded_anew_after_their_holders(&before);
     killed_hosts_leave_nothing(&before);
 }
 
@@ -159,6 +184,36 @@ fn core_survives_the_program_that_loaded_it(before: &[(u32, String)]) {
     assert_all_adds_up(&ecalls, service.index());
     drop((service, channel));
     drop((_subscription, ecalls));
+    wait_until("the core is gone", || left(before).is_empty());
+}
+
+/// Several programs want a part at the same time, and all of them are killed: the core lives on
+/// here, and what they have set up in its maps works with the part that is loaded next.
+fn parts_are_shared_and_loaded_anew_after_their_holders(before: &[(u32, String)]) {
+    let ecalls = core().expect("root");
+    let programs = || {
+        let programs = ecalls_kernel::residue();
+        programs
+            .iter()
+            .filter(|(_, name)| name == "thread_setup")
+            .count()
+    };
+    for _ in 0..3 {
+        let mut hosts = [start("parts"), start("parts"), start("parts")];
+        for host in &mut hosts {
+            host.lines().find("ready", PATIENCE);
+        }
+        wait_until("one of them has loaded it", || programs() == 1);
+        for host in &mut hosts {
+            host.kill(PATIENCE);
+        }
+        wait_until("their part's pump is gone", || {
+            let programs = ecalls_kernel::residue();
+            programs.iter().all(|(_, name)| name != "pump_setup")
+        });
+    }
+    handled_in_a_thread(&ecalls);
+    drop(ecalls);
     wait_until("the core is gone", || left(before).is_empty());
 }
 

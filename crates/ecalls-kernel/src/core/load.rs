@@ -1,18 +1,19 @@
-//! Loads the kernel side: every object file in order, sharing maps by name, then the set-up
-//! programs and the attachments that always stay. The record that others join by is completed last.
+//! Loads the kernel side: the object files that every core needs, in order, sharing maps by name,
+//! with the best fast call that the kernel attaches; then the set-up programs. The record that
+//! others join by is completed last. The other object files are parts (core/part.rs), which are
+//! loaded by the same functions when they are needed.
 
 use std::collections::HashMap;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use ecalls_abi::fate::FATES;
 use ecalls_abi::version::{ABI_VERSION, CHANNELS_MAX, TIMERS_MAX};
 use ecalls_abi::{service, text};
-use libbpf_rs::{
-    MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenMapMut, OpenObject, PrintLevel,
-};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder, OpenMapMut, OpenObject, PrintLevel};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::core::builtin;
+use crate::core::part::{Lack, Loaded};
 use crate::core::{Core, HOST_MAP};
 use crate::error::{Error, Result};
 use crate::kernel::lock::{Alive, Lock};
@@ -21,32 +22,22 @@ use crate::kernel::{sys, verdict};
 
 /// Loads a core; `flags`: `HOST_*`. The caller holds the lock and found none to join.
 pub(crate) fn load(lock: &Lock, alive: Alive, flags: u32) -> Result<Core> {
-    libbpf_rs::set_print(Some((PrintLevel::Warn, print_log)));
     let cpus =
         libbpf_rs::num_possible_cpus().map_err(|error| Error::from_bpf("counting CPUs", &error))?;
     let cpus = u32::try_from(cpus).expect("fewer CPUs than 2^32");
-    let mut loader = Loader {
-        cpus,
-        ..Loader::default()
-    };
-    for object in OBJECTS {
-        let result = loader.object(object);
-        let verdict = verdict::take();
-        match (result, verdict) {
-            (Ok(()), _) => {}
-            (Err(_), verdict) if object.optional => {
-                loader.refused.extend(verdict.map(|why| (object.name, why)));
-            }
-            (Err(_), Some(why)) => {
-                return Err(Error::Refused {
-                    what: object.name,
-                    why,
-                });
-            }
-            (Err(source), None) => return Err(explain(object.name, source)),
-        }
+    let mut loaded = Loaded::default();
+    for spec in OBJECTS.iter().filter(|spec| !spec.is_part) {
+        let brought = object(spec, cpus, &loaded.maps)?;
+        loaded.add(brought);
     }
-    loader.finish(lock, alive, flags)
+    let mut links = attach_always(&loaded)?;
+    let mut lacks = Vec::new();
+    let fast_call = load_fast_call(cpus, &mut loaded, &mut links, &mut lacks)?;
+    let core = finish(lock, alive, cpus, flags, fast_call, loaded, links)?;
+    for (part, lack) in lacks {
+        core.parts.lacks(part, lack);
+    }
+    Ok(core)
 }
 
 /// libbpf's own words, for who asks for them; our errors say the same shorter.
@@ -71,170 +62,185 @@ fn explain(object: &'static str, source: libbpf_rs::Error) -> Error {
     }
 }
 
-#[derive(Default)]
-struct Loader {
+/// Loads one object file, with the maps that exist already: its programs and new maps.
+///
+/// # Errors
+/// [`Error::Refused`] if the verifier refused it; for an optional one [`Error::Unsupported`] if the
+/// kernel lacks something.
+pub(crate) fn object(
+    spec: &'static objects::Object,
     cpus: u32,
-    maps: HashMap<String, MapHandle>,
-    programs: HashMap<&'static str, OwnedFd>,
-    links: Vec<(&'static str, OwnedFd)>,
-    /// Optional objects that the verifier refused, and why.
-    refused: HashMap<&'static str, String>,
+    maps: &HashMap<&'static str, MapHandle>,
+) -> Result<Loaded> {
+    libbpf_rs::set_print(Some((PrintLevel::Warn, print_log)));
+    let result = try_object(spec, cpus, maps);
+    match (result, verdict::take()) {
+        (Ok(loaded), _) => Ok(loaded),
+        (Err(_), Some(why)) => Err(Error::Refused {
+            what: spec.name,
+            why,
+        }),
+        (Err(source), None) if spec.optional && !is_passing(&source) => Err(Error::Unsupported {
+            feature: spec.name,
+            since: "a newer kernel",
+        }),
+        (Err(source), None) => Err(explain(spec.name, source)),
+    }
 }
 
-impl Loader {
-    /// Loads one object, with the maps that exist already; keeps its programs and new maps.
-    fn object(&mut self, spec: &objects::Object) -> libbpf_rs::Result<()> {
-        let mut open = ObjectBuilder::default()
-            .name(spec.name)?
-            .open_memory(spec.bytes)?;
-        self.prepare_maps(&mut open)?;
-        let loaded = open.load()?;
-        self.keep_programs(spec.name, &loaded)?;
-        for map in loaded.maps() {
-            let name = map.name().to_string_lossy().into_owned();
-            if !name.contains('.') && !self.maps.contains_key(&name) {
-                self.maps.insert(name, MapHandle::try_from(&map)?);
-            }
-        }
-        Ok(())
-    }
+/// Whether an error of loading says nothing about the kernel: there may be room another time.
+fn is_passing(error: &libbpf_rs::Error) -> bool {
+    use libbpf_rs::ErrorKind::{Interrupted, OutOfMemory, WouldBlock};
 
-    fn prepare_maps(&self, open: &mut OpenObject) -> libbpf_rs::Result<()> {
-        for mut map in open.maps_mut() {
-            let name = map.name().to_string_lossy().into_owned();
-            if name == CONSTANTS {
-                set_cpus(&mut map, self.cpus);
-            } else if let Some(shared) = self.maps.get(&name) {
-                map.reuse_fd(shared.as_fd())?;
-            } else if name == "queues" {
-                map.set_max_entries(self.cpus + 2)?;
-            } else if name == "fates" {
-                map.set_max_entries(self.cpus * FATES as u32)?;
-            } else if name == "queue_timers" {
-                map.set_max_entries(self.cpus + 1)?;
-            }
-        }
-        Ok(())
-    }
+    let limits = std::io::Error::from_raw_os_error(libc::EMFILE).to_string();
+    matches!(error.kind(), Interrupted | OutOfMemory | WouldBlock)
+        || error.to_string().contains(&limits)
+}
 
-    fn keep_programs(&mut self, object: &str, loaded: &Object) -> libbpf_rs::Result<()> {
-        for program in loaded.progs() {
-            let known = PROGRAMS
-                .iter()
-                .find(|known| known.object == object && *known.name == *program.name());
-            if let Some(known) = known {
-                let fd = program
-                    .as_fd()
-                    .try_clone_to_owned()
-                    .map_err(libbpf_rs::Error::from)?;
-                self.programs.insert(known.name, fd);
-            }
+fn try_object(
+    spec: &'static objects::Object,
+    cpus: u32,
+    maps: &HashMap<&'static str, MapHandle>,
+) -> libbpf_rs::Result<Loaded> {
+    let mut open = ObjectBuilder::default()
+        .name(spec.name)?
+        .open_memory(spec.bytes)?;
+    prepare_maps(&mut open, cpus, maps)?;
+    let object = open.load()?;
+    let mut loaded = Loaded::default();
+    for program in object.progs() {
+        let known = PROGRAMS
+            .iter()
+            .find(|known| known.object == spec.name && *known.name == *program.name());
+        if let Some(known) = known {
+            let fd = program.as_fd().try_clone_to_owned();
+            let fd = fd.map_err(libbpf_rs::Error::from)?;
+            loaded.programs.insert(known.name, fd);
         }
-        Ok(())
     }
-
-    fn finish(mut self, lock: &Lock, alive: Alive, flags: u32) -> Result<Core> {
-        let mut maps = HashMap::new();
-        let mut host = service::Host::new_zeroed();
-        for (slot, name) in host.map_ids.iter_mut().zip(MAPS) {
-            if let Some(map) = self.maps.remove(*name) {
-                *slot = map_id(&map)?;
-                maps.insert(*name, map);
-            }
+    for map in object.maps() {
+        let name = map.name().to_string_lossy().into_owned();
+        if name.contains('.') || maps.contains_key(name.as_str()) {
+            continue;
         }
-        for (slot, program) in host.prog_ids.iter_mut().zip(PROGRAMS) {
-            if let Some(fd) = self.programs.get(program.name) {
-                *slot = sys::program_info(fd.as_fd())?.id;
-            }
-        }
-        self.fill_handlers(&maps)?;
-        let fast_call = self.attach()?;
-        for (name, link) in &self.links {
-            if let Some(at) = PROGRAMS.iter().position(|program| program.name == *name) {
-                host.link_ids[at] = sys::link_ids(link.as_fd())?.0;
-            }
-        }
-        host.version = ABI_VERSION;
-        host.pid = std::process::id();
-        host.cpus = self.cpus;
-        host.flags = flags;
-        host.start_ns = sys::now_ns();
-        text::write(&mut host.mechanism, fast_call.name()).expect("a short name");
-        let map = self
-            .maps
-            .remove(HOST_MAP)
-            .ok_or(Error::Closed("the host map"))?;
-        assert!(
-            self.maps.is_empty(),
-            "maps that are missing in the table MAPS: {:?}",
-            self.maps.keys()
-        );
-        let mut core = Core::assemble(
-            alive,
-            MapHandle::try_from(&map).map_err(|e| Error::from_bpf("opening a map", &e))?,
-            &host,
-            maps,
-            self.programs,
-            self.links.into_iter().map(|(_, link)| link).collect(),
-            true,
-        )?;
-        core.refused = self.refused;
-        builtin::describe(&core)?;
-        set_up(&core)?;
-        host.ready = objects::tables_checksum();
-        map.update(&0u32.to_ne_bytes(), host.as_bytes(), MapFlags::ANY)
-            .map_err(|error| Error::from_bpf("completing the core", &error))?;
-        core.give_sign()?;
-        lock.set_core(map_id(&map)?)?;
-        Ok(core)
+        let known = MAPS.iter().chain([&HOST_MAP]).find(|known| **known == name);
+        let known = known.unwrap_or_else(|| panic!("{name} is missing in the table MAPS"));
+        loaded.maps.insert(known, MapHandle::try_from(&map)?);
     }
+    Ok(loaded)
+}
 
-    fn fill_handlers(&self, maps: &HashMap<&'static str, MapHandle>) -> Result<()> {
-        let slots = maps
-            .get("handlers")
-            .ok_or(Error::Closed("the map of handlers"))?;
-        for program in PROGRAMS {
-            let Place::Handler(slot) = program.place else {
+fn prepare_maps(
+    open: &mut OpenObject,
+    cpus: u32,
+    maps: &HashMap<&'static str, MapHandle>,
+) -> libbpf_rs::Result<()> {
+    for mut map in open.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        if name == CONSTANTS {
+            set_cpus(&mut map, cpus);
+        } else if let Some(shared) = maps.get(name.as_str()) {
+            map.reuse_fd(shared.as_fd())?;
+        } else if name == "queues" {
+            map.set_max_entries(cpus + 2)?;
+        } else if name == "fates" {
+            map.set_max_entries(cpus * FATES as u32)?;
+        } else if name == "queue_timers" {
+            map.set_max_entries(cpus + 1)?;
+        }
+    }
+    Ok(())
+}
+
+/// Attachments that always stay, by the program's name.
+type NamedLinks = Vec<(&'static str, OwnedFd)>;
+
+fn attach_always(loaded: &Loaded) -> Result<NamedLinks> {
+    let always = PROGRAMS
+        .iter()
+        .filter(|program| program.place == Place::Always);
+    always
+        .map(|program| {
+            let fd = loaded.programs.get(program.name);
+            let fd = fd.ok_or(Error::Closed("a program"))?;
+            let link = sys::attach(fd.as_fd(), libbpf_sys::BPF_TRACE_RAW_TP)?;
+            Ok((program.name, link))
+        })
+        .collect()
+}
+
+/// Loads and attaches the best fast call that this kernel can have; `lacks`: why not the better
+/// ones.
+fn load_fast_call(
+    cpus: u32,
+    loaded: &mut Loaded,
+    links: &mut NamedLinks,
+    lacks: &mut Vec<(&'static str, Lack)>,
+) -> Result<FastCall> {
+    for mechanism in [FastCall::Security, FastCall::Prctl, FastCall::Setsockopt] {
+        let brought = match object(objects::find(mechanism.object()), cpus, &loaded.maps) {
+            Ok(brought) => brought,
+            Err(error) => {
+                lacks.extend(Lack::of(&error).map(|lack| (mechanism.object(), lack)));
                 continue;
-            };
-            let Some(fd) = self.programs.get(program.name) else {
-                continue;
-            };
-            slots
-                .update(
-                    &slot.to_ne_bytes(),
-                    &fd.as_raw_fd().to_ne_bytes(),
-                    MapFlags::ANY,
-                )
-                .map_err(|error| Error::from_bpf("registering a kernel handler", &error))?;
+            }
+        };
+        if let Some(link) = attach_fast_call(mechanism, &brought.programs) {
+            links.push(link);
+            loaded.add(brought);
+            return Ok(mechanism);
         }
-        Ok(())
     }
+    let mechanism = FastCall::Run;
+    let brought = object(objects::find(mechanism.object()), cpus, &loaded.maps)?;
+    loaded.add(brought);
+    Ok(mechanism)
+}
 
-    /// Attaches what always stays, and the best fast call that this kernel attaches.
-    fn attach(&mut self) -> Result<FastCall> {
-        for program in PROGRAMS {
-            if program.place == Place::Always {
-                let fd = self
-                    .programs
-                    .get(program.name)
-                    .ok_or(Error::Closed("a program"))?;
-                let link = sys::attach(fd.as_fd(), libbpf_sys::BPF_TRACE_RAW_TP)?;
-                self.links.push((program.name, link));
-            }
+fn finish(
+    lock: &Lock,
+    alive: Alive,
+    cpus: u32,
+    flags: u32,
+    fast_call: FastCall,
+    mut loaded: Loaded,
+    links: NamedLinks,
+) -> Result<Core> {
+    let map = loaded.maps.remove(HOST_MAP);
+    let map = map.ok_or(Error::Closed("the host map"))?;
+    let mut host = service::Host::new_zeroed();
+    loaded.write_ids(&mut host)?;
+    for (name, link) in &links {
+        if let Some(at) = PROGRAMS.iter().position(|program| program.name == *name) {
+            host.link_ids[at] = sys::link_ids(link.as_fd())?.0;
         }
-        for mechanism in [FastCall::Security, FastCall::Prctl, FastCall::Setsockopt] {
-            if let Some(link) = attach_fast_call(mechanism, &self.programs) {
-                self.links.push(link);
-                return Ok(mechanism);
-            }
-        }
-        Ok(FastCall::Run)
     }
+    host.version = ABI_VERSION;
+    host.pid = std::process::id();
+    host.cpus = cpus;
+    host.flags = flags;
+    host.start_ns = sys::now_ns();
+    text::write(&mut host.mechanism, fast_call.name()).expect("a short name");
+    set_up_core(cpus, fast_call, &loaded)?;
+    let mut core = Core::assemble(
+        alive,
+        MapHandle::try_from(&map).map_err(|e| Error::from_bpf("opening a map", &e))?,
+        &host,
+        loaded,
+        links.into_iter().map(|(_, link)| link).collect(),
+        true,
+    )?;
+    builtin::describe(&core)?;
+    host.ready = objects::tables_checksum();
+    map.update(&0u32.to_ne_bytes(), host.as_bytes(), MapFlags::ANY)
+        .map_err(|error| Error::from_bpf("completing the core", &error))?;
+    core.give_sign()?;
+    lock.set_core(sys::map_id(map.as_fd())?)?;
+    Ok(core)
 }
 
 /// Attaches a mechanism of the fast call; None where this kernel cannot.
-pub(crate) fn attach_fast_call(
+fn attach_fast_call(
     mechanism: FastCall,
     programs: &HashMap<&'static str, OwnedFd>,
 ) -> Option<(&'static str, OwnedFd)> {
@@ -265,43 +271,47 @@ fn cgroup_root() -> Option<std::fs::File> {
     std::fs::File::open(path).ok()
 }
 
-/// Runs the programs that set timers and threads up, once per core.
-fn set_up(core: &Core) -> Result<()> {
-    for cpu in 0..=core.cpus() {
-        run_indexed(core, "queue_setup", cpu)?;
+/// Runs the programs that set up what always works: the queues' timers.
+fn set_up_core(cpus: u32, fast_call: FastCall, loaded: &Loaded) -> Result<()> {
+    for cpu in 0..=cpus {
+        run_indexed(loaded, "queue_setup", cpu)?;
     }
-    for index in 0..objects::THREADS {
-        run_indexed(core, "thread_setup", index)?;
+    set_up(fast_call.object(), loaded)
+}
+
+/// Runs the programs that set a part's timers and threads up. What is in maps of the core may have
+/// been set up by a part that has gone: its callbacks are replaced.
+pub(crate) fn set_up(part: &str, loaded: &Loaded) -> Result<()> {
+    match part {
+        "thread" => {
+            for index in 0..objects::THREADS {
+                run_indexed(loaded, "thread_setup", index)?;
+            }
+            run_indexed(loaded, "pump_setup", 0)
+        }
+        "signal_task" => run_indexed(loaded, "watch_setup", 0),
+        "downcall_run" => run_range(loaded, "delay_setup", CHANNELS_MAX),
+        "timer" => run_range(loaded, "timer_setup", TIMERS_MAX),
+        _ => Ok(()),
     }
-    run_indexed(core, "pump_setup", 0)?;
-    // Kernels before 6.18 cannot ask a receiver: there no signal waits.
-    if core.program("watch_setup").is_ok() {
-        run_indexed(core, "watch_setup", 0)?;
-    }
-    run_range(core, "delay_setup", CHANNELS_MAX)?;
-    run_range(core, "timer_setup", TIMERS_MAX)
 }
 
 /// Sets up elements 0 to `count` - 1: {first, count, result} in the kernel side's words.
-fn run_range(core: &Core, program: &'static str, count: usize) -> Result<()> {
+fn run_range(loaded: &Loaded, program: &'static str, count: usize) -> Result<()> {
     let count = u32::try_from(count).expect("a small limit");
     let mut context = [0; 12];
     context[4..8].copy_from_slice(&count.to_ne_bytes());
-    match core.run(program, &mut context)? {
+    match loaded.run(program, &mut context)? {
         0 => Ok(()),
         error => Err(Error::from_errno("setting the core up", i64::from(error))),
     }
 }
 
-fn run_indexed(core: &Core, program: &'static str, index: u32) -> Result<()> {
-    match core.run(program, &mut index.to_ne_bytes())? {
+fn run_indexed(loaded: &Loaded, program: &'static str, index: u32) -> Result<()> {
+    match loaded.run(program, &mut index.to_ne_bytes())? {
         0 => Ok(()),
         error => Err(Error::from_errno("setting the core up", i64::from(error))),
     }
-}
-
-fn map_id(map: &MapHandle) -> Result<u32> {
-    sys::map_id(map.as_fd())
 }
 
 /// The part of an object that holds what the loader says: the number of CPUs (bpf/event/maps.h).

@@ -11,6 +11,9 @@ use libbpf_rs::{MapCore, MapFlags};
 use crate::core::{Core, Identity};
 use crate::error::{Error, Result};
 
+/// The part of the core that handles deferred calls before their owner's next scheduling.
+const SWITCH: &str = "downcall_switch";
+
 /// The process that something is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
@@ -110,6 +113,9 @@ pub(crate) fn defer_at_switch(core: &Core, pid: u32, channel: Id) -> Result<()> 
 
 /// Forgets that again, if it was this channel.
 pub(crate) fn forget_switch(core: &Core, pid: u32, channel: u32) -> Result<()> {
+    if core.living_part(SWITCH)?.is_none() {
+        return Ok(()); // nobody's calls are handled so
+    }
     if switch_channel(core, pid)?.map(Id::raw) != Some(channel) {
         return Ok(());
     }

@@ -11,8 +11,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ecalls_abi::channel::{Id, STATE_ACTIVE, STATE_DEAD, STATE_FREE, STATE_SETUP};
 use ecalls_abi::downcall::DEFER_SWITCH;
 use ecalls_abi::ecode::HANDLER_ECODE;
-use ecalls_abi::service::Service;
-use ecalls_abi::subscription::{ACTION_SIGNAL, ACTION_THREAD, Action, Subscription};
+use ecalls_abi::service::{SERVICE_TIMER, Service};
+use ecalls_abi::subscription::{
+    ACTION_HANDLER, ACTION_SIGNAL, ACTION_THREAD, Action, Subscription,
+};
 use ecalls_abi::version::{ACTIONS_MAX, CHANNELS_MAX, SUBSCRIBERS_MAX, SUBSCRIPTIONS_MAX};
 use zerocopy::FromZeros;
 
@@ -442,14 +444,21 @@ fn bury(core: &Core, index: u32, service: &Service) -> Result<()> {
     }
 }
 
-/// Attaches a service's programs, or takes part in their attachment.
+/// Loads what its actions need, and attaches the service's programs, or takes part in their
+/// attachment.
 fn attach(core: &Core, request: &Request) -> Result<Vec<Link>> {
+    let has = |kind| request.actions.iter().any(|action| action.kind == kind);
     let mut links = core.attached(Place::Service(request.service))?;
-    if request
-        .actions
-        .iter()
-        .any(|action| action.kind == ACTION_SIGNAL)
-    {
+    if request.service == SERVICE_TIMER {
+        core.part("timer")?;
+    }
+    if has(ACTION_HANDLER) || has(ACTION_THREAD) {
+        core.part("handler")?;
+    }
+    if has(ACTION_THREAD) {
+        core.part("thread")?;
+    }
+    if has(ACTION_SIGNAL) {
         links.append(&mut core.attached(Place::Signals)?);
     }
     Ok(links)
@@ -481,7 +490,13 @@ pub(crate) fn set_pump(core: &Core) -> Result<()> {
             .any(|builtin| builtin.index == row.service && builtin.locked);
         runs |= row.state == STATE_ACTIVE && may_wait(&row) && (locked || deferred);
     }
-    match core.run("pump_run", &mut u32::from(runs).to_ne_bytes())? {
+    // Where nobody has the pump, it does not run.
+    let part = match runs {
+        true => Some(core.part("thread")?),
+        false => core.living_part("thread")?,
+    };
+    let Some(part) = part else { return Ok(()) };
+    match part.run("pump_run", &mut u32::from(runs).to_ne_bytes())? {
         0 => Ok(()),
         error => Err(Error::from_errno("starting the pump", i64::from(error))),
     }

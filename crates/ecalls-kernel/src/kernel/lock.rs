@@ -85,7 +85,8 @@ fn open_file() -> Result<File> {
         })
 }
 
-/// A sign of life: held by everyone who takes part in a core, for as long as they do.
+/// A sign of life: held by everyone who takes part in a core, for as long as they do; and a second
+/// one for each part of it that they hold.
 ///
 /// The kernel empties a core's table of handlers and frees its timers when the last process closes
 /// them, a little later and by themselves; so a core that nobody holds any more must not be joined,
@@ -97,18 +98,73 @@ fn open_file() -> Result<File> {
 /// before the maps, the second has a number above theirs. While both are there, so are the maps.
 #[derive(Debug)]
 pub(crate) struct Alive {
+    subject: Subject,
     first: File,
     last: Option<File>,
 }
 
-/// The two halves: bytes of the file.
-const FIRST: i64 = 0;
-const LAST: i64 = 1;
+/// What a sign is about: the core, or one of its parts (core/part.rs), each with two bytes of the
+/// file, one for each half.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Subject {
+    /// The core.
+    Core,
+    /// The part that is the object file of this number in the loader's table.
+    Part(usize),
+}
+
+impl Subject {
+    /// The byte of the first half; that of the last half is the next one.
+    fn first(self) -> i64 {
+        match self {
+            Subject::Core => 0,
+            Subject::Part(number) => PARTS + 2 * i64::try_from(number).expect("a small table"),
+        }
+    }
+}
+
+/// Bytes of the file: locked while the core's record changes, and while a part is loaded; the first
+/// byte of the signs of parts.
+const RECORD: i64 = 2;
+const LOADING: i64 = 3;
+const PARTS: i64 = 16;
+
+/// Held while it lives: a lock that is taken for a moment, by who holds [`Lock`] or not.
+#[derive(Debug)]
+pub(crate) struct Held(#[expect(dead_code, reason = "the lock ends with it")] File);
+
+/// Waits until nobody else changes the core's record.
+pub(crate) fn hold_record() -> Result<Held> {
+    hold(RECORD)
+}
+
+/// Waits until nobody else, in this process or another, loads or joins a part of the core. Who
+/// holds it may wait for the record, and for nothing else.
+pub(crate) fn hold_parts() -> Result<Held> {
+    hold(LOADING)
+}
+
+fn hold(byte: i64) -> Result<Held> {
+    let file = open_file()?;
+    let wanted = range(libc::F_WRLCK, byte);
+    loop {
+        // SAFETY: `wanted` is a flock structure that the call reads.
+        let error = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLKW, &raw const wanted) };
+        if error == 0 {
+            return Ok(Held(file));
+        }
+        let error = std::io::Error::last_os_error();
+        if error.kind() != std::io::ErrorKind::Interrupted {
+            return Err(Error::from_io("waiting for /run/ecalls.lock", error));
+        }
+    }
+}
 
 impl Alive {
     /// Opens the first half, not yet given.
-    pub(crate) fn open() -> Result<Alive> {
+    pub(crate) fn open(subject: Subject) -> Result<Alive> {
         Ok(Alive {
+            subject,
             first: open_file()?,
             last: None,
         })
@@ -116,7 +172,8 @@ impl Alive {
 
     /// Whether somebody else gives the sign.
     pub(crate) fn others(&self) -> Result<bool> {
-        Ok(self.is_given(FIRST)? && self.is_given(LAST)?)
+        let first = self.subject.first();
+        Ok(self.is_given(first)? && self.is_given(first + 1)?)
     }
 
     fn is_given(&self, half: i64) -> Result<bool> {
@@ -130,8 +187,8 @@ impl Alive {
         let last = fcntl_dupfd_cloexec(&file, above + 1)
             .map_err(|errno| Error::from_io("taking part in the core", errno.into()))?;
         let last = File::from(last);
-        give_half(&self.first, FIRST)?;
-        give_half(&last, LAST)?;
+        give_half(&self.first, self.subject.first())?;
+        give_half(&last, self.subject.first() + 1)?;
         self.last = Some(last);
         Ok(())
     }

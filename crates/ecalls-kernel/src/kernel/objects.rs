@@ -78,6 +78,8 @@ pub(crate) struct Object {
     pub(crate) bytes: &'static [u8],
     /// The core works without it.
     pub(crate) optional: bool,
+    /// It is a part of the core: loaded when it is first needed (core/part.rs).
+    pub(crate) is_part: bool,
 }
 
 #[derive(Debug)]
@@ -91,11 +93,12 @@ pub struct Program {
 }
 
 macro_rules! object {
-    ($name:literal, $optional:literal) => {
+    ($name:literal, optional: $optional:literal, part: $part:literal) => {
         Object {
             name: $name,
             bytes: include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".bpf.o")),
             optional: $optional,
+            is_part: $part,
         }
     };
 }
@@ -103,31 +106,32 @@ macro_rules! object {
 /// Work items for kernel handler threads: `THREADS` of bpf/event/thread.h.
 pub(crate) const THREADS: u32 = 8;
 
-/// In the order of loading: the first that defines a map creates it.
+/// Every object file. Those that are no parts are loaded with the core, in this order: the first
+/// that defines a map creates it. A part's maps are its own ([`PART_MAPS`]) or among theirs.
 pub(crate) const OBJECTS: &[Object] = &[
-    object!("deliver", false),
-    object!("process", false),
-    object!("handler", false),
-    object!("thread", false),
-    object!("reap", false),
-    object!("signal", false),
-    object!("socket", false),
-    object!("timer", false),
-    object!("task", false),
-    object!("sched", false),
-    object!("downcall_run", false),
-    object!("measure", false),
-    object!("signal_task", true),
-    object!("downcall_prctl", true),
-    object!("downcall_setsockopt", true),
-    object!("downcall_security", true),
-    object!("downcall_switch", false),
-    object!("net", true),
-    object!("disk", true),
-    object!("memory", true),
-    object!("cgroup", true),
-    object!("segment", true),
-    object!("effect", true),
+    object!("deliver", optional: false, part: false),
+    object!("process", optional: false, part: false),
+    object!("handler", optional: false, part: true),
+    object!("thread", optional: false, part: true),
+    object!("reap", optional: false, part: false),
+    object!("signal", optional: false, part: true),
+    object!("socket", optional: false, part: true),
+    object!("timer", optional: false, part: true),
+    object!("task", optional: false, part: true),
+    object!("sched", optional: false, part: true),
+    object!("downcall_run", optional: false, part: true),
+    object!("measure", optional: false, part: true),
+    object!("signal_task", optional: true, part: true),
+    object!("downcall_prctl", optional: true, part: true),
+    object!("downcall_setsockopt", optional: true, part: true),
+    object!("downcall_security", optional: true, part: true),
+    object!("downcall_switch", optional: false, part: true),
+    object!("net", optional: true, part: true),
+    object!("disk", optional: true, part: true),
+    object!("memory", optional: true, part: true),
+    object!("cgroup", optional: true, part: true),
+    object!("segment", optional: true, part: true),
+    object!("effect", optional: true, part: true),
 ];
 
 /// What each service in E-code loads for itself (bpf/ecode/meeting.h).
@@ -205,7 +209,7 @@ pub fn compiled() -> impl Iterator<Item = (&'static str, &'static [u8])> {
     OBJECTS.iter().map(|object| (object.name, object.bytes))
 }
 
-/// Checksum of both tables, never 0: cores and programs of builds that differ in them do not fit
+/// Checksum of the tables, never 0: cores and programs of builds that differ in them do not fit
 /// together, although they may speak the same version of the contract.
 pub(crate) const fn tables_checksum() -> u32 {
     let mut sum = 0x811c_9dc5; // FNV-1a
@@ -217,6 +221,11 @@ pub(crate) const fn tables_checksum() -> u32 {
     at = 0;
     while at < PROGRAMS.len() {
         sum = checksum(sum, PROGRAMS[at].name.as_bytes());
+        at += 1;
+    }
+    at = 0;
+    while at < OBJECTS.len() {
+        sum = checksum(sum, &[OBJECTS[at].is_part as u8]);
         at += 1;
     }
     sum | 1
@@ -276,3 +285,44 @@ pub const MAPS: &[&str] = &[
     "coop_threads",
     "event_sinks",
 ];
+
+/// The maps that no object but one part has, and that part.
+pub const PART_MAPS: &[(&str, &str)] = &[
+    ("pumps", "thread"),
+    ("signal_works", "signal_task"),
+    ("socket_interest", "socket"),
+    ("sched_waits", "sched"),
+    ("switch_owners", "downcall_switch"),
+    ("net_told", "net"),
+    ("disk_requests", "disk"),
+    ("reclaims", "memory"),
+    ("samplers", "cgroup"),
+    ("group_states", "cgroup"),
+];
+
+/// The part that alone has that map; None: it comes with the core.
+pub(crate) fn part_with(map: &str) -> Option<&'static str> {
+    let found = PART_MAPS.iter().find(|(name, _)| *name == map);
+    found.map(|(_, part)| *part)
+}
+
+impl FastCall {
+    /// The object file that the mechanism needs.
+    pub(crate) fn object(self) -> &'static str {
+        match self {
+            FastCall::Security => "downcall_security",
+            FastCall::Prctl => "downcall_prctl",
+            FastCall::Setsockopt => "downcall_setsockopt",
+            FastCall::Run => "downcall_run",
+        }
+    }
+}
+
+/// The object file of that name.
+///
+/// # Panics
+/// If there is none.
+pub(crate) fn find(name: &str) -> &'static Object {
+    let found = OBJECTS.iter().find(|object| object.name == name);
+    found.expect("an object file of the table")
+}

@@ -1,0 +1,290 @@
+//! The parts of the core: object files that are loaded when they are first needed, because the
+//! kernel's verifier takes most of the time in which a core starts.
+//!
+//! A part is loaded with the core's maps and with maps of its own
+//! ([`PART_MAPS`](crate::kernel::objects::PART_MAPS)), and is set up. The core's record then has
+//! the ids of its programs and maps, so that other programs which host the core join it instead of
+//! loading it a second time. Whoever needs a part holds it until it ends, so a part lives as long
+//! as a program that needs it. One that nobody holds any more is loaded anew: as for the core
+//! itself, a sign of life tells ([`Alive`]), and the set-up programs take over what the former part
+//! has left in the core's maps.
+//!
+//! One thread of one process loads at a time ([`hold_parts`]); the others find the part there. The
+//! ids are in the record before the sign is given: a sign is never that of a part which is still
+//! being loaded, and a process that ends meanwhile leaves ids without a sign.
+//!
+//! A daemon loads all parts before it gives up the right to read files ([`Core::complete`]).
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::OnceLock;
+
+use ecalls_abi::service::Host;
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+
+use crate::core::{Core, load};
+use crate::error::{Error, Result};
+use crate::kernel::lock::{Alive, Subject, hold_parts};
+use crate::kernel::objects::{self, FastCall, MAPS, OBJECTS, Object, PROGRAMS, Place, part_with};
+use crate::kernel::sys;
+
+/// Programs and maps of one or several object files.
+#[derive(Debug, Default)]
+pub(crate) struct Loaded {
+    /// First, so that it ends before the maps are closed.
+    alive: Option<Alive>,
+    pub(crate) maps: HashMap<&'static str, MapHandle>,
+    pub(crate) programs: HashMap<&'static str, OwnedFd>,
+}
+
+impl Loaded {
+    /// Takes over what another object file has brought.
+    pub(crate) fn add(&mut self, other: Loaded) {
+        self.maps.extend(other.maps);
+        self.programs.extend(other.programs);
+    }
+
+    /// Runs one of its system call programs on `context`. Its return value.
+    pub(crate) fn run(&self, name: &'static str, context: &mut [u8]) -> Result<i32> {
+        let program = self.programs.get(name);
+        let program = program.ok_or(Error::Closed("a program of the core"))?;
+        sys::run(program.as_fd(), context)
+    }
+
+    /// Writes the ids of everything here into the core's record.
+    pub(crate) fn write_ids(&self, host: &mut Host) -> Result<()> {
+        for (id, name) in host.map_ids.iter_mut().zip(MAPS) {
+            if let Some(map) = self.maps.get(name) {
+                *id = sys::map_id(map.as_fd())?;
+            }
+        }
+        for (id, program) in host.prog_ids.iter_mut().zip(PROGRAMS) {
+            if let Some(fd) = self.programs.get(program.name) {
+                *id = sys::program_info(fd.as_fd())?.id;
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows that this program holds the part, from now on until it ends.
+    fn give_sign(&mut self, mut alive: Alive) -> Result<()> {
+        let maps = self.maps.values().map(|map| map.as_fd().as_raw_fd());
+        let programs = self.programs.values().map(AsRawFd::as_raw_fd);
+        alive.give(maps.chain(programs).max().unwrap_or(0))?;
+        self.alive = Some(alive);
+        Ok(())
+    }
+}
+
+/// What this kernel does not let us have.
+#[derive(Clone, Debug)]
+pub(crate) enum Lack {
+    /// Its verifier refused the object file, and why.
+    Refused(String),
+    /// It lacks what the object file is about.
+    Unsupported,
+}
+
+impl Lack {
+    /// What an error of loading says for good; None: it may be another one next time.
+    pub(crate) fn of(error: &Error) -> Option<Lack> {
+        match error {
+            Error::Refused { why, .. } => Some(Lack::Refused(why.clone())),
+            Error::Unsupported { .. } => Some(Lack::Unsupported),
+            _ => None,
+        }
+    }
+
+    fn error(&self, part: &'static str) -> Error {
+        match self {
+            Lack::Refused(why) => Error::Refused {
+                what: part,
+                why: why.clone(),
+            },
+            Lack::Unsupported => Error::Unsupported {
+                feature: part,
+                since: "a newer kernel",
+            },
+        }
+    }
+}
+
+/// A part, as this program knows it.
+#[derive(Debug, Default)]
+struct Part {
+    loaded: OnceLock<Loaded>,
+    lack: OnceLock<Lack>,
+}
+
+/// The parts of a core, by the name of the object file.
+#[derive(Debug)]
+pub(crate) struct Parts(HashMap<&'static str, Part>);
+
+impl Parts {
+    /// None is here yet. That of `fast_call` is no part: it came with the core.
+    pub(crate) fn new(fast_call: FastCall) -> Parts {
+        let parts = OBJECTS
+            .iter()
+            .filter(|object| object.is_part && object.name != fast_call.object());
+        Parts(parts.map(|part| (part.name, Part::default())).collect())
+    }
+
+    /// Notes what this kernel was found to lack.
+    pub(crate) fn lacks(&self, part: &'static str, lack: Lack) {
+        if let Some(part) = self.0.get(part) {
+            let _ = part.lack.set(lack);
+        }
+    }
+
+    /// Those that the verifier refused, and why.
+    pub(crate) fn refused(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.0
+            .iter()
+            .filter_map(|(name, part)| match part.lack.get() {
+                Some(Lack::Refused(why)) => Some((*name, why.as_str())),
+                _ => None,
+            })
+    }
+
+    /// Programs of the parts that are here.
+    pub(crate) fn programs(&self) -> impl Iterator<Item = (&'static str, &OwnedFd)> {
+        let here = self.0.values().filter_map(|part| part.loaded.get());
+        here.flat_map(|loaded| loaded.programs.iter().map(|(name, fd)| (*name, fd)))
+    }
+}
+
+impl Core {
+    /// The part of that name: joined, if another program that hosts the core holds it, else loaded.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] and [`Error::Unsupported`] where this kernel cannot have it.
+    pub(crate) fn part(&self, name: &'static str) -> Result<&Loaded> {
+        self.take_part(name, true)?
+            .ok_or(Error::Closed("a part of the core"))
+    }
+
+    /// The same if this program or another one holds it; it is not loaded.
+    pub(crate) fn living_part(&self, name: &'static str) -> Result<Option<&Loaded>> {
+        self.take_part(name, false)
+    }
+
+    fn take_part(&self, name: &'static str, may_load: bool) -> Result<Option<&Loaded>> {
+        let part = self.parts.0.get(name);
+        let part = part.ok_or(Error::Closed("a part of the core"))?;
+        if let Some(loaded) = part.loaded.get() {
+            return Ok(Some(loaded));
+        }
+        if let Some(lack) = part.lack.get() {
+            return if may_load {
+                Err(lack.error(name))
+            } else {
+                Ok(None)
+            };
+        }
+        let _held = hold_parts()?;
+        if let Some(loaded) = part.loaded.get() {
+            return Ok(Some(loaded)); // another thread has been here
+        }
+        let number = OBJECTS.iter().position(|object| object.name == name);
+        let subject = Subject::Part(number.ok_or(Error::Closed("a part of the core"))?);
+        let alive = Alive::open(subject)?;
+        let mut loaded = match self.join_part(name, &alive)? {
+            Some(loaded) => loaded,
+            None if !may_load => return Ok(None),
+            None => self.load_part(objects::find(name)).inspect_err(|error| {
+                if let Some(lack) = Lack::of(error) {
+                    let _ = part.lack.set(lack);
+                }
+            })?,
+        };
+        loaded.give_sign(alive)?;
+        Ok(Some(part.loaded.get_or_init(|| loaded)))
+    }
+
+    /// Opens a part that another program holds. None: nobody does.
+    fn join_part(&self, name: &'static str, alive: &Alive) -> Result<Option<Loaded>> {
+        if !alive.others()? {
+            return Ok(None);
+        }
+        let host = self.host()?;
+        // A part that is being torn down fails somewhere in here; then it is not there.
+        match open_part(name, &host) {
+            Ok(loaded) if alive.others()? => Ok(Some(loaded)),
+            _ => Ok(None),
+        }
+    }
+
+    fn load_part(&self, object: &'static Object) -> Result<Loaded> {
+        let loaded = load::object(object, self.cpus(), &self.maps)?;
+        assert!(
+            loaded
+                .maps
+                .keys()
+                .all(|map| part_with(map) == Some(object.name)),
+            "maps of {} that are missing in the table PART_MAPS: {:?}",
+            object.name,
+            loaded.maps.keys()
+        );
+        load::set_up(object.name, &loaded)?;
+        self.fill_handlers(&loaded)?;
+        let mut written = Ok(());
+        self.note(|host| written = loaded.write_ids(host))?;
+        written.map(|()| loaded)
+    }
+
+    /// Puts kernel handlers into their slots.
+    fn fill_handlers(&self, loaded: &Loaded) -> Result<()> {
+        for program in PROGRAMS {
+            let (Place::Handler(slot), Some(fd)) =
+                (program.place, loaded.programs.get(program.name))
+            else {
+                continue;
+            };
+            let (slot, fd) = (slot.to_ne_bytes(), fd.as_raw_fd().to_ne_bytes());
+            self.map("handlers")?
+                .update(&slot, &fd, MapFlags::ANY)
+                .map_err(|error| Error::from_bpf("registering a kernel handler", &error))?;
+        }
+        Ok(())
+    }
+
+    /// Loads all parts, but for the mechanisms of the fast call that are not in use: for a process
+    /// that cannot load any more later.
+    ///
+    /// # Errors
+    /// Those of a part that the core cannot do without.
+    pub(crate) fn complete(&self) -> Result<()> {
+        for object in OBJECTS.iter().filter(|object| object.is_part) {
+            let mechanism = [FastCall::Security, FastCall::Prctl, FastCall::Setsockopt];
+            let is_mechanism = mechanism.iter().any(|call| call.object() == object.name);
+            if is_mechanism || object.name == self.fast_call().object() {
+                continue;
+            }
+            match self.part(object.name) {
+                Ok(_) => {}
+                Err(_) if object.optional => self.parts.lacks(object.name, Lack::Unsupported),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Opens a part's maps and programs by the ids in the core's record.
+fn open_part(name: &'static str, host: &Host) -> Result<Loaded> {
+    let mut loaded = Loaded::default();
+    for (map, id) in MAPS.iter().zip(host.map_ids) {
+        if part_with(map) == Some(name) {
+            let opened = MapHandle::from_map_id(id)
+                .map_err(|error| Error::from_bpf("joining a part of the core", &error))?;
+            loaded.maps.insert(*map, opened);
+        }
+    }
+    for (program, id) in PROGRAMS.iter().zip(host.prog_ids) {
+        if program.object == name {
+            let opened = sys::program_by_id(id)?;
+            loaded.programs.insert(program.name, opened);
+        }
+    }
+    Ok(loaded)
+}
