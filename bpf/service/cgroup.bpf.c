@@ -316,8 +316,7 @@ static __always_inline void walk(struct sampler *s, u32 which, u64 now_ns) {
 					     BPF_LOCAL_STORAGE_GET_F_CREATE);
 		if (!state)
 			continue; /* no memory: it is told of later */
-		sample_group((u64)BPF_CORE_READ(css, cgroup), &state->sample[which], which,
-			     now_ns);
+		sample_group((u64)BPF_CORE_READ(css, cgroup), &state->sample[which], which, now_ns);
 	}
 	bpf_rcu_read_unlock();
 	bpf_cgroup_release(root);
