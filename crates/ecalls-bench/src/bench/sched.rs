@@ -193,13 +193,16 @@ fn read(path: &Path) -> Result<Results, Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| of_file(path, error))?;
     let mut results = Results::default();
     for (line, number) in text.lines().zip(1..) {
-        match serde_json::from_str(line) {
-            Ok(measured::Line::Series(series)) => results.series.push(series),
-            Ok(measured::Line::Row(row)) => results.measured.push(row),
-            Err(_) => {
-                let why = format_args!("line {number} is none of `ecalls bench sched --json`");
-                return Err(of_file(path, why));
-            }
+        // Not as an untagged enum: serde buffers its numbers, which serde_json's feature
+        // arbitrary_precision (of ecalls-cli) makes maps, so no series would be read.
+        let series = serde_json::from_str(line).map(|series| results.series.push(series));
+        let read = series.or_else(|_| {
+            let row = serde_json::from_str(line);
+            row.map(|row| results.measured.push(row))
+        });
+        if read.is_err() {
+            let why = format_args!("line {number} is none of `ecalls bench sched --json`");
+            return Err(of_file(path, why));
         }
     }
     Ok(results)

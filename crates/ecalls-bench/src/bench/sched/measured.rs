@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::figures::Figure;
-use super::series::Series;
 
 /// One line of figures.
 #[derive(Clone, Debug, Deserialize)]
@@ -17,15 +16,6 @@ pub(super) struct Measured {
     /// The rest of its keys.
     #[serde(flatten)]
     figures: BTreeMap<String, serde_json::Value>,
-}
-
-/// One line of what `--json` prints.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
-pub(super) enum Line {
-    /// With `--series`.
-    Series(Series),
-    Row(Measured),
 }
 
 /// The lines of each row, with the figures that any of them has, in their order.
