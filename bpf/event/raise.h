@@ -30,8 +30,9 @@
 #define TRIGGER_DIRECT 0x45430001 /* deliver current.event, then what is queued */
 #define TRIGGER_DRAIN 0x45430002  /* deliver what is queued */
 
-#define DRAIN_ROUNDS 8 /* triggers in a row; each delivers up to DISPATCH_EVENTS events */
-#define RETRY_NS 20000 /* after that, the timer goes on */
+#define DISPATCH_EVENTS 32 /* events of one run of the dispatcher */
+#define DRAIN_ROUNDS 8	   /* triggers in a row; each is one run */
+#define RETRY_NS 20000	   /* after that, the timer goes on */
 
 /* Flags of raise(), beside ECALLS_EVENT_CPU. */
 #define RAISE_LOCKED 0x10000u  /* called under a scheduler lock: start no timer, no thread */

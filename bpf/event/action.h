@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The actions of a subscription: run_chain() runs a chain of them in order, each result deciding
+ * about the next (ECalls-05 §3.1).
+ *
+ * The dispatcher (deliver.bpf.c) calls run_chain() for each event that it offers, and for a chain
+ * that goes on after a thread, a signal or an upcall. Kernel handlers are programs on the
+ * dispatcher's tracepoint in slots of the map `handlers`; E-code programs are in places of the map
+ * `ecodes`. Both are called by a tail call from a small function (call_handler, call_ecode): the
+ * program takes the place of that function only, and returns to the dispatcher. If the slot is
+ * empty, the small function itself returns.
+ *
+ * Fails how: an action whose channel is gone, whose handler is missing or whose receiver has exited
+ * drops the event with that reason. The outcome of a chain is counted at its end (account.h).
+ * Nothing here waits.
+ */
+#ifndef ECALLS_EVENT_ACTION_H
+#define ECALLS_EVENT_ACTION_H
+
+#include "memory.h"
+#include "signal.h"
+#include "sink.h"
+#include "thread.h"
+#include "ecode.h"
+
+static __noinline int call_handler(void *ctx, u32 slot) {
+	bpf_tail_call(ctx, &handlers, slot);
+	return 0;
+}
+
+/* The code behind the tail call runs only if no program is in that place. */
+static __noinline int call_ecode(void *ctx, u32 place) {
+	struct current *c;
+
+	bpf_tail_call(ctx, &ecodes, place);
+	c = current_cpu();
+	if (c)
+		c->result = HANDLER_MISSING;
+	return 0;
+}
+
+/* Notes the result of a delivery. A loss is counted at once in the channel that it concerns,
+ * whatever the rest of the chain does. */
+static __always_inline void delivery(struct outcome *o, int result, u32 channel) {
+	struct ecalls_lost *lost;
+
+	if (result >= 0) {
+		o->delivered++;
+		return;
+	}
+	o->dropped = -result;
+	lost = lost_of(channel);
+	if (lost && o->dropped <= ECALLS_DROP_REASONS)
+		__sync_fetch_and_add(&lost->dropped[(o->dropped - 1) & 15], 1);
+}
+
+/* Calls the E-code program of an action. HANDLER_*. */
+__noinline int run_ecode(void *ctx __arg_ctx, u32 index, u32 action) {
+	struct current *c = current_cpu();
+	u32 place;
+
+	if (!c)
+		return HANDLER_STOP;
+	c->result = HANDLER_CONTINUE;
+	place = ecode_begin(index, action);
+	if (place == ECODE_NONE)
+		return HANDLER_CONTINUE;
+	call_ecode(ctx, place);
+	if (*(volatile s32 *)&c->result == HANDLER_MISSING)
+		return HANDLER_MISSING;
+	return ecode_end(index, action);
+}
+
+/* Calls a kernel handler. True: go on with the next action. */
+static __always_inline bool run_handler(void *ctx, struct current *c,
+					const struct ecalls_subscription *s, u32 slot, u32 index,
+					u32 action, struct outcome *o,
+					struct ecalls_subscription_count *n) {
+	u32 user = s->user;
+	u64 begin_ns = user ? user_handler_begin(user) : 0;
+
+	if (begin_ns == 1) {
+		delivery(o, MEMORY_DROPPED(ECALLS_DROP_QUOTA), s->channel);
+		return false;
+	}
+	c->subscription = index;
+	c->action = action;
+	c->calls++;
+	if (slot == ECALLS_HANDLER_ECODE) {
+		c->result = run_ecode(ctx, index, action);
+	} else {
+		c->result = HANDLER_MISSING;
+		call_handler(ctx, slot);
+	}
+	n->handlers++;
+	if (begin_ns)
+		user_handler_end(user, begin_ns);
+	if (c->result == HANDLER_MISSING)
+		delivery(o, MEMORY_DROPPED(ECALLS_DROP_NO_HANDLER), s->channel);
+	o->filtered = c->result != HANDLER_CONTINUE;
+	return c->result == HANDLER_CONTINUE;
+}
+
+/* Runs one action. True: go on with the next. */
+static __always_inline bool run_action(void *ctx, struct current *c,
+				       const struct ecalls_subscription *s, u32 index, u32 action,
+				       bool in_thread, struct outcome *o,
+				       struct ecalls_subscription_count *n) {
+	const struct ecalls_action *a = action_of(s, action);
+	u32 kind = a->kind;
+
+	if (kind == ECALLS_ACTION_HANDLER || (kind == ECALLS_ACTION_THREAD && in_thread)) {
+		return run_handler(ctx, c, s, a->handler, index, action, o, n);
+	}
+	switch (kind) {
+	case ECALLS_ACTION_THREAD: {
+		int lost = thread_add(c, s->id, chain_at(action, o));
+		if (lost) {
+			delivery(o, lost, s->channel);
+			return false;
+		}
+		o->pending = 1;
+		return false;
+	}
+	case ECALLS_ACTION_SIGNAL: {
+		int result =
+			signal_send(index, chain_at(action, o) | (in_thread ? CHAIN_IN_THREAD : 0));
+		o->signals += result == SIGNAL_SENT;
+		o->pending = result == SIGNAL_PENDING;
+		if (result != SIGNAL_PENDING) {
+			delivery(o, result, s->channel);
+			__sync_fetch_and_add(&n->signals, result == SIGNAL_SENT);
+		}
+		return !o->pending;
+	}
+	case ECALLS_ACTION_USER:
+	case ECALLS_ACTION_MEMORY: {
+		int result = memory_put(a->channel, &c->event, s->id);
+		if (result == MEMORY_REPLACED) {
+			drop_for_subscription(index, s->channel, ECALLS_DROP_REPLACED, false);
+			__sync_fetch_and_sub(&n->delivered, 1);
+		}
+		delivery(o, result, a->channel);
+		if (result >= 0 && c->event.flags & ECALLS_EVENT_CPU)
+			sink_note(a->channel, &c->event);
+		if (result >= 0 && memory_wake(a->channel))
+			n->wakes++;
+		/* The upcall decides about the rest of the chain, by ECALLS_OP_RESUME. */
+		return a->kind == ECALLS_ACTION_MEMORY || result < 0;
+	}
+	default:
+		return true;
+	}
+}
+
+/* Runs a subscription's chain from the action in `chain` on. */
+__noinline int run_chain(void *ctx __arg_ctx, u32 index, u32 chain) {
+	struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
+	struct ecalls_subscription_count *n = count_of(index);
+	struct current *c = current_cpu();
+	bool in_thread = chain & CHAIN_IN_THREAD;
+	u32 action = 0;
+	struct outcome *o;
+
+	if (!s || !n || !c)
+		return 0;
+	o = &c->outcome;
+	*o = chain_outcome(chain);
+	for (u32 a = chain & CHAIN_ACTION; lib_again(a, ECALLS_ACTIONS_MAX); a++) {
+		if (a >= ECALLS_ACTIONS_MAX || a >= s->actions)
+			break;
+		action = a;
+		if (!run_action(ctx, c, s, index, a, in_thread, o, n))
+			break;
+		in_thread = false;
+	}
+	ecode_restore(c);
+	if (c->signal.subscription == index + 1)
+		c->signal.shared = o->delivered > o->signals;
+	settle(o, s, index, n, &c->event, action, c->now_ns);
+	return 0;
+}
+
+#endif
