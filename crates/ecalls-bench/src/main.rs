@@ -2,7 +2,7 @@
 //! for `ecalls bench` and `ecalls demo`. It takes the same arguments, so its help and its manual
 //! pages name those.
 //!
-//! - [`bench`]: events, handlers and schedulers, beside what the kernel offers without us;
+//! - [`mod@bench`]: events, handlers and schedulers, beside what the kernel offers without us;
 //! - [`demo`]: a web server's events, under load.
 
 #![forbid(unsafe_code)]

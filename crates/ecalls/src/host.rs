@@ -31,6 +31,10 @@ impl Ecalls {
     /// Connects to the daemon (`ecallsd`), for programs of any user. Where none runs, a privileged
     /// program joins the machine's core, or loads it into the kernel if there is none.
     ///
+    /// A program that hosts the core loads each of its parts (services, signals, kernel threads,
+    /// calls) at the first use, by the same privileges. A program that gives them up after opening
+    /// loads all parts before: `ecalls.core()?.complete()?`.
+    ///
     /// # Errors
     /// [`crate::Error::Denied`] without daemon and privileges, [`crate::Error::Unsupported`] naming
     /// what this kernel lacks, [`crate::Error::Quota`] when this user has all its connections.

@@ -6,7 +6,7 @@
 //! screens and compilers, in whose place known amounts of work are computed. The first half second
 //! of each run is not counted.
 //!
-//! - [`rows`]: the rows, their workloads, the figures of each;
+//! - [`mod@rows`]: the rows, their workloads, the figures of each;
 //! - [`player`], [`viewer`], [`work`]: what the threads do;
 //! - [`stage`]: runs one workload; [`under`]: starts and ends the schedulers;
 //! - [`switching`]: the workload that is no players: what a context switch costs;

@@ -94,7 +94,7 @@ static void event_passes_a_handler_in_ecode(const ecalls_service_t *service) {
 		 .text = "static long n;\n"
 			 "struct output { u64 number; u32 seen; };\n"
 			 "output.number = number * 2; output.seen = ++n;\n"
-			 "return number >= attr(\"least\");"},
+			 "return (long)number >= attr(\"least\");"},
 		{.kind = ECALLS_ACTION_MEMORY, .channel = channel},
 	};
 	struct ecalls_subscribe_options options = {.size = sizeof options,

@@ -249,11 +249,11 @@ impl Core {
     }
 
     /// Loads all parts, but for the mechanisms of the fast call that are not in use: for a process
-    /// that cannot load any more later.
+    /// that gives up the privileges by which it loads.
     ///
     /// # Errors
     /// Those of a part that the core cannot do without.
-    pub(crate) fn complete(&self) -> Result<()> {
+    pub fn complete(&self) -> Result<()> {
         for object in OBJECTS.iter().filter(|object| object.is_part) {
             let mechanism = [FastCall::Security, FastCall::Prctl, FastCall::Setsockopt];
             let is_mechanism = mechanism.iter().any(|call| call.object() == object.name);
