@@ -18,6 +18,7 @@
 #ifndef ECALLS_SCHED_HEIR_H
 #define ECALLS_SCHED_HEIR_H
 
+#include "entry.h"
 #include "wish.h"
 
 #define HEIR_PLACES 16u	  /* of a CPU's table, for those of one user, root included */

@@ -16,7 +16,7 @@
 #ifndef ECALLS_SCHED_LOAD_H
 #define ECALLS_SCHED_LOAD_H
 
-#include "slot.h"
+#include "place.h"
 #include "lib/sched/balance.h"
 
 static __always_inline void load_add(u32 cpu, u64 change) {

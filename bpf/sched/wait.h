@@ -14,7 +14,7 @@
 #ifndef ECALLS_SCHED_WAIT_H
 #define ECALLS_SCHED_WAIT_H
 
-#include "slot.h"
+#include "place.h"
 
 #define WAIT_MOST_NS 10000000000ull
 #define WAIT_LOOK_NS 1000000000ull /* from look to look; all who wait are looked at */

@@ -13,6 +13,7 @@
 #ifndef ECALLS_SCHED_WISH_H
 #define ECALLS_SCHED_WISH_H
 
+#include "place.h"
 #include "slot.h"
 
 #define USER_SHARE (WINDOW_WHOLE / 2) /* of a CPU, for windows of one user */

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A task from its first moment under this scheduler to its last: what is kept of it (struct
+ * sched_task), to which CPU's virtual time that belongs, and what it weighs.
+ *
+ * The kernel calls init_task when a task is made or the scheduler starts, enable when the task
+ * comes into this scheduling class, set_weight when its nice value changes, exit_task when it ends.
+ * In between, the operations of scheduler.bpf.c call move_to() when they meet the task on another
+ * CPU, weigh() when its weight may have changed, and bequeath() when a thread that exits stops
+ * running.
+ *
+ * Fails how: init_task refuses a task for which there is no memory; every other operation ignores a
+ * task of which nothing is kept.
+ */
+#ifndef ECALLS_SCHED_TASK_H
+#define ECALLS_SCHED_TASK_H
+
+#include "load.h"
+#include "share.h"
+#include "sink.h"
+
+/* Makes a task go by the virtual time of `cpu`. */
+static __always_inline void move_to(struct sched_task *t, u32 cpu, struct sched_cpu *c) {
+	struct sched_cpu *former = cpu_of(t->cpu);
+
+	if (t->cpu == cpu)
+		return;
+	if (former)
+		t->plain.vtime = vtime_move(t->plain.vtime, former->vtime, c->vtime);
+	t->cpu = cpu;
+}
+
+/* Gives an entity the weight of its thread. A runnable member of a group is counted in the group's
+ * weight, and keeps its own until it sleeps (`rests`). */
+static __always_inline void weigh(const struct sched_task *t, struct sched_cpu *c, bool rests) {
+	struct sched_entity *e = sched_entity(c, t->entity);
+
+	if (rests || e->group >= SCHED_ENTITIES)
+		e->weight = t->plain.weight;
+}
+
+/* Hands on what a thread that exits has had beyond its share: the threads that begin owe it. That
+ * is done from the thread's last moments on, because a process that waits for its end may start
+ * another thread before this one has stopped for good. */
+static __always_inline void bequeath(const struct task_struct *p, const struct sched_task *t,
+				     struct sched_cpu *c) {
+	struct sched_entity *e = sched_entity(c, t->entity);
+
+	if (!(p->flags & PF_EXITING))
+		return;
+	if (t->entity >= SCHED_ENTITIES) {
+		fair_end(c, t->plain.vtime, t->plain.weight, SHARE_NICE_0);
+		return;
+	}
+	if (e->group < SCHED_ENTITIES)
+		e = sched_entity(c, e->group);
+	fair_end(c, e->vtime, e->weight, SHARE_NICE_0);
+}
+
+SEC("struct_ops/set_weight")
+void BPF_PROG(sched_weight, struct task_struct *p, u32 weight) {
+	struct sched_task *t = task_of(p);
+	struct sched_cpu *c = t ? cpu_of(t->cpu) : 0;
+
+	if (!c)
+		return;
+	t->nice = weight;
+	t->plain.weight = share_weight(t);
+	/* The kernel has taken the task out of its queue: its group does not count it now. */
+	if (t->entity < SCHED_ENTITIES)
+		weigh(t, c, true);
+	load_settle(t, c);
+}
+
+SEC("struct_ops/enable")
+void BPF_PROG(sched_enable, struct task_struct *p) {
+	struct task_struct___scx *scx = (void *)p;
+	struct sched_task *t = task_of(p);
+	struct sched_cpu *c;
+	u32 cpu = scx_bpf_task_cpu(p);
+
+	c = cpu_of(cpu);
+	if (!t || !c)
+		return;
+	if (t->cpu != cpu)
+		leave(t);
+	/* A thread that comes back from another class keeps what it owes. */
+	move_to(t, cpu, c);
+	t->plain.vtime = vtime_later(t->plain.vtime, t->born ? fair_begin(c) : c->vtime);
+	t->born = 0;
+	t->nice = BPF_CORE_READ(scx, scx.weight);
+	t->plain.weight = share_weight(t);
+}
+
+SEC("struct_ops.s/init_task")
+s32 BPF_PROG(sched_init_task, struct task_struct *p, struct scx_init_task_args *args) {
+	struct sched_task *t;
+
+	t = bpf_task_storage_get(&sched_tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!t)
+		return -ENOMEM;
+	t->nice = VTIME_WEIGHT;
+	t->share = share_number(args->cgroup);
+	t->born = args->fork;
+	t->plain.group = SCHED_NOBODY;
+	t->entity = SCHED_NOBODY;
+	/* A thread that is older than this scheduler may have named a slot already. */
+	t->bound = !args->fork;
+	if (args->fork)
+		heir_is_made(t);
+	return 0;
+}
+
+SEC("struct_ops/exit_task")
+void BPF_PROG(sched_exit_task, struct task_struct *p, struct scx_exit_task_args *args) {
+	struct sched_task *t = task_of(p);
+	struct sched_cpu *c = t ? cpu_of(t->cpu) : 0;
+
+	if (!c)
+		return;
+	t->ready = 0;
+	load_settle(t, c);
+	share_sleep(t);
+	sink_leaves(t);
+	leave(t);
+}
+
+#endif

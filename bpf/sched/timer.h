@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The timer of each CPU: the CPU asks again whom to run when the policy's next moment has come.
+ *
+ * set_timer() arms it when a task gets the CPU, when a thread with a window begins to wait, and
+ * when a choice finds nobody who may run yet. When the timer expires, it kicks its CPU, and the
+ * kernel calls dispatch there. The kernel's tick comes every few milliseconds anyway; so the timer
+ * is armed only where that is too coarse: where there are cooperative threads or windows, and for a
+ * light thread.
+ *
+ * Fails how: a kick from a CPU that goes offline is left out (kick). A CPU that was kicked
+ * and has not asked is kicked again after UNASKED_NS.
+ */
+#ifndef ECALLS_SCHED_TIMER_H
+#define ECALLS_SCHED_TIMER_H
+
+#include "state.h"
+
+#define UNASKED_NS 1000000u /* until a CPU that was kicked and has not asked is kicked again */
+
+struct sched_timer_of {
+	struct bpf_timer timer;
+	u64 at_ns;   /* when it expires; 0: it is not armed */
+	u64 past_ns; /* the last moment that was past when it was armed */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct sched_timer_of);
+} sched_timers SEC(".maps");
+
+/* Makes a CPU ask again whom to run. Not from a CPU that goes offline: a kick is sent by an
+ * interrupt to the sender itself, and in its last moments that CPU gets no interrupt, although it
+ * still chooses and wakes threads. A kick that is lost in this way stays pending: all later kicks
+ * from that CPU would do nothing, and whoever ends the scheduler would wait for it for ever. */
+static __always_inline void kick(s32 cpu, u64 flags) {
+	const struct cpumask *online = scx_bpf_get_online_cpumask();
+	bool can = bpf_cpumask_test_cpu(bpf_get_smp_processor_id(), online);
+
+	scx_bpf_put_cpumask(online);
+	if (can)
+		scx_bpf_kick_cpu(cpu, flags);
+}
+
+/* The timer of a CPU has expired. */
+static int timer_comes(void *map, u32 *cpu, struct sched_timer_of *timer) {
+	struct sched_cpu *c = cpu_of(*cpu);
+	u64 at;
+
+	timer->at_ns = 0;
+	at = c ? sched_timer(c) : 0;
+	/* The thread that it was armed for has gone or has run, and the next moment is later. If
+	 * the CPU has armed it meanwhile, that is the newer moment. */
+	if (at > now_ns()) {
+		if (at != SCHED_NEVER && !__sync_val_compare_and_swap(&timer->at_ns, 0, at))
+			bpf_timer_start(&timer->timer, at, BPF_F_TIMER_ABS);
+		return 0;
+	}
+	kick((s32)*cpu, SCX_NUMBER(scx_kick_flags, SCX_KICK_PREEMPT));
+	return 0;
+}
+
+/* Arms the timer of this CPU for the policy's next moment, unless it expires by then. */
+static __always_inline void set_timer(u32 cpu, struct sched_cpu *c, bool is_light, u64 now) {
+	struct sched_timer_of *timer = bpf_map_lookup_elem(&sched_timers, &cpu);
+	u64 at;
+
+	/* The kernel's tick is fine enough among plain threads that are not light. */
+	if (!timer || !(c->cooperative | c->windowed | is_light))
+		return;
+	at = sched_timer(c);
+	if (at == SCHED_NEVER || (timer->at_ns && timer->at_ns <= at))
+		return;
+	timer->at_ns = at;
+	if (at <= now) {
+		/* If the CPU was kicked for this moment already, it has not asked: Linux 7.0 asks
+		 * nothing for a CPU that goes offline. Kicked at once each time, it would do
+		 * nothing else. */
+		at = now + (timer->past_ns == at ? UNASKED_NS : 0);
+		timer->past_ns = timer->at_ns;
+	}
+	bpf_timer_start(&timer->timer, at, BPF_F_TIMER_ABS);
+}
+
+#endif
