@@ -30,8 +30,8 @@ impl ChannelHandle {
     /// Opens a channel owned by this process.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a capacity that is no power of two or out of range,
-    /// [`Error::LimitReached`] when all channels are in use, [`Error::Quota`].
+    /// [`crate::Error::Invalid`] for a capacity that is no power of two or out of range,
+    /// [`crate::Error::LimitReached`] when all channels are in use, [`crate::Error::Quota`].
     pub fn open(access: Arc<dyn Access>, shape: Shape) -> Result<ChannelHandle> {
         Ok(ChannelHandle {
             channel: access.open_channel(&shape)?,
@@ -78,7 +78,7 @@ impl ChannelHandle {
     /// Waits for a wake-up, at most `timeout_ns`. False: the time ran out.
     ///
     /// # Errors
-    /// [`Error::DaemonGone`]: no event will come any more.
+    /// [`crate::Error::DaemonGone`]: no event will come any more.
     pub fn wait(&self, timeout_ns: Option<u64>) -> Result<bool> {
         let woken = sys::wait_readable(self.wake_fd(), timeout_ns)?;
         self.clear_wake();
@@ -101,9 +101,10 @@ impl SubscriptionHandle {
     /// Installs a subscription; from then on events arrive.
     ///
     /// # Errors
-    /// [`Error::Closed`] when the receiver does not exist, [`Error::LimitReached`] when the service
-    /// has all the subscriptions it can have, [`Error::Invalid`] for a chain that makes no sense,
-    /// [`Error::Denied`] and [`Error::Quota`] by the daemon.
+    /// [`crate::Error::Closed`] when the receiver does not exist, [`crate::Error::LimitReached`]
+    /// when the service has all the subscriptions it can have, [`crate::Error::Invalid`] for a
+    /// chain that makes no sense, [`crate::Error::Denied`] and [`crate::Error::Quota`] by the
+    /// daemon.
     pub fn install(access: Arc<dyn Access>, request: &Request) -> Result<SubscriptionHandle> {
         SubscriptionHandle::install_with(access, request, &[])
     }
@@ -111,9 +112,9 @@ impl SubscriptionHandle {
     /// The same with the programs of those actions that are handlers in E-code.
     ///
     /// # Errors
-    /// [`Error::Ecode`] when the kernel refuses one, or the daemon, whose limits are narrower;
-    /// [`Error::LimitReached`] for a text, or for more of them, than the daemon takes; and those of
-    /// [`SubscriptionHandle::install`].
+    /// [`crate::Error::Ecode`] when the kernel refuses one, or the daemon, whose limits are
+    /// narrower; [`crate::Error::LimitReached`] for a text, or for more of them, than the daemon
+    /// takes; and those of [`SubscriptionHandle::install`].
     pub fn install_with(
         access: Arc<dyn Access>,
         request: &Request,
@@ -132,7 +133,8 @@ impl SubscriptionHandle {
     /// meets either the former handler or this one.
     ///
     /// # Errors
-    /// [`Error::Closed`], [`Error::Ecode`], and by the daemon [`Error::Quota`].
+    /// [`crate::Error::Closed`], [`crate::Error::Ecode`], and by the daemon
+    /// [`crate::Error::Quota`].
     pub fn replace_handler(&self, action: usize, handler: &Handler) -> Result<()> {
         self.held.replace_handler(action, handler)
     }
@@ -161,8 +163,8 @@ impl Service {
     /// Registers a service by a unique name.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a name that is empty, too long or taken, [`Error::LimitReached`],
-    /// [`Error::Quota`].
+    /// [`crate::Error::Invalid`] for a name that is empty, too long or taken,
+    /// [`crate::Error::LimitReached`], [`crate::Error::Quota`].
     pub fn register(
         access: Arc<dyn Access>,
         name: &str,
