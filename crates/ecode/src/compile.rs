@@ -126,7 +126,7 @@ impl Checked {
 /// Checks a text, and makes the program for the kernel.
 ///
 /// # Errors
-/// As [`check`] and [`Checked::emit`].
+/// As [`check()`] and [`Checked::emit`].
 pub fn compile(source: &Source, environment: &Environment) -> Result<Compiled, Diagnostics> {
     compile_with(source, environment, &Options::default())
 }
