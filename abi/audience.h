@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Audiences: who is offered an event of a built-in service, beside the service's own list.
+ * Audiences: the subscriptions that are offered an event of a built-in service in addition to the
+ * service's own list.
  *
- * A subscription with scope OWN sees the events of one user only, so it does not stand in the list
- * that is looked through for every event. It stands in two audiences instead: that of its
- * receiver's process, for events with that process as target, and that of its owner's user, for all
- * others. An event is offered to the service's list first, then to the one audience that its target
- * or its user names; those of other users cost it nothing.
+ * A subscription with scope OWN sees the events of one user only, so it is not in the list that the
+ * dispatcher walks for every event. It is in two audiences instead: that of its receiver's process,
+ * for events with that process as target, and that of its owner's user, for all other events. An
+ * event is offered to the service's list first, then to the one audience that its target or its
+ * user selects; the audiences of other users add no cost.
  *
  * An audience is a chain of rows of the map `audience_rows`, in order of delivery; the map
- * `audiences` says where it begins. The host writes new rows, lets the map name the first, and uses
- * the former rows again when no program can read them any more; so a chain never changes while it
- * is read.
+ * `audiences` holds its first row. The host writes new rows, stores the first one in the map, and
+ * reuses the former rows when no program can read them any more; so a chain never changes while a
+ * program reads it.
  */
 #ifndef ECALLS_AUDIENCE_H
 #define ECALLS_AUDIENCE_H
@@ -39,7 +40,7 @@ ECALLS_STATIC_ASSERT(sizeof(struct ecalls_audience_key) == 8, "audience key");
 
 struct ecalls_audience {
 	ecalls_u32 state;	/* ECALLS_AUDIENCE_FREE, ..; host only */
-	ecalls_u32 next;	/* row that the audience goes on with; 0: none */
+	ecalls_u32 next;	/* next row of the audience; 0: none */
 	ecalls_u64 deadline_ns; /* first row: smallest relative deadline of all; 0: none */
 	ecalls_u64 retired_ns;	/* host only */
 	ecalls_u32 count;	/* subscriptions in this row */

@@ -4,13 +4,13 @@
  * (ECalls-01 §2.3, ECalls-05 §3.2), and the descriptor its owner sleeps on.
  *
  * `up` carries events to the application, `down` (abi/downcall.h) carries its calls to the kernel.
- * Both are mapped read-write by the one application that owns them and by nobody else: whatever it
- * writes can only spoil its own channel, and the kernel side takes every value it reads from there
- * as an allegation (masked index, saturated difference).
+ * Only the application that owns them maps both, read-write: whatever it writes can corrupt only
+ * its own channel, and the kernel side treats every value that it reads there as untrusted (masked
+ * index, saturated difference).
  *
  * `up` is an array of 256-byte elements:
  *   element 0     struct ecalls_up, the header
- *   element 1     struct ecalls_lost, what was not delivered and why
+ *   element 1     struct ecalls_lost, the losses by reason
  *   elements 2-3  64 counters of the histogram handler
  *   elements 4..  `capacity` events: ring entries or slots
  *
@@ -23,10 +23,10 @@
  * Slots (layout SLOTS): bit i of pattern says slot i holds an event. The kernel sets it, the reader
  * clears it, both by atomic operations. Which slot: ECALLS_SLOT_*.
  *
- * Sleeping: the reader stores sleeping = 1, looks once more, and waits on the descriptor. A
- * producer that has completed an event and finds sleeping = 1 exchanges it for 0 and wakes. Both
- * store before they load (full barriers), so one of them sees the other: no wake-up is lost, none
- * is paid for a reader that is awake.
+ * Sleeping: the reader stores sleeping = 1, checks for events once more, and waits on the
+ * descriptor. A producer that has completed an event and finds sleeping = 1 exchanges it for 0 and
+ * wakes the reader. Both store before they load (full barriers), so one of them sees the other's
+ * store: no wake-up is lost, and a reader that is awake costs no wake-up.
  */
 #ifndef ECALLS_CHANNEL_H
 #define ECALLS_CHANNEL_H
@@ -50,7 +50,7 @@
 
 struct ecalls_up {
 	/* line 0: written by the kernel side, read by the application */
-	ecalls_u64 flag;     /* events put in since the channel exists; never decremented */
+	ecalls_u64 flag;     /* events stored since the channel exists; never decremented */
 	ecalls_u64 back;     /* ring: next position to take */
 	ecalls_u32 version;  /* ECALLS_ABI_VERSION; written once by the host */
 	ecalls_u32 layout;   /* ECALLS_LAYOUT_*; written once by the host */
@@ -68,8 +68,8 @@ struct ecalls_up {
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_up) == 256, "the header is one element");
 
-/* Why an event did not arrive. The same numbers index every counter of the core. */
-#define ECALLS_DROP_QUEUE_FULL 0u /* the queue was full and this deadline the latest */
+/* Reasons for lost events. The same numbers index every counter of the core. */
+#define ECALLS_DROP_QUEUE_FULL 0u /* the queue was full and this deadline was the latest */
 #define ECALLS_DROP_RING_FULL 1u  /* the reader did not keep up */
 #define ECALLS_DROP_SLOT_FULL 2u /* no free slot, the priority's slot still full, or no such slot */
 #define ECALLS_DROP_REPLACED 3u	 /* a newer event took its typed slot before it was read */
@@ -78,17 +78,16 @@ ECALLS_STATIC_ASSERT(sizeof(struct ecalls_up) == 256, "the header is one element
 #define ECALLS_DROP_TARGET_GONE 6u    /* the receiver has exited, or may not be signalled */
 #define ECALLS_DROP_THREAD_FULL                                                                    \
 	7u /* the queue of the kernel threads, or of waiting signals, was full */
-#define ECALLS_DROP_CHANNEL_GONE 8u /* the channel was closed, or the subscription ended */
-#define ECALLS_DROP_NO_HANDLER 9u   /* the chain named a handler that is not registered */
-#define ECALLS_DROP_NO_SUBSCRIBER                                                                  \
-	10u		       /* nobody subscribed, or not the target; counted per service */
-#define ECALLS_DROP_NESTED 11u /* raised within more raises on one CPU than can be; per service */
-#define ECALLS_DROP_QUOTA 12u  /* its user has used up what he may use (abi/user.h) */
+#define ECALLS_DROP_CHANNEL_GONE 8u   /* the channel was closed, or the subscription ended */
+#define ECALLS_DROP_NO_HANDLER 9u     /* the chain named a handler that is not registered */
+#define ECALLS_DROP_NO_SUBSCRIBER 10u /* no subscription, or none of the target; per service */
+#define ECALLS_DROP_NESTED 11u /* nested too deeply in other raises on one CPU; per service */
+#define ECALLS_DROP_QUOTA 12u  /* its user has reached a limit (abi/user.h) */
 #define ECALLS_DROP_REASONS 13u
 
-/* Counted by the kernel side next to the data, so that a reader sees what it missed without a call:
- * each action that could not deliver to this channel, also if the chain delivered elsewhere; and
- * whole events of subscriptions that report to this channel. */
+/* The kernel side counts losses next to the data, so that a reader sees them without a call: each
+ * action that could not deliver to this channel, also if the chain delivered elsewhere; and whole
+ * events of subscriptions that report to this channel. */
 struct ecalls_lost {
 	ecalls_u64 late; /* discarded because the deadline had passed */
 	ecalls_u64 dropped[ECALLS_DROP_REASONS];
@@ -115,7 +114,7 @@ struct ecalls_channel {
 	ecalls_u32 defer;	/* ECALLS_DEFER_* of abi/downcall.h */
 	ecalls_u64 owner_start; /* start time of the owner (since boot, ns), against pid reuse */
 	ecalls_u64 delay_ns;	/* with ECALLS_DEFER_DELAY: how long calls may wait */
-	ecalls_u32 user;	/* row of abi/user.h that what it raises counts for */
+	ecalls_u32 user;	/* row of abi/user.h that is charged for its raises */
 	ecalls_u32 pad;
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_channel) == 56, "channel");

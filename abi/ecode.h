@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What an E-code handler shares with the dispatcher (ECalls-05 §3.3; crates/ecode/src/frame.rs says
- * the same in Rust): one element of a per-CPU map. The dispatcher fills the first part before it
- * calls the handler, and does afterwards what the handler wrote down.
+ * The frame that an E-code handler shares with the dispatcher (ECalls-05 §3.3; its Rust mirror is
+ * crates/ecode/src/frame.rs): one element of a per-CPU map. The dispatcher fills the first part
+ * before it calls the handler, and carries out the handler's requests afterwards.
  *
- * A handler of E-code calls nothing of the kernel but lookups of these maps. What it wants done it
- * writes down as effects; they are done by the right of the subscription, as if its owner had asked
- * for them.
+ * The only kernel functions that an E-code handler calls are lookups in these maps. It writes its
+ * requests to the frame as effects; they are carried out with the rights of the subscription, as if
+ * its owner had made them.
  *
  * Such a handler is an action HANDLER or THREAD whose `handler` is ECALLS_HANDLER_ECODE. It has
  * two places in the map `ecodes`: element 2 * (subscription index * ECALLS_ACTIONS_MAX + action)
- * and the next one. One word, argument[0], says which of them holds its program, and how that is
- * called; so a program is replaced by filling the other place and storing that word.
+ * and the next one. One word, argument[0], names the place that holds its program, and the
+ * parameters of the call; so the host replaces a program by filling the other place and storing
+ * that word.
  */
 #ifndef ECALLS_ECODE_H
 #define ECALLS_ECODE_H
@@ -20,27 +21,27 @@
 
 #define ECALLS_HANDLER_ECODE 128u
 
-/* argument[0]: iterations that it may make, in the lower 32 bits, and: */
+/* argument[0]: the fuel (iterations) in the lower 32 bits, and: */
 #define ECALLS_ECODE_OUTPUT_SHIFT 32u /* bytes of its output, which replaces the event's data */
 #define ECALLS_ECODE_OUTPUT_MASK 0xffffu
 #define ECALLS_ECODE_PLACE_SHIFT 63u /* which of its two places */
 
 /* argument[1]: the latest fault of the program in use, written by the dispatcher, 0: none. Its
- * number in the lower 32 bits, and above them `fault_place`. Who replaces the program clears it; a
- * run of the former one that fails at that moment may be noted afterwards. */
+ * number is in the lower 32 bits, and `fault_place` above them. The host clears it when it replaces
+ * the program; a run of the former program that fails at that moment can be recorded afterwards. */
 #define ECALLS_ECODE_FAULT_SHIFT 32u
 
 #define ECALLS_ECODE_EFFECTS 16u
 #define ECALLS_ECODE_BYTES 4096u /* of the output; of the locals twice as many */
 
-/* What a handler can ask for. What cannot be done is counted as `undone`. */
+/* Requests of a handler. A request that cannot be carried out is counted as `undone`. */
 #define ECALLS_EFFECT_SIGNAL 1u /* number: real-time signal, to the receiver; value[0]: its value */
 #define ECALLS_EFFECT_RAISE 2u	/* number: service, of the owner's own; value[0..2]: the data */
-#define ECALLS_EFFECT_DEFER 3u	/* value[0]: us, after which the chain goes on */
+#define ECALLS_EFFECT_DEFER 3u	/* value[0]: us, after which the chain continues */
 /* The channel's 64 counters are the same for both (abi/channel.h). */
 #define ECALLS_EFFECT_COUNT 4u		  /* number: which counter; value[0]: by how much */
 #define ECALLS_EFFECT_HISTOGRAM 5u	  /* value[0]: counted in its bucket */
-#define ECALLS_DEFER_MAX_US 3600000000ull /* longer is this long */
+#define ECALLS_DEFER_MAX_US 3600000000ull /* the maximum, also for larger values */
 
 struct ecalls_effect {
 	ecalls_u32 kind;
@@ -48,7 +49,7 @@ struct ecalls_effect {
 	ecalls_u64 value[3];
 };
 
-/* Why a run ended before its time: the action has failed, and the chain goes on. */
+/* Faults that end a run: the action has failed, and the chain continues. */
 #define ECALLS_FAULT_INDEX 1u	/* an index was outside its array */
 #define ECALLS_FAULT_FUEL 2u	/* more iterations than allowed */
 #define ECALLS_FAULT_INPUT 3u	/* the event has less data than the handler reads */

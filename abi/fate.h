@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Fates: what became of events that were not delivered (`ecalls explain`).
+ * Fates: records of the events that were not delivered (`ecalls explain`).
  *
- * The kernel side notes each event that was late, dropped or filtered, where it happens; a
- * delivered event costs nothing. There is a ring of ECALLS_FATES notes per CPU: element
- * cpu * ECALLS_FATES + (position % ECALLS_FATES) of the map `fates`, in which the newest note takes
- * the oldest one's place. So a note is a help, not an account: the counters are complete, the notes
- * are the last. What a user is refused for a limit, and what handlers filter, is noted at most once
- * in ECALLS_FATE_SELDOM_NS each per CPU, so that who floods does not wash away everybody's, and a
- * filter costs nothing; what handlers filter with a reason is apart from what they filter without.
+ * The kernel side writes a note for each late, dropped or filtered event, where that happens; a
+ * delivered event has no such cost. There is a ring of ECALLS_FATES notes per CPU: element
+ * cpu * ECALLS_FATES + (position % ECALLS_FATES) of the map `fates`, in which the newest note
+ * replaces the oldest one. So the notes are incomplete: they hold the latest losses only, whereas
+ * the counters hold all. Refusals because of a limit, and events filtered by handlers, are noted at
+ * most once in ECALLS_FATE_SELDOM_NS each per CPU, so that a user who floods does not overwrite the
+ * notes of others, and a filter costs nothing. Events filtered with a reason are noted separately
+ * from events filtered without one.
  *
- * Reading: copy the element if its sequence is not 0, and take the copy if the sequence is still
+ * Reading: copy the element if its sequence is not 0, and use the copy if the sequence is still
  * the same. Only the host reads it.
  */
 #ifndef ECALLS_FATE_H
@@ -40,7 +41,7 @@ struct ecalls_fate {
 	ecalls_u64 raise_ns;
 	ecalls_u64 release_ns;
 	ecalls_u64 deadline_ns;	 /* as it held for the subscription */
-	ecalls_u32 subscription; /* id; 0: all that would have got it */
+	ecalls_u32 subscription; /* id; 0: all subscriptions that matched */
 	ecalls_u32 uid;		 /* of the event */
 	ecalls_u32 pid;		 /* of the event */
 	ecalls_u16 service;
