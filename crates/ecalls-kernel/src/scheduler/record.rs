@@ -21,12 +21,13 @@ const HOLDER: i64 = 0;
 const TRACER: i64 = 1;
 
 /// Maps whose ids are noted, in this order.
-const MAPS: [&str; 5] = [COUNTS, SEEN, WATCH, RING, SETTING];
+const MAPS: [&str; 6] = [COUNTS, SEEN, WATCH, RING, SETTING, ASKED];
 pub(super) const COUNTS: &str = "sched_counts";
 pub(super) const SEEN: &str = "sched_seen";
 pub(super) const WATCH: &str = "sched_watch";
 pub(super) const RING: &str = "sched_ring";
 pub(super) const SETTING: &str = ".rodata.setting";
+pub(super) const ASKED: &str = ".bss.asked";
 
 /// Programs whose ids are noted behind them. The first ones a trace attaches.
 const PROGRAMS: [&str; 4] = ["trace_switch", "trace_wake", "trace_event", ASK];

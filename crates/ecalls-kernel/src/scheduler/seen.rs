@@ -33,7 +33,10 @@ pub fn seen() -> Result<Vec<SchedSeen>> {
 /// # Errors
 /// [`Error::Closed`] if ours does not run, [`Error::Denied`] without privileges.
 pub fn worst() -> Result<Vec<SchedWorst>> {
-    let map = Record::look()?.map(record::WATCH)?;
+    let record = Record::look()?;
+    let map = record.map(record::WATCH)?;
+    // `asked` of bpf/sched/trace.h. A CPU's own copy of it is as old as the last release there.
+    let [_, forgotten_ns]: [u64; 2] = element(&record.map(record::ASKED)?, 0)?;
     let mut all: Vec<SchedWorst> = Vec::new();
     for cpu in 0..map.max_entries() {
         let first: SchedWatch = element(&map, cpu)?;
@@ -41,7 +44,7 @@ pub fn worst() -> Result<Vec<SchedWorst>> {
         let notes = first.worst.iter().zip(&again.worst);
         let complete = notes.filter(|(a, b)| a.as_bytes() == b.as_bytes());
         let counts = complete.map(|(note, _)| note);
-        all.extend(counts.filter(|note| note.at_ns > first.forgotten_ns));
+        all.extend(counts.filter(|note| note.at_ns > forgotten_ns));
     }
     all.sort_by_key(|note| std::cmp::Reverse(note.tardy_ns));
     Ok(all)
