@@ -4,11 +4,10 @@
  *
  * fast      a cheap system call that runs a non-blocking handler at once (prctl with our option)
  * deferred  a store into `down`; handled at the next fast call, after a delay, or before the
- * caller's
- *           next scheduling; in batches, or only the latest
- * generic   by service name; may block. Who hosts the core runs a program for it (BPF_PROG_RUN);
- *           others make it by a fast call (ECALLS_OP_CALL), and get that program only where the
- *           kernel has no fast call
+ *           caller is next scheduled; in batches, or only the latest
+ * generic   by service name; may block. A program that hosts the core runs a BPF program for it
+ *           (BPF_PROG_RUN); other programs use a fast call (ECALLS_OP_CALL), and get that BPF
+ *           program only where the kernel has no fast call
  *
  * `down` is an array of 64-byte elements, mapped by the one application that owns the channel:
  *   elements 0-3    struct ecalls_down, the header
@@ -29,14 +28,15 @@
  * prctl(ECALLS_PRCTL, ECALLS_CALL(channel, frame, op), a, b, c) or, where the kernel has nothing
  * better, setsockopt on any socket, whose value are the 8-byte words {ECALLS_CALL(...), a, b, c}.
  *
- * The result is in the caller's frame: `result` is set and `sequence` has moved. If it has not, the
- * call was not taken: not this process's channel, or no core. With the mechanism `security` a
- * result of 1..0x7fffffff is prctl's own return value and the frame is left alone.
+ * The result is in the caller's frame: `result` is set and `sequence` is incremented. If `sequence`
+ * has not changed, the call was not accepted: the channel does not belong to this process, or there
+ * is no core. With the mechanism `security` a result of 1..0x7fffffff is prctl's own return value,
+ * and the frame is not written.
  */
 #define ECALLS_CALL(channel, frame, op)                                                            \
 	(((ecalls_u64)(channel) << 32) | ((ecalls_u64)(frame) << 16) | (ecalls_u64)(op))
 
-#define ECALLS_OP_NOP 0u    /* nothing; drains what was deferred. Result: calls drained */
+#define ECALLS_OP_NOP 0u    /* drains the deferred calls, nothing else. Result: calls drained */
 #define ECALLS_OP_GETPID 1u /* Result: the caller's process id (ECalls-01 §3.1's test call) */
 #define ECALLS_OP_SET 2u    /* a: attribute number, b: value. Sets an attribute of the channel */
 #define ECALLS_OP_GET 3u    /* a: attribute number. Result: its value */
@@ -71,12 +71,12 @@
 
 #define ECALLS_ATTRIBUTES 32u /* attributes of a channel, read by kernel handlers */
 
-/* RAISE by name: deadline_us and release_us are times of CLOCK_MONOTONIC, not from now on. */
+/* RAISE by name: deadline_us and release_us are times of CLOCK_MONOTONIC, not relative to now. */
 #define ECALLS_RAISE_ABSOLUTE 0x2u
 
-/* When deferred calls are handled, beside the next fast call. */
+/* Times at which deferred calls are handled, in addition to the next fast call. */
 #define ECALLS_DEFER_DELAY 0x1u	 /* at most channel.delay_ns after ECALLS_OP_DELAY */
-#define ECALLS_DEFER_SWITCH 0x2u /* before the caller's next scheduling */
+#define ECALLS_DEFER_SWITCH 0x2u /* before the caller is next scheduled */
 
 #define ECALLS_DOWN_FRAMES 4u
 #define ECALLS_FRAMES 64u
@@ -87,7 +87,7 @@
 #define ECALLS_DOWN_COOP (ECALLS_DOWN_RING + ECALLS_DOWN_CAPACITY)
 #define ECALLS_COOP_SLOTS 16u
 #define ECALLS_DOWN_ELEMENTS (ECALLS_DOWN_COOP + 2 * ECALLS_COOP_SLOTS)
-#define ECALLS_DRAIN_MAX 64u /* deferred calls handled in one go */
+#define ECALLS_DRAIN_MAX 64u /* deferred calls handled at a time */
 
 struct ecalls_down {
 	/* line 0: written by the application */
@@ -98,7 +98,7 @@ struct ecalls_down {
 	ecalls_u64 front;   /* next position of the ring to handle */
 	ecalls_u64 handled; /* deferred calls handled */
 	ecalls_u64 refused; /* deferred calls whose handler refused them */
-	ecalls_u64 drains;  /* times something was handled: handled / drains is the batch size */
+	ecalls_u64 drains;  /* batches that were handled: handled / drains is their mean size */
 	ecalls_u64 pad1[4];
 	ecalls_u64 pad2[16];
 };

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What an application and the daemon say to each other over the socket ECALLS_SOCKET_PATH
- * (SOCK_SEQPACKET): how a program without privileges gets the shared memory that abi/channel.h and
- * abi/downcall.h describe. Events and calls never pass through here.
+ * The protocol between an application and the daemon over the socket ECALLS_SOCKET_PATH
+ * (SOCK_SEQPACKET). By it a program without privileges gets the shared memory that abi/channel.h
+ * and abi/downcall.h describe. Events and calls never pass through this socket.
  *
  * One packet is one message: struct ecalls_message and, behind it, the body that its kind names.
  * Every kind has one size; there are no lengths and no texts of variable size. Descriptors travel
  * beside a packet (SCM_RIGHTS), in the order given below. A text in E-code, which is longer, is in
  * a file of memory beside the packet: upload.h.
  *
- * The application asks, the daemon answers each request once, in order, with the same `serial`: by
- * the kind's answer or by ECALLS_MESSAGE_REFUSED. The first request is HELLO. Who asks is what the
- * kernel says of the socket's other end; nothing in a message is believed about that.
+ * The application sends requests; the daemon answers each request once, in order, with the same
+ * `serial`: by the kind's answer or by ECALLS_MESSAGE_REFUSED. The first request is HELLO. The
+ * kernel identifies the sender by the socket's other end; messages carry no identity.
  *
- * When either side closes the socket, everything that was made over it ends at once. After that
+ * When either side closes the socket, all objects that were created over it end at once. After that
  * the application's memory stays mapped and shows no more events.
  */
 #ifndef ECALLS_MESSAGE_H
@@ -51,8 +51,8 @@ ECALLS_STATIC_ASSERT(sizeof(struct ecalls_message) == 16, "message header");
 #define ECALLS_MESSAGE_WATCH_SOCKET 8u	     /* watch_socket, and the socket */
 #define ECALLS_MESSAGE_FORGET_SOCKET 9u	     /* number (0), and the socket */
 #define ECALLS_MESSAGE_SET_PARAMETER 10u     /* set_parameter */
-/* Looking: number is where to begin; the answer is the first from there on that the caller may see,
- * and END behind the last. */
+/* Listing: `number` is the first index to consider; the answer is the first object from there on
+ * that the caller may see, and END after the last one. */
 #define ECALLS_MESSAGE_LOOK_SERVICE 11u	     /* number -> SERVICE */
 #define ECALLS_MESSAGE_FIND_SERVICE 12u	     /* name -> SERVICE, or refused (UNKNOWN) */
 #define ECALLS_MESSAGE_LOOK_SUBSCRIPTION 13u /* number -> SUBSCRIPTION */
@@ -106,7 +106,7 @@ struct ecalls_subscribe {
 	ecalls_u32 kinds;
 	ecalls_u32 pid; /* 0, or only events raised in this process */
 	ecalls_u64 deadline_ns;
-	ecalls_u32 channel; /* that shows what was not delivered; 0: none */
+	ecalls_u32 channel; /* the channel that shows the losses; 0: none */
 	ecalls_u32 actions;
 	struct ecalls_action action[ECALLS_ACTIONS_MAX];
 };
@@ -118,7 +118,7 @@ struct ecalls_replace_handler {
 };
 
 /* As struct ecalls_socket_interest, without what the daemon fills in itself. */
-#define ECALLS_WATCH_IF_ABSENT 0x1u /* a registration that is there stays as it is */
+#define ECALLS_WATCH_IF_ABSENT 0x1u /* an existing registration stays as it is */
 struct ecalls_watch_socket {
 	ecalls_s32
 		target; /* the caller's own process, ECALLS_TARGET_ALL or ECALLS_TARGET_WAKE_ONE */
@@ -138,7 +138,7 @@ struct ecalls_set_parameter {
 
 struct ecalls_look_fate {
 	ecalls_u64 event;    /* id of an event; 0: of any */
-	ecalls_u64 older_ns; /* only what happened before; 0: the newest */
+	ecalls_u64 older_ns; /* only fates before this time; 0: the newest */
 };
 
 struct ecalls_done {
@@ -156,7 +156,7 @@ struct ecalls_welcome {
 	char mechanism[ECALLS_NAME_MAX]; /* of the fast call */
 };
 
-/* Why a request was refused: the error that the library returns. Texts end with 0. */
+/* Reasons for a refusal: the error that the library returns. Texts end with 0. */
 #define ECALLS_REFUSED_UNSUPPORTED                                                                 \
 	1u /* subject: what the kernel lacks; text: who brings it. With given "refused":
 	      subject: what it did not accept; text: why */
@@ -178,7 +178,7 @@ struct ecalls_refused {
 	char text[256];
 };
 
-#define ECALLS_OWNER_UNTOLD 0xffffffffu /* another user's: nothing is told of it but its name */
+#define ECALLS_OWNER_UNTOLD 0xffffffffu /* another user's: only its name is shown */
 struct ecalls_service_view {
 	ecalls_u32 index;
 	ecalls_u32 owner; /* process of an application service; 0: built in; or OWNER_UNTOLD */
@@ -210,14 +210,14 @@ struct ecalls_queue_view {
 	ecalls_u32 held;
 };
 
-/* What a user has and may have, and what became of the events of its subscriptions, the ended ones
+/* A user's current use and limits, and the fates of the events of its subscriptions, ended ones
  * included: offered = delivered + filtered + late + sum(dropped). */
 #define ECALLS_QUOTA_CONNECTIONS 0u
 #define ECALLS_QUOTA_CHANNELS 1u
 #define ECALLS_QUOTA_SUBSCRIPTIONS 2u
 #define ECALLS_QUOTA_SERVICES 3u
 #define ECALLS_QUOTA_TIMERS 4u
-#define ECALLS_QUOTA_BYTES 5u	    /* of shared memory, also what it still holds after closing */
+#define ECALLS_QUOTA_BYTES 5u	    /* of shared memory, also memory still held after closing */
 #define ECALLS_QUOTA_DESCRIPTORS 6u /* of the daemon, held for it */
 #define ECALLS_QUOTA_QUEUED 7u	    /* events that wait in queues */
 #define ECALLS_QUOTA_UP 8u	    /* events per second to it; used: refused so far */
@@ -237,8 +237,8 @@ struct ecalls_user_view {
 	struct ecalls_subscription_count count;
 };
 
-/* What became of one event that was not delivered (`ecalls explain`), and how far it came, as
- * abi/fate.h tells. */
+/* The fate of one event that was not delivered (`ecalls explain`), and the stage that it reached;
+ * see abi/fate.h. */
 struct ecalls_fate_view {
 	ecalls_u64 event; /* its id */
 	ecalls_u64 when_ns;
@@ -248,7 +248,7 @@ struct ecalls_fate_view {
 	ecalls_u32 service; /* index */
 	ecalls_u32 kind;
 	ecalls_u32 subscription; /* id; 0: all of them */
-	ecalls_u32 uid;		 /* of who raised it */
+	ecalls_u32 uid;		 /* of the raiser */
 	ecalls_u32 pid;
 	ecalls_u32 what;	    /* ECALLS_FATE_* */
 	ecalls_u32 reason;	    /* with DROPPED: ECALLS_DROP_*; FILTERED_FOR: drop()'s */

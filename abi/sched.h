@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What the scheduler counts, and what else people can see of it. The scheduler writes all of it;
- * who started it, and root, read it.
+ * The scheduler's statistics and traces. The scheduler writes all of them; the process that started
+ * it, and root, read them.
  *
- * Times that are counted in buckets are in us, in buckets as bpf/lib/histogram.h cuts them.
+ * Histograms of times are in us, with the buckets of bpf/lib/histogram.h.
  */
 #ifndef ECALLS_SCHED_H
 #define ECALLS_SCHED_H
 
 #include "version.h"
 
-/* Why a thread was chosen. */
-#define ECALLS_WHY_NOBODY 0u  /* nobody wanted the CPU */
+/* The reasons for choosing a thread. */
+#define ECALLS_WHY_NOBODY 0u  /* no thread wanted the CPU */
 #define ECALLS_WHY_FAIR 1u    /* it had the least virtual time (Coop §3.2) */
 #define ECALLS_WHY_RELEASE 2u /* its release was due (Coop §3.2) */
 #define ECALLS_WHY_WINDOW 3u  /* its window claims the CPU (ECalls-05 §4.1) */
@@ -20,8 +20,8 @@
 
 struct ecalls_sched_count {
 	ecalls_u64 chosen[ECALLS_WHYS]; /* by reason */
-	ecalls_u64 kept;		/* of those: who ran went on */
-	ecalls_u64 preempted;		/* who had become ready took the CPU at once */
+	ecalls_u64 kept;		/* of those: the running thread continued */
+	ecalls_u64 preempted;		/* a thread that became ready took the CPU at once */
 	ecalls_u64 balanced;		/* threads taken from a CPU that had more */
 	ecalls_u64 stolen;		/* threads taken because this CPU had none */
 	ecalls_u64 entered;		/* threads that began to poll */
@@ -33,19 +33,19 @@ struct ecalls_sched_count {
 	ecalls_u64 ahead;	  /* demotions: virtual time too far beyond the least */
 	ecalls_u64 releases;	  /* times at which a thread had the CPU after its release */
 	ecalls_u64 tardiest_ns;	  /* of those, the worst tardiness: from the release to the CPU */
-	ecalls_u64 windows;	  /* wishes for a window that were granted, promised or not */
-	ecalls_u64 refused;	  /* and that were not */
-	ecalls_u64 untraced;	  /* notes for which there was no place in the trace */
+	ecalls_u64 windows;	  /* windows admitted, with or without a promise */
+	ecalls_u64 refused;	  /* windows refused */
+	ecalls_u64 untraced;	  /* notes for which the trace's buffer had no room */
 	ecalls_u64 tardiness[64]; /* of all releases */
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_sched_count) == 704, "schedule count");
 
-/* What a thread is for the scheduler. */
-#define ECALLS_KIND_FAIR 0u	   /* fair: it said nothing, or is demoted */
+/* How the scheduler treats a thread. */
+#define ECALLS_KIND_FAIR 0u	   /* fair: a plain thread, or a demoted one */
 #define ECALLS_KIND_COOPERATIVE 1u /* it polls, and keeps the rules */
 #define ECALLS_KIND_WINDOW 2u	   /* it has a window */
 
-/* A row of what is seen: a thread that polls, has a window or reads events, or a group of such
+/* A row of the statistics: a thread that polls, has a window or reads events, or a group of such
  * threads on one CPU. A new thread begins with zeroes. */
 #define ECALLS_SEEN_FREE 0u
 #define ECALLS_SEEN_THREAD 1u
@@ -80,11 +80,11 @@ struct ecalls_sched_seen {
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_sched_seen) == 896, "schedule row");
 
-#define ECALLS_SEEN_RUNS 64u	/* last runs of a CPU that are kept */
-#define ECALLS_SEEN_WORST 16u	/* worst tardinesses of a CPU that are kept */
-#define ECALLS_SEEN_CULPRITS 8u /* threads that are named for one */
+#define ECALLS_SEEN_RUNS 64u	/* number of last runs kept per CPU */
+#define ECALLS_SEEN_WORST 16u	/* number of worst tardinesses kept per CPU */
+#define ECALLS_SEEN_CULPRITS 8u /* threads named for each of them */
 
-/* A thread had the CPU, whatever it is. */
+/* One run of a thread of any kind on the CPU. */
 struct ecalls_sched_run {
 	ecalls_u64 from_ns;
 	ecalls_u64 to_ns; /* 0: it runs */
@@ -96,11 +96,11 @@ struct ecalls_sched_run {
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_sched_run) == 48, "schedule run");
 
-/* Who ran while a thread was late; that may be itself. */
+/* A thread that ran while a thread was late; it can be the late thread itself. */
 struct ecalls_sched_culprit {
 	ecalls_u64 ran_ns;
 	ecalls_u32 pid;
-	ecalls_u32 tid; /* 0: nobody */
+	ecalls_u32 tid; /* 0: no thread */
 	ecalls_u32 kind;
 	ecalls_u32 pad;
 	ecalls_u8 comm[16];
@@ -112,8 +112,8 @@ struct ecalls_sched_worst {
 	ecalls_u64 at_ns; /* when the thread had the CPU; 0: nothing, or it is being written */
 	ecalls_u64 release_ns;
 	ecalls_u64 tardy_ns;
-	ecalls_u64 before_ns; /* of that, when it did not wait for the CPU: it slept, or ran */
-	ecalls_u64 rest_ns; /* nobody below: interrupts, real-time threads, and whoever else ran */
+	ecalls_u64 before_ns; /* of that, time in which it did not wait: it slept, or ran */
+	ecalls_u64 rest_ns;   /* of none below: interrupts, real-time threads, further threads */
 	ecalls_u32 pid;
 	ecalls_u32 tid;
 	ecalls_u32 cpu;
@@ -123,7 +123,7 @@ struct ecalls_sched_worst {
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_sched_worst) == 392, "schedule worst");
 
-/* Of a CPU. */
+/* The records of a CPU. */
 struct ecalls_sched_watch {
 	ecalls_u64 least_ns;	 /* the scheduler's own: the least of the worst, */
 	ecalls_u64 forgotten_ns; /* since then */
@@ -134,7 +134,7 @@ struct ecalls_sched_watch {
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_sched_watch) == 9368, "schedule watch");
 
-/* What a trace tells (bpf/sched/trace.h). */
+/* The kinds of notes of a trace (bpf/sched/trace.h). */
 #define ECALLS_TRACE_SWITCH                                                                        \
 	1u			/* the CPU goes from thread `other` to this one; value: the former's
 				   state; more: their priorities; which: ECALLS_KIND_... */
@@ -143,7 +143,7 @@ ECALLS_STATIC_ASSERT(sizeof(struct ecalls_sched_watch) == 9368, "schedule watch"
 #define ECALLS_TRACE_RELEASE 4u /* has the CPU after its release; value: the release time */
 #define ECALLS_TRACE_DEMOTED 5u /* breaks a rule; which: ECALLS_TRACE_OVERRAN, ... */
 #define ECALLS_TRACE_WINDOW 6u	/* runs by its window; value: end of the period */
-#define ECALLS_TRACE_CHOSEN 7u	/* is chosen other than by share; which: ECALLS_WHY_... */
+#define ECALLS_TRACE_CHOSEN 7u	/* is chosen, not by its share; which: ECALLS_WHY_... */
 #define ECALLS_TRACE_EVENT                                                                         \
 	8u /* raised an event that is delivered now; value: when; more: its id;
 				   other: the service; which: the kind */
@@ -166,8 +166,8 @@ struct ecalls_sched_note {
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_sched_note) == 64, "schedule note");
 
-/* What trace_ask is asked for. */
-#define ECALLS_ASK_TRACE 1u  /* keep the trace on for a while */
+/* Requests to trace_ask. */
+#define ECALLS_ASK_TRACE 1u  /* keep the trace active for a while */
 #define ECALLS_ASK_END 2u    /* end it */
 #define ECALLS_ASK_FORGET 3u /* forget the worst cases */
 

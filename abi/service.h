@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Services: who raises events, how many were raised, and the data of each built-in service's
- * events.
+ * Services: the sources of events, their counters, and the data of each built-in service's events.
  *
- * `struct ecalls_service` is what the kernel side reads for every event; `struct
- * ecalls_service_info` is what people and programs read (name, format). The subscriber list is
+ * The kernel side reads `struct ecalls_service` for every event; people and programs read `struct
+ * ecalls_service_info` (name, format). The subscriber list is
  * double: the host writes the list that is not in use, waits until no program reads it any more,
  * and flips `active`.
  */
@@ -46,7 +45,7 @@ struct ecalls_service_count {
 	ecalls_u64 dispatched; /* taken from the queue in time and offered to subscriptions */
 	ecalls_u64 late;       /* taken from the queue after their deadline */
 	ecalls_u64 dropped[ECALLS_DROP_REASONS];
-	ecalls_u64 refused; /* not raised: too much data, or a stranger raised */
+	ecalls_u64 refused; /* not raised: too much data, or the caller is not the owner */
 	ecalls_u64
 		latency_ns; /* sum over dispatched events of dispatch time - max(raise, release) */
 	ecalls_u64 latency_ns_max;
@@ -72,14 +71,15 @@ struct ecalls_subscription_count {
 	ecalls_u64 filtered;  /* a handler ended the chain before any delivery */
 	ecalls_u64 late;
 	ecalls_u64 dropped[ECALLS_DROP_REASONS];
-	ecalls_u64 wakes;    /* wake-ups paid for a sleeping reader */
+	ecalls_u64 wakes;    /* wake-ups of a sleeping reader */
 	ecalls_u64 signals;  /* real-time signals queued */
 	ecalls_u64 threads;  /* runs of a kernel thread */
 	ecalls_u64 handlers; /* runs of a kernel handler */
 	ecalls_u64 partial;  /* of the delivered: another action of the chain could not deliver; the
 				 channel concerned shows why */
 	ecalls_u64 failed;   /* of the runs of a handler: E-code that ended in a fault */
-	ecalls_u64 undone;   /* what E-code asked for (signal, raise, ...) and could not be done */
+	ecalls_u64
+		undone; /* requests of E-code (signal, raise, ...) that could not be carried out */
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_subscription_count) == 192, "subscription count");
 
@@ -110,9 +110,9 @@ struct ecalls_socket_event {
 	ecalls_u32 pad;
 };
 
-/* What a registered socket carries (socket storage). Written through the fd by the host. */
+/* The registration of a socket (socket storage). Written through the fd by the host. */
 struct ecalls_socket_interest {
-	ecalls_s32 target; /* process to tell, or ECALLS_TARGET_* */
+	ecalls_s32 target; /* process that receives, or ECALLS_TARGET_* */
 	ecalls_u32
 		type; /* event.type of its events: the fd, or any number below ECALLS_SLOTS_MAX */
 	ecalls_u32 kinds;	/* bit k: raise kind k */
@@ -120,14 +120,14 @@ struct ecalls_socket_interest {
 	ecalls_u64 deadline_ns; /* relative; 0: none */
 	ecalls_u32 pid;		/* process that registered it: pid and uid of its events */
 	ecalls_u32 uid;		/* its user */
-	ecalls_u32 user;	/* row of abi/user.h that its events count for while they wait */
+	ecalls_u32 user;	/* row of abi/user.h that is charged for its waiting events */
 	ecalls_u32 pad;
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_socket_interest) == 40, "socket interest");
 
 /* timer: kind 0, an expiry */
 struct ecalls_timer_event {
-	ecalls_u64 expiry_ns; /* when it should have expired */
+	ecalls_u64 expiry_ns; /* the time at which it was due */
 	ecalls_u64 count;     /* expiries of this timer so far, this one included */
 	ecalls_u64 overrun;   /* periods that passed without an event of their own */
 	ecalls_u32 timer;     /* number of the timer */
@@ -167,7 +167,7 @@ struct ecalls_net_event {
 	ecalls_u64 cookie;	  /* the kernel's socket cookie */
 	ecalls_u32 round_trip_us; /* smoothed; 0: none was measured yet */
 	ecalls_u32 retransmits;	  /* segments that the connection has sent again so far */
-	ecalls_u32 window;	  /* segments that may be under way (congestion window) */
+	ecalls_u32 window;	  /* segments that may be in flight (congestion window) */
 	ecalls_u16 local_port;
 	ecalls_u16 remote_port;
 	ecalls_u8 local_ip[16]; /* IPv6; of IPv4 the mapped form ::ffff:a.b.c.d */
@@ -199,14 +199,14 @@ ECALLS_STATIC_ASSERT(sizeof(struct ecalls_disk_event) == 72, "disk event");
 
 /* memory: kinds. RECLAIM and VICTIM are in the name of the process, PRESSURE in that of the control
  * group's owner. Parameter: the smallest duration to report. */
-#define ECALLS_MEMORY_RECLAIM 0u  /* a process had to look for free memory itself */
-#define ECALLS_MEMORY_VICTIM 1u	  /* a process is killed for lack of memory */
+#define ECALLS_MEMORY_RECLAIM 0u  /* direct reclaim: a process had to free memory itself */
+#define ECALLS_MEMORY_VICTIM 1u	  /* a process is killed by the OOM killer */
 #define ECALLS_MEMORY_PRESSURE 2u /* threads of a control group waited for memory */
 struct ecalls_memory_event {
 	ecalls_u64 duration_ns; /* RECLAIM: how long it took; PRESSURE: how long some waited */
 	ecalls_u64 full_ns;	/* PRESSURE: how long all waited */
-	ecalls_u64 interval_ns; /* PRESSURE: in how much time */
-	ecalls_u64 pages;	/* RECLAIM: found; VICTIM: about how many it has in memory */
+	ecalls_u64 interval_ns; /* PRESSURE: the interval of the measurement */
+	ecalls_u64 pages;	/* RECLAIM: pages freed; VICTIM: about its resident pages */
 	ecalls_u64 cgroup;  /* control group (version 2), as cpu's; 1: the root, or the machine */
 	ecalls_u32 limited; /* RECLAIM: 1: for the limit of a control group; 0: the machine's */
 	ecalls_u32 pid;	    /* RECLAIM, VICTIM: the process */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A subscription (struct ecalls of ECalls-05 §3): whose events of which service, and what is done
- * with each, in order. An action's result decides whether the next one runs (ECalls-05 §3.1).
+ * A subscription (struct ecalls of ECalls-05 §3): the events that it selects from a service, and
+ * the actions for each event, in order. An action's result decides whether the next one runs
+ * (ECalls-05 §3.1).
  *
  * Written by the host while state is SETUP; then only `state` changes. The kernel side reads it for
  * every event of the service.
@@ -21,7 +22,7 @@
 #define ECALLS_ACTION_FIXED_VALUE 0x1u
 
 /* Which events of the service it sees. */
-#define ECALLS_SCOPE_ALL 0u /* everybody's */
+#define ECALLS_SCOPE_ALL 0u /* those of all users */
 #define ECALLS_SCOPE_OWN 1u /* those whose uid is `owner_uid` */
 
 struct ecalls_action {
@@ -36,7 +37,7 @@ struct ecalls_action {
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_action) == 48, "action");
 
 struct ecalls_subscription {
-	/* line 0: what is read for every event */
+	/* line 0: read for every event */
 	ecalls_u32 state;	/* ECALLS_STATE_* */
 	ecalls_u32 id;		/* index | generation << 12 */
 	ecalls_u32 service;	/* index of the service */
@@ -46,9 +47,9 @@ struct ecalls_subscription {
 	ecalls_u32 kinds;	/* bit k: wants events of kind k; 0: all */
 	ecalls_u32 pid;		/* 0, or only events raised in this process */
 	ecalls_u32 scope;	/* ECALLS_SCOPE_* */
-	ecalls_u32 owner_uid;	/* user of the owner: what it may see, and whom it may signal */
-	ecalls_u32 user;	/* row of abi/user.h that it counts for */
-	ecalls_u32 channel;	/* whose `lost` element shows what was not delivered; 0: none */
+	ecalls_u32 owner_uid;	/* user of the owner: its rights to see events and to signal */
+	ecalls_u32 user;	/* row of abi/user.h that is charged for it */
+	ecalls_u32 channel;	/* whose `lost` element shows its losses; 0: none */
 	ecalls_u64 deadline_ns; /* relative; 0: none. The earlier of this and the event's holds */
 	ecalls_u32 actions;	/* entries of action[] in use */
 	ecalls_u32 order;	/* registration order */
