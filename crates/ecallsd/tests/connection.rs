@@ -24,7 +24,7 @@ use rustix::process::{Pid, Resource, Rlimit};
 
 use harness::{ALICE, BOB, Client, as_user, daemon, number, ring};
 
-/// For longer than the tests need, and not for ever: it is this process that waits if the daemon
+/// For longer than the tests need, and not for ever: a thread of this process waits if the daemon
 /// has closed its copy first.
 const LINGER: Duration = Duration::from_secs(60);
 
@@ -55,6 +55,7 @@ fn connections_that_do_not_close_count_for_their_user_and_leave_room_for_others(
     let look = Request::LookQueue(number(0)).packet(1);
     let forget = Request::ForgetSocket(number(0)).packet(2);
     let mut peers = Vec::new();
+    let mut closing = Vec::new();
     let taken = as_user(ALICE, || {
         (0..500).find(|_| {
             let client = Client::connect(daemon.folder()).unwrap();
@@ -68,10 +69,14 @@ fn connections_that_do_not_close_count_for_their_user_and_leave_room_for_others(
             }
             // The door has the last copy when it comes to this one: it answered eight before.
             client.say(forget.as_bytes(), &[&stream]).unwrap();
+            closing.push(thread::spawn(move || drop(stream)));
             false
         })
     });
     let taken = taken.expect("a user's connections that do not close end somewhere");
+    // Unless this process had it, because the kernel had kept it from closing its own for long.
+    let own = closing.iter().filter(|thread| !thread.is_finished());
+    let taken = taken - own.count();
     // 8 of the broker's, its 4 places, and half of the others' 512.
     assert!((200..=8 + 4 + 256).contains(&taken), "{taken} connections");
     assert!(threads(daemon.door()) <= 8 + 4 + 256 + 8);
