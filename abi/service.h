@@ -78,8 +78,7 @@ struct ecalls_subscription_count {
 	ecalls_u64 partial;  /* of the delivered: another action of the chain could not deliver; the
 				 channel concerned shows why */
 	ecalls_u64 failed;   /* of the runs of a handler: E-code that ended in a fault */
-	ecalls_u64
-		undone; /* requests of E-code (signal, raise, ...) that could not be carried out */
+	ecalls_u64 undone;   /* requests of E-code (signal, raise, ...) that could not be done */
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_subscription_count) == 192, "subscription count");
 
