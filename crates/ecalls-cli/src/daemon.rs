@@ -1,20 +1,20 @@
-//! `ecalls daemon`: the daemon by hand, in the foreground. The same as `ecallsd`.
+//! `ecalls daemon`: the daemon `ecallsd` in the foreground.
 
 use crate::exit::{Code, Failure, Outcome};
 
 /// Host the core and let programs without privileges use it, until interrupted
 ///
-/// The same as ecallsd(8), which systemd starts: `systemctl start ecallsd`. By hand it is run as
-/// root, or with CAP_BPF and CAP_PERFMON; it gives up what else it may do.
+/// This command is ecallsd(8), which `systemctl start ecallsd` starts under systemd. It needs root,
+/// or CAP_BPF and CAP_PERFMON, and drops all other privileges.
 #[derive(Debug, clap::Args)]
-#[group(skip)] // the daemon's own has the same name
+#[group(skip)] // the arguments of the daemon form a group of the same name
 pub(crate) struct Args {
     #[command(flatten)]
     daemon: ecallsd::Args,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    // It starts itself a second time, and then is `ecalls daemon` again.
+    // The daemon starts its other processes from this file, with these arguments.
     ecallsd::run(&args.daemon, &["daemon"]).map_err(|error| {
         let code = match error.exit_code() {
             2 => Code::Usage,

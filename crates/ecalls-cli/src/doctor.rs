@@ -1,7 +1,7 @@
-//! `ecalls doctor`: what this kernel offers, and what we make of it.
+//! `ecalls doctor`: the features of this kernel and the mechanisms chosen by them.
 //!
-//! Anybody may run it. All knowledge is in [`ecalls_kernel::probe`]; this file only prints. A
-//! feature that is not there is explained: what is lost without it, and what would bring it.
+//! Any user can run it. All knowledge is in [`ecalls_kernel::probe`]; this file only prints. For a
+//! missing feature it prints what does not work without it, and what would provide it.
 
 use ecalls_kernel::probe::{self, Choice, Feature, State};
 use serde::Serialize;
@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::exit::{Code, Failure, Outcome};
 use crate::output::{Output, Table, wrap};
 
-/// Show what this kernel offers, what is used for what, and what a missing thing takes away
+/// Show the features of this kernel, the mechanisms in use, and what missing features prevent
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Args {
@@ -85,10 +85,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
     verdict(&features)
 }
 
-/// What a caller may lack; that is no fault of the kernel.
+/// The feature that stands for the caller's privileges: the kernel does not lack it.
 const PRIVILEGES: &str = "privileges";
 
-/// Fails when the kernel lacks something that the core cannot do without.
+/// Fails when the kernel lacks a feature that the core requires.
 fn verdict(features: &[Feature]) -> Outcome {
     let missing = features.iter().find(|feature| {
         feature.required && feature.state == State::Absent && feature.name != PRIVILEGES
@@ -98,7 +98,7 @@ fn verdict(features: &[Feature]) -> Outcome {
         Some(feature) => Err(Failure::new(
             Code::Unsupported,
             format!(
-                "this kernel cannot host the core: no {}; needs {}",
+                "this kernel cannot host the core: {} is missing (needs {})",
                 feature.name, feature.since
             ),
         )),
@@ -153,7 +153,7 @@ fn state_name(state: &State) -> &'static str {
     }
 }
 
-/// A table of all features, those that are not there explained.
+/// Prints a table of all features, with an explanation of each missing one.
 fn print_features(out: &mut Output, features: &[Feature], all: bool) -> Outcome {
     let mut table = Table::new(&["STATE", "FEATURE", "WHAT FOR"]);
     for feature in features {

@@ -1,6 +1,6 @@
 //! Durations and times as people write and read them: `250us`, `5ms`, `10s`, `1m30s`.
 //!
-//! A number needs its unit: a bare `5` could be anything. Several parts add up.
+//! A number needs a unit: a bare `5` is ambiguous. Several parts add up.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const UNITS: &[(&str, u64)] = &[
     ("h", 3_600_000_000_000),
 ];
 
-/// Reads a duration. The error says what is wrong and what would be right.
+/// Parses a duration. The error names the mistake and what is expected.
 pub fn parse(text: &str) -> Result<Duration, String> {
     let wrong = || "a duration is a number and a unit: 250us, 5ms, 10s, 1m, 2h, 1m30s".to_owned();
     let mut total_ns = 0u64;
@@ -40,7 +40,7 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_nanos(total_ns))
 }
 
-/// A duration that is not zero.
+/// Parses a duration greater than zero.
 pub fn parse_positive(text: &str) -> Result<Duration, String> {
     match parse(text)? {
         Duration::ZERO => Err("must be longer than zero".to_owned()),

@@ -1,8 +1,9 @@
-//! `ecalls ecode`: everything that can be done with a text of E-code without a core: check it, run
-//! it on an event of one's own, look at what becomes of it, lay it out, run its tests.
+//! `ecalls ecode`: everything that needs a text in E-code but no core: check it, run it on a given
+//! event, show the compiler's output, format it, run its tests.
 //!
-//! One file per subcommand; [`text`] reads the file and says for where it is compiled, [`value`]
-//! turns JSON into the bytes of an event and back, [`trial`] holds one run's memory.
+//! One file per subcommand; [`text`] reads the file and determines the environment for which it is
+//! compiled, [`value`] converts between JSON and the bytes of an event, [`trial`] holds the memory
+//! of one run.
 
 mod check;
 mod dump;

@@ -1,26 +1,26 @@
-//! How the command ends: one exit code for each thing that a caller can do about a failure.
+//! How the command ends: an exit code for each action that a caller can take after a failure.
 //!
-//! A subcommand returns [`Outcome`]. An error of the library becomes a [`Failure`] by what can be
-//! done about it; [`report`] prints it as one line on standard error. A reader of our output that
-//! went away (`ecalls watch task | head -1`) is no failure: the command ends quietly, with 0.
+//! A subcommand returns [`Outcome`]. An error of the library becomes a [`Failure`] with the code of
+//! the caller's next action; [`report`] prints it on standard error. When the reader of the output
+//! has gone (`ecalls watch task | head -1`), the command ends quietly with 0.
 
 use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
-/// What `ecalls --help` says about exit codes.
+/// The part of `ecalls --help` about exit codes.
 pub const HELP: &str = "\
 Exit codes:
   0  done
   1  failed
-  2  the call was wrong: unknown command, option or value, or a text in E-code with errors
-  3  denied: needs the daemon or root, a rule of the daemon, or more than its quota
-  4  this kernel cannot do it; the message says what is missing and since when it exists
-  5  no such service, kind, field or process
-  6  nothing (or not all) arrived in the time asked for
+  2  usage error: unknown command, option or value, or a text in E-code with errors
+  3  denied: the daemon or root is needed, or a rule or quota of the daemon forbids it
+  4  not supported by this kernel; the message names the missing feature and what brings it
+  5  a service, kind, field, process or program does not exist, or the scheduler does not run
+  6  no events, or fewer than requested, arrived in the given time
 
-Errors are one line on standard error. Data is on standard output, as a table or, with --json, as
-one JSON object per line. Durations: 250us, 5ms, 10s, 1m, 2h, or several: 1m30s.";
+Errors go to standard error, data to standard output: as a table or, with --json, as one JSON
+object per line. Durations: 250us, 5ms, 10s, 1m, 2h, or several: 1m30s.";
 
 /// What a subcommand returns.
 pub type Outcome = Result<(), Failure>;
@@ -37,22 +37,22 @@ pub enum Code {
     Nothing = 6,
 }
 
-/// A failure: its exit code, and the line that tells the user.
+/// A failure, with its exit code and message.
 #[derive(Debug)]
 pub enum Failure {
-    /// Says what happened, to which thing, and what to do next.
+    /// The message says what happened, names the thing, and says what to do next.
     Message(Code, String),
-    /// Nobody reads our output any more.
+    /// The reader of standard output has gone.
     BrokenPipe,
 }
 
 impl Failure {
-    /// A failure with its line.
+    /// A failure with its message.
     pub fn new(code: Code, message: impl fmt::Display) -> Failure {
         Failure::Message(code, message.to_string())
     }
 
-    /// A call that makes no sense.
+    /// A usage error.
     pub fn usage(message: impl fmt::Display) -> Failure {
         Failure::new(Code::Usage, message)
     }
@@ -97,7 +97,7 @@ impl From<serde_json::Error> for Failure {
     }
 }
 
-/// Tells the user, and the shell.
+/// Prints a failure and returns the exit code.
 pub fn report(outcome: Outcome) -> ExitCode {
     match outcome {
         Ok(()) | Err(Failure::BrokenPipe) => ExitCode::SUCCESS,

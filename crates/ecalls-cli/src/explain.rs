@@ -1,5 +1,5 @@
-//! `ecalls explain`: why an event was late, dropped or filtered. The kernel side notes the latest
-//! events that were not delivered; this file says in words what the notes mean, and what to do.
+//! `ecalls explain`: why an event was late, dropped or filtered. The kernel side records the latest
+//! events that were not delivered; this file prints the meaning of a record and advice.
 
 use ecalls::{DropReason, Ecalls};
 use ecalls_abi::message::{
@@ -19,7 +19,7 @@ use crate::{duration, process};
 pub(crate) struct Args {
     /// The event's id, as `ecalls watch --json` and this command print it
     event: Option<u64>,
-    /// How many to list
+    /// Number of events to list
     #[arg(long, short = 'n', default_value = "20")]
     number: std::num::NonZeroU16,
     /// Print one JSON object per line
@@ -37,10 +37,10 @@ chain, from 1), subscription, service, kind, pid and uid (of the process that ra
 age_ns, waited_ns (since the raise or the release time), allowed_ns (time from there to the
 deadline; null: none), quota.";
 
-/// Notes of one event that are looked at: one for each subscription that did not get it.
+/// Records of one event that are read: one for each subscription that did not receive it.
 const FATES_MAX: usize = 64;
 
-/// One note, for programs.
+/// One record, for JSON.
 #[derive(Debug, Serialize)]
 struct Row {
     event: u64,
@@ -60,13 +60,13 @@ struct Row {
     quota: Option<&'static str>,
 }
 
-/// Prints what became of one event, or of the latest ones.
+/// Prints the records of one event, or the latest records.
 pub(crate) fn run(args: &Args) -> Outcome {
     let mut out = Output::new(args.json);
     let Some(ecalls) = Ecalls::join()? else {
         return Err(Failure::new(
             Code::Failed,
-            "nothing is loaded: no program on this machine uses events now",
+            "no core is loaded: no program on this machine uses events now",
         ));
     };
     let most = args
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         Some(event) if rows.is_empty() => Err(Failure::new(
             Code::Unknown,
             format!(
-                "no note of event {event}: it was delivered, is older than the latest ones that \
+                "no record of event {event}: it was delivered, is older than the latest ones that \
                  were not (`ecalls explain` lists them), or is another user's"
             ),
         )),
@@ -169,7 +169,7 @@ fn list(out: &mut Output, rows: &[Row]) -> Outcome {
     out.table(&table)
 }
 
-/// How far it came.
+/// The stage of the path at which the event was lost.
 fn place(row: &Row) -> String {
     match (row.action, row.subscription) {
         (Some(action), Some(subscription)) => {
@@ -180,7 +180,7 @@ fn place(row: &Row) -> String {
     }
 }
 
-/// One event in words.
+/// Prints one record as sentences.
 fn tell(out: &mut Output, row: &Row) -> Outcome {
     out.line(format!(
         "event {}: {} {}, raised {} ago by {} of user {}",
@@ -200,15 +200,15 @@ fn what_happened(row: &Row) -> String {
     let allowed = row.allowed_ns.map(duration::show_ns);
     match (row.what, row.reason) {
         ("late", _) => format!(
-            "late: it waited {waited}, and its deadline was {} after it was due",
+            "late: the event waited for {waited}, and its deadline was {} after its release time",
             allowed.unwrap_or_else(|| "0ns".to_owned())
         ),
         ("filtered", _) => match row.drop {
             Some(reason) => format!("filtered: a handler in E-code called drop({reason})"),
-            None => "filtered: a handler of the subscription ended it".to_owned(),
+            None => "filtered: a handler of the subscription ended the chain".to_owned(),
         },
         (_, Some("quota")) => format!(
-            "dropped: beyond what the user may have ({})",
+            "dropped: a quota of the user was used up ({})",
             row.quota.unwrap_or("a quota")
         ),
         (what, reason) => format!(
@@ -218,23 +218,27 @@ fn what_happened(row: &Row) -> String {
     }
 }
 
-/// What whoever asks can do about it.
+/// Advice for the user.
 fn what_to_do(row: &Row) -> &'static str {
     match (row.what, row.reason) {
         ("late", _) => {
-            "the CPU was busy with more urgent events or with other work: give it more time, or \
-             less to do (`ecalls stat` shows queues and latencies)"
+            "the CPU was busy with more urgent events or other work: set a later deadline, or \
+             reduce its load (`ecalls stat` shows queues and latencies)"
         }
-        ("filtered", _) => "as the subscription says: `ecalls stat` shows its chain",
+        ("filtered", _) => "the subscription's handlers decide this: `ecalls stat` shows its chain",
         (_, Some("queue_full")) => {
-            "the queue of its CPU was full and this deadline the latest: raise less that waits, or \
-             with nearer deadlines"
+            "the queue of its CPU was full, and this event had the latest deadline: raise fewer \
+             events with release times, or set earlier deadlines"
         }
         (_, Some("ring_full")) => {
             "the reader did not keep up: read more often, or open the channel with more capacity"
         }
-        (_, Some("slot_full")) => "the slot was not read yet, or there is none: read more often",
-        (_, Some("replaced")) => "a newer event took its slot before it was read, as meant to be",
+        (_, Some("slot_full")) => {
+            "the slot held an unread event, or does not exist: read more often"
+        }
+        (_, Some("replaced")) => {
+            "a newer event replaced it in its slot, as the channel's layout provides"
+        }
         (_, Some("signal_limit")) => {
             "the receiver had RLIMIT_SIGPENDING signals waiting: handle them, or raise the limit"
         }
@@ -243,16 +247,16 @@ fn what_to_do(row: &Row) -> &'static str {
             "the receiver has ended, or may not be signalled by the subscription's owner"
         }
         (_, Some("thread_full")) => {
-            "too much waited for kernel threads or for signals: handlers that sleep take too long"
+            "too many events wait for kernel threads or signals: handlers that sleep take too long"
         }
         (_, Some("channel_gone")) => "the channel or the subscription had ended",
-        (_, Some("no_handler")) => "the chain names a kernel handler that is not there",
-        (_, Some("no_subscriber")) => "nobody wanted it",
+        (_, Some("no_handler")) => "the chain names a kernel handler that does not exist",
+        (_, Some("no_subscriber")) => "no subscription matched the event",
         (_, Some("nested")) => "too many raises interrupted each other on its CPU",
         (_, Some("quota")) => {
-            "`ecalls stat --by uid` shows what the user has; ecallsd.toml(5) what it may have"
+            "`ecalls stat --by uid` shows the user's quotas; ecallsd.toml(5) says how to raise one"
         }
-        _ => "`ecalls stat` shows what is counted",
+        _ => "`ecalls stat` shows the counters",
     }
 }
 
@@ -291,11 +295,11 @@ mod tests {
     }
 
     #[test]
-    fn a_late_event_tells_how_long_it_waited_and_might() {
+    fn the_message_of_a_late_event_holds_its_wait_and_its_deadline() {
         let text = what_happened(&fate(FATE_LATE, DropReason::QueueFull));
         assert_eq!(
             text,
-            "late: it waited 3.00ms, and its deadline was 1.00ms after it was due"
+            "late: the event waited for 3.00ms, and its deadline was 1.00ms after its release time"
         );
     }
 }

@@ -1,7 +1,7 @@
-//! Kernel handlers as text: reads what `--handler` gives, and writes a subscription's chain.
+//! Kernel handlers as text: parses the values of `--handler`, and prints a subscription's chain.
 //!
-//! Both directions are here because they are one notation: what `ecalls stat` shows of a chain is
-//! what `ecalls watch --handler` takes, as far as a handler can be named there.
+//! Both directions use one notation: `ecalls stat` prints a chain as `ecalls watch --handler` takes
+//! it, as far as a handler can be named there.
 
 use ecalls::handler::{Bound, Compare};
 use ecalls::{Format, Handler};
@@ -9,11 +9,11 @@ use ecalls_abi::ecode::HANDLER_ECODE;
 use ecalls_abi::handler as number;
 use ecalls_abi::subscription::{ACTION_FIXED_VALUE, Action, ActionKind};
 
-/// What `--handler` takes.
+/// The notations that `--handler` accepts.
 const EXPECTED: &str = "one of sample:10, limit:100/s, limit:100/s,20, threshold:field>=5, \
                         histogram:field, histogram:field>>10, count";
 
-/// Comparisons, the longer first where one is the start of another.
+/// Comparisons; a longer one comes before its own prefix.
 const COMPARISONS: &[(&str, Compare, u32)] = &[
     ("<=", Compare::LessEqual, number::COMPARE_LESS_EQUAL),
     (">=", Compare::GreaterEqual, number::COMPARE_GREATER_EQUAL),
@@ -23,7 +23,7 @@ const COMPARISONS: &[(&str, Compare, u32)] = &[
     (">", Compare::Greater, number::COMPARE_GREATER),
 ];
 
-/// Reads a handler. The error says what would be right.
+/// Parses a handler. The error says what is expected.
 pub(crate) fn parse(text: &str) -> Result<Handler, String> {
     let (name, argument) = text.split_once(':').unwrap_or((text, ""));
     let handler = match name {
@@ -42,7 +42,7 @@ fn parse_sample(argument: &str) -> Option<Handler> {
     Some(Handler::Sample { one_in })
 }
 
-/// `100/s` or `100/s,20`. Unless said, a tenth of a second's events may come at once.
+/// Parses `100/s` or `100/s,20`. The default burst is the events of a tenth of a second.
 fn parse_limit(argument: &str) -> Option<Handler> {
     let (rate, burst) = match argument.split_once(',') {
         Some((rate, burst)) => (rate, Some(burst.parse().ok()?)),
@@ -154,7 +154,7 @@ fn show_threshold(word: u64, value: u64, format: &Format) -> String {
     }
 }
 
-/// The field at the word's offset; a service that was replaced may have none there.
+/// The field at the word's offset; a service that was replaced may have none at that offset.
 fn show_field(word: u64, format: &Format) -> String {
     let offset = usize::from(word as u16);
     format

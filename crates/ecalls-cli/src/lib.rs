@@ -1,7 +1,7 @@
-//! What the commands `ecalls` and `ecalls-bench` have in common: how they print, end, and read what
-//! people write. It is no library for others; that is the crate `ecalls`.
+//! Shared by the commands `ecalls` and `ecalls-bench`: output, exit codes, and parsing of users'
+//! values. Applications use the crate `ecalls` instead.
 //!
-//! - [`exit`]: exit codes, and failures as one line; [`stop`]: ending at SIGINT and SIGTERM;
+//! - [`exit`]: exit codes and failures; [`stop`]: ending at SIGINT and SIGTERM;
 //! - [`output`]: tables for people, JSON for programs; [`duration`]: `250us`, `5ms`.
 
 #![forbid(unsafe_code)]

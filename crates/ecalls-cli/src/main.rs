@@ -49,7 +49,7 @@ enum Command {
     Stat(stat::Args),
     Explain(explain::Args),
     Ecode(ecode::Args),
-    /// Show, in about a minute, what events do on this machine
+    /// Demonstrate events with a web server under load, in about a minute
     Demo(workshop::Args),
     /// Measure events, handlers and schedulers on this machine
     Bench(workshop::Args),

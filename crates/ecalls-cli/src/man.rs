@@ -11,12 +11,12 @@ use crate::workshop;
 /// Write the man pages, one per command
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Folder to write them into; made if it is not there
+    /// Folder for the pages; created if it does not exist
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }
 
-/// Writes the pages. Those of `bench` and `demo` come with their program.
+/// Writes the pages. `ecalls-bench` writes those of `bench` and `demo`.
 pub(crate) fn run(args: &Args) -> Outcome {
     let ours = workshop::NAMES
         .iter()

@@ -1,8 +1,8 @@
 //! Printing, shared by all subcommands: tables for people, one JSON object per line for programs.
 //!
-//! Everything goes through one buffer, because a line per system call would be slower than events
-//! come. Whoever prints as things happen calls [`Output::flush`] when nothing is left to print;
-//! dropping the output flushes too, but cannot report an error, so `run` ends with
+//! All output goes through one buffer, because a system call per line would be slower than the
+//! events. A subcommand that prints as events happen calls [`Output::flush`] when it has nothing
+//! left to print; dropping the output flushes too, but cannot report an error, so `run` ends with
 //! [`Output::flush`].
 
 use std::fmt;
@@ -57,7 +57,7 @@ impl Output {
         Ok(write!(self.out, "{table}")?)
     }
 
-    /// Hands everything to the reader.
+    /// Writes everything that is buffered.
     pub fn flush(&mut self) -> Outcome {
         Ok(self.out.flush()?)
     }
@@ -70,13 +70,12 @@ pub fn write_all(bytes: &[u8]) -> Outcome {
     Ok(out.flush()?)
 }
 
-/// Tells the user something that is no data: a line on standard error. That nobody listens there is
-/// no failure.
+/// Prints a line that is not data on standard error. A failure to write there is ignored.
 pub fn note(text: impl fmt::Display) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Where a column's text stands.
+/// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
     Left,
@@ -98,7 +97,7 @@ enum Row {
 }
 
 impl Table {
-    /// An empty table. A column whose name begins with `>` stands to the right, as numbers do.
+    /// An empty table. A column whose name begins with `>` is aligned to the right, as numbers are.
     pub fn new(columns: &[&'static str]) -> Table {
         let column = |name: &'static str| match name.strip_prefix('>') {
             Some(name) => (name, Align::Right),
@@ -171,7 +170,8 @@ impl fmt::Display for Table {
     }
 }
 
-/// A text behind a label, in lines of at most `width` columns; further lines stand under its start.
+/// A text behind a label, in lines of at most `width` columns; further lines are indented to its
+/// start.
 pub fn wrap(label: &str, text: &str, width: usize) -> Vec<String> {
     let indent = label.chars().count();
     let mut lines = vec![label.to_owned()];
@@ -193,13 +193,13 @@ pub fn wrap(label: &str, text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Counts of dropped events by reason: as text, those that are not 0; as JSON, an object with every
-/// reason.
+/// Counts of dropped events by reason. As text: the ones that are not 0; as JSON: an object with
+/// all reasons.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Dropped(pub [u64; ecalls_abi::channel::DROP_REASONS]);
 
 impl Dropped {
-    /// All of them together.
+    /// Their sum.
     pub fn total(&self) -> u64 {
         self.0.iter().fold(0, |sum, count| sum.wrapping_add(*count))
     }

@@ -1,4 +1,4 @@
-//! Processes by id: whether there is one, and its name, for people who read a pid.
+//! Processes by id: whether one exists, and its name for display.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ fn folder(pid: u32) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}"))
 }
 
-/// Fails when there is no such process.
+/// Fails if there is no such process.
 pub(crate) fn check(pid: u32) -> Outcome {
     if folder(pid).is_dir() {
         return Ok(());
@@ -18,7 +18,7 @@ pub(crate) fn check(pid: u32) -> Outcome {
     Err(Failure::new(Code::Unknown, message))
 }
 
-/// A process as a person reads it: `4711 (nginx)`, or the number alone when it has ended.
+/// A process for display: `4711 (nginx)`, or only the number when the process has ended.
 pub(crate) fn show(pid: u32) -> String {
     match fs::read_to_string(folder(pid).join("comm")) {
         Ok(name) => format!("{pid} ({})", name.trim_end()),

@@ -1,7 +1,7 @@
 //! `ecalls raise`: raises one event of an application service, from the command line.
 //!
-//! It joins the core and never loads one: without a core nobody has registered a service. Raising
-//! events of a service is the right of its owner, and root's.
+//! The command joins the core and never loads one, because without a core no application has
+//! registered a service. Only the owner of a service and root may raise its events.
 
 use std::time::Duration;
 
@@ -84,7 +84,7 @@ struct Raised<'a> {
     waits: bool,
 }
 
-/// Raises the event and tells how many it was offered to.
+/// Raises the event and prints the number of subscriptions to which it was offered.
 pub(crate) fn run(args: &Args) -> Outcome {
     if let Target::Process(pid) = args.target {
         process::check(pid)?;
@@ -122,7 +122,7 @@ fn event<'a>(args: &Args, kind: u32, data: &'a [u8]) -> Raise<'a> {
     if args.cpu { raise.cpu() } else { raise }
 }
 
-/// The data, from its fields; the error names the field that is wrong.
+/// The event's data from the given fields; the error names the wrong field.
 fn data(format: &Format, fields: &[(String, String)]) -> Result<Vec<u8>, Failure> {
     let pairs = || fields.iter().map(|(name, value)| (&**name, &**value));
     for (name, value) in pairs() {
@@ -135,7 +135,7 @@ fn data(format: &Format, fields: &[(String, String)]) -> Result<Vec<u8>, Failure
     Ok(format.write(pairs())?)
 }
 
-/// The service, if it is one that may be raised from here.
+/// The service, if applications may raise its events.
 fn application_service(ecalls: &Ecalls, name: &str) -> Result<ServiceInfo, Failure> {
     let index = ecalls.access().find_service(name)?;
     if index < SERVICE_USER {
@@ -148,7 +148,7 @@ fn application_service(ecalls: &Ecalls, name: &str) -> Result<ServiceInfo, Failu
     Ok(ecalls.access().service_stat(index)?.info)
 }
 
-/// A kind by name or number, 0 unless given; and its name.
+/// Number and name of a kind that is given by name or number; 0 if none is given.
 fn find_kind(info: &ServiceInfo, given: Option<&str>) -> Result<(u32, String), Failure> {
     let names: Vec<&str> = info.kinds().collect();
     let named = |kind: usize| {
@@ -188,8 +188,10 @@ fn print(args: &Args, kind: &str, offered: i64) -> Outcome {
     } else {
         let what = format!("raised {} {kind}", args.service);
         out.line(match offered {
-            0 if waits => format!("{what}: it waits for its release time"),
-            0 => format!("{what}: nobody wanted it, so it was dropped (no_subscriber)"),
+            0 if waits => format!("{what}: the event waits for its release time"),
+            0 => {
+                format!("{what}: no subscription matched, so the event was dropped (no_subscriber)")
+            }
             1 => format!("{what}: offered to 1 subscription"),
             n => format!("{what}: offered to {n} subscriptions"),
         })?;

@@ -1,11 +1,11 @@
-//! `ecalls run`: runs a program, and tells what the scheduler of this machine gave it.
+//! `ecalls run`: runs a program and reports what it received from the machine's scheduler.
 //!
-//! The program's exit status and output are its own; the report is on standard error, as `time`'s.
-//! It is sampled ten times a second from /proc, of all threads and processes below the program: one
-//! that lives shorter than that is in the CPU time, and not in the waits.
+//! The program's exit status and output are its own; the report goes to standard error, like that
+//! of time(1). The threads and processes below the program are sampled ten times a second in /proc:
+//! a thread that lives for less than that counts in the CPU time, but not in the waiting times.
 //!
-//! A program that knows nothing of our scheduler can be given a group ([`group`]) or a window of
-//! it: [`place`].
+//! A program that does not use the scheduler itself can be given a group ([`group`]) or a window
+//! ([`place`]).
 
 mod group;
 mod place;
@@ -35,40 +35,40 @@ use crate::sched::thread::{Had, Threads, look_below};
 use group::Group;
 use place::{Place, Placed, Wish};
 
-/// Between two looks at the program's threads.
+/// The longest interval between two samples.
 const LOOK: Duration = Duration::from_millis(100);
-/// What a shell adds to the number of a signal that ended a program.
+/// A shell reports a program that a signal ended with this number plus that of the signal.
 const BY_SIGNAL: i32 = 128;
 
-/// Run a program, and tell what the scheduler gave it
+/// Run a program and report the CPU time that it received
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Args {
-    /// Run it at this nice value: -20 (most CPU time; root) to 19 (least)
+    /// Nice value of the program: -20 (most CPU time; root) to 19 (least)
     #[arg(long, value_name = "N", allow_hyphen_values = true,
           value_parser = clap::value_parser!(i32).range(-20..=19))]
     nice: Option<i32>,
-    /// Make it, and all that it starts, members of the user's group of this name
+    /// Make the program and all its descendants members of the user's group of this name
     #[arg(long, value_name = "NAME", conflicts_with = "period", value_parser = Group::parse)]
     group: Option<Group>,
-    /// Give its first thread a window: service in each of these periods (0.1 ms to 10 s)
+    /// Give the program's first thread a window with this period (0.1 ms to 10 s)
     #[arg(long, value_name = "TIME", requires = "service",
           value_parser = duration::parse_positive)]
     period: Option<Duration>,
-    /// CPU time that it is to have in each period
+    /// CPU time that the window reserves in each period
     #[arg(long, value_name = "TIME", requires = "period",
           value_parser = duration::parse_positive)]
     service: Option<Duration>,
-    /// Of Y periods (at most 1024) X may be missed; without it, none
+    /// Number of periods X in any Y (at most 1024) that the window may miss; by default none
     #[arg(long, value_name = "X/Y", requires = "period", value_parser = place::parse_window)]
     window: Option<(u16, u16)>,
-    /// The program-to-be: waits for what its parent, that process, asks for it
+    /// Internal: the child that waits for its place in the scheduler, and then executes the program
     #[arg(long, hide = true)]
     waits: Option<i32>,
     /// Print the report as one JSON object
     #[arg(long)]
     json: bool,
-    /// The program, and its arguments
+    /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
 }
@@ -104,11 +104,11 @@ group, group_number, group_ns (CPU time of the group's members), group_share (of
 With --period: window (promised, or what else), met, missed, violated (missed, though X were
 already).";
 
-/// What came of it.
+/// The report.
 #[derive(Debug, Serialize)]
 struct Report {
     scheduler: Option<String>,
-    /// It was another one, or none, in the end.
+    /// Another scheduler, or none, was active at the end.
     replaced: bool,
     wall_ns: u64,
     cpu_ns: u64,
@@ -124,11 +124,11 @@ struct Report {
     placed: Option<Placed>,
 }
 
-/// By whom the machine is scheduled.
+/// The active scheduler.
 #[derive(Debug, PartialEq, Eq)]
 struct By {
     name: Option<String>,
-    /// Schedulers that have begun so far: one may have followed another of its name.
+    /// Number of schedulers that have been started so far: it tells apart two of the same name.
     begun: Option<u64>,
 }
 
@@ -144,14 +144,14 @@ impl By {
     }
 }
 
-/// What the program's threads were seen to have.
+/// The samples of the program's threads.
 #[derive(Debug, Default)]
 struct Watched {
     threads: Threads,
     worst_wait_ns: u64,
 }
 
-/// Runs it. Ends with its exit status.
+/// Runs the program and ends with its exit status.
 pub(crate) fn run(args: &Args) -> Outcome {
     if let Some(parent) = args.waits {
         return place::become_program(parent, &args.program);
@@ -167,7 +167,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let mut watched = Watched::default();
     await_end(&child, &mut watched, &ended)?;
     let wall_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    // It has ended and is not forgotten yet: now all is final.
+    // The program has ended but has not been reaped yet: its counters are final.
     let cpu_ns = cpu_ns(child.id());
     watched.look(child.id());
     let status = child.wait().map_err(|error| failed_wait(&error))?;
@@ -187,7 +187,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
 }
 
 impl Args {
-    /// What is asked of our scheduler.
+    /// The group or window that the options request.
     fn wish(&self) -> Result<Option<Wish>, Failure> {
         if let Some(group) = &self.group {
             return Ok(Some(Wish::Group(group.clone())));
@@ -210,7 +210,7 @@ impl Args {
 
 fn start(args: &Args, signals: &Signals) -> Result<(Child, Option<Place>), Failure> {
     if let Some(nice) = args.nice {
-        // Of this process: the program has it from its first moment on.
+        // The nice value of this process, which the program inherits.
         setpriority_process(None, nice).map_err(|error| {
             Failure::new(
                 Code::Denied,
@@ -228,7 +228,7 @@ fn start(args: &Args, signals: &Signals) -> Result<(Child, Option<Place>), Failu
 }
 
 fn name_of(program: &[OsString]) -> Result<(&OsString, &[OsString]), Failure> {
-    let none = || Failure::usage("which program?");
+    let none = || Failure::usage("no program is given");
     program.split_first().ok_or_else(none)
 }
 
@@ -238,16 +238,16 @@ fn cannot_start(name: &OsStr, error: &std::io::Error) -> Failure {
 }
 
 fn failed_wait(error: &std::io::Error) -> Failure {
-    Failure::new(Code::Failed, format!("waiting for it: {error}"))
+    Failure::new(Code::Failed, format!("waiting for the program: {error}"))
 }
 
 fn pid_of(child: &Child) -> Result<Pid, Failure> {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    pid.ok_or_else(|| Failure::new(Code::Failed, "the program has no number"))
+    pid.ok_or_else(|| Failure::new(Code::Failed, "the program has no process id"))
 }
 
-/// Signals to this process, which are meant for the program. A terminal sends SIGINT and SIGQUIT to
-/// both; SIGTERM is passed on.
+/// Signals to this process that are meant for the program. A terminal sends SIGINT and SIGQUIT to
+/// both; this process forwards SIGTERM.
 struct Signals {
     term: Arc<AtomicBool>,
 }
@@ -266,17 +266,17 @@ impl Signals {
 
     fn pass_on(&self, pid: Pid) {
         if self.term.swap(false, Ordering::Relaxed) {
-            // It may have ended already.
+            // The program may have ended already.
             let _ = kill_process(pid, Signal::TERM);
         }
     }
 }
 
-/// Looks at the program's threads until it has ended, and leaves its remains.
+/// Samples the program's threads until it has ended, but does not reap it.
 fn await_end(child: &Child, watched: &mut Watched, signals: &Signals) -> Outcome {
     let pid = pid_of(child)?;
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    // Short programs are not kept waiting.
+    // The first samples are close together, so that short programs are not delayed.
     let mut pause = Duration::from_millis(1);
     loop {
         match waitid(WaitId::Pid(pid), options) {
@@ -346,7 +346,8 @@ impl Report {
         note(format_args!("scheduler {scheduler}"));
         if self.replaced {
             note(
-                "it was replaced meanwhile: what is told of a group or a window is of the last one",
+                "the scheduler was replaced meanwhile; figures of a group or window belong to the \
+                 last one",
             );
         }
         note(format_args!(
@@ -356,7 +357,7 @@ impl Report {
             self.share
         ));
         note(format_args!(
-            "waited    {} for a CPU: it got {:.1} % of what it wanted",
+            "waited    {} for a CPU: the program got {:.1} % of the CPU time that it wanted",
             show_ns(self.wait_ns),
             self.got * 100.0
         ));
@@ -378,10 +379,10 @@ impl Report {
     }
 }
 
-/// CPU time of a process and of what it started and waited for, from /proc. 0: nobody knows.
+/// CPU time of a process and of its descendants that were waited for, from /proc. 0: unknown.
 fn cpu_ns(pid: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // Behind the name, which may hold anything.
+    // The fields begin after the name, which may contain any character.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     let ticks = fields.split_whitespace().skip(11).take(4);
     let ticks: u64 = ticks.filter_map(|number| number.parse::<u64>().ok()).sum();

@@ -1,7 +1,7 @@
-//! `ecalls sched`: starts our scheduler, stops it, and shows what it does.
+//! `ecalls sched`: starts and stops our scheduler, and shows its state.
 //!
-//! Who starts it holds it, in the foreground: the kernel gives every task back to its own scheduler
-//! when this command ends, however that happens.
+//! The process that starts the scheduler holds it, in the foreground: when this process ends, for
+//! whatever reason, the kernel schedules all tasks itself again.
 
 pub(crate) mod count;
 mod hold;
@@ -21,7 +21,7 @@ use crate::output::Output;
 use count::{quantile, sum};
 use seen::{Seen, Worst};
 
-/// Schedule the machine's threads: fairly, and cooperative ones at their release times
+/// Start, stop and observe ECalls' scheduler: fair shares, release times, windows
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Args {
@@ -31,27 +31,27 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// Start it, and hold it until SIGINT or SIGTERM; then tell what it did
+    /// Start the scheduler, hold it until SIGINT or SIGTERM, then print its counters
     Start(hold::Args),
-    /// Run it for a while: with figures of before, and of the time with it
+    /// Run the scheduler for a while, and compare it with the kernel's own
     Try(trial::Args),
-    /// Show the threads that want the CPU most, and what they get, live
+    /// Show the threads with the greatest demand for CPU time, live
     Top(top::Args),
-    /// End the one that runs
+    /// End the running scheduler of ECalls
     Stop,
-    /// Show which scheduler runs, and what ours has counted and seen
+    /// Show the active scheduler, its counters, and the threads that use it
     Status(Status),
-    /// Write what it does for some seconds into a file for Perfetto
+    /// Record the scheduler's decisions for some seconds in a file for Perfetto
     Trace(trace::Args),
 }
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = SEEN)]
 struct Status {
-    /// Also show when threads were the latest, and who ran meanwhile
+    /// Also show the greatest delays, and the threads that ran during each
     #[arg(long)]
     worst: bool,
-    /// Begin these anew, after they were shown
+    /// Reset the record of the greatest delays after it is shown
     #[arg(long, requires = "worst")]
     forget: bool,
     /// Print one JSON object
@@ -71,23 +71,24 @@ period_us, slice_min_us, slack_us, ahead_us (the options of start), fair, releas
 ahead, releases, tardy_p50_us, tardy_p99_us, tardy_max_us (from the release to the CPU).";
 
 const SEEN: &str = "\
-Threads that poll, have a window, read events or are in a group are listed, and groups: LATE is
-from the release to the CPU, WAIT from being ready to the CPU, RUN from the CPU to the next thread's
-turn, DEMOTED how often they broke each rule (overran/slept/ahead). It begins anew for a thread that
-goes to another CPU or names another group.
+The command lists groups, and threads that poll, have a window, read events or are in a group. LATE
+is the time from the release to the CPU, WAIT the time that the thread was runnable without a CPU,
+RUN the time until the next thread ran, DEMOTED the number of times that the thread broke each rule
+(overran/slept/ahead). The figures of a thread are reset when it moves to another CPU or names
+another group.
 
-With --worst, the 16 worst cases since the scheduler began: of the time from the release to the CPU,
-how much each thread had. What is left for others are interrupts, real-time threads, and threads
-beyond the eight that are named, or before the last 64 turns of that CPU.
+--worst lists the 16 greatest delays since the scheduler began: each shows how much of the time from
+the release to the CPU each thread ran. The rest ('by others') belongs to interrupts, real-time
+threads, threads beyond the eight that are named, and turns before the last 64 of that CPU.
 
 Keys with --json: those that `ecalls sched --help` names, threads and groups: each with kind
 (cooperative, window, fair, group), group, uid, pid, tid, name, cpu_ms, tardiness, delay, slice
 (each with p50_us, p99_us, max_us and buckets: pairs of lower bound in us and count), overran,
-slept, ahead; and with --worst, worst: tardy_ns, ago_ns, pid, tid, name, group, cpu, before_ns (of
-that, when the thread slept still, or ran), rest_ns (nobody below), by (ran_ns, pid, tid, name,
-kind).";
+slept, ahead; and with --worst, worst: tardy_ns, ago_ns, pid, tid, name, group, cpu, before_ns (the
+part of tardy_ns in which the thread was still asleep or running), rest_ns (the part that no thread
+in `by` accounts for), by (ran_ns, pid, tid, name, kind).";
 
-/// What people and programs get to see.
+/// The output of `status`.
 #[derive(Debug, Default, Serialize)]
 struct Shown {
     kernel: bool,
@@ -101,7 +102,7 @@ struct Shown {
     seen: Option<Observed>,
 }
 
-/// What our scheduler has seen.
+/// The threads and groups that use the scheduler.
 #[derive(Debug, Serialize)]
 struct Observed {
     threads: Vec<Seen>,
@@ -164,18 +165,18 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
 }
 
-/// Where a kernel with it is to be had.
+/// Which kernels have sched_ext.
 const HOW_TO_GET_IT: &str = "\
     Debian's kernels have it from 7.0 on (CONFIG_SCHED_CLASS_EXT): Debian 13 gets one from its \
     backports, by `apt install -t trixie-backports linux-image-amd64`";
 
-/// What to do about a kernel without it.
+/// The error for a kernel without sched_ext.
 pub(crate) fn no_sched_ext() -> Failure {
     let message = format!("this kernel has no sched_ext: {HOW_TO_GET_IT}");
     Failure::new(Code::Unsupported, message)
 }
 
-/// Whether ours can be started, before anybody needs a core or a privilege for it.
+/// Fails if a scheduler runs already, before a core or privileges are needed.
 fn check_free() -> Outcome {
     let state = scheduler::state().ok_or_else(no_sched_ext)?;
     let Some(name) = state.running else {
@@ -185,11 +186,11 @@ fn check_free() -> Outcome {
         true => "`ecalls sched stop` ends it",
         false => "end it first",
     };
-    let message = format!("{name} schedules this machine already: {how}");
+    let message = format!("the scheduler {name} runs already: {how}");
     Err(Failure::new(Code::Failed, message))
 }
 
-/// What to do where our scheduler is needed and another one runs.
+/// The error for a command that needs our scheduler while it does not run.
 pub(crate) fn not_started() -> Failure {
     let message = "our scheduler does not run: start it first (`ecalls sched start`)";
     Failure::new(Code::Unknown, message)
@@ -207,7 +208,7 @@ fn show(args: &Status) -> Outcome {
         }
         return print(&mut out, &Shown::default());
     };
-    // Ours runs, and this user may look at it.
+    // Our scheduler runs, and this user may read its maps.
     let running = state.running.as_deref();
     let can_look = running.is_some_and(scheduler::is_ours) && state.holder.is_some();
     let policy = can_look.then(scheduler::options).transpose()?;
@@ -300,15 +301,15 @@ fn print_counts(out: &mut Output, counts: &Counts) -> Outcome {
         counts.balanced, counts.stolen, counts.preempted
     ))?;
     out.line(format_args!(
-        "polling   {} threads came, {} left, {} found no place; {} polls",
+        "polling   {} threads entered, {} left, {} found the table full; {} polls",
         counts.entered, counts.left, counts.full, counts.polls
     ))?;
     out.line(format_args!(
-        "demoted   {} overran, {} slept otherwise, {} were ahead",
+        "demoted   {} overran, {} slept otherwise than by polling, {} were ahead",
         counts.overran, counts.slept, counts.ahead
     ))?;
     out.line(format_args!(
-        "released  {} times; late by {} us (half of them), {} us (99 %), {} us (worst)",
+        "released  {} times; late by {} us (median), {} us (99 %), {} us (maximum)",
         counts.releases, counts.tardy_p50_us, counts.tardy_p99_us, counts.tardy_max_us
     ))?;
     Ok(())

@@ -1,5 +1,5 @@
-//! `ecalls service`: registers a service and holds it, so that others can raise and watch its
-//! events. A service lives as long as the process that registered it.
+//! `ecalls service`: registers a service and holds it, so that other programs can raise and watch
+//! its events. A service lives as long as the process that registered it.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,19 +21,19 @@ use crate::stop::Stop;
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Option<Command>,
-    /// Its unique name, at most 31 bytes without blanks
+    /// Unique name of the service, at most 31 bytes without blanks
     #[arg(required = true)]
     name: Option<String>,
-    /// Its data, as fields of a C struct
+    /// Format of its data, as fields of a C struct
     #[arg(long, default_value = "u64 value")]
     format: String,
-    /// Names of its kinds of events
+    /// Names of its kinds of events, separated by blanks
     #[arg(long, default_value = "event")]
     kinds: String,
-    /// Ends after this time
+    /// End after this time
     #[arg(long = "for", value_name = "TIME", value_parser = duration::parse_positive)]
     time: Option<Duration>,
-    /// Print what was counted as one JSON object, at the end
+    /// Print the service's counters as one JSON object at the end
     #[arg(long)]
     json: bool,
 }
@@ -50,10 +50,10 @@ struct AddArgs {
     /// A text in E-code (see ecode(7)), or a BPF object file compiled with the header
     /// ecalls/service.bpf.h; - reads a text from standard input
     file: PathBuf,
-    /// Ends after this time
+    /// End after this time
     #[arg(long = "for", value_name = "TIME", value_parser = duration::parse_positive)]
     time: Option<Duration>,
-    /// Print what was counted as one JSON object, at the end
+    /// Print the service's counters as one JSON object at the end
     #[arg(long)]
     json: bool,
 }
@@ -80,7 +80,7 @@ A format has fields of the types u8 u16 u32 u64, s8 s16 s32 s64 and char, or arr
 When it ends (SIGINT, SIGTERM or --for), the command prints the counters of the service, with --json
 under the keys of `ecalls services --json`.";
 
-/// Registers the service, waits, and prints what was counted.
+/// Registers the service, waits, and prints its counters.
 pub(crate) fn run(args: &Args) -> Outcome {
     if let Some(Command::Add(args)) = &args.command {
         return add(args);
@@ -96,7 +96,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     hold(&ecalls, &stop, service.index(), args.time, args.json)
 }
 
-/// Adds the service, waits, and prints what was counted.
+/// Adds the service, waits, and prints its counters.
 fn add(args: &AddArgs) -> Outcome {
     let file = args.file.display().to_string();
     let unreadable =
@@ -117,21 +117,21 @@ fn add(args: &AddArgs) -> Outcome {
     let skipped = provider.skipped()?;
     if skipped > 0 {
         note(format!(
-            "{skipped} times the kernel did not run its program, because another one on a \
-             tracepoint was active on that CPU"
+            "the kernel skipped {skipped} runs of the service's program, because another program \
+             on a tracepoint was active on that CPU"
         ));
     }
     Ok(())
 }
 
-/// What a service is added from.
+/// The source of a service.
 enum Given {
     Object(Vec<u8>),
     Text(Source),
 }
 
 impl Given {
-    /// A text, if its name or its contents say so.
+    /// A text in E-code is recognised by the file's name or contents.
     fn new(file: &Path, bytes: Vec<u8>) -> Result<Given, Failure> {
         const OBJECT: &[u8] = b"\x7fELF";
         let named = file.extension().is_some_and(|extension| extension == "ec");

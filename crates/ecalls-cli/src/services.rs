@@ -1,6 +1,6 @@
-//! `ecalls services`: the services there are, built in and of applications.
+//! `ecalls services`: the services of the machine, built-in ones and those of applications.
 //!
-//! Without a core it tells of the built-in services, which every core has; it never loads one.
+//! Without a core it lists the built-in services, which every core has; it never loads a core.
 
 use ecalls::{Ecalls, Error};
 use ecalls_abi::message::OWNER_UNTOLD;
@@ -78,7 +78,7 @@ impl Row {
     }
 }
 
-/// The services of the machine: counted ones of a running core, else the built-in ones.
+/// The services of a running core with their counters, or the built-in ones without.
 pub(crate) fn run(args: &Args) -> Outcome {
     let mut out = Output::new(args.json);
     let rows = match Ecalls::join() {
@@ -97,7 +97,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     out.flush()
 }
 
-/// The built-in services, nothing counted.
+/// The built-in services, with all counters 0.
 fn built_in() -> Vec<Row> {
     let row = |builtin: &builtin::Builtin| Row {
         name: builtin.name.to_owned(),
@@ -110,7 +110,7 @@ fn built_in() -> Vec<Row> {
     BUILTINS.iter().map(row).collect()
 }
 
-/// Prints services, as objects or as a table.
+/// Prints services as objects or as a table.
 pub(crate) fn print(out: &mut Output, rows: &[Row]) -> Outcome {
     if out.is_json() {
         return rows.iter().try_for_each(|row| out.object(row));
@@ -128,7 +128,7 @@ pub(crate) fn print(out: &mut Output, rows: &[Row]) -> Outcome {
         "DROPPED",
     ]);
     for row in rows {
-        // Nothing was measured of events that there were not.
+        // Without dispatched events there is no latency.
         let latency = |ns| match row.dispatched {
             0 => "-".to_owned(),
             _ => show_ns(ns),

@@ -1,7 +1,8 @@
-//! `ecalls stat`: everything that the core counts, and what its programs cost.
+//! `ecalls stat`: the counters of the core, and the costs of its programs.
 //!
-//! Reads the shared tables; it never loads a core. Numbers are totals since the core was loaded (of
-//! a service, since it was registered), costs are those of the time they were measured in.
+//! The command reads the shared tables and never loads a core. Numbers are totals since the core
+//! was loaded (of a service: since it was registered), costs those of the interval in which they
+//! were measured.
 
 mod channel;
 mod program;
@@ -22,14 +23,14 @@ use crate::services;
 use crate::stop::Stop;
 use crate::{duration, process};
 
-/// How long costs are measured unless `--watch` says how long.
+/// How long costs are measured without `--watch`.
 const COSTS_TIME: Duration = Duration::from_secs(1);
 
 /// Show the counters of the core: services, subscriptions, channels, queues, drops, costs
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Args {
-    /// Repeat at this interval, until interrupted
+    /// Repeat at this interval until interrupted
     #[arg(long, value_name = "TIME", value_parser = duration::parse_positive)]
     watch: Option<Duration>,
     /// Measure the CPU time of each service's programs, for a second or for the interval of
@@ -45,7 +46,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// What the counters are summed up by.
+/// The key by which counters are summed up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum By {
     /// By user.
@@ -72,7 +73,7 @@ Keys with --json; `what` gives the type of an object:
                 number of events or requests that were refused)
 The table omits programs that are not attached. Runs and times are shown only with --costs.";
 
-/// Prints everything, once or again and again.
+/// Prints all tables, once or repeatedly.
 pub(crate) fn run(args: &Args) -> Outcome {
     let stop = Stop::on_signals()?;
     let mut out = Output::new(args.json);
@@ -90,7 +91,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
             None => print(&mut out, &ecalls, costs.as_deref().unwrap_or_default())?,
         }
         out.flush()?;
-        // A core that we would hold while we sleep could not end.
+        // A core that this process held while it sleeps could not end.
         drop(ecalls);
         let ended = match args.watch {
             None => true,

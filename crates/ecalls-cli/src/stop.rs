@@ -1,7 +1,7 @@
-//! SIGINT and SIGTERM: a request to end cleanly, with a summary.
+//! SIGINT and SIGTERM as requests to end cleanly, with a summary.
 //!
-//! The signal sets a flag, at which everything that waits looks at least ten times a second. A
-//! second signal ends the command at once, should it hang in a write to a reader that sleeps.
+//! The signal sets a flag that every wait checks at least ten times a second. A second signal ends
+//! the command at once, in case it blocks in a write to a reader that does not read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,22 +11,22 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::exit::{Code, Failure};
 
-/// How long a wait may last before the flag is looked at.
+/// The longest wait between two checks of the flag.
 pub const PATIENCE: Duration = Duration::from_millis(100);
 
-/// What a shell reports of a command that SIGINT ended.
+/// A shell's status of a command that SIGINT ended.
 const INTERRUPTED: i32 = 130;
 
-/// Whether the user asked for the end.
+/// Whether the user requested the end.
 #[derive(Clone, Debug)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// From now on the two signals ask for the end instead of enforcing it.
+    /// From this call on, the two signals request the end instead of enforcing it.
     pub fn on_signals() -> Result<Stop, Failure> {
         let flag = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
-            // In this order: the first signal finds the flag unset, and then sets it.
+            // The order matters: the first signal finds the flag unset, and then sets it.
             signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED, flag.clone())
                 .and_then(|_| signal_hook::flag::register(signal, flag.clone()))
                 .map_err(|error| {
@@ -36,12 +36,12 @@ impl Stop {
         Ok(Stop(flag))
     }
 
-    /// Whether the end was asked for.
+    /// Whether the end was requested.
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Sleeps for `time`, less if the end is asked for. True: it was.
+    /// Sleeps for `time`, or until the end is requested, which is the result.
     pub fn sleep(&self, time: Duration) -> bool {
         let until = Instant::now().checked_add(time);
         loop {

@@ -1,9 +1,9 @@
 //! `ecalls watch`: the events of a service as lines, as they arrive.
 //!
-//! One subscription with the handlers asked for and a ring at its end. The loop reads without
-//! system calls while events are there, collects lines, and hands them out when the ring is empty,
-//! so that printing keeps up with bursts; events for which the ring had no room are counted, and
-//! reported in the end with the option that enlarges the ring.
+//! A watch is one subscription with the given handlers, and a ring at its end. The loop reads
+//! without system calls while events are available, collects lines, and writes them when the ring
+//! is empty, so that printing keeps up with bursts. Events that found the ring full are counted and
+//! reported at the end, with the option that enlarges the ring.
 
 mod histogram;
 mod line;
@@ -35,10 +35,10 @@ use crate::{duration, handler, process};
 /// watches of a user fit within the memory that the daemon allows it.
 const RING: u32 = 2048;
 
-/// What --ring takes.
+/// The values that --ring accepts.
 const RING_EVENTS: RangeInclusive<i64> = CAPACITY_MIN as i64..=CAPACITY_MAX as i64;
 
-/// Events that are printed between two looks at the clock and at the signals.
+/// Events that are printed between two checks of the clock and of the signals.
 const BATCH: u32 = 256;
 
 /// Print the events of a service as they arrive
@@ -135,7 +135,7 @@ Examples:
   ecalls watch disk --threshold 20ms --pid 4711
   ecalls watch cpu --every 5s --kind utilization --handler 'threshold:utilization>=500'";
 
-/// What was not printed, and why.
+/// The numbers of events that were not printed, by reason.
 #[derive(Debug, Serialize)]
 struct Summary {
     what: &'static str,
@@ -148,7 +148,7 @@ struct Summary {
     undone: u64,
 }
 
-/// Everything that is open while a watch runs. Its parts end in this order.
+/// All resources of a running watch. They are dropped in this order.
 #[derive(Debug)]
 struct Watch {
     subscription: Subscription,
@@ -173,7 +173,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let mut lines = Lines::new(&watch.service, &watch.subscription.format())?;
     let received = watch.print_events(args, &stop, &mut out, &mut lines)?;
     let counted = watch.end(args, &mut out, received)?;
-    // Who only counts wants no line.
+    // With a handler that counts and no --count, no line is required.
     let wanted = args.count.unwrap_or(u64::from(!counted));
     if !stop.is_set() && received < wanted {
         let time = duration::show_ns(nanoseconds(args.time.unwrap_or_default()));
@@ -222,7 +222,7 @@ impl Watch {
         })
     }
 
-    /// Prints until the end. Returns how many events there were.
+    /// Prints until the end. Returns the number of events.
     fn print_events(
         &mut self,
         args: &Args,
@@ -261,7 +261,7 @@ impl Watch {
         Ok(received)
     }
 
-    /// Prints what was counted. Whether anything was, by handlers or texts that count.
+    /// Prints the counters. Returns whether handlers or texts have counted any event.
     fn end(&self, args: &Args, out: &mut Output, received: u64) -> Result<bool, Failure> {
         let counts = self.channel.histogram();
         for handler in &args.handlers {
@@ -316,7 +316,7 @@ impl Watch {
     }
 }
 
-/// Says that events are seen from now on, and which. Scripts wait for this line.
+/// Prints the line that says that the subscription is installed, for which scripts wait.
 fn announce(args: &Args, service: u32, sockets: Option<&Sockets>) {
     let name = &args.service;
     match (sockets, args.pid) {
@@ -334,7 +334,7 @@ fn announce(args: &Args, service: u32, sockets: Option<&Sockets>) {
     }
 }
 
-/// Options that belong to one service.
+/// Checks the options that apply to certain services only.
 fn check_options(args: &Args, service: u32) -> Outcome {
     let name = &args.service;
     if service == SERVICE_TIMER && args.every.is_none() {
@@ -374,7 +374,8 @@ fn subscribe(
         let kinds: Vec<&str> = args.kinds.iter().map(String::as_str).collect();
         builder = builder.kinds(&kinds);
     }
-    // Data arrives in whatever process the CPU was at: of a socket the process says nothing.
+    // Data arrives while some other process is on the CPU, so for a socket this process is
+    // meaningless.
     if let Some(pid) = args.pid.filter(|_| service != SERVICE_SOCKET) {
         builder = builder.pid(pid);
     }
@@ -392,7 +393,7 @@ fn subscribe(
     Ok(subscription)
 }
 
-/// Says what to do about events that were lost because the ring was full.
+/// Prints advice about events that were lost because the ring was full.
 fn report_full_ring(lost: u64, ring: u32) {
     let ring = ring.next_power_of_two();
     let advice = match ring.saturating_mul(8).min(CAPACITY_MAX) {
@@ -415,7 +416,7 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// From which value on a service reports; back to what it usually is when the watch ends.
+/// The threshold of a service, which is reset to its default when the watch ends.
 #[derive(Debug)]
 struct Threshold(Ecalls, u32);
 
@@ -429,7 +430,7 @@ impl Threshold {
 impl Drop for Threshold {
     fn drop(&mut self) {
         if let Ok(parameter) = builtin::parameter(self.1) {
-            // A core that is gone reports nothing.
+            // This fails if the core is gone, and then does not matter.
             let _ = self.0.access().set_parameter(self.1, parameter.default_ns);
         }
     }

@@ -1,7 +1,7 @@
 //! `ecalls bench` and `ecalls demo` are another program, `ecalls-bench`.
 //!
-//! It replaces this one in the same process, so exit status and signals need no forwarding. All
-//! arguments go to it unchanged, `--help` included.
+//! This process executes it, so exit status and signals need no forwarding. All arguments are
+//! passed on unchanged, `--help` included.
 
 use std::ffi::OsString;
 use std::io;
@@ -11,7 +11,7 @@ use std::process::Command;
 
 use crate::exit::{Code, Failure, Outcome};
 
-/// The subcommands that it has.
+/// Its subcommands.
 pub(crate) const NAMES: [&str; 2] = ["bench", "demo"];
 
 const PROGRAM: &str = "ecalls-bench";
@@ -28,7 +28,8 @@ pub(crate) struct Args {
     arguments: Vec<OsString>,
 }
 
-/// Becomes the program: the one beside this file, else the first in PATH. Returns if there is none.
+/// Executes the program: the one in the folder of this one, else the first in PATH. Returns on
+/// failure.
 pub(crate) fn run(subcommand: &str, args: &Args) -> Outcome {
     let beside = std::env::current_exe().map(|own| own.with_file_name(PROGRAM));
     let program = beside.ok().filter(|file| file.exists());

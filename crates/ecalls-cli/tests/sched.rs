@@ -62,7 +62,7 @@ fn start() -> Option<Running> {
         return None;
     }
     let mut holder = Running::start(command(&["start", "--reserve", "10"]).stderr(Stdio::piped()));
-    holder.complaints().find("scheduling", PATIENCE);
+    holder.complaints().find("the scheduler runs", PATIENCE);
     Some(holder)
 }
 

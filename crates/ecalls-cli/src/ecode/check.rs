@@ -1,4 +1,4 @@
-//! `ecalls ecode check`: whether a text can be compiled, and what its program costs at most.
+//! `ecalls ecode check`: whether a text compiles, and upper bounds of its program's cost.
 
 use serde::Serialize;
 
@@ -6,7 +6,7 @@ use super::text::{self, TextArgs};
 use crate::exit::Outcome;
 use crate::output::{Output, Table};
 
-/// Check a text, and say what its program costs at most
+/// Check a text and show upper bounds of its cost
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Args {
@@ -31,7 +31,7 @@ Examples:
   ecalls ecode check --service socket filter.ec
   echo 'bytes > 1000' | ecalls ecode check --service socket -";
 
-/// What is printed.
+/// The row that is printed.
 #[derive(Debug, Serialize)]
 struct Costs<'a> {
     file: &'a str,

@@ -1,4 +1,4 @@
-//! `ecalls ecode dump`: what becomes of a text, phase by phase.
+//! `ecalls ecode dump`: the compiler's intermediate and final output for a text.
 
 use clap::ArgGroup;
 
@@ -6,7 +6,7 @@ use super::text::{self, TextArgs};
 use crate::exit::Outcome;
 use crate::output;
 
-/// Show what becomes of a text
+/// Show the intermediate representation or the BPF program of a text
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 #[command(group(ArgGroup::new("phase").args(["ir", "bpf"]).required(true).multiple(true)))]

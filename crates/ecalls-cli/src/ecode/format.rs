@@ -1,4 +1,4 @@
-//! `ecalls ecode fmt`: lays texts out as all of ours are.
+//! `ecalls ecode fmt`: formats texts.
 
 use std::path::PathBuf;
 
@@ -6,14 +6,14 @@ use super::text;
 use crate::exit::{Code, Failure, Outcome};
 use crate::output::{self, note};
 
-/// Lay texts out in one style
+/// Format texts
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Args {
     /// The texts; - reads standard input and prints the result
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Change nothing; fail if something would be
+    /// Change no file; fail if the layout of one differs
     #[arg(long)]
     check: bool,
 }
@@ -29,30 +29,33 @@ pub(crate) fn run(args: &Args) -> Outcome {
         let source = text::read(file)?;
         let laid = ::ecode::format::format(&source).map_err(|diagnostics| {
             note(diagnostics.render(&source).trim_end());
-            Failure::usage(format!("{}: left alone", source.name))
+            Failure::usage(format!("{}: has errors and was not changed", source.name))
         })?;
         if file.as_os_str() == "-" && !args.check {
             output::write_all(laid.as_bytes())?;
         } else if laid != source.text {
             others += 1;
             if args.check {
-                note(format_args!("{}: not laid out", source.name));
+                note(format_args!("{}: its layout differs", source.name));
             } else {
                 write(file, &laid)?;
             }
         }
     }
     if args.check && others > 0 {
-        let advice = "run ecalls ecode fmt";
+        let advice = "`ecalls ecode fmt` changes it";
         return Err(Failure::new(
             Code::Failed,
-            format!("{others} of {} texts: {advice}", args.files.len()),
+            format!(
+                "the layout of {others} of {} texts differs: {advice}",
+                args.files.len()
+            ),
         ));
     }
     Ok(())
 }
 
-/// Beside the old one first, so that a full disk takes nothing away.
+/// Writes a new file beside the old one and renames it, so that a full disk destroys nothing.
 fn write(file: &PathBuf, text: &str) -> Outcome {
     let failed =
         |error: std::io::Error| Failure::new(Code::Failed, format!("{}: {error}", file.display()));

@@ -1,4 +1,4 @@
-//! What a program finds, as `--event` says it: JSON becomes a [`Setting`].
+//! The event and surroundings of a run: the JSON of `--event` becomes a [`Setting`].
 
 use ::ecode::Compiled;
 use ::ecode::limits::{ATTRIBUTES, SINKS};
@@ -8,16 +8,16 @@ use serde_json::Value;
 
 use super::value;
 
-/// Names that stand for numbers.
+/// Names of constants, attributes and the like that JSON may use for numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Names<'a> {
     pub(crate) attributes: &'a [String],
     pub(crate) sinks: &'a [String],
 }
 
-/// Takes what `--event` says: `{"input": {...}, "event": {"pid": 1}, "now": 5, "random": 7,
-/// "attributes": {"load": 3}, "sinks": [{"id": 1, "age": 5, "load": 3}]}`; an object without
-/// any of these is the input.
+/// Parses the value of `--event`: `{"input": {...}, "event": {"pid": 1}, "now": 5, "random": 7,
+/// "attributes": {"load": 3}, "sinks": [{"id": 1, "age": 5, "load": 3}]}`; an object without any of
+/// these keys is the input.
 pub(crate) fn take(
     setting: &mut Setting,
     compiled: &Compiled,
@@ -39,7 +39,10 @@ pub(crate) fn take(
             "random" => unsigned(given).map(|random| setting.random = random.max(1)),
             "attributes" => fill(names.attributes, given, &mut setting.attributes, &[]),
             "sinks" => take_sinks(setting, names.sinks, given),
-            _ => Err(format!("no such part; there are: {}", PARTS.join(", "))),
+            _ => Err(format!(
+                "--event has no such key; its keys are: {}",
+                PARTS.join(", ")
+            )),
         }
         .map_err(|error| format!("{part}: {error}"))?;
     }
@@ -67,7 +70,7 @@ fn take_event(setting: &mut Setting, given: &Value) -> Result<(), String> {
         let Some((_, field)) = field else {
             let known: Vec<_> = EventField::ALL.iter().map(|(name, _)| *name).collect();
             return Err(format!(
-                "'{name}' is no field; there are: {}",
+                "no field is named '{name}'; the fields are: {}",
                 known.join(", ")
             ));
         };
@@ -82,7 +85,10 @@ fn take_sinks(setting: &mut Setting, names: &[String], given: &Value) -> Result<
         return Err(format!("{given} is no JSON array"));
     };
     if sinks.len() > SINKS as usize {
-        return Err(format!("{} sinks, but {SINKS} fit", sinks.len()));
+        return Err(format!(
+            "{} sinks are given, at most {SINKS} are possible",
+            sinks.len()
+        ));
     }
     for (number, given) in (0..).zip(sinks) {
         let mut attributes = vec![0; ATTRIBUTES as usize];
@@ -104,7 +110,7 @@ fn unsigned(given: &Value) -> Result<u64, String> {
     number.ok_or_else(|| format!("{given} is no whole number"))
 }
 
-/// Attributes by name. `others` may be there, too.
+/// Sets attributes by name. Keys in `others` are permitted and skipped.
 fn fill(
     names: &[String],
     given: &Value,
@@ -122,7 +128,9 @@ fn fill(
             None if others.contains(&name.as_str()) => {}
             _ => {
                 let names = names.join(", ");
-                return Err(format!("'{name}' is no attribute; there are: {names}"));
+                return Err(format!(
+                    "no attribute is named '{name}'; the attributes are: {names}"
+                ));
             }
         }
     }

@@ -1,5 +1,5 @@
-//! `ecalls ecode repl`: expressions and statements, one line after another. Declarations stay, and
-//! statics keep what each line leaves in them; each line runs on an event of zeros.
+//! `ecalls ecode repl`: evaluates expressions and statements line by line. Declarations are kept,
+//! and static variables keep their values from line to line; each line runs on an event of zeros.
 
 use std::io::{BufRead, IsTerminal, Read, Write};
 
@@ -17,7 +17,7 @@ use super::trial::{On, Trial};
 use crate::exit::{Code, Failure, Outcome};
 use crate::output::{Output, note};
 
-/// Try the language out, line by line
+/// Evaluate E-code interactively, line by line
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Args {
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         let mut source = Source::new("line", format!("{declared}{line}"));
         let only_declares = ::ecode::parser::parse(&source).0.body.is_none();
         if only_declares {
-            // There has to be something that runs: nothing.
+            // A program needs a body: an empty block.
             source = Source::new("line", format!("{}{{}}", source.text));
         }
         match ::ecode::compile(&source, &environment) {
@@ -77,7 +77,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
     Ok(())
 }
 
-/// What is wrong with a line that begins at this byte; what was said of former ones is known.
+/// Prints the diagnostics of a line that begins at byte `begin`; those of earlier lines were
+/// already printed.
 fn tell(mut diagnostics: Diagnostics, source: &Source, begin: usize) {
     let is_new = |one: &Diagnostic| one.span.start as usize >= begin;
     if diagnostics.all.iter().any(is_new) {
@@ -86,8 +87,8 @@ fn tell(mut diagnostics: Diagnostics, source: &Source, begin: usize) {
     note(diagnostics.render(source).trim_end());
 }
 
-/// The next line, and those behind it that belong to it: until what it opens is closed, or an empty
-/// one. `None`: there is none.
+/// Reads the next line, and further lines until all of its brackets are closed or a line is empty.
+/// `None`: the input has ended.
 fn read() -> Result<Option<Vec<u8>>, Failure> {
     let mut text = Vec::new();
     loop {
@@ -110,7 +111,7 @@ fn read() -> Result<Option<Vec<u8>>, Failure> {
     }
 }
 
-/// Whether a bracket waits for its other one.
+/// Whether an opening bracket has no closing one yet.
 fn is_open(text: &[u8]) -> bool {
     let source = Source::new("line", String::from_utf8_lossy(text));
     let (tokens, _) = lex(&source);
@@ -122,7 +123,7 @@ fn is_open(text: &[u8]) -> bool {
     open.sum::<i32>() > 0
 }
 
-/// Runs a line, which goes on with the statics that the line before left, and shows what it leaves.
+/// Runs a line with the static variables that the previous line left, and prints its results.
 fn try_out(source: &Source, mut compiled: Compiled, former: &State) -> Result<Left, Failure> {
     compiled.program.state.bytes = compiled.program.state.carry(former, &former.bytes);
     let mut trial = Trial::new(On::User, source, &compiled)?;
@@ -131,7 +132,7 @@ fn try_out(source: &Source, mut compiled: Compiled, former: &State) -> Result<Le
     trial.run()?;
     let left = trial.left(&compiled);
     let mut shown = describe(source, &compiled, &left);
-    // Statics only if the line has changed one.
+    // The state is printed only if the line changed a static variable.
     let before = Left {
         state: compiled.program.state.bytes.clone(),
         ..left.clone()

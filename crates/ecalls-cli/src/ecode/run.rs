@@ -1,4 +1,4 @@
-//! `ecalls ecode run`: a program on an event of one's own, in user space or in the kernel.
+//! `ecalls ecode run`: runs a program on a given event, in user space or in the kernel.
 
 use std::num::NonZeroU64;
 
@@ -24,13 +24,14 @@ use crate::output::{Output, note};
 pub(crate) struct Args {
     #[command(flatten)]
     text: TextArgs,
-    /// The event: its input, or input, event, now, random, attributes and sinks
+    /// The event as JSON: either its input, or an object with the keys input, event, now, random,
+    /// attributes and sinks
     #[arg(long, value_name = "JSON", default_value = "{}")]
     event: String,
     /// Where to run it
     #[arg(long, value_enum, default_value_t = On::User)]
     on: On,
-    /// Run it so many times, with the state kept, and say how long a run takes
+    /// Repeat the run, with the state kept, and print the time of one run
     #[arg(long, value_name = "N", default_value_t = NonZeroU64::MIN)]
     repeat: NonZeroU64,
     /// Print one JSON object
@@ -52,7 +53,7 @@ Examples:
 pub(crate) fn run(args: &Args) -> Outcome {
     let (source, compiled) = text::compile(&args.text)?;
     let given: Value = serde_json::from_str(&args.event)
-        .map_err(|error| Failure::usage(format!("--event is no JSON: {error}")))?;
+        .map_err(|error| Failure::usage(format!("--event is not valid JSON: {error}")))?;
     let place = &args.text.place;
     let names = Names {
         attributes: &place.attributes,
@@ -89,7 +90,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     output.flush()
 }
 
-/// What a run left, by name.
+/// The results of a run, by name.
 pub(crate) fn describe(
     source: &Source,
     compiled: &Compiled,
@@ -126,7 +127,8 @@ pub(crate) fn describe(
     shown
 }
 
-/// The static variables that the text declares; what `once()` remembers is none.
+/// The static variables that the text declares; hidden ones, such as those of `once()`, are not
+/// among them.
 fn state(compiled: &Compiled, left: &Left) -> Map<String, Value> {
     let tree = &compiled.tree;
     let mut shown = Map::new();
@@ -160,7 +162,7 @@ fn effect(effect: &Effect) -> Value {
     }
 }
 
-/// Numbers of the bits that are set.
+/// The numbers of the bits that are set.
 fn bits(mask: u64) -> Value {
     Value::Array(
         (0..64)

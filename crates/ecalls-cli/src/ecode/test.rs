@@ -1,4 +1,4 @@
-//! `ecalls ecode test`: runs the tests that stand in texts.
+//! `ecalls ecode test`: runs the tests that texts contain.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use super::trial::{On, Trial};
 use crate::exit::{Code, Failure, Outcome};
 use crate::output::Output;
 
-/// Run the tests that stand in texts
+/// Run the tests that texts contain
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Args {
@@ -22,7 +22,7 @@ pub(crate) struct Args {
     files: Vec<PathBuf>,
     #[command(flatten)]
     place: PlaceArgs,
-    /// Where to run them
+    /// Where to run the tests
     #[arg(long, value_enum, default_value_t = On::User)]
     on: On,
     /// Print one JSON object per test
@@ -106,7 +106,7 @@ fn show(output: &mut Output, source: &Source, test: &Test, unmet: &[Unmet]) -> O
             format!(" (the run before it failed{place}: {})", fault.name())
         });
         let what = if unmet.request {
-            "was not asked for"
+            "was not requested"
         } else {
             "does not hold"
         };

@@ -1,10 +1,10 @@
-//! A text to compile, and the surroundings it is compiled for: those of a tracepoint, if the text
-//! is a service; those of a service, if one is named; else the text declares its own input.
-//! Attributes, sinks' attributes and services to raise are whatever names the options give, so that
-//! a filter can be tried before there is anything to run it.
+//! A text and the environment for which it is compiled: that of a tracepoint, if the text is a
+//! service; that of a service, if the options name one; else the text declares its own input. The
+//! options give the names of attributes, of sinks' attributes and of services to raise, so that a
+//! filter can be tried before its service exists.
 //!
-//! A text that cannot be read or is wrong is a wrong call, here as in `ecalls watch`: a failure of
-//! `ecalls ecode test` means that a test ran and did not hold.
+//! A text that cannot be read or has errors is a usage error (exit code 2), here as in `ecalls
+//! watch`: exit code 1 of `ecalls ecode test` means that a test ran and failed.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use ecalls_kernel::{Error, tracepoint};
 use crate::exit::{Code, Failure};
 use crate::output::note;
 
-/// Which text, and for where.
+/// The text, and its environment.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TextArgs {
     /// The text; - reads standard input
@@ -32,34 +32,34 @@ pub(crate) struct TextArgs {
     pub(crate) place: PlaceArgs,
 }
 
-/// For where a text is compiled.
+/// The environment for which a text is compiled.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct PlaceArgs {
-    /// Compile it for the events of this service: their data are its input
+    /// Service whose events the program handles: the fields of their data are its input
     #[arg(long, value_name = "NAME")]
     pub(crate) service: Option<String>,
     /// Names of the channel's attributes, in order
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) attributes: Vec<String>,
-    /// There are sinks; names of their attributes, in order
+    /// Names of the sinks' attributes, in order; allows the text to use sinks
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) sinks: Option<Vec<String>>,
-    /// Names of services of applications whose events the text may raise
+    /// Names of application services whose events the text may raise
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) raises: Vec<String>,
-    /// A constant: NUM_RESOURCES=16
+    /// Define a constant, e.g. NUM_RESOURCES=16
     #[arg(long = "const", value_name = "NAME=VALUE", value_parser = constant)]
     pub(crate) constants: Vec<(String, i64)>,
 }
 
 fn constant(text: &str) -> Result<(String, i64), String> {
-    let wrong = || format!("'{text}' is not NAME=VALUE with a whole number");
+    let wrong = || format!("'{text}' is not NAME=VALUE with an integer value");
     let (name, value) = text.split_once('=').ok_or_else(wrong)?;
     Ok((name.to_owned(), value.parse().map_err(|_| wrong())?))
 }
 
 impl PlaceArgs {
-    /// What the text may name.
+    /// The names that the text may use.
     pub(crate) fn environment(&self) -> Result<Environment, Failure> {
         let mut environment = Environment {
             attributes: self.attributes.clone(),
@@ -71,7 +71,7 @@ impl PlaceArgs {
                 services: "services of applications can be raised; name them: --raises alarm",
                 input: "if it is a field of a service's events, name the service: --service socket",
             },
-            // The kernel's own services are raised by nobody else, there as here.
+            // Only applications' services can be raised, here as in a running core.
             services: (self.raises.iter().cloned())
                 .zip(SERVICE_USER..)
                 .filter(|(name, _)| BUILTINS.iter().all(|builtin| builtin.name != name))
@@ -88,7 +88,7 @@ impl PlaceArgs {
     }
 }
 
-/// Format and kinds of a service: one that comes with the core, or one that exists now.
+/// Format and kinds of a service: a built-in one, or one that is registered now.
 fn service(name: &str) -> Result<(String, String), Failure> {
     if let Some(builtin) = BUILTINS.iter().find(|builtin| builtin.name == name) {
         return Ok((builtin.format.to_owned(), builtin.kinds.to_owned()));
@@ -98,7 +98,7 @@ fn service(name: &str) -> Result<(String, String), Failure> {
         let names = names.join(", ");
         Failure::new(
             Code::Unknown,
-            format!("no service '{name}' here; without a core there are: {names}"),
+            format!("no service is named '{name}'; without a core there are: {names}"),
         )
     };
     let Ok(Some(ecalls)) = ecalls::Ecalls::join() else {
@@ -132,14 +132,14 @@ pub(crate) fn read(file: &Path) -> Result<Source, Failure> {
         let valid = String::from_utf8_lossy(&error.as_bytes()[..at]);
         let place = Source::new(&name, valid).at(at as u32);
         Failure::usage(format!(
-            "{place}: the byte {byte:#04x} is no character of UTF-8: save the text as UTF-8"
+            "{place}: the byte {byte:#04x} is not valid UTF-8: save the text as UTF-8"
         ))
     })?;
     Ok(Source::new(name, text))
 }
 
-/// Compiles, prints what there is to say on standard error, and fails with one line if that is more
-/// than warnings.
+/// Compiles a text and prints its diagnostics on standard error. Errors among them become one
+/// failure.
 pub(crate) fn compile(args: &TextArgs) -> Result<(Source, Compiled), Failure> {
     let source = read(&args.file)?;
     let compiled = compile_source(&source, &args.place)?;
@@ -183,18 +183,18 @@ fn nothing_compiled(source: &Source, errors: usize) -> Failure {
     Failure::usage(format!("{}: {errors}; nothing was compiled", source.name))
 }
 
-/// Makes the program for the kernel.
+/// Generates the program for the kernel.
 pub(crate) fn object(source: &Source, compiled: &Compiled) -> Result<Object, Failure> {
     ::ecode::bpf::emit(&compiled.program).map_err(|limit| {
         note(Diagnostics::new(vec![limit]).render(source).trim_end());
         Failure::usage(format!(
-            "{}: beyond a limit of programs for the kernel",
+            "{}: the program exceeds a limit for programs in the kernel",
             source.name
         ))
     })
 }
 
-/// Warns of constants that were given and mean nothing.
+/// Warns of constants that were given and have no effect.
 fn warn_of_constants(source: &Source, place: &PlaceArgs, compiled: &Compiled) {
     let constants = place.constants.iter().zip(&compiled.tree.constants_used);
     let mut unused = constants.filter(|(_, used)| !**used).peekable();
@@ -209,7 +209,7 @@ fn warn_of_constants(source: &Source, place: &PlaceArgs, compiled: &Compiled) {
         match named {
             Some(token) => {
                 let message = format!("--const {name}={value} has no effect");
-                let hint = "the name means something else here, which comes first";
+                let hint = "a declaration, field or kind of this name takes precedence";
                 warn(
                     source,
                     &[Diagnostic::warning(token.span, message).hint(hint)],

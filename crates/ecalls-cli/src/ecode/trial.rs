@@ -1,5 +1,5 @@
-//! One program tried out, in user space or in the running kernel: a [`Setting`] is what it finds,
-//! [`Left`] what it leaves. Both places get the same bytes.
+//! A program under trial, in user space or in the running kernel: a [`Setting`] is its environment
+//! and input, [`Left`] holds its results. The bytes are the same for both.
 
 use std::io::ErrorKind;
 use std::time::Instant;
@@ -24,14 +24,14 @@ pub(crate) enum On {
     Kernel,
 }
 
-/// A program in one of the two places, with the state that it keeps from run to run.
+/// A program, loaded in one of the two, with the state that it keeps from run to run.
 #[derive(Debug)]
 pub(crate) enum Trial {
     User(Machine, Box<Memory>),
     Kernel(Box<KernelTrial>, Box<KernelMemory>),
 }
 
-/// Who may not is told what it takes.
+/// An error as a failure; one for lack of privileges says what is needed.
 fn denied(error: Error) -> Failure {
     match error {
         Error::Os { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
@@ -42,7 +42,7 @@ fn denied(error: Error) -> Failure {
 }
 
 impl Trial {
-    /// Makes a program ready. The kernel's refusal is told with the line of the text.
+    /// Loads a program. If the kernel refuses it, the message names the line of the text.
     pub(crate) fn new(on: On, source: &Source, compiled: &Compiled) -> Result<Trial, Failure> {
         let program = &compiled.program;
         if on == On::User {
@@ -56,7 +56,7 @@ impl Trial {
                 note(refusal.render(&object, source));
                 Failure::new(
                     Code::Failed,
-                    format!("{}: the kernel refuses it", source.name),
+                    format!("{}: the kernel's verifier refuses the program", source.name),
                 )
             })?;
         let memory = KernelMemory {
@@ -69,7 +69,7 @@ impl Trial {
         Ok(Trial::Kernel(Box::new(trial), Box::new(memory)))
     }
 
-    /// Puts the setting in place.
+    /// Applies the setting to the program's memory.
     pub(crate) fn set(&mut self, setting: &Setting, fuel: u32) {
         match self {
             Trial::User(_, memory) => setting.put_into(memory),
@@ -82,11 +82,11 @@ impl Trial {
         }
     }
 
-    /// Runs it once on what was set.
+    /// Runs the program once on the current setting.
     pub(crate) fn run(&mut self) -> Result<(), Failure> {
         match self {
             Trial::User(machine, memory) => {
-                // What went wrong is in the memory, too.
+                // The machine also records a fault in the memory, where it is read.
                 let _ = machine.run(memory);
                 Ok(())
             }
@@ -94,8 +94,8 @@ impl Trial {
         }
     }
 
-    /// Runs it so many times on this setting, with the state kept. How long a run takes, ns: in the
-    /// kernel, by the kernel's own count.
+    /// Runs the program `runs` times on this setting, with the state kept. Returns the time of one
+    /// run in ns, in the kernel by the kernel's own statistics.
     pub(crate) fn time(&mut self, setting: &Setting, fuel: u32, runs: u64) -> Result<u64, Failure> {
         match self {
             Trial::User(machine, memory) => {
@@ -119,7 +119,7 @@ impl Trial {
         }
     }
 
-    /// Runs and nanoseconds that the kernel has counted.
+    /// Runs and nanoseconds by the kernel's statistics.
     fn counted(&self) -> Result<(u64, u64), Failure> {
         match self {
             Trial::User(..) => Ok((0, 0)),
@@ -127,7 +127,7 @@ impl Trial {
         }
     }
 
-    /// What the last run left.
+    /// The results of the last run.
     pub(crate) fn left(&self, compiled: &Compiled) -> Left {
         match self {
             Trial::User(_, memory) => Left::of_memory(memory),

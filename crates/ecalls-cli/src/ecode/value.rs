@@ -1,11 +1,11 @@
-//! E-code's data as JSON: what `--event` gives becomes the bytes of the input, and the bytes of the
-//! output become JSON again. Strings are text, `fixed` is a number with decimals, structs are
-//! objects, arrays are arrays; what is not given is 0.
+//! E-code's data as JSON: `--event` becomes the bytes of the input, and the bytes of the output
+//! become JSON. Strings are text, `fixed` is a number with decimals, structs are objects, arrays
+//! are arrays; values that are not given are 0.
 
 use ::ecode::types::{FIXED_ONE, Int, Structs, Type};
 use serde_json::{Map, Number, Value};
 
-/// Writes a value where its type lies. The error names the field and says what was expected.
+/// Writes a value at the place of its type. The error names the field and what was expected.
 pub(crate) fn write(
     structs: &Structs,
     ty: &Type,
@@ -22,7 +22,7 @@ pub(crate) fn write(
                 let Some(field) = layout.field(name) else {
                     let known: Vec<_> = layout.fields.iter().map(|f| f.name.as_str()).collect();
                     return Err(format!(
-                        "'{name}' is no field; there are: {}",
+                        "no field is named '{name}'; the fields are: {}",
                         known.join(", ")
                     ));
                 };
@@ -35,7 +35,10 @@ pub(crate) fn write(
         Type::Array(_, count) if ty.is_text() && value.is_string() => {
             let text = value.as_str().unwrap_or_default();
             if text.len() > *count as usize {
-                return Err(format!("{} bytes, but {count} fit", text.len()));
+                return Err(format!(
+                    "{} bytes are given, at most {count} fit",
+                    text.len()
+                ));
             }
             bytes[..text.len()].copy_from_slice(text.as_bytes());
             Ok(())
@@ -45,7 +48,10 @@ pub(crate) fn write(
                 return Err(expected("an array", value));
             };
             if elements.len() > *count as usize {
-                return Err(format!("{} elements, but {count} fit", elements.len()));
+                return Err(format!(
+                    "{} elements are given, at most {count} fit",
+                    elements.len()
+                ));
             }
             let size = structs.size(of).unwrap_or_default() as usize;
             for (at, element) in elements.iter().enumerate() {
@@ -62,7 +68,7 @@ pub(crate) fn write(
     }
 }
 
-/// A scalar as its 64 bits.
+/// A scalar from JSON, as its 64 bits.
 fn scalar(ty: &Type, value: &Value) -> Result<i64, String> {
     match (ty, value) {
         (Type::Bool, Value::Bool(value)) => Ok(i64::from(*value)),
@@ -86,12 +92,15 @@ fn integer(int: Int, number: &Number) -> Result<i64, String> {
         Some(word) if fits => Ok(word),
         _ => {
             let sign = if int.signed { "" } else { "unsigned " };
-            Err(format!("{number} is no {sign}number of {} bits", int.bits))
+            Err(format!(
+                "{number} does not fit into {sign}{} bits",
+                int.bits
+            ))
         }
     }
 }
 
-/// Exactly, from the number's text, which may have an exponent.
+/// A `fixed` from the digits of a JSON number, exactly; it may have an exponent.
 fn fixed(number: &Number) -> Result<i64, String> {
     let text = number.to_string();
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((&text, "0"));
@@ -112,7 +121,8 @@ fn fixed(number: &Number) -> Result<i64, String> {
     if power < 0 {
         return Err(format!("{number} has more than 6 decimals"));
     }
-    let beyond = || format!("{number} is beyond 'fixed', which ends at 9223372036854.775807");
+    let beyond =
+        || format!("{number} is outside the range of 'fixed', which ends at 9223372036854.775807");
     let power = u32::try_from(power).map_err(|_| beyond())?;
     let scale = 10i128.checked_pow(power).ok_or_else(beyond)?;
     let millionths = significant.parse::<i128>().ok();
@@ -127,7 +137,7 @@ fn expected(what: &str, value: &Value) -> String {
     format!("{given} is given, expected {what}")
 }
 
-/// Reads a value from where its type lies.
+/// Reads a value at the place of its type.
 pub(crate) fn read(structs: &Structs, ty: &Type, bytes: &[u8]) -> Value {
     match ty {
         Type::Struct(at) => {
@@ -237,7 +247,7 @@ mod tests {
         for beyond in ["9223372036854.775808", "-9223372036854.775809"] {
             let value: Value = serde_json::from_str(beyond).expect("JSON");
             let told = scalar(&Type::Fixed, &value).expect_err("it does not fit");
-            assert!(told.contains("beyond 'fixed'"), "{told}");
+            assert!(told.contains("outside the range of 'fixed'"), "{told}");
         }
     }
 
@@ -248,23 +258,29 @@ mod tests {
         for (value, says) in [
             (
                 json!({"port": 65536}),
-                "port: 65536 is no unsigned number of 16 bits",
+                "port: 65536 does not fit into unsigned 16 bits",
             ),
-            (json!({"port": -1}), "port: -1 is no unsigned"),
-            (json!({"list": [1, 2, 3, 4]}), "list: 4 elements, but 3 fit"),
+            (json!({"port": -1}), "port: -1 does not fit into unsigned"),
+            (
+                json!({"list": [1, 2, 3, 4]}),
+                "list: 4 elements are given, at most 3 fit",
+            ),
             (
                 json!({"list": [1, "a"]}),
                 "list: [1]: \"a\" is given, expected a number",
             ),
-            (json!({"comm": "far too long"}), "comm: 12 bytes, but 8 fit"),
+            (
+                json!({"comm": "far too long"}),
+                "comm: 12 bytes are given, at most 8 fit",
+            ),
             (
                 json!({"prt": 1}),
-                "'prt' is no field; there are: comm, port",
+                "no field is named 'prt'; the fields are: comm, port",
             ),
             (json!({"load": 0.1234567}), "more than 6 decimals"),
             (json!({"load": 1e-7}), "more than 6 decimals"),
-            (json!({"load": 1e13}), "is beyond 'fixed'"),
-            (json!({"load": 1e300}), "is beyond 'fixed'"),
+            (json!({"load": 1e13}), "is outside the range"),
+            (json!({"load": 1e300}), "is outside the range"),
             (json!(3), "3 is given, expected an object"),
         ] {
             let error = write(&structs, &ty, &value, &mut bytes).expect_err("it does not fit");

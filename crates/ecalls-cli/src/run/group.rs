@@ -1,9 +1,10 @@
-//! A group by its name, and which number it has.
+//! Groups by name, and their numbers.
 //!
-//! The scheduler knows groups by a user's numbers. A name has the number of its hash, unless
-//! another name of this user has it already: then the next one. So that all agree, who uses a name
-//! first leaves a file for its number, which holds the name, in a folder of the user's that a
-//! restart of the machine empties. It is linked there complete: nobody reads half a name.
+//! The scheduler identifies a user's groups by numbers. A name has the number of its hash, or the
+//! next free one if another name of the user has that number. To make all processes agree, the
+//! first user of a name leaves a file for its number, which contains the name, in a folder of the
+//! user that is emptied when the machine restarts. The file is linked there when it is complete, so
+//! nobody reads a partial name.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, Write};
@@ -14,22 +15,22 @@ use ecalls_abi::coop::COOP_GROUPS;
 
 use crate::exit::{Code, Failure};
 
-/// Longer names would be no use as a file's text.
+/// The longest name, in bytes.
 const NAME_MAX: usize = 255;
 /// Numbers that are tried for a name.
 const TRIES: u32 = 64;
 
-/// Those who say the same name are in the same group.
+/// A group; all processes of a user that give the same name are in the same group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Group {
     pub(super) name: String,
     pub(super) number: u32,
-    /// It was said as a number, which is nobody's name.
+    /// It was given as a number, which no file reserves.
     is_number: bool,
 }
 
 impl Group {
-    /// A number is itself; any other name has a number by its hash (FNV-1a).
+    /// A number stands for itself; any other name has the number of its hash (FNV-1a).
     pub(crate) fn parse(name: &str) -> Result<Group, String> {
         let hash = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
         let said: Result<u32, _> = name.parse();
@@ -50,7 +51,7 @@ impl Group {
         })
     }
 
-    /// The same with a number that no other name of this user has.
+    /// This group with a number that no other name of the user has.
     pub(super) fn claimed(self) -> Result<Group, Failure> {
         if self.is_number {
             return Ok(self);
@@ -60,7 +61,10 @@ impl Group {
             let name = &self.name;
             Failure::new(
                 Code::Failed,
-                format!("finding the number of the group {name}: {error} (a number needs none)"),
+                format!(
+                    "reserving a number for the group {name}: {error} (a group can be given as a \
+                     number instead)"
+                ),
             )
         })
     }
@@ -77,15 +81,15 @@ impl Group {
     }
 }
 
-/// Whether a number is this name's, which it becomes if it is nobody's.
+/// Whether `number` belongs to `name`; a free number is reserved for it.
 fn belongs_to(folder: &Path, number: u32, name: &str) -> io::Result<bool> {
-    // A file that is there already may be a number's second name, left by who was killed here; and
-    // in another namespace another process has this one's number.
+    // The name of the new file is unique by process and time: a killed process may have left a file
+    // here, and a process in another pid namespace may have the same id.
     let own = folder.join(format!("new-{}-{}", std::process::id(), ecalls::now_ns()));
     let place = folder.join(number.to_string());
     File::create_new(&own)?.write_all(name.as_bytes())?;
     let linked = fs::hard_link(&own, &place);
-    // It has its second name, or is not needed.
+    // The file was linked to its final name, or is not needed.
     let _ = fs::remove_file(&own);
     match linked {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
@@ -95,7 +99,7 @@ fn belongs_to(folder: &Path, number: u32, name: &str) -> io::Result<bool> {
     }
 }
 
-/// Where this user's numbers are. The same for all of the user's sessions.
+/// The folder with this user's numbers; all sessions of the user share it.
 fn folder() -> io::Result<PathBuf> {
     let uid = rustix::process::getuid().as_raw();
     let session = PathBuf::from(format!("/run/user/{uid}"));
@@ -117,7 +121,7 @@ fn folder() -> io::Result<PathBuf> {
     }
 }
 
-/// A folder of this user, and no way to one.
+/// Whether `path` is a folder, not a symbolic link, and belongs to this user.
 fn is_of(folder: &Path, uid: u32) -> bool {
     fs::symlink_metadata(folder).is_ok_and(|found| found.is_dir() && found.uid() == uid)
 }

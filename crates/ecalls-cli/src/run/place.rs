@@ -1,11 +1,10 @@
-//! What `ecalls run` asks of our scheduler for a program that knows nothing of it: a group, or a
-//! window.
+//! A group or window of our scheduler for a program that does not use the scheduler itself.
 //!
-//! A thread's place in the scheduler survives execve(2). So the program is begun as this command
-//! (`--waits`), which stops itself; its parent then hands it a slot of a channel of its own and
-//! lets it go on; it yields, by which the scheduler sees it, and stops again; and only if the
-//! parent has read an answer that it likes does it become the program. So nothing of the program
-//! has run when a window is refused, and the program inherits no descriptor.
+//! A thread's place in the scheduler survives execve(2). So the child first runs this command again
+//! (`--waits`) and stops itself; the parent hands it a slot of one of its channels and continues
+//! it; the child yields, so that the scheduler reads the slot, and stops again; only if the parent
+//! accepts the scheduler's answer, the child executes the program. So nothing of the program has
+//! run when a window is refused, and the program inherits no descriptor.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -31,51 +30,51 @@ use super::{Signals, failed_wait, pid_of};
 use crate::exit::{Code, Failure, Outcome};
 use crate::sched::{no_sched_ext, not_started};
 
-/// What tells a program the number of its group.
+/// The environment variable that holds the number of the group.
 const GROUP_VARIABLE: &str = "ECALLS_GROUP";
-/// Between two looks whether the program-to-be has stopped.
+/// The interval at which the parent looks whether the child has stopped.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// `X/Y`: of Y periods X may be missed.
+/// Parses `X/Y`: of Y periods X may be missed.
 pub(crate) fn parse_window(text: &str) -> Result<(u16, u16), String> {
     let numbers = text.split_once('/');
     let numbers = numbers.and_then(|(x, y)| Some((x.parse().ok()?, y.parse().ok()?)));
-    numbers.ok_or_else(|| "of Y periods X may be missed: X/Y, as 1/5".to_owned())
+    numbers.ok_or_else(|| "expected X/Y, such as 1/5: of Y periods X may be missed".to_owned())
 }
 
-/// Whether there can be such a window at all.
+/// Fails if no window can have these values.
 pub(crate) fn check_bounds(window: &Window) -> Outcome {
     let least = Duration::from_nanos(WINDOW_PERIOD_MIN_NS);
     let most = Duration::from_nanos(WINDOW_PERIOD_MAX_NS);
     let wrong = match window {
-        _ if window.period < least || window.period > most => "--period is 100us to 10s",
-        _ if window.service > window.period => "--service is at most the period",
+        _ if window.period < least || window.period > most => "--period must be 100us to 10s",
+        _ if window.service > window.period => "--service must not exceed --period",
         _ if window.x >= window.y || u32::from(window.y) > WINDOW_Y_MAX => {
-            "--window is X/Y, X below Y, and Y at most 1024"
+            "--window X/Y needs X below Y, and Y at most 1024"
         }
         _ => return Ok(()),
     };
     Err(Failure::usage(wrong))
 }
 
-/// What is asked for.
+/// The request to the scheduler.
 #[derive(Clone, Debug)]
 pub(crate) enum Wish {
     Group(Group),
     Window(Window),
 }
 
-/// The program's place, as this process sees it.
+/// The program's place in the scheduler, as the parent sees it.
 #[derive(Debug)]
 pub(crate) struct Place {
     wish: Wish,
     child: ChildSlot,
-    /// What the group had had before.
+    /// CPU time of the group's members before the program began.
     group_before: Duration,
     _channel: Channel,
 }
 
-/// What came of it, for the report.
+/// The results, for the report.
 #[derive(Debug, Serialize)]
 pub(crate) struct Placed {
     #[serde(flatten)]
@@ -100,7 +99,7 @@ struct WindowHad {
     violated: u64,
 }
 
-/// Starts the program with what is asked for, or says why not.
+/// Starts the program with the requested place, or says why this is not possible.
 pub(crate) fn start(
     program: &[OsString],
     wish: Wish,
@@ -126,14 +125,14 @@ pub(crate) fn start(
         .map_err(|error| Failure::new(Code::Failed, format!("starting this command: {error}")))?;
     let placed = take_place(&child, channel, wish, signals);
     if placed.is_err() {
-        // It has not begun. Killed or not: there is nothing to do about it.
+        // The program was not executed. A failure to kill the child has no consequence.
         let _ = child.kill();
         let _ = child.wait();
     }
     Ok((child, placed?))
 }
 
-/// Whether there is anybody to ask.
+/// Fails unless our scheduler runs.
 fn can_place() -> Outcome {
     let state = scheduler::state().ok_or_else(no_sched_ext)?;
     match state.running {
@@ -168,7 +167,7 @@ fn take_place(
     Ok(place)
 }
 
-/// Waits until the program-to-be has stopped itself.
+/// Waits until the child has stopped itself.
 fn await_stop(pid: Pid, signals: &Signals) -> Outcome {
     let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
     loop {
@@ -181,7 +180,7 @@ fn await_stop(pid: Pid, signals: &Signals) -> Outcome {
             return Ok(());
         }
         if look(ended)? {
-            let text = "the program ended before it began";
+            let text = "the process ended before it could execute the program";
             return Err(Failure::new(Code::Failed, text));
         }
         signals.pass_on(pid);
@@ -190,22 +189,31 @@ fn await_stop(pid: Pid, signals: &Signals) -> Outcome {
 }
 
 fn go_on(pid: Pid) -> Outcome {
-    kill_process(pid, Signal::CONT)
-        .map_err(|error| Failure::new(Code::Failed, format!("starting the program: {error}")))
+    kill_process(pid, Signal::CONT).map_err(|error| {
+        Failure::new(
+            Code::Failed,
+            format!("continuing the child process: {error}"),
+        )
+    })
 }
 
-/// The program-to-be, a child of process `parent`: waits for its place, and becomes the program.
+/// The child, started by process `parent`: waits for its place, and executes the program.
 pub(crate) fn become_program(parent: i32, program: &[OsString]) -> Outcome {
     let failed = |error: rustix::io::Errno| {
-        Failure::new(Code::Failed, format!("waiting for a place: {error}"))
+        Failure::new(
+            Code::Failed,
+            format!("waiting for a place in the scheduler: {error}"),
+        )
     };
-    // If its parent is killed meanwhile, nobody else would let it go on.
+    // Nobody else would continue the child if its parent were killed.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(failed)?;
     if getppid().map(Pid::as_raw_pid) != Some(parent) {
-        return Err(Failure::usage("--waits is between this command and itself"));
+        return Err(Failure::usage(
+            "--waits is internal: only `ecalls run` itself uses it",
+        ));
     }
     kill_process(getpid(), Signal::STOP).map_err(failed)?;
-    // The scheduler looks at it here.
+    // The scheduler reads the slot here.
     sched_yield();
     kill_process(getpid(), Signal::STOP).map_err(failed)?;
     set_parent_process_death_signal(None).map_err(failed)?;
@@ -215,10 +223,11 @@ pub(crate) fn become_program(parent: i32, program: &[OsString]) -> Outcome {
 }
 
 impl Place {
-    /// Whether the scheduler has given it what it was asked for.
+    /// Fails unless the scheduler granted the request.
     fn check(&self) -> Outcome {
         let untold = || {
-            let text = "our scheduler did not answer: it has ended, or the program is real-time";
+            let text =
+                "our scheduler did not answer: it has ended, or the program has a real-time policy";
             Failure::new(Code::Failed, text)
         };
         let refused = match (&self.wish, self.child.admission()) {
@@ -275,7 +284,8 @@ impl Place {
                         window: match self.child.admission() {
                             Some(Admission::Promised) => "promised",
                             Some(Admission::Unpromised) => "without guarantee",
-                            // Moved to another CPU since, or by another scheduler.
+                            // The thread was moved to another CPU, or another scheduler was
+                            // started.
                             _ => "refused meanwhile",
                         },
                         met,

@@ -1,4 +1,4 @@
-//! What our scheduler has counted: of all CPUs together, and between two moments.
+//! The scheduler's counters: their sums over all CPUs, and differences between two samples.
 
 use std::fmt;
 
@@ -6,12 +6,12 @@ use ecalls_abi::sched::SchedCount;
 use ecalls_kernel::scheduler;
 use serde::Serialize;
 
-/// Of all CPUs. None: ours does not run, or this user may not see it.
+/// The sum over all CPUs. `None`: our scheduler does not run, or this user may not read it.
 pub(crate) fn all() -> Option<SchedCount> {
     sum(&scheduler::counts().ok()?)
 }
 
-/// Together.
+/// The sum.
 pub(crate) fn sum(all: &[SchedCount]) -> Option<SchedCount> {
     let (first, others) = all.split_first()?;
     let mut sum = *first;
@@ -21,7 +21,7 @@ pub(crate) fn sum(all: &[SchedCount]) -> Option<SchedCount> {
     Some(sum)
 }
 
-/// The smallest value of the bucket that the given hundredth of the values reaches.
+/// The lower bound of the bucket that holds the given percentile.
 pub(crate) fn quantile(counts: &[u64; 64], hundredth: u64) -> u64 {
     let all: u64 = counts.iter().sum();
     let mut left = (all * hundredth).div_ceil(100);
@@ -34,8 +34,8 @@ pub(crate) fn quantile(counts: &[u64; 64], hundredth: u64) -> u64 {
     0
 }
 
-/// How late threads had the CPU after their release times. The worst is not among it: the scheduler
-/// keeps only that of its whole life.
+/// How late threads received the CPU after their release times. The maximum is missing because the
+/// scheduler keeps only that of its whole life.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Tardiness {
     releases: u64,
@@ -43,10 +43,10 @@ pub(crate) struct Tardiness {
     tardy_p99_us: u64,
 }
 
-/// Between two looks at one scheduler. None: it did not run, or nobody polled.
+/// The releases between two samples. `None`: the scheduler did not run, or no thread polled.
 pub(crate) fn since(before: Option<SchedCount>, after: Option<SchedCount>) -> Option<Tardiness> {
     let after = after?;
-    // Fewer than before: it is another one, which began meanwhile.
+    // Fewer releases than before: this is another scheduler, started since.
     let before = before.filter(|before| before.releases <= after.releases);
     let base = before.map_or([0; 64], |before| before.tardiness);
     let mut tardiness = after.tardiness;
@@ -95,7 +95,7 @@ mod tests {
         let seen = since(Some(before), Some(after)).expect("releases");
         assert_eq!((seen.releases, seen.tardy_p99_us), (10, 2));
         assert!(since(Some(after), Some(after)).is_none());
-        // Another scheduler than before: all that it counted.
+        // Another scheduler than before: all its releases count.
         let seen = since(Some(after), Some(before)).expect("releases");
         assert_eq!(seen.releases, 100);
     }

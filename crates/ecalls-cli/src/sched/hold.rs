@@ -1,4 +1,5 @@
-//! `ecalls sched start`: holds our scheduler in the foreground; and `stop`, which asks the holder.
+//! `ecalls sched start` holds our scheduler in the foreground; `ecalls sched stop` asks the holder
+//! to end.
 
 use std::time::{Duration, Instant};
 
@@ -20,19 +21,19 @@ pub(super) struct Args {
     /// End after this time
     #[arg(long = "for", value_name = "TIME", value_parser = parse_positive)]
     time: Option<Duration>,
-    /// Print one JSON object in the end
+    /// Print the counters as one JSON object at the end
     #[arg(long)]
     json: bool,
 }
 
-/// Starts it and waits.
+/// Starts the scheduler and waits for the end.
 pub(super) fn run(args: &Args) -> Outcome {
     let options = args.policy.options()?;
     let stop = Stop::on_signals()?;
     super::check_free()?;
     let mut ecalls = Ecalls::open()?;
     let mut scheduler = Scheduler::start(ecalls.access(), &options)?;
-    note("scheduling; interrupt it to give everything back to the kernel's own scheduler");
+    note("the scheduler runs; interrupt this command to return to the kernel's own scheduler");
     let until = args.time.and_then(|time| Instant::now().checked_add(time));
     loop {
         let left = until.map_or(PATIENCE, |at| at.saturating_duration_since(Instant::now()));
@@ -45,14 +46,17 @@ pub(super) fn run(args: &Args) -> Outcome {
             }
             scheduler.stop();
             scheduler = Scheduler::start(ecalls.access(), &options)?;
-            note(format_args!("scheduling anew: {}", ended.message));
+            note(format_args!(
+                "the scheduler was started again: {}",
+                ended.message
+            ));
             continue;
         }
         if let Some(next) = next_daemon(&ecalls)? {
             scheduler.stop();
             ecalls = next;
             scheduler = Scheduler::start(ecalls.access(), &options)?;
-            note("the daemon was restarted: scheduling anew, for its clients");
+            note("the daemon was restarted, so the scheduler was started again for its clients");
         }
     }
     let counts = sum(&scheduler.counts()?);
@@ -68,18 +72,18 @@ pub(super) fn run(args: &Args) -> Outcome {
     )
 }
 
-/// The daemon that came after ours. Until it does, what we have goes on: threads that had slots
-/// keep them, and the others are fair.
+/// The daemon that has replaced ours, if one has. Until then the scheduler continues: threads that
+/// have slots keep them, and the others are scheduled by fair share.
 fn next_daemon(ecalls: &Ecalls) -> Result<Option<Ecalls>, Failure> {
     match ecalls.check() {
         Ok(()) => Ok(None),
-        // Never hosts the core itself: that is the next daemon's.
+        // This process never hosts the core itself: the next daemon does.
         Err(ecalls::Error::DaemonGone) => Ok(Ecalls::open_within(Duration::ZERO).ok()),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Fails if it has ended.
+/// Fails if the kernel has ended the scheduler.
 pub(super) fn ended_by_kernel(scheduler: &Scheduler) -> Outcome {
     scheduler
         .ended()
@@ -91,7 +95,7 @@ fn failure(ended: &Ended) -> Failure {
         reason, message, ..
     } = ended;
     let text = if ended.again {
-        format!("the scheduler ended: {message} (nothing is wrong: start it again)")
+        format!("the scheduler ended: {message} (this is no error: start it again)")
     } else {
         format!("the kernel ended the scheduler: {reason} {message} (please report it)")
     };
@@ -101,12 +105,18 @@ fn failure(ended: &Ended) -> Failure {
 /// Asks the holder to end.
 pub(super) fn stop() -> Outcome {
     let holder = scheduler::state().and_then(|state| state.holder);
-    let nobody = || Failure::new(Code::Unknown, "our scheduler does not run");
+    let nobody = || {
+        Failure::new(
+            Code::Unknown,
+            "our scheduler does not run, so there is nothing to stop",
+        )
+    };
     let pid = holder.ok_or_else(nobody)?;
     let failed = |error| Failure::new(Code::Failed, format!("ending process {pid}: {error}"));
     let id = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let process = pidfd_open(id.ok_or_else(nobody)?, PidfdFlags::empty()).map_err(failed)?;
-    // Still the same: so the descriptor is that of the holder, not of who has its number now.
+    // The holder is still the same, so the descriptor belongs to it and not to a process that
+    // reuses its id.
     if scheduler::state().and_then(|state| state.holder) != holder {
         return Err(nobody());
     }
@@ -129,7 +139,7 @@ mod tests {
     #[test]
     fn only_what_is_wrong_is_to_be_reported() {
         let offline = told(true, "unregistered from BPF", "a CPU goes offline");
-        let expected = "the scheduler ended: a CPU goes offline (nothing is wrong: start it again)";
+        let expected = "the scheduler ended: a CPU goes offline (this is no error: start it again)";
         assert!(offline.contains(expected), "{offline}");
         let stall = told(false, "runnable task stall", "cat[17] failed to run");
         let expected = "the kernel ended the scheduler: runnable task stall cat[17] failed to run \

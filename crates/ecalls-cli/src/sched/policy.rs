@@ -1,4 +1,4 @@
-//! How the scheduler is to decide: the options of `start` and `try`, and the line that shows them.
+//! The policy options of `start` and `try`, and the line that shows them.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,24 +10,25 @@ use serde::Serialize;
 use crate::duration::{parse, parse_positive, show_ns};
 use crate::exit::Failure;
 
-/// Bounds of the times: below them a CPU would do nothing but decide, above them threads would wait
-/// for so long that the kernel takes them back (30 s).
+/// Bounds of the times. With shorter ones a CPU would spend its time on decisions; with longer ones
+/// threads would wait for so long that the kernel ends the scheduler (30 s).
 const PERIOD: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
 const SLICE_LEAST: Duration = Duration::from_micros(10);
 const SLACK: (Duration, Duration) = (Duration::from_micros(1), Duration::from_millis(100));
 const AHEAD: (Duration, Duration) = (Duration::from_micros(1), Duration::from_secs(1));
 
-/// How windows are served.
+/// The order in which windows are served.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Policy {
-    /// Of y periods those that count are spread evenly: it promises for different windows, too
+    /// Spread the periods that count evenly over every Y; gives guarantees for different windows,
+    /// too
     Spread,
-    /// Dynamic window-constrained scheduling as published: it promises for equal windows
+    /// Dynamic window-constrained scheduling as published; gives guarantees for equal windows only
     Dwcs,
 }
 
 impl Policy {
-    /// As the command line has it, and all that is shown.
+    /// The name on the command line and in the output.
     fn name(self) -> String {
         let value = self.to_possible_value().expect("none is hidden");
         value.get_name().to_owned()
@@ -37,28 +38,28 @@ impl Policy {
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub(super) struct Args {
-    /// How windows are served
+    /// Order in which windows are served
     #[arg(long, value_enum, value_name = "NAME", default_value_t = Policy::Spread)]
     policy: Policy,
-    /// With dwcs: service time per period of the task server, which gives events a turn among
-    /// windows; nothing is promised to windows then. 0s: there is none
+    /// With --policy dwcs: service time per period of the task server, by which events get CPU time
+    /// beside windows; windows then have no guarantee. 0s: no task server
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse)]
     server: Duration,
-    /// Of each CPU, what windows leave to all others
+    /// Part of each CPU that windows leave to other threads, in percent
     #[arg(long, value_name = "PERCENT", default_value = "5",
           value_parser = clap::value_parser!(u32).range(0..=100))]
     reserve: u32,
-    /// In which each runnable thread of a CPU runs once; 1ms to 1s
+    /// Time in which each runnable thread of a CPU runs once; 1ms to 1s
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = parse_positive)]
     period: Duration,
-    /// A time slice is not shorter; 10us to the period
+    /// Shortest time slice; 10us to the period
     #[arg(long, value_name = "TIME", default_value = "100us", value_parser = parse_positive)]
     slice_min: Duration,
-    /// By which a cooperative thread may overrun its slice; 100ms at most
+    /// Time by which a cooperative thread may overrun its slice; at most 100ms
     #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = parse_positive)]
     slack: Duration,
-    /// CPU time that timely dispatch may bring a cooperative thread beyond its fair share; 1s at
-    /// most
+    /// CPU time that a cooperative thread may use beyond its fair share to run at its release
+    /// times; at most 1s
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = parse_positive)]
     ahead: Duration,
 }
@@ -71,8 +72,8 @@ impl Args {
         };
         if windows == WindowOrder::Spread && !self.server.is_zero() {
             return Err(Failure::usage(
-                "--server is for --policy dwcs: with spread an event takes the place of who has \
-                 no claim, without a server",
+                "--server needs --policy dwcs: with --policy spread, events use CPU time that no \
+                 window claims",
             ));
         }
         for (option, time, (least, most)) in [
@@ -83,7 +84,7 @@ impl Args {
         ] {
             if time < least || time > most {
                 let [least, most, time] = [least, most, time].map(show);
-                let message = format!("{option} is {least} to {most}, not {time}");
+                let message = format!("{option} {time} is out of range: {least} to {most}");
                 return Err(Failure::usage(message));
             }
         }
@@ -99,7 +100,7 @@ impl Args {
     }
 }
 
-/// What `ecalls sched status` says of it.
+/// The options as `ecalls sched status` shows them.
 #[derive(Debug, Serialize)]
 pub(super) struct Shown {
     policy: String,

@@ -1,5 +1,4 @@
-//! What our scheduler has seen: of threads that told it something about themselves, of their
-//! groups, and of those that were the latest.
+//! The scheduler's records of threads that use it, of their groups, and of the greatest delays.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,16 +14,16 @@ use super::top::printable;
 use crate::duration::show_ns;
 use crate::output::Table;
 
-/// Of the worst cases, so many are shown.
+/// The number of delays that are shown.
 const WORST_MAX: usize = 16;
 
-/// Times of one sort, of one thread or group.
+/// A distribution of times of one kind, of one thread or group.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Times {
     p50_us: u64,
     pub(super) p99_us: u64,
     pub(super) max_us: u64,
-    /// Lower bound in us, and count; empty buckets are left out.
+    /// Pairs of lower bound in us and count; empty buckets are omitted.
     buckets: Vec<(u64, u32)>,
 }
 
@@ -94,13 +93,13 @@ impl Seen {
         }
     }
 
-    /// How often each rule was broken.
+    /// How often each rule was broken, as one text.
     pub(super) fn demoted(&self) -> String {
         format!("{}/{}/{}", self.overran, self.slept, self.ahead)
     }
 }
 
-/// Threads and groups; a group that is on several CPUs once.
+/// Threads and groups; a group that is on several CPUs appears once.
 pub(super) fn all(rows: &[SchedSeen]) -> Vec<Seen> {
     let mut groups: BTreeMap<(u32, u32), SchedSeen> = BTreeMap::new();
     let mut threads = Vec::new();
@@ -130,14 +129,14 @@ fn add(sum: &mut SchedSeen, row: &SchedSeen) {
     sum.slice.add(&row.slice);
 }
 
-/// Threads by number. Empty: ours does not run, or this user may not see it.
+/// Threads by id. Empty: our scheduler does not run, or this user may not read it.
 pub(super) fn by_thread() -> HashMap<u32, Seen> {
     let rows = scheduler::seen().unwrap_or_default();
     let with_number = |seen: Seen| Some((seen.tid?, seen));
     all(&rows).into_iter().filter_map(with_number).collect()
 }
 
-/// Of threads and groups: what they are, and what became of their times.
+/// The table of threads and groups.
 pub(super) fn table(all: &[Seen]) -> Table {
     let mut table = Table::new(&[
         "KIND",
@@ -171,7 +170,7 @@ pub(super) fn table(all: &[Seen]) -> Table {
     table
 }
 
-/// One of the worst tardinesses.
+/// One of the greatest delays.
 #[derive(Debug, Serialize)]
 pub(super) struct Worst {
     tardy_ns: u64,
@@ -186,7 +185,7 @@ pub(super) struct Worst {
     by: Vec<Culprit>,
 }
 
-/// Who ran meanwhile.
+/// A thread that ran during the delay.
 #[derive(Debug, Serialize)]
 struct Culprit {
     ran_ns: u64,
@@ -224,14 +223,14 @@ impl Worst {
     }
 }
 
-/// The worst ones of all CPUs.
+/// The greatest delays of all CPUs.
 pub(super) fn worst() -> ecalls::Result<Vec<Worst>> {
     let (notes, now) = (scheduler::worst()?, now_ns());
     let first = notes.iter().take(WORST_MAX);
     Ok(first.map(|note| Worst::new(note, now)).collect())
 }
 
-/// Each with those who ran meanwhile below it.
+/// The table of delays: below each, the threads that ran meanwhile.
 pub(super) fn worst_table(worst: &[Worst]) -> Table {
     let mut table = Table::new(&[">LATE", ">AGO", ">TID", "NAME", ">GROUP", ">CPU"]);
     for one in worst {

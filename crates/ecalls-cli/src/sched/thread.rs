@@ -1,20 +1,20 @@
-//! What the kernel tells of threads and their turns on a CPU, whoever schedules them: `schedstat`
-//! of /proc, which counts time on a CPU, time ready but without one, and turns.
+//! The kernel's statistics of threads under any scheduler: `schedstat` in /proc, with the time on a
+//! CPU, the time runnable without one, and the number of turns.
 
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-/// Processes that are looked at below one, at most.
+/// The number of descendants of a process that are examined.
 const PROCESSES_MAX: usize = 4096;
 
-/// What a thread has had so far.
+/// The statistics of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Had {
     pub(crate) run_ns: u64,
-    /// Ready, and without a CPU.
+    /// Time runnable without a CPU.
     pub(crate) wait_ns: u64,
-    /// Times it was given a CPU.
+    /// Number of times that the thread received a CPU.
     pub(crate) turns: u64,
 }
 
@@ -32,7 +32,7 @@ impl Had {
         })
     }
 
-    /// What came after `before`.
+    /// The difference to an earlier sample.
     pub(crate) fn since(self, before: Had) -> Had {
         Had {
             run_ns: self.run_ns.saturating_sub(before.run_ns),
@@ -41,19 +41,19 @@ impl Had {
         }
     }
 
-    /// Together with another's.
+    /// Adds another thread's statistics.
     pub(crate) fn add(&mut self, other: Had) {
         self.run_ns += other.run_ns;
         self.wait_ns += other.wait_ns;
         self.turns += other.turns;
     }
 
-    /// How long it was ready before a turn, on average.
+    /// Average time that the thread was runnable before a turn.
     pub(crate) fn wait_per_turn_ns(self) -> u64 {
         self.wait_ns.checked_div(self.turns).unwrap_or(0)
     }
 
-    /// The part of what it wanted that it got: 1 is everything.
+    /// CPU time as a part of the demand; 1: the thread never waited.
     pub(crate) fn got(self) -> f64 {
         match self.run_ns + self.wait_ns {
             0 => 1.0,
@@ -62,10 +62,10 @@ impl Had {
     }
 }
 
-/// Threads by number.
+/// Threads by id.
 pub(crate) type Threads = HashMap<u32, Had>;
 
-/// Adds the threads of a process as they are now. What is there of others stays.
+/// Adds the threads of a process as they are now; other threads in the map stay.
 pub(crate) fn look(pid: u32, threads: &mut Threads) {
     for tid in numbers(Path::new(&format!("/proc/{pid}/task"))) {
         let folder = format!("/proc/{pid}/task/{tid}");
@@ -75,7 +75,7 @@ pub(crate) fn look(pid: u32, threads: &mut Threads) {
     }
 }
 
-/// The same of a process and all that it started.
+/// Adds the threads of a process and of all its descendants.
 pub(crate) fn look_below(pid: u32, threads: &mut Threads) {
     let mut left = vec![pid];
     for _ in 0..PROCESSES_MAX {
@@ -95,7 +95,7 @@ pub(crate) fn look_below(pid: u32, threads: &mut Threads) {
     }
 }
 
-/// The same of every process, with each thread's process.
+/// All threads of the machine, each with its process.
 pub(crate) fn look_at_all() -> HashMap<u32, (u32, Had)> {
     let mut all = HashMap::new();
     for pid in numbers(Path::new("/proc")) {
@@ -106,7 +106,7 @@ pub(crate) fn look_at_all() -> HashMap<u32, (u32, Had)> {
     all
 }
 
-/// The files of a folder whose names are numbers.
+/// The names in a folder that are numbers.
 fn numbers(folder: &Path) -> Vec<u32> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());

@@ -1,7 +1,7 @@
-//! `ecalls sched top`: the threads that want the CPU most, what they get, and what they wait.
+//! `ecalls sched top`: the threads with the greatest demand for CPU time, their share, their waits.
 //!
-//! It is what the kernel tells of its threads, so it works under any scheduler; while ours runs,
-//! how late polling threads were stands above.
+//! The figures are the kernel's own, so the command works under any scheduler; while ours runs, the
+//! lateness of polling threads is shown above the table.
 
 use std::collections::HashMap;
 use std::fs;
@@ -20,24 +20,24 @@ use crate::exit::Outcome;
 use crate::output::{Output, Table};
 use crate::stop::Stop;
 
-/// Lines of a terminal that threads do not get: what stands above them, and the cursor.
+/// Lines of the terminal for the header and the cursor.
 const LINES_KEPT: usize = 5;
-/// To the upper left corner, and nothing below.
+/// Moves the cursor to the upper left corner and clears the screen.
 const CLEAR: &str = "\x1b[H\x1b[J";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub(super) struct Args {
-    /// From look to look
+    /// Interval between samples
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration::parse_positive)]
     every: Duration,
-    /// Threads to show, at most
+    /// Largest number of threads to show
     #[arg(long, value_name = "N", default_value_t = 20)]
     rows: usize,
-    /// End after so many looks
+    /// End after this number of samples
     #[arg(long, value_name = "N")]
     count: Option<u64>,
-    /// Also show when threads were the latest, and who ran meanwhile
+    /// Also show the greatest delays, and the threads that ran during each
     #[arg(long, conflicts_with = "json")]
     worst: bool,
     /// Print one JSON object per thread
@@ -76,7 +76,7 @@ struct Line {
     ahead: Option<u64>,
 }
 
-/// Threads at a moment, each with its process.
+/// All threads at one moment, each with its process.
 type All = HashMap<u32, (u32, Had)>;
 
 pub(super) fn run(args: &Args) -> Outcome {
@@ -110,7 +110,7 @@ pub(super) fn run(args: &Args) -> Outcome {
             out.table(&table(&lines))?;
             out.line("")?;
             if args.worst {
-                // Without ours, or without the right, there are none.
+                // There are no records without our scheduler, or without the right to read them.
                 out.table(&seen::worst_table(&seen::worst().unwrap_or_default()))?;
             }
         }
@@ -121,7 +121,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     out.flush()
 }
 
-/// As many as asked for, and as fit.
+/// The number of rows: as requested, but at most as many as fit on the terminal.
 fn rows(args: &Args, is_live: bool) -> usize {
     let height = tcgetwinsize(std::io::stdout()).map_or(0, |size| usize::from(size.ws_row));
     match is_live && height > LINES_KEPT {
@@ -130,7 +130,7 @@ fn rows(args: &Args, is_live: bool) -> usize {
     }
 }
 
-/// Who wanted most between two looks.
+/// The threads with the greatest demand between two samples.
 fn lines(before: &All, now: &All, seconds: f64, scheduler: &str, rows: usize) -> Vec<Line> {
     let mut wanted: Vec<(u32, u32, Had)> = now
         .iter()
@@ -164,7 +164,7 @@ fn lines(before: &All, now: &All, seconds: f64, scheduler: &str, rows: usize) ->
     wanted.into_iter().map(line).collect()
 }
 
-/// What our scheduler has seen of them.
+/// Adds our scheduler's records.
 fn add_seen(lines: &mut [Line], all: &HashMap<u32, Seen>) {
     for line in lines {
         let Some(seen) = all.get(&line.tid) else {
@@ -185,7 +185,7 @@ fn name(pid: u32, tid: u32) -> String {
     safe(name.trim_end())
 }
 
-/// A program names itself: nothing of it may steer the terminal.
+/// A program chooses its name, so control characters are escaped to protect the terminal.
 fn safe(name: &str) -> String {
     let letters = name.chars();
     letters
@@ -193,7 +193,7 @@ fn safe(name: &str) -> String {
         .collect()
 }
 
-/// The same of a name as the kernel keeps it.
+/// A safe text from a name as the kernel stores it.
 pub(super) fn printable(comm: &[u8; 16]) -> String {
     let end = comm.iter().position(|byte| *byte == 0);
     safe(&String::from_utf8_lossy(&comm[..end.unwrap_or(comm.len())]))

@@ -1,6 +1,7 @@
-//! `ecalls sched trace`: what the scheduler does for some seconds, as a file for Perfetto.
+//! `ecalls sched trace`: records the scheduler's decisions in a file for Perfetto.
 //!
-//! Notes are collected first and put in order then, so writing disturbs nothing that is traced.
+//! Records are collected in memory and written at the end, so that writing does not disturb the
+//! traced threads.
 
 mod perfetto;
 mod timeline;
@@ -25,22 +26,22 @@ use crate::output::{Output, note};
 use crate::stop::Stop;
 use timeline::{Gap, Names, Times};
 
-/// From look to look: the kernel's buffer has place for much more.
+/// The interval at which the kernel's buffer is read; it has room for much more.
 const LOOK: Duration = Duration::from_millis(10);
-/// Notes that are kept: 256 MB.
+/// Records that are kept: 256 MB.
 const NOTES_MAX: usize = 4 << 20;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub(super) struct Args {
-    /// How long; SIGINT ends it earlier
+    /// Duration of the trace; SIGINT ends it earlier
     #[arg(short, long = "for", value_name = "TIME", default_value = "5s",
           value_parser = parse_time)]
     duration: Duration,
-    /// Write it there
+    /// File to write the trace to
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Print one JSON object in the end
+    /// Print a summary as one JSON object at the end
     #[arg(long)]
     json: bool,
 }
@@ -51,12 +52,12 @@ trace_processor. The trace shows which thread ran on each CPU and which threads 
 poll or have a window also show their release times (late: from the release to the CPU), ends of
 periods, demotions, and the reason for which they were chosen. Services show their events, with an
 arrow from the raise to the delivery. The trace needs root and covers our scheduler only. If the
-buffer is full, records are lost: their number is printed and shown in a track of its own (lost
-notes); the rest of the trace stays correct.
+buffer is full, records are lost: their number is printed and shown on a track of their own ('lost
+notes'); the rest of the trace stays correct.
 
 Keys with --json: file, seconds, notes (records), switches, events, lost (records).";
 
-/// What was traced.
+/// The summary.
 #[derive(Debug, Serialize)]
 struct Summary {
     file: PathBuf,
@@ -67,7 +68,7 @@ struct Summary {
     lost: u64,
 }
 
-/// Also a bare number of seconds.
+/// Parses a duration, or a number of seconds without a unit.
 fn parse_time(text: &str) -> Result<Duration, String> {
     match text.parse::<u32>() {
         Ok(seconds) => duration::parse_positive(&format!("{seconds}s")),
@@ -102,7 +103,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     let end_ns = now_ns();
     drop(trace);
     if let Err(error) = followed {
-        note(format_args!("the trace ends early: {error}"));
+        note(format_args!("the trace ended early: {error}"));
     }
     losses.look();
     losses.had_no_memory(
@@ -132,10 +133,10 @@ pub(super) fn run(args: &Args) -> Outcome {
     )
 }
 
-/// Notes that are not in the file, by when they were lost.
+/// Records that are missing in the file, by the time of their loss.
 struct Losses {
     gaps: Vec<Gap>,
-    /// So many the kernel's buffer had no place for, when it was looked at last.
+    /// The kernel's count of records that found its buffer full, when it was last read.
     counted: u64,
     looked_ns: u64,
 }
@@ -162,7 +163,7 @@ impl Losses {
         (self.counted, self.looked_ns) = (counted, now_ns);
     }
 
-    /// From then on there was no memory for more here.
+    /// Records the loss of those for which this process had no memory.
     fn had_no_memory(&mut self, notes: u64, from_ns: u64, to_ns: u64) {
         if notes > 0 {
             self.gaps.push(Gap {
@@ -214,7 +215,7 @@ fn not_written(path: &Path, error: &std::io::Error) -> Failure {
     )
 }
 
-/// CLOCK_BOOTTIME is so much later than CLOCK_MONOTONIC.
+/// The difference between CLOCK_BOOTTIME and CLOCK_MONOTONIC.
 fn sleep_ns() -> u64 {
     let of = |clock| {
         let time = clock_gettime(clock);
@@ -223,14 +224,15 @@ fn sleep_ns() -> u64 {
     };
     let monotonic_ns = of(ClockId::Monotonic);
     let later_ns = of(ClockId::Boottime).saturating_sub(monotonic_ns);
-    // Between the two looks some time went by: without any sleep, there is none.
+    // The two clocks are read one after the other: a small difference means that the machine never
+    // slept.
     if later_ns < 1_000_000 { 0 } else { later_ns }
 }
 
 fn write(file: File, notes: &[SchedNote], gaps: &[Gap], times: Times) -> std::io::Result<()> {
     let mut out = BufWriter::new(file);
     for packet in timeline::packets(notes, gaps, &names(notes), times) {
-        // Messages of one packet each, one behind the other, are one message.
+        // Encoded messages of one packet each, one after the other, are the encoding of one trace.
         let trace = perfetto::Trace {
             packet: vec![packet],
         };
@@ -239,7 +241,7 @@ fn write(file: File, notes: &[SchedNote], gaps: &[Gap], times: Times) -> std::io
     out.flush()
 }
 
-/// What notes do not tell, as far as it can be found out now.
+/// Names that the records lack, as far as they can still be determined.
 fn names(notes: &[SchedNote]) -> Names {
     let known = Ecalls::open().and_then(|ecalls| ecalls.services());
     let services = known.unwrap_or_default().into_iter();

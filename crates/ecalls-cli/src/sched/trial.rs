@@ -1,8 +1,9 @@
-//! `ecalls sched try`: our scheduler for a while, with figures of the time before and of the time
-//! with it.
+//! `ecalls sched try`: runs our scheduler for a while, and compares its figures with the kernel's
+//! own.
 //!
-//! A probe sleeps 5 ms at a time, as any program might, and looks how late it is; the rest is what
-//! the kernel counts of all threads. Nothing is left behind: the scheduler is this process's.
+//! A probe sleeps 5 ms at a time, as any program might, and measures how late it wakes up; the
+//! other figures are the kernel's statistics of all threads. This process holds the scheduler, so
+//! nothing remains when it ends.
 
 use std::fs;
 use std::num::NonZeroU64;
@@ -21,22 +22,22 @@ use crate::exit::Outcome;
 use crate::output::{Output, Table, note};
 use crate::stop::Stop;
 
-/// From probe to probe.
+/// The interval of the probe.
 const PROBE_NS: u64 = 5_000_000;
-/// How long the time before is looked at, at most.
+/// The longest time for which the kernel's own scheduler is measured.
 const BEFORE_MAX: Duration = Duration::from_secs(10);
-/// A longer delay counts as this.
+/// Longer delays are recorded as this value.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub(super) struct Args {
-    /// How long
+    /// Time for which the scheduler runs
     #[arg(value_name = "TIME", default_value = "30s", value_parser = duration::parse_positive)]
     time: Duration,
     #[command(flatten)]
     policy: policy::Args,
-    /// Print one JSON object for the time before, and one for the time with it
+    /// Print one JSON object for each scheduler
     #[arg(long)]
     json: bool,
 }
@@ -51,7 +52,7 @@ Keys with --json: scheduler, seconds, late_p50_us, late_p99_us, late_max_us (how
 sleeps 5 ms at a time wakes up), wait_per_turn_us (average time that threads were runnable before
 they got a CPU), switches_per_s; for our scheduler also the keys of `ecalls sched status --json`.";
 
-/// Figures of a time.
+/// The figures of one scheduler.
 #[derive(Debug, Serialize)]
 struct Figures {
     scheduler: &'static str,
@@ -65,7 +66,7 @@ struct Figures {
     counts: Option<Counts>,
 }
 
-/// What the kernel counts of all threads.
+/// The kernel's statistics of all threads.
 #[derive(Clone, Copy, Debug, Default)]
 struct Machine {
     wait_ns: u64,
@@ -87,7 +88,7 @@ impl Machine {
                 machine.switches = count.trim().parse().unwrap_or(0);
             }
         }
-        // "cpu0" and nine numbers: the last two are waits and turns.
+        // A line has "cpu0" and nine numbers: the last two are waiting time and turns.
         for line in schedstat.lines().filter(|line| line.starts_with("cpu")) {
             let mut numbers = line.split_whitespace().skip(8);
             let mut next = || numbers.next().and_then(|number| number.parse::<u64>().ok());
@@ -102,11 +103,11 @@ pub(super) fn run(args: &Args) -> Outcome {
     let options = args.policy.options()?;
     let stop = Stop::on_signals()?;
     super::check_free()?;
-    // What it lacks is known before anybody waits.
+    // This reports missing features and privileges before the first measurement.
     let ecalls = Ecalls::open()?;
     let before_time = args.time.min(BEFORE_MAX);
     note(format_args!(
-        "looking at the kernel's own scheduler for {before_time:?}"
+        "measuring the kernel's own scheduler for {before_time:?}"
     ));
     let (before, _) = measure("kernel", before_time, &stop, || Ok(()));
     if stop.is_set() {
@@ -114,12 +115,12 @@ pub(super) fn run(args: &Args) -> Outcome {
     }
     let mut all = vec![before];
     let outcome = run_ours(&ecalls, &options, args.time, &stop, &mut all);
-    // However that went: the time before was waited for.
+    // Whatever the outcome, the figures of the kernel's own scheduler are printed.
     print(&all, args.json)?;
     outcome
 }
 
-/// Runs our scheduler and appends its figures, also those until the kernel ended it.
+/// Runs our scheduler and appends its figures, those until the kernel ended it included.
 fn run_ours(
     ecalls: &Ecalls,
     options: &Options,
@@ -141,15 +142,15 @@ fn run_ours(
     Ok(())
 }
 
-/// Measures for so long, or until the user asks for the end or `check` fails. The figures until
-/// then, and what `check` found.
+/// Measures for `time`, or until the user interrupts or `check` fails. Returns the figures until
+/// then, and the result of `check`.
 fn measure(
     scheduler: &'static str,
     time: Duration,
     stop: &Stop,
     check: impl Fn() -> Outcome,
 ) -> (Figures, Outcome) {
-    // Refused, the probe is 50 us later, with both schedulers.
+    // If the kernel refuses this, the probe is 50 us later under both schedulers.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     let mut late = Histogram::<u64>::new_with_bounds(1, LONGEST_NS, 3)
         .expect("bounds that hdrhistogram allows");
@@ -158,7 +159,8 @@ fn measure(
     let end_ns = begin_ns.saturating_add(time_ns);
     let (mut next_ns, mut outcome) = (begin_ns, Ok(()));
     while next_ns < end_ns && !stop.is_set() && outcome.is_ok() {
-        // From now on, so that a late probe makes no other one late.
+        // The next probe is due relative to now, so that a late probe does not delay the following
+        // ones.
         next_ns = now_ns() + PROBE_NS;
         if clock_nanosleep_absolute(ClockId::Monotonic, &timespec(next_ns)).is_ok() {
             late.saturating_record(now_ns().saturating_sub(next_ns));

@@ -1,7 +1,8 @@
-//! Programs of services for `ecalls stat`: what a run costs, and how many runs the kernel skipped.
+//! Programs of services for `ecalls stat`: the cost of a run, and the runs that the kernel skipped.
 //!
-//! The kernel counts runs and their time only while somebody asked for these statistics, and then
-//! for all programs of the machine; so costs are the difference over a time in which they were on.
+//! The kernel counts runs and their time only while these statistics are enabled, and then for all
+//! programs of the machine; so costs are the differences over an interval in which they were
+//! enabled.
 
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use crate::exit::{Failure, Outcome};
 use crate::output::{Output, Table};
 use crate::stop::Stop;
 
-/// What each program cost in `time`.
+/// The cost of each program in `time`.
 pub(super) fn measure(ecalls: &Ecalls, stop: &Stop, time: Duration) -> Result<Vec<Cost>, Failure> {
     let _statistics = ecalls_kernel::enable_statistics()?;
     let before = all_costs(&ecalls.services()?);
@@ -49,7 +50,7 @@ struct ProgramRow<'a> {
     skipped: u64,
 }
 
-/// Prints programs; without `costs` only what is always counted.
+/// Prints programs; without `costs` only the counters that are always available.
 pub(super) fn print(out: &mut Output, services: &[ServiceStat], costs: &[Cost]) -> Outcome {
     let mut table = Table::new(&["PROGRAM", "SERVICE", ">RUNS", ">TIME", ">PER RUN", ">LOST"]);
     let mut count = 0;

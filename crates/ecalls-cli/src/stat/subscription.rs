@@ -1,4 +1,4 @@
-//! Subscriptions for `ecalls stat`: each with its chain as text and what was counted of it.
+//! Subscriptions for `ecalls stat`: each with its chain as text and its counters.
 
 use ::ecode::tree::Fault;
 use ecalls::Format;
@@ -75,7 +75,7 @@ impl SubscriptionRow {
     }
 }
 
-/// Of each handler in E-code whose runs failed why the latest one did.
+/// The reason of the last fault of each E-code handler that had one.
 fn faults(chain: &[Action]) -> Vec<String> {
     let handlers = chain.iter().zip(1..).filter(|(action, _)| {
         matches!(action.kind, ACTION_HANDLER | ACTION_THREAD) && action.handler == HANDLER_ECODE
@@ -136,7 +136,7 @@ pub(super) fn print(
     section(out, &table, rows.len())
 }
 
-/// What else a subscription asks for: `, within 5.00ms, only raised in 42 (cat)`.
+/// The other conditions of a subscription: `, within 5.00ms, only raised in 42 (cat)`.
 fn conditions(row: &SubscriptionRow) -> String {
     let mut text = String::new();
     if row.deadline_ns != 0 {
@@ -158,7 +158,7 @@ fn conditions(row: &SubscriptionRow) -> String {
         }
     }
     if row.undone != 0 {
-        text += &format!(", {} of its requests could not be done", row.undone);
+        text += &format!(", {} of its requests failed", row.undone);
     }
     text
 }

@@ -1,5 +1,5 @@
-//! Users for `ecalls stat --by uid`: what each has of what it may have, and what became of the
-//! events of its subscriptions. The daemon counts them; without one there is nobody to count.
+//! Users for `ecalls stat --by uid`: each one's use of its quotas, and the fate of its
+//! subscriptions' events. The daemon keeps these counters; without a daemon there are none.
 
 use ecalls::Ecalls;
 use ecalls_abi::message::{
@@ -12,7 +12,7 @@ use serde::ser::{SerializeMap, Serializer};
 use crate::exit::{Code, Failure, Outcome};
 use crate::output::{Dropped, Output, Table};
 
-/// Each quota as `used` and `limit`, by its name.
+/// Each quota as `used` and `limit`, by name.
 #[derive(Debug)]
 struct Uses<'a>(&'a UserView);
 
@@ -46,7 +46,7 @@ struct UserRow<'a> {
     quotas: Uses<'a>,
 }
 
-/// Quotas whose `used` is a number of refusals, not of things held.
+/// Quotas whose `used` is a number of refusals, not of held objects.
 const RATES: [usize; 5] = [
     QUOTA_UP,
     QUOTA_RAISED,
@@ -55,12 +55,12 @@ const RATES: [usize; 5] = [
     QUOTA_REQUESTS,
 ];
 
-/// Prints every user that the caller may see: root all, others themselves.
+/// Prints every user that the caller may see: root sees all, other users only themselves.
 pub(super) fn print(out: &mut Output, ecalls: &Ecalls) -> Outcome {
     let Some(users) = ecalls.access().users()? else {
         return Err(Failure::new(
             Code::Unsupported,
-            "no daemon runs, so nobody counts by user: systemctl start ecallsd",
+            "only the daemon counts by user, and none runs: start it (`systemctl start ecallsd`)",
         ));
     };
     if out.is_json() {
@@ -126,7 +126,7 @@ fn row(user: &UserView) -> UserRow<'_> {
     }
 }
 
-/// What is held of what may be held.
+/// `used` of `limit`.
 fn share(used: u64, limit: u64) -> String {
     match limit {
         0 => used.to_string(),

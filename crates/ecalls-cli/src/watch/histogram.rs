@@ -1,7 +1,7 @@
 //! The counters of the histogram handler, as a table.
 //!
-//! Two buckets per power of two, as bpf/lib/histogram.h cuts them: from 0, 1, 2, 3, 4, 6, 8, 12, 16
-//! and so on; the last one has no end.
+//! There are two buckets per power of two, as in bpf/lib/histogram.h: from 0, 1, 2, 3, 4, 6, 8, 12,
+//! 16 and so on; the last one has no upper bound.
 
 use serde::Serialize;
 
@@ -27,8 +27,8 @@ struct Row<'a> {
     count: u64,
 }
 
-/// Prints the buckets from the first to the last that counted something. Values were shifted right
-/// by `shift` before they were counted.
+/// Prints the buckets from the first to the last that is not empty. Values were shifted right by
+/// `shift` before they were counted.
 pub(super) fn print(out: &mut Output, field: &str, shift: u8, counts: &[u64; 64]) -> Outcome {
     let used = |count: &u64| *count != 0;
     let (Some(first), Some(last)) = (counts.iter().position(used), counts.iter().rposition(used))

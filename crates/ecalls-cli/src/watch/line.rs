@@ -1,6 +1,6 @@
-//! One event as a line: for people, or as JSON.
+//! One event as a line of text or as JSON.
 //!
-//! What does not change between the events of a service (names, the format) is read once.
+//! Names and the format, which all events of a service share, are read once.
 
 use std::fmt::{self, Write as _};
 use std::net::{IpAddr, Ipv6Addr};
@@ -23,7 +23,7 @@ pub(super) struct Lines {
     service: String,
     kinds: Vec<String>,
     format: Format,
-    /// When the watch began: times of people's lines count from here.
+    /// When the watch began: times in text lines are relative to it.
     start_ns: u64,
     /// CLOCK_REALTIME - CLOCK_MONOTONIC when the watch began.
     wall_ns: u64,
@@ -155,13 +155,13 @@ impl Lines {
     }
 }
 
-/// ` by=42 cpu=1 port=80`: who raised it, and its data.
+/// ` by=42 cpu=1 port=80`: the raising process, the CPU, and the data.
 fn line(text: &mut String, format: &Format, event: &Event) -> fmt::Result {
     write!(text, " by={} cpu={}", event.pid, event.cpu)?;
     for (field, value) in format.read(event.data_bytes()) {
         match value {
             _ if field.is_padding() => {}
-            // It comes from whoever named his thread: nothing of it may steer a terminal.
+            // The name of a thread can contain any byte, so control characters are escaped.
             Value::Text(value) => write!(text, " {}={}", field.name, value.escape_debug())?,
             value if field.name == "remote_ip4" => {
                 write!(text, " {}={}", field.name, show_ip4(&value))?;
@@ -192,7 +192,7 @@ fn address(field: &Field, value: &Value) -> Option<IpAddr> {
         .then(|| Ipv6Addr::from(bytes).to_canonical())
 }
 
-/// An IPv4 address in network byte order, as it lies in memory.
+/// An IPv4 address in network byte order.
 fn show_ip4(value: &Value) -> String {
     match value {
         Value::Unsigned(word) => {

@@ -1,11 +1,11 @@
-//! The sockets of a process that is watched: all that it has open, and those that it opens later.
+//! The sockets of a watched process: the ones that it has open, and those that it opens later.
 //!
-//! Connections that a registered listener accepts are registered by the kernel side itself. For
-//! others its table of descriptors is looked at from time to time; only when it has a socket that
-//! was not there before are its sockets registered (again).
+//! The kernel side itself registers connections that a registered listener accepts. To find other
+//! sockets, this file reads the process's table of descriptors periodically, and registers the
+//! sockets (again) only when a new one appeared.
 //!
-//! A registration outlives the watch, because ending it could end one that the process made itself.
-//! It costs nothing while nobody is subscribed.
+//! A registration outlives the watch, because ending it could also end one that the process made
+//! itself. Without a subscription it costs nothing.
 
 use std::collections::HashSet;
 use std::fs;
@@ -16,20 +16,20 @@ use ecalls::{Ecalls, Error};
 
 use crate::exit::{Failure, Outcome};
 
-/// How often the table of descriptors is looked at.
+/// The interval at which the table of descriptors is read.
 const PERIOD: Duration = Duration::from_millis(250);
 
-/// Follows a process' sockets.
+/// Follows the sockets of a process.
 #[derive(Debug)]
 pub(super) struct Sockets {
     pid: u32,
-    /// `socket:[inode]` of those that were registered.
+    /// `socket:[inode]` of the registered sockets.
     known: HashSet<String>,
     next: Instant,
 }
 
 impl Sockets {
-    /// Registers the sockets of process `pid`, told to every subscription.
+    /// Registers the sockets of process `pid` for every subscription.
     pub(super) fn follow(ecalls: &Ecalls, pid: u32) -> Result<Sockets, Failure> {
         let mut sockets = Sockets {
             pid,
@@ -40,7 +40,7 @@ impl Sockets {
         Ok(sockets)
     }
 
-    /// How many sockets were found open at last: `1 socket`.
+    /// The number of open sockets that the last look found: `1 socket`.
     pub(super) fn count(&self) -> String {
         match self.known.len() {
             1 => "1 socket".to_owned(),
@@ -48,7 +48,7 @@ impl Sockets {
         }
     }
 
-    /// Registers sockets that are new, if it is time to look.
+    /// Registers new sockets, if the next look is due.
     pub(super) fn poll(&mut self, ecalls: &Ecalls) -> Outcome {
         if Instant::now() < self.next {
             return Ok(());
@@ -67,14 +67,14 @@ impl Sockets {
     fn register(&mut self, ecalls: &Ecalls) -> Outcome {
         match ecalls.watch_sockets_of(self.pid, &Interest::default().everyone()) {
             Ok(_) => Ok(()),
-            // It ended meanwhile: what it sent before may still arrive.
+            // The process has ended; events that it caused may still arrive.
             Err(Error::Os { .. }) if crate::process::check(self.pid).is_err() => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 }
 
-/// Sockets in a process' table of descriptors; none if it has ended.
+/// The sockets in the descriptor table of a process; none if it has ended.
 fn open_sockets(pid: u32) -> HashSet<String> {
     let Ok(folder) = fs::read_dir(format!("/proc/{pid}/fd")) else {
         return HashSet::new();

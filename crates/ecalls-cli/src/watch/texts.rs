@@ -1,7 +1,7 @@
-//! The handlers in E-code of a watch: read before it begins, and in the end what they counted.
+//! The E-code handlers of a watch: read at its start; at its end their counters are printed.
 //!
-//! The 64 counters of the channel are shared by `count`, `histogram` and the kernel handlers of
-//! that name, so what they mean follows from which of them the texts use.
+//! `count`, `histogram` and the kernel handlers of these names share the 64 counters of the
+//! channel, so the meaning of a counter follows from which of these functions the texts use.
 
 use ecalls::SubscriptionBuilder;
 use ecode::lexer::{TokenKind, lex};
@@ -42,7 +42,7 @@ impl Texts {
         Ok(Texts(texts))
     }
 
-    /// Makes them the next actions.
+    /// Adds the texts as the next actions of the subscription.
     pub(super) fn subscribe(&self, builder: SubscriptionBuilder) -> SubscriptionBuilder {
         let texts = self.0.iter();
         texts.fold(builder, |builder, text| {
@@ -50,7 +50,7 @@ impl Texts {
         })
     }
 
-    /// Prints what they counted.
+    /// Prints their counters.
     pub(super) fn print(&self, out: &mut Output, counts: &[u64; 64]) -> Outcome {
         if self.name("histogram") {
             histogram::print(out, "histogram of E-code", 0, counts)?;
@@ -61,7 +61,7 @@ impl Texts {
         Ok(())
     }
 
-    /// Whether some text says this name.
+    /// Whether a text uses this name.
     fn name(&self, name: &str) -> bool {
         self.0.iter().any(|source| {
             let (tokens, _) = lex(source);

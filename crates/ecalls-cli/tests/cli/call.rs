@@ -147,7 +147,7 @@ impl Drop for Copy {
 #[test]
 fn help_documents_the_exit_codes_and_every_json_key_is_documented() {
     let help = ecalls(&["--help"]).out;
-    for text in ["0  done", "3  denied", "6  nothing"] {
+    for text in ["0  done", "3  denied", "6  no events"] {
         assert!(help.contains(text), "{help}");
     }
     for (arguments, help) in [

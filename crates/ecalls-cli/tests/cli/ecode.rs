@@ -167,10 +167,7 @@ fn only_services_of_applications_can_be_raised() {
 fn a_text_that_is_not_utf_8_is_refused_with_the_place() {
     let text = Text::new("latin", "");
     fs::write(text.path(), b"return 1; //\n  // \xe9\n").expect("a file");
-    let place = format!(
-        "{}:2:6: the byte 0xe9 is no character of UTF-8",
-        text.path()
-    );
+    let place = format!("{}:2:6: the byte 0xe9 is not valid UTF-8", text.path());
     refused(&["ecode", "check", text.path()], 2, &[&place]);
 }
 
@@ -214,7 +211,7 @@ fn a_mistake_is_told_with_its_line_and_what_to_do() {
     refused(
         &["ecode", "check", "--service", "sokcet", text.path()],
         5,
-        &["no service 'sokcet'", "socket"],
+        &["no service is named 'sokcet'", "socket"],
     );
 }
 
@@ -244,10 +241,10 @@ fn a_text_that_is_missing_or_wrong_is_a_wrong_call() {
 fn events_that_do_not_fit_are_refused_with_their_place() {
     let text = Text::new("fit", "bytes > 1");
     for (event, says) in [
-        (r#"{"byts": 1}"#, "'byts' is no field"),
+        (r#"{"byts": 1}"#, "no field is named 'byts'"),
         (r#"{"local_port": 65536}"#, "local_port: 65536"),
-        (r#"{"event": {"pit": 1}}"#, "'pit' is no field"),
-        ("{", "no JSON"),
+        (r#"{"event": {"pit": 1}}"#, "no field is named 'pit'"),
+        ("{", "not valid JSON"),
         ("3", "no JSON object"),
     ] {
         let arguments = [
@@ -301,7 +298,7 @@ fn texts_are_laid_out_in_place_and_only_once() {
     refused(
         &["ecode", "fmt", "--check", text.path()],
         1,
-        &["not laid out", "1 of 1"],
+        &["its layout differs", "1 of 1"],
     );
     assert_eq!(fs::read_to_string(&text.0).expect("it is there"), before);
     assert_eq!(ecalls(&["ecode", "fmt", text.path()]).code, 0);
@@ -410,7 +407,7 @@ fn tests_set_sinks_and_the_time_and_expect_requests() {
         let ended = ecalls(&[&["ecode", "test", text.path()][..], &place].concat());
         assert_eq!(ended.code, 1, "{ended:?}");
         assert!(
-            ended.out.contains(":5:25: count(8) was not asked for"),
+            ended.out.contains(":5:25: count(8) was not requested"),
             "{ended:?}"
         );
         assert!(

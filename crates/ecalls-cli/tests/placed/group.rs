@@ -109,7 +109,7 @@ pub(crate) fn members_stay_in_their_group_under_the_next_scheduler(stage: &Stage
         scheduler::state().is_some_and(|state| state.running.is_none())
     });
     let mut next = Running::start(sched("start").stdout(Stdio::null()).stderr(Stdio::piped()));
-    next.complaints().find("scheduling", PATIENCE);
+    next.complaints().find("the scheduler runs", PATIENCE);
     drop(run.input());
     let mut said = run.complaints();
     assert!(run.wait(PATIENCE).success());

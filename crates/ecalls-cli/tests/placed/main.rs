@@ -77,7 +77,7 @@ fn stage() -> Option<Stage> {
         .env("ECALLS_SOCKET", folder.join("socket"));
     let mut scheduler = Running::start(command.stdout(Stdio::null()).stderr(Stdio::piped()));
     let mut notes = scheduler.complaints();
-    notes.find("scheduling", PATIENCE);
+    notes.find("the scheduler runs", PATIENCE);
     Some(Stage {
         folder,
         notes,
@@ -323,7 +323,9 @@ fn programs_that_know_nothing_of_the_scheduler_have_their_place_in_it() {
 fn a_restarted_daemon_has_the_scheduler_again(stage: &mut Stage) {
     stage.daemon.kill(PATIENCE);
     stage.daemon = daemon(&stage.folder);
-    stage.notes.find("scheduling anew", PATIENCE);
+    stage
+        .notes
+        .find("the scheduler was started again", PATIENCE);
     let mut command = stage.run(&["--json", "--group", "9", "--", "sh", "-c", BUSY]);
     let report = report(&end(&mut command));
     assert!(number(&report, "group_ns") > 0.0, "{report}");

@@ -1,5 +1,5 @@
-//! The messages of Perfetto's trace format that we write, with its names and numbers
-//! (perfetto.dev, protos/perfetto/trace).
+//! The messages of Perfetto's trace format that are written, with the names and numbers of its
+//! definition (perfetto.dev, protos/perfetto/trace).
 
 use prost::Message;
 
@@ -19,7 +19,7 @@ pub(crate) struct TracePacket {
     pub(crate) ftrace_events: Option<FtraceEventBundle>,
     #[prost(message, optional, tag = "2")]
     pub(crate) process_tree: Option<ProcessTree>,
-    /// Of the clock BOOTTIME, unless said otherwise.
+    /// Of the clock BOOTTIME by default.
     #[prost(uint64, optional, tag = "8")]
     pub(crate) timestamp: Option<u64>,
     #[prost(uint32, optional, tag = "10")]
@@ -30,7 +30,7 @@ pub(crate) struct TracePacket {
     pub(crate) track_descriptor: Option<TrackDescriptor>,
 }
 
-/// What happened on one CPU.
+/// The events of one CPU.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct FtraceEventBundle {
     #[prost(uint32, optional, tag = "1")]
@@ -144,7 +144,7 @@ pub(crate) struct TrackEvent {
     pub(crate) categories: Vec<String>,
     #[prost(string, optional, tag = "23")]
     pub(crate) name: Option<String>,
-    /// Events of one flow are shown with an arrow.
+    /// Perfetto connects the events of one flow by an arrow.
     #[prost(fixed64, repeated, tag = "47")]
     pub(crate) flow_ids: Vec<u64>,
 }

@@ -1,9 +1,9 @@
-//! From the scheduler's notes to a time line for Perfetto: thread switches and wake-ups as the
-//! kernel's own tracer tells them, so that each CPU and each thread has its track; releases,
-//! deadlines and demotions on the tracks of their threads; events on a track for each service.
+//! From the scheduler's records to a time line for Perfetto: thread switches and wake-ups in the
+//! form of the kernel's own tracer, so that each CPU and each thread has a track; releases,
+//! deadlines and demotions on the tracks of their threads; events on a track per service.
 //!
-//! It needs no kernel: notes in, messages out. Times of the notes are of CLOCK_MONOTONIC; the
-//! trace's are of CLOCK_BOOTTIME, which Perfetto takes for granted.
+//! This file needs no kernel: records in, messages out. The records' times are of CLOCK_MONOTONIC,
+//! the trace's of CLOCK_BOOTTIME, which is Perfetto's default.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,36 +20,36 @@ use super::perfetto::{
     TrackEvent,
 };
 
-/// Events of one CPU in a packet, at most.
+/// The largest number of one CPU's events in a packet.
 const BUNDLE: usize = 512;
-/// Everything that is no thread switch comes from one writer.
+/// All packets other than those of thread switches have this sequence number.
 const SEQUENCE: u32 = 1;
-/// Tracks of services have numbers beyond those of threads.
+/// The track numbers of services lie above those of threads.
 const SERVICES: u64 = 1 << 40;
-/// And one more, for what is not there.
+/// The track for lost records.
 const LOST: u64 = 1 << 41;
-/// What the kernel's tracer says of a thread that was preempted, and of one that idles.
+/// The kernel tracer's states of a preempted thread and of an idle one.
 const PREEMPTED: i64 = 0x100;
 const PARKED_IDLE: i64 = 0x80;
-/// The kernel's TASK_IDLE, and what it reports of other states.
+/// The kernel's TASK_IDLE, and the mask of the states that its tracer reports.
 const TASK_IDLE: u64 = 0x402;
 const TASK_REPORT: u64 = 0x7f;
 
-/// What notes do not tell.
+/// Names that the records lack.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// Of services, by index.
+    /// Names of services, by index.
     pub(super) services: BTreeMap<u32, String>,
-    /// Of processes.
+    /// Names of processes.
     pub(super) processes: BTreeMap<u32, String>,
 }
 
-/// When it was, on the trace's clock.
+/// The interval of the trace, and its clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
     pub(super) begin_ns: u64,
     pub(super) end_ns: u64,
-    /// CLOCK_BOOTTIME is so much later than CLOCK_MONOTONIC.
+    /// The difference between CLOCK_BOOTTIME and CLOCK_MONOTONIC.
     pub(super) sleep_ns: u64,
 }
 
@@ -59,7 +59,7 @@ impl Times {
     }
 }
 
-/// A time in which notes were lost, and how many.
+/// An interval in which records were lost, and their number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gap {
     pub(super) from_ns: u64,
@@ -67,7 +67,7 @@ pub(super) struct Gap {
     pub(super) notes: u64,
 }
 
-/// The time line of notes in the order of their times, and where some are not in it.
+/// The packets for records in the order of their times, and for gaps between them.
 pub(super) fn packets(
     notes: &[SchedNote],
     gaps: &[Gap],
@@ -141,7 +141,7 @@ fn tree(threads: &Threads, names: &Names, times: Times) -> TracePacket {
     }
 }
 
-/// The tracks of threads that polled, and of services that raised.
+/// The tracks of threads that polled, and of services that raised events.
 fn descriptors(notes: &[SchedNote], threads: &Threads, names: &Names) -> Vec<TracePacket> {
     let own = |note: &&SchedNote| !matches!(note.what, TRACE_SWITCH | TRACE_WAKE);
     let mut tracks: BTreeMap<u64, TrackDescriptor> = BTreeMap::new();
@@ -192,7 +192,7 @@ fn track_of(note: &SchedNote) -> u64 {
     }
 }
 
-/// Switches and wake-ups, CPU by CPU.
+/// Switches and wake-ups per CPU.
 fn bundles(notes: &[SchedNote], threads: &Threads, times: Times) -> Vec<TracePacket> {
     let mut cpus: BTreeMap<u32, Vec<FtraceEvent>> = BTreeMap::new();
     for note in notes {
@@ -236,7 +236,7 @@ fn switch(note: &SchedNote, threads: &Threads) -> FtraceEvent {
     }
 }
 
-/// The former thread's state, as the kernel's tracer tells it.
+/// The previous thread's state in the form of the kernel's tracer.
 fn state(value: u64) -> i64 {
     if value >> 32 != 0 {
         return PREEMPTED;
@@ -261,13 +261,13 @@ fn wake(note: &SchedNote) -> FtraceEvent {
     }
 }
 
-/// What stands on tracks, as it comes.
+/// The items of all tracks.
 struct Tracks {
     times: Times,
     items: Vec<(u64, TrackEvent)>,
-    /// Releases that threads have published, and that have not come yet.
+    /// Published release times that have not been reached yet.
     pending: BTreeMap<u64, u64>,
-    /// Ends of periods that are there already, with their threads.
+    /// Known ends of periods that lie in the future, with their threads.
     deadlines: BTreeSet<(u64, u64)>,
 }
 
@@ -307,7 +307,7 @@ impl Tracks {
         self.push(at_ns, INSTANT, track, category, name);
     }
 
-    /// What lies outside of the trace is left out.
+    /// Items outside of the trace's interval are omitted.
     fn push(&mut self, at_ns: u64, kind: i32, track: u64, category: &str, name: &str) {
         if !self.times.have(at_ns) {
             return;
@@ -322,7 +322,8 @@ impl Tracks {
         self.items.push((at_ns, event));
     }
 
-    /// A release that comes before the next poll is one; any other was taken back.
+    /// A release time that is reached before the thread's next poll is shown; an earlier poll has
+    /// withdrawn it.
     fn poll(&mut self, track: u64, note: &SchedNote) {
         self.released(track, note.at_ns);
         self.instant(track, note.at_ns, "scheduler", "poll");
@@ -339,7 +340,7 @@ impl Tracks {
         }
     }
 
-    /// From the release to the CPU.
+    /// Shows the time from the release to the CPU.
     fn late(&mut self, track: u64, note: &SchedNote) {
         self.released(track, note.at_ns);
         if !self.times.have(note.value) || note.value > note.at_ns {
@@ -354,7 +355,7 @@ impl Tracks {
         self.push(note.at_ns, SLICE_END, track, "release", "late");
     }
 
-    /// Raised, and delivered: two instants with an arrow.
+    /// Shows an event as two instants, raised and delivered, with an arrow.
     fn event(&mut self, track: u64, note: &SchedNote) {
         for (at_ns, name) in [(note.value, "raised"), (note.at_ns, "delivered")] {
             let had = self.items.len();
@@ -390,7 +391,8 @@ impl Tracks {
         for track in left {
             self.released(track, self.times.end_ns);
         }
-        // Equal times: as they came, so a slice begins before it ends.
+        // The sort is stable: items of equal times keep their order, so a slice begins before it
+        // ends.
         self.items.sort_by_key(|(at_ns, _)| *at_ns);
         let times = self.times;
         let packet = |(at_ns, event): (u64, TrackEvent)| TracePacket {

@@ -1,4 +1,4 @@
-//! Notes become a trace that says the same, read back by the messages it was written with.
+//! Records become a trace with the same contents; it is decoded by the messages that encoded it.
 
 use ecalls_abi::zerocopy::FromZeros;
 use prost::Message;
@@ -20,7 +20,7 @@ fn note(what: u32, at_ns: u64, tid: u32, value: u64) -> SchedNote {
     note
 }
 
-/// Written and read again.
+/// Encodes a trace and decodes it again.
 fn trace(notes: &[SchedNote]) -> Trace {
     trace_with(notes, &[])
 }
@@ -31,7 +31,7 @@ fn trace_with(notes: &[SchedNote], gaps: &[Gap]) -> Trace {
     Trace::decode(bytes.as_slice()).expect("a trace")
 }
 
-/// Time, type and name of what is on a track.
+/// Time, type and name of the items of a track.
 fn on_track(trace: &Trace, track: u64) -> Vec<(u64, i32, &str)> {
     let events = trace.packet.iter().filter_map(|packet| {
         let event = packet.track_event.as_ref()?;
@@ -115,7 +115,7 @@ fn an_event_is_raised_and_delivered_on_its_services_track_with_an_arrow() {
     let mut event = note(TRACE_EVENT, 4000, 7, 3900);
     (event.more, event.other, event.which) = (77, 3, 5);
     let mut early = event;
-    // Raised before the trace began.
+    // This event was raised before the trace began.
     early.value = 500;
     let trace = trace(&[event, early]);
     assert_eq!(
