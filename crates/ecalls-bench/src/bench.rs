@@ -1,16 +1,16 @@
 //! `ecalls bench`: measures events and handlers on this machine, beside what the kernel offers
-//! without us.
+//! without ECalls.
 //!
-//! Both are measured in one run, because only the ratios say something about us and not about the
-//! machine. The table [`goals`] says which ratio each row shall reach; `--check` fails when one is
-//! missed by more than its margin.
+//! Both are measured in one run, because only the ratios are independent of the machine. The table
+//! [`goals`] holds the ratio that each row must reach; `--check` fails when one is missed by more
+//! than its margin.
 //!
 //! - [`rows`]: the names of the rows, and the sections that measure them;
 //! - [`timing`]: batches, and which statistic of them is reported;
 //! - [`start`]: a program that loads the core itself;
 //! - [`calls`], [`kernel`], [`signals`], [`readers`], [`sockets`], [`ecode`]: the sections;
-//! - [`sched`]: schedulers, which is a measurement of its own kind;
-//! - [`baselines`]: eventfd, epoll and pipes, in the safe terms of rustix;
+//! - [`sched`]: schedulers, a measurement with rows and options of its own;
+//! - [`baselines`]: eventfd, epoll and pipes, by rustix;
 //! - [`report`]: the table, or objects.
 
 pub(crate) mod baselines;
@@ -44,40 +44,40 @@ pub(crate) struct Args {
     /// Print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
-    /// Only the row of this name, or if there is none, those whose names contain it; or several,
-    /// with commas between
+    /// Only the row of this name, or all rows whose names contain this text; several with commas
     #[arg(long, value_name = "FILTER")]
     pub(crate) row: Option<String>,
-    /// Fail (1) when a ratio misses its goal by more than the margin
+    /// Fail with exit code 1 if a ratio misses its goal by more than the margin
     #[arg(long)]
     pub(crate) check: bool,
-    /// So few rounds that the values mean little: to see that everything works
+    /// Run few rounds, only to test that everything works
     #[arg(long, conflicts_with = "check")]
     pub(crate) quick: bool,
     #[command(flatten)]
     sched: sched::Options,
 }
 
-/// The measurements there are.
+/// The measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum What {
     /// Delivery of events: latency, cost, throughput
     Events,
     /// Handlers in E-code: from a text to the kernel, and cost per event
     Ecode,
-    /// Schedulers: the workloads of the Cooperative Polling paper, under ours, the kernel's, others
+    /// Schedulers: the workloads of the Cooperative Polling paper under ours, the kernel's and
+    /// others
     Sched,
 }
 
-/// What every section needs.
+/// The shared state of all sections.
 #[derive(Debug)]
 pub(crate) struct Bench {
     pub(crate) ecalls: Ecalls,
     pub(crate) effort: Effort,
 }
 
-/// Whether a row is asked for, by its name or a part of it. A text that is some row's whole name
-/// means that row alone: else the first of a series could not be had without the others.
+/// Whether a row is selected by its name or a part of it. A text that is the whole name of a row
+/// selects only that row: otherwise the first row of a series could not be selected alone.
 fn is_wanted(filter: &str, row: &str, names: &[&str]) -> bool {
     filter.split(',').any(|text| match names.contains(&text) {
         true => row == text,
@@ -105,7 +105,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         true => Effort::QUICK,
         false => Effort::FULL,
     };
-    // What a row is compared with is measured too, but shown only if it was asked for.
+    // The baselines of the selected rows are measured too, but not printed.
     let mut needed = wanted.clone();
     needed.extend(wanted.iter().filter_map(|row| goals::baseline_of(row)));
     let mut report = Report::new(Output::new(args.json), wanted);
@@ -117,7 +117,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         ecalls: Ecalls::host()?,
         effort,
     };
-    // Several passes, seconds apart: other work that disturbs a whole section is gone in another.
+    // There are several passes, seconds apart: other work rarely disturbs a section in all of them.
     for pass in 0..bench.effort.passes {
         for section in rows::sections(args.what) {
             let is_needed = section.rows.iter().any(|row| needed.contains(row));
@@ -129,7 +129,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
     report.print()?;
     let missed = report.missed();
     if args.check && !missed.is_empty() {
-        let message = format!("beyond the margin: {}", missed.join(", "));
+        let message = format!(
+            "ratios beyond their goals by more than the margin: {}",
+            missed.join(", ")
+        );
         return Err(Failure::new(Code::Failed, message));
     }
     Ok(())

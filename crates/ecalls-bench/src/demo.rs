@@ -1,16 +1,16 @@
-//! `ecalls demo`: what events do, on this machine, with a real web server under real load.
+//! `ecalls demo`: demonstrates events on this machine with a real web server under load.
 //!
-//! It starts a server of its own and a program that makes load, and receives the kernel's events of
-//! the server's sockets, of processes and of scheduling delays, each with a deadline. In order:
+//! It starts a server and a load generator, and receives the kernel's events of the server's
+//! sockets, of processes and of scheduling delays, each with a deadline. In order:
 //!
-//! 1. what it costs the server: requests per second without and with us, by turns;
-//! 2. the events, live: how many, how fast they arrive, what was late or dropped and why; the
-//!    server's sockets once more, through a filter in E-code;
-//! 3. what epoll, pipes and signals cost on this machine now, and our figures beside them;
-//! 4. the accounts: that every event which was raised is in exactly one counter.
+//! 1. the cost for the server: requests per second without and with ECalls, alternately;
+//! 2. the events, live: their number and latency, what was late or dropped and why; the server's
+//!    sockets again, through a filter in E-code;
+//! 3. the costs of epoll, pipes and signals on this machine now, beside those of ECalls;
+//! 4. the accounts: every event that was raised is in exactly one counter.
 //!
 //! - [`program`], [`server`], [`load`]: the programs, which never outlive the demonstration;
-//! - [`attach`], [`seen`]: subscriptions, reader threads, what they saw;
+//! - [`attach`], [`seen`]: subscriptions, reader threads, and their counts;
 //! - [`live`], [`summary`]: the output.
 
 mod attach;
@@ -38,31 +38,31 @@ use crate::exit::{Failure, Outcome};
 use crate::output::Output;
 use crate::stop::Stop;
 
-/// Events that are older are discarded.
+/// Older events are discarded.
 const DEADLINE: Duration = Duration::from_millis(5);
-/// Turns without and with us; the best ones count.
+/// Turns without and with ECalls; the best ones count.
 const TURNS: u64 = 7;
-/// Of the whole time: half a turn, and the live part. What is left is for the comparison.
+/// The parts of the whole time for half a turn and for the live part; the comparison uses the rest.
 const TURN_SHARE: f64 = 1.0 / 60.0;
 const LIVE_SHARE: f64 = 0.6;
 
-/// Show, in about a minute, what events do on this machine
+/// Demonstrate events with a web server under load, in about a minute
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
-    /// How long the whole demonstration takes, about, in seconds
+    /// Approximate duration of the whole demonstration in seconds
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) seconds: u64,
-    /// Command line of the server that is shown, instead of the built-in one; {port} and {root}
-    /// stand for the port of 127.0.0.1 and the folder that it shall serve
+    /// Command line of another server to use instead of the built-in one; {port} is replaced by a
+    /// port of 127.0.0.1, {root} by the folder that it must serve
     #[arg(long, value_name = "COMMAND")]
     pub(crate) server: Option<String>,
 }
 
-/// What the demonstration has at hand.
+/// The state of the demonstration.
 struct Stage {
     ecalls: Ecalls,
     server: Server,
@@ -75,10 +75,10 @@ struct Stage {
 /// Runs the demonstration.
 pub(crate) fn run(args: &Args) -> Outcome {
     let stop = Stop::on_signals()?;
-    // It measures the core as well, so it has one for itself.
+    // The demonstration measures the core as well, so it hosts one itself.
     let ecalls = Ecalls::host()?;
     let server = Server::start(args.server.as_deref(), &stop)?;
-    // With one processor there is nothing to share out.
+    // With one processor no binding is possible.
     let cpus = two_cpus().ok();
     if let Some((cpu, _)) = cpus {
         server.pin(cpu);
@@ -91,7 +91,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         out: Output::new(args.json),
         seconds: args.seconds as f64,
     };
-    // Connections inherit what is registered of the socket that they come from.
+    // Connections inherit the registration of the listening socket.
     let sockets = stage
         .ecalls
         .watch_sockets_of(stage.server.pid(), &Interest::default().everyone())?;
@@ -122,7 +122,7 @@ impl Stage {
         Attached::new(&self.ecalls, DEADLINE, self.ours())
     }
 
-    /// What we cost the server. None: the user asked for the end.
+    /// The cost for the server. `None`: the user requested the end.
     fn cost(&mut self) -> Result<Option<Cost>, Failure> {
         let seconds = (self.seconds * TURN_SHARE).round().max(1.0) as u64;
         let turns = TURNS.min((self.seconds / 8.0) as u64).max(1);
@@ -141,7 +141,7 @@ impl Stage {
         Ok(Some(cost))
     }
 
-    /// Shows the events while they come.
+    /// Shows the events as they arrive.
     fn live(&mut self) -> Result<Vec<Account>, Failure> {
         let seconds = (self.seconds * LIVE_SHARE).max(2.0);
         let attached = self.attach();
@@ -150,7 +150,7 @@ impl Stage {
         let mut load = self.load.start(seconds.ceil() as u64 + 1)?;
         while !self.stop.is_set() && !live.is_over() {
             for running in &mut load {
-                // Load of a fixed number of requests is over before its time.
+                // Load with a fixed number of requests can end early.
                 if running.ended().is_some() {
                     load = self.load.start(seconds.ceil() as u64)?;
                     break;
@@ -165,7 +165,7 @@ impl Stage {
         attached.services.iter().map(Account::take).collect()
     }
 
-    /// What telling and being told costs now, ours and today's.
+    /// The costs of notification at the moment, by ECalls and by the kernel's own means.
     fn compare(&self) -> Result<Vec<Value>, Failure> {
         if self.stop.is_set() {
             return Ok(Vec::new());

@@ -1,9 +1,9 @@
-//! The program `ecalls-bench`: what measures ECalls and shows it, which the command `ecalls` starts
-//! for `ecalls bench` and `ecalls demo`. It takes the same arguments, so its help and its manual
-//! pages name those.
+//! The program `ecalls-bench`: benchmarks and demonstrations, which the command `ecalls` starts for
+//! `ecalls bench` and `ecalls demo`. It takes the same arguments, so its help and its manual pages
+//! carry those names.
 //!
-//! - [`mod@bench`]: events, handlers and schedulers, beside what the kernel offers without us;
-//! - [`demo`]: a web server's events, under load.
+//! - [`mod@bench`]: events, handlers and schedulers, beside what the kernel offers without ECalls;
+//! - [`demo`]: the events of a web server under load.
 
 #![forbid(unsafe_code)]
 
@@ -17,7 +17,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use ecalls_cli::exit::{Code, Failure, Outcome};
 use ecalls_cli::{duration, exit, output, stop};
 
-/// Measures and demonstrates ECalls; `ecalls` starts it.
+/// Measures and demonstrates ECalls; `ecalls` starts it
 #[derive(Debug, Parser)]
 #[command(name = "ecalls", bin_name = "ecalls", version)]
 #[command(after_help = exit::HELP, max_term_width = 100)]
@@ -31,13 +31,13 @@ struct Cli {
 enum Command {
     Bench(bench::Args),
     Demo(demo::Args),
-    /// Load the core, and end with the first event
+    /// Load the core and end at the first event
     #[command(hide = true, name = bench::FIRST_EVENT)]
     FirstEvent,
     /// Write the man pages
     #[command(hide = true)]
     Man {
-        /// Folder to write them into; made if it is not there
+        /// Folder for the pages; created if it does not exist
         folder: PathBuf,
     },
 }
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// One for each command. That of `ecalls` itself comes with `ecalls`.
+/// One page per command. The page of `ecalls` itself comes with the program `ecalls`.
 fn write_man_pages(folder: &Path) -> Outcome {
     let mut whole = Cli::command().disable_help_subcommand(true);
     whole.build();

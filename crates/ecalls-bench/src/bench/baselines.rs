@@ -1,5 +1,5 @@
-//! How threads tell each other something today: round trips between two threads on two processors
-//! that sleep until they are told.
+//! Notification between two threads by the kernel's own means: round trips between threads on two
+//! processors, each asleep until the other one writes.
 
 use std::os::fd::OwnedFd;
 
@@ -13,7 +13,7 @@ use crate::exit::{Failure, Outcome};
 
 /// Round trips of one batch.
 const ROUNDS: u32 = 1000;
-/// Whoever waits longer gives up.
+/// A thread that waits for longer gives up.
 const PATIENCE: Timespec = Timespec {
     tv_sec: 2,
     tv_nsec: 0,
@@ -24,7 +24,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Value>, Failure> {
     Ok(vec![eventfd_epoll(bench.effort)?, pipes(bench.effort)?])
 }
 
-/// One end of a pair of eventfds: tells the other end, and waits to be told.
+/// One end of a pair of eventfds: notifies the other end, and waits for a notification.
 struct EventEnd {
     tell: OwnedFd,
     told: OwnedFd,

@@ -1,4 +1,4 @@
-//! Calls to the kernel: fast, deferred, generic, beside the cheapest system call there is.
+//! Calls to the kernel: fast, deferred and generic ones, beside the cheapest system call.
 
 use ecalls::downcall::{Call, Caller};
 use ecalls::now_ns;
@@ -10,9 +10,9 @@ use crate::exit::Failure;
 
 /// Calls of one batch.
 const ROUNDS: u32 = 20_000;
-/// Deferred calls pushed in a row: as many as the ring holds without being drained.
+/// Deferred calls pushed without a drain: as many as the ring holds.
 const PUSHED: u32 = DOWN_CAPACITY as u32 - 64;
-/// Times that each batch does so.
+/// Times that each batch pushes so many.
 const PUSHES: u32 = 50;
 /// Deferred calls of one drain.
 const DRAINED: u64 = DRAIN_MAX as u64;
@@ -37,7 +37,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Value>, Failure> {
     let between_ns = getppid(bench)?;
     let push_single_ns = push_single(bench, caller)?;
     let drain_ns = drain(bench, caller)?;
-    // So much is compared with it, and it takes so little time, that it is measured three times.
+    // Many rows are compared with it and it takes little time, so it is measured three times.
     let getppid_ns = getppid(bench)?.min(between_ns).min(before_ns);
     Ok(vec![
         Value::ns("getppid", getppid_ns, MEAN, "the cheapest system call"),
@@ -76,7 +76,7 @@ fn getppid(bench: &Bench) -> Result<f64, Failure> {
     })
 }
 
-/// What `value` is set to does not matter; attributes are the channel's own.
+/// Sets an attribute of the channel; its value has no effect.
 fn set(value: u32) -> Call {
     Call::Set {
         attribute: 0,
@@ -103,7 +103,7 @@ fn push_single(bench: &Bench, caller: &Caller) -> Result<f64, Failure> {
     })
 }
 
-/// Time per call of `fill`, which defers PUSHED calls; draining them is not counted.
+/// Time per call of `fill`, which defers PUSHED calls; the time of draining them is not included.
 fn pushes(
     bench: &Bench,
     caller: &Caller,
@@ -126,7 +126,7 @@ fn pushes(
 fn drain(bench: &Bench, caller: &Caller) -> Result<f64, Failure> {
     let empty_ns = drained(bench, caller, 0)?;
     let full_ns = drained(bench, caller, DRAINED)?;
-    // On a disturbed machine the difference can come out below a clock's tick.
+    // On a busy machine the difference can be less than a tick of the clock.
     Ok((full_ns - empty_ns).max(1.0) / DRAINED as f64)
 }
 

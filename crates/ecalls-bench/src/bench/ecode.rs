@@ -1,14 +1,14 @@
 //! The rows of `ecalls bench ecode`.
 //!
-//! - [`start`]: how long it takes from a text to a handler that runs in the kernel;
-//! - [`cost`]: what an event costs then, beside the same handler in C.
+//! - [`start`]: the time from a text to a handler that runs in the kernel;
+//! - [`cost`]: the cost per event, beside the same handler in C.
 
 pub(super) mod cost;
 pub(super) mod start;
 
 use super::rows::Section;
 
-/// All sections. The names are a contract: others compare by them.
+/// All sections. The names are a contract: other programs use them.
 pub(crate) const SECTIONS: &[Section] = &[
     Section {
         rows: start::ROWS,

@@ -1,31 +1,32 @@
-//! What each row shall reach: a ratio to a baseline of the same run.
+//! The goal of each row: a ratio to a baseline of the same run.
 //!
-//! `goal` is what we aim at on a quiet machine. `margin` is for the machine that runs the check
-//! beside other work: a row fails only above goal * margin. Where two threads on two processors
-//! take part the noise is larger, and so is the margin.
+//! `goal` is the aim on a quiet machine. `margin` allows for a machine that does other work during
+//! the check: a row fails only above goal * margin. Rows with two threads on two processors vary
+//! more and have larger margins.
 //!
-//! Three goals are missed on the machine that they were set on (virtual, with retpolines), and why:
-//! - `kernel_handler_direct`: the way to the dispatcher takes 44 ns, the time stamp 30, leaving and
-//!   entering preemption 11, and the goal comes to 70. It was taken from a handler that was reached
-//!   without stamp, subscription and accounts. What protects users from each other (whose event it
-//!   is, who sees it) has added a tenth. The same build measured 0.06 on one day and 0.145 on
-//!   another, so the margin finds an event that costs twice as much, and nothing finer.
-//! - `kernel_handler` adds the queue to that: its lock twice and the event's copy twice, 50 ns to
-//!   insert and as much to take.
-//! - `user_handler_asleep` pays for two interrupts that a processor sends to itself: BPF can wake
-//!   nobody without one, and on a virtual machine each takes 5 us. Readers that call `recv` look
-//!   for some microseconds before they sleep, so they pay that only when events are rare.
+//! Three goals are missed on the machine on which they were set (virtual, with retpolines):
+//! - `kernel_handler_direct`: the path to the dispatcher takes 44 ns, the time stamp 30, leaving
+//!   and entering preemption 11, and the goal amounts to 70. It was derived from a handler that was
+//!   reached without time stamp, subscription and accounting. The checks that protect users from
+//!   each other (whose event it is, who sees it) added a tenth. The same build measured 0.06 on one
+//!   day and 0.145 on another, so the margin detects an event of twice the cost, but nothing finer.
+//! - `kernel_handler` adds the queue: its lock twice and the event's copy twice, 50 ns to insert
+//!   and as much to take.
+//! - `user_handler_asleep` includes two interrupts that a processor sends to itself: BPF cannot
+//!   wake a thread without one, and on a virtual machine each takes 5 us. Readers that call `recv`
+//!   poll for some microseconds before they sleep, so they have this cost only when events are
+//!   rare.
 
 /// The goal of one row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Goal {
     /// The row.
     pub(crate) row: &'static str,
-    /// The row that it is divided by.
+    /// The row of the divisor.
     pub(crate) baseline: &'static str,
-    /// The ratio shall not be above this.
+    /// The largest ratio that meets the goal.
     pub(crate) goal: f64,
-    /// Above `goal * margin` it fails a check.
+    /// A check fails above `goal * margin`.
     pub(crate) margin: f64,
 }
 
@@ -38,23 +39,23 @@ const fn goal(row: &'static str, baseline: &'static str, goal: f64, margin: f64)
     }
 }
 
-/// What `true` takes, ms, on the machine that the goals were set on.
+/// The time of `true` in ms on the machine on which the goals were set.
 const TRUE_MS: f64 = 1.0;
 
-/// Instructions that are counted one by one: no noise, and so no margin.
+/// Numbers of instructions do not vary, so they have no margin.
 const fn counted(row: &'static str, baseline: &'static str) -> Goal {
     goal(row, baseline, 1.3, 1.0)
 }
 
-/// From a text to a handler that runs, meant as less than 1 ms for twenty lines and 5 ms for the
-/// largest where a program that does nothing takes [`TRUE_MS`]. A busy machine disturbs either, so
-/// the margin finds what takes four times as long.
+/// From a text to a running handler: the aim is less than 1 ms for twenty lines and 5 ms for the
+/// largest text where a program that does nothing takes [`TRUE_MS`]. A busy machine disturbs both,
+/// so the margin detects a factor of four.
 const fn started(row: &'static str, goal_ms: f64) -> Goal {
     goal(row, "true_start", goal_ms / TRUE_MS, 4.0)
 }
 
-/// All goals. `queue_insert` is meant as 100 ns where a system call takes 117. A deferred push
-/// takes a dozen cycles: where system calls take 95 to 165 ns that was 0.05 to 0.019 of one.
+/// All goals. `queue_insert` aims at 100 ns where a system call takes 117. A deferred push takes a
+/// dozen cycles: with system calls of 95 to 165 ns that was 0.05 to 0.019 of one.
 pub(crate) const GOALS: &[Goal] = &[
     goal("start", "bpftrace", 1.0, 2.0),
     goal("downcall_fast", "getppid", 2.2, 1.5),
@@ -76,7 +77,7 @@ pub(crate) const GOALS: &[Goal] = &[
     counted("executed_counter", "executed_counter_clang"),
 ];
 
-/// Rows without a goal that are worth seeing beside a baseline.
+/// Rows without a goal that are printed beside a baseline.
 const COMPARED: &[(&str, &str)] = &[
     ("downcall_generic", "getppid"),
     ("signal", "rt_signal"),
@@ -98,24 +99,24 @@ const COMPARED: &[(&str, &str)] = &[
     ("user_call", "kernel_call"),
 ];
 
-/// How a ratio compares with its goal.
+/// The result of comparing a ratio with its goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Reached.
+    /// The goal is reached.
     Met,
-    /// Missed, within the margin.
+    /// The goal is missed, within the margin.
     Near,
-    /// Missed.
+    /// The goal is missed by more than the margin.
     Missed,
 }
 
 impl Goal {
-    /// Above this ratio a check fails.
+    /// The ratio above which a check fails.
     pub(crate) fn gate(&self) -> f64 {
         self.goal * self.margin
     }
 
-    /// How `ratio` compares. What is no number is missed.
+    /// The verdict on `ratio`; NaN is missed.
     pub(crate) fn verdict(&self, ratio: f64) -> Verdict {
         if ratio <= self.goal {
             Verdict::Met

@@ -1,5 +1,5 @@
-//! What happens in the kernel alone: raising, queueing, kernel handlers, and copies into the rings
-//! of many subscriptions. The kernel side's own measuring programs do the rounds.
+//! Costs within the kernel: raising, queueing, kernel handlers, and copies into the rings of many
+//! subscriptions. Measuring programs of the kernel side execute the rounds.
 
 use ecalls::{Channel, Handler, Subscription};
 use ecalls_kernel::measure::{self, Measure, RAISE_QUEUED};
@@ -8,17 +8,18 @@ use super::Bench;
 use super::timing::{MEAN, Value};
 use crate::exit::{Code, Failure};
 
-/// Events of one batch that leave nothing behind.
+/// Events of one batch that are not queued or stored.
 const ROUNDS: u32 = 20_000;
-/// Events that stand in the queue while its operations are measured.
+/// Events that are in the queue while its operations are measured.
 const QUEUED: u32 = 1000;
-/// Events added to them and taken again: half of them below and half above that number.
+/// Events that are added to them and removed again: the number of queued events varies around
+/// QUEUED.
 const STEP: u32 = 32;
 /// Times that each batch does so.
 const STEPS: u32 = 100;
 /// The queued events' deadlines are spread over this time.
 const SPREAD_NS: u64 = 1_000_000_000;
-/// Events of a subscription's ring: small, so that the rings of 64 together stay in the cache.
+/// Capacity of a subscription's ring: small, so that 64 rings together stay in the cache.
 const RING: u32 = 64;
 /// Events that are raised before the rings are read, and times that each batch does so.
 const FANOUT: u32 = 32;
@@ -26,7 +27,8 @@ const FANOUTS: u32 = 50;
 /// Wake-ups of one batch.
 const WAKES: u32 = 200;
 
-/// Raise, queue, kernel handler done; and without the queue; and the way to the dispatcher alone.
+/// From the raise to the end of the kernel handler; the same without the queue; and only the path
+/// to the dispatcher.
 pub(crate) fn handlers(bench: &Bench) -> Result<Vec<Value>, Failure> {
     let rounds = Measure::new(bench.effort.rounds(ROUNDS));
     let core = bench.ecalls.core()?;
@@ -71,8 +73,8 @@ fn raises(bench: &Bench, rounds: u32, flags: u32) -> Result<f64, Failure> {
         .best(|| Ok(measure::raise(core, &measure)?.round_ns()))
 }
 
-/// The deadline queue around 1000 events. It is the kernel threads' queue, which nobody reads
-/// unless somebody's subscription has a thread action.
+/// The deadline queue with 1000 events. This is the queue of the kernel threads, which nobody reads
+/// unless a subscription has a thread action.
 pub(crate) fn queue(bench: &Bench) -> Result<Vec<Value>, Failure> {
     let core = bench.ecalls.core()?;
     let plan = |n| Measure {
@@ -141,7 +143,7 @@ fn reader(bench: &Bench) -> Result<Reader, Failure> {
 
 const WHAT_FANOUT: &str = "a raise with so many memory subscriptions, a ring each";
 
-/// Raises with 0 to 64 subscriptions, and what a wake-up adds.
+/// Raises with 0 to 64 subscriptions, and the additional cost of a wake-up.
 pub(crate) fn fanout(bench: &Bench) -> Result<Vec<Value>, Failure> {
     const STEPS: &[(usize, &str)] = &[
         (1, "fanout_1"),

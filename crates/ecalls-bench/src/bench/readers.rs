@@ -14,14 +14,14 @@ use super::Bench;
 use super::timing::{Effort, MEDIAN, Value, on_two_cpus, os, silent};
 use crate::exit::{Failure, Outcome};
 
-/// Events of one batch that are looked for, and waited for.
+/// Events of one batch for readers that poll, and for readers that sleep.
 const AWAKE: u32 = 5000;
 const ASLEEP: u32 = 1000;
-/// Whoever waits longer gives up.
+/// A reader that waits for longer gives up.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Looks into an empty ring between two looks at the clock.
+/// Polls of an empty ring between two checks of the clock.
 const LOOKS: u32 = 10_000;
-/// Events of one ring, of one run of the producer, and of a batch.
+/// Capacity of the ring, which is also the number of events of a producer's run and of a batch.
 const RING: u32 = 16_384;
 const STREAM_RUN: u32 = 10_000;
 const STREAM: u32 = 500_000;
@@ -37,11 +37,11 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Value>, Failure> {
     ])
 }
 
-/// One way: raised in the kernel on one processor, seen by a reader that looks, on another.
+/// One way: from the raise in the kernel on one processor to a polling reader on another.
 pub(crate) fn awake(ecalls: &Ecalls, effort: Effort) -> Result<Value, Failure> {
     let mut channel = ecalls.channel().open()?;
     let _subscription = ecalls.subscribe("core")?.memory(&channel).install()?;
-    // What the reader found the last event to have taken, ns; 0: not seen yet.
+    // The latency of the last event as the reader measured it, ns; 0: not read yet.
     let taken_ns = AtomicU64::new(0);
     let measure = Measure::new(1);
     let value = effort.best_median_of_two(
@@ -62,7 +62,7 @@ pub(crate) fn awake(ecalls: &Ecalls, effort: Effort) -> Result<Value, Failure> {
     Ok(Value::ns("user_handler_awake", value, MEDIAN, what))
 }
 
-/// Calls `found` until it finds something.
+/// Calls `found` until it returns a value.
 fn look<T>(mut found: impl FnMut() -> Option<T>) -> Result<T, Failure> {
     let start_ns = now_ns();
     let patience_ns = PATIENCE.as_nanos();
@@ -89,7 +89,7 @@ struct Peer {
 }
 
 impl Peer {
-    /// Two peers, here in one process: each has a service, and subscribes to the other's.
+    /// Two peers in one process: each has a service, and subscribes to the other's.
     fn pair(ecalls: &Ecalls) -> Result<(Peer, Peer), Failure> {
         let register = |side: &str| {
             let name = format!("bench-{side}-{}", std::process::id());
@@ -157,14 +157,14 @@ fn awake_round(ecalls: &Ecalls, effort: Effort) -> Result<Value, Failure> {
     Ok(Value::ns("user_handler_awake_round", value, MEDIAN, what))
 }
 
-/// Round trip with readers that sleep.
+/// Round trip between sleeping readers.
 pub(crate) fn asleep(ecalls: &Ecalls, effort: Effort) -> Result<Value, Failure> {
     let value = round_trip(ecalls, effort, ASLEEP, sleep)?;
     let what = "round trip: both raise by a fast call, both sleep at once until they are woken";
     Ok(Value::ns("user_handler_asleep", value, MEDIAN, what))
 }
 
-/// Round trip with readers that call `recv`, which looks for some microseconds before it sleeps.
+/// Round trip between readers that call `recv`, which polls for some microseconds before it sleeps.
 fn recv(ecalls: &Ecalls, effort: Effort) -> Result<Value, Failure> {
     let value = round_trip(ecalls, effort, ASLEEP, |channel| {
         match channel.recv_timeout(PATIENCE)? {
@@ -177,7 +177,7 @@ fn recv(ecalls: &Ecalls, effort: Effort) -> Result<Value, Failure> {
     Ok(Value::ns("user_handler_recv", value, MEDIAN, what))
 }
 
-/// Waits as `recv` does, without looking for a while before going to sleep.
+/// Waits as `recv` does, but sleeps without polling first.
 fn sleep(channel: &mut Channel) -> Outcome {
     let patience = Timespec::try_from(PATIENCE).expect("a short time");
     while channel.try_recv().is_none() {
@@ -208,7 +208,7 @@ fn stream(ecalls: &Ecalls, effort: Effort) -> Result<Value, Failure> {
     })
 }
 
-/// Time per event that was read.
+/// Time per event read.
 fn stream_batch(ecalls: &Ecalls, effort: Effort, channel: &mut Channel) -> Result<f64, Failure> {
     let runs = effort.rounds(STREAM / STREAM_RUN);
     let measure = Measure::new(STREAM_RUN);

@@ -1,6 +1,6 @@
-//! The output: each value beside its baseline and its goal, as a table or as objects.
+//! The output: each value with its baseline and goal, as a table or as objects.
 //!
-//! A row may come before its baseline, so values are kept and printed at the end.
+//! A row may precede its baseline, so values are collected and printed at the end.
 
 use serde::Serialize;
 
@@ -21,7 +21,7 @@ pub(crate) struct Report {
 #[derive(Debug, Serialize)]
 struct Object {
     row: &'static str,
-    /// None: it could not be measured, and `what` says why.
+    /// `None`: it could not be measured, for the reason in `what`.
     value: Option<f64>,
     unit: &'static str,
     statistic: &'static str,
@@ -47,7 +47,7 @@ struct Object {
 }
 
 impl Report {
-    /// Will print the rows in `wanted`.
+    /// A report that prints the rows in `wanted`.
     pub(crate) fn new(out: Output, wanted: Vec<&'static str>) -> Report {
         Report {
             out,
@@ -56,7 +56,7 @@ impl Report {
         }
     }
 
-    /// Adds what a section measured. Of a row that is there already the better value is kept.
+    /// Adds the values of a section. If a row has a value already, the better one is kept.
     pub(crate) fn add(&mut self, values: Vec<Value>) {
         for value in values {
             match self.values.iter_mut().find(|kept| kept.row == value.row) {
@@ -67,7 +67,7 @@ impl Report {
         }
     }
 
-    /// The values that were measured.
+    /// The value of a row.
     pub(crate) fn value(&self, row: &str) -> Option<&Value> {
         self.values.iter().find(|value| value.row == row)
     }
@@ -93,7 +93,7 @@ impl Report {
             .collect()
     }
 
-    /// Prints everything.
+    /// Prints all values.
     pub(crate) fn print(&mut self) -> Outcome {
         if self.out.is_json() {
             let objects: Vec<Object> = self.wanted_values().map(|v| self.object(v)).collect();
@@ -169,7 +169,7 @@ fn word(verdict: Verdict) -> &'static str {
     }
 }
 
-/// A value with its unit, in three digits or more.
+/// A value with its unit, in at least three digits.
 fn show(value: &Value) -> String {
     if let Some([p50, p99]) = value.percentiles_us {
         return format!("{p50:.0} us (p99 {p99:.0})");

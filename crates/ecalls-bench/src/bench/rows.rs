@@ -1,4 +1,4 @@
-//! The rows there are, and the sections that measure them: what shares a set-up is one section.
+//! The rows, and the sections that measure them: rows with the same set-up form a section.
 
 use super::timing::Value;
 use super::{Bench, What, baselines, calls, ecode, kernel, readers, signals, sockets, start};
@@ -8,7 +8,7 @@ use crate::exit::Failure;
 pub(crate) struct Section {
     /// Their names, in the order in which they are reported.
     pub(crate) rows: &'static [&'static str],
-    /// Its set-up takes seconds: it is measured once.
+    /// The set-up takes seconds, so the section is measured only once.
     pub(crate) slow: bool,
     /// Measures them all.
     pub(crate) measure: fn(&Bench) -> Result<Vec<Value>, Failure>,
@@ -19,7 +19,7 @@ pub(crate) fn sections(what: What) -> &'static [Section] {
     match what {
         What::Events => SECTIONS,
         What::Ecode => ecode::SECTIONS,
-        // It has rows of its own.
+        // The schedulers have rows of their own.
         What::Sched => &[],
     }
 }
@@ -32,7 +32,7 @@ pub(crate) fn without_core(what: What) -> &'static [&'static str] {
     }
 }
 
-/// Sections about events. The names are a contract: others compare by them.
+/// Sections about events. The names are a contract: other programs use them.
 const SECTIONS: &[Section] = &[
     Section {
         rows: &[
@@ -106,7 +106,7 @@ pub(crate) fn of(what: What) -> impl Iterator<Item = &'static str> {
     rows.flatten().copied()
 }
 
-/// Every row.
+/// All rows.
 #[cfg(test)]
 pub(crate) fn all() -> impl Iterator<Item = &'static str> {
     of(What::Events).chain(of(What::Ecode))
@@ -116,7 +116,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static str> {
 mod tests {
     use super::*;
 
-    /// The rows that must be there, whatever else is.
+    /// The rows that must exist.
     const CONTRACT: &[&str] = &[
         "start",
         "getppid",

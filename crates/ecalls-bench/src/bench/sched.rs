@@ -2,16 +2,16 @@
 //! schedulers, side by side.
 //!
 //! All threads of a workload run on one CPU. The players are event loops; under our scheduler they
-//! poll cooperatively. What is real: the threads, the loops, the schedulers. What is not: decoders,
-//! screens and compilers, in whose place known amounts of work are computed. The first half second
-//! of each run is not counted.
+//! poll cooperatively. The threads, the loops and the schedulers are real; decoders, screens and
+//! compilers are replaced by known amounts of computation. The first half second of each run is not
+//! counted.
 //!
 //! - [`mod@rows`]: the rows, their workloads, the figures of each;
 //! - [`player`], [`viewer`], [`work`]: what the threads do;
 //! - [`stage`]: runs one workload; [`under`]: starts and ends the schedulers;
-//! - [`switching`]: the workload that is no players: what a context switch costs;
-//! - [`figures`]: what is reported; [`goals`]: what `--check` asks of it;
-//! - [`track`], [`series`]: what a run was like over time; [`measured`], [`page`]: both as a page.
+//! - [`switching`]: a workload without players, for the cost of a context switch;
+//! - [`figures`]: the reported values; [`goals`]: the bounds that `--check` applies;
+//! - [`track`], [`series`]: a run over time; [`measured`], [`page`]: the results as a page.
 
 mod figures;
 mod goals;
@@ -42,56 +42,57 @@ use series::Series;
 use under::{Under, Which};
 use work::Work;
 
-/// Names in `scheduler`.
+/// The schedulers' names in the output.
 const ECALLS: &str = "ecalls";
 const EEVDF: &str = "eevdf";
 const RR: &str = "rr";
 
-/// Seconds of a run, unless said.
+/// Default duration of a run in seconds.
 const SECONDS: u64 = 5;
 const SECONDS_QUICK: u64 = 1;
-/// A longer tardiness counts as this.
+/// Longer tardiness is recorded as this value.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
-/// Options of `bench sched` alone.
+/// The options of `bench sched` only.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Options of sched")]
 pub(crate) struct Options {
-    /// How many seconds each run is measured (default 5)
+    /// Duration of each run in seconds (default 5)
     #[arg(long, value_name = "N", conflicts_with = "quick",
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: Option<u64>,
-    /// Only under this scheduler; may be repeated
+    /// Measure only this scheduler; may be repeated
     #[arg(long, value_enum, value_name = "NAME")]
     scheduler: Vec<Own>,
-    /// Also under this one: a program that schedules while it runs (scx_bpfland); may be repeated
+    /// Also measure this program, which schedules while it runs (scx_bpfland); may be repeated
     #[arg(long, value_name = "PATH")]
     peer: Vec<PathBuf>,
-    /// With --json: also what each run was like over time, an object each
+    /// With --json: also print one object per run with its course over time
     #[arg(long, requires = "json")]
     series: bool,
-    /// Also write a page with drawings: how late timers were, CPU shares and frame rates over time
+    /// Also write an HTML page with drawings: lateness of timers, CPU shares and frame rates over
+    /// time
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Measure nothing: show what `--json --series` printed before
+    /// Measure nothing: read what `--json --series` printed before
     #[arg(long, value_name = "FILE")]
     #[arg(conflicts_with_all = ["seconds", "scheduler", "peer", "series"])]
     from: Option<PathBuf>,
 }
 
-/// The schedulers that need no program.
+/// The schedulers that need no further program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Own {
-    /// Ours, the players polling cooperatively
+    /// ECalls' scheduler, with players that poll cooperatively
     Ecalls,
-    /// The kernel's own
+    /// The kernel's own scheduler
     Eevdf,
-    /// Players in SCHED_RR, hogs in the kernel's own
+    /// Players in SCHED_RR, hogs in the kernel's own class
     Rr,
 }
 
 impl Options {
-    /// Fails if one of them is given for another measurement.
+    /// Fails if one of these options is given for another measurement.
     pub(super) fn refuse(&self) -> Outcome {
         let files = [&self.report, &self.from];
         if self.seconds.is_some()
@@ -108,7 +109,7 @@ impl Options {
         Ok(())
     }
 
-    /// The schedulers that were asked for, all if none was; then what cannot run here is left out.
+    /// The selected schedulers, by default all; those that cannot run here are left out.
     fn schedulers(&self) -> Vec<Which> {
         let all = [Own::Ecalls, Own::Eevdf, Own::Rr];
         let own = all.into_iter().filter(|own| {
@@ -140,23 +141,23 @@ struct Object<'a> {
     what: &'a str,
 }
 
-/// A row under a scheduler.
+/// A row under one scheduler.
 struct Line {
     row: Row,
     scheduler: String,
     figures: Figures,
 }
 
-/// All that was measured, or read.
+/// All results, measured or read.
 #[derive(Default)]
 struct Results {
     measured: Vec<Measured>,
     series: Vec<Series>,
-    /// The figures that `--check` looks at.
+    /// The figures that `--check` compares.
     figures: Vec<(String, String, Figures)>,
 }
 
-/// Measures, or shows what was measured.
+/// Measures and prints, or prints earlier results.
 pub(super) fn run(args: &Args) -> Outcome {
     if args.sched.from.is_some() && (args.json || args.check || args.quick || args.row.is_some()) {
         return Err(Failure::usage(
@@ -188,13 +189,14 @@ fn of_file(path: &Path, error: impl std::fmt::Display) -> Failure {
     Failure::new(Code::Failed, format!("{}: {error}", path.display()))
 }
 
-/// What `--json --series` printed.
+/// Reads the output of `--json --series`.
 fn read(path: &Path) -> Result<Results, Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| of_file(path, error))?;
     let mut results = Results::default();
     for (line, number) in text.lines().zip(1..) {
-        // Not as an untagged enum: serde buffers its numbers, which serde_json's feature
-        // arbitrary_precision (of ecalls-cli) makes maps, so no series would be read.
+        // This is not an untagged enum, because serde buffers the numbers of those, and
+        // serde_json's feature arbitrary_precision (of ecalls-cli) makes them maps, so no series
+        // could be read.
         let series = serde_json::from_str(line).map(|series| results.series.push(series));
         let read = series.or_else(|_| {
             let row = serde_json::from_str(line);
@@ -240,7 +242,7 @@ fn measure_all(args: &Args, out: &mut Output) -> Result<Results, Failure> {
                 if out.is_json() {
                     out.object(&object)?;
                 }
-                // What is printed can be read.
+                // Output that was printed can be read again.
                 results
                     .measured
                     .push(serde_json::from_value(serde_json::to_value(&object)?)?);
@@ -263,7 +265,7 @@ fn measure_all(args: &Args, out: &mut Output) -> Result<Results, Failure> {
     Ok(results)
 }
 
-/// The runs with the rows that the text means, and those rows only.
+/// The runs that give the selected rows, reduced to these rows.
 fn wanted(text: &str) -> Result<Vec<Run>, Failure> {
     let mut runs = rows::all();
     let known: Vec<String> = rows(&runs).map(|row| row.name.clone()).collect();
@@ -286,10 +288,10 @@ fn rows(runs: &[Run]) -> impl Iterator<Item = &Row> {
     runs.iter().flat_map(|run| &run.rows)
 }
 
-/// A run's lines, one for each of its rows, and what it was like over time, if there are players.
+/// The lines of a run, one per row, and its course over time, if it has players.
 type Ran = (Vec<Line>, Option<Series>);
 
-/// One run under one scheduler. Nothing where it means nothing.
+/// Measures one run under one scheduler; `None` if the two do not apply to each other.
 fn measure(
     run: &Run,
     which: &Which,
@@ -352,7 +354,7 @@ impl Line {
     }
 }
 
-/// A table for each row, with a line for each scheduler.
+/// Prints a table per row, with a line per scheduler.
 fn print(out: &mut Output, measured: &[Measured]) -> Outcome {
     for (at, (lines, figures)) in by_row(measured).iter().enumerate() {
         let first = lines[0];

@@ -1,7 +1,7 @@
-//! Real-time signals: ours, and today's way to send one.
+//! Real-time signals: by ECalls, and by sigqueue.
 //!
-//! Both begin before the system call that raises the event or queues the signal, and end when the
-//! handler runs. The handler is the same.
+//! Both measurements begin before the system call that raises the event or queues the signal, and
+//! end when the handler runs. The handler is the same.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,17 +16,17 @@ use crate::exit::Failure;
 
 /// Signals of one batch.
 const ROUNDS: u32 = 2000;
-/// A signal that has not come by then is lost.
+/// A signal that has not arrived by then is lost.
 const PATIENCE_NS: u64 = 1_000_000_000;
 
-/// When the handler ran; 0: not yet.
+/// When the handler ran; 0: it has not run yet.
 static HANDLED_NS: AtomicU64 = AtomicU64::new(0);
 
 fn handler(_: SignalValue) {
     HANDLED_NS.store(now_ns(), Ordering::Release);
 }
 
-/// The signal of the measurement: neither the first nor the last, which programs like to use.
+/// The signal number of the measurement: neither the first nor the last one, which programs prefer.
 fn number() -> i32 {
     signal::real_time_signals().start() + 7
 }
@@ -65,7 +65,7 @@ fn ours(bench: &Bench) -> Result<f64, Failure> {
     })
 }
 
-/// Today's way: sigqueue to oneself, with a handler.
+/// The baseline: sigqueue to the own process, with a handler.
 pub(crate) fn baseline(effort: Effort) -> Result<Value, Failure> {
     let value = with_handler(|| sample(effort, || Ok(baseline::queue_signal(number(), 1)?)))?;
     let what = "sigqueue to oneself to handler run";

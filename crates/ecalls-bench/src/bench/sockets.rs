@@ -1,6 +1,6 @@
-//! Which of 1010 sockets have data, when 10 do? (ECalls-01 §3.2 is about servers that have to
-//! look at them all.) The same sockets are watched by the socket service with one slot each, by
-//! epoll and by poll.
+//! Which of 1010 sockets have data when 10 do? (ECalls-01 §3.2 is about servers that have to
+//! examine all of them.) The socket service with one slot per socket, epoll and poll watch the same
+//! sockets.
 
 use std::hint::black_box;
 use std::io::Write;
@@ -15,14 +15,14 @@ use super::Bench;
 use super::timing::{MEAN, Value, os, silent};
 use crate::exit::{Failure, Outcome};
 
-/// Sockets, and how many of them have data.
+/// The number of sockets, and of those that have data.
 const SOCKETS: usize = 1010;
 const ACTIVE: usize = 10;
 /// Slots: the next power of two.
 const SLOTS: u32 = 1024;
-/// Descriptors of both ends, and some.
+/// Descriptors of both ends, and some more.
 const DESCRIPTORS: u64 = 2 * SOCKETS as u64 + 200;
-/// Looks of one batch.
+/// Queries of one batch.
 const BITMAP_ROUNDS: u32 = 20_000;
 const EPOLL_ROUNDS: u32 = 5000;
 const POLL_ROUNDS: u32 = 200;
@@ -62,7 +62,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Value>, Failure> {
     ])
 }
 
-/// Lets this process open enough sockets.
+/// Raises the limit of open descriptors of this process.
 fn allow_descriptors() -> Outcome {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current.is_some_and(|now| now < DESCRIPTORS) {

@@ -1,8 +1,9 @@
-//! How long a program takes until its first event where no daemon runs: it loads the core itself.
+//! The time from the start of a program to its first event where no daemon runs: it loads the core
+//! itself.
 //!
 //! `start` is the time from the start of a process, which loads the core and subscribes, until it
 //! has read an event (of a process that it starts then). `bpftrace` is the time from the start of
-//! bpftrace to its end, with a script that ends at once. Their rounds take turns, so that a busy
+//! bpftrace to its end, with a script that ends at once. Their rounds alternate, so that a busy
 //! machine slows both. A machine has one core, so this is measured before `ecalls bench` loads its
 //! own.
 
@@ -25,7 +26,7 @@ pub(crate) const SUBCOMMAND: &str = "first-event";
 /// Rounds of each.
 const ROUNDS: u32 = 7;
 
-/// What the measured process prints when it has its first event.
+/// The output of the measured process when it has read its first event.
 const SEEN: &str = "seen\n";
 
 /// The measured process.
@@ -76,12 +77,12 @@ fn ours_us() -> Result<f64, Failure> {
     if process.wait()?.success() && line == SEEN {
         return Ok(took);
     }
-    // If the core cannot be loaded here, this says why.
+    // If the core cannot be loaded here, this returns the reason.
     drop(Ecalls::host()?);
     Err(silent("an event of a program that loads the core"))
 }
 
-/// None: it is not there, or fails.
+/// `None`: bpftrace is not installed, or fails.
 fn bpftrace_us() -> Option<f64> {
     let mut bpftrace = Command::new("bpftrace");
     bpftrace.args(["-e", "BEGIN { exit() }"]);

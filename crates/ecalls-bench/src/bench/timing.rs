@@ -1,9 +1,9 @@
 //! Batches and statistics.
 //!
-//! Other work on the machine only ever makes a value worse, so of several batches, in several
-//! passes over all rows, the best one says most about us. Within a batch the mean counts where
-//! rounds follow each other without a break, and the median where two threads meet, because there a
-//! single round in which one of them was not running would move the mean by orders of magnitude.
+//! Other work on the machine can only worsen a value, so the best of several batches, in several
+//! passes over all rows, is the most informative. Within a batch the mean counts where rounds
+//! follow each other without a break, and the median where two threads communicate, because there a
+//! single round in which one of them did not run would change the mean by orders of magnitude.
 
 use std::thread;
 
@@ -23,9 +23,9 @@ pub(crate) struct Value {
     pub(crate) value: f64,
     pub(crate) unit: &'static str,
     pub(crate) statistic: &'static str,
-    /// What was measured, in words.
+    /// A description of the measurement.
     pub(crate) what: &'static str,
-    /// Where single rounds count: p50 and p99.
+    /// p50 and p99, where single rounds count.
     pub(crate) percentiles_us: Option<[f64; 2]>,
 }
 
@@ -47,7 +47,7 @@ impl Value {
         }
     }
 
-    /// A time of which single rounds count; `times_us` in their order.
+    /// A time with its percentiles; `times_us` are in the order of the rounds.
     pub(crate) fn percentiles(row: &'static str, times_us: &[f64], what: &'static str) -> Value {
         let at = |part: usize| {
             let last = times_us.len().saturating_sub(1);
@@ -59,14 +59,14 @@ impl Value {
         }
     }
 
-    /// What cannot be measured here, and why.
+    /// A value that cannot be measured here, with the reason.
     pub(crate) fn missing(row: &'static str, why: &'static str) -> Value {
         Value::ns(row, f64::NAN, "not measured", why)
     }
 }
 
 impl Value {
-    /// Less time, or more events per second.
+    /// Whether it is a shorter time, or more events per second.
     pub(crate) fn is_better_than(&self, other: &Value) -> bool {
         if self.unit == "ns" {
             self.value < other.value
@@ -76,43 +76,43 @@ impl Value {
     }
 }
 
-/// How much is measured.
+/// The number of repetitions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effort {
-    /// Times that everything is measured.
+    /// Passes over all rows.
     pub(crate) passes: u32,
-    /// Batches of each pass, beside one to warm up.
+    /// Batches of each pass, in addition to one for warming up.
     pub(crate) batches: u32,
-    /// Every number of rounds is divided by this.
+    /// The divisor of every number of rounds.
     pub(crate) divisor: u32,
 }
 
 impl Effort {
-    /// For values that count.
+    /// For precise values.
     pub(crate) const FULL: Effort = Effort {
         passes: 4,
         batches: 5,
         divisor: 1,
     };
-    /// For a short look, beside other work.
+    /// For a quick estimate beside other work.
     pub(crate) const SHORT: Effort = Effort {
         passes: 1,
         batches: 4,
         divisor: 4,
     };
-    /// To see that everything works.
+    /// Only to test that everything works.
     pub(crate) const QUICK: Effort = Effort {
         passes: 1,
         batches: 1,
         divisor: 100,
     };
 
-    /// How many of `rounds` are done.
+    /// The number of rounds that are executed.
     pub(crate) fn rounds(self, rounds: u32) -> u32 {
         (rounds / self.divisor).max(2)
     }
 
-    /// The least of what the batches say, after one to warm up.
+    /// The least result of the batches, after one for warming up.
     pub(crate) fn best(
         self,
         mut batch: impl FnMut() -> Result<f64, Failure>,
@@ -125,7 +125,7 @@ impl Effort {
         Ok(best)
     }
 
-    /// Mean time of one call in the best batch of so many calls.
+    /// Mean time of one call in the best batch of `rounds` calls.
     pub(crate) fn best_mean(
         self,
         rounds: u32,
@@ -141,7 +141,7 @@ impl Effort {
         })
     }
 
-    /// Median of the samples (ns) of the best batch of so many.
+    /// Median of the samples (ns) in the best batch of `rounds` samples.
     pub(crate) fn best_median(
         self,
         rounds: u32,
@@ -159,9 +159,9 @@ impl Effort {
         })
     }
 
-    /// The same with another thread that takes part in every sample: `near` and `far` run on two
-    /// processors. `far` is called once for each sample; both must give up in the end if the other
-    /// one does.
+    /// The same with a second thread that takes part in every sample: `near` and `far` run on two
+    /// processors. `far` is called once per sample; both must give up at some time if the other one
+    /// does.
     pub(crate) fn best_median_of_two(
         self,
         rounds: u32,
@@ -215,16 +215,16 @@ pub(crate) fn two_cpus() -> Result<(usize, usize), Failure> {
 fn pin(cpu: usize) {
     let mut set = CpuSet::new();
     set.set(cpu);
-    // A processor that was just taken away: the measurement goes on wherever it is.
+    // If the processor was just taken offline, the measurement continues on another one.
     let _ = sched_setaffinity(None, &set);
 }
 
-/// A failed system call, with what was being done.
+/// A failed system call as a failure.
 pub(crate) fn os(action: &str, error: impl std::fmt::Display) -> Failure {
     Failure::new(Code::Failed, format!("{action}: {error}"))
 }
 
-/// The other thread did not answer.
+/// The failure of a thread that waited in vain for the other one.
 pub(crate) fn silent(what: &str) -> Failure {
     Failure::new(Code::Failed, format!("{what} did not arrive"))
 }

@@ -1,10 +1,10 @@
-//! Subscriptions to the services that the demonstration shows, and a reader thread for each.
+//! Subscriptions to the services that the demonstration shows, with a reader thread for each.
 //!
-//! One service, one channel, one thread: the thread looks from time to time and reads what waits,
-//! without a system call. It could also sleep until it is woken, and know of an event in a few
-//! microseconds; but then every wake-up would be paid for by the server, whose packets raise the
-//! events. With deadlines of some milliseconds nobody needs that. Events that are older than the
-//! deadline are not read: the kernel side or the channel discards and counts them.
+//! Each service has a channel and a thread, which periodically reads the waiting events without a
+//! system call. The thread could also sleep until it is woken, and receive an event within a few
+//! microseconds; but then the server, whose packets raise the events, would pay for every wake-up.
+//! With deadlines of some milliseconds this is not necessary. Events older than the deadline are
+//! not read: the kernel side or the channel discards and counts them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,13 +18,13 @@ use ecalls_kernel::builtin;
 use super::seen::{Ours, Seen};
 use crate::exit::Failure;
 
-/// Services that are shown, in this order.
+/// The services, in the order of the output.
 const SERVICES: &[&str] = &["socket", "task", "sched"];
 
-/// Name of the row of the socket service's events that a handler in E-code lets through.
+/// The row of the socket service's events that a handler in E-code passes.
 const FILTER: &str = "filter";
 
-/// That handler: runs in the kernel for each event, and remembers.
+/// The text of that handler, which runs in the kernel for each event and keeps state.
 fn filter(port: u16) -> String {
     format!(
         "static long requests; \
@@ -37,22 +37,22 @@ fn filter(port: u16) -> String {
 const RING: u32 = 16_384;
 /// Events that are counted between two releases of the lock.
 const BATCH: usize = 256;
-/// Between two looks of a reader.
+/// The interval of a reader's polls.
 pub(super) const PACE: Duration = Duration::from_micros(300);
-/// Waits for a CPU that are shorter are not reported, ns.
+/// Shorter waits for a CPU are not reported, ns.
 pub(super) const DELAY_NS: u64 = 100_000;
 
-/// All of them.
+/// All subscriptions.
 #[derive(Debug)]
 pub(super) struct Attached {
     pub(super) services: Vec<Watched>,
-    /// Services that are not there, and why.
+    /// Services that are missing, with the reason.
     pub(super) absent: Vec<(&'static str, String)>,
     _threshold: Option<Threshold>,
 }
 
 impl Attached {
-    /// Subscribes to every service that is there.
+    /// Subscribes to every service that exists.
     pub(super) fn new(ecalls: &Ecalls, deadline: Duration, ours: Ours) -> Attached {
         let mut attached = Attached {
             services: Vec::new(),
@@ -74,7 +74,8 @@ impl Attached {
     }
 }
 
-/// The sched service's threshold, which is one for the machine. It gets its default back.
+/// The sched service's threshold, of which a machine has one; it is reset to its default at the
+/// end.
 #[derive(Debug)]
 struct Threshold(Ecalls);
 
@@ -95,12 +96,12 @@ impl Drop for Threshold {
     }
 }
 
-/// One service that is watched.
+/// One service with its reader.
 #[derive(Debug)]
 pub(super) struct Watched {
-    /// What its row is called.
+    /// The name of its row.
     pub(super) name: &'static str,
-    /// The handler in E-code that its events pass.
+    /// The handler in E-code through which its events pass.
     pub(super) text: Option<String>,
     /// Names of its kinds.
     pub(super) kinds: Vec<String>,
@@ -111,7 +112,7 @@ pub(super) struct Watched {
     reader: Reader,
 }
 
-/// A reader thread. Dropping it ends it.
+/// A reader thread, which ends when this is dropped.
 #[derive(Debug)]
 struct Reader {
     ending: Arc<AtomicBool>,
@@ -122,7 +123,7 @@ impl Drop for Reader {
     fn drop(&mut self) {
         self.ending.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // A reader that panicked has said so.
+            // A reader that panicked has printed its message.
             let _ = thread.join();
         }
     }
@@ -138,7 +139,7 @@ impl Watched {
         Watched::open(ecalls, name, None, deadline, ours)
     }
 
-    /// The sockets once more, through a filter.
+    /// The sockets again, through a filter.
     fn filtered(ecalls: &Ecalls, deadline: Duration, ours: Ours) -> ecalls::Result<Watched> {
         let text = Some(filter(ours.port));
         let watched = Watched::open(ecalls, SERVICES[0], text, deadline, ours)?;
@@ -194,7 +195,7 @@ impl Watched {
         })
     }
 
-    /// What was seen so far.
+    /// The reader's counts so far.
     pub(super) fn seen(&self) -> Seen {
         self.seen
             .lock()
@@ -202,12 +203,12 @@ impl Watched {
             .clone()
     }
 
-    /// What the kernel side counted of the subscription.
+    /// The kernel side's counts of the subscription.
     pub(super) fn count(&self) -> Result<SubscriptionCount, Failure> {
         Ok(self.subscription.count()?)
     }
 
-    /// What it counted of the whole service, since the core was loaded.
+    /// The kernel side's counts of the whole service since the core was loaded.
     pub(super) fn service_count(&self) -> Result<ServiceCount, Failure> {
         Ok(self.ecalls.access().service_stat(self.index)?.count)
     }
@@ -223,13 +224,13 @@ impl Watched {
 
 fn read(mut channel: Channel, seen: &Mutex<Seen>, stop: &AtomicBool, ours: &Ours) {
     while !stop.load(Ordering::Relaxed) {
-        // One more look than there were events: what came meanwhile is read now.
+        // One more poll after the end reads the events that arrived meanwhile.
         while read_batch(&mut channel, seen, ours) {}
         thread::sleep(PACE);
     }
 }
 
-/// Reads what waits, up to a batch. False: nothing waits any more.
+/// Reads up to a batch of waiting events. Returns false if none waits any more.
 fn read_batch(channel: &mut Channel, seen: &Mutex<Seen>, ours: &Ours) -> bool {
     let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
     let mut more = true;

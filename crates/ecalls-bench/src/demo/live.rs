@@ -1,5 +1,5 @@
-//! What is shown while the demonstration runs: on a terminal one table that changes in place, else
-//! a table every few seconds, or objects.
+//! The output while the demonstration runs: on a terminal a table that is updated in place, else a
+//! table every few seconds, or objects.
 
 use std::io::IsTerminal;
 use std::process::{Command, Stdio};
@@ -18,14 +18,14 @@ use crate::duration::show_ns;
 use crate::exit::{Code, Failure, Outcome};
 use crate::output::{Dropped, Output, Table};
 
-/// Seconds between two tables on a terminal; elsewhere, and in a short run.
+/// Seconds between two tables: on a terminal; otherwise; and in a short run.
 const FAST: f64 = 1.0;
 const SLOW: f64 = 5.0;
 const TABLES_MIN: f64 = 4.0;
-/// Between two helper processes.
+/// The interval between two helper processes.
 const HELPER: Duration = Duration::from_millis(100);
 
-/// Tells what is about to be shown.
+/// Prints an introduction.
 pub(super) fn open(out: &mut Output, server: &Server, load: &Load, sockets: usize) -> Outcome {
     #[derive(Serialize)]
     struct Opening<'a> {
@@ -57,7 +57,7 @@ pub(super) fn open(out: &mut Output, server: &Server, load: &Load, sockets: usiz
     out.flush()
 }
 
-/// Tells what we cost the server.
+/// Prints the cost for the server.
 pub(super) fn cost(out: &mut Output, cost: &Cost) -> Outcome {
     if !out.is_json() {
         for (without, with) in &cost.turns {
@@ -75,7 +75,7 @@ pub(super) fn cost(out: &mut Output, cost: &Cost) -> Outcome {
     out.flush()
 }
 
-/// Tells what is in front of the rows that a handler in E-code decides about.
+/// Prints the E-code handlers whose rows follow.
 pub(super) fn filters(out: &mut Output, attached: &Attached) -> Outcome {
     #[derive(Serialize)]
     struct Filter<'a> {
@@ -99,7 +99,7 @@ pub(super) fn filters(out: &mut Output, attached: &Attached) -> Outcome {
     out.flush()
 }
 
-/// One line of JSON: one service since the last one.
+/// One line of JSON: the events of a service since the last line.
 #[derive(Debug, Serialize)]
 struct Tick {
     what: &'static str,
@@ -114,14 +114,14 @@ struct Tick {
     dropped: Dropped,
 }
 
-/// The live part.
+/// The state of the live part.
 #[derive(Debug)]
 pub(super) struct Live {
     begin: Instant,
     seconds: f64,
     period: Duration,
     in_place: bool,
-    /// Lines of the last table, to be overwritten.
+    /// Lines of the last table, which the next one overwrites.
     lines: usize,
     shown: Instant,
     before: Vec<Seen>,
@@ -165,7 +165,7 @@ impl Live {
             .map_err(|error| Failure::new(Code::Failed, format!("starting a helper: {error}")))
     }
 
-    /// Shows the events since the last time, if it is time.
+    /// Prints the events since the last table, if the interval is over.
     pub(super) fn tick(&mut self, attached: &Attached, out: &mut Output) -> Outcome {
         if self.shown.elapsed() < self.period {
             return Ok(());
@@ -173,7 +173,7 @@ impl Live {
         self.show(attached, out)
     }
 
-    /// Shows what came since the last time, unless that was a moment ago.
+    /// Prints the events since the last table, unless that was just printed.
     pub(super) fn last(&mut self, attached: &Attached, out: &mut Output) -> Outcome {
         if self.shown.elapsed() < self.period / 2 {
             return Ok(());
@@ -244,11 +244,11 @@ impl Live {
         out.line(text.trim_end())
     }
 
-    /// Prints over the last table. No line may be longer than the terminal is wide, or it would
-    /// take two.
+    /// Prints over the last table. No line may be longer than the terminal is wide, because it
+    /// would occupy two.
     fn print_in_place(&mut self, text: &str, out: &mut Output) -> Outcome {
         if self.lines > 0 {
-            // Up to the table's first line; clear what is below.
+            // Moves to the table's first line and clears everything below.
             out.line(format_args!("\x1b[{}A\x1b[J\x1b[A", self.lines))?;
         }
         let width = tcgetwinsize(std::io::stdout()).map_or(0, |size| usize::from(size.ws_col));
@@ -263,10 +263,10 @@ impl Live {
     }
 }
 
-/// What came between two looks.
+/// The counts between two samples.
 fn tick(name: &'static str, seen: &Seen, before: &Seen, seconds: f64) -> Tick {
     let mut latency = seen.latency.clone();
-    // Both were counted by the same reader, the one after the other.
+    // Both histograms come from one reader, one later than the other.
     let _ = latency.subtract(&before.latency);
     let rate = |now: u64, before: u64| (now - before) as f64 / seconds;
     let mut dropped = Dropped::default();

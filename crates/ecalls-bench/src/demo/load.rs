@@ -1,4 +1,4 @@
-//! Real load on the server: wrk, else httperf.
+//! Load on the server, by wrk or httperf.
 
 use std::path::PathBuf;
 
@@ -6,17 +6,17 @@ use super::program::{Running, find};
 use crate::exit::{Code, Failure};
 use crate::stop::Stop;
 
-/// Connections of wrk that stay open, and of the second one that makes a new one per request.
+/// Connections of wrk that stay open, and connections of a second wrk that opens one per request.
 const CONNECTIONS: u32 = 16;
 const NEW_CONNECTIONS: u32 = 2;
-/// Of httperf, which cannot be told a time: connections per second asked for, and requests on each.
+/// For httperf, which has no option for a duration: connections per second, and requests on each.
 const HTTPERF_CONNECTIONS: u64 = 200;
 const HTTPERF_REQUESTS: u64 = 20;
 
 const NONE_FOUND: &str = "there is no program that makes load: install wrk (on Debian, \
                           `make demo` does)";
 
-/// A program that makes load on one port.
+/// A load generator for one port.
 #[derive(Debug)]
 pub(super) struct Load {
     program: PathBuf,
@@ -26,7 +26,7 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// Finds the program, to run on that processor if one is named.
+    /// Finds an installed one; it runs on processor `cpu`, if given.
     ///
     /// # Errors
     /// None is installed.
@@ -49,7 +49,7 @@ impl Load {
         if self.is_wrk { "wrk" } else { "httperf" }
     }
 
-    /// Requests per second of a run of about so many seconds. None: the user asked for the end.
+    /// Requests per second in a run of about this many seconds. `None`: the user requested the end.
     pub(super) fn requests_per_s(&self, seconds: u64, stop: &Stop) -> Result<Option<f64>, Failure> {
         let run = self.run(seconds, false)?;
         let Some(text) = run.output(stop)? else {
@@ -61,7 +61,7 @@ impl Load {
         })
     }
 
-    /// Starts load that ends with its guard: on connections that stay, and on new ones.
+    /// Starts load on lasting and on new connections; it ends when the result is dropped.
     pub(super) fn start(&self, seconds: u64) -> Result<[Running; 2], Failure> {
         Ok([self.run(seconds, false)?, self.run(seconds, true)?])
     }
@@ -111,7 +111,7 @@ fn httperf(port: u16, seconds: u64, new: bool) -> Vec<String> {
     ]
 }
 
-/// What wrk or httperf says of the rate.
+/// The rate from the output of wrk or httperf.
 fn requests_per_s(text: &str) -> Option<f64> {
     let after = |label: &str| {
         let (_, rest) = text.split_once(label)?;

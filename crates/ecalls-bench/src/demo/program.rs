@@ -1,8 +1,8 @@
-//! Programs that the demonstration starts: found, guarded, and never left behind.
+//! Programs that the demonstration finds, starts and ends.
 //!
-//! A [`Running`] program is ended and reaped when it is dropped, so also on failures and after
-//! SIGINT. Should the demonstration itself be killed, the kernel ends the program, if setpriv (of
-//! util-linux) is there to ask for that; it also lets the program run as nobody.
+//! A [`Running`] program is ended and reaped when it is dropped, so also after failures and SIGINT.
+//! If the demonstration itself is killed, the kernel ends the program, provided that setpriv (of
+//! util-linux) is installed to request this; setpriv also makes the program run as the user nobody.
 
 use std::fs::File;
 use std::io::Read;
@@ -20,14 +20,14 @@ use crate::stop::Stop;
 
 /// How long a program may take to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(1);
-/// Between two looks whether a program has ended.
+/// The interval of checks whether a program has ended.
 const LOOK: Duration = Duration::from_millis(20);
 /// The user nobody and its group.
 const NOBODY: &str = "65534";
-/// Where programs for root are, should PATH not say so.
+/// Folders of programs for root, in case PATH lacks them.
 const FOLDERS_OF_ROOT: &str = "/usr/local/sbin:/usr/sbin:/sbin";
 
-/// Where the program of that name is.
+/// The path of the program of that name.
 pub(super) fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var("PATH").unwrap_or_default();
     format!("{path}:{FOLDERS_OF_ROOT}")
@@ -37,7 +37,7 @@ pub(super) fn find(name: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// A program that runs, in a process group of its own.
+/// A running program in a process group of its own.
 #[derive(Debug)]
 pub(super) struct Running {
     child: Child,
@@ -45,7 +45,7 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Starts a program; what it says on standard error goes to `errors`.
+    /// Starts a program, with its standard error in `errors`.
     ///
     /// The kernel ends it with the *thread* that calls this.
     pub(super) fn start(
@@ -79,12 +79,12 @@ impl Running {
         self.child.id()
     }
 
-    /// Binds it to one processor: where the scheduler happens to put a server and its load decides
-    /// about more than all that we could measure.
+    /// Binds it to one processor: the scheduler's placement of server and load has more influence
+    /// on the result than everything that is measured.
     pub(super) fn pin(&self, cpu: usize) {
         let mut set = CpuSet::new();
         set.set(cpu);
-        // It has ended, or the processor is gone: then it runs nowhere, or anywhere.
+        // If it has ended or the processor is gone, this fails and does not matter.
         let _ = sched_setaffinity(self.process(), &set);
     }
 
@@ -92,12 +92,12 @@ impl Running {
         i32::try_from(self.pid()).ok().and_then(Pid::from_raw)
     }
 
-    /// How it ended; None: it runs.
+    /// Its exit status; `None`: it still runs.
     pub(super) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Waits for its end and returns what it said. None: the user asked for the end first.
+    /// Waits for its end and returns its output. `None`: the user requested the end first.
     pub(super) fn output(mut self, stop: &Stop) -> Result<Option<String>, Failure> {
         let status = loop {
             if stop.is_set() {
@@ -110,7 +110,7 @@ impl Running {
         };
         let mut text = String::new();
         if let Some(mut out) = self.child.stdout.take() {
-            // What is no text says nothing to us; that is noticed when it is read.
+            // Output that is not UTF-8 is left out; the caller then fails to parse it.
             let _ = out.read_to_string(&mut text);
         }
         if status.success() {
@@ -121,7 +121,7 @@ impl Running {
     }
 
     fn signal(&self, signal: Signal) {
-        // The group may be gone already; then so is the program.
+        // If the group is gone, so is the program.
         if let Some(group) = self.process() {
             let _ = kill_process_group(group, signal);
         }
@@ -138,7 +138,7 @@ impl Drop for Running {
         while self.ended().is_none() && Instant::now() < until {
             thread::sleep(LOOK);
         }
-        // Also what it started and left behind.
+        // This also ends processes that it started and left behind.
         self.signal(Signal::KILL);
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn a_program_ends_with_its_guard() {
         let sleep = find("sleep").expect("sleep is everywhere");
-        // Not by setpriv, which only root may ask for another user.
+        // Without setpriv, by which only root may change the user.
         let child = Command::new(sleep)
             .arg("60")
             .process_group(0)

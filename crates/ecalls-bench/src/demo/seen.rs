@@ -1,4 +1,4 @@
-//! What a reader has seen of one service: counts, latencies, losses.
+//! A reader's counts of one service: events, latencies, losses.
 
 use ecalls::Event;
 use ecalls_abi::channel::Lost;
@@ -6,14 +6,14 @@ use ecalls_abi::service::{SERVICE_SCHED, SERVICE_SOCKET, SERVICE_TASK};
 use ecalls_abi::service::{SchedEvent, SocketEvent, TaskEvent};
 use hdrhistogram::Histogram;
 
-/// Latencies up to this are told apart; longer ones count as this.
+/// Longer latencies are recorded as this value.
 const LATENCY_NS_MAX: u64 = 10_000_000_000;
-/// Digits of a latency that are kept.
+/// Significant digits of a latency.
 const DIGITS: u8 = 2;
-/// Kinds that a service may have.
+/// The largest number of a service's kinds.
 const KINDS: usize = 32;
 
-/// Whose events count as the server's.
+/// The processes whose events count as the server's.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ours {
     pub(super) port: u16,
@@ -23,7 +23,7 @@ pub(super) struct Ours {
 }
 
 impl Ours {
-    /// Whether an event tells of the server: its sockets, its process and its helpers.
+    /// Whether an event belongs to the server: its sockets, its process and its helpers.
     pub(super) fn owns(&self, event: &Event) -> bool {
         match event.service {
             SERVICE_SOCKET => event
@@ -41,20 +41,20 @@ impl Ours {
     }
 }
 
-/// Counts of one service since the reader began, or since the last look.
+/// Counts of one service since the reader began, or between two samples.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     /// Events read in time.
     pub(super) events: u64,
-    /// Of these, the server's.
+    /// The server's events among them.
     pub(super) ours: u64,
-    /// Of these, of each kind.
+    /// The number of events of each kind.
     pub(super) kinds: [u64; KINDS],
     /// From the raise to the reader, ns.
     pub(super) latency: Histogram<u64>,
-    /// Delivered in time, but late when the reader came to them.
+    /// Events that were delivered in time, but were late when the reader read them.
     pub(super) late: u64,
-    /// What the kernel side did not deliver.
+    /// Events that the kernel side did not deliver.
     pub(super) lost: Lost,
 }
 
@@ -83,12 +83,12 @@ impl Seen {
             .saturating_record(now_ns.saturating_sub(event.raise_ns));
     }
 
-    /// Late events, wherever that was noticed.
+    /// All late events, detected by the kernel side or by the reader.
     pub(super) fn late_in_all(&self) -> u64 {
         self.late + self.lost.late
     }
 
-    /// A latency below which so much (0 to 1) of all events were, ns.
+    /// The latency at the quantile `part` (0 to 1), ns.
     pub(super) fn latency_ns(&self, part: f64) -> u64 {
         self.latency.value_at_quantile(part)
     }

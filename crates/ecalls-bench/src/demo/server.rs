@@ -1,7 +1,7 @@
-//! A real web server of our own: lighttpd, else nginx, or the command that the user names.
+//! The web server: lighttpd, else nginx, or the user's command.
 //!
-//! It gets a folder of its own for its configuration and one small page, and a free port of the
-//! loopback interface. The machine's own server, if there is one, is not touched.
+//! It gets a new folder for its configuration and one small page, and a free port of the loopback
+//! interface. A server that the machine runs already is not touched.
 
 use std::fs::{self, File, Permissions};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -15,18 +15,18 @@ use crate::stop::Stop;
 
 /// Bytes of the page.
 const PAGE_BYTES: usize = 1024;
-/// How long the server may take to answer.
+/// The longest time that the server may take to answer.
 const START: Duration = Duration::from_secs(5);
-/// Lines of its complaints that are shown when it does not.
+/// Lines of its error output that are printed if it does not answer.
 const COMPLAINTS: usize = 5;
 
 const NONE_FOUND: &str = "there is no web server to show: install lighttpd and wrk (on Debian, \
                           `make demo` does), or name one with --server";
 
-/// A running server. Dropping it ends it and removes its folder.
+/// A running server, which ends when this is dropped; its folder is then removed.
 #[derive(Debug)]
 pub(super) struct Server {
-    // First the server ends, then its folder.
+    // The order matters: the server ends before its folder is removed.
     program: Running,
     _folder: Folder,
     pub(super) name: String,
@@ -38,7 +38,7 @@ pub(super) struct Server {
 struct Folder(PathBuf);
 
 impl Folder {
-    /// Readable by the user nobody.
+    /// The folder is readable for the user nobody.
     fn create() -> std::io::Result<Folder> {
         let path = std::env::temp_dir().join(format!("ecalls-demo-{}", std::process::id()));
         fs::create_dir(&path)?;
@@ -53,7 +53,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Nothing can be done about a folder that somebody else has removed or taken.
+        // If somebody else has removed the folder or changed its owner, nothing can be done.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -62,7 +62,7 @@ impl Server {
     /// Starts a server and waits until it answers.
     ///
     /// # Errors
-    /// None is installed, or it does not start: with what it said.
+    /// None is installed, or the server does not start: the message has its error output.
     pub(super) fn start(command: Option<&str>, stop: &Stop) -> Result<Server, Failure> {
         let folder = Folder::create().map_err(|error| failed("making a folder", error))?;
         let port = free_port().map_err(|error| failed("looking for a free port", error))?;
@@ -93,7 +93,7 @@ impl Server {
         self.program.pin(cpu);
     }
 
-    /// Fails when it has ended.
+    /// Fails if it has ended.
     pub(super) fn check(&mut self) -> Result<(), Failure> {
         match self.program.ended() {
             None => Ok(()),
@@ -133,7 +133,7 @@ fn free_port() -> std::io::Result<u16> {
 
 type Start = (PathBuf, Vec<String>);
 
-/// The user's command, in which {port} and {root} stand for what we chose.
+/// The user's command with {port} and {root} replaced.
 fn custom(command: &str, folder: &Path, port: u16) -> Result<Start, Failure> {
     let root = folder.join("www").display().to_string();
     let command = command
@@ -153,7 +153,7 @@ fn custom(command: &str, folder: &Path, port: u16) -> Result<Start, Failure> {
     Ok((program, words.map(str::to_owned).collect()))
 }
 
-/// The first of the servers we know that is installed, with a configuration in `folder`.
+/// The first known server that is installed, with a configuration in `folder`.
 fn installed(folder: &Path, port: u16) -> Result<Start, Failure> {
     let config = folder.join("config");
     let write = |text: String| {
@@ -181,7 +181,7 @@ fn lighttpd(folder: &Path, port: u16) -> String {
     )
 }
 
-/// One process in the foreground. It may write only where everybody may.
+/// One process in the foreground, which writes only into folders that every user may write to.
 fn nginx(folder: &Path, port: u16) -> String {
     let folder = folder.display();
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]

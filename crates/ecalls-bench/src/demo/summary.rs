@@ -1,5 +1,5 @@
-//! The end: what was seen, what it cost, what the same costs by other means, and whether every
-//! event is accounted for.
+//! The end of the demonstration: totals, costs beside those of other means, and whether every event
+//! is accounted for.
 
 use std::thread;
 use std::time::Duration;
@@ -14,32 +14,32 @@ use crate::duration::show_ns;
 use crate::exit::{Code, Failure, Outcome};
 use crate::output::{Dropped, Output, Table};
 
-/// Looks at counters that may be off by the events under way, and the time between two looks.
+/// The number of attempts to read counters while no event is under way, and the time between two.
 const LOOKS: u32 = 40;
 const LOOK: Duration = Duration::from_millis(25);
 
-/// Above this a ratio says more about the machine than about us, and why.
+/// Above this, a ratio depends more on the machine than on ECalls; the reason follows.
 const RATIO_MAX: f64 = 1.05;
 const WHY_MORE: &str = "\
 More than without us: other work keeps this machine busy, and each time our readers wake up the
 scheduler comes back to the server sooner. What we cost shows on a quiet machine.";
 
-/// Requests per second without and with us, by turns.
+/// Requests per second without and with ECalls, alternately.
 #[derive(Debug, Default)]
 pub(super) struct Cost {
     pub(super) turns: Vec<(f64, f64)>,
 }
 
 impl Cost {
-    /// The best turn with us, divided by the best without: other work on the machine only ever
-    /// makes a turn worse.
+    /// The best turn with ECalls divided by the best without: other work on the machine can only
+    /// worsen a turn.
     fn ratio(&self) -> Option<f64> {
         let best = |of: fn(&(f64, f64)) -> f64| self.turns.iter().map(of).max_by(f64::total_cmp);
         Some(best(|turn| turn.1)? / best(|turn| turn.0)?)
     }
 }
 
-/// One service's accounts in the end.
+/// The accounts of one service at the end.
 #[derive(Debug)]
 pub(super) struct Account {
     name: &'static str,
@@ -50,8 +50,8 @@ pub(super) struct Account {
 }
 
 impl Account {
-    /// Takes the accounts when nothing is under way. On a busy machine processes and scheduling
-    /// delays never stop, so it looks again until the counters fit together.
+    /// Reads the accounts while no event is under way. On a busy machine processes and scheduling
+    /// delays never stop, so this repeats until the counters are consistent.
     pub(super) fn take(watched: &Watched) -> Result<Account, Failure> {
         let mut look = 0;
         loop {
@@ -93,14 +93,14 @@ impl Account {
     }
 }
 
-/// The failure of accounts that do not fit together.
+/// The failure of inconsistent accounts.
 pub(super) fn unbalanced() -> Failure {
     let message = "the accounts do not add up: events are missing, or this machine raises too \
                    many of them for a look between two";
     Failure::new(Code::Failed, message)
 }
 
-/// One line of JSON: one service in all.
+/// One line of JSON: the totals of a service.
 #[derive(Debug, Serialize)]
 struct Total {
     what: &'static str,
@@ -108,7 +108,7 @@ struct Total {
     offered: u64,
     delivered: u64,
     filtered: u64,
-    /// Runs of a handler in E-code that ended in a fault.
+    /// Runs of an E-code handler that ended in a fault.
     failed: u64,
     read: u64,
     of_server: u64,
@@ -144,7 +144,7 @@ impl Total {
     }
 }
 
-/// Prints everything. False: an event is not accounted for.
+/// Prints everything. Returns false if an event is not accounted for.
 pub(super) fn print(
     out: &mut Output,
     cost: Option<&Cost>,

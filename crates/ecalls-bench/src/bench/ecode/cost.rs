@@ -1,8 +1,9 @@
-//! What an event costs a handler, in E-code and in C (tests/ecode/compare): instructions of the
-//! kernel's that it executes, counted one by one, and time, in the kernel and in user space.
+//! The cost per event of a handler in E-code and in C (tests/ecode/compare): the number of BPF
+//! instructions that it executes, and its time, in the kernel and in user space.
 //!
-//! Instructions are those that were loaded, `may_goto` and a lookup being one each. Times of the
-//! kernel are its own count of runs by BPF_PROG_TEST_RUN, which adds some 20 ns to each.
+//! The instructions are those that were loaded; `may_goto` and a map lookup count as one each.
+//! Times in the kernel are its own statistics of runs by BPF_PROG_TEST_RUN, which adds some 20 ns
+//! to each.
 
 mod data;
 
@@ -68,7 +69,7 @@ pub(crate) const ROWS: &[&str] = &[
     "user_call_counter",
 ];
 
-/// A handler that is there in both languages.
+/// A handler that exists in both languages.
 struct Program {
     name: &'static str,
     text: &'static str,
@@ -77,7 +78,7 @@ struct Program {
     rows: Rows,
 }
 
-/// Names of its rows: ours, and of what clang made of C.
+/// The names of its rows: for ours, and for clang's output from C.
 struct Rows {
     executed: [&'static str; 2],
     there: [&'static str; 2],
@@ -143,7 +144,7 @@ const PROGRAMS: &[Program] = &[
     },
 ];
 
-/// The one that says what a call takes in general.
+/// The handler that stands for the cost in general.
 const TYPICAL: &str = "filter";
 
 /// Measures all rows.
@@ -223,7 +224,7 @@ fn event(data: &[u8]) -> Vec<u8> {
     event
 }
 
-/// A frame before a run.
+/// A frame, prepared for a run.
 fn frame(fuel: u32) -> Vec<u8> {
     let mut frame = vec![0; at::BYTES as usize];
     frame[at::RESULT as usize] = 1;
@@ -264,7 +265,7 @@ fn stopped(stopped: ecode::bpf::interpret::Stopped) -> Failure {
     Failure::new(Code::Failed, format!("counting instructions: {stopped:?}"))
 }
 
-/// Time of a call in the kernel, ns.
+/// Time of a run in the kernel, ns.
 fn in_kernel(bench: &Bench, compiled: &Compiled, event: &[u8]) -> Result<f64, Failure> {
     let trial = Trial::load(&compiled.object)?
         .map_err(|refusal| Failure::new(Code::Failed, refusal.reason))?;
@@ -275,8 +276,8 @@ fn in_kernel(bench: &Bench, compiled: &Compiled, event: &[u8]) -> Result<f64, Fa
         attributes: vec![0; limits::ATTRIBUTES as usize * 8],
         sinks: vec![0; at::SINK_TABLE_BYTES as usize],
     };
-    // The fuel goes down from run to run, which these programs do not look at: they know that a run
-    // needs less than there is.
+    // The fuel decreases from run to run. These programs do not check it, because the compiler
+    // knows that a run needs less than the limit.
     trial.run(&mut memory)?;
     let _counting = enable_statistics()?;
     let rounds = bench.effort.rounds(ROUNDS);
@@ -289,7 +290,7 @@ fn in_kernel(bench: &Bench, compiled: &Compiled, event: &[u8]) -> Result<f64, Fa
     })
 }
 
-/// The same of what clang made.
+/// The same for clang's output.
 fn by_hand(
     bench: &Bench,
     handwritten: &Handwritten,
@@ -308,12 +309,12 @@ fn by_hand(
     })
 }
 
-/// ns of a run, from runs and ns before and after.
+/// Time of a run in ns, from the numbers of runs and ns before and after.
 fn mean(before: (u64, u64), after: (u64, u64)) -> f64 {
     (after.1 - before.1) as f64 / (after.0 - before.0).max(1) as f64
 }
 
-/// Time of a call in user space, ns, with the data put in.
+/// Time of a run in user space in ns, with the time of writing the data.
 fn in_user_space(bench: &Bench, compiled: &Compiled, data: &[u8]) -> Result<f64, Failure> {
     let mut machine = Machine::new(&compiled.program);
     let mut memory = ecode::run::Memory::new(&compiled.program);

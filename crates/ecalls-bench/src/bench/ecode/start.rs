@@ -1,18 +1,18 @@
-//! How long it takes from a text to a handler that runs in the kernel, verified.
+//! The time from a text to a verified handler that runs in the kernel.
 //!
-//! `text_to_running_N` is what a program sees that replaces the handler of a subscription: from the
-//! call with the text until an event raised then has been handled by it. `subscribe_N` is the same
-//! for a new subscription. Right before, in the same round, the text is compiled alone
-//! (`compile_N`), and the result given to the kernel alone (`load_N`); what is left of
-//! `text_to_running_N` is `attach_N`: the place found, the handler called, and its event read.
+//! `text_to_running_N` is the time that a program needs to replace the handler of a subscription:
+//! from the call with the text until an event raised after it has been handled by the new handler.
+//! `subscribe_N` is the same for a new subscription. Right before, in the same round, the text is
+//! only compiled (`compile_N`), and the result only loaded (`load_N`); the rest of
+//! `text_to_running_N` is `attach_N`: storing the program, running it, and reading its event.
 //!
-//! Each begins after a pause, in which the processor sleeps and its caches go cold: that is what
-//! somebody meets who changes a filter now and then. `text_to_running_N_hot` is the same when the
-//! text has just been compiled and loaded some times: how much of it is the work itself.
+//! Each measurement begins after a pause, in which the processor sleeps and its caches go cold, as
+//! for a user who changes a filter now and then. `text_to_running_N_hot` is measured right after
+//! the text was compiled and loaded a few times: it shows the cost of the work itself.
 //!
-//! The whole is compared with `true_start`: a program that does nothing, from its start to its end.
+//! The baseline is `true_start`: a program that does nothing, from its start to its end.
 //!
-//! N: one line, twenty lines, and the largest handler that somebody else may have loaded
+//! N: one line, twenty lines, and the largest handler that a program without privileges may load
 //! ([`limits::BPF_INSTRUCTIONS_STRANGER`]).
 
 use std::io;
@@ -34,16 +34,16 @@ use crate::exit::{Code, Failure, Outcome};
 
 /// Rounds of each text.
 const ROUNDS: u32 = 200;
-/// Of bpftrace, which takes some hundred times as long.
+/// Rounds of bpftrace, which takes some hundred times as long.
 const BPFTRACE_ROUNDS: u32 = 10;
-/// Before each time that is taken cold, so that all of them find the machine as cold.
+/// The pause before each cold measurement.
 const PAUSE: Duration = Duration::from_millis(10);
-/// So often the text is compiled and loaded right before the time that is taken hot.
+/// Number of times that the text is compiled and loaded right before a hot measurement.
 const WARM: u32 = 3;
 
 const ONE: &str = "event.cpu < 100000";
 const TWENTY: &str = include_str!("twenty.ec");
-/// A handler that lets nothing through: whatever arrives has met the next one.
+/// A handler that filters every event: an event that arrives was handled by the next handler.
 const NOTHING: &str = "0";
 
 /// The rows of each text.
@@ -97,7 +97,7 @@ fn one(bench: &Bench, rows: [&'static str; 6], text: &str) -> Result<Vec<Value>,
     let trial = Trial::load(&compile(text)?)?
         .map_err(|refusal| Failure::new(Code::Failed, refusal.reason))?;
     let mut rounds: Vec<Round> = Vec::new();
-    // The first two are to warm up.
+    // The first two rounds are for warming up.
     for at in 0..bench.effort.rounds(ROUNDS) + 2 {
         let round = round(bench, &mut channel, &live, &trial, text)?;
         if at >= 2 {
@@ -150,8 +150,8 @@ fn round(
     see_event(bench, channel)?;
     let whole = begin.elapsed();
     live.replace_ecode(NOTHING)?;
-    // A subscription that ends waits for who may still run the handler before the last: so the
-    // replacement has not to.
+    // The end of a subscription waits for runs of the handler before the last, so that the
+    // replacement does not have to.
     drop(bench.ecalls.subscribe("core")?.memory(channel).install()?);
     for _ in 0..WARM {
         drop(trial.load_handler(&compile(text)?)?);
@@ -172,7 +172,7 @@ fn round(
     ])
 }
 
-/// Raises an event and reads it: the handler has let it through.
+/// Raises an event and reads it, which shows that the handler passed it.
 fn see_event(bench: &Bench, channel: &mut Channel) -> Outcome {
     measure::raise(bench.ecalls.core()?, &Measure::new(1))?;
     match channel.try_recv() {
@@ -189,7 +189,7 @@ fn compile(text: &str) -> Result<Object, Failure> {
         .map_err(|all| Failure::new(Code::Failed, all.render(&source)))
 }
 
-/// The largest handler of its kind: rules one after the other, as a program might write them.
+/// The largest handler: a sequence of rules, as a program might generate it.
 fn largest() -> Result<String, Failure> {
     let rules = |count: usize| {
         let mut text = "static u64 hits; u64 score = 0;\n".to_owned();
@@ -217,7 +217,7 @@ fn largest() -> Result<String, Failure> {
     Ok(rules(low))
 }
 
-/// How long bpftrace takes to run a program that does nothing.
+/// The time of a bpftrace program that does nothing.
 pub(crate) fn bpftrace(bench: &Bench) -> Result<Vec<Value>, Failure> {
     let what = "bpftrace from its start to its end, with a program that does nothing";
     let mut command = Command::new("bpftrace");
@@ -231,8 +231,8 @@ pub(crate) fn bpftrace(bench: &Bench) -> Result<Vec<Value>, Failure> {
     )])
 }
 
-/// How long a program takes that does nothing: what `text_to_running_N` is divided by. Both are the
-/// kernel's work on memory and files, as cold, so that a machine that is slow is slow in both.
+/// The time of a program that does nothing, the baseline of `text_to_running_N`. Both consist of
+/// the kernel's work on memory and files with cold caches, so a slow machine slows both.
 pub(crate) fn nothing(bench: &Bench) -> Result<Vec<Value>, Failure> {
     let what = "`true` from its start to its end, after the same pause";
     let times = runs(Command::new("true"), bench.effort.rounds(ROUNDS));
@@ -243,7 +243,7 @@ pub(crate) fn nothing(bench: &Bench) -> Result<Vec<Value>, Failure> {
     )])
 }
 
-/// Times from a program's start to its end, each after the pause, us, in their order.
+/// Times from a program's start to its end in us, each after the pause, in their order.
 fn runs(mut command: Command, rounds: u32) -> io::Result<Vec<f64>> {
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut times = Vec::new();

@@ -6,42 +6,43 @@ use super::player::Played;
 use super::stage::Seen;
 use super::work::{Usage, jain};
 
-/// What can be reported of a run. The names are a contract.
+/// The values that can be reported of a run. The names are a contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Figure {
-    /// How late the players' timers were on average; half of them at most, 99 of 100, and all.
+    /// Lateness of the players' timers: mean, median, 99th percentile and maximum.
     Mean,
     P50,
     P99,
     Max,
-    /// The same of the player that misbehaves; then the others' leave it out.
+    /// The same for the misbehaving player, which is then left out of the others' figures.
     BadP99,
     BadMax,
-    /// Jain's index of CPU time: of the players, of the hogs.
+    /// Jain's index of CPU times: of the players, of the hogs.
     Jain,
     HogJain,
-    /// CPU time of a hog beside that of all threads by their number.
+    /// CPU time of a hog as a part of its equal share among all threads.
     HogShare,
     /// Jain's index of frame rates, and their mean.
     FpsJain,
     Fps,
-    /// Frames per second of all players.
+    /// Decoded frames per second of all players.
     Throughput,
-    /// How often threads lost or gave the CPU, per second.
+    /// Context switches of the threads per second.
     Switches,
-    /// How often players were made fair threads for breaking a rule: they ran on, they slept
-    /// elsewhere, they were ahead of their share. Only under our scheduler.
+    /// How often players became fair threads because they broke a rule: they overran, slept
+    /// elsewhere, or were ahead of their share. Only our scheduler counts these.
     Overran,
     Slept,
     Ahead,
-    /// From one thread to the other and what it takes to say so, ns ([`super::switching`]).
+    /// Time of a switch from one thread to the other with its system call, ns
+    /// ([`super::switching`]).
     Yield,
     Wake,
     Poll,
 }
 
 impl Figure {
-    /// The column as which it is reported, and with how many digits behind the point.
+    /// The figures, each with its column and the number of digits after the decimal point.
     pub(super) const ALL: [(Figure, &'static str, usize); 19] = [
         (Figure::Mean, ">mean_us", 0),
         (Figure::P50, ">p50_us", 0),
@@ -76,12 +77,12 @@ impl Figure {
         row.map_or("", |(_, name, _)| name)
     }
 
-    /// Its key.
+    /// Its key in JSON.
     pub(super) fn name(self) -> &'static str {
         self.column().trim_start_matches('>')
     }
 
-    /// A value of it, as people read it.
+    /// A value of it as text.
     pub(super) fn show(self, value: f64) -> String {
         let row = Figure::ALL.iter().find(|(one, ..)| *one == self);
         let digits = row.map_or(0, |(.., digits)| *digits);
@@ -90,12 +91,12 @@ impl Figure {
 }
 
 impl Figures {
-    /// Of what was seen; `is_bad` says which players misbehave.
+    /// The figures of a run; `is_bad` tells which players misbehave.
     pub(super) fn of(seen: &Seen, is_bad: &[bool]) -> Figures {
         let (mut late, mut bad) = (super::histogram(), super::histogram());
         for (player, is_bad) in seen.players.iter().zip(is_bad) {
             let kept = if *is_bad { &mut bad } else { &mut late };
-            // Both have the same bounds.
+            // Both histograms have the same bounds.
             let _ = kept.add(&player.late);
         }
         let us = |ns: u64| ns as f64 / 1000.0;
@@ -128,14 +129,14 @@ impl Figures {
                 Figure::Overran => seen.demotions.map_or(f64::NAN, |[overran, ..]| overran),
                 Figure::Slept => seen.demotions.map_or(f64::NAN, |[_, slept, _]| slept),
                 Figure::Ahead => seen.demotions.map_or(f64::NAN, |[.., ahead]| ahead),
-                // Measured otherwise.
+                // [`super::switching`] measures these.
                 Figure::Yield | Figure::Wake | Figure::Poll => f64::NAN,
             };
         }
         figures
     }
 
-    /// Only these figures; of the others nothing is known.
+    /// Figures with these values only; all others are NaN.
     pub(super) fn only(some: &[(Figure, f64)]) -> Figures {
         Figures(Figure::ALL.map(|(figure, ..)| {
             let value = some.iter().find(|(one, _)| *one == figure);
@@ -143,14 +144,14 @@ impl Figures {
         }))
     }
 
-    /// One of them.
+    /// The value of one figure.
     pub(super) fn get(&self, figure: Figure) -> f64 {
         let at = Figure::ALL.iter().position(|(one, ..)| *one == figure);
         at.map_or(f64::NAN, |at| self.0[at])
     }
 }
 
-/// Some figures, as the keys of an object.
+/// Some of the figures, as the keys of an object.
 pub(super) struct Keys<'a>(pub(super) &'a Figures, pub(super) &'a [Figure]);
 
 impl Serialize for Keys<'_> {

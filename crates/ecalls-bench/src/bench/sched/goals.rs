@@ -1,17 +1,16 @@
-//! What a check asks of our scheduler, in two tables:
-//! - [`ANYWHERE`]: figures beside those of the kernel's own in the same run, and indices that mean
-//!   the same on every machine. Their bounds leave room for one that is busy with other things;
+//! The bounds on the figures of our scheduler, in two tables:
+//! - [`ANYWHERE`]: figures beside those of the kernel's own scheduler in the same run, and indices
+//!   that are the same on every machine. The bounds allow for a machine that does other work;
 //! - [`COUNTED`]: the published goals (doc/figures.md), where the clock counts instructions. Times
-//!   are then the same in each run, whatever the host does, so a bound is near its goal: the goal
-//!   and a third more.
+//!   are then the same in each run, whatever the host does, so a bound is its goal plus a third.
 //!
-//! Whether a clock counts instructions cannot be seen from within: who starts the check says so, by
-//! [`COUNTING`]. A figure that was not measured is not judged.
+//! A program cannot detect that its clock counts instructions: the caller of the check says so by
+//! [`COUNTING`]. Figures that were not measured are not checked.
 
 use super::figures::{Figure, Figures};
 use super::{ECALLS, EEVDF};
 
-/// What one figure of a row shall be.
+/// The bound of one figure of a row.
 struct Goal {
     row: &'static str,
     figure: Figure,
@@ -19,9 +18,9 @@ struct Goal {
 }
 
 enum Bound {
-    /// At most so much of the kernel's own scheduler's.
+    /// At most this multiple of the figure under the kernel's own scheduler.
     OfEevdf(f64),
-    /// At least so much of it.
+    /// At least this multiple of it.
     AtLeastOfEevdf(f64),
     AtLeast(f64),
     AtMost(f64),
@@ -31,7 +30,7 @@ const fn goal(row: &'static str, figure: Figure, bound: Bound) -> Goal {
     Goal { row, figure, bound }
 }
 
-/// Is set in the environment where the clock counts instructions (tools/vm/suite).
+/// The environment variable that is set where the clock counts instructions (tools/vm/suite).
 const COUNTING: &str = "ECALLS_TEST_MEASURE";
 
 const ANYWHERE: &[Goal] = &[
@@ -58,11 +57,11 @@ const ANYWHERE: &[Goal] = &[
 /// pieces of 20 us 50 and 100; one loop 600 at most, while hogs keep 0.98 of their share; a plain
 /// sleeper 100 at p99. Indices of shares 0.99, of rates in one group 0.98.
 ///
-/// tools/vm/suite asks a program that was built without optimization and needs more instructions
+/// tools/vm/suite runs a program that was built without optimization and needs more instructions
 /// between two polls. In `short_chunks` it measured 83 and 95, where the published figures of an
-/// optimized one are 44 and 48; in `fig13_14` 0.945 of the frames, where those are 0.987 and the
-/// goal is 0.97. The bounds of these two rows are a third above what it measured (of the loss, a
-/// quarter).
+/// optimized program are 44 and 48; in `fig13_14` 0.945 of the frames, where those are 0.987 and
+/// the goal is 0.97. The bounds of these two rows are a third above the measured values (of the
+/// loss: a quarter).
 const COUNTED: &[Goal] = &[
     goal("fig5", Figure::Max, Bound::AtMost(800.0)),
     goal("fig5", Figure::HogShare, Bound::AtLeast(0.98)),
@@ -80,10 +79,10 @@ const COUNTED: &[Goal] = &[
     goal("sleeper", Figure::P99, Bound::AtMost(130.0)),
 ];
 
-/// What was measured: row, scheduler, figures.
+/// A measurement: row, scheduler, figures.
 pub(super) type Measured = (String, String, Figures);
 
-/// What is beyond its bound, in words.
+/// The bounds that were exceeded, as text.
 pub(super) fn missed(measured: &[Measured]) -> Vec<String> {
     missed_by(measured, std::env::var_os(COUNTING).is_some())
 }

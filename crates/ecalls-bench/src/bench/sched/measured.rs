@@ -1,4 +1,4 @@
-//! A row as it was reported: read back from JSON, or just measured.
+//! A reported row, either read from JSON or just measured.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,12 @@ pub(super) struct Measured {
     pub(super) scheduler: String,
     pub(super) source: String,
     pub(super) what: String,
-    /// The rest of its keys.
+    /// Its other keys.
     #[serde(flatten)]
     figures: BTreeMap<String, serde_json::Value>,
 }
 
-/// The lines of each row, with the figures that any of them has, in their order.
+/// The lines of each row, with the figures that at least one of them has, in order.
 pub(super) fn by_row(measured: &[Measured]) -> Vec<(Vec<&Measured>, Vec<Figure>)> {
     let mut rows: Vec<Vec<&Measured>> = Vec::new();
     for line in measured {
@@ -42,7 +42,7 @@ fn figures_of(lines: &[&Measured]) -> Vec<Figure> {
 }
 
 impl Measured {
-    /// One of them, as people read it.
+    /// The value of a figure as text.
     pub(super) fn show(&self, figure: Figure) -> String {
         match self.get(figure) {
             Some(value) => figure.show(value),

@@ -1,9 +1,9 @@
-//! `report.html`: what was measured, as a page to look at. It is one file without anything from
-//! elsewhere, and every drawing is SVG in it.
+//! `report.html`: the results as a page. It is one self-contained file, with every drawing as
+//! inline SVG.
 //!
-//! For each run: how late timers were (the part of them against lateness, logarithmic), then who
-//! had the CPU and how many frames were decoded over time, a drawing for each scheduler side by
-//! side, all with the same axes; and the tables of figures, as the command prints them.
+//! For each run: the distribution of the timers' lateness (logarithmic); CPU shares and frame rates
+//! over time, with a drawing per scheduler side by side on the same axes; and the tables of figures
+//! as the command prints them.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use super::measured::{Measured, by_row};
 use super::series::{Series, Thread};
 
-/// The drawing area of a chart, and the room around it, in units of SVG.
+/// The size of a chart's drawing area, and its margins, in SVG units.
 const WIDTH: f64 = 420.0;
 const HEIGHT: f64 = 200.0;
 const LEFT: f64 = 46.0;
@@ -19,7 +19,7 @@ const TOP: f64 = 10.0;
 const BOTTOM: f64 = 34.0;
 const RIGHT: f64 = 12.0;
 
-/// Lateness from 1 us to a second.
+/// The lateness axis: from 1 us to a second.
 const DECADES: f64 = 6.0;
 
 const STYLE: &str = include_str!("page.css");
@@ -50,13 +50,13 @@ and decode as many as they get CPU for; <b>hogs</b> take what they can get. <b>e
 project's scheduler, <b>eevdf</b> the kernel's own, <b>rr</b> the kernel's with the players in \
 SCHED_RR.</p>\n";
 
-/// Each once, in the order of coming.
+/// The distinct names, in order of appearance.
 fn names<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut seen = BTreeSet::new();
     all.filter(|name| seen.insert(*name)).collect()
 }
 
-/// One workload: its charts.
+/// The charts of one workload.
 fn run(html: &mut String, of_run: &[&Series]) {
     let Some(first) = of_run.first() else { return };
     let _ = writeln!(html, "<h2>{}</h2>", escaped(&first.what));
@@ -68,7 +68,7 @@ fn run(html: &mut String, of_run: &[&Series]) {
     let most_share = most(of_run, share);
     let unit = "share of the CPU, %";
     chart_of_each(html, "Who had the CPU", unit, of_run, share, most_share);
-    // Of single intervals the rates would jump by whole frames.
+    // The rates of single intervals would jump by whole frames.
     let fps = |thread: &Thread| over_a_second(&thread.fps, first.interval_ms);
     let most_fps = most(of_run, fps);
     if most_fps > 0.0 {
@@ -77,7 +77,7 @@ fn run(html: &mut String, of_run: &[&Series]) {
     }
 }
 
-/// Each value's mean with those of the second before it.
+/// The mean of each value and those of the second before it.
 fn over_a_second(values: &[f64], interval_ms: u64) -> Vec<f64> {
     let most = usize::try_from(1000 / interval_ms.max(1))
         .unwrap_or(1)
@@ -94,7 +94,7 @@ fn most(of_run: &[&Series], values: impl Fn(&Thread) -> Vec<f64>) -> f64 {
     threads.flat_map(values).fold(0.0, f64::max)
 }
 
-/// A chart over time for each scheduler, with one axis for all.
+/// A chart over time per scheduler, all on the same axes.
 fn chart_of_each(
     html: &mut String,
     title: &str,
@@ -141,7 +141,7 @@ fn chart_of_each(
     *html += "</div>\n";
 }
 
-/// The part of timers that were at most so late, for each scheduler.
+/// The cumulative distribution of lateness under each scheduler.
 fn lateness(html: &mut String, of_run: &[&Series]) {
     let at = |us: f64| us.max(1.0).log10() / DECADES;
     let mut chart = Chart::begin(html);
@@ -168,7 +168,8 @@ fn lateness(html: &mut String, of_run: &[&Series]) {
     *html += "</figcaption>\n";
 }
 
-/// A chart that is being drawn. Positions are parts of its area, from the left and from below.
+/// A chart while it is being drawn. Positions are fractions of its area, from the left and from
+/// below.
 struct Chart<'a>(&'a mut String);
 
 impl Chart<'_> {
@@ -225,7 +226,7 @@ impl Chart<'_> {
             let _ = write!(path, "{verb}{:.1} {:.1}", Self::x(x), Self::y(y));
         }
         if path.is_empty() {
-            return; // nothing of it is measured: a hog decodes no frames
+            return; // no values, because hogs decode no frames
         }
         let title = escaped(title);
         let _ = writeln!(
@@ -239,7 +240,7 @@ impl Chart<'_> {
     }
 }
 
-/// A step of 1, 2 or 5 times a power of ten that makes up to some six marks.
+/// A step of 1, 2 or 5 times a power of ten that gives about six marks.
 fn nice_step(most: f64) -> f64 {
     let rough = (most / 5.0).max(1e-6);
     let power = 10_f64.powf(rough.log10().floor());
@@ -248,7 +249,7 @@ fn nice_step(most: f64) -> f64 {
     found.unwrap_or(10.0) * power
 }
 
-/// A mark's text without digits that say nothing.
+/// The text of a mark, without trailing zeros.
 fn short(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").unwrap_or(&text).to_owned()

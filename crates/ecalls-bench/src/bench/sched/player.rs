@@ -1,16 +1,16 @@
-//! An adaptive player: what the threads of the workloads do (Coop §5, with computing in the place
-//! of a decoder and a screen).
+//! An adaptive player, as in Coop §5; known amounts of computation replace the decoder and screen.
 //!
 //! It is an event loop with two chains of events:
-//! - a *timer* for each frame, when it would be shown: how late it is called is the tardiness;
-//! - *best-effort* pieces that decode the frames of the next second, the important ones first. What
-//!   is not decoded when that second begins is left out: so the frame rate adapts to the CPU time
-//!   that the player gets. A frame that was begun is finished.
+//! - a *timer* for each frame at its display time: the lateness of the call is the tardiness;
+//! - *best-effort* events that decode the frames of the next second in pieces, the important ones
+//!   first. Frames that are not decoded when that second begins are skipped, so the frame rate
+//!   adapts to the CPU time of the player. A frame that was begun is finished.
 //!
-//! The user virtual time of a piece is the second and how many frames of it are decoded already. So
-//! players that share by it (one group) reach the same frame rate, whatever their frames cost.
+//! The user virtual time of a piece consists of the second and the number of its frames that are
+//! decoded already. So players that share by it (in one group) reach the same frame rate, whatever
+//! their frames cost.
 //!
-//! Work is counted in steps, not in time: a player that is interrupted has not decoded more.
+//! Work is counted in steps, not in time: time in which the player is interrupted decodes nothing.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -23,43 +23,44 @@ use super::work::{Meter, Random, Span, Usage, Work};
 use crate::exit::Failure;
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// More frames than any player has in a second.
+/// More frames than any player decodes in a second.
 const FRAMES_MAX: u64 = 1000;
-/// Timers so near to the end are not counted: players that have ended are in the way then.
+/// Timers so close to the end are not counted, because players that have ended would affect them.
 const ENDING_NS: u64 = 50_000_000;
-/// A misbehaving player delays its yield once in so many pieces, by up to so long (Coop §5.5).
+/// A misbehaving player delays its yield once in this number of pieces, by up to this time (Coop
+/// §5.5).
 const DELAY_ONCE_IN: u64 = 100;
 const DELAY_NS_MAX: u64 = 10_000_000;
 
-/// What a player plays.
+/// The film that a player plays.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clip {
-    /// From frame to frame.
+    /// The time between two frames.
     pub(super) period_ns: u64,
-    /// CPU time that a frame costs on average.
+    /// The average CPU time of a frame.
     pub(super) frame_ns: u64,
-    /// Every frame costs the same. Else seconds differ (0.95 to 1.25) and frames in them (0.5 to
-    /// 1.5).
+    /// All frames have the same cost. Otherwise the cost varies by second (0.95 to 1.25) and by
+    /// frame (0.5 to 1.5).
     pub(super) is_steady: bool,
-    /// CPU time of a best-effort event: nothing interrupts it in its loop.
+    /// CPU time of a best-effort event, which nothing in its loop interrupts.
     pub(super) piece_ns: u64,
-    /// Delays its yields at times.
+    /// Whether the player delays its yields at times.
     pub(super) misbehaves: bool,
-    /// Each frame is decoded when its time has come, and not before (viewer.rs): that of the first
-    /// comes so long after the beginning.
+    /// Each frame is decoded at its display time and not before (viewer.rs); the first display time
+    /// is so long after the beginning.
     pub(super) live_from_ns: Option<u64>,
 }
 
-/// What came of it.
+/// The results of a player.
 #[derive(Debug)]
 pub(super) struct Played {
-    /// How late the frames' timers were, ns.
+    /// Lateness of the frames' timers, ns.
     pub(super) late: Histogram<u64>,
     /// Frames decoded.
     pub(super) frames: u64,
     pub(super) usage: Usage,
     pub(super) track: Track,
-    /// A scheduler answered its last poll.
+    /// Whether a scheduler answered the last poll.
     pub(super) was_answered: bool,
 }
 
@@ -79,16 +80,17 @@ struct Player {
 /// The frame that is being decoded.
 #[derive(Clone, Copy, Debug, Default)]
 struct Decoding {
-    /// Of which second, and how many of that were decoded before.
+    /// The second to which it belongs, and the number of its frames that were decoded before.
     second: u64,
     done: u64,
-    /// Pieces of it that are left.
+    /// The pieces that remain.
     pieces: u64,
-    /// What frames of this second cost, in thousandths of the average.
+    /// The cost of frames in this second, in thousandths of the average.
     pace: u64,
 }
 
-/// Plays on this loop until the span ends. `number` makes its phase and its costs its own.
+/// Plays on this loop until the span ends. `number` determines the phase and the costs of the
+/// player.
 pub(super) fn play(
     events: &Loop,
     clip: Clip,
@@ -155,7 +157,7 @@ fn submit(events: &Loop, player: &Rc<Player>, first_ns: u64) -> ecalls_loop::Res
 }
 
 impl Player {
-    /// One piece, or, as a timer, the beginning of a second: there is something to decode again.
+    /// Decodes one piece; or, as a timer at the beginning of a second, starts decoding again.
     fn decode(&self, turn: &Turn<'_>) {
         if let ecalls_loop::When::Timer { .. } = turn.when() {
             self.begin_second(turn.start_ns());
@@ -180,7 +182,7 @@ impl Player {
             return turn.again(best_effort(self.virtual_time()));
         }
         if decoding.done + 1 >= SECOND_NS / self.clip.period_ns {
-            // The whole second is decoded: the next one's frames have not arrived.
+            // The whole second is decoded, and the frames of the next one have not arrived.
             let next_ns = self.span.begin_ns + (decoding.second + 1) * SECOND_NS;
             return turn.again(timer(next_ns));
         }
@@ -223,7 +225,7 @@ impl Player {
         decoding.second * FRAMES_MAX + decoding.done
     }
 
-    /// Keeps the CPU longer than it should, at times.
+    /// Keeps the CPU for longer than allowed, at times.
     fn delay(&self) {
         let mut random = self.random.borrow_mut();
         if random.below(DELAY_ONCE_IN) == 0 {

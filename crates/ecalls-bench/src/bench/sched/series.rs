@@ -1,45 +1,46 @@
-//! What a run was like over time, and how late its timers were, in data that a page can draw.
+//! The course of a run over time, and the lateness of its timers, as data for drawings.
 
 use serde::{Deserialize, Serialize};
 
 use super::stage::Seen;
 use super::track::{INTERVAL_NS, Track};
 
-/// Points of a distribution, evenly; the last ones closer together, for that is where lateness is.
+/// Points of a distribution at equal distances; the last ones are closer together, because the
+/// great delays are there.
 const POINTS: u32 = 100;
 const LAST: [f64; 4] = [0.995, 0.999, 0.9995, 1.0];
 
-/// A run under a scheduler: one line of JSON.
+/// A run under one scheduler: one line of JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Series {
     /// The first row of the run.
     pub(super) series: String,
     pub(super) scheduler: String,
-    /// What the workload is.
+    /// A description of the workload.
     pub(super) what: String,
     pub(super) interval_ms: u64,
-    /// Which part of the players' timers was at most so late, us.
+    /// The cumulative distribution of the timers' lateness: fraction of the timers, and us.
     pub(super) late_us: Vec<(f64, f64)>,
     pub(super) threads: Vec<Thread>,
 }
 
-/// One thread of it, a value for each interval.
+/// One thread, with a value per interval.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Thread {
     pub(super) name: String,
     pub(super) is_hog: bool,
-    /// Its part of the CPU.
+    /// Its share of the CPU.
     pub(super) share: Vec<f64>,
-    /// Frames decoded per second; none of a hog.
+    /// Decoded frames per second; empty for a hog.
     pub(super) fps: Vec<f64>,
 }
 
 impl Series {
-    /// Of what was seen.
+    /// The series of a run.
     pub(super) fn of(series: &str, scheduler: &str, what: &str, seen: &Seen) -> Series {
         let mut late = super::histogram();
         for player in &seen.players {
-            // Both have the same bounds.
+            // Both histograms have the same bounds.
             let _ = late.add(&player.late);
         }
         let parts = (0..POINTS).map(|point| f64::from(point) / f64::from(POINTS));

@@ -1,4 +1,4 @@
-//! Runs one workload: players and hogs as threads of their own, all on one CPU, beginning together.
+//! Runs one workload: players and hogs as threads, all on one CPU, with a common beginning.
 
 use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
@@ -16,38 +16,39 @@ use super::work::{Burned, Span, Work, hog};
 use crate::exit::{Code, Failure};
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// From the agreement on a time to that time, ns: everybody has to learn of it.
+/// Time between the agreement on the beginning and the beginning, ns, so that all threads learn of
+/// it.
 const AGREED_NS: u64 = 20_000_000;
-/// What comes first is not counted, ns.
+/// The first part of a run is not counted, ns.
 const SETTLE_NS: u64 = 500_000_000;
-/// Before the end demotions are counted, ns: a player that has ended does not poll any more.
+/// Time before the end at which demotions are counted, ns: a player that has ended polls no more.
 const ENDING_NS: u64 = 5_000_000;
-/// The priority of players in SCHED_RR: any is above everything that is not real-time.
+/// The priority of players in SCHED_RR: each precedes all threads that are not real-time.
 const PRIORITY: &str = "1";
 
-/// Threads to run together.
+/// The threads of a workload.
 #[derive(Clone, Debug)]
 pub(super) struct Workload {
     pub(super) players: Vec<Clip>,
-    /// The players share by their user virtual time.
+    /// The players are one group and share by their user virtual time.
     pub(super) is_one_group: bool,
     pub(super) hogs: usize,
-    /// In SCHED_RR, where players are, the hogs are, too.
+    /// Whether the hogs run in SCHED_RR too when the players do.
     pub(super) are_hogs_real_time: bool,
 }
 
-/// How players wait, and in which class they run.
+/// How players wait, and their scheduling class.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Class<'a> {
-    /// Timers of the kernel, like everybody.
+    /// Kernel timers, in the default class.
     Plain,
-    /// The same in SCHED_RR, the hogs below.
+    /// The same in SCHED_RR, and the hogs in the default class.
     RoundRobin,
     /// By a slot, cooperatively.
     Cooperative(&'a Ecalls),
 }
 
-/// What came of it.
+/// The results of a run.
 #[derive(Debug)]
 pub(super) struct Seen {
     /// Seconds that were counted.
@@ -77,7 +78,7 @@ impl Player {
     }
 }
 
-/// What the threads agree on before they begin.
+/// The threads' agreement on a beginning.
 #[derive(Debug)]
 struct Agreement {
     ready: Barrier,
@@ -87,7 +88,7 @@ struct Agreement {
 }
 
 impl Agreement {
-    /// Of so many threads, and of the one that lets them begin.
+    /// An agreement of `threads` threads and the one that starts them.
     fn of(threads: usize) -> Result<Agreement, Failure> {
         Ok(Agreement {
             ready: Barrier::new(threads + 1),
@@ -97,14 +98,14 @@ impl Agreement {
         })
     }
 
-    /// In a worker: waits for the beginning. None: it was called off.
+    /// In a worker: waits for the beginning. `None`: the run was cancelled.
     fn await_begin(&self) -> Option<Span> {
         self.ready.wait();
         self.begun.wait();
         self.span.get().copied()
     }
 
-    /// Lets everybody begin. Until when it goes.
+    /// Starts all threads. Returns the end of the run.
     fn begin(&self, seconds: u64) -> u64 {
         let begin_ns = now_ns() + AGREED_NS;
         let from_ns = begin_ns + SETTLE_NS;
@@ -114,16 +115,16 @@ impl Agreement {
             from_ns,
             end_ns,
         };
-        // Nobody else sets it.
+        // Only this thread sets it.
         let _ = self.span.set(span);
         end_ns
     }
 }
 
-/// Demotions so far, by rule; None: nobody counts them.
+/// The number of demotions so far, by rule; `None`: the scheduler does not count them.
 pub(super) type Demotions = Option<[f64; 3]>;
 
-/// Runs it for so long. `demotions` is asked before and towards the end.
+/// Runs a workload for `seconds`. `demotions` is called before the run and near its end.
 pub(super) fn run(
     workload: &Workload,
     class: Class<'_>,
@@ -148,7 +149,7 @@ pub(super) fn run(
                     Some(from_ns) => Viewer::new(ecalls, clip, from_ns).map(Player::Viewer),
                     None => make_loop(slots, number, group).map(Player::on),
                 };
-                // Somebody listens.
+                // The receiver exists.
                 let _ = tell.send(gettid());
                 let span = agreement.await_begin()?;
                 Some(player.and_then(|player| player.play(clip, number as u64, work, span)))
@@ -165,7 +166,7 @@ pub(super) fn run(
         };
         let hogs: Vec<_> = (0..workload.hogs).map(hog).collect();
         agreement.ready.wait();
-        // All that shall be raised have told their number by now.
+        // All threads that are to become real-time have sent their ids by now.
         let raised = match class {
             Class::RoundRobin => tids.try_iter().try_for_each(raise),
             Class::Plain | Class::Cooperative(_) => Ok(()),
@@ -190,15 +191,15 @@ pub(super) fn run(
     })
 }
 
-/// What was counted after `before`.
+/// The demotions after `before`.
 fn since(before: Demotions, after: Demotions) -> Demotions {
     let before = before.unwrap_or_default();
     after.map(|after| std::array::from_fn(|rule| after[rule] - before[rule]))
 }
 
-/// What the threads return; nothing of those that did not begin.
+/// The results of the threads; nothing for threads that did not begin.
 fn join<T>(threads: Vec<ScopedJoinHandle<'_, Option<T>>>) -> Result<Vec<T>, Failure> {
-    // All of them end before anything is said of one.
+    // All threads end before an error of one is reported.
     let ended: Vec<_> = threads.into_iter().map(ScopedJoinHandle::join).collect();
     let failed = |_| Failure::new(Code::Failed, "a thread of the workload ended by a panic");
     let values = ended.into_iter().map(|value| value.map_err(failed));
@@ -213,11 +214,12 @@ fn make_loop(slots: Option<&Channel>, number: usize, group: u32) -> Result<Loop,
     made.map_err(|error| Failure::new(Code::Failed, format!("a player's event loop: {error}")))
 }
 
-/// In a worker: runs where the others do from now on.
+/// In a worker: binds the thread to the CPU of all others.
 pub(super) fn join_cpu(cpu: usize) {
     let mut set = CpuSet::new();
     set.set(cpu);
-    // Refused only if that CPU has just gone: then everybody is where the kernel put them.
+    // This fails only if that CPU has just gone offline; then the kernel chooses one for all
+    // threads.
     let _ = sched_setaffinity(None, &set);
 }
 
@@ -243,7 +245,7 @@ pub(super) fn raise(thread: Pid) -> Result<(), Failure> {
     }
 }
 
-/// The CPU where it all happens: the last of those that this program may use.
+/// The CPU of the workload: the last one that this program may use.
 pub(super) fn last_cpu() -> Result<usize, Failure> {
     let set = sched_getaffinity(None)
         .map_err(|error| Failure::new(Code::Failed, format!("asking for the CPUs: {error}")))?;

@@ -1,30 +1,30 @@
-//! What a thread did over time, in intervals of the measured span: CPU time, and frames decoded.
+//! A thread's CPU time and decoded frames over time, in intervals of the measured span.
 //!
-//! The thread notes it itself, whenever it looks at the clock anyway. What it did between two looks
-//! counts for the interval in which the later one is, so a thread that was not run for long shows a
-//! gap and then a peak: that is what happened.
+//! The thread records them itself whenever it reads the clock anyway. The difference between two
+//! readings counts for the interval of the later one, so a thread that does not run for a while
+//! shows a gap and then a peak.
 
 use super::work::{Span, cpu_ns};
 
 /// An interval, ns.
 pub(super) const INTERVAL_NS: u64 = 250_000_000;
 
-/// What was done in one interval.
+/// CPU time and frames of one interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Step {
     pub(super) cpu_ns: u64,
     pub(super) frames: u64,
 }
 
-/// The thread's notes.
+/// The records of a thread.
 #[derive(Debug)]
 pub(super) struct Track {
     span: Span,
-    /// Up to the interval that is not over yet.
+    /// Up to the interval that has not ended yet.
     steps: Vec<Step>,
-    /// What it had used and decoded at the last look that was noted.
+    /// The totals at the last reading that was recorded.
     before: Option<Step>,
-    /// When the current interval ends.
+    /// The end of the current interval.
     end_ns: u64,
 }
 
@@ -40,7 +40,7 @@ impl Track {
         }
     }
 
-    /// A look at the clock, with the frames decoded so far. Costs nothing until an interval ends.
+    /// Records the frames decoded so far at this time. This costs nothing until an interval ends.
     pub(super) fn look(&mut self, now_ns: u64, frames: u64) {
         if now_ns < self.end_ns {
             return;
@@ -59,7 +59,7 @@ impl Track {
             let passed_ns = now_ns
                 .min(self.span.end_ns)
                 .saturating_sub(self.span.from_ns);
-            // The look is a little behind the end of the interval that it ends.
+            // The reading is a little later than the end of the interval.
             let at = usize::try_from(passed_ns / INTERVAL_NS).unwrap_or(0);
             let at = at.saturating_sub(1).max(self.steps.len());
             self.steps.resize(at, Step::default());
@@ -73,7 +73,7 @@ impl Track {
         self.end_ns = self.span.from_ns + (since_ns / INTERVAL_NS + 1) * INTERVAL_NS;
     }
 
-    /// What was done in each interval that is over.
+    /// The intervals that have ended.
     pub(super) fn steps(&self) -> &[Step] {
         &self.steps
     }
@@ -95,7 +95,7 @@ mod tests {
         let mut track = Track::new(span);
         track.note(at(0), step(10, 1));
         track.note(at(1), step(30, 2));
-        // Two intervals passed without a look.
+        // Two intervals passed without a reading.
         track.note(at(3), step(40, 2));
         track.note(at(4), step(45, 4));
         let steps = [step(20, 1), step(0, 0), step(10, 0), step(5, 2)];

@@ -1,4 +1,4 @@
-//! The schedulers under which workloads run: each is started here, and ended when it is dropped.
+//! The schedulers of the workloads: each is started here, and ended when it is dropped.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,13 +14,13 @@ use super::stage::{Class, Demotions};
 use super::{ECALLS, EEVDF, RR};
 use crate::exit::{Code, Failure, Outcome};
 
-/// How long another's scheduler may take to start, or to end.
+/// The longest time that another scheduler may take to start or to end.
 const PEER_LIMIT: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(50);
-/// Of the row that shows what short periods bring (Coop §5.7).
+/// The period in the row about short periods (Coop §5.7).
 const SHORT_PERIOD: Duration = Duration::from_millis(1);
 
-/// Which scheduler.
+/// A scheduler.
 #[derive(Clone, Debug)]
 pub(super) enum Which {
     Ecalls,
@@ -43,7 +43,7 @@ impl fmt::Display for Which {
     }
 }
 
-/// A scheduler that runs.
+/// A running scheduler.
 pub(super) enum Under {
     Ours {
         ecalls: Box<Ecalls>,
@@ -56,10 +56,10 @@ pub(super) enum Under {
 }
 
 impl Under {
-    /// Starts it.
+    /// Starts a scheduler.
     ///
     /// # Errors
-    /// It cannot run here, or another one does.
+    /// It cannot run here, or another one is active.
     pub(super) fn start(which: &Which) -> Result<Under, Failure> {
         let running = scheduler::state().and_then(|state| state.running);
         if let Some(name) = running {
@@ -72,7 +72,7 @@ impl Under {
                     ecalls: Box::new(Ecalls::open()?),
                     running: None,
                 };
-                // What it lacks is known before the first run.
+                // Missing features are reported before the first run.
                 ours.prepare(Polling::Usual)?;
                 ours
             }
@@ -86,12 +86,12 @@ impl Under {
         })
     }
 
-    /// Makes it ready for a run.
+    /// Prepares the scheduler for a run.
     pub(super) fn prepare(&mut self, polling: Polling) -> Outcome {
         if let Under::Ours { ecalls, running } = self
             && running.as_ref().is_none_or(|(by, _)| *by != polling)
         {
-            // The one before ends first: there is one at a time.
+            // The previous one ends first, because there can be only one.
             *running = None;
             let scheduler = Scheduler::start(ecalls.access(), &options(polling))?;
             *running = Some((polling, scheduler));
@@ -99,7 +99,7 @@ impl Under {
         Ok(())
     }
 
-    /// How players take part in it.
+    /// How players use it.
     pub(super) fn class(&self, polling: Polling) -> Class<'_> {
         match (self, polling) {
             (Under::Kernel { is_round_robin }, _) if *is_round_robin => Class::RoundRobin,
@@ -110,7 +110,7 @@ impl Under {
         }
     }
 
-    /// Demotions so far, by rule, if it counts them.
+    /// The demotions so far by rule, if it counts them.
     pub(super) fn demotions(&self) -> Result<Demotions, Failure> {
         let Under::Ours {
             running: Some((_, scheduler)),
@@ -131,7 +131,7 @@ impl Under {
         Ok(Some(sum))
     }
 
-    /// Fails if it has ended by itself.
+    /// Fails if the scheduler has ended by itself.
     pub(super) fn check(&mut self) -> Result<(), Failure> {
         let ended = match self {
             Under::Kernel { .. } => None,
@@ -156,7 +156,7 @@ fn options(polling: Polling) -> Options {
     }
 }
 
-/// Another's scheduler: a program that schedules while it runs.
+/// Another project's scheduler: a program that schedules while it runs.
 #[derive(Debug)]
 pub(super) struct Peer(Child);
 
@@ -189,7 +189,7 @@ impl Peer {
         Ok(peer)
     }
 
-    /// How it has ended, if it has.
+    /// A message about its end, if it has ended.
     fn ended(&mut self) -> Option<String> {
         match self.0.try_wait() {
             Ok(None) => None,
@@ -213,7 +213,7 @@ impl Drop for Peer {
     }
 }
 
-/// Somebody schedules by sched_ext.
+/// Whether a sched_ext scheduler is active.
 fn schedules() -> bool {
     scheduler::state().is_some_and(|state| state.running.is_some())
 }

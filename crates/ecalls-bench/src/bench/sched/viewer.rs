@@ -1,12 +1,12 @@
-//! A video player of ECalls-05 §3 and §5.4: it decodes each frame when its time has come, and shows
-//! it when that of the next one comes, or never.
+//! A video player of ECalls-05 §3 and §5.4: it decodes each frame at the frame's own time, and
+//! shows it at the time of the next one, or never.
 //!
-//! Under our scheduler a frame is an event that was raised before, is held back until the frame's
-//! time, has the next one's as its deadline and asks for the CPU; and the player has the paper's
-//! window: one frame of five may be missed. Elsewhere it waits by a timed wait, as the paper's
-//! players did without ECalls. A frame that is not decoded when its time is over is given up; one
-//! that could not be finished in time, even alone on the CPU, is left out. One whose frames cost
-//! nothing is a plain sleeper.
+//! Under our scheduler a frame is an event that was raised before with the frame's time as its
+//! release time, the time of the next one as its deadline, and a request for the CPU; and the
+//! player has the paper's window: one frame of five may be missed. Elsewhere the player sleeps
+//! until that time, as the paper's players did without ECalls. A frame that is not decoded when its
+//! time is over is aborted; one that could not be finished in time, even alone on the CPU, is
+//! skipped. A player whose frames cost nothing is a plain sleeper.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,12 +21,12 @@ use super::track::Track;
 use super::work::{Meter, Span, Work};
 use crate::exit::Failure;
 
-/// Of so many periods one may be missed.
+/// One of this number of periods may be missed.
 const WINDOW: u16 = 5;
-/// What a window's service time has beyond a frame's: one part in so many. Ten players' windows
-/// need 94.5 % of the CPU, and 5 % are kept from windows.
+/// The service time of a window exceeds the frame's cost by this fraction. The windows of ten
+/// players need 94.5 % of the CPU, and 5 % are reserved for other threads.
 const ROOM: u64 = 20;
-/// CPU time between two looks at the clock, ns: less than that room.
+/// CPU time between two readings of the clock, ns: less than that difference.
 const PIECE_NS: u64 = 100_000;
 
 /// A player that is ready to begin.
@@ -42,7 +42,7 @@ enum Waits {
     ForEvents(Box<Events>),
 }
 
-/// What brings it the CPU, and what it holds meanwhile.
+/// The subscription that brings the player its events, and the resources that it needs.
 struct Events {
     channel: Channel,
     service: Service,
@@ -51,8 +51,8 @@ struct Events {
 }
 
 impl Viewer {
-    /// In the player's own thread, which is then known to the scheduler. The time of the first
-    /// frame comes `from_ns` after the beginning.
+    /// Must be called in the player's own thread, which the scheduler then knows. The time of the
+    /// first frame is `from_ns` after the beginning.
     pub(super) fn new(
         ecalls: Option<&Ecalls>,
         clip: Clip,
@@ -63,8 +63,9 @@ impl Viewer {
             None => Waits::Timed,
         };
         if clip.frame_ns == 0 {
-            // It only sleeps. What the kernel may put its timer off by is not the scheduler's; if
-            // that cannot be set, it is in the figure of every scheduler.
+            // This player only sleeps. The kernel may delay its timer by the slack, which is not
+            // the scheduler's doing; if it cannot be set, the delay is in the figures of every
+            // scheduler.
             let _ = set_current_timer_slack(Some(NonZeroU64::MIN));
         }
         Ok(Viewer {
@@ -117,7 +118,7 @@ impl Viewer {
     }
 }
 
-/// Decodes a frame, or gives it up at its end. Whether it can be shown.
+/// Decodes a frame, or aborts it at its end. Returns whether it can be shown.
 fn decode(work: Work, frame_ns: u64, end_ns: u64) -> bool {
     let mut left_ns = frame_ns;
     while left_ns > 0 && now_ns() < end_ns {
@@ -129,7 +130,7 @@ fn decode(work: Work, frame_ns: u64, end_ns: u64) -> bool {
 }
 
 impl Waits {
-    /// Until a frame's time; `next_ns` is that of the next one.
+    /// Waits for a frame's time; `next_ns` is that of the next one.
     fn wait(&mut self, due_ns: u64, next_ns: u64) -> Result<(), Failure> {
         match self {
             Waits::Timed => {
@@ -138,7 +139,7 @@ impl Waits {
             Waits::ForEvents(its) if now_ns() < due_ns => {
                 let raise = Raise::new(&[]).at(Some(due_ns), Some(next_ns)).cpu();
                 its.service.raise(&raise)?;
-                // Lost or late, it does not come: then the frame is over.
+                // A lost or late event does not arrive: then the frame is over.
                 let limit_ns = next_ns.saturating_sub(now_ns());
                 its.channel.recv_timeout(Duration::from_nanos(limit_ns))?;
             }
@@ -164,7 +165,7 @@ impl Events {
             y: WINDOW,
             conserving: true,
         };
-        // Refused, it is one of the others; but an answer there must be.
+        // The thread then runs without a window if it is refused; but the scheduler must answer.
         let _ = channel.caller().window(&slot, &window)?;
         Ok(Events {
             channel,

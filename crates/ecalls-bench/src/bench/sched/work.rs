@@ -1,4 +1,4 @@
-//! Computing in known amounts, and what a thread has used.
+//! Known amounts of computation, and the resources that a thread has used.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -8,34 +8,34 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::track::Track;
 
-/// Steps that are computed between two looks at anything.
+/// Steps that are computed between two readings of the clock.
 const BATCH: u64 = 64;
-/// How the speed is measured: the best of so many rounds, since other work may disturb one.
+/// Rounds of the speed measurement, of which the best counts, since other work may disturb one.
 const ROUNDS: usize = 7;
 const ROUND_STEPS: u64 = 100_000;
 
-/// More than a thread's three counts take.
+/// More than the length of a thread's three counters as text.
 const COUNTS_BYTES: usize = 128;
-/// Of those: how often it was given the CPU.
+/// The index of the number of turns among them.
 const TURNS: usize = 2;
 
-/// From when to when a workload runs, in CLOCK_MONOTONIC.
+/// The interval in which a workload runs, by CLOCK_MONOTONIC.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Span {
     pub(super) begin_ns: u64,
-    /// What comes before is not counted: threads that just began.
+    /// The time before it is not counted, because threads have only just begun.
     pub(super) from_ns: u64,
     pub(super) end_ns: u64,
 }
 
-/// How fast this machine computes.
+/// The speed of this machine's computation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Work {
     steps_per_ms: u64,
 }
 
 impl Work {
-    /// Measures it, on the calling thread's CPU time.
+    /// Measures the speed by the calling thread's CPU time.
     pub(super) fn measure() -> Work {
         let round = |_| {
             let start = cpu_ns();
@@ -48,7 +48,7 @@ impl Work {
         }
     }
 
-    /// Computes what takes so much CPU time.
+    /// Computes for this CPU time.
     pub(super) fn spend(self, ns: u64) {
         steps(self.steps_per_ms * ns / 1_000_000);
     }
@@ -66,28 +66,28 @@ fn steps(count: u64) {
     }
 }
 
-/// What a thread has used.
+/// The resources that a thread has used.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Usage {
     pub(super) cpu_ns: u64,
-    /// How often it was given the CPU after another thread.
+    /// The number of times that it received the CPU after another thread.
     pub(super) switches: u64,
 }
 
-/// Reads what the calling thread has used. The players all look at the same moment, so it must not
-/// take long: the file is open already, and holds three numbers, where the thread's status takes
-/// the kernel 0.2 ms to write in the test machine.
+/// Reads the usage of the calling thread. All players read it at the same moment, so it must be
+/// fast: the file is open already and holds three numbers, whereas the kernel needs 0.2 ms in the
+/// test machine to write a thread's status.
 #[derive(Debug)]
 pub(super) struct Meter(Option<File>);
 
 impl Meter {
-    /// Of the calling thread.
+    /// A meter of the calling thread.
     pub(super) fn new() -> Meter {
-        // Without /proc there are no counts of switches, and all else holds.
+        // Without /proc there are no counts of switches; everything else works.
         Meter(File::open("/proc/thread-self/schedstat").ok())
     }
 
-    /// What it has used so far.
+    /// The usage so far.
     pub(super) fn read(&self) -> Usage {
         let mut text = [0; COUNTS_BYTES];
         let read = self
@@ -104,7 +104,7 @@ impl Meter {
 }
 
 impl Usage {
-    /// What came after `before`.
+    /// The usage since `before`.
     pub(super) fn since(self, before: Usage) -> Usage {
         Usage {
             cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),
@@ -120,14 +120,14 @@ pub(super) fn cpu_ns() -> u64 {
     part(time.tv_sec) * 1_000_000_000 + part(time.tv_nsec)
 }
 
-/// What came of a hog.
+/// The results of a hog.
 #[derive(Debug)]
 pub(super) struct Burned {
     pub(super) usage: Usage,
     pub(super) track: Track,
 }
 
-/// A hog: computes and nothing else, and looks at the clock every 20 us of its CPU time.
+/// A hog only computes, and reads the clock after every 20 us of its CPU time.
 pub(super) fn hog(work: Work, span: Span) -> Burned {
     const LOOK_NS: u64 = 20_000;
     let meter = Meter::new();
@@ -148,7 +148,7 @@ pub(super) fn hog(work: Work, span: Span) -> Burned {
     }
 }
 
-/// Numbers that look random, and are the same in each run.
+/// Pseudo-random numbers, the same in each run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Random(u64);
 
@@ -157,7 +157,7 @@ impl Random {
         Random((seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// A number below `limit`; 0 if that is 0.
+    /// A number below `limit`; 0 if `limit` is 0.
     pub(super) fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -166,7 +166,7 @@ impl Random {
     }
 }
 
-/// How equal shares are (Jain): 1 if all are, 1 / n if one has everything.
+/// Jain's index of fairness: 1 if all shares are equal, 1 / n if one thread has everything.
 pub(super) fn jain(shares: &[f64]) -> f64 {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|share| share * share).sum();

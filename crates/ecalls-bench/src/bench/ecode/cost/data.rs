@@ -1,10 +1,10 @@
-//! The events that handlers are measured with: all of each handler is executed.
+//! The events of the measurement: they make every part of each handler run.
 
 fn words(values: impl IntoIterator<Item = i32>) -> Vec<u8> {
     values.into_iter().flat_map(i32::to_le_bytes).collect()
 }
 
-/// 16 resources of 8 attributes, a part of which exceed their thresholds.
+/// 16 resources of 8 attributes, some of which exceed their thresholds.
 pub(super) fn paper() -> Vec<u8> {
     let metric = |at: i32| {
         let values = (0..8).map(move |of| of * 7 % 5 + at);
@@ -27,12 +27,12 @@ pub(super) fn array() -> Vec<u8> {
     words((0..16).map(|at| at * 7 % 16).chain([7]))
 }
 
-/// 500 of them.
+/// 500 loads.
 pub(super) fn long_array() -> Vec<u8> {
     words((0..500).map(|at| at * 7 % 16).chain([7]))
 }
 
-/// So many bytes.
+/// A number of bytes.
 pub(super) fn counter() -> Vec<u8> {
     words([17])
 }
