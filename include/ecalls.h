@@ -4,22 +4,22 @@
  * This file is written by crates/ecalls-c/tests/header.rs; change the source there.
  *
  * A service raises events: the kernel's sockets, timers, tasks and scheduler, or another
- * application. A subscription says what is done with each, in order; the result of each action
+ * application. A subscription lists the actions for each event, in order; the result of each action
  * decides whether the next one runs. A channel is the shared memory from which a program reads its
  * events without a system call, and into which it writes its calls to the kernel.
  *
- * Results   0 or more: done. Negative: an errno-style code, of which ecalls_strerror() gives the
- *           meaning and ecalls_last_error() the whole text. Outputs come last and are written only
- *           on success.
- * Handles   ecalls_t and the other ..._t belong to the caller until closed; a closed one is used
- *           no more. They may be used from any thread, except that nothing may run with a handle
- *           while it is closed. They may be closed in any order. Closing NULL does nothing; NULL
- *           elsewhere is -EINVAL, unless its function gives it a meaning.
- * Options   begin with `size`: set it to the size of the struct. Set everything else to 0 that has
- *           no meaning for you. A newer library takes older structs.
+ * Results   0 or more: success. Negative: an errno-style code; ecalls_strerror() returns its
+ *           meaning and ecalls_last_error() the whole text. Outputs are the last arguments and are
+ *           written only on success.
+ * Handles   ecalls_t and the other ..._t belong to the caller until closed; a closed one must not
+ *           be used. They may be used from any thread, except that no other call may use a handle
+ *           while it is being closed. They may be closed in any order. Closing NULL does nothing;
+ *           elsewhere NULL is -EINVAL, unless the function gives it a meaning.
+ * Options   begin with `size`: set it to the size of the struct, and all unused fields to 0. A
+ *           newer library accepts older structs.
  * Times     are relative and in us where the name ends in _us, and ns of CLOCK_MONOTONIC where it
  *           ends in _ns.
- * Texts     end with 0 and are UTF-8. They and the arrays are copied: they need not live on.
+ * Texts     end with 0 and are UTF-8. The library copies them, and arrays, during the call.
  */
 
 
@@ -49,132 +49,133 @@ typedef struct ecalls_service_t ecalls_service_t;
 typedef struct ecalls_timer_t ecalls_timer_t;
 /* An event loop of one thread. */
 typedef struct ecalls_loop_t ecalls_loop_t;
-/* By which other threads submit to a loop. */
+/* A handle by which other threads submit events to a loop. */
 typedef struct ecalls_loop_remote_t ecalls_loop_remote_t;
 /* The polls of one thread. */
 typedef struct ecalls_coop_t ecalls_coop_t;
 
-/* Returned by a handler of the program: go on with the next action. */
+/* Returned by a handler of the program: the chain continues with the next action. */
 #define ECALLS_CONTINUE 0
 
-/* Returned by a handler of the program: end here. So does any other value. */
+/* Returned by a handler of the program: the chain ends. Any other value means the same. */
 #define ECALLS_STOP 1
 
-/* ecalls_interest.flags: `type` of the events is that of the interest, not the descriptor. */
+/* ecalls_interest.flags: `type` of the events is that of the interest instead of the descriptor. */
 #define ECALLS_INTEREST_TYPE 1
 
-/* ecalls_interest.flags: only arriving data, no connections. */
+/* ecalls_interest.flags: events of arriving data only, not of connections. */
 #define ECALLS_INTEREST_DATA_ONLY 2
 
 /* ecalls_interest.flags: connections that a listener accepts are not registered. */
 #define ECALLS_INTEREST_NOT_INHERITED 4
 
-/* `type` of an event: it runs when its release time has come. */
+/* `type` of an event that runs at its release time. */
 #define ECALLS_LOOP_TIMER 0
 
-/* `type` of an event: it runs when no timer is due, least user virtual time first. */
+/* `type` of an event that runs when no timer is due, in the order of user virtual times. */
 #define ECALLS_LOOP_BEST_EFFORT 1
 
-/* `interest` and `ready` of a source: it can be read without waiting. */
+/* `interest` and `ready` of a source: reading it does not block. */
 #define ECALLS_LOOP_READABLE 1
 
-/* `interest` and `ready` of a source: it can be written without waiting. */
+/* `interest` and `ready` of a source: writing it does not block. */
 #define ECALLS_LOOP_WRITABLE 2
 
-/* How a channel is laid out (ECalls-01 §2.3). All 0 but `size`: a ring of 1024 events. */
+/* The layout of a channel (ECalls-01 §2.3). All fields 0 but `size`: a ring of 1024 events. */
 struct ecalls_channel_options {
 	/* Size of this struct. */
 	uint32_t size;
 	/* ECALLS_LAYOUT_RING or ECALLS_LAYOUT_SLOTS. */
 	uint32_t layout;
 	/*
-	 * Events, a power of two: of a ring 64 to 65536 and more than there are CPUs, of slots 1 to
-	 * 1024. 0: 1024.
+	 * Number of events, a power of two: 64 to 65536 and more than the number of CPUs for a
+	 * ring, 1 to 1024 for slots. 0: 1024.
 	 */
 	uint32_t capacity;
-	/* Which slot an event takes: ECALLS_SLOT_FREE, _PRIORITY or _TYPE. */
+	/* How an event's slot is selected: ECALLS_SLOT_FREE, _PRIORITY or _TYPE. */
 	uint32_t slot_use;
 	/*
-	 * When deferred calls are handled, beside the next fast call (ECalls-01 §2.3.1): any of
-	 * ECALLS_DEFER_DELAY, ECALLS_DEFER_SWITCH.
+	 * When deferred calls are handled, in addition to the next fast call (ECalls-01 §2.3.1):
+	 * any of ECALLS_DEFER_DELAY, ECALLS_DEFER_SWITCH.
 	 */
 	uint32_t defer;
-	/* 1: late events are handed out too, instead of being discarded and counted. */
+	/* 1: late events are returned too, instead of being discarded and counted. */
 	uint32_t keep_late;
-	/* With ECALLS_DEFER_DELAY: how long deferred calls may wait, us, at least 1. */
+	/* With ECALLS_DEFER_DELAY: the longest time that deferred calls wait, us, at least 1. */
 	uint64_t delay_us;
 };
 
 /*
- * A handler of the program, an upcall (ECalls-05 §3.1). Runs on a thread of the library, one event
- * after the other; the event lives until it returns. It shall not throw.
+ * A handler of the program, an upcall (ECalls-05 §3.1). The library calls it on a thread of its
+ * own, for one event after the other; the event is valid until the handler returns. A handler must
+ * not throw an exception.
  */
 typedef int (*ecalls_callback_t)(const struct ecalls_event *event, void *context);
 
 /*
- * One action of a subscription (ECalls-05 §3.1); fields that its kind does not name are ignored.
+ * One action of a subscription (ECalls-05 §3.1). Fields that its kind does not use are ignored.
  *
- * ECALLS_ACTION_HANDLER  a kernel handler: it decides whether the chain goes on
- * ECALLS_ACTION_THREAD   a kernel handler in a kernel thread, and the rest of the chain there
- * ECALLS_ACTION_SIGNAL   a real-time signal; the chain goes on
- * ECALLS_ACTION_USER     a handler of the program: it decides whether the chain goes on
- * ECALLS_ACTION_MEMORY   shared memory of a channel; the chain goes on
+ * ECALLS_ACTION_HANDLER  a kernel handler; its result decides whether the chain continues
+ * ECALLS_ACTION_THREAD   a kernel handler in a kernel thread, with the rest of the chain there
+ * ECALLS_ACTION_SIGNAL   a real-time signal; the chain continues
+ * ECALLS_ACTION_USER     a handler of the program; its result decides whether the chain continues
+ * ECALLS_ACTION_MEMORY   shared memory of a channel; the chain continues
  *
- * Kernel handlers (ecalls/handler.h says what they do):
+ * The kernel handlers (ecalls/handler.h describes them):
  *
- * "sample"     argument[0]: one in so many events goes on
- * "limit"      argument[0]: events per second, argument[1]: so many at once
+ * "sample"     argument[0]: one event in this number passes
+ * "limit"      argument[0]: events per second, argument[1]: largest burst
  * "threshold"  field, compare, and bound or attribute
- * "histogram"  field, argument[0]: bits by which its value is shifted right
+ * "histogram"  field, argument[0]: number of bits by which its value is shifted right
  * "count"      argument[0]: 1: the chain ends here
- * "copy_user"  argument[0]: address, [1]: offset into the data, [2]: bytes; only in a thread
- * "ecode"      text: a handler in E-code (ecode(7)), compiled now
+ * "copy_user"  argument[0]: address, [1]: offset into the data, [2]: bytes; only in a THREAD
+ * "ecode"      text: a handler in E-code (ecode(7)), compiled by the call
  */
 struct ecalls_subscribe_action {
 	/* ECALLS_ACTION_*. */
 	uint32_t kind;
 	/*
-	 * SIGNAL: ECALLS_ACTION_FIXED_VALUE, to send `value` instead of the event's first data
+	 * SIGNAL: ECALLS_ACTION_FIXED_VALUE sends `value` instead of the event's first data
 	 * word.
 	 */
 	uint32_t flags;
 	/* HANDLER, THREAD: name of the kernel handler. */
 	const char *handler;
-	/* HANDLER, THREAD: name of a field of the service's data, for handlers that look at one. */
+	/* HANDLER, THREAD: name of a field of the service's data, for handlers that read one. */
 	const char *field;
 	/* HANDLER, THREAD: the handler's arguments. */
 	uint64_t argument[3];
 	/* HANDLER, THREAD: "threshold": ECALLS_COMPARE_*; signed if the field is. */
 	uint32_t compare;
 	/*
-	 * HANDLER, THREAD: "threshold": 0: compare with `bound`; n: with attribute n - 1 of the
+	 * HANDLER, THREAD: "threshold": 0 compares with `bound`; n with attribute n - 1 of the
 	 * subscription's channel.
 	 */
 	uint32_t attribute;
-	/* HANDLER, THREAD: "threshold": what the field is compared with. */
+	/* HANDLER, THREAD: "threshold": the value with which the field is compared. */
 	uint64_t bound;
-	/* SIGNAL: its number, SIGRTMIN to SIGRTMAX. */
+	/* SIGNAL: number of the signal, SIGRTMIN to SIGRTMAX. */
 	uint32_t signal;
 	/* 0. */
 	uint32_t pad;
-	/* SIGNAL: with ECALLS_ACTION_FIXED_VALUE, its value. */
+	/* SIGNAL: the signal's value with ECALLS_ACTION_FIXED_VALUE. */
 	uint64_t value;
 	/* MEMORY: the channel. */
 	const ecalls_channel_t *channel;
 	/* USER: the handler. */
 	ecalls_callback_t callback;
-	/* USER: handed to the handler. It is used on a thread of the library. */
+	/* USER: passed to the handler, which runs on a thread of the library. */
 	void *context;
-	/* HANDLER, THREAD: "ecode": its text, an expression or a body. */
+	/* HANDLER, THREAD: "ecode": the text, an expression or a function body. */
 	const char *text;
 	/*
-	 * HANDLER, THREAD: "ecode": what messages about the text call it, say its file. NULL:
+	 * HANDLER, THREAD: "ecode": name of the text in messages, such as its file. NULL:
 	 * "ecode".
 	 */
 	const char *text_name;
 };
 
-/* What is subscribed to, and what is done with each event (struct ecalls of ECalls-05 §3). */
+/* The events to receive, and the actions for each (struct ecalls of ECalls-05 §3). */
 struct ecalls_subscribe_options {
 	/* Size of this struct. */
 	uint32_t size;
@@ -182,22 +183,22 @@ struct ecalls_subscribe_options {
 	uint32_t action_size;
 	/* The actions, in order. */
 	const struct ecalls_subscribe_action *actions;
-	/* How many: 1 to ECALLS_ACTIONS_MAX. */
+	/* Number of actions: 1 to ECALLS_ACTIONS_MAX. */
 	uint32_t action_count;
-	/* Bit k: events of kind k. 0: all. */
+	/* Bit k selects events of kind k. 0: all. */
 	uint32_t kinds;
 	/*
-	 * Who receives (process_id of struct ecalls): signals go there, and events with a target
-	 * are matched with it. 0: this process.
+	 * The receiver (process_id of struct ecalls): signals go to it, and an event's target is
+	 * compared with it. 0: this process.
 	 */
 	uint32_t receiver;
-	/* Only events raised in this process. 0: in any. */
+	/* Only events raised in this process. 0: in any process. */
 	uint32_t pid;
 	/* Events not delivered within this time are discarded and counted, us. 0: none. */
 	uint64_t deadline_us;
 	/*
-	 * Channel that shows what was not delivered, and the histogram. NULL: that of the first
-	 * MEMORY action.
+	 * Channel that shows the counts of events that were not delivered, and the histogram.
+	 * NULL: that of the first MEMORY action.
 	 */
 	const ecalls_channel_t *report;
 	/*
@@ -205,23 +206,23 @@ struct ecalls_subscribe_options {
 	 * handlers in E-code.
 	 */
 	const char *const *attributes;
-	/* How many: 0 to ECALLS_ATTRIBUTES. */
+	/* Number of attributes: 0 to ECALLS_ATTRIBUTES. */
 	uint32_t attribute_count;
 	/* 0. */
 	uint32_t pad;
 };
 
-/* What is raised: the arguments of raise_event (ECalls-05 §3). */
+/* An event to raise: the arguments of raise_event (ECalls-05 §3). */
 struct ecalls_raise {
 	/* Size of this struct. */
 	uint32_t size;
-	/* For whom: a process id, ECALLS_TARGET_ALL or ECALLS_TARGET_WAKE_ONE. Not 0. */
+	/* The receiver: a process id, ECALLS_TARGET_ALL or ECALLS_TARGET_WAKE_ONE. Not 0. */
 	int32_t target;
-	/* What happened, 0 to 31. */
+	/* Kind of the event, 0 to 31. */
 	uint32_t kind;
-	/* Which typed slot it belongs to. */
+	/* Selects the slot in channels whose slots are used by type. */
 	uint32_t type;
-	/* Which priority slot it belongs to; 0 is the most urgent. */
+	/* Selects the slot in channels whose slots are used by priority; 0 is the most urgent. */
 	uint32_t priority;
 	/*
 	 * ECALLS_EVENT_CPU asks for event-aware CPU scheduling of the receiver (ECalls-05 §4).
@@ -229,21 +230,21 @@ struct ecalls_raise {
 	 */
 	uint32_t flags;
 	/*
-	 * Discarded, and counted, when not delivered within this time (of its release, if that is
-	 * later), us. 0: none.
+	 * The event is discarded and counted if it is not delivered within this time (after its
+	 * release time, if that is later), us. 0: no deadline.
 	 */
 	uint64_t deadline_us;
-	/* Not delivered before this time has passed, us. 0: at once. */
+	/* The event is not delivered before this time has passed, us. 0: at once. */
 	uint64_t release_us;
-	/* The data. NULL if there is none. */
+	/* The data. NULL: none. */
 	const void *data;
-	/* Bytes of it, at most ECALLS_DATA_MAX. */
+	/* Size of the data in bytes, at most ECALLS_DATA_MAX. */
 	uint64_t data_size;
 };
 
 /*
- * What is registered of a socket (ECalls-05 §5.2). All 0 but `size`: data and connections, told to
- * this process, inherited by accepted connections.
+ * The registration of a socket (ECalls-05 §5.2). With all fields 0 but `size`: events of data and
+ * connections for this process, inherited by accepted connections.
  */
 struct ecalls_interest {
 	/* Size of this struct. */
@@ -251,13 +252,13 @@ struct ecalls_interest {
 	/* ECALLS_INTEREST_*. */
 	uint32_t flags;
 	/*
-	 * Who is told: 0: this process. ECALLS_TARGET_ALL: every subscription.
+	 * The receiver. 0: this process. ECALLS_TARGET_ALL: every subscription.
 	 * ECALLS_TARGET_WAKE_ONE: one of them, in turn.
 	 */
 	int32_t target;
 	/*
-	 * With ECALLS_INTEREST_TYPE: `type` of its events: which typed slot they take. Otherwise
-	 * that is the number of the descriptor.
+	 * With ECALLS_INTEREST_TYPE: `type` of its events, which selects the slot by type.
+	 * Otherwise it is the number of the descriptor.
 	 */
 	uint32_t type;
 	/* Deadline of its events, us. 0: none. */
@@ -266,11 +267,11 @@ struct ecalls_interest {
 
 /* A real-time signal as it was received. */
 struct ecalls_signal {
-	/* Its number. */
+	/* Number of the signal. */
 	int32_t signal;
-	/* How it was sent (si_code): SI_KERNEL by an event, SI_QUEUE by sigqueue. */
+	/* Origin of the signal (si_code): SI_KERNEL for an event, SI_QUEUE for sigqueue. */
 	int32_t code;
-	/* What the sender attached; 0 if nothing. */
+	/* The value that the sender attached; 0 if there is none. */
 	uint64_t value;
 	/* Process that sent it; 0: the kernel, as for all events. */
 	uint32_t pid;
@@ -279,12 +280,12 @@ struct ecalls_signal {
 };
 
 /*
- * A handler of a real-time signal. It runs in the middle of whatever the thread was doing: it may
- * call only what signal-safety(7) lists, and no function of this library.
+ * A handler of a real-time signal. It interrupts the thread at any point, so it may call only the
+ * functions in signal-safety(7), and none of this library.
  */
 typedef void (*ecalls_signal_callback_t)(const struct ecalls_signal *received);
 
-/* Runs on the loop's thread. `event` is the number that ecalls_loop_submit() gave. */
+/* Runs on the loop's thread. `event` is the number that ecalls_loop_submit() returned. */
 typedef void (*ecalls_loop_callback_t)(ecalls_loop_t *events, uint64_t event, void *context);
 
 /* An event to submit (Coop Figure 2). */
@@ -293,99 +294,105 @@ struct ecalls_loop_event {
 	uint32_t size;
 	/* ECALLS_LOOP_TIMER or ECALLS_LOOP_BEST_EFFORT. */
 	uint32_t type;
-	/* What it does. */
+	/* The function to call. */
 	ecalls_loop_callback_t callback;
-	/* For the callback. */
+	/* Passed to the callback. */
 	void *context;
-	/* Timer: when, ns of CLOCK_MONOTONIC. */
+	/* Timer: release time, ns of CLOCK_MONOTONIC. */
 	uint64_t release_ns;
-	/* Best effort: the less, the earlier. */
+	/* Best effort: the event with the least value runs first. */
 	uint64_t user_virtual_time;
 };
 
-/* How late a loop's timers were: call time minus release time. */
+/* Lateness of a loop's timers: the time of the call minus the release time. */
 struct ecalls_loop_tardiness {
 	/* Timers that ran. */
 	uint64_t timers;
-	/* Half of them were at most that late, to 1 %. */
+	/* Median, precise to 1 %. */
 	uint64_t p50_ns;
-	/* 99 of 100 were at most that late, to 1 %. */
+	/* 99th percentile, precise to 1 %. */
 	uint64_t p99_ns;
-	/* None was later. */
+	/* Maximum. */
 	uint64_t max_ns;
 };
 
 /*
  * Runs on the loop's thread while a source is ready: ECALLS_LOOP_READABLE, _WRITABLE. `source` is
- * the number that ecalls_loop_watch() gave.
+ * the number that ecalls_loop_watch() returned.
  */
 typedef void (*ecalls_loop_source_callback_t)(ecalls_loop_t *events,
 					      uint64_t source,
 					      uint32_t ready,
 					      void *context);
 
-/* Something to watch: a descriptor, or a channel. */
+/* A source to watch: a descriptor or a channel. */
 struct ecalls_loop_source {
 	/* Size of this struct. */
 	uint32_t size;
 	/*
-	 * The event that it becomes: ECALLS_LOOP_TIMER, released when it was found ready, or
-	 * ECALLS_LOOP_BEST_EFFORT.
+	 * Type of its event: ECALLS_LOOP_TIMER, with the time at which the source was found ready
+	 * as the release time, or ECALLS_LOOP_BEST_EFFORT.
 	 */
 	uint32_t type;
-	/* What it does. */
+	/* The function to call. */
 	ecalls_loop_source_callback_t callback;
-	/* For the callback. */
+	/* Passed to the callback. */
 	void *context;
-	/* Best effort: the less, the earlier. */
+	/* Best effort: the event with the least value runs first. */
 	uint64_t user_virtual_time;
-	/* The channel whose events are waited for; open while it is watched. NULL: `fd`. */
+	/* The channel to watch; it must stay open while it is watched. NULL: `fd`. */
 	ecalls_channel_t *channel;
-	/* The descriptor; it stays open while it is watched. */
+	/* The descriptor to watch; it must stay open while it is watched. */
 	int32_t fd;
 	/* What to wait for: ECALLS_LOOP_READABLE, _WRITABLE, or both. 0: readable. */
 	uint32_t interest;
 };
 
 /*
- * What a thread learns by a poll. Each is ECALLS_COOP_NONE where there is nothing to say; times
- * may have passed.
+ * The answer to a poll. A field is ECALLS_COOP_NONE where there is no such value; times can lie in
+ * the past.
  */
 struct ecalls_coop_answer {
-	/* When it is to poll again. Past: when it has run the timers that are due. */
+	/*
+	 * When the thread must poll again. In the past: after it has run the timers that are
+	 * due.
+	 */
 	uint64_t slice_end_ns;
-	/* When another thread's timer is due: it is to poll by then, too. */
+	/* When another thread's timer is due: the thread must poll by then, too. */
 	uint64_t next_release_ns;
-	/* The least user virtual time of the others of its group: with more than that, it polls. */
+	/*
+	 * The least user virtual time of the other members of the group: a thread whose own is
+	 * greater must poll.
+	 */
 	uint64_t least_importance;
 };
 
-/* A thread's window: a service time in each period, x of y of which may be missed. */
+/* A thread's window: a service time in each period; x of y periods may be missed. */
 struct ecalls_coop_window {
 	/* Size of this struct. */
 	uint32_t size;
 	/*
-	 * ECALLS_WINDOW_CONSERVING: beyond its service the thread shares what is left, like a fair
-	 * one. 0: it waits for its next period.
+	 * ECALLS_WINDOW_CONSERVING: beyond its service time the thread shares the remaining CPU
+	 * time as a fair thread. 0: it waits for its next period.
 	 */
 	uint32_t flags;
 	/* The period, 100 us to 10 s. */
 	uint64_t period_us;
 	/* CPU time in each period. */
 	uint64_t service_us;
-	/* Of y periods, how many may be missed. */
+	/* Number of periods in any y that may be missed. */
 	uint32_t x;
 	/* 1 to 1024. */
 	uint32_t y;
 };
 
-/* How the periods of a window went, up to when the thread ran last. */
+/* Results of a window's periods until the thread last ran. */
 struct ecalls_coop_periods {
-	/* Served. */
+	/* Periods that were served. */
 	uint64_t met;
-	/* Not served. */
+	/* Periods that were missed. */
 	uint64_t missed;
-	/* Of these, those when x of the current window had been missed already. */
+	/* Missed periods after x of the current window had been missed. */
 	uint64_t violated;
 };
 
@@ -394,57 +401,64 @@ extern "C" {
 #endif // __cplusplus
 
 /*
- * The meaning of a code that a function returned, negative as it is or positive. Never NULL. A
- * text of this library lives forever; the system's text for any other code until the thread's next
- * call.
+ * Returns the meaning of a code, given as a function returned it (negative) or positive. Never
+ * NULL. A text of this library is valid forever; the system's text for other codes until the
+ * thread's next call.
  */
 const char *ecalls_strerror(int code);
 
 /*
- * The text of the calling thread's last failed call: what was wrong, and what would be right.
- * Never NULL; empty before the first failure. Lives until the thread's next failed call. Success,
- * -EAGAIN and -ETIMEDOUT leave it as it is.
+ * Returns the text of the calling thread's last failed call: what is wrong, and what is expected.
+ * Never NULL; empty before the first failure. Valid until the thread's next failed call. Success,
+ * -EAGAIN and -ETIMEDOUT do not change it.
  */
 const char *ecalls_last_error(void);
 
 /*
- * Connects to the daemon (ecallsd), for programs of any user. Where none runs, a privileged
- * program joins the machine's core, or loads it into the kernel if there is none.
- * -EPERM without daemon and privileges; -EDQUOT when this user has all its connections; -ENOSYS if
- * this kernel lacks something, with its name; -EPROTO if a core of another version or build runs;
- * -ENOEXEC if the kernel refused a program.
+ * Connects to the daemon (ecallsd), for programs of any user. If no daemon runs, a privileged
+ * program joins the machine's core, or loads one into the kernel.
+ * -EPERM: there is neither a daemon nor a privilege; -EDQUOT: this user has used up its
+ * connections; -ENOSYS: the kernel lacks a feature, which the text names; -EPROTO: a core of
+ * another version or build runs; -ENOEXEC: the kernel refused a program.
  */
 int ecalls_open(ecalls_t **ecalls);
 
 /*
- * The same, but waits for the daemon for at most `timeout_us`: after -ESHUTDOWN from
- * ecalls_check() or another function, to go on with the next daemon. -ESHUTDOWN when the time has
- * run out.
+ * The same, but waits for the daemon for at most `timeout_us`. A program calls it after -ESHUTDOWN
+ * from ecalls_check() or another function, to continue with the next daemon. -ESHUTDOWN: the time
+ * is over.
  */
 int ecalls_open_within(uint64_t timeout_us, ecalls_t **ecalls);
 
 /*
- * Whether events still come: 0, or -ESHUTDOWN when the daemon has ended. Then everything that was
- * made with `ecalls` shows no more events: close it, and open and subscribe again.
+ * Whether events can still arrive: 0, or -ESHUTDOWN when the daemon has ended. Then no handle that
+ * was made with `ecalls` receives events any more: close them, open again, and subscribe again.
  */
 int ecalls_check(const ecalls_t *ecalls);
 
-/* This process, as events number it; inside a container that is not its own number there. */
+/*
+ * Returns the process id of this process as events show it; inside a container it differs from
+ * getpid().
+ */
 int ecalls_pid(const ecalls_t *ecalls);
 
 /*
- * Connects to the daemon or joins the machine's core, if either runs; loads nothing. -ENOENT if
- * none runs.
+ * Connects to the daemon or joins the machine's core if either runs, and never loads a core.
+ * -ENOENT: neither runs.
  */
 int ecalls_join(ecalls_t **ecalls);
 
-/* Ends the use of the core. What was opened with it goes on until it is closed itself. */
+/*
+ * Closes the handle. Handles that were opened with it remain valid until they are closed
+ * themselves.
+ */
 void ecalls_close(ecalls_t *ecalls);
 
 /*
- * Writes an event as one line of text: service, kind, process, fields by name. As snprintf: at
- * most `size` bytes with the final 0, and returns the length of the whole text. For people;
- * programs use the structs in ecalls/service.h. A service that is gone is named by its number.
+ * Writes an event as one line of text for people: service, kind, process, fields by name. As with
+ * snprintf, at most `size` bytes are written with the final 0, and the length of the whole text is
+ * returned. Programs use the structs in ecalls/service.h. A service that has ended is shown by its
+ * number.
  */
 int ecalls_describe(const ecalls_t *ecalls,
 		    const struct ecalls_event *event,
@@ -452,23 +466,23 @@ int ecalls_describe(const ecalls_t *ecalls,
 		    size_t size);
 
 /*
- * Writes the format of a service's data, the fields of a C struct: "u64 cookie; u16 port". As
- * snprintf: at most `size` bytes with the final 0, and returns the length of the whole text.
- * -ENOENT without such a service.
+ * Writes the format of a service's data, the fields of a C struct: "u64 cookie; u16 port". As with
+ * snprintf, at most `size` bytes are written with the final 0, and the length of the whole text is
+ * returned. -ENOENT: there is no such service.
  */
 int ecalls_format(const ecalls_t *ecalls, const char *service, char *buffer, size_t size);
 
 /*
  * Opens a channel (ECalls-05 §3.2). `options` NULL: a ring of 1024 events.
- * -EINVAL for options without meaning; -ENOSPC when all channels of the core are in use.
+ * -EINVAL: an option is invalid; -ENOSPC: all channels of the core are in use.
  */
 int ecalls_channel_open(const ecalls_t *ecalls,
 			const struct ecalls_channel_options *options,
 			ecalls_channel_t **channel);
 
 /*
- * Closes a channel: its descriptor and its memory are gone. Timers made with it keep its kernel
- * side until they are cancelled. Events that a subscription still sends there are counted as
+ * Closes a channel with its descriptor and its memory. Timers of the channel keep its kernel side
+ * until they are cancelled. Events that a subscription sends to a closed channel are counted as
  * ECALLS_DROP_CHANNEL_GONE.
  */
 void ecalls_channel_close(ecalls_channel_t *channel);
@@ -480,39 +494,46 @@ void ecalls_channel_close(ecalls_channel_t *channel);
 int ecalls_channel_fd(const ecalls_channel_t *channel);
 
 /*
- * The next event, without waiting and without a system call. When several wait, the one with the
- * earliest deadline; late ones are discarded and counted. -EAGAIN: no event waits.
+ * Returns the next event without waiting and without a system call: of several events the one with
+ * the earliest deadline; late ones are discarded and counted. -EAGAIN: no event waits.
  */
 int ecalls_channel_try_recv(ecalls_channel_t *channel, struct ecalls_event *event);
 
 /*
- * The same, and sleeps at most `timeout_us` while there is no event; -1: without end. A signal
- * handler that runs does not end the wait. One thread at a time shall wait on a channel.
- * -ETIMEDOUT: the time ran out.
+ * The same, but sleeps for at most `timeout_us` while there is no event; -1: without limit. A
+ * signal handler that runs does not end the wait. Only one thread at a time may wait on a channel.
+ * -ETIMEDOUT: no event arrived in this time.
  */
 int ecalls_channel_recv(ecalls_channel_t *channel, int64_t timeout_us, struct ecalls_event *event);
 
 /*
- * Asks for a wake-up. 1: wait on the descriptor now, then call ecalls_channel_end_wait and read.
- * 0: an event is there already, do not wait.
+ * Requests a wake-up. 1: wait on the descriptor, then call ecalls_channel_end_wait and read. 0: an
+ * event is available already, so do not wait.
  */
 int ecalls_channel_prepare_wait(ecalls_channel_t *channel);
 
-/* Ends a wait: the descriptor is unreadable again, and no wake-up is asked for. */
+/* Ends a wait: the descriptor becomes unreadable again, and no wake-up is requested. */
 int ecalls_channel_end_wait(ecalls_channel_t *channel);
 
 /*
  * Takes the bits of a slot layout (ECalls-01 §2.3): bit i % 64 of bitmap[i / 64] is set if slot i
- * had an event, and is cleared in the channel, without reading the event. Thereby the readiness of
+ * had an event. The bit in the channel is cleared, and the event is not read; so the readiness of
  * 1024 descriptors costs some ns. `words` is the length of the bitmap, at least capacity / 64,
- * rounded up; words beyond are set to 0. Returns how many bits are set; always 0 for a ring.
+ * rounded up; words beyond are set to 0. Returns the number of set bits, which is always 0 for a
+ * ring.
  */
 int ecalls_channel_take_ready(ecalls_channel_t *channel, size_t words, uint64_t *bitmap);
 
-/* What the kernel side did not deliver to this channel, and why. No system call. */
+/*
+ * Writes the counts of events that the kernel side did not deliver to this channel, by reason. No
+ * system call.
+ */
 int ecalls_channel_lost(const ecalls_channel_t *channel, struct ecalls_lost *lost);
 
-/* How many events arrived in time, but were late when this channel's reader came to them. */
+/*
+ * Writes the number of events that were delivered in time, but were late when the channel's reader
+ * read them.
+ */
 int ecalls_channel_late(const ecalls_channel_t *channel, uint64_t *late);
 
 /* Copies the 64 counters of the kernel handler `histogram`. No system call. */
@@ -520,31 +541,35 @@ int ecalls_channel_histogram(const ecalls_channel_t *channel, uint64_t *counters
 
 /*
  * Subscribes to the service of that name; events arrive from then on (ECalls-05 §3).
- * -ENOENT without such a service, kernel handler or field, with the names there are; -EINVAL for
- * options without meaning, and for E-code that is wrong, with all places; -ENOSPC when the service
- * has all the subscriptions it can have; -ESHUTDOWN if the receiver does not exist.
+ * -ENOENT: there is no such service, kernel handler or field; the text lists the existing ones.
+ * -EINVAL: an option is invalid, or the E-code has errors, which the text lists with their places;
+ * -ENOSPC: the service has the largest number of subscriptions; -ESHUTDOWN: the receiver does not
+ * exist.
  */
 int ecalls_subscribe(const ecalls_t *ecalls,
 		     const char *service,
 		     const struct ecalls_subscribe_options *options,
 		     ecalls_subscription_t **subscription);
 
-/* Ends a subscription. Waits for a handler of the program that is running, unless called by it. */
+/*
+ * Ends a subscription. Waits for a handler of the program that is running, unless that handler
+ * calls it.
+ */
 void ecalls_unsubscribe(ecalls_subscription_t *subscription);
 
-/* Its id: `subscription` of its events. */
+/* Writes the id of the subscription: `subscription` of its events. */
 int ecalls_subscription_id(const ecalls_subscription_t *subscription, uint32_t *id);
 
-/* What the kernel side counted of it: offered, delivered, filtered, late, dropped and why. */
+/* Writes the subscription's counters: offered, delivered, filtered, late, dropped by reason. */
 int ecalls_subscription_counts(const ecalls_subscription_t *subscription,
 			       struct ecalls_subscription_count *counts);
 
 /*
- * Replaces handler number `number` in E-code, counted from 0, while events arrive: each meets
- * either the former one or this one. Its static variables of the same name and type go on.
- * `name`: what messages about the text call it; NULL: "ecode".
- * -EINVAL for a text that is wrong, or has another output than the handlers behind it are made
- * for; -ESHUTDOWN without such a handler. Then the former one goes on.
+ * Replaces handler number `number` in E-code, counted from 0, while events arrive: each event
+ * meets either the old handler or the new one. Static variables of the same name and type keep
+ * their values. `name`: the text's name in messages; NULL: "ecode".
+ * -EINVAL: the text has errors, or another output than the following handlers were compiled for;
+ * -ESHUTDOWN: there is no such handler. In these cases the old handler stays.
  */
 int ecalls_subscription_replace(const ecalls_subscription_t *subscription,
 				uint32_t number,
@@ -552,17 +577,17 @@ int ecalls_subscription_replace(const ecalls_subscription_t *subscription,
 				const char *text);
 
 /*
- * Writes the format of the data that arrive at the end of its chain: the service's, or the output
- * of its last handler in E-code that has one. As ecalls_format().
+ * Writes the format of the data at the end of the chain: that of the service, or the output of the
+ * last handler in E-code that has one. The arguments are those of ecalls_format().
  */
 int ecalls_subscription_format(const ecalls_subscription_t *subscription,
 			       char *buffer,
 			       size_t size);
 
 /*
- * Writes what the compiler found odd in its texts in E-code, though they run (an unused variable,
- * a condition that never holds): messages with their places, each with a line feed at its end. As
- * ecalls_format(); 0: nothing.
+ * Writes the compiler's warnings about the texts in E-code (an unused variable, a condition that
+ * never holds): messages with their places, each with a line feed at its end. The arguments are
+ * those of ecalls_format(); 0: there are none.
  */
 int ecalls_subscription_warnings(const ecalls_subscription_t *subscription,
 				 char *buffer,
@@ -572,7 +597,7 @@ int ecalls_subscription_warnings(const ecalls_subscription_t *subscription,
  * Registers a service of this program by a unique name (ECalls-05 §3). `format` describes its data
  * as the fields of a C struct: "u64 load; u32 threads"; `kinds` names its kinds: "high low". Both
  * may be NULL: no data, kinds without names.
- * -EINVAL when the name is taken or not well-formed; -ENOSPC when all services are in use.
+ * -EINVAL: the name is taken or not well-formed; -ENOSPC: all services of the core are in use.
  */
 int ecalls_service_register(const ecalls_t *ecalls,
 			    const char *name,
@@ -580,18 +605,22 @@ int ecalls_service_register(const ecalls_t *ecalls,
 			    const char *kinds,
 			    ecalls_service_t **service);
 
-/* Unregisters a service. Its subscriptions stay, and see it again if it comes back. */
+/*
+ * Unregisters a service. Subscriptions to it stay, and receive its events if it is registered
+ * again.
+ */
 void ecalls_service_unregister(ecalls_service_t *service);
 
-/* Its index: `service` of its events, and the argument of ECALLS_OP_RAISE. */
+/* Writes the index of the service: `service` of its events, and the argument of ECALLS_OP_RAISE. */
 int ecalls_service_index(const ecalls_service_t *service, uint32_t *index);
 
 /*
- * Raises an event of a service of this program (ECalls-05 §3). `raise` NULL: kind 0 for everybody,
- * without data. `offered` (NULL if you do not care): how many subscriptions it was offered to at
- * once; 0 when it waits for its release, or nobody subscribed, which is counted.
- * -EINVAL for too much data; -ENOSPC when the queue is full and this deadline the latest; -EDQUOT
- * when this user raises more, or has more events waiting, than the daemon lets it.
+ * Raises an event of a service of this program (ECalls-05 §3). `raise` NULL: kind 0 for all
+ * subscriptions, without data. `offered` may be NULL; it is the number of subscriptions to which
+ * the event was offered at once; 0 if the event waits for its release time, or if no subscription
+ * matched, which is counted.
+ * -EINVAL: too much data; -ENOSPC: the queue is full and this deadline is the latest; -EDQUOT:
+ * this user raises more events, or has more events waiting, than the daemon permits.
  */
 int ecalls_service_raise(const ecalls_service_t *service,
 			 const struct ecalls_raise *raise,
@@ -599,8 +628,8 @@ int ecalls_service_raise(const ecalls_service_t *service,
 
 /*
  * The same by the name of a service: the generic call (ECalls-01 §2.3.1), which may block.
- * -ENOENT without such a service; -EPERM if it is built in, or another process' and you are not
- * root.
+ * -ENOENT: there is no such service; -EPERM: the service is built in, or belongs to another
+ * process and the caller is not root.
  */
 int ecalls_raise(const ecalls_t *ecalls,
 		 const char *service,
@@ -608,11 +637,11 @@ int ecalls_raise(const ecalls_t *ecalls,
 		 int64_t *offered);
 
 /*
- * A fast call (ECalls-01 §2.3.1): done when it returns; deferred calls of the channel are handled
- * first. `op` and its arguments a, b, c (0 if unused) are those of ecalls/downcall.h:
- * ECALLS_OP_NOP, _GETPID, _SET, _GET, _RAISE or _TIMER. `result` may be NULL.
- * -ENOSPC when 64 threads call at the same time; -ESHUTDOWN when the core is gone; otherwise the
- * code with which the kernel side refused the call, which is a result from -4095 to -1.
+ * A fast call (ECalls-01 §2.3.1), complete when the function returns; deferred calls of the
+ * channel are handled before it. `op` and its arguments a, b, c (0 if unused) are those of
+ * ecalls/downcall.h: ECALLS_OP_NOP, _GETPID, _SET, _GET, _RAISE or _TIMER. `result` may be NULL.
+ * -ENOSPC: 64 threads call at the same time; -ESHUTDOWN: the core is gone; other codes are those
+ * with which the kernel side refused the call, results from -4095 to -1.
  */
 int ecalls_call_fast(const ecalls_channel_t *channel,
 		     uint32_t op,
@@ -622,9 +651,9 @@ int ecalls_call_fast(const ecalls_channel_t *channel,
 		     int64_t *result);
 
 /*
- * Defers a call: a store into shared memory, no system call (ECalls-01 §2.3.1). It is handled with
- * the channel's next fast call, or as the channel was opened. When the ring of 1024 calls is full,
- * what is in it is handled first by fast calls.
+ * Defers a call: a store into shared memory without a system call (ECalls-01 §2.3.1). The kernel
+ * side handles it with the channel's next fast call, or as the channel's options say. When the
+ * ring of 1024 calls is full, its calls are first handled by fast calls.
  */
 int ecalls_call_defer(const ecalls_channel_t *channel,
 		      uint32_t op,
@@ -633,8 +662,8 @@ int ecalls_call_defer(const ecalls_channel_t *channel,
 		      uint64_t c);
 
 /*
- * Defers a call of which only the latest counts: it replaces one in the same cell, 0 to 15, that
- * was not handled yet.
+ * Defers a call in a cell, 0 to 15, that holds only the latest call: it replaces a call in the
+ * same cell that was not handled yet.
  */
 int ecalls_call_defer_latest(const ecalls_channel_t *channel,
 			     uint32_t cell,
@@ -643,25 +672,25 @@ int ecalls_call_defer_latest(const ecalls_channel_t *channel,
 			     uint64_t b,
 			     uint64_t c);
 
-/* Handles what was deferred now, by fast calls. */
+/* Handles all deferred calls now, by fast calls. */
 int ecalls_call_flush(const ecalls_channel_t *channel);
 
-/* How many deferred calls were not handled yet. No system call. */
+/* Writes the number of deferred calls that were not handled yet. No system call. */
 int ecalls_call_pending(const ecalls_channel_t *channel, uint64_t *pending);
 
 /*
- * A timer that expires once, after this time. Its events go to this process' subscriptions to the
- * service "timer"; `type` of an event is the timer's number.
- * -ENOSPC when all timers of the core are in use, -EDQUOT when this user has all of its own.
+ * Starts a timer that expires once, after this time. Its events go to this process's subscriptions
+ * to the service "timer"; `type` of an event is the timer's number.
+ * -ENOSPC: all timers of the core are in use; -EDQUOT: this user has used up its timers.
  */
 int ecalls_timer_after(const ecalls_channel_t *channel, uint64_t after_us, ecalls_timer_t **timer);
 
-/* A timer that expires every `period_us`, at least 50, the first time after one period. */
+/* Starts a timer that expires every `period_us`, at least 50, first after one period. */
 int ecalls_timer_every(const ecalls_channel_t *channel, uint64_t period_us, ecalls_timer_t **timer);
 
 /*
- * A timer that expires at `expiry_ns` of CLOCK_MONOTONIC, and then every `period_us`; 0: only
- * once.
+ * Starts a timer that expires at `expiry_ns` of CLOCK_MONOTONIC, and then every `period_us`; 0:
+ * only once.
  */
 int ecalls_timer_at(const ecalls_channel_t *channel,
 		    uint64_t expiry_ns,
@@ -669,21 +698,21 @@ int ecalls_timer_at(const ecalls_channel_t *channel,
 		    ecalls_timer_t **timer);
 
 /*
- * Moves the next expiry to `expiry_ns`, and the period to `period_us` (0: once), by a deferred
- * call: no system call.
+ * Changes the next expiry to `expiry_ns`, and the period to `period_us` (0: once), by a deferred
+ * call, without a system call.
  */
 int ecalls_timer_move(const ecalls_timer_t *timer, uint64_t expiry_ns, uint64_t period_us);
 
-/* Its number: `type` of its events. */
+/* Writes the timer's number: `type` of its events. */
 int ecalls_timer_number(const ecalls_timer_t *timer, uint32_t *number);
 
-/* Cancels a timer and ends its handle. An expiry that was raised already still arrives. */
+/* Cancels a timer and closes its handle. An expiry that was raised before still arrives. */
 void ecalls_timer_cancel(ecalls_timer_t *timer);
 
 /*
- * Registers a socket of this process with the service "socket". That lives as long as the socket,
- * or until ecalls_forget_socket. `interest` NULL: as if all were 0.
- * -EBADF if `fd` is not open; -EINVAL if it is no socket.
+ * Registers a socket of this process with the service "socket". The registration lasts as long as
+ * the socket, or until ecalls_forget_socket. `interest` NULL: as if all fields were 0.
+ * -EBADF: `fd` is not open; -EINVAL: it is not a socket.
  */
 int ecalls_watch_socket(const ecalls_t *ecalls, int fd, const struct ecalls_interest *interest);
 
@@ -691,9 +720,9 @@ int ecalls_watch_socket(const ecalls_t *ecalls, int fd, const struct ecalls_inte
 int ecalls_forget_socket(const ecalls_t *ecalls, int fd);
 
 /*
- * Registers all sockets that process `pid` has open now. `registered` (NULL if you do not care):
- * how many. Fails with the system's code when there is no such process or it may not be looked
- * into.
+ * Registers all sockets that process `pid` has open now. Their number is written to `registered`,
+ * which may be NULL. The code is the system's if there is no such process or the caller may not
+ * inspect it.
  */
 int ecalls_watch_sockets_of(const ecalls_t *ecalls,
 			    uint32_t pid,
@@ -701,34 +730,34 @@ int ecalls_watch_sockets_of(const ecalls_t *ecalls,
 			    uint64_t *registered);
 
 /*
- * Calls `handler` whenever real-time signal `signal`, SIGRTMIN to SIGRTMAX, arrives at the process
- * (ECalls-05 §3.1.1). While it runs all other signals wait, other than those that report a fault.
- * With ecalls_signal_keep_order, pending signals are then handled in the papers' order: real-time
- * signals before regular ones, the lowest number first. -EINVAL for another signal.
+ * Calls `handler` whenever the real-time signal `signal`, SIGRTMIN to SIGRTMAX, arrives at the
+ * process (ECalls-05 §3.1.1). While it runs, all other signals are blocked except those that
+ * report a fault. With ecalls_signal_keep_order, pending signals are then handled in the papers'
+ * order: real-time signals before regular ones, the lowest number first. -EINVAL: another signal.
  */
 int ecalls_signal_install(int signal, ecalls_signal_callback_t handler);
 
 /*
- * Takes the handler of a real-time signal away. From then on the signal is ignored: its default
- * would end the process, and a sender may not know yet. -EINVAL for another signal.
+ * Removes the handler of a real-time signal. From then on the signal is ignored, because its
+ * default action would end the process, and a sender may still use it. -EINVAL: another signal.
  */
 int ecalls_signal_uninstall(int signal);
 
 /*
- * Takes the real-time signals out of the masks of all regular handlers that the process has now,
- * so that real-time signals precede and interrupt them. Call it after those were installed.
- * Returns how many handlers were changed.
+ * Removes the real-time signals from the masks of all regular signal handlers that the process has
+ * now, so that real-time signals precede and interrupt them. Call it after those handlers were
+ * installed. Returns the number of handlers that were changed.
  */
 int ecalls_signal_keep_order(void);
 
-/* The calling thread's loop. -EBUSY: it has one already. */
+/* Opens the calling thread's loop. -EBUSY: the thread has one already. */
 int ecalls_loop_open(ecalls_loop_t **events);
 
 /*
- * The calling thread's loop, which polls cooperatively (ECalls' scheduler, Coop §3.1) by slot
- * `slot`, 0 to 15, of a channel, in `group` (0: none; the threads of a user that name the same
- * number share what they get by the user virtual time of their events). While no scheduler runs,
- * as ecalls_loop_open().
+ * Opens the calling thread's loop, which polls cooperatively (ECalls' scheduler, Coop §3.1) by
+ * slot `slot`, 0 to 15, of a channel, in group `group` (0: none; threads of one user that name the
+ * same number share their CPU time by the user virtual times of their events). While no scheduler
+ * runs, it behaves as a loop of ecalls_loop_open().
  */
 int ecalls_loop_open_slot(const ecalls_channel_t *channel,
 			  uint32_t slot,
@@ -736,101 +765,113 @@ int ecalls_loop_open_slot(const ecalls_channel_t *channel,
 			  ecalls_loop_t **events);
 
 /*
- * Who says when the loop's timers run, as far as its last poll could tell. 1: a scheduler that
- * knows the thread; 0: the kernel's timers alone.
+ * Returns what determines the times at which the loop's timers run, as of its last poll. 1: a
+ * scheduler that knows the thread; 0: only the kernel's timers.
  */
 int ecalls_loop_timing(const ecalls_loop_t *events);
 
-/* Ends a loop, on its thread and not from within an event. What was submitted does not run. */
+/* Closes a loop, on its thread and not within an event. Submitted events do not run any more. */
 void ecalls_loop_close(ecalls_loop_t *events);
 
-/* Submits an event: its callback runs once. `number`, which may be NULL, names it. */
+/*
+ * Submits an event: its callback runs once. The number of the event is written to `number`, which
+ * may be NULL.
+ */
 int ecalls_loop_submit(ecalls_loop_t *events,
 		       const struct ecalls_loop_event *event,
 		       uint64_t *number);
 
 /*
- * Gives a submitted event another type and time, or the running one a further run. 1: done; 0: it
- * has run, or was cancelled. `time` is a release time or a user virtual time, as `type` says.
+ * Changes type and time of a submitted event, or lets the running event run again. 1: done; 0: the
+ * event has run or was cancelled. `time` is a release time or a user virtual time, depending on
+ * `type`.
  */
 int ecalls_loop_resubmit(const ecalls_loop_t *events,
 			 uint64_t number,
 			 uint32_t type,
 			 uint64_t time);
 
-/* Withdraws an event. 1: done; 0: it has run, runs, or was cancelled. */
+/* Cancels an event. 1: done; 0: it has run, is running, or was cancelled before. */
 int ecalls_loop_cancel(const ecalls_loop_t *events, uint64_t number);
 
-/* Runs events until one stops the loop, or until none is left. -EBUSY from within an event. */
+/*
+ * Runs events until one of them stops the loop, or until none is left. -EBUSY: called within an
+ * event.
+ */
 int ecalls_loop_run(const ecalls_loop_t *events);
 
 /* Ends ecalls_loop_run() when the running event returns. */
 int ecalls_loop_stop(const ecalls_loop_t *events);
 
-/* How late timers were so far. */
+/* Writes the lateness of all timers so far. */
 int ecalls_loop_tardiness(const ecalls_loop_t *events, struct ecalls_loop_tardiness *tardiness);
 
 /*
- * Makes an event of the chosen type whenever a descriptor is ready, or while events wait in a
- * channel. The callback runs in its turn, and comes again while the source is ready. `number`,
- * which may be NULL, names it. -EPERM for a descriptor that nobody can wait for, like a file's;
- * -EBADF for one that is not open; -EEXIST for one that is watched already.
+ * Makes an event of the given type whenever a descriptor is ready, or while events wait in a
+ * channel. The callback runs in the order of events, and again while the source is ready. The
+ * number of the source is written to `number`, which may be NULL. -EPERM: the kind of descriptor
+ * cannot be waited for, such as a file's; -EBADF: the descriptor is not open; -EEXIST: it is
+ * watched already.
  */
 int ecalls_loop_watch(ecalls_loop_t *events,
 		      const struct ecalls_loop_source *source,
 		      uint64_t *number);
 
-/* Ends watching a source. 1: done; 0: that was done before. */
+/* Ends watching a source. 1: done; 0: it had been ended before. */
 int ecalls_loop_unwatch(const ecalls_loop_t *events, uint64_t source);
 
 /*
- * The descriptor that another event loop watches for reading, to call ecalls_loop_turn() then. It
- * belongs to the loop.
+ * Returns the descriptor that another event loop watches for reading, to call ecalls_loop_turn()
+ * when it is readable. It belongs to the loop.
  */
 int ecalls_loop_fd(const ecalls_loop_t *events);
 
 /*
- * Runs what is to be run, and returns instead of sleeping. 1: call it again, at once if `next_ns`
- * is 0, else when the loop's descriptor can be read, which it can at `next_ns` if not before
- * (UINT64_MAX: no timer waits); 0: it was stopped, or nothing can ever happen again. `next_ns` may
- * be NULL.
+ * Runs the events that are due, and returns instead of sleeping. 1: call it again, at once if
+ * `next_ns` is 0, otherwise when the loop's descriptor is readable, which it is at `next_ns` at
+ * the latest (UINT64_MAX: no timer waits); 0: the loop was stopped, or no event can occur any
+ * more. `next_ns` may be NULL.
  */
 int ecalls_loop_turn(const ecalls_loop_t *events, uint64_t *next_ns);
 
-/* What other threads submit by. While one is open, ecalls_loop_run() waits for it. */
+/*
+ * Opens a handle by which other threads submit events. While one is open, ecalls_loop_run() waits
+ * for them.
+ */
 int ecalls_loop_remote(ecalls_loop_t *events, ecalls_loop_remote_t **remote);
 
 /*
- * Submits an event from any thread: its callback runs once, on the loop's. -ESHUTDOWN: the loop is
- * closed.
+ * Submits an event from any thread: its callback runs once, on the loop's thread. -ESHUTDOWN: the
+ * loop is closed.
  */
 int ecalls_loop_remote_submit(const ecalls_loop_remote_t *remote,
 			      const struct ecalls_loop_event *event);
 
-/* Stops the loop from any thread, before any event that does not run yet. */
+/* Stops the loop from any thread, before any event that is not running yet. */
 int ecalls_loop_remote_stop(const ecalls_loop_remote_t *remote);
 
-/* Ends it, on any thread. What was submitted still runs. */
+/* Closes the handle, on any thread. Events that were submitted by it still run. */
 void ecalls_loop_remote_close(ecalls_loop_remote_t *remote);
 
 /*
- * Lets the calling thread poll by slot `slot`, 0 to 15, of a channel, in `group` (0: none; the
- * threads of a user that name the same number share what they get by importance). `channel` NULL:
- * no scheduler knows the thread, and its polls sleep as exactly as the kernel's timers do.
+ * Lets the calling thread poll by slot `slot`, 0 to 15, of a channel, in group `group` (0: none;
+ * threads of one user that name the same number share their CPU time by importance). `channel`
+ * NULL: the thread polls without a scheduler, and its sleeps are as precise as the kernel's
+ * timers.
  */
 int ecalls_coop_open(const ecalls_channel_t *channel,
 		     uint32_t slot,
 		     uint32_t group,
 		     ecalls_coop_t **poll);
 
-/* Ends a thread's polls. The slot stays the thread's until it ends or takes another. */
+/* Ends a thread's polls. The thread keeps the slot until it ends or names another one. */
 void ecalls_coop_close(ecalls_coop_t *poll);
 
 /*
- * One poll: when the caller's first timer is due, and the least user virtual time of its
+ * One poll: the release time of the caller's first timer, and the least user virtual time of its
  * best-effort work; ECALLS_COOP_NONE where there is none. With work, or with a timer that is due,
- * it lets others run; else it sleeps until `release_ns` or a signal. `answer` may be NULL.
- * 1: a scheduler answered; 0: none does. -EDEADLK if both are ECALLS_COOP_NONE.
+ * the thread yields; otherwise it sleeps until `release_ns` or a signal. `answer` may be NULL.
+ * 1: a scheduler has answered; 0: none is active. -EDEADLK: both are ECALLS_COOP_NONE.
  */
 int ecalls_coop_poll(ecalls_coop_t *poll,
 		     uint64_t release_ns,
@@ -838,53 +879,54 @@ int ecalls_coop_poll(ecalls_coop_t *poll,
 		     struct ecalls_coop_answer *answer);
 
 /*
- * Begins a poll before a sleep of the caller's own, in epoll for instance, at most until
- * `release_ns`.
+ * Begins a poll before a sleep that the caller performs itself, in epoll for instance, until
+ * `release_ns` at the latest.
  */
 int ecalls_coop_before_sleep(ecalls_coop_t *poll, uint64_t release_ns, uint64_t importance);
 
 /*
- * Ends the poll that ecalls_coop_before_sleep() began. Answer and result: as of
+ * Ends the poll that ecalls_coop_before_sleep() began. Answer and result are those of
  * ecalls_coop_poll().
  */
 int ecalls_coop_after_sleep(ecalls_coop_t *poll, struct ecalls_coop_answer *answer);
 
 /*
- * Makes slot `slot`, 0 to 15, of a channel the calling thread's, in `group` (0: none; the threads
- * of a user that name the same number are a group), from its next yield on. Those who poll need
- * not: ecalls_coop_open() and ecalls_loop_open_slot() do it.
+ * Binds the calling thread to slot `slot`, 0 to 15, of a channel, in group `group` (0: none;
+ * threads of one user that name the same number are a group), from its next yield on. Threads that
+ * poll need not call it: ecalls_coop_open() and ecalls_loop_open_slot() do so.
  */
 int ecalls_coop_slot(const ecalls_channel_t *channel, uint32_t slot, uint32_t group);
 
 /*
- * The same for the thread that reads the channel's events, which is their sink then: when one was
- * raised with ECALLS_EVENT_CPU, the thread runs before others that are fair, and not more than
- * its share; the event with the earliest deadline goes first.
+ * The same for the thread that reads the channel's events, which becomes their sink: when an event
+ * was raised with ECALLS_EVENT_CPU, the thread runs before other fair threads, but for no more
+ * than its share; the sink of the event with the earliest deadline runs first.
  */
 int ecalls_sink_slot(const ecalls_channel_t *channel, uint32_t slot, uint32_t group);
 
 /*
- * What the scheduler takes the thread of a slot for: ECALLS_COOP_UNBOUND (it has not seen one, or
- * there is no scheduler), _COOPERATIVE, _DEMOTED (fair, until it polls) or _NO_PLACE.
+ * Returns the scheduler's view of the thread of a slot: ECALLS_COOP_UNBOUND (it has seen no thread
+ * there, or does not run), _COOPERATIVE, _DEMOTED (fair until its next poll) or _NO_PLACE.
  */
 int ecalls_coop_standing(const ecalls_channel_t *channel, uint32_t slot);
 
 /*
- * Asks for a window of the calling thread, whose slot this is, in no group. It takes the place of
- * the one that the thread has, and holds until the thread ends or names its slot again.
- * ECALLS_WINDOW_PROMISED: at least y - x of y periods will be served, if the thread wants to run
- * when they begin; ECALLS_WINDOW_UNPROMISED: nothing proves that. -ENOSPC: refused, with what is
- * left, or because there is no place for the thread; -ESHUTDOWN: there is no scheduler; -EINVAL:
- * the window is out of bounds, or the thread is in a group; -ENOENT: the slot is not the thread's.
+ * Requests a window for the calling thread, which must own this slot and be in no group. It
+ * replaces the thread's present window, and lasts until the thread ends or names its slot again.
+ * ECALLS_WINDOW_PROMISED: at least y - x of y periods will be served, if the thread is ready when
+ * they begin; ECALLS_WINDOW_UNPROMISED: there is no such guarantee. -ENOSPC: refused; the text
+ * says how much CPU is left, or that there is no place for the thread; -ESHUTDOWN: there is no
+ * scheduler; -EINVAL: the window is out of bounds, or the thread is in a group; -ENOENT: the slot
+ * does not belong to the thread.
  */
 int ecalls_coop_window(const ecalls_channel_t *channel,
 		       uint32_t slot,
 		       const struct ecalls_coop_window *window);
 
-/* Gives the calling thread's window up. */
+/* Ends the calling thread's window. */
 int ecalls_coop_end_window(const ecalls_channel_t *channel, uint32_t slot);
 
-/* How the periods of the window of a slot's thread went. */
+/* Writes the results of the periods of the window of a slot's thread. */
 int ecalls_coop_periods(const ecalls_channel_t *channel,
 			uint32_t slot,
 			struct ecalls_coop_periods *periods);

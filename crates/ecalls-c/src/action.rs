@@ -1,7 +1,7 @@
-//! The actions of a subscription, from their C form to that of the Rust library.
+//! The actions of a subscription, converted from their C form to that of the Rust library.
 //!
-//! The C form names a kernel handler by text, so that a program needs no number and a handler that
-//! is made at run time needs no new function. What an action does not use is ignored, not checked.
+//! The C form names a kernel handler by text, so that a program needs no number, and a handler that
+//! is created at run time needs no new function. Fields that an action does not use are ignored.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -17,74 +17,75 @@ use crate::channel::ChannelHandle;
 use crate::error::{Failure, Outcome};
 use crate::pointer::{Options, optional_text, reference, text};
 
-/// Returned by a handler of the program: go on with the next action.
+/// Returned by a handler of the program: the chain continues with the next action.
 pub const ECALLS_CONTINUE: c_int = 0;
-/// Returned by a handler of the program: end here. So does any other value.
+/// Returned by a handler of the program: the chain ends. Any other value means the same.
 pub const ECALLS_STOP: c_int = 1;
 
-/// A handler of the program, an upcall (ECalls-05 §3.1). Runs on a thread of the library, one event
-/// after the other; the event lives until it returns. It shall not throw.
+/// A handler of the program, an upcall (ECalls-05 §3.1). The library calls it on a thread of its
+/// own, for one event after the other; the event is valid until the handler returns. A handler must
+/// not throw an exception.
 pub type Callback =
     Option<unsafe extern "C" fn(event: *const Event, context: *mut c_void) -> c_int>;
 
-/// One action of a subscription (ECalls-05 §3.1); fields that its kind does not name are ignored.
+/// One action of a subscription (ECalls-05 §3.1). Fields that its kind does not use are ignored.
 ///
-/// ECALLS_ACTION_HANDLER  a kernel handler: it decides whether the chain goes on
-/// ECALLS_ACTION_THREAD   a kernel handler in a kernel thread, and the rest of the chain there
-/// ECALLS_ACTION_SIGNAL   a real-time signal; the chain goes on
-/// ECALLS_ACTION_USER     a handler of the program: it decides whether the chain goes on
-/// ECALLS_ACTION_MEMORY   shared memory of a channel; the chain goes on
+/// ECALLS_ACTION_HANDLER  a kernel handler; its result decides whether the chain continues
+/// ECALLS_ACTION_THREAD   a kernel handler in a kernel thread, with the rest of the chain there
+/// ECALLS_ACTION_SIGNAL   a real-time signal; the chain continues
+/// ECALLS_ACTION_USER     a handler of the program; its result decides whether the chain continues
+/// ECALLS_ACTION_MEMORY   shared memory of a channel; the chain continues
 ///
-/// Kernel handlers (ecalls/handler.h says what they do):
+/// The kernel handlers (ecalls/handler.h describes them):
 ///
-/// "sample"     argument[0]: one in so many events goes on
-/// "limit"      argument[0]: events per second, argument[1]: so many at once
+/// "sample"     argument[0]: one event in this number passes
+/// "limit"      argument[0]: events per second, argument[1]: largest burst
 /// "threshold"  field, compare, and bound or attribute
-/// "histogram"  field, argument[0]: bits by which its value is shifted right
+/// "histogram"  field, argument[0]: number of bits by which its value is shifted right
 /// "count"      argument[0]: 1: the chain ends here
-/// "copy_user"  argument[0]: address, [1]: offset into the data, [2]: bytes; only in a thread
-/// "ecode"      text: a handler in E-code (ecode(7)), compiled now
+/// "copy_user"  argument[0]: address, [1]: offset into the data, [2]: bytes; only in a THREAD
+/// "ecode"      text: a handler in E-code (ecode(7)), compiled by the call
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct SubscribeAction {
     /// ECALLS_ACTION_*.
     pub kind: u32,
-    /// SIGNAL: ECALLS_ACTION_FIXED_VALUE, to send `value` instead of the event's first data
+    /// SIGNAL: ECALLS_ACTION_FIXED_VALUE sends `value` instead of the event's first data
     /// word.
     pub flags: u32,
     /// HANDLER, THREAD: name of the kernel handler.
     pub handler: *const c_char,
-    /// HANDLER, THREAD: name of a field of the service's data, for handlers that look at one.
+    /// HANDLER, THREAD: name of a field of the service's data, for handlers that read one.
     pub field: *const c_char,
     /// HANDLER, THREAD: the handler's arguments.
     pub argument: [u64; 3],
     /// HANDLER, THREAD: "threshold": ECALLS_COMPARE_*; signed if the field is.
     pub compare: u32,
-    /// HANDLER, THREAD: "threshold": 0: compare with `bound`; n: with attribute n - 1 of the
+    /// HANDLER, THREAD: "threshold": 0 compares with `bound`; n with attribute n - 1 of the
     /// subscription's channel.
     pub attribute: u32,
-    /// HANDLER, THREAD: "threshold": what the field is compared with.
+    /// HANDLER, THREAD: "threshold": the value with which the field is compared.
     pub bound: u64,
-    /// SIGNAL: its number, SIGRTMIN to SIGRTMAX.
+    /// SIGNAL: number of the signal, SIGRTMIN to SIGRTMAX.
     pub signal: u32,
     /// 0.
     pub pad: u32,
-    /// SIGNAL: with ECALLS_ACTION_FIXED_VALUE, its value.
+    /// SIGNAL: the signal's value with ECALLS_ACTION_FIXED_VALUE.
     pub value: u64,
     /// MEMORY: the channel.
     pub channel: *const ChannelHandle,
     /// USER: the handler.
     pub callback: Callback,
-    /// USER: handed to the handler. It is used on a thread of the library.
+    /// USER: passed to the handler, which runs on a thread of the library.
     pub context: *mut c_void,
-    /// HANDLER, THREAD: "ecode": its text, an expression or a body.
+    /// HANDLER, THREAD: "ecode": the text, an expression or a function body.
     pub text: *const c_char,
-    /// HANDLER, THREAD: "ecode": what messages about the text call it, say its file. NULL:
+    /// HANDLER, THREAD: "ecode": name of the text in messages, such as its file. NULL:
     /// "ecode".
     pub text_name: *const c_char,
 }
 
-/// Name of the kernel handler that is written in E-code.
+/// Name of the kernel handler for E-code.
 const ECODE: &str = "ecode";
 
 // SAFETY: repr(C), begins with a u32, integers, pointers and a nullable function, no padding.
@@ -97,15 +98,15 @@ const _: () = assert!(
     "behind the first version"
 );
 
-/// A program's context on its way to a handler thread.
+/// A program's context while it moves to a handler thread.
 struct Context(*mut c_void);
 
-// SAFETY: the header says that the context is used on a thread of the library; the program made it
-// for that. The library itself never looks at what it points to.
+// SAFETY: the header says that the context is used on a thread of the library, and the program
+// provides it for that. The library never dereferences it.
 unsafe impl Send for Context {}
 
 impl Context {
-    /// Borrowing it whole keeps the closure that calls this Send.
+    /// Borrowing the whole value keeps the closure that calls this Send.
     fn raw(&self) -> *mut c_void {
         self.0
     }
@@ -114,8 +115,10 @@ impl Context {
 impl SubscribeAction {
     /// Adds this action to a subscription.
     ///
-    /// # Safety Texts, the channel and the handler are as the crate root demands; the handler
-    /// stays callable for as long as the subscription lives.
+    /// # Safety
+    ///
+    /// Texts, the channel and the handler fulfil the requirements in the crate root; the
+    /// handler can be called for as long as the subscription exists.
     pub(crate) unsafe fn add_to(
         &self,
         builder: SubscriptionBuilder,

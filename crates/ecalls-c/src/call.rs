@@ -1,7 +1,7 @@
 //! Downcalls over a channel: fast and deferred. Man page: ecalls_call(3).
 //!
-//! A refusal by the kernel side arrives here as a result from -4095 to -1, as in the kernel itself,
-//! and becomes the function's code.
+//! A refusal by the kernel side is a result from -4095 to -1, as in the kernel itself, and becomes
+//! the function's return code.
 
 use std::ffi::c_int;
 
@@ -12,14 +12,14 @@ use crate::channel::ChannelHandle;
 use crate::error::{Failure, Outcome, guard};
 use crate::pointer::{output, reference, write_optional};
 
-/// The largest errno that the kernel gives.
+/// The largest errno of the kernel.
 const ERRNO_MAX: i64 = 4095;
 
-/// A fast call (ECalls-01 §2.3.1): done when it returns; deferred calls of the channel are handled
-/// first. `op` and its arguments a, b, c (0 if unused) are those of ecalls/downcall.h:
-/// ECALLS_OP_NOP, _GETPID, _SET, _GET, _RAISE or _TIMER. `result` may be NULL.
-/// -ENOSPC when 64 threads call at the same time; -ESHUTDOWN when the core is gone; otherwise the
-/// code with which the kernel side refused the call, which is a result from -4095 to -1.
+/// A fast call (ECalls-01 §2.3.1), complete when the function returns; deferred calls of the
+/// channel are handled before it. `op` and its arguments a, b, c (0 if unused) are those of
+/// ecalls/downcall.h: ECALLS_OP_NOP, _GETPID, _SET, _GET, _RAISE or _TIMER. `result` may be NULL.
+/// -ENOSPC: 64 threads call at the same time; -ESHUTDOWN: the core is gone; other codes are those
+/// with which the kernel side refused the call, results from -4095 to -1.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_call_fast(
     channel: *const ChannelHandle,
@@ -42,9 +42,9 @@ pub unsafe extern "C" fn ecalls_call_fast(
     })
 }
 
-/// Defers a call: a store into shared memory, no system call (ECalls-01 §2.3.1). It is handled with
-/// the channel's next fast call, or as the channel was opened. When the ring of 1024 calls is full,
-/// what is in it is handled first by fast calls.
+/// Defers a call: a store into shared memory without a system call (ECalls-01 §2.3.1). The kernel
+/// side handles it with the channel's next fast call, or as the channel's options say. When the
+/// ring of 1024 calls is full, its calls are first handled by fast calls.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_call_defer(
     channel: *const ChannelHandle,
@@ -61,8 +61,8 @@ pub unsafe extern "C" fn ecalls_call_defer(
     })
 }
 
-/// Defers a call of which only the latest counts: it replaces one in the same cell, 0 to 15, that
-/// was not handled yet.
+/// Defers a call in a cell, 0 to 15, that holds only the latest call: it replaces a call in the
+/// same cell that was not handled yet.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_call_defer_latest(
     channel: *const ChannelHandle,
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn ecalls_call_defer_latest(
     })
 }
 
-/// Handles what was deferred now, by fast calls.
+/// Handles all deferred calls now, by fast calls.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_call_flush(channel: *const ChannelHandle) -> c_int {
     guard(|| {
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn ecalls_call_flush(channel: *const ChannelHandle) -> c_i
     })
 }
 
-/// How many deferred calls were not handled yet. No system call.
+/// Writes the number of deferred calls that were not handled yet. No system call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_call_pending(
     channel: *const ChannelHandle,
@@ -135,7 +135,7 @@ fn decode(op: u32, arguments: [u64; 3]) -> Outcome<Call> {
             expiry_ns: b,
             period_ns: c,
         },
-        // RESUME and DELAY are between the library and the kernel side.
+        // RESUME and DELAY are used only between the library and the kernel side.
         Some(Op::Resume | Op::Delay | Op::Call | Op::Coop | Op::Window | Op::Hand) | None => {
             return Err(Failure::invalid(format!(
                 "op is {op}: ECALLS_OP_NOP, _GETPID, _SET, _GET, _RAISE or _TIMER"
@@ -144,7 +144,7 @@ fn decode(op: u32, arguments: [u64; 3]) -> Outcome<Call> {
     })
 }
 
-/// A target as a C program passes it: an int that became 64 bits wide, with its sign or without.
+/// A target as a C program passes it: an int that was extended to 64 bits, with or without sign.
 fn target(word: u64) -> Outcome<i32> {
     let extended = i32::try_from(word as i64).ok();
     extended

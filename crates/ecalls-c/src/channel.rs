@@ -1,9 +1,9 @@
 //! Channels: shared memory from which a program reads its events. Man page: ecalls_channel(3).
 //!
-//! In Rust a channel has one reader by its type. In C nothing says so, hence the lock around it. It
-//! is held for a look into shared memory, never while a reader sleeps: others can subscribe with a
-//! channel whose reader waits. A lock that nobody else holds costs some ns per event, no system
-//! call.
+//! In Rust the type of a channel permits one reader only. C has no such types, hence the lock. It
+//! is held while shared memory is read, never while a reader sleeps: other threads can subscribe
+//! with a channel whose reader waits. A lock that no other thread holds costs some ns per event and
+//! no system call.
 
 use std::ffi::c_int;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -18,13 +18,13 @@ use crate::error::{Failure, Outcome, guard};
 use crate::host::HostHandle;
 use crate::pointer::{Options, give, options, output, reference, take_back};
 
-/// Looks into an empty channel before its reader goes to sleep.
+/// Polls of an empty channel before its reader sleeps.
 const SPINS: u32 = 200;
 
-/// Events of a channel whose options do not say it.
+/// The default capacity of a channel.
 const CAPACITY: u32 = 1024;
 
-/// How a channel is laid out (ECalls-01 §2.3). All 0 but `size`: a ring of 1024 events.
+/// The layout of a channel (ECalls-01 §2.3). All fields 0 but `size`: a ring of 1024 events.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ChannelOptions {
@@ -32,17 +32,17 @@ pub struct ChannelOptions {
     pub size: u32,
     /// ECALLS_LAYOUT_RING or ECALLS_LAYOUT_SLOTS.
     pub layout: u32,
-    /// Events, a power of two: of a ring 64 to 65536 and more than there are CPUs, of slots 1 to
-    /// 1024. 0: 1024.
+    /// Number of events, a power of two: 64 to 65536 and more than the number of CPUs for a
+    /// ring, 1 to 1024 for slots. 0: 1024.
     pub capacity: u32,
-    /// Which slot an event takes: ECALLS_SLOT_FREE, _PRIORITY or _TYPE.
+    /// How an event's slot is selected: ECALLS_SLOT_FREE, _PRIORITY or _TYPE.
     pub slot_use: u32,
-    /// When deferred calls are handled, beside the next fast call (ECalls-01 §2.3.1): any of
-    /// ECALLS_DEFER_DELAY, ECALLS_DEFER_SWITCH.
+    /// When deferred calls are handled, in addition to the next fast call (ECalls-01 §2.3.1):
+    /// any of ECALLS_DEFER_DELAY, ECALLS_DEFER_SWITCH.
     pub defer: u32,
-    /// 1: late events are handed out too, instead of being discarded and counted.
+    /// 1: late events are returned too, instead of being discarded and counted.
     pub keep_late: u32,
-    /// With ECALLS_DEFER_DELAY: how long deferred calls may wait, us, at least 1.
+    /// With ECALLS_DEFER_DELAY: the longest time that deferred calls wait, us, at least 1.
     pub delay_us: u64,
 }
 
@@ -61,14 +61,14 @@ const _: () = assert!(
 pub struct ChannelHandle {
     reader: Mutex<Channel>,
     pub(crate) caller: Caller,
-    /// Slots of a slot layout; 0 for a ring.
+    /// Number of slots; 0 for a ring.
     slots: usize,
-    /// Belongs to the channel in `reader`.
+    /// The descriptor, which belongs to the channel in `reader`.
     wake_fd: RawFd,
 }
 
 impl ChannelHandle {
-    /// The channel, for as long as one look takes.
+    /// The channel, locked for one operation.
     pub(crate) fn reader(&self) -> MutexGuard<'_, Channel> {
         self.reader.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -79,7 +79,7 @@ impl ChannelHandle {
         unsafe { BorrowedFd::borrow_raw(self.wake_fd) }
     }
 
-    /// The next event; sleeps until `until_ns`, or forever. None: the time ran out.
+    /// The next event; sleeps until `until_ns`, or forever. `None`: the time is over.
     fn recv(&self, until_ns: Option<u64>) -> Outcome<Option<Event>> {
         for _ in 0..SPINS {
             if let Some(event) = self.reader().try_recv() {
@@ -105,7 +105,7 @@ impl ChannelHandle {
 }
 
 /// Opens a channel (ECalls-05 §3.2). `options` NULL: a ring of 1024 events.
-/// -EINVAL for options without meaning; -ENOSPC when all channels of the core are in use.
+/// -EINVAL: an option is invalid; -ENOSPC: all channels of the core are in use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_channel_open(
     ecalls: *const HostHandle,
@@ -125,8 +125,8 @@ pub unsafe extern "C" fn ecalls_channel_open(
     })
 }
 
-/// Closes a channel: its descriptor and its memory are gone. Timers made with it keep its kernel
-/// side until they are cancelled. Events that a subscription still sends there are counted as
+/// Closes a channel with its descriptor and its memory. Timers of the channel keep its kernel side
+/// until they are cancelled. Events that a subscription sends to a closed channel are counted as
 /// ECALLS_DROP_CHANNEL_GONE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_channel_close(channel: *mut ChannelHandle) {
@@ -145,8 +145,8 @@ pub unsafe extern "C" fn ecalls_channel_fd(channel: *const ChannelHandle) -> c_i
     })
 }
 
-/// The next event, without waiting and without a system call. When several wait, the one with the
-/// earliest deadline; late ones are discarded and counted. -EAGAIN: no event waits.
+/// Returns the next event without waiting and without a system call: of several events the one with
+/// the earliest deadline; late ones are discarded and counted. -EAGAIN: no event waits.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_channel_try_recv(
     channel: *mut ChannelHandle,
@@ -165,9 +165,9 @@ pub unsafe extern "C" fn ecalls_channel_try_recv(
     })
 }
 
-/// The same, and sleeps at most `timeout_us` while there is no event; -1: without end. A signal
-/// handler that runs does not end the wait. One thread at a time shall wait on a channel.
-/// -ETIMEDOUT: the time ran out.
+/// The same, but sleeps for at most `timeout_us` while there is no event; -1: without limit. A
+/// signal handler that runs does not end the wait. Only one thread at a time may wait on a channel.
+/// -ETIMEDOUT: no event arrived in this time.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_channel_recv(
     channel: *mut ChannelHandle,
@@ -196,8 +196,8 @@ pub unsafe extern "C" fn ecalls_channel_recv(
     })
 }
 
-/// Asks for a wake-up. 1: wait on the descriptor now, then call ecalls_channel_end_wait and read.
-/// 0: an event is there already, do not wait.
+/// Requests a wake-up. 1: wait on the descriptor, then call ecalls_channel_end_wait and read. 0: an
+/// event is available already, so do not wait.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_channel_prepare_wait(channel: *mut ChannelHandle) -> c_int {
     guard(|| {
@@ -208,7 +208,7 @@ pub unsafe extern "C" fn ecalls_channel_prepare_wait(channel: *mut ChannelHandle
     })
 }
 
-/// Ends a wait: the descriptor is unreadable again, and no wake-up is asked for.
+/// Ends a wait: the descriptor becomes unreadable again, and no wake-up is requested.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_channel_end_wait(channel: *mut ChannelHandle) -> c_int {
     guard(|| {
@@ -220,9 +220,10 @@ pub unsafe extern "C" fn ecalls_channel_end_wait(channel: *mut ChannelHandle) ->
 }
 
 /// Takes the bits of a slot layout (ECalls-01 §2.3): bit i % 64 of bitmap[i / 64] is set if slot i
-/// had an event, and is cleared in the channel, without reading the event. Thereby the readiness of
+/// had an event. The bit in the channel is cleared, and the event is not read; so the readiness of
 /// 1024 descriptors costs some ns. `words` is the length of the bitmap, at least capacity / 64,
-/// rounded up; words beyond are set to 0. Returns how many bits are set; always 0 for a ring.
+/// rounded up; words beyond are set to 0. Returns the number of set bits, which is always 0 for a
+/// ring.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_channel_take_ready(
     channel: *mut ChannelHandle,
@@ -252,7 +253,8 @@ pub unsafe extern "C" fn ecalls_channel_take_ready(
     })
 }
 
-/// What the kernel side did not deliver to this channel, and why. No system call.
+/// Writes the counts of events that the kernel side did not deliver to this channel, by reason. No
+/// system call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_channel_lost(
     channel: *const ChannelHandle,
@@ -269,7 +271,8 @@ pub unsafe extern "C" fn ecalls_channel_lost(
     })
 }
 
-/// How many events arrived in time, but were late when this channel's reader came to them.
+/// Writes the number of events that were delivered in time, but were late when the channel's reader
+/// read them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_channel_late(
     channel: *const ChannelHandle,

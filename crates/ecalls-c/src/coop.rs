@@ -1,4 +1,4 @@
-//! The cooperative poll alone, for event loops that are not ours (Coop §3.1). Man page:
+//! Only the cooperative poll, for event loops of other libraries (Coop §3.1). Man page:
 //! ecalls_coop_poll(3).
 
 use std::ffi::c_int;
@@ -12,16 +12,18 @@ use crate::channel::ChannelHandle;
 use crate::error::{Failure, Outcome, guard};
 use crate::pointer::{give, output, reference, take_back, write_optional};
 
-/// What a thread learns by a poll. Each is ECALLS_COOP_NONE where there is nothing to say; times
-/// may have passed.
+/// The answer to a poll. A field is ECALLS_COOP_NONE where there is no such value; times can lie in
+/// the past.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CoopAnswer {
-    /// When it is to poll again. Past: when it has run the timers that are due.
+    /// When the thread must poll again. In the past: after it has run the timers that are
+    /// due.
     pub slice_end_ns: u64,
-    /// When another thread's timer is due: it is to poll by then, too.
+    /// When another thread's timer is due: the thread must poll by then, too.
     pub next_release_ns: u64,
-    /// The least user virtual time of the others of its group: with more than that, it polls.
+    /// The least user virtual time of the other members of the group: a thread whose own is
+    /// greater must poll.
     pub least_importance: u64,
 }
 
@@ -42,7 +44,7 @@ pub struct CoopHandle {
     thread: ThreadId,
 }
 
-/// The calling thread's poll.
+/// The poll of the calling thread.
 ///
 /// # Safety
 /// As [`reference`].
@@ -55,9 +57,10 @@ unsafe fn own<'a>(handle: *const CoopHandle) -> Outcome<&'a CoopHandle> {
     Ok(handle)
 }
 
-/// Lets the calling thread poll by slot `slot`, 0 to 15, of a channel, in `group` (0: none; the
-/// threads of a user that name the same number share what they get by importance). `channel` NULL:
-/// no scheduler knows the thread, and its polls sleep as exactly as the kernel's timers do.
+/// Lets the calling thread poll by slot `slot`, 0 to 15, of a channel, in group `group` (0: none;
+/// threads of one user that name the same number share their CPU time by importance). `channel`
+/// NULL: the thread polls without a scheduler, and its sleeps are as precise as the kernel's
+/// timers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_coop_open(
     channel: *const ChannelHandle,
@@ -88,17 +91,17 @@ pub(crate) fn slot_number(slot: u32) -> usize {
     usize::try_from(slot).unwrap_or(usize::MAX)
 }
 
-/// Ends a thread's polls. The slot stays the thread's until it ends or takes another.
+/// Ends a thread's polls. The thread keeps the slot until it ends or names another one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_coop_close(poll: *mut CoopHandle) {
     // SAFETY: a handle (the root's Safety).
     unsafe { take_back(poll) };
 }
 
-/// One poll: when the caller's first timer is due, and the least user virtual time of its
+/// One poll: the release time of the caller's first timer, and the least user virtual time of its
 /// best-effort work; ECALLS_COOP_NONE where there is none. With work, or with a timer that is due,
-/// it lets others run; else it sleeps until `release_ns` or a signal. `answer` may be NULL.
-/// 1: a scheduler answered; 0: none does. -EDEADLK if both are ECALLS_COOP_NONE.
+/// the thread yields; otherwise it sleeps until `release_ns` or a signal. `answer` may be NULL.
+/// 1: a scheduler has answered; 0: none is active. -EDEADLK: both are ECALLS_COOP_NONE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_coop_poll(
     poll: *mut CoopHandle,
@@ -115,8 +118,8 @@ pub unsafe extern "C" fn ecalls_coop_poll(
     })
 }
 
-/// Begins a poll before a sleep of the caller's own, in epoll for instance, at most until
-/// `release_ns`.
+/// Begins a poll before a sleep that the caller performs itself, in epoll for instance, until
+/// `release_ns` at the latest.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_coop_before_sleep(
     poll: *mut CoopHandle,
@@ -131,7 +134,7 @@ pub unsafe extern "C" fn ecalls_coop_before_sleep(
     })
 }
 
-/// Ends the poll that ecalls_coop_before_sleep() began. Answer and result: as of
+/// Ends the poll that ecalls_coop_before_sleep() began. Answer and result are those of
 /// ecalls_coop_poll().
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_coop_after_sleep(
@@ -147,7 +150,7 @@ pub unsafe extern "C" fn ecalls_coop_after_sleep(
     })
 }
 
-/// Writes the answer. Whether a scheduler gave it.
+/// Writes the answer. Returns whether a scheduler gave one.
 ///
 /// # Safety
 /// As [`write_optional`].

@@ -1,7 +1,7 @@
-//! Errors on their way to C: a code for programs, a text for people.
+//! Errors in C: a code for programs, a text for people.
 //!
 //! Every function runs inside [`guard`], which turns an error or a panic into a negative code and
-//! keeps the text for the calling thread. A code says what a caller can do:
+//! stores the text for the calling thread. Each code stands for an action that a caller can take:
 //!
 //! | error of the Rust library | code |
 //! |---|---|
@@ -17,7 +17,8 @@
 //! | Os | the system's errno, else -EIO |
 //! | a panic | -ENOTRECOVERABLE |
 //!
-//! Ordinary outcomes (-EAGAIN, -ETIMEDOUT) have a code and no text: a loop that polls pays nothing.
+//! Expected results (-EAGAIN, -ETIMEDOUT) have a code and no text, so they cost a polling loop
+//! nothing.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -26,7 +27,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ecalls::Error;
 
-/// What went wrong, as it is reported to C.
+/// An error as it is reported to C.
 #[derive(Debug)]
 pub(crate) struct Failure {
     /// Negative errno.
@@ -39,7 +40,7 @@ pub(crate) type Outcome<T> = Result<T, Failure>;
 thread_local! {
     /// Text of the last failure.
     static LAST: RefCell<CString> = RefCell::default();
-    /// Text of the last code that only the system knows.
+    /// Text of the last code whose meaning comes from the system.
     static SYSTEM: RefCell<CString> = RefCell::default();
 }
 
@@ -52,12 +53,12 @@ impl Failure {
         }
     }
 
-    /// An argument that has no meaning.
+    /// The failure of an invalid argument.
     pub(crate) fn invalid(text: impl Into<String>) -> Failure {
         Failure::new(libc::EINVAL, text)
     }
 
-    /// The same failure, with where it is.
+    /// The same failure with its place.
     pub(crate) fn at(self, place: impl std::fmt::Display) -> Failure {
         Failure {
             text: format!("{place}: {}", self.text),
@@ -74,9 +75,9 @@ impl Failure {
         Failure::new(libc::ENOTRECOVERABLE, format!("a bug in libecalls: {text}"))
     }
 
-    /// Keeps the text for `ecalls_last_error`. The code.
+    /// Stores the text for `ecalls_last_error` and returns the code.
     fn report(self) -> c_int {
-        // Without the thread's storage (the thread is ending) nobody can ask for the text.
+        // A thread that is ending has no such storage any more, and cannot ask for the text.
         let _ = LAST.try_with(|last| *last.borrow_mut() = c_text(self.text));
         self.code
     }
@@ -102,7 +103,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// The errno of a system's error. libbpf's errors arrive with a kind only.
+/// The errno of a system error. libbpf's errors have only a kind.
 fn number_of(error: &std::io::Error) -> c_int {
     use std::io::ErrorKind;
     error.raw_os_error().unwrap_or(match error.kind() {
@@ -119,7 +120,7 @@ fn c_text(mut text: String) -> CString {
     CString::new(text).unwrap_or_default()
 }
 
-/// Runs a function's body: no error and no panic leaves it other than as a code.
+/// Runs a function's body and turns errors and panics into codes.
 pub(crate) fn guard(body: impl FnOnce() -> Outcome<c_int>) -> c_int {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(value)) => value,
@@ -128,7 +129,7 @@ pub(crate) fn guard(body: impl FnOnce() -> Outcome<c_int>) -> c_int {
     }
 }
 
-/// What a code means, if this library gives it a meaning of its own.
+/// The meaning of a code to which this library gives one of its own.
 fn meaning(number: c_int) -> Option<&'static CStr> {
     Some(match number {
         0 => c"no error",
@@ -149,9 +150,9 @@ fn meaning(number: c_int) -> Option<&'static CStr> {
     })
 }
 
-/// The meaning of a code that a function returned, negative as it is or positive. Never NULL. A
-/// text of this library lives forever; the system's text for any other code until the thread's next
-/// call.
+/// Returns the meaning of a code, given as a function returned it (negative) or positive. Never
+/// NULL. A text of this library is valid forever; the system's text for other codes until the
+/// thread's next call.
 #[unsafe(no_mangle)]
 pub extern "C" fn ecalls_strerror(code: c_int) -> *const c_char {
     let number = code.checked_abs().unwrap_or(0);
@@ -166,9 +167,9 @@ pub extern "C" fn ecalls_strerror(code: c_int) -> *const c_char {
     kept.unwrap_or(c"an error of the system".as_ptr())
 }
 
-/// The text of the calling thread's last failed call: what was wrong, and what would be right.
-/// Never NULL; empty before the first failure. Lives until the thread's next failed call. Success,
-/// -EAGAIN and -ETIMEDOUT leave it as it is.
+/// Returns the text of the calling thread's last failed call: what is wrong, and what is expected.
+/// Never NULL; empty before the first failure. Valid until the thread's next failed call. Success,
+/// -EAGAIN and -ETIMEDOUT do not change it.
 #[unsafe(no_mangle)]
 pub extern "C" fn ecalls_last_error() -> *const c_char {
     LAST.try_with(|last| last.borrow().as_ptr())

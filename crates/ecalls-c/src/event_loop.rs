@@ -1,7 +1,7 @@
-//! The event loop of a thread that keeps time (Coop §2). Man page: ecalls_loop(3).
+//! The event loop of a time-sensitive thread (Coop §2). Man page: ecalls_loop(3).
 //!
-//! A loop's functions are called on the thread that made it; each checks that, because nothing in
-//! C does.
+//! A loop's functions must be called on the thread that opened it; each function checks this,
+//! because the types of C do not.
 
 use std::ffi::{c_int, c_void};
 use std::thread::{self, ThreadId};
@@ -13,12 +13,12 @@ use crate::coop::slot_number;
 use crate::error::{Failure, Outcome, guard};
 use crate::pointer::{Options, give, options, output, reference, take_back, write_optional};
 
-/// `type` of an event: it runs when its release time has come.
+/// `type` of an event that runs at its release time.
 pub const ECALLS_LOOP_TIMER: u32 = 0;
-/// `type` of an event: it runs when no timer is due, least user virtual time first.
+/// `type` of an event that runs when no timer is due, in the order of user virtual times.
 pub const ECALLS_LOOP_BEST_EFFORT: u32 = 1;
 
-/// Runs on the loop's thread. `event` is the number that ecalls_loop_submit() gave.
+/// Runs on the loop's thread. `event` is the number that ecalls_loop_submit() returned.
 pub type LoopCallback =
     Option<unsafe extern "C" fn(events: *mut LoopHandle, event: u64, context: *mut c_void)>;
 
@@ -30,13 +30,13 @@ pub struct LoopEvent {
     pub size: u32,
     /// ECALLS_LOOP_TIMER or ECALLS_LOOP_BEST_EFFORT.
     pub r#type: u32,
-    /// What it does.
+    /// The function to call.
     pub callback: LoopCallback,
-    /// For the callback.
+    /// Passed to the callback.
     pub context: *mut c_void,
-    /// Timer: when, ns of CLOCK_MONOTONIC.
+    /// Timer: release time, ns of CLOCK_MONOTONIC.
     pub release_ns: u64,
-    /// Best effort: the less, the earlier.
+    /// Best effort: the event with the least value runs first.
     pub user_virtual_time: u64,
 }
 
@@ -45,17 +45,17 @@ unsafe impl Options for LoopEvent {
     const LEAST: usize = size_of::<LoopEvent>();
 }
 
-/// How late a loop's timers were: call time minus release time.
+/// Lateness of a loop's timers: the time of the call minus the release time.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LoopTardiness {
     /// Timers that ran.
     pub timers: u64,
-    /// Half of them were at most that late, to 1 %.
+    /// Median, precise to 1 %.
     pub p50_ns: u64,
-    /// 99 of 100 were at most that late, to 1 %.
+    /// 99th percentile, precise to 1 %.
     pub p99_ns: u64,
-    /// None was later.
+    /// Maximum.
     pub max_ns: u64,
 }
 
@@ -84,7 +84,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// The loop, for a call on its own thread.
+/// The loop, for a call on the loop's own thread.
 ///
 /// # Safety
 /// As [`reference`].
@@ -107,7 +107,7 @@ pub(crate) fn when(r#type: u32, release_ns: u64, user_virtual_time: u64) -> Outc
     }
 }
 
-/// The calling thread's loop. -EBUSY: it has one already.
+/// Opens the calling thread's loop. -EBUSY: the thread has one already.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_loop_open(events: *mut *mut LoopHandle) -> c_int {
     guard(|| {
@@ -122,10 +122,10 @@ pub unsafe extern "C" fn ecalls_loop_open(events: *mut *mut LoopHandle) -> c_int
     })
 }
 
-/// The calling thread's loop, which polls cooperatively (ECalls' scheduler, Coop §3.1) by slot
-/// `slot`, 0 to 15, of a channel, in `group` (0: none; the threads of a user that name the same
-/// number share what they get by the user virtual time of their events). While no scheduler runs,
-/// as ecalls_loop_open().
+/// Opens the calling thread's loop, which polls cooperatively (ECalls' scheduler, Coop §3.1) by
+/// slot `slot`, 0 to 15, of a channel, in group `group` (0: none; threads of one user that name the
+/// same number share their CPU time by the user virtual times of their events). While no scheduler
+/// runs, it behaves as a loop of ecalls_loop_open().
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_loop_open_slot(
     channel: *const ChannelHandle,
@@ -147,8 +147,8 @@ pub unsafe extern "C" fn ecalls_loop_open_slot(
     })
 }
 
-/// Who says when the loop's timers run, as far as its last poll could tell. 1: a scheduler that
-/// knows the thread; 0: the kernel's timers alone.
+/// Returns what determines the times at which the loop's timers run, as of its last poll. 1: a
+/// scheduler that knows the thread; 0: only the kernel's timers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_loop_timing(events: *const LoopHandle) -> c_int {
     guard(|| {
@@ -158,14 +158,15 @@ pub unsafe extern "C" fn ecalls_loop_timing(events: *const LoopHandle) -> c_int 
     })
 }
 
-/// Ends a loop, on its thread and not from within an event. What was submitted does not run.
+/// Closes a loop, on its thread and not within an event. Submitted events do not run any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_loop_close(events: *mut LoopHandle) {
     // SAFETY: a handle (the root's Safety).
     unsafe { take_back(events) };
 }
 
-/// Submits an event: its callback runs once. `number`, which may be NULL, names it.
+/// Submits an event: its callback runs once. The number of the event is written to `number`, which
+/// may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_loop_submit(
     events: *mut LoopHandle,
@@ -193,8 +194,9 @@ pub unsafe extern "C" fn ecalls_loop_submit(
     })
 }
 
-/// Gives a submitted event another type and time, or the running one a further run. 1: done; 0: it
-/// has run, or was cancelled. `time` is a release time or a user virtual time, as `type` says.
+/// Changes type and time of a submitted event, or lets the running event run again. 1: done; 0: the
+/// event has run or was cancelled. `time` is a release time or a user virtual time, depending on
+/// `type`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_loop_resubmit(
     events: *const LoopHandle,
@@ -210,7 +212,7 @@ pub unsafe extern "C" fn ecalls_loop_resubmit(
     })
 }
 
-/// Withdraws an event. 1: done; 0: it has run, runs, or was cancelled.
+/// Cancels an event. 1: done; 0: it has run, is running, or was cancelled before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_loop_cancel(events: *const LoopHandle, number: u64) -> c_int {
     guard(|| {
@@ -220,7 +222,8 @@ pub unsafe extern "C" fn ecalls_loop_cancel(events: *const LoopHandle, number: u
     })
 }
 
-/// Runs events until one stops the loop, or until none is left. -EBUSY from within an event.
+/// Runs events until one of them stops the loop, or until none is left. -EBUSY: called within an
+/// event.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_loop_run(events: *const LoopHandle) -> c_int {
     guard(|| {
@@ -240,7 +243,7 @@ pub unsafe extern "C" fn ecalls_loop_stop(events: *const LoopHandle) -> c_int {
     })
 }
 
-/// How late timers were so far.
+/// Writes the lateness of all timers so far.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_loop_tardiness(
     events: *const LoopHandle,

@@ -1,5 +1,5 @@
-//! What becomes an event of a loop beside what its thread submits: descriptors, channels, and other
-//! threads; and another event loop around this one. Man page: ecalls_loop_watch(3).
+//! The other sources of a loop's events: descriptors, channels, other threads; and the use of the
+//! loop within another event loop. Man page: ecalls_loop_watch(3).
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -13,35 +13,35 @@ use crate::event_loop::{
 };
 use crate::pointer::{Options, give, options, output, reference, take_back, write_optional};
 
-/// `interest` and `ready` of a source: it can be read without waiting.
+/// `interest` and `ready` of a source: reading it does not block.
 pub const ECALLS_LOOP_READABLE: u32 = 1;
-/// `interest` and `ready` of a source: it can be written without waiting.
+/// `interest` and `ready` of a source: writing it does not block.
 pub const ECALLS_LOOP_WRITABLE: u32 = 2;
 
 /// Runs on the loop's thread while a source is ready: ECALLS_LOOP_READABLE, _WRITABLE. `source` is
-/// the number that ecalls_loop_watch() gave.
+/// the number that ecalls_loop_watch() returned.
 pub type LoopSourceCallback = Option<
     unsafe extern "C" fn(events: *mut LoopHandle, source: u64, ready: u32, context: *mut c_void),
 >;
 
-/// Something to watch: a descriptor, or a channel.
+/// A source to watch: a descriptor or a channel.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct LoopSource {
     /// Size of this struct.
     pub size: u32,
-    /// The event that it becomes: ECALLS_LOOP_TIMER, released when it was found ready, or
-    /// ECALLS_LOOP_BEST_EFFORT.
+    /// Type of its event: ECALLS_LOOP_TIMER, with the time at which the source was found ready
+    /// as the release time, or ECALLS_LOOP_BEST_EFFORT.
     pub r#type: u32,
-    /// What it does.
+    /// The function to call.
     pub callback: LoopSourceCallback,
-    /// For the callback.
+    /// Passed to the callback.
     pub context: *mut c_void,
-    /// Best effort: the less, the earlier.
+    /// Best effort: the event with the least value runs first.
     pub user_virtual_time: u64,
-    /// The channel whose events are waited for; open while it is watched. NULL: `fd`.
+    /// The channel to watch; it must stay open while it is watched. NULL: `fd`.
     pub channel: *mut ChannelHandle,
-    /// The descriptor; it stays open while it is watched.
+    /// The descriptor to watch; it must stay open while it is watched.
     pub fd: i32,
     /// What to wait for: ECALLS_LOOP_READABLE, _WRITABLE, or both. 0: readable.
     pub interest: u32,
@@ -59,21 +59,22 @@ pub struct RemoteHandle {
     events: *mut LoopHandle,
 }
 
-/// What a callback gets, on its way to the loop's thread.
+/// The arguments of a callback while they move to the loop's thread.
 struct Arguments {
     events: *mut LoopHandle,
     context: *mut c_void,
 }
 
-// SAFETY: only the loop's thread follows the pointers; that is what the caller submitted them for.
+// SAFETY: only the loop's thread dereferences the pointers; the caller submitted them for this
+// purpose.
 unsafe impl Send for Arguments {}
 
-/// A channel of C's, while it is watched.
+/// A channel of a C program while it is watched.
 struct Watched(*const ChannelHandle);
 
 impl Watched {
     fn channel(&self) -> &ChannelHandle {
-        // SAFETY: the caller's promise: it stays open while it is watched.
+        // SAFETY: the caller promises that it stays open while it is watched.
         unsafe { &*self.0 }
     }
 }
@@ -121,10 +122,11 @@ fn kind(given: &LoopSource) -> Outcome<As> {
     }
 }
 
-/// Makes an event of the chosen type whenever a descriptor is ready, or while events wait in a
-/// channel. The callback runs in its turn, and comes again while the source is ready. `number`,
-/// which may be NULL, names it. -EPERM for a descriptor that nobody can wait for, like a file's;
-/// -EBADF for one that is not open; -EEXIST for one that is watched already.
+/// Makes an event of the given type whenever a descriptor is ready, or while events wait in a
+/// channel. The callback runs in the order of events, and again while the source is ready. The
+/// number of the source is written to `number`, which may be NULL. -EPERM: the kind of descriptor
+/// cannot be waited for, such as a file's; -EBADF: the descriptor is not open; -EEXIST: it is
+/// watched already.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_loop_watch(
     events: *mut LoopHandle,
@@ -140,7 +142,7 @@ pub unsafe extern "C" fn ecalls_loop_watch(
         let Some(callback) = given.callback else {
             return Err(Failure::invalid("the source's callback is NULL"));
         };
-        // The name is known only when the source is watched.
+        // The number is known only after the source is registered.
         let name = std::rc::Rc::new(std::cell::Cell::new(0));
         let told = std::rc::Rc::clone(&name);
         let run = move |ready: Ready| {
@@ -152,7 +154,7 @@ pub unsafe extern "C" fn ecalls_loop_watch(
             if given.fd < 0 {
                 return Err(Failure::new(libc::EBADF, "the source's fd is negative"));
             }
-            // SAFETY: the caller's promise: it stays open while it is watched.
+            // SAFETY: the caller promises that the descriptor stays open while it is watched.
             let fd = unsafe { BorrowedFd::borrow_raw(given.fd) };
             own.watch(Fd(fd), interest, kind, move |_, _, ready| run(ready))?
         } else {
@@ -166,7 +168,7 @@ pub unsafe extern "C" fn ecalls_loop_watch(
     })
 }
 
-/// Ends watching a source. 1: done; 0: that was done before.
+/// Ends watching a source. 1: done; 0: it had been ended before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_loop_unwatch(events: *const LoopHandle, source: u64) -> c_int {
     guard(|| {
@@ -176,8 +178,8 @@ pub unsafe extern "C" fn ecalls_loop_unwatch(events: *const LoopHandle, source: 
     })
 }
 
-/// The descriptor that another event loop watches for reading, to call ecalls_loop_turn() then. It
-/// belongs to the loop.
+/// Returns the descriptor that another event loop watches for reading, to call ecalls_loop_turn()
+/// when it is readable. It belongs to the loop.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_loop_fd(events: *const LoopHandle) -> c_int {
     guard(|| {
@@ -186,10 +188,10 @@ pub unsafe extern "C" fn ecalls_loop_fd(events: *const LoopHandle) -> c_int {
     })
 }
 
-/// Runs what is to be run, and returns instead of sleeping. 1: call it again, at once if `next_ns`
-/// is 0, else when the loop's descriptor can be read, which it can at `next_ns` if not before
-/// (UINT64_MAX: no timer waits); 0: it was stopped, or nothing can ever happen again. `next_ns` may
-/// be NULL.
+/// Runs the events that are due, and returns instead of sleeping. 1: call it again, at once if
+/// `next_ns` is 0, otherwise when the loop's descriptor is readable, which it is at `next_ns` at
+/// the latest (UINT64_MAX: no timer waits); 0: the loop was stopped, or no event can occur any
+/// more. `next_ns` may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_loop_turn(events: *const LoopHandle, next_ns: *mut u64) -> c_int {
     guard(|| {
@@ -207,7 +209,8 @@ pub unsafe extern "C" fn ecalls_loop_turn(events: *const LoopHandle, next_ns: *m
     })
 }
 
-/// What other threads submit by. While one is open, ecalls_loop_run() waits for it.
+/// Opens a handle by which other threads submit events. While one is open, ecalls_loop_run() waits
+/// for them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_loop_remote(
     events: *mut LoopHandle,
@@ -223,8 +226,8 @@ pub unsafe extern "C" fn ecalls_loop_remote(
     })
 }
 
-/// Submits an event from any thread: its callback runs once, on the loop's. -ESHUTDOWN: the loop is
-/// closed.
+/// Submits an event from any thread: its callback runs once, on the loop's thread. -ESHUTDOWN: the
+/// loop is closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_loop_remote_submit(
     remote: *const RemoteHandle,
@@ -253,7 +256,7 @@ pub unsafe extern "C" fn ecalls_loop_remote_submit(
     })
 }
 
-/// Stops the loop from any thread, before any event that does not run yet.
+/// Stops the loop from any thread, before any event that is not running yet.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_loop_remote_stop(remote: *const RemoteHandle) -> c_int {
     guard(|| {
@@ -263,7 +266,7 @@ pub unsafe extern "C" fn ecalls_loop_remote_stop(remote: *const RemoteHandle) ->
     })
 }
 
-/// Ends it, on any thread. What was submitted still runs.
+/// Closes the handle, on any thread. Events that were submitted by it still run.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_loop_remote_close(remote: *mut RemoteHandle) {
     // SAFETY: a handle (the root's Safety).

@@ -1,4 +1,5 @@
-//! The entry: the machine's core, and what its services' events mean. Man page: ecalls_open(3).
+//! The entry to the library: the machine's core, and the formats of its services' events. Man page:
+//! ecalls_open(3).
 
 use std::ffi::{c_char, c_int};
 use std::time::Duration;
@@ -8,15 +9,15 @@ use ecalls::{Ecalls, Event};
 use crate::error::{Failure, guard};
 use crate::pointer::{give, output, reference, take_back, text, write_text};
 
-/// `ecalls_t`: the machine's core. Others clone it, so it may be closed before them.
+/// `ecalls_t`: the machine's core. Other handles hold references, so it can be closed before them.
 #[derive(Debug)]
 pub struct HostHandle(pub(crate) Ecalls);
 
-/// Connects to the daemon (ecallsd), for programs of any user. Where none runs, a privileged
-/// program joins the machine's core, or loads it into the kernel if there is none.
-/// -EPERM without daemon and privileges; -EDQUOT when this user has all its connections; -ENOSYS if
-/// this kernel lacks something, with its name; -EPROTO if a core of another version or build runs;
-/// -ENOEXEC if the kernel refused a program.
+/// Connects to the daemon (ecallsd), for programs of any user. If no daemon runs, a privileged
+/// program joins the machine's core, or loads one into the kernel.
+/// -EPERM: there is neither a daemon nor a privilege; -EDQUOT: this user has used up its
+/// connections; -ENOSYS: the kernel lacks a feature, which the text names; -EPROTO: a core of
+/// another version or build runs; -ENOEXEC: the kernel refused a program.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_open(ecalls: *mut *mut HostHandle) -> c_int {
     guard(|| {
@@ -28,9 +29,9 @@ pub unsafe extern "C" fn ecalls_open(ecalls: *mut *mut HostHandle) -> c_int {
     })
 }
 
-/// The same, but waits for the daemon for at most `timeout_us`: after -ESHUTDOWN from
-/// ecalls_check() or another function, to go on with the next daemon. -ESHUTDOWN when the time has
-/// run out.
+/// The same, but waits for the daemon for at most `timeout_us`. A program calls it after -ESHUTDOWN
+/// from ecalls_check() or another function, to continue with the next daemon. -ESHUTDOWN: the time
+/// is over.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_open_within(
     timeout_us: u64,
@@ -45,8 +46,8 @@ pub unsafe extern "C" fn ecalls_open_within(
     })
 }
 
-/// Whether events still come: 0, or -ESHUTDOWN when the daemon has ended. Then everything that was
-/// made with `ecalls` shows no more events: close it, and open and subscribe again.
+/// Whether events can still arrive: 0, or -ESHUTDOWN when the daemon has ended. Then no handle that
+/// was made with `ecalls` receives events any more: close them, open again, and subscribe again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_check(ecalls: *const HostHandle) -> c_int {
     guard(|| {
@@ -57,7 +58,8 @@ pub unsafe extern "C" fn ecalls_check(ecalls: *const HostHandle) -> c_int {
     })
 }
 
-/// This process, as events number it; inside a container that is not its own number there.
+/// Returns the process id of this process as events show it; inside a container it differs from
+/// getpid().
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_pid(ecalls: *const HostHandle) -> c_int {
     guard(|| {
@@ -67,8 +69,8 @@ pub unsafe extern "C" fn ecalls_pid(ecalls: *const HostHandle) -> c_int {
     })
 }
 
-/// Connects to the daemon or joins the machine's core, if either runs; loads nothing. -ENOENT if
-/// none runs.
+/// Connects to the daemon or joins the machine's core if either runs, and never loads a core.
+/// -ENOENT: neither runs.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_join(ecalls: *mut *mut HostHandle) -> c_int {
     guard(|| {
@@ -81,16 +83,18 @@ pub unsafe extern "C" fn ecalls_join(ecalls: *mut *mut HostHandle) -> c_int {
     })
 }
 
-/// Ends the use of the core. What was opened with it goes on until it is closed itself.
+/// Closes the handle. Handles that were opened with it remain valid until they are closed
+/// themselves.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_close(ecalls: *mut HostHandle) {
     // SAFETY: a handle (the root's Safety).
     unsafe { take_back(ecalls) };
 }
 
-/// Writes an event as one line of text: service, kind, process, fields by name. As snprintf: at
-/// most `size` bytes with the final 0, and returns the length of the whole text. For people;
-/// programs use the structs in ecalls/service.h. A service that is gone is named by its number.
+/// Writes an event as one line of text for people: service, kind, process, fields by name. As with
+/// snprintf, at most `size` bytes are written with the final 0, and the length of the whole text is
+/// returned. Programs use the structs in ecalls/service.h. A service that has ended is shown by its
+/// number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_describe(
     ecalls: *const HostHandle,
@@ -109,9 +113,9 @@ pub unsafe extern "C" fn ecalls_describe(
     })
 }
 
-/// Writes the format of a service's data, the fields of a C struct: "u64 cookie; u16 port". As
-/// snprintf: at most `size` bytes with the final 0, and returns the length of the whole text.
-/// -ENOENT without such a service.
+/// Writes the format of a service's data, the fields of a C struct: "u64 cookie; u16 port". As with
+/// snprintf, at most `size` bytes are written with the final 0, and the length of the whole text is
+/// returned. -ENOENT: there is no such service.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_format(
     ecalls: *const HostHandle,

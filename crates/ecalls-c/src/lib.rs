@@ -1,14 +1,16 @@
 //! The C library: the crate `ecalls` behind a C ABI, with the same nouns.
 //!
-//! One file per group of functions and man page. The documentation of the functions is written for
-//! C programmers: it goes into `include/ecalls.h`, whose opening comment holds the conventions.
-//! Two files hold what all others rely on: [`pointer`] is the only place that reads what a caller's
-//! pointer points to, and [`error`] lets no panic cross the boundary and keeps the texts.
+//! There is one file per group of functions and man page. The documentation of the functions is
+//! written for C programmers: it is copied into `include/ecalls.h`, whose opening comment holds the
+//! conventions. All files rely on two of them: [`pointer`] is the only place that dereferences
+//! callers' pointers, and [`error`] turns panics into codes and stores the texts.
 //!
-//! # Safety Every function here relies on the same promises of its caller (they are the header's):
-//! a handle is null or was opened by this library and is not closed yet; a text is null or ends
-//! with 0; options are null or at least as long as their `size` says; an output is null or may be
-//! written; memory that is passed is not changed by others during the call.
+//! # Safety
+//!
+//! Every function here relies on the same promises of its caller (the header states them): a handle
+//! is null or was opened by this library and is not closed yet; a text is null or ends with 0;
+//! options are null or at least as long as their `size` says; an output is null or can be written;
+//! memory that is passed is not changed by others during the call.
 
 #![allow(
     unsafe_code,

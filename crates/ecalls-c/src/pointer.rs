@@ -1,7 +1,7 @@
-//! The only place that reads what a C caller's pointer points to.
+//! The only place that dereferences the pointers of a C caller.
 //!
-//! Each function checks for null and trusts the rest: the promises in the crate root. Options are
-//! copied before anything is looked at, so that what was checked is what is used.
+//! Each function checks for null and otherwise relies on the promises in the crate root. Options
+//! are copied before they are checked, so that the checked values are the ones that are used.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::mem::MaybeUninit;
@@ -9,24 +9,24 @@ use std::ptr::NonNull;
 
 use crate::error::{Failure, Outcome};
 
-/// Bytes of options at most: what is longer was never meant as options.
+/// The largest size of options; a greater `size` is an error of the caller.
 const OPTIONS_MAX: usize = 4096;
 
 /// A struct of C whose first field is `size`.
 ///
 /// # Safety
 /// `repr(C)`, begins with a `u32`, has no padding, and every pattern of bytes is one of its values,
-/// pointers and optional functions included. (A pointer that points nowhere is a value, too; it is
-/// the root's promise that makes it good.)
+/// pointers and optional functions included. (An invalid pointer is a value, too; the promises in
+/// the crate root make it valid.)
 pub(crate) unsafe trait Options: Sized {
-    /// Bytes of its first version: less makes no sense. While there is no other, its size.
+    /// The size of its first version, which is the least size that is accepted.
     const LEAST: usize;
 }
 
-/// What a handle stands for.
+/// The object behind a handle.
 ///
 /// # Safety
-/// `pointer` is null, or what it points to lives and is not changed during `'a`.
+/// `pointer` is null, or its target lives and is not changed during `'a`.
 pub(crate) unsafe fn reference<'a, T>(pointer: *const T, what: &str) -> Outcome<&'a T> {
     // SAFETY: the caller's promise.
     unsafe { pointer.as_ref() }.ok_or_else(|| null(what))
@@ -46,7 +46,7 @@ pub(crate) unsafe fn text<'a>(pointer: *const c_char, what: &str) -> Outcome<&'a
         .map_err(|_| Failure::invalid(format!("{what} is no UTF-8")))
 }
 
-/// A text that may be left out: empty then.
+/// An optional text: empty if it is null.
 ///
 /// # Safety
 /// As [`text`].
@@ -58,7 +58,7 @@ pub(crate) unsafe fn optional_text<'a>(pointer: *const c_char, what: &str) -> Ou
     unsafe { text(pointer, what) }
 }
 
-/// Bytes; none of them for a null pointer without a length.
+/// A slice of bytes; null stands for an empty one.
 ///
 /// # Safety
 /// `pointer` is null, or points to `size` bytes that are not changed during `'a`.
@@ -73,10 +73,10 @@ pub(crate) unsafe fn bytes<'a>(pointer: *const u8, size: usize, what: &str) -> O
     Ok(unsafe { std::slice::from_raw_parts(pointer, size) })
 }
 
-/// A copy of options. Fields that the caller's version does not have are 0.
+/// A copy of options. Fields that the caller's version lacks are 0.
 ///
 /// # Safety
-/// `pointer` is null, or begins with a `u32` and has as many bytes as that says.
+/// `pointer` is null, or begins with a `u32` and has as many bytes as this number says.
 pub(crate) unsafe fn options<T: Options>(pointer: *const T, what: &str) -> Outcome<T> {
     if pointer.is_null() {
         return Err(null(what));
@@ -107,7 +107,7 @@ pub(crate) unsafe fn sized<T: Options>(pointer: *const T, size: u32, what: &str)
     }
     // SAFETY: `known <= size`, so this stays inside the caller's struct or at its end.
     let rest = unsafe { pointer.cast::<u8>().add(known) };
-    // SAFETY: the bytes of the caller's struct behind what this version knows.
+    // SAFETY: these are the bytes of the caller's struct that this version does not know.
     let rest = unsafe { std::slice::from_raw_parts(rest, size - known) };
     if rest.iter().any(|byte| *byte != 0) {
         return Err(Failure::new(
@@ -119,12 +119,12 @@ pub(crate) unsafe fn sized<T: Options>(pointer: *const T, size: u32, what: &str)
     Ok(unsafe { copy.assume_init() })
 }
 
-/// Where an output goes. Write it last, only on success.
+/// The place of an output. Callers write it last, and only on success.
 pub(crate) fn output<T>(pointer: *mut T, what: &str) -> Outcome<NonNull<T>> {
     NonNull::new(pointer).ok_or_else(|| null(what))
 }
 
-/// Writes an output that may be left out.
+/// Writes an optional output.
 ///
 /// # Safety
 /// `pointer` is null or may be written.
@@ -135,7 +135,7 @@ pub(crate) unsafe fn write_optional<T>(pointer: *mut T, value: T) {
     }
 }
 
-/// A new handle of the caller.
+/// Passes a new handle to the caller.
 ///
 /// # Safety
 /// `place` may be written.
@@ -147,7 +147,7 @@ pub(crate) unsafe fn give<T>(place: NonNull<*mut T>, value: T) {
 /// Ends a handle.
 ///
 /// # Safety
-/// `pointer` is null or came from [`give`], and nobody uses it any more.
+/// `pointer` is null or came from [`give`], and is not used any more.
 pub(crate) unsafe fn take_back<T>(pointer: *mut T) {
     if !pointer.is_null() {
         crate::error::guard(|| {
@@ -158,7 +158,8 @@ pub(crate) unsafe fn take_back<T>(pointer: *mut T) {
     }
 }
 
-/// Writes a text as snprintf does: as much as fits, with a final 0. The length of the whole text.
+/// Writes a text as snprintf does: as much as fits, with a final 0. Returns the length of the whole
+/// text.
 ///
 /// # Safety
 /// `buffer` is null or has `size` bytes that may be written.

@@ -1,4 +1,4 @@
-//! Services of the program's own: it registers a name and raises events for others. Man page:
+//! Services of the program: it registers a name and raises events for other programs. Man page:
 //! ecalls_service(3).
 
 use std::ffi::{c_char, c_int, c_void};
@@ -15,31 +15,31 @@ use crate::pointer::{
     write_optional,
 };
 
-/// What is raised: the arguments of raise_event (ECalls-05 §3).
+/// An event to raise: the arguments of raise_event (ECalls-05 §3).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct RaiseOptions {
     /// Size of this struct.
     pub size: u32,
-    /// For whom: a process id, ECALLS_TARGET_ALL or ECALLS_TARGET_WAKE_ONE. Not 0.
+    /// The receiver: a process id, ECALLS_TARGET_ALL or ECALLS_TARGET_WAKE_ONE. Not 0.
     pub target: i32,
-    /// What happened, 0 to 31.
+    /// Kind of the event, 0 to 31.
     pub kind: u32,
-    /// Which typed slot it belongs to.
+    /// Selects the slot in channels whose slots are used by type.
     pub r#type: u32,
-    /// Which priority slot it belongs to; 0 is the most urgent.
+    /// Selects the slot in channels whose slots are used by priority; 0 is the most urgent.
     pub priority: u32,
     /// ECALLS_EVENT_CPU asks for event-aware CPU scheduling of the receiver (ECalls-05 §4).
     /// ECALLS_RAISE_ABSOLUTE makes the two times below times of CLOCK_MONOTONIC.
     pub flags: u32,
-    /// Discarded, and counted, when not delivered within this time (of its release, if that is
-    /// later), us. 0: none.
+    /// The event is discarded and counted if it is not delivered within this time (after its
+    /// release time, if that is later), us. 0: no deadline.
     pub deadline_us: u64,
-    /// Not delivered before this time has passed, us. 0: at once.
+    /// The event is not delivered before this time has passed, us. 0: at once.
     pub release_us: u64,
-    /// The data. NULL if there is none.
+    /// The data. NULL: none.
     pub data: *const c_void,
-    /// Bytes of it, at most ECALLS_DATA_MAX.
+    /// Size of the data in bytes, at most ECALLS_DATA_MAX.
     pub data_size: u64,
 }
 
@@ -60,7 +60,7 @@ pub struct ServiceHandle(Service);
 /// Registers a service of this program by a unique name (ECalls-05 §3). `format` describes its data
 /// as the fields of a C struct: "u64 load; u32 threads"; `kinds` names its kinds: "high low". Both
 /// may be NULL: no data, kinds without names.
-/// -EINVAL when the name is taken or not well-formed; -ENOSPC when all services are in use.
+/// -EINVAL: the name is taken or not well-formed; -ENOSPC: all services of the core are in use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_service_register(
     ecalls: *const HostHandle,
@@ -86,14 +86,15 @@ pub unsafe extern "C" fn ecalls_service_register(
     })
 }
 
-/// Unregisters a service. Its subscriptions stay, and see it again if it comes back.
+/// Unregisters a service. Subscriptions to it stay, and receive its events if it is registered
+/// again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_service_unregister(service: *mut ServiceHandle) {
     // SAFETY: a handle (the root's Safety).
     unsafe { take_back(service) };
 }
 
-/// Its index: `service` of its events, and the argument of ECALLS_OP_RAISE.
+/// Writes the index of the service: `service` of its events, and the argument of ECALLS_OP_RAISE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_service_index(
     service: *const ServiceHandle,
@@ -109,11 +110,12 @@ pub unsafe extern "C" fn ecalls_service_index(
     })
 }
 
-/// Raises an event of a service of this program (ECalls-05 §3). `raise` NULL: kind 0 for everybody,
-/// without data. `offered` (NULL if you do not care): how many subscriptions it was offered to at
-/// once; 0 when it waits for its release, or nobody subscribed, which is counted.
-/// -EINVAL for too much data; -ENOSPC when the queue is full and this deadline the latest; -EDQUOT
-/// when this user raises more, or has more events waiting, than the daemon lets it.
+/// Raises an event of a service of this program (ECalls-05 §3). `raise` NULL: kind 0 for all
+/// subscriptions, without data. `offered` may be NULL; it is the number of subscriptions to which
+/// the event was offered at once; 0 if the event waits for its release time, or if no subscription
+/// matched, which is counted.
+/// -EINVAL: too much data; -ENOSPC: the queue is full and this deadline is the latest; -EDQUOT:
+/// this user raises more events, or has more events waiting, than the daemon permits.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_service_raise(
     service: *const ServiceHandle,
@@ -134,8 +136,8 @@ pub unsafe extern "C" fn ecalls_service_raise(
 }
 
 /// The same by the name of a service: the generic call (ECalls-01 §2.3.1), which may block.
-/// -ENOENT without such a service; -EPERM if it is built in, or another process' and you are not
-/// root.
+/// -ENOENT: there is no such service; -EPERM: the service is built in, or belongs to another
+/// process and the caller is not root.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_raise(
     ecalls: *const HostHandle,

@@ -1,7 +1,7 @@
 //! Real-time signals in the papers' order. Man page: ecalls_signal(3).
 //!
-//! The Rust library calls a handler of type `fn`; the C handlers are kept here, one per signal, and
-//! `forward` finds the one to call.
+//! The Rust library calls a handler of type `fn`; this file stores the C handlers, one per signal,
+//! and `forward` calls the one of the signal.
 
 use std::ffi::c_int;
 use std::ptr::null_mut;
@@ -15,11 +15,11 @@ use crate::error::{Failure, guard};
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Signal {
-    /// Its number.
+    /// Number of the signal.
     pub signal: i32,
-    /// How it was sent (si_code): SI_KERNEL by an event, SI_QUEUE by sigqueue.
+    /// Origin of the signal (si_code): SI_KERNEL for an event, SI_QUEUE for sigqueue.
     pub code: i32,
-    /// What the sender attached; 0 if nothing.
+    /// The value that the sender attached; 0 if there is none.
     pub value: u64,
     /// Process that sent it; 0: the kernel, as for all events.
     pub pid: u32,
@@ -27,25 +27,25 @@ pub struct Signal {
     pub uid: u32,
 }
 
-/// A handler of a real-time signal. It runs in the middle of whatever the thread was doing: it may
-/// call only what signal-safety(7) lists, and no function of this library.
+/// A handler of a real-time signal. It interrupts the thread at any point, so it may call only the
+/// functions in signal-safety(7), and none of this library.
 pub type SignalCallback = Option<unsafe extern "C" fn(received: *const Signal)>;
 
-/// Numbers there are, and one for the 0 that none has.
+/// The number of signals, and one for the unused number 0.
 const SIGNALS: usize = 65;
 
-/// The C handler of each signal, or null. Stored before the kernel learns of it.
+/// The C handler of each signal, or null. It is stored before the kernel learns of it.
 static HANDLERS: [AtomicPtr<()>; SIGNALS] = [const { AtomicPtr::new(null_mut()) }; SIGNALS];
 
-/// Calls `handler` whenever real-time signal `signal`, SIGRTMIN to SIGRTMAX, arrives at the process
-/// (ECalls-05 §3.1.1). While it runs all other signals wait, other than those that report a fault.
-/// With ecalls_signal_keep_order, pending signals are then handled in the papers' order: real-time
-/// signals before regular ones, the lowest number first. -EINVAL for another signal.
+/// Calls `handler` whenever the real-time signal `signal`, SIGRTMIN to SIGRTMAX, arrives at the
+/// process (ECalls-05 §3.1.1). While it runs, all other signals are blocked except those that
+/// report a fault. With ecalls_signal_keep_order, pending signals are then handled in the papers'
+/// order: real-time signals before regular ones, the lowest number first. -EINVAL: another signal.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_signal_install(signal: c_int, handler: SignalCallback) -> c_int {
     guard(|| {
         let handler = handler.ok_or_else(|| Failure::invalid("the handler is NULL"))?;
-        // Out of range: refused below, before it would be missed.
+        // A number out of range is refused below.
         if let Some(slot) = slot(signal) {
             let former = slot.swap(handler as *mut (), Ordering::AcqRel);
             signal::install(signal, forward)
@@ -57,8 +57,8 @@ pub unsafe extern "C" fn ecalls_signal_install(signal: c_int, handler: SignalCal
     })
 }
 
-/// Takes the handler of a real-time signal away. From then on the signal is ignored: its default
-/// would end the process, and a sender may not know yet. -EINVAL for another signal.
+/// Removes the handler of a real-time signal. From then on the signal is ignored, because its
+/// default action would end the process, and a sender may still use it. -EINVAL: another signal.
 #[unsafe(no_mangle)]
 pub extern "C" fn ecalls_signal_uninstall(signal: c_int) -> c_int {
     guard(|| {
@@ -67,9 +67,9 @@ pub extern "C" fn ecalls_signal_uninstall(signal: c_int) -> c_int {
     })
 }
 
-/// Takes the real-time signals out of the masks of all regular handlers that the process has now,
-/// so that real-time signals precede and interrupt them. Call it after those were installed.
-/// Returns how many handlers were changed.
+/// Removes the real-time signals from the masks of all regular signal handlers that the process has
+/// now, so that real-time signals precede and interrupt them. Call it after those handlers were
+/// installed. Returns the number of handlers that were changed.
 #[unsafe(no_mangle)]
 pub extern "C" fn ecalls_signal_keep_order() -> c_int {
     guard(|| {
@@ -95,9 +95,9 @@ fn forward(received: SignalValue) {
         pid: received.pid,
         uid: received.uid,
     };
-    // SAFETY: only `ecalls_signal_install` stores something, and that is such a function.
+    // SAFETY: only `ecalls_signal_install` stores values here, and they are such functions.
     let handler =
         unsafe { std::mem::transmute::<*mut (), unsafe extern "C" fn(*const Signal)>(handler) };
-    // SAFETY: the program made it for this; the value lives during the call.
+    // SAFETY: the program installed it for this purpose; the value lives during the call.
     unsafe { handler(&raw const value) };
 }

@@ -1,4 +1,4 @@
-//! The socket service: which sockets raise events. Man page: ecalls_socket(3).
+//! The socket service: the registration of sockets. Man page: ecalls_socket(3).
 
 use std::ffi::c_int;
 use std::os::fd::BorrowedFd;
@@ -11,17 +11,17 @@ use crate::error::{Failure, Outcome, guard};
 use crate::host::HostHandle;
 use crate::pointer::{Options, options, reference, write_optional};
 
-/// ecalls_interest.flags: `type` of the events is that of the interest, not the descriptor.
+/// ecalls_interest.flags: `type` of the events is that of the interest instead of the descriptor.
 pub const ECALLS_INTEREST_TYPE: u32 = 1;
-/// ecalls_interest.flags: only arriving data, no connections.
+/// ecalls_interest.flags: events of arriving data only, not of connections.
 pub const ECALLS_INTEREST_DATA_ONLY: u32 = 2;
 /// ecalls_interest.flags: connections that a listener accepts are not registered.
 pub const ECALLS_INTEREST_NOT_INHERITED: u32 = 4;
 
 const FLAGS: u32 = ECALLS_INTEREST_TYPE | ECALLS_INTEREST_DATA_ONLY | ECALLS_INTEREST_NOT_INHERITED;
 
-/// What is registered of a socket (ECalls-05 §5.2). All 0 but `size`: data and connections, told to
-/// this process, inherited by accepted connections.
+/// The registration of a socket (ECalls-05 §5.2). With all fields 0 but `size`: events of data and
+/// connections for this process, inherited by accepted connections.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Interest {
@@ -29,11 +29,11 @@ pub struct Interest {
     pub size: u32,
     /// ECALLS_INTEREST_*.
     pub flags: u32,
-    /// Who is told: 0: this process. ECALLS_TARGET_ALL: every subscription.
+    /// The receiver. 0: this process. ECALLS_TARGET_ALL: every subscription.
     /// ECALLS_TARGET_WAKE_ONE: one of them, in turn.
     pub target: i32,
-    /// With ECALLS_INTEREST_TYPE: `type` of its events: which typed slot they take. Otherwise
-    /// that is the number of the descriptor.
+    /// With ECALLS_INTEREST_TYPE: `type` of its events, which selects the slot by type.
+    /// Otherwise it is the number of the descriptor.
     pub r#type: u32,
     /// Deadline of its events, us. 0: none.
     pub deadline_us: u64,
@@ -49,9 +49,9 @@ const _: () = assert!(
     "the first version"
 );
 
-/// Registers a socket of this process with the service "socket". That lives as long as the socket,
-/// or until ecalls_forget_socket. `interest` NULL: as if all were 0.
-/// -EBADF if `fd` is not open; -EINVAL if it is no socket.
+/// Registers a socket of this process with the service "socket". The registration lasts as long as
+/// the socket, or until ecalls_forget_socket. `interest` NULL: as if all fields were 0.
+/// -EBADF: `fd` is not open; -EINVAL: it is not a socket.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_watch_socket(
     ecalls: *const HostHandle,
@@ -83,9 +83,9 @@ pub unsafe extern "C" fn ecalls_forget_socket(ecalls: *const HostHandle, fd: c_i
     })
 }
 
-/// Registers all sockets that process `pid` has open now. `registered` (NULL if you do not care):
-/// how many. Fails with the system's code when there is no such process or it may not be looked
-/// into.
+/// Registers all sockets that process `pid` has open now. Their number is written to `registered`,
+/// which may be NULL. The code is the system's if there is no such process or the caller may not
+/// inspect it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_watch_sockets_of(
     ecalls: *const HostHandle,

@@ -1,4 +1,4 @@
-//! Subscriptions: what is done with each event of a service. Man page: ecalls_subscribe(3).
+//! Subscriptions: the actions for each event of a service. Man page: ecalls_subscribe(3).
 
 use std::ffi::{c_char, c_int};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::pointer::{
     Options, give, optional_text, options, output, reference, sized, take_back, text, write_text,
 };
 
-/// What is subscribed to, and what is done with each event (struct ecalls of ECalls-05 §3).
+/// The events to receive, and the actions for each (struct ecalls of ECalls-05 §3).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct SubscribeOptions {
@@ -26,24 +26,24 @@ pub struct SubscribeOptions {
     pub action_size: u32,
     /// The actions, in order.
     pub actions: *const SubscribeAction,
-    /// How many: 1 to ECALLS_ACTIONS_MAX.
+    /// Number of actions: 1 to ECALLS_ACTIONS_MAX.
     pub action_count: u32,
-    /// Bit k: events of kind k. 0: all.
+    /// Bit k selects events of kind k. 0: all.
     pub kinds: u32,
-    /// Who receives (process_id of struct ecalls): signals go there, and events with a target
-    /// are matched with it. 0: this process.
+    /// The receiver (process_id of struct ecalls): signals go to it, and an event's target is
+    /// compared with it. 0: this process.
     pub receiver: u32,
-    /// Only events raised in this process. 0: in any.
+    /// Only events raised in this process. 0: in any process.
     pub pid: u32,
     /// Events not delivered within this time are discarded and counted, us. 0: none.
     pub deadline_us: u64,
-    /// Channel that shows what was not delivered, and the histogram. NULL: that of the first
-    /// MEMORY action.
+    /// Channel that shows the counts of events that were not delivered, and the histogram.
+    /// NULL: that of the first MEMORY action.
     pub report: *const ChannelHandle,
     /// Names of the attributes of the reporting channel, in the order of their numbers, for
     /// handlers in E-code.
     pub attributes: *const *const c_char,
-    /// How many: 0 to ECALLS_ATTRIBUTES.
+    /// Number of attributes: 0 to ECALLS_ATTRIBUTES.
     pub attribute_count: u32,
     /// 0.
     pub pad: u32,
@@ -64,9 +64,10 @@ const _: () = assert!(
 pub struct SubscriptionHandle(Subscription);
 
 /// Subscribes to the service of that name; events arrive from then on (ECalls-05 §3).
-/// -ENOENT without such a service, kernel handler or field, with the names there are; -EINVAL for
-/// options without meaning, and for E-code that is wrong, with all places; -ENOSPC when the service
-/// has all the subscriptions it can have; -ESHUTDOWN if the receiver does not exist.
+/// -ENOENT: there is no such service, kernel handler or field; the text lists the existing ones.
+/// -EINVAL: an option is invalid, or the E-code has errors, which the text lists with their places;
+/// -ENOSPC: the service has the largest number of subscriptions; -ESHUTDOWN: the receiver does not
+/// exist.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_subscribe(
     ecalls: *const HostHandle,
@@ -90,14 +91,15 @@ pub unsafe extern "C" fn ecalls_subscribe(
     })
 }
 
-/// Ends a subscription. Waits for a handler of the program that is running, unless called by it.
+/// Ends a subscription. Waits for a handler of the program that is running, unless that handler
+/// calls it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_unsubscribe(subscription: *mut SubscriptionHandle) {
     // SAFETY: a handle (the root's Safety).
     unsafe { take_back(subscription) };
 }
 
-/// Its id: `subscription` of its events.
+/// Writes the id of the subscription: `subscription` of its events.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_subscription_id(
     subscription: *const SubscriptionHandle,
@@ -113,7 +115,7 @@ pub unsafe extern "C" fn ecalls_subscription_id(
     })
 }
 
-/// What the kernel side counted of it: offered, delivered, filtered, late, dropped and why.
+/// Writes the subscription's counters: offered, delivered, filtered, late, dropped by reason.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_subscription_counts(
     subscription: *const SubscriptionHandle,
@@ -130,11 +132,11 @@ pub unsafe extern "C" fn ecalls_subscription_counts(
     })
 }
 
-/// Replaces handler number `number` in E-code, counted from 0, while events arrive: each meets
-/// either the former one or this one. Its static variables of the same name and type go on.
-/// `name`: what messages about the text call it; NULL: "ecode".
-/// -EINVAL for a text that is wrong, or has another output than the handlers behind it are made
-/// for; -ESHUTDOWN without such a handler. Then the former one goes on.
+/// Replaces handler number `number` in E-code, counted from 0, while events arrive: each event
+/// meets either the old handler or the new one. Static variables of the same name and type keep
+/// their values. `name`: the text's name in messages; NULL: "ecode".
+/// -EINVAL: the text has errors, or another output than the following handlers were compiled for;
+/// -ESHUTDOWN: there is no such handler. In these cases the old handler stays.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_subscription_replace(
     subscription: *const SubscriptionHandle,
@@ -158,8 +160,8 @@ pub unsafe extern "C" fn ecalls_subscription_replace(
     })
 }
 
-/// Writes the format of the data that arrive at the end of its chain: the service's, or the output
-/// of its last handler in E-code that has one. As ecalls_format().
+/// Writes the format of the data at the end of the chain: that of the service, or the output of the
+/// last handler in E-code that has one. The arguments are those of ecalls_format().
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_subscription_format(
     subscription: *const SubscriptionHandle,
@@ -174,9 +176,9 @@ pub unsafe extern "C" fn ecalls_subscription_format(
     })
 }
 
-/// Writes what the compiler found odd in its texts in E-code, though they run (an unused variable,
-/// a condition that never holds): messages with their places, each with a line feed at its end. As
-/// ecalls_format(); 0: nothing.
+/// Writes the compiler's warnings about the texts in E-code (an unused variable, a condition that
+/// never holds): messages with their places, each with a line feed at its end. The arguments are
+/// those of ecalls_format(); 0: there are none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_subscription_warnings(
     subscription: *const SubscriptionHandle,
@@ -259,7 +261,7 @@ unsafe fn subscribe(
     Ok(builder.install()?)
 }
 
-/// A subscription to the kinds whose bits are set. The Rust library takes them by name.
+/// A subscription to the kinds whose bits are set. The Rust library takes kinds by name.
 fn with_kinds(ecalls: &Ecalls, service: &str, kinds: u32) -> Outcome<SubscriptionBuilder> {
     let builder = ecalls.subscribe(service)?;
     if kinds == 0 {

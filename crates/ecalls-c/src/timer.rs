@@ -13,9 +13,9 @@ use crate::pointer::{give, output, reference, take_back};
 #[derive(Debug)]
 pub struct TimerHandle(Timer);
 
-/// A timer that expires once, after this time. Its events go to this process' subscriptions to the
-/// service "timer"; `type` of an event is the timer's number.
-/// -ENOSPC when all timers of the core are in use, -EDQUOT when this user has all of its own.
+/// Starts a timer that expires once, after this time. Its events go to this process's subscriptions
+/// to the service "timer"; `type` of an event is the timer's number.
+/// -ENOSPC: all timers of the core are in use; -EDQUOT: this user has used up its timers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_timer_after(
     channel: *const ChannelHandle,
@@ -33,7 +33,7 @@ pub unsafe extern "C" fn ecalls_timer_after(
     })
 }
 
-/// A timer that expires every `period_us`, at least 50, the first time after one period.
+/// Starts a timer that expires every `period_us`, at least 50, first after one period.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_timer_every(
     channel: *const ChannelHandle,
@@ -51,8 +51,8 @@ pub unsafe extern "C" fn ecalls_timer_every(
     })
 }
 
-/// A timer that expires at `expiry_ns` of CLOCK_MONOTONIC, and then every `period_us`; 0: only
-/// once.
+/// Starts a timer that expires at `expiry_ns` of CLOCK_MONOTONIC, and then every `period_us`; 0:
+/// only once.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_timer_at(
     channel: *const ChannelHandle,
@@ -71,8 +71,8 @@ pub unsafe extern "C" fn ecalls_timer_at(
     })
 }
 
-/// Moves the next expiry to `expiry_ns`, and the period to `period_us` (0: once), by a deferred
-/// call: no system call.
+/// Changes the next expiry to `expiry_ns`, and the period to `period_us` (0: once), by a deferred
+/// call, without a system call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_timer_move(
     timer: *const TimerHandle,
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn ecalls_timer_move(
     })
 }
 
-/// Its number: `type` of its events.
+/// Writes the timer's number: `type` of its events.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_timer_number(timer: *const TimerHandle, number: *mut u32) -> c_int {
     guard(|| {
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn ecalls_timer_number(timer: *const TimerHandle, number: 
     })
 }
 
-/// Cancels a timer and ends its handle. An expiry that was raised already still arrives.
+/// Cancels a timer and closes its handle. An expiry that was raised before still arrives.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_timer_cancel(timer: *mut TimerHandle) {
     // SAFETY: a handle (the root's Safety).

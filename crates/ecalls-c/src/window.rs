@@ -1,4 +1,4 @@
-//! What a thread tells the scheduler besides its polls: its slot, that it reads a channel's events,
+//! Information for the scheduler other than polls: a thread's slot, its role as a channel's sink,
 //! its window (ECalls-05 §4.1). Man page: ecalls_coop_window(3).
 
 use std::ffi::c_int;
@@ -15,20 +15,20 @@ use crate::coop::slot_number;
 use crate::error::{Failure, Outcome, guard};
 use crate::pointer::{Options, options, output, reference};
 
-/// A thread's window: a service time in each period, x of y of which may be missed.
+/// A thread's window: a service time in each period; x of y periods may be missed.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CoopWindow {
     /// Size of this struct.
     pub size: u32,
-    /// ECALLS_WINDOW_CONSERVING: beyond its service the thread shares what is left, like a fair
-    /// one. 0: it waits for its next period.
+    /// ECALLS_WINDOW_CONSERVING: beyond its service time the thread shares the remaining CPU
+    /// time as a fair thread. 0: it waits for its next period.
     pub flags: u32,
     /// The period, 100 us to 10 s.
     pub period_us: u64,
     /// CPU time in each period.
     pub service_us: u64,
-    /// Of y periods, how many may be missed.
+    /// Number of periods in any y that may be missed.
     pub x: u32,
     /// 1 to 1024.
     pub y: u32,
@@ -39,15 +39,15 @@ unsafe impl Options for CoopWindow {
     const LEAST: usize = size_of::<CoopWindow>();
 }
 
-/// How the periods of a window went, up to when the thread ran last.
+/// Results of a window's periods until the thread last ran.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CoopPeriods {
-    /// Served.
+    /// Periods that were served.
     pub met: u64,
-    /// Not served.
+    /// Periods that were missed.
     pub missed: u64,
-    /// Of these, those when x of the current window had been missed already.
+    /// Missed periods after x of the current window had been missed.
     pub violated: u64,
 }
 
@@ -73,9 +73,9 @@ impl CoopWindow {
     }
 }
 
-/// Makes slot `slot`, 0 to 15, of a channel the calling thread's, in `group` (0: none; the threads
-/// of a user that name the same number are a group), from its next yield on. Those who poll need
-/// not: ecalls_coop_open() and ecalls_loop_open_slot() do it.
+/// Binds the calling thread to slot `slot`, 0 to 15, of a channel, in group `group` (0: none;
+/// threads of one user that name the same number are a group), from its next yield on. Threads that
+/// poll need not call it: ecalls_coop_open() and ecalls_loop_open_slot() do so.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_coop_slot(
     channel: *const ChannelHandle,
@@ -90,9 +90,9 @@ pub unsafe extern "C" fn ecalls_coop_slot(
     })
 }
 
-/// The same for the thread that reads the channel's events, which is their sink then: when one was
-/// raised with ECALLS_EVENT_CPU, the thread runs before others that are fair, and not more than
-/// its share; the event with the earliest deadline goes first.
+/// The same for the thread that reads the channel's events, which becomes their sink: when an event
+/// was raised with ECALLS_EVENT_CPU, the thread runs before other fair threads, but for no more
+/// than its share; the sink of the event with the earliest deadline runs first.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_sink_slot(
     channel: *const ChannelHandle,
@@ -107,8 +107,8 @@ pub unsafe extern "C" fn ecalls_sink_slot(
     })
 }
 
-/// What the scheduler takes the thread of a slot for: ECALLS_COOP_UNBOUND (it has not seen one, or
-/// there is no scheduler), _COOPERATIVE, _DEMOTED (fair, until it polls) or _NO_PLACE.
+/// Returns the scheduler's view of the thread of a slot: ECALLS_COOP_UNBOUND (it has seen no thread
+/// there, or does not run), _COOPERATIVE, _DEMOTED (fair until its next poll) or _NO_PLACE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_coop_standing(channel: *const ChannelHandle, slot: u32) -> c_int {
     guard(|| {
@@ -124,12 +124,13 @@ pub unsafe extern "C" fn ecalls_coop_standing(channel: *const ChannelHandle, slo
     })
 }
 
-/// Asks for a window of the calling thread, whose slot this is, in no group. It takes the place of
-/// the one that the thread has, and holds until the thread ends or names its slot again.
-/// ECALLS_WINDOW_PROMISED: at least y - x of y periods will be served, if the thread wants to run
-/// when they begin; ECALLS_WINDOW_UNPROMISED: nothing proves that. -ENOSPC: refused, with what is
-/// left, or because there is no place for the thread; -ESHUTDOWN: there is no scheduler; -EINVAL:
-/// the window is out of bounds, or the thread is in a group; -ENOENT: the slot is not the thread's.
+/// Requests a window for the calling thread, which must own this slot and be in no group. It
+/// replaces the thread's present window, and lasts until the thread ends or names its slot again.
+/// ECALLS_WINDOW_PROMISED: at least y - x of y periods will be served, if the thread is ready when
+/// they begin; ECALLS_WINDOW_UNPROMISED: there is no such guarantee. -ENOSPC: refused; the text
+/// says how much CPU is left, or that there is no place for the thread; -ESHUTDOWN: there is no
+/// scheduler; -EINVAL: the window is out of bounds, or the thread is in a group; -ENOENT: the slot
+/// does not belong to the thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_coop_window(
     channel: *const ChannelHandle,
@@ -153,7 +154,7 @@ pub unsafe extern "C" fn ecalls_coop_window(
     })
 }
 
-/// Gives the calling thread's window up.
+/// Ends the calling thread's window.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_coop_end_window(channel: *const ChannelHandle, slot: u32) -> c_int {
     guard(|| {
@@ -165,7 +166,7 @@ pub unsafe extern "C" fn ecalls_coop_end_window(channel: *const ChannelHandle, s
     })
 }
 
-/// How the periods of the window of a slot's thread went.
+/// Writes the results of the periods of the window of a slot's thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_coop_periods(
     channel: *const ChannelHandle,
