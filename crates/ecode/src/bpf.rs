@@ -11,7 +11,6 @@
 //! | `encode` | bytes |
 //! | `btf` | what came from which line, for tools |
 //! | `disassemble` | text, for people |
-//! | `interpret` | executes it without a kernel, and counts |
 //! | `inspect` | whether a program is one of ours, for who does not trust where it comes from |
 //!
 //! **Loops** are jumps back to a `may_goto`, an instruction of the kernel's (6.9) that goes on
@@ -56,7 +55,6 @@ mod fault;
 mod flat;
 mod improve;
 mod inspect;
-pub mod interpret;
 mod live;
 mod machine;
 mod near;

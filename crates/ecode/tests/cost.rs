@@ -4,11 +4,11 @@
 
 use std::path::Path;
 
-use ecode::bpf::interpret::Run;
 use ecode::environment::Environment;
 use ecode::frame::at;
 use ecode::limits;
 use ecode::source::Source;
+use ecode_judge::interpret::Run;
 
 /// Executes a program of tests/ecode/compare on an event with this data; instructions executed and
 /// there, and the result.

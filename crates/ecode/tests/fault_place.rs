@@ -1,13 +1,13 @@
 //! A run that fails says where: the same byte of the text in user space and by the kernel's
 //! instructions.
 
-use ecode::bpf::interpret::Run;
 use ecode::bpf::{Options, emit_with};
 use ecode::environment::Environment;
 use ecode::limits;
 use ecode::run::{Machine, Memory};
 use ecode::source::Source;
 use ecode::trial::{Left, Setting};
+use ecode_judge::interpret::Run;
 
 /// What a text's run leaves in both ways, which must say the same of a fault.
 fn fails(text: &str, secret: Option<u64>) -> (Source, Left) {

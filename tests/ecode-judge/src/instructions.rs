@@ -1,13 +1,13 @@
 //! The way of the kernel's instructions: what a program of them finds in its memories, what it
 //! leaves there ([`Image`]), and a way to run them without a kernel ([`Interpreted`]).
 
-use ecode::bpf::interpret::Run;
 use ecode::bpf::{self, Map, Object, Options};
 use ecode::frame::at;
 use ecode::ir::Program;
 use ecode::trial::Left;
 
 use crate::differential::{Loaded, Way};
+use crate::interpret::Run;
 use crate::world::{Outcome, World};
 
 /// The memories of a program, by [`Map`].

@@ -6,8 +6,8 @@
 //!
 //! A way of execution is anything that makes an [`Outcome`] of a compiled program and a [`World`]:
 //! see [`differential::Way`]. The one in user space is [`differential::User`], the one of the
-//! kernel's instructions without a kernel [`instructions::Interpreted`]; the kernel's tests bring
-//! theirs.
+//! kernel's instructions without a kernel [`instructions::Interpreted`], on [`interpret`]; the
+//! kernel's tests bring theirs.
 
 #![forbid(unsafe_code)]
 
@@ -16,6 +16,7 @@ mod dice;
 pub mod differential;
 pub mod fixed;
 pub mod instructions;
+pub mod interpret;
 mod judge;
 pub mod operators;
 pub mod program;

@@ -14,12 +14,12 @@ use ecalls_kernel::enable_statistics;
 use ecalls_kernel::handwritten::{Content, Handwritten};
 use ecode::Compiled;
 use ecode::bpf::Map;
-use ecode::bpf::interpret::Run;
 use ecode::environment::Environment;
 use ecode::frame::at;
 use ecode::limits;
 use ecode::run::Machine;
 use ecode::source::Source;
+use ecode_judge::interpret::{Run, Stopped};
 
 use super::super::Bench;
 use super::super::timing::{MEAN, Value};
@@ -261,7 +261,7 @@ fn executed_by_hand(
     Ok(run.executed)
 }
 
-fn stopped(stopped: ecode::bpf::interpret::Stopped) -> Failure {
+fn stopped(stopped: Stopped) -> Failure {
     Failure::new(Code::Failed, format!("counting instructions: {stopped:?}"))
 }
 

@@ -7,8 +7,27 @@
 //! is a memory's number and a distance in it; whatever lies outside ends the run with an error, so
 //! a program that the verifier would refuse harms nobody here.
 
-use super::Object;
-use super::encode::code;
+use ecode::bpf::Object;
+
+/// Parts of an instruction's first byte, and of its other fields (linux/bpf.h).
+mod code {
+    pub(super) const ALU32: u8 = 0x04;
+    pub(super) const ALU64: u8 = 0x07;
+    pub(super) const JUMP: u8 = 0x05;
+    pub(super) const JUMP32: u8 = 0x06;
+    pub(super) const REGISTER: u8 = 0x08;
+    pub(super) const LOAD: u8 = 0x61;
+    pub(super) const LOAD_SIGNED: u8 = 0x81;
+    pub(super) const STORE_CONSTANT: u8 = 0x62;
+    pub(super) const STORE: u8 = 0x63;
+    pub(super) const ATOMIC: u8 = 0xc3;
+    pub(super) const WIDE: u8 = 0x18;
+    pub(super) const CALL: u8 = 0x85;
+    pub(super) const EXIT: u8 = 0x95;
+    pub(super) const LOOKUP: i32 = 1;
+    pub(super) const SOURCE_MAP: u8 = 1;
+    pub(super) const SOURCE_MAP_VALUE: u8 = 2;
+}
 
 /// What a program works on: a memory for each map, and one for its stack behind them.
 #[derive(Debug)]
@@ -19,6 +38,8 @@ pub struct Run<'m> {
     pub executed: u64,
     registers: [u64; 11],
     stack: Vec<u8>,
+    /// The instruction that is next.
+    at: usize,
 }
 
 /// Why a run was ended: the instruction, and what is wrong with it.
@@ -67,25 +88,40 @@ type Step<T> = Result<T, &'static str>;
 impl<'m> Run<'m> {
     /// Nothing has been executed.
     pub fn new(memories: &'m mut [Vec<u8>]) -> Run<'m> {
-        Run {
+        let mut run = Run {
             memories,
             executed: 0,
             registers: [0; 11],
             stack: vec![0; STACK_BYTES],
-        }
+            at: 0,
+        };
+        run.begin();
+        run
     }
 
-    /// Executes a program of ours once; its memories stand in the order of [`Map`](super::Map).
+    /// Executes a program of ours once; its memories stand in the order of
+    /// [`Map`](ecode::bpf::Map).
     ///
     /// # Errors
     /// It does what no verifier accepts.
     pub fn execute_object(&mut self, object: &Object) -> Result<u64, Stopped> {
+        self.begin();
+        let ended = self.advance_object(object, MOST)?;
+        ended.ok_or(self.stopped("too many instructions"))
+    }
+
+    /// Executes so many instructions of a program of ours; what it returns, if it ends there. The
+    /// next call goes on from here: what is done to the memories in between, another CPU does.
+    ///
+    /// # Errors
+    /// It does what no verifier accepts.
+    pub fn advance_object(&mut self, object: &Object, most: u64) -> Result<Option<u64>, Stopped> {
         let map = |at: usize, _| {
             let used = object.maps.iter();
             let mut used = used.filter(|used| used.instruction as usize == at);
             used.next().map(|used| used.map as usize)
         };
-        self.execute(&object.instructions, &map)
+        self.advance(&object.instructions, &map, most)
     }
 
     /// Executes any program once. `map` says which memory the map is that the wide constant at this
@@ -98,10 +134,32 @@ impl<'m> Run<'m> {
         program: &[u64],
         map: &dyn Fn(usize, i32) -> Option<usize>,
     ) -> Result<u64, Stopped> {
+        self.begin();
+        let ended = self.advance(program, map, MOST)?;
+        ended.ok_or(self.stopped("too many instructions"))
+    }
+
+    fn begin(&mut self) {
+        self.at = 0;
         self.registers = [0; 11];
         self.registers[STACK] = address(self.memories.len()) + STACK_BYTES as u64;
-        let mut at = 0;
-        loop {
+    }
+
+    fn stopped(&self, reason: &'static str) -> Stopped {
+        Stopped {
+            instruction: self.at,
+            reason,
+        }
+    }
+
+    fn advance(
+        &mut self,
+        program: &[u64],
+        map: &dyn Fn(usize, i32) -> Option<usize>,
+        most: u64,
+    ) -> Result<Option<u64>, Stopped> {
+        for _ in 0..most {
+            let at = self.at;
             let stopped = |reason| Stopped {
                 instruction: at,
                 reason,
@@ -109,11 +167,12 @@ impl<'m> Run<'m> {
             let word = program.get(at).ok_or(stopped("no instruction"))?;
             let fields = Fields::of(*word);
             self.executed += 1;
-            if self.executed > MOST {
-                return Err(stopped("too many instructions"));
-            }
-            at = match fields.code {
-                code::EXIT => return Ok(self.registers[0]),
+            self.at = match fields.code {
+                code::EXIT => {
+                    let result = self.registers[0];
+                    self.begin();
+                    return Ok(Some(result));
+                }
                 code::WIDE => {
                     let high = program.get(at + 1).map_or(0, |word| word >> 32);
                     let value = wide(fields, high, map(at, fields.constant));
@@ -143,6 +202,7 @@ impl<'m> Run<'m> {
                 },
             };
         }
+        Ok(None)
     }
 
     fn operand(&self, fields: Fields) -> u64 {
