@@ -25,8 +25,7 @@ u32 place_of(u32 pid) {
 
 u32 at = place_of(event.pid);
 table[at].pid = event.pid;
-table[at].events++;
-return table[at].events % EACH == 0;
+return ++table[at].events % EACH == 0;
 
 test "each process is counted for itself" {
     event.pid = 10;

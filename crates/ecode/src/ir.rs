@@ -204,6 +204,8 @@ pub enum Op {
     },
     /// `memory OP= value`, atomically; only [`Operator::Add`], And, Or, Xor; 32 or 64 bits.
     Atomic {
+        /// The register for the former value, extended by zeros, if it is wanted.
+        old: Option<Register>,
         /// Where.
         to: Address,
         /// How.
@@ -514,6 +516,7 @@ impl Op {
             | Op::Compare { to, .. }
             | Op::Extend { to, .. }
             | Op::Load { to, .. }
+            | Op::Atomic { old: Some(to), .. }
             | Op::NextBit { to, .. } => Some(to),
             _ => None,
         }
@@ -527,6 +530,7 @@ impl Op {
             | Op::Compare { to, .. }
             | Op::Extend { to, .. }
             | Op::Load { to, .. }
+            | Op::Atomic { old: Some(to), .. }
             | Op::NextBit { to, .. } => Some(*to),
             _ => None,
         }

@@ -197,7 +197,7 @@ pub enum ExpressionKind {
     Assign(Place, Box<Expression>),
     /// `a op= b`, and steps: the place is found, then b evaluated, then the place read, converted
     /// to `compute`, combined, converted back and stored. The value is the new one, or with `old`
-    /// the former one. On a static of 32 or 64 bits, as a statement, with + - & | ^, it is atomic
+    /// the former one. On a static of 32 or 64 bits, with + - & | ^, all of it is one atomic step
     /// (unless `compute` is `fixed` and the place is not).
     Update {
         /// What is changed.

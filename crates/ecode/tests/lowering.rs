@@ -322,7 +322,19 @@ fn an_update_of_a_static_is_atomic_whether_its_value_is_used_or_not() {
     );
     check(
         "static u32 n; return ++n;",
-        "\natomic u32 state[0] += 1\nr0 = load u32 state[0]\nreturn r0",
+        "
+        r0 = atomic u32 state[0] += 1
+        r1 = r0 + 1
+        r2 = u32 r1
+        return r2",
+    );
+    check(
+        "static s32 n; return n-- < 5;",
+        "
+        r0 = atomic u32 state[0] += -1
+        r1 = s32 r0
+        r2 = r1 <s 5
+        return r2",
     );
     assert!(ir("static s64 n; return n--;").contains("atomic u64 state[0] += -1"));
     assert!(ir("static u32 n; return (n += 3) > 5;").contains("atomic"));

@@ -333,12 +333,14 @@ impl Generator<'_> {
                 body.push(op(Op::Store { to, value: a, bits }));
             }
             16 => {
+                let old = (self.random.below(2) == 0).then_some(to);
                 let bits = self.random.one(&[32u8, 64]);
                 let to = self.address(body, u32::from(bits / 8), true);
                 let operator =
                     self.random
                         .one(&[Operator::Add, Operator::And, Operator::Or, Operator::Xor]);
                 body.push(op(Op::Atomic {
+                    old,
                     to,
                     operator,
                     value: a,

@@ -93,7 +93,12 @@ impl<'a> Scan<'a> {
                     from: Value::Register(from),
                     ..
                 }
-                | Inst::Negate { to, a: from, .. } => {
+                | Inst::Negate { to, a: from, .. }
+                | Inst::Atomic {
+                    old: Some(to),
+                    value: from,
+                    ..
+                } => {
                     hint(to, from);
                     hint(from, to);
                 }

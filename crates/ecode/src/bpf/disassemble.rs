@@ -112,7 +112,12 @@ impl Fields {
             code::STORE => format!("{} = r{}", self.place(self.to), self.from),
             code::ATOMIC => {
                 let operator = operator(self.constant as u8).unwrap_or("?");
-                format!("lock {} {operator}= r{}", self.place(self.to), self.from)
+                let place = self.place(self.to);
+                let old = match self.constant & code::FETCH {
+                    0 => String::new(),
+                    _ => format!("r{} = ", self.from),
+                };
+                format!("{old}lock {place} {operator}= r{}", self.from)
             }
             _ => format!("r{} = {}", self.to, self.place(self.from)),
         }

@@ -37,6 +37,8 @@ pub(super) mod code {
     pub(crate) const STORE_CONSTANT: u8 = 0x62;
     pub(crate) const STORE: u8 = 0x63;
     pub(crate) const ATOMIC: u8 = 0xc3;
+    /// With the operator of an atomic operation: the register gets what was there.
+    pub(crate) const FETCH: i32 = 1;
     pub(crate) const WIDE: u8 = 0x18;
     pub(crate) const CALL: u8 = 0x85;
     pub(crate) const EXIT: u8 = 0x95;
@@ -233,15 +235,21 @@ impl Encoder<'_> {
                 }
             }
             Inst::Atomic {
+                old,
                 base,
                 offset,
                 operator,
                 value,
                 bits,
             } => {
-                let operator = i32::from(code_and_offset(operator).0);
-                let code = code::ATOMIC | size(bits);
-                self.push(code, self.r(base), self.r(value), offset, operator);
+                let mut operator = i32::from(code_and_offset(operator).0);
+                let (mut value, code) = (self.r(value), code::ATOMIC | size(bits));
+                if let Some(old) = old {
+                    self.copy(self.r(old), value, false);
+                    value = self.r(old);
+                    operator |= code::FETCH;
+                }
+                self.push(code, self.r(base), value, offset, operator);
             }
             Inst::Fill { to, offset } => {
                 self.push(code::LOAD | size(64), self.r(to), STACK, offset, 0);

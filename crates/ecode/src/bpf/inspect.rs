@@ -114,8 +114,10 @@ enum Form {
     },
     /// To memory: a constant.
     StoreConstant,
-    /// `memory op= from`
-    Atomic,
+    /// `memory op= from`, and whether the former value comes back in `from`.
+    Atomic {
+        fetch: bool,
+    },
     /// Where to.
     Jump(usize),
     /// Where to, and whether it compares with the constant 0 for (un)equality.
@@ -208,7 +210,7 @@ fn form(object: &Object, maps: &[Option<Map>], at: usize, parts: Parts) -> Resul
     };
     let writes = !matches!(
         form,
-        Form::Store { .. } | Form::StoreConstant | Form::Atomic | Form::Branch { .. }
+        Form::Store { .. } | Form::StoreConstant | Form::Atomic { .. } | Form::Branch { .. }
     );
     if writes && to == STACK {
         return foreign(at, "it changes where the stack is");
@@ -289,9 +291,11 @@ fn store(parts: Parts) -> Option<Form> {
     match parts.code & !0x18 {
         code::STORE_CONSTANT if parts.from == 0 => Some(Form::StoreConstant),
         code::STORE if parts.constant == 0 => Some(Form::Store { bytes }),
-        // No value comes back, and nothing is exchanged.
+        // Nothing is exchanged.
         code::ATOMIC if bytes >= 4 => {
-            matches!(parts.constant, 0x00 | 0x40 | 0x50 | 0xa0).then_some(Form::Atomic)
+            let fetch = parts.constant & code::FETCH != 0;
+            matches!(parts.constant & !code::FETCH, 0x00 | 0x40 | 0x50 | 0xa0)
+                .then_some(Form::Atomic { fetch })
         }
         _ => None,
     }
@@ -362,7 +366,7 @@ fn beginning(object: &Object, forms: &[Form]) -> Result<(), Foreign> {
                 return foreign(at, "a jump to before a lookup");
             }
             // The branch of a lookup that found nothing leads to the end.
-            Form::Jump(_) | Form::MayGoto(_) | Form::Atomic | Form::Exit if at < last => {
+            Form::Jump(_) | Form::MayGoto(_) | Form::Atomic { .. } | Form::Exit if at < last => {
                 return foreign(at, "something else before a lookup");
             }
             Form::Store { .. } | Form::StoreConstant if at < last => {

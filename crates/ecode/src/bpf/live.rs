@@ -283,6 +283,13 @@ fn spans(code: &Code, blocks: &Blocks) -> Vec<Interval> {
         {
             extend(b, position, position + 1, 0.0);
         }
+        // The value is copied to where the former one will be, before the address is read.
+        if let Inst::Atomic {
+            base, old: Some(_), ..
+        } = line.inst
+        {
+            extend(base, position, position + 1, 0.0);
+        }
         if let Some(v) = line.inst.written() {
             extend(v, position + 1, position + 1, weight);
         }

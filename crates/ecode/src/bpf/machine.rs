@@ -122,7 +122,9 @@ pub(super) enum Inst {
         value: Value,
         bits: u8,
     },
+    /// `old`: gets what was there.
     Atomic {
+        old: Option<V>,
         base: V,
         offset: i16,
         operator: Operator,
@@ -228,9 +230,9 @@ impl Inst {
             | Inst::Lookup { to, .. }
             | Inst::Fill { to, .. }
             | Inst::Direct { to, .. } => Some(to),
+            Inst::Atomic { old, .. } => old,
             Inst::Store { .. }
             | Inst::Keep { .. }
-            | Inst::Atomic { .. }
             | Inst::Jump(_)
             | Inst::Branch { .. }
             | Inst::MayGoto(_)
@@ -317,10 +319,11 @@ impl Inst {
             | Inst::Load { to, .. }
             | Inst::Lookup { to, .. }
             | Inst::Fill { to, .. }
+            | Inst::Atomic { old: Some(to), .. }
             | Inst::Direct { to, .. } => *to = other,
             Inst::Store { .. }
             | Inst::Keep { .. }
-            | Inst::Atomic { .. }
+            | Inst::Atomic { old: None, .. }
             | Inst::Jump(_)
             | Inst::Branch { .. }
             | Inst::MayGoto(_)
@@ -344,6 +347,6 @@ impl Inst {
 
     /// Whether nothing but a register is changed.
     pub(super) fn is_pure(&self) -> bool {
-        self.written().is_some() && !matches!(self, Inst::Lookup { .. })
+        self.written().is_some() && !matches!(self, Inst::Lookup { .. } | Inst::Atomic { .. })
     }
 }

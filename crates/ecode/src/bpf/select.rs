@@ -580,6 +580,7 @@ impl Select<'_> {
                 });
             }
             Op::Atomic {
+                old,
                 to,
                 operator,
                 value,
@@ -588,6 +589,7 @@ impl Select<'_> {
                 let (base, offset) = self.aligned(to, u32::from(*bits / 8));
                 let value = self.register(*value);
                 self.emit(Inst::Atomic {
+                    old: old.map(Self::named),
                     base,
                     offset,
                     operator: *operator,

@@ -4,7 +4,9 @@
 use super::{Checker, Operand, constant};
 use crate::ast;
 use crate::source::Span;
-use crate::tree::{Builtin, EventField, Expression, ExpressionKind, Place};
+use crate::tree::{
+    BinaryOperator, Builtin, EventField, Expression, ExpressionKind, Place, Storage,
+};
 use crate::types::{FIXED_ONE, Int, Type};
 
 /// The type of a whole number. `None`: no type holds it.
@@ -163,8 +165,12 @@ impl Checker<'_> {
             Operand::Value(value) if value.ty == Type::Error => None,
             Operand::Value(value) => {
                 // Whoever uses what `n++` gives has read n.
-                if let ExpressionKind::Update { place, .. } = &value.kind {
+                if let ExpressionKind::Update {
+                    place, operator, ..
+                } = &value.kind
+                {
                     self.facts(place.variable).read = true;
+                    self.warn_of_narrow_update(place, *operator, value.span);
                 }
                 Some(value)
             }
@@ -177,6 +183,20 @@ impl Checker<'_> {
                 None
             }
             Operand::Place(place) => self.load(place),
+        }
+    }
+
+    /// Warns of a number that is taken from a counter that CPUs can lose updates of.
+    fn warn_of_narrow_update(&mut self, place: &Place, operator: BinaryOperator, span: Span) {
+        let is_static = matches!(self.variable(place.variable).storage, Storage::Static(_));
+        let counts = matches!(operator, BinaryOperator::Add | BinaryOperator::Subtract);
+        if let Type::Int(int @ Int { bits: ..32, .. }) = place.ty
+            && is_static
+            && counts
+        {
+            let bits = int.bits;
+            let message = format!("two CPUs can get the same number: {bits} bits are not atomic");
+            self.warn(span, message, "make it u32 or u64");
         }
     }
 

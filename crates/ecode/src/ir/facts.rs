@@ -492,6 +492,11 @@ impl Facts {
             Op::Load {
                 to, bits, signed, ..
             } => self.compute(op, to, Range::of_bits(bits, signed)),
+            Op::Atomic {
+                old: Some(old),
+                bits,
+                ..
+            } => self.write(old, Range::of_bits(bits, false)),
             Op::NextBit { to, .. } => self.write(to, Range::new(-1, 63)),
             _ => {}
         }

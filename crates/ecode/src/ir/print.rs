@@ -151,11 +151,15 @@ impl fmt::Display for Op {
                 write!(f, "store {} {to} = {value}", width(*bits, false))
             }
             Op::Atomic {
+                old,
                 to,
                 operator,
                 value,
                 bits,
             } => {
+                if let Some(old) = old {
+                    write!(f, "{old:?} = ")?;
+                }
                 write!(f, "atomic {} {to} {operator}= {value}", width(*bits, false))
             }
             Op::Copy {

@@ -1,14 +1,14 @@
 //! Values, and what expressions do besides. [`Lowering::value`] gives the value;
 //! [`Lowering::effect`] is for those whose value nobody wants.
 //!
-//! Updates of statics are atomic where there is an instruction for it. If the value is wanted, it
-//! is loaded behind that: it has this update in it, and perhaps others that came in between. So no
-//! update is lost, and `++n <= 100` is true for 100 of them at most.
+//! Updates of statics are atomic where there is an instruction for it, which also says what was
+//! there. If the value is wanted, it comes from that: so no update is lost, and no two runs get the
+//! same number of `n++`.
 
 use super::condition::is_simple;
 use super::place::Found;
 use super::{Lowered, Lowering};
-use crate::ir::{Address, Op, Operand, Operator};
+use crate::ir::{Op, Operand, Operator, Register};
 use crate::tree::{BinaryOperator, Expression, ExpressionKind, Place};
 use crate::types::Type;
 
@@ -188,21 +188,22 @@ impl<'t> Lowering<'t> {
         let found = self.find(update.place)?;
         let by = self.value(update.by)?;
         self.span = e.span;
-        let Some(place) = self.update_at_once(found, by, update) else {
+        let old = self.register();
+        if !self.update_at_once(found, by, update, Some(old)) {
             return self.update_found(found, by, update);
-        };
-        let ty = &update.place.ty;
-        let after = self.load(place, ty);
-        if !update.old {
-            return Ok(after);
         }
-        let inverse = match update.operator {
-            BinaryOperator::Add => BinaryOperator::Subtract,
-            _ => BinaryOperator::Add,
+        let ty = &update.place.ty;
+        let before = match ty {
+            // It was extended by zeros.
+            Type::Int(int) if int.signed => self.wrap(Operand::Register(old), ty),
+            _ => Operand::Register(old),
         };
-        let wide = self.convert(after, ty, update.compute);
-        let before = self.arithmetic(inverse, update.compute, wide, by)?;
-        Ok(self.convert(before, update.compute, ty))
+        if update.old {
+            return Ok(before);
+        }
+        let wide = self.convert(before, ty, update.compute);
+        let after = self.arithmetic(update.operator, update.compute, wide, by)?;
+        Ok(self.convert(after, update.compute, ty))
     }
 
     fn update_found(&mut self, found: Found, by: Operand, update: Update<'t>) -> Lowered<Operand> {
@@ -235,18 +236,23 @@ impl<'t> Lowering<'t> {
         let found = self.find(update.place)?;
         let by = self.value(update.by)?;
         self.span = e.span;
-        if self.update_at_once(found, by, update).is_none() {
+        if !self.update_at_once(found, by, update, None) {
             self.update_found(found, by, update)?;
         }
         Ok(())
     }
 
-    /// The update as one atomic instruction, and where it is. `None`: it cannot be one, and nothing
-    /// is done.
-    fn update_at_once(&mut self, found: Found, by: Operand, update: Update<'t>) -> Option<Address> {
-        let operator = self.atomic(update)?;
-        let Found::Memory(to) = found else {
-            return None;
+    /// The update as one atomic instruction, which leaves the former value in `old`. False: it
+    /// cannot be one, and nothing is done.
+    fn update_at_once(
+        &mut self,
+        found: Found,
+        by: Operand,
+        update: Update<'t>,
+        old: Option<Register>,
+    ) -> bool {
+        let (Found::Memory(to), Some(operator)) = (found, self.atomic(update)) else {
+            return false;
         };
         let (bits, _) = super::place::width(&update.place.ty);
         let (operator, value) = match operator {
@@ -257,12 +263,13 @@ impl<'t> Lowering<'t> {
             _ => (operator, by),
         };
         self.emit(Op::Atomic {
+            old,
             to,
             operator,
             value,
             bits,
         });
-        Some(to)
+        true
     }
 
     /// The operator, if the update of this place is atomic.

@@ -98,14 +98,16 @@ impl Pruner {
                 *needed = self.list(body, at_end);
                 self.at_exit.pop();
             }
-            ref plain => {
-                if let Some(to) = plain.writes() {
-                    if !needed.has(to) {
-                        return false;
+            _ => {
+                if let Some(to) = op.writes() {
+                    let is_needed = needed.has(to);
+                    match op {
+                        Op::Atomic { old, .. } if !is_needed => *old = None,
+                        _ if !is_needed => return false,
+                        _ => needed.remove(to),
                     }
-                    needed.remove(to);
                 }
-                self.leaving(plain, needed);
+                self.leaving(op, needed);
             }
         }
         add_reads(op, needed);

@@ -28,9 +28,9 @@ pub(super) fn flatten(program: &Program, layout: &Layout) -> Flat {
     let mut flattener = Flattener {
         flat: Flat::default(),
         layout,
-        // The first register behind the IR's is for what one instruction needs in between.
-        spare: Register(program.registers),
-        registers: program.registers + 1,
+        // The first registers behind the IR's are for what one instruction needs in between.
+        spares: [0, 1].map(|at| Register(program.registers + at)),
+        registers: program.registers + 2,
         constants: HashMap::new(),
         exits: HashMap::new(),
         aimed: 0,
@@ -48,7 +48,7 @@ pub(super) fn flatten(program: &Program, layout: &Layout) -> Flat {
 struct Flattener<'p> {
     flat: Flat,
     layout: &'p Layout,
-    spare: Register,
+    spares: [Register; 2],
     registers: u32,
     constants: HashMap<i64, Slot>,
     /// Jumps to behind each label that stands around.
@@ -312,16 +312,20 @@ impl Flattener<'_> {
             } => self.load(to, from, bits, signed),
             Op::Store { to, value, bits } => self.store(to, value, bits),
             Op::Atomic {
+                old,
                 to,
                 operator,
                 value,
                 bits,
             } => {
                 // The memory is this run's alone.
-                let spare = self.spare;
-                self.load(spare, to, bits, false);
-                self.binary(spare, operator, Operand::Register(spare), value);
-                self.store(to, Operand::Register(spare), bits);
+                let [before, after] = self.spares;
+                self.load(before, to, bits, false);
+                self.binary(after, operator, Operand::Register(before), value);
+                self.store(to, Operand::Register(after), bits);
+                if let Some(Register(old)) = old {
+                    self.emit(Code::Set(old as Slot, before.0 as Slot));
+                }
             }
             Op::Copy {
                 to, from, bytes, ..

@@ -188,9 +188,13 @@ fn step(state: &mut State, parts: Parts, form: Form) -> Step {
             STACK => keep(state, parts, kind::NUMBER),
             _ => writable(state, parts),
         },
-        Form::Atomic => {
+        Form::Atomic { fetch } => {
             number(state, parts.from)?;
-            writable(state, parts)
+            writable(state, parts)?;
+            match fetch {
+                true => write(state, usize::from(parts.from), kind::NUMBER),
+                false => Ok(Next::On),
+            }
         }
         Form::Jump(to) => Ok(Next::Jump(to)),
         Form::MayGoto(to) => Ok(Next::Either(to)),

@@ -107,7 +107,12 @@ fn forms_that_the_compiler_does_not_use_are_foreign() {
         ("a lookup without its map", word(0x85, 0, 0, 0, 1), none),
         ("bytes swapped", word(0xd4, 6, 0, 0, 16), none),
         ("an exchange", word(0xdb, 6, 0, 16, 0xe1), none),
-        ("a sum that comes back", word(0xdb, 6, 0, 16, 1), none),
+        ("a comparing exchange", word(0xdb, 6, 0, 16, 0xf1), none),
+        (
+            "a difference that comes back",
+            word(0xdb, 6, 0, 16, 0x11),
+            none,
+        ),
         ("a packet", word(0x20, 0, 0, 0, 0), none),
         ("a long jump", word(0x06, 0, 0, 0, 1), none),
         ("another conditional jump", word(0xe5, 0, 1, 1, 0), none),
@@ -190,6 +195,7 @@ fn addresses_are_told_to_nobody() {
             "a sum of addresses",
         ),
         ("counted", vec![word(0xdb, 6, 6, 16, 0)], number),
+        ("fetched", vec![word(0xdb, 6, 6, 16, 1)], number),
         (
             "the stack's",
             vec![word(0xbf, 3, 10, 0, 0)],
