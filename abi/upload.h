@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * How a text in E-code travels to the daemon: as a file of memory (memfd_create(2)) beside a
- * message (abi/message.h) that needs one.
+ * The form in which a text in E-code is sent to the daemon: a memory file (memfd_create(2)) that
+ * accompanies a message (abi/message.h).
  *
  * The file is sealed against writing, shrinking and growing (F_SEAL_WRITE, F_SEAL_SHRINK,
- * F_SEAL_GROW), so nobody can change it while it is read. It is struct ecalls_upload and, right
- * behind it, `bytes` bytes of UTF-8, and nothing else.
+ * F_SEAL_GROW), so nobody can change it while the daemon reads it. It consists of struct
+ * ecalls_upload and `bytes` bytes of UTF-8.
  */
 #ifndef ECALLS_UPLOAD_H
 #define ECALLS_UPLOAD_H
@@ -21,7 +21,7 @@ struct ecalls_upload {
 	ecalls_u32 bytes;      /* of the text, at most ECALLS_UPLOAD_BYTES_MAX */
 	ecalls_u32 attributes; /* entries of `attribute` in use */
 	ecalls_u32 pad;
-	/* What messages about the text begin with; ends with 0. */
+	/* The name of the text in messages; ends with 0. */
 	char name[ECALLS_UPLOAD_NAME_MAX];
 	/* Names of the channel's attributes, in the order of their numbers; each ends with 0. */
 	char attribute[ECALLS_ATTRIBUTES][ECALLS_NAME_MAX];

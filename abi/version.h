@@ -3,9 +3,9 @@
  * The version and the limits of the contract between kernel side, library and clients.
  *
  * Everything under abi/ is plain C that compiles for the kernel (eBPF), for C and for C++. It is
- * the only truth: crates/ecalls-abi mirrors it by hand and a test compares both with the BTF of the
- * compiled kernel side. The version is written into the core's `host` map when the core is loaded
- * and compared by everyone who joins.
+ * the only definition: crates/ecalls-abi mirrors it by hand, and a test compares both with the BTF
+ * of the compiled kernel side. The version is written into the core's `host` map when the core is
+ * loaded, and compared by every process that joins.
  *
  * Rules: fixed-width types, explicit padding, no pointers, no bit fields. Times are nanoseconds of
  * CLOCK_MONOTONIC unless a name says otherwise.
@@ -38,9 +38,9 @@ typedef long long ecalls_s64;
 
 #define ECALLS_ABI_VERSION 2u
 
-/* Limits. Each is a compile-time constant of both sides; reaching one is an error with its name. */
+/* Limits. Each is a compile-time constant of both sides; an error at a limit has its name. */
 #define ECALLS_DATA_MAX 168u	       /* bytes of data in one event */
-#define ECALLS_SERVICES_MAX 256u       /* services of one core, built in and of applications */
+#define ECALLS_SERVICES_MAX 256u       /* services of one core, built-in ones included */
 #define ECALLS_SUBSCRIPTIONS_MAX 4096u /* subscriptions of one core */
 #define ECALLS_SUBSCRIBERS_MAX 64u     /* subscriptions of one service */
 #define ECALLS_CHANNELS_MAX 1024u      /* channels of one core */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The few kernel types and functions that our programs touch, instead of a generated vmlinux.h.
+ * The kernel types and functions that our programs use, instead of a generated vmlinux.h.
  *
- * Types are partial: `preserve_access_index` makes libbpf find each field's place in the running
- * kernel's own type information when a program is loaded, so a struct here lists only what is used.
- * Functions of the kernel are weak: a program asks bpf_ksym_exists() before it calls one that not
- * every supported kernel has.
+ * Types are partial: because of `preserve_access_index`, libbpf determines each field's place from
+ * the running kernel's type information when a program is loaded, so a struct here lists only the
+ * fields that are used. Functions of the kernel are weak: a program checks bpf_ksym_exists() before
+ * it calls one that some supported kernel lacks.
  */
 #ifndef ECALLS_KERNEL_H
 #define ECALLS_KERNEL_H
@@ -108,7 +108,7 @@ struct signal_struct {
 };
 struct mm_struct;
 struct cpumask {
-	unsigned long bits[1]; /* in fact as many as CPUs need */
+	unsigned long bits[1]; /* actually as many bits as there are CPUs */
 };
 struct css_set;
 struct task_struct {
@@ -119,11 +119,11 @@ struct task_struct {
 	int exit_code;
 	char comm[16];
 	u64 start_boottime;
-	u64 self_exec_id; /* counts execve(2); threads have their process' number */
+	u64 self_exec_id; /* counts execve(2) calls; threads have the value of their process */
 	struct task_struct *real_parent;
 	struct task_struct *group_leader;
 	struct signal_struct *signal;
-	const struct cred *real_cred; /* whose it is, also while it acts for another */
+	const struct cred *real_cred; /* its user, also while it acts for another one */
 	unsigned int __state;
 	struct mm_struct *mm;
 	struct css_set *cgroups;
@@ -159,7 +159,7 @@ struct sock {
 	} sk_backlog;
 };
 struct inet_sock {
-	__be16 inet_sport; /* stays when the port is given back */
+	__be16 inet_sport; /* unchanged after the port is released */
 };
 struct tcp_sock {
 	u32 rcv_nxt;
@@ -229,7 +229,7 @@ struct request {
 };
 struct linux_binprm {
 	const char *filename;
-	unsigned int secureexec : 1; /* the new program has rights that its starter has not */
+	unsigned int secureexec : 1; /* the new program has rights that its caller has not */
 };
 struct kernel_siginfo {
 	int si_signo;
@@ -270,7 +270,7 @@ extern void bpf_preempt_enable(void) __ksym __weak;
 /* fires the tracepoint bpf_trigger_tp; >= 6.12 */
 extern int bpf_modify_return_test_tp(int nonce) __ksym __weak;
 extern struct task_struct *bpf_task_from_pid(s32 pid) __ksym __weak;
-/* by its number as the calling process knows it; >= 6.15 */
+/* by its number in the calling process's namespace; >= 6.15 */
 extern struct task_struct *bpf_task_from_vpid(s32 vpid) __ksym __weak;
 extern void bpf_task_release(struct task_struct *p) __ksym __weak;
 extern void *bpf_rdonly_cast(const void *obj__ign, u32 btf_id__k) __ksym __weak;

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Where the kernel meets the tracepoint of a service in E-code: see meeting.h.
+ * The program on the tracepoint of a service in E-code: see meeting.h.
  *
  * Fails how: a run that ends in a fault raises nothing and is counted as the service's `failed`;
- * without its E-code program nothing happens.
+ * without an E-code program nothing happens.
  */
 #include "meeting.h"
 #include "event/account.h"
 #include "event/identity.h"
 #include "event/wanted.h"
 
-/* Before a tracepoint's own fields there are 8 bytes, of which a program sees none. */
+/* Before a tracepoint's own fields there are 8 bytes, which programs do not see. */
 #define RECORD_BEGIN 8
 
-/* What the frame is before each run (bpf/event/ecode.h does the same for handlers). */
+/* Initialises the frame before each run (bpf/event/ecode.h does the same for handlers). */
 static __always_inline void frame_fill(struct ecalls_frame *f, u64 now_ns) {
 	f->now_ns = now_ns;
 	if (!f->random)
@@ -28,8 +28,8 @@ static __always_inline void frame_fill(struct ecalls_frame *f, u64 now_ns) {
 	f->rejected = 0;
 }
 
-/* Takes a text from where the record says that it is. It is zeros behind its end, not what another
- * event left there. */
+/* Copies a text from the place that the record gives. The bytes after its end are set to 0, so that
+ * nothing of another event remains. */
 static __always_inline void text_fill(u8 *data, const void *record, u32 from, u32 to) {
 	u64 *text = (u64 *)(data + to);
 	u32 place = *(u32 *)(data + from);
@@ -51,7 +51,7 @@ static __always_inline void record_fill(struct meeting *m, const void *record) {
 			text_fill(data, record, plan.text[i].from, plan.text[i].to);
 }
 
-/* The event that the program sees is that of the task which met the tracepoint. */
+/* The event that the program sees belongs to the task at the tracepoint. */
 static __always_inline void event_fill(struct ecalls_event *e, u64 now_ns) {
 	const struct task_struct *task = bpf_get_current_task_btf();
 
@@ -64,7 +64,7 @@ static __always_inline void event_fill(struct ecalls_event *e, u64 now_ns) {
 	e->size = plan.input_bytes;
 }
 
-/* What stands behind the tail call runs only if there was no program to go to. */
+/* The code after the tail call runs only if there is no program to call. */
 static __noinline int call_ecode(void *ctx) {
 	struct ecalls_frame *f;
 

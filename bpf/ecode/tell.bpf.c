@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Raises the event of a service in E-code: its output, in the name of the task that met the
- * tracepoint. See meeting.h.
+ * Raises the event of a service in E-code with its output as data, for the task at the tracepoint.
+ * See meeting.h.
  *
  * Fails how: as every raise does (raise.h), and is counted there.
  */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Accounting: nothing is lost without a reason, a counter, and a sight of it next to the data.
+ * Accounting: every loss has a reason, a counter, and a count in the channel's memory.
  *
- * Two identities hold whenever no event is in a queue, and tests check them after every run:
+ * Two equations hold whenever no event is queued, and tests check them after every run:
  *   service       raised  = dispatched + late + sum(dropped)
  *   subscription  offered = delivered + filtered + late + sum(dropped)
  *
  * Service counters are written in every context, also nested on one CPU, so they are atomic
- * although per CPU. Subscription counters are written by the dispatcher, which does not nest; and
- * atomically where a kernel thread or a signal's verdict may write them too.
+ * although they are per CPU. Subscription counters are written by the dispatcher, which does not
+ * nest; they are written atomically where a kernel thread or a signal's verdict may write them too.
  */
 #ifndef ECALLS_ACCOUNT_H
 #define ECALLS_ACCOUNT_H
@@ -24,8 +24,8 @@ static __always_inline struct ecalls_subscription_count *count_of(u32 subscripti
 	return bpf_map_lookup_elem(&sub_counts, &subscription);
 }
 
-/* An element of a channel's `up` segment. None if the place belongs to another channel by now: a
- * subscription may outlive its channel. */
+/* An element of a channel's `up` segment; NULL if the channel's row belongs to another channel by
+ * now, because a subscription may outlive its channel. */
 static __always_inline void *up_element(u32 channel_id, u32 element) {
 	u32 index = ECALLS_ID_INDEX(channel_id);
 	struct ecalls_channel *ch = bpf_map_lookup_elem(&channels, &index);
@@ -37,19 +37,20 @@ static __always_inline void *up_element(u32 channel_id, u32 element) {
 	return up ? bpf_map_lookup_elem(up, &element) : 0;
 }
 
-/* Which registration of its row an application service is; 0: built in. An event that waits has it
- * as `subscription`. Another's event has no service any more, and nobody to be told. */
+/* The registration number of an application service's row; 0: built in. A queued event carries it
+ * as `subscription`. If the row has been registered anew, the event's service is gone, and so are
+ * its subscriptions. */
 static __always_inline u32 registration(const struct ecalls_service *s, u32 service) {
 	return service < ECALLS_SERVICE_USER ? 0 : *(volatile const u32 *)&s->parameter;
 }
 
-/* The counters that the owner of a channel sees next to its data. */
+/* The counters that the owner of a channel reads in its memory. */
 static __always_inline struct ecalls_lost *lost_of(u32 channel_id) {
 	return up_element(channel_id, 1);
 }
 
-/* An action of a subscription. The mask is hidden from the compiler, which would otherwise drop
- * it and step a pointer instead; the verifier wants to see it. */
+/* An action of a subscription. barrier_var() hides the mask from the compiler, which would
+ * otherwise remove it and increment a pointer instead; the verifier requires the mask. */
 static __always_inline const struct ecalls_action *action_of(const struct ecalls_subscription *s,
 							     u32 action) {
 	barrier_var(action);
@@ -58,14 +59,15 @@ static __always_inline const struct ecalls_action *action_of(const struct ecalls
 	return &s->action[action];
 }
 
-/* Counts a drop for a subscription, which was or (`offered`) now counts as offered. */
+/* Counts a drop for a subscription. `offered`: the event also counts as offered now. */
 static __always_inline int drop_count(u32 index, u32 channel, u32 reason, bool offered) {
 	struct ecalls_subscription_count *n = count_of(index);
 	struct ecalls_lost *lost = lost_of(channel);
 
 	if (reason >= ECALLS_DROP_REASONS)
 		return 0;
-	/* The verifier has forgotten; the counters behind the last reason are there. */
+	/* The verifier has lost the bound of `reason`; the padding after the last counter
+	 * absorbs any value. */
 	barrier_var(reason);
 	reason &= 15;
 	if (n) {
@@ -95,11 +97,11 @@ static __always_inline void count_late(const struct ecalls_subscription *s,
 		__sync_fetch_and_add(&lost->late, 1);
 }
 
-/* A chain that goes on later is an event with ECALLS_EVENT_RESUME; its `sequence` tells the
- * action to go on with, and takes along what became of the actions before it. */
+/* A chain that continues later is queued as an event with ECALLS_EVENT_RESUME; its `sequence` holds
+ * the action to continue with, and the outcome of the actions before it. */
 #define CHAIN_ACTION (ECALLS_ACTIONS_MAX - 1u)
 #define CHAIN_DELIVERED 0x100u
-#define CHAIN_IN_THREAD 0x200u /* the action need not wait any more: it is where it wanted to be */
+#define CHAIN_IN_THREAD 0x200u /* the action runs in a thread now and need not wait */
 #define CHAIN_DROPPED_SHIFT 16u
 
 static __always_inline u32 chain_at(u32 action, const struct outcome *o) {
@@ -113,7 +115,8 @@ static __always_inline struct outcome chain_outcome(u32 chain) {
 	};
 }
 
-/* What is noted of a chain that a handler ended. drop()'s reason is what a program wrote. */
+/* The fate of a chain that a handler ended. The reason of drop() is a number of the E-code
+ * program. */
 static __always_inline u32 filter_fate(const struct outcome *o, u32 action) {
 	u32 what = o->said ? ECALLS_FATE_FILTERED_FOR : ECALLS_FATE_FILTERED;
 	u32 reason = o->said ? o->said - 1 : 0;
@@ -121,8 +124,8 @@ static __always_inline u32 filter_fate(const struct outcome *o, u32 action) {
 	return FATE(what, reason & 0xff, ECALLS_STAGE_CHAIN, action);
 }
 
-/* Counts a chain at its end; not yet, if it goes on elsewhere. `e`: its event, to be noted if it is
- * lost, `action` where and `now_ns` about when; 0: noted already. */
+/* Counts a chain at its end, unless it continues elsewhere. `e`: its event, recorded if it is lost;
+ * `action`: where; `now_ns`: about when; 0: recorded already. */
 static __always_inline void settle(const struct outcome *o, const struct ecalls_subscription *s,
 				   u32 index, struct ecalls_subscription_count *n,
 				   const struct ecalls_event *e, u32 action, u64 now_ns) {
@@ -151,7 +154,7 @@ static __always_inline void settle(const struct outcome *o, const struct ecalls_
 		__sync_fetch_and_add(&lost->filtered, 1);
 }
 
-/* Counts a chain that cannot go on, and whose earlier actions may have delivered. */
+/* Counts a chain that cannot continue, and whose earlier actions may have delivered. */
 static __always_inline void chain_drop(const struct ecalls_subscription *s, u32 index, u32 chain,
 				       u32 reason) {
 	struct ecalls_subscription_count *n = count_of(index);
@@ -176,7 +179,7 @@ static __always_inline void chain_late(const struct ecalls_subscription *s, u32 
 	fate_note(e, s->id, FATE(ECALLS_FATE_LATE, 0, ECALLS_STAGE_CHAIN, chain & CHAIN_ACTION));
 }
 
-/* A chain that was to go on finds its subscription ended. */
+/* Counts a chain that was to continue, but whose subscription has ended. */
 static __always_inline void chain_closed(const struct ecalls_subscription *s, u32 index, u32 chain,
 					 const struct ecalls_event *e) {
 	drop_for_subscription(index, 0, ECALLS_DROP_CHANNEL_GONE, false);
@@ -185,8 +188,8 @@ static __always_inline void chain_closed(const struct ecalls_subscription *s, u3
 		       chain & CHAIN_ACTION));
 }
 
-/* How many of a subscription's signals wait for their receiver (signal.h): the first word of the
- * action's state. */
+/* The number of a subscription's signals that wait for their receiver (signal.h): the first word of
+ * the action's state. */
 static __always_inline u64 *signals_waiting(u32 index, u32 action) {
 	u32 at = index * ECALLS_ACTIONS_MAX + (action & CHAIN_ACTION);
 	struct handler_state *state = bpf_map_lookup_elem(&handler_states, &at);
@@ -205,7 +208,7 @@ static __always_inline void chain_waited(const struct ecalls_subscription *s, u3
 		__sync_fetch_and_sub(waiting, 1);
 }
 
-/* Counts the drop of an event for those of one list who would have got it. */
+/* Counts the drop of an event for the matching subscriptions of one list. */
 __noinline int drop_for_matches(u32 service, u32 row, u32 list, u64 mask, u32 reason) {
 	for (u32 i = 0; lib_again(i, ECALLS_SUBSCRIBERS_MAX); i++) {
 		if (!mask || i >= ECALLS_SUBSCRIBERS_MAX)
@@ -219,8 +222,9 @@ __noinline int drop_for_matches(u32 service, u32 row, u32 list, u64 mask, u32 re
 	return 0;
 }
 
-/* An event was dropped before it was offered: counts it for its service, and for everyone who would
- * have got it. For a chain that was under way, for its subscription alone. */
+/* An event was dropped before it was offered: counts it for its service and for all matching
+ * subscriptions. If it was a chain that was to continue, it is counted for the chain's subscription
+ * only. */
 __noinline int account_drop(struct evicted *v, u32 reason) {
 	if (!v || reason >= ECALLS_DROP_REASONS)
 		return 0;

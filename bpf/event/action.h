@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The actions of a subscription: run_chain() runs a chain of them in order, each result deciding
- * about the next (ECalls-05 §3.1).
+ * The actions of a subscription: run_chain() runs a chain of them in order; the result of each
+ * decides whether the next one runs (ECalls-05 §3.1).
  *
  * The dispatcher (deliver.bpf.c) calls run_chain() for each event that it offers, and for a chain
- * that goes on after a thread, a signal or an upcall. Kernel handlers are programs on the
- * dispatcher's tracepoint in slots of the map `handlers`; E-code programs are in places of the map
+ * that continues after a thread, a signal or an upcall. Kernel handlers are programs on the
+ * dispatcher's tracepoint in slots of the map `handlers`; E-code programs are in slots of the map
  * `ecodes`. Both are called by a tail call from a small function (call_handler, call_ecode): the
- * program takes the place of that function only, and returns to the dispatcher. If the slot is
- * empty, the small function itself returns.
+ * program replaces only that function, and returns to the dispatcher. If the slot is empty, the
+ * small function itself returns.
  *
  * Fails how: an action whose channel is gone, whose handler is missing or whose receiver has exited
  * drops the event with that reason. The outcome of a chain is counted at its end (account.h).
@@ -28,7 +28,7 @@ static __noinline int call_handler(void *ctx, u32 slot) {
 	return 0;
 }
 
-/* The code behind the tail call runs only if no program is in that place. */
+/* The code after the tail call runs only if the slot is empty. */
 static __noinline int call_ecode(void *ctx, u32 place) {
 	struct current *c;
 
@@ -39,8 +39,8 @@ static __noinline int call_ecode(void *ctx, u32 place) {
 	return 0;
 }
 
-/* Notes the result of a delivery. A loss is counted at once in the channel that it concerns,
- * whatever the rest of the chain does. */
+/* Stores the result of a delivery. A loss is counted at once in its channel, whatever the rest of
+ * the chain does. */
 static __always_inline void delivery(struct outcome *o, int result, u32 channel) {
 	struct ecalls_lost *lost;
 
@@ -54,7 +54,7 @@ static __always_inline void delivery(struct outcome *o, int result, u32 channel)
 		__sync_fetch_and_add(&lost->dropped[(o->dropped - 1) & 15], 1);
 }
 
-/* Calls the E-code program of an action. HANDLER_*. */
+/* Calls the E-code program of an action. Returns HANDLER_*. */
 __noinline int run_ecode(void *ctx __arg_ctx, u32 index, u32 action) {
 	struct current *c = current_cpu();
 	u32 place;
@@ -71,7 +71,7 @@ __noinline int run_ecode(void *ctx __arg_ctx, u32 index, u32 action) {
 	return ecode_end(index, action);
 }
 
-/* Calls a kernel handler. True: go on with the next action. */
+/* Calls a kernel handler. Returns true if the next action runs. */
 static __always_inline bool run_handler(void *ctx, struct current *c,
 					const struct ecalls_subscription *s, u32 slot, u32 index,
 					u32 action, struct outcome *o,
@@ -101,7 +101,7 @@ static __always_inline bool run_handler(void *ctx, struct current *c,
 	return c->result == HANDLER_CONTINUE;
 }
 
-/* Runs one action. True: go on with the next. */
+/* Runs one action. Returns true if the next one runs. */
 static __always_inline bool run_action(void *ctx, struct current *c,
 				       const struct ecalls_subscription *s, u32 index, u32 action,
 				       bool in_thread, struct outcome *o,
@@ -145,7 +145,7 @@ static __always_inline bool run_action(void *ctx, struct current *c,
 			sink_note(a->channel, &c->event);
 		if (result >= 0 && memory_wake(a->channel))
 			n->wakes++;
-		/* The upcall decides about the rest of the chain, by ECALLS_OP_RESUME. */
+		/* The upcall decides whether the chain continues, by ECALLS_OP_RESUME. */
 		return a->kind == ECALLS_ACTION_MEMORY || result < 0;
 	}
 	default:

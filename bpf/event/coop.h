@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Which thread polls by which slot (abi/coop.h), and which window it wants: said by downcalls of
- * the thread itself, looked up by the scheduler (bpf/sched) when the thread yields next.
+ * The bindings of threads to the slots by which they poll (abi/coop.h), and their requests for
+ * windows: written by downcalls of the thread itself, read by the scheduler (bpf/sched) at the
+ * thread's next yield.
  *
- * A binding is a wish: whether the channel is still its owner's, and whether there is a scheduler,
- * is looked at when it is used. It is kept with its thread and ends with it, so nobody's bindings
- * make anybody else's go.
+ * A binding is only a request: whether the channel still belongs to its owner, and whether a
+ * scheduler runs, is checked when the binding is used. It is kept in the thread's task storage and
+ * ends with the thread, so bindings of one thread never displace those of another.
  *
- * A process may also bind a child (ECALLS_OP_HAND), for a program that knows nothing of this. Who
- * is a child is looked at when it is handed, and again by the scheduler (sched/binding.h), which
- * also sees to it that both are the same user's.
+ * A process may also bind a child (ECALLS_OP_HAND) whose program does not use this interface. That
+ * the process is a child is checked when the slot is handed over, and again by the scheduler
+ * (sched/binding.h), which also checks that both have the same user.
  */
 #ifndef ECALLS_EVENT_COOP_H
 #define ECALLS_EVENT_COOP_H
@@ -18,26 +19,26 @@
 #include "abi/coop.h"
 
 struct coop_binding {
-	u32 channel; /* id; 0: there is none. Written last */
+	u32 channel; /* id; 0: none. Written last */
 	u32 slot;
 	u32 group; /* 0: none */
-	u32 uid;   /* whose group that is */
-	/* the window that it wants */
+	u32 uid;   /* user of that group */
+	/* the window that it requests */
 	u64 period_ns; /* 0: none */
 	u64 service_ns;
 	u16 x;
 	u16 y;
 	u32 flags;  /* ECALLS_WINDOW_CONSERVING */
-	u32 wishes; /* so far */
-	u32 sink;   /* 1: it reads the channel's events */
+	u32 wishes; /* number of requests so far */
+	u32 sink;   /* 1: the thread reads the channel's events */
 };
 
-/* What a thread has named itself, and what its parent has handed to it, which counts only without
- * the former. */
+/* The thread's own binding, and the one that its parent has handed to it, which is used only
+ * without the former. */
 struct coop_thread {
 	struct coop_binding own;
 	struct coop_binding handed;
-	u64 parent_start_ns; /* of the process that handed it, which began then */
+	u64 parent_start_ns; /* start time of the process that handed it */
 	u32 parent;
 	u32 pad;
 };
@@ -49,7 +50,7 @@ struct {
 	__type(value, struct coop_thread);
 } coop_threads SEC(".maps");
 
-/* A binding is changed: nobody goes by what is half written. */
+/* Changes a binding so that no reader uses one that is partly written. */
 static __always_inline void coop_write(struct coop_binding *to, const struct coop_binding *from) {
 	*(volatile u32 *)&to->channel = 0;
 	barrier();
@@ -61,12 +62,12 @@ static __always_inline void coop_write(struct coop_binding *to, const struct coo
 
 #define COOP_SINK_WHENEVER (~0ull) /* an event without deadline */
 
-/* By index of the channel: the thread that reads its events, and the first of those that asked for
- * the CPU since it ran last. The dispatcher writes the deadline, the scheduler takes it. */
+/* By index of the channel: the thread that reads its events, and the first event that has asked for
+ * the CPU since the thread last ran. The dispatcher writes the deadline, the scheduler takes it. */
 struct event_sink {
-	u32 channel; /* id; 0: nobody */
+	u32 channel; /* id; 0: none */
 	u32 tid;
-	u32 waits; /* 1 + the CPU for which it waits; 0: it does not. Written by the scheduler */
+	u32 waits; /* 1 + the CPU for which it waits; 0: none. Written by the scheduler */
 	u32 pad;
 	u64 deadline_ns; /* 0: no event */
 };
@@ -78,7 +79,7 @@ struct {
 	__type(value, struct event_sink);
 } event_sinks SEC(".maps");
 
-/* The calling thread is the sink of its channel's events from now on, or no longer. */
+/* Makes the calling thread the sink of its channel's events, or ends this. */
 static __always_inline void coop_sink(struct down *d, u32 id, u32 tid, bool is) {
 	struct event_sink *sink = bpf_map_lookup_elem(&event_sinks, &d->index);
 
@@ -95,7 +96,7 @@ static __always_inline void coop_sink(struct down *d, u32 id, u32 tid, bool is) 
 	}
 }
 
-/* ECALLS_OP_COOP: the calling thread's. */
+/* ECALLS_OP_COOP: binds the calling thread. */
 static __always_inline s64 coop_bind(struct down *d, u32 id, u64 slot, u64 group, u64 flags) {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct coop_binding binding = {
@@ -112,7 +113,7 @@ static __always_inline s64 coop_bind(struct down *d, u32 id, u64 slot, u64 group
 	thread = bpf_task_storage_get(&coop_threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!thread)
 		return -ENOMEM;
-	/* Its window ends, and that is to be seen. */
+	/* The thread's window ends, and the scheduler must see this. */
 	if (thread->own.channel && thread->own.wishes)
 		binding.wishes = thread->own.wishes + 1;
 	coop_sink(d, id, task->pid, binding.sink);
@@ -120,7 +121,7 @@ static __always_inline s64 coop_bind(struct down *d, u32 id, u64 slot, u64 group
 	return 0;
 }
 
-/* ECALLS_OP_WINDOW: of the calling thread, which alone changes its binding. */
+/* ECALLS_OP_WINDOW of the calling thread; no other thread changes its binding. */
 static __always_inline s64 coop_window(u32 id, u64 period_ns, u64 service_ns, u64 shape) {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct coop_thread *thread = bpf_task_storage_get(&coop_threads, task, 0, 0);

@@ -2,15 +2,17 @@
 /*
  * Deferred calls (ECalls-01 §2.3.1): stores into the `down` segment, handled later and in batches.
  *
- * When: by the channel's next downcall, by its timer (ECALLS_OP_DELAY, here) and before its owner's
- * next scheduling (downcall_switch.bpf.c). What waits: a ring, and latest-value cells of which only
- * the last store counts. At most ECALLS_DRAIN_MAX in one go.
+ * They are handled by the channel's next downcall, by its timer (ECALLS_OP_DELAY, here) and before
+ * its owner's next scheduling (downcall_switch.bpf.c). They are stored in a ring, and in
+ * latest-value cells of which only the last store counts. At most ECALLS_DRAIN_MAX are handled at a
+ * time.
  *
- * Only one CPU drains a channel at a time (down_state.lock); another that comes meanwhile passes
- * by, and the one that drains looks once more after it has let go, so that nothing stays behind.
+ * Only one CPU drains a channel at a time (down_state.lock). Another CPU that finds the lock taken
+ * skips the drain, and the CPU with the lock checks once more after releasing it, so that no call
+ * is left.
  *
- * A call that cannot be made now (-EAGAIN: a timer under a scheduler lock) goes back where it was
- * and ends the drain, so the order of the ring holds.
+ * A call that is not possible now (-EAGAIN: a timer under a scheduler lock) is put back in its
+ * place and ends the drain, so the order of the ring is kept.
  *
  * Every caller runs with preemption off.
  */
@@ -22,12 +24,13 @@
 #define LATEST_BITS ((1u << ECALLS_LATEST) - 1)
 #define DOWN_DELAY_MIN_NS 50000u /* shorter delays are this long */
 
-/* A load of shared memory behind this is not done before one in front of it. */
+/* Orders the loads of shared memory before and after it. */
 static __always_inline void down_barrier(struct down_state *state) {
 	__sync_lock_test_and_set(&state->barrier, 1);
 }
 
-/* Those that may be deferred, beside SET and NOP; the others' result would be lost. */
+/* Large calls that may be deferred, in addition to SET and NOP; the results of the others would be
+ * lost. */
 static __always_inline bool deferred_large(u32 op) {
 	return op == ECALLS_OP_RAISE || op == ECALLS_OP_RESUME || op == ECALLS_OP_TIMER;
 }
@@ -40,7 +43,7 @@ static __always_inline void deferred_copy(struct downcall *call,
 	call->c = *(volatile const u64 *)&from->argument[2];
 }
 
-/* Runs the call in state->call if it is a small one. False: it is not, and the caller has to. */
+/* Runs the call in state->call if it is a small one. Returns false if the caller has to run it. */
 static __always_inline bool deferred_run(struct down_state *state, u32 index) {
 	const struct downcall *call = &state->call;
 
@@ -52,7 +55,7 @@ static __always_inline bool deferred_run(struct down_state *state, u32 index) {
 	return true;
 }
 
-/* Handles what waits in the ring. True: stopped behind a call that is not a small one. */
+/* Handles the calls in the ring. Returns true if it stopped at a call that is not a small one. */
 static __always_inline bool drain_ring(struct down *d, struct down_state *state,
 				       struct down_counts *counts, struct current *c) {
 	u64 front = *(volatile u64 *)&counts->front;
@@ -63,7 +66,7 @@ static __always_inline bool drain_ring(struct down *d, struct down_state *state,
 	if (!waiting || max > ECALLS_DRAIN_MAX)
 		return false;
 	if (waiting > ECALLS_DOWN_CAPACITY) {
-		/* Not what the library does: the positions are nonsense, the calls would be too. */
+		/* The library never stores such positions, so the calls are invalid, too. */
 		*(volatile u64 *)&counts->front = front + waiting;
 		state->refused++;
 		return false;
@@ -85,7 +88,8 @@ static __always_inline bool drain_ring(struct down *d, struct down_state *state,
 	return large;
 }
 
-/* Copies a latest-value cell if nobody writes it. Somebody who does sets its bit when done. */
+/* Copies a latest-value cell unless it is being written; its writer sets the bit when it is
+ * done. */
 static __always_inline bool latest_copy(struct down_state *state,
 					const struct ecalls_downcall *cell) {
 	u64 sequence = *(volatile const u64 *)&cell->sequence;
@@ -98,7 +102,7 @@ static __always_inline bool latest_copy(struct down_state *state,
 	return *(volatile const u64 *)&cell->sequence == sequence;
 }
 
-/* Handles the latest values that were written since they were last taken. True: as above. */
+/* Handles the latest values that were written since the last drain. Returns true as above. */
 static __always_inline bool drain_latest(struct down *d, struct down_state *state,
 					 struct current *c) {
 	bool large = false;
@@ -126,7 +130,7 @@ static __always_inline bool drain_latest(struct down *d, struct down_state *stat
 	return large;
 }
 
-/* Handles small calls up to the first that is not. True: that one is in state->call. */
+/* Handles small calls up to the first large one. Returns true if there is one, in state->call. */
 __noinline int drain_small(u32 id) {
 	struct current *c = current_cpu();
 	struct down_counts *counts;
@@ -145,7 +149,7 @@ __noinline int drain_small(u32 id) {
 	return drain_latest(&d, state, c);
 }
 
-/* A call could not be made now: puts it back to where it was taken from. */
+/* Puts a call that is not possible now back in its place. */
 static __always_inline void drain_undo(struct down_state *state, struct down_counts *counts) {
 	if (state->taken)
 		state->latest |= state->taken;
@@ -153,7 +157,7 @@ static __always_inline void drain_undo(struct down_state *state, struct down_cou
 		*(volatile u64 *)&counts->front -= 1;
 }
 
-/* Runs what drain_small() finds, until nothing is left or it has been enough. */
+/* Runs the calls that drain_small() finds, until none is left or the limit is reached. */
 static __always_inline void drain_all(u32 id, struct down_state *state,
 				      struct down_counts *counts) {
 	for (u32 i = 0; lib_again(i, ECALLS_DRAIN_MAX); i++) {
@@ -169,7 +173,7 @@ static __always_inline void drain_all(u32 id, struct down_state *state,
 	}
 }
 
-/* Handles the deferred calls of an active channel. Returns how many. */
+/* Handles the deferred calls of an active channel. Returns their number. */
 __noinline int drain_deferred(u32 id, u32 how) {
 	struct down_counts *counts;
 	struct down_state *state;
@@ -200,7 +204,7 @@ __noinline int drain_deferred(u32 id, u32 how) {
 	return handled;
 }
 
-/* Drains, and looks once more: another CPU may have passed by while this one drained. */
+/* Drains, and checks once more: another CPU may have skipped its drain meanwhile. */
 static __always_inline int drain_if_waiting(struct down *d, u32 id, u32 how) {
 	struct down_counts *counts = down_counts_of(d);
 	int handled;
@@ -213,21 +217,23 @@ static __always_inline int drain_if_waiting(struct down *d, u32 id, u32 how) {
 	return handled;
 }
 
-/* Starts the channel's timer. The first call of a row sets the time; later ones must not put it
- * off. */
+/* Starts the channel's timer. The first call of a drain sets the time, and later ones must not
+ * postpone it. */
 static __always_inline int delay_start(const struct ecalls_channel *ch, struct down_state *state) {
 	u64 delay_ns = ch->delay_ns > DOWN_DELAY_MIN_NS ? ch->delay_ns : DOWN_DELAY_MIN_NS;
 	int error;
 
-	/* More than the kernel's signed times hold would be no delay at all: the timer would run
-	 * again and again, for as long as somebody stores calls, and keep its CPU. */
+	/* A longer time would overflow the kernel's signed times and expire at once: the timer
+	 * would run again and again for as long as calls are stored, and keep its CPU busy. */
 	if (delay_ns > TIMER_NS_MAX)
 		delay_ns = TIMER_NS_MAX;
 
-	/* By a former channel of this place: not for this one's calls, and it may be for long. */
+	/* It was armed by a former channel of this row: not for these calls, and maybe for a
+	 * long time. */
 	if (__sync_lock_test_and_set(&state->armed, ch->id) == ch->id)
 		return 0;
-	/* As often as its user's timers may expire; else later, and with more calls at once. */
+	/* It expires as often as its user's timers may; otherwise later, with more calls at a
+	 * time. */
 	if (ch->user && delay_ns < TIMER_PUT_OFF_NS && !user_expiry(ch->user, bpf_ktime_get_ns()))
 		delay_ns = TIMER_PUT_OFF_NS;
 	error = bpf_timer_start(&state->timer, delay_ns, 0);
@@ -236,7 +242,7 @@ static __always_inline int delay_start(const struct ecalls_channel *ch, struct d
 	return error;
 }
 
-/* Its time has come. What does not fit into one drain follows after another delay. */
+/* The timer has expired. Calls that exceed one drain are handled after another delay. */
 static int delay_expired(void *map, u32 *key, struct down_state *state) {
 	u32 index = *key;
 	struct ecalls_channel *ch = bpf_map_lookup_elem(&channels, &index);

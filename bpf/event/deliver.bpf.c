@@ -21,7 +21,7 @@
 
 #define DISPATCH_CALLS 24 /* tail calls after which a run ends at the next subscription */
 
-/* Steps of one event: one for each subscription, and one for each list. */
+/* Steps for one event: one per subscription, and one per list. */
 #define OFFERS_MAX (ECALLS_SUBSCRIBERS_MAX + ECALLS_AUDIENCE_MAX + MATCH_ROUNDS)
 
 /* The time from which relative deadlines count: when the event was raised, or its release time if
@@ -133,8 +133,8 @@ static __always_inline void resume(void *ctx, struct current *c) {
 	chain_waited(s, index, chain, flags);
 }
 
-/* Delivers the current event, or (`again`) the rest of it. False: it stopped before the last
- * subscription. */
+/* Delivers the current event or, with `again`, the rest of it. Returns false if it stopped before
+ * the last subscription. */
 __noinline int deliver_event(void *ctx __arg_ctx, u32 again) {
 	struct current *c = current_cpu();
 

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A channel's `down` segment in the kernel: finding it, checking whose it is, and what the kernel
- * side keeps beside it.
+ * A channel's `down` segment in the kernel: looking it up, checking its owner, and the kernel
+ * side's own state of it.
  *
  * The segment belongs to its application, which may write anything there at any time: a call is
- * copied out once before it is looked at, positions are masked and their difference is bounded. A
- * lie can make the application's own calls wrong, nothing else.
+ * copied once before it is checked, positions are masked, and their difference is bounded. Wrong
+ * values affect only the application's own calls.
  */
 #ifndef ECALLS_DOWN_H
 #define ECALLS_DOWN_H
 
 #include "maps.h"
 
-/* A `down` segment: all have the same size, so that a look into one is a few instructions. */
+/* A `down` segment. All have the same size, so that a lookup takes few instructions. */
 struct down_segment {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, ECALLS_DOWN_ELEMENTS);
@@ -28,7 +28,7 @@ struct {
 	__array(values, struct down_segment);
 } downs SEC(".maps");
 
-/* Line 1 of struct ecalls_down, which is an element of its own. */
+/* Line 1 of struct ecalls_down, a separate element. */
 struct down_counts {
 	u64 front;
 	u64 handled;
@@ -41,9 +41,9 @@ _Static_assert(__builtin_offsetof(struct ecalls_down, front) == sizeof(struct ec
 				       __builtin_offsetof(struct down_counts, drains),
 	       "line 1 of the header is element 1");
 
-#define DOWN_LOCKED 0x1u /* under a scheduler lock: no timer, no thread */
+#define DOWN_LOCKED 0x1u /* called under a scheduler lock: start no timer, no thread */
 
-/* One downcall, copied out of wherever it came from. */
+/* One downcall, copied from its source. */
 struct downcall {
 	u32 channel; /* id, checked */
 	u32 op;
@@ -54,20 +54,20 @@ struct downcall {
 	u64 c;
 };
 
-/* What the kernel side keeps for one channel's calls. Never mapped by an application. */
+/* The kernel side's state of one channel's calls. Never mapped by an application. */
 struct down_state {
 	struct bpf_timer timer; /* ECALLS_OP_DELAY */
 	u32 ready;		/* 1: that timer is initialized */
-	u32 armed;   /* channel for which it runs, 0: none; a second call must not put it off */
-	u32 lock;    /* 1: somebody drains the channel's deferred calls */
+	u32 armed;   /* channel for which it runs, 0: none; a second call must not postpone it */
+	u32 lock;    /* 1: a CPU drains the channel's deferred calls */
 	u32 barrier; /* exchanged where loads of shared memory must not pass each other */
 	u32 timers;  /* timers that the channel `timers_of` owns */
 	u32 timers_of;
-	/* Of the drain under way; they belong to who has the lock. */
+	/* Of the current drain; they belong to the holder of the lock. */
 	u32 handled;
 	u32 refused;
 	u64 latest; /* cells taken and not yet handled */
-	u64 taken;  /* the cell that `call` was taken from; 0: the ring */
+	u64 taken;  /* the cell from which `call` was taken; 0: the ring */
 	struct downcall call;
 };
 
@@ -78,7 +78,7 @@ struct {
 	__type(value, struct down_state);
 } down_states SEC(".maps");
 
-/* A channel whose owner is the caller. */
+/* A channel that belongs to the caller. */
 struct down {
 	struct ecalls_channel *channel;
 	struct ecalls_down *head; /* its line 0 */
@@ -128,7 +128,7 @@ static __always_inline u32 call_op(u64 call) {
 	return call & 0xffff;
 }
 
-/* Leaves a result in the caller's frame. */
+/* Stores a result in the caller's frame. */
 static __always_inline void frame_put(struct down *d, u64 call, s64 result) {
 	u32 frame = (call >> 16) & 0xffff, element = ECALLS_DOWN_FRAMES + frame;
 	struct ecalls_downcall *place;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Downcalls (ECalls-01 §2.3.1): one call of an application, the same for every way in.
+ * Downcalls (ECalls-01 §2.3.1): one call of an application, the same for every mechanism.
  *
- * Ways in: prctl (downcall_prctl.bpf.c, downcall_security.bpf.c), setsockopt
+ * Mechanisms: prctl (downcall_prctl.bpf.c, downcall_security.bpf.c), setsockopt
  * (downcall_setsockopt.bpf.c) and a system call program (downcall_run.bpf.c). Each finds the
- * channel with down_open(), which also is the check that it is the caller's, calls downcall(), and
- * leaves the result where it can.
+ * channel by down_open(), which also checks that it belongs to the caller, calls downcall(), and
+ * returns the result as it can.
  *
- * Below are, in this order: down.h (the segment), operation.h (what the operations do), deferred.h
- * (calls that waited in the segment), generic.h (the generic call). A call first handles
- * what was deferred before it.
+ * Below are, in this order: down.h (the segment), operation.h (the operations), deferred.h (calls
+ * that waited in the segment), generic.h (the generic call). A call first handles the deferred
+ * calls before it.
  *
  * Every caller runs with preemption off.
  */
@@ -19,7 +19,8 @@
 #include "coop.h"
 #include "generic.h"
 
-/* The calls that have to be fast, while nothing is deferred. True: done. They may be preempted. */
+/* The calls that must be fast, if no call is deferred. They may be preempted. Returns true if
+ * done. */
 static __always_inline bool downcall_small(struct down *d, u32 op, u64 a, u64 b, s64 *result) {
 	struct down_counts *counts = down_counts_of(d);
 
@@ -38,8 +39,9 @@ static __always_inline bool downcall_small(struct down *d, u32 op, u64 a, u64 b,
 	return true;
 }
 
-/* ECALLS_OP_HAND: the calling thread's binding becomes a child's. A sink's does not: it reads this
- * process's memory. Not inline: the stack that it needs is not its caller's too. */
+/* ECALLS_OP_HAND: the calling thread's binding becomes that of a child. A sink's binding cannot,
+ * because it reads this process's memory. Not inline, so that its stack is not added to its
+ * caller's. */
 static __noinline s64 coop_hand(u32 id, u64 child) {
 	struct task_struct *task = bpf_get_current_task_btf(), *p;
 	struct coop_thread *own = bpf_task_storage_get(&coop_threads, task, 0, 0), *its;
@@ -58,7 +60,8 @@ static __noinline s64 coop_hand(u32 id, u64 child) {
 		if (its) {
 			its->parent = task->tgid;
 			its->parent_start_ns = BPF_CORE_READ(task, group_leader, start_boottime);
-			/* What it was handed before ends, and that is to be seen. */
+			/* The binding that was handed before ends, and the scheduler must see
+			 * this. */
 			if (own->own.wishes || its->handed.wishes)
 				own->own.wishes = its->handed.wishes + 1;
 			coop_write(&its->handed, &own->own);
@@ -77,10 +80,10 @@ static __always_inline s64 downcall(struct down *d, u32 id, u32 op, u64 a, u64 b
 
 	if (downcall_small(d, op, a, b, &result))
 		return result;
-	/* Says when to handle what was deferred, so it does not handle it now. */
+	/* It only starts the timer for the deferred calls, so it does not handle them. */
 	if (op == ECALLS_OP_DELAY)
 		return down_delay(id);
-	/* It is about the calling thread. */
+	/* It concerns the calling thread. */
 	if (op == ECALLS_OP_COOP)
 		return coop_bind(d, id, a, b, c);
 	if (op == ECALLS_OP_WINDOW)

@@ -2,13 +2,13 @@
 /*
  * The fast downcall by prctl: prctl(ECALLS_PRCTL, ECALLS_CALL(channel, frame, op), a, b, c).
  *
- * The kernel does not know our option and says so to a tracepoint, on which this program handles
+ * The kernel does not know our option and reports it on a tracepoint, where this program handles
  * the call. prctl itself then returns -EINVAL in any case; the result is in the caller's frame,
- * whose `sequence` has moved if, and only if, the call was taken. No other system call becomes
+ * whose `sequence` has changed if, and only if, the call was accepted. No other system call becomes
  * slower.
  *
- * Fails how: on kernels without the tracepoint (before 6.13) it does not load; then
- * downcall_security.bpf.c, downcall_setsockopt.bpf.c or downcall_run.bpf.c serve.
+ * Fails how: it does not load on kernels without the tracepoint (before 6.13); then
+ * downcall_security.bpf.c, downcall_setsockopt.bpf.c or downcall_run.bpf.c replaces it.
  */
 #include "downcall.h"
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The generic downcall (ECalls-01 §2.3.1): a service is called by its name, with up to
- * ECALLS_DATA_MAX bytes of data, a deadline and a release time; and every fast call (with no
- * name), for kernels that have no faster way in. It is a program of type syscall that applications
- * run through a descriptor (BPF_PROG_RUN); who calls is the current task, which nobody can forge.
- * It may block; nothing here needs to.
+ * ECALLS_DATA_MAX bytes of data, a deadline and a release time; and every fast call (without a
+ * name), for kernels without a faster mechanism. It is a program of type syscall that applications
+ * run through a descriptor (BPF_PROG_RUN); the caller is the current task, which cannot be forged.
+ * It may block, but nothing here does.
  */
 #include "downcall.h"
 
-/* RAISE by name. Not inline: the stack that it needs is not its caller's too. */
+/* RAISE by name. Not inline, so that its stack is not added to its caller's. */
 static __noinline s64 generic_named(const struct ecalls_generic *g,
 				    const struct task_struct *task) {
 	return generic_raise(g, task);
@@ -43,14 +43,14 @@ int call_generic(struct ecalls_generic *g) {
 	return 0;
 }
 
-/* Prepares the delay timers of the first few channels, so that their first ECALLS_OP_DELAY does not
- * have to; the host may run it once. The others' are made at their first use. */
+/* Prepares the delay timers of the first few channels, so that their first ECALLS_OP_DELAY need
+ * not; the host may run it once. The other timers are prepared at their first use. */
 #define DELAYS_READY 16u
 
 struct delay_argument {
 	u32 first;
 	u32 count;
-	s32 result; /* out: how many were prepared */
+	s32 result; /* out: number of prepared timers */
 };
 
 static int delay_setup_once(u32 i, struct delay_argument *a) {

@@ -2,19 +2,19 @@
 /*
  * The fast downcall at the kernel's security hook of prctl: the cheapest, where trampolines load.
  *
- * The hook runs first in prctl and what this program returns for it is what prctl returns, unless
- * it is 0 or -ENOSYS: then prctl itself runs. That is the paper's optimistic handler (ECalls-01
- * §2.3.1).
+ * The hook runs first in prctl, and prctl returns the result of this program unless that is 0 or
+ * -ENOSYS: then prctl itself runs. That is the paper's optimistic handler (ECalls-01 §2.3.1).
  *   result			prctl returns		frame
  *   1..0x7fffffff		the result		left alone
  *   -4095..-1			the result (errno)	the result
  *   0, or any other		-1, EINVAL		the result
  *   none: stranger's channel	-1, EINVAL		left alone
  *   none: unknown operation	what the real prctl returns (-1, EINVAL today)	left alone
- * -ENOSYS is in the second row for its caller too: the real prctl refuses our option with EINVAL.
+ * The second row applies to the caller also for -ENOSYS: the real prctl refuses our option with
+ * EINVAL.
  *
- * Only one of this and downcall_prctl.bpf.c may be attached, else a call that falls through runs
- * twice.
+ * Only one of this program and downcall_prctl.bpf.c may be attached; otherwise a call that reaches
+ * the real prctl would run twice.
  */
 #include "downcall.h"
 

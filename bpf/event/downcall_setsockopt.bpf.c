@@ -6,11 +6,11 @@
  * The result is in the caller's frame, as with prctl; setsockopt returns 0 for a call that was
  * taken.
  *
- * Costs twice as much as prctl, and a look at each setsockopt of the group's processes.
+ * It costs twice as much as prctl, and a check for each setsockopt of the group's processes.
  */
 #include "downcall.h"
 
-#define SETSOCKOPT_PASS 1    /* go on: the kernel's own handler */
+#define SETSOCKOPT_PASS 1    /* continue with the kernel's own handler */
 #define SETSOCKOPT_DONE (-1) /* optlen: no kernel handler */
 
 /* From the kernel's user API (linux/bpf.h): not relocated, the kernel translates each access. */

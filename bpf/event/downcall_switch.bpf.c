@@ -3,16 +3,16 @@
  * Deferred calls before the caller's next scheduling (ECalls-01 §2.3.1, ECALLS_DEFER_SWITCH): when
  * a thread of a registered process leaves its CPU, the deferred calls of its channel are handled.
  *
- * It sees every context switch of the machine (about 105 ns each while attached), so the host
- * attaches it only while some channel asks for it, and whoever is not registered leaves after one
- * look-up. It runs under the scheduler's lock: no timer is set here and no thread started. A
- * deferred ECALLS_OP_TIMER therefore stays where it is, with what is behind it, until the next
- * fast call.
+ * It runs at every context switch of the machine (about 105 ns each while attached), so the host
+ * attaches it only while a channel asks for it, and for a process that is not registered it returns
+ * after one lookup. It runs under the scheduler's lock and therefore sets no timer and starts no
+ * thread. A deferred ECALLS_OP_TIMER therefore stays in the ring, with all calls after it, until
+ * the next fast call.
  */
 #include "downcall.h"
 
-/* The channel of each process that wants this, one per process: process id to channel id. Written
- * by the host. A channel that is gone is not active; its entry then does nothing. */
+/* The channel of each registered process, one per process: process id to channel id. Written by the
+ * host. The entry of a closed channel has no effect, because the channel is not active. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, ECALLS_CHANNELS_MAX);
