@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Running a handler that was written in E-code (abi/ecode.h; ECalls-05 §3.3): what it finds, and
- * what becomes of what it leaves.
+ * Running a handler in E-code (abi/ecode.h; ECalls-05 §3.3): preparing its frame, and processing
+ * its results.
  *
  * The handler is a program in the action's slot of the map `ecodes`. It runs in the dispatcher's
  * context, finds the event in `current_events` and everything else in its CPU's element of
- * `frames`, and cannot go beyond them: what it reads outside an array or repeats too often is a
- * fault. A fault is counted; the action is then as if it were not there, so that a mistake in a
- * filter loses no event.
+ * `frames`, and cannot access anything beyond them: an access outside an array and too many
+ * iterations are faults. A fault is counted, and the chain continues as if the action did not
+ * exist, so that a mistake in a filter loses no event.
  *
- * What it wants done is rare beside its decision, needs much stack, and some of it needs functions
- * that older kernels lack. So a program of its own does it (effect.bpf.c), fired only if there is
- * something to do.
+ * Requests of a handler are rarer than its decision, need much stack, and some of them need
+ * functions that older kernels lack. So a separate program carries them out (effect.bpf.c), which
+ * is fired only if there are requests.
  */
 #ifndef ECALLS_EVENT_ECODE_H
 #define ECALLS_EVENT_ECODE_H
 
 #include "handler.h"
 
-#define TRIGGER_EFFECTS 0x45430005 /* for effect.bpf.c: do what this CPU's frame tells */
+#define TRIGGER_EFFECTS 0x45430005 /* for effect.bpf.c: carry out this CPU's requests */
 
 #define ECODE_NONE (~0u)
 
@@ -30,7 +30,7 @@ static __always_inline struct ecalls_frame *frame_of_cpu(void) {
 	return bpf_map_lookup_elem(&frames, &zero);
 }
 
-/* Counts a run that failed. */
+/* Counts a run that ended in a fault. */
 static __always_inline void ecode_failed(u32 index) {
 	struct ecalls_subscription_count *n = count_of(index);
 
@@ -38,7 +38,7 @@ static __always_inline void ecode_failed(u32 index) {
 		__sync_fetch_and_add(&n->failed, 1);
 }
 
-/* The same, and notes why and where for who looks at the subscription. */
+/* The same, and records the fault and its place for `faults` of the subscription. */
 __noinline int ecode_fault(u32 index, u32 action) {
 	struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
 	struct ecalls_frame *f = frame_of_cpu();
@@ -53,15 +53,16 @@ __noinline int ecode_fault(u32 index, u32 action) {
 	return 0;
 }
 
-/* Whether the channel whose attributes a handler may read is still the subscription's. Without one
- * it reads none. */
+/* Whether the channel whose attributes a handler may read still belongs to the subscription.
+ * Otherwise the handler reads none. */
 static __always_inline bool ecode_channel(const struct ecalls_subscription *s, u32 channel) {
 	struct ecalls_channel *ch = bpf_map_lookup_elem(&channels, &channel);
 
 	return !s->channel || (ch && *(volatile u32 *)&ch->id == s->channel);
 }
 
-/* Fills the frame for one call. The place of the program, or ECODE_NONE: it must not be called. */
+/* Fills the frame for one call. Returns the program's place, or ECODE_NONE if it must not be
+ * called. */
 __noinline u32 ecode_begin(u32 index, u32 action) {
 	struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
 	struct ecalls_frame *f = frame_of_cpu();
@@ -94,8 +95,8 @@ __noinline u32 ecode_begin(u32 index, u32 action) {
 	return 2 * (index * ECALLS_ACTIONS_MAX + action) + (u32)(call >> ECALLS_ECODE_PLACE_SHIFT);
 }
 
-/* Puts the output in the place of the event's data, for the rest of this chain; the data as they
- * were are kept in `current.original`. */
+/* Replaces the event's data by the output for the rest of this chain; the former data are kept in
+ * `current.original`. */
 static __always_inline void ecode_output(struct current *c, const struct ecalls_frame *f) {
 	u32 bytes = f->output_bytes;
 
@@ -114,7 +115,7 @@ static __always_inline void ecode_output(struct current *c, const struct ecalls_
 	c->event.size = bytes;
 }
 
-/* Lets effect.bpf.c do what the handler asked for. Without that program nothing is done. */
+/* Lets effect.bpf.c carry out the handler's requests. Without that program nothing is done. */
 static __always_inline void ecode_effects(struct ecalls_frame *f,
 					  struct ecalls_subscription_count *n) {
 	u32 left;
@@ -125,7 +126,7 @@ static __always_inline void ecode_effects(struct ecalls_frame *f,
 		__sync_fetch_and_add(&n->undone, left);
 }
 
-/* Looks at what a handler left: HANDLER_CONTINUE or _STOP. */
+/* Processes the handler's results. Returns HANDLER_CONTINUE or _STOP. */
 __noinline int ecode_end(u32 index, u32 action) {
 	struct ecalls_subscription_count *n = count_of(index);
 	struct ecalls_frame *f = frame_of_cpu();
@@ -143,11 +144,11 @@ __noinline int ecode_end(u32 index, u32 action) {
 		ecode_output(c, f);
 	if (f->effects)
 		ecode_effects(f, n);
-	/* A chain that was put off stops here for now. */
+	/* A deferred chain stops here for now. */
 	return *(volatile s32 *)&c->result;
 }
 
-/* The chain is at its end: the next subscription sees the event as it was raised. */
+/* At the end of the chain: the next subscription sees the event as it was raised. */
 static __always_inline void ecode_restore(struct current *c) {
 	if (!c->changed)
 		return;

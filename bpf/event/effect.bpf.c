@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What handlers written in E-code ask for (abi/ecode.h): signals, events, counts, and that the
- * chain goes on later.
+ * The requests of handlers in E-code (abi/ecode.h): signals, events, counts, and deferring the rest
+ * of the chain.
  *
- * The program `effects` is fired by the dispatcher (ecode.h), in its own context, behind a handler
- * that asked for something; it is attached while some subscription has such a handler. Everything
- * is done by the right of the subscription's owner: a signal goes to the receiver, if kill(2) would
- * allow it; an event is raised only of a service that the owner may raise events of, and counts for
- * its rate; counters are those of the subscription's own channel. Which subscription that is stands
- * in `current`, where no handler can write.
+ * The dispatcher (ecode.h) fires the program `effects` in its own context, after a handler that
+ * made requests; the program is attached while a subscription has such a handler. All requests are
+ * carried out with the rights of the subscription's owner: a signal goes to the receiver, if
+ * kill(2) would permit it; an event is raised only of a service whose events the owner may raise,
+ * and is charged to the owner's rate; counters are those of the subscription's own channel. The
+ * subscription is taken from `current`, where no handler can write.
  *
- * Fails how: what is not allowed, or not possible now (an interrupt can hand over one signal at a
- * time; under a scheduler lock no timer can be set), is counted as `undone`, and the chain goes on.
- * A chain that was to go on later and finds no room in the queue is dropped with that reason.
+ * Fails how: a request that is not permitted, or not possible now (an interrupt can hand over one
+ * signal at a time; under a scheduler lock no timer can be set), is counted as `undone`, and the
+ * chain continues. A deferred chain that finds no room in the queue is dropped with that reason.
  */
 #include "right.h"
 #include "signal.h"
@@ -24,7 +24,7 @@
 #define SIGNAL_FIRST 34u /* SIGRTMIN and SIGRTMAX of the C library */
 #define SIGNAL_LAST 64u
 
-/* A signal whose verdict nobody waits for; see signal_hand_over(). */
+/* A signal whose verdict is not waited for; see signal_hand_over(). */
 __noinline int effect_signal(u32 index, u32 number, u64 value) {
 	struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
 	struct current *c = current_cpu();
@@ -39,7 +39,7 @@ __noinline int effect_signal(u32 index, u32 number, u64 value) {
 		return EFFECT_UNDONE;
 	noted = c->signal.subscription;
 	if (!(task->flags & (PF_EXITING | PF_KTHREAD)) && may_signal(task, s->owner_uid)) {
-		/* The next verdict is not that of a signal action. */
+		/* The next verdict does not belong to a signal action. */
 		c->signal.subscription = 0;
 		barrier();
 		error = bpf_send_signal_task(task, number, PIDTYPE_TGID, value);
@@ -51,7 +51,7 @@ __noinline int effect_signal(u32 index, u32 number, u64 value) {
 	return error ? EFFECT_UNDONE : 0;
 }
 
-/* An event of a service that the subscription's owner may raise events of. */
+/* Raises an event of a service whose events the subscription's owner may raise. */
 __noinline int effect_raise(u32 index, const struct ecalls_effect *e) {
 	struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
 	struct current *c = current_cpu();
@@ -72,7 +72,7 @@ __noinline int effect_raise(u32 index, const struct ecalls_effect *e) {
 	data[1] = e->value[1];
 	data[2] = e->value[2];
 	result = raise(&r, data, 3);
-	/* That nobody subscribed is nobody's failure, and counted by the service. */
+	/* A missing subscription is no failure of this request, and counted by the service. */
 	return result < 0 && result != -ENOENT ? EFFECT_UNDONE : 0;
 }
 
@@ -92,8 +92,9 @@ __noinline int effect_count(u32 index, u32 counter, u64 by) {
 	return 0;
 }
 
-/* Queues the current event on this CPU until `release_ns`; then its chain goes on as `chain` says.
- * An event that finds no room there is accounted for. False: its user has enough that waits. */
+/* Queues the current event on this CPU until `release_ns`; then its chain continues as `chain`
+ * says. An event that finds no room there is accounted for. Returns false if its user has used up
+ * the quota of queued events. */
 static __always_inline bool chain_hold(struct current *c, const struct ecalls_subscription *s,
 				       u32 chain, u64 now_ns, u64 release_ns) {
 	u32 before = c->event.flags, subscription = c->event.subscription;
@@ -116,7 +117,7 @@ static __always_inline bool chain_hold(struct current *c, const struct ecalls_su
 	return true;
 }
 
-/* The rest of the chain comes later. */
+/* Defers the rest of the chain. */
 __noinline int effect_defer(u32 index, u64 us) {
 	struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
 	struct current *c = current_cpu();
@@ -145,7 +146,7 @@ __noinline int effect_defer(u32 index, u64 us) {
 	return 0;
 }
 
-/* 0, or EFFECT_UNDONE. */
+/* Returns 0 or EFFECT_UNDONE. */
 static __always_inline int effect_do(u32 index, const struct ecalls_effect *e) {
 	switch (e->kind) {
 	case ECALLS_EFFECT_SIGNAL:
@@ -163,7 +164,7 @@ static __always_inline int effect_do(u32 index, const struct ecalls_effect *e) {
 	}
 }
 
-/* Does one of the effects in this CPU's frame, and counts it if it cannot be done. */
+/* Carries out one of the effects in this CPU's frame; counts it if that is not possible. */
 __noinline int effect_at(u32 at) {
 	struct ecalls_frame *f = frame_of_cpu();
 	struct ecalls_subscription_count *n;
@@ -190,7 +191,7 @@ int BPF_PROG(effects, int nonce) {
 		return 0;
 	f = frame_of_cpu();
 	c = current_cpu();
-	/* Another core's trigger reaches this program too, and finds nothing. */
+	/* Another core's trigger reaches this program too, and finds no request. */
 	if (!f || !c || !f->effects)
 		return 0;
 	count = f->effects;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Noting what became of an event that is not delivered (abi/fate.h). Called where it happens, in
- * any context; never for an event that arrives.
+ * Records of the events that were not delivered (abi/fate.h). Written where the loss happens, in
+ * any context; never for an event that is delivered.
  */
 #ifndef ECALLS_EVENT_FATE_H
 #define ECALLS_EVENT_FATE_H
@@ -9,8 +9,8 @@
 #include "identity.h"
 #include "queue.h"
 
-/* Whether to note that a handler ended a chain, `said` with a reason: that is what filters are for,
- * so it has to cost little, and would wash away what was lost. */
+/* Whether to record that a handler ended a chain, `said` with a reason. This is the normal work of
+ * filters, so it must cost little, and must not overwrite the records of losses. */
 static __always_inline bool fate_filtered(bool said, u64 now_ns) {
 	u32 zero = 0;
 	struct current *c = bpf_map_lookup_elem(&current_events, &zero);
@@ -25,12 +25,12 @@ static __always_inline bool fate_filtered(bool said, u64 now_ns) {
 	return true;
 }
 
-/* What happened, in one word. */
+/* Outcome, reason, stage and action in one word. */
 #define FATE(what, reason, stage, action)                                                          \
 	((u32)(what) | (u32)(reason) << 8 | (u32)(stage) << 16 | (u32)(action) << 24)
 
-/* This CPU's next place, claimed but not yet written; none for a note about limits so soon after
- * another. */
+/* This CPU's next record, claimed but not yet written; NULL for a record about limits so soon after
+ * another one. */
 static __always_inline struct ecalls_fate *fate_place(u32 fate, u64 now_ns, u64 *position) {
 	struct ecalls_fate *place;
 	struct current *c;
@@ -48,12 +48,13 @@ static __always_inline struct ecalls_fate *fate_place(u32 fate, u64 now_ns, u64 
 	at = bpf_get_smp_processor_id() * ECALLS_FATES + (*position & (ECALLS_FATES - 1));
 	place = bpf_map_lookup_elem(&fates, &at);
 	if (place)
-		/* A full barrier: nobody takes what is written below for the former note. */
+		/* A full barrier: no reader takes the new contents for those of the former
+		 * record. */
 		__sync_lock_test_and_set(&place->sequence, 0);
 	return place;
 }
 
-/* Who and what an event is; the times are written by the caller, then fate_finish(). */
+/* Writes the identity of an event; the caller writes the times, then calls fate_finish(). */
 static __always_inline void fate_write(struct ecalls_fate *place, u32 service, u32 kind, u32 pid,
 				       u32 uid, u32 fate) {
 	place->pid = pid;
@@ -74,7 +75,7 @@ static __always_inline void fate_finish(struct ecalls_fate *place, u64 position)
 	__sync_lock_test_and_set(&place->sequence, position + 1);
 }
 
-/* Notes what became of an event for one subscription. */
+/* Records the fate of an event for one subscription. */
 __noinline int fate_note(const struct ecalls_event *e, u32 subscription, u32 fate) {
 	u64 now_ns = bpf_ktime_get_ns(), position = 0;
 	struct ecalls_fate *place = fate_place(fate, now_ns, &position);
@@ -92,8 +93,8 @@ __noinline int fate_note(const struct ecalls_event *e, u32 subscription, u32 fat
 	return 0;
 }
 
-/* The same of one that had to make room in a queue: for all who would have got it, or for the one
- * whose chain it was. */
+/* The same for an event that was displaced from a queue: for all matching subscriptions, or for the
+ * one whose chain it was. */
 __noinline int fate_evicted(const struct evicted *v, u32 fate) {
 	u64 now_ns = bpf_ktime_get_ns(), position = 0;
 	struct ecalls_fate *place = fate_place(fate, now_ns, &position);
@@ -111,7 +112,7 @@ __noinline int fate_evicted(const struct evicted *v, u32 fate) {
 	return 0;
 }
 
-/* The same of what did not become an event. `pid` 0: of the current process. */
+/* The same for a raise that was refused. `pid` 0: of the current process. */
 __noinline int fate_refused(u32 service, u32 kind, u32 pid, u32 uid, u32 fate) {
 	u64 now_ns = bpf_ktime_get_ns(), position = 0;
 	struct ecalls_fate *place = fate_place(fate, now_ns, &position);

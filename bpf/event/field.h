@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Reading one field of an event's data, named by offset and size (abi/handler.h).
+ * Reading one field of an event's data, identified by offset and size (abi/handler.h).
  *
  * A field lies at a multiple of its size, so it lies within one 8-byte word: one load, a shift
  * and a mask, no loop and no case per size.
@@ -23,8 +23,8 @@ static __always_inline struct field field_of(u64 argument) {
 	};
 }
 
-/* Reads a field, as a signed number if asked. False: the event does not have it, or no field can
- * lie there. */
+/* Reads a field, optionally as a signed number. Returns false if the event lacks the field, or if
+ * the offset and size are invalid. */
 static __always_inline bool field_read(const struct ecalls_event *e, struct field f, bool is_signed,
 				       u64 *value) {
 	u32 size = f.size, word = f.offset / 8, unused;
@@ -37,8 +37,8 @@ static __always_inline bool field_read(const struct ecalls_event *e, struct fiel
 	if (word >= DATA_WORDS)
 		return false;
 	unused = 64 - size * 8;
-	/* Up against the top of the word, then down again: that fills with zeros or with the
-	 * sign. */
+	/* Shifting up to the top of the word and down again extends the value with zeros or with
+	 * its sign. */
 	*value = e->data[word] << (unused - f.offset % 8 * 8);
 	*value = is_signed ? (u64)((s64)*value >> unused) : *value >> unused;
 	return true;

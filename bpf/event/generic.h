@@ -3,10 +3,10 @@
  * RAISE by name, the generic downcall (ECalls-01 §2.3.1): a service is called by its name, with up
  * to ECALLS_DATA_MAX bytes of data, a deadline and a release time.
  *
- * Two ways lead here. Who hosts the core runs the program call_generic (downcall_run.bpf.c). A
- * client of the daemon makes a fast call that says where its struct ecalls_generic is
- * (ECALLS_OP_CALL): a program that it held it could bind maps to, which would then live as long as
- * the core.
+ * There are two callers. A program that hosts the core runs the BPF program call_generic
+ * (downcall_run.bpf.c). A client of the daemon makes a fast call with the address of its struct
+ * ecalls_generic (ECALLS_OP_CALL): if it held a BPF program, it could bind maps to it, which would
+ * then live as long as the core.
  *
  * Every caller runs with preemption off.
  */
@@ -18,7 +18,7 @@
 #define GENERIC_US_MAX (1ull << 50) /* 35 years; longer times are this long */
 
 struct service_name {
-	char text[ECALLS_NAME_MAX]; /* filled up with 0 */
+	char text[ECALLS_NAME_MAX]; /* padded with 0 */
 };
 
 /* Index of each service by name. Written by the host. */
@@ -43,7 +43,7 @@ static __always_inline s64 service_named(const struct ecalls_generic *g) {
 	return index ? (s64)*index : -ENOENT;
 }
 
-/* RAISE by name: a number of subscriptions, or -errno. */
+/* RAISE by name: returns a number of subscriptions, or -errno. */
 static __always_inline s64 generic_raise(const struct ecalls_generic *g,
 					 const struct task_struct *task) {
 	u64 now_ns = bpf_ktime_get_ns();
@@ -66,7 +66,7 @@ static __always_inline s64 generic_raise(const struct ecalls_generic *g,
 		       (u32)bpf_get_current_uid_gid());
 	if (!s)
 		return -EPERM;
-	/* Its owner; else root, whom nothing limits. */
+	/* The owner of the service; otherwise the caller is root, which has no limits. */
 	r.user = s->owner == (u32)task->tgid ? s->user : 0;
 	if (r.kind > 31)
 		return -EINVAL;
@@ -83,7 +83,8 @@ static __always_inline s64 generic_raise(const struct ecalls_generic *g,
 	return subscribers(r.service, r.kind, r.target, task->tgid, uid_of(task));
 }
 
-/* Where a generic call is copied to: too large for a program's stack, and read twice. */
+/* A generic call is copied here, because it is too large for a program's stack, and is read
+ * twice. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -91,8 +92,8 @@ struct {
 	__type(value, struct ecalls_generic);
 } generic_calls SEC(".maps");
 
-/* ECALLS_OP_CALL. The memory is the caller's: a program that may not wait can read it only while it
- * is there, so who calls writes it just before, and tries again. */
+/* ECALLS_OP_CALL. The memory belongs to the caller: a program that may not sleep can read it only
+ * while it is resident, so callers write it just before the call, and retry. */
 __noinline int down_call(u64 address) {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct ecalls_generic *g;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The kernel handlers that can be named in a subscription without writing one (ECalls-05 §3.1.2):
- * sample, limit, threshold, histogram and count. abi/handler.h tells their arguments and state.
+ * The built-in kernel handlers (ECalls-05 §3.1.2): sample, limit, threshold, histogram and count.
+ * abi/handler.h describes their arguments and state.
  *
- * Each is a program in a slot of the map `handlers`, called by the dispatcher with a tail call;
- * none is attached to anything. Their state belongs to one action of one subscription, whose
- * events may be delivered on several CPUs at once; so it changes by atomic operations, and
- * nothing here waits.
+ * Each is a program in a slot of the map `handlers`, which the dispatcher calls with a tail call;
+ * none is attached to a hook. Their state belongs to one action of one subscription, whose events
+ * may be delivered on several CPUs at once; so it is changed by atomic operations, and nothing here
+ * waits.
  */
 #include "handler.h"
 #include "field.h"
@@ -36,8 +36,8 @@ int BPF_PROG(handler_limit, int nonce) {
 	return 0;
 }
 
-/* The bound of a threshold: a constant, or what the application last stored as an attribute of its
- * channel. False: there is no such attribute. */
+/* The bound of a threshold: a constant, or the value that the application last stored as an
+ * attribute of its channel. Returns false if there is no such attribute. */
 static __always_inline bool threshold_bound(const struct call *call, u64 *bound) {
 	u32 attribute = call->action->argument[0] >> ECALLS_FIELD_ATTRIBUTE_SHIFT & 0xff;
 	u32 channel = ECALLS_ID_INDEX(call->channel);
@@ -99,7 +99,7 @@ int BPF_PROG(handler_thresh, int nonce) {
 	return 0;
 }
 
-/* Counts a value in the histogram of a channel. False: the channel is gone. */
+/* Counts a value in the histogram of a channel. Returns false if the channel is gone. */
 static __always_inline bool histogram_count(u32 channel, u64 value) {
 	u32 bucket = histogram_bucket(value);
 	u64 *counters = up_element(channel, ECALLS_UP_HISTOGRAM + bucket / 32);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a kernel handler is: a program on bpf_trigger_tp in a slot of the map `handlers`. It finds
- * its event and its call in this CPU's `current`, and stores a result that continues or ends the
- * chain.
+ * A kernel handler is a program on bpf_trigger_tp in a slot of the map `handlers`. It finds its
+ * event and its call in this CPU's `current`, and stores a result that continues or ends the chain.
  */
 #ifndef ECALLS_HANDLER_H
 #define ECALLS_HANDLER_H
@@ -11,9 +10,9 @@
 
 #define HANDLER_CONTINUE 0
 #define HANDLER_STOP 1
-#define HANDLER_MISSING 2 /* what the result is while the slot is empty */
+#define HANDLER_MISSING 2 /* the result while the slot is empty */
 
-/* One handler call: event, action and the two words of state that belong to it. */
+/* One handler call: the event, the action and its two words of state. */
 struct call {
 	struct current *current;
 	const struct ecalls_action *action;
@@ -21,7 +20,7 @@ struct call {
 	u32 channel; /* the subscription's channel, 0: none */
 };
 
-/* False when the call is not complete: the handler then leaves HANDLER_MISSING. */
+/* Returns false if the call is not complete: the handler then leaves HANDLER_MISSING. */
 static __always_inline bool call_open(struct call *call) {
 	struct current *c = current_cpu();
 	struct ecalls_subscription *s;

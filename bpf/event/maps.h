@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Every map that the parts of the kernel side share. Each part is an object file of its own (so
- * that one which a kernel cannot load takes nothing else away) and defines the maps it uses from
- * here; the loader creates a map once and gives the same one to all objects by name.
+ * All maps that the parts of the kernel side share. Each part is an object file (so that one which
+ * a kernel cannot load disables no other) and defines the maps that it uses from here; the loader
+ * creates a map once and passes the same one to all objects by name.
  *
  * `queues`, `queue_timers` and the per-CPU maps are sized for the machine's CPUs by the loader.
  */
@@ -21,8 +21,8 @@
 #include "abi/user.h"
 #include "lib/queue.h"
 
-/* One queue with its lock and the events in its slots. Element `cpu` belongs to that CPU; behind
- * those come the queue of the kernel threads and that of the signals that wait for their
+/* One queue with its lock and the events in its slots. Element `cpu` belongs to that CPU; the last
+ * two elements are the queue of the kernel threads and that of the signals that wait for their
  * receiver. */
 struct queue_cell {
 	struct bpf_res_spin_lock lock;
@@ -33,20 +33,20 @@ struct queue_cell {
 
 #define NESTED_EVENTS 4 /* a CPU's contexts: process, soft interrupt, interrupt, NMI */
 
-/* What is matched, and what was found in one list (match.h). */
+/* The attributes that are matched, and the matches found in one list (match.h). */
 struct match {
 	u32 kind;
 	s32 target;
 	u32 pid;
 	u32 uid;
-	u32 next; /* 0: the service's list; after a look: row of the audience, 0: no further list */
-	u32 list; /* out: which of the service's two lists */
-	u64 mask; /* out: positions of those who want it */
+	u32 next; /* 0: the service's list; after a search: an audience's row, 0: no further list */
+	u32 list; /* out: the one of the service's two lists */
+	u64 mask; /* out: positions of the matching subscriptions */
 };
 
-/* What is left of an event that had to make room. */
+/* The attributes of an event that was displaced from a queue. */
 struct evicted {
-	struct match match; /* for account.h to find who would have got it */
+	struct match match; /* for account.h, to find the matching subscriptions */
 	u32 service;
 	u32 flags;
 	u32 subscription;
@@ -59,73 +59,74 @@ struct evicted {
 
 #define EVICTED_PLACES 8 /* more than contexts of a CPU; a power of two */
 
-/* What became of one chain. */
+/* The outcome of one chain. */
 struct outcome {
 	u32 delivered; /* actions that delivered */
 	u32 signals;   /* those of them that were signals */
 	u32 dropped;   /* reason + 1 of the last action that could not */
 	u32 filtered;  /* a handler ended the chain, */
 	u32 said;      /* by E-code's drop(): its reason + 1 */
-	u32 pending;   /* a thread goes on with it */
+	u32 pending;   /* the chain continues in a thread */
 };
 
-/* The last signal that this CPU's dispatcher handed to the kernel, until its verdict is known. */
+/* The last signal that this CPU's dispatcher passed to the kernel, until its verdict is known. */
 struct signal_note {
-	u32 subscription; /* index + 1; 0: none, or its verdict has come */
+	u32 subscription; /* index + 1; 0: none, or its verdict is known */
 	u32 number;
 	s32 verdict; /* SIGNAL_VERDICT_* */
 	u32 shared;  /* 1: another action of the same chain delivered */
 	u32 sending; /* 1: the dispatcher waits for the verdict, which is its action's result */
 	u32 waiter;  /* a signal that must wait: subscription id, */
-	u32 chain;   /* where its chain goes on, */
-	s32 result;  /* and what became of it: SIGNAL_PENDING or dropped (signal_task.bpf.c) */
+	u32 chain;   /* the action with which its chain continues, */
+	s32 result;  /* and its result: SIGNAL_PENDING or dropped (signal_task.bpf.c) */
 };
 
-/* What one CPU is delivering now. Only code that runs with preemption off touches it, and `busy`
- * makes an interrupt that raises meanwhile queue instead of deliver. */
+/* The event that one CPU is delivering. Only code that runs with preemption off uses it, and while
+ * `busy` is set, an interrupt that raises an event queues it instead of delivering it. */
 struct current {
-	/* being delivered */
+	/* the event that is being delivered */
 	struct ecalls_event event;
-	/* being queued, one per context that raises */
+	/* events that are being queued, one per context that raises */
 	struct ecalls_event nested[NESTED_EVENTS];
-	/* dropped from a queue, one per context that drops: too large for a program's stack */
+	/* events that were dropped from a queue, one per context that drops: too large for the
+	 * stack */
 	struct evicted evicted[EVICTED_PLACES];
-	u32 evicting; /* of those in use */
+	u32 evicting; /* number of those in use */
 	u32 pad;
 	u64 now_ns; /* time at which `event` was taken */
 	u64 raised; /* events raised on this CPU: the low part of their ids */
 	u32 busy;   /* 1: `event` is in use */
-	/* 1: `event` is to be delivered. Another core's trigger reaches this dispatcher too, and
+	/* 1: `event` must be delivered. Another core's trigger reaches this dispatcher too, and
 	 * must not deliver it again. */
 	u32 direct;
-	u32 fresh;    /* 1: `now_ns` is the time; only around a trigger of our own */
-	u32 runs;     /* times the dispatcher ran here */
-	u32 left;     /* 1: it stopped in the middle of `mask`, to go on when triggered */
-	u32 calls;    /* handlers called in this run of the dispatcher */
-	u64 mask;     /* subscriptions (list positions) still to be offered this event */
-	u32 row;      /* which list `mask` belongs to: a row of an audience; 0: the service's, */
-	u32 list;     /* and of that which of the two */
-	u32 next_row; /* row to go on with when `mask` is empty; 0: none */
-	u32 offered;  /* subscriptions offered by the last event */
+	u32 fresh;	  /* 1: `now_ns` is the time; set only while a trigger of our own runs */
+	u32 runs;	  /* number of times that the dispatcher ran here */
+	u32 left;	  /* 1: it stopped within `mask`, and continues when triggered */
+	u32 calls;	  /* handlers called in this run of the dispatcher */
+	u64 mask;	  /* subscriptions (list positions) still to be offered this event */
+	u32 row;	  /* the list of `mask`: a row of an audience; 0: the service's list, */
+	u32 list;	  /* and the one of its two versions */
+	u32 next_row;	  /* the next row when `mask` is empty; 0: none */
+	u32 offered;	  /* subscriptions offered by the last event */
 	u32 subscription; /* handler call: index */
 	u32 action;	  /* handler call: which action */
 	s32 result;	  /* handler call: HANDLER_* */
 	u32 locked;	  /* 1: raised under a scheduler lock: start no timer, no thread */
-	/* Of the chain that is running; here, because the verifier would walk every combination of
-	 * these on a stack. */
+	/* The outcome of the chain that is running; it is not on the stack, because there the
+	 * verifier would explore every combination of its values. */
 	struct outcome outcome;
 	struct signal_note signal;
-	u64 fates;	 /* notes ever written by this CPU (abi/fate.h) */
-	u64 quota_ns;	 /* when it last noted one about a limit, */
-	u64 filtered_ns; /* one about a handler that ended a chain, */
-	u64 said_ns;	 /* and one about a handler that did so with a reason */
-	u32 nesting; /* entries of `nested` in use: a stack, for contexts end in reverse order */
-	/* An E-code handler has put its output in the place of the event's data: what was there. */
+	u64 fates;	 /* number of records written by this CPU (abi/fate.h) */
+	u64 quota_ns;	 /* time of the last record about a limit, */
+	u64 filtered_ns; /* time of the last one about a handler that ended a chain, */
+	u64 said_ns;	 /* and of the last one about a handler that did so with a reason */
+	u32 nesting;	 /* entries of `nested` in use: a stack, as contexts end in reverse order */
+	/* 1: the output of an E-code handler has replaced the event's data, which are kept here. */
 	u32 changed;
 	u32 original_size;
 	u64 original[ECALLS_DATA_MAX / 8];
-	/* Always 0: XORed into a loop's counter, it makes the verifier forget its value, so that
-	 * the loop's states converge (bpf/lib/heap.h). */
+	/* Always 0: XORed into a loop's counter, it makes the verifier forget the counter's value,
+	 * so that the states of the loop converge (bpf/lib/heap.h). */
 	u32 zero;
 };
 
@@ -172,7 +173,7 @@ struct {
 	__type(value, struct ecalls_subscription);
 } subscriptions SEC(".maps");
 
-/* Where each audience begins: the index of a row, never 0. */
+/* The index of each audience's first row, never 0. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, ECALLS_SUBSCRIPTIONS_MAX * 2);
@@ -218,7 +219,7 @@ struct {
 	__array(values, struct up_segment);
 } ups SEC(".maps");
 
-/* A buffer that is only used as a descriptor to sleep on. */
+/* A buffer that serves only as a descriptor to sleep on. */
 struct wake_buffer {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, ECALLS_WAKE_BYTES);
@@ -252,11 +253,11 @@ struct {
 	__type(value, struct current);
 } current_events SEC(".maps");
 
-/* A trace (sched/traced.h): bpf_trigger_tp tells that current.event is delivered. */
+/* A trace (sched/traced.h): bpf_trigger_tp reports that current.event is delivered. */
 #define TRIGGER_TRACE 0x45430007
 #define TRACE_TIME_SHIFT 30 /* ecalls_service.traced counts in 2^30 ns */
 
-/* The host maps it, so that it can write a limit without touching what the kernel side counts. */
+/* The host maps it, so that it can write a limit without changing the kernel side's counts. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, ECALLS_USERS_MAX);
@@ -288,8 +289,8 @@ struct {
 	__type(value, struct handler_state);
 } handler_states SEC(".maps");
 
-/* The programs of the actions that are written in E-code: two places for each action of each
- * subscription (abi/ecode.h). */
+/* The programs of the actions in E-code: two places for each action of each subscription
+ * (abi/ecode.h). */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
 	__uint(max_entries, ECALLS_SUBSCRIPTIONS_MAX *ECALLS_ACTIONS_MAX * 2);
@@ -311,8 +312,8 @@ struct {
 	__type(value, struct attributes);
 } attributes SEC(".maps");
 
-/* CPUs of the machine (possible ones), set by the loader. It is also the slack of a ring: each CPU
- * has at most one delivery in flight. */
+/* Number of possible CPUs of the machine, set by the loader. It is also the slack of a ring: each
+ * CPU has at most one delivery in flight. */
 const volatile u32 cpus SEC(".rodata.core") = 1;
 
 #define QUEUE_THREADS (cpus)

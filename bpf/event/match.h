@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Who wants an event: the service's list, then the audience that the event's target or user names
- * (abi/audience.h). One function looks through one list and says which comes next; it is verified
- * once, and all that ask (the dispatcher, the account of a drop, the caller of a raise) share it.
+ * Finds the subscriptions that match an event: in the service's list, then in the audience of the
+ * event's target or user (abi/audience.h). One function searches one list and determines the next
+ * one; it is verified once, and all callers (the dispatcher, the account of a drop, the caller of a
+ * raise) share it.
  *
- *	struct match m = {what is matched};
+ *	struct match m = {attributes};
  *	do {
  *		row = m.next;
  *		match_list(service, row, &m);
- *		... m.mask, positions in that list; match_index() tells whose ...
+ *		... m.mask, positions in that list; match_index() returns each index ...
  *	} while (m.next, at most MATCH_ROUNDS times);
  *
- * What was true when a list was looked through may not be when its positions are used: the host
- * may have written it anew. So who delivers looks again at the one subscription (match_still).
+ * The host may change a list between the search and the use of the positions. So the dispatcher
+ * checks each subscription again (match_still).
  */
 #ifndef ECALLS_MATCH_H
 #define ECALLS_MATCH_H
@@ -20,11 +21,11 @@
 #include "queue.h"
 #include "lib/bits.h"
 
-/* Lists of one event: the service's, and the rows of an audience. */
+/* Lists that are searched for one event: the service's, and the rows of an audience. */
 #define MATCH_ROUNDS (1u + ECALLS_AUDIENCE_MAX / ECALLS_SUBSCRIBERS_MAX)
 
-/* Whether a subscription wants this event: 1 or 0, without a branch, so that the verifier does not
- * split a loop over subscriptions into one path per answer. */
+/* Whether a subscription matches this event: 1 or 0, without a branch, so that the verifier does
+ * not split a loop over subscriptions into one path per result. */
 static __always_inline u64 subscription_matches(const struct ecalls_subscription *s, u32 service,
 						const struct match *m) {
 	u64 differs = *(volatile const u32 *)&s->state ^ ECALLS_STATE_ACTIVE;
@@ -40,7 +41,7 @@ static __always_inline u64 subscription_matches(const struct ecalls_subscription
 	return ((differs - 1) >> 63) & kind_wanted;
 }
 
-/* First row of the audience that an event concerns; 0: there is none. */
+/* First row of the audience of an event; 0: there is none. */
 static __always_inline u32 audience_find(u32 service, s32 target, u32 uid) {
 	struct ecalls_audience_key key = {
 		.service = service,
@@ -56,7 +57,7 @@ __noinline int audience_of(u32 service, s32 target, u32 uid) {
 	return audience_find(service, target, uid);
 }
 
-/* Positions of a list whose subscriptions want it. */
+/* Positions of a list whose subscriptions match. */
 static __always_inline u64 match_each(const u32 *list, u32 count, u32 service,
 				      const struct match *m, u32 zero) {
 	u64 mask = zero;
@@ -74,7 +75,7 @@ static __always_inline u64 match_each(const u32 *list, u32 count, u32 service,
 	return mask;
 }
 
-/* Looks through the list `row`, as m->next names it, and finds the next one. */
+/* Searches the list `row`, as m->next gives it, and determines the next one. */
 __noinline int match_list(u32 service, u32 row, struct match *m) {
 	struct current *c = current_cpu();
 
@@ -101,7 +102,7 @@ __noinline int match_list(u32 service, u32 row, struct match *m) {
 	return 0;
 }
 
-/* Index of the subscription at a position of that list; beyond all if there is none. */
+/* Index of the subscription at a position of that list; too large if there is none. */
 static __always_inline u32 match_index(u32 service, u32 row, u32 list, u32 at) {
 	at &= ECALLS_SUBSCRIBERS_MAX - 1;
 	barrier_var(at);
@@ -115,7 +116,7 @@ static __always_inline u32 match_index(u32 service, u32 row, u32 list, u32 at) {
 }
 
 /* Whether a subscription may see an event of this service and user: its row may have been given to
- * another one since its list was looked through. */
+ * another subscription after the search. */
 static __always_inline bool match_still(const struct ecalls_subscription *s, u32 service, u32 uid) {
 	return s->service == service && (s->scope != ECALLS_SCOPE_OWN || s->owner_uid == uid);
 }

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Measurements and load for tests: programs that raise, queue, take or trigger n times in a row
- * and say how long that took. They work on the service ECALLS_SERVICE_CORE and are run by the host
- * alone.
+ * Measurements, and load for tests: programs that raise, queue, take or trigger n times in a row
+ * and measure the time. They use the service ECALLS_SERVICE_CORE, and only the host runs them.
  *
- * Each reads the clock twice, before the first and after the last round, so what a round costs is
- * total_ns / done; the loop around it costs a few ns.
+ * Each reads the clock before the first and after the last round, so a round costs total_ns / done;
+ * the loop itself costs a few ns.
  */
 #include "raise.h"
 
@@ -23,7 +22,7 @@ struct measure {
 	u32 queue;	 /* push, pop: which queue */
 	u64 deadline_ns; /* relative, 0: none; push: the deadlines are spread below it */
 	u64 release_ns;	 /* raise: relative, 0: at once */
-	u64 data;	 /* raise, push: first data word of the first event; then counted up */
+	u64 data;	 /* raise, push: data word of the first event; then incremented */
 	u64 total_ns;	 /* out */
 	u64 done;	 /* out: rounds that succeeded */
 	s64 result;	 /* out: of the last round */
@@ -58,8 +57,8 @@ static int measure_raise_once(u32 i, struct measure *m) {
 	return 0;
 }
 
-/* Several at a time, so that what keeps this program on its CPU (10 ns, and not needed where
- * services raise) does not count. */
+/* Several raises at a time, so that the cost of keeping this program on its CPU (10 ns, which
+ * services do not have) is negligible. */
 static int measure_raise_some(u32 i, struct measure *m) {
 	u32 left = m->n - i * MEASURE_BATCH;
 
@@ -158,7 +157,7 @@ static int measure_trigger_once(u32 i, struct measure *m) {
 	return 0;
 }
 
-/* The tracepoint alone: the dispatcher sees a number that is not its own. */
+/* Only the tracepoint: the dispatcher ignores the number, which is not one of its own. */
 SEC("syscall")
 int measure_trigger(struct measure *argument) {
 	struct measure m = {.n = argument->n};

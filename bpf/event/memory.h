@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The shared memory action: puts an event into a channel's `up` segment (abi/channel.h tells the
- * protocol) and wakes the reader if, and only if, it said that it sleeps.
+ * The shared memory action: stores an event in a channel's `up` segment (abi/channel.h defines the
+ * protocol) and wakes the reader if, and only if, it has announced that it sleeps.
  *
- * The segment belongs to its application, which may have written anything there: positions are
- * masked by the capacity that the kernel side keeps for itself, and a lie can only spoil that one
- * segment.
+ * The segment belongs to its application, which may write anything there: positions are masked by
+ * the capacity that the kernel side keeps itself, and wrong values affect only that segment.
  */
 #ifndef ECALLS_MEMORY_H
 #define ECALLS_MEMORY_H
@@ -14,7 +13,7 @@
 #include "account.h"
 
 #define MEMORY_PUT 0
-#define MEMORY_REPLACED 1 /* put, over an event that was not read */
+#define MEMORY_REPLACED 1 /* stored, over an event that was not read */
 #define MEMORY_DROPPED(reason) (-(int)(reason) - 1)
 
 static __always_inline struct ecalls_channel *channel_active(u32 id) {
@@ -46,7 +45,7 @@ static __always_inline void put_words(struct ecalls_event *place, const struct e
 static __always_inline int ring_put(void *up, struct ecalls_up *head,
 				    const struct ecalls_channel *ch, const struct ecalls_event *e,
 				    u32 subscription) {
-	/* `front` first: it is never ahead of a `back` that is read after it. */
+	/* `front` is read first: it never exceeds a `back` that is read after it. */
 	u64 front = *(volatile u64 *)&head->front;
 	u64 used = *(volatile u64 *)&head->back - front;
 	u32 capacity = ch->capacity;
@@ -60,12 +59,13 @@ static __always_inline int ring_put(void *up, struct ecalls_up *head,
 		return MEMORY_DROPPED(ECALLS_DROP_CHANNEL_GONE);
 	put_words(place, e, subscription);
 	__sync_fetch_and_add(&head->flag, 1);
-	/* A full barrier: the event is complete before its number, the number before `sleeping`. */
+	/* A full barrier: the event is complete before its number, and the number before
+	 * `sleeping`. */
 	__sync_lock_test_and_set(&place->sequence, position + 1);
 	return MEMORY_PUT;
 }
 
-/* A word of the bit pattern; the mask is hidden from the compiler, the verifier wants to see it. */
+/* A word of the bit pattern. The mask is hidden from the compiler; the verifier requires it. */
 static __always_inline u64 *pattern_word(struct ecalls_up *head, u32 slot) {
 	u32 at = slot / 64 & (ECALLS_SLOTS_MAX / 64 - 1);
 
@@ -86,10 +86,10 @@ static __always_inline u32 free_slot(struct ecalls_up *head, u32 capacity) {
 	return capacity;
 }
 
-/* Puts an event into a slot. An odd `sequence` claims it for one CPU. The order matters: claim,
- * look at the bit again (between the choice and the claim another CPU may have filled the slot),
- * write, set the bit, and last the even number, so that whoever sees the bit sees at least the odd
- * one. */
+/* Stores an event in a slot. An odd `sequence` claims the slot for one CPU. The order matters:
+ * claim the slot, check its bit again (another CPU may have filled it since it was selected),
+ * write, set the bit, and store the even number last, so that a reader that sees the bit sees at
+ * least the odd number. */
 static __always_inline int slot_put(void *up, struct ecalls_up *head, u32 use, u32 slot,
 				    const struct ecalls_event *e, u32 subscription) {
 	u32 element = ECALLS_UP_EVENTS + slot;
@@ -101,7 +101,8 @@ static __always_inline int slot_put(void *up, struct ecalls_up *head, u32 use, u
 		return MEMORY_DROPPED(ECALLS_DROP_SLOT_FULL);
 	before = *(volatile u64 *)&place->sequence & ~1ull;
 	if (__sync_val_compare_and_swap(&place->sequence, before, before + 1) != before)
-		/* Another CPU is writing it: of a type, its event is as new as this one. */
+		/* Another CPU is writing this slot. By type: that CPU's event is as new as this
+		 * one. */
 		return MEMORY_DROPPED(use == ECALLS_SLOT_TYPE ? ECALLS_DROP_REPLACED
 							      : ECALLS_DROP_SLOT_FULL);
 	if (use != ECALLS_SLOT_TYPE && (*(volatile u64 *)word & bit)) {
@@ -110,7 +111,8 @@ static __always_inline int slot_put(void *up, struct ecalls_up *head, u32 use, u
 	}
 	put_words(place, e, subscription);
 	unread = __sync_fetch_and_or(word, bit) & bit;
-	/* A full barrier: the event before its number, the number before `sleeping`. */
+	/* A full barrier: the event is complete before its number, and the number before
+	 * `sleeping`. */
 	__sync_lock_test_and_set(&place->sequence, before + 2);
 	__sync_fetch_and_add(&head->flag, 1);
 	return unread ? MEMORY_REPLACED : MEMORY_PUT;
@@ -141,11 +143,11 @@ static __always_inline int slots_put(void *up, struct ecalls_up *head,
 	return result;
 }
 
-/* Puts an event into a channel. MEMORY_*. */
+/* Stores an event in a channel. Returns MEMORY_*. */
 __noinline int memory_put(u32 channel, const struct ecalls_event *e, u32 subscription) {
 	u32 index = ECALLS_ID_INDEX(channel), zero = 0;
-	/* First the segment, then whose it is: a place that is given to another channel meanwhile
-	 * has its number first. */
+	/* The segment is looked up first, then its owner: a row that is given to another channel
+	 * meanwhile gets that channel's id first. */
 	void *up = bpf_map_lookup_elem(&ups, &index);
 	struct ecalls_channel *ch = channel_active(channel);
 	struct ecalls_up *head;
@@ -160,7 +162,7 @@ __noinline int memory_put(u32 channel, const struct ecalls_event *e, u32 subscri
 	return ring_put(up, head, ch, e, subscription);
 }
 
-/* Wakes the reader if it sleeps. True: a wake-up was paid for. */
+/* Wakes the reader if it sleeps. Returns true if a wake-up was sent. */
 __noinline int memory_wake(u32 channel) {
 	u32 index = ECALLS_ID_INDEX(channel), zero = 0;
 	void *up = bpf_map_lookup_elem(&ups, &index);
@@ -177,7 +179,8 @@ __noinline int memory_wake(u32 channel) {
 		return 0;
 	if (!bpf_ringbuf_output(wake, &token, sizeof(token), BPF_RB_FORCE_WAKEUP))
 		return 1;
-	/* The kernel could not take the lock of `wake` in time: the next event wakes. */
+	/* The kernel could not take the lock of `wake` in time, so the next event wakes the
+	 * reader. */
 	*(volatile u64 *)&head->sleeping = 1;
 	return 0;
 }

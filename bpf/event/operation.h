@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a downcall does: one function per operation (ECALLS_OP_*), the same for fast, deferred and
- * generic calls.
+ * The operations of downcalls: one function per operation (ECALLS_OP_*), the same for fast,
+ * deferred and generic calls.
  *
- * Attributes are a few instructions and inline. The others are verified once, by themselves. Events
- * are stamped with the channel's owner, not the current task: a deferred call may be handled in
- * anybody's context.
+ * The operations on attributes take a few instructions and are inline. The others are separate
+ * functions that are verified once. Events carry the channel's owner, not the current task, because
+ * a deferred call may be handled in any context.
  *
  * Every caller runs with preemption off.
  */
@@ -33,7 +33,7 @@ static __always_inline s64 attribute_get(u32 index, u64 number) {
 	return *(volatile u64 *)&a->value[number & (ECALLS_ATTRIBUTES - 1)];
 }
 
-/* How many subscriptions of a service want such an event of the user `uid` now. */
+/* The number of subscriptions of a service that match such an event of user `uid` now. */
 __noinline int subscribers(u32 service, u32 kind, s32 target, u32 pid, u32 uid) {
 	struct match m = {.kind = kind, .target = target, .pid = pid, .uid = uid};
 	u32 found = 0;
@@ -47,8 +47,8 @@ __noinline int subscribers(u32 service, u32 kind, s32 target, u32 pid, u32 uid) 
 	return target == ECALLS_TARGET_WAKE_ONE ? found != 0 : found;
 }
 
-/* ECALLS_OP_RAISE. The number of subscriptions that the event was offered to or, when it had to
- * wait in the queue, that wanted it when it was raised. */
+/* ECALLS_OP_RAISE. Returns the number of subscriptions to which the event was offered or, if it was
+ * queued, that matched it when it was raised. */
 __noinline int down_raise(const struct downcall *call) {
 	struct ecalls_channel *ch;
 	struct ecalls_service *s;
@@ -81,7 +81,7 @@ __noinline int down_raise(const struct downcall *call) {
 	return result ? result : subscribers(r.service, r.kind, r.target, r.pid, r.uid);
 }
 
-/* Whether the chain handed control to this channel just before `action`. */
+/* Whether the action before `action` hands the chain to this channel. */
 static __always_inline bool resumable(const struct ecalls_subscription *s, u32 id, u32 action,
 				      const struct ecalls_channel *ch) {
 	const struct ecalls_action *before = action_of(s, action - 1);
@@ -92,8 +92,8 @@ static __always_inline bool resumable(const struct ecalls_subscription *s, u32 i
 	       before->channel == ch->id;
 }
 
-/* Makes a chain's event from what stands in the application's ring: that is its word, and what
- * could harm others is written anew. */
+/* Makes a chain's event from the entry in the application's ring. The application may have changed
+ * that entry, so fields that could harm other users are written again. */
 static __always_inline void resume_fill(struct ecalls_event *e, const struct ecalls_event *place,
 					const struct downcall *call,
 					const struct ecalls_channel *ch, u32 service) {
@@ -112,8 +112,8 @@ static __always_inline void resume_fill(struct ecalls_event *e, const struct eca
 	e->subscription = (u32)call->a;
 }
 
-/* Queues that event by way of this CPU's stack of events (see maps.h). -ENOENT: while it was copied
- * its position in the ring was taken again. That comes before anything is written there. */
+/* Queues that event by way of this CPU's stack of events (see maps.h). Returns -ENOENT if its
+ * position in the ring was taken again during the copy, which precedes any store to the entry. */
 static __always_inline int resume_queue(const struct ecalls_event *place,
 					const struct ecalls_up *head, const struct downcall *call,
 					const struct ecalls_channel *ch, u32 service) {
@@ -149,7 +149,7 @@ static __always_inline int resume_queue(const struct ecalls_event *place,
 	return result;
 }
 
-/* ECALLS_OP_RESUME: the rest of a chain, for the event at position `b` of the channel's ring. */
+/* ECALLS_OP_RESUME: continues a chain with the event at position `b` of the channel's ring. */
 __noinline int down_resume(const struct downcall *call) {
 	const struct ecalls_event *place;
 	struct ecalls_subscription_count *n;
@@ -180,7 +180,7 @@ __noinline int down_resume(const struct downcall *call) {
 		result = -EDQUOT;
 	else if (place && head && *(volatile u64 *)&place->sequence == call->b + 1)
 		result = resume_queue(place, head, call, ch, s->service);
-	/* The ring has overtaken a slow handler: what its chain should go on with is gone. */
+	/* The ring has overtaken a slow handler: the event of its chain was overwritten. */
 	if (result == -ENOENT)
 		drop_for_subscription(index, s->channel, ECALLS_DROP_RING_FULL, false);
 	else if (result == -EDQUOT)
@@ -190,7 +190,7 @@ __noinline int down_resume(const struct downcall *call) {
 	return result;
 }
 
-/* The calls that are more than a few instructions. */
+/* The calls that take more than a few instructions. */
 static __always_inline s64 downcall_more(const struct downcall *call) {
 	switch (call->op) {
 	case ECALLS_OP_RAISE:

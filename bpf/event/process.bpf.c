@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the host asks the kernel side for: who a process is, and whether the core is in working
- * order.
+ * Queries of the host: the identity of a process, and whether the core works.
  *
- * A process id alone may be reused; id and start time together are not. User space sees the start
- * time only in ticks, the kernel side compares nanoseconds, so the host asks here.
+ * A process id alone can be reused; id and start time together cannot. User space sees the start
+ * time only in ticks, whereas the kernel side compares nanoseconds, so the host asks here.
  */
 #include "raise.h"
 
-/* Only user space reads and writes these two: how a core is found, and what its services are
- * called. */
+/* Only user space reads and writes these two maps: the record by which a core is found, and the
+ * names of its services. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -28,7 +27,7 @@ struct identity {
 	u32 pid;
 	s32 priority; /* kernel priority of its first thread: 0..99 real time, 100..139 fair */
 	u64 start_ns; /* since boot */
-	u32 uid;      /* as identity.h tells it */
+	u32 uid;      /* as defined in identity.h */
 	u32 pad;
 	u64 program; /* changes with each execve(2) */
 	char comm[16];
@@ -40,7 +39,7 @@ int identify(struct identity *out) {
 
 	if (!task)
 		return -ESRCH;
-	/* Its last thread has exited: the reaper has seen it, or is just about to. */
+	/* Its last thread has exited: the reaper has run for it, or is about to. */
 	if (BPF_CORE_READ(task, signal, live.counter) == 0) {
 		bpf_task_release(task);
 		return -ESRCH;
@@ -54,13 +53,13 @@ int identify(struct identity *out) {
 	return 0;
 }
 
-/* The timers of a core whose last user has closed its maps are gone, although programs that are
- * still being torn down keep the maps visible: such a core must not be joined. */
+/* When the last user of a core has closed its maps, the core's timers are gone, although programs
+ * that are still being freed keep the maps visible: such a core must not be joined. */
 #define HEALTH_NS 1000000000ull
 
 struct health {
 	u32 cpus;
-	s32 timers; /* 0, or the error of starting one */
+	s32 timers; /* 0, or the error of starting a timer */
 };
 
 SEC("syscall")

@@ -5,18 +5,19 @@
  * There is one queue per CPU, so that CPUs do not wait for each other, and one for the kernel
  * threads. An event is queued on the CPU that raised it and delivered there: within a CPU the order
  * is earliest deadline first, between CPUs delivery is parallel. All locks are taken with
- * interrupts off (without, an interrupt on the same CPU would spin for 1.65 ms); nothing is called
- * while one is held.
+ * interrupts off (otherwise an interrupt on the same CPU would spin for 1.65 ms); no function is
+ * called while one is held.
  *
- * Functions here and in the other headers that are neither static nor inline are verified once, by
- * themselves, instead of once per path that leads to them; hence the checks of their arguments.
+ * Functions here and in the other headers that are neither static nor inline are verified once
+ * instead of once per path that leads to them; therefore they check their arguments.
  */
 #ifndef ECALLS_EVENT_QUEUE_H
 #define ECALLS_EVENT_QUEUE_H
 
 #include "user.h"
 
-/* Data words that nearly every event fits in; with the header they are two cache lines. */
+/* Nearly every event fits into this number of data words; with the header they are two cache
+ * lines. */
 #define SMALL_DATA_WORDS 5
 #define DATA_WORDS (ECALLS_DATA_MAX / 8)
 
@@ -26,8 +27,8 @@ static __always_inline struct current *current_cpu(void) {
 	return bpf_map_lookup_elem(&current_events, &zero);
 }
 
-/* Copies an event; what lies beyond its size is not looked at, be it small. The same rule holds at
- * every copy, so that nothing of a former event is ever carried on. */
+/* Copies an event without the data beyond its size, unless it is small. Every copy follows this
+ * rule, so that no data of a former event are ever passed on. */
 static __always_inline void event_copy(struct ecalls_event *to, const struct ecalls_event *from) {
 	const u64 *a = (const u64 *)from;
 	u64 *b = (u64 *)to;
@@ -42,9 +43,9 @@ static __always_inline void event_copy(struct ecalls_event *to, const struct eca
 	}
 }
 
-/* A place for what a context drops from a queue, until evicted_end(). A stack of its own, because
- * a dispatcher that an interrupt lets run is at the same depth of `nesting` as what it interrupted.
- */
+/* A place for an event that a context drops from a queue, until evicted_end(). These places form a
+ * stack of their own, because a dispatcher that runs due to an interrupt has the same depth of
+ * `nesting` as the interrupted one. */
 static __always_inline struct evicted *evicted_begin(struct current *c) {
 	u32 depth = *(volatile u32 *)&c->evicting;
 
@@ -74,19 +75,19 @@ static __always_inline void evicted_fill(struct evicted *v, const struct ecalls_
 	v->deadline_ns = e->deadline_ns;
 }
 
-/* Places of each queue that are not for what users raise, so that all of them together never push
- * out, or keep out, what the kernel's own services raise. */
+/* Entries of each queue that users' raises cannot take, so that all users together never displace,
+ * or keep out, events of the kernel's own services. */
 #define QUEUE_RESERVE (QUEUE_CAPACITY / 4)
 
-/* Whether there is no place in this queue for what users raise. */
+/* Whether users' raises find no entry in this queue. */
 static __always_inline bool queue_full_for(const struct queue *q, u32 flags) {
 	return flags & USER_FLAGS &&
 	       q->ready.count + q->held.count >= QUEUE_CAPACITY - QUEUE_RESERVE;
 }
 
-/* Queues a copy of `e` on queue `index`. QUEUE_*; with QUEUE_REPLACED and QUEUE_REFUSED, `lost`
- * tells which event was dropped. *earliest_release: when that queue next wants to be looked at, 0:
- * never. */
+/* Queues a copy of `e` on queue `index`. Returns QUEUE_*; with QUEUE_REPLACED and QUEUE_REFUSED,
+ * `lost` describes the dropped event. *earliest_release: the time at which the queue must be
+ * examined next, 0: never. */
 __noinline int queue_add(u32 index, const struct ecalls_event *e, u64 now_ns, struct evicted *lost,
 			 u64 *earliest_release) {
 	struct queue_cell *cell = bpf_map_lookup_elem(&queues, &index);
@@ -118,8 +119,8 @@ __noinline int queue_add(u32 index, const struct ecalls_event *e, u64 now_ns, st
 	return result;
 }
 
-/* Takes the earliest event that may be delivered into `e`. 0, or -1 when there is none. It keeps
- * its place in its user's count until queue_taken(). */
+/* Takes the earliest event that may be delivered into `e`. Returns 0, or -1 if there is none. The
+ * event remains in its user's count until queue_taken(). */
 __noinline int queue_take(u32 index, u64 now_ns, struct ecalls_event *e) {
 	struct queue_cell *cell = bpf_map_lookup_elem(&queues, &index);
 	unsigned long flags;
@@ -139,8 +140,8 @@ __noinline int queue_take(u32 index, u64 now_ns, struct ecalls_event *e) {
 	return result;
 }
 
-/* Whose chain is at place `at` (1 and on) of those that are ready, and when it is late; 0:
- * nobody's. A look without the lock, which may be wrong by the time it is told. */
+/* The subscription of the chain at place `at` (from 1) of those that are ready, and the chain's
+ * deadline; 0: there is none. Reads without the lock, so the result may be outdated. */
 static __always_inline u32 queue_look(u32 index, u32 at, u64 *deadline_ns) {
 	struct queue_cell *cell = bpf_map_lookup_elem(&queues, &index);
 	const struct ecalls_event *e;
@@ -152,7 +153,7 @@ static __always_inline u32 queue_look(u32 index, u32 at, u64 *deadline_ns) {
 	return e->subscription;
 }
 
-/* Takes the chain at place `at`, if it is still this subscription's. 0, or -1. */
+/* Takes the chain at place `at` if it still belongs to this subscription. Returns 0 or -1. */
 __noinline int queue_pull(u32 index, u32 at, u32 subscription, struct ecalls_event *e) {
 	struct queue_cell *cell = bpf_map_lookup_elem(&queues, &index);
 	unsigned long flags;
@@ -172,7 +173,7 @@ __noinline int queue_pull(u32 index, u32 at, u32 subscription, struct ecalls_eve
 	return result;
 }
 
-/* An event does not wait in any queue any more. */
+/* An event has left the queues. */
 static __always_inline void queue_taken(struct ecalls_event *e) {
 	u32 flags = e->flags;
 
@@ -182,7 +183,7 @@ static __always_inline void queue_taken(struct ecalls_event *e) {
 	e->flags = flags & ~USER_FLAGS;
 }
 
-/* Events that could be delivered now; a look without the lock. */
+/* Number of events that can be delivered now; reads without the lock. */
 static __always_inline bool queue_waits(u32 index) {
 	struct queue_cell *cell = bpf_map_lookup_elem(&queues, &index);
 

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * raise_event (ECalls-05 §3): the one door through which every event enters, from the kernel's
- * services, from applications and from other hosts.
+ * raise_event (ECalls-05 §3): the single entry point of every event, from the kernel's services,
+ * from applications and from other hosts.
  *
- * raise() checks that somebody listens, accounts for the event, stamps it, and
- *   - if nothing waits on this CPU and its release time has come, hands it to the dispatcher
+ * raise() checks for subscriptions, accounts for the event, adds the time stamp, and
+ *   - if nothing waits on this CPU and the release time has come, passes it to the dispatcher
  *     at once;
  *   - else queues it by deadline and lets the dispatcher run.
  * The dispatcher (deliver.bpf.c) is one program on the tracepoint bpf_trigger_tp, which the kernel
  * function bpf_modify_return_test_tp() fires from every context that can raise.
  *
- * Nesting: an interrupt may raise while this CPU is in here or in the dispatcher. The kernel does
- * not run the dispatcher inside itself; such an event is queued, and the outer raise looks at the
- * queue again after its own delivery (drain). What is still left after DRAIN_ROUNDS is picked up
- * by this CPU's timer. So no event stays behind.
+ * Nesting: an interrupt may raise while this CPU is in raise() or in the dispatcher. The kernel
+ * does not run the dispatcher recursively; such an event is queued, and the outer raise checks the
+ * queue again after its own delivery (drain). Events that remain after DRAIN_ROUNDS are delivered
+ * by this CPU's timer. So no event is left in the queue.
  *
- * Every caller runs with preemption off: tracepoint programs do by themselves, others use
+ * Every caller runs with preemption off: tracepoint programs always do, others use
  * raise_preemptible().
  */
 #ifndef ECALLS_RAISE_H
@@ -25,20 +25,20 @@
 #include "identity.h"
 #include "wanted.h"
 
-/* What bpf_trigger_tp carries. Odd numbers on purpose: the tracepoint is the kernel's test of its
- * own. */
-#define TRIGGER_DIRECT 0x45430001 /* deliver current.event, then what is queued */
-#define TRIGGER_DRAIN 0x45430002  /* deliver what is queued */
+/* The values with which bpf_trigger_tp is fired. They are unusual on purpose: the tracepoint is the
+ * kernel's own test. */
+#define TRIGGER_DIRECT 0x45430001 /* deliver current.event, then the queued events */
+#define TRIGGER_DRAIN 0x45430002  /* deliver the queued events */
 
-#define DISPATCH_EVENTS 32 /* events of one run of the dispatcher */
-#define DRAIN_ROUNDS 8	   /* triggers in a row; each is one run */
-#define RETRY_NS 20000	   /* after that, the timer goes on */
+#define DISPATCH_EVENTS 32 /* events per run of the dispatcher */
+#define DRAIN_ROUNDS 8	   /* triggers in a row, each for one run */
+#define RETRY_NS 20000	   /* after that, the timer continues */
 
-/* Flags of raise(), beside ECALLS_EVENT_CPU. */
+/* Flags of raise(), in addition to ECALLS_EVENT_CPU. */
 #define RAISE_LOCKED 0x10000u  /* called under a scheduler lock: start no timer, no thread */
 #define RAISE_QUEUED 0x20000u  /* always through the queue (measurements, tests) */
-#define RAISE_METERED 0x80000u /* takes from the rate of `user`: a call of an application */
-#define RAISE_NO_PID 0x40000u  /* of no process that is known: `pid` is 0, `uid` is given */
+#define RAISE_METERED 0x80000u /* charged to the rate of `user`: a call of an application */
+#define RAISE_NO_PID 0x40000u  /* no process is known: `pid` is 0, `uid` is given */
 
 struct raise {
 	u32 service;
@@ -49,19 +49,19 @@ struct raise {
 	u32 flags;
 	u32 size;	 /* bytes of data in use */
 	u32 pid;	 /* process that raises; 0: the current one */
-	u32 uid;	 /* with pid or RAISE_NO_PID: its user, as identity.h tells it */
-	u32 user;	 /* row of abi/user.h in whose count it waits in a queue; 0: in none */
+	u32 uid;	 /* with pid or RAISE_NO_PID: its user, as in identity.h */
+	u32 user;	 /* row of abi/user.h in which it is counted while queued; 0: in none */
 	u64 deadline_ns; /* absolute, 0: the subscriptions' own */
 	u64 release_ns;	 /* absolute, 0: at once */
 };
 
-/* Whether the raiser says whose event it is; else it is the current process's. */
+/* Whether the caller gives the event's process; else it is the current one. */
 static __always_inline bool is_given(const struct raise *r) {
 	return r->pid || r->flags & RAISE_NO_PID;
 }
 
-/* The relative deadline of the most urgent subscription, among the service's list and the audience
- * at `row`; 0: none. */
+/* The relative deadline of the most urgent subscription in the service's list and the audience at
+ * `row`; 0: none. */
 static __always_inline u64 soft_ns(const struct ecalls_service *s, u32 row) {
 	struct ecalls_audience *a = row ? bpf_map_lookup_elem(&audience_rows, &row) : 0;
 	u64 list_ns = s->deadline_ns, own_ns = a ? a->deadline_ns : 0;
@@ -76,7 +76,7 @@ static __always_inline void arm_queue_timer(u32 cpu, u64 at_ns) {
 		bpf_timer_start(&t->timer, at_ns, BPF_F_TIMER_ABS | BPF_F_TIMER_CPU_PIN);
 }
 
-/* Lets the dispatcher run until this CPU's queue is empty. `now_ns`: the time, if the caller has
+/* Lets the dispatcher run until this CPU's queue is empty. `now_ns`: the time if the caller has
  * just read the clock (which takes 30 ns), else 0. */
 __noinline int drain_at(u32 cpu, u32 locked, u64 now_ns) {
 	struct current *c = current_cpu();
@@ -106,7 +106,7 @@ static __always_inline int drain(u32 cpu, u32 locked) {
 	return drain_at(cpu, locked, 0);
 }
 
-/* Queues what current.event or `e` holds and sees to its release time. */
+/* Queues `e` and arms the timer for its release time. */
 __noinline int raise_queued(const struct ecalls_event *e, u32 cpu, u64 now_ns) {
 	struct current *c = current_cpu();
 	struct evicted *lost;
@@ -125,7 +125,7 @@ __noinline int raise_queued(const struct ecalls_event *e, u32 cpu, u64 now_ns) {
 	return result == QUEUE_REFUSED ? -ENOSPC : 0;
 }
 
-/* What is found out about a raise before its event is made. */
+/* The properties of a raise that are determined before its event is built. */
 struct raiser {
 	u32 uid;
 	u32 cpu;
@@ -138,7 +138,7 @@ static __always_inline void raise_stamp(struct ecalls_event *e, const struct rai
 					const struct raiser *by) {
 	u64 now_ns = by->now_ns;
 	u64 from_ns = r->release_ns > now_ns ? r->release_ns : now_ns;
-	/* Three loads; the helpers for it take 25 ns. */
+	/* Three loads; the helpers for this take 25 ns. */
 	const struct task_struct *task = bpf_get_current_task_btf();
 
 	e->sequence = 0;
@@ -147,7 +147,7 @@ static __always_inline void raise_stamp(struct ecalls_event *e, const struct rai
 	e->deadline_ns = r->deadline_ns;
 	e->flags = r->flags & ECALLS_EVENT_CPU;
 	if (!r->deadline_ns && by->soft_ns) {
-		/* In the queue it stands where its most urgent subscription wants it. */
+		/* The most urgent subscription determines its place in the queue. */
 		e->deadline_ns = from_ns + by->soft_ns;
 		e->flags |= ECALLS_EVENT_SOFT;
 	}
@@ -166,15 +166,15 @@ static __always_inline void raise_stamp(struct ecalls_event *e, const struct rai
 	e->subscription = registration(s, r->service);
 }
 
-/* Copies `words` 8-byte words of data behind the header, at least the small ones. */
+/* Copies `words` 8-byte words of data after the header, at least the small ones. */
 static __always_inline void raise_data(struct ecalls_event *e, const u64 *data, const u32 words) {
 #pragma unroll
 	for (u32 i = 0; i < (words > SMALL_DATA_WORDS ? DATA_WORDS : SMALL_DATA_WORDS); i++)
 		e->data[i] = i < words ? data[i] : 0;
 }
 
-/* Queues an event that is built beside the one being delivered: on this CPU's stack of events,
- * for a program's own stack is too small for one. */
+/* Queues an event while another one is being delivered. It is built on this CPU's stack of events,
+ * because a program's stack is too small. */
 static __always_inline int raise_nested(const struct raise *r, const u64 *data, const u32 words,
 					struct current *c, const struct ecalls_service *s,
 					const struct raiser *by) {
@@ -212,10 +212,10 @@ static __always_inline int raise_nested(const struct raise *r, const u64 *data, 
 }
 
 /* Raises an event. `words` is the constant size of *data in 8-byte words, at most DATA_WORDS;
- * r->size says how many bytes count. The number of subscriptions that it was offered to at once
- * (0: none of them wanted it, or it is queued), or -EINVAL (unknown service), -E2BIG (size),
- * -ENOENT (nobody subscribed), -ENOSPC (queue full and this deadline the latest), -EDQUOT (more
- * than its user may raise, or have waiting). */
+ * r->size is the number of valid bytes. Returns the number of subscriptions to which it was offered
+ * at once (0: none matched, or it is queued), or -EINVAL (unknown service), -E2BIG (size), -ENOENT
+ * (no subscription), -ENOSPC (the queue is full and this deadline is the latest), -EDQUOT (the
+ * user's rate or quota of queued events is used up). */
 static __always_inline int raise(const struct raise *r, const u64 *data, const u32 words) {
 	u32 service = r->service, locked = !!(r->flags & RAISE_LOCKED);
 	struct ecalls_service *s = bpf_map_lookup_elem(&services, &service);

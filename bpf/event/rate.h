@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Taking out of a bucket (bpf/lib/bucket.h) that several CPUs share.
+ * Taking from a token bucket (bpf/lib/bucket.h) that several CPUs share.
  */
 #ifndef ECALLS_RATE_H
 #define ECALLS_RATE_H
@@ -8,10 +8,10 @@
 #include "kernel.h"
 #include "lib/bucket.h"
 
-#define RATE_TRIES 4 /* compare-and-swaps; what loses all of them counts as too much */
+#define RATE_TRIES 4 /* compare-and-swaps; a caller that loses all of them is refused */
 #define SECOND_NS 1000000000ull
 
-/* Takes one event's worth out of the bucket, if it is there. */
+/* Takes one event from the bucket, if possible. */
 static __always_inline bool rate_takes(u64 *bucket, u64 now_ns, u64 per_second, u64 burst) {
 	u64 interval_ns;
 
@@ -27,7 +27,7 @@ static __always_inline bool rate_takes(u64 *bucket, u64 now_ns, u64 per_second, 
 	return false;
 }
 
-/* Takes time that was used out of a budget. */
+/* Takes time that was used from a budget. */
 static __always_inline void budget_takes(u64 *bucket, u64 now_ns, u64 used_ns, u64 per_second) {
 	for (u32 i = 0; i < RATE_TRIES; i++) {
 		u64 tat = *(volatile u64 *)bucket;

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Closes what belonged to a process that has exited, before its id can be used again: its channels,
+ * Closes the objects of a process that has exited, before its id can be used again: its channels,
  * the subscriptions that it made or receives, and its application services become DEAD. From then
- * on nothing is delivered to them; the host reclaims them when it likes.
+ * on nothing is delivered to them; the host reclaims them later.
  *
- * The host lists in `owners` every process that has any of those; for all others an exit costs one
- * look-up. For an owner it is a walk through the tables, some 10 us.
+ * The host lists every process with such objects in `owners`; for all others an exit costs one
+ * lookup. For an owner the tables are walked, which takes some 10 us.
  *
- * A process that starts another program loses what it owns in the same way: the memory and the
- * handlers are gone, and the new program may have rights that the old one must not use. What others
- * made for it as a receiver stays, unless the new program has rights that its starter has not
- * (setuid, file capabilities): then only what root made stays.
+ * A process that executes another program loses its objects in the same way: its memory and
+ * handlers are gone, and the new program may have rights that the old one must not use.
+ * Subscriptions that others made for it as the receiver stay, unless the new program has rights
+ * that its caller has not (setuid, file capabilities): then only those that root made stay.
  *
- * A start time in a table entry that is not 0 must be the process' own: an entry that was made
- * for a new process of the same id is not touched by a late end of the old one.
+ * A start time in a table entry that is not 0 must be that of the process: a late exit does not
+ * change an entry that was made for a new process with the same id.
  */
 #include "account.h"
 #include "exit.h"
@@ -27,15 +27,15 @@ struct {
 	__type(value, u32); /* channels, subscriptions and services that name it; host only */
 } owners SEC(".maps");
 
-#define RECEIVES_KEPT 0u   /* nothing of that */
-#define RECEIVES_OTHERS 1u /* what others than root made */
-#define RECEIVES_ENDS 2u   /* all */
+#define RECEIVES_KEPT 0u   /* nothing of it ends */
+#define RECEIVES_OTHERS 1u /* the subscriptions of others than root end */
+#define RECEIVES_ENDS 2u   /* all end */
 
-/* Who ends. Filled on one CPU, with preemption off. */
+/* The process that ends. Filled on one CPU, with preemption off. */
 struct reaped {
 	u64 start_ns;
 	u32 pid;
-	u32 receives; /* also what it only receives: RECEIVES_* */
+	u32 receives; /* the subscriptions that end because it is their receiver: RECEIVES_* */
 };
 
 static __always_inline bool is_of(const struct reaped *r, u32 pid, u64 start_ns) {
@@ -47,7 +47,7 @@ static __always_inline bool ends_received(const struct reaped *r,
 	return r->receives == RECEIVES_ENDS || (r->receives == RECEIVES_OTHERS && s->owner_uid);
 }
 
-/* Not FREE, and not DEAD already. */
+/* Neither FREE nor DEAD. */
 static __always_inline void close_state(u32 *state) {
 	u32 now = *(volatile u32 *)state;
 

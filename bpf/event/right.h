@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Whose a service is: who may raise its events from outside of the kernel, by a downcall or by a
- * handler written in E-code.
+ * The right to raise events of a service from outside of the kernel, by a downcall or by a handler
+ * in E-code.
  */
 #ifndef ECALLS_EVENT_RIGHT_H
 #define ECALLS_EVENT_RIGHT_H
 
 #include "raise.h"
 
-/* Whether a process may raise events of a service: its owner, and root. Others are counted. */
+/* The service if this process may raise its events: its owner and root may. Refusals are
+ * counted. */
 static __always_inline struct ecalls_service *service_of(u32 service, u32 pid, u64 start, u32 uid) {
 	struct ecalls_service *s = bpf_map_lookup_elem(&services, &service);
 	struct ecalls_service_count *n;

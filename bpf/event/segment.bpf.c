@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Which channels' memory somebody still holds, the closed ones included: the ids of all maps that
- * bear its names. A daemon charges memory until it is not in this list any more.
+ * Lists the channels whose memory is still held, closed ones included: the ids of all maps with the
+ * names of segments. The daemon charges memory until its id is no longer listed.
  *
- * Looking through the machine's maps from user space would need CAP_SYS_ADMIN, and would open each
- * one; this program only reads their names.
+ * Searching the machine's maps from user space would need CAP_SYS_ADMIN, and would open each one;
+ * this program only reads their names.
  */
 #include "kernel.h"
 
-/* The kernel's, as far as they are read here. */
+/* The fields of the kernel's type that are read here. */
 struct bpf_map {
 	u32 id;
 	char name[16];

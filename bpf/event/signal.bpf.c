@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What became of the real-time signals that the core sent: the kernel's verdict.
+ * The kernel's verdict on the real-time signals that the core sent.
  *
  * bpf_send_signal_task() reports success before the signal is generated (signal.h). The tracepoint
- * signal_generate tells the truth a moment later on the same CPU: queued, ignored by the receiver,
- * or refused because the receiver's RLIMIT_SIGPENDING is reached. It is matched to the last signal
- * that this CPU's dispatcher handed over, by number, receiver and origin; the origin (SI_KERNEL)
- * is one that no process can claim.
+ * signal_generate reports the actual result a moment later on the same CPU: queued, ignored by the
+ * receiver, or refused because the receiver's RLIMIT_SIGPENDING is reached. It is matched with the
+ * last signal that this CPU's dispatcher sent by number, receiver and origin; no process can use
+ * this origin (SI_KERNEL).
  *
- * Runs under the receiver's signal lock: it counts, and does nothing else. Without this program
- * everything works but a lost signal counts as delivered.
+ * It runs under the receiver's signal lock and only counts. Without this program everything works,
+ * except that a lost signal counts as delivered.
  */
 #include "signal.h"
 
 #define SIGNALS_REAL_TIME 32 /* the kernel's SIGRTMIN */
 #define SI_KERNEL 0x80
 
-/* `info` may be a small number instead of an address, so it is read with care. */
+/* `info` may be a small number instead of an address, so it is read with bpf_probe_read. */
 static __always_inline bool from_kernel(const struct kernel_siginfo *info) {
 	int code = 0;
 
@@ -24,7 +24,7 @@ static __always_inline bool from_kernel(const struct kernel_siginfo *info) {
 	return code == SI_KERNEL;
 }
 
-/* A verdict that comes after the chain was counted. */
+/* Corrects the counters for a verdict that arrives after the chain was counted. */
 static __always_inline void correct(const struct ecalls_subscription *s, u32 index, s32 verdict,
 				    bool shared) {
 	struct ecalls_subscription_count *n = count_of(index);

@@ -14,10 +14,10 @@
  *     interrupts of an idle CPU, and in a process that exits. And it refuses the first process.
  *   - Being busy or refusing is no fault of the event.
  * So a signal that cannot be sent now waits in the queue QUEUE_SIGNALS, and the receiver is asked
- * to run signal_task.bpf.c's work before it returns to its program; there it can be sent. Until
- * it is, later signals of the same subscription wait behind it, so that they stay in order. A
- * timer, the watch, sees to those that nobody comes for: their receiver may have died. On a kernel
- * that cannot ask (before 6.18) such a signal is dropped as THREAD_FULL.
+ * to run signal_task.bpf.c's work before it returns to its program, where it can be sent. Until
+ * then, later signals of the same subscription wait behind it, so that their order is kept. A
+ * timer, the watch, handles those whose receiver does not come, for example because it has exited.
+ * On a kernel that cannot ask (before 6.18) such a signal is dropped as THREAD_FULL.
  */
 #ifndef ECALLS_SIGNAL_H
 #define ECALLS_SIGNAL_H
@@ -25,27 +25,27 @@
 #include "identity.h"
 #include "thread.h"
 
-#define TRIGGER_SIGNAL 0x45430004 /* for signal_task.bpf.c: queue what current.signal tells */
+#define TRIGGER_SIGNAL 0x45430004 /* for signal_task.bpf.c: queue the signal in current.signal */
 
 #define SIGNAL_SENT 0
 #define SIGNAL_PENDING 1 /* it waits for its receiver */
 
-#define INIT_PID 1 /* gets no signal from here */
+#define INIT_PID 1 /* never receives a signal from here */
 
-/* What the tracepoint signal_generate says became of a signal. */
+/* The tracepoint signal_generate's result for a signal. */
 #define SIGNAL_VERDICT_NONE (-1) /* not sent yet */
 #define SIGNAL_VERDICT_SENT 0
 #define SIGNAL_VERDICT_IGNORED 1
 #define SIGNAL_VERDICT_LIMIT 3
 
-#define WATCH_NS 1000000ull	 /* first look at signals that wait */
+#define WATCH_NS 1000000ull	 /* time to the first look at signals that wait */
 #define WATCH_NS_MAX 64000000ull /* each look in vain doubles the time to the next, up to this */
 
 struct signal_watch {
 	struct bpf_timer timer;
 	u64 period_ns; /* to its next look */
-	u32 armed;     /* 1: it will look */
-	u32 at;	       /* place in the queue where it goes on */
+	u32 armed;     /* 1: it is armed */
+	u32 at;	       /* place in the queue where it continues */
 };
 
 struct {
@@ -55,8 +55,8 @@ struct {
 	__type(value, struct signal_watch);
 } signal_watches SEC(".maps");
 
-/* Sees to it that the watch looks soon. Not under a scheduler lock, where no timer may start; there
- * the pump does it (thread.h). */
+/* Arms the watch. Not under a scheduler lock, where no timer may be started; there the pump does it
+ * (thread.h). */
 static __always_inline void signals_watch(void) {
 	u32 zero = 0;
 	struct signal_watch *w = bpf_map_lookup_elem(&signal_watches, &zero);
@@ -75,7 +75,7 @@ static __always_inline u64 signal_value(const struct ecalls_action *a,
 	return a->flags & ECALLS_ACTION_FIXED_VALUE ? a->argument[0] : e->data[0];
 }
 
-/* The receiver, if it is still the process that was meant. To be released. */
+/* The receiver, if it is still the same process. The caller must release it. */
 static __always_inline struct task_struct *receiver_of(const struct ecalls_subscription *s) {
 	struct task_struct *task = bpf_task_from_pid(s->receiver);
 
@@ -88,7 +88,7 @@ static __always_inline struct task_struct *receiver_of(const struct ecalls_subsc
 	return task;
 }
 
-/* Lets the program signal_wait, if it is there, queue the current event's chain. */
+/* Lets the program signal_wait, if it is loaded, queue the current event's chain. */
 static __always_inline int signal_later(struct current *c, u32 subscription_id, u32 chain,
 					u64 *waiting) {
 	c->signal.waiter = subscription_id;
@@ -101,7 +101,7 @@ static __always_inline int signal_later(struct current *c, u32 subscription_id, 
 	return c->signal.result;
 }
 
-/* What a signal's verdict means for the action that sent it. */
+/* The result of a signal action for a verdict. */
 static __always_inline int signal_result(s32 verdict) {
 	switch (verdict) {
 	case SIGNAL_VERDICT_IGNORED:
@@ -113,8 +113,8 @@ static __always_inline int signal_result(s32 verdict) {
 	}
 }
 
-/* Hands a signal to the interrupt work, and notes whose it is for signal.bpf.c; the work may still
- * hold another, whose note then stays. 0, -EBUSY, or the error. */
+/* Passes a signal to the interrupt work, and records its owner for signal.bpf.c; the work may still
+ * hold another signal, whose record then stays. Returns 0, -EBUSY, or the error. */
 static __always_inline int signal_hand_over(struct current *c, const struct ecalls_action *a,
 					    struct task_struct *task, u32 index) {
 	struct signal_note before = c->signal;
@@ -153,7 +153,7 @@ __noinline int signal_send(u32 index, u32 chain) {
 	task = receiver_of(s);
 	if (!task)
 		return SIGNAL_DROPPED(ECALLS_DROP_TARGET_GONE);
-	/* Whom its owner may signal can have changed since it subscribed. */
+	/* The processes that its owner may signal can have changed since it subscribed. */
 	if (task->flags & (PF_EXITING | PF_KTHREAD) || task->tgid == INIT_PID ||
 	    !may_signal(task, s->owner_uid))
 		error = -ESRCH;

@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Signals that wait for their receiver (signal.h tells why they must).
+ * Signals that wait for their receiver (signal.h explains why they must).
  *
- * The program signal_wait is fired by the dispatcher, in its own context, for a chain that cannot
- * send now. It queues the chain and asks the receiver, by task work, to run before it returns to
- * its program; the kernel wakes it for that. There the chains that wait, be they this receiver's or
- * another's, go to this CPU's queue and through the dispatcher, which can now send.
+ * The dispatcher fires the program signal_wait, in its own context, for a chain that cannot send
+ * now. The program queues the chain and asks the receiver, by task work, to run before it returns
+ * to its program; the kernel wakes it for that. There the waiting chains, of this receiver or of
+ * others, move to this CPU's queue and through the dispatcher, which can now send.
  *
- * Each subscription has two works, for one that is just ending does not look at the queue again but
- * still refuses to be asked; only then does the second get used. So a receiver that is stopped
- * blocks nobody: it leaves its own signals to the next receiver that runs.
+ * Each subscription has two works, because one that is just ending does not read the queue again
+ * but still refuses to be scheduled; then the second one is used. So a stopped receiver blocks no
+ * other: its own signals are sent when the next receiver runs.
  *
  * A receiver that exits between the two steps leaves its signals in the queue; and two works that
- * end at the same moment may both miss what is just queued. So while anything waits, a timer looks
- * through the queue, the watch: it asks receivers again, and hands the chains of dead ones, and
- * what is late by now, to the dispatcher, which counts them.
+ * end at the same moment may both miss a chain that was just queued. So while anything waits, a
+ * timer, the watch, goes through the queue: it asks receivers again, and passes the chains of dead
+ * ones, and late ones, to the dispatcher, which counts them.
  *
- * An object of its own, because it needs a function that kernels before 6.18 lack.
+ * It is a separate object, because it needs a function that kernels before 6.18 lack.
  */
 #include "raise.h"
 #include "signal.h"
 
 #define WORKS 2u	  /* of one subscription */
-#define WORK_CHAINS 64u	  /* chains that one work takes; others' works take the rest */
-#define WATCH_CHAINS 128u /* chains that the watch looks at in one go */
+#define WORK_CHAINS 64u	  /* chains that one work takes; further works take the rest */
+#define WATCH_CHAINS 128u /* chains that the watch examines at a time */
 
-/* Named in a function's type, which the loader compares; a mere declaration would differ. */
+/* The loader compares this type, which a function's type names; a mere declaration would differ. */
 struct bpf_map {
 	u32 id;
 } __attribute__((preserve_access_index));
@@ -55,9 +55,9 @@ extern int bpf_task_work_schedule_signal(struct task_struct *task, struct bpf_ta
 					 void *map, int(callback)(struct bpf_map *, void *, void *))
 	__ksym __weak;
 
-/* Takes a waiting chain to this CPU's queue and lets the dispatcher run: the first one, or the one
- * at place `at` if it is still that of subscription `id`. 0: there is none. Global, as the next
- * function that is, so that the verifier checks it once and not in each round of a loop. */
+/* Moves a waiting chain to this CPU's queue and lets the dispatcher run: the first one, or the one
+ * at place `at` if it still belongs to subscription `id`. Returns 0 if there is none. Global, like
+ * the next such function, so that the verifier checks it once and not in each round of a loop. */
 __noinline int pass_one(u32 at, u32 id) {
 	struct current *c = current_cpu();
 	u32 cpu = bpf_get_smp_processor_id(), level;
@@ -84,7 +84,8 @@ __noinline int pass_one(u32 at, u32 id) {
 	return taken;
 }
 
-/* Runs in a receiver, in process context. One that exits can send no signal any more: it leaves
+/* Runs in a receiver, in process context. A receiver that is exiting cannot send signals any more,
+ * so it leaves the waiting chains to others.
  * what waits to others. */
 static int pass(struct bpf_map *map, void *key, void *value) {
 	const struct task_struct *task = bpf_get_current_task_btf();
@@ -115,13 +116,13 @@ static __always_inline int ask(struct task_struct *task, u32 at) {
 	return bpf_task_work_schedule_signal(task, &w->work, &signal_works, pass);
 }
 
-/* Asks a receiver to see to its signals. */
+/* Asks a receiver to send its signals. */
 static __always_inline void ask_one(struct task_struct *task, u32 index) {
 	if (ask(task, index * WORKS) == -EBUSY)
 		ask(task, index * WORKS + 1);
 }
 
-/* Whether a chain of subscription `id` waits for somebody who may still come; if so, asks. */
+/* Whether a chain of subscription `id` waits for a receiver that may still run; if so, asks it. */
 __noinline int receiver_comes(u32 id) {
 	u32 index = ECALLS_ID_INDEX(id);
 	struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
@@ -152,7 +153,7 @@ static int watch_expired(void *map, u32 *key, struct signal_watch *w) {
 			at = 0;
 			break;
 		}
-		/* Another one comes to the place of one that is taken. */
+		/* After a chain is taken, another one has its place. */
 		if (!is_late(deadline_ns, now_ns) && receiver_comes(id))
 			at++;
 		else if (!pass_one(at + 1, id))
@@ -160,7 +161,7 @@ static int watch_expired(void *map, u32 *key, struct signal_watch *w) {
 	}
 	w->at = at;
 	__sync_lock_test_and_set(&w->armed, 0);
-	/* Whoever queues after this look arms the watch, so nothing stays behind. */
+	/* A chain that is queued after this look arms the watch again, so none is left behind. */
 	if (queue_waits(QUEUE_SIGNALS) && !__sync_lock_test_and_set(&w->armed, 1)) {
 		if (w->period_ns < WATCH_NS_MAX)
 			w->period_ns *= 2;
@@ -170,8 +171,8 @@ static int watch_expired(void *map, u32 *key, struct signal_watch *w) {
 	return 0;
 }
 
-/* Run by the loader. A former part that has gone may have made the timer: then it gets this one's
- * callback. */
+/* Run by the loader. A former instance of this part may have made the timer: then the timer gets
+ * the callback of this one. */
 SEC("syscall")
 int watch_setup(void *ctx) {
 	u32 zero = 0;
@@ -193,7 +194,7 @@ int BPF_PROG(signal_wait, int nonce) {
 	struct task_struct *task;
 	u32 index, id;
 
-	/* Another core's trigger reaches this program too, and finds nothing. */
+	/* Another core's trigger reaches this program too, and finds no signal. */
 	if (nonce != TRIGGER_SIGNAL || !c || !c->signal.waiter)
 		return 0;
 	id = c->signal.waiter;

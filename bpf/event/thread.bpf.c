@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the kernel handler threads run (ECalls-05 §3.1.3): chains from the threads' queue, earliest
- * deadline first.
+ * The work of the kernel handler threads (ECalls-05 §3.1.3): chains from the threads' queue,
+ * earliest deadline first.
  *
- * A work item (bpf_wq) is process context: it may sleep and it may be preempted. So it touches no
+ * A work item (bpf_wq) runs in process context: it may sleep and be preempted. So it does not use a
  * CPU's `current`, works on an event of its own (struct thread), and counts atomically. A chain
- * comes here for one THREAD action. A handler that sleeps is a function below, chosen by its
- * number; then the rest of the chain goes back to this CPU's queue. Any other handler is a
- * program in `handlers`, which only the dispatcher can call: the chain goes back as it is, but
- * marked ECALLS_EVENT_THREAD, and the dispatcher runs handler and rest in this thread's context.
+ * arrives here for one THREAD action. A handler that sleeps is a function below, selected by its
+ * number; then the rest of the chain goes back to this CPU's queue. Any other handler is a program
+ * in `handlers`, which only the dispatcher can call: the chain goes back unchanged, but marked
+ * ECALLS_EVENT_THREAD, and the dispatcher runs the handler and the rest in this thread's context.
  *
- * The pump starts a work item each millisecond while something waits, and lets the watch look after
- * signals that wait (signal.h). It is needed where neither may be started, under a scheduler lock;
+ * The pump starts a work item each millisecond while something waits, and arms the watch for
+ * waiting signals (signal.h). It is needed where neither can be started, under a scheduler lock;
  * the host runs it while a service that raises there has a subscription with such actions.
  *
- * Fails how: a late chain, or one whose subscription is closed, is counted and ends. Handlers that
- * sleep for ever take one work item each out of THREADS.
+ * Fails how: a late chain, or one whose subscription is closed, is counted and ends. Each handler
+ * that sleeps forever occupies one of THREADS work items.
  */
 #include "raise.h"
 #include "signal.h"
 #include "handler.h"
 #include "abi/handler.h"
 
-#define THREAD_EVENTS 64u  /* chains of one run; then others get the worker first */
+#define THREAD_EVENTS 64u  /* chains of one run; then other work gets the worker */
 #define PUMP_NS 1000000ull /* period of the pump */
 
 extern int bpf_wq_init(struct bpf_wq *wq, void *map, unsigned int flags) __ksym __weak;
@@ -46,7 +46,7 @@ struct {
 	__type(value, struct pump);
 } pumps SEC(".maps");
 
-/* Hands a chain back to the dispatcher on this CPU. */
+/* Returns a chain to the dispatcher on this CPU. */
 static __always_inline void chain_return(struct ecalls_event *e, u32 chain, u32 flags) {
 	u32 cpu;
 
@@ -59,8 +59,8 @@ static __always_inline void chain_return(struct ecalls_event *e, u32 chain, u32 
 	bpf_preempt_enable();
 }
 
-/* Handler copy_user (abi/handler.h). Only for the subscriber's own memory, and only while that is
- * its user's; root may read everybody's. */
+/* Handler copy_user (abi/handler.h). It reads only the subscriber's own memory, and only while the
+ * user may read it; root may read all. */
 static __always_inline int copy_user(struct thread *t, const struct ecalls_subscription *s,
 				     const struct ecalls_action *a) {
 	u64 offset = a->argument[1], size = a->argument[2];
@@ -79,7 +79,7 @@ static __always_inline int copy_user(struct thread *t, const struct ecalls_subsc
 		bpf_task_release(task);
 		return SIGNAL_DROPPED(ECALLS_DROP_TARGET_GONE);
 	}
-	/* What lies behind the event's data is of an earlier event. */
+	/* The data beyond the event's size belong to an earlier event. */
 	if (t->event.size <= SMALL_DATA_WORDS * 8)
 		__builtin_memset(&t->event.data[SMALL_DATA_WORDS], 0,
 				 (DATA_WORDS - SMALL_DATA_WORDS) * 8);
@@ -93,7 +93,7 @@ static __always_inline int copy_user(struct thread *t, const struct ecalls_subsc
 	return HANDLER_CONTINUE;
 }
 
-/* Runs a handler that may sleep. HANDLER_*, or dropped. */
+/* Runs a handler that may sleep. Returns HANDLER_* or dropped. */
 static __always_inline int run_sleeping(struct thread *t, const struct ecalls_subscription *s,
 					const struct ecalls_action *a,
 					struct ecalls_subscription_count *n) {
@@ -116,7 +116,7 @@ static __always_inline int run_sleeping(struct thread *t, const struct ecalls_su
 	return result;
 }
 
-/* Runs the action for which the chain of `t->event` came here, and sees to what comes after it. */
+/* Runs the action for which the chain of `t->event` was queued, and continues the chain. */
 static __always_inline void thread_action(struct thread *t, const struct ecalls_subscription *s,
 					  u32 index, u32 chain,
 					  struct ecalls_subscription_count *n) {
@@ -130,7 +130,7 @@ static __always_inline void thread_action(struct thread *t, const struct ecalls_
 		return;
 	}
 	result = run_sleeping(t, s, a, n);
-	/* The handler may have slept for long: nobody is left to tell. */
+	/* The handler may have slept for long, and the subscription may have ended. */
 	if (*(volatile u32 *)&s->id != t->event.subscription)
 		return;
 	if (result < 0)
@@ -142,8 +142,8 @@ static __always_inline void thread_action(struct thread *t, const struct ecalls_
 		settle(&o, s, index, n, &t->event, action, bpf_ktime_get_ns());
 }
 
-/* Goes on with the chain that work item `item` has taken. Global, so that the verifier checks it
- * once and not in each round of the loop. */
+/* Continues the chain that work item `item` has taken. Global, so that the verifier checks it once
+ * and not in each round of the loop. */
 __noinline int thread_chain(u32 item) {
 	struct thread *t = bpf_map_lookup_elem(&threads, &item);
 	struct ecalls_subscription_count *n;
@@ -181,7 +181,7 @@ static int thread_run(void *map, int *key, void *value) {
 		thread_chain(item);
 	}
 	t->runs = 0;
-	/* Whoever queues after this look starts an item, so nothing stays behind. */
+	/* A chain that is queued after this look starts an item, so none is left behind. */
 	if (queue_waits(QUEUE_THREADS))
 		bpf_wq_start(&t->work, 0);
 	return 0;
@@ -191,8 +191,8 @@ struct thread_argument {
 	u32 index;
 };
 
-/* Run by the loader for each of THREADS. A former part that has gone may have made the work item:
- * then it gets this one's callback. */
+/* Run by the loader for each of THREADS. A former instance of this part may have made the work
+ * item: then it gets the callback of this one. */
 SEC("syscall")
 int thread_setup(struct thread_argument *argument) {
 	u32 index = argument->index;

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Kernel handler threads (ECalls-05 §3.1.3): chains that go on in the context of a kernel thread,
- * which may sleep.
+ * Kernel handler threads (ECalls-05 §3.1.3): chains that continue in the context of a kernel
+ * thread, which may sleep.
  *
  * A chain that reaches such an action is queued, earliest deadline first, in the threads' queue,
- * and one of THREADS work items is started. The kernel's workqueue keeps
- * the threads ready and grows and shrinks their number as needed. thread.bpf.c is what they run.
+ * and one of THREADS work items is started. The kernel's workqueue provides the threads and adjusts
+ * their number. thread.bpf.c holds their work.
  *
- * Under a scheduler lock no work can be started; then the chain waits in the queue until the
- * pump, a timer that runs while such a subscription exists, starts one.
+ * Under a scheduler lock no work can be started; then the chain waits in the queue until the pump,
+ * a timer that runs while such a subscription exists, starts one.
  */
 #ifndef ECALLS_THREAD_H
 #define ECALLS_THREAD_H
 
 #include "account.h"
 
-#define THREADS 8u /* work items: handlers that run (or sleep) at the same time */
+#define THREADS 8u /* work items: the number of handlers that can run (or sleep) at the same time */
 
-/* A work item. The kernel never runs one item twice at the same time, so what follows `work`
- * belongs to the thread that runs it; others only read it. */
+/* A work item. The kernel never runs one item twice at the same time, so the fields after `work`
+ * belong to the thread that runs it; others only read them. */
 struct thread {
 	struct bpf_wq work;
-	struct ecalls_event event; /* whose chain it goes on with */
+	struct ecalls_event event; /* the event of its chain */
 	u32 runs;		   /* 1: running, or asleep in a handler */
 	u32 pad;
 };
@@ -35,8 +35,8 @@ struct {
 
 extern int bpf_wq_start(struct bpf_wq *wq, unsigned int flags) __ksym __weak;
 
-/* Starts a work item: the next in turn that is idle, so that a handler which sleeps holds up nobody
- * else; if none is idle, the next in turn. */
+/* Starts a work item: the next idle one in turn, so that a handler that sleeps does not delay
+ * others; if none is idle, the next in turn. */
 static __always_inline void thread_start(u32 turn) {
 	struct thread *chosen = 0;
 
@@ -51,11 +51,13 @@ static __always_inline void thread_start(u32 turn) {
 		bpf_wq_start(&chosen->work, 0);
 }
 
-/* What chain_add() says of a chain that it could not queue; as MEMORY_DROPPED, SIGNAL_DROPPED. */
+/* The result of chain_add() for a chain that was not queued, like MEMORY_DROPPED,
+ * SIGNAL_DROPPED. */
 #define CHAIN_DROPPED(reason) (-(int)(reason) - 1)
 
-/* Queues the current event's chain on queue `index`, to go on as `chain` says. 0, or dropped: there
- * is no room, and this event's deadline is the latest; or its user has enough that waits. */
+/* Queues the current event's chain on queue `index`, to continue as `chain` says. Returns 0, or
+ * dropped: there is no room and this event's deadline is the latest, or the user's quota of queued
+ * events is used up. */
 __noinline int chain_add(u32 index, u32 subscription_id, u32 chain, u32 flags) {
 	u32 at = ECALLS_ID_INDEX(subscription_id);
 	struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &at);
@@ -91,7 +93,7 @@ __noinline int chain_add(u32 index, u32 subscription_id, u32 chain, u32 flags) {
 	return result == QUEUE_REFUSED ? CHAIN_DROPPED(ECALLS_DROP_THREAD_FULL) : 0;
 }
 
-/* Queues the current event's chain to go on in a thread. 0, or dropped as above. */
+/* Queues the current event's chain to continue in a thread. Returns 0, or dropped as above. */
 static __always_inline int thread_add(struct current *c, u32 subscription_id, u32 chain) {
 	int result = chain_add(QUEUE_THREADS, subscription_id, chain, ECALLS_EVENT_RESUME);
 

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the kernel side charges a user for (abi/user.h), and refuses when it is used up.
+ * The limits of a user (abi/user.h): charging for use, and refusal when one is used up.
  *
  *   user_offer()	an event offered to one of its subscriptions
- *   user_raise()	an event that it raises
+ *   user_raise()	an event that the user raises
  *   user_handler_*()	the time of a kernel handler
  *   user_queue()	a place in a queue
  *   user_timer()	a timer
- *   user_expiry()	setting a timer, and each further time that it expires
+ *   user_expiry()	setting a timer, and each further expiry
  *
- * An event carries its user's row in the upper bits of its `flags` as long as it has a place in a
- * queue. Whoever takes it out for good, or finds it dropped, gives the place back; taking it from
- * one queue to another keeps it.
+ * An event carries its user's row in the upper bits of its `flags` as long as it occupies a place
+ * in a queue. Code that removes it from the queues, or finds it dropped, releases the place; moving
+ * it between queues keeps the place.
  *
- * Row 0 is charged for nothing. `queued` and `timers` are counted also while they have no limit,
- * so that they are true when they get one. Every function may be called in every context.
+ * Row 0 has no limits. `queued` and `timers` are also counted while they have no limit, so that
+ * they are correct when they get one. Every function may be called in every context.
  */
 #ifndef ECALLS_EVENT_USER_H
 #define ECALLS_EVENT_USER_H
@@ -28,14 +28,14 @@ static __always_inline struct ecalls_user *user_of(u32 row) {
 	return row ? bpf_map_lookup_elem(&users, &row) : 0;
 }
 
-/* Whether a row is still this user's, for whatever names it without the host's knowledge. */
+/* Whether a row still belongs to this user, for references that the host does not know. */
 static __always_inline bool user_is(u32 row, u32 uid) {
 	struct ecalls_user *u = user_of(row);
 
 	return !row || (u && u->uid == uid && *(volatile u32 *)&u->state == ECALLS_STATE_ACTIVE);
 }
 
-/* 1: the event may be offered; 0: it is too much. */
+/* Returns 1 if the event may be offered; 0: the limit is reached. */
 __noinline int user_offer(u32 row, u64 now_ns) {
 	struct ecalls_user *u = user_of(row);
 	u64 per_s;
@@ -50,7 +50,7 @@ __noinline int user_offer(u32 row, u64 now_ns) {
 	return 0;
 }
 
-/* 1: the event may be raised; 0: it is too much. */
+/* Returns 1 if the event may be raised; 0: the limit is reached. */
 __noinline int user_raise(u32 row, u64 now_ns) {
 	struct ecalls_user *u = user_of(row);
 	u64 per_s;
@@ -65,8 +65,8 @@ __noinline int user_raise(u32 row, u64 now_ns) {
 	return 0;
 }
 
-/* When a handler of a user begins whose handlers have a budget; 0: it has none; 1: it has used it
- * up, and the handler must not run. */
+/* The start of a handler of a user whose handlers have a budget. Returns 0 if it has none; 1 if it
+ * is used up, and the handler must not run. */
 __noinline u64 user_handler_begin(u32 row) {
 	struct ecalls_user *u = user_of(row);
 	u64 now_ns;
@@ -80,7 +80,7 @@ __noinline u64 user_handler_begin(u32 row) {
 	return 1;
 }
 
-/* The handler that began then has ended. */
+/* The handler that began at `begin_ns` has ended. */
 __noinline int user_handler_end(u32 row, u64 begin_ns) {
 	struct ecalls_user *u = user_of(row);
 	u64 now_ns = bpf_ktime_get_ns(), used_ns;
@@ -93,7 +93,7 @@ __noinline int user_handler_end(u32 row, u64 begin_ns) {
 	return 0;
 }
 
-/* A place in a queue: the bits that the event's flags get, 0 for row 0; USER_FULL: no place. */
+/* A place in a queue: returns the bits for the event's flags, 0 for row 0; USER_FULL: no place. */
 #define USER_FULL 1
 __noinline int user_queue(u32 row) {
 	struct ecalls_user *u = user_of(row);
@@ -110,7 +110,7 @@ __noinline int user_queue(u32 row) {
 	return USER_FULL;
 }
 
-/* Gives back the place that these flags stand for. */
+/* Releases the place that these flags denote. */
 static __always_inline void user_unqueue(u32 flags) {
 	struct ecalls_user *u = user_of(flags >> ECALLS_EVENT_USER_SHIFT);
 
@@ -118,7 +118,7 @@ static __always_inline void user_unqueue(u32 flags) {
 		__sync_fetch_and_sub(&u->queued, 1);
 }
 
-/* 1: one of its timers may be set, or go on after it has expired; 0: that is too often. */
+/* Returns 1 if a timer may be set, or continue after its expiry; 0: the limit is reached. */
 __noinline int user_expiry(u32 row, u64 now_ns) {
 	struct ecalls_user *u = user_of(row);
 	u64 per_s;
@@ -132,7 +132,7 @@ __noinline int user_expiry(u32 row, u64 now_ns) {
 	return 0;
 }
 
-/* Counts a timer. False: the user has as many as it may have. */
+/* Counts a timer. Returns false if the user's limit is reached. */
 static __always_inline bool user_timer(u32 row) {
 	struct ecalls_user *u = user_of(row);
 	u32 before, max;

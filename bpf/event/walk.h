@@ -29,8 +29,8 @@ static __always_inline struct match match_of(const struct ecalls_event *e) {
 	};
 }
 
-/* Removes from an event what concerns other users' threads. The audiences come after the service's
- * own list, and a subscription in an audience may only see what concerns its own user. */
+/* Removes data about other users' threads from an event. The audiences come after the service's own
+ * list, and a subscription in an audience may only see data of its own user. */
 static __always_inline void hide_others(struct ecalls_event *e) {
 	struct ecalls_sched_event *sched = (void *)e->data;
 

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Whether an event would have anybody to go to: what every program of a service asks first.
+ * Whether an event has subscriptions: the first test of every program of a service.
  */
 #ifndef ECALLS_WANTED_H
 #define ECALLS_WANTED_H
 
 #include "maps.h"
 
-/* Whether anybody at all subscribed. */
+/* Whether the service has any subscription. */
 static __always_inline bool service_wanted(const struct ecalls_service *s) {
 	return (s->count[s->active & 1] | s->own) != 0;
 }
 
-/* One test: a service's program does nothing else while nobody subscribes. */
+/* One test: a service's program does nothing else without a subscription. */
 static __always_inline bool raise_wanted(u32 service) {
 	struct ecalls_service *s = bpf_map_lookup_elem(&services, &service);
 
