@@ -4,11 +4,11 @@
  * (crates/ecalls-kernel/src/provider/meeting.rs loads it), in two parts, each an object file that
  * is loaded once per service:
  *
- * meet.bpf.c   runs on the tracepoint with its record; calls the E-code program with the frame that
- *              handlers use, too (abi/ecode.h); reads its result.
- * tell.bpf.c   raises the event, if there is one. A program on a tracepoint may not use the timers
- *              and locks of the queues, but one on bpf_trigger_tp may; so the first part fires that
- *              one (TRIGGER_TELL) when there is an event.
+ *   meet.bpf.c   runs on the tracepoint with its record; calls the E-code program with the frame
+ *                that handlers use, too (abi/ecode.h); reads its result.
+ *   tell.bpf.c   raises the event, if there is one. A program on a tracepoint may not use the
+ *                timers and locks of the queues, but one on bpf_trigger_tp may; so the first part
+ *                fires that one (TRIGGER_TELL) when there is an event.
  *
  * The event, with the record as its data, and the frame are per CPU and per service, so the program
  * may interrupt the dispatcher. It cannot interrupt itself: on one CPU the kernel runs one program

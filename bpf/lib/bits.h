@@ -6,9 +6,9 @@
  * version on, or never. A branch-free form costs about 25 instructions and gives the verifier one
  * path.
  *
- * A compiler that sees through this arithmetic knows a result's exact range and leaves out the
- * masks and comparisons that the verifier, who knows less, needs before an index. Two empty
- * assembler statements hide values from it; they cost nothing.
+ * A compiler that analyses this arithmetic knows a result's exact range and omits the masks and
+ * comparisons that the verifier, which knows less, requires before an index. Two empty assembler
+ * statements hide values from the compiler; they cost nothing.
  */
 #ifndef ECALLS_BITS_H
 #define ECALLS_BITS_H
@@ -16,7 +16,8 @@
 #include "abi/version.h"
 #include "portable.h"
 
-/* How many bits are set: 0..64. Sums in place of 2, 4 and 8 bits, then all bytes by one product. */
+/* The number of set bits: 0..64. Sums in place of 2, 4 and 8 bits, then of all bytes by one
+ * product. */
 LIB_INLINE ecalls_u32 bits_count(ecalls_u64 word) {
 	word -= (word >> 1) & 0x5555555555555555ull;
 	word = (word & 0x3333333333333333ull) + ((word >> 2) & 0x3333333333333333ull);
@@ -30,7 +31,7 @@ LIB_INLINE ecalls_u32 bits_count(ecalls_u64 word) {
 LIB_INLINE ecalls_u32 bits_lowest(ecalls_u64 word) {
 	ecalls_u64 below = ~word & (word - 1);
 
-	/* else the compiler puts in its count of trailing zeros, which BPF lacks */
+	/* otherwise the compiler would count trailing zeros, for which BPF has no instruction */
 	__asm__("" : "+r"(below));
 	return bits_count(below);
 }

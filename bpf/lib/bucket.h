@@ -23,8 +23,8 @@
  * interval away. Sums stop at the end of time (2^64 ns) instead of wrapping.
  *
  * Limits: an interval counts as at most BUCKET_INTERVAL_MAX_NS, a burst as at most
- * BUCKET_BURST_MAX, so that their product fits and no division is needed. Whoever takes settings
- * from a user refuses more than that.
+ * BUCKET_BURST_MAX, so that their product fits and no division is needed. Callers refuse larger
+ * settings of users.
  */
 #ifndef ECALLS_BUCKET_H
 #define ECALLS_BUCKET_H

@@ -18,7 +18,8 @@
 #include "abi/version.h"
 #include "portable.h"
 
-/* A power of two, at most 1024; one less can be stored. Tests choose fewer: full is near then. */
+/* A power of two, at most 1024; one entry less can be stored. Tests use smaller heaps, which are
+ * soon full. */
 #ifndef HEAP_ENTRIES
 #define HEAP_ENTRIES 1024u
 #endif
@@ -147,8 +148,8 @@ LIB_INLINE void heap_remove(struct heap *h, ecalls_u32 i) {
 		heap_down(h, i, last.key, last.tie, last.slot);
 }
 
-/* Index of the entry that sorts last by key, 0 when empty. The last is a leaf, so half the heap is
- * looked at: some 500 entries; only a full queue pays for it. */
+/* Index of the entry that sorts last by key, 0 when empty. It is a leaf, so half of the heap is
+ * searched: some 500 entries; this happens only in a full queue. */
 LIB_INLINE ecalls_u32 heap_last_by_key(struct heap *h) {
 	ecalls_u32 n = h->count, best = 0;
 	ecalls_u64 key = 0, tie = 0;
@@ -172,7 +173,7 @@ LIB_INLINE ecalls_u32 heap_last_by_key(struct heap *h) {
 	return best;
 }
 
-/* Index of the entry with the largest tie, 0 when empty: looks at every entry. */
+/* Index of the entry with the largest tie, 0 when empty: searches all entries. */
 LIB_INLINE ecalls_u32 heap_last_by_tie(struct heap *h) {
 	ecalls_u32 n = h->count, best = 0;
 	ecalls_u64 tie = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A histogram of 64 counters: which bucket a value belongs to, and where a bucket begins.
+ * A histogram of 64 counters: the bucket of a value, and the lower bound of a bucket.
  *
  * Two buckets per power of two: each octave 2^e .. 2^(e+1) is cut in the middle.
  *	bucket	0  1  2	 3  4  5  6   7	  8  ..	   62	     63
@@ -9,8 +9,8 @@
  * end: it also takes what is above 2^32. A caller whose values are larger shifts them right first,
  * and the reader shifts the bounds left.
  *
- * Error. A value is at least its bucket's lower bound and less than 1.5 times it. Who reports the
- * middle of a bucket (histogram_middle) is off by at most 25 % of the value, in bucket 63 excepted.
+ * Error. A value is at least its bucket's lower bound and less than 1.5 times that. The middle of a
+ * bucket (histogram_middle) differs from the value by at most 25 %, except in bucket 63.
  *
  * The bucket is computed without a loop or a table; the verifier sees one path and a result below
  * HISTOGRAM_BUCKETS.
@@ -42,8 +42,8 @@ LIB_INLINE ecalls_u64 histogram_lower(ecalls_u32 bucket) {
 	return (2ull | (bucket & 1)) << (bucket / 2 - 1);
 }
 
-/* The value that stands for a bucket's values: the middle of its bounds, rounded down. Of bucket
- * 63, which has no end, as if it ended at 2^32. */
+/* The value that represents a bucket: the middle of its bounds, rounded down. Bucket 63, which has
+ * no upper bound, is treated as if it ended at 2^32. */
 LIB_INLINE ecalls_u64 histogram_middle(ecalls_u32 bucket) {
 	ecalls_u64 lower = histogram_lower(bucket);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What lets one source run in the kernel, in host tests and in a simulator.
+ * The means by which one source runs in the kernel, in host tests and in a simulator.
  *
- * The algorithms of bpf/lib call no BPF helper and follow no pointer but the one they are given.
+ * The algorithms of bpf/lib call no BPF helper and follow only the pointers that they are given.
  * Their loops are written `for (u32 i = 0; lib_again(i, limit); i++)`: on the host `limit` ends the
- * loop; in the kernel the may_goto instruction does, so that the verifier does not walk every
- * round. Each such loop also has an end of its own, long before `limit`.
+ * loop; in the kernel the may_goto instruction does, so that the verifier does not explore every
+ * round. Each such loop also has an end condition that holds long before `limit`.
  */
 #ifndef ECALLS_PORTABLE_H
 #define ECALLS_PORTABLE_H

@@ -4,13 +4,13 @@
  *
  * One queue per CPU and one for the kernel threads. Events sit in numbered slots of an array that
  * the caller owns; the queue hands out slot numbers and orders them:
- *   ready  by (deadline, order of raising)   what may be delivered now
- *   held   by (release time, deadline)       what may not be delivered yet
- * An event without a deadline sorts behind all that have one, in the order of raising. A held event
- * keeps its place in that order (above the slot number in its entry) until it is ready.
+ *   ready  by (deadline, order of raising)   events that may be delivered now
+ *   held   by (release time, deadline)       events that may not be delivered yet
+ * An event without a deadline sorts after all that have one, in the order of raising. A held event
+ * keeps its number in that order (above the slot number in its entry) until it is ready.
  *
- * A full queue drops the event with the latest deadline, be it the new one or one that waits
- * (queue_push says which), so what is urgent is never refused for what is not.
+ * A full queue drops the event with the latest deadline, either the new one or a queued one
+ * (queue_push says which), so an urgent event is never refused for the sake of a less urgent one.
  *
  * Invariant: every slot below `started` is in exactly one of free[], ready, held. The caller holds
  * the queue's lock.
@@ -24,8 +24,8 @@
 #define QUEUE_NO_DEADLINE (~0ull)
 #define QUEUE_RELEASE_MAX 64u /* held events that become ready in one call */
 
-#define QUEUE_PUSHED 0	 /* the event has a slot and waits */
-#define QUEUE_REPLACED 1 /* the same, and the slot's former event was dropped for it */
+#define QUEUE_PUSHED 0	 /* the event has a slot */
+#define QUEUE_REPLACED 1 /* the same, and the slot's former event was dropped */
 #define QUEUE_REFUSED 2	 /* the new event was the latest: it was dropped */
 
 struct queue {
@@ -41,7 +41,7 @@ LIB_INLINE ecalls_u64 queue_key(ecalls_u64 deadline_ns) {
 	return deadline_ns ? deadline_ns : QUEUE_NO_DEADLINE;
 }
 
-/* A slot that was never used is given out in order; one that came back, from the stack free[]. */
+/* Unused slots are given out in order; returned slots come from the stack free[]. */
 LIB_INLINE int queue_take_slot(struct queue *q, ecalls_u32 *slot) {
 	if (q->free_count > 0) {
 		ecalls_u32 i = q->free_count - 1;
@@ -66,8 +66,8 @@ LIB_INLINE void queue_give_slot(struct queue *q, ecalls_u32 slot) {
 	q->free_count = i + 1;
 }
 
-/* Frees the slot of the waiting or held event with the latest deadline, if it is later than `key`.
- * Out of the way of the fast path: only a full queue gets here. */
+/* Frees the slot of the ready or held event with the latest deadline, if it is later than `key`.
+ * Not inline: only a full queue needs it. */
 LIB_CALL int queue_evict(struct queue *q, ecalls_u64 key, ecalls_u32 *slot) {
 	ecalls_u32 ready = heap_last_by_key(&q->ready);
 	ecalls_u32 held = heap_last_by_tie(&q->held);
@@ -86,8 +86,8 @@ LIB_CALL int queue_evict(struct queue *q, ecalls_u64 key, ecalls_u32 *slot) {
 	return 0;
 }
 
-/* Finds a place for an event and orders it; the caller then writes it into *slot, lock still held.
- * With QUEUE_REPLACED, *slot still holds the event that was dropped. */
+/* Finds a slot for an event and orders it; the caller then writes the event into *slot, still
+ * holding the lock. With QUEUE_REPLACED, *slot still holds the event that was dropped. */
 LIB_INLINE int queue_push(struct queue *q, ecalls_u64 deadline_ns, ecalls_u64 release_ns,
 			  ecalls_u64 now_ns, ecalls_u32 *slot) {
 	ecalls_u64 key = queue_key(deadline_ns);
@@ -107,7 +107,8 @@ LIB_INLINE int queue_push(struct queue *q, ecalls_u64 deadline_ns, ecalls_u64 re
 	return result;
 }
 
-/* Makes held events whose time has come ready. Returns how many (at most QUEUE_RELEASE_MAX). */
+/* Makes held events ready whose release time has come. Returns their number (at most
+ * QUEUE_RELEASE_MAX). */
 LIB_CALL int queue_release(struct queue *q, ecalls_u64 now_ns) {
 	ecalls_u32 moved = 0;
 
@@ -126,8 +127,8 @@ LIB_CALL int queue_release(struct queue *q, ecalls_u64 now_ns) {
 	return moved;
 }
 
-/* Takes the ready event with the earliest deadline; the caller copies it out, lock still held, and
- * the slot is free again. 0, or -1 when none is ready. */
+/* Takes the ready event with the earliest deadline; the caller copies it, still holding the lock,
+ * and the slot is free again. Returns 0, or -1 when none is ready. */
 LIB_INLINE int queue_pop(struct queue *q, ecalls_u32 *slot) {
 	struct heap_entry first = {};
 
@@ -138,7 +139,7 @@ LIB_INLINE int queue_pop(struct queue *q, ecalls_u32 *slot) {
 	return 0;
 }
 
-/* Takes the ready event at place `at` of the heap (1..count), whatever comes before it; as
+/* Takes the ready event at place `at` of the heap (1..count), regardless of the order; otherwise as
  * queue_pop(). */
 LIB_CALL int queue_remove(struct queue *q, ecalls_u32 at, ecalls_u32 *slot) {
 	if (at == 0 || at > q->ready.count)
@@ -149,7 +150,7 @@ LIB_CALL int queue_remove(struct queue *q, ecalls_u32 at, ecalls_u32 *slot) {
 	return 0;
 }
 
-/* When the next held event is due; 0 when none is held. */
+/* The release time of the next held event; 0 when none is held. */
 LIB_INLINE ecalls_u64 queue_next_release(const struct queue *q) {
 	return q->held.count ? q->held.entry[1].key : 0;
 }

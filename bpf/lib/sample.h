@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Sampling: lets one in n pass, decided by a counter that the caller keeps and increments per
+ * Sampling: one of n events passes, selected by a counter that the caller keeps and increments per
  * event.
  *
- * The first of each n passes, so that rare events are seen at once, and exactly one in any n that
- * follow each other. It is not random: of events whose kind repeats with a period that shares a
- * factor with n, it sees some kinds never and others too often. A prime n avoids that.
+ * The first of each n events passes, so that rare events are seen at once, and exactly one of any n
+ * consecutive ones. The selection is not random: if kinds of events repeat with a period that
+ * shares a factor with n, some kinds never pass and others too often. A prime n avoids that.
  */
 #ifndef ECALLS_SAMPLE_H
 #define ECALLS_SAMPLE_H

@@ -1,31 +1,30 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What is measured of control groups (version 2) from time to time: all of the cpu service, and the
- * memory service's PRESSURE.
+ * Periodic measurements of control groups (version 2): all of the cpu service, and the memory
+ * service's PRESSURE.
  *
- * Each of the two has a sampler: a timer that starts a work item, which runs in a thread of the
- * kernel, because adding up what the CPUs have counted may sleep. It walks over all groups,
- * children before their parents, and compares each with what it was at the walk before; that is
- * kept with the group. The first walk, and the first that sees a new group, only take notes.
+ * Each of the two has a sampler: a timer that starts a work item, which runs in a kernel thread
+ * because summing up the CPUs' counters may sleep. It walks over all groups, children before their
+ * parents, and compares each with its state at the previous walk, which is kept in the group's
+ * storage. The first walk, and the first one that meets a new group, only store the state.
  *
- * Pressure is what the kernel says of it (pressure stall information): how long some, or all, of a
- * group's threads waited. The kernel adds that up every two seconds while there is something to add
- * (its measuring interval); a walk that finds nothing new tells nothing. The machine's pressure is
- * found as that of the parent of a group: while there is no group but the root, it is not told.
- * The kernel counts no CPU time for the root; it gets that of the groups in it.
+ * Pressure is the kernel's pressure stall information: how long some, or all, of a group's threads
+ * waited. The kernel updates it every two seconds while there is something to add (its measuring
+ * interval); a walk that finds no update raises no event. The machine's pressure is found as that
+ * of the parent of a group: while there is no group but the root, it is not raised. The kernel
+ * counts no CPU time for the root, so the root gets the sum of its groups.
  *
- * A sampler is started by the host when somebody has subscribed, and goes on while somebody is
- * subscribed. The host runs sample_start, which fires the dispatcher's tracepoint with a number of
- * our own; sample_begin is attached to it just for that moment. This detour has a reason: only
- * programs of the tracing kind may call the function that adds up, so one of them must make the
- * work item.
+ * The host starts a sampler after a subscription, and it runs while there is one. The host runs
+ * sample_start, which fires the dispatcher's tracepoint with a number of our own; sample_begin is
+ * attached to it only for that moment. This detour is necessary because only programs of the
+ * tracing kind may call the summing function, so one of them must create the work item.
  */
 #include "event/raise.h"
 
 #define SAMPLE_CPU 0u
 #define SAMPLE_MEMORY 1u
 #define SAMPLERS 2u
-#define TRIGGER_SAMPLE 0x45430010 /* + which sampler; see raise.h for the others */
+#define TRIGGER_SAMPLE 0x45430010 /* + number of the sampler; see raise.h for the others */
 #define MEMORY_PERIOD_NS 2000000000ull
 #define PERIOD_MIN_NS 10000000ull
 #define PSI_INTERVAL_NS 2100000000ull /* the kernel's, with some slack */
@@ -40,14 +39,14 @@ union sample_data {
 	u64 words[CPU_WORDS];
 };
 
-/* Only the work item touches what is behind `due_ns`, and it never runs twice at a time. */
+/* Only the work item uses the fields after `due_ns`, and it never runs twice at the same time. */
 struct sampler {
 	struct bpf_timer timer;
 	struct bpf_wq work;
-	u64 due_ns;  /* when the timer expires next; in the past: it is not started */
-	u64 walk_ns; /* when the last walk was */
+	u64 due_ns;  /* when the timer expires next; in the past: it is not armed */
+	u64 walk_ns; /* time of the last walk */
 	u64 machine; /* address of the machine's pressure; 0: not found in this walk */
-	u64 used_ns; /* CPU time of the groups in the root, of this walk */
+	u64 used_ns; /* CPU time of the root's groups in this walk */
 	union sample_data data;
 };
 
@@ -58,13 +57,13 @@ struct {
 	__type(value, struct sampler);
 } samplers SEC(".maps");
 
-/* What a group was at a sampler's last walk. */
+/* The state of a group at a sampler's last walk. */
 struct group_sample {
-	u64 walk_ns; /* which walk; another than the last: it is to be taken anew */
+	u64 walk_ns; /* time of that walk; if it is not the last one, the state is stored anew */
 	u64 usage_ns;
 	u64 some_ns; /* pressure */
 	u64 full_ns;
-	u64 measured_ns; /* until when the kernel has measured pressure, by its own clock */
+	u64 measured_ns; /* end of the kernel's last measurement of pressure, by its clock */
 };
 
 struct group_state {
@@ -101,7 +100,7 @@ extern void bpf_rcu_read_lock(void) __ksym __weak;
 extern void bpf_rcu_read_unlock(void) __ksym __weak;
 extern int bpf_wq_init(struct bpf_wq *wq, void *map, unsigned int flags) __ksym __weak;
 extern int bpf_wq_start(struct bpf_wq *wq, unsigned int flags) __ksym __weak;
-/* Until 6.19 with a suffix and the program as hidden argument. */
+/* Until 6.19 with a suffix, and the program as a hidden argument. */
 extern int bpf_wq_set_callback_impl(struct bpf_wq *wq, int(callback)(void *, int *, void *),
 				    unsigned int flags, void *aux) __ksym __weak;
 extern int bpf_wq_set_callback(struct bpf_wq *wq, int(callback)(void *, int *, void *),
@@ -126,7 +125,7 @@ static __always_inline u64 period_of(u32 which) {
 	return period_ns > PERIOD_MIN_NS ? period_ns : PERIOD_MIN_NS;
 }
 
-/* Whose directory the group is. */
+/* The user who owns the group's directory. */
 static __always_inline u32 uid_of_group(struct cgroup *group) {
 	struct kernfs_iattrs *attributes = BPF_CORE_READ(group, kn, iattr);
 
@@ -149,7 +148,7 @@ static __always_inline u64 measured_until(u64 pressure) {
 	return until_ns;
 }
 
-/* Address of the group's pressure; 0: there is none, or it is not known. */
+/* Address of the group's pressure; 0: there is none, or it is unknown. */
 static __always_inline u64 pressure_of(struct sampler *s, struct cgroup *group, u64 id) {
 	u64 own;
 
@@ -177,19 +176,19 @@ __noinline int raise_sample(const union sample_data *data, u32 service, u32 kind
 	return raise_preemptible(&r, data->words, CPU_WORDS);
 }
 
-/* The part of `interval_ns` that `time_ns` is, in thousandths. */
+/* `time_ns` as a part of `interval_ns`, in thousandths. */
 static __always_inline u32 per_mille(u64 time_ns, u64 interval_ns) {
 	return interval_ns ? time_ns * 1000 / interval_ns : 0;
 }
 
-/* What a walk finds out about one group. */
+/* The results of a walk for one group. */
 struct finding {
 	u64 id;
-	u64 period_ns; /* since the walk before */
+	u64 period_ns; /* since the previous walk */
 	u64 usage_ns;
 	u64 some_ns;
 	u64 full_ns;
-	u64 interval_ns; /* that the kernel has measured pressure for; 0: nothing new */
+	u64 interval_ns; /* covered by the kernel's new measurements of pressure; 0: none */
 	u32 uid;
 	u32 pad;
 };
@@ -233,8 +232,8 @@ static __always_inline u64 growth(u64 now, u64 before) {
 	return now > before ? now - before : 0;
 }
 
-/* Compares a group's pressure with the last walk's. The kernel stops measuring what is idle: when
- * it goes on, its interval has not been longer than usual. */
+/* Compares a group's pressure with that of the last walk. The kernel stops measuring idle groups:
+ * when it continues, its interval is not longer than usual. */
 static __always_inline void compare_pressure(struct finding *f, struct group_sample *last,
 					     const struct group_sample *now) {
 	u64 longest_ns = f->period_ns + PSI_INTERVAL_NS;
@@ -252,9 +251,9 @@ static __always_inline void compare_pressure(struct finding *f, struct group_sam
 		f->full_ns = f->some_ns;
 }
 
-/* Compares the group at `address` with what it was at the walk before, and tells of it. Global, so
- * that the verifier checks it once and not in each round of the loop; hence it gets the address as
- * a number, through which it only reads. */
+/* Compares the group at `address` with its state at the previous walk, and raises its events.
+ * Global, so that the verifier checks it once and not in each round of the loop; therefore the
+ * address is a number, through which the function only reads. */
 __noinline int sample_group(u64 address, struct group_sample *last, u32 which, u64 now_ns) {
 	struct sampler *s = bpf_map_lookup_elem(&samplers, &which);
 	struct cgroup *group = (struct cgroup *)address;
@@ -305,8 +304,8 @@ static __always_inline void walk(struct sampler *s, u32 which, u64 now_ns) {
 	s->used_ns = 0;
 	bpf_rcu_read_lock();
 	bpf_for_each (css, css, &root->self, BPF_CGROUP_ITER_DESCENDANTS_POST) {
-		/* Followed once: for each pointer that it sees followed from a trusted one the
-		 * verifier searches all types of the kernel, some milliseconds on each path. */
+		/* Read once: for each pointer that is followed from a trusted one, the verifier
+		 * searches all types of the kernel, some milliseconds on each path. */
 		struct cgroup *group = css->cgroup;
 		struct group_state *state;
 
@@ -315,7 +314,7 @@ static __always_inline void walk(struct sampler *s, u32 which, u64 now_ns) {
 		state = bpf_cgrp_storage_get(&group_states, group, 0,
 					     BPF_LOCAL_STORAGE_GET_F_CREATE);
 		if (!state)
-			continue; /* no memory: it is told of later */
+			continue; /* no memory: its events begin with a later walk */
 		sample_group((u64)BPF_CORE_READ(css, cgroup), &state->sample[which], which, now_ns);
 	}
 	bpf_rcu_read_unlock();
@@ -340,7 +339,7 @@ static int sample_due(void *map, u32 *key, struct sampler *s) {
 	return 0;
 }
 
-/* Makes timer and work item. Again, it does no harm. */
+/* Creates timer and work item. Calling it again has no effect. */
 static __always_inline int sampler_prepare(struct sampler *s) {
 	int error = bpf_timer_init(&s->timer, &samplers, CLOCK_MONOTONIC);
 
@@ -369,7 +368,7 @@ int BPF_PROG(sample_begin, int nonce) {
 	if (!s)
 		return 0;
 	error = sampler_prepare(s);
-	/* A sampler that runs goes on; unless its period has become shorter. */
+	/* A running sampler continues, unless its period has become shorter. */
 	if (!error || error == -EBUSY)
 		if (s->due_ns <= bpf_ktime_get_ns() ||
 		    s->due_ns > bpf_ktime_get_ns() + period_of(which))
@@ -381,7 +380,7 @@ struct sample_argument {
 	u32 service;
 };
 
-/* Run by the host, with sample_begin attached, after somebody has subscribed to the service. */
+/* The host runs it, with sample_begin attached, after a subscription to the service. */
 SEC("syscall")
 int sample_start(struct sample_argument *argument) {
 	u32 which = argument->service == ECALLS_SERVICE_MEMORY ? SAMPLE_MEMORY : SAMPLE_CPU;

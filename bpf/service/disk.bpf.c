@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The disk service: raises an event when a block device has completed a request that took as long
- * as the service's parameter (ns), or longer. The kind is the operation.
+ * The disk service: raises an event when a block device has completed a request that took at least
+ * as long as the service's parameter (ns). The kind is the operation.
  *
- * A request's time begins when it is made (block_io_start), in the process that reads or writes;
- * for what the kernel writes back later that is a thread of the kernel. Who that was is remembered
- * in `disk_requests` until the request is completed, which happens in an interrupt. The event is in
- * that process' name. Requests that the block layer makes by itself (flushes) begin when they are
- * given to the device. A device may complete a request in parts: the last one counts.
+ * A request's time begins when it is created (block_io_start), in the process that reads or writes;
+ * for data that the kernel writes back later this is a kernel thread. That process is stored in
+ * `disk_requests` until the request is completed, which happens in an interrupt. The event belongs
+ * to that process. Requests that the block layer creates itself (flushes) begin when they are
+ * issued to the device. A device may complete a request in parts: the last one counts.
  *
- * Requests are told apart by their addresses, which the kernel uses again. One that was merged into
- * another, or on its way when the programs were detached, is never completed here; what is
- * remembered of it is overwritten by the next one at its address. If there is no room to remember a
- * request, it raises nothing, and the service counts one refused.
+ * Requests are identified by their addresses, which the kernel reuses. A request that was merged
+ * into another one, or was in progress when the programs were detached, is never completed here;
+ * its entry is overwritten by the next request at its address. If there is no room for an entry,
+ * the request raises nothing, and the service counts one refused event.
  */
 #include "event/raise.h"
 
 #define DISK_WORDS (sizeof(struct ecalls_disk_event) / 8)
-#define DISK_REQUESTS 16384u /* on their way at the same time; memory is taken when needed */
+#define DISK_REQUESTS 16384u /* requests in progress; memory is allocated when needed */
 
 struct disk_request {
 	u64 start_ns;
-	u64 issue_ns; /* when it was given to the device, for the last time; 0: not yet */
+	u64 issue_ns; /* when it was last issued to the device; 0: not yet */
 	u32 bytes;
 	u32 pid;
 	u32 uid;
@@ -60,7 +60,7 @@ static __always_inline u32 kind_of(const struct request *request) {
 	return ECALLS_DISK_OTHER;
 }
 
-/* Remembers a request that the current process makes. */
+/* Stores a request that the current process creates. */
 static __always_inline void remember(const struct request *request, u64 issue_ns) {
 	struct task_struct *task = bpf_get_current_task_btf();
 	u32 service = ECALLS_SERVICE_DISK;
@@ -104,7 +104,7 @@ int BPF_PROG(disk_issue, struct request *request) {
 	}
 	known->issue_ns = now_ns;
 	if (request->__data_len > known->bytes)
-		known->bytes = request->__data_len; /* others were merged into it meanwhile */
+		known->bytes = request->__data_len; /* other requests were merged into it */
 	return 0;
 }
 

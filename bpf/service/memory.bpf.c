@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The memory service: raises an event when a process had to look for free memory itself, for as
- * long as the service's parameter (ns) or longer (RECLAIM), and when one is killed because there is
- * none (VICTIM). PRESSURE is cgroup.bpf.c's.
+ * The memory service: raises an event when a process had to reclaim memory itself for at least as
+ * long as the service's parameter (ns) (RECLAIM), and when the kernel kills a process because there
+ * is no memory (VICTIM). PRESSURE is in cgroup.bpf.c.
  *
- * RECLAIM is raised in the process that wanted memory, when it goes on. Since when it looks is kept
- * in `reclaims`, whose memory is there from the beginning: this is no time to ask for some. With
- * more threads at it at the same time than it has room for, the one that began first is forgotten.
+ * RECLAIM is raised in the process that wanted memory, when it continues. The beginning is kept in
+ * `reclaims`, whose memory is allocated in advance, because none is available in this situation.
+ * When more threads reclaim at the same time than it has room for, the entry of the earliest one is
+ * overwritten.
  *
- * VICTIM is raised in whatever process wanted the memory, in the name of the one that is killed.
+ * VICTIM is raised in whatever process wanted the memory, but belongs to the one that is killed.
  */
 #include "event/raise.h"
 
@@ -24,7 +25,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, RECLAIMS);
 	__type(key, u32);   /* thread */
-	__type(value, u64); /* since when, ns */
+	__type(value, u64); /* beginning, ns */
 } reclaims SEC(".maps");
 
 enum {
@@ -66,7 +67,7 @@ static __always_inline void reclaim_ends(u64 pages, bool limited) {
 		return;
 	since_ns = bpf_map_lookup_elem(&reclaims, &tid);
 	if (!since_ns)
-		return; /* it began before anybody subscribed */
+		return; /* it began before the subscription */
 	duration_ns = bpf_ktime_get_ns() - *since_ns;
 	bpf_map_delete_elem(&reclaims, &tid);
 	if (duration_ns < s->parameter)
@@ -78,7 +79,7 @@ static __always_inline void reclaim_ends(u64 pages, bool limited) {
 	raise(&r, data.words, MEMORY_WORDS);
 }
 
-/* Because the machine's memory is used up. */
+/* The machine's memory is used up. */
 SEC("tp_btf/mm_vmscan_direct_reclaim_begin")
 int BPF_PROG(reclaim_begin) {
 	reclaim_begins();
@@ -91,7 +92,7 @@ int BPF_PROG(reclaim_end, unsigned long pages) {
 	return 0;
 }
 
-/* Because a control group has reached its limit. */
+/* A control group has reached its limit. */
 SEC("tp_btf/mm_vmscan_memcg_reclaim_begin")
 int BPF_PROG(limit_begin) {
 	reclaim_begins();
@@ -108,7 +109,7 @@ static __always_inline u64 positive(s64 count) {
 	return count > 0 ? count : 0;
 }
 
-/* About: what each CPU has counted by itself is not in it. */
+/* Approximate: it lacks the counts that each CPU keeps itself. */
 static __always_inline u64 pages_of(struct task_struct *task) {
 	return positive(BPF_CORE_READ(task, mm, rss_stat[MM_FILEPAGES].count)) +
 	       positive(BPF_CORE_READ(task, mm, rss_stat[MM_ANONPAGES].count)) +

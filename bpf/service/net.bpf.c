@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The net service: raises an event when a TCP connection sends a segment again (RETRANSMIT), when
- * its round-trip time is above the service's parameter (ROUND_TRIP), and when it changes its state
+ * The net service: raises an event when a TCP connection retransmits a segment (RETRANSMIT), when
+ * its round-trip time exceeds the service's parameter (ROUND_TRIP), and when its state changes
  * (STATE).
  *
- * All of this happens in whatever process the CPU is at, or in none. So an event is in the name of
- * the socket's user, and of no process.
+ * All of this happens in whatever process is on the CPU, or in none. So an event belongs to the
+ * socket's user, and to no process.
  *
- * The round-trip time is looked at whenever a segment arrives on an established connection. While
- * it is above the threshold, the connection raises one event per round trip at most: when it did
- * last is kept with the socket.
+ * The round-trip time is checked whenever a segment arrives on an established connection. While it
+ * exceeds the threshold, the connection raises at most one event per round trip: the time of the
+ * last one is kept in the socket's storage.
  *
  * A connection that is just being accepted is no socket yet: its first state is ESTABLISHED (after
- * SYN_RECV), and its answer to the first segment is sent again without an event.
+ * SYN_RECV), and a retransmission of its answer to the first segment raises no event.
  */
 #include "event/raise.h"
 
@@ -87,13 +87,13 @@ int BPF_PROG(net_retransmit, const struct sock *sk) {
 	return 0;
 }
 
-/* Whether the socket may raise ROUND_TRIP now; if so, notes that it does. */
+/* Whether the socket may raise ROUND_TRIP now; if so, stores the time. */
 static __always_inline bool round_trip_due(struct sock *sk, u64 round_trip_ns) {
 	u64 now_ns = bpf_ktime_get_ns();
 	u64 *told_ns = bpf_sk_storage_get(&net_told, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 
 	if (!told_ns)
-		return true; /* no memory: rather one too many */
+		return true; /* no memory: rather one event too many */
 	if (*told_ns && now_ns - *told_ns < round_trip_ns)
 		return false;
 	*told_ns = now_ns;

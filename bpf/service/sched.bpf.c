@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The sched service: raises an event when a thread gets a CPU after it waited for one longer than
- * the service's parameter (ns), be it that it was woken or that it was preempted.
+ * The sched service: raises an event when a thread gets a CPU after it waited for longer than the
+ * service's parameter (ns), whether it had been woken or preempted.
  *
- * A thread's waiting begins when it is woken, and when it is switched away from although it could
- * go on; the time is kept in its task storage. It ends when the thread is switched to: there the
- * event is raised, in the name of that thread's process.
+ * A thread's wait begins when it is woken, and when another thread replaces it although it is
+ * runnable; the time is kept in its task storage. The wait ends when the thread is switched to:
+ * there the event is raised, for that thread's process.
  *
- * All of it runs under a run queue's lock, so events are raised with RAISE_LOCKED. While nobody
- * subscribes, each scheduling costs one masked test.
+ * All of this runs under a run queue's lock, so events are raised with RAISE_LOCKED. Without a
+ * subscription each context switch costs one masked test.
  */
 #include "event/raise.h"
 
@@ -16,7 +16,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, int);
-	__type(value, u64); /* since when the thread waits for a CPU; 0: it does not */
+	__type(value, u64); /* when the thread's wait for a CPU began; 0: it does not wait */
 } sched_waits SEC(".maps");
 
 #define SCHED_WORDS (sizeof(struct ecalls_sched_event) / 8)
@@ -81,7 +81,8 @@ int BPF_PROG(sched_switched, bool preempt, struct task_struct *previous, struct 
 
 	if (!raise_wanted(ECALLS_SERVICE_SCHED))
 		return 0;
-	/* A thread that is preempted on its way to sleep still waits for a CPU. Number 0 idles. */
+	/* A thread that is preempted while it goes to sleep still waits for a CPU. Thread 0 is the
+	 * idle thread. */
 	if ((preempt || previous_state == TASK_RUNNING) && previous->pid)
 		wait_begins(previous);
 	if (!next->pid)

@@ -3,24 +3,24 @@
  * The socket service: raises an event when a registered socket has data, or a registered listener
  * has a completed connection.
  *
- * Registered means: the socket carries a struct ecalls_socket_interest in the map
- * `socket_interest`, which the host writes with the socket's descriptor as key. It lives as long as
- * the socket. A socket that carries none costs one look-up.
+ * A socket is registered if it has a struct ecalls_socket_interest in the map `socket_interest`,
+ * which the host writes with the socket's descriptor as key. It lives as long as the socket. For
+ * other sockets the cost is one lookup.
  *
- * The kernel copies a TCP listener's interest into each connection made from it (BPF_F_CLONE).
- * Whether a connection was registered by itself or got a copy is told by the kinds: only a
- * listener's interest has the bit of CONNECTION. So the host sets that bit for listeners and for
- * them alone, and a connection that has it is inherited: it raises only if `inherit` is set.
+ * The kernel copies a TCP listener's interest into each connection accepted from it (BPF_F_CLONE).
+ * The kinds tell whether a connection was registered itself or got a copy: only a listener's
+ * interest has the bit of CONNECTION. So the host sets that bit for listeners only, and a
+ * connection with it has inherited it: it raises events only if `inherit` is set.
  *
- * The process concerned is the one that registered the socket: what runs when data arrives is
- * whatever process was interrupted, or who sent it.
+ * The process concerned is the one that registered the socket, because the current process is
+ * whichever was interrupted when data arrived, or the sender.
  *
- * A registration ends with what its user is to the core: when its row (abi/user.h) has become
- * another one's, its events are refused.
+ * A registration ends when its user loses its row (abi/user.h): when the row belongs to another
+ * user, its events are refused.
  *
- * Events tell what the socket holds when they are raised; several arrivals may be read at once. The
- * end of the stream is a DATA event without bytes. `bytes`: TCP counts what the reader has not
- * taken; UDP counts buffers with their overhead, local sockets are not counted (0).
+ * Events describe the socket at the time of the raise; several arrivals may be read at once. The
+ * end of the stream is a DATA event without bytes. `bytes`: for TCP the bytes that the reader has
+ * not taken; for UDP the buffers with their overhead; not counted for local sockets (0).
  */
 #include "event/raise.h"
 
@@ -46,7 +46,7 @@ static __always_inline u32 bytes_waiting(const struct sock *sk) {
 		return sk->sk_backlog.rmem_alloc.counter;
 	tcp = bpf_core_cast(sk, struct tcp_sock);
 	bytes = tcp->rcv_nxt - tcp->copied_seq;
-	/* The peer's end of stream has a number of its own. */
+	/* The peer's end of stream occupies a sequence number. */
 	return bytes && sk->sk_shutdown & RCV_SHUTDOWN ? bytes - 1 : bytes;
 }
 
@@ -75,7 +75,8 @@ int BPF_PROG(socket_ready, struct sock *sk) {
 	interest = bpf_sk_storage_get(&socket_interest, sk, 0, 0);
 	if (!interest)
 		return 0;
-	/* It lives as long as the socket, which may be longer than the row is its user's. */
+	/* The registration lives as long as the socket, which may be longer than the user has the
+	 * row. */
 	if (!user_is(interest->user, interest->uid)) {
 		struct ecalls_service_count *n = count_of_service(ECALLS_SERVICE_SOCKET);
 		if (n)

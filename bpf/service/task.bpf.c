@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The task service: raises an event when a thread or process is made (FORK), a process starts
+ * The task service: raises an event when a thread or process is created (FORK), a process executes
  * another program (EXEC), and a thread or process ends (EXIT).
  *
- * The events are raised in the process that they tell about, before it goes on. `thread` says
- * whether a thread or a process was made or ended; a process ends with its last thread.
+ * The events are raised in the process that they describe, before it continues. `thread` tells
+ * whether a thread or a process was created or ended; a process ends with its last thread.
  */
 #include "event/raise.h"
 #include "event/exit.h"

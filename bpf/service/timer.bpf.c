@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The timer service's part at load time: prepares the first few timers, so that setting them for
- * the first time costs no more than later. timer.h is the service; the programs that take
- * downcalls run it.
+ * Preparation of the timer service at load time: initialises the first few timers, so that setting
+ * them for the first time costs no more than later. timer.h is the service; it runs in the programs
+ * that handle downcalls.
  */
 #include "timer.h"
 
-#define TIMERS_READY 32u /* few: kernels have little room for timers that a program makes */
+#define TIMERS_READY 32u /* few: kernels have little memory for timers that programs create */
 
 struct timer_argument {
 	u32 first;
 	u32 count;
-	s32 result; /* out: how many were prepared */
+	s32 result; /* out: number of prepared timers */
 };
 
 static int timer_setup_once(u32 i, struct timer_argument *a) {
@@ -24,7 +24,7 @@ static int timer_setup_once(u32 i, struct timer_argument *a) {
 	return 0;
 }
 
-/* The host may run it once, before the first channel is given out. */
+/* The host may run it once, before the first channel is opened. */
 SEC("syscall")
 int timer_setup(struct timer_argument *argument) {
 	struct timer_argument a = {.first = argument->first};

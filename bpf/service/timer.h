@@ -2,32 +2,33 @@
 /*
  * The timer service: one-shot and periodic timers at absolute times, whose expiry is an event.
  *
- * `timers` is one table of ECALLS_TIMERS_MAX timers for all channels. A timer that belongs to
- * nobody, or to a channel that is no more, is claimed by the channel that sets it first
- * (ECALLS_OP_TIMER) and freed by its cancel; a channel's id has a generation and dies with its
- * process, so no later process inherits a timer.
+ * `timers` is one table of ECALLS_TIMERS_MAX timers for all channels. A timer without an owner, or
+ * of a channel that is closed, is claimed by the channel that sets it first (ECALLS_OP_TIMER) and
+ * freed by its cancellation; a channel's id has a generation and ends with its process, so no later
+ * process inherits a timer.
  *
- * `expiry_ns` is the state of a timer; the other words are read only by whoever found it in force:
- *   0		  cancelled, or one shot that is done
- *   otherwise	  when it expires next
- * timer_set() stores 0, then the other words, then the new expiry, and starts the kernel's timer.
- * The callback moves it from the expiry it found to the next one (or 0) by compare-and-swap: if
- * that fails somebody has set or cancelled the timer meanwhile, and this expiry is no more. So a
- * kernel timer that was started for a former setting does no harm, and none needs to be stopped.
+ * `expiry_ns` is the state of a timer; the other fields are valid only while it is not 0:
+ *   0		  cancelled, or a one-shot timer that has expired
+ *   otherwise	  the time of the next expiry
+ * timer_set() stores 0, then the other fields, then the new expiry, and starts the kernel's timer.
+ * The callback replaces the expiry that it found by the next one (or 0) by compare-and-swap: if
+ * that fails, the timer has been set or cancelled meanwhile, and this expiry is void. So a kernel
+ * timer that was started for a former setting has no effect, and none needs to be stopped.
  *
- * A period is counted from the expiry before, not from when that was noticed, so a timer does not
- * drift. When more than one period has passed, one event stands for all of them and the others are
- * counted as overrun. Each expiry is raised for the process that owns the channel. It takes from
- * what its user may raise; if nothing is left it is dropped, counts as overrun, and the next one is
- * at least TIMER_PUT_OFF_NS away, so that who raises too much does not keep a CPU busy with it. A
- * timer that expires once is then tried again.
+ * A period counts from the previous expiry, not from the time of its callback, so a timer does not
+ * drift. When more than one period has passed, one event stands for all of them, and the others are
+ * counted as overrun. Each expiry is raised for the process that owns the channel. It is charged to
+ * the raises of its user; if these are used up it is dropped, counts as overrun, and the next one
+ * is at least TIMER_PUT_OFF_NS away, so that a user who raises too much does not keep a CPU busy. A
+ * one-shot timer then expires again.
  *
- * Setting a timer, and each expiry of one that has a period, also takes from how often the timers
- * of its user may expire: that is done in an interrupt, at the cost of whoever runs there. What
- * goes beyond is refused when a timer is set, and put off in the same way when it expires.
+ * Setting a timer, and each expiry of a periodic one, is also charged to the rate of expiries of
+ * its user, because the callback runs in an interrupt at the cost of the interrupted program.
+ * Beyond that rate, setting a timer is refused, and an expiry is postponed in the same way.
  *
- * The kernel's own timer is made at the first use. A program gets the memory for it only if the
- * kernel has some at hand (else -ENOMEM), so making all of them at load time is not an option.
+ * The kernel's own timer is created at the first use. A program gets memory for it only if the
+ * kernel has some available (else -ENOMEM), so it is not possible to create all of them at load
+ * time.
  */
 #ifndef ECALLS_TIMER_H
 #define ECALLS_TIMER_H
@@ -35,9 +36,9 @@
 #include "event/raise.h"
 #include "event/down.h"
 
-#define TIMER_PERIOD_MIN_NS 50000u /* a shorter one would leave no time for anything else */
+#define TIMER_PERIOD_MIN_NS 50000u /* a shorter one would leave no time for other work */
 #define TIMERS_OF_CHANNEL 256u	   /* so that one channel cannot take all of them */
-#define TIMER_PUT_OFF_NS 10000000u /* least time to the next expiry of a user who raises too much */
+#define TIMER_PUT_OFF_NS 10000000u /* least time to the next expiry beyond the rate */
 #define TIMER_NS_MAX (1ull << 62)  /* 146 years: latest expiry, longest period; no sum wraps */
 
 struct timer {
@@ -48,7 +49,7 @@ struct timer {
 	u64 expiry_ns; /* see above */
 	u64 period_ns; /* 0: one shot */
 	u64 count;     /* events raised since it was set */
-	u64 overrun;   /* periods that passed without one */
+	u64 overrun;   /* periods that passed without an event */
 };
 
 struct {
@@ -58,7 +59,7 @@ struct {
 	__type(value, struct timer);
 } timers SEC(".maps");
 
-/* Whether a channel is still the one that had this id. */
+/* Whether a channel still has this id. */
 static __always_inline bool channel_lives(u32 id) {
 	u32 index = ECALLS_ID_INDEX(id);
 	struct ecalls_channel *ch = bpf_map_lookup_elem(&channels, &index);
@@ -74,7 +75,7 @@ static __always_inline u32 timer_user(u64 owner) {
 	return owner >> 32;
 }
 
-/* An expiry that its user's rates do not allow is raised and dropped. `stage`: which of them. */
+/* An expiry beyond its user's rates is raised and dropped. `stage`: the rate. */
 static __always_inline void timer_throttled(const struct ecalls_channel *ch, u32 stage) {
 	struct ecalls_service_count *n = count_of_service(ECALLS_SERVICE_TIMER);
 
@@ -107,8 +108,8 @@ static __always_inline void timer_raise(const struct timer *t, const struct ecal
 	raise(&r, (const u64 *)&data, sizeof(data) / 8);
 }
 
-/* Starts the kernel's timer again. Somebody may have set another expiry meanwhile and started it
- * before this did: who starts last must have seen the newest. */
+/* Starts the kernel's timer again. Another CPU may have set and started another expiry before: the
+ * last one to start must have seen the newest expiry. */
 static __always_inline void timer_restart(struct timer *t, u64 expiry_ns) {
 	u64 now;
 
@@ -122,7 +123,7 @@ static int timer_expired(void *map, u32 *key, struct timer *t) {
 	u64 expiry_ns = *(volatile u64 *)&t->expiry_ns, now_ns = bpf_ktime_get_ns();
 	u64 period_ns = t->period_ns, next_ns = 0, passed = 0;
 	u32 owner = timer_channel(*(volatile u64 *)&t->owner), index = ECALLS_ID_INDEX(owner);
-	u32 throttled = 0; /* by which limit: ECALLS_STAGE_* */
+	u32 throttled = 0; /* the limit: ECALLS_STAGE_* */
 	struct ecalls_channel *ch = bpf_map_lookup_elem(&channels, &index);
 
 	if (!expiry_ns || !ch || !channel_lives(owner))
@@ -156,8 +157,8 @@ static int timer_expired(void *map, u32 *key, struct timer *t) {
 	return 0;
 }
 
-/* Initializes the kernel's timer, once. Two CPUs may both be here: the second sets the callback
- * again, to the same function. */
+/* Initialises the kernel's timer once. If two CPUs do so at the same time, the second sets the same
+ * callback again. */
 static __always_inline int timer_prepare(struct timer *t) {
 	int error;
 
@@ -172,7 +173,7 @@ static __always_inline int timer_prepare(struct timer *t) {
 	return error;
 }
 
-/* Counts the timers of a channel up. False: it has as many as it may have. */
+/* Counts a timer of a channel. Returns false if the channel has reached its limit. */
 static __always_inline bool timer_count(struct down_state *state, u32 channel) {
 	if (state->timers_of != channel) {
 		state->timers_of = channel;
@@ -184,7 +185,7 @@ static __always_inline bool timer_count(struct down_state *state, u32 channel) {
 	return false;
 }
 
-/* Frees a timer that belongs to `owner`. False: it does not any more. */
+/* Frees a timer of `owner`. Returns false if it has another owner by now. */
 static __always_inline bool timer_free(struct timer *t, u64 owner) {
 	__sync_lock_test_and_set(&t->expiry_ns, 0);
 	if (__sync_val_compare_and_swap(&t->owner, owner, 0) != owner)
@@ -193,7 +194,7 @@ static __always_inline bool timer_free(struct timer *t, u64 owner) {
 	return true;
 }
 
-/* Frees the timers of a user's channels that are no more. */
+/* Frees the timers of a user's closed channels. */
 __noinline int timer_sweep(u32 user) {
 	struct current *c = current_cpu();
 
@@ -212,8 +213,8 @@ __noinline int timer_sweep(u32 user) {
 	return 0;
 }
 
-/* Makes a timer the channel's own. 0, -EBUSY (another's), -ENOSPC (the channel has too many) or
- * -EDQUOT (its user). */
+/* Claims a timer for the channel. Returns 0, -EBUSY (it belongs to another one), -ENOSPC (the
+ * channel's limit) or -EDQUOT (the user's). */
 static __always_inline int timer_claim(struct timer *t, struct down_state *state, u32 channel,
 				       u32 user) {
 	u64 before = *(volatile u64 *)&t->owner;
@@ -253,8 +254,8 @@ static __always_inline int timer_cancel(struct timer *t, struct down_state *stat
 	return 0;
 }
 
-/* ECALLS_OP_TIMER for a channel. 0, -EINVAL, -EPERM (cancel of a stranger's), -EBUSY, -ENOSPC,
- * -EDQUOT, -ENOMEM. */
+/* ECALLS_OP_TIMER for a channel. Returns 0, -EINVAL, -EPERM (cancelling another channel's timer),
+ * -EBUSY, -ENOSPC, -EDQUOT, -ENOMEM. */
 __noinline int timer_set(u32 channel, u32 number, u64 expiry_ns, u64 period_ns) {
 	u32 index = ECALLS_ID_INDEX(channel);
 	struct down_state *state = bpf_map_lookup_elem(&down_states, &index);
@@ -266,8 +267,8 @@ __noinline int timer_set(u32 channel, u32 number, u64 expiry_ns, u64 period_ns) 
 		return -EINVAL;
 	if (!expiry_ns)
 		return timer_cancel(t, state, channel);
-	/* A sum that wraps, or a time that the kernel takes for one before its own beginning, would
-	 * expire again and again without a pause, and its CPU would do nothing else any more. */
+	/* A sum that wraps, or a time that the kernel takes for one in the past, would expire again
+	 * and again without a pause and occupy its CPU. */
 	if (expiry_ns > TIMER_NS_MAX || period_ns > TIMER_NS_MAX)
 		return -EINVAL;
 	if (period_ns && period_ns < TIMER_PERIOD_MIN_NS)
