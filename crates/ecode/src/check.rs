@@ -4,7 +4,7 @@
 //! The way of a text: declarations first (`declare`), then the functions, the body and the tests
 //! (`statement`, with `expression` and what it needs: `condition`, `place`, `assign`,
 //! `call`, `builtin`, `text`, `variable`, `initialise`), then what only the whole shows (`whole`:
-//! recursion, what nobody uses).
+//! recursion, what nobody uses; `sign`: numbers that may be negative).
 //!
 //! How errors are kept apart from their echoes: whoever finds an error tells it and gives `None`
 //! (or `Operand::Error`, [`Type::Error`]); whoever gets that says nothing and gives it on. A
@@ -29,6 +29,7 @@ mod place;
 pub(crate) mod range;
 mod scope;
 mod service;
+mod sign;
 mod statement;
 mod test_block;
 #[cfg(test)]
@@ -59,6 +60,7 @@ pub fn check(unit: &Unit, environment: &Environment) -> (Option<Tree>, Vec<Diagn
     checker.body(unit);
     checker.tests(unit);
     checker.whole();
+    checker.warn_of_mixed_signs();
     checker.service_wanted(unit);
     checker.finish()
 }
@@ -99,6 +101,8 @@ struct Checker<'a> {
     /// How often a static or a constant table has this name.
     state_names: HashMap<String, u32>,
     budget: Budget,
+    /// Comparisons of which only the whole text says whether they matter.
+    mixed: Vec<sign::Mixed>,
 }
 
 /// What only the checks know about a variable.
@@ -214,6 +218,7 @@ impl<'a> Checker<'a> {
             prelude: Vec::new(),
             state_names: HashMap::new(),
             budget: Budget::default(),
+            mixed: Vec::new(),
         }
     }
 

@@ -1,4 +1,4 @@
-// What may be negative is compared without sign; what is the text's own is not told.
+// What may be negative is compared without sign; what the text keeps positive is not told.
 //@ input: s64 level; u64 bytes; u32 count; s16 small
 //@ attributes: load
 const u64 NEEDED_NS = 200000;
@@ -20,6 +20,8 @@ return event.time_left < (s64)NEEDED_NS || level == bytes || small > 3u;
 //@ warning 11:29 what may be negative is compared without sign
 //@ hint convert the other side: (short)(...)
 //@ warning 13:18 what may be negative is compared without sign
+//@ hint convert the other side: (long)(...)
+//@ warning 13:33 what may be negative is compared without sign
 //@ hint convert the other side: (long)(...)
 //@ warning 15:68 what may be negative is compared without sign
 //@ hint convert the other side: (short)(...)

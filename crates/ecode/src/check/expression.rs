@@ -272,7 +272,7 @@ impl Checker<'_> {
             let signed = !matches!(side.ty, Type::Int(int) if !int.signed);
             constant_of(side).filter(|value| signed && *value < 0)
         });
-        self.warn_of_mixed_sign(operator, [&a, &b], ty, at);
+        self.note_mixed_sign(operator, [&a, &b], ty, at);
         let (a, b) = (convert(a, ty), convert(b, ty));
         let kind = match (constant_of(&a), constant_of(&b)) {
             (Some(a), Some(b)) => {

@@ -4,7 +4,7 @@
 use super::Checker;
 use super::conversion::{constant_of, shown};
 use crate::source::Span;
-use crate::tree::{BinaryOperator, Builtin, EventField, Expression, ExpressionKind, Place};
+use crate::tree::{BinaryOperator, Expression, ExpressionKind, Place};
 use crate::types::{FIXED_ONE, Int, Type};
 
 /// Least and greatest value, both possible.
@@ -175,82 +175,34 @@ impl Checker<'_> {
             }
             return;
         }
-        let (Some(before_a), Some(before_b)) = (constant_of(a), constant_of(b)) else {
+        let (Some(_), Some(_), Type::Int(int)) = (constant_of(a), constant_of(b), &a.ty) else {
             return;
         };
-        let Type::Int(int @ Int { signed: true, .. }) = a.ty else {
-            return;
-        };
-        let one = |n: i64| (i128::from(n), i128::from(n));
+        let all_bits = !int.signed && constant_of(a) == Some(0);
         let exact = match operator {
-            BinaryOperator::Add | BinaryOperator::Subtract | BinaryOperator::Multiply => {
-                computed(operator, one(before_a), one(before_b))
-            }
+            BinaryOperator::Subtract if all_bits => None,
+            BinaryOperator::Add | BinaryOperator::Subtract | BinaryOperator::Multiply => range(a)
+                .zip(range(b))
+                .and_then(|(a, b)| computed(operator, a, b)),
             _ => None,
         };
         let Some((exact, _)) = exact else { return };
-        let Ok(fits) = i64::try_from(exact) else {
-            let name = self.type_name(&a.ty);
-            let message = format!("{exact} does not fit: {name} wraps");
-            return self.warn(span, message, "compute with smaller numbers");
-        };
-        if int.wrap(fits) != fits {
-            let name = self.type_name(&a.ty);
-            let becomes = int.wrap(fits);
-            let message = format!("{exact} does not fit: as {name} it becomes {becomes}");
-            let hint = format!("write {exact}, or begin with a long: 1l * ...");
-            self.warn(span, message, hint);
-        }
-    }
-
-    /// Warns of an order between what may be negative and what has no sign, before both are
-    /// converted: the negative ones count as the largest. Said only of what comes from outside;
-    /// variables of the text may be known to its author not to be negative.
-    pub(super) fn warn_of_mixed_sign(
-        &mut self,
-        operator: BinaryOperator,
-        sides: [&Expression; 2],
-        ty: &Type,
-        span: Span,
-    ) {
-        let equality = matches!(operator, BinaryOperator::Equal | BinaryOperator::NotEqual);
-        let unsigned = matches!(ty, Type::Int(int) if !int.signed);
-        if equality || !unsigned {
+        let becomes = int.wrap(exact as i64);
+        let (least, most) = of_int(*int);
+        if exact >= least && exact <= most {
             return;
         }
-        let negative = |side: &&Expression| {
-            constant_of(side).is_none()
-                && range(side).is_some_and(|range| range.0 < 0)
-                && side.contains(&|e| self.is_from_outside(e))
-        };
-        let Some(side) = sides.into_iter().find(negative) else {
-            return;
-        };
-        let message = match side.kind {
-            ExpressionKind::Builtin(Builtin::Event(EventField::TimeLeft), _) => {
-                "the time that is left is negative for a late event, and compared without sign"
+        let name = self.type_name(&a.ty);
+        let becomes = shown(becomes, *int);
+        let message = format!("{exact} does not fit: as {name} it becomes {becomes}");
+        let hint = match exact < 0 && !int.signed {
+            true => "begin with a number that has a sign: 1l * ...".to_owned(),
+            false if i64::try_from(exact).is_ok() => {
+                format!("write {exact}, or begin with a long: 1l * ...")
             }
-            _ => "what may be negative is compared without sign",
+            false => "compute with smaller numbers".to_owned(),
         };
-        let name = self.type_name(&side.ty);
-        self.warn(
-            span,
-            message,
-            format!("convert the other side: ({name})(...)"),
-        );
-    }
-
-    fn is_from_outside(&self, expression: &Expression) -> bool {
-        match &expression.kind {
-            ExpressionKind::Builtin(
-                Builtin::Event(EventField::TimeLeft)
-                | Builtin::Attribute(_)
-                | Builtin::SinkAttribute(_),
-                _,
-            ) => true,
-            ExpressionKind::Load(place) => Some(place.variable) == self.tree.input,
-            _ => false,
-        }
+        self.warn(span, message, hint);
     }
 
     /// Warns of a comparison, its operands converted, whose result is known without looking. At
