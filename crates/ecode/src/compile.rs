@@ -108,7 +108,7 @@ impl Checked {
         } = self;
         match bpf::emit_with(&program, options) {
             Ok(object) => Ok(Compiled {
-                cost: cost(&program, &object),
+                cost: Cost::of(&program, &object),
                 warnings,
                 program,
                 object,
@@ -147,16 +147,19 @@ fn has_errors(told: &[Diagnostic]) -> bool {
     told.iter().any(|one| one.severity == Severity::Error)
 }
 
-fn cost(program: &Program, object: &Object) -> Cost {
-    Cost {
-        fuel: program.fuel_most.unwrap_or(program.fuel),
-        may_run_out: program.fuel_most.is_none(),
-        fuel_wanted: program.fuel_wanted,
-        instructions: count(&program.body),
-        kernel_instructions: object.instructions.len() as u32,
-        stack: object.stack,
-        locals: program.locals,
-        state: program.state.bytes.len() as u32,
+impl Cost {
+    /// The cost of a program, and of what it was made into for the kernel.
+    pub fn of(program: &Program, object: &Object) -> Cost {
+        Cost {
+            fuel: program.fuel_most.unwrap_or(program.fuel),
+            may_run_out: program.fuel_most.is_none(),
+            fuel_wanted: program.fuel_wanted,
+            instructions: count(&program.body),
+            kernel_instructions: object.instructions.len() as u32,
+            stack: object.stack,
+            locals: program.locals,
+            state: program.state.bytes.len() as u32,
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! `ecalls ecode check`: whether a text compiles, and upper bounds of its program's cost.
 
+use ::ecode::Cost;
 use serde::Serialize;
 
 use super::text::{self, TextArgs};
@@ -47,19 +48,20 @@ struct Costs<'a> {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let (source, compiled) = text::compile(&args.text)?;
-    let object = text::object(&source, &compiled)?;
+    let (source, checked) = text::check(&args.text)?;
+    let object = text::object(&source, &checked)?;
+    let cost = Cost::of(&checked.program, &object);
     let costs = Costs {
         file: &source.name,
         instructions: object.instructions.len(),
-        fuel: compiled.cost.fuel,
-        may_run_out: compiled.cost.may_run_out,
-        wanted: compiled.cost.fuel_wanted,
+        fuel: cost.fuel,
+        may_run_out: cost.may_run_out,
+        wanted: cost.fuel_wanted,
         stack_bytes: object.stack,
-        state_bytes: compiled.cost.state,
-        input_bytes: compiled.program.input,
-        output_bytes: compiled.program.output,
-        tests: compiled.tree.tests.len(),
+        state_bytes: cost.state,
+        input_bytes: checked.program.input,
+        output_bytes: checked.program.output,
+        tests: checked.tree.tests.len(),
     };
     let mut output = Output::new(args.json);
     if args.json {

@@ -25,13 +25,13 @@ const HELP: &str = "\
 The intermediate representation is interpreted in user space and translated to BPF for the kernel.";
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let (source, compiled) = text::compile(&args.text)?;
+    let (source, checked) = text::check(&args.text)?;
     let mut shown = String::new();
     if args.ir {
-        shown += &compiled.program.to_string();
+        shown += &checked.program.to_string();
     }
     if args.bpf {
-        let object = text::object(&source, &compiled)?;
+        let object = text::object(&source, &checked)?;
         shown += &::ecode::bpf::disassemble(&object, Some(&source));
     }
     output::write_all(shown.as_bytes())

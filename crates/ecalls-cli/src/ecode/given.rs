@@ -1,6 +1,6 @@
 //! The event and surroundings of a run: the JSON of `--event` becomes a [`Setting`].
 
-use ::ecode::Compiled;
+use ::ecode::Checked;
 use ::ecode::limits::{ATTRIBUTES, SINKS};
 use ::ecode::tree::EventField;
 use ::ecode::trial::{Setting, Sink};
@@ -20,7 +20,7 @@ pub(crate) struct Names<'a> {
 /// these keys is the input.
 pub(crate) fn take(
     setting: &mut Setting,
-    compiled: &Compiled,
+    checked: &Checked,
     names: &Names<'_>,
     given: &Value,
 ) -> Result<(), String> {
@@ -29,11 +29,11 @@ pub(crate) fn take(
         return Err(format!("{given} is no JSON object"));
     };
     if !parts.keys().any(|key| PARTS.contains(&key.as_str())) {
-        return take_input(setting, compiled, given);
+        return take_input(setting, checked, given);
     }
     for (part, given) in parts {
         match part.as_str() {
-            "input" => take_input(setting, compiled, given),
+            "input" => take_input(setting, checked, given),
             "event" => take_event(setting, given),
             "now" => unsigned(given).map(|now| setting.now_ns = now),
             "random" => unsigned(given).map(|random| setting.random = random.max(1)),
@@ -49,8 +49,8 @@ pub(crate) fn take(
     Ok(())
 }
 
-fn take_input(setting: &mut Setting, compiled: &Compiled, given: &Value) -> Result<(), String> {
-    let tree = &compiled.tree;
+fn take_input(setting: &mut Setting, checked: &Checked, given: &Value) -> Result<(), String> {
+    let tree = &checked.tree;
     let Some(input) = tree.input else {
         return match given {
             Value::Object(fields) if fields.is_empty() => Ok(()),

@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, IsTerminal, Read, Write};
 
-use ::ecode::Compiled;
+use ::ecode::Checked;
 use ::ecode::diagnostic::{Diagnostic, Diagnostics};
 use ::ecode::ir::State;
 use ::ecode::lexer::{TokenKind, lex};
@@ -61,11 +61,11 @@ pub(crate) fn run(args: &Args) -> Outcome {
             // A program needs a body: an empty block.
             source = Source::new("line", format!("{}{{}}", source.text));
         }
-        match ::ecode::compile(&source, &environment) {
+        match ::ecode::check(&source, &environment) {
             Ok(_) if only_declares => declared += &line,
-            Ok(compiled) => {
-                let state = compiled.program.state.clone();
-                let left = try_out(&source, compiled, &former)?;
+            Ok(checked) => {
+                let state = checked.program.state.clone();
+                let left = try_out(&source, checked, &former)?;
                 former = State {
                     bytes: left.state,
                     entries: state.entries,
@@ -124,20 +124,20 @@ fn is_open(text: &[u8]) -> bool {
 }
 
 /// Runs a line with the static variables that the previous line left, and prints its results.
-fn try_out(source: &Source, mut compiled: Compiled, former: &State) -> Result<Left, Failure> {
-    compiled.program.state.bytes = compiled.program.state.carry(former, &former.bytes);
-    let mut trial = Trial::new(On::User, source, &compiled)?;
-    let setting = Setting::new(&compiled.tree, &compiled.program);
-    trial.set(&setting, compiled.program.fuel);
+fn try_out(source: &Source, mut checked: Checked, former: &State) -> Result<Left, Failure> {
+    checked.program.state.bytes = checked.program.state.carry(former, &former.bytes);
+    let mut trial = Trial::new(On::User, source, &checked)?;
+    let setting = Setting::new(&checked.tree, &checked.program);
+    trial.set(&setting, checked.program.fuel);
     trial.run()?;
-    let left = trial.left(&compiled);
-    let mut shown = describe(source, &compiled, &left);
+    let left = trial.left(&checked);
+    let mut shown = describe(source, &checked, &left);
     // The state is printed only if the line changed a static variable.
     let before = Left {
-        state: compiled.program.state.bytes.clone(),
+        state: checked.program.state.bytes.clone(),
         ..left.clone()
     };
-    let before = describe(source, &compiled, &before);
+    let before = describe(source, &checked, &before);
     shown.retain(|pair| pair.0 != "state" || !before.contains(pair));
     show(&shown)?;
     Ok(left)

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use ::ecode::Compiled;
+use ::ecode::Checked;
 use ::ecode::diagnostic::render_fault;
 use ::ecode::frame::effect;
 use ::ecode::run::Effect;
@@ -51,7 +51,7 @@ Examples:
   ecalls ecode run filter.ec --on kernel --repeat 1000 --json";
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let (source, compiled) = text::compile(&args.text)?;
+    let (source, checked) = text::check(&args.text)?;
     let given: Value = serde_json::from_str(&args.event)
         .map_err(|error| Failure::usage(format!("--event is not valid JSON: {error}")))?;
     let place = &args.text.place;
@@ -59,19 +59,19 @@ pub(crate) fn run(args: &Args) -> Outcome {
         attributes: &place.attributes,
         sinks: place.sinks.as_deref().unwrap_or_default(),
     };
-    let mut setting = Setting::new(&compiled.tree, &compiled.program);
-    given::take(&mut setting, &compiled, &names, &given)
+    let mut setting = Setting::new(&checked.tree, &checked.program);
+    given::take(&mut setting, &checked, &names, &given)
         .map_err(|error| Failure::usage(format!("--event: {error}")))?;
-    let mut trial = Trial::new(args.on, &source, &compiled)?;
-    trial.set(&setting, compiled.program.fuel);
+    let mut trial = Trial::new(args.on, &source, &checked)?;
+    trial.set(&setting, checked.program.fuel);
     trial.run()?;
     let mut shown = Vec::new();
     if args.repeat.get() > 1 {
-        let ns = trial.time(&setting, compiled.program.fuel, args.repeat.get() - 1)?;
+        let ns = trial.time(&setting, checked.program.fuel, args.repeat.get() - 1)?;
         shown.push(("ns_per_run", json!(ns)));
     }
-    let left = trial.left(&compiled);
-    shown.splice(0..0, describe(&source, &compiled, &left));
+    let left = trial.left(&checked);
+    shown.splice(0..0, describe(&source, &checked, &left));
     let mut output = Output::new(args.json);
     if let (false, Some(fault)) = (args.json, left.fault) {
         note(render_fault(&source, fault, left.fault_place));
@@ -93,10 +93,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
 /// The results of a run, by name.
 pub(crate) fn describe(
     source: &Source,
-    compiled: &Compiled,
+    checked: &Checked,
     left: &Left,
 ) -> Vec<(&'static str, Value)> {
-    let tree = &compiled.tree;
+    let tree = &checked.tree;
     let fault = left.fault.map_or(Value::Null, |fault| json!(fault.name()));
     let mut shown = vec![("result", json!(left.result)), ("fault", fault)];
     if let Some(byte) = left.fault_place {
@@ -111,7 +111,7 @@ pub(crate) fn describe(
         let output = value::read(&tree.structs, ty, &left.output[..bytes]);
         shown.push(("output", output));
     }
-    let state = state(compiled, left);
+    let state = state(checked, left);
     if !state.is_empty() {
         shown.push(("state", Value::Object(state)));
     }
@@ -123,16 +123,16 @@ pub(crate) fn describe(
         shown.push(("accepted", bits(left.accepted)));
         shown.push(("rejected", bits(left.rejected)));
     }
-    shown.push(("fuel_used", json!(compiled.program.fuel - left.fuel)));
+    shown.push(("fuel_used", json!(checked.program.fuel - left.fuel)));
     shown
 }
 
 /// The static variables that the text declares; hidden ones, such as those of `once()`, are not
 /// among them.
-fn state(compiled: &Compiled, left: &Left) -> Map<String, Value> {
-    let tree = &compiled.tree;
+fn state(checked: &Checked, left: &Left) -> Map<String, Value> {
+    let tree = &checked.tree;
     let mut shown = Map::new();
-    for entry in &compiled.program.state.entries {
+    for entry in &checked.program.state.entries {
         let variable = tree.variables.iter().find(|variable| {
             variable.name == entry.name
                 && !entry.name.contains("()")

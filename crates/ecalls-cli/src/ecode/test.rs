@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ::ecode::Compiled;
+use ::ecode::Checked;
 use ::ecode::source::Source;
 use ::ecode::tree::Test;
 use ::ecode::trial::{Unmet, run_test};
@@ -60,9 +60,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let (mut tests, mut failed) = (0, 0);
     for file in &args.files {
         let source = text::read(file)?;
-        let compiled = text::compile_source(&source, &args.place)?;
-        for test in &compiled.tree.tests {
-            let unmet = try_out(args.on, &source, &compiled, test)?;
+        let checked = text::check_source(&source, &args.place)?;
+        for test in &checked.tree.tests {
+            let unmet = try_out(args.on, &source, &checked, test)?;
             tests += 1;
             failed += usize::from(!unmet.is_empty());
             show(&mut output, &source, test, &unmet)?;
@@ -82,18 +82,13 @@ pub(crate) fn run(args: &Args) -> Outcome {
 }
 
 /// Runs one test with a program of its own.
-fn try_out(
-    on: On,
-    source: &Source,
-    compiled: &Compiled,
-    test: &Test,
-) -> Result<Vec<Unmet>, Failure> {
-    let mut trial = Trial::new(on, source, compiled)?;
-    let fuel = compiled.program.fuel;
-    run_test(&compiled.tree, &compiled.program, test, |setting| {
+fn try_out(on: On, source: &Source, checked: &Checked, test: &Test) -> Result<Vec<Unmet>, Failure> {
+    let mut trial = Trial::new(on, source, checked)?;
+    let fuel = checked.program.fuel;
+    run_test(&checked.tree, &checked.program, test, |setting| {
         trial.set(setting, fuel);
         trial.run()?;
-        Ok(trial.left(compiled))
+        Ok(trial.left(checked))
     })
 }
 

@@ -9,7 +9,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use ::ecode::Compiled;
+use ::ecode::Checked;
 use ::ecode::bpf::Object;
 use ::ecode::diagnostic::{Diagnostic, Diagnostics, Severity};
 use ::ecode::environment::{Environment, Naming};
@@ -138,16 +138,16 @@ pub(crate) fn read(file: &Path) -> Result<Source, Failure> {
     Ok(Source::new(name, text))
 }
 
-/// Compiles a text and prints its diagnostics on standard error. Errors among them become one
+/// Checks a text and prints its diagnostics on standard error. Errors among them become one
 /// failure.
-pub(crate) fn compile(args: &TextArgs) -> Result<(Source, Compiled), Failure> {
+pub(crate) fn check(args: &TextArgs) -> Result<(Source, Checked), Failure> {
     let source = read(&args.file)?;
-    let compiled = compile_source(&source, &args.place)?;
-    Ok((source, compiled))
+    let checked = check_source(&source, &args.place)?;
+    Ok((source, checked))
 }
 
-/// See [`compile`].
-pub(crate) fn compile_source(source: &Source, place: &PlaceArgs) -> Result<Compiled, Failure> {
+/// See [`check`].
+pub(crate) fn check_source(source: &Source, place: &PlaceArgs) -> Result<Checked, Failure> {
     let environment = match tracepoint::surroundings(source) {
         Ok(Some((_, environment))) => environment,
         Ok(None) => place.environment()?,
@@ -157,11 +157,11 @@ pub(crate) fn compile_source(source: &Source, place: &PlaceArgs) -> Result<Compi
         }
         Err(other) => return Err(other.into()),
     };
-    match ::ecode::compile(source, &environment) {
-        Ok(compiled) => {
-            warn(source, &compiled.warnings);
-            warn_of_constants(source, place, &compiled);
-            Ok(compiled)
+    match ::ecode::check(source, &environment) {
+        Ok(checked) => {
+            warn(source, &checked.warnings);
+            warn_of_constants(source, place, &checked);
+            Ok(checked)
         }
         Err(diagnostics) => {
             note(diagnostics.render(source).trim_end());
@@ -184,8 +184,8 @@ fn nothing_compiled(source: &Source, errors: usize) -> Failure {
 }
 
 /// Generates the program for the kernel.
-pub(crate) fn object(source: &Source, compiled: &Compiled) -> Result<Object, Failure> {
-    ::ecode::bpf::emit(&compiled.program).map_err(|limit| {
+pub(crate) fn object(source: &Source, checked: &Checked) -> Result<Object, Failure> {
+    ::ecode::bpf::emit(&checked.program).map_err(|limit| {
         note(Diagnostics::new(vec![limit]).render(source).trim_end());
         Failure::usage(format!(
             "{}: the program exceeds a limit for programs in the kernel",
@@ -195,8 +195,8 @@ pub(crate) fn object(source: &Source, compiled: &Compiled) -> Result<Object, Fai
 }
 
 /// Warns of constants that were given and have no effect.
-fn warn_of_constants(source: &Source, place: &PlaceArgs, compiled: &Compiled) {
-    let constants = place.constants.iter().zip(&compiled.tree.constants_used);
+fn warn_of_constants(source: &Source, place: &PlaceArgs, checked: &Checked) {
+    let constants = place.constants.iter().zip(&checked.tree.constants_used);
     let mut unused = constants.filter(|(_, used)| !**used).peekable();
     if unused.peek().is_none() {
         return;

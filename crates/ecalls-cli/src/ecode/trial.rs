@@ -4,7 +4,7 @@
 use std::io::ErrorKind;
 use std::time::Instant;
 
-use ::ecode::Compiled;
+use ::ecode::Checked;
 use ::ecode::run::{Machine, Memory};
 use ::ecode::source::Source;
 use ::ecode::trial::{Left, Setting};
@@ -43,13 +43,13 @@ fn denied(error: Error) -> Failure {
 
 impl Trial {
     /// Loads a program. If the kernel refuses it, the message names the line of the text.
-    pub(crate) fn new(on: On, source: &Source, compiled: &Compiled) -> Result<Trial, Failure> {
-        let program = &compiled.program;
+    pub(crate) fn new(on: On, source: &Source, checked: &Checked) -> Result<Trial, Failure> {
+        let program = &checked.program;
         if on == On::User {
             let memory = Box::new(Memory::new(program));
             return Ok(Trial::User(Machine::new(program), memory));
         }
-        let object = text::object(source, compiled)?;
+        let object = text::object(source, checked)?;
         let trial = KernelTrial::load(&object)
             .map_err(denied)?
             .map_err(|refusal| {
@@ -128,11 +128,11 @@ impl Trial {
     }
 
     /// The results of the last run.
-    pub(crate) fn left(&self, compiled: &Compiled) -> Left {
+    pub(crate) fn left(&self, checked: &Checked) -> Left {
         match self {
             Trial::User(_, memory) => Left::of_memory(memory),
             Trial::Kernel(_, memory) => {
-                Left::of_frame(&memory.frame, compiled.program.output, &memory.state)
+                Left::of_frame(&memory.frame, checked.program.output, &memory.state)
             }
         }
     }
