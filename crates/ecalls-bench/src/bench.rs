@@ -32,6 +32,7 @@ use ecalls::Ecalls;
 use crate::exit::{Code, Failure, Outcome};
 use crate::output::Output;
 use report::Report;
+pub(crate) use sched::{MESSAGE_PART, message_part};
 pub(crate) use start::{SUBCOMMAND as FIRST_EVENT, first_event};
 use timing::Effort;
 

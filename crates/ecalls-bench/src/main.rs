@@ -34,6 +34,14 @@ enum Command {
     /// Load the core and end at the first event
     #[command(hide = true, name = bench::FIRST_EVENT)]
     FirstEvent,
+    /// Send messages from one time to another, or receive them
+    #[command(hide = true, name = bench::MESSAGE_PART)]
+    MessagePart {
+        from_ns: u64,
+        end_ns: u64,
+        #[arg(long)]
+        receives: bool,
+    },
     /// Write the man pages
     #[command(hide = true)]
     Man {
@@ -47,6 +55,11 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(args),
         Command::Demo(args) => demo::run(args),
         Command::FirstEvent => bench::first_event(),
+        Command::MessagePart {
+            from_ns,
+            end_ns,
+            receives,
+        } => bench::message_part(*from_ns, *end_ns, *receives),
         Command::Man { folder } => write_man_pages(folder),
     })
 }

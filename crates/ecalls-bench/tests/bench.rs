@@ -143,6 +143,37 @@ fn a_workload_runs_under_the_kernels_own_scheduler_and_gives_its_rows() {
 }
 
 #[test]
+fn programs_that_do_not_know_the_scheduler_have_a_value_and_a_ratio() {
+    let names = [
+        "ordinary_wake_p99",
+        "ordinary_server",
+        "ordinary_messages_process_pipe",
+        "ordinary_futex_4_hogs",
+        "ordinary_store",
+    ];
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_ecalls-bench"));
+    bench.args([
+        "bench",
+        "sched",
+        "--json",
+        "--quick",
+        "--scheduler",
+        "eevdf",
+    ]);
+    let output = limit::output(bench.args(["--row", &names.join(",")]), LIMIT);
+    let rows = rows(&output);
+    assert_eq!(rows.len(), names.len());
+    for name in names {
+        let row = &rows[name];
+        assert_eq!(row["scheduler"], "eevdf");
+        assert!(row["value"].as_f64().expect("a number") > 0.0, "{row}");
+        assert_eq!(row["ratio"], 1.0, "{row}");
+        let better = ["more", "less"][usize::from(name.ends_with("_p99"))];
+        assert_eq!(row["better"], better, "{row}");
+    }
+}
+
+#[test]
 fn what_was_measured_becomes_a_page_and_the_same_tables() {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
     let (data, page) = (folder.join("sched.json"), folder.join("report.html"));

@@ -10,12 +10,14 @@
 //! - [`player`], [`viewer`], [`work`]: what the threads do;
 //! - [`stage`]: runs one workload; [`under`]: starts and ends the schedulers;
 //! - [`switching`]: a workload without players, for the cost of a context switch;
+//! - [`ordinary`]: programs on all CPUs that do not know the scheduler, whose rows differ in form;
 //! - [`figures`]: the reported values; [`goals`]: the bounds that `--check` applies;
 //! - [`track`], [`series`]: a run over time; [`measured`], [`page`]: the results as a page.
 
 mod figures;
 mod goals;
 mod measured;
+mod ordinary;
 mod page;
 mod player;
 mod rows;
@@ -37,6 +39,7 @@ use crate::exit::{Code, Failure, Outcome};
 use crate::output::{Output, Table, note};
 use figures::{Figures, Keys};
 use measured::{Measured, by_row};
+pub(crate) use ordinary::{SUBCOMMAND as MESSAGE_PART, message_part};
 use rows::{Polling, Row, Run};
 use series::Series;
 use under::{Under, Which};
@@ -124,8 +127,17 @@ impl Options {
             .collect()
     }
 
-    fn names_schedulers(&self) -> bool {
-        !self.scheduler.is_empty() || !self.peer.is_empty()
+    /// Starts a scheduler. None: it cannot run here, and nobody named one.
+    fn start(&self, which: &Which) -> Result<Option<Under>, Failure> {
+        let is_named = !self.scheduler.is_empty() || !self.peer.is_empty();
+        match Under::start(which) {
+            Ok(under) => Ok(Some(under)),
+            Err(Failure::Message(Code::Denied | Code::Unsupported, why)) if !is_named => {
+                note(format_args!("without the rows of {which}: {why}"));
+                Ok(None)
+            }
+            Err(failure) => Err(failure),
+        }
     }
 }
 
@@ -152,6 +164,7 @@ struct Line {
 #[derive(Default)]
 struct Results {
     measured: Vec<Measured>,
+    ordinary: Vec<ordinary::Value>,
     series: Vec<Series>,
     /// The figures that `--check` compares.
     figures: Vec<(String, String, Figures)>,
@@ -171,6 +184,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     };
     if !out.is_json() {
         print(&mut out, &results.measured)?;
+        ordinary::print(&mut out, &results.ordinary)?;
     }
     out.flush()?;
     if let Some(path) = &args.sched.report {
@@ -178,7 +192,8 @@ pub(super) fn run(args: &Args) -> Outcome {
         std::fs::write(path, page).map_err(|error| of_file(path, error))?;
         note(format_args!("the page is {}", path.display()));
     }
-    let missed = goals::missed(&results.figures);
+    let mut missed = goals::missed(&results.figures);
+    missed.extend(ordinary::missed(&results.ordinary));
     if args.check && !missed.is_empty() {
         return Err(Failure::new(Code::Failed, missed.join("; ")));
     }
@@ -199,6 +214,10 @@ fn read(path: &Path) -> Result<Results, Failure> {
         // could be read.
         let series = serde_json::from_str(line).map(|series| results.series.push(series));
         let read = series.or_else(|_| {
+            let value = serde_json::from_str(line);
+            value.map(|value| results.ordinary.push(value))
+        });
+        let read = read.or_else(|_| {
             let row = serde_json::from_str(line);
             row.map(|row| results.measured.push(row))
         });
@@ -211,22 +230,16 @@ fn read(path: &Path) -> Result<Results, Failure> {
 }
 
 fn measure_all(args: &Args, out: &mut Output) -> Result<Results, Failure> {
-    let runs = wanted(args.row.as_deref().unwrap_or(""))?;
+    let (runs, ordinary) = wanted(args.row.as_deref().unwrap_or(""))?;
     let seconds = match args.quick {
         true => SECONDS_QUICK,
         false => args.sched.seconds.unwrap_or(SECONDS),
     };
     let mut results = Results::default();
-    for which in &args.sched.schedulers() {
-        let mut under = match Under::start(which) {
-            Ok(under) => under,
-            Err(Failure::Message(Code::Denied | Code::Unsupported, why))
-                if !args.sched.names_schedulers() =>
-            {
-                note(format_args!("without the rows of {which}: {why}"));
-                continue;
-            }
-            Err(failure) => return Err(failure),
+    let schedulers = args.sched.schedulers();
+    for which in schedulers.iter().filter(|_| !runs.is_empty()) {
+        let Some(mut under) = args.sched.start(which)? else {
+            continue;
         };
         note(format_args!(
             "{} runs of {seconds} s under {which}",
@@ -262,26 +275,37 @@ fn measure_all(args: &Args, out: &mut Output) -> Result<Results, Failure> {
             out.flush()?;
         }
     }
+    let start = |which: &Which| args.sched.start(which);
+    results.ordinary = ordinary::measure(&ordinary, &schedulers, seconds, start)?;
+    if out.is_json() {
+        results
+            .ordinary
+            .iter()
+            .try_for_each(|value| out.object(value))?;
+    }
     Ok(results)
 }
 
 /// The runs that give the selected rows, reduced to these rows.
-fn wanted(text: &str) -> Result<Vec<Run>, Failure> {
-    let mut runs = rows::all();
-    let known: Vec<String> = rows(&runs).map(|row| row.name.clone()).collect();
+fn wanted(text: &str) -> Result<(Vec<Run>, Vec<ordinary::Run>), Failure> {
+    let (mut runs, mut ordinary) = (rows::all(), ordinary::all());
+    let known = rows(&runs).map(|row| row.name.clone());
+    let others = ordinary.iter().flat_map(ordinary::Run::names);
+    let known: Vec<String> = known.chain(others.map(str::to_owned)).collect();
     let names: Vec<&str> = known.iter().map(String::as_str).collect();
+    let is_wanted = |row: &str| super::is_wanted(text, row, &names);
     for run in &mut runs {
-        run.rows
-            .retain(|row| super::is_wanted(text, &row.name, &names));
+        run.rows.retain(|row| is_wanted(&row.name));
     }
     runs.retain(|run| !run.rows.is_empty());
-    if runs.is_empty() {
+    ordinary.retain_mut(|run| run.retain(is_wanted));
+    if runs.is_empty() && ordinary.is_empty() {
         let known = names.join(", ");
         return Err(Failure::usage(format!(
             "no row contains {text:?}: there are {known}"
         )));
     }
-    Ok(runs)
+    Ok((runs, ordinary))
 }
 
 fn rows(runs: &[Run]) -> impl Iterator<Item = &Row> {
@@ -386,12 +410,17 @@ mod tests {
     #[test]
     fn a_row_whose_name_begins_others_can_be_had_alone() {
         for name in ["fig13_1", "ecalls_fig3", "fig7"] {
-            let runs = wanted(name).expect("a row");
+            let (runs, others) = wanted(name).expect("a row");
+            assert!(others.is_empty());
             let names: Vec<&str> = rows(&runs).map(|row| row.name.as_str()).collect();
             assert_eq!(names, [name]);
         }
-        let series = wanted("ecalls_fig3_").expect("rows");
+        let (series, _) = wanted("ecalls_fig3_").expect("rows");
         assert_eq!(rows(&series).count(), 3);
+        let (runs, others) = wanted("ordinary_pipe").expect("a row");
+        let names: Vec<&str> = others.iter().flat_map(ordinary::Run::names).collect();
+        assert!(runs.is_empty());
+        assert_eq!(names, ["ordinary_pipe"]);
         assert!(wanted("fig99").is_err());
     }
 }
