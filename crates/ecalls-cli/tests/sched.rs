@@ -172,9 +172,7 @@ fn serve(ecalls: &Ecalls, orders: &Orders) {
     };
     let answer = channel.caller().window(&slot, &window).expect("an answer");
     assert_eq!(answer, Admission::Promised);
-    while !orders.stopped() {
-        std::hint::spin_loop();
-    }
+    limit::compute_until(|| orders.stopped());
 }
 
 #[test]
@@ -200,9 +198,7 @@ fn who_polls_is_seen_and_traced_and_the_worst_cases_name_who_ran() {
         });
         scope.spawn(move || {
             pin();
-            while !orders.stopped() {
-                std::hint::spin_loop();
-            }
+            limit::compute_until(|| orders.stopped());
         });
         scope.spawn(move || flood(orders));
         let windowed = told.recv().expect("its number");

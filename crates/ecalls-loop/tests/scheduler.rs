@@ -23,9 +23,7 @@ const CHUNK_NS: u64 = 500_000;
 
 fn burn(ns: u64) {
     let until = now_ns() + ns;
-    while now_ns() < until {
-        std::hint::spin_loop();
-    }
+    limit::compute_until(|| now_ns() >= until);
 }
 
 struct Played {
@@ -71,11 +69,7 @@ fn play_all(events: impl Fn() -> Loop + Sync) -> Vec<Played> {
     let stop = AtomicBool::new(false);
     let played: Vec<Played> = thread::scope(|scope| {
         for _ in 0..HOGS {
-            scope.spawn(|| {
-                while !stop.load(Ordering::Relaxed) {
-                    std::hint::spin_loop();
-                }
-            });
+            scope.spawn(|| limit::compute_until(|| stop.load(Ordering::Relaxed)));
         }
         let events = &events;
         let players: Vec<_> = (0..PLAYERS)

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use ecalls::{Admission, Channel, Ecalls, now_ns};
 use ecalls_abi::coop::COOP_NONE;
 use ecalls_kernel::scheduler::{self, Options, Scheduler};
-use harness::stage::{Ends, MS, Poller, again, alone, burn, pin, spin, start, window, windowed};
+use harness::stage::{Ends, MS, Poller, alone, burn, pin, spin, start, window, windowed};
 use limit::Running;
 use limit::cost::{self, Room};
 
@@ -444,20 +444,13 @@ fn parts(groups: &[&Group]) -> Vec<f64> {
     had.iter().map(|one| *one as f64 / sum as f64).collect()
 }
 
-/// To measure, until shares are right.
-const ATTEMPTS: usize = 10;
-
-/// They come to have these parts. What a thread had too much, because the emulated CPU stood still
-/// while it ran, it pays first: that takes the longer the less it weighs.
-fn assert_become(groups: &[&Group], expected: &[f64]) {
-    let near = |parts: &[f64]| {
-        println!("{parts:.3?}, expected {expected:?}");
-        let both = parts.iter().zip(expected);
-        both.fold(true, |all, (part, right)| {
-            all && (part / right - 1.0).abs() < 0.25
-        })
-    };
-    again("shares by weight", ATTEMPTS, || near(&parts(groups)));
+/// The groups have these parts.
+fn assert_have(groups: &[&Group], expected: &[f64]) {
+    let parts = parts(groups);
+    println!("{parts:.3?}, expected {expected:?}");
+    for (part, right) in parts.iter().zip(expected) {
+        assert!((part / right - 1.0).abs() < 0.25, "{part}, not {right}");
+    }
 }
 
 #[test]
@@ -474,19 +467,20 @@ fn control_groups_share_by_their_weights_however_many_threads_they_have() {
     hogs.extend(lower.run_hogs(2));
     hogs.extend(upper.run_hogs(1));
     let groups = [&many, &lower, &upper];
-    assert_become(&groups, &[0.75, 0.0625, 0.1875]);
+    assert_have(&groups, &[0.75, 0.0625, 0.1875]);
     many.weigh(100);
-    assert_become(&groups, &[0.5, 0.125, 0.375]);
+    assert_have(&groups, &[0.5, 0.125, 0.375]);
     // The upper one's only thread goes: what it had is the lower one's.
     drop(hogs.pop());
-    assert_become(&[&many, &lower], &[0.5, 0.5]);
+    assert_have(&[&many, &lower], &[0.5, 0.5]);
     // And comes to another group.
     let moved = hogs.last().expect("a hog").id();
     fs::write(upper.0.join("cgroup.procs"), moved.to_string()).expect("moved");
-    assert_become(&groups, &[0.5, 0.125, 0.375]);
+    assert_have(&groups, &[0.5, 0.125, 0.375]);
     // Who is idle has what nobody else wants.
     fs::write(nested.0.join("cpu.idle"), "1").expect("idle");
-    again("of 100 to 1", ATTEMPTS, || parts(&groups)[0] > 0.95);
+    let parts = parts(&groups);
+    assert!(parts[0] > 0.95, "of 100 to 1: {parts:?}");
     drop(hogs);
     drop((lower, upper));
     drop(nested);
@@ -517,7 +511,7 @@ fn control_groups_that_come_and_go_leave_their_places() {
     let many = Group::new(root, "ecalls-many", 300).expect("a group");
     let within = Group::new(&many.0, "ecalls-within", 100).expect("a group");
     let hogs = [few.run_hogs(1), within.run_hogs(2)];
-    assert_become(&[&few, &within], &[0.25, 0.75]);
+    assert_have(&[&few, &within], &[0.25, 0.75]);
     drop(hogs);
     drop(within);
     drop(many);

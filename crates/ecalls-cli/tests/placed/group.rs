@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ecalls::Ecalls;
 use ecalls_kernel::scheduler;
-use limit::Running;
+use limit::{Running, compute_until};
 use rustix::time::ClockId;
 
 use super::{
@@ -213,29 +213,21 @@ pub(crate) fn two_names_with_one_hash_are_two_groups(stage: &Stage) {
     assert_eq!(one + 1, other, "the next one");
 }
 
-/// Attempts until shares are right: an emulated CPU may stand still for a while.
-const ATTEMPTS: usize = 6;
-
 /// Members on one CPU, while one more keeps the other CPU busy: so three are right on each.
 pub(crate) fn members_that_compute_are_divided_among_busy_cpus(stage: &Stage) {
     let actor = stage.folder.join("actor").display().to_string();
-    for attempt in 1.. {
-        let mut command = Command::new(program());
-        command.args(["run", "--group", "23", "--", &actor, "--exact", "a_role"]);
-        command.args(["--nocapture"]).env(ROLE, "herd");
-        let ended = end(command.env("ECALLS_SOCKET", stage.folder.join("socket")));
-        assert_eq!(ended.code, 0, "{}", ended.err);
-        let had = ended.out.lines().find_map(|line| line.strip_prefix("had "));
-        let had = had.expect("it told").split(' ');
-        let had: Vec<f64> = had.map(|ms| ms.parse().expect("a number")).collect();
-        println!("{had:?}");
-        let least = had.iter().copied().fold(f64::MAX, f64::min);
-        // Five on one CPU would have a fifth of the other one's time.
-        if had.iter().all(|one| *one < 2.5 * least) {
-            break;
-        }
-        assert!(attempt < ATTEMPTS, "{had:?}");
-    }
+    let mut command = Command::new(program());
+    command.args(["run", "--group", "23", "--", &actor, "--exact", "a_role"]);
+    command.args(["--nocapture"]).env(ROLE, "herd");
+    let ended = end(command.env("ECALLS_SOCKET", stage.folder.join("socket")));
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    let had = ended.out.lines().find_map(|line| line.strip_prefix("had "));
+    let had = had.expect("it told").split(' ');
+    let had: Vec<f64> = had.map(|ms| ms.parse().expect("a number")).collect();
+    println!("{had:?}");
+    let least = had.iter().copied().fold(f64::MAX, f64::min);
+    // Five on one CPU would have a fifth of the other one's time.
+    assert!(had.iter().all(|one| *one < 2.5 * least), "{had:?}");
 }
 
 fn pin(cpus: std::ops::Range<usize>) {
@@ -260,16 +252,12 @@ pub(crate) fn herd() {
             scope.spawn(move || {
                 pin(if number == 0 { 1..2 } else { 0..1 });
                 on_one.fetch_add(1, Ordering::Relaxed);
-                while !go.load(Ordering::Relaxed) {
-                    std::hint::spin_loop();
-                }
+                compute_until(|| go.load(Ordering::Relaxed));
                 if number > 0 {
                     pin(0..2);
                 }
                 let before = cpu_ms();
-                while !stop.load(Ordering::Relaxed) {
-                    std::hint::spin_loop();
-                }
+                compute_until(|| stop.load(Ordering::Relaxed));
                 cpu_ms() - before
             })
         };

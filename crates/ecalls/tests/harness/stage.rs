@@ -156,9 +156,7 @@ impl Drop for Ends<'_> {
 
 /// Burns CPU until told. CPU time it had, ns.
 pub(crate) fn spin(stop: &AtomicBool) -> u64 {
-    while !stop.load(Ordering::Relaxed) {
-        std::hint::spin_loop();
-    }
+    limit::compute_until(|| stop.load(Ordering::Relaxed));
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
