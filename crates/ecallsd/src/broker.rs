@@ -1,12 +1,14 @@
-//! The broker: decides what clients may have, makes it in the kernel, and takes it back.
+//! The broker: decides on clients' requests, carries them out in the kernel, and revokes the
+//! results.
 //!
-//! One thread, one loop. It hears of clients by the door ([`crate::relay`]) and believes it only
-//! what the kernel does not say itself: who a client is it asks the client's connection, of which
-//! it has a copy, and whether it lives it hears from that connection and from the process, too.
-//! Requests wait per user ([`crate::turn`]); each is answered on the client's own connection.
+//! It is one thread with one loop. The door tells it about clients ([`crate::relay`]), but it
+//! trusts the door only where the kernel gives no answer itself: it takes the identity of a client
+//! from its own copy of the client's connection, and its end from that connection and from the
+//! process. Requests wait per user ([`crate::turn`]); each is answered on the client's own
+//! connection.
 //!
-//! A client ends when its process does, when its connection is closed, or when it does not read its
-//! answers. Then everything of it is revoked in the kernel first, and freed and given back after.
+//! A client ends when its process ends, when its connection is closed, or when it does not read its
+//! answers. Then everything that it holds is first revoked in the kernel, and afterwards freed.
 
 mod admit;
 mod upload;
@@ -45,41 +47,40 @@ use crate::subordinate::{Range, Subordinates};
 use crate::turn::Turns;
 use crate::users::Users;
 
-/// Packets taken from the door before the loop looks around again.
+/// Packets that are taken from the door in one round of the loop.
 const AT_ONCE: usize = 64;
 
-/// How long requests are answered before it does.
+/// Time for answering requests in one round.
 const SLICE_NS: u64 = 1_000_000;
 
 /// The longest the loop waits.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// In one round of so many a channel is freed although somebody waits for an answer.
+/// In one of this number of rounds, a channel is freed although requests are waiting.
 const CLOSE_ROUNDS: u32 = 4;
 
-/// How often the loop looks after what nothing tells it of.
+/// The interval of the checks that no descriptor triggers.
 const LOOK: Duration = Duration::from_millis(50);
 const LOOK_NS: u64 = 50_000_000;
 
-/// Lines of the log that one user can cause in each [`LINES_PERIOD_NS`].
+/// Lines in the log that one user can cause per [`LINES_PERIOD_NS`].
 const LINES: u32 = 5;
 const LINES_PERIOD_NS: u64 = 10_000_000_000;
 
-/// What the loop waits for, by number; clients have two each, from 2 on.
+/// Tokens of the descriptors that the loop waits for; clients have two each, from 2 on.
 const RELAY: u64 = 0;
 const WAKE: u64 = 1;
 const COMPILER: u64 = u64::MAX;
 
-/// What signals ask for.
+/// The requests of signals.
 #[derive(Debug, Default)]
 pub struct Asked {
-    /// End.
     pub stop: Arc<AtomicBool>,
-    /// Read the configuration again.
+    /// The configuration must be read again.
     pub reload: Arc<AtomicBool>,
 }
 
-/// What other threads look at.
+/// State that other threads read.
 #[derive(Debug)]
 pub struct Shared {
     core: Arc<Core>,
@@ -88,7 +89,6 @@ pub struct Shared {
     figures: Mutex<DaemonFigures>,
 }
 
-/// The broker.
 #[derive(Debug)]
 pub struct Broker {
     shared: Arc<Shared>,
@@ -101,10 +101,10 @@ pub struct Broker {
     uploads: Uploads,
     retired: Retired,
     unread: Vec<Unread>,
-    /// Revoked channels of clients that have ended: freeing one takes the kernel as long as many
-    /// requests, so others are answered in between.
+    /// Revoked channels of clients that have ended. Freeing one takes the kernel as long as many
+    /// requests, so other requests are answered in between.
     closing: VecDeque<Held<HostedChannel>>,
-    /// Whether an answer waits that nothing tells when it can go.
+    /// Whether an answer waits for which no event will tell when it can be sent.
     crowded: bool,
     looked_ns: u64,
     policy: Policy,
@@ -115,24 +115,19 @@ pub struct Broker {
     lines: Limiter<(u32, &'static str)>,
 }
 
-/// What a broker is made of.
+/// The parts of a broker.
 #[derive(Debug)]
 pub struct Parts {
-    /// The core, which it hosts.
     pub core: Arc<Core>,
-    /// Its end of the way to the door.
+    /// The broker's end of the connection to the door.
     pub relay: Relay,
-    /// Makes programs of texts.
     pub compiler: Compiler,
-    /// Becomes readable with a signal.
+    /// Becomes readable at a signal.
     pub wake: OwnedFd,
-    /// What the signal asked for.
     pub asked: Asked,
-    /// The configuration.
     pub config: Config,
-    /// Where that was read.
+    /// The file of the configuration.
     pub config_path: PathBuf,
-    /// Changes the log's level.
     pub log: Handle,
 }
 
@@ -146,7 +141,7 @@ impl Shared {
         change(&mut figures);
     }
 
-    /// Everything that is told to Prometheus.
+    /// The figures for Prometheus.
     pub fn figures(&self) -> Figures {
         let services = self.core.services().unwrap_or_default();
         let services = services.into_iter().map(|stat| ServiceFigures {
@@ -162,7 +157,7 @@ impl Shared {
         let mut views: Vec<_> = views.collect();
         drop(users);
         for stat in self.core.subscriptions().unwrap_or_default() {
-            // The next row is the one behind the user's.
+            // The next row is the one after the user's.
             let owner = |view: &&mut ecalls_abi::message::UserView| view.next == stat.row.user + 1;
             if let Some(view) = views.iter_mut().find(owner) {
                 view.count.add(&stat.count);
@@ -178,10 +173,6 @@ impl Shared {
 }
 
 impl Broker {
-    /// Ready to serve.
-    ///
-    /// # Errors
-    /// Those of the system.
     pub fn new(parts: Parts) -> io::Result<Broker> {
         let names = Names::of_system();
         let shared = Arc::new(Shared {
@@ -222,15 +213,14 @@ impl Broker {
         Ok(broker)
     }
 
-    /// What other threads look at.
     pub fn shared(&self) -> Arc<Shared> {
         Arc::clone(&self.shared)
     }
 
-    /// Serves until a signal says to end.
+    /// Serves until a signal requests the end.
     ///
     /// # Errors
-    /// The door is gone, or the system does not let us wait.
+    /// The door is gone, or waiting fails.
     pub fn serve(&mut self) -> io::Result<()> {
         self.notify.ready();
         info!("ready");
@@ -238,7 +228,8 @@ impl Broker {
         loop {
             rounds = rounds.wrapping_add(1);
             self.wait()?;
-            // Some wait for the kernel: whoever asked meanwhile gets into line, too.
+            // Some requests wait for the kernel; requests that arrived meanwhile must be queued,
+            // too.
             let start = now_ns();
             while now_ns().saturating_sub(start) < SLICE_NS {
                 let Some(packet) = self.turns.pop() else {
@@ -265,12 +256,12 @@ impl Broker {
         for number in numbers {
             self.end(number, "the daemon ends")?;
         }
-        // They are revoked, and freed with the core when this process ends.
+        // The channels are revoked, and freed with the core when this process ends.
         self.closing.drain(..).for_each(std::mem::forget);
         Ok(())
     }
 
-    /// Waits for something to do, and takes it.
+    /// Waits for events, and handles them.
     fn wait(&mut self) -> io::Result<()> {
         let patience = self.notify.patience().unwrap_or(PATIENCE).min(PATIENCE);
         let is_idle = self.turns.is_empty() && self.closing.is_empty();
@@ -300,7 +291,7 @@ impl Broker {
         Ok(())
     }
 
-    /// Takes what the door has sent; requests get into line.
+    /// Receives the door's packets; requests are queued.
     fn take_packets(&mut self) -> io::Result<()> {
         for _ in 0..AT_ONCE {
             let Some(packet) = self.relay.receive(false)? else {
@@ -313,7 +304,7 @@ impl Broker {
                     self.note_slow(&packet);
                     continue;
                 }
-                // The door does not say these.
+                // The door does not send these.
                 Kind::Done | Kind::Rate | Kind::Subordinates => continue,
             };
             self.turns.push(uid, packet);
@@ -327,7 +318,7 @@ impl Broker {
             .map_or(0, |client| client.who.account)
     }
 
-    /// Something happened to a client's connection or process.
+    /// Handles an event of a client's connection or process.
     fn notice(&mut self, token: u64, flags: EventFlags) -> io::Result<()> {
         let (number, is_process) = (token / 2, token % 2 == 1);
         let gone = EventFlags::HUP | EventFlags::RDHUP | EventFlags::ERR;
@@ -340,7 +331,7 @@ impl Broker {
         self.answer_more(number)
     }
 
-    /// Tries to send what waits for a client.
+    /// Tries to send the waiting answer of a client.
     fn answer_more(&mut self, number: u64) -> io::Result<()> {
         let Some(client) = self.clients.get_mut(&number) else {
             return Ok(());
@@ -365,7 +356,7 @@ impl Broker {
         }
     }
 
-    /// A packet whose turn it is. Then, and with all that came with it closed, the door goes on.
+    /// Handles a packet whose turn it is. When its descriptors are closed, the door continues.
     fn deal_with(&mut self, packet: Packet) -> io::Result<()> {
         let number = packet.connection;
         let answered = match packet.kind {
@@ -390,10 +381,10 @@ impl Broker {
         self.relay.send(Kind::Done, number, DEALT_WITH, &[], &[])
     }
 
-    /// Answers a request. False: its client has to read first.
+    /// Answers a request. Returns false if its client has to read first.
     fn answer(&mut self, packet: Packet) -> io::Result<bool> {
         let number = packet.connection;
-        // The door has checked it; that it is a message is all that is needed here.
+        // The door has checked the message, so parsing it is sufficient here.
         let Ok((serial, asked)) = Request::parse(&packet.body) else {
             self.end(number, "it sent something that is no message")?;
             return Ok(true);
@@ -404,8 +395,9 @@ impl Broker {
             let refused = Refused::new(REFUSED_LIMIT, most, which, "", "");
             return self.reply(number, serial, refusal(refused));
         }
-        // What a program asked is not done for the one that its process runs after it. The second
-        // look is for what is made while that changes; what is made before, the kernel side ends.
+        // A request is not carried out if the process has executed another program since. The
+        // second check covers objects that are made during the execve(2); the kernel side ends
+        // earlier ones.
         if self.has_another_program(number) {
             self.end(number, "its process runs another program now")?;
             return Ok(true);
@@ -417,13 +409,13 @@ impl Broker {
         let Some(result) = self.with(number, |context| {
             request::answer(context, &asked, &packet.fds)
         }) else {
-            return Ok(true); // it has ended since
+            return Ok(true); // the client has ended
         };
         drop(packet.fds);
         self.conclude(number, serial, result)
     }
 
-    /// Whether a client's process runs another program than when it connected.
+    /// Whether a client's process has executed another program since it connected.
     fn has_another_program(&self, number: u64) -> bool {
         self.clients.get(&number).is_some_and(|client| {
             let now = self.shared.core.identify(client.owner.pid);
@@ -431,7 +423,7 @@ impl Broker {
         })
     }
 
-    /// Runs `act` with a client and the broker's parts. None: there is no such client.
+    /// Calls `act` with a client and the broker's parts. `None`: there is no such client.
     fn with<T>(&mut self, number: u64, act: impl FnOnce(&mut Context<'_>) -> T) -> Option<T> {
         let client = self.clients.get_mut(&number)?;
         let mut users = self.shared.users();
@@ -446,7 +438,7 @@ impl Broker {
         Some(act(&mut context))
     }
 
-    /// Sends a reply. False: its client has to read first.
+    /// Sends a reply. Returns false if its client has to read first.
     fn reply(&mut self, number: u64, serial: u32, reply: Reply) -> io::Result<bool> {
         let Some(client) = self.clients.get_mut(&number) else {
             return Ok(true);
@@ -459,13 +451,13 @@ impl Broker {
             }
             Ok(Sent::Waits) => {
                 let data = EventData::new_u64(number * 2);
-                // At each change: there may be room while there is something to read.
+                // Edge-triggered, because there can be room to write while there is data to read.
                 let wanted = EventFlags::RDHUP | EventFlags::OUT | EventFlags::ET;
                 match epoll::modify(&self.epoll, &client.socket, data, wanted) {
                     Ok(()) => Ok(false),
                     Err(_) => {
                         self.end(number, "the kernel has no memory to hear of it")?;
-                        // What waited was given to the door by the end.
+                        // The end has released the door's waiting packet.
                         Ok(false)
                     }
                 }
@@ -477,7 +469,7 @@ impl Broker {
         }
     }
 
-    /// Ends a client: everything of it is revoked now. What the door waits for, it gets.
+    /// Ends a client: revokes everything that it holds, and releases the door's waiting packet.
     fn end(&mut self, number: u64, why: &str) -> io::Result<()> {
         let mut closing = Vec::new();
         self.with(number, |context| {
@@ -496,8 +488,8 @@ impl Broker {
         };
         debug!("{client} has gone: {why}");
         self.shared.users().leave(client.who.account);
-        // The door has a copy of the connection, so closing ours does not end our interest in it.
-        // That they are not there is not possible, and would be no harm.
+        // The door has a copy of the connection, so closing ours does not remove it from the epoll
+        // set. A missing entry is impossible, and would be harmless.
         let _ = epoll::delete(&self.epoll, &client.socket);
         let _ = epoll::delete(&self.epoll, &client.process);
         let waits = client.waiting_since_ns().is_some() || self.uploads.forget(number);
@@ -508,7 +500,7 @@ impl Broker {
         }
     }
 
-    /// What has to be done now and then.
+    /// Periodic work.
     fn look_around(&mut self) -> io::Result<()> {
         let now = now_ns();
         if now.saturating_sub(self.looked_ns) < LOOK_NS {
@@ -556,7 +548,7 @@ impl Broker {
         }
     }
 
-    /// Reads the configuration again. With a mistake in it everything stays as it is.
+    /// Reads the configuration again. If it has an error, the former one remains in force.
     fn reload(&mut self) -> io::Result<()> {
         let config = match Config::load(&self.config_path, false) {
             Ok(config) => config,
@@ -571,7 +563,7 @@ impl Broker {
         let names = Names::of_system();
         self.policy = Policy::new(&config, &names);
         if let Some(subordinates) = Subordinates::of_system(&names) {
-            // Those who are here go on counting for whom they did.
+            // Existing clients keep their accounts.
             self.subordinates = subordinates;
             self.tell_subordinates()?;
         }
@@ -603,12 +595,12 @@ impl Broker {
         Ok(())
     }
 
-    /// How fast users may ask of whom nothing else is said.
+    /// Tells the door the rates of users without their own.
     fn tell_rates(&self, config: &Config) -> io::Result<()> {
         self.tell_rate(UserRate::EVERYBODY, &config.limits)
     }
 
-    /// Which ids count for others.
+    /// Tells the door the accounts of subordinate ids.
     fn tell_subordinates(&self) -> io::Result<()> {
         let ranges = self.subordinates.ranges();
         let most = MESSAGE_MAX / size_of::<Range>();
@@ -667,7 +659,7 @@ impl Broker {
     }
 }
 
-/// Empties a pipe that only wakes.
+/// Empties a pipe that only serves for wake-ups.
 fn drain(wake: &OwnedFd) {
     let mut bytes = [0u8; 64];
     while matches!(rustix::io::read(wake, &mut bytes), Ok(count) if count == bytes.len()) {}

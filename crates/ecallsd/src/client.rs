@@ -21,29 +21,26 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown
 use crate::policy;
 use crate::quota::Charge;
 
-/// How long an answer may wait for its client to read, ns.
+/// The longest time that an answer waits for its client to read, ns.
 pub const ANSWER_NS_MAX: u64 = 5_000_000_000;
 
-/// Something of a client, and what was charged for it.
+/// An object of a client, with its charge.
 #[derive(Debug)]
 pub struct Held<T> {
-    /// The thing.
     pub thing: T,
-    /// What was charged.
     pub charge: Charge,
 }
 
-/// What a client is answered.
+/// A reply to a client.
 #[derive(Debug)]
 pub struct Reply {
-    /// The message.
     pub answer: Answer,
-    /// What goes beside it.
+    /// Descriptors that accompany the message.
     pub fds: Vec<OwnedFd>,
 }
 
 impl Reply {
-    /// Without descriptors.
+    /// A reply without descriptors.
     pub fn plain(answer: Answer) -> Reply {
         Reply {
             answer,
@@ -63,51 +60,47 @@ struct Waiting {
 /// A client.
 #[derive(Debug)]
 pub struct Client {
-    /// Its subscriptions, by id.
     pub subscriptions: HashMap<u32, Held<HostedSubscription>>,
-    /// Of those with handlers in E-code, by id: the formats of the data that they meet, by action.
+    /// The formats of the data that handlers in E-code read: by subscription, then by action.
     pub inputs: HashMap<u32, Vec<(usize, String)>>,
-    /// Its services, by index.
     pub services: HashMap<u32, Held<HostedService>>,
-    /// Its channels, by id.
     pub channels: HashMap<u32, Held<HostedChannel>>,
-    /// Who it is.
+    /// Its identity for the policy,
     pub who: policy::Client,
-    /// The same for the kernel side.
+    /// and for the kernel side.
     pub owner: Owner,
-    /// Becomes readable when it ends.
+    /// Becomes readable when the process ends.
     pub process: OwnedFd,
-    /// Its connection: answers go there, and nothing is read.
+    /// Its connection, to which answers are written. The door reads it.
     pub socket: OwnedFd,
-    /// Which program it runs ([`ecalls_kernel::core::Identity::program`]).
+    /// The program that it runs ([`ecalls_kernel::core::Identity::program`]).
     pub program: u64,
     waiting: VecDeque<Waiting>,
     charge: Charge,
 }
 
-/// A connection that has ended while its client had not received everything. Descriptors that were
-/// sent and not received count for the daemon's user, whose number of them is limited; so the
-/// connection still counts for its own.
+/// A connection that has ended before its client received everything. Descriptors that were sent
+/// but not received count for the daemon's user, whose number of them is limited; so the connection
+/// is still charged to its user.
 #[derive(Debug)]
 pub struct Unread {
     socket: OwnedFd,
     _charge: Charge,
 }
 
-/// Whether an answer has gone.
+/// Whether an answer was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// It has.
     Yes,
     /// The client has to read first.
     Waits,
-    /// It cannot go now, for no fault of the client's: too many descriptors of this user (root's
-    /// other programs included) are on their way. To be tried again later.
+    /// It cannot be sent now, through no fault of the client: too many descriptors of this user
+    /// (root's other programs included) are in transit. The broker tries again later.
     Crowded,
 }
 
 impl Client {
-    /// A client without anything.
+    /// A client that holds nothing yet.
     pub fn new(
         who: policy::Client,
         owner: Owner,
@@ -131,8 +124,8 @@ impl Client {
         }
     }
 
-    /// Answers, or keeps the answer until the client reads. There is at most one: nothing more is
-    /// heard from it until then.
+    /// Sends an answer, or keeps it until the client reads. At most one is kept, because no further
+    /// request is read until it is sent.
     ///
     /// # Errors
     /// The client is gone.
@@ -151,7 +144,8 @@ impl Client {
         Ok(sent)
     }
 
-    /// The client's socket may have room again. Whether everything has gone now.
+    /// Sends the kept answer when the client's socket may have room again. Returns whether all of
+    /// it was sent.
     ///
     /// # Errors
     /// The client is gone.
@@ -161,7 +155,7 @@ impl Client {
                 Sent::Yes => self.waiting.pop_front(),
                 Sent::Waits => return Ok(Sent::Waits),
                 Sent::Crowded => {
-                    // Its own time begins when it is only its own.
+                    // Its waiting time begins when only the client delays it.
                     next.since_ns = now_ns;
                     return Ok(Sent::Crowded);
                 }
@@ -170,12 +164,12 @@ impl Client {
         Ok(Sent::Yes)
     }
 
-    /// Since when an answer waits.
+    /// The time since which an answer waits.
     pub fn waiting_since_ns(&self) -> Option<u64> {
         self.waiting.front().map(|next| next.since_ns)
     }
 
-    /// Ends the connection for everyone who has it; the door notices. What is left of it, if the
+    /// Shuts the connection down for all holders; the door notices. Returns the rest of it if the
     /// client has not received everything.
     pub fn hang_up(self) -> Option<Unread> {
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
@@ -188,7 +182,7 @@ impl Client {
 }
 
 impl Unread {
-    /// Whether the client has received everything by now, or will never.
+    /// Whether the client has received everything, or never will.
     pub fn is_over(&self) -> bool {
         has_read_all(self.socket.as_fd()).unwrap_or(true)
     }
@@ -200,11 +194,12 @@ impl fmt::Display for Client {
     }
 }
 
-/// Sends one answer without waiting. One with descriptors goes only to a client that has received
-/// all the others, so that at most the descriptors of one answer are on their way to each.
+/// Sends one answer without blocking. An answer with descriptors is sent only to a client that has
+/// received all others, so that at most the descriptors of one answer are in transit to each
+/// client.
 ///
 /// # Errors
-/// The other end is gone.
+/// The client is gone.
 pub fn send(socket: &OwnedFd, serial: u32, reply: &Reply) -> io::Result<Sent> {
     if !reply.fds.is_empty() && !has_read_all(socket.as_fd()).unwrap_or(true) {
         return Ok(Sent::Waits);

@@ -1,25 +1,25 @@
 //! The compiler: the process in which the texts of clients become programs.
 //!
-//! A compiler reads what strangers wrote, and reads it closely. So it has no capability, no file
-//! and no network, little memory and little time, and what it makes is not trusted: the broker
-//! looks at each program ([`ecode::bpf::inspect`]) before the kernel does.
+//! A compiler parses the input of strangers in detail. So it has no capability, no file and no
+//! network, little memory and little time, and its output is not trusted: the broker inspects each
+//! program ([`ecode::bpf::inspect`]) before the kernel does.
 //!
-//! Two processes, one of which never looks at a text. The *keeper* starts a *worker*, waits until
-//! it has ended, tells the broker how, and starts the next one. A worker takes one text ([`job`]),
-//! compiles it (`work`), answers and ends: nothing of a text is there when the next one comes.
-//! That one's worker is there already, so nobody waits for it to start.
+//! It consists of two processes, one of which never sees a text. The *keeper* starts a *worker*,
+//! waits for its end, reports it to the broker, and starts the next one. A worker takes one text
+//! ([`job`]), compiles it (`work`), answers and ends, so nothing of a text is left when the next
+//! one comes. The next worker is started in advance.
 //!
 //! | between | what |
 //! |---|---|
 //! | broker, worker | `jobs`: a [`job::Job`], and its [`job::Answer`] |
 //! | broker, keeper | `control`: any byte: end the worker; back: how one ended ([`Ended`]) |
 //!
-//! One text at a time. A worker that needs more of the processor than [`cap::CPU`] is ended by the
-//! kernel, one that does not end for another reason by the keeper, when the broker says so. The
-//! broker goes by the word of the keeper alone: a worker that has ended has answered before, or
-//! never will. So a worker, which a text may have taken over, has no `control` (it could say that
-//! it has ended, and meet the next text), and what it leaves in `jobs` ends with it: nothing of it
-//! is taken for the answer to the next text.
+//! The compiler handles one text at a time. The kernel ends a worker that needs more CPU time than
+//! [`cap::CPU`]; the keeper ends one that does not end for another reason, when the broker tells it
+//! to. The broker relies on the keeper's report only: a worker that has ended has answered before,
+//! or never will. A worker, which a text may have taken over, has no `control` (by which it could
+//! report its own end, and receive the next text), and data that it leaves in `jobs` are discarded
+//! at its end: nothing of it is taken for the answer to the next text.
 
 pub mod cap;
 pub mod job;
@@ -40,10 +40,10 @@ use crate::sandbox::{Enforce, syscalls};
 
 pub use self::work::{answer, compile};
 
-/// After a worker that failed the next one starts so much later.
+/// After a worker that failed, the next one is started after this pause.
 const REST: Duration = Duration::from_millis(20);
 
-/// More messages than fit into the way for answers, however small.
+/// More messages than fit into the socket for answers, however small.
 const MESSAGES: usize = 4096;
 
 /// How a worker ended.
@@ -51,9 +51,9 @@ const MESSAGES: usize = 4096;
 pub enum Ended {
     /// It has answered.
     Well = 0,
-    /// It used more time than it may.
+    /// It exceeded its CPU time.
     TimeOver = 1,
-    /// Another way: it was killed, or had no memory left.
+    /// For another reason: it was killed, or was out of memory.
     Otherwise = 2,
 }
 
@@ -75,27 +75,23 @@ impl Ended {
     }
 }
 
-/// The compiler as the broker has it.
+/// The broker's side of the compiler.
 #[derive(Debug)]
 pub struct Compiler {
     jobs: OwnedFd,
     control: OwnedFd,
 }
 
-/// What the compiler's process is started with.
+/// The descriptors with which the compiler's process is started.
 #[derive(Debug)]
 pub struct Ends {
-    /// Where texts come from.
+    /// The socket for texts.
     pub jobs: OwnedFd,
-    /// Where the keeper hears the broker.
+    /// The socket between keeper and broker.
     pub control: OwnedFd,
 }
 
 impl Compiler {
-    /// Both sides.
-    ///
-    /// # Errors
-    /// Those of the system.
     pub fn pair() -> io::Result<(Compiler, Ends)> {
         let pair = || {
             rustix::net::socketpair(
@@ -117,27 +113,27 @@ impl Compiler {
         Ok((compiler, ends))
     }
 
-    /// Gives it something to do.
+    /// Sends a job.
     ///
     /// # Errors
-    /// Those of the system; it may be gone.
+    /// The compiler may be gone.
     pub fn send(&self, job: &Job) -> io::Result<()> {
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         rustix::net::send(&self.jobs, &job.to_bytes(), flags)?;
         Ok(())
     }
 
-    /// Ends the worker, whatever it does.
+    /// Ends the current worker.
     ///
     /// # Errors
-    /// Those of the system; the keeper may be gone.
+    /// The keeper may be gone.
     pub fn end_worker(&self) -> io::Result<()> {
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         rustix::net::send(&self.control, &[0], flags)?;
         Ok(())
     }
 
-    /// How a worker has ended since this was asked last. None: none has.
+    /// How a worker has ended since the last call. `None`: none has.
     ///
     /// # Errors
     /// BrokenPipe: the keeper is gone.
@@ -151,15 +147,15 @@ impl Compiler {
         }
     }
 
-    /// What a worker that has ended has answered: whatever it says, it is not trusted. None: it
-    /// has not answered once, in one message of the form. Nothing of it is left for the next one.
+    /// The answer of a worker that has ended; its contents are not trusted. `None`: it has not sent
+    /// exactly one well-formed message. All its messages are removed.
     pub fn answer(&self) -> Option<Answer> {
         let mut bytes = vec![0; ANSWER_MAX];
         let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
         let mut receive = || rustix::net::recv(&self.jobs, &mut bytes[..], flags);
         let (count, size) = receive().ok()?;
         let answer = (size == count).then(|| Answer::of_bytes(&bytes[..count]));
-        // An empty message looks like a way that has ended; so they are counted.
+        // An empty message looks like the end of the socket, so the messages are counted.
         let mut rest = [0];
         let mut next = || rustix::net::recv(&self.jobs, &mut rest[..], RecvFlags::DONTWAIT);
         let more = (0..MESSAGES).take_while(|_| next().is_ok()).count();
@@ -174,19 +170,16 @@ impl AsFd for Compiler {
     }
 }
 
-/// Does what workers cannot do any more: the first look at a clock asks the kernel where it is.
+/// Does what workers are not permitted to do: the first reading of a clock maps the kernel's vDSO.
 pub fn prepare() {
     work::time_spent();
 }
 
-/// Keeps a worker until the broker is gone. What a worker does with its text and the way for its
-/// answer is `work`: it [`compile`]s, unless a test wants to see what one could do that was taken
-/// over. `enforce`: what happens when it makes a system call that is not in its list.
-///
-/// # Errors
-/// Those of the system.
+/// Keeps a worker until the broker is gone. `work` handles the text and sends the answer: it is
+/// [`compile`], except in tests of a worker that was taken over. `enforce`: the reaction to a
+/// system call that is not in the worker's list.
 pub fn serve(ends: &Ends, enforce: Enforce, work: impl Fn(&Job, &OwnedFd) -> u8) -> io::Result<()> {
-    // The keeper was started with its `control` as its standard output.
+    // The keeper was started with `control` as its standard output.
     let stdout = stdout();
     let without = [ends.control.as_fd(), stdout.as_fd()];
     let filter = syscalls::filter(&syscalls::worker(), enforce).map_err(io::Error::other)?;
@@ -206,7 +199,7 @@ pub fn serve(ends: &Ends, enforce: Enforce, work: impl Fn(&Job, &OwnedFd) -> u8)
     }
 }
 
-/// Waits until a worker has ended, and ends it when the broker says so. None: the broker is gone.
+/// Waits for the end of a worker, and kills it when the broker says so. `None`: the broker is gone.
 fn wait_for(worker: Pid, control: &OwnedFd) -> io::Result<Option<Ended>> {
     let process = rustix::process::pidfd_open(worker, PidfdFlags::empty())?;
     let mut is_over = false;
@@ -225,7 +218,7 @@ fn wait_for(worker: Pid, control: &OwnedFd) -> io::Result<Option<Ended>> {
             let mut byte = [0];
             let heard = rustix::net::recv(control, &mut byte[..], RecvFlags::DONTWAIT);
             is_over = matches!(heard, Ok((0, _)));
-            // That it has ended by itself by now is as good.
+            // It may have ended by itself meanwhile.
             let _ = rustix::process::kill_process(worker, Signal::KILL);
         }
         if process || is_over {

@@ -1,10 +1,10 @@
 //! The configuration: what the administrator decides, read once from a TOML file and again at
 //! SIGHUP.
 //!
-//! Everything has a default, and an absent file is the same as an empty one. A mistake is refused
-//! with its place and with what is allowed there; nothing is ignored or rounded. What is printed by
-//! `ecallsd --check-config` is a whole configuration file again. What the values are made of
-//! (ranges, sizes, rates) is in [`value`], users and groups by name in [`names`].
+//! Everything has a default, and a missing file is equivalent to an empty one. A mistake is refused
+//! with its place and with what is permitted there; nothing is ignored or rounded. The output of
+//! `ecallsd --check-config` is itself a complete configuration file. The types of the values
+//! (ranges, sizes, rates) are in [`value`], users and groups by name in [`names`].
 
 pub mod names;
 pub mod value;
@@ -22,7 +22,7 @@ use toml::Spanned;
 pub use self::names::{Names, Who};
 pub use self::value::{Bytes, Count, Endpoint, HandlerTime, Mode, SocketPath};
 
-/// Where the configuration is unless the command line says otherwise.
+/// The default path of the file.
 pub const DEFAULT_PATH: &str = "/etc/ecalls/ecallsd.toml";
 
 /// The longest file that is read, bytes.
@@ -31,11 +31,9 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Application services of one core.
 const SERVICES: u64 = 56;
 
-/// The whole configuration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Where clients connect.
     pub socket: Socket,
     /// What each user may use.
     pub limits: Limits,
@@ -45,7 +43,7 @@ pub struct Config {
     pub metrics: Metrics,
     /// What is told.
     pub log: Log,
-    /// What is allowed beyond the default, which is a user's own.
+    /// Rights beyond the default, by which users have access only to what is their own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<Allow>,
 }
@@ -54,7 +52,7 @@ pub struct Config {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Socket {
-    /// Its path; not used when systemd hands the socket over.
+    /// The socket's path; not used when systemd passes the socket.
     pub path: SocketPath,
     /// Its permissions, octal.
     pub mode: Mode,
@@ -73,8 +71,8 @@ impl Default for Socket {
     }
 }
 
-/// Declares [`Limits`] and [`LimitsChange`] from one row per limit: its name, the values that are
-/// allowed, and the default.
+/// Declares [`Limits`] and [`LimitsChange`] from one row per limit: its name, the permitted values,
+/// and the default.
 macro_rules! limits {
     ($($(#[$doc:meta])+ $name:ident: $values:ty = $default:expr;)+) => {
         /// `[limits]`: what one user may use at the same time, or in each second.
@@ -98,7 +96,7 @@ macro_rules! limits {
         }
 
         impl LimitsChange {
-            /// `to`, with the limits that this names in the place of its own.
+            /// `to` with the limits that this rule sets.
             pub fn apply(&self, to: Limits) -> Limits {
                 Limits { $($name: self.$name.unwrap_or(to.$name),)+ }
             }

@@ -1,15 +1,16 @@
-//! The door: accepts clients, reads what they send, checks its form, and passes it on.
+//! The door: accepts clients, receives their messages, checks their form, and passes them on.
 //!
-//! It has no capability, no file and no right to open one, so that a mistake in reading what
-//! strangers write does the least harm. Each connection has a thread, and that thread alone reads,
-//! waits and closes for it: a client that sends slowly, floods, or passes descriptors that block
-//! whoever closes them holds up nobody else.
+//! It has no capability, no open file and no right to open one, so that a mistake in parsing
+//! strangers' input does the least harm. Each connection has a thread, and only that thread reads,
+//! waits and closes for it: a client that sends slowly, floods, or passes descriptors whose closing
+//! blocks delays no other client.
 //!
-//! The life of a connection: accepted if its user has a place left ([`crate::share`]); HELLO within
-//! five seconds; then one message at a time, each at its user's rate, each checked: its sender
-//! is the process that connected, its form is that of `abi/message.h`, it has the descriptors that
-//! its kind needs and no others. Whoever breaks a rule is told and disconnected. Descriptors are
-//! let in from HELLO on, where the kernel can keep them out before (Linux 6.16).
+//! The life of a connection: it is accepted if its user has a place left ([`crate::share`]); HELLO
+//! must arrive within five seconds; then come messages, each at the user's rate. Each is checked:
+//! its sender is the process that connected, its form is that of `abi/message.h`, it has the
+//! descriptors that its kind needs and no others. A client that breaks a rule gets a message and is
+//! disconnected. Descriptors are accepted from HELLO on, where the kernel can refuse them before
+//! (Linux 6.16).
 
 use std::collections::HashMap;
 use std::io;
@@ -40,19 +41,19 @@ use crate::subordinate::{Range, Subordinates};
 /// How long a client may take for its first message.
 const HELLO_TIME: Duration = Duration::from_secs(5);
 
-/// A thread's stack: a message, its packet, and what the system library needs.
+/// The stack of a thread holds a message, its packet, and the needs of the C library.
 const STACK_BYTES: usize = 128 << 10;
 
-/// How long to rest when no connection can be accepted.
+/// The pause when no connection can be accepted.
 const REST: Duration = Duration::from_millis(20);
 
-/// How often the broker hears that a user has to wait.
+/// The interval in which the broker is told that a user has to wait.
 const SLOW_PERIOD_NS: u64 = 1_000_000_000;
 
-/// Users whose buckets are kept; beyond that, full ones are forgotten.
+/// Users whose buckets are kept; with more, full ones are dropped.
 const USERS_KEPT: usize = 1024;
 
-/// Until the broker says what holds.
+/// The rate until the broker sets one.
 const FIRST_RATE: Rate = Rate {
     per_s: 1000,
     burst: 1000,
@@ -71,32 +72,32 @@ struct State {
     users: HashMap<u32, User>,
     gates: HashMap<u64, Arc<Gate>>,
     everybody: Option<Rate>,
-    /// Connections that the broker lets a user have of whom nothing else is said.
+    /// The number of connections for users without their own limit.
     connections: u32,
     turned_away: HashMap<u32, TurnedAway>,
     subordinates: Subordinates,
 }
 
-/// Connections of a user that had no place: one thread closes them, one after the other.
+/// Connections of a user that had no place: one thread closes them in sequence.
 #[derive(Debug, Default)]
 struct TurnedAway {
     sockets: Vec<OwnedFd>,
     has_thread: bool,
 }
 
-/// What the door knows of a user.
+/// The door's state of a user.
 #[derive(Debug, Default)]
 struct User {
     bucket: Bucket,
-    /// What the broker said; None: as for everybody. `per_s` 0: no limit.
+    /// The rate that the broker set; `None`: the general one. `per_s` 0: no limit.
     rate: Option<Rate>,
-    /// Connections that the broker lets it have.
+    /// The number of connections that the broker permits.
     connections: Option<u32>,
     slow: u32,
     slow_ns: u64,
 }
 
-/// Where a connection's thread waits until the broker is done.
+/// A connection's thread waits here for the broker.
 #[derive(Debug, Default)]
 struct Gate {
     /// Detail of the broker's DONE.
@@ -127,13 +128,14 @@ impl Gate {
 /// Serves until the broker is gone.
 ///
 /// # Errors
-/// Those of the socket that clients connect to.
+/// Errors of the listening socket.
 pub fn serve(relay: Relay, listener: &OwnedFd) -> io::Result<()> {
     let door = Arc::new(Door {
         relay,
         state: Mutex::default(),
     });
-    // Accepted connections inherit both, so the first message has its sender, and no descriptors.
+    // Accepted connections inherit both options, so the first message carries its sender, and no
+    // descriptors.
     sockopt::set_socket_passcred(listener, true)?;
     take_descriptors(listener.as_fd(), false).map_err(io::Error::other)?;
     let reader = Arc::clone(&door);
@@ -149,7 +151,7 @@ pub fn serve(relay: Relay, listener: &OwnedFd) -> io::Result<()> {
                 next += 1;
             }
             Err(Errno::INTR | Errno::CONNABORTED) => {}
-            // Out of descriptors or memory: those who are here go, too.
+            // Descriptors or memory are used up: existing connections are served.
             Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => thread::sleep(REST),
             Err(error) => return Err(error.into()),
         }
@@ -161,7 +163,7 @@ impl Door {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the broker says, until it is gone; then the door has nothing to do.
+    /// Receives the broker's packets until the broker is gone.
     fn listen_to_broker(&self) {
         while let Ok(Some(packet)) = self.relay.receive(true) {
             match packet.kind {
@@ -191,7 +193,7 @@ impl Door {
         std::process::exit(0);
     }
 
-    /// Starts a connection's thread, if its user has a place left.
+    /// Starts a connection's thread if its user has a place left.
     fn admit(self: &Arc<Door>, number: u64, socket: OwnedFd) {
         let Ok(cred) = sockopt::socket_peercred(&socket) else {
             return;
@@ -202,7 +204,8 @@ impl Door {
             let refused = Refused::new(REFUSED_QUOTA, 0, subject, "", "");
             return self.turn_away(uid, socket, refused);
         }
-        // Whoever drops it last may have to wait: the thread that takes it, never this one.
+        // Dropping the last reference may block, so the thread that takes it drops it, never this
+        // one.
         let socket = Arc::new(Mutex::new(Some(socket)));
         let take = |socket: &Mutex<Option<OwnedFd>>| {
             let mut socket = socket.lock().unwrap_or_else(PoisonError::into_inner);
@@ -226,7 +229,7 @@ impl Door {
         }
     }
 
-    /// Tells a client that it can have no connection, and lets its user's thread close it.
+    /// Refuses a connection, and lets its user's thread close it.
     fn turn_away(self: &Arc<Door>, uid: u32, socket: OwnedFd, refused: Refused) {
         send(&socket, 0, refused);
         let mut state = self.state();
@@ -236,7 +239,8 @@ impl Door {
             return;
         }
         let door = Arc::clone(self);
-        // Without one they stay open until the user's next, which tries again.
+        // If no thread can be started, they stay open until the user's next connection, which tries
+        // again.
         turned_away.has_thread = start_thread(move || door.close_turned_away(uid)).is_ok();
     }
 
@@ -253,10 +257,11 @@ impl Door {
         }
     }
 
-    /// A connection from its first message until it is closed. `uid`: the user that it counts for.
+    /// Handles a connection from its first message until it is closed. `uid`: the user that is
+    /// charged.
     fn converse(&self, number: u64, socket: OwnedFd, cred: UCred, uid: u32) {
         let Ok(first) = self.hear_hello(&socket, cred, uid) else {
-            // The broker has not heard of it.
+            // The broker does not know this connection.
             drop(socket);
             return self.state().leave_place(uid);
         };
@@ -283,7 +288,7 @@ impl Door {
             }
         }
         self.state().gates.remove(&number);
-        // Closes what was sent and not received, too.
+        // This also closes descriptors that were sent but not received.
         drop(socket);
         self.state().places.leave(uid);
     }
@@ -303,7 +308,7 @@ impl Door {
         Ok(heard)
     }
 
-    /// Passes messages on until there are none. Why there are none.
+    /// Passes messages on until the connection ends. Returns the reason.
     fn pass_on(
         &self,
         number: u64,
@@ -330,7 +335,7 @@ impl Door {
         }
     }
 
-    /// Waits until the user may ask again. The broker hears of it now and then.
+    /// Waits until the user's rate permits a request. The broker is told from time to time.
     fn wait_for_rate(&self, connection: Option<u64>, uid: u32) {
         let (wait_ns, told) = self.state().take_token(uid, now_ns());
         if let (Some(connection), Some(slow)) = (connection, told) {
@@ -343,7 +348,7 @@ impl Door {
 }
 
 impl State {
-    /// A place for a new connection, if the user has one left.
+    /// Takes a place for a new connection, if the user has one left.
     fn take_place(&mut self, uid: u32) -> bool {
         let user = self.users.get(&uid).and_then(|user| user.connections);
         let most = match uid {
@@ -353,7 +358,7 @@ impl State {
         self.places.take(uid, most)
     }
 
-    /// Gives back the place of a connection that has not said HELLO.
+    /// Releases the place of a connection that has not said HELLO.
     fn leave_place(&mut self, uid: u32) {
         self.places.greet(uid);
         self.places.leave(uid);
@@ -381,7 +386,7 @@ impl State {
         }
     }
 
-    /// How long to wait, ns, and how many waits there were since the broker heard of them last.
+    /// The time to wait in ns, and the number of waits since the broker was last told.
     fn take_token(&mut self, uid: u32, now_ns: u64) -> (u64, Option<u32>) {
         if self.users.len() >= USERS_KEPT && !self.users.contains_key(&uid) {
             self.users.retain(|_, user| !user.bucket.is_full(now_ns));
@@ -407,7 +412,7 @@ fn start_thread(run: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread.stack_size(STACK_BYTES).spawn(run).map(|_| ())
 }
 
-/// A message whose form is right.
+/// A well-formed message.
 #[derive(Debug)]
 struct Heard {
     serial: u32,
@@ -416,7 +421,7 @@ struct Heard {
     fds: Vec<OwnedFd>,
 }
 
-/// The next message of a connection. None: it was closed, or the time ran out.
+/// The next message of a connection. `None`: the connection was closed, or the time is over.
 fn hear(socket: &OwnedFd, cred: UCred) -> Result<Option<Heard>, Why> {
     let mut bytes = [0; MESSAGE_MAX];
     let mut space = [MaybeUninit::uninit();
@@ -443,7 +448,7 @@ fn hear(socket: &OwnedFd, cred: UCred) -> Result<Option<Heard>, Why> {
         return Ok(None);
     }
     let bytes = &bytes[..received.bytes];
-    // The serial of a message that is wrong is only for the answer.
+    // The serial of a malformed message is used only for the answer.
     let serial = bytes.get(8..12).and_then(|at| at.try_into().ok());
     let serial = serial.map_or(0, u32::from_ne_bytes);
     if received.flags.intersects(ReturnFlags::TRUNC) {
@@ -484,7 +489,7 @@ fn hear(socket: &OwnedFd, cred: UCred) -> Result<Option<Heard>, Why> {
     }))
 }
 
-/// Whether these are the descriptors that the request needs: sockets, or texts.
+/// Whether a request has the descriptors that it needs: sockets or texts.
 fn are_right(request: &Request, fds: &[OwnedFd]) -> bool {
     let is_right = |fd: &OwnedFd| match request {
         Request::Subscribe(_) | Request::ReplaceHandler(_) => upload::is_sealed(fd.as_fd()),
@@ -508,13 +513,13 @@ fn refuse_malformed(socket: &OwnedFd, serial: u32, malformed: &Malformed) {
     }
 }
 
-/// Tells a client what it did; the connection ends afterwards.
+/// Tells a client its mistake; the connection ends afterwards.
 fn refuse(socket: &OwnedFd, serial: u32, given: &str, expected: &str) {
     let refused = Refused::new(REFUSED_INVALID, 0, "what was sent", given, expected);
     send(socket, serial, refused);
 }
 
-/// The last word: if the client does not read, it does not hear it.
+/// Sends the last message, without waiting for a client that does not read.
 fn send(socket: &OwnedFd, serial: u32, refused: Refused) {
     let packet = Answer::Refused(refused).packet(serial);
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;

@@ -1,21 +1,22 @@
-//! The daemon of ECalls: hosts the machine's core, and lets programs without privileges use it, so
-//! that each hurts nobody but itself.
+//! The daemon of ECalls: hosts the machine's core, and lets programs without privileges use it in
+//! such a way that none can harm others.
 //!
-//! Three processes. The *door* accepts clients, reads what they send and checks its form; it has no
-//! capability and can do nothing else. The *broker* has CAP_BPF and CAP_PERFMON, decides and acts,
-//! and answers each client on a copy of its connection. Between them only checked messages pass.
-//! The *compiler* makes programs of the texts in E-code that clients upload, and nothing else.
-//! Events and calls never come here: clients share memory with the kernel.
+//! It consists of three processes. The *door* accepts clients, receives their messages and checks
+//! their form; it has no capability and no other rights. The *broker* has CAP_BPF and CAP_PERFMON,
+//! decides and acts, and answers each client on a copy of its connection. Only checked messages
+//! pass between them. The *compiler* compiles the texts in E-code that clients upload. Events and
+//! calls do not pass through the daemon: clients share memory with the kernel.
 //!
-//! - [`config`]: what the administrator decides; [`policy`]: who may do what; [`quota`] and
-//!   [`rate`]: how much of it; [`subordinate`]: for whom it counts; [`share`], [`turn`]: that
-//!   nobody waits for others;
-//! - [`door`], [`relay`], [`broker`]: the way of a message; [`request`]: what can be asked for;
-//!   [`client`], [`users`], [`retired`]: what clients have; [`compiler`]: the way of a text;
-//! - [`listen`], [`sandbox`]: what the processes are given and give up;
-//! - [`log`], [`notify`], [`metrics`]: what is told to people, to systemd and to Prometheus.
+//! - [`config`]: the administrator's settings; [`policy`]: the rights of clients; [`quota`] and
+//!   [`rate`]: their limits; [`subordinate`]: the user that is charged; [`share`], [`turn`]:
+//!   fairness among users;
+//! - [`door`], [`relay`], [`broker`]: the way of a message; [`request`]: the requests; [`client`],
+//!   [`users`], [`retired`]: what clients hold; [`compiler`]: the way of a text;
+//! - [`listen`], [`sandbox`]: the resources and restrictions of the processes;
+//! - [`log`], [`notify`], [`metrics`]: output for people, systemd and Prometheus.
 
 #![forbid(unsafe_code)]
+#![allow(missing_docs, reason = "it is not published, and names say enough")]
 
 pub mod broker;
 pub mod client;

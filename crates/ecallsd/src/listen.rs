@@ -1,4 +1,4 @@
-//! The socket that clients connect to: handed over by systemd, or made here.
+//! The socket that clients connect to: passed by systemd, or created here.
 
 use std::fs;
 use std::io;
@@ -19,16 +19,15 @@ const BACKLOG: i32 = 128;
 /// A socket that clients connect to.
 #[derive(Debug)]
 pub struct Listener {
-    /// The socket.
     pub fd: OwnedFd,
-    /// Its path, if it was made here: then it is removed at the end.
+    /// Its path if it was created here; it is then removed at the end.
     pub path: Option<PathBuf>,
 }
 
-/// What systemd handed over, or a new one as the configuration says.
+/// The socket from systemd, or a new one as configured.
 ///
 /// # Errors
-/// Those of the system; AddrInUse when another daemon listens there.
+/// AddrInUse: another daemon listens there.
 pub fn listen(socket: &Socket, names: &Names) -> io::Result<Listener> {
     if let Some(fd) = handed_over()? {
         return Ok(Listener { fd, path: None });
@@ -45,7 +44,8 @@ fn handed_over() -> io::Result<Option<OwnedFd>> {
     let Some(number) = numbers.next() else {
         return Ok(None);
     };
-    // The number alone is no proof that it is open; a copy by way of our own process is.
+    // The number alone does not prove that it is open; copying it by a handle of our own process
+    // does.
     let process = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty())?;
     let fd = rustix::process::pidfd_getfd(&process, number, PidfdGetfdFlags::empty())?;
     let fits = sockopt::socket_type(&fd) == Ok(SocketType::SEQPACKET)
@@ -73,7 +73,7 @@ fn make(socket: &Socket, names: &Names) -> io::Result<OwnedFd> {
     if gid.is_some() {
         std::os::unix::fs::chown(path, None, gid)?;
     }
-    // Nobody can connect before `listen`, so its permissions are right from the first moment.
+    // Nobody can connect before `listen`, so the permissions are correct from the first moment.
     fs::set_permissions(path, fs::Permissions::from_mode(socket.mode.0))?;
     rustix::net::listen(&fd, BACKLOG)?;
     Ok(fd)
@@ -96,8 +96,8 @@ fn open() -> io::Result<OwnedFd> {
     )?)
 }
 
-/// A socket that nobody listens on is in the way; one that somebody does is another daemon's, and
-/// anything else is not ours to remove.
+/// Removes a socket on which nobody listens. One with a listener belongs to another daemon, and
+/// other files are not removed.
 fn remove_stale(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

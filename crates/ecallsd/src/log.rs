@@ -1,9 +1,9 @@
-//! What the daemon tells: lines on standard error, for a terminal or for the journal.
+//! The daemon's log: lines on standard error, for a terminal or for the journal.
 //!
-//! Under systemd each line begins with `<N>`, from which the journal takes its priority; then the
-//! time is left out, because the journal knows it. What a client can cause is written through a
-//! [`Limiter`]: so many lines per key and period, and then how many were left out. A client cannot
-//! fill a disk.
+//! Under systemd each line begins with `<N>`, from which the journal takes its priority, and has no
+//! time, because the journal adds it. Lines that a client can cause pass through a [`Limiter`]: a
+//! number of lines per key and period, and then the number of omitted ones. So a client cannot fill
+//! a disk.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -23,7 +23,7 @@ use tracing_subscriber::{Layer, Registry, layer::SubscriberExt};
 
 use crate::config;
 
-/// Keys that a [`Limiter`] remembers; more share one place.
+/// Keys that a [`Limiter`] remembers; further ones share one entry.
 const KEYS_MAX: usize = 1024;
 
 /// How a line begins.
@@ -36,7 +36,7 @@ enum Style {
 }
 
 impl Style {
-    /// The journal says in the environment which file it reads from.
+    /// The journal announces itself in the environment by the file from which it reads.
     fn of_environment() -> Style {
         let stderr = rustix::fs::fstat(io::stderr().as_fd());
         let here = stderr.map(|stat| format!("{}:{}", stat.st_dev, stat.st_ino));
@@ -47,7 +47,7 @@ impl Style {
     }
 }
 
-/// Changes the level of what is written while the daemon runs.
+/// Changes the log's level while the daemon runs.
 #[derive(Clone, Debug)]
 pub struct Handle(reload::Handle<LevelFilter, Registry>);
 
@@ -59,13 +59,13 @@ impl Handle {
     }
 }
 
-/// Begins to write; once per process.
+/// Starts the log; once per process.
 pub fn start(level: config::Level) -> Handle {
     let (filter, handle) = reload::Layer::new(filter_of(level));
     let lines = tracing_subscriber::fmt::layer()
         .event_format(Lines(Style::of_environment()))
         .with_writer(io::stderr);
-    // A second start, in a test, keeps the first.
+    // A second start, in a test, has no effect.
     let _ = tracing::subscriber::set_global_default(
         Registry::default().with(lines.with_filter(filter)),
     );
@@ -82,7 +82,7 @@ fn filter_of(level: config::Level) -> LevelFilter {
     }
 }
 
-/// How an event becomes a line.
+/// The format of a line.
 #[derive(Debug)]
 struct Lines(Style);
 
@@ -123,7 +123,7 @@ fn write_line(
             write!(writer, "{h:02}:{m:02}:{s:02}Z {level} ")?;
         }
     }
-    // One event is one line, whatever a client has put into it.
+    // One event is one line, whatever bytes a client has put into it.
     for part in [&text.message, &text.fields] {
         for character in part.chars() {
             match character {
@@ -171,7 +171,7 @@ impl Visit for Text {
     }
 }
 
-/// Lets so many lines of each key through per period.
+/// Lets a number of lines per key pass in each period.
 #[derive(Debug)]
 pub struct Limiter<K> {
     keys: HashMap<K, Seen>,
@@ -198,7 +198,7 @@ impl<K: Eq + Hash> Limiter<K> {
         }
     }
 
-    /// Whether to write a line for `key` now: then how many were left out before it.
+    /// Whether to write a line for `key` now; if so, the number of lines omitted before it.
     pub fn admit(&mut self, key: K, now_ns: u64) -> Option<u64> {
         if now_ns.saturating_sub(self.swept_ns) >= self.period_ns {
             let period_ns = self.period_ns;

@@ -1,5 +1,4 @@
-//! The command `ecallsd`. All that it does is in the library, because `ecalls daemon` does the
-//! same.
+//! The command `ecallsd`. Its work is in the library, because `ecalls daemon` does the same.
 
 #![forbid(unsafe_code)]
 

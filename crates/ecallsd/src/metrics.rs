@@ -1,9 +1,9 @@
-//! Counters for Prometheus, over the smallest HTTP that it speaks: `GET /metrics`, one request per
-//! connection. Off unless the configuration names a unix socket or a loopback address.
+//! Counters for Prometheus over minimal HTTP: `GET /metrics`, one request per connection. Off
+//! unless the configuration names a unix socket or a loopback address.
 //!
-//! Served by a thread of its own, one connection at a time, so that a reader that is slow or silent
-//! holds up other readers for a moment and nobody else. What is told is taken from the core's
-//! tables when it is asked for ([`figures`]).
+//! A thread serves one connection at a time, so that a slow or silent reader delays only other
+//! readers, and for a short time. The figures are taken from the core's tables for each request
+//! ([`figures`]).
 
 pub mod figures;
 
@@ -24,26 +24,21 @@ const HEAD_MAX: usize = 4096;
 /// How long one connection may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long to rest when no connection can be accepted.
+/// The pause when no connection can be accepted.
 const REST: Duration = Duration::from_millis(100);
 
-/// What the format is called.
+/// The content type of the format.
 const CONTENT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Where readers connect.
+/// The listening socket.
 #[derive(Debug)]
 pub enum Listener {
-    /// By a path.
     Unix(UnixListener),
-    /// By a port of this machine.
     Loopback(TcpListener),
 }
 
 impl Listener {
-    /// Opens what the configuration names; None: nothing.
-    ///
-    /// # Errors
-    /// Those of the system.
+    /// Opens the configured socket; `None`: none is configured.
     pub fn open(endpoint: &Endpoint) -> io::Result<Option<Listener>> {
         match endpoint {
             Endpoint::Off => Ok(None),
@@ -57,10 +52,7 @@ impl Listener {
         }
     }
 
-    /// Serves for ever, on a thread of its own. `text` makes what is told.
-    ///
-    /// # Errors
-    /// That of starting a thread.
+    /// Serves forever on a new thread. `text` returns the figures.
     pub fn serve(self, text: impl Fn() -> String + Send + 'static) -> io::Result<()> {
         let serve = move || {
             loop {
@@ -75,7 +67,7 @@ impl Listener {
         Ok(())
     }
 
-    /// Answers one reader. An error is one of accepting; what goes wrong later is the reader's.
+    /// Answers one reader. Only errors of accepting are returned.
     fn accept(&self, text: &impl Fn() -> String) -> io::Result<()> {
         match self {
             Listener::Unix(listener) => {
@@ -91,7 +83,7 @@ impl Listener {
     }
 }
 
-/// A socket that a former daemon left is in the way; anything else is not ours to remove.
+/// Removes a socket that a former daemon left; other files are not removed.
 fn remove_stale(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.file_type().is_socket() => match UnixStream::connect(path) {
@@ -104,7 +96,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     }
 }
 
-/// What both kinds of stream can do.
+/// The common operations of both kinds of stream.
 trait Stream {
     fn within(&self, time: Duration) -> io::Result<()>;
 }
@@ -153,7 +145,7 @@ fn answer(mut stream: impl Stream + Read + Write, text: &impl Fn() -> String) ->
     Ok(())
 }
 
-/// Time that is left; a reader that has used it all is given up.
+/// The time that is left; a reader that exceeds its time is dropped.
 fn left(until: Instant) -> io::Result<Duration> {
     let left = until.saturating_duration_since(Instant::now());
     if left.is_zero() {
@@ -162,7 +154,7 @@ fn left(until: Instant) -> io::Result<Duration> {
     Ok(left)
 }
 
-/// The answer to a whole head.
+/// The answer to a complete head.
 fn reply(head: &[u8], text: &impl Fn() -> String) -> String {
     let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let mut words = line.split(|byte| *byte == b' ');
@@ -192,7 +184,7 @@ fn status(status: &str) -> String {
 mod tests {
     use super::*;
 
-    /// What a reader gets that sends these pieces.
+    /// The answer to a reader that sends these pieces.
     fn ask(pieces: &[&[u8]]) -> String {
         let (mut here, there) = UnixStream::pair().unwrap();
         let server = thread::spawn(move || {

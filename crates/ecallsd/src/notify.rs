@@ -1,5 +1,5 @@
-//! What the daemon tells systemd, if that started it: ready, stopping, alive, and one line of
-//! status. Without systemd all of it is nothing.
+//! Messages to systemd, if it started the daemon: ready, stopping, alive, and one line of status.
+//! Without systemd they do nothing.
 
 use std::time::{Duration, Instant};
 
@@ -8,16 +8,16 @@ use sd_notify::NotifyState;
 /// The way to the service manager.
 #[derive(Debug)]
 pub struct Notify {
-    /// How often to say that we live; None: nobody asks.
+    /// The interval of the watchdog's messages; `None`: there is no watchdog.
     period: Option<Duration>,
     last: Instant,
     status: String,
 }
 
 impl Notify {
-    /// As the environment says.
+    /// The service manager that the environment names.
     pub fn of_environment() -> Notify {
-        // Twice as often as asked: one may be late.
+        // Twice as often as requested: one message may be late.
         let period = sd_notify::watchdog_enabled().map(|period| period / 2);
         Notify {
             period,
@@ -26,17 +26,17 @@ impl Notify {
         }
     }
 
-    /// The daemon serves.
+    /// The daemon is ready.
     pub fn ready(&self) {
         tell(&[NotifyState::Ready]);
     }
 
-    /// The daemon ends.
+    /// The daemon is stopping.
     pub fn stopping(&self) {
         tell(&[NotifyState::Stopping]);
     }
 
-    /// What `systemctl status` shows.
+    /// Sets the line that `systemctl status` shows.
     pub fn status(&mut self, status: String) {
         if status != self.status {
             tell(&[NotifyState::Status(&status)]);
@@ -44,8 +44,8 @@ impl Notify {
         }
     }
 
-    /// Says that the daemon lives, if it is time for that. The main loop calls this, so a loop
-    /// that hangs is noticed.
+    /// Tells the watchdog that the daemon is alive, if that is due. The main loop calls this, so
+    /// that a loop that hangs is noticed.
     pub fn alive(&mut self) {
         let Some(period) = self.period else { return };
         if self.last.elapsed() >= period {
@@ -62,6 +62,6 @@ impl Notify {
 }
 
 fn tell(states: &[NotifyState<'_>]) {
-    // A manager that does not listen is no reason to stop serving.
+    // If the manager does not read, the daemon serves nevertheless.
     let _ = sd_notify::notify(states);
 }

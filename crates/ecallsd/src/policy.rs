@@ -1,12 +1,12 @@
-//! Who may do what: pure decisions, made of the configuration's rules and of facts that the kernel
-//! told about both sides. Nothing here asks anybody or changes anything.
+//! The rights of clients: pure decisions, from the configuration's rules and the kernel's facts
+//! about both sides. This module queries and changes nothing.
 //!
-//! The default is a user's own: it sees events of its own processes and sockets, delivers to its
-//! own processes, and subscribes to application services of its own. Rules grant more. Signals and
-//! events for another process go only where the kernel itself would let the client send a signal
-//! (kill(2)); no rule changes that.
+//! By default a user has access to its own objects only: it sees events of its own processes and
+//! sockets, delivers to its own processes, and subscribes to its own application services. Rules
+//! grant more. Signals and events for another process are sent only where the kernel itself would
+//! permit the client to send a signal (kill(2)); no rule changes that.
 //!
-//! Root has every right. It could do the same without the daemon.
+//! Root has every right, as it has without the daemon.
 
 use std::collections::HashSet;
 
@@ -16,23 +16,22 @@ use ecalls_abi::subscription::{ACTION_HANDLER, ACTION_THREAD, Action};
 
 use crate::config::{Allow, Config, Limits, Names, See};
 
-/// What the kernel says of a client.
+/// The kernel's facts about a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Client {
     /// Its process.
     pub pid: u32,
     /// Its effective user when it connected.
     pub uid: u32,
-    /// The user whose limits are its ([`crate::subordinate`]); mostly the same.
+    /// The user that is charged for it ([`crate::subordinate`]); usually the same.
     pub account: u32,
     /// Its effective group when it connected.
     pub gid: u32,
 }
 
-/// What the kernel says of a process that shall receive.
+/// The kernel's facts about a process that is to receive events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receiver {
-    /// The process.
     pub pid: u32,
     /// Its real user.
     pub uid: u32,
@@ -40,34 +39,31 @@ pub struct Receiver {
     pub saved_uid: u32,
 }
 
-/// What the core's tables say of a service.
+/// The core's facts about a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Service<'a> {
-    /// Its name.
     pub name: &'a str,
-    /// User of the process that registered it; None: part of the kernel side.
+    /// User of the process that registered it; `None`: a built-in service.
     pub owner_uid: Option<u32>,
 }
 
-/// Which events a subscription sees.
+/// The events that a subscription sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Those that processes and sockets of its user caused.
+    /// Those of processes and sockets of its user.
     Own,
     /// All.
     All,
 }
 
-/// A refusal: what was tried, and what it needs.
+/// A refusal: the action, and the right that it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Denied {
-    /// What was tried.
     pub action: &'static str,
-    /// What it needs.
     pub needs: &'static str,
 }
 
-/// What a rule grants.
+/// The rights that a rule grants.
 #[derive(Clone, Debug)]
 struct Rule {
     uids: HashSet<u32>,
@@ -76,14 +72,13 @@ struct Rule {
     allow: Allow,
 }
 
-/// The rules.
 #[derive(Clone, Debug)]
 pub struct Policy {
     rules: Vec<Rule>,
     limits: Limits,
 }
 
-/// What one client may do with one service.
+/// The rights of one client with one service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rights {
     /// Whose events it sees.
@@ -107,7 +102,7 @@ const EVERYTHING: Rights = Rights {
 };
 
 impl Policy {
-    /// The rules of a configuration; its names are known (it was checked with them).
+    /// The rules of a configuration, whose names were checked before.
     pub fn new(config: &Config, names: &Names) -> Policy {
         let rules = config.allow.iter().map(|allow| {
             let users = allow
@@ -153,12 +148,12 @@ impl Policy {
         rights
     }
 
-    /// The limits of a client's user; of several rules the last one holds. Root's do not apply.
+    /// The limits of a client's user; of several rules the last one applies. Root has none.
     pub fn limits(&self, client: &Client) -> Limits {
         let mut account = *client;
         if client.account != client.uid {
             account.uid = client.account;
-            account.gid = u32::MAX; // a container's groups are its own
+            account.gid = u32::MAX; // the groups of a container are its own
         }
         self.rules_for(&account)
             .filter_map(|rule| rule.allow.limits.as_ref())
@@ -172,10 +167,10 @@ impl Policy {
         })
     }
 
-    /// Whether a client may make this subscription, and which events it then sees.
+    /// Decides whether a client may make this subscription, and which events it sees.
     ///
     /// # Errors
-    /// What it lacks.
+    /// The right that it lacks.
     pub fn subscribe(
         &self,
         client: &Client,
@@ -197,7 +192,7 @@ impl Policy {
         if actions.iter().any(sleeps) {
             may_read_memory(client, receiver, &rights)?;
         }
-        // Whoever may use a service of another user may see what its owner raises.
+        // A user who may use a service of another one may see the events that its owner raises.
         let sees_owner = service.owner_uid.is_some_and(|owner| owner != client.uid);
         Ok(match rights.see {
             See::All => Scope::All,
@@ -206,10 +201,7 @@ impl Policy {
         })
     }
 
-    /// Whether a client may set a service's parameter.
-    ///
-    /// # Errors
-    /// What it lacks.
+    /// Decides whether a client may set a service's parameter.
     pub fn set_parameter(&self, client: &Client, service: &Service<'_>) -> Result<(), Denied> {
         let owns = service.owner_uid == Some(client.uid);
         if owns || self.rights(client, service.name).set_parameters {
@@ -221,10 +213,7 @@ impl Policy {
         })
     }
 
-    /// Whether a client may load services into the kernel.
-    ///
-    /// # Errors
-    /// What it lacks.
+    /// Decides whether a client may load services into the kernel.
     pub fn add_service(&self, client: &Client) -> Result<(), Denied> {
         if self.rights(client, "").add_services {
             return Ok(());
@@ -235,7 +224,7 @@ impl Policy {
         })
     }
 
-    /// Whether a client may know whose an application service is, and what is counted of it.
+    /// Whether a client may see the owner and the counters of an application service.
     pub fn may_look_at_service(&self, client: &Client, service: &Service<'_>) -> bool {
         service.owner_uid.is_none_or(|owner| {
             self.may_look(client, owner, service.name)
@@ -243,7 +232,7 @@ impl Policy {
         })
     }
 
-    /// Whether a client may look at something of user `uid` that belongs to this service.
+    /// Whether a client may see objects of user `uid` that belong to this service.
     pub fn may_look(&self, client: &Client, uid: u32, service: &str) -> bool {
         uid == client.uid || self.rights(client, service).see == See::All
     }
@@ -261,7 +250,8 @@ fn may_reach(client: &Client, receiver: &Receiver) -> Result<(), Denied> {
     })
 }
 
-/// Reading memory needs more than sending a signal: every user of the receiver must be the client.
+/// Reading memory needs more than sending a signal: every user of the receiver must be the
+/// client's.
 fn may_read_memory(client: &Client, receiver: &Receiver, rights: &Rights) -> Result<(), Denied> {
     let action = "a handler that reads its receiver's memory";
     if !rights.sleeping_handlers {

@@ -1,24 +1,24 @@
-//! The one accounting: what each user holds, whether it may hold more, and that everything is given
-//! back exactly once.
+//! The accounting: what each user holds, whether it may hold more, and that everything is released
+//! exactly once.
 //!
-//! Whatever the daemon makes for a client is charged first, all of it or nothing, and the
-//! [`Charge`] lives with the thing: dropping it gives back. What a client keeps after closing (its
-//! programs may still map the memory) is split off its charge and lives on.
+//! Every object that the daemon creates for a client is charged first, completely or not at all,
+//! and the [`Charge`] is kept with the object: dropping it releases the amount. Memory that a
+//! client keeps after closing (its programs may still map it) is split off the charge and released
+//! later.
 //!
 //! A user may hold up to its limit, and of the machine's total no more than its share:
-//!
-//! - Half of the total is kept in equal parts, one for each user there can be ([`USERS`]). A user's
-//!   part is its own: nobody can take it.
-//! - Of the other half a user may have at most what the other users left, divided by the number of
-//!   users that want some of it, itself included, and one. So a single user gets half of it, the
-//!   second a third of what remains, and so on; the last one finds something too.
+//! - Half of the total is reserved in equal parts, one for each possible user ([`USERS`]). Nobody
+//!   else can take a user's part.
+//! - Of the other half a user may hold at most what the other users left, divided by one more than
+//!   the number of users that want some of it, itself included. So a single user gets half of it,
+//!   the second a third of the rest, and so on; the last one still gets something.
 //!
 //! Root is counted and limited by the second half as a whole, not by a share.
 //!
-//! What is counted by time, not held, is in [`upload`].
+//! Rates, as opposed to held amounts, are in [`upload`].
 //!
-//! Always: what users hold adds up to the totals; no total is above the machine's; nothing is below
-//! zero.
+//! Invariants: the users' amounts add up to the totals; no total exceeds the machine's; nothing is
+//! negative.
 
 pub mod upload;
 
@@ -29,27 +29,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::config::{Limits, Machine};
 use crate::quota::upload::Uploads;
 
-/// Users that can hold something at the same time, root aside: the rows of the kernel side's table.
+/// Users that can hold something at the same time, without root: the rows of the kernel side's
+/// table.
 pub const USERS: usize = 255;
 
-/// What is counted.
+/// A resource that is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Resource {
-    /// Connections to the daemon.
     Connections,
-    /// Channels.
     Channels,
-    /// Subscriptions.
     Subscriptions,
-    /// Application services.
     Services,
-    /// Shared memory.
+    /// Bytes of shared memory.
     Bytes,
-    /// The daemon's descriptors.
+    /// Descriptors of the daemon.
     Descriptors,
 }
 
-/// All of them, in the order in which amounts are kept.
+/// All resources, in the order in which amounts are stored.
 pub const RESOURCES: [Resource; 6] = [
     Resource::Connections,
     Resource::Channels,
@@ -60,7 +57,7 @@ pub const RESOURCES: [Resource; 6] = [
 ];
 
 impl Resource {
-    /// As messages name it: "... of your user".
+    /// Its name in messages: "... of your user".
     pub fn name(self) -> &'static str {
         match self {
             Resource::Connections => "connections",
@@ -78,27 +75,23 @@ impl Resource {
 pub struct Amounts([u64; RESOURCES.len()]);
 
 impl Amounts {
-    /// Nothing.
     pub const NONE: Amounts = Amounts([0; RESOURCES.len()]);
 
-    /// And so much of that.
+    /// These amounts with `amount` added to one of them.
     #[must_use]
     pub fn and(mut self, resource: Resource, amount: u64) -> Amounts {
         self.0[resource as usize] = amount;
         self
     }
 
-    /// How much of that.
     pub fn of(&self, resource: Resource) -> u64 {
         self.0[resource as usize]
     }
 
-    /// Whether it is nothing at all.
     pub fn is_none(&self) -> bool {
         *self == Amounts::NONE
     }
 
-    /// A user's limits as amounts.
     pub fn of_limits(limits: &Limits) -> Amounts {
         Amounts::NONE
             .and(Resource::Connections, limits.connections.get())
@@ -109,7 +102,6 @@ impl Amounts {
             .and(Resource::Descriptors, limits.descriptors.get())
     }
 
-    /// The machine's totals as amounts.
     pub fn of_machine(machine: &Machine) -> Amounts {
         Amounts::NONE
             .and(Resource::Connections, machine.connections.get())
@@ -121,14 +113,14 @@ impl Amounts {
     }
 }
 
-/// Why something was not charged.
+/// The reason for which a charge was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// What there was too little of; None: more users than the core can tell apart.
+    /// The resource that is exhausted; `None`: there are more users than the core has rows.
     pub resource: Option<Resource>,
-    /// How much the user may hold.
+    /// The amount that the user may hold.
     pub limit: u64,
-    /// Whether that is its share of the machine, and not its own limit.
+    /// Whether this is the user's share of the machine, not its own limit.
     pub shared: bool,
 }
 
@@ -147,7 +139,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// What everybody holds. Cheap to clone: all clones are the same books.
+/// The amounts of all users. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Ledger(Arc<Mutex<Books>>);
 
@@ -158,7 +150,7 @@ struct Books {
     uploads: Uploads,
 }
 
-/// Something that was charged to a user. Dropping it gives it back.
+/// An amount that is charged to a user. Dropping it releases the amount.
 #[derive(Debug)]
 pub struct Charge {
     ledger: Ledger,
@@ -167,7 +159,7 @@ pub struct Charge {
 }
 
 impl Ledger {
-    /// Empty books of a machine.
+    /// An empty ledger of a machine.
     pub fn new(machine: &Machine) -> Ledger {
         Ledger(Arc::new(Mutex::new(Books {
             machine: Amounts::of_machine(machine),
@@ -179,7 +171,7 @@ impl Ledger {
     /// Charges all of `amounts` to a user, or nothing.
     ///
     /// # Errors
-    /// What there was too little of.
+    /// The resource that is exhausted.
     pub fn charge(&self, uid: u32, limits: &Limits, amounts: Amounts) -> Result<Charge, Refusal> {
         let mut books = self.books();
         books.check(uid, limits, &amounts)?;
@@ -196,29 +188,27 @@ impl Ledger {
         })
     }
 
-    /// Runs `act` with what users have uploaded.
+    /// Calls `act` with the users' uploads.
     pub fn uploads<T>(&self, act: impl FnOnce(&mut Uploads) -> T) -> T {
         act(&mut self.books().uploads)
     }
 
-    /// Other totals from now on. What is held beyond them stays until it is given back.
+    /// Sets other totals. Amounts beyond them stay until they are released.
     pub fn set_machine(&self, machine: &Machine) {
         self.books().machine = Amounts::of_machine(machine);
     }
 
-    /// What a user holds.
     pub fn held(&self, uid: u32) -> Amounts {
         self.books().users.get(&uid).copied().unwrap_or_default()
     }
 
-    /// Users that hold something, with what they hold.
+    /// Users that hold something, with their amounts.
     pub fn users(&self) -> Vec<(u32, Amounts)> {
         let mut users: Vec<_> = self.books().users.iter().map(|(k, v)| (*k, *v)).collect();
         users.sort_unstable_by_key(|(uid, _)| *uid);
         users
     }
 
-    /// What all users hold.
     pub fn total(&self) -> Amounts {
         let mut total = Amounts::NONE;
         for (_, held) in self.users() {
@@ -230,7 +220,7 @@ impl Ledger {
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
-        // Nobody panics between the first and the last write of a change.
+        // No code panics between the first and the last write of a change.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -267,7 +257,7 @@ impl Books {
         Ok(())
     }
 
-    /// How much a user may hold of the machine's total, as things are.
+    /// The amount that a user may hold of the machine's total at present.
     fn share(&self, uid: u32, resource: Resource) -> u64 {
         let total = self.machine.of(resource);
         let part = own_part(total);
@@ -292,23 +282,21 @@ impl Books {
     }
 }
 
-/// The part of a total that each user has for itself.
+/// The part of a total that is reserved for each user.
 pub fn own_part(total: u64) -> u64 {
     total / (2 * USERS as u64)
 }
 
 impl Charge {
-    /// Whose it is.
     pub fn uid(&self) -> u32 {
         self.uid
     }
 
-    /// What it is.
     pub fn amounts(&self) -> Amounts {
         self.amounts
     }
 
-    /// Takes all of one resource out of it, to be given back by itself.
+    /// Splits the whole amount of one resource off, to be released separately.
     #[must_use]
     pub fn split(&mut self, resource: Resource) -> Charge {
         let amount = std::mem::take(&mut self.amounts.0[resource as usize]);

@@ -1,13 +1,13 @@
-//! Rates: so many per second, a burst at once (a bucket of tokens, kept as one point in time).
+//! Rates with a number per second and a burst (a token bucket, stored as one point in time).
 //!
-//! The bucket is the time at which it would be full; taking a token moves that forward by one
-//! interval. It may lie at most a burst ahead of now. Nothing runs in between, and a bucket that is
-//! full says the same as one that does not exist, so it can be forgotten.
+//! The bucket is the time at which it would be full; taking a token moves it forward by one
+//! interval. It may lie at most a burst ahead of now. Nothing runs in between, and a full bucket is
+//! equivalent to one that does not exist, so it can be dropped.
 
 /// Nanoseconds of a second.
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// How much per second, and how much at once.
+/// Number per second, and burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     /// At least 1.
@@ -22,18 +22,18 @@ impl Rate {
     }
 }
 
-/// A user's bucket. The new one is full.
+/// A user's bucket. A new one is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bucket {
     full_ns: u64,
 }
 
 impl Bucket {
-    /// Takes one token, whether it is there or not. How long to wait until it would have been
-    /// there, ns; 0: it was.
+    /// Takes one token, whether it is available or not. Returns the time until it would have been
+    /// available, ns; 0: it was.
     ///
-    /// Whoever comes too early thus waits in line behind those that came before. The caller waits
-    /// before it takes again, so a bucket is never more than its takers behind.
+    /// A caller that comes too early thus waits behind earlier ones. It waits before it takes
+    /// another token, so a bucket never lags further behind than the number of its callers.
     pub fn take(&mut self, rate: Rate, now_ns: u64) -> u64 {
         let interval = rate.interval_ns();
         self.full_ns = self.full_ns.max(now_ns).saturating_add(interval);
@@ -41,7 +41,7 @@ impl Bucket {
         (self.full_ns - now_ns).saturating_sub(burst_ns)
     }
 
-    /// Whether it is full: as good as a new one.
+    /// Whether it is full, which is equivalent to a new one.
     pub fn is_full(&self, now_ns: u64) -> bool {
         self.full_ns <= now_ns
     }
@@ -71,7 +71,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever waits as told takes at most `burst` and `per_s` in each second.
+        /// A caller that waits as told takes at most `burst` and `per_s` in each second.
         #[test]
         fn nobody_is_faster_than_the_rate(
             per_s in 1u64..10_000,

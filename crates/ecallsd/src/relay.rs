@@ -1,5 +1,5 @@
-//! What door and broker say to each other: packets over a socket pair (SOCK_SEQPACKET) that no
-//! client can reach.
+//! The messages between door and broker: packets over a socket pair (SOCK_SEQPACKET) that no client
+//! can reach.
 //!
 //! | from | packet | descriptors |
 //! |---|---|---|
@@ -7,18 +7,18 @@
 //! | door | [`Kind::Request`]: a further message | those of the message |
 //! | door | [`Kind::Gone`]: a connection has ended; `detail`: [`Why`] | |
 //! | door | [`Kind::Slow`]: `detail` requests of the client's user had to wait | |
-//! | broker | [`Kind::Done`]: the last of the first three is dealt with; `detail` below | |
-//! | broker | [`Kind::Rate`]: how fast a user may ask; [`UserRate`] follows | |
-//! | broker | [`Kind::Subordinates`]: which ids count for others; `detail` below | |
+//! | broker | [`Kind::Done`]: the last of the first three was handled; `detail` below | |
+//! | broker | [`Kind::Rate`]: the rate of a user; [`UserRate`] follows | |
+//! | broker | [`Kind::Subordinates`]: the ids that are charged to others; `detail` below | |
 //!
-//! Detail of DONE: [`DEALT_WITH`], or how many descriptors the broker may have, if it had none left
-//! for OPEN. SUBORDINATES have some [`crate::subordinate::Range`]s behind them; with detail 0 they
-//! take the place of the former ones, else they add to them.
+//! The detail of DONE is [`DEALT_WITH`], or the broker's limit of descriptors if it had none left
+//! for OPEN. SUBORDINATES are followed by [`crate::subordinate::Range`]s; with detail 0 they
+//! replace the former ones, otherwise they are added.
 //!
 //! The door waits for DONE before it reads on from that connection, and before it closes anything
-//! that came over it. So the broker has at most one packet of each connection before it, and never
-//! closes the last reference to a client's descriptor: that may block for as long as the client
-//! likes (a socket that lingers, a file of a file system that does not answer).
+//! that was received over it. So the broker has at most one packet of each connection at a time,
+//! and never closes the last reference to a client's descriptor: that may block for as long as the
+//! client likes (a socket that lingers, a file of a file system that does not answer).
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -32,7 +32,7 @@ use rustix::net::{
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// An enumeration that travels as a number, and the way back.
+/// An enumeration that is transmitted as a number, with the conversion from the number.
 macro_rules! numbered {
     ($(#[$doc:meta])* $enum:ident { $($(#[$name_doc:meta])* $name:ident = $number:literal,)* }) => {
         $(#[$doc])*
@@ -42,7 +42,6 @@ macro_rules! numbered {
         }
 
         impl $enum {
-            /// From its number.
             fn of_number(number: u32) -> Option<$enum> {
                 match number {
                     $($number => Some($enum::$name),)*
@@ -54,8 +53,7 @@ macro_rules! numbered {
 }
 
 numbered! {
-    /// What a packet is.
-    #[expect(missing_docs, reason = "the table above explains them")]
+    /// The kind of a packet; see the table above.
     Kind {
         Open = 1,
         Request = 2,
@@ -70,26 +68,26 @@ numbered! {
 numbered! {
     /// Why a connection has ended.
     Why {
-        /// Its client closed it, or the broker did.
+        /// The client or the broker closed it.
         Closed = 0,
-        /// A packet was no message.
+        /// A packet was not a valid message.
         Malformed = 1,
-        /// A process sent that is not the one that connected.
+        /// A message was sent by another process than the one that connected.
         Sender = 2,
-        /// A message came with other descriptors than it should.
+        /// A message came with other descriptors than its kind needs.
         Descriptors = 3,
-        /// The first message was another than HELLO, or did not come in time.
+        /// The first message was not HELLO, or did not arrive in time.
         Silent = 4,
     }
 }
 
 impl Why {
-    /// From its number; one that the door does not send counts as malformed.
+    /// The reason for a number; an unknown number counts as malformed.
     pub fn from_number(number: u32) -> Why {
         Why::of_number(number).unwrap_or(Why::Malformed)
     }
 
-    /// For the log.
+    /// Its text in the log.
     pub fn text(self) -> &'static str {
         match self {
             Why::Closed => "closed its connection",
@@ -101,10 +99,10 @@ impl Why {
     }
 }
 
-/// Detail of [`Kind::Done`]: nothing was in the way.
+/// Detail of [`Kind::Done`]: the packet was handled without a problem.
 pub const DEALT_WITH: u32 = 0;
 
-/// What each packet begins with.
+/// The header of each packet.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 struct Head {
@@ -115,18 +113,16 @@ struct Head {
 
 const HEAD: usize = size_of::<Head>();
 
-/// How fast a user may ask, and how many connections it may have. Uid [`UserRate::EVERYBODY`]:
-/// everyone of whom nothing else is said.
+/// The rate of a user's requests, and its number of connections. The uid [`UserRate::EVERYBODY`]
+/// stands for all users without their own.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct UserRate {
-    /// The user.
     pub uid: u32,
-    /// Connections.
     pub connections: u32,
-    /// Requests per second; 0: as many as it likes.
+    /// Requests per second; 0: no limit.
     pub per_s: u64,
-    /// Requests at once.
+    /// The burst of requests.
     pub burst: u64,
 }
 
@@ -135,31 +131,27 @@ impl UserRate {
     pub const EVERYBODY: u32 = u32::MAX;
 }
 
-/// A packet that arrived.
+/// A received packet.
 #[derive(Debug)]
 pub struct Packet {
-    /// What it is.
     pub kind: Kind,
-    /// As the kind says.
+    /// Its meaning depends on the kind.
     pub detail: u32,
-    /// The connection, as the door numbers it.
+    /// The connection's number in the door.
     pub connection: u64,
-    /// What follows.
+    /// The data after the header.
     pub body: Vec<u8>,
-    /// What came beside it. Fewer than were sent, if this process can have no more descriptors:
-    /// who takes the packet finds them missing.
+    /// The descriptors. They are fewer than were sent if this process has reached its limit of
+    /// descriptors; the receiver of the packet notices that.
     pub fds: Vec<OwnedFd>,
 }
 
-/// One end.
+/// One end of the socket pair.
 #[derive(Debug)]
 pub struct Relay(OwnedFd);
 
 impl Relay {
-    /// Both ends.
-    ///
-    /// # Errors
-    /// Those of the system.
+    /// Creates both ends.
     pub fn pair() -> io::Result<(Relay, Relay)> {
         let (one, other) = rustix::net::socketpair(
             AddressFamily::UNIX,
@@ -170,20 +162,20 @@ impl Relay {
         Ok((Relay(one), Relay(other)))
     }
 
-    /// The end that a process was started with.
+    /// The end with which a process was started.
     pub fn of_descriptor(fd: OwnedFd) -> Relay {
         Relay(fd)
     }
 
-    /// Its descriptor, to start a process with.
+    /// The descriptor with which a process is started.
     pub fn into_descriptor(self) -> OwnedFd {
         self.0
     }
 
-    /// Sends a packet; waits while the other end does not read.
+    /// Sends a packet; blocks while the other end does not read.
     ///
     /// # Errors
-    /// Those of the system; BrokenPipe when the other end is gone.
+    /// BrokenPipe: the other end is gone.
     pub fn send(
         &self,
         kind: Kind,
@@ -213,11 +205,10 @@ impl Relay {
         }
     }
 
-    /// The next packet. None: there is none now (with `wait` false), or the other end is gone.
+    /// The next packet. `None`: there is none (with `wait` false), or the other end is gone.
     ///
     /// # Errors
-    /// Those of the system; BrokenPipe when the other end is gone, InvalidData for what the other
-    /// end never says.
+    /// BrokenPipe: the other end is gone; InvalidData: the packet is malformed.
     pub fn receive(&self, wait: bool) -> io::Result<Option<Packet>> {
         let mut bytes = [0; HEAD + MESSAGE_MAX];
         let mut space =
@@ -287,7 +278,7 @@ mod tests {
         assert_eq!(end.kind(), io::ErrorKind::BrokenPipe);
     }
 
-    /// In a child process: the limit is one for all threads.
+    /// In a child process, because all threads share the limit.
     #[test]
     fn a_packet_for_whose_descriptor_there_is_no_room_arrives_without() {
         const CHILD: &str = "ECALLSD_TEST_NO_DESCRIPTORS";

@@ -1,5 +1,5 @@
-//! What clients ask for: one file per kind of request. Each first decides (policy), then charges
-//! (quota), then acts in the kernel, and puts what it made into the client.
+//! The requests of clients, one file per kind. Each handler first decides (policy), then charges
+//! (quota), then acts in the kernel, and stores the new object in the client.
 
 pub mod channel;
 pub mod look;
@@ -24,11 +24,11 @@ use crate::quota::{Amounts, Charge, Ledger, Refusal};
 use crate::retired::Retired;
 use crate::users::Users;
 
-/// A refusal on its way to the client.
+/// A refusal for the client.
 #[derive(Debug)]
 pub struct No(pub Box<Refused>);
 
-/// What a request results in.
+/// The result of a request.
 pub type Result<T> = std::result::Result<T, No>;
 
 impl From<ecalls_kernel::Error> for No {
@@ -64,32 +64,26 @@ impl From<Refusal> for No {
 }
 
 impl No {
-    /// An argument that has no meaning.
+    /// The refusal of an invalid argument.
     pub fn invalid(what: &str, given: impl ToString, expected: &str) -> No {
         let refused = Refused::new(REFUSED_INVALID, 0, what, &given.to_string(), expected);
         No(Box::new(refused))
     }
 }
 
-/// What a request is answered with: the broker's parts, and the client.
+/// The context of a request: the broker's parts, and the client.
 #[derive(Debug)]
 pub struct Context<'a> {
-    /// The core.
     pub core: &'a Arc<Core>,
-    /// Who may do what.
     pub policy: &'a Policy,
-    /// Who has how much.
     pub ledger: &'a Ledger,
-    /// The kernel side's users.
     pub users: &'a mut Users,
     /// Memory of closed channels.
     pub retired: &'a mut Retired,
-    /// Who asks.
     pub client: &'a mut Client,
 }
 
 impl Context<'_> {
-    /// Charges the client's user.
     pub fn charge(&self, amounts: Amounts) -> Result<Charge> {
         let limits = self.policy.limits(&self.client.who);
         Ok(self
@@ -101,7 +95,7 @@ impl Context<'_> {
 /// Answers a request of a client that has said HELLO.
 ///
 /// # Errors
-/// What the client is told instead.
+/// The refusal for the client.
 pub fn answer(context: &mut Context<'_>, request: &Request, fds: &[OwnedFd]) -> Result<Reply> {
     match request {
         Request::Hello(_) => Err(No::invalid("HELLO", "the second one", "one per connection")),
@@ -122,19 +116,19 @@ pub fn answer(context: &mut Context<'_>, request: &Request, fds: &[OwnedFd]) -> 
         Request::LookUser(body) => look::user(context, body.number),
         Request::LookFate(body) => look::fate(context, body),
         Request::TakeMap(body) => map::take(context, body.number),
-        // What brings texts goes another way.
+        // Requests with texts take another way.
         Request::ReplaceHandler(_) => Err(No::invalid("the request", "no text", "one with a text")),
     }
 }
 
-/// Yes, with a number.
+/// Success, with a number.
 pub fn done(value: impl Into<u64>) -> Reply {
     Reply::plain(Answer::Done(Done {
         value: value.into(),
     }))
 }
 
-/// There is no further one.
+/// The end of a list.
 pub fn end() -> Reply {
     Reply::plain(Answer::End(Done { value: 0 }))
 }

@@ -1,18 +1,18 @@
-//! Memory that was a channel's and that somebody may still have mapped: charged to its user until
-//! nobody has.
+//! Memory of closed channels that a process may still have mapped: it is charged to its user until
+//! no process holds it.
 //!
-//! Closing a channel takes it out of the kernel side at once; nothing is written there any more.
-//! But who was given its descriptors keeps the memory as long as it likes, and would otherwise get
-//! more of it by closing and opening again and again.
+//! Closing a channel removes it from the kernel side at once, and nothing is written there any
+//! more. But a process that holds its descriptors keeps the memory as long as it likes, and could
+//! otherwise obtain more of it by opening and closing repeatedly.
 
 use std::collections::HashSet;
 
 use crate::quota::Charge;
 
-/// How often to look, ns.
+/// The interval of the checks, ns.
 const PERIOD_NS: u64 = 500_000_000;
 
-/// Memory that is not known to be free.
+/// Memory that may still be in use.
 #[derive(Debug, Default)]
 pub struct Retired {
     segments: Vec<Segments>,
@@ -27,7 +27,7 @@ struct Segments {
 }
 
 impl Retired {
-    /// A channel was closed that had these maps; the charge is for its memory.
+    /// Adds the maps of a closed channel with the charge for its memory.
     pub fn add(&mut self, maps: [u32; 3], charge: Charge) {
         self.segments.push(Segments {
             maps,
@@ -35,24 +35,21 @@ impl Retired {
         });
     }
 
-    /// Whether it is time to look again.
     pub fn is_due(&self, now_ns: u64) -> bool {
         !self.segments.is_empty() && now_ns.saturating_sub(self.looked_ns) >= PERIOD_NS
     }
 
-    /// Gives back what is charged for maps that are gone. `living`: those of channels that exist.
+    /// Releases the charges for maps that are gone. `living`: the maps that still exist.
     pub fn release(&mut self, living: &HashSet<u32>, now_ns: u64) {
         self.looked_ns = now_ns;
         self.segments
             .retain(|segments| segments.maps.iter().any(|map| living.contains(map)));
     }
 
-    /// How many channels' memory there is.
     pub fn len(&self) -> usize {
         self.segments.len()
     }
 
-    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.segments.is_empty()
     }

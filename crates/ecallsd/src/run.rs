@@ -1,12 +1,12 @@
-//! The command line, and the order in which the daemon starts:
+//! The command line, and the start of the daemon in this order:
 //!
-//! 1. the configuration is read, so that a mistake changes nothing;
-//! 2. the socket is opened: another daemon is noticed before anything is loaded;
+//! 1. the configuration is read, so that an error in it changes nothing;
+//! 2. the socket is opened, which detects another daemon before anything is loaded;
 //! 3. the core is loaded, unless another program hosts one;
 //! 4. the door is started: this program again, with the socket and one end of the relay as its
 //!    standard input and output, and without privileges;
-//! 5. the compiler is started the same way, with its two ways to the broker;
-//! 6. the sandbox is closed, and only then threads start and clients are served.
+//! 5. the compiler is started in the same way, with its two sockets to the broker;
+//! 6. the sandbox is closed; only then threads are started and clients are served.
 
 use std::fs;
 use std::io;
@@ -32,13 +32,13 @@ use crate::relay::Relay;
 use crate::sandbox::{self, Enforce, Sandbox};
 use crate::{door, listen, log, metrics};
 
-/// Descriptors of the door: two for each connection, and a few of each message.
+/// Descriptors of the door: two per connection, and a few per message.
 const DOOR_DESCRIPTORS: u64 = 32768;
 
 /// Descriptors of the core, and a few more.
 const CORE_DESCRIPTORS: u64 = 2048;
 
-/// How long another part may take to end.
+/// The longest time that another process of the daemon may take to end.
 const PART_TIME: Duration = Duration::from_secs(2);
 
 /// Arguments of `ecallsd` and `ecalls daemon`.
@@ -47,21 +47,21 @@ pub struct Args {
     /// Configuration file; by default /etc/ecalls/ecallsd.toml, if there is one
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Print the configuration that is in effect, or what is wrong with it, and end
+    /// Check the configuration, print it with all defaults or the error in it, and exit
     #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with = "config")]
     check_config: Option<Option<PathBuf>>,
-    /// What happens on a system call that the daemon should not make
+    /// Internal: the reaction to a system call that the daemon does not use
     #[arg(long, hide = true, value_enum, default_value_t)]
     seccomp: Enforce,
-    /// Be the door: only the daemon itself says this
+    /// Internal: run as the door
     #[arg(long, hide = true)]
     door: bool,
-    /// Be the compiler: only the daemon itself says this
+    /// Internal: run as the compiler
     #[arg(long, hide = true, conflicts_with = "door")]
     compiler: bool,
 }
 
-/// Why the daemon ends.
+/// The reason for which the daemon ends.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -70,13 +70,8 @@ pub enum Error {
     Config(#[from] config::Error),
     /// The socket cannot be opened.
     #[error("listening on {}: {source}{}", path.display(), hint(source))]
-    Listen {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The core cannot be hosted.
+    Listen { path: PathBuf, source: io::Error },
+    /// The core cannot be loaded.
     #[error("{0}")]
     Core(#[from] ecalls_kernel::Error),
     /// The sandbox cannot be closed.
@@ -88,9 +83,7 @@ pub enum Error {
     /// A system call failed.
     #[error("{action}: {source}")]
     Os {
-        /// What was being done.
         action: &'static str,
-        /// Why.
         source: io::Error,
     },
 }
@@ -104,7 +97,7 @@ fn hint(error: &io::Error) -> &'static str {
 }
 
 impl Error {
-    /// The exit code, as `ecalls --help` explains them.
+    /// The exit code as in `ecalls --help`.
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Config(_) => 2,
@@ -121,11 +114,11 @@ impl Error {
     }
 }
 
-/// Does what the arguments say; a daemon runs until it is told to end. `command`: the arguments by
-/// which this program is the daemon.
+/// Runs the daemon until a signal ends it, or executes what the arguments request. `command`: the
+/// arguments by which this program is the daemon.
 ///
 /// # Errors
-/// What keeps it from that.
+/// The reason for which the daemon ends.
 pub fn run(args: &Args, command: &[&str]) -> Result<(), Error> {
     if let Some(file) = &args.check_config {
         let (config, _) = load(file.as_ref())?;
@@ -148,13 +141,13 @@ pub fn run(args: &Args, command: &[&str]) -> Result<(), Error> {
     let path = listener.path.clone();
     let result = host(args, command, config, config_path, log, listener.fd, &names);
     if let Some(path) = path {
-        // If it cannot be removed, the next daemon does it.
+        // If it cannot be removed, the next daemon removes it.
         let _ = fs::remove_file(path);
     }
     result
 }
 
-/// A file that is named must exist.
+/// A file that is named explicitly must exist.
 fn load(file: Option<&PathBuf>) -> Result<(Config, PathBuf), config::Error> {
     match file {
         Some(path) => Ok((Config::load(path, true)?, path.clone())),
@@ -195,7 +188,7 @@ fn host(
         Compiler::pair().map_err(Error::os("making the ways to the compiler"))?;
     let mut keeper = start(args, command, "--compiler", (jobs, control), names)
         .map_err(Error::os("starting the compiler"))?;
-    // Later the kernel's types cannot be read any more.
+    // The kernel's types cannot be read after the sandbox is closed.
     ecalls_kernel::ecode::prepare()?;
     enter_sandbox(args, &config, &config_path)?;
     let parts = Parts {
@@ -216,7 +209,7 @@ fn host(
             .map_err(Error::os("starting a thread"))?;
     }
     let served = broker.serve();
-    // Both end when their other ends are gone.
+    // Both processes end when the other ends of their sockets are closed.
     drop(broker);
     let status = wait_for(&mut door);
     wait_for(&mut keeper);
@@ -231,7 +224,7 @@ fn host(
 }
 
 fn enter_sandbox(args: &Args, config: &Config, config_path: &Path) -> Result<(), Error> {
-    // By the same limit the kernel counts those that are on their way to clients.
+    // The kernel applies the same limit to descriptors in transit to clients.
     let on_their_way = config.machine.connections.get() * MESSAGE_DESCRIPTORS as u64;
     let descriptors = config.machine.descriptors.get() + CORE_DESCRIPTORS + on_their_way;
     let folder = |path: &Path| path.parent().map(Path::to_owned);
@@ -247,7 +240,7 @@ fn enter_sandbox(args: &Args, config: &Config, config_path: &Path) -> Result<(),
     Ok(())
 }
 
-/// A pipe that becomes readable with a signal, and what the signals ask for.
+/// A pipe that becomes readable at a signal, and the requests of the signals.
 fn listen_to_signals() -> io::Result<(OwnedFd, Asked)> {
     let asked = Asked::default();
     let (wake, write) = std::os::unix::net::UnixStream::pair()?;
@@ -262,7 +255,7 @@ fn listen_to_signals() -> io::Result<(OwnedFd, Asked)> {
     Ok((wake.into(), asked))
 }
 
-/// Starts this program again as another part of the daemon, with its standard input and output.
+/// Starts this program again as another process of the daemon, with its standard input and output.
 fn start(
     args: &Args,
     command: &[&str],
@@ -270,7 +263,7 @@ fn start(
     (stdin, stdout): (OwnedFd, OwnedFd),
     names: &Names,
 ) -> io::Result<Child> {
-    // Whoever is executed by us has ambient capabilities of ours.
+    // An executed program would inherit our ambient capabilities.
     caps::clear(None, CapSet::Ambient).map_err(io::Error::other)?;
     let mut child = Command::new("/proc/self/exe");
     child
@@ -280,7 +273,7 @@ fn start(
         .arg("--seccomp")
         .arg(args.seccomp.name())
         .env_clear()
-        // Else the C library opens a file to count the CPUs when threads contend for memory.
+        // Otherwise the C library opens a file to count the CPUs when threads contend for memory.
         .env("MALLOC_ARENA_MAX", "1")
         .stdin(Stdio::from(stdin))
         .stdout(Stdio::from(stdout))
@@ -288,8 +281,8 @@ fn start(
     if let Ok(stream) = std::env::var("JOURNAL_STREAM") {
         child.env("JOURNAL_STREAM", stream);
     }
-    // Without such a user it stays root's, and has no capability either way: as `nobody` it would
-    // share its user with strangers, who could end it.
+    // Without such a user the process stays root's, and has no capability either way: as `nobody`
+    // it would share its user with strangers, who could kill it.
     let ecalls = Who::Name("ecalls".to_owned());
     if ecalls_kernel::is_root()
         && let (Some(user), Some(group)) = (names.user(&ecalls), names.group(&ecalls))
@@ -305,12 +298,12 @@ fn be_the_door(args: &Args) -> Result<(), Error> {
     let copy = |result: io::Result<OwnedFd>| result.map_err(Error::os("taking the door's place"));
     let relay = Relay::of_descriptor(copy(io::stdin().as_fd().try_clone_to_owned())?);
     let listener = copy(io::stdout().as_fd().try_clone_to_owned())?;
-    // For who looks at the list of processes.
+    // The name in the list of processes.
     let _ = rustix::thread::set_name(c"ecallsd-door");
     let mut sandbox = Sandbox::door(DOOR_DESCRIPTORS);
     sandbox.enforce = args.seccomp;
     sandbox.enter()?;
-    // What happened is told where somebody reads it; who waits for the door hears its status.
+    // The error is printed here; the process that waits for the door sees only its status.
     door::serve(relay, &listener).map_err(|source| {
         error!("the door: {source}");
         Error::Os {
@@ -320,10 +313,7 @@ fn be_the_door(args: &Args) -> Result<(), Error> {
     })
 }
 
-/// Is the compiler's keeper; see [`compiler::serve`].
-///
-/// # Errors
-/// What keeps it from that.
+/// Runs the compiler's keeper; see [`compiler::serve`].
 pub fn keep_compiler(enforce: Enforce, work: impl Fn(&Job, &OwnedFd) -> u8) -> Result<(), Error> {
     log::start(config::Level::Warn);
     let copy = |result: io::Result<OwnedFd>| result.map_err(Error::os("taking its place"));
@@ -345,7 +335,7 @@ pub fn keep_compiler(enforce: Enforce, work: impl Fn(&Job, &OwnedFd) -> u8) -> R
     })
 }
 
-/// Waits for another part, but not for ever. How it ended.
+/// Waits for another process of the daemon for a limited time. Returns how it ended.
 fn wait_for(part: &mut Child) -> String {
     let until = Instant::now() + PART_TIME;
     while Instant::now() < until {

@@ -1,5 +1,5 @@
-//! What the daemon's processes give up before they serve anybody: whatever a mistake in them, or
-//! whoever exploits it, could use against the machine.
+//! The privileges that the daemon's processes drop before they serve clients, so that neither a
+//! mistake in them nor an attacker who exploits it can harm the machine.
 //!
 //! | | broker | door | compiler |
 //! |---|---|---|---|
@@ -9,14 +9,14 @@
 //! | memory | | | 128 MiB ([`cap::MEMORY`]) |
 //! | system calls | [`syscalls::broker`] | [`syscalls::door`] | [`syscalls::keeper`] |
 //!
-//! The compiler's workers give up more: [`syscalls::worker`].
+//! The compiler's workers drop more: [`syscalls::worker`].
 //!
 //! None of them can gain privileges again, be traced, or leave a core file. The order matters:
-//! limits, then capabilities, then files, and last the system calls, which forbid the rest. It is
-//! done before the first thread starts, so that all threads inherit it.
+//! limits, then capabilities, then files, and finally the system calls, which forbid the rest. This
+//! happens before the first thread starts, so that all threads inherit it.
 //!
-//! Works the same for root by hand and for the unit's own user with ambient capabilities. A kernel
-//! that lacks a part is told about ([`Report`]); that the rest holds is not given up for it.
+//! It works in the same way for root and for the unit's own user with ambient capabilities. A
+//! feature that the kernel lacks is reported ([`Report`]), and all others are applied.
 
 pub mod syscalls;
 
@@ -36,13 +36,14 @@ pub use self::syscalls::Enforce;
 use crate::compiler::cap;
 use crate::subordinate;
 
-/// Descriptors of the compiler: its two ways, standard error, its worker's process, and a few.
+/// Descriptors of the compiler: its two sockets, standard error, its worker's process, and a few
+/// more.
 const KEEPER_DESCRIPTORS: u64 = 32;
 
-/// Landlock as this file knows it; a kernel that knows less enforces what it knows.
+/// The newest version of Landlock that is used; an older kernel enforces what it supports.
 const LANDLOCK: ABI = ABI::V6;
 
-/// What could not be done.
+/// The step that failed.
 #[derive(Debug, thiserror::Error)]
 #[error("giving up {what}: {why}")]
 pub struct Error {
@@ -59,17 +60,15 @@ impl Error {
     }
 }
 
-/// What this kernel lacks of the sandbox.
+/// The features of the sandbox that this kernel lacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// In words; empty: nothing.
     pub lacks: Vec<&'static str>,
 }
 
-/// What a process keeps.
+/// The privileges that a process keeps.
 #[derive(Clone, Debug)]
 pub struct Sandbox {
-    /// Capabilities.
     pub capabilities: Vec<Capability>,
     /// Files and folders that it may read.
     pub read: Vec<PathBuf>,
@@ -77,20 +76,20 @@ pub struct Sandbox {
     pub write: Vec<PathBuf>,
     /// Folders in which it may remove its sockets.
     pub remove: Vec<PathBuf>,
-    /// Most descriptors.
+    /// The limit of descriptors.
     pub descriptors: u64,
-    /// System calls.
+    /// The permitted system calls.
     pub syscalls: syscalls::List,
-    /// What happens on others.
+    /// The reaction to other system calls.
     pub enforce: Enforce,
-    /// Whether it may reach others by abstract sockets and signals.
+    /// Whether it may use abstract sockets of, and send signals to, other processes.
     pub reach: bool,
-    /// Most memory of its own, bytes.
+    /// The limit of its own memory, bytes.
     pub memory: Option<u64>,
 }
 
 impl Sandbox {
-    /// That of the broker. `lock` and `sockets` are its paths.
+    /// The broker's. `lock` and `sockets` are its paths.
     pub fn broker(descriptors: u64, lock: &Path, sockets: Vec<PathBuf>, config: &Path) -> Sandbox {
         let mut read: Vec<PathBuf> = [
             "/etc/passwd",
@@ -100,7 +99,8 @@ impl Sandbox {
         ]
         .map(PathBuf::from)
         .into();
-        // Its folder: an editor replaces the file, and a rule would stay with the old one.
+        // The rule is for the folder: editors replace the file, and a rule for the old one would
+        // not apply.
         read.extend(config.parent().map(Path::to_owned));
         Sandbox {
             capabilities: vec![Capability::CAP_BPF, Capability::CAP_PERFMON],
@@ -116,7 +116,7 @@ impl Sandbox {
         }
     }
 
-    /// That of the door.
+    /// The door's.
     pub fn door(descriptors: u64) -> Sandbox {
         Sandbox {
             capabilities: Vec::new(),
@@ -131,7 +131,7 @@ impl Sandbox {
         }
     }
 
-    /// That of the compiler's keeper. Its workers give up more.
+    /// That of the compiler's keeper. Its workers drop more.
     pub fn keeper() -> Sandbox {
         Sandbox {
             syscalls: syscalls::keeper(),
@@ -140,10 +140,10 @@ impl Sandbox {
         }
     }
 
-    /// Gives everything else up, for this thread and all that it starts.
+    /// Drops all other privileges, for this thread and all that it starts.
     ///
     /// # Errors
-    /// What could not be given up although the kernel knows it.
+    /// The step that failed although the kernel supports it.
     pub fn enter(&self) -> Result<Report, Error> {
         let mut report = Report::default();
         limit_resources(self.descriptors)?;
@@ -182,7 +182,7 @@ impl Sandbox {
             (&self.remove, AccessFs::RemoveFile.into()),
         ] {
             for path in paths {
-                // What is not there cannot be allowed, and is not missed.
+                // A path that does not exist needs no rule.
                 let Ok(fd) = PathFd::new(path) else { continue };
                 let fits = match path.is_dir() {
                     true => access,
@@ -206,7 +206,8 @@ impl Sandbox {
     }
 }
 
-/// Core files would hold what clients said; descriptors have a number that the quotas know.
+/// Core files would contain clients' data; the number of descriptors must be the one that the
+/// quotas assume.
 fn limit_resources(descriptors: u64) -> Result<(), Error> {
     let none = Rlimit {
         current: Some(0),
@@ -217,7 +218,7 @@ fn limit_resources(descriptors: u64) -> Result<(), Error> {
     limit(Resource::Nofile, descriptors, "more descriptors")
 }
 
-/// At most so much, or what there is if that is less.
+/// Sets a limit, but does not raise a lower one.
 fn limit(resource: Resource, most: u64, what: &'static str) -> Result<(), Error> {
     let now = rustix::process::getrlimit(resource).maximum;
     let most = now.map_or(most, |now| now.min(most));
@@ -228,12 +229,13 @@ fn limit(resource: Resource, most: u64, what: &'static str) -> Result<(), Error>
     rustix::process::setrlimit(resource, limit).map_err(|error| Error::new(what, error))
 }
 
-/// Keeps what it has of `wanted`, and nothing else, in every set.
+/// Keeps those of `wanted` that the process has, and no others, in every set.
 fn keep_capabilities(wanted: &[Capability]) -> Result<(), Error> {
     let failed = |error: caps::errors::CapsError| Error::new("capabilities", error);
     let wanted: CapsHashSet = wanted.iter().copied().collect();
     caps::clear(None, CapSet::Ambient).map_err(failed)?;
-    // Only who has CAP_SETPCAP can make the bounding set smaller; the unit has done it otherwise.
+    // Only a process with CAP_SETPCAP can reduce the bounding set; the systemd unit reduces it
+    // otherwise.
     if caps::has_cap(None, CapSet::Effective, Capability::CAP_SETPCAP).map_err(failed)? {
         for capability in caps::read(None, CapSet::Bounding).map_err(failed)? {
             if !wanted.contains(&capability) {
@@ -248,10 +250,7 @@ fn keep_capabilities(wanted: &[Capability]) -> Result<(), Error> {
     caps::set(None, CapSet::Permitted, &kept).map_err(failed)
 }
 
-/// What a process lacks to host the core, if anything.
-///
-/// # Errors
-/// That of asking.
+/// The capability that the process lacks to host the core, if any.
 pub fn missing_capability() -> io::Result<Option<&'static str>> {
     for (capability, name) in [
         (Capability::CAP_BPF, "CAP_BPF"),

@@ -1,37 +1,37 @@
-//! Places: what clients take of the door while nobody else accounts for them. That is a connection
-//! before its HELLO, and one that the broker has given up and that is not closed yet, which may
-//! take as long as its client likes: who closes a socket closes the descriptors that were sent to
-//! it and not received. Each user may have some places, whatever others do.
+//! Places: the door's resources that no other quota covers. A place is a connection before its
+//! HELLO, or one that the broker has closed but the door has not. Closing may take as long as the
+//! client likes, because it also closes the descriptors that were sent and not received. Each user
+//! has some places, whatever others do.
 //!
 //! A connection counts until it is closed, wherever its thread waits. So a user's threads in the
-//! door are at most its share of the places, and one for each connection that the broker lets it
-//! have.
+//! door are limited to its share of the places, and one for each connection that the broker
+//! permits.
 
 use std::collections::HashMap;
 
 /// Places of all users.
 const PLACES: u32 = 1024;
 
-/// Places that each user has for itself, of at most [`PLACES`] / 2 / `OWN` users.
+/// Places that are reserved for each user, of at most [`PLACES`] / 2 / `OWN` users.
 const OWN: u32 = 4;
 
-/// Who has how many.
+/// The places of each user.
 #[derive(Debug, Default)]
 pub struct Places(HashMap<u32, Taken>);
 
-/// What one user has.
+/// The places of one user.
 #[derive(Clone, Copy, Debug, Default)]
 struct Taken {
     /// Connections that have not said HELLO.
     new: u32,
-    /// Connections.
+    /// All connections.
     all: u32,
 }
 
 impl Places {
-    /// Takes one for a new connection of a user that the broker lets have `most` connections.
-    /// False: the user has its share. That is its own part, and of the other half what others
-    /// left, divided by the users that have some of it, itself included, and one.
+    /// Takes a place for a new connection of a user that may have `most` connections. Returns false
+    /// if the user has its share. That is its reserved part, and of the other half what others
+    /// left, divided by one more than the number of users that have some of it, itself included.
     pub fn take(&mut self, uid: u32, most: u32) -> bool {
         let mine = self.0.get(&uid).copied().unwrap_or_default();
         let new: u32 = self.0.values().map(|taken| taken.new).sum();
@@ -50,7 +50,7 @@ impl Places {
         true
     }
 
-    /// A connection is no longer new: it has said HELLO, or is closed.
+    /// A connection is no longer new: its client has said HELLO, or it is closed.
     pub fn greet(&mut self, uid: u32) {
         if let Some(mine) = self.0.get_mut(&uid) {
             mine.new -= 1;

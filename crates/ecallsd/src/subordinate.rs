@@ -1,13 +1,13 @@
-//! Subordinate users: the ids that a user was given for its containers (/etc/subuid), and for whom
-//! they count.
+//! Subordinate users: the ids that a user was given for its containers (/etc/subuid), and the user
+//! that is charged for them.
 //!
-//! Who may run containers has some ten thousand ids, and would have as many times everything that a
-//! single user may have. So what a subordinate id holds and asks counts for the user that it was
-//! given to: one share, one rate, one row in the kernel side's table. What it may see and reach
-//! stays its own: to the kernel it is a user like any other.
+//! A user with containers has some ten thousand ids, and would have as many times the limits of a
+//! single user. So resources and requests of a subordinate id are charged to the user that it was
+//! given to: one share, one rate, one row in the kernel side's table. Its rights to see and reach
+//! others are its own: to the kernel it is a user like any other.
 //!
-//! Root's ranges count for nobody else, because nothing limits root; and an id that /etc/passwd
-//! names is a user of its own, whatever /etc/subuid says.
+//! Ids of root's ranges are not charged to root, because root has no limits; and an id that
+//! /etc/passwd names is a user of its own, whatever /etc/subuid says.
 
 use std::fs;
 
@@ -15,37 +15,34 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::config::{Names, Who};
 
-/// Where they are listed.
+/// The file that lists them.
 pub const PATH: &str = "/etc/subuid";
 
 /// Ranges that are kept.
 const RANGES_MAX: usize = 4096;
 
-/// Ids that count for a user.
+/// A range of ids that are charged to a user.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct Range {
-    /// The first of them.
     pub first: u32,
-    /// The last of them.
     pub last: u32,
-    /// The user.
     pub owner: u32,
 }
 
-/// All of them; of two that have an id in common the first one holds.
+/// All ranges; if two overlap, the first one applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Subordinates(Vec<Range>);
 
 impl Subordinates {
-    /// Those of the system. None: the file cannot be read, or the users cannot.
+    /// The ranges of the system. `None`: the file, or the list of users, cannot be read.
     pub fn of_system(names: &Names) -> Option<Subordinates> {
         let text = fs::read_to_string(PATH).ok()?;
         let known = names.uids();
         (!known.is_empty()).then(|| Subordinates::parse(&text, names))
     }
 
-    /// Those of the file's text. Lines that make no sense are left out, as everybody does.
+    /// Parses the file's text. Malformed lines are skipped, as is usual.
     pub fn parse(text: &str, names: &Names) -> Subordinates {
         let known = names.uids();
         let mut ranges = Vec::new();
@@ -76,18 +73,17 @@ impl Subordinates {
         Subordinates(ranges)
     }
 
-    /// Those that were received.
+    /// Adds ranges that were received.
     pub fn add(&mut self, ranges: &[Range]) {
         let room = RANGES_MAX.saturating_sub(self.0.len());
         self.0.extend(ranges.iter().take(room));
     }
 
-    /// All of them.
     pub fn ranges(&self) -> &[Range] {
         &self.0
     }
 
-    /// The user that an id counts for: mostly itself.
+    /// The user that is charged for an id: usually itself.
     pub fn account(&self, uid: u32) -> u32 {
         let holds = |range: &&Range| (range.first..=range.last).contains(&uid);
         match self.0.iter().find(holds) {
@@ -97,7 +93,7 @@ impl Subordinates {
     }
 }
 
-/// Adds what is left of a range without the users that are known, in order.
+/// Adds the parts of a range that contain no known user, in order.
 fn without(known: &[u32], range: Range, to: &mut Vec<Range>) {
     let mut first = Some(range.first);
     for uid in known

@@ -1,9 +1,9 @@
-//! Whose turn it is: requests wait per user, and users take turns. A user with a thousand
-//! connections that all ask gets one answer for each one that the others get.
+//! Fair queueing of requests: they wait per user, and the users take turns. A user with a thousand
+//! connections gets one answer for each one that the other users get.
 
 use std::collections::{HashMap, VecDeque};
 
-/// What waits.
+/// The waiting items.
 #[derive(Debug)]
 pub struct Turns<T> {
     waiting: HashMap<u32, VecDeque<T>>,
@@ -20,7 +20,7 @@ impl<T> Default for Turns<T> {
 }
 
 impl<T> Turns<T> {
-    /// One more of user `uid`.
+    /// Adds an item of user `uid`.
     pub fn push(&mut self, uid: u32, item: T) {
         let waiting = self.waiting.entry(uid).or_default();
         if waiting.is_empty() {
@@ -29,7 +29,7 @@ impl<T> Turns<T> {
         waiting.push_back(item);
     }
 
-    /// The next one.
+    /// Removes the next item.
     pub fn pop(&mut self) -> Option<T> {
         let uid = self.order.pop_front()?;
         let waiting = self.waiting.get_mut(&uid)?;
@@ -42,7 +42,7 @@ impl<T> Turns<T> {
         item
     }
 
-    /// Takes one out, wherever it is. Whether there was one.
+    /// Removes an item wherever it is. Returns whether there was one.
     pub fn remove(&mut self, is_it: impl Fn(&T) -> bool) -> bool {
         let mut found = None;
         for (uid, waiting) in &mut self.waiting {
@@ -59,7 +59,6 @@ impl<T> Turns<T> {
         found.is_some()
     }
 
-    /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
     }

@@ -1,9 +1,9 @@
-//! The users that the kernel side can tell apart: which row of its table each uid has, and what
-//! became of the events of its subscriptions that have ended.
+//! The users in the kernel side's table: the row of each uid, and the counters of its subscriptions
+//! that have ended.
 //!
-//! A uid gets a row when its first client comes, and keeps it when the last one goes, so that what
-//! was counted stays readable; a row is given to another uid when there is no free one, the one
-//! that nobody has used for the longest time first. Root is row 0, which is unlimited.
+//! A uid gets a row with its first client, and keeps it after the last one, so that its counters
+//! remain readable. When no row is free, the one that has been unused for the longest time is
+//! reused. Root is row 0, which has no limits.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,24 +22,21 @@ use ecalls_kernel::{Result, now_ns};
 use crate::config::Limits;
 use crate::quota::{Amounts, Ledger, Resource, USERS};
 
-/// What is known of one user.
+/// The state of one user.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Its row in the kernel side's table.
     pub index: u32,
-    /// Its limits.
     pub limits: Limits,
-    /// Clients now.
+    /// Number of its clients.
     clients: u32,
-    /// When the last one went.
+    /// When its last client ended.
     idle_ns: u64,
     /// Requests that had to wait.
     slow: u64,
-    /// Counts of its subscriptions that have ended.
+    /// Counters of its subscriptions that have ended.
     ended: SubscriptionCount,
 }
 
-/// All users.
 #[derive(Debug)]
 pub struct Users {
     core: Arc<Core>,
@@ -47,7 +44,6 @@ pub struct Users {
 }
 
 impl Users {
-    /// Nobody yet.
     pub fn new(core: Arc<Core>) -> Users {
         Users {
             core,
@@ -55,10 +51,8 @@ impl Users {
         }
     }
 
-    /// A client of this user has come. The user's row.
-    ///
-    /// # Errors
-    /// Those of the core. The ledger sees to it that there is a row ([`USERS`]).
+    /// Adds a client of this user, and returns the user's row. The ledger guarantees that there is
+    /// one ([`USERS`]).
     pub fn enter(&mut self, uid: u32, limits: &Limits) -> Result<u32> {
         let index = match self.rows.get(&uid) {
             Some(row) => row.index,
@@ -79,7 +73,7 @@ impl Users {
         Ok(index)
     }
 
-    /// A client of this user has gone.
+    /// Removes a client of this user.
     pub fn leave(&mut self, uid: u32) {
         if let Some(row) = self.rows.get_mut(&uid) {
             row.clients = row.clients.saturating_sub(1);
@@ -87,10 +81,7 @@ impl Users {
         }
     }
 
-    /// Other limits from now on.
-    ///
-    /// # Errors
-    /// Those of the core.
+    /// Sets other limits.
     pub fn set_limits(&mut self, uid: u32, limits: &Limits) -> Result<()> {
         if let Some(row) = self.rows.get_mut(&uid) {
             row.limits = *limits;
@@ -99,12 +90,11 @@ impl Users {
         Ok(())
     }
 
-    /// What is known of a user's limits.
     pub fn limits(&self, uid: u32) -> Option<Limits> {
         self.rows.get(&uid).map(|row| row.limits)
     }
 
-    /// Adds what a subscription that has ended had counted.
+    /// Adds the counters of a subscription that has ended.
     pub fn add_ended(&mut self, uid: u32, count: &SubscriptionCount) {
         if let Some(row) = self.rows.get_mut(&uid) {
             row.ended.add(count);
@@ -118,15 +108,11 @@ impl Users {
         }
     }
 
-    /// Uids and their rows.
     pub fn rows(&self) -> impl Iterator<Item = (u32, &Row)> {
         self.rows.iter().map(|(uid, row)| (*uid, row))
     }
 
-    /// What a user has and may have; without the subscriptions that live.
-    ///
-    /// # Errors
-    /// Those of the core.
+    /// A user's amounts and limits, without the counters of living subscriptions.
     pub fn view(&self, uid: u32, row: &Row, ledger: &Ledger) -> Result<UserView> {
         let user = self.core.user(row.index)?;
         let held = ledger.held(uid);
@@ -178,7 +164,7 @@ impl Users {
         Ok(view)
     }
 
-    /// Tells the kernel side a user's limits.
+    /// Stores a user's limits in the kernel side's table.
     fn store(&self, uid: u32) -> Result<()> {
         match self.rows.get(&uid) {
             Some(row) if row.index != UNLIMITED => {
@@ -188,7 +174,7 @@ impl Users {
         }
     }
 
-    /// A row that nobody has, or that of the user who has been away for the longest time.
+    /// A free row, or that of the user who has been away for the longest time.
     fn free_row(&mut self) -> Result<u32> {
         let used: Vec<u32> = self.rows.values().map(|row| row.index).collect();
         let rows = 1..=u32::try_from(USERS).unwrap_or(u32::MAX);
@@ -223,7 +209,7 @@ const HELD: [(usize, Resource); 6] = [
     (QUOTA_DESCRIPTORS, Resource::Descriptors),
 ];
 
-/// Limits that the kernel side keeps. The configuration's ranges fit.
+/// The limits that the kernel side enforces. The configuration's ranges fit.
 fn of_kernel(limits: &Limits) -> KernelLimits {
     let small = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
     KernelLimits {
@@ -235,7 +221,7 @@ fn of_kernel(limits: &Limits) -> KernelLimits {
         queued_max: small(limits.queued_events.get()),
         timers_max: small(limits.timers.get()),
         timer_per_s: limits.timer_expiries_per_s.get(),
-        // Whoever has many timers sets them one after the other.
+        // A program with many timers sets them one after the other.
         timer_burst: small(
             limits
                 .timers

@@ -1,4 +1,4 @@
-//! The first message of a client: who it is, whether it may have a connection, and the welcome.
+//! The first message of a client: its identity, its admission, and the welcome.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -24,12 +24,12 @@ use crate::quota::{Amounts, Charge, Resource};
 use crate::relay::{Kind, Packet};
 use crate::request::No;
 
-/// Descriptors that the daemon holds for a connection: broker's and door's copies of it, and the
-/// handle of its process.
+/// Descriptors that the daemon holds per connection: copies in the broker and the door, and the
+/// handle of the process.
 const DESCRIPTORS: u64 = 4;
 
-/// Bytes of answers that a client may leave unread, as the kernel counts them: a few. Descriptors
-/// in them count for the daemon's user until they are read.
+/// Bytes of answers that a client may leave unread, as the kernel counts them. Descriptors in
+/// unread answers count for the daemon's user.
 const UNREAD_BYTES: usize = 8192;
 
 /// The user at the other end of a new connection.
@@ -39,14 +39,14 @@ pub(super) fn uid_of(packet: &Packet) -> u32 {
         .map_or(0, |cred| cred.uid.as_raw())
 }
 
-/// Descriptors that this process may have.
+/// The limit of descriptors of this process.
 pub(super) fn descriptors_max() -> u64 {
     rustix::process::getrlimit(rustix::process::Resource::Nofile)
         .current
         .unwrap_or(u64::MAX)
 }
 
-/// A client that is known and charged for, and not yet in the broker's table.
+/// A client that is identified and charged for, but not yet in the broker's table.
 struct Known {
     who: policy::Client,
     owner: Owner,
@@ -56,7 +56,7 @@ struct Known {
 }
 
 impl Broker {
-    /// Hears of a client's connection and process from now on; of neither, or of both.
+    /// Watches a client's connection and process: both or neither.
     fn watch(&self, number: u64, socket: &OwnedFd, process: &OwnedFd) -> rustix::io::Result<()> {
         let connection = EventData::new_u64(number * 2);
         epoll::add(&self.epoll, socket, connection, EventFlags::RDHUP)?;
@@ -66,18 +66,19 @@ impl Broker {
         })
     }
 
-    /// Takes a client in, or tells it why not. Whether the door may go on now.
+    /// Admits a client, or tells it the reason of its refusal. Returns whether the door may
+    /// continue.
     pub(super) fn admit(&mut self, mut packet: Packet) -> io::Result<bool> {
         let number = packet.connection;
         let Some(socket) = packet.fds.pop() else {
-            // There was no room for it: the door tells the client.
+            // There was no descriptor left for the connection: the door tells the client.
             self.tell_full();
             let detail = u32::try_from(descriptors_max()).unwrap_or(u32::MAX);
             self.relay.send(Kind::Done, number, detail, &[], &[])?;
             return Ok(false);
         };
         let Ok((serial, Request::Hello(hello))) = Request::parse(&packet.body) else {
-            return Ok(true); // the door does not send such; then it is no client
+            return Ok(true); // the door does not send such packets
         };
         let known = match self.get_to_know(&socket, &hello) {
             Ok(known) => known,
@@ -156,8 +157,8 @@ impl Broker {
             .and(Resource::Connections, 1)
             .and(Resource::Descriptors, DESCRIPTORS);
         let charge = self.shared.ledger.charge(who.account, &limits, amounts)?;
-        // The number may be another process' by now; the handle is not. While the process of the
-        // handle lives, the number is its.
+        // The number may belong to another process by now, but the handle does not. While the
+        // process of the handle lives, the number belongs to it.
         let process = peer_process(socket.as_fd())?;
         let identity = self.shared.core.identify(pid)?;
         if wait_readable(process.as_fd(), Some(0))? {
@@ -191,10 +192,10 @@ impl Broker {
             start_ns: core.host()?.start_ns,
             ..Welcome::default()
         };
-        // The mechanisms' names are short.
+        // The mechanisms' names are short enough.
         let _ = text::write(&mut welcome.mechanism, core.fast_call().name());
-        // Its holder can bind maps to the program, which then live as long as the core: so only
-        // who has no other way to call gets it.
+        // The holder of the program can bind maps to it, which then live as long as the core: so
+        // only a client without another mechanism gets it.
         let fds = match core.fast_call() {
             FastCall::Run => vec![core.generic_program()?],
             _ => Vec::new(),
@@ -205,7 +206,7 @@ impl Broker {
         })
     }
 
-    /// For a message whose descriptor there was no room for.
+    /// Handles a message for whose descriptors there was no room.
     pub(super) fn tell_full(&mut self) {
         if let Some(left_out) = self.lines.admit((0, "full"), now_ns()) {
             warn!(
@@ -217,7 +218,7 @@ impl Broker {
         }
     }
 
-    /// Tells a client why it is none, and ends its connection.
+    /// Refuses a client with a reason, and ends its connection.
     fn turn_away(&mut self, socket: &OwnedFd, serial: u32, refused: Refused) {
         let uid = sockopt::socket_peercred(socket).map_or(0, |cred| cred.uid.as_raw());
         let uid = self.subordinates.account(uid);

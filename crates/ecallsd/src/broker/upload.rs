@@ -1,5 +1,5 @@
-//! Texts on their way through the compiler ([`crate::compiler`]): one at a time, users in turn. The
-//! broker goes on with everything else meanwhile; only the connection that uploads waits.
+//! The way of texts through the compiler ([`crate::compiler`]): one at a time, users in turn.
+//! Meanwhile the broker handles everything else; only the connection that uploads waits.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -17,42 +17,40 @@ use crate::relay::Packet;
 use crate::request::{self, No, upload};
 use crate::turn::Turns;
 
-/// Of the time by the clock on the wall that a text takes, this part counts at least as time of the
-/// compiler.
+/// The CPU time that is charged for a text is at least this fraction of its elapsed time.
 const WAITING: u64 = 4;
 
-/// What a connection waits for.
+/// The upload of a waiting connection.
 #[derive(Debug)]
 struct Upload {
     connection: u64,
-    /// Of its request.
     serial: u32,
     account: u32,
     plan: upload::Plan,
 }
 
-/// What the compiler has before it.
+/// The compiler's current job.
 #[derive(Debug)]
 struct Current {
-    /// None: nobody waits for it any more.
+    /// `None`: the connection that waited for it is gone.
     upload: Option<Upload>,
     serial: u32,
     since_ns: u64,
     account: u32,
-    /// Its worker has been told to end.
+    /// The keeper was told to end its worker.
     is_ended: bool,
 }
 
 /// All uploads.
 #[derive(Debug)]
 pub(super) struct Uploads {
-    /// None: it is gone.
+    /// `None`: the compiler has ended.
     compiler: Option<Compiler>,
     current: Option<Current>,
     waiting: Turns<Upload>,
     /// Of the last job.
     serial: u32,
-    /// The last job without an answer: a worker that was killed may have left it to the next one.
+    /// The last job without an answer: a killed worker may have left it to the next one.
     unanswered: Option<u32>,
 }
 
@@ -67,7 +65,7 @@ impl Uploads {
         }
     }
 
-    /// Forgets what a connection waits for. Whether there was something.
+    /// Cancels the upload of a connection. Returns whether there was one.
     pub(super) fn forget(&mut self, connection: u64) -> bool {
         let is_its = |upload: &Upload| upload.connection == connection;
         if let Some(current) = &mut self.current
@@ -88,7 +86,7 @@ fn no_compiler() -> No {
 }
 
 impl Broker {
-    /// Takes a request that brings texts. False: its answer comes later.
+    /// Takes a request with texts. Returns false if its answer comes later.
     pub(super) fn take_upload(
         &mut self,
         serial: u32,
@@ -102,7 +100,7 @@ impl Broker {
         });
         drop(packet.fds);
         match begun {
-            None => Ok(true), // it has ended since
+            None => Ok(true), // the client has ended
             Some(Err(no)) => self.conclude(connection, serial, Err(no)),
             Some(Ok(_)) if self.uploads.compiler.is_none() => {
                 self.conclude(connection, serial, Err(no_compiler()))
@@ -121,7 +119,7 @@ impl Broker {
         }
     }
 
-    /// Gives the compiler something to do, if it has nothing.
+    /// Sends the next text to the compiler if it is idle.
     fn next_text(&mut self) -> io::Result<()> {
         while self.uploads.current.is_none() {
             let Some(upload) = self.uploads.waiting.pop() else {
@@ -154,7 +152,7 @@ impl Broker {
         Ok(())
     }
 
-    /// A worker has ended, or the compiler has.
+    /// Handles the end of a worker, or of the compiler.
     pub(super) fn hear_compiler(&mut self) -> io::Result<()> {
         while let Some(compiler) = &self.uploads.compiler {
             match compiler.hear() {
@@ -179,15 +177,15 @@ impl Broker {
 
     fn worker_ended(&mut self, ended: Ended, answer: Option<Answer>) -> io::Result<()> {
         let Some(current) = self.uploads.current.take() else {
-            return Ok(()); // one that had nothing to do
+            return Ok(()); // a worker without a job
         };
         let former = self.uploads.unanswered.take();
         if former.is_some() && answer.as_ref().map(|answer| answer.serial) == former {
-            // It had a text that nobody waits for any more; the next one takes this.
+            // Its text is no longer needed; the next worker takes the current job.
             self.uploads.current = Some(current);
             return Ok(());
         }
-        // One that was ended, or ended in another way than it should, has said nothing that counts.
+        // The answer of a worker that was killed, or failed, is not used.
         let answer =
             answer.filter(|answer| answer.serial == current.serial && ended == Ended::Well);
         let passed_ns = now_ns().saturating_sub(current.since_ns);
@@ -198,7 +196,7 @@ impl Broker {
                 u64::try_from(cap::CPU.as_nanos()).unwrap_or(u64::MAX)
             }
         };
-        // A worker may lie about its time, or wait for nothing; the processor may be another's.
+        // A worker may report a wrong time, or may wait; and the CPU may have run other processes.
         let spent_ns = spent_ns.max(passed_ns / WAITING).min(passed_ns);
         self.spend(current.account, spent_ns);
         let result = match answer {
@@ -214,7 +212,7 @@ impl Broker {
         }
     }
 
-    /// Why a worker has not answered.
+    /// The reason why a worker has not answered.
     fn why_none(&mut self, ended: Ended, current: &Current) -> Error {
         let (ms, s) = (cap::CPU.as_millis(), cap::WALL.as_secs());
         let why = match ended {
@@ -249,7 +247,7 @@ impl Broker {
         }
     }
 
-    /// Everything is compiled.
+    /// Installs the result when all texts are compiled.
     fn finish(&mut self, upload: Upload) -> io::Result<()> {
         let Upload {
             connection,
@@ -263,7 +261,7 @@ impl Broker {
         }
         let begin_ns = now_ns();
         let result = self.with(connection, |context| upload::finish(context, plan));
-        // The kernel's verifier took its time here.
+        // The time includes the kernel's verifier.
         self.spend(account, now_ns().saturating_sub(begin_ns));
         match result {
             Some(result) => self.reply_late(connection, serial, result),
@@ -288,7 +286,7 @@ impl Broker {
         }
     }
 
-    /// Counts and sends what became of a request. False: its client has to read first.
+    /// Counts and sends the result of a request. Returns false if its client has to read first.
     pub(super) fn conclude(
         &mut self,
         connection: u64,

@@ -1,43 +1,43 @@
-//! What a text of a client may be at most: less than what a program may that hosts the core itself
-//! ([`ecode::limits`]). Each is looked at before the kernel sees anything; those of the program by
-//! the worker, whose words the client hears, and again by the broker, which does not trust it.
+//! Upper limits for a text of a client: stricter than those of a program that hosts the core itself
+//! ([`ecode::limits`]). All are checked before the kernel sees the program; those of the program by
+//! the worker, whose message the client receives, and again by the broker, which does not trust the
+//! worker.
 
 use std::time::Duration;
 
 use ecalls_abi::upload::UPLOAD_BYTES_MAX;
 use ecalls_kernel::handler::Parts;
 
-/// Bytes of the text.
 pub const TEXT_BYTES: usize = UPLOAD_BYTES_MAX;
-/// Brackets in each other.
+/// Depth of nested brackets.
 pub const NESTING: usize = 32;
-/// Instructions for the kernel, as the compiler limits them for somebody else's text.
+/// BPF instructions, as the compiler limits them for texts of strangers.
 pub const INSTRUCTIONS: usize = ecode::limits::BPF_INSTRUCTIONS_STRANGER;
 /// Bytes of all `static` variables and constant tables.
 pub const STATE_BYTES: usize = 8192;
-/// Instructions of one run: iterations that it may make, times those of the program. A few
-/// milliseconds in which nothing else runs on that processor.
+/// Instructions of one run: its largest number of iterations times the instructions of the program.
+/// That is a few milliseconds in which nothing else runs on the CPU.
 pub const RUN: u64 = 4_000_000;
 /// Bytes of the description of an output.
 pub const FORMAT_BYTES: usize = 4096;
 
-/// What the daemon holds of the machine's memory for one handler, whatever it is: its program, the
-/// kernel's translation of it, and its state.
+/// The machine's memory that the daemon charges for one handler, whatever its size: the program,
+/// the kernel's translation of it, and its state.
 pub const HANDLER_BYTES: u64 = 128 << 10;
-/// Descriptors that it holds for one: state, what is attached.
+/// Descriptors that the daemon holds for one handler: its state, and its attachment.
 pub const HANDLER_DESCRIPTORS: u64 = 4;
 
-/// Time on a processor to compile one text.
+/// CPU time for compiling one text.
 pub const CPU: Duration = Duration::from_millis(250);
-/// The same by the clock on the wall, on a machine that has more to do.
+/// Elapsed time for it on a busy machine.
 pub const WALL: Duration = Duration::from_secs(5);
 /// Memory of a worker.
 pub const MEMORY: u64 = 128 << 20;
 
-/// Whether a program is within the caps; else which one it is beyond, in words.
+/// Checks a program against these limits.
 ///
 /// # Errors
-/// What is too large, and what to do.
+/// The limit that is exceeded, and advice.
 pub fn check(parts: &Parts) -> Result<(), String> {
     let instructions = parts.object.instructions.len();
     if instructions > INSTRUCTIONS {

@@ -1,8 +1,8 @@
-//! What broker and worker say to each other, as bytes: numbers (4 bytes, little-endian) and texts
+//! The messages between broker and worker, as bytes: numbers (4 bytes, little-endian) and texts
 //! (their length and their bytes).
 //!
 //! A job comes from the broker. An answer comes from a process that a text may have taken over: it
-//! is read with care, and what it says is looked at afterwards ([`super::cap`],
+//! is parsed defensively, and its contents are checked afterwards ([`super::cap`],
 //! [`ecalls_kernel::handler::Handler::of_untrusted`]).
 
 use ecalls_kernel::handler::Parts;
@@ -17,47 +17,42 @@ pub const JOB_MAX: usize = 64 << 10;
 /// Bytes of the longest answer: the program, its state, names of its variables.
 pub const ANSWER_MAX: usize = 160 << 10;
 
-/// Bytes of the longest refusal that anybody reads.
+/// The longest refusal that is passed on, bytes.
 pub const WRONG_BYTES: usize = 1024;
 
-/// A text, and what it may name.
+/// A text, and the names that it may use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Job {
-    /// The answer has the same.
     pub serial: u32,
-    /// What messages about the text begin with.
+    /// The text's name in messages.
     pub name: String,
-    /// The text.
     pub text: String,
-    /// Format of the data that it meets.
+    /// Format of its input.
     pub input: String,
-    /// Kinds of the service.
     pub kinds: Vec<String>,
-    /// Whether the subscription has a channel,
+    /// Whether the subscription has a channel.
     pub has_channel: bool,
-    /// and the names of its attributes.
+    /// The names of the channel's attributes.
     pub attributes: Vec<String>,
     /// Services whose events it may raise.
     pub services: Vec<(String, u32)>,
 }
 
-/// A program as it came.
+/// A program as it was received.
 #[derive(Clone, Debug, Default)]
 pub struct Made {
-    /// What a handler is made of.
     pub parts: Parts,
-    /// Format of its output; empty: it has none, and leaves the data as they are.
+    /// Format of its output; empty: it has none, and does not change the data.
     pub output: String,
 }
 
-/// What became of a text.
+/// The result of a job.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// The job's.
     pub serial: u32,
-    /// Time on a processor, us.
+    /// CPU time, us.
     pub cpu_us: u32,
-    /// The program, or what is wrong with the text.
+    /// The program, or the messages about the text's errors.
     pub result: Result<Box<Made>, String>,
 }
 
@@ -70,7 +65,7 @@ impl Writer {
     }
 
     fn size(&mut self, size: usize) {
-        // Everything here has been limited before.
+        // All sizes were limited before.
         self.number(u32::try_from(size).unwrap_or(u32::MAX));
     }
 
@@ -119,7 +114,7 @@ impl<'a> Reader<'a> {
         String::from_utf8(self.bytes()?.to_vec()).ok()
     }
 
-    /// Some of something, each of which has at least 4 bytes here.
+    /// A list of elements that take at least 4 bytes each.
     fn list<T>(&mut self, one: impl Fn(&mut Reader<'a>) -> Option<T>) -> Option<Vec<T>> {
         let count = usize::try_from(self.number()?).ok()?;
         if count > self.0.len() / 4 {
@@ -134,7 +129,6 @@ impl<'a> Reader<'a> {
 }
 
 impl Job {
-    /// As bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Writer::default();
         out.number(self.serial);
@@ -152,7 +146,6 @@ impl Job {
         out.0
     }
 
-    /// From bytes.
     pub fn of_bytes(bytes: &[u8]) -> Option<Job> {
         let mut from = Reader(bytes);
         let job = Job {
@@ -178,7 +171,7 @@ const MAPS: [Map; 5] = [
 ];
 
 impl Answer {
-    /// As bytes; a program that is too long becomes a refusal.
+    /// A program that is too long becomes a refusal.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Writer::default();
         out.number(self.serial);
@@ -206,7 +199,7 @@ impl Answer {
         out.0
     }
 
-    /// From bytes, whoever wrote them. None: no worker of ours.
+    /// Parses untrusted bytes. `None`: no worker of ours wrote them.
     pub fn of_bytes(bytes: &[u8]) -> Option<Answer> {
         let mut from = Reader(bytes);
         let (serial, cpu_us) = (from.number()?, from.number()?);

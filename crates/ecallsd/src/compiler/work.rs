@@ -21,7 +21,7 @@ use super::job::{Answer, JOB_MAX, Job, Made};
 use crate::sandbox::Enforce;
 use crate::sandbox::syscalls::{self, Filter};
 
-/// Gives up what it does not need, takes a text and does `work`. What the process ends with.
+/// Drops privileges, takes a text and calls `work`. Returns the process's exit status.
 pub(super) fn one(
     jobs: &OwnedFd,
     filter: &Filter,
@@ -49,13 +49,12 @@ pub(super) fn one(
     }
 }
 
-/// Compiles a text and answers. What its process ends with.
+/// Compiles a text and sends the answer. Returns the process's exit status.
 pub fn compile(job: &Job, jobs: &OwnedFd) -> u8 {
     let sent = rustix::net::send(jobs, &answer(job).to_bytes(), SendFlags::NOSIGNAL);
     u8::from(sent.is_err())
 }
 
-/// What becomes of a text.
 pub fn answer(job: &Job) -> Answer {
     let result = made(job);
     Answer {
@@ -65,7 +64,7 @@ pub fn answer(job: &Job) -> Answer {
     }
 }
 
-/// Time of this process on a processor, us.
+/// CPU time of this process, us.
 pub(super) fn time_spent() -> u32 {
     let spent = clock_gettime(ClockId::ProcessCPUTime);
     let us = spent.tv_sec * 1_000_000 + spent.tv_nsec / 1000;
@@ -109,14 +108,14 @@ fn made(job: &Job) -> Result<Box<Made>, String> {
     Ok(Box::new(Made { parts, output }))
 }
 
-/// What constants are hidden with in the kernel's code: nobody can guess it.
+/// An unpredictable number that hides constants in the kernel's code.
 fn secret() -> rustix::io::Result<u64> {
     let mut bytes = [0; 8];
     rustix::rand::getrandom(&mut bytes, GetRandomFlags::empty())?;
     Ok(u64::from_ne_bytes(bytes))
 }
 
-/// The most brackets in each other.
+/// Depth of nested brackets.
 fn nesting(source: &Source) -> usize {
     let (tokens, _) = lex(source);
     let (mut depth, mut most) = (0usize, 0);

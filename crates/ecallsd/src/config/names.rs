@@ -1,8 +1,8 @@
 //! Users and groups by name, from /etc/passwd and /etc/group.
 //!
 //! Only these two files are read, and no module of the C library's name service is loaded: it would
-//! run in the process that holds the daemon's capabilities, and would want the network. A user of
-//! another directory is given by number.
+//! run in the process that holds the daemon's capabilities, and would need the network. Users of
+//! other directories are given by number.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -39,13 +39,13 @@ pub struct Names {
 }
 
 impl Names {
-    /// Those of the system; a file that cannot be read names nobody.
+    /// The users and groups of the system; a file that cannot be read defines none.
     pub fn of_system() -> Names {
         let text = |path| fs::read_to_string(path).unwrap_or_default();
         Names::parse(&text("/etc/passwd"), &text("/etc/group"))
     }
 
-    /// Those of the two files' texts. Lines that make no sense are left out, as everybody does.
+    /// Parses the texts of the two files. Malformed lines are skipped, as is usual.
     pub fn parse(passwd: &str, group: &str) -> Names {
         let mut names = Names::default();
         for line in passwd.lines() {

@@ -1,5 +1,5 @@
-//! The values of a configuration: numbers within a range, sizes, rates, paths. Each knows what is
-//! allowed and says so when it is given something else.
+//! The values of a configuration: numbers within a range, sizes, rates, paths. Each type checks its
+//! values and names the permitted ones in its errors.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -20,7 +20,6 @@ const HANDLER_NS_MAX: u64 = 4_000_000_000;
 pub struct Count<const MIN: u64, const MAX: u64>(pub u64);
 
 impl<const MIN: u64, const MAX: u64> Count<MIN, MAX> {
-    /// The number.
     pub fn get(self) -> u64 {
         self.0
     }
@@ -49,7 +48,7 @@ impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Count<MIN, MAX> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bytes(pub u64);
 
-/// The smallest size that lets a user do anything: one small channel.
+/// The smallest useful size: one small channel.
 const BYTES_MIN: u64 = 256 << 10;
 const BYTES_MAX: u64 = 1 << 40;
 

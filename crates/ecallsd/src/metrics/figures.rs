@@ -1,5 +1,5 @@
-//! The figures behind the counters, in the text form of OpenMetrics: each service, each user, and
-//! the daemon itself. By user there are at most as many as the core can tell apart.
+//! The figures in the text form of OpenMetrics: each service, each user, and the daemon itself. The
+//! number of users is limited by the core's table.
 
 use std::fmt;
 
@@ -13,45 +13,36 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-/// A service's part.
 #[derive(Clone, Debug)]
 pub struct ServiceFigures {
-    /// Its name.
     pub name: String,
-    /// What is counted of it.
     pub count: ServiceCount,
-    /// How long its dispatched events took.
+    /// Latencies of its dispatched events.
     pub latency: ServiceLatency,
-    /// How many it has now.
     pub subscriptions: usize,
 }
 
-/// What the daemon counts of itself.
+/// The daemon's own counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DaemonFigures {
-    /// Clients that were ever welcome.
+    /// Clients that were ever admitted.
     pub clients: u64,
     /// Requests that were answered.
     pub requests: u64,
-    /// Of them: no.
+    /// Requests among them that were refused.
     pub refused: u64,
-    /// Clients whose connection was ended for what they did.
+    /// Clients that were disconnected because they broke a rule.
     pub expelled: u64,
 }
 
-/// Everything that is told.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
-    /// Every service.
     pub services: Vec<ServiceFigures>,
-    /// Every user.
     pub users: Vec<UserView>,
-    /// The daemon.
     pub daemon: DaemonFigures,
 }
 
 impl Figures {
-    /// As text.
     pub fn to_text(&self) -> String {
         let mut registry = Registry::with_prefix("ecalls");
         registry.register_collector(Box::new(Told(self.clone())));
@@ -65,7 +56,7 @@ impl Figures {
 #[derive(Debug)]
 struct Told(Figures);
 
-/// One family of figures: its name, and what it is.
+/// One family of figures: its name, and its description.
 struct Family(&'static str, &'static str, MetricType);
 
 impl Family {
@@ -105,7 +96,7 @@ impl Family {
     }
 }
 
-/// Of services: a family, and where its figure is.
+/// A family of figures of services, and the figure of one.
 type OfService = (Family, fn(&ServiceFigures) -> u64);
 
 const OF_SERVICES: [OfService; 7] = [
@@ -150,8 +141,8 @@ const OF_SERVICES: [OfService; 7] = [
 /// Nanoseconds of a second.
 const SECOND: f64 = 1e9;
 
-/// A service's latencies as a histogram. Each counter's bound is the power of 2 where the next one
-/// begins; the last one's has no end.
+/// A service's latencies as a histogram. The bound of each bucket is the power of 2 at which the
+/// next one begins; the last one has none.
 fn write_latency(mut encoder: MetricEncoder<'_>, service: &ServiceFigures) -> fmt::Result {
     let counts = service.latency.count;
     let bounds = (1..counts.len()).map(|at| f64::from(1u32 << at) / SECOND);
@@ -160,7 +151,7 @@ fn write_latency(mut encoder: MetricEncoder<'_>, service: &ServiceFigures) -> fm
     encoder.encode_histogram::<NoLabelSet>(sum, counts.iter().sum(), &bounds, None)
 }
 
-/// Of users: a family, and where its figure is.
+/// A family of figures of users, and the figure of one.
 type OfUser = (Family, fn(&UserView) -> u64);
 
 const OF_USERS: [OfUser; 5] = [
@@ -185,7 +176,7 @@ const OF_USERS: [OfUser; 5] = [
     }),
 ];
 
-/// Of the daemon.
+/// A family of figures of the daemon.
 type OfDaemon = (Family, fn(&DaemonFigures) -> u64);
 
 const OF_DAEMON: [OfDaemon; 4] = [

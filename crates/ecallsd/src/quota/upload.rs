@@ -1,8 +1,8 @@
-//! Texts in E-code: how many a user uploads in a second, and how long the daemon is busy with them.
+//! Texts in E-code: how many a user may upload per second, and how much CPU time they may take.
 //!
-//! Both are refused beyond the limit, not put off: a program that uploads that much does not wait
-//! for each text. How long one takes is known only afterwards, so a user may go beyond its time
-//! with one text, and then waits longer for the next one.
+//! A text beyond either limit is refused, not delayed: a program that uploads so much should not
+//! wait for each text. The time of a text is known only afterwards, so one text can exceed the
+//! user's time; the user then waits longer for the next one.
 
 use std::collections::HashMap;
 
@@ -11,41 +11,39 @@ use crate::rate::{Bucket, Rate};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Users that are remembered; beyond that, those who have all of their rates left are forgotten.
+/// Users that are remembered; with more, those whose rates are unused are dropped.
 const USERS_KEPT: usize = 1024;
 
 /// What a user has used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Used {
-    /// Texts that were refused because there were too many,
+    /// Number of texts refused because of their rate.
     pub too_many: u64,
-    /// and because they took too long.
+    /// Number of texts refused because of their CPU time.
     pub too_long: u64,
     bucket: Bucket,
-    /// When the time that was used has been given anew.
+    /// When the time that was used is available again.
     paid_ns: u64,
 }
 
 /// A rate that is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exceeded {
-    /// As messages name it: "... of your user".
+    /// Its name in messages: "... of your user".
     pub name: &'static str,
-    /// Its value.
     pub limit: u64,
 }
 
-/// All users.
 #[derive(Clone, Debug, Default)]
 pub struct Uploads {
     users: HashMap<u32, Used>,
 }
 
 impl Uploads {
-    /// Whether a user may upload another text now. Root may.
+    /// Decides whether a user may upload another text now. Root always may.
     ///
     /// # Errors
-    /// Which rate is used up.
+    /// The rate that is used up.
     pub fn admit(&mut self, uid: u32, limits: &Limits, now_ns: u64) -> Result<(), Exceeded> {
         if uid == 0 {
             return Ok(());
@@ -78,10 +76,10 @@ impl Uploads {
         Ok(())
     }
 
-    /// So long the daemon was busy with a user's text.
+    /// Charges the time for a user's text.
     pub fn spend(&mut self, uid: u32, limits: &Limits, spent_ns: u64, now_ns: u64) {
         let Some(used) = self.users.get_mut(&uid) else {
-            return; // root, or forgotten meanwhile
+            return; // root, or a user that was dropped meanwhile
         };
         let per_s = u128::from(limits.upload_time.0.max(1));
         let paid = u128::from(spent_ns) * u128::from(SECOND_NS) / per_s;
@@ -89,7 +87,6 @@ impl Uploads {
         used.paid_ns = used.paid_ns.max(now_ns).saturating_add(paid);
     }
 
-    /// What a user has used.
     pub fn of(&self, uid: u32) -> Used {
         self.users.get(&uid).copied().unwrap_or_default()
     }

@@ -1,4 +1,5 @@
-//! Opening and closing channels: kernel memory for a client, by descriptors that only it gets.
+//! Opening and closing channels: kernel memory for a client, by descriptors that only the client
+//! gets.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -13,17 +14,14 @@ use crate::client::{Held, Reply};
 use crate::quota::{Amounts, Resource};
 use crate::retired::Retired;
 
-/// Descriptors that the broker holds for a channel: its maps, what is attached for it, and copies
-/// on their way to the client.
+/// Descriptors that the broker holds for a channel: its maps, its attachments, and copies in
+/// transit to the client.
 const DESCRIPTORS: u64 = 8;
 
-/// The longest time that deferred calls may wait, ns: the kernel side adds it to a time.
+/// The longest time that deferred calls may wait, ns; the kernel side adds it to a time.
 const DELAY_NS_MAX: u64 = 1 << 62;
 
-/// Opens one.
-///
-/// # Errors
-/// What is wrong with its shape, or the user's quota.
+/// Opens a channel.
 pub fn open(context: &mut Context<'_>, body: &OpenChannel) -> Result<Reply> {
     let shape = shape(body)?;
     let amounts = Amounts::NONE
@@ -50,10 +48,10 @@ pub fn open(context: &mut Context<'_>, body: &OpenChannel) -> Result<Reply> {
     })
 }
 
-/// Closes one.
+/// Closes a channel.
 ///
 /// # Errors
-/// It is not this client's.
+/// The channel does not belong to this client.
 pub fn close(context: &mut Context<'_>, id: u32) -> Result<Reply> {
     let Some(held) = context.client.channels.remove(&id) else {
         return Err(No::from(ecalls_kernel::Error::Closed("the channel")));
@@ -62,11 +60,11 @@ pub fn close(context: &mut Context<'_>, id: u32) -> Result<Reply> {
     Ok(done(0u32))
 }
 
-/// Closes a channel whose memory the client may keep.
+/// Closes a channel whose memory the client may still hold.
 pub fn retire(retired: &mut Retired, held: Held<HostedChannel>) {
     let Held { thing, mut charge } = held;
     let maps = thing.map_ids();
-    // First nothing comes any more, then what it cost is given back.
+    // First delivery ends, then the charge is released.
     drop(thing);
     let bytes = charge.split(Resource::Bytes);
     if let Ok(maps) = maps {
@@ -74,7 +72,8 @@ pub fn retire(retired: &mut Retired, held: Held<HostedChannel>) {
     }
 }
 
-/// A shape from a stranger's numbers. What a channel can have is checked where it is made.
+/// A channel's layout from a client's numbers. The core checks the values when it opens the
+/// channel.
 fn shape(body: &OpenChannel) -> Result<Shape> {
     let Some(layout) = Layout::from_raw(body.layout) else {
         return Err(No::invalid("a channel's layout", body.layout, "0 or 1"));

@@ -1,4 +1,4 @@
-//! Looking: the next service, subscription, channel, queue, user or fate that the client may see.
+//! Listing: the next service, subscription, channel, queue, user or fate that the client may see.
 
 use ecalls_abi::message::{
     Answer, ChannelView, LookFate, Name, OWNER_UNTOLD, QueueView, ServiceView, SubscriptionView,
@@ -11,14 +11,11 @@ use super::{Context, No, Result, end};
 use crate::client::Reply;
 use crate::policy::Service;
 
-/// Fates that are looked at for one that the client may see: all that two CPUs keep.
+/// Fates that are read to find one that the client may see: all that two CPUs keep.
 const FATES_READ: usize = 2048;
 
-/// The first service from `from` on. Everybody may know which there are; whose an application
-/// service is, and what is counted of it, is for its user and for whom a rule names.
-///
-/// # Errors
-/// Those of the core.
+/// The first service from `from` on. Every client may see the names of services; the owner and
+/// counters of an application service are visible to its user and by rules only.
 pub fn service(context: &mut Context<'_>, from: u32) -> Result<Reply> {
     match context.core.next_service(from)? {
         Some(index) => view_service(context, index),
@@ -27,9 +24,6 @@ pub fn service(context: &mut Context<'_>, from: u32) -> Result<Reply> {
 }
 
 /// The service of a name.
-///
-/// # Errors
-/// There is none.
 pub fn find_service(context: &mut Context<'_>, body: &Name) -> Result<Reply> {
     if !body.name.contains(&0) {
         return Err(No::invalid(
@@ -74,9 +68,6 @@ fn view_service(context: &Context<'_>, index: u32) -> Result<Reply> {
 }
 
 /// The first subscription from `from` on.
-///
-/// # Errors
-/// Those of the core.
 pub fn subscription(context: &mut Context<'_>, from: u32) -> Result<Reply> {
     let who = context.client.who;
     let sees_all = context.policy.may_look(&who, 0, "");
@@ -100,9 +91,6 @@ pub fn subscription(context: &mut Context<'_>, from: u32) -> Result<Reply> {
 }
 
 /// The first channel from `from` on.
-///
-/// # Errors
-/// Those of the core.
 pub fn channel(context: &mut Context<'_>, from: u32) -> Result<Reply> {
     let who = context.client.who;
     let sees_all = context.policy.may_look(&who, 0, "");
@@ -119,10 +107,7 @@ pub fn channel(context: &mut Context<'_>, from: u32) -> Result<Reply> {
     })))
 }
 
-/// The queue of number `from`: how full they are is nobody's secret.
-///
-/// # Errors
-/// Those of the core.
+/// The queue of number `from`; every client may see its state.
 pub fn queue(context: &mut Context<'_>, from: u32) -> Result<Reply> {
     let queues = context.core.queues()?;
     let found = usize::try_from(from).ok().and_then(|at| queues.get(at));
@@ -138,9 +123,6 @@ pub fn queue(context: &mut Context<'_>, from: u32) -> Result<Reply> {
 }
 
 /// The first user from row `from` on.
-///
-/// # Errors
-/// Those of the core.
 pub fn user(context: &mut Context<'_>, from: u32) -> Result<Reply> {
     let who = context.client.who;
     let visible = context
@@ -162,9 +144,6 @@ pub fn user(context: &mut Context<'_>, from: u32) -> Result<Reply> {
 }
 
 /// The newest fate before a time, of an event that the client may see.
-///
-/// # Errors
-/// Those of the core.
 pub fn fate(context: &mut Context<'_>, body: &LookFate) -> Result<Reply> {
     let who = context.client.who;
     let fates = context.core.fates(body.event, FATES_READ)?;

@@ -12,10 +12,7 @@ use crate::client::{Held, Reply};
 use crate::policy::Service;
 use crate::quota::{Amounts, Resource};
 
-/// Registers one.
-///
-/// # Errors
-/// What is wrong with its name or texts, or the user's quota.
+/// Registers a service.
 pub fn register(context: &mut Context<'_>, info: &ServiceInfo) -> Result<Reply> {
     for text in [&info.name[..], &info.format, &info.kinds] {
         let end = text.iter().position(|byte| *byte == 0);
@@ -40,10 +37,10 @@ pub fn register(context: &mut Context<'_>, info: &ServiceInfo) -> Result<Reply> 
     Ok(done(index))
 }
 
-/// Ends one.
+/// Unregisters a service.
 ///
 /// # Errors
-/// It is not this client's.
+/// The service does not belong to this client.
 pub fn unregister(context: &mut Context<'_>, index: u32) -> Result<Reply> {
     match context.client.services.remove(&index) {
         Some(held) => {
@@ -54,10 +51,7 @@ pub fn unregister(context: &mut Context<'_>, index: u32) -> Result<Reply> {
     }
 }
 
-/// Sets a parameter, which holds for everybody.
-///
-/// # Errors
-/// There is none, the value is none, or the client may not.
+/// Sets a parameter, which applies to all users.
 pub fn set_parameter(context: &mut Context<'_>, body: &SetParameter) -> Result<Reply> {
     if context.core.next_service(body.service)? != Some(body.service) {
         return Err(No::from(Error::Closed("the service")));

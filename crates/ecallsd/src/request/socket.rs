@@ -1,5 +1,5 @@
-//! Watching sockets: whoever has a socket may have its events. The door has seen to it that the
-//! descriptor is a socket.
+//! Watching sockets: a client that has a socket may receive its events. The door has checked that
+//! the descriptor is a socket.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -14,7 +14,7 @@ use crate::client::Reply;
 /// Registers a socket.
 ///
 /// # Errors
-/// A target that is not the client itself.
+/// The target is not the client itself.
 pub fn watch(context: &mut Context<'_>, body: &WatchSocket, fds: &[OwnedFd]) -> Result<Reply> {
     let own = i32::try_from(context.client.who.pid) == Ok(body.target);
     if !own && ![TARGET_ALL, TARGET_WAKE_ONE].contains(&body.target) {
@@ -47,9 +47,6 @@ pub fn watch(context: &mut Context<'_>, body: &WatchSocket, fds: &[OwnedFd]) -> 
 }
 
 /// Ends a registration.
-///
-/// # Errors
-/// Those of the kernel.
 pub fn forget(context: &mut Context<'_>, fds: &[OwnedFd]) -> Result<Reply> {
     kernel::unregister(context.core, only(fds)?)?;
     Ok(done(0u32))

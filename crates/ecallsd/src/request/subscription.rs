@@ -1,4 +1,4 @@
-//! Installing and ending subscriptions: whose events go where.
+//! Installing and ending subscriptions.
 
 use std::sync::Arc;
 
@@ -20,19 +20,18 @@ use crate::compiler::cap;
 use crate::policy::{Receiver, Scope, Service};
 use crate::quota::{Amounts, Resource};
 
-/// Descriptors that the broker holds for a subscription: what is attached for its service.
+/// Descriptors that the broker holds for a subscription: the attachments of its service.
 const DESCRIPTORS: u64 = 2;
 
-/// What is asked for, with what became of its texts.
+/// A request with its compiled texts.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
-    /// The request.
     pub body: &'a Subscribe,
     /// Its handlers in E-code, by action.
     pub handlers: &'a [(usize, Handler)],
 }
 
-/// What was decided about a request.
+/// The decision about a request.
 #[derive(Clone, Debug)]
 pub struct Decided {
     actions: Vec<Action>,
@@ -41,19 +40,16 @@ pub struct Decided {
     scope: Scope,
 }
 
-/// Installs one without handlers in E-code.
-///
-/// # Errors
-/// As [`install`].
+/// Installs a subscription without handlers in E-code.
 pub fn subscribe(context: &mut Context<'_>, body: &Subscribe) -> Result<Reply> {
     let handlers = &[];
     install(context, &Wanted { body, handlers }).map(done)
 }
 
-/// Whether one could be installed.
+/// Decides about a subscription without installing it.
 ///
 /// # Errors
-/// What it asks for that makes no sense, or is not this client's to have.
+/// The request is invalid, or the client lacks a right.
 pub fn look(context: &Context<'_>, body: &Subscribe) -> Result<Decided> {
     let count = usize::try_from(body.actions).unwrap_or(usize::MAX);
     let Some(actions) = body.action.get(..count) else {
@@ -80,7 +76,7 @@ pub fn look(context: &Context<'_>, body: &Subscribe) -> Result<Decided> {
     })
 }
 
-/// Installs one. Its id.
+/// Installs a subscription and returns its id.
 ///
 /// # Errors
 /// As [`look`], and those of the kernel side.
@@ -125,10 +121,10 @@ pub fn install(context: &mut Context<'_>, wanted: &Wanted<'_>) -> Result<u32> {
     Ok(id)
 }
 
-/// Ends one.
+/// Ends a subscription.
 ///
 /// # Errors
-/// It is not this client's.
+/// The subscription does not belong to this client.
 pub fn end(context: &mut Context<'_>, id: u32) -> Result<Reply> {
     context.client.inputs.remove(&id);
     let Some(held) = context.client.subscriptions.remove(&id) else {
@@ -138,7 +134,7 @@ pub fn end(context: &mut Context<'_>, id: u32) -> Result<Reply> {
     Ok(done(0u32))
 }
 
-/// Ends a subscription and keeps what it counted for its user.
+/// Ends a subscription and adds its counters to its user's.
 pub fn finish(context: &mut Context<'_>, held: Held<HostedSubscription>) {
     let index = held.thing.id().index();
     drop(held);
@@ -147,7 +143,7 @@ pub fn finish(context: &mut Context<'_>, held: Held<HostedSubscription>) {
     }
 }
 
-/// Who receives, as the kernel says.
+/// The receiver, as the kernel describes it.
 fn receiver(context: &Context<'_>, pid: u32) -> Result<Receiver> {
     let who = &context.client.who;
     if pid == 0 || pid == who.pid {
@@ -157,7 +153,7 @@ fn receiver(context: &Context<'_>, pid: u32) -> Result<Receiver> {
             saved_uid: who.uid,
         });
     }
-    // A process with several users counts as root's (bpf/event/identity.h), so one word tells.
+    // A process with several users counts as root's (bpf/event/identity.h), so one number suffices.
     let uid = context.core.identify(pid)?.uid;
     Ok(Receiver {
         pid,
@@ -184,11 +180,11 @@ fn decide(
     Ok(context.policy.subscribe(who, &service, receiver, actions)?)
 }
 
-/// What the kernel side takes for granted about an action.
+/// Checks the properties of an action on which the kernel side relies.
 fn check(context: &Context<'_>, action: &Action) -> Result<()> {
     match action.kind {
         ACTION_HANDLER if action.handler < HANDLERS_BUILT_IN => Ok(()),
-        // That each has its program is checked where the subscription is made.
+        // The subscription's constructor checks that each has its program.
         ACTION_HANDLER | ACTION_THREAD if action.handler == HANDLER_ECODE => Ok(()),
         ACTION_THREAD
             if action.handler < HANDLERS_BUILT_IN || action.handler == HANDLER_COPY_USER =>
@@ -200,14 +196,14 @@ fn check(context: &Context<'_>, action: &Action) -> Result<()> {
             action.handler,
             "the number of one that there is; one that sleeps runs in a thread only",
         )),
-        // Its number is checked where the subscription is made.
+        // The subscription's constructor checks the signal's number.
         ACTION_SIGNAL => Ok(()),
         ACTION_USER | ACTION_MEMORY => own_channel(context, action.channel).map(|_| ()),
         kind => Err(No::invalid("the kind of an action", kind, "1 to 5")),
     }
 }
 
-/// A channel of this very client: to others nobody delivers.
+/// A channel of this client, the only permitted target of delivery.
 fn own_channel(context: &Context<'_>, id: u32) -> Result<Id> {
     context
         .client

@@ -1,9 +1,9 @@
-//! Subscriptions with handlers in E-code, and other texts for those: [`begin`] decides and takes
-//! the texts, the compiler makes programs of them one after the other ([`crate::broker`]), and
-//! [`finish`] does what was asked for. Time passes in between, so everything is decided again.
+//! Subscriptions with handlers in E-code, and replacements of these handlers: [`begin`] decides and
+//! takes the texts, the compiler compiles them one after the other ([`crate::broker`]), and
+//! [`finish`] executes the request. Time passes in between, so every decision is made again.
 //!
-//! The handlers of a chain are compiled in its order: what the data are that one meets is what the
-//! one before it puts out.
+//! The handlers of a chain are compiled in order: the output format of one is the input format of
+//! the next.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -22,14 +22,14 @@ use crate::compiler::cap;
 use crate::compiler::job::{Job, Made};
 use crate::quota::upload::Exceeded;
 
-/// What shall happen once everything is compiled.
+/// The request that is executed when all texts are compiled.
 #[derive(Clone, Debug)]
 enum Then {
     Install(Box<Subscribe>),
     Replace(ReplaceHandler),
 }
 
-/// What a client uploads, on its way.
+/// An upload in progress.
 #[derive(Debug)]
 pub struct Plan {
     then: Then,
@@ -39,9 +39,9 @@ pub struct Plan {
     services: Vec<(String, u32)>,
     /// Texts that are not compiled yet, by action.
     texts: VecDeque<(usize, Text)>,
-    /// Format of the data that the first of those meets.
+    /// Input format of the first of those.
     input: String,
-    /// What the others became, and the formats that they were compiled for.
+    /// The compiled handlers, and the formats that they were compiled for.
     handlers: Vec<(usize, Handler)>,
     inputs: Vec<(usize, String)>,
 }
@@ -53,7 +53,7 @@ impl From<Exceeded> for No {
     }
 }
 
-/// Whether a request brings texts.
+/// Whether a request has texts.
 pub fn is_upload(request: &Request) -> bool {
     match request {
         Request::Subscribe(body) => body.uploads().next().is_some(),
@@ -62,10 +62,10 @@ pub fn is_upload(request: &Request) -> bool {
     }
 }
 
-/// Takes what a client uploads: all that can be refused without compiling is refused here.
+/// Takes an upload and refuses everything that can be refused without compiling.
 ///
 /// # Errors
-/// What the client is told instead.
+/// The refusal for the client.
 pub fn begin(context: &Context<'_>, request: &Request, fds: &[OwnedFd]) -> Result<Plan> {
     let (then, service, has_channel, input) = match request {
         Request::Subscribe(body) => {
@@ -111,8 +111,8 @@ pub fn begin(context: &Context<'_>, request: &Request, fds: &[OwnedFd]) -> Resul
     })
 }
 
-/// Where a handler is that shall be replaced: its service, whether it has a channel, and the format
-/// of the data that it meets.
+/// The context of a handler to be replaced: its service, whether it has a channel, and its input
+/// format.
 fn placed(context: &Context<'_>, body: &ReplaceHandler) -> Result<(u32, bool, String)> {
     let client = &context.client;
     let held = client.subscriptions.get(&body.subscription);
@@ -126,7 +126,7 @@ fn placed(context: &Context<'_>, body: &ReplaceHandler) -> Result<(u32, bool, St
 }
 
 impl Plan {
-    /// What is to be compiled next. None: nothing more.
+    /// The next job. `None`: all texts are compiled.
     pub fn next_job(&self, serial: u32) -> Option<Job> {
         let (_, text) = self.texts.front()?;
         Some(Job {
@@ -141,10 +141,10 @@ impl Plan {
         })
     }
 
-    /// What became of the last job.
+    /// Takes the result of the last job.
     ///
     /// # Errors
-    /// The program is beyond a cap, or none of the compiler's.
+    /// The program exceeds a limit, or is not one of the compiler's.
     pub fn take(&mut self, made: Made) -> Result<()> {
         let Some((action, text)) = self.texts.pop_front() else {
             return Ok(());
@@ -165,16 +165,15 @@ impl Plan {
         Ok(())
     }
 
-    /// The service whose events are handled.
     pub fn service(&self) -> u32 {
         self.service
     }
 }
 
-/// Does what was asked for, with everything compiled.
+/// Executes the request with the compiled texts.
 ///
 /// # Errors
-/// What the client is told instead: things may have changed since [`begin`].
+/// The refusal for the client: conditions may have changed since [`begin`].
 pub fn finish(context: &mut Context<'_>, plan: Plan) -> Result<Reply> {
     match plan.then {
         Then::Install(body) => {

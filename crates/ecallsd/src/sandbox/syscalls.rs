@@ -1,9 +1,9 @@
-//! The system calls that each process needs; everything else is refused by the kernel.
+//! The system calls that each process needs; the kernel refuses all others.
 //!
-//! Lists are of what is allowed, by number, with conditions on arguments where one call does both
-//! harmless and harmful things. They were found by reading what the libraries call and by running
-//! the whole test suite with `--seccomp log`, which lets everything pass and writes it to the
-//! kernel's log; a test does that again.
+//! The lists contain the permitted calls by number, with conditions on arguments of calls that can
+//! do both harmless and harmful things. They were determined by reading the libraries' code, and by
+//! running the whole test suite with `--seccomp log`, which permits every call and writes it to the
+//! kernel's log; a test repeats that.
 
 use std::collections::BTreeMap;
 
@@ -14,22 +14,22 @@ use seccompiler::{
     SeccompRule, TargetArch, apply_filter,
 };
 
-/// What happens on a call that is not in the list.
+/// The reaction to a call that is not in the list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Enforce {
-    /// The process ends: something in it does what its source does not say.
+    /// The process is killed: it does something that its source does not contain.
     #[default]
     Kill,
     /// The call fails with EPERM.
     Deny,
-    /// The call is made, and the kernel's log tells.
+    /// The call is executed, and written to the kernel's log.
     Log,
     /// Nothing is filtered.
     Off,
 }
 
 impl Enforce {
-    /// As the command line names it.
+    /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Enforce::Kill => "kill",
@@ -40,17 +40,17 @@ impl Enforce {
     }
 }
 
-/// Calls by number; with conditions of which one must hold, or none.
+/// Calls by number; if there are conditions, one of them must hold.
 pub type List = Vec<(c_long, Vec<Only>)>;
 
-/// A condition: argument `0` is one of the numbers.
+/// A condition: argument `0` has one of these values.
 #[derive(Clone, Copy, Debug)]
 pub struct Only {
     argument: u8,
     value: u64,
 }
 
-/// What every program of Rust and glibc does.
+/// Calls of every program of Rust and glibc.
 const RUNTIME: &[c_long] = &[
     libc::SYS_brk,
     libc::SYS_clock_getres,
@@ -88,16 +88,16 @@ const RUNTIME: &[c_long] = &[
     libc::SYS_writev,
 ];
 
-/// What a call that is refused fails with.
+/// The error of a refused call.
 const EPERM: u32 = libc::EPERM.unsigned_abs();
 
-/// Older forms of calls that only some architectures have.
+/// Older forms of calls that exist only on some architectures.
 #[cfg(target_arch = "x86_64")]
 const OLDER: &[c_long] = &[libc::SYS_poll, libc::SYS_epoll_wait];
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER: &[c_long] = &[];
 
-/// What both processes do with sockets.
+/// Calls of both processes for sockets.
 const SOCKETS: &[c_long] = &[
     libc::SYS_accept4,
     libc::SYS_fcntl,
@@ -110,7 +110,7 @@ const SOCKETS: &[c_long] = &[
     libc::SYS_shutdown,
 ];
 
-/// What the broker does besides.
+/// Further calls of the broker.
 const BROKER: &[c_long] = &[
     libc::SYS_connect,
     libc::SYS_epoll_create1,
@@ -142,9 +142,9 @@ const BROKER_OLDER: &[c_long] = &[libc::SYS_unlink, libc::SYS_readlink];
 #[cfg(not(target_arch = "x86_64"))]
 const BROKER_OLDER: &[c_long] = &[];
 
-/// Commands of bpf(2) that the broker needs once the core is loaded: maps of channels and handlers,
-/// loading handlers, running the core's programs, attaching and describing. Not among them:
-/// pinning, and opening what others have loaded by id.
+/// Commands of bpf(2) that the broker needs after the core is loaded: maps of channels and
+/// handlers, loading handlers, running the core's programs, attaching and describing. Pinning is
+/// not permitted, nor is opening objects of others by id.
 const BPF_COMMANDS: &[u32] = &[
     libbpf::MAP_CREATE,
     libbpf::MAP_LOOKUP_ELEM,
@@ -161,7 +161,7 @@ const BPF_COMMANDS: &[u32] = &[
     libbpf::LINK_DETACH,
 ];
 
-/// Numbers of linux/bpf.h; they never change.
+/// Numbers from linux/bpf.h, which never change.
 mod libbpf {
     pub(super) const MAP_CREATE: u32 = 0;
     pub(super) const MAP_LOOKUP_ELEM: u32 = 1;
@@ -178,17 +178,17 @@ mod libbpf {
     pub(super) const LINK_DETACH: u32 = 34;
 }
 
-/// prctl: a thread's name, and the name of memory that glibc maps.
+/// prctl: the name of a thread, and the name of memory that glibc maps.
 const PRCTL: &[u64] = &[15, 0x5356_4d41];
 
-/// prctl: no new privileges, before a further list.
+/// prctl: no new privileges, before a further filter.
 const NO_NEW_PRIVS: u64 = 38;
 
-/// Flags of clone as fork(2) has them: a process, and no thread.
+/// Flags of clone for fork(2): a process, not a thread.
 const FORK: u64 = 0x0120_0011;
 
-/// What the compiler's keeper does besides: starting and ending workers, and what those do before
-/// they give that up, too.
+/// Further calls of the compiler's keeper: starting and killing workers, and the calls of workers
+/// before they drop their privileges.
 const KEEPER: &[c_long] = &[
     libc::SYS_fcntl,
     libc::SYS_getuid,
@@ -201,7 +201,7 @@ const KEEPER: &[c_long] = &[
     libc::SYS_wait4,
 ];
 
-/// What a worker does besides.
+/// Further calls of a worker.
 const WORKER: &[c_long] = &[libc::SYS_recvfrom, libc::SYS_sendto];
 
 fn plain(calls: &[&[c_long]]) -> List {
@@ -214,36 +214,36 @@ fn only(argument: u8, values: impl IntoIterator<Item = u64>) -> Vec<Only> {
     values.into_iter().map(only).collect()
 }
 
-/// What the broker needs once it serves.
+/// The calls of the broker while it serves.
 pub fn broker() -> List {
     let mut list = plain(&[RUNTIME, OLDER, SOCKETS, BROKER, BROKER_OLDER]);
     let commands = BPF_COMMANDS.iter().map(|command| u64::from(*command));
     list.push((libc::SYS_bpf, only(0, commands)));
     list.push((libc::SYS_prctl, only(0, PRCTL.iter().copied())));
-    // The service manager is told over a datagram socket.
+    // The service manager is notified over a datagram socket.
     let unix = u64::try_from(libc::AF_UNIX).unwrap_or(1);
     list.push((libc::SYS_socket, only(0, [unix])));
     list
 }
 
-/// What the door needs once it serves.
+/// The calls of the door while it serves.
 pub fn door() -> List {
     let mut list = plain(&[RUNTIME, OLDER, SOCKETS]);
     list.push((libc::SYS_prctl, only(0, PRCTL.iter().copied())));
     list
 }
 
-/// What starts a process or a thread, of [`RUNTIME`].
+/// The calls of [`RUNTIME`] that start a process or a thread.
 const STARTING: &[c_long] = &[libc::SYS_clone, libc::SYS_clone3];
 
-/// What a process of one thread does.
+/// The calls of a process with one thread.
 fn single() -> List {
     let mut list = plain(&[RUNTIME, OLDER]);
     list.retain(|(call, _)| !STARTING.contains(call));
     list
 }
 
-/// What the compiler's keeper needs.
+/// The calls of the compiler's keeper.
 pub fn keeper() -> List {
     let mut list = single();
     list.extend(plain(&[KEEPER]));
@@ -253,7 +253,8 @@ pub fn keeper() -> List {
     list
 }
 
-/// What a worker of the compiler needs. It starts nothing, and ends nobody: see [`end_only`].
+/// The calls of a worker of the compiler. It starts no process, and kills no other: see
+/// [`end_only`].
 pub fn worker() -> List {
     let mut list = single();
     list.extend(plain(&[WORKER]));
@@ -261,25 +262,22 @@ pub fn worker() -> List {
     list
 }
 
-/// Calls that system libraries try and can do without (opening a file of settings): they fail with
-/// EPERM unless they are in the list.
+/// Calls that system libraries attempt but do not need (opening a configuration file): they fail
+/// with EPERM unless they are in the list.
 const TRIED: &[c_long] = &[libc::SYS_openat];
 
-/// A list that is ready to be used.
+/// A compiled list.
 #[derive(Clone, Debug, Default)]
 pub struct Filter(Vec<BpfProgram>);
 
 impl Filter {
-    /// Filters from now on, for this thread and all that it starts.
-    ///
-    /// # Errors
-    /// That of the kernel.
+    /// Installs the filter for this thread and all that it starts.
     pub fn install(&self) -> Result<(), seccompiler::Error> {
         self.0.iter().try_for_each(|program| apply_filter(program))
     }
 }
 
-/// What happens on a call that is refused; None: nothing is filtered.
+/// The reaction to a refused call; `None`: nothing is filtered.
 fn refusal(enforce: Enforce) -> Option<SeccompAction> {
     match enforce {
         Enforce::Kill => Some(SeccompAction::KillProcess),
@@ -289,11 +287,8 @@ fn refusal(enforce: Enforce) -> Option<SeccompAction> {
     }
 }
 
-/// From now on this thread ends, as the C library ends a process that aborts, no process but
-/// `own`. A list that is made before that one is started cannot say so.
-///
-/// # Errors
-/// That of the kernel, or an architecture that the filter does not know.
+/// Restricts this thread to killing the process `own`, as the C library does in abort(3). A list
+/// that is compiled before the process exists cannot contain its id.
 pub fn end_only(own: Pid, enforce: Enforce) -> Result<(), seccompiler::Error> {
     let Some(refusal) = refusal(enforce) else {
         return Ok(());
@@ -307,18 +302,12 @@ pub fn end_only(own: Pid, enforce: Enforce) -> Result<(), seccompiler::Error> {
     apply_filter(&BpfProgram::try_from(filter)?)
 }
 
-/// Filters from now on, for this thread and all that it starts.
-///
-/// # Errors
-/// That of the kernel, or an architecture that the filter does not know.
+/// Installs a filter for this thread and all that it starts.
 pub fn apply(list: &List, enforce: Enforce) -> Result<(), seccompiler::Error> {
     filter(list, enforce)?.install()
 }
 
-/// Makes a list ready.
-///
-/// # Errors
-/// An architecture that the filter does not know.
+/// Compiles a list.
 pub fn filter(list: &List, enforce: Enforce) -> Result<Filter, seccompiler::Error> {
     let architecture: TargetArch = std::env::consts::ARCH.try_into()?;
     let is_listed = |call: &&c_long| list.iter().any(|(listed, _)| listed == *call);
@@ -346,7 +335,8 @@ pub fn filter(list: &List, enforce: Enforce) -> Result<Filter, seccompiler::Erro
         }
         rules.insert(*call, of_call);
     }
-    // Of two filters the stricter answer holds: the first lets pass what the second makes fail.
+    // Of two filters the stricter result applies: the first one permits these calls, the second one
+    // makes them fail.
     rules.extend(tried.iter().map(|call| (*call, Vec::new())));
     let allow = SeccompAction::Allow;
     let deny = SeccompAction::Errno(EPERM);

@@ -1,5 +1,5 @@
-//! The sandbox from within: each test gives up in a thread of its own, which ends with it. Limits
-//! of the whole process (descriptors, core files) are left to the tests of the running daemon.
+//! The sandbox from within: each test restricts a thread of its own, which ends with the test.
+//! Limits of the whole process (descriptors, core files) are tested with the running daemon.
 
 use std::fs::{self, File};
 use std::net::{TcpListener, TcpStream};
