@@ -28,6 +28,7 @@ mod start;
 pub(crate) mod timing;
 
 use ecalls::Ecalls;
+use ecalls_cli::arguments::{BenchArguments, What};
 
 use crate::exit::{Code, Failure, Outcome};
 use crate::output::Output;
@@ -35,40 +36,6 @@ use report::Report;
 pub(crate) use sched::{MESSAGE_PART, message_part};
 pub(crate) use start::{SUBCOMMAND as FIRST_EVENT, first_event};
 use timing::Effort;
-
-/// Measure events, handlers and schedulers on this machine
-#[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    /// What to measure
-    #[arg(value_enum)]
-    pub(crate) what: What,
-    /// Print one JSON object per line
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Only the row of this name, or all rows whose names contain this text; several with commas
-    #[arg(long, value_name = "FILTER")]
-    pub(crate) row: Option<String>,
-    /// Fail with exit code 1 if a ratio misses its goal by more than the margin
-    #[arg(long)]
-    pub(crate) check: bool,
-    /// Run few rounds, only to test that everything works
-    #[arg(long, conflicts_with = "check")]
-    pub(crate) quick: bool,
-    #[command(flatten)]
-    sched: sched::Options,
-}
-
-/// The measurements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum What {
-    /// Delivery of events: latency, cost, throughput
-    Events,
-    /// Handlers in E-code: from a text to the kernel, and cost per event
-    Ecode,
-    /// Schedulers: the workloads of the Cooperative Polling paper under ours, the kernel's and
-    /// others
-    Sched,
-}
 
 /// The shared state of all sections.
 #[derive(Debug)]
@@ -87,7 +54,7 @@ fn is_wanted(filter: &str, row: &str, names: &[&str]) -> bool {
 }
 
 /// Runs the measurement.
-pub(crate) fn run(args: &Args) -> Outcome {
+pub(crate) fn run(args: &BenchArguments) -> Outcome {
     if args.what == What::Sched {
         return sched::run(args);
     }

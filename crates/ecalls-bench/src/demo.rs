@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use ecalls::Ecalls;
 use ecalls::socket::Interest;
+use ecalls_cli::arguments::DemoArguments;
 
 use self::attach::Attached;
 use self::live::Live;
@@ -46,22 +47,6 @@ const TURNS: u64 = 7;
 const TURN_SHARE: f64 = 1.0 / 60.0;
 const LIVE_SHARE: f64 = 0.6;
 
-/// Demonstrate events with a web server under load, in about a minute
-#[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    /// Print one JSON object per line
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Approximate duration of the whole demonstration in seconds
-    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
-    pub(crate) seconds: u64,
-    /// Command line of another server to use instead of the built-in one; {port} is replaced by a
-    /// port of 127.0.0.1, {root} by the folder that it must serve
-    #[arg(long, value_name = "COMMAND")]
-    pub(crate) server: Option<String>,
-}
-
 /// The state of the demonstration.
 struct Stage {
     ecalls: Ecalls,
@@ -73,7 +58,7 @@ struct Stage {
 }
 
 /// Runs the demonstration.
-pub(crate) fn run(args: &Args) -> Outcome {
+pub(crate) fn run(args: &DemoArguments) -> Outcome {
     let stop = Stop::on_signals()?;
     // The demonstration measures the core as well, so it hosts one itself.
     let ecalls = Ecalls::host()?;

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use ecalls_cli::arguments::{BenchArguments, DemoArguments};
 use ecalls_cli::exit::{Code, Failure, Outcome};
 use ecalls_cli::{duration, exit, output, stop};
 
@@ -29,8 +30,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Bench(bench::Args),
-    Demo(demo::Args),
+    Bench(BenchArguments),
+    Demo(DemoArguments),
     /// Load the core and end at the first event
     #[command(hide = true, name = bench::FIRST_EVENT)]
     FirstEvent,

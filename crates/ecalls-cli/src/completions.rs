@@ -2,8 +2,8 @@
 
 use clap::CommandFactory;
 
-use crate::Cli;
 use crate::exit::Outcome;
+use crate::{Cli, workshop};
 
 /// Print completions for a shell
 ///
@@ -18,6 +18,7 @@ pub(crate) struct Args {
 /// Prints the completions.
 pub(crate) fn run(args: &Args) -> Outcome {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "ecalls", &mut text);
+    let mut command = workshop::with_arguments(Cli::command());
+    clap_complete::generate(args.shell, &mut command, "ecalls", &mut text);
     crate::output::write_all(&text)
 }

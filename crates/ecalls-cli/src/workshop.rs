@@ -9,6 +9,9 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
+use clap::Args as _;
+use ecalls_cli::arguments::{BenchArguments, DemoArguments};
+
 use crate::exit::{Code, Failure, Outcome};
 
 /// Its subcommands.
@@ -26,6 +29,18 @@ pub(crate) struct Args {
         value_name = "ARGUMENTS"
     )]
     arguments: Vec<OsString>,
+}
+
+/// The command with the arguments of these subcommands, for completions.
+pub(crate) fn with_arguments(command: clap::Command) -> clap::Command {
+    let [bench, demo] = NAMES;
+    command
+        .mut_subcommand(bench, |_| {
+            BenchArguments::augment_args(clap::Command::new(bench))
+        })
+        .mut_subcommand(demo, |_| {
+            DemoArguments::augment_args(clap::Command::new(demo))
+        })
 }
 
 /// Executes the program: the one in the folder of this one, else the first in PATH. Returns on

@@ -1,7 +1,9 @@
 //! The rows, and the sections that measure them: rows with the same set-up form a section.
 
 use super::timing::Value;
-use super::{Bench, What, baselines, calls, ecode, kernel, readers, signals, sockets, start};
+use ecalls_cli::arguments::What;
+
+use super::{Bench, baselines, calls, ecode, kernel, readers, signals, sockets, start};
 use crate::exit::Failure;
 
 /// Rows that are measured together.

@@ -29,14 +29,14 @@ mod under;
 mod viewer;
 mod work;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use super::Args;
 use crate::exit::{Code, Failure, Outcome};
 use crate::output::{Output, Table, note};
+use ecalls_cli::arguments::{BenchArguments as Args, Own, Sched as Options};
 use figures::{Figures, Keys};
 use measured::{Measured, by_row};
 pub(crate) use ordinary::{SUBCOMMAND as MESSAGE_PART, message_part};
@@ -56,88 +56,31 @@ const SECONDS_QUICK: u64 = 1;
 /// Longer tardiness is recorded as this value.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
-/// The options of `bench sched` only.
-#[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Options of sched")]
-pub(crate) struct Options {
-    /// Duration of each run in seconds (default 5)
-    #[arg(long, value_name = "N", conflicts_with = "quick",
-          value_parser = clap::value_parser!(u64).range(1..=3600))]
-    seconds: Option<u64>,
-    /// Measure only this scheduler; may be repeated
-    #[arg(long, value_enum, value_name = "NAME")]
-    scheduler: Vec<Own>,
-    /// Also measure this program, which schedules while it runs (scx_bpfland); may be repeated
-    #[arg(long, value_name = "PATH")]
-    peer: Vec<PathBuf>,
-    /// With --json: also print one object per run with its course over time
-    #[arg(long, requires = "json")]
-    series: bool,
-    /// Also write an HTML page with drawings: lateness of timers, CPU shares and frame rates over
-    /// time
-    #[arg(long, value_name = "FILE")]
-    report: Option<PathBuf>,
-    /// Measure nothing: read what `--json --series` printed before
-    #[arg(long, value_name = "FILE")]
-    #[arg(conflicts_with_all = ["seconds", "scheduler", "peer", "series"])]
-    from: Option<PathBuf>,
+/// The selected schedulers, by default all; those that cannot run here are left out.
+fn schedulers(options: &Options) -> Vec<Which> {
+    let all = [Own::Ecalls, Own::Eevdf, Own::Rr];
+    let own = all.into_iter().filter(|own| {
+        options.scheduler.contains(own) || (options.scheduler.is_empty() && options.peer.is_empty())
+    });
+    let own = own.map(|own| match own {
+        Own::Ecalls => Which::Ecalls,
+        Own::Eevdf => Which::Eevdf,
+        Own::Rr => Which::RoundRobin,
+    });
+    own.chain(options.peer.iter().cloned().map(Which::Peer))
+        .collect()
 }
 
-/// The schedulers that need no further program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Own {
-    /// ECalls' scheduler, with players that poll cooperatively
-    Ecalls,
-    /// The kernel's own scheduler
-    Eevdf,
-    /// Players in SCHED_RR, hogs in the kernel's own class
-    Rr,
-}
-
-impl Options {
-    /// Fails if one of these options is given for another measurement.
-    pub(super) fn refuse(&self) -> Outcome {
-        let files = [&self.report, &self.from];
-        if self.seconds.is_some()
-            || !self.scheduler.is_empty()
-            || !self.peer.is_empty()
-            || self.series
-            || files.into_iter().any(Option::is_some)
-        {
-            return Err(Failure::usage(
-                "--seconds, --scheduler, --peer, --series, --report and --from are for \
-                 `ecalls bench sched`",
-            ));
+/// Starts a scheduler. `None`: it cannot run here, and the options name none.
+fn start(options: &Options, which: &Which) -> Result<Option<Under>, Failure> {
+    let is_named = !options.scheduler.is_empty() || !options.peer.is_empty();
+    match Under::start(which) {
+        Ok(under) => Ok(Some(under)),
+        Err(Failure::Message(Code::Denied | Code::Unsupported, why)) if !is_named => {
+            note(format_args!("without the rows of {which}: {why}"));
+            Ok(None)
         }
-        Ok(())
-    }
-
-    /// The selected schedulers, by default all; those that cannot run here are left out.
-    fn schedulers(&self) -> Vec<Which> {
-        let all = [Own::Ecalls, Own::Eevdf, Own::Rr];
-        let own = all.into_iter().filter(|own| {
-            self.scheduler.contains(own) || (self.scheduler.is_empty() && self.peer.is_empty())
-        });
-        let own = own.map(|own| match own {
-            Own::Ecalls => Which::Ecalls,
-            Own::Eevdf => Which::Eevdf,
-            Own::Rr => Which::RoundRobin,
-        });
-        own.chain(self.peer.iter().cloned().map(Which::Peer))
-            .collect()
-    }
-
-    /// Starts a scheduler. None: it cannot run here, and nobody named one.
-    fn start(&self, which: &Which) -> Result<Option<Under>, Failure> {
-        let is_named = !self.scheduler.is_empty() || !self.peer.is_empty();
-        match Under::start(which) {
-            Ok(under) => Ok(Some(under)),
-            Err(Failure::Message(Code::Denied | Code::Unsupported, why)) if !is_named => {
-                note(format_args!("without the rows of {which}: {why}"));
-                Ok(None)
-            }
-            Err(failure) => Err(failure),
-        }
+        Err(failure) => Err(failure),
     }
 }
 
@@ -236,9 +179,9 @@ fn measure_all(args: &Args, out: &mut Output) -> Result<Results, Failure> {
         false => args.sched.seconds.unwrap_or(SECONDS),
     };
     let mut results = Results::default();
-    let schedulers = args.sched.schedulers();
-    for which in schedulers.iter().filter(|_| !runs.is_empty()) {
-        let Some(mut under) = args.sched.start(which)? else {
+    let chosen = schedulers(&args.sched);
+    for which in chosen.iter().filter(|_| !runs.is_empty()) {
+        let Some(mut under) = start(&args.sched, which)? else {
             continue;
         };
         note(format_args!(
@@ -275,8 +218,8 @@ fn measure_all(args: &Args, out: &mut Output) -> Result<Results, Failure> {
             out.flush()?;
         }
     }
-    let start = |which: &Which| args.sched.start(which);
-    results.ordinary = ordinary::measure(&ordinary, &schedulers, seconds, start)?;
+    let start = |which: &Which| start(&args.sched, which);
+    results.ordinary = ordinary::measure(&ordinary, &chosen, seconds, start)?;
     if out.is_json() {
         results
             .ordinary

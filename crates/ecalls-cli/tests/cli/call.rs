@@ -254,6 +254,38 @@ fn service_to_add_needs_a_file_that_can_be_read() {
     refused(&["service"], 2, &["NAME"]);
 }
 
+/// What bash offers for the last of these words.
+fn completed(words: &str) -> Vec<String> {
+    let script = r#"
+        eval "$("$0" completions bash)"
+        COMP_WORDS=($1 "$2") COMP_CWORD=$(set -- $1; echo $#)
+        _ecalls ecalls "$2" "${1##* }"
+        printf '%s\n' "${COMPREPLY[@]}""#;
+    let (before, last) = words.rsplit_once(' ').expect("two words");
+    let mut bash = Command::new("bash");
+    bash.args(["-c", script, env!("CARGO_BIN_EXE_ecalls"), before, last]);
+    let ended = end(&mut bash);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    ended.out.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn options_and_values_are_completed_also_those_of_bench_and_demo() {
+    for (words, offered) in [
+        ("ecalls watch --thr", &["--threshold"][..]),
+        ("ecalls sched start --policy ", &["spread", "dwcs"]),
+        ("ecalls bench ev", &["events"]),
+        ("ecalls bench --che", &["--check"]),
+        (
+            "ecalls bench sched --scheduler ",
+            &["ecalls", "eevdf", "rr"],
+        ),
+        ("ecalls demo --serv", &["--server"]),
+    ] {
+        assert_eq!(completed(words), offered, "{words}");
+    }
+}
+
 #[test]
 fn completions_and_manual_pages_are_made() {
     for shell in ["bash", "zsh", "fish"] {
