@@ -111,7 +111,8 @@ fn a_value_is_extended_only_where_it_could_have_left_its_type() {
         "
         r0 = load u32 state[0]
         r1 = r0 + 1
-        store u32 state[4] = r1
+        r2 = u32 r1
+        store u32 state[4] = r2
         return 1",
     );
 }
@@ -212,6 +213,7 @@ fn a_function_is_expanded_where_it_is_called() {
             exit b0
           }
           r1 = r0
+          exit b0
         }
         return r1",
     );

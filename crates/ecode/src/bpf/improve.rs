@@ -1,5 +1,5 @@
-//! Makes the code shorter: copies that nobody needs, results computed where they are wanted, jumps
-//! to jumps, and what is never reached or never read (the verifier refuses the former).
+//! Makes the code shorter: results computed where they are wanted, jumps to jumps, and what is
+//! never reached or never read (the verifier refuses the former).
 //!
 //! Values are followed between two labels only: there, everything is reached from above.
 
@@ -13,8 +13,6 @@ const NEAR: usize = 4;
 /// Improves the code.
 pub(super) fn improve(code: &mut Code) {
     jumps(code);
-    forward_copies(code);
-    remove_unread(code);
     compute_in_place(code);
     remove_unread(code);
     jumps(code);
@@ -68,44 +66,6 @@ impl Uses {
     /// Written once, and read nowhere but further down in the same run.
     fn is_local(&self, v: V) -> bool {
         self.writes[v.at()] == 1 && self.run[v.at()] != MANY
-    }
-}
-
-/// Reads what was copied instead of the copy.
-fn forward_copies(code: &mut Code) {
-    let uses = Uses::of(code);
-    let mut copies: Vec<(V, V)> = Vec::new();
-    for line in &mut code.lines {
-        if matches!(line.inst, Inst::Label(_)) {
-            copies.clear();
-            continue;
-        }
-        let before = line.inst;
-        line.inst.rename_read(|v| {
-            copies
-                .iter()
-                .find(|(copy, _)| *copy == v)
-                .map_or(v, |(_, of)| *of)
-        });
-        if writes_too_early(&line.inst) {
-            line.inst = before;
-        }
-        if let Some(written) = line.inst.written() {
-            copies.retain(|(_, of)| *of != written);
-        }
-        if let Inst::Move {
-            to,
-            from: Value::Register(from),
-            narrow: false,
-        } = line.inst
-            && uses.is_local(to)
-            && to != from
-        {
-            if copies.len() >= FAR {
-                copies.remove(0);
-            }
-            copies.push((to, from));
-        }
     }
 }
 

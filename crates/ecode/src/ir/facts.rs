@@ -149,8 +149,6 @@ struct Known {
     same: Number<Then>,
     /// It is 1 if this holds, else 0.
     outcome: Number<(Relation, Then, Then)>,
-    /// Its lowest bits, so many, are those of this.
-    low: Number<(Then, u8)>,
     /// It is the result of this.
     computed: Number<Computed>,
     version: u32,
@@ -163,7 +161,6 @@ impl Known {
         range: Range::new(0, 0),
         same: Number::NONE,
         outcome: Number::NONE,
-        low: Number::NONE,
         computed: Number::NONE,
         version: 0,
     };
@@ -219,7 +216,6 @@ pub struct Facts {
     known: Vec<Known>,
     sames: List<Then>,
     outcomes: List<(Relation, Then, Then)>,
-    lows: List<(Then, u8)>,
     computations: List<Computed>,
     /// The last of them with each hash; a power of two.
     last: Vec<Number<Computed>>,
@@ -269,7 +265,6 @@ impl Facts {
             known: vec![Known::UNWRITTEN; most],
             sames: List(Vec::new()),
             outcomes: List(Vec::new()),
-            lows: List(Vec::new()),
             computations: List(Vec::with_capacity(most)),
             last: vec![Number::NONE; most.next_power_of_two().max(HASHES_LEAST)],
             versions: 0,
@@ -313,17 +308,6 @@ impl Facts {
         let outcome = self.known[register.0 as usize].outcome;
         let (relation, a, b) = self.outcomes.get(outcome)?;
         (self.still(a) && self.still(b)).then_some((relation, a.0, b.0))
-    }
-
-    /// An operand whose lowest bits are the same: what this one was extended from.
-    pub fn low_bits(&self, operand: Operand, bits: u8) -> Operand {
-        let Operand::Register(register) = operand else {
-            return operand;
-        };
-        match self.lows.get(self.known[register.0 as usize].low) {
-            Some((of, known)) if bits <= known && self.still(of) => of.0,
-            _ => operand,
-        }
     }
 
     /// Whether the relation holds, if the bounds decide it.
@@ -447,16 +431,13 @@ impl Facts {
         match *op {
             Op::Set { to, from } => {
                 let (range, same) = (self.range(from), self.then(self.resolve(from)));
-                let (outcome, low) = match from {
-                    Operand::Register(from) => {
-                        let known = &self.known[from.0 as usize];
-                        (known.outcome, known.low)
-                    }
-                    Operand::Constant(_) => (Number::NONE, Number::NONE),
+                let outcome = match from {
+                    Operand::Register(from) => self.known[from.0 as usize].outcome,
+                    Operand::Constant(_) => Number::NONE,
                 };
                 self.write(to, range);
                 let known = &mut self.known[to.0 as usize];
-                (known.outcome, known.low) = (outcome, low);
+                known.outcome = outcome;
                 if same.0 != Operand::Register(to) {
                     known.same = self.sames.add(same);
                 }
@@ -481,9 +462,7 @@ impl Facts {
                 signed,
             } => {
                 let (all, of) = (Range::of_bits(bits, signed), self.range(from));
-                let low = (self.then(from), bits);
                 self.write(to, if all.holds(of) { of } else { all });
-                self.known[to.0 as usize].low = self.lows.add(low);
             }
             Op::Bound { index, count } => {
                 let below = Range::new(0, i64::from(count) - 1);

@@ -117,20 +117,14 @@ impl Simplifier {
     fn operands(&mut self, op: &mut Op) {
         let facts = &self.facts;
         match op {
-            Op::Load { from, .. } => constant_index(facts, from),
-            Op::Store { to, value, bits }
-            | Op::Atomic {
-                to, value, bits, ..
-            } => {
-                constant_index(facts, to);
-                *value = facts.low_bits(*value, *bits);
-            }
-            Op::Extend { from, bits, .. } => *from = facts.low_bits(*from, *bits),
+            Op::Load { from: at, .. }
+            | Op::Store { to: at, .. }
+            | Op::Atomic { to: at, .. }
+            | Op::Zero { to: at, .. } => constant_index(facts, at),
             Op::Copy { to, from, .. } => {
                 constant_index(facts, to);
                 constant_index(facts, from);
             }
-            Op::Zero { to, .. } => constant_index(facts, to),
             _ => {}
         }
         op.reads_mut(&mut |operand| *operand = facts.resolve(*operand));
@@ -368,7 +362,7 @@ impl Simplifier {
         &mut self,
         (label, mark): (Label, Mark),
         mut body: Vec<Instruction>,
-        mut reached: bool,
+        reached: bool,
         span: Span,
         out: &mut Vec<Instruction>,
     ) -> bool {
@@ -387,13 +381,6 @@ impl Simplifier {
             return reached;
         }
         self.facts.end_block(mark);
-        let ended = strip(&mut body, label);
-        reached |= ended > 0;
-        *self.exits.get_mut(label) = all - ended;
-        if ended == all {
-            out.append(&mut body);
-            return reached;
-        }
         out.push(Instruction {
             op: Op::Block { label, body },
             span,
@@ -468,21 +455,6 @@ fn fixed_index(facts: &Facts, address: &mut Address) {
     {
         address.offset += known as u32;
         address.index = None;
-    }
-}
-
-/// Takes out the exits of `label` behind which its end stands anyway; how many.
-fn strip(body: &mut Vec<Instruction>, label: Label) -> u32 {
-    match body.last_mut().map(|last| &mut last.op) {
-        Some(Op::Exit(to)) if *to == label => {
-            body.pop();
-            1
-        }
-        Some(Op::If {
-            then, otherwise, ..
-        }) => strip(then, label) + strip(otherwise, label),
-        Some(Op::Block { body, .. }) => strip(body, label),
-        _ => 0,
     }
 }
 
