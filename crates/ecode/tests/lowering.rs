@@ -118,7 +118,7 @@ fn a_value_is_extended_only_where_it_could_have_left_its_type() {
 }
 
 #[test]
-fn division_by_a_power_of_two_is_a_shift_where_there_is_no_sign() {
+fn division_by_a_power_of_two_is_a_shift() {
     check(
         "return bytes / 8;",
         "\nr0 = load u64 input[0]\nr1 = r0 >> 3\nreturn r1",
@@ -129,7 +129,24 @@ fn division_by_a_power_of_two_is_a_shift_where_there_is_no_sign() {
     );
     check(
         "return (long)bytes / 8;",
-        "\nr0 = load u64 input[0]\nr1 = r0 /s 8\nreturn r1",
+        "
+        r0 = load u64 input[0]
+        r1 = r0 >>s 63
+        r2 = r1 & 7
+        r3 = r0 + r2
+        r4 = r3 >>s 3
+        return r4",
+    );
+    check(
+        "return port / 8 + (int)bytes / 1;",
+        "
+        r0 = load u16 input[8]
+        r1 = r0 >>s 3
+        r2 = load u64 input[0]
+        r3 = s32 r2
+        r4 = r1 + r3
+        r5 = s32 r4
+        return r5",
     );
 }
 

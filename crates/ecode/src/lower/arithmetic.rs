@@ -93,8 +93,23 @@ impl<'t> Lowering<'t> {
             }
             _ => b,
         };
-        let result = self.binary(operator, a, b);
+        let result = match (operator, b) {
+            (Operator::DivideSigned, Operand::Constant(by @ 2..)) if by & (by - 1) == 0 => {
+                self.divide_by_power(a, by)
+            }
+            _ => self.binary(operator, a, b),
+        };
         Ok(if wraps { self.wrap(result, ty) } else { result })
+    }
+
+    /// `a / by` towards zero, of a number with sign by a power of two: a shift, before which a
+    /// negative number gets `by - 1`. In the kernel that takes a quarter of a division's time.
+    fn divide_by_power(&mut self, a: Operand, by: i64) -> Operand {
+        let sign = self.binary(Operator::ShiftRightSigned, a, Operand::Constant(63));
+        let plus = self.binary(Operator::And, sign, Operand::Constant(by - 1));
+        let sum = self.binary(Operator::Add, a, plus);
+        let bits = Operand::Constant(i64::from(by.trailing_zeros()));
+        self.binary(Operator::ShiftRightSigned, sum, bits)
     }
 
     fn multiply_fixed(&mut self, a: Operand, b: Operand) -> Operand {
