@@ -1,6 +1,8 @@
 //! What of a core is in the kernel right now, by id and name: for tests, and for people who wonder.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapCore, MapHandle};
 
@@ -11,12 +13,16 @@ use crate::kernel::objects::{MAPS, PROGRAMS};
 use crate::kernel::sys;
 use crate::provider::meeting;
 
-/// By then the kernel has emptied a table of programs whose last user has gone.
-const EMPTYING: Duration = Duration::from_millis(100);
+/// By then the kernel has emptied a table of programs whose last user has gone, also while the
+/// machine is busy.
+const EMPTYING: Duration = Duration::from_secs(1);
+
+/// How long is waited at most, if maps come and go.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Ids and names of the programs and maps of cores that are in the kernel now, also of one that is
-/// just being torn down; maps only once no program is left and a moment has passed, because opening
-/// a dying table of programs does harm (kernel/lock.rs tells). Needs root; else it is empty, too.
+/// just being torn down; maps only once no program is left and each has been there for a while
+/// (`settled`), because opening a dying table of programs does harm (kernel/lock.rs tells). Needs root; else it is empty, too.
 pub fn residue() -> Vec<(u32, String)> {
     let programs: Vec<_> = sys::program_ids()
         .filter_map(|id| Some((id, sys::program_name(id)?)))
@@ -29,8 +35,8 @@ pub fn residue() -> Vec<(u32, String)> {
     if !programs.is_empty() {
         return programs;
     }
-    std::thread::sleep(EMPTYING);
-    sys::map_ids()
+    settled()
+        .into_iter()
         .filter_map(|id| {
             let map = MapHandle::from_map_id(id).ok()?;
             Some((id, map.name().to_string_lossy().into_owned()))
@@ -43,4 +49,24 @@ pub fn residue() -> Vec<(u32, String)> {
                 || MAPS.iter().any(|known| *known == name)
         })
         .collect()
+}
+
+/// Ids of the maps that this process has seen for [`EMPTYING`] and that are still there. It waits
+/// until those which it has not seen for so long are gone.
+fn settled() -> Vec<u32> {
+    static SEEN: Mutex<BTreeMap<u32, Instant>> = Mutex::new(BTreeMap::new());
+
+    let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let start = Instant::now();
+    loop {
+        let now = Instant::now();
+        let here = sys::map_ids().map(|id| (id, *seen.get(&id).unwrap_or(&now)));
+        *seen = here.collect();
+        let old = |since: &Instant| now.duration_since(*since) >= EMPTYING;
+        if seen.values().all(old) || start.elapsed() >= PATIENCE {
+            let settled = seen.iter().filter(|(_, since)| old(since));
+            return settled.map(|(id, _)| *id).collect();
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
