@@ -431,6 +431,13 @@ int ecalls_open(ecalls_t **ecalls);
 int ecalls_open_within(uint64_t timeout_us, ecalls_t **ecalls);
 
 /*
+ * Loads all parts of the core that this program hosts, which otherwise are loaded at their first
+ * use: before it gives up the privileges by which it loads. For a client of the daemon there is
+ * nothing to load. -ENOEXEC if the kernel refused a program.
+ */
+int ecalls_complete(const ecalls_t *ecalls);
+
+/*
  * Whether events can still arrive: 0, or -ESHUTDOWN when the daemon has ended. Then no handle that
  * was made with `ecalls` receives events any more: close them, open again, and subscribe again.
  */

@@ -46,6 +46,19 @@ pub unsafe extern "C" fn ecalls_open_within(
     })
 }
 
+/// Loads all parts of the core that this program hosts, which otherwise are loaded at their first
+/// use: before it gives up the privileges by which it loads. For a client of the daemon there is
+/// nothing to load. -ENOEXEC if the kernel refused a program.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ecalls_complete(ecalls: *const HostHandle) -> c_int {
+    guard(|| {
+        // SAFETY: a handle (the root's Safety).
+        let host = unsafe { reference(ecalls, "ecalls") }?;
+        host.0.complete()?;
+        Ok(0)
+    })
+}
+
 /// Whether events can still arrive: 0, or -ESHUTDOWN when the daemon has ended. Then no handle that
 /// was made with `ecalls` receives events any more: close them, open again, and subscribe again.
 #[unsafe(no_mangle)]

@@ -33,7 +33,7 @@ impl Ecalls {
     ///
     /// A program that hosts the core loads each of its parts (services, signals, kernel threads,
     /// calls) at the first use, by the same privileges. A program that gives them up after opening
-    /// loads all parts before: `ecalls.core()?.complete()?`.
+    /// loads all parts before, by [`Ecalls::complete`].
     ///
     /// # Errors
     /// [`crate::Error::Denied`] without daemon and privileges, [`crate::Error::Unsupported`] naming
@@ -79,6 +79,15 @@ impl Ecalls {
     /// [`crate::Error::Denied`] for a client of the daemon.
     pub fn core(&self) -> Result<&Arc<Core>> {
         self.access.core()
+    }
+
+    /// Loads all parts of the core that this program hosts: before it gives up the privileges by
+    /// which it loads. For a client of the daemon there is nothing to load.
+    ///
+    /// # Errors
+    /// Those of a part that the core cannot do without.
+    pub fn complete(&self) -> Result<()> {
+        self.core().map_or(Ok(()), |core| core.complete())
     }
 
     /// Whether events still come.

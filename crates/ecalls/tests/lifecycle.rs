@@ -13,10 +13,12 @@ use ecalls::timer::Timer;
 use ecalls::{Ecalls, Flow, Handler, Raise};
 use harness::{PATIENCE, assert_all_adds_up, core, may_load, wait_until};
 use limit::Running;
+use rustix::process::Uid;
+use rustix::thread::set_thread_res_uid;
 
 /// Set: this process is a host. "busy": it uses everything until it is killed; "quiet": it holds a
 /// core until its standard input ends; "parts": the same, with parts of the core that are loaded
-/// when they are first needed.
+/// when they are first needed; "completed": it gives up its privileges after it has loaded them.
 const ROLE: &str = "ECALLS_TEST_ROLE";
 
 /// How long to wait for other programs to leave the core.
@@ -51,6 +53,18 @@ fn host() {
             let _ecalls = Ecalls::open().expect("a core");
             println!("\nready");
             let _ = std::io::stdin().lines().next();
+        }
+        Ok("completed") => {
+            let ecalls = Ecalls::open().expect("a core");
+            let channel = ecalls.channel().open().expect("a channel");
+            ecalls.complete().expect("all parts");
+            let nobody = Uid::from_raw(65534);
+            set_thread_res_uid(nobody, nobody, nobody).expect("root may");
+            let answer = channel.caller().fast(Call::GetPid);
+            assert_eq!(answer.expect("a call"), i64::from(std::process::id()));
+            println!("\nready");
+            // The library's lock file is root's.
+            std::process::exit(0);
         }
         Ok("parts") => {
             let ecalls = Ecalls::open().expect("a core");
@@ -139,7 +153,15 @@ fn core_is_shared_survives_its_loader_and_leaves_nothing() {
     core_is_gone_with_its_last_user(&before);
     core_survives_the_program_that_loaded_it(&before);
     parts_are_shared_and_loaded_anew_after_their_holders(&before);
+    completed_core_is_used_without_privileges(&before);
     killed_hosts_leave_nothing(&before);
+}
+
+fn completed_core_is_used_without_privileges(before: &[(u32, String)]) {
+    let mut host = start("completed");
+    host.lines().find("ready", PATIENCE);
+    host.kill(PATIENCE);
+    wait_until("the core is gone", || left(before).is_empty());
 }
 
 fn core_is_gone_with_its_last_user(before: &[(u32, String)]) {

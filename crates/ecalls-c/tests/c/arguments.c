@@ -19,6 +19,7 @@ static void host_is_checked(void) {
 
 	REFUSED(ecalls_open(NULL), -EINVAL, "the place for ecalls is NULL");
 	REFUSED(ecalls_join(NULL), -EINVAL, "the place for ecalls is NULL");
+	REFUSED(ecalls_complete(NULL), -EINVAL, "ecalls is NULL");
 	REFUSED(ecalls_describe(NULL, &event, text, sizeof text), -EINVAL, "ecalls is NULL");
 	REFUSED(ecalls_format(NULL, "task", text, sizeof text), -EINVAL, "ecalls is NULL");
 	CHECK(strcmp(text, "as was") == 0);

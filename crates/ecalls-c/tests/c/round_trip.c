@@ -348,6 +348,7 @@ int main(void) {
 	loop_watches_a_channel(service);
 	calls_and_timers_work();
 	socket_tells_of_data();
+	CHECK(ecalls_complete(ecalls) == 0);
 	ecalls_service_unregister(service);
 	CHECK(ecalls_raise(ecalls, "c_round_trip", NULL, NULL) == -ENOENT);
 	ecalls_close(ecalls);
