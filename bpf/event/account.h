@@ -60,7 +60,7 @@ static __always_inline const struct ecalls_action *action_of(const struct ecalls
 }
 
 /* Counts a drop for a subscription. `offered`: the event also counts as offered now. */
-static __always_inline int drop_count(u32 index, u32 channel, u32 reason, bool offered) {
+__noinline int drop_for_subscription(u32 index, u32 channel, u32 reason, bool offered) {
 	struct ecalls_subscription_count *n = count_of(index);
 	struct ecalls_lost *lost = lost_of(channel);
 
@@ -78,10 +78,6 @@ static __always_inline int drop_count(u32 index, u32 channel, u32 reason, bool o
 	if (lost)
 		__sync_fetch_and_add(&lost->dropped[reason], 1);
 	return 0;
-}
-
-__noinline int drop_for_subscription(u32 index, u32 channel, u32 reason, bool offered) {
-	return drop_count(index, channel, reason, offered);
 }
 
 static __always_inline bool is_late(u64 deadline_ns, u64 now_ns) {
@@ -210,14 +206,19 @@ static __always_inline void chain_waited(const struct ecalls_subscription *s, u3
 
 /* Counts the drop of an event for the matching subscriptions of one list. */
 __noinline int drop_for_matches(u32 service, u32 row, u32 list, u64 mask, u32 reason) {
-	for (u32 i = 0; lib_again(i, ECALLS_SUBSCRIBERS_MAX); i++) {
+	struct current *c = current_cpu();
+
+	if (!c)
+		return 0;
+	for (u32 i = c->zero; lib_again(i, ECALLS_SUBSCRIBERS_MAX); i++) {
+		i ^= c->zero;
 		if (!mask || i >= ECALLS_SUBSCRIBERS_MAX)
 			break;
 		u32 index = match_index(service, row, list, bits_lowest(mask));
 		struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
 		mask &= mask - 1;
 		if (s)
-			drop_count(index, s->channel, reason, true);
+			drop_for_subscription(index, s->channel, reason, true);
 	}
 	return 0;
 }

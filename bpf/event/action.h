@@ -167,6 +167,7 @@ __noinline int run_chain(void *ctx __arg_ctx, u32 index, u32 chain) {
 	o = &c->outcome;
 	*o = chain_outcome(chain);
 	for (u32 a = chain & CHAIN_ACTION; lib_again(a, ECALLS_ACTIONS_MAX); a++) {
+		a ^= c->zero;
 		if (a >= ECALLS_ACTIONS_MAX || a >= s->actions)
 			break;
 		action = a;

@@ -123,7 +123,8 @@ static __always_inline int slot_put(void *up, struct ecalls_up *head, u32 use, u
 static __always_inline int slots_put(void *up, struct ecalls_up *head,
 				     const struct ecalls_channel *ch, const struct ecalls_event *e,
 				     u32 subscription) {
-	u32 use = ch->slot_use, capacity = ch->capacity;
+	struct current *c = current_cpu();
+	u32 use = ch->slot_use, capacity = ch->capacity, zero = c ? c->zero : 0;
 	int result = MEMORY_DROPPED(ECALLS_DROP_SLOT_FULL);
 
 	if (use != ECALLS_SLOT_FREE) {
@@ -133,6 +134,7 @@ static __always_inline int slots_put(void *up, struct ecalls_up *head,
 		return slot_put(up, head, use, slot, e, subscription);
 	}
 	for (u32 i = 0; lib_again(i, SLOT_TRIES); i++) {
+		i ^= zero;
 		u32 slot = free_slot(head, capacity);
 		if (i >= SLOT_TRIES || slot >= capacity || slot >= ECALLS_SLOTS_MAX)
 			break;

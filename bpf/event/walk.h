@@ -54,7 +54,8 @@ static __always_inline bool match_all(struct current *c) {
 	struct match m = match_of(&c->event);
 	u32 service = c->event.service, offered = 0;
 
-	for (u32 i = 0; lib_again(i, MATCH_ROUNDS); i++) {
+	for (u32 i = c->zero; lib_again(i, MATCH_ROUNDS); i++) {
+		i ^= c->zero;
 		u32 row = m.next;
 		match_list(service, row, &m);
 		if (m.mask && !offered)
@@ -80,7 +81,8 @@ __noinline int wake_one(u32 service) {
 	m = match_of(&c->event);
 	turn = s->next;
 	c->mask = 0;
-	for (u32 i = 0; lib_again(i, MATCH_ROUNDS); i++) {
+	for (u32 i = c->zero; lib_again(i, MATCH_ROUNDS); i++) {
+		i ^= c->zero;
 		u32 row = m.next;
 		match_list(service, row, &m);
 		u64 from_turn = select_from(m.mask, base, turn);

@@ -19,7 +19,7 @@ union task_data {
 static __always_inline void describe(union task_data *data, struct task_struct *task) {
 	data->event.pid = task->tgid;
 	data->event.tid = task->pid;
-	data->event.parent = task->real_parent->tgid;
+	data->event.parent = BPF_CORE_READ(task, real_parent, tgid);
 	bpf_probe_read_kernel(data->event.comm, sizeof(data->event.comm), task->comm);
 }
 
@@ -67,7 +67,7 @@ int BPF_PROG(task_exit, struct task_struct *task) {
 		return 0;
 	describe(&data, task);
 	data.event.thread = !exits_last(ctx, task);
-	code = task->signal->group_exit_code;
+	code = BPF_CORE_READ(task, signal, group_exit_code);
 	data.event.code = code ? code : task->exit_code;
 	raise_task(ECALLS_TASK_EXIT, &data);
 	return 0;
