@@ -13,11 +13,18 @@
  *
  * Fails how: an event or a chain that is late, that no subscription wants, or whose user's quota is
  * used up is counted with that reason (account.h); nothing here waits.
+ *
+ * With the dispatcher comes everything else that each core has from its first moment on (process.h,
+ * reap.h, shared.h): libbpf reads the kernel's types anew for each object, which takes longer than
+ * the kernel's verifier takes for a small program.
  */
 #include "raise.h"
 #include "walk.h"
 #include "action.h"
 #include "queue_timer.h"
+#include "process.h"
+#include "reap.h"
+#include "shared.h"
 
 #define DISPATCH_CALLS 24 /* tail calls after which a run ends at the next subscription */
 
@@ -186,11 +193,18 @@ int BPF_PROG(deliver, int nonce) {
 	c->calls = 0;
 	c->runs++;
 	u32 cpu = bpf_get_smp_processor_id();
-	u32 given = again || direct;
+	u32 given = again || direct, expired = c->expired;
+	c->expired = 0;
+	if (expired && expired - 1 != cpu && expired - 1 < cpus)
+		queue_adopt(expired - 1, cpu);
 	for (u32 i = 0; lib_again(i, DISPATCH_EVENTS); i++) {
 		if (!given) {
-			if (i >= DISPATCH_EVENTS || c->calls >= DISPATCH_CALLS || !queue_waits(cpu))
+			if (i >= DISPATCH_EVENTS || c->calls >= DISPATCH_CALLS)
 				break;
+			/* What has been held may be due: queue_take() makes it ready. */
+			if (!expired && !queue_waits(cpu))
+				break;
+			expired = 0;
 			if (i || !c->fresh)
 				c->now_ns = bpf_ktime_get_ns();
 			if (queue_take(cpu, c->now_ns, &c->event))

@@ -14,20 +14,9 @@
 #define ECALLS_GENERIC_H
 
 #include "deferred.h"
+#include "shared.h"
 
 #define GENERIC_US_MAX (1ull << 50) /* 35 years; longer times are this long */
-
-struct service_name {
-	char text[ECALLS_NAME_MAX]; /* padded with 0 */
-};
-
-/* Index of each service by name. Written by the host. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, ECALLS_SERVICES_MAX);
-	__type(key, struct service_name);
-	__type(value, u32);
-} service_names SEC(".maps");
 
 static __always_inline u64 after_us(u64 from_ns, u64 us) {
 	return from_ns + (us < GENERIC_US_MAX ? us : GENERIC_US_MAX) * 1000;
@@ -82,15 +71,6 @@ static __always_inline s64 generic_raise(const struct ecalls_generic *g,
 		return result;
 	return subscribers(r.service, r.kind, r.target, task->tgid, uid_of(task));
 }
-
-/* A generic call is copied here, because it is too large for a program's stack, and is read
- * twice. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct ecalls_generic);
-} generic_calls SEC(".maps");
 
 /* ECALLS_OP_CALL. The memory belongs to the caller: a program that may not sleep can read it only
  * while it is resident, so callers write it just before the call, and retry. */

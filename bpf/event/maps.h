@@ -100,6 +100,7 @@ struct current {
 	 * must not deliver it again. */
 	u32 direct;
 	u32 fresh;	  /* 1: `now_ns` is the time; set only while a trigger of our own runs */
+	u32 expired;	  /* 1 + the CPU whose queue's timer has expired on this one; 0: none */
 	u32 runs;	  /* number of times that the dispatcher ran here */
 	u32 left;	  /* 1: it stopped within `mask`, and continues when triggered */
 	u32 calls;	  /* handlers called in this run of the dispatcher */

@@ -4,10 +4,10 @@
  * could not deliver.
  *
  * The loader runs queue_setup once per CPU, which makes the timer; raise.h arms it
- * (arm_queue_timer). When it expires, it fires the dispatcher as a raise does (drain), and arms
- * itself for the next event that is held. The timer of a CPU that was switched off expires on
- * another CPU, and queue_adopt() moves what is due there to that CPU's queue: so no event stays
- * behind.
+ * (arm_queue_timer). When it expires, it fires the dispatcher, which has been verified with the
+ * queue's functions already, and arms itself for the next event that is held. The timer of a CPU
+ * that was switched off expires on another CPU, where the dispatcher moves what is due to that
+ * CPU's queue first (queue_adopt): so no event stays behind.
  *
  * Fails how: what cannot be delivered now is tried again RETRY_NS later.
  */
@@ -16,18 +16,8 @@
 
 #include "raise.h"
 
-/* Makes the events ready whose release time has come. */
-static __always_inline void release_due(struct queue_cell *cell, u64 now_ns) {
-	unsigned long flags;
-
-	if (!bpf_res_spin_lock_irqsave(&cell->lock, &flags)) {
-		queue_release(&cell->queue, now_ns);
-		bpf_res_spin_unlock_irqrestore(&cell->lock, &flags);
-	}
-}
-
 /* Moves the events that are due in the queue of `from`, a CPU that was switched off, to the queue
- * of `cpu`, where its timer has expired, and delivers them. */
+ * of `cpu`, where its timer has expired. */
 __noinline int queue_adopt(u32 from, u32 cpu) {
 	struct queue_cell *cell = bpf_map_lookup_elem(&queues, &from);
 	struct current *c = current_cpu();
@@ -36,7 +26,6 @@ __noinline int queue_adopt(u32 from, u32 cpu) {
 
 	if (!cell || !c)
 		return 0;
-	release_due(cell, now_ns);
 	level = *(volatile u32 *)&c->nesting;
 	for (u32 i = 0; level < NESTED_EVENTS && lib_again(i, DISPATCH_EVENTS); i++) {
 		if (i >= DISPATCH_EVENTS)
@@ -48,7 +37,6 @@ __noinline int queue_adopt(u32 from, u32 cpu) {
 		barrier();
 		c->nesting = level;
 	}
-	drain(cpu, 0);
 	next_ns = *(volatile u64 *)&cell->queue.held.entry[1].key;
 	if (queue_waits(from))
 		arm_queue_timer(from, bpf_ktime_get_ns() + RETRY_NS);
@@ -57,23 +45,28 @@ __noinline int queue_adopt(u32 from, u32 cpu) {
 	return 0;
 }
 
-/* The timer has expired: makes the events that are due ready, delivers them, and arms the timer for
- * the next event that is held. */
+/* The timer has expired: lets the dispatcher deliver the events that are due (`expired`), and arms
+ * the timer for the next event that is held. */
 static int queue_timer_expired(void *map, u32 *key, struct queue_timer *t) {
 	u32 cpu = bpf_get_smp_processor_id();
 	struct queue_cell *cell = bpf_map_lookup_elem(&queues, &cpu);
 	struct current *c = current_cpu();
+	u32 missed;
 	u64 next_ns;
 
 	if (!cell || !c)
 		return 0;
-	if (*key != cpu && *key < cpus)
-		queue_adopt(*key, cpu);
-	release_due(cell, bpf_ktime_get_ns());
+	*(volatile u32 *)&c->expired = *key + 1;
+	bpf_modify_return_test_tp(TRIGGER_DRAIN);
+	/* Else it has interrupted a delivery on this CPU, and will not be heard. */
+	missed = *(volatile u32 *)&c->expired;
+	c->expired = 0;
 	drain(cpu, 0);
 	next_ns = *(volatile u64 *)&cell->queue.held.entry[1].key;
+	if (missed && *key != cpu)
+		arm_queue_timer(*key, bpf_ktime_get_ns() + RETRY_NS);
 	/* Events that could not be delivered now must not wait for the next release. */
-	if (c->left || queue_waits(cpu))
+	if (missed || c->left || queue_waits(cpu))
 		arm_queue_timer(cpu, bpf_ktime_get_ns() + RETRY_NS);
 	else if (*(volatile u32 *)&cell->queue.held.count)
 		arm_queue_timer(cpu, next_ns);

@@ -7,7 +7,8 @@
  * freed by its cancellation; a channel's id has a generation and ends with its process, so no later
  * process inherits a timer.
  *
- * `expiry_ns` is the state of a timer; the other fields are valid only while it is not 0:
+ * `expiry_ns` (event/shared.h) is the state of a timer; the other fields are valid only while it is
+ * not 0:
  *   0		  cancelled, or a one-shot timer that has expired
  *   otherwise	  the time of the next expiry
  * timer_set() stores 0, then the other fields, then the new expiry, and starts the kernel's timer.
@@ -35,29 +36,12 @@
 
 #include "event/raise.h"
 #include "event/down.h"
+#include "event/shared.h"
 
 #define TIMER_PERIOD_MIN_NS 50000u /* a shorter one would leave no time for other work */
 #define TIMERS_OF_CHANNEL 256u	   /* so that one channel cannot take all of them */
 #define TIMER_PUT_OFF_NS 10000000u /* least time to the next expiry beyond the rate */
 #define TIMER_NS_MAX (1ull << 62)  /* 146 years: latest expiry, longest period; no sum wraps */
-
-struct timer {
-	struct bpf_timer timer;
-	u64 owner; /* id of the channel it belongs to, 0: free; above 32 bits its user */
-	u32 ready; /* 1: the kernel's timer is initialized */
-	u32 pad;
-	u64 expiry_ns; /* see above */
-	u64 period_ns; /* 0: one shot */
-	u64 count;     /* events raised since it was set */
-	u64 overrun;   /* periods that passed without an event */
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, ECALLS_TIMERS_MAX);
-	__type(key, u32);
-	__type(value, struct timer);
-} timers SEC(".maps");
 
 /* Whether a channel still has this id. */
 static __always_inline bool channel_lives(u32 id) {

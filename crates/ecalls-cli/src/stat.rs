@@ -14,6 +14,7 @@ use std::time::Duration;
 use ecalls::Ecalls;
 use ecalls_abi::channel::State;
 use ecalls_kernel::core::Cost;
+use ecalls_kernel::objects::FastCall;
 use ecalls_kernel::stat::{QueueOwner, QueueStat};
 use serde::Serialize;
 
@@ -56,7 +57,7 @@ enum By {
 const HELP: &str = "\
 Keys with --json; `what` gives the type of an object:
   core          loaded, pid (the process that loaded it), daemon (whether that is the daemon),
-                version, cpus, fast_call, age_ns
+                version, cpus, fast_call (null: no program has made one yet), age_ns
   service       the keys of `ecalls services --json`
   subscription  id, service, owner, receiver, state, kinds (bits; 0: all), pid, deadline_ns,
                 channel, chain, offered, delivered, filtered, late, dropped (an object: count by
@@ -151,7 +152,7 @@ struct CoreRow<'a> {
     daemon: bool,
     version: u32,
     cpus: u32,
-    fast_call: &'a str,
+    fast_call: Option<&'a str>,
     age_ns: u64,
 }
 
@@ -166,18 +167,21 @@ fn print_core(out: &mut Output, ecalls: &Ecalls) -> Outcome {
             daemon: host.daemon,
             version: ecalls_abi::ABI_VERSION,
             cpus: host.cpus,
-            fast_call: host.fast_call.name(),
+            fast_call: host.fast_call.map(FastCall::name),
             age_ns,
         });
     }
     out.line(format!(
-        "core: loaded {} ago by {}{}, version {}, {} CPUs, fast call by {}\n",
+        "core: loaded {} ago by {}{}, version {}, {} CPUs, {}\n",
         duration::show_ns(age_ns),
         if host.daemon { "the daemon, " } else { "" },
         process::show(host.pid),
         ecalls_abi::ABI_VERSION,
         host.cpus,
-        host.fast_call.name()
+        match host.fast_call {
+            Some(mechanism) => format!("fast call by {}", mechanism.name()),
+            None => "no fast call made yet".to_owned(),
+        }
     ))
 }
 

@@ -48,8 +48,8 @@ pub struct HostView {
     pub start_ns: u64,
     /// CPUs the queues were made for.
     pub cpus: u32,
-    /// The mechanism of the fast call.
-    pub fast_call: FastCall,
+    /// The mechanism of the fast call; None: nobody has made one yet.
+    pub fast_call: Option<FastCall>,
 }
 
 /// What a channel, a subscription or a service of this process is held by: the row in the core that
@@ -95,8 +95,8 @@ pub trait Access: Debug + Send + Sync {
     /// The core's description.
     fn view(&self) -> Result<HostView>;
 
-    /// The mechanism of the fast call.
-    fn fast_call(&self) -> FastCall;
+    /// The mechanism of the fast call, attached.
+    fn fast_call(&self) -> Result<FastCall>;
 
     /// Whether this program can run the program of the generic call.
     fn has_program(&self) -> bool;

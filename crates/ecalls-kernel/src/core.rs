@@ -9,6 +9,7 @@
 pub(crate) mod audience;
 pub mod builtin;
 pub mod channel;
+mod fast_call;
 mod fate;
 pub mod handler;
 pub(crate) mod load;
@@ -25,6 +26,7 @@ pub mod user;
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicU32;
 
 use ecalls_abi::ABI_VERSION;
@@ -38,9 +40,7 @@ use crate::core::part::{Lack, Loaded, Parts};
 use crate::error::{Error, Result};
 use crate::kernel::link::{Link, Links};
 use crate::kernel::lock::{Alive, Lock, Subject, hold_record, lock};
-use crate::kernel::objects::{
-    self, FastCall, MAPS, OBJECTS, PROGRAMS, Place, part_with, tables_checksum,
-};
+use crate::kernel::objects::{self, MAPS, OBJECTS, PROGRAMS, Place, part_with, tables_checksum};
 use crate::kernel::sys;
 use crate::kernel::table::{Lazy, Table};
 
@@ -57,7 +57,7 @@ pub struct Core {
     /// What is always attached; held so that it stays so when the loader ends.
     _links: Vec<OwnedFd>,
     host: MapHandle,
-    fast_call: FastCall,
+    fast_call: OnceLock<fast_call::Chosen>,
     cpus: u32,
     loaded_here: bool,
     /// A daemon's core, which nobody else hosts.
@@ -96,7 +96,7 @@ pub(crate) struct Views {
     pub(crate) fates: Lazy<ecalls_abi::fate::Fate>,
 }
 
-/// What `identify` answers (bpf/event/process.bpf.c).
+/// What `identify` answers (bpf/event/process.h).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable)]
 pub struct Identity {
@@ -139,14 +139,16 @@ impl Core {
     /// [`Error::Hosted`] if a core runs, by a daemon or by other programs; and those of
     /// [`Core::open`].
     pub fn open_for_daemon() -> Result<Core> {
-        let lock = lock()?;
-        let alive = Alive::open(Subject::Core)?;
-        if alive.others()? {
-            return Err(Error::Hosted {
-                pid: lock.loader().unwrap_or(0),
-            });
-        }
-        let core = load::load(&lock, alive, HOST_DAEMON)?;
+        let core = {
+            let lock = lock()?;
+            let alive = Alive::open(Subject::Core)?;
+            if alive.others()? {
+                return Err(Error::Hosted {
+                    pid: lock.loader().unwrap_or(0),
+                });
+            }
+            load::load(&lock, alive, HOST_DAEMON)?
+        };
         core.complete()?;
         Ok(core)
     }
@@ -195,7 +197,7 @@ impl Core {
         let links = PROGRAMS
             .iter()
             .zip(host.link_ids)
-            .filter(|(program, id)| *id != 0 && program.place.is_permanent())
+            .filter(|(program, id)| *id != 0 && program.place == Place::Always)
             .map(|(_, id)| sys::link_by_id(id))
             .collect::<Result<Vec<_>>>()?;
         let mut loaded = Loaded::default();
@@ -206,10 +208,8 @@ impl Core {
                 loaded.maps.insert(*name, map);
             }
         }
-        let fast_call = objects::find(mechanism(host).object());
         for (program, id) in PROGRAMS.iter().zip(host.prog_ids) {
-            let object = objects::find(program.object);
-            if !object.is_part || object.name == fast_call.name {
+            if !objects::find(program.object).is_part {
                 let fd = sys::program_by_id(id)?;
                 loaded.programs.insert(program.name, fd);
             }
@@ -258,12 +258,12 @@ impl Core {
             programs,
             _links: links,
             host: host_map,
-            fast_call: mechanism(host),
+            fast_call: OnceLock::new(),
             cpus: host.cpus,
             loaded_here,
             daemon: host.is_daemon(),
             links: Links::default(),
-            parts: Parts::new(mechanism(host)),
+            parts: Parts::new(),
             views: Views::default(),
             tables,
             free_channel: AtomicU32::new(0),
@@ -279,11 +279,6 @@ impl Core {
     /// The core's record: who loaded it, when, which mechanism its fast call uses.
     pub fn host(&self) -> Result<Host> {
         read_host(&self.host).ok_or(Error::Closed("the core"))
-    }
-
-    /// The mechanism of the fast call.
-    pub fn fast_call(&self) -> FastCall {
-        self.fast_call
     }
 
     /// CPUs the queues were made for.
@@ -390,7 +385,11 @@ impl Core {
             let at = PROGRAMS.iter().position(|program| program.name == name);
             let at = at.ok_or(Error::Closed("a program of the core"))?;
             let theirs = if self.daemon { 0 } else { host.link_ids[at] };
-            let (link, new) = self.links.attach(name, fd, theirs)?;
+            let attach = || match place {
+                Place::FastCall(mechanism) => mechanism.attach(fd),
+                _ => sys::attach(fd, libbpf_sys::BPF_TRACE_RAW_TP),
+            };
+            let (link, new) = self.links.attach(name, fd, theirs, attach)?;
             fresh.extend(new.map(|id| (at, id)));
             links.push(link);
         }
@@ -446,7 +445,7 @@ impl Core {
     /// What the kernel refuses.
     pub fn verified(&self) -> Result<Vec<(String, u32)>> {
         for object in OBJECTS {
-            if object.is_part && object.name != self.fast_call.object() {
+            if object.is_part {
                 match self.part(object.name) {
                     Err(error) if !object.optional => return Err(error),
                     _ => {}
@@ -492,11 +491,6 @@ fn lacks_service(place: Place, error: Error) -> Result<()> {
         }),
         None => Ok(()),
     }
-}
-
-/// The mechanism of the fast call that a core's record names.
-fn mechanism(host: &Host) -> FastCall {
-    FastCall::from_name(host.mechanism()).unwrap_or(FastCall::Run)
 }
 
 /// What a program of a service costs, as the kernel counts it.

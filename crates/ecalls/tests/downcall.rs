@@ -22,10 +22,8 @@ fn mechanism_of_the_fast_call_is_the_expected_one() {
         eprintln!("skipped: ECALLS_TEST_FAST_CALL does not name one");
         return;
     };
-    assert_eq!(
-        ecalls.core().expect("hosted here").fast_call().name(),
-        expected
-    );
+    let chosen = ecalls.core().expect("hosted here").fast_call();
+    assert_eq!(chosen.expect("one of them").name(), expected);
 }
 
 #[test]

@@ -57,7 +57,7 @@ const fn started(row: &'static str, goal_ms: f64) -> Goal {
 /// All goals. `queue_insert` aims at 100 ns where a system call takes 117. A deferred push takes a
 /// dozen cycles: with system calls of 95 to 165 ns that was 0.05 to 0.019 of one.
 pub(crate) const GOALS: &[Goal] = &[
-    goal("start", "bpftrace", 1.0, 2.0),
+    goal("start", "bpftrace", 0.8, 1.25),
     goal("downcall_fast", "getppid", 2.2, 1.5),
     goal("downcall_deferred_push", "getppid", 0.02, 4.0),
     goal("downcall_deferred_drain", "getppid", 0.1, 1.5),
@@ -168,10 +168,11 @@ mod tests {
     fn a_gate_is_above_its_goal_and_not_far_above() {
         for goal in GOALS {
             assert!(goal.goal > 0.0, "{}", goal.row);
-            let least = if goal.row.starts_with("executed") {
-                1.0
-            } else {
-                1.5
+            let least = match goal.row {
+                // Ten runs beside six to eight busy processes: 0.58 to 0.90.
+                "start" => 1.25,
+                row if row.starts_with("executed") => 1.0,
+                _ => 1.5,
             };
             assert!((least..=6.0).contains(&goal.margin), "{}", goal.row);
         }

@@ -148,13 +148,13 @@ impl Access for Client {
             daemon: true,
             start_ns: welcome.start_ns,
             cpus: welcome.cpus,
-            fast_call: self.fast_call(),
+            fast_call: self.fast_call().ok(),
         })
     }
 
-    fn fast_call(&self) -> FastCall {
+    fn fast_call(&self) -> Result<FastCall> {
         let mechanism = text::read(&self.connection.welcome().mechanism);
-        FastCall::from_name(mechanism).unwrap_or(FastCall::Run)
+        Ok(FastCall::from_name(mechanism).unwrap_or(FastCall::Run))
     }
 
     fn has_program(&self) -> bool {

@@ -93,7 +93,7 @@ pub(crate) struct Way<'a> {
 impl Way<'_> {
     /// One call by the hook. None: nobody answered.
     fn call(&self, op: Op, [a, b, c]: [u64; 3]) -> Result<Option<i64>> {
-        let mechanism = self.access.fast_call();
+        let mechanism = self.access.fast_call()?;
         let op = u16::try_from(op.raw()).expect("small");
         let word = call(self.channel.raw(), self.frame.index, op);
         let before = self.word(SEQUENCE_WORD);
@@ -116,7 +116,7 @@ impl Way<'_> {
     /// # Errors
     /// [`Error::DaemonGone`]
     pub(crate) fn call_until_answered(&self, op: Op, arguments: [u64; 3]) -> Result<i64> {
-        let tries = match self.access.fast_call() {
+        let tries = match self.access.fast_call()? {
             FastCall::Security => TRIES,
             // Nobody can be preempted in the others.
             _ => 1,
@@ -158,7 +158,7 @@ impl ChannelHandle {
     /// Those of [`ChannelHandle::run_call`], which answers where the hook did not.
     pub fn fast_call(&self, frame: &FrameLease<'_>, op: Op, arguments: [u64; 3]) -> Result<i64> {
         let access = self.access();
-        if access.fast_call() == FastCall::Run {
+        if access.fast_call()? == FastCall::Run {
             return self.run_call(op, arguments);
         }
         let way = Way {

@@ -55,11 +55,11 @@ impl Access for Host {
             daemon: false,
             start_ns: host.start_ns,
             cpus: self.0.cpus(),
-            fast_call: self.0.fast_call(),
+            fast_call: FastCall::from_name(host.mechanism()),
         })
     }
 
-    fn fast_call(&self) -> FastCall {
+    fn fast_call(&self) -> Result<FastCall> {
         self.0.fast_call()
     }
 

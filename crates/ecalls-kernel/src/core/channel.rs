@@ -5,6 +5,7 @@
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread;
 
 use ecalls_abi::channel::{
     CAPACITY_MAX, CAPACITY_MIN, Id, Layout, STATE_ACTIVE, STATE_DEAD, STATE_FREE, STATE_SETUP,
@@ -104,15 +105,10 @@ impl HostedChannel {
         let row = new_row(id, shape, owner);
         core.tables.channels.set(index, &row)?;
         core.tables.attributes.set(index, &[0; ATTRIBUTES])?;
-        for (outer, inner) in [("ups", &fds.up), ("downs", &fds.down), ("wakes", &fds.wake)] {
-            core.map(outer)?
-                .update(
-                    &index.to_ne_bytes(),
-                    &inner.as_raw_fd().to_ne_bytes(),
-                    MapFlags::ANY,
-                )
-                .map_err(|error| Error::from_bpf("handing a channel to the kernel", &error))?;
-        }
+        let inner = [&fds.up, &fds.down, &fds.wake].map(|fd| fd.as_raw_fd().to_ne_bytes());
+        in_outer_maps(&core, |map, at| {
+            map.update(&index.to_ne_bytes(), &inner[at], MapFlags::ANY)
+        })?;
         let links = activate(&core, index, &row)?;
         let hosted = HostedChannel {
             core,
@@ -248,11 +244,41 @@ fn reclaim(core: &Core, index: u32, row: &channel::Channel) {
         let _ = owner::forget_switch(core, row.owner, row.id);
         let _ = crate::core::subscription::set_pump(core);
     }
-    for outer in ["ups", "downs", "wakes"] {
-        if let Ok(map) = core.map(outer) {
-            let _ = map.delete(&index.to_ne_bytes());
-        }
-    }
+    // What is not there need not be taken out.
+    let _ = in_outer_maps(core, |map, _| map.delete(&index.to_ne_bytes()));
+}
+
+/// The maps that hold the segments and the wake descriptor of each channel.
+const OUTER: [&str; 3] = ["ups", "downs", "wakes"];
+
+/// Makes a change to each of [`OUTER`]; `change` gets the map and its place there. The kernel waits
+/// for running programs in each change, some 10 ms; so the changes are made at the same time.
+fn in_outer_maps(
+    core: &Core,
+    change: impl Fn(&MapHandle, usize) -> libbpf_rs::Result<()> + Sync,
+) -> Result<()> {
+    let maps = [
+        core.map(OUTER[0])?,
+        core.map(OUTER[1])?,
+        core.map(OUTER[2])?,
+    ];
+    let change = &|at: usize| change(maps[at], at);
+    let results = thread::scope(|scope| {
+        let others = [1, 2].map(|at| {
+            let thread = thread::Builder::new().spawn_scoped(scope, move || change(at));
+            (at, thread)
+        });
+        let first = change(0);
+        let others = others.map(|(at, thread)| match thread {
+            Ok(thread) => thread.join().expect("it does not panic"),
+            // This process may start no thread.
+            Err(_) => change(at),
+        });
+        [first].into_iter().chain(others).collect::<Vec<_>>()
+    });
+    results.into_iter().try_for_each(|result| {
+        result.map_err(|error| Error::from_bpf("handing a channel to the kernel", &error))
+    })
 }
 
 fn check(shape: &Shape, cpus: u32) -> Result<()> {

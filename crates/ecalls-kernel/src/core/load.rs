@@ -1,23 +1,22 @@
-//! Loads the kernel side: the object files that every core needs, in order, sharing maps by name,
-//! with the best fast call that the kernel attaches; then the set-up programs. The record that
-//! others join by is completed last. The other object files are parts (core/part.rs), which are
-//! loaded by the same functions when they are needed.
+//! Loads the kernel side: the object file that every core needs and its set-up program. The record
+//! that others join by is completed last. The other object files are parts (core/part.rs), which
+//! are loaded by the same functions when they are needed, and share the core's maps by name.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 
 use ecalls_abi::fate::FATES;
+use ecalls_abi::service;
 use ecalls_abi::version::{ABI_VERSION, CHANNELS_MAX, TIMERS_MAX};
-use ecalls_abi::{service, text};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder, OpenMapMut, OpenObject, PrintLevel};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::core::builtin;
-use crate::core::part::{Lack, Loaded};
+use crate::core::part::Loaded;
 use crate::core::{Core, HOST_MAP};
 use crate::error::{Error, Result};
 use crate::kernel::lock::{Alive, Lock};
-use crate::kernel::objects::{self, FastCall, MAPS, OBJECTS, PROGRAMS, Place};
+use crate::kernel::objects::{self, MAPS, OBJECTS, PROGRAMS, Place};
 use crate::kernel::{sys, verdict};
 
 /// Loads a core; `flags`: `HOST_*`. The caller holds the lock and found none to join.
@@ -30,14 +29,8 @@ pub(crate) fn load(lock: &Lock, alive: Alive, flags: u32) -> Result<Core> {
         let brought = object(spec, cpus, &loaded.maps)?;
         loaded.add(brought);
     }
-    let mut links = attach_always(&loaded)?;
-    let mut lacks = Vec::new();
-    let fast_call = load_fast_call(cpus, &mut loaded, &mut links, &mut lacks)?;
-    let core = finish(lock, alive, cpus, flags, fast_call, loaded, links)?;
-    for (part, lack) in lacks {
-        core.parts.lacks(part, lack);
-    }
-    Ok(core)
+    let links = attach_always(&loaded)?;
+    finish(lock, alive, cpus, flags, loaded, links)
 }
 
 /// libbpf's own words, for who asks for them; our errors say the same shorter.
@@ -88,13 +81,16 @@ pub(crate) fn object(
     }
 }
 
-/// Whether an error of loading says nothing about the kernel: there may be room another time.
+/// Whether an error of loading says nothing about the kernel: there may be room another time. An
+/// error of libbpf-rs has no number, only the text that the standard library gives to one.
 fn is_passing(error: &libbpf_rs::Error) -> bool {
     use libbpf_rs::ErrorKind::{Interrupted, OutOfMemory, WouldBlock};
 
-    let limits = std::io::Error::from_raw_os_error(libc::EMFILE).to_string();
+    let text = error.to_string();
+    let says = |number| text.contains(&std::io::Error::from_raw_os_error(number).to_string());
     matches!(error.kind(), Interrupted | OutOfMemory | WouldBlock)
-        || error.to_string().contains(&limits)
+        || says(libc::EMFILE)
+        || says(libc::ENFILE)
 }
 
 fn try_object(
@@ -169,40 +165,11 @@ fn attach_always(loaded: &Loaded) -> Result<NamedLinks> {
         .collect()
 }
 
-/// Loads and attaches the best fast call that this kernel can have; `lacks`: why not the better
-/// ones.
-fn load_fast_call(
-    cpus: u32,
-    loaded: &mut Loaded,
-    links: &mut NamedLinks,
-    lacks: &mut Vec<(&'static str, Lack)>,
-) -> Result<FastCall> {
-    for mechanism in [FastCall::Security, FastCall::Prctl, FastCall::Setsockopt] {
-        let brought = match object(objects::find(mechanism.object()), cpus, &loaded.maps) {
-            Ok(brought) => brought,
-            Err(error) => {
-                lacks.extend(Lack::of(&error).map(|lack| (mechanism.object(), lack)));
-                continue;
-            }
-        };
-        if let Some(link) = attach_fast_call(mechanism, &brought.programs) {
-            links.push(link);
-            loaded.add(brought);
-            return Ok(mechanism);
-        }
-    }
-    let mechanism = FastCall::Run;
-    let brought = object(objects::find(mechanism.object()), cpus, &loaded.maps)?;
-    loaded.add(brought);
-    Ok(mechanism)
-}
-
 fn finish(
     lock: &Lock,
     alive: Alive,
     cpus: u32,
     flags: u32,
-    fast_call: FastCall,
     mut loaded: Loaded,
     links: NamedLinks,
 ) -> Result<Core> {
@@ -220,8 +187,9 @@ fn finish(
     host.cpus = cpus;
     host.flags = flags;
     host.start_ns = sys::now_ns();
-    text::write(&mut host.mechanism, fast_call.name()).expect("a short name");
-    set_up_core(cpus, fast_call, &loaded)?;
+    for cpu in 0..=cpus {
+        run_indexed(&loaded, "queue_setup", cpu)?;
+    }
     let mut core = Core::assemble(
         alive,
         MapHandle::try_from(&map).map_err(|e| Error::from_bpf("opening a map", &e))?,
@@ -237,46 +205,6 @@ fn finish(
     core.give_sign()?;
     lock.set_core(sys::map_id(map.as_fd())?)?;
     Ok(core)
-}
-
-/// Attaches a mechanism of the fast call; None where this kernel cannot.
-fn attach_fast_call(
-    mechanism: FastCall,
-    programs: &HashMap<&'static str, OwnedFd>,
-) -> Option<(&'static str, OwnedFd)> {
-    let program = PROGRAMS
-        .iter()
-        .find(|program| program.place == Place::FastCall(mechanism))?;
-    let fd = programs.get(program.name)?.as_fd();
-    let link = match mechanism {
-        FastCall::Security => sys::attach(fd, libbpf_sys::BPF_MODIFY_RETURN).ok(),
-        FastCall::Prctl => sys::attach(fd, libbpf_sys::BPF_TRACE_RAW_TP).ok(),
-        FastCall::Setsockopt => {
-            let root = cgroup_root()?;
-            sys::attach_cgroup(fd, root.as_fd(), libbpf_sys::BPF_CGROUP_SETSOCKOPT).ok()
-        }
-        FastCall::Run => None,
-    };
-    Some((program.name, link?))
-}
-
-/// The root of the control group hierarchy (version 2), where it is mounted.
-fn cgroup_root() -> Option<std::fs::File> {
-    let mounts = std::fs::read_to_string("/proc/mounts").ok()?;
-    let path = mounts
-        .lines()
-        .map(|line| line.split(' ').collect::<Vec<_>>())
-        .find(|fields| fields.get(2) == Some(&"cgroup2"))?[1]
-        .to_owned();
-    std::fs::File::open(path).ok()
-}
-
-/// Runs the programs that set up what always works: the queues' timers.
-fn set_up_core(cpus: u32, fast_call: FastCall, loaded: &Loaded) -> Result<()> {
-    for cpu in 0..=cpus {
-        run_indexed(loaded, "queue_setup", cpu)?;
-    }
-    set_up(fast_call.object(), loaded)
 }
 
 /// Runs the programs that set a part's timers and threads up. What is in maps of the core may have

@@ -121,16 +121,14 @@ struct Part {
 pub(crate) struct Parts(HashMap<&'static str, Part>);
 
 impl Parts {
-    /// None is here yet. That of `fast_call` is no part: it came with the core.
-    pub(crate) fn new(fast_call: FastCall) -> Parts {
-        let parts = OBJECTS
-            .iter()
-            .filter(|object| object.is_part && object.name != fast_call.object());
+    /// None is here yet.
+    pub(crate) fn new() -> Parts {
+        let parts = OBJECTS.iter().filter(|object| object.is_part);
         Parts(parts.map(|part| (part.name, Part::default())).collect())
     }
 
     /// Notes what this kernel was found to lack.
-    pub(crate) fn lacks(&self, part: &'static str, lack: Lack) {
+    fn lacks(&self, part: &'static str, lack: Lack) {
         if let Some(part) = self.0.get(part) {
             let _ = part.lack.set(lack);
         }
@@ -248,16 +246,16 @@ impl Core {
         Ok(())
     }
 
-    /// Loads all parts, but for the mechanisms of the fast call that are not in use: for a process
-    /// that gives up the privileges by which it loads.
+    /// Loads all parts, and of the mechanisms of the fast call the best: for a process that gives
+    /// up the privileges by which it loads.
     ///
     /// # Errors
     /// Those of a part that the core cannot do without.
     pub fn complete(&self) -> Result<()> {
+        self.fast_call()?;
+        let mechanism = [FastCall::Security, FastCall::Prctl, FastCall::Setsockopt];
         for object in OBJECTS.iter().filter(|object| object.is_part) {
-            let mechanism = [FastCall::Security, FastCall::Prctl, FastCall::Setsockopt];
-            let is_mechanism = mechanism.iter().any(|call| call.object() == object.name);
-            if is_mechanism || object.name == self.fast_call().object() {
+            if mechanism.iter().any(|call| call.object() == object.name) {
                 continue;
             }
             match self.part(object.name) {

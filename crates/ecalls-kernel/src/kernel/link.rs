@@ -26,13 +26,14 @@ impl Links {
         links.get(program)?.upgrade()
     }
 
-    /// Attaches a program, or takes part in the attachment `id` (0: none) that another program
-    /// made of it. The attachment, and its id if it is new.
+    /// Attaches a program by `attach`, or takes part in the attachment `id` (0: none) that another
+    /// program made of it. The attachment, and its id if it is new.
     pub(crate) fn attach(
         &self,
         program: &'static str,
         fd: BorrowedFd<'_>,
         id: u32,
+        attach: impl FnOnce() -> Result<OwnedFd>,
     ) -> Result<(Link, Option<u32>)> {
         let wanted = sys::program_info(fd)?.id;
         let theirs = if id == 0 {
@@ -45,7 +46,7 @@ impl Links {
         let (link, new) = match theirs {
             Some(link) => (link, None),
             None => {
-                let link = sys::attach(fd, libbpf_sys::BPF_TRACE_RAW_TP)?;
+                let link = attach()?;
                 let id = sys::link_ids(link.as_fd())?.0;
                 (link, Some(id))
             }

@@ -29,13 +29,6 @@ pub enum Place {
     FastCall(FastCall),
 }
 
-impl Place {
-    /// Attached as long as the core lives.
-    pub(crate) fn is_permanent(self) -> bool {
-        matches!(self, Place::Always | Place::FastCall(_))
-    }
-}
-
 /// The mechanisms of a fast call, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FastCall {
@@ -50,6 +43,14 @@ pub enum FastCall {
 }
 
 impl FastCall {
+    /// All of them, best first.
+    pub(crate) const ALL: [FastCall; 4] = [
+        FastCall::Security,
+        FastCall::Prctl,
+        FastCall::Setsockopt,
+        FastCall::Run,
+    ];
+
     /// Its name, as `ecalls doctor` and `struct ecalls_host` write it.
     pub fn name(self) -> &'static str {
         match self {
@@ -62,14 +63,8 @@ impl FastCall {
 
     /// The mechanism of that name.
     pub fn from_name(name: &str) -> Option<FastCall> {
-        [
-            FastCall::Security,
-            FastCall::Prctl,
-            FastCall::Setsockopt,
-            FastCall::Run,
-        ]
-        .into_iter()
-        .find(|mechanism| mechanism.name() == name)
+        let mut all = FastCall::ALL.into_iter();
+        all.find(|mechanism| mechanism.name() == name)
     }
 }
 
@@ -106,14 +101,12 @@ macro_rules! object {
 /// Work items for kernel handler threads: `THREADS` of bpf/event/thread.h.
 pub(crate) const THREADS: u32 = 8;
 
-/// Every object file. Those that are no parts are loaded with the core, in this order: the first
-/// that defines a map creates it. A part's maps are its own ([`PART_MAPS`]) or among theirs.
+/// Every object file. That of the core itself, the first, is loaded with it and creates the shared
+/// maps. A part's maps are its own ([`PART_MAPS`]) or among those.
 pub(crate) const OBJECTS: &[Object] = &[
     object!("deliver", optional: false, part: false),
-    object!("process", optional: false, part: false),
     object!("handler", optional: false, part: true),
     object!("thread", optional: false, part: true),
-    object!("reap", optional: false, part: false),
     object!("signal", optional: false, part: true),
     object!("socket", optional: false, part: true),
     object!("timer", optional: false, part: true),
@@ -149,8 +142,8 @@ macro_rules! programs {
 pub const PROGRAMS: &[Program] = programs! {
     "deliver" in "deliver": Place::Always;
     "queue_setup" in "deliver": Place::Run;
-    "identify" in "process": Place::Run;
-    "health" in "process": Place::Run;
+    "identify" in "deliver": Place::Run;
+    "health" in "deliver": Place::Run;
     "handler_sample" in "handler": Place::Handler(0);
     "handler_limit" in "handler": Place::Handler(1);
     "handler_thresh" in "handler": Place::Handler(2);
@@ -169,8 +162,8 @@ pub const PROGRAMS: &[Program] = programs! {
     "signal_verdict" in "signal": Place::Signals;
     "signal_wait" in "signal_task": Place::Signals;
     "watch_setup" in "signal_task": Place::Run;
-    "reap_exit" in "reap": Place::Always;
-    "reap_exec" in "reap": Place::Always;
+    "reap_exit" in "deliver": Place::Always;
+    "reap_exec" in "deliver": Place::Always;
     "sched_woken" in "sched": Place::Service(service::SERVICE_SCHED);
     "sched_woken_new" in "sched": Place::Service(service::SERVICE_SCHED);
     "sched_switched" in "sched": Place::Service(service::SERVICE_SCHED);

@@ -192,11 +192,12 @@ impl Broker {
             start_ns: core.host()?.start_ns,
             ..Welcome::default()
         };
+        let fast_call = core.fast_call()?;
         // The mechanisms' names are short enough.
-        let _ = text::write(&mut welcome.mechanism, core.fast_call().name());
+        let _ = text::write(&mut welcome.mechanism, fast_call.name());
         // The holder of the program can bind maps to it, which then live as long as the core: so
         // only a client without another mechanism gets it.
-        let fds = match core.fast_call() {
+        let fds = match fast_call {
             FastCall::Run => vec![core.generic_program()?],
             _ => Vec::new(),
         };

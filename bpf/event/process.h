@@ -5,6 +5,9 @@
  * A process id alone can be reused; id and start time together cannot. User space sees the start
  * time only in ticks, whereas the kernel side compares nanoseconds, so the host asks here.
  */
+#ifndef ECALLS_EVENT_PROCESS_H
+#define ECALLS_EVENT_PROCESS_H
+
 #include "raise.h"
 
 /* Only user space reads and writes these two maps: the record by which a core is found, and the
@@ -72,4 +75,4 @@ int health(struct health *out) {
 	return 0;
 }
 
-char LICENSE[] SEC("license") = "GPL";
+#endif

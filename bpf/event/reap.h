@@ -15,6 +15,9 @@
  * A start time in a table entry that is not 0 must be that of the process: a late exit does not
  * change an entry that was made for a new process with the same id.
  */
+#ifndef ECALLS_EVENT_REAP_H
+#define ECALLS_EVENT_REAP_H
+
 #include "account.h"
 #include "exit.h"
 
@@ -131,4 +134,4 @@ int BPF_PROG(reap_exec, struct task_struct *task, int old_pid, struct linux_binp
 	return 0;
 }
 
-char LICENSE[] SEC("license") = "GPL";
+#endif
