@@ -22,7 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Ids and names of the programs and maps of cores that are in the kernel now, also of one that is
 /// just being torn down; maps only once no program is left and each has been there for a while
-/// (`settled`), because opening a dying table of programs does harm (kernel/lock.rs tells). Needs root; else it is empty, too.
+/// (`settled`), because opening a dying table of programs does harm (kernel/lock.rs tells). Needs
+/// root; else it is empty, too.
 pub fn residue() -> Vec<(u32, String)> {
     let programs: Vec<_> = sys::program_ids()
         .filter_map(|id| Some((id, sys::program_name(id)?)))
