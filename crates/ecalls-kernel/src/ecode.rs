@@ -305,7 +305,7 @@ fn owned(fd: i32) -> io::Result<OwnedFd> {
 
 /// What a program works on in a trial run: the same bytes as in the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Memory {
+pub struct TrialMemory {
     /// The frame, [`at::BYTES`].
     pub frame: Vec<u8>,
     /// The event's header, and behind it its data.
@@ -432,7 +432,7 @@ impl Trial {
     }
 
     /// Runs it once on this memory.
-    pub fn run(&self, memory: &mut Memory) -> Result<()> {
+    pub fn run(&self, memory: &mut TrialMemory) -> Result<()> {
         let [frame, event, state, attributes, sinks] = &self.areas;
         frame.write(&memory.frame);
         event.write(&memory.event);

@@ -18,8 +18,8 @@ use libtest_mimic::{Arguments, Trial};
 /// The real-time signal of the signal mechanism.
 const SIGNAL: i32 = 40;
 
-/// A place where events arrive.
-enum Sink {
+/// The end of a chain, where a test finds its events.
+enum Destination {
     Memory(Channel),
     Signal(SignalQueue),
     User(Receiver<u64>),
@@ -29,20 +29,27 @@ enum Sink {
 
 const MECHANISMS: &[&str] = &["ring", "slots", "signal", "user", "handler", "thread"];
 
-fn attach(ecalls: &Ecalls, mechanism: &str, builder: SubscriptionBuilder) -> (Subscription, Sink) {
-    let (builder, sink) = match mechanism {
+fn attach(
+    ecalls: &Ecalls,
+    mechanism: &str,
+    builder: SubscriptionBuilder,
+) -> (Subscription, Destination) {
+    let (builder, destination) = match mechanism {
         "ring" => {
             let channel = ecalls.channel().keep_late().open().expect("a channel");
-            (builder.memory(&channel), Sink::Memory(channel))
+            (builder.memory(&channel), Destination::Memory(channel))
         }
         "slots" => {
             let shape = ecalls.channel().slots(64, SlotUse::Free).keep_late();
             let channel = shape.open().expect("a channel");
-            (builder.memory(&channel), Sink::Memory(channel))
+            (builder.memory(&channel), Destination::Memory(channel))
         }
         "signal" => {
             let queue = SignalQueue::new(&[SIGNAL]).expect("a queue of signals");
-            (builder.signal(SIGNAL.unsigned_abs()), Sink::Signal(queue))
+            (
+                builder.signal(SIGNAL.unsigned_abs()),
+                Destination::Signal(queue),
+            )
         }
         "user" => {
             let (sender, receiver) = channel();
@@ -50,39 +57,47 @@ fn attach(ecalls: &Ecalls, mechanism: &str, builder: SubscriptionBuilder) -> (Su
                 sender.send(event.data_word()).expect("the test listens");
                 Flow::Stop
             });
-            (builder, Sink::User(receiver))
+            (builder, Destination::User(receiver))
         }
         "handler" => (
             builder.handler(&Handler::Count { end: false }),
-            Sink::Kernel,
+            Destination::Kernel,
         ),
-        "thread" => (builder.thread(&Handler::Count { end: false }), Sink::Kernel),
+        "thread" => (
+            builder.thread(&Handler::Count { end: false }),
+            Destination::Kernel,
+        ),
         other => panic!("no mechanism {other}"),
     };
-    (builder.install().expect("a subscription"), sink)
+    (builder.install().expect("a subscription"), destination)
 }
 
 /// The values that arrive until there are `count`, or time is up. The kernel's own mechanisms give
 /// their count of deliveries, as so many zeros.
-fn take(subscription: &Subscription, sink: &mut Sink, count: usize, time: Duration) -> Vec<u64> {
+fn take(
+    subscription: &Subscription,
+    destination: &mut Destination,
+    count: usize,
+    time: Duration,
+) -> Vec<u64> {
     let end = Instant::now() + time;
     let mut values = Vec::new();
     while values.len() < count {
         let left = end.saturating_duration_since(Instant::now());
-        let next = match sink {
-            Sink::Memory(channel) => channel
+        let next = match destination {
+            Destination::Memory(channel) => channel
                 .recv_timeout(left)
                 .expect("a living core")
                 .map(|event| event.data_word()),
-            Sink::Signal(queue) => {
+            Destination::Signal(queue) => {
                 let left_ns = u64::try_from(left.as_nanos()).expect("a short time");
                 queue
                     .wait(Some(left_ns))
                     .expect("a mask")
                     .map(|got| got.value)
             }
-            Sink::User(receiver) => receiver.recv_timeout(left).ok(),
-            Sink::Kernel => {
+            Destination::User(receiver) => receiver.recv_timeout(left).ok(),
+            Destination::Kernel => {
                 let delivered = subscription.count().expect("its count").delivered;
                 values = vec![0; usize::try_from(delivered).expect("a small number")];
                 std::thread::sleep(Duration::from_millis(1));
@@ -98,8 +113,8 @@ fn take(subscription: &Subscription, sink: &mut Sink, count: usize, time: Durati
     values
 }
 
-fn carries_values(sink: &Sink) -> bool {
-    !matches!(sink, Sink::Kernel)
+fn carries_values(destination: &Destination) -> bool {
+    !matches!(destination, Destination::Kernel)
 }
 
 /// Runs one behaviour for every mechanism, and checks the accounts after each.
@@ -115,7 +130,7 @@ fn for_every_mechanism(behaviour: impl Fn(&Ecalls, &ecalls::Service, &str, &str)
 fn every_event_arrives_once_and_in_order() {
     for_every_mechanism(|ecalls, service, name, mechanism| {
         let builder = ecalls.subscribe(name).expect("the service");
-        let (subscription, mut sink) = attach(ecalls, mechanism, builder);
+        let (subscription, mut destination) = attach(ecalls, mechanism, builder);
         let sent: Vec<u64> = (1..=50).map(|i| i << 40 | i).collect();
         for value in &sent {
             let offered = service
@@ -123,14 +138,14 @@ fn every_event_arrives_once_and_in_order() {
                 .expect("raised");
             assert_eq!(offered, 1, "{mechanism}");
         }
-        let got = take(&subscription, &mut sink, sent.len(), PATIENCE);
-        if carries_values(&sink) {
+        let got = take(&subscription, &mut destination, sent.len(), PATIENCE);
+        if carries_values(&destination) {
             assert_eq!(got, sent, "{mechanism}");
         } else {
             assert_eq!(got.len(), sent.len(), "{mechanism}");
         }
         assert!(
-            take(&subscription, &mut sink, 51, QUIET).len() <= 50,
+            take(&subscription, &mut destination, 51, QUIET).len() <= 50,
             "{mechanism}: doubled"
         );
         assert_eq!(
@@ -144,7 +159,7 @@ fn every_event_arrives_once_and_in_order() {
 fn late_event_is_discarded_and_counted() {
     for_every_mechanism(|ecalls, service, name, mechanism| {
         let builder = ecalls.subscribe(name).expect("the service");
-        let (subscription, mut sink) = attach(ecalls, mechanism, builder);
+        let (subscription, mut destination) = attach(ecalls, mechanism, builder);
         // A release behind the deadline: when it may be delivered, it is late.
         let now = ecalls::now_ns();
         let late = Raise::new(&[7; 8]).at(Some(now + 5_000_000), Some(now + 1_000_000));
@@ -152,7 +167,7 @@ fn late_event_is_discarded_and_counted() {
         let counted = || subscription.count().expect("its count").late == 1;
         wait_until("the late event is counted", counted);
         assert!(
-            take(&subscription, &mut sink, 1, QUIET).is_empty(),
+            take(&subscription, &mut destination, 1, QUIET).is_empty(),
             "{mechanism}"
         );
         let total = ecalls
@@ -172,7 +187,7 @@ fn late_event_is_discarded_and_counted() {
 fn event_is_held_until_its_release_time() {
     for_every_mechanism(|ecalls, service, name, mechanism| {
         let builder = ecalls.subscribe(name).expect("the service");
-        let (subscription, mut sink) = attach(ecalls, mechanism, builder);
+        let (subscription, mut destination) = attach(ecalls, mechanism, builder);
         let start = Instant::now();
         let held = Duration::from_millis(30);
         let offered = service.raise(&Raise::new(&9u64.to_ne_bytes()).release(held));
@@ -182,7 +197,7 @@ fn event_is_held_until_its_release_time() {
             early == 0 || start.elapsed() >= held,
             "{mechanism}: offered before its time"
         );
-        let got = take(&subscription, &mut sink, 1, PATIENCE);
+        let got = take(&subscription, &mut destination, 1, PATIENCE);
         assert_eq!(got.len(), 1, "{mechanism}");
         assert!(
             start.elapsed() >= held,
@@ -195,11 +210,11 @@ fn event_is_held_until_its_release_time() {
 fn waiting_events_are_delivered_earliest_deadline_first() {
     for_every_mechanism(|ecalls, service, name, mechanism| {
         let builder = ecalls.subscribe(name).expect("the service");
-        let (subscription, mut sink) = attach(ecalls, mechanism, builder);
+        let (subscription, mut destination) = attach(ecalls, mechanism, builder);
         let mut held = Duration::from_millis(40);
         loop {
             let all_waited = raise_by_deadlines(service, held);
-            let got = take(&subscription, &mut sink, DEADLINES_S.len(), PATIENCE);
+            let got = take(&subscription, &mut destination, DEADLINES_S.len(), PATIENCE);
             assert_eq!(got.len(), DEADLINES_S.len(), "{mechanism}");
             if !all_waited {
                 // A slow machine released the first before the last was raised: no order is due.
@@ -207,7 +222,7 @@ fn waiting_events_are_delivered_earliest_deadline_first() {
                 assert!(held < PATIENCE, "{mechanism}: raising takes {held:?}");
                 continue;
             }
-            if carries_values(&sink) {
+            if carries_values(&destination) {
                 assert_eq!(got, [4, 1, 5, 3, 0, 2], "{mechanism}");
             }
             return;
@@ -254,14 +269,14 @@ fn filtered_event_ends_the_chain_and_is_counted() {
             .subscribe(name)
             .expect("the service")
             .handler(&sample);
-        let (subscription, mut sink) = attach(ecalls, mechanism, builder);
+        let (subscription, mut destination) = attach(ecalls, mechanism, builder);
         for value in 0..20u64 {
             service
                 .raise(&Raise::new(&value.to_ne_bytes()))
                 .expect("raised");
         }
-        let got = take(&subscription, &mut sink, 4, PATIENCE);
-        if carries_values(&sink) {
+        let got = take(&subscription, &mut destination, 4, PATIENCE);
+        if carries_values(&destination) {
             assert_eq!(got, [0, 5, 10, 15], "{mechanism}");
         }
         let count = subscription.count().expect("its count");
@@ -272,7 +287,7 @@ fn filtered_event_ends_the_chain_and_is_counted() {
 fn event_for_another_process_does_not_arrive() {
     for_every_mechanism(|ecalls, service, name, mechanism| {
         let builder = ecalls.subscribe(name).expect("the service");
-        let (subscription, mut sink) = attach(ecalls, mechanism, builder);
+        let (subscription, mut destination) = attach(ecalls, mechanism, builder);
         let other = ecalls::Target::Process(1);
         service
             .raise(&Raise::new(&1u64.to_ne_bytes()).target(other))
@@ -281,7 +296,7 @@ fn event_for_another_process_does_not_arrive() {
         service
             .raise(&Raise::new(&2u64.to_ne_bytes()).target(own))
             .expect("raised");
-        let got = take(&subscription, &mut sink, 1, PATIENCE);
+        let got = take(&subscription, &mut destination, 1, PATIENCE);
         assert_eq!(got.len(), 1, "{mechanism}");
         assert_eq!(
             subscription.count().expect("its count").offered,
@@ -302,14 +317,14 @@ fn event_for_another_process_does_not_arrive() {
 fn unwanted_kind_does_not_arrive() {
     for_every_mechanism(|ecalls, service, name, mechanism| {
         let builder = ecalls.subscribe(name).expect("the service").kinds(&["one"]);
-        let (subscription, mut sink) = attach(ecalls, mechanism, builder);
+        let (subscription, mut destination) = attach(ecalls, mechanism, builder);
         for kind in [0, 1, 2, 1] {
             service
                 .raise(&Raise::new(&u64::from(kind).to_ne_bytes()).kind(kind))
                 .expect("raised");
         }
         assert_eq!(
-            take(&subscription, &mut sink, 2, PATIENCE).len(),
+            take(&subscription, &mut destination, 2, PATIENCE).len(),
             2,
             "{mechanism}"
         );
@@ -324,12 +339,12 @@ fn unwanted_kind_does_not_arrive() {
 fn ended_subscription_gets_nothing_more() {
     for_every_mechanism(|ecalls, service, name, mechanism| {
         let builder = ecalls.subscribe(name).expect("the service");
-        let (subscription, mut sink) = attach(ecalls, mechanism, builder);
+        let (subscription, mut destination) = attach(ecalls, mechanism, builder);
         service
             .raise(&Raise::new(&1u64.to_ne_bytes()))
             .expect("raised");
         assert_eq!(
-            take(&subscription, &mut sink, 1, PATIENCE).len(),
+            take(&subscription, &mut destination, 1, PATIENCE).len(),
             1,
             "{mechanism}"
         );

@@ -43,7 +43,7 @@ use crate::quota::Ledger;
 use crate::relay::{DEALT_WITH, Kind, Packet, Relay, UserRate, Why};
 use crate::request::{self, Context};
 use crate::retired::Retired;
-use crate::subordinate::{Range, Subordinates};
+use crate::subordinate::{IdRange, Subordinates};
 use crate::turn::Turns;
 use crate::users::Users;
 
@@ -152,8 +152,8 @@ impl Shared {
         });
         let users = self.users();
         let views = users
-            .rows()
-            .filter_map(|(uid, row)| users.view(uid, row, &self.ledger).ok());
+            .all()
+            .filter_map(|(uid, user)| users.view(uid, user, &self.ledger).ok());
         let mut views: Vec<_> = views.collect();
         drop(users);
         for stat in self.core.subscriptions().unwrap_or_default() {
@@ -569,7 +569,7 @@ impl Broker {
         }
         self.shared.ledger.set_machine(&config.machine);
         let mut users = self.shared.users();
-        let uids: Vec<u32> = users.rows().map(|(uid, _)| uid).collect();
+        let uids: Vec<u32> = users.all().map(|(uid, _)| uid).collect();
         let mut limits = Vec::new();
         for uid in uids {
             let of_uid = |client: &&Client| client.who.account == uid;
@@ -603,7 +603,7 @@ impl Broker {
     /// Tells the door the accounts of subordinate ids.
     fn tell_subordinates(&self) -> io::Result<()> {
         let ranges = self.subordinates.ranges();
-        let most = MESSAGE_MAX / size_of::<Range>();
+        let most = MESSAGE_MAX / size_of::<IdRange>();
         self.relay.send(Kind::Subordinates, 0, 0, &[], &[])?;
         for part in ranges.chunks(most) {
             let bytes = part.as_bytes();

@@ -36,7 +36,7 @@ use zerocopy::FromBytes;
 use crate::rate::{Bucket, Rate};
 use crate::relay::{DEALT_WITH, Kind, Relay, UserRate, Why};
 use crate::share::Places;
-use crate::subordinate::{Range, Subordinates};
+use crate::subordinate::{IdRange, Subordinates};
 
 /// How long a client may take for its first message.
 const HELLO_TIME: Duration = Duration::from_secs(5);
@@ -179,7 +179,7 @@ impl Door {
                     }
                 }
                 Kind::Subordinates => {
-                    if let Ok(ranges) = <[Range]>::ref_from_bytes(&packet.body) {
+                    if let Ok(ranges) = <[IdRange]>::ref_from_bytes(&packet.body) {
                         let mut state = self.state();
                         if packet.detail == 0 {
                             state.subordinates = Subordinates::default();

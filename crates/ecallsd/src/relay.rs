@@ -12,7 +12,7 @@
 //! | broker | [`Kind::Subordinates`]: the ids that are charged to others; `detail` below | |
 //!
 //! The detail of DONE is [`DEALT_WITH`], or the broker's limit of descriptors if it had none left
-//! for OPEN. SUBORDINATES are followed by [`crate::subordinate::Range`]s; with detail 0 they
+//! for OPEN. SUBORDINATES are followed by [`crate::subordinate::IdRange`]s; with detail 0 they
 //! replace the former ones, otherwise they are added.
 //!
 //! The door waits for DONE before it reads on from that connection, and before it closes anything

@@ -24,7 +24,7 @@ const RANGES_MAX: usize = 4096;
 /// A range of ids that are charged to a user.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct Range {
+pub struct IdRange {
     pub first: u32,
     pub last: u32,
     pub owner: u32,
@@ -32,7 +32,7 @@ pub struct Range {
 
 /// All ranges; if two overlap, the first one applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Subordinates(Vec<Range>);
+pub struct Subordinates(Vec<IdRange>);
 
 impl Subordinates {
     /// The ranges of the system. `None`: the file, or the list of users, cannot be read.
@@ -66,7 +66,7 @@ impl Subordinates {
             if let Some(last) = last
                 && owner != 0
             {
-                without(&known, Range { first, last, owner }, &mut ranges);
+                without(&known, IdRange { first, last, owner }, &mut ranges);
             }
         }
         ranges.truncate(RANGES_MAX);
@@ -74,18 +74,18 @@ impl Subordinates {
     }
 
     /// Adds ranges that were received.
-    pub fn add(&mut self, ranges: &[Range]) {
+    pub fn add(&mut self, ranges: &[IdRange]) {
         let room = RANGES_MAX.saturating_sub(self.0.len());
         self.0.extend(ranges.iter().take(room));
     }
 
-    pub fn ranges(&self) -> &[Range] {
+    pub fn ranges(&self) -> &[IdRange] {
         &self.0
     }
 
     /// The user that is charged for an id: usually itself.
     pub fn account(&self, uid: u32) -> u32 {
-        let holds = |range: &&Range| (range.first..=range.last).contains(&uid);
+        let holds = |range: &&IdRange| (range.first..=range.last).contains(&uid);
         match self.0.iter().find(holds) {
             Some(range) if uid != 0 => range.owner,
             _ => uid,
@@ -94,7 +94,7 @@ impl Subordinates {
 }
 
 /// Adds the parts of a range that contain no known user, in order.
-fn without(known: &[u32], range: Range, to: &mut Vec<Range>) {
+fn without(known: &[u32], range: IdRange, to: &mut Vec<IdRange>) {
     let mut first = Some(range.first);
     for uid in known
         .iter()
@@ -102,7 +102,7 @@ fn without(known: &[u32], range: Range, to: &mut Vec<Range>) {
     {
         if let Some(begin) = first.filter(|begin| begin < uid) {
             let last = uid - 1;
-            to.push(Range {
+            to.push(IdRange {
                 first: begin,
                 last,
                 ..range
@@ -111,7 +111,7 @@ fn without(known: &[u32], range: Range, to: &mut Vec<Range>) {
         first = uid.checked_add(1);
     }
     if let Some(first) = first.filter(|first| *first <= range.last) {
-        to.push(Range { first, ..range });
+        to.push(IdRange { first, ..range });
     }
 }
 

@@ -24,8 +24,8 @@ use crate::quota::{Amounts, Ledger, Resource, USERS};
 
 /// The state of one user.
 #[derive(Clone, Debug)]
-pub struct Row {
-    pub index: u32,
+pub struct User {
+    pub row: u32,
     pub limits: Limits,
     /// Number of its clients.
     clients: u32,
@@ -40,101 +40,101 @@ pub struct Row {
 #[derive(Debug)]
 pub struct Users {
     core: Arc<Core>,
-    rows: HashMap<u32, Row>,
+    users: HashMap<u32, User>,
 }
 
 impl Users {
     pub fn new(core: Arc<Core>) -> Users {
         Users {
             core,
-            rows: HashMap::new(),
+            users: HashMap::new(),
         }
     }
 
     /// Adds a client of this user, and returns the user's row. The ledger guarantees that there is
     /// one ([`USERS`]).
     pub fn enter(&mut self, uid: u32, limits: &Limits) -> Result<u32> {
-        let index = match self.rows.get(&uid) {
-            Some(row) => row.index,
+        let row = match self.users.get(&uid) {
+            Some(user) => user.row,
             None if uid == 0 => UNLIMITED,
             None => self.free_row()?,
         };
-        let row = self.rows.entry(uid).or_insert_with(|| Row {
-            index,
+        let user = self.users.entry(uid).or_insert_with(|| User {
+            row,
             limits: *limits,
             clients: 0,
             idle_ns: 0,
             slow: 0,
             ended: SubscriptionCount::default(),
         });
-        row.clients += 1;
-        row.limits = *limits;
+        user.clients += 1;
+        user.limits = *limits;
         self.store(uid)?;
-        Ok(index)
+        Ok(row)
     }
 
     /// Removes a client of this user.
     pub fn leave(&mut self, uid: u32) {
-        if let Some(row) = self.rows.get_mut(&uid) {
-            row.clients = row.clients.saturating_sub(1);
-            row.idle_ns = now_ns();
+        if let Some(user) = self.users.get_mut(&uid) {
+            user.clients = user.clients.saturating_sub(1);
+            user.idle_ns = now_ns();
         }
     }
 
     /// Sets other limits.
     pub fn set_limits(&mut self, uid: u32, limits: &Limits) -> Result<()> {
-        if let Some(row) = self.rows.get_mut(&uid) {
-            row.limits = *limits;
+        if let Some(user) = self.users.get_mut(&uid) {
+            user.limits = *limits;
             self.store(uid)?;
         }
         Ok(())
     }
 
     pub fn limits(&self, uid: u32) -> Option<Limits> {
-        self.rows.get(&uid).map(|row| row.limits)
+        self.users.get(&uid).map(|user| user.limits)
     }
 
     /// Adds the counters of a subscription that has ended.
     pub fn add_ended(&mut self, uid: u32, count: &SubscriptionCount) {
-        if let Some(row) = self.rows.get_mut(&uid) {
-            row.ended.add(count);
+        if let Some(user) = self.users.get_mut(&uid) {
+            user.ended.add(count);
         }
     }
 
     /// Adds requests that had to wait.
     pub fn add_slow(&mut self, uid: u32, count: u32) {
-        if let Some(row) = self.rows.get_mut(&uid) {
-            row.slow += u64::from(count);
+        if let Some(user) = self.users.get_mut(&uid) {
+            user.slow += u64::from(count);
         }
     }
 
-    pub fn rows(&self) -> impl Iterator<Item = (u32, &Row)> {
-        self.rows.iter().map(|(uid, row)| (*uid, row))
+    pub fn all(&self) -> impl Iterator<Item = (u32, &User)> {
+        self.users.iter().map(|(uid, user)| (*uid, user))
     }
 
     /// A user's amounts and limits, without the counters of living subscriptions.
-    pub fn view(&self, uid: u32, row: &Row, ledger: &Ledger) -> Result<UserView> {
-        let user = self.core.user(row.index)?;
+    pub fn view(&self, uid: u32, user: &User, ledger: &Ledger) -> Result<UserView> {
+        let kernel = self.core.user(user.row)?;
         let held = ledger.held(uid);
         let uploads = ledger.uploads(|uploads| uploads.of(uid));
         let mut view = UserView {
-            next: row.index + 1,
+            next: user.row + 1,
             uid,
-            raised: user.raised,
-            count: row.ended,
+            raised: kernel.raised,
+            count: user.ended,
             ..UserView::default()
         };
         for (quota, resource) in HELD {
             view.used[quota] = held.of(resource);
         }
         for (quota, used) in [
-            (QUOTA_TIMERS, u64::from(user.timers)),
-            (QUOTA_QUEUED, u64::from(user.queued)),
-            (QUOTA_UP, user.up_throttled),
-            (QUOTA_RAISED, user.raise_throttled),
-            (QUOTA_EXPIRIES, user.timer_throttled),
-            (QUOTA_HANDLER, user.handler_throttled),
-            (QUOTA_REQUESTS, row.slow),
+            (QUOTA_TIMERS, u64::from(kernel.timers)),
+            (QUOTA_QUEUED, u64::from(kernel.queued)),
+            (QUOTA_UP, kernel.up_throttled),
+            (QUOTA_RAISED, kernel.raise_throttled),
+            (QUOTA_EXPIRIES, kernel.timer_throttled),
+            (QUOTA_HANDLER, kernel.handler_throttled),
+            (QUOTA_REQUESTS, user.slow),
             (QUOTA_UPLOADS, uploads.too_many),
             (QUOTA_COMPILE, uploads.too_long),
         ] {
@@ -143,11 +143,11 @@ impl Users {
         if uid == 0 {
             return Ok(view);
         }
-        let limits = Amounts::of_limits(&row.limits);
+        let limits = Amounts::of_limits(&user.limits);
         for (quota, resource) in HELD {
             view.limit[quota] = limits.of(resource);
         }
-        let limits = &row.limits;
+        let limits = &user.limits;
         for (quota, limit) in [
             (QUOTA_TIMERS, limits.timers.get()),
             (QUOTA_QUEUED, limits.queued_events.get()),
@@ -166,9 +166,9 @@ impl Users {
 
     /// Stores a user's limits in the kernel side's table.
     fn store(&self, uid: u32) -> Result<()> {
-        match self.rows.get(&uid) {
-            Some(row) if row.index != UNLIMITED => {
-                self.core.set_user(row.index, uid, &of_kernel(&row.limits))
+        match self.users.get(&uid) {
+            Some(user) if user.row != UNLIMITED => {
+                self.core.set_user(user.row, uid, &of_kernel(&user.limits))
             }
             _ => Ok(()),
         }
@@ -176,25 +176,25 @@ impl Users {
 
     /// A free row, or that of the user who has been away for the longest time.
     fn free_row(&mut self) -> Result<u32> {
-        let used: Vec<u32> = self.rows.values().map(|row| row.index).collect();
+        let used: Vec<u32> = self.users.values().map(|user| user.row).collect();
         let rows = 1..=u32::try_from(USERS).unwrap_or(u32::MAX);
         if let Some(free) = rows.into_iter().find(|index| !used.contains(index)) {
             return Ok(free);
         }
         let idle = self
-            .rows
+            .users
             .iter()
-            .filter(|(_, row)| row.clients == 0 && row.index != UNLIMITED);
+            .filter(|(_, user)| user.clients == 0 && user.row != UNLIMITED);
         let oldest = idle
-            .min_by_key(|(_, row)| row.idle_ns)
-            .map(|(uid, row)| (*uid, row.index));
+            .min_by_key(|(_, user)| user.idle_ns)
+            .map(|(uid, user)| (*uid, user.row));
         let Some((uid, index)) = oldest else {
             return Err(ecalls_kernel::Error::LimitReached {
                 which: "users at the same time",
                 limit: USERS,
             });
         };
-        self.rows.remove(&uid);
+        self.users.remove(&uid);
         self.core.free_user(index)?;
         Ok(index)
     }

@@ -12,7 +12,7 @@ use ::ecode::trial::{Left, Setting};
 use serde_json::Value;
 
 use super::run::describe;
-use super::text::PlaceArgs;
+use super::text::EnvironmentArgs;
 use super::trial::{On, Trial};
 use crate::exit::{Code, Failure, Outcome};
 use crate::output::{Output, note};
@@ -22,7 +22,7 @@ use crate::output::{Output, note};
 #[command(after_help = HELP)]
 pub(crate) struct Args {
     #[command(flatten)]
-    place: PlaceArgs,
+    environment: EnvironmentArgs,
 }
 
 const HELP: &str = "\
@@ -44,7 +44,7 @@ end of its input.";
 const LINE_BYTES: u64 = ::ecode::limits::TEXT_BYTES as u64;
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let environment = args.place.environment()?;
+    let environment = args.environment.environment()?;
     let mut declared = String::new();
     let mut former = State::default();
     while let Some(line) = read()? {

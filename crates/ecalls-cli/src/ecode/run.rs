@@ -54,10 +54,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let (source, checked) = text::check(&args.text)?;
     let given: Value = serde_json::from_str(&args.event)
         .map_err(|error| Failure::usage(format!("--event is not valid JSON: {error}")))?;
-    let place = &args.text.place;
+    let environment = &args.text.environment;
     let names = Names {
-        attributes: &place.attributes,
-        sinks: place.sinks.as_deref().unwrap_or_default(),
+        attributes: &environment.attributes,
+        sinks: environment.sinks.as_deref().unwrap_or_default(),
     };
     let mut setting = Setting::new(&checked.tree, &checked.program);
     given::take(&mut setting, &checked, &names, &given)

@@ -8,7 +8,7 @@ use ::ecode::tree::Test;
 use ::ecode::trial::{Unmet, run_test};
 use serde::Serialize;
 
-use super::text::{self, PlaceArgs};
+use super::text::{self, EnvironmentArgs};
 use super::trial::{On, Trial};
 use crate::exit::{Code, Failure, Outcome};
 use crate::output::Output;
@@ -21,7 +21,7 @@ pub(crate) struct Args {
     #[arg(required = true)]
     files: Vec<PathBuf>,
     #[command(flatten)]
-    place: PlaceArgs,
+    environment: EnvironmentArgs,
     /// Where to run the tests
     #[arg(long, value_enum, default_value_t = On::User)]
     on: On,
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let (mut tests, mut failed) = (0, 0);
     for file in &args.files {
         let source = text::read(file)?;
-        let checked = text::check_source(&source, &args.place)?;
+        let checked = text::check_source(&source, &args.environment)?;
         for test in &checked.tree.tests {
             let unmet = try_out(args.on, &source, &checked, test)?;
             tests += 1;

@@ -29,12 +29,12 @@ pub(crate) struct TextArgs {
     /// The text; - reads standard input
     pub(crate) file: PathBuf,
     #[command(flatten)]
-    pub(crate) place: PlaceArgs,
+    pub(crate) environment: EnvironmentArgs,
 }
 
 /// The environment for which a text is compiled.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub(crate) struct PlaceArgs {
+pub(crate) struct EnvironmentArgs {
     /// Service whose events the program handles: the fields of their data are its input
     #[arg(long, value_name = "NAME")]
     pub(crate) service: Option<String>,
@@ -58,7 +58,7 @@ fn constant(text: &str) -> Result<(String, i64), String> {
     Ok((name.to_owned(), value.parse().map_err(|_| wrong())?))
 }
 
-impl PlaceArgs {
+impl EnvironmentArgs {
     /// The names that the text may use.
     pub(crate) fn environment(&self) -> Result<Environment, Failure> {
         let mut environment = Environment {
@@ -142,15 +142,15 @@ pub(crate) fn read(file: &Path) -> Result<Source, Failure> {
 /// failure.
 pub(crate) fn check(args: &TextArgs) -> Result<(Source, Checked), Failure> {
     let source = read(&args.file)?;
-    let checked = check_source(&source, &args.place)?;
+    let checked = check_source(&source, &args.environment)?;
     Ok((source, checked))
 }
 
 /// See [`check`].
-pub(crate) fn check_source(source: &Source, place: &PlaceArgs) -> Result<Checked, Failure> {
+pub(crate) fn check_source(source: &Source, args: &EnvironmentArgs) -> Result<Checked, Failure> {
     let environment = match tracepoint::surroundings(source) {
         Ok(Some((_, environment))) => environment,
-        Ok(None) => place.environment()?,
+        Ok(None) => args.environment()?,
         Err(Error::Ecode(told)) => {
             note(told);
             return Err(nothing_compiled(source, 1));
@@ -160,7 +160,7 @@ pub(crate) fn check_source(source: &Source, place: &PlaceArgs) -> Result<Checked
     match ::ecode::check(source, &environment) {
         Ok(checked) => {
             warn(source, &checked.warnings);
-            warn_of_constants(source, place, &checked);
+            warn_of_constants(source, args, &checked);
             Ok(checked)
         }
         Err(diagnostics) => {
@@ -195,8 +195,8 @@ pub(crate) fn object(source: &Source, checked: &Checked) -> Result<Object, Failu
 }
 
 /// Warns of constants that were given and have no effect.
-fn warn_of_constants(source: &Source, place: &PlaceArgs, checked: &Checked) {
-    let constants = place.constants.iter().zip(&checked.tree.constants_used);
+fn warn_of_constants(source: &Source, args: &EnvironmentArgs, checked: &Checked) {
+    let constants = args.constants.iter().zip(&checked.tree.constants_used);
     let mut unused = constants.filter(|(_, used)| !**used).peekable();
     if unused.peek().is_none() {
         return;

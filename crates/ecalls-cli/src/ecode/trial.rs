@@ -9,7 +9,7 @@ use ::ecode::run::{Machine, Memory};
 use ::ecode::source::Source;
 use ::ecode::trial::{Left, Setting};
 use ecalls_kernel::Error;
-use ecalls_kernel::ecode::{Memory as KernelMemory, Trial as KernelTrial};
+use ecalls_kernel::ecode::{Trial as KernelTrial, TrialMemory};
 
 use super::text;
 use crate::exit::{Code, Failure};
@@ -28,7 +28,7 @@ pub(crate) enum On {
 #[derive(Debug)]
 pub(crate) enum Trial {
     User(Machine, Box<Memory>),
-    Kernel(Box<KernelTrial>, Box<KernelMemory>),
+    Kernel(Box<KernelTrial>, Box<TrialMemory>),
 }
 
 /// An error as a failure; one for lack of privileges says what is needed.
@@ -59,7 +59,7 @@ impl Trial {
                     format!("{}: the kernel's verifier refuses the program", source.name),
                 )
             })?;
-        let memory = KernelMemory {
+        let memory = TrialMemory {
             frame: Vec::new(),
             event: Vec::new(),
             state: program.state.bytes.clone(),

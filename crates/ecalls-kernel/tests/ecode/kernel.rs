@@ -3,7 +3,7 @@
 use std::mem::take;
 use std::time::Duration;
 
-use ecalls_kernel::ecode::{Memory, Trial};
+use ecalls_kernel::ecode::{Trial, TrialMemory};
 use ecode::bpf;
 use ecode::ir::Program;
 use ecode_judge::differential::{Loaded, Way};
@@ -72,7 +72,7 @@ impl Loaded for KernelProgram {
     fn run(&mut self, world: &World) -> Outcome {
         let mut image = Image::new(&self.program, &self.state, world);
         let [frame, event, state, attributes, sinks] = &mut image.memories;
-        let mut memory = Memory {
+        let mut memory = TrialMemory {
             frame: take(frame),
             event: take(event),
             state: take(state),

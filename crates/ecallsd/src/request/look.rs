@@ -127,14 +127,14 @@ pub fn user(context: &mut Context<'_>, from: u32) -> Result<Reply> {
     let who = context.client.who;
     let visible = context
         .users
-        .rows()
-        .filter(|(_, row)| row.index >= from)
+        .all()
+        .filter(|(_, user)| user.row >= from)
         .filter(|(uid, _)| *uid == who.account || context.policy.may_look(&who, *uid, ""));
-    let Some((uid, row)) = visible.min_by_key(|(_, row)| row.index) else {
+    let Some((uid, user)) = visible.min_by_key(|(_, user)| user.row) else {
         return Ok(end());
     };
-    let whose = Whose::Row(row.index);
-    let mut view = context.users.view(uid, row, context.ledger)?;
+    let whose = Whose::Row(user.row);
+    let mut view = context.users.view(uid, user, context.ledger)?;
     let mut next = 0;
     while let Some((index, stat)) = context.core.next_subscription(next, whose)? {
         view.count.add(&stat.count);

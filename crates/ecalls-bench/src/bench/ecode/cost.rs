@@ -9,7 +9,7 @@ mod data;
 
 use std::time::Instant;
 
-use ecalls_kernel::ecode::{Memory, Trial};
+use ecalls_kernel::ecode::{Trial, TrialMemory};
 use ecalls_kernel::enable_statistics;
 use ecalls_kernel::handwritten::{Content, Handwritten};
 use ecode::Compiled;
@@ -269,7 +269,7 @@ fn stopped(stopped: Stopped) -> Failure {
 fn in_kernel(bench: &Bench, compiled: &Compiled, event: &[u8]) -> Result<f64, Failure> {
     let trial = Trial::load(&compiled.object)?
         .map_err(|refusal| Failure::new(Code::Failed, refusal.reason))?;
-    let mut memory = Memory {
+    let mut memory = TrialMemory {
         frame: frame(compiled.program.fuel),
         event: event.to_vec(),
         state: compiled.program.state.bytes.clone(),
