@@ -1,7 +1,7 @@
-//! The poll alone (Coop §3.1: `coop_poll`), for event loops that are not ours.
+//! Only the poll (Coop §3.1: `coop_poll`), for event loops of other libraries.
 //!
 //! Such a loop calls [`CoopPoll::poll`] between its events. If it sleeps in a call of its own, it
-//! calls [`CoopPoll::before_sleep`] before that and [`CoopPoll::after_sleep`] behind it instead.
+//! calls [`CoopPoll::before_sleep`] before and [`CoopPoll::after_sleep`] after that instead.
 
 use std::fmt;
 
@@ -43,13 +43,13 @@ impl<W: Words> Cooperates for Cooperative<W> {
 
 /// One thread's polls.
 pub struct CoopPoll {
-    /// None: nobody schedules cooperatively.
+    /// `None`: the thread is not scheduled cooperatively.
     scheduler: Option<Box<dyn Cooperates>>,
 }
 
 impl CoopPoll {
-    /// Polls of a thread that nobody schedules cooperatively: they sleep exactly, and return at
-    /// once if there is work. Sets the thread's timer slack to the least.
+    /// Polls of a thread without a cooperative scheduler: they sleep precisely, and return at once
+    /// if there is work. Sets the thread's timer slack to the minimum.
     pub fn plain() -> CoopPoll {
         no_slack();
         report_plain();
@@ -72,9 +72,10 @@ impl CoopPoll {
         }
     }
 
-    /// One poll: `release_ns` is when the caller's first timer is due, `importance` the least user
-    /// virtual time of its best-effort work, each [`NONE`] if there is none. With work, or with a
-    /// timer that is due, it lets others run; else it sleeps until `release_ns` or a signal.
+    /// One poll: `release_ns` is the release time of the caller's first timer, `importance` the
+    /// least user virtual time of its best-effort work, each [`NONE`] if there is none. With work,
+    /// or with a timer that is due, the thread yields; otherwise it sleeps until `release_ns` or a
+    /// signal.
     ///
     /// # Errors
     /// [`Error::Os`] if there is neither: the caller would sleep forever.
@@ -95,7 +96,7 @@ impl CoopPoll {
             return Err(Error::os("sleeping without end")(rustix::io::Errno::DEADLK));
         }
         self.before_sleep(release_ns, importance);
-        // A signal ends it: the caller looks at its clock anyway.
+        // A signal ends the sleep: the caller reads its clock anyway.
         let _ = clock_nanosleep_absolute(ClockId::Monotonic, &timespec(release_ns));
         Ok(self.after_sleep())
     }
@@ -115,7 +116,7 @@ impl CoopPoll {
         })
     }
 
-    /// Who says when this thread's timers run, as far as the last poll could tell.
+    /// What determines the times at which this thread's timers run, as of the last poll.
     pub fn timing(&self) -> Timing {
         let scheduler = self.scheduler.as_ref();
         scheduler.map_or(Timing::Plain, |scheduler| scheduler.timing())
@@ -130,8 +131,8 @@ impl fmt::Debug for CoopPoll {
     }
 }
 
-/// The kernel adds up to 50 us to a thread's timeouts unless it is told not to. Refused only where
-/// a filter forbids it: then the thread's timeouts are as late as everybody's.
+/// The kernel adds up to 50 us to a thread's timeouts unless this is disabled. A filter may forbid
+/// the call: then the thread's timeouts are as late as those of others.
 pub(crate) fn no_slack() {
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
 }

@@ -1,10 +1,10 @@
-//! The time of a loop: CLOCK_MONOTONIC in ns, or what a test says.
+//! The time of a loop: CLOCK_MONOTONIC in ns, or the time of a test.
 
 use std::fmt::Debug;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Says what time it is.
+/// A source of the time.
 pub trait Clock: Debug {
     /// Now, in ns. Never less than before.
     fn now_ns(&self) -> u64;

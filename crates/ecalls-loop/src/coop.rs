@@ -7,14 +7,14 @@
 //! | has work: a timer is due, or best-effort events | yields | before it runs again |
 //! | has none | sleeps until its release, or until a descriptor is ready | before it runs again |
 //!
-//! A sleep may end before it began (a descriptor was ready): then no scheduler saw it, and the poll
-//! yields once to be seen. If it is not answered even then, no scheduler looks at the slot. The
-//! loop goes on as with [`crate::plain`], and asks again every [`ASK_AGAIN_NS`], because a yield
-//! costs the rest of the time slice where nobody answers. Sleeps ask by themselves.
+//! A sleep may end before it began (a descriptor was ready): then no scheduler noticed it, and the
+//! poll yields once to be noticed. If it is not answered even then, no scheduler reads the slot.
+//! The loop continues as with [`crate::plain`], and asks again every [`ASK_AGAIN_NS`], because a
+//! yield costs the rest of the time slice where no scheduler answers. Sleeps ask in any case.
 //!
-//! The slot is memory of the program's own, but the scheduler writes it: nothing here trusts that a
-//! time lies in the future or an importance means anything. The worst that a wrong line 1 does is
-//! to let this thread poll too often or too rarely.
+//! The slot is memory of the program, but the scheduler writes it: nothing here relies on a time in
+//! the future or on a meaningful importance. A wrong line 1 can at worst make this thread poll too
+//! often or too rarely.
 
 use std::fmt::Debug;
 
@@ -32,7 +32,7 @@ use crate::descriptors::Descriptors;
 use crate::error::{Error, Result};
 use crate::poll::{Answer, Poll, Timing, Wants, report_plain};
 
-/// How long a busy thread that nobody answered waits before it yields to be seen once more.
+/// The time that a busy thread without an answer waits before it yields again to be noticed.
 pub const ASK_AGAIN_NS: u64 = 100_000_000;
 
 /// Words of a slot, and of its second line.
@@ -44,7 +44,7 @@ const POLLS: usize = offset_of!(Coop, polls) / 8;
 const FLAGS: usize = offset_of!(Coop, flags) / 8;
 const LINE_1: usize = offset_of!(Coop, next_release_ns) / 8;
 
-/// Gives the CPU to others: the system call by which the scheduler sees a busy thread.
+/// Yields the CPU: the system call by which the scheduler notices a busy thread.
 pub trait Yield {
     /// Returns when this thread runs again.
     fn yield_now(&mut self);
@@ -60,14 +60,14 @@ impl Yield for SchedYield {
     }
 }
 
-/// What the scheduler takes the thread for, and what it counted (Coop §3.2, policing).
+/// The scheduler's view of the thread, and its counters (Coop §3.2, policing).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// The thread is cooperative. False: it is demoted until its next poll, or not known at all.
+    /// The thread is cooperative. False: it is demoted until its next poll, or unknown.
     pub cooperative: bool,
     /// A thread is bound to the slot.
     pub bound: bool,
-    /// When it was last given the CPU.
+    /// The time at which it last received the CPU.
     pub dispatch_ns: u64,
     /// Demotions because it ran past its slice and the slack.
     pub overran: u64,
@@ -77,7 +77,7 @@ pub struct Standing {
     pub ahead: u64,
 }
 
-/// A slot, as its thread sees it: it writes line 0 and reads line 1.
+/// A slot in use by its thread, which writes line 0 and reads line 1.
 #[derive(Debug)]
 pub struct Slot<W> {
     memory: W,
@@ -116,7 +116,7 @@ impl<W: Words> Slot<W> {
         self.write(POLLS, self.polls);
     }
 
-    /// What the scheduler answered to the poll that was begun last. None: it did not.
+    /// The scheduler's answer to the last poll. `None`: there is none.
     pub fn answer(&self) -> Option<Answer> {
         let line = self.line_1();
         (line.answered == self.polls as u32).then_some(Answer {
@@ -126,9 +126,9 @@ impl<W: Words> Slot<W> {
         })
     }
 
-    /// What it answers now, though the thread may have been stopped since the first answer, which
-    /// it read when it was given the CPU at `dispatch_ns`. Then it has another slice; or none if it
-    /// was demoted meanwhile, since it is cooperative again when it polls.
+    /// The current answer, if the thread may have been stopped since the first answer, which it
+    /// read when it received the CPU at `dispatch_ns`. Then it has another slice; or none if it was
+    /// demoted meanwhile, because it becomes cooperative again when it polls.
     fn answer_now(&self, dispatch_ns: u64) -> Option<Answer> {
         let line = self.line_1();
         let mut answer = self.answer()?;
@@ -138,12 +138,12 @@ impl<W: Words> Slot<W> {
         Some(answer)
     }
 
-    /// Ends a poll: a sleep from now on is another.
+    /// Ends a poll: a later sleep does not belong to it.
     pub fn end(&mut self) {
         self.write(FLAGS, flag_word(0));
     }
 
-    /// What the scheduler takes the thread for.
+    /// The scheduler's view of the thread.
     pub fn standing(&self) -> Standing {
         let line = self.line_1();
         Standing {
@@ -193,9 +193,9 @@ pub struct Cooperative<W, Y = SchedYield> {
     cpu: Y,
     /// The last poll was answered.
     answered: bool,
-    /// If not: when it yields again to be seen.
+    /// If not: the time at which it yields again to be noticed.
     ask_ns: u64,
-    /// If so: when the thread was given the CPU with the answer.
+    /// If so: the time at which the thread received the CPU with the answer.
     dispatch_ns: u64,
     /// The caller sleeps, or slept, elsewhere.
     resting: bool,
@@ -221,7 +221,7 @@ impl<W: Words, Y: Yield> Cooperative<W, Y> {
         }
     }
 
-    /// What the scheduler takes the thread for.
+    /// The scheduler's view of the thread.
     pub fn standing(&self) -> Standing {
         self.slot.standing()
     }
@@ -232,7 +232,7 @@ impl<W: Words, Y: Yield> Cooperative<W, Y> {
         self.resting = true;
     }
 
-    /// Ends the poll of a sleep. The answer.
+    /// Ends the poll of a sleep, and returns the answer.
     pub fn wake(&mut self, now_ns: u64) -> Answer {
         self.resting = false;
         let answer = self.slot.answer();
@@ -246,7 +246,7 @@ impl<W: Words, Y: Yield> Cooperative<W, Y> {
         self.seen(None, now_ns)
     }
 
-    /// Makes sure of an answer, if there is anybody who answers, and ends the poll.
+    /// Obtains an answer, if a scheduler runs, and ends the poll.
     fn seen(&mut self, mut answer: Option<Answer>, now_ns: u64) -> Answer {
         if answer.is_none() && (self.answered || now_ns >= self.ask_ns) {
             self.cpu.yield_now();

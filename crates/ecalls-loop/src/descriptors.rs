@@ -1,9 +1,10 @@
-//! What a loop sleeps on: its descriptors, a timer, and a bell that other threads ring.
+//! The descriptors on which a loop sleeps: its sources, a timer, and a bell that other threads
+//! ring.
 //!
 //! All are in one epoll instance, whose descriptor another event loop can watch in turn. The timer
-//! is absolute: it loses nothing between looking at the clock and going to sleep, and the kernel
-//! grants no slack to it. It is set only when the release time changes, and never read: setting it
-//! anew makes it unreadable.
+//! is absolute, so no time is lost between reading the clock and sleeping, and the kernel applies
+//! no slack to it. It is set only when the release time changes, and never read: setting it again
+//! makes it unreadable.
 //!
 //! Everything is level-triggered. A ready descriptor is reported until its event has run, and the
 //! loop knows that it knows.
@@ -25,9 +26,9 @@ use crate::error::{Error, Result};
 use crate::poll::NONE;
 use crate::source::{Interest, Ready};
 
-/// Ready descriptors that are fetched in one go.
+/// Ready descriptors that are fetched at a time.
 const FETCHED_MAX: usize = 64;
-/// What epoll calls the timer, and the bell. Sources have smaller names.
+/// The numbers of the timer and the bell in epoll. Sources have smaller numbers.
 const TIMER: u64 = u64::MAX;
 const BELL: u64 = u64::MAX - 1;
 

@@ -1,10 +1,10 @@
-//! The loop: `submit`, `cancel`, `run`, `stop` (Coop §2.1), and in which order events run.
+//! The loop: `submit`, `cancel`, `run`, `stop` (Coop §2.1), and the order in which events run.
 //!
 //! `run` goes round: take what other threads submitted, poll, queue what was found ready, and
 //! [`Loop::dispatch`]. All state is in one cell that is borrowed for a moment at a time and never
 //! while a callback runs or a payload is dropped, so both may use the loop as they like.
 //!
-//! Not `Send`: a loop belongs to its thread. A [`Remote`] is what other threads get.
+//! Not `Send`: a loop belongs to its thread. Other threads use a [`Remote`].
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -30,7 +30,8 @@ use crate::remote::{Letter, Remote};
 use crate::source::{As, Body, Interest, Pair, Ready, Source, Sources, Watch, Watched};
 use crate::tardiness::{Recorder, Tardiness};
 
-/// Events that run between two polls at most: a flood of due timers keeps nobody out forever.
+/// Events that run between two polls at most, so that a flood of due timers does not block other
+/// work forever.
 const ROUND_MAX: usize = 1024;
 
 /// How long a busy loop runs before it looks at its descriptors, ns.
@@ -54,7 +55,7 @@ struct Core {
     recorder: Recorder,
 }
 
-/// When to turn a loop next that another event loop drives.
+/// When another event loop must call [`Loop::turn`] next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// At once: there is work.
@@ -95,10 +96,10 @@ impl Loop {
     }
 
     /// The calling thread's loop, which polls cooperatively by slot `slot` (0 to 15) of a channel
-    /// of the program, in `group` (0: none; the threads of a user that name the same number share
-    /// what they get by the user virtual time of their events). While no scheduler answers, its
-    /// timing is that of [`Loop::new`]: [`Loop::timing`] tells, and a `tracing` event of level INFO
-    /// says so once per process.
+    /// of the program, in `group` (0: none; threads of one user that name the same number share
+    /// their CPU time by the user virtual times of their events). While no scheduler answers, its
+    /// timing is that of [`Loop::new`]: [`Loop::timing`] reports this, and a `tracing` event of
+    /// level INFO says so once per process.
     ///
     /// # Errors
     /// [`Error::Slot`], and those of [`Loop::new`].
@@ -109,8 +110,8 @@ impl Loop {
         Loop::build(Box::new(Monotonic), Box::new(poll), Some(place))
     }
 
-    /// A loop with this time and this way to wait: for tests, and for threads whose slot the caller
-    /// has. Its thread may have others.
+    /// A loop with a given clock and way of waiting: for tests, and for threads whose slot the
+    /// caller owns. Its thread may have other loops.
     ///
     /// # Errors
     /// [`Error::Os`] if the system has no descriptors left.
@@ -145,7 +146,7 @@ impl Loop {
         })
     }
 
-    /// Submits an event. Its callback runs once, or again if it says so ([`Turn::again`]).
+    /// Submits an event. Its callback runs once, or again if it requests that ([`Turn::again`]).
     ///
     /// # Errors
     /// [`Error::LimitReached`] beyond [`crate::EVENTS_MAX`] events.
@@ -155,14 +156,14 @@ impl Loop {
         Ok(self.event(id))
     }
 
-    /// Gives a submitted event another time, or its running callback a further run. False: it has
-    /// run, or was cancelled.
+    /// Gives a submitted event another time, or its running callback a further run. Returns false
+    /// if it has run or was cancelled.
     pub fn resubmit(&self, event: Event, when: When) -> bool {
         self.owns(event.owner) && self.core.borrow_mut().queue.resubmit(event.id, when)
     }
 
-    /// Withdraws an event: it does not run (any more). False: there was nothing to withdraw, since
-    /// it has run, runs, or was cancelled.
+    /// Cancels an event, so that it does not run any more. Returns false if it has run, is running,
+    /// or was cancelled before.
     pub fn cancel(&self, event: Event) -> bool {
         if !self.owns(event.owner) {
             return false;
@@ -172,12 +173,12 @@ impl Loop {
         withdrawn.is_some()
     }
 
-    /// Makes an event of the chosen type whenever `source` is ready. The callback gets the source;
-    /// while it is still ready after that, it comes again.
+    /// Makes an event of the given type whenever `source` is ready. The callback receives the
+    /// source, and is called again while the source remains ready.
     ///
     /// # Errors
-    /// [`Error::LimitReached`] beyond [`crate::SOURCES_MAX`] sources; [`Error::Os`] for a
-    /// descriptor that nobody can wait for.
+    /// [`Error::LimitReached`] beyond [`crate::SOURCES_MAX`] sources; [`Error::Os`] for a kind of
+    /// descriptor that cannot be waited for.
     pub fn watch<S, F>(&self, source: S, interest: Interest, kind: As, callback: F) -> Result<Watch>
     where
         S: Source + 'static,
@@ -201,8 +202,8 @@ impl Loop {
         Ok(Watch { owner, id })
     }
 
-    /// Ends watching a source and drops it, if need be when its callback has returned. False: that
-    /// was done before.
+    /// Ends watching a source and drops it, after its callback has returned if it is running.
+    /// Returns false if this was done before.
     pub fn unwatch(&self, watch: Watch) -> bool {
         if !self.owns(watch.owner) {
             return false;
@@ -221,8 +222,8 @@ impl Loop {
         true
     }
 
-    /// Makes another type of event of a source from now on; one that is queued stays as it is.
-    /// False: it is no longer watched.
+    /// Makes another type of event of a source from now on; a queued event is not changed. Returns
+    /// false if the source is no longer watched.
     pub fn watch_as(&self, watch: Watch, kind: As) -> bool {
         if !self.owns(watch.owner) {
             return false;
@@ -235,13 +236,13 @@ impl Loop {
         true
     }
 
-    /// Submits from other threads. As long as one is there, the loop waits for it.
+    /// A handle by which other threads submit events. While one exists, the loop waits for it.
     pub fn remote(&self) -> Remote {
         let bell = self.core.borrow().descriptors.bell();
         Remote::new(Arc::clone(&self.mailbox), bell)
     }
 
-    /// Runs events until one stops the loop, or until nothing is left that could ever run: no
+    /// Runs events until one of them stops the loop, or until nothing is left that could run: no
     /// event, no source, no [`Remote`].
     ///
     /// # Errors
@@ -255,8 +256,8 @@ impl Loop {
         Ok(())
     }
 
-    /// Runs what is to be run and returns instead of sleeping, for a thread whose sleep belongs to
-    /// another event loop. That one watches this loop's descriptor ([`AsFd`]) for reading.
+    /// Runs the events that are due and returns instead of sleeping, for a thread that sleeps in
+    /// another event loop. That loop watches this loop's descriptor ([`AsFd`]) for reading.
     ///
     /// # Errors
     /// As of [`Loop::run`].
@@ -286,7 +287,7 @@ impl Loop {
         self.stopped.set(true);
     }
 
-    /// Now, by the loop's clock: what release times are relative to.
+    /// The current time of the loop's clock, which release times refer to.
     pub fn now_ns(&self) -> u64 {
         self.clock.now_ns()
     }
@@ -302,12 +303,12 @@ impl Loop {
         self.len() == 0
     }
 
-    /// Who says when this loop's timers run, as far as the last poll could tell.
+    /// What determines the times at which this loop's timers run, as of the last poll.
     pub fn timing(&self) -> Timing {
         self.poll.borrow().timing()
     }
 
-    /// How late timers were so far.
+    /// Lateness of all timers so far.
     pub fn tardiness(&self) -> Tardiness {
         self.core.borrow().recorder.figures()
     }

@@ -1,12 +1,12 @@
 //! A channel: shared memory from which a program reads its events (ECalls-01 §2.3, ECalls-05 §3.2).
 //!
-//! Two layouts: a ring, read in order; or slots with a bit pattern, for the next free slot, one
-//! slot per priority, or one slot per type. Reading makes no system call. With nothing to read,
-//! [`Channel::recv`] spins for a moment and then sleeps on one descriptor; only a reader that
-//! said so is woken, so a busy one costs the kernel nothing.
+//! There are two layouts: a ring, read in order; or slots with a bit pattern, used as the next free
+//! slot, one slot per priority, or one slot per type. Reading makes no system call. With nothing to
+//! read, [`Channel::recv`] polls for a moment and then sleeps on one descriptor; only a reader that
+//! has announced its sleep is woken, so a busy one costs the kernel nothing.
 //!
-//! When more than one event waits they are handed out by deadline, earliest first; an event whose
-//! deadline has passed by then is discarded and counted ([`Channel::late`]).
+//! When several events wait, they are returned by deadline, earliest first; an event whose deadline
+//! has passed by then is discarded and counted ([`Channel::late`]).
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -26,10 +26,10 @@ use crate::downcall::Caller;
 use crate::host::Ecalls;
 use crate::{Error, Result};
 
-/// Events that are ordered by deadline in one go.
+/// Events that are ordered by deadline at a time.
 const ORDERED_MAX: usize = 256;
 
-/// Looks into an empty channel before going to sleep.
+/// Polls of an empty channel before the reader sleeps.
 const SPINS: u32 = 200;
 
 /// The `up` words of a channel.
@@ -66,7 +66,7 @@ impl ChannelBuilder {
     }
 
     /// A ring of `capacity` events, a power of two from 64 to 65536 (the default: 1024). A reader
-    /// that falls further behind loses events, counted.
+    /// that falls further behind loses events, which are counted.
     #[must_use]
     pub fn ring(mut self, capacity: u32) -> ChannelBuilder {
         self.shape.layout = Layout::Ring;
@@ -100,7 +100,7 @@ impl ChannelBuilder {
         self
     }
 
-    /// Hands out late events too, instead of discarding them.
+    /// Returns late events too, instead of discarding them.
     #[must_use]
     pub fn keep_late(mut self) -> ChannelBuilder {
         self.keep_late = true;
@@ -160,7 +160,7 @@ impl Channel {
         &self.caller
     }
 
-    /// The next event, without waiting and without a system call. None: there is none.
+    /// The next event, without waiting and without a system call. `None`: there is none.
     pub fn try_recv(&mut self) -> Option<Event> {
         loop {
             let event = self.next_waiting()?;
@@ -181,7 +181,7 @@ impl Channel {
         }
     }
 
-    /// The next event; sleeps at most `timeout`. None: the time ran out.
+    /// The next event; sleeps for at most `timeout`. `None`: no event arrived in this time.
     pub fn recv_timeout(&mut self, timeout: Duration) -> Result<Option<Event>> {
         let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         self.recv_until(Some(now_ns().saturating_add(timeout_ns)))
@@ -209,8 +209,9 @@ impl Channel {
         }
     }
 
-    /// Asks for a wake-up before waiting on [`Channel::as_fd`] with epoll or tokio. False: an event
-    /// is there already, do not wait. After the wait, call [`Channel::end_wait`] and read.
+    /// Requests a wake-up before waiting on [`Channel::as_fd`] with epoll or tokio. Returns false
+    /// if an event is available already: then do not wait. After the wait, call
+    /// [`Channel::end_wait`] and read.
     pub fn prepare_wait(&mut self) -> bool {
         if !self.ordered.is_empty() || !self.taken.is_empty() {
             return false;
@@ -221,7 +222,7 @@ impl Channel {
         }
     }
 
-    /// Ends a wait: the descriptor is unreadable again, no wake-up is asked for.
+    /// Ends a wait: the descriptor becomes unreadable again, and no wake-up is requested.
     pub fn end_wait(&mut self) {
         match &self.reader {
             Reader::Ring(ring) => ring.sleep().cancel_sleep(),
@@ -230,22 +231,22 @@ impl Channel {
         self.handle.clear_wake();
     }
 
-    /// Slots whose bit is set, without copying or clearing anything: readiness of many descriptors
-    /// in a few ns. Empty for a ring.
+    /// Calls `f` with each slot whose bit is set, without copying or clearing anything: the
+    /// readiness of many descriptors in a few ns. No calls for a ring.
     pub fn for_each_ready(&self, f: impl FnMut(usize)) {
         if let Reader::Slots(slots) = &self.reader {
             slots.for_each_ready(f);
         }
     }
 
-    /// The same, and clears the bits: an event after that sets its bit again.
+    /// The same, but clears the bits: a later event sets its bit again.
     pub fn take_ready(&mut self, f: impl FnMut(usize)) {
         if let Reader::Slots(slots) = &mut self.reader {
             slots.take_ready(f);
         }
     }
 
-    /// What the kernel side did not deliver to this channel, and why.
+    /// The counts of events that the kernel side did not deliver to this channel, by reason.
     pub fn lost(&self) -> Lost {
         words::lost(self.handle.up()).unwrap_or_default()
     }
@@ -255,7 +256,7 @@ impl Channel {
         words::histogram(self.handle.up()).unwrap_or([0; 64])
     }
 
-    /// Events that were delivered in time but too late when this reader came to them.
+    /// Events that were delivered in time, but were late when this reader read them.
     pub fn late(&self) -> u64 {
         self.late
     }
@@ -270,7 +271,7 @@ impl Channel {
                 self.taken.pop_front()
             }
             Reader::Ring(ring) => {
-                // One event alone needs no order.
+                // A single event needs no order.
                 if self.ordered.is_empty() {
                     let first = ring.next()?;
                     if !ring.is_ready() {
@@ -289,7 +290,7 @@ impl Channel {
 }
 
 impl AsFd for Channel {
-    /// Readable after a wake-up that [`Channel::prepare_wait`] asked for.
+    /// Readable after a wake-up that [`Channel::prepare_wait`] requested.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.handle.wake_fd()
     }

@@ -1,13 +1,13 @@
-//! A child process in a slot of its parent's (`ECALLS_OP_HAND`): for a program that knows nothing
-//! of the scheduler, a group or a window.
+//! A slot of a parent for a child process (`ECALLS_OP_HAND`): a group or a window for a program
+//! that does not use the scheduler itself.
 //!
-//! The parent starts a process that waits, hands it a slot, and lets it go on: with its next yield
-//! the child's first thread is what the parent asked for, and stays that when it becomes another
-//! program. In a group, what it starts (threads and programs) is a member, too; a window is of that
-//! thread alone.
+//! The parent starts a process that waits, hands it a slot, and lets it continue: with its next
+//! yield the child's first thread has the requested properties, and keeps them when it executes
+//! another program. In a group, all threads and programs that the child starts are members, too; a
+//! window belongs to that thread alone.
 //!
-//! The calls are made by a thread of their own, which lends its binding for a moment: so the
-//! caller's own slot is not touched.
+//! A separate thread makes the calls and lends its binding for a moment, so that the caller's own
+//! slot is not changed.
 
 use std::time::Duration;
 
@@ -18,24 +18,24 @@ use crate::downcall::Caller;
 use crate::window::{Admission, MET, Periods, Window};
 use crate::{Error, Result};
 
-/// What a child was given, as its parent sees it.
+/// A child's slot, as its parent sees it.
 #[derive(Debug)]
 pub struct ChildSlot {
     slot: SlotMemory,
     window: Option<Window>,
-    /// Wishes that had been answered before.
+    /// Requests that had been answered before.
     answered: u16,
 }
 
 impl Caller {
-    /// Makes slot `number` (0 to 15) of this channel that of the first thread of process `child`,
-    /// from its next yield on: in `group` (0: none), or with `window`. It counts only for a child
-    /// of this process that is the same user's, and until it ends or takes a slot itself. Once
-    /// this process has ended, the child loses it when it moves to another CPU.
+    /// Binds slot `number` (0 to 15) of this channel to the first thread of process `child`, from
+    /// its next yield on: in `group` (0: none), or with `window`. The process must be a child of
+    /// this one and have the same user. The binding lasts until the child ends or names a slot
+    /// itself. Once this process has ended, the child loses it when it migrates to another CPU.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for another number; [`Error::Os`] for a window out of bounds, or one of
-    /// a member of a group; what a fast call fails for.
+    /// [`Error::Invalid`] for another number; [`Error::Os`] for a window out of bounds, or for a
+    /// member of a group; and the errors of a fast call.
     pub fn hand_slot(
         &self,
         number: usize,
@@ -69,17 +69,17 @@ impl Caller {
 }
 
 impl ChildSlot {
-    /// What the scheduler takes the child for. [`Standing::Unknown`]: it has not yielded yet.
+    /// The scheduler's view of the child. [`Standing::Unknown`]: it has not yielded yet.
     pub fn standing(&self) -> Standing {
         self.slot.standing()
     }
 
-    /// The answer to its window. None: it asked for none, or has not yielded yet.
+    /// The answer to its window. `None`: it requested none, or has not yielded yet.
     pub fn admission(&self) -> Option<Admission> {
         self.slot.admission(self.answered, self.window.as_ref()?)
     }
 
-    /// How the periods of its window went, up to when it ran last.
+    /// The results of its window's periods until it last ran.
     pub fn periods(&self) -> Periods {
         match self.window {
             Some(_) => self.slot.periods(),
@@ -87,8 +87,8 @@ impl ChildSlot {
         }
     }
 
-    /// CPU time that its group has had, of all its members, since there is such a group; up to when
-    /// a thread of the child's was given the CPU last.
+    /// CPU time of all members of its group since the group exists, until a thread of the child
+    /// last received the CPU.
     pub fn group_time(&self) -> Duration {
         match self.window {
             Some(_) => Duration::ZERO,

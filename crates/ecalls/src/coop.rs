@@ -1,8 +1,7 @@
-//! A thread's slot for cooperative polling (Coop §3.1): where it is, and how it becomes the
-//! thread's.
+//! A thread's slot for cooperative polling (Coop §3.1), and its binding to the thread.
 //!
-//! The slot lies in the channel's own memory; the scheduler finds it when the thread yields next.
-//! What is written there is `abi/coop.h`'s.
+//! The slot is in the channel's own memory; the scheduler finds it at the thread's next yield.
+//! `abi/coop.h` defines its contents.
 
 use std::fmt;
 use std::mem::offset_of;
@@ -24,22 +23,23 @@ const SLOT_WORDS: usize = COOP_BYTES / 8;
 /// The word that holds the state, in its low half.
 const STATE: usize = offset_of!(Coop, state) / 8;
 
-/// What the scheduler takes the thread of a slot for.
+/// The scheduler's view of the thread of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Standing {
-    /// It has not seen the thread, or there is no scheduler.
+    /// The scheduler has not seen the thread, or does not run.
     Unknown,
-    /// It knows the thread, which polls and keeps the rules.
+    /// The thread polls and keeps the rules.
     Cooperative,
-    /// It knows the thread, which is fair like everybody until it polls.
+    /// The thread is scheduled by fair share until its next poll.
     Fair,
-    /// It has no place for the thread, which is fair like everybody: the table of a CPU has 64, of
-    /// which one user has 32. It looks again whenever the thread yields.
+    /// The scheduler has no place for the thread, which is scheduled by fair share: the table of a
+    /// CPU has 64 places, of which one user has 32. The scheduler tries again whenever the thread
+    /// yields.
     NoPlace,
 }
 
-/// The memory of a slot, which is a thread's.
+/// The memory of a thread's slot.
 #[derive(Clone)]
 pub struct SlotMemory {
     handle: Arc<ChannelHandle>,
@@ -63,7 +63,7 @@ impl Words for SlotMemory {
 }
 
 impl SlotMemory {
-    /// What the scheduler takes the thread for.
+    /// The scheduler's view of the thread.
     pub fn standing(&self) -> Standing {
         match self.told(STATE) as u32 {
             COOP_COOPERATIVE => Standing::Cooperative,
@@ -81,19 +81,20 @@ impl SlotMemory {
 }
 
 impl Caller {
-    /// Makes slot `number` (0 to 15) of this channel the calling thread's, in `group` (0: none; the
-    /// threads of a user that name the same number are a group). It counts from the thread's next
-    /// yield on; without a scheduler nobody answers its polls.
+    /// Binds slot `number` (0 to 15) of this channel to the calling thread, in `group` (0: none;
+    /// threads of one user that name the same number are a group). The binding takes effect at the
+    /// thread's next yield; without a scheduler its polls are not answered.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for another number; what a fast call fails for.
+    /// [`Error::Invalid`] for another number; and the errors of a fast call.
     pub fn coop_slot(&self, number: usize, group: u32) -> Result<SlotMemory> {
         self.bind_slot(number, group, 0)
     }
 
-    /// The same for the thread that reads this channel's events: it is their sink. When one was
-    /// raised with [`crate::Raise::cpu`], the thread runs before others that are fair, as long as
-    /// it has not had more than its share; the event with the earliest deadline goes first.
+    /// The same for the thread that reads this channel's events, which becomes their sink. When an
+    /// event was raised with [`crate::Raise::cpu`], the thread runs before other fair threads, as
+    /// long as it has not exceeded its share; the sink of the event with the earliest deadline runs
+    /// first.
     ///
     /// # Errors
     /// Those of [`Caller::coop_slot`].
@@ -112,7 +113,7 @@ impl Caller {
         }
     }
 
-    /// The memory of slot `number` (0 to 15), to look at: whosever it is, nothing is bound.
+    /// The memory of slot `number` (0 to 15), for reading only: no thread is bound.
     ///
     /// # Errors
     /// [`Error::Invalid`] for another number.

@@ -1,4 +1,4 @@
-//! Downcalls: how a program calls the kernel side (ECalls-01 §2.3.1).
+//! Downcalls: calls of a program to the kernel side (ECalls-01 §2.3.1).
 //!
 //! - *fast*: a cheap system call; the handler does not block;
 //! - *deferred*: a store into shared memory, no system call; handled in a batch at the next fast
@@ -30,30 +30,30 @@ impl Words for Down {
 /// A call to the kernel side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// Nothing but handling what was deferred. Result: how many calls that were.
+    /// Only handles the deferred calls. Result: their number.
     Nop,
     /// Result: the caller's process id.
     GetPid,
     /// Sets an attribute of the channel, which kernel handlers read.
     Set {
-        /// Which, 0 to 31.
+        /// Its number, 0 to 31.
         attribute: u32,
-        /// To what.
+        /// Its new value.
         value: u64,
     },
     /// Result: an attribute's value.
     Get {
-        /// Which, 0 to 31.
+        /// Its number, 0 to 31.
         attribute: u32,
     },
     /// Raises an event of an application service of this process, with one word of data. Result:
-    /// subscriptions it was offered to.
+    /// the number of subscriptions to which it was offered.
     Raise {
         /// Index of the service.
         service: u32,
-        /// What happened, 0 to 31.
+        /// Kind of the event, 0 to 31.
         kind: u32,
-        /// Process id, -1 all, -2 one in turn.
+        /// A process id, -1 for all subscriptions, or -2 for one of them in turn.
         target: i32,
         /// The data.
         data: u64,
@@ -62,9 +62,9 @@ pub enum Call {
     Timer {
         /// Its number.
         timer: u32,
-        /// When, ns of CLOCK_MONOTONIC; 0: never.
+        /// Expiry, ns of CLOCK_MONOTONIC; 0: never.
         expiry_ns: u64,
-        /// Again every so many ns; 0: once.
+        /// Period, ns; 0: the timer expires once.
         period_ns: u64,
     },
 }
@@ -95,7 +95,7 @@ impl Call {
     }
 }
 
-/// Calls the kernel side over one channel. Clones share it and may be used from any thread.
+/// Calls the kernel side over one channel. Clones share it and can be used from any thread.
 #[derive(Clone, Debug)]
 pub struct Caller {
     handle: Arc<ChannelHandle>,
@@ -103,11 +103,11 @@ pub struct Caller {
     deferred: Arc<Mutex<Deferred>>,
 }
 
-/// What threads exclude each other from.
+/// The state that the lock protects.
 #[derive(Debug)]
 struct Deferred {
     writer: DeferWriter<Down>,
-    /// With a delay: whether the kernel's timer runs for what is in the ring.
+    /// With a delay: whether the kernel's timer runs for the calls in the ring.
     delayed: bool,
 }
 
@@ -127,10 +127,11 @@ impl Caller {
         &self.handle
     }
 
-    /// A fast call: done when it returns. A negative result is the negative errno of a refusal.
+    /// A fast call, complete when the function returns. A negative result is the negative errno of
+    /// a refusal.
     ///
     /// # Errors
-    /// [`Error::LimitReached`] when 64 threads call at the same time.
+    /// [`Error::LimitReached`] if 64 threads call at the same time.
     pub fn fast(&self, call: Call) -> Result<i64> {
         let (op, arguments) = call.encode();
         self.fast_op(op, arguments)
@@ -144,14 +145,15 @@ impl Caller {
         self.handle.fast_call(&frame, op, arguments)
     }
 
-    /// The same call by the universal mechanism (BPF_PROG_RUN): slower, needs no hook.
+    /// The same call by the mechanism that every kernel has (BPF_PROG_RUN): slower, but without a
+    /// hook.
     pub fn run(&self, call: Call) -> Result<i64> {
         let (op, arguments) = call.encode();
         self.handle.run_call(op, arguments)
     }
 
-    /// Defers a call: a store into shared memory. When the ring is full, what is in it is handled
-    /// first by one fast call. Several in a row cost less as a [`Caller::batch`].
+    /// Defers a call: a store into shared memory. If the ring is full, its calls are first handled
+    /// by a fast call. A sequence of calls costs less as a [`Caller::batch`].
     ///
     /// # Errors
     /// Those of [`Caller::fast`].
@@ -168,8 +170,8 @@ impl Caller {
         }
     }
 
-    /// Defers a call of which only the latest counts: it takes the place of an earlier one in the
-    /// same cell (0 to 15) that was not handled yet.
+    /// Defers a call in a cell (0 to 15) that holds only the latest call: it replaces a call in the
+    /// same cell that was not handled yet.
     ///
     /// # Errors
     /// [`Error::Invalid`] for another cell.
@@ -190,7 +192,7 @@ impl Caller {
         Ok(())
     }
 
-    /// Lets the kernel side handle what was deferred after the channel's delay.
+    /// Requests that the kernel side handles the deferred calls after the channel's delay.
     fn arm(&self) -> Result<()> {
         match self.fast_op(Op::Delay, [0; 3])? {
             0.. => Ok(()),
@@ -201,7 +203,7 @@ impl Caller {
         }
     }
 
-    /// Handles what was deferred now, by fast calls.
+    /// Handles all deferred calls now, by fast calls.
     pub fn flush(&self) -> Result<()> {
         let mut deferred = self.deferred.lock().unwrap_or_else(PoisonError::into_inner);
         self.flush_ring(&mut deferred)
@@ -218,20 +220,20 @@ impl Caller {
         Ok(())
     }
 
-    /// Deferred calls that were not handled yet.
+    /// Number of deferred calls that were not handled yet.
     pub fn pending(&self) -> usize {
         let deferred = self.deferred.lock().unwrap_or_else(PoisonError::into_inner);
         deferred.writer.pending() + deferred.writer.pending_latest().count_ones() as usize
     }
 
-    /// How long deferred calls may wait, if the channel was opened with a delay.
+    /// The longest time that deferred calls wait, if the channel was opened with a delay.
     pub fn delay(&self) -> Option<Duration> {
         let shape = self.handle.shape();
         (shape.defer & DEFER_DELAY != 0).then(|| Duration::from_nanos(shape.delay_ns))
     }
 }
 
-/// Deferred calls in a row: see [`Caller::batch`].
+/// A sequence of deferred calls: see [`Caller::batch`].
 #[derive(Debug)]
 pub struct Batch<'a> {
     caller: &'a Caller,
@@ -255,7 +257,7 @@ impl Batch<'_> {
         Ok(())
     }
 
-    /// The ring is full: has it handled, and defers the call then.
+    /// The ring is full: handles its calls, then defers this one.
     #[cold]
     fn make_room(&mut self, op: Op, arguments: [u64; 3]) -> Result<()> {
         self.caller.flush_ring(&mut self.deferred)?;

@@ -1,5 +1,5 @@
-//! Handlers written in E-code (ECalls-05 §3.3; `man 7 ecode`): what a text may name where it is to
-//! run, and its way from a text to a handler that the kernel side takes.
+//! Handlers in E-code (ECalls-05 §3.3; `man 7 ecode`): the names that a text may use where it runs,
+//! and its compilation to a handler for the kernel side.
 
 use ::ecode::Compiled;
 use ::ecode::bpf::Options;
@@ -40,32 +40,32 @@ pub(crate) fn compile_service(source: &Source) -> Result<(Tracepoint, Compiled)>
     Ok((tracepoint, compiled))
 }
 
-/// Where the handlers of one subscription run.
+/// The environment of one subscription's handlers.
 #[derive(Clone, Debug)]
 pub(crate) struct Surroundings {
     pub(crate) ecalls: Ecalls,
     pub(crate) service: ServiceStat,
-    /// Whether it has a channel, whose counters and attributes they use.
+    /// Whether the subscription has a channel, whose counters and attributes they use.
     pub(crate) has_channel: bool,
     /// Names of its attributes, by number.
     pub(crate) attributes: Vec<String>,
 }
 
-/// What a text became.
+/// A compiled text.
 #[derive(Clone, Debug)]
 pub(crate) struct Made {
     pub(crate) handler: Handler,
-    /// Format of the data that the rest of the chain meets.
+    /// Format of the data for the rest of the chain.
     pub(crate) output: String,
-    /// What the compiler found odd, as text for people.
+    /// The compiler's warnings, as text for people.
     pub(crate) warnings: Vec<String>,
 }
 
 impl Surroundings {
-    /// Checks a text that meets data of the format `input`, and compiles it unless the daemon does.
+    /// Checks a text whose input has the format `input`, and compiles it unless the daemon does.
     ///
     /// # Errors
-    /// [`Error::Ecode`] with everything that is wrong, as text for people.
+    /// [`Error::Ecode`] with all errors in the text, as text for people.
     pub(crate) fn compile(&self, source: &Source, input: &str) -> Result<Made> {
         let environment = self.environment(source, input)?;
         let wrong = |told: Diagnostics| Error::Ecode(told.render(source).trim_end().to_owned());
@@ -92,19 +92,19 @@ impl Surroundings {
         })
     }
 
-    /// What a text may name.
+    /// The names that a text may use.
     fn environment(&self, source: &Source, input: &str) -> Result<Environment> {
         let info = &self.service.info;
         let mut environment = environment(info, input, self.has_channel, &self.attributes)?;
-        // Looking through all services takes longer than all the rest.
+        // Reading all services takes longer than everything else.
         if may_raise(&source.text) {
             environment.services = self.raisable()?;
         }
         Ok(environment)
     }
 
-    /// The application services whose events this process may raise, but for the subscription's
-    /// own: a handler that raises what it handles would never end.
+    /// The application services whose events this process may raise, without the subscription's
+    /// own: a handler that raised the event that it handles would never end.
     fn raisable(&self) -> Result<Vec<(String, u32)>> {
         let may_all = ecalls_kernel::is_root();
         let services = self.ecalls.services()?.into_iter();

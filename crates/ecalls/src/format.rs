@@ -1,18 +1,18 @@
-//! The data of events by field name. A service's format is text, the fields of a C struct:
-//! `u64 cookie; u16 port; char comm[16]`. Fields lie one behind the other, each at a multiple of
-//! its size, as in C.
+//! The data of events by field name. A service's format is text, the fields of a C struct: `u64
+//! cookie; u16 port; char comm[16]`. The fields follow one another, each at a multiple of its size,
+//! as in C.
 
 use std::fmt;
 
 use crate::{Error, Result};
 
-/// Fields of a format at most: more than fit into an event's data.
+/// The largest number of fields of a format: more than fit into an event's data.
 const FIELDS_MAX: usize = 168;
 
-/// What a decimal number of 1 counts.
+/// The integer that represents the decimal number 1.
 const FIXED_ONE: u64 = 1_000_000;
 
-/// What a field holds.
+/// The type of a field's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Unsigned integer.
@@ -135,7 +135,7 @@ impl Format {
             .map_or(0, |field| field.offset + field.size * field.count)
     }
 
-    /// Reads an event's data: the fields it has, in order.
+    /// Reads an event's data: the fields that it has, in order.
     pub fn read<'a>(&'a self, data: &'a [u8]) -> impl Iterator<Item = (&'a Field, Value)> {
         self.fields
             .iter()
@@ -145,8 +145,8 @@ impl Format {
     /// Writes fields given as `name=value` into data; fields not named are 0.
     ///
     /// # Errors
-    /// [`Error::Unknown`] for a field there is not, [`Error::Invalid`] for a value that does not
-    /// fit.
+    /// [`Error::Unknown`] for a field that does not exist, [`Error::Invalid`] for a value that does
+    /// not fit.
     pub fn write<'a>(
         &self,
         pairs: impl IntoIterator<Item = (&'a str, &'a str)>,

@@ -1,5 +1,5 @@
-//! The kernel handlers that come with the core (ECalls-05 §3.1.2): code that runs in the kernel for
-//! each event of a subscription and continues or ends its chain.
+//! The built-in kernel handlers (ECalls-05 §3.1.2): code that runs in the kernel for each event of
+//! a subscription and continues or ends its chain.
 
 use ecalls_abi::handler::{
     COMPARE_EQUAL, COMPARE_GREATER, COMPARE_GREATER_EQUAL, COMPARE_LESS, COMPARE_LESS_EQUAL,
@@ -27,7 +27,7 @@ pub enum Compare {
     Greater,
 }
 
-/// What a threshold compares with.
+/// The value with which a threshold compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// A constant; a signed one as its 64 bits, a decimal number in millionths.
@@ -39,35 +39,35 @@ pub enum Bound {
 /// A kernel handler with its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Handler {
-    /// `sample`: one in `one_in` events goes on, the first one first.
+    /// `sample`: one in `one_in` events passes, the first one included.
     Sample {
         /// 0 and 1: all.
         one_in: u64,
     },
-    /// `limit`: at most so many events per second go on.
+    /// `limit`: at most this number of events per second pass.
     Limit {
-        /// Events per second; 0: none goes on.
+        /// Events per second; 0: none passes.
         per_second: u64,
-        /// So many at once.
+        /// Largest burst.
         burst: u64,
     },
-    /// `threshold`: an event goes on if a field of its data compares with a bound.
+    /// `threshold`: an event passes if the comparison of a field of its data with a bound is true.
     Threshold {
         /// Name of the field.
         field: String,
-        /// How.
+        /// The comparison.
         compare: Compare,
-        /// With what.
+        /// The bound.
         bound: Bound,
     },
-    /// `histogram`: counts a field's value in [`crate::Channel::histogram`]; every event goes on.
+    /// `histogram`: counts a field's value in [`crate::Channel::histogram`]; every event passes.
     Histogram {
         /// Name of the field.
         field: String,
-        /// The value is shifted right by so many bits first.
+        /// Number of bits by which the value is first shifted right.
         shift: u8,
     },
-    /// `count`: counts.
+    /// `count`: counts events.
     Count {
         /// Whether the chain ends here.
         end: bool,
@@ -75,7 +75,7 @@ pub enum Handler {
     /// `copy_user`: copies memory of the receiver into the event's data. May sleep: only in a
     /// kernel thread.
     CopyUser {
-        /// Address in the receiver.
+        /// Address in the receiver's memory.
         address: u64,
         /// Offset into the data, a multiple of 8.
         offset: u64,
@@ -107,7 +107,7 @@ impl Handler {
         }
     }
 
-    /// Whether it may only run in a kernel thread.
+    /// Whether it can only run in a kernel thread.
     pub fn may_sleep(&self) -> bool {
         matches!(self, Handler::CopyUser { .. })
     }

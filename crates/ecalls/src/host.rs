@@ -1,7 +1,7 @@
-//! The entry: the machine's core as this program sees it.
+//! The entry to the library: the machine's core as this program sees it.
 //!
-//! Ordinary programs reach it through the daemon; privileged ones host it themselves where no
-//! daemon runs. Nothing else in this library depends on which of the two it is.
+//! Ordinary programs reach the core through the daemon; privileged ones host it themselves where no
+//! daemon runs. Nothing else in this library depends on the difference.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,43 +20,44 @@ use crate::format::Format;
 use crate::service::{Provider, Raise, Service};
 use crate::subscription::SubscriptionBuilder;
 
-/// The machine's core. Cheap to clone; what was opened with one clone ends by itself, and the
-/// connection with the last.
+/// The machine's core. Cheap to clone; objects that were opened with a clone end independently, and
+/// the connection ends with the last of them.
 #[derive(Clone, Debug)]
 pub struct Ecalls {
     access: Arc<dyn Access>,
 }
 
 impl Ecalls {
-    /// Connects to the daemon (`ecallsd`), for programs of any user. Where none runs, a privileged
-    /// program joins the machine's core, or loads it into the kernel if there is none.
+    /// Connects to the daemon (`ecallsd`), for programs of any user. If no daemon runs, a
+    /// privileged program joins the machine's core, or loads one into the kernel.
     ///
     /// A program that hosts the core loads each of its parts (services, signals, kernel threads,
     /// calls) at the first use, by the same privileges. A program that gives them up after opening
     /// loads all parts before, by [`Ecalls::complete`].
     ///
     /// # Errors
-    /// [`crate::Error::Denied`] without daemon and privileges, [`crate::Error::Unsupported`] naming
-    /// what this kernel lacks, [`crate::Error::Quota`] when this user has all its connections.
+    /// [`crate::Error::Denied`] without a daemon and privileges, [`crate::Error::Unsupported`] with
+    /// the feature that this kernel lacks, [`crate::Error::Quota`] if this user has used up its
+    /// connections.
     pub fn open() -> Result<Ecalls> {
         access::open().map(Ecalls::new)
     }
 
-    /// The same, but waits for the daemon for at most `time`: after [`crate::Error::DaemonGone`],
-    /// to go on with the next one.
+    /// The same, but waits for the daemon for at most `time`. A program calls it after
+    /// [`crate::Error::DaemonGone`], to continue with the next daemon.
     ///
     /// # Errors
-    /// [`crate::Error::DaemonGone`] when the time has run out.
+    /// [`crate::Error::DaemonGone`] if the time is over.
     pub fn open_within(time: Duration) -> Result<Ecalls> {
         access::open_within(time).map(Ecalls::new)
     }
 
-    /// Connects to the daemon or joins the core, if either runs; loads nothing.
+    /// Connects to the daemon or joins the core if either runs, and never loads a core.
     pub fn join() -> Result<Option<Ecalls>> {
         Ok(access::join()?.map(Ecalls::new))
     }
 
-    /// Hosts the core in this program, whatever else runs: for tools that need its tables.
+    /// Hosts the core in this program even if a core runs: for tools that need its tables.
     ///
     /// # Errors
     /// [`crate::Error::Hosted`] while a daemon runs, and those of [`Ecalls::open`].
@@ -68,7 +69,7 @@ impl Ecalls {
         Ecalls { access }
     }
 
-    /// The way to the core: everything that can be looked at, and what it counts.
+    /// The interface of the core: everything that can be listed, and its counters.
     pub fn access(&self) -> &Arc<dyn Access> {
         &self.access
     }
@@ -90,7 +91,7 @@ impl Ecalls {
         self.core().map_or(Ok(()), |core| core.complete())
     }
 
-    /// Whether events still come.
+    /// Fails when no events can arrive any more.
     ///
     /// # Errors
     /// [`crate::Error::DaemonGone`]: open again, and subscribe again.
@@ -98,20 +99,21 @@ impl Ecalls {
         self.access.check()
     }
 
-    /// This process, as events number it. Inside a container that is not its own number there.
+    /// The id of this process as events show it; inside a container it differs from the process's
+    /// own.
     pub fn pid(&self) -> u32 {
         self.access.pid()
     }
 
-    /// Starts a new channel.
+    /// Starts building a channel.
     pub fn channel(&self) -> ChannelBuilder {
         ChannelBuilder::new(self.clone())
     }
 
-    /// Starts a subscription to the service of that name.
+    /// Starts building a subscription to the service of that name.
     ///
     /// # Errors
-    /// [`crate::Error::Unknown`], with the names there are.
+    /// [`crate::Error::Unknown`], with the names of all services.
     pub fn subscribe(&self, service: &str) -> Result<SubscriptionBuilder> {
         let stat = self.access.service_named(service)?;
         Ok(SubscriptionBuilder::new(self.clone(), &stat))
@@ -121,7 +123,7 @@ impl Ecalls {
     /// ("u64 load; u32 threads"), `kinds` names its kinds ("high low").
     ///
     /// # Errors
-    /// [`crate::Error::Invalid`] when the name is taken or malformed.
+    /// [`crate::Error::Invalid`] if the name is taken or malformed.
     pub fn register_service(&self, name: &str, format: &str, kinds: &str) -> Result<Service> {
         Format::parse(format)?;
         Service::register(Arc::clone(&self.access), name, format, kinds)
@@ -137,21 +139,22 @@ impl Ecalls {
         Provider::add(self, object)
     }
 
-    /// Adds the service that a text in E-code is: where the kernel meets the tracepoint that it
-    /// names, its program runs, and raises an event if its result is not 0. `name`: what messages
-    /// about the text begin with, say of its file. Needs root.
+    /// Adds the service that a text in E-code defines: its program runs on the tracepoint that it
+    /// names, and raises an event if its result is not 0. `name` is the text's name in messages,
+    /// such as its file. Needs root.
     ///
     /// # Errors
-    /// [`crate::Error::Ecode`] for a text that is wrong, with all that is wrong;
-    /// [`crate::Error::Invalid`] for a name that is taken; [`crate::Error::Denied`].
+    /// [`crate::Error::Ecode`] with all errors in the text; [`crate::Error::Invalid`] for a name
+    /// that is taken; [`crate::Error::Denied`].
     pub fn provide_ecode(&self, name: &str, text: &str) -> Result<Provider> {
         Provider::add_ecode(self, &Source::new(name, text))
     }
 
-    /// Raises an event of a named application service. Returns how many subscriptions it is for.
+    /// Raises an event of an application service by its name. Returns the number of subscriptions
+    /// to which it was offered.
     ///
     /// # Errors
-    /// [`crate::Error::Unknown`] without such a service.
+    /// [`crate::Error::Unknown`] if there is no such service.
     pub fn raise(&self, service: &str, raise: &Raise<'_>) -> Result<i64> {
         ecalls_kernel::raise::raise_by_name(&*self.access, service, raise)
     }
@@ -210,7 +213,7 @@ impl Described<'_> {
 impl fmt::Display for Described<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let event = self.event;
-        // A service that is gone has no names; its events still have numbers.
+        // A service that has ended has no names; its events are shown with numbers.
         let (name, kind, format) = self.names().unwrap_or_else(|_| {
             (
                 format!("service-{}", event.service),

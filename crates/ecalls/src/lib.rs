@@ -1,12 +1,12 @@
 //! Events between the Linux kernel and applications, in both directions, with deadlines.
 //!
 //! A *service* raises events: the kernel's sockets, timers, tasks and scheduler, or another
-//! application. A *subscription* says what is done with each: a kernel handler, a handler in a
-//! kernel thread, a real-time signal, a handler of yours on a thread of this library, shared
-//! memory, in the order you choose, each result deciding whether the next one runs (ECalls-05
-//! §3.1). A *channel* is the shared memory you read events from, without a system call while there
-//! are any, and write calls to the kernel into. Events that miss their deadline are discarded and
-//! counted.
+//! application. A *subscription* lists the actions for each event: a kernel handler, a handler in a
+//! kernel thread, a real-time signal, a handler of the program on a thread of this library, shared
+//! memory. They run in the given order, and the result of each decides whether the next one runs
+//! (ECalls-05 §3.1). A *channel* is the shared memory from which a program reads its events,
+//! without a system call while events wait, and into which it writes its calls to the kernel.
+//! Events that miss their deadline are discarded and counted.
 //!
 //! ```no_run
 //! use ecalls::Ecalls;
@@ -24,12 +24,13 @@
 //!
 //! - [`Ecalls`]: the machine's core, loaded or joined;
 //! - [`channel`]: shared memory to read from, ring or slots;
-//! - [`subscription`]: what is done with events;
-//! - [`handler`]: the kernel handlers there are;
+//! - [`subscription`]: the actions for events;
+//! - [`handler`]: the built-in kernel handlers;
 //! - [`downcall`]: calls to the kernel: fast, deferred, generic;
-//! - [`service`]: services of your own;
-//! - [`socket`], [`timer`]: the services you steer;
-//! - [`coop`], [`window`], [`child`]: what a thread tells the scheduler, or a parent of its child;
+//! - [`service`]: services of the program;
+//! - [`socket`], [`timer`]: the services that a program controls;
+//! - [`coop`], [`window`], [`child`]: a thread's requests to the scheduler, or a parent's for its
+//!   child;
 //! - [`mod@format`]: the data of events, by field name.
 
 #![forbid(unsafe_code)]

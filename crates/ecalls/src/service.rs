@@ -1,4 +1,4 @@
-//! Services of one's own (ECalls-05 §3): register a unique name, raise events for others.
+//! Services of the program (ECalls-05 §3): it registers a unique name and raises events for others.
 
 use ::ecode::source::Source;
 pub use ecalls_kernel::handle::Service;
@@ -25,8 +25,8 @@ impl Provider {
             .map(Provider)
     }
 
-    /// How often the kernel skipped its programs because they, or others of their kind, were active
-    /// on that CPU: what was not looked at.
+    /// Number of runs that the kernel skipped because the service's programs, or others of their
+    /// kind, were active on that CPU.
     ///
     /// # Errors
     /// [`crate::Error::Os`].

@@ -10,7 +10,7 @@ use ecalls_abi::service::{SOCKET_CONNECTION, SOCKET_DATA, SocketInterest};
 use crate::host::Ecalls;
 use crate::{Error, Result};
 
-/// What is registered of a socket.
+/// The registration of a socket.
 #[derive(Clone, Copy, Debug)]
 pub struct Interest {
     /// None: this process.
@@ -22,7 +22,7 @@ pub struct Interest {
 }
 
 impl Default for Interest {
-    /// Data and connections, told to this process, inherited by accepted connections.
+    /// Events of data and connections for this process, inherited by accepted connections.
     fn default() -> Interest {
         Interest {
             target: None,
@@ -35,28 +35,29 @@ impl Default for Interest {
 }
 
 impl Interest {
-    /// Tells every subscription instead of this process only.
+    /// Events for every subscription instead of this process only.
     #[must_use]
     pub fn everyone(mut self) -> Interest {
         self.target = Some(ecalls_abi::event::TARGET_ALL);
         self
     }
 
-    /// Tells one of the subscriptions, in turn.
+    /// Events for one of the subscriptions, in turn.
     #[must_use]
     pub fn wake_one(mut self) -> Interest {
         self.target = Some(ecalls_abi::event::TARGET_WAKE_ONE);
         self
     }
 
-    /// `type` of its events: which typed slot they take. The descriptor's number unless said.
+    /// Sets `type` of its events, which selects the slot by type. The default is the descriptor's
+    /// number.
     #[must_use]
     pub fn slot_type(mut self, slot_type: u32) -> Interest {
         self.slot_type = Some(slot_type);
         self
     }
 
-    /// Only arriving data.
+    /// Only events of arriving data.
     #[must_use]
     pub fn data_only(mut self) -> Interest {
         self.kinds = 1 << SOCKET_DATA;
@@ -92,11 +93,11 @@ impl Interest {
 }
 
 impl Ecalls {
-    /// Registers a socket of this process with the socket service. The registration lives as long
+    /// Registers a socket of this process with the socket service. The registration lasts as long
     /// as the socket, or until [`Ecalls::forget_socket`].
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the descriptor is no socket.
+    /// [`Error::Invalid`] if the descriptor is not a socket.
     pub fn watch_socket(&self, socket: impl AsFd, interest: &Interest) -> Result<()> {
         let fd = socket.as_fd();
         let number = u32::try_from(fd.as_raw_fd()).unwrap_or(0);
@@ -109,11 +110,11 @@ impl Ecalls {
         self.access().forget_socket(socket)
     }
 
-    /// Registers all sockets that another process has open now; those that are registered stay as
-    /// they are. Returns how many there are.
+    /// Registers all sockets that another process has open now; existing registrations are not
+    /// changed. Returns the number of sockets.
     ///
     /// # Errors
-    /// [`Error::Os`] when there is no such process or it may not be looked into.
+    /// [`Error::Os`] if there is no such process, or the caller may not inspect it.
     pub fn watch_sockets_of(&self, pid: u32, interest: &Interest) -> Result<usize> {
         let sockets = ecalls_kernel::socket::sockets_of(pid)?;
         let mut registered = 0;

@@ -1,4 +1,4 @@
-//! A subscription: what is done with each event of a service, in order (struct ecalls of ECalls-05
+//! A subscription: the actions for each event of a service, in order (struct ecalls of ECalls-05
 //! §3). The result of each action decides whether the next one runs (ECalls-05 §3.1):
 //!
 //! | action | goes on |
@@ -37,19 +37,19 @@ use crate::host::Ecalls;
 use crate::user::UserThread;
 use crate::{Error, Result};
 
-/// What a user handler decides about the rest of its chain.
+/// The decision of a user handler about the rest of its chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// Go on with the next action.
+    /// The chain continues with the next action.
     Continue,
-    /// End here.
+    /// The chain ends.
     Stop,
 }
 
 /// A handler of the program.
 pub(crate) type UserHandler = Box<dyn FnMut(&Event) -> Flow + Send>;
 
-/// Collects what a subscription shall do.
+/// Builds a subscription.
 pub struct SubscriptionBuilder {
     ecalls: Ecalls,
     service: ServiceStat,
@@ -93,7 +93,7 @@ impl SubscriptionBuilder {
         }
     }
 
-    /// Only these kinds of events, by name. All unless said.
+    /// Only these kinds of events, by name; by default all.
     #[must_use]
     pub fn kinds(mut self, names: &[&str]) -> SubscriptionBuilder {
         for name in names {
@@ -112,7 +112,7 @@ impl SubscriptionBuilder {
         self
     }
 
-    /// The same as bits, for kinds that have no name: bit k stands for kind k.
+    /// The same as bits, for kinds without names: bit k stands for kind k.
     #[must_use]
     pub fn kinds_mask(mut self, mask: u32) -> SubscriptionBuilder {
         self.kinds |= mask;
@@ -126,8 +126,8 @@ impl SubscriptionBuilder {
         self
     }
 
-    /// Who receives (process_id of struct ecalls): this process unless said. Signals go there, and
-    /// events with a target are matched with it.
+    /// The receiver (process_id of struct ecalls); by default this process. Signals are sent to it,
+    /// and the targets of events are compared with it.
     #[must_use]
     pub fn receiver(mut self, pid: u32) -> SubscriptionBuilder {
         self.receiver = pid;
