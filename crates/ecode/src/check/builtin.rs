@@ -11,61 +11,106 @@ use crate::source::Span;
 use crate::tree::{BinaryOperator, Builtin, Expression, ExpressionKind, Storage, Variable};
 use crate::types::{Int, Type};
 
-/// A name, the least and the largest number of arguments, and the call as it is explained.
-const ALL: [(&str, usize, usize, &str); 20] = [
-    ("now", 0, 0, "now(): ns on the clock of events"),
-    ("min", 2, 2, "min(a, b)"),
-    ("max", 2, 2, "max(a, b)"),
-    ("clamp", 3, 3, "clamp(value, low, high)"),
-    ("abs", 1, 1, "abs(value)"),
-    ("hash", 1, 1, "hash(number)"),
-    ("random", 0, 0, "random()"),
-    ("attr", 1, 1, "attr(\"name\")"),
-    ("signal", 2, 2, "signal(number, value)"),
-    (
-        "raise",
-        1,
-        4,
-        "raise(\"service\", a, b, c): up to three numbers",
-    ),
-    ("defer", 1, 1, "defer(us)"),
-    ("drop", 1, 1, "drop(reason)"),
-    ("count", 1, 2, "count(counter) or count(counter, by)"),
-    ("histogram", 1, 1, "histogram(value)"),
-    ("once", 2, 2, "once(key, ttl_us)"),
-    ("length", 1, 1, "length(text)"),
-    ("prefix", 2, 2, "prefix(text, beginning)"),
-    ("age", 1, 1, "age(s) of a sink"),
-    ("accept", 1, 1, "accept(s) of a sink"),
-    ("reject", 1, 1, "reject(s) of a sink"),
+const UNSIGNED_LONG: Type = Type::Int(Int::UNSIGNED_LONG);
+const LONG: Type = Type::Int(Int::LONG);
+const UNSIGNED: Type = Type::Int(Int::UNSIGNED);
+const INT: Type = Type::Int(Int::INT);
+
+/// A function of the language: its name, the least and the largest number of arguments, the call as
+/// it is explained, and what the call is checked as.
+struct Row(&'static str, usize, usize, &'static str, What);
+
+/// What a call is checked as.
+enum What {
+    /// Without arguments: an unsigned long.
+    Plain(Builtin),
+    /// Of numbers that meet in one type.
+    Extreme(Builtin),
+    /// Of a sink, with this result.
+    Sink(Builtin, Type),
+    /// What the dispatcher is to do after the run: numbers of these types.
+    Request(Builtin, &'static [Type]),
+    /// The same, checked in a way of its own.
+    OwnRequest(Own),
+    /// All else.
+    Own(Own),
+}
+
+/// Checks a call.
+type Own = fn(&mut Checker<'_>, &[ast::Expression], Span) -> Option<Expression>;
+
+use What::{Extreme, Own as Check, OwnRequest, Plain, Request, Sink};
+
+/// All of them. How each is computed is in [`crate::lower`].
+#[rustfmt::skip]
+static ALL: [Row; 21] = [
+    Row("now", 0, 0, "now(): ns on the clock of events", Plain(Builtin::Now)),
+    Row("random", 0, 0, "random()", Plain(Builtin::Random)),
+    Row("min", 2, 2, "min(a, b)", Extreme(Builtin::Min)),
+    Row("max", 2, 2, "max(a, b)", Extreme(Builtin::Max)),
+    Row("clamp", 3, 3, "clamp(value, low, high)", Extreme(Builtin::Clamp)),
+    Row("abs", 1, 1, "abs(value)", Check(|this, given, at| this.abs(&given[0], at))),
+    Row("hash", 1, 1, "hash(number)", Check(|this, given, at| this.hash(&given[0], at))),
+    Row("attr", 1, 1, "attr(\"name\")", Check(|this, given, at| this.attribute(&given[0], at))),
+    Row("once", 2, 2, "once(key, ttl_us)",
+        Check(|this, given, at| this.once(&given[0], &given[1], at))),
+    Row("length", 1, 1, "length(text)", Check(|this, given, at| this.length(&given[0], at))),
+    Row("prefix", 2, 2, "prefix(text, beginning)",
+        Check(|this, given, at| this.prefix(&given[0], &given[1], at))),
+    Row("age", 1, 1, "age(s) of a sink", Sink(Builtin::SinkAge, UNSIGNED_LONG)),
+    Row("accept", 1, 1, "accept(s) of a sink", Sink(Builtin::Accept, Type::Void)),
+    Row("reject", 1, 1, "reject(s) of a sink", Sink(Builtin::Reject, Type::Void)),
+    Row("best", 2, 2, "best(n, key): in the key, 'sink' is the sink that is looked at",
+        Check(|this, given, at| this.best(&given[0], &given[1], at))),
+    Row("signal", 2, 2, "signal(number, value)", Request(Builtin::Signal, &[INT, UNSIGNED_LONG])),
+    Row("raise", 1, 4, "raise(\"service\", a, b, c): up to three numbers",
+        OwnRequest(|this, given, at| this.raise(&given[0], &given[1..], at))),
+    Row("defer", 1, 1, "defer(us)", Request(Builtin::Defer, &[UNSIGNED_LONG])),
+    Row("drop", 1, 1, "drop(reason)", Request(Builtin::Drop, &[INT])),
+    Row("count", 1, 2, "count(counter) or count(counter, by)",
+        Request(Builtin::Count, &[UNSIGNED, UNSIGNED_LONG])),
+    Row("histogram", 1, 1, "histogram(value)", Request(Builtin::Histogram, &[UNSIGNED_LONG])),
 ];
-/// `best` apart: its key sees a name of its own.
-const BEST: (&str, usize, usize, &str) = (
-    "best",
-    2,
-    2,
-    "best(n, key): in the key, 'sink' is the sink that is looked at",
-);
+
+fn find(name: &str) -> Option<&'static Row> {
+    ALL.iter().find(|row| row.0 == name)
+}
+
+/// The types of a built-in's arguments and of its result; `own`: the type that a call of it has.
+pub(super) fn signature(builtin: Builtin, own: &Type, given: usize) -> (Vec<Type>, Type) {
+    let row = ALL.iter().find_map(|Row(_, _, most, _, what)| match what {
+        Plain(of) if *of == builtin => Some((Vec::new(), UNSIGNED_LONG)),
+        Extreme(of) if *of == builtin => Some((vec![own.clone(); *most], own.clone())),
+        Sink(of, ty) if *of == builtin => Some((vec![Type::Sink], ty.clone())),
+        Request(of, types) if *of == builtin => Some((types.to_vec(), Type::Void)),
+        _ => None,
+    });
+    row.unwrap_or_else(|| match builtin {
+        Builtin::Event(field) => (Vec::new(), field.ty()),
+        Builtin::Attribute(_) => (Vec::new(), LONG),
+        Builtin::SinkAttribute(_) => (vec![Type::Sink], LONG),
+        Builtin::SinkId => (vec![Type::Sink], UNSIGNED_LONG),
+        Builtin::Abs => (vec![own.clone()], own.clone()),
+        Builtin::Hash => (vec![UNSIGNED_LONG], UNSIGNED_LONG),
+        Builtin::Once(_) => (vec![UNSIGNED_LONG; 2], Type::Bool),
+        _ => (vec![LONG; given], Type::Void),
+    })
+}
 
 /// All names.
 pub(super) fn names<'n>() -> impl Iterator<Item = &'n str> {
-    ALL.iter()
-        .chain([&BEST])
-        .map(|entry| -> &'n str { entry.0 })
+    ALL.iter().map(|row| -> &'n str { row.0 })
 }
 
 /// Whether it is something that the run asks for, and that is done afterwards.
 pub(super) fn is_request(name: &str) -> bool {
-    ["signal", "raise", "defer", "drop", "count", "histogram"].contains(&name)
+    find(name).is_some_and(|row| matches!(row.4, Request(..) | OwnRequest(_)))
 }
 
 /// Whether the language has a function of that name.
 pub(super) fn is_builtin(name: &str) -> bool {
-    names().any(|known| known == name)
+    find(name).is_some()
 }
-
-const UNSIGNED_LONG: Type = Type::Int(Int::UNSIGNED_LONG);
-const LONG: Type = Type::Int(Int::LONG);
 
 impl Checker<'_> {
     /// A call of one of them.
@@ -76,11 +121,7 @@ impl Checker<'_> {
         arguments: &[ast::Expression],
         span: Span,
     ) -> Option<Expression> {
-        let entry = ALL
-            .iter()
-            .chain([&BEST])
-            .find(|entry| entry.0 == name.text)?;
-        let (_, least, most, how) = *entry;
+        let &Row(_, least, most, how, ref what) = find(&name.text)?;
         if !(least..=most).contains(&arguments.len()) {
             let wanted = match (least, most) {
                 (least, most) if least == most => arguments_text(least),
@@ -94,29 +135,27 @@ impl Checker<'_> {
         if is_request(&name.text) {
             self.may_request(name)?;
         }
-        match name.text.as_str() {
-            "now" => self.plain(Builtin::Now, Vec::new(), UNSIGNED_LONG, span),
-            "random" => self.plain(Builtin::Random, Vec::new(), UNSIGNED_LONG, span),
-            "min" => self.extreme(Builtin::Min, arguments, span),
-            "max" => self.extreme(Builtin::Max, arguments, span),
-            "clamp" => self.extreme(Builtin::Clamp, arguments, span),
-            "abs" => self.abs(&arguments[0], span),
-            "hash" => self.hash(&arguments[0], span),
-            "attr" => self.attribute(&arguments[0], span),
-            "raise" => self.raise(arguments, span),
-            "once" => self.once(arguments, span),
-            "length" => self.length(&arguments[0], span),
-            "prefix" => {
-                let a = (self.expression(&arguments[0]), arguments[0].span);
-                let b = (self.expression(&arguments[1]), arguments[1].span);
-                self.compare_texts(a, b, true, span)
+        match what {
+            Plain(builtin) => self.plain(*builtin, Vec::new(), UNSIGNED_LONG, span),
+            Extreme(builtin) => self.extreme(*builtin, arguments, span),
+            Sink(builtin, ty) => self.of_sink(*builtin, &arguments[0], ty.clone(), span),
+            Request(builtin, types) => {
+                self.changes(name.span)?;
+                self.request(*builtin, types, arguments, span)
             }
-            "age" => self.of_sink(Builtin::SinkAge, &arguments[0], UNSIGNED_LONG, span),
-            "accept" => self.of_sink(Builtin::Accept, &arguments[0], Type::Void, span),
-            "reject" => self.of_sink(Builtin::Reject, &arguments[0], Type::Void, span),
-            "best" => self.best(arguments, span),
-            _ => self.request(name, arguments, span),
+            OwnRequest(check) | Check(check) => check(self, arguments, span),
         }
+    }
+
+    fn prefix(
+        &mut self,
+        text: &ast::Expression,
+        beginning: &ast::Expression,
+        span: Span,
+    ) -> Option<Expression> {
+        let a = (self.expression(text), text.span);
+        let b = (self.expression(beginning), beginning.span);
+        self.compare_texts(a, b, true, span)
     }
 
     fn plain(
@@ -137,20 +176,11 @@ impl Checker<'_> {
     #[inline(never)]
     fn request(
         &mut self,
-        name: &Name,
+        builtin: Builtin,
+        types: &[Type],
         arguments: &[ast::Expression],
         span: Span,
     ) -> Option<Expression> {
-        const INT: Type = Type::Int(Int::INT);
-        const UNSIGNED: Type = Type::Int(Int::UNSIGNED);
-        self.changes(name.span)?;
-        let (builtin, types): (_, &[Type]) = match name.text.as_str() {
-            "signal" => (Builtin::Signal, &[INT, UNSIGNED_LONG]),
-            "defer" => (Builtin::Defer, &[UNSIGNED_LONG]),
-            "drop" => (Builtin::Drop, &[INT]),
-            "count" => (Builtin::Count, &[UNSIGNED, UNSIGNED_LONG]),
-            _ => (Builtin::Histogram, &[UNSIGNED_LONG]),
-        };
         let values: Vec<_> = arguments
             .iter()
             .zip(types)
@@ -335,15 +365,21 @@ impl Checker<'_> {
     }
 
     #[inline(never)]
-    fn raise(&mut self, arguments: &[ast::Expression], span: Span) -> Option<Expression> {
+    fn raise(
+        &mut self,
+        service: &ast::Expression,
+        numbers: &[ast::Expression],
+        span: Span,
+    ) -> Option<Expression> {
         self.changes(span)?;
         if !self.allowed(Builtin::Raise(0), span) {
-            self.look_at(arguments);
+            self.look_at(std::slice::from_ref(service));
+            self.look_at(numbers);
             return None;
         }
         let environment = self.environment;
         let services = environment.services.iter();
-        let name = self.quoted(&arguments[0], "a service's name");
+        let name = self.quoted(service, "a service's name");
         let index = name.and_then(|name| {
             let found = services.clone().find(|(known, _)| known == name);
             if found.is_none() {
@@ -353,11 +389,11 @@ impl Checker<'_> {
                     false => self.near_or_all(name, &known),
                 };
                 let message = format!("no service '{}' can be raised from here", cut(name));
-                self.error_hint(arguments[0].span, message, hint);
+                self.error_hint(service.span, message, hint);
             }
             found.map(|(_, index)| *index)
         });
-        let numbers = arguments[1..].iter().map(|argument| {
+        let numbers = numbers.iter().map(|argument| {
             let value = self.integer(argument, "this argument")?;
             Some(convert(value, &LONG))
         });
@@ -367,10 +403,15 @@ impl Checker<'_> {
     }
 
     #[inline(never)]
-    fn once(&mut self, arguments: &[ast::Expression], span: Span) -> Option<Expression> {
+    fn once(
+        &mut self,
+        key: &ast::Expression,
+        ttl: &ast::Expression,
+        span: Span,
+    ) -> Option<Expression> {
         self.changes(span)?;
-        let key = self.integer(&arguments[0], "a key");
-        let ttl = self.argument(&arguments[1], &UNSIGNED_LONG);
+        let key = self.integer(key, "a key");
+        let ttl = self.argument(ttl, &UNSIGNED_LONG);
         let (key, ttl) = (convert(key?, &UNSIGNED_LONG), ttl?);
         // Of each key it remembers: the key itself, and until when.
         let memory = Type::Array(Box::new(UNSIGNED_LONG), 2 * limits::ONCE_ENTRIES);
@@ -438,15 +479,20 @@ impl Checker<'_> {
     }
 
     #[inline(never)]
-    fn best(&mut self, arguments: &[ast::Expression], span: Span) -> Option<Expression> {
+    fn best(
+        &mut self,
+        count: &ast::Expression,
+        key: &ast::Expression,
+        span: Span,
+    ) -> Option<Expression> {
         self.changes(span)?;
         self.sinks_here(span)?;
-        let count = self.integer(&arguments[0], "how many sinks");
+        let count = self.integer(count, "how many sinks");
         self.scopes.open();
-        let at = arguments[1].span;
+        let at = key.span;
         let sink = self.sink_variable("sink", at);
         self.declare("sink", at, Binding::Variable(sink));
-        let key = self.integer(&arguments[1], "the key");
+        let key = self.integer(key, "the key");
         self.scopes.close();
         let kind = ExpressionKind::Best {
             count: Box::new(convert(count?, &LONG)),

@@ -290,28 +290,7 @@ impl Look<'_> {
         builtin: Builtin,
         arguments: &[Expression],
     ) -> Result<(), String> {
-        const UNSIGNED_LONG: Type = Type::Int(Int::UNSIGNED_LONG);
-        const UNSIGNED: Type = Type::Int(Int::UNSIGNED);
-        const INT: Type = Type::Int(Int::INT);
-        let own = value.ty.clone();
-        let (types, ty) = match builtin {
-            Builtin::Event(field) => (vec![], field.ty()),
-            Builtin::Now | Builtin::Random => (vec![], UNSIGNED_LONG),
-            Builtin::Min | Builtin::Max => (vec![own.clone(), own.clone()], own),
-            Builtin::Clamp => (vec![own.clone(), own.clone(), own.clone()], own),
-            Builtin::Abs => (vec![own.clone()], own),
-            Builtin::Hash => (vec![UNSIGNED_LONG], UNSIGNED_LONG),
-            Builtin::Attribute(_) => (vec![], LONG),
-            Builtin::SinkAttribute(_) => (vec![Type::Sink], LONG),
-            Builtin::SinkId | Builtin::SinkAge => (vec![Type::Sink], UNSIGNED_LONG),
-            Builtin::Accept | Builtin::Reject => (vec![Type::Sink], Type::Void),
-            Builtin::Once(_) => (vec![UNSIGNED_LONG, UNSIGNED_LONG], Type::Bool),
-            Builtin::Signal => (vec![INT, UNSIGNED_LONG], Type::Void),
-            Builtin::Raise(_) => (vec![LONG; arguments.len()], Type::Void),
-            Builtin::Defer | Builtin::Histogram => (vec![UNSIGNED_LONG], Type::Void),
-            Builtin::Drop => (vec![INT], Type::Void),
-            Builtin::Count => (vec![UNSIGNED, UNSIGNED_LONG], Type::Void),
-        };
+        let (types, ty) = super::builtin::signature(builtin, &value.ty, arguments.len());
         holds(
             value.ty == ty && types.len() == arguments.len(),
             "asks for",
