@@ -46,16 +46,14 @@ pub fn number(name: &str, otherwise: u64) -> u64 {
     given.map_or(otherwise, |text| text.parse().expect("a number"))
 }
 
-/// What became of a number of programs.
+/// The results of comparing a number of programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Programs that were compared.
     pub compared: u64,
     /// Programs beyond a limit.
     pub passed_over: u64,
-    /// Runs that ended in a fault: each of `Fault::ALL`, in that order.
+    /// Runs that ended in a fault, for each of `Fault::ALL` in that order.
     pub faults: [u64; 4],
-    /// Runs.
     pub runs: u64,
 }
 

@@ -45,9 +45,8 @@ pub struct Run<'m> {
 /// Why a run was ended: the instruction, and what is wrong with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped {
-    /// Its index.
     pub instruction: usize,
-    /// What it did.
+    /// The instruction's action that is not permitted.
     pub reason: &'static str,
 }
 

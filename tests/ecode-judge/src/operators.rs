@@ -84,9 +84,7 @@ impl Kind {
 /// An expression in both languages.
 #[derive(Debug)]
 pub struct Case {
-    /// In E-code.
     pub ecode: String,
-    /// In C.
     pub c: String,
 }
 

@@ -1,15 +1,16 @@
-//! Limits for tests: nothing that they start outlives them, and nothing is waited for without end.
+//! Limits for tests: no process that they start outlives them, and no wait is without a time limit.
 //!
-//! A machine has one core, so a process that a failed test leaves behind keeps the next one from
-//! its own; and a test that waits for ever says nothing of what it waits for. So a test's processes
-//! are [`Running`]: killed when they are dropped, and by the kernel when the thread ends that
-//! started them, however that ends. Whatever is awaited of them has a time limit, and a panic
-//! that names the process. [`cost`] limits what programs cost the kernel's verifier.
+//! A machine has one core, so a process that a failed test leaves behind prevents the next test
+//! from loading its own; and a test that waits forever does not tell what it waits for. So a test's
+//! processes are [`Running`]: they are killed when they are dropped, and by the kernel when the
+//! thread ends that started them, for whatever reason. Every wait for them has a time limit, and a
+//! panic that names the process. [`cost`] limits the verification costs of programs.
 
 #![allow(
     unsafe_code,
     reason = "what a child does between fork and exec is for its parent to answer for"
 )]
+#![allow(missing_docs, reason = "it is not published, and names say enough")]
 
 pub mod cost;
 
@@ -22,10 +23,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-/// Between two looks whether something has happened.
+/// The interval of checks whether an event has occurred.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
-/// How long the kernel may take to end a process that was killed.
+/// The longest time that the kernel may take to end a killed process.
 const DEATH: Duration = Duration::from_secs(20);
 
 /// How often [`compute_until`] looks before it executes a `pause`.
@@ -40,7 +41,7 @@ pub fn compute_until(mut done: impl FnMut() -> bool) {
     }
 }
 
-/// A process. Killed when it is dropped, and when the thread ends that started it.
+/// A process, which is killed when this is dropped, and when the thread ends that started it.
 #[derive(Debug)]
 pub struct Running {
     name: String,
@@ -68,35 +69,36 @@ impl Running {
         }
     }
 
-    /// Its number.
+    /// Its process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// What it hears, if that is a pipe and was not taken before. It ends when this is dropped.
+    /// Its standard input, if that is a pipe and was not taken before. The pipe is closed when this
+    /// is dropped.
     pub fn input(&mut self) -> Option<ChildStdin> {
         self.child.stdin.take()
     }
 
-    /// What it writes.
+    /// Its standard output.
     ///
     /// # Panics
-    /// If that is not a pipe, or was taken before.
+    /// That is not a pipe, or was taken before.
     pub fn lines(&mut self) -> Lines {
         let output = self.child.stdout.take().expect("its output is a pipe");
         Lines::of(&self.name, output)
     }
 
-    /// What it complains of.
+    /// Its standard error.
     ///
     /// # Panics
-    /// If that is not a pipe, or was taken before.
+    /// That is not a pipe, or was taken before.
     pub fn complaints(&mut self) -> Lines {
         let errors = self.child.stderr.take().expect("its errors are a pipe");
         Lines::of(&self.name, errors)
     }
 
-    /// How it ended; None: it runs.
+    /// Its exit status; `None`: it still runs.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("a child of ours")
     }
@@ -104,7 +106,7 @@ impl Running {
     /// Waits for its end.
     ///
     /// # Panics
-    /// If it takes longer.
+    /// It takes longer than `limit`.
     pub fn wait(&mut self, limit: Duration) -> ExitStatus {
         let start = Instant::now();
         loop {
@@ -124,17 +126,18 @@ impl Running {
     /// Kills it.
     ///
     /// # Panics
-    /// If it survives that for longer.
+    /// It does not end within `limit`.
     pub fn kill(&mut self, limit: Duration) -> ExitStatus {
         // It may have ended by itself.
         let _ = self.child.kill();
         self.wait(limit)
     }
 
-    /// Waits for its end, reading what it writes and complains of as far as these are pipes.
+    /// Waits for its end, and reads its standard output and standard error as far as they are
+    /// pipes.
     ///
     /// # Panics
-    /// If it takes longer, also until whoever else has these pipes closes them.
+    /// It takes longer than `limit`, or another process that holds these pipes does.
     pub fn output(mut self, limit: Duration) -> Output {
         let start = Instant::now();
         let stdout = self.child.stdout.take().map(read_all);
@@ -177,31 +180,30 @@ impl Drop for Running {
     }
 }
 
-/// Runs a command to its end, and takes what it writes and complains of.
+/// Runs a command to its end, and returns its output.
 ///
 /// # Panics
-/// If it cannot be started, or takes longer.
+/// It cannot be started, or takes longer than `limit`.
 pub fn output(command: &mut Command, limit: Duration) -> Output {
     command.stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     Running::start(command).output(limit)
 }
 
-/// What a command that ended by itself came to.
+/// The results of a command that ended by itself.
 #[derive(Debug)]
 pub struct Ended {
-    /// Its exit status.
     pub code: i32,
-    /// All that it wrote to its standard output.
+    /// Its standard output.
     pub out: String,
-    /// All that it wrote to its standard error.
+    /// Its standard error.
     pub err: String,
 }
 
 /// Runs a command to its end.
 ///
 /// # Panics
-/// As [`output`], or if a signal ended it or it wrote no text.
+/// As [`output`], or if a signal ended it, or its output is not UTF-8.
 pub fn ended(command: &mut Command, limit: Duration) -> Ended {
     let output = output(command, limit);
     Ended {
@@ -220,7 +222,7 @@ fn read_all(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
     })
 }
 
-/// What a process says, line by line. It is read at once, so that whoever writes never waits.
+/// The output of a process, line by line. It is read at once, so that the process never blocks.
 #[derive(Debug)]
 pub struct Lines {
     name: String,
@@ -228,7 +230,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Of a pipe; `name` says in messages whose.
+    /// The lines of a pipe; `name` identifies it in messages.
     pub fn of(name: &str, pipe: impl Read + Send + 'static) -> Lines {
         let (sender, lines) = channel();
         std::thread::spawn(move || {
@@ -243,10 +245,10 @@ impl Lines {
         }
     }
 
-    /// The next line; None: there is none any more.
+    /// The next line; `None`: the output has ended.
     ///
     /// # Panics
-    /// If it takes longer.
+    /// It takes longer than `limit`.
     pub fn next(&mut self, limit: Duration) -> Option<String> {
         match self.lines.recv_timeout(limit) {
             Ok(line) => Some(line),
@@ -255,10 +257,10 @@ impl Lines {
         }
     }
 
-    /// The next line that has this text in it.
+    /// The next line that contains this text.
     ///
     /// # Panics
-    /// If there is none, or it takes longer.
+    /// There is none, or it takes longer than `limit`.
     pub fn find(&mut self, text: &str, limit: Duration) -> String {
         let start = Instant::now();
         let mut said = Vec::new();
