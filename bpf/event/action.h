@@ -35,7 +35,7 @@ static __noinline int call_ecode(void *ctx, u32 place) {
 	bpf_tail_call(ctx, &ecodes, place);
 	c = current_cpu();
 	if (c)
-		c->result = HANDLER_MISSING;
+		c->call.result = HANDLER_MISSING;
 	return 0;
 }
 
@@ -61,12 +61,12 @@ __noinline int run_ecode(void *ctx __arg_ctx, u32 index, u32 action) {
 
 	if (!c)
 		return HANDLER_STOP;
-	c->result = HANDLER_CONTINUE;
+	c->call.result = HANDLER_CONTINUE;
 	place = ecode_begin(index, action);
 	if (place == ECODE_NONE)
 		return HANDLER_CONTINUE;
 	call_ecode(ctx, place);
-	if (*(volatile s32 *)&c->result == HANDLER_MISSING)
+	if (*(volatile s32 *)&c->call.result == HANDLER_MISSING)
 		return HANDLER_MISSING;
 	return ecode_end(index, action);
 }
@@ -83,22 +83,22 @@ static __always_inline bool run_handler(void *ctx, struct current *c,
 		delivery(o, MEMORY_DROPPED(ECALLS_DROP_QUOTA), s->channel);
 		return false;
 	}
-	c->subscription = index;
-	c->action = action;
+	c->call.subscription = index;
+	c->call.action = action;
 	c->calls++;
 	if (slot == ECALLS_HANDLER_ECODE) {
-		c->result = run_ecode(ctx, index, action);
+		c->call.result = run_ecode(ctx, index, action);
 	} else {
-		c->result = HANDLER_MISSING;
+		c->call.result = HANDLER_MISSING;
 		call_handler(ctx, slot);
 	}
 	n->handlers++;
 	if (begin_ns)
 		user_handler_end(user, begin_ns);
-	if (c->result == HANDLER_MISSING)
+	if (c->call.result == HANDLER_MISSING)
 		delivery(o, MEMORY_DROPPED(ECALLS_DROP_NO_HANDLER), s->channel);
-	o->filtered = c->result != HANDLER_CONTINUE;
-	return c->result == HANDLER_CONTINUE;
+	o->filtered = c->call.result != HANDLER_CONTINUE;
+	return c->call.result == HANDLER_CONTINUE;
 }
 
 /* Runs one action. Returns true if the next one runs. */

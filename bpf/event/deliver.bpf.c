@@ -82,8 +82,8 @@ static __always_inline void offer(void *ctx, struct current *c, u32 index) {
  * False: it stopped, because the tail calls of this run are used up. */
 static __always_inline bool offer_all(void *ctx, struct current *c) {
 	for (u32 i = 0; lib_again(i, OFFERS_MAX); i++) {
-		u64 mask = c->mask;
-		if (!mask && !c->next_row)
+		u64 mask = c->walk.mask;
+		if (!mask && !c->walk.next_row)
 			return true;
 		if (!mask) {
 			match_next(c);
@@ -92,10 +92,10 @@ static __always_inline bool offer_all(void *ctx, struct current *c) {
 		if (c->calls >= DISPATCH_CALLS)
 			return false;
 		u32 at = bits_lowest(mask);
-		c->mask = mask & (mask - 1);
-		offer(ctx, c, match_index(c->event.service, c->row, c->list, at));
+		c->walk.mask = mask & (mask - 1);
+		offer(ctx, c, match_index(c->event.service, c->walk.row, c->walk.list, at));
 	}
-	return !c->mask && !c->next_row;
+	return !c->walk.mask && !c->walk.next_row;
 }
 
 static __always_inline void count_dispatch(struct ecalls_service_count *n,

@@ -102,12 +102,12 @@ static __always_inline void ecode_output(struct current *c, const struct ecalls_
 
 	if (bytes > ECALLS_DATA_MAX)
 		bytes = ECALLS_DATA_MAX;
-	if (!c->changed) {
-		c->changed = 1;
-		c->original_size = c->event.size;
+	if (!c->text.changed) {
+		c->text.changed = 1;
+		c->text.size = c->event.size;
 #pragma unroll
 		for (int i = 0; i < OUTPUT_WORDS; i++)
-			c->original[i] = c->event.data[i];
+			c->text.data[i] = c->event.data[i];
 	}
 #pragma unroll
 	for (int i = 0; i < OUTPUT_WORDS; i++)
@@ -138,25 +138,25 @@ __noinline int ecode_end(u32 index, u32 action) {
 		ecode_fault(index, action);
 		return HANDLER_CONTINUE;
 	}
-	c->result = f->result && !f->drop ? HANDLER_CONTINUE : HANDLER_STOP;
+	c->call.result = f->result && !f->drop ? HANDLER_CONTINUE : HANDLER_STOP;
 	c->outcome.said = f->drop;
-	if (f->output_bytes && c->result == HANDLER_CONTINUE)
+	if (f->output_bytes && c->call.result == HANDLER_CONTINUE)
 		ecode_output(c, f);
 	if (f->effects)
 		ecode_effects(f, n);
 	/* A deferred chain stops here for now. */
-	return *(volatile s32 *)&c->result;
+	return *(volatile s32 *)&c->call.result;
 }
 
 /* At the end of the chain: the next subscription sees the event as it was raised. */
 static __always_inline void ecode_restore(struct current *c) {
-	if (!c->changed)
+	if (!c->text.changed)
 		return;
-	c->changed = 0;
-	c->event.size = c->original_size;
+	c->text.changed = 0;
+	c->event.size = c->text.size;
 #pragma unroll
 	for (int i = 0; i < OUTPUT_WORDS; i++)
-		c->event.data[i] = c->original[i];
+		c->event.data[i] = c->text.data[i];
 }
 
 #endif

@@ -127,14 +127,14 @@ __noinline int effect_defer(u32 index, u64 us) {
 
 	if (!s || !c)
 		return EFFECT_UNDONE;
-	next = (c->action & (ECALLS_ACTIONS_MAX - 1)) + 1;
-	if (c->result != HANDLER_CONTINUE || !us || next >= s->actions || next > CHAIN_ACTION)
+	next = (c->call.action & (ECALLS_ACTIONS_MAX - 1)) + 1;
+	if (c->call.result != HANDLER_CONTINUE || !us || next >= s->actions || next > CHAIN_ACTION)
 		return 0; /* there is no rest, or it need not wait */
 	if (c->locked)
 		return EFFECT_UNDONE;
 	if (us > ECALLS_DEFER_MAX_US)
 		us = ECALLS_DEFER_MAX_US;
-	c->result = HANDLER_STOP;
+	c->call.result = HANDLER_STOP;
 	if (chain_hold(c, s, chain_at(next, &c->outcome), now_ns, now_ns + us * 1000)) {
 		c->outcome.pending = 1;
 		return 0;
@@ -175,8 +175,8 @@ __noinline int effect_at(u32 at) {
 	barrier_var(at);
 	at &= ECALLS_ECODE_EFFECTS - 1;
 	barrier_var(at);
-	n = count_of(c->subscription);
-	if (effect_do(c->subscription, &f->effect[at]) && n)
+	n = count_of(c->call.subscription);
+	if (effect_do(c->call.subscription, &f->effect[at]) && n)
 		__sync_fetch_and_add(&n->undone, 1);
 	return 0;
 }

@@ -18,7 +18,7 @@ static __always_inline bool fate_filtered(bool said, u64 now_ns) {
 
 	if (!c)
 		return false;
-	last_ns = said ? &c->said_ns : &c->filtered_ns;
+	last_ns = said ? &c->fate.said_ns : &c->fate.filtered_ns;
 	if (now_ns - *last_ns < ECALLS_FATE_SELDOM_NS)
 		return false;
 	*last_ns = now_ns;
@@ -40,11 +40,11 @@ static __always_inline struct ecalls_fate *fate_place(u32 fate, u64 now_ns, u64 
 	if (!c)
 		return 0;
 	if ((fate >> 8 & 0xff) == ECALLS_DROP_QUOTA) {
-		if (now_ns - c->quota_ns < ECALLS_FATE_SELDOM_NS)
+		if (now_ns - c->fate.quota_ns < ECALLS_FATE_SELDOM_NS)
 			return 0;
-		c->quota_ns = now_ns;
+		c->fate.quota_ns = now_ns;
 	}
-	*position = __sync_fetch_and_add(&c->fates, 1);
+	*position = __sync_fetch_and_add(&c->fate.count, 1);
 	at = bpf_get_smp_processor_id() * ECALLS_FATES + (*position & (ECALLS_FATES - 1));
 	place = bpf_map_lookup_elem(&fates, &at);
 	if (place)

@@ -28,8 +28,8 @@ static __always_inline bool call_open(struct call *call) {
 
 	if (!c)
 		return false;
-	index = c->subscription;
-	action = c->action & (ECALLS_ACTIONS_MAX - 1);
+	index = c->call.subscription;
+	action = c->call.action & (ECALLS_ACTIONS_MAX - 1);
 	s = bpf_map_lookup_elem(&subscriptions, &index);
 	state = index * ECALLS_ACTIONS_MAX + action;
 	call->state = bpf_map_lookup_elem(&handler_states, &state);
@@ -42,7 +42,7 @@ static __always_inline bool call_open(struct call *call) {
 }
 
 static __always_inline void call_close(struct call *call, bool go_on) {
-	call->current->result = go_on ? HANDLER_CONTINUE : HANDLER_STOP;
+	call->current->call.result = go_on ? HANDLER_CONTINUE : HANDLER_STOP;
 }
 
 #endif

@@ -81,6 +81,38 @@ struct signal_note {
 	s32 result;  /* and its result: SIGNAL_PENDING or dropped (signal_task.bpf.c) */
 };
 
+/* The subscriptions to which the current event must still be offered (walk.h, deliver.bpf.c). */
+struct walk {
+	u64 mask;     /* positions in the list below */
+	u32 row;      /* the list: a row of an audience; 0: the service's list, */
+	u32 list;     /* and the one of its two versions */
+	u32 next_row; /* the next row when `mask` is empty; 0: none */
+	u32 offered;  /* subscriptions offered by the last event */
+};
+
+/* The call of a handler that runs now (action.h); the handler writes the result. */
+struct handler_call {
+	u32 subscription; /* index */
+	u32 action;
+	s32 result; /* HANDLER_* */
+	u32 pad;
+};
+
+/* The event's data, kept here while the output of an E-code handler replaces it (ecode.h). */
+struct text_input {
+	u32 changed; /* 1: it is replaced */
+	u32 size;
+	u64 data[ECALLS_DATA_MAX / 8];
+};
+
+/* The records about fates of this CPU (fate.h). */
+struct fate_notes {
+	u64 count;	 /* written so far */
+	u64 quota_ns;	 /* time of the last record about a limit, */
+	u64 filtered_ns; /* time of the last one about a handler that ended a chain, */
+	u64 said_ns;	 /* and of the last one about a handler that did so with a reason */
+};
+
 /* The event that one CPU is delivering. Only code that runs with preemption off uses it, and while
  * `busy` is set, an interrupt that raises an event queues it instead of delivering it. */
 struct current {
@@ -99,33 +131,21 @@ struct current {
 	/* 1: `event` must be delivered. Another core's trigger reaches this dispatcher too, and
 	 * must not deliver it again. */
 	u32 direct;
-	u32 fresh;	  /* 1: `now_ns` is the time; set only while a trigger of our own runs */
-	u32 expired;	  /* 1 + the CPU whose queue's timer has expired on this one; 0: none */
-	u32 runs;	  /* number of times that the dispatcher ran here */
-	u32 left;	  /* 1: it stopped within `mask`, and continues when triggered */
-	u32 calls;	  /* handlers called in this run of the dispatcher */
-	u64 mask;	  /* subscriptions (list positions) still to be offered this event */
-	u32 row;	  /* the list of `mask`: a row of an audience; 0: the service's list, */
-	u32 list;	  /* and the one of its two versions */
-	u32 next_row;	  /* the next row when `mask` is empty; 0: none */
-	u32 offered;	  /* subscriptions offered by the last event */
-	u32 subscription; /* handler call: index */
-	u32 action;	  /* handler call: which action */
-	s32 result;	  /* handler call: HANDLER_* */
-	u32 locked;	  /* 1: raised under a scheduler lock: start no timer, no thread */
+	u32 fresh;   /* 1: `now_ns` is the time; set only while a trigger of our own runs */
+	u32 expired; /* 1 + the CPU whose queue's timer has expired on this one; 0: none */
+	u32 runs;    /* number of times that the dispatcher ran here */
+	u32 left;    /* 1: it stopped within `mask`, and continues when triggered */
+	u32 calls;   /* handlers called in this run of the dispatcher */
+	u32 locked;  /* 1: raised under a scheduler lock: start no timer, no thread */
 	/* The outcome of the chain that is running; it is not on the stack, because there the
 	 * verifier would explore every combination of its values. */
 	struct outcome outcome;
 	struct signal_note signal;
-	u64 fates;	 /* number of records written by this CPU (abi/fate.h) */
-	u64 quota_ns;	 /* time of the last record about a limit, */
-	u64 filtered_ns; /* time of the last one about a handler that ended a chain, */
-	u64 said_ns;	 /* and of the last one about a handler that did so with a reason */
-	u32 nesting;	 /* entries of `nested` in use: a stack, as contexts end in reverse order */
-	/* 1: the output of an E-code handler has replaced the event's data, which are kept here. */
-	u32 changed;
-	u32 original_size;
-	u64 original[ECALLS_DATA_MAX / 8];
+	struct walk walk;
+	struct handler_call call;
+	struct text_input text;
+	struct fate_notes fate;
+	u32 nesting; /* entries of `nested` in use: a stack, as contexts end in reverse order */
 	/* Always 0: XORed into a loop's counter, it makes the verifier forget the counter's value,
 	 * so that the states of the loop converge (bpf/lib/heap.h). */
 	u32 zero;

@@ -272,7 +272,7 @@ static __always_inline int raise(const struct raise *r, const u64 *data, const u
 				arm_queue_timer(cpu, now_ns + RETRY_NS);
 			return result;
 		}
-		result = *(volatile u32 *)&c->offered;
+		result = *(volatile u32 *)&c->walk.offered;
 		if (c->left || queue_waits(cpu))
 			drain(cpu, locked);
 		return result;

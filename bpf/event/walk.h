@@ -42,10 +42,10 @@ static __always_inline void hide_others(struct ecalls_event *e) {
 static __always_inline void take_list(struct current *c, u32 row, const struct match *m) {
 	if (row)
 		hide_others(&c->event);
-	c->row = row;
-	c->list = m->list;
-	c->mask = m->mask;
-	c->next_row = m->next;
+	c->walk.row = row;
+	c->walk.list = m->list;
+	c->walk.mask = m->mask;
+	c->walk.next_row = m->next;
 }
 
 /* Looks through all lists, counts the subscriptions that want the current event, and makes the
@@ -64,7 +64,7 @@ static __always_inline bool match_all(struct current *c) {
 		if (!m.next || i >= MATCH_ROUNDS)
 			break;
 	}
-	c->offered = offered;
+	c->walk.offered = offered;
 	return offered;
 }
 
@@ -80,17 +80,17 @@ __noinline int wake_one(u32 service) {
 		return 0;
 	m = match_of(&c->event);
 	turn = s->next;
-	c->mask = 0;
+	c->walk.mask = 0;
 	for (u32 i = c->zero; lib_again(i, MATCH_ROUNDS); i++) {
 		i ^= c->zero;
 		u32 row = m.next;
 		match_list(service, row, &m);
 		u64 from_turn = select_from(m.mask, base, turn);
 		u64 candidates = from_turn ? from_turn : m.mask;
-		if (from_turn || (m.mask && !c->mask)) {
+		if (from_turn || (m.mask && !c->walk.mask)) {
 			u32 at = bits_lowest(candidates) & (SELECT_MAX - 1);
 			take_list(c, row, &m);
-			c->mask = 1ull << at;
+			c->walk.mask = 1ull << at;
 			first = base + at;
 		}
 		base += SELECT_MAX;
@@ -98,15 +98,15 @@ __noinline int wake_one(u32 service) {
 			break;
 	}
 	s->next = first + 1;
-	c->next_row = 0;
-	c->offered = !!c->mask;
+	c->walk.next_row = 0;
+	c->walk.offered = !!c->walk.mask;
 	return 0;
 }
 
 /* Makes the next list of the current event's audience the current one. */
 static __always_inline void match_next(struct current *c) {
 	struct match m = match_of(&c->event);
-	u32 row = c->next_row;
+	u32 row = c->walk.next_row;
 
 	match_list(c->event.service, row, &m);
 	take_list(c, row, &m);
