@@ -31,7 +31,7 @@ use std::sync::atomic::AtomicU32;
 
 use ecalls_abi::ABI_VERSION;
 use ecalls_abi::service::{
-    HOST_DAEMON, Host, Service, ServiceCount, ServiceInfo, ServiceLatency, SubscriptionCount,
+    Host, Service, ServiceCount, ServiceInfo, ServiceLatency, SubscriptionCount,
 };
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -40,7 +40,7 @@ use crate::core::part::{Lack, Loaded, Parts};
 use crate::error::{Error, Result};
 use crate::kernel::link::{Link, Links};
 use crate::kernel::lock::{Alive, Lock, Subject, hold_record, lock};
-use crate::kernel::objects::{self, MAPS, OBJECTS, PROGRAMS, Place, part_with, tables_checksum};
+use crate::kernel::objects::{self, MAPS, OBJECTS, PROGRAMS, Role, part_with, tables_checksum};
 use crate::kernel::sys;
 use crate::kernel::table::{Lazy, Table};
 
@@ -114,45 +114,6 @@ pub struct Identity {
 }
 
 impl Core {
-    /// Joins the machine's core, or loads it if there is none.
-    ///
-    /// # Errors
-    /// [`Error::Denied`] without privileges, [`Error::Unsupported`] on a kernel that cannot,
-    /// [`Error::Version`] if a core of another version runs.
-    pub fn open() -> Result<Core> {
-        if !sys::may_host() {
-            return Err(Error::Denied {
-                action: "using events",
-                privilege: crate::kernel::lock::NEEDED,
-            });
-        }
-        let lock = lock()?;
-        match Core::join(&lock)? {
-            Some(core) => Ok(core),
-            None => load::load(&lock, Alive::open(Subject::Core)?, 0),
-        }
-    }
-
-    /// Loads the machine's core for a daemon: programs reach it through that, and do not join it.
-    ///
-    /// # Errors
-    /// [`Error::Hosted`] if a core runs, by a daemon or by other programs; and those of
-    /// [`Core::open`].
-    pub fn open_for_daemon() -> Result<Core> {
-        let core = {
-            let lock = lock()?;
-            let alive = Alive::open(Subject::Core)?;
-            if alive.others()? {
-                return Err(Error::Hosted {
-                    pid: lock.loader().unwrap_or(0),
-                });
-            }
-            load::load(&lock, alive, HOST_DAEMON)?
-        };
-        core.complete()?;
-        Ok(core)
-    }
-
     /// Joins a running core; none: `Ok(None)`. Never loads anything.
     pub fn join_running() -> Result<Option<Core>> {
         Core::join(&lock()?)
@@ -197,7 +158,7 @@ impl Core {
         let links = PROGRAMS
             .iter()
             .zip(host.link_ids)
-            .filter(|(program, id)| *id != 0 && program.place == Place::Always)
+            .filter(|(program, id)| *id != 0 && program.role == Role::Always)
             .map(|(_, id)| sys::link_by_id(id))
             .collect::<Result<Vec<_>>>()?;
         let mut loaded = Loaded::default();
@@ -359,18 +320,18 @@ impl Core {
         sys::run(self.program(name)?, context)
     }
 
-    /// What is attached for `place`: now, or by somebody before, whose attachment is then shared.
+    /// What is attached for `role`: now, or by somebody before, whose attachment is then shared.
     /// It lives as long as anyone holds it. The caller holds the lock.
-    pub(crate) fn attached(&self, place: Place) -> Result<Vec<Link>> {
+    pub(crate) fn attached(&self, role: Role) -> Result<Vec<Link>> {
         let mut found = Vec::new();
-        for program in PROGRAMS.iter().filter(|program| program.place == place) {
+        for program in PROGRAMS.iter().filter(|program| program.role == role) {
             match self.program(program.name) {
                 Ok(fd) => found.push((program.name, fd)),
                 // An optional part that this kernel cannot have is left out.
                 Err(error)
                     if objects::find(program.object).optional && Lack::of(&error).is_some() =>
                 {
-                    lacks_service(place, error)?;
+                    lacks_service(role, error)?;
                 }
                 Err(error) => return Err(error),
             }
@@ -385,8 +346,8 @@ impl Core {
             let at = PROGRAMS.iter().position(|program| program.name == name);
             let at = at.ok_or(Error::Closed("a program of the core"))?;
             let theirs = if self.daemon { 0 } else { host.link_ids[at] };
-            let attach = || match place {
-                Place::FastCall(mechanism) => mechanism.attach(fd),
+            let attach = || match role {
+                Role::FastCall(mechanism) => mechanism.attach(fd),
                 _ => sys::attach(fd, libbpf_sys::BPF_TRACE_RAW_TP),
             };
             let (link, new) = self.links.attach(name, fd, theirs, attach)?;
@@ -408,7 +369,7 @@ impl Core {
         let host = self.host()?;
         let links = PROGRAMS.iter().zip(host.link_ids);
         Ok(links
-            .filter(|(program, _)| program.place == Place::Service(service))
+            .filter(|(program, _)| program.role == Role::Service(service))
             .any(|(program, id)| {
                 let theirs = !self.daemon && id != 0 && sys::link_by_id(id).is_ok();
                 theirs || self.links.get(program.name).is_some()
@@ -460,8 +421,8 @@ impl Core {
     /// one that nobody has loaded.
     pub fn costs(&self, index: u32) -> Result<Vec<Cost>> {
         let mut costs = Vec::new();
-        let place = Place::Service(index);
-        for program in PROGRAMS.iter().filter(|program| program.place == place) {
+        let role = Role::Service(index);
+        for program in PROGRAMS.iter().filter(|program| program.role == role) {
             let part = self.living_part(program.object)?;
             let Some(fd) = part.and_then(|part| part.programs.get(program.name)) else {
                 continue;
@@ -480,8 +441,8 @@ impl Core {
 
 /// A service's programs raise its events: without one, nobody can subscribe to it. `error`: why it
 /// is not there.
-fn lacks_service(place: Place, error: Error) -> Result<()> {
-    let Place::Service(index) = place else {
+fn lacks_service(role: Role, error: Error) -> Result<()> {
+    let Role::Service(index) = role else {
         return Ok(());
     };
     match builtin::find(index).and_then(|builtin| builtin.needs) {

@@ -23,7 +23,7 @@ use crate::core::owner::{self, Owner};
 use crate::error::{Error, Result};
 use crate::kernel::link::Link;
 use crate::kernel::lock::lock;
-use crate::kernel::objects::Place;
+use crate::kernel::objects::Role;
 use crate::kernel::segment::{PAGE, Segment};
 use crate::kernel::sys;
 
@@ -199,7 +199,7 @@ fn activate(core: &Core, index: u32, row: &channel::Channel) -> Result<Vec<Link>
     let active = || {
         let mut links = Vec::new();
         if row.defer & DEFER_SWITCH != 0 {
-            links = core.attached(Place::Switch)?;
+            links = core.attached(Role::Switch)?;
             let id = Id::from_raw(row.id).ok_or(Error::Closed("a channel id"))?;
             owner::defer_at_switch(core, row.owner, id)?;
         }

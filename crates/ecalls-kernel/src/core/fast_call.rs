@@ -12,7 +12,7 @@ use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::kernel::link::Link;
 use crate::kernel::lock::lock;
-use crate::kernel::objects::{FastCall, Place};
+use crate::kernel::objects::{FastCall, Role};
 use crate::kernel::sys;
 
 /// A mechanism, attached as long as this lives here or in another program.
@@ -62,7 +62,7 @@ impl Core {
         self.part(mechanism.object())?;
         Ok(Chosen {
             mechanism,
-            _links: self.attached(Place::FastCall(mechanism))?,
+            _links: self.attached(Role::FastCall(mechanism))?,
         })
     }
 }

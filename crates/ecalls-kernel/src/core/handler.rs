@@ -35,7 +35,7 @@ use crate::core::Core;
 use crate::ecode::{Maps, load_handler};
 use crate::error::{Error, Result};
 use crate::kernel::link::Link;
-use crate::kernel::objects::Place;
+use crate::kernel::objects::Role;
 use crate::kernel::reader::wait_for_readers;
 use crate::kernel::segment::Segment;
 use crate::kernel::sys;
@@ -325,7 +325,7 @@ impl Handlers {
         kept: Option<(State, Option<Arc<Variables>>)>,
     ) -> Result<Running> {
         if handler.effects && self.effects.is_empty() {
-            self.effects = core.attached(Place::Effects)?;
+            self.effects = core.attached(Role::Effects)?;
         }
         let memory = variables_for(&handler.state, kept)?;
         let program = load(core, handler, memory.as_deref())?;

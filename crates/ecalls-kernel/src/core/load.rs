@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 
 use ecalls_abi::fate::FATES;
-use ecalls_abi::service;
+use ecalls_abi::service::{self, HOST_DAEMON};
 use ecalls_abi::version::{ABI_VERSION, CHANNELS_MAX, TIMERS_MAX};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder, OpenMapMut, OpenObject, PrintLevel};
 use zerocopy::{FromZeros, IntoBytes};
@@ -15,12 +15,53 @@ use crate::core::builtin;
 use crate::core::part::Loaded;
 use crate::core::{Core, HOST_MAP};
 use crate::error::{Error, Result};
-use crate::kernel::lock::{Alive, Lock};
-use crate::kernel::objects::{self, MAPS, OBJECTS, PROGRAMS, Place};
+use crate::kernel::lock::{Alive, Lock, NEEDED, Subject, lock};
+use crate::kernel::objects::{self, MAPS, OBJECTS, PROGRAMS, Role};
 use crate::kernel::{sys, verdict};
 
+impl Core {
+    /// Joins the machine's core, or loads it if there is none.
+    ///
+    /// # Errors
+    /// [`Error::Denied`] without privileges, [`Error::Unsupported`] on a kernel that cannot,
+    /// [`Error::Version`] if a core of another version runs.
+    pub fn open() -> Result<Core> {
+        if !sys::may_host() {
+            return Err(Error::Denied {
+                action: "using events",
+                privilege: NEEDED,
+            });
+        }
+        let lock = lock()?;
+        match Core::join(&lock)? {
+            Some(core) => Ok(core),
+            None => load(&lock, Alive::open(Subject::Core)?, 0),
+        }
+    }
+
+    /// Loads the machine's core for a daemon: programs reach it through that, and do not join it.
+    ///
+    /// # Errors
+    /// [`Error::Hosted`] if a core runs, by a daemon or by other programs; and those of
+    /// [`Core::open`].
+    pub fn open_for_daemon() -> Result<Core> {
+        let core = {
+            let lock = lock()?;
+            let alive = Alive::open(Subject::Core)?;
+            if alive.others()? {
+                return Err(Error::Hosted {
+                    pid: lock.loader().unwrap_or(0),
+                });
+            }
+            load(&lock, alive, HOST_DAEMON)?
+        };
+        core.complete()?;
+        Ok(core)
+    }
+}
+
 /// Loads a core; `flags`: `HOST_*`. The caller holds the lock and found none to join.
-pub(crate) fn load(lock: &Lock, alive: Alive, flags: u32) -> Result<Core> {
+fn load(lock: &Lock, alive: Alive, flags: u32) -> Result<Core> {
     let cpus =
         libbpf_rs::num_possible_cpus().map_err(|error| Error::from_bpf("counting CPUs", &error))?;
     let cpus = u32::try_from(cpus).expect("fewer CPUs than 2^32");
@@ -154,7 +195,7 @@ type NamedLinks = Vec<(&'static str, OwnedFd)>;
 fn attach_always(loaded: &Loaded) -> Result<NamedLinks> {
     let always = PROGRAMS
         .iter()
-        .filter(|program| program.place == Place::Always);
+        .filter(|program| program.role == Role::Always);
     always
         .map(|program| {
             let fd = loaded.programs.get(program.name);

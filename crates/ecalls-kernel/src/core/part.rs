@@ -25,7 +25,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use crate::core::{Core, load};
 use crate::error::{Error, Result};
 use crate::kernel::lock::{Alive, Subject, hold_parts};
-use crate::kernel::objects::{self, FastCall, MAPS, OBJECTS, Object, PROGRAMS, Place, part_with};
+use crate::kernel::objects::{self, FastCall, MAPS, OBJECTS, Object, PROGRAMS, Role, part_with};
 use crate::kernel::sys;
 
 /// Programs and maps of one or several object files.
@@ -233,8 +233,7 @@ impl Core {
     /// Puts kernel handlers into their slots.
     fn fill_handlers(&self, loaded: &Loaded) -> Result<()> {
         for program in PROGRAMS {
-            let (Place::Handler(slot), Some(fd)) =
-                (program.place, loaded.programs.get(program.name))
+            let (Role::Handler(slot), Some(fd)) = (program.role, loaded.programs.get(program.name))
             else {
                 continue;
             };

@@ -8,7 +8,7 @@ use ecalls_abi::service::{SERVICE_CPU, SERVICE_MEMORY};
 use crate::core::Core;
 use crate::core::builtin;
 use crate::error::{Error, Result};
-use crate::kernel::objects::Place;
+use crate::kernel::objects::Role;
 
 /// Starts the sampler of a service that has one. The caller holds the lock, and has made the
 /// subscription active.
@@ -30,7 +30,7 @@ pub(crate) fn start(core: &Core, service: u32) -> Result<()> {
             _ => Ok(()),
         };
     }
-    let _links = core.attached(Place::Moment)?;
+    let _links = core.attached(Role::Moment)?;
     match core.run("sample_start", &mut service.to_ne_bytes())? {
         0 => Ok(()),
         error => Err(Error::from_errno("starting to measure", i64::from(error))),

@@ -26,7 +26,7 @@ use crate::core::{audience, sampler};
 use crate::error::{Error, Result};
 use crate::kernel::link::Link;
 use crate::kernel::lock::lock;
-use crate::kernel::objects::Place;
+use crate::kernel::objects::Role;
 use crate::kernel::reader::{is_read, wait_for_readers};
 use crate::kernel::sys;
 
@@ -448,7 +448,7 @@ fn bury(core: &Core, index: u32, service: &Service) -> Result<()> {
 /// attachment.
 fn attach(core: &Core, request: &Request) -> Result<Vec<Link>> {
     let has = |kind| request.actions.iter().any(|action| action.kind == kind);
-    let mut links = core.attached(Place::Service(request.service))?;
+    let mut links = core.attached(Role::Service(request.service))?;
     if request.service == SERVICE_TIMER {
         core.part("timer")?;
     }
@@ -459,7 +459,7 @@ fn attach(core: &Core, request: &Request) -> Result<Vec<Link>> {
         core.part("thread")?;
     }
     if has(ACTION_SIGNAL) {
-        links.append(&mut core.attached(Place::Signals)?);
+        links.append(&mut core.attached(Role::Signals)?);
     }
     Ok(links)
 }

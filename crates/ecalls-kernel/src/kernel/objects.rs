@@ -6,9 +6,9 @@
 
 use ecalls_abi::service;
 
-/// Where a program belongs.
+/// What a program is for: when it is attached, and to what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Role {
     /// Attached as long as the core lives.
     Always,
     /// Attached while the service has subscriptions.
@@ -83,8 +83,8 @@ pub struct Program {
     pub name: &'static str,
     /// The object file.
     pub object: &'static str,
-    /// Where it belongs.
-    pub place: Place,
+    /// What it is for.
+    pub role: Role,
 }
 
 macro_rules! object {
@@ -133,63 +133,63 @@ pub(crate) const MEET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/meet.bp
 pub(crate) const TELL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tell.bpf.o"));
 
 macro_rules! programs {
-    ($($name:literal in $object:literal: $place:expr;)*) => {
-        &[$(Program { name: $name, object: $object, place: $place }),*]
+    ($($name:literal in $object:literal: $role:expr;)*) => {
+        &[$(Program { name: $name, object: $object, role: $role }),*]
     };
 }
 
 /// Every program that user space attaches, runs or puts into a slot.
 pub const PROGRAMS: &[Program] = programs! {
-    "deliver" in "deliver": Place::Always;
-    "queue_setup" in "deliver": Place::Run;
-    "identify" in "deliver": Place::Run;
-    "health" in "deliver": Place::Run;
-    "handler_sample" in "handler": Place::Handler(0);
-    "handler_limit" in "handler": Place::Handler(1);
-    "handler_thresh" in "handler": Place::Handler(2);
-    "handler_hist" in "handler": Place::Handler(3);
-    "handler_count" in "handler": Place::Handler(4);
-    "timer_setup" in "timer": Place::Run;
-    "delay_setup" in "downcall_run": Place::Run;
-    "call_generic" in "downcall_run": Place::Run;
-    "measure_raise" in "measure": Place::Run;
-    "measure_push" in "measure": Place::Run;
-    "measure_pop" in "measure": Place::Run;
-    "measure_trigger" in "measure": Place::Run;
-    "thread_setup" in "thread": Place::Run;
-    "pump_setup" in "thread": Place::Run;
-    "pump_run" in "thread": Place::Run;
-    "signal_verdict" in "signal": Place::Signals;
-    "signal_wait" in "signal_task": Place::Signals;
-    "watch_setup" in "signal_task": Place::Run;
-    "reap_exit" in "deliver": Place::Always;
-    "reap_exec" in "deliver": Place::Always;
-    "sched_woken" in "sched": Place::Service(service::SERVICE_SCHED);
-    "sched_woken_new" in "sched": Place::Service(service::SERVICE_SCHED);
-    "sched_switched" in "sched": Place::Service(service::SERVICE_SCHED);
-    "socket_ready" in "socket": Place::Service(service::SERVICE_SOCKET);
-    "task_fork" in "task": Place::Service(service::SERVICE_TASK);
-    "task_exec" in "task": Place::Service(service::SERVICE_TASK);
-    "task_exit" in "task": Place::Service(service::SERVICE_TASK);
-    "downcall_secure" in "downcall_security": Place::FastCall(FastCall::Security);
-    "downcall_setopt" in "downcall_setsockopt": Place::FastCall(FastCall::Setsockopt);
-    "downcall_prctl" in "downcall_prctl": Place::FastCall(FastCall::Prctl);
-    "downcall_switch" in "downcall_switch": Place::Switch;
-    "net_retransmit" in "net": Place::Service(service::SERVICE_NET);
-    "net_round_trip" in "net": Place::Service(service::SERVICE_NET);
-    "net_state" in "net": Place::Service(service::SERVICE_NET);
-    "disk_start" in "disk": Place::Service(service::SERVICE_DISK);
-    "disk_issue" in "disk": Place::Service(service::SERVICE_DISK);
-    "disk_complete" in "disk": Place::Service(service::SERVICE_DISK);
-    "reclaim_begin" in "memory": Place::Service(service::SERVICE_MEMORY);
-    "reclaim_end" in "memory": Place::Service(service::SERVICE_MEMORY);
-    "limit_begin" in "memory": Place::Service(service::SERVICE_MEMORY);
-    "limit_end" in "memory": Place::Service(service::SERVICE_MEMORY);
-    "memory_victim" in "memory": Place::Service(service::SERVICE_MEMORY);
-    "sample_begin" in "cgroup": Place::Moment;
-    "sample_start" in "cgroup": Place::Run;
-    "segment_list" in "segment": Place::Run;
-    "effects" in "effect": Place::Effects;
+    "deliver" in "deliver": Role::Always;
+    "queue_setup" in "deliver": Role::Run;
+    "identify" in "deliver": Role::Run;
+    "health" in "deliver": Role::Run;
+    "handler_sample" in "handler": Role::Handler(0);
+    "handler_limit" in "handler": Role::Handler(1);
+    "handler_thresh" in "handler": Role::Handler(2);
+    "handler_hist" in "handler": Role::Handler(3);
+    "handler_count" in "handler": Role::Handler(4);
+    "timer_setup" in "timer": Role::Run;
+    "delay_setup" in "downcall_run": Role::Run;
+    "call_generic" in "downcall_run": Role::Run;
+    "measure_raise" in "measure": Role::Run;
+    "measure_push" in "measure": Role::Run;
+    "measure_pop" in "measure": Role::Run;
+    "measure_trigger" in "measure": Role::Run;
+    "thread_setup" in "thread": Role::Run;
+    "pump_setup" in "thread": Role::Run;
+    "pump_run" in "thread": Role::Run;
+    "signal_verdict" in "signal": Role::Signals;
+    "signal_wait" in "signal_task": Role::Signals;
+    "watch_setup" in "signal_task": Role::Run;
+    "reap_exit" in "deliver": Role::Always;
+    "reap_exec" in "deliver": Role::Always;
+    "sched_woken" in "sched": Role::Service(service::SERVICE_SCHED);
+    "sched_woken_new" in "sched": Role::Service(service::SERVICE_SCHED);
+    "sched_switched" in "sched": Role::Service(service::SERVICE_SCHED);
+    "socket_ready" in "socket": Role::Service(service::SERVICE_SOCKET);
+    "task_fork" in "task": Role::Service(service::SERVICE_TASK);
+    "task_exec" in "task": Role::Service(service::SERVICE_TASK);
+    "task_exit" in "task": Role::Service(service::SERVICE_TASK);
+    "downcall_secure" in "downcall_security": Role::FastCall(FastCall::Security);
+    "downcall_setopt" in "downcall_setsockopt": Role::FastCall(FastCall::Setsockopt);
+    "downcall_prctl" in "downcall_prctl": Role::FastCall(FastCall::Prctl);
+    "downcall_switch" in "downcall_switch": Role::Switch;
+    "net_retransmit" in "net": Role::Service(service::SERVICE_NET);
+    "net_round_trip" in "net": Role::Service(service::SERVICE_NET);
+    "net_state" in "net": Role::Service(service::SERVICE_NET);
+    "disk_start" in "disk": Role::Service(service::SERVICE_DISK);
+    "disk_issue" in "disk": Role::Service(service::SERVICE_DISK);
+    "disk_complete" in "disk": Role::Service(service::SERVICE_DISK);
+    "reclaim_begin" in "memory": Role::Service(service::SERVICE_MEMORY);
+    "reclaim_end" in "memory": Role::Service(service::SERVICE_MEMORY);
+    "limit_begin" in "memory": Role::Service(service::SERVICE_MEMORY);
+    "limit_end" in "memory": Role::Service(service::SERVICE_MEMORY);
+    "memory_victim" in "memory": Role::Service(service::SERVICE_MEMORY);
+    "sample_begin" in "cgroup": Role::Moment;
+    "sample_start" in "cgroup": Role::Run;
+    "segment_list" in "segment": Role::Run;
+    "effects" in "effect": Role::Effects;
 };
 
 /// The compiler of the kernel side and the folder of libbpf's headers, for tests that compile.
