@@ -1,9 +1,9 @@
-//! The way to the core: a program hosts it, or it is a client of the daemon that does.
+//! The interface of the core: a program hosts it, or is a client of the daemon that does.
 //!
-//! [`Access`] is what either can do there. Which of the two a program is, is asked once, when it is
-//! opened; everything above uses the interface. Events and calls go the same way in both, from and
-//! to the program's own memory; only what is rare (opening, subscribing, looking) is asked of the
-//! daemon instead of being done here.
+//! [`Access`] comprises the operations of both. Which of the two a program is, is determined once,
+//! when it is opened; all other code uses the interface. Events and calls take the same path in
+//! both, from and to the program's own memory; only rare operations (opening, subscribing, listing)
+//! are sent to the daemon instead of being executed here.
 
 pub(crate) mod client;
 pub(crate) mod connection;
@@ -37,28 +37,28 @@ use crate::kernel::objects::FastCall;
 
 pub use open::{host, join, of_core, open, open_within};
 
-/// The core as both kinds of program know it.
+/// The description of the core for both kinds of program.
 #[derive(Clone, Debug)]
 pub struct HostView {
     /// Process that loaded the core: the daemon, or a program.
     pub pid: u32,
-    /// Whether that is the daemon.
+    /// Whether that process is the daemon.
     pub daemon: bool,
     /// When it was loaded, ns.
     pub start_ns: u64,
-    /// CPUs the queues were made for.
+    /// CPUs for which the queues were made.
     pub cpus: u32,
-    /// The mechanism of the fast call; None: nobody has made one yet.
+    /// The mechanism of the fast call; `None`: no fast call has been made yet.
     pub fast_call: Option<FastCall>,
 }
 
-/// What a channel, a subscription or a service of this process is held by: the row in the core that
-/// this program hosts, or its number at the daemon. Dropping it ends that.
+/// The handle of a channel, a subscription or a service of this process: the row in the core that
+/// this program hosts, or its number at the daemon. Dropping it ends the object.
 pub trait Held: Debug + Send + Sync {
     /// Replaces the handler in E-code of an action of a subscription.
     ///
     /// # Errors
-    /// [`Error::Closed`] for what has no such handler, [`Error::Ecode`], [`Error::Quota`].
+    /// [`Error::Closed`] for an object without such a handler, [`Error::Ecode`], [`Error::Quota`].
     fn replace_handler(&self, _action: usize, _handler: &Handler) -> Result<()> {
         Err(Error::Closed("the handler"))
     }
@@ -70,12 +70,12 @@ pub struct OpenedChannel {
     pub(crate) _held: Box<dyn Held>,
     pub(crate) id: Id,
     pub(crate) memory: ChannelMemory,
-    /// Readable when the wake descriptor is, or when no event will come any more; None: events
-    /// come for as long as the process lives.
+    /// Readable when the wake descriptor is, or when no event can arrive any more; `None`: events
+    /// can arrive for as long as the process lives.
     pub(crate) either: Option<OwnedFd>,
 }
 
-/// The way to the core.
+/// The operations of the core.
 pub trait Access: Debug + Send + Sync {
     /// The core itself, for programs that host it.
     ///
@@ -83,10 +83,10 @@ pub trait Access: Debug + Send + Sync {
     /// [`Error::Denied`] for a client of the daemon.
     fn core(&self) -> Result<&Arc<Core>>;
 
-    /// This process, as the kernel numbers it.
+    /// The id of this process in the kernel's initial namespace.
     fn pid(&self) -> u32;
 
-    /// Whether events still come.
+    /// Fails when no events can arrive any more.
     ///
     /// # Errors
     /// [`Error::DaemonGone`]
@@ -98,10 +98,11 @@ pub trait Access: Debug + Send + Sync {
     /// The mechanism of the fast call, attached.
     fn fast_call(&self) -> Result<FastCall>;
 
-    /// Whether this program can run the program of the generic call.
+    /// Whether this program can execute the BPF program of the generic call.
     fn has_program(&self) -> bool;
 
-    /// Runs a generic call. Its result: a negative errno for a refusal by the operation.
+    /// Executes a generic call. A negative result is the errno with which the operation was
+    /// refused.
     fn generic(&self, call: &mut Generic) -> Result<i64>;
 
     /// Opens a channel of this process.
@@ -115,19 +116,19 @@ pub trait Access: Debug + Send + Sync {
         handlers: &[(usize, Handler)],
     ) -> Result<(Id, Box<dyn Held>)>;
 
-    /// Registers a service of this process. Its index.
+    /// Registers a service of this process, and returns its index.
     fn register_service(&self, info: &ServiceInfo) -> Result<(u32, Box<dyn Held>)>;
 
     /// Index of the service of that name.
     ///
     /// # Errors
-    /// [`Error::Unknown`], with the names there are.
+    /// [`Error::Unknown`], with the names of all services.
     fn find_service(&self, name: &str) -> Result<u32>;
 
-    /// The service of that name, with everything counted of it.
+    /// The service of that name, with its counters.
     ///
     /// # Errors
-    /// [`Error::Unknown`], with the names there are.
+    /// [`Error::Unknown`], with the names of all services.
     fn service_named(&self, name: &str) -> Result<ServiceStat>;
 
     fn service_stat(&self, index: u32) -> Result<ServiceStat>;
@@ -135,7 +136,7 @@ pub trait Access: Debug + Send + Sync {
     /// A service's name, format and kinds.
     ///
     /// # Errors
-    /// [`Error::Closed`] when there is none at that index.
+    /// [`Error::Closed`] if there is none at that index.
     fn service_info(&self, index: u32) -> Result<ServiceInfo>;
 
     fn services(&self) -> Result<Vec<ServiceStat>>;
@@ -148,7 +149,7 @@ pub trait Access: Debug + Send + Sync {
 
     fn subscription(&self, index: u32) -> Result<SubscriptionStat>;
 
-    /// What is counted of the subscription at `index`, summed over CPUs.
+    /// The counters of the subscription at `index`, summed over CPUs.
     fn subscription_count(&self, index: u32) -> Result<SubscriptionCount> {
         Ok(self.subscription(index)?.count)
     }
@@ -156,13 +157,13 @@ pub trait Access: Debug + Send + Sync {
     /// Every channel that the caller may see.
     fn channels(&self) -> Result<Vec<ecalls_abi::Channel>>;
 
-    /// Every queue's fill.
+    /// The state of every queue.
     fn queues(&self) -> Result<Vec<QueueStat>>;
 
-    /// Every user that the daemon counts. None without a daemon: nobody counts by user then.
+    /// The users with their counters, which only the daemon keeps; `None` without a daemon.
     fn users(&self) -> Result<Option<Vec<UserView>>>;
 
-    /// What became of an event, newest first; 0: of every event that was not delivered. At most
+    /// The fates of an event, newest first; 0: of all events that were not delivered. At most
     /// `most`.
     fn fates(&self, event: u64, most: usize) -> Result<Vec<FateView>>;
 
@@ -172,10 +173,10 @@ pub trait Access: Debug + Send + Sync {
     /// [`Error::Invalid`] for an application service, which has no parameter.
     fn set_parameter(&self, service: u32, value: u64) -> Result<()>;
 
-    /// Registers a socket with the socket service. `if_absent`: a registration that is there stays.
+    /// Registers a socket with the socket service. `if_absent`: an existing registration stays.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the descriptor is no socket.
+    /// [`Error::Invalid`] if the descriptor is not a socket.
     fn watch_socket(
         &self,
         fd: BorrowedFd<'_>,
@@ -183,10 +184,10 @@ pub trait Access: Debug + Send + Sync {
         if_absent: bool,
     ) -> Result<()>;
 
-    /// Ends a socket's registration. That there was none is no error.
+    /// Ends a socket's registration; without one it does nothing.
     fn forget_socket(&self, fd: BorrowedFd<'_>) -> Result<()>;
 
-    /// The core's map at place `number` of the loader's table; None behind the last.
+    /// The core's map at index `number` of the loader's table; `None` after the last one.
     ///
     /// # Errors
     /// [`Error::Denied`] unless root.

@@ -1,11 +1,11 @@
-//! The scheduler (bpf/sched): loading it, and what it tells of itself.
+//! The scheduler (bpf/sched): loading it, and reading its state.
 //!
-//! Whoever starts it holds it: the kernel gives every task back to its own scheduler when the
-//! holder ends, however that happens, or when ours makes a mistake. There is one per machine, ours
-//! or another's; the kernel refuses a second one.
+//! The process that starts the scheduler holds it: the kernel schedules all tasks itself again when
+//! the holder ends, for whatever reason, or when our scheduler makes a mistake. A machine has one
+//! sched_ext scheduler, ours or another; the kernel refuses a second one.
 //!
-//! The holder notes in a file who it is and what others may look at (record.rs): so others find
-//! it.
+//! The holder records its process and the readable maps in a file (record.rs), by which other
+//! processes find the scheduler.
 
 mod options;
 mod record;
@@ -35,7 +35,7 @@ use crate::provider;
 
 const BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/scheduler.bpf.o"));
 
-/// Where the kernel tells of sched_ext.
+/// The kernel's files about sched_ext.
 const KERNEL: &str = "/sys/kernel/sched_ext";
 
 /// Its object file, for the test that compares the contract with what was compiled.
@@ -44,10 +44,10 @@ pub fn compiled() -> (&'static str, &'static [u8]) {
     ("scheduler", BYTES)
 }
 
-/// What the kernel calls it; the version of its table may stand behind.
+/// Its name in the kernel, which may be followed by the version of its table.
 const NAME: &str = "ecalls";
 
-/// So many CPUs it has tables for: `CPUS_MAX` in bpf/sched/state.h.
+/// The largest number of CPUs: `CPUS_MAX` in bpf/sched/state.h.
 const CPUS_MAX: usize = 1024;
 
 /// `SCX_ECODE_ACT_RESTART` of the kernel.
@@ -58,32 +58,33 @@ const OPS: &str = "ecalls_sched";
 const ENDED: &str = ".bss.ended";
 /// Maps with one element per CPU.
 const PER_CPU: [&str; 5] = ["sched_cpus", "sched_timers", "sched_places", COUNTS, WATCH];
-/// Has an element per group, of which there are half as many as entities at most.
+/// This map has an element per group; there are at most half as many groups as entities.
 const GROUPS: &str = "sched_groups";
 /// Entities of a CPU's table, each with an element of [`SEEN`].
 const ENTITIES: u32 = 64;
 
-/// The running scheduler. Dropping it gives every task back to the kernel's own.
+/// The running scheduler. When it is dropped, the kernel schedules all tasks itself again.
 #[derive(Debug)]
 pub struct Scheduler {
-    // First: nothing schedules any more when the maps go.
+    // The first field: scheduling ends before the maps are freed.
     link: Option<Link>,
     object: Object,
     _record: File,
 }
 
-/// What the kernel says of its schedulers.
+/// The kernel's information about its schedulers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
-    /// The name of the one that schedules through sched_ext; None: the kernel's own does.
+    /// The name of the active sched_ext scheduler; `None`: the kernel's own schedules.
     pub running: Option<String>,
-    /// How many have begun since the machine did; None: this kernel does not say.
+    /// Number of schedulers started since the machine booted; `None`: this kernel does not report
+    /// it.
     pub begun: Option<u64>,
     /// The process that holds ours.
     pub holder: Option<u32>,
 }
 
-/// What the kernel says. None: it has no sched_ext.
+/// The kernel's information. `None`: it has no sched_ext.
 pub fn state() -> Option<State> {
     let folder = Path::new(KERNEL);
     let enabled = fs::read_to_string(folder.join("state")).ok()?;
@@ -102,7 +103,7 @@ pub fn is_ours(name: &str) -> bool {
     name.starts_with(NAME)
 }
 
-/// What the running scheduler has counted, per CPU.
+/// The counters of the running scheduler, per CPU.
 ///
 /// # Errors
 /// [`Error::Closed`] if ours does not run, [`Error::Denied`] without privileges.
@@ -110,7 +111,7 @@ pub fn counts() -> Result<Vec<SchedCount>> {
     read_counts(&Record::look()?.map(COUNTS)?)
 }
 
-/// How the running scheduler decides.
+/// The options of the running scheduler.
 ///
 /// # Errors
 /// [`Error::Closed`] if ours does not run, [`Error::Denied`] without privileges.
@@ -148,14 +149,14 @@ fn running_already(name: &str) -> Error {
     }
 }
 
-/// Why a scheduler ended that its holder did not stop.
+/// The reason for which a scheduler ended that its holder did not stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// The kernel's reason: `runnable task stall`.
     pub reason: String,
     /// The details.
     pub message: String,
-    /// Nothing is wrong: whoever held it should stop it and start it again.
+    /// This is no error: the holder should stop the scheduler and start it again.
     pub again: bool,
 }
 
@@ -212,7 +213,7 @@ impl Scheduler {
         })
     }
 
-    /// What it has counted, per CPU.
+    /// Its counters, per CPU.
     ///
     /// # Errors
     /// What the kernel refuses.
@@ -220,7 +221,7 @@ impl Scheduler {
         read_counts(&find(&self.object, COUNTS)?)
     }
 
-    /// How many instructions the kernel's verifier looked at to load each program.
+    /// The number of instructions that the kernel's verifier processed to load each program.
     ///
     /// # Errors
     /// What the kernel refuses.
@@ -230,7 +231,7 @@ impl Scheduler {
         sys::verified(named)
     }
 
-    /// Why it has ended, if it has.
+    /// The reason for which it has ended, if it has.
     pub fn ended(&self) -> Option<Ended> {
         let map = self.object.maps().find(|map| map.name() == ENDED)?;
         let bytes = map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok()??;
@@ -247,7 +248,7 @@ impl Scheduler {
         })
     }
 
-    /// Stops it. Every task is its kernel's again when this returns.
+    /// Stops it. All tasks are the kernel's again when this returns.
     pub fn stop(mut self) {
         self.link = None;
     }
@@ -259,7 +260,7 @@ fn find<'a>(object: &'a Object, name: &str) -> Result<Map<'a>> {
         .ok_or(Error::Closed("a map of the scheduler"))
 }
 
-/// The machine's CPUs, if none of them would be without a table: threads there would not run.
+/// The number of CPUs, unless some would have no table: threads on them would not run.
 fn within_limit(cpus: usize) -> Result<u32> {
     let few = u32::try_from(cpus).ok().filter(|_| cpus <= CPUS_MAX);
     few.ok_or_else(|| Error::Invalid {
@@ -269,7 +270,7 @@ fn within_limit(cpus: usize) -> Result<u32> {
     })
 }
 
-/// Sizes the tables, and says how it is to decide.
+/// Sets the sizes of the tables, and the options.
 fn prepare(
     open: &mut OpenObject,
     shared: &HashMap<&'static str, OwnedFd>,
@@ -287,7 +288,7 @@ fn prepare(
         } else if name == SEEN {
             map.set_max_entries(cpus * ENTITIES)?;
         } else if name == GROUPS {
-            // Each has a member: so nobody can take the last place.
+            // Each group has a member, which needs a place of its own.
             map.set_max_entries(cpus * ENTITIES / 2)?;
         } else if name == SETTING {
             let words = options.words(cpus);

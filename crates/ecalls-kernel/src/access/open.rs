@@ -1,4 +1,4 @@
-//! Opens the way to the core: here, and nowhere else, it is asked whether a daemon runs.
+//! Opens the interface of the core: only here it is determined whether a daemon runs.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use crate::access::host::Host;
 use crate::core::Core;
 use crate::error::{Error, Result};
 
-/// How often [`open_within`] tries again.
+/// The interval at which [`open_within`] tries again.
 const TRY_AGAIN: Duration = Duration::from_millis(50);
 
-/// Connects to the daemon; without one joins the machine's core, or loads it.
+/// Connects to the daemon; without one it joins the machine's core, or loads one.
 ///
 /// # Errors
 /// [`Error::Denied`] when there is no daemon and the program may not host the core itself,
@@ -25,10 +25,10 @@ pub fn open() -> Result<Arc<dyn Access>> {
     }
 }
 
-/// The same, but waits for the daemon for at most `time`: for clients of one that restarts.
+/// The same, but waits for the daemon for at most `time`: for clients of a daemon that restarts.
 ///
 /// # Errors
-/// [`Error::DaemonGone`] when the time has run out.
+/// [`Error::DaemonGone`] if the time is over.
 pub fn open_within(time: Duration) -> Result<Arc<dyn Access>> {
     let until = Instant::now() + time;
     loop {
@@ -44,7 +44,7 @@ pub fn open_within(time: Duration) -> Result<Arc<dyn Access>> {
     }
 }
 
-/// Reaches the core that runs, if one does; loads nothing.
+/// Reaches the running core, if there is one, and never loads a core.
 pub fn join() -> Result<Option<Arc<dyn Access>>> {
     if let Some(client) = Client::connect(&socket_path())? {
         return Ok(Some(Arc::new(client)));
@@ -52,7 +52,7 @@ pub fn join() -> Result<Option<Arc<dyn Access>>> {
     Ok(Core::join_running()?.map(|core| of_core(Arc::new(core))))
 }
 
-/// Hosts the core in this program, whether a daemon runs or not.
+/// Hosts the core in this program even if a daemon runs.
 ///
 /// # Errors
 /// Those of [`Core::open`].
@@ -60,7 +60,7 @@ pub fn host() -> Result<Arc<dyn Access>> {
     Ok(of_core(Arc::new(Core::open()?)))
 }
 
-/// The way to a core that this program hosts already.
+/// The interface of a core that this program hosts already.
 pub fn of_core(core: Arc<Core>) -> Arc<dyn Access> {
     Arc::new(Host(core))
 }

@@ -1,5 +1,5 @@
-//! How the scheduler decides: as its starter says it, and as the kernel side has it (`setting` of
-//! bpf/sched/state.h).
+//! The scheduler's options, as its starter gives them, and as the kernel side reads them (`setting`
+//! of bpf/sched/state.h).
 
 use std::time::Duration;
 
@@ -8,32 +8,34 @@ use ecalls_abi::coop::WINDOW_WHOLE;
 /// Words of `setting`.
 const WORDS: usize = 8;
 
-/// How it decides (Coop §3.2).
+/// The options of the scheduler's decisions (Coop §3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// In which each runnable thread of a CPU runs once.
+    /// Time in which each runnable thread of a CPU runs once.
     pub period: Duration,
-    /// A time slice is not shorter.
+    /// The shortest time slice.
     pub slice_min: Duration,
-    /// By which a cooperative thread may overrun its slice (the paper's `coop_slack`).
+    /// Time by which a cooperative thread may overrun its slice (the paper's `coop_slack`).
     pub slack: Duration,
-    /// CPU time that timely dispatch may bring a cooperative thread beyond its fair share.
+    /// CPU time that a cooperative thread may use beyond its fair share to run at its release
+    /// times.
     pub ahead: Duration,
-    /// Of each CPU, what windows leave to all others.
+    /// Part of each CPU that windows leave to other threads.
     pub reserve_percent: u32,
-    /// In which order windows are served.
+    /// Order in which windows are served.
     pub windows: WindowOrder,
     /// Service time of the task server (ECalls-05 §4.2) per period, in [`WindowOrder::Dwcs`]; zero:
-    /// there is none.
+    /// no task server.
     pub server: Duration,
 }
 
-/// In which order windows are served (ECalls-05 §4.1).
+/// The order in which windows are served (ECalls-05 §4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowOrder {
-    /// Dynamic window-constrained scheduling as published: it promises for equal windows.
+    /// Dynamic window-constrained scheduling as published: gives guarantees for equal windows.
     Dwcs,
-    /// Of y periods those that count are spread evenly: it promises for different ones, too.
+    /// The periods that count are spread evenly over every y: gives guarantees for different ones,
+    /// too.
     Spread,
 }
 
@@ -60,7 +62,7 @@ impl Options {
             nanoseconds(self.slice_min),
             nanoseconds(self.slack),
             nanoseconds(self.ahead),
-            // Rounded down: a window of all that it leaves is promised.
+            // Rounded down, so that a window that needs exactly the rest is promised.
             u64::from(self.reserve_percent.min(100)) * WINDOW_WHOLE / 100,
             nanoseconds(self.server),
             match self.windows {
@@ -70,7 +72,7 @@ impl Options {
         ]
     }
 
-    /// The same, read back. None: it is of another version.
+    /// The options from `setting`. `None`: it is of another version.
     pub(super) fn from_words(bytes: &[u8]) -> Option<Options> {
         let (words, rest) = bytes.as_chunks::<8>();
         let words: [[u8; 8]; WORDS] = words.try_into().ok().filter(|_| rest.is_empty())?;

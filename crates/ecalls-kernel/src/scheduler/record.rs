@@ -1,6 +1,6 @@
-//! The file in which the holder of the scheduler notes who it is and what others may look at: its
-//! process, and the ids of maps and programs. The holder has it locked while it lives: so what a
-//! dead one left there is not believed.
+//! The file in which the scheduler's holder records its process, and the ids of the maps and
+//! programs that others may use. The holder has the file locked while it lives: so the record of a
+//! dead holder is ignored.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read};
@@ -13,14 +13,14 @@ use super::{NAME, running_already};
 use crate::error::{Error, Result};
 use crate::kernel::{lock, sys};
 
-/// Only root can open it, so nobody else can hold it.
+/// Only root can open the file, so no other user can lock it.
 const PATH: &str = "/run/ecalls-sched";
-/// The byte of it that the holder has locked,
+/// The byte that the holder has locked.
 const HOLDER: i64 = 0;
-/// and the one that who traces has.
+/// The byte that the tracing process has locked.
 const TRACER: i64 = 1;
 
-/// Maps whose ids are noted, in this order.
+/// Maps whose ids are recorded, in this order.
 const MAPS: [&str; 6] = [COUNTS, SEEN, WATCH, RING, SETTING, ASKED];
 pub(super) const COUNTS: &str = "sched_counts";
 pub(super) const SEEN: &str = "sched_seen";
@@ -29,12 +29,12 @@ pub(super) const RING: &str = "sched_ring";
 pub(super) const SETTING: &str = ".rodata.setting";
 pub(super) const ASKED: &str = ".bss.asked";
 
-/// Programs whose ids are noted behind them. The first ones a trace attaches.
+/// Programs whose ids are recorded after those of the maps. A trace attaches the first ones.
 const PROGRAMS: [&str; 4] = ["trace_switch", "trace_wake", "trace_event", ASK];
 pub(super) const TRACED: &[&str] = &["trace_switch", "trace_wake", "trace_event"];
 pub(super) const ASK: &str = "trace_ask";
 
-/// What the holder has noted.
+/// The record.
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) pid: u32,
@@ -42,12 +42,12 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Of the holder. None: nobody holds the scheduler, or this user may not know.
+    /// The holder's record. `None`: nobody holds the scheduler, or this user may not read it.
     pub(super) fn read() -> Option<Record> {
         Record::look().ok()
     }
 
-    /// The same, with the reason why not.
+    /// The same, with the reason if there is none.
     pub(super) fn look() -> Result<Record> {
         let gone = Error::Closed("the scheduler");
         let mut file = File::open(PATH).map_err(|error| match error.kind() {
@@ -87,7 +87,7 @@ impl Record {
     }
 }
 
-/// Notes who holds it. Locked until the file is closed, however that happens.
+/// Writes the record. It is valid until the file is closed, for whatever reason.
 pub(super) fn write(object: &Object) -> Result<File> {
     let failed = |error| Error::from_io("writing /run/ecalls-sched", error);
     let mut text = std::process::id().to_string();

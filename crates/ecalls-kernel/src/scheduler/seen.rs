@@ -1,8 +1,8 @@
-//! What the running scheduler has seen of threads that told it something about themselves, of their
-//! groups, and of those that were the latest.
+//! The running scheduler's records of threads that use it, of their groups, and of the greatest
+//! delays.
 //!
-//! It is read while it is written. A row may be off by one sample; a note of the worst is taken if
-//! two looks in a row find it the same.
+//! The records are read while the scheduler writes them. A row may lack one sample; a record of a
+//! delay is used if two consecutive reads are equal.
 
 use ecalls_abi::sched::{ASK_FORGET, SEEN_FREE, SchedSeen, SchedWatch, SchedWorst};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
@@ -12,7 +12,7 @@ use super::record::{self, Record};
 use super::trace;
 use crate::error::{Error, Result};
 
-/// Threads and groups, as the scheduler knows them now: a group on two CPUs is there twice.
+/// The threads and groups that the scheduler knows now: a group on two CPUs appears twice.
 ///
 /// # Errors
 /// [`Error::Closed`] if ours does not run, [`Error::Denied`] without privileges.
@@ -28,7 +28,7 @@ pub fn seen() -> Result<Vec<SchedSeen>> {
     Ok(seen)
 }
 
-/// The worst tardinesses since the scheduler began or was told to forget, the worst one first.
+/// The greatest delays since the scheduler began or [`forget`] was called, in descending order.
 ///
 /// # Errors
 /// [`Error::Closed`] if ours does not run, [`Error::Denied`] without privileges.
@@ -50,7 +50,7 @@ pub fn worst() -> Result<Vec<SchedWorst>> {
     Ok(all)
 }
 
-/// From now on [`worst`] begins anew.
+/// Resets the records that [`worst`] returns.
 ///
 /// # Errors
 /// [`Error::Closed`] if ours does not run, [`Error::Denied`] without privileges.

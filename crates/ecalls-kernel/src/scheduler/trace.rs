@@ -1,7 +1,7 @@
-//! A trace of the running scheduler: what it notes while somebody reads.
+//! A trace of the running scheduler: the records that it writes while a process reads them.
 //!
-//! The notes are on until a moment that the reader moves on, so they end soon if it dies; its
-//! programs are attached by links, which end with it.
+//! The scheduler writes records until a time that the reader moves forward, so they end soon if the
+//! reader dies; the trace's programs are attached by links, which end with it.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,10 +15,10 @@ use super::record::{self, Record};
 use crate::error::{Error, Result};
 use crate::kernel::sys;
 
-/// How often the reader says that it is there: a part of TRACE_LIFE_NS of bpf/sched/trace.h.
+/// The interval in which the reader moves that time: a part of TRACE_LIFE_NS of bpf/sched/trace.h.
 const RENEW: Duration = Duration::from_millis(500);
 
-/// A trace that is on. There is one at a time.
+/// An active trace. There is only one at a time.
 #[derive(Debug)]
 pub struct Trace {
     record: Record,
@@ -27,7 +27,7 @@ pub struct Trace {
     _only: File,
 }
 
-/// Asks the scheduler for something, `ASK_*`.
+/// Sends the scheduler a request, `ASK_*`.
 pub(super) fn ask(record: &Record, what: u32) -> Result<()> {
     let program = record.program(record::ASK)?;
     match sys::run(program.as_fd(), &mut what.to_ne_bytes())? {
@@ -37,11 +37,11 @@ pub(super) fn ask(record: &Record, what: u32) -> Result<()> {
 }
 
 impl Trace {
-    /// Begins one.
+    /// Begins a trace.
     ///
     /// # Errors
     /// [`Error::Closed`] if ours does not run, [`Error::Denied`] without privileges,
-    /// [`Error::LimitReached`] if somebody traces already.
+    /// [`Error::LimitReached`] if another process traces already.
     pub fn start() -> Result<Trace> {
         let record = Record::look()?;
         let only = record::trace()?;
@@ -60,8 +60,8 @@ impl Trace {
         })
     }
 
-    /// Hands over each note, in the order of each CPU, while `go_on` says so, which also waits
-    /// between two looks.
+    /// Passes each record to `note`, in the order of each CPU, while `go_on` returns true; `go_on`
+    /// also waits between two reads.
     ///
     /// # Errors
     /// What the kernel refuses; [`Error::Closed`] if the scheduler has ended.
@@ -100,7 +100,7 @@ impl Trace {
 
 impl Drop for Trace {
     fn drop(&mut self) {
-        // If it cannot be told, it ends by itself.
+        // If this fails, the trace ends by itself.
         let _ = ask(&self.record, ASK_END);
     }
 }
