@@ -28,7 +28,8 @@ struct {
 /* Starts the turn of a task that has the CPU, again or anew. */
 static __always_inline void begin(struct task_struct *p, struct sched_task *t, u32 cpu,
 				  struct sched_cpu *c, u64 now) {
-	bool is_light;
+	bool is_timed;
+	u64 slice;
 
 	t->plain.weight = share_weight(t);
 	if (t->entity < SCHED_ENTITIES) {
@@ -39,16 +40,19 @@ static __always_inline void begin(struct task_struct *p, struct sched_task *t, u
 		c->plain.weight = t->plain.weight;
 	}
 	load_settle(t, c);
-	is_light =
-		t->entity >= SCHED_ENTITIES && fair_is_light(c, t->plain.weight, load_of_cpu(cpu));
-	scx_bpf_task_set_slice(p, c->limit_ns > now ? c->limit_ns - now : 1);
+	is_timed = is_fine(c) || now < c->hurry_until_ns ||
+		   (t->entity >= SCHED_ENTITIES &&
+		    fair_is_light(c, t->plain.weight, load_of_cpu(cpu)));
+	slice = c->limit_ns > now ? c->limit_ns - now : 1;
+	scx_bpf_task_set_slice(p, is_timed ? slice : tick_slice(slice));
 	if (t->entity < SCHED_ENTITIES) {
 		count_turn(t, now);
 		tell(t, c, now);
 		window_tell(t, c);
 		sink_looks(t);
 	}
-	set_timer(cpu, c, is_light, now);
+	if (is_timed)
+		set_timer(cpu, c, now);
 }
 
 SEC("struct_ops/select_cpu")
@@ -79,6 +83,7 @@ void BPF_PROG(sched_runnable, struct task_struct *p, u64 enq_flags) {
 		leave(t);
 	move_to(t, cpu, c);
 	t->ready = 1;
+	t->comes = COMES_NOW;
 	share_ready(t);
 	if (t->entity < SCHED_ENTITIES) {
 		t->plain.weight = share_weight(t);
@@ -98,9 +103,8 @@ void BPF_PROG(sched_enqueue, struct task_struct *p, u64 enq_flags) {
 	u32 cpu = scx_bpf_task_cpu(p);
 	struct sched_task *t = task_of(p);
 	struct sched_cpu *c = cpu_of(cpu);
-	/* A thread that stops is put back by a choice that was made already. */
-	bool preempts = enq_flags & SCX_NUMBER(scx_enq_flags, SCX_ENQ_WAKEUP);
 	u64 now = now_ns();
+	bool preempts, waits;
 
 	/* The task was moved while it waited, by its affinity or because its CPU goes offline: the
 	 * kernel then calls neither quiescent nor runnable. */
@@ -116,15 +120,25 @@ void BPF_PROG(sched_enqueue, struct task_struct *p, u64 enq_flags) {
 		return;
 	}
 	t->waits_ns = now;
+	/* A thread that stops is put back by a choice that was made already. A plain thread that
+	 * begins, or comes from another CPU, is like one that wakes. */
+	preempts = enq_flags & SCX_NUMBER(scx_enq_flags, SCX_ENQ_WAKEUP) ||
+		   (t->comes == COMES_NOW && t->entity >= SCHED_ENTITIES);
+	if (t->comes)
+		t->comes = COMES_WAITS;
 	if (t->entity < SCHED_ENTITIES) {
 		sink_waits(t, cpu, c);
 		preempts = preempts && sched_preempts(c, t->entity, now);
 		scx_bpf_dsq_insert(p, QUEUE_ENTITY(cpu, t->entity), slice, enq_flags);
 		if (sched_in(c->windowed, t->entity))
-			set_timer(cpu, c, false, now);
+			set_timer(cpu, c, now);
 	} else {
-		preempts = preempts && sched_preempts_plain(c, t->plain.vtime, now);
+		waits = preempts;
+		preempts =
+			preempts && sched_preempts_plain(c, t->plain.vtime, t->plain.weight, now);
 		scx_bpf_dsq_insert_vtime(p, QUEUE_PLAIN(cpu), slice, t->plain.vtime, enq_flags);
+		if (waits && !preempts)
+			set_timer(cpu, c, now);
 	}
 	if (!preempts)
 		return;
@@ -159,7 +173,7 @@ void BPF_PROG(sched_dispatch, s32 cpu, struct task_struct *prev) {
 	trace_choice(cpu, choice.who, choice.why);
 	if (choice.why == SCHED_WHY_FAIR && wait_ends(cpu, now))
 		return;
-	if (choice.why == SCHED_WHY_FAIR && balance(cpu, now)) {
+	if (choice.why == SCHED_WHY_FAIR && !fair_is_owed(c) && balance(cpu, now)) {
 		SCHED_COUNT(cpu, balanced);
 		return;
 	}
@@ -182,7 +196,8 @@ void BPF_PROG(sched_dispatch, s32 cpu, struct task_struct *prev) {
 		return;
 	}
 	/* A thread that waits for its next period runs when that begins. */
-	set_timer(cpu, c, false, now);
+	if (is_fine(c))
+		set_timer(cpu, c, now);
 	steal(cpu, now);
 }
 
@@ -193,14 +208,22 @@ void BPF_PROG(sched_running, struct task_struct *p) {
 	struct sched_task *t = task_of(p);
 	struct sched_cpu *c = cpu_of(cpu);
 	u64 now = now_ns();
+	bool moved;
 
 	if (!t || !c)
 		return;
 	/* Another CPU has taken the task, or it has lost the right to its group. */
-	if (t->cpu != cpu || heir_is_another(p, t))
+	moved = t->cpu != cpu;
+	if (moved || heir_is_another(p, t))
 		leave(t);
 	move_to(t, cpu, c);
+	/* It has waited here, for no time. */
+	if (moved)
+		turn_ready_plain(c, &t->plain, now);
 	begin(p, t, cpu, c, now);
+	if (t->comes)
+		fair_protect(c, now);
+	t->comes = COMES_BACK;
 	seen_runs(cpu, t->entity, now);
 	watch_begins(p, cpu, t->entity);
 	if (!t->bound || t->entity < SCHED_ENTITIES)

@@ -36,12 +36,17 @@ struct {
 	__type(value, struct sched_cpu);
 } sched_cpus SEC(".maps");
 
+#define COMES_BACK 0u /* it has run, and was put back */
+#define COMES_NOW 1u  /* it becomes ready, and enters its queue next */
+#define COMES_WAITS 2u
+
 /* A thread. */
 struct sched_task {
 	struct sched_plain plain;
 	u32 cpu;     /* whose virtual time it goes by */
 	u32 entity;  /* of that CPU, or SCHED_NOBODY */
 	u32 ready;   /* 1: the policy knows that it waits or runs */
+	u32 comes;   /* COMES_...: how it came here, until it runs */
 	u32 channel; /* whose slot it polls by, and which slot; 0: none */
 	u32 slot;
 	u32 bound;  /* 1: it was an entity, and is to be one again where it runs next */

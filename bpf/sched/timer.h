@@ -5,8 +5,9 @@
  * set_timer() arms it when a task gets the CPU, when a thread with a window begins to wait, and
  * when a choice finds nobody who may run yet. When the timer expires, it kicks its CPU, and the
  * kernel calls dispatch there. The kernel's tick comes every few milliseconds anyway; so the timer
- * is armed only where that is too coarse: where there are cooperative threads or windows, and for a
- * light thread.
+ * is armed only where that is too coarse: where there are cooperative threads or windows (is_fine),
+ * for a light thread, and while a thread waits that has just woken. All other slices end with the
+ * tick that is nearest (tick_slice).
  *
  * Fails how: a kick from a CPU that goes offline is left out (kick). A CPU that was kicked
  * and has not asked is kicked again after UNASKED_NS.
@@ -16,7 +17,8 @@
 
 #include "state.h"
 
-#define UNASKED_NS 1000000u /* until a CPU that was kicked and has not asked is kicked again */
+#define TICK_HALF_NS 2000000u /* at 250 Hz; at more, slices end a little earlier */
+#define UNASKED_NS 1000000u   /* until a CPU that was kicked and has not asked is kicked again */
 
 struct sched_timer_of {
 	struct bpf_timer timer;
@@ -30,6 +32,17 @@ struct {
 	__type(key, u32);
 	__type(value, struct sched_timer_of);
 } sched_timers SEC(".maps");
+
+/* Whether the tick is too coarse for a CPU whoever runs. */
+static __always_inline bool is_fine(const struct sched_cpu *c) {
+	return c->cooperative | c->windowed;
+}
+
+/* What the kernel is told of a slice that it ends by its tick: it does so with the first one after
+ * the slice has passed, which may be a whole tick later. */
+static __always_inline u64 tick_slice(u64 slice) {
+	return slice > TICK_HALF_NS ? slice - TICK_HALF_NS : slice;
+}
 
 /* Makes a CPU ask again whom to run. Not from a CPU that goes offline: a kick is sent by an
  * interrupt to the sender itself, and in its last moments that CPU gets no interrupt, although it
@@ -63,12 +76,11 @@ static int timer_comes(void *map, u32 *cpu, struct sched_timer_of *timer) {
 }
 
 /* Arms the timer of this CPU for the policy's next moment, unless it expires by then. */
-static __always_inline void set_timer(u32 cpu, struct sched_cpu *c, bool is_light, u64 now) {
+static __always_inline void set_timer(u32 cpu, struct sched_cpu *c, u64 now) {
 	struct sched_timer_of *timer = bpf_map_lookup_elem(&sched_timers, &cpu);
 	u64 at;
 
-	/* The kernel's tick is fine enough among plain threads that are not light. */
-	if (!timer || !(c->cooperative | c->windowed | is_light))
+	if (!timer)
 		return;
 	at = sched_timer(c);
 	if (at == SCHED_NEVER || (timer->at_ns && timer->at_ns <= at))

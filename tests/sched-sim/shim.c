@@ -67,8 +67,9 @@ int policy_preempts(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u64 now_ns) {
 	return sched_preempts(cpu, who, now_ns);
 }
 
-int policy_preempts_plain(struct sched_cpu *cpu, ecalls_u64 vtime, ecalls_u64 now_ns) {
-	return sched_preempts_plain(cpu, vtime, now_ns);
+int policy_preempts_plain(struct sched_cpu *cpu, ecalls_u64 vtime, ecalls_u32 weight,
+			  ecalls_u64 now_ns) {
+	return sched_preempts_plain(cpu, vtime, weight, now_ns);
 }
 
 ecalls_u64 policy_timer(struct sched_cpu *cpu) {
@@ -85,6 +86,14 @@ ecalls_u64 policy_least_importance(struct sched_cpu *cpu, ecalls_u32 except) {
 
 int policy_is_light(const struct sched_cpu *cpu, ecalls_u32 weight, ecalls_u64 load) {
 	return fair_is_light(cpu, weight, load);
+}
+
+void policy_protect(struct sched_cpu *cpu, ecalls_u64 now_ns) {
+	fair_protect(cpu, now_ns);
+}
+
+int policy_is_owed(const struct sched_cpu *cpu) {
+	return fair_is_owed(cpu);
 }
 
 ecalls_u64 policy_move(ecalls_u64 vtime, ecalls_u64 from_least, ecalls_u64 to_least) {

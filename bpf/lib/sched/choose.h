@@ -251,8 +251,11 @@ LIB_CALL int sched_preempts(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u64 no
 	return !vtime_before(fair_running_vtime(cpu), e->vtime);
 }
 
-/* The same for a plain thread without a group, by its virtual time. */
-LIB_CALL int sched_preempts_plain(struct sched_cpu *cpu, ecalls_u64 vtime, ecalls_u64 now_ns) {
+/* The same for a plain thread without a group, by its virtual time and weight: if it has had less
+ * than who runs by FAIR_LEAD_NS, and that one has not just woken itself. Else its turn comes
+ * soon. */
+LIB_CALL int sched_preempts_plain(struct sched_cpu *cpu, ecalls_u64 vtime, ecalls_u32 weight,
+				  ecalls_u64 now_ns) {
 	if (cpu->running == SCHED_NOBODY)
 		return 1;
 	fair_charge(cpu, now_ns);
@@ -262,7 +265,11 @@ LIB_CALL int sched_preempts_plain(struct sched_cpu *cpu, ecalls_u64 vtime, ecall
 		return 0;
 	if (cpu->claims || cpu->on_server)
 		return 0;
-	return !vtime_before(fair_running_vtime(cpu), vtime);
+	vtime += vtime_advance(FAIR_LEAD_NS, weight);
+	if (!vtime_before(fair_running_vtime(cpu), vtime) && now_ns >= cpu->protected_ns)
+		return 1;
+	fair_hurry(cpu, now_ns);
+	return 0;
 }
 
 /* When to look again: the end of the running thread's time, a release that then preempts, or the

@@ -109,6 +109,7 @@ struct sched_cpu {
 	ecalls_u64 events;	/* threads that events wait for */
 	ecalls_u64 vtime;	/* the least virtual time; never goes back */
 	ecalls_u64 owed;	/* the virtual time where threads begin, if it is later (fair.h) */
+	ecalls_u64 hurry_until_ns; /* until when slices are short, for one that woke (fair.h) */
 	struct sched_queue queue;
 	/* who runs: an entity's index, a group's (then a plain member of it runs), SCHED_PLAIN, or
 	 * SCHED_NOBODY */
@@ -116,6 +117,7 @@ struct sched_cpu {
 	ecalls_u32 zero; /* always 0, for the verifier: see heap.h */
 	struct sched_plain plain;
 	ecalls_u64 charged_ns;	 /* up to when the running thread is charged */
+	ecalls_u64 protected_ns; /* until then no plain thread that wakes preempts it (fair.h) */
 	ecalls_u64 slice_end_ns; /* when it should yield */
 	ecalls_u64 limit_ns;	 /* when it is preempted */
 	ecalls_u32 claims;	 /* who runs does so by its window, and owes nobody for it: how

@@ -4,11 +4,23 @@
  *
  * The CPU knows the least virtual time (vtime.h) of the runnable threads; who comes or comes back
  * begins no earlier than there. It neither pays for the time it was away nor has saved it up.
+ *
+ * A plain thread that wakes keeps what it has had less than the others, up to FAIR_CREDIT_NS of CPU
+ * time: virtual time never goes back, so it gains no more than that, however often it sleeps. By
+ * that it goes before those that compute all the time. It preempts who has had FAIR_LEAD_NS more
+ * than itself, but not in the first FAIR_SHORT_NS of a turn for which that one has woken: threads
+ * that wake each other thousands of times a second handle several messages in a turn, and would pay
+ * for a switch at each of them.
  */
 #ifndef ECALLS_SCHED_FAIR_H
 #define ECALLS_SCHED_FAIR_H
 
 #include "window.h"
+
+#define FAIR_CREDIT_NS 2000000u /* CPU time that a plain thread may have saved up when it wakes */
+#define FAIR_LEAD_NS 2000000u	/* and by which it must be behind to preempt; not more than that */
+#define FAIR_TURN_NS 8000000u	/* a plain thread's slice while others wait, at most */
+#define FAIR_SHORT_NS 1000000u	/* and while one waits that has just woken */
 
 /* A thread ends: what it has had beyond the least virtual time is owed by those who begin, else
  * threads that begin when the last one ends would never owe anything, and starve the others. At
@@ -50,6 +62,44 @@ LIB_INLINE ecalls_u64 fair_slice(const struct sched_cpu *cpu) {
 	ecalls_u64 slice = count > 1 ? cpu->options.period_ns / count : cpu->options.period_ns;
 
 	return slice < cpu->options.slice_min_ns ? cpu->options.slice_min_ns : slice;
+}
+
+/* The slice of a plain thread. */
+LIB_INLINE ecalls_u64 fair_turn(const struct sched_cpu *cpu, ecalls_u64 now_ns) {
+	ecalls_u64 slice = fair_slice(cpu), most = FAIR_TURN_NS;
+
+	if (now_ns < cpu->hurry_until_ns)
+		most = FAIR_SHORT_NS;
+	return slice < cpu->options.period_ns && most < slice ? most : slice;
+}
+
+/* The running thread has woken for its turn, which may last a little (sched_preempts_plain). */
+LIB_INLINE void fair_protect(struct sched_cpu *cpu, ecalls_u64 now_ns) {
+	cpu->protected_ns = now_ns + FAIR_SHORT_NS;
+}
+
+/* A plain thread has woken and waits: if a plain one runs, it ends soon, and until each of the
+ * others has had a short turn, so do they. */
+LIB_INLINE void fair_hurry(struct sched_cpu *cpu, ecalls_u64 now_ns) {
+	ecalls_u64 end_ns = cpu->protected_ns;
+
+	cpu->hurry_until_ns = now_ns + fair_count(cpu) * FAIR_SHORT_NS;
+	end_ns = end_ns > now_ns ? end_ns : now_ns + FAIR_SHORT_NS;
+	if (cpu->running == SCHED_PLAIN && cpu->limit_ns > end_ns)
+		cpu->limit_ns = end_ns;
+}
+
+/* Where a plain thread outside of groups begins to wait. */
+LIB_INLINE ecalls_u64 fair_place(const struct sched_cpu *cpu, const struct sched_plain *plain) {
+	ecalls_u64 credit = vtime_advance(FAIR_CREDIT_NS, plain->weight);
+
+	return vtime_place(cpu->vtime - credit, plain->vtime);
+}
+
+/* Whether the first of the plain threads that wait has woken, and goes before all that came from
+ * other CPUs: it has had less than the least of those who were here. */
+LIB_INLINE _Bool fair_is_owed(const struct sched_cpu *cpu) {
+	return cpu->queue.count && vtime_before(cpu->queue.vtime, cpu->vtime);
 }
 
 /* Whether a thread weighs less than half of the average on its CPU, which carries `load`. Then its

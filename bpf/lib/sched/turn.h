@@ -45,7 +45,7 @@ LIB_CALL int turn_ready_plain(struct sched_cpu *cpu, struct sched_plain *plain, 
 			vtime_place(sched_entity(cpu, plain->group)->inner_vtime, plain->vtime);
 		group_enter(cpu, plain->group, plain->weight);
 	} else {
-		plain->vtime = vtime_place(cpu->vtime, plain->vtime);
+		plain->vtime = fair_place(cpu, plain);
 		fair_queue(cpu, plain->vtime);
 	}
 	return 0;
@@ -118,6 +118,8 @@ LIB_INLINE ecalls_u64 turn_most(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u6
 
 	if (cpu->claims) {
 		slice = window_slice(cpu, who, now_ns);
+	} else if (who >= SCHED_ENTITIES) {
+		slice = fair_turn(cpu, now_ns);
 	} else {
 		slice = release_slice(cpu, who, now_ns);
 		if (sched_in(cpu->windowed, who) && service < slice)
@@ -154,6 +156,11 @@ LIB_CALL int turn_start(struct sched_cpu *cpu, ecalls_u32 who, const struct sche
 	fair_charge(cpu, now_ns);
 	if (turn_goes_on(cpu, who, now_ns))
 		return 0;
+	/* The last one of those that waited: nobody does, until the caller tells of others. */
+	if (who == SCHED_PLAIN && cpu->running != SCHED_PLAIN && cpu->queue.count == 1)
+		cpu->queue.count = 0;
+	if (cpu->running != who)
+		cpu->protected_ns = 0;
 	cpu->claims = window_claim(cpu, who);
 	cpu->next_release_ns = who < SCHED_ENTITIES ? release_next(cpu, who, now_ns) : SCHED_NEVER;
 	turn_limit(cpu, who, now_ns);
@@ -175,7 +182,8 @@ LIB_CALL int turn_start(struct sched_cpu *cpu, ecalls_u32 who, const struct sche
 
 /* Who runs stops, and `waits` on or not. A plain thread's virtual time is in cpu->plain. */
 LIB_INLINE void turn_stop(struct sched_cpu *cpu, _Bool waits, ecalls_u64 now_ns) {
-	fair_charge(cpu, now_ns);
+	/* With who stops: one that was alone has had no more than anybody. */
+	fair_update(cpu, now_ns);
 	police_overran(cpu, now_ns);
 	if (waits && cpu->running == SCHED_PLAIN)
 		fair_queue(cpu, cpu->plain.vtime);

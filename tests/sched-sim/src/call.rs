@@ -28,6 +28,7 @@ pub enum Op {
     Preempts,
     PreemptsPlain,
     Timer,
+    Protect,
 }
 
 /// `struct call`.

@@ -7,12 +7,17 @@
 //!
 //! An idle CPU steals the plain thread that has had least from the CPU where most wait. After each
 //! event the machine checks what must always hold (`Machine::check`).
+//!
+//! With a tick the machine does more of what the kernel does, for [`ordinary`](crate::ordinary)
+//! threads: a slice that no timer ends lasts until a tick, a thread that wakes goes to an idle CPU,
+//! and busy CPUs balance (`moves`).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
+use crate::moves::Balancing;
 use crate::patience::{Rival, Wait, binds};
-use crate::policy::{Admission, Choice, Cpu, NEVER, NOBODY, Options, PLAIN, Plain, Queue, moved};
+use crate::policy::{Admission, Choice, Cpu, NEVER, NOBODY, Options, PLAIN, Queue, why};
 use crate::thread::{Action, Figures, Script, Spec, State, Thread};
 
 /// Decisions at one moment on one machine: more, and it makes no progress.
@@ -28,11 +33,11 @@ enum Event {
     Wake(usize, u64),
 }
 
-struct Processor {
-    policy: Cpu,
-    running: Option<usize>,
+pub(crate) struct Processor {
+    pub(crate) policy: Cpu,
+    pub(crate) running: Option<usize>,
     /// Those that wait: by virtual time, then number.
-    queue: BTreeSet<(u64, usize)>,
+    pub(crate) queue: BTreeSet<(u64, usize)>,
     /// The same for each group's plain members.
     group_queue: Vec<BTreeSet<(u64, usize)>>,
     /// The entities of the machine's groups.
@@ -42,22 +47,26 @@ struct Processor {
     generation: u64,
     timer_generation: u64,
     timer_ns: u64,
+    tick_end_ns: u64,
     switched: Option<usize>,
     /// CPU time that threads have had by virtual time.
     passed_ns: u64,
+    pub(crate) balancing: Balancing,
 }
 
 /// See the module.
 pub struct Machine {
-    options: Options,
-    processors: Vec<Processor>,
-    threads: Vec<Thread>,
+    pub(crate) options: Options,
+    pub(crate) processors: Vec<Processor>,
+    pub(crate) threads: Vec<Thread>,
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
     planned: u64,
-    now: u64,
+    pub(crate) now: u64,
     decided_at: (u64, u32),
-    /// Somebody who has waited too long.
-    starved: Option<String>,
+    /// What was seen and must not be, between two checks.
+    pub(crate) wrong: Option<String>,
+    /// The kernel's tick; 0: slices end when they should, and threads move to idle CPUs only.
+    pub tick_ns: u64,
     /// What a context switch costs.
     pub switch_ns: u64,
     /// Times a CPU was asked who runs next.
@@ -88,8 +97,10 @@ impl Machine {
                 generation: 0,
                 timer_generation: 0,
                 timer_ns: NEVER,
+                tick_end_ns: NEVER,
                 switched: None,
                 passed_ns: 0,
+                balancing: Balancing::default(),
             }
         };
         Self {
@@ -100,7 +111,8 @@ impl Machine {
             planned: 0,
             now: 0,
             decided_at: (0, 0),
-            starved: None,
+            wrong: None,
+            tick_ns: 0,
             switch_ns: 0,
             decisions: 0,
             switches: 0,
@@ -190,18 +202,27 @@ impl Machine {
         if thread.state != State::Asleep(sleep) {
             return;
         }
+        self.go_to_idle(number);
+        let thread = &mut self.threads[number];
         let cpu = thread.cpu;
         let policy = &mut self.processors[cpu].policy;
+        if sleep == 0 {
+            thread.plain.vtime = policy.vtime;
+        }
         thread.state = State::Waiting;
+        thread.woken = true;
         thread.since_ns = now;
         let preempts = if thread.entity == NOBODY {
             policy.ready_plain(&mut thread.plain, now);
             let alone = thread.plain.group == NOBODY;
-            let vtime = thread.plain.vtime;
+            let plain = thread.plain;
             self.enqueue(number);
             let policy = &mut self.processors[cpu].policy;
             if alone {
-                policy.preempts_plain(vtime, now)
+                let preempts = policy.preempts_plain(&plain, now);
+                // It set the timer.
+                self.processors[cpu].tick_end_ns = 0;
+                preempts
             } else {
                 policy.running == NOBODY
             }
@@ -219,7 +240,7 @@ impl Machine {
     }
 
     /// Puts a plain thread into its queue.
-    fn enqueue(&mut self, number: usize) {
+    pub(crate) fn enqueue(&mut self, number: usize) {
         let thread = &self.threads[number];
         let processor = &mut self.processors[thread.cpu];
         let key = (thread.plain.vtime, number);
@@ -230,7 +251,7 @@ impl Machine {
         self.tell_groups(thread.cpu);
     }
 
-    fn dequeue(&mut self, number: usize) {
+    pub(crate) fn dequeue(&mut self, number: usize) {
         let thread = &self.threads[number];
         let processor = &mut self.processors[thread.cpu];
         let key = (thread.plain.vtime, number);
@@ -254,7 +275,7 @@ impl Machine {
     }
 
     /// Asks the policy who runs, and lets that thread run.
-    fn decide(&mut self, cpu: usize) {
+    pub(crate) fn decide(&mut self, cpu: usize) {
         let now = self.now;
         self.decisions += 1;
         if self.decided_at.0 != now {
@@ -268,10 +289,17 @@ impl Machine {
             count: waiting.len() as u64,
         };
         let choice = self.processors[cpu].policy.choose(now, &queue);
-        if choice.keep == 0 {
+        self.note_rivals(cpu);
+        let may_balance = choice.why == why::FAIR && !self.processors[cpu].policy.is_owed();
+        let taken = may_balance.then(|| self.balance(cpu)).flatten();
+        if choice.keep == 0 || taken.is_some() {
             self.stop(cpu);
         }
-        self.start(cpu, &choice);
+        match taken {
+            Some(number) => self.start(cpu, PLAIN, false, number),
+            None if choice.who == NOBODY => {}
+            None => self.start(cpu, choice.who, choice.keep == 1, self.chosen(cpu, &choice)),
+        }
         self.arm(cpu);
     }
 
@@ -292,7 +320,7 @@ impl Machine {
     }
 
     /// A thread waits from now on.
-    fn begin_wait(&mut self, number: usize) {
+    pub(crate) fn begin_wait(&mut self, number: usize) {
         let thread = &mut self.threads[number];
         let processor = &self.processors[thread.cpu];
         let (vtime, group) = match thread.entity {
@@ -351,37 +379,41 @@ impl Machine {
         self.begin_wait(number);
     }
 
-    fn start(&mut self, cpu: usize, choice: &Choice) {
-        let now = self.now;
-        let number = match choice.who {
-            NOBODY => return,
-            _ if choice.keep == 1 => self.processors[cpu].running.expect("it goes on"),
-            PLAIN => self.processors[cpu].queue.first().expect("one waits").1,
-            who => match self.processors[cpu].groups.iter().position(|&g| g == who) {
-                Some(group) => {
-                    self.processors[cpu].group_queue[group]
-                        .first()
-                        .expect("one waits")
-                        .1
-                }
-                None => self.processors[cpu].thread_of[who as usize],
+    /// The thread that a choice stands for.
+    fn chosen(&self, cpu: usize, choice: &Choice) -> usize {
+        let processor = &self.processors[cpu];
+        match choice.who {
+            _ if choice.keep == 1 => processor.running.expect("it goes on"),
+            PLAIN => processor.queue.first().expect("one waits").1,
+            who => match processor.groups.iter().position(|&g| g == who) {
+                Some(group) => processor.group_queue[group].first().expect("one waits").1,
+                None => processor.thread_of[who as usize],
             },
-        };
-        let plain: Option<Plain> = (self.threads[number].entity == NOBODY)
-            .then_some(self.threads[number].plain)
-            .filter(|_| choice.keep == 0);
+        }
+    }
+
+    /// Gives the CPU to a thread: as `who`, for the policy. It may go on.
+    fn start(&mut self, cpu: usize, who: u32, keep: bool, number: usize) {
+        let now = self.now;
+        let is_plain = self.threads[number].entity == NOBODY;
+        let plain = (is_plain && !keep).then_some(self.threads[number].plain);
         if plain.is_some() {
             self.dequeue(number);
         }
-        if choice.keep == 0 && self.starved.is_none() {
-            self.starved = self.starves(number);
+        if !keep && self.wrong.is_none() {
+            self.wrong = self.starves(number).or_else(|| self.was_late(number));
         }
         let processor = &mut self.processors[cpu];
-        processor.policy.start(choice.who, plain.as_ref(), now);
+        processor.policy.start(who, plain.as_ref(), now);
+        if !keep && std::mem::take(&mut self.threads[number].woken) {
+            processor.policy.protect(now);
+        }
         processor.running = Some(number);
         processor.generation += 1;
+        self.processors[cpu].tick_end_ns = self.tick_end(cpu);
+        let processor = &mut self.processors[cpu];
         let thread = &mut self.threads[number];
-        if choice.keep == 0 {
+        if !keep {
             let waited = now - thread.since_ns;
             thread.figures.waited_ns_max = thread.figures.waited_ns_max.max(waited);
             thread.figures.turns += 1;
@@ -402,11 +434,37 @@ impl Machine {
         self.plan(at, Event::Done(cpu, generation));
     }
 
-    /// Sets the CPU's timer to when the policy wants to look again. As in the kernel, one that
-    /// comes earlier stays: nobody may want that any more.
-    fn arm(&mut self, cpu: usize) {
+    /// When a CPU looks again. With a tick, that ends a slice for which the glue sets no timer.
+    fn due(&mut self, cpu: usize) -> u64 {
         let processor = &mut self.processors[cpu];
         let at = processor.policy.timer();
+        if self.tick_ns == 0 || processor.running.is_none() {
+            return at;
+        }
+        at.max(processor.tick_end_ns)
+    }
+
+    /// When the tick ends the slice that begins now: with the one that is nearest to its end. 0: a
+    /// timer does.
+    fn tick_end(&self, cpu: usize) -> u64 {
+        let (tick, load) = (self.tick_ns, self.load(cpu));
+        let policy = &self.processors[cpu].policy;
+        let is_timed = policy.cooperative | policy.windowed != 0
+            || self.now < policy.hurry_until_ns
+            || policy.is_light(policy.plain.weight, load);
+        if is_timed || tick == 0 {
+            return 0;
+        }
+        let slice = policy.limit_ns - self.now;
+        let slice = slice - if slice > tick / 2 { tick / 2 } else { 0 };
+        (self.now + slice).div_ceil(tick) * tick
+    }
+
+    /// Sets the CPU's timer to when the policy wants to look again. As in the kernel, one that
+    /// comes earlier stays: nobody may want that any more.
+    pub(crate) fn arm(&mut self, cpu: usize) {
+        let at = self.due(cpu);
+        let processor = &mut self.processors[cpu];
         if at >= processor.timer_ns {
             return;
         }
@@ -423,6 +481,9 @@ impl Machine {
             return;
         }
         self.processors[cpu].timer_ns = NEVER;
+        if self.tick_ns > 0 && self.due(cpu) > self.now {
+            return self.arm(cpu);
+        }
         self.decide(cpu);
         self.steal_all();
     }
@@ -466,6 +527,12 @@ impl Machine {
                     thread,
                     deadline_ns,
                 } => self.raise(thread, deadline_ns),
+                Action::Send(thread) => self.send(thread),
+                Action::Receive if thread.inbox > 0 => thread.inbox -= 1,
+                Action::Receive => {
+                    thread.receives = true;
+                    return self.sleep(cpu, NEVER);
+                }
             }
             if self.processors[cpu].generation != generation {
                 return;
@@ -493,6 +560,17 @@ impl Machine {
                 self.steal_all();
             }
             _ => {}
+        }
+    }
+
+    fn send(&mut self, number: usize) {
+        let thread = &mut self.threads[number];
+        match thread.state {
+            State::Asleep(sleep) if thread.receives => {
+                thread.receives = false;
+                self.wake(number, sleep);
+            }
+            _ => thread.inbox += 1,
         }
     }
 
@@ -546,47 +624,13 @@ impl Machine {
         number
     }
 
-    /// Idle CPUs take plain threads from those where most wait.
-    fn steal_all(&mut self) {
-        if self.processors.len() == 1 {
-            return;
-        }
-        for to in 0..self.processors.len() {
-            let waiting = |p: &Processor| p.queue.len() + usize::from(p.running.is_some());
-            let Some(from) = (0..self.processors.len())
-                .filter(|&from| waiting(&self.processors[from]) > 1)
-                .max_by_key(|&from| self.processors[from].queue.len())
-            else {
-                return;
-            };
-            if self.processors[to].running.is_some() || self.processors[from].queue.is_empty() {
-                continue;
-            }
-            let number = self.processors[from].queue.first().expect("one waits").1;
-            self.dequeue(number);
-            let least = self.processors[to].policy.vtime;
-            let policy = &mut self.processors[from].policy;
-            let thread = &mut self.threads[number];
-            policy.sleep_plain(&thread.plain, self.now);
-            thread.plain.vtime = moved(thread.plain.vtime, policy.vtime, least);
-            thread.cpu = to;
-            self.processors[to]
-                .policy
-                .ready_plain(&mut thread.plain, self.now);
-            self.enqueue(number);
-            self.begin_wait(number);
-            self.arm(from);
-            self.decide(to);
-        }
-    }
-
     /// What must hold after each event.
     fn check(&self) -> Result<(), String> {
         if self.decided_at.1 > DECISIONS_AT_ONCE_MAX {
             return Err(format!("no progress at {} ns", self.now));
         }
-        if let Some(starved) = &self.starved {
-            return Err(starved.clone());
+        if let Some(wrong) = &self.wrong {
+            return Err(wrong.clone());
         }
         let idle = self.processors.iter().any(|p| p.running.is_none());
         for (cpu, processor) in self.processors.iter().enumerate() {
@@ -601,7 +645,9 @@ impl Machine {
                     self.now
                 ));
             }
-            if idle && processor.queue.len() > usize::from(processor.running.is_none()) {
+            let free = |&&(_, number): &&(u64, usize)| !self.threads[number].spec.bound;
+            let free = processor.queue.iter().filter(free).count();
+            if idle && free > usize::from(processor.running.is_none()) {
                 return Err(format!("cpu {cpu} has too many at {} ns", self.now));
             }
             self.check_policing(cpu)?;

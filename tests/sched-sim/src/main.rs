@@ -1,4 +1,5 @@
-//! Runs worlds by chance until enough decisions were taken.
+//! Runs worlds by chance until enough decisions were taken: of each seed one of threads that know
+//! the scheduler, and one of ordinary ones.
 //!
 //!     sched-sim [DECISIONS [SEED]]
 //!
@@ -8,7 +9,7 @@
 use std::process::ExitCode;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use sched_sim::world;
+use sched_sim::{ordinary, world};
 
 /// How long each world lives, in its own time.
 const WORLD_NS: u64 = 2_000_000_000;
@@ -27,11 +28,13 @@ fn main() -> ExitCode {
     let began = Instant::now();
     let (mut taken, mut seed) = (0_u64, first);
     while taken < decisions {
-        match world::run(seed, WORLD_NS) {
-            Ok(run) => taken += run.decisions,
-            Err(wrong) => {
-                eprintln!("{wrong}\nrepeat it with: sched-sim 1 {seed}");
-                return ExitCode::FAILURE;
+        for run in [world::run, ordinary::run] {
+            match run(seed, WORLD_NS) {
+                Ok(run) => taken += run.decisions,
+                Err(wrong) => {
+                    eprintln!("{wrong}\nrepeat it with: sched-sim 1 {seed}");
+                    return ExitCode::FAILURE;
+                }
             }
         }
         seed = seed.wrapping_add(1);

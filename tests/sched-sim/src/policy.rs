@@ -185,11 +185,13 @@ pub struct Raw {
     pub events: u64,
     pub vtime: u64,
     pub owed: u64,
+    pub hurry_until_ns: u64,
     pub queue: Queue,
     pub running: u32,
     pub zero: u32,
     pub plain: Plain,
     pub charged_ns: u64,
+    pub protected_ns: u64,
     pub slice_end_ns: u64,
     pub limit_ns: u64,
     pub claims: u32,
@@ -225,11 +227,13 @@ impl Raw {
             events: 0,
             vtime: 0,
             owed: 0,
+            hurry_until_ns: 0,
             queue: Queue::default(),
             running: 0,
             zero: 0,
             plain: Plain::default(),
             charged_ns: 0,
+            protected_ns: 0,
             slice_end_ns: 0,
             limit_ns: 0,
             claims: 0,
@@ -263,7 +267,7 @@ unsafe extern "C" {
     safe fn policy_poll(cpu: &mut Raw, i: u32, now: u64, release: u64, importance: u64);
     safe fn policy_choose(cpu: &mut Raw, now: u64, queue: &Queue, choice: &mut Choice);
     safe fn policy_preempts(cpu: &mut Raw, who: u32, now: u64) -> i32;
-    safe fn policy_preempts_plain(cpu: &mut Raw, vtime: u64, now: u64) -> i32;
+    safe fn policy_preempts_plain(cpu: &mut Raw, vtime: u64, weight: u32, now: u64) -> i32;
     safe fn policy_timer(cpu: &mut Raw) -> u64;
     safe fn policy_next_release(cpu: &mut Raw, except: u32, now: u64) -> u64;
     safe fn policy_least_importance(cpu: &mut Raw, except: u32) -> u64;
@@ -275,6 +279,8 @@ unsafe extern "C" {
     safe fn policy_window_miss(window: &mut Window);
     safe fn policy_window_counts(window: &Window, position: u32) -> i32;
     safe fn policy_is_light(cpu: &Raw, weight: u32, load: u64) -> i32;
+    safe fn policy_protect(cpu: &mut Raw, now: u64);
+    safe fn policy_is_owed(cpu: &Raw) -> i32;
     safe fn policy_move(vtime: u64, from_least: u64, to_least: u64) -> u64;
     safe fn policy_balance_left(promised_share: u64) -> u64;
     safe fn policy_balance_takes(look: &Look, vtime: u64, weight: u64) -> u32;
@@ -500,10 +506,11 @@ impl Cpu {
         result
     }
 
-    pub fn preempts_plain(&mut self, vtime: u64, now: u64) -> bool {
-        let result = policy_preempts_plain(&mut self.raw, vtime, now) != 0;
+    pub fn preempts_plain(&mut self, plain: &Plain, now: u64) -> bool {
+        let result = policy_preempts_plain(&mut self.raw, plain.vtime, plain.weight, now) != 0;
         self.note(|| Call {
-            a: vtime,
+            a: plain.vtime,
+            flag: plain.weight,
             result: result.into(),
             ..Call::new(Op::PreemptsPlain, 0, now)
         });
@@ -527,6 +534,17 @@ impl Cpu {
     /// this CPU, which weigh `load` together.
     pub fn is_light(&self, weight: u32, load: u64) -> bool {
         policy_is_light(&self.raw, weight, load) != 0
+    }
+
+    /// `fair_protect`: who runs has woken for its turn.
+    pub fn protect(&mut self, now: u64) {
+        policy_protect(&mut self.raw, now);
+        self.note(|| Call::new(Op::Protect, 0, now));
+    }
+
+    /// `fair_is_owed`: whether the first plain thread that waits goes before all from other CPUs.
+    pub fn is_owed(&self) -> bool {
+        policy_is_owed(&self.raw) != 0
     }
 
     pub fn admit(&mut self, i: u32, wish: &Window, conserving: bool, now: u64) -> Admission {

@@ -26,6 +26,10 @@ pub enum Action {
         /// The event's deadline.
         deadline_ns: u64,
     },
+    /// Sends a message to a thread, which wakes if it sleeps until one comes.
+    Send(usize),
+    /// Takes a message that was sent to it, or sleeps until one comes.
+    Receive,
     /// Ends.
     Exit,
 }
@@ -90,6 +94,8 @@ pub struct Spec {
     pub window: Option<(Window, bool)>,
     /// Its CPU.
     pub cpu: usize,
+    /// Whether it is plain and may not leave its CPU.
+    pub bound: bool,
 }
 
 impl Spec {
@@ -101,6 +107,7 @@ impl Spec {
             registered: false,
             window: None,
             cpu,
+            bound: false,
         }
     }
 
@@ -136,6 +143,13 @@ pub(crate) struct Thread {
     pub(crate) left_ns: u64,
     pub(crate) since_ns: u64,
     pub(crate) wait: Wait,
+    /// Turns of others that it may have to wait for, by weight, and since it waits.
+    pub(crate) rivals: u64,
+    /// Messages that were sent to it, and whether it sleeps until one comes.
+    pub(crate) inbox: u32,
+    /// It has woken, and has not run since.
+    pub(crate) woken: bool,
+    pub(crate) receives: bool,
     pub(crate) view: View,
     pub(crate) promised: bool,
 }
@@ -157,6 +171,10 @@ impl Thread {
             left_ns: 0,
             since_ns: 0,
             wait: Wait::default(),
+            rivals: 0,
+            inbox: 0,
+            woken: false,
+            receives: false,
             view: View {
                 now: 0,
                 slice_end_ns: 0,

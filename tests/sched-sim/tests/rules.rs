@@ -82,7 +82,7 @@ fn running_thread_keeps_the_cpu_while_it_has_had_least() {
 }
 
 #[test]
-fn sleeper_saves_nothing_up() {
+fn sleeping_entity_saves_nothing_up_and_a_plain_thread_a_little() {
     let mut cpu = cpu();
     let a = thread(&mut cpu, NOBODY, 0);
     cpu.start(PLAIN, Some(&plain(0)), 0);
@@ -91,7 +91,16 @@ fn sleeper_saves_nothing_up() {
     assert_eq!(cpu.entity(a).vtime, 50 * MS, "the running thread's");
     let mut late = plain(0);
     cpu.ready_plain(&mut late, 50 * MS);
-    assert_eq!(late.vtime, 50 * MS);
+    assert_eq!(late.vtime, 48 * MS, "2 ms of CPU time");
+    let mut light = Plain {
+        weight: 25,
+        ..plain(0)
+    };
+    cpu.ready_plain(&mut light, 50 * MS);
+    assert_eq!(light.vtime, 42 * MS, "the same");
+    let mut ahead = plain(49 * MS);
+    cpu.ready_plain(&mut ahead, 50 * MS);
+    assert_eq!(ahead.vtime, 49 * MS, "it has used up a part of that");
 }
 
 #[test]
@@ -170,13 +179,55 @@ fn light_thread_weighs_less_than_half_of_the_average() {
 }
 
 #[test]
-fn waking_thread_preempts_who_has_had_as_much() {
+fn waking_entity_preempts_who_has_had_as_much_and_a_plain_thread_who_has_had_more() {
     let mut cpu = cpu();
     cpu.start(PLAIN, Some(&plain(0)), 0);
     let a = thread(&mut cpu, NOBODY, MS);
     assert!(cpu.preempts(a, MS));
-    assert!(cpu.preempts_plain(MS, MS));
-    assert!(!cpu.preempts_plain(MS + 1, MS));
+    assert!(cpu.preempts_plain(&plain(0), 2 * MS));
+    assert!(!cpu.preempts_plain(&plain(1), 2 * MS));
+}
+
+#[test]
+fn turn_of_a_thread_that_woke_lasts_a_millisecond_whatever_plain_thread_wakes() {
+    let mut cpu = busy(1);
+    let woken = plain(0u64.wrapping_sub(2 * MS));
+    assert!(cpu.preempts_plain(&woken, 0), "of one that was put back");
+    cpu.protect(0);
+    assert!(!cpu.preempts_plain(&woken, MS / 2));
+    assert_eq!(cpu.timer(), MS);
+    assert!(cpu.preempts_plain(&woken, MS));
+}
+
+#[test]
+fn thread_that_woke_and_waits_makes_slices_short() {
+    let mut cpu = cpu();
+    cpu.choose(0, &waiting(0, 3));
+    cpu.start(PLAIN, Some(&plain(0)), 0);
+    assert_eq!(cpu.timer(), 20 * MS / 3, "a third of the period");
+    cpu.choose(MS, &waiting(0, 2));
+    let mut woken = plain(MS);
+    cpu.ready_plain(&mut woken, MS);
+    assert!(!cpu.preempts_plain(&woken, MS), "it has had as much");
+    assert_eq!(cpu.timer(), 2 * MS);
+    cpu.stop(2 * MS);
+    cpu.start(PLAIN, Some(&plain(0)), 2 * MS);
+    assert_eq!(cpu.timer(), 3 * MS, "and of the next one");
+    cpu.stop(3 * MS);
+    // Each of the four has had its turn by then.
+    cpu.start(PLAIN, Some(&plain(0)), 5 * MS);
+    assert_eq!(cpu.timer(), 9 * MS);
+}
+
+#[test]
+fn thread_that_was_alone_has_had_no_more_than_anybody() {
+    let mut cpu = cpu();
+    let mut alone = plain(0);
+    cpu.ready_plain(&mut alone, 0);
+    cpu.start(PLAIN, Some(&alone), 0);
+    cpu.stop_for_good(15 * MS);
+    cpu.sleep_plain(&alone, 15 * MS);
+    assert_eq!(cpu.vtime, 15 * MS);
 }
 
 #[test]

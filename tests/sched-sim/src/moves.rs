@@ -1,0 +1,241 @@
+//! Threads that go to another CPU of the simulated machine: those that wake, where one is idle;
+//! those that wait, to an idle CPU, or to a busy one by balance, as bpf/sched/take.h does it.
+//!
+//! With a tick, each move and each wait is checked: how far behind or ahead of the others a thread
+//! comes to stand, and how long it waited (`was_late`).
+
+use crate::machine::{Machine, Processor};
+use crate::policy::{Load, Look, NOBODY, Wants, moved};
+use crate::script::Chance;
+use crate::thread::State;
+
+/// A turn of a thread: the slice where others wait, and up to a tick more.
+const TURN_NS: u64 = 8_000_000;
+/// So many turns of each rival, by weight, a thread waits at most.
+const TURNS: u64 = 2;
+
+const ROTATE_PERIODS: u64 = 2;
+const LOOKS: usize = 8;
+const AGAIN_NS: u64 = 1_000_000;
+
+/// What a CPU knows of balancing (`struct sched_places`).
+pub(crate) struct Balancing {
+    looked: usize,
+    took: bool,
+    look_ns: u64,
+    rotate_ns: u64,
+    chance: Chance,
+}
+
+impl Default for Balancing {
+    fn default() -> Self {
+        Self {
+            looked: 0,
+            took: false,
+            look_ns: 0,
+            rotate_ns: 0,
+            chance: Chance::new(1),
+        }
+    }
+}
+
+impl Processor {
+    /// The least virtual time of its plain threads, up to date; none: nobody is there.
+    fn least(&self, now: u64) -> Option<u64> {
+        let policy = &self.policy;
+        let first = self.queue.first().map(|first| first.0);
+        let weight = u64::from(policy.plain.weight.max(1));
+        let ran = now.saturating_sub(policy.charged_ns) * 100 / weight;
+        let running = self.running.map(|_| policy.plain.vtime.wrapping_add(ran));
+        let earlier = |a: u64, b: u64| {
+            if (a.wrapping_sub(b)).cast_signed() < 0 {
+                a
+            } else {
+                b
+            }
+        };
+        match (first, running) {
+            (Some(first), Some(running)) => Some(earlier(first, running)),
+            (first, running) => first.or(running),
+        }
+    }
+}
+
+impl Machine {
+    /// The weights of the threads that want a CPU.
+    pub(crate) fn load(&self, cpu: usize) -> u64 {
+        let processor = &self.processors[cpu];
+        let waiting = processor.queue.iter().map(|waiting| waiting.1);
+        let all = waiting.chain(processor.running);
+        all.map(|i| u64::from(self.threads[i].spec.weight)).sum()
+    }
+
+    /// CPU time by which a thread is ahead of the first of those that are on a CPU, at least 0.
+    fn ahead_ns(&self, number: usize, cpu: usize) -> u64 {
+        let thread = &self.threads[number];
+        let Some(least) = self.processors[cpu].least(self.now) else {
+            return 0;
+        };
+        let ahead = thread.plain.vtime.wrapping_sub(least).cast_signed().max(0);
+        ahead.unsigned_abs() * u64::from(thread.spec.weight) / 100
+    }
+
+    /// A plain thread, which is in no queue, goes by the virtual time of another CPU.
+    fn go(&mut self, number: usize, to: usize) {
+        let from = self.threads[number].cpu;
+        let before = self.ahead_ns(number, from);
+        let least = self.processors[from].policy.vtime;
+        let thread = &mut self.threads[number];
+        thread.plain.vtime = moved(thread.plain.vtime, least, self.processors[to].policy.vtime);
+        thread.cpu = to;
+        let after = self.ahead_ns(number, to);
+        let is_alone = self.processors[to].least(self.now).is_none();
+        if self.tick_ns == 0 || is_alone || after.abs_diff(before) <= TURN_NS {
+            return;
+        }
+        self.wrong.get_or_insert_with(|| {
+            format!(
+                "thread {number} was {before} ns ahead on cpu {from}, and is {after} ns ahead \
+                 on cpu {to} since it went there at {} ns",
+                self.now
+            )
+        });
+    }
+
+    /// A thread that wakes goes where nobody runs, unless that is its own CPU.
+    pub(crate) fn go_to_idle(&mut self, number: usize) {
+        let thread = &self.threads[number];
+        let (cpu, is_free) = (thread.cpu, self.is_free(number));
+        if self.tick_ns == 0 || !is_free || self.processors[cpu].running.is_none() {
+            return;
+        }
+        let idle = (0..self.processors.len()).find(|&to| self.processors[to].running.is_none());
+        if let Some(to) = idle {
+            self.go(number, to);
+        }
+    }
+
+    fn is_free(&self, number: usize) -> bool {
+        let thread = &self.threads[number];
+        thread.entity == NOBODY && thread.spec.group.is_none() && !thread.spec.bound
+    }
+
+    /// A plain thread that waits, and may leave its CPU, does.
+    fn leave_queue(&mut self, number: usize, to: usize) {
+        let from = self.threads[number].cpu;
+        self.dequeue(number);
+        let plain = self.threads[number].plain;
+        self.processors[from].policy.sleep_plain(&plain, self.now);
+        self.go(number, to);
+        let policy = &mut self.processors[to].policy;
+        policy.ready_plain(&mut self.threads[number].plain, self.now);
+        self.enqueue(number);
+        self.begin_wait(number);
+        self.arm(from);
+    }
+
+    fn first_free(&self, cpu: usize) -> Option<usize> {
+        let queue = &self.processors[cpu].queue;
+        let mut waiting = queue.iter().map(|waiting| waiting.1);
+        waiting.find(|&number| self.is_free(number))
+    }
+
+    /// Idle CPUs take plain threads from those where most wait.
+    pub(crate) fn steal_all(&mut self) {
+        for to in 0..self.processors.len() {
+            if self.processors.len() == 1 || self.processors[to].running.is_some() {
+                continue;
+            }
+            let waiting = |p: &Processor| p.queue.len() + usize::from(p.running.is_some());
+            let from = (0..self.processors.len())
+                .filter(|&from| waiting(&self.processors[from]) > 1)
+                .filter_map(|from| {
+                    Some((self.processors[from].queue.len(), self.first_free(from)?))
+                })
+                .max_by_key(|&(length, _)| length);
+            if let Some((_, number)) = from {
+                self.leave_queue(number, to);
+                self.decide(to);
+            }
+        }
+    }
+
+    /// A thread that this CPU takes from the next one that it looks at; it is in the queue here.
+    pub(crate) fn balance(&mut self, cpu: usize) -> Option<usize> {
+        let (cpus, now) = (self.processors.len(), self.now);
+        let own = &mut self.processors[cpu].balancing;
+        if self.tick_ns == 0 || cpus < 2 || now < own.look_ns || std::mem::take(&mut own.took) {
+            return None;
+        }
+        let next = (own.looked + 1) % cpus;
+        own.looked = if next == cpu { (next + 1) % cpus } else { next };
+        let (other, rotates) = (own.looked, now >= own.rotate_ns);
+        let look = Look {
+            mine: Load::new(self.load(cpu), 0),
+            theirs: Load::new(self.load(other), 0),
+            vtime: self.processors[other].policy.vtime,
+            period_ns: self.options.period_ns,
+            wanted: if rotates {
+                Wants::Rotates
+            } else {
+                Wants::Takes
+            },
+            pad: 0,
+        };
+        let taken = {
+            let mut first = self.processors[other].queue.iter().take(LOOKS);
+            first.find(|&&(vtime, i)| {
+                self.is_free(i) && look.takes(vtime, self.threads[i].spec.weight.into())
+            })
+        };
+        let Some(&(_, number)) = taken else {
+            self.processors[cpu].balancing.look_ns = now + AGAIN_NS;
+            return None;
+        };
+        let period_ns = self.options.period_ns;
+        let own = &mut self.processors[cpu].balancing;
+        own.took = true;
+        own.rotate_ns = now + ROTATE_PERIODS * period_ns + own.chance.between(0, period_ns - 1);
+        self.processors[other].balancing.rotate_ns = self.processors[cpu].balancing.rotate_ns;
+        self.leave_queue(number, cpu);
+        Some(number)
+    }
+
+    /// Notes for those that wait for a CPU how many turns others may have first.
+    pub(crate) fn note_rivals(&mut self, cpu: usize) {
+        if self.tick_ns == 0 {
+            return;
+        }
+        let processor = &self.processors[cpu];
+        let waiting = processor.queue.iter().map(|waiting| waiting.1);
+        let all: Vec<_> = waiting.chain(processor.running).collect();
+        for &number in &all {
+            let own = u64::from(self.threads[number].spec.weight);
+            // In hundredths: a turn, or as much more as the rival is heavier.
+            let turns = |rival: &usize| {
+                let weight = u64::from(self.threads[*rival].spec.weight);
+                100.max(weight * 100 / own)
+            };
+            let rivals = all.iter().map(turns).sum();
+            let thread = &mut self.threads[number];
+            thread.rivals = thread.rivals.max(rivals);
+        }
+    }
+
+    /// Says so if a plain thread that runs now has waited for too long.
+    pub(crate) fn was_late(&mut self, number: usize) -> Option<String> {
+        let thread = &mut self.threads[number];
+        let rivals = std::mem::take(&mut thread.rivals);
+        if self.tick_ns == 0 || thread.entity != NOBODY || thread.state != State::Waiting {
+            return None;
+        }
+        let waited = self.now - thread.since_ns;
+        let most = TURNS * TURN_NS * rivals.max(100) / 100;
+        (waited > most).then(|| {
+            format!(
+                "thread {number} has waited for {waited} ns at {} ns: at most {most} ns",
+                self.now
+            )
+        })
+    }
+}

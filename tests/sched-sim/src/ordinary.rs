@@ -1,0 +1,225 @@
+//! Machines of ordinary programs by chance, from a seed: hogs, sleepers, chains of threads that
+//! wake each other, servers with workers, kernel threads that are bound to a CPU. None of them has
+//! told the scheduler anything.
+//!
+//! What holds for each of them is here and in `moves`; the bounds have names.
+
+use crate::machine::Machine;
+use crate::policy::Options;
+use crate::script::{Chance, Hog};
+use crate::thread::{Action, Figures, Script, Spec, View};
+use crate::world::Run;
+
+const US: u64 = 1000;
+const MS: u64 = 1_000_000;
+
+/// The kernel's tick.
+pub const TICK_NS: u64 = 4 * MS;
+/// A thread that sleeps most of the time runs so soon after it wakes, beside any number of hogs...
+pub const WAKE_MOST_NS: u64 = 2 * MS;
+/// ... and so much later for each other thread that sleeps, too, and so is owed as much.
+pub const OWED_MOST_NS: u64 = 2 * MS;
+
+/// Sleeps, and computes for a small part of that time.
+#[derive(Clone, Debug)]
+pub struct Sleeper {
+    /// Its chance.
+    pub chance: Chance,
+    /// It sleeps between a half of that and all of it.
+    pub sleep_ns: u64,
+    /// It computes for so long at most.
+    pub run_ns: u64,
+    wakes_ns: Option<u64>,
+}
+
+impl Sleeper {
+    /// A sleeper that begins to sleep.
+    pub fn new(seed: u64, sleep_ns: u64, run_ns: u64) -> Self {
+        Self {
+            chance: Chance::new(seed),
+            sleep_ns,
+            run_ns,
+            wakes_ns: None,
+        }
+    }
+}
+
+impl Script for Sleeper {
+    fn next(&mut self, view: &View, figures: &mut Figures) -> Action {
+        if let Some(wakes_ns) = self.wakes_ns.take() {
+            figures.tardiness_ns.push(view.now - wakes_ns);
+            return Action::Run(self.chance.between(self.run_ns / 2, self.run_ns));
+        }
+        let ns = self.chance.between(self.sleep_ns / 2, self.sleep_ns);
+        self.wakes_ns = Some(view.now + ns);
+        Action::Sleep(ns)
+    }
+}
+
+/// Receives a message, computes, and sends one on: to each of some threads in turn. A link of a
+/// chain sends it to the next one, a worker to its server, a server to its workers.
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// Its chance.
+    pub chance: Chance,
+    /// The threads that it sends to: from, to.
+    pub next: (usize, usize),
+    /// It computes for so long at most.
+    pub run_ns: u64,
+    /// Messages that it sends before it receives the first one.
+    pub first: usize,
+    turn: usize,
+    step: u32,
+}
+
+impl Link {
+    /// A link that waits for a message, but sends so many at first.
+    pub fn new(seed: u64, next: (usize, usize), run_ns: u64, first: usize) -> Self {
+        Self {
+            chance: Chance::new(seed),
+            next,
+            run_ns,
+            first,
+            turn: 0,
+            step: 0,
+        }
+    }
+
+    fn send(&mut self) -> Action {
+        let (from, to) = self.next;
+        let thread = from + self.turn % (to - from + 1);
+        self.turn += 1;
+        Action::Send(thread)
+    }
+}
+
+impl Script for Link {
+    fn next(&mut self, _: &View, figures: &mut Figures) -> Action {
+        if self.first > 0 {
+            self.first -= 1;
+            return self.send();
+        }
+        self.step = (self.step + 1) % 3;
+        match self.step {
+            1 => Action::Receive,
+            2 => Action::Run(self.chance.between(US, self.run_ns)),
+            _ => {
+                figures.frames += 1;
+                self.send()
+            }
+        }
+    }
+}
+
+/// What is expected of the threads of a machine.
+#[derive(Clone, Debug, Default)]
+struct Expected {
+    /// They sleep most of the time.
+    sleepers: Vec<usize>,
+    /// With their weights.
+    hogs: Vec<(usize, u64)>,
+    weights: u64,
+}
+
+/// A machine from a seed, with nothing run yet.
+fn make(seed: u64) -> (Machine, Expected) {
+    let mut chance = Chance::new(seed);
+    let chance = &mut chance;
+    let cpus = [1, 2, 2, 4][chance.between(0, 3) as usize];
+    let mut machine = Machine::new(cpus, 0, &Options::default());
+    machine.tick_ns = TICK_NS;
+    machine.switch_ns = 2 * US;
+    let mut expected = Expected::default();
+    for cpu in 0..cpus {
+        let spec = Spec {
+            bound: true,
+            ..Spec::plain(cpu)
+        };
+        let (seed, sleep) = (chance.number(), chance.between(1, 20) * MS);
+        let number = machine.add(spec, 0, Sleeper::new(seed, sleep, 50 * US));
+        expected.sleepers.push(number);
+        expected.weights += 100;
+    }
+    for _ in 0..chance.between(1, 3 * cpus as u64) {
+        add(&mut machine, chance, cpus, &mut expected);
+    }
+    (machine, expected)
+}
+
+fn add(machine: &mut Machine, chance: &mut Chance, cpus: usize, expected: &mut Expected) {
+    let cpu = chance.between(0, cpus as u64 - 1) as usize;
+    let start = chance.between(0, 50 * MS);
+    let seed = chance.number();
+    let first = machine.threads();
+    let plain = Spec {
+        bound: chance.one_in(4),
+        ..Spec::plain(cpu)
+    };
+    let mut link = |spec: Spec, next: (usize, usize), run_ns: u64, first: usize| {
+        let script = Link::new(seed ^ next.0 as u64, next, run_ns, first);
+        machine.add(spec, start, script)
+    };
+    match chance.between(0, 5) {
+        0 | 1 => {
+            let weight = [100, 100, 100, 30, 300][chance.between(0, 4) as usize];
+            let number = machine.add(Spec { weight, ..plain }, start, Hog);
+            expected.hogs.push((number, weight.into()));
+            expected.weights += u64::from(weight);
+            return;
+        }
+        2 => {
+            let sleep = chance.between(2, 10) * MS;
+            let number = machine.add(plain, start, Sleeper::new(seed, sleep, sleep / 40));
+            expected.sleepers.push(number);
+        }
+        3 => {
+            // A chain: each wakes the next one, the last one the first.
+            let length = chance.between(2, 8) as usize;
+            let run_ns = chance.between(5, 100) * US;
+            for i in 0..length {
+                let spec = Spec {
+                    cpu: (cpu + i) % cpus,
+                    ..plain
+                };
+                let next = first + (i + 1) % length;
+                link(spec, (next, next), run_ns, usize::from(i == 0));
+            }
+        }
+        _ => {
+            // A server, which sends as many messages as it has workers, and one for each answer.
+            let workers = chance.between(1, 6) as usize;
+            let run_ns = [50, 200, 2000][chance.between(0, 2) as usize] * US;
+            link(plain, (first + 1, first + workers), 20 * US, workers);
+            for _ in 0..workers {
+                link(plain, (first, first), run_ns, 0);
+            }
+        }
+    }
+    expected.weights += 100 * (machine.threads() - first) as u64;
+}
+
+/// Runs the machine of a seed. An error says which seed, and what did not hold.
+pub fn run(seed: u64, ns: u64) -> Result<Run, String> {
+    let named = |wrong: String| format!("ordinary threads, seed {seed}: {wrong}");
+    let (mut machine, expected) = make(seed);
+    machine.run_until(ns).map_err(named)?;
+    let mut digest = seed;
+    for thread in 0..machine.threads() {
+        let figures = machine.figures(thread);
+        digest = (digest ^ figures.ran_ns ^ figures.turns << 40).wrapping_mul(0x0100_0000_01b3);
+    }
+    let others = (machine.threads() - expected.hogs.len() - 1) as u64;
+    let most = WAKE_MOST_NS + others * OWED_MOST_NS;
+    for &number in &expected.sleepers {
+        let late = machine.figures(number).tardiness_at(1.0);
+        if late > most {
+            let wrong = format!("sleeper {number} ran {late} ns after it woke: at most {most} ns");
+            return Err(named(wrong));
+        }
+    }
+    Ok(Run {
+        decisions: machine.decisions,
+        switches: machine.switches,
+        digest,
+    })
+}
