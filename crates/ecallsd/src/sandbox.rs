@@ -45,7 +45,7 @@ const LANDLOCK: ABI = ABI::V6;
 
 /// The step that failed.
 #[derive(Debug, thiserror::Error)]
-#[error("giving up {what}: {why}")]
+#[error("dropping {what}: {why}")]
 pub struct Error {
     what: &'static str,
     why: String,

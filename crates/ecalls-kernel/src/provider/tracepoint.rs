@@ -427,11 +427,11 @@ fn mount() -> std::io::Result<OwnedFd> {
 fn denied(error: std::io::Error) -> Error {
     if error.kind() == ErrorKind::PermissionDenied {
         return Error::Denied {
-            action: "reading what tracepoints there are",
+            action: "listing the tracepoints",
             privilege: "root",
         };
     }
-    Error::from_io("reading what tracepoints there are", error)
+    Error::from_io("listing the tracepoints", error)
 }
 
 #[cfg(test)]

@@ -129,7 +129,7 @@ impl Broker {
         }
         let system = |error: rustix::io::Errno| {
             No::from(Error::Os {
-                action: "asking who connected",
+                action: "identifying a client",
                 source: error.into(),
             })
         };
