@@ -13,6 +13,11 @@
 #ifdef __bpf__
 #define LIB_INLINE static inline __attribute__((always_inline))
 #define LIB_CALL static __attribute__((noinline, unused))
+/* The verifier walks such a function once, not once for each way to each of its calls. It then
+ * knows nothing of the arguments but what LIB_NONNULL says of a pointer, and the caller nothing of
+ * the result. */
+#define LIB_GLOBAL __attribute__((noinline))
+#define LIB_NONNULL __attribute__((btf_decl_tag("arg:nonnull")))
 
 /* True until the kernel's own limit ends the loop. The instruction jumps over nothing or out:
  * opcode 0xe5 is BPF_JMP | BPF_JCOND with source register 0 (may_goto); its 16-bit offset counts
@@ -37,6 +42,8 @@ done_:;                                                                         
 #else
 #define LIB_INLINE static inline
 #define LIB_CALL static inline
+#define LIB_GLOBAL static inline
+#define LIB_NONNULL
 #define lib_again(i, limit) ((i) < (limit))
 #endif
 

@@ -142,7 +142,7 @@ static __always_inline u64 heirs_waiting(u32 cpu) {
 
 /* This CPU takes one of these heirs, which wait for another one, unless none of them may run here.
  * Not always the first in the table, which would be the same one again and again. */
-static __noinline bool heir_take(u32 other, u64 rest, u64 now) {
+__noinline int heir_take(u32 other, u64 rest, u64 now) {
 	u64 set = rest & ~0ull << (now >> 20 & (SCHED_ENTITIES - 1));
 
 	rest &= ~set;

@@ -269,10 +269,10 @@ __noinline int watch_ends(u32 cpu, u64 now) {
 	return 0;
 }
 
-/* Adds a run to what a late thread waited for. False: there is no place, so it counts among the
+/* Adds a run to what a late thread waited for. 0: there is no place, so it counts among the
  * rest. */
-static __noinline int watch_blame(struct ecalls_sched_worst *worst,
-				  const struct ecalls_sched_run *run, u64 ran_ns) {
+__noinline int watch_blame(struct ecalls_sched_worst *worst LIB_NONNULL,
+			   const struct ecalls_sched_run *run LIB_NONNULL, u64 ran_ns) {
 	for (u32 i = 0; lib_again(i, ECALLS_SEEN_CULPRITS); i++) {
 		if (i >= ECALLS_SEEN_CULPRITS)
 			break;
@@ -294,8 +294,8 @@ static __noinline int watch_blame(struct ecalls_sched_worst *worst,
 }
 
 /* The least of the worst, whose place the next one takes; what was forgotten counts as 0. */
-static __noinline u64 watch_least(const struct ecalls_sched_watch *watch, u64 forgotten_ns,
-				  u32 *place) {
+__noinline u64 watch_least(const struct ecalls_sched_watch *watch LIB_NONNULL, u64 forgotten_ns,
+			   u32 *place LIB_NONNULL) {
 	u64 least_ns = SCHED_NEVER;
 
 	for (u32 i = 0; lib_again(i, ECALLS_SEEN_WORST); i++) {
@@ -312,9 +312,9 @@ static __noinline u64 watch_least(const struct ecalls_sched_watch *watch, u64 fo
 }
 
 /* Notes a late thread as one of the worst: who had the CPU from its release until now. */
-static __always_inline void watch_note(struct ecalls_sched_watch *watch,
-				       const struct ecalls_sched_seen *seen, u32 place,
-				       u64 release_ns, u64 now) {
+__noinline int watch_note(struct ecalls_sched_watch *watch LIB_NONNULL,
+			  const struct ecalls_sched_seen *seen LIB_NONNULL, u32 place,
+			  u64 release_ns, u64 now) {
 	struct ecalls_sched_worst *worst = &watch->worst[place & (ECALLS_SEEN_WORST - 1)];
 	u64 known_ns = 0;
 	u32 at = watch->next;
@@ -343,6 +343,7 @@ static __always_inline void watch_note(struct ecalls_sched_watch *watch,
 	worst->group = seen->group;
 	__builtin_memcpy(worst->comm, seen->comm, sizeof(worst->comm));
 	__sync_lock_test_and_set(&worst->at_ns, now);
+	return 0;
 }
 
 /* A thread has the CPU after its release. */

@@ -26,8 +26,8 @@ struct {
 } ended SEC(".bss.ended");
 
 /* Starts the turn of a task that has the CPU, again or anew. */
-static __always_inline void begin(struct task_struct *p, struct sched_task *t, u32 cpu,
-				  struct sched_cpu *c, u64 now) {
+__noinline int begin(struct task_struct *p __arg_trusted, struct sched_task *t LIB_NONNULL, u32 cpu,
+		     struct sched_cpu *c LIB_NONNULL, u64 now) {
 	bool is_timed;
 	u64 slice;
 
@@ -53,6 +53,7 @@ static __always_inline void begin(struct task_struct *p, struct sched_task *t, u
 	}
 	if (is_timed)
 		set_timer(cpu, c, now);
+	return 0;
 }
 
 SEC("struct_ops/select_cpu")

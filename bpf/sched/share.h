@@ -96,25 +96,30 @@ static __always_inline u64 share_wanted(const volatile struct share *s) {
 	return s->sum > 0 ? s->weight : 0;
 }
 
+/* Makes the sum above a group right. Which group is next: the same one again, the one above, or
+ * none (0). It is a function that is verified once, not in each round. */
+__noinline u64 share_settle_one(u64 number) {
+	struct share *s = share_of(number), *above = s ? share_of(s->parent) : 0;
+	s64 wanted, change, before;
+
+	if (!above)
+		return 0;
+	wanted = share_wanted(s);
+	change = wanted - (s64)__sync_lock_test_and_set(&s->counted, wanted);
+	before = __sync_fetch_and_add(&above->sum, change);
+	if (change)
+		share_changes();
+	if ((s64)share_wanted(s) != wanted)
+		return number;
+	return (before > 0) == (before + change > 0) ? 0 : s->parent;
+}
+
 /* Whether a group wants the CPU may have changed: makes the sums above right. */
 __noinline int share_settle(u64 number) {
 	for (u32 round = 0; lib_again(round, SHARE_ROUNDS); round++) {
-		struct share *s = share_of(number), *above;
-		if (!s || round >= SHARE_ROUNDS)
+		if (!number || round >= SHARE_ROUNDS)
 			break;
-		above = share_of(s->parent);
-		if (!above)
-			break;
-		s64 wanted = share_wanted(s);
-		s64 change = wanted - (s64)__sync_lock_test_and_set(&s->counted, wanted);
-		s64 before = __sync_fetch_and_add(&above->sum, change);
-		if (change)
-			share_changes();
-		if ((s64)share_wanted(s) != wanted)
-			continue;
-		if ((before > 0) == (before + change > 0))
-			break;
-		number = s->parent;
+		number = share_settle_one(number);
 	}
 	return 0;
 }

@@ -68,12 +68,12 @@ static __always_inline void sink_leaves(const struct sched_task *t) {
 }
 
 /* Before a choice: which waiting threads have got an event. */
-static __always_inline void sink_events(u32 cpu, struct sched_cpu *c) {
+__noinline int sink_events(u32 cpu, struct sched_cpu *c LIB_NONNULL) {
 	struct sched_places *places = places_of(cpu);
 	u64 left;
 
 	if (!places)
-		return;
+		return 0;
 	left = places->sinks & c->runnable;
 	for (u32 round = 0; lib_again(round, SCHED_ENTITIES); round++) {
 		if (!left)
@@ -86,11 +86,12 @@ static __always_inline void sink_events(u32 cpu, struct sched_cpu *c) {
 		if (deadline_ns)
 			overlay_event(c, i, deadline_ns);
 	}
+	return 0;
 }
 
 /* Looks whether the running thread has named a slot, another group, events, or a window. */
-static __always_inline void look_for_binding(struct task_struct *p, struct sched_task *t, u32 cpu,
-					     u64 now) {
+__noinline int look_for_binding(struct task_struct *p __arg_trusted,
+				struct sched_task *t LIB_NONNULL, u32 cpu, u64 now) {
 	struct coop_thread *thread = binding_thread(p);
 	struct coop_binding *own = thread && thread->own.channel ? &thread->own : 0;
 	struct coop_binding *handed = thread && !own ? binding_handed(p, thread) : 0;
@@ -98,7 +99,7 @@ static __always_inline void look_for_binding(struct task_struct *p, struct sched
 
 	if (!binding) {
 		heir_enters(p, t, cpu, now);
-		return;
+		return 0;
 	}
 	if (t->entity < SCHED_ENTITIES && (t->group != binding->group || t->uid != binding->uid))
 		come_out(t, cpu, now);
@@ -114,6 +115,7 @@ static __always_inline void look_for_binding(struct task_struct *p, struct sched
 	sink_named(t, cpu, binding->sink ? p->pid : 0);
 	if (t->wishes != binding->wishes)
 		window_wish(t, cpu, now, binding);
+	return 0;
 }
 
 #endif

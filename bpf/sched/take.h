@@ -26,7 +26,7 @@ static __always_inline bool may_go(struct task_struct *p, u32 cpu) {
 }
 
 /* Takes a plain thread that the policy wants here. */
-static __noinline bool balance_plain(u32 cpu, u32 other, const struct balance_look *look) {
+__noinline int balance_plain(u32 cpu, u32 other, const struct balance_look *look LIB_NONNULL) {
 	u64 local = SCX_NUMBER(scx_dsq_id_flags, SCX_DSQ_LOCAL_ON) | cpu;
 	struct bpf_iter_scx_dsq it;
 	struct task_struct *p;
@@ -46,7 +46,7 @@ static __noinline bool balance_plain(u32 cpu, u32 other, const struct balance_lo
 }
 
 /* The same of the heirs: a member is due when its group is. */
-static __noinline bool balance_heirs(u32 other, const struct balance_look *look, u64 now) {
+__noinline int balance_heirs(u32 other, const struct balance_look *look LIB_NONNULL, u64 now) {
 	struct sched_cpu *c = cpu_of(other);
 	u64 left = heirs_waiting(other), set = 0;
 
@@ -113,7 +113,7 @@ __noinline int balance(u32 cpu, u64 now) {
 }
 
 /* Takes any thread that waits for another CPU, plain or an heir: of which more wait. */
-static __noinline bool take(u32 other, u64 now) {
+__noinline int take(u32 other, u64 now) {
 	u64 plain = scx_bpf_dsq_nr_queued(QUEUE_PLAIN(other));
 	u64 waiting = heirs_waiting(other), heirs = bits_count(waiting);
 

@@ -97,8 +97,8 @@ LIB_INLINE _Bool admit_canonical(struct sched_cpu *cpu, ecalls_u64 set,
 
 /* The most that claims of a set can ask for in a time of `length`, and in *next the next length at
  * which it is more. */
-LIB_CALL ecalls_u64 admit_demand(struct sched_cpu *cpu, ecalls_u64 set, ecalls_u64 length,
-				 ecalls_u64 *next) {
+LIB_GLOBAL ecalls_u64 admit_demand(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 set,
+				   ecalls_u64 length, ecalls_u64 *next LIB_NONNULL) {
 	ecalls_u64 demand = 0;
 
 	*next = SCHED_NEVER;
@@ -196,7 +196,7 @@ LIB_INLINE void admit_all(struct sched_cpu *cpu) {
 }
 
 /* Thread i, which is in no group, gives up its window, or has none. */
-LIB_CALL int admit_end(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns) {
+LIB_GLOBAL int admit_end(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 i, ecalls_u64 now_ns) {
 	fair_update(cpu, now_ns);
 	cpu->windowed &= ~sched_bit(i);
 	cpu->promised &= ~sched_bit(i);
@@ -226,8 +226,9 @@ LIB_INLINE void admit_later(struct sched_cpu *cpu, ecalls_u32 i) {
 
 /* Thread i, which is in no group, wants this window: T, C, x, y of `wish`. Its first period begins
  * now, or soon. `conserving`: it may also run beyond its service, like a fair thread. */
-LIB_CALL ecalls_u32 admit(struct sched_cpu *cpu, ecalls_u32 i, const struct sched_window *wish,
-			  _Bool conserving, ecalls_u64 now_ns) {
+LIB_GLOBAL ecalls_u32 admit(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 i,
+			    const struct sched_window *wish LIB_NONNULL, _Bool conserving,
+			    ecalls_u64 now_ns) {
 	struct sched_window *w = &sched_entity(cpu, i)->window;
 	ecalls_u64 spare = WINDOW_WHOLE - cpu->options.reserve;
 	ecalls_u64 bit = sched_bit(i) & cpu->used & ~cpu->groups & ~cpu->inside;

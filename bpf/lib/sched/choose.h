@@ -95,8 +95,8 @@ LIB_INLINE ecalls_u32 sched_claim(struct sched_cpu *cpu, _Bool promised) {
 
 /* A claim, or in place of the task server the sink of the first event, else who is fair; then
  * *why says so. SCHED_NOBODY if there is no claim and it is not the server's turn. */
-LIB_CALL ecalls_u32 sched_window(struct sched_cpu *cpu, _Bool promised, ecalls_u64 now_ns,
-				 ecalls_u32 *why) {
+LIB_GLOBAL ecalls_u32 sched_window(struct sched_cpu *cpu LIB_NONNULL, _Bool promised,
+				   ecalls_u64 now_ns, ecalls_u32 *why LIB_NONNULL) {
 	ecalls_u32 first = sched_claim(cpu, promised), who;
 
 	*why = SCHED_WHY_WINDOW;
@@ -148,7 +148,7 @@ LIB_INLINE _Bool sched_protected(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 /* Whether a window claims the CPU from who runs: by its promise from everybody but an earlier claim
  * or an earlier turn of the task server; without promise only from those who run by virtual time.
  * */
-LIB_CALL int sched_claimed(struct sched_cpu *cpu, ecalls_u64 now_ns) {
+LIB_GLOBAL int sched_claimed(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 now_ns) {
 	ecalls_u32 first = sched_claim(cpu, 1), running = cpu->running;
 
 	if (first == SCHED_NOBODY) {
@@ -164,7 +164,7 @@ LIB_CALL int sched_claimed(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 
 /* Whether who runs does so by a claim that has to make way for others than windows: it is beyond
  * its quota, or the task server goes before it. */
-LIB_CALL int sched_makes_way(struct sched_cpu *cpu, ecalls_u64 now_ns) {
+LIB_GLOBAL int sched_makes_way(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 now_ns) {
 	if (!cpu->claims || cpu->on_server)
 		return 0;
 	return cpu->claims == WINDOW_BEYOND || overlay_server_first(cpu, cpu->running, now_ns);
@@ -179,8 +179,9 @@ LIB_INLINE _Bool sched_goes_on(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 }
 
 /* Who runs next. */
-LIB_CALL int sched_choose(struct sched_cpu *cpu, ecalls_u64 now_ns, const struct sched_queue *queue,
-			  struct sched_choice *choice) {
+LIB_GLOBAL int sched_choose(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 now_ns,
+			    const struct sched_queue *queue LIB_NONNULL,
+			    struct sched_choice *choice LIB_NONNULL) {
 	ecalls_u32 why = SCHED_WHY_NOBODY, who, chosen;
 
 	fair_note(cpu, queue);
@@ -221,7 +222,8 @@ LIB_CALL int sched_choose(struct sched_cpu *cpu, ecalls_u64 now_ns, const struct
 /* Whether a thread that has just become ready takes the CPU at once: if its window claims it, if
  * its release is due, if an event is pending for it, or if it has had no more than who runs. `who`
  * is an entity; for a member its group is judged, and no member preempts another. */
-LIB_CALL int sched_preempts(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u64 now_ns) {
+LIB_GLOBAL int sched_preempts(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 who,
+			      ecalls_u64 now_ns) {
 	struct sched_entity *e = sched_entity(cpu, who);
 
 	if (cpu->running == SCHED_NOBODY)
@@ -254,8 +256,8 @@ LIB_CALL int sched_preempts(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u64 no
 /* The same for a plain thread without a group, by its virtual time and weight: if it has had less
  * than who runs by FAIR_LEAD_NS, and that one has not just woken itself. Else its turn comes
  * soon. */
-LIB_CALL int sched_preempts_plain(struct sched_cpu *cpu, ecalls_u64 vtime, ecalls_u32 weight,
-				  ecalls_u64 now_ns) {
+LIB_GLOBAL int sched_preempts_plain(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 vtime,
+				    ecalls_u32 weight, ecalls_u64 now_ns) {
 	if (cpu->running == SCHED_NOBODY)
 		return 1;
 	fair_charge(cpu, now_ns);
@@ -274,7 +276,7 @@ LIB_CALL int sched_preempts_plain(struct sched_cpu *cpu, ecalls_u64 vtime, ecall
 
 /* When to look again: the end of the running thread's time, a release that then preempts, or the
  * beginning of a window's period. SCHED_NEVER: not before something happens. */
-LIB_CALL ecalls_u64 sched_timer(struct sched_cpu *cpu) {
+LIB_GLOBAL ecalls_u64 sched_timer(struct sched_cpu *cpu LIB_NONNULL) {
 	ecalls_u64 next = window_next(cpu), waiting = SCHED_NEVER;
 
 	if (cpu->running == SCHED_NOBODY)

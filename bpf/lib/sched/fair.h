@@ -198,7 +198,7 @@ LIB_INLINE ecalls_u64 fair_set(const struct sched_cpu *cpu) {
 
 /* Charges who runs, and brings the CPU's least virtual time up to date. Threads whose window serves
  * them do not count: theirs stands still meanwhile. */
-LIB_CALL int fair_update(struct sched_cpu *cpu, ecalls_u64 now_ns) {
+LIB_GLOBAL int fair_update(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 now_ns) {
 	_Bool any = cpu->running != SCHED_NOBODY && !sched_in(cpu->windowed, cpu->running);
 	ecalls_u64 least;
 	ecalls_u32 first;

@@ -95,7 +95,7 @@ LIB_INLINE ecalls_u64 group_members(struct sched_cpu *cpu, ecalls_u32 group) {
 
 /* The least importance that the other members have published, waiting or not; SCHED_NEVER if none
  * has (Coop §3.1: what coop_poll returns). */
-LIB_CALL ecalls_u64 group_least_importance(struct sched_cpu *cpu, ecalls_u32 except) {
+LIB_GLOBAL ecalls_u64 group_least_importance(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 except) {
 	ecalls_u32 group = sched_entity(cpu, except)->group;
 	ecalls_u64 left = cpu->inside & ~sched_bit(except), least = SCHED_NEVER;
 
@@ -143,7 +143,7 @@ LIB_INLINE ecalls_u32 group_earlier(ecalls_u32 first, ecalls_u64 *vtime, ecalls_
 
 /* Which member of a runnable group goes first: an entity, or the group's index for the first of its
  * plain threads, the running one included. */
-LIB_CALL ecalls_u32 group_first(struct sched_cpu *cpu, ecalls_u32 group) {
+LIB_GLOBAL ecalls_u32 group_first(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 group) {
 	struct sched_entity *g = sched_entity(cpu, group);
 	ecalls_u64 members = group_members(cpu, group), vtime = 0;
 	ecalls_u32 important = group_best(cpu, members, 0);

@@ -84,7 +84,8 @@ LIB_INLINE _Bool overlay_fits(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u32 j,
 }
 
 /* Who runs instead of the chosen one: the sink of the first event, or the chosen one itself. */
-LIB_CALL ecalls_u32 overlay_apply(struct sched_cpu *cpu, ecalls_u32 chosen, ecalls_u64 now_ns) {
+LIB_GLOBAL ecalls_u32 overlay_apply(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 chosen,
+				    ecalls_u64 now_ns) {
 	ecalls_u32 sink = overlay_sink(cpu);
 
 	if (sink == SCHED_NOBODY || sink == chosen)
@@ -103,7 +104,7 @@ LIB_INLINE ecalls_u64 overlay_needed(const struct sched_window *w) {
 
 /* Rule 5: the attributes of the task server for its next period, which begins where the last one
  * ended, or now if that is long ago: then nobody has asked for it. */
-LIB_CALL int overlay_serve(struct sched_cpu *cpu, ecalls_u64 now_ns) {
+LIB_GLOBAL int overlay_serve(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 now_ns) {
 	ecalls_u64 left = cpu->windowed, service = cpu->options.server_ns,
 		   rest = cpu->options.reserve;
 	struct sched_window *server = &cpu->server;

@@ -70,8 +70,8 @@ LIB_INLINE void police_sleep(struct sched_cpu *cpu, ecalls_u32 i) {
 }
 
 /* The running thread polls: it publishes, and is cooperative unless rule 3 forbids. */
-LIB_CALL int police_poll(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns,
-			 ecalls_u64 release_ns, ecalls_u64 importance) {
+LIB_GLOBAL int police_poll(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 i, ecalls_u64 now_ns,
+			   ecalls_u64 release_ns, ecalls_u64 importance) {
 	struct sched_entity *e = sched_entity(cpu, i);
 
 	fair_update(cpu, now_ns);

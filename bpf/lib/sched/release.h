@@ -64,7 +64,8 @@ LIB_INLINE ecalls_u64 release_waiting(struct sched_cpu *cpu, ecalls_u32 except) 
 
 /* The earliest release of all others (Coop §3.1: what coop_poll returns). A sleeper whose time has
  * passed and who is not here yet will preempt when it comes; it holds nobody up. */
-LIB_CALL ecalls_u64 release_next(struct sched_cpu *cpu, ecalls_u32 except, ecalls_u64 now_ns) {
+LIB_GLOBAL ecalls_u64 release_next(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 except,
+				   ecalls_u64 now_ns) {
 	ecalls_u64 left = cpu->cooperative & ~sched_bit(except), next = SCHED_NEVER;
 
 	for (ecalls_u32 round = 0; lib_again(round, SCHED_ENTITIES); round++) {

@@ -16,7 +16,7 @@
 #include "police.h"
 
 /* A thread that is an entity waits from now on. */
-LIB_CALL int turn_ready(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns) {
+LIB_GLOBAL int turn_ready(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 i, ecalls_u64 now_ns) {
 	struct sched_entity *e = sched_entity(cpu, i);
 
 	if (!sched_in(cpu->used & ~cpu->runnable, i))
@@ -38,7 +38,8 @@ LIB_CALL int turn_ready(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns) 
 
 /* A plain thread waits from now on. The caller then puts it into its queue, or its group's, by
  * plain->vtime; of a group it sets head_vtime and queued. */
-LIB_CALL int turn_ready_plain(struct sched_cpu *cpu, struct sched_plain *plain, ecalls_u64 now_ns) {
+LIB_GLOBAL int turn_ready_plain(struct sched_cpu *cpu LIB_NONNULL,
+				struct sched_plain *plain LIB_NONNULL, ecalls_u64 now_ns) {
 	fair_update(cpu, now_ns);
 	if (sched_in(cpu->groups, plain->group)) {
 		plain->vtime =
@@ -53,7 +54,8 @@ LIB_CALL int turn_ready_plain(struct sched_cpu *cpu, struct sched_plain *plain, 
 
 /* A thread that is an entity waits no longer: `asleep` by its own doing, else because it ends or
  * leaves this CPU. It has stopped if it ran. */
-LIB_CALL int turn_sleep(struct sched_cpu *cpu, ecalls_u32 i, _Bool asleep, ecalls_u64 now_ns) {
+LIB_GLOBAL int turn_sleep(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 i, _Bool asleep,
+			  ecalls_u64 now_ns) {
 	struct sched_entity *e = sched_entity(cpu, i);
 
 	if (!sched_in(cpu->runnable, i))
@@ -73,8 +75,8 @@ LIB_CALL int turn_sleep(struct sched_cpu *cpu, ecalls_u32 i, _Bool asleep, ecall
 }
 
 /* A plain thread waits no longer. */
-LIB_CALL int turn_sleep_plain(struct sched_cpu *cpu, const struct sched_plain *plain,
-			      ecalls_u64 now_ns) {
+LIB_GLOBAL int turn_sleep_plain(struct sched_cpu *cpu LIB_NONNULL,
+				const struct sched_plain *plain LIB_NONNULL, ecalls_u64 now_ns) {
 	fair_update(cpu, now_ns);
 	if (sched_in(cpu->groups, plain->group))
 		group_exit(cpu, plain->group, plain->weight);
@@ -149,8 +151,8 @@ LIB_INLINE void turn_limit(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u64 now
 
 /* The CPU is given to `who`: an entity, a group for the plain member `plain`, or SCHED_PLAIN for
  * `plain`. Also for a thread that goes on. */
-LIB_CALL int turn_start(struct sched_cpu *cpu, ecalls_u32 who, const struct sched_plain *plain,
-			ecalls_u64 now_ns) {
+LIB_GLOBAL int turn_start(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 who,
+			  const struct sched_plain *plain, ecalls_u64 now_ns) {
 	struct sched_entity *e = sched_entity(cpu, who);
 
 	fair_charge(cpu, now_ns);

@@ -153,13 +153,13 @@ LIB_INLINE void window_turn(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 dead
 
 /* A waiting thread's periods up to now have ended. Whoever did not get to run for very long has
  * missed more than WINDOW_ROLL_MAX: the rest is forgotten. */
-LIB_INLINE void window_roll_one(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns) {
+LIB_GLOBAL int window_roll_one(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 i, ecalls_u64 now_ns) {
 	struct sched_window *w = &sched_entity(cpu, i)->window;
 	ecalls_u64 period = w->period_ns ? w->period_ns : 1;
 
 	for (ecalls_u32 round = 0; lib_again(round, WINDOW_ROLL_MAX); round++) {
 		if (w->deadline_ns > now_ns)
-			return;
+			return 0;
 		if (round >= WINDOW_ROLL_MAX)
 			break;
 		if (!sched_in(cpu->served, i))
@@ -168,6 +168,7 @@ LIB_INLINE void window_roll_one(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 
 	}
 	if (w->deadline_ns <= now_ns)
 		w->deadline_ns += ((now_ns - w->deadline_ns) / period + 1) * period;
+	return 0;
 }
 
 /* The windows whose claims a quota bounds: on a grid all, else those without guarantee. */
@@ -208,7 +209,7 @@ LIB_INLINE void window_quota_begin(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 }
 
 /* Ends the periods that are over, of the threads that wait or run. */
-LIB_CALL int window_roll(struct sched_cpu *cpu, ecalls_u64 now_ns) {
+LIB_GLOBAL int window_roll(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 now_ns) {
 	ecalls_u64 left = cpu->windowed & cpu->runnable & ~cpu->starting;
 
 	if (cpu->quota_end_ns <= now_ns)
