@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Admission of windows: what is promised is proved; what cannot be is admitted without guarantee.
+ * Admission of windows: a promise is proved; a window without proof is admitted without guarantee.
  *
- * Refused: attributes outside the limits, or windows that together need more than what the reserve
- * leaves of the CPU, whatever the order: the sum of (1 - x/y) C/T.
+ * A window is refused if its attributes are outside the limits, or if all windows together need
+ * more than the reserve leaves of the CPU, in any order: the sum of (1 - x/y) C/T.
  *
- * Promised, so that y - x of y periods are served, if with the new thread one of these holds for
- * all threads with a promise (m = y - x):
+ * It is promised, so that y - x of y periods are served, if with the new thread one of these holds
+ * for all threads with a promise (m = y - x):
  *	either order	the sum of C/T fits beside the reserve: the order is earliest deadline
  *			first, which is optimal. While that of all windows does, every period is
  *			served.
@@ -19,23 +19,23 @@
  *			period in a time of length L can ask for; so earliest deadline first meets
  *			all of them. In any y periods.
  *
- * With the task server nothing is promised in the order WINDOW_DWCS: as published, its turn goes
- * before anybody's of the same deadline, whatever that one has been promised.
+ * With the task server no window is promised in the order WINDOW_DWCS: as published, the server's
+ * turn goes before every claim with the same deadline, promised or not.
  *
- * Why not DWCS for all: Mok and Wang (RTSS 2001) show that it can fail at any utilization, however
- * low, if periods or service times differ.
+ * The reason why DWCS is not used for all windows: Mok and Wang (RTSS 2001) show that it can fail
+ * at any utilization, however low, if periods or service times differ.
  *
  * Periods need not be aligned: each begins when its thread wakes, or when the last one ends, and
- * deadlines of a thread are a period apart. So no time of length L holds more than floor(L/T) whole
- * periods, and the tests of the sum and of the lengths count no more (Liu and Layland's and the
- * sporadic model). Only the canonical sets begin together.
+ * the deadlines of a thread are a period apart. So no time of length L contains more than
+ * floor(L/T) whole periods, and the tests of the sum and of the lengths count no more (Liu and
+ * Layland's and the sporadic model). Only the periods of canonical sets begin together.
  *
- * The promise counts from the thread's next period on. It supposes that the thread wants to run
- * when its period begins, and that nothing outside of this scheduler takes the CPU.
+ * The promise holds from the thread's next period on. It assumes that the thread wants to run when
+ * its period begins, and that only this scheduler's threads use the CPU.
  *
- * Threads without guarantee have their claims served after all promised ones and after due
- * releases, and only while the windows' quota lasts: so the reserve is left whatever they ask for.
- * A service that has begun goes on; what that takes beyond a quota the next ones lack.
+ * The claims of threads without guarantee are served after all promised ones and after due
+ * releases, and only while the windows' quota lasts: so the reserve remains, whatever they request.
+ * A service that has begun continues; its excess over one quota is subtracted from the next ones.
  */
 #ifndef ECALLS_SCHED_ADMIT_H
 #define ECALLS_SCHED_ADMIT_H
@@ -49,7 +49,7 @@
 #define ADMIT_PERIOD_MIN_NS 100000ull
 #define ADMIT_PERIOD_MAX_NS 10000000000ull
 #define ADMIT_WINDOW_MAX 1024u
-#define ADMIT_TERMS_MAX 16384u /* of demands that are added up: more, and nothing is promised */
+#define ADMIT_TERMS_MAX 16384u /* demands that are added at most; beyond it: no promise */
 
 LIB_INLINE _Bool admit_valid(const struct sched_window *w) {
 	return w->period_ns >= ADMIT_PERIOD_MIN_NS && w->period_ns <= ADMIT_PERIOD_MAX_NS &&
@@ -57,14 +57,14 @@ LIB_INLINE _Bool admit_valid(const struct sched_window *w) {
 	       w->y <= ADMIT_WINDOW_MAX && w->x < w->y;
 }
 
-/* C/T of a window, in 2^20ths and rounded up. */
+/* C/T of a window, in 2^20ths, rounded up. */
 LIB_INLINE ecalls_u64 admit_whole(const struct sched_window *w) {
 	ecalls_u64 period = w->period_ns ? w->period_ns : 1;
 
 	return (w->service_ns * WINDOW_WHOLE + period - 1) / period;
 }
 
-/* C/T, or (1 - x/y) C/T, of all threads of a set; of both rounded up. */
+/* The sum of C/T, or of (1 - x/y) C/T, over all threads of a set, each rounded up. */
 LIB_INLINE ecalls_u64 admit_sum(struct sched_cpu *cpu, ecalls_u64 set, _Bool needed) {
 	ecalls_u64 sum = 0;
 
@@ -77,7 +77,7 @@ LIB_INLINE ecalls_u64 admit_sum(struct sched_cpu *cpu, ecalls_u64 set, _Bool nee
 	return sum;
 }
 
-/* Whether all have the T and C of one, and their m/y fit. */
+/* Whether all threads have the T and C of one, and the sum of m/y fits. */
 LIB_INLINE _Bool admit_canonical(struct sched_cpu *cpu, ecalls_u64 set,
 				 const struct sched_window *one) {
 	ecalls_u64 whole = WINDOW_WHOLE - cpu->options.reserve, sum = 0;
@@ -95,8 +95,8 @@ LIB_INLINE _Bool admit_canonical(struct sched_cpu *cpu, ecalls_u64 set,
 	return sum <= services * WINDOW_WHOLE + SCHED_ENTITIES;
 }
 
-/* The most that claims of a set can ask for in a time of `length`, and in *next the next length at
- * which it is more. */
+/* The most that the claims of a set can demand in a time of `length`; *next is set to the next
+ * length at which the demand is greater. */
 LIB_GLOBAL ecalls_u64 admit_demand(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 set,
 				   ecalls_u64 length, ecalls_u64 *next LIB_NONNULL) {
 	ecalls_u64 demand = 0;
@@ -115,8 +115,9 @@ LIB_GLOBAL ecalls_u64 admit_demand(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64
 	return demand;
 }
 
-/* From this length on, the demand cannot exceed the supply: each thread's is at most its share of
- * the length and one service (C (y - 1)/y). SCHED_NEVER: utilization leaves nothing. */
+/* From this length on, the demand cannot exceed the supply: the demand of each thread is at most
+ * its share of the length and one service (C (y - 1)/y). SCHED_NEVER: the utilization leaves
+ * nothing. */
 LIB_INLINE ecalls_u64 admit_horizon(struct sched_cpu *cpu, ecalls_u64 set) {
 	ecalls_u64 spare = WINDOW_WHOLE - cpu->options.reserve, sum = 0;
 	ecalls_u64 needed = admit_sum(cpu, set, 1);
@@ -131,10 +132,10 @@ LIB_INLINE ecalls_u64 admit_horizon(struct sched_cpu *cpu, ecalls_u64 set) {
 	return sum * WINDOW_WHOLE / (spare - needed);
 }
 
-/* Whether earliest deadline first meets all claims of a set in WINDOW_SPREAD. */
+/* Whether earliest deadline first meets all claims of a set in the order WINDOW_SPREAD. */
 LIB_INLINE _Bool admit_spread(struct sched_cpu *cpu, ecalls_u64 set) {
 	ecalls_u64 horizon = admit_horizon(cpu, set), length = 0, next;
-	ecalls_u32 terms = cpu->zero; /* unknown to the verifier, or it would walk each round */
+	ecalls_u32 terms = cpu->zero; /* its value is hidden from the verifier */
 
 	admit_demand(cpu, set, 0, &next);
 	for (ecalls_u32 round = 0; lib_again(round, ADMIT_TERMS_MAX); round++) {
@@ -165,7 +166,7 @@ LIB_INLINE _Bool admit_proves(struct sched_cpu *cpu, ecalls_u64 set, ecalls_u32 
 	return admit_canonical(cpu, cpu->windowed, &sched_entity(cpu, i)->window);
 }
 
-/* The windows of a set begin at the next line of a grid. */
+/* The windows of a set begin at the next multiple of the grid's period. */
 LIB_INLINE void admit_grid(struct sched_cpu *cpu, ecalls_u64 left, ecalls_u64 grid_ns,
 			   ecalls_u64 now_ns) {
 	if (grid_ns == 0)
@@ -190,12 +191,13 @@ LIB_INLINE void admit_share(struct sched_cpu *cpu) {
 		admit_sum(cpu, cpu->promised, cpu->options.window_order != WINDOW_DWCS);
 }
 
-/* Whether any period has to be left out (WINDOW_SPREAD): in periods that begin from now on. */
+/* Determines whether any period has to be left out (WINDOW_SPREAD), of those that begin from now
+ * on. */
 LIB_INLINE void admit_all(struct sched_cpu *cpu) {
 	cpu->all_fit = admit_sum(cpu, cpu->windowed, 0) <= WINDOW_WHOLE - cpu->options.reserve;
 }
 
-/* Thread i, which is in no group, gives up its window, or has none. */
+/* Thread i, which is in no group, gives up its window if it has one. */
 LIB_GLOBAL int admit_end(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 i, ecalls_u64 now_ns) {
 	fair_update(cpu, now_ns);
 	cpu->windowed &= ~sched_bit(i);
@@ -214,8 +216,8 @@ LIB_GLOBAL int admit_end(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 i, ecalls
 	return 0;
 }
 
-/* A thread's first period begins when nobody claims by a promise: its claims have not been counted
- * beside those of the periods that began while all fitted. */
+/* A thread's first period begins when no promised thread claims: admission has not counted its
+ * claims beside those of the periods that began while all fitted. */
 LIB_INLINE void admit_later(struct sched_cpu *cpu, ecalls_u32 i) {
 	struct sched_window *w = &sched_entity(cpu, i)->window;
 
@@ -224,8 +226,8 @@ LIB_INLINE void admit_later(struct sched_cpu *cpu, ecalls_u32 i) {
 	w->position = w->y;
 }
 
-/* Thread i, which is in no group, wants this window: T, C, x, y of `wish`. Its first period begins
- * now, or soon. `conserving`: it may also run beyond its service, like a fair thread. */
+/* Thread i, which is in no group, requests this window: T, C, x, y of `wish`. Its first period
+ * begins now, or soon. `conserving`: it may also run beyond its service, like a fair thread. */
 LIB_GLOBAL ecalls_u32 admit(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 i,
 			    const struct sched_window *wish LIB_NONNULL, _Bool conserving,
 			    ecalls_u64 now_ns) {
@@ -250,8 +252,9 @@ LIB_GLOBAL ecalls_u32 admit(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 i,
 	cpu->conserving |= conserving ? bit : 0;
 	cpu->counting |= bit;
 	admit_all(cpu);
-	/* While all periods claim, each may begin anywhere in its window of y. So, once they do
-	 * not, threads leave out other periods than the one before. */
+	/* While all periods claim, a thread may begin anywhere in its window of y. It begins at
+	 * another position than the thread before it: so they leave out different periods, once
+	 * not all claim. */
 	if (cpu->all_fit)
 		w->position = bits_count(cpu->windowed) % w->y;
 	if (!admit_proves(cpu, cpu->promised | bit, i))

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Balance: whether a CPU takes a thread that waits for another one.
+ * Load balancing: whether a CPU takes a thread that waits for another CPU.
  *
- * A CPU carries the weights of the threads that want it, and what promised windows leave of it is
- * theirs. So a thread has the weight's part of that, and goes where it has more: a CPU takes it if
- * it carries less than the other one, even with the thread. As each move makes the fuller CPU
- * lighter than the other one becomes, they come to an end.
+ * The load of a CPU is the sum of the weights of the threads that want it. They divide the part of
+ * the CPU that promised windows leave, by weight, and a thread migrates to where its part is
+ * larger: a CPU takes it if its own load, even with the thread, is less than that of the other CPU.
+ * After a move both loads are less than the larger one was before, so the moves come to an end.
  *
- * Threads that do not divide by the CPUs take turns: a thread for which it makes no great
- * difference goes to and fro from time to time, for the sake of those who are left on the fuller
- * CPU. So of three equal threads on two CPUs each has two thirds.
+ * Threads whose weights cannot be divided equally among the CPUs take turns: a thread for which the
+ * move makes no great difference migrates from time to time, for the benefit of the threads that
+ * remain on the fuller CPU. So each of three equal threads on two CPUs has two thirds of a CPU.
  *
- * Between the two is room, for weights change a little all the time as their control groups' sums
- * do: else such a thread would move at every look.
+ * The thresholds of the two moves differ, because weights change a little all the time with the
+ * sums of their control groups: otherwise such a thread would move at every look.
  *
- * Who is taken runs at once. So it must soon be its turn where it waits: else a light thread that
- * goes to and fro had a turn each time, which may be many times its share.
+ * A thread that is taken runs at once. So it must be near its turn where it waits: otherwise a
+ * light thread that migrates often would have a turn each time, which may be many times its share.
  */
 #ifndef ECALLS_SCHED_BALANCE_H
 #define ECALLS_SCHED_BALANCE_H
@@ -23,19 +23,19 @@
 #include "window.h"
 
 #define BALANCE_STAYS 0u
-#define BALANCE_ROTATES 1u /* if no thread was taken for a while */
+#define BALANCE_ROTATES 1u /* if no thread was taken for some time */
 #define BALANCE_TAKES 2u
 #define BALANCE_SOON                                                                               \
-	50u /* periods: a turn then is soon enough for a thread that is taken for good */
+	50u /* periods: a thread that is taken for good must have its turn within them */
 
-/* What one CPU carries. */
+/* The load of one CPU. */
 struct balance_load {
 	ecalls_u64 weight; /* of the threads that want it, waiting or running */
-	ecalls_u64 left;   /* of the CPU, in 2^20ths: what promised windows leave */
+	ecalls_u64 left;   /* part of the CPU, in 2^20ths, that promised windows leave */
 };
 
 LIB_INLINE struct balance_load balance_load(ecalls_u64 weight, ecalls_u64 promised_share) {
-	ecalls_u64 least = WINDOW_WHOLE / 64; /* no CPU is quite without */
+	ecalls_u64 least = WINDOW_WHOLE / 64; /* a CPU never counts as having less left */
 	struct balance_load load = {.weight = weight, .left = least};
 
 	if (promised_share < WINDOW_WHOLE - least)
@@ -43,8 +43,8 @@ LIB_INLINE struct balance_load balance_load(ecalls_u64 weight, ecalls_u64 promis
 	return load;
 }
 
-/* Whether a CPU that carries `mine` takes a thread of this weight, which waits where `theirs` is.
- * Sums of weights are less than 2^42, so that nothing overflows. */
+/* Whether a CPU with load `mine` takes a thread of this weight, which waits on a CPU with load
+ * `theirs`. Sums of weights are less than 2^42, so that no product overflows. */
 LIB_INLINE ecalls_u32 balance_wants(const struct balance_load *mine,
 				    const struct balance_load *theirs, ecalls_u64 weight) {
 	ecalls_u64 there = theirs->weight * mine->left;
@@ -56,17 +56,17 @@ LIB_INLINE ecalls_u32 balance_wants(const struct balance_load *mine,
 	return BALANCE_STAYS;
 }
 
-/* One CPU looks at another one. */
+/* One CPU compares itself with another one. */
 struct balance_look {
 	struct balance_load mine;
 	struct balance_load theirs;
-	ecalls_u64 vtime; /* the least there */
+	ecalls_u64 vtime; /* the least virtual time of the other CPU */
 	ecalls_u64 period_ns;
-	ecalls_u32 wanted; /* BALANCE_TAKES, or BALANCE_ROTATES when it is time for that */
+	ecalls_u32 wanted; /* BALANCE_TAKES; BALANCE_ROTATES when a rotation is due */
 	ecalls_u32 pad;
 };
 
-/* Whether it takes a thread of this weight that waits there. */
+/* Whether the CPU takes a thread of this weight that waits on the other one. */
 LIB_INLINE _Bool balance_takes(const struct balance_look *look, ecalls_u64 vtime,
 			       ecalls_u64 weight) {
 	ecalls_u32 wants = balance_wants(&look->mine, &look->theirs, weight);

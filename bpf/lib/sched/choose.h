@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The decisions: who runs next, who preempts, and when to look again.
+ * The decisions: which thread runs next, which thread preempts, and when to decide again.
  *
  * Order:
  *	1. promised windows that claim the CPU			window.h, admit.h
  *	2. releases that are due, the earliest first		release.h
  *	3. windows without guarantee, within their quota	window.h
  *	4. the least virtual time				fair.h, group.h
- * and the sink of the first event may take the place of who is chosen by 1, 3 or 4 (overlay.h).
- * Each rule is a function of its own file; here is only the order.
+ * and the sink of the first event may replace a thread that was chosen by 1, 3 or 4 (overlay.h).
+ * Each rule is a function of its own file; this file has only their order.
  *
- * The caller asks sched_choose when a CPU is free, or its thread's slice has ended and the thread
- * is still runnable (then sched_cpu.running is that thread). It does what the choice says and tells
- * turn_start. It asks sched_preempts when a thread has become ready, and sched_choose when the time
- * sched_timer has come.
+ * The caller calls sched_choose when a CPU is free, or when its thread's slice has ended and the
+ * thread is still runnable (then sched_cpu.running is that thread). It carries out the choice and
+ * reports it by turn_start. It calls sched_preempts when a thread has become ready, and
+ * sched_choose when the time that sched_timer returned has come.
  */
 #ifndef ECALLS_SCHED_CHOOSE_H
 #define ECALLS_SCHED_CHOOSE_H
@@ -21,7 +21,7 @@
 #include "overlay.h"
 #include "turn.h"
 
-#define SCHED_WHY_NOBODY 0u  /* nobody wants the CPU */
+#define SCHED_WHY_NOBODY 0u  /* no thread wants the CPU */
 #define SCHED_WHY_FAIR 1u    /* least virtual time */
 #define SCHED_WHY_RELEASE 2u /* its release is due */
 #define SCHED_WHY_WINDOW 3u  /* its window claims the CPU */
@@ -30,12 +30,12 @@
 struct sched_choice {
 	ecalls_u32 who; /* an entity, a group (its first plain thread), SCHED_PLAIN, SCHED_NOBODY */
 	ecalls_u32 why; /* SCHED_WHY_... */
-	ecalls_u32 keep; /* 1: who runs goes on */
+	ecalls_u32 keep; /* 1: the running thread continues */
 	ecalls_u32 pad;
 };
 
-/* Whether the running thread has the CPU before others of its kind: among the plain threads outside
- * of groups, or the plain ones of a group. */
+/* Whether the running thread goes before other threads of its kind: the plain threads outside of
+ * groups, or the plain members of a group. */
 LIB_INLINE _Bool sched_keeps_plain(struct sched_cpu *cpu, ecalls_u32 who) {
 	struct sched_entity *g = sched_entity(cpu, who);
 
@@ -46,7 +46,7 @@ LIB_INLINE _Bool sched_keeps_plain(struct sched_cpu *cpu, ecalls_u32 who) {
 	return !g->queued || !vtime_before(g->head_vtime, cpu->plain.vtime);
 }
 
-/* In the order WINDOW_DWCS, the thread that goes first of those with a window that share what
+/* In the order WINDOW_DWCS, the first of the threads with a window that share the CPU time that
  * claims leave: it stands for all of them. */
 LIB_INLINE ecalls_u32 sched_beyond(struct sched_cpu *cpu) {
 	if (cpu->options.window_order != WINDOW_DWCS)
@@ -54,8 +54,8 @@ LIB_INLINE ecalls_u32 sched_beyond(struct sched_cpu *cpu) {
 	return window_first(cpu, window_sharing(cpu));
 }
 
-/* The least virtual time of all, as fair_update found it: a plain thread, an entity, or the first
- * of a group. */
+/* The thread with the least virtual time of all, as fair_update found it: a plain thread, an
+ * entity, or the first member of a group. */
 LIB_INLINE ecalls_u32 sched_fair(struct sched_cpu *cpu) {
 	ecalls_u32 first = cpu->first, who = SCHED_NOBODY;
 	ecalls_u32 beyond = sched_beyond(cpu);
@@ -82,7 +82,8 @@ LIB_INLINE ecalls_u32 sched_fair(struct sched_cpu *cpu) {
 	return sched_in(cpu->groups, who) ? group_first(cpu, who) : who;
 }
 
-/* The claim that goes first: of the promised ones, or of the others, whose quota must last. */
+/* The claim that goes first: of the promised ones, or of the others, if their quota is not used
+ * up. */
 LIB_INLINE ecalls_u32 sched_claim(struct sched_cpu *cpu, _Bool promised) {
 	ecalls_u64 claiming = window_claiming(cpu);
 	ecalls_u32 first =
@@ -93,8 +94,9 @@ LIB_INLINE ecalls_u32 sched_claim(struct sched_cpu *cpu, _Bool promised) {
 	return first;
 }
 
-/* A claim, or in place of the task server the sink of the first event, else who is fair; then
- * *why says so. SCHED_NOBODY if there is no claim and it is not the server's turn. */
+/* The thread with the first claim, or in place of the task server the sink of the first event, else
+ * a fair thread; *why is set accordingly. SCHED_NOBODY if no thread claims and it is not the
+ * server's turn. */
 LIB_GLOBAL ecalls_u32 sched_window(struct sched_cpu *cpu LIB_NONNULL, _Bool promised,
 				   ecalls_u64 now_ns, ecalls_u32 *why LIB_NONNULL) {
 	ecalls_u32 first = sched_claim(cpu, promised), who;
@@ -118,7 +120,7 @@ LIB_GLOBAL ecalls_u32 sched_window(struct sched_cpu *cpu LIB_NONNULL, _Bool prom
 	return who;
 }
 
-/* The decision order, before events may revise it. */
+/* The order of the rules, before events may change the choice. */
 LIB_INLINE ecalls_u32 sched_order(struct sched_cpu *cpu, ecalls_u64 now_ns, ecalls_u32 *why) {
 	ecalls_u32 who = sched_window(cpu, 1, now_ns, why);
 
@@ -135,19 +137,19 @@ LIB_INLINE ecalls_u32 sched_order(struct sched_cpu *cpu, ecalls_u64 now_ns, ecal
 	who = sched_fair(cpu);
 	if (who != SCHED_NOBODY)
 		return who;
-	*why = SCHED_WHY_WINDOW; /* beyond its quota, for nobody else wants the CPU */
+	*why = SCHED_WHY_WINDOW; /* beyond its quota, since no other thread wants the CPU */
 	return window_first(cpu, window_claiming(cpu));
 }
 
-/* Whether the running thread is cooperative and within what it was told. Only its limit ends it, or
- * a promised window. */
+/* Whether the running thread is cooperative and its limit is not reached. Only the limit ends its
+ * turn, or a promised window. */
 LIB_INLINE _Bool sched_protected(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 	return sched_in(cpu->cooperative, cpu->running) && now_ns < cpu->limit_ns;
 }
 
-/* Whether a window claims the CPU from who runs: by its promise from everybody but an earlier claim
- * or an earlier turn of the task server; without promise only from those who run by virtual time.
- * */
+/* Whether a window claims the CPU from the running thread: a promised one from any thread except
+ * one with an earlier claim or an earlier turn of the task server; a window without promise only
+ * from a thread that runs by virtual time. */
 LIB_GLOBAL int sched_claimed(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 now_ns) {
 	ecalls_u32 first = sched_claim(cpu, 1), running = cpu->running;
 
@@ -162,23 +164,23 @@ LIB_GLOBAL int sched_claimed(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 now_n
 						 cpu->options.window_order);
 }
 
-/* Whether who runs does so by a claim that has to make way for others than windows: it is beyond
- * its quota, or the task server goes before it. */
+/* Whether the running thread runs by a claim that must yield to threads without a window: the claim
+ * is beyond its quota, or the task server goes before it. */
 LIB_GLOBAL int sched_makes_way(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 now_ns) {
 	if (!cpu->claims || cpu->on_server)
 		return 0;
 	return cpu->claims == WINDOW_BEYOND || overlay_server_first(cpu, cpu->running, now_ns);
 }
 
-/* Whether the running thread goes on whoever else might be chosen: it was given a slice, and has
- * not polled. The caller asks then because its timer came for somebody who has gone, or because the
- * kernel wanted a decision. */
+/* Whether the running thread continues whichever thread might be chosen: it was given a slice, and
+ * has not polled. The caller asks in this case because its timer was armed for a thread that has
+ * gone, or because the kernel requires a decision. */
 LIB_INLINE _Bool sched_goes_on(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 	return sched_protected(cpu, now_ns) && !sched_in(cpu->polled, cpu->running) &&
 	       !sched_claimed(cpu, now_ns) && !sched_makes_way(cpu, now_ns);
 }
 
-/* Who runs next. */
+/* Chooses the thread that runs next. */
 LIB_GLOBAL int sched_choose(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 now_ns,
 			    const struct sched_queue *queue LIB_NONNULL,
 			    struct sched_choice *choice LIB_NONNULL) {
@@ -187,7 +189,7 @@ LIB_GLOBAL int sched_choose(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 now_ns
 	fair_note(cpu, queue);
 	if (cpu->windowed) {
 		fair_charge(cpu, now_ns);
-		/* Whose period ends here may share or claim from now on. */
+		/* A thread whose period ends here may share or claim from now on. */
 		window_roll(cpu, now_ns);
 		window_begin(cpu, now_ns);
 	}
@@ -219,9 +221,10 @@ LIB_GLOBAL int sched_choose(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 now_ns
 	return 0;
 }
 
-/* Whether a thread that has just become ready takes the CPU at once: if its window claims it, if
- * its release is due, if an event is pending for it, or if it has had no more than who runs. `who`
- * is an entity; for a member its group is judged, and no member preempts another. */
+/* Whether a thread that has just become ready preempts the running one at once: if its window
+ * claims the CPU, if its release is due, if an event is pending for it, or if its virtual time is
+ * not ahead of the running one's. `who` is an entity; for a member its group is compared, and no
+ * member preempts another. */
 LIB_GLOBAL int sched_preempts(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 who,
 			      ecalls_u64 now_ns) {
 	struct sched_entity *e = sched_entity(cpu, who);
@@ -253,9 +256,9 @@ LIB_GLOBAL int sched_preempts(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 who,
 	return !vtime_before(fair_running_vtime(cpu), e->vtime);
 }
 
-/* The same for a plain thread without a group, by its virtual time and weight: if it has had less
- * than who runs by FAIR_LEAD_NS, and that one has not just woken itself. Else its turn comes
- * soon. */
+/* The same for a plain thread without a group, given by its virtual time and weight: it preempts if
+ * it is behind the running thread by FAIR_LEAD_NS, and the running one has not just woken itself.
+ * Otherwise its turn comes soon. */
 LIB_GLOBAL int sched_preempts_plain(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 vtime,
 				    ecalls_u32 weight, ecalls_u64 now_ns) {
 	if (cpu->running == SCHED_NOBODY)
@@ -274,8 +277,8 @@ LIB_GLOBAL int sched_preempts_plain(struct sched_cpu *cpu LIB_NONNULL, ecalls_u6
 	return 0;
 }
 
-/* When to look again: the end of the running thread's time, a release that then preempts, or the
- * beginning of a window's period. SCHED_NEVER: not before something happens. */
+/* When to decide again: at the end of the running thread's time, at a release that then preempts,
+ * or at the beginning of a window's period. SCHED_NEVER: not before the next report. */
 LIB_GLOBAL ecalls_u64 sched_timer(struct sched_cpu *cpu LIB_NONNULL) {
 	ecalls_u64 next = window_next(cpu), waiting = SCHED_NEVER;
 

@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the scheduling policy knows of one CPU.
+ * The scheduling policy's state of one CPU.
  *
- * The policy (bpf/lib/sched) decides who runs, for how long, and when it must be asked again. It
- * knows no task: the glue in bpf/sched tells it what happened and does what it decides. Times come
- * in as arguments, in nanoseconds of one clock. The caller holds the CPU's lock.
+ * The policy (bpf/lib/sched) decides which thread runs, for how long, and when the next decision is
+ * due. It has no access to tasks of the kernel: the code in bpf/sched reports to it what happened
+ * and carries out its decisions. Times are arguments, in nanoseconds of one clock. The caller holds
+ * the CPU's lock.
  *
- * Entities. A thread that has told the scheduler something about itself (that polls cooperatively,
- * has a window, waits for events) is an entity, as is a group of threads. They stand in a table of
+ * Entities. A thread with scheduling attributes of its own (one that polls cooperatively, has a
+ * window, or waits for events) is an entity, as is a group of threads. Entities are in a table of
  * 64 per CPU, so each set of them is one word, and each search one pass over its bits. All other
  * threads of the system are *plain*: the caller keeps their virtual time (struct sched_plain) and
- * their order, and tells the least of the waiting ones whenever it asks (struct sched_queue).
+ * their order, and passes the least virtual time of the waiting ones with each request (struct
+ * sched_queue).
  *
- * A member of a group is judged within its group; towards the others its group stands for it.
+ * A member of a group competes with the other members; the group competes with all other threads.
  *
- * Invariants: the sets contain only used entities; a group is runnable while a member is; an entity
- * is in at most one group, and no group in another.
+ * Invariants: the sets contain only used entities; a group is runnable while a member is runnable;
+ * an entity is in at most one group, and no group is in another group.
  */
 #ifndef ECALLS_SCHED_ENTITY_H
 #define ECALLS_SCHED_ENTITY_H
@@ -24,21 +26,21 @@
 
 #define SCHED_ENTITIES 64u  /* one bit each */
 #define SCHED_NOBODY 64u    /* no entity: no group, no result */
-#define SCHED_PLAIN 65u	    /* who runs, or is chosen: a plain thread */
+#define SCHED_PLAIN 65u	    /* the running or the chosen thread is a plain one */
 #define SCHED_NEVER (~0ull) /* no release time; no importance */
 
 struct sched_options {
-	ecalls_u64 period_ns;	 /* in which each runnable thread runs once */
-	ecalls_u64 slice_min_ns; /* a time slice is not shorter, except by a release */
-	ecalls_u64 slack_ns;	 /* by which a cooperative thread may overrun its slice */
-	ecalls_u64 ahead_ns;	 /* CPU time that timely dispatch may bring beyond the fair share */
-	ecalls_u64 reserve;	 /* of the CPU, in 2^20ths, that windows leave to the others */
+	ecalls_u64 period_ns;	 /* the period in which each runnable thread runs once */
+	ecalls_u64 slice_min_ns; /* minimum of a time slice that no release ends */
+	ecalls_u64 slack_ns;	 /* time by which a cooperative thread may exceed its slice */
+	ecalls_u64 ahead_ns;	 /* CPU time that timely dispatch may add to the fair share */
+	ecalls_u64 reserve;	 /* part of the CPU, in 2^20ths, that windows do not use */
 	ecalls_u64 server_ns;	 /* service time of the task server per period; 0: none */
 	ecalls_u32 window_order; /* WINDOW_DWCS or WINDOW_SPREAD (window.h) */
 	ecalls_u32 pad;
 };
 
-/* Service by window (window.h): in each period the thread is to get its service time, but for x
+/* Service by window (window.h): the thread is to get its service time in each period, except in x
  * periods of any y. */
 struct sched_window {
 	ecalls_u64 period_ns; /* 0: no window */
@@ -50,22 +52,23 @@ struct sched_window {
 	ecalls_u32 now_x; /* the current window-constraint, x' and y' */
 	ecalls_u32 now_y;
 	ecalls_u32 position; /* of the current period in its window of y, for WINDOW_SPREAD */
-	ecalls_u32 tagged;   /* x' was 0 and the period was missed: a violation */
-	ecalls_u64 met;	     /* periods */
+	ecalls_u32 tagged;   /* the period was missed while x' was 0: a violation */
+	ecalls_u64 met;	     /* periods that were met */
 	ecalls_u64 missed;
 	ecalls_u64 violated;
 };
 
-/* A thread without an entity. The caller keeps it; a running thread's is in sched_cpu.plain. */
+/* A thread without an entity. The caller stores it; that of the running thread is in
+ * sched_cpu.plain. */
 struct sched_plain {
-	ecalls_u64 vtime; /* of a group's member: within the group */
+	ecalls_u64 vtime; /* of a group's member: its virtual time within the group */
 	ecalls_u32 weight;
 	ecalls_u32 group; /* SCHED_NOBODY: none */
 };
 
 /* The plain threads without a group that wait for this CPU. */
 struct sched_queue {
-	ecalls_u64 vtime; /* the least of theirs, if there is one */
+	ecalls_u64 vtime; /* the least virtual time of these threads, if there are any */
 	ecalls_u64 count;
 };
 
@@ -73,23 +76,23 @@ struct sched_entity {
 	ecalls_u64 vtime;  /* of a member: within its group; of a group: shared by all members */
 	ecalls_u32 weight; /* of a group: the sum over its runnable members */
 	ecalls_u32 group;  /* SCHED_NOBODY: none */
-	/* a cooperative thread: what it published by its last poll, its offences (police.h) */
+	/* a cooperative thread: what its last poll published, and its violations (police.h) */
 	ecalls_u64 release_ns;
-	ecalls_u64 importance; /* less is more important */
+	ecalls_u64 importance; /* a smaller value is more important */
 	ecalls_u64 overran;
 	ecalls_u64 slept;
 	ecalls_u64 ahead;
 	ecalls_u64 event_ns; /* deadline of its first event, while it is in sched_cpu.events */
 	struct sched_window window;
 	/* a group */
-	ecalls_u64 ran_ns;	 /* CPU time of all its members */
-	ecalls_u64 inner_vtime;	 /* of the member that was chosen last: where new ones begin */
-	ecalls_u64 head_vtime;	 /* the least of its plain members that wait, if there is one */
-	ecalls_u64 shared_vtime; /* of the members that have published an importance: one for all */
-	ecalls_u32 shared_weight; /* of those of them that are runnable */
+	ecalls_u64 ran_ns;	  /* CPU time of all its members */
+	ecalls_u64 inner_vtime;	  /* of the member that was chosen last: new members begin there */
+	ecalls_u64 head_vtime;	  /* the least of its waiting plain members, if there are any */
+	ecalls_u64 shared_vtime;  /* common to all members that have published an importance */
+	ecalls_u32 shared_weight; /* sum over the runnable members of these */
 	ecalls_u32 pad;
-	ecalls_u32 queued;  /* plain members that wait */
-	ecalls_u32 members; /* that are runnable, plain and entities */
+	ecalls_u32 queued;  /* number of plain members that wait */
+	ecalls_u32 members; /* number of runnable members, plain ones and entities */
 };
 
 struct sched_cpu {
@@ -101,43 +104,44 @@ struct sched_cpu {
 	ecalls_u64 cooperative; /* threads in the release queue, runnable or not */
 	ecalls_u64 polled;	/* threads that have polled since they last ran */
 	ecalls_u64 windowed;	/* threads with a window */
-	ecalls_u64 promised;	/* those whose window is guaranteed (admit.h) */
-	ecalls_u64 served;	/* those that have had their service in the current period */
-	ecalls_u64 conserving;	/* those that may also run beyond their service */
-	ecalls_u64 counting;	/* those whose current period claims the CPU, once they wait */
-	ecalls_u64 starting;	/* promised ones that wait for a moment without claims (admit.h) */
-	ecalls_u64 events;	/* threads that events wait for */
-	ecalls_u64 vtime;	/* the least virtual time; never goes back */
-	ecalls_u64 owed;	/* the virtual time where threads begin, if it is later (fair.h) */
-	ecalls_u64 hurry_until_ns; /* until when slices are short, for one that woke (fair.h) */
+	ecalls_u64 promised;	/* threads whose window is guaranteed (admit.h) */
+	ecalls_u64 served;	/* threads that have had their service in the current period */
+	ecalls_u64 conserving;	/* threads that may also run beyond their service */
+	ecalls_u64 counting;	/* threads whose current period claims the CPU, once they wait */
+	ecalls_u64 starting;	/* promised threads that wait for an end of claims (admit.h) */
+	ecalls_u64 events;	/* threads with pending events */
+	ecalls_u64 vtime;	/* the least virtual time; it never decreases */
+	ecalls_u64 owed; /* virtual time at which new threads begin, if it is later (fair.h) */
+	ecalls_u64 hurry_until_ns; /* until then slices are short, since a thread woke (fair.h) */
 	struct sched_queue queue;
-	/* who runs: an entity's index, a group's (then a plain member of it runs), SCHED_PLAIN, or
-	 * SCHED_NOBODY */
+	/* the running thread: an entity's index, a group's index (then a plain member of the group
+	 * runs), SCHED_PLAIN, or SCHED_NOBODY */
 	ecalls_u32 running;
 	ecalls_u32 zero; /* always 0, for the verifier: see heap.h */
 	struct sched_plain plain;
-	ecalls_u64 charged_ns;	 /* up to when the running thread is charged */
-	ecalls_u64 protected_ns; /* until then no plain thread that wakes preempts it (fair.h) */
-	ecalls_u64 slice_end_ns; /* when it should yield */
-	ecalls_u64 limit_ns;	 /* when it is preempted */
-	ecalls_u32 claims;	 /* who runs does so by its window, and owes nobody for it: how
-				  * (window.h); 0: it does not */
-	ecalls_u32 on_server;	 /* 1: who runs does so in place of the task server */
-	ecalls_u32 serving;	 /* who was chosen in place of the task server */
-	ecalls_u32 first;	 /* of the entities, whose virtual time was least (fair_update) */
-	ecalls_u64
-		next_release_ns; /* the earliest of the others, when who runs was given the CPU */
-	ecalls_u64 grid_ns;	 /* length of the common period of all windows; 0: each its own */
-	ecalls_u64 quota_end_ns; /* until when windows have used quota_used_ns */
+	ecalls_u64 charged_ns;	 /* the running thread has been charged up to this time */
+	ecalls_u64 protected_ns; /* until then, no waking plain thread preempts it (fair.h) */
+	ecalls_u64 slice_end_ns; /* when the running thread should yield */
+	ecalls_u64 limit_ns;	 /* when the running thread is preempted */
+	/* how the running thread claims the CPU by its window, which costs it no virtual time
+	 * (window.h); 0: it does not claim */
+	ecalls_u32 claims;
+	ecalls_u32 on_server; /* 1: the running thread runs in place of the task server */
+	ecalls_u32 serving;   /* the thread that was chosen in place of the task server */
+	ecalls_u32 first;     /* the entity with the least virtual time (fair_update) */
+	/* the earliest release of the other threads at the start of the turn */
+	ecalls_u64 next_release_ns;
+	ecalls_u64 grid_ns;	 /* common period of all windows; 0: each window has its own */
+	ecalls_u64 quota_end_ns; /* end of the time for which quota_used_ns counts */
 	ecalls_u64 quota_used_ns;
-	ecalls_u64 promised_share;  /* of the CPU, in 2^20ths: what promised windows need of it */
+	ecalls_u64 promised_share;  /* part of the CPU, in 2^20ths, that promised windows need */
 	ecalls_u64 all_fit;	    /* 1: all periods of all windows fit beside the reserve */
 	struct sched_window server; /* the task server */
 	struct sched_entity entity[SCHED_ENTITIES];
 };
 
-/* An index within the table. The compiler may know that it is, and leave the mask out; the verifier
- * needs it, so the value is hidden. */
+/* An index within the table. The compiler may know that the index is in range, and omit the mask;
+ * the verifier needs the mask, so the value is hidden from the compiler. */
 LIB_INLINE ecalls_u32 sched_at(ecalls_u32 i) {
 	__asm__("" : "+r"(i));
 	return i & (SCHED_ENTITIES - 1u);
@@ -155,9 +159,9 @@ LIB_INLINE struct sched_entity *sched_entity(struct sched_cpu *cpu, ecalls_u32 i
 	return &cpu->entity[sched_at(i)];
 }
 
-/* Number of the only bit of a word, by the 6 bits that its product with this number begins with:
- * they are others for each (a de Bruijn sequence). BPF cannot count zeros, and each search of the
- * policy does this once for each entity. */
+/* Number of the only bit of a word, looked up by the 6 highest bits of its product with this
+ * number, which differ for each bit (a de Bruijn sequence). BPF has no instruction that counts
+ * zeros, and each search of the policy needs this number once for each entity. */
 #define SCHED_SEQUENCE 0x03f79d71b4cb0a89ull
 static const ecalls_u8 sched_bit_number[SCHED_ENTITIES] = {
 	0,  1,	48, 2,	57, 49, 28, 3,	61, 58, 50, 42, 38, 29, 17, 4,	62, 55, 59, 36, 53, 51,
@@ -165,7 +169,7 @@ static const ecalls_u8 sched_bit_number[SCHED_ENTITIES] = {
 	44, 32, 23, 11, 46, 26, 40, 15, 34, 20, 31, 10, 25, 14, 19, 9,	13, 8,	7,  6,
 };
 
-/* The index of the next entity of a set, which is not empty and loses it. */
+/* Removes the lowest entity from a set, which is not empty, and returns its index. */
 LIB_INLINE ecalls_u32 sched_next(ecalls_u64 *set) {
 	ecalls_u64 lowest = *set & -*set;
 
@@ -173,14 +177,14 @@ LIB_INLINE ecalls_u32 sched_next(ecalls_u64 *set) {
 	return sched_at(sched_bit_number[(lowest * SCHED_SEQUENCE) >> 58]);
 }
 
-/* The memory is zeroed before. */
+/* The caller has zeroed the memory. */
 LIB_INLINE void sched_init(struct sched_cpu *cpu, const struct sched_options *options) {
 	cpu->options = *options;
 	cpu->running = SCHED_NOBODY;
 	cpu->serving = SCHED_NOBODY;
 }
 
-/* A new entity, not runnable. SCHED_NOBODY: the table is full, so the thread stays plain. */
+/* A new entity, not runnable. SCHED_NOBODY: the table is full, so the thread remains plain. */
 LIB_INLINE ecalls_u32 sched_add(struct sched_cpu *cpu, ecalls_u32 weight, ecalls_u32 group) {
 	ecalls_u32 i = bits_lowest(~cpu->used);
 
@@ -204,7 +208,7 @@ LIB_INLINE ecalls_u32 sched_add(struct sched_cpu *cpu, ecalls_u32 weight, ecalls
 	return i;
 }
 
-/* A new group, of nobody yet. */
+/* A new group without members. */
 LIB_INLINE ecalls_u32 sched_add_group(struct sched_cpu *cpu) {
 	ecalls_u32 g = sched_add(cpu, 0, SCHED_NOBODY);
 
@@ -212,8 +216,8 @@ LIB_INLINE ecalls_u32 sched_add_group(struct sched_cpu *cpu) {
 	return g;
 }
 
-/* Forgets an entity, which must not be runnable (a thread blocks first). A group that
- * still has members must not be removed. */
+/* Removes an entity, which must not be runnable (a thread blocks first). A group that still has
+ * members must not be removed. */
 LIB_INLINE void sched_remove(struct sched_cpu *cpu, ecalls_u32 i) {
 	ecalls_u64 others = ~sched_bit(i);
 

@@ -1,30 +1,32 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Fair share (Coop §3.2): the CPU goes to the least virtual time.
+ * Fair share (Coop §3.2): the thread with the least virtual time gets the CPU.
  *
- * The CPU knows the least virtual time (vtime.h) of the runnable threads; who comes or comes back
- * begins no earlier than there. It neither pays for the time it was away nor has saved it up.
+ * The CPU keeps the least virtual time (vtime.h) of the runnable threads; a thread that becomes
+ * runnable begins no earlier than there. A thread neither pays for the time for which it slept nor
+ * saves it up.
  *
- * A plain thread that wakes keeps what it has had less than the others, up to FAIR_CREDIT_NS of CPU
- * time: virtual time never goes back, so it gains no more than that, however often it sleeps. By
- * that it goes before those that compute all the time. It preempts who has had FAIR_LEAD_NS more
- * than itself, but not in the first FAIR_SHORT_NS of a turn for which that one has woken: threads
- * that wake each other thousands of times a second handle several messages in a turn, and would pay
- * for a switch at each of them.
+ * A plain thread that wakes keeps the amount by which it is behind the others, up to FAIR_CREDIT_NS
+ * of CPU time: virtual time never decreases, so the thread gains no more than that, however often
+ * it sleeps. Because of this credit it runs before the threads that compute all the time. It
+ * preempts a running thread whose virtual time is ahead of its own by FAIR_LEAD_NS, but not in the
+ * first FAIR_SHORT_NS of a turn for which the running thread woke: threads that wake each other
+ * thousands of times a second handle several messages in a turn, and would pay for a context switch
+ * for each message.
  */
 #ifndef ECALLS_SCHED_FAIR_H
 #define ECALLS_SCHED_FAIR_H
 
 #include "window.h"
 
-#define FAIR_CREDIT_NS 2000000u /* CPU time that a plain thread may have saved up when it wakes */
-#define FAIR_LEAD_NS 2000000u	/* and by which it must be behind to preempt; not more than that */
-#define FAIR_TURN_NS 8000000u	/* a plain thread's slice while others wait, at most */
-#define FAIR_SHORT_NS 1000000u	/* and while one waits that has just woken */
+#define FAIR_CREDIT_NS 2000000u /* credit of CPU time that a plain thread may have when it wakes */
+#define FAIR_LEAD_NS 2000000u	/* lag with which it preempts; at most the credit */
+#define FAIR_TURN_NS 8000000u	/* longest slice of a plain thread while others wait */
+#define FAIR_SHORT_NS 1000000u	/* the same while a thread waits that has just woken */
 
-/* A thread ends: what it has had beyond the least virtual time is owed by those who begin, else
- * threads that begin when the last one ends would never owe anything, and starve the others. At
- * most a period's; `usual` is the weight of nice 0. */
+/* A thread ends: the threads that begin owe the CPU time that it has had beyond the least virtual
+ * time. Otherwise threads that each begin when the last one ends would never owe anything, and
+ * would starve the others. The debt is at most one period's; `usual` is the weight of nice 0. */
 LIB_INLINE void fair_end(struct sched_cpu *cpu, ecalls_u64 vtime, ecalls_u32 weight,
 			 ecalls_u32 usual) {
 	ecalls_u64 most = vtime_advance(cpu->options.period_ns, weight), ahead;
@@ -36,12 +38,12 @@ LIB_INLINE void fair_end(struct sched_cpu *cpu, ecalls_u64 vtime, ecalls_u32 wei
 	cpu->owed = vtime_later(cpu->owed, cpu->vtime + ahead);
 }
 
-/* Where a thread begins. */
+/* The virtual time at which a new thread begins. */
 LIB_INLINE ecalls_u64 fair_begin(const struct sched_cpu *cpu) {
 	return vtime_later(cpu->vtime, cpu->owed);
 }
 
-/* How many threads want this CPU. */
+/* The number of threads that are runnable on this CPU. */
 LIB_INLINE ecalls_u64 fair_count(const struct sched_cpu *cpu) {
 	ecalls_u64 count = cpu->queue.count + bits_count(cpu->runnable & ~cpu->groups);
 	ecalls_u64 groups = cpu->runnable & cpu->groups;
@@ -56,7 +58,8 @@ LIB_INLINE ecalls_u64 fair_count(const struct sched_cpu *cpu) {
 	return count;
 }
 
-/* The time slice (Coop §3.2): each of N threads once per period, but not too short. */
+/* The time slice (Coop §3.2): each of N threads runs once per period, but not for less than the
+ * minimum. */
 LIB_INLINE ecalls_u64 fair_slice(const struct sched_cpu *cpu) {
 	ecalls_u64 count = fair_count(cpu);
 	ecalls_u64 slice = count > 1 ? cpu->options.period_ns / count : cpu->options.period_ns;
@@ -73,13 +76,14 @@ LIB_INLINE ecalls_u64 fair_turn(const struct sched_cpu *cpu, ecalls_u64 now_ns) 
 	return slice < cpu->options.period_ns && most < slice ? most : slice;
 }
 
-/* The running thread has woken for its turn, which may last a little (sched_preempts_plain). */
+/* The running thread woke for its turn, and is not preempted for a short time
+ * (sched_preempts_plain). */
 LIB_INLINE void fair_protect(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 	cpu->protected_ns = now_ns + FAIR_SHORT_NS;
 }
 
-/* A plain thread has woken and waits: if a plain one runs, it ends soon, and until each of the
- * others has had a short turn, so do they. */
+/* A plain thread has woken and waits: the turn of a running plain thread ends soon, and slices are
+ * short until each of the other threads has had a turn. */
 LIB_INLINE void fair_hurry(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 	ecalls_u64 end_ns = cpu->protected_ns;
 
@@ -89,28 +93,28 @@ LIB_INLINE void fair_hurry(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 		cpu->limit_ns = end_ns;
 }
 
-/* Where a plain thread outside of groups begins to wait. */
+/* The virtual time at which a plain thread outside of groups begins to wait. */
 LIB_INLINE ecalls_u64 fair_place(const struct sched_cpu *cpu, const struct sched_plain *plain) {
 	ecalls_u64 credit = vtime_advance(FAIR_CREDIT_NS, plain->weight);
 
 	return vtime_place(cpu->vtime - credit, plain->vtime);
 }
 
-/* Whether the first of the plain threads that wait has woken, and goes before all that came from
- * other CPUs: it has had less than the least of those who were here. */
+/* Whether the first waiting plain thread has woken and runs before all threads that came from other
+ * CPUs: its virtual time is less than the CPU's least one. */
 LIB_INLINE _Bool fair_is_owed(const struct sched_cpu *cpu) {
 	return cpu->queue.count && vtime_before(cpu->queue.vtime, cpu->vtime);
 }
 
-/* Whether a thread weighs less than half of the average on its CPU, which carries `load`. Then its
- * slice has to end when it should: where many light threads have the same virtual time, a heavy one
- * waits for a turn of each of them. Among equals it matters little that a slice ends with the
- * kernel's tick. */
+/* Whether a thread weighs less than half of the average on its CPU, whose load is `load`. The slice
+ * of such a thread has to end exactly: where many light threads have the same virtual time, a heavy
+ * one waits for a turn of each of them. Among threads of equal weight it matters little that a
+ * slice ends with the kernel's tick. */
 LIB_INLINE _Bool fair_is_light(const struct sched_cpu *cpu, ecalls_u32 weight, ecalls_u64 load) {
 	return 2 * weight * fair_count(cpu) < load;
 }
 
-/* The virtual time by which the running thread, or its group, is judged. */
+/* The virtual time of the running thread, or of its group. */
 LIB_INLINE ecalls_u64 fair_running_vtime(struct sched_cpu *cpu) {
 	struct sched_entity *e = sched_entity(cpu, cpu->running);
 
@@ -119,13 +123,14 @@ LIB_INLINE ecalls_u64 fair_running_vtime(struct sched_cpu *cpu) {
 	return e->group < SCHED_ENTITIES ? sched_entity(cpu, e->group)->vtime : e->vtime;
 }
 
-/* A member of a group that has published an importance pays with the others that have (group.h). */
+/* Charges a member of a group that has published an importance: all such members share one virtual
+ * time (group.h). */
 LIB_INLINE void fair_charge_shared(struct sched_entity *group, ecalls_u64 ns) {
 	group->shared_vtime += vtime_advance(ns, group->shared_weight);
 }
 
-/* The running thread pays for the time since it was charged last; its group as well. What a thread
- * gets by its window it has been promised, and does not pay for. */
+/* Charges the running thread, and its group, for the time since the last charge. The time that a
+ * thread gets by its window is promised, and is not charged. */
 LIB_INLINE void fair_charge(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 	ecalls_u64 ns = now_ns > cpu->charged_ns ? now_ns - cpu->charged_ns : 0;
 	ecalls_u32 group = SCHED_NOBODY;
@@ -156,7 +161,7 @@ LIB_INLINE void fair_charge(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 }
 
 /* The entity outside of groups (a thread or a group) with the least virtual time, SCHED_NOBODY if
- * none of `set` is runnable. Of equals, the first in the table. */
+ * none of `set` is runnable. Of equal ones, the first in the table. */
 LIB_INLINE ecalls_u32 fair_first(struct sched_cpu *cpu, ecalls_u64 set) {
 	ecalls_u64 left = set & cpu->runnable & ~cpu->inside, least = 0;
 	ecalls_u32 best = SCHED_NOBODY;
@@ -174,30 +179,30 @@ LIB_INLINE ecalls_u32 fair_first(struct sched_cpu *cpu, ecalls_u64 set) {
 	return best;
 }
 
-/* What the caller says of the plain threads that wait. */
+/* Records what the caller reports of the waiting plain threads. */
 LIB_INLINE void fair_note(struct sched_cpu *cpu, const struct sched_queue *queue) {
 	cpu->queue.vtime = queue->vtime;
 	cpu->queue.count = queue->count;
 }
 
-/* One more of them waits, until the caller tells of all. */
+/* One more plain thread waits; the caller's next report replaces this. */
 LIB_INLINE void fair_queue(struct sched_cpu *cpu, ecalls_u64 vtime) {
 	if (!cpu->queue.count || vtime_before(vtime, cpu->queue.vtime))
 		cpu->queue.vtime = vtime;
 	cpu->queue.count++;
 }
 
-/* The threads and groups that go by virtual time. Those with a window do while they do not claim:
- * each for itself, but in the order WINDOW_DWCS, where it is the first of them for all
- * (choose.h). */
+/* The threads and groups that are ordered by virtual time. A thread with a window is one of them
+ * while it does not claim: each such thread for itself, except in the order WINDOW_DWCS, where the
+ * first one stands for all of them (choose.h). */
 LIB_INLINE ecalls_u64 fair_set(const struct sched_cpu *cpu) {
 	if (cpu->options.window_order == WINDOW_DWCS)
 		return ~cpu->windowed;
 	return ~cpu->windowed | window_sharing(cpu);
 }
 
-/* Charges who runs, and brings the CPU's least virtual time up to date. Threads whose window serves
- * them do not count: theirs stands still meanwhile. */
+/* Charges the running thread, and updates the CPU's least virtual time. Threads that are served by
+ * their window do not count, since their virtual time stands still meanwhile. */
 LIB_GLOBAL int fair_update(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 now_ns) {
 	_Bool any = cpu->running != SCHED_NOBODY && !sched_in(cpu->windowed, cpu->running);
 	ecalls_u64 least;

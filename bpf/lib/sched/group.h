@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Groups (Coop §3.1): their threads share a virtual time, and importance divides what it brings.
+ * Groups (Coop §3.1): their threads share a virtual time, and importance divides their CPU time.
  *
- * Outside, a group is like one thread: its virtual time advances while any member runs, at the
- * weight of all runnable members together. So it gets what they would get one by one.
+ * Towards other threads a group is like one thread: its virtual time advances while any member
+ * runs, at the weight of all runnable members together. So the group gets the sum of the shares
+ * that its members would get one by one.
  *
- * Inside, the thread with the least importance value goes first: that number is the members' own,
- * such as the frames shown so far, and the scheduler only compares it. What one of these gets says
- * nothing of what it is due, since importance divides it. So within the group they have one virtual
- * time together, at the weight of those of them that are runnable.
+ * Within a group, the thread with the least importance value runs first: the members define that
+ * number, such as the frames shown so far, and the scheduler only compares it. The CPU time that
+ * one of them gets does not show what it is due, since importance divides the time. So these
+ * members have one common virtual time within the group, at the weight of the runnable ones.
  *
- * A member that has published no importance (a plain one, or one that an event woke, or a demoted
- * one) has a virtual time of its own within the group, and goes first while that is less than the
- * one that the others share. Who is demoted begins where they are then. So neither kind starves the
- * other, and nobody waits for what another has had too little by importance.
+ * A member that has published no importance (a plain one, one that an event woke, or a demoted one)
+ * has a virtual time of its own within the group, and runs first while that is less than the common
+ * one. A demoted thread begins at the common one. So neither kind starves the other, and no thread
+ * waits because importance has given another one too little.
  */
 #ifndef ECALLS_SCHED_GROUP_H
 #define ECALLS_SCHED_GROUP_H
 
 #include "fair.h"
 
-/* A runnable member has an importance from now on. The first one begins where new ones do. */
+/* A runnable member now has an importance. The first such member begins where new members do. */
 LIB_INLINE void group_share(struct sched_cpu *cpu, ecalls_u32 i) {
 	struct sched_entity *e = sched_entity(cpu, i), *g = sched_entity(cpu, e->group);
 
@@ -29,7 +30,8 @@ LIB_INLINE void group_share(struct sched_cpu *cpu, ecalls_u32 i) {
 	g->shared_weight += e->weight;
 }
 
-/* It has none any more, and owes what they owe together; or it is no longer runnable. */
+/* A runnable member has no importance any more, or is no longer runnable: it keeps the debt of the
+ * common virtual time. */
 LIB_INLINE void group_unshare(struct sched_cpu *cpu, ecalls_u32 i) {
 	struct sched_entity *e = sched_entity(cpu, i), *g = sched_entity(cpu, e->group);
 
@@ -37,14 +39,14 @@ LIB_INLINE void group_unshare(struct sched_cpu *cpu, ecalls_u32 i) {
 	e->vtime = vtime_later(e->vtime, g->shared_vtime);
 }
 
-/* Whether a thread is a member, and divides by importance what its group gets. */
+/* Whether a thread is a member that importance gives its part of the group's time. */
 LIB_INLINE _Bool group_shares(struct sched_cpu *cpu, ecalls_u32 i) {
 	struct sched_entity *e = sched_entity(cpu, i);
 
 	return e->group < SCHED_ENTITIES && e->importance != SCHED_NEVER;
 }
 
-/* A thread publishes its importance, or that it has none; it has been charged up to now. */
+/* A thread publishes its importance, or that it has none; the caller has charged it up to now. */
 LIB_INLINE void group_publish(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 importance) {
 	_Bool shared = group_shares(cpu, i), runnable = sched_in(cpu->runnable, i);
 
@@ -55,7 +57,7 @@ LIB_INLINE void group_publish(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 im
 		group_share(cpu, i);
 }
 
-/* A member becomes runnable. The first one puts the group where a waking thread is put. */
+/* A member becomes runnable. The first one gives the group the virtual time of a waking thread. */
 LIB_INLINE void group_enter(struct sched_cpu *cpu, ecalls_u32 group, ecalls_u32 weight) {
 	struct sched_entity *g = sched_entity(cpu, group);
 
@@ -109,8 +111,8 @@ LIB_GLOBAL ecalls_u64 group_least_importance(struct sched_cpu *cpu LIB_NONNULL, 
 	return least;
 }
 
-/* Of some members, the one with the least importance, or if `plain` the one without importance that
- * has the least virtual time; SCHED_NOBODY if there is none. */
+/* Of some members, the one with the least importance; if `plain`, the one with the least virtual
+ * time of those without importance; SCHED_NOBODY if there is none. */
 LIB_INLINE ecalls_u32 group_best(struct sched_cpu *cpu, ecalls_u64 left, _Bool plain) {
 	ecalls_u32 best = SCHED_NOBODY;
 	ecalls_u64 least = 0;
@@ -131,8 +133,8 @@ LIB_INLINE ecalls_u32 group_best(struct sched_cpu *cpu, ecalls_u64 left, _Bool p
 	return best;
 }
 
-/* Of two members, who goes first by virtual time within the group. The group itself stands for its
- * first plain thread; `*vtime` is the first's, and becomes the chosen one's. */
+/* Of two members, the one that runs first by virtual time within the group. The group's index means
+ * its first plain thread; `*vtime` is that of `first`, and is set to that of the result. */
 LIB_INLINE ecalls_u32 group_earlier(ecalls_u32 first, ecalls_u64 *vtime, ecalls_u32 other,
 				    ecalls_u64 other_vtime) {
 	if (first != SCHED_NOBODY && !vtime_before(other_vtime, *vtime))
@@ -141,8 +143,8 @@ LIB_INLINE ecalls_u32 group_earlier(ecalls_u32 first, ecalls_u64 *vtime, ecalls_
 	return other;
 }
 
-/* Which member of a runnable group goes first: an entity, or the group's index for the first of its
- * plain threads, the running one included. */
+/* The member of a runnable group that runs first: an entity, or the group's index for the first of
+ * its plain threads, including the running one. */
 LIB_GLOBAL ecalls_u32 group_first(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 group) {
 	struct sched_entity *g = sched_entity(cpu, group);
 	ecalls_u64 members = group_members(cpu, group), vtime = 0;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The event overlay (ECalls-05 §4.2, ECalls-01 §2.4): once somebody has been chosen, the sink of
- * the first pending event may take its place, if that breaks no promise.
+ * The event overlay (ECalls-05 §4.2, ECalls-01 §2.4): after a choice, the sink of the first pending
+ * event may replace the chosen thread, if that breaks no promise.
  *
  * The first event is the one with the earliest deadline whose sink waits for the CPU. For the
- * chosen i and the sink j:
+ * chosen thread i and the sink j:
  *
  *	rule 1	j = i: nothing to do
  *	rule 2	i has no claim and is a plain or fair thread: j runs
@@ -14,31 +14,33 @@
  *		it would be missing to claims with later deadlines
  *	rule 5	i is the task server: j runs
  *
- * An event ends as a reason when its sink is given the CPU.
+ * An event stops having an effect when its sink is given the CPU.
  *
  * Bound. A sink runs by an event only while its own virtual time is at most ahead_ns (police.h)
- * beyond the least: so events make a thread run earlier, and not more in the long run. A claim
- * needs no bound, for its time is promised anyway.
+ * ahead of the least one: so events make a thread run earlier, but not longer in the long run. A
+ * claim needs no bound, since its time is promised anyway.
  *
- * The task server is a pseudo-thread among the claims: constraint 0/y with y larger than any,
- * service time that of the first event's sink or else options.server_ns, period that over the rest
- * of utilization; they are computed when its period begins. If no event is pending when it is its
- * turn, fair threads run in its place. It exists in the order WINDOW_DWCS, if options.server_ns
- * says so.
+ * The task server is a pseudo-thread among the claims: its constraint is 0/y with y larger than any
+ * other, its service time that of the first event's sink or else options.server_ns, its period the
+ * service time over the remaining utilization; these are computed when its period begins. If no
+ * event is pending at its turn, fair threads run in its place. It exists only in the order
+ * WINDOW_DWCS, if options.server_ns is not 0.
  *
- * Its promise is the one of an unmissable window: in each period it has its service time, unless
- * claims with earlier deadlines leave none. So a claim ends where its next period begins, and one
- * that goes on for want of sinks and fair threads makes way for the first that wakes.
+ * Its guarantee is that of a window without misses: it has its service time in each period, unless
+ * claims with earlier deadlines leave none. So a claim ends where the server's next period begins,
+ * and a claim that continues because there are no sinks and no fair threads yields to the first one
+ * that wakes.
  */
 #ifndef ECALLS_SCHED_OVERLAY_H
 #define ECALLS_SCHED_OVERLAY_H
 
 #include "police.h"
 
-#define OVERLAY_SERVER 66u /* as `who`: the task server */
+#define OVERLAY_SERVER 66u /* the task server, as a thread's index */
 #define OVERLAY_PERIOD_MAX_NS 10000000000ull
 
-/* An event for thread i is pending, until i runs. If it runs now, it will look. */
+/* Records that an event for thread i is pending, until i runs. If i runs now, it will find the
+ * event itself. */
 LIB_INLINE void overlay_event(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 deadline_ns) {
 	struct sched_entity *e = sched_entity(cpu, i);
 
@@ -49,7 +51,8 @@ LIB_INLINE void overlay_event(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 de
 	cpu->events |= sched_bit(i);
 }
 
-/* The sink of the first event: of the waiting ones that may run by an event. SCHED_NOBODY: none. */
+/* The sink of the first event, of the waiting threads that may run by an event; SCHED_NOBODY if
+ * there is none. */
 LIB_INLINE ecalls_u32 overlay_sink(struct sched_cpu *cpu) {
 	ecalls_u64 left = cpu->events & cpu->runnable, first = 0;
 	ecalls_u32 best = SCHED_NOBODY;
@@ -69,7 +72,7 @@ LIB_INLINE ecalls_u32 overlay_sink(struct sched_cpu *cpu) {
 	return best;
 }
 
-/* Rule 4: whether j's claim may go before i's. */
+/* Rule 4: whether the claim of j may go before that of i. */
 LIB_INLINE _Bool overlay_fits(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u32 j,
 			      ecalls_u64 now_ns) {
 	struct sched_window *a = &sched_entity(cpu, i)->window;
@@ -83,7 +86,7 @@ LIB_INLINE _Bool overlay_fits(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u32 j,
 	       now_ns + (a->service_ns - a->served_ns) + (b->service_ns - b->served_ns);
 }
 
-/* Who runs instead of the chosen one: the sink of the first event, or the chosen one itself. */
+/* The thread that runs: the sink of the first event, or the chosen one. */
 LIB_GLOBAL ecalls_u32 overlay_apply(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 chosen,
 				    ecalls_u64 now_ns) {
 	ecalls_u32 sink = overlay_sink(cpu);
@@ -95,15 +98,15 @@ LIB_GLOBAL ecalls_u32 overlay_apply(struct sched_cpu *cpu LIB_NONNULL, ecalls_u3
 	return sink;
 }
 
-/* What windows need of the CPU at least, in 2^20ths: the sum of (1 - x/y) C/T. */
+/* The part of the CPU that a window needs at least, in 2^20ths: (1 - x/y) C/T. */
 LIB_INLINE ecalls_u64 overlay_needed(const struct sched_window *w) {
 	ecalls_u64 period = w->period_ns ? w->period_ns : 1, y = w->y ? w->y : 1;
 
 	return w->service_ns * WINDOW_WHOLE / period * (w->y - w->x) / y;
 }
 
-/* Rule 5: the attributes of the task server for its next period, which begins where the last one
- * ended, or now if that is long ago: then nobody has asked for it. */
+/* Rule 5: computes the task server's attributes for its next period, which begins where the last
+ * one ended, or now if that is long ago, because no decision was made meanwhile. */
 LIB_GLOBAL int overlay_serve(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 now_ns) {
 	ecalls_u64 left = cpu->windowed, service = cpu->options.server_ns,
 		   rest = cpu->options.reserve;
@@ -126,7 +129,7 @@ LIB_GLOBAL int overlay_serve(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 now_n
 	server->service_ns = service;
 	server->period_ns = service * WINDOW_WHOLE / rest;
 	server->served_ns = 0;
-	/* a period of whole units, as the paper has it */
+	/* the paper has a period of whole units */
 	if (cpu->options.server_ns)
 		server->period_ns +=
 			cpu->options.server_ns - 1 -
@@ -139,7 +142,7 @@ LIB_GLOBAL int overlay_serve(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 now_n
 	return 0;
 }
 
-/* Whether there is a task server; a period of it that has ended is followed by the next one. */
+/* Whether there is a task server; if its period has ended, its next one begins. */
 LIB_INLINE _Bool overlay_roll(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 	if (cpu->options.server_ns == 0 || cpu->windowed == 0 ||
 	    cpu->options.window_order != WINDOW_DWCS)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Policing (Coop §3.2): who breaks a rule is fair like everybody until its next poll.
+ * Policing (Coop §3.2): a thread that breaks a rule is an ordinary fair thread until its next poll.
  *
  *	rule		broken by					counted in
  *	1 overran	running past the slice and slack_ns		overran
@@ -8,13 +8,13 @@
  *	3 ahead		at a poll, having had more than ahead_ns	ahead
  *			beyond the least virtual time
  *
- * Rule 3 is what bounds the gain from any lie about release times: whatever a thread publishes, it
- * is at most ahead_ns and one slice of 0 with its slack beyond its fair share. It is measured in
+ * Rule 3 bounds the gain from any lie about release times: whatever a thread publishes, it gets at
+ * most ahead_ns and one slice of 0 with its slack beyond its fair share. The excess is measured in
  * CPU time of this thread, or of its group, at its weight: the paper's threshold in virtual time
  * would be some microseconds for a thread of the least weight.
  *
- * A release time in the past counts as the moment of the poll: so nobody gets in front of those who
- * have waited longer by claiming an older one.
+ * A release time in the past counts as the time of the poll: so no thread overtakes those that have
+ * waited longer by claiming an older release.
  */
 #ifndef ECALLS_SCHED_POLICE_H
 #define ECALLS_SCHED_POLICE_H
@@ -22,16 +22,16 @@
 #include "group.h"
 #include "release.h"
 
-#define POLICE_VTIME_MAX (1ull << 38) /* so that the product below fits, for any group's weight */
+#define POLICE_VTIME_MAX (1ull << 38) /* so that the product below fits, for any group weight */
 
-/* Out of the release queue. What was published is void with rules 1 and 2, not with rule 3: that
- * is broken at a poll. */
+/* Removes a thread from the release queue. Its importance becomes void by rules 1 and 2, but not by
+ * rule 3, which is checked at a poll. */
 LIB_INLINE void police_demote(struct sched_cpu *cpu, ecalls_u32 i) {
 	cpu->cooperative &= ~sched_bit(i);
 	sched_entity(cpu, i)->release_ns = SCHED_NEVER;
 }
 
-/* How much CPU time a thread, or its group, has had beyond the least virtual time. */
+/* The CPU time by which a thread, or its group, is ahead of the least virtual time. */
 LIB_INLINE ecalls_u64 police_ahead_ns(struct sched_cpu *cpu, ecalls_u32 i) {
 	struct sched_entity *e = sched_entity(cpu, i);
 	ecalls_u64 ahead;
@@ -60,7 +60,7 @@ LIB_INLINE _Bool police_overran(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 	return 1;
 }
 
-/* Rule 2. A thread goes to sleep. */
+/* Rule 2. A thread goes to sleep without a poll. */
 LIB_INLINE void police_sleep(struct sched_cpu *cpu, ecalls_u32 i) {
 	if (!sched_in(cpu->cooperative, i) || sched_in(cpu->polled, i))
 		return;
@@ -69,7 +69,7 @@ LIB_INLINE void police_sleep(struct sched_cpu *cpu, ecalls_u32 i) {
 	police_demote(cpu, i);
 }
 
-/* The running thread polls: it publishes, and is cooperative unless rule 3 forbids. */
+/* The running thread polls: it publishes its values, and is cooperative unless it breaks rule 3. */
 LIB_GLOBAL int police_poll(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 i, ecalls_u64 now_ns,
 			   ecalls_u64 release_ns, ecalls_u64 importance) {
 	struct sched_entity *e = sched_entity(cpu, i);

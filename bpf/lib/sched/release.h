@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Release times (Coop §3.2): cooperative threads run when they said, and whoever runs before them
- * ends in time.
+ * Release times (Coop §3.2): cooperative threads run at the times that they published, and the
+ * threads that run before them end in time.
  *
  * The release queue is the set sched_cpu.cooperative: threads that have published a release time by
- * their last poll and have kept the rules since (police.h), runnable or asleep.
+ * their last poll and have kept the rules since then (police.h), runnable or asleep.
  *
  *	release in the future	whoever has the least virtual time runs, until the release at most
  *	release due		the thread with the earliest release runs, with a slice of 0: it
  *				handles what is due, and polls
  *
- * A cooperative thread is told when its slice ends and has slack_ns to yield; no release that it
- * was told of preempts it before. All others are preempted by a release at once: they were told
- * nothing. A promised claim is not (window.h); any other one is, or told like a fair thread.
+ * A cooperative thread learns when its slice ends and has slack_ns to yield; no release that it
+ * knows of preempts it before. A release preempts all other threads at once, since these do not
+ * know of it. An exception is a promised claim (window.h); any other claim is preempted, or
+ * informed like that of a fair thread.
  *
  * One deviation from the paper: a sleeping thread's release does not end the slice of a thread that
- * is not cooperative. The sleeper's own timer wakes it at that moment, and then it preempts.
+ * is not cooperative. The sleeping thread's own timer wakes it at that time, and then it preempts.
  */
 #ifndef ECALLS_SCHED_RELEASE_H
 #define ECALLS_SCHED_RELEASE_H
 
 #include "fair.h"
 
-/* Of these members of the release queue, the one with the earliest release; SCHED_NOBODY if none
- * has one. */
+/* The member of the release queue with the earliest release, of a set; SCHED_NOBODY if none has
+ * one. */
 LIB_INLINE ecalls_u32 release_earliest(struct sched_cpu *cpu, ecalls_u64 set) {
 	ecalls_u64 left = set & cpu->cooperative, earliest = SCHED_NEVER;
 	ecalls_u32 best = SCHED_NOBODY;
@@ -45,25 +46,25 @@ LIB_INLINE ecalls_u64 release_of(struct sched_cpu *cpu, ecalls_u32 i) {
 	return i < SCHED_ENTITIES ? sched_entity(cpu, i)->release_ns : SCHED_NEVER;
 }
 
-/* Whether a thread is in the release queue and its time has come. */
+/* Whether a thread is in the release queue and its release time has come. */
 LIB_INLINE _Bool release_due(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns) {
 	return sched_in(cpu->cooperative, i) && release_of(cpu, i) <= now_ns;
 }
 
-/* The runnable thread whose release is due and the earliest, or SCHED_NOBODY. */
+/* The runnable thread with the earliest release that is due, or SCHED_NOBODY. */
 LIB_INLINE ecalls_u32 release_first(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 	ecalls_u32 i = release_earliest(cpu, cpu->runnable);
 
 	return release_of(cpu, i) <= now_ns ? i : SCHED_NOBODY;
 }
 
-/* The earliest release of the others that wait, due or not; SCHED_NEVER if none has one. */
+/* The earliest release of the other runnable threads, due or not; SCHED_NEVER if none has one. */
 LIB_INLINE ecalls_u64 release_waiting(struct sched_cpu *cpu, ecalls_u32 except) {
 	return release_of(cpu, release_earliest(cpu, cpu->runnable & ~sched_bit(except)));
 }
 
-/* The earliest release of all others (Coop §3.1: what coop_poll returns). A sleeper whose time has
- * passed and who is not here yet will preempt when it comes; it holds nobody up. */
+/* The earliest release of all other threads (Coop §3.1: what coop_poll returns). A sleeping thread
+ * whose release time has passed does not count: it preempts when it wakes. */
 LIB_GLOBAL ecalls_u64 release_next(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 except,
 				   ecalls_u64 now_ns) {
 	ecalls_u64 left = cpu->cooperative & ~sched_bit(except), next = SCHED_NEVER;
@@ -81,8 +82,8 @@ LIB_GLOBAL ecalls_u64 release_next(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32
 	return next;
 }
 
-/* How long a thread that begins to run now may run for the releases of the others. `next`:
- * release_next of a cooperative one. */
+/* How long a thread that begins to run now may run before the releases of the others. `next` is the
+ * result of release_next, and is used for a cooperative thread. */
 LIB_INLINE ecalls_u64 release_leaves(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns,
 				     ecalls_u64 next) {
 	if (!sched_in(cpu->cooperative, i))
@@ -90,14 +91,14 @@ LIB_INLINE ecalls_u64 release_leaves(struct sched_cpu *cpu, ecalls_u32 i, ecalls
 	return next > now_ns ? next - now_ns : 0;
 }
 
-/* Its slice by fair share: 0 if it is due itself. */
+/* The thread's slice by fair share; 0 if its own release is due. */
 LIB_INLINE ecalls_u64 release_slice(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns) {
 	return release_due(cpu, i, now_ns) ? 0 : fair_slice(cpu);
 }
 
-/* A thread whose release has come becomes ready, and who runs was not told of it: it began within
- * the moment between the release and this, when the sleeper held nobody up. So like those who were
- * told nothing it has no time left before others. */
+/* A thread whose release has come becomes ready, and the running cooperative thread does not know
+ * of that release: it began to run after the release time, while the other thread still slept. So
+ * the running thread has no time left, like threads that are not cooperative. */
 LIB_INLINE void release_untold(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns) {
 	if (!sched_in(cpu->cooperative, cpu->running) || release_due(cpu, cpu->running, now_ns))
 		return;

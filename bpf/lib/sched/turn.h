@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A thread's turns: it becomes ready, runs, stops, goes to sleep. The caller tells each of them.
+ * The turns of a thread: it becomes ready, runs, stops, goes to sleep. The caller reports each of
+ * them.
  *
  *	ready   turn_ready, or turn_ready_plain: it waits for this CPU from now on
  *	runs	turn_start: the CPU is given to it, whoever decided that
@@ -15,7 +16,7 @@
 #include "group.h"
 #include "police.h"
 
-/* A thread that is an entity waits from now on. */
+/* A thread that is an entity becomes runnable. */
 LIB_GLOBAL int turn_ready(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 i, ecalls_u64 now_ns) {
 	struct sched_entity *e = sched_entity(cpu, i);
 
@@ -36,8 +37,8 @@ LIB_GLOBAL int turn_ready(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 i, ecall
 	return 0;
 }
 
-/* A plain thread waits from now on. The caller then puts it into its queue, or its group's, by
- * plain->vtime; of a group it sets head_vtime and queued. */
+/* A plain thread becomes runnable. The caller then inserts it into its queue, or that of its group,
+ * by plain->vtime; for a group the caller sets head_vtime and queued. */
 LIB_GLOBAL int turn_ready_plain(struct sched_cpu *cpu LIB_NONNULL,
 				struct sched_plain *plain LIB_NONNULL, ecalls_u64 now_ns) {
 	fair_update(cpu, now_ns);
@@ -52,8 +53,8 @@ LIB_GLOBAL int turn_ready_plain(struct sched_cpu *cpu LIB_NONNULL,
 	return 0;
 }
 
-/* A thread that is an entity waits no longer: `asleep` by its own doing, else because it ends or
- * leaves this CPU. It has stopped if it ran. */
+/* A thread that is an entity is no longer runnable: it sleeps (`asleep`), or it ends or leaves this
+ * CPU. If it was running, it has stopped before. */
 LIB_GLOBAL int turn_sleep(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 i, _Bool asleep,
 			  ecalls_u64 now_ns) {
 	struct sched_entity *e = sched_entity(cpu, i);
@@ -74,7 +75,7 @@ LIB_GLOBAL int turn_sleep(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 i, _Bool
 	return 0;
 }
 
-/* A plain thread waits no longer. */
+/* A plain thread is no longer runnable. */
 LIB_GLOBAL int turn_sleep_plain(struct sched_cpu *cpu LIB_NONNULL,
 				const struct sched_plain *plain LIB_NONNULL, ecalls_u64 now_ns) {
 	fair_update(cpu, now_ns);
@@ -92,15 +93,16 @@ LIB_INLINE ecalls_u32 turn_group(struct sched_cpu *cpu) {
 	return sched_entity(cpu, cpu->running)->group;
 }
 
-/* Whether `who` is the running thread in the middle of its slice: a cooperative one that goes on
- * without a poll. It gets no new slice. */
+/* Whether `who` is the running thread in the middle of its slice: a cooperative thread that
+ * continues without a poll. It gets no new slice. */
 LIB_INLINE _Bool turn_goes_on(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u64 now_ns) {
 	return cpu->running == who && sched_in(cpu->cooperative & ~cpu->polled, who) &&
 	       now_ns < cpu->limit_ns;
 }
 
-/* How long `who` may have the CPU because of the task server: in its place what it has left, else
- * by a claim until its next period, when it may go first. */
+/* How long `who` may have the CPU because of the task server: in the server's place, for what is
+ * left of the server's service; by a claim, until the server's next period begins, when the server
+ * may go first. */
 LIB_INLINE ecalls_u64 turn_beside_server(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u64 now_ns) {
 	const struct sched_window *server = &cpu->server;
 
@@ -113,8 +115,8 @@ LIB_INLINE ecalls_u64 turn_beside_server(struct sched_cpu *cpu, ecalls_u32 who, 
 	return server->deadline_ns - now_ns;
 }
 
-/* What `who` may have now: by its window what is left of its service, else its slice by fair share,
- * beyond its service one service at a time; and what the task server leaves. */
+/* The longest turn of `who` now: with a claim what is left of its service, else its slice by fair
+ * share; for a thread with a window that is at most one service. The task server may shorten it. */
 LIB_INLINE ecalls_u64 turn_most(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u64 now_ns) {
 	ecalls_u64 service = sched_entity(cpu, who)->window.service_ns, slice, most;
 
@@ -131,8 +133,8 @@ LIB_INLINE ecalls_u64 turn_most(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u6
 	return slice < most ? slice : most;
 }
 
-/* The slice and the limit of `who`. A release ends both, but a promised claim; a cooperative thread
- * has the slack then. No claim is longer for the slack. */
+/* The slice and the limit of `who`. A release of another thread ends both, except for a promised
+ * claim; a cooperative thread then has the slack in addition. The slack lengthens no claim. */
 LIB_INLINE void turn_limit(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u64 now_ns) {
 	ecalls_u64 most = turn_most(cpu, who, now_ns), slice = most, limit;
 
@@ -149,8 +151,8 @@ LIB_INLINE void turn_limit(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u64 now
 	cpu->limit_ns = now_ns + limit;
 }
 
-/* The CPU is given to `who`: an entity, a group for the plain member `plain`, or SCHED_PLAIN for
- * `plain`. Also for a thread that goes on. */
+/* The CPU is given to `who`: an entity, a group for its plain member `plain`, or SCHED_PLAIN for
+ * `plain`. The caller also reports a thread that continues. */
 LIB_GLOBAL int turn_start(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 who,
 			  const struct sched_plain *plain, ecalls_u64 now_ns) {
 	struct sched_entity *e = sched_entity(cpu, who);
@@ -158,7 +160,7 @@ LIB_GLOBAL int turn_start(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 who,
 	fair_charge(cpu, now_ns);
 	if (turn_goes_on(cpu, who, now_ns))
 		return 0;
-	/* The last one of those that waited: nobody does, until the caller tells of others. */
+	/* This was the last waiting thread: none waits until the caller's next report. */
 	if (who == SCHED_PLAIN && cpu->running != SCHED_PLAIN && cpu->queue.count == 1)
 		cpu->queue.count = 0;
 	if (cpu->running != who)
@@ -182,9 +184,10 @@ LIB_GLOBAL int turn_start(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 who,
 	return 0;
 }
 
-/* Who runs stops, and `waits` on or not. A plain thread's virtual time is in cpu->plain. */
+/* The running thread stops; `waits`: it remains runnable. A plain thread's virtual time is in
+ * cpu->plain. */
 LIB_INLINE void turn_stop(struct sched_cpu *cpu, _Bool waits, ecalls_u64 now_ns) {
-	/* With who stops: one that was alone has had no more than anybody. */
+	/* The stopping thread is included: if it was the only one, it is not ahead of any other. */
 	fair_update(cpu, now_ns);
 	police_overran(cpu, now_ns);
 	if (waits && cpu->running == SCHED_PLAIN)

@@ -3,14 +3,15 @@
  * Windows (ECalls-05 §4.1): service in y - x of any y periods.
  *
  * A thread with a window *claims* the CPU while it waits, has not had its service time C in the
- * current period T, and (WINDOW_SPREAD only) the period is one of those that count. What it gets by
- * a claim costs it no virtual time. What it gets otherwise, it gets like a fair thread, if it is
- * work-conserving; else it waits for its next period once it has been served.
+ * current period T, and (WINDOW_SPREAD only) the period is one of those that count. CPU time by a
+ * claim costs the thread no virtual time. It gets further CPU time like a fair thread (one that is
+ * ordered by virtual time), if it is work-conserving; otherwise it waits for its next period after
+ * its service.
  *
- * Two orders among claims.
+ * Claims are ordered in one of two ways.
  *
  * WINDOW_DWCS is Dynamic Window-Constrained Scheduling as West and Poellabauer published it (RTSS
- * 2000): all periods claim, and this goes first:
+ * 2000): all periods claim, in this order:
  *	1. the earliest deadline
  *	2. of equal deadlines, the lowest x'/y'
  *	3. if both are zero, the highest y'
@@ -22,18 +23,20 @@
  *			x' = 0: y' + 1, and the thread is tagged: a violation
  * so that x'/y' says how many of the periods left in the current window may still be missed.
  *
- * WINDOW_SPREAD: of each y periods, y - x claim, spread as evenly as integers allow, and these in
- * order of deadlines. Any n periods in a row then hold at most ceil(n (y - x) / y) claims, for
- * which admit.h can prove that all are met, and any y in a row, not only those between two resets,
- * hold y - x. While all periods of all windows fit beside the reserve (sched_cpu.all_fit), none has
- * to be left out, and all claim. The constraint x'/y' is kept as well, for the counts.
+ * WINDOW_SPREAD: of each y periods, y - x claim, spread as evenly as integers allow, in order of
+ * deadlines. Any n consecutive periods then contain at most ceil(n (y - x) / y) claims, for which
+ * admit.h can prove that all are met, and any y consecutive periods, not only those between two
+ * resets, contain y - x. While all periods of all windows fit beside the reserve
+ * (sched_cpu.all_fit), no period has to be left out, and all claim. The constraint x'/y' is updated
+ * as well, for the counters.
  *
- * A thread that waits on at the end of its period begins the next one there. One that sleeps had
- * what it wanted, and begins its next period when it wakes, whenever that is: it need not know when
- * its periods are. Deadlines stay a period apart, so nobody else has less for it: who wakes before
- * its period is over has the next one's deadline. Only who has had that one as well has to wait.
- * If sched_cpu.grid_ns is set, all periods begin together, as DWCS demands, and one in whose middle
- * a thread wakes does not claim.
+ * If a thread still waits at the end of its period, its next period begins there. A thread that
+ * sleeps has had the service that it wanted, and its next period begins when it wakes, at any time:
+ * it need not know when its periods begin. Deadlines remain a period apart, so no other thread gets
+ * less for it: a thread that wakes before its period is over gets the deadline of the next one.
+ * Only a thread that has had its service in that period too has to wait. If sched_cpu.grid_ns is
+ * set, all periods begin together, as DWCS demands, and a period in the middle of which a thread
+ * wakes does not claim.
  */
 #ifndef ECALLS_SCHED_WINDOW_H
 #define ECALLS_SCHED_WINDOW_H
@@ -44,12 +47,12 @@
 #define WINDOW_DWCS 0u
 #define WINDOW_SPREAD 1u
 
-/* sched_cpu.claims */
-#define WINDOW_CLAIMS 1u /* who runs does so by its window */
-#define WINDOW_BEYOND 2u /* so, too, beyond its quota, for nobody else wants the CPU */
+/* values of sched_cpu.claims */
+#define WINDOW_CLAIMS 1u /* the running thread runs by its claim */
+#define WINDOW_BEYOND 2u /* the same, beyond its quota, since no other thread wants the CPU */
 
-#define WINDOW_ROLL_MAX 16u	     /* missed periods that are counted one by one at a time */
-#define WINDOW_QUOTA_NS 100000000ull /* in which windows leave the reserve, without a grid */
+#define WINDOW_ROLL_MAX 16u	     /* missed periods that are counted one by one */
+#define WINDOW_QUOTA_NS 100000000ull /* period of the quota of windows without a grid */
 #define WINDOW_WHOLE (1ull << 20)    /* a whole CPU */
 
 LIB_INLINE void window_reset(struct sched_window *w) {
@@ -86,7 +89,8 @@ LIB_INLINE void window_miss(struct sched_window *w) {
 	}
 }
 
-/* Whether a's claim goes before b's, rules 1 to 4; a comes before b in the table (rule 5). */
+/* Whether the claim of a goes before that of b, by rules 1 to 4; a comes before b in the table
+ * (rule 5). */
 LIB_INLINE _Bool window_before(const struct sched_window *a, const struct sched_window *b,
 			       ecalls_u32 order) {
 	ecalls_u64 tight_a = (ecalls_u64)a->now_x * b->now_y;
@@ -103,8 +107,8 @@ LIB_INLINE _Bool window_before(const struct sched_window *a, const struct sched_
 	return a->now_x <= b->now_x;
 }
 
-/* Whether a period is one of the y - x that count, by its position: each (y - x)th part of y, the
- * first included. */
+/* Whether a period, given by its position, is one of the y - x that claim: these are spread evenly
+ * over y, beginning with the first. */
 LIB_INLINE _Bool window_counts(const struct sched_window *w, ecalls_u32 position) {
 	ecalls_u64 served = w->y - w->x, y = w->y ? w->y : 1;
 	ecalls_u64 before = position * served + y - 1;
@@ -121,12 +125,13 @@ LIB_INLINE _Bool window_claims(const struct sched_cpu *cpu, ecalls_u32 i) {
 	return sched_in(window_claiming(cpu), i);
 }
 
-/* The threads that share what claims leave. */
+/* The threads with a window that share the CPU time that claims leave. */
 LIB_INLINE ecalls_u64 window_sharing(const struct sched_cpu *cpu) {
 	return cpu->windowed & ~window_claiming(cpu) & (cpu->conserving | ~cpu->served);
 }
 
-/* A thread shares from now on what claims leave: not before the least virtual time. */
+/* A thread begins to share the CPU time that claims leave; its virtual time is at least the least
+ * one. */
 LIB_INLINE void window_share(struct sched_cpu *cpu, ecalls_u32 i) {
 	struct sched_entity *e = sched_entity(cpu, i);
 
@@ -151,8 +156,8 @@ LIB_INLINE void window_turn(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 dead
 	window_share(cpu, i);
 }
 
-/* A waiting thread's periods up to now have ended. Whoever did not get to run for very long has
- * missed more than WINDOW_ROLL_MAX: the rest is forgotten. */
+/* Ends the periods of a waiting thread up to now. For a thread that has missed more than
+ * WINDOW_ROLL_MAX periods, the rest is not counted. */
 LIB_GLOBAL int window_roll_one(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 i, ecalls_u64 now_ns) {
 	struct sched_window *w = &sched_entity(cpu, i)->window;
 	ecalls_u64 period = w->period_ns ? w->period_ns : 1;
@@ -171,12 +176,12 @@ LIB_GLOBAL int window_roll_one(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 i, 
 	return 0;
 }
 
-/* The windows whose claims a quota bounds: on a grid all, else those without guarantee. */
+/* The windows with a quota of claims: on a grid all of them, else those without guarantee. */
 LIB_INLINE ecalls_u64 window_bounded(const struct sched_cpu *cpu) {
 	return cpu->grid_ns ? cpu->windowed : cpu->windowed & ~cpu->promised;
 }
 
-/* Their quota, which is what the reserve and the promised windows leave: on a grid of each period,
+/* Their common quota is what the reserve and the promised windows leave: of each period on a grid,
  * else of WINDOW_QUOTA_NS. */
 LIB_INLINE ecalls_u64 window_quota(const struct sched_cpu *cpu) {
 	ecalls_u64 length = cpu->grid_ns ? cpu->grid_ns : WINDOW_QUOTA_NS;
@@ -185,7 +190,7 @@ LIB_INLINE ecalls_u64 window_quota(const struct sched_cpu *cpu) {
 	return kept < WINDOW_WHOLE ? length * (WINDOW_WHOLE - kept) / WINDOW_WHOLE : 0;
 }
 
-/* Whether a claim still fits into it: on a grid in whole services. */
+/* Whether a claim still fits into the quota; on a grid the whole service has to fit. */
 LIB_INLINE _Bool window_quota_left(struct sched_cpu *cpu, ecalls_u32 i) {
 	struct sched_window *w = &sched_entity(cpu, i)->window;
 
@@ -194,8 +199,9 @@ LIB_INLINE _Bool window_quota_left(struct sched_cpu *cpu, ecalls_u32 i) {
 	return cpu->quota_used_ns < window_quota(cpu);
 }
 
-/* The next quota begins. What the last claim took beyond the one before is owed, else long services
- * would leave the others nothing. On a grid none does. */
+/* The next quota begins. The time by which the last claim exceeded the previous quota is subtracted
+ * from it, otherwise long services would leave the other threads nothing. On a grid no claim
+ * exceeds the quota. */
 LIB_INLINE void window_quota_begin(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 	ecalls_u64 length = cpu->grid_ns ? cpu->grid_ns : WINDOW_QUOTA_NS;
 	ecalls_u64 passed = 1 + (now_ns - cpu->quota_end_ns) / length;
@@ -208,7 +214,7 @@ LIB_INLINE void window_quota_begin(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 	cpu->quota_end_ns = now_ns - now_ns % length + length;
 }
 
-/* Ends the periods that are over, of the threads that wait or run. */
+/* Ends the periods that are over, of all threads that wait or run. */
 LIB_GLOBAL int window_roll(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 now_ns) {
 	ecalls_u64 left = cpu->windowed & cpu->runnable & ~cpu->starting;
 
@@ -224,7 +230,7 @@ LIB_GLOBAL int window_roll(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 now_ns)
 	return 0;
 }
 
-/* The first periods of those that were to wait for it begin, if nobody who was promised claims. */
+/* Begins the first periods of the threads in sched_cpu.starting, once no promised thread claims. */
 LIB_INLINE void window_begin(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 	ecalls_u64 left = cpu->starting;
 
@@ -240,8 +246,8 @@ LIB_INLINE void window_begin(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 }
 
 /* A thread wakes, and a period of its own begins: a new one if it was served in the last one,
- * unless that is ahead already. On a grid it begins at the next line, and the rest of the current
- * one does not claim. */
+ * unless its deadline is more than a period ahead already. On a grid the period begins at the next
+ * multiple of its length, and the rest of the current one does not claim. */
 LIB_INLINE void window_wake(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns) {
 	struct sched_window *w = &sched_entity(cpu, i)->window;
 	ecalls_u64 end_ns = now_ns + w->period_ns;
@@ -262,7 +268,7 @@ LIB_INLINE void window_wake(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_
 	}
 }
 
-/* A thread sleeps: what it has not used of a service that has begun, it does not want. */
+/* A thread sleeps: it gives up the rest of a service that has begun. */
 LIB_INLINE void window_sleep(struct sched_cpu *cpu, ecalls_u32 i) {
 	struct sched_window *w = &sched_entity(cpu, i)->window;
 
@@ -272,7 +278,7 @@ LIB_INLINE void window_sleep(struct sched_cpu *cpu, ecalls_u32 i) {
 	cpu->served |= sched_bit(i);
 }
 
-/* The running thread, which has a window, has run for `ns`. */
+/* Charges the running thread, which has a window, for `ns`. */
 LIB_INLINE void window_charge(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 ns) {
 	struct sched_window *w = &sched_entity(cpu, i)->window;
 
@@ -287,7 +293,7 @@ LIB_INLINE void window_charge(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 ns
 	cpu->claims = 0;
 }
 
-/* Of a set, the waiting thread that goes first by the order of windows. */
+/* The first waiting thread of a set, by the order of windows. */
 LIB_INLINE ecalls_u32 window_first(struct sched_cpu *cpu, ecalls_u64 set) {
 	ecalls_u64 left = set & cpu->windowed & cpu->runnable;
 	ecalls_u32 best = SCHED_NOBODY;
@@ -304,7 +310,7 @@ LIB_INLINE ecalls_u32 window_first(struct sched_cpu *cpu, ecalls_u64 set) {
 	return best;
 }
 
-/* How a thread that is given the CPU now claims it: 0, or as above. */
+/* How a thread that gets the CPU now claims it: 0, WINDOW_CLAIMS or WINDOW_BEYOND. */
 LIB_INLINE ecalls_u32 window_claim(struct sched_cpu *cpu, ecalls_u32 i) {
 	if (!window_claims(cpu, i))
 		return 0;
@@ -312,14 +318,14 @@ LIB_INLINE ecalls_u32 window_claim(struct sched_cpu *cpu, ecalls_u32 i) {
 									      : WINDOW_CLAIMS;
 }
 
-/* Whether who has the CPU as sched_cpu.claims says does so by a promise: due releases wait for it.
- * Any other claim makes way for them, and goes on after. */
+/* Whether thread `who`, which runs, has a promised claim: then due releases wait for its end. Any
+ * other claim is interrupted by them, and continues afterwards. */
 LIB_INLINE _Bool window_is_firm(const struct sched_cpu *cpu, ecalls_u32 who) {
 	return cpu->claims == WINDOW_CLAIMS && sched_in(cpu->promised, who);
 }
 
-/* For how long a claim that begins now may go on: until it was served. Beyond its quota, until the
- * next one. */
+/* How long a claim that begins now may last: until the thread is served, or beyond the quota, at
+ * most until the next quota begins. */
 LIB_INLINE ecalls_u64 window_slice(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns) {
 	struct sched_window *w = &sched_entity(cpu, i)->window;
 	ecalls_u64 slice = w->service_ns > w->served_ns ? w->service_ns - w->served_ns : 0;
@@ -330,8 +336,8 @@ LIB_INLINE ecalls_u64 window_slice(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u
 	return slice < rest ? slice : rest;
 }
 
-/* When the next period of a waiting thread begins, or the next quota of one whose claim waits for
- * that; SCHED_NEVER if none waits. Of a grid both are one. */
+/* When the next period of a waiting thread begins, or the next quota, if a claim waits for it;
+ * SCHED_NEVER if neither is waited for. On a grid both are the same. */
 LIB_INLINE ecalls_u64 window_next(struct sched_cpu *cpu) {
 	ecalls_u64 left = cpu->windowed & cpu->runnable & ~cpu->starting, next = SCHED_NEVER;
 
