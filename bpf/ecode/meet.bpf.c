@@ -2,7 +2,7 @@
 /*
  * The program on the tracepoint of a service in E-code: see meeting.h.
  *
- * Fails how: a run that ends in a fault raises nothing and is counted as the service's `failed`;
+ * Failures: a run that ends in a fault raises nothing and is counted as the service's `failed`;
  * without an E-code program nothing happens.
  */
 #include "meeting.h"

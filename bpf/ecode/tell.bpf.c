@@ -3,7 +3,7 @@
  * Raises the event of a service in E-code with its output as data, for the task at the tracepoint.
  * See meeting.h.
  *
- * Fails how: as every raise does (raise.h), and is counted there.
+ * Failures: as every raise does (raise.h), and is counted there.
  */
 #include "meeting.h"
 #include "event/raise.h"

@@ -10,7 +10,7 @@
  * program replaces only that function, and returns to the dispatcher. If the slot is empty, the
  * small function itself returns.
  *
- * Fails how: an action whose channel is gone, whose handler is missing or whose receiver has exited
+ * Failures: an action whose channel is gone, whose handler is missing or whose receiver has exited
  * drops the event with that reason. The outcome of a chain is counted at its end (account.h).
  * Nothing here waits.
  */

@@ -11,7 +11,7 @@
  * after DISPATCH_CALLS handlers the dispatcher stops where it is (`left`), and its caller fires it
  * again.
  *
- * Fails how: an event or a chain that is late, that no subscription wants, or whose user's quota is
+ * Failures: an event or a chain that is late, that no subscription wants, or whose user's quota is
  * used up is counted with that reason (account.h); nothing here waits.
  *
  * With the dispatcher comes everything else that each core has from its first moment on (process.h,

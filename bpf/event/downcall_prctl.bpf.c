@@ -7,7 +7,7 @@
  * whose `sequence` has changed if, and only if, the call was accepted. No other system call becomes
  * slower.
  *
- * Fails how: it does not load on kernels without the tracepoint (before 6.13); then
+ * Failures: it does not load on kernels without the tracepoint (before 6.13); then
  * downcall_security.bpf.c, downcall_setsockopt.bpf.c or downcall_run.bpf.c replaces it.
  */
 #include "downcall.h"

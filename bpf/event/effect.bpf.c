@@ -10,7 +10,7 @@
  * and is charged to the owner's rate; counters are those of the subscription's own channel. The
  * subscription is taken from `current`, where no handler can write.
  *
- * Fails how: a request that is not permitted, or not possible now (an interrupt can hand over one
+ * Failures: a request that is not permitted, or not possible now (an interrupt can hand over one
  * signal at a time; under a scheduler lock no timer can be set), is counted as `undone`, and the
  * chain continues. A deferred chain that finds no room in the queue is dropped with that reason.
  */

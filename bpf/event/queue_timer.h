@@ -9,7 +9,7 @@
  * that was switched off expires on another CPU, where the dispatcher moves what is due to that
  * CPU's queue first (queue_adopt): so no event stays behind.
  *
- * Fails how: what cannot be delivered now is tried again RETRY_NS later.
+ * Failures: what cannot be delivered now is tried again RETRY_NS later.
  */
 #ifndef ECALLS_EVENT_QUEUE_TIMER_H
 #define ECALLS_EVENT_QUEUE_TIMER_H

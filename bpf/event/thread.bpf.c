@@ -14,7 +14,7 @@
  * waiting signals (signal.h). It is needed where neither can be started, under a scheduler lock;
  * the host runs it while a service that raises there has a subscription with such actions.
  *
- * Fails how: a late chain, or one whose subscription is closed, is counted and ends. Each handler
+ * Failures: a late chain, or one whose subscription is closed, is counted and ends. Each handler
  * that sleeps forever occupies one of THREADS work items.
  */
 #include "raise.h"

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Which binding is a task's (event/coop.h): the one that it has named itself, or the one that its
+ * The binding of a task (event/coop.h): the one that the task has named itself, or the one that its
  * parent has handed to it.
  *
- * A handed one counts only for the first thread of a process, while the process that handed it is
- * its parent, and while both are the same user's: who has become another user (a program that is
- * set-user-ID, for instance) is scheduled by nobody else's wishes. The first task that is met by
- * such a binding keeps it: its number may be another's later.
+ * A handed binding is valid only for the first thread of a process, while the process that handed
+ * it is its parent, and while both belong to the same user: a process that has become another
+ * user's (a set-user-ID program, for instance) is not scheduled by the first user's requests. The
+ * first task that such a binding reaches keeps it, because its thread id may belong to another task
+ * later.
  */
 #ifndef ECALLS_SCHED_BINDING_H
 #define ECALLS_SCHED_BINDING_H
@@ -20,7 +21,7 @@ static __always_inline bool binding_is_of(struct task_struct *p, u32 uid) {
 	return cred->uid.val == uid && cred->euid.val == uid;
 }
 
-/* What a task was handed, while its parent is the process that did that. */
+/* The binding that a task was handed, while its parent is the process that handed it. */
 static __always_inline struct coop_binding *binding_handed(struct task_struct *p,
 							   struct coop_thread *thread) {
 	if (!thread->handed.channel || p->pid != p->tgid ||

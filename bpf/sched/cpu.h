@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The CPUs of the scheduler: the queues and the timer of each are made when the scheduler starts
- * (sched_init_all), and its waiting threads get away when it goes offline (sched_offline).
+ * The CPUs of the scheduler: the queues and the timer of each are created when the scheduler starts
+ * (sched_init_all), and its waiting threads are moved when it goes offline (sched_offline).
  *
- * The kernel calls all operations here; their names are in the table of scheduler.bpf.c.
+ * The kernel calls all operations in this file; their names are in the table of scheduler.bpf.c.
  *
- * Fails how: a queue or a timer that cannot be made ends the start of the scheduler with that
- * error. On a kernel where threads do not get away from a CPU that goes offline (offline_works),
- * the scheduler ends, and asks the program that holds it to start it again.
+ * Failures: a queue or a timer that cannot be created ends the start of the scheduler with that
+ * error. On a kernel where threads remain on a CPU that goes offline (offline_works), the scheduler
+ * ends, and asks the program that holds it to start it again.
  */
 #ifndef ECALLS_SCHED_CPU_H
 #define ECALLS_SCHED_CPU_H
 
 #include "timer.h"
 
-/* Makes the queues and the timer of one CPU. */
+/* Creates the queues and the timer of one CPU. */
 static __always_inline s32 set_up(u32 cpu) {
 	struct sched_timer_of *timer = bpf_map_lookup_elem(&sched_timers, &cpu);
 	struct sched_cpu *c = cpu_of(cpu);
@@ -55,18 +55,19 @@ SEC("struct_ops/cpu_online")
 void BPF_PROG(sched_online, s32 cpu) {
 }
 
-/* Whether threads that wait for a CPU that goes offline get away from it. On Linux 7.3 they do. On
- * 7.0 they did in most runs, but in one run the thread that took the CPU offline did not run for
- * 42 s. No kernel between was tried; 7.3 is told by a flag that 7.0 does not have. */
+/* Whether threads that wait for a CPU that goes offline leave it in time. On Linux 7.3 they do. On
+ * 7.0 they did in most runs, but in one run the thread that took the CPU offline did not run for 42
+ * s. No kernel between these versions was tried; 7.3 is recognized by a flag that 7.0 does not
+ * have. */
 static __always_inline bool offline_works(void) {
 	return bpf_core_enum_value_exists(enum scx_enq_flags, SCX_ENQ_IMMED);
 }
 
 static char offline_message[] = "a CPU goes offline, and this kernel cannot take it from us";
 
-/* Gives a CPU that goes offline all threads that wait for it, at once: the kernel does not ask any
- * more whom the CPU runs, and waits until all of its threads have run there, to move them then.
- * Where that does not work, the scheduler ends and asks for a new start. */
+/* Moves all threads that wait for a CPU that goes offline into its local queue, at once: the kernel
+ * no longer asks which thread the CPU runs, and waits until all of its threads have run there, to
+ * move them then. Where that does not work, the scheduler ends and requests a restart. */
 SEC("struct_ops/cpu_offline")
 void BPF_PROG(sched_offline, s32 cpu) {
 	u64 local = SCX_NUMBER(scx_dsq_id_flags, SCX_DSQ_LOCAL_ON) | (u32)cpu;

@@ -2,14 +2,14 @@
 /*
  * How a thread becomes an entity of its CPU, and plain again.
  *
- * A thread names by a downcall the slot that it polls by (event/coop.h). It becomes an entity when
- * it yields next (look_for_binding in sink.h calls enter), and it is plain again when it leaves
+ * A thread names by a downcall the slot by which it polls (event/coop.h). It becomes an entity when
+ * it yields next (look_for_binding in sink.h calls enter), and becomes plain again when it leaves
  * that CPU, ends, or names another group. A thread that left its CPU becomes an entity of the next
- * one when it first runs there (`bound`). Its virtual time goes along in both directions, so that
- * it gains nothing by the change.
+ * one when it first runs there (`bound`). It keeps its virtual time in both directions, so that it
+ * gains nothing by the change.
  *
- * Fails how: a thread that finds no place in the table, or whose user has enough of them, stays
- * plain and is told so in its slot (ECALLS_COOP_NO_PLACE).
+ * Failures: a thread that finds no place in the table, or whose user has used up its places,
+ * remains plain, which its slot shows (ECALLS_COOP_NO_PLACE).
  */
 #ifndef ECALLS_SCHED_ENTRY_H
 #define ECALLS_SCHED_ENTRY_H
@@ -18,8 +18,8 @@
 #include "place.h"
 #include "slot.h"
 
-/* Makes a thread plain. It keeps the virtual time of its entity, or of its group, and so what it
- * owes; the value may be a moment old, because the thread's former CPU may be another one. */
+/* Makes a thread plain. It keeps the virtual time of its entity, or of its group, and so its debt;
+ * the value may be slightly old, because the thread's former CPU may be another one. */
 static __always_inline void leave(struct sched_task *t) {
 	struct sched_places *places = places_of(t->cpu);
 	struct sched_cpu *former = cpu_of(t->cpu);
@@ -38,7 +38,7 @@ static __always_inline void leave(struct sched_task *t) {
 	t->bound = 1;
 }
 
-/* Tells a thread that it stays plain, because there is no place for it. */
+/* Reports to a thread that it remains plain, because there is no place for it. */
 static __always_inline int no_place(const struct sched_task *t, u32 cpu, int error) {
 	volatile struct told *told = slot_line(t, 1);
 
@@ -70,7 +70,8 @@ __noinline int enter(struct sched_task *t, u32 cpu, u64 now, const struct coop_b
 	turn_stop(c, 0, now);
 	t->plain.vtime = vtime_later(t->plain.vtime, c->plain.vtime);
 	group = group_join(c, places, &key, t->plain.vtime);
-	/* There is no place for its group: it is in none, and leaves none later. */
+	/* There is no place for the thread's group, so the thread is in no group, and leaves none
+	 * later. */
 	if (group >= SCHED_ENTITIES)
 		key.number = 0;
 	i = sched_add(c, t->plain.weight, group);
@@ -94,7 +95,7 @@ __noinline int enter(struct sched_task *t, u32 cpu, u64 now, const struct coop_b
 	return 0;
 }
 
-/* Makes the running thread plain, because it has named another group. It keeps what it owes. */
+/* Makes the running thread plain, because it has named another group. It keeps its debt. */
 __noinline int come_out(struct sched_task *t, u32 cpu, u64 now) {
 	struct sched_cpu *c = cpu_of(cpu);
 

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Threads of a program that was given a group (`ecalls run --group`, ECALLS_OP_HAND): not only its
- * first thread, which has the slot, but also the threads and programs that it makes are members.
+ * Threads of a program that was given a group (`ecalls run --group`, ECALLS_OP_HAND): members are
+ * not only its first thread, which has the slot, but also the threads and programs that it creates.
  *
- * Such an heir is an entity of its CPU without a slot: it never polls, so within the group it has
- * its turn by virtual time. Unlike a thread with a slot it goes to other CPUs as plain threads do,
- * where one is idle or fewer threads wait, and is a member of the same group there. It stays one
- * until it names a slot itself, or becomes another user's; what it makes inherits it. Beyond
- * HEIR_PLACES on a CPU, threads stay plain.
+ * Such an heir is an entity of its CPU without a slot: it never polls, so within the group it is
+ * ordered by virtual time. Unlike a thread with a slot it migrates to other CPUs as plain threads
+ * do, where a CPU is idle or fewer threads wait, and is a member of the same group there. It
+ * remains an heir until it names a slot itself, or becomes another user's; the threads and programs
+ * that it creates inherit the group. Beyond HEIR_PLACES on a CPU, threads remain plain.
  *
- * Whose group it is goes along (handed_uid), and is compared whenever an heir runs: a program that
- * has become another user's takes nobody into a group, neither the former one's nor its own.
+ * The owner of the group is inherited, too (handed_uid), and is compared whenever an heir runs: a
+ * program that has become another user's adds no thread to a group, neither that of the former user
+ * nor one of its own.
  *
- * A scheduler that was started later does not know who made whom: then an heir is who has a program
- * with that group among its ancestors.
+ * A scheduler that was started later does not know which thread created which: it then searches the
+ * thread's ancestors for a program with that group.
  */
 #ifndef ECALLS_SCHED_HEIR_H
 #define ECALLS_SCHED_HEIR_H
@@ -21,17 +22,17 @@
 #include "entry.h"
 #include "wish.h"
 
-#define HEIR_PLACES 16u	  /* of a CPU's table, for those of one user, root included */
-#define HEIR_ANCESTORS 8u /* so many are asked */
+#define HEIR_PLACES 16u	  /* of a CPU's table, for the heirs of one user, root included */
+#define HEIR_ANCESTORS 8u /* levels that are searched */
 
 _Static_assert(HEIR_PLACES < USER_PLACES, "there is place for who asks for it");
 
-/* Of an entity. */
+/* Whether an entity is an heir. */
 static __always_inline bool is_heir(const struct sched_task *t) {
 	return !t->channel;
 }
 
-/* A thread's program was given what another process wished for it. */
+/* The binding by which another process handed a group to a thread's program. */
 static __always_inline void heir_is_given(struct sched_task *t,
 					  const struct coop_binding *binding) {
 	t->handed_group = binding->group;
@@ -40,7 +41,8 @@ static __always_inline void heir_is_given(struct sched_task *t,
 	t->handed_slot = binding->slot;
 }
 
-/* A thread is made: it has what its maker's program was given, whatever that has named since. */
+/* A thread is created: it inherits what its creator's program was given, even if that program has
+ * named another group since. */
 static __always_inline void heir_is_made(struct sched_task *t) {
 	const struct sched_task *maker = task_of(bpf_get_current_task_btf());
 
@@ -53,7 +55,7 @@ static __always_inline void heir_is_made(struct sched_task *t) {
 	t->bound = 1;
 }
 
-/* Whether an heir has become another user's. */
+/* Whether an heir now belongs to another user; then it loses its group. */
 static __always_inline bool heir_is_another(struct task_struct *p, struct sched_task *t) {
 	if (t->entity >= SCHED_ENTITIES || !is_heir(t) || binding_is_of(p, t->uid))
 		return false;
@@ -61,7 +63,7 @@ static __always_inline bool heir_is_another(struct task_struct *p, struct sched_
 	return true;
 }
 
-/* Looks for a group among the ancestors of a thread that was there before this scheduler. */
+/* Searches for a group among the ancestors of a thread that is older than this scheduler. */
 __noinline int heir_looks_up(struct task_struct *p __arg_trusted, struct sched_task *t) {
 	struct task_struct *up = p;
 
@@ -88,7 +90,7 @@ __noinline int heir_joins(struct sched_task *t, u32 cpu, u64 now) {
 
 	if (!t || !places)
 		return -ENOENT;
-	/* Those that have left take no place from it. */
+	/* Places of threads that have left are freed first. */
 	clear_left(cpu, now);
 	if (bits_count(of_user(places, places->heirs, t->handed_uid)) >= HEIR_PLACES) {
 		SCHED_COUNT(cpu, full);
@@ -101,7 +103,7 @@ __noinline int heir_joins(struct sched_task *t, u32 cpu, u64 now) {
 	return 0;
 }
 
-/* The running thread has named no slot: it may have a group by its program. */
+/* The running thread has named no slot: it may have a group through its program. */
 static __always_inline void heir_enters(struct task_struct *p, struct sched_task *t, u32 cpu,
 					u64 now) {
 	bool is_asked = t->bound;
@@ -129,7 +131,7 @@ static __always_inline void heir_has_slot(const struct sched_task *t, u32 cpu) {
 		places->heirs &= ~sched_bit(t->entity);
 }
 
-/* Those that wait for a CPU. Another CPU's change meanwhile. */
+/* The heirs that wait for a CPU. Another CPU may change the set meanwhile. */
 static __always_inline u64 heirs_waiting(u32 cpu) {
 	const struct sched_places *places = places_of(cpu);
 	const struct sched_cpu *c;
@@ -140,8 +142,8 @@ static __always_inline u64 heirs_waiting(u32 cpu) {
 	return c ? places->heirs & c->runnable & ~sched_bit(c->running) & ~places->left : 0;
 }
 
-/* This CPU takes one of these heirs, which wait for another one, unless none of them may run here.
- * Not always the first in the table, which would be the same one again and again. */
+/* This CPU takes one of these heirs, which wait for another CPU, unless none of them may run here.
+ * The search does not always begin with the first in the table, which would be taken every time. */
 __noinline int heir_take(u32 other, u64 rest, u64 now) {
 	u64 set = rest & ~0ull << (now >> 20 & (SCHED_ENTITIES - 1));
 

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a CPU carries: the sum of the weights of the threads that want it, plain ones and entities,
+ * The load of a CPU: the sum of the weights of the threads that want it, plain ones and entities,
  * waiting or running. Balancing compares it (lib/sched/balance.h).
  *
- * A thread keeps what was counted of it, and where. So the sum is always that of what the threads
- * keep, and cannot drift: whoever moves a thread, changes its weight or its kind, or ends it, lets
- * load_settle make it right, and what nobody told of is made right when the thread runs next. What
- * a thread keeps is changed under its run queue's lock; the sum, which may be another CPU's, by
- * atomic additions.
+ * A thread stores its part of the sum, and the CPU where it is counted. So the sum always equals
+ * the stored parts, and cannot drift: code that moves a thread, changes its weight or its kind, or
+ * ends it, calls load_settle to correct the part; an unreported change is corrected when the thread
+ * runs next. A thread's part is changed under its run queue's lock; the sum, which may be another
+ * CPU's, by atomic additions.
  *
- * A member of a group counts for itself, since a group weighs what its members do together. A
- * thread with a promised window counts by that (what it leaves of the CPU), and by its weight only
- * if it also shares what claims leave. Real-time threads are not ours, and do not count.
+ * A member of a group counts for itself, since a group has the weights of its members together. A
+ * thread with a promised window counts by the window (by what it leaves of the CPU), and by its
+ * weight only if it also shares the time that claims leave. Real-time threads are not scheduled by
+ * us, and do not count.
  */
 #ifndef ECALLS_SCHED_LOAD_H
 #define ECALLS_SCHED_LOAD_H
@@ -26,7 +27,7 @@ static __always_inline void load_add(u32 cpu, u64 change) {
 		__sync_fetch_and_add(&places->load, change);
 }
 
-/* A thread may have become ready, gone to sleep, another weight, or to another CPU. */
+/* A thread may have become ready, gone to sleep, changed its weight, or migrated. */
 static __always_inline void load_settle(struct sched_task *t, const struct sched_cpu *c) {
 	u32 weight = t->ready ? t->plain.weight : 0, before = t->loaded, cpu = t->loaded_cpu;
 
@@ -43,7 +44,7 @@ static __always_inline void load_settle(struct sched_task *t, const struct sched
 	load_add(t->cpu, (u64)weight - before);
 }
 
-/* The sum. Read while it changes, as below. */
+/* The sum of a CPU, which may change while it is read; the same holds below. */
 static __always_inline u64 load_of_cpu(u32 cpu) {
 	const struct sched_places *places = places_of(cpu);
 

@@ -1,31 +1,32 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What people can see of threads that told the scheduler something about themselves, and of their
- * groups (abi/sched.h): how late they had the CPU, how long they waited for it and kept it, and
- * which rules they broke; and of the latest threads, who had the CPU meanwhile.
+ * Statistics of threads with scheduling attributes of their own, and of their groups (abi/sched.h):
+ * how late they got the CPU, how long they waited for it and kept it, and which rules they broke;
+ * and for the worst cases of lateness, which threads had the CPU meanwhile.
  *
- * Each entity has a row of `sched_seen` by its place in the policy's table, so nothing is searched
- * for when a thread is switched. A row begins anew with the entity: a thread that goes to another
- * CPU has a new one there. A sample of a group's member counts in the group's row, too.
+ * Each entity has an entry of `sched_seen` at its index in the policy's table, so that a thread
+ * switch needs no search. An entry begins anew with the entity: a thread that migrates to another
+ * CPU has a new entry there. A sample of a group's member also counts in the group's entry.
  *
- * `sched_watch` keeps the last runs of all threads of a CPU; runs of real-time threads and of
- * interrupts are not the scheduler's, and not among them. When a thread is later than the latest
- * ones so far, the runs since its release are summed up by thread. While no thread of the CPU
- * polls, none can be late, and runs are not kept: they are most of what all this costs a switch.
+ * `sched_watch` has the last runs of all threads of a CPU; runs of real-time threads and of
+ * interrupts are not under this scheduler's control, and are not included. When the lateness of a
+ * thread is among the greatest so far, the runs since its release are summed up by thread. While no
+ * thread of the CPU polls, none can be late, and runs are not recorded: they are the largest part
+ * of the statistics' cost per switch.
  *
- * Most of it are functions of their own, with their tests inside: a test in their callers would
- * make the verifier walk all that follows there twice.
+ * Most of these are separate functions, with their tests inside: a test in their callers would make
+ * the verifier walk all code that follows the call twice.
  *
- * All of it is written under the run queue's lock of the CPU it is about, and read by others at any
- * time: a row may be read in the middle of a change, and then is off by one sample. A note of the
- * worst says by at_ns that it is complete.
+ * All entries of a CPU are written under its run queue's lock, and read by other processes at any
+ * time: an entry that is read during a change is off by one sample. at_ns of a worst case shows
+ * that it is complete.
  */
 #ifndef ECALLS_SCHED_OBSERVE_H
 #define ECALLS_SCHED_OBSERVE_H
 
 #include "trace.h"
 
-/* By cpu * SCHED_ENTITIES + entity. */
+/* Indexed by cpu * SCHED_ENTITIES + entity. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -51,7 +52,7 @@ static __always_inline struct ecalls_sched_seen *seen_of(u32 cpu, u32 entity) {
 	return entity < SCHED_ENTITIES ? bpf_map_lookup_elem(&sched_seen, &at) : 0;
 }
 
-/* Of a thread's row that of its group, none if it is in none. */
+/* The entry of the thread's group, given the thread's entry; none if the thread is in no group. */
 static __always_inline struct ecalls_sched_seen *seen_group(const struct ecalls_sched_seen *seen,
 							    u32 cpu) {
 	return seen_of(cpu, seen->within);
@@ -69,7 +70,7 @@ static __always_inline u32 seen_kind(const struct sched_cpu *c, u32 entity) {
 	return sched_in(c->cooperative, entity) ? ECALLS_KIND_COOPERATIVE : ECALLS_KIND_FAIR;
 }
 
-/* A row that nobody has, or another one has had. */
+/* Clears an entry that is unused, or was used by another entity. */
 static __always_inline void seen_clear(struct ecalls_sched_seen *seen, u64 now) {
 	__builtin_memset(seen, 0, sizeof(*seen));
 	seen->within = SCHED_NOBODY;
@@ -116,7 +117,7 @@ __noinline int seen_enters(const struct sched_task *t, u32 cpu, u64 now) {
 	return 0;
 }
 
-/* An entity is no more. */
+/* An entity has ended. */
 static __always_inline void seen_leaves(u32 cpu, u32 entity) {
 	struct ecalls_sched_seen *seen = seen_of(cpu, entity);
 
@@ -124,7 +125,7 @@ static __always_inline void seen_leaves(u32 cpu, u32 entity) {
 		seen->state = ECALLS_SEEN_FREE;
 }
 
-/* A thread waits for its CPU from now on. */
+/* A thread begins to wait for its CPU. */
 static __always_inline void seen_waits(u32 cpu, u32 entity, u64 now) {
 	struct ecalls_sched_seen *seen = seen_of(cpu, entity);
 
@@ -132,7 +133,7 @@ static __always_inline void seen_waits(u32 cpu, u32 entity, u64 now) {
 		seen->ready_ns = now;
 }
 
-/* A thread has waited, and runs from now on. */
+/* A waiting thread begins to run. */
 __noinline int seen_runs(u32 cpu, u32 entity, u64 now) {
 	struct ecalls_sched_seen *seen = seen_of(cpu, entity), *group;
 	struct sched_cpu *c = cpu_of(cpu);
@@ -153,7 +154,7 @@ __noinline int seen_runs(u32 cpu, u32 entity, u64 now) {
 	return 0;
 }
 
-/* A thread has run, and waits again if it is `runnable`. */
+/* A thread stops running, and waits again if it is `runnable`. */
 __noinline int seen_stops(u32 cpu, u32 entity, u32 runnable, u64 now) {
 	struct ecalls_sched_seen *seen = seen_of(cpu, entity), *group;
 	u64 ran;
@@ -175,7 +176,7 @@ __noinline int seen_stops(u32 cpu, u32 entity, u32 runnable, u64 now) {
 	return 0;
 }
 
-/* A thread has broken rules, so often. */
+/* A thread has broken rules, as often as the counts say. */
 __noinline int seen_offends(u32 cpu, u32 entity, u32 overran, u32 slept, u32 ahead) {
 	struct ecalls_sched_seen *seen = seen_of(cpu, entity), *group;
 
@@ -207,7 +208,7 @@ __noinline int seen_polls(u32 cpu, u32 entity, u64 release_ns) {
 	return 0;
 }
 
-/* A choice, told if it is other than by share. */
+/* Records a choice in the trace, unless it was made by virtual time. */
 __noinline int trace_choice(u32 cpu, u32 entity, u32 why) {
 	struct ecalls_sched_seen *seen = seen_of(cpu, entity);
 
@@ -236,23 +237,24 @@ static __always_inline void watch_run(struct ecalls_sched_watch *watch, const st
 	run->pid = p->tgid;
 	run->tid = p->pid;
 	run->kind = kind;
-	/* A helper's call would cost more than all of this. */
+	/* A call of a helper would cost more than this whole function. */
 	for (u32 i = 0; i < sizeof(run->comm); i++)
 		run->comm[i] = p->comm[i];
 }
 
-/* A thread gets this CPU, whatever it is. */
+/* Any thread gets this CPU. */
 __noinline int watch_begins(struct task_struct *p __arg_trusted, u32 cpu, u32 entity) {
 	struct ecalls_sched_watch *watch = bpf_map_lookup_elem(&sched_watch, &cpu);
 	struct sched_cpu *c = cpu_of(cpu);
 
-	/* The thread before has been charged for its run up to now. */
+	/* The previous thread has been charged for its run up to now. */
 	if (watch && c && c->cooperative)
 		watch_run(watch, p, seen_kind(c, entity), c->charged_ns);
 	return 0;
 }
 
-/* The running thread is about to become an entity: its run is kept from here on at the latest. */
+/* The running thread is about to become an entity: its run is recorded from here on at the
+ * latest. */
 __noinline int watch_enters(struct task_struct *p __arg_trusted, u32 cpu, u64 now) {
 	struct ecalls_sched_watch *watch = bpf_map_lookup_elem(&sched_watch, &cpu);
 
@@ -269,8 +271,8 @@ __noinline int watch_ends(u32 cpu, u64 now) {
 	return 0;
 }
 
-/* Adds a run to what a late thread waited for. 0: there is no place, so it counts among the
- * rest. */
+/* Adds a run to the sums of a late thread. 0: the table of threads is full, so the run counts in
+ * rest_ns. */
 __noinline int watch_blame(struct ecalls_sched_worst *worst LIB_NONNULL,
 			   const struct ecalls_sched_run *run LIB_NONNULL, u64 ran_ns) {
 	for (u32 i = 0; lib_again(i, ECALLS_SEEN_CULPRITS); i++) {
@@ -293,7 +295,8 @@ __noinline int watch_blame(struct ecalls_sched_worst *worst LIB_NONNULL,
 	return 0;
 }
 
-/* The least of the worst, whose place the next one takes; what was forgotten counts as 0. */
+/* The least lateness of the worst cases, whose entry is reused next; a forgotten case counts as
+ * 0. */
 __noinline u64 watch_least(const struct ecalls_sched_watch *watch LIB_NONNULL, u64 forgotten_ns,
 			   u32 *place LIB_NONNULL) {
 	u64 least_ns = SCHED_NEVER;
@@ -311,7 +314,8 @@ __noinline u64 watch_least(const struct ecalls_sched_watch *watch LIB_NONNULL, u
 	return least_ns;
 }
 
-/* Notes a late thread as one of the worst: who had the CPU from its release until now. */
+/* Records a late thread as one of the worst cases, with the threads that had the CPU from its
+ * release until now. */
 __noinline int watch_note(struct ecalls_sched_watch *watch LIB_NONNULL,
 			  const struct ecalls_sched_seen *seen LIB_NONNULL, u32 place,
 			  u64 release_ns, u64 now) {
@@ -346,7 +350,7 @@ __noinline int watch_note(struct ecalls_sched_watch *watch LIB_NONNULL,
 	return 0;
 }
 
-/* A thread has the CPU after its release. */
+/* A thread gets the CPU after its release. */
 __noinline int seen_released(u32 cpu, u32 entity, u64 release_ns, u64 now) {
 	struct ecalls_sched_watch *watch = bpf_map_lookup_elem(&sched_watch, &cpu);
 	struct ecalls_sched_seen *seen = seen_of(cpu, entity), *group;
@@ -361,7 +365,8 @@ __noinline int seen_released(u32 cpu, u32 entity, u64 release_ns, u64 now) {
 		seen_sample(&group->tardiness, tardy_ns);
 	if (is_traced(now))
 		trace_note(ECALLS_TRACE_RELEASE, cpu, seen, 0, release_ns);
-	/* The least of a full table is kept, so that most releases cost one comparison. */
+	/* The least lateness of a full table is cached, so that most releases cost one
+	 * comparison. */
 	if (watch->forgotten_ns == forgotten_ns && tardy_ns <= watch->least_ns)
 		return 0;
 	if (tardy_ns > watch_least(watch, forgotten_ns, &place))

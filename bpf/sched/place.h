@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The places of a CPU's table (bpf/lib/sched/entity.h): whose each one is, and which groups have
- * one.
+ * The entries of a CPU's table (bpf/lib/sched/entity.h), called places: the owner of each one, and
+ * the groups that have one.
  *
- * A thread that becomes an entity takes a place (entry.h); its group takes one, too, while it has a
- * member on that CPU. The threads and groups of one user take USER_PLACES of a CPU's places at
- * most. struct sched_places holds per place what the policy need not know, and per CPU the sets of
- * places that one of the other files looks through.
+ * A thread that becomes an entity takes a place (entry.h); its group also takes one while it has a
+ * member on that CPU. The threads and groups of one user take at most USER_PLACES of a CPU's
+ * places. struct sched_places holds the data per place that the policy does not need, and the sets
+ * of places per CPU that the other files search.
  *
- * When a thread has left its CPU, its place is only marked (`left`), by whichever CPU runs the
- * thread now. The place's own CPU, which alone may change its table, clears it later (clear_left).
- * The CPU time of a group is summed over all CPUs under the group's user and number (group_sum).
+ * When a thread has left its CPU, its place is only marked (`left`), by the CPU that runs the
+ * thread now. The place's own CPU, the only one that may change its table, clears it later
+ * (clear_left). The CPU time of a group is summed over all CPUs under the group's user and number
+ * (group_sum).
  *
- * Fails how: a group that finds no place, or no memory, is not made, and its thread is in no group.
+ * Failures: a group without a free place, or without memory, is not created, and its thread is in
+ * no group.
  */
 #ifndef ECALLS_SCHED_PLACE_H
 #define ECALLS_SCHED_PLACE_H
@@ -20,11 +22,11 @@
 #include "observe.h"
 #include "lib/sched/admit.h"
 
-/* Places of one CPU's table that the threads of one user, and their groups, take at most. Root may
- * take all. */
+/* The most places of one CPU's table for the threads of one user and their groups. Root has no such
+ * limit. */
 #define USER_PLACES 32u
 
-/* A group on one CPU. A user's groups have numbers of their own. */
+/* A group on one CPU. Group numbers are per user. */
 struct group_key {
 	u32 cpu;
 	u32 uid;
@@ -33,30 +35,30 @@ struct group_key {
 };
 struct group_place {
 	u32 entity;
-	u32 members; /* entities that name it, runnable or not */
+	u32 members; /* entities in this group, runnable or not */
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1); /* the loader says: as many groups as all tables have places for */
+	__uint(max_entries, 1); /* set by the loader: the number of places of all tables */
 	__type(key, struct group_key);
 	__type(value, struct group_place);
 } sched_groups SEC(".maps");
 
-/* Beside the policy's table of a CPU. Each u64 that names entities is a set of places. */
+/* Data of a CPU beside the policy's table. Each u64 of entities is a set of places. */
 struct sched_places {
-	u64 left;	   /* whose threads have left: to be cleared; any CPU adds to it */
-	u64 sinks;	   /* whose threads read the events of a channel (sink.h) */
-	u64 heirs;	   /* whose threads have no slot of their own (heir.h) */
-	u32 looked;	   /* the CPU that balancing looked at last (take.h) */
-	u32 took;	   /* 1: balancing took a thread at the last choice */
-	u64 look_ns;	   /* before that time, balancing does not look again */
-	u64 rotate_ns;	   /* when it may take one to rotate them; other CPUs write it, too */
-	u64 load;	   /* what this CPU carries (load.h) */
-	u64 waits_look_ns; /* when to look for threads that wait for too long (wait.h) */
-	u32 channel[SCHED_ENTITIES];		/* the channel that a sink reads */
-	struct group_key group[SCHED_ENTITIES]; /* the user of each entity, and its group */
-	u64 summed[SCHED_ENTITIES]; /* of a group's CPU time on this CPU: what group_times has */
+	u64 left;		     /* threads that have left, to be cleared; any CPU adds to it */
+	u64 sinks;		     /* threads that read the events of a channel (sink.h) */
+	u64 heirs;		     /* threads without a slot of their own (heir.h) */
+	u32 looked;		     /* the CPU that balancing looked at last (take.h) */
+	u32 took;		     /* 1: balancing took a thread at the last choice */
+	u64 look_ns;		     /* time of the next look of balancing */
+	u64 rotate_ns;		     /* time of the next rotation; other CPUs write it, too */
+	u64 load;		     /* load of this CPU (load.h) */
+	u64 waits_look_ns;	     /* time of the next check for long waits (wait.h) */
+	u32 channel[SCHED_ENTITIES]; /* the channel that a sink reads */
+	struct group_key group[SCHED_ENTITIES]; /* user and group number of each entity */
+	u64 summed[SCHED_ENTITIES];		/* a group's CPU time here that is in group_times */
 };
 
 struct {
@@ -70,7 +72,7 @@ static __always_inline struct sched_places *places_of(u32 cpu) {
 	return bpf_map_lookup_elem(&sched_places, &cpu);
 }
 
-/* The entities of a set that are a user's. */
+/* The entities of a set that belong to a user. */
 static __noinline u64 of_user(const struct sched_places *places, u64 left, u32 uid) {
 	u64 theirs = 0;
 
@@ -84,7 +86,7 @@ static __noinline u64 of_user(const struct sched_places *places, u64 left, u32 u
 	return theirs;
 }
 
-/* Whether a user may have one more thread in the table, and one more group. */
+/* Whether a user may have one more thread in the table, and its group. */
 static __always_inline bool user_has_place(const struct sched_cpu *c,
 					   const struct sched_places *places,
 					   const struct group_key *key) {
@@ -94,16 +96,16 @@ static __always_inline bool user_has_place(const struct sched_cpu *c,
 }
 
 /* The CPU time of a group's members on all CPUs, by user and number. When the map is full, the
- * group that was used least recently makes room. */
+ * least recently used group is removed. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1024);
-	__type(key, struct group_key); /* of no CPU */
+	__type(key, struct group_key); /* its cpu is 0 */
 	__type(value, u64);
 } group_times SEC(".maps");
 
-/* Adds what a group has had on this CPU since the last time to its sum of all CPUs, and returns
- * that sum; 0: there is no memory for it. */
+/* Adds the CPU time of a group on this CPU since the last call to its sum over all CPUs, and
+ * returns that sum; 0: there is no memory for it. */
 __noinline u64 group_sum(u32 cpu, u32 entity) {
 	struct sched_places *places = places_of(cpu);
 	struct sched_cpu *c = cpu_of(cpu);
@@ -127,8 +129,9 @@ __noinline u64 group_sum(u32 cpu, u32 entity) {
 	return *time;
 }
 
-/* The place of a group in this CPU's table, for one more member; the first one makes it. A group
- * without members in the run begins at the virtual time of this member. SCHED_NOBODY: no place. */
+/* The place of a group in this CPU's table, for one more member; the first member creates it. A
+ * group without runnable members begins at the virtual time of this member. SCHED_NOBODY: no place
+ * is free. */
 static __always_inline u32 group_join(struct sched_cpu *c, struct sched_places *places,
 				      const struct group_key *key, u64 vtime) {
 	struct group_place *known, fresh = {.members = 1};
@@ -156,7 +159,7 @@ static __always_inline u32 group_join(struct sched_cpu *c, struct sched_places *
 	return fresh.entity;
 }
 
-/* A group has one member less on this CPU; with the last one it is removed. */
+/* A group loses one member on this CPU; without members it is removed. */
 static __always_inline void group_leave(struct sched_cpu *c, const struct group_key *key) {
 	struct group_place *known = bpf_map_lookup_elem(&sched_groups, key);
 
@@ -168,8 +171,8 @@ static __always_inline void group_leave(struct sched_cpu *c, const struct group_
 	bpf_map_delete_elem(&sched_groups, key);
 }
 
-/* Removes the entities of this CPU whose threads have left, though they may have waited here. It is
- * a function that is verified once: Linux 7.0 refuses it as a part of another function
+/* Removes the entities of this CPU whose threads have left, even if they waited here. It is a
+ * function that the verifier checks once: Linux 7.0 rejects it as a part of another function
  * ("backtracking call unexpected regs"). */
 __noinline int clear_left(u32 cpu, u64 now) {
 	struct sched_places *places = places_of(cpu);

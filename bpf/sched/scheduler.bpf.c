@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The scheduler: it hands on to the policy (bpf/lib/sched) what the kernel tells by the operations
- * of struct sched_ext_ops, and does what the policy decides.
+ * The scheduler: it passes what the kernel reports by the operations of struct sched_ext_ops to the
+ * policy (bpf/lib/sched), and carries out the policy's decisions.
  *
- * A task's way: runnable (the policy knows it) -> enqueue (it waits in a queue) -> dispatch (the
- * policy chooses the first of some queue) -> running -> stopping -> and again, until quiescent.
- * These operations are here; those that begin and end a task are in task.h, those of a CPU in
- * cpu.h, and those of control groups in share.h. The table of all is at the end.
+ * The states of a task: runnable (the policy knows it) -> enqueue (it waits in a dispatch queue) ->
+ * dispatch (the policy chooses the first task of some queue) -> running -> stopping -> and again,
+ * until quiescent. These operations are in this file; those for the begin and end of a task are in
+ * task.h, those of a CPU in cpu.h, and those of control groups in share.h. The table of all
+ * operations is at the end.
  *
- * Fails how: the kernel takes every task back when this program makes a mistake, is detached, or
- * leaves a runnable task waiting for 30 s; and its loader's end detaches it, however that comes.
+ * Failures: the kernel schedules all tasks itself again when this program makes a mistake, is
+ * detached, or leaves a runnable task waiting for 30 s; the end of its loader detaches it in any
+ * case.
  */
 #include "cpu.h"
 #include "take.h"
 #include "task.h"
 #include "traced.h"
 #include "wait.h"
-/* How the scheduler ended, for the loader. */
+/* The reason for which the scheduler ended, for the loader. */
 struct {
 	s32 kind;
 	s32 pad;
@@ -25,7 +27,7 @@ struct {
 	char message[192];
 } ended SEC(".bss.ended");
 
-/* Starts the turn of a task that has the CPU, again or anew. */
+/* Starts a new turn of a task that has the CPU. */
 __noinline int begin(struct task_struct *p __arg_trusted, struct sched_task *t LIB_NONNULL, u32 cpu,
 		     struct sched_cpu *c LIB_NONNULL, u64 now) {
 	bool is_timed;
@@ -107,8 +109,8 @@ void BPF_PROG(sched_enqueue, struct task_struct *p, u64 enq_flags) {
 	u64 now = now_ns();
 	bool preempts, waits;
 
-	/* The task was moved while it waited, by its affinity or because its CPU goes offline: the
-	 * kernel then calls neither quiescent nor runnable. */
+	/* The task was moved while it waited, because of its affinity or because its CPU goes
+	 * offline: the kernel then calls neither quiescent nor runnable. */
 	if (t && c && t->cpu != cpu) {
 		leave(t);
 		move_to(t, cpu, c);
@@ -121,8 +123,8 @@ void BPF_PROG(sched_enqueue, struct task_struct *p, u64 enq_flags) {
 		return;
 	}
 	t->waits_ns = now;
-	/* A thread that stops is put back by a choice that was made already. A plain thread that
-	 * begins, or comes from another CPU, is like one that wakes. */
+	/* A thread that stops is inserted because of a choice that was made already. A plain thread that
+	 * is new, or comes from another CPU, is treated like one that wakes. */
 	preempts = enq_flags & SCX_NUMBER(scx_enq_flags, SCX_ENQ_WAKEUP) ||
 		   (t->comes == COMES_NOW && t->entity >= SCHED_ENTITIES);
 	if (t->comes)
@@ -147,7 +149,7 @@ void BPF_PROG(sched_enqueue, struct task_struct *p, u64 enq_flags) {
 	kick(cpu, SCX_NUMBER(scx_kick_flags, SCX_KICK_PREEMPT));
 }
 
-/* Looks at the plain threads that wait for a CPU. */
+/* Reads the state of the plain threads that wait for a CPU. */
 static __always_inline void look_at_queue(u32 cpu, struct sched_queue *queue) {
 	struct task_struct *first = scx_bpf_dsq_peek(QUEUE_PLAIN(cpu));
 	struct sched_task *t = first ? task_of(first) : 0;
@@ -191,12 +193,12 @@ void BPF_PROG(sched_dispatch, s32 cpu, struct task_struct *prev) {
 	if (scx_bpf_dsq_move_to_local(QUEUE_PLAIN(cpu)))
 		return;
 	if (choice.who != SCHED_NOBODY) {
-		/* Another CPU has taken the thread since it was chosen; others may wait. */
+		/* Another CPU has taken the thread since it was chosen; other threads may wait. */
 		turn_sleep(c, choice.who, 0, now);
 		kick(cpu, 0);
 		return;
 	}
-	/* A thread that waits for its next period runs when that begins. */
+	/* A thread that waits for its next period runs when that period begins. */
 	if (is_fine(c))
 		set_timer(cpu, c, now);
 	steal(cpu, now);
@@ -204,7 +206,7 @@ void BPF_PROG(sched_dispatch, s32 cpu, struct task_struct *prev) {
 
 SEC("struct_ops/running")
 void BPF_PROG(sched_running, struct task_struct *p) {
-	/* Not this CPU: another one may change a running task's kind or weight. */
+	/* The CPU is that of the task: another CPU may change a running task's kind or weight. */
 	u32 cpu = scx_bpf_task_cpu(p);
 	struct sched_task *t = task_of(p);
 	struct sched_cpu *c = cpu_of(cpu);
@@ -213,12 +215,12 @@ void BPF_PROG(sched_running, struct task_struct *p) {
 
 	if (!t || !c)
 		return;
-	/* Another CPU has taken the task, or it has lost the right to its group. */
+	/* Another CPU has taken the task, or the task has lost the right to its group. */
 	moved = t->cpu != cpu;
 	if (moved || heir_is_another(p, t))
 		leave(t);
 	move_to(t, cpu, c);
-	/* It has waited here, for no time. */
+	/* The task is treated as if it had waited here for no time. */
 	if (moved)
 		turn_ready_plain(c, &t->plain, now);
 	begin(p, t, cpu, c, now);
@@ -273,7 +275,7 @@ bool BPF_PROG(sched_yield, struct task_struct *from, struct task_struct *to) {
 	if (t->entity < SCHED_ENTITIES) {
 		take_poll(t, c, now);
 	} else {
-		/* The next plain thread goes first. */
+		/* The next plain thread runs first. */
 		look_at_queue(cpu, &queue);
 		if (queue.count)
 			c->plain.vtime = vtime_later(c->plain.vtime, queue.vtime + 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The few types, constants and functions of sched_ext that our scheduler uses.
+ * The types, constants and functions of sched_ext that our scheduler uses.
  *
  * As in kernel.h, types are partial: libbpf finds each member of struct sched_ext_ops in the
  * running kernel's type information by name, and the numbers of flags and queues are relocated
@@ -11,7 +11,7 @@
 
 #include "kernel.h"
 
-/* A number of the running kernel. */
+/* The value of an enumerator in the running kernel. */
 #define SCX_NUMBER(type, name) bpf_core_enum_value(enum type, name)
 
 enum scx_dsq_id_flags {
@@ -57,7 +57,7 @@ struct sched_ext_entity {
 	u32 flags;
 	u64 slice;
 };
-/* Fields of task_struct beside those of kernel.h. */
+/* Fields of task_struct in addition to those in kernel.h. */
 struct task_struct___scx {
 	struct sched_ext_entity scx;
 	int nr_cpus_allowed;
@@ -72,12 +72,12 @@ struct scx_cgroup_init_args {
 struct scx_task_group {
 	bool idle;
 };
-/* What the kernel's schedulers know of a control group; begins with its place in subsys. */
+/* The data of the kernel's schedulers about a control group; it begins with its entry in subsys. */
 struct task_group {
 	struct scx_task_group scx;
 };
 struct cgroup___cpu {
-	struct task_group *subsys[1]; /* in fact as many as there are subsystems */
+	struct task_group *subsys[1]; /* in the kernel, one per subsystem */
 };
 struct scx_exit_task_args {
 	bool cancelled;
@@ -90,7 +90,7 @@ struct scx_exit_info {
 };
 #pragma clang attribute pop
 
-/* A walk through a queue. */
+/* An iterator over a dispatch queue. */
 struct bpf_iter_scx_dsq {
 	u64 opaque[6];
 } __attribute__((aligned(8)));

@@ -2,31 +2,31 @@
 /*
  * Shares of control groups (cpu.weight).
  *
- * Within a control group its threads and the groups below it share what it gets by their weights,
- * as they do under the kernel's own scheduler: a group of weight 100 is to its neighbours what one
- * thread of nice 0 is, however many threads it has.
+ * The threads of a control group and the groups below it share its CPU time by their weights, as
+ * under the kernel's own scheduler: a group of weight 100 counts for its siblings like one thread
+ * of nice 0, however many threads it has.
  *
- * The policy knows only threads. So each thread's weight there is its part of its group's part, of
- * the part of the group above, and so on up to the root: at each level its own weight by the sum
- * of those that want the CPU. It is computed whenever the thread gets the CPU. Sums are over all
- * CPUs, as a group's share is.
+ * The policy knows only threads. So the weight of a thread there is its part of its group's part,
+ * of the part of the group above, and so on up to the root: at each level its own weight divided by
+ * the sum of the weights that want the CPU. It is computed whenever the thread gets the CPU. Sums
+ * are over all CPUs, as a group's share is.
  *
- * A group's sum is changed by atomic additions when threads become ready and sleep. Only when the
- * first one comes or the last one goes, or the weight changes, is the sum above changed: `settle`
- * makes `counted` right and then looks again, so that of two who do it at once the later one sees
- * what the other did. A sum that is read meanwhile is wrong for one time slice.
+ * A group's sum is changed by atomic additions when threads become ready and sleep. The sum above
+ * is changed only when the first thread becomes ready or the last one sleeps, or when the weight
+ * changes: `settle` corrects `counted` and then checks again, so that of two concurrent calls the
+ * later one sees the change of the other. A sum that is read meanwhile is wrong for one time slice.
  *
- * Groups stand in a table, and a thread knows the place of its own. A place that is given back goes
- * to another group with another number, so that nobody takes one for the other. A group's part of
- * all is kept with it, and good while `shares.version` is what it was then: any sum of groups, and
- * any weight, that changes makes a new version, while the threads of a group that goes on wanting
- * the CPU come and go without one.
+ * Groups are in a table, and a thread stores the index of its group. A freed index is reused with
+ * another number, so that one group is never mistaken for another. A group's part of the whole is
+ * cached with it, and is valid while `shares.version` is unchanged: each change of a sum of groups,
+ * or of a weight, makes a new version; threads of a group that continues to want the CPU become
+ * ready and sleep without a new version.
  *
- * An idle group (cpu.idle) has the least weight there is, 1; one that is so no longer begins again
- * with that of nice 0, as the kernel's own scheduler has it.
+ * An idle group (cpu.idle) has the least weight, 1; a group that is no longer idle has the weight
+ * of nice 0, as under the kernel's own scheduler.
  *
- * Limits: a thread weighs a 256th of one of nice 0 at least. SHARE_GROUPS_MAX groups with a
- * cpu.weight; what comes later counts as the root. cpu.max is not looked at.
+ * Limits: a thread's weight is at least a 256th of that of nice 0. There are SHARE_GROUPS_MAX
+ * groups with a cpu.weight; further groups count as the root. cpu.max has no effect.
  */
 #ifndef ECALLS_SCHED_SHARE_H
 #define ECALLS_SCHED_SHARE_H
@@ -34,29 +34,29 @@
 #include "state.h"
 
 #define SHARE_GROUPS_MAX 4096u /* a power of two */
-#define SHARE_NEAR 64u	       /* of them are looked at at a time */
-#define SHARE_LEVELS 16u       /* groups within groups; above, no more is divided */
-#define SHARE_ROUNDS 64u       /* of settling: two per level, and room for others who do it */
-#define SHARE_SCALE 64u	       /* weights are so much larger than the kernel's, for parts of them */
-#define SHARE_PART_BITS 16     /* after the point, of a group's part */
-#define SHARE_FINE_BITS 16     /* and more of them while it is computed */
+#define SHARE_NEAR 64u	       /* entries of the table that one call searches */
+#define SHARE_LEVELS 16u       /* depth of nesting; groups above are not divided */
+#define SHARE_ROUNDS 64u       /* of settling: two per level, and more for concurrent calls */
+#define SHARE_SCALE 64u	       /* factor from the kernel's weights to ours, for their parts */
+#define SHARE_PART_BITS 16     /* fractional bits of a group's part */
+#define SHARE_FINE_BITS 16     /* additional ones while it is computed */
 #define SHARE_IDLE 1u	       /* weight of an idle group */
 #define SHARE_NICE_0 (VTIME_WEIGHT * SHARE_SCALE)
-#define SHARE_LEAST (SHARE_NICE_0 / 256) /* else it waits until the kernel's watchdog notices */
+#define SHARE_LEAST (SHARE_NICE_0 / 256) /* with less a thread waits until the watchdog notices */
 
 struct share {
-	u64 number; /* of the group that has this place now; 0: none */
-	u64 taken;  /* 1: by a group that comes, is here, or goes */
-	u64 last;   /* of all that had it: how many */
+	u64 number; /* of the group that has this entry now; 0: none */
+	u64 taken;  /* 1: by a group, from its begin to its end */
+	u64 last;   /* count of all groups that had it */
 	u64 parent; /* number of the group above; 0: the root */
-	s64 sum;    /* weights of the threads in it, and of the groups below, that want the CPU */
+	s64 sum;    /* weights of its threads, and of the groups below, that want the CPU */
 	u64 weight;
-	u64 counted; /* of it, in the parent's sum */
-	u64 below;   /* groups in it */
-	u64 part;    /* its part of all, and in the upper half of which version that is; 0: none */
+	u64 counted; /* part of the weight that is in the parent's sum */
+	u64 below;   /* number of groups directly below */
+	u64 part;    /* its part of the whole; the upper half is the version; 0: none */
 };
 
-/* The root has none. A group's number has its place here in the lower half. */
+/* The root has no entry. The lower half of a group's number is its index here. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, SHARE_GROUPS_MAX);
@@ -64,7 +64,7 @@ struct {
 	__type(value, struct share);
 } sched_shares SEC(".maps");
 
-/* The number of a control group, by the kernel's. */
+/* The number of a control group, by the kernel's id. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, SHARE_GROUPS_MAX);
@@ -73,8 +73,8 @@ struct {
 } sched_share_at SEC(".maps");
 
 struct {
-	u32 version; /* of all groups' parts */
-	u32 next;    /* where to look for a free place */
+	u32 version; /* of the parts of all groups */
+	u32 next;    /* where to search for a free entry */
 } shares SEC(".bss.shares");
 
 static __always_inline struct share *share_at(u32 at) {
@@ -87,7 +87,8 @@ static __always_inline struct share *share_of(u64 number) {
 	return s && s->number == number ? s : 0;
 }
 
-/* Groups' parts may be others from now on. After the change, which is atomic or one store. */
+/* Invalidates the parts of all groups. It is called after the change, which is atomic or one
+ * store. */
 static __always_inline void share_changes(void) {
 	__sync_fetch_and_add(&shares.version, 1);
 }
@@ -96,8 +97,9 @@ static __always_inline u64 share_wanted(const volatile struct share *s) {
 	return s->sum > 0 ? s->weight : 0;
 }
 
-/* Makes the sum above a group right. Which group is next: the same one again, the one above, or
- * none (0). It is a function that is verified once, not in each round. */
+/* Corrects the sum above a group. Returns the group that has to be settled next: the same one
+ * again, the one above, or none (0). It is a function that the verifier checks once, not in each
+ * round. */
 __noinline u64 share_settle_one(u64 number) {
 	struct share *s = share_of(number), *above = s ? share_of(s->parent) : 0;
 	s64 wanted, change, before;
@@ -114,7 +116,7 @@ __noinline u64 share_settle_one(u64 number) {
 	return (before > 0) == (before + change > 0) ? 0 : s->parent;
 }
 
-/* Whether a group wants the CPU may have changed: makes the sums above right. */
+/* Whether a group wants the CPU may have changed: corrects the sums above it. */
 __noinline int share_settle(u64 number) {
 	for (u32 round = 0; lib_again(round, SHARE_ROUNDS); round++) {
 		if (!number || round >= SHARE_ROUNDS)
@@ -137,7 +139,7 @@ static __always_inline void share_add(u64 number, s64 change) {
 		share_settle(number);
 }
 
-/* A thread wants the CPU from now on. */
+/* A thread becomes runnable. */
 static __always_inline void share_ready(struct sched_task *t) {
 	if (!t->share || t->counted_nice)
 		return;
@@ -145,7 +147,7 @@ static __always_inline void share_ready(struct sched_task *t) {
 	share_add(t->share, t->nice);
 }
 
-/* It does not any more. */
+/* A thread is no longer runnable. */
 static __always_inline void share_sleep(struct sched_task *t) {
 	if (!t->share || !t->counted_nice)
 		return;
@@ -153,9 +155,11 @@ static __always_inline void share_sleep(struct sched_task *t) {
 	t->counted_nice = 0;
 }
 
-/* A group's part of all: its weight, by the sum above, times the weight above, and so on. */
+/* A group's part of the whole: its weight, divided by the sum above, times the weight above, and so
+ * on. */
 __noinline u64 share_part(u64 number) {
-	/* Before the sums: if one changes meanwhile, this part is of a version that has gone. */
+	/* The version is read before the sums: if a sum changes meanwhile, this part belongs to an
+	 * old version. */
 	u64 version = __sync_fetch_and_add(&shares.version, 0);
 	struct share *s = share_of(number);
 	u64 part, own;
@@ -181,7 +185,7 @@ __noinline u64 share_part(u64 number) {
 	return part;
 }
 
-/* A thread's weight towards all others. */
+/* A thread's weight relative to all other threads. */
 static __always_inline u32 share_weight(const struct sched_task *t) {
 	u64 weight = (u64)t->nice * SHARE_SCALE, own = t->nice ? t->nice : 1, part;
 	struct share *s = share_of(t->share);
@@ -196,19 +200,20 @@ static __always_inline u32 share_weight(const struct sched_task *t) {
 	return weight > SHARE_LEAST ? weight : SHARE_LEAST;
 }
 
-/* The number of a control group as the kernel gives it, 0 for the root. */
+/* The kernel's id of a control group, 0 for the root. */
 static __always_inline u64 share_id(struct cgroup *group) {
 	return group && BPF_CORE_READ(group, self.parent) ? BPF_CORE_READ(group, kn, id) : 0;
 }
 
-/* And ours; 0: the root, or one that has no place. */
+/* The number of a control group in our table; 0: the root, or a group without an entry. */
 static __always_inline u64 share_number(struct cgroup *group) {
 	u64 id = share_id(group), *number = id ? bpf_map_lookup_elem(&sched_share_at, &id) : 0;
 
 	return number ? *number : 0;
 }
 
-/* Whether a control group was idle before we came: who weighs is not told. */
+/* Whether a control group was idle before this scheduler started: the argument of init has only its
+ * weight. */
 static __always_inline bool share_idle(struct cgroup *group) {
 	struct cgroup___cpu *cpu = (void *)group;
 	struct task_group *known = 0;
@@ -218,8 +223,8 @@ static __always_inline bool share_idle(struct cgroup *group) {
 	return known && BPF_CORE_READ(known, scx.idle);
 }
 
-/* Takes one of a few places from there on; -1: none of them is free. On its own, so that the
- * verifier does not walk through the whole table. */
+/* Takes one of a few entries from `from` on; -1: none of them is free. It is a function of its own,
+ * so that the verifier does not walk through the whole table. */
 __noinline int share_take_near(u32 from) {
 	for (u32 round = 0; lib_again(round, SHARE_NEAR); round++) {
 		u32 at = (from + round) & (SHARE_GROUPS_MAX - 1);
@@ -232,7 +237,7 @@ __noinline int share_take_near(u32 from) {
 	return -1;
 }
 
-/* A place for a group, taken; none if all are. */
+/* Takes an entry for a group; 0: all are taken. */
 static __always_inline struct share *share_take(u32 *place) {
 	u32 from = shares.next;
 	int at = -1;
@@ -249,7 +254,7 @@ static __always_inline struct share *share_take(u32 *place) {
 	return share_at(*place);
 }
 
-/* Nobody wants the CPU for this group any more, and its place is free. */
+/* A group no longer wants the CPU, and its entry becomes free. */
 static __always_inline void share_give_back(struct share *s) {
 	struct share *above = share_of(s->parent);
 
@@ -267,7 +272,7 @@ s32 BPF_PROG(share_init, struct cgroup *group, struct scx_cgroup_init_args *args
 	struct share *s, *above;
 	u32 place = 0;
 
-	/* Without room for it, its threads are weighed as those of the root. */
+	/* Without an entry, the group's threads are weighted as those of the root. */
 	s = id ? share_take(&place) : 0;
 	if (!s)
 		return 0;
@@ -321,7 +326,8 @@ void BPF_PROG(share_moves, struct task_struct *p, struct cgroup *from, struct cg
 
 	if (!t)
 		return;
-	/* The kernel takes a task out of its queue first, and puts it back after. */
+	/* The kernel takes a task out of its queue before this call, and inserts it again
+	 * afterwards. */
 	share_sleep(t);
 	t->share = share_number(to);
 	if (t->ready)

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Threads that read a channel's events: when an event has asked for the CPU (event/sink.h), the
- * policy hears of it, and may let the thread run earlier (lib/sched/overlay.h).
+ * Threads that read a channel's events: when an event has requested the CPU (event/sink.h), it is
+ * reported to the policy, which may let the thread run earlier (lib/sched/overlay.h).
  *
- * The policy hears when the thread becomes ready, which is after the event was noted; and at each
- * choice, for the threads that wait already. A thread that has run has looked.
+ * An event is reported when the thread becomes ready, which is after the event was recorded; for a
+ * thread that waits already, it is reported at each choice. A thread that has run has read its
+ * events.
  */
 #ifndef ECALLS_SCHED_SINK_H
 #define ECALLS_SCHED_SINK_H
 
 #include "heir.h"
 
-/* The first event that waits for a thread, if `channel` is still the one it reads. */
+/* The first event that waits for a thread, if the thread still reads `channel`. */
 static __always_inline struct event_sink *sink_of(u32 channel, u32 tid) {
 	u32 index = ECALLS_ID_INDEX(channel);
 	struct event_sink *sink = bpf_map_lookup_elem(&event_sinks, &index);
@@ -21,7 +22,7 @@ static __always_inline struct event_sink *sink_of(u32 channel, u32 tid) {
 	return tid && sink->tid != tid ? 0 : sink;
 }
 
-/* The running thread, which is an entity, reads events from now on, or does not. */
+/* The running thread, which is an entity, begins or stops to read events. */
 static __always_inline void sink_named(struct sched_task *t, u32 cpu, u32 tid) {
 	struct sched_places *places = places_of(cpu);
 
@@ -35,8 +36,8 @@ static __always_inline void sink_named(struct sched_task *t, u32 cpu, u32 tid) {
 	places->channel[sched_at(t->entity)] = t->channel;
 }
 
-/* The thread waits from here on. The order matters: the dispatcher looks whether it waits when it
- * has noted an event. */
+/* The thread begins to wait. The order of the two steps matters: the dispatcher checks whether the
+ * thread waits after it has recorded an event. */
 static __always_inline void sink_waits(const struct sched_task *t, u32 cpu, struct sched_cpu *c) {
 	struct event_sink *sink = t->sink ? sink_of(t->channel, t->sink) : 0;
 	u64 deadline_ns;
@@ -49,7 +50,7 @@ static __always_inline void sink_waits(const struct sched_task *t, u32 cpu, stru
 		overlay_event(c, t->entity, deadline_ns);
 }
 
-/* The thread has the CPU, or has had it until now: it looks itself. */
+/* The thread has the CPU, or has had it until now: it reads its events itself. */
 static __always_inline void sink_looks(const struct sched_task *t) {
 	struct event_sink *sink = t->sink ? sink_of(t->channel, t->sink) : 0;
 
@@ -59,7 +60,7 @@ static __always_inline void sink_looks(const struct sched_task *t) {
 	__sync_lock_test_and_set(&sink->deadline_ns, 0);
 }
 
-/* The thread does not wait any more, and may be noted for the next time. */
+/* The thread no longer waits, and an event may be recorded for the next time. */
 static __always_inline void sink_leaves(const struct sched_task *t) {
 	struct event_sink *sink = t->sink ? sink_of(t->channel, t->sink) : 0;
 
@@ -67,7 +68,7 @@ static __always_inline void sink_leaves(const struct sched_task *t) {
 		*(volatile u32 *)&sink->waits = 0;
 }
 
-/* Before a choice: which waiting threads have got an event. */
+/* Before a choice: reports the events of waiting threads to the policy. */
 __noinline int sink_events(u32 cpu, struct sched_cpu *c LIB_NONNULL) {
 	struct sched_places *places = places_of(cpu);
 	u64 left;
@@ -89,7 +90,7 @@ __noinline int sink_events(u32 cpu, struct sched_cpu *c LIB_NONNULL) {
 	return 0;
 }
 
-/* Looks whether the running thread has named a slot, another group, events, or a window. */
+/* Checks whether the running thread has named a slot, another group, events, or a window. */
 __noinline int look_for_binding(struct task_struct *p __arg_trusted,
 				struct sched_task *t LIB_NONNULL, u32 cpu, u64 now) {
 	struct coop_thread *thread = binding_thread(p);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The slot of a thread that polls (abi/coop.h): what the thread says in line 0, and what the
- * scheduler tells it in line 1. The answer to a wish for a window is in line 0, too (wish.h).
- * entry.h says how a thread becomes an entity that has a slot.
+ * The slot of a thread that polls (abi/coop.h): line 0 is written by the thread, line 1 by the
+ * scheduler. The answer to a wish for a window is in line 0, too (wish.h). entry.h describes how a
+ * thread becomes an entity that has a slot.
  *
  * A slot is two elements of a channel's segment `down`, in memory of the application, which can
- * write anything there at any time. So each word of line 0 is read when it is used, and means
- * nothing but a wish; the policy bounds what it may have. The scheduler never reads line 1. When a
- * thread yields or sleeps, take_poll() hands its poll to the policy; when it runs, count_turn()
- * counts how late it is and what it has done wrong, and tell() writes what coop_poll returns.
+ * write anything there at any time. So each word of line 0 is read when it is used, and is only a
+ * request; the policy bounds its effect. The scheduler never reads line 1. When a thread yields or
+ * sleeps, take_poll() passes its poll to the policy; when it runs, count_turn() counts its lateness
+ * and its violations, and tell() writes what coop_poll returns.
  *
- * Fails how: a slot whose channel is gone is neither read nor written (line_of).
+ * Failures: a slot whose channel is gone is neither read nor written (line_of).
  */
 #ifndef ECALLS_SCHED_SLOT_H
 #define ECALLS_SCHED_SLOT_H
@@ -37,7 +37,7 @@ _Static_assert(sizeof(struct told) == sizeof(struct ecalls_downcall) &&
 			       sizeof(struct told) + __builtin_offsetof(struct told, answered),
 	       "line 1 of a slot is one element of `down`");
 
-/* One of the two lines of a slot; 0: its channel is gone. */
+/* One of the two lines of a slot; 0: the channel is gone. */
 static __always_inline void *line_of(u32 channel, u32 slot, u32 line) {
 	u32 index = ECALLS_ID_INDEX(channel);
 	u32 element = ECALLS_DOWN_COOP + 2 * (slot & (ECALLS_COOP_SLOTS - 1)) + line;
@@ -56,7 +56,7 @@ static __always_inline void *slot_line(const struct sched_task *t, u32 line) {
 	return line_of(t->channel, t->slot, line);
 }
 
-/* Hands to the policy what the running thread has written into line 0, if it is in a poll. */
+/* Passes the values in line 0 of the running thread to the policy, if the thread is in a poll. */
 static __always_inline void take_poll(struct sched_task *t, struct sched_cpu *c, u64 now) {
 	volatile struct ecalls_coop *said = slot_line(t, 0);
 	u64 polls;
@@ -72,7 +72,7 @@ static __always_inline void take_poll(struct sched_task *t, struct sched_cpu *c,
 	police_poll(c, t->entity, now, said->release_ns, said->importance);
 }
 
-/* Counts how late a thread gets the CPU, if its release time has come. Once per poll. */
+/* Counts how late a thread gets the CPU, if its release time has come, once per poll. */
 static __always_inline void count_release(struct sched_task *t, struct sched_cpu *c, u64 now) {
 	struct ecalls_sched_count *counts = counts_of(t->cpu);
 	u64 release = sched_entity(c, t->entity)->release_ns, tardy;
@@ -88,7 +88,7 @@ static __always_inline void count_release(struct sched_task *t, struct sched_cpu
 	seen_released(t->cpu, t->entity, release, now);
 }
 
-/* Counts the offences of a thread since they were counted last. */
+/* Counts the violations of a thread since the last count. */
 static __always_inline void count_offences(struct sched_task *t, const struct sched_entity *e) {
 	struct ecalls_sched_count *counts = counts_of(t->cpu);
 
@@ -105,8 +105,8 @@ static __always_inline void count_offences(struct sched_task *t, const struct sc
 	t->ahead = e->ahead;
 }
 
-/* Counts for a thread that gets the CPU. It is a function that is verified once; as a part of its
- * caller, the verifier would walk what follows once per path through it. */
+/* Updates the counters when a thread gets the CPU. It is a function that the verifier checks once;
+ * as a part of its caller, the code that follows it would be verified once per path through it. */
 __noinline int count_turn(struct sched_task *t, u64 now) {
 	struct sched_cpu *c = t ? cpu_of(t->cpu) : 0;
 
@@ -117,7 +117,7 @@ __noinline int count_turn(struct sched_task *t, u64 now) {
 	return 0;
 }
 
-/* Tells the thread that begins to run what coop_poll returns (Coop §3.1). */
+/* Writes what coop_poll returns (Coop §3.1) for the thread that begins to run. */
 static __always_inline void tell(struct sched_task *t, struct sched_cpu *c, u64 now) {
 	struct sched_entity *e = sched_entity(c, t->entity);
 	volatile struct told *told = slot_line(t, 1);

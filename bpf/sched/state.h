@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the scheduler keeps: per CPU the policy's table (bpf/lib/sched), per task what the policy
- * says of a thread, and the queues in which threads wait.
+ * The state of the scheduler: the policy's table per CPU (bpf/lib/sched), the scheduling attributes
+ * per task, and the queues in which threads wait.
  *
- * A thread that is an entity waits in a dispatch queue of its own, the plain threads of a CPU in
- * one by virtual time: so whoever the policy chooses is the first of some queue.
+ * A thread that is an entity waits in a dispatch queue of its own; the plain threads of a CPU wait
+ * in one that is ordered by virtual time. So the thread that the policy chooses is always the first
+ * of some queue.
  *
- * The table of a CPU is changed under that CPU's run queue lock only, which the kernel holds around
- * every operation of this scheduler for that CPU (select_cpu and the timer excepted: they only
- * read).
+ * The table of a CPU is changed only under that CPU's run queue lock, which the kernel holds around
+ * every operation of this scheduler for that CPU, except select_cpu and the timer, which only read.
  */
 #ifndef ECALLS_SCHED_STATE_H
 #define ECALLS_SCHED_STATE_H
@@ -31,43 +31,43 @@ _Static_assert(SCHED_WHY_NOBODY == ECALLS_WHY_NOBODY && SCHED_WHY_FAIR == ECALLS
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* CPUs: the loader says how many */
+	__uint(max_entries, 1); /* number of CPUs, set by the loader */
 	__type(key, u32);
 	__type(value, struct sched_cpu);
 } sched_cpus SEC(".maps");
 
-#define COMES_BACK 0u /* it has run, and was put back */
+#define COMES_BACK 0u /* it has run, and was inserted into its queue again */
 #define COMES_NOW 1u  /* it becomes ready, and enters its queue next */
 #define COMES_WAITS 2u
 
-/* A thread. */
+/* The scheduler's data of a thread. */
 struct sched_task {
 	struct sched_plain plain;
-	u32 cpu;     /* whose virtual time it goes by */
-	u32 entity;  /* of that CPU, or SCHED_NOBODY */
-	u32 ready;   /* 1: the policy knows that it waits or runs */
-	u32 comes;   /* COMES_...: how it came here, until it runs */
-	u32 channel; /* whose slot it polls by, and which slot; 0: none */
+	u32 cpu;     /* the CPU of its virtual time */
+	u32 entity;  /* its index on that CPU, or SCHED_NOBODY */
+	u32 ready;   /* 1: the policy counts it as waiting or running */
+	u32 comes;   /* COMES_...: how it came to its queue, until it runs */
+	u32 channel; /* the channel and the slot by which it polls; 0: none */
 	u32 slot;
-	u32 bound;  /* 1: it was an entity, and is to be one again where it runs next */
-	u32 wishes; /* of its binding, that were answered */
-	u32 group;  /* and whose: as it named it last */
+	u32 bound;  /* 1: it was an entity, and becomes one again where it runs next */
+	u32 wishes; /* number of answered wishes of its binding */
+	u32 group;  /* the group that it named last, and its user */
 	u32 uid;
-	u32 sink;	    /* its number if it reads that channel's events; 0: it does not */
-	u32 handed_group;   /* its program was given: it inherits that (heir.h); 0: none */
-	u32 handed_uid;	    /* whose group that is */
-	u32 handed_channel; /* the slot where the giver looks; 0: none */
+	u32 sink;	    /* its thread id if it reads the channel's events; else 0 */
+	u32 handed_group;   /* group that its program was given, inherited (heir.h); 0: none */
+	u32 handed_uid;	    /* user of that group */
+	u32 handed_channel; /* the giver's slot, where it reads the group's CPU time; 0: none */
 	u32 handed_slot;
-	u32 born;	  /* 1: it was made by another thread, and has not run yet */
-	u32 nice;	  /* its weight by its nice value */
-	u32 counted_nice; /* of it, in the sum of its control group (share.h) */
-	u32 loaded;	  /* of its weight, in what a CPU carries (load.h), and which CPU */
+	u32 born;	  /* 1: it was created, and has not been enabled yet */
+	u32 nice;	  /* weight of its nice value */
+	u32 counted_nice; /* part of it in the sum of its control group (share.h) */
+	u32 loaded;	  /* its weight in the load of a CPU (load.h), and that CPU */
 	u32 loaded_cpu;
 	u64 share;    /* number of its control group (share.h); 0: the root */
-	u64 waits_ns; /* since when it waits; 0: it did not yet (wait.h) */
-	u64 polls;    /* of the slot, as seen last */
-	u64 counted;  /* the poll whose release was counted last */
-	/* its offences, as counted last */
+	u64 waits_ns; /* time when its wait began; 0: it has not waited yet (wait.h) */
+	u64 polls;    /* counter of the slot, as read last */
+	u64 counted;  /* the last poll whose release was counted */
+	/* its violations, as counted last */
 	u64 overran;
 	u64 slept;
 	u64 ahead;
@@ -80,13 +80,13 @@ struct {
 	__type(value, struct sched_task);
 } sched_tasks SEC(".maps");
 
-/* What the loader says. */
+/* Options that the loader sets. */
 const volatile struct {
 	u32 cpus;
 	struct sched_options options;
 } setting SEC(".rodata.setting");
 
-/* Written by the CPU it is about. */
+/* Each CPU writes its own entry. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -118,7 +118,7 @@ static __always_inline u64 now_ns(void) {
 	return bpf_ktime_get_ns();
 }
 
-/* As whom a task runs, for the policy. */
+/* The index by which the policy knows a running task. */
 static __always_inline u32 who_is(const struct sched_task *t) {
 	if (t->entity < SCHED_ENTITIES)
 		return t->entity;

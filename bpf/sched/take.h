@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Threads that go to another CPU: an idle one steals, a busy one takes when the policy says so
- * (lib/sched/balance.h). Only plain threads and heirs go; whoever has a slot stays.
+ * Migration of threads to another CPU: an idle CPU steals, a busy one takes a thread when the
+ * policy decides so (lib/sched/balance.h). Only plain threads and heirs migrate; a thread with a
+ * slot stays.
  *
- * A CPU looks at one other CPU at each choice, and at a few threads of that: it costs the same on
- * any machine. Who was taken runs at once, so that the next choice is for those who waited here:
- * however much fuller the other CPU is, they have every other turn. What a thread has had too much
- * it takes along.
+ * At each choice a CPU looks at one other CPU, and at a few of its threads: the cost is the same on
+ * any machine. A thread that was taken runs at once, and the next choice is among the threads that
+ * waited here: however much fuller the other CPU is, these have every other turn. A thread keeps
+ * its debt when it migrates.
  */
 #ifndef ECALLS_SCHED_TAKE_H
 #define ECALLS_SCHED_TAKE_H
@@ -14,18 +15,18 @@
 #include "heir.h"
 #include "load.h"
 
-#define ROTATE_PERIODS 2 /* and up to one more, until a CPU takes a thread for others' sake */
-#define BALANCE_LOOKS 8u /* at so many threads of a queue, the first ones */
-#define BALANCE_AGAIN_NS 1000000u /* after a look in vain */
+#define ROTATE_PERIODS 2	  /* and up to one more, until a CPU takes a thread to rotate */
+#define BALANCE_LOOKS 8u	  /* at so many first threads of a queue */
+#define BALANCE_AGAIN_NS 1000000u /* after a look without a result */
 
-/* Whether a thread that waits in a queue may go to a CPU. The kernel ends a scheduler that moves
- * another one. It cannot become so before it is moved, unless it leaves its queue meanwhile, which
- * the move notices. */
+/* Whether a thread that waits in a queue may migrate to a CPU. The kernel ends a scheduler that
+ * moves a thread to a CPU where it may not run. That cannot change before the move, unless the
+ * thread leaves its queue meanwhile, which the move notices. */
 static __always_inline bool may_go(struct task_struct *p, u32 cpu) {
 	return !p->migration_disabled && bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
 }
 
-/* Takes a plain thread that the policy wants here. */
+/* Takes a plain thread that the policy allows to migrate. */
 __noinline int balance_plain(u32 cpu, u32 other, const struct balance_look *look LIB_NONNULL) {
 	u64 local = SCX_NUMBER(scx_dsq_id_flags, SCX_DSQ_LOCAL_ON) | cpu;
 	struct bpf_iter_scx_dsq it;
@@ -45,7 +46,7 @@ __noinline int balance_plain(u32 cpu, u32 other, const struct balance_look *look
 	return taken;
 }
 
-/* The same of the heirs: a member is due when its group is. */
+/* The same for the heirs; for a member, the virtual time of its group is compared. */
 __noinline int balance_heirs(u32 other, const struct balance_look *look LIB_NONNULL, u64 now) {
 	struct sched_cpu *c = cpu_of(other);
 	u64 left = heirs_waiting(other), set = 0;
@@ -74,7 +75,7 @@ static __always_inline u32 balance_next(u32 cpu, struct sched_places *places) {
 	return other;
 }
 
-/* Looks at one other CPU, and takes a thread that waits there if it should be here. */
+/* Looks at one other CPU, and takes a thread that waits there if the policy decides so. */
 __noinline int balance(u32 cpu, u64 now) {
 	struct sched_places *places = places_of(cpu), *theirs;
 	struct sched_cpu *c = cpu_of(cpu), *their;
@@ -98,7 +99,7 @@ __noinline int balance(u32 cpu, u64 now) {
 	look.vtime = their->vtime;
 	if (now >= places->rotate_ns)
 		look.wanted = BALANCE_ROTATES;
-	/* Not even the lightest thread would move. */
+	/* Even a thread of weight 0 would not move. */
 	if (balance_wants(&look.mine, &look.theirs, 0) < look.wanted)
 		return 0;
 	if (!balance_plain(cpu, other, &look) && !balance_heirs(other, &look, now)) {
@@ -106,13 +107,14 @@ __noinline int balance(u32 cpu, u64 now) {
 		return 0;
 	}
 	places->took = 1;
-	/* By chance, else one of them might be the one that stays each time. */
+	/* The time is random, otherwise the same thread might stay each time. */
 	places->rotate_ns = now + ROTATE_PERIODS * period_ns + bpf_get_prandom_u32() % period_ns;
 	theirs->rotate_ns = places->rotate_ns;
 	return 1;
 }
 
-/* Takes any thread that waits for another CPU, plain or an heir: of which more wait. */
+/* Takes any thread that waits for another CPU, of the kind of which more wait: plain ones or
+ * heirs. */
 __noinline int take(u32 other, u64 now) {
 	u64 plain = scx_bpf_dsq_nr_queued(QUEUE_PLAIN(other));
 	u64 waiting = heirs_waiting(other), heirs = bits_count(waiting);
@@ -124,7 +126,7 @@ __noinline int take(u32 other, u64 now) {
 	return plain < heirs && plain && scx_bpf_dsq_move_to_local(QUEUE_PLAIN(other));
 }
 
-/* Nobody wants this CPU: it takes a thread that waits for another one, and may. */
+/* No thread wants this CPU: it takes one that waits for another CPU and may run here. */
 static __always_inline void steal(u32 cpu, u64 now) {
 	u32 other = cpu;
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A task from its first moment under this scheduler to its last: what is kept of it (struct
- * sched_task), to which CPU's virtual time that belongs, and what it weighs.
+ * A task under this scheduler from begin to end: its data (struct sched_task), the CPU of its
+ * virtual time, and its weight.
  *
- * The kernel calls init_task when a task is made or the scheduler starts, enable when the task
- * comes into this scheduling class, set_weight when its nice value changes, exit_task when it ends.
- * In between, the operations of scheduler.bpf.c call move_to() when they meet the task on another
- * CPU, weigh() when its weight may have changed, and bequeath() when a thread that exits stops
+ * The kernel calls init_task when a task is created or the scheduler starts, enable when the task
+ * enters this scheduling class, set_weight when its nice value changes, exit_task when it ends. In
+ * between, the operations of scheduler.bpf.c call move_to() when the task is on another CPU than
+ * before, weigh() when its weight may have changed, and bequeath() when a thread that exits stops
  * running.
  *
- * Fails how: init_task refuses a task for which there is no memory; every other operation ignores a
- * task of which nothing is kept.
+ * Failures: init_task refuses a task if there is no memory for it; every other operation ignores a
+ * task without data.
  */
 #ifndef ECALLS_SCHED_TASK_H
 #define ECALLS_SCHED_TASK_H
@@ -19,7 +19,7 @@
 #include "share.h"
 #include "sink.h"
 
-/* Makes a task go by the virtual time of `cpu`. */
+/* Converts a task's virtual time to that of `cpu`. */
 static __always_inline void move_to(struct sched_task *t, u32 cpu, struct sched_cpu *c) {
 	struct sched_cpu *former = cpu_of(t->cpu);
 
@@ -31,7 +31,7 @@ static __always_inline void move_to(struct sched_task *t, u32 cpu, struct sched_
 }
 
 /* Gives an entity the weight of its thread. A runnable member of a group is counted in the group's
- * weight, and keeps its own until it sleeps (`rests`). */
+ * weight, and keeps its weight until it sleeps (`rests`). */
 static __always_inline void weigh(const struct sched_task *t, struct sched_cpu *c, bool rests) {
 	struct sched_entity *e = sched_entity(c, t->entity);
 
@@ -39,9 +39,9 @@ static __always_inline void weigh(const struct sched_task *t, struct sched_cpu *
 		e->weight = t->plain.weight;
 }
 
-/* Hands on what a thread that exits has had beyond its share: the threads that begin owe it. That
- * is done from the thread's last moments on, because a process that waits for its end may start
- * another thread before this one has stopped for good. */
+/* Passes on the CPU time that an exiting thread has had beyond its share: the threads that begin
+ * owe it. This is done from the thread's last moments on, because a process that waits for its end
+ * may start another thread before this one has finally stopped. */
 static __always_inline void bequeath(const struct task_struct *p, const struct sched_task *t,
 				     struct sched_cpu *c) {
 	struct sched_entity *e = sched_entity(c, t->entity);
@@ -84,7 +84,7 @@ void BPF_PROG(sched_enable, struct task_struct *p) {
 		return;
 	if (t->cpu != cpu)
 		leave(t);
-	/* A thread that comes back from another class keeps what it owes. */
+	/* A thread that comes back from another scheduling class keeps its debt. */
 	move_to(t, cpu, c);
 	t->plain.vtime = vtime_later(t->plain.vtime, t->born ? fair_begin(c) : c->vtime);
 	t->born = 0;

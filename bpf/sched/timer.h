@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The timer of each CPU: the CPU asks again whom to run when the policy's next moment has come.
+ * The timer of each CPU: at the time of the policy's next decision, the CPU asks again which thread
+ * to run.
  *
  * set_timer() arms it when a task gets the CPU, when a thread with a window begins to wait, and
- * when a choice finds nobody who may run yet. When the timer expires, it kicks its CPU, and the
- * kernel calls dispatch there. The kernel's tick comes every few milliseconds anyway; so the timer
- * is armed only where that is too coarse: where there are cooperative threads or windows (is_fine),
- * for a light thread, and while a thread waits that has just woken. All other slices end with the
- * tick that is nearest (tick_slice).
+ * when a choice finds only threads that may not run yet. When the timer expires, it kicks its CPU,
+ * and the kernel calls dispatch there. The kernel's tick comes every few milliseconds anyway; so
+ * the timer is armed only where the tick is too coarse: where there are cooperative threads or
+ * windows (is_fine), for a light thread, and while a thread waits that has just woken. All other
+ * slices end with the nearest tick (tick_slice).
  *
- * Fails how: a kick from a CPU that goes offline is left out (kick). A CPU that was kicked
- * and has not asked is kicked again after UNASKED_NS.
+ * Failures: no kick is sent from a CPU that goes offline (kick). A CPU that was kicked and has not
+ * asked is kicked again after UNASKED_NS.
  */
 #ifndef ECALLS_SCHED_TIMER_H
 #define ECALLS_SCHED_TIMER_H
 
 #include "state.h"
 
-#define TICK_HALF_NS 2000000u /* at 250 Hz; at more, slices end a little earlier */
+#define TICK_HALF_NS 2000000u /* at 250 Hz; at higher rates, slices end a little earlier */
 #define UNASKED_NS 1000000u   /* until a CPU that was kicked and has not asked is kicked again */
 
 struct sched_timer_of {
 	struct bpf_timer timer;
 	u64 at_ns;   /* when it expires; 0: it is not armed */
-	u64 past_ns; /* the last moment that was past when it was armed */
+	u64 past_ns; /* the last time that was past when the timer was armed */
 };
 
 struct {
@@ -33,21 +34,22 @@ struct {
 	__type(value, struct sched_timer_of);
 } sched_timers SEC(".maps");
 
-/* Whether the tick is too coarse for a CPU whoever runs. */
+/* Whether the tick is too coarse for a CPU, whichever thread runs. */
 static __always_inline bool is_fine(const struct sched_cpu *c) {
 	return c->cooperative | c->windowed;
 }
 
-/* What the kernel is told of a slice that it ends by its tick: it does so with the first one after
- * the slice has passed, which may be a whole tick later. */
+/* The slice that the kernel is given, if its tick is to end it: the kernel ends a slice at the
+ * first tick after it, which may be a whole tick later. */
 static __always_inline u64 tick_slice(u64 slice) {
 	return slice > TICK_HALF_NS ? slice - TICK_HALF_NS : slice;
 }
 
-/* Makes a CPU ask again whom to run. Not from a CPU that goes offline: a kick is sent by an
- * interrupt to the sender itself, and in its last moments that CPU gets no interrupt, although it
- * still chooses and wakes threads. A kick that is lost in this way stays pending: all later kicks
- * from that CPU would do nothing, and whoever ends the scheduler would wait for it for ever. */
+/* Makes a CPU ask again which thread to run. A CPU that goes offline sends no kick: a kick is sent
+ * by an interrupt to the sender itself, and in its last moments that CPU receives no interrupt,
+ * although it still chooses and wakes threads. A kick that is lost in this way stays pending: all
+ * later kicks from that CPU would have no effect, and a process that ends the scheduler would wait
+ * for the kick forever. */
 static __always_inline void kick(s32 cpu, u64 flags) {
 	const struct cpumask *online = scx_bpf_get_online_cpumask();
 	bool can = bpf_cpumask_test_cpu(bpf_get_smp_processor_id(), online);
@@ -64,8 +66,8 @@ static int timer_comes(void *map, u32 *cpu, struct sched_timer_of *timer) {
 
 	timer->at_ns = 0;
 	at = c ? sched_timer(c) : 0;
-	/* The thread that it was armed for has gone or has run, and the next moment is later. If
-	 * the CPU has armed it meanwhile, that is the newer moment. */
+	/* The thread for which the timer was armed has gone or has run, and the next time is later.
+	 * If the CPU has armed the timer meanwhile, that time is the newer one. */
 	if (at > now_ns()) {
 		if (at != SCHED_NEVER && !__sync_val_compare_and_swap(&timer->at_ns, 0, at))
 			bpf_timer_start(&timer->timer, at, BPF_F_TIMER_ABS);
@@ -75,7 +77,7 @@ static int timer_comes(void *map, u32 *cpu, struct sched_timer_of *timer) {
 	return 0;
 }
 
-/* Arms the timer of this CPU for the policy's next moment, unless it expires by then. */
+/* Arms the timer of this CPU for the policy's next decision, unless it expires before. */
 static __always_inline void set_timer(u32 cpu, struct sched_cpu *c, u64 now) {
 	struct sched_timer_of *timer = bpf_map_lookup_elem(&sched_timers, &cpu);
 	u64 at;
@@ -87,9 +89,9 @@ static __always_inline void set_timer(u32 cpu, struct sched_cpu *c, u64 now) {
 		return;
 	timer->at_ns = at;
 	if (at <= now) {
-		/* If the CPU was kicked for this moment already, it has not asked: Linux 7.0 asks
-		 * nothing for a CPU that goes offline. Kicked at once each time, it would do
-		 * nothing else. */
+		/* If the CPU was kicked for this time already, it has not asked: Linux 7.0 does not
+		 * call dispatch for a CPU that goes offline. Without the delay the timer would
+		 * expire again and again. */
 		at = now + (timer->past_ns == at ? UNASKED_NS : 0);
 		timer->past_ns = timer->at_ns;
 	}

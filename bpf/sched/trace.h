@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A trace (`ecalls sched trace`): what happens, as notes in a ring buffer that a process reads
- * while it wants one.
+ * A trace (`ecalls sched trace`): records of what happens, in a ring buffer that a process reads
+ * while it wants a trace.
  *
- * It is on until a moment that who reads it moves on every so often: when that process ends,
- * however, it is soon off. Off, the scheduler's own notes cost one comparison each; thread switches
- * and events come by programs that the reader attaches, and cost nothing. What finds the ring full
- * is counted.
+ * The trace is on until a time that its reader extends regularly: when the reader ends, for
+ * whatever reason, the trace is soon off. When it is off, the scheduler's own records cost one
+ * comparison each; thread switches and events are recorded by programs that the reader attaches,
+ * and cost nothing. Records that are lost because the ring is full are counted.
  */
 #ifndef ECALLS_SCHED_TRACE_H
 #define ECALLS_SCHED_TRACE_H
@@ -14,17 +14,17 @@
 #include "state.h"
 
 #define TRACE_BYTES (1u << 20)	    /* of the ring: some 16,000 notes */
-#define TRACE_LIFE_NS 2000000000ull /* for which one call keeps it on */
+#define TRACE_LIFE_NS 2000000000ull /* time for which one call keeps the trace on */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, TRACE_BYTES);
 } sched_ring SEC(".maps");
 
-/* What was asked for by trace_ask. */
+/* What was requested by trace_ask. */
 struct {
-	u64 traced_ns;	  /* until when a trace is on */
-	u64 forgotten_ns; /* the worst cases until then do not count */
+	u64 traced_ns;	  /* the trace is on until then */
+	u64 forgotten_ns; /* worst cases until then do not count */
 } asked SEC(".bss.asked");
 
 static __always_inline bool is_traced(u64 now) {
@@ -44,12 +44,12 @@ static __always_inline struct ecalls_sched_note *trace_place(u32 what, u32 cpu) 
 	return note;
 }
 
-/* Nobody is woken for a note: the reader looks by itself. */
+/* A record wakes no process: the reader polls. */
 static __always_inline void trace_done(struct ecalls_sched_note *note) {
 	bpf_ringbuf_submit(note, BPF_RB_NO_WAKEUP);
 }
 
-/* A note about an entity. */
+/* Records an event of an entity. */
 static __noinline int trace_note(u32 what, u32 cpu, const struct ecalls_sched_seen *seen, u32 which,
 				 u64 value) {
 	struct ecalls_sched_note *note = trace_place(what, cpu);

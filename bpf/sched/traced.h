@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The programs of a trace, which its reader attaches (bpf/sched/trace.h): thread switches and
- * wake-ups of all threads, whoever schedules them, and deliveries of events. And what the reader
- * asks for.
+ * The programs of a trace, which its reader attaches (bpf/sched/trace.h): they record thread
+ * switches and wake-ups of all threads, in all scheduling classes, and deliveries of events. The
+ * reader's requests are executed here as well.
  */
 #ifndef ECALLS_SCHED_TRACED_H
 #define ECALLS_SCHED_TRACED_H
@@ -54,7 +54,8 @@ int BPF_PROG(trace_wake, struct task_struct *p) {
 	return 0;
 }
 
-/* The dispatcher delivers this CPU's current event (event/deliver.bpf.c). */
+/* The dispatcher triggers this program at the delivery of this CPU's current event
+ * (event/deliver.bpf.c). */
 SEC("tp_btf/bpf_trigger_tp")
 int BPF_PROG(trace_event, int nonce) {
 	u32 zero = 0, cpu = bpf_get_smp_processor_id();
@@ -78,7 +79,7 @@ int BPF_PROG(trace_event, int nonce) {
 	return 0;
 }
 
-/* From which time on no event is traced any more, for the dispatcher. */
+/* Sets the time at which the dispatcher stops tracing events. */
 static __always_inline void trace_services(u32 until) {
 	for (u32 i = 0; lib_again(i, ECALLS_SERVICES_MAX); i++) {
 		u32 service = i;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Nobody waits for ever.
+ * An upper bound of the time for which a thread waits.
  *
- * Whose virtual time is ahead of all others' waits until they have caught up, which has no
- * limit: one turn of a thread of nice 19 brings it a second ahead, and when a hundred threads
- * come meanwhile, they need a hundred seconds for it. But the kernel takes all tasks from a
- * scheduler that lets one wait for 30 s. So each CPU looks from time to time whether somebody
- * has waited for too long, and runs who has. That turn is charged like any other, and is at most
- * a slice in each ten seconds.
+ * A thread whose virtual time is ahead of all others waits until they have caught up, which has no
+ * limit: one turn of a thread of nice 19 puts it a second ahead, and if a hundred threads arrive
+ * meanwhile, they need a hundred seconds to catch up. But the kernel ends a scheduler that lets a
+ * runnable task wait for 30 s. So each CPU checks periodically whether a thread has waited for too
+ * long, and runs it. That turn is charged like any other, and is at most one slice in each ten
+ * seconds.
  *
- * A thread whose window is over waits by its own wish, and is not looked at.
+ * A thread that has had its window's service waits by its own choice, and is not checked.
  */
 #ifndef ECALLS_SCHED_WAIT_H
 #define ECALLS_SCHED_WAIT_H
@@ -17,8 +17,8 @@
 #include "place.h"
 
 #define WAIT_MOST_NS 10000000000ull
-#define WAIT_LOOK_NS 1000000000ull /* from look to look; all who wait are looked at */
-#define WAIT_AGAIN_NS 10000000u	   /* after one was found: there may be others */
+#define WAIT_LOOK_NS 1000000000ull /* time between two checks of all waiting threads */
+#define WAIT_AGAIN_NS 10000000u	   /* the same after a thread was found: there may be others */
 
 static __always_inline bool wait_is_over(struct task_struct *p, u64 now) {
 	const struct sched_task *t = task_of(p);
@@ -26,8 +26,8 @@ static __always_inline bool wait_is_over(struct task_struct *p, u64 now) {
 	return t && t->waits_ns && now > t->waits_ns + WAIT_MOST_NS;
 }
 
-/* Of the plain threads: the last ones first, who wait longest. A walk does not meet those that come
- * after it has begun. */
+/* Checks the plain threads, from the end of the queue, where they wait longest. An iteration does
+ * not reach threads that were inserted after it began. */
 static __noinline bool wait_plain(u32 cpu, u64 now) {
 	u64 local = SCX_NUMBER(scx_dsq_id_flags, SCX_DSQ_LOCAL_ON) | cpu;
 	u64 last_first = SCX_NUMBER(scx_dsq_iter_flags, SCX_DSQ_ITER_REV);
@@ -42,7 +42,7 @@ static __noinline bool wait_plain(u32 cpu, u64 now) {
 	return moved;
 }
 
-/* Of the entities. */
+/* Checks the entities. */
 static __noinline bool wait_entity(u32 cpu, u64 now) {
 	const struct sched_cpu *c = cpu_of(cpu);
 	u64 left = c ? c->runnable & ~c->groups & ~c->windowed : 0;
@@ -58,8 +58,8 @@ static __noinline bool wait_entity(u32 cpu, u64 now) {
 	return false;
 }
 
-/* Whether this CPU goes to somebody who has waited for too long: it then is first in its local
- * queue. On its own, for the verifier. */
+/* Whether this CPU runs a thread that has waited for too long: that thread is then the first of its
+ * local dispatch queue. It is a function that the verifier checks once. */
 __noinline int wait_ends(u32 cpu, u64 now) {
 	struct sched_places *places = places_of(cpu);
 

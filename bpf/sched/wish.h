@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Threads with a window (abi/coop.h): what they wish, what they are answered, and how their periods
- * went.
+ * Threads with a window (abi/coop.h): their requests (wishes), the answers, and the counts of their
+ * periods.
  *
- * A wish is part of the thread's binding (event/coop.h). It is looked at when the thread yields,
+ * A wish is part of the thread's binding (event/coop.h). It is evaluated when the thread yields,
  * and again when the thread has become an entity of another CPU, or of a scheduler that was started
- * later: then it has to be admitted there.
+ * later: then admission has to decide anew.
  *
- * Who is not root gets half of a CPU at most. Beside the reserve, which is everybody's, so much is
- * left to other users' windows.
+ * The windows of a user other than root get at most half of a CPU. So, beside the common reserve,
+ * the same amount is left to other users' windows.
  */
 #ifndef ECALLS_SCHED_WISH_H
 #define ECALLS_SCHED_WISH_H
@@ -27,7 +27,7 @@ _Static_assert(ECALLS_WINDOW_REFUSED == ADMIT_REFUSED + 1 &&
 		       ECALLS_WINDOW_WHOLE == WINDOW_WHOLE,
 	       "the policy's answers and limits are those of abi/coop.h");
 
-/* What a user's windows may still need of this CPU. */
+/* The part of this CPU that a user's windows may still need. */
 static __noinline u64 window_left(struct sched_cpu *c, const struct sched_places *places, u32 uid) {
 	u64 most = WINDOW_WHOLE - c->options.reserve, used = admit_sum(c, c->windowed, 1), left;
 
@@ -50,7 +50,7 @@ static __always_inline void window_tell_answer(const struct sched_task *t, u32 a
 	said->window_wishes++;
 }
 
-/* The running thread's wish, which was not looked at yet. */
+/* Evaluates the running thread's new wish. */
 __noinline int window_wish(struct sched_task *t, u32 cpu, u64 now,
 			   const struct coop_binding *binding) {
 	struct sched_places *places = places_of(cpu);
@@ -85,7 +85,8 @@ __noinline int window_wish(struct sched_task *t, u32 cpu, u64 now,
 	return 0;
 }
 
-/* Tells what a thread's group has had: in its slot, and where its parent looks. */
+/* Writes the CPU time of a thread's group: into the thread's slot, and into that of the process
+ * which handed the group to it. */
 __noinline int group_tell(const struct sched_task *t, u32 group) {
 	volatile struct ecalls_coop *said;
 	u64 ran_ns;
@@ -96,7 +97,7 @@ __noinline int group_tell(const struct sched_task *t, u32 group) {
 	said = slot_line(t, 0);
 	if (said)
 		said->met = ran_ns;
-	/* The thread may have named another group. */
+	/* The thread may have named another group itself. */
 	if (t->handed_group != t->group || t->handed_uid != t->uid ||
 	    t->handed_channel == t->channel)
 		return 0;
@@ -106,7 +107,7 @@ __noinline int group_tell(const struct sched_task *t, u32 group) {
 	return 0;
 }
 
-/* Tells the thread that begins to run how its periods went, or what its group has had. */
+/* Writes for the thread that begins to run how its periods went, or the CPU time of its group. */
 static __always_inline void window_tell(const struct sched_task *t, struct sched_cpu *c) {
 	const struct sched_window *w = &sched_entity(c, t->entity)->window;
 	u32 group = sched_entity(c, t->entity)->group;
@@ -125,7 +126,7 @@ static __always_inline void window_tell(const struct sched_task *t, struct sched
 	seen_window(t->cpu, t->entity, w->deadline_ns);
 }
 
-/* Whether a thread waits for its next period, though nobody else may want the CPU. */
+/* Whether a thread waits for its next period, even if no other thread wants the CPU. */
 static __always_inline bool window_holds(const struct sched_cpu *c, u32 i) {
 	return sched_in(c->windowed & c->served & ~c->conserving, i);
 }
