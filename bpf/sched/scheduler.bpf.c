@@ -123,8 +123,8 @@ void BPF_PROG(sched_enqueue, struct task_struct *p, u64 enq_flags) {
 		return;
 	}
 	t->waits_ns = now;
-	/* A thread that stops is inserted because of a choice that was made already. A plain thread that
-	 * is new, or comes from another CPU, is treated like one that wakes. */
+	/* A thread that stops is inserted because of a choice that was made already. A plain thread
+	 * that is new, or comes from another CPU, is treated like one that wakes. */
 	preempts = enq_flags & SCX_NUMBER(scx_enq_flags, SCX_ENQ_WAKEUP) ||
 		   (t->comes == COMES_NOW && t->entity >= SCHED_ENTITIES);
 	if (t->comes)

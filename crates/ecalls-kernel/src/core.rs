@@ -1,10 +1,10 @@
-//! The core: the loaded kernel side, and the tables by which it is steered.
+//! The core: the loaded kernel side, and the tables that control it.
 //!
-//! A machine has one core. The first privileged program that opens it loads it; the next ones find
-//! its record (the map `ecalls_host`) by the lock's file and join by ids. Everyone who
-//! joined holds its maps, programs and links, so the core lives until the last of them ends,
-//! however it ends, and then is gone without a trace: nothing is pinned anywhere. What not every
-//! program needs is loaded when it is needed (`part`).
+//! A machine has one core. The first privileged program that opens the core loads it; the next ones
+//! find its record (the map `ecalls_host`) through the lock's file and join by ids. Each program
+//! that has joined holds the core's maps, programs and links, so the core lives until the last of
+//! these programs ends, for whatever reason, and then disappears completely: nothing is pinned.
+//! What not every program needs is loaded on first use (`part`).
 
 pub(crate) mod audience;
 pub mod builtin;
@@ -47,27 +47,27 @@ use crate::kernel::table::{Lazy, Table};
 /// Map that identifies a core.
 pub(crate) const HOST_MAP: &str = "ecalls_host";
 
-/// A core this program takes part in.
+/// A core in which this program takes part.
 #[derive(Debug)]
 pub struct Core {
-    /// First, so that it ends before the maps are closed.
+    /// The first field, so that it ends before the maps are closed.
     alive: Alive,
     pub(crate) maps: HashMap<&'static str, MapHandle>,
     pub(crate) programs: HashMap<&'static str, OwnedFd>,
-    /// What is always attached; held so that it stays so when the loader ends.
+    /// The permanent attachments; held so that they remain when the loader ends.
     _links: Vec<OwnedFd>,
     host: MapHandle,
     fast_call: OnceLock<fast_call::Chosen>,
     cpus: u32,
     loaded_here: bool,
-    /// A daemon's core, which nobody else hosts.
+    /// A daemon's core, which no other program hosts.
     daemon: bool,
     links: Links,
-    /// What is loaded when it is needed.
+    /// Object files that are loaded on first use.
     pub(crate) parts: Parts,
     pub(crate) views: Views,
     pub(crate) tables: Tables,
-    /// This process knows of no free channel below.
+    /// This process knows of no free channel with a smaller index.
     pub(crate) free_channel: AtomicU32,
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct Tables {
     pub(crate) attributes: Table<[u64; ecalls_abi::downcall::ATTRIBUTES]>,
 }
 
-/// Tables that are mapped, too: to be looked through, or written word by word.
+/// Tables that are mapped as well, for searching or for writing single words.
 #[derive(Debug, Default)]
 pub(crate) struct Views {
     pub(crate) subscriptions: Lazy<ecalls_abi::subscription::Subscription>,
@@ -96,7 +96,7 @@ pub(crate) struct Views {
     pub(crate) fates: Lazy<ecalls_abi::fate::Fate>,
 }
 
-/// What `identify` answers (bpf/event/process.h).
+/// The result of `identify` (bpf/event/process.h).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable)]
 pub struct Identity {
@@ -107,19 +107,19 @@ pub struct Identity {
     pub start_ns: u64,
     pub uid: u32,
     pad: u32,
-    /// Which of its programs it runs: changes whenever it starts another one (execve).
+    /// Identifies the program that the process runs: changes with each execve.
     pub program: u64,
     /// Name of its first thread.
     pub comm: [u8; 16],
 }
 
 impl Core {
-    /// Joins a running core; none: `Ok(None)`. Never loads anything.
+    /// Joins a running core; `Ok(None)` if there is none. It never loads anything.
     pub fn join_running() -> Result<Option<Core>> {
         Core::join(&lock()?)
     }
 
-    /// Joins the core that the lock's file names, if it lives.
+    /// Joins the core that the lock's file names, if it is alive.
     fn join(lock: &Lock) -> Result<Option<Core>> {
         let alive = Alive::open(Subject::Core)?;
         if !alive.others()? {
@@ -146,14 +146,14 @@ impl Core {
         if host.ready != tables_checksum() {
             return Err(Error::OtherBuild { pid: host.pid });
         }
-        // A core that is being torn down fails somewhere in here; then it is not there.
+        // Opening fails here if the core is being torn down; then there is none.
         match Core::from_host(alive, map, &host) {
             Ok(Some(core)) if core.is_healthy() => Ok(Some(core)),
             _ => Ok(None),
         }
     }
 
-    /// Opens everything of a core but its parts; None when nobody holds it any more.
+    /// Opens everything of a core except its parts; `None` when no program holds it any more.
     fn from_host(alive: Alive, map: MapHandle, host: &Host) -> Result<Option<Core>> {
         let links = PROGRAMS
             .iter()
@@ -183,7 +183,7 @@ impl Core {
         Ok(Some(core))
     }
 
-    /// Shows that this program takes part, from now on until it ends.
+    /// Shows that this program takes part in the core until it ends.
     pub(crate) fn give_sign(&mut self) -> Result<()> {
         let maps = self.maps.values().map(AsFd::as_fd);
         let programs = self.programs.values().chain(&self._links).map(AsFd::as_fd);
@@ -237,22 +237,22 @@ impl Core {
             .is_ok_and(|_| context[4..8] == [0; 4])
     }
 
-    /// The core's record: who loaded it, when, which mechanism its fast call uses.
+    /// The core's record: the process that loaded it, when, and the mechanism of its fast call.
     pub fn host(&self) -> Result<Host> {
         read_host(&self.host).ok_or(Error::Closed("the core"))
     }
 
-    /// CPUs the queues were made for.
+    /// CPUs for which the queues were made.
     pub fn cpus(&self) -> u32 {
         self.cpus
     }
 
-    /// Whether this program loaded the core (and did not join it).
+    /// Whether this program loaded the core, and did not join it.
     pub fn loaded_here(&self) -> bool {
         self.loaded_here
     }
 
-    /// A map of the core; if it is one of a part, that is loaded.
+    /// A map of the core; a part that has it is loaded.
     pub(crate) fn map(&self, name: &'static str) -> Result<&MapHandle> {
         let map = match part_with(name) {
             Some(part) => self.part(part)?.maps.get(name),
@@ -261,7 +261,7 @@ impl Core {
         map.ok_or(Error::Closed("a map of the core"))
     }
 
-    /// A program of the core; if it is one of a part, that is loaded.
+    /// A program of the core; a part that has it is loaded.
     pub(crate) fn program(&self, name: &'static str) -> Result<BorrowedFd<'_>> {
         if let Some(program) = self.programs.get(name) {
             return Ok(program.as_fd());
@@ -274,15 +274,15 @@ impl Core {
             .ok_or(Error::Closed("a program of the core"))
     }
 
-    /// The parts that the kernel's verifier refused when this program wanted them, and why.
+    /// The parts that the kernel's verifier refused when this program needed them, and the reasons.
     pub fn refused(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.parts.refused()
     }
 
-    /// Changes the core's record. One program at a time does so: another one may have loaded a part
-    /// or attached a program since this one read it.
+    /// Changes the core's record. Only one program at a time does so: another one may have loaded a
+    /// part or attached a program since this one read the record.
     pub(crate) fn note(&self, change: impl FnOnce(&mut Host)) -> Result<()> {
-        // Nobody else changes a daemon's.
+        // No other program changes a daemon's record.
         let _held = (!self.daemon).then(hold_record).transpose()?;
         let mut host = self.host()?;
         change(&mut host);
@@ -291,8 +291,8 @@ impl Core {
             .map_err(|error| Error::from_bpf("writing the core's record", &error))
     }
 
-    /// A copy of the map at place `number` of [`MAPS`]; None behind the last, and for one that only
-    /// a part of the core has.
+    /// A copy of the map at index `number` of [`MAPS`]; `None` after the last one, and for a map
+    /// that only a part of the core has.
     pub fn copy_map(&self, number: u32) -> Result<Option<OwnedFd>> {
         let Some(name) = MAPS.get(number as usize).copied() else {
             return Ok(None);
@@ -307,27 +307,28 @@ impl Core {
             .map_err(|error| Error::from_io("copying a descriptor", error))
     }
 
-    /// A copy of the program of the generic call, which anybody may run: it looks who calls. Its
-    /// holder can bind maps of its own to it, which then live as long as the core.
+    /// A copy of the program of the generic call, which any process may run: the program checks its
+    /// caller. The holder of the copy can bind maps of its own to it, which then live as long as
+    /// the core.
     pub fn generic_program(&self) -> Result<OwnedFd> {
         self.program("call_generic")?
             .try_clone_to_owned()
             .map_err(|error| Error::from_io("copying a descriptor", error))
     }
 
-    /// Runs one of the core's system call programs on `context`. Its return value.
+    /// Runs one of the core's system call programs on `context`, and returns its result.
     pub(crate) fn run(&self, name: &'static str, context: &mut [u8]) -> Result<i32> {
         sys::run(self.program(name)?, context)
     }
 
-    /// What is attached for `role`: now, or by somebody before, whose attachment is then shared.
-    /// It lives as long as anyone holds it. The caller holds the lock.
+    /// The attachments for `role`: new ones, or existing ones of another program, which are then
+    /// shared. They exist as long as a program holds them. The caller holds the lock.
     pub(crate) fn attached(&self, role: Role) -> Result<Vec<Link>> {
         let mut found = Vec::new();
         for program in PROGRAMS.iter().filter(|program| program.role == role) {
             match self.program(program.name) {
                 Ok(fd) => found.push((program.name, fd)),
-                // An optional part that this kernel cannot have is left out.
+                // An optional part that this kernel does not support is left out.
                 Err(error)
                     if objects::find(program.object).optional && Lack::of(&error).is_some() =>
                 {
@@ -376,7 +377,7 @@ impl Core {
             }))
     }
 
-    /// Writes a service's row with a new list, and only then makes that list the one in use.
+    /// Writes a service's row with a new list, and then makes that list the current one.
     pub(crate) fn write_service(&self, index: u32, service: &Service, list: usize) -> Result<()> {
         let mut row = *service;
         self.tables.services.set(index, &row)?;
@@ -385,10 +386,10 @@ impl Core {
         self.tables.services.set(index, &row)
     }
 
-    /// Who process `pid` is.
+    /// The identity of process `pid`.
     ///
     /// # Errors
-    /// [`Error::Closed`] when there is no such process.
+    /// [`Error::Closed`] if there is no such process.
     pub fn identify(&self, pid: u32) -> Result<Identity> {
         let mut identity = Identity {
             pid,
@@ -400,10 +401,10 @@ impl Core {
         Ok(identity)
     }
 
-    /// How many instructions the kernel's verifier looked at to load each program.
+    /// The number of instructions that the kernel's verifier processed to load each program.
     ///
     /// # Errors
-    /// What the kernel refuses.
+    /// Those of the kernel.
     pub fn verified(&self) -> Result<Vec<(String, u32)>> {
         for object in OBJECTS {
             if object.is_part {
@@ -417,8 +418,8 @@ impl Core {
         sys::verified(own.chain(self.parts.programs()))
     }
 
-    /// The kernel's own figures of each program of service `index`: runs, ns, skipped runs. None of
-    /// one that nobody has loaded.
+    /// The kernel's own figures of each program of service `index`: runs, ns, skipped runs. There
+    /// are none for a program that is not loaded.
     pub fn costs(&self, index: u32) -> Result<Vec<Cost>> {
         let mut costs = Vec::new();
         let role = Role::Service(index);
@@ -439,8 +440,8 @@ impl Core {
     }
 }
 
-/// A service's programs raise its events: without one, nobody can subscribe to it. `error`: why it
-/// is not there.
+/// The error for a service whose programs cannot be loaded: without them it raises no events, so
+/// nothing can subscribe to it. `error` is the reason.
 fn lacks_service(role: Role, error: Error) -> Result<()> {
     let Role::Service(index) = role else {
         return Ok(());
@@ -454,11 +455,11 @@ fn lacks_service(role: Role, error: Error) -> Result<()> {
     }
 }
 
-/// What a program of a service costs, as the kernel counts it.
+/// The cost of a program of a service, as the kernel counts it.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
     pub program: &'static str,
-    /// Runs while statistics were on.
+    /// Runs while BPF statistics were enabled.
     pub runs: u64,
     /// Time in those runs, ns.
     pub total_ns: u64,

@@ -1,7 +1,7 @@
-//! What touches the kernel: system calls, mapped memory, the object files and what libbpf and the
-//! verifier say of them, attachments, the lock of the core, signals and other processes.
+//! The interface of the kernel: system calls, mapped memory, the object files and what libbpf and
+//! the verifier report about them, attachments, the lock of the core, signals and other processes.
 //!
-//! Nothing here knows what a core is.
+//! No code here depends on the core.
 
 pub mod baseline;
 pub mod confined;

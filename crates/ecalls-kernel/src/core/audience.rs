@@ -1,10 +1,10 @@
-//! Audiences: the lists of subscriptions that see one user's events only (abi/audience.h).
+//! Audiences: lists of subscriptions that receive only one user's events (abi/audience.h).
 //!
-//! A subscription with scope OWN of a built-in service stands in the audience of its receiver's
-//! process and in that of its owner's user. An audience is made anew whenever one of its
-//! subscriptions comes or goes: new rows are written, the map `audiences` then names the first of
-//! them, and the former rows are used again once no program can read them any more. So nobody waits
-//! for that, unless all rows are in use.
+//! A subscription with scope OWN of a built-in service is in the audience of its receiver's process
+//! and in that of its owner's user. An audience is written anew whenever one of its subscriptions
+//! begins or ends: new rows are written, the map `audiences` then names the first of them, and the
+//! former rows are reused once no program can read them any more. So no program waits for that,
+//! unless all rows are in use.
 //!
 //! Every change happens under the lock of the core.
 
@@ -28,8 +28,8 @@ use crate::kernel::reader::{is_read, wait_for_readers};
 use crate::kernel::sys;
 use crate::kernel::table::Mapped;
 
-/// Whether a subscription stands in audiences, and not in its service's list. Those of application
-/// services stay in the list: who may subscribe to them is not for the kernel side to say.
+/// Whether a subscription is in audiences, and not in its service's list. Those of application
+/// services are in the list: the kernel side does not decide who may subscribe to them.
 pub(crate) fn holds(row: &Subscription) -> bool {
     row.scope == SCOPE_OWN && row.service < SERVICE_USER
 }
@@ -48,15 +48,15 @@ fn is_in(row: &Subscription, key: AudienceKey) -> bool {
     row.state == STATE_ACTIVE && holds(row) && keys(row).contains(&key)
 }
 
-/// Who is in an audience, in order of delivery.
+/// The subscriptions in an audience, in order of delivery.
 fn members(core: &Core, key: AudienceKey) -> Result<Vec<(u32, Subscription)>> {
     let mut members = rows(core, key.service.into(), |row| is_in(row, key))?;
     members.sort_by_key(|(_, row)| (std::cmp::Reverse(row.cpu_priority), row.order));
     Ok(members)
 }
 
-/// The active subscriptions to a service that `wanted` says yes to, with their indices. Rows of
-/// others cost a look at two words.
+/// The active subscriptions to a service for which `wanted` is true, with their indices. Of other
+/// rows, only two words are read.
 pub(crate) fn rows(
     core: &Core,
     service: u32,
@@ -66,7 +66,7 @@ pub(crate) fn rows(
     let mut found = Vec::new();
     for at in 0..SUBSCRIPTIONS_MAX as u32 {
         if table.field(at, offset_of!(Subscription, id)) == 0 {
-            break; // nobody ever had this row or a later one
+            break; // this row and all later ones were never used
         }
         if table.field(at, offset_of!(Subscription, service)) != service
             || table.field(at, offset_of!(Subscription, state)) != STATE_ACTIVE
@@ -81,7 +81,7 @@ pub(crate) fn rows(
     Ok(found)
 }
 
-/// Whether there is room for one more subscription like this one.
+/// Fails unless there is room for one more subscription like this one.
 ///
 /// # Errors
 /// [`Error::LimitReached`] if one of its audiences is full.
@@ -97,8 +97,8 @@ pub(crate) fn check_room(core: &Core, row: &Subscription) -> Result<()> {
     Ok(())
 }
 
-/// Makes the two audiences of a subscription anew, which has come or gone, and tells the service
-/// whether it has any. The caller holds the lock.
+/// Writes the two audiences of a subscription anew, which has begun or ended, and notes in the
+/// service's row whether it has any. The caller holds the lock.
 pub(crate) fn publish(core: &Core, row: &Subscription) -> Result<()> {
     for key in keys(row) {
         publish_one(core, key)?;
@@ -128,7 +128,7 @@ fn publish_one(core: &Core, key: AudienceKey) -> Result<()> {
     retire(core, former)
 }
 
-/// Row that an audience begins with; 0: it does not exist.
+/// First row of an audience; 0: the audience does not exist.
 fn first_row(core: &Core, key: AudienceKey) -> Result<u32> {
     let value = core
         .map("audiences")?
@@ -139,14 +139,14 @@ fn first_row(core: &Core, key: AudienceKey) -> Result<u32> {
         .unwrap_or(0))
 }
 
-/// Writes a chain of rows that names the members. Its first row.
+/// Writes a chain of rows that names the members, and returns its first row.
 fn write_rows(core: &Core, members: &[(u32, Subscription)]) -> Result<u32> {
     let parts: Vec<_> = members.chunks(SUBSCRIBERS_MAX).collect();
     let places = free_rows(core, parts.len())?;
     let deadlines = members.iter().map(|(_, row)| row.deadline_ns);
     let deadline_ns = deadlines.filter(|ns| *ns != 0).min().unwrap_or(0);
     let mut next = 0;
-    // From the last to the first, so that each can name the one behind it.
+    // From the last to the first, so that each row can name the next one.
     for (part, &place) in parts.iter().zip(&places).rev() {
         let mut audience = Audience::new_zeroed();
         audience.state = AUDIENCE_USED;
@@ -176,7 +176,7 @@ fn retire(core: &Core, first: u32) -> Result<()> {
     Ok(())
 }
 
-/// Rows that nobody reads.
+/// Rows that no program reads.
 fn free_rows(core: &Core, count: usize) -> Result<Vec<u32>> {
     let table = core.mapped_audiences()?;
     let mut free = find_rows(table, count, |row| !is_read(row.retired_ns));

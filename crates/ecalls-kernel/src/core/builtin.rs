@@ -1,7 +1,7 @@
 //! The built-in services: their names, the format of their data, their kinds.
 //!
-//! A format is written as the fields of the C struct in abi/service.h that it describes; a test
-//! compares both. Application services give theirs when they register.
+//! A format lists the fields of the C struct in abi/service.h that it describes; a test compares
+//! both. Application services supply theirs when they register.
 
 use ecalls_abi::service::{
     SERVICE_CORE, SERVICE_CPU, SERVICE_DISK, SERVICE_MEMORY, SERVICE_NET, SERVICE_SCHED,
@@ -23,25 +23,25 @@ pub struct Builtin {
     pub format: &'static str,
     /// Names of its kinds, in order.
     pub kinds: &'static str,
-    /// It raises under a scheduler lock, so that threads are started by the pump.
+    /// Whether it raises events under a scheduler lock, so that the pump has to start threads.
     pub locked: bool,
     pub parameter: Option<Parameter>,
-    /// What a kernel lacks that cannot load its programs, and what brings that; None: every core
-    /// has them.
+    /// The feature that a kernel lacks if it cannot load the service's programs, and what provides
+    /// that feature; `None`: every core has the service.
     pub needs: Option<(&'static str, &'static str)>,
 }
 
-/// What a service can be told about: one time for everybody who subscribes.
+/// A parameter of a service: one time that applies to all its subscribers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameter {
-    /// What it is.
+    /// The meaning of the time.
     pub what: &'static str,
-    /// Its value unless told otherwise, ns.
+    /// Its initial value, ns.
     pub default_ns: u64,
     pub limits_ns: (u64, u64),
 }
 
-/// All of them.
+/// All built-in services.
 pub const BUILTINS: &[Builtin] = &[
     Builtin {
         index: SERVICE_SOCKET,
@@ -159,7 +159,7 @@ pub const BUILTINS: &[Builtin] = &[
 
 const MILLISECOND: u64 = 1_000_000;
 
-/// A threshold may be anything; 0 reports everything.
+/// A threshold may have any value; 0 reports every event.
 const THRESHOLDS: (u64, u64) = (0, u64::MAX);
 
 /// The built-in service with this index.

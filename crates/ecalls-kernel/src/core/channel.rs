@@ -1,6 +1,6 @@
 //! Channels in the core: the pair of shared segments between one application and the core, and the
-//! descriptor on which its owner sleeps. The protocol inside is `ecalls-ring`; what the application
-//! does with them is `access/memory.rs`.
+//! descriptor on which the owner sleeps. The protocol inside is `ecalls-ring`; the application's
+//! side is `access/memory.rs`.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -27,14 +27,14 @@ use crate::kernel::objects::Role;
 use crate::kernel::segment::{PAGE, Segment};
 use crate::kernel::sys;
 
-/// How a channel's `up` segment is laid out.
+/// The layout of a channel's `up` segment.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     /// Ring or slots.
     pub layout: Layout,
     /// Events it holds; a power of two.
     pub capacity: u32,
-    /// With slots: which slot an event takes.
+    /// With slots: the rule by which an event gets its slot.
     pub slot_use: SlotUse,
     /// `DEFER_*` of `ecalls_abi::downcall`.
     pub defer: u32,
@@ -54,30 +54,30 @@ impl Default for Shape {
     }
 }
 
-/// What a channel consists of, as descriptors: its owner maps them.
+/// The descriptors of a channel's memory, which its owner maps.
 #[derive(Debug)]
 pub struct ChannelFds {
     /// The segment from kernel to application.
     pub up: OwnedFd,
     /// The segment from application to kernel.
     pub down: OwnedFd,
-    /// What the application sleeps on.
+    /// The descriptor on which the application sleeps.
     pub wake: OwnedFd,
 }
 
-/// A channel in the core, made by this process for its owner. Dropping it closes it: from then on
-/// the kernel side does not touch its memory, whoever still has that mapped.
+/// A channel in the core, created by this process for its owner. Dropping it closes the channel:
+/// the kernel side then no longer accesses its memory, even if a process still has it mapped.
 #[derive(Debug)]
 pub struct HostedChannel {
     core: Arc<Core>,
     id: Id,
     row: channel::Channel,
     fds: ChannelFds,
-    /// A writable mapping of each segment: while there is one, nobody can freeze it.
+    /// A writable mapping of each segment: while it exists, no process can freeze the segment.
     _mapped: [Segment; 2],
-    /// What is attached for its deferred calls.
+    /// The attachments for its deferred calls.
     _links: Vec<Link>,
-    /// The process that made it.
+    /// The process that created it.
     host: u32,
 }
 
@@ -85,8 +85,8 @@ impl HostedChannel {
     /// Opens a channel for `owner`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a capacity that is no power of two or out of range,
-    /// [`Error::LimitReached`] when all channels are in use, [`Error::Closed`] when the owner has
+    /// [`Error::Invalid`] for a capacity that is not a power of two or is out of range,
+    /// [`Error::LimitReached`] if all channels are in use, [`Error::Closed`] if the owner has
     /// ended.
     pub fn open(core: Arc<Core>, owner: &Owner, shape: &Shape) -> Result<HostedChannel> {
         check(shape, core.cpus())?;
@@ -120,7 +120,7 @@ impl HostedChannel {
             host: std::process::id(),
         };
         drop(lock);
-        // If its owner exited before that, the reaper's word has been written over.
+        // If the owner exited before that, the reaper's state was overwritten.
         owner.check(&hosted.core)?;
         Ok(hosted)
     }
@@ -129,8 +129,8 @@ impl HostedChannel {
         self.id
     }
 
-    /// Nothing is delivered to it from now on, and nothing that its owner calls is done. Dropping
-    /// it, which waits for the kernel, may come later.
+    /// From now on no event is delivered to the channel, and no call of its owner is executed.
+    /// Dropping it, which waits for the kernel, may follow later.
     pub fn revoke(&self) {
         let Ok(_lock) = lock() else { return };
         let index = self.id.index();
@@ -139,17 +139,18 @@ impl HostedChannel {
         };
         if row.id == self.id.raw() && row.state == STATE_ACTIVE {
             row.state = STATE_DEAD;
-            // A failure leaves that to the drop.
+            // If this fails, the drop does it.
             let _ = self.core.tables.channels.set(index, &row);
         }
     }
 
-    /// Its descriptors: whoever has them can use its memory.
+    /// Its descriptors: a process that has them can use the channel's memory.
     pub fn fds(&self) -> &ChannelFds {
         &self.fds
     }
 
-    /// Ids of its maps: each lives as long as somebody holds it, also after the channel is closed.
+    /// Ids of its maps: each map exists as long as a process holds it, even after the channel is
+    /// closed.
     pub fn map_ids(&self) -> Result<[u32; 3]> {
         Ok([
             sys::map_id(self.fds.up.as_fd())?,
@@ -163,7 +164,7 @@ impl HostedChannel {
         let up = UP_ELEMENT_BYTES * (UP_EVENTS + shape.capacity as usize);
         let down = DOWN_ELEMENT_BYTES * DOWN_ELEMENTS;
         let pages = |bytes: usize| bytes.next_multiple_of(PAGE);
-        // A ring buffer: its data, two pages of positions, its own page.
+        // A ring buffer: its data, two pages of positions, one page of its own.
         let wake = WAKE_BYTES + 3 * PAGE;
         (pages(up) + pages(down) + wake) as u64
     }
@@ -171,7 +172,7 @@ impl HostedChannel {
 
 impl Drop for HostedChannel {
     fn drop(&mut self) {
-        // A forked child has a copy; what it stands for is its parent's.
+        // A forked child has a copy; the channel belongs to its parent.
         if self.host != std::process::id() {
             return;
         }
@@ -180,11 +181,11 @@ impl Drop for HostedChannel {
         let Ok(mut row) = self.core.tables.channels.get(index) else {
             return;
         };
-        // Else it was revoked before, and the row is another channel's by now.
+        // Otherwise it was revoked before, and the row belongs to another channel.
         if row.id == self.id.raw() {
             row.state = STATE_FREE;
             self.core.free_channel.fetch_min(index, Ordering::Relaxed);
-            // Nothing can be done about a failure here; the next owner of the row finds it dead.
+            // A failure cannot be handled here; the next owner of the row finds it dead.
             let _ = self.core.tables.channels.set(index, &row);
             reclaim(&self.core, index, &row);
         }
@@ -192,9 +193,9 @@ impl Drop for HostedChannel {
     }
 }
 
-/// Makes a channel active, as its row says. What is attached for it.
+/// Makes a channel active, as its row says, and returns its attachments.
 fn activate(core: &Core, index: u32, row: &channel::Channel) -> Result<Vec<Link>> {
-    // First the owner: from the moment the channel is active, the reaper sees it exit.
+    // The owner is first: once the channel is active, the reaper must see the owner's exit.
     owner::add(core, row.owner)?;
     let active = || {
         let mut links = Vec::new();
@@ -238,21 +239,21 @@ fn new_row(id: Id, shape: &Shape, owner: &Owner) -> channel::Channel {
     }
 }
 
-/// Takes everything of a channel that is no longer active out of the kernel side's maps.
+/// Removes everything of a channel that is no longer active from the kernel side's maps.
 fn reclaim(core: &Core, index: u32, row: &channel::Channel) {
     if row.defer & DEFER_SWITCH != 0 {
         let _ = owner::forget_switch(core, row.owner, row.id);
         let _ = crate::core::subscription::set_pump(core);
     }
-    // What is not there need not be taken out.
+    // An absent entry is no error.
     let _ = in_outer_maps(core, |map, _| map.delete(&index.to_ne_bytes()));
 }
 
 /// The maps that hold the segments and the wake descriptor of each channel.
 const OUTER: [&str; 3] = ["ups", "downs", "wakes"];
 
-/// Makes a change to each of [`OUTER`]; `change` gets the map and its place there. The kernel waits
-/// for running programs in each change, some 10 ms; so the changes are made at the same time.
+/// Makes a change to each of [`OUTER`]; `change` gets the map and its index there. The kernel waits
+/// for running programs in each change, some 10 ms; so the changes are made concurrently.
 fn in_outer_maps(
     core: &Core,
     change: impl Fn(&MapHandle, usize) -> libbpf_rs::Result<()> + Sync,
@@ -300,14 +301,15 @@ fn check(shape: &Shape, cpus: u32) -> Result<()> {
     Ok(())
 }
 
-/// A row that is free, or whose owner has exited. Those below the first that may be free are looked
-/// at only when no other is: the kernel side ends channels without telling.
+/// A row that is free, or whose owner has exited. The rows below the first that may be free are
+/// searched only if there is no other: the kernel side closes channels without notice.
 fn find_free(core: &Core) -> Result<(u32, channel::Channel)> {
     let first = core.free_channel.load(Ordering::Relaxed);
     for index in (first..CHANNELS_MAX as u32).chain(0..first) {
         let row = core.tables.channels.get(index)?;
         core.free_channel.store(index, Ordering::Relaxed);
-        // SETUP: its owner died while it opened the channel; nobody else can hold the lock now.
+        // SETUP: its owner died while it opened the channel; no other process can hold the lock
+        // now.
         if matches!(row.state, STATE_DEAD | STATE_SETUP) {
             reclaim(core, index, &row);
             return Ok((index, row));

@@ -1,8 +1,8 @@
-//! The fast call: the best mechanism that this kernel attaches, chosen when a program makes its
-//! first call. A program that only receives events does without, and starts sooner.
+//! The fast call: the best mechanism that this kernel supports, chosen when a program makes its
+//! first call. A program that only receives events needs none, and starts faster.
 //!
-//! The core's record names the mechanism from then on. Other programs that host the core use the
-//! same one, for two that are attached at once would both do each call.
+//! From then on the core's record names the mechanism. Other programs that host the core use the
+//! same one, because two attached mechanisms would both execute each call.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -15,7 +15,7 @@ use crate::kernel::lock::lock;
 use crate::kernel::objects::{FastCall, Role};
 use crate::kernel::sys;
 
-/// A mechanism, attached as long as this lives here or in another program.
+/// A mechanism, which stays attached as long as this object exists here or in another program.
 #[derive(Debug)]
 pub(crate) struct Chosen {
     mechanism: FastCall,
@@ -37,14 +37,14 @@ impl Core {
                 Some(mechanism) => self.take_fast_call(mechanism)?,
                 None => self.choose_fast_call()?,
             };
-            // Who holds the lock is alone.
+            // The lock is held, so no other thread has set it.
             let _ = self.fast_call.set(chosen);
         }
         let chosen = self.fast_call.get().expect("it was set just now");
         Ok(chosen.mechanism)
     }
 
-    /// The first that loads and can be attached. The last needs no attachment.
+    /// The first mechanism that can be loaded and attached. The last one needs no attachment.
     fn choose_fast_call(&self) -> Result<Chosen> {
         let mut better = FastCall::ALL
             .into_iter()
@@ -81,7 +81,7 @@ impl FastCall {
     }
 }
 
-/// The root of the control group hierarchy (version 2), where it is mounted.
+/// The mount point of the control group hierarchy (version 2), opened.
 fn cgroup_root() -> Result<std::fs::File> {
     let failed = |error| Error::from_io("opening the root of the control groups", error);
     let mounts = std::fs::read_to_string("/proc/mounts").map_err(failed)?;

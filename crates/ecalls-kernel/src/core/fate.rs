@@ -1,7 +1,7 @@
-//! What became of events that were not delivered: reads the notes of the kernel side (abi/fate.h).
+//! The fates of events that were not delivered: reads the records of the kernel side (abi/fate.h).
 //!
-//! The notes are read in place while they are written: one that changed under the reader is left
-//! out, its successor comes with the next reading.
+//! Records are read in place while they are written: a record that changed during its reading is
+//! left out, and its successor is read the next time.
 
 use std::mem::offset_of;
 use std::sync::atomic::{Ordering, fence};
@@ -20,13 +20,13 @@ use crate::error::Result;
 use crate::kernel::table::Mapped;
 
 impl Core {
-    /// What became of an event that was not delivered, newest first; `event` 0: of every one. At
-    /// most `most` notes.
+    /// The fates of an event that was not delivered, newest first; `event` 0: of all such events.
+    /// At most `most` records.
     pub fn fates(&self, event: u64, most: usize) -> Result<Vec<FateView>> {
         self.fates_where(|fate| event == 0 || fate.event == event, most)
     }
 
-    /// The same of the events of user `uid`, also those that it could not raise.
+    /// The same for the events of user `uid`, including those that it failed to raise.
     pub fn fates_of(&self, uid: u32, most: usize) -> Result<Vec<FateView>> {
         self.fates_where(|fate| fate.uid == uid, most)
     }
@@ -70,7 +70,7 @@ impl Core {
     }
 }
 
-/// A complete note; None: there is none, or it is just being written.
+/// A complete record; `None` if there is none, or if it is being written.
 fn read(table: &Mapped<Fate>, index: u32) -> Option<Fate> {
     let sequence = table.word(index, offset_of!(Fate, sequence));
     let before = sequence.load(Ordering::Acquire);
@@ -82,7 +82,7 @@ fn read(table: &Mapped<Fate>, index: u32) -> Option<Fate> {
     (sequence.load(Ordering::Relaxed) == before && fate.sequence == before).then_some(fate)
 }
 
-/// Which limit was reached, by where that is looked at.
+/// The limit that was reached, by the place of its check.
 fn quota(fate: &Fate) -> u64 {
     let is_quota = u32::from(fate.what) == FATE_DROPPED
         && usize::from(fate.reason) == DropReason::Quota.index();

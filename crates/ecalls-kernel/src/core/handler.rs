@@ -1,17 +1,17 @@
 //! Handlers written in E-code, as actions of subscriptions (ECalls-05 §3.3).
 //!
-//! A [`Handler`] is what the compiler made of a text. Each action of a subscription has two places
-//! in the core's map `ecodes`, and a word in the subscription's row that says which of them holds
-//! its program, how many iterations that may make and how large its output is (abi/ecode.h). So a
-//! running handler is replaced by filling the other place and storing that word: every event meets
-//! either the former program or the new one, whole.
+//! A [`Handler`] is the compiled form of a text. Each action of a subscription has two entries in
+//! the core's map `ecodes`, and a word in the subscription's row that says which entry has its
+//! program, how many iterations the program may make and how large its output is (abi/ecode.h). So
+//! a running handler is replaced by filling the other entry and storing that word: every event is
+//! handled entirely by the former program or entirely by the new one.
 //!
-//! The state of a handler is a map of its own. A handler that replaces another one goes on with the
-//! variables that have the same name and type: with the same map, if that is all there is; else
-//! with a copy, which does not see what events change between the copy and the replacement.
+//! The state of a handler is a map of its own. A handler that replaces another one keeps the
+//! variables that have the same name and type: in the same map, if both have the same variables;
+//! else in a copy, which lacks what events change between the copy and the replacement.
 //!
-//! A place is filled before the subscription becomes active and emptied when it ends. That of a
-//! subscription whose owner was killed is emptied by the next one who installs or ends one
+//! An entry is filled before the subscription becomes active and emptied when it ends. The entry of
+//! a subscription whose owner was killed is emptied when the next subscription begins or ends
 //! (`sweep`).
 
 use std::mem::{offset_of, size_of};
@@ -74,24 +74,24 @@ pub struct Handler {
     attributes: Vec<String>,
 }
 
-/// What a compiler made that is not trusted ([`Handler::of_untrusted`]).
+/// The result of a compiler that is not trusted ([`Handler::of_untrusted`]).
 #[derive(Clone, Debug, Default)]
 pub struct Parts {
     /// The program.
     pub object: Object,
     /// Its variables.
     pub state: State,
-    /// Iterations that it may make.
+    /// The most iterations that it may make.
     pub fuel: u32,
     /// Bytes of its output.
     pub output_bytes: u32,
-    /// Whether it asks for effects.
+    /// Whether it requests effects.
     pub effects: bool,
 }
 
 impl Handler {
-    /// What the compiler made of `source`: the program for user space, which says what the handler
-    /// needs, and the one for the kernel, unless the daemon is to compile the text.
+    /// The compiled form of `source`: the program for user space, which has the handler's
+    /// requirements, and the one for the kernel, unless the daemon is to compile the text.
     ///
     /// # Errors
     /// [`Error::LimitReached`] for an input or output that is larger than an event's data.
@@ -122,19 +122,19 @@ impl Handler {
         })
     }
 
-    /// The same with the names of the attributes that the text uses, by number: for who compiles
-    /// it again.
+    /// The same with the names of the attributes that the text uses, by number, for a process that
+    /// compiles the text again.
     #[must_use]
     pub fn with_attributes(mut self, names: &[String]) -> Handler {
         self.attributes = names.to_vec();
         self
     }
 
-    /// What a compiler made of `source` that is not trusted: whatever it is, the handler reads and
-    /// writes nothing but its own. `has_channel`: whether it has attributes.
+    /// The compiled form of `source` by a compiler that is not trusted: in any case the handler
+    /// reads and writes only its own data. `has_channel`: whether it has attributes.
     ///
     /// # Errors
-    /// [`Error::Ecode`]: no program of the compiler's; see [`inspect`].
+    /// [`Error::Ecode`] if the program cannot be one of the compiler; see [`inspect`].
     pub fn of_untrusted(parts: Parts, source: Source, has_channel: bool) -> Result<Handler> {
         let mut maps = vec![Map::Frame, Map::Event];
         if has_channel {
@@ -181,7 +181,7 @@ impl Handler {
     }
 }
 
-/// Whether some instruction asks for an effect.
+/// Whether an instruction requests an effect.
 pub fn asks(body: &[Instruction]) -> bool {
     body.iter().any(|instruction| {
         let op = &instruction.op;
@@ -189,7 +189,7 @@ pub fn asks(body: &[Instruction]) -> bool {
     })
 }
 
-/// Whether an action is a handler of this kind.
+/// Whether an action is a handler in E-code.
 pub(crate) fn is_ecode(action: &Action) -> bool {
     matches!(action.kind, ACTION_HANDLER | ACTION_THREAD) && action.handler == HANDLER_ECODE
 }
@@ -198,7 +198,7 @@ pub(crate) fn is_ecode(action: &Action) -> bool {
 #[derive(Debug, Default)]
 pub(crate) struct Handlers {
     running: Vec<Running>,
-    /// The program that does what they ask for, while one of them asks for something.
+    /// The program that executes their effects, while one of them requests some.
     effects: Vec<Link>,
 }
 
@@ -206,9 +206,9 @@ pub(crate) struct Handlers {
 #[derive(Debug)]
 struct Running {
     action: u32,
-    /// Which of the two places holds its program.
+    /// Which of the two entries has its program.
     place: u32,
-    /// When it was put there.
+    /// When the program was put there.
     since_ns: u64,
     state: State,
     memory: Option<Arc<Variables>>,
@@ -217,8 +217,8 @@ struct Running {
 /// Name of the map of a handler's variables.
 pub(crate) const STATE_NAME: &str = "ecode_state";
 
-/// The variables of a handler. Nobody here needs to see them but who goes on with them, so they are
-/// mapped then only.
+/// The variables of a handler. This process accesses them only when another handler takes them
+/// over, so they are mapped only then.
 #[derive(Debug)]
 pub(crate) struct Variables {
     pub(crate) map: MapHandle,
@@ -226,7 +226,7 @@ pub(crate) struct Variables {
 }
 
 impl Variables {
-    /// Variables with these bytes, a multiple of 8 of them.
+    /// Variables with these bytes, whose number is a multiple of 8.
     pub(crate) fn new(bytes: &[u8]) -> Result<Variables> {
         let options = bpf_map_create_opts {
             sz: size_of::<bpf_map_create_opts>() as size_t,
@@ -236,7 +236,7 @@ impl Variables {
         let size = u32::try_from(bytes.len()).expect("the compiler's limit");
         let map = MapHandle::create(MapType::Array, Some(STATE_NAME), 4, size, 1, &options)
             .map_err(|error| Error::from_bpf("making memory for a handler", &error))?;
-        // The kernel gives it as zeros.
+        // The kernel initializes the map with zeros.
         if bytes.iter().any(|byte| *byte != 0) {
             map.update(&0u32.to_ne_bytes(), bytes, MapFlags::ANY)
                 .map_err(|error| Error::from_bpf("filling the memory of a handler", &error))?;
@@ -245,7 +245,7 @@ impl Variables {
         Ok(Variables { map, bytes })
     }
 
-    /// What is in it now: no variable is seen in the midst of a change.
+    /// The current values; no variable is read in the middle of a change.
     fn read(&self) -> Result<Vec<u8>> {
         let memory = Segment::map(&self.map, self.bytes)?;
         let words = memory.words().iter();
@@ -255,8 +255,8 @@ impl Variables {
 }
 
 impl Handlers {
-    /// Puts the handlers of a subscription that is not active yet into their places, and says in
-    /// its row how they are called. `previous`: what the row was before.
+    /// Puts the handlers of a subscription that is not active yet into their entries, and writes
+    /// into its row how they are called. `previous` is the former content of the row.
     pub(crate) fn place(
         core: &Core,
         row: &mut Subscription,
@@ -280,7 +280,7 @@ impl Handlers {
         Ok(all)
     }
 
-    /// Replaces the handler of an action. The caller holds the lock, and knows that the
+    /// Replaces the handler of an action. The caller holds the lock, and has checked that the
     /// subscription is active.
     pub(crate) fn replace(
         &mut self,
@@ -296,7 +296,7 @@ impl Handlers {
         let at = at.ok_or(Error::Closed("the handler"))?;
         let former = &self.running[at];
         let (number, place) = (former.action, 1 - former.place);
-        // Somebody may still go by the word that named that place.
+        // A program may still use the word that named that entry.
         wait_for_readers(former.since_ns)?;
         let kept = Some((former.state.clone(), former.memory.clone()));
         let running = self.start(core, index, number, place, handler, kept)?;
@@ -314,7 +314,7 @@ impl Handlers {
         Ok(())
     }
 
-    /// Loads a handler and puts it into a place. `kept`: the state that it goes on with.
+    /// Loads a handler and puts it into an entry. `kept` is the state that it takes over.
     fn start(
         &mut self,
         core: &Core,
@@ -343,7 +343,7 @@ impl Handlers {
     }
 }
 
-/// Element of the map `ecodes`.
+/// Index in the map `ecodes`.
 fn place_of(index: u32, action: u32, place: u32) -> u32 {
     2 * (index * ACTIONS_MAX as u32 + action) + place
 }
@@ -365,8 +365,8 @@ fn load(core: &Core, handler: &Handler, memory: Option<&Variables>) -> Result<Ow
         .map_err(|refusal| Error::Ecode(refusal.render(object, &handler.source)))
 }
 
-/// The memory of a new handler: that of the former one, if nothing else is in it; else its own,
-/// with what it has in common with the former one.
+/// The memory of a new handler: that of the former one, if its content is the same; else its own,
+/// with the values of the variables that both have.
 fn variables_for(
     state: &State,
     kept: Option<(State, Option<Arc<Variables>>)>,
@@ -384,7 +384,7 @@ fn variables_for(
     Ok(Some(Arc::new(Variables::new(&bytes)?)))
 }
 
-/// Whether all variables are the same, and lie in the same places, and all constants are.
+/// Whether all variables are the same at the same offsets, and all constants are the same.
 fn is_same(state: &State, former: &State) -> bool {
     let constants = |of: &State| -> Vec<u8> {
         let entries = of.entries.iter().filter(|entry| entry.constant);
@@ -400,7 +400,7 @@ fn range(offset: u32, bytes: u32) -> std::ops::Range<usize> {
     offset as usize..offset as usize + bytes as usize
 }
 
-/// Empties the places of a row's handlers.
+/// Empties the entries of a row's handlers.
 pub(crate) fn clear(core: &Core, index: u32, row: &Subscription) {
     let Ok(places) = core.map("ecodes") else {
         return;
@@ -408,13 +408,13 @@ pub(crate) fn clear(core: &Core, index: u32, row: &Subscription) {
     let actions = (0u32..).zip(row.chain());
     for (action, _) in actions.filter(|(_, action)| is_ecode(action)) {
         for place in 0..2 {
-            // An empty place is no error.
+            // An empty entry is no error.
             let _ = places.delete(&place_of(index, action, place).to_ne_bytes());
         }
     }
 }
 
-/// Empties the places of subscriptions whose owners were killed. The caller holds the lock.
+/// Empties the entries of subscriptions whose owners were killed. The caller holds the lock.
 pub(crate) fn sweep(core: &Core) -> Result<()> {
     let table = core.mapped_subscriptions()?;
     for index in 0..SUBSCRIPTIONS_MAX as u32 {
@@ -422,7 +422,7 @@ pub(crate) fn sweep(core: &Core) -> Result<()> {
         if row.id == 0 {
             break;
         }
-        // Calls that are 0 say that the places are empty.
+        // The word is 0 if the entries are empty.
         let called = |action: &Action| is_ecode(action) && action.argument[0] != 0;
         if row.state != STATE_DEAD || !row.chain().iter().any(called) {
             continue;

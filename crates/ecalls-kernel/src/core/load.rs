@@ -1,6 +1,6 @@
 //! Loads the kernel side: the object file that every core needs and its set-up program. The record
-//! that others join by is completed last. The other object files are parts (core/part.rs), which
-//! are loaded by the same functions when they are needed, and share the core's maps by name.
+//! by which other programs join is completed last. The other object files are parts (core/part.rs),
+//! which are loaded by the same functions on first use, and share the core's maps by name.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -23,8 +23,8 @@ impl Core {
     /// Joins the machine's core, or loads it if there is none.
     ///
     /// # Errors
-    /// [`Error::Denied`] without privileges, [`Error::Unsupported`] on a kernel that cannot,
-    /// [`Error::Version`] if a core of another version runs.
+    /// [`Error::Denied`] without privileges, [`Error::Unsupported`] on a kernel without a needed
+    /// feature, [`Error::Version`] if a core of another version runs.
     pub fn open() -> Result<Core> {
         if !sys::may_host() {
             return Err(Error::Denied {
@@ -39,10 +39,11 @@ impl Core {
         }
     }
 
-    /// Loads the machine's core for a daemon: programs reach it through that, and do not join it.
+    /// Loads the machine's core for a daemon: programs reach the core through the daemon, and do
+    /// not join it.
     ///
     /// # Errors
-    /// [`Error::Hosted`] if a core runs, by a daemon or by other programs; and those of
+    /// [`Error::Hosted`] if a daemon or other programs run a core already; and those of
     /// [`Core::open`].
     pub fn open_for_daemon() -> Result<Core> {
         let core = {
@@ -60,7 +61,7 @@ impl Core {
     }
 }
 
-/// Loads a core; `flags`: `HOST_*`. The caller holds the lock and found none to join.
+/// Loads a core; `flags`: `HOST_*`. The caller holds the lock and found no core to join.
 fn load(lock: &Lock, alive: Alive, flags: u32) -> Result<Core> {
     let cpus =
         libbpf_rs::num_possible_cpus().map_err(|error| Error::from_bpf("counting CPUs", &error))?;
@@ -74,7 +75,7 @@ fn load(lock: &Lock, alive: Alive, flags: u32) -> Result<Core> {
     finish(lock, alive, cpus, flags, loaded, links)
 }
 
-/// libbpf's own words, for who asks for them; our errors say the same shorter.
+/// Prints libbpf's own messages on request; our errors say the same in fewer words.
 pub(crate) fn print_log(_: PrintLevel, text: String) {
     verdict::note(&text);
     if std::env::var_os("ECALLS_LIBBPF_LOG").is_some() {
@@ -82,7 +83,7 @@ pub(crate) fn print_log(_: PrintLevel, text: String) {
     }
 }
 
-/// A refusal in terms of what the kernel lacks, where that is known.
+/// Translates a refusal into the feature that the kernel lacks, where that is known.
 fn explain(object: &'static str, source: libbpf_rs::Error) -> Error {
     if source.kind() == libbpf_rs::ErrorKind::PermissionDenied && !sys::is_root() {
         return Error::Denied {
@@ -96,11 +97,11 @@ fn explain(object: &'static str, source: libbpf_rs::Error) -> Error {
     }
 }
 
-/// Loads one object file, with the maps that exist already: its programs and new maps.
+/// Loads one object file, its programs and new maps, with the maps that exist already.
 ///
 /// # Errors
 /// [`Error::Refused`] if the verifier refused it; for an optional one [`Error::Unsupported`] if the
-/// kernel lacks something.
+/// kernel lacks a feature.
 pub(crate) fn object(
     spec: &'static objects::Object,
     cpus: u32,
@@ -122,8 +123,9 @@ pub(crate) fn object(
     }
 }
 
-/// Whether an error of loading says nothing about the kernel: there may be room another time. An
-/// error of libbpf-rs has no number, only the text that the standard library gives to one.
+/// Whether a loading error is temporary, such as a lack of memory, and says nothing about the
+/// kernel. An error of libbpf-rs has no number, only the text that the standard library gives to
+/// one.
 fn is_passing(error: &libbpf_rs::Error) -> bool {
     use libbpf_rs::ErrorKind::{Interrupted, OutOfMemory, WouldBlock};
 
@@ -189,7 +191,7 @@ fn prepare_maps(
     Ok(())
 }
 
-/// Attachments that always stay, by the program's name.
+/// Permanent attachments, by the program's name.
 type NamedLinks = Vec<(&'static str, OwnedFd)>;
 
 fn attach_always(loaded: &Loaded) -> Result<NamedLinks> {
@@ -248,8 +250,8 @@ fn finish(
     Ok(core)
 }
 
-/// Runs the programs that set a part's timers and threads up. What is in maps of the core may have
-/// been set up by a part that has gone: its callbacks are replaced.
+/// Runs the programs that set up a part's timers and threads. Those in maps of the core may have
+/// been set up by a former instance of the part: their callbacks are replaced.
 pub(crate) fn set_up(part: &str, loaded: &Loaded) -> Result<()> {
     match part {
         "thread" => {
@@ -265,7 +267,7 @@ pub(crate) fn set_up(part: &str, loaded: &Loaded) -> Result<()> {
     }
 }
 
-/// Sets up elements 0 to `count` - 1: {first, count, result} in the kernel side's words.
+/// Sets up elements 0 to `count` - 1; the context is {first, count, result} of the kernel side.
 fn run_range(loaded: &Loaded, program: &'static str, count: usize) -> Result<()> {
     let count = u32::try_from(count).expect("a small limit");
     let mut context = [0; 12];
@@ -283,10 +285,10 @@ fn run_indexed(loaded: &Loaded, program: &'static str, index: u32) -> Result<()>
     }
 }
 
-/// The part of an object that holds what the loader says: the number of CPUs (bpf/event/maps.h).
+/// The section of an object with the loader's constants: the number of CPUs (bpf/event/maps.h).
 pub(crate) const CONSTANTS: &str = ".rodata.core";
 
-/// Writes the number of CPUs into an object's constants, whose only member it is.
+/// Writes the number of CPUs into an object's constants; it is their only member.
 pub(crate) fn set_cpus(map: &mut OpenMapMut<'_>, cpus: u32) {
     if let Some(constants) = map.initial_value_mut()
         && let Some(first) = constants.get_mut(..4)

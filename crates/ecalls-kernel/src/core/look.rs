@@ -1,5 +1,5 @@
-//! Looking through the core's tables one row at a time: for a daemon, whose clients ask for the
-//! next one that they may see, and must not make it read everything for each question.
+//! Reads the core's tables one row at a time, for a daemon: its clients ask for the next row that
+//! they may see, and one question must not read a whole table.
 
 use std::collections::HashSet;
 use std::io::Read;
@@ -17,19 +17,19 @@ use crate::error::{Error, Result};
 use crate::kernel::sys;
 use crate::kernel::table::Mapped;
 
-/// Of whom something is.
+/// The owners to which a search is limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
-    /// Of all.
+    /// Any owner.
     Anybody,
-    /// Of processes of this uid.
+    /// Processes of this uid.
     User(u32),
-    /// Of whom this row of the table of quotas limits.
+    /// The owners that this row of the table of quotas limits.
     Row(u32),
 }
 
 impl Core {
-    /// The first active service from `from` on: its index.
+    /// Index of the first active service from `from` on.
     pub fn next_service(&self, from: u32) -> Result<Option<u32>> {
         let table = self
             .views
@@ -40,7 +40,7 @@ impl Core {
         Ok((from..SERVICES_MAX as u32).find(is_active))
     }
 
-    /// Process and user of a service's owner; None: it is built in, or there is none.
+    /// Process and user of a service's owner; `None` if it is built in, or if there is none.
     pub fn service_owner(&self, index: u32) -> Result<Option<(u32, u32)>> {
         if index as usize >= SERVICES_MAX {
             return Ok(None);
@@ -49,8 +49,7 @@ impl Core {
         Ok((row.owner != 0).then_some((row.owner, row.owner_uid)))
     }
 
-    /// The first subscription from `from` on of whom is asked for: its index and what is counted of
-    /// it.
+    /// The first subscription from `from` on with such an owner: its index and its counters.
     pub fn next_subscription(
         &self,
         from: u32,
@@ -60,9 +59,9 @@ impl Core {
         for index in from..SUBSCRIPTIONS_MAX as u32 {
             let field = |offset| table.field(index, offset);
             if field(offset_of!(Subscription, id)) == 0 {
-                break; // rows are used from the front: nobody ever had this one or a later one
+                break; // rows are used from the front: this one and all later ones were never used
             }
-            // Only the host writes these, under its lock, and only while the row is free.
+            // Only the host writes these fields, under its lock, and only while the row is free.
             let is_asked_for = match whose {
                 Whose::Anybody => true,
                 Whose::User(uid) => field(offset_of!(Subscription, owner_uid)) == uid,
@@ -80,7 +79,7 @@ impl Core {
         Ok(None)
     }
 
-    /// The first channel from `from` on that `may` agrees to, with its index.
+    /// The first channel from `from` on for which `may` is true, with its index.
     pub fn next_channel(
         &self,
         from: u32,
@@ -100,7 +99,7 @@ impl Core {
 }
 
 impl Core {
-    /// Ids of all channels' maps that somebody holds, the closed ones included
+    /// Ids of all channels' maps that a process holds, including those of closed channels
     /// (bpf/event/segment.bpf.c).
     ///
     /// # Errors

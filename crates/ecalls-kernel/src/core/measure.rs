@@ -1,8 +1,8 @@
 //! The kernel side's measuring programs (bpf/event/measure.bpf.c): each raises, queues, takes or
-//! triggers n times in a row and says how long that took, without a system call in between.
+//! triggers n times in succession and returns the time, without a system call in between.
 //!
-//! They work on the service `core`, so that nobody else's events are touched: `ecalls bench` runs
-//! them, and tests that need load. What they do is counted like every event.
+//! They use the service `core`, so that no other service's events are affected; they are run by
+//! `ecalls bench` and by tests that need load. Their events are counted like all others.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -15,7 +15,7 @@ pub const ROUNDS_MAX: u32 = 1_000_000;
 /// `flags` of [`raise`]: always through the queue (`RAISE_QUEUED` of bpf/event/raise.h).
 pub const RAISE_QUEUED: u32 = 0x20000;
 
-/// `struct measure`: what to do, and what came of it.
+/// `struct measure`: the request and its results.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable)]
 pub struct Measure {
@@ -33,13 +33,14 @@ pub struct Measure {
     pub priority: u32,
     /// Of the events: bytes of data.
     pub size: u32,
-    /// [`push`] and [`pop`]: which queue; CPUs' first, then the kernel threads'.
+    /// For [`push`] and [`pop`]: the queue; those of the CPUs are first, then that of the kernel
+    /// threads.
     pub queue: u32,
-    /// Relative, 0: none; [`push`] spreads the deadlines below it.
+    /// Relative, 0: none; [`push`] distributes the deadlines below this value.
     pub deadline_ns: u64,
     /// Relative, 0: at once.
     pub release_ns: u64,
-    /// First data word of the first event; counted up from there.
+    /// First data word of the first event; each next event has the next number.
     pub data: u64,
     /// Result: time of all rounds.
     pub total_ns: u64,
@@ -52,7 +53,7 @@ pub struct Measure {
 const _: () = assert!(size_of::<Measure>() == 80, "as in measure.bpf.c");
 
 impl Measure {
-    /// `n` rounds with events for all, of one data word.
+    /// `n` rounds with events of one data word for all processes.
     pub fn new(n: u32) -> Measure {
         Measure {
             n,
@@ -62,7 +63,7 @@ impl Measure {
         }
     }
 
-    /// What one round took, ns: all rounds count, also those that did not succeed.
+    /// The time of one round, ns: all rounds count, including those that failed.
     pub fn round_ns(&self) -> f64 {
         self.total_ns as f64 / f64::from(self.n.max(1))
     }
@@ -84,7 +85,7 @@ pub fn push(core: &Core, measure: &Measure) -> Result<Measure> {
     run(core, "measure_push", measure)
 }
 
-/// Takes up to n events out of one queue and forgets them.
+/// Takes up to n events out of one queue and discards them.
 ///
 /// # Errors
 /// As [`raise`].
@@ -92,7 +93,7 @@ pub fn pop(core: &Core, measure: &Measure) -> Result<Measure> {
     run(core, "measure_pop", measure)
 }
 
-/// Fires the dispatcher's tracepoint n times, with a number that is not the dispatcher's.
+/// Fires the dispatcher's tracepoint n times, with a number that the dispatcher ignores.
 ///
 /// # Errors
 /// As [`raise`].

@@ -1,9 +1,9 @@
-//! Who owns what in the core: the process that a channel, a subscription or a service belongs to,
-//! and the list by which the kernel side knows whose exit matters.
+//! Owners in the core: the process to which a channel, a subscription or a service belongs, and the
+//! list of processes whose exit the kernel side watches.
 //!
-//! A program that hosts the core owns what it makes. The daemon makes things on behalf of others:
-//! then the owner is the client, so that the kernel side ends them with the client and takes calls
-//! from nobody else.
+//! A program that hosts the core owns the objects that it creates. The daemon creates objects on
+//! behalf of clients: then the client is the owner, so that the kernel side ends them with the
+//! client and accepts calls from no other process.
 
 use ecalls_abi::channel::{Id, STATE_ACTIVE};
 use libbpf_rs::{MapCore, MapFlags};
@@ -14,14 +14,14 @@ use crate::error::{Error, Result};
 /// The part of the core that handles deferred calls before their owner's next scheduling.
 const SWITCH: &str = "downcall_switch";
 
-/// The process that something is made for.
+/// The process for which an object is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
     pub pid: u32,
-    /// Its start time since boot, ns: a later process of the same number is another one.
+    /// Its start time since boot, ns, which distinguishes it from a later process with the same id.
     pub start_ns: u64,
     pub uid: u32,
-    /// Its user's row in the table of quotas; 0: none apply.
+    /// Its user's row in the table of quotas; 0: no quotas.
     pub user: u32,
 }
 
@@ -34,10 +34,11 @@ impl Owner {
         Ok(Owner::new(&core.identify(std::process::id())?, 0))
     }
 
-    /// That it lives: what became active for it before this is asked, the kernel side ends with it.
+    /// Fails if the owner has ended. Objects that became active before this check are ended by the
+    /// kernel side when the owner exits.
     ///
     /// # Errors
-    /// [`Error::Closed`]: it has ended, maybe before there was anything to end.
+    /// [`Error::Closed`]: it has ended, perhaps before the objects became active.
     pub(crate) fn check(&self, core: &Core) -> Result<()> {
         match core.identify(self.pid) {
             Ok(now) if now.start_ns == self.start_ns => Ok(()),
@@ -56,12 +57,12 @@ impl Owner {
     }
 }
 
-/// Counts one more thing that belongs to process `pid`.
+/// Counts one more object of process `pid`.
 pub(crate) fn add(core: &Core, pid: u32) -> Result<()> {
     change(core, pid, |count| count + 1)
 }
 
-/// Counts one thing less.
+/// Counts one object less.
 pub(crate) fn remove(core: &Core, pid: u32) -> Result<()> {
     change(core, pid, |count| count.saturating_sub(1))
 }
@@ -86,15 +87,15 @@ fn change(core: &Core, pid: u32, to: impl Fn(u32) -> u32) -> Result<()> {
     }
 }
 
-/// Notes that the deferred calls of this channel are handled before its owner's next scheduling.
+/// Records that the deferred calls of this channel are handled before its owner's next scheduling.
 ///
 /// # Errors
-/// [`Error::LimitReached`] when another channel of the process does that already.
+/// [`Error::LimitReached`] if another channel of the process is registered already.
 pub(crate) fn defer_at_switch(core: &Core, pid: u32, channel: Id) -> Result<()> {
     if let Some(other) = switch_channel(core, pid)? {
         let row = core.tables.channels.get(other.index())?;
-        // One of a program that this process has been, or of a process that had its number, is no
-        // more.
+        // A channel of another program that this process ran before, or of an earlier process with
+        // its id, no longer counts.
         if row.id == other.raw() && row.state == STATE_ACTIVE {
             return Err(Error::LimitReached {
                 which: "channels of one process whose calls are deferred to its scheduling",
@@ -111,10 +112,10 @@ pub(crate) fn defer_at_switch(core: &Core, pid: u32, channel: Id) -> Result<()> 
         .map_err(|error| Error::from_bpf("writing the owners", &error))
 }
 
-/// Forgets that again, if it was this channel.
+/// Removes that record, if it names this channel.
 pub(crate) fn forget_switch(core: &Core, pid: u32, channel: u32) -> Result<()> {
     if core.living_part(SWITCH)?.is_none() {
-        return Ok(()); // nobody's calls are handled so
+        return Ok(()); // no channel's calls are handled in this way
     }
     if switch_channel(core, pid)?.map(Id::raw) != Some(channel) {
         return Ok(());

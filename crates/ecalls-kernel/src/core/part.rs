@@ -4,14 +4,14 @@
 //! A part is loaded with the core's maps and with maps of its own
 //! ([`PART_MAPS`](crate::kernel::objects::PART_MAPS)), and is set up. The core's record then has
 //! the ids of its programs and maps, so that other programs which host the core join it instead of
-//! loading it a second time. Whoever needs a part holds it until it ends, so a part lives as long
-//! as a program that needs it. One that nobody holds any more is loaded anew: as for the core
-//! itself, a sign of life tells ([`Alive`]), and the set-up programs take over what the former part
-//! has left in the core's maps.
+//! loading it a second time. A program that needs a part holds it until the program ends, so a part
+//! lives as long as such a program. A part that no program holds any more is loaded again: as for
+//! the core itself, a sign of life shows that it is held ([`Alive`]), and the set-up programs take
+//! over what the former part has left in the core's maps.
 //!
-//! One thread of one process loads at a time ([`hold_parts`]); the others find the part there. The
-//! ids are in the record before the sign is given: a sign is never that of a part which is still
-//! being loaded, and a process that ends meanwhile leaves ids without a sign.
+//! One thread of one process loads at a time ([`hold_parts`]); the others then find the part
+//! loaded. The ids are recorded before the sign is given: a sign never belongs to a part which is
+//! still being loaded, and a process that ends meanwhile leaves ids without a sign.
 //!
 //! A daemon loads all parts before it gives up the right to read files ([`Core::complete`]).
 
@@ -31,27 +31,27 @@ use crate::kernel::sys;
 /// Programs and maps of one or several object files.
 #[derive(Debug, Default)]
 pub(crate) struct Loaded {
-    /// First, so that it ends before the maps are closed.
+    /// The first field, so that it ends before the maps are closed.
     alive: Option<Alive>,
     pub(crate) maps: HashMap<&'static str, MapHandle>,
     pub(crate) programs: HashMap<&'static str, OwnedFd>,
 }
 
 impl Loaded {
-    /// Takes over what another object file has brought.
+    /// Adds the programs and maps of another object file.
     pub(crate) fn add(&mut self, other: Loaded) {
         self.maps.extend(other.maps);
         self.programs.extend(other.programs);
     }
 
-    /// Runs one of its system call programs on `context`. Its return value.
+    /// Runs one of its system call programs on `context`, and returns its result.
     pub(crate) fn run(&self, name: &'static str, context: &mut [u8]) -> Result<i32> {
         let program = self.programs.get(name);
         let program = program.ok_or(Error::Closed("a program of the core"))?;
         sys::run(program.as_fd(), context)
     }
 
-    /// Writes the ids of everything here into the core's record.
+    /// Writes the ids of the maps here into the core's record.
     pub(crate) fn write_ids(&self, host: &mut Host) -> Result<()> {
         for (id, name) in host.map_ids.iter_mut().zip(MAPS) {
             if let Some(map) = self.maps.get(name) {
@@ -66,7 +66,7 @@ impl Loaded {
         Ok(())
     }
 
-    /// Shows that this program holds the part, from now on until it ends.
+    /// Shows that this program holds the part until the program ends.
     fn give_sign(&mut self, mut alive: Alive) -> Result<()> {
         let maps = self.maps.values().map(|map| map.as_fd().as_raw_fd());
         let programs = self.programs.values().map(AsRawFd::as_raw_fd);
@@ -76,17 +76,17 @@ impl Loaded {
     }
 }
 
-/// What this kernel does not let us have.
+/// The reason for which this kernel has no such part.
 #[derive(Clone, Debug)]
 pub(crate) enum Lack {
-    /// Its verifier refused the object file, and why.
+    /// Its verifier refused the object file, for this reason.
     Refused(String),
-    /// It lacks what the object file is about.
+    /// It lacks the feature that the object file is for.
     Unsupported,
 }
 
 impl Lack {
-    /// What an error of loading says for good; None: it may be another one next time.
+    /// The permanent reason in a loading error; `None`: the next attempt may succeed.
     pub(crate) fn of(error: &Error) -> Option<Lack> {
         match error {
             Error::Refused { why, .. } => Some(Lack::Refused(why.clone())),
@@ -109,7 +109,7 @@ impl Lack {
     }
 }
 
-/// A part, as this program knows it.
+/// The state of a part in this program.
 #[derive(Debug, Default)]
 struct Part {
     loaded: OnceLock<Loaded>,
@@ -121,20 +121,20 @@ struct Part {
 pub(crate) struct Parts(HashMap<&'static str, Part>);
 
 impl Parts {
-    /// None is here yet.
+    /// No part is loaded yet.
     pub(crate) fn new() -> Parts {
         let parts = OBJECTS.iter().filter(|object| object.is_part);
         Parts(parts.map(|part| (part.name, Part::default())).collect())
     }
 
-    /// Notes what this kernel was found to lack.
+    /// Records the reason for which this kernel has no such part.
     fn lacks(&self, part: &'static str, lack: Lack) {
         if let Some(part) = self.0.get(part) {
             let _ = part.lack.set(lack);
         }
     }
 
-    /// Those that the verifier refused, and why.
+    /// The parts that the verifier refused, with its reasons.
     pub(crate) fn refused(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.0
             .iter()
@@ -144,7 +144,7 @@ impl Parts {
             })
     }
 
-    /// Programs of the parts that are here.
+    /// The programs of the loaded parts.
     pub(crate) fn programs(&self) -> impl Iterator<Item = (&'static str, &OwnedFd)> {
         let here = self.0.values().filter_map(|part| part.loaded.get());
         here.flat_map(|loaded| loaded.programs.iter().map(|(name, fd)| (*name, fd)))
@@ -152,16 +152,16 @@ impl Parts {
 }
 
 impl Core {
-    /// The part of that name: joined, if another program that hosts the core holds it, else loaded.
+    /// The part of that name: joined if another program that hosts the core holds it, else loaded.
     ///
     /// # Errors
-    /// [`Error::Refused`] and [`Error::Unsupported`] where this kernel cannot have it.
+    /// [`Error::Refused`] and [`Error::Unsupported`] if this kernel does not support it.
     pub(crate) fn part(&self, name: &'static str) -> Result<&Loaded> {
         self.take_part(name, true)?
             .ok_or(Error::Closed("a part of the core"))
     }
 
-    /// The same if this program or another one holds it; it is not loaded.
+    /// The same if this program or another one holds it; it is never loaded.
     pub(crate) fn living_part(&self, name: &'static str) -> Result<Option<&Loaded>> {
         self.take_part(name, false)
     }
@@ -181,7 +181,7 @@ impl Core {
         }
         let _held = hold_parts()?;
         if let Some(loaded) = part.loaded.get() {
-            return Ok(Some(loaded)); // another thread has been here
+            return Ok(Some(loaded)); // another thread has loaded it
         }
         let number = OBJECTS.iter().position(|object| object.name == name);
         let subject = Subject::Part(number.ok_or(Error::Closed("a part of the core"))?);
@@ -199,13 +199,13 @@ impl Core {
         Ok(Some(part.loaded.get_or_init(|| loaded)))
     }
 
-    /// Opens a part that another program holds. None: nobody does.
+    /// Opens a part that another program holds; `None` if no program holds it.
     fn join_part(&self, name: &'static str, alive: &Alive) -> Result<Option<Loaded>> {
         if !alive.others()? {
             return Ok(None);
         }
         let host = self.host()?;
-        // A part that is being torn down fails somewhere in here; then it is not there.
+        // Opening fails here if the part is being torn down; then there is none.
         match open_part(name, &host) {
             Ok(loaded) if alive.others()? => Ok(Some(loaded)),
             _ => Ok(None),
@@ -245,11 +245,11 @@ impl Core {
         Ok(())
     }
 
-    /// Loads all parts, and of the mechanisms of the fast call the best: for a process that gives
-    /// up the privileges by which it loads.
+    /// Loads all parts, and the best mechanism of the fast call: for a process that gives up the
+    /// privileges which loading needs.
     ///
     /// # Errors
-    /// Those of a part that the core cannot do without.
+    /// Those of a part that the core needs.
     pub fn complete(&self) -> Result<()> {
         self.fast_call()?;
         let mechanism = [FastCall::Security, FastCall::Prctl, FastCall::Setsockopt];

@@ -1,7 +1,7 @@
-//! Starts what measures control groups from time to time (bpf/service/cgroup.bpf.c).
+//! Starts the periodic sampling of control groups (bpf/service/cgroup.bpf.c).
 //!
-//! It goes on by itself while somebody is subscribed. Who subscribes starts it, which does no harm
-//! if it runs.
+//! The sampler continues by itself while the service has subscriptions. Each new subscription
+//! starts it; if it runs already, this has no effect.
 
 use ecalls_abi::service::{SERVICE_CPU, SERVICE_MEMORY};
 
@@ -14,7 +14,7 @@ use crate::kernel::objects::Role;
 /// subscription active.
 ///
 /// # Errors
-/// [`Error::Unsupported`] for a service that is nothing without it.
+/// [`Error::Unsupported`] for a service that has no events without it.
 pub(crate) fn start(core: &Core, service: u32) -> Result<()> {
     if !matches!(service, SERVICE_CPU | SERVICE_MEMORY) {
         return Ok(());
@@ -26,7 +26,7 @@ pub(crate) fn start(core: &Core, service: u32) -> Result<()> {
                 Error::Refused { .. } => error,
                 _ => Error::Unsupported { feature, since },
             }),
-            // The memory service has more to tell than pressure.
+            // The memory service also has events other than pressure.
             _ => Ok(()),
         };
     }

@@ -1,4 +1,4 @@
-//! Application services: one process registers a unique name and raises events for others
+//! Application services: a process registers a unique name and raises events for subscribers
 //! (ECalls-05 §3, register_service and raise_event).
 
 use std::collections::HashMap;
@@ -16,20 +16,20 @@ use crate::core::owner::{self, Owner};
 use crate::error::{Error, Result};
 use crate::kernel::lock::lock;
 
-/// A service in the core, made by this process for its owner. Dropping it unregisters it.
+/// A service in the core, created by this process for its owner. Dropping it unregisters it.
 #[derive(Debug)]
 pub struct HostedService {
     core: Arc<Core>,
     index: u32,
     owner: Owner,
-    /// The process that made it.
+    /// The process that created it.
     host: u32,
 }
 
 /// A service's description, checked.
 ///
 /// # Errors
-/// [`Error::Invalid`] for a name that is empty, too long or has blanks.
+/// [`Error::Invalid`] for a name that is empty, too long or contains blanks.
 pub fn describe(name: &str, format: &str, kinds: &str) -> Result<ServiceInfo> {
     let mut info = ServiceInfo::new_zeroed();
     let fits = text::write(&mut info.name, name).is_ok()
@@ -61,7 +61,7 @@ impl HostedService {
         }
         let index = find_free(&core, name)?;
         end_subscriptions(&core, index, name)?;
-        // First the owner: from the moment it is active, the reaper sees it exit.
+        // The owner is first: once the service is active, the reaper must see the owner's exit.
         owner::add(&core, owner.pid)?;
         if let Err(error) = announce(&core, index, info, owner) {
             let _ = close(&core, index);
@@ -83,7 +83,7 @@ impl HostedService {
 
 impl Drop for HostedService {
     fn drop(&mut self) {
-        // A forked child has a copy; what it stands for is its parent's.
+        // A forked child has a copy; the service belongs to its parent.
         if self.host != std::process::id() {
             return;
         }
@@ -101,10 +101,10 @@ impl Drop for HostedService {
 
 /// Makes a service's row active, under its name. The caller holds the lock.
 fn announce(core: &Core, index: u32, info: &ServiceInfo, owner: &Owner) -> Result<()> {
-    // Of a service whose owner was killed.
+    // The name may be that of a service whose owner was killed.
     forget_name(core, index)?;
     let mut row = core.tables.services.get(index)?;
-    // A service that comes back finds its events that still wait, and goes on counting.
+    // A service that is registered again finds its waiting events, and its counters continue.
     if core.tables.infos.get(index)?.name() != info.name() {
         row.parameter += 1;
         core.tables.services.set(index, &row)?;
@@ -136,7 +136,7 @@ fn close(core: &Core, index: u32) -> Result<()> {
     forget_name(core, index)
 }
 
-/// The name of a row no longer leads to it.
+/// Removes the name of a row from the map of names.
 fn forget_name(core: &Core, index: u32) -> Result<()> {
     let info = core.tables.infos.get(index)?;
     if find(core, info.name())? != Some(index) {
@@ -148,11 +148,11 @@ fn forget_name(core: &Core, index: u32) -> Result<()> {
 }
 
 impl Core {
-    /// The application services whose events process `pid` of user `uid` may raise, but for that
-    /// at index `except`: a handler that raises what it handles would never end.
+    /// The application services whose events process `pid` of user `uid` may raise, except that at
+    /// index `except`: a handler that raises the event that it handles would never end.
     ///
     /// # Errors
-    /// That of reading the tables.
+    /// Those of reading the tables.
     pub fn raisable(&self, pid: u32, uid: u32, except: u32) -> Result<Vec<(String, u32)>> {
         let mut found = Vec::new();
         let mut from = SERVICE_USER;
@@ -184,9 +184,10 @@ pub(crate) fn find(core: &Core, name: &str) -> Result<Option<u32>> {
 /// A row for an application service: its own former one, else a free one, else one that is kept for
 /// the subscriptions of a service that has ended.
 ///
-/// Such a row is nobody else's as long as there is another, so that its subscriptions see that
-/// service come back. Nobody is charged for it. So where all rows are in use, the user for whose
-/// services most of them are kept gives one back: whoever lets many be kept loses only those.
+/// A kept row is given to another service only if there is no other row, so that its subscriptions
+/// work again when that service returns. No quota counts it. So if all rows are in use, the user
+/// whose ended services keep the most rows loses one: a user that keeps many rows takes none from
+/// others.
 fn find_free(core: &Core, name: &str) -> Result<u32> {
     let rows = SERVICE_USER..SERVICES_MAX as u32;
     for index in rows.clone() {
@@ -214,7 +215,7 @@ fn find_free(core: &Core, name: &str) -> Result<u32> {
         })
 }
 
-/// Ends what subscribed to the service that row `index` was, unless `name` is that service.
+/// Ends the subscriptions to the former service of row `index`, unless `name` is that service.
 fn end_subscriptions(core: &Core, index: u32, name: &str) -> Result<()> {
     if core.tables.infos.get(index)?.name() == name {
         return Ok(());

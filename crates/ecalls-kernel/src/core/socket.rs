@@ -1,5 +1,5 @@
-//! Registers sockets with the socket service (ECalls-05 §5.2): by descriptor, of this process or of
-//! another.
+//! Registers sockets with the socket service (ECalls-05 §5.2), by a descriptor of this process or
+//! of another one.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -13,13 +13,13 @@ use crate::kernel::sys;
 
 /// Registers a socket: its events go to `interest.target`.
 ///
-/// A listener gets the kind CONNECTION, anything else does not: the kernel side takes a connection
-/// that has it for one that inherited its listener's registration.
+/// Only a listener gets the kind CONNECTION: the kernel side regards a connection that has it as
+/// one that inherited its listener's registration.
 ///
-/// Its events are those of the process and user in `interest`; of this process, if it names none.
+/// The events are those of the process and user in `interest`, or of this process if it names none.
 ///
 /// # Errors
-/// [`Error::Invalid`] when the descriptor is no socket.
+/// [`Error::Invalid`] if the descriptor is not a socket.
 pub fn register(core: &Core, socket: BorrowedFd<'_>, interest: &SocketInterest) -> Result<()> {
     write(core, socket, interest, MapFlags::ANY)
 }
@@ -58,7 +58,7 @@ fn write(
     }
 }
 
-/// Ends a registration. That there was none is no error.
+/// Ends a registration; without one it does nothing.
 pub fn unregister(core: &Core, socket: BorrowedFd<'_>) -> Result<()> {
     match core
         .map("socket_interest")?
@@ -96,7 +96,7 @@ pub fn sockets_of(pid: u32) -> Result<Vec<(u32, OwnedFd)>> {
         if !is_socket {
             continue;
         }
-        // It may have been closed since; then it is not there.
+        // The descriptor may have been closed since it was listed; then it is left out.
         let fd = i32::try_from(number).unwrap_or(-1);
         if let Ok(copy) = sys::descriptor_of(process.as_fd(), fd) {
             sockets.push((number, copy));

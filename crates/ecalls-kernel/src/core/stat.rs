@@ -1,4 +1,4 @@
-//! Reads what the core counts: services, subscriptions, channels, queues.
+//! Reads the counters of the core: services, subscriptions, channels, queues.
 
 use ecalls_abi::channel::{Channel, STATE_ACTIVE, STATE_FREE};
 use ecalls_abi::service::{
@@ -12,7 +12,7 @@ use crate::core::{Core, Cost};
 use crate::core::{builtin, sampler};
 use crate::error::{Error, Result};
 
-/// One service, with everything counted of it.
+/// One service with its counters.
 #[derive(Clone, Debug)]
 pub struct ServiceStat {
     pub index: u32,
@@ -20,16 +20,17 @@ pub struct ServiceStat {
     pub info: ServiceInfo,
     /// Owner of an application service; 0: built in.
     pub owner: u32,
-    /// Its threshold or period, if it is a built-in one that has such a thing, ns.
+    /// Its threshold or period, ns, if it is a built-in service with such a parameter.
     pub parameter_ns: Option<u64>,
     pub subscriptions: usize,
     /// Sum over CPUs.
     pub count: ServiceCount,
-    /// What its programs cost (while BPF statistics are on) and how often the kernel skipped them.
+    /// The cost of its programs (while BPF statistics are enabled) and the runs that the kernel
+    /// skipped.
     pub costs: Vec<Cost>,
 }
 
-/// One subscription, with everything counted of it.
+/// One subscription with its counters.
 #[derive(Clone, Debug)]
 pub struct SubscriptionStat {
     pub row: Subscription,
@@ -37,19 +38,19 @@ pub struct SubscriptionStat {
     pub count: SubscriptionCount,
 }
 
-/// Whose queue it is.
+/// The owner of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueOwner {
     /// Events raised on that CPU.
     Cpu(u32),
-    /// Chains that go on in kernel threads.
+    /// Chains that continue in kernel threads.
     Threads,
     /// Signals that wait for their receiver.
     Signals,
 }
 
 impl QueueOwner {
-    /// Whose queue the one at `index` is.
+    /// The owner of the queue at `index`.
     pub(crate) fn new(index: u32, cpus: u32) -> QueueOwner {
         match index.checked_sub(cpus) {
             None => QueueOwner::Cpu(index),
@@ -61,7 +62,7 @@ impl QueueOwner {
 
 #[derive(Clone, Copy, Debug)]
 pub struct QueueStat {
-    /// Whose queue it is.
+    /// Its owner.
     pub owner: QueueOwner,
     /// Events that wait for delivery.
     pub ready: u32,
@@ -80,12 +81,12 @@ impl Core {
         Ok(found)
     }
 
-    /// A service's name, format and kinds; empty where there never was one.
+    /// A service's name, format and kinds; empty if the row was never used.
     pub fn service_info(&self, index: u32) -> Result<ServiceInfo> {
         self.tables.infos.get(index)
     }
 
-    /// How long a service's dispatched events took from raise or release on, summed over CPUs.
+    /// The latency of a service's dispatched events from their raise or release, summed over CPUs.
     pub fn service_latency(&self, index: u32) -> Result<ServiceLatency> {
         let mut latency = ServiceLatency::default();
         for one in self.tables.latencies.per_cpu(index)? {
@@ -120,7 +121,7 @@ impl Core {
     /// Index of the service of that name.
     ///
     /// # Errors
-    /// [`Error::Unknown`], with the names there are.
+    /// [`Error::Unknown`], with the names of all services.
     pub fn find_service(&self, name: &str) -> Result<u32> {
         if let Some(index) = crate::core::service::find(self, name)?
             && self.tables.services.get(index)?.state == STATE_ACTIVE
@@ -164,7 +165,7 @@ impl Core {
         })
     }
 
-    /// What is counted of the subscription at `index`, summed over CPUs.
+    /// The counters of the subscription at `index`, summed over CPUs.
     pub fn subscription_count(&self, index: u32) -> Result<SubscriptionCount> {
         let mut count = SubscriptionCount::default();
         for one in self.tables.subscription_counts.per_cpu(index)? {
@@ -188,7 +189,7 @@ impl Core {
         Ok(found)
     }
 
-    /// Every queue's fill.
+    /// The state of every queue.
     pub fn queues(&self) -> Result<Vec<QueueStat>> {
         let queues = self.map("queues")?;
         (0..self.cpus() + 2)
@@ -211,11 +212,11 @@ impl Core {
             .collect()
     }
 
-    /// Sets what a built-in service can be told: its threshold or period, ns, for everybody who
-    /// subscribes.
+    /// Sets the parameter of a built-in service, its threshold or period, ns, for all its
+    /// subscribers.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a service that has no such parameter, or a value beyond its limits.
+    /// [`Error::Invalid`] for a service without a parameter, or a value outside its limits.
     pub fn set_parameter(&self, service: u32, value: u64) -> Result<()> {
         let (least, most) = builtin::parameter(service)?.limits_ns;
         if !(least..=most).contains(&value) {
@@ -237,7 +238,7 @@ impl Core {
     }
 }
 
-/// Where the counts of the two heaps are in `struct queue_cell` (bpf/event/maps.h): lock and
+/// Offsets of the counters of the two heaps in `struct queue_cell` (bpf/event/maps.h): lock and
 /// padding (8), free_count, started, order (16), then heap: count, zero, 1024 entries of 24 bytes.
 const READY_COUNT: usize = 24;
 const HELD_COUNT: usize = READY_COUNT + 8 + 1024 * 24;

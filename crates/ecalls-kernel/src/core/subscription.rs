@@ -1,9 +1,9 @@
 //! Installs and removes subscriptions, and keeps each service's list of them in order.
 //!
-//! Order (ECalls-05 §3): by the CPU scheduling priority of the receiver when the subscription was
-//! made, then by registration. The list is double: the one not in use is written and made the one
-//! in use by a single store, so the kernel side always sees a whole list. A list that was in use
-//! may still be read for a moment; before it is written again that moment is waited for.
+//! The order (ECalls-05 §3) is by the CPU scheduling priority of the receiver when the subscription
+//! was made, then by registration. The list is double: the inactive list is written and becomes the
+//! active one by a single store, so the kernel side always sees a complete list. A list that was
+//! active may still be read for a short time, which must pass before the list is written again.
 
 use std::mem::offset_of;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,42 +30,42 @@ use crate::kernel::objects::Role;
 use crate::kernel::reader::{is_read, wait_for_readers};
 use crate::kernel::sys;
 
-/// The longest relative deadline, ns: the kernel side adds it to a time. 146 years.
+/// The longest relative deadline, ns, so that the sum with a time does not overflow: 146 years.
 const DEADLINE_NS_MAX: u64 = 1 << 62;
 
-/// What is subscribed to, and what shall be done with each event.
+/// A request for a subscription: its service and its actions for each event.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// Index of the service.
     pub service: u32,
     /// Process that receives (`process_id` of `struct ecalls`); usually the owner.
     pub receiver: u32,
-    /// Bit k: wants kind k; 0: all.
+    /// Bit k: kind k is wanted; 0: all kinds.
     pub kinds: u32,
-    /// 0, or only events raised in this process.
+    /// 0, or the process whose events are wanted.
     pub pid: u32,
     /// Relative deadline, ns; 0: none.
     pub deadline_ns: u64,
-    /// Channel that shows what was not delivered; None: none.
+    /// Channel that counts undelivered events; `None`: no channel.
     pub channel: Option<Id>,
     /// `SCOPE_*` of `ecalls_abi::subscription`: whose events it sees.
     pub scope: u32,
-    /// What is done, in order.
+    /// The actions, in order.
     pub actions: Vec<Action>,
 }
 
-/// A subscription in the core, made by this process for its owner. Dropping it ends it.
+/// A subscription in the core, created by this process for its owner. Dropping it ends it.
 #[derive(Debug)]
 pub struct HostedSubscription {
     core: Arc<Core>,
     id: Id,
     service: u32,
     channel: Option<Id>,
-    /// What is attached for it; shared with others by the kernel's count of references.
+    /// Its attachments; shared with others by the kernel's count of references.
     _links: Vec<Link>,
     handlers: Mutex<Handlers>,
     pump: bool,
-    /// The process that made it.
+    /// The process that created it.
     host: u32,
 }
 
@@ -73,8 +73,8 @@ impl HostedSubscription {
     /// Installs a subscription of `owner`; from then on events arrive.
     ///
     /// # Errors
-    /// [`Error::Closed`] when the receiver does not exist, [`Error::LimitReached`] when the service
-    /// has all the subscriptions it can have, [`Error::Invalid`] for a chain that makes no sense.
+    /// [`Error::Closed`] if the receiver does not exist, [`Error::LimitReached`] if the service has
+    /// its maximum of subscriptions, [`Error::Invalid`] for an invalid chain.
     pub fn install(
         core: Arc<Core>,
         owner: &Owner,
@@ -83,10 +83,10 @@ impl HostedSubscription {
         HostedSubscription::install_with(core, owner, request, &[])
     }
 
-    /// The same with the programs of those actions that are handlers in E-code.
+    /// The same with the programs of the actions that are handlers in E-code.
     ///
     /// # Errors
-    /// [`Error::Ecode`] when the kernel refuses one, and those of [`HostedSubscription::install`].
+    /// [`Error::Ecode`] if the kernel refuses one, and those of [`HostedSubscription::install`].
     pub fn install_with(
         core: Arc<Core>,
         owner: &Owner,
@@ -100,7 +100,7 @@ impl HostedSubscription {
             let _lock = lock()?;
             install_locked(core, owner, request, &receiver, handlers)?
         };
-        // Who exited before the row was active was not seen by the reaper.
+        // The reaper did not see the exit of a process before the row was active.
         owner.check(&hosted.core)?;
         match hosted.core.identify(request.receiver) {
             Ok(now) if now.start_ns == receiver.start_ns => Ok(hosted),
@@ -108,7 +108,7 @@ impl HostedSubscription {
         }
     }
 
-    /// Its id, as events name it.
+    /// Its id, which events contain.
     pub fn id(&self) -> Id {
         self.id
     }
@@ -118,17 +118,17 @@ impl HostedSubscription {
         self.service
     }
 
-    /// The channel that shows what was not delivered.
+    /// The channel that counts undelivered events.
     pub fn channel(&self) -> Option<Id> {
         self.channel
     }
 
-    /// Replaces the handler in E-code of an action. No event is lost, and each meets either the
-    /// former handler or this one.
+    /// Replaces the handler in E-code of an action. No event is lost, and each is handled either by
+    /// the former handler or by this one.
     ///
     /// # Errors
-    /// [`Error::Closed`] for an action that is no such handler, [`Error::Ecode`] when the kernel
-    /// refuses this one; then the former one goes on.
+    /// [`Error::Closed`] for an action that is no such handler, [`Error::Ecode`] if the kernel
+    /// refuses this one; then the former one remains.
     pub fn replace_handler(&self, action: usize, handler: &Handler) -> Result<()> {
         let _lock = lock()?;
         let row = self.core.mapped_subscriptions()?.get(self.id.index());
@@ -142,7 +142,7 @@ impl HostedSubscription {
 
 impl Drop for HostedSubscription {
     fn drop(&mut self) {
-        // A forked child has a copy; what it stands for is its parent's.
+        // A forked child has a copy; the subscription belongs to its parent.
         if self.host != std::process::id() {
             return;
         }
@@ -156,7 +156,7 @@ impl Drop for HostedSubscription {
         }
         row.state = STATE_FREE;
         row.ended_ns = sys::now_ns();
-        // A failure leaves a row that the next change of the service's list sorts out.
+        // A failure leaves a row that the next change of the service's list removes from it.
         let _ = self.core.tables.subscriptions.set(index, &row);
         let _ = relist(&self.core, &row);
         handler::clear(&self.core, index, &row);
@@ -168,7 +168,7 @@ impl Drop for HostedSubscription {
     }
 }
 
-/// Makes a subscription's row and lets the kernel side see it. The caller holds the lock.
+/// Writes a subscription's row and activates it. The caller holds the lock.
 fn install_locked(
     core: Arc<Core>,
     owner: &Owner,
@@ -208,7 +208,7 @@ fn install_locked(
     })
 }
 
-/// Lets the kernel side see a row that is complete. What is attached for it.
+/// Activates a complete row, and returns its attachments.
 fn activate(
     core: &Core,
     request: &Request,
@@ -225,7 +225,7 @@ fn activate(
             .set(index * ACTIONS_MAX as u32 + action, &[0; 2])?;
     }
     let links = attach(core, request)?;
-    // First the owners: from the moment it is active, whoever exits is seen by the reaper.
+    // The owners are first: once the row is active, the reaper must see their exit.
     own(core, row, owner::add)?;
     row.state = STATE_ACTIVE;
     core.tables.subscriptions.set(index, row)?;
@@ -264,7 +264,7 @@ fn new_row(id: Id, owner: &Owner, request: &Request, receiver: &Identity) -> Sub
     row
 }
 
-/// Tells everyone who must know of an active row: the pump, the service's list.
+/// Reports an active row to its users: the pump, the service's list.
 fn announce(core: &Core, row: &Subscription) -> Result<()> {
     if may_wait(row) {
         set_pump(core)?;
@@ -272,7 +272,7 @@ fn announce(core: &Core, row: &Subscription) -> Result<()> {
     relist(core, row)
 }
 
-/// Makes the lists anew that a subscription stands in, which has come or gone.
+/// Writes the lists of a subscription anew, which has begun or ended.
 fn relist(core: &Core, row: &Subscription) -> Result<()> {
     if audience::holds(row) {
         audience::publish(core, row)
@@ -281,10 +281,10 @@ fn relist(core: &Core, row: &Subscription) -> Result<()> {
     }
 }
 
-/// The place of a new subscription in the order of registration.
+/// The position of a new subscription in the order of registration.
 ///
 /// # Errors
-/// [`Error::LimitReached`] when its lists have no room for it.
+/// [`Error::LimitReached`] if its lists have no room for it.
 fn place_of(core: &Core, row: &Subscription, service: &Service) -> Result<u32> {
     if audience::holds(row) {
         audience::check_room(core, row)?;
@@ -299,7 +299,7 @@ fn place_of(core: &Core, row: &Subscription, service: &Service) -> Result<u32> {
     Ok(last.unwrap_or(0))
 }
 
-/// Counts the processes that a subscription belongs to, or counts them down.
+/// Increments or decrements the counts of the processes to which a subscription belongs.
 fn own(core: &Core, row: &Subscription, change: fn(&Core, u32) -> Result<()>) -> Result<()> {
     change(core, row.owner)?;
     if row.receiver != row.owner {
@@ -308,8 +308,8 @@ fn own(core: &Core, row: &Subscription, change: fn(&Core, u32) -> Result<()>) ->
     Ok(())
 }
 
-/// Makes sure that nobody uses a row any more. The list of the service that it belonged to may
-/// still name it, if its owner was killed; and a program that has read the list may still run.
+/// Makes sure that a row is no longer used. The list of its former service may still name it, if
+/// its owner was killed; and a program that has read the list may still run.
 fn retire(core: &Core, index: u32, previous: &Subscription) -> Result<()> {
     if previous.id == 0 {
         return Ok(());
@@ -346,7 +346,7 @@ fn check(request: &Request) -> Result<()> {
     Ok(())
 }
 
-/// Each action that is a handler in E-code has its program, and no other has one.
+/// Checks that each action that is a handler in E-code has its program, and that no other has one.
 fn check_handlers(request: &Request, handlers: &[(usize, Handler)]) -> Result<()> {
     let actions = request.actions.iter().enumerate();
     let wanted = actions.filter(|(_, action)| handler::is_ecode(action));
@@ -363,7 +363,7 @@ fn check_handlers(request: &Request, handlers: &[(usize, Handler)]) -> Result<()
     })
 }
 
-/// The error of a chain of that length.
+/// The error for a chain of that length.
 pub(crate) fn wrong_count(count: usize) -> Error {
     Error::Invalid {
         what: "the number of actions",
@@ -372,8 +372,7 @@ pub(crate) fn wrong_count(count: usize) -> Error {
     }
 }
 
-/// A row that nobody has; if possible one that no program can still be using, so that nobody has to
-/// wait for that.
+/// A free row; if possible one that no program can still be using, so that no wait is needed.
 fn find_free(core: &Core) -> Result<(u32, Subscription)> {
     let table = core.mapped_subscriptions()?;
     let mut recent = None;
@@ -382,7 +381,7 @@ fn find_free(core: &Core) -> Result<(u32, Subscription)> {
             continue;
         }
         let row = table.get(index);
-        // SETUP: whoever installed it died on the way; nobody else can hold the lock now.
+        // SETUP: the installing process died; no other process can hold the lock now.
         match row.state {
             STATE_FREE if row.id == 0 || !is_read(row.ended_ns) => return Ok((index, row)),
             STATE_FREE | STATE_DEAD | STATE_SETUP => recent = recent.or(Some((index, row))),
@@ -407,7 +406,8 @@ pub(crate) fn living(core: &Core, service: &Service) -> Result<Vec<(u32, Subscri
     Ok(rows)
 }
 
-/// Rewrites a service's list from the table: what is active, in order. The caller holds the lock.
+/// Rewrites a service's list from the table: the active subscriptions, in order. The caller holds
+/// the lock.
 pub(crate) fn publish(core: &Core, index: u32) -> Result<()> {
     let mut service = core.tables.services.get(index)?;
     let mut rows = audience::rows(core, index, |row| !audience::holds(row))?;
@@ -428,8 +428,8 @@ pub(crate) fn publish(core: &Core, index: u32) -> Result<()> {
     bury(core, index, &service)
 }
 
-/// A service whose owner has exited since its row was read: the reaper has seen it, and what was
-/// written since has brought it back.
+/// Ends a service whose owner has exited since its row was read: the reaper has ended it, and a
+/// later write has restored it.
 fn bury(core: &Core, index: u32, service: &Service) -> Result<()> {
     if service.owner == 0 || service.state != STATE_ACTIVE {
         return Ok(());
@@ -444,7 +444,7 @@ fn bury(core: &Core, index: u32, service: &Service) -> Result<()> {
     }
 }
 
-/// Loads what its actions need, and attaches the service's programs, or takes part in their
+/// Loads the parts that the actions need, and attaches the service's programs, or shares their
 /// attachment.
 fn attach(core: &Core, request: &Request) -> Result<Vec<Link>> {
     let has = |kind| request.actions.iter().any(|action| action.kind == kind);
@@ -470,9 +470,9 @@ fn may_wait(row: &Subscription) -> bool {
     row.chain().iter().any(waits)
 }
 
-/// Lets the pump run while some event that is raised under a scheduler lock may have to wait: those
-/// of some built-in services, and all that applications raise by calls which they defer to their
-/// next scheduling. The caller holds the lock.
+/// Runs the pump while an event that is raised under a scheduler lock may have to wait: those of
+/// some built-in services, and all that applications raise by calls which they defer to their next
+/// scheduling. The caller holds the lock.
 pub(crate) fn set_pump(core: &Core) -> Result<()> {
     let deferred = defers_to_scheduling(core)?;
     let mut runs = false;
@@ -490,7 +490,7 @@ pub(crate) fn set_pump(core: &Core) -> Result<()> {
             .any(|builtin| builtin.index == row.service && builtin.locked);
         runs |= row.state == STATE_ACTIVE && may_wait(&row) && (locked || deferred);
     }
-    // Where nobody has the pump, it does not run.
+    // If no program has loaded the pump, it does not run.
     let part = match runs {
         true => Some(core.part("thread")?),
         false => core.living_part("thread")?,
@@ -502,7 +502,7 @@ pub(crate) fn set_pump(core: &Core) -> Result<()> {
     }
 }
 
-/// Whether some channel's deferred calls are handled before its owner's next scheduling.
+/// Whether the deferred calls of any channel are handled before its owner's next scheduling.
 fn defers_to_scheduling(core: &Core) -> Result<bool> {
     for index in 0..CHANNELS_MAX as u32 {
         let row = core.tables.channels.get(index)?;

@@ -1,8 +1,8 @@
-//! The users of the core: what the processes of each uid may use, and what they use now.
+//! The users of the core: what the processes of each uid may use, and what they use at present.
 //!
-//! Who decides about limits (the daemon) gives each uid a row; subscriptions, channels and
-//! application services that are made on its behalf name that row. The kernel side counts in the
-//! same row what it lets pass, so a limit is stored as a single word through a mapping of the
+//! The process that decides about limits (the daemon) gives each uid a row; subscriptions, channels
+//! and application services that are created on its behalf name that row. The kernel side counts in
+//! the same row what it admits, so a limit is stored as a single word through a mapping of the
 //! table, never as a whole row.
 
 use std::mem::offset_of;
@@ -20,26 +20,26 @@ use crate::kernel::table::Mapped;
 /// Largest burst of a rate: `BUCKET_BURST_MAX` of bpf/lib/bucket.h.
 pub const BURST_MAX: u32 = 1 << 16;
 
-/// What one user may use; 0 is no limit.
+/// The limits of one user; 0 is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Events offered to its subscriptions, per second.
     pub up_per_s: u64,
-    /// How many of them at once; 0 counts as 1.
+    /// Their largest burst; 0 counts as 1.
     pub up_burst: u32,
     /// Events it raises by calls and by timers, per second.
     pub raise_per_s: u64,
-    /// How many of them at once; 0 counts as 1.
+    /// Their largest burst; 0 counts as 1.
     pub raise_burst: u32,
     /// Time of its kernel handlers, ns per second.
     pub handler_ns_per_s: u64,
-    /// Events and chains of its that may wait in queues.
+    /// Its events and chains that may wait in queues.
     pub queued_max: u32,
-    /// Timers of its channels.
+    /// Number of timers of its channels.
     pub timers_max: u32,
     /// Times that its timers are set, or expire again, per second.
     pub timer_per_s: u64,
-    /// That many at once; 0 counts as 1.
+    /// Their largest burst; 0 counts as 1.
     pub timer_burst: u32,
 }
 
@@ -52,7 +52,7 @@ impl Users<'_> {
         self.0.word(row, offset).store(value, Ordering::Release);
     }
 
-    /// Two neighbouring 32-bit fields, of which the first is at `offset`.
+    /// Stores two adjacent 32-bit fields, the first of which is at `offset`.
     fn store_pair(&self, row: u32, offset: usize, first: u32, second: u32) {
         let mut bytes = [0; 8];
         bytes[..4].copy_from_slice(&first.to_ne_bytes());
@@ -78,8 +78,8 @@ impl Users<'_> {
         self.store_pair(row, offset_of!(User, timer_burst), burst, 0);
     }
 
-    /// For a new user: full buckets and nothing counted. What still waits of the row's former user
-    /// stays counted until it does not wait any more.
+    /// Resets a row for a new user: full buckets and counters of 0. Events of the former user that
+    /// still wait remain counted until they no longer wait.
     fn forget(&self, row: u32) {
         for offset in [
             offset_of!(User, up_tat),
@@ -102,11 +102,11 @@ impl Users<'_> {
 }
 
 impl Core {
-    /// Gives row `row` to user `uid` with these limits, or changes the limits of whose it is. They
-    /// hold from the next event on.
+    /// Gives row `row` to user `uid` with these limits, or changes the limits of its user. They
+    /// apply from the next event on.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for row 0, which is unlimited, a row beyond the table, or a burst beyond
+    /// [`Error::Invalid`] for row 0, which is unlimited, a row outside the table, or a burst above
     /// [`BURST_MAX`].
     pub fn set_user(&self, row: u32, uid: u32, limits: &Limits) -> Result<()> {
         check_row(row)?;
@@ -119,7 +119,7 @@ impl Core {
             users.forget(row);
         }
         if former.handler_ns_per_s != limits.handler_ns_per_s {
-            // What was charged by another measure would not be paid off by this one.
+            // A charge at the former rate would not be paid off at this one.
             users.store(row, offset_of!(User, handler_tat), 0);
         }
         users.store_limits(row, limits);
@@ -127,10 +127,10 @@ impl Core {
         Ok(())
     }
 
-    /// Takes a row back. Nothing may name it any more: no subscription, channel or service.
+    /// Frees a row. No subscription, channel or service may name it any more.
     ///
     /// # Errors
-    /// [`Error::Invalid`] as above.
+    /// As for [`Core::set_user`].
     pub fn free_user(&self, row: u32) -> Result<()> {
         check_row(row)?;
         let users = self.mapped_users()?;
@@ -139,10 +139,10 @@ impl Core {
         Ok(())
     }
 
-    /// One row: limits and use.
+    /// The limits and the use of one row.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a row beyond the table.
+    /// [`Error::Invalid`] for a row outside the table.
     pub fn user(&self, row: u32) -> Result<User> {
         if row as usize >= USERS_MAX {
             return Err(invalid_row(row));
@@ -150,7 +150,7 @@ impl Core {
         Ok(self.mapped_users()?.read(row))
     }
 
-    /// Every row that somebody has, with its index.
+    /// Every row that belongs to a user, with its index.
     pub fn users(&self) -> Result<Vec<(u32, User)>> {
         let users = self.mapped_users()?;
         Ok((0..USERS_MAX as u32)

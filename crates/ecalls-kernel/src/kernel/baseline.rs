@@ -1,4 +1,4 @@
-//! What today's kernel offers for the same work, where no safe library has a name for it: the other
+//! Mechanisms of a stock kernel for the same work, where no safe library provides them: the other
 //! side of the comparisons of `ecalls bench`.
 
 use std::ptr::without_provenance_mut;
@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 /// Sends this process real-time signal `signal` with a value, by sigqueue(3).
 ///
 /// # Errors
-/// [`Error::Os`] for a number that is no signal, or when too many signals wait.
+/// [`Error::Os`] for a number that is not a signal, or if too many signals are queued.
 pub fn queue_signal(signal: i32, value: usize) -> Result<()> {
     let process = i32::try_from(std::process::id()).expect("a process id");
     let value = libc::sigval {

@@ -1,8 +1,8 @@
-//! A process for one piece of work: what it does with untrusted input ends with it, and it can be
-//! ended at any moment.
+//! A process for one piece of work: the effects of untrusted input end with it, and it can be ended
+//! at any time.
 //!
-//! Works by fork(2), so only for a process that has one thread. Whoever uses it sees to that: the
-//! daemon's compiler may start none (its list of system calls).
+//! It uses fork(2), so the calling process must have only one thread. The caller ensures this: the
+//! daemon's compiler may start no thread (its list of system calls).
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,17 +12,17 @@ use rustix::process::{Pid, Signal};
 
 use crate::error::{Error, Result};
 
-/// What a process ends with whose work panicked.
+/// Exit status of a process whose work panicked.
 const PANICKED: i32 = 101;
 
-/// The signal that ends a process whose time is over ([`end_after`]).
+/// The signal that ends a process when its time is over ([`end_after`]).
 pub const TIME_OVER: Signal = Signal::PROF;
 
-/// Starts a process that does `work` and ends with its result. It does not have the descriptors
-/// `without`: `work` does not use them.
+/// Starts a process that executes `work` and exits with its result. The descriptors `without` are
+/// closed in it: `work` does not use them.
 ///
 /// # Errors
-/// That of the system.
+/// Those of the system.
 pub fn start(without: &[BorrowedFd<'_>], work: impl FnOnce() -> u8) -> Result<Pid> {
     // SAFETY: this process has one thread (see the head of the file), so the child finds every lock
     // and the allocator as they are between two calls.
@@ -38,16 +38,16 @@ pub fn start(without: &[BorrowedFd<'_>], work: impl FnOnce() -> u8) -> Result<Pi
         // ends by `_exit`, which drops nothing.
         unsafe { libc::close(descriptor.as_raw_fd()) };
     }
-    // What is above on the stack is the parent's to go on with.
+    // The stack above belongs to the parent's execution.
     let code = catch_unwind(AssertUnwindSafe(work)).map_or(PANICKED, i32::from);
     // SAFETY: takes a number. Ends without what the parent will do at its own end.
     unsafe { libc::_exit(code) }
 }
 
-/// Ends this process by [`TIME_OVER`] once it has used so much time of a CPU from now on.
+/// Ends this process by [`TIME_OVER`] after it has used this CPU time from now on.
 ///
 /// # Errors
-/// That of the system.
+/// Those of the system.
 pub fn end_after(time: Duration) -> Result<()> {
     let timer = libc::itimerval {
         it_interval: libc::timeval {

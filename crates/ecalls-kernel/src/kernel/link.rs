@@ -1,9 +1,9 @@
-//! Attachments that come and go with their use: a service's programs while it has subscriptions.
+//! Attachments that exist while they are used: a service's programs while it has subscriptions.
 //!
-//! A program must be attached once however many things need it, else it would raise each event
-//! twice. Within a process they share the descriptor of the attachment; programs that host the core
-//! together find each other's by the ids in the core's record. A daemon has its core for itself,
-//! and needs no right to open things by id.
+//! A program must be attached only once, even if several objects need it, otherwise it would raise
+//! each event twice. Within a process these objects share the descriptor of the attachment;
+//! programs that host the core together find each other's attachments by the ids in the core's
+//! record. A daemon is the only host of its core, and needs no right to open objects by id.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,22 +12,22 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use crate::error::Result;
 use crate::kernel::sys;
 
-/// An attachment in use; it ends with the last of these, here and in other programs.
+/// An attachment in use; it ends with the last reference, here and in other programs.
 pub(crate) type Link = Arc<OwnedFd>;
 
-/// Those of this process, by the program's name.
+/// The attachments of this process, by the program's name.
 #[derive(Debug, Default)]
 pub(crate) struct Links(Mutex<HashMap<&'static str, Weak<OwnedFd>>>);
 
 impl Links {
-    /// The attachment of that program, if something here uses it.
+    /// The attachment of that program, if an object here uses it.
     pub(crate) fn get(&self, program: &'static str) -> Option<Link> {
         let links = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         links.get(program)?.upgrade()
     }
 
-    /// Attaches a program by `attach`, or takes part in the attachment `id` (0: none) that another
-    /// program made of it. The attachment, and its id if it is new.
+    /// Attaches a program by `attach`, or shares the attachment `id` (0: none) of another process.
+    /// Returns the attachment, and its id if it is new.
     pub(crate) fn attach(
         &self,
         program: &'static str,

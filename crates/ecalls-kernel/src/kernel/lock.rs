@@ -1,16 +1,16 @@
-//! The lock under which a core is loaded, joined and changed; and where a core is found.
+//! The lock under which a core is loaded, joined and changed; and the file by which a core is
+//! found.
 //!
 //! Every change of the shared tables by user space (subscriptions, channels, services, attachments)
-//! happens under one file lock, so that programs which host the core together do not step on each
-//! other. The kernel releases it when its holder dies. The file itself stays: removing a lock file
-//! is a race.
+//! is made under one file lock, so that the changes of programs which host the core together do not
+//! interfere. The kernel releases the lock when its holder dies. The file itself remains, because
+//! removing a lock file is a race.
 //!
-//! The file holds the id of the map `ecalls_host` of the core that was loaded last, and the process
-//! that loaded it. Looking through
-//! all maps of the machine for it would do harm: a table of programs whose last user has just gone
-//! is emptied by the kernel a little later, and whoever opens and closes it by its id until then
-//! makes the kernel keep it for ever (6.18: each closing takes a reference for a work that is
-//! queued only once).
+//! The file contains the id of the map `ecalls_host` of the core that was loaded last, and the
+//! process that loaded it. A search through all maps of the machine would be harmful: the kernel
+//! empties a table of programs shortly after its last user has gone, and a process that opens and
+//! closes the table by its id before then makes the kernel keep the table forever (6.18: each close
+//! takes a reference for a work item that is queued only once).
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsRawFd, RawFd};
@@ -20,13 +20,13 @@ use rustix::io::fcntl_dupfd_cloexec;
 
 use crate::error::{Error, Result};
 
-/// Where the lock is; only root can open it, so nobody else can hold it.
+/// The path of the lock; only root can open it, so no other user can hold it.
 pub const LOCK_PATH: &str = "/run/ecalls.lock";
 
-/// What a program needs that cannot host the core, and found no daemon.
+/// The need of a program that cannot host the core, and found no daemon.
 pub(crate) const NEEDED: &str = "the daemon, which does not run (systemctl start ecallsd), or root";
 
-/// Bytes of each number in the file, blanks and the end of the line included.
+/// Bytes of each number in the file, including blanks and the end of the line.
 const NUMBER_BYTES: usize = 12;
 
 /// Held while it lives.
@@ -41,7 +41,7 @@ pub(crate) fn lock() -> Result<Lock> {
 }
 
 impl Lock {
-    /// Id of the host map of the core that was loaded last; None: never, or not since the start.
+    /// Id of the host map of the core that was loaded last; `None`: none since the machine's start.
     pub(crate) fn core_id(&self) -> Option<u32> {
         self.number(0)
     }
@@ -58,7 +58,7 @@ impl Lock {
         str::from_utf8(&text[..count]).ok()?.trim().parse().ok()
     }
 
-    /// Notes the id of a newly loaded core's host map, and this process.
+    /// Records the id of a newly loaded core's host map, and this process.
     pub(crate) fn set_core(&self, id: u32) -> Result<()> {
         let width = NUMBER_BYTES - 1;
         let text = format!("{id:<width$}\n{:<width$}\n", std::process::id());
@@ -85,17 +85,17 @@ fn open_file() -> Result<File> {
         })
 }
 
-/// A sign of life: held by everyone who takes part in a core, for as long as they do; and a second
-/// one for each part of it that they hold.
+/// A sign of life: each program that takes part in a core holds it while it does so, and a second
+/// one for each part of the core that it holds.
 ///
 /// The kernel empties a core's table of handlers and frees its timers when the last process closes
-/// them, a little later and by themselves; so a core that nobody holds any more must not be joined,
-/// although its maps can still be found. Whoever joins opens everything first and then asks whether
-/// somebody else is alive.
+/// them, each a little later and independently; so a core that no program holds any more must not
+/// be joined, although its maps can still be found. A joining program opens everything first and
+/// then checks whether another program is alive.
 ///
 /// A dying process closes its descriptors in the order of their numbers, on some kernels from the
 /// first one, on others (6.18) from the last. So the sign has two halves: the first is opened
-/// before the maps, the second has a number above theirs. While both are there, so are the maps.
+/// before the maps, the second has a number above theirs. While both exist, the maps exist, too.
 #[derive(Debug)]
 pub(crate) struct Alive {
     subject: Subject,
@@ -103,13 +103,13 @@ pub(crate) struct Alive {
     last: Option<File>,
 }
 
-/// What a sign is about: the core, or one of its parts (core/part.rs), each with two bytes of the
+/// The subject of a sign: the core, or one of its parts (core/part.rs), each with two bytes of the
 /// file, one for each half.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Subject {
     /// The core.
     Core,
-    /// The part that is the object file of this number in the loader's table.
+    /// The part with the object file of this number in the loader's table.
     Part(usize),
 }
 
@@ -123,23 +123,23 @@ impl Subject {
     }
 }
 
-/// Bytes of the file: locked while the core's record changes, and while a part is loaded; the first
-/// byte of the signs of parts.
+/// Bytes of the file: one is locked while the core's record changes, one while a part is loaded;
+/// then the first byte of the signs of parts.
 const RECORD: i64 = 2;
 const LOADING: i64 = 3;
 const PARTS: i64 = 16;
 
-/// Held while it lives: a lock that is taken for a moment, by who holds [`Lock`] or not.
+/// A lock for a short time, independent of [`Lock`]; held while this object exists.
 #[derive(Debug)]
 pub(crate) struct Held(#[expect(dead_code, reason = "the lock ends with it")] File);
 
-/// Waits until nobody else changes the core's record.
+/// Waits until no other thread or process changes the core's record.
 pub(crate) fn hold_record() -> Result<Held> {
     hold(RECORD)
 }
 
-/// Waits until nobody else, in this process or another, loads or joins a part of the core. Who
-/// holds it may wait for the record, and for nothing else.
+/// Waits until no other thread or process loads or joins a part of the core. The holder may wait
+/// for the record, and for nothing else.
 pub(crate) fn hold_parts() -> Result<Held> {
     hold(LOADING)
 }
@@ -161,7 +161,7 @@ fn hold(byte: i64) -> Result<Held> {
 }
 
 impl Alive {
-    /// Opens the first half, not yet given.
+    /// Opens the first half, which is not locked yet.
     pub(crate) fn open(subject: Subject) -> Result<Alive> {
         Ok(Alive {
             subject,
@@ -170,7 +170,7 @@ impl Alive {
         })
     }
 
-    /// Whether somebody else gives the sign.
+    /// Whether another program gives the sign.
     pub(crate) fn others(&self) -> Result<bool> {
         let first = self.subject.first();
         Ok(self.is_given(first)? && self.is_given(first + 1)?)
@@ -181,7 +181,7 @@ impl Alive {
             .map_err(|error| Error::from_io("looking who uses the core", error))
     }
 
-    /// Gives the sign until it is dropped. `above`: the largest number of the core's descriptors.
+    /// Gives the sign until it is dropped. `above` is the largest number of the core's descriptors.
     pub(crate) fn give(&mut self, above: RawFd) -> Result<()> {
         let file = open_file()?;
         let last = fcntl_dupfd_cloexec(&file, above + 1)
@@ -199,7 +199,8 @@ fn give_half(file: &File, half: i64) -> Result<()> {
         .map_err(|error| Error::from_io("taking part in the core", error))
 }
 
-/// Whether another open file description holds a lock of this byte. Who asks is in nobody's way.
+/// Whether another open file description holds a lock of this byte. The check blocks no other
+/// process.
 pub(crate) fn is_locked(file: &File, byte: i64) -> std::io::Result<bool> {
     let mut wanted = range(libc::F_WRLCK, byte);
     // SAFETY: `wanted` is a flock structure that the call may write.
@@ -210,8 +211,8 @@ pub(crate) fn is_locked(file: &File, byte: i64) -> std::io::Result<bool> {
     Ok(i32::from(wanted.l_type) != libc::F_UNLCK)
 }
 
-/// Locks a byte until `file` is closed, however that happens; `WouldBlock` if another's lock is in
-/// the way. `kind`: `F_RDLCK`, which many can hold, or `F_WRLCK`.
+/// Locks a byte until `file` is closed, for whatever reason; `WouldBlock` if another lock
+/// conflicts. `kind`: `F_RDLCK`, which can be shared, or `F_WRLCK`.
 pub(crate) fn lock_byte(file: &File, kind: i32, byte: i64) -> std::io::Result<()> {
     let wanted = range(kind, byte);
     // SAFETY: `wanted` is a flock structure that the call reads.

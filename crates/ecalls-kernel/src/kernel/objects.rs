@@ -1,27 +1,27 @@
-//! The compiled kernel side: which object files there are, which programs they hold, where those
-//! attach, and which maps user space knows by number.
+//! The compiled kernel side: its object files, their programs, where these attach, and the maps
+//! that user space knows by number.
 //!
 //! The order of [`MAPS`] and [`PROGRAMS`] is part of the contract (`struct ecalls_host` lists ids
-//! in it): append, never insert, and raise the ABI version when something goes.
+//! in it): append, never insert, and raise the ABI version when an entry is removed.
 
 use ecalls_abi::service;
 
-/// What a program is for: when it is attached, and to what.
+/// The purpose of a program: when it is attached, and to what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Attached as long as the core lives.
     Always,
     /// Attached while the service has subscriptions.
     Service(u32),
-    /// Attached while somebody has a signal action.
+    /// Attached while a subscription has a signal action.
     Signals,
-    /// Attached while some handler in E-code asks for something.
+    /// Attached while a handler in E-code requests effects.
     Effects,
-    /// Attached while a channel asks for draining before its owner's next scheduling.
+    /// Attached while a channel's calls are executed before its owner's next scheduling.
     Switch,
     /// A kernel handler, in the slot of this number.
     Handler(u32),
-    /// Attached for a moment, to start something.
+    /// Attached for a short time, to start periodic work.
     Moment,
     /// Run by system call.
     Run,
@@ -34,7 +34,7 @@ pub enum Role {
 pub enum FastCall {
     /// A trampoline on the kernel's security hook of prctl: the result is prctl's own.
     Security,
-    /// A tracepoint on prctl options that the kernel does not know.
+    /// A tracepoint on prctl options that are unknown to the kernel.
     Prctl,
     /// A control group's hook of setsockopt.
     Setsockopt,
@@ -43,7 +43,7 @@ pub enum FastCall {
 }
 
 impl FastCall {
-    /// All of them, best first.
+    /// All mechanisms, best first.
     pub(crate) const ALL: [FastCall; 4] = [
         FastCall::Security,
         FastCall::Prctl,
@@ -71,9 +71,9 @@ impl FastCall {
 pub(crate) struct Object {
     pub(crate) name: &'static str,
     pub(crate) bytes: &'static [u8],
-    /// The core works without it.
+    /// Whether the core works without it.
     pub(crate) optional: bool,
-    /// It is a part of the core: loaded when it is first needed (core/part.rs).
+    /// Whether it is a part of the core, loaded on first use (core/part.rs).
     pub(crate) is_part: bool,
 }
 
@@ -83,7 +83,7 @@ pub struct Program {
     pub name: &'static str,
     /// The object file.
     pub object: &'static str,
-    /// What it is for.
+    /// Its purpose.
     pub role: Role,
 }
 
@@ -101,8 +101,8 @@ macro_rules! object {
 /// Work items for kernel handler threads: `THREADS` of bpf/event/thread.h.
 pub(crate) const THREADS: u32 = 8;
 
-/// Every object file. That of the core itself, the first, is loaded with it and creates the shared
-/// maps. A part's maps are its own ([`PART_MAPS`]) or among those.
+/// Every object file. That of the core itself, the first, is loaded at its start and creates the
+/// shared maps. A part's maps are its own ([`PART_MAPS`]) or among the shared ones.
 pub(crate) const OBJECTS: &[Object] = &[
     object!("deliver", optional: false, part: false),
     object!("handler", optional: false, part: true),
@@ -127,9 +127,9 @@ pub(crate) const OBJECTS: &[Object] = &[
     object!("effect", optional: true, part: true),
 ];
 
-/// What each service in E-code loads for itself (bpf/ecode/meeting.h).
+/// The object that each service in E-code loads for itself (bpf/ecode/meeting.h).
 pub(crate) const MEET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/meet.bpf.o"));
-/// The same, attached to the first one.
+/// The second object, whose program is attached to the first one.
 pub(crate) const TELL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tell.bpf.o"));
 
 macro_rules! programs {
@@ -202,8 +202,8 @@ pub fn compiled() -> impl Iterator<Item = (&'static str, &'static [u8])> {
     OBJECTS.iter().map(|object| (object.name, object.bytes))
 }
 
-/// Checksum of the tables, never 0: cores and programs of builds that differ in them do not fit
-/// together, although they may speak the same version of the contract.
+/// Checksum of the tables, never 0: cores and programs of builds with different tables are
+/// incompatible, even if they have the same version of the contract.
 pub(crate) const fn tables_checksum() -> u32 {
     let mut sum = 0x811c_9dc5; // FNV-1a
     let mut at = 0;
@@ -233,8 +233,8 @@ const fn checksum(mut sum: u32, bytes: &[u8]) -> u32 {
     sum
 }
 
-/// Every map of the kernel side. The host holds all of them, also those it never looks into: the
-/// kernel frees the timers and works in a map that no process has open any more.
+/// Every map of the kernel side. The host holds all of them, even those that it never accesses: the
+/// kernel frees the timers and work items in a map that no process has open any more.
 pub const MAPS: &[&str] = &[
     "services",
     "service_infos",
@@ -279,7 +279,7 @@ pub const MAPS: &[&str] = &[
     "event_sinks",
 ];
 
-/// The maps that no object but one part has, and that part.
+/// The maps that only one part has, and that part.
 pub const PART_MAPS: &[(&str, &str)] = &[
     ("pumps", "thread"),
     ("signal_works", "signal_task"),
@@ -293,14 +293,14 @@ pub const PART_MAPS: &[(&str, &str)] = &[
     ("group_states", "cgroup"),
 ];
 
-/// The part that alone has that map; None: it comes with the core.
+/// The part that has this map; `None`: the map belongs to the core.
 pub(crate) fn part_with(map: &str) -> Option<&'static str> {
     let found = PART_MAPS.iter().find(|(name, _)| *name == map);
     found.map(|(_, part)| *part)
 }
 
 impl FastCall {
-    /// The object file that the mechanism needs.
+    /// The object file of the mechanism.
     pub(crate) fn object(self) -> &'static str {
         match self {
             FastCall::Security => "downcall_security",

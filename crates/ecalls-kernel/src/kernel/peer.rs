@@ -1,8 +1,8 @@
-//! What a unix socket tells about its other end: who is there, what it has not read, and whether
-//! it may send descriptors.
+//! Properties of the other end of a unix socket: its process, its unread bytes, and whether it may
+//! send descriptors.
 //!
-//! A process' number (SO_PEERCRED) may belong to somebody else by now; the handle (SO_PEERPIDFD,
-//! Linux 6.5) never does, and tells when the process has ended.
+//! A process id (SO_PEERCRED) may belong to another process by now; a handle (SO_PEERPIDFD, Linux
+//! 6.5) always refers to the same process, and shows when that process has ended.
 
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 /// The process that connected this socket.
 ///
 /// # Errors
-/// [`Error::Closed`] when it has ended and nobody has waited for it, [`Error::Unsupported`] before
-/// Linux 6.5.
+/// [`Error::Closed`] if it has ended and was not waited for, [`Error::Unsupported`] before Linux
+/// 6.5.
 pub fn peer_process(socket: BorrowedFd<'_>) -> Result<OwnedFd> {
     let mut fd: libc::c_int = -1;
     let mut length = libc::socklen_t::try_from(size_of_val(&fd)).expect("a small number");
@@ -44,9 +44,9 @@ pub fn peer_process(socket: BorrowedFd<'_>) -> Result<OwnedFd> {
 /// SO_PASSRIGHTS of linux/socket.h.
 const SO_PASSRIGHTS: libc::c_int = 83;
 
-/// Whether descriptors may come with what is sent to this socket; who sends some to a socket that
-/// takes none is refused by the kernel (EPERM). A connection begins as its listener is. False: this
-/// kernel cannot tell (before Linux 6.16), and they may always come.
+/// Sets whether messages to this socket may contain descriptors; if not, the kernel refuses to send
+/// them (EPERM). A connection inherits this from its listener. False: this kernel has no such
+/// option (before Linux 6.16), and descriptors are always allowed.
 ///
 /// # Errors
 /// Those of the system.
@@ -92,7 +92,7 @@ pub fn has_read_all(socket: BorrowedFd<'_>) -> Result<bool> {
         return Err(Error::last_os("asking what was received"));
     }
     let sent = usize::try_from(libc::SK_MEMINFO_WMEM_ALLOC).expect("a small index");
-    // While the kernel wakes who waits for room, it counts one byte for the last packet.
+    // While the kernel wakes a process that waits for room, it counts one byte for the last packet.
     Ok(memory[sent] <= 1)
 }
 

@@ -1,4 +1,4 @@
-//! A mapped, page-locked segment of kernel memory, seen as 64-bit atomic words.
+//! A mapped, page-locked segment of kernel memory, accessed as 64-bit atomic words.
 
 use std::os::fd::AsFd;
 use std::ptr::{NonNull, null_mut};
@@ -12,8 +12,8 @@ use crate::error::{Error, Result};
 /// Bytes of a page: the positions of a wake buffer are one page each.
 pub(crate) const PAGE: usize = 4096;
 
-/// A shared mapping of a BPF array. Everything in it may change at any time, so it is only ever
-/// seen as atomic words.
+/// A shared mapping of a BPF array. Its content may change at any time, so it is accessed only as
+/// atomic words.
 #[derive(Debug)]
 pub struct Segment {
     start: NonNull<AtomicU64>,
@@ -83,7 +83,7 @@ impl ReadOnlyPage {
         Segment::map_as(fd, PAGE, ProtFlags::READ, offset as u64, action).map(ReadOnlyPage)
     }
 
-    /// Its first word, to be loaded only: a store would be a fault.
+    /// Its first word, which may only be loaded: a store would be a fault.
     pub(crate) fn first_word(&self) -> &AtomicU64 {
         &self.0.words()[0]
     }

@@ -1,13 +1,13 @@
 //! Real-time signals in the papers' order (ECalls-05 §3.1.1): SIGKILL and SIGSTOP first, then the
 //! real-time signals from SIGRTMIN (most urgent) to SIGRTMAX, then the regular ones.
 //!
-//! The papers patched the kernel for that. A stock kernel (measured on 6.18 and 7.2) does this
-//! with the signals that are pending when a thread returns to user space:
+//! The papers patched the kernel for that. A stock kernel (measured on 6.18 and 7.2) does this with
+//! the signals that are pending when a thread returns to user space:
 //!
 //! 1. SIGKILL ends the process at once, and SIGSTOP cannot be masked: nothing to do.
-//! 2. It takes the signals out lowest number first, hence regular ones before real-time ones.
-//!    (Those that a fault of the thread itself caused come before all, and signals to the thread
-//!    before signals to its process; ours go to the process.)
+//! It takes the signals in ascending order of their numbers, hence regular ones before real-time
+//! ones. (Signals caused by a fault of the thread itself precede all others, and signals to the
+//! thread precede signals to its process; those of ECalls go to the process.)
 //! 3. For each it lays a handler frame on the stack *without running it* and blocks that handler's
 //!    `sa_mask`; then it looks for the next one. So the handler that is laid **last runs first**,
 //!    and a signal that an earlier frame's mask blocks waits until that frame's handler returns.
@@ -20,19 +20,19 @@
 //! | full | full | USR1, RTMIN, RTMIN+1: regular first |
 //! | **full** | **without real-time signals** | **RTMIN, RTMIN+1, USR1** |
 //!
-//! The last row is the papers' order, and two rules make it: [`install`] gives real-time handlers
-//! a full mask, and [`keep_order`] takes the real-time signals out of the masks of the regular
-//! handlers that a program has. By the second one, a real-time signal also interrupts a regular
-//! handler that is running. Signals of one number stay in the order they were sent.
+//! The last row is the papers' order, and follows from two rules: [`install`] gives real-time
+//! handlers a full mask, and [`keep_order`] removes the real-time signals from the masks of the
+//! regular handlers of a program. By the second rule, a real-time signal also interrupts a running
+//! regular handler. Signals of one number remain in the order in which they were sent.
 //!
-//! The order holds within a thread. Where several threads leave a signal unblocked, the kernel
-//! picks one of them: let one thread take the signals, and [`block`] them in the others (a thread
-//! inherits what its creator blocks).
+//! The order holds within a thread. If several threads leave a signal unblocked, the kernel chooses
+//! one of them: let one thread take the signals, and [`block`] them in the others (a thread
+//! inherits the blocked signals of its creator).
 //!
-//! [`SignalQueue`] takes signals without handlers. It takes them by sigtimedwait(2), not by
-//! reading a signalfd: a signal that BPF sends carries SI_KERNEL, and for that code a signalfd
-//! drops the value. Also, it can ask for the real-time signals first, which a read cannot. Its
-//! signalfd is for waiting.
+//! [`SignalQueue`] takes signals without handlers. It takes them by sigtimedwait(2), not by reading
+//! a signalfd: a signal that BPF sends has the code SI_KERNEL, for which a signalfd drops the
+//! value. Also, it can ask for the real-time signals first, which a read cannot. Its signalfd is
+//! only for waiting.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -48,7 +48,7 @@ use crate::kernel::sys;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SignalValue {
     pub signal: i32,
-    /// What the sender attached; 0 if it could not attach anything (kill).
+    /// The value that the sender attached; 0 if it could not attach one (kill).
     pub value: u64,
     /// Process that sent it; 0: the kernel, as for all events.
     pub pid: u32,
@@ -61,17 +61,17 @@ pub struct SignalValue {
 
 /// A handler of a real-time signal.
 ///
-/// It runs in the middle of whatever the thread was doing, so it may call only what is
-/// async-signal-safe: no allocation, no lock, no output through std. Atomics and shared memory are
-/// fine. A panic in it ends the process. errno is kept for it.
+/// It interrupts the thread at any instruction, so it may call only async-signal-safe functions: no
+/// allocation, no lock, no output through std. Atomics and shared memory are allowed. A panic in it
+/// ends the process. errno is preserved.
 pub type Handler = fn(SignalValue);
 
-/// Numbers there are, and one for the 0 that none has.
+/// Number of signals, and one more for the unused number 0.
 const SIGNALS: usize = 65;
 
-/// Signals by which the kernel reports a fault of the running thread. They come before all others
-/// whatever we do, and a handler of one often wants to be alone: their masks stay as they are, and
-/// they stay unblocked while a real-time handler runs, so that a fault in it is reported.
+/// Signals by which the kernel reports a fault of the running thread. They always precede all
+/// others, and a handler of one often must not be interrupted: their masks remain as they are, and
+/// they remain unblocked while a real-time handler runs, so that a fault in it is reported.
 const FAULTS: [c_int; 6] = [
     libc::SIGSEGV,
     libc::SIGBUS,
@@ -81,18 +81,18 @@ const FAULTS: [c_int; 6] = [
     libc::SIGSYS,
 ];
 
-/// The handler of each signal, a [`Handler`] or null. Written by [`install`] before the kernel
-/// learns of it, read by [`deliver`].
+/// The handler of each signal, a [`Handler`] or null. [`install`] writes it before it registers it
+/// with the kernel, [`deliver`] reads it.
 static HANDLERS: [AtomicPtr<()>; SIGNALS] = [const { AtomicPtr::new(null_mut()) }; SIGNALS];
 
-/// The real-time signals that a program may use, most urgent first (the C library keeps some).
+/// The real-time signals that a program may use, most urgent first (the C library reserves some).
 pub fn real_time_signals() -> RangeInclusive<i32> {
     libc::SIGRTMIN()..=libc::SIGRTMAX()
 }
 
 /// Runs `handler` whenever real-time signal `signal` arrives, for the whole process. System calls
-/// that it interrupts go on by themselves where the kernel can resume them (SA_RESTART). While it
-/// runs, all signals wait, other than those that report a fault.
+/// that it interrupts are resumed where the kernel can do so (SA_RESTART). While it runs, all
+/// signals are blocked, except those that report a fault.
 ///
 /// # Errors
 /// [`Error::Invalid`] if `signal` is not one of [`real_time_signals`].
@@ -113,8 +113,8 @@ pub fn install(signal: i32, handler: Handler) -> Result<()> {
     set_action(signal, &action).inspect_err(|_| slot.store(former, Ordering::Release))
 }
 
-/// Takes the handler of real-time signal `signal` away. From then on the signal is ignored: its
-/// default would end the process, and a sender may not know yet.
+/// Removes the handler of real-time signal `signal`. From then on the signal is ignored: its
+/// default action would end the process, and a sender may still send it.
 ///
 /// # Errors
 /// [`Error::Invalid`] if `signal` is not one of [`real_time_signals`].
@@ -131,7 +131,7 @@ pub fn uninstall(signal: i32) -> Result<()> {
     Ok(())
 }
 
-/// Takes the real-time signals out of the masks of all regular handlers that the process has now,
+/// Removes the real-time signals from the masks of all regular handlers that the process has now,
 /// so that real-time signals precede and interrupt them. Returns the signals whose handlers were
 /// changed.
 ///
@@ -160,13 +160,12 @@ pub fn keep_order() -> Result<Vec<i32>> {
 /// Blocks signals in the calling thread: they wait until [`unblock`] or a [`SignalQueue`].
 ///
 /// # Errors
-/// [`Error::Invalid`] for a number that is no signal, or one that cannot be blocked.
+/// [`Error::Invalid`] for a number that is not a signal, or one that cannot be blocked.
 pub fn block(signals: &[i32]) -> Result<()> {
     set_mask(libc::SIG_BLOCK, &set_of(signals)?)
 }
 
-/// Lets signals through again in the calling thread. Those that wait are handled before it
-/// returns.
+/// Unblocks signals in the calling thread. Pending ones are handled before it returns.
 ///
 /// # Errors
 /// As [`block`].
@@ -176,9 +175,10 @@ pub fn unblock(signals: &[i32]) -> Result<()> {
 
 /// Takes signals without handlers, in the papers' order, with all 64 bits of their values.
 ///
-/// Its descriptor is readable while a signal waits: use it with poll or epoll, in the process that
-/// made it (an epoll set inherited by a child watches the parent's signals). Do not read from it.
-/// Any thread may take; signals that go to a thread can be taken by that thread only.
+/// Its descriptor is readable while a signal is pending: use it with poll or epoll, in the process
+/// that created it (an epoll set inherited by a child watches the parent's signals). Do not read
+/// from it. Any thread may take signals; those that were sent to a thread can be taken by that
+/// thread only.
 #[derive(Debug)]
 pub struct SignalQueue {
     fd: OwnedFd,
@@ -187,11 +187,12 @@ pub struct SignalQueue {
 }
 
 impl SignalQueue {
-    /// Blocks `signals` in the calling thread and makes a queue for them. Other threads must block
-    /// them too: make the queue before they start. They stay blocked when the queue is dropped.
+    /// Blocks `signals` in the calling thread and creates a queue for them. Other threads must
+    /// block them too: create the queue before they start. They remain blocked when the queue is
+    /// dropped.
     ///
     /// # Errors
-    /// As [`block`]; [`Error::Os`] without descriptors left.
+    /// As [`block`]; [`Error::Os`] if no descriptors are left.
     pub fn new(signals: &[i32]) -> Result<SignalQueue> {
         let all = set_of(signals)?;
         set_mask(libc::SIG_BLOCK, &all)?;
@@ -213,7 +214,7 @@ impl SignalQueue {
         })
     }
 
-    /// The next signal, if one waits.
+    /// The next signal, if one is pending.
     ///
     /// # Errors
     /// [`Error::Os`] if the system refuses; none is known.
@@ -224,8 +225,8 @@ impl SignalQueue {
         }
     }
 
-    /// The next signal, waiting at most `timeout_ns` for it (None: for ever). `Ok(None)`: time is
-    /// up.
+    /// The next signal; waits for it at most `timeout_ns` (`None`: without limit). `Ok(None)` if
+    /// the time is over.
     ///
     /// # Errors
     /// As [`SignalQueue::take`].
@@ -239,7 +240,8 @@ impl SignalQueue {
             if left_ns == Some(0) {
                 return Ok(None);
             }
-            // Also returns when a handler ran, or when another thread is faster: hence the loop.
+            // It also returns when a handler ran, or when another thread took the signal: hence the
+            // loop.
             sys::wait_readable(self.as_fd(), left_ns)?;
         }
     }
@@ -251,7 +253,7 @@ impl AsFd for SignalQueue {
     }
 }
 
-/// What the kernel calls for every installed signal. Async-signal-safe.
+/// The function that the kernel calls for every installed signal. Async-signal-safe.
 extern "C" fn deliver(signal: c_int, info: *mut libc::siginfo_t, _context: *mut c_void) {
     // SAFETY: the C library's errno of this thread is always there.
     let errno = unsafe { libc::__errno_location() };
@@ -315,7 +317,7 @@ fn describe(signal: c_int, info: &libc::siginfo_t) -> SignalValue {
     described
 }
 
-/// Which parts of a siginfo_t, a union, say something.
+/// The fields of a siginfo_t, a union, that are valid.
 #[derive(Debug, PartialEq, Eq)]
 struct Fields {
     value: bool,

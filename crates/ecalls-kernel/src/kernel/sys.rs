@@ -1,4 +1,4 @@
-//! The system calls that libbpf-rs has no safe name for, each as one small safe function.
+//! System calls for which libbpf-rs has no safe function, each as one small safe function.
 
 use std::ffi::c_void;
 use std::mem::size_of;
@@ -13,7 +13,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::error::{Error, Result};
 
-/// Takes a descriptor that the kernel just gave us.
+/// Takes ownership of a descriptor that the kernel has just returned.
 fn owned(fd: RawFd, action: &'static str) -> Result<OwnedFd> {
     if fd < 0 {
         return Err(Error::from_errno(action, i64::from(fd)));
@@ -30,7 +30,7 @@ pub(crate) fn attach(program: BorrowedFd<'_>, kind: u32) -> Result<OwnedFd> {
     owned(fd, "attaching a program")
 }
 
-/// Runs an iterator: a descriptor from which its output is read once.
+/// Runs an iterator; its output can be read once from the returned descriptor.
 pub(crate) fn iterator(program: BorrowedFd<'_>) -> Result<OwnedFd> {
     let link = attach(program, libbpf_sys::BPF_TRACE_ITER)?;
     // SAFETY: the link's descriptor is open.
@@ -56,8 +56,8 @@ pub(crate) fn attach_cgroup(
     owned(fd, "attaching a program to a control group")
 }
 
-/// Opens a tracepoint by its number, on every CPU and for every process: what a program on it is
-/// attached to.
+/// Opens a tracepoint by its number, on every CPU and for every process, so that a program can be
+/// attached to it.
 pub(crate) fn open_tracepoint(id: u64) -> Result<OwnedFd> {
     let attributes = libbpf_sys::perf_event_attr {
         type_: libbpf_sys::PERF_TYPE_TRACEPOINT,
@@ -126,8 +126,8 @@ pub(crate) fn link_ids(fd: BorrowedFd<'_>) -> Result<(u32, u32)> {
     Ok((info.id, info.prog_id))
 }
 
-/// The kernel's figures of a program: id, runs and nanoseconds (while statistics are on), and runs
-/// that were skipped because the program was active on that CPU.
+/// The kernel's figures of a program: id, runs and nanoseconds (while statistics are enabled), and
+/// runs that were skipped because the program was active on that CPU.
 pub(crate) fn program_info(fd: BorrowedFd<'_>) -> Result<libbpf_sys::bpf_prog_info> {
     info(
         fd,
@@ -136,7 +136,7 @@ pub(crate) fn program_info(fd: BorrowedFd<'_>) -> Result<libbpf_sys::bpf_prog_in
     )
 }
 
-/// How many instructions the kernel's verifier looked at to load each of these programs.
+/// The number of instructions that the verifier processed to load each of these programs.
 pub(crate) fn verified<N: Into<String>, F: AsFd>(
     programs: impl Iterator<Item = (N, F)>,
 ) -> Result<Vec<(String, u32)>> {
@@ -148,7 +148,7 @@ pub(crate) fn verified<N: Into<String>, F: AsFd>(
         .collect()
 }
 
-/// What steps from one id of a kind of BPF object to the next.
+/// The function that returns the next id of a kind of BPF object.
 type NextId = unsafe extern "C" fn(u32, *mut u32) -> i32;
 
 fn ids(next_id: NextId) -> impl Iterator<Item = u32> {
@@ -164,8 +164,8 @@ fn ids(next_id: NextId) -> impl Iterator<Item = u32> {
     })
 }
 
-/// Ids of all maps of the machine, in ascending order. None is opened: that would do harm to a
-/// table of programs that is just being torn down.
+/// Ids of all maps of the machine, in ascending order. No map is opened: that would be harmful for
+/// a table of programs that is being torn down.
 pub fn map_ids() -> impl Iterator<Item = u32> {
     ids(libbpf_sys::bpf_map_get_next_id)
 }
@@ -175,7 +175,7 @@ pub(crate) fn program_ids() -> impl Iterator<Item = u32> {
     ids(libbpf_sys::bpf_prog_get_next_id)
 }
 
-/// Name of a program; None when it is gone.
+/// Name of a program; `None` if the program is gone.
 pub(crate) fn program_name(id: u32) -> Option<String> {
     let program = program_by_id(id).ok()?;
     let info = program_info(program.as_fd()).ok()?;
@@ -184,12 +184,13 @@ pub(crate) fn program_name(id: u32) -> Option<String> {
     Some(String::from_utf8_lossy(&name).into_owned())
 }
 
-/// Runs a BPF system call program on `context`, which it may read and write. Its return value.
+/// Runs a BPF system call program on `context`, which it may read and write, and returns its
+/// result.
 pub(crate) fn run(program: BorrowedFd<'_>, context: &mut [u8]) -> Result<i32> {
     let size = u32::try_from(context.len()).expect("a small context");
     let mut options = libbpf_sys::bpf_test_run_opts {
         sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
-        // For system call programs the kernel writes the context back to where it read it from.
+        // For system call programs the kernel writes the context back to where it was read.
         ctx_in: context.as_mut_ptr().cast_const().cast(),
         ctx_size_in: size,
         ..Default::default()
@@ -203,26 +204,26 @@ pub(crate) fn run(program: BorrowedFd<'_>, context: &mut [u8]) -> Result<i32> {
     Ok(options.retval.cast_signed())
 }
 
-/// Turns the kernel's statistics of BPF run times on, until the descriptor is closed.
+/// Enables the kernel's statistics of BPF run times until the descriptor is closed.
 pub fn enable_statistics() -> Result<OwnedFd> {
     // SAFETY: takes a number only.
     let fd = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
     owned(fd, "turning BPF statistics on")
 }
 
-/// Waits until every program run that is under way on any CPU has ended.
+/// Waits until every current program run on any CPU has ended.
 pub(crate) fn wait_for_readers() -> Result<()> {
     membarrier(MembarrierCommand::Global)
         .map_err(|errno| Error::from_io("waiting for running programs", errno.into()))
 }
 
-/// Now, ns of CLOCK_MONOTONIC: the clock of every time in the contract.
+/// The current time, ns of CLOCK_MONOTONIC: the clock of every time in the contract.
 pub fn now_ns() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
-/// Waits until `fd` is readable. False: the time ran out. A signal counts as a spurious wake-up.
+/// Waits until `fd` is readable. False: the time is over. A signal counts as a spurious wake-up.
 pub fn wait_readable(fd: BorrowedFd<'_>, timeout_ns: Option<u64>) -> Result<bool> {
     let time = timeout_ns.map(|ns| Timespec {
         tv_sec: (ns / 1_000_000_000).cast_signed(),
@@ -256,7 +257,7 @@ pub(crate) fn fast_prctl(call: u64, a: u64, b: u64, c: u64) -> i32 {
     unsafe { libc::prctl(ecalls_abi::downcall::PRCTL, call, a, b, c) }
 }
 
-/// Whether the caller is root in every respect that matters here (effective user 0).
+/// Whether the caller has root's effective user id, 0.
 pub fn is_root() -> bool {
     geteuid().is_root()
 }
@@ -277,7 +278,7 @@ pub(crate) fn fast_setsockopt(socket: RawFd, call: [u64; 4]) -> i32 {
     unsafe { libc::setsockopt(socket, 0x4543, 0x4543, call.as_ptr().cast::<c_void>(), 32) }
 }
 
-/// Whether a socket listens for connections; also false when it is no socket.
+/// Whether a socket listens for connections; false also if `socket` is not a socket.
 pub(crate) fn is_listener(socket: BorrowedFd<'_>) -> bool {
     socket_acceptconn(socket).unwrap_or(false)
 }

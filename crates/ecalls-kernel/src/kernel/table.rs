@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use crate::error::{Error, Result};
 use crate::kernel::segment::Segment;
 
-/// A map from a number to a `T`.
+/// A map from an index to a `T`.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
     map: MapHandle,
@@ -63,8 +63,8 @@ impl<T: FromBytes + IntoBytes + Immutable> Table<T> {
     }
 }
 
-/// A table whose rows are seen in place: many are looked through without a system call. Writing
-/// goes through a [`Table`] of the same map.
+/// A table whose rows are read in place, so that a search needs no system call. Rows are written
+/// through a [`Table`] of the same map.
 #[derive(Debug)]
 pub(crate) struct Mapped<T> {
     segment: Segment,
@@ -82,7 +82,7 @@ impl<T: FromBytes + IntoBytes> Mapped<T> {
         })
     }
 
-    /// The row at `index`, read word by word: it may change meanwhile.
+    /// The row at `index`, read word by word: it may change during the read.
     pub(crate) fn get(&self, index: u32) -> T {
         let mut value = T::new_zeroed();
         let from = self.segment.words()[index as usize * Mapped::<T>::WORDS..].iter();
@@ -105,7 +105,7 @@ impl<T: FromBytes + IntoBytes> Mapped<T> {
     }
 }
 
-/// A view that is mapped when it is first asked for.
+/// A view that is mapped on first use.
 #[derive(Debug)]
 pub(crate) struct Lazy<T>(OnceLock<Mapped<T>>);
 

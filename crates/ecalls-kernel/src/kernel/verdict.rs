@@ -1,26 +1,27 @@
-//! What the kernel said when it refused an object file: the one line of libbpf's report that says
-//! why.
+//! The kernel's reason for the refusal of an object file: the one line of libbpf's report that has
+//! it.
 //!
-//! Two sorts of refusal look alike to a caller. Either the kernel lacks what a program is about (a
-//! tracepoint, a function, a kind of program): then libbpf says so, or the kernel says nothing. Or
-//! it has everything, and its verifier does not accept the program: then there is a log of each
-//! instruction, and behind it the reason. The second is no lack, and must not be told as one.
+//! Two kinds of refusal look alike to a caller. Either the kernel lacks a feature that a program
+//! uses (a tracepoint, a function, a kind of program): then libbpf reports it, or the kernel
+//! reports nothing. Or the kernel has everything, and its verifier rejects the program: then there
+//! is a log of each instruction, followed by the reason. The second is not a missing feature, and
+//! must not be reported as one.
 
 use std::cell::RefCell;
 
-/// Longest reason that is kept, bytes.
+/// Longest stored reason, bytes.
 const MAX: usize = 200;
 
-/// How libbpf encloses the verifier's log.
+/// The line with which libbpf begins the verifier's log.
 const BEGIN: &str = "-- BEGIN PROG LOAD LOG --";
 const END: &str = "-- END PROG LOAD LOG --";
 
 thread_local! {
-    /// What was said since the last [`take`] by the object that this thread loads.
+    /// The verifier's reason since the last [`take`], for the object that this thread loads.
     static SAID: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Notes a message of libbpf; the first that tells of a verifier counts.
+/// Records a message of libbpf; only the first one from a verifier counts.
 pub(crate) fn note(message: &str) {
     let Some(reason) = reason(message) else {
         return;
@@ -30,12 +31,12 @@ pub(crate) fn note(message: &str) {
     });
 }
 
-/// The verifier's reason since the last call. None: it was not asked.
+/// The verifier's reason since the last call; `None` if it reported none.
 pub(crate) fn take() -> Option<String> {
     SAID.take()
 }
 
-/// The reason in a message with a verifier's log: the last line that is no trace of its work.
+/// The reason in a message with a verifier's log: the last line that is not part of its trace.
 fn reason(message: &str) -> Option<String> {
     let (head, rest) = message.split_once(BEGIN)?;
     let log = rest.split_once(END).map_or(rest, |(log, _)| log);
@@ -52,7 +53,7 @@ fn reason(message: &str) -> Option<String> {
     Some(text)
 }
 
-/// Whether a line says something: is no instruction, state, source line or figure.
+/// Whether a line is a message: not an instruction, a state, a source line or a figure.
 fn is_said(line: &str) -> bool {
     let number = line.split_once(':').map_or("", |(number, _)| number);
     let is_instruction = number
