@@ -117,6 +117,8 @@ const DOWN_BYTES: usize = DOWN_ELEMENT_BYTES * DOWN_ELEMENTS;
 
 impl Channel {
     fn open(stage: &Stage) -> Channel {
+        // The calls below are made without the library, which would load it with the first one.
+        stage.core.fast_call().expect("a fast call");
         let owner = stage.owner(ANNA, ROW);
         let hosted = HostedChannel::open(Arc::clone(&stage.core), &owner, &Shape::default());
         let hosted = hosted.expect("a channel");
