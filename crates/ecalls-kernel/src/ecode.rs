@@ -2,10 +2,10 @@
 //! accepted, either as a handler for a slot of the core ([`load_handler`]) or on trial with memory
 //! of its own ([`Trial`]: tests, `ecalls ecode run --on kernel`).
 //!
-//! A program is loaded without any description; that is the fast way. If the kernel refuses it,
-//! it is offered once more for the verifier's words, and the instruction it names is looked up in
-//! the text ([`Refusal`]). The compiler lets nothing through that the verifier should refuse, so a
-//! refusal is a limit of the kernel or a fault of ours, and says so.
+//! A program is loaded without a description first, which is faster. If the kernel refuses it, it
+//! is loaded once more for the verifier's log, and the instruction that the log names is looked up
+//! in the text ([`Refusal`]). The compiler rejects everything that the verifier should refuse, so a
+//! refusal is a limit of the kernel or a fault of ours, and its message says so.
 
 pub mod environment;
 pub mod handwritten;
@@ -34,7 +34,7 @@ use crate::kernel::segment::Segment;
 pub struct Maps<'a> {
     /// See [`Map::Frame`], and so on.
     pub frame: BorrowedFd<'a>,
-    /// Its elements begin with the event.
+    /// Each element begins with the event.
     pub event: BorrowedFd<'a>,
     /// An array of one element.
     pub state: Option<BorrowedFd<'a>>,
@@ -56,27 +56,27 @@ impl<'a> Maps<'a> {
     }
 }
 
-/// Why the kernel does not take a program.
+/// The reason why the kernel refuses a program.
 #[derive(Debug)]
 pub struct Refusal {
     pub source: io::Error,
-    /// The verifier's last words; empty if it was not asked.
+    /// The last message of the verifier; empty if there is no log.
     pub reason: String,
-    /// The instruction it stopped at.
+    /// The instruction at which it stopped.
     pub instruction: Option<u32>,
-    /// All it wrote.
+    /// The whole log.
     pub log: String,
 }
 
 impl Refusal {
-    /// In one line, with the place in the text.
+    /// In one line, with the position in the text.
     pub fn render(&self, object: &Object, source: &Source) -> String {
         let reason = if self.reason.is_empty() {
             self.source.to_string()
         } else {
             self.reason.clone()
         };
-        // What came without spans has no place.
+        // A program without spans has no positions.
         let instruction = self.instruction.filter(|_| !object.spans.is_empty());
         let span = instruction.map(|instruction| object.span(instruction));
         let place = span.map(|span| source.place(span.start));
@@ -92,14 +92,14 @@ impl Refusal {
     }
 }
 
-/// What a program is loaded as.
+/// The purpose for which a program is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// For BPF_PROG_TEST_RUN.
     Trial,
     /// On the tracepoint `bpf_trigger_tp`, like all handlers.
     Handler { tracepoint: u32 },
-    /// Called by a program on a tracepoint, with its record (provider/meeting.rs).
+    /// Called by a program on a tracepoint, with the tracepoint's record (provider/meeting.rs).
     Meeting,
 }
 
@@ -121,16 +121,16 @@ pub(crate) fn load_meeting(
     load(object, maps, Kind::Meeting)
 }
 
-/// Does what must be done once before programs are loaded, for who cannot read the kernel's types
-/// any more when the first one comes.
+/// Executes the steps that are needed once before programs are loaded, for a process that can no
+/// longer read the kernel's types when the first program arrives.
 ///
 /// # Errors
-/// That of asking the kernel.
+/// Those of the kernel.
 pub fn prepare() -> Result<()> {
     tracepoint().map(|_| ())
 }
 
-/// The kernel's number of `bpf_trigger_tp`: asked once, since the answer takes milliseconds.
+/// The kernel's id of `bpf_trigger_tp`; it is cached, since the lookup takes milliseconds.
 fn tracepoint() -> Result<u32> {
     static KNOWN: OnceLock<u32> = OnceLock::new();
     if let Some(known) = KNOWN.get() {
@@ -152,7 +152,7 @@ fn tracepoint() -> Result<u32> {
     }
 }
 
-/// The instructions with the maps filled in.
+/// The instructions with the maps' descriptors inserted.
 fn linked(object: &Object, maps: &Maps<'_>) -> Result<Vec<u64>> {
     let mut instructions = object.instructions.clone();
     for used in &object.maps {
@@ -167,7 +167,8 @@ fn linked(object: &Object, maps: &Maps<'_>) -> Result<Vec<u64>> {
     Ok(instructions)
 }
 
-/// A second look at a program that took the verifier longer than this would take it far longer.
+/// A program that took the verifier longer than this is not loaded again for the log, which would
+/// take much longer.
 const QUICK: Duration = Duration::from_millis(100);
 
 fn load(
@@ -198,7 +199,7 @@ fn load(
     }
 }
 
-/// Offers a program again to hear why not.
+/// Loads a program again to get the reason of its refusal.
 fn explain(instructions: &[u64], kind: Kind) -> std::result::Result<OwnedFd, Refusal> {
     let mut log = vec![0u8; 256 * 1024];
     let source = match offer(instructions, kind, Some(&mut log), None) {
@@ -216,8 +217,8 @@ fn explain(instructions: &[u64], kind: Kind) -> std::result::Result<OwnedFd, Ref
     })
 }
 
-/// The instruction that the verifier was at, and what it said then. Its log shows an instruction
-/// as `12: (61) r1 = ...`, and what is wrong on the lines behind the last one.
+/// The instruction at which the verifier stopped, and its message. The log shows an instruction as
+/// `12: (61) r1 = ...`, and the error on the lines after the last one.
 fn last_words(log: &str) -> (Option<u32>, String) {
     let mut instruction = None;
     let mut words = Vec::new();
@@ -303,12 +304,12 @@ fn owned(fd: i32) -> io::Result<OwnedFd> {
 
 // --- on trial ---
 
-/// What a program works on in a trial run: the same bytes as in the kernel.
+/// The memory of a program in a trial run: the same bytes as in the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrialMemory {
     /// The frame, [`at::BYTES`].
     pub frame: Vec<u8>,
-    /// The event's header, and behind it its data.
+    /// The event's header, followed by its data.
     pub event: Vec<u8>,
     pub state: Vec<u8>,
     /// The channel's attributes, s64 each.
@@ -324,7 +325,7 @@ pub struct Trial {
     areas: [Area; 5],
 }
 
-/// A map, and its only element as this process sees it.
+/// A map, and its only element as mapped in this process.
 #[derive(Debug)]
 struct Area {
     map: MapHandle,
@@ -425,13 +426,13 @@ impl Trial {
         }
     }
 
-    /// Loads another program as a handler, with this one's memory: all of the way into the kernel
-    /// but the place that it would be called from.
+    /// Loads another program as a handler, with this one's memory: all steps of a handler except
+    /// its insertion into a slot.
     pub fn load_handler(&self, object: &Object) -> Result<std::result::Result<OwnedFd, Refusal>> {
         load_handler(object, &Trial::maps(&self.areas))
     }
 
-    /// Runs it once on this memory.
+    /// Runs the program once on this memory.
     pub fn run(&self, memory: &mut TrialMemory) -> Result<()> {
         let [frame, event, state, attributes, sinks] = &self.areas;
         frame.write(&memory.frame);
@@ -445,7 +446,7 @@ impl Trial {
         Ok(())
     }
 
-    /// Runs it on the memory as it is.
+    /// Runs the program on the memory in its present state.
     pub fn run_again(&self) -> Result<()> {
         let mut options = libbpf_sys::bpf_test_run_opts {
             sz: size_of::<libbpf_sys::bpf_test_run_opts>() as size_t,
@@ -463,7 +464,8 @@ impl Trial {
         }
     }
 
-    /// Runs so far and what they took, ns, as the kernel counts them while its statistics are on.
+    /// The number of runs so far and their time, ns, which the kernel counts while its statistics
+    /// are enabled.
     pub fn counted(&self) -> Result<(u64, u64)> {
         let info = crate::kernel::sys::program_info(self.program())?;
         Ok((info.run_cnt, info.run_time_ns))

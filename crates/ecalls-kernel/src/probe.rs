@@ -1,18 +1,19 @@
-//! What this kernel offers, and what we use of it: the knowledge behind `ecalls doctor`.
+//! The features of this kernel, and our use of them: the facts behind `ecalls doctor`.
 //!
-//! [`features`] reads the facts of the host (`host`), looks the kernel's functions, tracepoints
-//! and types up in its type information (`types`, which anybody may read) and, where the caller
-//! has the privileges, tries each by loading something tiny that is gone at once (`trial`).
-//! `part` lists the parts of the kernel that we use and judges them by what was found;
-//! `setting` judges how the machine is set up. [`choices`] then says, purpose by purpose, which
-//! mechanism is used here and why.
+//! [`features`] reads the facts of the host (`host`), looks up the kernel's functions, tracepoints
+//! and types in its type information (`types`, which any user may read) and, if the caller has the
+//! privileges, tries each by loading a tiny program or map that is removed at once (`trial`).
+//! `part` lists the parts of the kernel that we use and judges them by these findings; `setting`
+//! judges the configuration of the machine. [`choices`] then lists for each purpose which mechanism
+//! is used here and why.
 //!
-//! Reading and judging are apart: everything that judges is a function from plain values and
-//! tested without the kernel it is about. A file that is missing makes a feature unknown, never an
+//! Reading and judging are separate: everything that judges is a function of plain values, and is
+//! tested without the kernel in question. A missing file makes a feature unknown, and is never an
 //! error.
 //!
-//! The core itself does not ask here: it loads and attaches what it can, best first. It asks only
-//! when the kernel refused it, to name what is missing ([`missing_requirement`]).
+//! The core itself does not use this module at its start: it loads and attaches what the kernel
+//! accepts, best first. It does so only after a refusal by the kernel, to name the missing feature
+//! ([`missing_requirement`]).
 
 mod choice;
 mod host;
@@ -26,14 +27,14 @@ use std::fmt;
 
 pub use choice::{Choice, choices};
 
-/// Whether the kernel has something.
+/// Whether the kernel has a feature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     /// It does.
     Present,
-    /// It does not, or does not let us have it.
+    /// It does not, or does not permit us to use it.
     Absent,
-    /// Cannot be told, and why.
+    /// It cannot be determined, for this reason.
     Unknown(&'static str),
 }
 
@@ -47,26 +48,26 @@ impl fmt::Display for State {
     }
 }
 
-/// Something that the kernel or its set-up offers.
+/// A feature of the kernel or of its configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Feature {
     pub name: &'static str,
-    /// What we use it for.
+    /// Our use of it.
     pub purpose: &'static str,
     /// Whether it is there.
     pub state: State,
-    /// The kernel version, build option or setting that brings it.
+    /// The kernel version, build option or setting that provides it.
     pub since: &'static str,
-    /// What is lost without it, and what takes its place.
+    /// The consequence without it, and its replacement.
     pub without: &'static str,
-    /// How its state was found out.
+    /// How its state was determined.
     pub evidence: String,
     /// Whether the core cannot be loaded without it.
     pub required: bool,
 }
 
-/// Everything we use, most basic first. Takes about a tenth of a second: it reads the kernel's
-/// type information, and with privileges loads about forty programs of a few instructions.
+/// All features that we use, most basic first. This takes about a tenth of a second: it reads the
+/// kernel's type information, and with privileges loads about forty programs of a few instructions.
 pub fn features() -> Vec<Feature> {
     let former = libbpf_rs::set_print(None);
     let host = host::Host::read();
@@ -78,8 +79,7 @@ pub fn features() -> Vec<Feature> {
     features
 }
 
-/// The first thing that the core cannot do without and this kernel lacks: its name, and what
-/// brings it.
+/// The first feature that the core needs and this kernel lacks: its name, and what provides it.
 pub fn missing_requirement() -> Option<(&'static str, &'static str)> {
     first_missing(&features())
 }

@@ -1,15 +1,16 @@
 //! Services that are added while the core runs, from a BPF object file of a privileged provider
-//! (bpf/ecalls/service.bpf.h is what its author writes against).
+//! (its author programs against bpf/ecalls/service.bpf.h).
 //!
-//! Adding one means: look at the file, register the service it describes, load its programs with
-//! the core's maps in place of those of the same names, and attach them. All of it belongs to this
-//! process: when it ends, however that happens, its programs are detached and the service is over.
+//! A service is added in these steps: inspect the file, register the service that it describes,
+//! load its programs with the core's maps in place of its maps of the same names, and attach them.
+//! All of these belong to this process: when it ends, for whatever reason, its programs are
+//! detached and the service ends.
 //!
-//! The file's programs write into the core's own tables, by the layouts that they were compiled
-//! with. So the layouts of all structs that both know are compared first, field by field.
+//! The file's programs write into the core's own tables, by the layouts with which they were
+//! compiled. So the layouts of all shared structs are compared first, field by field.
 //!
-//! The core is reached as everything else is: maps by number, the service by its registration. So
-//! it is the same for who hosts the core and for a privileged client of the daemon.
+//! The core is accessed like by any other program: maps by number, the service by its registration.
+//! So this works for a program that hosts the core and for a privileged client of the daemon.
 
 pub(crate) mod meeting;
 pub mod tracepoint;
@@ -36,10 +37,11 @@ use crate::kernel::objects::{MAPS, compiled};
 use crate::kernel::sys;
 use crate::provider::meeting::Ecode;
 
-/// Where the file describes its service: `struct ecalls_provided` of bpf/ecalls/service.bpf.h.
+/// The section in which the file describes its service: `struct ecalls_provided` of
+/// bpf/ecalls/service.bpf.h.
 const DESCRIPTION: &str = ".rodata.service";
 
-/// Kinds of programs that may raise: with preemption off, and locks allowed.
+/// Kinds of programs that may raise events: they run with preemption off, and may take locks.
 const ALLOWED: [&str; 3] = ["tp_btf/", "fentry/", "fexit/"];
 
 /// The core's structs that a raise reads or writes, as the headers name them.
@@ -59,7 +61,7 @@ const SHARED: &[&str] = &[
     "handler_state",
 ];
 
-/// How deep structs lie in each other at most.
+/// Maximum nesting of structs.
 const DEPTH_MAX: u32 = 16;
 
 #[repr(C)]
@@ -73,7 +75,7 @@ struct Provided {
 /// A service that this process has added. Dropping it ends the service.
 #[derive(Debug)]
 pub struct Provider {
-    /// First, so that nothing raises any more when the service ends.
+    /// The first field, so that no event is raised any more when the service ends.
     _links: Vec<Link>,
     objects: Vec<Object>,
     service: Service,
@@ -86,9 +88,9 @@ impl Provider {
     /// Adds the service that an object file describes.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a file that is none, describes no service, was compiled for another
-    /// version, has programs of a kind that may not raise or that the kernel refuses, and for a
-    /// name that is taken; [`Error::Denied`] without privileges.
+    /// [`Error::Invalid`] for a file that is not an object file, describes no service, was compiled
+    /// for another version, has programs of a kind that may not raise or that the kernel refuses,
+    /// and for a name that is taken; [`Error::Denied`] without privileges.
     pub fn add(access: &Arc<dyn Access>, bytes: &[u8]) -> Result<Provider> {
         libbpf_rs::set_print(Some((PrintLevel::Warn, load::print_log)));
         let open = ObjectBuilder::default()
@@ -116,7 +118,7 @@ impl Provider {
         })
     }
 
-    /// One whose programs run, in E-code.
+    /// A service in E-code, whose programs run already.
     pub(crate) fn of_ecode(
         links: Vec<Link>,
         objects: Vec<Object>,
@@ -133,8 +135,8 @@ impl Provider {
         }
     }
 
-    /// How often the kernel did not run its program in E-code, because another of its kind was
-    /// active on that CPU: what was not looked at.
+    /// How often the kernel did not run its program in E-code, because another one of its kind was
+    /// active on that CPU: these occurrences were not examined.
     ///
     /// # Errors
     /// [`Error::Os`].
@@ -183,7 +185,7 @@ fn refused(error: &libbpf_rs::Error) -> Error {
     )
 }
 
-/// What the file says of itself, checked.
+/// The file's description of its service, checked.
 fn description(open: &OpenObject) -> Result<Provided> {
     let bytes = open
         .maps()
@@ -254,7 +256,7 @@ fn check_layouts(bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// A struct's layout as text; None: there is no such struct.
+/// A struct's layout as text; `None` if there is no such struct.
 fn layout_of(btf: &Btf<'_>, tag: &str) -> Option<String> {
     let found = btf
         .type_by_kind::<Struct<'_>>()
@@ -291,7 +293,7 @@ fn write_type(btf: &Btf<'_>, found: BtfType<'_>, text: &mut String, depth: u32) 
     } else if let Ok(union) = Union::try_from(found) {
         let _ = write!(text, "|{}", union.size());
     } else {
-        // Integers and pointers: their places say enough.
+        // For integers and pointers, the offsets are sufficient.
         text.push(';');
     }
 }
@@ -307,7 +309,7 @@ pub(crate) fn maps_of(access: &dyn Access) -> Result<HashMap<&'static str, Owned
     Ok(maps)
 }
 
-/// Puts the core's maps in place of the file's, and fills its constants in.
+/// Replaces the file's maps by the core's, and sets its constants.
 fn prepare(
     mut open: OpenObject,
     maps: &HashMap<&'static str, OwnedFd>,
@@ -334,7 +336,7 @@ fn prepare(
     Ok(open)
 }
 
-/// The file uses a map that an optional part of the core would have brought.
+/// The error for a file with a map that an optional part of the core would have provided.
 pub(crate) fn missing(name: &str) -> Error {
     invalid(
         "one of its maps",

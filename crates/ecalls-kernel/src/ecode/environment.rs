@@ -1,11 +1,11 @@
-//! What a text in E-code may name where it is to run: the same for the program that hosts the core,
-//! the client that shows its user what is wrong, and the daemon that compiles the client's text
-//! again.
+//! The names that a text in E-code may use where it is to run: the same for the program that hosts
+//! the core, the client that shows its user the errors, and the daemon that compiles the client's
+//! text again.
 //!
-//! What it may name is what it has a right to: counters and attributes are the subscription's
-//! channel's, events are raised of services of the subscription's own process. A signal goes to the
-//! receiver only, and that the owner may signal that one is asked when the subscription is made and
-//! again at each signal.
+//! A text may use the names to which it has a right: counters and attributes belong to the
+//! subscription's channel, and events are raised of services of the subscription's own process. A
+//! signal goes to the receiver only, and the owner's permission to signal it is checked when the
+//! subscription is made and again at each signal.
 
 use ::ecode::environment::{Denied, Environment};
 use ::ecode::tree::Builtin;
@@ -15,10 +15,10 @@ use ecalls_abi::version::DATA_MAX;
 
 use crate::error::{Error, Result};
 
-/// Why there are no counters to count in.
+/// The error for a counter without a channel.
 pub const NO_CHANNEL: &str = "counters are a channel's: say memory(...) or report_to(...)";
 
-/// What a text may name that handles events of a service, where their data have the format `input`.
+/// The names for a text that handles events of a service, whose data have the format `input`.
 /// `attributes`: those of its channel.
 ///
 /// # Errors
@@ -33,7 +33,7 @@ pub fn environment(
     of_parts(input, kinds, has_channel, attributes)
 }
 
-/// The same without the service: `kinds` are its.
+/// The same with the service's `kinds` instead of the service.
 ///
 /// # Errors
 /// As [`environment`].
@@ -67,9 +67,9 @@ pub fn of_parts(
     Ok(environment)
 }
 
-/// Whether a text may raise an event, so that looking for services is worth the time it takes: the
-/// word stands in front of a bracket, or of a comment behind which there may be one. Who uses it
-/// in a comment of his own pays that time for nothing.
+/// Whether a text may raise an event, so that the search for services is worth its time: the word
+/// precedes a bracket, or a comment which a bracket may follow. A text that has the word only in a
+/// comment costs that time needlessly.
 pub fn may_raise(text: &str) -> bool {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.match_indices("raise").any(|(at, word)| {

@@ -1,7 +1,7 @@
-//! Handlers written in C (tests/ecode/compare/handwritten.bpf.c), loaded by libbpf: what `ecalls
-//! bench ecode` compares E-code with. They belong to no core and are attached to nothing.
+//! Handlers written in C (tests/ecode/compare/handwritten.bpf.c), loaded by libbpf: `ecalls bench
+//! ecode` compares E-code with them. They belong to no core and are not attached.
 //!
-//! Two of them the kernel's verifier refuses. Their instructions can be counted all the same.
+//! The kernel's verifier refuses two of them, whose instructions can still be counted.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -9,7 +9,7 @@ use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramInput, ProgramM
 
 use crate::error::{Error, Result};
 
-/// All of them.
+/// All handlers.
 #[derive(Debug)]
 pub struct Handwritten {
     object: Object,
@@ -17,10 +17,10 @@ pub struct Handwritten {
     refused: Vec<(&'static str, Vec<u64>)>,
 }
 
-/// Those that the verifier refuses.
+/// The handlers that the verifier refuses.
 const REFUSED: [&str; 2] = ["array", "long_array"];
 
-/// What a map of theirs is.
+/// The content of one of their maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// The frame.
@@ -35,7 +35,7 @@ impl Handwritten {
     /// Loads them.
     ///
     /// # Errors
-    /// The system's.
+    /// Those of the system.
     pub fn load() -> Result<Handwritten> {
         let bytes = include_bytes!(concat!(env!("OUT_DIR"), "/handwritten.bpf.o"));
         let failed = |error| Error::from_bpf("loading handlers written in C", &error);
@@ -53,7 +53,7 @@ impl Handwritten {
         Ok(Handwritten { object, refused })
     }
 
-    /// Whether the verifier refuses one.
+    /// Whether the verifier refuses this handler.
     pub fn is_refused(&self, name: &str) -> bool {
         REFUSED.contains(&name)
     }
@@ -64,10 +64,10 @@ impl Handwritten {
         found.ok_or(Error::Closed("the handler in C"))
     }
 
-    /// The instructions of one.
+    /// The instructions of a handler.
     ///
     /// # Errors
-    /// There is none of that name.
+    /// If there is none of that name.
     pub fn instructions(&self, name: &str) -> Result<Vec<u64>> {
         if let Some((_, instructions)) = self.refused.iter().find(|(of, _)| *of == name) {
             return Ok(linked(instructions));
@@ -75,7 +75,7 @@ impl Handwritten {
         Ok(self.program(name)?.insns().iter().map(word).collect())
     }
 
-    /// Which map an instruction names by this descriptor.
+    /// The map to which this descriptor in an instruction refers.
     pub fn content(&self, descriptor: i32) -> Option<Content> {
         match descriptor {
             FRAME => return Some(Content::Frame),
@@ -91,10 +91,10 @@ impl Handwritten {
         })
     }
 
-    /// Sets the event that they find.
+    /// Sets the event that they read.
     ///
     /// # Errors
-    /// The system's.
+    /// Those of the system.
     pub fn set_event(&self, event: &[u8]) -> Result<()> {
         let mut maps = self.object.maps();
         let map = maps.find(|map| map.name() == "events");
@@ -105,10 +105,10 @@ impl Handwritten {
             .map_err(|error| Error::from_bpf("setting the event of handlers in C", &error))
     }
 
-    /// Runs one.
+    /// Runs a handler.
     ///
     /// # Errors
-    /// The system's.
+    /// Those of the system.
     pub fn run(&self, name: &str) -> Result<()> {
         let program = self.program(name)?;
         program
@@ -117,17 +117,17 @@ impl Handwritten {
             .map_err(|error| Error::from_bpf("running a handler in C", &error))
     }
 
-    /// Runs so far and what they took, ns, while statistics are on.
+    /// The number of runs so far and their time, ns, while statistics are enabled.
     ///
     /// # Errors
-    /// The system's.
+    /// Those of the system.
     pub fn counted(&self, name: &str) -> Result<(u64, u64)> {
         let info = crate::kernel::sys::program_info(self.program(name)?.as_fd())?;
         Ok((info.run_cnt, info.run_time_ns))
     }
 }
 
-/// Instead of descriptors, in programs that are not loaded.
+/// Values instead of descriptors, in programs that are not loaded.
 const FRAME: i32 = -1;
 const EVENT: i32 = -2;
 
@@ -139,7 +139,7 @@ fn word(one: &libbpf_sys::bpf_insn) -> u64 {
         | u64::from(one.imm.cast_unsigned()) << 32
 }
 
-/// Puts the maps in that a program finds first, in their order: its frame and its event.
+/// Inserts the maps that a program uses first, in their order: its frame and its event.
 fn linked(instructions: &[u64]) -> Vec<u64> {
     const WIDE: u64 = 0x18;
     const SOURCE_MAP: u64 = 1 << 12;

@@ -1,8 +1,8 @@
-//! Which mechanism serves each purpose on this kernel, and why.
+//! The mechanism that serves each purpose on this kernel, and the reason.
 //!
-//! Functions from features to choices; they follow what the core does when it loads (core/load.rs)
-//! and say what it would do where the caller may not load it. Figures are from one quiet machine:
-//! they show the proportions.
+//! Functions from features to choices; they follow the core's behaviour when it loads
+//! (core/load.rs) and report what it would do if the caller may not load it. The figures are from
+//! one quiet machine and show proportions.
 
 use super::part::{
     DISPATCH, EXTENSION, LOCK, PRCTL, RUN, SCHED, SETSOCKOPT, SIGNAL, SOCKET, SOCKET_STORAGE,
@@ -12,20 +12,20 @@ use super::setting::{CONTROL_GROUPS, LOCKDOWN, MEMORY_LOCK, REAL_TIME, SIGNALS, 
 use super::{Feature, State};
 use crate::kernel::objects::FastCall;
 
-/// What is used for a purpose.
+/// The mechanism for a purpose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// What for.
+    /// The purpose.
     pub purpose: &'static str,
-    /// What is used here; "none" if nothing can be.
+    /// The mechanism that is used here; "none" if there is none.
     pub mechanism: &'static str,
-    /// Why this one.
+    /// The reason for it.
     pub why: String,
-    /// What else there is, and why it is not used here.
+    /// The alternatives, and why they are not used here.
     pub alternatives: &'static str,
 }
 
-/// The choices for what [`super::features`] found.
+/// The choices by the findings of [`super::features`].
 pub fn choices(features: &[Feature]) -> Vec<Choice> {
     let found = Found(features);
     let (basics, others) = PLAIN.split_at(2);
@@ -72,7 +72,7 @@ impl Found<'_> {
         self.feature(name).map_or("", |feature| feature.without)
     }
 
-    /// Why `name` is not used: what is missing, what would bring it, what follows.
+    /// The reason why `name` is not used: what is missing, what would provide it, what follows.
     fn lack(&self, name: &str) -> String {
         let Some(feature) = self.feature(name) else {
             return format!("{name}: not looked for");
@@ -125,7 +125,7 @@ impl Plain {
     }
 }
 
-/// The first two stand before the others in the list.
+/// The first two precede the others in the list.
 const PLAIN: &[Plain] = &[
     Plain {
         purpose: "raise and dispatch",

@@ -1,4 +1,4 @@
-//! Facts of the host as it is now, read once. A file that cannot be read leaves its fact empty.
+//! Facts of the host at present, read once. A file that cannot be read leaves its fact empty.
 
 use std::ffi::{CStr, c_long};
 use std::fs;
@@ -13,19 +13,19 @@ const CAP_SYS_ADMIN: u64 = 1 << 21;
 const CAP_PERFMON: u64 = 1 << 38;
 const CAP_BPF: u64 = 1 << 39;
 
-/// A limit of the process; None: without limit.
+/// A limit of the process; `None`: unlimited.
 pub(super) type Limit = Option<u64>;
 
-/// The facts, most of them as the kernel wrote them.
+/// The facts, most of them in the kernel's own format.
 #[derive(Debug, Default)]
 pub(super) struct Host {
     /// Release of the kernel, such as "6.18.44-cloud".
     pub(super) release: String,
     /// How and when it was built (`uname -v`).
     pub(super) build: String,
-    /// /sys/kernel/security/lockdown: the modes, the present one in brackets.
+    /// /sys/kernel/security/lockdown: the modes, the current one in brackets.
     pub(super) lockdown: Option<String>,
-    /// What the kernel was started with.
+    /// The kernel's command line.
     pub(super) command_line: Option<String>,
     /// /proc/sys/kernel/unprivileged_bpf_disabled.
     pub(super) unprivileged: Option<String>,
@@ -35,9 +35,9 @@ pub(super) struct Host {
     pub(super) status: Option<String>,
     /// /proc/mounts.
     pub(super) mounts: Option<String>,
-    /// Options the kernel was built with.
+    /// Options with which the kernel was built.
     pub(super) options: Option<Options>,
-    /// What bpf(2) answers to a command that does not exist (errno).
+    /// The errno of bpf(2) for a command that does not exist.
     pub(super) bpf_errno: i32,
     /// Commands of membarrier(2), or a negative number.
     pub(super) barriers: i64,
@@ -50,7 +50,7 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// Reads them.
+    /// Reads all facts.
     pub(super) fn read() -> Host {
         let (release, build) = names();
         Host {
@@ -71,7 +71,7 @@ impl Host {
         }
     }
 
-    /// Major and minor version; None if the release has another form.
+    /// Major and minor version; `None` if the release has another format.
     pub(super) fn version(&self) -> Option<(u32, u32)> {
         let mut numbers = self.release.split(['.', '-']).map(str::parse);
         Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
@@ -96,7 +96,7 @@ impl Host {
             .map(str::trim)
     }
 
-    /// Where the control groups (version 2) are mounted.
+    /// The mount point of the control groups (version 2).
     pub(super) fn control_groups(&self) -> Option<&str> {
         let fields = |line: &'_ str| -> Option<(usize, usize)> {
             let mut ends = line.match_indices(' ').map(|(at, _)| at);
@@ -111,7 +111,7 @@ impl Host {
             .find_map(|line| fields(line).map(|(from, to)| &line[from..to]))
     }
 
-    /// The option's value, "n" if it is off; None: the options are not known.
+    /// The option's value, "n" if it is off; `None` if the options are not known.
     pub(super) fn option(&self, name: &str) -> Option<&str> {
         self.options.as_ref().map(|options| options.value(name))
     }

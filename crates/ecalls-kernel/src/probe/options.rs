@@ -1,11 +1,11 @@
-//! The options that the kernel was built with, as far as it or its package tells.
+//! The options with which the kernel was built, if the kernel or its package has a list of them.
 
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 
 /// A configuration is a few hundred KiB; nothing larger is read.
 const BYTES_MAX: usize = 4 << 20;
 
-/// The options as text, and where they were found.
+/// The options as text, and the file where they were found.
 #[derive(Debug, Default)]
 pub(super) struct Options {
     text: String,
@@ -13,7 +13,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Those of the running kernel, of version `release`; None if no file tells.
+    /// The options of the running kernel, of version `release`; `None` if there is no such file.
     pub(super) fn read(release: &str) -> Option<Options> {
         let places = [
             "/proc/config.gz".to_owned(),
@@ -50,14 +50,14 @@ impl Options {
     }
 }
 
-// From zlib, which libbpf needs for the same purpose and brings along.
+// Functions of zlib, which libbpf needs for the same purpose and links.
 unsafe extern "C" {
     fn gzopen(path: *const c_char, mode: *const c_char) -> *mut c_void;
     fn gzread(file: *mut c_void, buffer: *mut c_void, bytes: c_uint) -> c_int;
     fn gzclose(file: *mut c_void) -> c_int;
 }
 
-/// The text of a file, packed or not.
+/// The text of a file, compressed or not.
 fn unpacked(path: &str) -> Option<String> {
     let path = CString::new(path).ok()?;
     // SAFETY: two strings that end with 0.

@@ -1,9 +1,9 @@
 //! The parts of the kernel that we use: functions, tracepoints, kinds of programs and maps.
 //!
 //! Each row of [`PARTS`] names what must be listed in the kernel's type information, and what can
-//! be tried beside it. A part is absent as soon as one of its pieces surely is; present when all
-//! pieces work or, untried, are listed; else unknown. `required` says that the core as it is today
-//! does not load without it, even where another mechanism is known.
+//! be tried in addition. A part is absent as soon as one of its pieces is certainly absent; present
+//! when all pieces work or, untried, are listed; otherwise unknown. `required` means that the
+//! present core does not load without it, even if another mechanism is known.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use super::types::Types;
 use super::types::Witness::{self, Function, Kfunc, Struct, Tracepoint};
 use super::{Feature, State};
 
-/// Names that the choices refer to.
+/// Names to which the choices refer.
 pub(super) const DISPATCH: &str = "dispatch tracepoint";
 pub(super) const LOCK: &str = "interrupt-safe lock";
 pub(super) const PREEMPTION: &str = "preemption control";
@@ -41,7 +41,7 @@ struct Part {
     since: &'static str,
     without: &'static str,
     required: bool,
-    /// All of these; of each, the first alternative that is there.
+    /// All of these are needed; of each, the first alternative that exists.
     pieces: &'static [&'static [Witness]],
     trial: Option<Trial>,
 }
@@ -332,7 +332,7 @@ const PARTS: &[Part] = &[
     },
 ];
 
-/// Everything to look up in the kernel's type information.
+/// All names to look up in the kernel's type information.
 pub(super) fn names() -> HashSet<Witness> {
     PARTS
         .iter()
@@ -341,7 +341,7 @@ pub(super) fn names() -> HashSet<Witness> {
         .collect()
 }
 
-/// All parts as they are here. `may_load`: whether trying makes sense.
+/// The features of all parts here. `may_load`: whether trials are possible.
 pub(super) fn features(types: &Types, may_load: bool) -> Vec<Feature> {
     PARTS
         .iter()
@@ -361,7 +361,7 @@ pub(super) fn features(types: &Types, may_load: bool) -> Vec<Feature> {
         .collect()
 }
 
-/// The finding about the first alternative that is there, else about the first.
+/// The finding about the first alternative that exists, else about the first one.
 fn find_piece(piece: &[Witness], types: &Types, may_load: bool) -> Finding {
     let there = |finding: &Finding| matches!(finding, Finding::Works(..) | Finding::Listed(_));
     let mut findings = piece.iter().map(|witness| find(*witness, types, may_load));
@@ -412,7 +412,7 @@ fn judge(part: &Part, findings: &[Finding]) -> Feature {
     }
 }
 
-/// All findings in words, those of one kind together.
+/// All findings in words, grouped by kind.
 fn evidence(findings: &[Finding]) -> String {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
     for finding in findings {

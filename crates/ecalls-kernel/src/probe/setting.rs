@@ -1,10 +1,10 @@
-//! How the machine is set up, as far as it matters to us: functions from [`Host`] to features.
+//! The configuration of the machine as far as we depend on it: functions from [`Host`] to features.
 
 use super::host::{Host, Limit};
 use super::types::Types;
 use super::{Feature, State};
 
-/// Names that the choices refer to.
+/// Names to which the choices refer.
 pub(super) const LOCKDOWN: &str = "no lockdown";
 pub(super) const REAL_TIME: &str = "real-time preemption";
 pub(super) const UNPRIVILEGED: &str = "BPF closed to users";
@@ -12,17 +12,17 @@ pub(super) const MEMORY_LOCK: &str = "BPF memory outside the lock limit";
 pub(super) const SIGNALS: &str = "room for queued signals";
 pub(super) const CONTROL_GROUPS: &str = "control groups, version 2";
 
-/// Fewer queued signals than this are lost too easily.
+/// With fewer queued signals than this, signals are lost too easily.
 const SIGNALS_MIN: u64 = 1024;
 
-/// Oldest kernel that has all that the core needs.
+/// The oldest kernel with all features that the core needs.
 const OLDEST: (u32, u32) = (6, 15);
-/// First kernel that counts BPF memory by control group instead of by the lock limit.
+/// The first kernel that counts BPF memory by control group instead of by the lock limit.
 const NO_LOCK_LIMIT: (u32, u32) = (5, 11);
 
 const NOT_LOADED: &str = "the core is not loaded";
 
-/// What everything else rests on.
+/// The features on which all others depend.
 pub(super) fn basics(host: &Host, types: &Types) -> Vec<Feature> {
     vec![
         version(host),
@@ -33,7 +33,7 @@ pub(super) fn basics(host: &Host, types: &Types) -> Vec<Feature> {
     ]
 }
 
-/// What makes the rest better, safer or faster.
+/// Settings that make the other features better, safer or faster.
 pub(super) fn surroundings(host: &Host) -> Vec<Feature> {
     vec![
         control_groups(host),
@@ -49,7 +49,8 @@ pub(super) fn surroundings(host: &Host) -> Vec<Feature> {
 fn version(host: &Host) -> Feature {
     let state = match host.version() {
         Some(version) if version >= OLDEST => State::Present,
-        // Not required by itself: a vendor's kernel may have what matters under an older number.
+        // Not required by itself: a vendor's kernel may have the features under a lower version
+        // number.
         Some(_) => State::Absent,
         None => State::Unknown("its release has no version number"),
     };
@@ -185,7 +186,7 @@ fn barrier(host: &Host) -> Feature {
     }
 }
 
-/// The mode of lockdown, "none" included, and what told it.
+/// The mode of lockdown, including "none", and the source of this fact.
 fn lockdown_mode(host: &Host) -> Option<(String, String)> {
     let bracketed = |text: &str| Some(text.split_once('[')?.1.split_once(']')?.0.to_owned());
     if let Some(mode) = host.lockdown.as_deref().and_then(bracketed) {

@@ -1,8 +1,8 @@
-//! Trying: tiny programs and maps that are loaded, and with them gone at once. Needs privileges.
+//! Trials: tiny programs and maps that are loaded and removed at once. They need privileges.
 //!
-//! A kernel function is tried by a program that calls it with zeros. The verifier looks first
-//! whether programs may call the function at all, and only then at the arguments; so any complaint
-//! other than the first one means that the function is there for us.
+//! A kernel function is tried by a program that calls it with zeros. The verifier checks first
+//! whether programs may call the function at all, and only then the arguments; so any error other
+//! than the first one means that we may use the function.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
@@ -13,23 +13,23 @@ use libbpf_sys::{BPF_MODIFY_RETURN, BPF_PROG_TYPE_TRACING, BPF_TRACE_RAW_TP};
 use super::types::{Types, Witness};
 use crate::kernel::sys;
 
-/// What can be tried beside functions and tracepoints.
+/// Trials other than those of functions and tracepoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trial {
     /// Loads a program of this type.
     Program(ProgramType),
     /// Creates a map of this type.
     Map(MapType),
-    /// Loads a program onto this function and attaches it for a moment; it changes no result.
+    /// Loads a program onto this function and attaches it for a short time; it changes no result.
     Trampoline(Witness),
 }
 
-/// The result of trying, or of looking up.
+/// The result of a trial, or of a lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Finding {
-    /// It works: how that was seen, and of what.
+    /// It works: the kind of evidence, and its subject.
     Works(&'static str, String),
-    /// It does not. How that was seen.
+    /// It does not work, with the evidence.
     Fails(String),
     /// In the kernel's type information, and not tried.
     Listed(&'static str),
@@ -37,8 +37,8 @@ pub(super) enum Finding {
     Unknown(&'static str),
 }
 
-/// An instruction as the kernel's ABI lays it out on a little-endian machine: operation, registers
-/// (destination, source), offset, immediate.
+/// An instruction in the layout of the kernel's ABI on a little-endian machine: operation,
+/// registers (destination, source), offset, immediate.
 const fn instruction(operation: u8, destination: u8, source: u8, immediate: u32) -> u64 {
     operation as u64 | (destination as u64) << 8 | (source as u64) << 12 | (immediate as u64) << 32
 }
@@ -51,17 +51,17 @@ const SOURCE_IS_KFUNC: u8 = 2;
 /// Returns 0.
 const RETURN_ZERO: [u64; 2] = [instruction(MOVE, 0, 0, 0), instruction(EXIT, 0, 0, 0)];
 
-/// Room for the verifier's words about a program this small.
+/// Room for the verifier's log of a program this small.
 const LOG_BYTES: usize = 1 << 14;
 
-/// Why a program was refused.
+/// The reason why a program was refused.
 #[derive(Debug)]
 struct Refusal {
     errno: i32,
     log: String,
 }
 
-/// Tries a function or tracepoint. None: there is nothing to try about this kind of witness.
+/// Tries a function or tracepoint; `None` if this kind of witness cannot be tried.
 pub(super) fn try_witness(witness: Witness, id: u32, types: &Types) -> Option<Finding> {
     match witness {
         Witness::Tracepoint(name) => Some(match load(BPF_TRACE_RAW_TP, id, &RETURN_ZERO) {
@@ -69,7 +69,7 @@ pub(super) fn try_witness(witness: Witness, id: u32, types: &Types) -> Option<Fi
             Err(refusal) => judge_refusal(name, refusal.errno),
         }),
         Witness::Kfunc(name) => {
-            // Any tracepoint will do; this one exists wherever processes do.
+            // Any tracepoint works; this one exists on every kernel with processes.
             let place = types.id(TRIAL_PLACE)?;
             Some(judge_call(
                 name,
@@ -80,10 +80,10 @@ pub(super) fn try_witness(witness: Witness, id: u32, types: &Types) -> Option<Fi
     }
 }
 
-/// Where programs that call functions are loaded, not attached.
+/// The tracepoint for which programs that call functions are loaded; they are not attached.
 pub(super) const TRIAL_PLACE: Witness = Witness::Tracepoint("sched_process_exit");
 
-/// Tries something else.
+/// Executes any other trial.
 pub(super) fn try_out(trial: Trial, types: &Types) -> Finding {
     match trial {
         Trial::Program(kind) => judge_support(kind.is_supported(), format!("program {kind:?}")),
@@ -115,7 +115,7 @@ fn call(function: u32) -> Vec<u64> {
     program
 }
 
-/// Loads a tracing program that belongs to type `id` of the kernel.
+/// Loads a tracing program with the kernel's type `id` as its target.
 fn load(attach: u32, id: u32, instructions: &[u64]) -> Result<OwnedFd, Refusal> {
     let mut log = vec![0u8; LOG_BYTES];
     let mut options = libbpf_sys::bpf_prog_load_opts {
@@ -150,7 +150,7 @@ fn load(attach: u32, id: u32, instructions: &[u64]) -> Result<OwnedFd, Refusal> 
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// A refusal of a program that is right in itself.
+/// Judges the refusal of a program that is valid in itself.
 fn judge_refusal(name: &str, errno: i32) -> Finding {
     match errno {
         libc::ENOMEM | libc::EMFILE | libc::ENFILE | libc::EAGAIN | libc::EINTR => {
@@ -168,7 +168,7 @@ fn judge_call(name: &str, result: &Result<(), Refusal>) -> Finding {
     let Err(refusal) = result else {
         return works();
     };
-    // In one line, for other complaints, too, say that something is not allowed: since 7.3 that a
+    // Other messages, too, contain in one line that something is not allowed: since 7.3, that a
     // program ends, or sleeps, where it may not.
     let forbidden = refusal.log.lines().any(|line| {
         line.contains("calling kernel function")
@@ -253,13 +253,13 @@ mod tests {
         assert!(matches!(refused(libc::ENOMEM, ""), Finding::Unknown(_)));
     }
 
-    /// Needs privileges; says nothing without.
+    /// It needs privileges, and checks nothing without them.
     #[test]
     fn this_kernel_tells_its_functions_from_those_that_programs_may_call() {
         if !Host::read().may_load() {
             return;
         }
-        // The trial may not end after the second, and does not sleep as the third may.
+        // The trial may not end after the second, and may not sleep, as the third one does.
         let callable = ["bpf_task_release", "bpf_preempt_disable", "css_rstat_flush"];
         let internal = Witness::Kfunc("vfs_read");
         let mut looked_up = HashSet::from([internal, TRIAL_PLACE]);

@@ -1,24 +1,24 @@
-//! The kernel's type information (BTF): which functions, tracepoints and structs it lists, and
+//! The kernel's type information (BTF): the functions, tracepoints and structs that it lists, and
 //! their ids, by which a program is loaded onto them or calls them. Every user may read it.
 
 use std::collections::{HashMap, HashSet};
 
 use libbpf_rs::btf::{Btf, BtfKind, BtfType, TypeId};
 
-/// What is looked up. A tracepoint is listed as the type of its handlers.
+/// A name to look up. A tracepoint is listed as the type of its handlers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Witness {
     /// A kernel function that programs may call.
     Kfunc(&'static str),
-    /// A function that tells that something was built in.
+    /// A function whose presence shows that a feature was built in.
     Function(&'static str),
     Tracepoint(&'static str),
-    /// A struct that tells that something was built in.
+    /// A struct whose presence shows that a feature was built in.
     Struct(&'static str),
 }
 
 impl Witness {
-    /// Its name as a programmer knows it.
+    /// The name that programmers use.
     pub(super) fn name(self) -> &'static str {
         match self {
             Witness::Kfunc(name)
@@ -28,7 +28,7 @@ impl Witness {
         }
     }
 
-    /// The kind and name under which it is listed.
+    /// The kind and name of its entry.
     fn listed(self) -> (BtfKind, String) {
         match self {
             Witness::Kfunc(name) | Witness::Function(name) => (BtfKind::Func, name.to_owned()),
@@ -38,15 +38,15 @@ impl Witness {
     }
 }
 
-/// What was found.
+/// The result of the lookup.
 #[derive(Debug, Default)]
 pub(super) struct Types {
-    /// Id of each witness that is listed. None: the type information cannot be read.
+    /// Id of each witness that is listed; `None`: the type information cannot be read.
     ids: Option<HashMap<Witness, u32>>,
 }
 
 impl Types {
-    /// Looks all of `wanted` up, in one pass.
+    /// Looks up all of `wanted`, in one pass.
     pub(super) fn read(wanted: &HashSet<Witness>) -> Types {
         let Ok(btf) = Btf::from_vmlinux() else {
             return Types::default();

@@ -1,9 +1,10 @@
-//! Services whose events are raised by a program in E-code, where the kernel meets a tracepoint.
+//! Services whose events are raised by a program in E-code when the kernel reaches a tracepoint.
 //!
-//! Three programs of its own make such a service (bpf/ecode/meeting.h): the one on the tracepoint,
-//! the one in E-code that it calls, and the one that raises the event. The first is loaded, and
-//! what it fires; the E-code program goes into its place; the tracepoint comes last, so that
-//! nothing is met before all is there. As of every added service, all of it is this process's.
+//! Such a service consists of three programs (bpf/ecode/meeting.h): the one on the tracepoint, the
+//! one in E-code that it calls, and the one that raises the event. The first and the third are
+//! loaded first; then the E-code program is inserted; the tracepoint is attached last, so that no
+//! event occurs before all are loaded. As for every added service, all of them belong to this
+//! process.
 
 use std::collections::HashMap;
 use std::mem::size_of;
@@ -29,11 +30,11 @@ use crate::kernel::{objects, sys};
 use crate::provider::tracepoint::{TEXTS, Tracepoint};
 use crate::provider::{self, Provider};
 
-/// Where the objects read what is known of the service.
+/// The section from which the objects read the service's constants.
 const PLAN: &str = ".rodata.plan";
-/// The programs but for the one in E-code.
+/// The programs other than the one in E-code.
 pub(crate) const PROGRAMS: [&str; 2] = ["ecode_meet", "ecode_tell"];
-/// Maps of each service's own.
+/// The maps that each service has for itself.
 pub(crate) const MAPS: [&str; 3] = ["meetings", "meeting_frames", "meeting_ecode"];
 /// `struct meeting_plan` of bpf/ecode/meeting.h.
 #[repr(C)]
@@ -58,7 +59,7 @@ pub(crate) struct Ecode {
     _memory: Option<Variables>,
 }
 
-/// The two objects, loaded, and the link of the second.
+/// The two loaded objects, and the link of the second.
 struct Parts {
     meet: Object,
     tell: Object,
@@ -66,7 +67,8 @@ struct Parts {
 }
 
 impl Provider {
-    /// Adds the service that a text in E-code is: `compiled` of `source`, for that tracepoint.
+    /// Adds the service that a text in E-code defines: `compiled` from `source`, for that
+    /// tracepoint.
     ///
     /// # Errors
     /// [`Error::Denied`] without privileges; [`Error::Invalid`] for a name that is taken;
@@ -97,7 +99,7 @@ impl Provider {
 
 fn plan(tracepoint: &Tracepoint, compiled: &Compiled, head: &tree::Service, index: u32) -> Plan {
     let program = &compiled.program;
-    // What lies behind the last byte that the program reads need not be taken along.
+    // Bytes after the last one that the program reads need not be copied.
     let texts = tracepoint
         .texts
         .iter()
@@ -147,7 +149,7 @@ fn open(bytes: &[u8]) -> Result<OpenObject> {
         .map_err(|error| Error::from_bpf("opening a program", &error))
 }
 
-/// Puts the core's maps and those of `former` in place of the object's, and fills its constants in.
+/// Replaces the object's maps by the core's and those of `former`, and sets its constants.
 fn prepare(
     open: &mut OpenObject,
     maps: &HashMap<&'static str, OwnedFd>,
@@ -183,7 +185,7 @@ fn map<'o>(object: &'o Object, name: &str) -> Result<libbpf_rs::MapImpl<'o>> {
     found.ok_or(Error::Closed("a map of a service"))
 }
 
-/// Loads the E-code program and puts it where the first program calls it.
+/// Loads the E-code program and inserts it where the first program calls it.
 fn place(meet: &Object, compiled: &Compiled, source: &Source) -> Result<Ecode> {
     let bytes = &compiled.program.state.bytes;
     let memory = match bytes.is_empty() {
@@ -218,7 +220,7 @@ fn attach(meet: &Object, tracepoint: &Tracepoint) -> Result<Link> {
     let link = program
         .attach_perf_event(event.as_raw_fd())
         .map_err(|error| Error::from_bpf("attaching to the tracepoint", &error))?;
-    // It belongs to the link now.
+    // The link now owns it.
     let _ = event.into_raw_fd();
     Ok(link)
 }

@@ -1,14 +1,14 @@
-//! Tracepoints as the kernel describes them in its tracing file system, and what of their records a
-//! program in E-code can read.
+//! Tracepoints as the kernel describes them in its tracing file system, and the parts of their
+//! records that a program in E-code can read.
 //!
-//! A record begins with 8 bytes that programs do not see; the fields behind them lie in the input
-//! of the E-code program as they lie in the record. A field that cannot be read there (its length
-//! differs from record to record, it is not aligned) is known by name and reason. Texts of any
-//! length are the exception: the program that meets the tracepoint takes the first
-//! [`TEXT_BYTES`] of each along, behind the record.
+//! A record begins with 8 bytes that programs do not see; the fields after them have the same
+//! offsets in the input of the E-code program as in the record. A field that cannot be read there
+//! (its length varies, or it is not aligned) is stored with its name and the reason. An exception
+//! is a text of variable length: the program on the tracepoint copies the first [`TEXT_BYTES`] of
+//! each one behind the record.
 //!
-//! The file system is looked for where it is usually mounted. Where it is not, it is mounted for
-//! this process alone, at no place, for as long as it takes to read.
+//! The file system is expected at its usual mount point. If it is not mounted, it is mounted for
+//! this process alone, detached, for the time of the reading.
 
 use std::fmt::Write;
 use std::fs;
@@ -31,12 +31,12 @@ use crate::error::{Error, Result};
 const COMMON_BYTES: u32 = 8;
 /// Bytes of a record's own fields.
 const RECORD_BYTES: u32 = 2048;
-/// Bytes of a text of any length that are taken along, its final 0 included.
+/// Bytes of a text of variable length that are copied, including its final 0.
 pub const TEXT_BYTES: u32 = 64;
-/// Texts of any length that are taken along.
+/// Texts of variable length that are copied.
 pub const TEXTS: usize = 8;
 
-/// What a program of a service has no use for, and what to do instead.
+/// Functions that a service's program cannot use, and alternatives.
 const DENIED: [(Builtin, &str); 7] = [
     (
         Builtin::Signal,
@@ -61,24 +61,23 @@ const DENIED: [(Builtin, &str); 7] = [
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tracepoint {
-    /// The kernel's number.
+    /// The kernel's id of it.
     pub(crate) id: u64,
-    /// Met where no lock of the scheduler or of timers is held.
+    /// Whether it is reached only where no lock of the scheduler or of timers is held.
     pub(crate) plain: bool,
     /// Bytes of its own fields.
     pub(crate) record_bytes: u32,
-    /// Where in the input the word lies that says where a text is, and where the text goes.
+    /// The offset in the input of the word that locates a text, and the offset for the text's copy.
     pub(crate) texts: Vec<(u32, u32)>,
-    /// The input as a format.
+    /// The format of the input.
     input: String,
     unreadable: Vec<(String, String)>,
 }
 
-/// For where a text that says it is a service is compiled: its tracepoint, and what it may name.
-/// `None`: it does not say so.
+/// The tracepoint and the names for a text that declares itself a service; `None` for other texts.
 ///
 /// # Errors
-/// [`Error::Ecode`] for a tracepoint that there is not, [`Error::Denied`] to who may not read the
+/// [`Error::Ecode`] for an unknown tracepoint, [`Error::Denied`] for a user that may not read the
 /// kernel's description.
 pub fn surroundings(source: &Source) -> Result<Option<(Tracepoint, Environment)>> {
     let Some((_, name)) = parser::service(source).and_then(|item| item.head) else {
@@ -132,7 +131,7 @@ impl Tracepoint {
         }
     }
 
-    /// What the kernel's description of it says.
+    /// Parses the kernel's description of a tracepoint.
     fn read(category: &str, event: &str, text: &str) -> Result<Tracepoint> {
         let id = text.lines().find_map(|line| line.strip_prefix("ID: "));
         let mut tracepoint = Tracepoint {
@@ -185,7 +184,7 @@ impl Tracepoint {
         Ok(tracepoint)
     }
 
-    /// What a program may name that runs there.
+    /// The names that a program on this tracepoint may use.
     pub fn environment(&self) -> Environment {
         let denied = DENIED.map(|(builtin, reason)| Denied { builtin, reason });
         Environment {
@@ -198,8 +197,8 @@ impl Tracepoint {
     }
 }
 
-/// Whether a tracepoint is met outside of all locks that starting a timer or a thread may take. Of
-/// all others that is not known.
+/// Whether a tracepoint is reached outside of all locks that starting a timer or a thread may take.
+/// For all other tracepoints this is unknown.
 fn is_plain(category: &str, event: &str) -> bool {
     let life = [
         "sched_process_exec",
@@ -209,14 +208,14 @@ fn is_plain(category: &str, event: &str) -> bool {
     matches!(category, "syscalls" | "raw_syscalls") || category == "sched" && life.contains(&event)
 }
 
-/// What a field is.
+/// The kind of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// It lies in the record.
+    /// It is part of the record.
     Fixed,
-    /// A text somewhere behind the record.
+    /// A text of variable length after the record.
     Text,
-    /// Something else there.
+    /// Other data of variable length there.
     Dynamic,
 }
 
@@ -225,7 +224,7 @@ enum Kind {
 struct Field {
     name: String,
     kind: Kind,
-    /// A text, if it is an array of bytes.
+    /// Whether an array of it is a text: its elements are bytes.
     is_char: bool,
     /// Elements of an array.
     count: Option<u32>,
@@ -267,8 +266,8 @@ impl Field {
         })
     }
 
-    /// Its type in a format, its elements' size, and how many there are if it is an array. What has
-    /// no such type is an array of bytes.
+    /// Its type in a format, the size of its elements, and their number if it is an array. A field
+    /// without such a type is an array of bytes.
     fn element(&self) -> (String, u32, Option<u32>) {
         let count = self.count.unwrap_or(1).max(1);
         let size = self.size / count;
@@ -293,7 +292,7 @@ struct Input {
 }
 
 impl Input {
-    /// Adds a field at its place. `false`: it cannot lie there.
+    /// Adds a field at its offset. `false` if the field cannot be there.
     fn add(&mut self, at: u32, field: &Field) -> bool {
         let (ty, size, count) = field.element();
         if !at.is_multiple_of(size) || at < self.bytes {
@@ -311,7 +310,7 @@ impl Input {
         self.bytes = at + TEXT_BYTES;
     }
 
-    /// What lies before the next field.
+    /// Adds the bytes before the next field.
     fn fill(&mut self, at: u32) {
         if at > self.bytes {
             self.push("u8", "pad", Some(at - self.bytes));
@@ -326,11 +325,11 @@ impl Input {
     }
 }
 
-/// The folder of all tracepoints.
+/// The directory of all tracepoints.
 #[derive(Debug)]
 struct Events {
     path: PathBuf,
-    /// Holds a mount of our own.
+    /// Holds our own mount.
     _mount: Option<OwnedFd>,
 }
 
@@ -367,7 +366,7 @@ impl Events {
         })
     }
 
-    /// What could have been meant.
+    /// A hint at names that may have been intended.
     fn hint(&self, category: &str, event: &str) -> Result<String> {
         let categories = self.names(&self.path)?;
         if categories.iter().any(|known| known == category) {
@@ -379,7 +378,7 @@ impl Events {
                 }
             });
         }
-        // The right name behind another category, or behind none.
+        // The right name with another category, or with none.
         let has = |of: &&String| self.path.join(of).join(event).join("format").exists();
         let simple = !event.is_empty() && !event.contains(['/', '.', ':']);
         if let Some(of) = categories.iter().filter(|_| simple).find(has) {
@@ -407,7 +406,7 @@ impl Events {
     }
 }
 
-/// The known name that is this one, or near to it.
+/// The known name that equals this one, or is similar to it.
 fn near(name: &str, known: &[String]) -> Option<String> {
     let same = known.iter().find(|known| *known == name);
     let known = known.iter().map(String::as_str);
@@ -415,7 +414,7 @@ fn near(name: &str, known: &[String]) -> Option<String> {
         .or_else(|| suggest::nearest(name, known).map(str::to_owned))
 }
 
-/// The file system, mounted at no place: it goes with the descriptor.
+/// The file system in a detached mount, which ends with the descriptor.
 fn mount() -> std::io::Result<OwnedFd> {
     let context = rustix::mount::fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     rustix::mount::fsconfig_create(&context)?;
