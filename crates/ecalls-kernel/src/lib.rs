@@ -1,5 +1,5 @@
-//! The kernel side of ECalls as seen from user space: loading it, joining it, and the shared tables
-//! and segments by which programs steer and use it.
+//! The kernel side of ECalls in user space: loading it, joining it, and the shared tables and
+//! segments by which programs control and use it.
 //!
 //! This is the only crate that touches libbpf, bpf(2) and mmap of kernel memory. Applications use
 //! the crate `ecalls` on top of it.

@@ -1,4 +1,5 @@
-//! What of a core is in the kernel right now, by id and name: for tests, and for people who wonder.
+//! The programs and maps of cores that are in the kernel now, by id and name: for tests and for
+//! diagnosis.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -13,17 +14,17 @@ use crate::kernel::objects::{MAPS, PROGRAMS};
 use crate::kernel::sys;
 use crate::provider::meeting;
 
-/// By then the kernel has emptied a table of programs whose last user has gone, also while the
-/// machine is busy.
+/// After this time the kernel has emptied a table of programs whose last user has gone, even on a
+/// busy machine.
 const EMPTYING: Duration = Duration::from_secs(1);
 
-/// How long is waited at most, if maps come and go.
+/// The longest wait, if maps come and go.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Ids and names of the programs and maps of cores that are in the kernel now, also of one that is
-/// just being torn down; maps only once no program is left and each has been there for a while
-/// (`settled`), because opening a dying table of programs does harm (kernel/lock.rs tells). Needs
-/// root; else it is empty, too.
+/// Ids and names of the programs and maps of cores that are in the kernel now, including those of a
+/// core that is being torn down; maps only if no program is left and each has existed for some time
+/// (`settled`), because opening a table of programs while it is torn down is harmful (see
+/// kernel/lock.rs). It needs root; otherwise it is empty, too.
 pub fn residue() -> Vec<(u32, String)> {
     let programs: Vec<_> = sys::program_ids()
         .filter_map(|id| Some((id, sys::program_name(id)?)))
@@ -52,8 +53,8 @@ pub fn residue() -> Vec<(u32, String)> {
         .collect()
 }
 
-/// Ids of the maps that this process has seen for [`EMPTYING`] and that are still there. It waits
-/// until those which it has not seen for so long are gone.
+/// Ids of the maps that this process has seen for [`EMPTYING`] and that still exist. It waits until
+/// all maps that it has seen for a shorter time are gone.
 fn settled() -> Vec<u32> {
     static SEEN: Mutex<BTreeMap<u32, Instant>> = Mutex::new(BTreeMap::new());
 

@@ -1,4 +1,5 @@
-//! A client of the daemon: it asks, and the daemon reads and writes the core's tables for it.
+//! A client of the daemon: it sends requests, and the daemon reads and writes the core's tables for
+//! it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -32,24 +33,24 @@ use crate::kernel::sys;
 #[derive(Debug)]
 pub(crate) struct Client {
     connection: Arc<Connection>,
-    /// The program of the generic call, where the kernel has no fast call.
+    /// The program of the generic call, if the kernel has no fast call.
     program: Option<OwnedFd>,
-    /// What generic calls are made over, where it has one.
+    /// The channel for generic calls, if the kernel has a fast call.
     calls: Mutex<Option<Arc<Calls>>>,
 }
 
-/// Something that the daemon holds for this program.
+/// An object that the daemon holds for this program.
 #[derive(Debug)]
 struct AtDaemon {
     connection: Arc<Connection>,
-    /// Id or index.
+    /// Its id or index.
     number: u32,
     /// The request that ends it.
     end: fn(Number) -> Ask,
 }
 
 impl Held for AtDaemon {
-    /// Has the daemon compile another text for an action.
+    /// Lets the daemon compile another text for an action.
     fn replace_handler(&self, action: usize, handler: &Handler) -> Result<()> {
         let file = upload::write(handler)?;
         let request = Ask::ReplaceHandler(ReplaceHandler {
@@ -65,7 +66,7 @@ impl Held for AtDaemon {
 impl Drop for AtDaemon {
     fn drop(&mut self) {
         let number = self.number;
-        // A daemon that is gone holds nothing.
+        // If the daemon is gone, it holds nothing.
         let _ = self
             .connection
             .ask(&(self.end)(Number { number, pad: 0 }), &[]);
@@ -73,7 +74,7 @@ impl Drop for AtDaemon {
 }
 
 impl Client {
-    /// Connects to the daemon that listens at `path`. None: nobody listens there.
+    /// Connects to the daemon that listens at `path`; `None` if none listens there.
     ///
     /// # Errors
     /// Those of [`Connection::open`].
@@ -95,7 +96,7 @@ impl Client {
         })
     }
 
-    /// What generic calls are made over.
+    /// The channel for generic calls.
     fn calls(&self) -> Result<Arc<Calls>> {
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(calls) = &*calls {
@@ -162,7 +163,7 @@ impl Access for Client {
     }
 
     fn generic(&self, call: &mut Generic) -> Result<i64> {
-        // Without the daemon the program still runs, and nobody hears of it.
+        // Without the daemon the program would still run, but no process would receive the event.
         self.check()?;
         let Some(program) = &self.program else {
             return self.generic_by_fast_call(call);
@@ -355,7 +356,7 @@ impl Access for Client {
     }
 }
 
-/// The message that asks for a subscription.
+/// The message that requests a subscription.
 fn subscribe(request: &Request) -> Result<Subscribe> {
     let mut message = Subscribe::new_zeroed();
     let count = request.actions.len();
@@ -380,7 +381,7 @@ fn subscription_stat(view: &SubscriptionView) -> SubscriptionStat {
     }
 }
 
-/// Asks for the first of something from `number` on. None: there is no further one.
+/// Requests the first object from `number` on; `None` if there is none.
 fn look(
     connection: &Connection,
     number: u32,
@@ -392,7 +393,7 @@ fn look(
     }
 }
 
-/// Asks for all of something. `take`: where to go on looking, and the thing.
+/// Requests all objects of a kind. `take` returns the number to continue with, and the object.
 fn look_through<T>(
     connection: &Connection,
     request: fn(Number) -> Ask,
@@ -406,7 +407,7 @@ fn look_through<T>(
         };
         found.push(thing);
         if next <= at {
-            break; // a daemon that goes in circles
+            break; // the daemon returns the same objects again
         }
         at = next;
     }

@@ -1,9 +1,9 @@
 //! A connection to the daemon: one request and one answer at a time, over the socket that
 //! abi/message.h describes.
 //!
-//! The connection is the client's life in the daemon's eyes: what was made over it ends with it.
-//! It belongs to the process that opened it; a forked child has the descriptor, but the daemon
-//! does not listen to it, and this file does not let it try.
+//! The connection represents the client to the daemon: the objects that were created over it end
+//! with it. It belongs to the process that opened it; a forked child has the descriptor, but the
+//! daemon does not accept requests from the child, and this file does not send any.
 
 use std::collections::HashMap;
 use std::io;
@@ -31,10 +31,11 @@ use crate::access::refusal::to_error;
 use crate::core::channel::ChannelFds;
 use crate::error::{Error, Result};
 
-/// How long the daemon may take for an answer. It waits for the kernel some milliseconds at most.
+/// The most time that the daemon may take for an answer. It waits for the kernel some milliseconds
+/// at most.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
 
-/// How long a service's description holds.
+/// How long a service's description is cached.
 const INFO_TIME: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -43,19 +44,19 @@ pub(crate) struct Connection {
     serial: Mutex<u32>,
     socket: OwnedFd,
     welcome: Welcome,
-    /// The process that opened it, as it numbers itself.
+    /// The process that opened it, by its own process id.
     process: u32,
-    /// What services are called and what their data means, for a while.
+    /// Names and formats of services, cached for [`INFO_TIME`].
     infos: Mutex<HashMap<u32, (Instant, ServiceInfo)>>,
 }
 
 impl Connection {
-    /// Connects to the daemon that listens at `path`, and the descriptor that it may give along:
-    /// the program of the generic call. None: nobody listens there.
+    /// Connects to the daemon that listens at `path`. Also returns the descriptor that the daemon
+    /// may send: the program of the generic call. `None` if no daemon listens there.
     ///
     /// # Errors
-    /// [`Error::Version`] when the daemon speaks another version, [`Error::Quota`] when this user
-    /// has all its connections.
+    /// [`Error::Version`] if the daemon has another version, [`Error::Quota`] if this user has used
+    /// up its connections.
     pub(crate) fn open(path: &Path) -> Result<Option<(Connection, Option<OwnedFd>)>> {
         let Some(socket) = connect(path)? else {
             return Ok(None);
@@ -85,12 +86,12 @@ impl Connection {
         Ok(Some((connection, fds.pop())))
     }
 
-    /// What the daemon said first.
+    /// The daemon's first message.
     pub(crate) fn welcome(&self) -> &Welcome {
         &self.welcome
     }
 
-    /// Asks, and waits for the answer. A refusal is an error.
+    /// Sends a request, and waits for the answer. A refusal is an error.
     pub(crate) fn ask(
         &self,
         request: &Request,
@@ -107,7 +108,8 @@ impl Connection {
         exchange(self.socket.as_fd(), *serial, request, fds)
     }
 
-    /// A service's description, at most [`INFO_TIME`] old: whoever prints events asks for each.
+    /// A service's description, at most [`INFO_TIME`] old: code that prints events needs it for
+    /// each.
     pub(crate) fn info(&self, index: u32) -> Result<ServiceInfo> {
         let mut infos = self
             .infos
@@ -131,7 +133,7 @@ impl Connection {
         }
     }
 
-    /// Asks for something whose answer is a number.
+    /// Sends a request whose answer is a number.
     pub(crate) fn value(&self, request: &Request) -> Result<u64> {
         self.value_with(request, &[])
     }
@@ -144,7 +146,7 @@ impl Connection {
         }
     }
 
-    /// Asks for something new. Its id.
+    /// Requests a new object, and returns its id.
     pub(crate) fn made(&self, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<Id> {
         as_id(self.value_with(request, fds)?)
     }
@@ -161,7 +163,7 @@ impl Connection {
         Ok((as_id(done.value)?, ChannelFds { up, down, wake }))
     }
 
-    /// Whether the daemon is still there.
+    /// Fails if the daemon is gone.
     ///
     /// # Errors
     /// [`Error::DaemonGone`]
@@ -179,7 +181,7 @@ impl Connection {
         }
     }
 
-    /// A descriptor that is readable when `fd` is, or when the daemon has gone.
+    /// A descriptor that is readable when `fd` is, or when the daemon is gone.
     pub(crate) fn with_end(&self, fd: BorrowedFd<'_>) -> Result<OwnedFd> {
         let action = "making a descriptor to sleep on";
         let error = |errno: rustix::io::Errno| Error::from_io(action, errno.into());
@@ -191,7 +193,7 @@ impl Connection {
     }
 }
 
-/// Where the daemon's socket is: `ECALLS_SOCKET` in the environment, or the usual place.
+/// The path of the daemon's socket: `ECALLS_SOCKET` in the environment, or the default.
 pub(crate) fn socket_path() -> std::path::PathBuf {
     std::env::var_os("ECALLS_SOCKET").map_or_else(|| SOCKET_PATH.into(), Into::into)
 }
@@ -236,7 +238,7 @@ fn exchange(
             let error = io::Error::new(io::ErrorKind::InvalidData, error);
             Error::from_io("reading the daemon's answer", error)
         })?;
-        // The answer to a request that was given up.
+        // This is the answer to a request that was given up.
         if answered != serial {
             continue;
         }
@@ -294,7 +296,7 @@ fn receive(socket: BorrowedFd<'_>) -> Result<([u8; MESSAGE_MAX], usize, Vec<Owne
     Ok((bytes, size, fds))
 }
 
-/// What a failed system call says about the daemon.
+/// The error of a failed system call on the connection.
 fn broken(errno: rustix::io::Errno) -> Error {
     use rustix::io::Errno;
     match errno {
@@ -317,7 +319,7 @@ fn as_id(value: u64) -> Result<Id> {
         .ok_or(Error::Closed("the daemon's id"))
 }
 
-/// An answer that does not belong to what was asked.
+/// The error for an answer that does not match its request.
 pub(crate) fn unexpected(answer: &Answer) -> Error {
     let text = format!("the answer {} does not fit", answer.name());
     Error::from_io(

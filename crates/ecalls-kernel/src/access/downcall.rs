@@ -1,13 +1,13 @@
-//! Fast calls by whichever mechanism the core attached (ECalls-01 §2.3.1).
+//! Fast calls by the mechanism that the core attached (ECalls-01 §2.3.1).
 //!
-//! A call names the channel, a frame (where the result is left when the mechanism cannot return it)
-//! and the operation. One frame belongs to one calling thread; [`FrameLease`] hands them out.
+//! A call names the channel, a frame (which receives the result if the mechanism cannot return it)
+//! and the operation. A frame belongs to one calling thread; [`FrameLease`] assigns it.
 //!
-//! A hook may leave a call unanswered: the kernel never runs a program inside itself on one CPU, so
-//! a thread that calls while another thread of its CPU was preempted in the program finds nobody at
-//! the trampoline. Then the frame's sequence has not moved, nothing was done, and the call is made
-//! again: by the universal mechanism, which has no such limit, or by who has no program for that (a
-//! client of the daemon) after a pause in which the other thread comes to its end.
+//! A hook may leave a call unanswered: the kernel never runs a program recursively on one CPU, so
+//! the trampoline skips the program for a thread that calls while another thread of its CPU was
+//! preempted in it. Then the frame's sequence is unchanged, nothing was executed, and the call is
+//! repeated: by the universal mechanism, which has no such limit, or, in a program without that
+//! mechanism (a client of the daemon), after a pause in which the other thread finishes.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
@@ -25,17 +25,17 @@ use crate::error::{Error, Result};
 use crate::kernel::objects::FastCall;
 use crate::kernel::sys;
 
-/// Words of a frame, and where its result and sequence are.
+/// Words of a frame, and the offsets of its result and sequence.
 const ELEMENT_WORDS: usize = DOWN_ELEMENT_BYTES / 8;
 const RESULT_WORD: usize = std::mem::offset_of!(Downcall, result) / 8;
 const SEQUENCE_WORD: usize = std::mem::offset_of!(Downcall, sequence) / 8;
 
-/// How often a client makes a call that nobody answers, and what it waits in between: a thread that
-/// was preempted in the program has the processor again by then.
+/// The number of attempts of a client for an unanswered call, and the pause between them: a thread
+/// that was preempted in the program has the CPU again by then.
 const TRIES: u32 = 200;
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Frames in use of one channel: a bit each.
+/// Frames of one channel that are in use: a bit each.
 #[derive(Debug, Default)]
 pub struct Frames(AtomicU64);
 
@@ -47,7 +47,7 @@ pub struct FrameLease<'a> {
 }
 
 impl Frames {
-    /// Takes a free frame; None while all [`FRAMES`] are in use.
+    /// Takes a free frame; `None` while all [`FRAMES`] are in use.
     pub fn lease(&self) -> Option<FrameLease<'_>> {
         let mut used = self.0.load(Ordering::Relaxed);
         loop {
@@ -81,7 +81,7 @@ impl Drop for FrameLease<'_> {
     }
 }
 
-/// What a fast call needs: a channel of this process, and a frame of it.
+/// The parameters of a fast call: a channel of this process, and a frame of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Way<'a> {
     pub(crate) access: &'a dyn Access,
@@ -91,7 +91,7 @@ pub(crate) struct Way<'a> {
 }
 
 impl Way<'_> {
-    /// One call by the hook. None: nobody answered.
+    /// One call by the hook; `None` if it was not answered.
     fn call(&self, op: Op, [a, b, c]: [u64; 3]) -> Result<Option<i64>> {
         let mechanism = self.access.fast_call()?;
         let op = u16::try_from(op.raw()).expect("small");
@@ -110,15 +110,15 @@ impl Way<'_> {
         Ok(answered.then(|| self.word(RESULT_WORD).cast_signed()))
     }
 
-    /// A call by the hook alone: again, if nobody answers. `-EPERM`: it is not this process's
-    /// channel any more.
+    /// A call by the hook alone; it is repeated if it is not answered. `-EPERM`: the channel no
+    /// longer belongs to this process.
     ///
     /// # Errors
     /// [`Error::DaemonGone`]
     pub(crate) fn call_until_answered(&self, op: Op, arguments: [u64; 3]) -> Result<i64> {
         let tries = match self.access.fast_call()? {
             FastCall::Security => TRIES,
-            // Nobody can be preempted in the others.
+            // The other mechanisms cannot be preempted.
             _ => 1,
         };
         for number in 0..tries {
@@ -139,7 +139,7 @@ impl Way<'_> {
     }
 }
 
-/// Some socket of this process: the fast call by setsockopt needs one.
+/// A socket of this process, which the fast call by setsockopt needs.
 fn call_socket() -> Result<&'static OwnedFd> {
     static SOCKET: OnceLock<OwnedFd> = OnceLock::new();
     if let Some(socket) = SOCKET.get() {
@@ -151,11 +151,11 @@ fn call_socket() -> Result<&'static OwnedFd> {
 }
 
 impl ChannelHandle {
-    /// A fast call: runs the operation in the kernel without blocking and returns its result, a
-    /// negative errno for a refusal by the operation itself.
+    /// A fast call: executes the operation in the kernel without blocking and returns its result,
+    /// or a negative errno with which the operation refused the call.
     ///
     /// # Errors
-    /// Those of [`ChannelHandle::run_call`], which answers where the hook did not.
+    /// Those of [`ChannelHandle::run_call`], which is used if the hook does not answer.
     pub fn fast_call(&self, frame: &FrameLease<'_>, op: Op, arguments: [u64; 3]) -> Result<i64> {
         let access = self.access();
         if access.fast_call()? == FastCall::Run {

@@ -1,9 +1,10 @@
-//! The generic call of a daemon's client (ECalls-01 §2.3.1): by way of the fast call.
+//! The generic call of a daemon's client (ECalls-01 §2.3.1), by the fast call.
 //!
-//! Who hosts the core runs a program for it. A client that had that program could bind its maps to
-//! it, and they would live as long as the core. So it has none; it says in a fast call where the
-//! generic call is in its memory, and the kernel side reads it from there. The result comes back in
-//! a frame of a channel: of a small one for this purpose, opened with the first such call.
+//! A program that hosts the core runs a BPF program for the generic call. A client that had this
+//! BPF program could bind maps to it, which would live as long as the core. So a client does not
+//! have it; a fast call passes the address of the generic call in the client's memory, and the
+//! kernel side reads it from there. The result is returned in a frame of a channel: a small one for
+//! this purpose, opened by the first such call.
 
 use std::sync::Arc;
 
@@ -17,11 +18,11 @@ use crate::access::downcall::{Frames, Way};
 use crate::access::memory::ChannelMemory;
 use crate::error::{Error, Result};
 
-/// Slots of the channel, in which nothing ever arrives.
+/// Slots of the channel, which receives no events.
 const CAPACITY: u32 = 1;
 
-/// How often a call is made whose memory the kernel side could not read: it was written a moment
-/// before, so it is not there only if the machine just put it away.
+/// The number of attempts for a call whose memory the kernel side could not read: it was written
+/// immediately before, so it is absent only if the machine has just reclaimed the page.
 const TRIES: u32 = 100;
 
 /// The channel. The daemon closes it with the connection.
@@ -33,7 +34,7 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// Opens one.
+    /// Opens the channel.
     pub(crate) fn open(connection: &Connection) -> Result<Arc<Calls>> {
         let (id, fds) = connection.open_channel(&OpenChannel {
             layout: Layout::Slots.raw(),
@@ -49,15 +50,15 @@ impl Calls {
         }))
     }
 
-    /// Makes a call. Its result.
+    /// Executes a call, and returns its result.
     ///
     /// # Errors
-    /// [`Error::DaemonGone`], and EFAULT as above.
+    /// [`Error::DaemonGone`], and EFAULT after all attempts.
     pub(crate) fn call(&self, access: &dyn Access, call: &Generic) -> Result<i64> {
         let frame = loop {
             match self.frames.lease() {
                 Some(frame) => break frame,
-                // As many threads call as there are frames; each has its own in a moment.
+                // More threads call than there are frames; a frame is free soon.
                 None => std::thread::yield_now(),
             }
         };
@@ -69,8 +70,8 @@ impl Calls {
         };
         let refused = -i64::from(libc::EFAULT);
         for _ in 0..TRIES {
-            // Copied each time, so that it was just written. The kernel side reads it while this
-            // thread is in the call.
+            // It is copied each time, so that it was just written. The kernel side reads it while
+            // this thread executes the call.
             let copy = *call;
             let address = std::ptr::from_ref(std::hint::black_box(&copy)).addr() as u64;
             match way.call_until_answered(Op::Call, [address, 0, 0])? {

@@ -1,5 +1,5 @@
-//! Channels, subscriptions and services as the program has them that uses them, however it reaches
-//! the core.
+//! The program's handles of its channels, subscriptions and services, for hosts of the core and for
+//! clients alike.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -30,8 +30,8 @@ impl ChannelHandle {
     /// Opens a channel owned by this process.
     ///
     /// # Errors
-    /// [`crate::Error::Invalid`] for a capacity that is no power of two or out of range,
-    /// [`crate::Error::LimitReached`] when all channels are in use, [`crate::Error::Quota`].
+    /// [`crate::Error::Invalid`] for a capacity that is not a power of two or is out of range,
+    /// [`crate::Error::LimitReached`] if all channels are in use, [`crate::Error::Quota`].
     pub fn open(access: Arc<dyn Access>, shape: Shape) -> Result<ChannelHandle> {
         Ok(ChannelHandle {
             channel: access.open_channel(&shape)?,
@@ -58,12 +58,13 @@ impl ChannelHandle {
         self.channel.memory.down()
     }
 
-    /// How this program reaches the core.
+    /// The interface by which this program uses the core.
     pub fn access(&self) -> &Arc<dyn Access> {
         &self.access
     }
 
-    /// The descriptor to sleep on: readable once the kernel woke the reader, or the daemon is gone.
+    /// The descriptor for sleeping: readable once the kernel woke the reader, or the daemon is
+    /// gone.
     pub fn wake_fd(&self) -> BorrowedFd<'_> {
         let memory = &self.channel.memory;
         let either = self.channel.either.as_ref();
@@ -75,10 +76,10 @@ impl ChannelHandle {
         self.channel.memory.clear_wake();
     }
 
-    /// Waits for a wake-up, at most `timeout_ns`. False: the time ran out.
+    /// Waits for a wake-up, at most `timeout_ns`. False: the time is over.
     ///
     /// # Errors
-    /// [`crate::Error::DaemonGone`]: no event will come any more.
+    /// [`crate::Error::DaemonGone`]: no event can arrive any more.
     pub fn wait(&self, timeout_ns: Option<u64>) -> Result<bool> {
         let woken = sys::wait_readable(self.wake_fd(), timeout_ns)?;
         self.clear_wake();
@@ -101,20 +102,19 @@ impl SubscriptionHandle {
     /// Installs a subscription; from then on events arrive.
     ///
     /// # Errors
-    /// [`crate::Error::Closed`] when the receiver does not exist, [`crate::Error::LimitReached`]
-    /// when the service has all the subscriptions it can have, [`crate::Error::Invalid`] for a
-    /// chain that makes no sense, [`crate::Error::Denied`] and [`crate::Error::Quota`] by the
-    /// daemon.
+    /// [`crate::Error::Closed`] if the receiver does not exist, [`crate::Error::LimitReached`] if
+    /// the service has its maximum of subscriptions, [`crate::Error::Invalid`] for an invalid
+    /// chain, [`crate::Error::Denied`] and [`crate::Error::Quota`] by the daemon.
     pub fn install(access: Arc<dyn Access>, request: &Request) -> Result<SubscriptionHandle> {
         SubscriptionHandle::install_with(access, request, &[])
     }
 
-    /// The same with the programs of those actions that are handlers in E-code.
+    /// The same with the programs of the actions that are handlers in E-code.
     ///
     /// # Errors
-    /// [`crate::Error::Ecode`] when the kernel refuses one, or the daemon, whose limits are
-    /// narrower; [`crate::Error::LimitReached`] for a text, or for more of them, than the daemon
-    /// takes; and those of [`SubscriptionHandle::install`].
+    /// [`crate::Error::Ecode`] if a program is refused by the kernel, or by the daemon, whose
+    /// limits are narrower; [`crate::Error::LimitReached`] for a text that is too long for the
+    /// daemon, or for too many of them; and those of [`SubscriptionHandle::install`].
     pub fn install_with(
         access: Arc<dyn Access>,
         request: &Request,
@@ -124,13 +124,13 @@ impl SubscriptionHandle {
         Ok(SubscriptionHandle { access, id, held })
     }
 
-    /// Its id, as events name it.
+    /// Its id, which events contain.
     pub fn id(&self) -> Id {
         self.id
     }
 
-    /// Replaces the handler in E-code of an action; no event is lost, and each
-    /// meets either the former handler or this one.
+    /// Replaces the handler in E-code of an action; no event is lost, and each is handled either by
+    /// the former handler or by this one.
     ///
     /// # Errors
     /// [`crate::Error::Closed`], [`crate::Error::Ecode`], and by the daemon
@@ -139,12 +139,12 @@ impl SubscriptionHandle {
         self.held.replace_handler(action, handler)
     }
 
-    /// What the kernel side counted of it.
+    /// The kernel side's counters of it.
     pub fn count(&self) -> Result<SubscriptionCount> {
         self.access.subscription_count(self.id.index())
     }
 
-    /// All of it: its row as well.
+    /// Its counters and its row.
     pub fn stat(&self) -> Result<SubscriptionStat> {
         self.access.subscription(self.id.index())
     }
@@ -186,14 +186,14 @@ impl Service {
         self.index
     }
 
-    /// Raises an event. Returns how many subscriptions it is for (now, or at its release time);
-    /// 0: nobody subscribed, and it was dropped and counted.
+    /// Raises an event. Returns the number of subscriptions to which it is offered (now, or at its
+    /// release time); 0: there is no subscription, and the event was dropped and counted.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) for more than 168 bytes of data;
-    /// [`Error::Quota`](crate::Error::Quota) when this user raises more, or has more events
-    /// waiting, than the daemon lets it; [`Error::Os`](crate::Error::Os) with ENOSPC when the queue
-    /// is full and this deadline the latest.
+    /// [`Error::Quota`](crate::Error::Quota) if this user raises more events, or has more waiting
+    /// ones, than the daemon permits; [`Error::Os`](crate::Error::Os) with ENOSPC if the queue is
+    /// full and this deadline is the latest.
     pub fn raise(&self, raise: &Raise<'_>) -> Result<i64> {
         raise_by_name(&*self.access, &self.name, raise)
     }

@@ -1,7 +1,7 @@
-//! A channel as its application has it: the mapped segments, and the descriptor to sleep on.
+//! The application's side of a channel: the mapped segments, and the descriptor for sleeping.
 //!
-//! It needs the channel's descriptors and nothing else, so it is the same for a program that hosts
-//! the core and for one that got them from the daemon.
+//! It needs only the channel's descriptors, so it is the same for a program that hosts the core and
+//! for one that received them from the daemon.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,12 +21,12 @@ pub(crate) struct ChannelMemory {
     wake: OwnedFd,
     /// The reader's position in the wake buffer.
     consumer: Segment,
-    /// The kernel's position there.
+    /// The kernel's position in the wake buffer.
     producer: ReadOnlyPage,
 }
 
 impl ChannelMemory {
-    /// Maps a channel that holds `capacity` events.
+    /// Maps a channel with a capacity of `capacity` events.
     pub(crate) fn map(fds: &ChannelFds, capacity: u32) -> Result<ChannelMemory> {
         let wake = fds
             .wake

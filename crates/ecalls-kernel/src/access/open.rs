@@ -17,7 +17,7 @@ const TRY_AGAIN: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 /// [`Error::Denied`] when there is no daemon and the program may not host the core itself,
-/// [`Error::Unsupported`] on a kernel that cannot.
+/// [`Error::Unsupported`] on a kernel without a needed feature.
 pub fn open() -> Result<Arc<dyn Access>> {
     match Client::connect(&socket_path())? {
         Some(client) => Ok(Arc::new(client)),

@@ -9,7 +9,7 @@ use zerocopy::IntoBytes;
 use crate::access::Access;
 use crate::error::{Error, Result};
 
-/// What is raised: the arguments of raise_event (ECalls-05 §3).
+/// The arguments of raise_event (ECalls-05 §3).
 #[derive(Clone, Debug)]
 pub struct Raise<'a> {
     target: i32,
@@ -39,7 +39,7 @@ impl<'a> Raise<'a> {
         }
     }
 
-    /// For whom: one process, all, or one of them in turn.
+    /// The receivers: one process, all, or one of them in turn.
     #[must_use]
     pub fn target(mut self, target: Target) -> Raise<'a> {
         self.target = target.raw().unwrap_or(TARGET_ALL);
@@ -53,44 +53,44 @@ impl<'a> Raise<'a> {
         self
     }
 
-    /// What happened, 0 to 31.
+    /// The kind of the event, 0 to 31.
     #[must_use]
     pub fn kind(mut self, kind: u32) -> Raise<'a> {
         self.kind = kind;
         self
     }
 
-    /// Which typed slot it belongs to (`SlotUse::Type`).
+    /// The typed slot to which it belongs (`SlotUse::Type`).
     #[must_use]
     pub fn slot_type(mut self, slot_type: u32) -> Raise<'a> {
         self.slot_type = slot_type;
         self
     }
 
-    /// Which priority slot it belongs to (`SlotUse::Priority`); 0 is the most urgent.
+    /// The priority slot to which it belongs (`SlotUse::Priority`); 0 is the most urgent.
     #[must_use]
     pub fn priority(mut self, priority: u32) -> Raise<'a> {
         self.priority = priority;
         self
     }
 
-    /// Discarded, and counted, when not delivered within this time (of its release, if later).
-    /// Kept in whole microseconds.
+    /// The event is discarded and counted if it is not delivered within this time (from its
+    /// release, if that is later). Stored in whole microseconds.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Raise<'a> {
         self.deadline = Some(deadline);
         self
     }
 
-    /// Not delivered before this time has passed. Kept in whole microseconds.
+    /// The event is not delivered before this time has passed. Stored in whole microseconds.
     #[must_use]
     pub fn release(mut self, release: Duration) -> Raise<'a> {
         self.release = Some(release);
         self
     }
 
-    /// The same two as times of CLOCK_MONOTONIC ([`crate::now_ns`]), in ns, kept in whole
-    /// microseconds; None: none. The deadline may then also be before the release.
+    /// The same two values as times of CLOCK_MONOTONIC ([`crate::now_ns`]), in ns, stored in whole
+    /// microseconds; `None`: none. The deadline may then also be before the release.
     #[must_use]
     pub fn at(mut self, release_ns: Option<u64>, deadline_ns: Option<u64>) -> Raise<'a> {
         self.absolute = true;
@@ -99,8 +99,8 @@ impl<'a> Raise<'a> {
         self
     }
 
-    /// Asks for event-aware CPU scheduling of the receiver (ECalls-05 §4): of the thread that reads
-    /// the channel, see `Caller::sink_slot`.
+    /// Requests event-aware CPU scheduling of the receiver (ECalls-05 §4), that is, of the thread
+    /// that reads the channel; see `Caller::sink_slot`.
     #[must_use]
     pub fn cpu(mut self) -> Raise<'a> {
         self.cpu = true;
@@ -109,7 +109,7 @@ impl<'a> Raise<'a> {
 }
 
 /// Raises an event of the named application service (the generic call, ECalls-01 §2.3.1). Returns
-/// how many subscriptions it is for.
+/// the number of subscriptions to which it is offered.
 pub fn raise_by_name(access: &dyn Access, name: &str, raise: &Raise<'_>) -> Result<i64> {
     let mut call = Generic::new(name, Op::Raise).map_err(|_| Error::Invalid {
         what: "the service's name",
@@ -146,7 +146,7 @@ pub fn raise_by_name(access: &dyn Access, name: &str, raise: &Raise<'_>) -> Resu
             expected: "an application service of this process (root: of any); the kernel raises \
                        for the built-in ones itself",
         }),
-        // Nobody subscribed: the event is counted as dropped for that reason.
+        // There is no subscription: the event is counted as dropped for that reason.
         code if code == -i64::from(libc::ENOENT) => Ok(0),
         code if code == -i64::from(libc::EDQUOT) => Err(Error::Quota {
             which: "raised or waiting events",

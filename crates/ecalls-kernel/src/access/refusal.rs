@@ -1,7 +1,7 @@
-//! Errors on their way from the daemon to its client: the same error on both sides.
+//! Errors that the daemon returns to its client: the same error on both sides.
 //!
-//! The library's errors hold texts that live forever. Those that arrive are kept, each once; there
-//! are as many as the daemon's source has.
+//! The library's errors have texts with a static lifetime. Received texts are stored forever, each
+//! once; there are as many as in the daemon's source.
 
 use std::collections::HashSet;
 use std::io;
@@ -15,13 +15,14 @@ use ecalls_abi::message::{
 
 use crate::error::Error;
 
-/// Different texts that are kept. The daemon has far fewer; one that has more says so less well.
+/// The most different texts that are stored. The daemon has far fewer; further ones are replaced by
+/// a general text.
 const KEPT_MAX: usize = 1024;
 
-/// With REFUSED_UNSUPPORTED: that the kernel has what is needed, and refused a program.
+/// With REFUSED_UNSUPPORTED: the kernel has the needed feature, and refused a program.
 const BY_KERNEL: &str = "refused";
 
-/// The error that a refusal stands for.
+/// The error that a refusal represents.
 pub fn to_error(refused: &Refused) -> Error {
     let subject = || kept(refused.subject());
     let text = || kept(refused.text());
@@ -77,7 +78,7 @@ pub fn to_error(refused: &Refused) -> Error {
     }
 }
 
-/// The refusal that tells a client of this error.
+/// The refusal that represents this error for a client.
 pub fn from_error(error: &Error) -> Refused {
     let whole = error.to_string();
     match error {
@@ -119,7 +120,7 @@ pub fn from_error(error: &Error) -> Refused {
     }
 }
 
-/// The same text, for ever.
+/// The same text with a static lifetime.
 fn kept(text: &str) -> &'static str {
     static KEPT: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
     let mut kept = KEPT

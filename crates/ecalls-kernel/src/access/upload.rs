@@ -1,8 +1,8 @@
-//! Texts in E-code on their way to the daemon: sealed files of memory (abi/upload.h).
+//! Texts in E-code that are sent to the daemon: sealed files in memory (abi/upload.h).
 //!
-//! The client writes one and seals it; then it can change no byte of it, and neither can anybody
-//! else. The daemon asks for the seals, copies the file once, and looks at nothing but its copy.
-//! Only the kernel's own files of memory have seals, so reading one waits for nobody.
+//! The client writes such a file and seals it; from then on no process can change it. The daemon
+//! checks the seals, copies the file once, and uses only its copy. Only files in the kernel's own
+//! memory have seals, so reading such a file never blocks.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -14,15 +14,15 @@ use zerocopy::IntoBytes;
 use crate::core::handler::Handler;
 use crate::error::{Error, Result};
 
-/// What keeps a file as it is.
+/// The seals that prevent any change of a file.
 const SEALS: SealFlags = SealFlags::WRITE
     .union(SealFlags::SHRINK)
     .union(SealFlags::GROW);
 
-/// A text as it came.
+/// A received text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text {
-    /// What messages about it begin with.
+    /// The name with which messages about it begin.
     pub name: String,
     /// Names of the channel's attributes.
     pub attributes: Vec<String>,
@@ -36,7 +36,7 @@ fn os(action: &'static str) -> impl FnOnce(rustix::io::Errno) -> Error {
 /// The file of a handler's text.
 ///
 /// # Errors
-/// [`Error::LimitReached`] for a text that the daemon does not take.
+/// [`Error::LimitReached`] for a text that is too long for the daemon.
 pub(crate) fn write(handler: &Handler) -> Result<OwnedFd> {
     let source = handler.source();
     let upload = Upload::new(&source.name, handler.attributes(), &source.text);
@@ -67,7 +67,7 @@ pub(crate) fn write(handler: &Handler) -> Result<OwnedFd> {
 /// The files of some handlers, in order.
 ///
 /// # Errors
-/// Those of each, and [`Error::LimitReached`] for more than one message can bring.
+/// Those of each, and [`Error::LimitReached`] for more than one message can carry.
 pub(crate) fn write_all(handlers: &[(usize, Handler)]) -> Result<Vec<OwnedFd>> {
     if handlers.len() > MESSAGE_DESCRIPTORS {
         return Err(Error::LimitReached {
@@ -78,15 +78,15 @@ pub(crate) fn write_all(handlers: &[(usize, Handler)]) -> Result<Vec<OwnedFd>> {
     handlers.iter().map(|(_, handler)| write(handler)).collect()
 }
 
-/// Whether nobody can change a file any more. Only a file of memory says so.
+/// Whether no process can change a file any more. Only files in memory have such seals.
 pub fn is_sealed(file: BorrowedFd<'_>) -> bool {
     rustix::fs::fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SEALS))
 }
 
-/// Reads a file that somebody else wrote.
+/// Reads a file that another process wrote.
 ///
 /// # Errors
-/// [`Error::Invalid`] for what is no upload, or may still be changed.
+/// [`Error::Invalid`] for a file that is not an upload, or may still be changed.
 pub fn read(file: impl AsFd) -> Result<Text> {
     let invalid = |given: String| Error::Invalid {
         what: "the file of a text in E-code",
@@ -96,7 +96,7 @@ pub fn read(file: impl AsFd) -> Result<Text> {
     if !is_sealed(file.as_fd()) {
         return Err(invalid("not sealed".to_owned()));
     }
-    // One byte more, to see that there is none.
+    // One byte more than the limit, to detect a longer file.
     let mut bytes = vec![0; FILE_MAX + 1];
     let mut size = 0;
     while let Some(rest) = bytes.get_mut(size..).filter(|rest| !rest.is_empty()) {
