@@ -1,18 +1,20 @@
-//! Deferred downcalls: a store now, the kernel side's work later (ECalls-01 §2.3.1).
+//! Deferred downcalls: a store by the application, which the kernel side handles later (ECalls-01
+//! §2.3.1).
 //!
 //! `down` has a ring for calls that must all be handled, and cells of which only the latest value
-//! counts. The application writes, the kernel side drains at the next fast call, after a delay, or
-//! before the caller's next scheduling.
+//! counts. The application writes them, and the kernel side drains them at the next fast call,
+//! after a delay, or before the caller's next scheduling.
 //!
-//! Ring: the writer owns `back`, the drain owns `front`; entries between them wait. The writer
-//! keeps `back` to itself and a copy of `front` that it renews only when the ring looks full, so a
-//! call costs five stores and no shared load.
+//! Ring: the writer owns `back`, the drain owns `front`; the entries between them wait. The writer
+//! has private copies of `back` and of `front`, and reads `front` again only when the ring looks
+//! full, so a call costs five stores and no shared load.
 //!
 //! Cells: the writer makes the cell's `sequence` odd, writes, makes it even, and sets the cell's
-//! bit in `latest`. The drain clears the bit and then copies. If it finds the cell odd or changed
-//! it leaves it: the writer has yet to set the bit, and the latest value is handled then. A value
-//! may be handled twice (the bit of an older one was taken, the newer one was copied, and its bit
-//! follows); it is the same value, which is what a cell is for.
+//! bit in `latest`. The drain clears the bit and then copies the cell. If the sequence is odd or
+//! changes, the drain leaves the cell: the writer has not set the bit yet, and the latest value is
+//! handled afterwards. A value may be handled twice (the drain cleared the bit of an older value,
+//! copied the newer one, and then finds the newer one's bit); since both are the same value, this
+//! is correct for a cell.
 //!
 //! Threads of an application exclude each other by `&mut`.
 
@@ -32,7 +34,7 @@ use crate::words::Words;
 
 /// Entries of the ring.
 pub const CAPACITY: usize = if cfg!(loom) { 2 } else { DOWN_CAPACITY };
-/// Words of a segment `down` up to the end of the ring. Behind it are the slots for polling.
+/// Words of a segment `down` up to the end of the ring. The slots for polling follow the ring.
 pub const DOWN_WORDS: usize = (DOWN_RING + CAPACITY) * CALL_WORDS;
 
 /// Words of one element.
@@ -51,7 +53,7 @@ const DRAINS: usize = offset_of!(Down, drains) / 8;
 
 type Element = [AtomicU64; CALL_WORDS];
 
-/// There is no such latest-value cell: its number is not below `LATEST`.
+/// The number of a latest-value cell is not below `LATEST`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoSuchCell {
     /// The number that was given.
@@ -116,16 +118,17 @@ pub struct DeferWriter<W> {
 }
 
 impl<W: Words> DeferWriter<W> {
-    /// Writes into `words`, from where its last writer stopped.
+    /// Writes into `words`, from the position where the last writer stopped.
     ///
     /// # Errors
-    /// [`BadSegment::TooShort`] if it is not a whole segment `down`.
+    /// [`BadSegment::TooShort`] if `words` is not a whole segment `down`.
     pub fn new(words: W) -> Result<DeferWriter<W>, BadSegment> {
         let all = words.words();
         check(all)?;
         let load = |word: Option<&AtomicU64>| word.map_or(0, |word| word.load(Ordering::Acquire));
         let (back, front_seen) = (load(all.get(BACK)), load(all.get(FRONT)));
-        // A writer that died in the middle of a cell left it odd: go on with the next even number.
+        // A writer that died while it wrote a cell left the sequence odd: continue with the next
+        // even number.
         let sequence = core::array::from_fn(|cell| {
             let word = element(all, DOWN_LATEST + cell).map(|element| &element[SEQUENCE]);
             load(word).wrapping_add(1) & !1
@@ -138,7 +141,7 @@ impl<W: Words> DeferWriter<W> {
         })
     }
 
-    /// Defers a call. The kernel side handles it once, after all those before it.
+    /// Defers a call. The kernel side handles it once, after all earlier ones.
     ///
     /// # Errors
     /// [`Full`] if [`CAPACITY`] calls wait: make a fast call, which drains some.
@@ -161,8 +164,8 @@ impl<W: Words> DeferWriter<W> {
         Ok(())
     }
 
-    /// Defers a call of which only the latest counts: it takes the place of the one in `cell`.
-    /// True: no other cell waited to be handled when this one came to wait.
+    /// Defers a call of which only the latest counts: it replaces the call in `cell`. True: no
+    /// cell was waiting to be handled before this call.
     ///
     /// # Errors
     /// [`NoSuchCell`] if `cell` is not below `LATEST`.
@@ -177,7 +180,7 @@ impl<W: Words> DeferWriter<W> {
         let sequence = self.sequence.get_mut(cell).ok_or(error)?;
         let place = element(words, DOWN_LATEST + cell).ok_or(error)?;
         place[SEQUENCE].store(sequence.wrapping_add(1), Ordering::Relaxed);
-        // The odd number comes before the words.
+        // The odd number is stored before the words.
         fence(Ordering::Release);
         store_call(place, op, argument);
         *sequence = sequence.wrapping_add(2);
@@ -186,17 +189,17 @@ impl<W: Words> DeferWriter<W> {
         Ok(bits.fetch_or(1 << cell, Ordering::Release) & LATEST_MASK == 0)
     }
 
-    /// Whether the call that was pushed last waits alone in the ring. False: those before it were
-    /// not handled yet, and whoever handles them looks for more after that.
+    /// Whether the call that was pushed last is the only one that waits in the ring. False: earlier
+    /// ones were not handled yet, and the drain that handles them checks for more afterwards.
     ///
-    /// That is why this is asked behind the push, and with a full barrier: the drain stores `front`
-    /// and looks at `back` then. So one of the two sees the other.
+    /// Therefore this is checked after the push, with a full barrier: the drain stores `front` and
+    /// then checks `back`. So at least one of the two sees the other's change.
     pub fn is_first(&self) -> bool {
         fence(Ordering::SeqCst);
         self.pending() <= 1
     }
 
-    /// Calls in the ring that wait to be handled; at most [`CAPACITY`], whatever `front` says.
+    /// Calls in the ring that wait to be handled; at most [`CAPACITY`], for any value of `front`.
     pub fn pending(&self) -> usize {
         let front = self.words.words().get(FRONT);
         let front = front.map_or(self.back, |front| front.load(Ordering::Acquire));
@@ -217,11 +220,12 @@ impl<W: Words> DeferWriter<W> {
 
 const LATEST_MASK: u64 = (1 << LATEST) - 1;
 
-/// What the last fast call of a frame left: its `sequence` (incremented with each result) and its
-/// result. `None` if the frame's number is not below `FRAMES` or the slice is too short.
+/// The result of the last fast call of a frame: the frame's `sequence` (incremented with each
+/// result) and the result. `None` if the frame's number is not below `FRAMES` or the slice is too
+/// short.
 ///
-/// The kernel side writes a frame during the call of the thread that owns it, so that thread reads
-/// both numbers whole.
+/// The kernel side writes a frame during a call of the thread that owns it, so that thread never
+/// reads a partial update.
 pub fn frame_result(words: &[AtomicU64], frame: usize) -> Option<(u64, i64)> {
     if frame >= FRAMES {
         return None;
@@ -240,10 +244,10 @@ pub struct Drain<W> {
 }
 
 impl<W: Words> Drain<W> {
-    /// Drains `words`, from where the last drain stopped.
+    /// Drains `words`, from the position where the last drain stopped.
     ///
     /// # Errors
-    /// [`BadSegment::TooShort`] if it is not a whole segment `down`.
+    /// [`BadSegment::TooShort`] if `words` is not a whole segment `down`.
     pub fn new(words: W) -> Result<Drain<W>, BadSegment> {
         check(words.words())?;
         let front = words
@@ -253,10 +257,10 @@ impl<W: Words> Drain<W> {
         Ok(Drain { words, front })
     }
 
-    /// Hands the calls that wait to `handle`, first those of the ring and then the cells, at most
-    /// `DRAIN_MAX` in one go; it answers false to refuse one. Returns their number.
+    /// Passes the waiting calls to `handle`, first those of the ring and then the cells, at most
+    /// `DRAIN_MAX` at a time; `handle` returns false to refuse a call. Returns their number.
     ///
-    /// A `back` that lies costs at most `DRAIN_MAX` calls with garbage.
+    /// A false `back` causes at most `DRAIN_MAX` calls with garbage.
     pub fn drain(&mut self, mut handle: impl FnMut(&Downcall) -> bool) -> usize {
         let words = self.words.words();
         let (mut count, mut refused) = (0, 0);

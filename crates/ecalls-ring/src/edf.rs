@@ -1,16 +1,16 @@
-//! Earliest deadline first among what waits in user space (ECalls-05 §3).
+//! A queue in user space, ordered by earliest deadline first (ECalls-05 §3).
 //!
-//! The kernel side's queue orders events until they are delivered. From then on they lie in order
-//! of delivery; whoever takes more than one at a time (handler threads, readers) puts them in here
-//! and takes them out by deadline, so that the order holds to the end.
+//! The kernel side's queue orders events until they are delivered. From then on they are in order
+//! of delivery; code that takes more than one at a time (handler threads, readers) inserts them
+//! into this queue and takes them by deadline, so that the order holds to the end.
 //!
-//! The order: earlier deadlines first, then whatever has none; equal ones in order of arrival. A
-//! full queue drops the last in this order, which may be the newcomer, and counts it: the same rule
-//! as the kernel side's `queue_full`.
+//! The order: earlier deadlines first, then values without a deadline; equal ones in order of
+//! arrival. A full queue drops the last value in this order, which may be the new one, and counts
+//! it: the same rule as the kernel side's `queue_full`.
 //!
-//! Keys are apart from the values, so that a value (an event has 256 bytes) is moved once in and
-//! once out. A balanced tree of keys serves both ends in logarithmic time, which one binary heap
-//! does not.
+//! Keys are separate from the values, so that a value (an event has 256 bytes) is moved once in and
+//! once out. A balanced tree of keys gives access to both ends in logarithmic time, which one
+//! binary heap does not.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -26,10 +26,10 @@ struct Key {
 /// A bounded queue, earliest deadline first.
 #[derive(Clone, Debug)]
 pub struct EdfQueue<T> {
-    /// Where the value of each key is.
+    /// The index of each key's value.
     order: BTreeMap<Key, usize>,
     values: Vec<Option<T>>,
-    /// Places of `values` that are not in use.
+    /// Indices of `values` that are not in use.
     free: Vec<usize>,
     capacity: usize,
     arrivals: u64,
@@ -49,8 +49,8 @@ impl<T> EdfQueue<T> {
         }
     }
 
-    /// Puts a value in. Returns what had to be dropped for it, the value with the latest deadline,
-    /// if the queue was full; it is counted.
+    /// Inserts a value. If the queue was full, returns the value that was dropped, the one with the
+    /// latest deadline, and counts it.
     ///
     /// `deadline_ns` is absolute; `None`: none.
     pub fn push(&mut self, deadline_ns: Option<u64>, value: T) -> Option<T> {
@@ -84,23 +84,23 @@ impl<T> EdfQueue<T> {
         self.take_place(place)
     }
 
-    /// The earliest deadline in ns that waits; `None` if nothing with a deadline waits.
+    /// The earliest deadline in the queue, ns; `None` if no value has a deadline.
     pub fn next_deadline(&self) -> Option<u64> {
         let (key, _) = self.order.first_key_value()?;
         (!key.has_none).then_some(key.deadline_ns)
     }
 
-    /// Values that wait.
+    /// Number of values.
     pub fn len(&self) -> usize {
         self.order.len()
     }
 
-    /// Whether nothing waits.
+    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
 
-    /// Values that may wait.
+    /// Largest number of values.
     pub fn capacity(&self) -> usize {
         self.capacity
     }

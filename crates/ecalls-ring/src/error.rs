@@ -1,12 +1,12 @@
-//! What can be wrong: a segment that is none, and no room.
+//! Errors: an invalid segment, and no room.
 
 use core::fmt;
 
-/// A slice of words is not the segment that it should be.
+/// A slice of words is not a valid segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadSegment {
-    /// It ends before the last element that its header promises.
+    /// It ends before the last element that its header announces.
     TooShort {
         /// Its length in words.
         words: usize,
@@ -18,7 +18,7 @@ pub enum BadSegment {
         /// The version in the header.
         found: u32,
     },
-    /// Its layout is not the one that this reader or writer is for.
+    /// Its layout is not that of this reader or writer.
     Layout {
         /// The number in the header.
         found: u32,
@@ -28,12 +28,12 @@ pub enum BadSegment {
         /// The capacity in the header, in events.
         found: u32,
     },
-    /// Its slot use has no meaning.
+    /// Its slot use is not a valid number.
     SlotUse {
         /// The number in the header.
         found: u32,
     },
-    /// Its capacity leaves no room for so many producers at once.
+    /// Its capacity is too small for this number of concurrent producers.
     Slack {
         /// The number of producers.
         slack: u32,

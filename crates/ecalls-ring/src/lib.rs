@@ -1,20 +1,20 @@
 //! The shared-memory protocols of a channel, as pure algorithms on slices of atomic words.
 //!
-//! `abi/channel.h` and `abi/downcall.h` say what the kernel side and an application share; this
-//! crate is the application's half of it, and a model of the kernel side's half for tests, for
-//! loom and for producers in user space. It knows no system call and no map: whoever has the
-//! memory lends it as [`Words`], a slice of 64-bit atomics, and there is no `unsafe` here.
+//! `abi/channel.h` and `abi/downcall.h` define what the kernel side and an application share; this
+//! crate is the application's half of it, and a model of the kernel side's half for tests, for loom
+//! and for producers in user space. It uses no system call and no map: the owner of the memory
+//! passes it as [`Words`], a slice of 64-bit atomics, and there is no `unsafe` here.
 //!
-//! - [`words`]: where what lies in a segment, checked once ([`Shape`]), and the copy of an event;
+//! - [`words`]: the layout of a segment, checked once ([`Shape`]), and the copy of an event;
 //! - [`ring`]: events in order of arrival, [`RingReader`] and [`RingWriter`];
 //! - [`slots`]: events in slots with a bit pattern, [`SlotsReader`] and [`SlotsWriter`];
 //! - [`sleep`]: how a reader goes to sleep without losing a wake-up, [`Sleep`];
 //! - [`defer`]: deferred downcalls, [`DeferWriter`] and [`Drain`];
 //! - [`edf`]: earliest deadline first among events that wait in user space, [`EdfQueue`].
 //!
-//! Every word that the other side can write is an allegation: an index is masked, a difference
-//! bounded, a copy validated. Garbage costs events, never a panic, a read outside, or an endless
-//! loop; `tests/hostile.rs` tries it.
+//! Every word that the other side can write is unverified: an index is masked, a difference
+//! bounded, a copy validated. Garbage costs events, but never causes a panic, an access out of
+//! bounds, or an endless loop; `tests/hostile.rs` tests this.
 
 #![cfg_attr(not(loom), no_std)]
 #![forbid(unsafe_code)]

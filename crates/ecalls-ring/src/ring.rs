@@ -1,7 +1,7 @@
 //! The ring layout: events in order of arrival (ECalls-01 §2.3).
 //!
-//! Producers take positions, the one reader follows. Position p lies in entry p % capacity, and the
-//! entry's `sequence` says which position it holds:
+//! Producers take positions, and the one reader follows. Position p is in entry p % capacity, and
+//! the entry's `sequence` shows which position it holds:
 //!
 //! | `sequence` of entry p % capacity | means | the reader at front = p | next writer |
 //! |---|---|---|---|
@@ -10,19 +10,19 @@
 //! | p + 1 | position p is complete | copies, then front = p + 1 | producer of p + capacity |
 //!
 //! A producer takes a position only while back - front < capacity - slack. At most `slack`
-//! producers are between that look and their `fetch_add`, so back - front never exceeds the
+//! producers are between that check and their `fetch_add`, so back - front never exceeds the
 //! capacity and no entry is written before its last event was read. The argument holds for any
 //! staleness of the two words: every position at or above front + capacity - slack was taken by a
-//! producer that had looked before the first of those was taken, and there are at most `slack` of
+//! producer that had checked before the first of those was taken, and there are at most `slack` of
 //! them.
 //!
-//! Ordering: a producer's words come before its `sequence` (release; the reader acquires), and a
-//! reader's copy before its `front` (release; the producers acquire). The reader compares
-//! `sequence` again after the copy: with an honest writer it cannot have changed, and with a
-//! dishonest one the torn copy is not handed out.
+//! Ordering: a producer's words are stored before its `sequence` (release; the reader acquires),
+//! and a reader's copy ends before its store of `front` (release; the producers acquire). The
+//! reader compares `sequence` again after the copy: with a correct writer it cannot have changed,
+//! and with an incorrect one the torn copy is discarded.
 //!
-//! A complete event whose number is wrong stays unread and the ring fills up behind it: a channel
-//! that somebody scribbled over is silent, and its drops are counted as `ring_full`.
+//! A complete event with a wrong number remains unread and the ring fills up behind it: a channel
+//! with a corrupted ring delivers nothing, and its drops are counted as `ring_full`.
 
 use ecalls_abi::{Event, Layout};
 
@@ -31,24 +31,24 @@ use crate::sleep::Sleep;
 use crate::sync::{Ordering, fence};
 use crate::words::{BACK, FLAG, FRONT, SEQUENCE, Shape, Words, event_at, load_event, store_event};
 
-/// The one reader of a ring.
+/// The only reader of a ring.
 ///
 /// It is an iterator over the events that are complete. `None` means that there is none now; more
-/// may follow. Two readers of one ring get in each other's way (events are doubled or wait), but
-/// no memory is harmed.
+/// may follow. Two readers of one ring disturb each other (events are doubled or delayed), but this
+/// is still memory-safe.
 #[derive(Debug)]
 pub struct RingReader<W> {
     words: W,
     capacity: u32,
-    /// Next position to read; `front` in the segment is its copy for the producers.
+    /// Next position to read; the producers see the copy `front` in the segment.
     front: u64,
 }
 
 impl<W: Words> RingReader<W> {
-    /// Reads the ring in `words` on from the position where its last reader stopped.
+    /// Continues reading the ring in `words` at the position where its last reader stopped.
     ///
     /// # Errors
-    /// [`BadSegment`] if it is no ring, or not all of it is there.
+    /// [`BadSegment`] if it is not a ring, or not complete.
     pub fn new(words: W) -> Result<RingReader<W>, BadSegment> {
         let shape = Shape::of_layout(words.words(), Layout::Ring)?;
         let front = words
@@ -62,8 +62,8 @@ impl<W: Words> RingReader<W> {
         })
     }
 
-    /// Whether [`Iterator::next`] would find an event: one load of a word that only changes when
-    /// one arrives.
+    /// Whether [`Iterator::next`] would return an event: one load of a word that changes only when
+    /// an event arrives.
     pub fn is_ready(&self) -> bool {
         let index = (self.front & u64::from(self.capacity - 1)) as usize;
         event_at(self.words.words(), index).is_some_and(|entry| {
@@ -71,7 +71,7 @@ impl<W: Words> RingReader<W> {
         })
     }
 
-    /// Events that wait, complete or being written; at most the capacity, whatever `back` says.
+    /// Waiting events, complete or being written; at most the capacity, for any value of `back`.
     pub fn len(&self) -> usize {
         let back = self
             .words
@@ -86,12 +86,12 @@ impl<W: Words> RingReader<W> {
         self.len() == 0
     }
 
-    /// Events of the ring.
+    /// Capacity of the ring, in events.
     pub fn capacity(&self) -> usize {
         self.capacity as usize
     }
 
-    /// Next position to read: events read since the channel exists.
+    /// Next position to read: the number of events read since the channel exists.
     pub fn front(&self) -> u64 {
         self.front
     }
@@ -146,8 +146,7 @@ impl<W: Words> RingWriter<W> {
     /// (The kernel side's slack is the number of CPUs.)
     ///
     /// # Errors
-    /// [`BadSegment`] if it is no ring, not all of it is there, or its capacity is not above
-    /// `slack`.
+    /// [`BadSegment`] if it is not a ring, not complete, or its capacity is not above `slack`.
     pub fn new(words: W, slack: u32) -> Result<RingWriter<W>, BadSegment> {
         let shape = Shape::of_layout(words.words(), Layout::Ring)?;
         if slack >= shape.capacity {
@@ -160,10 +159,10 @@ impl<W: Words> RingWriter<W> {
         })
     }
 
-    /// Puts an event in and returns its position. Ask [`Sleep::should_wake`] afterwards.
+    /// Inserts an event and returns its position. Call [`Sleep::should_wake`] afterwards.
     ///
     /// # Errors
-    /// [`Full`] when the reader has not kept up, or `front` is garbage: above `back`, or further
+    /// [`Full`] if the reader has not kept up, or `front` is invalid: above `back`, or further
     /// below it than the capacity.
     pub fn push(&self, event: &Event) -> Result<u64, Full> {
         let words = self.words.words();

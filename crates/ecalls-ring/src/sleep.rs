@@ -1,20 +1,20 @@
-//! How a reader goes to sleep: no wake-up is lost, none is paid for a reader that is awake
+//! The sleeping protocol of a reader: no wake-up is lost, and an awake reader causes none
 //! (ECalls-01 §2.3).
 //!
 //! The word `sleeping` of `up` has two states:
 //!
 //! | state | set by | when | meaning |
 //! |---|---|---|---|
-//! | 0 awake | producer | it has put an event in and exchanged 1 for 0 | it wakes, nobody else |
-//! | 0 awake | reader | it looked once more and found something, or its wait timed out | no wake |
-//! | 1 sleeps | reader | before it looks once more and waits on the descriptor | wake me |
-//! | 1 sleeps | kernel | its wake-up failed: a processor stood still with a lock | wake me |
+//! | 0 awake | producer | it inserted an event and exchanged 1 for 0 | it alone wakes the reader |
+//! | 0 awake | reader | it checked again and found events, or its wait timed out | no wake |
+//! | 1 sleeps | reader | before it checks again and waits on the descriptor | wake me |
+//! | 1 sleeps | kernel | its wake-up failed: a processor was stopped with a lock | wake me |
 //!
-//! The reader stores 1 and then looks for events; the producer completes an event and then looks
-//! for 1. Between the store and the look both have a full barrier, so at least one of them sees the
-//! other: the reader stays awake, or the producer wakes it. If both see each other the reader
-//! stays awake and one wake-up too many lies in the descriptor; [`Sleep::cancel_sleep`] says so.
-//! Several producers that see 1 exchange it; one of them gets the 1, and it alone wakes.
+//! The reader stores 1 and then checks for events; the producer completes an event and then checks
+//! for 1. Between the store and the check both have a full barrier, so at least one of them sees
+//! the other: the reader stays awake, or the producer wakes it. If both see each other the reader
+//! stays awake and the descriptor has one unneeded wake-up, which [`Sleep::cancel_sleep`] reports.
+//! Several producers that see 1 exchange it; one of them gets the 1, and it alone wakes the reader.
 
 use crate::sync::{Ordering, fence};
 use crate::words::{SLEEPING, Words};
@@ -26,18 +26,18 @@ pub struct Sleep<W> {
 }
 
 impl<W: Words> Sleep<W> {
-    /// The flag in the header of `up`. Of a slice without a header the flag is always 0.
+    /// The flag in the header of `up`. For a slice without a header the flag is always 0.
     pub fn new(words: W) -> Sleep<W> {
         Sleep { words }
     }
 
-    /// Reader: announces that it will sleep. It must then look for events once more, and either
+    /// Reader: announces that it will sleep. It must then check for events once more, and either
     /// wait on the descriptor or call [`Sleep::cancel_sleep`].
     pub fn prepare_sleep(&self) {
         if let Some(sleeping) = self.words.words().get(SLEEPING) {
             sleeping.store(1, Ordering::SeqCst);
         }
-        // The store comes before the loads that look for events.
+        // The store precedes the loads that check for events.
         fence(Ordering::SeqCst);
     }
 
@@ -48,8 +48,8 @@ impl<W: Words> Sleep<W> {
         sleeping.is_some_and(|sleeping| sleeping.swap(0, Ordering::SeqCst) == 0)
     }
 
-    /// Reader: announces sleep and looks once more with `is_ready`. True: wait on the descriptor
-    /// now. False: there is something, and the announcement is taken back.
+    /// Reader: announces sleep and checks once more with `is_ready`. True: wait on the descriptor
+    /// now. False: there is an event, and the announcement is cancelled.
     pub fn may_sleep(&self, is_ready: impl FnOnce() -> bool) -> bool {
         self.prepare_sleep();
         if is_ready() {
@@ -59,10 +59,10 @@ impl<W: Words> Sleep<W> {
         true
     }
 
-    /// Producer, after it has completed an event: true if it must wake the reader. True for one
-    /// producer per announcement.
+    /// Producer, after it has completed an event: true if it must wake the reader. Only one
+    /// producer per announcement gets true.
     pub fn should_wake(&self) -> bool {
-        // The event comes before the load that looks for a sleeper.
+        // The event precedes the load that checks for a sleeper.
         fence(Ordering::SeqCst);
         let sleeping = self.words.words().get(SLEEPING);
         sleeping.is_some_and(|sleeping| {

@@ -1,7 +1,7 @@
 //! The slot layout: events in slots, found by a bit pattern (ECalls-01 §2.3).
 //!
-//! Bit i of `pattern` says that slot i holds an event: producers set it, the reader clears it, both
-//! atomically. The slot's `sequence` is a seqlock, and its change by two counts one event:
+//! Bit i of `pattern` shows that slot i holds an event: producers set it, the reader clears it,
+//! both atomically. The slot's `sequence` is a seqlock, and each increase by two is one event:
 //!
 //! | bit | `sequence` | means | who may write the slot |
 //! |---|---|---|---|
@@ -10,22 +10,22 @@
 //! | 1 | odd | the event is written, the producer is about to leave | that producer |
 //! | 1 | even | holds an event | FREE, PRIORITY: nobody; TYPE: as if free |
 //!
-//! A producer makes `sequence` odd, looks at the bit again (FREE, PRIORITY: if set, somebody was
-//! faster and it goes back), writes, sets the bit, and makes `sequence` even. The bit comes before
-//! the even number: else a second producer could find the slot free between the two, and
-//! overwrite an event that nobody has read.
+//! A producer makes `sequence` odd, checks the bit again (FREE, PRIORITY: if it is set, another
+//! producer was faster and this one restores `sequence`), writes, sets the bit, and makes
+//! `sequence` even. The bit is set before the number is even: otherwise a second producer could
+//! find the slot free between the two, and overwrite an unread event.
 //!
 //! The reader's order depends on the use. FREE and PRIORITY: copy, then clear, because the set bit
-//! is what keeps producers away. TYPE: clear, then copy, because the slot may be rewritten at any
-//! time: whatever is written after the clear sets the bit again, so the newest event is never
-//! lost. If the slot stays odd for [`RETRIES`] looks, the bit stays (or is put back) and the event
-//! is found the next time.
+//! excludes producers. TYPE: clear, then copy, because the slot may be rewritten at any time: an
+//! event that is written after the clear sets the bit again, so the newest event is never lost. If
+//! the slot remains odd for [`RETRIES`] checks, the bit remains (or is set again) and the event is
+//! found the next time.
 //!
-//! Clearing first can find one event twice (the clear takes an older event's bit, the copy finds
-//! the newer event, whose bit is still to come). The reader therefore remembers each slot's last
-//! `sequence` and hands out no event twice. The same number tells how many events it never saw:
-//! [`SlotsReader::unread`] is exact, while a producer that counts what it replaced may miss one
-//! that races with the clear.
+//! Clearing first can find one event twice (the clear takes an older event's bit, the copy gets the
+//! newer event, whose bit is set afterwards). The reader therefore remembers each slot's last
+//! `sequence` and returns no event twice. The same number shows how many events it never copied:
+//! [`SlotsReader::unread`] is exact, while a producer that counts the events that it replaces may
+//! miss one that races with the clear.
 
 use alloc::boxed::Box;
 use core::mem::offset_of;
@@ -40,7 +40,7 @@ use crate::words::{
     ELEMENT_WORDS, FLAG, SEQUENCE, Shape, Words, event_at, load_event, store_event,
 };
 
-/// Looks at a slot that is being written before it is left for later.
+/// Checks of a slot that is being written before it is left for later.
 pub const RETRIES: usize = if cfg!(loom) { 2 } else { 64 };
 
 const PATTERN: usize = offset_of!(Up, pattern) / 8;
@@ -50,7 +50,7 @@ fn pattern(words: &[AtomicU64]) -> Option<&[AtomicU64; PATTERN_WORDS]> {
     words.get(PATTERN..)?.first_chunk()
 }
 
-/// The words of the pattern that slots have, and the bits of each that slots have.
+/// The words of the pattern that belong to slots, and the bits of each that belong to slots.
 fn pattern_in_use(words: &[AtomicU64], capacity: u32) -> (&[AtomicU64], u64) {
     let count = capacity.div_ceil(64) as usize;
     let bits = if capacity < 64 {
@@ -66,13 +66,13 @@ fn pattern_in_use(words: &[AtomicU64], capacity: u32) -> (&[AtomicU64], u64) {
     )
 }
 
-/// The one reader of a channel with slots.
+/// The only reader of a channel with slots.
 #[derive(Debug)]
 pub struct SlotsReader<W> {
     words: W,
     capacity: u32,
     slot_use: SlotUse,
-    /// Each slot's `sequence` when it was last handed out.
+    /// Each slot's `sequence` when its event was last returned.
     seen: Box<[u64]>,
     unread: u64,
 }
@@ -81,7 +81,7 @@ impl<W: Words> SlotsReader<W> {
     /// Reads the slots in `words`. Events that wait there already are found.
     ///
     /// # Errors
-    /// [`BadSegment`] if they are no slots, or not all of them are there.
+    /// [`BadSegment`] if they are not slots, or not complete.
     pub fn new(words: W) -> Result<SlotsReader<W>, BadSegment> {
         let shape = Shape::of_layout(words.words(), Layout::Slots)?;
         let seen = (0..shape.capacity as usize).map(|slot| seen_at_start(words.words(), slot));
@@ -96,14 +96,15 @@ impl<W: Words> SlotsReader<W> {
         })
     }
 
-    /// Takes the event in `slot`; `None` if there is none, or a producer is writing it (its bit
-    /// then stays).
+    /// Takes the event in `slot`; `None` if there is none, or if a producer is writing it (its bit
+    /// then remains).
     pub fn take(&mut self, slot: usize) -> Option<Event> {
         let words = self.words.words();
         let seen = self.seen.get_mut(slot)?;
         let word = &pattern(words)?[slot / 64 % PATTERN_WORDS];
         let bit = 1u64 << (slot % 64);
-        // Acquire: who sees the bit sees at least the odd number of the producer that set it.
+        // Acquire: a reader that sees the bit sees at least the odd number of the producer that set
+        // it.
         if word.load(Ordering::Acquire) & bit == 0 {
             return None;
         }
@@ -129,8 +130,8 @@ impl<W: Words> SlotsReader<W> {
         Some(event)
     }
 
-    /// Takes every event that waits, in order of slot: one pass over the slots, so it ends even if
-    /// producers go on.
+    /// Takes every waiting event, in order of slot: one pass over the slots, so it ends even if
+    /// producers continue.
     pub fn take_pending(&mut self) -> TakePending<'_, W> {
         TakePending {
             reader: self,
@@ -139,7 +140,7 @@ impl<W: Words> SlotsReader<W> {
         }
     }
 
-    /// Calls `f` with each slot that holds an event, in order, and leaves everything as it is.
+    /// Calls `f` with each slot that holds an event, in order, and changes nothing.
     #[inline]
     pub fn for_each_ready(&self, mut f: impl FnMut(usize)) {
         for (index, bits) in self.pending_words().enumerate() {
@@ -147,8 +148,9 @@ impl<W: Words> SlotsReader<W> {
         }
     }
 
-    /// Calls `f` with each slot that holds an event, in order, and clears it without a copy: for
-    /// those who only want to know where something happened. A newer event sets the bit again.
+    /// Calls `f` with each slot that holds an event, in order, and clears its bit without a copy:
+    /// for a reader that only needs to know which slots have events. A newer event sets the bit
+    /// again.
     #[inline]
     pub fn take_ready(&mut self, mut f: impl FnMut(usize)) {
         let (words, mask) = pattern_in_use(self.words.words(), self.capacity);
@@ -160,7 +162,7 @@ impl<W: Words> SlotsReader<W> {
         }
     }
 
-    /// The pattern as it is now: word i has the bits of slots 64 i to 64 i + 63.
+    /// The current pattern: word i has the bits of slots 64 i to 64 i + 63.
     #[inline]
     pub fn pending_words(&self) -> impl Iterator<Item = u64> {
         let (words, mask) = pattern_in_use(self.words.words(), self.capacity);
@@ -174,7 +176,7 @@ impl<W: Words> SlotsReader<W> {
         self.pending_words().any(|bits| bits != 0)
     }
 
-    /// Events put in since the channel exists: one word to look at instead of the pattern.
+    /// Events inserted since the channel exists: one word to check instead of the pattern.
     pub fn flag(&self) -> u64 {
         self.words
             .words()
@@ -182,14 +184,14 @@ impl<W: Words> SlotsReader<W> {
             .map_or(0, |flag| flag.load(Ordering::Acquire))
     }
 
-    /// Events that were put into slots and that this reader never copied: those that were replaced,
-    /// and those that it took by [`SlotsReader::take_ready`] alone. Known for a slot when its next
-    /// event is copied.
+    /// Events that were inserted and that this reader never copied: those that were replaced, and
+    /// those that it took only by [`SlotsReader::take_ready`]. The number for a slot is known when
+    /// its next event is copied.
     pub fn unread(&self) -> u64 {
         self.unread
     }
 
-    /// Slots.
+    /// Number of slots.
     pub fn capacity(&self) -> usize {
         self.capacity as usize
     }
@@ -205,7 +207,7 @@ impl<W: Words> SlotsReader<W> {
     }
 }
 
-/// The `sequence` up to which a new reader has nothing to read.
+/// The `sequence` of a slot that a new reader regards as read.
 fn seen_at_start(words: &[AtomicU64], slot: usize) -> u64 {
     let entry = event_at(words, slot);
     let sequence = entry.map_or(0, |entry| entry[SEQUENCE].load(Ordering::Acquire));
@@ -220,7 +222,7 @@ fn seen_at_start(words: &[AtomicU64], slot: usize) -> u64 {
     }
 }
 
-/// A copy of a slot that was not written meanwhile; `None` after [`RETRIES`] looks.
+/// A copy of a slot that was not written meanwhile; `None` after [`RETRIES`] checks.
 fn copy(entry: &[AtomicU64; ELEMENT_WORDS]) -> Option<Event> {
     for _ in 0..RETRIES {
         let sequence = entry[SEQUENCE].load(Ordering::Acquire);
@@ -249,9 +251,9 @@ fn for_each_bit(mut bits: u64, mut f: impl FnMut(usize)) {
 #[derive(Debug)]
 pub struct TakePending<'a, W> {
     reader: &'a mut SlotsReader<W>,
-    /// Next word of the pattern to look at.
+    /// Next word of the pattern.
     word: usize,
-    /// Bits of the word before that are still to be taken.
+    /// Bits of the previous word that are still to be taken.
     bits: u64,
 }
 
@@ -275,15 +277,15 @@ impl<W: Words> Iterator for TakePending<'_, W> {
     }
 }
 
-/// What became of an event.
+/// The result of an insertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Put {
     /// It is in its slot.
     Delivered,
-    /// It is in its slot, over an event that was not read.
+    /// It is in its slot, and has replaced an unread event.
     Replaced,
     /// It is dropped: no free slot, its slot still full, no such slot, or another producer is
-    /// writing into its slot at this moment (whose event is as new).
+    /// writing into its slot at this moment (whose event is equally new).
     Full,
 }
 
@@ -301,7 +303,7 @@ impl<W: Words> SlotsWriter<W> {
     /// Writes the slots in `words`.
     ///
     /// # Errors
-    /// [`BadSegment`] if they are no slots, or not all of them are there.
+    /// [`BadSegment`] if they are not slots, or not complete.
     pub fn new(words: W) -> Result<SlotsWriter<W>, BadSegment> {
         let shape = Shape::of_layout(words.words(), Layout::Slots)?;
         Ok(SlotsWriter {
@@ -311,8 +313,8 @@ impl<W: Words> SlotsWriter<W> {
         })
     }
 
-    /// Puts an event into the slot that the channel's use says. Ask [`Sleep::should_wake`]
-    /// afterwards.
+    /// Inserts an event into the slot that the channel's use determines. Call
+    /// [`Sleep::should_wake`] afterwards.
     pub fn put(&self, event: &Event) -> Put {
         match self.slot_use {
             SlotUse::Priority => self.put_at(event.priority as usize, event),
@@ -357,7 +359,7 @@ impl<W: Words> SlotsWriter<W> {
             entry[SEQUENCE].store(before, Ordering::Release);
             return Put::Full;
         }
-        // The odd number comes before the words.
+        // The odd number is stored before the words.
         fence(Ordering::Release);
         store_event(entry, event);
         let unread = word.fetch_or(bit, Ordering::AcqRel) & bit != 0;

@@ -1,7 +1,7 @@
-//! The atomics of this crate: the processor's, or loom's when a model runs (`--cfg loom`).
+//! The atomics of this crate: the processor's, or loom's for a model (`--cfg loom`).
 //!
 //! loom explores every value that every load may see, so a model's event has [`EVENT_WORDS`] = 3
-//! words: the sequence and two more, enough to see a torn copy.
+//! words: the sequence and two more, enough to detect a torn copy.
 
 #[cfg(not(loom))]
 pub use core::sync::atomic::AtomicU64;
@@ -13,7 +13,7 @@ pub use loom::sync::atomic::AtomicU64;
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{Ordering, fence};
 
-/// Words of an event that are copied at most.
+/// Largest number of an event's words that are copied.
 pub(crate) const EVENT_WORDS: usize = if cfg!(loom) {
     3
 } else {

@@ -1,12 +1,12 @@
-//! Segments as slices of atomic words: where what lies, and copies in and out.
+//! Segments as slices of atomic words: their layout, and copies in and out.
 //!
 //! A segment is memory that two sides write, so it is never viewed as a struct: it is a slice of
-//! 64-bit atomics, fields are word offsets computed from the structs of `ecalls-abi`, and a struct
-//! is what comes out of a copy. All of the contract's fields that are shared are 64 bits wide and
-//! aligned; the 32-bit fields of the header are written once, before anybody reads.
+//! 64-bit atomics, fields are word offsets computed from the structs of `ecalls-abi`, and only a
+//! copy is a struct. All shared fields of the contract are 64 bits wide and aligned; the 32-bit
+//! fields of the header are written once, before any reader exists.
 //!
-//! [`Shape`] is what the header says after it was checked against the slice. Readers and writers
-//! take it once and keep their own copy, so a header that changes later changes nothing.
+//! [`Shape`] is the content of the header after it was checked against the slice. Readers and
+//! writers read it once and keep their own copy, so a later change of the header has no effect.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -23,8 +23,8 @@ use crate::sync::{AtomicU64, EVENT_WORDS, Ordering};
 
 /// Memory that is shared with the other side, as 64-bit atomic words.
 ///
-/// The slice should stay the same for the value's life. If it does not, readers and writers find
-/// nothing and write nothing outside, but what they hand out is then garbage.
+/// The slice should remain the same for the value's life. If it does not, readers and writers find
+/// nothing and write nothing outside of it, but return garbage.
 pub trait Words {
     /// The words.
     fn words(&self) -> &[AtomicU64];
@@ -68,7 +68,7 @@ pub fn zeroed(count: usize) -> Vec<AtomicU64> {
 /// Words of one element of `up`: the header, the counters, an event.
 pub const ELEMENT_WORDS: usize = ecalls_abi::channel::UP_ELEMENT_BYTES / 8;
 
-/// Word of an event that is its sequence.
+/// Word of an event that contains its sequence.
 pub(crate) const SEQUENCE: usize = offset_of!(Event, sequence) / 8;
 /// Words of an event before its data.
 const EVENT_HEAD: usize = offset_of!(Event, data) / 8;
@@ -78,21 +78,21 @@ pub(crate) const BACK: usize = offset_of!(Up, back) / 8;
 pub(crate) const FRONT: usize = offset_of!(Up, front) / 8;
 pub(crate) const SLEEPING: usize = offset_of!(Up, sleeping) / 8;
 
-/// What the header of `up` says, checked: where the events are and how they are used.
+/// The checked content of the header of `up`: where the events are and how they are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Ring or slots.
     pub layout: Layout,
-    /// Events; a power of two.
+    /// Capacity in events; a power of two.
     pub capacity: u32,
-    /// Which slot an event goes to; of no meaning in a ring.
+    /// The rule by which an event gets its slot; without meaning in a ring.
     pub slot_use: SlotUse,
     /// Raw id of the channel.
     pub channel: u32,
 }
 
 impl Shape {
-    /// Words that a segment of this shape has.
+    /// Words of a segment of this shape.
     pub fn words_needed(&self) -> usize {
         (UP_EVENTS + self.capacity as usize) * ELEMENT_WORDS
     }
@@ -102,7 +102,7 @@ impl Shape {
     /// Capacities below `CAPACITY_MIN` are accepted: that limit is the host's, not the protocol's.
     ///
     /// # Errors
-    /// [`BadSegment`] names what does not fit.
+    /// [`BadSegment`] names the invalid part.
     pub fn read(words: &[AtomicU64]) -> Result<Shape, BadSegment> {
         let too_short = |needed| BadSegment::TooShort {
             words: words.len(),
@@ -131,7 +131,7 @@ impl Shape {
         Ok(shape)
     }
 
-    /// Writes the header of an unused segment, as the host does when it makes a channel.
+    /// Writes the header of an unused segment, as the host does when it creates a channel.
     ///
     /// # Errors
     /// [`BadSegment::TooShort`] or [`BadSegment::Capacity`]; nothing is written then.
@@ -163,7 +163,7 @@ impl Shape {
         Ok(())
     }
 
-    /// The shape, if the layout is the one that is asked for.
+    /// The shape, if the layout is `layout`.
     pub(crate) fn of_layout(words: &[AtomicU64], layout: Layout) -> Result<Shape, BadSegment> {
         let shape = Shape::read(words)?;
         if shape.layout != layout {
@@ -181,9 +181,9 @@ pub fn header(words: &[AtomicU64]) -> Option<Up> {
     Some(transmute!(words))
 }
 
-/// A copy of what was not delivered and why; `None` if the slice is too short.
+/// A copy of the counters of undelivered events by reason; `None` if the slice is too short.
 ///
-/// Counters are read one by one: each is right, but they need not be of the same moment.
+/// Counters are read one by one: each is correct, but they need not be of the same moment.
 pub fn lost(words: &[AtomicU64]) -> Option<Lost> {
     let words: [u64; ELEMENT_WORDS] = load(words, ELEMENT_WORDS)?;
     Some(transmute!(words))
@@ -208,8 +208,8 @@ pub(crate) fn event_at(words: &[AtomicU64], index: usize) -> Option<&[AtomicU64;
 
 /// Copies an event by relaxed loads; the caller validates `sequence` before and after.
 ///
-/// Data words that the event does not use are not copied: the writer leaves an older event's words
-/// there. They become 0.
+/// Data words that the event does not use are not copied, since they contain those of an older
+/// event. They become 0.
 pub(crate) fn load_event(from: &[AtomicU64; ELEMENT_WORDS], sequence: u64) -> Event {
     let mut words = [0u64; ELEMENT_WORDS];
     words[SEQUENCE] = sequence;
@@ -225,7 +225,7 @@ pub(crate) fn load_event(from: &[AtomicU64; ELEMENT_WORDS], sequence: u64) -> Ev
     event
 }
 
-/// Writes an event's words by relaxed stores, its sequence excluded and unused data left out.
+/// Writes an event's words by relaxed stores, except its sequence and unused data.
 pub(crate) fn store_event(to: &[AtomicU64; ELEMENT_WORDS], event: &Event) {
     let used = (event.size as usize).min(DATA_MAX).div_ceil(8);
     let end = (EVENT_HEAD + used).min(EVENT_WORDS);

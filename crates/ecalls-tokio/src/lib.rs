@@ -12,8 +12,8 @@
 //! # }
 //! ```
 //!
-//! A loop belongs to its thread, so the runtime's flavour is `current_thread`, or the task a
-//! `LocalSet`'s. While the loop has something to run, each turn lets the other tasks have one, too:
+//! A loop belongs to its thread, so the runtime's flavour is `current_thread`, or the task belongs
+//! to a `LocalSet`. While the loop has something to run, it yields to the other tasks at each turn:
 //! its timers wait for them, so they should be as short as its events.
 
 #![allow(
@@ -29,8 +29,8 @@ use rustix::io::Errno;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Runs the loop until one of its events stops it, or until nothing can ever happen in it again.
-/// Dropped before that, it leaves the loop as it is: another call goes on.
+/// Runs the loop until one of its events stops it, or until it can never have an event again. If
+/// this future is dropped before, the loop is unchanged, and another call continues it.
 ///
 /// # Errors
 /// As of [`Loop::turn`]; [`Error::Os`] if the runtime cannot wait for descriptors.
@@ -51,8 +51,8 @@ pub async fn drive(events: &Loop) -> Result<()> {
     }
 }
 
-/// Waits until the loop's descriptor is readable. The runtime hears of changes only, and the
-/// descriptor may have been readable all the time: so it is looked at before each sleep.
+/// Waits until the loop's descriptor is readable. The runtime is notified only of changes, and the
+/// descriptor may have been readable all the time: so it is checked before each sleep.
 async fn wait(fd: &AsyncFd<BorrowedFd<'_>>) -> std::io::Result<()> {
     loop {
         let mut guard = fd.readable().await?;
@@ -74,7 +74,7 @@ fn is_readable(fd: BorrowedFd<'_>) -> std::io::Result<bool> {
         Some(&now),
     ) {
         Ok(ready) => Ok(ready > 0),
-        Err(Errno::INTR) => Ok(true), // it looks again anyway
+        Err(Errno::INTR) => Ok(true), // it checks again anyway
         Err(errno) => Err(errno.into()),
     }
 }
