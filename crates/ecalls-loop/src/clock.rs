@@ -1,4 +1,4 @@
-//! The time of a loop: CLOCK_MONOTONIC in ns, or the time of a test.
+//! The clock of a loop: CLOCK_MONOTONIC in ns, or the virtual time of a test.
 
 use std::fmt::Debug;
 
@@ -6,7 +6,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// A source of the time.
 pub trait Clock: Debug {
-    /// Now, in ns. Never less than before.
+    /// The current time, in ns. It never decreases.
     fn now_ns(&self) -> u64;
 }
 

@@ -112,7 +112,7 @@ impl<W: Words> Slot<W> {
         self.write(RELEASE, release_ns);
         self.write(IMPORTANCE, importance);
         self.write(FLAGS, flag_word(COOP_POLLING));
-        // Last: an answer to this number has seen the rest.
+        // Stored last: an answer to this number implies that the scheduler read the rest.
         self.write(POLLS, self.polls);
     }
 
@@ -197,7 +197,7 @@ pub struct Cooperative<W, Y = SchedYield> {
     ask_ns: u64,
     /// If so: the time at which the thread received the CPU with the answer.
     dispatch_ns: u64,
-    /// The caller sleeps, or slept, elsewhere.
+    /// The caller sleeps, or slept, in a call of its own.
     resting: bool,
 }
 

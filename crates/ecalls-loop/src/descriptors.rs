@@ -6,8 +6,8 @@
 //! no slack to it. It is set only when the release time changes, and never read: setting it again
 //! makes it unreadable.
 //!
-//! Everything is level-triggered. A ready descriptor is reported until its event has run, and the
-//! loop knows that it knows.
+//! All descriptors are level-triggered. A ready descriptor is reported until its event has run, and
+//! the loop ignores repeated reports.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -38,7 +38,7 @@ pub(crate) struct Bell(Arc<OwnedFd>);
 
 impl Bell {
     pub(crate) fn ring(&self) {
-        // It fails only if it was rung 2^64 - 2 times since: it is ringing then.
+        // It fails only if the counter is at its maximum, and then it is readable anyway.
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 }
@@ -51,7 +51,7 @@ pub struct Descriptors {
     /// What the timer is set to, or `NONE`.
     set_ns: u64,
     fetched: Vec<epoll::Event>,
-    /// Name and readiness of what was found, until the loop takes it.
+    /// Name and readiness of the ready sources, until the loop takes them.
     found: VecDeque<(u64, Ready)>,
     watched: usize,
 }
@@ -82,15 +82,15 @@ impl Descriptors {
         })
     }
 
-    /// Descriptors are watched: a poll must look at them now and then.
+    /// Whether descriptors are watched: then a poll must check them periodically.
     pub fn is_watching(&self) -> bool {
         self.watched > 0
     }
 
-    /// Finds out what is ready, without sleeping.
+    /// Determines which sources are ready, without sleeping.
     ///
     /// # Errors
-    /// What the system refuses.
+    /// Those of the system.
     pub fn look(&mut self) -> Result<()> {
         let now = Timespec {
             tv_sec: 0,
@@ -99,20 +99,20 @@ impl Descriptors {
         self.wait(Some(&now))
     }
 
-    /// Sleeps until `release_ns` ([`NONE`]: without end), until something is ready, until the bell
-    /// rings, or until a signal comes.
+    /// Sleeps until `release_ns` ([`NONE`]: without limit), until a source is ready, until the bell
+    /// rings, or until a signal arrives.
     ///
     /// # Errors
-    /// What the system refuses.
+    /// Those of the system.
     pub fn sleep_until(&mut self, release_ns: u64) -> Result<()> {
         self.set_timer(release_ns)?;
         self.wait(None)
     }
 
-    /// Makes the epoll instance ready at `release_ns`, for whoever watches it.
+    /// Makes the epoll instance ready at `release_ns`, for an event loop that watches it.
     ///
     /// # Errors
-    /// What the system refuses.
+    /// Those of the system.
     pub fn set_timer(&mut self, release_ns: u64) -> Result<()> {
         if release_ns == self.set_ns {
             return Ok(());
@@ -145,12 +145,12 @@ impl Descriptors {
     }
 
     pub(crate) fn remove(&mut self, fd: BorrowedFd<'_>) {
-        // It can only fail for a descriptor that is not there.
+        // It can fail only for a descriptor that is not registered.
         let _ = epoll::delete(&*self.epoll, fd);
         self.watched -= 1;
     }
 
-    /// The first of those that were found.
+    /// The first ready source that was not taken yet.
     pub(crate) fn next_found(&mut self) -> Option<(u64, Ready)> {
         self.found.pop_front()
     }
@@ -184,7 +184,7 @@ impl Descriptors {
     }
 
     fn silence(&self) {
-        // Nobody else reads it, so there is something to read.
+        // Only this thread reads it, so the read does not block.
         let _ = rustix::io::read(&self.bell.0, &mut [0_u8; 8]);
     }
 }
@@ -204,7 +204,7 @@ impl AsFd for Descriptors {
     }
 }
 
-/// A time as the system calls want it.
+/// A time in the form of the system calls.
 pub(crate) fn timespec(ns: u64) -> Timespec {
     Timespec {
         tv_sec: (ns / 1_000_000_000).cast_signed(),

@@ -1,4 +1,4 @@
-//! What can go wrong with a loop, by what a caller can do about it.
+//! The errors of a loop.
 
 use std::fmt;
 use std::io;
@@ -6,20 +6,20 @@ use std::io;
 /// This crate's result.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a loop could not do something.
+/// The reason why a loop failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// A limit of this crate is reached.
     LimitReached {
-        /// What there is too much of.
+        /// The name of the limit.
         which: &'static str,
-        /// How much there may be.
+        /// Its value.
         limit: usize,
     },
     /// This thread has a loop already.
     SecondLoop,
-    /// The loop runs: an event may not run it once more.
+    /// The loop is running: an event may not call `run` again.
     Running,
     /// The loop is gone.
     Closed,
@@ -27,11 +27,11 @@ pub enum Error {
     Slot(ecalls::Error),
     /// The memory given as a slot is too small for one.
     NoSlot,
-    /// The system refused something.
+    /// The system refused an operation.
     Os {
-        /// What was being done.
+        /// The operation.
         action: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }

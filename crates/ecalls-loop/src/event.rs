@@ -1,22 +1,22 @@
-//! An event: when it runs, its name, and what its callback gets (Coop Figure 2).
+//! An event: when it runs, its name, and the argument of its callback (Coop Figure 2).
 
 use std::ops::Deref;
 
 use crate::event_loop::Loop;
 
-/// The type of an event, and the time that goes with it.
+/// The type of an event, and its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// At its release time or as soon as possible after it, before all best-effort events. Of those
-    /// that are due the earliest release runs first.
+    /// It runs at its release time or as soon as possible after it, before all best-effort events.
+    /// Of the due timers, the one with the earliest release runs first.
     Timer {
-        /// A time of CLOCK_MONOTONIC, ns. In the past: at once.
+        /// A time of CLOCK_MONOTONIC, ns. A time in the past is due at once.
         release_ns: u64,
     },
-    /// When no timer is due, least user virtual time first.
+    /// It runs when no timer is due; the least user virtual time is first.
     BestEffort {
-        /// The program's measure of what it has had: the less, the more important. Threads of one
-        /// group share the measure.
+        /// The program's measure of the progress of this work: the less, the more important.
+        /// Threads of one group share the measure.
         user_virtual_time: u64,
     },
 }
@@ -32,7 +32,7 @@ pub const fn best_effort(user_virtual_time: u64) -> When {
 }
 
 impl When {
-    /// What events of its type are ordered by.
+    /// The key by which events of this type are ordered.
     pub(crate) const fn key(self) -> u64 {
         match self {
             When::Timer { release_ns } => release_ns,
@@ -41,8 +41,8 @@ impl When {
     }
 }
 
-/// The name of a submitted event, by which it is cancelled or moved. It never means another event,
-/// also when its own has run, and none of another loop.
+/// The name of a submitted event, by which it is cancelled or moved. It is never reused for another
+/// event, even after its own has run, nor does it refer to an event of another loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Event {
     pub(crate) owner: u32,
@@ -56,7 +56,7 @@ impl Event {
     }
 }
 
-/// What a callback gets: its loop, and what it should know about itself.
+/// The argument of a callback: its loop, and the properties of its event.
 #[derive(Debug)]
 pub struct Turn<'a> {
     pub(crate) events: &'a Loop,
@@ -66,22 +66,23 @@ pub struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// The event that runs.
+    /// The running event.
     pub fn event(&self) -> Event {
         self.event
     }
 
-    /// As it was submitted.
+    /// Its type and time when it was submitted.
     pub fn when(&self) -> When {
         self.when
     }
 
-    /// When the callback was called: now, without looking at the clock again.
+    /// The time at which the callback was called, without reading the clock again.
     pub fn start_ns(&self) -> u64 {
         self.start_ns
     }
 
-    /// How late a timer is: the call's time minus its release time. 0 for a best-effort event.
+    /// The lateness of a timer: the time of the call minus its release time. 0 for a best-effort
+    /// event.
     pub fn tardiness_ns(&self) -> u64 {
         match self.when {
             When::Timer { release_ns } => self.start_ns.saturating_sub(release_ns),
@@ -89,9 +90,9 @@ impl Turn<'_> {
         }
     }
 
-    /// Submits this event once more, when the callback has returned: the same callback, nothing is
-    /// allocated. Of several times in one callback the last counts; [`Loop::cancel`] withdraws it.
-    /// For a source it means nothing: that comes again while it is ready.
+    /// Submits this event again after the callback has returned: the same callback, without an
+    /// allocation. If a callback calls this several times, the last call counts; [`Loop::cancel`]
+    /// withdraws it. It has no effect for a source, which becomes an event again while it is ready.
     pub fn again(&self, when: When) {
         self.events.resubmit(self.event, when);
     }

@@ -1,8 +1,9 @@
 //! The loop: `submit`, `cancel`, `run`, `stop` (Coop §2.1), and the order in which events run.
 //!
-//! `run` goes round: take what other threads submitted, poll, queue what was found ready, and
-//! [`Loop::dispatch`]. All state is in one cell that is borrowed for a moment at a time and never
-//! while a callback runs or a payload is dropped, so both may use the loop as they like.
+//! `run` repeats these steps: take the events that other threads submitted, poll, queue the events
+//! of ready sources, and [`Loop::dispatch`]. All state is in one cell that is borrowed only for
+//! short times and never while a callback runs or a payload is dropped, so both may use the loop
+//! without restriction.
 //!
 //! Not `Send`: a loop belongs to its thread. Other threads use a [`Remote`].
 
@@ -30,26 +31,26 @@ use crate::remote::{Letter, Remote};
 use crate::source::{As, Body, Interest, Pair, Ready, Source, Sources, Watch, Watched};
 use crate::tardiness::{Recorder, Tardiness};
 
-/// Events that run between two polls at most, so that a flood of due timers does not block other
+/// The most events that run between two polls, so that a flood of due timers does not block other
 /// work forever.
 const ROUND_MAX: usize = 1024;
 
-/// How long a busy loop runs before it looks at its descriptors, ns.
+/// How long a busy loop runs before it checks its descriptors, ns.
 const LOOK_NS: u64 = 250_000;
 
-/// What an event does.
+/// The work of an event.
 enum Work {
     Callback(Box<dyn FnMut(&Turn<'_>)>),
     /// A source is ready.
     Source(u64),
 }
 
-/// What a callback may use while it runs, borrowed for a moment at a time.
+/// The state that a callback may use while it runs, borrowed only for short times.
 struct Core {
     queue: Queue<Work>,
     sources: Sources,
     descriptors: Descriptors,
-    /// What other threads submitted, while the queue has no place for it.
+    /// Events that other threads submitted, while the queue has no room for them.
     mail: VecDeque<Letter>,
     taken: Vec<Letter>,
     recorder: Recorder,
@@ -60,7 +61,7 @@ struct Core {
 pub enum Next {
     /// At once: there is work.
     Now,
-    /// When its descriptor is readable. It will be at this time of CLOCK_MONOTONIC, if not before.
+    /// When its descriptor is readable, which is at this time of CLOCK_MONOTONIC at the latest.
     At(u64),
     /// When its descriptor is readable. No timer is queued.
     Ready,
@@ -68,7 +69,7 @@ pub enum Next {
     Over,
 }
 
-/// An event loop. It belongs to the thread that made it.
+/// An event loop. It belongs to the thread that created it.
 pub struct Loop {
     core: RefCell<Core>,
     poll: RefCell<Box<dyn Poll>>,
@@ -77,9 +78,9 @@ pub struct Loop {
     mailbox: Arc<Mailbox<Letter>>,
     stopped: Cell<bool>,
     running: Cell<bool>,
-    /// Which loop: the same event number means another event in another loop.
+    /// The number of the loop: the same event number means another event in another loop.
     number: u32,
-    /// The thread has its loop. None for a loop with a poll of the caller's.
+    /// Marks that the thread has a loop; `None` for a loop with a poll of the caller's.
     _place: Option<ThreadPlace>,
 }
 
@@ -217,7 +218,7 @@ impl Loop {
             core.descriptors.remove(body.fd());
         }
         drop(core);
-        // Both dropped with nothing borrowed.
+        // Both are dropped with nothing borrowed.
         drop((watched, withdrawn));
         true
     }
@@ -321,10 +322,10 @@ impl Loop {
     ///    group has something more important.
     ///
     /// The first one runs whatever the others' importance is: the scheduler knew that when it chose
-    /// this thread. So each poll with a slice brings the program forward.
+    /// this thread. So the program makes progress with each poll that gives it a slice.
     ///
-    /// The slice is the one that the thread has now: a thread that was stopped in its slice, by a
-    /// promised window or by the kernel, goes on with a shorter one.
+    /// The slice is the current one: a thread that was stopped in its slice, by a promised window
+    /// or by the kernel, continues with a shorter one.
     fn dispatch(&self, answer: &Answer) -> Result<()> {
         let mut answer = *answer;
         let mut has_run_best_effort = false;
@@ -360,7 +361,7 @@ impl Loop {
         Ok(())
     }
 
-    /// Looks at the descriptors, if any are watched, every [`LOOK_NS`] of one round.
+    /// Checks the descriptors, if any are watched, every [`LOOK_NS`] of one round.
     fn look_again(&self, look_ns: &mut Option<u64>, now_ns: u64) -> Result<()> {
         let is_time = look_ns.is_some_and(|look_ns| now_ns >= look_ns);
         if is_time || look_ns.is_none() {
@@ -399,7 +400,7 @@ impl Loop {
         }
     }
 
-    /// Runs the event of a source, and lets the source come again if it is still ready.
+    /// Runs the event of a source, which becomes an event again if it is still ready.
     fn call_source(&self, turn: &Turn<'_>, id: u64) {
         let mut core = self.core.borrow_mut();
         let taken = core.sources.get(id).and_then(|watched| {
@@ -416,7 +417,7 @@ impl Loop {
         core.queue.remove(turn.event.id);
         core.queue.finish(turn.event.id, Work::Source(id));
         let Some(watched) = core.sources.get(id) else {
-            // Its callback ended the watch.
+            // The callback ended the watch.
             core.descriptors.remove(body.fd());
             drop(core);
             drop(body);
@@ -429,14 +430,15 @@ impl Loop {
         }
     }
 
-    /// Polls: before that what others submitted is taken, after that what was found is queued.
+    /// Polls; before that it takes the events that other threads submitted, and afterwards it
+    /// queues the events of ready sources.
     fn poll(&self, may_sleep: bool) -> Result<Answer> {
         self.take_mail();
         let mut wants = self.wants(may_sleep);
         if !wants.has_work() && may_sleep && !self.mailbox.may_sleep() {
             self.take_mail();
             wants = self.wants(may_sleep);
-            // Whatever came, the next poll sleeps.
+            // In any case, only the next poll may sleep.
             wants.may_sleep = false;
         }
         let core = &mut *self.core.borrow_mut();
@@ -446,7 +448,7 @@ impl Loop {
     }
 
     fn wants(&self, may_sleep: bool) -> Wants {
-        // The largest number means "none": an event with it counts as the one before.
+        // The largest number means "none": an event with it counts as the next smaller number.
         let or_none = |key: Option<u64>| key.map_or(NONE, |key| key.min(NONE - 1));
         let queue = &self.core.borrow().queue;
         Wants {
@@ -457,7 +459,7 @@ impl Loop {
         }
     }
 
-    /// Queues what other threads submitted, as far as there is place.
+    /// Queues the events that other threads submitted, as far as there is room.
     fn take_mail(&self) {
         if !self.mailbox.is_filled() && self.core.borrow().mail.is_empty() {
             return;
@@ -471,13 +473,13 @@ impl Loop {
             };
             let work = Work::Callback(letter.callback);
             if core.queue.insert(letter.when, work).is_err() {
-                return; // there is place
+                return; // there is room
             }
         }
     }
 
-    /// Nothing can ever run again. Writers are counted first: what the last one left behind is then
-    /// seen to be there.
+    /// Whether no event can ever run again. Writers are counted first: the last event of a writer
+    /// that has gone is then visible.
     fn is_over(&self) -> bool {
         self.take_mail();
         let core = self.core.borrow();
@@ -513,7 +515,7 @@ impl Core {
         }
     }
 
-    /// Queues a source's event, if it is not queued yet. A full queue takes none: the source stays
+    /// Queues a source's event, if it is not queued yet. If the queue is full, the source remains
     /// ready, and is found again.
     fn queue_source(&mut self, id: u64, ready: Ready, now_ns: u64) {
         let Some(watched) = self.sources.get(id) else {
@@ -537,7 +539,7 @@ impl Core {
 }
 
 impl AsFd for Loop {
-    /// Readable when the loop is to be turned ([`Loop::turn`]).
+    /// Readable when [`Loop::turn`] has to be called.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
@@ -545,7 +547,7 @@ impl AsFd for Loop {
 
 impl Drop for Loop {
     fn drop(&mut self) {
-        // What waits is dropped here, with nothing locked.
+        // Waiting events are dropped here, without the lock.
         drop(self.mailbox.close());
     }
 }
@@ -559,7 +561,7 @@ impl fmt::Debug for Loop {
     }
 }
 
-/// The loop runs, until this is dropped, also by a panic of a callback.
+/// Marks the loop as running until this is dropped, also by a panic of a callback.
 struct Running<'a>(&'a Loop);
 
 impl Running<'_> {
@@ -577,7 +579,7 @@ impl Drop for Running<'_> {
     }
 }
 
-/// The one place that a thread has for a loop.
+/// The thread's single loop.
 struct ThreadPlace;
 
 thread_local! {
@@ -595,7 +597,7 @@ impl ThreadPlace {
 
 impl Drop for ThreadPlace {
     fn drop(&mut self) {
-        // Without the thread's storage (it is ending) nobody can ask.
+        // Without the thread's storage (the thread is ending) no loop can be created.
         let _ = TAKEN.try_with(|taken| taken.set(false));
     }
 }

@@ -1,18 +1,18 @@
-//! A binary heap whose entries know where they are, so that any of them can be taken out in
-//! O(log n): an event that is cancelled leaves nothing behind.
+//! A binary heap whose entries know their positions, so that any of them can be removed in O(log
+//! n): a cancelled event leaves no entry behind.
 //!
-//! An entry stands for a place of the queue's table (`slot`). `places[slot]` is its position here;
+//! An entry represents an index of the queue's table (`slot`). `places[slot]` is its position here;
 //! the caller owns `places` and shares it between heaps, since a slot is in one heap at a time.
-//! Order: least key first; equal keys in the order of their sequence, which is never equal.
+//! Order: least key first; equal keys in the order of their sequence, which is unique.
 
 /// One entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Entry {
     /// Release time or user virtual time.
     pub(crate) key: u64,
-    /// When it was submitted, in numbers.
+    /// The number of its submission.
     pub(crate) sequence: u64,
-    /// The place of the table that it stands for.
+    /// The index in the table that it represents.
     pub(crate) slot: u32,
 }
 
@@ -32,11 +32,12 @@ impl Heap {
         self.rise(self.entries.len() - 1, places);
     }
 
-    /// Takes out the entry at `at`.
+    /// Removes the entry at `at`.
     pub(crate) fn remove(&mut self, at: usize, places: &mut [u32]) -> Entry {
         let removed = self.entries.swap_remove(at);
         if at < self.entries.len() {
-            // What took its place came from the end: it may belong further down, or further up.
+            // The entry that replaces it came from the end: it may belong further down, or further
+            // up.
             self.sink(at, places);
             self.rise(at, places);
         }
@@ -76,8 +77,8 @@ impl Heap {
         self.note(at, places);
     }
 
-    /// Writes down where the entry at `at` is. A heap holds fewer than 2^32 entries: the queue
-    /// limits it.
+    /// Records the position of the entry at `at`. A heap holds fewer than 2^32 entries, because the
+    /// queue limits their number.
     fn note(&self, at: usize, places: &mut [u32]) {
         if let Some(entry) = self.entries.get(at) {
             places[entry.slot as usize] = at as u32;

@@ -1,11 +1,11 @@
 //! An event loop for programs that keep time (Coop §2).
 //!
 //! A thread is a sequence of *events*: callbacks that run one after the other, each short, none
-//! interrupted by another. A *timer* has a release time; once it has come, the timer goes before
-//! all best-effort events, earliest release first, and it is never skipped, however late it is. A
-//! *best-effort* event has a user virtual time: the least runs first. A program cuts its long
-//! computations into best-effort events, lets timers say when something must be shown or given up,
-//! and so adapts to whatever share of the CPU it gets.
+//! interrupted by another. A *timer* has a release time; after that time it runs before all
+//! best-effort events, earliest release first, and it is never skipped, however late it is. A
+//! *best-effort* event has a user virtual time: the least runs first. A program divides its long
+//! computations into best-effort events, uses timers for output and for deadlines, and so adapts to
+//! the share of the CPU that it gets.
 //!
 //! ```
 //! use ecalls_loop::{Loop, best_effort, timer};
@@ -23,7 +23,8 @@
 //! ```
 //!
 //! - [`Loop`]: `submit`, `cancel`, `run`, `stop` (Figure 1), descriptors and channels as sources;
-//! - [`When`], [`Event`], [`Turn`]: an event, its name, and what its callback gets (Figure 2);
+//! - [`When`], [`Event`], [`Turn`]: an event, its name, and the argument of its callback (Figure
+//! 2);
 //! - [`Remote`]: submits from other threads;
 //! - [`poll`]: how a loop waits: [`plain`], or cooperatively with the scheduler by a slot
 //!   ([`coop`]); a trait, so that tests can bring their own time;
@@ -58,9 +59,9 @@ pub use remote::Remote;
 pub use source::{As, Fd, Interest, Ready, Source, Watch};
 pub use tardiness::Tardiness;
 
-/// Events that one loop holds at most, queued or running.
+/// The most events of one loop, queued or running.
 pub const EVENTS_MAX: usize = queue::EVENTS_MAX;
-/// Sources that one loop watches at most.
+/// The most sources that one loop watches.
 pub const SOURCES_MAX: usize = source::SOURCES_MAX;
-/// Events from other threads that may wait for a loop.
+/// The most events from other threads that wait for a loop.
 pub const REMOTE_MAX: usize = mailbox::WAITING_MAX;

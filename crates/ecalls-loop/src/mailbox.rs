@@ -1,22 +1,22 @@
-//! Events from other threads: a list behind a lock, and how its reader sleeps without missing one.
+//! Events from other threads: a list behind a lock, whose reader sleeps without missing an event.
 //!
-//! One reader (the loop), any number of writers. All is in the lock: a reader that goes to sleep
-//! finds nothing and says so in one step, a writer puts in and learns in one step whether somebody
-//! sleeps. So no wake-up is lost, and a reader that has not slept since it last took costs a writer
-//! no system call.
+//! There is one reader (the loop), and any number of writers. All state is behind the lock: a
+//! reader that goes to sleep checks the list and sets its flag in one step, a writer inserts and
+//! reads the flag in one step. So no wake-up is lost, and if the reader has not slept since it last
+//! took the list, a writer makes no system call.
 //!
-//! `filled` alone is outside, written in the lock by both sides: the list may hold something. The
-//! reader looks at it before each event, for the price of a load; what it misses then it finds
-//! before the next.
+//! Only `filled` is outside, written under the lock by both sides: the list may contain events. The
+//! reader checks it before each event, at the cost of a load; an event that it misses is found
+//! before the next one.
 //!
-//! `tests/mailbox.rs` compiles this file with loom's types and tries every interleaving.
+//! `tests/mailbox.rs` compiles this file with loom's types and tests every interleaving.
 
 use super::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
 
-/// Events that may wait.
+/// The most events that may wait.
 pub(crate) const WAITING_MAX: usize = 65_536;
 
-/// Why nothing was put in.
+/// The reason why an event was not inserted.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// [`WAITING_MAX`] wait.
@@ -28,7 +28,7 @@ pub(crate) enum Refused {
 #[derive(Debug)]
 struct List<T> {
     waiting: Vec<T>,
-    /// The reader sleeps, as far as it said.
+    /// The reader sleeps, or is about to.
     sleeping: bool,
     writers: usize,
     closed: bool,
@@ -54,14 +54,14 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// The list. Nothing in here panics with the lock held, so a poisoned one is whole.
+    /// The list. No code panics with the lock held, so a poisoned list is valid.
     fn list(&self) -> MutexGuard<'_, List<T>> {
         self.list
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Writer: puts one in. True: the reader sleeps, wake it.
+    /// Writer: inserts an event. True: the reader sleeps, wake it.
     pub(crate) fn put(&self, item: T) -> Result<bool, Refused> {
         let mut list = self.list();
         if list.closed {
@@ -75,29 +75,29 @@ impl<T> Mailbox<T> {
         Ok(std::mem::take(&mut list.sleeping))
     }
 
-    /// Writer: there is one more of us.
+    /// Writer: registers one more writer.
     pub(crate) fn join(&self) {
         self.list().writers += 1;
     }
 
-    /// Writer: there is one less. True: the reader sleeps and waits for nobody any more, wake it.
+    /// Writer: removes one writer. True: the reader sleeps and no writer is left, wake it.
     pub(crate) fn leave(&self) -> bool {
         let mut list = self.list();
         list.writers -= 1;
         if list.writers > 0 {
             return false;
         }
-        // The reader looks at the list, and finds nobody.
+        // The reader checks the list, and finds no writer.
         self.filled.store(true, Ordering::Release);
         std::mem::take(&mut list.sleeping)
     }
 
-    /// Reader: is there perhaps something?
+    /// Reader: whether there may be an event.
     pub(crate) fn is_filled(&self) -> bool {
         self.filled.load(Ordering::Acquire)
     }
 
-    /// Reader: exchanges what waits for an empty list.
+    /// Reader: exchanges the list for an empty one.
     pub(crate) fn take(&self, into: &mut Vec<T>) {
         let mut list = self.list();
         list.sleeping = false;
@@ -105,19 +105,19 @@ impl<T> Mailbox<T> {
         std::mem::swap(&mut list.waiting, into);
     }
 
-    /// Reader: can anything still come?
+    /// Reader: whether further events are possible.
     pub(crate) fn has_writers(&self) -> bool {
         self.list().writers > 0
     }
 
-    /// Reader: I am about to sleep. False: there is something, do not.
+    /// Reader: announces that it is about to sleep. False: there is an event, do not sleep.
     pub(crate) fn may_sleep(&self) -> bool {
         let mut list = self.list();
         list.sleeping = !self.filled.load(Ordering::Relaxed);
         list.sleeping
     }
 
-    /// Reader: I am gone. What waits is dropped by the caller, without the lock.
+    /// Reader: ends. The caller drops the waiting events, without the lock.
     pub(crate) fn close(&self) -> Vec<T> {
         let mut list = self.list();
         list.closed = true;

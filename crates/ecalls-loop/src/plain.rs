@@ -1,7 +1,7 @@
-//! The poll where nobody schedules cooperatively: the best that plain timers give.
+//! The poll without a cooperative scheduler: as precise as the kernel's timers.
 //!
-//! It sleeps on an absolute timer without slack. It never yields: to the kernel's own schedulers
-//! that would mean to give up the rest of the time slice, and nothing would be learned by it.
+//! It sleeps on an absolute timer without slack. It never yields: under the kernel's own schedulers
+//! that would give up the rest of the time slice without any benefit.
 
 use crate::descriptors::Descriptors;
 use crate::error::Result;

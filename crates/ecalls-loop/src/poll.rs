@@ -1,9 +1,9 @@
-//! How a loop waits, and what it learns by that (Coop §3.1).
+//! The poll of a loop, and its answer (Coop §3.1).
 //!
-//! Between its events a loop polls: it says when its next timer is due and how important its next
-//! best-effort event is, lets others run or sleeps, and learns until when it may run on. Who
-//! answers is behind [`Poll`]: nobody ([`crate::plain`]), the scheduler ([`crate::coop`]), or a
-//! test.
+//! Between its events a loop polls: it publishes when its next timer is due and how important its
+//! next best-effort event is, yields or sleeps, and learns until when it may run. An implementation
+//! of [`Poll`] answers: without a scheduler ([`crate::plain`]), by the scheduler ([`crate::coop`]),
+//! or in a test.
 
 use std::fmt;
 use std::sync::Once;
@@ -16,39 +16,39 @@ use crate::error::Result;
 /// As a time: there is none. As an importance: no best-effort work.
 pub const NONE: u64 = COOP_NONE;
 
-/// What a loop says when it polls.
+/// The arguments of a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wants {
-    /// Now.
+    /// The current time.
     pub now_ns: u64,
     /// Release time of its first timer, or [`NONE`].
     pub release_ns: u64,
     /// Least user virtual time of its best-effort events, or [`NONE`].
     pub importance: u64,
-    /// With nothing to do the poll sleeps. False: the caller has another place to sleep.
+    /// Whether the poll sleeps if there is nothing to do. False: the caller sleeps elsewhere.
     pub may_sleep: bool,
 }
 
 impl Wants {
-    /// Something is to be run now: a poll may let others run, but not sleep.
+    /// Whether there is work now: then a poll may yield, but not sleep.
     pub const fn has_work(&self) -> bool {
         self.importance != NONE || self.release_ns <= self.now_ns
     }
 }
 
-/// What a loop learns by a poll. All times may have passed.
+/// The answer of a poll. All times may have passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// When it is to poll again. Past: when it has run the timers that are due.
+    /// When the loop is to poll again. Past: after the timers that are due.
     pub slice_end_ns: u64,
-    /// When another thread's timer is due: it is to poll by then, too.
+    /// When another thread's timer is due: the loop is to poll by then, too.
     pub next_release_ns: u64,
-    /// The least user virtual time of the others of its group: with more than that, it polls.
+    /// The least user virtual time of the others of its group: above it, the loop polls.
     pub least_importance: u64,
 }
 
 impl Answer {
-    /// Nobody else is known.
+    /// The answer without other threads.
     pub const ALONE: Answer = Answer {
         slice_end_ns: NONE,
         next_release_ns: NONE,
@@ -65,7 +65,7 @@ impl Answer {
     }
 }
 
-/// Who says when a loop's timers run.
+/// What determines the times at which a loop's timers run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Timing {
@@ -103,29 +103,29 @@ pub(crate) fn report_plain() {
     });
 }
 
-/// A way to wait.
+/// An implementation of the poll.
 pub trait Poll {
-    /// Lets others run, if there is work; otherwise sleeps until `wants.release_ns`, or until a
-    /// descriptor is ready, whatever comes first, if it may. In both cases it looks at the
-    /// descriptors if any are watched.
+    /// Yields if there is work; otherwise sleeps, if it may, until `wants.release_ns` or until a
+    /// descriptor is ready, whichever is first. In both cases it checks the descriptors if any are
+    /// watched.
     ///
     /// # Errors
-    /// What the system refuses.
+    /// Those of the system.
     fn poll(&mut self, wants: &Wants, descriptors: &mut Descriptors) -> Result<Answer>;
 
-    /// The answer of the last poll as it is now: since then the thread may have been stopped, and
-    /// given another slice when it went on.
+    /// The present form of the last poll's answer: the thread may have been stopped since then, and
+    /// given another slice when it continued.
     fn renewed(&self, answer: Answer) -> Answer {
         answer
     }
 
     /// The caller goes to sleep elsewhere, until `wants.release_ns` or until the descriptors are
-    /// ready; [`Poll::poll`] ends that.
+    /// ready; [`Poll::poll`] ends this.
     ///
     /// # Errors
-    /// What the system refuses.
+    /// Those of the system.
     fn rest(&mut self, wants: &Wants, descriptors: &mut Descriptors) -> Result<()>;
 
-    /// Who says when this thread's timers run, as far as the last poll could tell.
+    /// What determines the times at which this thread's timers run, as of the last poll.
     fn timing(&self) -> Timing;
 }

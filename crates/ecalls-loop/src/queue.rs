@@ -1,6 +1,6 @@
-//! The events of a loop: a table of places, and two heaps over it (Coop §2.1).
+//! The events of a loop: a table, and two heaps of its indices (Coop §2.1).
 //!
-//! An event is queued in one heap, or running, or its place is free:
+//! An event is queued in one heap, or running, or its entry is free:
 //!
 //! | state | from | to |
 //! |---|---|---|
@@ -8,20 +8,20 @@
 //! | queued | `insert`, `finish` | running: `pop_due`, `pop_best_effort`; free: `remove` |
 //! | running | `pop_*` | free: `finish`; queued: `finish`, if `resubmit` came meanwhile |
 //!
-//! While an event runs its payload is with whoever runs it. A name (`id`) is the place and the
-//! number of its submission: a name that was given out once never means another event, so
-//! cancelling what has run already, or twice, does nothing.
+//! While an event runs, its payload is with the caller. A name (`id`) consists of the index and the
+//! number of its submission: it is never reused for another event, so cancelling an event that has
+//! run already, or twice, has no effect.
 
 use crate::error::{Error, Result};
 use crate::event::When;
 use crate::heap::{Entry, Heap};
 
-/// Bits of a name that say the place.
+/// Bits of a name that contain the index.
 const PLACE_BITS: u32 = 20;
-/// Events at most, queued or running.
+/// The most events, queued or running.
 pub(crate) const EVENTS_MAX: usize = 1 << PLACE_BITS;
 
-/// Where an event is.
+/// The state of an event.
 #[derive(Debug)]
 enum State<T> {
     Free,
@@ -31,12 +31,12 @@ enum State<T> {
 
 #[derive(Debug)]
 struct Place<T> {
-    /// The name of the event that is here, or was last.
+    /// The name of the present or last event in this entry.
     id: u64,
     state: State<T>,
 }
 
-/// An event that is to run now.
+/// An event that runs now.
 #[derive(Debug)]
 pub(crate) struct Taken<T> {
     pub(crate) id: u64,
@@ -44,12 +44,12 @@ pub(crate) struct Taken<T> {
     pub(crate) payload: T,
 }
 
-/// What was withdrawn.
+/// The result of a withdrawal.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Withdrawn<T> {
     /// A queued event.
     Event(T),
-    /// That a running event is queued again.
+    /// The repetition of a running event.
     Repetition,
 }
 
@@ -58,11 +58,11 @@ pub(crate) enum Withdrawn<T> {
 pub(crate) struct Queue<T> {
     table: Vec<Place<T>>,
     free: Vec<u32>,
-    /// Of a queued event: where in its heap.
+    /// The position in its heap of a queued event.
     places: Vec<u32>,
     timers: Heap,
     best_effort: Heap,
-    /// Submissions so far.
+    /// Number of submissions.
     sequence: u64,
 }
 
@@ -78,7 +78,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Events, queued or running.
+    /// Number of events, queued or running.
     pub(crate) fn len(&self) -> usize {
         self.table.len() - self.free.len()
     }
@@ -101,8 +101,9 @@ impl<T> Queue<T> {
         Ok(id)
     }
 
-    /// Withdraws an event. None: there is nothing to withdraw. The payload of one that was queued
-    /// is the caller's, to drop when nobody has this queue borrowed: dropping may run anything.
+    /// Withdraws an event; `None` if there is nothing to withdraw. The payload of a queued event is
+    /// returned to the caller, which drops it when this queue is not borrowed: dropping may run any
+    /// code.
     pub(crate) fn remove(&mut self, id: u64) -> Option<Withdrawn<T>> {
         let at = self.find(id)?;
         match std::mem::replace(&mut self.table[at as usize].state, State::Free) {
@@ -119,7 +120,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Gives an event another time. A running one is queued when it is done. False: it is gone.
+    /// Gives an event another time. A running one is queued when it is done. False: the event is
+    /// gone.
     pub(crate) fn resubmit(&mut self, id: u64, when: When) -> bool {
         let Some(at) = self.find(id) else {
             return false;
@@ -138,21 +140,21 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The first timer, if its release time has come. It runs from now on.
+    /// The first timer, if its release time has come. Its state becomes running.
     pub(crate) fn pop_due(&mut self, now_ns: u64) -> Option<Taken<T>> {
         let first = self.timers.first().filter(|first| first.key <= now_ns)?;
         self.timers.remove(0, &mut self.places);
         self.start(first.slot)
     }
 
-    /// The best-effort event with the least user virtual time. It runs from now on.
+    /// The best-effort event with the least user virtual time. Its state becomes running.
     pub(crate) fn pop_best_effort(&mut self) -> Option<Taken<T>> {
         let first = self.best_effort.first()?;
         self.best_effort.remove(0, &mut self.places);
         self.start(first.slot)
     }
 
-    /// Ends the running of an event: queues it again, or frees its place and returns the payload.
+    /// Ends the running of an event: queues it again, or frees its entry and returns the payload.
     pub(crate) fn finish(&mut self, id: u64, payload: T) -> Option<T> {
         let at = self.find(id)?;
         match &self.table[at as usize].state {
@@ -170,7 +172,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The event runs, and would be queued again.
+    /// Whether the event is running, and will be queued again.
     #[cfg(test)]
     pub(crate) fn is_to_run_again(&self, id: u64) -> bool {
         self.find(id).is_some_and(|at| {
@@ -181,7 +183,7 @@ impl<T> Queue<T> {
         })
     }
 
-    /// A free place.
+    /// A free entry.
     fn place(&mut self) -> Result<u32> {
         if let Some(at) = self.free.pop() {
             return Ok(at);

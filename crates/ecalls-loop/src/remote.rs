@@ -8,13 +8,14 @@ use crate::error::{Error, Result};
 use crate::event::{Turn, When, timer};
 use crate::mailbox::{Mailbox, Refused, WAITING_MAX};
 
-/// What another thread submits.
+/// An event that another thread submits.
 pub(crate) struct Letter {
     pub(crate) when: When,
     pub(crate) callback: Box<dyn FnMut(&Turn<'_>) + Send>,
 }
 
-/// Submits to a loop from any thread. As long as there is one, the loop does not run out of work.
+/// Submits events to a loop from any thread. While one exists, the loop does not end for lack of
+/// work.
 pub struct Remote {
     mailbox: Arc<Mailbox<Letter>>,
     bell: Bell,
@@ -26,8 +27,8 @@ impl Remote {
         Remote { mailbox, bell }
     }
 
-    /// Submits an event. The callback runs on the loop's thread. It costs a system call only if the
-    /// loop has slept since others were submitted.
+    /// Submits an event. The callback runs on the loop's thread. This makes a system call only if
+    /// the loop has slept since the last submission by another thread.
     ///
     /// # Errors
     /// [`Error::Closed`] if the loop is gone, [`Error::LimitReached`] if [`crate::REMOTE_MAX`] such
@@ -52,8 +53,8 @@ impl Remote {
         Ok(())
     }
 
-    /// Stops the loop, before any other event that is not running yet and that is not due since
-    /// the beginning of time.
+    /// Stops the loop by a timer with release time 0, that is, after the running event and before all
+    /// others except earlier timers with release time 0.
     ///
     /// # Errors
     /// As of [`Remote::submit`].

@@ -1,10 +1,11 @@
-//! Sources of events: descriptors, channels, and whatever else has a descriptor to sleep on.
+//! Sources of events: descriptors, channels, and other objects with a descriptor for sleeping.
 //!
-//! A source that is ready becomes an event of the type that its owner chose: the callback runs in
-//! its turn, not in the poll. It comes again while the source is ready.
+//! A ready source becomes an event of the type that its owner chose: the callback runs as an event,
+//! not in the poll. It becomes an event again while the source is ready.
 //!
-//! Some sources wake nobody who did not ask, like a [`Channel`]: [`Source::arm`] asks. A source is
-//! armed while it waits, and disarmed once when it was found ready, so a busy one costs nothing.
+//! Some sources wake only readers that requested it, like a [`Channel`]: [`Source::arm`] requests a
+//! wake-up. A source is armed while it waits, and disarmed once when it was found ready, so a busy
+//! one costs nothing.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -14,19 +15,20 @@ use rustix::event::epoll::EventFlags;
 use crate::error::{Error, Result};
 use crate::event::{Turn, When, best_effort, timer};
 
-/// Bits of a name that say the place.
+/// Bits of a name that contain the index.
 const PLACE_BITS: u32 = 20;
-/// Sources of one loop at most.
+/// The most sources of one loop.
 pub(crate) const SOURCES_MAX: usize = 4096;
 
-/// Something with a descriptor that says when it is ready.
+/// An object with a descriptor that shows when it is ready.
 pub trait Source: AsFd {
-    /// Asks for a wake-up. False: it is ready now.
+    /// Requests a wake-up. False: the source is ready now.
     fn arm(&mut self) -> bool {
         true
     }
 
-    /// It was found ready: takes back what makes the descriptor ready, if anything must.
+    /// Called when the source was found ready: clears the descriptor's readiness, if that is
+    /// needed.
     fn disarm(&mut self) {}
 }
 
@@ -53,7 +55,7 @@ impl Source for Channel {
     }
 }
 
-/// What to wait for.
+/// The readiness to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interest {
     readable: bool,
@@ -71,7 +73,7 @@ impl Interest {
         readable: false,
         writable: true,
     };
-    /// Either.
+    /// Either of them.
     pub const BOTH: Interest = Interest {
         readable: true,
         writable: true,
@@ -85,8 +87,8 @@ impl Interest {
     }
 }
 
-/// What a source is ready for. An error or the other side's end makes it ready for both: the next
-/// read or write tells.
+/// The readiness of a source. An error or the end of the other side makes it ready for both: the
+/// next read or write returns it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ready {
     /// It can be read without waiting.
@@ -96,7 +98,7 @@ pub struct Ready {
 }
 
 impl Ready {
-    /// What a source that only is or is not ready says.
+    /// The readiness of a source with only one kind of readiness.
     pub(crate) const READABLE: Ready = Ready {
         readable: true,
         writable: false,
@@ -118,7 +120,7 @@ impl Ready {
     }
 }
 
-/// The type of the event that a ready source becomes.
+/// The type of the event of a ready source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum As {
     /// A timer, released when the source was found ready: before all best-effort events.
@@ -136,7 +138,7 @@ impl As {
     }
 }
 
-/// The name of a watched source. It never means another one.
+/// The name of a watched source. It is never reused for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Watch {
     pub(crate) owner: u32,
@@ -150,7 +152,7 @@ impl Watch {
     }
 }
 
-/// A source and its callback, whatever their types.
+/// A source and its callback, with their types erased.
 pub(crate) trait Body {
     fn fd(&self) -> BorrowedFd<'_>;
     fn arm(&mut self) -> bool;
@@ -158,7 +160,7 @@ pub(crate) trait Body {
     fn call(&mut self, turn: &Turn<'_>, ready: Ready);
 }
 
-/// The one kind of body there is.
+/// The only implementation of it.
 pub(crate) struct Pair<S, F> {
     pub(crate) source: S,
     pub(crate) callback: F,
@@ -185,21 +187,21 @@ impl<S: Source, F: FnMut(&Turn<'_>, &mut S, Ready)> Body for Pair<S, F> {
 /// A watched source.
 pub(crate) struct Watched {
     pub(crate) kind: As,
-    /// Its event is queued or runs.
+    /// Its queued or running event.
     pub(crate) event: Option<u64>,
     pub(crate) ready: Ready,
-    /// With whoever runs it, while it runs.
+    /// While its event runs, it is with the caller.
     pub(crate) body: Option<Box<dyn Body>>,
 }
 
 impl Watched {
-    /// It was found ready, perhaps once more.
+    /// It was found ready, perhaps again.
     pub(crate) fn found(&mut self, ready: Ready) {
         self.ready = self.ready.and(ready);
     }
 }
 
-/// The sources of one loop, by name: place and number, as events have.
+/// The sources of one loop, by name: index and number, as for events.
 pub(crate) struct Sources {
     table: Vec<(u64, Option<Watched>)>,
     free: Vec<u32>,
@@ -219,7 +221,7 @@ impl Sources {
         self.table.len() - self.free.len()
     }
 
-    /// The name that the next [`Sources::insert`] gives.
+    /// The name that the next [`Sources::insert`] assigns.
     pub(crate) fn next_name(&self) -> Result<u64> {
         let at = match self.free.last() {
             Some(at) => u64::from(*at),

@@ -1,10 +1,10 @@
-//! How late timers were: call time minus release time.
+//! The lateness of timers: time of the call minus release time.
 
 use hdrhistogram::Histogram;
 
-/// The longest tardiness that is told apart; a longer one counts as this.
+/// The longest tardiness that is distinguished; a longer one counts as this.
 const LONGEST_NS: u64 = 3_600_000_000_000;
-/// Digits that are kept.
+/// Significant digits that are stored.
 const DIGITS: u8 = 2;
 
 /// Figures of the timers that a loop has run.
@@ -12,15 +12,15 @@ const DIGITS: u8 = 2;
 pub struct Tardiness {
     /// Timers that ran.
     pub timers: u64,
-    /// Half of them were at most that late (figures are good to 1 %).
+    /// Half of them were at most this late (with a precision of 1 %).
     pub p50_ns: u64,
-    /// 99 of 100 were at most that late.
+    /// 99 of 100 were at most this late.
     pub p99_ns: u64,
-    /// None was later.
+    /// The greatest lateness.
     pub max_ns: u64,
 }
 
-/// Keeps the figures. Recording allocates nothing.
+/// Records the figures, without allocations.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     histogram: Histogram<u64>,

@@ -60,7 +60,7 @@ pub struct SubscriptionBuilder {
     channel: Option<Id>,
     actions: Vec<Action>,
     users: Vec<(usize, UserHandler)>,
-    /// What the kernel handlers of the chain are made from, by their places.
+    /// The kernel handlers of the chain, not compiled yet, by their indices.
     makings: Vec<(usize, Making)>,
     attributes: Vec<String>,
     error: Option<Error>,
@@ -163,14 +163,14 @@ impl SubscriptionBuilder {
 
     /// Next action: a handler in E-code, which runs in the kernel for each event: an expression
     /// (`bytes > 1000`) or a body. It may name the fields of the service's data, and its kinds. If
-    /// it gives 0 the chain ends. Its `output` is the event's data for the rest of the chain, whose
-    /// handlers name the fields of that.
+    /// its result is 0 the chain ends. Its `output` is the event's data for the rest of the chain,
+    /// whose handlers name the fields of this output.
     #[must_use]
     pub fn ecode(self, text: &str) -> SubscriptionBuilder {
         self.ecode_named("ecode", text)
     }
 
-    /// The same with the name that messages about the text begin with, say of its file.
+    /// The same with the name with which messages about the text begin, such as its file's name.
     #[must_use]
     pub fn ecode_named(self, name: &str, text: &str) -> SubscriptionBuilder {
         self.ecode_handler(ACTION_HANDLER, Source::new(name, text))
@@ -182,7 +182,7 @@ impl SubscriptionBuilder {
         self.ecode_thread_named("ecode", text)
     }
 
-    /// The same with the name that messages about the text begin with.
+    /// The same with the name with which messages about the text begin.
     #[must_use]
     pub fn ecode_thread_named(self, name: &str, text: &str) -> SubscriptionBuilder {
         self.ecode_handler(ACTION_THREAD, Source::new(name, text))
@@ -244,7 +244,8 @@ impl SubscriptionBuilder {
         self
     }
 
-    /// Shows what was not delivered, and the histogram, in this channel, without delivering there.
+    /// Counts undelivered events, and the histogram, in this channel, without delivering events
+    /// there.
     #[must_use]
     pub fn report_to(mut self, channel: &Channel) -> SubscriptionBuilder {
         self.channel = Some(channel.id());
@@ -254,7 +255,7 @@ impl SubscriptionBuilder {
     /// Installs the subscription.
     ///
     /// # Errors
-    /// What was wrong in any of the steps, and those of the kernel side.
+    /// The first error of any of the steps, and those of the kernel side.
     pub fn install(mut self) -> Result<Subscription> {
         if let Some(error) = self.error {
             return Err(error);
@@ -343,7 +344,7 @@ impl SubscriptionBuilder {
     }
 }
 
-/// What a kernel handler is made from, once it is known which data it meets.
+/// A kernel handler that can be compiled only when the format of its data is known.
 enum Making {
     Handler(Handler),
     Text(Source),
@@ -354,12 +355,12 @@ enum Making {
 struct Text {
     action: usize,
     source: Mutex<Source>,
-    /// Formats of the data that it meets, and that the rest of its chain meets.
+    /// Formats of its data, and of the data for the rest of its chain.
     input: String,
     output: Mutex<String>,
-    /// What the compiler found odd in it.
+    /// The compiler's warnings about it.
     warnings: Mutex<Vec<String>>,
-    /// Whether a handler behind it is made for its output.
+    /// Whether a later handler of the chain depends on its output.
     read: bool,
 }
 
@@ -380,9 +381,9 @@ impl Text {
 /// An installed subscription. Dropping it ends it.
 #[derive(Debug)]
 pub struct Subscription {
-    // First the kernel side ends, then the handler threads.
+    // The kernel side ends first, then the handler threads.
     handle: SubscriptionHandle,
-    /// Of its handlers in E-code.
+    /// The environment of its handlers in E-code.
     surroundings: Surroundings,
     /// In the order of the chain.
     texts: Vec<Text>,
@@ -395,13 +396,13 @@ impl Subscription {
         self.handle.id()
     }
 
-    /// What the kernel side counted of it.
+    /// The kernel side's counters of it.
     pub fn count(&self) -> Result<SubscriptionCount> {
         self.handle.count()
     }
 
-    /// The data that arrive at the end of its chain, by field name: the service's, or the `output`
-    /// of its last handler in E-code that has one.
+    /// The format of the data at the end of its chain: the service's, or the `output` of its last
+    /// handler in E-code that has one.
     pub fn format(&self) -> String {
         match self.texts.last() {
             Some(text) => text.output().clone(),
@@ -409,16 +410,16 @@ impl Subscription {
         }
     }
 
-    /// What the compiler found odd in its texts in E-code, though they run: an unused variable, a
-    /// condition that never holds. Each is a message for people, with its place in the text.
+    /// The compiler's warnings about its texts in E-code: an unused variable, a condition that is
+    /// never true. Each is a message for people, with its position in the text.
     pub fn warnings(&self) -> Vec<String> {
         let texts = self.texts.iter();
         texts.flat_map(|text| text.warnings().clone()).collect()
     }
 
-    /// Of each of its handlers in E-code whose runs failed since it is installed or was replaced
-    /// ([`SubscriptionCount::failed`]) the latest failure: why, and where in the text, as a message
-    /// for people.
+    /// For each of its handlers in E-code with failed runs since its installation or replacement
+    /// ([`SubscriptionCount::failed`]), the latest failure: its reason and its position in the
+    /// text, as a message for people.
     pub fn faults(&self) -> Result<Vec<String>> {
         let actions = self.handle.stat()?.row.action;
         let told = self.texts.iter().filter_map(|text| {
@@ -430,19 +431,19 @@ impl Subscription {
         Ok(told.collect())
     }
 
-    /// Replaces its first handler in E-code while events arrive: each meets either the former one
-    /// or this one. `static` variables of the same name and type keep their values.
+    /// Replaces its first handler in E-code while events arrive: each event is handled either by
+    /// the former handler or by this one. `static` variables of the same name and type keep their
+    /// values.
     ///
     /// # Errors
-    /// [`Error::Ecode`] for a text that is wrong, or has another `output` than the handlers behind
-    /// it are made for: the former handler goes on;
-    /// [`Error::Closed`] when it has none.
+    /// [`Error::Ecode`] for a text with errors, or with another `output` than later handlers of the
+    /// chain expect: the former handler remains; [`Error::Closed`] if it has no such handler.
     pub fn replace_ecode(&self, text: &str) -> Result<()> {
         self.replace_ecode_at(0, "ecode", text)
     }
 
-    /// The same for its handler in E-code of that number, counted from 0; with the name that
-    /// messages about the text begin with.
+    /// The same for its handler in E-code of that number, counted from 0; with the name with which
+    /// messages about the text begin.
     ///
     /// # Errors
     /// As [`Subscription::replace_ecode`].

@@ -9,13 +9,13 @@ use ecalls_kernel::now_ns;
 use crate::downcall::{Call, Caller};
 use crate::{Error, Result};
 
-/// Where the search for a free timer begins: behind the one this process took last.
+/// The search for a free timer begins after the one that this process took last.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// Timers that one channel may have.
+/// The most timers of one channel.
 const CHANNEL_TIMERS_MAX: usize = 256;
 
-/// How often the kernel is given memory to make a timer of, at most.
+/// The most attempts to give the kernel memory for a timer.
 const REFILLS: usize = 8;
 
 /// A timer of this process. Its events go to the subscriptions of this process to the service
@@ -27,15 +27,15 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// Expires once, `after` this time.
+    /// A timer that expires once, after the time `after`.
     ///
     /// # Errors
-    /// [`Error::LimitReached`] when all timers of the core are in use.
+    /// [`Error::LimitReached`] if all timers of the core are in use.
     pub fn after(caller: &Caller, after: Duration) -> Result<Timer> {
         Timer::at(caller, now_ns().saturating_add(nanoseconds(after)), None)
     }
 
-    /// Expires every `period` (at least 50 us), the first time after one period.
+    /// A timer that expires every `period` (at least 50 us), the first time after one period.
     pub fn every(caller: &Caller, period: Duration) -> Result<Timer> {
         Timer::at(
             caller,
@@ -44,7 +44,8 @@ impl Timer {
         )
     }
 
-    /// Expires at `expiry_ns` of CLOCK_MONOTONIC, and then every `period` if there is one.
+    /// A timer that expires at `expiry_ns` of CLOCK_MONOTONIC, and then every `period` if there is
+    /// one.
     pub fn at(caller: &Caller, expiry_ns: u64, period: Option<Duration>) -> Result<Timer> {
         let period_ns = period.map_or(0, nanoseconds);
         let limit = u32::try_from(TIMERS_MAX).expect("a small limit");
@@ -123,7 +124,7 @@ impl Timer {
 
 impl Drop for Timer {
     fn drop(&mut self) {
-        // A core that is gone has no timers.
+        // If the core is gone, the timer is gone, too.
         let call = Call::Timer {
             timer: self.number,
             expiry_ns: 0,
@@ -133,10 +134,10 @@ impl Drop for Timer {
     }
 }
 
-/// Sets a timer. The first use of each takes memory in a place where the kernel cannot wait for
-/// any: it has only what this CPU's cache of such small pieces holds, and when that is empty, no
-/// timer can be made however often one tries. A pipe is made of a piece of the same size, and where
-/// that is asked for the kernel can wait; it fetches a page of them, and there are enough again.
+/// Sets a timer. The first use of each timer allocates memory in a context where the kernel cannot
+/// wait: only the objects in this CPU's cache of small allocations are available, and when it is
+/// empty, every attempt fails. Creating a pipe allocates an object of the same size in a context
+/// where the kernel can wait; it then fills the cache with a page of such objects.
 fn set(caller: &Caller, call: Call) -> Result<i64> {
     let mut pipes = Vec::new();
     loop {
@@ -146,7 +147,7 @@ fn set(caller: &Caller, call: Call) -> Result<i64> {
         }
         match std::io::pipe() {
             Ok(pipe) => pipes.push(pipe),
-            Err(_) => return Ok(result), // no descriptors left: what the kernel said stands
+            Err(_) => return Ok(result), // no descriptors left: the kernel's result stands
         }
     }
 }

@@ -1,8 +1,9 @@
-//! Handler threads: where user handlers run (ECalls-05 §3.1, "user handler"; an upcall).
+//! Handler threads, which run user handlers (ECalls-05 §3.1, "user handler"; an upcall).
 //!
 //! Each user handler has a channel and a thread of its own. The thread sleeps on the channel, takes
-//! what waits in order of deadlines, calls the handler, and, if the handler says so, lets the
-//! kernel go on with the event's chain by a fast call. The segments are locked into memory.
+//! the waiting events in order of deadlines, calls the handler, and, if the handler returns
+//! [`Flow::Continue`](crate::Flow), makes the kernel continue the event's chain by a fast call. The
+//! segments are locked into memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +19,7 @@ use crate::channel::Channel;
 use crate::host::Ecalls;
 use crate::subscription::{Flow, UserHandler};
 
-/// How often an idle thread looks whether it shall end.
+/// The interval at which an idle thread checks whether it has to end.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// A running handler thread. Dropping it ends the thread.
@@ -30,7 +31,8 @@ pub(crate) struct UserThread {
 }
 
 impl UserThread {
-    /// Starts a thread for a handler. `next`: the action to go on with after it; None: it is last.
+    /// Starts a thread for a handler. `next`: the index of the action after it; `None`: it is the
+    /// last.
     pub(crate) fn start(
         ecalls: &Ecalls,
         handler: UserHandler,
@@ -54,7 +56,7 @@ impl UserThread {
         })
     }
 
-    /// The channel its events arrive on.
+    /// The channel on which its events arrive.
     pub(crate) fn channel(&self) -> Id {
         self.channel
     }
@@ -66,7 +68,7 @@ impl Drop for UserThread {
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != std::thread::current().id()
         {
-            // A handler that panicked has ended its thread; its message is out already.
+            // A handler that panicked has ended its thread; its message was printed already.
             let _ = thread.join();
         }
     }
@@ -87,11 +89,11 @@ fn run(mut channel: Channel, mut handler: UserHandler, next: Option<usize>, stop
     }
 }
 
-/// Lets the kernel go on with the event's chain: it reads the event back from the ring entry.
+/// Makes the kernel continue the event's chain: it reads the event from the ring entry again.
 fn resume(channel: &Channel, event: &Event, action: usize) {
     let position = event.sequence.wrapping_sub(1);
     let arguments = [u64::from(event.subscription), position, action as u64];
-    // Refused when the entry was reused meanwhile: the ring overtook a slow handler. The kernel
-    // side has no event to go on with then.
+    // The kernel refuses this if the entry was reused meanwhile, because the ring overtook a slow
+    // handler. Then there is no event with which the chain could continue.
     let _ = channel.caller().fast_op(Op::Resume, arguments);
 }

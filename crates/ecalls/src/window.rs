@@ -1,8 +1,8 @@
-//! A thread's window (ECalls-05 §4.1): service in so many of so many periods, as far as the
-//! scheduler can promise it.
+//! A thread's window (ECalls-05 §4.1): service in a number of periods of any y, as far as the
+//! scheduler can guarantee it.
 //!
-//! It is the wish of a thread that has a slot (see [`crate::coop`]): the answer is left there, and
-//! so are the counts of its periods.
+//! A thread that has a slot (see [`crate::coop`]) requests it: the slot then has the answer and the
+//! counts of the thread's periods.
 
 use std::fmt;
 use std::mem::offset_of;
@@ -18,25 +18,25 @@ use crate::coop::SlotMemory;
 use crate::downcall::Caller;
 use crate::{Error, Result};
 
-/// The word of a slot that holds the answer, how many there were, and what is left.
+/// The word of a slot with the answer, the number of answers, and the remaining part of the CPU.
 const ANSWER: usize = offset_of!(Coop, window) / 8;
 pub(crate) const MET: usize = offset_of!(Coop, met) / 8;
 const MISSED: usize = offset_of!(Coop, missed) / 8;
 const VIOLATED: usize = offset_of!(Coop, violated) / 8;
 
-/// What a thread wants of the CPU.
+/// A thread's request to the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// The period T, 0.1 ms to 10 s. One begins where the last one ended, or when the thread wakes
+    /// The period T, 0.1 ms to 10 s. It begins where the last one ended, or when the thread wakes
     /// if it slept.
     pub period: Duration,
     /// The service time C: CPU time in each period.
     pub service: Duration,
-    /// Of y periods, how many may be missed.
+    /// The number of periods in any y that may be missed.
     pub x: u16,
     /// 1 to 1024.
     pub y: u16,
-    /// Beyond its service the thread shares what is left, like a fair one; else it waits for its
+    /// Whether the thread also gets its fair share beyond its service; otherwise it waits for its
     /// next period.
     pub conserving: bool,
 }
@@ -48,7 +48,7 @@ impl Window {
         counted * self.service.as_secs_f64() / self.period.as_secs_f64()
     }
 
-    /// As `ECALLS_OP_WINDOW` takes it.
+    /// The arguments of `ECALLS_OP_WINDOW`.
     pub(crate) fn arguments(&self) -> [u64; 3] {
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let flags = if self.conserving {
@@ -64,14 +64,14 @@ impl Window {
     }
 }
 
-/// What the scheduler answers.
+/// The scheduler's answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[must_use]
 pub enum Admission {
     /// At least y - x of y periods will be served, if the thread wants to run when they begin.
     Promised,
-    /// Admitted without guarantee: nothing proves that its periods can all be served. They are
-    /// while the CPU has time for it.
+    /// Admitted without guarantee: it is not proved that its periods can all be served. They are
+    /// served while the CPU has time for them.
     Unpromised,
     /// It has no window.
     Refused {
@@ -80,8 +80,8 @@ pub enum Admission {
         /// The part that is left for windows of this user.
         left: f64,
     },
-    /// It has no window, because the scheduler has no place for the thread: its CPU's table is
-    /// full, or its user's half of that.
+    /// It has no window, because the scheduler has no place for the thread: the table of its CPU,
+    /// or its user's half of the table, is full.
     NoPlace,
 }
 
@@ -104,35 +104,35 @@ impl fmt::Display for Admission {
     }
 }
 
-/// How the periods of a window went.
+/// The results of a window's periods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Periods {
     /// Served.
     pub met: u64,
     /// Not served.
     pub missed: u64,
-    /// Not served, though x of the current window had been missed already.
+    /// Not served, although x periods of the current window had been missed already.
     pub violated: u64,
 }
 
 impl Caller {
-    /// Asks for a window of the calling thread, whose slot this is (without a group). It takes the
-    /// place of the one that the thread has, and holds until the thread ends or names its slot
+    /// Requests a window for the calling thread, to which this slot is bound (without a group). It
+    /// replaces the thread's present window, and remains until the thread ends or names its slot
     /// again.
     ///
     /// # Errors
     /// [`Error::Closed`] if there is no scheduler; [`Error::Os`] if the window is out of bounds, or
-    /// the thread is in a group or not bound to a slot; what a fast call fails for.
+    /// the thread is in a group or not bound to a slot; and the errors of a fast call.
     pub fn window(&self, slot: &SlotMemory, window: &Window) -> Result<Admission> {
         let before = slot.answered();
         self.wish(window.arguments())?;
-        // The scheduler looks at it here.
+        // The scheduler evaluates the request here.
         std::thread::yield_now();
         slot.admission(before, window)
             .ok_or(Error::Closed("the scheduler"))
     }
 
-    /// Gives the calling thread's window up.
+    /// Ends the calling thread's window.
     ///
     /// # Errors
     /// Those of [`Caller::window`].
@@ -158,12 +158,12 @@ impl Caller {
 }
 
 impl SlotMemory {
-    /// How many wishes for a window the scheduler has answered, the low part.
+    /// The number of requests for a window that the scheduler has answered, its low part.
     pub(crate) fn answered(&self) -> u16 {
         (self.told(ANSWER) >> 16) as u16
     }
 
-    /// What it answered to `window`, if it has answered since `before`.
+    /// The answer to `window`, if there is a new one since `before`.
     pub(crate) fn admission(&self, before: u16, window: &Window) -> Option<Admission> {
         let word = self.told(ANSWER);
         if (word >> 16) as u16 == before {
@@ -180,7 +180,7 @@ impl SlotMemory {
         })
     }
 
-    /// How the periods of the thread's window went, up to when it ran last.
+    /// The results of the periods of the thread's window until it last ran.
     pub fn periods(&self) -> Periods {
         Periods {
             met: self.told(MET),
