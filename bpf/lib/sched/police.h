@@ -60,7 +60,7 @@ LIB_INLINE _Bool police_overran(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 	return 1;
 }
 
-/* Rule 2. A thread goes to sleep without a poll. */
+/* Rule 2. A thread goes to sleep outside a poll. */
 LIB_INLINE void police_sleep(struct sched_cpu *cpu, ecalls_u32 i) {
 	if (!sched_in(cpu->cooperative, i) || sched_in(cpu->polled, i))
 		return;

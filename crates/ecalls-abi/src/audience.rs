@@ -1,7 +1,8 @@
-//! `abi/audience.h`: who is offered an event of a built-in service, beside the service's own list.
+//! `abi/audience.h`: the subscriptions that are offered an event of a built-in service in addition
+//! to the service's own list.
 //!
-//! Subscriptions with scope OWN stand in two audiences: that of their receiver's process and that
-//! of their owner's user. An audience is a chain of rows, which never changes while it is read.
+//! Subscriptions with scope OWN are in two audiences: that of their receiver's process and that of
+//! their owner's user. An audience is a chain of rows, which never changes while it is read.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -17,7 +18,7 @@ pub const AUDIENCE_PID: u16 = 0;
 /// `sort`: of other events, of user `who`.
 pub const AUDIENCE_UID: u16 = 1;
 
-/// `state`: nobody uses the row.
+/// `state`: the row is unused.
 pub const AUDIENCE_FREE: u32 = 0;
 /// `state`: part of an audience.
 pub const AUDIENCE_USED: u32 = 1;
@@ -46,7 +47,7 @@ const _: () = assert!(size_of::<AudienceKey>() == 8, "audience key");
 pub struct Audience {
     /// [`AUDIENCE_FREE`], ..; host only.
     pub state: u32,
-    /// Row that the audience goes on with; 0: none.
+    /// Next row of the audience; 0: none.
     pub next: u32,
     /// First row: smallest relative deadline of all; 0: none.
     pub deadline_ns: u64,

@@ -1,13 +1,13 @@
 //! `abi/channel.h`: a channel's shared memory (ECalls-01 §2.3, ECalls-05 §3.2).
 //!
 //! A channel is the pair of segments between one application and the kernel side, and the
-//! descriptor its owner sleeps on. `up` carries events to the application, `down`
+//! descriptor on which its owner sleeps. `up` carries events to the application, `down`
 //! ([`crate::downcall`]) its calls to the kernel.
 //!
 //! `up` is an array of 256-byte elements: element 0 is [`Up`], element 1 is [`Lost`], elements 2
-//! and 3 are the histogram handler's counters, and from [`UP_EVENTS`] on there are `capacity`
-//! events, ring entries or slots. The header explains the two layouts and the sleeping protocol;
-//! the crate `ecalls-ring` implements them.
+//! and 3 are the histogram handler's counters, followed from [`UP_EVENTS`] on by `capacity` events,
+//! ring entries or slots. The header explains the two layouts and the sleeping protocol; the crate
+//! `ecalls-ring` implements them.
 
 use core::num::NonZeroU32;
 
@@ -22,7 +22,8 @@ pub const LAYOUT_SLOTS: u32 = 1;
 pub const SLOT_FREE: u32 = 0;
 /// `slot_use`: slot = `event.priority`; still full: the event is dropped (ECalls-01 §2.3).
 pub const SLOT_PRIORITY: u32 = 1;
-/// `slot_use`: slot = `event.type`; still full: the new event replaces the old (ECalls-01 §2.3).
+/// `slot_use`: slot = `event.type`; still full: the new event replaces the old one (ECalls-01
+/// §2.3).
 pub const SLOT_TYPE: u32 = 2;
 
 /// Bytes of one element of `up`.
@@ -44,7 +45,7 @@ pub const WAKE_BYTES: usize = 4096;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct Up {
-    /// Line 0, kernel side: events put in since the channel exists; never decremented.
+    /// Line 0, kernel side: events inserted since the channel exists; never decremented.
     pub flag: u64,
     /// Line 0, kernel side: ring: next position to take.
     pub back: u64,
@@ -82,7 +83,8 @@ const _: () = assert!(
 /// Drop reasons: entries of every `dropped` array.
 pub const DROP_REASONS: usize = DropReason::ALL.len();
 
-/// `ECALLS_DROP_*`: why an event did not arrive. The index of every `dropped` counter.
+/// `ECALLS_DROP_*`: the reason why an event was not delivered. The index of every `dropped`
+/// counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum DropReason {
@@ -106,11 +108,11 @@ pub enum DropReason {
     ChannelGone = 8,
     /// The chain named a handler that is not registered.
     NoHandler = 9,
-    /// Nobody subscribed, or not the target; counted per service.
+    /// There is no subscription, or none of the target; counted per service.
     NoSubscriber = 10,
-    /// The service's program was interrupted by itself.
+    /// The raise was nested too deeply in other raises on one CPU; counted per service.
     Nested = 11,
-    /// Its user has used up what he may use; see [`crate::user`].
+    /// Its user has reached a quota; see [`crate::user`].
     Quota = 12,
 }
 
@@ -132,17 +134,17 @@ impl DropReason {
         DropReason::Quota,
     ];
 
-    /// Its place in every `dropped` array.
+    /// Its index in every `dropped` array.
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// The reason at a place of a `dropped` array.
+    /// The reason at an index of a `dropped` array.
     pub fn from_index(index: usize) -> Option<DropReason> {
         DropReason::ALL.get(index).copied()
     }
 
-    /// The name that people read, the same in every output: `ring_full`.
+    /// The name in every output: `ring_full`.
     pub const fn name(self) -> &'static str {
         match self {
             DropReason::QueueFull => "queue_full",
@@ -162,8 +164,8 @@ impl DropReason {
     }
 }
 
-/// `struct ecalls_lost`: counted by the kernel side next to the data, so that a reader sees what it
-/// missed without a call.
+/// `struct ecalls_lost`: the kernel side counts losses next to the data, so that a reader sees them
+/// without a call.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct Lost {
@@ -213,19 +215,19 @@ pub enum State {
 }
 
 impl State {
-    /// The state that `raw` stands for.
+    /// The state of the value `raw`.
     pub fn from_raw(raw: u32) -> Option<State> {
         [State::Free, State::Setup, State::Active, State::Dead]
             .into_iter()
             .find(|state| state.raw() == raw)
     }
 
-    /// The number in the record.
+    /// The value in the record.
     pub const fn raw(self) -> u32 {
         self as u32
     }
 
-    /// The name that people read: `active`.
+    /// The name in every output: `active`.
     pub const fn name(self) -> &'static str {
         match self {
             State::Free => "free",
@@ -236,7 +238,7 @@ impl State {
     }
 }
 
-/// `ECALLS_LAYOUT_*`: how a channel's events lie in `up` (ECalls-01 §2.3).
+/// `ECALLS_LAYOUT_*`: the layout of a channel's events in `up` (ECalls-01 §2.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Layout {
@@ -247,14 +249,14 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// The layout that `raw` stands for.
+    /// The layout of the value `raw`.
     pub fn from_raw(raw: u32) -> Option<Layout> {
         [Layout::Ring, Layout::Slots]
             .into_iter()
             .find(|layout| layout.raw() == raw)
     }
 
-    /// The number in the record.
+    /// The value in the record.
     pub const fn raw(self) -> u32 {
         self as u32
     }
@@ -275,7 +277,7 @@ impl Layout {
     }
 }
 
-/// `ECALLS_SLOT_*`: which slot an event goes to (ECalls-01 §2.3).
+/// `ECALLS_SLOT_*`: the slot of an event (ECalls-01 §2.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum SlotUse {
@@ -283,25 +285,25 @@ pub enum SlotUse {
     Free = SLOT_FREE,
     /// Slot = `event.priority`; still full: the event is dropped.
     Priority = SLOT_PRIORITY,
-    /// Slot = `event.type`; still full: the new event replaces the old.
+    /// Slot = `event.type`; still full: the new event replaces the old one.
     Type = SLOT_TYPE,
 }
 
 impl SlotUse {
-    /// The use that `raw` stands for.
+    /// The use of the value `raw`.
     pub fn from_raw(raw: u32) -> Option<SlotUse> {
         [SlotUse::Free, SlotUse::Priority, SlotUse::Type]
             .into_iter()
             .find(|slot_use| slot_use.raw() == raw)
     }
 
-    /// The number in the record.
+    /// The value in the record.
     pub const fn raw(self) -> u32 {
         self as u32
     }
 }
 
-/// `struct ecalls_channel`: the kernel side's own view of a channel. Never mapped by an
+/// `struct ecalls_channel`: the kernel side's private data of a channel. Never mapped by an
 /// application.
 #[repr(C)]
 #[derive(
@@ -314,7 +316,7 @@ pub struct Channel {
     pub id: u32,
     /// Process id of the application.
     pub owner: u32,
-    /// Its user.
+    /// User of the owner.
     pub uid: u32,
     /// `LAYOUT_*`.
     pub layout: u32,
@@ -326,9 +328,9 @@ pub struct Channel {
     pub defer: u32,
     /// Start time of the owner (since boot, ns), against pid reuse.
     pub owner_start: u64,
-    /// With `DEFER_DELAY`: how long calls may wait.
+    /// With `DEFER_DELAY`: the longest time that calls wait.
     pub delay_ns: u64,
-    /// Row of [`crate::user`] that what it raises counts for.
+    /// Row of [`crate::user`] by which its events are counted.
     pub user: u32,
     /// Zero.
     pub pad: u32,
@@ -341,7 +343,7 @@ pub const ID_BITS: u32 = 12;
 
 /// The id of a channel or subscription: an index below `1 << ID_BITS` and a generation above it.
 ///
-/// 0 is never an id. The generation makes an old id miss once its index is in use again.
+/// 0 is never an id. Because of the generation, an old id does not match when its index is reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Id(NonZeroU32);
 
@@ -359,27 +361,27 @@ impl Id {
         Id::from_raw(index | generation << ID_BITS)
     }
 
-    /// The id that `raw` stands for; `None` for 0.
+    /// The id of the value `raw`; `None` for 0.
     pub fn from_raw(raw: u32) -> Option<Id> {
         NonZeroU32::new(raw).map(Id)
     }
 
-    /// The number in the record.
+    /// The value in the record.
     pub const fn raw(self) -> u32 {
         self.0.get()
     }
 
-    /// Its place in the core's tables.
+    /// Its index in the core's tables.
     pub const fn index(self) -> u32 {
         self.raw() & Id::INDEX_MAX
     }
 
-    /// How often that place had been given out before.
+    /// The number of earlier uses of that index.
     pub const fn generation(self) -> u32 {
         self.raw() >> ID_BITS
     }
 
-    /// The same place's next id. Generations wrap around and skip 0, so this is never 0.
+    /// The next id of the same index. Generations wrap around and skip 0, so this is never 0.
     #[must_use]
     pub fn next(self) -> Id {
         let generation = if self.generation() == Id::GENERATION_MAX {

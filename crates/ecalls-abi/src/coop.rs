@@ -1,12 +1,12 @@
-//! `abi/coop.h`: what a thread and the scheduler tell each other (Coop §3.1).
+//! `abi/coop.h`: the memory by which a thread and the scheduler exchange data (Coop §3.1).
 //!
-//! A slot of two lines in memory that the thread owns. It writes the first, yields or sleeps, and
-//! reads the second when it runs again. The header says in which order, and what each side may
-//! believe.
+//! A slot consists of two lines in memory that the thread owns. The thread writes the first line,
+//! yields or sleeps, and reads the second line when it runs again. The header defines the order of
+//! these steps, and what each side may rely on.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// As a time: there is none. As an importance: no best-effort work.
+/// As a time: none. As an importance: no best-effort work.
 pub const COOP_NONE: u64 = !0;
 
 /// The greatest number of a group.
@@ -22,7 +22,7 @@ pub const COOP_SINK: u32 = 0x1;
 pub const COOP_UNBOUND: u32 = 0;
 /// The thread is cooperative.
 pub const COOP_COOPERATIVE: u32 = 1;
-/// The thread is fair like everybody, until its next poll.
+/// The thread is scheduled by fair share until its next poll.
 pub const COOP_DEMOTED: u32 = 2;
 
 /// The thread is a plain one: the table of its CPU, or its user's part of it, is full.
@@ -37,18 +37,18 @@ pub const WINDOW_Y_MAX: u32 = 1024;
 /// A whole CPU, as [`Coop::window_left`] counts.
 pub const WINDOW_WHOLE: u64 = 1 << 20;
 
-/// Flag: beyond its service the thread shares what is left, like a fair one.
+/// Flag: beyond its service the thread also gets its fair share.
 pub const WINDOW_CONSERVING: u32 = 0x1;
 
 /// The thread has no window.
 pub const WINDOW_NONE: u16 = 0;
-/// The thread has got no window: the CPU, or its user's part, is full.
+/// The thread has no window: the CPU, or its user's part of it, is used up.
 pub const WINDOW_REFUSED: u16 = 1;
 /// The thread's window is admitted without guarantee.
 pub const WINDOW_UNPROMISED: u16 = 2;
 /// At least y - x of y periods of the thread will be served.
 pub const WINDOW_PROMISED: u16 = 3;
-/// The thread has got no window, because it has no place: [`COOP_NO_PLACE`].
+/// The thread has no window, because it has no place: [`COOP_NO_PLACE`].
 pub const WINDOW_NO_PLACE: u16 = 4;
 
 /// `ECALLS_WINDOW(x, y, flags)`: argument c of `OP_WINDOW`.
@@ -76,35 +76,35 @@ pub struct Coop {
     /// Line 0, scheduler: [`WINDOW_NONE`], `WINDOW_REFUSED`, `WINDOW_UNPROMISED`,
     /// `WINDOW_PROMISED` or `WINDOW_NO_PLACE`.
     pub window: u16,
-    /// Line 0, scheduler: wishes for a window that it has answered, the low part.
+    /// Line 0, scheduler: number of answered requests for a window, its low part.
     pub window_wishes: u16,
-    /// Line 0, scheduler: of the CPU, when it answered, for windows of this user.
+    /// Line 0, scheduler: the part of the CPU that was left for windows of this user at the answer.
     pub window_left: u32,
-    /// Line 0, scheduler: periods of the window that were served. In a group, where nobody has a
-    /// window: CPU time of the group's members, ns.
+    /// Line 0, scheduler: periods of the window that were served. For a thread in a group, which
+    /// has no window: CPU time of the group's members, ns.
     pub met: u64,
-    /// Line 0, scheduler: periods that were not.
+    /// Line 0, scheduler: periods that were not served.
     pub missed: u64,
-    /// Line 0, scheduler: those though `x` of its window had been missed already.
+    /// Line 0, scheduler: periods that were not served although `x` had been missed already.
     pub violated: u64,
     /// Line 1, scheduler: earliest release of all other cooperative threads, or [`COOP_NONE`].
     pub next_release_ns: u64,
-    /// Line 1, scheduler: least importance of the others of its group, or [`COOP_NONE`].
+    /// Line 1, scheduler: least importance of the other members of its group, or [`COOP_NONE`].
     pub least_importance: u64,
-    /// Line 1, scheduler: when the thread is to poll again; past: after what is due.
+    /// Line 1, scheduler: when the thread is to poll again; past: after the due timers.
     pub slice_end_ns: u64,
     /// Line 1, scheduler: when the thread was given the CPU.
     pub dispatch_ns: u64,
     /// Line 1, scheduler: demotions because it ran past its slice and the slack.
     pub overran: u64,
-    /// Line 1, scheduler: demotions because it slept other than in a poll.
+    /// Line 1, scheduler: demotions because it slept outside a poll.
     pub slept: u64,
     /// Line 1, scheduler: demotions because its virtual time was too far beyond the least.
     pub ahead: u64,
     /// Line 1, scheduler: `COOP_UNBOUND`, `COOP_COOPERATIVE`, `COOP_DEMOTED` or
     /// `COOP_NO_PLACE`.
     pub state: u32,
-    /// Line 1, scheduler: low half of the last `polls` that was seen.
+    /// Line 1, scheduler: low half of the last `polls` that it read.
     pub answered: u32,
 }
 

@@ -1,4 +1,4 @@
-//! `abi/downcall.h`: how an application calls a kernel service (ECalls-01 §2.3.1).
+//! `abi/downcall.h`: the calls of an application to the kernel side (ECalls-01 §2.3.1).
 //!
 //! - fast: a cheap system call that runs a non-blocking handler at once (`prctl` with our option);
 //! - deferred: a store into `down`; handled at the next fast call, after a delay, or before the
@@ -6,9 +6,9 @@
 //! - generic: by service name; may block. Who hosts the core runs a program for it; others make it
 //!   by a fast call ([`OP_CALL`]), and get that program only where the kernel has no fast call.
 //!
-//! `down` is an array of 64-byte elements: elements 0 to 3 are [`Down`], then come one frame per
-//! calling thread (where a fast call leaves its result), the latest-value cells, and the ring of
-//! deferred calls.
+//! `down` is an array of 64-byte elements: elements 0 to 3 are [`Down`], followed by one frame per
+//! calling thread (for the result of a fast call), the latest-value cells, and the ring of deferred
+//! calls.
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -28,7 +28,7 @@ pub const fn call(channel: u32, frame: u16, op: u16) -> u64 {
     ((channel as u64) << 32) | ((frame as u64) << 16) | op as u64
 }
 
-/// Nothing; drains what was deferred. Result: calls drained.
+/// Only handles the deferred calls. Result: their number.
 pub const OP_NOP: u32 = 0;
 /// Result: the caller's process id (ECalls-01 §3.1's test call).
 pub const OP_GETPID: u32 = 1;
@@ -39,22 +39,21 @@ pub const OP_GET: u32 = 3;
 /// a: `service | kind << 16`, b: target, c: data word. Raises an event of an application service.
 /// Result: subscriptions offered, or -errno.
 pub const OP_RAISE: u32 = 4;
-/// a: subscription, b: ring position, c: action to go on with. After a user handler: the rest of
-/// the chain.
+/// a: subscription, b: ring position, c: next action. Continues the chain after a user handler.
 pub const OP_RESUME: u32 = 5;
 /// a: timer number, b: expiry ns (0: cancel), c: period ns; both at most 2^62.
 pub const OP_TIMER: u32 = 6;
 /// Arms the deferred calls' timer ([`DEFER_DELAY`]).
 pub const OP_DELAY: u32 = 7;
-/// a: address of a [`Generic`] with op RAISE. The generic call by way of the fast one. Result: as
-/// of RAISE; `-EFAULT`: not in memory now.
+/// a: address of a [`Generic`] with op RAISE. The generic call by the fast one. Result: as of
+/// RAISE; `-EFAULT`: the memory is not present now.
 pub const OP_CALL: u32 = 8;
 /// a: slot, b: group, c: [`crate::coop::COOP_SINK`] or 0. Binds the calling thread to a slot of
 /// this channel ([`crate::coop::Coop`]), by which it polls; group 0: none. Never deferred. Result:
 /// 0.
 pub const OP_COOP: u32 = 9;
-/// a: period ns (0: no window any more), b: service time ns, c: [`crate::coop::window_shape`]. The
-/// calling thread wants that window at its next yield. Never deferred. Result: 0.
+/// a: period ns (0: ends the window), b: service time ns, c: [`crate::coop::window_shape`].
+/// Requests that window for the calling thread at its next yield. Never deferred. Result: 0.
 pub const OP_WINDOW: u32 = 10;
 /// a: a child process. The slot, the group and the window of the calling thread become those of the
 /// child's first thread at its next yield. Never deferred. Result: 0.
@@ -62,11 +61,11 @@ pub const OP_HAND: u32 = 11;
 /// Operations.
 pub const OPS: u32 = 12;
 
-/// `ECALLS_OP_*`: what a downcall asks for.
+/// `ECALLS_OP_*`: the operation of a downcall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Op {
-    /// Nothing; drains what was deferred.
+    /// Only handles the deferred calls.
     Nop = OP_NOP,
     /// The caller's process id.
     Getpid = OP_GETPID,
@@ -76,17 +75,17 @@ pub enum Op {
     Get = OP_GET,
     /// Raises an event of an application service.
     Raise = OP_RAISE,
-    /// Goes on with a chain after a user handler.
+    /// Continues a chain after a user handler.
     Resume = OP_RESUME,
     /// Sets or cancels a timer.
     Timer = OP_TIMER,
     /// Arms the deferred calls' timer.
     Delay = OP_DELAY,
-    /// The generic call, by way of the fast one.
+    /// The generic call, by the fast one.
     Call = OP_CALL,
     /// Binds the calling thread to its slot for cooperative polling.
     Coop = OP_COOP,
-    /// Asks for a window of the calling thread.
+    /// Requests a window for the calling thread.
     Window = OP_WINDOW,
     /// Hands the calling thread's slot and window to a child process.
     Hand = OP_HAND,
@@ -109,17 +108,17 @@ impl Op {
         Op::Hand,
     ];
 
-    /// The operation that `raw` stands for.
+    /// The operation of the value `raw`.
     pub fn from_raw(raw: u32) -> Option<Op> {
         Op::ALL.into_iter().find(|op| op.raw() == raw)
     }
 
-    /// The number in the record.
+    /// The value in the record.
     pub const fn raw(self) -> u32 {
         self as u32
     }
 
-    /// The name that people read: `raise`.
+    /// The name in every output: `raise`.
     pub const fn name(self) -> &'static str {
         match self {
             Op::Nop => "nop",
@@ -164,11 +163,11 @@ pub const DOWN_RING: usize = 84;
 pub const DOWN_CAPACITY: usize = 1024;
 /// Element of `down` with the first line of the first slot for cooperative polling.
 pub const DOWN_COOP: usize = DOWN_RING + DOWN_CAPACITY;
-/// Those slots, of two elements each.
+/// Slots for cooperative polling, of two elements each.
 pub const COOP_SLOTS: usize = 16;
 /// Elements of `down`.
 pub const DOWN_ELEMENTS: usize = DOWN_COOP + 2 * COOP_SLOTS;
-/// Deferred calls handled in one go.
+/// The most deferred calls that are handled at a time.
 pub const DRAIN_MAX: usize = 64;
 
 /// `struct ecalls_down`: the header of `down`.
@@ -177,7 +176,7 @@ pub const DRAIN_MAX: usize = 64;
 pub struct Down {
     /// Line 0, application: next position of the ring to write.
     pub back: u64,
-    /// Line 0, application: bit i: latest-value cell i was written since it was taken.
+    /// Line 0, application: bit i: latest-value cell i was written and not taken since.
     pub latest: u64,
     /// Zero.
     pub pad0: [u64; 6],
@@ -187,7 +186,7 @@ pub struct Down {
     pub handled: u64,
     /// Line 1, kernel side: deferred calls whose handler refused them.
     pub refused: u64,
-    /// Line 1, kernel side: times something was handled; `handled / drains` is the batch size.
+    /// Line 1, kernel side: number of drains; `handled / drains` is the batch size.
     pub drains: u64,
     /// Zero.
     pub pad1: [u64; 4],
@@ -210,7 +209,7 @@ pub struct Downcall {
     pub op: u32,
     /// Zero.
     pub pad: u32,
-    /// What the operation says.
+    /// The arguments of the operation.
     pub argument: [u64; 3],
     /// Frames: written by the kernel side.
     pub result: i64,
@@ -253,7 +252,7 @@ pub struct Generic {
     pub release_us: u64,
     /// Other operations: as of a [`Downcall`].
     pub argument: [u64; 3],
-    /// What the operation says, or -errno.
+    /// The operation's result, or -errno.
     pub result: i64,
     /// RAISE: the event's data.
     pub data: [u64; DATA_MAX / 8],

@@ -1,38 +1,38 @@
-//! `abi/ecode.h`: what a handler written in E-code shares with the dispatcher.
+//! `abi/ecode.h`: the memory that a handler written in E-code shares with the dispatcher.
 //!
-//! One element of a per-CPU map: the dispatcher fills the first part before it calls the handler,
-//! and does afterwards what the handler wrote down. The same layout is that of the compiler's crate
-//! (`ecode::frame`); the crate that loads programs checks that the two agree.
+//! It is one element of a per-CPU map: the dispatcher fills the first part before it calls the
+//! handler, and executes the requested effects afterwards. The compiler's crate defines the same
+//! layout (`ecode::frame`); the crate that loads programs checks that the two agree.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// `handler` of an action whose program is its own, in one of its two places in the map `ecodes`.
+/// `handler` of an action with its own program, in one of its two entries of the map `ecodes`.
 pub const HANDLER_ECODE: u32 = 128;
-/// Where `argument[0]` has the bytes of the output. Below it: the iterations that it may make.
+/// Shift of the output's size in `argument[0]`. Below it: the iterations that the handler may make.
 pub const ECODE_OUTPUT_SHIFT: u32 = 32;
-/// All bytes that can be said there.
+/// Mask of the output's size.
 pub const ECODE_OUTPUT_MASK: u32 = 0xffff;
-/// Where it has the number of the place, 0 or 1.
+/// Shift of the number of the entry, 0 or 1.
 pub const ECODE_PLACE_SHIFT: u32 = 63;
-/// Where `argument[1]`, the latest fault, has the place. Below it: which fault.
+/// Shift of the position in `argument[1]`, the latest fault. Below it: the kind of fault.
 pub const ECODE_FAULT_SHIFT: u32 = 32;
 
-/// Effects of one run.
+/// The most effects of one run.
 pub const ECODE_EFFECTS: usize = 16;
-/// Bytes of the output; of the locals twice as many.
+/// Bytes of the output; the locals have twice as many.
 pub const ECODE_BYTES: usize = 4096;
 
 /// `kind`: a real-time signal to the receiver.
 pub const EFFECT_SIGNAL: u32 = 1;
-/// `kind`: an event of a service of the owner's.
+/// `kind`: an event of a service of the owner.
 pub const EFFECT_RAISE: u32 = 2;
-/// `kind`: the chain goes on later.
+/// `kind`: the chain continues later.
 pub const EFFECT_DEFER: u32 = 3;
 /// `kind`: adds to a counter of the channel.
 pub const EFFECT_COUNT: u32 = 4;
 /// `kind`: counts a value in its bucket.
 pub const EFFECT_HISTOGRAM: u32 = 5;
-/// The longest time that a chain can be put off, us.
+/// The longest time for which a chain can be deferred, us.
 pub const DEFER_MAX_US: u64 = 3_600_000_000;
 
 /// `fault`: an index was outside its array.
@@ -44,7 +44,7 @@ pub const FAULT_INPUT: u32 = 3;
 /// `fault`: more than [`ECODE_EFFECTS`].
 pub const FAULT_EFFECTS: u32 = 4;
 
-/// `struct ecalls_effect`: something that a handler asks for.
+/// `struct ecalls_effect`: an effect that a handler requests.
 #[repr(C)]
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
@@ -52,9 +52,9 @@ pub const FAULT_EFFECTS: u32 = 4;
 pub struct Effect {
     /// [`EFFECT_SIGNAL`], ..
     pub kind: u32,
-    /// Which signal, service or counter.
+    /// The number of the signal, service or counter.
     pub number: u32,
-    /// With what.
+    /// Its arguments.
     pub value: [u64; 3],
 }
 
@@ -62,21 +62,21 @@ pub struct Effect {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct Frame {
-    /// In: time now.
+    /// In: the current time.
     pub now_ns: u64,
     /// In, out: state of `random()`, never 0.
     pub random: u64,
     /// Out: 0 ends the chain.
     pub result: i64,
-    /// In: iterations allowed; out: those that are left.
+    /// In: iterations allowed; out: remaining ones.
     pub fuel: u32,
     /// Out: [`FAULT_INDEX`], ..; 0: none.
     pub fault: u32,
-    /// Out: effects in use.
+    /// Out: number of effects.
     pub effects: u32,
     /// Out: 1 + the reason of `drop()`, 0: none.
     pub drop: u32,
-    /// Of the output; the handler does not read it.
+    /// Bytes of the output; the handler does not read this.
     pub output_bytes: u32,
     /// In: index of the subscription's channel.
     pub channel: u32,
@@ -88,23 +88,23 @@ pub struct Frame {
     pub rejected: u64,
     /// Always 0, which the kernel's verifier does not know.
     pub zero: u64,
-    /// Out, with a fault other than [`FAULT_INPUT`]: 1 + the byte of the text; 0: not known.
+    /// Out, with a fault other than [`FAULT_INPUT`]: 1 + the offset in the text; 0: unknown.
     pub fault_place: u32,
     /// Zero.
     pub pad0: u32,
     /// Zero.
     pub pad1: u64,
-    /// What it asks for.
+    /// The requested effects.
     pub effect: [Effect; ECODE_EFFECTS],
-    /// What replaces the event's data.
+    /// The new data of the event.
     pub output: [u64; ECODE_BYTES / 8],
-    /// The handler's own.
+    /// Memory of the handler.
     pub locals: [u64; 2 * ECODE_BYTES / 8],
 }
 
 const _: () = assert!(size_of::<Frame>() == 96 + 16 * 32 + 3 * 4096, "frame");
 
-/// `argument[0]` of such an action.
+/// `argument[0]` of an action with this handler.
 pub const fn call(fuel: u32, output_bytes: u32, place: u32) -> u64 {
     fuel as u64
         | ((output_bytes & ECODE_OUTPUT_MASK) as u64) << ECODE_OUTPUT_SHIFT

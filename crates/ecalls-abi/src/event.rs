@@ -1,12 +1,12 @@
-//! `abi/event.h`: what an event is (ECalls-05 §3).
+//! `abi/event.h`: an event (ECalls-05 §3).
 //!
-//! The record that a service raises, the queue orders, the dispatcher delivers and an application
-//! reads. One record has one size, so that a ring entry, a slot and a place in the queue are the
-//! same thing and a copy has a constant bound.
+//! An event is the record that a service raises, the queue orders, the dispatcher delivers and an
+//! application reads. All records have one size, so that an entry of a ring, a slot and an entry of
+//! the queue have one layout, and a copy has a constant bound.
 //!
-//! Writers: the service fills `service`, `kind`, `type`, `target`, `flags`, `priority`, the times,
-//! `size` and `data`; raise stamps `id`, `raise_ns`, `pid`, `tid`, `uid` and `cpu`; deliver sets
-//! `subscription` and `sequence`.
+//! Writers: the service sets `service`, `kind`, `type`, `target`, `flags`, `priority`, the times,
+//! `size` and `data`; raise sets `id`, `raise_ns`, `pid`, `tid`, `uid` and `cpu`; the dispatcher
+//! sets `subscription` and `sequence`.
 
 use core::fmt;
 
@@ -19,16 +19,16 @@ pub const TARGET_ALL: i32 = -1;
 /// `target`: one subscription of the service, in turn (round robin).
 pub const TARGET_WAKE_ONE: i32 = -2;
 
-/// `flags`: ask for event-aware scheduling of its sink ([`crate::coop::COOP_SINK`]).
+/// `flags`: request event-aware scheduling of its sink ([`crate::coop::COOP_SINK`]).
 pub const EVENT_CPU: u32 = 0x1;
-/// `flags`, kernel side only: go on with one subscription's chain, at `action`.
+/// `flags`, kernel side only: continue the chain of one subscription, at `action`.
 pub const EVENT_RESUME: u32 = 0x100;
-/// `flags`, kernel side only: the chain's next handler was asked to run in a thread.
+/// `flags`, kernel side only: `deadline_ns` is the subscriptions' earliest: order, no limit.
 pub const EVENT_SOFT: u32 = 0x400;
-/// The chain's next handler was asked to run in a thread; set by the kernel side.
+/// `flags`, kernel side only: the chain's next handler must run in a thread.
 pub const EVENT_THREAD: u32 = 0x200;
-/// `flags`, in a queue only: from this bit on the row of [`crate::user`] in whose `queued` the
-/// event counts; 0: in none.
+/// `flags`, only while queued: shift of the row of [`crate::user`] in whose `queued` the event
+/// counts; 0: none.
 pub const EVENT_USER_SHIFT: u32 = 24;
 
 /// 64-bit words of one event; an event is copied word by word.
@@ -44,28 +44,28 @@ pub struct Event {
     pub sequence: u64,
     /// Unique per core: `cpu << 48 | count`.
     pub id: u64,
-    /// When it was raised.
+    /// Time of the raise.
     pub raise_ns: u64,
-    /// Absolute; 0: none. Later than this it is discarded and counted.
+    /// Absolute; 0: none. A later event is discarded and counted.
     pub deadline_ns: u64,
-    /// Absolute; 0: at once. Not delivered before.
+    /// Absolute; 0: at once. The event is not delivered before.
     pub release_ns: u64,
     /// Index of the service.
     pub service: u32,
-    /// What happened, 0..31, per service; see [`crate::service`].
+    /// The kind of event, 0..31, per service; see [`crate::service`].
     pub kind: u32,
-    /// Which typed slot it belongs to (fd, timer number, ...).
+    /// The typed slot to which it belongs (fd, timer number, ...).
     pub r#type: u32,
     /// Process id, or `TARGET_*`; see [`Event::target`].
     pub target: i32,
     /// `EVENT_*`.
     pub flags: u32,
-    /// Which priority slot it belongs to; 0 is the most urgent.
+    /// The priority slot to which it belongs; 0 is the most urgent.
     pub priority: u32,
     /// Process that raised it; of a timer, a deferred call or sched the process concerned, of a
     /// socket the one that registered it.
     pub pid: u32,
-    /// Its thread; where the process is the one concerned, `pid` again.
+    /// Thread that raised it; where `pid` is the process concerned, `pid` again.
     pub tid: u32,
     /// Its user; 0 if its real, effective and saved user differ: what a setuid program does is not
     /// its caller's.
@@ -74,7 +74,7 @@ pub struct Event {
     pub cpu: u32,
     /// Bytes of data in use, at most [`DATA_MAX`].
     pub size: u32,
-    /// In a ring or slot: id of the subscription it was delivered for.
+    /// In a ring or slot: id of the subscription to which it was delivered.
     pub subscription: u32,
     /// The service's own data; see [`Event::data_bytes`] and [`Event::data_as`].
     pub data: [u64; DATA_MAX / 8],
@@ -82,7 +82,7 @@ pub struct Event {
 
 const _: () = assert!(size_of::<Event>() == 256, "an event is 256 bytes");
 
-/// Data does not fit into one event: it has more than [`DATA_MAX`] bytes.
+/// The data does not fit into one event: it has more than [`DATA_MAX`] bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataTooLong {
     /// Bytes of the data that was given.
@@ -104,7 +104,7 @@ impl Event {
         &self.data.as_bytes()[..size]
     }
 
-    /// The data as one of the services' structs, or `None` if there is less data than that.
+    /// The data as one of the services' structs, or `None` if there is less data than `T` has.
     ///
     /// Data may be longer than `T`: services append fields, and old readers ignore them.
     pub fn data_as<T: FromBytes>(&self) -> Option<T> {
@@ -113,12 +113,12 @@ impl Event {
             .map(|(value, _rest)| value)
     }
 
-    /// The first data word: what a real-time signal carries by default.
+    /// The first data word, which is the default value of a real-time signal.
     pub fn data_word(&self) -> u64 {
         self.data[0]
     }
 
-    /// Puts `bytes` in as the data and sets `size`; the unused rest becomes 0.
+    /// Stores `bytes` as the data and sets `size`; the unused rest becomes 0.
     ///
     /// # Errors
     /// [`DataTooLong`] above [`DATA_MAX`] bytes; the event is then unchanged.
@@ -139,7 +139,7 @@ impl Event {
         (self.deadline_ns != 0).then_some(self.deadline_ns)
     }
 
-    /// The absolute release time in ns of `CLOCK_MONOTONIC`, if delivery shall wait for one.
+    /// The absolute release time in ns of `CLOCK_MONOTONIC`, if the event has one.
     pub fn release(&self) -> Option<u64> {
         (self.release_ns != 0).then_some(self.release_ns)
     }
@@ -150,7 +150,7 @@ impl Event {
             .is_some_and(|deadline_ns| now_ns > deadline_ns)
     }
 
-    /// Who shall receive it, or `None` for a number that names nobody.
+    /// The receivers, or `None` for a number without a meaning.
     pub fn target(&self) -> Option<Target> {
         Target::from_raw(self.target)
     }
@@ -161,7 +161,7 @@ impl Event {
     }
 }
 
-/// Who shall receive an event (ECalls-05 §3): `target`, checked.
+/// The receivers of an event (ECalls-05 §3): `target`, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
     /// The process with this id (tgid).
@@ -173,7 +173,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// The target that `raw` stands for; `None` for negative numbers without a meaning.
+    /// The target of the value `raw`; `None` for negative numbers without a meaning.
     pub fn from_raw(raw: i32) -> Option<Target> {
         match raw {
             TARGET_ALL => Some(Target::All),
@@ -182,7 +182,7 @@ impl Target {
         }
     }
 
-    /// The number in the record; `None` for a process id that Linux cannot have (above `i32::MAX`).
+    /// The value in the record; `None` for a process id that Linux cannot have (above `i32::MAX`).
     pub fn raw(self) -> Option<i32> {
         match self {
             Target::All => Some(TARGET_ALL),

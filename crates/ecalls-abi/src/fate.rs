@@ -1,13 +1,13 @@
-//! `abi/fate.h`: what became of events that were not delivered (`ecalls explain`).
+//! `abi/fate.h`: the fates of events that were not delivered (`ecalls explain`).
 //!
-//! A ring of notes per CPU, in which the newest takes the oldest one's place. A note is taken if
-//! its `sequence` is not 0 and the same before and after it was copied.
+//! There is a ring of records per CPU, in which the newest replaces the oldest one. A record is
+//! valid if its `sequence` is not 0 and the same before and after it was copied.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Notes per CPU; a power of two.
+/// Records per CPU; a power of two.
 pub const FATES: usize = 1024;
-/// Time between two notes about limits, or about filters, ns.
+/// Time between two records of limits, or of filters, ns.
 pub const FATE_SELDOM_NS: u32 = 1_000_000;
 
 /// `what`: its deadline had passed.
@@ -21,7 +21,7 @@ pub const FATE_FILTERED_FOR: u32 = 4;
 
 /// `stage`: before it became an event: it has no id.
 pub const STAGE_RAISE: u32 = 1;
-/// When a timer expired: it has no id.
+/// `stage`: when a timer expired: it has no id.
 pub const STAGE_TIMER: u32 = 5;
 /// `stage`: in a queue, or on the way into one.
 pub const STAGE_QUEUE: u32 = 2;
@@ -40,15 +40,15 @@ pub struct Fate {
     pub sequence: u64,
     /// Id of the event; 0: it had none.
     pub event: u64,
-    /// When it happened.
+    /// Time of the fate.
     pub when_ns: u64,
-    /// When it was raised.
+    /// Time of the raise.
     pub raise_ns: u64,
     /// Absolute; 0: at once.
     pub release_ns: u64,
-    /// Absolute, as it held for the subscription; 0: none.
+    /// Absolute, for this subscription; 0: none.
     pub deadline_ns: u64,
-    /// Id of the subscription; 0: all that would have got it.
+    /// Id of the subscription; 0: all that would have received the event.
     pub subscription: u32,
     /// User of the event.
     pub uid: u32,
@@ -56,11 +56,11 @@ pub struct Fate {
     pub pid: u32,
     /// Index of the service.
     pub service: u16,
-    /// What happened, per service.
+    /// The kind of event, per service.
     pub kind: u8,
     /// [`FATE_LATE`], ..
     pub what: u8,
-    /// DROPPED: [`crate::DropReason`]; FILTERED_FOR: what `drop()` was given.
+    /// DROPPED: [`crate::DropReason`]; FILTERED_FOR: the argument of `drop()`.
     pub reason: u8,
     /// [`STAGE_RAISE`], ..
     pub stage: u8,

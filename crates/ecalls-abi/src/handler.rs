@@ -1,39 +1,39 @@
-//! `abi/handler.h`: the kernel handlers that come with the core, and what the words of an action's
-//! `argument` mean to each.
+//! `abi/handler.h`: the built-in kernel handlers, and the meaning of an action's `argument` for
+//! each.
 
-/// One in `argument[0]` events goes on, the first one first; 0 and 1: all.
+/// One in `argument[0]` events passes, the first one included; 0 and 1: all.
 pub const HANDLER_SAMPLE: u32 = 0;
-/// At most `argument[0]` events per second go on, up to `argument[1]` of them at once.
+/// At most `argument[0]` events per second pass, up to `argument[1]` of them at once.
 pub const HANDLER_LIMIT: u32 = 1;
-/// An event goes on if a field ([`field`]) compares with a bound.
+/// An event passes if the comparison of a field ([`field`]) with a bound is true.
 pub const HANDLER_THRESHOLD: u32 = 2;
 /// Counts a field's value in the channel's 64 counters.
 pub const HANDLER_HISTOGRAM: u32 = 3;
 /// Counts; `argument[0]` 1: the chain ends here.
 pub const HANDLER_COUNT: u32 = 4;
-/// The first number for handlers made at run time.
+/// The first number for handlers created at run time.
 pub const HANDLERS_BUILT_IN: u32 = 5;
-/// Numbers from here on may sleep: thread actions only.
+/// Handlers with numbers from here on may sleep: thread actions only.
 pub const HANDLER_SLEEPING: u32 = 64;
 /// Copies memory of the receiver into the event's data.
 pub const HANDLER_COPY_USER: u32 = 64;
-/// Bytes that [`HANDLER_COPY_USER`] copies at most.
+/// The most bytes that [`HANDLER_COPY_USER`] copies.
 pub const COPY_USER_MAX: usize = 64;
 
-/// Where a field's size is in `argument[0]`.
+/// Shift of a field's size in `argument[0]`.
 pub const FIELD_SIZE_SHIFT: u32 = 16;
-/// Where the comparison is (threshold), or the shift of the value (histogram).
+/// Shift of the comparison (threshold), or of the value's shift (histogram).
 pub const FIELD_OP_SHIFT: u32 = 24;
-/// Where the attribute is (threshold): 0: the bound is `argument[1]`, n: attribute n - 1.
+/// Shift of the attribute (threshold): 0: the bound is `argument[1]`, n: attribute n - 1.
 pub const FIELD_ATTRIBUTE_SHIFT: u32 = 32;
 
 /// Less than the bound.
 pub const COMPARE_LESS: u32 = 0;
 /// At most the bound.
 pub const COMPARE_LESS_EQUAL: u32 = 1;
-/// The bound itself.
+/// Equal to the bound.
 pub const COMPARE_EQUAL: u32 = 2;
-/// Anything but the bound.
+/// Not equal to the bound.
 pub const COMPARE_NOT_EQUAL: u32 = 3;
 /// At least the bound.
 pub const COMPARE_GREATER_EQUAL: u32 = 4;
@@ -42,8 +42,8 @@ pub const COMPARE_GREATER: u32 = 5;
 /// Added to a comparison: the field is signed.
 pub const COMPARE_SIGNED: u32 = 8;
 
-/// `argument[0]` of a handler that looks at a field: offset and size in bytes, comparison (or
-/// shift) and attribute (0: none).
+/// `argument[0]` of a handler that reads a field: offset and size in bytes, comparison (or shift)
+/// and attribute (0: none).
 pub const fn field(offset: u16, size: u8, op: u8, attribute: u32) -> u64 {
     offset as u64
         | (size as u64) << FIELD_SIZE_SHIFT

@@ -1,8 +1,8 @@
-//! The mirror as data: every struct with its fields' places, and every constant with its value.
+//! The mirror as data: every struct with its fields' offsets, and every constant with its value.
 //!
 //! Two tests read it: one compares it with the headers by the C compiler (`tests/headers.rs` of
 //! this crate), the other with the BTF of the compiled kernel side. Names are the headers', so that
-//! a report names the thing to look at.
+//! a report names the definition.
 
 use core::mem::offset_of;
 
@@ -27,7 +27,7 @@ pub struct Struct {
     pub name: &'static str,
     /// Its size in bytes.
     pub size: usize,
-    /// Its fields, in order. They leave no gap: padding is a field.
+    /// Its fields, in order, without gaps: padding is a field.
     pub fields: &'static [Field],
 }
 
@@ -40,7 +40,7 @@ pub struct Constant {
     pub value: i64,
 }
 
-/// A field's name as C has it: `type`, not `r#type`.
+/// A field's name in C: `type`, not `r#type`.
 const fn c_name(name: &'static str) -> &'static str {
     let [b'r', b'#', rest @ ..] = name.as_bytes() else {
         return name;
@@ -650,7 +650,7 @@ pub const STRUCTS: &[Struct] = &[
     ),
 ];
 
-/// Every constant of `abi/` that the mirror has under the same name. Drop reasons are
+/// Every constant of `abi/` that has the same name in the mirror. Drop reasons are
 /// [`crate::DropReason`].
 #[expect(clippy::cast_possible_wrap, reason = "no constant is above i64::MAX")]
 pub const CONSTANTS: &[Constant] = constants! {

@@ -1,13 +1,14 @@
 //! The contract between the kernel side and applications, in Rust: a mirror of `abi/*.h`.
 //!
-//! The headers are the only truth. Each header has one module here with the same name, each
-//! struct the same fields in the same order, and each constant its header name without the
-//! `ECALLS_` prefix. What the mirror adds: newtypes for numbers that are easily confused
-//! ([`Id`], [`Target`], [`DropReason`], [`State`], ...) and methods that say what a field means.
+//! The headers define the contract. Each header has one module here with the same name, each struct
+//! the same fields in the same order, and each constant its header name without the `ECALLS_`
+//! prefix. The mirror adds newtypes for numbers that are easily confused ([`Id`], [`Target`],
+//! [`DropReason`], [`State`], ...) and methods for the meaning of fields.
 //!
-//! The structs are plain bytes (`zerocopy`'s traits), so every other crate can view them in a
-//! map's value or in shared memory without `unsafe`. A struct read from memory that somebody else
-//! can write is an allegation: its numbers stay raw integers until a `from_raw` has checked them.
+//! The structs are plain bytes (`zerocopy`'s traits), so every other crate can view them in a map's
+//! value or in shared memory without `unsafe`. A struct that was read from memory which another
+//! process can write is unverified: its numbers remain raw integers until a `from_raw` has checked
+//! them.
 //!
 //! [`layout`] lists every struct, field and constant as data. One test compares the list with the
 //! headers by the C compiler, another (beside the kernel side) with the BTF of the BPF objects.
@@ -42,5 +43,5 @@ pub use subscription::{Action, ActionKind, Subscription};
 pub use user::User;
 pub use version::ABI_VERSION;
 
-/// The crate whose traits the structs implement, so that users need not name its version again.
+/// The crate whose traits the structs implement, so that users need not specify its version.
 pub use zerocopy;

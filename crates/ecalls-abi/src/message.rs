@@ -1,8 +1,8 @@
-//! `abi/message.h`: what an application and the daemon say to each other.
+//! `abi/message.h`: the messages between an application and the daemon.
 //!
-//! [`Request`] and [`Answer`] are whole messages; [`Request::parse`] and [`Answer::parse`] take a
-//! packet that a stranger wrote and check its form: version, kind, exact size. What the numbers in
-//! it mean is checked by who acts on them. [`Packet`] is the way back to bytes.
+//! [`Request`] and [`Answer`] are whole messages; [`Request::parse`] and [`Answer::parse`] check
+//! the form of an untrusted packet: version, kind, exact size. The values in it are checked by the
+//! code that uses them. [`Packet`] is the conversion to bytes.
 
 use core::fmt;
 
@@ -19,18 +19,18 @@ use crate::subscription::{ACTION_HANDLER, ACTION_THREAD, Action, Subscription};
 use crate::text;
 use crate::version::{ACTIONS_MAX, NAME_MAX};
 
-/// Where the daemon listens.
+/// Path of the daemon's socket.
 pub const SOCKET_PATH: &str = "/run/ecalls/socket";
 /// Version of the messages.
 pub const MESSAGE_VERSION: u32 = 1;
 /// Bytes of the largest message.
 pub const MESSAGE_MAX: usize = 2048;
-/// Descriptors beside one message at most.
+/// The most descriptors of one message.
 pub const MESSAGE_DESCRIPTORS: usize = 4;
-/// Requests are below this.
+/// The kinds of requests are below this number.
 pub const MESSAGE_REQUESTS: u32 = 20;
 
-/// `struct ecalls_message`: what every packet begins with.
+/// `struct ecalls_message`: the header of every packet.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct Message {
@@ -57,7 +57,7 @@ pub struct Hello {
     pub pad: u32,
 }
 
-/// `struct ecalls_number`: an id, an index, or where to begin looking.
+/// `struct ecalls_number`: an id, an index, or the first index of a search.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct Number {
@@ -87,7 +87,7 @@ pub struct OpenChannel {
     pub slot_use: u32,
     /// `DEFER_*` of [`crate::downcall`].
     pub defer: u32,
-    /// With `DEFER_DELAY`: how long calls may wait.
+    /// With `DEFER_DELAY`: the longest time that calls wait.
     pub delay_ns: u64,
 }
 
@@ -105,16 +105,17 @@ pub struct Subscribe {
     pub pid: u32,
     /// Relative; 0: none.
     pub deadline_ns: u64,
-    /// Channel that shows what was not delivered; 0: none.
+    /// Channel that counts undelivered events; 0: none.
     pub channel: u32,
     /// Entries of `action` in use.
     pub actions: u32,
-    /// What is done, in order.
+    /// The actions, in order.
     pub action: [Action; ACTIONS_MAX],
 }
 
 impl Subscribe {
-    /// Which of its actions are handlers in E-code: with each comes an [`crate::upload::Upload`].
+    /// The indices of its actions that are handlers in E-code: each needs an
+    /// [`crate::upload::Upload`].
     pub fn uploads(&self) -> impl Iterator<Item = usize> {
         let count = usize::try_from(self.actions).unwrap_or(usize::MAX);
         let actions = self.action.iter().take(count).enumerate();
@@ -133,11 +134,11 @@ impl Subscribe {
 pub struct ReplaceHandler {
     /// Id.
     pub subscription: u32,
-    /// Which action.
+    /// Index of the action.
     pub action: u32,
 }
 
-/// `flags` of [`WatchSocket`]: a registration that is there stays as it is.
+/// `flags` of [`WatchSocket`]: an existing registration is not changed.
 pub const WATCH_IF_ABSENT: u32 = 0x1;
 
 /// `struct ecalls_watch_socket`.
@@ -146,7 +147,7 @@ pub const WATCH_IF_ABSENT: u32 = 0x1;
 pub struct WatchSocket {
     /// The caller's own process, or `TARGET_*` of [`crate::event`].
     pub target: i32,
-    /// Which typed slot its events take.
+    /// The typed slot of its events.
     pub r#type: u32,
     /// Bit k: raise kind k.
     pub kinds: u32,
@@ -178,7 +179,7 @@ pub struct SetParameter {
 pub struct LookFate {
     /// Id of an event; 0: of any.
     pub event: u64,
-    /// Only what happened before; 0: the newest.
+    /// Only fates before this time; 0: the newest.
     pub older_ns: u64,
 }
 
@@ -186,7 +187,7 @@ pub struct LookFate {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct Done {
-    /// What the request's kind says.
+    /// The value that the request's kind defines.
     pub value: u64,
 }
 
@@ -196,11 +197,11 @@ pub struct Done {
 pub struct Welcome {
     /// `ABI_VERSION` of the core.
     pub abi_version: u32,
-    /// The caller's process, as the kernel numbers it.
+    /// The caller's process id in the kernel's initial namespace.
     pub pid: u32,
     /// Its user.
     pub uid: u32,
-    /// CPUs the queues were made for.
+    /// CPUs for which the queues were made.
     pub cpus: u32,
     /// The daemon's process.
     pub daemon: u32,
@@ -212,25 +213,25 @@ pub struct Welcome {
     pub mechanism: [u8; NAME_MAX],
 }
 
-/// `error` of [`Refused`]: `subject` is what the kernel lacks, `text` who brings it.
+/// `error` of [`Refused`]: `subject` is what the kernel lacks, `text` what provides it.
 pub const REFUSED_UNSUPPORTED: u32 = 1;
-/// `subject` is what was tried, `text` what it needs.
+/// `subject` is the action, `text` the privilege that it needs.
 pub const REFUSED_DENIED: u32 = 2;
 /// `subject` is the limit, `number` its value.
 pub const REFUSED_LIMIT: u32 = 3;
-/// `subject` is the kind of thing, `given` its name, `text` a hint.
+/// `subject` is the kind of object, `given` its name, `text` a hint.
 pub const REFUSED_UNKNOWN: u32 = 4;
-/// `subject` is the argument, `given` what it was, `text` what is right.
+/// `subject` is the argument, `given` its value, `text` the valid values.
 pub const REFUSED_INVALID: u32 = 5;
-/// `subject` is what is gone.
+/// `subject` is the object that is gone.
 pub const REFUSED_CLOSED: u32 = 6;
 /// `number` is the daemon's version of the contract.
 pub const REFUSED_VERSION: u32 = 7;
-/// `subject` is what was done, `number` the errno.
+/// `subject` is the operation, `number` the errno.
 pub const REFUSED_OS: u32 = 8;
 /// `subject` is the user's quota, `number` its value.
 pub const REFUSED_QUOTA: u32 = 9;
-/// `text` is what is wrong with a text in E-code.
+/// `text` has the errors of a text in E-code.
 pub const REFUSED_ECODE: u32 = 10;
 
 /// `struct ecalls_refused`.
@@ -252,7 +253,7 @@ pub struct Refused {
 }
 
 impl Refused {
-    /// A refusal; texts that are too long are cut at a character.
+    /// A refusal; texts that are too long are cut at a character boundary.
     pub fn new(error: u32, number: u64, subject: &str, given: &str, text: &str) -> Refused {
         let mut refused = Refused {
             error,
@@ -297,10 +298,10 @@ impl Refused {
 pub struct ServiceView {
     /// Its index.
     pub index: u32,
-    /// Process of an application service; 0: built in; [`OWNER_UNTOLD`]: another user's, who is not
-    /// told, nor what is counted of it.
+    /// Process of an application service; 0: built in; [`OWNER_UNTOLD`]: another user's, whose
+    /// process and counters are not shown.
     pub owner: u32,
-    /// How many there are.
+    /// Number of its subscriptions.
     pub subscriptions: u32,
     /// 1: its programs are attached.
     pub attached: u32,
@@ -318,7 +319,7 @@ pub struct ServiceView {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct SubscriptionView {
-    /// Where to go on looking.
+    /// The index with which to continue.
     pub next: u32,
     /// 0.
     pub pad: u32,
@@ -332,7 +333,7 @@ pub struct SubscriptionView {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct ChannelView {
-    /// Where to go on looking.
+    /// The index with which to continue.
     pub next: u32,
     /// 0.
     pub pad: u32,
@@ -344,9 +345,9 @@ pub struct ChannelView {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct QueueView {
-    /// Where to go on looking.
+    /// The index with which to continue.
     pub next: u32,
-    /// A CPU; then the kernel threads; then signals that wait.
+    /// A CPU; then the kernel threads; then waiting signals.
     pub owner: u32,
     /// Events that wait for delivery.
     pub ready: u32,
@@ -354,7 +355,7 @@ pub struct QueueView {
     pub held: u32,
 }
 
-/// Owner of a service that the caller is told no more of than that it is there.
+/// Owner of a service of which the caller may only know that it exists.
 pub const OWNER_UNTOLD: u32 = u32::MAX;
 
 /// Connections to the daemon.
@@ -367,27 +368,27 @@ pub const QUOTA_SUBSCRIPTIONS: usize = 2;
 pub const QUOTA_SERVICES: usize = 3;
 /// Timers.
 pub const QUOTA_TIMERS: usize = 4;
-/// Bytes of shared memory, also what is still held after closing.
+/// Bytes of shared memory, including memory that is still held after closing.
 pub const QUOTA_BYTES: usize = 5;
-/// Descriptors that the daemon holds for it.
+/// Descriptors that the daemon holds for the user.
 pub const QUOTA_DESCRIPTORS: usize = 6;
 /// Events that wait in queues.
 pub const QUOTA_QUEUED: usize = 7;
-/// Events per second to it; used: refused so far.
+/// Events per second to the user; used: refused so far.
 pub const QUOTA_UP: usize = 8;
-/// Events per second of it; used: refused so far.
+/// Events per second of the user; used: refused so far.
 pub const QUOTA_RAISED: usize = 9;
-/// Nanoseconds per second of its handlers; used: refused so far.
+/// Nanoseconds per second of the user's handlers; used: refused so far.
 pub const QUOTA_HANDLER: usize = 10;
 /// Requests per second; used: refused so far.
 pub const QUOTA_REQUESTS: usize = 11;
-/// Times per second that timers are set or expire again; used: refused or put off so far.
+/// Settings and repeated expiries of timers per second; used: refused or delayed so far.
 pub const QUOTA_EXPIRIES: usize = 12;
 /// Texts in E-code per second; used: refused so far.
 pub const QUOTA_UPLOADS: usize = 13;
-/// Nanoseconds per second that the daemon spends on them; used: refused so far.
+/// Nanoseconds per second that the daemon spends on these texts; used: refused so far.
 pub const QUOTA_COMPILE: usize = 14;
-/// How many there are.
+/// Number of quotas.
 pub const QUOTAS: usize = 15;
 
 /// Names of the quotas, for people, in order.
@@ -413,17 +414,17 @@ pub const QUOTA_NAMES: [&str; QUOTAS] = [
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct UserView {
-    /// Where to go on looking.
+    /// The index with which to continue.
     pub next: u32,
     /// The user.
     pub uid: u32,
     /// Events it raised.
     pub raised: u64,
-    /// What it has, by `QUOTA_*`.
+    /// Its present use, by `QUOTA_*`.
     pub used: [u64; QUOTAS],
-    /// What it may have; 0: no limit.
+    /// Its limits; 0: no limit.
     pub limit: [u64; QUOTAS],
-    /// Of all its subscriptions, the ended ones included.
+    /// Of all its subscriptions, including ended ones.
     pub count: SubscriptionCount,
 }
 
@@ -437,27 +438,27 @@ pub struct FateView {
     pub when_ns: u64,
     /// When the event was raised.
     pub raise_ns: u64,
-    /// Not to be delivered before; 0: at once.
+    /// The event is not delivered before; 0: at once.
     pub release_ns: u64,
     /// 0: none.
     pub deadline_ns: u64,
     /// Index of the service.
     pub service: u32,
-    /// What the event tells.
+    /// The kind of event.
     pub kind: u32,
-    /// Id; 0: all of them.
+    /// Id; 0: all subscriptions.
     pub subscription: u32,
-    /// User of who raised it.
+    /// User that raised it.
     pub uid: u32,
     /// Process that raised it.
     pub pid: u32,
     /// `FATE_*`.
     pub what: u32,
-    /// With [`FATE_DROPPED`]: a drop reason; with [`FATE_FILTERED_FOR`]: what `drop()` was given.
+    /// With [`FATE_DROPPED`]: a drop reason; with [`FATE_FILTERED_FOR`]: the argument of `drop()`.
     pub reason: u32,
-    /// How far it came: `STAGE_*`; with [`STAGE_CHAIN`] the action `<< 8`.
+    /// `STAGE_*`; with [`STAGE_CHAIN`] the action `<< 8`.
     pub stage: u32,
-    /// With a quota as the reason: which, `QUOTA_*`.
+    /// With a quota as the reason: the quota, `QUOTA_*`.
     pub quota: u64,
     /// Name of the service, as a C text.
     pub name: [u8; NAME_MAX],
@@ -477,25 +478,25 @@ macro_rules! bodies {
     };
 }
 
-// A body is plain bytes that begin as 0.
+// A body consists of plain bytes that are initially 0.
 bodies! {
     Hello Number Name OpenChannel Subscribe ReplaceHandler WatchSocket SetParameter LookFate
     Done Welcome Refused ServiceView SubscriptionView ChannelView QueueView UserView FateView
 }
 
-/// Why a packet is no message.
+/// The reason why a packet is not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
-    /// Shorter than a header, or not as long as its header says or its kind is.
+    /// It is shorter than a header, or its size differs from that in its header or of its kind.
     Size {
-        /// Bytes that came.
+        /// Bytes of the packet.
         given: usize,
-        /// Bytes there should be; 0: unknown.
+        /// Expected bytes; 0: unknown.
         expected: usize,
     },
-    /// Of another version.
+    /// It has another version.
     Version(u32),
-    /// Of no kind that may come this way.
+    /// Its kind is not allowed in this direction.
     Kind(u32),
 }
 
@@ -557,7 +558,7 @@ fn header(packet: &[u8]) -> Result<(Message, &[u8]), Malformed> {
     Ok((header, body))
 }
 
-/// Checks a body's size, and the header's word about it.
+/// Checks a body's size, and the size in the header.
 fn body<T: FromBytes>(header: &Message, body: &[u8]) -> Result<T, Malformed> {
     let expected = HEADER + size_of::<T>();
     let size = Malformed::Size {
@@ -584,7 +585,7 @@ macro_rules! messages {
         }
 
         impl $enum {
-            /// Checks a packet's form. Its serial, and the message.
+            /// Checks a packet's form, and returns its serial and the message.
             ///
             /// # Errors
             /// [`Malformed`]
@@ -604,14 +605,14 @@ macro_rules! messages {
                 }
             }
 
-            /// Its kind's number.
+            /// The number of its kind.
             pub fn kind(&self) -> u32 {
                 match self {
                     $($enum::$name(_) => $constant,)*
                 }
             }
 
-            /// Its kind's name, for people.
+            /// The name of its kind, for people.
             pub fn name(&self) -> &'static str {
                 match self {
                     $($enum::$name(_) => stringify!($name),)*
@@ -622,9 +623,9 @@ macro_rules! messages {
 }
 
 messages! {
-    /// What an application asks.
+    /// A request of an application.
     Request {
-        /// The first request. Answer: [`Welcome`]; with the mechanism `run` the program of the
+        /// The first request. Answer: [`Welcome`]; with the mechanism `run` also the program of the
         /// generic call.
         Hello(Hello) = MESSAGE_HELLO 1,
         /// Answer: its id, and the segments up and down and the wake descriptor.
@@ -647,7 +648,7 @@ messages! {
         SetParameter(SetParameter) = MESSAGE_SET_PARAMETER 10,
         /// The first service from an index on.
         LookService(Number) = MESSAGE_LOOK_SERVICE 11,
-        /// The service of a name.
+        /// The service with this name.
         FindService(Name) = MESSAGE_FIND_SERVICE 12,
         /// The first subscription from an index on.
         LookSubscription(Number) = MESSAGE_LOOK_SUBSCRIPTION 13,
@@ -659,7 +660,7 @@ messages! {
         LookUser(Number) = MESSAGE_LOOK_USER 16,
         /// The newest fate of an event before a time.
         LookFate(LookFate) = MESSAGE_LOOK_FATE 17,
-        /// A map of the core, by its place in the loader's table.
+        /// A map of the core, by its index in the loader's table.
         TakeMap(Number) = MESSAGE_TAKE_MAP 18,
         /// With the new text of a handler in E-code.
         ReplaceHandler(ReplaceHandler) = MESSAGE_REPLACE_HANDLER 19,
@@ -667,11 +668,11 @@ messages! {
 }
 
 messages! {
-    /// What the daemon answers.
+    /// An answer of the daemon.
     Answer {
-        /// No.
+        /// The request is refused.
         Refused(Refused) = MESSAGE_REFUSED 0x100,
-        /// Yes.
+        /// The request is executed.
         Done(Done) = MESSAGE_DONE 0x101,
         /// There is no further one.
         End(Done) = MESSAGE_END 0x102,
@@ -687,13 +688,13 @@ messages! {
         Queue(QueueView) = MESSAGE_QUEUE 0x107,
         /// A user.
         User(UserView) = MESSAGE_USER 0x108,
-        /// What became of an event.
+        /// The fate of an event.
         Fate(FateView) = MESSAGE_FATE 0x109,
     }
 }
 
 impl Request {
-    /// Descriptors that must come with it. More than [`MESSAGE_DESCRIPTORS`] cannot come.
+    /// Number of descriptors that must accompany it, at most [`MESSAGE_DESCRIPTORS`].
     pub fn descriptors(&self) -> usize {
         match self {
             Request::WatchSocket(_) | Request::ForgetSocket(_) | Request::ReplaceHandler(_) => 1,

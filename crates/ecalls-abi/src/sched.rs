@@ -1,8 +1,8 @@
-//! `abi/sched.h`: what the scheduler counts, and what else people can see of it.
+//! `abi/sched.h`: the scheduler's counters and statistics.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Nobody wanted the CPU.
+/// No thread wanted the CPU.
 pub const WHY_NOBODY: u32 = 0;
 /// The chosen thread had the least virtual time (Coop §3.2).
 pub const WHY_FAIR: u32 = 1;
@@ -21,29 +21,29 @@ pub const WHYS: usize = 8;
 pub struct SchedCount {
     /// Choices by reason, `WHY_*`.
     pub chosen: [u64; WHYS],
-    /// Of those: who ran went on.
+    /// Of those: the running thread continued.
     pub kept: u64,
-    /// Who had become ready took the CPU at once.
+    /// A thread that became ready preempted the running one.
     pub preempted: u64,
-    /// Threads taken from a CPU that had more.
+    /// Threads taken from a CPU with a higher load.
     pub balanced: u64,
-    /// Threads taken because this CPU had none.
+    /// Threads taken because this CPU was idle.
     pub stolen: u64,
     /// Threads that began to poll.
     pub entered: u64,
-    /// Threads that ended, or went to another CPU.
+    /// Threads that ended, or migrated to another CPU.
     pub left: u64,
-    /// Threads for which there was no place.
+    /// Threads without a free place.
     pub full: u64,
     /// Polls.
     pub polls: u64,
     /// Demotions: ran past the slice and the slack.
     pub overran: u64,
-    /// Demotions: slept other than in a poll.
+    /// Demotions: slept outside a poll.
     pub slept: u64,
     /// Demotions: virtual time too far beyond the least.
     pub ahead: u64,
-    /// Times at which a thread had the CPU after its release.
+    /// Times at which a thread got the CPU after its release.
     pub releases: u64,
     /// Of those, the worst tardiness: from the release to the CPU.
     pub tardiest_ns: u64,
@@ -51,31 +51,31 @@ pub struct SchedCount {
     pub windows: u64,
     /// Wishes for a window that were refused.
     pub refused: u64,
-    /// Notes for which there was no place in the trace.
+    /// Records for which the trace had no room.
     pub untraced: u64,
     /// Tardiness of all, in buckets of us: two per power of two.
     pub tardiness: [u64; 64],
 }
 
-/// Fair: it said nothing, or is demoted.
+/// Fair: the thread does not poll, or is demoted.
 pub const KIND_FAIR: u32 = 0;
 /// It polls, and keeps the rules.
 pub const KIND_COOPERATIVE: u32 = 1;
 /// It has a window.
 pub const KIND_WINDOW: u32 = 2;
 
-/// A row that nobody has.
+/// An unused row.
 pub const SEEN_FREE: u32 = 0;
 /// A thread's row.
 pub const SEEN_THREAD: u32 = 1;
 /// The row of a group on one CPU.
 pub const SEEN_GROUP: u32 = 2;
 
-/// Last runs of a CPU that are kept.
+/// Number of a CPU's last runs that are stored.
 pub const SEEN_RUNS: usize = 64;
-/// Worst tardinesses of a CPU that are kept.
+/// Number of a CPU's worst cases of tardiness that are stored.
 pub const SEEN_WORST: usize = 16;
-/// Threads that are named for one.
+/// Number of threads that are stored for one worst case.
 pub const SEEN_CULPRITS: usize = 8;
 
 /// `struct ecalls_sched_samples`: times, by bucket.
@@ -84,12 +84,12 @@ pub const SEEN_CULPRITS: usize = 8;
 pub struct SchedSamples {
     /// The longest.
     pub max_ns: u64,
-    /// How many, in buckets of us: two per power of two.
+    /// Counts, in buckets of us: two per power of two.
     pub count: [u32; 64],
 }
 
 impl SchedSamples {
-    /// Adds another row's.
+    /// Adds the counts of another row.
     pub fn add(&mut self, other: &SchedSamples) {
         self.max_ns = self.max_ns.max(other.max_ns);
         for (mine, theirs) in self.count.iter_mut().zip(other.count) {
@@ -98,8 +98,8 @@ impl SchedSamples {
     }
 }
 
-/// `struct ecalls_sched_seen`: what is seen of a thread that told the scheduler something, or of a
-/// group of such threads on one CPU.
+/// `struct ecalls_sched_seen`: statistics of a thread with scheduling attributes of its own, or of
+/// a group of such threads on one CPU.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct SchedSeen {
@@ -111,45 +111,45 @@ pub struct SchedSeen {
     pub pid: u32,
     /// Of a thread.
     pub tid: u32,
-    /// Whose it is.
+    /// Its user.
     pub uid: u32,
-    /// Its number; 0: the thread is in none.
+    /// The group's number; 0: the thread is in no group.
     pub group: u32,
-    /// The scheduler's own: the group's row.
+    /// Used by the scheduler: the group's row.
     pub within: u32,
-    /// Where it runs.
+    /// Its CPU.
     pub cpu: u32,
     /// When the row began.
     pub since_ns: u64,
-    /// Since when the thread waits for its CPU; 0: it does not.
+    /// Since when the thread waits for its CPU; 0: it does not wait.
     pub ready_ns: u64,
-    /// Since when it runs; 0: it does not.
+    /// Since when it runs; 0: it does not run.
     pub began_ns: u64,
     /// CPU time.
     pub run_ns: u64,
     /// Demotions: ran past the slice and the slack.
     pub overran: u64,
-    /// Demotions: slept other than in a poll.
+    /// Demotions: slept outside a poll.
     pub slept: u64,
     /// Demotions: virtual time too far beyond the least.
     pub ahead: u64,
     /// The thread's name when it began to poll.
     pub comm: [u8; 16],
-    /// From the release to the CPU.
+    /// From the release until the thread got the CPU.
     pub tardiness: SchedSamples,
-    /// From being ready to the CPU.
+    /// From becoming ready until the thread got the CPU.
     pub delay: SchedSamples,
-    /// From the CPU to the next thread's turn.
+    /// From getting the CPU until the next thread got it.
     pub slice: SchedSamples,
 }
 
-/// `struct ecalls_sched_run`: a thread had the CPU.
+/// `struct ecalls_sched_run`: one run of a thread.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct SchedRun {
-    /// From then on.
+    /// Begin.
     pub from_ns: u64,
-    /// Until then; 0: it runs.
+    /// End; 0: the thread still runs.
     pub to_ns: u64,
     /// Process.
     pub pid: u32,
@@ -163,15 +163,16 @@ pub struct SchedRun {
     pub comm: [u8; 16],
 }
 
-/// `struct ecalls_sched_culprit`: who ran while a thread was late; that may be itself.
+/// `struct ecalls_sched_culprit`: a thread that ran while another one was late; it may be the late
+/// thread itself.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct SchedCulprit {
-    /// For how long.
+    /// Its CPU time in this interval.
     pub ran_ns: u64,
     /// Process.
     pub pid: u32,
-    /// Thread; 0: nobody.
+    /// Thread; 0: the entry is unused.
     pub tid: u32,
     /// `KIND_*`.
     pub kind: u32,
@@ -181,89 +182,89 @@ pub struct SchedCulprit {
     pub comm: [u8; 16],
 }
 
-/// `struct ecalls_sched_worst`: one of the worst tardinesses.
+/// `struct ecalls_sched_worst`: one of the worst cases of tardiness.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct SchedWorst {
-    /// When the thread had the CPU; 0: nothing, or it is being written.
+    /// When the thread got the CPU; 0: the entry is unused or being written.
     pub at_ns: u64,
-    /// When it was to have it.
+    /// Its release time.
     pub release_ns: u64,
-    /// Between the two.
+    /// The difference of the two.
     pub tardy_ns: u64,
-    /// Of that, when it did not wait for the CPU: it slept still, or ran.
+    /// Of that, the time in which it did not wait for the CPU: it still slept, or ran.
     pub before_ns: u64,
-    /// Of that, what nobody below had: interrupts, real-time threads, and whoever else ran.
+    /// Of that, the time of no thread below: interrupts, real-time threads, and further threads.
     pub rest_ns: u64,
     /// Its process.
     pub pid: u32,
     /// The thread.
     pub tid: u32,
-    /// Where.
+    /// The CPU.
     pub cpu: u32,
     /// Its group; 0: none.
     pub group: u32,
     /// Its name.
     pub comm: [u8; 16],
-    /// Who ran meanwhile.
+    /// The threads that ran meanwhile.
     pub by: [SchedCulprit; SEEN_CULPRITS],
 }
 
-/// `struct ecalls_sched_watch`: of a CPU.
+/// `struct ecalls_sched_watch`: runs and worst cases of one CPU.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct SchedWatch {
-    /// The scheduler's own: the least of the worst,
+    /// Used by the scheduler: the least tardiness of the worst cases,
     pub least_ns: u64,
-    /// since then.
+    /// since the time when they were forgotten.
     pub forgotten_ns: u64,
-    /// Runs so far.
+    /// Number of runs so far.
     pub next: u32,
     /// Zero.
     pub pad: u32,
-    /// The last of them.
+    /// The last runs.
     pub run: [SchedRun; SEEN_RUNS],
-    /// The worst tardinesses, in no order.
+    /// The worst cases, in no order.
     pub worst: [SchedWorst; SEEN_WORST],
 }
 
-/// The CPU goes from thread `other` to this one.
+/// The CPU switches from thread `other` to this one.
 pub const TRACE_SWITCH: u32 = 1;
 /// A thread is woken.
 pub const TRACE_WAKE: u32 = 2;
 /// A thread polls.
 pub const TRACE_POLL: u32 = 3;
-/// A thread has the CPU after its release.
+/// A thread gets the CPU after its release.
 pub const TRACE_RELEASE: u32 = 4;
 /// A thread breaks a rule.
 pub const TRACE_DEMOTED: u32 = 5;
 /// A thread runs by its window.
 pub const TRACE_WINDOW: u32 = 6;
-/// A thread is chosen other than by share.
+/// A thread is chosen for another reason than its virtual time.
 pub const TRACE_CHOSEN: u32 = 7;
 /// An event is delivered.
 pub const TRACE_EVENT: u32 = 8;
 
-/// The rule that was broken: it ran past the slice and the slack.
+/// The broken rule: the thread ran past the slice and the slack.
 pub const TRACE_OVERRAN: u32 = 0;
-/// It slept other than in a poll.
+/// It slept outside a poll.
 pub const TRACE_SLEPT: u32 = 1;
 /// Its virtual time is too far beyond the least.
 pub const TRACE_AHEAD: u32 = 2;
 
-/// Keep the trace on for a while.
+/// Keep the trace on for a limited time.
 pub const ASK_TRACE: u32 = 1;
-/// End it.
+/// End the trace.
 pub const ASK_END: u32 = 2;
-/// Forget the worst cases.
+/// Discard the worst cases.
 pub const ASK_FORGET: u32 = 3;
 
-/// `struct ecalls_sched_note`: one thing that happened, of a trace. What the numbers mean depends
-/// on `what`; abi/sched.h tells.
+/// `struct ecalls_sched_note`: one record of a trace. The meaning of the numbers depends on `what`
+/// (abi/sched.h).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct SchedNote {
-    /// When.
+    /// Time of the record.
     pub at_ns: u64,
     /// A time: of the release, of the raise; or the former thread's state.
     pub value: u64,
@@ -271,7 +272,7 @@ pub struct SchedNote {
     pub more: u64,
     /// `TRACE_*`.
     pub what: u32,
-    /// Where.
+    /// The CPU.
     pub cpu: u32,
     /// Process.
     pub pid: u32,
@@ -279,21 +280,21 @@ pub struct SchedNote {
     pub tid: u32,
     /// Another thread, or the service.
     pub other: u32,
-    /// Which kind, rule or CPU.
+    /// The kind, rule or CPU.
     pub which: u32,
     /// The thread's name.
     pub comm: [u8; 16],
 }
 
 impl SchedCount {
-    /// Adds another CPU's.
+    /// Adds the counters of another CPU.
     pub fn add(&mut self, other: &SchedCount) {
         let worst = self.tardiest_ns.max(other.tardiest_ns);
         *self = self.each(other, u64::wrapping_add);
         self.tardiest_ns = worst;
     }
 
-    /// What was counted after `before`. The worst is that of all times.
+    /// The counts since `before`. The maximum is that of all times.
     pub fn since(&self, before: &SchedCount) -> SchedCount {
         let mut rest = self.each(before, u64::wrapping_sub);
         rest.tardiest_ns = self.tardiest_ns;

@@ -1,9 +1,8 @@
-//! `abi/service.h`: who raises events, how many were raised, and the data of each built-in
-//! service's events.
+//! `abi/service.h`: services, their counters, and the data of each built-in service's events.
 //!
-//! [`Service`] is what the kernel side reads for every event; [`ServiceInfo`] is what people and
-//! programs read (name, format). The subscriber list is double: the host writes the list that is
-//! not in use, waits until no program reads it any more, and flips `active`.
+//! The kernel side reads [`Service`] for every event; people and programs read [`ServiceInfo`]
+//! (name, format). The subscriber list is double: the host writes the list that is not in use,
+//! waits until no program reads it any more, and flips `active`.
 
 use core::net::{IpAddr, Ipv6Addr};
 
@@ -21,26 +20,27 @@ pub struct Service {
     pub state: u32,
     /// Process of an application service; 0: built in.
     pub owner: u32,
-    /// Which of the two lists is in use: 0 or 1.
+    /// The list in use: 0 or 1.
     pub active: u32,
-    /// Wake-one: whose turn it is; written by the kernel side.
+    /// Wake-one: the next subscription in turn; written by the kernel side.
     pub next: u32,
     /// Smallest relative deadline of the subscriptions; 0: none.
     pub deadline_ns: u64,
-    /// Built in: threshold or period, ns, as the service says; applications': how many names the
-    /// row has had.
+    /// Built in: threshold or period, ns, as the service defines; applications': number of names
+    /// that the row has had.
     pub parameter: u64,
     /// Start time of the owner (since boot, ns), against pid reuse.
     pub owner_start: u64,
-    /// When `active` was last flipped; host only.
+    /// Time of the last flip of `active`; host only.
     pub flip_ns: u64,
     /// Row of [`crate::user`] of an application service.
     pub user: u32,
     /// User of its owner.
     pub owner_uid: u32,
-    /// Built-in: subscriptions with scope OWN, which stand in [`crate::audience`]s.
+    /// Built-in: subscriptions with scope OWN, which are in [`crate::audience`]s.
     pub own: u32,
-    /// Until when deliveries are traced, in 2^30 ns; 0: they are not. Written by the kernel side.
+    /// Deliveries are traced until this time, in 2^30 ns; 0: not traced. Written by the kernel
+    /// side.
     pub traced: u32,
     /// Subscriptions in each list.
     pub count: [u32; 2],
@@ -114,15 +114,15 @@ impl ServiceInfo {
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 pub struct ServiceCount {
-    /// `raise_event` called, bad arguments excluded.
+    /// Calls of `raise_event`, except those with bad arguments.
     pub raised: u64,
-    /// Taken from the queue in time and offered to subscriptions.
+    /// Events taken from the queue in time and offered to subscriptions.
     pub dispatched: u64,
-    /// Taken from the queue after their deadline.
+    /// Events taken from the queue after their deadline.
     pub late: u64,
     /// Dropped, by [`DropReason`].
     pub dropped: [u64; DROP_REASONS],
-    /// Not raised: too much data, unknown service, stranger.
+    /// Not raised: too much data, unknown service, no permission.
     pub refused: u64,
     /// Sum over dispatched events of dispatch time - max(raise, release).
     pub latency_ns: u64,
@@ -158,22 +158,22 @@ impl ServiceCount {
 /// Counters of [`ServiceLatency`].
 pub const LATENCY_BUCKETS: usize = 32;
 
-/// `struct ecalls_service_latency`: how long dispatched events took from raise or release on, one
-/// per CPU. `count[i]` is those of 2^i ns to 2^(i+1) ns, the first one's less as well, the last
-/// one's more.
+/// `struct ecalls_service_latency`: the latency of dispatched events from raise or release, one per
+/// CPU. `count[i]` counts those of 2^i ns to 2^(i+1) ns; the first one also counts shorter ones,
+/// the last one longer ones.
 #[repr(C)]
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 pub struct ServiceLatency {
-    /// Events by the logarithm of their time.
+    /// Events by the logarithm of their latency.
     pub count: [u64; LATENCY_BUCKETS],
 }
 
 const _: () = assert!(size_of::<ServiceLatency>() == 256, "service latency");
 
 impl ServiceLatency {
-    /// Adds what another CPU counted.
+    /// Adds the counts of another CPU.
     pub fn add(&mut self, other: &ServiceLatency) {
         for (sum, count) in self.count.iter_mut().zip(other.count) {
             *sum = sum.wrapping_add(count);
@@ -200,7 +200,7 @@ pub struct SubscriptionCount {
     pub late: u64,
     /// Dropped, by [`DropReason`].
     pub dropped: [u64; DROP_REASONS],
-    /// Wake-ups paid for a sleeping reader.
+    /// Wake-ups of a sleeping reader.
     pub wakes: u64,
     /// Real-time signals queued.
     pub signals: u64,
@@ -208,12 +208,12 @@ pub struct SubscriptionCount {
     pub threads: u64,
     /// Runs of a kernel handler.
     pub handlers: u64,
-    /// Of the delivered: another action of the chain could not deliver; the channel concerned
-    /// shows why.
+    /// Of the delivered ones: another action of the chain could not deliver; the channel concerned
+    /// shows the reason.
     pub partial: u64,
     /// Of the runs of a handler: E-code that ended in a fault.
     pub failed: u64,
-    /// What E-code asked for (signal, raise, ...) and could not be done.
+    /// Effects that E-code requested (signal, raise, ...) and that could not be executed.
     pub undone: u64,
 }
 
@@ -280,7 +280,7 @@ pub const SOCKET_CONNECTION: u32 = 1;
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 pub struct SocketEvent {
-    /// The kernel's socket cookie; stays the same for the socket's life.
+    /// The kernel's socket cookie, constant for the socket's life.
     pub cookie: u64,
     /// DATA: bytes waiting (TCP), or datagrams' bytes (UDP).
     pub bytes: u32,
@@ -300,7 +300,7 @@ pub struct SocketEvent {
     pub pad: u32,
 }
 
-/// `struct ecalls_socket_interest`: what a registered socket carries (socket storage).
+/// `struct ecalls_socket_interest`: the registration of a socket (socket storage).
 ///
 /// Written through the fd by the host.
 #[repr(C)]
@@ -308,7 +308,7 @@ pub struct SocketEvent {
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 pub struct SocketInterest {
-    /// Process to tell, or `TARGET_*` of [`crate::event`].
+    /// Process that receives its events, or `TARGET_*` of [`crate::event`].
     pub target: i32,
     /// `event.type` of its events: the fd, or any number below `SLOTS_MAX`.
     pub r#type: u32,
@@ -322,7 +322,7 @@ pub struct SocketInterest {
     pub pid: u32,
     /// Its user.
     pub uid: u32,
-    /// Row of [`crate::user`] that its events count for while they wait.
+    /// Row of [`crate::user`] by which its waiting events are counted.
     pub user: u32,
     /// Zero.
     pub pad: u32,
@@ -336,11 +336,11 @@ const _: () = assert!(size_of::<SocketInterest>() == 40, "socket interest");
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 pub struct TimerEvent {
-    /// When it should have expired.
+    /// The time of the expiry.
     pub expiry_ns: u64,
     /// Expiries of this timer so far, this one included.
     pub count: u64,
-    /// Periods that passed without an event of their own.
+    /// Periods without an event of their own.
     pub overrun: u64,
     /// Number of the timer.
     pub timer: u32,
@@ -348,7 +348,7 @@ pub struct TimerEvent {
     pub pad: u32,
 }
 
-/// task, kind: a process or thread was made.
+/// task, kind: a process or thread was created.
 pub const TASK_FORK: u32 = 0;
 /// task, kind: a process executed another program.
 pub const TASK_EXEC: u32 = 1;
@@ -412,7 +412,7 @@ impl SchedEvent {
     }
 }
 
-/// net, kind: a segment was sent again.
+/// net, kind: a segment was retransmitted.
 pub const NET_RETRANSMIT: u32 = 0;
 /// net, kind: the round-trip time is above the threshold.
 pub const NET_ROUND_TRIP: u32 = 1;
@@ -427,23 +427,23 @@ pub const NET_STATE: u32 = 2;
 pub struct NetEvent {
     /// The kernel's socket cookie.
     pub cookie: u64,
-    /// Smoothed; 0: none was measured yet.
+    /// Smoothed; 0: not measured yet.
     pub round_trip_us: u32,
-    /// Segments that the connection has sent again so far.
+    /// Segments that the connection has retransmitted so far.
     pub retransmits: u32,
-    /// Segments that may be under way (congestion window).
+    /// Segments that may be in flight (congestion window).
     pub window: u32,
     /// Local port.
     pub local_port: u16,
     /// Remote port.
     pub remote_port: u16,
-    /// IPv6; of IPv4 the mapped form; see [`NetEvent::local_ip`].
+    /// IPv6; for IPv4 the mapped form; see [`NetEvent::local_ip`].
     pub local_ip: [u8; 16],
     /// As `local_ip`.
     pub remote_ip: [u8; 16],
     /// The kernel's number: 1 established, 2 SYN sent, ..., 10 listening.
     pub state: u32,
-    /// STATE: the state before; else the same as `state`.
+    /// STATE: the previous state; else the same as `state`.
     pub former: u32,
 }
 
@@ -467,9 +467,9 @@ pub const DISK_READ: u32 = 0;
 pub const DISK_WRITE: u32 = 1;
 /// disk, kind: the device's cache was written.
 pub const DISK_FLUSH: u32 = 2;
-/// disk, kind: blocks were given back.
+/// disk, kind: blocks were discarded.
 pub const DISK_DISCARD: u32 = 3;
-/// disk, kind: something else.
+/// disk, kind: another operation.
 pub const DISK_OTHER: u32 = 4;
 
 /// `struct ecalls_disk_event`: the data of the service `disk`.
@@ -478,15 +478,15 @@ pub const DISK_OTHER: u32 = 4;
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 pub struct DiskEvent {
-    /// From when the request was made until it was completed.
+    /// From the creation of the request to its completion.
     pub latency_ns: u64,
-    /// Of that, the time after it was given to the device.
+    /// Of that, the time after it was issued to the device.
     pub device_ns: u64,
     /// First sector, of 512 bytes.
     pub sector: u64,
-    /// Bytes read, written or given back.
+    /// Bytes read, written or discarded.
     pub bytes: u32,
-    /// 0: done; else the kernel's number of a failure (`blk_status_t`).
+    /// 0: success; else the kernel's number of a failure (`blk_status_t`).
     pub status: u32,
     /// Number of the disk, not of a partition.
     pub major: u32,
@@ -512,7 +512,7 @@ impl DiskEvent {
     }
 }
 
-/// memory, kind: a process had to look for free memory itself.
+/// memory, kind: a process had to reclaim memory itself.
 pub const MEMORY_RECLAIM: u32 = 0;
 /// memory, kind: a process is killed for lack of memory.
 pub const MEMORY_VICTIM: u32 = 1;
@@ -523,17 +523,17 @@ pub const MEMORY_PRESSURE: u32 = 2;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct MemoryEvent {
-    /// RECLAIM: how long it took; PRESSURE: how long some waited.
+    /// RECLAIM: its duration; PRESSURE: how long some threads waited.
     pub duration_ns: u64,
-    /// PRESSURE: how long all waited.
+    /// PRESSURE: how long all threads waited.
     pub full_ns: u64,
-    /// PRESSURE: in how much time.
+    /// PRESSURE: the length of the interval.
     pub interval_ns: u64,
-    /// RECLAIM: found; VICTIM: about how many it has in memory.
+    /// RECLAIM: reclaimed pages; VICTIM: approximate pages in memory.
     pub pages: u64,
-    /// Control group (version 2), as [`CpuEvent`] has it.
+    /// Control group (version 2), as in [`CpuEvent`].
     pub cgroup: u64,
-    /// RECLAIM: 1: for the limit of a control group; 0: the machine's.
+    /// RECLAIM: 1: because of a control group's limit; 0: because of the machine's.
     pub limited: u32,
     /// RECLAIM, VICTIM: the process.
     pub pid: u32,
@@ -543,7 +543,7 @@ pub struct MemoryEvent {
     pub pad: u32,
     /// RECLAIM, VICTIM: name of the thread, as a C text; see [`MemoryEvent::comm`].
     pub comm: [u8; 16],
-    /// Of the control group's directory, as a C text; see [`MemoryEvent::name`].
+    /// Name of the control group's directory, as a C text; see [`MemoryEvent::name`].
     pub name: [u8; 48],
 }
 
@@ -572,9 +572,9 @@ pub const CPU_PRESSURE: u32 = 1;
 pub struct CpuEvent {
     /// Number of the control group's directory (inode); 1: the root, that is, the machine.
     pub cgroup: u64,
-    /// The group that it is in; 0: none.
+    /// The parent group; 0: none.
     pub parent: u64,
-    /// What was measured for.
+    /// Length of the measured period.
     pub period_ns: u64,
     /// CPU time that it and the groups in it used in the period.
     pub usage_ns: u64,
@@ -582,11 +582,11 @@ pub struct CpuEvent {
     pub utilization: u32,
     /// Thousandths of the time in which some of its threads waited.
     pub pressure_some: u32,
-    /// In which all of them did.
+    /// Thousandths of the time in which all of its threads waited.
     pub pressure_full: u32,
     /// Zero.
     pub pad: u32,
-    /// Of its directory, as a C text; see [`CpuEvent::name`].
+    /// Name of its directory, as a C text; see [`CpuEvent::name`].
     pub name: [u8; 72],
 }
 
@@ -599,13 +599,13 @@ impl CpuEvent {
     }
 }
 
-/// Ids of each sort that [`Host`] has room for.
+/// Room for ids of each kind in [`Host`].
 pub const HOST_IDS: usize = 128;
-/// `flags` of [`Host`]: a daemon hosts it: programs go through that, and do not join.
+/// `flags` of [`Host`]: a daemon hosts the core: programs use the daemon, and do not join.
 pub const HOST_DAEMON: u32 = 0x1;
 
-/// `struct ecalls_host`: the core's identity, in the map `ecalls_host`: how a second program finds
-/// and joins a running core.
+/// `struct ecalls_host`: the core's identity, in the map `ecalls_host`, by which a second program
+/// finds and joins a running core.
 ///
 /// Written once by the program that loads the core, before anything is attached.
 #[repr(C)]
@@ -615,7 +615,7 @@ pub struct Host {
     pub version: u32,
     /// Process that loaded the core.
     pub pid: u32,
-    /// CPUs the queues were made for.
+    /// CPUs for which the queues were made.
     pub cpus: u32,
     /// 0: still being loaded, or its loader died; else a checksum of the loader's tables of maps
     /// and programs: other builds must not join.
@@ -632,7 +632,7 @@ pub struct Host {
     pub map_ids: [u32; HOST_IDS],
     /// In the order of the loader's table of programs.
     pub prog_ids: [u32; HOST_IDS],
-    /// Of the same programs, where attached; changes later.
+    /// Of the same programs' attachments, which change later.
     pub link_ids: [u32; HOST_IDS],
 }
 

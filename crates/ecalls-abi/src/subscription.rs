@@ -1,7 +1,7 @@
-//! `abi/subscription.h`: whose events of which service, and what is done with each, in order.
+//! `abi/subscription.h`: the service, the filters and the actions of a subscription, in order.
 //!
-//! The papers' `struct ecalls` (ECalls-05 §3). An action's result decides whether the next runs
-//! (ECalls-05 §3.1). Written by the host while `state` is SETUP; then only `state` changes.
+//! The papers' `struct ecalls` (ECalls-05 §3). An action's result decides whether the next one runs
+//! (ECalls-05 §3.1). The host writes the record while `state` is SETUP; then only `state` changes.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -21,12 +21,12 @@ pub const ACTION_MEMORY: u32 = 5;
 /// `flags`: a signal's value is `argument[0]` instead of the event's first data word.
 pub const ACTION_FIXED_VALUE: u32 = 0x1;
 
-/// `scope`: sees everybody's events.
+/// `scope`: the events of all users.
 pub const SCOPE_ALL: u32 = 0;
-/// `scope`: sees the events whose `uid` is the subscription's `owner_uid`.
+/// `scope`: the events whose `uid` is the subscription's `owner_uid`.
 pub const SCOPE_OWN: u32 = 1;
 
-/// `ECALLS_ACTION_*`: what is done with an event.
+/// `ECALLS_ACTION_*`: the kind of an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum ActionKind {
@@ -52,17 +52,17 @@ impl ActionKind {
         ActionKind::Memory,
     ];
 
-    /// The kind that `raw` stands for.
+    /// The kind of the value `raw`.
     pub fn from_raw(raw: u32) -> Option<ActionKind> {
         ActionKind::ALL.into_iter().find(|kind| kind.raw() == raw)
     }
 
-    /// The number in the record.
+    /// The value in the record.
     pub const fn raw(self) -> u32 {
         self as u32
     }
 
-    /// The name that people read: `handler`.
+    /// The name in every output: `handler`.
     pub const fn name(self) -> &'static str {
         match self {
             ActionKind::Handler => "handler",
@@ -99,7 +99,7 @@ pub struct Action {
 const _: () = assert!(size_of::<Action>() == 48, "action");
 
 impl Action {
-    /// What is done, or `None` for a number without a meaning.
+    /// The kind of the action, or `None` for a number without a meaning.
     pub fn kind(&self) -> Option<ActionKind> {
         ActionKind::from_raw(self.kind)
     }
@@ -123,19 +123,20 @@ pub struct Subscription {
     pub receiver: u32,
     /// User of the receiver.
     pub uid: u32,
-    /// Bit k: wants events of kind k; 0: all.
+    /// Bit k: events of kind k are wanted; 0: all kinds.
     pub kinds: u32,
-    /// 0, or only events raised in this process.
+    /// 0, or the process whose events are wanted.
     pub pid: u32,
     /// `SCOPE_*`.
     pub scope: u32,
-    /// User of the owner: what it may see, and whom it may signal.
+    /// User of the owner, which determines the events that it may see, and the processes that it
+    /// may signal.
     pub owner_uid: u32,
-    /// Row of [`crate::user`] that it counts for.
+    /// Row of [`crate::user`] by which it is counted.
     pub user: u32,
-    /// Channel whose `lost` element shows what was not delivered; 0: none.
+    /// Channel whose `lost` element counts undelivered events; 0: none.
     pub channel: u32,
-    /// Relative; 0: none. The earlier of this and the event's holds.
+    /// Relative; 0: none. The earlier one of this and the event's deadline applies.
     pub deadline_ns: u64,
     /// Entries of `action` in use.
     pub actions: u32,
@@ -149,11 +150,11 @@ pub struct Subscription {
     pub cpu_priority: u32,
     /// Zero.
     pub pad0: u32,
-    /// When it was taken out of its lists; host only.
+    /// When it was removed from its lists; host only.
     pub ended_ns: u64,
     /// Zero.
     pub pad1: [u32; 8],
-    /// What is done, in order; see [`Subscription::chain`].
+    /// The actions, in order; see [`Subscription::chain`].
     pub action: [Action; ACTIONS_MAX],
 }
 

@@ -1,8 +1,8 @@
-//! Fixed-size C texts: names and formats as the headers' `char name[...]`.
+//! Fixed-size C texts: names and formats of the headers' type `char name[...]`.
 //!
-//! A text ends at its first 0 byte, or at the end of the array if somebody forgot the 0. Reading
-//! never fails, because a name that is not UTF-8 must still be shown to an operator: the valid
-//! part before the first bad byte is the text. Writing fails rather than truncates.
+//! A text ends at its first 0 byte, or at the end of the array if there is none. Reading never
+//! fails, because a name that is not UTF-8 must still be shown to an operator: the text is the
+//! valid part before the first bad byte. Writing fails instead of truncating.
 
 use core::fmt;
 

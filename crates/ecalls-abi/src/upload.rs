@@ -1,7 +1,7 @@
-//! `abi/upload.h`: the file that a text in E-code travels in. Names and, behind them, the text.
+//! `abi/upload.h`: the file that contains a text in E-code: names, followed by the text.
 //!
-//! Who receives one copies it once, then [`parse`]s the copy. Its seals see to it that nobody can
-//! change it meanwhile.
+//! The receiver copies the file once, then [`parse`]s the copy. The seals prevent changes of the
+//! file meanwhile.
 
 use core::fmt;
 
@@ -13,24 +13,24 @@ use crate::version::NAME_MAX;
 
 /// Version of the file.
 pub const UPLOAD_VERSION: u32 = 1;
-/// Bytes of an uploaded text at most.
+/// The most bytes of an uploaded text.
 pub const UPLOAD_BYTES_MAX: usize = 16384;
-/// Bytes of its name, with the 0 behind it.
+/// Bytes of its name, including the final 0.
 pub const UPLOAD_NAME_MAX: usize = 64;
 
-/// `struct ecalls_upload`: what the file begins with.
+/// `struct ecalls_upload`: the beginning of the file.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct Upload {
     /// [`UPLOAD_VERSION`].
     pub version: u32,
-    /// Of the text, which is behind this.
+    /// Bytes of the text, which follows this struct.
     pub bytes: u32,
     /// Entries of `attribute` in use.
     pub attributes: u32,
     /// 0.
     pub pad: u32,
-    /// What messages about the text begin with, as a C text.
+    /// The name with which messages about the text begin, as a C text.
     pub name: [u8; UPLOAD_NAME_MAX],
     /// Names of the channel's attributes, as C texts.
     pub attribute: [[u8; NAME_MAX]; ATTRIBUTES],
@@ -42,14 +42,14 @@ pub const HEAD: usize = size_of::<Upload>();
 /// Bytes of the largest file.
 pub const FILE_MAX: usize = HEAD + UPLOAD_BYTES_MAX;
 
-/// Why a file is no upload, or a text does not fit into one.
+/// The reason why a file is not an upload, or a text does not fit into one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
-    /// Its size is not the one it tells, or no text is of that size.
+    /// Its size is not the size in its header, or is not allowed for a text.
     Size,
-    /// It is of another version.
+    /// It has another version.
     Version(u32),
-    /// Its name, or that of an attribute, is too long, or no text.
+    /// Its name, or that of an attribute, is too long or not a text.
     Name,
     /// It has more attributes than a channel.
     Attributes,
@@ -74,7 +74,7 @@ impl fmt::Display for Wrong {
 impl core::error::Error for Wrong {}
 
 impl Upload {
-    /// The file's beginning for a text. A longer name of the text is cut.
+    /// The beginning of the file for a text. A longer name of the text is cut.
     ///
     /// # Errors
     /// [`Wrong::Size`], [`Wrong::Name`] of an attribute, [`Wrong::Attributes`].
@@ -113,7 +113,7 @@ impl Upload {
     }
 }
 
-/// Whether a C text is one: UTF-8, and nothing but 0 behind its end.
+/// Whether a C text is valid: UTF-8, and followed only by 0.
 fn is_text(bytes: &[u8]) -> bool {
     let Some(end) = bytes.iter().position(|byte| *byte == 0) else {
         return false;
@@ -121,7 +121,7 @@ fn is_text(bytes: &[u8]) -> bool {
     core::str::from_utf8(&bytes[..end]).is_ok() && bytes[end..].iter().all(|byte| *byte == 0)
 }
 
-/// Checks a file. What it begins with, and the text.
+/// Checks a file, and returns its beginning and the text.
 ///
 /// # Errors
 /// [`Wrong`]

@@ -1,8 +1,8 @@
-//! `abi/user.h`: what the processes of one uid may use of the core, and what they use now.
+//! `abi/user.h`: the limits and the current use of the processes of one uid.
 //!
 //! Subscriptions, channels and application services name their user by the index of a row. Row
-//! [`UNLIMITED`] is for whom nothing is limited; a limit of 0 is none. The host writes the limits,
-//! word by word; everything from `up_tat` on is written by the kernel side alone.
+//! [`UNLIMITED`] is for users without limits; a limit of 0 means none. The host writes the limits,
+//! word by word; only the kernel side writes the fields from `up_tat` on.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -17,7 +17,7 @@ pub const UNLIMITED: u32 = 0;
 pub struct User {
     /// `STATE_*` of [`crate::channel`]: ACTIVE or FREE; host only.
     pub state: u32,
-    /// Whose row it is; row 0: nobody's.
+    /// The user of this row; unused in row 0.
     pub uid: u32,
     /// Events offered to its subscriptions, per second.
     pub up_per_s: u64,
@@ -25,33 +25,33 @@ pub struct User {
     pub raise_per_s: u64,
     /// Time of its kernel handlers, ns per second; a tenth of it at once.
     pub handler_ns_per_s: u64,
-    /// Offers at once; at most 65536; 0 counts as 1.
+    /// Largest burst of offers, at most 65536; 0 counts as 1.
     pub up_burst: u32,
-    /// Raises at once; at most 65536; 0 counts as 1.
+    /// Largest burst of raises, at most 65536; 0 counts as 1.
     pub raise_burst: u32,
-    /// Events and chains of its that may wait in queues.
+    /// Its events and chains that may wait in queues.
     pub queued_max: u32,
     /// Timers of its channels.
     pub timers_max: u32,
-    /// Times that its timers are set, or expire again, per second.
+    /// Settings and repeated expiries of its timers, per second.
     pub timer_per_s: u64,
-    /// That many at once; at most 65536; 0 counts as 1.
+    /// Largest burst of these, at most 65536; 0 counts as 1.
     pub timer_burst: u32,
     /// Zero.
     pub pad0: u32,
     /// Bucket of `up_per_s`.
     pub up_tat: u64,
-    /// Offers to its subscriptions, those refused included.
+    /// Offers to its subscriptions, including refused ones.
     pub offered: u64,
-    /// Of them refused.
+    /// Refused offers.
     pub up_throttled: u64,
     /// Zero.
     pub pad1: [u64; 5],
     /// Bucket of `raise_per_s`.
     pub raise_tat: u64,
-    /// Raises, those refused included.
+    /// Raises, including refused ones.
     pub raised: u64,
-    /// Of them refused for their rate.
+    /// Raises that were refused because of their rate.
     pub raise_throttled: u64,
     /// Events and chains refused because `queued_max` waited.
     pub queue_throttled: u64,
@@ -63,13 +63,13 @@ pub struct User {
     pub timers: u32,
     /// Bucket of `timer_per_s`.
     pub timer_tat: u64,
-    /// Settings refused, and expiries put off, for their rate.
+    /// Settings that were refused, and expiries that were delayed, because of their rate.
     pub timer_throttled: u64,
     /// Bucket of `handler_ns_per_s`.
     pub handler_tat: u64,
     /// Time that its kernel handlers took, ns; counted while limited.
     pub handler_ns: u64,
-    /// Runs of handlers refused.
+    /// Runs of handlers that were refused.
     pub handler_throttled: u64,
     /// Zero.
     pub pad3: [u64; 5],

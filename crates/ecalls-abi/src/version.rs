@@ -1,7 +1,7 @@
 //! `abi/version.h`: the version and the limits of the contract.
 //!
-//! The version is written into the core's `host` map when the core is loaded and compared by
-//! everyone who joins. Limits are constants of both sides; reaching one is an error with its name.
+//! The version is written into the core's `host` map when the core is loaded and compared by every
+//! program that joins. Limits are constants of both sides; reaching one is an error with its name.
 //! Times are nanoseconds of `CLOCK_MONOTONIC` unless a name says otherwise.
 
 /// Version of the contract; both sides must agree on it exactly.
@@ -21,9 +21,9 @@ pub const CHANNELS_MAX: usize = 1024;
 pub const ACTIONS_MAX: usize = 8;
 /// Registered kernel handlers.
 pub const HANDLERS_MAX: usize = 64;
-/// Bytes of a name, its final 0 included.
+/// Bytes of a name, including its final 0.
 pub const NAME_MAX: usize = 32;
-/// Bytes of a format text, its final 0 included.
+/// Bytes of a format text, including its final 0.
 pub const FORMAT_MAX: usize = 512;
 /// Timers of the timer service.
 pub const TIMERS_MAX: usize = 1024;
