@@ -3,8 +3,9 @@
 //! - fast: a cheap system call that runs a non-blocking handler at once (`prctl` with our option);
 //! - deferred: a store into `down`; handled at the next fast call, after a delay, or before the
 //!   caller's next scheduling; in batches, or only the latest;
-//! - generic: by service name; may block. Who hosts the core runs a program for it; others make it
-//!   by a fast call ([`OP_CALL`]), and get that program only where the kernel has no fast call.
+//! - generic: by service name; may block. A program that hosts the core runs a BPF program for it;
+//!   others use a fast call ([`OP_CALL`]), and get that BPF program only if the kernel has no fast
+//!   call.
 //!
 //! `down` is an array of 64-byte elements: elements 0 to 3 are [`Down`], followed by one frame per
 //! calling thread (for the result of a fast call), the latest-value cells, and the ring of deferred

@@ -38,7 +38,7 @@ pub enum Error {
     Quota {
         /// The quota's name.
         which: &'static str,
-        /// Its value; 0: who refused does not know it.
+        /// Its value; 0: unknown to the process that refused.
         limit: u64,
     },
     /// There is no such thing.

@@ -6,16 +6,16 @@
 //!
 //! One folder per layer, each of which uses those above it in this list only:
 //!
-//! - `kernel`: what touches the kernel; [`signal`]: real-time signals, in the papers' order;
+//! - `kernel`: the interface of the kernel; [`signal`]: real-time signals, in the papers' order;
 //!   [`confined`]: processes that do one piece of work;
-//! - [`probe`]: what this kernel offers;
-//! - [`ecode`]: E-code programs in the kernel; [`environment`]: what they may name;
-//! - [`core`]: the core, one per machine: load it or join it; [`channel`], [`subscription`],
-//!   [`service`], [`socket`]: what an [`owner`] has in it; [`handler`]: E-code as actions of
-//!   subscriptions; [`stat`]: what it counts; [`measure`]: what it costs;
-//! - [`access`]: how a program reaches the core: it hosts it, or the daemon does; [`handle`]: what
-//!   it then has there; [`downcall`]: how it calls; [`upload`]: how texts come to the daemon;
-//!   [`refusal`]: errors on their way from the daemon;
+//! - [`probe`]: the features of this kernel;
+//! - [`ecode`]: E-code programs in the kernel; [`environment`]: the names that they may use;
+//! - [`core`]: the core, one per machine: loading and joining it; [`channel`], [`subscription`],
+//!   [`service`], [`socket`]: the objects of an [`owner`]; [`handler`]: E-code as actions of
+//!   subscriptions; [`stat`]: its counters; [`measure`]: its costs;
+//! - [`access`]: the interface of the core for a program that hosts it, or for a client of the
+//!   daemon; [`handle`]: the program's objects; [`downcall`]: its calls; [`upload`]: texts that are
+//!   sent to the daemon; [`refusal`]: errors that the daemon returns;
 //! - [`provider`]: services that a program adds while the core runs;
 //! - [`scheduler`]: the scheduler.
 

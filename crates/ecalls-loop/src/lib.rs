@@ -23,8 +23,7 @@
 //! ```
 //!
 //! - [`Loop`]: `submit`, `cancel`, `run`, `stop` (Figure 1), descriptors and channels as sources;
-//! - [`When`], [`Event`], [`Turn`]: an event, its name, and the argument of its callback (Figure
-//! 2);
+//! - [`When`], [`Event`], [`Turn`]: an event, its name, and its callback's argument (Figure 2);
 //! - [`Remote`]: submits from other threads;
 //! - [`poll`]: how a loop waits: [`plain`], or cooperatively with the scheduler by a slot
 //!   ([`coop`]); a trait, so that tests can bring their own time;

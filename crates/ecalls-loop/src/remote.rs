@@ -53,8 +53,8 @@ impl Remote {
         Ok(())
     }
 
-    /// Stops the loop by a timer with release time 0, that is, after the running event and before all
-    /// others except earlier timers with release time 0.
+    /// Stops the loop by a timer with release time 0, that is, after the running event and before
+    /// all others except earlier timers with release time 0.
     ///
     /// # Errors
     /// As of [`Remote::submit`].

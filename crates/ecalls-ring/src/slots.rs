@@ -3,12 +3,12 @@
 //! Bit i of `pattern` shows that slot i holds an event: producers set it, the reader clears it,
 //! both atomically. The slot's `sequence` is a seqlock, and each increase by two is one event:
 //!
-//! | bit | `sequence` | means | who may write the slot |
+//! | bit | `sequence` | meaning | writer of the slot |
 //! |---|---|---|---|
-//! | 0 | even | free | whoever changes `sequence` from even to odd |
-//! | 0 | odd | a producer looks at the bit again, or writes | that producer |
+//! | 0 | even | free | the producer that changes `sequence` from even to odd |
+//! | 0 | odd | a producer checks the bit again, or writes | that producer |
 //! | 1 | odd | the event is written, the producer is about to leave | that producer |
-//! | 1 | even | holds an event | FREE, PRIORITY: nobody; TYPE: as if free |
+//! | 1 | even | holds an event | FREE, PRIORITY: none; TYPE: as if free |
 //!
 //! A producer makes `sequence` odd, checks the bit again (FREE, PRIORITY: if it is set, another
 //! producer was faster and this one restores `sequence`), writes, sets the bit, and makes

@@ -1,11 +1,11 @@
 //! A subscription: the actions for each event of a service, in order (struct ecalls of ECalls-05
 //! §3). The result of each action decides whether the next one runs (ECalls-05 §3.1):
 //!
-//! | action | goes on |
+//! | action | the chain continues |
 //! |---|---|
-//! | [`handler`](SubscriptionBuilder::handler) | if the kernel handler says so |
-//! | [`ecode`](SubscriptionBuilder::ecode) | if your handler in E-code, in the kernel, says so |
-//! | [`thread`](SubscriptionBuilder::thread) | if the handler says so; in a kernel thread |
+//! | [`handler`](SubscriptionBuilder::handler) | if the kernel handler passes the event |
+//! | [`ecode`](SubscriptionBuilder::ecode) | if the result of your E-code, in the kernel, is not 0 |
+//! | [`thread`](SubscriptionBuilder::thread) | if the handler passes the event; in a kernel thread |
 //! | [`signal`](SubscriptionBuilder::signal) | always |
 //! | [`user`](SubscriptionBuilder::user) | if your handler returns [`Flow::Continue`] |
 //! | [`memory`](SubscriptionBuilder::memory) | always |

@@ -147,7 +147,7 @@ fn set(caller: &Caller, call: Call) -> Result<i64> {
         }
         match std::io::pipe() {
             Ok(pipe) => pipes.push(pipe),
-            Err(_) => return Ok(result), // no descriptors left: the kernel's result stands
+            Err(_) => return Ok(result), // no descriptors left: the kernel's result is returned
         }
     }
 }

@@ -5,11 +5,11 @@
 //! the signals that are pending when a thread returns to user space:
 //!
 //! 1. SIGKILL ends the process at once, and SIGSTOP cannot be masked: nothing to do.
-//! It takes the signals in ascending order of their numbers, hence regular ones before real-time
-//! ones. (Signals caused by a fault of the thread itself precede all others, and signals to the
-//! thread precede signals to its process; those of ECalls go to the process.)
+//! 2. It takes the signals in ascending order of their numbers, hence regular ones before real-time
+//!    ones. (Signals caused by a fault of the thread itself precede all others, and signals to the
+//!    thread precede signals to its process; those of ECalls go to the process.)
 //! 3. For each it lays a handler frame on the stack *without running it* and blocks that handler's
-//!    `sa_mask`; then it looks for the next one. So the handler that is laid **last runs first**,
+//!    `sa_mask`; then it takes the next one. So the handler that is laid **last runs first**,
 //!    and a signal that an earlier frame's mask blocks waits until that frame's handler returns.
 //!
 //! SIGUSR1, SIGRTMIN+1 and SIGRTMIN, sent in this order, therefore run

@@ -42,7 +42,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// The holder's record. `None`: nobody holds the scheduler, or this user may not read it.
+    /// The holder's record. `None`: no process holds the scheduler, or this user may not read it.
     pub(super) fn read() -> Option<Record> {
         Record::look().ok()
     }
