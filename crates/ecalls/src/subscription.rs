@@ -4,8 +4,8 @@
 //! | action | the chain continues |
 //! |---|---|
 //! | [`handler`](SubscriptionBuilder::handler) | if the kernel handler passes the event |
-//! | [`ecode`](SubscriptionBuilder::ecode) | if the result of your E-code, in the kernel, is not 0 |
-//! | [`thread`](SubscriptionBuilder::thread) | if the handler passes the event; in a kernel thread |
+//! | [`ecode`](SubscriptionBuilder::ecode) | if your E-code, in the kernel, does not return 0 |
+//! | [`thread`](SubscriptionBuilder::thread) | if the handler passes it, in a kernel thread |
 //! | [`signal`](SubscriptionBuilder::signal) | always |
 //! | [`user`](SubscriptionBuilder::user) | if your handler returns [`Flow::Continue`] |
 //! | [`memory`](SubscriptionBuilder::memory) | always |
