@@ -135,7 +135,7 @@ LIB_INLINE ecalls_u64 admit_horizon(struct sched_cpu *cpu, ecalls_u64 set) {
 /* Whether earliest deadline first meets all claims of a set in the order WINDOW_SPREAD. */
 LIB_INLINE _Bool admit_spread(struct sched_cpu *cpu, ecalls_u64 set) {
 	ecalls_u64 horizon = admit_horizon(cpu, set), length = 0, next;
-	ecalls_u32 terms = cpu->zero; /* its value is hidden from the verifier */
+	ecalls_u32 terms = cpu->zero; /* hidden from the verifier, which would walk each round */
 
 	admit_demand(cpu, set, 0, &next);
 	for (ecalls_u32 round = 0; lib_again(round, ADMIT_TERMS_MAX); round++) {

@@ -23,10 +23,10 @@
  *			x' = 0: y' + 1, and the thread is tagged: a violation
  * so that x'/y' says how many of the periods left in the current window may still be missed.
  *
- * WINDOW_SPREAD: of each y periods, y - x claim, spread as evenly as integers allow, in order of
- * deadlines. Any n consecutive periods then contain at most ceil(n (y - x) / y) claims, for which
- * admit.h can prove that all are met, and any y consecutive periods, not only those between two
- * resets, contain y - x. While all periods of all windows fit beside the reserve
+ * WINDOW_SPREAD: of each y periods, y - x claim, spread as evenly as integers allow, and claims are
+ * in order of deadlines. Any n consecutive periods then contain at most ceil(n (y - x) / y) claims,
+ * for which admit.h can prove that all are met, and any y consecutive periods, not only those
+ * between two resets, contain y - x. While all periods of all windows fit beside the reserve
  * (sched_cpu.all_fit), no period has to be left out, and all claim. The constraint x'/y' is updated
  * as well, for the counters.
  *
