@@ -19,7 +19,7 @@
 
 #include "window.h"
 
-#define FAIR_CREDIT_NS 2000000u /* credit of CPU time that a plain thread may have when it wakes */
+#define FAIR_CREDIT_NS 4000000u /* credit of CPU time that a plain thread may have when it wakes */
 #define FAIR_LEAD_NS 2000000u	/* lag with which it preempts; at most the credit */
 #define FAIR_TURN_NS 8000000u	/* longest slice of a plain thread while others wait */
 #define FAIR_SHORT_NS 1000000u	/* the same while a thread waits that has just woken */

@@ -11,6 +11,8 @@ use crate::thread::State;
 
 /// A turn of a thread: the slice where others wait, and up to a tick more.
 const TURN_NS: u64 = 8_000_000;
+/// CPU time by which one that has woken may be before all others (`FAIR_CREDIT_NS`).
+const CREDIT_NS: u64 = 4_000_000;
 /// So many turns of each rival, by weight, a thread waits at most.
 const TURNS: u64 = 2;
 
@@ -90,7 +92,7 @@ impl Machine {
         thread.cpu = to;
         let after = self.ahead_ns(number, to);
         let is_alone = self.processors[to].least(self.now).is_none();
-        if self.tick_ns == 0 || is_alone || after.abs_diff(before) <= TURN_NS {
+        if self.tick_ns == 0 || is_alone || after.abs_diff(before) <= TURN_NS + CREDIT_NS {
             return;
         }
         self.wrong.get_or_insert_with(|| {

@@ -91,13 +91,13 @@ fn sleeping_entity_saves_nothing_up_and_a_plain_thread_a_little() {
     assert_eq!(cpu.entity(a).vtime, 50 * MS, "the running thread's");
     let mut late = plain(0);
     cpu.ready_plain(&mut late, 50 * MS);
-    assert_eq!(late.vtime, 48 * MS, "2 ms of CPU time");
+    assert_eq!(late.vtime, 46 * MS, "4 ms of CPU time");
     let mut light = Plain {
         weight: 25,
         ..plain(0)
     };
     cpu.ready_plain(&mut light, 50 * MS);
-    assert_eq!(light.vtime, 42 * MS, "the same");
+    assert_eq!(light.vtime, 34 * MS, "the same");
     let mut ahead = plain(49 * MS);
     cpu.ready_plain(&mut ahead, 50 * MS);
     assert_eq!(ahead.vtime, 49 * MS, "it has used up a part of that");
