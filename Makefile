@@ -70,7 +70,7 @@ demo:
 	tools/setup vm || true # what is missing for its last part, that says
 	cargo build --release
 	target/release/ecalls demo
-	tools/demo
+	tools/bench demo
 
 check:
 	tools/setup build test

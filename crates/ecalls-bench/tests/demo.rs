@@ -4,7 +4,8 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use limit::Running;
 use serde_json::Value;
@@ -12,7 +13,7 @@ use serde_json::Value;
 /// How long a line, or the end, may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long an interrupted run may take to end.
+/// How long an interrupted run may take to end, and the kernel to free what it had.
 const ENDS_WITHIN: Duration = Duration::from_secs(20);
 
 fn can_run(test: &str) -> bool {
@@ -30,33 +31,65 @@ fn can_run(test: &str) -> bool {
     false
 }
 
-fn start(seconds: &str) -> Running {
-    let mut demo = Command::new(env!("CARGO_BIN_EXE_ecalls-bench"));
-    demo.args(["demo", "--json", "--seconds", seconds]);
-    Running::start(demo.stdout(Stdio::piped()))
-}
-
-/// What a run may not leave behind: its folder, and its server.
-struct Traces {
+/// A run of the demonstration, with a folder for temporary files of its own.
+struct Demo {
+    program: Running,
     folder: PathBuf,
-    server: PathBuf,
+    /// The parts of cores that were in the kernel before.
+    residue: Vec<(u32, String)>,
+    /// What is left in the kernel tells of one run at a time.
+    _alone: MutexGuard<'static, ()>,
 }
 
-impl Traces {
-    fn new(demo: &Running, opening: &Value) -> Traces {
-        let name = format!("ecalls-demo-{}", demo.id());
-        Traces {
-            folder: std::env::temp_dir().join(name),
-            server: PathBuf::from(format!("/proc/{}", opening["pid"])),
+impl Demo {
+    fn start(seconds: &str) -> Demo {
+        static ALONE: Mutex<()> = Mutex::new(());
+
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = format!("ecalls-demo-test-{}-{seconds}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir(&folder).expect("a folder");
+        let residue = ecalls_kernel::residue();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ecalls-bench"));
+        command.args(["demo", "--json", "--seconds", seconds]);
+        command.env("TMPDIR", &folder).stdout(Stdio::piped());
+        Demo {
+            program: Running::start(&mut command),
+            folder,
+            residue,
+            _alone: alone,
         }
     }
 
-    fn are_there(&self) -> bool {
-        self.folder.exists() && self.server.exists()
+    /// What is left of it: files, processes, and parts of its core.
+    fn traces(&self) -> Vec<String> {
+        let files = std::fs::read_dir(&self.folder).expect("its folder");
+        let files = files.map(|file| file.expect("a file").path().display().to_string());
+        let variable = format!("TMPDIR={}", self.folder.display());
+        let processes = std::fs::read_dir("/proc").expect("/proc");
+        let processes = processes.filter_map(|process| {
+            let path = process.ok()?.path().join("environ");
+            let environment = std::fs::read(&path).ok()?;
+            let mut variables = environment.split(|byte| *byte == 0);
+            let is_ours = variables.any(|one| one == variable.as_bytes());
+            is_ours.then(|| path.display().to_string())
+        });
+        let new = |part: &(u32, String)| !self.residue.contains(part);
+        let core = ecalls_kernel::residue().into_iter().filter(new);
+        let core = core.map(|(id, name)| format!("{name} ({id}) of a core"));
+        files.chain(processes).chain(core).collect()
     }
 
-    fn are_gone(&self) -> bool {
-        !self.folder.exists() && !self.server.exists()
+    /// The kernel frees maps and programs a moment after their last user has ended.
+    fn assert_that_nothing_is_left(&self) {
+        let begin = Instant::now();
+        let mut left = self.traces();
+        while !left.is_empty() && begin.elapsed() < ENDS_WITHIN {
+            std::thread::sleep(Duration::from_millis(50));
+            left = self.traces();
+        }
+        assert!(left.is_empty(), "left behind: {left:?}");
+        std::fs::remove_dir(&self.folder).expect("an empty folder");
     }
 }
 
@@ -71,16 +104,15 @@ fn every_event_of_the_server_is_accounted_for_and_nothing_is_left_behind() {
     if !can_run("demo") {
         return;
     }
-    let mut demo = start("3");
-    let mut out = demo.lines();
-    let first = out.next(PATIENCE).expect("a line");
-    let opening: Value = serde_json::from_str(&first).expect("an object");
-    let traces = Traces::new(&demo, &opening);
-    assert!(traces.are_there());
+    let mut demo = Demo::start("3");
+    let mut out = demo.program.lines();
+    assert!(out.next(PATIENCE).is_some());
+    let there = demo.traces();
+    assert!(there.len() > 3, "a folder, processes and a core: {there:?}");
     let rest = out.rest(PATIENCE);
-    let status = demo.wait(PATIENCE);
+    let status = demo.program.wait(PATIENCE);
     assert!(status.success(), "{status}");
-    assert!(traces.are_gone());
+    demo.assert_that_nothing_is_left();
     let objects = objects(&rest);
     let totals: Vec<_> = objects.iter().filter(|o| o["what"] == "total").collect();
     assert!(!totals.is_empty());
@@ -103,16 +135,13 @@ fn an_interrupted_run_leaves_nothing_behind() {
     if !can_run("demo, interrupted") {
         return;
     }
-    let mut demo = start("60");
-    let mut out = demo.lines();
-    let first = out.next(PATIENCE).expect("a line");
-    let opening: Value = serde_json::from_str(&first).expect("an object");
-    let traces = Traces::new(&demo, &opening);
-    assert!(traces.are_there());
+    let mut demo = Demo::start("60");
+    let mut out = demo.program.lines();
+    assert!(out.next(PATIENCE).is_some());
     let killed = Command::new("kill")
-        .args(["-TERM", &demo.id().to_string()])
+        .args(["-TERM", &demo.program.id().to_string()])
         .status();
     assert!(killed.expect("kill runs").success());
-    assert!(demo.wait(ENDS_WITHIN).success());
-    assert!(traces.are_gone());
+    assert!(demo.program.wait(ENDS_WITHIN).success());
+    demo.assert_that_nothing_is_left();
 }

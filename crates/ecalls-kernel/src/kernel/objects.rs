@@ -128,9 +128,9 @@ pub(crate) const OBJECTS: &[Object] = &[
 ];
 
 /// The object that each service in E-code loads for itself (bpf/ecode/meeting.h).
-pub(crate) const MEET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/meet.bpf.o"));
+pub const MEET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/meet.bpf.o"));
 /// The second object, whose program is attached to the first one.
-pub(crate) const TELL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tell.bpf.o"));
+pub const TELL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tell.bpf.o"));
 
 macro_rules! programs {
     ($($name:literal in $object:literal: $role:expr;)*) => {
