@@ -54,7 +54,7 @@ help:
 	@echo "make nightly    what takes longer: 100,000 random E-code programs (root: in the kernel too)"
 	@echo "make lint       only the checks that run no test"
 	@echo "make format     lay the source out as make lint wants it"
-	@echo "make bench      measure events, E-code and schedulers, in tables (root; three minutes)"
+	@echo "make bench      measure events, E-code, a web server and schedulers (root; four minutes)"
 	@echo "make soak       an hour of many clients: does anything grow? (root; SECONDS=... changes it)"
 	@echo "make install    into PREFIX=$(PREFIX), below DESTDIR if set"
 	@echo "make uninstall  the same, undone"
@@ -107,7 +107,7 @@ format:
 	git ls-files 'abi/*.h' 'bpf/*.c' 'bpf/*.h' 'examples/service/*.c' | xargs clang-format-19 -i
 
 bench:
-	tools/setup build
+	tools/setup build demo
 	tools/setup vm || true # where the kernel has no sched_ext, schedulers are measured there
 	cargo build --release
 	tools/bench

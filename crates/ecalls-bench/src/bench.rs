@@ -9,6 +9,7 @@
 //! - [`timing`]: batches, and which statistic of them is reported;
 //! - [`start`]: a program that loads the core itself;
 //! - [`calls`], [`kernel`], [`signals`], [`readers`], [`sockets`], [`ecode`]: the sections;
+//! - [`server`]: what it costs a web server to be observed;
 //! - [`sched`]: schedulers, a measurement with rows and options of its own;
 //! - [`baselines`]: eventfd, epoll and pipes, by rustix;
 //! - [`report`]: the table, or objects.
@@ -22,6 +23,7 @@ pub(crate) mod readers;
 mod report;
 mod rows;
 mod sched;
+mod server;
 pub(crate) mod signals;
 mod sockets;
 mod start;
@@ -42,6 +44,8 @@ use timing::Effort;
 pub(crate) struct Bench {
     pub(crate) ecalls: Ecalls,
     pub(crate) effort: Effort,
+    /// The rows that are measured, for sections that can leave out single ones.
+    pub(crate) needed: Vec<&'static str>,
 }
 
 /// Whether a row is selected by its name or a part of it. A text that is the whole name of a row
@@ -84,11 +88,12 @@ pub(crate) fn run(args: &BenchArguments) -> Outcome {
     let bench = Bench {
         ecalls: Ecalls::host()?,
         effort,
+        needed,
     };
     // There are several passes, seconds apart: other work rarely disturbs a section in all of them.
     for pass in 0..bench.effort.passes {
         for section in rows::sections(args.what) {
-            let is_needed = section.rows.iter().any(|row| needed.contains(row));
+            let is_needed = section.rows.iter().any(|row| bench.needed.contains(row));
             if is_needed && (pass == 0 || !section.slow) {
                 report.add((section.measure)(&bench)?);
             }

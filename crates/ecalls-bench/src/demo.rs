@@ -9,16 +9,12 @@
 //! 3. the costs of epoll, pipes and signals on this machine now, beside those of ECalls;
 //! 4. the accounts: every event that was raised is in exactly one counter.
 //!
-//! - [`program`], [`server`], [`load`]: the programs, which never outlive the demonstration;
 //! - [`attach`], [`seen`]: subscriptions, reader threads, and their counts;
 //! - [`live`], [`summary`]: the output.
 
 mod attach;
 mod live;
-mod load;
-mod program;
 mod seen;
-mod server;
 mod summary;
 
 use std::time::Duration;
@@ -29,15 +25,14 @@ use ecalls_cli::arguments::DemoArguments;
 
 use self::attach::Attached;
 use self::live::Live;
-use self::load::Load;
 use self::seen::Ours;
-use self::server::Server;
 use self::summary::{Account, Cost};
 use crate::bench::timing::{Effort, Value, two_cpus};
 use crate::bench::{baselines, readers, signals};
 use crate::exit::{Failure, Outcome};
 use crate::output::Output;
 use crate::stop::Stop;
+use crate::web::{Load, Server};
 
 /// Older events are discarded.
 const DEADLINE: Duration = Duration::from_millis(5);

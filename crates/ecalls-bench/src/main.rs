@@ -3,12 +3,14 @@
 //! carry those names.
 //!
 //! - [`mod@bench`]: events, handlers and schedulers, beside what the kernel offers without ECalls;
-//! - [`demo`]: the events of a web server under load.
+//! - [`demo`]: the events of a web server under load;
+//! - [`web`]: that server and that load.
 
 #![forbid(unsafe_code)]
 
 mod bench;
 mod demo;
+mod web;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
@@ -103,6 +104,35 @@ fn a_filter_shows_its_rows_alone_and_still_forms_their_ratios() {
 }
 
 #[test]
+fn a_server_is_measured_bare_and_observed() {
+    if !is_root("bench server") {
+        return;
+    }
+    if ["/usr/sbin/lighttpd", "/usr/bin/wrk"]
+        .iter()
+        .any(|path| !Path::new(path).exists())
+    {
+        eprintln!("bench server: skipped, needs lighttpd and wrk");
+        return;
+    }
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_ecalls-bench"));
+    bench.args([
+        "bench",
+        "server",
+        "--json",
+        "--quick",
+        "--row",
+        "server_filter",
+    ]);
+    let rows = rows(&limit::output(&mut bench, LIMIT));
+    assert_eq!(rows.len(), 1);
+    let row = &rows["server_filter"];
+    for number in ["value", "ratio", "server_us", "generator_us"] {
+        assert!(row[number].as_f64().expect("a number") > 0.0, "{row}");
+    }
+}
+
+#[test]
 fn a_filter_that_fits_no_row_is_refused_with_the_rows_there_are() {
     let output = bench(&["--row", "nonsense"]);
     assert_eq!(output.status.code(), Some(2));
@@ -175,7 +205,7 @@ fn programs_that_do_not_know_the_scheduler_have_a_value_and_a_ratio() {
 
 #[test]
 fn what_was_measured_becomes_a_page_and_the_same_tables() {
-    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let (data, page) = (folder.join("sched.json"), folder.join("report.html"));
     let mut bench = Command::new(env!("CARGO_BIN_EXE_ecalls-bench"));
     bench.args(["bench", "sched", "--json", "--series", "--seconds", "1"]);
@@ -227,7 +257,7 @@ fn a_wrong_call_is_refused_with_usage_and_help_and_manual_pages_name_the_command
     assert!(text.contains("--help"), "{text}");
     let help = String::from_utf8(call(&["bench", "--help"]).stdout).expect("text");
     assert!(help.contains("Usage: ecalls bench"), "{help}");
-    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("man");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("man");
     assert!(
         call(&["man", folder.to_str().expect("a path in UTF-8")])
             .status

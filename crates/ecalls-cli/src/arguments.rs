@@ -34,6 +34,8 @@ pub enum What {
     Events,
     /// Handlers in E-code: from a text to the kernel, and cost per event
     Ecode,
+    /// A web server under load: what it costs to observe it
+    Server,
     /// Schedulers: the workloads of the Cooperative Polling paper under ours, the kernel's and
     /// others
     Sched,

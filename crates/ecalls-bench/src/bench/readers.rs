@@ -205,6 +205,7 @@ fn stream(ecalls: &Ecalls, effort: Effort) -> Result<Value, Failure> {
         statistic: "best batch mean",
         what: "events read per second through one ring, raised without a pause",
         percentiles_us: None,
+        cpu: None,
     })
 }
 

@@ -5,7 +5,7 @@
 use serde::Serialize;
 
 use super::goals::{self, Goal, Verdict};
-use super::timing::Value;
+use super::timing::{RequestCpu, Value};
 use crate::exit::Outcome;
 use crate::output::{Output, Table};
 
@@ -30,6 +30,8 @@ struct Object {
     p50_us: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     p99_us: Option<f64>,
+    #[serde(flatten)]
+    cpu: Option<RequestCpu>,
     #[serde(skip_serializing_if = "Option::is_none")]
     baseline: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -119,6 +121,7 @@ impl Report {
             what: value.what,
             p50_us: value.percentiles_us.map(|[p50, _]| p50),
             p99_us: value.percentiles_us.map(|[_, p99]| p99),
+            cpu: value.cpu,
             baseline: goals::baseline_of(value.row),
             ratio,
             goal: goal.map(|goal| goal.goal),

@@ -3,7 +3,7 @@
 use super::timing::Value;
 use ecalls_cli::arguments::What;
 
-use super::{Bench, baselines, calls, ecode, kernel, readers, signals, sockets, start};
+use super::{Bench, baselines, calls, ecode, kernel, readers, server, signals, sockets, start};
 use crate::exit::Failure;
 
 /// Rows that are measured together.
@@ -21,6 +21,7 @@ pub(crate) fn sections(what: What) -> &'static [Section] {
     match what {
         What::Events => SECTIONS,
         What::Ecode => ecode::SECTIONS,
+        What::Server => server::SECTIONS,
         // The schedulers have rows of their own.
         What::Sched => &[],
     }
@@ -30,7 +31,7 @@ pub(crate) fn sections(what: What) -> &'static [Section] {
 pub(crate) fn without_core(what: What) -> &'static [&'static str] {
     match what {
         What::Events => start::ROWS,
-        What::Ecode | What::Sched => &[],
+        What::Ecode | What::Server | What::Sched => &[],
     }
 }
 
@@ -111,7 +112,9 @@ pub(crate) fn of(what: What) -> impl Iterator<Item = &'static str> {
 /// All rows.
 #[cfg(test)]
 pub(crate) fn all() -> impl Iterator<Item = &'static str> {
-    of(What::Events).chain(of(What::Ecode))
+    of(What::Events)
+        .chain(of(What::Ecode))
+        .chain(of(What::Server))
 }
 
 #[cfg(test)]
@@ -157,6 +160,12 @@ mod tests {
         "kernel_call",
         "bpftrace_start",
         "true_start",
+        "server_bare",
+        "server_memory",
+        "server_filter",
+        "server_readiness",
+        "server_sched",
+        "server_bpftrace",
     ];
 
     #[test]

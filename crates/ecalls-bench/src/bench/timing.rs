@@ -8,6 +8,7 @@
 use std::thread;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use serde::Serialize;
 
 use crate::exit::{Code, Failure, Outcome};
 
@@ -27,6 +28,17 @@ pub(crate) struct Value {
     pub(crate) what: &'static str,
     /// p50 and p99, where single rounds count.
     pub(crate) percentiles_us: Option<[f64; 2]>,
+    /// Processor time of one request, for rows about a server.
+    pub(crate) cpu: Option<RequestCpu>,
+}
+
+/// Processor time in us, divided by the requests of the same time.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct RequestCpu {
+    pub(crate) server_us: f64,
+    /// With what the kernel does in its name: on the loopback interface, the server's arrivals.
+    pub(crate) generator_us: f64,
+    pub(crate) reader_us: f64,
 }
 
 impl Value {
@@ -44,6 +56,7 @@ impl Value {
             statistic,
             what,
             percentiles_us: None,
+            cpu: None,
         }
     }
 

@@ -10,13 +10,13 @@ use serde::Serialize;
 
 use super::DEADLINE;
 use super::attach::{Attached, DELAY_NS, PACE, Watched};
-use super::load::Load;
 use super::seen::Seen;
-use super::server::Server;
 use super::summary::Cost;
 use crate::duration::show_ns;
 use crate::exit::{Code, Failure, Outcome};
 use crate::output::{Dropped, Output, Table};
+use crate::web::Load;
+use crate::web::Server;
 
 /// Seconds between two tables: on a terminal; otherwise; and in a short run.
 const FAST: f64 = 1.0;

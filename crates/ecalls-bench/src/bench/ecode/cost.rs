@@ -212,6 +212,7 @@ fn count(row: &'static str, value: u64, what: &'static str) -> Value {
         statistic: "count",
         what,
         percentiles_us: None,
+        cpu: None,
     }
 }
 

@@ -1,7 +1,7 @@
-//! Programs that the demonstration finds, starts and ends.
+//! Programs that this one finds, starts and ends.
 //!
 //! A [`Running`] program is ended and reaped when it is dropped, so also after failures and SIGINT.
-//! If the demonstration itself is killed, the kernel ends the program, provided that setpriv (of
+//! If this program is killed, the kernel ends the program, provided that setpriv (of
 //! util-linux) is installed to request this; setpriv also makes the program run as the user nobody.
 
 use std::fs::File;
@@ -28,7 +28,7 @@ const NOBODY: &str = "65534";
 const FOLDERS_OF_ROOT: &str = "/usr/local/sbin:/usr/sbin:/sbin";
 
 /// The path of the program of that name.
-pub(super) fn find(name: &str) -> Option<PathBuf> {
+pub(crate) fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var("PATH").unwrap_or_default();
     format!("{path}:{FOLDERS_OF_ROOT}")
         .split(':')
@@ -39,7 +39,7 @@ pub(super) fn find(name: &str) -> Option<PathBuf> {
 
 /// A running program in a process group of its own.
 #[derive(Debug)]
-pub(super) struct Running {
+pub(crate) struct Running {
     child: Child,
     name: String,
 }
@@ -48,7 +48,7 @@ impl Running {
     /// Starts a program, with its standard error in `errors`.
     ///
     /// The kernel ends it with the *thread* that calls this.
-    pub(super) fn start(
+    pub(crate) fn start(
         program: &Path,
         arguments: &[String],
         errors: Option<File>,
@@ -75,13 +75,13 @@ impl Running {
     }
 
     /// Its process id.
-    pub(super) fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// Binds it to one processor: the scheduler's placement of server and load has more influence
     /// on the result than everything that is measured.
-    pub(super) fn pin(&self, cpu: usize) {
+    pub(crate) fn pin(&self, cpu: usize) {
         let mut set = CpuSet::new();
         set.set(cpu);
         // If it has ended or the processor is gone, this fails and does not matter.
@@ -93,12 +93,12 @@ impl Running {
     }
 
     /// Its exit status; `None`: it still runs.
-    pub(super) fn ended(&mut self) -> Option<ExitStatus> {
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
     /// Waits for its end and returns its output. `None`: the user requested the end first.
-    pub(super) fn output(mut self, stop: &Stop) -> Result<Option<String>, Failure> {
+    pub(crate) fn output(mut self, stop: &Stop) -> Result<Option<String>, Failure> {
         let status = loop {
             if stop.is_set() {
                 return Ok(None);

@@ -25,12 +25,12 @@ const NONE_FOUND: &str = "there is no web server to show: install lighttpd and w
 
 /// A running server, which ends when this is dropped; its folder is then removed.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(crate) struct Server {
     // The order matters: the server ends before its folder is removed.
     program: Running,
     _folder: Folder,
-    pub(super) name: String,
-    pub(super) port: u16,
+    pub(crate) name: String,
+    pub(crate) port: u16,
 }
 
 /// A folder for one run.
@@ -40,7 +40,7 @@ struct Folder(PathBuf);
 impl Folder {
     /// The folder is readable for the user nobody.
     fn create() -> std::io::Result<Folder> {
-        let path = std::env::temp_dir().join(format!("ecalls-demo-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("ecalls-web-{}", std::process::id()));
         fs::create_dir(&path)?;
         let folder = Folder(path);
         fs::set_permissions(&folder.0, Permissions::from_mode(0o755))?;
@@ -63,7 +63,7 @@ impl Server {
     ///
     /// # Errors
     /// None is installed, or the server does not start: the message has its error output.
-    pub(super) fn start(command: Option<&str>, stop: &Stop) -> Result<Server, Failure> {
+    pub(crate) fn start(command: Option<&str>, stop: &Stop) -> Result<Server, Failure> {
         let folder = Folder::create().map_err(|error| failed("making a folder", error))?;
         let port = free_port().map_err(|error| failed("looking for a free port", error))?;
         let (program, arguments) = match command {
@@ -84,17 +84,17 @@ impl Server {
     }
 
     /// Its process id.
-    pub(super) fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.program.pid()
     }
 
     /// Binds it to one processor.
-    pub(super) fn pin(&self, cpu: usize) {
+    pub(crate) fn pin(&self, cpu: usize) {
         self.program.pin(cpu);
     }
 
     /// Fails if it has ended.
-    pub(super) fn check(&mut self) -> Result<(), Failure> {
+    pub(crate) fn check(&mut self) -> Result<(), Failure> {
         match self.program.ended() {
             None => Ok(()),
             Some(status) => Err(failed(&format!("running {}", self.name), status)),

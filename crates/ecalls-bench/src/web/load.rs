@@ -18,7 +18,7 @@ const NONE_FOUND: &str = "there is no program that makes load: install wrk (on D
 
 /// A load generator for one port.
 #[derive(Debug)]
-pub(super) struct Load {
+pub(crate) struct Load {
     program: PathBuf,
     is_wrk: bool,
     port: u16,
@@ -30,7 +30,7 @@ impl Load {
     ///
     /// # Errors
     /// None is installed.
-    pub(super) fn find(port: u16, cpu: Option<usize>) -> Result<Load, Failure> {
+    pub(crate) fn find(port: u16, cpu: Option<usize>) -> Result<Load, Failure> {
         let wrk = find("wrk");
         let is_wrk = wrk.is_some();
         let program = wrk
@@ -45,12 +45,12 @@ impl Load {
     }
 
     /// Its name.
-    pub(super) fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         if self.is_wrk { "wrk" } else { "httperf" }
     }
 
     /// Requests per second in a run of about this many seconds. `None`: the user requested the end.
-    pub(super) fn requests_per_s(&self, seconds: u64, stop: &Stop) -> Result<Option<f64>, Failure> {
+    pub(crate) fn requests_per_s(&self, seconds: u64, stop: &Stop) -> Result<Option<f64>, Failure> {
         let run = self.run(seconds, false)?;
         let Some(text) = run.output(stop)? else {
             return Ok(None);
@@ -62,7 +62,7 @@ impl Load {
     }
 
     /// Starts load on lasting and on new connections; it ends when the result is dropped.
-    pub(super) fn start(&self, seconds: u64) -> Result<[Running; 2], Failure> {
+    pub(crate) fn start(&self, seconds: u64) -> Result<[Running; 2], Failure> {
         Ok([self.run(seconds, false)?, self.run(seconds, true)?])
     }
 

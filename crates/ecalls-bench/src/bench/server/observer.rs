@@ -1,0 +1,198 @@
+//! The observers of the server.
+//!
+//! Ours read at their leisure: a thread takes the events every few milliseconds without a system
+//! call, so no event wakes anybody.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use ecalls::socket::Interest;
+use ecalls::{Channel, ChannelBuilder, Ecalls, SlotUse, Subscription};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::super::timing::os;
+use crate::exit::Failure;
+use crate::web::Server;
+
+/// Something that observes the server during a turn.
+pub(super) struct Observer {
+    pub(super) row: &'static str,
+    pub(super) what: &'static str,
+    /// Starts it.
+    pub(super) start: fn(&Ecalls, &Server) -> Started,
+}
+
+/// A running observer. The inner error is the reason why this machine cannot have it.
+pub(super) type Started = Result<Result<Running, &'static str>, Failure>;
+
+/// The observers, in the order of the rows.
+pub(super) const OBSERVERS: &[Observer] = &[
+    Observer {
+        row: "server_memory",
+        what: "every event of the server's sockets into a ring, which is read every 10 ms",
+        start: memory,
+    },
+    Observer {
+        row: "server_filter",
+        what: "a filter in E-code passes one event in a hundred",
+        start: filter,
+    },
+    Observer {
+        row: "server_readiness",
+        what: "one slot per descriptor: an event that was not read is replaced",
+        start: readiness,
+    },
+    Observer {
+        row: "server_sched",
+        what: "delays of more than 100 ms in the scheduler, of which there are none",
+        start: sched,
+    },
+    Observer {
+        row: "server_bpftrace",
+        what: "bpftrace counts the events of all sockets, and prints the number every second",
+        start: bpftrace,
+    },
+];
+
+/// The service of the server's events.
+const SOCKET: &str = "socket";
+const RING: u32 = 16_384;
+const SLOTS: u32 = 1024;
+/// The interval between two looks of a reader.
+const PACE: Duration = Duration::from_millis(10);
+/// No thread waits so long for a processor here.
+const DELAY: Duration = Duration::from_millis(100);
+
+/// A running observer; it ends when this is dropped.
+pub(super) enum Running {
+    Ours {
+        _subscription: Box<Subscription>,
+        ending: Arc<AtomicBool>,
+        reader: Option<JoinHandle<()>>,
+    },
+    Program(Child),
+}
+
+impl Running {
+    /// The process, if it is one of its own.
+    pub(super) fn process(&self) -> Option<u32> {
+        match self {
+            Running::Ours { .. } => None,
+            Running::Program(child) => Some(child.id()),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        match self {
+            Running::Ours { ending, reader, .. } => {
+                ending.store(true, Ordering::Relaxed);
+                if let Some(reader) = reader.take() {
+                    // A reader that panicked has printed its message.
+                    let _ = reader.join();
+                }
+            }
+            Running::Program(child) => {
+                let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+                // A process that has ended already needs no signal.
+                let _ = pid.map(|pid| kill_process(pid, Signal::INT));
+                let _ = child.wait();
+            }
+        }
+    }
+}
+
+/// Registers the server's sockets, and reads what one subscription to them brings.
+fn sockets(
+    ecalls: &Ecalls,
+    server: &Server,
+    channel: ChannelBuilder,
+    text: Option<&str>,
+) -> Started {
+    // Connections inherit the registration of the listening socket; a second one changes nothing.
+    ecalls.watch_sockets_of(server.pid(), &Interest::default().everyone())?;
+    ours(ecalls, SOCKET, channel, text)
+}
+
+fn ours(ecalls: &Ecalls, service: &str, channel: ChannelBuilder, text: Option<&str>) -> Started {
+    let channel = channel.open()?;
+    let mut builder = ecalls.subscribe(service)?;
+    if let Some(text) = text {
+        builder = builder.ecode(text);
+    }
+    let subscription = builder.memory(&channel).install()?;
+    let ending = Arc::new(AtomicBool::new(false));
+    let stop = Arc::clone(&ending);
+    let reader = thread::Builder::new()
+        .name("reader".to_owned())
+        .spawn(move || read(channel, &stop))
+        .map_err(|error| os("starting a reader", error))?;
+    Ok(Ok(Running::Ours {
+        _subscription: Box::new(subscription),
+        ending,
+        reader: Some(reader),
+    }))
+}
+
+fn read(mut channel: Channel, ending: &AtomicBool) {
+    while !ending.load(Ordering::Relaxed) {
+        while channel.try_recv().is_some() {}
+        thread::sleep(PACE);
+    }
+}
+
+fn memory(ecalls: &Ecalls, server: &Server) -> Started {
+    sockets(ecalls, server, ecalls.channel().ring(RING), None)
+}
+
+fn filter(ecalls: &Ecalls, server: &Server) -> Started {
+    let text = "static long events; return ++events % 100 == 0;";
+    sockets(ecalls, server, ecalls.channel().ring(RING), Some(text))
+}
+
+fn readiness(ecalls: &Ecalls, server: &Server) -> Started {
+    let channel = ecalls.channel().slots(SLOTS, SlotUse::Type);
+    sockets(ecalls, server, channel, None)
+}
+
+fn sched(ecalls: &Ecalls, _server: &Server) -> Started {
+    let delay_ns = u64::try_from(DELAY.as_nanos()).unwrap_or(u64::MAX);
+    ecalls
+        .access()
+        .set_parameter(ecalls_abi::service::SERVICE_SCHED, delay_ns)?;
+    ours(ecalls, "sched", ecalls.channel().ring(RING), None)
+}
+
+fn bpftrace(_ecalls: &Ecalls, _server: &Server) -> Started {
+    const READY: &str = "ready";
+    let text = format!(
+        "BEGIN {{ printf(\"{READY}\\n\") }} tracepoint:sock:sk_data_ready {{ @ = count(); }} \
+         interval:s:1 {{ print(@) }}"
+    );
+    let program = Command::new("bpftrace")
+        .args(["-B", "line", "-e", &text])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn();
+    let Ok(mut child) = program else {
+        return Ok(Err("bpftrace is not installed"));
+    };
+    let mut out = BufReader::new(child.stdout.take().expect("it is piped"));
+    let mut line = String::new();
+    while out.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
+        if line.trim_end() == READY {
+            // Someone must read what it prints.
+            thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
+            return Ok(Ok(Running::Program(child)));
+        }
+        line.clear();
+    }
+    let _ = child.wait();
+    Ok(Err("bpftrace cannot count this tracepoint here"))
+}
