@@ -25,6 +25,8 @@ static __always_inline s32 set_up(u32 cpu) {
 		return -ENOENT;
 	sched_init(c, &options);
 	error = scx_bpf_create_dsq(QUEUE_PLAIN(cpu), -1);
+	if (!error)
+		error = scx_bpf_create_dsq(QUEUE_PARKED(cpu), -1);
 	for (u32 i = 0; lib_again(i, SCHED_ENTITIES); i++) {
 		if (i >= SCHED_ENTITIES || error)
 			break;
@@ -80,10 +82,12 @@ void BPF_PROG(sched_offline, s32 cpu) {
 				  &none, sizeof(none));
 		return;
 	}
-	for (u32 i = 0; lib_again(i, SCHED_ENTITIES + 1); i++) {
-		if (i > SCHED_ENTITIES)
+	for (u32 i = 0; lib_again(i, SCHED_ENTITIES + 2); i++) {
+		if (i > SCHED_ENTITIES + 1)
 			break;
-		u64 queue = i < SCHED_ENTITIES ? QUEUE_ENTITY((u32)cpu, i) : QUEUE_PLAIN((u32)cpu);
+		u64 queue = i == SCHED_ENTITIES ? QUEUE_PLAIN((u32)cpu) : QUEUE_PARKED((u32)cpu);
+		if (i < SCHED_ENTITIES)
+			queue = QUEUE_ENTITY((u32)cpu, i);
 		if (!bpf_iter_scx_dsq_new(&it, queue, 0))
 			while ((p = bpf_iter_scx_dsq_next(&it)))
 				scx_bpf_dsq_move(&it, p, local, 0);

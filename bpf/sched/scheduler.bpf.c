@@ -6,14 +6,16 @@
  * The states of a task: runnable (the policy knows it) -> enqueue (it waits in a dispatch queue) ->
  * dispatch (the policy chooses the first task of some queue) -> running -> stopping -> and again,
  * until quiescent. These operations are in this file; those for the begin and end of a task are in
- * task.h, those of a CPU in cpu.h, and those of control groups in share.h. The table of all
- * operations is at the end.
+ * task.h, those of a CPU in cpu.h, and those of control groups in share.h. A thread that waits for
+ * the quota of its control group is in none of these states (quota.h). The table of all operations
+ * is at the end.
  *
  * Failures: the kernel schedules all tasks itself again when this program makes a mistake, is
  * detached, or leaves a runnable task waiting for 30 s; the end of its loader detaches it in any
  * case.
  */
 #include "cpu.h"
+#include "quota.h"
 #include "take.h"
 #include "task.h"
 #include "traced.h"
@@ -42,7 +44,9 @@ __noinline int begin(struct task_struct *p __arg_trusted, struct sched_task *t L
 		c->plain.weight = t->plain.weight;
 	}
 	load_settle(t, c);
-	is_timed = is_fine(c) || now < c->hurry_until_ns ||
+	if (t->limited)
+		quota_begins(t, c, now);
+	is_timed = is_fine(c) || t->limited || now < c->hurry_until_ns ||
 		   (t->entity >= SCHED_ENTITIES &&
 		    fair_is_light(c, t->plain.weight, load_of_cpu(cpu)));
 	slice = c->limit_ns > now ? c->limit_ns - now : 1;
@@ -68,7 +72,8 @@ s32 BPF_PROG(sched_select, struct task_struct *p, s32 prev_cpu, u64 wake_flags) 
 	if (t && t->entity < SCHED_ENTITIES && !is_heir(t))
 		return prev_cpu;
 	cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
-	if (idle)
+	/* A thread under a quota may have to wait for it (enqueue). */
+	if (idle && !(t && t->limited))
 		scx_bpf_dsq_insert(p, SCX_NUMBER(scx_dsq_id_flags, SCX_DSQ_LOCAL),
 				   setting.options.period_ns, 0);
 	return cpu;
@@ -85,18 +90,8 @@ void BPF_PROG(sched_runnable, struct task_struct *p, u64 enq_flags) {
 	if (t->cpu != cpu)
 		leave(t);
 	move_to(t, cpu, c);
-	t->ready = 1;
 	t->comes = COMES_NOW;
-	share_ready(t);
-	if (t->entity < SCHED_ENTITIES) {
-		t->plain.weight = share_weight(t);
-		weigh(t, c, !sched_in(c->runnable, t->entity));
-		turn_ready(c, t->entity, now_ns());
-		seen_waits(cpu, t->entity, now_ns());
-	} else {
-		turn_ready_plain(c, &t->plain, now_ns());
-	}
-	load_settle(t, c);
+	arise(t, c, now_ns());
 }
 
 SEC("struct_ops/enqueue")
@@ -117,6 +112,8 @@ void BPF_PROG(sched_enqueue, struct task_struct *p, u64 enq_flags) {
 		turn_ready_plain(c, &t->plain, now);
 		load_settle(t, c);
 	}
+	if (t && c && t->limited && quota_parks(p, t, cpu, c, now))
+		return;
 	if (!t || !c ||
 	    (enq_flags & SCX_NUMBER(scx_enq_flags, SCX_ENQ_LAST) && !window_holds(c, t->entity))) {
 		scx_bpf_dsq_insert(p, local, slice, enq_flags);
@@ -169,6 +166,8 @@ void BPF_PROG(sched_dispatch, s32 cpu, struct task_struct *prev) {
 	if (!c)
 		return;
 	clear_left(cpu, now);
+	if (c->quotas)
+		quota_decides(prev, cpu, c, now);
 	sink_events(cpu, c);
 	look_at_queue(cpu, &queue);
 	sched_choose(c, now, &queue, &choice);
@@ -220,6 +219,9 @@ void BPF_PROG(sched_running, struct task_struct *p) {
 	if (moved || heir_is_another(p, t))
 		leave(t);
 	move_to(t, cpu, c);
+	/* Its CPU goes offline, and lets all threads run. */
+	if (t->parked)
+		quota_unpark(t, c, now);
 	/* The task is treated as if it had waited here for no time. */
 	if (moved)
 		turn_ready_plain(c, &t->plain, now);
@@ -246,6 +248,10 @@ void BPF_PROG(sched_stopping, struct task_struct *p, bool runnable) {
 	if (!t || !c)
 		return;
 	watch_ends(cpu, now);
+	if (t->limited)
+		quota_ends(t, c, now);
+	if (t->parked)
+		return;
 	if (t->entity >= SCHED_ENTITIES) {
 		turn_stop(c, runnable, now);
 		t->plain.vtime = c->plain.vtime;
@@ -289,17 +295,12 @@ void BPF_PROG(sched_quiescent, struct task_struct *p, u64 deq_flags) {
 	struct sched_task *t = task_of(p);
 	struct sched_cpu *c = t ? cpu_of(t->cpu) : 0;
 
-	if (!c || !t->ready)
+	if (!c)
 		return;
-	t->ready = 0;
-	load_settle(t, c);
-	share_sleep(t);
-	sink_leaves(t);
-	if (t->entity >= SCHED_ENTITIES) {
-		turn_sleep_plain(c, &t->plain, now_ns());
-		return;
-	}
-	turn_sleep(c, t->entity, deq_flags & SCX_NUMBER(scx_deq_flags, SCX_DEQ_SLEEP), now_ns());
+	if (t->ready)
+		rest(t, c, deq_flags & SCX_NUMBER(scx_deq_flags, SCX_DEQ_SLEEP), now_ns());
+	else
+		t->parked = 0;
 }
 
 SEC("struct_ops/exit")
@@ -329,6 +330,7 @@ struct sched_ext_ops ecalls_sched = {
 	.cgroup_move = (void *)share_moves,
 	.cgroup_set_weight = (void *)share_weighs,
 	.cgroup_set_idle = (void *)share_idles,
+	.cgroup_set_bandwidth = (void *)share_limits,
 	.cpu_online = (void *)sched_online,
 	.cpu_offline = (void *)sched_offline,
 	.init = (void *)sched_init_all,

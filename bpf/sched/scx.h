@@ -57,10 +57,17 @@ struct sched_ext_entity {
 	u32 flags;
 	u64 slice;
 };
+struct sigpending {
+	struct {
+		unsigned long sig[1];
+	} signal;
+};
 /* Fields of task_struct in addition to those in kernel.h. */
 struct task_struct___scx {
 	struct sched_ext_entity scx;
 	int nr_cpus_allowed;
+	int rcu_read_lock_nesting;
+	struct sigpending pending;
 };
 struct scx_init_task_args {
 	bool fork;
@@ -68,6 +75,9 @@ struct scx_init_task_args {
 };
 struct scx_cgroup_init_args {
 	u32 weight;
+	u64 bw_period_us;
+	u64 bw_quota_us;
+	u64 bw_burst_us;
 };
 struct scx_task_group {
 	bool idle;
@@ -113,6 +123,8 @@ struct sched_ext_ops {
 	void (*cgroup_move)(struct task_struct *p, struct cgroup *from, struct cgroup *to);
 	void (*cgroup_set_weight)(struct cgroup *cgroup, u32 weight);
 	void (*cgroup_set_idle)(struct cgroup *cgroup, bool idle);
+	void (*cgroup_set_bandwidth)(struct cgroup *cgroup, u64 period_us, u64 quota_us,
+				     u64 burst_us);
 	void (*cpu_online)(s32 cpu);
 	void (*cpu_offline)(s32 cpu);
 	s32 (*init)(void);
@@ -134,6 +146,9 @@ extern s32 scx_bpf_dsq_nr_queued(u64 dsq_id) __ksym __weak;
 extern struct task_struct *scx_bpf_dsq_peek(u64 dsq_id) __ksym __weak;
 extern bool scx_bpf_dsq_move(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id,
 			     u64 enq_flags) __ksym __weak;
+extern void scx_bpf_dsq_move_set_vtime(struct bpf_iter_scx_dsq *it, u64 vtime) __ksym __weak;
+extern bool scx_bpf_dsq_move_vtime(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id,
+				   u64 enq_flags) __ksym __weak;
 extern int bpf_iter_scx_dsq_new(struct bpf_iter_scx_dsq *it, u64 dsq_id, u64 flags) __ksym __weak;
 extern struct task_struct *bpf_iter_scx_dsq_next(struct bpf_iter_scx_dsq *it) __ksym __weak;
 extern void bpf_iter_scx_dsq_destroy(struct bpf_iter_scx_dsq *it) __ksym __weak;

@@ -26,21 +26,22 @@
  * of nice 0, as under the kernel's own scheduler.
  *
  * Limits: a thread's weight is at least a 256th of that of nice 0. There are SHARE_GROUPS_MAX
- * groups with a cpu.weight; further groups count as the root. cpu.max has no effect.
+ * groups with a cpu.weight; further groups count as the root. What cpu.max limits is in quota.h.
  */
 #ifndef ECALLS_SCHED_SHARE_H
 #define ECALLS_SCHED_SHARE_H
 
 #include "state.h"
 
-#define SHARE_GROUPS_MAX 4096u /* a power of two */
-#define SHARE_NEAR 64u	       /* entries of the table that one call searches */
-#define SHARE_LEVELS 16u       /* depth of nesting; groups above are not divided */
-#define SHARE_ROUNDS 64u       /* of settling: two per level, and more for concurrent calls */
-#define SHARE_SCALE 64u	       /* factor from the kernel's weights to ours, for their parts */
-#define SHARE_PART_BITS 16     /* fractional bits of a group's part */
-#define SHARE_FINE_BITS 16     /* additional ones while it is computed */
-#define SHARE_IDLE 1u	       /* weight of an idle group */
+#define SHARE_GROUPS_MAX 4096u	 /* a power of two */
+#define SHARE_NEAR 64u		 /* entries of the table that one call searches */
+#define SHARE_LEVELS 16u	 /* depth of nesting; groups above are not divided */
+#define SHARE_ROUNDS 64u	 /* of settling: two per level, and more for concurrent calls */
+#define SHARE_SCALE 64u		 /* factor from the kernel's weights to ours, for their parts */
+#define SHARE_PART_BITS 16	 /* fractional bits of a group's part */
+#define SHARE_LIMITED (1u << 31) /* flag of a part: this group, or one above, has a quota */
+#define SHARE_FINE_BITS 16	 /* additional ones while it is computed */
+#define SHARE_IDLE 1u		 /* weight of an idle group */
 #define SHARE_NICE_0 (VTIME_WEIGHT * SHARE_SCALE)
 #define SHARE_LEAST (SHARE_NICE_0 / 256) /* with less a thread waits until the watchdog notices */
 
@@ -53,7 +54,9 @@ struct share {
 	u64 weight;
 	u64 counted; /* part of the weight that is in the parent's sum */
 	u64 below;   /* number of groups directly below */
-	u64 part;    /* its part of the whole; the upper half is the version; 0: none */
+	/* its part of the whole, and SHARE_LIMITED; the upper half is the version; 0: none */
+	u64 part;
+	struct quota quota; /* cpu.max (lib/sched/quota.h) */
 };
 
 /* The root has no entry. The lower half of a group's number is its index here. */
@@ -162,10 +165,11 @@ __noinline u64 share_part(u64 number) {
 	 * old version. */
 	u64 version = __sync_fetch_and_add(&shares.version, 0);
 	struct share *s = share_of(number);
-	u64 part, own;
+	u64 part, own, quotas;
 
 	if (!s)
 		return 0;
+	quotas = s->quota.quota_ns;
 	own = s->weight;
 	part = own << (SHARE_PART_BITS + SHARE_FINE_BITS);
 	number = s->parent;
@@ -177,16 +181,18 @@ __noinline u64 share_part(u64 number) {
 		own = sum > (s64)own ? (u64)sum : own;
 		part = part * above->weight / (own ? own : 1);
 		own = above->weight;
+		quotas |= above->quota.quota_ns;
 		number = above->parent;
 	}
 	part >>= SHARE_FINE_BITS;
-	part = part ? part : 1;
+	part = (part ? part : 1) | (quotas ? SHARE_LIMITED : 0);
 	*(volatile u64 *)&s->part = version << 32 | part;
 	return part;
 }
 
-/* A thread's weight relative to all other threads. */
-static __always_inline u32 share_weight(const struct sched_task *t) {
+/* A thread's weight relative to all other threads. It also finds out whether the thread is under a
+ * quota. */
+static __always_inline u32 share_weight(struct sched_task *t) {
 	u64 weight = (u64)t->nice * SHARE_SCALE, own = t->nice ? t->nice : 1, part;
 	struct share *s = share_of(t->share);
 
@@ -194,10 +200,22 @@ static __always_inline u32 share_weight(const struct sched_task *t) {
 		s64 sum = *(volatile s64 *)&s->sum;
 		part = *(volatile u64 *)&s->part;
 		part = part && part >> 32 == shares.version ? (u32)part : share_part(t->share);
+		if (t->limited != (part & SHARE_LIMITED)) {
+			t->limited = part & SHARE_LIMITED;
+			t->from_ns = 0;
+		}
+		part &= ~(u64)SHARE_LIMITED;
 		weight = weight * part / (sum > (s64)own ? (u64)sum : own);
 		weight = (weight + (1u << (SHARE_PART_BITS - 1))) >> SHARE_PART_BITS;
 	}
 	return weight > SHARE_LEAST ? weight : SHARE_LEAST;
+}
+
+/* A thread comes to a control group. Until it has the CPU there, it counts as one under a quota. */
+static __always_inline void share_enters(struct sched_task *t, u64 number) {
+	t->share = number;
+	t->limited = number ? SHARE_LIMITED : 0;
+	t->from_ns = 0;
 }
 
 /* The kernel's id of a control group, 0 for the root. */
@@ -279,6 +297,7 @@ s32 BPF_PROG(share_init, struct cgroup *group, struct scx_cgroup_init_args *args
 	s->weight = share_idle(group) ? SHARE_IDLE : args->weight;
 	s->parent = share_number(BPF_CORE_READ(group, self.parent, cgroup));
 	s->sum = s->counted = s->below = s->part = 0;
+	quota_set(&s->quota, args->bw_period_us, args->bw_quota_us, args->bw_burst_us, now_ns());
 	number = (u64)++s->last << 32 | place;
 	s->number = number;
 	above = share_of(s->parent);
@@ -320,6 +339,16 @@ void BPF_PROG(share_idles, struct cgroup *group, bool idle) {
 	share_weigh(group, idle ? SHARE_IDLE : VTIME_WEIGHT);
 }
 
+SEC("struct_ops/cgroup_set_bandwidth")
+void BPF_PROG(share_limits, struct cgroup *group, u64 period_us, u64 quota_us, u64 burst_us) {
+	struct share *s = share_of(share_number(group));
+
+	if (!s)
+		return;
+	quota_set(&s->quota, period_us, quota_us, burst_us, now_ns());
+	share_changes();
+}
+
 SEC("struct_ops/cgroup_move")
 void BPF_PROG(share_moves, struct task_struct *p, struct cgroup *from, struct cgroup *to) {
 	struct sched_task *t = task_of(p);
@@ -329,7 +358,7 @@ void BPF_PROG(share_moves, struct task_struct *p, struct cgroup *from, struct cg
 	/* The kernel takes a task out of its queue before this call, and inserts it again
 	 * afterwards. */
 	share_sleep(t);
-	t->share = share_number(to);
+	share_enters(t, share_number(to));
 	if (t->ready)
 		share_ready(t);
 }

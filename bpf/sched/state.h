@@ -17,6 +17,7 @@
 #include "abi/sched.h"
 #include "lib/histogram.h"
 #include "lib/sched/choose.h"
+#include "lib/sched/quota.h"
 
 _Static_assert(SCHED_WHY_NOBODY == ECALLS_WHY_NOBODY && SCHED_WHY_FAIR == ECALLS_WHY_FAIR &&
 		       SCHED_WHY_RELEASE == ECALLS_WHY_RELEASE &&
@@ -25,9 +26,11 @@ _Static_assert(SCHED_WHY_NOBODY == ECALLS_WHY_NOBODY && SCHED_WHY_FAIR == ECALLS
 
 #define CPUS_MAX 1024u
 
-/* Dispatch queues: of the entities of all CPUs, then one per CPU. */
+/* Dispatch queues: of the entities of all CPUs, then two per CPU, of plain threads and of those
+ * that wait for their group's next period (quota.h). */
 #define QUEUE_ENTITY(cpu, entity) ((u64)(cpu) * SCHED_ENTITIES + (entity))
 #define QUEUE_PLAIN(cpu) (1ull << 32 | (cpu))
+#define QUEUE_PARKED(cpu) (2ull << 32 | (cpu))
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -63,6 +66,9 @@ struct sched_task {
 	u32 counted_nice; /* part of it in the sum of its control group (share.h) */
 	u32 loaded;	  /* its weight in the load of a CPU (load.h), and that CPU */
 	u32 loaded_cpu;
+	u32 limited;  /* 1: its control group, or one above, may have a quota (quota.h) */
+	u32 parked;   /* 1: it waits for that quota; `ready` is 0 */
+	u64 from_ns;  /* since when its turn has not been charged to the quota; 0: no turn */
 	u64 share;    /* number of its control group (share.h); 0: the root */
 	u64 waits_ns; /* time when its wait began; 0: it has not waited yet (wait.h) */
 	u64 polls;    /* counter of the slot, as read last */

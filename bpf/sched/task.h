@@ -57,6 +57,34 @@ static __always_inline void bequeath(const struct task_struct *p, const struct s
 	fair_end(c, e->vtime, e->weight, SHARE_NICE_0);
 }
 
+/* A thread wants the CPU of its virtual time from now on: the policy, the load and the shares count
+ * it. */
+static __always_inline void arise(struct sched_task *t, struct sched_cpu *c, u64 now) {
+	t->ready = 1;
+	share_ready(t);
+	if (t->entity < SCHED_ENTITIES) {
+		t->plain.weight = share_weight(t);
+		weigh(t, c, !sched_in(c->runnable, t->entity));
+		turn_ready(c, t->entity, now);
+		seen_waits(t->cpu, t->entity, now);
+	} else {
+		turn_ready_plain(c, &t->plain, now);
+	}
+	load_settle(t, c);
+}
+
+/* A thread no longer wants the CPU; `asleep`: it sleeps. */
+static __always_inline void rest(struct sched_task *t, struct sched_cpu *c, bool asleep, u64 now) {
+	t->ready = 0;
+	load_settle(t, c);
+	share_sleep(t);
+	sink_leaves(t);
+	if (t->entity >= SCHED_ENTITIES)
+		turn_sleep_plain(c, &t->plain, now);
+	else
+		turn_sleep(c, t->entity, asleep, now);
+}
+
 SEC("struct_ops/set_weight")
 void BPF_PROG(sched_weight, struct task_struct *p, u32 weight) {
 	struct sched_task *t = task_of(p);
@@ -100,7 +128,7 @@ s32 BPF_PROG(sched_init_task, struct task_struct *p, struct scx_init_task_args *
 	if (!t)
 		return -ENOMEM;
 	t->nice = VTIME_WEIGHT;
-	t->share = share_number(args->cgroup);
+	share_enters(t, share_number(args->cgroup));
 	t->born = args->fork;
 	t->plain.group = SCHED_NOBODY;
 	t->entity = SCHED_NOBODY;

@@ -25,6 +25,7 @@ struct sched_timer_of {
 	struct bpf_timer timer;
 	u64 at_ns;   /* when it expires; 0: it is not armed */
 	u64 past_ns; /* the last time that was past when the timer was armed */
+	u64 look_ns; /* when the CPU looks at threads that wait for a quota (quota.h); 0: none */
 };
 
 struct {
@@ -59,13 +60,20 @@ static __always_inline void kick(s32 cpu, u64 flags) {
 		scx_bpf_kick_cpu(cpu, flags);
 }
 
+/* When a CPU decides again: for the policy, or for a quota. */
+static __always_inline u64 timer_next(struct sched_cpu *c, const struct sched_timer_of *timer) {
+	u64 at = sched_timer(c);
+
+	return timer->look_ns && timer->look_ns < at ? timer->look_ns : at;
+}
+
 /* The timer of a CPU has expired. */
 static int timer_comes(void *map, u32 *cpu, struct sched_timer_of *timer) {
 	struct sched_cpu *c = cpu_of(*cpu);
 	u64 at;
 
 	timer->at_ns = 0;
-	at = c ? sched_timer(c) : 0;
+	at = c ? timer_next(c, timer) : 0;
 	/* The thread for which the timer was armed has gone or has run, and the next time is later.
 	 * If the CPU has armed the timer meanwhile, that time is the newer one. */
 	if (at > now_ns()) {
@@ -84,7 +92,7 @@ static __always_inline void set_timer(u32 cpu, struct sched_cpu *c, u64 now) {
 
 	if (!timer)
 		return;
-	at = sched_timer(c);
+	at = timer_next(c, timer);
 	if (at == SCHED_NEVER || (timer->at_ns && timer->at_ns <= at))
 		return;
 	timer->at_ns = at;

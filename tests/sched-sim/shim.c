@@ -7,6 +7,7 @@
 #include "bpf/lib/sched/admit.h"
 #include "bpf/lib/sched/balance.h"
 #include "bpf/lib/sched/choose.h"
+#include "bpf/lib/sched/quota.h"
 
 const ecalls_u64 policy_sizes[] = {sizeof(struct sched_cpu), sizeof(struct sched_entity),
 				   sizeof(struct sched_options), sizeof(struct sched_choice),
@@ -142,4 +143,23 @@ ecalls_u32 policy_balance_wants(const struct balance_load *mine, const struct ba
 ecalls_u32 policy_balance_takes(const struct balance_look *look, ecalls_u64 vtime,
 				ecalls_u64 weight) {
 	return balance_takes(look, vtime, weight);
+}
+
+const ecalls_u64 policy_quota_size = sizeof(struct quota);
+
+void policy_quota_set(struct quota *q, ecalls_u64 period_us, ecalls_u64 quota_us,
+		      ecalls_u64 burst_us, ecalls_u64 now_ns) {
+	quota_set(q, period_us, quota_us, burst_us, now_ns);
+}
+
+ecalls_s64 policy_quota_left(struct quota *q, ecalls_u64 now_ns) {
+	return quota_left(q, now_ns);
+}
+
+void policy_quota_charge(struct quota *q, ecalls_u64 ns) {
+	quota_charge(q, ns);
+}
+
+ecalls_u64 policy_quota_turn(ecalls_s64 left_ns) {
+	return quota_turn(left_ns);
 }

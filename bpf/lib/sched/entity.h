@@ -113,6 +113,7 @@ struct sched_cpu {
 	ecalls_u64 vtime;	/* the least virtual time; it never decreases */
 	ecalls_u64 owed; /* virtual time at which new threads begin, if it is later (fair.h) */
 	ecalls_u64 hurry_until_ns; /* until then slices are short, since a thread woke (fair.h) */
+	ecalls_u64 quotas; /* the caller's: what quotas of control groups require (quota.h) */
 	struct sched_queue queue;
 	/* the running thread: an entity's index, a group's index (then a plain member of the group
 	 * runs), SCHED_PLAIN, or SCHED_NOBODY */

@@ -428,6 +428,7 @@ pub const STRUCTS: &[Struct] = &[
             windows,
             refused,
             untraced,
+            parked,
             tardiness
         ]
     ),

@@ -53,6 +53,8 @@ pub struct SchedCount {
     pub refused: u64,
     /// Records for which the trace had no room.
     pub untraced: u64,
+    /// Times at which a thread began to wait for the quota of its control group (cpu.max).
+    pub parked: u64,
     /// Tardiness of all, in buckets of us: two per power of two.
     pub tardiness: [u64; 64],
 }

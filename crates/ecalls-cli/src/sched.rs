@@ -148,6 +148,7 @@ struct Counts {
     overran: u64,
     slept: u64,
     ahead: u64,
+    parked: u64,
     releases: u64,
     tardy_p50_us: u64,
     tardy_p99_us: u64,
@@ -253,6 +254,7 @@ impl Counts {
             overran: count.overran,
             slept: count.slept,
             ahead: count.ahead,
+            parked: count.parked,
             releases: count.releases,
             tardy_p50_us: quantile(&count.tardiness, 50),
             tardy_p99_us: quantile(&count.tardiness, 99),
@@ -299,6 +301,10 @@ fn print_counts(out: &mut Output, counts: &Counts) -> Outcome {
     out.line(format_args!(
         "moved     {} to balance, {} to an idle CPU; {} took the CPU at once",
         counts.balanced, counts.stolen, counts.preempted
+    ))?;
+    out.line(format_args!(
+        "parked    {} times until the next period of a control group (cpu.max)",
+        counts.parked
     ))?;
     out.line(format_args!(
         "polling   {} threads entered, {} left, {} found the table full; {} polls",
