@@ -35,13 +35,13 @@ const SERVICES: u64 = 56;
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     pub socket: Socket,
-    /// What each user may use.
+    /// The limits of each user.
     pub limits: Limits,
-    /// What all users together may use.
+    /// The limits of all users together.
     pub machine: Machine,
     /// Whether and where counters are served.
     pub metrics: Metrics,
-    /// What is told.
+    /// Which messages are logged.
     pub log: Log,
     /// Rights beyond the default, by which users have access only to what is their own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -192,20 +192,20 @@ pub struct Log {
     pub level: Level,
 }
 
-/// How much is told.
+/// The levels of log messages; each includes those before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// What failed.
+    /// Failures.
     Error,
-    /// And what an administrator should look at: refusals, throttling.
+    /// Events that an administrator should look at: refusals, throttling.
     Warn,
-    /// And when it starts, is reloaded and stops.
+    /// Start, reload and stop.
     #[default]
     Info,
-    /// And each connection.
+    /// Each connection.
     Debug,
-    /// And each request.
+    /// Each request.
     Trace,
 }
 
@@ -213,10 +213,10 @@ pub enum Level {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum See {
-    /// Those of its own processes and sockets.
+    /// Events of its own processes and sockets.
     #[default]
     Own,
-    /// Everybody's.
+    /// Events of all users.
     All,
 }
 
@@ -224,13 +224,13 @@ pub enum See {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Allow {
-    /// For these users,
+    /// The users that the rule is for,
     pub users: Vec<Spanned<Who>>,
-    /// and the members of these groups. Neither: for everybody.
+    /// and the groups. Neither: it is for everybody.
     pub groups: Vec<Spanned<Who>>,
-    /// For these services; none: for every service.
+    /// The services that it is for; none: every service.
     pub services: Vec<String>,
-    /// Whose events.
+    /// The events that these users see.
     pub see: See,
     /// May subscribe to application services of other users.
     pub application_services: bool,
@@ -245,12 +245,12 @@ pub struct Allow {
     pub limits: Option<Spanned<LimitsChange>>,
 }
 
-/// What is wrong with a configuration, and where.
+/// An error in a configuration, and its place.
 #[derive(Debug)]
 pub enum Error {
     /// The file cannot be read.
     Read(PathBuf, io::Error),
-    /// Something in it has no meaning.
+    /// Something in it is invalid.
     Text {
         /// Which file.
         path: PathBuf,
@@ -258,11 +258,11 @@ pub enum Error {
         line: usize,
         /// The column, from 1, in characters.
         column: usize,
-        /// What is wrong, and what is allowed.
+        /// The error, and what is permitted.
         message: String,
-        /// The line as it stands there, and how many characters of it are meant.
+        /// The line's text.
         source: String,
-        /// Characters to mark.
+        /// The number of characters to mark.
         width: usize,
     },
 }
@@ -291,10 +291,10 @@ impl fmt::Display for Error {
 }
 
 impl Config {
-    /// Reads the file; that there is none is no error unless it was asked for by name.
+    /// Reads the file. A missing file is an error only if its path was given explicitly.
     ///
     /// # Errors
-    /// What is wrong in it, and where.
+    /// Errors in it, with their places.
     pub fn load(path: &Path, must_exist: bool) -> Result<Config, Error> {
         let text = match read(path) {
             Ok(text) => text,
@@ -304,10 +304,10 @@ impl Config {
         Config::parse(&text, path, &Names::of_system())
     }
 
-    /// The configuration that `text` describes. `path` is only told.
+    /// The configuration that `text` describes. `path` appears in messages only.
     ///
     /// # Errors
-    /// What is wrong in it, and where.
+    /// Errors in it, with their places.
     pub fn parse(text: &str, path: &Path, names: &Names) -> Result<Config, Error> {
         let config: Config = toml::from_str(text).map_err(|error| {
             let span = error.span().unwrap_or(0..0);
@@ -325,7 +325,7 @@ impl Config {
         toml::to_string(self).unwrap_or_else(|error| format!("# cannot be printed: {error}\n"))
     }
 
-    /// What is not wrong in itself, but with the rest of the file or with this machine.
+    /// Checks values against each other and against this machine.
     fn find_mistake(&self, names: &Names) -> Option<(Range<usize>, String)> {
         if let Some(group) = &self.socket.group
             && names.group(group.as_ref()).is_none()

@@ -83,7 +83,7 @@ fn connections_that_do_not_close_count_for_their_user_and_leave_room_for_others(
     let start = Instant::now();
     daemon.client(BOB).channel();
     assert!(start.elapsed() < Duration::from_secs(2));
-    // What nobody waits for any more is closed, and there is room again.
+    // Connections without a waiting client are closed, and there is room again.
     drop(peers);
     let again = || {
         as_user(ALICE, || {
@@ -195,7 +195,7 @@ fn a_connection_counts_until_its_descriptors_are_received() {
     daemon.wait_for(ALICE, |view| connections(view) == 0);
 }
 
-/// So many descriptors that nobody has received: they count for root, as the daemon's do.
+/// This number of descriptors in flight: they count for root, as the daemon's do.
 fn crowd(count: usize) -> (OwnedFd, OwnedFd) {
     let (one, other) = UnixStream::pair().unwrap();
     let (one, other) = (Client(one.into()), OwnedFd::from(other));
@@ -327,7 +327,7 @@ fn subordinate_ids_of_a_user_share_what_it_may_have() {
     let view = daemon.user(ALICE).unwrap();
     assert_eq!(view.used[ecalls_abi::message::QUOTA_CHANNELS], 1);
     assert!(daemon.user(7_000_000).is_none(), "it has no row of its own");
-    // What it may see is its own.
+    // It may see its own events.
     let other = contained[1]
         .ask(&Request::LookChannel(number(0)))
         .unwrap()

@@ -222,7 +222,7 @@ fn nobody_gets_what_belongs_to_another() {
     let refused = bob.refused(&Request::Subscribe(to_task(foreign)));
     assert_eq!(refused.error, REFUSED_INVALID, "another's channel");
     let denied = |request: Subscribe| bob.refused(&Request::Subscribe(request)).error;
-    // Whoever started this process is root, and another process than the client.
+    // The parent process is root's, and is not the client.
     let mut of_root = to_task(own);
     of_root.receiver = std::os::unix::process::parent_id();
     assert_eq!(denied(of_root), REFUSED_DENIED, "another process");
@@ -487,7 +487,7 @@ fn a_descriptor_that_blocks_who_closes_it_blocks_nobody_else() {
     assert!(start.elapsed() < Duration::from_secs(2));
 }
 
-/// What /proc says of each thread of a process: the values of this name.
+/// The values of one field of /proc/PID/task/TID/status, for each thread of a process.
 fn of_threads(pid: u32, name: &str) -> Vec<String> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let values = tasks.map(|task| {

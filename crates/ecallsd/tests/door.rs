@@ -37,7 +37,7 @@ fn socket() -> OwnedFd {
     rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None).unwrap()
 }
 
-/// Nobody waits for this socket for ever.
+/// Reads of this socket have a time limit.
 fn limit_waits(socket: &impl AsFd) {
     for side in [Timeout::Recv, Timeout::Send] {
         set_socket_timeout(socket, side, Some(PATIENCE)).unwrap();

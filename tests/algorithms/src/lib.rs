@@ -11,6 +11,7 @@
     unsafe_code,
     reason = "calls C functions on memory that they share with no one"
 )]
+#![allow(missing_docs, reason = "it is not published, and names say enough")]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt;
@@ -31,10 +32,6 @@ pub struct Entry {
 /// they are; the others through [`Heap`] and [`Queue`].
 #[repr(C)]
 #[derive(Debug)]
-#[allow(
-    missing_docs,
-    reason = "the headers in bpf/lib document each by the same name"
-)]
 pub struct Table {
     heap_size: usize,
     heap_push: unsafe extern "C" fn(*mut c_void, u64, u64, u64) -> c_int,
@@ -132,13 +129,11 @@ pub struct Heap {
 }
 
 impl Heap {
-    /// An empty heap.
     pub fn new(table: &'static Table) -> Self {
         let memory = Memory::new(table.heap_size);
         Self { table, memory }
     }
 
-    /// How many entries it can hold.
     pub fn capacity(&self) -> usize {
         self.table.queue_capacity as usize
     }
@@ -213,7 +208,6 @@ pub enum Pushed {
     Placed(u32),
     /// It waits in this slot, whose event was dropped for it.
     Replaced(u32),
-    /// It was dropped.
     Refused,
 }
 
@@ -224,13 +218,11 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// An empty queue.
     pub fn new(table: &'static Table) -> Self {
         let memory = Memory::new(table.queue_size);
         Self { table, memory }
     }
 
-    /// How many events it can hold.
     pub fn capacity(&self) -> usize {
         self.table.queue_capacity as usize
     }

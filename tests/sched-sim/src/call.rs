@@ -8,7 +8,6 @@ use crate::policy::{Choice, Plain, Queue, Window};
 /// Which function: as kernel.bpf.c counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-#[allow(missing_docs, reason = "named after the functions")]
 pub enum Op {
     Add,
     AddGroup,
@@ -34,7 +33,6 @@ pub enum Op {
 /// `struct call`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "each function takes its own")]
 pub struct Call {
     pub op: Op,
     pub i: u32,
@@ -51,7 +49,6 @@ pub struct Call {
 }
 
 impl Call {
-    /// A call at a time.
     pub fn new(op: Op, i: u32, now_ns: u64) -> Self {
         Self {
             op,
@@ -70,7 +67,6 @@ impl Call {
     }
 }
 
-/// What happened to one CPU.
 #[derive(Clone, Debug)]
 pub struct Recorded {
     /// Its memory before the first call.

@@ -54,7 +54,6 @@ pub(crate) struct Processor {
     pub(crate) balancing: Balancing,
 }
 
-/// See the module.
 pub struct Machine {
     pub(crate) options: Options,
     pub(crate) processors: Vec<Processor>,
@@ -67,7 +66,6 @@ pub struct Machine {
     pub(crate) wrong: Option<String>,
     /// The kernel's tick; 0: slices end when they should, and threads move to idle CPUs only.
     pub tick_ns: u64,
-    /// What a context switch costs.
     pub switch_ns: u64,
     /// Times a CPU was asked who runs next.
     pub decisions: u64,
@@ -142,7 +140,6 @@ impl Machine {
         number
     }
 
-    /// The time.
     pub fn now(&self) -> u64 {
         self.now
     }
@@ -163,7 +160,6 @@ impl Machine {
         self.threads[thread].promised
     }
 
-    /// How many threads there are.
     pub fn threads(&self) -> usize {
         self.threads.len()
     }

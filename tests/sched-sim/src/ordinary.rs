@@ -23,7 +23,6 @@ pub const OWED_MOST_NS: u64 = 2 * MS;
 /// Sleeps, and computes for a small part of that time.
 #[derive(Clone, Debug)]
 pub struct Sleeper {
-    /// Its chance.
     pub chance: Chance,
     /// It sleeps between a half of that and all of it.
     pub sleep_ns: u64,
@@ -33,7 +32,6 @@ pub struct Sleeper {
 }
 
 impl Sleeper {
-    /// A sleeper that begins to sleep.
     pub fn new(seed: u64, sleep_ns: u64, run_ns: u64) -> Self {
         Self {
             chance: Chance::new(seed),
@@ -60,7 +58,6 @@ impl Script for Sleeper {
 /// chain sends it to the next one, a worker to its server, a server to its workers.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// Its chance.
     pub chance: Chance,
     /// The threads that it sends to: from, to.
     pub next: (usize, usize),

@@ -6,10 +6,6 @@
     unsafe_code,
     reason = "calls C functions on memory that they share with no one"
 )]
-#![allow(
-    missing_docs,
-    reason = "the headers in bpf/lib/sched document each by the same name"
-)]
 
 use crate::call::{self, Call, Op, Recorded};
 
@@ -315,7 +311,6 @@ impl Drop for Cpu {
     }
 }
 
-/// The memory of a structure of the policy.
 trait Flat {}
 impl Flat for Raw {}
 impl Flat for Call {}
@@ -326,7 +321,6 @@ fn bytes<T: Flat>(of: &T) -> &[u8] {
 }
 
 impl Call {
-    /// As C has it.
     pub fn bytes(&self) -> &[u8] {
         bytes(self)
     }

@@ -8,12 +8,10 @@ use crate::thread::{Action, Figures, Script, View};
 pub struct Chance(u64);
 
 impl Chance {
-    /// From a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// Any number.
     pub fn number(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -45,17 +43,14 @@ impl Script for Hog {
 /// Computes and sleeps in turn, with times by chance, and may raise events; ends in the end.
 #[derive(Clone, Debug)]
 pub struct Mixed {
-    /// Its chance.
     pub chance: Chance,
     /// The longest it computes and sleeps at a time; 0: it never sleeps.
     pub run_ns: u64,
-    /// See `run_ns`.
     pub sleep_ns: u64,
     /// Threads that it may raise events for: those with a smaller number.
     pub threads: u64,
     /// It ends once in so many rounds; 0: never.
     pub ends: u64,
-    /// Whether it computes next.
     pub runs: bool,
 }
 
@@ -84,7 +79,6 @@ impl Script for Mixed {
 /// best-effort events, as many as it can, of which some make a frame.
 #[derive(Clone, Debug)]
 pub struct Player {
-    /// Its chance.
     pub chance: Chance,
     /// Between two releases of its timer: from, to.
     pub period_ns: (u64, u64),
@@ -228,7 +222,6 @@ impl Script for Viewer {
 /// it breaks each rule there is.
 #[derive(Clone, Debug)]
 pub struct Liar {
-    /// Its chance.
     pub chance: Chance,
 }
 

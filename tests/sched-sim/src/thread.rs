@@ -6,14 +6,12 @@ use crate::policy::{NEVER, NOBODY, Plain, Window};
 /// What a thread does next, asked whenever it has the CPU and has done what it said before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Computes.
     Run(u64),
     /// Sleeps for a time, in some other way than by a poll.
     Sleep(u64),
     /// `coop_poll`: with best-effort work (an importance) it yields, else it sleeps until the
     /// release.
     Poll {
-        /// Its next release time.
         release_ns: u64,
         /// Of its first best-effort event.
         importance: u64,
@@ -23,21 +21,18 @@ pub enum Action {
     Raise {
         /// Whose event it is.
         thread: usize,
-        /// The event's deadline.
         deadline_ns: u64,
     },
     /// Sends a message to a thread, which wakes if it sleeps until one comes.
     Send(usize),
     /// Takes a message that was sent to it, or sleeps until one comes.
     Receive,
-    /// Ends.
     Exit,
 }
 
 /// What a thread sees when it is asked.
 #[derive(Clone, Copy, Debug)]
 pub struct View {
-    /// The time.
     pub now: u64,
     /// The slot's line 1: when to poll again, and the earliest release of the others.
     pub slice_end_ns: u64,
@@ -58,7 +53,6 @@ pub trait Script {
 /// What became of a thread.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
-    /// CPU time.
     pub ran_ns: u64,
     /// Times it was given the CPU.
     pub turns: u64,
@@ -92,7 +86,6 @@ pub struct Spec {
     pub registered: bool,
     /// Its window, and whether it is work-conserving.
     pub window: Option<(Window, bool)>,
-    /// Its CPU.
     pub cpu: usize,
     /// Whether it is plain and may not leave its CPU.
     pub bound: bool,

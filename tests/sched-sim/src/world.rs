@@ -11,9 +11,7 @@ const MS: u64 = 1_000_000;
 /// What a run of a world was like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Decisions that were taken.
     pub decisions: u64,
-    /// Context switches.
     pub switches: u64,
     /// Sums up who ran for how long: equal for equal runs.
     pub digest: u64,

@@ -1,4 +1,4 @@
-//! What a configuration may say, what is refused, and that a refusal tells the place.
+//! Which configurations are accepted and which are refused, and that a refusal names the place.
 
 use std::path::Path;
 

@@ -18,7 +18,7 @@ const ROLE: &str = "ECALLS_ATTACK_ROLE";
 /// Names of roles and what they do.
 pub(crate) type Roles = &'static [(&'static str, fn(&mut Stage))];
 
-/// What an actor has: its arguments, and the test that listens.
+/// An actor's arguments, and its connection to the test.
 #[derive(Debug)]
 pub(crate) struct Stage {
     arguments: Vec<String>,
@@ -43,7 +43,7 @@ impl Stage {
         let _ = writeln!(out, "{line}").and_then(|()| out.flush());
     }
 
-    /// What the test says next; None: it is over.
+    /// The next command of the test; None: the test is over.
     pub(crate) fn hear(&mut self) -> Option<String> {
         self.input.next()?.ok()
     }

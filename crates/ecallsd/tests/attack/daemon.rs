@@ -37,7 +37,7 @@ pub(crate) fn choose_socket() {
     unsafe { std::env::set_var("ECALLS_SOCKET", socket()) };
 }
 
-/// What the daemon uses now. Nothing of it may grow by what clients did.
+/// The resources that the daemon uses now. Clients must not make any of them grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Usage {
     pub(crate) descriptors: usize,
@@ -63,7 +63,7 @@ pub(crate) fn start_without_waiting() -> Daemon {
     Daemon::spawn(program(), folder(), &configuration(""))
 }
 
-/// What all processes of a daemon use.
+/// The resources of all processes of a daemon.
 pub(crate) fn usage(daemon: &Daemon) -> Usage {
     let count = |folder: String| fs::read_dir(folder).map_or(0, Iterator::count);
     let mut usage = Usage {
@@ -84,7 +84,7 @@ pub(crate) fn usage(daemon: &Daemon) -> Usage {
     usage
 }
 
-/// What is of cores in the kernel, whoever left it there.
+/// The parts of cores that are in the kernel, of any process.
 pub(crate) type Residue = Vec<(u32, String)>;
 
 /// Waits until nothing of a core is in the kernel but what was there `before`.

@@ -262,7 +262,7 @@ fn be_signalled(stage: &mut Stage) {
     stage.hear();
 }
 
-/// Whoever has no part in it. A real-time signal would end it.
+/// A process that is not involved. A real-time signal would end it.
 fn stand_by(stage: &mut Stage) {
     stage.say("here");
     while stage.hear().is_some() {

@@ -44,7 +44,7 @@ pub(crate) const ROLES: Roles = &[
 /// The argument by which this binary is the daemon.
 const STAND_IN: &str = "stand-in";
 
-/// What a text begins with whose worker lies.
+/// The beginning of a text whose worker lies.
 const MARK: &str = "// lie: ";
 
 // --- the daemon and its worker ---
@@ -76,7 +76,7 @@ pub(crate) fn stand_in() -> Option<ExitCode> {
     Some(ExitCode::from(u8::from(result.is_err())))
 }
 
-/// What a worker does with its text.
+/// The behaviour of a worker.
 type Lie = fn(&Job, &OwnedFd) -> u8;
 
 /// Lies, by name, and what who uploaded the text is told.
@@ -343,7 +343,7 @@ fn go_on(job: &Job, jobs: &OwnedFd) -> u8 {
     }
 }
 
-/// And says that it took no time.
+/// It also reports that it took no time.
 fn be_slow(job: &Job, jobs: &OwnedFd) -> u8 {
     std::thread::sleep(Duration::from_millis(300));
     tell(job, jobs, nothing_passes())
@@ -471,7 +471,7 @@ fn wait(stage: &mut Stage) {
     });
     let told = told.expect_err("it was ended").to_string();
     assert!(told.contains("not compiled within 5 s"), "{told}");
-    // It has not told how long it took; that counts nevertheless.
+    // The worker has not reported its time; the time counts nevertheless.
     let told = filtered(&ecalls, &name, "1")
         .expect_err("too soon")
         .to_string();
@@ -501,7 +501,7 @@ fn workers_that_are_slow_are_shared_by_users_in_turn() {
     let before = before.filter(|then| *then < since).count();
     // The one that was being compiled, and one in turn; one more on a machine that is busy.
     assert!(before <= 3, "{before} of {TEXTS} were before it");
-    // What a worker says of its time is not all that counts.
+    // The time that a worker reports is not the only one that counts.
     let told = slow[0].ask("once more");
     assert!(told.contains("time for E-code uploads"), "{told}");
     slow.into_iter()

@@ -130,7 +130,7 @@ fn daemon_that_loses_its_door_ends_and_its_clients_come_back() {
     let mut survivor = start("survivor", new_user(), &[]);
     survivor.expect("receives");
     rustix::process::kill_process(daemon.door(), rustix::process::Signal::KILL).expect("it lives");
-    // It ends, and whoever started it starts another.
+    // It ends, and its supervisor starts another one.
     wait_until("the daemon has noticed", || !daemon.is_alive());
     daemon = daemon::start("");
     wait_until("the client receives again", || {
@@ -169,13 +169,13 @@ fn daemon_short_of_descriptors_refuses_and_goes_on() {
     }
     assert!(daemon.is_alive(), "{}", daemon.log());
     assert!(had > 0, "nobody got anything");
-    // Who was there before is not disturbed.
+    // Earlier clients are not disturbed.
     assert!(
         survivor.ask("report").starts_with("0 "),
         "it lost its connection"
     );
     greedy.into_iter().for_each(Actor::end);
-    // And there is room again.
+    // There is room again.
     wait_until("a new client finds room", || Ecalls::open().is_ok());
     crate::scene::check_accounts();
     survivor.end();
@@ -214,7 +214,7 @@ fn daemon_makes_no_system_call_beyond_its_lists() {
     await_end_of_core(&before);
 }
 
-/// What the kernel's log says of system calls of these processes.
+/// Lines of the kernel's log about system calls of these processes.
 fn audited(pids: &[u32]) -> Vec<String> {
     let output = limit::output(&mut Command::new("dmesg"), PATIENCE);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -27,7 +27,7 @@ const PERIOD: Duration = Duration::from_millis(10);
 /// How long it goes on.
 const TIME: Duration = Duration::from_secs(3);
 
-/// What clients say of themselves, added up.
+/// The sum of the clients' reports.
 #[derive(Debug, Default)]
 struct Sum {
     offered: u64,

@@ -58,7 +58,7 @@ const LINK_BY_ID: u32 = 30;
 const PROG_BIND_MAP: u32 = 35;
 const COMMANDS: u32 = 40;
 
-/// That by which a holder keeps its own memory longer than itself: it stays charged meanwhile.
+/// The means by which a holder keeps its memory beyond its own end: it stays charged meanwhile.
 const KEEPING: u32 = OBJ_PIN;
 
 fn freezing_its_maps_takes_nothing_from_the_kernel_side() {

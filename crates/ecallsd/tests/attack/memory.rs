@@ -254,7 +254,7 @@ fn some_call(down: &Pages, random: &mut Random, service: u32) {
     }
 }
 
-/// What is valid now is not in a moment: positions, sequences, operations, sizes.
+/// Changes values while they are in use: positions, sequences, operations, sizes.
 fn flip(up: &Pages, down: &Pages, random: &mut Random, service: u32) {
     let entry = (DOWN_RING + random.below(4) as usize) * 8;
     for (pages, place, good) in [

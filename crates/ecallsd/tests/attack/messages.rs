@@ -191,7 +191,7 @@ fn out_of_order(stage: &mut Stage) {
     stage.say("done");
 }
 
-/// One of each kind, HELLO first.
+/// One message of each kind, HELLO first.
 fn every_request() -> Vec<Request> {
     let number = Number::default();
     vec![
@@ -343,7 +343,7 @@ fn never_read(stage: &mut Stage) {
             ) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // It had enough.
+                // The daemon has closed the connection.
                 Err(_) => break,
             }
         }

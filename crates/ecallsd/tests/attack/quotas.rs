@@ -203,7 +203,7 @@ fn subscriptions(stage: &mut Stage) {
             .value(&Request::Subscribe(subscribe));
         made.map_err(|no| refusal(&no))
     };
-    // One is there already.
+    // There is one already.
     edge("subscriptions", SUBSCRIPTIONS - 1, make, |id| {
         let end = Request::Unsubscribe(number_of(u32::try_from(id).expect("an id")));
         client.borrow_mut().raw.value(&end).expect("its own");
@@ -246,7 +246,7 @@ fn bytes(stage: &mut Stage) {
             let close = Request::CloseChannel(number_of(channel.id));
             raw.borrow_mut().value(&close).expect("its own");
             drop(channel);
-            // What nobody holds any more is given back when the daemon has looked.
+            // Memory without a holder is credited when the daemon has noticed.
             std::thread::sleep(Duration::from_millis(1500));
         },
     );
@@ -267,7 +267,7 @@ fn timers(stage: &mut Stage) {
     stage.hear();
 }
 
-/// What may pass in so long a time, and a little more.
+/// The number of events that may pass in this time, with a small tolerance.
 fn allowed(begin: Instant) -> u64 {
     let elapsed = u64::try_from(begin.elapsed().as_millis()).expect("a short time");
     BURST + (elapsed + 1) * PER_SECOND / 1000 + 1

@@ -49,7 +49,7 @@ pub(crate) struct RawChannel {
     pub(crate) wake: OwnedFd,
 }
 
-/// What came back.
+/// The answer.
 pub(crate) type Reply = (Answer, Vec<OwnedFd>);
 
 impl Raw {

@@ -38,7 +38,7 @@ const SLACK_P99_US: u64 = 20_000;
 /// Of fewer events the 99th percentile is one event.
 const ENOUGH: u64 = 1000;
 
-/// What the daemon's memory may grow by, KiB: what its allocator keeps of a hundred clients.
+/// Tolerated growth of the daemon's memory, KiB: its allocator keeps memory of a hundred clients.
 const MEMORY_SLACK: u64 = 4096;
 
 /// The daemon, and what was of cores in the kernel before it.
@@ -70,7 +70,7 @@ pub(crate) fn finish() {
     let _ = std::fs::remove_dir_all(daemon::folder());
 }
 
-/// What the kernel has said until now: its last line.
+/// The position in the kernel's log: its last line so far.
 #[derive(Debug)]
 pub(crate) struct KernelLog(Option<String>);
 
@@ -80,7 +80,7 @@ impl KernelLog {
         KernelLog(lines().pop())
     }
 
-    /// It has not complained since.
+    /// Asserts that the kernel has logged no complaint since.
     pub(crate) fn check(&self) {
         let lines = lines();
         // Each line begins with its time. The kernel forgets its oldest ones.
@@ -126,7 +126,7 @@ impl Scene {
             *shared = None;
             let before = ecalls_kernel::residue();
             let new = daemon::start("");
-            // What it allocates once, it has allocated then.
+            // Allocations that are made once have been made then.
             let mut first = Victim::start(new_user());
             first.report();
             first.end();
@@ -168,7 +168,7 @@ impl Scene {
         self.end();
     }
 
-    /// What the victim saw so far under attack.
+    /// The victim's measurements under attack so far.
     pub(crate) fn check_victim(&mut self) -> Seen {
         let seen = self.victim.report();
         let peace = &self.peace;
@@ -207,7 +207,7 @@ pub(crate) fn is_emulated() -> bool {
     std::env::var_os("ECALLS_TEST_EMULATED").is_some()
 }
 
-/// What the daemon uses once nobody is connected.
+/// The resources that the daemon uses without any connection.
 fn at_rest(daemon: &Daemon) -> Usage {
     // Timers of channels that have ended are swept when their user wants another one.
     let is_gone = |user: &UserView| {
@@ -251,7 +251,7 @@ pub(crate) fn users() -> Vec<UserView> {
     root.access().users().expect("an answer").expect("a daemon")
 }
 
-/// One user as root sees it.
+/// The resources of one user, as root sees them.
 pub(crate) fn user(uid: u32) -> Option<UserView> {
     users().into_iter().find(|user| user.uid == uid)
 }

@@ -8,7 +8,7 @@ tests! {
     everything_at_once_from_four_users_hurts_nobody_else
 }
 
-/// What each of the four does, one after the other.
+/// The attacks of each of the four, one after the other.
 const ATTACKS: [&[(&str, &[&str])]; 4] = [
     &[
         ("scribbler", &["up", "ring"]),

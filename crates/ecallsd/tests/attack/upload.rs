@@ -121,7 +121,7 @@ fn to_service(service: u32) -> Request {
     Request::Subscribe(body)
 }
 
-/// What the daemon says to a text.
+/// The daemon's answer to a text.
 fn ask(raw: &mut Raw, request: &Request, file: &OwnedFd) -> Result<u64, Box<Refused>> {
     match raw.ask(request, &[file.as_fd()]).expect("an answer").0 {
         Answer::Done(done) => Ok(done.value),
@@ -210,7 +210,7 @@ fn filter(stage: &mut Stage) {
     stage.say("done");
 }
 
-/// One more handler, of a subscription that takes no other memory.
+/// Another handler, whose subscription needs no other memory.
 fn add_and_remove(stage: &mut Stage, ecalls: &Ecalls, name: &str) {
     let builder = ecalls.subscribe(name).expect("the service");
     let one = builder.ecode("1").install().expect("a handler");
@@ -283,7 +283,7 @@ fn filter_on(stage: &mut Stage) {
     let ecalls = Ecalls::open().expect("the daemon");
     let (own, name) = service(&ecalls, "on");
     let text = "static u64 seen[64]; seen[value % 64]++; return 1;";
-    // Those that were killed may have used up what their user may.
+    // The killed clients may have used up their user's quota.
     let (subscription, _channel) =
         when_allowed(|| filtered(&ecalls, &name, text)).expect("a filter");
     stage.say("installed");
@@ -340,7 +340,7 @@ fn too_much(stage: &mut Stage) {
         told.contains("handlers in E-code of one subscription"),
         "{told}"
     );
-    // What the library would not let pass: the largest text, every word of it wrong.
+    // The library would refuse this: the largest text, in which every word is wrong.
     let (mut raw, ..) = Raw::open().expect("the daemon");
     let index = number_of(&ecalls, &name);
     let begin = Instant::now();
@@ -373,7 +373,7 @@ fn no_text(stage: &mut Stage) {
     let text = "1";
     let upload = Upload::new("attack.ec", &["least"], text).expect("a small text");
     let whole = [upload.as_bytes(), text.as_bytes()].concat();
-    // What may change, or is no file of memory: told, and the connection ends.
+    // A file that may change, or is not in memory, is refused, and the connection ends.
     let (pipe, _pipe) = io::pipe().expect("a pipe");
     let zero = std::fs::File::open("/dev/zero").expect("it is there");
     let future = SealFlags::FUTURE_WRITE | SealFlags::SHRINK | SealFlags::GROW;

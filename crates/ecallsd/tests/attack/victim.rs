@@ -26,7 +26,7 @@ const RELEASE: Duration = Duration::from_millis(3);
 /// By then an event that has not come does not come any more.
 const REST: Duration = Duration::from_millis(100);
 
-/// What the victim saw since the last report.
+/// The victim's measurements since its last report.
 #[derive(Clone, Copy, Debug)]
 #[expect(dead_code, reason = "some are only told")]
 pub(crate) struct Seen {
@@ -58,7 +58,7 @@ impl Victim {
         Victim(actor)
     }
 
-    /// What it saw since it was asked last.
+    /// Its measurements since the last request.
     pub(crate) fn report(&mut self) -> Seen {
         let line = self.0.ask("report");
         let numbers: Vec<u64> = line

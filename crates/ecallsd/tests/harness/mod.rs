@@ -98,7 +98,7 @@ impl Daemon {
         })
     }
 
-    /// What a user has, as root sees it.
+    /// The resources of a user, as root sees them.
     pub(crate) fn user(&self, uid: u32) -> Option<UserView> {
         let root = self.client(0);
         let mut from = 0;
@@ -250,7 +250,7 @@ pub(crate) fn ring() -> Request {
     })
 }
 
-/// What happens to processes, into that channel.
+/// A subscription to the events of processes, delivered to that channel.
 pub(crate) fn to_task(channel: u32) -> Subscribe {
     let mut body = Subscribe {
         service: SERVICE_TASK,
