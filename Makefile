@@ -98,7 +98,7 @@ nightly:
 
 lint:
 	tools/setup build test
-	tools/test tidy shellcheck rustfmt clippy clang-format headers docs doc deny
+	tools/test tidy shellcheck rustfmt clippy clippy-fuzz clang-format headers docs doc deny
 
 format:
 	tools/setup build test
