@@ -10,7 +10,7 @@
 //! process can write is unverified: its numbers remain raw integers until a `from_raw` has checked
 //! them.
 //!
-//! [`layout`] lists every struct, field and constant as data. One test compares the list with the
+//! tests/layout lists every struct, field and constant as data. One test compares the list with the
 //! headers by the C compiler, another (beside the kernel side) with the BTF of the BPF objects.
 
 #![no_std]
@@ -24,7 +24,6 @@ pub mod ecode;
 pub mod event;
 pub mod fate;
 pub mod handler;
-pub mod layout;
 pub mod message;
 pub mod sched;
 pub mod service;

@@ -1,12 +1,14 @@
 //! The mirror and the headers say the same.
 //!
 //! The test writes one C file that asserts every size, offset and constant of
-//! `ecalls_abi::layout`, lets the C compiler check it, and looks through the headers' text for
+//! `layout`, lets the C compiler check it, and looks through the headers' text for
 //! structs, fields and constants that the mirror does not have. Needs: `cc` (or `$CC`), which
 //! linking Rust needs as well.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+mod layout;
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -14,8 +16,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use ecalls_abi::DropReason;
-use ecalls_abi::layout::{CONSTANTS, STRUCTS, Struct};
 use ecalls_abi::message::SOCKET_PATH;
+
+use layout::{CONSTANTS, STRUCTS, Struct};
 
 fn abi_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../abi")

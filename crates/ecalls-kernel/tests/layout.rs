@@ -8,12 +8,15 @@
 
 #![forbid(unsafe_code)]
 
+#[path = "../../ecalls-abi/tests/layout/mod.rs"]
+#[expect(dead_code, reason = "the other test reads the constants")]
+mod layout;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ecalls_abi::layout::{self, STRUCTS};
 use ecalls_abi::service::HOST_IDS;
 use ecalls_kernel::builtin::BUILTINS;
 use ecalls_kernel::objects::{self, MAPS, PART_MAPS, PROGRAMS, compiled};
@@ -21,6 +24,8 @@ use ecalls_kernel::scheduler;
 use libbpf_rs::btf::types::{Array, Int, IntEncoding, MemberAttr, Struct};
 use libbpf_rs::btf::{Btf, BtfType, TypeId};
 use libbpf_rs::{HasSize, ObjectBuilder};
+
+use layout::STRUCTS;
 
 /// Structs of the contract that are in no object's BTF, only in the headers': those that the kernel
 /// side knows as words only, and the messages between applications and the daemon.

@@ -1,43 +1,36 @@
 //! The mirror as data: every struct with its fields' offsets, and every constant with its value.
 //!
-//! Two tests read it: one compares it with the headers by the C compiler (`tests/headers.rs` of
-//! this crate), the other with the BTF of the compiled kernel side. Names are the headers', so that
-//! a report names the definition.
+//! Two tests read it: one compares it with the headers by the C compiler (`headers.rs`), the other
+//! with the BTF of the compiled kernel side (`layout.rs` of ecalls-kernel). Names are the headers',
+//! so that a report names the definition.
 
-use core::mem::offset_of;
+use std::mem::offset_of;
 
-use crate::{
+use ecalls_abi::{
     audience, channel, coop, downcall, ecode, event, fate, handler, message, sched, service,
     subscription, upload, user, version,
 };
 
-/// One field of a struct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Field {
-    /// Its name in the header.
-    pub name: &'static str,
-    /// Its offset in bytes.
-    pub offset: usize,
+pub(crate) struct Field {
+    pub(crate) name: &'static str,
+    pub(crate) offset: usize,
 }
 
-/// One struct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Struct {
+pub(crate) struct Struct {
     /// Its tag in the header: `ecalls_event`.
-    pub name: &'static str,
-    /// Its size in bytes.
-    pub size: usize,
+    pub(crate) name: &'static str,
+    pub(crate) size: usize,
     /// Its fields, in order, without gaps: padding is a field.
-    pub fields: &'static [Field],
+    pub(crate) fields: &'static [Field],
 }
 
-/// One constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Constant {
+pub(crate) struct Constant {
     /// Its name in the header, without `ECALLS_`.
-    pub name: &'static str,
-    /// Its value.
-    pub value: i64,
+    pub(crate) name: &'static str,
+    pub(crate) value: i64,
 }
 
 /// A field's name in C: `type`, not `r#type`.
@@ -45,7 +38,7 @@ const fn c_name(name: &'static str) -> &'static str {
     let [b'r', b'#', rest @ ..] = name.as_bytes() else {
         return name;
     };
-    match core::str::from_utf8(rest) {
+    match std::str::from_utf8(rest) {
         Ok(rest) => rest,
         Err(_) => name,
     }
@@ -73,7 +66,7 @@ macro_rules! constants {
 }
 
 /// Every struct of `abi/`.
-pub const STRUCTS: &[Struct] = &[
+pub(crate) const STRUCTS: &[Struct] = &[
     describe!(
         "ecalls_event",
         event::Event,
@@ -654,7 +647,7 @@ pub const STRUCTS: &[Struct] = &[
 /// Every constant of `abi/` that has the same name in the mirror. Drop reasons are
 /// [`crate::DropReason`].
 #[expect(clippy::cast_possible_wrap, reason = "no constant is above i64::MAX")]
-pub const CONSTANTS: &[Constant] = constants! {
+pub(crate) const CONSTANTS: &[Constant] = constants! {
     version: ABI_VERSION DATA_MAX SERVICES_MAX SUBSCRIPTIONS_MAX SUBSCRIBERS_MAX CHANNELS_MAX
         ACTIONS_MAX HANDLERS_MAX NAME_MAX FORMAT_MAX TIMERS_MAX USERS_MAX;
     audience: AUDIENCE_ROWS AUDIENCE_MAX AUDIENCE_PID AUDIENCE_UID AUDIENCE_FREE AUDIENCE_USED
