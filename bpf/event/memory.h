@@ -181,8 +181,8 @@ __noinline int memory_wake(u32 channel) {
 		return 0;
 	if (!bpf_ringbuf_output(wake, &token, sizeof(token), BPF_RB_FORCE_WAKEUP))
 		return 1;
-	/* The kernel could not take the lock of `wake` in time, so the next event wakes the
-	 * reader. */
+	/* `wake` is full of wake-ups that the reader has not cleared, and so readable; or the
+	 * kernel could not take its lock in time. The next event wakes the reader. */
 	*(volatile u64 *)&head->sleeping = 1;
 	return 0;
 }
