@@ -30,6 +30,7 @@ pub use trace::Trace;
 use crate::access::Access;
 use crate::core::load;
 use crate::error::{Error, Result};
+use crate::kernel::table::lookup;
 use crate::kernel::{sys, verdict};
 use crate::provider;
 
@@ -127,12 +128,8 @@ pub fn options() -> Result<Options> {
 fn read_counts(map: &impl MapCore) -> Result<Vec<SchedCount>> {
     let mut all = Vec::new();
     for cpu in 0..map.max_entries() {
-        let bytes = map
-            .lookup(&cpu.to_ne_bytes(), MapFlags::ANY)
-            .map_err(|error| Error::from_bpf("reading the scheduler's counters", &error))?
-            .ok_or(Error::Closed("the scheduler's counters"))?;
-        let count = SchedCount::read_from_bytes(&bytes);
-        all.push(count.map_err(|_| Error::Closed("the scheduler's counters"))?);
+        let count = lookup(map, &cpu.to_ne_bytes(), "reading the scheduler's counters")?;
+        all.push(count.ok_or(Error::Closed("the scheduler's counters"))?);
     }
     Ok(all)
 }
@@ -147,6 +144,17 @@ fn running_already(name: &str) -> Error {
             "stop that one first, by what started it"
         },
     }
+}
+
+/// `ended` of bpf/sched/scheduler.bpf.c.
+#[repr(C)]
+#[derive(FromBytes)]
+struct End {
+    kind: i32,
+    pad: i32,
+    code: i64,
+    reason: [u8; 64],
+    message: [u8; 192],
 }
 
 /// The reason for which a scheduler ended that its holder did not stop.
@@ -234,17 +242,15 @@ impl Scheduler {
     /// The reason for which it has ended, if it has.
     pub fn ended(&self) -> Option<Ended> {
         let map = self.object.maps().find(|map| map.name() == ENDED)?;
-        let bytes = map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok()??;
-        let kind = i32::from_ne_bytes(*bytes.first_chunk()?);
-        let code = i64::from_ne_bytes(*bytes.get(8..)?.first_chunk()?);
+        let end: End = lookup(&map, &0u32.to_ne_bytes(), "reading how it ended").ok()??;
         let text = |bytes: &[u8]| {
             let end = bytes.iter().position(|byte| *byte == 0);
             String::from_utf8_lossy(&bytes[..end.unwrap_or(bytes.len())]).into_owned()
         };
-        (kind != 0).then(|| Ended {
-            reason: text(&bytes[16..80]),
-            message: text(&bytes[80..272]),
-            again: code & ACT_RESTART != 0,
+        (end.kind != 0).then(|| Ended {
+            reason: text(&end.reason),
+            message: text(&end.message),
+            again: end.code & ACT_RESTART != 0,
         })
     }
 

@@ -170,7 +170,12 @@ fn stay_on_cpu_0() {
 /// What a subscription to `sched` was told of Anna's threads: which ones ran before them.
 fn threads_before(stage: &Stage, scope: u32) -> Vec<u32> {
     let (core, owner) = (Arc::clone(&stage.core), stage.owner(ANNA, 0));
-    let channel = HostedChannel::open(core, &owner, &Shape::default()).expect("a channel");
+    // Room for the events of all threads of a busy machine.
+    let shape = Shape {
+        capacity: 1 << 14,
+        ..Shape::default()
+    };
+    let channel = HostedChannel::open(core, &owner, &shape).expect("a channel");
     let mut memory = Action::new_zeroed();
     memory.kind = ACTION_MEMORY;
     memory.channel = channel.id().raw();
@@ -191,7 +196,7 @@ fn threads_before(stage: &Stage, scope: u32) -> Vec<u32> {
     drop(subscription);
     let [up, ..] = channel.map_ids().expect("its maps");
     let up = MapHandle::from_map_id(up).expect("a descriptor of its own");
-    let elements = 4..4 + Shape::default().capacity;
+    let elements = 4..4 + shape.capacity;
     let events = elements.filter_map(|at| {
         let bytes = up.lookup(&at.to_ne_bytes(), MapFlags::ANY).ok()??;
         Event::read_from_bytes(&bytes).ok()

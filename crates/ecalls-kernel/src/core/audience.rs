@@ -26,7 +26,7 @@ use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::kernel::reader::{is_read, wait_for_readers};
 use crate::kernel::sys;
-use crate::kernel::table::Mapped;
+use crate::kernel::table::{Mapped, lookup};
 
 /// Whether a subscription is in audiences, and not in its service's list. Those of application
 /// services are in the list: the kernel side does not decide who may subscribe to them.
@@ -130,13 +130,12 @@ fn publish_one(core: &Core, key: AudienceKey) -> Result<()> {
 
 /// First row of an audience; 0: the audience does not exist.
 fn first_row(core: &Core, key: AudienceKey) -> Result<u32> {
-    let value = core
-        .map("audiences")?
-        .lookup(key.as_bytes(), MapFlags::ANY)
-        .map_err(|error| Error::from_bpf("reading an audience", &error))?;
-    Ok(value
-        .and_then(|bytes| Some(u32::from_ne_bytes(bytes.try_into().ok()?)))
-        .unwrap_or(0))
+    let row = lookup(
+        core.map("audiences")?,
+        key.as_bytes(),
+        "reading an audience",
+    )?;
+    Ok(row.unwrap_or(0))
 }
 
 /// Writes a chain of rows that names the members, and returns its first row.

@@ -379,12 +379,8 @@ fn write_header(up: &Segment, id: Id, shape: &Shape) {
     header.capacity = shape.capacity;
     header.slot_use = shape.slot_use.raw();
     header.channel = id.raw();
-    for (word, bytes) in up
-        .words()
-        .iter()
-        .zip(zerocopy::IntoBytes::as_bytes(&header).chunks(8))
-    {
-        let value = u64::from_ne_bytes(bytes.try_into().expect("chunks of 8 bytes"));
+    let words: [u64; size_of::<channel::Up>() / 8] = zerocopy::transmute!(header);
+    for (word, value) in up.words().iter().zip(words) {
         word.store(value, Ordering::Relaxed);
     }
 }

@@ -124,8 +124,9 @@ pub(crate) fn object(
 }
 
 /// Whether a loading error is temporary, such as a lack of memory, and says nothing about the
-/// kernel. An error of libbpf-rs has no number, only the text that the standard library gives to
-/// one.
+/// kernel. An error of libbpf-rs hides its number (`kind` is `Other`, `source` is none), errno may
+/// have changed since, and descriptors are free again: only the text tells, which is the standard
+/// library's for that number.
 fn is_passing(error: &libbpf_rs::Error) -> bool {
     use libbpf_rs::ErrorKind::{Interrupted, OutOfMemory, WouldBlock};
 

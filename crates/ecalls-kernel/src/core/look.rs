@@ -110,9 +110,7 @@ impl Core {
         std::fs::File::from(list)
             .read_to_end(&mut bytes)
             .map_err(|error| Error::from_io("listing channels' memory", error))?;
-        let ids = bytes.chunks_exact(4);
-        Ok(ids
-            .filter_map(|id| Some(u32::from_ne_bytes(id.try_into().ok()?)))
-            .collect())
+        let (ids, _) = bytes.as_chunks::<4>();
+        Ok(ids.iter().map(|id| u32::from_ne_bytes(*id)).collect())
     }
 }

@@ -10,6 +10,7 @@ use libbpf_rs::{MapCore, MapFlags};
 
 use crate::core::{Core, Identity};
 use crate::error::{Error, Result};
+use crate::kernel::table::lookup;
 
 /// The part of the core that handles deferred calls before their owner's next scheduling.
 const SWITCH: &str = "downcall_switch";
@@ -70,11 +71,7 @@ pub(crate) fn remove(core: &Core, pid: u32) -> Result<()> {
 fn change(core: &Core, pid: u32, to: impl Fn(u32) -> u32) -> Result<()> {
     let owners = core.map("owners")?;
     let key = pid.to_ne_bytes();
-    let count = owners
-        .lookup(&key, MapFlags::ANY)
-        .map_err(|error| Error::from_bpf("reading the owners", &error))?
-        .and_then(|bytes| Some(u32::from_ne_bytes(bytes.try_into().ok()?)))
-        .unwrap_or(0);
+    let count = lookup(owners, &key, "reading the owners")?.unwrap_or(0);
     let result = match to(count) {
         0 => owners.delete(&key),
         count => owners.update(&key, &count.to_ne_bytes(), MapFlags::ANY),
@@ -126,10 +123,7 @@ pub(crate) fn forget_switch(core: &Core, pid: u32, channel: u32) -> Result<()> {
 }
 
 fn switch_channel(core: &Core, pid: u32) -> Result<Option<Id>> {
-    let value = core
-        .map("switch_owners")?
-        .lookup(&pid.to_ne_bytes(), MapFlags::ANY)
-        .map_err(|error| Error::from_bpf("reading the owners", &error))?;
-    let raw = value.and_then(|bytes| Some(u32::from_ne_bytes(bytes.try_into().ok()?)));
+    let owners = core.map("switch_owners")?;
+    let raw: Option<u32> = lookup(owners, &pid.to_ne_bytes(), "reading the owners")?;
     Ok(raw.and_then(Id::from_raw))
 }

@@ -15,6 +15,7 @@ use crate::core::Core;
 use crate::core::owner::{self, Owner};
 use crate::error::{Error, Result};
 use crate::kernel::lock::lock;
+use crate::kernel::table::lookup;
 
 /// A service in the core, created by this process for its owner. Dropping it unregisters it.
 #[derive(Debug)]
@@ -174,11 +175,7 @@ pub(crate) fn find(core: &Core, name: &str) -> Result<Option<u32>> {
     if text::write(&mut key, name).is_err() {
         return Ok(None);
     }
-    Ok(core
-        .map("service_names")?
-        .lookup(&key, MapFlags::ANY)
-        .map_err(|error| Error::from_bpf("looking a service up", &error))?
-        .and_then(|bytes| Some(u32::from_ne_bytes(bytes.try_into().ok()?))))
+    lookup(core.map("service_names")?, &key, "looking a service up")
 }
 
 /// A row for an application service: its own former one, else a free one, else one that is kept for

@@ -199,9 +199,8 @@ impl Core {
                     .map_err(|error| Error::from_bpf("reading a queue", &error))?
                     .ok_or(Error::Closed("a queue"))?;
                 let word = |at: usize| {
-                    cell.get(at..at + 4).map_or(0, |bytes| {
-                        u32::from_ne_bytes(bytes.try_into().expect("4 bytes"))
-                    })
+                    let first = cell.get(at..).and_then(<[u8]>::first_chunk);
+                    first.map_or(0, |bytes| u32::from_ne_bytes(*bytes))
                 };
                 Ok(QueueStat {
                     owner: QueueOwner::new(index, self.cpus()),

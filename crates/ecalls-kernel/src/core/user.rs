@@ -54,10 +54,7 @@ impl Users<'_> {
 
     /// Stores two adjacent 32-bit fields, the first of which is at `offset`.
     fn store_pair(&self, row: u32, offset: usize, first: u32, second: u32) {
-        let mut bytes = [0; 8];
-        bytes[..4].copy_from_slice(&first.to_ne_bytes());
-        bytes[4..].copy_from_slice(&second.to_ne_bytes());
-        self.store(row, offset, u64::from_ne_bytes(bytes));
+        self.store(row, offset, zerocopy::transmute!([first, second]));
     }
 
     fn read(&self, row: u32) -> User {

@@ -26,12 +26,8 @@ impl<T: FromBytes + IntoBytes + Immutable> Table<T> {
     }
 
     pub(crate) fn get(&self, index: u32) -> Result<T> {
-        let bytes = self
-            .map
-            .lookup(&index.to_ne_bytes(), MapFlags::ANY)
-            .map_err(|error| Error::from_bpf("reading a table", &error))?
-            .ok_or(Error::Closed("a table's row"))?;
-        read(&bytes)
+        lookup(&self.map, &index.to_ne_bytes(), "reading a table")?
+            .ok_or(Error::Closed("a table's row"))
     }
 
     /// Writes the value at `index`; not atomic for readers in the kernel.
@@ -123,6 +119,18 @@ impl<T> Lazy<T> {
         let view = map()?;
         Ok(self.0.get_or_init(|| view))
     }
+}
+
+/// The value of a map at `key`, if it has one, while doing `action`.
+pub(crate) fn lookup<T: FromBytes>(
+    map: &impl MapCore,
+    key: &[u8],
+    action: &'static str,
+) -> Result<Option<T>> {
+    let bytes = map
+        .lookup(key, MapFlags::ANY)
+        .map_err(|error| Error::from_bpf(action, &error))?;
+    bytes.map(|bytes| read(&bytes)).transpose()
 }
 
 fn read<T: FromBytes>(bytes: &[u8]) -> Result<T> {

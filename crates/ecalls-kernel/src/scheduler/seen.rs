@@ -5,12 +5,13 @@
 //! delay is used if two consecutive reads are equal.
 
 use ecalls_abi::sched::{ASK_FORGET, SEEN_FREE, SchedSeen, SchedWatch, SchedWorst};
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use libbpf_rs::{MapCore, MapHandle};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::record::{self, Record};
 use super::trace;
 use crate::error::{Error, Result};
+use crate::kernel::table::lookup;
 
 /// The threads and groups that the scheduler knows now: a group on two CPUs appears twice.
 ///
@@ -59,9 +60,10 @@ pub fn forget() -> Result<()> {
 }
 
 fn element<T: FromBytes>(map: &MapHandle, at: u32) -> Result<T> {
-    let bytes = map
-        .lookup(&at.to_ne_bytes(), MapFlags::ANY)
-        .map_err(|error| Error::from_bpf("reading what the scheduler has seen", &error))?;
-    let row = bytes.and_then(|bytes| T::read_from_bytes(&bytes).ok());
+    let row = lookup(
+        map,
+        &at.to_ne_bytes(),
+        "reading what the scheduler has seen",
+    )?;
     row.ok_or(Error::Closed("what the scheduler has seen"))
 }

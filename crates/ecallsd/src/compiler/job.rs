@@ -4,6 +4,10 @@
 //! A job comes from the broker. An answer comes from a process that a text may have taken over: it
 //! is parsed defensively, and its contents are checked afterwards ([`super::cap`],
 //! [`ecalls_kernel::handler::Handler::of_untrusted`]).
+//!
+//! No serializer writes them: postcard, say, would bring serde into the compiler and the kernel's
+//! crate, and accepts several encodings of a number, whereas here each accepted job is what its own
+//! bytes are (tests/fuzz/targets/upload.rs), and a list is refused before memory is taken for it.
 
 use ecalls_kernel::handler::Parts;
 use ecode::bpf::{Map, MapUse, Object};
