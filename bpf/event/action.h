@@ -136,17 +136,18 @@ static __always_inline bool run_action(void *ctx, struct current *c,
 	case ECALLS_ACTION_USER:
 	case ECALLS_ACTION_MEMORY: {
 		int result = memory_put(a->channel, &c->event, s->id);
-		if (result == MEMORY_REPLACED) {
+		bool stored = result >= 0;
+		if (stored && result & MEMORY_REPLACED) {
 			drop_for_subscription(index, s->channel, ECALLS_DROP_REPLACED, false);
 			__sync_fetch_and_sub(&n->delivered, 1);
 		}
 		delivery(o, result, a->channel);
-		if (result >= 0 && c->event.flags & ECALLS_EVENT_CPU)
+		if (stored && c->event.flags & ECALLS_EVENT_CPU)
 			sink_note(a->channel, &c->event);
-		if (result >= 0 && memory_wake(a->channel))
+		if (stored && result & MEMORY_ASLEEP && memory_wake(a->channel))
 			n->wakes++;
 		/* The upcall decides whether the chain continues, by ECALLS_OP_RESUME. */
-		return a->kind == ECALLS_ACTION_MEMORY || result < 0;
+		return a->kind == ECALLS_ACTION_MEMORY || !stored;
 	}
 	default:
 		return true;

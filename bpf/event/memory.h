@@ -14,6 +14,7 @@
 
 #define MEMORY_PUT 0
 #define MEMORY_REPLACED 1 /* stored, over an event that was not read */
+#define MEMORY_ASLEEP 2	  /* with one of these: the reader sleeps, memory_wake() is due */
 #define MEMORY_DROPPED(reason) (-(int)(reason) - 1)
 
 static __always_inline struct ecalls_channel *channel_active(u32 id) {
@@ -153,6 +154,7 @@ __noinline int memory_put(u32 channel, const struct ecalls_event *e, u32 subscri
 	void *up = bpf_map_lookup_elem(&ups, &index);
 	struct ecalls_channel *ch = channel_active(channel);
 	struct ecalls_up *head;
+	int result;
 
 	if (!ch || !up || !e)
 		return MEMORY_DROPPED(ECALLS_DROP_CHANNEL_GONE);
@@ -160,8 +162,12 @@ __noinline int memory_put(u32 channel, const struct ecalls_event *e, u32 subscri
 	if (!head)
 		return MEMORY_DROPPED(ECALLS_DROP_CHANNEL_GONE);
 	if (ch->layout == ECALLS_LAYOUT_SLOTS)
-		return slots_put(up, head, ch, e, subscription);
-	return ring_put(up, head, ch, e, subscription);
+		result = slots_put(up, head, ch, e, subscription);
+	else
+		result = ring_put(up, head, ch, e, subscription);
+	if (result >= 0 && *(volatile u64 *)&head->sleeping)
+		result |= MEMORY_ASLEEP;
+	return result;
 }
 
 /* Wakes the reader if it sleeps. Returns true if a wake-up was sent. */
