@@ -23,6 +23,7 @@ pub mod verify;
 use std::fmt;
 
 use crate::source::Span;
+use crate::tree::BinaryOperator;
 pub use crate::tree::Fault;
 
 /// A program.
@@ -357,6 +358,26 @@ impl Operand {
 }
 
 impl Operator {
+    /// The operator that computes this of integers. `None`: it is a comparison.
+    pub fn of_integers(operator: BinaryOperator, signed: bool) -> Option<Operator> {
+        Some(match (operator, signed) {
+            (BinaryOperator::Add, _) => Operator::Add,
+            (BinaryOperator::Subtract, _) => Operator::Subtract,
+            (BinaryOperator::Multiply, _) => Operator::Multiply,
+            (BinaryOperator::Divide, false) => Operator::Divide,
+            (BinaryOperator::Divide, true) => Operator::DivideSigned,
+            (BinaryOperator::Remainder, false) => Operator::Remainder,
+            (BinaryOperator::Remainder, true) => Operator::RemainderSigned,
+            (BinaryOperator::And, _) => Operator::And,
+            (BinaryOperator::Or, _) => Operator::Or,
+            (BinaryOperator::Xor, _) => Operator::Xor,
+            (BinaryOperator::ShiftLeft, _) => Operator::ShiftLeft,
+            (BinaryOperator::ShiftRight, false) => Operator::ShiftRight,
+            (BinaryOperator::ShiftRight, true) => Operator::ShiftRightSigned,
+            _ => return None,
+        })
+    }
+
     /// Whether the operands may be exchanged.
     pub fn commutes(self) -> bool {
         matches!(

@@ -21,6 +21,7 @@ pub mod lexer;
 pub mod limits;
 pub mod lower;
 pub mod parser;
+pub mod range;
 pub mod run;
 pub mod source;
 pub mod suggest;

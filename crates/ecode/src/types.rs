@@ -36,6 +36,14 @@ impl Int {
         self.bits as u32 / 8
     }
 
+    /// The number that a value of this type, extended to 64 bits, stands for.
+    pub fn exact(self, value: i64) -> i128 {
+        match self.signed {
+            true => value.into(),
+            false => (value as u64).into(),
+        }
+    }
+
     /// A 64-bit value cut to this type and extended again: what a conversion to it gives.
     pub const fn wrap(self, value: i64) -> i64 {
         let unused = 64 - self.bits as u32;

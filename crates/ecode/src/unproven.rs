@@ -91,13 +91,9 @@ fn indices(
 
 /// Whether an index is inside because the statics in it always are.
 fn is_kept_inside(tree: &Tree, index: &Expression, count: u32) -> bool {
-    let inside = (0, i128::from(count) - 1);
+    let inside = Range::new(0, i128::from(count) - 1);
     let known = |place: &Place| stays(tree, place, inside).then_some(inside);
-    range_with(index, &known).is_some_and(|range| is_within(range, inside))
-}
-
-fn is_within(range: Range, bounds: Range) -> bool {
-    range.0 >= bounds.0 && range.1 <= bounds.1
+    range_with(index, &known).is_some_and(|range| inside.holds(range))
 }
 
 /// Whether a static number is within bounds from the beginning, and whatever the text stores there
@@ -118,10 +114,10 @@ fn stays(tree: &Tree, place: &Place, bounds: Range) -> bool {
         other.variable == place.variable && other.offset == place.offset && other.ty == place.ty
     };
     let known = |other: &Place| (is_it(other) && other.indices.is_empty()).then_some(bounds);
-    let mut holds = place.indices.is_empty() && is_within((first, first), bounds);
+    let mut holds = place.indices.is_empty() && bounds.holds(Range::of(first));
     each_expression(tree, &mut |expression| {
         holds &= keeps(expression, place, &|value| {
-            range_with(value, &known).is_some_and(|range| is_within(range, bounds))
+            range_with(value, &known).is_some_and(|range| bounds.holds(range))
         });
     });
     holds

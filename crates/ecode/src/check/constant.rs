@@ -2,6 +2,7 @@
 //! constant is 64 bits, the value of its type extended by sign or zeros; of `fixed`, the
 //! millionths.
 
+use crate::ir::Operator;
 use crate::tree::BinaryOperator;
 use crate::types::{FIXED_ONE, Int, Type};
 
@@ -16,25 +17,11 @@ pub(super) fn arithmetic(operator: BinaryOperator, ty: &Type, a: i64, b: i64) ->
 
 fn integer(operator: BinaryOperator, int: Int, a: i64, b: i64) -> i64 {
     use BinaryOperator as Op;
-    let count = (b as u32) % u32::from(int.bits);
-    match operator {
-        Op::Add => a.wrapping_add(b),
-        Op::Subtract => a.wrapping_sub(b),
-        Op::Multiply => a.wrapping_mul(b),
-        Op::Divide if b == 0 => 0,
-        Op::Divide if int.signed => a.wrapping_div(b),
-        Op::Divide => (a as u64 / b as u64) as i64,
-        Op::Remainder if b == 0 => a,
-        Op::Remainder if int.signed => a.wrapping_rem(b),
-        Op::Remainder => (a as u64 % b as u64) as i64,
-        Op::ShiftLeft => a.wrapping_shl(count),
-        Op::ShiftRight if int.signed => a.wrapping_shr(count),
-        Op::ShiftRight => (a as u64).wrapping_shr(count) as i64,
-        Op::And => a & b,
-        Op::Or => a | b,
-        Op::Xor => a ^ b,
-        _ => 0,
-    }
+    let b = match operator {
+        Op::ShiftLeft | Op::ShiftRight => b & i64::from(int.bits - 1),
+        _ => b,
+    };
+    Operator::of_integers(operator, int.signed).map_or(0, |known| known.apply(a, b))
 }
 
 /// Decimal numbers: the exact result, cut towards zero to a millionth, modulo 2^64.

@@ -267,20 +267,11 @@ impl Checker<'_> {
                     return;
                 }
                 let name = self.type_name(to);
-                let shown = shown(before, *from);
+                let shown = from.exact(before);
                 let message = format!("{shown} does not fit: as {name} it becomes {after}");
                 self.warn(value.span, message, "");
             }
             _ => {}
         }
-    }
-}
-
-/// A constant of an integer type in decimal.
-pub(super) fn shown(value: i64, int: Int) -> String {
-    if int.signed {
-        value.to_string()
-    } else {
-        (value as u64).to_string()
     }
 }

@@ -2,7 +2,7 @@
 //! mean. A name that no declaration explains is a field of the input, a kind of the service, a
 //! constant of the surroundings, or a number of the kernel's, in this order.
 
-use super::conversion::{constant_of, convert, number, shown};
+use super::conversion::{constant_of, convert, number};
 use super::initialise::{last_element, outside};
 use super::scope::{Binding, nearest};
 use super::{Checker, Operand, cut};
@@ -426,7 +426,7 @@ impl Checker<'_> {
             }
             Some(_) if self.context.silent => {}
             Some(value) if wide.ty == Type::Int(Int::UNSIGNED_LONG) => {
-                let shown = shown(value, Int::UNSIGNED_LONG);
+                let shown = Int::UNSIGNED_LONG.exact(value);
                 let message = format!("index {shown} is outside: the array has {count} elements");
                 self.error_hint(at.span, message, last_element(count));
                 return Operand::Error;

@@ -1,30 +1,23 @@
-//! Which values an expression can have, seen from its type and its outermost operators; and the
-//! comparisons that are decided by it, whatever the event: they do not do what somebody meant.
+//! The range of values of an expression, known from its type and its operators; and warnings of
+//! comparisons and operators that by these ranges cannot do what was meant.
 
 use super::Checker;
-use super::conversion::{constant_of, shown};
+use super::conversion::constant_of;
+use crate::ir::Operator;
+use crate::range;
 use crate::source::Span;
 use crate::tree::{BinaryOperator, Expression, ExpressionKind, Place};
-use crate::types::{FIXED_ONE, Int, Type};
+use crate::types::{FIXED_ONE, Type};
 
-/// Least and greatest value, both possible.
-pub(crate) type Range = (i128, i128);
+/// A range of exact numbers.
+pub(crate) type Range = range::Range<i128>;
 
 const ONE: i128 = FIXED_ONE as i128;
 
-fn of_int(int: Int) -> Range {
-    let bits = u32::from(int.bits);
-    if int.signed {
-        (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1)
-    } else {
-        (0, (1i128 << bits) - 1)
-    }
-}
-
 fn of_type(ty: &Type) -> Option<Range> {
     match ty {
-        Type::Bool => Some((0, 1)),
-        Type::Int(int) => Some(of_int(*int)),
+        Type::Bool => Some(Range::new(0, 1)),
+        Type::Int(int) => Some(Range::of_int(*int)),
         _ => None,
     }
 }
@@ -40,111 +33,76 @@ pub(crate) fn range_with(
     known: &dyn Fn(&Place) -> Option<Range>,
 ) -> Option<Range> {
     let all = of_type(&expression.ty)?;
-    match &expression.kind {
-        ExpressionKind::Constant(value) => {
-            let unsigned = matches!(expression.ty, Type::Int(int) if !int.signed);
-            let value = if unsigned {
-                i128::from(*value as u64)
-            } else {
-                i128::from(*value)
-            };
-            Some((value, value))
-        }
-        ExpressionKind::Load(place) => Some(known(place).unwrap_or(all)),
-        ExpressionKind::Convert(inner) => {
-            let inner = range_with(inner, known)?;
-            let fits = inner.0 >= all.0 && inner.1 <= all.1;
-            Some(if fits && expression.ty != Type::Bool {
-                inner
-            } else {
-                all
-            })
-        }
-        ExpressionKind::Arithmetic(operator, a, by) => {
-            let (a, by) = (range_with(a, known)?, range_with(by, known)?);
-            let result = computed(*operator, a, by);
-            let fits = |range: &Range| range.0 >= all.0 && range.1 <= all.1;
-            Some(result.filter(fits).unwrap_or(all))
-        }
-        _ => Some(all),
-    }
-}
-
-/// The exact results of an operator. `None`: nothing is known.
-fn computed(operator: BinaryOperator, a: Range, by: Range) -> Option<Range> {
-    let known = by.0 == by.1 && by.0 > 0;
-    match operator {
-        BinaryOperator::Add => Some((a.0 + by.0, a.1 + by.1)),
-        BinaryOperator::Subtract => Some((a.0 - by.1, a.1 - by.0)),
-        BinaryOperator::Multiply => product(a, by),
-        BinaryOperator::And if known => Some((0, by.1)),
-        BinaryOperator::Remainder if known => {
-            let low = if a.0 < 0 { 1 - by.1 } else { 0 };
-            Some((low, by.1 - 1))
+    let exact = match &expression.kind {
+        ExpressionKind::Constant(value) => Some(Range::of(match expression.ty {
+            Type::Int(int) => int.exact(*value),
+            _ => i128::from(*value),
+        })),
+        ExpressionKind::Load(place) => known(place),
+        ExpressionKind::Convert(inner) if expression.ty != Type::Bool => range_with(inner, known),
+        ExpressionKind::Arithmetic(operator, a, b) => {
+            let (a, b) = (range_with(a, known)?, range_with(b, known)?);
+            integers(*operator, &expression.ty, a, b)
         }
         _ => None,
-    }
+    };
+    Some(exact.filter(|exact| all.holds(*exact)).unwrap_or(all))
 }
 
-fn product(a: Range, b: Range) -> Option<Range> {
-    let all = [(a.0, b.0), (a.0, b.1), (a.1, b.0), (a.1, b.1)];
-    let all = all.map(|(a, b)| a.checked_mul(b));
-    let least = all.iter().copied().min()??;
-    let most = all.iter().copied().max()??;
-    Some((least, most))
+/// The exact results of an operator on integers of this type. `None`: nothing is known.
+fn integers(operator: BinaryOperator, ty: &Type, a: Range, b: Range) -> Option<Range> {
+    let Type::Int(int) = ty else { return None };
+    let shifts = matches!(
+        operator,
+        BinaryOperator::ShiftLeft | BinaryOperator::ShiftRight
+    );
+    let counts = Range::new(0, i128::from(int.bits) - 1);
+    if shifts && !counts.holds(b) {
+        return None;
+    }
+    Range::computed(Operator::of_integers(operator, int.signed)?, a, b)
 }
 
 /// The range of a `fixed` expression in millionths, where it is known and nothing has wrapped.
 fn fixed_range(expression: &Expression) -> Option<Range> {
     let of = match &expression.kind {
-        ExpressionKind::Constant(value) => (i128::from(*value), i128::from(*value)),
+        ExpressionKind::Constant(value) => Range::of(i128::from(*value)),
         ExpressionKind::Convert(inner) if inner.ty != Type::Fixed => {
-            let (least, most) = range(inner)?;
-            (least * ONE, most * ONE)
+            let Range { low, high } = range(inner)?;
+            Range::new(low * ONE, high * ONE)
         }
         ExpressionKind::Arithmetic(operator, a, b) => {
             fixed_result(*operator, fixed_range(a)?, fixed_range(b)?)?
         }
         _ => return None,
     };
-    fits_fixed(of).then_some(of)
+    of.narrow().map(|_| of)
 }
 
 fn fixed_result(operator: BinaryOperator, a: Range, b: Range) -> Option<Range> {
     match operator {
-        BinaryOperator::Multiply => product(a, b).map(|(least, most)| (least / ONE, most / ONE)),
-        BinaryOperator::Divide if a.0 == a.1 && b.0 == b.1 && b.0 != 0 => {
-            let quotient = a.0 * ONE / b.0;
-            Some((quotient, quotient))
+        BinaryOperator::Multiply => Range::computed(Operator::Multiply, a, b)
+            .map(|exact| Range::new(exact.low / ONE, exact.high / ONE)),
+        BinaryOperator::Divide => {
+            let (a, b) = (a.only()?, b.only().filter(|b| *b != 0)?);
+            Some(Range::of(a * ONE / b))
         }
-        BinaryOperator::Add | BinaryOperator::Subtract => computed(operator, a, b),
+        BinaryOperator::Add => Range::computed(Operator::Add, a, b),
+        BinaryOperator::Subtract => Range::computed(Operator::Subtract, a, b),
         _ => None,
     }
 }
 
-fn fits_fixed((least, most): Range) -> bool {
-    least >= i128::from(i64::MIN) && most <= i128::from(i64::MAX)
-}
-
-/// What a comparison always gives, if it is always the same.
+/// The result of a comparison, if it is the same for all values of these ranges.
 fn always(operator: BinaryOperator, a: Range, b: Range) -> Option<bool> {
     use BinaryOperator as Op;
-    let (below, above) = (a.1 < b.0, a.0 > b.1);
     match operator {
-        Op::Equal => (below || above).then_some(false),
-        Op::NotEqual => (below || above).then_some(true),
-        Op::Less => decided(below, a.0 >= b.1),
-        Op::GreaterEqual => decided(a.0 >= b.1, below),
-        Op::Greater => decided(above, a.1 <= b.0),
-        Op::LessEqual => decided(a.1 <= b.0, above),
-        _ => None,
-    }
-}
-
-fn decided(yes: bool, no: bool) -> Option<bool> {
-    match (yes, no) {
-        (true, _) => Some(true),
-        (_, true) => Some(false),
+        Op::Equal => a.equal(b),
+        Op::NotEqual => a.equal(b).map(|equal| !equal),
+        Op::Less => a.less(b),
+        Op::GreaterEqual => a.less(b).map(|less| !less),
+        Op::Greater => b.less(a),
+        Op::LessEqual => b.less(a).map(|less| !less),
         _ => None,
     }
 }
@@ -162,11 +120,11 @@ impl Checker<'_> {
             let result = fixed_range(a)
                 .zip(fixed_range(b))
                 .and_then(|(a, b)| fixed_result(operator, a, b));
-            if let Some((least, most)) = result.filter(|result| !fits_fixed(*result)) {
-                let far = if most > i128::from(i64::MAX) {
-                    most
+            if let Some(Range { low, high }) = result.filter(|result| result.narrow().is_none()) {
+                let far = if high > i128::from(i64::MAX) {
+                    high
                 } else {
-                    least
+                    low
                 };
                 let message = format!("this may wrap: {} is beyond 'fixed'", far / ONE);
                 let hint = "numbers end at 9223372036854.775807: divide before you multiply, or \
@@ -183,17 +141,16 @@ impl Checker<'_> {
             BinaryOperator::Subtract if all_bits => None,
             BinaryOperator::Add | BinaryOperator::Subtract | BinaryOperator::Multiply => range(a)
                 .zip(range(b))
-                .and_then(|(a, b)| computed(operator, a, b)),
+                .and_then(|(of_a, of_b)| integers(operator, &a.ty, of_a, of_b)),
             _ => None,
         };
-        let Some((exact, _)) = exact else { return };
-        let becomes = int.wrap(exact as i64);
-        let (least, most) = of_int(*int);
-        if exact >= least && exact <= most {
+        let Some(exact) = exact.filter(|exact| !Range::of_int(*int).holds(*exact)) else {
             return;
-        }
+        };
+        let exact = exact.low;
+        let becomes = int.wrap(exact as i64);
         let name = self.type_name(&a.ty);
-        let becomes = shown(becomes, *int);
+        let becomes = int.exact(becomes);
         let message = format!("{exact} does not fit: as {name} it becomes {becomes}");
         let hint = match exact < 0 && !int.signed {
             true => "begin with a number that has a sign: 1l * ...".to_owned(),
@@ -223,12 +180,12 @@ impl Checker<'_> {
         };
         if let Some(result) = always(operator, of_a, of_b) {
             let other = if constants.0.is_some() { of_b } else { of_a };
-            let hint = format!("the other side is {} to {}", other.0, other.1);
+            let hint = format!("the other side is {} to {}", other.low, other.high);
             self.warn(span, format!("this comparison is always {result}"), hint);
         } else if let (Some(before), Type::Int(int)) = (negative, &a.ty) {
             let equality = matches!(operator, BinaryOperator::Equal | BinaryOperator::NotEqual);
             if !equality && !int.signed {
-                let after = shown(int.wrap(before), *int);
+                let after = int.exact(int.wrap(before));
                 self.warn(
                     span,
                     format!("{before} is compared without sign: as {after}"),

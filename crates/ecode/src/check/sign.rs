@@ -43,7 +43,7 @@ impl Checker<'_> {
             return;
         }
         let signed = |side: &&Expression| {
-            constant_of(side).is_none() && range(side).is_some_and(|range| range.0 < 0)
+            constant_of(side).is_none() && range(side).is_some_and(|range| range.low < 0)
         };
         if let Some(side) = sides.into_iter().find(signed).cloned() {
             self.mixed.push(Mixed { side, span });
@@ -185,7 +185,7 @@ impl Signs {
             ExpressionKind::Negate(_) | ExpressionKind::Complement(_) => true,
             ExpressionKind::Choice(_, a, b) => self.value(a) || self.value(b),
             ExpressionKind::Arithmetic(operator, a, b) => match operator {
-                Op::Subtract => range(e).is_none_or(|range| range.0 < 0 || !is_signed(&e.ty)),
+                Op::Subtract => range(e).is_none_or(|range| range.low < 0 || !is_signed(&e.ty)),
                 Op::And => self.value(a) && self.value(b),
                 Op::ShiftLeft | Op::ShiftRight | Op::Remainder => self.value(a),
                 _ => self.value(a) || self.value(b),

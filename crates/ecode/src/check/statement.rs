@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use super::conversion::{constant_of, convert, number, promoted};
 use super::expression::effect_in;
-use super::range::range;
+use super::range::{Range, range};
 use super::scope::Binding;
 use super::{Checker, Context, Facts, Jump, Operand, cut};
 use crate::ast::{self, StatementKind as Ast};
@@ -487,19 +487,15 @@ impl Checker<'_> {
         &mut self,
         label: Option<&ast::Expression>,
         span: Span,
-        (int, possible): (Int, Option<(i128, i128)>),
+        (int, possible): (Int, Option<Range>),
         known: &mut HashSet<Option<i64>>,
     ) -> Option<Option<i64>> {
         let value = match label {
             None => None,
             Some(source) => {
                 let (value, from) = self.constant_with_type(source, "a label")?;
-                let wide = if from.signed {
-                    i128::from(value)
-                } else {
-                    i128::from(value as u64)
-                };
-                if possible.is_some_and(|(least, most)| wide < least || wide > most) {
+                let exact = Range::of(from.exact(value));
+                if possible.is_some_and(|possible| !possible.holds(exact)) {
                     self.warn(source.span, "the value is never this", "");
                 }
                 Some(int.wrap(value))

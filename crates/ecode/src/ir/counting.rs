@@ -6,8 +6,8 @@
 //! is reached the register has not gone beyond that limit, and is one step beyond it at most
 //! behind the write.
 
-use super::facts::Range;
 use super::{Instruction, Label, Op, Operand, Operator, Register, Relation};
+use crate::range::Range;
 
 /// What a loop counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,62 +20,7 @@ use std::num::NonZeroU32;
 use super::counting::counting;
 use super::invariant::invariant;
 use super::{Address, Instruction, Label, Op, Operand, Operator, Region, Register, Relation};
-
-/// Bounds, inclusive, of the value as a number with sign.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
-    /// It is not less.
-    pub low: i64,
-    /// It is not more.
-    pub high: i64,
-}
-
-impl Range {
-    /// Nothing is known.
-    pub const ALL: Range = Range::new(i64::MIN, i64::MAX);
-    /// Of a comparison.
-    pub(super) const BOOL: Range = Range::new(0, 1);
-
-    const fn new(low: i64, high: i64) -> Range {
-        Range { low, high }
-    }
-
-    /// Whether all of the other is in this one.
-    pub fn holds(self, other: Range) -> bool {
-        self.low <= other.low && other.high <= self.high
-    }
-
-    /// The smallest that both are in.
-    pub(super) fn hull(self, other: Range) -> Range {
-        Range::new(self.low.min(other.low), self.high.max(other.high))
-    }
-
-    /// What is in both; if that is nothing, which only unreachable code sees, this one.
-    fn meet(self, other: Range) -> Range {
-        let both = Range::new(self.low.max(other.low), self.high.min(other.high));
-        if both.low <= both.high { both } else { self }
-    }
-
-    /// What is in both, if anything is.
-    pub(super) fn within(self, other: Range) -> Option<Range> {
-        let both = Range::new(self.low.max(other.low), self.high.min(other.high));
-        (both.low <= both.high).then_some(both)
-    }
-
-    /// The only number in it.
-    pub fn only(self) -> Option<i64> {
-        (self.low == self.high).then_some(self.low)
-    }
-
-    /// Of an integer of memory.
-    pub fn of_bits(bits: u8, signed: bool) -> Range {
-        match (bits, signed) {
-            (64, _) => Range::ALL,
-            (_, true) => Range::new(-1 << (bits - 1), (1 << (bits - 1)) - 1),
-            (_, false) => Range::new(0, (1 << bits) - 1),
-        }
-    }
-}
+use crate::range::Range;
 
 /// An operand as it was when something was said about it.
 type Then = (Operand, u32);
@@ -158,7 +103,7 @@ const _: () = assert!(size_of::<Known>() <= 40, "copied at each change");
 
 impl Known {
     const UNWRITTEN: Known = Known {
-        range: Range::new(0, 0),
+        range: Range::of(0),
         same: Number::NONE,
         outcome: Number::NONE,
         computed: Number::NONE,
@@ -282,7 +227,7 @@ impl Facts {
     /// Bounds of an operand.
     pub fn range(&self, operand: Operand) -> Range {
         match operand {
-            Operand::Constant(value) => Range::new(value, value),
+            Operand::Constant(value) => Range::of(value),
             Operand::Register(register) => self.known[register.0 as usize].range,
         }
     }
@@ -310,24 +255,16 @@ impl Facts {
         (self.still(a) && self.still(b)).then_some((relation, a.0, b.0))
     }
 
-    /// Whether the relation holds, if the bounds decide it.
+    /// Whether the relation holds, if the ranges decide it.
     pub fn decide(&self, relation: Relation, a: Operand, b: Operand) -> Option<bool> {
         let (a, b) = (self.range(a), self.range(b));
-        let same_half = (a.low >= 0 && b.low >= 0) || (a.high < 0 && b.high < 0);
         match relation {
-            Relation::Equal | Relation::NotEqual => {
-                let apart = a.high < b.low || b.high < a.low;
-                apart.then_some(relation == Relation::NotEqual)
-            }
-            // Without sign, negative numbers are the largest.
-            Relation::Less | Relation::LessEqual if a.high < 0 && b.low >= 0 => Some(false),
-            Relation::Less | Relation::LessEqual if b.high < 0 && a.low >= 0 => Some(true),
-            Relation::Less | Relation::LessEqual if !same_half => None,
-            Relation::Less | Relation::LessSigned if a.high < b.low => Some(true),
-            Relation::Less | Relation::LessSigned if a.low >= b.high => Some(false),
-            Relation::LessEqual | Relation::LessEqualSigned if a.high <= b.low => Some(true),
-            Relation::LessEqual | Relation::LessEqualSigned if a.low > b.high => Some(false),
-            _ => None,
+            Relation::Equal => a.equal(b),
+            Relation::NotEqual => a.equal(b).map(|equal| !equal),
+            Relation::Less => a.unsigned().less(b.unsigned()),
+            Relation::LessEqual => b.unsigned().less(a.unsigned()).map(|less| !less),
+            Relation::LessSigned => a.less(b),
+            Relation::LessEqualSigned => b.less(a).map(|less| !less),
         }
     }
 
@@ -443,12 +380,12 @@ impl Facts {
                 }
             }
             Op::Binary { to, operator, a, b } => {
-                let range = combined(operator, self.range(a), self.range(b));
+                let range = Range::combined(operator, self.range(a), self.range(b));
                 self.compute(op, to, range);
             }
             Op::Compare { to, relation, a, b } => {
                 let range = match self.decide(relation, a, b) {
-                    Some(known) => Range::new(i64::from(known), i64::from(known)),
+                    Some(known) => Range::of(i64::from(known)),
                     None => Range::BOOL,
                 };
                 let outcome = (relation, self.then(a), self.then(b));
@@ -490,8 +427,8 @@ impl Facts {
                 self.narrow(b, of_a);
             }
             Relation::NotEqual => {
-                self.narrow(a, without(of_a, of_b));
-                self.narrow(b, without(of_b, of_a));
+                self.narrow(a, of_a.without(of_b));
+                self.narrow(b, of_b.without(of_a));
             }
             Relation::Less | Relation::LessEqual if of_b.low < 0 => {}
             Relation::Less | Relation::LessSigned => {
@@ -650,66 +587,5 @@ impl Facts {
             let range = same.iter().fold(before, |all, (_, range)| all.hull(*range));
             self.write(Register(register), range);
         }
-    }
-}
-
-/// A range without the other, if that is one number at its end.
-fn without(range: Range, other: Range) -> Range {
-    match other.only() {
-        Some(value) if value == range.low && value < range.high => {
-            Range::new(value + 1, range.high)
-        }
-        Some(value) if value == range.high && value > range.low => Range::new(range.low, value - 1),
-        _ => range,
-    }
-}
-
-/// Bounds of the result of an operator.
-pub(super) fn combined(operator: Operator, a: Range, b: Range) -> Range {
-    if let (Some(a), Some(b)) = (a.only(), b.only()) {
-        let value = operator.apply(a, b);
-        return Range::new(value, value);
-    }
-    let ends = |f: fn(i64, i64) -> Option<i64>| match (f(a.low, b.low), f(a.high, b.high)) {
-        (Some(low), Some(high)) => Range::new(low, high),
-        _ => Range::ALL,
-    };
-    let positive = a.low >= 0 && b.low >= 0;
-    match (operator, b.only()) {
-        (Operator::Add, _) => ends(i64::checked_add),
-        (Operator::Subtract, _) => match (a.low.checked_sub(b.high), a.high.checked_sub(b.low)) {
-            (Some(low), Some(high)) => Range::new(low, high),
-            _ => Range::ALL,
-        },
-        (Operator::Multiply, Some(factor)) if factor >= 0 => ends(i64::checked_mul),
-        (Operator::Multiply, _) if positive => ends(i64::checked_mul),
-        (Operator::ShiftLeft, Some(by @ 0..=62)) => {
-            let by = Range::new(1 << by, 1 << by);
-            combined(Operator::Multiply, a, by)
-        }
-        (Operator::Divide, Some(2..)) if a.low < 0 => Range::new(0, i64::MAX),
-        (Operator::Divide | Operator::DivideSigned, Some(by @ 1..)) => {
-            Range::new(a.low / by, a.high / by)
-        }
-        (Operator::Remainder, Some(by @ 1..)) if a.low >= 0 => Range::new(0, a.high.min(by - 1)),
-        (Operator::Remainder, Some(by @ 1..)) => Range::new(0, by - 1),
-        (Operator::RemainderSigned, Some(by @ 1..)) => {
-            let low = if a.low >= 0 { 0 } else { 1 - by };
-            Range::new(low, if a.high <= 0 { 0 } else { (by - 1).min(a.high) })
-        }
-        (Operator::And, _) if positive => Range::new(0, a.high.min(b.high)),
-        (Operator::And, _) if b.low >= 0 => Range::new(0, b.high),
-        (Operator::And, _) if a.low >= 0 => Range::new(0, a.high),
-        (Operator::Or | Operator::Xor, _) if positive => {
-            let bits = 64 - (a.high | b.high).leading_zeros();
-            Range::new(0, i64::MAX >> (63 - bits))
-        }
-        (Operator::ShiftRight, Some(by @ 1..=63)) if a.low < 0 => {
-            Range::new(0, (u64::MAX >> by) as i64)
-        }
-        (Operator::ShiftRight | Operator::ShiftRightSigned, Some(by @ 0..=63)) => {
-            Range::new(a.low >> by, a.high >> by)
-        }
-        _ => Range::ALL,
     }
 }

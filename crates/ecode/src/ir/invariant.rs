@@ -8,8 +8,8 @@
 //! since a bound is put there once. So that no text takes long, whoever asks says how many writes
 //! may be looked at.
 
-use super::facts::{Range, combined};
 use super::{Instruction, Op, Operand, Register};
+use crate::range::Range;
 
 /// After so many rounds bounds that still move are given up.
 const GROWING: u32 = 2;
@@ -133,7 +133,7 @@ fn each_write<'i>(body: &'i [Instruction], visit: &mut dyn FnMut(Register, &'i O
 fn result(op: &Op, range: &dyn Fn(Operand) -> Range) -> Range {
     match *op {
         Op::Set { from, .. } => range(from),
-        Op::Binary { operator, a, b, .. } => combined(operator, range(a), range(b)),
+        Op::Binary { operator, a, b, .. } => Range::combined(operator, range(a), range(b)),
         Op::Compare { .. } => Range::BOOL,
         Op::Extend {
             from, bits, signed, ..

@@ -9,10 +9,11 @@
 
 use std::collections::HashMap;
 
-use super::facts::{Branch, Facts, Mark, Range};
+use super::facts::{Branch, Facts, Mark};
 use super::{Address, Instruction, Label, Op, Operand, Operator, Program, Region, Register};
 use crate::frame::at;
 use crate::limits;
+use crate::range::Range;
 
 /// Checks a program. The error names the instruction; it is a mistake of this crate.
 pub fn verify(program: &Program) -> Result<(), String> {

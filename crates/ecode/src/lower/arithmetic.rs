@@ -60,28 +60,16 @@ impl<'t> Lowering<'t> {
             _ => {}
         }
         let signed = is_signed(ty);
-        let choose = |with, without| if signed { with } else { without };
-        let (operator, wraps) = match operator {
-            BinaryOperator::Add => (Operator::Add, true),
-            BinaryOperator::Subtract => (Operator::Subtract, true),
-            BinaryOperator::Multiply => (Operator::Multiply, true),
-            BinaryOperator::Divide => (choose(Operator::DivideSigned, Operator::Divide), signed),
-            BinaryOperator::Remainder => (
-                choose(Operator::RemainderSigned, Operator::Remainder),
-                false,
-            ),
-            BinaryOperator::ShiftLeft => (Operator::ShiftLeft, true),
-            BinaryOperator::ShiftRight => (
-                choose(Operator::ShiftRightSigned, Operator::ShiftRight),
-                false,
-            ),
-            BinaryOperator::And => (Operator::And, false),
-            BinaryOperator::Or => (Operator::Or, false),
-            BinaryOperator::Xor => (Operator::Xor, false),
-            comparison => {
-                let (relation, a, b) = super::condition::compared(comparison, signed, a, b);
-                return Ok(self.compare(relation, a, b));
-            }
+        let kind = operator;
+        let Some(operator) = Operator::of_integers(kind, signed) else {
+            let (relation, a, b) = super::condition::compared(kind, signed, a, b);
+            return Ok(self.compare(relation, a, b));
+        };
+        // The result of any other operator is in the type's range if the operands are.
+        let wraps = match kind {
+            BinaryOperator::Add | BinaryOperator::Subtract | BinaryOperator::Multiply => true,
+            BinaryOperator::ShiftLeft => true,
+            _ => operator == Operator::DivideSigned,
         };
         let is_shift = matches!(
             operator,

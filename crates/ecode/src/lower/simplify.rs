@@ -9,10 +9,11 @@
 
 use super::unroll::Unroll;
 use super::{fold, fuel, prune};
-use crate::ir::facts::{Facts, Mark, Range};
+use crate::ir::facts::{Facts, Mark};
 use crate::ir::{
     Address, Dynamic, Fault, Instruction, Label, Op, Operand, Operator, Program, Register, Relation,
 };
+use crate::range::Range;
 use crate::source::Span;
 
 /// See the head of this file.
