@@ -22,17 +22,17 @@ struct Row(&'static str, usize, usize, &'static str, What);
 
 /// What a call is checked as.
 enum What {
-    /// Without arguments: an unsigned long.
+    /// A built-in without arguments.
     Plain(Builtin),
-    /// Of numbers that meet in one type.
+    /// A built-in of numbers, which are converted to a common type.
     Extreme(Builtin),
-    /// Of a sink, with this result.
-    Sink(Builtin, Type),
-    /// What the dispatcher is to do after the run: numbers of these types.
-    Request(Builtin, &'static [Type]),
-    /// The same, checked in a way of its own.
+    /// A built-in of a sink.
+    Sink(Builtin),
+    /// A request of numbers, which the dispatcher carries out after the run.
+    Request(Builtin),
+    /// A request with a check of its own.
     OwnRequest(Own),
-    /// All else.
+    /// Any other call.
     Own(Own),
 }
 
@@ -57,44 +57,48 @@ static ALL: [Row; 21] = [
     Row("length", 1, 1, "length(text)", Check(|this, given, at| this.length(&given[0], at))),
     Row("prefix", 2, 2, "prefix(text, beginning)",
         Check(|this, given, at| this.prefix(&given[0], &given[1], at))),
-    Row("age", 1, 1, "age(s) of a sink", Sink(Builtin::SinkAge, UNSIGNED_LONG)),
-    Row("accept", 1, 1, "accept(s) of a sink", Sink(Builtin::Accept, Type::Void)),
-    Row("reject", 1, 1, "reject(s) of a sink", Sink(Builtin::Reject, Type::Void)),
+    Row("age", 1, 1, "age(s) of a sink", Sink(Builtin::SinkAge)),
+    Row("accept", 1, 1, "accept(s) of a sink", Sink(Builtin::Accept)),
+    Row("reject", 1, 1, "reject(s) of a sink", Sink(Builtin::Reject)),
     Row("best", 2, 2, "best(n, key): in the key, 'sink' is the sink that is looked at",
         Check(|this, given, at| this.best(&given[0], &given[1], at))),
-    Row("signal", 2, 2, "signal(number, value)", Request(Builtin::Signal, &[INT, UNSIGNED_LONG])),
+    Row("signal", 2, 2, "signal(number, value)", Request(Builtin::Signal)),
     Row("raise", 1, 4, "raise(\"service\", a, b, c): up to three numbers",
         OwnRequest(|this, given, at| this.raise(&given[0], &given[1..], at))),
-    Row("defer", 1, 1, "defer(us)", Request(Builtin::Defer, &[UNSIGNED_LONG])),
-    Row("drop", 1, 1, "drop(reason)", Request(Builtin::Drop, &[INT])),
-    Row("count", 1, 2, "count(counter) or count(counter, by)",
-        Request(Builtin::Count, &[UNSIGNED, UNSIGNED_LONG])),
-    Row("histogram", 1, 1, "histogram(value)", Request(Builtin::Histogram, &[UNSIGNED_LONG])),
+    Row("defer", 1, 1, "defer(us)", Request(Builtin::Defer)),
+    Row("drop", 1, 1, "drop(reason)", Request(Builtin::Drop)),
+    Row("count", 1, 2, "count(counter) or count(counter, by)", Request(Builtin::Count)),
+    Row("histogram", 1, 1, "histogram(value)", Request(Builtin::Histogram)),
 ];
 
 fn find(name: &str) -> Option<&'static Row> {
     ALL.iter().find(|row| row.0 == name)
 }
 
-/// The types of a built-in's arguments and of its result; `own`: the type that a call of it has.
-pub(super) fn signature(builtin: Builtin, own: &Type, given: usize) -> (Vec<Type>, Type) {
-    let row = ALL.iter().find_map(|Row(_, _, most, _, what)| match what {
-        Plain(of) if *of == builtin => Some((Vec::new(), UNSIGNED_LONG)),
-        Extreme(of) if *of == builtin => Some((vec![own.clone(); *most], own.clone())),
-        Sink(of, ty) if *of == builtin => Some((vec![Type::Sink], ty.clone())),
-        Request(of, types) if *of == builtin => Some((types.to_vec(), Type::Void)),
-        _ => None,
-    });
-    row.unwrap_or_else(|| match builtin {
-        Builtin::Event(field) => (Vec::new(), field.ty()),
-        Builtin::Attribute(_) => (Vec::new(), LONG),
-        Builtin::SinkAttribute(_) => (vec![Type::Sink], LONG),
-        Builtin::SinkId => (vec![Type::Sink], UNSIGNED_LONG),
-        Builtin::Abs => (vec![own.clone()], own.clone()),
-        Builtin::Hash => (vec![UNSIGNED_LONG], UNSIGNED_LONG),
-        Builtin::Once(_) => (vec![UNSIGNED_LONG; 2], Type::Bool),
-        _ => (vec![LONG; given], Type::Void),
-    })
+/// The types of a built-in's arguments, as many as it can have, and of its result. `own`: the type
+/// of the call, where any type is right.
+#[rustfmt::skip]
+pub(super) fn signature(builtin: Builtin, own: &Type) -> (Vec<Type>, Type) {
+    let own = |count| (vec![own.clone(); count], own.clone());
+    let fixed = |arguments: &[Type], result| (arguments.to_vec(), result);
+    match builtin {
+        Builtin::Event(field) => fixed(&[], field.ty()),
+        Builtin::Now | Builtin::Random => fixed(&[], UNSIGNED_LONG),
+        Builtin::Min | Builtin::Max => own(2),
+        Builtin::Clamp => own(3),
+        Builtin::Abs => own(1),
+        Builtin::Hash => fixed(&[UNSIGNED_LONG], UNSIGNED_LONG),
+        Builtin::Attribute(_) => fixed(&[], LONG),
+        Builtin::SinkAttribute(_) => fixed(&[Type::Sink], LONG),
+        Builtin::SinkId | Builtin::SinkAge => fixed(&[Type::Sink], UNSIGNED_LONG),
+        Builtin::Accept | Builtin::Reject => fixed(&[Type::Sink], Type::Void),
+        Builtin::Once(_) => fixed(&[UNSIGNED_LONG, UNSIGNED_LONG], Type::Bool),
+        Builtin::Signal => fixed(&[INT, UNSIGNED_LONG], Type::Void),
+        Builtin::Raise(_) => fixed(&[LONG, LONG, LONG], Type::Void),
+        Builtin::Defer | Builtin::Histogram => fixed(&[UNSIGNED_LONG], Type::Void),
+        Builtin::Drop => fixed(&[INT], Type::Void),
+        Builtin::Count => fixed(&[UNSIGNED, UNSIGNED_LONG], Type::Void),
+    }
 }
 
 /// All names.
@@ -138,10 +142,10 @@ impl Checker<'_> {
         match what {
             Plain(builtin) => self.plain(*builtin, Vec::new(), UNSIGNED_LONG, span),
             Extreme(builtin) => self.extreme(*builtin, arguments, span),
-            Sink(builtin, ty) => self.of_sink(*builtin, &arguments[0], ty.clone(), span),
-            Request(builtin, types) => {
+            Sink(builtin) => self.of_sink(*builtin, &arguments[0], span),
+            Request(builtin) => {
                 self.changes(name.span)?;
-                self.request(*builtin, types, arguments, span)
+                self.request(*builtin, arguments, span)
             }
             OwnRequest(check) | Check(check) => check(self, arguments, span),
         }
@@ -172,18 +176,18 @@ impl Checker<'_> {
         })
     }
 
-    /// What the dispatcher is to do: numbers of given types.
+    /// A request of numbers.
     #[inline(never)]
     fn request(
         &mut self,
         builtin: Builtin,
-        types: &[Type],
         arguments: &[ast::Expression],
         span: Span,
     ) -> Option<Expression> {
+        let (types, _) = signature(builtin, &Type::Void);
         let values: Vec<_> = arguments
             .iter()
-            .zip(types)
+            .zip(&types)
             .map(|(argument, ty)| self.argument(argument, ty))
             .collect();
         let mut values = values.into_iter().collect::<Option<Vec<_>>>()?;
@@ -454,9 +458,9 @@ impl Checker<'_> {
         &mut self,
         builtin: Builtin,
         argument: &ast::Expression,
-        ty: Type,
         span: Span,
     ) -> Option<Expression> {
+        let (_, ty) = signature(builtin, &Type::Void);
         if ty == Type::Void {
             self.changes(span)?;
         }

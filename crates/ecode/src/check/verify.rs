@@ -290,9 +290,10 @@ impl Look<'_> {
         builtin: Builtin,
         arguments: &[Expression],
     ) -> Result<(), String> {
-        let (types, ty) = super::builtin::signature(builtin, &value.ty, arguments.len());
+        let (types, ty) = super::builtin::signature(builtin, &value.ty);
+        let fewer = matches!(builtin, Builtin::Raise(_)) && arguments.len() < types.len();
         holds(
-            value.ty == ty && types.len() == arguments.len(),
+            value.ty == ty && (fewer || types.len() == arguments.len()),
             "asks for",
             value,
         )?;
