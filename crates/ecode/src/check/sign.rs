@@ -1,9 +1,10 @@
-//! Comparisons of what may be negative with what has no sign: C converts the negative number to a
-//! very large one. They are noted where they stand, and told when the whole text is known.
+//! Warnings of comparisons between a number that may be negative and one without sign: C converts
+//! the negative number to a very large one. The checker notes such comparisons, and warns when it
+//! knows the whole text.
 //!
-//! Told is what comes from outside, and a variable of the text into which the text may put a
-//! negative number: a difference, a negative constant, something from outside. So `i` of
-//! `for (int i = 0; i < count; i++)` is not told. Sums and products count as wide enough.
+//! It warns of numbers from outside, and of variables to which the text may assign a negative
+//! number: a difference, a negative constant, a number from outside. So it does not warn of `i` in
+//! `for (int i = 0; i < count; i++)`. Sums and products are assumed not to overflow.
 
 use super::Checker;
 use super::conversion::constant_of;
@@ -22,9 +23,6 @@ pub(super) struct Mixed {
     side: Expression,
     span: Span,
 }
-
-/// Walks through the text, after which what still changes is not told.
-const WALKS: u32 = 16;
 
 impl Checker<'_> {
     /// Notes an order between what may be negative and what has no sign, before both are converted
@@ -72,98 +70,111 @@ impl Checker<'_> {
     }
 }
 
-/// What may be negative.
+/// The variables of a text, and behind them the results of its functions, as numbers.
+type Holder = usize;
+
+/// A value that the text puts into a variable or a result.
+#[derive(Clone, Copy, Debug)]
+enum Stored<'t> {
+    Value(&'t Expression),
+    /// A difference.
+    Negative,
+    /// Any part of this variable.
+    Variable(VariableId),
+}
+
+/// Which variables and results may be negative.
 #[derive(Debug)]
 struct Signs {
-    /// By variable, whatever part of it.
-    variables: Vec<bool>,
-    /// By function: its result.
-    results: Vec<bool>,
+    variables: usize,
+    /// By holder, whatever part of it.
+    negative: Vec<bool>,
 }
 
 impl Signs {
+    /// Evaluates each stored value once, and again when a holder in it turns out to be possibly
+    /// negative. A holder does so once, so this ends.
     fn of(tree: &Tree) -> Signs {
-        let variables = tree
-            .variables
-            .iter()
-            .map(|variable| match &variable.storage {
-                Storage::Input => true,
-                Storage::Static(bytes) | Storage::Constant(bytes) => {
-                    holds_negative(&variable.ty, bytes)
-                }
-                Storage::Local | Storage::Output => false,
-            });
-        let mut signs = Signs {
-            variables: variables.collect(),
-            results: vec![false; tree.functions.len()],
-        };
-        for _ in 0..WALKS {
-            let before = signs.count();
-            signs.statements(tree, None, &tree.body);
-            for (function, at) in tree.functions.iter().zip(0..) {
-                signs.statements(tree, Some(FunctionId(at)), &function.body);
+        let variables = tree.variables.iter();
+        let negative = variables.map(|variable| match &variable.storage {
+            Storage::Input => true,
+            Storage::Static(bytes) | Storage::Constant(bytes) => {
+                holds_negative(&variable.ty, bytes)
             }
-            if signs.count() == before {
-                break;
+            Storage::Local | Storage::Output => false,
+        });
+        let mut signs = Signs {
+            variables: tree.variables.len(),
+            negative: negative.collect(),
+        };
+        signs
+            .negative
+            .resize(signs.variables + tree.functions.len(), false);
+        let stores = signs.stores(tree);
+        let mut readers = vec![Vec::new(); signs.negative.len()];
+        for (store, (_, stored)) in stores.iter().enumerate() {
+            match stored {
+                Stored::Value(value) => signs.holders(value, &mut |of| readers[of].push(store)),
+                Stored::Variable(id) => readers[id.0 as usize].push(store),
+                Stored::Negative => {}
+            }
+        }
+        let mut open: Vec<usize> = (0..stores.len()).collect();
+        while let Some((to, stored)) = open.pop().map(|store| stores[store]) {
+            let negative = match stored {
+                Stored::Value(value) => signs.negative(value),
+                Stored::Variable(id) => signs.negative[id.0 as usize],
+                Stored::Negative => true,
+            };
+            if negative && !signs.negative[to] {
+                signs.negative[to] = true;
+                open.append(&mut readers[to]);
             }
         }
         signs
     }
 
-    fn count(&self) -> usize {
-        let all = self.variables.iter().chain(&self.results);
-        all.filter(|negative| **negative).count()
+    fn result(&self, function: FunctionId) -> Holder {
+        self.variables + function.0 as usize
     }
 
-    fn statements(&mut self, tree: &Tree, function: Option<FunctionId>, list: &[Statement]) {
+    /// All that the text stores.
+    fn stores<'t>(&self, tree: &'t Tree) -> Vec<(Holder, Stored<'t>)> {
+        let mut all = Vec::new();
+        self.statements(tree, None, &tree.body, &mut all);
+        for (function, at) in tree.functions.iter().zip(0..) {
+            self.statements(tree, Some(FunctionId(at)), &function.body, &mut all);
+        }
+        all
+    }
+
+    fn statements<'t>(
+        &self,
+        tree: &'t Tree,
+        function: Option<FunctionId>,
+        list: &'t [Statement],
+        all: &mut Vec<(Holder, Stored<'t>)>,
+    ) {
         for statement in list {
-            statement.expressions(&mut |expression| self.stored(tree, expression));
+            statement.expressions(&mut |expression| stored(tree, expression, all));
             if let (Statement::Return(Some(value)), Some(function)) = (statement, function) {
-                self.results[function.0 as usize] |= self.negative(value);
+                all.push((self.result(function), Stored::Value(value)));
             }
-            statement.bodies(&mut |body| self.statements(tree, function, body));
+            statement.bodies(&mut |body| self.statements(tree, function, body, all));
         }
     }
 
-    /// Looks at all that an expression stores.
-    fn stored(&mut self, tree: &Tree, e: &Expression) {
-        match &e.kind {
-            ExpressionKind::Assign(place, value) => self.put(place.variable, self.negative(value)),
-            ExpressionKind::Update {
-                place,
-                operator,
-                by,
-                ..
-            } => {
-                let negative = match operator {
-                    BinaryOperator::Subtract => true,
-                    BinaryOperator::ShiftLeft | BinaryOperator::ShiftRight => false,
-                    _ => self.negative(by),
-                };
-                self.put(place.variable, negative && is_signed(&place.ty));
-            }
-            ExpressionKind::Copy { to, from } => self.put(to.variable, self.place(from)),
-            ExpressionKind::Fill(place, values) => {
-                let negative = values.iter().any(|(_, value)| self.negative(value));
-                self.put(place.variable, negative);
-            }
-            ExpressionKind::Call(function, arguments) => {
-                let parameters = &tree.functions[function.0 as usize].parameters;
-                for (parameter, argument) in parameters.iter().zip(arguments) {
-                    self.put(*parameter, self.negative(argument));
-                }
-            }
-            _ => {}
+    /// The variables and results in an expression.
+    fn holders(&self, e: &Expression, visit: &mut dyn FnMut(Holder)) {
+        e.places(&mut |place| visit(place.variable.0 as usize));
+        if let ExpressionKind::Call(function, _) = e.kind {
+            visit(self.result(function));
         }
-        e.children(&mut |child| self.stored(tree, child));
-    }
-
-    fn put(&mut self, variable: VariableId, negative: bool) {
-        self.variables[variable.0 as usize] |= negative;
+        e.children(&mut |child| self.holders(child, visit));
     }
 
     fn place(&self, place: &Place) -> bool {
-        self.variables[place.variable.0 as usize]
+        self.negative[place.variable.0 as usize]
     }
 
     /// Whether the value may be negative.
@@ -190,7 +201,7 @@ impl Signs {
                 Op::ShiftLeft | Op::ShiftRight | Op::Remainder => self.value(a),
                 _ => self.value(a) || self.value(b),
             },
-            ExpressionKind::Call(function, _) => self.results[function.0 as usize],
+            ExpressionKind::Call(function, _) => self.negative[self.result(*function)],
             ExpressionKind::Builtin(builtin, arguments) => match builtin {
                 Builtin::Event(EventField::TimeLeft)
                 | Builtin::Attribute(_)
@@ -203,6 +214,38 @@ impl Signs {
             _ => false,
         }
     }
+}
+
+/// All that an expression stores.
+fn stored<'t>(tree: &'t Tree, e: &'t Expression, all: &mut Vec<(Holder, Stored<'t>)>) {
+    let mut put = |to: VariableId, stored| all.push((to.0 as usize, stored));
+    match &e.kind {
+        ExpressionKind::Assign(place, value) => put(place.variable, Stored::Value(value)),
+        ExpressionKind::Update {
+            place,
+            operator,
+            by,
+            ..
+        } if is_signed(&place.ty) => match operator {
+            BinaryOperator::Subtract => put(place.variable, Stored::Negative),
+            BinaryOperator::ShiftLeft | BinaryOperator::ShiftRight => {}
+            _ => put(place.variable, Stored::Value(by)),
+        },
+        ExpressionKind::Copy { to, from } => put(to.variable, Stored::Variable(from.variable)),
+        ExpressionKind::Fill(place, values) => {
+            for (_, value) in values {
+                put(place.variable, Stored::Value(value));
+            }
+        }
+        ExpressionKind::Call(function, arguments) => {
+            let parameters = &tree.functions[function.0 as usize].parameters;
+            for (parameter, argument) in parameters.iter().zip(arguments) {
+                put(*parameter, Stored::Value(argument));
+            }
+        }
+        _ => {}
+    }
+    e.children(&mut |child| stored(tree, child, all));
 }
 
 fn is_signed(ty: &Type) -> bool {
