@@ -3,8 +3,9 @@
 
 use ::ecode::Compiled;
 use ::ecode::bpf::Options;
+use ::ecode::data_format::output_format;
 use ::ecode::diagnostic::Diagnostics;
-use ::ecode::environment::{Environment, output_format};
+use ::ecode::environment::Environment;
 use ::ecode::source::Source;
 use ecalls_abi::service::SERVICE_USER;
 use ecalls_abi::version::DATA_MAX;

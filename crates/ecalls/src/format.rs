@@ -1,8 +1,9 @@
-//! The data of events by field name. A service's format is text, the fields of a C struct: `u64
-//! cookie; u16 port; char comm[16]`. The fields follow one another, each at a multiple of its size,
-//! as in C.
+//! The data of events by field name, as the service's format says ([`data_format`]).
 
 use std::fmt;
+
+pub use ::ecode::data_format::Kind;
+use ::ecode::data_format::{self, FIELD, FormatField};
 
 use crate::{Error, Result};
 
@@ -11,19 +12,6 @@ const FIELDS_MAX: usize = 168;
 
 /// The integer that represents the decimal number 1.
 const FIXED_ONE: u64 = 1_000_000;
-
-/// The type of a field's value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Unsigned integer.
-    Unsigned,
-    /// Signed integer.
-    Signed,
-    /// Decimal number: a signed count of millionths.
-    Fixed,
-    /// Text in a fixed-size array, ended by 0.
-    Text,
-}
 
 /// One field.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,12 +96,16 @@ impl Format {
     pub fn parse(text: &str) -> Result<Format> {
         let mut fields = Vec::new();
         let mut offset = 0usize;
-        for part in text
-            .split(';')
-            .map(str::trim)
-            .filter(|part| !part.is_empty())
-        {
-            let field = parse_field(part, offset)?;
+        for part in data_format::fields(text) {
+            let field = FormatField::parse(part).ok_or_else(|| invalid(part, FIELD))?;
+            let size = usize::from(field.size);
+            let field = Field {
+                name: field.name,
+                kind: field.kind,
+                size,
+                count: field.count.unwrap_or(1) as usize,
+                offset: offset.next_multiple_of(size),
+            };
             offset = field.offset + field.size * field.count;
             if offset > ecalls_abi::version::DATA_MAX || fields.len() >= FIELDS_MAX {
                 return Err(invalid(part, "fields of at most 168 bytes in total"));
@@ -169,54 +161,6 @@ impl Format {
         }
         Ok(data)
     }
-}
-
-fn parse_field(part: &str, offset: usize) -> Result<Field> {
-    const EXPECTED: &str = "`type name` or `type name[n]` with u8..u64, s8..s64, fixed or char";
-    let (kind_name, rest) = part
-        .split_once(' ')
-        .ok_or_else(|| invalid(part, EXPECTED))?;
-    let (kind, size) = match kind_name {
-        "u8" => (Kind::Unsigned, 1),
-        "u16" => (Kind::Unsigned, 2),
-        "u32" => (Kind::Unsigned, 4),
-        "u64" => (Kind::Unsigned, 8),
-        "s8" => (Kind::Signed, 1),
-        "s16" => (Kind::Signed, 2),
-        "s32" => (Kind::Signed, 4),
-        "s64" => (Kind::Signed, 8),
-        "fixed" => (Kind::Fixed, 8),
-        "char" => (Kind::Text, 1),
-        _ => return Err(invalid(part, EXPECTED)),
-    };
-    let rest = rest.trim();
-    let (name, count) = match rest.split_once('[') {
-        None => (rest, 1),
-        Some((name, bracket)) => {
-            let count = bracket
-                .strip_suffix(']')
-                .and_then(|digits| digits.parse().ok());
-            let fits = |n: &usize| (1..=ecalls_abi::version::DATA_MAX).contains(n);
-            (
-                name,
-                count.filter(fits).ok_or_else(|| invalid(part, EXPECTED))?,
-            )
-        }
-    };
-    let is_name = !name.is_empty()
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-        && !name.starts_with(|c: char| c.is_ascii_digit());
-    if !is_name {
-        return Err(invalid(part, EXPECTED));
-    }
-    let offset = offset.next_multiple_of(size);
-    Ok(Field {
-        name: name.to_owned(),
-        kind,
-        size,
-        count,
-        offset,
-    })
 }
 
 fn read_field(field: &Field, data: &[u8]) -> Option<Value> {

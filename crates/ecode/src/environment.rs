@@ -1,15 +1,13 @@
-//! What a program may name besides its own things: where it is to run decides that, and says it
-//! here. Nothing else about the surroundings reaches the compiler.
+//! The names that a program can use besides its own, and the requests that it may make. They depend
+//! on where the program will run; the compiler knows nothing else about that.
 
-use crate::limits::ARRAY_ELEMENTS;
-use crate::tree::{Builtin, Tree};
-use crate::types::{Int, Structs, Type};
+use crate::tree::Builtin;
 
 /// Where a program is to run.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
-    /// The event's data: the service's format, `u64 cookie; u16 port; char comm[16]`. `None`: the
-    /// text declares its own `struct input`, or has none.
+    /// The format of the event's data ([`crate::data_format`]). `None`: the text declares its own
+    /// `struct input`, or has none.
     pub input: Option<String>,
     /// Names of the service's kinds in order: constants, compared with `event.kind`.
     pub kinds: Vec<String>,
@@ -21,7 +19,7 @@ pub struct Environment {
     pub services: Vec<(String, u32)>,
     /// Constants (`NUM_RESOURCES`), of type `int` or, if too large, `long`.
     pub constants: Vec<(String, i64)>,
-    /// What the subscription has no right to.
+    /// Requests that the subscription has no right to.
     pub denied: Vec<Denied>,
     /// The text is a service: it says which, and its result is whether it raises an event.
     pub service: bool,
@@ -29,7 +27,7 @@ pub struct Environment {
     pub unreadable: Vec<(String, String)>,
     /// Bytes that `output` may have, if it is to take the place of an event's data.
     pub output_most: Option<u32>,
-    /// How things are named that are missing here: hints for who asks for them.
+    /// Hints for uses of things that do not exist here.
     pub naming: Naming,
 }
 
@@ -86,248 +84,3 @@ pub const NUMBERS: &[(&str, i64)] = &[
     ("TCP_LISTEN", 10),
     ("TCP_CLOSING", 11),
 ];
-
-/// A field of a format.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FormatField {
-    /// Its name.
-    pub name: String,
-    /// Its type.
-    pub ty: Type,
-}
-
-/// Fields of a format at most: more than fit into an event's data.
-const FORMAT_FIELDS: usize = 1024;
-
-/// Reads a format: `type name` or `type name[n]` with u8..u64, s8..s64, fixed or char, separated by
-/// `;`.
-/// Fields that only fill a gap (`pad...`) may have the same name.
-///
-/// # Errors
-/// Which part is wrong, for a message.
-pub fn parse_format(text: &str) -> Result<Vec<FormatField>, String> {
-    let mut fields: Vec<FormatField> = Vec::new();
-    let parts = text
-        .split(';')
-        .map(str::trim)
-        .filter(|part| !part.is_empty());
-    for part in parts.take(FORMAT_FIELDS) {
-        let field = parse_field(part).ok_or_else(|| {
-            format!(
-                "'{part}' is no `type name` or `type name[n]` with u8..u64, s8..s64, fixed or char"
-            )
-        })?;
-        let twice = fields.iter().any(|former| former.name == field.name);
-        if twice && !field.name.starts_with("pad") {
-            return Err(format!("there is a second field '{}'", field.name));
-        }
-        fields.push(field);
-    }
-    if fields.is_empty() {
-        return Err("it has no fields".into());
-    }
-    Ok(fields)
-}
-
-fn parse_field(part: &str) -> Option<FormatField> {
-    let (kind, rest) = part.split_once(' ')?;
-    let element = match kind {
-        "u8" => Type::Int(Int::new(8, false)),
-        "u16" => Type::Int(Int::new(16, false)),
-        "u32" => Type::Int(Int::UNSIGNED),
-        "u64" => Type::Int(Int::UNSIGNED_LONG),
-        "s8" | "char" => Type::Int(Int::CHAR),
-        "s16" => Type::Int(Int::new(16, true)),
-        "s32" => Type::Int(Int::INT),
-        "s64" => Type::Int(Int::LONG),
-        "fixed" => Type::Fixed,
-        _ => return None,
-    };
-    let rest = rest.trim();
-    let (name, ty) = match rest.split_once('[') {
-        None => (rest, element),
-        Some((name, bracket)) => {
-            let count = bracket.strip_suffix(']')?.parse().ok()?;
-            let fits = (1..=ARRAY_ELEMENTS).contains(&count);
-            (name, fits.then(|| Type::Array(Box::new(element), count))?)
-        }
-    };
-    let letters = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    let begins = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    (letters && begins).then(|| FormatField {
-        name: name.to_owned(),
-        ty,
-    })
-}
-
-/// The format of a text's `output`, which is the data of the event behind it. Formats know no
-/// structs and no arrays of arrays: `load` of `cpu[1]` becomes `cpu_1_load`. `None` without an
-/// output, or when that has more than `most` bytes.
-pub fn output_format(tree: &Tree, most: u32) -> Option<String> {
-    let ty = &tree.variables.get(tree.output?.0 as usize)?.ty;
-    let mut writer = FormatWriter {
-        structs: &tree.structs,
-        fields: Vec::new(),
-        end: 0,
-    };
-    let bytes = tree.structs.size(ty).filter(|bytes| *bytes <= most)?;
-    writer.value(ty, "", 0);
-    writer.pad(bytes);
-    let parts: Vec<_> = writer.fields.into_iter().map(|(part, _)| part).collect();
-    Some(parts.join("; "))
-}
-
-struct FormatWriter<'a> {
-    structs: &'a Structs,
-    /// `u32 port`, and its name alone.
-    fields: Vec<(String, String)>,
-    /// Bytes so far.
-    end: u32,
-}
-
-impl FormatWriter<'_> {
-    /// A value that lies `offset` bytes from the beginning. No deeper than types nest.
-    fn value(&mut self, ty: &Type, name: &str, offset: u32) {
-        match ty {
-            Type::Struct(at) => {
-                let fields = self.structs.all.get(*at).map(|one| one.fields.as_slice());
-                for field in fields.unwrap_or_default() {
-                    self.value(&field.ty, &joined(name, &field.name), offset + field.offset);
-                }
-            }
-            Type::Array(of, count) if matches!(**of, Type::Struct(_) | Type::Array(..)) => {
-                let size = self.structs.size(of).unwrap_or(0);
-                for at in 0..*count {
-                    self.value(of, &joined(name, &at.to_string()), offset + at * size);
-                }
-            }
-            Type::Array(of, count) => self.field(of, name, offset, Some(*count)),
-            _ => self.field(ty, name, offset, None),
-        }
-    }
-
-    fn field(&mut self, ty: &Type, name: &str, offset: u32, count: Option<u32>) {
-        let Some(bytes) = self.structs.size(ty).filter(|bytes| *bytes > 0) else {
-            return;
-        };
-        let mut name = name.to_owned();
-        while self.fields.iter().any(|(_, other)| *other == name) {
-            name.push('_');
-        }
-        // Where the format's own rule would put it elsewhere.
-        if self.end.next_multiple_of(bytes) != offset {
-            self.pad(offset);
-        }
-        let text = count.map_or(String::new(), |count| format!("[{count}]"));
-        let part = format!("{} {name}{text}", format_type(ty, count));
-        self.fields.push((part, name));
-        self.end = offset + bytes * count.unwrap_or(1);
-    }
-
-    /// Fills a gap.
-    fn pad(&mut self, until: u32) {
-        if until > self.end {
-            let part = format!("u8 pad[{}]", until - self.end);
-            self.fields.push((part, String::new()));
-            self.end = until;
-        }
-    }
-}
-
-fn joined(name: &str, part: &str) -> String {
-    if name.is_empty() {
-        part.to_owned()
-    } else {
-        format!("{name}_{part}")
-    }
-}
-
-fn format_type(ty: &Type, count: Option<u32>) -> String {
-    match ty {
-        Type::Fixed => "fixed".to_owned(),
-        Type::Int(int) if *int == Int::CHAR && count.is_some() => "char".to_owned(),
-        Type::Int(int) => format!("{}{}", if int.signed { 's' } else { 'u' }, int.bits),
-        _ => "u8".to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_format_is_the_fields_of_a_struct() {
-        let fields = parse_format("u64 cookie; u16 port; char comm[16]; s8 a;").expect("a format");
-        let types: Vec<_> = fields
-            .iter()
-            .map(|f| (f.name.as_str(), f.ty.clone()))
-            .collect();
-        let text = Type::Array(Box::new(Type::Int(Int::CHAR)), 16);
-        let expected = [
-            ("cookie", Type::Int(Int::UNSIGNED_LONG)),
-            ("port", Type::Int(Int::new(16, false))),
-            ("comm", text),
-            ("a", Type::Int(Int::CHAR)),
-        ];
-        assert_eq!(types, expected);
-    }
-
-    #[test]
-    fn wrong_formats_are_refused_with_the_part_that_is_wrong() {
-        let wrong = [
-            "",
-            "u7 a",
-            "u64",
-            "u64 1a",
-            "char c[0]",
-            "char c[99999]",
-            "u64 a[3",
-            "u8 a; u8 a",
-        ];
-        for text in wrong {
-            assert!(parse_format(text).is_err(), "{text}");
-        }
-        assert!(parse_format("u8 pad[3]; u8 pad").is_ok());
-    }
-
-    /// The output of a text, as its format says it.
-    fn output_of(text: &str) -> Option<String> {
-        let source = crate::source::Source::new("test", text);
-        let compiled = crate::compile(&source, &Environment::default()).expect("a program");
-        output_format(&compiled.tree, 168)
-    }
-
-    #[test]
-    fn an_output_lies_where_its_format_says() {
-        let texts = [
-            ("", None),
-            (
-                "struct output { unsigned int pid; fixed load; char comm[16]; bool big; };",
-                Some("u32 pid; fixed load; char comm[16]; u8 big; u8 pad[7]"),
-            ),
-            (
-                "struct output { unsigned short a[3]; signed char b; };",
-                Some("u16 a[3]; s8 b; u8 pad[1]"),
-            ),
-            ("struct output { long much[22]; };", None),
-        ];
-        for (text, expected) in &texts {
-            let text = format!("{text} return 1;");
-            assert_eq!(output_of(&text).as_deref(), *expected, "{text}");
-        }
-        let nested = "struct load { char x; long load; };
-            struct cpu { char name; struct load of[2]; };
-            struct output { char of_0_x; char a; struct cpu cpu; int m[2][2]; };
-            return 1;";
-        let format = output_of(nested).expect("a format");
-        assert_eq!(
-            format,
-            "s8 of_0_x; s8 a; u8 pad[6]; s8 cpu_name; u8 pad[7]; s8 cpu_of_0_x; \
-             s64 cpu_of_0_load; s8 cpu_of_1_x; s64 cpu_of_1_load; s32 m_0[2]; s32 m_1[2]"
-        );
-        let fields = parse_format(&format).expect("a format that is one");
-        let fields: Vec<_> = fields.into_iter().map(|f| (f.name, f.ty)).collect();
-        let laid = Structs::default().lay_out("again", &fields);
-        assert_eq!(laid.map(|laid| laid.size), Some(64));
-    }
-}

@@ -12,6 +12,7 @@ pub mod ast;
 pub mod bpf;
 pub mod check;
 mod compile;
+pub mod data_format;
 pub mod diagnostic;
 pub mod environment;
 pub mod format;

@@ -7,7 +7,7 @@ use ecalls_kernel::confined;
 use ecalls_kernel::environment::of_parts;
 use ecalls_kernel::handler::{Parts, asks};
 use ecode::bpf::Options;
-use ecode::environment::output_format;
+use ecode::data_format::output_format;
 use ecode::lexer::{TokenKind, lex};
 use ecode::source::Source;
 use rustix::net::{RecvFlags, SendFlags};

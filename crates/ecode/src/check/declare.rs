@@ -4,7 +4,7 @@
 use super::scope::{Binding, Named};
 use super::{Checker, Facts, Fixed, Signature, cut};
 use crate::ast::{self, Item, TypeKind};
-use crate::environment;
+use crate::data_format::parse_format;
 use crate::limits;
 use crate::source::Span;
 use crate::tree::{Function, FunctionId, Storage, Variable};
@@ -17,9 +17,12 @@ impl Checker<'_> {
         let Some(text) = &self.environment.input else {
             return;
         };
-        match environment::parse_format(text) {
+        match parse_format(text) {
             Ok(fields) => {
-                let fields: Vec<_> = fields.into_iter().map(|f| (f.name, f.ty)).collect();
+                let fields: Vec<_> = fields
+                    .into_iter()
+                    .map(|f| (f.name.clone(), f.ty()))
+                    .collect();
                 if let Some(laid) = Structs::default().lay_out("input", &fields) {
                     let id = self.push_struct(laid);
                     self.structs.insert("input".into(), Some(id));
@@ -354,7 +357,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A type as it is written, without dimensions. `None`: told.
+    /// A type as it is written, without dimensions. `None`: an error has been reported.
     pub(super) fn named_type(&mut self, written: &ast::TypeName) -> Option<Type> {
         Some(match &written.kind {
             TypeKind::Error => {
@@ -438,7 +441,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks that a type with so many dimensions is not nested too deep. `None`: told.
+    /// Checks that a type with so many dimensions is not nested too deep. `None`: it is; this has
+    /// been reported.
     pub(super) fn nesting(&mut self, ty: &Type, dimensions: usize, span: Span) -> Option<()> {
         let most = limits::DEPTH as usize;
         let depth = self.depth_of(ty) as usize + dimensions;

@@ -2,12 +2,12 @@
 
 use super::Checker;
 use crate::ast::{Name, ServiceItem, Unit};
-use crate::environment::output_format;
+use crate::data_format::output_format;
 use crate::limits;
 use crate::source::Span;
 use crate::tree::Service;
 
-/// What the events of a service are called that says nothing of it.
+/// The name of a service's events if it gives none.
 const KIND: &str = "event";
 
 impl Checker<'_> {
