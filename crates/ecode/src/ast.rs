@@ -1,4 +1,4 @@
-//! What the parser makes of a text: names are not looked up, types are as they were written.
+//! The parser's output: names are not looked up yet, and types are as they were written.
 //!
 //! Every node has the span of all its text; operators and names also their own, for carets. A
 //! comment belongs to nobody here: the formatter finds it by its place.
@@ -68,13 +68,13 @@ pub struct EnumItem {
 /// See [`Item::Function`].
 #[derive(Clone, Debug)]
 pub struct FunctionItem {
-    /// What it returns.
+    /// The type of its result.
     pub ty: TypeName,
     /// Its name.
     pub name: Name,
     /// One declarator each, no initialisers.
     pub parameters: Vec<Declaration>,
-    /// What it does.
+    /// Its body.
     pub body: Block,
     /// All of it.
     pub span: Span,
@@ -97,7 +97,7 @@ pub struct ServiceItem {
 /// A test: sets the event, runs the body, and looks.
 #[derive(Clone, Debug)]
 pub struct TestItem {
-    /// What it shows.
+    /// The behaviour that it shows.
     pub name: String,
     /// `input.x = 3;` (assignments to input, event, attr("name"), sinks), `run;`, `expect EXPR;`
     pub steps: Vec<TestStep>,
@@ -110,7 +110,7 @@ pub struct TestItem {
 pub enum TestStep {
     /// `PLACE = VALUE;`
     Set {
-        /// What is set.
+        /// The place that is set.
         place: Expression,
         /// To what.
         value: Initialiser,
@@ -145,7 +145,7 @@ pub enum TypeKind {
     Struct(String),
     /// `enum NAME`
     Enum(String),
-    /// What is no type; the error is told.
+    /// No type; the error has been reported.
     Error,
 }
 
@@ -233,7 +233,7 @@ pub enum StatementKind {
     Block(Block),
     /// `if`
     If {
-        /// What decides.
+        /// The condition.
         condition: Expression,
         /// If it is not 0.
         then: Box<Statement>,
@@ -244,12 +244,12 @@ pub enum StatementKind {
     While {
         /// Goes on while it is not 0.
         condition: Expression,
-        /// What is repeated.
+        /// The body.
         body: Box<Statement>,
     },
     /// `do ... while`
     Do {
-        /// What is repeated.
+        /// The body.
         body: Box<Statement>,
         /// Goes on while it is not 0.
         condition: Expression,
@@ -262,19 +262,19 @@ pub enum StatementKind {
         condition: Option<Expression>,
         /// After each round.
         next: Option<Expression>,
-        /// What is repeated.
+        /// The body.
         body: Box<Statement>,
     },
     /// `for (s in sinks)`
     ForSink {
         /// The sink's name.
         name: Name,
-        /// What is done with each.
+        /// The statement for each sink.
         body: Box<Statement>,
     },
-    /// `switch`: groups of labels with what follows them; falls through as in C.
+    /// `switch`: groups of labels with their statements; a group falls through as in C.
     Switch {
-        /// What is compared.
+        /// The value that is compared.
         value: Expression,
         /// In order.
         groups: Vec<SwitchGroup>,
@@ -292,7 +292,7 @@ pub enum StatementKind {
 pub struct SwitchGroup {
     /// `None` is `default`.
     pub labels: Vec<(Option<Expression>, Span)>,
-    /// What follows.
+    /// Its statements.
     pub statements: Vec<Statement>,
 }
 
@@ -339,7 +339,7 @@ pub enum ExpressionKind {
     Unary(UnaryOperator, Box<Expression>),
     /// `++a`, `a--`
     Step {
-        /// What is changed.
+        /// The place that changes.
         place: Box<Expression>,
         /// 1 or -1.
         by: i8,
@@ -366,7 +366,7 @@ pub enum ExpressionKind {
     SizeOf(Box<Expression>),
     /// `sizeof(int)`, `sizeof(struct a)`, with dimensions: `sizeof(int[3])`
     SizeOfType(TypeName, Vec<Expression>),
-    /// What could not be read; the error is told.
+    /// A part that could not be read; the error has been reported.
     Error,
 }
 

@@ -92,7 +92,7 @@ pub enum Map {
 pub struct MapUse {
     /// Index of its first half; the descriptor goes into the constant of that.
     pub instruction: u32,
-    /// Which map.
+    /// The map.
     pub map: Map,
 }
 
@@ -105,7 +105,7 @@ pub struct Object {
     pub maps: Vec<MapUse>,
     /// From which instruction on they come from which part of the text.
     pub spans: Vec<(u32, Span)>,
-    /// Bytes of the stack, what the kernel adds for loops included.
+    /// Bytes of the stack, including those that the kernel adds for loops.
     pub stack: u32,
     /// Bytes of the state.
     pub state_bytes: u32,
@@ -134,7 +134,7 @@ impl Options {
         self.secret.is_some() && i16::try_from(value).is_err()
     }
 
-    /// What the constant at a place is XORed with.
+    /// The number with which the constant at a place is XORed.
     fn mask(&self, place: usize) -> Option<i64> {
         let secret = self.secret?;
         Some(frame::hash(secret ^ frame::hash(place as u64)) as i64)

@@ -1,13 +1,13 @@
-//! From what was written to what is meant: names are looked up, types found, conversions written
-//! out, constants folded, and whatever is wrong is told, all of it in one run.
+//! From the parser's output to a checked tree: looks names up, finds types, writes conversions out,
+//! folds constants, and reports all errors in one run.
 //!
 //! The way of a text: declarations first (`declare`), then the functions, the body and the tests
 //! (`statement`, with `expression` and what it needs: `condition`, `place`, `assign`,
 //! `call`, `builtin`, `text`, `variable`, `initialise`), then what only the whole shows (`whole`:
 //! recursion, what nobody uses; `sign`: numbers that may be negative).
-//!
-//! How errors are kept apart from their echoes: whoever finds an error tells it and gives `None`
-//! (or `Operand::Error`, [`Type::Error`]); whoever gets that says nothing and gives it on. A
+//! An error is reported once, where it is found; the function then returns `None` (or
+//! `Operand::Error`, [`Type::Error`]). A caller that gets this reports nothing and passes it on. A
+//! name without a declaration is reported once.
 //! name that is declared nowhere is told once.
 //!
 //! What goes into what it contains, by its own calls, is never inlined: their frames would become
@@ -70,11 +70,11 @@ pub fn builtins() -> impl Iterator<Item = &'static str> {
     builtin::names()
 }
 
-/// What is known so far.
+/// The state of the checks.
 struct Checker<'a> {
     environment: &'a Environment,
     tree: Tree,
-    /// Of each of the tree's variables, what only the checks need.
+    /// Data about each of the tree's variables that only the checks need.
     facts: Vec<Facts>,
     scopes: Scopes,
     /// Structs by name; `None`: declared wrongly.
@@ -83,16 +83,17 @@ struct Checker<'a> {
     struct_depths: Vec<u32>,
     enums: HashSet<String>,
     signatures: Vec<Signature>,
-    /// Where what is checked now stands.
+    /// The context of the code that is checked now.
     context: Context,
     calls: Vec<Call>,
     diagnostics: Vec<Diagnostic>,
-    /// What nobody uses: told only where nothing is wrong, else the error may be the reason.
+    /// Warnings of unused names. They are reported only if there is no error, which may be the
+    /// reason.
     unused: Vec<Diagnostic>,
     errors: usize,
     /// Whether something could not even be read.
     unread: bool,
-    /// Names that were told to be unknown.
+    /// Names that were reported as unknown.
     unknown: HashSet<String>,
     /// Bytes of all statics and constant tables.
     state_bytes: u32,
@@ -105,7 +106,7 @@ struct Checker<'a> {
     mixed: Vec<sign::Mixed>,
 }
 
-/// What only the checks know about a variable.
+/// Data about a variable that only the checks need.
 #[derive(Clone, Debug, Default)]
 struct Facts {
     /// Why it cannot be written, if it cannot.
@@ -128,7 +129,7 @@ enum Fixed {
     Test,
 }
 
-/// What can be called.
+/// A function that can be called.
 #[derive(Clone, Debug)]
 struct Signature {
     name: String,
@@ -138,12 +139,12 @@ struct Signature {
     called: bool,
 }
 
-/// Where what is checked now stands.
+/// The context of the code that is checked now.
 #[derive(Clone, Debug, Default)]
 struct Context {
     /// `None`: the body.
     function: Option<FunctionId>,
-    /// What `return` gives.
+    /// The type that `return` gives.
     result: Type,
     /// The loops and switches around, the innermost last.
     jumps: Vec<Jump>,
@@ -155,7 +156,7 @@ struct Context {
     loops: u32,
     /// In a test's `expect`: looks only.
     looks_only: bool,
-    /// What an `expect` names now may be a request, which is not made.
+    /// An `expect` may name a request now, which is not made.
     request_named: bool,
     /// In `sizeof`: only the type matters.
     silent: bool,
@@ -180,15 +181,15 @@ struct Call {
     span: Span,
 }
 
-/// What an expression gives before it is known what is wanted of it.
+/// The result of an expression before it is known how it is used.
 enum Operand {
     /// A scalar, or nothing (void).
     Value(Expression),
-    /// What can be read and perhaps written.
+    /// A place, which can be read and perhaps written.
     Place(Place),
     /// A text of the program.
     Text(Vec<u8>, Span),
-    /// The error is told.
+    /// An error, which has been reported.
     Error,
 }
 
@@ -240,7 +241,7 @@ impl<'a> Checker<'a> {
         self.tell(Diagnostic::error(span, message));
     }
 
-    /// Tells an error, and what to do.
+    /// Reports an error, and what to do.
     fn error_hint(&mut self, span: Span, message: impl Into<String>, hint: impl Into<String>) {
         self.tell(Diagnostic::error(span, message).hint(hint));
     }
@@ -252,7 +253,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Warns of what nobody uses.
+    /// Adds a warning of an unused name.
     fn unused(&mut self, span: Span, message: impl Into<String>) {
         self.unused.push(Diagnostic::warning(span, message));
     }
@@ -264,7 +265,7 @@ impl<'a> Checker<'a> {
         self.diagnostics.push(diagnostic);
     }
 
-    /// Whether a search for a hint is worth it: what comes later is not shown.
+    /// Whether a search for a hint is worth it: later findings are not shown.
     fn hints(&self) -> bool {
         self.errors < limits::DIAGNOSTICS
     }
@@ -274,7 +275,7 @@ impl<'a> Checker<'a> {
         cut(&self.tree.structs.name(ty))
     }
 
-    /// One level deeper. `false`: too deep, and told; then nothing may follow.
+    /// One level deeper. `false`: it is too deep; this has been reported, and nothing may follow.
     fn enter(&mut self, span: Span) -> bool {
         if self.context.levels >= limits::NESTING {
             let most = limits::NESTING;

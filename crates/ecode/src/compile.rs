@@ -1,9 +1,8 @@
 //! The driver: the whole way of a text, phase by phase. This is the map of the compiler.
 //!
-//! It has two steps. [`check()`]: the text is read, everything wrong is told, and what is left
-//! becomes a [`Program`], which user space can run. [`Checked::emit`]: the program becomes an
-//! [`Object`] for the kernel. A client of the daemon does the first alone, since the daemon
-//! compiles the text itself; [`compile()`] does both.
+//! It has two steps. [`check()`] reads the text, reports all errors, and makes the [`Program`] that
+//! user space can run. [`Checked::emit`] makes the [`Object`] for the kernel from it. A client of
+//! the daemon only checks, since the daemon compiles the text itself; [`compile()`] does both.
 
 use crate::bpf::{Object, Options};
 use crate::check::{self};
@@ -18,30 +17,30 @@ use crate::{bpf, lower, parser};
 /// A text in which nothing is wrong.
 #[derive(Clone, Debug)]
 pub struct Checked {
-    /// The checked program: what its tests are, what its variables are called.
+    /// The checked program, with its tests and the names of its variables.
     pub tree: Tree,
-    /// What runs in user space, and what the program for the kernel is made of.
+    /// The IR: user space executes it, and the program for the kernel is made from it.
     pub program: Program,
     /// Findings that keep no program from running.
     pub warnings: Vec<Diagnostic>,
 }
 
-/// What a text became.
+/// The result of a compilation.
 #[derive(Clone, Debug)]
 pub struct Compiled {
-    /// The checked program: what its tests are, what its variables are called.
+    /// The checked program, with its tests and the names of its variables.
     pub tree: Tree,
-    /// What runs in user space.
+    /// The program for user space.
     pub program: Program,
-    /// What runs in the kernel.
+    /// The program for the kernel.
     pub object: Object,
     /// Findings that keep no program from running.
     pub warnings: Vec<Diagnostic>,
-    /// What a run may cost.
+    /// Upper bounds of the cost of a run.
     pub cost: Cost,
 }
 
-/// What a program costs at most; all of it is known before it runs.
+/// Upper bounds of a program's cost, all known before it runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// Iterations of all loops in one run together; 0: it has no loops.
@@ -71,7 +70,7 @@ pub struct Cost {
 pub fn check(source: &Source, environment: &Environment) -> Result<Checked, Diagnostics> {
     let (mut unit, mut told) = parser::parse(source);
     if has_errors(&told) {
-        // What could not be read may have been the body: that there is none is no news.
+        // The part that could not be read may have been the body, so its absence is not reported.
         unit.body.get_or_insert_default();
     }
     let (tree, found) = check::check(&unit, environment);
@@ -148,7 +147,7 @@ fn has_errors(told: &[Diagnostic]) -> bool {
 }
 
 impl Cost {
-    /// The cost of a program, and of what it was made into for the kernel.
+    /// The cost of a program, and of its form for the kernel.
     pub fn of(program: &Program, object: &Object) -> Cost {
         Cost {
             fuel: program.fuel_most.unwrap_or(program.fuel),

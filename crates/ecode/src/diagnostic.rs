@@ -1,6 +1,6 @@
-//! What is wrong with a text, for the person who wrote it: a place, what is wrong, what was
-//! expected, and what to do. A compilation collects all of them, up to
-//! [`crate::limits::DIAGNOSTICS`], and shows each with its line and carets under the exact token.
+//! Errors and warnings for the author of a text: a place, the error, the expectation, and advice. A
+//! compilation collects all of them, up to [`crate::limits::DIAGNOSTICS`], and shows each with its
+//! line and carets under the exact token.
 //!
 //! ```text
 //! filter.ec:3:12: error: 'input' has no field 'byte'
@@ -19,7 +19,7 @@ use crate::tree::Fault;
 /// Whether a program can come of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// It can; it may not do what was meant.
+    /// The program can run, but perhaps not as its author meant.
     Warning,
     /// It cannot.
     Error,
@@ -32,9 +32,9 @@ pub struct Diagnostic {
     pub severity: Severity,
     /// The token or expression concerned.
     pub span: Span,
-    /// What is wrong, without a full stop.
+    /// The message, without a full stop.
     pub message: String,
-    /// What to do about it; empty if that is plain.
+    /// Advice; empty if it is obvious.
     pub hint: String,
 }
 
@@ -57,7 +57,7 @@ impl Diagnostic {
         }
     }
 
-    /// The same, with what to do.
+    /// The same, with advice.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Diagnostic {
         self.hint = hint.into();

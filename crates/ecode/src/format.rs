@@ -59,7 +59,7 @@ struct Formatter<'a> {
     tokens: Vec<Token>,
     /// The next one.
     at: usize,
-    /// What is written; the last line is open.
+    /// The output; its last line is open.
     out: String,
     /// Levels.
     indent: usize,
@@ -155,7 +155,7 @@ impl Formatter<'_> {
         }
     }
 
-    /// The comments that stand on the line of what was written last.
+    /// The comments on the line that was written last.
     fn trailing_comments(&mut self) {
         while !self.closed
             && *self.kind(self.at) == TokenKind::Comment

@@ -1,10 +1,11 @@
-//! What a program and its surroundings share in one run: the same bytes in the kernel, where they
-//! are one element of a per-CPU map, and in user space. `abi/ecode.h` is to say the same in C.
+//! The memory that a program shares with its surroundings in a run: the same bytes in the kernel,
+//! where they are one element of a per-CPU map, and in user space. `abi/ecode.h` describes the same
+//! in C.
 //!
-//! A program is a function of this memory, of the event, and of its state; it calls nothing and
-//! asks nobody. What it wants done (signals, counts, raises) it writes down as effects, and the
-//! dispatcher does it afterwards by the right of the subscription. So a program needs no helper of
-//! the kernel but the loop, and gives the same results everywhere.
+//! A program is a function of this memory, of the event, and of its state; it calls nothing. It
+//! writes its requests (signals, counts, raises) down as effects, and the dispatcher carries them
+//! out afterwards with the rights of the subscription. So a program needs no helper of the kernel
+//! but the loop, and gives the same results everywhere.
 
 /// Where things lie in the frame, bytes.
 pub mod at {
@@ -76,7 +77,7 @@ pub mod at {
     pub const EVENT_DATA: u32 = 88;
     /// A sink's id in its entry of the table of sinks.
     pub const SINK_ID: u32 = 0;
-    /// When it told its attributes.
+    /// The time at which it reported its attributes.
     pub const SINK_TOLD: u32 = 8;
     /// Its attributes.
     pub const SINK_ATTRIBUTE: u32 = 16;

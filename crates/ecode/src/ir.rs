@@ -1,6 +1,6 @@
-//! The intermediate representation: what lowering makes of the tree, and what both ways of
-//! execution start from. One function remains, the body: local functions have been expanded where
-//! they are called.
+//! The intermediate representation: the output of lowering, from which the program for the kernel
+//! and the one for user space are made. It is a single function, the body: local functions have
+//! been expanded where they are called.
 //!
 //! Values are 64-bit words in registers without number limit; narrower types are kept extended by
 //! explicit [`Op::Extend`]. Control is structured, as in WebAssembly: [`Op::Exit`] leaves blocks
@@ -29,7 +29,7 @@ pub use crate::tree::Fault;
 /// A program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Program {
-    /// What runs.
+    /// The instructions.
     pub body: Vec<Instruction>,
     /// Registers in use: 0..registers.
     pub registers: u32,
@@ -40,26 +40,26 @@ pub struct Program {
     pub input: u32,
     /// Bytes of the output, a multiple of 8; set to 0 before anything else is done.
     pub output: u32,
-    /// The state: what is in it at first, and what it is called.
+    /// The state: its first content, and the names in it.
     pub state: State,
     /// Iterations allowed.
     pub fuel: u32,
-    /// What a run burns at most, if that is known and not beyond `fuel`.
+    /// The largest number of iterations of a run, if it is known and not beyond `fuel`.
     pub fuel_most: Option<u32>,
-    /// What it would burn at most if that is beyond `fuel`, as far as it is known.
+    /// The same if it is beyond `fuel`, as far as it is known.
     pub fuel_wanted: Option<u64>,
     /// The deepest loop in a loop: 1 for one loop.
     pub loop_depth: u32,
 }
 
 impl Program {
-    /// Whether no [`Op::Burn`] can fail: what it asks need not be asked.
+    /// Whether no [`Op::Burn`] can fail, so that none has to be checked.
     pub fn never_lacks_fuel(&self) -> bool {
         self.fuel_most.is_some_and(|most| most <= self.fuel)
     }
 }
 
-/// What is kept from run to run, and constant tables.
+/// The statics, which are kept from run to run, and the constant tables.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
     /// Its first bytes; a multiple of 8 of them.
@@ -125,13 +125,13 @@ pub enum Operand {
 /// An instruction with the text it came from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Instruction {
-    /// What it does.
+    /// The operation.
     pub op: Op,
     /// Where it came from.
     pub span: Span,
 }
 
-/// What an instruction does.
+/// The operation of an instruction.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
     /// `to = from`
@@ -254,7 +254,7 @@ pub enum Op {
     Block {
         /// Its label, unique in the program.
         label: Label,
-        /// What is in it.
+        /// The instructions in it.
         body: Vec<Instruction>,
     },
     /// Repeats until something leaves it: [`Op::Exit`] with its label goes on behind it; the end of
@@ -262,7 +262,7 @@ pub enum Op {
     Loop {
         /// Its label, unique in the program.
         label: Label,
-        /// What is repeated.
+        /// The body.
         body: Vec<Instruction>,
     },
     /// Leaves the enclosing block or loop of that label.
@@ -391,7 +391,7 @@ impl Operator {
         self.commutes() || self == Operator::Subtract
     }
 
-    /// What it gives.
+    /// The result for two numbers.
     pub fn apply(self, a: i64, b: i64) -> i64 {
         let (ua, ub) = (a as u64, b as u64);
         match self {
@@ -440,7 +440,7 @@ impl Relation {
     }
 }
 
-/// What [`Op::NextBit`] gives.
+/// The result of [`Op::NextBit`].
 pub fn next_bit(mask: u64, after: i64) -> i64 {
     let above = match after {
         63.. => 0,
@@ -454,7 +454,7 @@ pub fn next_bit(mask: u64, after: i64) -> i64 {
     }
 }
 
-/// What [`Op::Extend`] gives.
+/// The result of [`Op::Extend`].
 pub fn extend(value: i64, bits: u8, signed: bool) -> i64 {
     crate::types::Int::new(bits, signed).wrap(value)
 }

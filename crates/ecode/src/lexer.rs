@@ -40,7 +40,7 @@ pub enum TokenKind {
     Symbol(&'static str),
     /// A comment, of either form; only [`lex_all`] gives them.
     Comment,
-    /// What is no token; the error is told.
+    /// No token; the error has been reported.
     Bad,
     /// Behind the last one.
     End,
@@ -326,7 +326,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Told: a string or character goes on to the end of its line.
+    /// Reports a string or character that does not end on its line.
     fn no_end(&mut self, start: usize, quote: u8) -> TokenKind {
         let (what, hint) = match quote {
             b'"' => ("string", "write '\"' where it ends"),
@@ -379,7 +379,7 @@ impl<'a> Lexer<'a> {
         value
     }
 
-    /// Told: what stands behind the backslash means nothing.
+    /// Reports an unknown escape sequence.
     fn no_escape(&mut self, start: usize) -> Option<u8> {
         self.at = start + 1;
         self.at += self.rest().chars().next().map_or(0, char::len_utf8);
@@ -399,7 +399,7 @@ fn begins_alike(a: &str, b: &str) -> bool {
     a.as_bytes().first() == b.as_bytes().first()
 }
 
-/// What is said about characters that begin no token.
+/// The message about characters that begin no token.
 fn foreign_characters(characters: &str) -> (String, &'static str) {
     let first = characters.chars().next().unwrap_or_default();
     let hint = match first {

@@ -58,5 +58,5 @@ pub const SERVICE_DEADLINE_US: u64 = 3_600_000_000;
 pub const SINKS: u32 = 64;
 /// Attributes of a channel or a sink.
 pub const ATTRIBUTES: u32 = 32;
-/// Entries of a `once`: what it remembers at most.
+/// The largest number of keys that a `once` remembers.
 pub const ONCE_ENTRIES: u32 = 256;

@@ -58,7 +58,7 @@ pub fn lower(tree: &Tree) -> Result<Program, Diagnostic> {
     Ok(program)
 }
 
-/// The same without any simplification: what `lower` is compared with in tests.
+/// The same without any simplification, for comparisons in tests.
 pub fn plain(tree: &Tree) -> Result<Program, Diagnostic> {
     let mut lowering = Lowering::new(tree);
     lowering.statics()?;
@@ -67,7 +67,7 @@ pub fn plain(tree: &Tree) -> Result<Program, Diagnostic> {
     lowering.finish()
 }
 
-/// What lowering a piece gives, or the limit it passed.
+/// The result of lowering, or the limit that was exceeded.
 type Lowered<T> = Result<T, Diagnostic>;
 
 /// See the head of this file.
@@ -78,7 +78,7 @@ struct Lowering<'t> {
     code: Vec<Instruction>,
     /// Instructions in all blocks.
     count: usize,
-    /// What is being lowered: where the next instructions come from.
+    /// The source of the next instructions.
     span: Span,
     /// Registers and labels in use.
     registers: u32,
@@ -96,10 +96,10 @@ struct Lowering<'t> {
     /// The furthest byte of the input that is reached.
     input: u32,
     state: State,
-    /// What `break` and `continue` leave.
+    /// The blocks that `break` and `continue` leave.
     on_break: Option<Label>,
     on_continue: Option<Label>,
-    /// What `return` leaves, and where it puts the value; `None`: the whole run.
+    /// The block that `return` leaves, and the register for its value; `None`: the whole run.
     on_return: Option<(Label, Register)>,
 }
 
@@ -149,7 +149,7 @@ impl<'t> Lowering<'t> {
         })
     }
 
-    /// An error at what is being lowered.
+    /// An error at the source of the next instructions.
     fn limit(&self, message: String, hint: &str) -> Diagnostic {
         Diagnostic::error(self.span, message).hint(hint)
     }
@@ -188,7 +188,7 @@ impl<'t> Lowering<'t> {
         self.code.push(Instruction { op, span });
     }
 
-    /// What `inside` emits, as a list of its own.
+    /// The instructions that `inside` emits, as a list of its own.
     fn collect(
         &mut self,
         inside: impl FnOnce(&mut Self) -> Lowered<()>,

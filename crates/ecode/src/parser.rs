@@ -1,14 +1,14 @@
 //! From tokens to the tree of [`crate::ast`]: a recursive descent, operators by their precedence.
 //!
-//! Whoever finds something wrong tells it, exactly once and at its token, and returns `Told`;
-//! whoever can go on from there catches it: a statement goes on behind its `;` or before the `}`
-//! (`Parser::skip_statement`), the head of a loop behind its `)`. What could not be read stays in
-//! the tree as an `Error`, about which the checks say nothing more. A missing `;` or `)` does not
-//! swallow what follows it.
+//! A function that finds an error reports it, exactly once and at its token, and returns `Told`. A
+//! function that can continue from there catches it: a statement continues after its `;` or before
+//! the `}` (`Parser::skip_statement`), the head of a loop after its `)`. A part that could not be
+//! read stays in the tree as an `Error`, about which the checks report nothing more. The parser
+//! does not skip the tokens after a missing `;` or `)`.
 //!
-//! Nesting counts against [`limits::DEPTH`], the height of what an expression becomes against
-//! [`limits::HEIGHT`]; beyond either, reading ends with that error. So this parser, and everything
-//! that walks the tree it makes, needs a bounded stack.
+//! Nesting is limited by [`limits::DEPTH`], the height of expressions by [`limits::HEIGHT`]; the
+//! parser stops at either limit, with an error. So the parser and everything that walks its tree
+//! need a bounded stack.
 
 mod declaration;
 mod expression;
@@ -27,7 +27,7 @@ use crate::source::{Source, Span};
 /// Reads a text. The tree is whole also if there are errors: then with `Error`s in it.
 pub fn parse(source: &Source) -> (Unit, Vec<Diagnostic>) {
     let (mut tokens, told) = lexer::lex(source);
-    // A comment without an end: what is behind it is missing, and that is no news.
+    // A comment without an end hides the rest of the text, so nothing missing there is reported.
     let is_open_comment = |token: &mut Token| {
         token.kind == TokenKind::Bad && source.text_of(token.span).starts_with("/*")
     };
@@ -77,9 +77,9 @@ struct Parser<'a> {
     /// Nesting.
     depth: u32,
     told: Vec<Diagnostic>,
-    /// The text's end is not its end: that something is missing there is not told.
+    /// The text ends too early, so nothing missing at its end is reported.
     cut: bool,
-    /// A limit was passed: nothing more is read or told.
+    /// A limit was exceeded: nothing more is read or reported.
     over: bool,
 }
 
@@ -149,7 +149,7 @@ impl<'a> Parser<'a> {
         found
     }
 
-    /// Takes a symbol or keyword, or tells that it is missing.
+    /// Takes a symbol or keyword, or reports that it is missing.
     fn expect(&mut self, wanted: &str) -> Parsed<Span> {
         let span = self.span();
         match self.take(wanted) {
@@ -208,7 +208,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Telling what is wrong.
+/// Reports of errors.
 impl Parser<'_> {
     fn tell(&mut self, at: Span, message: impl Into<String>, hint: impl Into<String>) -> Told {
         if !self.over {
@@ -223,12 +223,12 @@ impl Parser<'_> {
         }
     }
 
-    /// Whether further findings are only counted: nobody need look for what was meant.
+    /// Whether further errors are only counted, so that no hint has to be found.
     fn tells_no_more(&self) -> bool {
         self.told.len() >= limits::DIAGNOSTICS
     }
 
-    /// The next token is not what belongs here. What the lexer has told is not told again.
+    /// Reports that the next token does not belong here, unless the lexer has reported it.
     fn unexpected(&mut self, expected: &str, hint: &str) -> Told {
         if *self.kind() == TokenKind::Bad || self.cut && self.at_end() {
             return Told;

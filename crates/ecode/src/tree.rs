@@ -1,6 +1,5 @@
-//! The program as the checks leave it: names are resolved, every expression has its type, every
-//! conversion is written out, and nothing in it can be wrong any more. What remains for later
-//! phases is to do it.
+//! The checked program: names are resolved, every expression has its type, every conversion is
+//! written out, and there are no errors any more.
 //!
 //! The same tree is executed directly by the reference interpreter of the tests, which is the judge
 //! over the two ways in which programs really run.
@@ -46,14 +45,14 @@ pub struct Tree {
     pub constants_used: Vec<bool>,
 }
 
-/// What a service says of itself.
+/// The head of a service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Service {
     /// Its name.
     pub name: String,
     /// Where it runs: `category:name`.
     pub tracepoint: String,
-    /// What its events are called.
+    /// The name of its events.
     pub kind: String,
     /// Of each of its events, us; 0: none.
     pub deadline_us: u64,
@@ -93,7 +92,7 @@ pub enum Storage {
     Constant(Vec<u8>),
     /// The event's data; read-only.
     Input,
-    /// What the handler makes of it; zeros at first.
+    /// The output of the handler; zeros at first.
     Output,
 }
 
@@ -106,7 +105,7 @@ pub struct Function {
     pub parameters: Vec<VariableId>,
     /// `Void` or a scalar.
     pub result: Type,
-    /// What it does. A function that ends without `return` returns 0.
+    /// Its body. A function that ends without `return` returns 0.
     pub body: Vec<Statement>,
 }
 
@@ -127,9 +126,9 @@ pub enum Statement {
     Loop {
         /// Goes on while it is true.
         condition: Option<Expression>,
-        /// What is done after the body of each iteration.
+        /// The expressions evaluated after the body of each iteration.
         next: Option<Expression>,
-        /// What is repeated.
+        /// The body.
         body: Vec<Statement>,
         /// `do ... while`
         after: bool,
@@ -139,9 +138,9 @@ pub enum Statement {
     /// `switch`: the value is an `int`, `long` or unsigned one; no two labels are the same, and
     /// all are of its type. Falls through. What a group declares ends with the group.
     Switch {
-        /// What is compared.
+        /// The value that is compared.
         value: Expression,
-        /// Labels (in 64 bits; `None`: default) with what follows.
+        /// Labels (in 64 bits; `None`: default) with their statements.
         groups: Vec<(Vec<Option<i64>>, Vec<Statement>)>,
     },
     /// Leaves the innermost loop or switch.
@@ -169,7 +168,7 @@ pub struct Expression {
 pub enum ExpressionKind {
     /// A constant: of integers their value extended to 64 bits, of `fixed` its millionths.
     Constant(i64),
-    /// What a place holds. The type is a scalar, `sink` included.
+    /// The value of a place. Its type is a scalar, `sink` included.
     Load(Place),
     /// Arithmetic: both operands have this expression's type, `int` or wider, or `fixed` (`+ - *
     /// / %`). Shifts: the count is an `unsigned int` (already reduced only in meaning).
@@ -200,7 +199,7 @@ pub enum ExpressionKind {
     /// the former one. On a static of 32 or 64 bits, with + - & | ^, all of it is one atomic step
     /// (unless `compute` is `fixed` and the place is not).
     Update {
-        /// What is changed.
+        /// The place that changes.
         place: Place,
         /// How.
         operator: BinaryOperator,
@@ -265,7 +264,7 @@ pub enum ExpressionKind {
     },
 }
 
-/// What can be read and written.
+/// A place, which can be read and written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Place {
     /// In which variable.
@@ -274,7 +273,7 @@ pub struct Place {
     pub offset: u32,
     /// Further distances, evaluated from left to right; each is checked at once.
     pub indices: Vec<Index>,
-    /// What lies there.
+    /// Its type.
     pub ty: Type,
     /// Where it stands.
     pub span: Span,
@@ -343,12 +342,12 @@ pub enum Builtin {
     Histogram,
 }
 
-/// What every event has.
+/// The fields that every event has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventField {
     /// Index of the service. unsigned int
     Service,
-    /// What happened. unsigned int
+    /// Number of its kind. unsigned int
     Kind,
     /// When it was raised, ns. unsigned long
     Time,
@@ -440,7 +439,7 @@ impl Fault {
 /// A test.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Test {
-    /// What it shows.
+    /// The behaviour that it shows.
     pub name: String,
     /// In order.
     pub steps: Vec<TestStep>,
@@ -457,7 +456,7 @@ pub enum TestStep {
     Event(EventField, i64),
     /// Sets an attribute.
     Attribute(u32, i64),
-    /// Sets what `now()` gives.
+    /// Sets the result of `now()`.
     Now(i64),
     /// Sets something of the sink with this number; from then on there is one.
     Sink(u32, SinkField, i64),
@@ -465,9 +464,9 @@ pub enum TestStep {
     Run(Span),
     /// A `bool`. In it, these locals are known.
     Expect {
-        /// What must be true.
+        /// A condition.
         condition: Expression,
-        /// What the run left, by the names that expectations know it by.
+        /// The results of a run, by the names that expectations use.
         outcomes: Vec<(Outcome, VariableId)>,
     },
     /// A request ([`Builtin::Signal`] and so on, `drop` too), which the run must have made.
@@ -479,21 +478,21 @@ pub enum TestStep {
     },
 }
 
-/// What a test sets of a sink.
+/// A property of a sink that a test sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SinkField {
     /// `s.id`
     Id,
-    /// What `age(s)` gives, ns.
+    /// The result of `age(s)`, ns.
     Age,
     /// The attribute of that number.
     Attribute(u32),
 }
 
-/// What a run left, besides output and state.
+/// The results of a run, besides output and state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// What it returned; long
+    /// The value it returned; long
     Result,
     /// Why it failed, a number of [`Fault`], 0: it did not; int
     Fault,

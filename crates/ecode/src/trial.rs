@@ -1,6 +1,6 @@
-//! The tests that stand in a text: sets the event, the attributes and the sinks as each says, has
-//! the program run by whoever calls (in user space or in the kernel), and looks whether what it
-//! left is as expected.
+//! Runs the tests in a text: sets the event, the attributes and the sinks as each says, has the
+//! caller run the program (in user space or in the kernel), and compares the results with the
+//! expectations.
 //!
 //! What a test sets, and what it expects, are expressions of the language itself. So they are made
 //! into little programs and run in user space: for a setting, one whose output is the input; for an
@@ -22,7 +22,7 @@ use crate::types::{Int, Type};
 pub use left::Left;
 pub use setting::{Setting, Sink};
 
-/// What does not hold.
+/// The expectation that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unmet {
     /// The expectation.
@@ -38,7 +38,7 @@ pub struct Unmet {
 }
 
 /// Runs one test; `run` runs the program once, with the state that its last run in this test left.
-/// What `run` cannot do ends the test.
+/// An error of `run` ends the test.
 pub fn run_test<E>(
     tree: &Tree,
     program: &Program,
@@ -128,7 +128,7 @@ fn input(tree: &Tree, settings: &[Expression]) -> Vec<u8> {
     bytes
 }
 
-/// What an expectation is evaluated with.
+/// The data with which an expectation is evaluated.
 struct Look<'a> {
     tree: &'a Tree,
     entries: &'a [StateEntry],
@@ -146,7 +146,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Whether a condition is true of what the run left.
+    /// Whether a condition holds for the results of the run.
     fn holds(&self, condition: &Expression, outcomes: &[(Outcome, VariableId)]) -> bool {
         self.number(condition, outcomes)
             .is_some_and(|value| value != 0)
@@ -176,7 +176,7 @@ impl<'a> Look<'a> {
         Some((left.span, shown))
     }
 
-    /// The value of an expression, after what the run left. `None`: it fails.
+    /// The value of an expression over the results of the run. `None`: it fails.
     fn number(&self, expression: &Expression, outcomes: &[(Outcome, VariableId)]) -> Option<i64> {
         let answer = Statement::Return(Some(Expression {
             kind: ExpressionKind::Convert(Box::new(expression.clone())),
@@ -198,7 +198,7 @@ impl<'a> Look<'a> {
         })
     }
 
-    /// Executes a statement with what the run left.
+    /// Executes a statement over the results of the run.
     fn ask(&self, statement: Statement, outcomes: &[(Outcome, VariableId)]) -> Option<Memory> {
         let mut little = little(self.tree);
         for variable in &mut little.variables {
@@ -267,7 +267,7 @@ fn little(tree: &Tree) -> Tree {
     }
 }
 
-/// What a little program leaves; `None` if it fails.
+/// The results of a small program; `None` if it fails.
 fn evaluate(tree: &Tree, setting: Option<&Setting>) -> Option<Memory> {
     let program: Program = lower(tree).ok()?;
     let mut memory = Memory::new(&program);

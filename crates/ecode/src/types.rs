@@ -44,7 +44,7 @@ impl Int {
         }
     }
 
-    /// A 64-bit value cut to this type and extended again: what a conversion to it gives.
+    /// A 64-bit value cut to this type and extended again: the result of a conversion to it.
     pub const fn wrap(self, value: i64) -> i64 {
         let unused = 64 - self.bits as u32;
         if self.signed {
@@ -61,10 +61,10 @@ pub const FIXED_ONE: i64 = 1_000_000;
 /// A type.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Type {
-    /// No value: what a function may return, and what a statement has.
+    /// No value: the result of a function without one, and of a statement.
     #[default]
     Void,
-    /// 0 or 1, one byte. What comparisons give; converts to and from integers as in C.
+    /// 0 or 1, one byte: the result of a comparison. Converts to and from integers as in C.
     Bool,
     /// An integer. `enum` types are `int`.
     Int(Int),
@@ -74,9 +74,9 @@ pub enum Type {
     Array(Box<Type>, u32),
     /// A struct, by its place in [`Structs`].
     Struct(usize),
-    /// A sink of the channel: what the variable of `for (s in sinks)` is.
+    /// A sink of the channel: the variable of `for (s in sinks)`.
     Sink,
-    /// What has already been told as an error: nothing more is said about it.
+    /// A type that has been reported as an error: nothing more is reported about it.
     Error,
 }
 
@@ -100,7 +100,7 @@ pub struct Struct {
     pub fields: Vec<Field>,
     /// Bytes, a multiple of `align`.
     pub size: u32,
-    /// What its address is a multiple of.
+    /// The alignment of its address.
     pub align: u32,
 }
 
@@ -154,7 +154,7 @@ impl Structs {
         })
     }
 
-    /// What a value of this type lies at a multiple of.
+    /// The alignment of a value of this type.
     pub fn align(&self, ty: &Type) -> u32 {
         match ty {
             Type::Array(of, _) => self.align(of),
@@ -199,7 +199,7 @@ impl Structs {
 }
 
 impl Type {
-    /// Whether it fits a register: what operators work on.
+    /// Whether it fits a register, so that operators apply to it.
     pub fn is_scalar(&self) -> bool {
         matches!(self, Type::Bool | Type::Int(_) | Type::Fixed)
     }

@@ -1,6 +1,6 @@
-//! What is directly in what: the places and the expressions of an expression, and the expressions
-//! and statements of a statement, in the order of their evaluation. Whoever looks for something in
-//! a tree (whether it changes a variable, what it reaches) need not know every kind of node.
+//! Visits the places and the expressions of an expression, and the expressions and statements of a
+//! statement, in the order of their evaluation. A search in a tree (whether it changes a variable,
+//! what it reaches) need not know every kind of node.
 
 use crate::tree::{Expression, ExpressionKind, Place, Statement};
 

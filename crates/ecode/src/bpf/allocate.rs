@@ -21,10 +21,10 @@ const SAVED: u8 = 6;
 const REGISTERS: u8 = 10;
 /// Bytes of the stack in use for the key of a lookup.
 const KEY_BYTES: u32 = 8;
-/// What the kernel itself puts on the stack of a program with loops.
+/// Bytes that the kernel itself puts on the stack of a program with loops.
 const LOOP_BYTES: u32 = 16;
 
-/// What came of it.
+/// The result of the allocation.
 #[derive(Debug, Default)]
 pub(super) struct Allocation {
     /// By virtual register.
@@ -153,7 +153,7 @@ impl<'a> Scan<'a> {
         self.registers[interval.v.at()] = register;
     }
 
-    /// What an interval loses per instruction if it is kept in memory.
+    /// The cost per instruction of keeping an interval in memory.
     fn worth(&self, interval: &Interval) -> f32 {
         if self.kinds[interval.v.at()] == Kind::Place {
             return f32::INFINITY;
@@ -175,7 +175,7 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// What is kept in memory.
+/// Registers that are kept in memory.
 struct Memory {
     /// The next free byte of the frame.
     next: u32,

@@ -1,10 +1,9 @@
-//! What the kernel is told about a program besides its instructions: the name of its function, and
-//! from which line of the text each instruction came (`struct bpf_func_info`, `bpf_line_info`, and
-//! the type format BTF that both refer to). `bpftool prog dump xlated linum` shows it, and so do
-//! the verifier's messages.
+//! The kernel's debug information about a program: the name of its function, and the line of the
+//! text for each instruction (`struct bpf_func_info`, `bpf_line_info`, and the type format BTF that
+//! both refer to). `bpftool prog dump xlated linum` and the verifier's messages show it.
 //!
-//! The kernel asks for none of it here, since there are no functions but the one; so it is made for
-//! those only who want to see it, and costs nobody else the time.
+//! The kernel does not require it here, since there is only one function; so it is made only on
+//! request.
 
 use super::Object;
 use crate::source::Source;
@@ -34,7 +33,7 @@ const INT_SIGNED: u32 = 1 << 24;
 const TYPE_INT: u32 = 1;
 const TYPE_PROTO: u32 = 2;
 const TYPE_FUNC: u32 = 3;
-/// Lines and columns beyond are not told.
+/// Larger lines and columns are left out.
 const MOST_LINES: u32 = 1 << 22;
 const MOST_COLUMNS: u32 = 1 << 10;
 

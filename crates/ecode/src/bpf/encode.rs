@@ -347,7 +347,7 @@ fn operator_code(operator: Operator) -> u8 {
     code_and_offset(operator).0
 }
 
-/// Its code, and what the instruction's offset says.
+/// Its code, and the value of the instruction's offset field.
 fn code_and_offset(operator: Operator) -> (u8, i16) {
     match operator {
         Operator::Add => (0x00, 0),

@@ -1,8 +1,8 @@
-//! What is noted when a run ends before its time: why, and where in the text.
+//! The record of a run that ends early: the reason, and the place in the text.
 //!
-//! Whoever finds a fault jumps away from what a good run executes, so the place costs such a run
-//! nothing. Of a program with very many places the first [`PLACES`] are noted, so that they hardly
-//! add to what the kernel has to load; of the others only why.
+//! A check that fails jumps out of the code that a successful run executes, so the place costs such
+//! a run nothing. In a program with very many places only the first [`PLACES`] are recorded, so
+//! that they hardly add to the program's size; for the others only the reason is recorded.
 
 use super::machine::{Inst, Label, Value};
 use super::select::Select;
@@ -42,7 +42,7 @@ impl Select<'_> {
         found.map_or(self.end, |(_, label)| *label)
     }
 
-    /// Where to go for a fault at what is compiled now.
+    /// The label to jump to for a fault of the instruction that is compiled now.
     pub(super) fn fault_here(&mut self, fault: Fault) -> Label {
         let span = self.span;
         let mut known = self.faults.here.iter().rev();

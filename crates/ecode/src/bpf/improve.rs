@@ -69,7 +69,8 @@ impl Uses {
     }
 }
 
-/// Takes out what only writes a register that nobody reads, and copies of a register to itself.
+/// Removes instructions that only write a register that is not read, and copies of a register to
+/// itself.
 fn remove_unread(code: &mut Code) {
     let mut reads = Uses::of(code).reads;
     for line in code.lines.iter_mut().rev() {
@@ -209,7 +210,7 @@ fn make_narrow(inst: &mut Inst) -> bool {
 
 // --- jumps ---
 
-/// Straightens jumps and takes out what is not reached.
+/// Straightens jumps and removes unreachable instructions.
 fn jumps(code: &mut Code) {
     thread(code);
     turn_around(code);

@@ -1,10 +1,10 @@
-//! Whether a program for the kernel is one that this compiler can have made: for who loads programs
-//! that come out of a process it does not trust.
+//! Checks that this compiler can have made a program for the kernel: for a process that loads
+//! programs from a process that it does not trust.
 //!
-//! The kernel's verifier sees to it that a program ends and stays within its memory. It lets those
-//! who may load programs do much more than a handler needs, though: call the kernel's functions,
-//! look into its memory, tell addresses. So before a program is offered to it, it is compared with
-//! what the compiler emits, which is little:
+//! The kernel's verifier ensures that a program ends and stays within its memory. It permits much
+//! more than a handler needs, though: calls of the kernel's functions, reads of its memory,
+//! disclosure of addresses. So before a program is loaded, it is compared with the few forms that
+//! the compiler emits:
 //!
 //! 1. *forms* ([`inspect`]): each instruction is one of a closed list, with nothing in the places
 //!    that it does not use; jumps go to instructions; the only call is the lookup of a listed map,
@@ -17,9 +17,9 @@
 //!    program does not look at. Only the frame and the state are written to, and of the frame's
 //!    first part only what is a program's to write.
 //!
-//! What is not looked at: whether the fuel is counted (the kernel ends a loop after a quarter of a
-//! second, and the budget of the user's handlers comes after that), and where within the frame and
-//! the state a computed distance leads.
+//! Not checked: whether the fuel is counted (the kernel ends a loop after a quarter of a second,
+//! and the budget of the user's handlers comes after that), and where within the frame and the
+//! state a computed distance leads.
 
 mod flow;
 
@@ -33,7 +33,7 @@ use super::{Map, Object};
 pub struct Foreign {
     /// Its number.
     pub instruction: usize,
-    /// What is wrong.
+    /// The reason for which a program is refused.
     pub why: &'static str,
 }
 
@@ -79,7 +79,7 @@ const STACK_BYTES: i16 = 512;
 /// Where the second half of a wide constant stands.
 const HALF: u8 = 0;
 
-/// What an instruction is, once its form is known.
+/// The meaning of an instruction, once its form is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// `to = from`, all 64 bits; with a register.

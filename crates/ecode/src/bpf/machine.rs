@@ -23,14 +23,14 @@ impl V {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Label(pub u32);
 
-/// A register or what fits an instruction.
+/// A register, or a constant that fits an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value {
     Register(V),
     Immediate(i32),
 }
 
-/// What a branch asks.
+/// The condition of a branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Test {
     Equal,
@@ -46,7 +46,7 @@ pub(super) enum Test {
 }
 
 impl Test {
-    /// What holds if this does not.
+    /// The opposite condition.
     pub(super) fn opposite(self) -> Test {
         match self {
             Test::Equal => Test::NotEqual,
@@ -122,7 +122,7 @@ pub(super) enum Inst {
         value: Value,
         bits: u8,
     },
-    /// `old`: gets what was there.
+    /// `old`: gets the former value.
     Atomic {
         old: Option<V>,
         base: V,

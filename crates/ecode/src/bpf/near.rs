@@ -20,7 +20,7 @@ pub(super) struct Near {
     pub register: Register,
     /// Its largest value.
     pub largest: u32,
-    /// What the distance is a multiple of, as the verifier sees it.
+    /// The power of two that divides the distance, as far as the verifier sees.
     pub unit: u32,
     /// Where it is counted from.
     pub base: V,

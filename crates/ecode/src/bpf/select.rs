@@ -32,7 +32,7 @@ const WALKS_PER_STEP: u64 = 6;
 /// Programs with fewer walks are left as they are.
 const WALKS_ALWAYS: u64 = 400;
 
-/// What selection knows.
+/// The state of the selection.
 #[derive(Debug)]
 pub(super) struct Select<'a> {
     pub(super) code: Code,

@@ -1,4 +1,4 @@
-//! The back end without a kernel: the form of what it emits.
+//! The back end without a kernel: the form of the instructions that it emits.
 
 use super::{Map, Options, disassemble, emit, emit_with};
 use crate::ir::{

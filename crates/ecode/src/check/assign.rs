@@ -1,5 +1,5 @@
-//! What writes: `=`, `+=` and its like, `++` and `--`. And what may be written: not the input, not
-//! constants, not the event; the message says why.
+//! Assignments: `=`, `+=` and its like, `++` and `--`. The input, constants and the event cannot be
+//! written; the message gives the reason.
 
 use super::conversion::{common, convert, number, promoted};
 use super::expression::one;
@@ -10,7 +10,7 @@ use crate::tree::{BinaryOperator, Expression, ExpressionKind, Place};
 use crate::types::{Int, Type};
 
 impl Checker<'_> {
-    /// What is to be written. `None`: it cannot be, and that is told.
+    /// The place that is written. `None`: it cannot be written; this has been reported.
     fn target(&mut self, source: &ast::Expression) -> Option<Place> {
         match self.expression(source) {
             Operand::Place(place) => {
@@ -34,7 +34,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Tells of what an `expect` would change.
+    /// Reports a change in an `expect`.
     pub(super) fn only_looks(&mut self, span: Span) {
         self.error_hint(
             span,

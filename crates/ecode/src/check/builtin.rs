@@ -1,4 +1,5 @@
-//! The functions of the language: their names, how they are called, and what their arguments are.
+//! The functions of the language: their names, how they are called, and the types of their
+//! arguments.
 
 use super::call::arguments_text;
 use super::conversion::{common, constant_of, convert, number, promoted};
@@ -20,7 +21,7 @@ const INT: Type = Type::Int(Int::INT);
 /// it is explained, and what the call is checked as.
 struct Row(&'static str, usize, usize, &'static str, What);
 
-/// What a call is checked as.
+/// The check of a call.
 enum What {
     /// A built-in without arguments.
     Plain(Builtin),
@@ -251,7 +252,7 @@ impl Checker<'_> {
         None
     }
 
-    /// What changes something has no place where a test only looks.
+    /// Refuses a call that changes something in an `expect`, which only looks.
     fn changes(&mut self, span: Span) -> Option<()> {
         let named = std::mem::take(&mut self.context.request_named);
         if self.context.looks_only && !named {
@@ -525,7 +526,7 @@ impl Checker<'_> {
         self.add_variable(variable, facts)
     }
 
-    /// Whether there are sinks; if not, it is told.
+    /// Whether there are sinks; if not, it is reported.
     pub(super) fn sinks_here(&mut self, span: Span) -> Option<()> {
         if self.environment.sinks.is_none() {
             self.error_hint(

@@ -1,5 +1,5 @@
-//! Calls: of the text's own functions, and what all calls have in common: how many arguments, of
-//! which types, by which right.
+//! Calls of the text's own functions, and the checks of all calls: the number and types of
+//! arguments, and the rights of the subscription.
 
 use super::builtin;
 use super::scope::{Binding, nearest};
@@ -9,7 +9,7 @@ use crate::source::Span;
 use crate::tree::{Builtin, Expression, ExpressionKind, FunctionId};
 use crate::types::Type;
 
-/// What to write in place of a function of C's library.
+/// The replacement for a function of C's library.
 fn foreign_function(name: &str) -> Option<&'static str> {
     let hint = match name {
         "printf" | "puts" | "fprintf" | "bpf_printk" => {
@@ -61,7 +61,7 @@ impl Checker<'_> {
         value.map_or(Operand::Error, Operand::Value)
     }
 
-    /// Looks at arguments of a call that is wrong anyway: their own errors are told too.
+    /// Checks the arguments of a wrong call, to report their own errors too.
     pub(super) fn look_at(&mut self, arguments: &[ast::Expression]) {
         for argument in arguments {
             if let Operand::Place(place) = self.expression(argument) {
@@ -144,7 +144,7 @@ impl Checker<'_> {
         self.error_hint(name.span, message, hint);
     }
 
-    /// Whether the subscription may do this; if not, it is told.
+    /// Whether the subscription may do this; if not, it is reported.
     pub(super) fn allowed(&mut self, builtin: Builtin, span: Span) -> bool {
         let same = |denied: Builtin| match (denied, builtin) {
             (Builtin::Event(a), Builtin::Event(b)) => a == b,

@@ -105,7 +105,7 @@ impl Checker<'_> {
         self.warn(source.span, message, hint);
     }
 
-    /// What constant a name means here, if it means one, and its value.
+    /// The constant that a name means here, if it means one, and its value.
     fn named(&self, name: &str) -> Option<(Named, i64)> {
         match self.scopes.find(name) {
             Some(Binding::Constant(_, value, named)) => return Some((*named, *value)),

@@ -1,5 +1,5 @@
-//! C's rules about types of values: what a literal's type is, what operands are promoted to, which
-//! type two of them meet in, and what a value becomes that is stored elsewhere (C11 6.3, 6.4.4.1).
+//! C's rules about types of values: the type of a literal, promotion of operands, the common type
+//! of two operands, and conversion by assignment (C11 6.3, 6.4.4.1).
 
 use super::{Checker, Operand, constant};
 use crate::ast;
@@ -24,7 +24,7 @@ pub(super) fn literal_type(value: u64, unsigned: bool, long: bool, decimal: bool
     })
 }
 
-/// Integer promotion: what is smaller than `int` becomes one.
+/// Integer promotion: smaller types become `int`.
 pub(super) fn promoted(ty: &Type) -> Type {
     match ty {
         Type::Bool => Type::Int(Int::INT),
@@ -66,7 +66,7 @@ pub(super) fn constant_of(expression: &Expression) -> Option<i64> {
     }
 }
 
-/// Between scalars, written out. No warnings: for casts and for what operators do.
+/// A conversion between scalars, written out. No warnings: for casts and for operators.
 pub(super) fn convert(expression: Expression, to: &Type) -> Expression {
     if expression.ty == *to {
         return expression;
@@ -153,7 +153,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A scalar of what an expression gave.
+    /// The scalar value of an expression.
     pub(super) fn scalar(&mut self, operand: Operand, span: Span) -> Option<Expression> {
         match operand {
             Operand::Error => None,
@@ -200,7 +200,7 @@ impl Checker<'_> {
         }
     }
 
-    /// What a place of scalar type holds.
+    /// The value of a place of scalar type.
     pub(super) fn load(&mut self, place: Place) -> Option<Expression> {
         self.facts(place.variable).read = true;
         if !place.ty.is_scalar() {

@@ -1,5 +1,5 @@
-//! Expressions: what each operator wants of its operands, and what comes of them. Constants are
-//! folded as soon as they meet.
+//! Expressions: the types of each operator's operands and of its result. Operations on constants
+//! are folded.
 
 use super::conversion::{common, constant_of, convert, literal_type, number, promoted};
 use super::{Checker, Operand, constant};

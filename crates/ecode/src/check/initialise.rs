@@ -24,7 +24,7 @@ pub(super) struct Filling {
     pub(super) elements: u32,
     /// Lists around.
     depth: u32,
-    /// Whether an error was told.
+    /// Whether an error was reported.
     failed: bool,
 }
 
@@ -110,7 +110,7 @@ impl Filling {
 struct Queue<'e> {
     elements: std::slice::Iter<'e, Element>,
     current: Option<&'e Element>,
-    /// What the current one gave, if it was looked at already.
+    /// The value of the current one, if it was checked already.
     operand: Option<Operand>,
     /// Whether its designator was followed.
     placed: bool,
@@ -150,7 +150,7 @@ struct Target<'t> {
 }
 
 impl Checker<'_> {
-    /// The first value of a variable of this type. `None`: told.
+    /// The first value of a variable of this type. `None`: an error has been reported.
     pub(super) fn filling(&mut self, ty: &Type, from: &Initialiser) -> Option<Filling> {
         let mut filling = Filling::default();
         if let Initialiser::Value(source) = from
@@ -353,7 +353,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Which element or field a designator names. `None`: told.
+    /// The element or field that a designator names. `None`: an error has been reported.
     fn designated(&mut self, ty: &Type, designator: &Designator) -> Option<u32> {
         match (designator, ty) {
             (Designator::Index(source), Type::Array(_, count)) => {
@@ -420,7 +420,7 @@ fn fill_text(filling: &mut Filling, ty: &Type, offset: u32, text: &[u8], span: S
 }
 
 /// An index that can be seen to be wrong.
-/// What can be written instead of an index that is outside.
+/// The index to write instead of one that is outside.
 pub(super) fn last_element(count: u32) -> String {
     format!("the first element is [0], the last [{}]", count - 1)
 }

@@ -1,6 +1,6 @@
-//! What can be read and written: variables, their fields and elements; and what else a name can
-//! mean. A name that no declaration explains is a field of the input, a kind of the service, a
-//! constant of the surroundings, or a number of the kernel's, in this order.
+//! Places that can be read and written: variables, their fields and elements; and the other
+//! meanings of a name. A name without a declaration is a field of the input, a kind of the service,
+//! a constant of the surroundings, or a number of the kernel's, in this order.
 
 use super::conversion::{constant_of, convert, number};
 use super::initialise::{last_element, outside};
@@ -191,7 +191,7 @@ impl Checker<'_> {
         }
     }
 
-    /// What there is instead of a name that resembles none.
+    /// A list of the existing names, for a name that resembles none of them.
     fn known_fields(&self) -> String {
         const SHOWN: usize = 8;
         let fields = self
@@ -272,7 +272,7 @@ impl Checker<'_> {
         }
     }
 
-    /// `event.name`: what every event has, else a field of its data.
+    /// `event.name`: a field that every event has, else a field of the event's data.
     fn event_field(&mut self, name: &Name, span: Span) -> Operand {
         let known = EventField::ALL
             .iter()
@@ -305,7 +305,7 @@ impl Checker<'_> {
         Operand::Error
     }
 
-    /// "did you mean", or what there is.
+    /// "did you mean", or a list of the existing names.
     pub(super) fn near_or_all(&self, name: &str, known: &[&str]) -> String {
         const LISTED: usize = 8;
         if !self.hints() {
@@ -360,7 +360,7 @@ impl Checker<'_> {
         })
     }
 
-    /// What of a sink has this name. `None`: nothing, and that is told.
+    /// The property of a sink with this name. `None`: there is none; this has been reported.
     pub(super) fn field_of_sink(&mut self, name: &Name) -> Option<SinkField> {
         if name.text == "id" {
             return Some(SinkField::Id);

@@ -1,5 +1,5 @@
-//! Which name means what where. A scope is a block, a function or the whole text; the innermost
-//! declaration of a name counts. Also here: what somebody may have meant by a name that is wrong.
+//! Scopes of names. A scope is a block, a function or the whole text; the innermost declaration of
+//! a name counts. Also suggestions for misspelled names.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use crate::suggest;
 use crate::tree::{FunctionId, VariableId};
 use crate::types::Type;
 
-/// What a name means.
+/// The meaning of a name.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Binding {
     /// A variable of the tree.
@@ -91,7 +91,7 @@ impl Scopes {
         Ok(())
     }
 
-    /// What a name means here.
+    /// The meaning of a name here.
     pub(super) fn find(&self, name: &str) -> Option<&Binding> {
         Some(&self.names.get(name)?.last()?.binding)
     }

@@ -1,5 +1,5 @@
-//! Statements, and where they lead: what can be reached, what leaves a loop, what a function may
-//! forget to return. Each function here gives whether the statement behind can be reached.
+//! Statements and control flow: reachability, exits of loops, missing `return`s. Each function here
+//! returns whether the next statement can be reached.
 
 use std::collections::HashSet;
 
@@ -18,11 +18,11 @@ use crate::types::{Int, Type};
 
 const LONG: Type = Type::Int(Int::LONG);
 
-/// What may leave a loop but its condition.
+/// The ways out of a loop besides its condition.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum WayOut {
     None,
-    /// To what stands behind it.
+    /// To the statement after the loop.
     Break,
     /// Further: `return`, `drop`, whatever a called function does.
     Far,
@@ -99,7 +99,7 @@ impl Checker<'_> {
         self.add_variable(variable, Facts::default())
     }
 
-    /// What runs for an event.
+    /// The statements that run for an event.
     pub(super) fn body(&mut self, unit: &ast::Unit) {
         self.context = Context {
             result: LONG,
@@ -240,7 +240,7 @@ impl Checker<'_> {
         !ends
     }
 
-    /// An expression for what it does. `None`: an error, told.
+    /// An expression that is evaluated for its effect. `None`: an error has been reported.
     pub(super) fn effect(&mut self, source: &ast::Expression) -> Option<Expression> {
         if let ast::ExpressionKind::Cast(to, inner) = &source.kind
             && to.kind == ast::TypeKind::Void
@@ -349,7 +349,7 @@ impl Checker<'_> {
         way_out == WayOut::Break || !endless && (next_reached || !parts.after)
     }
 
-    /// A loop's body, whether a next round may follow it, and what in it may leave the loop.
+    /// A loop's body, whether a next round may follow it, and the ways out of the loop in it.
     fn loop_body(&mut self, parts: &Loop<'_>) -> (Vec<Statement>, bool, WayOut) {
         let exits = self.context.exits;
         self.context.jumps.push(Jump {
@@ -482,7 +482,7 @@ impl Checker<'_> {
         reached || broken || !known.contains(&None)
     }
 
-    /// A label's value (`Some(None)`: default). `None`: it is wrong, and that is told.
+    /// A label's value (`Some(None)`: default). `None`: it is wrong; this has been reported.
     fn label(
         &mut self,
         label: Option<&ast::Expression>,

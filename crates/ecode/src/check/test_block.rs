@@ -1,6 +1,6 @@
-//! Tests in the text: what the event, the attributes and the sinks are, one or more runs, and what
-//! is expected of them. A step that sets something gives a constant; an expectation only looks, or
-//! names a request that the run must have made.
+//! Tests in the text: the event, attributes and sinks, one or more runs, and the expected results.
+//! A step that sets something gives a constant; an expectation only looks, or names a request that
+//! the run must have made.
 
 use super::builtin::is_request;
 use super::conversion::{constant_of, convert, truth};
@@ -14,7 +14,7 @@ use crate::tree::{
 };
 use crate::types::{Int, Type};
 
-/// What is told where a test computes, and what it may say.
+/// The message where a test computes, and its hint.
 const CONSTANTS: &str = "a test gives constants";
 const WHICH: &str = "a number, an enum's value, a text, or what is computed of those";
 
@@ -187,7 +187,7 @@ impl Checker<'_> {
         known.filter(|_| of_event).map(|(_, field)| *field)
     }
 
-    /// A place of the input. `None`: it is none, and that is told.
+    /// A place of the input. `None`: it is none; this has been reported.
     fn input_place(&mut self, place: &ast::Expression) -> Option<Place> {
         match self.expression(place) {
             Operand::Place(found) if Some(found.variable) == self.tree.input => {

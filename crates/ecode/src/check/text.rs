@@ -74,7 +74,7 @@ impl Checker<'_> {
         })
     }
 
-    /// What stands beside a text and is not declared was probably meant as a text.
+    /// An undeclared name beside a text was probably meant as a text.
     fn hint_at_quotes(&mut self, at: Span) {
         let told = self.diagnostics.last_mut().filter(|told| told.span == at);
         let Some(told) = told else { return };
@@ -127,7 +127,7 @@ impl Checker<'_> {
         })
     }
 
-    /// An array of `char`. `None`: it is none, and that is told.
+    /// An array of `char`. `None`: it is none; this has been reported.
     pub(super) fn text_place(&mut self, operand: Operand, span: Span) -> Option<Place> {
         let given = match operand {
             Operand::Place(place) if place.ty.is_text() => {

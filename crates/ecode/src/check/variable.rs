@@ -29,7 +29,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Looks at a value that has no use: its own errors are told too.
+    /// Checks a value that has no use, to report its own errors too.
     fn look_at_initialiser(&mut self, initialiser: Option<&Initialiser>) {
         match initialiser {
             Some(Initialiser::Value(source)) => self.look_at(std::slice::from_ref(source)),
@@ -42,7 +42,7 @@ impl Checker<'_> {
         }
     }
 
-    /// One variable. `None`: it is wrong, and that is told.
+    /// One variable. `None`: it is wrong, and the error has been reported.
     fn variable_of(
         &mut self,
         base: Type,
@@ -229,7 +229,7 @@ impl Checker<'_> {
         Some(Binding::Variable(id))
     }
 
-    /// Room for a static or a constant table. `None`: there is no more, and that is told.
+    /// Space for a static or a constant table. `None`: there is no more; this has been reported.
     pub(super) fn reserve_state(&mut self, size: u32, align: u32, span: Span) -> Option<()> {
         let most = limits::STATE_BYTES;
         let end = self
@@ -264,7 +264,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The innermost scope ends: a word about what nobody used in it.
+    /// Ends the innermost scope and warns of unused names in it.
     pub(super) fn close_scope(&mut self) {
         for id in self.scopes.close() {
             let facts = self.facts(id).clone();

@@ -1,6 +1,6 @@
-//! What [`crate::tree`] promises to those who execute a tree, looked at again: types of operands,
-//! places inside their variables, values inside their types. Only builds with debug assertions ask;
-//! what fails here is a mistake of the checks, not of a text.
+//! Checks what [`crate::tree`] promises: types of operands, places inside their variables, values
+//! inside their types. It runs only with debug assertions; a failure is an error in the checks, not
+//! in a text.
 
 use super::constant;
 use crate::tree::{
@@ -184,7 +184,7 @@ impl Look<'_> {
         }
     }
 
-    /// What writes.
+    /// Expressions that write.
     fn writes(
         &self,
         value: &Expression,
@@ -241,7 +241,7 @@ impl Look<'_> {
         }
     }
 
-    /// What asks about texts, and what is called.
+    /// Comparisons of texts, and calls.
     fn asks(
         &self,
         value: &Expression,

@@ -1,4 +1,5 @@
-//! What only the whole text shows: functions that call themselves, and functions that nobody calls.
+//! Checks that need the whole text: functions that call themselves, and functions that are not
+//! called.
 
 use super::{Call, Checker, cut};
 

@@ -18,7 +18,7 @@ pub(super) struct Piece {
     text: String,
     /// Whether a blank stands before it.
     space: bool,
-    /// What a break before it costs; `None`: there can be none.
+    /// The cost of a break before it; `None`: there can be none.
     cost: Option<u32>,
     /// Parentheses and brackets around it, `{` of lists included.
     depth: u32,
@@ -200,7 +200,7 @@ impl Maker<'_> {
         first && self.text(at) == "expect"
     }
 
-    /// What a break before this token costs.
+    /// The cost of a break before this token.
     fn cost_before(&self, at: usize) -> Option<u32> {
         let before = self.before?;
         let around = self.open.len() as u32 * COST_OF_DEPTH;
@@ -276,7 +276,7 @@ impl Maker<'_> {
     }
 }
 
-/// What a break behind this operator between two operands costs: the weaker it binds, the less.
+/// The cost of a break after this operator between two operands: the weaker it binds, the less.
 fn strength(symbol: &str) -> Option<u32> {
     Some(match symbol {
         "||" => 2,
@@ -350,7 +350,7 @@ fn must_be_in_lines(list: &[Piece]) -> bool {
 /// The values of a list, in lines of their own: as many as fit in each, or, if they are lists, have
 /// designators or comments, or the last one has a comma behind it, one in each.
 fn write_list(out: &mut String, mut rest: &[Piece], indent: usize) {
-    // What stands behind the brace on its line.
+    // The comment after the brace on its line.
     while let [first, after @ ..] = rest
         && first
             .lines()

@@ -9,16 +9,16 @@
 use super::{Instruction, Label, Op, Operand, Operator, Register, Relation};
 use crate::range::Range;
 
-/// What a loop counts.
+/// A loop that counts in a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counting {
     /// By which register.
     pub register: Register,
-    /// In what steps.
+    /// The step of each round.
     pub by: i64,
-    /// What it is between in front of the loop.
+    /// The range of the register before the loop.
     pub first: Range,
-    /// What it is between at the head.
+    /// The range of the register at the head.
     pub at_head: Range,
     /// How often the end of the body is passed at most.
     pub rounds: u64,
@@ -29,7 +29,7 @@ pub struct Counting {
 /// How deep the value that is written is looked for: a sum that is extended and copied.
 const FAR: u32 = 4;
 
-/// Finds out what a loop counts; `range`: bounds of an operand in front of it.
+/// Finds the register by which a loop counts; `range`: the range of an operand before it.
 pub fn counting(
     label: Label,
     body: &[Instruction],
@@ -166,7 +166,7 @@ fn counted(counting: Counting, fits: Range) -> Option<Counting> {
     fits.holds(counting.at_head).then_some(counting)
 }
 
-/// Bounds of what the loop does not change.
+/// The range of an operand that the loop does not change.
 fn fixed(
     body: &[Instruction],
     operand: Operand,
@@ -178,7 +178,7 @@ fn fixed(
     }
 }
 
-/// By how much the loop changes a register in each round, and what that is right for.
+/// The step of a register in each round, and the range in which that is right.
 fn step(body: &[Instruction], register: Register) -> Option<(i64, Range)> {
     if writes(body, register) != 1 {
         return None;

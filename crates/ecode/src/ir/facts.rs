@@ -127,7 +127,7 @@ impl<T> Clone for Number<T> {
 
 impl<T> Copy for Number<T> {}
 
-/// What was ever said; nothing is taken out.
+/// A list that only grows.
 #[derive(Debug)]
 struct List<T>(Vec<T>);
 
@@ -165,9 +165,9 @@ pub struct Facts {
     /// The last of them with each hash; a power of two.
     last: Vec<Number<Computed>>,
     versions: u32,
-    /// What was known before each change, for going back.
+    /// The former state of each changed register, for going back.
     undo: Vec<(u32, Known)>,
-    /// Each write: which register, in what bounds.
+    /// Each write: the register and its range.
     writes: Vec<(u32, Range)>,
     /// Writes in loops that may still be looked at for what all rounds keep.
     pub(super) effort: usize,
@@ -187,7 +187,7 @@ pub struct Branch {
 }
 
 impl Branch {
-    /// What both have written, in the bounds of either.
+    /// The registers that both branches have written, each with a range that holds both.
     pub(super) fn or(&mut self, other: &Branch) {
         let mut others = other.written.iter().peekable();
         self.written.retain_mut(|(register, range)| {
@@ -232,7 +232,8 @@ impl Facts {
         }
     }
 
-    /// The simplest operand with the same value: a constant, or what a register is a copy of.
+    /// The simplest operand with the same value: a constant, or the register that this one is a
+    /// copy of.
     pub fn resolve(&self, operand: Operand) -> Operand {
         let Operand::Register(register) = operand else {
             return operand;
@@ -418,7 +419,7 @@ impl Facts {
         }
     }
 
-    /// In what follows, the relation holds.
+    /// Assumes that the relation holds from here on.
     pub fn assume(&mut self, relation: Relation, a: Operand, b: Operand) {
         let (of_a, of_b) = (self.range(a), self.range(b));
         match relation {
@@ -456,7 +457,7 @@ impl Facts {
         }
     }
 
-    /// A register, and what it is a copy of, is within these bounds too.
+    /// Narrows the range of a register, and of the register that it is a copy of.
     fn narrow(&mut self, operand: Operand, range: Range) {
         let Operand::Register(register) = operand else {
             return;
@@ -517,14 +518,14 @@ impl Facts {
         }
     }
 
-    /// Ends a branch that began at this mark: back to what was known there.
+    /// Ends a branch that began at this mark, and goes back to the state there.
     pub fn end_branch(&mut self, mark: Mark) -> Branch {
         let branch = self.since(mark);
         self.back(mark);
         branch
     }
 
-    /// What has been written since this mark, as it is here.
+    /// The registers written since this mark, with their ranges here.
     pub(super) fn since(&self, mark: Mark) -> Branch {
         let mut written: Vec<u32> = self.writes[mark.writes..]
             .iter()

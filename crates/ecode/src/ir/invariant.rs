@@ -1,12 +1,11 @@
-//! Between which numbers a register stays in all rounds of a loop: `at = (at + 1) % 8` is never
-//! beyond 7, however often it is done.
+//! The range in which a register stays in all rounds of a loop: `at = (at + 1) % 8` never exceeds
+//! 7, however often it is executed.
 //!
-//! Each write in the body counts, wherever it stands and in whatever order they come: a register is
-//! within what it had before and what any write gives. That is computed again and again, beginning
-//! with what was before. Bounds that have moved twice are put where they are if nothing at all is
-//! known of what the loop changes; with those it is computed until nothing moves, which is soon,
-//! since a bound is put there once. So that no text takes long, whoever asks says how many writes
-//! may be looked at.
+//! The result holds the register's range before the loop and the results of all writes in the body,
+//! in whatever order they run. It is computed by iteration, which begins with the range before the
+//! loop. A bound that has moved twice is widened to its value if nothing at all is known of the
+//! registers that the loop changes. Since a bound is widened only once, the iteration soon ends.
+//! The caller limits the number of writes that are examined, so no text takes long.
 
 use super::{Instruction, Op, Operand, Register};
 use crate::range::Range;
@@ -80,7 +79,7 @@ pub(super) fn invariant(
 }
 
 impl Range {
-    /// Where it is beyond the former one, what is possible at most.
+    /// Where this range exceeds the former one, the widest possible one.
     fn given_up(self, former: Range, widest: Range) -> Range {
         Range {
             low: if self.low < former.low {
@@ -104,7 +103,7 @@ fn find(all: &[Bounds], operand: Operand) -> Option<usize> {
     all.binary_search_by_key(&register, |one| one.register).ok()
 }
 
-/// Adds to the bounds of each register what the writes to it give.
+/// Adds the results of the writes to a register to its range, for each register.
 fn write_all(
     body: &[Instruction],
     all: &mut [Bounds],
@@ -129,7 +128,7 @@ fn each_write<'i>(body: &'i [Instruction], visit: &mut dyn FnMut(Register, &'i O
     }
 }
 
-/// Bounds of what an instruction writes.
+/// The range of an instruction's result.
 fn result(op: &Op, range: &dyn Fn(Operand) -> Range) -> Range {
     match *op {
         Op::Set { from, .. } => range(from),

@@ -1,5 +1,6 @@
-//! What every program of the IR keeps, checked: the two ways of execution rely on it and do not ask
-//! again. Lowering calls this in debug builds, the tests for every program.
+//! Checks the properties of a program of the IR on which execution in the kernel and in user space
+//! relies without further checks. Lowering calls this in debug builds, the tests call it for every
+//! program.
 //!
 //! - a register is written before it is read, on every way there;
 //! - labels are unique, and an exit leaves something that stands around it;
@@ -18,7 +19,7 @@ use crate::range::Range;
 /// Checks a program. The error names the instruction; it is a mistake of this crate.
 pub fn verify(program: &Program) -> Result<(), String> {
     let mut facts = Facts::new(program.registers);
-    // Lowering may have proven with all of its effort what is to be proven here again.
+    // Lowering may have spent all of its effort on proving what is proved here again.
     facts.effort = usize::MAX;
     let mut verifier = Verifier {
         program,
@@ -55,7 +56,7 @@ struct Verifier<'p> {
     depth: u32,
 }
 
-/// What holds wherever a block or loop is left.
+/// Ranges that hold wherever a block or loop is left.
 struct Left {
     /// Registers that have been written.
     written: Vec<bool>,
@@ -305,7 +306,7 @@ impl Verifier<'_> {
 }
 
 impl Left {
-    /// What holds here or there.
+    /// Ranges that hold on both paths.
     fn or(&mut self, other: &Left) {
         both(&mut self.written, &other.written);
         self.inside.or(&other.inside);

@@ -77,7 +77,7 @@ impl<'t> Lowering<'t> {
             });
             done += size;
         }
-        // What lies between here and the next wide access is less than a word.
+        // The bytes between here and the next wide access are less than a word.
         while done < bytes && !done.is_multiple_of(align) {
             let size = step(align, done, bytes);
             self.zero(address.plus(done), size, size);

@@ -1,5 +1,5 @@
-//! What the language itself offers, except for sinks: the event, numbers, and requests, which are
-//! written into the frame as effects.
+//! Built-ins, except for those of sinks: the event, numbers, and requests, which are written into
+//! the frame as effects.
 
 use super::condition::is_signed;
 use super::{Lowered, Lowering};

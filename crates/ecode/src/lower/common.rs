@@ -1,12 +1,12 @@
-//! What both branches of an `if` do is done once: what they begin with before it, what they end
-//! with behind it.
+//! Moves instructions that both branches of an `if` execute out of it: those at their beginnings
+//! before the `if`, those at their ends behind it.
 
 use super::simplify::Simplifier;
 use super::unroll::rename;
 use crate::ir::{Address, Instruction, Op, Operand, Register};
 
 impl Simplifier {
-    /// Computes before an `if` what both of its branches begin with.
+    /// Computes before an `if` the instructions with which both branches begin.
     pub(super) fn take_out(
         &mut self,
         then: &mut Vec<Instruction>,
@@ -43,8 +43,8 @@ impl Simplifier {
         }
     }
 
-    /// Takes the store out that both branches end with, if it is to the same place: they leave the
-    /// value in a register, and it is to be stored behind them.
+    /// Removes the store with which both branches end, if it is to the same place. The branches
+    /// leave the value in a register instead, and the caller stores it behind them.
     pub(super) fn sink_store(
         &mut self,
         then: &mut Vec<Instruction>,

@@ -1,5 +1,5 @@
-//! Conditions: what is only asked in order to go here or there is compared right there. `&&`, `||`
-//! and `!` become exits from blocks, so that nothing is made a 0 or 1 which nobody keeps.
+//! Conditions: a comparison that only decides a branch is made at that branch. `&&`, `||` and `!`
+//! become exits from blocks, so that no intermediate result becomes a 0 or 1.
 
 use super::{Lowered, Lowering};
 use crate::ir::{Label, Operand, Relation};
@@ -27,7 +27,8 @@ impl<'t> Lowering<'t> {
         })
     }
 
-    /// `a && b` if `decided` is false, `a || b` if it is true: what one of them decides alone.
+    /// `a && b` if `decided` is false, `a || b` if it is true: the value that one operand decides
+    /// alone.
     fn branch_both(
         &mut self,
         a: &'t Expression,

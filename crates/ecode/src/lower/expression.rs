@@ -1,9 +1,9 @@
-//! Values, and what expressions do besides. [`Lowering::value`] gives the value;
-//! [`Lowering::effect`] is for those whose value nobody wants.
+//! Expressions: [`Lowering::value`] computes the value; [`Lowering::effect`] is for expressions
+//! whose value is not used.
 //!
-//! Updates of statics are atomic where there is an instruction for it, which also says what was
-//! there. If the value is wanted, it comes from that: so no update is lost, and no two runs get the
-//! same number of `n++`.
+//! Updates of statics are atomic where an instruction exists for it, which also returns the former
+//! value. The value of the update is computed from that: so no update is lost, and no two runs get
+//! the same number of `n++`.
 
 use super::condition::is_simple;
 use super::place::Found;
@@ -86,7 +86,7 @@ impl<'t> Lowering<'t> {
         }
     }
 
-    /// The rest: what works on arrays, structs and strings, and what is called.
+    /// The other expressions: arrays, structs, strings and calls.
     fn whole(&mut self, e: &'t Expression) -> Lowered<Operand> {
         let nothing = Operand::Constant(0);
         match &e.kind {
@@ -107,7 +107,7 @@ impl<'t> Lowering<'t> {
         }
     }
 
-    /// What an expression does besides its value.
+    /// An expression that is evaluated for its effect.
     pub(super) fn effect(&mut self, e: &'t Expression) -> Lowered<()> {
         self.nested(|this| {
             this.span = e.span;

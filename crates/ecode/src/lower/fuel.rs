@@ -1,9 +1,10 @@
-//! Fuel is burnt in as few steps as possible, and asked for only where it may be missing.
+//! Fuel is counted in as few steps as possible, and checked only where it may run out.
 //!
-//! What a run burns at most is known where all loops count ([`crate::ir::counting`]). If there is
-//! as much, no [`Op::Burn`] fails, and only the sum at the end of the run is to be seen: steps move
-//! together up to the next point where the run may end or part. Else a step may move only over what
-//! nobody sees if the run ends there: what changes registers.
+//! The largest number of iterations of a run is known where all loops count
+//! ([`crate::ir::counting`]). If the fuel suffices for it, no [`Op::Burn`] fails, and only the sum
+//! at the end of the run is visible: steps are merged at the next point where the run may end or
+//! branch. Otherwise a step may only move past instructions that change nothing but registers,
+//! because the run may end at the step.
 
 use super::simplify::ByLabel;
 use crate::ir::{Instruction, Op, Program};
@@ -17,7 +18,7 @@ pub(super) fn settle(program: &mut Program, rounds: &ByLabel<Option<u64>>) {
     gather(&mut program.body, program.fuel_most.is_some());
 }
 
-/// What these instructions burn at most.
+/// The largest number of iterations that these instructions make.
 fn burnt(body: &[Instruction], rounds: &ByLabel<Option<u64>>) -> Option<u64> {
     let mut all = 0_u64;
     for Instruction { op, .. } in body {
@@ -42,7 +43,7 @@ fn burnt(body: &[Instruction], rounds: &ByLabel<Option<u64>>) -> Option<u64> {
 /// Puts steps together with the one before.
 fn gather(body: &mut Vec<Instruction>, never_fails: bool) {
     let mut last: Option<usize> = None;
-    // What stays is before this.
+    // The kept instructions are before this index.
     let mut kept = 0;
     for at in 0..body.len() {
         let op = &mut body[at].op;

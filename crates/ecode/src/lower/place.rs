@@ -1,4 +1,4 @@
-//! Where variables are, and what a place of the tree is in the IR.
+//! The addresses of variables, and of the places of the tree.
 //!
 //! A scalar local is a register for as long as it lives. All else lies in a region: arrays and
 //! structs of the text at the end of what their scope already has of the locals, statics and
@@ -52,7 +52,7 @@ impl Address {
 }
 
 impl<'t> Lowering<'t> {
-    /// Bytes of a type. The checks have refused what is too large.
+    /// Bytes of a type. The checks have refused types that are too large.
     pub(super) fn size_of(&self, ty: &Type) -> u32 {
         self.tree.structs.size(ty).unwrap_or(u32::MAX)
     }
@@ -144,7 +144,7 @@ impl<'t> Lowering<'t> {
         Ok(offset)
     }
 
-    /// What `inside` declares ends with it.
+    /// Ends the scope of the variables that `inside` declares.
     pub(super) fn scope<T>(&mut self, inside: impl FnOnce(&mut Self) -> Lowered<T>) -> Lowered<T> {
         let locals = self.locals;
         let done = inside(self);
@@ -241,7 +241,7 @@ impl<'t> Lowering<'t> {
         Some(Dynamic { register, largest })
     }
 
-    /// What the address of this place is surely a multiple of: 1, 2, 4 or 8.
+    /// A power of two that divides the address of this place: 1, 2, 4 or 8.
     pub(super) fn alignment(place: &Place) -> u32 {
         let strides = place
             .indices

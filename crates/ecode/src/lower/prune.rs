@@ -1,9 +1,10 @@
-//! Takes out instructions whose value nobody reads, going backwards with the registers that are
-//! still needed. A value that is computed only to be set into another register is computed there.
+//! Removes instructions whose result is not read, going backwards with the set of registers that
+//! are still needed. A value that is computed only to be copied into another register is computed
+//! there.
 //!
-//! At a loop's end those are needed that its beginning needs; what that is, a first walk through
-//! its body finds that changes nothing ([`Pruner::needed`]). One is enough: a register needed at
-//! the beginning only because the end needed it was needed there already.
+//! The end of a loop needs the registers that its beginning needs. A first walk through the body,
+//! which changes nothing, finds these ([`Pruner::needed`]). One walk is enough: a register needed
+//! at the beginning only because the end needs it was needed there already.
 
 use crate::ir::{Instruction, Label, Op, Operand, Program, Register};
 
@@ -43,7 +44,8 @@ impl Set {
 }
 
 struct Pruner {
-    /// What is needed where the exits of the blocks and loops around lead, outermost first.
+    /// The registers needed at the targets of the exits of the surrounding blocks and loops,
+    /// outermost first.
     at_exit: Vec<(Label, Set)>,
     words: usize,
 }
@@ -53,9 +55,10 @@ impl Pruner {
         Set(vec![0; self.words])
     }
 
-    /// Prunes a list at whose end `needed` is; what is needed at its beginning.
+    /// Prunes a list at whose end `needed` is needed; returns the registers needed at its
+    /// beginning.
     fn list(&mut self, body: &mut Vec<Instruction>, mut needed: Set) -> Set {
-        // What stays is behind this.
+        // The kept instructions are behind this index.
         let mut kept = body.len();
         for at in (0..body.len()).rev() {
             let (before, rest) = body.split_at_mut(at);
@@ -70,7 +73,7 @@ impl Pruner {
         needed
     }
 
-    /// Whether the instruction stays; `needed` becomes what is needed before it.
+    /// Whether the instruction stays; `needed` becomes the set of registers needed before it.
     fn instruction(&mut self, op: &mut Op, needed: &mut Set) -> bool {
         match op {
             Op::If {
@@ -114,7 +117,7 @@ impl Pruner {
         true
     }
 
-    /// Behind what does not go on, nothing is needed but where it goes.
+    /// After an instruction that does not continue, only its target needs registers.
     fn leaving(&self, op: &Op, needed: &mut Set) {
         match op {
             Op::Exit(label) => {
@@ -127,7 +130,7 @@ impl Pruner {
         }
     }
 
-    /// What is needed before a list at whose end `needed` is.
+    /// The registers needed before a list at whose end `needed` are.
     fn needed(&mut self, body: &[Instruction], mut needed: Set) -> Set {
         for Instruction { op, .. } in body.iter().rev() {
             match op {

@@ -1,11 +1,11 @@
-//! Makes a program smaller without changing what it does, for both ways of execution: forwards,
-//! what is known about registers ([`Facts`]) makes constants, copies and checks disappear; then
-//! [`prune`](super::prune) goes backwards and takes out what nobody needs; twice, because each
-//! finds more where the other has been. The first time short loops are written out
-//! ([`unroll`](super::unroll)). At the end registers are numbered anew.
+//! Makes a program smaller without changing its behaviour, for the kernel and for user space: a
+//! forward pass replaces constants and copies and removes checks by the known [`Facts`] about
+//! registers; then [`prune`](super::prune) goes backwards and removes unused instructions. Both run
+//! twice, because each finds more after the other. The first time short loops are unrolled
+//! ([`unroll`](super::unroll)). Finally registers are renumbered.
 //!
-//! What the run burns, stores, requests and fails of stays, and in its order; only a failing check
-//! that cannot fail goes.
+//! Fuel, stores, requests and faults stay, in their order; only a check that cannot fail is
+//! removed.
 
 use super::unroll::Unroll;
 use super::{fold, fuel, prune};
@@ -83,7 +83,7 @@ impl Simplifier {
         (out, true)
     }
 
-    /// Appends what is left of an instruction; whether its end is reached.
+    /// Appends the simplified instruction; returns whether its end is reached.
     fn instruction(&mut self, instruction: Instruction, out: &mut Vec<Instruction>) -> bool {
         let Instruction { mut op, span } = instruction;
         self.operands(&mut op);
@@ -340,7 +340,7 @@ impl Simplifier {
                 otherwise,
             }
         };
-        // What stands behind the branch that ends is nobody's else.
+        // The instructions after the branch that ends belong to the other one.
         out.push(Instruction { op, span });
         out.extend(store);
         then_reached || reached
@@ -358,7 +358,7 @@ impl Simplifier {
         self.end_block((label, mark), body, reached, span, out)
     }
 
-    /// Appends what is left of a block with this body, which began at that mark.
+    /// Appends the simplified block with this body, which began at that mark.
     fn end_block(
         &mut self,
         (label, mark): (Label, Mark),

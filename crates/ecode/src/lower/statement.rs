@@ -27,7 +27,7 @@ use crate::ir::{Address, Label, Op, Operand, Relation};
 use crate::tree::{Expression, ExpressionKind, FunctionId, Place, Statement, VariableId};
 use crate::types::Type;
 
-/// Labels of a group of a `switch`, and what follows them.
+/// The labels of a group of a `switch`, and its statements.
 type Group = (Vec<Option<i64>>, Vec<Statement>);
 
 impl<'t> Lowering<'t> {
@@ -271,7 +271,7 @@ fn gives_all(statement: &Statement, id: VariableId) -> bool {
     }
 }
 
-/// Whether what stands behind these statements can be reached from them.
+/// Whether the end of these statements can be reached.
 fn can_fall_through(statements: &[Statement]) -> bool {
     match statements.last() {
         Some(Statement::Break | Statement::Continue | Statement::Return(_)) => false,

@@ -20,7 +20,7 @@ const ONES: u64 = 0x0101_0101_0101_0101;
 
 const ZERO: Operand = Operand::Constant(0);
 
-/// What a word says.
+/// A question about strings, answered word by word.
 #[derive(Clone, Copy)]
 enum Question {
     /// Whether the strings are the same.
@@ -112,7 +112,7 @@ impl<'t> Lowering<'t> {
         Ok(Operand::Register(result))
     }
 
-    /// Asks word after word; what is decided is in `result`, and `decided` is left.
+    /// Compares word after word; the outcome is in `result`, and the block `decided` is left.
     fn by_words(
         &mut self,
         question: Question,

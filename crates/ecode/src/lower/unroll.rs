@@ -1,16 +1,15 @@
-//! Short loops are written out: copy after copy of the body, each simplified with what is known
-//! where it stands, until the end of one is not reached any more. What counts the rounds is a
-//! constant in each copy, so that its comparisons, indices and checks are gone.
+//! Short loops are unrolled: the body is copied once per round, and each copy is simplified by the
+//! facts known there, until the end of a copy is not reachable. The counter of the rounds is a
+//! constant in each copy, which removes its comparisons, indices and checks.
 //!
-//! Of loops that are longer several rounds become one, which asks and counts once.
+//! In longer loops several rounds become one, which checks and counts once.
 //!
-//! The simplifier does it ([`Simplifier`]); here is how much may be written out, and how a copy is
-//! made. An attempt that comes to more than its limit is undone, and the loop stays one. All
-//! attempts together may look at a limited number of instructions, so that loops in loops do not
-//! take the compiler long.
+//! The simplifier does it ([`Simplifier`]); this file decides how much may be unrolled, and makes a
+//! copy. An attempt that exceeds its limit is undone, and the loop stays. All attempts together may
+//! examine a limited number of instructions, so that nested loops do not take the compiler long.
 //!
-//! A register that is nobody's but one round's becomes another register in each copy, which later
-//! phases do better with.
+//! A register that is used in one round only becomes another register in each copy, which helps
+//! later phases.
 
 use super::simplify::{Simplifier, number_labels};
 use crate::ir::counting::counting;
@@ -26,7 +25,7 @@ const GROUP_MOST: usize = 128;
 /// Instructions that all attempts may look at.
 const WORK_MOST: usize = 8 * 1024;
 
-/// What may still be written out, and what is known for it.
+/// The effort that is left for writing loops out, and the facts that are known.
 #[derive(Debug)]
 pub(super) struct Unroll {
     program: usize,

@@ -10,7 +10,7 @@ use crate::source::Span;
 use crate::suggest;
 use crate::types::Int;
 
-/// Types that C has, its dialects or its libraries, and E-code has not; with what it has instead.
+/// Types of C, its dialects and its libraries that E-code does not have, with their replacements.
 const FOREIGN_TYPES: [(&str, &str); 8] = [
     ("auto", "write the type: 'int x = 1;'"),
     ("double", "'fixed' is the type of numbers with a fraction"),
@@ -34,7 +34,7 @@ const FOREIGN_SPECIFIERS: [(&str, &str); 5] = [
     ("volatile", "leave it out"),
 ];
 
-/// Words that begin what does not exist at all.
+/// Words that begin a declaration that E-code does not have.
 const FOREIGN_STATEMENTS: [(&str, &str); 4] = [
     ("goto", "use 'break', 'continue' or 'return'"),
     ("import", "a text stands for itself"),
@@ -47,7 +47,7 @@ fn hint_of(words: &[(&'static str, &'static str)], word: &str) -> Option<&'stati
     found.map(|(_, hint)| *hint)
 }
 
-/// What stands before the names of a declaration.
+/// The words before the names of a declaration.
 pub(super) struct Specifiers {
     pub(super) is_static: bool,
     pub(super) is_const: bool,
@@ -70,13 +70,13 @@ impl Parser<'_> {
         self.begins_type(0) || self.begins_unknown_type() || self.begins_foreign_specifier()
     }
 
-    /// Whether a word is next that says, before a type, what E-code does not know.
+    /// Whether the next word, before a type, is one that E-code does not know.
     fn begins_foreign_specifier(&self) -> bool {
         let followed = matches!(self.token(1).kind, TokenKind::Word(_) | TokenKind::Name);
         self.is_foreign(&FOREIGN_SPECIFIERS) && followed
     }
 
-    /// Whether a word is next that begins what E-code does not have.
+    /// Whether the next word begins a declaration that E-code does not have.
     pub(super) fn begins_foreign(&self) -> bool {
         let followed = match self.token(1).kind {
             TokenKind::Word(_) | TokenKind::Name => true,
@@ -90,7 +90,7 @@ impl Parser<'_> {
         *self.kind() == TokenKind::Name && hint_of(words, self.text(0)).is_some()
     }
 
-    /// Told: such a word; all that belongs to it is passed.
+    /// Reports such a word, and skips everything that belongs to it.
     pub(super) fn foreign(&mut self) -> Told {
         let hint = hint_of(&FOREIGN_STATEMENTS, self.text(0)).unwrap_or_default();
         let told = self.tell(self.span(), format!("there is no '{}'", self.text(0)), hint);
@@ -156,7 +156,7 @@ impl Parser<'_> {
         if self.is("*") {
             let hint = "use an array, or copy the value: structs are copied whole";
             self.tell(self.span(), "there are no pointers", hint);
-            // What is declared stays known: one error is enough.
+            // The declared names stay known: one error is enough.
             while self.take("*") {}
             ty.kind = TypeKind::Error;
         }
@@ -224,7 +224,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Told: a name stands where a type must. What is declared with it stays known.
+    /// Reports a name in the place of a type. The names declared with it stay known.
     fn unknown_type(&mut self) -> TypeName {
         let span = self.span();
         let message = match hint_of(&FOREIGN_STATEMENTS, self.text(0)) {
@@ -246,7 +246,7 @@ impl Parser<'_> {
         }
     }
 
-    /// What is probably meant by the next name, where a type must stand.
+    /// The type that the next name, in the place of one, probably means.
     fn type_hint(&self) -> String {
         if *self.kind() != TokenKind::Name || self.tells_no_more() {
             return String::new();
@@ -332,7 +332,7 @@ impl Parser<'_> {
             variables,
             span: self.since(start),
         };
-        // What is declared so far stays known, whatever follows it.
+        // The names declared so far stay known, whatever follows.
         if self.expect_end(";", self.missing_comma()).is_err() {
             // `int i = 0, i < 3;`: the second is not meant as another of that name.
             if let Some(last) = declaration.variables.pop()

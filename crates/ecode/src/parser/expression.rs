@@ -72,12 +72,12 @@ impl Parser<'_> {
         self.comma().map(|grown| grown.expression)
     }
 
-    /// What can be an argument or a first value: all but `a, b`.
+    /// An argument or a first value: any expression but `a, b`.
     pub(super) fn assignment_expression(&mut self) -> Parsed<Expression> {
         self.assignment().map(|grown| grown.expression)
     }
 
-    /// What can stand left of `=`, or be a constant: no assignment either.
+    /// The left side of `=`, or a constant: no assignment either.
     pub(super) fn conditional_expression(&mut self) -> Parsed<Expression> {
         self.conditional().map(|grown| grown.expression)
     }
@@ -206,7 +206,7 @@ impl Parser<'_> {
             ) => side.span.start == first.span.start, // else it stands in parentheses
             _ => false,
         };
-        // Two comparisons combined bit by bit are what they look like.
+        // Two comparisons combined bit by bit are meant so.
         if matches!(of, And | Or | Xor) && compares(left) != compares(right) {
             let operator = self.source.text_of(at);
             self.warn(
@@ -380,7 +380,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Told: something is called that is no name.
+    /// Reports a call of something that is no name.
     fn no_function(&mut self) -> Told {
         let hint = "functions are called by their name";
         self.tell(self.span(), "only functions can be called", hint)
@@ -411,7 +411,7 @@ impl Parser<'_> {
         Ok(Grown::leaf(kind, span))
     }
 
-    /// Told: no expression begins here.
+    /// Reports that no expression begins here.
     fn no_expression(&mut self) -> Told {
         let hint = match *self.kind() {
             TokenKind::Symbol("{") => "a list in braces is for initialisers: int a[2] = { 1, 2 };",
@@ -439,7 +439,7 @@ impl Parser<'_> {
         self.grow(height, ExpressionKind::Call(name, arguments), span)
     }
 
-    /// What stands behind the `(` of a call, with its `)`; and how high it is.
+    /// The arguments of a call, with its `)`; and their height.
     fn arguments(&mut self) -> Parsed<(Vec<Expression>, u32)> {
         let (mut arguments, mut height) = (Vec::new(), 0);
         if self.take(")") {

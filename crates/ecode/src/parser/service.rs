@@ -1,4 +1,4 @@
-//! The head of a service: what it is called, where it runs, and what its events are.
+//! The head of a service: its name, its tracepoint, and the properties of its events.
 
 use super::{Parsed, Parser, Told};
 use crate::ast::{Name, ServiceItem};
@@ -9,7 +9,7 @@ const HEAD: &str = "service \"NAME\" on tracepoint \"CATEGORY:NAME\";";
 const PARTS: &str = "a service has 'kind NAME;' and 'deadline US;'";
 
 impl Parser<'_> {
-    /// Whether a head begins here, or what was meant to be one.
+    /// Whether a head begins here, or a wrong attempt at one.
     pub(super) fn begins_service(&self) -> bool {
         let named = match self.token(1).kind {
             TokenKind::Text(_) => true,
@@ -23,7 +23,7 @@ impl Parser<'_> {
         self.token(ahead).kind == TokenKind::Name && self.text(ahead) == wanted
     }
 
-    /// `service "name" on tracepoint "category:name";`, or in braces what else there is to say.
+    /// `service "name" on tracepoint "category:name";`, or with further parts in braces.
     pub(super) fn service(&mut self, start: Span) -> ServiceItem {
         self.advance();
         let mut item = ServiceItem {

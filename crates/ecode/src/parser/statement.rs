@@ -5,7 +5,7 @@ use crate::ast::{Block, Expression, Statement, StatementKind, SwitchGroup};
 use crate::lexer::TokenKind;
 use crate::source::Span;
 
-/// What stands in the parentheses of `for`.
+/// The parts in the parentheses of `for`.
 #[derive(Default)]
 struct ForHead {
     first: Option<StatementKind>,
@@ -36,7 +36,7 @@ impl Parser<'_> {
         self.at > 0 && matches!(self.tokens[self.at - 1].kind, TokenKind::Symbol("}"))
     }
 
-    /// Told: the text ends before this brace is closed.
+    /// Reports that the text ends before this brace is closed.
     pub(super) fn not_closed(&mut self, open: Span) {
         let line = self.source.place(open.start).line;
         let hint = format!("it closes the '{{' in line {line}");
@@ -58,7 +58,7 @@ impl Parser<'_> {
         Statement { kind, span }
     }
 
-    /// What no statement begins with must be passed, or reading would stand still.
+    /// Skips a token with which no statement begins, so that the parser proceeds.
     fn advance_over_stray(&mut self) {
         if matches!(*self.kind(), TokenKind::Symbol(")" | "]" | ",")) || self.begins_statement() {
             self.advance();
@@ -284,7 +284,8 @@ impl Parser<'_> {
         Ok(StatementKind::ForSink { name, body })
     }
 
-    /// The three parts of `for`, with the `)`. What was read stays also if the rest is wrong.
+    /// The three parts of `for`, with the `)`. A part that was read stays even if the rest is
+    /// wrong.
     fn for_head(&mut self, head: &mut ForHead) -> Parsed<()> {
         let hint = "for (FIRST; CONDITION; NEXT)";
         if self.begins_declaration() {

@@ -8,7 +8,7 @@ use crate::ast::{
 use crate::lexer::TokenKind;
 use crate::source::Span;
 
-/// What stands at the outermost level.
+/// The parts of a text at its outermost level.
 enum Outer {
     Item(Item),
     /// Of the body.
@@ -264,7 +264,7 @@ impl Parser<'_> {
         Ok(StructItem { name, fields, span })
     }
 
-    /// Told: what a field of a struct cannot have.
+    /// Reports a property that a field of a struct cannot have.
     fn refuse_field_values(&mut self, field: &mut Declaration) {
         if field.is_static || field.is_const {
             let message = "a field is neither 'static' nor 'const'";

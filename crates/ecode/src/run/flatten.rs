@@ -9,7 +9,7 @@ use super::memory::Layout;
 use crate::ir::{Address, Instruction, Label, Op, Operand, Operator, Program, Register, Relation};
 use crate::source::Span;
 
-/// What a machine executes.
+/// The code that a machine executes.
 #[derive(Debug, Default)]
 pub(super) struct Flat {
     pub(super) code: Vec<Code>,
@@ -28,7 +28,7 @@ pub(super) fn flatten(program: &Program, layout: &Layout) -> Flat {
     let mut flattener = Flattener {
         flat: Flat::default(),
         layout,
-        // The first registers behind the IR's are for what one instruction needs in between.
+        // The first registers after the IR's hold intermediate values of one instruction.
         spares: [0, 1].map(|at| Register(program.registers + at)),
         registers: program.registers + 2,
         constants: HashMap::new(),
@@ -130,7 +130,7 @@ impl Flattener<'_> {
         self.emit(jump);
     }
 
-    /// Behind a label: those who left it come here.
+    /// The place after a label, to which the exits lead.
     fn arrive(&mut self, label: Label) {
         let here = self.here();
         for at in self.exits.remove(&label).unwrap_or_default() {
@@ -197,7 +197,7 @@ impl Flattener<'_> {
         }
     }
 
-    /// Whether what is emitted next can be reached from the last instruction.
+    /// Whether the next instruction can be reached from the last one.
     fn goes_on(&self) -> bool {
         let ends = |code: &Code| matches!(code, Code::Jump(_) | Code::Return(_) | Code::Fail(_));
         self.aimed == self.here() || !self.flat.code.last().is_some_and(ends)

@@ -1,5 +1,5 @@
-//! What a program sees and leaves in user space: one piece of memory with a section for each region
-//! of the IR, laid out inside as in the kernel. So an access needs one check, whatever its region.
+//! The memory of a program in user space: one piece of memory with a section for each region of the
+//! IR, laid out inside as in the kernel. So an access needs one check, whatever its region.
 //!
 //! A section is as large as the program needs it. The event's data stands directly behind its
 //! header, as in the kernel, and a whole record goes in by one copy.
@@ -15,7 +15,7 @@ use crate::tree::Fault;
 
 /// Bytes of a frame before its output.
 const HEAD: usize = at::OUTPUT as usize;
-/// What `random()` begins with unless [`Memory::set_random`] says otherwise; any but 0 will do.
+/// The seed of `random()` unless [`Memory::set_random`] sets one; any number but 0 will do.
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// See the head of this file.
@@ -92,7 +92,7 @@ pub struct Effect {
     pub kind: u32,
     /// Which signal, service or counter.
     pub number: u32,
-    /// What is said with it.
+    /// Its arguments.
     pub values: [u64; 3],
 }
 
@@ -135,12 +135,12 @@ impl Memory {
         }
     }
 
-    /// Sets what `now()` gives.
+    /// Sets the result of `now()`.
     pub fn set_now(&mut self, now_ns: u64) {
         self.put_frame(at::NOW, now_ns);
     }
 
-    /// Sets what `random()` goes on from; 0 is taken for another number.
+    /// Sets the seed of `random()`; 0 is replaced by another number.
     pub fn set_random(&mut self, state: u64) {
         self.put_frame(at::RANDOM, if state == 0 { SEED } else { state });
     }
@@ -176,7 +176,7 @@ impl Memory {
         &mut self.bytes[self.layout.sinks..self.layout.end]
     }
 
-    /// What the run returned; 1 if it did not.
+    /// The result of the run; 1 if it returned none.
     pub fn result(&self) -> i64 {
         self.frame(at::RESULT) as i64
     }
@@ -215,7 +215,7 @@ impl Memory {
         (self.frame(at::ACCEPTED), self.frame(at::REJECTED))
     }
 
-    /// What the run asks for, in its order.
+    /// The requests of the run, in order.
     pub fn effects(&self) -> impl Iterator<Item = Effect> + '_ {
         (0..self.frame_word(at::EFFECT_COUNT)).map(|at| {
             let begin = at::EFFECT + at * at::EFFECT_BYTES;
@@ -227,7 +227,7 @@ impl Memory {
         })
     }
 
-    /// Before a run: what the surroundings set. Whether the event has data enough.
+    /// Writes the inputs of a run. Returns whether the event has enough data.
     pub(super) fn begin(&mut self, program: &Prologue) -> bool {
         let head = self.layout.frame;
         // Result 1, the fuel, no fault, no effect, no reason to drop.
@@ -289,7 +289,7 @@ impl Memory {
     }
 }
 
-/// What of the program matters before its first instruction.
+/// The properties of the program that matter before its first instruction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prologue {
     pub(super) input: u32,

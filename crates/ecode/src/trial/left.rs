@@ -1,4 +1,4 @@
-//! What a run left, read from where it ran.
+//! The results of a run, read from where it ran.
 
 use crate::frame::at;
 use crate::limits::EFFECTS;
@@ -8,7 +8,7 @@ use crate::tree::Fault;
 /// See the head of this file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Left {
-    /// What it returned; 1 if it did not.
+    /// The value it returned; 1 if it returned none.
     pub result: i64,
     /// Why it failed.
     pub fault: Option<Fault>,
@@ -22,9 +22,9 @@ pub struct Left {
     pub accepted: u64,
     /// Sinks that were rejected.
     pub rejected: u64,
-    /// What `random()` goes on from.
+    /// The state of `random()`.
     pub random: u64,
-    /// What it asked for.
+    /// Its requests.
     pub effects: Vec<Effect>,
     /// The output.
     pub output: Vec<u8>,
@@ -33,7 +33,7 @@ pub struct Left {
 }
 
 impl Left {
-    /// What a run in user space left.
+    /// The results of a run in user space.
     pub fn of_memory(memory: &Memory) -> Left {
         let (accepted, rejected) = memory.judged();
         Left {
@@ -51,7 +51,8 @@ impl Left {
         }
     }
 
-    /// What a run in the kernel left in its frame, of [`at::BYTES`] bytes, and in the state.
+    /// The results of a run in the kernel, from its frame of [`at::BYTES`] bytes and from the
+    /// state.
     pub fn of_frame(frame: &[u8], output_bytes: u32, state: &[u8]) -> Left {
         let number = half(frame, at::FAULT);
         let fault = Fault::of_number(number);

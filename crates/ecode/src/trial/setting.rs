@@ -1,6 +1,6 @@
-//! What a run finds, made by hand: an event, a time, attributes, sinks. `ecalls ecode run`, the
-//! tests in texts and those of this repository fill it; whoever runs the program puts it where the
-//! program looks, in user space ([`Setting::put_into`]) or in the kernel.
+//! The inputs of a run, made by hand: an event, a time, attributes, sinks. `ecalls ecode run`, the
+//! tests in texts and those of this repository fill it; the caller copies it into the program's
+//! memory, in user space ([`Setting::put_into`]) or in the kernel.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::types::Type;
 /// The time at which a trial takes place, unless it is set: 1000 s after the beginning, so that
 /// there is a past.
 const NOW_NS: u64 = 1_000_000_000_000;
-/// What `random()` goes on from, so that a trial can be repeated.
+/// The seed of `random()`, so that a trial can be repeated.
 const RANDOM: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// See the head of this file.
@@ -22,9 +22,9 @@ const RANDOM: u64 = 0x9e37_79b9_7f4a_7c15;
 pub struct Setting {
     /// Header and data of the event.
     pub event: Vec<u8>,
-    /// What `now()` gives.
+    /// The result of `now()`.
     pub now_ns: u64,
-    /// What `random()` goes on from.
+    /// The seed of `random()`.
     pub random: u64,
     /// Attributes of the channel.
     pub attributes: Vec<i64>,
@@ -37,7 +37,7 @@ pub struct Setting {
 pub struct Sink {
     /// Its id.
     pub id: u64,
-    /// How long ago it told its attributes, ns.
+    /// The age of its attributes, ns.
     pub age_ns: u64,
     /// Its attributes.
     pub attributes: Vec<i64>,

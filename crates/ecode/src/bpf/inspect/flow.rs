@@ -1,4 +1,4 @@
-//! What may be in each register at each place of a program, as far as addresses go.
+//! The possible contents of each register at each place of a program, as far as addresses matter.
 //!
 //! A set of kinds per register and place of the stack, the union over all ways that lead there; so
 //! it is never too small. The program is walked until nothing changes any more: each set can only
@@ -22,7 +22,7 @@ mod kind {
     pub(super) const SINKS: u16 = 1 << 6;
     /// The number of the channel, as the dispatcher put it into the frame: also a NUMBER.
     pub(super) const CHANNEL: u16 = 1 << 7;
-    /// What the kernel calls a program with.
+    /// The arguments with which the kernel calls a program.
     pub(super) const CONTEXT: u16 = 1 << 8;
     /// As the key of a lookup: 0.
     pub(super) const ZERO: u16 = 1 << 9;
@@ -37,12 +37,12 @@ const PLACES: usize = STACK_BYTES as usize / 8;
 /// Walks of one instruction, on average, beyond which no program of the compiler's comes.
 const WALKS: usize = 64;
 
-/// What may be where.
+/// The possible contents of registers and stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct State {
     register: [u16; 10],
     stack: [u16; PLACES],
-    /// What was stored as the key of the next lookup.
+    /// The value that was stored as the key of the next lookup.
     key: u16,
 }
 
@@ -57,7 +57,7 @@ impl State {
         state
     }
 
-    /// Adds what comes another way. Whether that is something new.
+    /// Adds the state of another path. Returns whether that changed anything.
     fn merge(&mut self, other: &State) -> bool {
         let before = self.clone();
         let pairs = self.register.iter_mut().zip(other.register);
@@ -152,7 +152,7 @@ fn length(form: Form) -> usize {
 
 type Step = Result<Next, &'static str>;
 
-/// What one instruction does.
+/// The effect of one instruction.
 fn step(state: &mut State, parts: Parts, form: Form) -> Step {
     let to = usize::from(parts.to);
     match form {
@@ -232,7 +232,7 @@ fn write(state: &mut State, to: usize, kinds: u16) -> Step {
     Ok(Next::On)
 }
 
-/// What is in a register that may be read.
+/// The content of a register that may be read.
 fn read(state: &State, from: u8) -> Result<u16, &'static str> {
     match state.register.get(usize::from(from)).copied() {
         None => Err("it takes the address of the stack"),
@@ -250,7 +250,7 @@ fn number(state: &State, from: u8) -> Result<u16, &'static str> {
     }
 }
 
-/// What becomes of an address, or number, that a number is added to.
+/// The result of adding a number to an address or number.
 fn moved(kinds: u16) -> u16 {
     let frame = match kinds & kind::FRAME {
         0 => 0,

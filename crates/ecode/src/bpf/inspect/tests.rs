@@ -1,4 +1,4 @@
-//! Programs of the compiler's with one thing changed: what must not reach the kernel.
+//! Programs of the compiler with one change each, which must not reach the kernel.
 
 use super::*;
 use crate::bpf::{MapUse, Options};

@@ -1,4 +1,5 @@
-//! Types of values: promotion, conversion, what is folded, and what is written out in the tree.
+//! Types of values: promotion, conversion, folded constants, and conversions written out in the
+//! tree.
 
 use super::tree;
 use crate::tree::{BinaryOperator, Expression, ExpressionKind, Statement, Storage, Tree};
@@ -6,7 +7,7 @@ use crate::types::{Int, Type};
 
 const LONG: Type = Type::Int(Int::LONG);
 
-/// What the body's last statement returns.
+/// The expression that the body's last statement returns.
 fn returned(text: &str) -> Expression {
     let tree = tree(text);
     match tree.body.last() {

@@ -1,4 +1,4 @@
-//! What declarations, places and statements become in the tree.
+//! The tree of declarations, places and statements.
 
 use super::{findings_in, surroundings, tree};
 use crate::environment::{Denied, Environment};
