@@ -85,6 +85,9 @@ struct bpf_wq {
 struct bpf_res_spin_lock {
 	__u32 val;
 } __attribute__((aligned(4)));
+struct bpf_spin_lock {
+	__u32 val;
+};
 
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
@@ -111,7 +114,15 @@ struct cpumask {
 	unsigned long bits[1]; /* actually as many bits as there are CPUs */
 };
 struct css_set;
+/* Where the preemption count is: before Linux 6.15 on x86-64, and on arm64. */
+struct pcpu_hot {
+	int preempt_count;
+};
+struct thread_info {
+	u64 preempt_count;
+};
 struct task_struct {
+	struct thread_info thread_info;
 	int pid;
 	int tgid;
 	int prio;
@@ -237,6 +248,7 @@ struct kernel_siginfo {
 };
 #pragma clang attribute pop
 
+#define NMI_MASK (15u << 20) /* of a preemption count */
 #define TASK_RUNNING 0
 #define PF_EXITING 0x4
 #define PF_KTHREAD 0x200000
@@ -254,6 +266,7 @@ struct kernel_siginfo {
 #define ENOENT 2
 #define ESRCH 3
 #define ECHILD 10
+#define ENOSYS 38
 #define ENOMEM 12
 #define ENOSPC 28
 #define E2BIG 7
@@ -270,6 +283,8 @@ extern void bpf_preempt_enable(void) __ksym __weak;
 /* fires the tracepoint bpf_trigger_tp; >= 6.12 */
 extern int bpf_modify_return_test_tp(int nonce) __ksym __weak;
 extern struct task_struct *bpf_task_from_pid(s32 pid) __ksym __weak;
+/* < 6.15 */
+extern const struct pcpu_hot pcpu_hot __ksym __weak;
 /* by its number in the calling process's namespace; >= 6.15 */
 extern struct task_struct *bpf_task_from_vpid(s32 vpid) __ksym __weak;
 extern void bpf_task_release(struct task_struct *p) __ksym __weak;

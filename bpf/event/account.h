@@ -204,19 +204,22 @@ static __always_inline void chain_waited(const struct ecalls_subscription *s, u3
 		__sync_fetch_and_sub(waiting, 1);
 }
 
-/* Counts the drop of an event for the matching subscriptions of one list. */
-__noinline int drop_for_matches(u32 service, u32 row, u32 list, u64 mask, u32 reason) {
+/* Counts the drop of an event for the subscriptions that match in the list `row`, and clears
+ * m->mask. The mask stays in memory: as a variable it would make each round a new state for the
+ * verifier, too many of them before Linux 6.15. */
+__noinline int drop_for_matches(u32 service, u32 row, struct match *m, u32 reason) {
 	struct current *c = current_cpu();
 
-	if (!c)
+	if (!c || !m)
 		return 0;
 	for (u32 i = c->zero; lib_again(i, ECALLS_SUBSCRIBERS_MAX); i++) {
+		u64 mask = *(volatile u64 *)&m->mask;
 		i ^= c->zero;
 		if (!mask || i >= ECALLS_SUBSCRIBERS_MAX)
 			break;
-		u32 index = match_index(service, row, list, bits_lowest(mask));
+		u32 index = match_index(service, row, m->list, bits_lowest(mask));
 		struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
-		mask &= mask - 1;
+		*(volatile u64 *)&m->mask = mask & (mask - 1);
 		if (s)
 			drop_for_subscription(index, s->channel, reason, true);
 	}
@@ -248,7 +251,7 @@ __noinline int account_drop(struct evicted *v, u32 reason) {
 	for (u32 i = 0; lib_again(i, MATCH_ROUNDS); i++) {
 		u32 row = v->match.next;
 		match_list(service, row, &v->match);
-		drop_for_matches(service, row, v->match.list, v->match.mask, reason);
+		drop_for_matches(service, row, &v->match, reason);
 		if (!v->match.next || i >= MATCH_ROUNDS)
 			break;
 	}

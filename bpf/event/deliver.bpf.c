@@ -15,8 +15,8 @@
  * used up is counted with that reason (account.h); nothing here waits.
  *
  * With the dispatcher comes everything else that each core has from its first moment on (process.h,
- * reap.h, shared.h): libbpf reads the kernel's types anew for each object, which takes longer than
- * the kernel's verifier takes for a small program.
+ * reap.h, shared.h, pinned.h): libbpf reads the kernel's types anew for each object, which takes
+ * longer than the kernel's verifier takes for a small program.
  */
 #include "raise.h"
 #include "walk.h"
@@ -25,6 +25,7 @@
 #include "process.h"
 #include "reap.h"
 #include "shared.h"
+#include "pinned.h"
 
 #define DISPATCH_CALLS 24 /* tail calls after which a run ends at the next subscription */
 

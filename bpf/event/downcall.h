@@ -51,6 +51,8 @@ static __noinline s64 coop_hand(u32 id, u64 child) {
 		return -ENOENT;
 	if (own->own.sink)
 		return -EINVAL;
+	if (!bpf_ksym_exists(bpf_task_from_vpid))
+		return -ENOSYS;
 	p = (s32)child > 0 && (s32)child == child ? bpf_task_from_vpid(child) : 0;
 	if (!p)
 		return -ESRCH;

@@ -7,6 +7,7 @@
  * It may block, but nothing here does.
  */
 #include "downcall.h"
+#include "pinned.h"
 
 /* RAISE by name. Not inline, so that its stack is not added to its caller's. */
 static __noinline s64 generic_named(const struct ecalls_generic *g,
@@ -32,12 +33,45 @@ static __always_inline s64 generic_call(const struct ecalls_generic *g,
 	return generic_channel(g);
 }
 
+/* The same by the program of pinned.h. */
+static __always_inline s64 generic_pinned(const struct ecalls_generic *g) {
+	struct pinned *p = pinned_place();
+	struct ecalls_generic *named;
+	u32 zero = 0;
+
+	if (!p || g->op >= ECALLS_OPS)
+		return -EINVAL;
+	if (g->op == ECALLS_OP_RAISE && g->service[0]) {
+		named = bpf_map_lookup_elem(&generic_calls, &zero);
+		if (!named)
+			return -EINVAL;
+		__builtin_memcpy(named, g, sizeof(*named));
+		return pinned_run(p, PINNED_GENERIC);
+	}
+	if (!g->channel && g->op == ECALLS_OP_GETPID)
+		return bpf_get_current_task_btf()->tgid;
+	return pinned_downcall((u64)g->channel << 32 | (g->op & 0xffff), g->argument[0],
+			       g->argument[1], g->argument[2]);
+}
+
 SEC("syscall")
 int call_generic(struct ecalls_generic *g) {
 	s64 result;
 
 	bpf_preempt_disable();
 	result = generic_call(g, bpf_get_current_task_btf());
+	bpf_preempt_enable();
+	g->result = result;
+	return 0;
+}
+
+/* In its place before Linux 6.15. */
+SEC("syscall")
+int call_pinned(struct ecalls_generic *g) {
+	s64 result;
+
+	bpf_preempt_disable();
+	result = generic_pinned(g);
 	bpf_preempt_enable();
 	g->result = result;
 	return 0;

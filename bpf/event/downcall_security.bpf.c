@@ -17,9 +17,18 @@
  * the real prctl would run twice.
  */
 #include "downcall.h"
+#include "pinned.h"
 
 #define ERRNO_MAX 4095
 #define RETURN_MAX 0x7fffffff
+
+/* What prctl returns for a result. */
+static __always_inline int security_result(struct down *d, u64 call, s64 result) {
+	if (result > 0 && result <= RETURN_MAX)
+		return (int)result;
+	frame_put(d, call, result);
+	return result < 0 && result >= -ERRNO_MAX ? (int)result : -EINVAL;
+}
 
 static __always_inline int security_call(u64 call, u64 a, u64 b, u64 c) {
 	struct down d;
@@ -32,10 +41,21 @@ static __always_inline int security_call(u64 call, u64 a, u64 b, u64 c) {
 		result = downcall(&d, call_channel(call), call_op(call), a, b, c);
 		bpf_preempt_enable();
 	}
-	if (result > 0 && result <= RETURN_MAX)
-		return (int)result;
-	frame_put(&d, call, result);
-	return result < 0 && result >= -ERRNO_MAX ? (int)result : -EINVAL;
+	return security_result(&d, call, result);
+}
+
+static __always_inline int security_pinned(u64 call, u64 a, u64 b, u64 c) {
+	struct down d;
+	s64 result;
+
+	if (!down_open(&d, call_channel(call)))
+		return -EINVAL;
+	if (!downcall_small(&d, call_op(call), a, b, &result)) {
+		bpf_preempt_disable();
+		result = pinned_downcall(call, a, b, c);
+		bpf_preempt_enable();
+	}
+	return security_result(&d, call, result);
 }
 
 SEC("fmod_ret/security_task_prctl")
@@ -45,6 +65,16 @@ int BPF_PROG(downcall_secure, int option, u64 call, u64 a, u64 b, u64 c, int ret
 	if (call_op(call) >= ECALLS_OPS)
 		return 0;
 	return security_call(call, a, b, c);
+}
+
+/* In its place before Linux 6.15. */
+SEC("fmod_ret/security_task_prctl")
+int BPF_PROG(secure_pinned, int option, u64 call, u64 a, u64 b, u64 c, int ret) {
+	if (option != ECALLS_PRCTL)
+		return ret;
+	if (call_op(call) >= ECALLS_OPS)
+		return 0;
+	return security_pinned(call, a, b, c);
 }
 
 char LICENSE[] SEC("license") = "GPL";

@@ -9,6 +9,7 @@
  * It costs twice as much as prctl, and a check for each setsockopt of the group's processes.
  */
 #include "downcall.h"
+#include "pinned.h"
 
 #define SETSOCKOPT_PASS 1    /* continue with the kernel's own handler */
 #define SETSOCKOPT_DONE (-1) /* optlen: no kernel handler */
@@ -29,26 +30,48 @@ struct setsockopt_call {
 	u64 argument[3];
 };
 
-SEC("cgroup/setsockopt")
-int downcall_setopt(struct bpf_sockopt *ctx) {
+/* Copies the call of a setsockopt that is ours, and finds its channel. */
+static __always_inline bool setsockopt_open(struct bpf_sockopt *ctx, struct setsockopt_call *copy,
+					    struct down *d) {
 	const struct setsockopt_call *s = (void *)(long)ctx->optval;
-	bool taken;
-	struct down d;
 
 	if (ctx->level != ECALLS_SETSOCKOPT || ctx->optname != ECALLS_SETSOCKOPT)
-		return SETSOCKOPT_PASS;
+		return false;
 	if ((void *)(s + 1) > (void *)(long)ctx->optval_end)
+		return false;
+	*copy = *s;
+	return down_open(d, call_channel(copy->call));
+}
+
+SEC("cgroup/setsockopt")
+int downcall_setopt(struct bpf_sockopt *ctx) {
+	struct setsockopt_call copy;
+	struct down d;
+
+	if (!setsockopt_open(ctx, &copy, &d))
 		return SETSOCKOPT_PASS;
-	struct setsockopt_call copy = *s;
 	bpf_preempt_disable();
-	taken = down_open(&d, call_channel(copy.call));
-	if (taken)
-		frame_put(&d, copy.call,
-			  downcall(&d, call_channel(copy.call), call_op(copy.call),
-				   copy.argument[0], copy.argument[1], copy.argument[2]));
+	frame_put(&d, copy.call,
+		  downcall(&d, call_channel(copy.call), call_op(copy.call), copy.argument[0],
+			   copy.argument[1], copy.argument[2]));
 	bpf_preempt_enable();
-	if (taken)
-		ctx->optlen = SETSOCKOPT_DONE;
+	ctx->optlen = SETSOCKOPT_DONE;
+	return SETSOCKOPT_PASS;
+}
+
+/* In its place before Linux 6.15. */
+SEC("cgroup/setsockopt")
+int setopt_pinned(struct bpf_sockopt *ctx) {
+	struct setsockopt_call copy;
+	struct down d;
+
+	if (!setsockopt_open(ctx, &copy, &d))
+		return SETSOCKOPT_PASS;
+	bpf_preempt_disable();
+	frame_put(&d, copy.call,
+		  pinned_downcall(copy.call, copy.argument[0], copy.argument[1], copy.argument[2]));
+	bpf_preempt_enable();
+	ctx->optlen = SETSOCKOPT_DONE;
 	return SETSOCKOPT_PASS;
 }
 

@@ -34,6 +34,8 @@ __noinline int effect_signal(u32 index, u32 number, u64 value) {
 
 	if (!s || !c || number < SIGNAL_FIRST || number > SIGNAL_LAST)
 		return EFFECT_UNDONE;
+	if (!bpf_ksym_exists(bpf_send_signal_task))
+		return EFFECT_UNDONE;
 	task = receiver_of(s);
 	if (!task)
 		return EFFECT_UNDONE;

@@ -4,7 +4,8 @@
  * a kernel cannot load disables no other) and defines the maps that it uses from here; the loader
  * creates a map once and passes the same one to all objects by name.
  *
- * `queues`, `queue_timers` and the per-CPU maps are sized for the machine's CPUs by the loader.
+ * The loader sizes `queues` or `spin_queues`, `queue_timers` and the per-CPU maps for the machine's
+ * CPUs.
  */
 #ifndef ECALLS_MAPS_H
 #define ECALLS_MAPS_H
@@ -31,6 +32,17 @@ struct queue_cell {
 	struct ecalls_event event[HEAP_ENTRIES];
 };
 
+/* The same before Linux 6.15, which has no such lock. The verifier knows locks by their type, and
+ * permits one in a map's value. */
+struct spin_queue_cell {
+	struct bpf_spin_lock lock;
+	u32 pad;
+	struct queue queue;
+	struct ecalls_event event[HEAP_ENTRIES];
+};
+_Static_assert(sizeof(struct spin_queue_cell) == sizeof(struct queue_cell),
+	       "they differ in the type of the lock");
+
 #define NESTED_EVENTS 4 /* a CPU's contexts: process, soft interrupt, interrupt, NMI */
 
 /* The attributes that are matched, and the matches found in one list (match.h). */
@@ -41,7 +53,7 @@ struct match {
 	u32 uid;
 	u32 next; /* 0: the service's list; after a search: an audience's row, 0: no further list */
 	u32 list; /* out: the one of the service's two lists */
-	u64 mask; /* out: positions of the matching subscriptions */
+	u64 mask; /* out: positions of the matching subscriptions; drop_for_matches() clears them */
 };
 
 /* The attributes of an event that was displaced from a queue. */
@@ -259,6 +271,14 @@ struct {
 	__type(key, u32);
 	__type(value, struct queue_cell);
 } queues SEC(".maps");
+
+/* In place of `queues` before Linux 6.15; the one that is not used has one element. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct spin_queue_cell);
+} spin_queues SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -6,7 +6,7 @@
  * Each reads the clock before the first and after the last round, so a round costs total_ns / done;
  * the loop itself costs a few ns.
  */
-#include "raise.h"
+#include "pinned.h"
 
 #define MEASURE_MAX 1000000u /* rounds of one run */
 #define MEASURE_BATCH 16u
@@ -48,7 +48,11 @@ static int measure_raise_once(u32 i, struct measure *m) {
 		.release_ns = m->release_ns ? now_ns + m->release_ns : 0,
 	};
 
-	if (m->size > SMALL_DATA_WORDS * 8)
+	if (!has_resilient_lock())
+		m->result = m->size > SMALL_DATA_WORDS * 8
+				    ? raise_preemptible(&r, measure_data, DATA_WORDS)
+				    : raise_preemptible(&r, data, SMALL_DATA_WORDS);
+	else if (m->size > SMALL_DATA_WORDS * 8)
 		m->result = raise(&r, measure_data, DATA_WORDS);
 	else
 		m->result = raise(&r, data, SMALL_DATA_WORDS);

@@ -6,7 +6,8 @@
  * threads. An event is queued on the CPU that raised it and delivered there: within a CPU the order
  * is earliest deadline first, between CPUs delivery is parallel. All locks are taken with
  * interrupts off (otherwise an interrupt on the same CPU would spin for 1.65 ms); no function is
- * called while one is held.
+ * called while one is held. Before Linux 6.15 the lock is bpf_spin_lock, which waits for ever: what
+ * an NMI would queue is refused there, since the NMI may have interrupted the lock's holder.
  *
  * Functions here and in the other headers that are neither static nor inline are verified once
  * instead of once per path that leads to them; therefore they check their arguments.
@@ -20,6 +21,47 @@
  * lines. */
 #define SMALL_DATA_WORDS 5
 #define DATA_WORDS (ECALLS_DATA_MAX / 8)
+
+/* Linux 6.15 brought this lock, and calls of global functions with preemption off (pinned.h). */
+static __always_inline bool has_resilient_lock(void) {
+	return bpf_ksym_exists(bpf_res_spin_lock_irqsave);
+}
+
+static __always_inline struct queue_cell *queue_cell(u32 index) {
+	if (has_resilient_lock())
+		return bpf_map_lookup_elem(&queues, &index);
+	return bpf_map_lookup_elem(&spin_queues, &index);
+}
+
+/* Only before Linux 6.15. Where the count cannot be found, every context counts as an NMI. */
+static __always_inline bool in_nmi(void) {
+	const struct task_struct *task = bpf_get_current_task_btf();
+	const struct pcpu_hot *hot;
+
+	if (bpf_core_field_exists(task->thread_info.preempt_count))
+		return task->thread_info.preempt_count & NMI_MASK;
+	if (!bpf_ksym_exists(&pcpu_hot))
+		return true;
+	hot = bpf_this_cpu_ptr(&pcpu_hot);
+	return hot->preempt_count & NMI_MASK;
+}
+
+/* Returns 0, or an error: the queue cannot be locked here. */
+static __always_inline int queue_lock(struct queue_cell *cell, unsigned long *flags) {
+	if (has_resilient_lock())
+		return bpf_res_spin_lock_irqsave(&cell->lock, flags);
+	if (in_nmi())
+		return -EBUSY;
+	bpf_spin_lock((struct bpf_spin_lock *)&cell->lock);
+	return 0;
+}
+
+static __always_inline void queue_unlock(struct queue_cell *cell, unsigned long *flags) {
+	if (has_resilient_lock())
+		bpf_res_spin_unlock_irqrestore(&cell->lock, flags);
+	else
+		bpf_spin_unlock((struct bpf_spin_lock *)&cell->lock);
+}
 
 static __always_inline struct current *current_cpu(void) {
 	u32 zero = 0;
@@ -90,14 +132,14 @@ static __always_inline bool queue_full_for(const struct queue *q, u32 flags) {
  * examined next, 0: never. */
 __noinline int queue_add(u32 index, const struct ecalls_event *e, u64 now_ns, struct evicted *lost,
 			 u64 *earliest_release) {
-	struct queue_cell *cell = bpf_map_lookup_elem(&queues, &index);
+	struct queue_cell *cell = queue_cell(index);
 	unsigned long flags;
 	u32 slot = 0;
 	int result;
 
 	if (!cell || !e || !lost || !earliest_release)
 		return QUEUE_REFUSED;
-	if (bpf_res_spin_lock_irqsave(&cell->lock, &flags)) {
+	if (queue_lock(cell, &flags)) {
 		evicted_fill(lost, e);
 		user_unqueue(lost->flags);
 		return QUEUE_REFUSED;
@@ -111,7 +153,7 @@ __noinline int queue_add(u32 index, const struct ecalls_event *e, u64 now_ns, st
 	if (result != QUEUE_REFUSED)
 		event_copy(place, e);
 	*earliest_release = queue_next_release(&cell->queue);
-	bpf_res_spin_unlock_irqrestore(&cell->lock, &flags);
+	queue_unlock(cell, &flags);
 	if (result == QUEUE_REFUSED)
 		evicted_fill(lost, e);
 	if (result != QUEUE_PUSHED)
@@ -122,28 +164,28 @@ __noinline int queue_add(u32 index, const struct ecalls_event *e, u64 now_ns, st
 /* Takes the earliest event that may be delivered into `e`. Returns 0, or -1 if there is none. The
  * event remains in its user's count until queue_taken(). */
 __noinline int queue_take(u32 index, u64 now_ns, struct ecalls_event *e) {
-	struct queue_cell *cell = bpf_map_lookup_elem(&queues, &index);
+	struct queue_cell *cell = queue_cell(index);
 	unsigned long flags;
 	u32 slot = 0;
 	int result;
 
 	if (!cell || !e)
 		return -1;
-	if (bpf_res_spin_lock_irqsave(&cell->lock, &flags))
+	if (queue_lock(cell, &flags))
 		return -1;
 	if (cell->queue.held.count)
 		queue_release(&cell->queue, now_ns);
 	result = queue_pop(&cell->queue, &slot);
 	if (!result)
 		event_copy(e, &cell->event[heap_at(slot)]);
-	bpf_res_spin_unlock_irqrestore(&cell->lock, &flags);
+	queue_unlock(cell, &flags);
 	return result;
 }
 
 /* The subscription of the chain at place `at` (from 1) of those that are ready, and the chain's
  * deadline; 0: there is none. Reads without the lock, so the result may be outdated. */
 static __always_inline u32 queue_look(u32 index, u32 at, u64 *deadline_ns) {
-	struct queue_cell *cell = bpf_map_lookup_elem(&queues, &index);
+	struct queue_cell *cell = queue_cell(index);
 	const struct ecalls_event *e;
 
 	if (!cell || at > *(volatile u32 *)&cell->queue.ready.count)
@@ -155,21 +197,21 @@ static __always_inline u32 queue_look(u32 index, u32 at, u64 *deadline_ns) {
 
 /* Takes the chain at place `at` if it still belongs to this subscription. Returns 0 or -1. */
 __noinline int queue_pull(u32 index, u32 at, u32 subscription, struct ecalls_event *e) {
-	struct queue_cell *cell = bpf_map_lookup_elem(&queues, &index);
+	struct queue_cell *cell = queue_cell(index);
 	unsigned long flags;
 	u32 slot;
 	int result = -1;
 
 	if (!cell || !e)
 		return -1;
-	if (bpf_res_spin_lock_irqsave(&cell->lock, &flags))
+	if (queue_lock(cell, &flags))
 		return -1;
 	slot = heap_at(cell->queue.ready.entry[heap_at(at)].slot);
 	if (cell->event[slot].subscription == subscription)
 		result = queue_remove(&cell->queue, at, &slot);
 	if (!result)
 		event_copy(e, &cell->event[heap_at(slot)]);
-	bpf_res_spin_unlock_irqrestore(&cell->lock, &flags);
+	queue_unlock(cell, &flags);
 	return result;
 }
 
@@ -185,7 +227,7 @@ static __always_inline void queue_taken(struct ecalls_event *e) {
 
 /* Number of events that can be delivered now; reads without the lock. */
 static __always_inline bool queue_waits(u32 index) {
-	struct queue_cell *cell = bpf_map_lookup_elem(&queues, &index);
+	struct queue_cell *cell = queue_cell(index);
 
 	return cell && *(volatile u32 *)&cell->queue.ready.count != 0;
 }

@@ -19,7 +19,7 @@
 /* Moves the events that are due in the queue of `from`, a CPU that was switched off, to the queue
  * of `cpu`, where its timer has expired. */
 __noinline int queue_adopt(u32 from, u32 cpu) {
-	struct queue_cell *cell = bpf_map_lookup_elem(&queues, &from);
+	struct queue_cell *cell = queue_cell(from);
 	struct current *c = current_cpu();
 	u64 now_ns = bpf_ktime_get_ns(), next_ns;
 	u32 level;
@@ -49,7 +49,7 @@ __noinline int queue_adopt(u32 from, u32 cpu) {
  * the timer for the next event that is held. */
 static int queue_timer_expired(void *map, u32 *key, struct queue_timer *t) {
 	u32 cpu = bpf_get_smp_processor_id();
-	struct queue_cell *cell = bpf_map_lookup_elem(&queues, &cpu);
+	struct queue_cell *cell = queue_cell(cpu);
 	struct current *c = current_cpu();
 	u32 missed;
 	u64 next_ns;

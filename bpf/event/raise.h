@@ -282,15 +282,4 @@ static __always_inline int raise(const struct raise *r, const u64 *data, const u
 	return result;
 }
 
-/* The same from a program that can be preempted (a system call program, a kernel thread). */
-static __always_inline int raise_preemptible(const struct raise *r, const u64 *data,
-					     const u32 words) {
-	int result;
-
-	bpf_preempt_disable();
-	result = raise(r, data, words);
-	bpf_preempt_enable();
-	return result;
-}
-
 #endif

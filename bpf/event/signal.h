@@ -120,6 +120,8 @@ static __always_inline int signal_hand_over(struct current *c, const struct ecal
 	struct signal_note before = c->signal;
 	int error;
 
+	if (!bpf_ksym_exists(bpf_send_signal_task))
+		return -ENOSYS;
 	c->signal.subscription = index + 1;
 	c->signal.number = a->signal;
 	c->signal.verdict = SIGNAL_VERDICT_NONE;

@@ -17,7 +17,7 @@
  * Failures: a late chain, or one whose subscription is closed, is counted and ends. Each handler
  * that sleeps forever occupies one of THREADS work items.
  */
-#include "raise.h"
+#include "pinned.h"
 #include "signal.h"
 #include "handler.h"
 #include "abi/handler.h"
@@ -46,16 +46,25 @@ struct {
 	__type(value, struct pump);
 } pumps SEC(".maps");
 
-/* Returns a chain to the dispatcher on this CPU. */
-static __always_inline void chain_return(struct ecalls_event *e, u32 chain, u32 flags) {
+/* Returns the chain of work item `item`, whose event is `e`, to the dispatcher on this CPU. */
+static __always_inline void chain_return(u32 item, struct ecalls_event *e, u32 chain, u32 flags) {
+	struct pinned *p;
 	u32 cpu;
 
-	bpf_preempt_disable();
-	cpu = bpf_get_smp_processor_id();
 	e->sequence = chain;
 	e->flags = (e->flags & ~ECALLS_EVENT_THREAD) | flags;
-	raise_queued(e, cpu, bpf_ktime_get_ns());
-	drain(cpu, 0);
+	bpf_preempt_disable();
+	if (has_resilient_lock()) {
+		cpu = bpf_get_smp_processor_id();
+		raise_queued(e, cpu, bpf_ktime_get_ns());
+		drain(cpu, 0);
+	} else {
+		p = pinned_place();
+		if (p) {
+			p->item = item;
+			pinned_run(p, PINNED_RETURN);
+		}
+	}
 	bpf_preempt_enable();
 }
 
@@ -117,8 +126,8 @@ static __always_inline int run_sleeping(struct thread *t, const struct ecalls_su
 }
 
 /* Runs the action for which the chain of `t->event` was queued, and continues the chain. */
-static __always_inline void thread_action(struct thread *t, const struct ecalls_subscription *s,
-					  u32 index, u32 chain,
+static __always_inline void thread_action(u32 item, struct thread *t,
+					  const struct ecalls_subscription *s, u32 index, u32 chain,
 					  struct ecalls_subscription_count *n) {
 	u32 action = chain & CHAIN_ACTION;
 	const struct ecalls_action *a = action_of(s, action);
@@ -126,7 +135,7 @@ static __always_inline void thread_action(struct thread *t, const struct ecalls_
 	int result;
 
 	if (a->handler < ECALLS_HANDLER_SLEEPING || a->handler == ECALLS_HANDLER_ECODE) {
-		chain_return(&t->event, chain, ECALLS_EVENT_THREAD);
+		chain_return(item, &t->event, chain, ECALLS_EVENT_THREAD);
 		return;
 	}
 	result = run_sleeping(t, s, a, n);
@@ -137,7 +146,7 @@ static __always_inline void thread_action(struct thread *t, const struct ecalls_
 		o.dropped = -result;
 	o.filtered = result == HANDLER_STOP;
 	if (result == HANDLER_CONTINUE && action + 1 < s->actions && action < CHAIN_ACTION)
-		chain_return(&t->event, chain_at(action + 1, &o), 0);
+		chain_return(item, &t->event, chain_at(action + 1, &o), 0);
 	else
 		settle(&o, s, index, n, &t->event, action, bpf_ktime_get_ns());
 }
@@ -165,7 +174,7 @@ __noinline int thread_chain(u32 item) {
 	else if (is_late(t->event.deadline_ns, bpf_ktime_get_ns()))
 		chain_late(s, chain, n, &t->event);
 	else
-		thread_action(t, s, index, chain, n);
+		thread_action(item, t, s, index, chain, n);
 	return 0;
 }
 

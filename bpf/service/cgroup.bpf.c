@@ -19,7 +19,7 @@
  * attached to it only for that moment. This detour is necessary because only programs of the
  * tracing kind may call the summing function, so one of them must create the work item.
  */
-#include "event/raise.h"
+#include "event/pinned.h"
 
 #define SAMPLE_CPU 0u
 #define SAMPLE_MEMORY 1u

@@ -58,6 +58,7 @@ pub struct Core {
     _links: Vec<OwnedFd>,
     host: MapHandle,
     fast_call: OnceLock<fast_call::Chosen>,
+    _pinned: Vec<Link>,
     cpus: u32,
     loaded_here: bool,
     /// A daemon's core, which no other program hosts.
@@ -180,7 +181,17 @@ impl Core {
             return Ok(None);
         }
         core.give_sign()?;
+        core.hold_pinned()?;
         Ok(Some(core))
+    }
+
+    /// Before Linux 6.15: attaches the program that other programs fire instead of turning
+    /// preemption off (bpf/event/pinned.h). The caller holds the lock.
+    pub(crate) fn hold_pinned(&mut self) -> Result<()> {
+        if !crate::probe::has_resilient_lock() {
+            self._pinned = self.attached(Role::Pinned)?;
+        }
+        Ok(())
     }
 
     /// Shows that this program takes part in the core until it ends.
@@ -220,6 +231,7 @@ impl Core {
             _links: links,
             host: host_map,
             fast_call: OnceLock::new(),
+            _pinned: Vec::new(),
             cpus: host.cpus,
             loaded_here,
             daemon: host.is_daemon(),

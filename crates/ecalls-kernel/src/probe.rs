@@ -24,6 +24,7 @@ mod trial;
 mod types;
 
 use std::fmt;
+use std::sync::OnceLock;
 
 pub use choice::{Choice, choices};
 
@@ -77,6 +78,28 @@ pub fn features() -> Vec<Feature> {
     features.extend(setting::surroundings(&host));
     libbpf_rs::set_print(former);
     features
+}
+
+/// Whether the kernel has the lock that the queues use from Linux 6.15 on.
+pub(crate) fn has_resilient_lock() -> bool {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    *FOUND.get_or_init(|| has_function("bpf_res_spin_lock_irqsave", (6, 15)))
+}
+
+/// Whether programs can send signals with a value to any process: from Linux 6.13 on.
+pub(crate) fn sends_signals() -> bool {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    *FOUND.get_or_init(|| has_function("bpf_send_signal_task", (6, 13)))
+}
+
+/// Whether programs may call a function. A kernel older than `since` may have it, too: its type
+/// information, which takes milliseconds to read, decides.
+fn has_function(name: &'static str, since: (u32, u32)) -> bool {
+    let function = types::Witness::Kfunc(name);
+    host::running().is_some_and(|version| version >= since)
+        || types::Types::read(&[function].into())
+            .id(function)
+            .is_some()
 }
 
 /// The first feature that the core needs and this kernel lacks: its name, and what provides it.

@@ -19,7 +19,7 @@ use std::process::Command;
 
 use ecalls_abi::service::HOST_IDS;
 use ecalls_kernel::builtin::BUILTINS;
-use ecalls_kernel::objects::{self, MAPS, PART_MAPS, PROGRAMS, compiled};
+use ecalls_kernel::objects::{self, MAPS, PART_MAPS, PINNED, PROGRAMS, compiled};
 use ecalls_kernel::scheduler;
 use libbpf_rs::btf::types::{Array, Int, IntEncoding, MemberAttr, Struct};
 use libbpf_rs::btf::{Btf, BtfType, TypeId};
@@ -287,6 +287,11 @@ fn programs_of_the_objects_are_those_of_the_loader() {
             .progs()
             .map(|program| program.name().to_string_lossy().into_owned());
         found.extend(names.map(|name| (object, name)));
+    }
+    for (other, pinned) in PINNED {
+        let at = found.iter().find(|(_, name)| name == pinned);
+        let (object, name) = at.cloned().expect("a program in the place of another");
+        assert!(found.remove(&(object, name)) && found.contains(&(object, (*other).to_owned())));
     }
     let known: BTreeSet<(&str, String)> = PROGRAMS
         .iter()

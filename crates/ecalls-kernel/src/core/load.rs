@@ -16,8 +16,9 @@ use crate::core::part::Loaded;
 use crate::core::{Core, HOST_MAP};
 use crate::error::{Error, Result};
 use crate::kernel::lock::{Alive, Lock, NEEDED, Subject, lock};
-use crate::kernel::objects::{self, MAPS, OBJECTS, PROGRAMS, Role};
+use crate::kernel::objects::{self, MAPS, OBJECTS, PINNED, PROGRAMS, Role};
 use crate::kernel::{sys, verdict};
+use crate::probe::has_resilient_lock;
 
 impl Core {
     /// Joins the machine's core, or loads it if there is none.
@@ -146,12 +147,19 @@ fn try_object(
         .name(spec.name)?
         .open_memory(spec.bytes)?;
     prepare_maps(&mut open, cpus, maps)?;
+    choose_programs(&mut open);
     let object = open.load()?;
     let mut loaded = Loaded::default();
     for program in object.progs() {
+        if !program.autoload() {
+            continue;
+        }
+        let name = program.name().to_string_lossy().into_owned();
+        let pair = PINNED.iter().find(|(_, pinned)| *pinned == name);
+        let name = pair.map_or(name.as_str(), |(other, _)| other);
         let known = PROGRAMS
             .iter()
-            .find(|known| known.object == spec.name && *known.name == *program.name());
+            .find(|known| known.object == spec.name && known.name == name);
         if let Some(known) = known {
             let fd = program.as_fd().try_clone_to_owned();
             let fd = fd.map_err(libbpf_rs::Error::from)?;
@@ -170,6 +178,18 @@ fn try_object(
     Ok(loaded)
 }
 
+/// Of two programs for the same purpose, loads the one for this kernel.
+fn choose_programs(open: &mut OpenObject) {
+    for mut program in open.progs_mut() {
+        let name = program.name().to_string_lossy().into_owned();
+        if PINNED.iter().any(|(_, pinned)| *pinned == name) {
+            program.set_autoload(!has_resilient_lock());
+        } else if PINNED.iter().any(|(other, _)| *other == name) {
+            program.set_autoload(has_resilient_lock());
+        }
+    }
+}
+
 fn prepare_maps(
     open: &mut OpenObject,
     cpus: u32,
@@ -181,7 +201,7 @@ fn prepare_maps(
             set_cpus(&mut map, cpus);
         } else if let Some(shared) = maps.get(name.as_str()) {
             map.reuse_fd(shared.as_fd())?;
-        } else if name == "queues" {
+        } else if name == queues_map() {
             map.set_max_entries(cpus + 2)?;
         } else if name == "fates" {
             map.set_max_entries(cpus * FATES as u32)?;
@@ -190,6 +210,15 @@ fn prepare_maps(
         }
     }
     Ok(())
+}
+
+/// The map of the event queues: the two differ in the type of the lock (bpf/event/maps.h).
+pub(crate) fn queues_map() -> &'static str {
+    if has_resilient_lock() {
+        "queues"
+    } else {
+        "spin_queues"
+    }
 }
 
 /// Permanent attachments, by the program's name.
@@ -248,6 +277,7 @@ fn finish(
         .map_err(|error| Error::from_bpf("completing the core", &error))?;
     core.give_sign()?;
     lock.set_core(sys::map_id(map.as_fd())?)?;
+    core.hold_pinned()?;
     Ok(core)
 }
 

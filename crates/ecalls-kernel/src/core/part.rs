@@ -27,6 +27,7 @@ use crate::error::{Error, Result};
 use crate::kernel::lock::{Alive, Subject, hold_parts};
 use crate::kernel::objects::{self, FastCall, MAPS, OBJECTS, Object, PROGRAMS, Role, part_with};
 use crate::kernel::sys;
+use crate::probe::has_resilient_lock;
 
 /// Programs and maps of one or several object files.
 #[derive(Debug, Default)]
@@ -254,7 +255,8 @@ impl Core {
         self.fast_call()?;
         let mechanism = [FastCall::Security, FastCall::Prctl, FastCall::Setsockopt];
         for object in OBJECTS.iter().filter(|object| object.is_part) {
-            if mechanism.iter().any(|call| call.object() == object.name) {
+            let is_mechanism = mechanism.iter().any(|call| call.object() == object.name);
+            if is_mechanism || (object.name == "pinned" && has_resilient_lock()) {
                 continue;
             }
             match self.part(object.name) {

@@ -9,7 +9,7 @@ use ecalls_abi::version::{CHANNELS_MAX, SUBSCRIPTIONS_MAX};
 use libbpf_rs::{MapCore, MapFlags};
 
 use crate::core::{Core, Cost};
-use crate::core::{builtin, sampler};
+use crate::core::{builtin, load, sampler};
 use crate::error::{Error, Result};
 
 /// One service with its counters.
@@ -191,7 +191,7 @@ impl Core {
 
     /// The state of every queue.
     pub fn queues(&self) -> Result<Vec<QueueStat>> {
-        let queues = self.map("queues")?;
+        let queues = self.map(load::queues_map())?;
         (0..self.cpus() + 2)
             .map(|index| {
                 let cell = queues

@@ -448,6 +448,12 @@ fn bury(core: &Core, index: u32, service: &Service) -> Result<()> {
 /// attachment.
 fn attach(core: &Core, request: &Request) -> Result<Vec<Link>> {
     let has = |kind| request.actions.iter().any(|action| action.kind == kind);
+    if has(ACTION_SIGNAL) && !crate::probe::sends_signals() {
+        return Err(Error::Unsupported {
+            feature: "signals with a value",
+            since: "Linux 6.13",
+        });
+    }
     let mut links = core.attached(Role::Service(request.service))?;
     if request.service == SERVICE_TIMER {
         core.part("timer")?;

@@ -21,6 +21,8 @@ pub enum Role {
     Switch,
     /// A kernel handler, in the slot of this number.
     Handler(u32),
+    /// Attached as long as the core lives, before Linux 6.15 (bpf/event/pinned.h).
+    Pinned,
     /// Attached for a short time, to start periodic work.
     Moment,
     /// Run by system call.
@@ -114,6 +116,7 @@ pub(crate) const OBJECTS: &[Object] = &[
     object!("sched", optional: false, part: true),
     object!("downcall_run", optional: false, part: true),
     object!("measure", optional: false, part: true),
+    object!("pinned", optional: true, part: true),
     object!("signal_task", optional: true, part: true),
     object!("downcall_prctl", optional: true, part: true),
     object!("downcall_setsockopt", optional: true, part: true),
@@ -190,7 +193,15 @@ pub const PROGRAMS: &[Program] = programs! {
     "sample_start" in "cgroup": Role::Run;
     "segment_list" in "segment": Role::Run;
     "effects" in "effect": Role::Effects;
+    "pinned" in "pinned": Role::Pinned;
 };
+
+/// Programs, and those that take their place and name before Linux 6.15 (bpf/event/pinned.h).
+pub const PINNED: &[(&str, &str)] = &[
+    ("call_generic", "call_pinned"),
+    ("downcall_secure", "secure_pinned"),
+    ("downcall_setopt", "setopt_pinned"),
+];
 
 /// The compiler of the kernel side and the folder of libbpf's headers, for tests that compile.
 #[doc(hidden)]
@@ -277,6 +288,8 @@ pub const MAPS: &[&str] = &[
     "frames",
     "coop_threads",
     "event_sinks",
+    "spin_queues",
+    "pinned_calls",
 ];
 
 /// The maps that only one part has, and that part.

@@ -28,9 +28,14 @@ pub struct Choice {
 /// The choices by the findings of [`super::features`].
 pub fn choices(features: &[Feature]) -> Vec<Choice> {
     let found = Found(features);
-    let (basics, others) = PLAIN.split_at(2);
+    let (basics, others) = PLAIN.split_at(1);
     let mut choices: Vec<Choice> = basics.iter().map(|plain| plain.choose(&found)).collect();
-    choices.extend([fast_call(&found), deferred_call(&found), signals(&found)]);
+    choices.extend([
+        queue_lock(&found),
+        fast_call(&found),
+        deferred_call(&found),
+        signals(&found),
+    ]);
     choices.extend(others.iter().map(|plain| plain.choose(&found)));
     choices.extend([
         trampolines(&found),
@@ -125,7 +130,7 @@ impl Plain {
     }
 }
 
-/// The first two precede the others in the list.
+/// The first one precedes the others in the list.
 const PLAIN: &[Plain] = &[
     Plain {
         purpose: "raise and dispatch",
@@ -135,13 +140,6 @@ const PLAIN: &[Plain] = &[
               listens",
         alternatives: "the dispatcher once per class of tracepoints: more to load, no timers or \
                        threads as sources; not built",
-    },
-    Plain {
-        purpose: "lock of the event queues",
-        needs: &[LOCK],
-        mechanism: "bpf_res_spin_lock_irqsave",
-        why: "safe against interrupts on the same CPU, and against deadlock",
-        alternatives: "bpf_spin_lock (before 6.15): no two locks, no calls inside; not built",
     },
     Plain {
         purpose: "handlers in kernel threads",
@@ -186,6 +184,23 @@ const PLAIN: &[Plain] = &[
         alternatives: "/proc/pid/schedstat: polled, no events",
     },
 ];
+
+fn queue_lock(found: &Found<'_>) -> Choice {
+    let (mechanism, why) = if found.is_present(LOCK) {
+        let why = "safe against interrupts on the same CPU, and against deadlock";
+        ("bpf_res_spin_lock_irqsave", why.to_owned())
+    } else {
+        let why = format!("{}; {}", found.lack(LOCK), found.without(LOCK));
+        ("bpf_spin_lock", why)
+    };
+    Choice {
+        purpose: "lock of the event queues",
+        mechanism,
+        why,
+        alternatives: "no lock, for what only one CPU uses: hand-over between its contexts; not \
+                       built",
+    }
+}
 
 fn fast_call(found: &Found<'_>) -> Choice {
     let mechanism = best_fast_call(found);
@@ -275,7 +290,10 @@ fn signals(found: &Found<'_>) -> Choice {
             format!("a 64-bit value, drops counted; {}", found.lack(TASK_WORK)),
         ),
         (true, false) => ("none", found.lack(VERDICT)),
-        (false, _) => ("none", found.lack(SIGNAL)),
+        (false, _) => (
+            "none",
+            format!("{}; {}", found.lack(SIGNAL), found.without(SIGNAL)),
+        ),
     };
     Choice {
         purpose: "real-time signals",

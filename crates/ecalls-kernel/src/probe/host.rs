@@ -73,8 +73,7 @@ impl Host {
 
     /// Major and minor version; `None` if the release has another format.
     pub(super) fn version(&self) -> Option<(u32, u32)> {
-        let mut numbers = self.release.split(['.', '-']).map(str::parse);
-        Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+        version_of(&self.release)
     }
 
     /// Whether the caller has the capabilities to load tracing programs.
@@ -121,6 +120,16 @@ fn text(path: &str) -> Option<String> {
     fs::read_to_string(path)
         .ok()
         .map(|text| text.trim_end().to_owned())
+}
+
+/// Major and minor version of the running kernel.
+pub(super) fn running() -> Option<(u32, u32)> {
+    version_of(&names().0)
+}
+
+fn version_of(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(['.', '-']).map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
 /// Release and build of the kernel.

@@ -66,8 +66,9 @@ const PARTS: &[Part] = &[
         name: LOCK,
         purpose: "the lock of the event queues, in interrupts too",
         since: "Linux 6.15",
-        without: NOT_LOADED,
-        required: true,
+        without: "bpf_spin_lock guards the queues: what a non-maskable interrupt would queue is \
+                  dropped, and each event pays for one program more (50 ns)",
+        required: false,
         pieces: &[
             &[Kfunc("bpf_res_spin_lock_irqsave")],
             &[Kfunc("bpf_res_spin_unlock_irqrestore")],
@@ -93,6 +94,16 @@ const PARTS: &[Part] = &[
         without: NOT_LOADED,
         required: true,
         pieces: &[&[Kfunc("bpf_task_from_pid")], &[Kfunc("bpf_task_release")]],
+        trial: None,
+    },
+    Part {
+        name: "process look-up by the caller's numbering",
+        purpose: "slots for child processes: a group or a window for another program",
+        since: "Linux 6.15",
+        without: "a program can be given no slot; the scheduler, which serves slots, needs a newer \
+                  kernel too",
+        required: false,
+        pieces: &[&[Kfunc("bpf_task_from_vpid")]],
         trial: None,
     },
     Part {
@@ -179,8 +190,9 @@ const PARTS: &[Part] = &[
         name: SIGNAL,
         purpose: "real-time signals with a 64-bit value to any process",
         since: "Linux 6.13",
-        without: NOT_LOADED,
-        required: true,
+        without: "subscriptions with signals are refused; a channel's descriptor or user handlers \
+                  take their place",
+        required: false,
         pieces: &[&[Kfunc("bpf_send_signal_task")]],
         trial: None,
     },

@@ -16,7 +16,7 @@ pub(super) const CONTROL_GROUPS: &str = "control groups, version 2";
 const SIGNALS_MIN: u64 = 1024;
 
 /// The oldest kernel with all features that the core needs.
-const OLDEST: (u32, u32) = (6, 15);
+const OLDEST: (u32, u32) = (6, 12);
 /// The first kernel that counts BPF memory by control group instead of by the lock limit.
 const NO_LOCK_LIMIT: (u32, u32) = (5, 11);
 
@@ -58,7 +58,7 @@ fn version(host: &Host) -> Feature {
         name: "recent kernel",
         purpose: "having all of the below",
         state,
-        since: "Linux 6.15",
+        since: "Linux 6.12",
         without: "the parts below decide; on most older kernels the core is not loaded",
         evidence: format!("Linux {} {}", host.release, host.build),
         required: false,
