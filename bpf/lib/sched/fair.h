@@ -201,10 +201,20 @@ LIB_INLINE ecalls_u64 fair_set(const struct sched_cpu *cpu) {
 	return ~cpu->windowed | window_sharing(cpu);
 }
 
+/* Whether no thread waits that may run. One that has had its window's service may not. */
+LIB_INLINE _Bool fair_is_alone(const struct sched_cpu *cpu) {
+	ecalls_u64 held = cpu->windowed & cpu->served & ~cpu->conserving;
+
+	return !cpu->queue.count &&
+	       !(cpu->runnable & ~cpu->groups & ~held & ~sched_bit(cpu->running));
+}
+
 /* Charges the running thread, and updates the CPU's least virtual time. Threads that are served by
- * their window do not count, since their virtual time stands still meanwhile. */
+ * their window do not count, since their virtual time stands still meanwhile; one that runs for its
+ * releases beyond that counts while it is alone, and so is not ahead of anybody (police.h). */
 LIB_GLOBAL int fair_update(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 now_ns) {
-	_Bool any = cpu->running != SCHED_NOBODY && !sched_in(cpu->windowed, cpu->running);
+	_Bool any = cpu->running != SCHED_NOBODY && (!sched_in(cpu->windowed, cpu->running) ||
+						     (!cpu->claims && fair_is_alone(cpu)));
 	ecalls_u64 least;
 	ecalls_u32 first;
 

@@ -41,6 +41,9 @@ fn victim() {
     let Ok(does) = std::env::var(VICTIM) else {
         return;
     };
+    if does == "yields" {
+        return be_a_crowd();
+    }
     let ecalls = Ecalls::open().expect("a core");
     let _scheduler = match does.as_str() {
         "holds" => Some(Scheduler::start(ecalls.access(), &Options::default()).expect("one")),
@@ -199,6 +202,47 @@ fn a_holder_may_be_killed_at_any_moment() {
     }
     drop(alone);
     start().expect("one starts after them").end();
+}
+
+/// Threads that yield for ever.
+const YIELDERS: usize = 2000;
+
+fn be_a_crowd() {
+    thread::scope(|scope| {
+        for _ in 0..YIELDERS {
+            let yields = || std::iter::repeat_with(thread::yield_now).for_each(|()| ());
+            let thread = thread::Builder::new().stack_size(16 << 10);
+            thread.spawn_scoped(scope, yields).expect("a thread");
+        }
+    });
+}
+
+#[test]
+fn it_starts_stops_and_is_killed_beside_a_crowd_that_yields() {
+    let Some((_, alone)) = alone() else { return };
+    let runs = || scheduler::state().is_some_and(|state| state.running.is_some());
+    // In a group, they leave half of the CPUs to those that start it.
+    let group = Group::new(Path::new(CGROUPS), "ecalls-crowd", 100).expect("a group");
+    let mut crowd = victim_that("yields");
+    fs::write(group.0.join("cgroup.procs"), crowd.id().to_string()).expect("moved");
+    let tasks = format!("/proc/{}/task", crowd.id());
+    wait_long("all are there", || {
+        thread::sleep(Duration::from_millis(100));
+        fs::read_dir(&tasks).is_ok_and(|tasks| tasks.count() > YIELDERS)
+    });
+    let mut holder = victim_that("holds");
+    wait_long("it schedules", runs);
+    thread::sleep(Duration::from_millis(500));
+    holder.kill(harness::PATIENCE);
+    wait_long("the kernel has its threads back", || !runs());
+    drop(alone);
+    let stage = start().expect("one starts after it");
+    thread::sleep(Duration::from_secs(1));
+    let stage = stage.restart(Duration::from_millis(50));
+    thread::sleep(Duration::from_secs(1));
+    crowd.kill(5 * harness::PATIENCE);
+    drop(group);
+    stage.end();
 }
 
 #[test]

@@ -7,10 +7,12 @@ mod kernel;
 use proptest::prelude::{Strategy, prop};
 use proptest::{prop_assert, prop_assume, proptest};
 use sched_sim::call::record;
+use sched_sim::machine::Machine;
 use sched_sim::policy::{
     Admission, Cpu, DWCS, NOBODY, Options, PLAIN, Plain, Queue, SPREAD, Window, why,
 };
-use sched_sim::script::Chance;
+use sched_sim::script::{Chance, Hog};
+use sched_sim::thread::{Action, Figures, Script, Spec, View};
 use sched_sim::world;
 
 const MS: u64 = 1_000_000;
@@ -693,5 +695,45 @@ proptest! {
                 prop_assert!(missed <= x as usize, "{}/{}: {:?}", x, y, window);
             }
         }
+    }
+}
+
+/// Polls again and again, always due.
+struct Due(bool);
+
+impl Script for Due {
+    fn next(&mut self, view: &View, _: &mut Figures) -> Action {
+        self.0 = !self.0;
+        match self.0 {
+            true => Action::Run(MS / 5),
+            false => Action::Poll {
+                release_ns: view.now,
+                importance: 1,
+            },
+        }
+    }
+}
+
+#[test]
+fn a_thread_beyond_its_window_is_ahead_of_nobody_while_it_is_alone() {
+    for (window_order, conserving) in [(DWCS, true), (DWCS, false), (SPREAD, false)] {
+        let options = Options {
+            window_order,
+            ..Options::default()
+        };
+        let mut machine = Machine::new(1, 0, &options);
+        let window = Some((Window::new(20 * MS, 5 * MS, 0, 1), conserving));
+        let spec = Spec {
+            window,
+            ..Spec::registered(0)
+        };
+        let thread = machine.add(spec, 0, Due(false));
+        machine.run_until(1000 * MS).expect("what always holds");
+        assert_eq!(machine.entity(thread).ahead, 0, "in order {window_order}");
+        // It begins where the others are, and is ahead of them when it has had more.
+        let hog = machine.add(Spec::plain(0), 1000 * MS, Hog);
+        machine.run_until(2000 * MS).expect("what always holds");
+        assert!(machine.entity(thread).ahead > 0, "in order {window_order}");
+        assert!(machine.figures(hog).ran_ns > 300 * MS, "the hog's share");
     }
 }
