@@ -31,8 +31,10 @@
 #define QUOTA_RUNS 1u	/* the running thread is under a quota */
 #define QUOTA_PARKED 2u /* threads are parked here */
 
-#define QUOTA_LOOK_NS 50000000u	       /* between two looks at parked threads, if no period ends */
-#define QUOTA_LOOKS 256u	       /* at so many parked threads in one decision */
+#define QUOTA_LOOK_NS 50000000u /* between two looks at parked threads, if no period ends */
+#define QUOTA_LOOKS 64u		/* at so many parked threads in one decision */
+#define QUOTA_RESTS                                                                                \
+	16u /* the pause until it looks at the others, in times of what the looks took */
 #define QUOTA_FREE ((s64)(~0ull >> 1)) /* what is left without a limit */
 #define SIGKILL_BIT (1ull << 8)
 
@@ -192,14 +194,21 @@ __noinline int quota_look(u32 cpu, u64 now) {
 	if (!bpf_iter_scx_dsq_new(&it, QUEUE_PARKED(cpu), 0)) {
 		while (looks++ < QUOTA_LOOKS && (p = bpf_iter_scx_dsq_next(&it))) {
 			struct sched_task *t = task_of(p);
-			if (!t || quota_waits(p, t, now, &look_ns))
+			if (!t || quota_waits(p, t, now, &look_ns)) {
+				/* To the end: the next look begins with the others. */
+				scx_bpf_dsq_move(&it, p, QUEUE_PARKED(cpu), 0);
 				continue;
+			}
 			quota_unpark(t, c, now);
 			quota_inserts(&it, p, t, cpu);
 		}
 	}
 	bpf_iter_scx_dsq_destroy(&it);
-	timer->look_ns = looks > QUOTA_LOOKS ? now + 1 : look_ns;
+	if (looks > QUOTA_LOOKS) {
+		u64 end_ns = now_ns();
+		look_ns = end_ns + (end_ns - now) * QUOTA_RESTS;
+	}
+	timer->look_ns = look_ns;
 	if (scx_bpf_dsq_nr_queued(QUEUE_PARKED(cpu)) > 0)
 		return 0;
 	timer->look_ns = 0;

@@ -5,6 +5,8 @@
 //! Shares are compared, not times.
 
 mod harness;
+#[path = "scheduler_survives/quota.rs"]
+mod quota;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -532,74 +534,6 @@ fn control_groups_share_by_their_weights_however_many_threads_they_have() {
     drop(hogs);
     drop((lower, upper));
     drop(nested);
-    stage.end();
-}
-
-/// Parts of one CPU that groups had in two seconds.
-fn shares(groups: &[&Group]) -> Vec<f64> {
-    let usage = || {
-        groups
-            .iter()
-            .map(|group| group.usage_us())
-            .collect::<Vec<_>>()
-    };
-    let (before, begin) = (usage(), now_ns());
-    thread::sleep(Duration::from_secs(2));
-    let (after, elapsed_us) = (usage(), (now_ns() - begin) / 1000);
-    let had = after.iter().zip(before).map(|(now, then)| now - then);
-    had.map(|us| us as f64 / elapsed_us as f64).collect()
-}
-
-#[test]
-fn a_control_group_has_no_more_than_its_quota_nor_than_that_of_the_group_above() {
-    let Some(stage) = start() else { return };
-    let root = Path::new(CGROUPS);
-    let Some(outer) = Group::new(root, "ecalls-outer", 100) else {
-        return stage.end();
-    };
-    let lower = Group::new(&outer.0, "lower", 100).expect("a group");
-    let upper = Group::new(&outer.0, "upper", 100).expect("a group");
-    let other = Group::new(root, "ecalls-other", 100).expect("a group");
-    outer.limit("40000 100000");
-    lower.limit("5000 50000");
-    let mut hogs = lower.run_hogs(2);
-    hogs.extend(upper.run_hogs(2));
-    hogs.extend(other.run_hogs(1));
-    let within = |part: f64, right: f64| (right * 0.85..right * 1.1).contains(&part);
-    let parts = shares(&[&outer, &lower, &upper, &other]);
-    println!("of 40 % above and 10 % below: {parts:.3?}");
-    for (part, right) in parts.iter().zip([0.4, 0.1, 0.3, 0.6]) {
-        assert!(within(*part, right), "{part}, not {right}: {parts:?}");
-    }
-    assert!(stage.counts().parked > 10);
-    // Limits change at once.
-    lower.limit("max");
-    outer.limit("20000 100000");
-    let parts = shares(&[&outer, &other]);
-    println!("of 20 % above: {parts:.3?}");
-    for (part, right) in parts.iter().zip([0.2, 0.8]) {
-        assert!(within(*part, right), "{part}, not {right}: {parts:?}");
-    }
-    // Threads that wait for nearly a second are killed, and moved to a group that may run.
-    outer.limit("1000 1000000");
-    thread::sleep(Duration::from_millis(100));
-    let moved = hogs[3].id();
-    fs::write(other.0.join("cgroup.procs"), moved.to_string()).expect("moved");
-    let parts = shares(&[&outer, &other]);
-    println!("of 0.1 % above: {parts:.3?}");
-    assert!(parts[0] < 0.02 && parts[1] > 0.9, "{parts:?}");
-    for mut hog in hogs.drain(..) {
-        hog.kill(harness::PATIENCE);
-    }
-    // And with the scheduler, which ends while they wait.
-    outer.limit("10000 100000");
-    let waiting = upper.run_hogs(2);
-    let stage = stage.restart(Duration::from_millis(50));
-    thread::sleep(Duration::from_millis(100));
-    assert!(stage.total().parked > 0, "a limit from before it began");
-    drop(waiting);
-    drop((lower, upper));
-    drop((outer, other));
     stage.end();
 }
 
