@@ -120,7 +120,9 @@ fn only_a_slow_connection_raises_round_trip_times() {
             );
             times.push((event.raise_ns, u64::from(told.round_trip_us) * 1000));
         }
-        assert_ne!(told.local_port, fast_port, "it is fast: {told:?}");
+        // A busy machine can delay the fast one, too.
+        let fast = told.local_port == fast_port && told.round_trip_us < 25_000;
+        assert!(!fast, "below the threshold: {told:?}");
     });
     assert!(times.len() >= 3, "{times:?}");
     for pair in times.windows(2) {
