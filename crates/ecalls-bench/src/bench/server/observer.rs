@@ -115,7 +115,8 @@ fn sockets(
     text: Option<&str>,
 ) -> Started {
     // Connections inherit the registration of the listening socket; a second one changes nothing.
-    ecalls.watch_sockets_of(server.pid(), &Interest::default().everyone())?;
+    // Only this program receives the events.
+    ecalls.watch_sockets_of(server.pid(), &Interest::default())?;
     ours(ecalls, SOCKET, channel, text)
 }
 
