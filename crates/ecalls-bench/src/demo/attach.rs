@@ -6,17 +6,15 @@
 //! With deadlines of some milliseconds this is not necessary. Events older than the deadline are
 //! not read: the kernel side or the channel discards and counts them.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use ecalls::{Channel, Ecalls, Subscription, now_ns};
-use ecalls_abi::service::{SERVICE_SCHED, ServiceCount, SubscriptionCount};
-use ecalls_kernel::builtin;
+use ecalls_abi::service::{ServiceCount, SubscriptionCount};
 
 use super::seen::{Ours, Seen};
 use crate::exit::Failure;
+use crate::web::watch::{Reader, Threshold};
 
 /// The services, in the order of the output.
 const SERVICES: &[&str] = &["socket", "task", "sched"];
@@ -57,7 +55,7 @@ impl Attached {
         let mut attached = Attached {
             services: Vec::new(),
             absent: Vec::new(),
-            _threshold: Threshold::set(ecalls).ok(),
+            _threshold: Threshold::set(ecalls, DELAY_NS).ok(),
         };
         for name in SERVICES {
             attached.add(name, Watched::new(ecalls, name, deadline, ours));
@@ -70,28 +68,6 @@ impl Attached {
         match watched {
             Ok(watched) => self.services.push(watched),
             Err(error) => self.absent.push((name, error.to_string())),
-        }
-    }
-}
-
-/// The sched service's threshold, of which a machine has one; it is reset to its default at the
-/// end.
-#[derive(Debug)]
-struct Threshold(Ecalls);
-
-impl Threshold {
-    fn set(ecalls: &Ecalls) -> ecalls::Result<Threshold> {
-        ecalls.access().set_parameter(SERVICE_SCHED, DELAY_NS)?;
-        Ok(Threshold(ecalls.clone()))
-    }
-}
-
-impl Drop for Threshold {
-    fn drop(&mut self) {
-        let core = self.0.access();
-        // A core that is gone has no threshold.
-        if let Ok(parameter) = builtin::parameter(SERVICE_SCHED) {
-            let _ = core.set_parameter(SERVICE_SCHED, parameter.default_ns);
         }
     }
 }
@@ -110,23 +86,6 @@ pub(super) struct Watched {
     subscription: Subscription,
     seen: Arc<Mutex<Seen>>,
     reader: Reader,
-}
-
-/// A reader thread, which ends when this is dropped.
-#[derive(Debug)]
-struct Reader {
-    ending: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Drop for Reader {
-    fn drop(&mut self) {
-        self.ending.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // A reader that panicked has printed its message.
-            let _ = thread.join();
-        }
-    }
 }
 
 impl Watched {
@@ -164,22 +123,21 @@ impl Watched {
                 since: "a core that has one",
             });
         }
-        let channel = ecalls.channel().ring(RING).open()?;
+        let mut channel = ecalls.channel().ring(RING).open()?;
         let mut builder = ecalls.subscribe(name)?.deadline(deadline);
         if let Some(text) = &text {
             builder = builder.ecode_named("filter", text);
         }
         let subscription = builder.memory(&channel).install()?;
         let seen = Arc::new(Mutex::new(Seen::default()));
-        let ending = Arc::new(AtomicBool::new(false));
-        let (into, stop) = (Arc::clone(&seen), Arc::clone(&ending));
-        let thread = thread::Builder::new()
-            .name(format!("read-{name}"))
-            .spawn(move || read(channel, &into, &stop, &ours))
-            .map_err(|source| ecalls::Error::Os {
-                action: "starting a reader",
-                source,
-            })?;
+        let into = Arc::clone(&seen);
+        let reader = Reader::start(
+            name,
+            PACE,
+            move || {
+                while read_batch(&mut channel, &into, &ours) {}
+            },
+        )?;
         Ok(Watched {
             name,
             text,
@@ -188,10 +146,7 @@ impl Watched {
             index,
             subscription,
             seen,
-            reader: Reader {
-                ending,
-                thread: Some(thread),
-            },
+            reader,
         })
     }
 
@@ -215,18 +170,7 @@ impl Watched {
 
     /// Whether the reader still runs.
     pub(super) fn is_read(&self) -> bool {
-        self.reader
-            .thread
-            .as_ref()
-            .is_some_and(|thread| !thread.is_finished())
-    }
-}
-
-fn read(mut channel: Channel, seen: &Mutex<Seen>, stop: &AtomicBool, ours: &Ours) {
-    while !stop.load(Ordering::Relaxed) {
-        // One more poll after the end reads the events that arrived meanwhile.
-        while read_batch(&mut channel, seen, ours) {}
-        thread::sleep(PACE);
+        self.reader.is_running()
     }
 }
 

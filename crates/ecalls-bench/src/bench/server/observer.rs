@@ -5,18 +5,16 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
 use ecalls::socket::Interest;
-use ecalls::{Channel, ChannelBuilder, Ecalls, SlotUse, Subscription};
+use ecalls::{ChannelBuilder, Ecalls, SlotUse, Subscription};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::super::timing::os;
 use crate::exit::Failure;
 use crate::web::Server;
+use crate::web::watch::{Reader, Threshold};
 
 /// Something that observes the server during a turn.
 pub(super) struct Observer {
@@ -65,14 +63,14 @@ const SLOTS: u32 = 1024;
 /// The interval between two looks of a reader.
 const PACE: Duration = Duration::from_millis(10);
 /// No thread waits so long for a processor here.
-const DELAY: Duration = Duration::from_millis(100);
+const DELAY_NS: u64 = 100_000_000;
 
 /// A running observer; it ends when this is dropped.
 pub(super) enum Running {
     Ours {
         _subscription: Box<Subscription>,
-        ending: Arc<AtomicBool>,
-        reader: Option<JoinHandle<()>>,
+        _reader: Reader,
+        _threshold: Option<Threshold>,
     },
     Program(Child),
 }
@@ -89,20 +87,11 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        match self {
-            Running::Ours { ending, reader, .. } => {
-                ending.store(true, Ordering::Relaxed);
-                if let Some(reader) = reader.take() {
-                    // A reader that panicked has printed its message.
-                    let _ = reader.join();
-                }
-            }
-            Running::Program(child) => {
-                let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-                // A process that has ended already needs no signal.
-                let _ = pid.map(|pid| kill_process(pid, Signal::INT));
-                let _ = child.wait();
-            }
+        if let Running::Program(child) = self {
+            let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+            // A process that has ended already needs no signal.
+            let _ = pid.map(|pid| kill_process(pid, Signal::INT));
+            let _ = child.wait();
         }
     }
 }
@@ -117,34 +106,28 @@ fn sockets(
     // Connections inherit the registration of the listening socket; a second one changes nothing.
     // Only this program receives the events.
     ecalls.watch_sockets_of(server.pid(), &Interest::default())?;
-    ours(ecalls, SOCKET, channel, text)
+    ours(ecalls, SOCKET, channel, text, None)
 }
 
-fn ours(ecalls: &Ecalls, service: &str, channel: ChannelBuilder, text: Option<&str>) -> Started {
-    let channel = channel.open()?;
+fn ours(
+    ecalls: &Ecalls,
+    service: &str,
+    channel: ChannelBuilder,
+    text: Option<&str>,
+    threshold: Option<Threshold>,
+) -> Started {
+    let mut channel = channel.open()?;
     let mut builder = ecalls.subscribe(service)?;
     if let Some(text) = text {
         builder = builder.ecode(text);
     }
     let subscription = builder.memory(&channel).install()?;
-    let ending = Arc::new(AtomicBool::new(false));
-    let stop = Arc::clone(&ending);
-    let reader = thread::Builder::new()
-        .name("reader".to_owned())
-        .spawn(move || read(channel, &stop))
-        .map_err(|error| os("starting a reader", error))?;
+    let reader = Reader::start(service, PACE, move || while channel.try_recv().is_some() {})?;
     Ok(Ok(Running::Ours {
         _subscription: Box::new(subscription),
-        ending,
-        reader: Some(reader),
+        _reader: reader,
+        _threshold: threshold,
     }))
-}
-
-fn read(mut channel: Channel, ending: &AtomicBool) {
-    while !ending.load(Ordering::Relaxed) {
-        while channel.try_recv().is_some() {}
-        thread::sleep(PACE);
-    }
 }
 
 fn memory(ecalls: &Ecalls, server: &Server) -> Started {
@@ -162,11 +145,9 @@ fn readiness(ecalls: &Ecalls, server: &Server) -> Started {
 }
 
 fn sched(ecalls: &Ecalls, _server: &Server) -> Started {
-    let delay_ns = u64::try_from(DELAY.as_nanos()).unwrap_or(u64::MAX);
-    ecalls
-        .access()
-        .set_parameter(ecalls_abi::service::SERVICE_SCHED, delay_ns)?;
-    ours(ecalls, "sched", ecalls.channel().ring(RING), None)
+    let threshold = Threshold::set(ecalls, DELAY_NS)?;
+    let channel = ecalls.channel().ring(RING);
+    ours(ecalls, "sched", channel, None, Some(threshold))
 }
 
 fn bpftrace(_ecalls: &Ecalls, _server: &Server) -> Started {
