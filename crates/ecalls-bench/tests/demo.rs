@@ -23,8 +23,13 @@ fn can_run(test: &str) -> bool {
         root || !must,
         "ECALLS_TEST_ROOT is set, but this is not root"
     );
-    let installed = |path: &str| Path::new(path).exists();
-    if root && installed("/usr/sbin/lighttpd") && installed("/usr/bin/wrk") {
+    let programs = ["/usr/sbin/lighttpd", "/usr/bin/wrk"];
+    let installed = programs.iter().all(|path| Path::new(path).exists());
+    assert!(
+        installed || !must,
+        "ECALLS_TEST_ROOT is set, but lighttpd or wrk is missing: `tools/setup demo` installs both"
+    );
+    if root && installed {
         return true;
     }
     eprintln!("{test}: skipped, needs root, lighttpd and wrk");
