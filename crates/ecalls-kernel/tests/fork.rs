@@ -1,39 +1,33 @@
 //! What a forked child has copies of stays its parent's. Needs root.
 #![allow(unsafe_code, reason = "a fork has no safe name")]
 
+mod harness;
+
 use std::sync::Arc;
 
 use ecalls_abi::channel::STATE_ACTIVE;
-use ecalls_abi::service::SERVICE_CORE;
-use ecalls_abi::subscription::{ACTION_MEMORY, Action, SCOPE_ALL};
+use ecalls_abi::subscription::{ACTION_MEMORY, Action};
 use ecalls_kernel::access;
 use ecalls_kernel::channel::Shape;
-use ecalls_kernel::core::Core;
 use ecalls_kernel::handle::{ChannelHandle, SubscriptionHandle};
 use ecalls_kernel::subscription::Request;
 use zerocopy::FromZeros;
 
 #[test]
 fn child_that_drops_its_copies_ends_nothing_of_its_parent() {
-    if std::env::var_os("ECALLS_TEST_ROOT").is_none() || !ecalls_kernel::is_root() {
-        eprintln!("skipped: needs root and ECALLS_TEST_ROOT=1");
+    let Some(stage) = harness::stage() else {
         return;
-    }
-    let core = Arc::new(Core::open().expect("root can open the core"));
-    let access = access::of_core(Arc::clone(&core));
+    };
+    let core = &stage.core;
+    let access = access::of_core(Arc::clone(core));
     let channel = ChannelHandle::open(Arc::clone(&access), Shape::default()).expect("a channel");
     let mut action = Action::new_zeroed();
     action.kind = ACTION_MEMORY;
     action.channel = channel.id().raw();
     let request = Request {
-        service: SERVICE_CORE,
-        receiver: std::process::id(),
         kinds: 1 << 31,
-        pid: 0,
-        deadline_ns: 0,
         channel: Some(channel.id()),
-        scope: SCOPE_ALL,
-        actions: vec![action],
+        ..harness::request(vec![action])
     };
     let subscription = SubscriptionHandle::install(Arc::clone(&access), &request).expect("one");
     let (channel_id, subscription_id) = (channel.id().raw(), subscription.id().raw());

@@ -1,5 +1,8 @@
 //! The rest of a chain after a user handler goes on with the event that the handler saw, or not at
 //! all. Needs root.
+#![allow(unsafe_code, reason = "of the shared harness")]
+
+mod harness;
 
 use std::mem::offset_of;
 use std::sync::Arc;
@@ -8,10 +11,9 @@ use std::sync::atomic::Ordering;
 use ecalls_abi::channel::{DropReason, Up};
 use ecalls_abi::downcall::Op;
 use ecalls_abi::handler::HANDLER_COUNT;
-use ecalls_abi::subscription::{ACTION_HANDLER, ACTION_USER, Action, SCOPE_ALL};
+use ecalls_abi::subscription::{ACTION_USER, Action};
 use ecalls_kernel::access;
 use ecalls_kernel::channel::Shape;
-use ecalls_kernel::core::Core;
 use ecalls_kernel::downcall::Frames;
 use ecalls_kernel::handle::{ChannelHandle, Service, SubscriptionHandle};
 use ecalls_kernel::raise::Raise;
@@ -20,12 +22,11 @@ use zerocopy::FromZeros;
 
 #[test]
 fn position_that_is_taken_again_is_not_resumed() {
-    if std::env::var_os("ECALLS_TEST_ROOT").is_none() || !ecalls_kernel::is_root() {
-        eprintln!("skipped: needs root and ECALLS_TEST_ROOT=1");
+    let Some(stage) = harness::stage() else {
         return;
-    }
-    let core = Arc::new(Core::open().expect("root can open the core"));
-    let access = access::of_core(Arc::clone(&core));
+    };
+    let core = &stage.core;
+    let access = access::of_core(Arc::clone(core));
     let name = format!("resume-{}", std::process::id());
     let service = Service::register(Arc::clone(&access), &name, "u64 value", "");
     let service = service.expect("a service");
@@ -33,17 +34,11 @@ fn position_that_is_taken_again_is_not_resumed() {
     let mut actions = vec![Action::new_zeroed(); 2];
     actions[0].kind = ACTION_USER;
     actions[0].channel = channel.id().raw();
-    actions[1].kind = ACTION_HANDLER;
-    actions[1].handler = HANDLER_COUNT;
+    actions[1] = harness::handler(HANDLER_COUNT);
     let request = Request {
         service: service.index(),
-        receiver: std::process::id(),
-        kinds: 0,
-        pid: 0,
-        deadline_ns: 0,
         channel: Some(channel.id()),
-        scope: SCOPE_ALL,
-        actions,
+        ..harness::request(actions)
     };
     let subscription = SubscriptionHandle::install(Arc::clone(&access), &request).expect("one");
     assert_eq!(service.raise(&Raise::new(&[1; 8])).expect("raised"), 1);

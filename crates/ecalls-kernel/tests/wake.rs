@@ -1,15 +1,17 @@
 //! A wake-up that the kernel cannot send is not lost: the reader counts as asleep, and a later
 //! event wakes it. Needs root.
+#![allow(unsafe_code, reason = "of the shared harness")]
+
+mod harness;
 
 use std::mem::offset_of;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ecalls_abi::channel::{Up, WAKE_BYTES};
-use ecalls_abi::subscription::{ACTION_MEMORY, Action, SCOPE_ALL};
+use ecalls_abi::subscription::{ACTION_MEMORY, Action};
 use ecalls_kernel::access;
 use ecalls_kernel::channel::Shape;
-use ecalls_kernel::core::Core;
 use ecalls_kernel::handle::{ChannelHandle, Service, SubscriptionHandle};
 use ecalls_kernel::raise::Raise;
 use ecalls_kernel::subscription::Request;
@@ -20,12 +22,11 @@ const WAKE_UP_BYTES: usize = 16;
 
 #[test]
 fn reader_whose_wake_up_fails_is_woken_by_a_later_event() {
-    if std::env::var_os("ECALLS_TEST_ROOT").is_none() || !ecalls_kernel::is_root() {
-        eprintln!("skipped: needs root and ECALLS_TEST_ROOT=1");
+    let Some(stage) = harness::stage() else {
         return;
-    }
-    let core = Arc::new(Core::open().expect("root can open the core"));
-    let access = access::of_core(Arc::clone(&core));
+    };
+    let core = &stage.core;
+    let access = access::of_core(Arc::clone(core));
     let name = format!("wake-{}", std::process::id());
     let service = Service::register(Arc::clone(&access), &name, "u64 value", "");
     let service = service.expect("a service");
@@ -35,13 +36,8 @@ fn reader_whose_wake_up_fails_is_woken_by_a_later_event() {
     action.channel = channel.id().raw();
     let request = Request {
         service: service.index(),
-        receiver: std::process::id(),
-        kinds: 0,
-        pid: 0,
-        deadline_ns: 0,
         channel: Some(channel.id()),
-        scope: SCOPE_ALL,
-        actions: vec![action],
+        ..harness::request(vec![action])
     };
     let subscription = SubscriptionHandle::install(Arc::clone(&access), &request).expect("one");
     let word = |offset: usize| &channel.up()[offset / 8];
