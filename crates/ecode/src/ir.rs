@@ -330,6 +330,25 @@ pub enum Operator {
     ShiftRightSigned,
 }
 
+impl Operator {
+    /// All of them.
+    pub const ALL: [Operator; 13] = [
+        Operator::Add,
+        Operator::Subtract,
+        Operator::Multiply,
+        Operator::Divide,
+        Operator::DivideSigned,
+        Operator::Remainder,
+        Operator::RemainderSigned,
+        Operator::And,
+        Operator::Or,
+        Operator::Xor,
+        Operator::ShiftLeft,
+        Operator::ShiftRight,
+        Operator::ShiftRightSigned,
+    ];
+}
+
 /// A comparison of 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Relation {

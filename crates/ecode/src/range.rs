@@ -191,22 +191,6 @@ mod tests {
     use super::Range;
     use crate::ir::Operator;
 
-    const OPERATORS: [Operator; 13] = [
-        Operator::Add,
-        Operator::Subtract,
-        Operator::Multiply,
-        Operator::Divide,
-        Operator::DivideSigned,
-        Operator::Remainder,
-        Operator::RemainderSigned,
-        Operator::And,
-        Operator::Or,
-        Operator::Xor,
-        Operator::ShiftLeft,
-        Operator::ShiftRight,
-        Operator::ShiftRightSigned,
-    ];
-
     /// Numbers at which rules change.
     const ENDS: [i64; 15] = [
         i64::MIN,
@@ -237,7 +221,7 @@ mod tests {
     fn a_range_holds_each_result_of_an_operator_on_numbers_of_its_operands() {
         for a in ranges() {
             for b in ranges() {
-                for operator in OPERATORS {
+                for operator in Operator::ALL {
                     let range = Range::combined(operator, a, b);
                     for x in ENDS.into_iter().filter(|x| a.holds(Range::of(*x))) {
                         for y in ENDS.into_iter().filter(|y| b.holds(Range::of(*y))) {

@@ -211,21 +211,7 @@ impl Generator<'_> {
     }
 
     fn operator(&mut self) -> Operator {
-        self.random.one(&[
-            Operator::Add,
-            Operator::Subtract,
-            Operator::Multiply,
-            Operator::Divide,
-            Operator::DivideSigned,
-            Operator::Remainder,
-            Operator::RemainderSigned,
-            Operator::And,
-            Operator::Or,
-            Operator::Xor,
-            Operator::ShiftLeft,
-            Operator::ShiftRight,
-            Operator::ShiftRightSigned,
-        ])
+        self.random.one(&Operator::ALL)
     }
 
     /// An address for `bytes`, fixed or computed from a checked index.
