@@ -3,13 +3,14 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use rustix::process::{PidfdFlags, PidfdGetfdFlags};
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, umask};
 
 use crate::config::{Names, Socket};
 
@@ -65,7 +66,13 @@ fn make(socket: &Socket, names: &Names) -> io::Result<OwnedFd> {
     }
     remove_stale(path)?;
     let fd = open()?;
-    rustix::net::bind(&fd, &SocketAddrUnix::new(path)?)?;
+    let address = SocketAddrUnix::new(path)?;
+    // The socket has its permissions from the first moment: a client that reconnects while its
+    // daemon restarts would else be told that it may not connect, instead of trying again.
+    let before = umask(Mode::from_raw_mode(!socket.mode.0 & 0o777));
+    let bound = rustix::net::bind(&fd, &address);
+    umask(before);
+    bound?;
     let gid = socket
         .group
         .as_ref()
@@ -73,8 +80,6 @@ fn make(socket: &Socket, names: &Names) -> io::Result<OwnedFd> {
     if gid.is_some() {
         std::os::unix::fs::chown(path, None, gid)?;
     }
-    // Nobody can connect before `listen`, so the permissions are correct from the first moment.
-    fs::set_permissions(path, fs::Permissions::from_mode(socket.mode.0))?;
     rustix::net::listen(&fd, BACKLOG)?;
     Ok(fd)
 }
@@ -116,8 +121,13 @@ fn remove_stale(path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::os::unix::fs::PermissionsExt;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
     use super::*;
-    use crate::config::{Mode, SocketPath};
+    use crate::config::{self, SocketPath};
 
     fn folder(name: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("ecallsd-{name}-{}", std::process::id()));
@@ -128,7 +138,7 @@ mod tests {
     fn at(path: &Path) -> Socket {
         Socket {
             path: SocketPath(path.to_owned()),
-            mode: Mode(0o640),
+            mode: config::Mode(0o640),
             group: None,
         }
     }
@@ -145,6 +155,30 @@ mod tests {
         assert_eq!(busy.kind(), io::ErrorKind::AddrInUse);
         drop(first);
         assert!(make(&at(&path), &names).is_ok());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn at_no_moment_has_the_socket_other_permissions() {
+        let folder = folder("moment");
+        let path = folder.join("socket");
+        let done = AtomicBool::new(false);
+        let (made, modes) = thread::scope(|scope| {
+            let looks = scope.spawn(|| {
+                let mut modes = BTreeSet::new();
+                while !done.load(Ordering::Relaxed) || modes.is_empty() {
+                    let found = fs::metadata(&path);
+                    modes.extend(found.map(|found| found.permissions().mode() & 0o777));
+                }
+                modes
+            });
+            let made = (0..1000).filter(|_| make(&at(&path), &Names::default()).is_ok());
+            let made = made.count();
+            done.store(true, Ordering::Relaxed);
+            (made, looks.join().unwrap())
+        });
+        assert_eq!(made, 1000);
+        assert_eq!(modes, BTreeSet::from([0o640]));
         fs::remove_dir_all(&folder).unwrap();
     }
 
