@@ -53,10 +53,10 @@ struct {
 /* Changes a binding so that no reader uses one that is partly written. */
 static __always_inline void coop_write(struct coop_binding *to, const struct coop_binding *from) {
 	*(volatile u32 *)&to->channel = 0;
-	barrier();
+	order_stores();
 	__builtin_memcpy(&to->slot, &from->slot,
 			 sizeof(*to) - __builtin_offsetof(struct coop_binding, slot));
-	barrier();
+	order_stores();
 	*(volatile u32 *)&to->channel = from->channel;
 }
 
@@ -87,9 +87,11 @@ static __always_inline void coop_sink(struct down *d, u32 id, u32 tid, bool is) 
 		return;
 	if (is) {
 		*(volatile u32 *)&sink->channel = 0;
+		order_stores();
 		sink->waits = 0;
 		sink->deadline_ns = 0;
 		sink->tid = tid;
+		order_stores();
 		*(volatile u32 *)&sink->channel = id;
 	} else if (sink->channel == id && sink->tid == tid) {
 		*(volatile u32 *)&sink->channel = 0;
@@ -141,6 +143,7 @@ static __always_inline s64 coop_window(u32 id, u64 period_ns, u64 service_ns, u6
 	binding->x = x;
 	binding->y = y;
 	binding->flags = flags;
+	order_stores();
 	binding->wishes++;
 	return 0;
 }

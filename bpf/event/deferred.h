@@ -11,8 +11,9 @@
  * skips the drain, and the CPU with the lock checks once more after releasing it, so that no call
  * is left.
  *
- * A call that is not possible now (-EAGAIN: a timer under a scheduler lock) is put back in its
- * place and ends the drain, so the order of the ring is kept.
+ * A call of the ring leaves its place when it has been handled: until then the application cannot
+ * store another one there. One that is not possible now (-EAGAIN: a timer under a scheduler lock)
+ * keeps its place and ends the drain, so the order of the ring is kept.
  *
  * Every caller runs with preemption off.
  */
@@ -23,11 +24,6 @@
 
 #define LATEST_BITS ((1u << ECALLS_LATEST) - 1)
 #define DOWN_DELAY_MIN_NS 50000u /* shorter delays are this long */
-
-/* Orders the loads of shared memory before and after it. */
-static __always_inline void down_barrier(struct down_state *state) {
-	__sync_lock_test_and_set(&state->barrier, 1);
-}
 
 /* Large calls that may be deferred, in addition to SET and NOP; the results of the others would be
  * lost. */
@@ -55,7 +51,8 @@ static __always_inline bool deferred_run(struct down_state *state, u32 index) {
 	return true;
 }
 
-/* Handles the calls in the ring. Returns true if it stopped at a call that is not a small one. */
+/* Handles the calls in the ring. Returns true if it stopped at a call that is not a small one,
+ * which is then in state->call, and still in the ring. */
 static __always_inline bool drain_ring(struct down *d, struct down_state *state,
 				       struct down_counts *counts, struct current *c) {
 	u64 front = *(volatile u64 *)&counts->front;
@@ -71,7 +68,7 @@ static __always_inline bool drain_ring(struct down *d, struct down_state *state,
 		state->refused++;
 		return false;
 	}
-	down_barrier(state);
+	order_loads();
 	for (; lib_again(n, ECALLS_DRAIN_MAX);) {
 		n ^= c->zero;
 		if (large || n >= waiting || n >= max)
@@ -82,8 +79,10 @@ static __always_inline bool drain_ring(struct down *d, struct down_state *state,
 			break;
 		deferred_copy(&state->call, from);
 		large = !deferred_run(state, d->index);
-		n++;
+		n += !large;
 	}
+	/* The calls are copied before their places are free. */
+	order_loads();
 	*(volatile u64 *)&counts->front = front + n;
 	return large;
 }
@@ -96,9 +95,9 @@ static __always_inline bool latest_copy(struct down_state *state,
 
 	if (sequence & 1)
 		return false;
-	down_barrier(state);
+	order_loads();
 	deferred_copy(&state->call, cell);
-	down_barrier(state);
+	order_loads();
 	return *(volatile const u64 *)&cell->sequence == sequence;
 }
 
@@ -149,12 +148,13 @@ __noinline int drain_small(u32 id) {
 	return drain_latest(&d, state, c);
 }
 
-/* Puts a call that is not possible now back in its place. */
-static __always_inline void drain_undo(struct down_state *state, struct down_counts *counts) {
+/* The call at which drain_small() stopped has been handled, or waits for the next drain. */
+static __always_inline void drain_large(struct down_state *state, struct down_counts *counts,
+					bool handled) {
 	if (state->taken)
-		state->latest |= state->taken;
+		state->latest |= handled ? 0 : state->taken;
 	else
-		*(volatile u64 *)&counts->front -= 1;
+		*(volatile u64 *)&counts->front += handled;
 }
 
 /* Runs the calls that drain_small() finds, until none is left or the limit is reached. */
@@ -164,10 +164,9 @@ static __always_inline void drain_all(u32 id, struct down_state *state,
 		if (i >= ECALLS_DRAIN_MAX || !drain_small(id))
 			break;
 		s64 result = deferred_large(state->call.op) ? downcall_more(&state->call) : -EINVAL;
-		if (result == -EAGAIN) {
-			drain_undo(state, counts);
+		drain_large(state, counts, result != -EAGAIN);
+		if (result == -EAGAIN)
 			break;
-		}
 		state->handled++;
 		state->refused += (u64)result >> 63;
 	}

@@ -11,6 +11,7 @@
 #define ECALLS_DOWN_H
 
 #include "maps.h"
+#include "order.h"
 
 /* A `down` segment. All have the same size, so that a lookup takes few instructions. */
 struct down_segment {
@@ -60,7 +61,7 @@ struct down_state {
 	u32 ready;		/* 1: that timer is initialized */
 	u32 armed;   /* channel for which it runs, 0: none; a second call must not postpone it */
 	u32 lock;    /* 1: a CPU drains the channel's deferred calls */
-	u32 barrier; /* exchanged where loads of shared memory must not pass each other */
+	u32 pad;
 	u32 timers;  /* timers that the channel `timers_of` owns */
 	u32 timers_of;
 	/* Of the current drain; they belong to the holder of the lock. */
@@ -139,6 +140,7 @@ static __always_inline void frame_put(struct down *d, u64 call, s64 result) {
 	if (!place)
 		return;
 	*(volatile s64 *)&place->result = result;
+	order_stores();
 	*(volatile u64 *)&place->sequence += 1;
 }
 

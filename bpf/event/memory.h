@@ -11,6 +11,7 @@
 
 #include "lib/bits.h"
 #include "account.h"
+#include "order.h"
 
 #define MEMORY_PUT 0
 #define MEMORY_REPLACED 1 /* stored, over an event that was not read */
@@ -47,9 +48,11 @@ static __always_inline int ring_put(void *up, struct ecalls_up *head,
 				    const struct ecalls_channel *ch, const struct ecalls_event *e,
 				    u32 subscription) {
 	/* `front` is read first: it never exceeds a `back` that is read after it. */
-	u64 front = *(volatile u64 *)&head->front;
-	u64 used = *(volatile u64 *)&head->back - front;
+	u64 front = *(volatile u64 *)&head->front, used;
 	u32 capacity = ch->capacity;
+
+	order_loads();
+	used = *(volatile u64 *)&head->back - front;
 
 	if (used >= capacity || used + cpus >= capacity)
 		return MEMORY_DROPPED(ECALLS_DROP_RING_FULL);
@@ -152,10 +155,12 @@ __noinline int memory_put(u32 channel, const struct ecalls_event *e, u32 subscri
 	/* The segment is looked up first, then its owner: a row that is given to another channel
 	 * meanwhile gets that channel's id first. */
 	void *up = bpf_map_lookup_elem(&ups, &index);
-	struct ecalls_channel *ch = channel_active(channel);
+	struct ecalls_channel *ch;
 	struct ecalls_up *head;
 	int result;
 
+	order_loads();
+	ch = channel_active(channel);
 	if (!ch || !up || !e)
 		return MEMORY_DROPPED(ECALLS_DROP_CHANNEL_GONE);
 	head = bpf_map_lookup_elem(up, &zero);

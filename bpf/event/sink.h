@@ -25,6 +25,7 @@ static __noinline int sink_note(u32 channel, const struct ecalls_event *e) {
 
 	if (!sink || *(volatile u32 *)&sink->channel != channel)
 		return 0;
+	order_loads();
 	/* Two CPUs at once may leave the later of two deadlines, but the reader runs in any
 	 * case. */
 	before_ns = *(volatile u64 *)&sink->deadline_ns;

@@ -19,6 +19,7 @@ static __always_inline struct event_sink *sink_of(u32 channel, u32 tid) {
 
 	if (!channel || !sink || *(volatile u32 *)&sink->channel != channel)
 		return 0;
+	order_loads();
 	return tid && sink->tid != tid ? 0 : sink;
 }
 
@@ -102,6 +103,7 @@ __noinline int look_for_binding(struct task_struct *p __arg_trusted,
 		heir_enters(p, t, cpu, now);
 		return 0;
 	}
+	order_loads();
 	if (t->entity < SCHED_ENTITIES && (t->group != binding->group || t->uid != binding->uid))
 		come_out(t, cpu, now);
 	if (t->entity >= SCHED_ENTITIES) {

@@ -47,6 +47,7 @@ static __always_inline void window_tell_answer(const struct sched_task *t, u32 a
 	said->window = answer;
 	said->window_left = left;
 	said->met = said->missed = said->violated = 0;
+	order_stores();
 	said->window_wishes++;
 }
 

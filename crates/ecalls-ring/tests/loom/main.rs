@@ -22,6 +22,8 @@ use ecalls_ring::{
 use loom::sync::Arc;
 use loom::thread;
 
+mod order;
+
 /// Preemptions per run: enough for every known failure of such protocols, and still seconds.
 const PREEMPTIONS: usize = 3;
 
