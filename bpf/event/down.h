@@ -59,10 +59,10 @@ struct downcall {
 struct down_state {
 	struct bpf_timer timer; /* ECALLS_OP_DELAY */
 	u32 ready;		/* 1: that timer is initialized */
-	u32 armed;   /* channel for which it runs, 0: none; a second call must not postpone it */
-	u32 lock;    /* 1: a CPU drains the channel's deferred calls */
+	u32 armed; /* channel for which it runs, 0: none; a second call must not postpone it */
+	u32 lock;  /* 1: a CPU drains the channel's deferred calls */
 	u32 pad;
-	u32 timers;  /* timers that the channel `timers_of` owns */
+	u32 timers; /* timers that the channel `timers_of` owns */
 	u32 timers_of;
 	/* Of the current drain; they belong to the holder of the lock. */
 	u32 handled;
