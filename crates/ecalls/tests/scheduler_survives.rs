@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use ecalls::{Admission, Channel, Ecalls, now_ns};
 use ecalls_abi::coop::COOP_NONE;
 use ecalls_kernel::scheduler::{self, Options, Scheduler};
-use harness::stage::{Ends, MS, Poller, alone, burn, pin, spin, start, window, windowed};
+use harness::stage::{Ends, MS, Poller, alone, burn, cpu_ns, pin, spin, start, window, windowed};
 use limit::Running;
 use limit::cost::{self, Room};
 
@@ -318,17 +318,23 @@ fn a_thread_that_is_moved_again_and_again_has_its_share() {
         cpu.set(number);
         rustix::thread::sched_setaffinity(None, &cpu).expect("a CPU");
     };
+    // The first slot of a process loads a part of the core, which takes seconds of CPU time here.
+    let all_there = &Barrier::new(5);
     let (movers, hogs) = thread::scope(|scope| {
         let hogs = [0, 1].map(|cpu| {
             scope.spawn(move || {
+                all_there.wait();
                 on(cpu);
-                spin(stop)
+                let before = cpu_ns();
+                spin(stop) - before
             })
         });
         // One that polls, always due, and a plain one.
         let mover = |polls: bool| {
             scope.spawn(move || {
                 let mut poller = Poller::new(channel, usize::from(polls), 0);
+                all_there.wait();
+                let before = cpu_ns();
                 let mut cpu = 0;
                 while !stop.load(Ordering::Relaxed) {
                     cpu = 1 - cpu;
@@ -338,10 +344,11 @@ fn a_thread_that_is_moved_again_and_again_has_its_share() {
                     }
                     burn(5 * MS);
                 }
-                spin(stop)
+                cpu_ns() - before
             })
         };
         let movers = [mover(true), mover(false)];
+        all_there.wait();
         thread::sleep(Duration::from_millis(1200));
         stop.store(true, Ordering::Relaxed);
         let movers = movers.map(|thread| thread.join().expect("joined"));

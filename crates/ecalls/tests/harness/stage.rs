@@ -157,6 +157,11 @@ impl Drop for Ends<'_> {
 /// Burns CPU until told. CPU time it had, ns.
 pub(crate) fn spin(stop: &AtomicBool) -> u64 {
     limit::compute_until(|| stop.load(Ordering::Relaxed));
+    cpu_ns()
+}
+
+/// CPU time that this thread has had.
+pub(crate) fn cpu_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
