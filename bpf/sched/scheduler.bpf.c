@@ -84,14 +84,15 @@ void BPF_PROG(sched_runnable, struct task_struct *p, u64 enq_flags) {
 	u32 cpu = scx_bpf_task_cpu(p);
 	struct sched_task *t = task_of(p);
 	struct sched_cpu *c = cpu_of(cpu);
+	u64 now = now_ns();
 
 	if (!t || !c || t->ready)
 		return;
 	if (t->cpu != cpu)
 		leave(t);
-	move_to(t, cpu, c);
+	move_to(t, cpu, c, now);
 	t->comes = COMES_NOW;
-	arise(t, c, now_ns());
+	arise(t, c, now);
 }
 
 SEC("struct_ops/enqueue")
@@ -108,7 +109,7 @@ void BPF_PROG(sched_enqueue, struct task_struct *p, u64 enq_flags) {
 	 * offline: the kernel then calls neither quiescent nor runnable. */
 	if (t && c && t->cpu != cpu) {
 		leave(t);
-		move_to(t, cpu, c);
+		move_to(t, cpu, c, now);
 		turn_ready_plain(c, &t->plain, now);
 		load_settle(t, c);
 	}
@@ -144,15 +145,6 @@ void BPF_PROG(sched_enqueue, struct task_struct *p, u64 enq_flags) {
 		return;
 	SCHED_COUNT(cpu, preempted);
 	kick(cpu, SCX_NUMBER(scx_kick_flags, SCX_KICK_PREEMPT));
-}
-
-/* Reads the state of the plain threads that wait for a CPU. */
-static __always_inline void look_at_queue(u32 cpu, struct sched_queue *queue) {
-	struct task_struct *first = scx_bpf_dsq_peek(QUEUE_PLAIN(cpu));
-	struct sched_task *t = first ? task_of(first) : 0;
-
-	queue->count = t ? scx_bpf_dsq_nr_queued(QUEUE_PLAIN(cpu)) : 0;
-	queue->vtime = t ? t->plain.vtime : 0;
 }
 
 SEC("struct_ops/dispatch")
@@ -218,7 +210,7 @@ void BPF_PROG(sched_running, struct task_struct *p) {
 	moved = t->cpu != cpu;
 	if (moved || heir_is_another(p, t))
 		leave(t);
-	move_to(t, cpu, c);
+	move_to(t, cpu, c, now);
 	/* Its CPU goes offline, and lets all threads run. */
 	if (t->parked)
 		quota_unpark(t, c, now);

@@ -19,14 +19,27 @@
 #include "share.h"
 #include "sink.h"
 
+/* Reads the state of the plain threads that wait for a CPU. */
+static __always_inline void look_at_queue(u32 cpu, struct sched_queue *queue) {
+	struct task_struct *first = scx_bpf_dsq_peek(QUEUE_PLAIN(cpu));
+	struct sched_task *t = first ? task_of(first) : 0;
+
+	queue->count = t ? scx_bpf_dsq_nr_queued(QUEUE_PLAIN(cpu)) : 0;
+	queue->vtime = t ? t->plain.vtime : 0;
+}
+
 /* Converts a task's virtual time to that of `cpu`. */
-static __always_inline void move_to(struct sched_task *t, u32 cpu, struct sched_cpu *c) {
-	struct sched_cpu *former = cpu_of(t->cpu);
+static __always_inline void move_to(struct sched_task *t, u32 cpu, struct sched_cpu *c, u64 now) {
+	struct fair_move move = {.vtime = t->plain.vtime, .now_ns = now};
+	struct sched_cpu *former;
 
 	if (t->cpu == cpu)
 		return;
+	former = cpu_of(t->cpu);
+	look_at_queue(t->cpu, &move.there);
+	look_at_queue(cpu, &move.here);
 	if (former)
-		t->plain.vtime = vtime_move(t->plain.vtime, former->vtime, c->vtime);
+		t->plain.vtime = fair_arrive(former, c, &move);
 	t->cpu = cpu;
 }
 
@@ -113,7 +126,7 @@ void BPF_PROG(sched_enable, struct task_struct *p) {
 	if (t->cpu != cpu)
 		leave(t);
 	/* A thread that comes back from another scheduling class keeps its debt. */
-	move_to(t, cpu, c);
+	move_to(t, cpu, c, now_ns());
 	t->plain.vtime = vtime_later(t->plain.vtime, t->born ? fair_begin(c) : c->vtime);
 	t->born = 0;
 	t->nice = BPF_CORE_READ(scx, scx.weight);

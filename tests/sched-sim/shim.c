@@ -101,6 +101,11 @@ ecalls_u64 policy_move(ecalls_u64 vtime, ecalls_u64 from_least, ecalls_u64 to_le
 	return vtime_move(vtime, from_least, to_least);
 }
 
+ecalls_u64 policy_arrive(const struct sched_cpu *from, struct sched_cpu *to,
+			 const struct fair_move *move) {
+	return fair_arrive(from, to, move);
+}
+
 ecalls_u32 policy_admit(struct sched_cpu *cpu, ecalls_u32 i, const struct sched_window *wish,
 			ecalls_u32 conserving, ecalls_u64 now_ns) {
 	return admit(cpu, i, wish, conserving != 0, now_ns);

@@ -279,11 +279,7 @@ impl Machine {
         }
         self.decided_at.1 += 1;
         self.account(cpu);
-        let waiting = &self.processors[cpu].queue;
-        let queue = Queue {
-            vtime: waiting.first().map_or(0, |first| first.0),
-            count: waiting.len() as u64,
-        };
+        let queue = self.processors[cpu].waiting();
         let choice = self.processors[cpu].policy.choose(now, &queue);
         self.note_rivals(cpu);
         let may_balance = choice.why == why::FAIR && !self.processors[cpu].policy.is_owed();
@@ -524,6 +520,7 @@ impl Machine {
                     deadline_ns,
                 } => self.raise(thread, deadline_ns),
                 Action::Send(thread) => self.send(thread),
+                Action::Go(to) => return self.go_where_it_may_run(cpu, to),
                 Action::Receive if thread.inbox > 0 => thread.inbox -= 1,
                 Action::Receive => {
                     thread.receives = true;
@@ -608,7 +605,7 @@ impl Machine {
     }
 
     /// The running thread stops, and does not wait.
-    fn leave_cpu(&mut self, cpu: usize) -> usize {
+    pub(crate) fn leave_cpu(&mut self, cpu: usize) -> usize {
         let processor = &mut self.processors[cpu];
         let number = processor.running.take().expect("it runs");
         processor.policy.stop_for_good(self.now);

@@ -5,7 +5,7 @@
 //! comes to stand, and how long it waited (`was_late`).
 
 use crate::machine::{Machine, Processor};
-use crate::policy::{Load, Look, NOBODY, Wants, moved};
+use crate::policy::{Load, Look, Move, NOBODY, Queue, Wants};
 use crate::script::Chance;
 use crate::thread::State;
 
@@ -42,13 +42,25 @@ impl Default for Balancing {
 }
 
 impl Processor {
-    /// The least virtual time of its plain threads, up to date; none: nobody is there.
+    /// What the policy is told of its waiting plain threads.
+    pub(crate) fn waiting(&self) -> Queue {
+        Queue {
+            vtime: self.queue.first().map_or(0, |first| first.0),
+            count: self.queue.len() as u64,
+        }
+    }
+
+    /// The least virtual time of its plain threads, up to date; none: nobody is there. Those that
+    /// are before all others by their credit do not count.
     fn least(&self, now: u64) -> Option<u64> {
         let policy = &self.policy;
-        let first = self.queue.first().map(|first| first.0);
+        let is_owed = |vtime: u64| vtime.wrapping_sub(policy.vtime).cast_signed() < 0;
+        let mut waiting = self.queue.iter().map(|waiting| waiting.0);
+        let first = waiting.find(|vtime| !is_owed(*vtime));
         let weight = u64::from(policy.plain.weight.max(1));
         let ran = now.saturating_sub(policy.charged_ns) * 100 / weight;
         let running = self.running.map(|_| policy.plain.vtime.wrapping_add(ran));
+        let running = running.filter(|vtime| !is_owed(*vtime));
         let earlier = |a: u64, b: u64| {
             if (a.wrapping_sub(b)).cast_signed() < 0 {
                 a
@@ -86,9 +98,16 @@ impl Machine {
     fn go(&mut self, number: usize, to: usize) {
         let from = self.threads[number].cpu;
         let before = self.ahead_ns(number, from);
-        let least = self.processors[from].policy.vtime;
+        let moves = Move {
+            there: self.processors[from].waiting(),
+            here: self.processors[to].waiting(),
+            vtime: self.threads[number].plain.vtime,
+            now_ns: self.now,
+        };
         let thread = &mut self.threads[number];
-        thread.plain.vtime = moved(thread.plain.vtime, least, self.processors[to].policy.vtime);
+        if let Ok([from, to]) = self.processors.get_disjoint_mut([from, to]) {
+            thread.plain.vtime = to.policy.arrive(&from.policy, &moves);
+        }
         thread.cpu = to;
         let after = self.ahead_ns(number, to);
         let is_alone = self.processors[to].least(self.now).is_none();
@@ -102,6 +121,22 @@ impl Machine {
                 self.now
             )
         });
+    }
+
+    /// The running thread says that it may run on another CPU only: it waits there.
+    pub(crate) fn go_where_it_may_run(&mut self, from: usize, to: usize) {
+        let number = self.leave_cpu(from);
+        self.threads[number].state = State::Waiting;
+        self.go(number, to);
+        let policy = &mut self.processors[to].policy;
+        policy.ready_plain(&mut self.threads[number].plain, self.now);
+        self.enqueue(number);
+        self.begin_wait(number);
+        self.decide(from);
+        if self.processors[to].running.is_none() {
+            self.decide(to);
+        }
+        self.steal_all();
     }
 
     /// A thread that wakes goes where nobody runs, unless that is its own CPU.

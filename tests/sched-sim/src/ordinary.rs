@@ -108,6 +108,25 @@ impl Script for Link {
     }
 }
 
+/// Computes for a time, and goes to the other one of two CPUs, for ever.
+#[derive(Clone, Copy, Debug)]
+pub struct Mover {
+    pub stay_ns: u64,
+    pub cpu: usize,
+    pub goes: bool,
+}
+
+impl Script for Mover {
+    fn next(&mut self, _: &View, _: &mut Figures) -> Action {
+        self.goes = !self.goes;
+        if self.goes {
+            return Action::Run(self.stay_ns);
+        }
+        self.cpu = 1 - self.cpu;
+        Action::Go(self.cpu)
+    }
+}
+
 /// What is expected of the threads of a machine.
 #[derive(Clone, Debug, Default)]
 struct Expected {

@@ -130,6 +130,16 @@ pub struct Queue {
     pub count: u64,
 }
 
+/// `struct fair_move`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Move {
+    pub there: Queue,
+    pub here: Queue,
+    pub vtime: u64,
+    pub now_ns: u64,
+}
+
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Entity {
@@ -280,6 +290,7 @@ unsafe extern "C" {
     safe fn policy_protect(cpu: &mut Raw, now: u64);
     safe fn policy_is_owed(cpu: &Raw) -> i32;
     safe fn policy_move(vtime: u64, from_least: u64, to_least: u64) -> u64;
+    safe fn policy_arrive(from: &Raw, to: &mut Raw, moves: &Move) -> u64;
     safe fn policy_balance_left(promised_share: u64) -> u64;
     safe fn policy_balance_takes(look: &Look, vtime: u64, weight: u64) -> u32;
     safe fn policy_balance_wants(mine: &Load, theirs: &Load, weight: u64) -> u32;
@@ -440,6 +451,11 @@ impl Cpu {
             plain: *plain,
             ..Call::new(Op::SleepPlain, 0, now)
         });
+    }
+
+    /// The virtual time here of a plain thread that comes from another CPU: `fair_arrive`.
+    pub fn arrive(&mut self, from: &Cpu, moves: &Move) -> u64 {
+        policy_arrive(&from.raw, &mut self.raw, moves)
     }
 
     pub fn start(&mut self, who: u32, plain: Option<&Plain>, now: u64) {

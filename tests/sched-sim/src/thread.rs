@@ -27,6 +27,8 @@ pub enum Action {
     Send(usize),
     /// Takes a message that was sent to it, or sleeps until one comes.
     Receive,
+    /// May run on another CPU only, from now on (it is plain, and bound).
+    Go(usize),
     Exit,
 }
 

@@ -1,7 +1,11 @@
 //! Ordinary programs, which know nothing of the scheduler: hogs, sleepers, chains of threads that
 //! wake each other, servers with workers, kernel threads that are bound to a CPU.
 
-use sched_sim::ordinary;
+use sched_sim::machine::Machine;
+use sched_sim::ordinary::{self, Mover, TICK_NS};
+use sched_sim::policy::Options;
+use sched_sim::script::Hog;
+use sched_sim::thread::Spec;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -13,6 +17,37 @@ fn ordinary_threads_run_soon_and_lose_nothing_by_moving() {
         assert!(first.is_ok(), "{first:?}");
         if seed % 20 == 0 {
             assert_eq!(first, ordinary::run(seed, 2 * SECOND), "seed {seed}");
+        }
+    }
+}
+
+/// It takes along how far it is ahead of the first one, however long ago the CPUs have decided
+/// last. How far it is ahead of the others differs by a turn, from which one that goes in step with
+/// shorter turns can gain.
+#[test]
+fn a_thread_that_goes_to_and_fro_between_two_cpus_has_no_more_than_a_share() {
+    for hogs in 1..5 {
+        for stay_ms in 5..12 {
+            let mut machine = Machine::new(2, 0, &Options::default());
+            machine.tick_ns = TICK_NS;
+            let bound = |cpu| Spec {
+                bound: true,
+                ..Spec::plain(cpu)
+            };
+            for i in 0..2 * hogs {
+                machine.add(bound(i % 2), 0, Hog);
+            }
+            let mover = Mover {
+                stay_ns: stay_ms * 1_000_000,
+                cpu: 0,
+                goes: false,
+            };
+            let number = machine.add(bound(0), 0, mover);
+            machine.run_until(8 * SECOND).expect("it keeps its rules");
+            let hog = (0..number).map(|i| machine.figures(i).ran_ns).min();
+            let had = machine.figures(number).ran_ns;
+            let most = hog.expect("a hog") * 11 / 10;
+            assert!(had < most, "{hogs} hogs, {stay_ms} ms: {had} of {most}");
         }
     }
 }
