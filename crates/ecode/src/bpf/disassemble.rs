@@ -4,6 +4,7 @@
 use std::fmt::Write;
 
 use super::encode::code;
+use super::inspect::Parts;
 use super::{Map, Object};
 use crate::source::Source;
 
@@ -20,11 +21,9 @@ pub fn disassemble(object: &Object, source: Option<&Source>) -> String {
                 let _ = writeln!(text, "; {line}: {}", source.line(line).trim());
             }
         }
-        let inst = Fields::of(*word);
+        let inst = Parts::of(*word);
         let shown = if inst.code == code::WIDE {
-            let high = rest
-                .next()
-                .map_or(0, |(word, _)| Fields::of(*word).constant);
+            let high = rest.next().map_or(0, |(word, _)| Parts::of(*word).constant);
             let map = object
                 .maps
                 .iter()
@@ -39,7 +38,7 @@ pub fn disassemble(object: &Object, source: Option<&Source>) -> String {
     text
 }
 
-fn wide(inst: &Fields, high: i32, map: Option<Map>) -> String {
+fn wide(inst: &Parts, high: i32, map: Option<Map>) -> String {
     let to = inst.to;
     match map {
         Some(map) if inst.from == code::SOURCE_MAP_VALUE => {
@@ -63,26 +62,7 @@ fn name(map: Map) -> &'static str {
     }
 }
 
-/// The fields of `struct bpf_insn`.
-struct Fields {
-    code: u8,
-    to: u8,
-    from: u8,
-    offset: i16,
-    constant: i32,
-}
-
-impl Fields {
-    fn of(word: u64) -> Fields {
-        Fields {
-            code: word as u8,
-            to: (word >> 8) as u8 & 15,
-            from: (word >> 12) as u8 & 15,
-            offset: (word >> 16) as i16,
-            constant: (word >> 32) as i32,
-        }
-    }
-
+impl Parts {
     fn text(&self, at: u32) -> String {
         match self.code & 7 {
             0x04 | 0x07 => self.arithmetic(),
@@ -130,7 +110,7 @@ impl Fields {
             'r'
         };
         let to = format!("{letter}{}", self.to);
-        let operand = self.operand(letter);
+        let operand = self.operand_text(letter);
         let signed = if self.offset != 0 { "s" } else { "" };
         match self.code & 0xf0 {
             code::NEGATE => format!("{to} = -{to}"),
@@ -141,7 +121,7 @@ impl Fields {
         }
     }
 
-    fn operand(&self, letter: char) -> String {
+    fn operand_text(&self, letter: char) -> String {
         if self.code & code::REGISTER != 0 {
             format!("{letter}{}", self.from)
         } else {
@@ -158,11 +138,6 @@ impl Fields {
             code::MAY_GOTO => return format!("may_goto {target}"),
             _ => {}
         }
-        let letter = if self.code & 7 == code::JUMP32 {
-            'w'
-        } else {
-            'r'
-        };
         let test = match self.code & 0xf0 {
             0x10 => "==",
             0x20 => ">",
@@ -178,9 +153,9 @@ impl Fields {
             _ => "?",
         };
         format!(
-            "if {letter}{} {test} {} goto {target}",
+            "if r{} {test} {} goto {target}",
             self.to,
-            self.operand(letter)
+            self.operand_text('r')
         )
     }
 }

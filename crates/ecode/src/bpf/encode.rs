@@ -9,16 +9,16 @@ use super::{Map, MapUse};
 use crate::ir::Operator;
 use crate::source::Span;
 
-/// What a program is for the kernel.
+/// An encoded program.
 #[derive(Debug, Default)]
 pub(super) struct Encoded {
     pub instructions: Vec<u64>,
     pub maps: Vec<MapUse>,
     pub spans: Vec<(u32, Span)>,
-    /// Conditional jumps on the longest way that the verifier walks: those in a loop twice, since
-    /// it looks whether the second round tells it anything new; in a loop in a loop four times.
+    /// Conditional jumps on the longest path that the verifier walks. Those in a loop count twice,
+    /// since the verifier walks a second round; in nested loops four times, and so on.
     pub branches: usize,
-    /// Instructions, counted likewise.
+    /// Instructions on that path, counted in the same way.
     pub walk: usize,
 }
 
@@ -27,7 +27,6 @@ pub(super) mod code {
     pub(crate) const ALU32: u8 = 0x04;
     pub(crate) const ALU64: u8 = 0x07;
     pub(crate) const JUMP: u8 = 0x05;
-    pub(crate) const JUMP32: u8 = 0x06;
     /// The operand is a register.
     pub(crate) const REGISTER: u8 = 0x08;
     pub(crate) const MOVE: u8 = 0xb0;
@@ -37,7 +36,7 @@ pub(super) mod code {
     pub(crate) const STORE_CONSTANT: u8 = 0x62;
     pub(crate) const STORE: u8 = 0x63;
     pub(crate) const ATOMIC: u8 = 0xc3;
-    /// With the operator of an atomic operation: the register gets what was there.
+    /// With the operator of an atomic operation: the register receives the former value.
     pub(crate) const FETCH: i32 = 1;
     pub(crate) const WIDE: u8 = 0x18;
     pub(crate) const CALL: u8 = 0x85;
@@ -45,7 +44,8 @@ pub(super) mod code {
     pub(crate) const MAY_GOTO: u8 = 0xe5;
     /// bpf_map_lookup_elem
     pub(crate) const LOOKUP: i32 = 1;
-    /// In the place of a wide constant's source register: a map, or the value of its element 0.
+    /// Instead of the source register of a wide constant: it is a map, or the value of its element
+    /// 0.
     pub(crate) const SOURCE_MAP: u8 = 1;
     pub(crate) const SOURCE_MAP_VALUE: u8 = 2;
 }
@@ -62,7 +62,7 @@ struct Encoder<'a> {
     labels: Vec<usize>,
     jumps: Vec<(usize, Label)>,
     span: Span,
-    /// Loops around.
+    /// The number of loops around.
     depth: u8,
     /// Whether the key 0 is on the stack already.
     has_key: bool,
@@ -298,7 +298,7 @@ impl Encoder<'_> {
                     self.push(class | code::NEGATE, to, 0, 0, 0);
                     number = operator_code(Operator::Add);
                 }
-                // The others of which this can happen give the same either way round.
+                // The other operators for which this can happen are commutative.
                 self.push(class | number | code::REGISTER, to, a, offset, 0);
             }
             _ => {
@@ -319,7 +319,7 @@ impl Encoder<'_> {
             None if self.has_key => {}
             None => self.push(code::STORE_CONSTANT | size(32), STACK, 0, -4, 0),
         }
-        // Lookups follow each other at the beginning, each reached from the one before.
+        // Lookups are consecutive at the beginning of the program.
         self.has_key = key.is_none();
         self.map(map);
         self.wide(R1, code::SOURCE_MAP, 0, 0);
@@ -347,7 +347,7 @@ fn operator_code(operator: Operator) -> u8 {
     code_and_offset(operator).0
 }
 
-/// Its code, and the value of the instruction's offset field.
+/// The operator's code, and the value of the instruction's offset field.
 fn code_and_offset(operator: Operator) -> (u8, i16) {
     match operator {
         Operator::Add => (0x00, 0),

@@ -1,28 +1,27 @@
-//! Makes the code shorter: results computed where they are wanted, jumps to jumps, and what is
-//! never reached or never read (the verifier refuses the former).
+//! Makes the code shorter: straightens jumps, removes instructions that are never reached (the
+//! verifier refuses them), and computes results where they are wanted. Instructions whose results
+//! are not read were removed from the IR (`lower::prune`); what selection adds to these
+//! is not worth another pass.
 //!
-//! Values are followed between two labels only: there, everything is reached from above.
+//! Values are followed only between two labels, where each line is reached from the line above.
 
 use super::machine::{Code, Inst, Kind, Label, Line, V, Value};
 use crate::ir::Operator;
 
-/// How far back the origin of a value is looked for.
+/// The number of lines in which the origin of a value is searched.
 const FAR: usize = 24;
 const NEAR: usize = 4;
 
-/// Improves the code.
 pub(super) fn improve(code: &mut Code) {
     jumps(code);
     compute_in_place(code);
-    remove_unread(code);
-    jumps(code);
 }
 
-/// How often each register is written and read, and whether that is all between two labels.
+/// The number of writes and reads of each register, and whether all are between two labels.
 struct Uses {
     writes: Vec<u32>,
     reads: Vec<u32>,
-    /// The run of lines without a label in which it occurs, or [`MANY`].
+    /// The run of lines without a label in which the register occurs, or [`MANY`].
     run: Vec<u32>,
 }
 
@@ -63,37 +62,10 @@ impl Uses {
         };
     }
 
-    /// Written once, and read nowhere but further down in the same run.
+    /// Whether the register is written once, and read only in the same run.
     fn is_local(&self, v: V) -> bool {
         self.writes[v.at()] == 1 && self.run[v.at()] != MANY
     }
-}
-
-/// Removes instructions that only write a register that is not read, and copies of a register to
-/// itself.
-fn remove_unread(code: &mut Code) {
-    let mut reads = Uses::of(code).reads;
-    for line in code.lines.iter_mut().rev() {
-        let inst = line.inst;
-        let unread = inst.is_pure() && inst.written().is_some_and(|v| reads[v.at()] == 0);
-        let idle = match inst {
-            Inst::Move {
-                to,
-                from,
-                narrow: false,
-            } => from == Value::Register(to),
-            _ => false,
-        };
-        if unread || idle {
-            for v in inst.read().into_iter().flatten() {
-                reads[v.at()] -= 1;
-            }
-            // Goes away with the labels nobody jumps to.
-            line.inst = Inst::Label(Label(u32::MAX));
-        }
-    }
-    code.lines
-        .retain(|line| line.inst != Inst::Label(Label(u32::MAX)));
 }
 
 /// `t = a + b; x = f(t)` becomes `x = a + b; x = f(x)`, and if f is a copy, that is all.
@@ -109,7 +81,7 @@ fn compute_in_place(code: &mut Code) {
         }
         let far = match code.kinds[x.at()] {
             Kind::Number => FAR,
-            // They live for a few instructions only.
+            // These are live for a few instructions only.
             Kind::Place | Kind::Address => NEAR,
         };
         let Some(origin) = origin(&code.lines[..at], far, x, t) else {
@@ -137,7 +109,7 @@ fn compute_in_place(code: &mut Code) {
     }
 }
 
-/// Whether the result comes into its register before the right operand is read from it.
+/// Whether the result is written to the register of the right operand before that is read.
 fn writes_too_early(inst: &Inst) -> bool {
     match *inst {
         Inst::Alu {
@@ -147,7 +119,8 @@ fn writes_too_early(inst: &Inst) -> bool {
     }
 }
 
-/// What an instruction writes and the one register it computes that from, if it computes in place.
+/// The register that an instruction writes and the left operand from which it computes, if the
+/// kernel's instruction would compute in place.
 fn moved(inst: &Inst) -> Option<(V, V)> {
     match *inst {
         Inst::Move {
@@ -164,7 +137,7 @@ fn moved(inst: &Inst) -> Option<(V, V)> {
     }
 }
 
-/// Where `t` is written in the last lines, if nothing behind that concerns `x`.
+/// The line that writes `t`, if no later line reads or writes `x`.
 fn origin(lines: &[Line], far: usize, x: V, t: V) -> Option<usize> {
     for back in (lines.len().saturating_sub(far)..lines.len()).rev() {
         let inst = &lines[back].inst;

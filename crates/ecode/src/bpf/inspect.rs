@@ -28,10 +28,9 @@ use std::fmt;
 use super::encode::code;
 use super::{Map, Object};
 
-/// The first instruction that this compiler does not emit like that.
+/// The first instruction that this compiler would not emit, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Foreign {
-    /// Its number.
     pub instruction: usize,
     /// The reason for which a program is refused.
     pub why: &'static str,
@@ -45,18 +44,18 @@ impl fmt::Display for Foreign {
 
 impl std::error::Error for Foreign {}
 
-/// An instruction in parts.
+/// The fields of an instruction, `struct bpf_insn`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Parts {
-    code: u8,
-    to: u8,
-    from: u8,
-    offset: i16,
-    constant: i32,
+pub(super) struct Parts {
+    pub(super) code: u8,
+    pub(super) to: u8,
+    pub(super) from: u8,
+    pub(super) offset: i16,
+    pub(super) constant: i32,
 }
 
 impl Parts {
-    fn of(word: u64) -> Parts {
+    pub(super) fn of(word: u64) -> Parts {
         Parts {
             code: word as u8,
             to: (word >> 8) as u8 & 15,
@@ -76,13 +75,13 @@ const KEY_OFFSET: i16 = -4;
 /// Bytes of the stack that a program may keep addresses in, from its end.
 const STACK_BYTES: i16 = 512;
 
-/// Where the second half of a wide constant stands.
+/// The code of the second half of a wide constant.
 const HALF: u8 = 0;
 
 /// The meaning of an instruction, once its form is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// `to = from`, all 64 bits; with a register.
+    /// `to = from`, all 64 bits, where `from` is a register.
     Copy,
     /// `to = ` a number, or `from` in a form that cannot be an address.
     Number,
@@ -102,42 +101,40 @@ enum Form {
     Half,
     /// The first half of the map of a lookup; the call is [`LOOKUP`] instructions later.
     Lookup(Map),
-    /// Within a lookup.
+    /// An instruction between the map of a lookup and its call.
     Within,
-    /// From memory.
+    /// Reads memory.
     Load {
         bytes: u8,
     },
-    /// To memory: a register.
+    /// Writes a register to memory.
     Store {
         bytes: u8,
     },
-    /// To memory: a constant.
+    /// Writes a constant to memory.
     StoreConstant,
-    /// `memory op= from`, and whether the former value comes back in `from`.
+    /// `memory op= from`, and whether `from` receives the former value.
     Atomic {
         fetch: bool,
     },
-    /// Where to.
     Jump(usize),
-    /// Where to, and whether it compares with the constant 0 for (un)equality.
+    /// The target, and whether it tests for (in)equality with the constant 0.
     Branch {
         to: usize,
         with: bool,
         zero: bool,
     },
-    /// Where to.
     MayGoto(usize),
     Exit,
 }
 
-/// From the map's first half to the call.
+/// Instructions from the map's first half to the call.
 const LOOKUP: usize = 4;
 
 /// Checks a program. `allowed`: maps that it may use.
 ///
 /// # Errors
-/// What no program of this compiler has in it.
+/// The first instruction that this compiler would not emit.
 pub fn inspect(object: &Object, allowed: &[Map]) -> Result<(), Foreign> {
     let forms = forms(object, allowed)?;
     beginning(object, &forms)?;
@@ -230,7 +227,8 @@ impl Parts {
         self == wanted
     }
 
-    /// Whether its second operand is a register or a constant, and the other place is empty.
+    /// Whether the second operand is a register; `None` if the field of the other form is not
+    /// empty.
     fn operand(self) -> Option<bool> {
         match self.code & code::REGISTER != 0 {
             true => (self.constant == 0).then_some(true),
@@ -269,7 +267,7 @@ fn wide(object: &Object, maps: &[Option<Map>], at: usize, parts: Parts) -> Resul
     }
 }
 
-/// Bytes that a load or store is about.
+/// The number of bytes that a load or store accesses.
 fn bytes(code: u8) -> u8 {
     match code & 0x18 {
         0x10 => 1,
@@ -291,7 +289,7 @@ fn store(parts: Parts) -> Option<Form> {
     match parts.code & !0x18 {
         code::STORE_CONSTANT if parts.from == 0 => Some(Form::StoreConstant),
         code::STORE if parts.constant == 0 => Some(Form::Store { bytes }),
-        // Nothing is exchanged.
+        // Exchanges are not emitted.
         code::ATOMIC if bytes >= 4 => {
             let fetch = parts.constant & code::FETCH != 0;
             matches!(parts.constant & !code::FETCH, 0x00 | 0x40 | 0x50 | 0xa0)
@@ -354,7 +352,7 @@ fn jump(at: usize, parts: Parts) -> Option<Form> {
     })
 }
 
-/// Behind the last lookup begins what can be repeated, and what writes.
+/// Only after the last lookup may a program jump backwards or write to a map.
 fn beginning(object: &Object, forms: &[Form]) -> Result<(), Foreign> {
     let is_lookup = |form: &Form| matches!(form, Form::Lookup(_));
     let Some(last) = forms.iter().rposition(is_lookup) else {

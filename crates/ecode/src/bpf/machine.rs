@@ -9,7 +9,6 @@ use super::Map;
 use crate::ir::Operator;
 use crate::source::Span;
 
-/// A virtual register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct V(pub u32);
 
@@ -28,6 +27,15 @@ pub(super) struct Label(pub u32);
 pub(super) enum Value {
     Register(V),
     Immediate(i32),
+}
+
+impl Value {
+    fn register_mut(&mut self) -> Option<&mut V> {
+        match self {
+            Value::Register(v) => Some(v),
+            Value::Immediate(_) => None,
+        }
+    }
 }
 
 /// The condition of a branch.
@@ -62,7 +70,7 @@ impl Test {
         }
     }
 
-    /// The same with its operands exchanged.
+    /// The equivalent condition with exchanged operands.
     pub(super) fn exchanged(self) -> Test {
         match self {
             Test::Less => Test::Greater,
@@ -103,7 +111,7 @@ pub(super) enum Inst {
         a: V,
         narrow: bool,
     },
-    /// To 64 bits.
+    /// Extends by the sign to 64 bits.
     SignExtend {
         to: V,
         from: V,
@@ -122,7 +130,7 @@ pub(super) enum Inst {
         value: Value,
         bits: u8,
     },
-    /// `old`: gets the former value.
+    /// An atomic operation on memory; `old` receives the former value.
     Atomic {
         old: Option<V>,
         base: V,
@@ -138,12 +146,12 @@ pub(super) enum Inst {
         b: Value,
         to: Label,
     },
-    /// The head of a loop: goes on, unless the kernel has had enough of it. It tells the verifier
-    /// that this point may be reached again and again.
+    /// The head of a loop. It jumps only if the loop has taken too long; it tells the verifier that
+    /// this point is reached repeatedly.
     MayGoto(Label),
     Label(Label),
-    /// The address of an element (0 if `key` is none) of a map, or 0. A call: the kernel's
-    /// registers 0 to 5 are lost.
+    /// The address of a map's element (element 0 without `key`), or 0. This is a call, which
+    /// overwrites the registers 0 to 5.
     Lookup {
         to: V,
         map: Map,
@@ -154,12 +162,12 @@ pub(super) enum Inst {
         to: V,
         map: Map,
     },
-    /// From the stack, which addresses only are kept on.
+    /// Loads an address from the stack, which holds only addresses.
     Fill {
         to: V,
         offset: i16,
     },
-    /// To the stack.
+    /// Stores an address on the stack.
     Keep {
         value: V,
         offset: i16,
@@ -168,7 +176,7 @@ pub(super) enum Inst {
     Exit,
 }
 
-/// An instruction with where it came from and how many loops are around it.
+/// An instruction with its part of the text and the number of loops around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Line {
     pub inst: Inst,
@@ -176,7 +184,7 @@ pub(super) struct Line {
     pub depth: u8,
 }
 
-/// A program on its way.
+/// A program in this form.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Code {
     pub lines: Vec<Line>,
@@ -191,13 +199,13 @@ pub(super) struct Code {
 /// What a register is for, and so where it is kept when the kernel's registers do not suffice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A number: in the frame, where the verifier knows nothing of it and so has nothing to tell
-    /// states apart by.
+    /// A number: kept in the frame, where the verifier does not track it and so cannot distinguish
+    /// states by it.
     Number,
-    /// The address of a memory: on the stack, where the verifier knows it.
+    /// The address of a memory: kept on the stack, where the verifier tracks it.
     Address,
-    /// Needed for a few instructions, at times as a number, at times as an address: stays where it
-    /// is. No instruction of the IR needs more than five of them.
+    /// Live for a few instructions, as a number or as an address: never moved to memory. No
+    /// instruction of the IR needs more than five of them.
     Place,
 }
 
@@ -220,7 +228,19 @@ impl Code {
 impl Inst {
     /// The register that is written.
     pub(super) fn written(&self) -> Option<V> {
-        match *self {
+        let mut copy = *self;
+        copy.written_mut().copied()
+    }
+
+    /// Makes it write another register.
+    pub(super) fn rename_written(&mut self, other: V) {
+        if let Some(to) = self.written_mut() {
+            *to = other;
+        }
+    }
+
+    fn written_mut(&mut self) -> Option<&mut V> {
+        match self {
             Inst::Move { to, .. }
             | Inst::Wide { to, .. }
             | Inst::Alu { to, .. }
@@ -230,7 +250,7 @@ impl Inst {
             | Inst::Lookup { to, .. }
             | Inst::Fill { to, .. }
             | Inst::Direct { to, .. } => Some(to),
-            Inst::Atomic { old, .. } => old,
+            Inst::Atomic { old, .. } => old.as_mut(),
             Inst::Store { .. }
             | Inst::Keep { .. }
             | Inst::Jump(_)
@@ -243,20 +263,28 @@ impl Inst {
 
     /// The registers that are read.
     pub(super) fn read(&self) -> [Option<V>; 2] {
-        let register = |value: Value| match value {
-            Value::Register(v) => Some(v),
-            Value::Immediate(_) => None,
-        };
-        match *self {
-            Inst::Move { from, .. } => [register(from), None],
-            Inst::Alu { a, b, .. } | Inst::Branch { a, b, .. } => [Some(a), register(b)],
-            Inst::Negate { a, .. } => [Some(a), None],
-            Inst::SignExtend { from, .. } => [Some(from), None],
-            Inst::Load { base, .. } => [Some(base), None],
-            Inst::Store { base, value, .. } => [Some(base), register(value)],
+        let mut copy = *self;
+        copy.read_mut().map(Option::<&mut V>::copied)
+    }
+
+    /// Calls `rename` on every register that is read.
+    pub(super) fn rename_read(&mut self, mut rename: impl FnMut(V) -> V) {
+        for v in self.read_mut().into_iter().flatten() {
+            *v = rename(*v);
+        }
+    }
+
+    fn read_mut(&mut self) -> [Option<&mut V>; 2] {
+        match self {
+            Inst::Move { from, .. } => [from.register_mut(), None],
+            Inst::Alu { a, b, .. } | Inst::Branch { a, b, .. } => [Some(a), b.register_mut()],
+            Inst::Store { base, value, .. } => [Some(base), value.register_mut()],
             Inst::Atomic { base, value, .. } => [Some(base), Some(value)],
-            Inst::Lookup { key, .. } => [key, None],
-            Inst::Keep { value, .. } => [Some(value), None],
+            Inst::Negate { a: v, .. }
+            | Inst::SignExtend { from: v, .. }
+            | Inst::Load { base: v, .. }
+            | Inst::Keep { value: v, .. } => [Some(v), None],
+            Inst::Lookup { key, .. } => [key.as_mut(), None],
             Inst::Fill { .. }
             | Inst::Wide { .. }
             | Inst::Direct { .. }
@@ -267,72 +295,7 @@ impl Inst {
         }
     }
 
-    /// Calls `rename` on every register that is read.
-    pub(super) fn rename_read(&mut self, mut rename: impl FnMut(V) -> V) {
-        let mut value = |value: &mut Value| {
-            if let Value::Register(v) = value {
-                *v = rename(*v);
-            }
-        };
-        match self {
-            Inst::Move { from, .. } => value(from),
-            Inst::Alu { a, b, .. } | Inst::Branch { a, b, .. } => {
-                value(b);
-                *a = rename(*a);
-            }
-            Inst::Negate { a: v, .. }
-            | Inst::SignExtend { from: v, .. }
-            | Inst::Load { base: v, .. }
-            | Inst::Keep { value: v, .. }
-            | Inst::Lookup { key: Some(v), .. } => *v = rename(*v),
-            Inst::Store {
-                base,
-                value: stored,
-                ..
-            } => {
-                value(stored);
-                *base = rename(*base);
-            }
-            Inst::Atomic { base, value, .. } => {
-                *base = rename(*base);
-                *value = rename(*value);
-            }
-            Inst::Lookup { key: None, .. }
-            | Inst::Fill { .. }
-            | Inst::Wide { .. }
-            | Inst::Direct { .. }
-            | Inst::Jump(_)
-            | Inst::MayGoto(_)
-            | Inst::Label(_)
-            | Inst::Exit => {}
-        }
-    }
-
-    /// Makes it write another register.
-    pub(super) fn rename_written(&mut self, other: V) {
-        match self {
-            Inst::Move { to, .. }
-            | Inst::Wide { to, .. }
-            | Inst::Alu { to, .. }
-            | Inst::Negate { to, .. }
-            | Inst::SignExtend { to, .. }
-            | Inst::Load { to, .. }
-            | Inst::Lookup { to, .. }
-            | Inst::Fill { to, .. }
-            | Inst::Atomic { old: Some(to), .. }
-            | Inst::Direct { to, .. } => *to = other,
-            Inst::Store { .. }
-            | Inst::Keep { .. }
-            | Inst::Atomic { old: None, .. }
-            | Inst::Jump(_)
-            | Inst::Branch { .. }
-            | Inst::MayGoto(_)
-            | Inst::Label(_)
-            | Inst::Exit => {}
-        }
-    }
-
-    /// Where it may go besides the next instruction.
+    /// The label to which it may jump.
     pub(super) fn target(&self) -> Option<Label> {
         match *self {
             Inst::Jump(to) | Inst::MayGoto(to) | Inst::Branch { to, .. } => Some(to),
@@ -345,7 +308,7 @@ impl Inst {
         matches!(self, Inst::Jump(_) | Inst::Exit)
     }
 
-    /// Whether nothing but a register is changed.
+    /// Whether it changes nothing but a register.
     pub(super) fn is_pure(&self) -> bool {
         self.written().is_some() && !matches!(self, Inst::Lookup { .. } | Inst::Atomic { .. })
     }

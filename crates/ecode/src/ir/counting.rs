@@ -1,10 +1,9 @@
-//! Loops that count: `loop L { if !(r < N) exit L; ...; r = r + c }`. What is known of such a
-//! register at the head of the loop, and how often the loop goes round at most.
+//! Counting loops, `loop L { if !(r < N) exit L; ...; r = r + c }`: the range of the counter r at
+//! the head of the loop, and the largest number of rounds.
 //!
-//! The register is written once in the loop, on the way to its end, and the first thing that the
-//! loop does is to compare it with something that the loop does not change. So wherever the write
-//! is reached the register has not gone beyond that limit, and is one step beyond it at most
-//! behind the write.
+//! The loop writes the counter once per round, and begins with a comparison of the counter with a
+//! limit that the loop does not change. So before the write the counter is within the limit, and
+//! after it the counter exceeds the limit by one step at most.
 
 use super::{Instruction, Label, Op, Operand, Operator, Register, Relation};
 use crate::range::Range;
@@ -12,21 +11,21 @@ use crate::range::Range;
 /// A loop that counts in a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counting {
-    /// By which register.
+    /// The counter.
     pub register: Register,
     /// The step of each round.
     pub by: i64,
-    /// The range of the register before the loop.
+    /// The range of the counter before the loop.
     pub first: Range,
-    /// The range of the register at the head.
+    /// The range of the counter at the head.
     pub at_head: Range,
-    /// How often the end of the body is passed at most.
+    /// The largest number of rounds that reach the end of the body.
     pub rounds: u64,
-    /// Just so often, unless something else leaves the loop.
+    /// Whether that is the exact number, unless the loop is left from within.
     pub is_exact: bool,
 }
 
-/// How deep the value that is written is looked for: a sum that is extended and copied.
+/// Instructions through which the written value is traced: a sum that is extended and copied.
 const FAR: u32 = 4;
 
 /// Finds the register by which a loop counts; `range`: the range of an operand before it.
@@ -36,16 +35,16 @@ pub fn counting(
     range: &dyn Fn(Operand) -> Range,
 ) -> Option<Counting> {
     let (relation, a, b) = goes_on(label, &body.first()?.op)?;
-    let below = |register, limit, strict| bound_above(body, register, limit, strict, range);
-    let above = |register, limit, strict| bound_below(body, register, limit, strict, range);
-    // Without sign, a limit that is not negative says that the register is not, either.
+    let below = |register, limit, strict| bound(body, register, (limit, strict), true, range);
+    let above = |register, limit, strict| bound(body, register, (limit, strict), false, range);
+    // In a comparison without sign, a limit that is not negative implies a counter that is not.
     let natural = |limit: Operand| range(limit).low >= 0;
     match (relation, a, b) {
         (Relation::LessSigned, Operand::Register(r), limit) => {
-            below(r, limit, 1).or_else(|| other(b).and_then(|r| above(r, a, 1)))
+            below(r, limit, 1).or_else(|| b.register().and_then(|r| above(r, a, 1)))
         }
         (Relation::LessEqualSigned, Operand::Register(r), limit) => {
-            below(r, limit, 0).or_else(|| other(b).and_then(|r| above(r, a, 0)))
+            below(r, limit, 0).or_else(|| b.register().and_then(|r| above(r, a, 0)))
         }
         (Relation::LessSigned, limit, Operand::Register(r)) => above(r, limit, 1),
         (Relation::LessEqualSigned, limit, Operand::Register(r)) => above(r, limit, 0),
@@ -55,14 +54,7 @@ pub fn counting(
     }
 }
 
-fn other(operand: Operand) -> Option<Register> {
-    match operand {
-        Operand::Register(register) => Some(register),
-        Operand::Constant(_) => None,
-    }
-}
-
-/// The relation that holds where the loop goes on behind this instruction.
+/// The relation that holds where the loop continues after this instruction.
 fn goes_on(label: Label, op: &Op) -> Option<(Relation, Operand, Operand)> {
     let Op::If {
         relation,
@@ -88,70 +80,45 @@ fn goes_on(label: Label, op: &Op) -> Option<(Relation, Operand, Operand)> {
     })
 }
 
-/// `register < limit` (or `<=`, if `strict` is 0), and it grows.
-fn bound_above(
+/// `register < limit` (or `<=`, if `strict` is 0), and it grows; or, downwards, `limit < register`,
+/// and it shrinks.
+fn bound(
     body: &[Instruction],
     register: Register,
-    limit: Operand,
-    strict: i64,
+    (limit, strict): (Operand, i64),
+    grows: bool,
     range: &dyn Fn(Operand) -> Range,
 ) -> Option<Counting> {
     let (by, fits) = step(body, register)?;
-    let (first, limit) = (
-        range(Operand::Register(register)),
-        fixed(body, limit, range)?,
-    );
-    let last = limit.high.checked_sub(strict)?;
-    let end = last.checked_add(by).filter(|_| by > 0)?;
-    let at_head = Range {
-        low: first.low,
-        high: first.high.max(end),
+    if by == 0 || (by > 0) != grows {
+        return None;
+    }
+    let first = range(Operand::Register(register));
+    let limit = fixed(body, limit, range)?;
+    let last = match grows {
+        true => limit.high.checked_sub(strict)?,
+        false => limit.low.checked_add(strict)?,
     };
-    let distance = i128::from(last) - i128::from(first.low);
-    counted(
-        Counting {
-            register,
-            by,
-            first,
-            at_head,
-            rounds: rounds(distance, by)?,
-            is_exact: first.only().and(limit.only()).is_some(),
-        },
-        fits,
-    )
-}
-
-/// `limit < register` (or `<=`), and it shrinks.
-fn bound_below(
-    body: &[Instruction],
-    register: Register,
-    limit: Operand,
-    strict: i64,
-    range: &dyn Fn(Operand) -> Range,
-) -> Option<Counting> {
-    let (by, fits) = step(body, register)?;
-    let (first, limit) = (
-        range(Operand::Register(register)),
-        fixed(body, limit, range)?,
-    );
-    let last = limit.low.checked_add(strict)?;
-    let end = last.checked_add(by).filter(|_| by < 0)?;
-    let at_head = Range {
-        low: first.low.min(end),
-        high: first.high,
+    let end = last.checked_add(by)?;
+    let (at_head, distance) = match grows {
+        true => (
+            Range::new(first.low, first.high.max(end)),
+            i128::from(last) - i128::from(first.low),
+        ),
+        false => (
+            Range::new(first.low.min(end), first.high),
+            i128::from(first.high) - i128::from(last),
+        ),
     };
-    let distance = i128::from(first.high) - i128::from(last);
-    counted(
-        Counting {
-            register,
-            by,
-            first,
-            at_head,
-            rounds: rounds(distance, by)?,
-            is_exact: first.only().and(limit.only()).is_some(),
-        },
-        fits,
-    )
+    let counting = Counting {
+        register,
+        by,
+        first,
+        at_head,
+        rounds: rounds(distance, by)?,
+        is_exact: first.only().and(limit.only()).is_some(),
+    };
+    fits.holds(at_head).then_some(counting)
 }
 
 fn rounds(distance: i128, by: i64) -> Option<u64> {
@@ -160,10 +127,6 @@ fn rounds(distance: i128, by: i64) -> Option<u64> {
         _ => distance / i128::from(by.unsigned_abs()) + 1,
     };
     u64::try_from(rounds).ok()
-}
-
-fn counted(counting: Counting, fits: Range) -> Option<Counting> {
-    fits.holds(counting.at_head).then_some(counting)
 }
 
 /// The range of an operand that the loop does not change.
@@ -178,7 +141,7 @@ fn fixed(
     }
 }
 
-/// The step of a register in each round, and the range in which that is right.
+/// The step of a register in each round, and the range in which it does not wrap.
 fn step(body: &[Instruction], register: Register) -> Option<(i64, Range)> {
     if writes(body, register) != 1 {
         return None;

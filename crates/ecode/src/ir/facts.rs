@@ -1,18 +1,18 @@
-//! What is known about registers at a point of a program: bounds of their values, that one is a
-//! copy of another, that one is the outcome of a comparison. The simplifier changes a program by
-//! it, the verifier of the IR proves with it that addresses stay inside.
+//! Facts about registers at a point of a program: the range of each value, and whether a register
+//! is a copy of another one or the outcome of a comparison. The simplifier uses them, and with them
+//! the verifier of the IR proves that addresses stay inside their regions.
 //!
-//! Whoever walks a program forwards calls [`Facts::apply`] for each plain instruction, and for the
+//! A forward walk through a program calls [`Facts::apply`] for each plain instruction, and for the
 //! others:
 //!
-//! - before a loop's body [`Facts::enter_loop`]: the beginning of the body is reached from its end
-//!   too;
+//! - before a loop's body [`Facts::enter_loop`], since the body is reached from its end, too;
 //! - for each branch of an `if` [`Facts::mark`], [`Facts::assume`], and then
 //!   [`Facts::end_branch`]; behind both [`Facts::join`];
-//! - behind a block or loop [`Facts::end_block`]: an exit may have come from anywhere inside.
+//! - after a block or loop [`Facts::end_block`], since an exit may have come from anywhere inside.
 //!
-//! A register has a version, new with each write; what refers to a register names the version it
-//! meant, and is void once that has changed. Undoing a branch brings the versions back as well.
+//! A register has a version, new with each write. A fact that refers to a register names its
+//! version, and is void once the version has changed. Undoing a branch restores the versions as
+//! well.
 
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
@@ -22,23 +22,23 @@ use super::invariant::invariant;
 use super::{Address, Instruction, Label, Op, Operand, Operator, Region, Register, Relation};
 use crate::range::Range;
 
-/// An operand as it was when something was said about it.
+/// An operand with its version at the time of a fact.
 type Then = (Operand, u32);
 
 /// An odd number with half of its bits set.
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
-/// Places for computations by their hash: loops that are written out add more of them.
+/// Slots for computations by their hash: unrolled loops add computations.
 const HASHES_LEAST: usize = 256;
-/// Writes that are looked at for what loops keep: a millisecond's worth.
+/// Writes that may be examined for invariants of loops: about a millisecond.
 const EFFORT: usize = 20_000;
-/// Computations with one hash that are looked at. A text may be made so that all have the same.
+/// Computations with one hash that are compared: a hostile text can give all the same hash.
 const SAME_HASH: u32 = 64;
 
-/// What a register was computed from: what gives the same when it is done again.
+/// How a register was computed, if the same computation always has the same result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Computation {
     Binary(Operator, Operand, Operand),
-    /// Of memory that nobody changes in a run.
+    /// A load from memory that does not change during a run.
     Load(Address, u8, bool),
 }
 
@@ -55,7 +55,7 @@ impl Computation {
         }
     }
 
-    /// The same for equal ones; spread over all 32 bits.
+    /// Equal for equal computations; spread over all 32 bits.
     fn hash(self) -> u32 {
         let mix = |hash: u64, word: u64| (hash.rotate_left(23) ^ word).wrapping_mul(MIX);
         let of_operand = |hash, operand| match operand {
@@ -85,16 +85,16 @@ impl Computation {
     }
 }
 
-/// What is known about one register. There are as many as registers, and another one for each
-/// change that may be undone; so what is large and rare is in lists, and here is its number there.
+/// The facts about one register. There is one for each register, and another one for each change
+/// that may be undone; so large and rare facts are in lists, and their numbers are here.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     range: Range,
-    /// It has the value of this.
+    /// The operand of which it is a copy.
     same: Number<Then>,
-    /// It is 1 if this holds, else 0.
+    /// The comparison of which it is the outcome, 1 or 0.
     outcome: Number<(Relation, Then, Then)>,
-    /// It is the result of this.
+    /// The computation of which it is the result.
     computed: Number<Computed>,
     version: u32,
 }
@@ -111,7 +111,7 @@ impl Known {
     };
 }
 
-/// Which of a [`List`] something is, if any.
+/// The number of an entry of a [`List`], or none.
 #[derive(Debug)]
 struct Number<T>(Option<NonZeroU32>, PhantomData<T>);
 
@@ -151,7 +151,7 @@ struct Computed {
     operands: [Then; 2],
     /// The register that was computed.
     to: Register,
-    /// The one before it with the same hash.
+    /// The former one with the same hash.
     before: Number<Computed>,
 }
 
@@ -162,14 +162,14 @@ pub struct Facts {
     sames: List<Then>,
     outcomes: List<(Relation, Then, Then)>,
     computations: List<Computed>,
-    /// The last of them with each hash; a power of two.
+    /// The last computation with each hash; its length is a power of two.
     last: Vec<Number<Computed>>,
     versions: u32,
     /// The former state of each changed register, for going back.
     undo: Vec<(u32, Known)>,
     /// Each write: the register and its range.
     writes: Vec<(u32, Range)>,
-    /// Writes in loops that may still be looked at for what all rounds keep.
+    /// Writes in loops that may still be examined for invariants.
     pub(super) effort: usize,
 }
 
@@ -180,14 +180,14 @@ pub struct Mark {
     writes: usize,
 }
 
-/// How a branch of an `if` ended: the registers it wrote, as they are at its end.
+/// The registers that a branch of an `if` wrote, with their ranges at its end.
 #[derive(Debug)]
 pub struct Branch {
     written: Vec<(u32, Range)>,
 }
 
 impl Branch {
-    /// The registers that both branches have written, each with a range that holds both.
+    /// Keeps the registers that both branches have written, each with the hull of both ranges.
     pub(super) fn or(&mut self, other: &Branch) {
         let mut others = other.written.iter().peekable();
         self.written.retain_mut(|(register, range)| {
@@ -219,7 +219,7 @@ impl Facts {
         }
     }
 
-    /// There are so many registers now.
+    /// Extends the facts to so many registers.
     pub fn grow(&mut self, registers: u32) {
         self.known.resize(registers as usize, Known::UNWRITTEN);
     }
@@ -258,18 +258,10 @@ impl Facts {
 
     /// Whether the relation holds, if the ranges decide it.
     pub fn decide(&self, relation: Relation, a: Operand, b: Operand) -> Option<bool> {
-        let (a, b) = (self.range(a), self.range(b));
-        match relation {
-            Relation::Equal => a.equal(b),
-            Relation::NotEqual => a.equal(b).map(|equal| !equal),
-            Relation::Less => a.unsigned().less(b.unsigned()),
-            Relation::LessEqual => b.unsigned().less(a.unsigned()).map(|less| !less),
-            Relation::LessSigned => a.less(b),
-            Relation::LessEqualSigned => b.less(a).map(|less| !less),
-        }
+        self.range(a).related(relation, self.range(b))
     }
 
-    /// A register that already has the result of this.
+    /// A register that already holds the result of this instruction.
     pub fn result(&self, op: &Op) -> Option<Operand> {
         let computation = Computation::of(op)?;
         let to = self.last_to(computation)?;
@@ -280,7 +272,7 @@ impl Facts {
         same.then_some(Operand::Register(to))
     }
 
-    /// Which register was the last to be computed so. It may have changed since.
+    /// The register that was last computed in this way. It may have changed since.
     fn last_to(&self, computation: Computation) -> Option<Register> {
         let mut at = self.last[self.place(computation)];
         for _ in 0..SAME_HASH {
@@ -293,12 +285,12 @@ impl Facts {
         None
     }
 
-    /// Where in `last` it is looked for.
+    /// The slot of a computation in `last`.
     fn place(&self, computation: Computation) -> usize {
         computation.hash() as usize & (self.last.len() - 1)
     }
 
-    /// The register and the constant that a register is the sum of.
+    /// The register and the constant whose sum a register is.
     pub fn sum(&self, of: Register) -> Option<(Register, i64)> {
         let computed = self.known[of.0 as usize].computed;
         let Computed {
@@ -364,11 +356,12 @@ impl Facts {
         );
     }
 
-    /// After this instruction; not for those with instructions in them.
+    /// Updates the facts for this instruction, which contains no others.
     pub fn apply(&mut self, op: &Op) {
+        let range = written(op, &|operand| self.range(operand));
         match *op {
             Op::Set { to, from } => {
-                let (range, same) = (self.range(from), self.then(self.resolve(from)));
+                let same = self.then(self.resolve(from));
                 let outcome = match from {
                     Operand::Register(from) => self.known[from.0 as usize].outcome,
                     Operand::Constant(_) => Number::NONE,
@@ -380,42 +373,21 @@ impl Facts {
                     known.same = self.sames.add(same);
                 }
             }
-            Op::Binary { to, operator, a, b } => {
-                let range = Range::combined(operator, self.range(a), self.range(b));
-                self.compute(op, to, range);
-            }
+            Op::Binary { to, .. } | Op::Load { to, .. } => self.compute(op, to, range),
             Op::Compare { to, relation, a, b } => {
-                let range = match self.decide(relation, a, b) {
-                    Some(known) => Range::of(i64::from(known)),
-                    None => Range::BOOL,
-                };
                 let outcome = (relation, self.then(a), self.then(b));
                 self.write(to, range);
                 self.known[to.0 as usize].outcome = self.outcomes.add(outcome);
-            }
-            Op::Extend {
-                to,
-                from,
-                bits,
-                signed,
-            } => {
-                let (all, of) = (Range::of_bits(bits, signed), self.range(from));
-                self.write(to, if all.holds(of) { of } else { all });
             }
             Op::Bound { index, count } => {
                 let below = Range::new(0, i64::from(count) - 1);
                 self.narrow(Operand::Register(index), below);
             }
-            Op::Load {
-                to, bits, signed, ..
-            } => self.compute(op, to, Range::of_bits(bits, signed)),
-            Op::Atomic {
-                old: Some(old),
-                bits,
-                ..
-            } => self.write(old, Range::of_bits(bits, false)),
-            Op::NextBit { to, .. } => self.write(to, Range::new(-1, 63)),
-            _ => {}
+            _ => {
+                if let Some(to) = op.writes() {
+                    self.write(to, range);
+                }
+            }
         }
     }
 
@@ -475,14 +447,14 @@ impl Facts {
         }
     }
 
-    /// Nothing is known about it any more.
+    /// Forgets all facts about a register.
     pub fn forget(&mut self, register: Register) {
         self.write(register, Range::ALL);
     }
 
-    /// At the head of a loop with this body: what it writes is forgotten, but for the bounds that
-    /// all rounds keep, and what the register that it counts by can be. How often the body runs to
-    /// its end at most, if that is known.
+    /// At the head of a loop with this body: forgets the registers that the loop writes, except for
+    /// their invariant ranges and the range of the loop's counter. Returns the largest number of
+    /// times that the end of the body is reached, if it is known.
     pub fn enter_loop(&mut self, label: Label, body: &[Instruction]) -> Option<u64> {
         let counting = counting(label, body, &|operand| self.range(operand));
         let mut effort = self.effort;
@@ -497,7 +469,7 @@ impl Facts {
         Some(counting.rounds)
     }
 
-    /// Nothing is known any more about the registers that these instructions write.
+    /// Forgets the registers that these instructions write.
     fn forget_written(&mut self, body: &[Instruction]) {
         for instruction in body {
             if let Some(register) = instruction.op.writes() {
@@ -518,7 +490,7 @@ impl Facts {
         }
     }
 
-    /// Ends a branch that began at this mark, and goes back to the state there.
+    /// Ends a branch that began at this mark, and restores the facts there.
     pub fn end_branch(&mut self, mark: Mark) -> Branch {
         let branch = self.since(mark);
         self.back(mark);
@@ -544,7 +516,7 @@ impl Facts {
         }
     }
 
-    /// Behind an `if`, either of whose branches may have been taken and ended.
+    /// After an `if` of which either branch may have been taken.
     pub fn join(&mut self, then: &Branch, otherwise: &Branch) {
         for (one, other) in [(then, otherwise), (otherwise, then)] {
             for (register, range) in &one.written {
@@ -562,22 +534,22 @@ impl Facts {
         }
     }
 
-    /// Behind an `if` of which only this branch ends.
+    /// After an `if` of which only this branch continues.
     pub fn take(&mut self, branch: &Branch) {
         for (register, range) in &branch.written {
             self.write(Register(*register), *range);
         }
     }
 
-    /// Each register that a branch has written is within the bounds it has at its end, too.
+    /// Narrows each register that a branch has written to its range at the branch's end.
     pub(super) fn narrow_all(&mut self, branch: &Branch) {
         for (register, range) in &branch.written {
             self.narrow(Operand::Register(Register(*register)), *range);
         }
     }
 
-    /// Behind a block or loop that began at this mark, at whose exits a register may have any of
-    /// the values written inside, or the one from before.
+    /// After a block or loop that began at this mark: at its exits a register may have any of the
+    /// values written inside, or the one from before.
     pub fn end_block(&mut self, mark: Mark) {
         self.back(mark);
         let mut inside: Vec<(u32, Range)> = self.writes.drain(mark.writes..).collect();
@@ -587,6 +559,42 @@ impl Facts {
             let before = self.known[register as usize].range;
             let range = same.iter().fold(before, |all, (_, range)| all.hull(*range));
             self.write(Register(register), range);
+        }
+    }
+}
+
+/// The range of the value that an instruction writes; `range`: that of an operand before it.
+pub(super) fn written(op: &Op, range: &dyn Fn(Operand) -> Range) -> Range {
+    match *op {
+        Op::Set { from, .. } => range(from),
+        Op::Binary { operator, a, b, .. } => Range::combined(operator, range(a), range(b)),
+        Op::Compare { relation, a, b, .. } => match range(a).related(relation, range(b)) {
+            Some(known) => Range::of(i64::from(known)),
+            None => Range::BOOL,
+        },
+        Op::Extend {
+            from, bits, signed, ..
+        } => {
+            let (all, of) = (Range::of_bits(bits, signed), range(from));
+            if all.holds(of) { of } else { all }
+        }
+        Op::Load { bits, signed, .. } => Range::of_bits(bits, signed),
+        Op::Atomic { bits, .. } => Range::of_bits(bits, false),
+        Op::NextBit { .. } => Range::new(-1, 63),
+        _ => Range::ALL,
+    }
+}
+
+impl Range {
+    /// Whether a relation holds for all registers with these ranges; `None`: for some only.
+    fn related(self, relation: Relation, b: Range) -> Option<bool> {
+        match relation {
+            Relation::Equal => self.equal(b),
+            Relation::NotEqual => self.equal(b).map(|equal| !equal),
+            Relation::Less => self.unsigned().less(b.unsigned()),
+            Relation::LessEqual => b.unsigned().less(self.unsigned()).map(|less| !less),
+            Relation::LessSigned => self.less(b),
+            Relation::LessEqualSigned => b.less(self).map(|less| !less),
         }
     }
 }

@@ -7,12 +7,13 @@
 //! registers that the loop changes. Since a bound is widened only once, the iteration soon ends.
 //! The caller limits the number of writes that are examined, so no text takes long.
 
+use super::facts::written;
 use super::{Instruction, Op, Operand, Register};
 use crate::range::Range;
 
-/// After so many rounds bounds that still move are given up.
+/// After so many rounds, bounds that still move are widened.
 const GROWING: u32 = 2;
-/// More rounds are not needed; if they are, nothing is known.
+/// The largest number of rounds; if more are needed, there is no result.
 const ROUNDS: u32 = 8;
 
 /// A register that the loop writes.
@@ -20,13 +21,12 @@ const ROUNDS: u32 = 8;
 struct Bounds {
     register: Register,
     now: Range,
-    /// Whatever the loop does to the others.
+    /// Its range if nothing is known of the registers that the loop writes.
     widest: Range,
 }
 
-/// The registers that these instructions write, each with bounds that it has at the beginning and
-/// the end of every round; none if that takes more than `effort`. `range`: what is known before the
-/// first.
+/// The registers that these instructions write, each with its range at the beginning and the end of
+/// every round; none if that takes more than `effort`. `range`: the ranges before the first round.
 pub(super) fn invariant(
     body: &[Instruction],
     range: &dyn Fn(Operand) -> Range,
@@ -79,7 +79,8 @@ pub(super) fn invariant(
 }
 
 impl Range {
-    /// Where this range exceeds the former one, the widest possible one.
+    /// This range, with each bound that exceeds the former range replaced by that of the widest
+    /// one.
     fn given_up(self, former: Range, widest: Range) -> Range {
         Range {
             low: if self.low < former.low {
@@ -111,7 +112,7 @@ fn write_all(
     which: &dyn Fn(&mut Bounds) -> &mut Range,
 ) {
     each_write(body, &mut |register, op| {
-        let given = result(op, &|operand| range(operand, all));
+        let given = written(op, &|operand| range(operand, all));
         if let Some(at) = find(all, Operand::Register(register)) {
             let bounds = which(&mut all[at]);
             *bounds = bounds.hull(given);
@@ -125,23 +126,5 @@ fn each_write<'i>(body: &'i [Instruction], visit: &mut dyn FnMut(Register, &'i O
             visit(register, op);
         }
         op.bodies().for_each(|inner| each_write(inner, visit));
-    }
-}
-
-/// The range of an instruction's result.
-fn result(op: &Op, range: &dyn Fn(Operand) -> Range) -> Range {
-    match *op {
-        Op::Set { from, .. } => range(from),
-        Op::Binary { operator, a, b, .. } => Range::combined(operator, range(a), range(b)),
-        Op::Compare { .. } => Range::BOOL,
-        Op::Extend {
-            from, bits, signed, ..
-        } => {
-            let (all, of) = (Range::of_bits(bits, signed), range(from));
-            if all.holds(of) { of } else { all }
-        }
-        Op::Load { bits, signed, .. } => Range::of_bits(bits, signed),
-        Op::NextBit { .. } => Range { low: -1, high: 63 },
-        _ => Range::ALL,
     }
 }
