@@ -15,6 +15,7 @@
 
 #![no_std]
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod audience;
 pub mod channel;

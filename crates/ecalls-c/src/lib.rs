@@ -12,6 +12,7 @@
 //! options are null or at least as long as their `size` says; an output is null or can be written;
 //! memory that is passed is not changed by others during the call.
 
+#![warn(missing_docs)]
 #![allow(
     unsafe_code,
     reason = "pointers of C callers are this crate's work; see the root's Safety"

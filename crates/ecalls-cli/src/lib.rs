@@ -6,7 +6,6 @@
 //! - [`output`]: tables for people, JSON for programs; [`duration`]: `250us`, `5ms`.
 
 #![forbid(unsafe_code)]
-#![allow(missing_docs, reason = "it is not published, and names say enough")]
 
 pub mod arguments;
 pub mod duration;

@@ -23,10 +23,6 @@
     unsafe_code,
     reason = "system calls and mapped kernel memory are this crate's work"
 )]
-#![allow(
-    missing_docs,
-    reason = "it is not published: only what a name does not say is written down"
-)]
 
 pub mod access;
 pub mod core;

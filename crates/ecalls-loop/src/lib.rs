@@ -32,6 +32,7 @@
 //! `doc/loop.md` is the chapter about it.
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod bare;
 pub mod clock;

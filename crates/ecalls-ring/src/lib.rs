@@ -18,6 +18,7 @@
 
 #![cfg_attr(not(loom), no_std)]
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 extern crate alloc;
 

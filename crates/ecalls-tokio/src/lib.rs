@@ -16,6 +16,7 @@
 //! to a `LocalSet`. While the loop has something to run, it yields to the other tasks at each turn:
 //! its timers wait for them, so they should be as short as its events.
 
+#![warn(missing_docs)]
 #![allow(
     unsafe_code,
     reason = "the runtime wants a promise for each descriptor that it watches"

@@ -34,6 +34,7 @@
 //! - [`mod@format`]: the data of events, by field name.
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod channel;
 pub mod child;

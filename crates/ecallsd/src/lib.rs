@@ -16,7 +16,6 @@
 //! - [`log`], [`notify`], [`metrics`]: output for people, systemd and Prometheus.
 
 #![forbid(unsafe_code)]
-#![allow(missing_docs, reason = "it is not published, and names say enough")]
 
 pub mod broker;
 pub mod client;

@@ -5,7 +5,6 @@
 
 use crate::source::Span;
 
-/// A text.
 #[derive(Clone, Debug, Default)]
 pub struct Unit {
     /// Declarations, in order.
@@ -37,46 +36,35 @@ pub enum Item {
 /// A name where it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
-    /// The name.
     pub text: String,
-    /// Where.
     pub span: Span,
 }
 
-/// See [`Item::Struct`].
 #[derive(Clone, Debug)]
 pub struct StructItem {
-    /// Its name.
     pub name: Name,
     /// Its fields: declarations without initialisers.
     pub fields: Vec<Declaration>,
-    /// All of it.
     pub span: Span,
 }
 
-/// See [`Item::Enum`].
 #[derive(Clone, Debug)]
 pub struct EnumItem {
     /// Its name; an enum may have none.
     pub name: Option<Name>,
     /// Names with their values, where given.
     pub values: Vec<(Name, Option<Expression>)>,
-    /// All of it.
     pub span: Span,
 }
 
-/// See [`Item::Function`].
 #[derive(Clone, Debug)]
 pub struct FunctionItem {
     /// The type of its result.
     pub ty: TypeName,
-    /// Its name.
     pub name: Name,
     /// One declarator each, no initialisers.
     pub parameters: Vec<Declaration>,
-    /// Its body.
     pub body: Block,
-    /// All of it.
     pub span: Span,
 }
 
@@ -90,7 +78,6 @@ pub struct ServiceItem {
     pub kinds: Vec<Name>,
     /// `deadline US;`
     pub deadlines: Vec<Expression>,
-    /// All of it.
     pub span: Span,
 }
 
@@ -101,11 +88,9 @@ pub struct TestItem {
     pub name: String,
     /// `input.x = 3;` (assignments to input, event, attr("name"), sinks), `run;`, `expect EXPR;`
     pub steps: Vec<TestStep>,
-    /// All of it.
     pub span: Span,
 }
 
-/// See [`TestItem::steps`].
 #[derive(Clone, Debug)]
 pub enum TestStep {
     /// `PLACE = VALUE;`
@@ -124,18 +109,13 @@ pub enum TestStep {
 /// A type as it is written, without the dimensions that stand behind the name.
 #[derive(Clone, Debug)]
 pub struct TypeName {
-    /// Which.
     pub kind: TypeKind,
-    /// Its words.
     pub span: Span,
 }
 
-/// See [`TypeName`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TypeKind {
-    /// `void`
     Void,
-    /// `bool`
     Bool,
     /// An integer: `unsigned long`, `u16`, `int32_t`, `char`, `size_t`...
     Int(crate::types::Int),
@@ -158,27 +138,21 @@ pub struct Declaration {
     pub is_const: bool,
     /// The type of all.
     pub ty: TypeName,
-    /// The variables.
     pub variables: Vec<Declarator>,
-    /// All of it.
     pub span: Span,
 }
 
 /// One variable of a declaration.
 #[derive(Clone, Debug)]
 pub struct Declarator {
-    /// Its name.
     pub name: Name,
     /// Its dimensions, the outermost first; `None`: as many as the initialiser has.
     pub dimensions: Vec<Option<Expression>>,
-    /// Its first value.
     pub initialiser: Option<Initialiser>,
 }
 
-/// A first value.
 #[derive(Clone, Debug)]
 pub enum Initialiser {
-    /// An expression.
     Value(Expression),
     /// `{ 1, 2 }`, `{ .a = 1, [3] = 2 }`
     List(Vec<Element>, Span),
@@ -189,11 +163,9 @@ pub enum Initialiser {
 pub struct Element {
     /// Where it goes, if that is said: `.a`, `[3]`.
     pub designator: Option<Designator>,
-    /// The value.
     pub value: Initialiser,
 }
 
-/// See [`Element::designator`].
 #[derive(Clone, Debug)]
 pub enum Designator {
     /// `.a`
@@ -205,51 +177,39 @@ pub enum Designator {
 /// `{ ... }`
 #[derive(Clone, Debug, Default)]
 pub struct Block {
-    /// In order.
     pub statements: Vec<Statement>,
     /// With its braces.
     pub span: Span,
 }
 
-/// A statement.
 #[derive(Clone, Debug)]
 pub struct Statement {
-    /// Which.
     pub kind: StatementKind,
-    /// All of it.
     pub span: Span,
 }
 
-/// See [`Statement`].
 #[derive(Clone, Debug)]
 pub enum StatementKind {
-    /// `;`
     Empty,
-    /// Variables.
     Declaration(Declaration),
     /// `EXPR;`
     Expression(Expression),
     /// `{ ... }`
     Block(Block),
-    /// `if`
     If {
-        /// The condition.
         condition: Expression,
         /// If it is not 0.
         then: Box<Statement>,
         /// If it is 0.
         otherwise: Option<Box<Statement>>,
     },
-    /// `while`
     While {
         /// Goes on while it is not 0.
         condition: Expression,
-        /// The body.
         body: Box<Statement>,
     },
     /// `do ... while`
     Do {
-        /// The body.
         body: Box<Statement>,
         /// Goes on while it is not 0.
         condition: Expression,
@@ -262,12 +222,10 @@ pub enum StatementKind {
         condition: Option<Expression>,
         /// After each round.
         next: Option<Expression>,
-        /// The body.
         body: Box<Statement>,
     },
     /// `for (s in sinks)`
     ForSink {
-        /// The sink's name.
         name: Name,
         /// The statement for each sink.
         body: Box<Statement>,
@@ -276,7 +234,6 @@ pub enum StatementKind {
     Switch {
         /// The value that is compared.
         value: Expression,
-        /// In order.
         groups: Vec<SwitchGroup>,
     },
     /// `break;`
@@ -292,25 +249,18 @@ pub enum StatementKind {
 pub struct SwitchGroup {
     /// `None` is `default`.
     pub labels: Vec<(Option<Expression>, Span)>,
-    /// Its statements.
     pub statements: Vec<Statement>,
 }
 
-/// An expression.
 #[derive(Clone, Debug)]
 pub struct Expression {
-    /// Which.
     pub kind: ExpressionKind,
-    /// All of it.
     pub span: Span,
 }
 
-/// See [`Expression`].
 #[derive(Clone, Debug)]
 pub enum ExpressionKind {
-    /// A number.
     Integer {
-        /// Its value.
         value: u64,
         /// `u`
         unsigned: bool,
@@ -373,50 +323,30 @@ pub enum ExpressionKind {
 /// An operator before one operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum UnaryOperator {
-    /// `+`
     Plus,
-    /// `-`
     Minus,
-    /// `~`
     Complement,
-    /// `!`
     Not,
 }
 
 /// An operator between two operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BinaryOperator {
-    /// `+`
     Add,
-    /// `-`
     Subtract,
-    /// `*`
     Multiply,
-    /// `/`
     Divide,
-    /// `%`
     Remainder,
-    /// `<<`
     ShiftLeft,
-    /// `>>`
     ShiftRight,
-    /// `&`
     And,
-    /// `|`
     Or,
-    /// `^`
     Xor,
-    /// `<`
     Less,
-    /// `<=`
     LessEqual,
-    /// `>`
     Greater,
-    /// `>=`
     GreaterEqual,
-    /// `==`
     Equal,
-    /// `!=`
     NotEqual,
 }
 

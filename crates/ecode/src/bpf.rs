@@ -4,19 +4,19 @@
 //! |---|---|
 //! | `flat` | one list with jumps |
 //! | `select`, `operate`, `expand` | instructions with virtual registers (`machine`) |
-//! | `near` | addresses that are there already |
-//! | `fault` | what is noted when a run ends before its time |
-//! | `improve` | fewer of them |
-//! | `live`, `allocate` | the kernel's ten registers |
-//! | `encode` | bytes |
-//! | `btf` | what came from which line, for tools |
-//! | `disassemble` | text, for people |
-//! | `inspect` | whether a program is one of ours, for who does not trust where it comes from |
+//! | `near` | reuse of addresses that a register already holds |
+//! | `fault` | the record of a run that ends early |
+//! | `improve` | fewer instructions |
+//! | `live`, `allocate` | allocation of the kernel's ten registers |
+//! | `encode` | `struct bpf_insn` |
+//! | `btf` | the line of each instruction, for tools of the kernel |
+//! | `disassemble` | the program as text |
+//! | `inspect` | whether this compiler can have made a program that an untrusted process delivers |
 //!
-//! **Loops** are jumps back to a `may_goto`, an instruction of the kernel's (6.9) that goes on
-//! unless the loop has taken a quarter of a second. It is there for the verifier, which walks such
-//! a loop until it learns nothing new; the end of a loop that matters is that of the fuel. Measured
-//! on 6.18, `for i < 16, for j < 8: if (v[i][j] > load) s++`, the frame a map's element:
+//! **Loops** are jumps back to a `may_goto` (Linux 6.9), which leaves the loop only if that has
+//! taken a quarter of a second. It is there for the verifier, which walks such a loop until a round
+//! reaches no new state; what really bounds a loop is the fuel. Measured on 6.18, for
+//! `for i < 16, for j < 8: if (v[i][j] > load) s++` and a frame in a map:
 //!
 //! | | load, ms | walked | run, ns |
 //! |---|---|---|---|
@@ -27,21 +27,22 @@
 //! So a program is one function, calls nothing but lookups at its beginning (which the kernel turns
 //! into a few instructions), and keeps its values in registers through loops.
 //!
-//! **Verification** takes 1.3 us per instruction walked. What is done so that each is walked about
-//! once is told at the head of `select`.
+//! **Verification** takes 1.3 us per instruction walked. The head of `select` describes how the
+//! compiler makes the verifier walk each instruction about once.
 //!
 //! **The kernel's hardening.** A program is one of BPF_PROG_TYPE_TRACING (or, for a trial run,
-//! RAW_TRACEPOINT) and is loaded by somebody with CAP_BPF and CAP_PERFMON, for which the kernel
-//! turns some precautions off. For texts of others, [`Options::secret`] does them here:
+//! RAW_TRACEPOINT), loaded by a process with CAP_BPF and CAP_PERFMON. For such a process the kernel
+//! omits some precautions; with [`Options::secret`], for texts that are not trusted, the compiler
+//! takes them:
 //!
-//! - *constants in the kernel's code*: those of more than 16 bits are written XORed with a secret,
-//!   as `net.core.bpf_jit_harden` does it for the unprivileged;
-//! - *out-of-bounds speculation (Spectre v1)*: computed distances are cut by a mask behind the
-//!   comparison, to less than twice the largest. What lies there belongs to the same map;
-//! - *store bypass (v4)*: nothing but addresses, and the key of a lookup (0, or the channel's index
-//!   from the frame), is ever stored on the stack, so that no number of the text's can be taken for
-//!   an address;
-//! - *addresses*: there is no instruction here that makes a number of one, so none can be told.
+//! - *constants in the kernel's code*: constants of more than 16 bits are XORed with a secret, as
+//!   `net.core.bpf_jit_harden` does for unprivileged users;
+//! - *out-of-bounds speculation (Spectre v1)*: after its comparison a computed offset is masked to
+//!   less than twice the largest one. All that memory belongs to the same map;
+//! - *store bypass (v4)*: only addresses and the key of a lookup (0, or the channel's index from
+//!   the frame) are stored on the stack, so speculation cannot take a number of the text for an
+//!   address;
+//! - *addresses*: no instruction turns an address into a number, so a program cannot disclose one.
 //!
 //! The instruction forms are those of ISA v4 (6.6) without calls of functions, callbacks, spin
 //! locks or kernel functions; the only helper is the lookup.
@@ -72,7 +73,7 @@ use crate::ir::Program;
 use crate::limits;
 use crate::source::Span;
 
-/// A memory that a program finds through a map of the kernel's.
+/// A memory that a program accesses through a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Map {
     /// The frame: element 0, [`frame::at::BYTES`] at least.
@@ -87,23 +88,23 @@ pub enum Map {
     Sinks,
 }
 
-/// A wide constant in which a map's descriptor is missing.
+/// An instruction with a wide constant into which the loader has to write a map's descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapUse {
-    /// Index of its first half; the descriptor goes into the constant of that.
+    /// Index of the first half of the constant, which takes the descriptor.
     pub instruction: u32,
-    /// The map.
     pub map: Map,
 }
 
-/// A program for the kernel, without anything of a kernel in it.
+/// A program for the kernel that is not loaded: it refers to no map or object of a running kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Object {
     /// Instructions: `struct bpf_insn` each.
     pub instructions: Vec<u64>,
-    /// Where maps are missing.
+    /// Where the loader has to write descriptors of maps.
     pub maps: Vec<MapUse>,
-    /// From which instruction on they come from which part of the text.
+    /// For each run of instructions from one part of the text: its first instruction, and that
+    /// part.
     pub spans: Vec<(u32, Span)>,
     /// Bytes of the stack, including those that the kernel adds for loops.
     pub stack: u32,
@@ -116,7 +117,7 @@ pub struct Object {
 /// How a program is made.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// For texts that are not trusted (see the head of this file): a number that nobody can guess.
+    /// For texts that are not trusted (see the head of this file): a random number.
     pub secret: Option<u64>,
 }
 
@@ -129,7 +130,7 @@ impl Options {
         }
     }
 
-    /// Whether a constant is too long to stand in the code as it is.
+    /// Whether a constant is so long that it has to be masked.
     fn conceals(&self, value: i32) -> bool {
         self.secret.is_some() && i16::try_from(value).is_err()
     }
@@ -148,7 +149,7 @@ fn too_many(at: Span, most: usize) -> Diagnostic {
         .hint("a function is expanded at each call: call the large ones from fewer places")
 }
 
-/// The error of a program in which the kernel's verifier would go too long a way.
+/// The error of a program that the verifier would walk for too long.
 fn too_long_in_loops(at: Span) -> Diagnostic {
     let (most, branches) = (limits::BPF_WALK, limits::BPF_BRANCHES);
     let message = format!(
@@ -163,7 +164,7 @@ pub fn emit(program: &Program) -> Result<Object, Diagnostic> {
     emit_with(program, &Options::default())
 }
 
-/// The same, as the options say.
+/// Compiles for the kernel with these options.
 pub fn emit_with(program: &Program, options: &Options) -> Result<Object, Diagnostic> {
     let first = program
         .body

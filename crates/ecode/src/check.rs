@@ -8,13 +8,13 @@
 //! An error is reported once, where it is found; the function then returns `None` (or
 //! `Operand::Error`, [`Type::Error`]). A caller that gets this reports nothing and passes it on. A
 //! name without a declaration is reported once.
-//! name that is declared nowhere is told once.
 //!
-//! What goes into what it contains, by its own calls, is never inlined: their frames would become
-//! one large one for each level of nesting, and [`limits::NESTING`] levels must fit a small stack.
+//! Functions that recurse into the parts of a node are never inlined into each other: one large
+//! stack frame per level of nesting would result, and [`limits::NESTING`] levels must fit a small
+//! stack.
 //!
-//! Time and memory are bounded by the text's length: nothing here looks at anything twice, hints
-//! are searched for the diagnostics that are shown only, and names are cut in messages.
+//! Time and memory are bounded by the text's length: each node is checked once, hints are searched
+//! only for the diagnostics that are shown, and names in messages are truncated.
 
 mod assign;
 mod builtin;
@@ -65,7 +65,7 @@ pub fn check(unit: &Unit, environment: &Environment) -> (Option<Tree>, Vec<Diagn
     checker.finish()
 }
 
-/// Names of the functions of the language: what documents and editors are to know.
+/// Names of the built-in functions, for documents and editors.
 pub fn builtins() -> impl Iterator<Item = &'static str> {
     builtin::names()
 }
@@ -77,7 +77,7 @@ struct Checker<'a> {
     /// Data about each of the tree's variables that only the checks need.
     facts: Vec<Facts>,
     scopes: Scopes,
-    /// Structs by name; `None`: declared wrongly.
+    /// Structs by name; `None`: its declaration has an error.
     structs: HashMap<String, Option<usize>>,
     /// How deep each of the tree's structs is nested.
     struct_depths: Vec<u32>,
@@ -87,35 +87,35 @@ struct Checker<'a> {
     context: Context,
     calls: Vec<Call>,
     diagnostics: Vec<Diagnostic>,
-    /// Warnings of unused names. They are reported only if there is no error, which may be the
-    /// reason.
+    /// Warnings of unused names, which are reported only if there is no error: an error may be the
+    /// reason why a name seems unused.
     unused: Vec<Diagnostic>,
     errors: usize,
-    /// Whether something could not even be read.
+    /// Whether the parser could not read some of the text.
     unread: bool,
     /// Names that were reported as unknown.
     unknown: HashSet<String>,
     /// Bytes of all statics and constant tables.
     state_bytes: u32,
-    /// What the body begins with: constants of the whole text that have to be computed.
+    /// Statements at the beginning of the body that compute constants of the whole text.
     prelude: Vec<Statement>,
-    /// How often a static or a constant table has this name.
+    /// The number of statics and constant tables with this name.
     state_names: HashMap<String, u32>,
     budget: Budget,
-    /// Comparisons of which only the whole text says whether they matter.
+    /// Comparisons of mixed sign; whether they deserve a warning depends on the whole text.
     mixed: Vec<sign::Mixed>,
 }
 
 /// Data about a variable that only the checks need.
 #[derive(Clone, Debug, Default)]
 struct Facts {
-    /// Why it cannot be written, if it cannot.
+    /// The reason why it cannot be written, if there is one.
     fixed: Option<Fixed>,
     read: bool,
     written: bool,
-    /// Whether it is worth a word if nobody uses it.
+    /// Whether there is a warning if it is not used.
     watched: bool,
-    /// Whether only the body knows it, though it is declared outside of it.
+    /// Whether only the body can use it, though it is declared outside of the body.
     of_body: bool,
 }
 
@@ -125,7 +125,7 @@ enum Fixed {
     Const,
     Input,
     Sink,
-    /// `result`, `fault`, and all others where a test only looks.
+    /// `result`, `fault`, and every variable in an expectation of a test.
     Test,
 }
 
@@ -146,17 +146,17 @@ struct Context {
     function: Option<FunctionId>,
     /// The type that `return` gives.
     result: Type,
-    /// The loops and switches around, the innermost last.
+    /// The surrounding loops and switches, the innermost last.
     jumps: Vec<Jump>,
-    /// How often something was met that may leave a loop from within.
+    /// The number of statements so far that may leave a loop from within.
     exits: u32,
-    /// Levels of nesting around.
+    /// The current depth of nesting.
     levels: u32,
-    /// Loops around.
+    /// The number of surrounding loops.
     loops: u32,
-    /// In a test's `expect`: looks only.
+    /// In a test's `expect`, where nothing may be changed.
     looks_only: bool,
-    /// An `expect` may name a request now, which is not made.
+    /// An `expect` may name a request here, which is not carried out.
     request_named: bool,
     /// In `sizeof`: only the type matters.
     silent: bool,
@@ -168,7 +168,7 @@ struct Context {
 #[derive(Clone, Copy, Debug, Default)]
 struct Jump {
     is_loop: bool,
-    /// Whether a `break` leaves it, a `continue` goes on with it.
+    /// Whether a `break` leaves it, and whether a `continue` continues it.
     broken: bool,
     continued: bool,
 }
@@ -181,7 +181,7 @@ struct Call {
     span: Span,
 }
 
-/// The result of an expression before it is known how it is used.
+/// The result of an expression before its use is known.
 enum Operand {
     /// A scalar, or nothing (void).
     Value(Expression),
@@ -236,7 +236,7 @@ impl<'a> Checker<'a> {
         (tree, self.diagnostics)
     }
 
-    /// Tells an error.
+    /// Reports an error.
     fn error(&mut self, span: Span, message: impl Into<String>) {
         self.tell(Diagnostic::error(span, message));
     }
@@ -246,7 +246,7 @@ impl<'a> Checker<'a> {
         self.tell(Diagnostic::error(span, message).hint(hint));
     }
 
-    /// Tells a warning.
+    /// Reports a warning.
     fn warn(&mut self, span: Span, message: impl Into<String>, hint: impl Into<String>) {
         if !self.context.silent {
             self.tell(Diagnostic::warning(span, message).hint(hint));
@@ -265,17 +265,18 @@ impl<'a> Checker<'a> {
         self.diagnostics.push(diagnostic);
     }
 
-    /// Whether a search for a hint is worth it: later findings are not shown.
+    /// Whether to search for hints: findings beyond the limit are not shown.
     fn hints(&self) -> bool {
         self.errors < limits::DIAGNOSTICS
     }
 
-    /// The type as it is written, cut if it is long.
+    /// The type as it is written, truncated if it is long.
     fn type_name(&self, ty: &Type) -> String {
         cut(&self.tree.structs.name(ty))
     }
 
-    /// One level deeper. `false`: it is too deep; this has been reported, and nothing may follow.
+    /// Enters a level of nesting. `false`: it is too deep, which has been reported; the caller
+    /// stops.
     fn enter(&mut self, span: Span) -> bool {
         if self.context.levels >= limits::NESTING {
             let most = limits::NESTING;
@@ -290,7 +291,7 @@ impl<'a> Checker<'a> {
         true
     }
 
-    /// One level up.
+    /// Leaves a level of nesting.
     fn leave(&mut self) {
         self.context.levels -= 1;
     }

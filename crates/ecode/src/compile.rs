@@ -30,9 +30,7 @@ pub struct Checked {
 pub struct Compiled {
     /// The checked program, with its tests and the names of its variables.
     pub tree: Tree,
-    /// The program for user space.
     pub program: Program,
-    /// The program for the kernel.
     pub object: Object,
     /// Findings that keep no program from running.
     pub warnings: Vec<Diagnostic>,

@@ -23,7 +23,6 @@ pub enum Kind {
 /// A field of a format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FormatField {
-    /// Its name.
     pub name: String,
     /// What it holds.
     pub kind: Kind,

@@ -16,19 +16,19 @@ use crate::limits::DIAGNOSTICS;
 use crate::source::{Source, Span};
 use crate::tree::Fault;
 
-/// Whether a program can come of it.
+/// Whether the text can still become a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// The program can run, but perhaps not as its author meant.
     Warning,
-    /// It cannot.
+    /// The text cannot become a program.
     Error,
 }
 
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Whether a program can come of it.
+    /// Whether the text can still become a program.
     pub severity: Severity,
     /// The token or expression concerned.
     pub span: Span,
@@ -70,12 +70,13 @@ impl Diagnostic {
 pub struct Diagnostics {
     /// At least one of them is an error.
     pub all: Vec<Diagnostic>,
-    /// How many were left out.
+    /// The number of findings that were left out.
     pub left_out: u32,
 }
 
 impl Diagnostics {
-    /// These, in the order of the text; of too many, the first errors rather than warnings.
+    /// Sorts findings in the order of the text; if there are too many, keeps errors rather than
+    /// warnings.
     pub fn new(mut all: Vec<Diagnostic>) -> Diagnostics {
         let left_out = all.len().saturating_sub(DIAGNOSTICS);
         if left_out > 0 {
@@ -115,7 +116,7 @@ impl fmt::Display for Diagnostics {
 
 impl std::error::Error for Diagnostics {}
 
-/// A run that failed, for people: why, and the line, if the byte at which it did is known.
+/// The message for a failed run: the cause, and the line, if the place is known.
 pub fn render_fault(source: &Source, fault: Fault, byte: Option<u32>) -> String {
     let Some(start) = byte else {
         return format!("{}: a run failed: {}", source.name, fault.name());
@@ -128,8 +129,8 @@ pub fn render_fault(source: &Source, fault: Fault, byte: Option<u32>) -> String 
     text.trim_end().to_owned()
 }
 
-/// A word of the text for a message: long ones are cut, so that no text makes messages longer than
-/// itself.
+/// A word of the text for a message. Long ones are truncated, so that messages do not become longer
+/// than the text.
 pub(crate) fn cut(word: &str) -> String {
     const SHOWN: usize = 40;
     match word.char_indices().nth(SHOWN) {
@@ -162,7 +163,7 @@ fn render(text: &mut String, source: &Source, diagnostic: &Diagnostic) {
         0
     };
     let shown = whole.iter().skip(from).take(COLUMNS);
-    // A tab is one column here, as it is in `column`; anything that moves the cursor is not shown.
+    // A tab is one column, as in `column`; other control characters are replaced.
     let shown: String = shown
         .map(|c| if c.is_control() { ' ' } else { *c })
         .collect();

@@ -1,5 +1,5 @@
-//! The names that a program can use besides its own, and the requests that it may make. They depend
-//! on where the program will run; the compiler knows nothing else about that.
+//! The names that a program can use besides its own, and the requests that it may make. They are
+//! all that the compiler knows about where the program will run.
 
 use crate::tree::Builtin;
 
@@ -21,17 +21,17 @@ pub struct Environment {
     pub constants: Vec<(String, i64)>,
     /// Requests that the subscription has no right to.
     pub denied: Vec<Denied>,
-    /// The text is a service: it says which, and its result is whether it raises an event.
+    /// Whether the text is a service: it begins with the service's head, and its result decides
+    /// whether an event is raised.
     pub service: bool,
     /// Fields that the input would have if they could be read: name, and why they cannot.
     pub unreadable: Vec<(String, String)>,
     /// Bytes that `output` may have, if it is to take the place of an event's data.
     pub output_most: Option<u32>,
-    /// Hints for uses of things that do not exist here.
+    /// Hints for names that do not exist here.
     pub naming: Naming,
 }
 
-/// See [`Environment::naming`].
 #[derive(Clone, Copy, Debug)]
 pub struct Naming {
     /// Attributes of the channel.
@@ -40,7 +40,7 @@ pub struct Naming {
     pub sinks: &'static str,
     /// Services whose events can be raised.
     pub services: &'static str,
-    /// Fields of the event's data, where no service is named; empty: there is nothing to say.
+    /// Fields of the event's data, where no service is named; empty: no hint.
     pub input: &'static str,
 }
 
@@ -58,14 +58,14 @@ impl Default for Naming {
 /// A request that the subscription may not make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Denied {
-    /// Which (numbers in it do not matter).
+    /// The built-in; a number in it is ignored.
     pub builtin: Builtin,
-    /// Why, for the message: "signals need ...".
+    /// The reason, for the message: "signals need ...".
     pub reason: &'static str,
 }
 
-/// Numbers of the kernel that stand in events: names as in C, known in every text that means
-/// nothing else by them.
+/// Constants of the kernel that occur in events, by their names in C. A declaration of the text
+/// with the same name has priority.
 pub const NUMBERS: &[(&str, i64)] = &[
     ("AF_UNIX", 1),
     ("AF_INET", 2),

@@ -43,7 +43,6 @@ pub mod at {
     pub const OUTPUT: u32 = EFFECT + EFFECTS * EFFECT_BYTES;
     /// Locals that are arrays or structs, and scratch.
     pub const LOCALS: u32 = OUTPUT + REGION_BYTES;
-    /// All of it.
     pub const BYTES: u32 = LOCALS + 2 * REGION_BYTES;
 
     /// u32 kind, u32 number, three u64 values.
@@ -79,7 +78,6 @@ pub mod at {
     pub const SINK_ID: u32 = 0;
     /// The time at which it reported its attributes.
     pub const SINK_TOLD: u32 = 8;
-    /// Its attributes.
     pub const SINK_ATTRIBUTE: u32 = 16;
     /// A sink in the table of sinks: u64 id, u64 time at which it told its attributes, s64
     /// attributes, 32 of them.

@@ -5,14 +5,14 @@
 //! Values are 64-bit words in registers without number limit; narrower types are kept extended by
 //! explicit [`Op::Extend`]. Control is structured, as in WebAssembly: [`Op::Exit`] leaves blocks
 //! outwards, and the only way back is [`Op::Loop`], whose body repeats until something leaves it.
-//! So every loop is known as one, which the kernel's verifier needs, and nothing jumps anywhere
-//! else.
+//! So every loop is marked as a loop, which the kernel's verifier needs, and there are no other
+//! jumps backwards.
 //!
-//! Registers are 0 when a run begins. (Lowering writes each before it reads it all the same.)
+//! Registers are 0 when a run begins, though lowering writes each register before it reads it.
 //!
 //! Memory is a few regions ([`Region`]); an access is a region, a fixed offset, and at most one
-//! register whose value has been bounded right before by [`Op::Bound`]. Accesses lie at a multiple
-//! of their size, and always inside the region: lowering sees to that.
+//! register, which [`Op::Bound`] has bounded before. Lowering ensures that each access is aligned
+//! to its size and inside the region.
 
 pub mod counting;
 pub mod facts;
@@ -26,34 +26,32 @@ use crate::source::Span;
 use crate::tree::BinaryOperator;
 pub use crate::tree::Fault;
 
-/// A program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Program {
-    /// The instructions.
     pub body: Vec<Instruction>,
     /// Registers in use: 0..registers.
     pub registers: u32,
     /// Bytes of [`Region::Locals`] in use.
     pub locals: u32,
-    /// Bytes of the input read at most, from its beginning: an event with less ends in
-    /// [`Fault::Input`] before anything else is done.
+    /// The number of bytes at the beginning of the input that the program may read. A run on an
+    /// event with fewer bytes fails at its beginning ([`Fault::Input`]).
     pub input: u32,
-    /// Bytes of the output, a multiple of 8; set to 0 before anything else is done.
+    /// Bytes of the output, a multiple of 8. A run begins by setting them to 0.
     pub output: u32,
-    /// The state: its first content, and the names in it.
+    /// The state: its initial content, and the names of the variables in it.
     pub state: State,
     /// Iterations allowed.
     pub fuel: u32,
     /// The largest number of iterations of a run, if it is known and not beyond `fuel`.
     pub fuel_most: Option<u32>,
-    /// The same if it is beyond `fuel`, as far as it is known.
+    /// The largest number of iterations of a run, if it is known and exceeds `fuel`.
     pub fuel_wanted: Option<u64>,
-    /// The deepest loop in a loop: 1 for one loop.
+    /// The depth of nested loops; 1 if no loop is within another.
     pub loop_depth: u32,
 }
 
 impl Program {
-    /// Whether no [`Op::Burn`] can fail, so that none has to be checked.
+    /// Whether the fuel always suffices, so that no [`Op::Burn`] needs a check.
     pub fn never_lacks_fuel(&self) -> bool {
         self.fuel_most.is_some_and(|most| most <= self.fuel)
     }
@@ -62,16 +60,16 @@ impl Program {
 /// The statics, which are kept from run to run, and the constant tables.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
-    /// Its first bytes; a multiple of 8 of them.
+    /// The initial content; its length is a multiple of 8.
     pub bytes: Vec<u8>,
-    /// What lies where: when a program replaces another, those with the same name and the same
-    /// type keep their bytes.
+    /// The variables in it. When a program replaces another, variables of the same name and type
+    /// keep their bytes.
     pub entries: Vec<StateEntry>,
 }
 
 impl State {
-    /// The bytes to begin with where another program was before: `former`, whose bytes are `now`.
-    /// What both have, of the same name and type, goes on.
+    /// The initial content of a program that replaces another one, whose state is described by
+    /// `former` and has the content `now`: variables of the same name and type keep their bytes.
     pub fn carry(&self, former: &State, now: &[u8]) -> Vec<u8> {
         let range = |entry: &StateEntry| {
             let begin = entry.offset as usize;
@@ -94,18 +92,16 @@ impl State {
     }
 }
 
-/// See [`State::entries`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct StateEntry {
     /// The variable's name.
     pub name: String,
-    /// Its type with all that is in it, as text: two are the same if this is.
+    /// The type with the types of its parts, as text: equal texts mean equal types.
     pub ty: String,
-    /// Where.
     pub offset: u32,
-    /// How much.
+    /// Its size.
     pub bytes: u32,
-    /// A constant table: not kept.
+    /// Whether it is a constant table, which a replacing program does not keep.
     pub constant: bool,
 }
 
@@ -136,67 +132,55 @@ pub struct Instruction {
 pub enum Op {
     /// `to = from`
     Set {
-        /// Register.
         to: Register,
         /// Value.
         from: Operand,
     },
     /// `to = a OP b`
     Binary {
-        /// Register.
         to: Register,
-        /// How.
         operator: Operator,
-        /// Left.
         a: Operand,
-        /// Right.
         b: Operand,
     },
     /// `to = a OP b ? 1 : 0`
     Compare {
-        /// Register.
         to: Register,
-        /// How.
         relation: Relation,
-        /// Left.
         a: Operand,
-        /// Right.
         b: Operand,
     },
-    /// `to` = the lower `bits` of `from`, extended.
+    /// `to` = the lower `bits` of `from`, extended to 64 bits.
     Extend {
-        /// Register.
         to: Register,
         /// Value.
         from: Operand,
         /// 8, 16 or 32.
         bits: u8,
-        /// By the sign, or by zeros.
+        /// Whether it is extended by its sign; else by zeros.
         signed: bool,
     },
     /// Ends the run with [`Fault::Index`] unless `index` < `count`, compared without sign.
-    /// Afterwards the register is known to be below it, as long as it is not written. Lowering
-    /// leaves it out where it can prove as much.
+    /// Afterwards, until the register is written, it is known to be less than `count`. The
+    /// simplifier removes a check that it can prove.
     Bound {
         /// The index.
         index: Register,
-        /// Elements.
+        /// Elements of the array.
         count: u32,
     },
     /// `to = memory`
     Load {
-        /// Register.
         to: Register,
         /// Where from.
         from: Address,
         /// 8, 16, 32 or 64.
         bits: u8,
-        /// Extended by the sign, or by zeros.
+        /// Whether the value is extended by its sign; else by zeros.
         signed: bool,
     },
     /// `memory = value`, its lower `bits`.
     Store {
-        /// Where to.
         to: Address,
         /// Value.
         value: Operand,
@@ -205,11 +189,9 @@ pub enum Op {
     },
     /// `memory OP= value`, atomically; only [`Operator::Add`], And, Or, Xor; 32 or 64 bits.
     Atomic {
-        /// The register for the former value, extended by zeros, if it is wanted.
+        /// The register that receives the former value, extended by zeros, if the program uses it.
         old: Option<Register>,
-        /// Where.
         to: Address,
-        /// How.
         operator: Operator,
         /// Value.
         value: Operand,
@@ -217,96 +199,83 @@ pub enum Op {
         bits: u8,
     },
     /// Copies; both addresses and `bytes` are multiples of `align` (1, 2, 4, 8). At most
-    /// [`crate::limits::REGION_BYTES`]. The ranges are the same or apart.
+    /// [`crate::limits::REGION_BYTES`]. The two ranges are equal or do not overlap.
     Copy {
-        /// Where to.
         to: Address,
         /// Where from.
         from: Address,
         /// How many.
         bytes: u32,
-        /// Access width that is possible.
+        /// The alignment of both addresses.
         align: u8,
     },
     /// Sets to 0; like [`Op::Copy`].
     Zero {
-        /// Where.
         to: Address,
         /// How many.
         bytes: u32,
-        /// Access width that is possible.
+        /// The alignment of the address.
         align: u8,
     },
-    /// `if`
     If {
-        /// How.
         relation: Relation,
-        /// Left.
         a: Operand,
-        /// Right.
         b: Operand,
-        /// If it holds.
+        /// Executed if the relation holds.
         then: Vec<Instruction>,
-        /// If not.
+        /// Executed if it does not hold.
         otherwise: Vec<Instruction>,
     },
-    /// Instructions that can be left: [`Op::Exit`] with this label goes on behind it.
+    /// A list of instructions. [`Op::Exit`] with its label continues after it.
     Block {
         /// Its label, unique in the program.
         label: Label,
         /// The instructions in it.
         body: Vec<Instruction>,
     },
-    /// Repeats until something leaves it: [`Op::Exit`] with its label goes on behind it; the end of
-    /// the body starts the next iteration.
+    /// A loop: the end of the body starts the next iteration, [`Op::Exit`] with its label continues
+    /// after the loop.
     Loop {
         /// Its label, unique in the program.
         label: Label,
-        /// The body.
         body: Vec<Instruction>,
     },
     /// Leaves the enclosing block or loop of that label.
     Exit(Label),
-    /// So many units of fuel less; if there are fewer, none is left: [`Fault::Fuel`].
+    /// Takes so many units of fuel. With less fuel the run ends with [`Fault::Fuel`], and none is
+    /// left.
     Burn(u32),
     /// `to` = the lowest bit set in `mask` above position `after`, or -1.
     NextBit {
-        /// Register.
         to: Register,
-        /// Bits.
         mask: Operand,
         /// -1..63
         after: Operand,
     },
-    /// Adds an effect; [`Fault::Effects`] if there are too many, and nothing is added.
+    /// Adds a request; if there are too many, the run ends with [`Fault::Effects`] and without it.
     Effect {
         /// [`crate::frame::effect`]
         kind: u32,
-        /// Its number.
         number: Operand,
-        /// Its values.
         values: [Operand; 3],
     },
-    /// Ends the run: stores the value as the result.
+    /// Ends the run with this result.
     Return(Operand),
     /// Ends the run with a fault; the result is then 1.
     Fail(Fault),
 }
 
-/// Of a [`Op::Block`] or [`Op::Loop`].
+/// The label of a [`Op::Block`] or [`Op::Loop`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Label(pub u32);
 
-/// Arithmetic on 64 bits, wrapping; see [`crate::tree`] for what is defined how. Narrower
-/// arithmetic is this and [`Op::Extend`], except for shifts to the right, divisions and remainders,
+/// Arithmetic on 64 bits, which wraps; [`crate::tree`] defines each operator. Narrower arithmetic
+/// is this followed by [`Op::Extend`], except for shifts to the right, divisions and remainders,
 /// whose operands are extended already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operator {
-    /// `+`
     Add,
-    /// `-`
     Subtract,
-    /// `*`
     Multiply,
     /// `/` without sign; by 0: 0
     Divide,
@@ -316,11 +285,8 @@ pub enum Operator {
     Remainder,
     /// `%` with sign; by 0: the left operand
     RemainderSigned,
-    /// `&`
     And,
-    /// `|`
     Or,
-    /// `^`
     Xor,
     /// `<<`; the count modulo 64 (lowering masks it for narrower types)
     ShiftLeft,
@@ -352,9 +318,7 @@ impl Operator {
 /// A comparison of 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Relation {
-    /// `==`
     Equal,
-    /// `!=`
     NotEqual,
     /// `<` without sign
     Less,
@@ -377,7 +341,7 @@ impl Operand {
 }
 
 impl Operator {
-    /// The operator that computes this of integers. `None`: it is a comparison.
+    /// The operator for this operation on integers; `None` for a comparison.
     pub fn of_integers(operator: BinaryOperator, signed: bool) -> Option<Operator> {
         Some(match (operator, signed) {
             (BinaryOperator::Add, _) => Operator::Add,
@@ -405,7 +369,7 @@ impl Operator {
         )
     }
 
-    /// Whether the lower 32 bits of the result depend on nothing but those of the operands.
+    /// Whether the lower 32 bits of the result depend only on the lower 32 bits of the operands.
     pub fn is_modular(self) -> bool {
         self.commutes() || self == Operator::Subtract
     }
@@ -446,7 +410,7 @@ impl Relation {
         }
     }
 
-    /// The relation that holds where this one does not, and whether its operands are swapped.
+    /// The negated relation, and whether its operands have to be swapped.
     pub fn opposite(self) -> (Relation, bool) {
         match self {
             Relation::Equal => (Relation::NotEqual, false),
@@ -485,22 +449,20 @@ pub struct Address {
     pub region: Region,
     /// Bytes from its beginning.
     pub offset: u32,
-    /// Further bytes, with what they are below.
+    /// A computed offset in addition.
     pub index: Option<Dynamic>,
 }
 
-/// A distance that is known in the run only. Its register has been computed from bounded ones
-/// (sums of index times stride) and is at most `largest`; the back end for the kernel may check
-/// that once more where the verifier cannot see it.
+/// An offset that is computed in the run, in bytes. Its register is a sum of bounded indices times
+/// strides and is at most `largest`; the back end for the kernel may check this again where the
+/// verifier cannot derive it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Dynamic {
-    /// The distance, bytes.
     pub register: Register,
     /// Its largest value.
     pub largest: u32,
 }
 
-/// A memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Region {
     /// The event's header (abi/event.h): read-only, [`crate::frame::at::EVENT_DATA`] bytes.
@@ -511,7 +473,7 @@ pub enum Region {
     Frame,
     /// [`Program::output`] bytes.
     Output,
-    /// [`Program::locals`] bytes; whatever the former run left there.
+    /// [`Program::locals`] bytes, with the content that the former run left.
     Locals,
     /// [`Program::state`]. Other CPUs may use it at the same time.
     State,
@@ -522,7 +484,7 @@ pub enum Region {
 }
 
 impl Op {
-    /// The lists of instructions in this one.
+    /// The lists of instructions in this instruction.
     pub fn bodies(&self) -> impl Iterator<Item = &[Instruction]> {
         let (one, other): (&[Instruction], &[Instruction]) = match self {
             Op::If {
@@ -534,7 +496,7 @@ impl Op {
         [one, other].into_iter().filter(|list| !list.is_empty())
     }
 
-    /// The same, to be changed.
+    /// The lists of instructions in this instruction, to be changed.
     pub fn bodies_mut(&mut self, visit: &mut dyn FnMut(&mut Vec<Instruction>)) {
         match self {
             Op::If {
@@ -548,7 +510,7 @@ impl Op {
         }
     }
 
-    /// The register that it writes itself, to be changed.
+    /// The register that this instruction itself writes, to be changed.
     pub fn target(&mut self) -> Option<&mut Register> {
         match self {
             Op::Set { to, .. }
@@ -562,7 +524,7 @@ impl Op {
         }
     }
 
-    /// The register that it writes itself.
+    /// The register that this instruction itself writes, not the instructions in it.
     pub fn writes(&self) -> Option<Register> {
         match self {
             Op::Set { to, .. }
@@ -576,7 +538,7 @@ impl Op {
         }
     }
 
-    /// The places in memory that it names itself.
+    /// The memory that this instruction itself accesses.
     pub fn addresses(&self) -> impl Iterator<Item = &Address> {
         let both = match self {
             Op::Load { from, .. } => [Some(from), None],
@@ -587,7 +549,7 @@ impl Op {
         both.into_iter().flatten()
     }
 
-    /// The registers that it reads itself, those of addresses included.
+    /// The registers that this instruction itself reads, including those in addresses.
     pub fn reads(&self) -> impl Iterator<Item = Register> {
         let index = |address: &Address| {
             let register = |index: Dynamic| Operand::Register(index.register);
@@ -618,7 +580,7 @@ impl Op {
         all.into_iter().flatten().filter_map(Operand::register)
     }
 
-    /// The operands that it reads itself, to be changed.
+    /// The operands that this instruction itself reads, to be changed.
     pub fn reads_mut(&mut self, visit: &mut dyn FnMut(&mut Operand)) {
         let in_address = |address: &mut Address, visit: &mut dyn FnMut(&mut Operand)| {
             if let Some(index) = &mut address.index {

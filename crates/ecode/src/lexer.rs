@@ -12,16 +12,12 @@ use crate::limits::{TEXT_BYTES, TOKENS};
 use crate::source::{Source, Span};
 use crate::types::{FIXED_ONE, Int};
 
-/// A token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// Which.
     pub kind: TokenKind,
-    /// Where.
     pub span: Span,
 }
 
-/// See [`Token`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenKind {
     /// A name; its text is the source's.
@@ -46,10 +42,8 @@ pub enum TokenKind {
     End,
 }
 
-/// See [`TokenKind::Integer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Integer {
-    /// Its value.
     pub value: u64,
     /// `u`
     pub unsigned: bool,

@@ -5,9 +5,9 @@
 pub const TEXT_BYTES: usize = 64 * 1024;
 /// Tokens of a text.
 pub const TOKENS: usize = 32 * 1024;
-/// How deep expressions, blocks and types may be nested.
+/// Depth of nested expressions, blocks and types.
 pub const DEPTH: u32 = 64;
-/// How high the tree of one expression may become: operators in one chain, `a + b + c`, as well.
+/// Height of the tree of one expression, chains of operators (`a + b + c`) included.
 pub const HEIGHT: u32 = 256;
 /// Diagnostics shown of one compilation.
 pub const DIAGNOSTICS: usize = 50;
@@ -23,34 +23,33 @@ pub const FUNCTIONS: usize = 64;
 pub const PARAMETERS: usize = 16;
 /// Instructions of the IR once functions are expanded where they are called.
 pub const INSTRUCTIONS: usize = 8 * 1024;
-/// Expressions, statements and called functions in each other, once functions are expanded; so the
-/// later phases may follow the nesting with their own calls.
+/// Depth of nested expressions, statements and called functions, once functions are expanded; so
+/// the later phases may be recursive.
 pub const NESTING: u32 = 256;
-/// Loops in each other, those of called functions included (the kernel's frames of calls).
+/// Depth of nested loops, those of called functions included.
 pub const LOOP_DEPTH: u32 = 6;
-/// Instructions of a program for the kernel: whatever they are, its verifier takes less than 50 ms.
+/// Instructions of a program for the kernel. The verifier takes less than 50 ms for any so long.
 pub const BPF_INSTRUCTIONS: usize = 8 * 1024;
-/// The same of somebody else's text ([`crate::bpf::Options::secret`]): it runs after some 5 ms.
+/// The same for a text that is not trusted ([`crate::bpf::Options::secret`]), which then is loaded
+/// within about 5 ms.
 pub const BPF_INSTRUCTIONS_STRANGER: usize = 2 * 1024;
-/// The same where each instruction counts as often as the kernel's verifier comes to it at least:
-/// in a loop twice, in a loop in a loop four times, and so on. It takes up to 4 us each time.
+/// Instructions of a program for the kernel, where each counts as often as the verifier walks it at
+/// least: in a loop twice, in nested loops four times, and so on. A walk takes up to 4 us.
 pub const BPF_WALK: usize = 12 * 1024;
-/// Conditional jumps of a program for the kernel, counted likewise: it remembers each until it has
-/// been there (BPF_COMPLEXITY_LIMIT_JMP_SEQ, 8192).
+/// Conditional jumps of a program for the kernel, counted in the same way: the verifier remembers
+/// each whose other branch it has not walked yet (BPF_COMPLEXITY_LIMIT_JMP_SEQ, 8192).
 pub const BPF_BRANCHES: usize = 8000;
 /// Bytes of stack of a program for the kernel, over all frames.
 pub const BPF_STACK_BYTES: u32 = 512;
 /// Iterations of all loops in one run together, unless the text says `fuel N;`.
 pub const FUEL: u32 = 4096;
-/// The largest N there.
+/// The largest N of `fuel N;`.
 pub const FUEL_MAX: u32 = 1_000_000;
 /// Requests (signals, raises, counts) of one run.
 pub const EFFECTS: u32 = 16;
 /// Bytes of a service's name, of its format, and of its events' data, which are its output.
 pub const SERVICE_NAME_BYTES: usize = 31;
-/// See [`SERVICE_NAME_BYTES`].
 pub const SERVICE_FORMAT_BYTES: usize = 511;
-/// See [`SERVICE_NAME_BYTES`].
 pub const SERVICE_DATA_BYTES: u32 = 168;
 /// The longest deadline of a service's events, us.
 pub const SERVICE_DEADLINE_US: u64 = 3_600_000_000;

@@ -1,27 +1,27 @@
 //! From the tree to the IR: one function remains, scalars live in registers, arrays and structs at
-//! fixed places of a region. [`lower`] does it and then has the result simplified; nothing but a
-//! limit can make it fail, and the error stands where the limit was passed.
+//! fixed places of a region. [`lower`] also simplifies the result. It fails only if a limit is
+//! exceeded; the error names the place in the text.
 //!
 //! A `Lowering` walks the tree once and appends to `code`, the list of instructions of the block
-//! that it is in; what goes into a block of its own is collected by `Lowering::collect`. Each
-//! part of the language has its file:
+//! that it is in; `Lowering::collect` collects the instructions of an inner block. Each part of the
+//! language has its file:
 //!
 //! | file | what |
 //! |---|---|
 //! | `statement` | statements, loops, `switch`, functions expanded where they are called |
 //! | `expression` | values, assignments, updates |
 //! | `arithmetic` | operators and conversions on C's types and on `fixed` |
-//! | `condition` | what decides: compared and left, not made a 0 or 1 first |
+//! | `condition` | conditions as jumps, without a value of 0 or 1 in between |
 //! | `place` | where variables lie, bounds of indices |
 //! | `aggregate` | whole arrays and structs, by words |
 //! | `text` | strings, by words |
-//! | `builtin`, `sink` | what the language itself offers |
+//! | `builtin`, `sink` | built-in functions |
 //! | `fold` | operators whose operands are constants |
-//! | `simplify`, `prune` | the finished program made smaller |
-//! | `common`, `unroll`, `fuel` | branches that do the same, loops written out, what they burn |
+//! | `simplify`, `prune` | simplification of the finished program |
+//! | `common`, `unroll`, `fuel` | code common to two branches, unrolled loops, counting of fuel |
 //!
-//! Values are handed around as [`Operand`]s. One that is a variable's own register changes when
-//! the variable does, so whoever keeps it while more of the text is evaluated takes it through
+//! Values are [`Operand`]s. An operand that is the register of a variable changes with the
+//! variable, so code that keeps an operand while it evaluates more of the text passes it through
 //! `Lowering::hold`.
 
 mod aggregate;
@@ -83,17 +83,17 @@ struct Lowering<'t> {
     /// Registers and labels in use.
     registers: u32,
     labels: u32,
-    /// How deep expressions and statements are nested here.
+    /// The current depth of nested expressions and statements.
     nesting: u32,
-    /// Loops around, and the most of them anywhere.
+    /// The number of surrounding loops, and the maximum so far.
     loops: u32,
     loops_most: u32,
     /// Where each variable is now.
     homes: Vec<Home>,
-    /// Bytes of [`crate::ir::Region::Locals`] in use here, and the most anywhere.
+    /// Bytes of [`crate::ir::Region::Locals`] in use here, and the maximum so far.
     locals: u32,
     locals_most: u32,
-    /// The furthest byte of the input that is reached.
+    /// The end of the part of the input that the program reads.
     input: u32,
     state: State,
     /// The blocks that `break` and `continue` leave.
@@ -287,7 +287,7 @@ impl<'t> Lowering<'t> {
         to
     }
 
-    /// `a OP b`, now if both are constants.
+    /// `a OP b`, computed at once if both operands are constants.
     fn binary(&mut self, operator: Operator, a: Operand, b: Operand) -> Operand {
         if let Some(known) = fold::binary(operator, a, b) {
             return known;

@@ -1,10 +1,9 @@
-//! Where things stand in a text: every token, tree node and instruction keeps its span, so that
-//! whatever goes wrong later, in the verifier even, is told with the line it came from.
+//! Places in a text: every token, tree node and instruction keeps its span, so that every later
+//! error, even of the kernel's verifier, can be reported with its line.
 
 /// A range of bytes of the text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Span {
-    /// First byte.
     pub start: u32,
     /// Behind the last byte.
     pub end: u32,
@@ -20,21 +19,19 @@ impl Span {
     }
 }
 
-/// A text with a name: a file's, or what it is called in messages (`--where`).
+/// A text with its name in messages: that of its file, or an option (`--where`).
 #[derive(Clone, Debug)]
 pub struct Source {
     /// Its name in messages.
     pub name: String,
-    /// The text.
     pub text: String,
     /// Byte at which each line begins.
     lines: Vec<u32>,
 }
 
-/// A place for people: line and column from 1; a column is a character.
+/// Line and column, both from 1; columns count characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Line, from 1.
     pub line: u32,
     /// Column, from 1.
     pub column: u32,

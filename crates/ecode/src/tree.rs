@@ -23,7 +23,6 @@ use crate::types::{Int, Structs, Type};
 /// A checked program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tree {
-    /// All structs.
     pub structs: Structs,
     /// All variables: locals, parameters, statics, constant tables, `input` and `output`.
     pub variables: Vec<Variable>,
@@ -48,7 +47,6 @@ pub struct Tree {
 /// The head of a service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Service {
-    /// Its name.
     pub name: String,
     /// Where it runs: `category:name`.
     pub tracepoint: String,
@@ -68,16 +66,12 @@ pub struct VariableId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FunctionId(pub u32);
 
-/// A variable.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variable {
-    /// Its name.
     pub name: String,
-    /// Its type.
     pub ty: Type,
     /// Where it lives.
     pub storage: Storage,
-    /// Where it is declared.
     pub span: Span,
 }
 
@@ -96,10 +90,8 @@ pub enum Storage {
     Output,
 }
 
-/// A local function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Function {
-    /// Its name.
     pub name: String,
     /// Its parameters: locals of scalar type.
     pub parameters: Vec<VariableId>,
@@ -128,7 +120,6 @@ pub enum Statement {
         condition: Option<Expression>,
         /// The expressions evaluated after the body of each iteration.
         next: Option<Expression>,
-        /// The body.
         body: Vec<Statement>,
         /// `do ... while`
         after: bool,
@@ -155,15 +146,12 @@ pub enum Statement {
 /// An expression with its type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expression {
-    /// Which.
     pub kind: ExpressionKind,
     /// Its type. Of operators: also that of their operands, except where it says otherwise.
     pub ty: Type,
-    /// Where it stands.
     pub span: Span,
 }
 
-/// See [`Expression`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum ExpressionKind {
     /// A constant: of integers their value extended to 64 bits, of `fixed` its millionths.
@@ -201,7 +189,6 @@ pub enum ExpressionKind {
     Update {
         /// The place that changes.
         place: Place,
-        /// How.
         operator: BinaryOperator,
         /// In which type.
         compute: Type,
@@ -212,7 +199,6 @@ pub enum ExpressionKind {
     },
     /// Copies a whole array or struct; void.
     Copy {
-        /// Where to.
         to: Place,
         /// Where from; of the same type.
         from: Place,
@@ -240,7 +226,6 @@ pub enum ExpressionKind {
     ComparePlaces {
         /// An array of `char`.
         text: Place,
-        /// Another.
         with: Place,
         /// Whether only the beginning counts.
         prefix: bool,
@@ -273,9 +258,7 @@ pub struct Place {
     pub offset: u32,
     /// Further distances, evaluated from left to right; each is checked at once.
     pub indices: Vec<Index>,
-    /// Its type.
     pub ty: Type,
-    /// Where it stands.
     pub span: Span,
 }
 
@@ -391,7 +374,6 @@ impl EventField {
         ("size", EventField::Size),
     ];
 
-    /// Its type.
     pub fn ty(self) -> Type {
         Type::Int(match self {
             EventField::Time | EventField::Deadline | EventField::Id => Int::UNSIGNED_LONG,
@@ -417,7 +399,6 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// All.
     pub const ALL: [Fault; 4] = [Fault::Index, Fault::Fuel, Fault::Input, Fault::Effects];
 
     /// The fault of that number, as it stands in a frame.
@@ -436,18 +417,14 @@ impl Fault {
     }
 }
 
-/// A test.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Test {
     /// The behaviour that it shows.
     pub name: String,
-    /// In order.
     pub steps: Vec<TestStep>,
-    /// All of it.
     pub span: Span,
 }
 
-/// A step of a test.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TestStep {
     /// Sets something of the input: an [`ExpressionKind::Assign`], `Fill` or `FillText`.
@@ -464,14 +441,12 @@ pub enum TestStep {
     Run(Span),
     /// A `bool`. In it, these locals are known.
     Expect {
-        /// A condition.
         condition: Expression,
         /// The results of a run, by the names that expectations use.
         outcomes: Vec<(Outcome, VariableId)>,
     },
     /// A request ([`Builtin::Signal`] and so on, `drop` too), which the run must have made.
     Requested {
-        /// The call.
         request: Expression,
         /// As in `Expect`.
         outcomes: Vec<(Outcome, VariableId)>,
@@ -517,7 +492,6 @@ impl Outcome {
         ("requests", Outcome::Requests),
     ];
 
-    /// Its type.
     pub fn ty(self) -> Type {
         match self {
             Outcome::Result => Type::Int(Int::LONG),

@@ -25,7 +25,6 @@ pub use setting::{Setting, Sink};
 /// The expectation that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unmet {
-    /// The expectation.
     pub span: Span,
     /// Of a comparison: its left side, and the whole number that it was.
     pub found: Option<(Span, String)>,

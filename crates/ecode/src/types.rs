@@ -15,15 +15,10 @@ pub struct Int {
 
 /// Shorthands for the integer types that the rules of C name.
 impl Int {
-    /// `int`
     pub const INT: Int = Int::new(32, true);
-    /// `unsigned int`
     pub const UNSIGNED: Int = Int::new(32, false);
-    /// `long`
     pub const LONG: Int = Int::new(64, true);
-    /// `unsigned long`
     pub const UNSIGNED_LONG: Int = Int::new(64, false);
-    /// `char`
     pub const CHAR: Int = Int::new(8, true);
 
     /// A type by width and sign.
@@ -58,10 +53,9 @@ impl Int {
 /// Units of a [`Type::Fixed`]: it counts millionths.
 pub const FIXED_ONE: i64 = 1_000_000;
 
-/// A type.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Type {
-    /// No value: the result of a function without one, and of a statement.
+    /// No value: the result of a function without a result, or of a statement.
     #[default]
     Void,
     /// 0 or 1, one byte: the result of a comparison. Converts to and from integers as in C.
@@ -70,22 +64,19 @@ pub enum Type {
     Int(Int),
     /// A decimal number: 64 bits with sign that count millionths.
     Fixed,
-    /// A fixed number of elements; of `char`, it is a string that 0 or its end ends.
+    /// A fixed number of elements; an array of `char` is a string.
     Array(Box<Type>, u32),
     /// A struct, by its place in [`Structs`].
     Struct(usize),
     /// A sink of the channel: the variable of `for (s in sinks)`.
     Sink,
-    /// A type that has been reported as an error: nothing more is reported about it.
+    /// The type of an expression with an error, about which nothing more is reported.
     Error,
 }
 
-/// A field of a struct.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Its name.
     pub name: String,
-    /// Its type.
     pub ty: Type,
     /// Bytes from the beginning of the struct.
     pub offset: u32,
@@ -94,9 +85,7 @@ pub struct Field {
 /// A struct with its layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Struct {
-    /// Its name.
     pub name: String,
-    /// In order.
     pub fields: Vec<Field>,
     /// Bytes, a multiple of `align`.
     pub size: u32,
@@ -199,7 +188,7 @@ impl Structs {
 }
 
 impl Type {
-    /// Whether it fits a register, so that operators apply to it.
+    /// Whether values of it fit a register, so that operators apply to them.
     pub fn is_scalar(&self) -> bool {
         matches!(self, Type::Bool | Type::Int(_) | Type::Fixed)
     }

@@ -1,13 +1,13 @@
-//! Warns of indices that may be outside their array: a run in which one is fails, so that a filter
-//! passes what it was to keep out. What can be proven is in the IR already: simplification has
-//! taken out each [`Op::Bound`] that always holds.
+//! Warns of indices that may be outside their array. A run with such an index fails, so a filter
+//! lets the event pass. The proof is in the IR: simplification has removed each [`Op::Bound`] that
+//! always holds (see [`crate::ir::facts`]).
 //!
-//! Nor is a static told that is an index, if all that the text stores there is inside: a ring's
-//! `at = (at + 1) % 16`. The run asks nevertheless, as a static may have its value from a program
-//! that this one replaces.
+//! There is no warning of a static as index, if all values that the text stores in it are inside: a
+//! ring's `at = (at + 1) % 16`. The run checks it nevertheless, since a static may keep its value
+//! from a program that this one replaces.
 //!
-//! Not told: what looks up a sink, which is no index of the text's; and a character of a text, as
-//! `i < length(comm)` holds `comm[i]` inside by what is in the text, which no proof here sees.
+//! There is no warning of a sink's number, which is no index in the text, and of a character of a
+//! string: `i < length(comm)` keeps `comm[i]` inside, which this proof does not cover.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,7 +44,7 @@ pub(crate) fn unproven(tree: &Tree, program: &Program) -> Vec<Diagnostic> {
 /// A span in the order of the text.
 type Key = (u32, u32);
 
-/// Where the run asks whether an index is inside, or knows that it is not.
+/// The places where the run checks an index, or where an index is always outside.
 fn bounds(body: &[Instruction], asked: &mut BTreeSet<Key>) {
     for Instruction { op, span } in body {
         if matches!(op, Op::Bound { .. } | Op::Fail(Fault::Index)) {
@@ -69,7 +69,7 @@ fn statements(list: &[Statement], look: &mut dyn FnMut(&Expression)) {
     }
 }
 
-/// Those of the indices in an expression that are asked for, with the number of elements.
+/// The indices of an expression that the run checks, with the number of elements.
 fn indices(
     tree: &Tree,
     expression: &Expression,
@@ -89,15 +89,15 @@ fn indices(
     expression.children(&mut |child| indices(tree, child, asked, told));
 }
 
-/// Whether an index is inside because the statics in it always are.
+/// Whether an index is inside because the statics in it are always within bounds.
 fn is_kept_inside(tree: &Tree, index: &Expression, count: u32) -> bool {
     let inside = Range::new(0, i128::from(count) - 1);
     let known = |place: &Place| stays(tree, place, inside).then_some(inside);
     range_with(index, &known).is_some_and(|range| inside.holds(range))
 }
 
-/// Whether a static number is within bounds from the beginning, and whatever the text stores there
-/// is, if it was so before.
+/// Whether the initial value of a static is within bounds and, if the static is within bounds,
+/// every value is that the text stores in it (an induction).
 fn stays(tree: &Tree, place: &Place, bounds: Range) -> bool {
     let variable = &tree.variables[place.variable.0 as usize];
     let (Storage::Static(bytes), Type::Int(int)) = (&variable.storage, &place.ty) else {
@@ -123,8 +123,8 @@ fn stays(tree: &Tree, place: &Place, bounds: Range) -> bool {
     holds
 }
 
-/// Whether all that an expression stores into the variable of this place is either right or goes
-/// into another of its numbers.
+/// Whether each value that an expression stores in the variable of this place is right, or is
+/// stored in another part of the variable.
 fn keeps(expression: &Expression, place: &Place, right: &dyn Fn(&Expression) -> bool) -> bool {
     let (to, value) = match &expression.kind {
         ExpressionKind::Assign(to, value) => (Some(to), Some(value)),
@@ -147,7 +147,7 @@ fn keeps(expression: &Expression, place: &Place, right: &dyn Fn(&Expression) -> 
     holds
 }
 
-/// Bytes of its variable in which a number can lie, whatever its indices are.
+/// The bytes of its variable that a number can occupy, for all values of its indices.
 fn bytes(place: &Place) -> Option<std::ops::Range<u32>> {
     let size = match place.ty {
         Type::Int(int) => int.bytes(),

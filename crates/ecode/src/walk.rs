@@ -1,6 +1,6 @@
 //! Visits the places and the expressions of an expression, and the expressions and statements of a
-//! statement, in the order of their evaluation. A search in a tree (whether it changes a variable,
-//! what it reaches) need not know every kind of node.
+//! statement, in the order of their evaluation. So a search in a tree need not know every kind of
+//! node.
 
 use crate::tree::{Expression, ExpressionKind, Place, Statement};
 
@@ -84,7 +84,7 @@ impl Expression {
         }
     }
 
-    /// Whether this expression, or one in it, is such that `is` says so.
+    /// Whether `is` holds for this expression or for one in it.
     pub fn contains(&self, is: &dyn Fn(&Expression) -> bool) -> bool {
         let mut found = is(self);
         self.children(&mut |child| found = found || child.contains(is));

@@ -11,7 +11,6 @@
     unsafe_code,
     reason = "calls C functions on memory that they share with no one"
 )]
-#![allow(missing_docs, reason = "it is not published, and names say enough")]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt;

@@ -10,7 +10,6 @@
 //! kernel's tests bring theirs.
 
 #![forbid(unsafe_code)]
-#![allow(missing_docs, reason = "it is not published, and names say enough")]
 
 pub mod cases;
 mod dice;

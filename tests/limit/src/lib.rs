@@ -10,7 +10,6 @@
     unsafe_code,
     reason = "what a child does between fork and exec is for its parent to answer for"
 )]
-#![allow(missing_docs, reason = "it is not published, and names say enough")]
 
 pub mod cost;
 

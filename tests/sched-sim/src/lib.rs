@@ -6,7 +6,6 @@
 //! those of threads that know nothing of the scheduler. `patience` says how long a thread may wait
 //! at most, `moves` how threads go from CPU to CPU, [`quota`] what a control group may have.
 #![deny(unsafe_code)]
-#![allow(missing_docs, reason = "it is not published, and names say enough")]
 
 pub mod call;
 pub mod machine;

@@ -2,6 +2,9 @@
 //! ecode` compares E-code with them. They belong to no core and are not attached.
 //!
 //! The kernel's verifier refuses two of them, whose instructions can still be counted.
+//!
+//! They are here, though only `ecalls-bench` uses them, because this is the only crate that uses
+//! libbpf and compiles BPF programs. The linker leaves them out of other programs.
 
 use std::os::fd::{AsFd, AsRawFd};
 

@@ -1,5 +1,5 @@
 //! Mechanisms of a stock kernel for the same work, where no safe library provides them: the other
-//! side of the comparisons of `ecalls bench`.
+//! side of the comparisons of `ecalls bench`. They need `unsafe`, which `ecalls-bench` forbids.
 
 use std::ptr::without_provenance_mut;
 

@@ -1,23 +1,23 @@
 //! Gives each virtual register one of the kernel's: linear scan over the intervals, in the order of
 //! their beginnings (Poletto and Sarkar 1999).
 //!
-//! An interval prefers the register from which it is copied or computed, so that the copy goes
-//! away. When none is free, the one that is worth least is kept in memory: its reads and writes
-//! become intervals of one instruction, and the scan begins again. What is in memory:
+//! An interval prefers the register from which it is copied or computed, so that the copy can be
+//! removed. When no register is free, the interval that is worth least is kept in memory: its reads
+//! and writes become intervals of one instruction, and the scan begins again. Of these,
 //!
-//! - constants, and the address of the state, are simply made again;
-//! - addresses lie on the stack, where the verifier knows what they are;
-//! - numbers lie in the frame behind the locals, where it knows nothing about them (and an attacker
-//!   cannot make the processor take a number on the stack for an address).
+//! - constants, and the address of the state, are loaded again;
+//! - addresses are on the stack, where the verifier tracks them;
+//! - numbers are in the frame after the locals, where the verifier does not track them (and
+//!   speculation cannot take a number on the stack for an address).
 
 use super::live::{Interval, intervals};
 use super::machine::{Code, Inst, Kind, Line, V, Value};
 use crate::frame::at;
 use crate::limits::{BPF_STACK_BYTES, REGION_BYTES};
 
-/// Registers that a call leaves alone begin here.
+/// The first register that a call preserves.
 const SAVED: u8 = 6;
-/// Those there are: 0 to 9.
+/// The number of registers: 0 to 9.
 const REGISTERS: u8 = 10;
 /// Bytes of the stack in use for the key of a lookup.
 const KEY_BYTES: u32 = 8;
@@ -33,7 +33,7 @@ pub(super) struct Allocation {
     pub stack: u32,
 }
 
-/// More values alive at once than there is memory for.
+/// The error of a program with more live values than there is memory for.
 #[derive(Debug)]
 pub(super) struct TooMany;
 
@@ -43,7 +43,7 @@ pub(super) fn allocate(code: &mut Code, locals: u32) -> Result<Allocation, TooMa
         next: at::LOCALS + locals.next_multiple_of(8),
         stack: KEY_BYTES,
     };
-    // Each round keeps at least one more in memory; rounds with many are the rule.
+    // Each round moves at least one more interval to memory, usually many.
     loop {
         let intervals = intervals(code);
         let mut scan = Scan::new(code);
@@ -71,7 +71,7 @@ pub(super) fn allocate(code: &mut Code, locals: u32) -> Result<Allocation, TooMa
 
 struct Scan<'a> {
     registers: Vec<u8>,
-    /// Whom each register belongs to now.
+    /// The interval that has each register now.
     owners: [Option<Interval>; REGISTERS as usize],
     spilled: Vec<V>,
     hints: Vec<[Option<V>; 3]>,
@@ -140,7 +140,7 @@ impl<'a> Scan<'a> {
         let hints = self.hints[interval.v.at()];
         let hinted = hints.iter().flatten().map(|v| self.registers[v.at()]);
         let hinted = hinted.into_iter().find(|register| free(self, *register));
-        // Long ones leave the cheap registers to the short ones last.
+        // Long intervals take the registers last that short ones can use.
         let register = hinted.or_else(|| (first..REGISTERS).find(|r| free(self, *r)));
         if let Some(register) = register {
             return self.give(register, interval);
@@ -183,7 +183,7 @@ struct Memory {
     stack: u32,
 }
 
-/// How a register is had again.
+/// How the value of a register is restored.
 #[derive(Clone, Copy)]
 enum Home {
     Again(Inst),
@@ -232,7 +232,8 @@ impl Memory {
     }
 }
 
-/// Writes a line anew, with what it reads fetched before it and what it writes kept behind it.
+/// Rewrites a line: values that it reads are loaded before it, values that it writes stored after
+/// it.
 fn rewrite(code: &mut Code, mut line: Line, homes: &[Option<Home>]) {
     let home = |v: V| homes.get(v.at()).copied().flatten();
     let frame = code.frame.unwrap_or(V(0));
@@ -312,7 +313,7 @@ fn keep(home: Home, from: V, frame: V) -> Option<Inst> {
             value: from,
             offset,
         }),
-        // Made where it is read.
+        // The value is computed again at each read.
         Home::Again(_) => None,
     }
 }

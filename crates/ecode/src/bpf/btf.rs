@@ -11,7 +11,6 @@ use crate::source::Source;
 /// The pieces, as BPF_BTF_LOAD and BPF_PROG_LOAD take them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Description {
-    /// BTF.
     pub btf: Vec<u8>,
     /// Records of [`FUNC_INFO_BYTES`].
     pub func_info: Vec<u8>,
@@ -37,13 +36,13 @@ const TYPE_FUNC: u32 = 3;
 const MOST_LINES: u32 = 1 << 22;
 const MOST_COLUMNS: u32 = 1 << 10;
 
-/// Strings behind each other; the first is empty.
+/// Concatenated strings; the first is empty.
 struct Strings(Vec<u8>);
 
 impl Strings {
     fn add(&mut self, text: &str) -> u32 {
         let at = self.0.len() as u32;
-        // The kernel takes printable characters only.
+        // The kernel accepts only printable characters.
         let shown = text.chars().map(|c| {
             if c == ' ' || c.is_ascii_graphic() {
                 c
@@ -96,7 +95,7 @@ fn lines(object: &Object, source: &Source, strings: &mut Strings) -> Vec<u8> {
             place.line.min(MOST_LINES - 1),
             place.column.min(MOST_COLUMNS - 1),
         );
-        // Instructions of one line often follow each other: its text is written once for them.
+        // Instructions of one line are often consecutive: they share one string.
         let text = match last {
             Some((known, text)) if known == line => text,
             _ => strings.add(source.line(place.line).trim()),

@@ -8,12 +8,12 @@ use crate::limits;
 
 /// More bytes than this are done by a loop.
 const STRAIGHT_BYTES: u32 = 192;
-/// Bytes that such a loop does at a time.
+/// Bytes per round of such a loop.
 const ROUND_BYTES: u32 = 64;
 
 impl Select<'_> {
-    /// Copies bytes by words, whatever they are: on both sides they are the same or apart, and the
-    /// kernel's processors read and write words anywhere.
+    /// Copies bytes by words. The two ranges are equal or do not overlap, and the processors that
+    /// the kernel's JIT supports access unaligned words.
     pub(super) fn copy(&mut self, to: (V, i16), from: (V, i16), bytes: u32) {
         let done = self.rounds(
             bytes,
@@ -47,8 +47,8 @@ impl Select<'_> {
         clear(self, base, done, bytes);
     }
 
-    /// Does `round` for every [`ROUND_BYTES`] of many bytes, with the bases moved on; how many
-    /// bytes were done so.
+    /// Emits a loop that does `round` for each [`ROUND_BYTES`] of many bytes and advances the
+    /// bases. Returns the number of bytes that it covers.
     fn rounds(
         &mut self,
         bytes: u32,
@@ -111,7 +111,8 @@ impl Select<'_> {
         self.store(frame, at::EFFECT_COUNT, Value::Register(count), 32);
     }
 
-    /// The lowest bit above a position: it alone, less one, has as many bits as it has below it.
+    /// The lowest set bit above a position: that bit minus one has as many set bits as its
+    /// position.
     pub(super) fn next_bit(&mut self, to: V, mask: Operand, after: Operand) {
         let over = self.label();
         let (first, bits, result) = (
@@ -146,11 +147,11 @@ impl Select<'_> {
         self.count_bits(bits);
         self.alu(Operator::Add, result, bits, Value::Register(first), false);
         self.emit(Inst::Label(over));
-        // Whether there was one is asked again by whoever wants to know.
+        // The program compares the result again with -1.
         self.set_hidden(to, Value::Register(result));
     }
 
-    /// `bits` = how many bits of it are set: sums of 2, 4, 8 and finally all.
+    /// `bits` = the number of its set bits: sums of 2, 4, 8 and finally all bits.
     fn count_bits(&mut self, bits: V) {
         let [ones, threes, fifteens, bytes] = [
             0x5555_5555_5555_5555,
@@ -180,7 +181,7 @@ impl Select<'_> {
     }
 }
 
-/// Words of 8 bytes, then what is left of them: offset and size of each.
+/// Words of 8 bytes, then smaller ones for the rest: offset and size of each.
 fn pieces(start: u32, end: u32) -> impl Iterator<Item = (u32, u32)> {
     let mut at = start;
     std::iter::from_fn(move || {

@@ -10,20 +10,20 @@ use crate::frame::at;
 use crate::ir::Fault;
 use crate::source::Span;
 
-/// Places that a program notes at most.
+/// Places of the text that a program can record.
 const PLACES: usize = 64;
 
-/// Where faults are noted.
+/// The labels where faults are recorded.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
-    /// Wherever they happen,
+    /// Without a place in the text,
     anywhere: Vec<(Fault, Label)>,
-    /// and there.
+    /// and with one.
     here: Vec<(Fault, Span, Label)>,
 }
 
 impl Faults {
-    /// Of each fault one label.
+    /// One label for each fault.
     pub(super) fn new(labels: impl Iterator<Item = (Fault, Label)>) -> Faults {
         let mut anywhere: Vec<_> = labels.collect();
         anywhere.sort_unstable_by_key(|(fault, _)| *fault as u32);
@@ -35,7 +35,7 @@ impl Faults {
 }
 
 impl Select<'_> {
-    /// Where to go for a fault that cannot happen, or in no particular place.
+    /// The label for a fault without a place in the text.
     pub(super) fn fault(&self, fault: Fault) -> Label {
         let mut known = self.faults.anywhere.iter();
         let found = known.find(|(known, _)| *known == fault);
@@ -58,7 +58,8 @@ impl Select<'_> {
         label
     }
 
-    /// Notes all of them and goes on at `end`, or at `nothing` where nothing is to be done.
+    /// The code that records faults. It continues at `end`, or at `nothing` if the run changed
+    /// nothing.
     pub(super) fn note_faults(&mut self, end: Label, nothing: Label) {
         let faults = std::mem::take(&mut self.faults);
         for (fault, label) in faults.anywhere {
@@ -79,7 +80,7 @@ impl Select<'_> {
             if fault == Fault::Fuel {
                 self.store(self.frame, at::FUEL, Value::Immediate(0), 32);
             }
-            // Before anything else was done, the fuel is still where it was.
+            // At the beginning of a run the fuel in the frame is unchanged.
             self.emit(Inst::Jump(match fault {
                 Fault::Input | Fault::Fuel => nothing,
                 Fault::Index | Fault::Effects => end,

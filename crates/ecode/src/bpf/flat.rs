@@ -1,6 +1,6 @@
-//! The program as one list with jumps: blocks, loops and `if` become labels and branches. What
-//! belongs together is put together on the way (a comparison and the `if` on its result, an index
-//! and its check), and it is estimated how many ways through the program there are.
+//! The program as one list with jumps: blocks, loops and `if` become labels and branches. On the
+//! way, pairs of instructions are combined (a comparison and the `if` on its result, an index and
+//! its check), and the number of paths through the program is estimated.
 
 use crate::ir;
 use crate::ir::{Fault, Instruction, Op, Operand, Program, Register, Relation};
@@ -10,36 +10,35 @@ use crate::source::Span;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Place(pub u32);
 
-/// A step.
 #[derive(Clone, Debug)]
 pub(super) enum Step<'p> {
-    /// Anything that is neither control nor [`Op::Bound`].
+    /// An instruction that is neither control flow nor [`Op::Bound`].
     Do(&'p Op),
-    /// `to = from`, which is below `count`; else the run ends.
+    /// `to = from`; the run ends unless `from` is less than `count`.
     Bound {
         to: Register,
         from: Register,
         count: u32,
     },
-    /// Goes to a place if the relation holds (or, if `unless`, does not).
+    /// Jumps to a place if the relation holds (with `unless`: if it does not hold).
     Branch {
         relation: Relation,
         a: Operand,
         b: Operand,
         unless: bool,
         to: Place,
-        /// Whether both ways may meet again.
+        /// Whether both paths may join again.
         meets: bool,
     },
     Jump(Place),
     Place(Place),
-    /// A place that is reached again: the head of a loop.
+    /// The head of a loop: a place that is reached again from below.
     Head(Place),
     Return(Operand),
     Fail(Fault),
 }
 
-/// A step with where it came from and how many loops are around it.
+/// A step with its part of the text and the number of loops around it.
 #[derive(Clone, Debug)]
 pub(super) struct Item<'p> {
     pub step: Step<'p>,
@@ -47,26 +46,26 @@ pub(super) struct Item<'p> {
     pub depth: u8,
 }
 
-/// The list.
 #[derive(Debug, Default)]
 pub(super) struct Flat<'p> {
     pub items: Vec<Item<'p>>,
     /// Places in use.
     pub places: u32,
-    /// The faults that something leads to, and where they are noted; few.
+    /// The faults to which a step can lead, and the place where each is recorded.
     pub faults: Vec<(Fault, Place)>,
-    /// Steps over all ways through the program: what a verifier has to walk that remembers
-    /// everything about numbers.
+    /// The number of steps on all paths through the program together: so many does a verifier walk
+    /// that distinguishes all numbers.
     pub walks: u64,
-    /// Ways that have come here.
+    /// Paths that lead to the current step.
     ways: u64,
-    /// The blocks and loops around, outermost first: where they are left to, and by how many ways.
+    /// The surrounding blocks and loops, outermost first: the place after each, and the number of
+    /// paths that lead there.
     around: Vec<(ir::Label, Place, u64)>,
     /// Reads of each register.
     reads: Vec<u32>,
 }
 
-/// More ways than this are as bad as these.
+/// The estimate of paths stops here.
 const WAYS: u64 = 1 << 30;
 
 /// Flattens a program.
@@ -130,7 +129,7 @@ impl<'p> Flat<'p> {
         Place(self.places - 1)
     }
 
-    /// Where a fault is noted.
+    /// The place where a fault is recorded.
     pub(super) fn fault(&mut self, fault: Fault) -> Place {
         if let Some((_, place)) = self.faults.iter().find(|(known, _)| *known == fault) {
             return *place;
@@ -151,7 +150,8 @@ impl<'p> Flat<'p> {
         }
     }
 
-    /// Instructions that are better done together. How many they are.
+    /// Combines the first instructions of a list, if they form a pair. Returns how many it
+    /// combined.
     fn pair(&mut self, list: &'p [Instruction], depth: u8) -> Option<usize> {
         let [first, second, ..] = list else {
             return None;
@@ -232,7 +232,7 @@ impl<'p> Flat<'p> {
         }
     }
 
-    /// A loop that begins with the question whether it ends asks it again at its end, and so jumps
+    /// A loop that begins with its condition checks the condition again at its end, so it jumps
     /// once in each round instead of twice.
     fn repeat(&mut self, label: ir::Label, body: &'p [Instruction], span: Span, depth: u8) {
         let (head, end) = (self.place(), self.place());
@@ -264,7 +264,7 @@ impl<'p> Flat<'p> {
         self.arrive(span, depth);
     }
 
-    /// The place behind a block or loop, reached by the ways that are here now.
+    /// The place after a block or loop, for an exit on the current paths.
     fn leave(&mut self, label: ir::Label) -> Place {
         let ways = self.ways;
         let mut around = self.around.iter_mut().rev();
@@ -272,11 +272,11 @@ impl<'p> Flat<'p> {
             *known = (*known + ways).min(WAYS);
             return *place;
         }
-        // Lowering makes no such exit; it would end the run.
+        // Lowering makes no such exit. It would end the run.
         self.fault(Fault::Index)
     }
 
-    /// Behind the innermost block or loop.
+    /// Ends the innermost block or loop.
     fn arrive(&mut self, span: Span, depth: u8) {
         if let Some((_, end, ways)) = self.around.pop() {
             self.ways = (self.ways + ways).min(WAYS);
@@ -314,7 +314,7 @@ impl<'p> Flat<'p> {
             return branch(self, unless, to);
         }
         let end = self.place();
-        // The shorter way is the one that is jumped over.
+        // The shorter branch is the one that is jumped over.
         if then.is_empty() {
             branch(self, false, end);
             let over = self.ways;
@@ -342,7 +342,7 @@ impl<'p> Flat<'p> {
         self.push(Step::Place(end), span, depth);
     }
 
-    /// Where an instruction leads that does nothing else.
+    /// The target of an instruction that only jumps.
     fn direct(&mut self, instruction: &Instruction) -> Option<Place> {
         match instruction.op {
             Op::Exit(label) => Some(self.leave(label)),
@@ -352,7 +352,7 @@ impl<'p> Flat<'p> {
     }
 }
 
-/// The relation that holds where an instruction leaves a loop and does nothing else.
+/// The condition of an instruction that only leaves a loop.
 fn leaves(op: &Op, label: ir::Label) -> Option<(Relation, Operand, Operand)> {
     let Op::If {
         relation,

@@ -1,27 +1,27 @@
-//! From where to where each virtual register is needed.
+//! The interval of the program in which each virtual register is live.
 //!
-//! Line i is read at position 2i and written at 2i + 1. An interval goes from the first position at
-//! which a register is needed to the last, without holes. Which registers are needed at the
-//! boundaries of blocks is found out in the usual way, backwards, for those only that occur in more
-//! than one block.
+//! Line i reads at position 2i and writes at 2i + 1. An interval extends from the first position at
+//! which a register is live to the last, without holes. Liveness at the boundaries of blocks is
+//! found by the usual backward data-flow analysis, only for registers that occur in more than one
+//! block.
 
 use std::ops::Range;
 
 use super::machine::{Code, Inst, Label, V, Value};
 
-/// Where a register is needed.
+/// Where a register is live.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Interval {
     pub v: V,
     pub start: u32,
     pub end: u32,
-    /// Reads and writes, those in loops many times.
+    /// Its reads and writes, weighted by the depth of loops.
     pub weight: f32,
-    /// Needed across a call, which costs the registers 0 to 5.
+    /// Whether it is live across a call, which overwrites the registers 0 to 5.
     pub crosses: bool,
 }
 
-/// A run of lines that is entered at its beginning and left at its end only.
+/// A basic block: lines that are entered only at the beginning and left only at the end.
 #[derive(Debug)]
 struct Block {
     first: usize,
@@ -29,11 +29,11 @@ struct Block {
     next: [Option<usize>; 2],
 }
 
-/// A set of registers for each block: bits by dense number, all in one list.
+/// A set of registers for each block: one bit per dense number, all sets in one list.
 #[derive(Default)]
 struct Sets {
     bits: Vec<u64>,
-    /// Of each set.
+    /// Words of each set.
     words: usize,
 }
 
@@ -61,7 +61,8 @@ impl Sets {
 
 struct Blocks {
     blocks: Vec<Block>,
-    /// Registers that occur in several blocks, by dense number, and back.
+    /// Registers that occur in several blocks, by dense number; and the dense number of each
+    /// register.
     shared: Vec<V>,
     dense: Vec<u32>,
     live_in: Sets,
@@ -88,7 +89,7 @@ pub(super) fn intervals(code: &mut Code) -> Vec<Interval> {
 }
 
 fn set_to_zero(code: &mut Code, registers: &[V]) {
-    // Behind the calls, which no number needs to survive then.
+    // After the calls, so that no number is live across them.
     let call = code
         .lines
         .iter()
@@ -191,8 +192,8 @@ impl Blocks {
         }
     }
 
-    /// What is needed at the beginning of `next` is needed at the end of the block, and at its
-    /// beginning too unless it is written there.
+    /// A register that is live at the beginning of `next` is live at the end of the block, and at
+    /// the block's beginning unless the block writes it.
     fn flow(&mut self, block: usize, next: usize, written: &[u64]) -> bool {
         let needed = self.live_in.range(next);
         let here = self.live_in.range(block);
@@ -238,7 +239,7 @@ fn shared(code: &Code, block_of: &[usize]) -> (Vec<V>, Vec<u32>) {
     for (at, line) in code.lines.iter().enumerate() {
         let block = block_of[at];
         for v in line.inst.read().into_iter().flatten() {
-            // Where it occurs first and is read, nothing has written it.
+            // A read as first occurrence: the register was not written before.
             is_shared[v.at()] |= home[v.at()] != block;
         }
         if let Some(v) = line.inst.written() {
@@ -269,7 +270,7 @@ fn spans(code: &Code, blocks: &Blocks) -> Vec<Interval> {
         for v in line.inst.read().into_iter().flatten() {
             extend(v, position, position, weight);
         }
-        // The result comes into its register before the right operand is read.
+        // The kernel's instruction writes the result's register before it reads the right operand.
         if let Inst::Alu {
             operator,
             b: Value::Register(b),
@@ -283,7 +284,7 @@ fn spans(code: &Code, blocks: &Blocks) -> Vec<Interval> {
         {
             extend(b, position, position + 1, 0.0);
         }
-        // The value is copied to where the former one will be, before the address is read.
+        // The value is copied to the register of the result before the address is read.
         if let Inst::Atomic {
             base, old: Some(_), ..
         } = line.inst

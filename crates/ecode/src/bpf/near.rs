@@ -1,28 +1,28 @@
-//! Addresses that have been computed already: base plus a computed distance. Programs go to several
-//! fields of one element, and to the same element again.
+//! Reuse of addresses, base plus a computed offset: programs access several fields of one element,
+//! and the same element again.
 //!
-//! The list of steps is walked from its beginning, and an address is remembered from where it is
-//! computed until the register with its distance is written. At a place that is jumped to, all is
-//! forgotten that has been computed behind the first of those jumps: whatever is older has been
-//! there on every way. At the head of a loop, what the loop writes is forgotten.
+//! An address is remembered from its computation until the register with its offset is written. At
+//! the target of jumps, all addresses are forgotten that were computed after the first of these
+//! jumps: older ones were computed on every path. At the head of a loop, addresses are forgotten
+//! whose registers the loop writes.
 
 use super::flat::{Flat, Step};
 use super::machine::V;
 use crate::ir::Register;
 
-/// So many may be kept at most: each may come to lie on the stack.
+/// Addresses that are remembered at the same time: each may need space on the stack.
 const MOST: u32 = 32;
 
 /// An address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Near {
-    /// The distance.
+    /// The offset.
     pub register: Register,
     /// Its largest value.
     pub largest: u32,
-    /// The power of two that divides the distance, as far as the verifier sees.
+    /// The power of two that divides the offset, as far as the verifier can see.
     pub unit: u32,
-    /// Where it is counted from.
+    /// The address of the memory.
     pub base: V,
 }
 
@@ -30,9 +30,9 @@ pub(super) struct Near {
 #[derive(Debug)]
 pub(super) struct AllNear {
     known: Vec<(Near, V, usize)>,
-    /// By place: the step of the first jump to it.
+    /// By place: the first step that jumps to it.
     first_jump: Vec<Option<usize>>,
-    /// The step that is at its turn.
+    /// The current step.
     at: usize,
     left: u32,
 }
@@ -53,7 +53,7 @@ impl AllNear {
         }
     }
 
-    /// Before a step is turned into instructions.
+    /// Called before a step is turned into instructions.
     pub(super) fn enter(&mut self, at: usize, step: &Step<'_>) {
         self.at = at;
         if let Step::Place(place) = step
@@ -63,23 +63,22 @@ impl AllNear {
         }
     }
 
-    /// A register is written.
+    /// Called when a register is written.
     pub(super) fn written(&mut self, register: Register) {
         self.known.retain(|(near, _, _)| near.register != register);
     }
 
-    /// Where an address is.
+    /// The register that holds an address.
     pub(super) fn find(&self, near: &Near) -> Option<V> {
         let known = self.known.iter().find(|(known, _, _)| known == near);
         known.map(|(_, place, _)| *place)
     }
 
-    /// Whether one more may be kept.
+    /// Whether one more address may be remembered.
     pub(super) fn may_keep(&self) -> bool {
         self.left > 0
     }
 
-    /// Keeps it.
     pub(super) fn keep(&mut self, near: Near, place: V) {
         self.left = self.left.saturating_sub(1);
         self.known.push((near, place, self.at));

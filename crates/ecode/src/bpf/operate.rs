@@ -1,5 +1,5 @@
-//! Operators and comparisons: of whole registers, by constants where something cheaper does it, and
-//! so that the verifier is left in the dark where it should be (see the head of `select`).
+//! Operators and comparisons on whole registers. Some operations with constants have cheaper
+//! instructions; and numbers are hidden from the verifier as the head of `select` describes.
 
 use super::machine::{Inst, Label, Test, V, Value};
 use super::select::Select;
@@ -64,7 +64,7 @@ impl Select<'_> {
         self.branch(test, left, right, to);
     }
 
-    /// A copy that is compared in its place.
+    /// A hidden copy, which is compared instead of the number itself.
     fn hidden(&mut self, v: V) -> V {
         let to = self.code.register();
         self.set_hidden(to, Value::Register(v));
@@ -140,7 +140,8 @@ impl Select<'_> {
         }
     }
 
-    /// By a constant, where something cheaper does it or the kernel has no such instruction.
+    /// An operation with a constant for which there is a cheaper instruction, or for which the
+    /// kernel has none.
     fn with_constant(&mut self, operator: Operator, to: V, a: V, b: i64) -> bool {
         let copy = |from| Inst::Move {
             to,

@@ -2,20 +2,21 @@
 //!
 //! Three things are done for the verifier's sake:
 //!
-//! - **Loops begin with a [`Inst::MayGoto`]**: the verifier takes up a loop's head again and again
-//!   until it learns nothing new, which with numbers it knows nothing of is the second time. So
-//!   constants that a loop goes on to change are *hidden* when they are written: read from a place
-//!   in the frame that is always 0, plus the constant.
-//! - **Each computed distance is compared with the largest** right before it is used. Where the
-//!   verifier can see that it never is larger, it takes the comparison out of the program again.
-//! - **Where a program has many ways through it, numbers are hidden wherever ways meet**
-//!   ([`Select::careful`]): a constant that one way writes and the other does not, and what has
-//!   been compared and is used again. Else the verifier would tell all combinations apart and walk
-//!   each of them: 40 such `if`s in a row took it 3.2 s and were refused; hidden, 1.2 ms.
+//! - **Loops begin with a [`Inst::MayGoto`]**: the verifier walks a loop again until it arrives at
+//!   its head in a state that it has seen. If it knows nothing of the numbers that the loop
+//!   changes, that is the second time. So a constant that a loop changes later is *hidden* when it
+//!   is written: the program adds it to a value of the frame that is always 0.
+//! - **Each computed offset is compared with the largest one** right before its use. The kernel
+//!   removes a comparison whose result its verifier can prove.
+//! - **In a program with many paths, numbers are hidden wherever paths join**
+//!   ([`Select::careful`]): a constant that only one of the paths writes, and a number that was
+//!   compared and is used again. Otherwise the verifier distinguishes all combinations and walks
+//!   each of them: it refused 40 such `if`s in a row after 3.2 s; with hidden numbers it takes 1.2
+//!   ms.
 //!
-//! What is hidden is hidden wherever it might matter. To work out where the verifier can predict
-//! something from a number took an analysis of 190 lines, and ranges for it 330; both programs and
-//! verification were the worse for it: over the texts of tests/ecode and examples 47,356
+//! Numbers are hidden wherever it might matter. An analysis that determined where the verifier can
+//! predict anything from a number took 190 lines, and 330 for ranges, and made both programs and
+//! verification worse: over the texts of tests/ecode and examples 47,356
 //! instructions walked against 35,705, over those made to be hard 45,542 against 31,608 (6.18).
 
 use super::fault::Faults;
@@ -27,9 +28,9 @@ use crate::frame::at;
 use crate::ir::{Address, Fault, Op, Operand, Operator, Program, Region, Register};
 use crate::source::Span;
 
-/// More walks than this per step, and numbers are hidden.
+/// With more walks per step than this, numbers are hidden.
 const WALKS_PER_STEP: u64 = 6;
-/// Programs with fewer walks are left as they are.
+/// In programs with fewer walks than this, no numbers are hidden where paths join.
 const WALKS_ALWAYS: u64 = 400;
 
 /// The state of the selection.
@@ -43,10 +44,10 @@ pub(super) struct Select<'a> {
     /// Where the next instructions come from, and how many loops are around them.
     pub(super) span: Span,
     pub(super) depth: u8,
-    /// By place; the first labels of all.
+    /// The label of each place; they are the first labels of the program.
     labels: Vec<Label>,
     pub(super) faults: Faults,
-    /// Where the run ends, and where it does when not even the frame is there.
+    /// Where the run ends, and where it ends if the frame could not be looked up.
     pub(super) end: Label,
     nothing: Label,
     pub(super) frame: V,
@@ -56,21 +57,21 @@ pub(super) struct Select<'a> {
     sinks: Option<V>,
     fuel: Option<V>,
     near: AllNear,
-    /// By place: which step it is (0: none); by register: the step that reads it last.
+    /// By place: its step (0: none). By register: the last step that reads it.
     behind: Vec<usize>,
     last_read: Vec<usize>,
-    /// In which loop each step is, and each register is written.
+    /// The innermost loop around each step, and around the writes of each register.
     loop_of: Vec<Option<Place>>,
     written_in: Vec<Option<Place>>,
     /// By register: how many steps write it, and whether one of them is in a loop.
     writes: Vec<u32>,
     in_loop: Vec<bool>,
-    /// The step that is at its turn.
+    /// The current step.
     at: usize,
 }
 
-/// Lines for each instruction that a program may have, beyond which no later phase makes few enough
-/// of them.
+/// Selection gives up at so many lines per permitted instruction: no later phase would remove
+/// enough of them.
 const LINES_PER_INSTRUCTION: usize = 2;
 
 /// Makes instructions of steps.
@@ -156,7 +157,7 @@ impl Select<'_> {
             .unwrap_or(self.end)
     }
 
-    /// Finds out where registers are read last, and in which loops.
+    /// Determines where each register is read last, and in which loops.
     fn look_ahead(&mut self, flat: &Flat<'_>) {
         let mut around: Vec<Place> = Vec::new();
         for (at, item) in flat.items.iter().enumerate() {
@@ -186,7 +187,7 @@ impl Select<'_> {
 
     // --- beginning and end ---
 
-    /// Finds the memory, looks whether the event has what is read of it, and clears the output.
+    /// Looks up the memories, checks the length of the event's data, and clears the output.
     fn begin(&mut self, flat: &Flat<'_>) {
         let mut used = [false; 8];
         let mut burns = false;
@@ -249,7 +250,7 @@ impl Select<'_> {
         to
     }
 
-    /// Everything that ends the run goes here.
+    /// The end of the program, to which every end of a run jumps.
     fn finish(&mut self) {
         self.depth = 0;
         let end = self.end;
@@ -270,7 +271,7 @@ impl Select<'_> {
         V(register.0)
     }
 
-    /// An operand that an instruction can have.
+    /// An operand in the form that an instruction takes.
     pub(super) fn value(&mut self, operand: Operand) -> Value {
         match operand {
             Operand::Register(register) => Value::Register(Self::named(register)),
@@ -278,7 +279,7 @@ impl Select<'_> {
         }
     }
 
-    /// An operand of which an instruction looks at the lower half only.
+    /// An operand of an instruction that uses only its lower 32 bits.
     pub(super) fn half(&mut self, operand: Operand) -> Value {
         match operand {
             Operand::Register(_) => self.value(operand),
@@ -286,7 +287,7 @@ impl Select<'_> {
         }
     }
 
-    /// A constant as an instruction can have it.
+    /// A constant in the form that an instruction takes.
     pub(super) fn constant(&mut self, value: i64) -> Value {
         match i32::try_from(value) {
             Ok(value) if !self.options.conceals(value) => Value::Immediate(value),
@@ -324,7 +325,8 @@ impl Select<'_> {
                 });
             }
             _ => match self.options.mask(self.code.lines.len()) {
-                // Nobody who writes a text shall choose bytes of the kernel's code.
+                // The author of a text must not be able to choose bytes of the kernel's machine
+                // code.
                 Some(mask) => {
                     let other = self.code.register();
                     self.emit(Inst::Wide {
@@ -377,14 +379,14 @@ impl Select<'_> {
         });
     }
 
-    /// `to = to + 0`, but the verifier knows nothing of it any more.
+    /// `to = to + 0`, after which the verifier knows nothing about the number.
     pub(super) fn hide(&mut self, to: V) {
         let zero = self.code.register();
         self.load(zero, self.frame, at::ZERO, 64);
         self.alu(Operator::Add, to, to, Value::Register(zero), false);
     }
 
-    /// `to = from`, of which the verifier knows nothing.
+    /// `to = from`, about which the verifier knows nothing.
     pub(super) fn set_hidden(&mut self, to: V, from: Value) {
         if from == Value::Register(to) {
             return self.hide(to);
@@ -395,18 +397,18 @@ impl Select<'_> {
         }
     }
 
-    /// Whether ways that write different numbers to this register meet.
+    /// Whether paths join that write different numbers to this register.
     pub(super) fn is_merged(&self, register: Register) -> bool {
         let at = register.0 as usize;
         self.writes[at] > 1 && (self.in_loop[at] || self.careful)
     }
 
-    /// Whether nobody reads an operand any more from this place on, which is further down.
+    /// Whether the operand is not read any more from this place on, which lies ahead.
     pub(super) fn is_done(&self, operand: Operand, from: Label) -> bool {
         let Operand::Register(register) = operand else {
             return true;
         };
-        // What is written once, in the same loop, is written again before it is read again.
+        // A register with one write, in the same loop, is written again before it is read again.
         self.writes[register.0 as usize] == 1
             && self.written_in[register.0 as usize] == self.loop_of[self.at]
             && self
@@ -472,8 +474,8 @@ impl Select<'_> {
         }
     }
 
-    /// Before a loop: hides what the loop changes, unless it is hidden already. What the verifier
-    /// finds at the loop's head the second time is then something it has seen.
+    /// Before a loop: hides the registers that the loop changes, unless they are hidden already. So
+    /// the verifier has seen the state in which it arrives at the loop's head the second time.
     fn hide_for_loop(&mut self, before: &[Item<'_>], from: &[Item<'_>], head: Place) {
         let end = from.iter().rposition(
             |item| matches!(item.step, Step::Jump(to) | Step::Branch { to, .. } if to == head),
@@ -536,7 +538,7 @@ impl Select<'_> {
                 number,
                 values,
             } => self.effect(*kind, *number, values),
-            // Steps of their own.
+            // The flat list has other steps for these.
             Op::Bound { .. }
             | Op::If { .. }
             | Op::Block { .. }
@@ -640,7 +642,7 @@ impl Select<'_> {
                 let count = self.constant(i64::from(count));
                 self.branch(Test::GreaterEqual, Self::named(from), count, fault);
             }
-            // As large as that is no array.
+            // No array is that large.
             Err(_) => self.emit(Inst::Jump(fault)),
         }
         if to != from {
@@ -657,8 +659,8 @@ impl Select<'_> {
         self.aligned(address, 1)
     }
 
-    /// The same, and the verifier sees that a computed distance is a multiple of `unit`: it asks
-    /// for that where memory is changed atomically.
+    /// Base and offset of a place in memory, where the verifier can see that a computed offset is a
+    /// multiple of `unit`, as it requires for atomic operations.
     fn aligned(&mut self, address: &Address, unit: u32) -> (V, i16) {
         let (base, offset) = self.region(address.region);
         let offset = (offset + address.offset) as i16;
@@ -690,7 +692,7 @@ impl Select<'_> {
         self.branch(Test::Greater, place, largest, self.fault(Fault::Index));
         let mut mask = !(unit - 1);
         if self.options.secret.is_some() {
-            // What the processor does before it knows the outcome stays near, too.
+            // Speculative accesses stay within the same map, too.
             let zeros = index.largest.leading_zeros();
             mask &= u32::MAX.checked_shr(zeros).unwrap_or(0);
         }
@@ -736,7 +738,7 @@ impl Select<'_> {
     }
 }
 
-/// Whether the result is one of so few numbers that the verifier could tell them apart.
+/// Whether there are so few possible results that the verifier could distinguish them.
 fn is_one_of_few(op: &Op) -> bool {
     match op {
         Op::Compare { .. } | Op::NextBit { .. } => true,

@@ -107,7 +107,7 @@ pub(super) fn names<'n>() -> impl Iterator<Item = &'n str> {
     ALL.iter().map(|row| -> &'n str { row.0 })
 }
 
-/// Whether it is something that the run asks for, and that is done afterwards.
+/// Whether the function is a request, which is carried out after the run.
 pub(super) fn is_request(name: &str) -> bool {
     find(name).is_some_and(|row| matches!(row.4, Request(..) | OwnRequest(_)))
 }
@@ -202,8 +202,8 @@ impl Checker<'_> {
         self.plain(builtin, values, Type::Void, span)
     }
 
-    /// Looks at the number that a request names, if it is a constant: only a reason to drop is kept
-    /// in the program, the others are refused when it runs.
+    /// Checks the number that a request names, if it is constant. A wrong reason to drop is an
+    /// error; wrong numbers of other requests are refused at run time, so they are warnings.
     fn in_range(&mut self, builtin: Builtin, value: &Expression) -> Option<()> {
         let (what, range) = match builtin {
             Builtin::Drop => ("a reason", 0..=255),
@@ -238,7 +238,7 @@ impl Checker<'_> {
         Some(self.adapt(value, ty))
     }
 
-    /// A test says of a request that it was made, and nothing else about it.
+    /// Refuses a request in a condition: a test can only expect that the request was made.
     fn may_request(&mut self, name: &Name) -> Option<()> {
         if !self.context.looks_only || self.context.request_named {
             return Some(());
@@ -252,7 +252,7 @@ impl Checker<'_> {
         None
     }
 
-    /// Refuses a call that changes something in an `expect`, which only looks.
+    /// Refuses a call with an effect in an `expect`.
     fn changes(&mut self, span: Span) -> Option<()> {
         let named = std::mem::take(&mut self.context.request_named);
         if self.context.looks_only && !named {
@@ -418,7 +418,7 @@ impl Checker<'_> {
         let key = self.integer(key, "a key");
         let ttl = self.argument(ttl, &UNSIGNED_LONG);
         let (key, ttl) = (convert(key?, &UNSIGNED_LONG), ttl?);
-        // Of each key it remembers: the key itself, and until when.
+        // For each key: the key itself, and the time until which it is remembered.
         let memory = Type::Array(Box::new(UNSIGNED_LONG), 2 * limits::ONCE_ENTRIES);
         let bytes = 16 * limits::ONCE_ENTRIES;
         self.reserve_state(bytes, 8, span)?;
@@ -526,7 +526,7 @@ impl Checker<'_> {
         self.add_variable(variable, facts)
     }
 
-    /// Whether there are sinks; if not, it is reported.
+    /// Whether there are sinks; if not, this is reported.
     pub(super) fn sinks_here(&mut self, span: Span) -> Option<()> {
         if self.environment.sinks.is_none() {
             self.error_hint(

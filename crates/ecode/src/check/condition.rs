@@ -1,11 +1,11 @@
-//! Names of constants that stand where a condition is wanted: `event.kind == fork || exec` is
-//! always true, as in C, and lets every event go on. What was meant is a comparison.
+//! Warnings of constants used as conditions: `event.kind == fork || exec` is always true, as in C,
+//! and lets every event pass. A comparison was meant.
 //!
-//! Not every constant there is a mistake. A text's `const`, a constant of the surroundings and the
-//! only member of an enum may be switches (`if (VERBOSE && ...)`, 0 for "no limit"): of these there
-//! is a word only in `x == A || B` and `x != A && B`, and only of numbers that no switch has.
-//! Members of enums may be results (`return PASS;`); a kind or a number of the kernel as the body's
-//! result says nothing of the event.
+//! Not every such constant is a mistake. A `const` of the text, a constant of the environment and
+//! the only member of an enum may be switches (`if (VERBOSE && ...)`, 0 for "no limit"). They are
+//! warned of only in `x == A || B` and `x != A && B`, and only if their values are not those of a
+//! switch. Members of enums may be results (`return PASS;`). A kind, or a number of the kernel, as
+//! the result of the body is warned of, since it does not depend on the event.
 
 use super::conversion::truth;
 use super::scope::{Binding, Named};
@@ -14,10 +14,10 @@ use crate::ast::{self, ExpressionKind as Ast};
 use crate::environment::NUMBERS;
 use crate::tree::{BinaryOperator, Expression};
 
-/// Names that members of an enum have to be conditions.
+/// Names of members of an enum that are meant as truth values.
 const TRUTHS: [&str; 6] = ["true", "false", "yes", "no", "on", "off"];
 
-/// A comparison that stands beside a name: `port == 80`.
+/// The comparison beside a name: `port == 80`.
 struct Comparison<'e> {
     operator: BinaryOperator,
     of: &'e ast::Expression,
@@ -63,8 +63,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Warns of a condition that is the name of a constant. `operator` is what was left out, as far
-    /// as is known; `beside` the comparison on the other side of an `||` (true) or `&&`.
+    /// Warns of a condition that is the name of a constant. `operator` is the operator that was
+    /// probably left out; `beside` is the comparison on the other side of `||` (true) or `&&`.
     fn warn_of_constant(
         &mut self,
         source: &ast::Expression,
@@ -105,7 +105,7 @@ impl Checker<'_> {
         self.warn(source.span, message, hint);
     }
 
-    /// The constant that a name means here, if it means one, and its value.
+    /// The constant with this name, and its value, if the name means a constant here.
     fn named(&self, name: &str) -> Option<(Named, i64)> {
         match self.scopes.find(name) {
             Some(Binding::Constant(_, value, named)) => return Some((*named, *value)),
@@ -156,7 +156,7 @@ fn nearest_comparison(source: &ast::Expression, end: bool) -> Option<Comparison<
     }
 }
 
-/// How a name, or a field of one, is written.
+/// The text of a name, or of a field of a name.
 fn written(source: &ast::Expression) -> Option<String> {
     match &source.kind {
         Ast::Name(name) => Some(cut(name)),

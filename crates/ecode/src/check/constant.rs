@@ -1,6 +1,5 @@
-//! What operators give for constants: the meaning at the head of [`crate::tree`], in numbers. A
-//! constant is 64 bits, the value of its type extended by sign or zeros; of `fixed`, the
-//! millionths.
+//! Operators on constants, as the head of [`crate::tree`] defines them. A constant has 64 bits: the
+//! value of its type, extended by its sign or by zeros; for `fixed`, the number of millionths.
 
 use crate::ir::Operator;
 use crate::tree::BinaryOperator;
@@ -24,7 +23,7 @@ fn integer(operator: BinaryOperator, int: Int, a: i64, b: i64) -> i64 {
     Operator::of_integers(operator, int.signed).map_or(0, |known| known.apply(a, b))
 }
 
-/// Decimal numbers: the exact result, cut towards zero to a millionth, modulo 2^64.
+/// Operators on `fixed`: the exact result, truncated to millionths, modulo 2^64 of these.
 fn fixed(operator: BinaryOperator, a: i64, b: i64) -> i64 {
     let (wide_a, wide_b, one) = (i128::from(a), i128::from(b), i128::from(FIXED_ONE));
     match operator {

@@ -86,19 +86,19 @@ pub(super) fn convert(expression: Expression, to: &Type) -> Expression {
     }
 }
 
-/// As a condition: whether it is not 0.
+/// The expression as a condition: whether its value is not 0.
 pub(super) fn truth(expression: Expression) -> Expression {
     convert(expression, &Type::Bool)
 }
 
 impl Checker<'_> {
-    /// A number of an expression.
+    /// The value of an expression that must be a number.
     pub(super) fn value(&mut self, expression: &ast::Expression) -> Option<Expression> {
         let operand = self.expression(expression);
         self.scalar(operand, expression.span)
     }
 
-    /// A whole number of an expression; `what` it is for stands in the message.
+    /// The value of an expression that must be an integer; `what` names its use in messages.
     pub(super) fn integer(&mut self, source: &ast::Expression, what: &str) -> Option<Expression> {
         let value = self.value(source)?;
         if value.ty == Type::Fixed {
@@ -109,7 +109,7 @@ impl Checker<'_> {
         Some(value)
     }
 
-    /// The condition of a statement: with a word where `==` was probably meant.
+    /// The condition of a statement, with a warning where `==` was probably meant.
     pub(super) fn condition_of_statement(
         &mut self,
         source: &ast::Expression,
@@ -125,13 +125,13 @@ impl Checker<'_> {
         Some(condition)
     }
 
-    /// A whole number that is known now.
+    /// The value of a constant integer expression.
     pub(super) fn constant(&mut self, source: &ast::Expression, what: &str) -> Option<i64> {
         self.constant_with_type(source, what)
             .map(|(value, _)| value)
     }
 
-    /// A whole number that is known now, with its type.
+    /// The value of a constant integer expression, and its type.
     pub(super) fn constant_with_type(
         &mut self,
         source: &ast::Expression,
@@ -164,7 +164,7 @@ impl Checker<'_> {
             }
             Operand::Value(value) if value.ty == Type::Error => None,
             Operand::Value(value) => {
-                // Whoever uses what `n++` gives has read n.
+                // The use of the value of `n++` is a read of n.
                 if let ExpressionKind::Update {
                     place, operator, ..
                 } = &value.kind
@@ -186,7 +186,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Warns of a number that is taken from a counter that CPUs can lose updates of.
+    /// Warns if the value of an update is used that is not atomic: CPUs can lose such updates.
     fn warn_of_narrow_update(&mut self, place: &Place, operator: BinaryOperator, span: Span) {
         let is_static = matches!(self.variable(place.variable).storage, Storage::Static(_));
         let counts = matches!(operator, BinaryOperator::Add | BinaryOperator::Subtract);
@@ -227,8 +227,8 @@ impl Checker<'_> {
         self.error_hint(place.span, message, hint);
     }
 
-    /// A scalar as it is stored in, passed as or returned as another: with a word where a constant
-    /// does not survive it.
+    /// Converts a scalar that is assigned, passed or returned, with a warning if that changes a
+    /// constant's value.
     pub(super) fn adapt(&mut self, value: Expression, to: &Type) -> Expression {
         if let Some(before) = constant_of(&value) {
             self.warn_if_lossy(before, &value, to);
@@ -237,7 +237,7 @@ impl Checker<'_> {
         convert(value, to)
     }
 
-    /// Warns of a time that becomes a `fixed`, which holds the ns of some hours only.
+    /// Warns of a time in ns that becomes a `fixed`, whose range is 2.5 hours in ns.
     pub(super) fn warn_of_wrapping(&mut self, value: &Expression, to: &Type) {
         let time = matches!(
             value.kind,
@@ -262,7 +262,7 @@ impl Checker<'_> {
             }
             (Type::Int(from), Type::Int(int)) if int.bits < 64 => {
                 let other = Int::new(int.bits, !int.signed).wrap(before);
-                // -1 for "all bits" is usual, and so are bits given without sign.
+                // -1 for "all bits" is usual, and so are bit patterns of signed variables.
                 if after == before || (other == before && from.bits <= 64) {
                     return;
                 }

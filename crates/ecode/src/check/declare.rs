@@ -1,5 +1,5 @@
 //! Declarations of the whole text: structs, enums, statics and constants, the heads of functions,
-//! `fuel`; and what the surroundings declare: the input by the service's format.
+//! `fuel`; and the input, which the service's format declares.
 
 use super::scope::{Binding, Named};
 use super::{Checker, Facts, Fixed, Signature, cut};
@@ -82,7 +82,7 @@ impl Checker<'_> {
         let mut fields: Vec<(String, Type)> = Vec::new();
         let mut names = std::collections::HashSet::new();
         let mut whole = true;
-        // Until it is whole, nothing can be of its type.
+        // Before its end, a struct's name is not a type.
         let inner = !self.structs.contains_key(name);
         for declaration in &item.fields {
             let base = match &declaration.ty.kind {
@@ -119,7 +119,7 @@ impl Checker<'_> {
             let message = format!("struct '{}' is larger than {most} bytes", cut(name));
             self.error_hint(item.name.span, message, "no variable may be (STATE_BYTES)");
         }
-        // A struct with a wrong field is known all the same: its other fields can be used.
+        // A struct with a wrong field is declared all the same: its other fields can be used.
         let known = laid.filter(|laid| !laid.fields.is_empty());
         self.add_struct(item, known, whole);
     }
@@ -156,7 +156,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A struct of a name that is taken: fine only if it says of the input what the service says.
+    /// A second struct of a name: allowed only for `input`, with the service's fields.
     fn second_struct(
         &mut self,
         item: &ast::StructItem,
@@ -178,7 +178,7 @@ impl Checker<'_> {
                 "this input is not what the service tells",
                 format!("leave it out, or write: {format}"),
             );
-            // Its fields are known to be missing.
+            // Missing fields of it are not reported again.
             self.unknown
                 .extend(laid.fields.iter().map(|field| field.name.clone()));
         }
@@ -263,7 +263,7 @@ impl Checker<'_> {
         if declaration.is_const {
             self.declaration(declaration, &mut prelude);
         } else {
-            // Wrong or not, it is known from here on.
+            // Even a wrong declaration makes the name known.
             let kept = ast::Declaration {
                 is_static: true,
                 ..declaration.clone()
@@ -397,7 +397,7 @@ impl Checker<'_> {
         None
     }
 
-    /// A type with the dimensions behind a name, all of which are given.
+    /// A type with the dimensions after a name, none of which is left open.
     pub(super) fn dimensioned(
         &mut self,
         base: Type,
@@ -454,7 +454,7 @@ impl Checker<'_> {
         Some(())
     }
 
-    /// How many elements an array has, which are of type `of`.
+    /// The number of elements of an array of type `of`.
     pub(super) fn dimension(&mut self, source: &ast::Expression, of: &Type) -> Option<u32> {
         let (value, _) = self.constant_with_type(source, "the number of elements")?;
         let most = limits::ARRAY_ELEMENTS;

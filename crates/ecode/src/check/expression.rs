@@ -9,7 +9,7 @@ use crate::tree::{BinaryOperator, Expression, ExpressionKind};
 use crate::types::{FIXED_ONE, Int, Type};
 
 impl Checker<'_> {
-    /// An expression, for whatever it is wanted.
+    /// An expression whose use is not known yet.
     pub(super) fn expression(&mut self, source: &ast::Expression) -> Operand {
         if !self.enter(source.span) {
             return Operand::Error;
@@ -160,7 +160,7 @@ impl Checker<'_> {
         self.combine(operator, left?, right?, (span, at))
     }
 
-    /// An operator between two things that are no numbers.
+    /// An operator between two operands of which one is no number.
     #[inline(never)]
     fn no_operator(&mut self, operator: BinaryOperator, left: &Operand, at: Span) {
         let text = self.is_text(left);
@@ -425,7 +425,7 @@ impl Checker<'_> {
         let ty = match operand {
             Operand::Error => return None,
             Operand::Text(text, _) => return Some(size(text.len() as u32 + 1, span)),
-            // As in C, where what is true or false is an int.
+            // As in C, where a truth value is an int.
             Operand::Value(_) if is_logical(of) => Type::Int(Int::INT),
             Operand::Value(value) => value.ty,
             Operand::Place(place) => {
@@ -496,7 +496,7 @@ fn size(bytes: u32, span: Span) -> Expression {
     number(i64::from(bytes), Type::Int(Int::UNSIGNED_LONG), span)
 }
 
-/// `-9223372036854775808`: the number alone would be too large.
+/// `-9223372036854775808`, whose number without the sign would be too large.
 fn least_long(source: &ast::Expression) -> Option<i64> {
     const BEYOND: u64 = 1 << 63;
     match source.kind {
@@ -510,7 +510,7 @@ fn least_long(source: &ast::Expression) -> Option<i64> {
     }
 }
 
-/// `a op b` of one type, folded if both are known.
+/// `a op b` of one type, folded if both operands are constant.
 pub(super) fn arithmetic(
     operator: BinaryOperator,
     ty: Type,
@@ -540,7 +540,7 @@ fn not(value: Expression) -> Expression {
     Expression { kind, ..value }
 }
 
-/// The first thing in an expression that does something.
+/// The first part of an expression that has an effect.
 pub(super) fn effect_in(source: &ast::Expression) -> Option<Span> {
     match &source.kind {
         Ast::Assign(..) | Ast::AssignBinary(..) | Ast::Step { .. } | Ast::Call(..) => {
@@ -567,7 +567,7 @@ pub(super) fn effect_in(source: &ast::Expression) -> Option<Span> {
     }
 }
 
-/// One unit in a type that steps are counted in.
+/// The step of `++` and `--` in this type.
 pub(super) fn one(ty: &Type) -> i64 {
     if *ty == Type::Fixed { FIXED_ONE } else { 1 }
 }

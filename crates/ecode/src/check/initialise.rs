@@ -1,6 +1,6 @@
-//! First values: what stands behind `=` of a declaration, with C's rules for lists (C11 6.7.9):
-//! inner braces may be left out, `.field` and `[index]` say where to go on, what is not named is 0,
-//! and of two values for the same place the later counts.
+//! Initialisers, with C's rules for lists (C11 6.7.9): inner braces may be left out, the
+//! designators `.field` and `[index]` name the next element, elements without a value are 0, and
+//! the later of two values for one element counts.
 
 use std::collections::BTreeMap;
 
@@ -11,25 +11,25 @@ use crate::source::Span;
 use crate::tree::{Expression, ExpressionKind, Place};
 use crate::types::Type;
 
-/// A first value, taken apart.
+/// An initialiser, resolved to values for parts of the variable.
 #[derive(Default)]
 pub(super) struct Filling {
-    /// Scalars by their distance from the beginning.
+    /// Scalars by their offset.
     scalars: BTreeMap<u32, Expression>,
     /// Whole arrays and structs.
     copies: Vec<(u32, Place)>,
-    /// Whether it is one text for the whole variable.
+    /// The string literal, if it initialises the whole variable.
     text: Option<Vec<u8>>,
-    /// Elements of the outermost array that are named.
+    /// The number of elements of the outermost array, as far as the initialiser determines it.
     pub(super) elements: u32,
-    /// Lists around.
+    /// The depth of nested lists.
     depth: u32,
     /// Whether an error was reported.
     failed: bool,
 }
 
 impl Filling {
-    /// Its bytes, if all of it is constant.
+    /// The bytes of the variable, if all values are constant.
     pub(super) fn bytes(&self, size: u32) -> Option<Vec<u8>> {
         let mut bytes = vec![0; size as usize];
         if let Some(text) = &self.text {
@@ -44,12 +44,12 @@ impl Filling {
         self.copies.is_empty().then_some(bytes)
     }
 
-    /// The only scalar, of a variable that is one.
+    /// The value, if the variable is a scalar.
     pub(super) fn scalar(&self) -> Option<&Expression> {
         self.scalars.get(&0)
     }
 
-    /// Where the first value stands that is not constant.
+    /// The place of the first value that is not constant.
     pub(super) fn not_constant(&self) -> Option<Span> {
         let scalars = self
             .scalars
@@ -106,13 +106,13 @@ impl Filling {
     }
 }
 
-/// The elements of a list that are still to come.
+/// The elements of a list that have not been assigned yet.
 struct Queue<'e> {
     elements: std::slice::Iter<'e, Element>,
     current: Option<&'e Element>,
-    /// The value of the current one, if it was checked already.
+    /// The value of the current element, if it was checked already.
     operand: Option<Operand>,
-    /// Whether its designator was followed.
+    /// Whether the designator of the current element was resolved.
     placed: bool,
 }
 
@@ -133,14 +133,14 @@ impl<'e> Queue<'e> {
         self.placed = false;
     }
 
-    /// The designator that is to be followed.
+    /// The designator that has to be resolved next.
     fn designator(&self) -> Option<&'e Designator> {
         let current = self.current.filter(|_| !self.placed)?;
         current.designator.as_ref()
     }
 }
 
-/// Where a list goes to.
+/// The part of the variable that a list initialises.
 #[derive(Clone, Copy)]
 struct Target<'t> {
     ty: &'t Type,
@@ -150,7 +150,7 @@ struct Target<'t> {
 }
 
 impl Checker<'_> {
-    /// The first value of a variable of this type. `None`: an error has been reported.
+    /// The initialiser of a variable of this type. `None`: an error has been reported.
     pub(super) fn filling(&mut self, ty: &Type, from: &Initialiser) -> Option<Filling> {
         let mut filling = Filling::default();
         if let Initialiser::Value(source) = from
@@ -213,7 +213,7 @@ impl Checker<'_> {
         }
     }
 
-    /// One value that was looked at.
+    /// One value that was checked already.
     fn fill_operand(
         &mut self,
         filling: &mut Filling,
@@ -254,7 +254,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The elements of an array or the fields of a struct, from the values to come.
+    /// The elements of an array or the fields of a struct, from the remaining values.
     fn fill_list(&mut self, filling: &mut Filling, target: Target<'_>, queue: &mut Queue<'_>) {
         let mut at = 0u32;
         while let Some(current) = queue.current {
@@ -284,7 +284,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The element or field of that number: its type and its distance.
+    /// The element or field with this number: its type and offset.
     fn member(&self, ty: &Type, at: u32) -> Option<(Type, u32)> {
         match ty {
             Type::Array(of, count) => {
@@ -299,7 +299,7 @@ impl Checker<'_> {
         }
     }
 
-    /// One element or field; without braces, as many values as it takes.
+    /// One element or field; without braces it takes as many values as it has scalars.
     fn fill_member(&mut self, filling: &mut Filling, ty: &Type, at: u32, queue: &mut Queue<'_>) {
         let Some(current) = queue.current else {
             return;
@@ -337,7 +337,7 @@ impl Checker<'_> {
         self.fill_list(filling, target, queue);
     }
 
-    /// A place gets a second value: the first one is gone.
+    /// Discards the first value of a part that gets a second one.
     fn forget(&self, filling: &mut Filling, ty: &Type, at: u32) {
         let end = at + self.tree.structs.size(ty).unwrap_or(1).max(1);
         if filling.scalars.range(at..).next().is_some() {
@@ -419,7 +419,7 @@ fn fill_text(filling: &mut Filling, ty: &Type, offset: u32, text: &[u8], span: S
     }
 }
 
-/// An index that can be seen to be wrong.
+/// Whether a constant index is outside.
 /// The index to write instead of one that is outside.
 pub(super) fn last_element(count: u32) -> String {
     format!("the first element is [0], the last [{}]", count - 1)

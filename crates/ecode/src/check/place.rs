@@ -1,6 +1,6 @@
 //! Places that can be read and written: variables, their fields and elements; and the other
 //! meanings of a name. A name without a declaration is a field of the input, a kind of the service,
-//! a constant of the surroundings, or a number of the kernel's, in this order.
+//! a constant of the environment, or a constant of the kernel, in this order.
 
 use super::conversion::{constant_of, convert, number};
 use super::initialise::{last_element, outside};
@@ -88,7 +88,7 @@ impl Checker<'_> {
         Operand::Error
     }
 
-    /// A constant of the surroundings. Which of them are used is noted.
+    /// A constant of the environment; its use is recorded.
     fn given_constant(&mut self, name: &str) -> Option<i64> {
         let mut given = self.environment.constants.iter();
         let at = given.position(|(known, _)| known == name)?;
@@ -114,7 +114,7 @@ impl Checker<'_> {
         })
     }
 
-    /// Tells of a field that is there and cannot be read. `false`: it is none.
+    /// Reports a field that exists but cannot be read. `false`: there is no such field.
     fn unreadable(&mut self, name: &str, span: Span) -> bool {
         let environment = self.environment;
         let known = environment
@@ -255,7 +255,7 @@ impl Checker<'_> {
         }
     }
 
-    /// An expression that must be a place; `what` is said of it if it is none.
+    /// An expression that must be a place; `what` names it in the message if it is none.
     fn expression_or_told(&mut self, base: &ast::Expression, what: &str) -> Operand {
         match self.expression(base) {
             Operand::Place(place) => Operand::Place(place),
@@ -324,7 +324,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Tells that a struct has no such field.
+    /// Reports that a struct has no such field.
     pub(super) fn no_field(&mut self, id: usize, name: &Name) {
         if self.tree.structs.all[id].name == "input" && self.unreadable(&name.text, name.span) {
             return;

@@ -1,5 +1,5 @@
-//! The range of values of an expression, known from its type and its operators; and warnings of
-//! comparisons and operators that by these ranges cannot do what was meant.
+//! The range of values of an expression, from its type and its operators; and warnings of
+//! comparisons with a known result, and of operators whose result does not fit.
 
 use super::Checker;
 use super::conversion::constant_of;
@@ -27,7 +27,7 @@ pub(crate) fn range(expression: &Expression) -> Option<Range> {
     range_with(expression, &|_| None)
 }
 
-/// The same where the ranges of some places are known.
+/// The range of an expression of integer type, given the ranges of some places.
 pub(crate) fn range_with(
     expression: &Expression,
     known: &dyn Fn(&Place) -> Option<Range>,
@@ -108,8 +108,8 @@ fn always(operator: BinaryOperator, a: Range, b: Range) -> Option<bool> {
 }
 
 impl Checker<'_> {
-    /// Warns of an operator whose exact result its type does not hold: of constants, where it is
-    /// meant as they stand there; of `fixed` numbers, where their ranges are known.
+    /// Warns of an operator whose exact result does not fit its type, if its operands are
+    /// constants, or `fixed` numbers with known ranges.
     pub(super) fn warn_of_overflow(
         &mut self,
         operator: BinaryOperator,
@@ -162,8 +162,8 @@ impl Checker<'_> {
         self.warn(span, message, hint);
     }
 
-    /// Warns of a comparison, its operands converted, whose result is known without looking. At
-    /// least one operand is a constant then, and what it was before (`a`, `b`: the types).
+    /// Warns of a comparison whose result is always the same, and of a negative constant that is
+    /// compared without sign. The operands are converted; `negative` is the constant before that.
     pub(super) fn warn_if_decided(
         &mut self,
         operator: BinaryOperator,

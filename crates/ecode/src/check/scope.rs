@@ -16,23 +16,22 @@ pub(super) enum Binding {
     Variable(VariableId),
     /// A number: an enum's value, a `const` of scalar type.
     Constant(Type, i64, Named),
-    /// A local function.
     Function(FunctionId),
-    /// It was declared wrongly: nothing is said about it any more.
+    /// Its declaration has an error, so nothing more is reported about it.
     Error,
 }
 
-/// Why a constant has a name.
+/// The origin of a named constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Named {
     /// A kind of the service.
     Kind,
-    /// A number of the kernel's.
+    /// A constant of the kernel.
     Number,
     /// One of an enum's values.
     Member,
-    /// Whoever changes the program changes it here: a `const`, a constant of the surroundings, the
-    /// only value of an enum.
+    /// A setting of the program: a `const`, a constant of the environment, the only value of an
+    /// enum.
     Setting,
 }
 
@@ -43,7 +42,7 @@ struct Entry {
     span: Span,
 }
 
-/// All scopes around a place of the text.
+/// All scopes around the current place of the text.
 #[derive(Debug, Default)]
 pub(super) struct Scopes {
     names: HashMap<String, Vec<Entry>>,
@@ -52,12 +51,12 @@ pub(super) struct Scopes {
 }
 
 impl Scopes {
-    /// A scope begins.
+    /// Begins a scope.
     pub(super) fn open(&mut self) {
         self.declared.push(Vec::new());
     }
 
-    /// The innermost scope ends. Gives the variables it declared.
+    /// Ends the innermost scope. Returns the variables that it declared.
     pub(super) fn close(&mut self) -> Vec<VariableId> {
         let names = self.declared.pop().unwrap_or_default();
         let entries = names
@@ -104,10 +103,10 @@ impl Scopes {
     }
 }
 
-/// Names that are compared with a wrong one in one compilation: some milliseconds.
+/// Names that one compilation may compare with misspelled ones, which takes some milliseconds.
 const COMPARED_NAMES: u32 = 3000;
 
-/// How many names may still be compared.
+/// The number of names that may still be compared.
 #[derive(Debug)]
 pub(super) struct Budget(Cell<u32>);
 

@@ -1,4 +1,4 @@
-//! The head of a service, and its output as others read it: by the format of its data.
+//! The head of a service, and the format of its events' data, which is the program's output.
 
 use super::Checker;
 use crate::ast::{Name, ServiceItem, Unit};
@@ -7,11 +7,11 @@ use crate::limits;
 use crate::source::Span;
 use crate::tree::Service;
 
-/// The name of a service's events if it gives none.
+/// The default name of a service's kind of events.
 const KIND: &str = "event";
 
 impl Checker<'_> {
-    /// Where a service is wanted, the text must say which it is.
+    /// Requires the head of a service, if the text is to be one.
     pub(super) fn service_wanted(&mut self, unit: &Unit) {
         if self.environment.service
             && self.tree.service.is_none()
@@ -84,7 +84,7 @@ impl Checker<'_> {
         known
     }
 
-    /// Where the output takes the place of an event's data, it must fit there.
+    /// Requires that an output that replaces the event's data fits there.
     pub(super) fn output_fits(&mut self) {
         let Some((output, most)) = self.tree.output.zip(self.environment.output_most) else {
             return;

@@ -17,7 +17,7 @@ use crate::tree::{
 };
 use crate::types::{Int, Type};
 
-/// A comparison without sign: the side that its type allows to be negative.
+/// A comparison without sign: the operand whose type allows negative values.
 #[derive(Debug)]
 pub(super) struct Mixed {
     side: Expression,
@@ -25,8 +25,8 @@ pub(super) struct Mixed {
 }
 
 impl Checker<'_> {
-    /// Notes an order between what may be negative and what has no sign, before both are converted
-    /// to this type.
+    /// Records a comparison of order between a signed and an unsigned operand, before both are
+    /// converted to this type.
     pub(super) fn note_mixed_sign(
         &mut self,
         operator: BinaryOperator,
@@ -48,7 +48,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Warns of those that were noted and matter.
+    /// Warns of the recorded comparisons whose operand may be negative.
     pub(super) fn warn_of_mixed_signs(&mut self) {
         let mixed = std::mem::take(&mut self.mixed);
         if mixed.is_empty() {
@@ -87,7 +87,7 @@ enum Stored<'t> {
 #[derive(Debug)]
 struct Signs {
     variables: usize,
-    /// By holder, whatever part of it.
+    /// By holder, for all its parts together.
     negative: Vec<bool>,
 }
 
@@ -138,7 +138,7 @@ impl Signs {
         self.variables + function.0 as usize
     }
 
-    /// All that the text stores.
+    /// All values that the text stores.
     fn stores<'t>(&self, tree: &'t Tree) -> Vec<(Holder, Stored<'t>)> {
         let mut all = Vec::new();
         self.statements(tree, None, &tree.body, &mut all);
@@ -182,7 +182,7 @@ impl Signs {
         is_signed(&e.ty) && self.value(e)
     }
 
-    /// The same whatever its type says: `(long)(a - b)` is negative where a is the smaller one.
+    /// The same without regard to the type: `(long)(a - b)` is negative if a is less than b.
     fn value(&self, e: &Expression) -> bool {
         use BinaryOperator as Op;
         match &e.kind {
@@ -216,7 +216,7 @@ impl Signs {
     }
 }
 
-/// All that an expression stores.
+/// All values that an expression stores.
 fn stored<'t>(tree: &'t Tree, e: &'t Expression, all: &mut Vec<(Holder, Stored<'t>)>) {
     let mut put = |to: VariableId, stored| all.push((to.0 as usize, stored));
     match &e.kind {
@@ -252,7 +252,7 @@ fn is_signed(ty: &Type) -> bool {
     matches!(ty, Type::Fixed | Type::Int(Int { signed: true, .. }))
 }
 
-/// Whether one of the numbers that a variable begins with is negative; of structs nothing is known.
+/// Whether one of the initial numbers of a variable is negative; for a struct, false.
 fn holds_negative(ty: &Type, bytes: &[u8]) -> bool {
     match ty {
         Type::Array(of, _) => holds_negative(of, bytes),

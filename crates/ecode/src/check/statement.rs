@@ -24,7 +24,7 @@ enum WayOut {
     None,
     /// To the statement after the loop.
     Break,
-    /// Further: `return`, `drop`, whatever a called function does.
+    /// Further: `return`, `drop`, or a called function that may end the run.
     Far,
 }
 
@@ -125,7 +125,7 @@ impl Checker<'_> {
         self.tree.body = body;
     }
 
-    /// Statements in a row.
+    /// Consecutive statements.
     fn statements(&mut self, statements: &[ast::Statement], out: &mut Vec<Statement>) -> bool {
         let mut reached = true;
         let mut told = false;
@@ -245,7 +245,7 @@ impl Checker<'_> {
         if let ast::ExpressionKind::Cast(to, inner) = &source.kind
             && to.kind == ast::TypeKind::Void
         {
-            // "I know that I do not use this."
+            // A cast to void says that the value is unused on purpose.
             return self.value(inner);
         }
         let value = match self.expression(source) {
@@ -482,7 +482,7 @@ impl Checker<'_> {
         reached || broken || !known.contains(&None)
     }
 
-    /// A label's value (`Some(None)`: default). `None`: it is wrong; this has been reported.
+    /// A label's value (`Some(None)`: default). `None`: an error has been reported.
     fn label(
         &mut self,
         label: Option<&ast::Expression>,

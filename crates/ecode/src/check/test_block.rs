@@ -1,6 +1,6 @@
 //! Tests in the text: the event, attributes and sinks, one or more runs, and the expected results.
-//! A step that sets something gives a constant; an expectation only looks, or names a request that
-//! the run must have made.
+//! A step sets values to constants; an expectation is a condition without effects, or names a
+//! request that the run must have made.
 
 use super::builtin::is_request;
 use super::conversion::{constant_of, convert, truth};
@@ -14,12 +14,11 @@ use crate::tree::{
 };
 use crate::types::{Int, Type};
 
-/// The message where a test computes, and its hint.
+/// The message for a value that is not constant, and its hint.
 const CONSTANTS: &str = "a test gives constants";
 const WHICH: &str = "a number, an enum's value, a text, or what is computed of those";
 
 impl Checker<'_> {
-    /// All tests, in order.
     pub(super) fn tests(&mut self, unit: &ast::Unit) {
         let mut names = std::collections::HashSet::new();
         for item in &unit.items {
@@ -78,8 +77,8 @@ impl Checker<'_> {
         step
     }
 
-    /// What an expectation can name besides what the text declares. Of the same name, what the text
-    /// declares counts, except for those two that every test is about.
+    /// The names that an expectation can use besides those of the text. A declaration of the text
+    /// with the same name has priority, except over `result` and `fault`.
     fn outcomes(&mut self, span: Span) -> Vec<(Outcome, VariableId)> {
         let mut known = Vec::new();
         for (name, outcome) in Outcome::ALL {
@@ -155,7 +154,7 @@ impl Checker<'_> {
         (named && self.scopes.find("sinks").is_none()).then_some(&**number)
     }
 
-    /// Which sink: its number in the table.
+    /// The number of a sink in the table.
     fn sink_number(&mut self, source: &ast::Expression) -> Option<u32> {
         self.sinks_here(source.span)?;
         let number = convert(
@@ -187,7 +186,7 @@ impl Checker<'_> {
         known.filter(|_| of_event).map(|(_, field)| *field)
     }
 
-    /// A place of the input. `None`: it is none; this has been reported.
+    /// A place of the input. `None`: it is another place, which has been reported.
     fn input_place(&mut self, place: &ast::Expression) -> Option<Place> {
         match self.expression(place) {
             Operand::Place(found) if Some(found.variable) == self.tree.input => {

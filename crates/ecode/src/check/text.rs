@@ -1,4 +1,4 @@
-//! Texts: arrays of `char` that their first 0 or their end ends, and what is written in quotes.
+//! Strings: arrays of `char`, which end at their first 0 or with the array, and string literals.
 
 use super::conversion::{number, truth};
 use super::{Checker, Operand};
@@ -7,7 +7,7 @@ use crate::tree::{Expression, ExpressionKind, Place};
 use crate::types::Type;
 
 impl Checker<'_> {
-    /// Whether it is a text.
+    /// Whether it is a string.
     pub(super) fn is_text(&self, operand: &Operand) -> bool {
         match operand {
             Operand::Text(..) => true,
@@ -16,8 +16,8 @@ impl Checker<'_> {
         }
     }
 
-    /// A text that is to be written into an array of this type. `None`: it does not fit, and that
-    /// is told.
+    /// A string literal that is assigned to an array of this type. `None`: it does not fit, which
+    /// has been reported.
     pub(super) fn fitting_text(&mut self, ty: &Type, text: &[u8], span: Span) -> Option<Vec<u8>> {
         let Type::Array(_, count) = ty else {
             return None;
@@ -34,7 +34,7 @@ impl Checker<'_> {
         Some(text.to_vec())
     }
 
-    /// Whether two texts are the same, or the first begins with the second.
+    /// Whether two strings are equal, or the first begins with the second.
     #[inline(never)]
     pub(super) fn compare_texts(
         &mut self,
@@ -43,7 +43,7 @@ impl Checker<'_> {
         prefix: bool,
         span: Span,
     ) -> Option<Expression> {
-        // `"bash" == name` is as good as the other way round.
+        // `"bash" == name` means the same as `name == "bash"`.
         let swap = !prefix && matches!(a, Operand::Text(..));
         let ((a, a_span), (b, b_span)) = if swap {
             ((b, b_span), (a, a_span))
@@ -74,7 +74,7 @@ impl Checker<'_> {
         })
     }
 
-    /// An undeclared name beside a text was probably meant as a text.
+    /// Adds a hint: an undeclared name beside a string was probably meant as a literal.
     fn hint_at_quotes(&mut self, at: Span) {
         let told = self.diagnostics.last_mut().filter(|told| told.span == at);
         let Some(told) = told else { return };
@@ -127,7 +127,7 @@ impl Checker<'_> {
         })
     }
 
-    /// An array of `char`. `None`: it is none; this has been reported.
+    /// An array of `char`. `None`: it is something else, which has been reported.
     pub(super) fn text_place(&mut self, operand: Operand, span: Span) -> Option<Place> {
         let given = match operand {
             Operand::Place(place) if place.ty.is_text() => {

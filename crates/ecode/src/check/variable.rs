@@ -1,6 +1,6 @@
-//! Declarations of variables: locals, statics and constants. A `const` scalar whose value is known
-//! is no variable at all but that value; a `const` array or struct whose value is known lives with
-//! the statics, written once.
+//! Declarations of variables: locals, statics and constants. A `const` scalar with a constant value
+//! is that value, and no variable; a `const` array or struct with a constant value is stored with
+//! the statics and never written.
 
 use super::initialise::Filling;
 use super::scope::{Binding, Named};
@@ -12,7 +12,7 @@ use crate::tree::{Statement, Storage, Variable};
 use crate::types::Type;
 
 impl Checker<'_> {
-    /// All variables of a declaration; what is to be done for them in a run goes to `out`.
+    /// All variables of a declaration; the statements that initialise them are appended to `out`.
     #[inline(never)]
     pub(super) fn declaration(&mut self, declaration: &Declaration, out: &mut Vec<Statement>) {
         let base = self.named_type(&declaration.ty);
@@ -29,7 +29,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks a value that has no use, to report its own errors too.
+    /// Checks the initialiser of a wrong declaration, to report its own errors too.
     fn look_at_initialiser(&mut self, initialiser: Option<&Initialiser>) {
         match initialiser {
             Some(Initialiser::Value(source)) => self.look_at(std::slice::from_ref(source)),
@@ -42,7 +42,7 @@ impl Checker<'_> {
         }
     }
 
-    /// One variable. `None`: it is wrong, and the error has been reported.
+    /// One variable. `None`: an error has been reported.
     fn variable_of(
         &mut self,
         base: Type,
@@ -73,7 +73,7 @@ impl Checker<'_> {
         self.local(ty, size, (declared, filling), None, out)
     }
 
-    /// The whole type, counting the elements of the first value if `[]` leaves that open.
+    /// The complete type; the initialiser determines the number of elements that `[]` leaves open.
     fn type_and_value(
         &mut self,
         base: Type,
@@ -86,7 +86,7 @@ impl Checker<'_> {
             self.look_at_initialiser(declared.initialiser.as_ref());
             return None;
         };
-        // Whatever is larger is refused before its elements are counted.
+        // Larger arrays are refused before their elements are counted.
         if self
             .tree
             .structs
@@ -151,7 +151,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The bytes of a value that must be known now.
+    /// The bytes of an initialiser that must be constant.
     fn constant_bytes(&mut self, filling: Option<&Filling>, size: u32) -> Option<Vec<u8>> {
         let Some(filling) = filling else {
             return Some(vec![0; size as usize]);
@@ -229,7 +229,7 @@ impl Checker<'_> {
         Some(Binding::Variable(id))
     }
 
-    /// Space for a static or a constant table. `None`: there is no more; this has been reported.
+    /// Space for a static or a constant table. `None`: there is none left, which has been reported.
     pub(super) fn reserve_state(&mut self, size: u32, align: u32, span: Span) -> Option<()> {
         let most = limits::STATE_BYTES;
         let end = self
@@ -249,7 +249,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A name for a static that no other has: state is kept by it when programs are replaced.
+    /// A unique name for a static, by which its value is kept when the program is replaced.
     pub(super) fn state_name(&mut self, name: &str) -> String {
         let plain = match self.context.function {
             Some(id) => format!("{}.{name}", self.signatures[id.0 as usize].name),
@@ -259,7 +259,7 @@ impl Checker<'_> {
         *times += 1;
         match *times {
             1 => plain,
-            // No name of the text contains this sign.
+            // No name in a text contains '#'.
             again => format!("{plain}#{again}"),
         }
     }

@@ -1,6 +1,6 @@
-//! Checks what [`crate::tree`] promises: types of operands, places inside their variables, values
-//! inside their types. It runs only with debug assertions; a failure is an error in the checks, not
-//! in a text.
+//! Checks the invariants of [`crate::tree`]: types of operands, places inside their variables,
+//! values inside their types. It runs only with debug assertions; a failure is an error of the
+//! checker, not of a text.
 
 use super::constant;
 use crate::tree::{

@@ -1,5 +1,5 @@
-//! Whole arrays and structs: copied, filled, set to 0. As many bytes as possible go by the widest
-//! access that the place's alignment allows; the few behind them by narrower ones.
+//! Whole arrays and structs: copied, filled, set to 0, by the widest access that the place's
+//! alignment allows, and narrower ones for the last bytes.
 
 use super::{Lowered, Lowering};
 use crate::ir::{Address, Op, Operand, Region};
@@ -46,7 +46,7 @@ impl<'t> Lowering<'t> {
         self.span = place.span;
         let bytes = self.size_of(&place.ty);
         self.zero(address, bytes, Self::alignment(place));
-        // A 0 is there already, unless an earlier value may have come to lie there.
+        // The place is 0 already, unless an earlier value may have been written there.
         let ordered = values.windows(2).all(|pair| pair[0].0 < pair[1].0);
         let zeros_stay = ordered && !values.iter().any(|(_, value)| value.contains(&writes));
         for (offset, value) in values {

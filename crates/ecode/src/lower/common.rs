@@ -33,7 +33,7 @@ impl Simplifier {
             let instruction = then.remove(here);
             otherwise.remove(there);
             rename(otherwise, other, to);
-            // What is known is what is known behind the `if`: its operands may be others there.
+            // The facts are those after the `if`, where its operands may have changed.
             if writes_one_of(then, operands) || writes_one_of(otherwise, operands) {
                 self.facts.forget(to);
             } else {
@@ -78,7 +78,7 @@ impl Simplifier {
         Some(Instruction { op, span })
     }
 
-    /// Whether an address means the same behind both branches.
+    /// Whether neither branch changes the registers of an address.
     fn is_kept(&self, to: &Address, then: &[Instruction], otherwise: &[Instruction]) -> bool {
         let Some(index) = to.index else { return true };
         let register = [Operand::Register(index.register)];
@@ -86,7 +86,7 @@ impl Simplifier {
     }
 }
 
-/// The first instruction that is no copy.
+/// The first instruction that is not a copy.
 fn first(list: &[Instruction]) -> Option<usize> {
     list.iter()
         .position(|one| !matches!(one.op, Op::Set { .. }))

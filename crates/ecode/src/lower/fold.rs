@@ -1,6 +1,6 @@
-//! Operators whose result is plain: both operands are constants, or one of them is the constant
-//! that changes nothing or decides everything. Used when an instruction is made and, as more
-//! becomes known, by `simplify`.
+//! Operators whose result is a constant or an operand: both operands are constants, or one of them
+//! is the operator's neutral or absorbing element. Used when an instruction is made, and again by
+//! `simplify`.
 
 use crate::ir::{Operand, Operator, Relation};
 
@@ -59,12 +59,12 @@ pub(super) fn binary(operator: Operator, a: Operand, b: Operand) -> Option<Opera
     }
 }
 
-/// Whether the relation holds, if that is plain.
+/// Whether the relation holds, if the constants decide it.
 pub(super) fn relation(relation: Relation, a: Operand, b: Operand) -> Option<bool> {
     match (a, b) {
         (Operand::Constant(a), Operand::Constant(b)) => Some(relation.holds(a, b)),
         _ if a == b => Some(relation.holds(0, 0)),
-        // Nothing is below 0 without sign, and 0 is not above anything.
+        // Without sign, no number is less than 0.
         (_, Operand::Constant(0)) if relation == Relation::Less => Some(false),
         (Operand::Constant(0), _) if relation == Relation::LessEqual => Some(true),
         _ => None,

@@ -9,7 +9,7 @@
 use super::simplify::ByLabel;
 use crate::ir::{Instruction, Op, Program};
 
-/// Sets [`Program::fuel_most`], and puts steps together. `rounds`: how often each loop goes round.
+/// Sets [`Program::fuel_most`], and merges steps. `rounds`: the largest number of rounds per loop.
 pub(super) fn settle(program: &mut Program, rounds: &ByLabel<Option<u64>>) {
     let most = burnt(&program.body, rounds);
     program.fuel_wanted = most.filter(|most| *most > u64::from(program.fuel));
@@ -30,7 +30,7 @@ fn burnt(body: &[Instruction], rounds: &ByLabel<Option<u64>>) -> Option<u64> {
             Op::Block { body, .. } => burnt(body, rounds)?,
             Op::Loop { label, body } => match burnt(body, rounds)? {
                 0 => 0,
-                // A round more, which is left before its end.
+                // One more round, which is left before its end.
                 each => each.checked_mul(rounds.get(*label)?.checked_add(1)?)?,
             },
             _ => 0,
@@ -40,7 +40,7 @@ fn burnt(body: &[Instruction], rounds: &ByLabel<Option<u64>>) -> Option<u64> {
     Some(all)
 }
 
-/// Puts steps together with the one before.
+/// Merges each step with the one before it.
 fn gather(body: &mut Vec<Instruction>, never_fails: bool) {
     let mut last: Option<usize> = None;
     // The kept instructions are before this index.
@@ -65,7 +65,7 @@ fn gather(body: &mut Vec<Instruction>, never_fails: bool) {
     body.truncate(kept);
 }
 
-/// Whether a step may come before this instead of behind it.
+/// Whether a step may move from after this instruction to before it.
 fn may_pass(op: &Op, never_fails: bool) -> bool {
     match op {
         Op::Set { .. }

@@ -19,11 +19,11 @@ pub(super) enum Home {
     None,
     /// A scalar local.
     Register(Register),
-    /// All else: its first byte.
+    /// Any other variable: its first byte.
     Memory(Region, u32),
 }
 
-/// A place of the tree, found.
+/// The location of a place of the tree.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Found {
     /// All of a scalar local.
@@ -41,7 +41,7 @@ impl Address {
         }
     }
 
-    /// A fixed one.
+    /// A fixed address.
     pub(super) fn fixed(region: Region, offset: u32) -> Address {
         Address {
             region,
@@ -57,7 +57,7 @@ impl<'t> Lowering<'t> {
         self.tree.structs.size(ty).unwrap_or(u32::MAX)
     }
 
-    /// Gives all statics their places.
+    /// Assigns addresses to all statics.
     pub(super) fn statics(&mut self) -> Lowered<()> {
         for (variable, at) in self.tree.variables.iter().zip(0..) {
             if matches!(variable.storage, Storage::Static(_)) {
@@ -100,7 +100,7 @@ impl<'t> Lowering<'t> {
         Ok(home)
     }
 
-    /// The type with all that is in it: two that give the same text have the same bytes.
+    /// A type with the types of its parts: equal texts mean the same layout.
     fn describe(&self, ty: &Type) -> String {
         match ty {
             Type::Array(of, count) => format!("{}[{count}]", self.describe(of)),
@@ -118,7 +118,7 @@ impl<'t> Lowering<'t> {
         }
     }
 
-    /// Makes room for a local: a register, or memory for as long as its scope lasts.
+    /// Allocates a local: a register, or memory until the end of its scope.
     pub(super) fn make_room(&mut self, id: VariableId) -> Lowered<Home> {
         let ty = &self.tree.variables[id.0 as usize].ty;
         let home = if ty.is_scalar() || *ty == Type::Sink {
@@ -194,16 +194,16 @@ impl<'t> Lowering<'t> {
         }
     }
 
-    /// The same for a place that is not a scalar local.
+    /// The address of a place that is not a scalar local.
     pub(super) fn address(&mut self, place: &'t Place) -> Lowered<Address> {
         match self.find(place)? {
             Found::Memory(address) => Ok(address),
-            // The checks let nothing but values be scalars.
+            // The checks make every register a scalar, which has no address.
             Found::Register(_) => Ok(Address::fixed(Region::Locals, 0)),
         }
     }
 
-    /// Goes to element `index` of `count`.
+    /// Advances an address to element `index` of `count`.
     pub(super) fn step(&mut self, address: &mut Address, index: Operand, count: u32, stride: u32) {
         let register = match index {
             Operand::Constant(known) if (known as u64) < u64::from(count) => {
@@ -228,7 +228,7 @@ impl<'t> Lowering<'t> {
                 let largest = before.largest + largest;
                 self.as_dynamic(sum, largest)
             }
-            // One element: it is the only one, and begins where the array does.
+            // The array has one element, at its beginning.
             (before, Operand::Constant(_)) => before,
         };
     }
@@ -250,7 +250,7 @@ impl<'t> Lowering<'t> {
         1 << (8 | place.offset | strides).trailing_zeros()
     }
 
-    /// Reads a scalar. A `bool` is made 0 or 1: the bytes may come from anywhere.
+    /// Reads a scalar. A `bool` is converted to 0 or 1, since its byte may have any value.
     pub(super) fn load(&mut self, from: Address, ty: &Type) -> Operand {
         let (bits, signed) = width(ty);
         let to = self.register();

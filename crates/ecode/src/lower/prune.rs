@@ -58,7 +58,7 @@ impl Pruner {
     /// Prunes a list at whose end `needed` is needed; returns the registers needed at its
     /// beginning.
     fn list(&mut self, body: &mut Vec<Instruction>, mut needed: Set) -> Set {
-        // The kept instructions are behind this index.
+        // The kept instructions begin at this index.
         let mut kept = body.len();
         for at in (0..body.len()).rev() {
             let (before, rest) = body.split_at_mut(at);
@@ -164,8 +164,8 @@ impl Pruner {
     }
 }
 
-/// Whether this copies a register to itself, or one that the instruction before it computes for
-/// nobody else: then that one computes what is copied to.
+/// Whether this instruction is superfluous: it copies a register to itself, or it copies a register
+/// that the instruction before computes for no other use. Then that one computes the target itself.
 fn is_moved(op: &Op, before: &mut [Instruction], needed: &Set) -> bool {
     let Op::Set {
         to,

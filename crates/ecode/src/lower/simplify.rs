@@ -62,14 +62,14 @@ impl<T: Copy + Default> ByLabel<T> {
 
 pub(super) struct Simplifier {
     pub(super) facts: Facts,
-    /// Exits of each label that are there so far.
+    /// The number of exits of each label so far.
     pub(super) exits: ByLabel<u32>,
-    /// How often each loop goes round at most, if that is known.
+    /// The largest number of rounds of each loop, if it is known.
     pub(super) rounds_of: ByLabel<Option<u64>>,
     pub(super) unroll: Unroll,
 }
 
-/// Instructions, and whether their end is reached.
+/// Instructions, and whether their end can be reached.
 type List = (Vec<Instruction>, bool);
 
 impl Simplifier {
@@ -114,7 +114,7 @@ impl Simplifier {
         goes_on
     }
 
-    /// Puts simpler operands in.
+    /// Replaces operands by simpler ones.
     fn operands(&mut self, op: &mut Op) {
         let facts = &self.facts;
         match op {
@@ -131,7 +131,7 @@ impl Simplifier {
         op.reads_mut(&mut |operand| *operand = facts.resolve(*operand));
     }
 
-    /// A simpler instruction in place of one without others in it.
+    /// The simpler form of an instruction that contains no others.
     fn plain(&self, op: Op) -> Op {
         match op {
             Op::Binary { to, operator, a, b } => match fold::binary(operator, a, b) {
@@ -180,7 +180,7 @@ impl Simplifier {
         }
     }
 
-    /// `(a + 3) * 4` is `a * 4 + 12`, if there is `a * 4` already.
+    /// `(a + 3) * 4` becomes `a * 4 + 12`, if a register already holds `a * 4`.
     fn product(&self, operator: Operator, a: Operand, b: Operand) -> (Operator, Operand, Operand) {
         let as_it_is = (operator, a, b);
         let (Operator::Multiply, Operand::Register(sum), Operand::Constant(by)) = as_it_is else {
@@ -212,7 +212,7 @@ impl Simplifier {
         }
     }
 
-    /// The same with constants on the right, and without division where a shift will do.
+    /// The same operation with a constant on the right, and a shift or mask instead of a division.
     fn cheaper(&self, operator: Operator, a: Operand, b: Operand) -> (Operator, Operand, Operand) {
         let not_negative = self.facts.range(a).low >= 0;
         match (operator, a, b) {
@@ -238,7 +238,8 @@ impl Simplifier {
         }
     }
 
-    /// The comparison that a comparison of its outcome with a constant stands for.
+    /// Of a comparison of another comparison's outcome with a constant: that other one, or its
+    /// negation.
     fn relation(&self, relation: Relation, a: Operand, b: Operand) -> (Relation, Operand, Operand) {
         let (a, b) = match (relation, a, b) {
             (Relation::Equal | Relation::NotEqual, Operand::Constant(_), _) => (b, a),
@@ -340,7 +341,7 @@ impl Simplifier {
                 otherwise,
             }
         };
-        // The instructions after the branch that ends belong to the other one.
+        // Instructions after an `if` follow the branch that does not end the run.
         out.push(Instruction { op, span });
         out.extend(store);
         then_reached || reached
@@ -368,7 +369,7 @@ impl Simplifier {
         out: &mut Vec<Instruction>,
     ) -> bool {
         let all = self.exits.get(label);
-        // An exit at the very end goes nowhere else than the end does.
+        // An exit at the end of its block has no effect.
         let is_last =
             matches!(body.last(), Some(Instruction { op: Op::Exit(to), .. }) if *to == label);
         if all == 1 && is_last {
@@ -422,7 +423,7 @@ fn opposite(relation: Relation, a: Operand, b: Operand) -> (Relation, Operand, O
     }
 }
 
-/// An address whose distance turned out to be fixed, or in part; and no larger than it can be.
+/// Moves the constant part of a computed offset into the address, and lowers the offset's bound.
 fn constant_index(facts: &Facts, address: &mut Address) {
     fixed_index(facts, address);
     while let Some(index) = address.index

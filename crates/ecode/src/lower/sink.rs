@@ -52,7 +52,8 @@ impl<'t> Lowering<'t> {
         to
     }
 
-    /// `best`: all keys first; then a sink is chosen if fewer than `count` others come before it.
+    /// `best`: evaluates all keys, then chooses each sink before which fewer than `count` others
+    /// come.
     pub(super) fn best(
         &mut self,
         count: &'t Expression,
@@ -87,8 +88,8 @@ impl<'t> Lowering<'t> {
         })
     }
 
-    /// The bits of those before which fewer than `count` others come: by a greater key, or by an
-    /// equal one and a smaller number.
+    /// The set of sinks before which fewer than `count` others come. A sink comes before another by
+    /// a greater key, or by an equal key and a smaller number.
     fn choose_best(&mut self, present: Operand, keys: Address, count: Operand) -> Lowered<Operand> {
         let (chosen, one) = (self.copy(ZERO), Operand::Constant(1));
         let (sink, other) = (self.register(), self.register());
@@ -128,7 +129,8 @@ impl<'t> Lowering<'t> {
         self.load(keys, &KEY)
     }
 
-    /// Does `inside` with each sink's number in `number`, which is -1 afterwards.
+    /// A loop over the sinks: `inside` is executed with each sink's number in `number`, which is -1
+    /// afterwards.
     fn each_sink(
         &mut self,
         present: Operand,

@@ -1,5 +1,5 @@
-//! Statements. Each scope gives its locals' memory back at its end; `break`, `continue` and
-//! `return` are exits from blocks that stand around what they leave.
+//! Statements. Each scope releases the memory of its locals at its end; `break`, `continue` and
+//! `return` are exits from the blocks around the statements that they leave.
 //!
 //! A function is expanded where it is called: fresh registers for its parameters and locals, and a
 //! block that its `return`s leave. A loop is
@@ -8,9 +8,9 @@
 //! loop L { if !condition exit L; burn; block C { body, continue = exit C }; next }
 //! ```
 //!
-//! and a `switch` compares label after label. Groups that fall through into each other form a run;
-//! one that nothing falls into or out of needs one block, a longer run a register that says at
-//! which group it was entered:
+//! and a `switch` compares label after label. Groups that fall through into each other form a run.
+//! A single group needs one block; a longer run needs a register that holds the number of the group
+//! at which it is entered:
 //!
 //! ```text
 //! block END { block { if v != 1 exit; ...; exit END }   case 1: ...; break;
@@ -85,7 +85,7 @@ impl<'t> Lowering<'t> {
         }
     }
 
-    /// A local begins, all zeros, unless the next statement gives it all its bytes anyway.
+    /// Begins a local: sets it to 0, unless the next statement writes all its bytes.
     fn declare(&mut self, id: VariableId, next: Option<&Statement>) -> Lowered<()> {
         let variable = &self.tree.variables[id.0 as usize];
         self.span = variable.span;
@@ -157,8 +157,8 @@ impl<'t> Lowering<'t> {
         Ok(())
     }
 
-    /// Groups of which each but the last falls through. Exits `skip` if none has the value; without
-    /// `skip`, one of them is the default.
+    /// A run of groups. Exits `skip` if no group has the value; without `skip`, one of them is the
+    /// default.
     fn run(&mut self, value: Operand, run: &'t [Group], skip: Option<Label>) -> Lowered<()> {
         if let [(labels, body)] = run {
             if let Some(skip) = skip {
@@ -228,7 +228,7 @@ impl<'t> Lowering<'t> {
         Ok(())
     }
 
-    /// Expands a function here. The value of a void one is 0.
+    /// Expands a function. The value of a void function is 0.
     pub(super) fn call(&mut self, id: FunctionId, arguments: &'t [Expression]) -> Lowered<Operand> {
         let function = &self.tree.functions[id.0 as usize];
         let mut values = Vec::with_capacity(arguments.len());
@@ -254,7 +254,7 @@ impl<'t> Lowering<'t> {
     }
 }
 
-/// Whether a statement gives all bytes of the variable a value without looking at it.
+/// Whether a statement writes all bytes of the variable before reading any.
 fn gives_all(statement: &Statement, id: VariableId) -> bool {
     let Statement::Evaluate(expression) = statement else {
         return false;
@@ -262,7 +262,7 @@ fn gives_all(statement: &Statement, id: VariableId) -> bool {
     let whole =
         |place: &Place| place.variable == id && place.offset == 0 && place.indices.is_empty();
     match &expression.kind {
-        // Zeros come first, and then the values may look.
+        // The zeros are written first, so the values may read the variable.
         ExpressionKind::Fill(to, _) | ExpressionKind::FillText(to, _) => {
             whole(to) && !to.ty.is_scalar()
         }

@@ -1,5 +1,5 @@
-//! Strings: arrays of `char` that a 0 or their end ends. They are compared by words as wide as the
-//! place's alignment allows, without asking at each byte.
+//! Strings: arrays of `char`, which end at their first 0 or with the array. They are compared by
+//! words as wide as the place's alignment allows, without a branch per byte.
 //!
 //! Where the first 0 of a word is: `z = (w - 0x01..01) & ~w & 0x80..80` has a bit set for each byte
 //! that is 0; the lowest one is right, which is all that is used (above it, a borrow may set more).
@@ -15,7 +15,7 @@ use crate::types::{Int, Type};
 /// Up to so many words are compared one after the other, more by a loop.
 const WORDS_UNROLLED: u32 = 8;
 
-/// Each byte 1.
+/// A word in which each byte is 1.
 const ONES: u64 = 0x0101_0101_0101_0101;
 
 const ZERO: Operand = Operand::Constant(0);
@@ -32,7 +32,7 @@ enum Question {
 }
 
 impl<'t> Lowering<'t> {
-    /// Whether a string is (or begins with) a text, as a relation.
+    /// Whether a string equals, or begins with, a literal; as a relation.
     pub(super) fn compare_text(
         &mut self,
         place: &'t Place,
@@ -85,7 +85,7 @@ impl<'t> Lowering<'t> {
         self.block(|this, decided| {
             let both = of_a.min(of_b);
             this.by_words(question, both, align, result, decided)?;
-            // Undecided so far: the one that goes on must have ended here.
+            // Equal so far: the longer string must end here.
             let rest = match (prefix, of_a > of_b, of_b > of_a) {
                 (_, _, true) => at_b,
                 (false, true, _) => at_a,
@@ -157,7 +157,7 @@ impl<'t> Lowering<'t> {
         Ok(())
     }
 
-    /// Asks a word of `size` bytes, before which the string has `before` others.
+    /// Compares a word of `size` bytes after the first `before` bytes.
     fn ask(
         &mut self,
         question: Question,
@@ -196,7 +196,7 @@ impl<'t> Lowering<'t> {
             return Ok(());
         }
         self.when(Relation::NotEqual, zeros, ZERO, |this| {
-            // The bytes below are all ones: count them.
+            // Each byte below is 0xff: count these bytes.
             let ones = Operand::Constant(ONES as i64);
             let each = this.binary(Operator::And, below, ones);
             let sum = this.binary(Operator::Multiply, each, ones);
@@ -231,7 +231,7 @@ impl<'t> Lowering<'t> {
 }
 
 impl Question {
-    /// The same question elsewhere.
+    /// The same question about other addresses.
     fn each(self, mut there: impl FnMut(Address) -> Address) -> Question {
         match self {
             Question::Same(a, b) => Question::Same(there(a), there(b)),
@@ -241,7 +241,7 @@ impl Question {
     }
 }
 
-/// Bytes of a text as a word, zeros behind its end.
+/// Bytes of a literal as a word; after its end, zeros.
 pub(super) fn word(text: &[u8], from: u32, size: u32) -> i64 {
     let mut bytes = [0; 8];
     let there = text.iter().skip(from as usize).take(size as usize);

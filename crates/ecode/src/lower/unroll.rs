@@ -15,25 +15,25 @@ use super::simplify::{Simplifier, number_labels};
 use crate::ir::counting::counting;
 use crate::ir::{Instruction, Label, Op, Operand, Operator, Program, Register, Relation};
 
-/// Instructions that one loop may become, before those that nobody needs are taken out.
+/// Instructions that one loop may become, before superfluous ones are removed.
 const LOOP_MOST: usize = 320;
 /// Instructions that all loops together may become.
 const PROGRAM_MOST: usize = 1024;
-/// Rounds of a loop that may become one, and the instructions of those.
+/// Rounds of a loop that may be combined into one, and their instructions.
 const TOGETHER_MOST: u64 = 8;
 const GROUP_MOST: usize = 128;
-/// Instructions that all attempts may look at.
+/// Instructions that all attempts together may examine.
 const WORK_MOST: usize = 8 * 1024;
 
-/// The effort that is left for writing loops out, and the facts that are known.
+/// The remaining effort for unrolling, and what is known of registers.
 #[derive(Debug)]
 pub(super) struct Unroll {
     program: usize,
     work: usize,
-    /// Attempts in each other.
+    /// The depth of nested attempts.
     depth: u32,
     labels: u32,
-    /// How often each register is written and read.
+    /// The number of writes and reads of each register.
     uses: Vec<Uses>,
 }
 
@@ -44,7 +44,7 @@ struct Uses {
 }
 
 impl Unroll {
-    /// For a program as it is now.
+    /// The limits for this program.
     pub(super) fn new(program: &Program) -> Unroll {
         let mut unroll = Unroll {
             program: PROGRAM_MOST,
@@ -60,7 +60,7 @@ impl Unroll {
         unroll
     }
 
-    /// Nothing is to be written out.
+    /// No loop is unrolled.
     pub(super) fn never(program: &Program) -> Unroll {
         Unroll {
             program: 0,
@@ -71,20 +71,20 @@ impl Unroll {
         }
     }
 
-    /// Whether nothing but one instruction writes a register.
+    /// Whether exactly one instruction writes a register.
     pub(super) fn is_written_once(&self, register: Register) -> bool {
         let uses = self.uses.get(register.0 as usize);
         uses.is_some_and(|uses| uses.writes == 1)
     }
 
-    /// Whether nothing but these instructions reads a register.
+    /// Whether only these instructions read a register.
     fn is_read_within(&self, register: Register, body: &[Instruction]) -> bool {
         let all = self.uses.get(register.0 as usize);
         let here = uses(body, self.uses.len());
         all.map(|all| all.reads) == here.get(register.0 as usize).map(|here| here.reads)
     }
 
-    /// A new register, of which nothing is known.
+    /// A new register.
     pub(super) fn register(&mut self) -> Register {
         self.uses.push(Uses {
             writes: u32::MAX,
@@ -93,7 +93,7 @@ impl Unroll {
         Register(self.uses.len() as u32 - 1)
     }
 
-    /// Registers there are by now.
+    /// The number of registers so far.
     pub(super) fn registers(&self) -> u32 {
         self.uses.len() as u32
     }
@@ -116,8 +116,8 @@ impl Unroll {
 }
 
 impl Simplifier {
-    /// All rounds of a loop, if they are few: their instructions. What is known is then what is
-    /// known at the end of the last; nothing has changed if there are too many.
+    /// The instructions of all rounds of a loop, if they are few. The facts are then those at the
+    /// end of the last round; if there are too many rounds, the facts are unchanged.
     pub(super) fn rounds(&mut self, body: &[Instruction]) -> Option<Vec<Instruction>> {
         let size = count(body);
         if size > LOOP_MOST || self.unroll.program < size {
@@ -164,8 +164,8 @@ impl Simplifier {
         Some(all)
     }
 
-    /// Several rounds of a loop as one, for those that count to a number that is known: the body of
-    /// such a loop.
+    /// The body of a loop that combines several rounds into one, for a loop that counts to a known
+    /// number.
     pub(super) fn several(
         &mut self,
         label: Label,
@@ -228,8 +228,8 @@ impl Simplifier {
         Some(all)
     }
 
-    /// Whether a round has left a register that the body writes with a known number, so that the
-    /// rounds may come to an end.
+    /// Whether a register that the body writes has a known value after a round, so that unrolling
+    /// may reach the end of the loop.
     fn counts(&self, body: &[Instruction]) -> bool {
         body.iter().any(|instruction| {
             let known = |register| {
@@ -244,7 +244,7 @@ impl Simplifier {
     }
 }
 
-/// Instructions, those in others included.
+/// The number of instructions, including nested ones.
 pub(super) fn count(body: &[Instruction]) -> usize {
     let inner = |instruction: &Instruction| instruction.op.bodies().map(count).sum::<usize>();
     body.iter().map(|instruction| 1 + inner(instruction)).sum()
@@ -273,7 +273,7 @@ fn add_uses(body: &[Instruction], uses: &mut [Uses]) {
     }
 }
 
-/// Makes instructions read and write other registers; `names` in the order of the first ones.
+/// Renames registers; `names` is sorted by the former register.
 fn rename_registers(body: &mut [Instruction], names: &[(Register, Register)]) {
     let renamed = |register: Register| {
         let at = names.binary_search_by_key(&register, |(old, _)| *old);
@@ -292,7 +292,7 @@ fn rename_registers(body: &mut [Instruction], names: &[(Register, Register)]) {
     }
 }
 
-/// Makes instructions read and write another register.
+/// Renames a register.
 pub(super) fn rename(body: &mut [Instruction], register: Register, other: Register) {
     rename_registers(body, &[(register, other)]);
 }

@@ -54,7 +54,6 @@ pub(super) struct Specifiers {
     pub(super) ty: TypeName,
 }
 
-/// Types.
 impl Parser<'_> {
     /// Whether a type, `static` or `const` is next, or comes after some more.
     pub(super) fn begins_type(&self, ahead: usize) -> bool {
@@ -310,7 +309,6 @@ fn kind_of(words: &[&str]) -> Option<TypeKind> {
     Some(TypeKind::Int(Int::new(bits, unsigned == 0)))
 }
 
-/// Variables.
 impl Parser<'_> {
     /// `static const int a[3] = { 1, 2, 3 }, b;` behind its type, with the `;`.
     pub(super) fn declaration(&mut self, of: Specifiers, start: Span) -> Parsed<Declaration> {

@@ -387,7 +387,6 @@ impl Parser<'_> {
     }
 }
 
-/// Operands.
 impl Parser<'_> {
     fn primary(&mut self) -> Parsed<Grown> {
         let span = self.span();

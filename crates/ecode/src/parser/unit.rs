@@ -18,7 +18,6 @@ enum Outer {
 }
 
 impl Parser<'_> {
-    /// The whole text.
     pub(super) fn unit(&mut self) -> Unit {
         let mut items = Vec::new();
         let mut statements: Vec<Statement> = Vec::new();

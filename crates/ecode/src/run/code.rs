@@ -86,7 +86,6 @@ pub(super) struct CopyRow {
     pub(super) bytes: u32,
 }
 
-/// A request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EffectRow {
     pub(super) kind: u32,

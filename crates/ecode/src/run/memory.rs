@@ -92,7 +92,6 @@ pub struct Effect {
     pub kind: u32,
     /// Which signal, service or counter.
     pub number: u32,
-    /// Its arguments.
     pub values: [u64; 3],
 }
 
@@ -150,7 +149,6 @@ impl Memory {
         self.put_frame(at::SINKS_PRESENT, mask);
     }
 
-    /// The output.
     pub fn output(&self) -> &[u8] {
         self.section(self.layout.output..self.layout.locals)
     }

@@ -24,11 +24,8 @@ pub struct Left {
     pub rejected: u64,
     /// The state of `random()`.
     pub random: u64,
-    /// Its requests.
     pub effects: Vec<Effect>,
-    /// The output.
     pub output: Vec<u8>,
-    /// The state.
     pub state: Vec<u8>,
 }
 

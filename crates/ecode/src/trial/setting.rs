@@ -32,14 +32,11 @@ pub struct Setting {
     pub sinks: BTreeMap<u32, Sink>,
 }
 
-/// A sink.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sink {
-    /// Its id.
     pub id: u64,
     /// The age of its attributes, ns.
     pub age_ns: u64,
-    /// Its attributes.
     pub attributes: Vec<i64>,
 }
 

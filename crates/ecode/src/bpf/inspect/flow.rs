@@ -1,20 +1,20 @@
 //! The possible contents of each register at each place of a program, as far as addresses matter.
 //!
-//! A set of kinds per register and place of the stack, the union over all ways that lead there; so
-//! it is never too small. The program is walked until nothing changes any more: each set can only
-//! grow, and there are few.
+//! For each register and place of the stack there is a set of kinds, the union over all paths that
+//! lead there, so it is never too small. The program is walked until no set changes any more: sets
+//! only grow, and there are few kinds.
 
 use std::collections::BTreeSet;
 
 use super::{Foreign, Form, KEY_OFFSET, LOOKUP, Map, Object, Parts, STACK, STACK_BYTES, foreign};
 use crate::frame::at;
 
-/// Kinds, as bits of a set. The empty set: nobody wrote there.
+/// Kinds, as bits of a set. The empty set means that nothing was written there.
 mod kind {
     pub(super) const NUMBER: u16 = 1;
     /// The beginning of the frame,
     pub(super) const FRAME: u16 = 1 << 1;
-    /// and something behind it.
+    /// and an address within it.
     pub(super) const IN_FRAME: u16 = 1 << 2;
     pub(super) const EVENT: u16 = 1 << 3;
     pub(super) const STATE: u16 = 1 << 4;
@@ -34,7 +34,7 @@ mod kind {
 /// Places of the stack, 8 bytes each.
 const PLACES: usize = STACK_BYTES as usize / 8;
 
-/// Walks of one instruction, on average, beyond which no program of the compiler's comes.
+/// Walks per instruction, on average, that no program of the compiler exceeds.
 const WALKS: usize = 64;
 
 /// The possible contents of registers and stack.
@@ -77,7 +77,7 @@ enum Next {
     End,
 }
 
-/// Follows all ways through a program whose forms are right.
+/// Follows all paths through a program whose forms have been checked.
 pub(super) fn follow(object: &Object, forms: &[Form]) -> Result<(), Foreign> {
     let mut states: Vec<Option<State>> = vec![None; forms.len()];
     let mut heads = vec![false; forms.len()];
@@ -141,7 +141,7 @@ pub(super) fn follow(object: &Object, forms: &[Form]) -> Result<(), Foreign> {
     Ok(())
 }
 
-/// Instructions until the next one.
+/// The number of words of an instruction of this form.
 fn length(form: Form) -> usize {
     match form {
         Form::Wide | Form::Direct(_) => 2,
@@ -242,7 +242,7 @@ fn read(state: &State, from: u8) -> Result<u16, &'static str> {
     }
 }
 
-/// The same for one that must be a number.
+/// The content of a register that must be a number.
 fn number(state: &State, from: u8) -> Result<u16, &'static str> {
     match read(state, from)? {
         kinds if kinds & kind::ADDRESS == 0 => Ok(kinds),
@@ -300,7 +300,7 @@ fn load(state: &mut State, parts: Parts, bytes: u8) -> Step {
     write(state, to, kind::NUMBER | channel)
 }
 
-/// The place on the stack that a load or store of all of it is about; behind the key's.
+/// The place on the stack that a load or store accesses as a whole; the key's place excluded.
 fn place(parts: Parts, bytes: u8) -> Option<usize> {
     let from_end = -i32::from(parts.offset);
     let is_place =
@@ -332,7 +332,7 @@ fn keep(state: &mut State, parts: Parts, kinds: u16) -> Step {
     Ok(Next::On)
 }
 
-/// Fields of the frame's first part that are a program's to write, by where they begin and end.
+/// The fields at the beginning of the frame that a program may write: begin and end of each.
 const OWN: [(u32, u32); 4] = [
     (at::RANDOM, at::DROP + 4),
     (at::ACCEPTED, at::REJECTED + 8),
@@ -340,7 +340,7 @@ const OWN: [(u32, u32); 4] = [
     (at::EFFECT, at::BYTES),
 ];
 
-/// Whether a store goes where a program may store.
+/// Whether a program may store there.
 fn writable(state: &State, parts: Parts) -> Step {
     let to = base(state, parts.to)?;
     if to & !kind::WRITABLE != 0 {
