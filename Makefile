@@ -42,12 +42,13 @@ units = $(notdir $(wildcard etc/systemd/*.service etc/systemd/*.socket))
 # where rustup puts Rust, in case the shell does not know
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help build demo check test nightly lint format bench soak deb clean
+.PHONY: help build arm64 demo check test nightly lint format bench soak deb clean
 .PHONY: install install-command install-bench install-daemon install-library install-service
 .PHONY: install-manual uninstall
 
 help:
 	@echo "make build      compile everything (target/release/ecalls)"
+	@echo "make arm64      the same for arm64, on another machine (target/aarch64-unknown-linux-gnu)"
 	@echo "make demo       see it work: a web server's events, then schedulers side by side (root)"
 	@echo "make test       every check that this machine can run (root runs more)"
 	@echo "make check      what to run after each change: form, lints, tests of the changed crates"
@@ -64,6 +65,10 @@ help:
 build:
 	tools/setup build
 	cargo build --release
+
+arm64:
+	tools/setup build arm64
+	tools/arm64 cargo build --release --workspace
 
 demo:
 	tools/setup build demo
@@ -89,9 +94,11 @@ FUZZ_SECONDS ?= 60
 nightly: export ECALLS_PROGRAMS = $(PROGRAMS)
 nightly: export ECALLS_SEED := $(SEED)
 nightly:
-	tools/setup build test
+	tools/setup build test arm64
 	cargo test --release -p ecode -- --nocapture
 	ECALLS_TEST_ROOT=1 cargo test --release -p ecalls-kernel --test ecode -- --nocapture
+	ECALLS_TEST_ROOT=1 tools/arm64 cargo test -p ecalls --test conformance --test downcall \
+		--test sources --test ecode
 	cargo run --release -p sched-sim -- 100000000
 	tests/fuzz/run c $(FUZZ_SECONDS)
 	! RUSTUP_AUTO_INSTALL=0 cargo +nightly --version >/dev/null 2>&1 || tests/fuzz/run rust $(FUZZ_SECONDS)

@@ -179,7 +179,7 @@ pub(crate) fn program_ids() -> impl Iterator<Item = u32> {
 pub(crate) fn program_name(id: u32) -> Option<String> {
     let program = program_by_id(id).ok()?;
     let info = program_info(program.as_fd()).ok()?;
-    let bytes = info.name.iter().map(|letter| letter.cast_unsigned());
+    let bytes = info.name.iter().flat_map(|letter| letter.to_ne_bytes());
     let name: Vec<u8> = bytes.take_while(|letter| *letter != 0).collect();
     Some(String::from_utf8_lossy(&name).into_owned())
 }
