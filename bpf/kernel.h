@@ -126,6 +126,7 @@ struct task_struct {
 	int pid;
 	int tgid;
 	int prio;
+	unsigned int policy;
 	unsigned int flags;
 	int exit_code;
 	char comm[16];
@@ -250,6 +251,8 @@ struct kernel_siginfo {
 
 #define NMI_MASK (15u << 20) /* of a preemption count */
 #define TASK_RUNNING 0
+#define SCHED_BATCH 3 /* task_struct.policy */
+#define SCHED_IDLE 5
 #define PF_EXITING 0x4
 #define PF_KTHREAD 0x200000
 #define AF_INET 2

@@ -12,7 +12,8 @@
  * A member of a group counts for itself, since a group has the weights of its members together. A
  * thread with a promised window counts by the window (by what it leaves of the CPU), and by its
  * weight only if it also shares the time that claims leave. Real-time threads are not scheduled by
- * us, and do not count.
+ * us: the CPU time that they take counts instead (lib/sched/away.h). A kernel thread that is bound
+ * to a CPU counts as any other plain thread.
  */
 #ifndef ECALLS_SCHED_LOAD_H
 #define ECALLS_SCHED_LOAD_H
@@ -52,8 +53,8 @@ static __always_inline u64 load_of_cpu(u32 cpu) {
 }
 
 static __always_inline struct balance_load load_of(const struct sched_places *places,
-						   const struct sched_cpu *c) {
-	return balance_load(*(volatile u64 *)&places->load, c->promised_share);
+						   const struct sched_cpu *c, u64 now) {
+	return balance_load(*(volatile u64 *)&places->load, c->promised_share + away_share(c, now));
 }
 
 #endif

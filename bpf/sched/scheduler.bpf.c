@@ -125,6 +125,10 @@ void BPF_PROG(sched_enqueue, struct task_struct *p, u64 enq_flags) {
 	 * that is new, or comes from another CPU, is treated like one that wakes. */
 	preempts = enq_flags & SCX_NUMBER(scx_enq_flags, SCX_ENQ_WAKEUP) ||
 		   (t->comes == COMES_NOW && t->entity >= SCHED_ENTITIES);
+	/* Threads of the policies BATCH and IDLE preempt none but those of next to no weight. */
+	if (p->policy == SCHED_BATCH || p->policy == SCHED_IDLE)
+		preempts = preempts && (t->entity < SCHED_ENTITIES || c->running == SCHED_NOBODY ||
+					fair_is_feather(c, t->plain.weight));
 	if (t->comes)
 		t->comes = COMES_WAITS;
 	if (t->entity < SCHED_ENTITIES) {
@@ -230,6 +234,15 @@ void BPF_PROG(sched_running, struct task_struct *p) {
 		begin(p, t, cpu, c, now);
 }
 
+/* A real-time thread has preempted a plain one. With the rest of its slice, the kernel would keep
+ * the plain thread for this CPU, where no other CPU can take it; without, it enters its queue. */
+static __always_inline void let_go(struct task_struct *p, bool runnable) {
+	const struct task_struct___scx *scx = (void *)p;
+
+	if (runnable && scx->scx.slice)
+		scx_bpf_task_set_slice(p, 0);
+}
+
 SEC("struct_ops/stopping")
 void BPF_PROG(sched_stopping, struct task_struct *p, bool runnable) {
 	u32 cpu = scx_bpf_task_cpu(p);
@@ -248,6 +261,7 @@ void BPF_PROG(sched_stopping, struct task_struct *p, bool runnable) {
 		turn_stop(c, runnable, now);
 		t->plain.vtime = c->plain.vtime;
 		bequeath(p, t, c);
+		let_go(p, runnable);
 		return;
 	}
 	/* A thread that sleeps in its poll does not yield. */

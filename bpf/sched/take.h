@@ -94,8 +94,8 @@ __noinline int balance(u32 cpu, u64 now) {
 	their = cpu_of(other);
 	if (!theirs || !their)
 		return 0;
-	look.mine = load_of(places, c);
-	look.theirs = load_of(theirs, their);
+	look.mine = load_of(places, c, now);
+	look.theirs = load_of(theirs, their, now);
 	look.vtime = their->vtime;
 	if (now >= places->rotate_ns)
 		look.wanted = BALANCE_ROTATES;

@@ -98,6 +98,12 @@ static __always_inline void rest(struct sched_task *t, struct sched_cpu *c, bool
 		turn_sleep(c, t->entity, asleep, now);
 }
 
+/* The weight of a thread's nice value. One of the policy SCHED_IDLE gets what others leave: it has
+ * the least weight, and its control group counts it as none. */
+static __always_inline u32 nice_of(const struct task_struct *p, u32 weight) {
+	return p->policy == SCHED_IDLE ? 0 : weight;
+}
+
 SEC("struct_ops/set_weight")
 void BPF_PROG(sched_weight, struct task_struct *p, u32 weight) {
 	struct sched_task *t = task_of(p);
@@ -105,7 +111,7 @@ void BPF_PROG(sched_weight, struct task_struct *p, u32 weight) {
 
 	if (!c)
 		return;
-	t->nice = weight;
+	t->nice = nice_of(p, weight);
 	t->plain.weight = share_weight(t);
 	/* The kernel has taken the task out of its queue: its group does not count it now. */
 	if (t->entity < SCHED_ENTITIES)
@@ -129,7 +135,7 @@ void BPF_PROG(sched_enable, struct task_struct *p) {
 	move_to(t, cpu, c, now_ns());
 	t->plain.vtime = vtime_later(t->plain.vtime, t->born ? fair_begin(c) : c->vtime);
 	t->born = 0;
-	t->nice = BPF_CORE_READ(scx, scx.weight);
+	t->nice = nice_of(p, BPF_CORE_READ(scx, scx.weight));
 	t->plain.weight = share_weight(t);
 }
 

@@ -101,6 +101,10 @@ ecalls_u64 policy_move(ecalls_u64 vtime, ecalls_u64 from_least, ecalls_u64 to_le
 	return vtime_move(vtime, from_least, to_least);
 }
 
+ecalls_u64 policy_away(const struct sched_cpu *cpu, ecalls_u64 now_ns) {
+	return away_share(cpu, now_ns);
+}
+
 ecalls_u64 policy_arrive(const struct sched_cpu *from, struct sched_cpu *to,
 			 const struct fair_move *move) {
 	return fair_arrive(from, to, move);

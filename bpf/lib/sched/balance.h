@@ -3,8 +3,9 @@
  * Load balancing: whether a CPU takes a thread that waits for another CPU.
  *
  * The load of a CPU is the sum of the weights of the threads that want it. They divide the part of
- * the CPU that promised windows leave, by weight, and a thread migrates to where its part is
- * larger: a CPU takes it if its own load, even with the thread, is less than that of the other CPU.
+ * the CPU that promised windows and real-time threads leave, by weight, and a thread migrates to
+ * where its part is larger: a CPU takes it if its own load, even with the thread, is less than that
+ * of the other CPU.
  * After a move both loads are less than the larger one was before, so the moves come to an end.
  *
  * Threads whose weights cannot be divided equally among the CPUs take turns: a thread for which the
@@ -31,15 +32,16 @@
 /* The load of one CPU. */
 struct balance_load {
 	ecalls_u64 weight; /* of the threads that want it, waiting or running */
-	ecalls_u64 left;   /* part of the CPU, in 2^20ths, that promised windows leave */
+	ecalls_u64 left;   /* part of the CPU, in 2^20ths, that windows and others leave */
 };
 
-LIB_INLINE struct balance_load balance_load(ecalls_u64 weight, ecalls_u64 promised_share) {
+/* `used`: by promised windows, and by whom this policy does not schedule (away.h). */
+LIB_INLINE struct balance_load balance_load(ecalls_u64 weight, ecalls_u64 used) {
 	ecalls_u64 least = WINDOW_WHOLE / 64; /* a CPU never counts as having less left */
 	struct balance_load load = {.weight = weight, .left = least};
 
-	if (promised_share < WINDOW_WHOLE - least)
-		load.left = WINDOW_WHOLE - promised_share;
+	if (used < WINDOW_WHOLE - least)
+		load.left = WINDOW_WHOLE - used;
 	return load;
 }
 

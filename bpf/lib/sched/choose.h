@@ -257,10 +257,12 @@ LIB_GLOBAL int sched_preempts(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 who,
 }
 
 /* The same for a plain thread without a group, given by its virtual time and weight: it preempts if
- * it is behind the running thread by FAIR_LEAD_NS, and the running one has not just woken itself.
- * Otherwise its turn comes soon. */
+ * it is behind the running thread by FAIR_LEAD_NS, and the running one has not just woken itself;
+ * one of next to no weight makes way without both. Otherwise its turn comes soon. */
 LIB_GLOBAL int sched_preempts_plain(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 vtime,
 				    ecalls_u32 weight, ecalls_u64 now_ns) {
+	_Bool protected;
+
 	if (cpu->running == SCHED_NOBODY)
 		return 1;
 	fair_charge(cpu, now_ns);
@@ -270,10 +272,13 @@ LIB_GLOBAL int sched_preempts_plain(struct sched_cpu *cpu LIB_NONNULL, ecalls_u6
 		return 0;
 	if (cpu->claims || cpu->on_server)
 		return 0;
-	vtime += vtime_advance(FAIR_LEAD_NS, weight);
-	if (!vtime_before(fair_running_vtime(cpu), vtime) && now_ns >= cpu->protected_ns)
+	protected = now_ns < cpu->protected_ns;
+	if (fair_is_feather(cpu, weight))
+	protected = 0;
+	else vtime += vtime_advance(FAIR_LEAD_NS, weight);
+	if (!protected && !vtime_before(fair_running_vtime(cpu), vtime))
 		return 1;
-	fair_hurry(cpu, now_ns);
+	fair_hurry(cpu, weight, now_ns);
 	return 0;
 }
 

@@ -135,8 +135,14 @@ struct sched_cpu {
 	ecalls_u64 grid_ns;	 /* common period of all windows; 0: each window has its own */
 	ecalls_u64 quota_end_ns; /* end of the time for which quota_used_ns counts */
 	ecalls_u64 quota_used_ns;
-	ecalls_u64 promised_share;  /* part of the CPU, in 2^20ths, that promised windows need */
-	ecalls_u64 all_fit;	    /* 1: all periods of all windows fit beside the reserve */
+	ecalls_u64 promised_share; /* part of the CPU, in 2^20ths, that promised windows need */
+	ecalls_u64 all_fit;	   /* 1: all periods of all windows fit beside the reserve */
+	/* while threads want this CPU: how long one of them has had it, and how long somebody else
+	 * has, whom this policy does not schedule (away.h); and the latter's part before that, in
+	 * 2^20ths */
+	ecalls_u64 had_ns;
+	ecalls_u64 away_ns;
+	ecalls_u64 away_share;
 	struct sched_window server; /* the task server */
 	struct sched_entity entity[SCHED_ENTITIES];
 };

@@ -17,12 +17,13 @@
 #ifndef ECALLS_SCHED_FAIR_H
 #define ECALLS_SCHED_FAIR_H
 
-#include "window.h"
+#include "away.h"
 
 #define FAIR_CREDIT_NS 4000000u /* credit of CPU time that a plain thread may have when it wakes */
 #define FAIR_LEAD_NS 2000000u	/* lag with which it preempts; at most the credit */
 #define FAIR_TURN_NS 8000000u	/* longest slice of a plain thread while others wait */
 #define FAIR_SHORT_NS 1000000u	/* the same while a thread waits that has just woken */
+#define FAIR_FEATHER 64u	/* a thread that weighs so much less makes way at once */
 
 /* A thread ends: the threads that begin owe the CPU time that it has had beyond the least virtual
  * time. Otherwise threads that each begin when the last one ends would never owe anything, and
@@ -82,13 +83,22 @@ LIB_INLINE void fair_protect(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 	cpu->protected_ns = now_ns + FAIR_SHORT_NS;
 }
 
+/* Whether the running thread weighs next to nothing beside one that wakes: it is of the policy
+ * SCHED_IDLE, say. It gives nobody a reason to wait. */
+LIB_INLINE _Bool fair_is_feather(const struct sched_cpu *cpu, ecalls_u32 weight) {
+	return cpu->running == SCHED_PLAIN &&
+	       (ecalls_u64)cpu->plain.weight * FAIR_FEATHER <= weight;
+}
+
 /* A plain thread has woken and waits: the turn of a running plain thread ends soon, and slices are
  * short until each of the other threads has had a turn. */
-LIB_INLINE void fair_hurry(struct sched_cpu *cpu, ecalls_u64 now_ns) {
+LIB_INLINE void fair_hurry(struct sched_cpu *cpu, ecalls_u32 weight, ecalls_u64 now_ns) {
 	ecalls_u64 end_ns = cpu->protected_ns;
 
 	cpu->hurry_until_ns = now_ns + fair_count(cpu) * FAIR_SHORT_NS;
 	end_ns = end_ns > now_ns ? end_ns : now_ns + FAIR_SHORT_NS;
+	if (fair_is_feather(cpu, weight))
+		end_ns = now_ns + cpu->options.slice_min_ns;
 	if (cpu->running == SCHED_PLAIN && cpu->limit_ns > end_ns)
 		cpu->limit_ns = end_ns;
 }
@@ -136,6 +146,7 @@ LIB_INLINE void fair_charge(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 	ecalls_u32 group = SCHED_NOBODY;
 
 	cpu->charged_ns += ns;
+	away_passes(cpu, ns);
 	if (cpu->running == SCHED_NOBODY)
 		return;
 	if (cpu->running == SCHED_PLAIN || sched_in(cpu->groups, cpu->running)) {
@@ -201,20 +212,12 @@ LIB_INLINE ecalls_u64 fair_set(const struct sched_cpu *cpu) {
 	return ~cpu->windowed | window_sharing(cpu);
 }
 
-/* Whether no thread waits that may run. One that has had its window's service may not. */
-LIB_INLINE _Bool fair_is_alone(const struct sched_cpu *cpu) {
-	ecalls_u64 held = cpu->windowed & cpu->served & ~cpu->conserving;
-
-	return !cpu->queue.count &&
-	       !(cpu->runnable & ~cpu->groups & ~held & ~sched_bit(cpu->running));
-}
-
 /* Charges the running thread, and updates the CPU's least virtual time. Threads that are served by
  * their window do not count, since their virtual time stands still meanwhile; one that runs for its
  * releases beyond that counts while it is alone, and so is not ahead of anybody (police.h). */
 LIB_GLOBAL int fair_update(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 now_ns) {
 	_Bool any = cpu->running != SCHED_NOBODY && (!sched_in(cpu->windowed, cpu->running) ||
-						     (!cpu->claims && fair_is_alone(cpu)));
+						     (!cpu->claims && !away_is_wanted(cpu)));
 	ecalls_u64 least;
 	ecalls_u32 first;
 
@@ -237,7 +240,7 @@ LIB_GLOBAL int fair_update(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 now_ns)
 }
 
 /* The least virtual time of another CPU, whose plain threads wait as the caller reports. The CPU
- * itself may change meanwhile, and may have updated its least virtual time some milliseconds ago. */
+ * itself may change meanwhile, and may have updated its least virtual time milliseconds ago. */
 LIB_INLINE ecalls_u64 fair_least(const struct sched_cpu *cpu, const struct sched_queue *queue,
 				 ecalls_u64 now_ns) {
 	ecalls_u64 ns = now_ns > cpu->charged_ns ? now_ns - cpu->charged_ns : 0, least;

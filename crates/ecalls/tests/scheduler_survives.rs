@@ -318,7 +318,6 @@ fn a_thread_that_is_moved_again_and_again_has_its_share() {
         cpu.set(number);
         rustix::thread::sched_setaffinity(None, &cpu).expect("a CPU");
     };
-    // The first slot of a process loads a part of the core, which takes seconds of CPU time here.
     let all_there = &Barrier::new(5);
     let (movers, hogs) = thread::scope(|scope| {
         let hogs = [0, 1].map(|cpu| {

@@ -29,6 +29,8 @@ enum Event {
     Done(usize, u64),
     /// A CPU's timer; its generation.
     Timer(usize, u64),
+    /// A real-time thread begins to run on a CPU, or stops.
+    RealTime(usize, bool),
     /// A thread wakes from the sleep with this number.
     Wake(usize, u64),
 }
@@ -36,6 +38,8 @@ enum Event {
 pub(crate) struct Processor {
     pub(crate) policy: Cpu,
     pub(crate) running: Option<usize>,
+    /// A real-time thread has it.
+    pub(crate) away: bool,
     /// Those that wait: by virtual time, then number.
     pub(crate) queue: BTreeSet<(u64, usize)>,
     /// The same for each group's plain members.
@@ -66,6 +70,8 @@ pub struct Machine {
     pub(crate) wrong: Option<String>,
     /// The kernel's tick; 0: slices end when they should, and threads move to idle CPUs only.
     pub tick_ns: u64,
+    /// Whether a real-time thread makes others wait.
+    pub(crate) has_real_time: bool,
     pub switch_ns: u64,
     /// Times a CPU was asked who runs next.
     pub decisions: u64,
@@ -88,6 +94,7 @@ impl Machine {
             Processor {
                 policy,
                 running: None,
+                away: false,
                 queue: BTreeSet::new(),
                 group_queue: vec![BTreeSet::new(); groups],
                 groups: numbers,
@@ -111,6 +118,7 @@ impl Machine {
             decided_at: (0, 0),
             wrong: None,
             tick_ns: 0,
+            has_real_time: false,
             switch_ns: 0,
             decisions: 0,
             switches: 0,
@@ -176,6 +184,7 @@ impl Machine {
                 Event::Done(cpu, generation) => self.done(cpu, generation),
                 Event::Timer(cpu, generation) => self.timer(cpu, generation),
                 Event::Wake(thread, number) => self.wake(thread, number),
+                Event::RealTime(cpu, begins) => self.real_time(cpu, begins),
             }
             self.check()?;
         }
@@ -190,6 +199,20 @@ impl Machine {
     fn plan(&mut self, at: u64, event: Event) {
         self.planned += 1;
         self.events.push(Reverse((at, self.planned, event)));
+    }
+
+    /// From a time to another one, a real-time thread has a CPU: the policy is not told.
+    pub fn take_away(&mut self, cpu: usize, from_ns: u64, to_ns: u64) {
+        self.plan(from_ns, Event::RealTime(cpu, true));
+        self.plan(to_ns, Event::RealTime(cpu, false));
+        self.has_real_time = true;
+    }
+
+    fn real_time(&mut self, cpu: usize, begins: bool) {
+        self.stop(cpu);
+        self.processors[cpu].away = begins;
+        self.decide(cpu);
+        self.steal_all();
     }
 
     fn wake(&mut self, number: usize, sleep: u64) {
@@ -273,6 +296,9 @@ impl Machine {
     /// Asks the policy who runs, and lets that thread run.
     pub(crate) fn decide(&mut self, cpu: usize) {
         let now = self.now;
+        if self.processors[cpu].away {
+            return;
+        }
         self.decisions += 1;
         if self.decided_at.0 != now {
             self.decided_at = (now, 0);
@@ -625,14 +651,14 @@ impl Machine {
         if let Some(wrong) = &self.wrong {
             return Err(wrong.clone());
         }
-        let idle = self.processors.iter().any(|p| p.running.is_none());
+        let idle = self.processors.iter().any(Processor::is_idle);
         for (cpu, processor) in self.processors.iter().enumerate() {
             let policy = &processor.policy;
             let entities = policy.runnable & !policy.groups;
             let held = policy.windowed & policy.served & !policy.conserving;
             let queued: usize = processor.group_queue.iter().map(BTreeSet::len).sum();
             let waits = entities & !held != 0 || queued > 0;
-            if processor.running.is_none() && (waits || !processor.queue.is_empty()) {
+            if processor.is_idle() && (waits || !processor.queue.is_empty()) {
                 return Err(format!(
                     "cpu {cpu} idles at {} ns while a thread waits",
                     self.now

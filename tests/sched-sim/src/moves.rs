@@ -42,6 +42,11 @@ impl Default for Balancing {
 }
 
 impl Processor {
+    /// Nobody has it.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.running.is_none() && !self.away
+    }
+
     /// What the policy is told of its waiting plain threads.
     pub(crate) fn waiting(&self) -> Queue {
         Queue {
@@ -143,10 +148,10 @@ impl Machine {
     pub(crate) fn go_to_idle(&mut self, number: usize) {
         let thread = &self.threads[number];
         let (cpu, is_free) = (thread.cpu, self.is_free(number));
-        if self.tick_ns == 0 || !is_free || self.processors[cpu].running.is_none() {
+        if self.tick_ns == 0 || !is_free || self.processors[cpu].is_idle() {
             return;
         }
-        let idle = (0..self.processors.len()).find(|&to| self.processors[to].running.is_none());
+        let idle = (0..self.processors.len()).find(|&to| self.processors[to].is_idle());
         if let Some(to) = idle {
             self.go(number, to);
         }
@@ -180,10 +185,10 @@ impl Machine {
     /// Idle CPUs take plain threads from those where most wait.
     pub(crate) fn steal_all(&mut self) {
         for to in 0..self.processors.len() {
-            if self.processors.len() == 1 || self.processors[to].running.is_some() {
+            if self.processors.len() == 1 || !self.processors[to].is_idle() {
                 continue;
             }
-            let waiting = |p: &Processor| p.queue.len() + usize::from(p.running.is_some());
+            let waiting = |p: &Processor| p.queue.len() + usize::from(!p.is_idle());
             let from = (0..self.processors.len())
                 .filter(|&from| waiting(&self.processors[from]) > 1)
                 .filter_map(|from| {
@@ -208,8 +213,8 @@ impl Machine {
         own.looked = if next == cpu { (next + 1) % cpus } else { next };
         let (other, rotates) = (own.looked, now >= own.rotate_ns);
         let look = Look {
-            mine: Load::new(self.load(cpu), 0),
-            theirs: Load::new(self.load(other), 0),
+            mine: Load::new(self.load(cpu), self.processors[cpu].policy.away(now)),
+            theirs: Load::new(self.load(other), self.processors[other].policy.away(now)),
             vtime: self.processors[other].policy.vtime,
             period_ns: self.options.period_ns,
             wanted: if rotates {
@@ -263,7 +268,11 @@ impl Machine {
     pub(crate) fn was_late(&mut self, number: usize) -> Option<String> {
         let thread = &mut self.threads[number];
         let rivals = std::mem::take(&mut thread.rivals);
-        if self.tick_ns == 0 || thread.entity != NOBODY || thread.state != State::Waiting {
+        if self.tick_ns == 0
+            || self.has_real_time
+            || thread.entity != NOBODY
+            || thread.state != State::Waiting
+        {
             return None;
         }
         let waited = self.now - thread.since_ns;

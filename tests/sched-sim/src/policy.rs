@@ -211,6 +211,9 @@ pub struct Raw {
     pub quota_used_ns: u64,
     pub promised_share: u64,
     pub all_fit: u64,
+    pub had_ns: u64,
+    pub away_ns: u64,
+    pub away_share: u64,
     pub server: Window,
     pub entity: [Entity; ENTITIES],
 }
@@ -254,6 +257,9 @@ impl Raw {
             quota_used_ns: 0,
             promised_share: 0,
             all_fit: 0,
+            had_ns: 0,
+            away_ns: 0,
+            away_share: 0,
             server: Window::default(),
             entity: [Entity::default(); ENTITIES],
         }
@@ -291,6 +297,7 @@ unsafe extern "C" {
     safe fn policy_is_owed(cpu: &Raw) -> i32;
     safe fn policy_move(vtime: u64, from_least: u64, to_least: u64) -> u64;
     safe fn policy_arrive(from: &Raw, to: &mut Raw, moves: &Move) -> u64;
+    safe fn policy_away(cpu: &Raw, now: u64) -> u64;
     safe fn policy_balance_left(promised_share: u64) -> u64;
     safe fn policy_balance_takes(look: &Look, vtime: u64, weight: u64) -> u32;
     safe fn policy_balance_wants(mine: &Load, theirs: &Load, weight: u64) -> u32;
@@ -456,6 +463,11 @@ impl Cpu {
     /// The virtual time here of a plain thread that comes from another CPU: `fair_arrive`.
     pub fn arrive(&mut self, from: &Cpu, moves: &Move) -> u64 {
         policy_arrive(&from.raw, &mut self.raw, moves)
+    }
+
+    /// The part of the CPU, in 2^20ths, that others have: `away_share`.
+    pub fn away(&self, now: u64) -> u64 {
+        policy_away(&self.raw, now)
     }
 
     pub fn start(&mut self, who: u32, plain: Option<&Plain>, now: u64) {

@@ -21,6 +21,31 @@ fn ordinary_threads_run_soon_and_lose_nothing_by_moving() {
     }
 }
 
+/// A real-time thread has one of two CPUs, but for what the kernel leaves to others.
+#[test]
+fn threads_beside_a_real_time_thread_share_what_it_leaves_and_come_back_after_it() {
+    const MS: u64 = 1_000_000;
+    let mut machine = Machine::new(2, 0, &Options::default());
+    machine.tick_ns = TICK_NS;
+    for i in 0..3 {
+        machine.add(Spec::plain(i % 2), 0, Hog);
+    }
+    for second in 0..4 {
+        machine.take_away(0, second * SECOND, second * SECOND + 950 * MS);
+    }
+    let mut ran = [0; 3];
+    for (seconds, least_ms) in [(4, 1250), (8, 2250)] {
+        machine
+            .run_until(seconds * SECOND)
+            .expect("it keeps its rules");
+        let before = ran;
+        ran = [0, 1, 2].map(|i| machine.figures(i).ran_ns);
+        let had = [0, 1, 2].map(|i| (ran[i] - before[i]) / MS);
+        println!("{seconds}: {had:?}");
+        assert!(had.iter().all(|ms| *ms > least_ms), "{had:?}");
+    }
+}
+
 /// It takes along how far it is ahead of the first one, however long ago the CPUs have decided
 /// last. How far it is ahead of the others differs by a turn, from which one that goes in step with
 /// shorter turns can gain.

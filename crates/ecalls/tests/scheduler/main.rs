@@ -5,6 +5,7 @@
 
 #[path = "../harness/mod.rs"]
 mod harness;
+mod policies;
 mod windows;
 
 use std::sync::Barrier;
