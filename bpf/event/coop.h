@@ -50,6 +50,29 @@ struct {
 	__type(value, struct coop_thread);
 } coop_threads SEC(".maps");
 
+/* How often bindings of any thread have changed: the scheduler looks at a thread's binding only
+ * when this has changed since it looked last. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u64);
+} coop_changes SEC(".maps");
+
+static __always_inline u64 *coop_changes_at(void) {
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&coop_changes, &zero);
+}
+
+/* A binding has changed; it is called after the change. */
+static __always_inline void coop_changed(void) {
+	u64 *changes = coop_changes_at();
+
+	if (changes)
+		__sync_fetch_and_add(changes, 1);
+}
+
 /* Changes a binding so that no reader uses one that is partly written. */
 static __always_inline void coop_write(struct coop_binding *to, const struct coop_binding *from) {
 	*(volatile u32 *)&to->channel = 0;
@@ -120,6 +143,7 @@ static __always_inline s64 coop_bind(struct down *d, u32 id, u64 slot, u64 group
 		binding.wishes = thread->own.wishes + 1;
 	coop_sink(d, id, task->pid, binding.sink);
 	coop_write(&thread->own, &binding);
+	coop_changed();
 	return 0;
 }
 
@@ -145,6 +169,7 @@ static __always_inline s64 coop_window(u32 id, u64 period_ns, u64 service_ns, u6
 	binding->flags = flags;
 	order_stores();
 	binding->wishes++;
+	coop_changed();
 	return 0;
 }
 

@@ -68,6 +68,7 @@ static __noinline s64 coop_hand(u32 id, u64 child) {
 				own->own.wishes = its->handed.wishes + 1;
 			coop_write(&its->handed, &own->own);
 			own->own.channel = 0;
+			coop_changed();
 			error = 0;
 		}
 	}

@@ -196,6 +196,9 @@ __noinline int clear_left(u32 cpu, u64 now) {
 		group_leave(c, &places->group[sched_at(i)]);
 		SCHED_COUNT(cpu, left);
 	}
+	/* Runs are not recorded any more. */
+	if (sched_is_plain(c))
+		watch_ends(cpu, now);
 	return 0;
 }
 

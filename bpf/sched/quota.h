@@ -149,16 +149,18 @@ __noinline int quota_unpark(struct sched_task *t LIB_NONNULL, struct sched_cpu *
 	return 0;
 }
 
-/* A thread enters its queue. Returns whether it was parked instead. */
-static __always_inline bool quota_parks(struct task_struct *p, struct sched_task *t, u32 cpu,
-					struct sched_cpu *c, u64 now) {
+/* A thread enters its queue. Returns whether it was parked instead. This function and quota_decides
+ * are verified once: in their callers, the code that follows would be verified for each way through
+ * them. */
+__noinline int quota_parks(struct task_struct *p __arg_trusted, struct sched_task *t LIB_NONNULL,
+			   u32 cpu, struct sched_cpu *c LIB_NONNULL, u64 now) {
 	struct sched_timer_of *timer = bpf_map_lookup_elem(&sched_timers, &cpu);
 	u64 look_ns = now + QUOTA_LOOK_NS;
 
 	if (!timer || !quota_waits(p, t, now, &look_ns)) {
 		if (t->parked)
 			quota_unpark(t, c, now);
-		return false;
+		return 0;
 	}
 	quota_park(t, c, now);
 	scx_bpf_dsq_insert(p, QUEUE_PARKED(cpu), setting.options.period_ns, 0);
@@ -166,7 +168,7 @@ static __always_inline bool quota_parks(struct task_struct *p, struct sched_task
 	if (!timer->look_ns || look_ns < timer->look_ns)
 		timer->look_ns = look_ns;
 	set_timer(cpu, c, now);
-	return true;
+	return 1;
 }
 
 /* Inserts a thread that is no longer parked into its queue. */
@@ -216,10 +218,10 @@ __noinline int quota_look(u32 cpu, u64 now) {
 	return 0;
 }
 
-/* A CPU decides, and a quota may concern it. */
-static __always_inline void quota_decides(struct task_struct *prev, u32 cpu, struct sched_cpu *c,
-					  u64 now) {
-	struct sched_task *t = prev ? task_of(prev) : 0;
+/* A CPU decides, and the thread that has it may be under a quota. */
+__noinline int quota_decides(struct task_struct *prev __arg_trusted,
+			     struct sched_cpu *c LIB_NONNULL, u64 now) {
+	struct sched_task *t = task_of(prev);
 	u64 look_ns = SCHED_NEVER;
 
 	if (t && t->ready && t->limited && c->running == who_is(t)) {
@@ -229,10 +231,16 @@ static __always_inline void quota_decides(struct task_struct *prev, u32 cpu, str
 	} else {
 		c->quotas &= ~(u64)QUOTA_RUNS;
 	}
+	return 0;
+}
+
+/* A CPU decides, and threads may be parked there. */
+__noinline int quota_resumes(u32 cpu, struct sched_cpu *c LIB_NONNULL, u64 now) {
 	if (!(c->quotas & QUOTA_PARKED))
-		return;
+		return 0;
 	quota_look(cpu, now);
 	set_timer(cpu, c, now);
+	return 0;
 }
 
 #endif

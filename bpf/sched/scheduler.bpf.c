@@ -3,9 +3,9 @@
  * The scheduler: it passes what the kernel reports by the operations of struct sched_ext_ops to the
  * policy (bpf/lib/sched), and carries out the policy's decisions.
  *
- * The states of a task: runnable (the policy knows it) -> enqueue (it waits in a dispatch queue) ->
- * dispatch (the policy chooses the first task of some queue) -> running -> stopping -> and again,
- * until quiescent. These operations are in this file; those for the begin and end of a task are in
+ * The states of a task: enqueue (the policy knows it, and it waits in a dispatch queue) -> dispatch
+ * (the policy chooses the first task of some queue) -> running -> stopping -> and again, until
+ * quiescent. These operations are in this file; those for the begin and end of a task are in
  * task.h, those of a CPU in cpu.h, and those of control groups in share.h. A thread that waits for
  * the quota of its control group is in none of these states (quota.h). The table of all operations
  * is at the end.
@@ -29,6 +29,15 @@ struct {
 	char message[192];
 } ended SEC(".bss.ended");
 
+/* Gives a task its slice, unless it has one that ends a little earlier: then its CPU only decides
+ * once more. The call costs as much as the rest of `begin`. */
+static __always_inline void set_slice(struct task_struct *p, u64 slice) {
+	u64 has = ((struct task_struct___scx *)p)->scx.slice;
+
+	if (has > slice || has < slice / 4)
+		scx_bpf_task_set_slice(p, slice);
+}
+
 /* Starts a new turn of a task that has the CPU. */
 __noinline int begin(struct task_struct *p __arg_trusted, struct sched_task *t LIB_NONNULL, u32 cpu,
 		     struct sched_cpu *c LIB_NONNULL, u64 now) {
@@ -36,7 +45,10 @@ __noinline int begin(struct task_struct *p __arg_trusted, struct sched_task *t L
 	u64 slice;
 
 	t->plain.weight = share_weight(t);
-	if (t->entity < SCHED_ENTITIES) {
+	if (sched_is_plain(c)) {
+		turn_start_plain(c, c->running == SCHED_PLAIN ? &c->plain : &t->plain, now);
+		c->plain.weight = t->plain.weight;
+	} else if (t->entity < SCHED_ENTITIES) {
 		turn_start(c, t->entity, 0, now);
 		weigh(t, c, false);
 	} else {
@@ -50,7 +62,7 @@ __noinline int begin(struct task_struct *p __arg_trusted, struct sched_task *t L
 		   (t->entity >= SCHED_ENTITIES &&
 		    fair_is_light(c, t->plain.weight, load_of_cpu(cpu)));
 	slice = c->limit_ns > now ? c->limit_ns - now : 1;
-	scx_bpf_task_set_slice(p, is_timed ? slice : tick_slice(slice));
+	set_slice(p, is_timed ? slice : tick_slice(slice));
 	if (t->entity < SCHED_ENTITIES) {
 		count_turn(t, now);
 		tell(t, c, now);
@@ -75,19 +87,14 @@ s32 BPF_PROG(sched_select, struct task_struct *p, s32 prev_cpu, u64 wake_flags) 
 	/* A thread under a quota may have to wait for it (enqueue). */
 	if (idle && !(t && t->limited))
 		scx_bpf_dsq_insert(p, SCX_NUMBER(scx_dsq_id_flags, SCX_DSQ_LOCAL),
-				   setting.options.period_ns, 0);
+				   tick_slice(setting.options.period_ns), 0);
 	return cpu;
 }
 
-SEC("struct_ops/runnable")
-void BPF_PROG(sched_runnable, struct task_struct *p, u64 enq_flags) {
-	u32 cpu = scx_bpf_task_cpu(p);
-	struct sched_task *t = task_of(p);
-	struct sched_cpu *c = cpu_of(cpu);
-	u64 now = now_ns();
-
-	if (!t || !c || t->ready)
-		return;
+/* A task becomes runnable. There is an operation of the kernel for this, which is not used: enqueue
+ * follows it, or running, where the task goes to an idle CPU at once. */
+static __always_inline void begins_to_wait(struct sched_task *t, u32 cpu, struct sched_cpu *c,
+					   u64 now) {
 	if (t->cpu != cpu)
 		leave(t);
 	move_to(t, cpu, c, now);
@@ -98,25 +105,30 @@ void BPF_PROG(sched_runnable, struct task_struct *p, u64 enq_flags) {
 SEC("struct_ops/enqueue")
 void BPF_PROG(sched_enqueue, struct task_struct *p, u64 enq_flags) {
 	u64 local = SCX_NUMBER(scx_dsq_id_flags, SCX_DSQ_LOCAL);
-	u64 slice = setting.options.period_ns;
 	u32 cpu = scx_bpf_task_cpu(p);
 	struct sched_task *t = task_of(p);
 	struct sched_cpu *c = cpu_of(cpu);
-	u64 now = now_ns();
+	u64 slice, now = now_ns();
 	bool preempts, waits;
 
-	/* The task was moved while it waited, because of its affinity or because its CPU goes
-	 * offline: the kernel then calls neither quiescent nor runnable. */
-	if (t && c && t->cpu != cpu) {
+	if (!t || !c) {
+		scx_bpf_dsq_insert(p, local, setting.options.period_ns, enq_flags);
+		return;
+	}
+	if (!t->ready && !t->parked) {
+		begins_to_wait(t, cpu, c, now);
+	} else if (t->cpu != cpu) {
+		/* The task was moved while it waited, because of its affinity or because its CPU
+		 * goes offline: the kernel then does not call quiescent. */
 		leave(t);
 		move_to(t, cpu, c, now);
 		turn_ready_plain(c, &t->plain, now);
 		load_settle(t, c);
 	}
-	if (t && c && t->limited && quota_parks(p, t, cpu, c, now))
+	if (t->limited && quota_parks(p, t, cpu, c, now))
 		return;
-	if (!t || !c ||
-	    (enq_flags & SCX_NUMBER(scx_enq_flags, SCX_ENQ_LAST) && !window_holds(c, t->entity))) {
+	slice = tick_slice(fair_turn(c, now));
+	if (enq_flags & SCX_NUMBER(scx_enq_flags, SCX_ENQ_LAST) && !window_holds(c, t->entity)) {
 		scx_bpf_dsq_insert(p, local, slice, enq_flags);
 		return;
 	}
@@ -161,14 +173,21 @@ void BPF_PROG(sched_dispatch, s32 cpu, struct task_struct *prev) {
 
 	if (!c)
 		return;
-	clear_left(cpu, now);
-	if (c->quotas)
-		quota_decides(prev, cpu, c, now);
-	sink_events(cpu, c);
+	if (c->quotas) {
+		if (prev)
+			quota_decides(prev, c, now);
+		quota_resumes(cpu, c, now);
+	}
 	look_at_queue(cpu, &queue);
-	sched_choose(c, now, &queue, &choice);
+	if (sched_is_plain(c)) {
+		sched_choose_plain(c, now, &queue, &choice);
+	} else {
+		clear_left(cpu, now);
+		sink_events(cpu, c);
+		sched_choose(c, now, &queue, &choice);
+		trace_choice(cpu, choice.who, choice.why);
+	}
 	SCHED_COUNT(cpu, chosen[choice.why & (ECALLS_WHYS - 1)]);
-	trace_choice(cpu, choice.who, choice.why);
 	if (choice.why == SCHED_WHY_FAIR && wait_ends(cpu, now))
 		return;
 	if (choice.why == SCHED_WHY_FAIR && !fair_is_owed(c) && balance(cpu, now)) {
@@ -210,6 +229,9 @@ void BPF_PROG(sched_running, struct task_struct *p) {
 
 	if (!t || !c)
 		return;
+	/* It came at once from select_cpu, or the kernel did not ask us where it goes. */
+	if (!t->ready && !t->parked)
+		begins_to_wait(t, cpu, c, now);
 	/* Another CPU has taken the task, or the task has lost the right to its group. */
 	moved = t->cpu != cpu;
 	if (moved || heir_is_another(p, t))
@@ -225,8 +247,10 @@ void BPF_PROG(sched_running, struct task_struct *p) {
 	if (t->comes)
 		fair_protect(c, now);
 	t->comes = COMES_BACK;
-	seen_runs(cpu, t->entity, now);
-	watch_begins(p, cpu, t->entity);
+	if (!sched_is_plain(c)) {
+		seen_runs(cpu, t->entity, now);
+		watch_begins(p, cpu, t->entity);
+	}
 	if (!t->bound || t->entity < SCHED_ENTITIES)
 		return;
 	look_for_binding(p, t, cpu, now);
@@ -252,7 +276,8 @@ void BPF_PROG(sched_stopping, struct task_struct *p, bool runnable) {
 
 	if (!t || !c)
 		return;
-	watch_ends(cpu, now);
+	if (!sched_is_plain(c))
+		watch_ends(cpu, now);
 	if (t->limited)
 		quota_ends(t, c, now);
 	if (t->parked)
@@ -278,20 +303,14 @@ bool BPF_PROG(sched_yield, struct task_struct *from, struct task_struct *to) {
 	u32 cpu = bpf_get_smp_processor_id();
 	struct sched_task *t = task_of(from);
 	struct sched_cpu *c = cpu_of(cpu);
-	struct sched_queue queue;
-	u64 now = now_ns();
 
 	if (!t || !c)
 		return false;
-	look_for_binding(from, t, cpu, now);
-	if (t->entity < SCHED_ENTITIES) {
-		take_poll(t, c, now);
-	} else {
-		/* The next plain thread runs first. */
-		look_at_queue(cpu, &queue);
-		if (queue.count)
-			c->plain.vtime = vtime_later(c->plain.vtime, queue.vtime + 1);
-	}
+	if (binding_is_new(t))
+		look_for_binding(from, t, cpu, now_ns());
+	if (t->entity < SCHED_ENTITIES)
+		take_poll(t, c, now_ns());
+	turn_yield(c);
 	scx_bpf_task_set_slice(from, 0);
 	return false;
 }
@@ -322,7 +341,6 @@ struct sched_ext_ops ecalls_sched = {
 	.select_cpu = (void *)sched_select,
 	.enqueue = (void *)sched_enqueue,
 	.dispatch = (void *)sched_dispatch,
-	.runnable = (void *)sched_runnable,
 	.running = (void *)sched_running,
 	.stopping = (void *)sched_stopping,
 	.quiescent = (void *)sched_quiescent,

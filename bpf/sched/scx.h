@@ -52,10 +52,15 @@ enum scx_ops_flags {
 };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct scx_dispatch_q {
+	u32 nr; /* tasks in it */
+};
 struct sched_ext_entity {
+	struct scx_dispatch_q *dsq;
 	u32 weight;
 	u32 flags;
 	u64 slice;
+	u64 dsq_vtime;
 };
 struct sigpending {
 	struct {
@@ -109,7 +114,6 @@ struct sched_ext_ops {
 	s32 (*select_cpu)(struct task_struct *p, s32 prev_cpu, u64 wake_flags);
 	void (*enqueue)(struct task_struct *p, u64 enq_flags);
 	void (*dispatch)(s32 cpu, struct task_struct *prev);
-	void (*runnable)(struct task_struct *p, u64 enq_flags);
 	void (*running)(struct task_struct *p);
 	void (*stopping)(struct task_struct *p, bool runnable);
 	void (*quiescent)(struct task_struct *p, u64 deq_flags);

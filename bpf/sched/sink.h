@@ -91,7 +91,7 @@ __noinline int sink_events(u32 cpu, struct sched_cpu *c LIB_NONNULL) {
 	return 0;
 }
 
-/* Checks whether the running thread has named a slot, another group, events, or a window. */
+/* Reads what the running thread has named: a slot, another group, events, or a window. */
 __noinline int look_for_binding(struct task_struct *p __arg_trusted,
 				struct sched_task *t LIB_NONNULL, u32 cpu, u64 now) {
 	struct coop_thread *thread = binding_thread(p);
@@ -110,6 +110,9 @@ __noinline int look_for_binding(struct task_struct *p __arg_trusted,
 		watch_enters(p, cpu, now);
 		enter(t, cpu, now, binding);
 	}
+	/* No place was free, and one may be at its next yield. */
+	if (t->entity >= SCHED_ENTITIES)
+		t->bindings = SCHED_NEVER;
 	heir_has_slot(t, cpu);
 	if (handed)
 		heir_is_given(t, handed);
@@ -119,6 +122,18 @@ __noinline int look_for_binding(struct task_struct *p __arg_trusted,
 	if (t->wishes != binding->wishes)
 		window_wish(t, cpu, now, binding);
 	return 0;
+}
+
+/* Whether the running thread may have named something since it was looked at last. If so, that is
+ * to be done now: a change that comes meanwhile counts as a later one. */
+static __always_inline bool binding_is_new(struct sched_task *t) {
+	volatile u64 *changes = coop_changes_at();
+	u64 count = changes ? *changes : 0;
+
+	if (t->bindings == count && !t->bound)
+		return false;
+	t->bindings = count;
+	return true;
 }
 
 #endif

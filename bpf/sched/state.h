@@ -68,6 +68,7 @@ struct sched_task {
 	u32 loaded_cpu;
 	u32 limited;  /* not 0: its control group, or one above, may have a quota (quota.h) */
 	u32 parked;   /* 1: it waits for that quota; `ready` is 0 */
+	u64 bindings; /* value of coop_changes when its binding was read last (sink.h) */
 	u64 from_ns;  /* since when its turn has not been charged to the quota; 0: no turn */
 	u64 share;    /* number of its control group (share.h); 0: the root */
 	u64 waits_ns; /* time when its wait began; 0: it has not waited yet (wait.h) */

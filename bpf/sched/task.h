@@ -21,11 +21,12 @@
 
 /* Reads the state of the plain threads that wait for a CPU. */
 static __always_inline void look_at_queue(u32 cpu, struct sched_queue *queue) {
-	struct task_struct *first = scx_bpf_dsq_peek(QUEUE_PLAIN(cpu));
-	struct sched_task *t = first ? task_of(first) : 0;
+	struct task_struct___scx *first = (void *)scx_bpf_dsq_peek(QUEUE_PLAIN(cpu));
+	struct scx_dispatch_q *all = first ? first->scx.dsq : 0;
 
-	queue->count = t ? scx_bpf_dsq_nr_queued(QUEUE_PLAIN(cpu)) : 0;
-	queue->vtime = t ? t->plain.vtime : 0;
+	/* Another CPU may take it at this moment: then it is in none. */
+	queue->count = all ? all->nr : 0;
+	queue->vtime = first ? first->scx.dsq_vtime : 0;
 }
 
 /* Converts a task's virtual time to that of `cpu`. */

@@ -108,6 +108,9 @@ static __attribute__((always_inline)) void ask(struct sched_cpu *cpu, struct cal
 	case 18:
 		fair_protect(cpu, c->now_ns);
 		break;
+	case 19:
+		turn_yield(cpu);
+		break;
 	}
 }
 

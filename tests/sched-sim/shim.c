@@ -54,6 +54,10 @@ void policy_stop(struct sched_cpu *cpu, ecalls_u32 waits, ecalls_u64 now_ns) {
 	turn_stop(cpu, waits != 0, now_ns);
 }
 
+void policy_yield(struct sched_cpu *cpu) {
+	turn_yield(cpu);
+}
+
 void policy_poll(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns, ecalls_u64 release_ns,
 		 ecalls_u64 importance) {
 	police_poll(cpu, i, now_ns, release_ns, importance);

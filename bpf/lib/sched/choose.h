@@ -180,13 +180,41 @@ LIB_INLINE _Bool sched_goes_on(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 	       !sched_claimed(cpu, now_ns) && !sched_makes_way(cpu, now_ns);
 }
 
+/* The running thread has yielded, and is plain: it is behind the first of the others that wait. */
+LIB_INLINE void sched_yields(struct sched_cpu *cpu) {
+	if (cpu->yields && cpu->running == SCHED_PLAIN && cpu->queue.count)
+		cpu->plain.vtime = vtime_later(cpu->plain.vtime, cpu->queue.vtime + 1);
+	cpu->yields = 0;
+}
+
+/* sched_choose for a CPU without entities. */
+LIB_INLINE void sched_choose_plain(struct sched_cpu *cpu, ecalls_u64 now_ns,
+				   const struct sched_queue *queue, struct sched_choice *choice) {
+	fair_note(cpu, queue);
+	sched_yields(cpu);
+	fair_update_plain(cpu, now_ns);
+	cpu->serving = SCHED_NOBODY;
+	choice->who = SCHED_PLAIN;
+	choice->why = SCHED_WHY_FAIR;
+	choice->keep = sched_keeps_plain(cpu, SCHED_PLAIN);
+	if (cpu->running == SCHED_PLAIN || queue->count)
+		return;
+	choice->who = SCHED_NOBODY;
+	choice->why = SCHED_WHY_NOBODY;
+}
+
 /* Chooses the thread that runs next. */
 LIB_GLOBAL int sched_choose(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 now_ns,
 			    const struct sched_queue *queue LIB_NONNULL,
 			    struct sched_choice *choice LIB_NONNULL) {
 	ecalls_u32 why = SCHED_WHY_NOBODY, who, chosen;
 
+	if (sched_is_plain(cpu)) {
+		sched_choose_plain(cpu, now_ns, queue, choice);
+		return 0;
+	}
 	fair_note(cpu, queue);
+	sched_yields(cpu);
 	if (cpu->windowed) {
 		fair_charge(cpu, now_ns);
 		/* A thread whose period ends here may share or claim from now on. */
@@ -261,22 +289,25 @@ LIB_GLOBAL int sched_preempts(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 who,
  * one of next to no weight makes way without both. Otherwise its turn comes soon. */
 LIB_GLOBAL int sched_preempts_plain(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 vtime,
 				    ecalls_u32 weight, ecalls_u64 now_ns) {
-	_Bool protected;
+	_Bool is_kept;
 
 	if (cpu->running == SCHED_NOBODY)
 		return 1;
 	fair_charge(cpu, now_ns);
-	if (sched_makes_way(cpu, now_ns))
-		return 1;
-	if (sched_protected(cpu, now_ns) || release_due(cpu, cpu->running, now_ns))
-		return 0;
-	if (cpu->claims || cpu->on_server)
-		return 0;
-	protected = now_ns < cpu->protected_ns;
+	if (!sched_is_plain(cpu)) {
+		if (sched_makes_way(cpu, now_ns))
+			return 1;
+		if (sched_protected(cpu, now_ns) || release_due(cpu, cpu->running, now_ns))
+			return 0;
+		if (cpu->claims || cpu->on_server)
+			return 0;
+	}
+	is_kept = now_ns < cpu->protected_ns;
 	if (fair_is_feather(cpu, weight))
-	protected = 0;
-	else vtime += vtime_advance(FAIR_LEAD_NS, weight);
-	if (!protected && !vtime_before(fair_running_vtime(cpu), vtime))
+		is_kept = 0;
+	else
+		vtime += vtime_advance(FAIR_LEAD_NS, weight);
+	if (!is_kept && !vtime_before(fair_running_vtime(cpu), vtime))
 		return 1;
 	fair_hurry(cpu, weight, now_ns);
 	return 0;
@@ -285,8 +316,11 @@ LIB_GLOBAL int sched_preempts_plain(struct sched_cpu *cpu LIB_NONNULL, ecalls_u6
 /* When to decide again: at the end of the running thread's time, at a release that then preempts,
  * or at the beginning of a window's period. SCHED_NEVER: not before the next report. */
 LIB_GLOBAL ecalls_u64 sched_timer(struct sched_cpu *cpu LIB_NONNULL) {
-	ecalls_u64 next = window_next(cpu), waiting = SCHED_NEVER;
+	ecalls_u64 next, waiting = SCHED_NEVER;
 
+	if (sched_is_plain(cpu))
+		return cpu->running == SCHED_NOBODY ? SCHED_NEVER : cpu->limit_ns;
+	next = window_next(cpu);
 	if (cpu->running == SCHED_NOBODY)
 		return next;
 	if (!sched_in(cpu->cooperative, cpu->running) && !window_is_firm(cpu, cpu->running))

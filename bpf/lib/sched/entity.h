@@ -114,6 +114,7 @@ struct sched_cpu {
 	ecalls_u64 owed; /* virtual time at which new threads begin, if it is later (fair.h) */
 	ecalls_u64 hurry_until_ns; /* until then slices are short, since a thread woke (fair.h) */
 	ecalls_u64 quotas; /* the caller's: what quotas of control groups require (quota.h) */
+	ecalls_u64 yields; /* 1: the running plain thread has yielded (choose.h) */
 	struct sched_queue queue;
 	/* the running thread: an entity's index, a group's index (then a plain member of the group
 	 * runs), SCHED_PLAIN, or SCHED_NOBODY */
@@ -160,6 +161,12 @@ LIB_INLINE ecalls_u64 sched_bit(ecalls_u32 i) {
 
 LIB_INLINE _Bool sched_in(ecalls_u64 set, ecalls_u32 i) {
 	return (set & sched_bit(i)) != 0;
+}
+
+/* Whether no thread of this CPU is an entity, as on most CPUs. Then virtual time alone decides, and
+ * each function below does only what concerns plain threads: the result is the same. */
+LIB_INLINE _Bool sched_is_plain(const struct sched_cpu *cpu) {
+	return !cpu->used;
 }
 
 LIB_INLINE struct sched_entity *sched_entity(struct sched_cpu *cpu, ecalls_u32 i) {

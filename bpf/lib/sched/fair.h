@@ -46,9 +46,11 @@ LIB_INLINE ecalls_u64 fair_begin(const struct sched_cpu *cpu) {
 
 /* The number of threads that are runnable on this CPU. */
 LIB_INLINE ecalls_u64 fair_count(const struct sched_cpu *cpu) {
-	ecalls_u64 count = cpu->queue.count + bits_count(cpu->runnable & ~cpu->groups);
-	ecalls_u64 groups = cpu->runnable & cpu->groups;
+	ecalls_u64 count, groups = cpu->runnable & cpu->groups;
 
+	if (sched_is_plain(cpu))
+		return cpu->queue.count + (cpu->running == SCHED_PLAIN);
+	count = cpu->queue.count + bits_count(cpu->runnable & ~cpu->groups);
 	for (ecalls_u32 round = 0; lib_again(round, SCHED_ENTITIES); round++) {
 		if (groups == 0)
 			break;
@@ -149,6 +151,10 @@ LIB_INLINE void fair_charge(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 	away_passes(cpu, ns);
 	if (cpu->running == SCHED_NOBODY)
 		return;
+	if (sched_is_plain(cpu)) {
+		cpu->plain.vtime += vtime_advance(ns, cpu->plain.weight);
+		return;
+	}
 	if (cpu->running == SCHED_PLAIN || sched_in(cpu->groups, cpu->running)) {
 		cpu->plain.vtime += vtime_advance(ns, cpu->plain.weight);
 		group = cpu->running;
@@ -212,15 +218,37 @@ LIB_INLINE ecalls_u64 fair_set(const struct sched_cpu *cpu) {
 	return ~cpu->windowed | window_sharing(cpu);
 }
 
+/* fair_update for a CPU without entities. */
+LIB_INLINE void fair_update_plain(struct sched_cpu *cpu, ecalls_u64 now_ns) {
+	ecalls_u64 least;
+
+	fair_charge(cpu, now_ns);
+	cpu->first = SCHED_NOBODY;
+	if (cpu->running != SCHED_NOBODY)
+		least = cpu->plain.vtime;
+	else if (cpu->queue.count)
+		least = cpu->queue.vtime;
+	else
+		return;
+	if (cpu->queue.count && vtime_before(cpu->queue.vtime, least))
+		least = cpu->queue.vtime;
+	cpu->vtime = vtime_later(cpu->vtime, least);
+}
+
 /* Charges the running thread, and updates the CPU's least virtual time. Threads that are served by
  * their window do not count, since their virtual time stands still meanwhile; one that runs for its
  * releases beyond that counts while it is alone, and so is not ahead of anybody (police.h). */
 LIB_GLOBAL int fair_update(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 now_ns) {
-	_Bool any = cpu->running != SCHED_NOBODY && (!sched_in(cpu->windowed, cpu->running) ||
-						     (!cpu->claims && !away_is_wanted(cpu)));
 	ecalls_u64 least;
 	ecalls_u32 first;
+	_Bool any;
 
+	if (sched_is_plain(cpu)) {
+		fair_update_plain(cpu, now_ns);
+		return 0;
+	}
+	any = cpu->running != SCHED_NOBODY &&
+	      (!sched_in(cpu->windowed, cpu->running) || (!cpu->claims && !away_is_wanted(cpu)));
 	fair_charge(cpu, now_ns);
 	first = fair_first(cpu, fair_set(cpu));
 	cpu->first = first;

@@ -6,6 +6,7 @@
  *	ready   turn_ready, or turn_ready_plain: it waits for this CPU from now on
  *	runs	turn_start: the CPU is given to it, whoever decided that
  *	poll	police_poll (police.h), while it runs
+ *	yields	turn_yield, while it runs; the caller then asks who is next
  *	stops	turn_stop: it no longer runs; it still waits unless it sleeps
  *	sleeps	turn_sleep, or turn_sleep_plain: it no longer waits; also when it leaves this CPU or
  *		ends
@@ -151,15 +152,44 @@ LIB_INLINE void turn_limit(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u64 now
 	cpu->limit_ns = now_ns + limit;
 }
 
+/* turn_start for a CPU without entities, from the thread's virtual time and weight. */
+LIB_INLINE void turn_start_plain(struct sched_cpu *cpu, const struct sched_plain *plain,
+				 ecalls_u64 now_ns) {
+	fair_charge(cpu, now_ns);
+	if (cpu->running != SCHED_PLAIN) {
+		/* This was the last waiting thread: none waits until the caller's next report. */
+		if (cpu->queue.count == 1)
+			cpu->queue.count = 0;
+		cpu->protected_ns = 0;
+	}
+	cpu->claims = cpu->on_server = 0;
+	cpu->next_release_ns = SCHED_NEVER;
+	cpu->slice_end_ns = cpu->limit_ns = now_ns + fair_turn(cpu, now_ns);
+	cpu->charged_ns = now_ns;
+	cpu->running = SCHED_PLAIN;
+	if (plain) {
+		cpu->plain.vtime = plain->vtime;
+		cpu->plain.weight = plain->weight;
+		cpu->plain.group = plain->group;
+	}
+	cpu->serving = SCHED_NOBODY;
+	cpu->yields = 0;
+}
+
 /* The CPU is given to `who`: an entity, a group for its plain member `plain`, or SCHED_PLAIN for
  * `plain`. The caller also reports a thread that continues. */
 LIB_GLOBAL int turn_start(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 who,
 			  const struct sched_plain *plain, ecalls_u64 now_ns) {
 	struct sched_entity *e = sched_entity(cpu, who);
 
+	if (sched_is_plain(cpu)) {
+		turn_start_plain(cpu, plain, now_ns);
+		return 0;
+	}
 	fair_charge(cpu, now_ns);
 	if (turn_goes_on(cpu, who, now_ns))
 		return 0;
+	cpu->yields = 0;
 	/* This was the last waiting thread: none waits until the caller's next report. */
 	if (who == SCHED_PLAIN && cpu->running != SCHED_PLAIN && cpu->queue.count == 1)
 		cpu->queue.count = 0;
@@ -184,12 +214,21 @@ LIB_GLOBAL int turn_start(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 who,
 	return 0;
 }
 
+/* The running thread yields. The next choice puts it behind another plain thread that waits. */
+LIB_INLINE void turn_yield(struct sched_cpu *cpu) {
+	cpu->yields = 1;
+}
+
 /* The running thread stops; `waits`: it remains runnable. A plain thread's virtual time is in
  * cpu->plain. */
 LIB_INLINE void turn_stop(struct sched_cpu *cpu, _Bool waits, ecalls_u64 now_ns) {
 	/* The stopping thread is included: if it was the only one, it is not ahead of any other. */
-	fair_update(cpu, now_ns);
-	police_overran(cpu, now_ns);
+	if (sched_is_plain(cpu)) {
+		fair_update_plain(cpu, now_ns);
+	} else {
+		fair_update(cpu, now_ns);
+		police_overran(cpu, now_ns);
+	}
 	if (waits && cpu->running == SCHED_PLAIN)
 		fair_queue(cpu, cpu->plain.vtime);
 	cpu->running = SCHED_NOBODY;

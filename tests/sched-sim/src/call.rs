@@ -28,6 +28,7 @@ pub enum Op {
     PreemptsPlain,
     Timer,
     Protect,
+    Yield,
 }
 
 /// `struct call`.

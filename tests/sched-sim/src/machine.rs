@@ -527,6 +527,11 @@ impl Machine {
                 }
                 Action::Sleep(ns) => return self.sleep(cpu, now.saturating_add(ns)),
                 Action::Exit => return self.end(cpu),
+                Action::Yield => {
+                    self.processors[cpu].policy.yields();
+                    self.decide(cpu);
+                    return self.steal_all();
+                }
                 Action::Poll {
                     release_ns,
                     importance,

@@ -1,11 +1,11 @@
 //! Machines of ordinary programs by chance, from a seed: hogs, sleepers, chains of threads that
-//! wake each other, servers with workers, kernel threads that are bound to a CPU. None of them has
-//! told the scheduler anything.
+//! wake each other, servers with workers, threads that yield, kernel threads that are bound to a
+//! CPU. None of them has told the scheduler anything.
 //!
 //! What holds for each of them is here and in `moves`; the bounds have names.
 
 use crate::machine::Machine;
-use crate::policy::Options;
+use crate::policy::{NEVER, Options};
 use crate::script::{Chance, Hog};
 use crate::thread::{Action, Figures, Script, Spec, View};
 use crate::world::Run;
@@ -127,6 +127,24 @@ impl Script for Mover {
     }
 }
 
+/// Yields again and again, after it has computed for so long at most.
+#[derive(Clone, Debug)]
+struct Yielder {
+    chance: Chance,
+    run_ns: u64,
+    ran: bool,
+}
+
+impl Script for Yielder {
+    fn next(&mut self, _: &View, _: &mut Figures) -> Action {
+        self.ran = !self.ran;
+        if self.ran {
+            return Action::Run(self.chance.between(US, self.run_ns));
+        }
+        Action::Yield
+    }
+}
+
 /// What is expected of the threads of a machine.
 #[derive(Clone, Debug, Default)]
 struct Expected {
@@ -175,7 +193,19 @@ fn add(machine: &mut Machine, chance: &mut Chance, cpus: usize, expected: &mut E
         let script = Link::new(seed ^ next.0 as u64, next, run_ns, first);
         machine.add(spec, start, script)
     };
-    match chance.between(0, 5) {
+    match chance.between(0, 6) {
+        6 => {
+            let (chance, run_ns) = (Chance::new(seed), chance.between(5, 500) * US);
+            for _ in 0..2 {
+                let (chance, ran) = (chance.clone(), false);
+                let yielder = Yielder {
+                    chance,
+                    run_ns,
+                    ran,
+                };
+                machine.add(plain, start, yielder);
+            }
+        }
         0 | 1 => {
             let weight = [100, 100, 100, 30, 300][chance.between(0, 4) as usize];
             let number = machine.add(Spec { weight, ..plain }, start, Hog);
@@ -216,11 +246,26 @@ fn add(machine: &mut Machine, chance: &mut Chance, cpus: usize, expected: &mut E
 
 /// Runs the machine of a seed. An error says which seed, and what did not hold.
 pub fn run(seed: u64, ns: u64) -> Result<Run, String> {
-    let named = |wrong: String| format!("ordinary threads, seed {seed}: {wrong}");
+    let (machine, expected) = make(seed);
+    observe(machine, expected, seed, ns)
+}
+
+/// The same beside an entity on each CPU that never wakes: the policy may not decide otherwise for
+/// it.
+pub fn run_beside_entities(seed: u64, ns: u64) -> Result<Run, String> {
     let (mut machine, expected) = make(seed);
+    for cpu in 0..machine.processors.len() {
+        machine.add(Spec::registered(cpu), NEVER, Hog);
+    }
+    observe(machine, expected, seed, ns)
+}
+
+fn observe(mut machine: Machine, expected: Expected, seed: u64, ns: u64) -> Result<Run, String> {
+    let named = |wrong: String| format!("ordinary threads, seed {seed}: {wrong}");
     machine.run_until(ns).map_err(named)?;
     let mut digest = seed;
-    for thread in 0..machine.threads() {
+    let ordinary = |&thread: &usize| !machine.threads[thread].spec.registered;
+    for thread in (0..machine.threads()).filter(ordinary) {
         let figures = machine.figures(thread);
         digest = (digest ^ figures.ran_ns ^ figures.turns << 40).wrapping_mul(0x0100_0000_01b3);
     }

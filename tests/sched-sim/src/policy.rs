@@ -193,6 +193,7 @@ pub struct Raw {
     pub owed: u64,
     pub hurry_until_ns: u64,
     pub quotas: u64,
+    pub yields: u64,
     pub queue: Queue,
     pub running: u32,
     pub zero: u32,
@@ -239,6 +240,7 @@ impl Raw {
             owed: 0,
             hurry_until_ns: 0,
             quotas: 0,
+            yields: 0,
             queue: Queue::default(),
             running: 0,
             zero: 0,
@@ -278,6 +280,7 @@ unsafe extern "C" {
     safe fn policy_sleep_plain(cpu: &mut Raw, plain: &Plain, now: u64);
     safe fn policy_start(cpu: &mut Raw, who: u32, plain: Option<&Plain>, now: u64);
     safe fn policy_stop(cpu: &mut Raw, waits: u32, now: u64);
+    safe fn policy_yield(cpu: &mut Raw);
     safe fn policy_poll(cpu: &mut Raw, i: u32, now: u64, release: u64, importance: u64);
     safe fn policy_choose(cpu: &mut Raw, now: u64, queue: &Queue, choice: &mut Choice);
     safe fn policy_preempts(cpu: &mut Raw, who: u32, now: u64) -> i32;
@@ -492,6 +495,12 @@ impl Cpu {
     pub fn stop_for_good(&mut self, now: u64) {
         policy_stop(&mut self.raw, 0, now);
         self.note(|| Call::new(Op::Stop, 0, now));
+    }
+
+    /// Who runs yields.
+    pub fn yields(&mut self) {
+        policy_yield(&mut self.raw);
+        self.note(|| Call::new(Op::Yield, 0, 0));
     }
 
     pub fn poll(&mut self, i: u32, now: u64, release: u64, importance: u64) {

@@ -9,6 +9,8 @@ pub enum Action {
     Run(u64),
     /// Sleeps for a time, in some other way than by a poll.
     Sleep(u64),
+    /// `sched_yield`, of a thread that does not poll.
+    Yield,
     /// `coop_poll`: with best-effort work (an importance) it yields, else it sleeps until the
     /// release.
     Poll {

@@ -1,5 +1,6 @@
 //! Ordinary programs, which know nothing of the scheduler: hogs, sleepers, chains of threads that
-//! wake each other, servers with workers, kernel threads that are bound to a CPU.
+//! wake each other, servers with workers, threads that yield, kernel threads that are bound to a
+//! CPU.
 
 use sched_sim::machine::Machine;
 use sched_sim::ordinary::{self, Mover, TICK_NS};
@@ -11,10 +12,14 @@ const SECOND: u64 = 1_000_000_000;
 
 /// `sched-sim` runs many more seeds.
 #[test]
-fn ordinary_threads_run_soon_and_lose_nothing_by_moving() {
+fn ordinary_threads_run_soon_and_lose_nothing_by_moving_nor_beside_entities() {
     for seed in 1..100 {
         let first = ordinary::run(seed, 2 * SECOND);
         assert!(first.is_ok(), "{first:?}");
+        if seed % 3 == 0 {
+            let beside = ordinary::run_beside_entities(seed, 2 * SECOND);
+            assert_eq!(first, beside, "beside entities, seed {seed}");
+        }
         if seed % 20 == 0 {
             assert_eq!(first, ordinary::run(seed, 2 * SECOND), "seed {seed}");
         }

@@ -287,6 +287,7 @@ pub const MAPS: &[&str] = &[
     "ecodes",
     "frames",
     "coop_threads",
+    "coop_changes",
     "event_sinks",
     "spin_queues",
     "pinned_calls",
