@@ -116,13 +116,7 @@ impl Watched {
         ours: Ours,
     ) -> ecalls::Result<Watched> {
         let index = ecalls.access().find_service(name)?;
-        let stat = ecalls.access().service_stat(index)?;
-        if stat.costs.is_empty() {
-            return Err(ecalls::Error::Unsupported {
-                feature: "program of this service in the running core",
-                since: "a core that has one",
-            });
-        }
+        let info = ecalls.access().service_stat(index)?.info;
         let mut channel = ecalls.channel().ring(RING).open()?;
         let mut builder = ecalls.subscribe(name)?.deadline(deadline);
         if let Some(text) = &text {
@@ -141,7 +135,7 @@ impl Watched {
         Ok(Watched {
             name,
             text,
-            kinds: stat.info.kinds().map(str::to_owned).collect(),
+            kinds: info.kinds().map(str::to_owned).collect(),
             ecalls: ecalls.clone(),
             index,
             subscription,
