@@ -43,6 +43,12 @@ impl Stage {
         let _ = writeln!(out, "{line}").and_then(|()| out.flush());
     }
 
+    /// Tells the test that the role has done everything, and waits for the test's end.
+    pub(crate) fn done(&mut self) {
+        self.say("done");
+        self.hear();
+    }
+
     /// The next command of the test; None: the test is over.
     pub(crate) fn hear(&mut self) -> Option<String> {
         self.input.next()?.ok()

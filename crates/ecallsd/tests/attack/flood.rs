@@ -10,6 +10,7 @@ use ecalls_abi::message::{Number, QUOTA_QUEUED, Request};
 
 use crate::actor::{Roles, Stage, start};
 use crate::memory::Loop;
+use crate::own::Own;
 use crate::raw::{self, Raw};
 use crate::scene::{Scene, is_emulated, new_user, user};
 use crate::tests;
@@ -137,32 +138,23 @@ fn raise(stage: &mut Stage) {
         number += 1;
         client.raise(number);
     });
-    stage.say("done");
-    stage.hear();
+    stage.done();
 }
 
 fn defer(stage: &mut Stage) {
-    let ecalls = Ecalls::open().expect("the daemon");
-    let name = format!("defers-{}", std::process::id());
-    let service = ecalls
-        .register_service(&name, "u64 value", "one")
-        .expect("a service");
+    let own = Own::register();
     let delay = Duration::from_micros(100);
-    let channel = ecalls
+    let channel = own
+        .ecalls
         .channel()
         .ring(64)
         .defer_delay(delay)
         .defer_switch()
         .open();
     let channel = channel.expect("a channel");
-    let subscription = ecalls
-        .subscribe(&name)
-        .expect("it")
-        .memory(&channel)
-        .install();
-    let _subscription = subscription.expect("a subscription");
+    let _subscription = own.subscribe(&channel);
     let call = Call::Raise {
-        service: service.index(),
+        service: own.service.index(),
         kind: 0,
         target: -1,
         data: 1,
@@ -170,32 +162,23 @@ fn defer(stage: &mut Stage) {
     until_it_is_over(|| {
         let _ = channel.caller().defer(call);
     });
-    stage.say("done");
-    stage.hear();
+    stage.done();
 }
 
 /// Events whose release is far away, without and with deadlines that precede everybody's.
 fn hold(stage: &mut Stage) {
-    let ecalls = Ecalls::open().expect("the daemon");
-    let name = format!("holds-{}", std::process::id());
-    let service = ecalls
-        .register_service(&name, "u64 value", "one")
-        .expect("a service");
-    let channel = ecalls.channel().ring(64).open().expect("a channel");
-    let subscription = ecalls
-        .subscribe(&name)
-        .expect("it")
-        .memory(&channel)
-        .install();
-    let _subscription = subscription.expect("a subscription");
+    let own = Own::register();
+    let channel = own.channel();
+    let _subscription = own.subscribe(&channel);
     let data = [0; 8];
     until_it_is_over(|| {
         let second = now_ns() + 1_000_000_000;
-        let _ = service.raise(&Raise::new(&data).at(Some(second), Some(second + 1)));
-        let _ = service.raise(&Raise::new(&data).at(Some(second), None));
+        let _ = own
+            .service
+            .raise(&Raise::new(&data).at(Some(second), Some(second + 1)));
+        let _ = own.service.raise(&Raise::new(&data).at(Some(second), None));
     });
-    stage.say("done");
-    stage.hear();
+    stage.done();
 }
 
 fn timers(stage: &mut Stage) {
@@ -216,20 +199,15 @@ fn timers(stage: &mut Stage) {
         held.push((timers, subscription, channel));
     }
     std::thread::sleep(TIME);
-    stage.say("done");
-    stage.hear();
+    stage.done();
 }
 
 fn threads(stage: &mut Stage) {
-    let ecalls = Ecalls::open().expect("the daemon");
-    let name = format!("threads-{}", std::process::id());
-    let service = ecalls
-        .register_service(&name, "u64 value", "one")
-        .expect("a service");
+    let own = Own::register();
     let mut held = Vec::new();
-    let channel = ecalls.channel().ring(64).open().expect("a channel");
+    let channel = own.channel();
     for _ in 0..16 {
-        let subscription = ecalls.subscribe(&name).expect("it");
+        let subscription = own.ecalls.subscribe(&own.name).expect("it");
         let subscription = subscription
             .thread(&Handler::Count { end: false })
             .memory(&channel)
@@ -238,37 +216,26 @@ fn threads(stage: &mut Stage) {
     }
     let data = [0; 8];
     until_it_is_over(|| {
-        let _ = service.raise(&Raise::new(&data));
+        let _ = own.service.raise(&Raise::new(&data));
     });
-    stage.say("done");
-    stage.hear();
+    stage.done();
 }
 
 fn never_read(stage: &mut Stage) {
-    let ecalls = Ecalls::open().expect("the daemon");
-    let name = format!("never-{}", std::process::id());
-    let service = ecalls
-        .register_service(&name, "u64 value", "one")
-        .expect("a service");
-    let channel = ecalls.channel().ring(64).open().expect("a channel");
-    let subscription = ecalls
-        .subscribe(&name)
-        .expect("it")
-        .memory(&channel)
-        .install();
-    let subscription = subscription.expect("a subscription");
+    let own = Own::register();
+    let channel = own.channel();
+    let subscription = own.subscribe(&channel);
     let data = [0; 8];
     let mut raised = 0;
     until_it_is_over(|| {
-        raised += u64::from(service.raise(&Raise::new(&data)).is_ok());
+        raised += u64::from(own.service.raise(&Raise::new(&data)).is_ok());
     });
     let count = subscription.count().expect("the daemon");
     let lost = channel.lost();
     let full = lost.dropped[ecalls::DropReason::RingFull as usize];
     assert!(full > 0 && count.delivered < 64, "{count:?} {lost:?}");
     assert_eq!(count.offered, raised, "{count:?}");
-    stage.say("done");
-    stage.hear();
+    stage.done();
 }
 
 fn connect(stage: &mut Stage) {
@@ -303,6 +270,5 @@ fn ask(stage: &mut Stage) {
         let fate = Request::LookFate(ecalls_abi::message::LookFate::default());
         let _ = raw.ask(&fate, &[]);
     }
-    stage.say("done");
-    stage.hear();
+    stage.done();
 }

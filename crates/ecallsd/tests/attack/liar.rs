@@ -438,8 +438,7 @@ fn be_lied_to(stage: &mut Stage) {
         assert!(told.contains(expected), "{lie}: {told}");
         is_compiled(&ecalls);
     }
-    stage.say("done");
-    stage.hear();
+    stage.done();
 }
 
 fn worker_that_waits_is_ended_and_meets_no_other_text() {
@@ -476,8 +475,7 @@ fn wait(stage: &mut Stage) {
         .expect_err("too soon")
         .to_string();
     assert!(told.contains("time for E-code uploads"), "{told}");
-    stage.say("done");
-    stage.hear();
+    stage.done();
 }
 
 /// Texts that wait on many connections of one user: the other user's one is not behind them all.
@@ -559,6 +557,5 @@ fn raise_anothers(stage: &mut Stage) {
     assert_eq!(received(&mut channel), [0, 1, 2]);
     let count = subscription.count().expect("its count");
     assert_eq!(count.undone, 3, "{count:?}");
-    stage.say("done");
-    stage.hear();
+    stage.done();
 }

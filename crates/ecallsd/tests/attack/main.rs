@@ -21,6 +21,7 @@ mod load;
 mod maps;
 mod memory;
 mod messages;
+mod own;
 mod quotas;
 mod raw;
 mod revocation;

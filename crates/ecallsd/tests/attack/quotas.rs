@@ -12,6 +12,7 @@ use crate::actor::{Actor, Roles, Stage, start};
 use crate::daemon::SMALL;
 use crate::maps::number_of;
 use crate::memory::{Loop, register};
+use crate::own::Own;
 use crate::raw::{self, Raw, tell};
 use crate::scene::{Scene, is_emulated, user};
 use crate::tests;
@@ -162,8 +163,7 @@ fn connections(stage: &mut Stage) {
         }
     };
     edge("connections", CONNECTIONS, again, drop);
-    stage.say("done");
-    stage.hear();
+    stage.done();
 }
 
 fn channels(stage: &mut Stage) {
@@ -181,8 +181,7 @@ fn channels(stage: &mut Stage) {
             raw.borrow_mut().value(&close).expect("its own");
         },
     );
-    stage.say("done");
-    stage.hear();
+    stage.done();
 }
 
 fn subscriptions(stage: &mut Stage) {
@@ -208,8 +207,7 @@ fn subscriptions(stage: &mut Stage) {
         let end = Request::Unsubscribe(number_of(u32::try_from(id).expect("an id")));
         client.borrow_mut().raw.value(&end).expect("its own");
     });
-    stage.say("done");
-    stage.hear();
+    stage.done();
 }
 
 fn services(stage: &mut Stage) {
@@ -223,8 +221,7 @@ fn services(stage: &mut Stage) {
             .map_err(|error| error.to_string())
     };
     edge("services", SERVICES, make, drop);
-    stage.say("done");
-    stage.hear();
+    stage.done();
 }
 
 /// Two MiB: one channel of 4096 events, and no second one.
@@ -250,8 +247,7 @@ fn bytes(stage: &mut Stage) {
             std::thread::sleep(Duration::from_millis(1500));
         },
     );
-    stage.say("done");
-    stage.hear();
+    stage.done();
 }
 
 fn timers(stage: &mut Stage) {
@@ -263,8 +259,7 @@ fn timers(stage: &mut Stage) {
         Err(error) => Err(format!("timers: {error}")),
     };
     edge("timers", TIMERS, make, drop);
-    stage.say("done");
-    stage.hear();
+    stage.done();
 }
 
 /// The number of events that may pass in this time, with a small tolerance.
@@ -274,16 +269,12 @@ fn allowed(begin: Instant) -> u64 {
 }
 
 fn raises(stage: &mut Stage) {
-    let ecalls = Ecalls::open().expect("the daemon");
-    let name = format!("many-{}", std::process::id());
-    let service = ecalls
-        .register_service(&name, "u64 value", "one")
-        .expect("a service");
+    let own = Own::register();
     std::thread::sleep(Duration::from_millis(50));
     let (begin, data) = (Instant::now(), [0; 8]);
     let mut raised = 0;
     while begin.elapsed() < Duration::from_millis(200) {
-        match service.raise(&Raise::new(&data)) {
+        match own.service.raise(&Raise::new(&data)) {
             Ok(_) => raised += 1,
             Err(error) => assert!(matches!(error, Error::Quota { .. }), "{error}"),
         }
@@ -294,27 +285,20 @@ fn raises(stage: &mut Stage) {
         );
     }
     assert!(raised >= BURST + 20 || is_emulated(), "{raised} in 200 ms");
-    stage.say("done");
-    stage.hear();
+    stage.done();
 }
 
 /// One raise is offered to three subscriptions.
 fn offers(stage: &mut Stage) {
-    let ecalls = Ecalls::open().expect("the daemon");
-    let name = format!("many-{}", std::process::id());
-    let service = ecalls
-        .register_service(&name, "u64 value", "one")
-        .expect("a service");
-    let channel = ecalls.channel().ring(1024).open().expect("a channel");
+    let own = Own::register();
+    let channel = own.ecalls.channel().ring(1024).open();
+    let channel = channel.expect("a channel");
     let subscriptions: Vec<_> = (0..SUBSCRIPTIONS)
-        .map(|_| {
-            let one = ecalls.subscribe(&name).expect("it").memory(&channel);
-            one.install().expect("a subscription")
-        })
+        .map(|_| own.subscribe(&channel))
         .collect();
     let (begin, data) = (Instant::now(), [0; 8]);
     while begin.elapsed() < Duration::from_millis(200) {
-        let _ = service.raise(&Raise::new(&data));
+        let _ = own.service.raise(&Raise::new(&data));
     }
     let most = allowed(begin);
     let counts = subscriptions
@@ -329,28 +313,18 @@ fn offers(stage: &mut Stage) {
     assert!(refused > 0);
     // The client is told in its own memory, too.
     assert!(channel.lost().dropped[ecalls::DropReason::Quota as usize] > 0);
-    stage.say("done");
-    stage.hear();
+    stage.done();
 }
 
 fn waiting(stage: &mut Stage) {
-    let ecalls = Ecalls::open().expect("the daemon");
-    let name = format!("many-{}", std::process::id());
-    let service = ecalls
-        .register_service(&name, "u64 value", "one")
-        .expect("a service");
-    let channel = ecalls.channel().ring(64).open().expect("a channel");
-    let subscription = ecalls
-        .subscribe(&name)
-        .expect("it")
-        .memory(&channel)
-        .install();
-    let _subscription = subscription.expect("a subscription");
+    let own = Own::register();
+    let channel = own.channel();
+    let _subscription = own.subscribe(&channel);
     let (mut accepted, data) = (0, [0; 8]);
     for _ in 0..3 * QUEUED {
         let later = now_ns() + 2_000_000_000;
         accepted += u64::from(
-            service
+            own.service
                 .raise(&Raise::new(&data).at(Some(later), None))
                 .is_ok(),
         );
@@ -358,8 +332,7 @@ fn waiting(stage: &mut Stage) {
         std::thread::sleep(Duration::from_millis(3));
     }
     assert_eq!(accepted, QUEUED);
-    stage.say("done");
-    stage.hear();
+    stage.done();
 }
 
 fn requests(stage: &mut Stage) {
@@ -382,6 +355,5 @@ fn requests(stage: &mut Stage) {
         "{asked} in a second"
     );
     let _ = register;
-    stage.say("done");
-    stage.hear();
+    stage.done();
 }

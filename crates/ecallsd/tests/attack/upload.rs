@@ -350,8 +350,7 @@ fn too_much(stage: &mut Stage) {
         assert_eq!(refused.map_err(|no| no.error), Err(REFUSED_ECODE), "{word}");
     }
     assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
-    stage.say("done");
-    stage.hear();
+    stage.done();
 }
 
 fn number_of(ecalls: &Ecalls, name: &str) -> u32 {
@@ -410,8 +409,7 @@ fn no_text(stage: &mut Stage) {
         raw.send(request.packet(5).as_bytes(), &fds).expect("sent");
         assert!(raw.is_ended(), "{count} texts for one handler");
     }
-    stage.say("done");
-    stage.hear();
+    stage.done();
 }
 
 /// Sealed, and no uploads: refused.
@@ -491,8 +489,7 @@ fn change(stage: &mut Stage) {
     assert!(crate::raw::Pages::map(&good, 4096, 0, true).is_err());
     let (mut raw, ..) = Raw::open().expect("the daemon");
     assert!(ask(&mut raw, &request, &good).is_ok());
-    stage.say("done");
-    stage.hear();
+    stage.done();
 }
 
 // --- floods ---
@@ -585,8 +582,7 @@ fn upload_slowly(stage: &mut Stage) {
         }
         assert!(begin.elapsed() < PATIENCE, "its time is never used up");
     }
-    stage.say("done");
-    stage.hear();
+    stage.done();
 }
 
 // --- the compiler itself ---
@@ -640,8 +636,7 @@ fn upload_on(stage: &mut Stage) {
     stage.say(format_args!("{taken} taken, {refused} refused"));
     std::thread::sleep(Duration::from_secs(4)); // what the refused ones cost is paid by then
     filtered(&ecalls, &name, "value > 3").expect("the next compiler");
-    stage.say("done");
-    stage.hear();
+    stage.done();
 }
 
 fn daemon_without_its_compiler_does_all_the_rest() {
@@ -706,8 +701,7 @@ fn run_loops(stage: &mut Stage) {
     }
     let count = subscription.count().expect("its count");
     assert!(count.failed > 0, "out of fuel: {count:?}");
-    stage.say("done");
-    stage.hear();
+    stage.done();
 }
 
 fn what_handlers_raise_counts_for_their_user() {
@@ -736,8 +730,7 @@ fn raise_by_handler(stage: &mut Stage) {
     }
     let count = subscription.count().expect("its count");
     assert!(count.undone > 0, "{count:?}");
-    stage.say("done");
-    stage.hear();
+    stage.done();
 }
 
 fn handlers_get_nothing_that_is_not_their_subscriptions() {
@@ -782,6 +775,5 @@ fn want_more(stage: &mut Stage) {
         let refused = ask(&mut raw, &replace, &text_file("1"));
         assert!(refused.is_err(), "subscription {subscription}");
     }
-    stage.say("done");
-    stage.hear();
+    stage.done();
 }

@@ -86,6 +86,5 @@ fn run_in_thread(stage: &mut Stage) {
         count.delivered + count.filtered == 6
     });
     assert_eq!(received(&mut channel), [1, 2, 3, 4, 5, 6]);
-    stage.say("done");
-    stage.hear();
+    stage.done();
 }
