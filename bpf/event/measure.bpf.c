@@ -33,6 +33,25 @@ static u64 measure_data[DATA_WORDS] = {1};
 static struct ecalls_event measure_event;
 static struct evicted measure_evicted;
 
+/* The measurement that an argument asks for. The argument itself receives only the results. */
+static __always_inline int measure_begin(struct measure *m, const struct measure *argument) {
+	__builtin_memcpy(m, argument, sizeof(*m));
+	m->done = 0;
+	m->result = 0;
+	return m->n > MEASURE_MAX ? -EINVAL : 0;
+}
+
+static __always_inline int measure_rounds(struct measure *argument, struct measure *m, u32 rounds,
+					  void *once) {
+	u64 start_ns = bpf_ktime_get_ns();
+
+	bpf_loop(rounds, once, m, 0);
+	argument->total_ns = bpf_ktime_get_ns() - start_ns;
+	argument->done = m->done;
+	argument->result = m->result;
+	return 0;
+}
+
 static int measure_raise_once(u32 i, struct measure *m) {
 	u64 data[SMALL_DATA_WORDS] = {m->data};
 	u64 now_ns = m->deadline_ns || m->release_ns ? bpf_ktime_get_ns() : 0;
@@ -75,18 +94,12 @@ static int measure_raise_some(u32 i, struct measure *m) {
 SEC("syscall")
 int measure_raise(struct measure *argument) {
 	struct measure m;
-	u64 start_ns;
+	int error = measure_begin(&m, argument);
 
-	__builtin_memcpy(&m, argument, sizeof(m));
-	m.done = 0;
-	if (m.n > MEASURE_MAX)
-		return -EINVAL;
-	start_ns = bpf_ktime_get_ns();
-	bpf_loop((m.n + MEASURE_BATCH - 1) / MEASURE_BATCH, measure_raise_some, &m, 0);
-	argument->total_ns = bpf_ktime_get_ns() - start_ns;
-	argument->done = m.done;
-	argument->result = m.result;
-	return 0;
+	if (error)
+		return error;
+	return measure_rounds(argument, &m, (m.n + MEASURE_BATCH - 1) / MEASURE_BATCH,
+			      measure_raise_some);
 }
 
 /* Deadlines are spread by a multiplication (Knuth's), so that events do not arrive in order. */
@@ -106,13 +119,10 @@ SEC("syscall")
 int measure_push(struct measure *argument) {
 	struct ecalls_event *e = &measure_event;
 	struct measure m;
-	u64 start_ns;
+	int error = measure_begin(&m, argument);
 
-	__builtin_memcpy(&m, argument, sizeof(m));
-	m.done = 0;
-	if (m.n > MEASURE_MAX)
-		return -EINVAL;
-	start_ns = bpf_ktime_get_ns();
+	if (error)
+		return error;
 	__builtin_memset(e, 0, sizeof(*e));
 	e->service = ECALLS_SERVICE_CORE;
 	e->kind = m.kind & 31;
@@ -120,12 +130,8 @@ int measure_push(struct measure *argument) {
 	e->target = m.target;
 	e->priority = m.priority;
 	e->size = sizeof(u64);
-	e->raise_ns = start_ns;
-	bpf_loop(m.n, measure_push_once, &m, 0);
-	argument->total_ns = bpf_ktime_get_ns() - start_ns;
-	argument->done = m.done;
-	argument->result = m.result;
-	return 0;
+	e->raise_ns = bpf_ktime_get_ns();
+	return measure_rounds(argument, &m, m.n, measure_push_once);
 }
 
 static int measure_pop_once(u32 i, struct measure *m) {
@@ -141,18 +147,11 @@ static int measure_pop_once(u32 i, struct measure *m) {
 SEC("syscall")
 int measure_pop(struct measure *argument) {
 	struct measure m;
-	u64 start_ns;
+	int error = measure_begin(&m, argument);
 
-	__builtin_memcpy(&m, argument, sizeof(m));
-	m.done = 0;
-	if (m.n > MEASURE_MAX)
-		return -EINVAL;
-	start_ns = bpf_ktime_get_ns();
-	bpf_loop(m.n, measure_pop_once, &m, 0);
-	argument->total_ns = bpf_ktime_get_ns() - start_ns;
-	argument->done = m.done;
-	argument->result = m.result;
-	return 0;
+	if (error)
+		return error;
+	return measure_rounds(argument, &m, m.n, measure_pop_once);
 }
 
 static int measure_trigger_once(u32 i, struct measure *m) {
@@ -164,17 +163,12 @@ static int measure_trigger_once(u32 i, struct measure *m) {
 /* Only the tracepoint: the dispatcher ignores the number, which is not one of its own. */
 SEC("syscall")
 int measure_trigger(struct measure *argument) {
-	struct measure m = {.n = argument->n};
-	u64 start_ns;
+	struct measure m;
+	int error = measure_begin(&m, argument);
 
-	if (m.n > MEASURE_MAX)
-		return -EINVAL;
-	start_ns = bpf_ktime_get_ns();
-	bpf_loop(m.n, measure_trigger_once, &m, 0);
-	argument->total_ns = bpf_ktime_get_ns() - start_ns;
-	argument->done = m.done;
-	argument->result = 0;
-	return 0;
+	if (error)
+		return error;
+	return measure_rounds(argument, &m, m.n, measure_trigger_once);
 }
 
 char LICENSE[] SEC("license") = "GPL";

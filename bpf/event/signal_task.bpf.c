@@ -85,8 +85,7 @@ __noinline int pass_one(u32 at, u32 id) {
 }
 
 /* Runs in a receiver, in process context. A receiver that is exiting cannot send signals any more,
- * so it leaves the waiting chains to others.
- * what waits to others. */
+ * so it leaves the waiting chains to others. */
 static int pass(struct bpf_map *map, void *key, void *value) {
 	const struct task_struct *task = bpf_get_current_task_btf();
 
