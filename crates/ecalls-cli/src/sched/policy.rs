@@ -20,10 +20,11 @@ const AHEAD: (Duration, Duration) = (Duration::from_micros(1), Duration::from_se
 /// The order in which windows are served.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Policy {
-    /// Spread the periods that count evenly over every Y; gives guarantees for different windows,
-    /// too
+    /// Serve a window that may miss X of Y periods in evenly spaced ones; gives guarantees for
+    /// windows with different parameters, too
     Spread,
-    /// Dynamic window-constrained scheduling as published; gives guarantees for equal windows only
+    /// Dynamic window-constrained scheduling as published; gives guarantees only for windows with
+    /// equal parameters
     Dwcs,
 }
 

@@ -32,10 +32,11 @@ pub struct Options {
 /// The order in which windows are served (ECalls-05 §4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowOrder {
-    /// Dynamic window-constrained scheduling as published: gives guarantees for equal windows.
+    /// Dynamic window-constrained scheduling as published: gives guarantees only for windows with
+    /// equal parameters.
     Dwcs,
-    /// The periods that count are spread evenly over every y: gives guarantees for different ones,
-    /// too.
+    /// Serves a window that may miss x of y periods in evenly spaced ones: gives guarantees for
+    /// windows with different parameters, too.
     Spread,
 }
 
