@@ -79,7 +79,7 @@ impl Refusal {
         // A program without spans has no positions.
         let instruction = self.instruction.filter(|_| !object.spans.is_empty());
         let span = instruction.map(|instruction| object.span(instruction));
-        let place = span.map(|span| source.place(span.start));
+        let place = span.map(|span| source.position(span.start));
         let place = place.map_or(String::new(), |place| {
             format!(":{}:{}", place.line, place.column)
         });

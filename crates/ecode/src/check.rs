@@ -75,7 +75,7 @@ struct Checker<'a> {
     environment: &'a Environment,
     tree: Tree,
     /// Data about each of the tree's variables that only the checks need.
-    facts: Vec<Facts>,
+    details: Vec<Details>,
     scopes: Scopes,
     /// Structs by name; `None`: its declaration has an error.
     structs: HashMap<String, Option<usize>>,
@@ -108,7 +108,7 @@ struct Checker<'a> {
 
 /// Data about a variable that only the checks need.
 #[derive(Clone, Debug, Default)]
-struct Facts {
+struct Details {
     /// The reason why it cannot be written, if there is one.
     fixed: Option<Fixed>,
     read: bool,
@@ -202,7 +202,7 @@ impl<'a> Checker<'a> {
                 constants_used: vec![false; environment.constants.len()],
                 ..Tree::default()
             },
-            facts: Vec::new(),
+            details: Vec::new(),
             scopes: Scopes::default(),
             structs: HashMap::new(),
             struct_depths: Vec::new(),
@@ -297,10 +297,10 @@ impl<'a> Checker<'a> {
     }
 
     /// A new variable of the tree.
-    fn add_variable(&mut self, variable: Variable, facts: Facts) -> VariableId {
+    fn add_variable(&mut self, variable: Variable, details: Details) -> VariableId {
         let id = VariableId(self.tree.variables.len() as u32);
         self.tree.variables.push(variable);
-        self.facts.push(facts);
+        self.details.push(details);
         id
     }
 
@@ -308,7 +308,7 @@ impl<'a> Checker<'a> {
         &self.tree.variables[id.0 as usize]
     }
 
-    fn facts(&mut self, id: VariableId) -> &mut Facts {
-        &mut self.facts[id.0 as usize]
+    fn details(&mut self, id: VariableId) -> &mut Details {
+        &mut self.details[id.0 as usize]
     }
 }

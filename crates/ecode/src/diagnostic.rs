@@ -143,7 +143,7 @@ pub(crate) fn cut(word: &str) -> String {
 const COLUMNS: usize = 100;
 
 fn render(text: &mut String, source: &Source, diagnostic: &Diagnostic) {
-    let place = source.place(diagnostic.span.start);
+    let place = source.position(diagnostic.span.start);
     let severity = match diagnostic.severity {
         Severity::Warning => "warning",
         Severity::Error => "error",

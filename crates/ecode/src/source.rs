@@ -31,7 +31,7 @@ pub struct Source {
 
 /// Line and column, both from 1; columns count characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Position {
     pub line: u32,
     /// Column, from 1.
     pub column: u32,
@@ -53,12 +53,12 @@ impl Source {
     }
 
     /// The line and column of a byte.
-    pub fn place(&self, byte: u32) -> Place {
+    pub fn position(&self, byte: u32) -> Position {
         let line = self.lines.partition_point(|start| *start <= byte).max(1);
         let start = self.lines[line - 1] as usize;
         let end = (byte as usize).min(self.text.len());
         let before = self.text.get(start..end).unwrap_or_default();
-        Place {
+        Position {
             line: line as u32,
             column: before.chars().count() as u32 + 1,
         }
@@ -66,7 +66,7 @@ impl Source {
 
     /// Where a byte is: `filter.ec:3:12`.
     pub fn at(&self, byte: u32) -> String {
-        let Place { line, column } = self.place(byte);
+        let Position { line, column } = self.position(byte);
         format!("{}:{line}:{column}", self.name)
     }
 

@@ -52,7 +52,7 @@ fn found(source: &Source) -> (Vec<Diagnostic>, String) {
     };
     let mut lines = String::new();
     for one in &told {
-        let place = source.place(one.span.start);
+        let place = source.position(one.span.start);
         let severity = match one.severity {
             Severity::Error => "error",
             Severity::Warning => "warning",

@@ -173,7 +173,7 @@ fn run_one(
         },
     )?;
     let lines = unmet.iter().map(|unmet| {
-        let line = source.place(unmet.span.start).line;
+        let line = source.position(unmet.span.start).line;
         format!("line {line}: {}", source.text_of(unmet.span))
     });
     let lines: Vec<String> = lines.collect();

@@ -136,7 +136,7 @@ fn the_kernel_shows_from_which_line_each_instruction_came() {
     let lines = &info.line_info;
     assert_eq!(lines.len(), object.spans.len());
     for ((instruction, span), line) in object.spans.iter().zip(lines) {
-        let place = source.place(span.start);
+        let place = source.position(span.start);
         assert_eq!(string(&btf, line.file_name_off), "large.ec");
         assert_eq!((line.line_num, line.line_col), (place.line, place.column));
         let text = source.line(place.line).trim();
@@ -153,7 +153,7 @@ fn the_kernel_shows_from_which_line_each_instruction_came() {
 /// The object, with an instruction in it that no verifier accepts: the first one of this line.
 fn broken(object: &Object, source: &Source, line: u32) -> (Object, u32) {
     const STACK_BEYOND: u64 = 0x79 | 10 << 12 | 8 << 16; // r0 = *(u64 *)(r10 + 8)
-    let of_line = |at: &&(u32, Span)| source.place(at.1.start).line == line;
+    let of_line = |at: &&(u32, Span)| source.position(at.1.start).line == line;
     let first = object.spans.iter().find(of_line).expect("the line").0;
     let mut object = object.clone();
     object.instructions[first as usize] = STACK_BEYOND;
@@ -175,7 +175,7 @@ fn a_refusal_of_the_kernel_is_told_with_the_place_in_the_text() {
     let refusal = refusal(&object);
     assert_eq!(refusal.instruction, Some(at), "{}", refusal.log);
     let told = refusal.render(&object, &source);
-    let column = source.place(object.span(at).start).column;
+    let column = source.position(object.span(at).start).column;
     assert!(
         told.starts_with(&format!("large.ec:4:{column}: refused by the kernel: ")),
         "{told}"

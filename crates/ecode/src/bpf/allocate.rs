@@ -39,7 +39,7 @@ pub(super) struct TooMany;
 
 /// Allocates; `locals`: bytes of the locals in use.
 pub(super) fn allocate(code: &mut Code, locals: u32) -> Result<Allocation, TooMany> {
-    let mut memory = Memory {
+    let mut memory = Spills {
         next: at::LOCALS + locals.next_multiple_of(8),
         stack: KEY_BYTES,
     };
@@ -62,7 +62,7 @@ pub(super) fn allocate(code: &mut Code, locals: u32) -> Result<Allocation, TooMa
             });
         }
         let spilled = std::mem::take(&mut scan.spilled);
-        if spilled.iter().any(|v| code.kinds[v.at()] == Kind::Place) {
+        if spilled.iter().any(|v| code.kinds[v.at()] == Kind::Scratch) {
             return Err(TooMany);
         }
         memory.spill(code, &spilled)?;
@@ -155,7 +155,7 @@ impl<'a> Scan<'a> {
 
     /// The cost per instruction of keeping an interval in memory.
     fn worth(&self, interval: &Interval) -> f32 {
-        if self.kinds[interval.v.at()] == Kind::Place {
+        if self.kinds[interval.v.at()] == Kind::Scratch {
             return f32::INFINITY;
         }
         interval.weight / (interval.end - interval.start + 1) as f32
@@ -176,7 +176,7 @@ impl<'a> Scan<'a> {
 }
 
 /// Registers that are kept in memory.
-struct Memory {
+struct Spills {
     /// The next free byte of the frame.
     next: u32,
     /// Bytes of the stack in use.
@@ -191,7 +191,7 @@ enum Home {
     Stack(i16),
 }
 
-impl Memory {
+impl Spills {
     fn spill(&mut self, code: &mut Code, spilled: &[V]) -> Result<(), TooMany> {
         let mut homes: Vec<Option<Home>> = vec![None; code.kinds.len()];
         let mut writes: Vec<(u32, Inst)> = vec![(0, Inst::Exit); code.kinds.len()];
@@ -243,7 +243,7 @@ fn rewrite(code: &mut Code, mut line: Line, homes: &[Option<Home>]) {
         else {
             continue;
         };
-        let to = code.add(Kind::Place);
+        let to = code.add(Kind::Scratch);
         code.lines.push(Line {
             inst: fetch(home, to, frame),
             ..line
@@ -263,7 +263,7 @@ fn rewrite(code: &mut Code, mut line: Line, homes: &[Option<Home>]) {
         code.lines.push(line);
         return;
     };
-    let from = code.add(Kind::Place);
+    let from = code.add(Kind::Scratch);
     if let Some(inst) = keep(home, from, frame) {
         line.inst.rename_written(from);
         code.lines.push(line);

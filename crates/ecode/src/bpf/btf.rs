@@ -90,7 +90,7 @@ fn lines(object: &Object, source: &Source, strings: &mut Strings) -> Vec<u8> {
     let mut info = Vec::new();
     let mut last = None;
     for (instruction, span) in &object.spans {
-        let place = source.place(span.start);
+        let place = source.position(span.start);
         let (line, column) = (
             place.line.min(MOST_LINES - 1),
             place.column.min(MOST_COLUMNS - 1),

@@ -15,7 +15,7 @@ pub fn disassemble(object: &Object, source: Option<&Source>) -> String {
     let mut rest = object.instructions.iter().zip(0u32..);
     while let Some((word, at)) = rest.next() {
         if let Some(source) = source {
-            let next = source.place(object.span(at).start).line;
+            let next = source.position(object.span(at).start).line;
             if next != line {
                 line = next;
                 let _ = writeln!(text, "; {line}: {}", source.line(line).trim());

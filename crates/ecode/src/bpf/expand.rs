@@ -59,7 +59,7 @@ impl Select<'_> {
             return 0;
         }
         let done = bytes / ROUND_BYTES * ROUND_BYTES;
-        let distance = self.code.add(Kind::Place);
+        let distance = self.code.add(Kind::Scratch);
         let (head, end) = (self.label(), self.label());
         self.set_hidden(distance, Value::Immediate(0));
         self.emit(Inst::Label(head));
@@ -68,7 +68,7 @@ impl Select<'_> {
         let last = Value::Immediate((done - ROUND_BYTES) as i32);
         self.branch(Test::Greater, distance, last, end);
         let moved = bases.map(|base| {
-            let place = self.code.add(Kind::Place);
+            let place = self.code.add(Kind::Scratch);
             if let Some(base) = base {
                 self.alu(Operator::Add, place, base, Value::Register(distance), false);
             }
@@ -89,7 +89,11 @@ impl Select<'_> {
 
     /// Adds an effect to the frame.
     pub(super) fn effect(&mut self, kind: u32, number: Operand, values: &[Operand; 3]) {
-        let (frame, count, place) = (self.frame, self.code.register(), self.code.add(Kind::Place));
+        let (frame, count, place) = (
+            self.frame,
+            self.code.register(),
+            self.code.add(Kind::Scratch),
+        );
         self.load(count, frame, at::EFFECT_COUNT, 32);
         let most = Value::Immediate(limits::EFFECTS as i32);
         let full = self.fault_here(Fault::Effects);

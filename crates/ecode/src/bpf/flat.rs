@@ -6,9 +6,9 @@ use crate::ir;
 use crate::ir::{Fault, Instruction, Op, Operand, Program, Register, Relation};
 use crate::source::Span;
 
-/// A place in the list.
+/// A point in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Place(pub u32);
+pub(super) struct Point(pub u32);
 
 #[derive(Clone, Debug)]
 pub(super) enum Step<'p> {
@@ -20,20 +20,20 @@ pub(super) enum Step<'p> {
         from: Register,
         count: u32,
     },
-    /// Jumps to a place if the relation holds (with `unless`: if it does not hold).
+    /// Jumps to a point if the relation holds (with `unless`: if it does not hold).
     Branch {
         relation: Relation,
         a: Operand,
         b: Operand,
         unless: bool,
-        to: Place,
+        to: Point,
         /// Whether both paths may join again.
         meets: bool,
     },
-    Jump(Place),
-    Place(Place),
-    /// The head of a loop: a place that is reached again from below.
-    Head(Place),
+    Jump(Point),
+    Point(Point),
+    /// The head of a loop: a point that is reached again from below.
+    Head(Point),
     Return(Operand),
     Fail(Fault),
 }
@@ -50,17 +50,17 @@ pub(super) struct Item<'p> {
 pub(super) struct Flat<'p> {
     pub items: Vec<Item<'p>>,
     /// Places in use.
-    pub places: u32,
-    /// The faults to which a step can lead, and the place where each is recorded.
-    pub faults: Vec<(Fault, Place)>,
+    pub points: u32,
+    /// The faults to which a step can lead, and the point where each is recorded.
+    pub faults: Vec<(Fault, Point)>,
     /// The number of steps on all paths through the program together: so many does a verifier walk
     /// that distinguishes all numbers.
     pub walks: u64,
     /// Paths that lead to the current step.
     ways: u64,
-    /// The surrounding blocks and loops, outermost first: the place after each, and the number of
+    /// The surrounding blocks and loops, outermost first: the point after each, and the number of
     /// paths that lead there.
-    around: Vec<(ir::Label, Place, u64)>,
+    around: Vec<(ir::Label, Point, u64)>,
     /// Reads of each register.
     reads: Vec<u32>,
 }
@@ -104,7 +104,7 @@ impl Step<'_> {
                     .for_each(see);
             }
             Step::Return(value) => value.register().into_iter().for_each(see),
-            Step::Jump(_) | Step::Place(_) | Step::Head(_) | Step::Fail(_) => {}
+            Step::Jump(_) | Step::Point(_) | Step::Head(_) | Step::Fail(_) => {}
         }
     }
 
@@ -124,19 +124,19 @@ impl<'p> Flat<'p> {
         self.items.push(Item { step, span, depth });
     }
 
-    fn place(&mut self) -> Place {
-        self.places += 1;
-        Place(self.places - 1)
+    fn point(&mut self) -> Point {
+        self.points += 1;
+        Point(self.points - 1)
     }
 
-    /// The place where a fault is recorded.
-    pub(super) fn fault(&mut self, fault: Fault) -> Place {
-        if let Some((_, place)) = self.faults.iter().find(|(known, _)| *known == fault) {
-            return *place;
+    /// The point where a fault is recorded.
+    pub(super) fn fault(&mut self, fault: Fault) -> Point {
+        if let Some((_, point)) = self.faults.iter().find(|(known, _)| *known == fault) {
+            return *point;
         }
-        let place = self.place();
-        self.faults.push((fault, place));
-        place
+        let point = self.point();
+        self.faults.push((fault, point));
+        point
     }
 
     fn list(&mut self, list: &'p [Instruction], depth: u8) {
@@ -209,7 +209,7 @@ impl<'p> Flat<'p> {
                 self.choice((*relation, *a, *b), then, otherwise, span, depth);
             }
             Op::Block { label, body } => {
-                let end = self.place();
+                let end = self.point();
                 self.around.push((*label, end, 0));
                 self.list(body, depth);
                 self.arrive(span, depth);
@@ -235,7 +235,7 @@ impl<'p> Flat<'p> {
     /// A loop that begins with its condition checks the condition again at its end, so it jumps
     /// once in each round instead of twice.
     fn repeat(&mut self, label: ir::Label, body: &'p [Instruction], span: Span, depth: u8) {
-        let (head, end) = (self.place(), self.place());
+        let (head, end) = (self.point(), self.point());
         self.around.push((label, end, 0));
         let question = body.split_first().and_then(|(first, rest)| {
             let (relation, a, b) = leaves(&first.op, label)?;
@@ -264,13 +264,13 @@ impl<'p> Flat<'p> {
         self.arrive(span, depth);
     }
 
-    /// The place after a block or loop, for an exit on the current paths.
-    fn leave(&mut self, label: ir::Label) -> Place {
+    /// The point after a block or loop, for an exit on the current paths.
+    fn leave(&mut self, label: ir::Label) -> Point {
         let ways = self.ways;
         let mut around = self.around.iter_mut().rev();
-        if let Some((_, place, known)) = around.find(|(known, ..)| *known == label) {
+        if let Some((_, point, known)) = around.find(|(known, ..)| *known == label) {
             *known = (*known + ways).min(WAYS);
-            return *place;
+            return *point;
         }
         // Lowering makes no such exit. It would end the run.
         self.fault(Fault::Index)
@@ -280,7 +280,7 @@ impl<'p> Flat<'p> {
     fn arrive(&mut self, span: Span, depth: u8) {
         if let Some((_, end, ways)) = self.around.pop() {
             self.ways = (self.ways + ways).min(WAYS);
-            self.push(Step::Place(end), span, depth);
+            self.push(Step::Point(end), span, depth);
         }
     }
 
@@ -313,7 +313,7 @@ impl<'p> Flat<'p> {
         if let Some((to, unless)) = direct {
             return branch(self, unless, to);
         }
-        let end = self.place();
+        let end = self.point();
         // The shorter branch is the one that is jumped over.
         if then.is_empty() {
             branch(self, false, end);
@@ -326,7 +326,7 @@ impl<'p> Flat<'p> {
             self.list(then, depth);
             self.ways = (self.ways + over).min(WAYS);
         } else {
-            let other = self.place();
+            let other = self.point();
             branch(self, true, other);
             let before = self.ways;
             self.list(then, depth);
@@ -334,16 +334,16 @@ impl<'p> Flat<'p> {
             if !ends(then) {
                 self.push(Step::Jump(end), span, depth);
             }
-            self.push(Step::Place(other), span, depth);
+            self.push(Step::Point(other), span, depth);
             self.ways = before;
             self.list(otherwise, depth);
             self.ways = (self.ways + after).min(WAYS);
         }
-        self.push(Step::Place(end), span, depth);
+        self.push(Step::Point(end), span, depth);
     }
 
     /// The target of an instruction that only jumps.
-    fn direct(&mut self, instruction: &Instruction) -> Option<Place> {
+    fn direct(&mut self, instruction: &Instruction) -> Option<Point> {
         match instruction.op {
             Op::Exit(label) => Some(self.leave(label)),
             Op::Fail(fault) => Some(self.fault(fault)),

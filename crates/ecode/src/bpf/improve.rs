@@ -82,7 +82,7 @@ fn compute_in_place(code: &mut Code) {
         let far = match code.kinds[x.at()] {
             Kind::Number => FAR,
             // These are live for a few instructions only.
-            Kind::Place | Kind::Address => NEAR,
+            Kind::Scratch | Kind::Address => NEAR,
         };
         let Some(origin) = origin(&code.lines[..at], far, x, t) else {
             continue;

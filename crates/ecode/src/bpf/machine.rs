@@ -206,7 +206,7 @@ pub(super) enum Kind {
     Address,
     /// Live for a few instructions, as a number or as an address: never moved to memory. No
     /// instruction of the IR needs more than five of them.
-    Place,
+    Scratch,
 }
 
 impl Code {

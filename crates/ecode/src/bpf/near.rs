@@ -30,7 +30,7 @@ pub(super) struct Near {
 #[derive(Debug)]
 pub(super) struct AllNear {
     known: Vec<(Near, V, usize)>,
-    /// By place: the first step that jumps to it.
+    /// By point: the first step that jumps to it.
     first_jump: Vec<Option<usize>>,
     /// The current step.
     at: usize,
@@ -39,7 +39,7 @@ pub(super) struct AllNear {
 
 impl AllNear {
     pub(super) fn new(flat: &Flat<'_>) -> AllNear {
-        let mut first_jump = vec![None; flat.places as usize];
+        let mut first_jump = vec![None; flat.points as usize];
         for (at, item) in flat.items.iter().enumerate() {
             if let Step::Branch { to, .. } | Step::Jump(to) = item.step {
                 first_jump[to.0 as usize].get_or_insert(at);
@@ -56,8 +56,8 @@ impl AllNear {
     /// Called before a step is turned into instructions.
     pub(super) fn enter(&mut self, at: usize, step: &Step<'_>) {
         self.at = at;
-        if let Step::Place(place) = step
-            && let Some(jump) = self.first_jump[place.0 as usize]
+        if let Step::Point(point) = step
+            && let Some(jump) = self.first_jump[point.0 as usize]
         {
             self.known.retain(|(_, _, since)| *since < jump);
         }

@@ -20,7 +20,7 @@
 //! instructions walked against 35,705, over those made to be hard 45,542 against 31,608 (6.18).
 
 use super::fault::Faults;
-use super::flat::{Flat, Item, Place, Step};
+use super::flat::{Flat, Item, Point, Step};
 use super::machine::{Code, Inst, Kind, Label, Line, Test, V, Value};
 use super::near::{AllNear, Near};
 use super::{Map, Options};
@@ -44,7 +44,7 @@ pub(super) struct Select<'a> {
     /// Where the next instructions come from, and how many loops are around them.
     pub(super) span: Span,
     pub(super) depth: u8,
-    /// The label of each place; they are the first labels of the program.
+    /// The label of each point; they are the first labels of the program.
     labels: Vec<Label>,
     pub(super) faults: Faults,
     /// Where the run ends, and where it ends if the frame could not be looked up.
@@ -57,12 +57,12 @@ pub(super) struct Select<'a> {
     sinks: Option<V>,
     fuel: Option<V>,
     near: AllNear,
-    /// By place: its step (0: none). By register: the last step that reads it.
+    /// By point: its step (0: none). By register: the last step that reads it.
     behind: Vec<usize>,
     last_read: Vec<usize>,
     /// The innermost loop around each step, and around the writes of each register.
-    loop_of: Vec<Option<Place>>,
-    written_in: Vec<Option<Place>>,
+    loop_of: Vec<Option<Point>>,
+    written_in: Vec<Option<Point>>,
     /// By register: how many steps write it, and whether one of them is in a loop.
     writes: Vec<u32>,
     in_loop: Vec<bool>,
@@ -87,15 +87,15 @@ pub(super) fn select(
     for _ in 0..program.registers {
         code.register();
     }
-    let labels: Vec<Label> = (0..flat.places).map(|_| code.label()).collect();
-    let of_place = |(fault, place): &(Fault, Place)| (*fault, labels[place.0 as usize]);
-    let faults = Faults::new(flat.faults.iter().map(of_place));
+    let labels: Vec<Label> = (0..flat.points).map(|_| code.label()).collect();
+    let of_point = |(fault, point): &(Fault, Point)| (*fault, labels[point.0 as usize]);
+    let faults = Faults::new(flat.faults.iter().map(of_point));
     let steps = flat.items.len() as u64;
     let mut select = Select {
         faults,
         end: code.label(),
         nothing: code.label(),
-        frame: code.add(Kind::Place),
+        frame: code.add(Kind::Scratch),
         code,
         program,
         options,
@@ -109,7 +109,7 @@ pub(super) fn select(
         sinks: None,
         fuel: None,
         near: AllNear::new(&flat),
-        behind: vec![0; flat.places as usize],
+        behind: vec![0; flat.points as usize],
         last_read: vec![0; program.registers as usize],
         loop_of: Vec::with_capacity(flat.items.len()),
         written_in: vec![None; program.registers as usize],
@@ -150,16 +150,16 @@ impl Select<'_> {
         self.code.label()
     }
 
-    fn place(&self, place: Place) -> Label {
+    fn point(&self, point: Point) -> Label {
         self.labels
-            .get(place.0 as usize)
+            .get(point.0 as usize)
             .copied()
             .unwrap_or(self.end)
     }
 
     /// Determines where each register is read last, and in which loops.
     fn look_ahead(&mut self, flat: &Flat<'_>) {
-        let mut around: Vec<Place> = Vec::new();
+        let mut around: Vec<Point> = Vec::new();
         for (at, item) in flat.items.iter().enumerate() {
             if let Step::Head(head) = item.step {
                 around.push(head);
@@ -175,8 +175,8 @@ impl Select<'_> {
             {
                 around.pop();
             }
-            if let Step::Place(place) = item.step {
-                let label = self.place(place);
+            if let Step::Point(point) = item.step {
+                let label = self.point(point);
                 self.behind[label.0 as usize] = at;
             }
             item.step.each_read(&mut |register| {
@@ -403,7 +403,7 @@ impl Select<'_> {
         self.writes[at] > 1 && (self.in_loop[at] || self.careful)
     }
 
-    /// Whether the operand is not read any more from this place on, which lies ahead.
+    /// Whether the operand is not read any more from this point on, which lies ahead.
     pub(super) fn is_done(&self, operand: Operand, from: Label) -> bool {
         let Operand::Register(register) = operand else {
             return true;
@@ -414,7 +414,7 @@ impl Select<'_> {
             && self
                 .behind
                 .get(from.0 as usize)
-                .is_some_and(|place| self.last_read[register.0 as usize] < *place)
+                .is_some_and(|point| self.last_read[register.0 as usize] < *point)
     }
 
     // --- steps ---
@@ -435,19 +435,19 @@ impl Select<'_> {
                 to,
                 meets,
             } => {
-                let to = self.place(*to);
+                let to = self.point(*to);
                 self.compare_and_branch(*relation, (*a, *b), *unless, to, *meets);
             }
             Step::Jump(to) => {
-                let to = self.place(*to);
+                let to = self.point(*to);
                 self.emit(Inst::Jump(to));
             }
-            Step::Place(place) => {
-                let label = self.place(*place);
+            Step::Point(point) => {
+                let label = self.point(*point);
                 self.emit(Inst::Label(label));
             }
-            Step::Head(place) => {
-                let (head, enough) = (self.place(*place), self.fault_here(Fault::Fuel));
+            Step::Head(point) => {
+                let (head, enough) = (self.point(*point), self.fault_here(Fault::Fuel));
                 self.emit(Inst::Label(head));
                 self.emit(Inst::MayGoto(enough));
             }
@@ -476,7 +476,7 @@ impl Select<'_> {
 
     /// Before a loop: hides the registers that the loop changes, unless they are hidden already. So
     /// the verifier has seen the state in which it arrives at the loop's head the second time.
-    fn hide_for_loop(&mut self, before: &[Item<'_>], from: &[Item<'_>], head: Place) {
+    fn hide_for_loop(&mut self, before: &[Item<'_>], from: &[Item<'_>], head: Point) {
         let end = from.iter().rposition(
             |item| matches!(item.step, Step::Jump(to) | Step::Branch { to, .. } if to == head),
         );
@@ -677,7 +677,7 @@ impl Select<'_> {
             return (place, offset);
         }
         let keeps = self.near.may_keep();
-        let kind = if keeps { Kind::Address } else { Kind::Place };
+        let kind = if keeps { Kind::Address } else { Kind::Scratch };
         let place = self.code.add(kind);
         if keeps {
             self.near.keep(near, place);

@@ -14,7 +14,7 @@ impl Checker<'_> {
     fn target(&mut self, source: &ast::Expression) -> Option<Place> {
         match self.expression(source) {
             Operand::Place(place) => {
-                let fixed = self.facts(place.variable).fixed;
+                let fixed = self.details(place.variable).fixed;
                 if let Some(fixed) = fixed {
                     self.refuse_to_write(&place, fixed);
                     return None;
@@ -23,7 +23,7 @@ impl Checker<'_> {
                     self.only_looks(source.span);
                     return None;
                 }
-                self.facts(place.variable).written = true;
+                self.details(place.variable).written = true;
                 (place.ty != Type::Error).then_some(place)
             }
             Operand::Error => None,
@@ -119,7 +119,7 @@ impl Checker<'_> {
                 ExpressionKind::FillText(target, text)
             }
             Operand::Place(from) if from.ty == target.ty => {
-                self.facts(from.variable).read = true;
+                self.details(from.variable).read = true;
                 ExpressionKind::Copy { to: target, from }
             }
             other => {

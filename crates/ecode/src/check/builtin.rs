@@ -4,7 +4,7 @@
 use super::call::arguments_text;
 use super::conversion::{common, constant_of, convert, number, promoted};
 use super::scope::Binding;
-use super::{Checker, Facts, Fixed, Operand, cut};
+use super::{Checker, Details, Fixed, Operand, cut};
 use crate::ast::{self, ExpressionKind as Ast, Name};
 use crate::frame;
 use crate::limits;
@@ -430,7 +430,7 @@ impl Checker<'_> {
             storage: Storage::Static(vec![0; bytes as usize]),
             span,
         };
-        let id = self.add_variable(variable, Facts::default());
+        let id = self.add_variable(variable, Details::default());
         self.plain(Builtin::Once(id), vec![key, ttl], Type::Bool, span)
     }
 
@@ -519,11 +519,11 @@ impl Checker<'_> {
             storage: Storage::Local,
             span,
         };
-        let facts = Facts {
+        let details = Details {
             fixed: Some(Fixed::Sink),
-            ..Facts::default()
+            ..Details::default()
         };
-        self.add_variable(variable, facts)
+        self.add_variable(variable, details)
     }
 
     /// Whether there are sinks; if not, this is reported.

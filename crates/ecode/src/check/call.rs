@@ -65,7 +65,7 @@ impl Checker<'_> {
     pub(super) fn look_at(&mut self, arguments: &[ast::Expression]) {
         for argument in arguments {
             if let Operand::Place(place) = self.expression(argument) {
-                self.facts(place.variable).read = true;
+                self.details(place.variable).read = true;
             }
         }
     }

@@ -169,7 +169,7 @@ impl Checker<'_> {
                     place, operator, ..
                 } = &value.kind
                 {
-                    self.facts(place.variable).read = true;
+                    self.details(place.variable).read = true;
                     self.warn_of_narrow_update(place, *operator, value.span);
                 }
                 Some(value)
@@ -202,7 +202,7 @@ impl Checker<'_> {
 
     /// The value of a place of scalar type.
     pub(super) fn load(&mut self, place: Place) -> Option<Expression> {
-        self.facts(place.variable).read = true;
+        self.details(place.variable).read = true;
         if !place.ty.is_scalar() {
             self.not_a_number(&place);
             return None;

@@ -2,7 +2,7 @@
 //! `fuel`; and the input, which the service's format declares.
 
 use super::scope::{Binding, Named};
-use super::{Checker, Facts, Fixed, Signature, cut};
+use super::{Checker, Details, Fixed, Signature, cut};
 use crate::ast::{self, Item, TypeKind};
 use crate::data_format::parse_format;
 use crate::limits;
@@ -203,11 +203,11 @@ impl Checker<'_> {
             },
             span,
         };
-        let facts = Facts {
+        let details = Details {
             fixed: input.then_some(Fixed::Input),
-            ..Facts::default()
+            ..Details::default()
         };
-        let variable = self.add_variable(variable, facts);
+        let variable = self.add_variable(variable, details);
         if input {
             self.tree.input = Some(variable);
         } else {

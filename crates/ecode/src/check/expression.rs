@@ -429,7 +429,7 @@ impl Checker<'_> {
             Operand::Value(_) if is_logical(of) => Type::Int(Int::INT),
             Operand::Value(value) => value.ty,
             Operand::Place(place) => {
-                self.facts(place.variable).read = true;
+                self.details(place.variable).read = true;
                 place.ty
             }
         };

@@ -224,7 +224,7 @@ impl Checker<'_> {
     ) {
         match operand {
             Operand::Place(from) if from.ty == *ty && !ty.is_scalar() => {
-                self.facts(from.variable).read = true;
+                self.details(from.variable).read = true;
                 filling.copies.push((offset, from));
             }
             Operand::Text(text, span) if ty.is_text() => match self.fitting_text(ty, &text, span) {

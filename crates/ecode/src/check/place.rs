@@ -32,7 +32,7 @@ impl Checker<'_> {
         match self.scopes.find(name) {
             Some(Binding::Variable(id)) => {
                 let id = *id;
-                if self.facts(id).of_body
+                if self.details(id).of_body
                     && (self.context.function.is_some() || self.context.looks_only)
                 {
                     self.of_body(name, span);
@@ -379,7 +379,7 @@ impl Checker<'_> {
 
     /// The value of a sink's variable.
     pub(super) fn sink_value(&mut self, sink: Place) -> Expression {
-        self.facts(sink.variable).read = true;
+        self.details(sink.variable).read = true;
         Expression {
             ty: Type::Sink,
             span: sink.span,

@@ -7,7 +7,7 @@ use super::conversion::{constant_of, convert, number, promoted};
 use super::expression::effect_in;
 use super::range::{Range, range};
 use super::scope::Binding;
-use super::{Checker, Context, Facts, Jump, Operand, cut};
+use super::{Checker, Context, Details, Jump, Operand, cut};
 use crate::ast::{self, StatementKind as Ast};
 use crate::limits;
 use crate::source::Span;
@@ -96,7 +96,7 @@ impl Checker<'_> {
             storage: Storage::Local,
             span: name.span,
         };
-        self.add_variable(variable, Facts::default())
+        self.add_variable(variable, Details::default())
     }
 
     /// The statements that run for an event.

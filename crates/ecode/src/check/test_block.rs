@@ -5,7 +5,7 @@
 use super::builtin::is_request;
 use super::conversion::{constant_of, convert, truth};
 use super::scope::Binding;
-use super::{Checker, Context, Facts, Fixed, Operand, cut};
+use super::{Checker, Context, Details, Fixed, Operand, cut};
 use crate::ast::{self, ExpressionKind as Ast, Initialiser};
 use crate::limits;
 use crate::source::Span;
@@ -93,11 +93,11 @@ impl Checker<'_> {
                 storage: Storage::Local,
                 span,
             };
-            let facts = Facts {
+            let details = Details {
                 fixed: Some(Fixed::Test),
-                ..Facts::default()
+                ..Details::default()
             };
-            let id = self.add_variable(variable, facts);
+            let id = self.add_variable(variable, details);
             self.declare(name, span, Binding::Variable(id));
             known.push((outcome, id));
         }

@@ -59,7 +59,7 @@ fn findings(text: &str) -> Vec<String> {
     let errors = told.iter().any(|d| d.severity == Severity::Error);
     assert_eq!(tree.is_none(), errors, "{text}: {told:?}");
     let line = |d: &Diagnostic| {
-        let place = source.place(d.span.start);
+        let place = source.position(d.span.start);
         let severity = match d.severity {
             Severity::Error => "error",
             Severity::Warning => "warning",

@@ -131,7 +131,7 @@ impl Checker<'_> {
     pub(super) fn text_place(&mut self, operand: Operand, span: Span) -> Option<Place> {
         let given = match operand {
             Operand::Place(place) if place.ty.is_text() => {
-                self.facts(place.variable).read = true;
+                self.details(place.variable).read = true;
                 return Some(place);
             }
             Operand::Place(place) => place.ty,

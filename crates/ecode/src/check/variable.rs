@@ -4,7 +4,7 @@
 
 use super::initialise::Filling;
 use super::scope::{Binding, Named};
-use super::{Checker, Facts, Fixed, cut};
+use super::{Checker, Details, Fixed, cut};
 use crate::ast::{Declaration, Declarator, Initialiser};
 use crate::limits;
 use crate::source::Span;
@@ -180,12 +180,12 @@ impl Checker<'_> {
             storage,
             span: declared.name.span,
         };
-        let facts = Facts {
+        let details = Details {
             fixed,
             watched: true,
-            ..Facts::default()
+            ..Details::default()
         };
-        Binding::Variable(self.add_variable(variable, facts))
+        Binding::Variable(self.add_variable(variable, details))
     }
 
     fn local(
@@ -213,14 +213,14 @@ impl Checker<'_> {
             storage: Storage::Local,
             span,
         };
-        let facts = Facts {
+        let details = Details {
             fixed,
             watched: true,
             written: filling.is_some(),
             of_body: self.context.outermost,
-            ..Facts::default()
+            ..Details::default()
         };
-        let id = self.add_variable(variable, facts);
+        let id = self.add_variable(variable, details);
         out.push(Statement::Declare(id));
         if let Some(filling) = filling {
             let place = self.place_of(id, span);
@@ -267,14 +267,14 @@ impl Checker<'_> {
     /// Ends the innermost scope and warns of unused names in it.
     pub(super) fn close_scope(&mut self) {
         for id in self.scopes.close() {
-            let facts = self.facts(id).clone();
-            if !facts.watched || facts.read {
+            let details = self.details(id).clone();
+            if !details.watched || details.read {
                 continue;
             }
             let variable = self.variable(id);
             let (name, span) = (cut(&variable.name), variable.span);
             let local = variable.storage == Storage::Local;
-            if !facts.written || (local && facts.fixed.is_some()) {
+            if !details.written || (local && details.fixed.is_some()) {
                 self.unused(span, format!("'{name}' is never used"));
             } else if local {
                 self.unused(span, format!("'{name}' is set, but never read"));

@@ -113,7 +113,7 @@ impl Printer<'_> {
         let Some(source) = self.source else {
             return Ok(());
         };
-        let line = source.place(instruction.span.start).line;
+        let line = source.position(instruction.span.start).line;
         if line == self.line {
             return Ok(());
         }

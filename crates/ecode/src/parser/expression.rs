@@ -477,7 +477,7 @@ impl Parser<'_> {
             let hint = match self.misspelled(&inner.expression) {
                 Some(hint) => hint,
                 None => {
-                    let place = self.source.place(start.start);
+                    let place = self.source.position(start.start);
                     format!(
                         "it closes the '(' in line {}, column {}",
                         place.line, place.column

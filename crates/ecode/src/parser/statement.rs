@@ -38,7 +38,7 @@ impl Parser<'_> {
 
     /// Reports that the text ends before this brace is closed.
     pub(super) fn not_closed(&mut self, open: Span) {
-        let line = self.source.place(open.start).line;
+        let line = self.source.position(open.start).line;
         let hint = format!("it closes the '{{' in line {line}");
         self.unexpected("'}'", &hint);
     }

@@ -282,7 +282,7 @@ fn told(text: &str) -> Vec<String> {
     let source = Source::new("t", text);
     let (_, told) = parse(&source);
     let shown = told.iter().map(|d| {
-        let place = source.place(d.span.start);
+        let place = source.position(d.span.start);
         let warning = if d.severity == Severity::Warning {
             "w "
         } else {
