@@ -1,7 +1,7 @@
 //! The parser's output: names are not looked up yet, and types are as they were written.
 //!
-//! Every node has the span of all its text; operators and names also their own, for carets. A
-//! comment belongs to nobody here: the formatter finds it by its place.
+//! Every node has the span of all its text; operators and names also have their own, for carets.
+//! The tree holds no comments: the formatter finds them among the tokens.
 
 use crate::source::Span;
 
@@ -9,8 +9,8 @@ use crate::source::Span;
 pub struct Unit {
     /// Declarations, in order.
     pub items: Vec<Item>,
-    /// What runs for an event: the statements of the body, in braces or not, or one expression,
-    /// which is a `return` of it. `None`: only declarations and tests.
+    /// The body: statements, in braces or not, or one expression, which is stored as a `return` of
+    /// it. `None`: the text has only declarations and tests.
     pub body: Option<Block>,
 }
 
@@ -21,7 +21,8 @@ pub enum Item {
     Struct(StructItem),
     /// `enum NAME { A, B = 3 };`
     Enum(EnumItem),
-    /// `static`, `const` or neither: variables of the whole text (neither: error, told there).
+    /// Variables of the whole text: `static` or `const`. Without either the parser has reported an
+    /// error.
     Variable(Declaration),
     /// `int f(int a) { ... }`
     Function(FunctionItem),
@@ -68,20 +69,21 @@ pub struct FunctionItem {
     pub span: Span,
 }
 
-/// What the text is: a service, whose events its body raises where the kernel meets a tracepoint.
+/// The head of a service: the body runs at a tracepoint of the kernel and raises the service's
+/// events.
 #[derive(Clone, Debug)]
 pub struct ServiceItem {
-    /// Its name and its tracepoint, `category:name`, as they are in quotes; `None`: could not be
-    /// read, and told.
+    /// The service's name and its tracepoint, `category:name`, as in the quotes; `None`: an error
+    /// has been reported.
     pub head: Option<(Name, Name)>,
-    /// `kind NAME;`: what its events are called.
+    /// `kind NAME;`: the name of its events' kind.
     pub kinds: Vec<Name>,
     /// `deadline US;`
     pub deadlines: Vec<Expression>,
     pub span: Span,
 }
 
-/// A test: sets the event, runs the body, and looks.
+/// A test: sets the event, runs the body, and checks the results.
 #[derive(Clone, Debug)]
 pub struct TestItem {
     /// The behaviour that it shows.
@@ -97,7 +99,6 @@ pub enum TestStep {
     Set {
         /// The place that is set.
         place: Expression,
-        /// To what.
         value: Initialiser,
     },
     /// `run;`
@@ -106,7 +107,7 @@ pub enum TestStep {
     Expect(Expression),
 }
 
-/// A type as it is written, without the dimensions that stand behind the name.
+/// A type as it is written, without the dimensions after the variable's name.
 #[derive(Clone, Debug)]
 pub struct TypeName {
     pub kind: TypeKind,
@@ -161,7 +162,7 @@ pub enum Initialiser {
 /// One value of a list.
 #[derive(Clone, Debug)]
 pub struct Element {
-    /// Where it goes, if that is said: `.a`, `[3]`.
+    /// The element that it initialises, if it is named: `.a`, `[3]`.
     pub designator: Option<Designator>,
     pub value: Initialiser,
 }
@@ -198,27 +199,27 @@ pub enum StatementKind {
     Block(Block),
     If {
         condition: Expression,
-        /// If it is not 0.
+        /// Executed if the condition is not 0.
         then: Box<Statement>,
-        /// If it is 0.
+        /// Executed if the condition is 0.
         otherwise: Option<Box<Statement>>,
     },
     While {
-        /// Goes on while it is not 0.
+        /// The loop continues while it is not 0.
         condition: Expression,
         body: Box<Statement>,
     },
     /// `do ... while`
     Do {
         body: Box<Statement>,
-        /// Goes on while it is not 0.
+        /// The loop continues while it is not 0.
         condition: Expression,
     },
     /// `for (a; b; c)`
     For {
         /// A declaration, an expression statement or empty.
         first: Box<Statement>,
-        /// Goes on while it is not 0; `None`: for ever, until the fuel ends.
+        /// The loop continues while it is not 0; `None`: until the fuel is used up.
         condition: Option<Expression>,
         /// After each round.
         next: Option<Expression>,
@@ -266,7 +267,8 @@ pub enum ExpressionKind {
         unsigned: bool,
         /// `l`, `ll`
         long: bool,
-        /// Not hexadecimal, octal or binary: such become unsigned more readily (C11 6.4.4.1).
+        /// Whether it is decimal. Hexadecimal, octal and binary literals can have an unsigned type
+        /// without a suffix (C11 6.4.4.1).
         decimal: bool,
     },
     /// `1.25`: in millionths.
@@ -289,7 +291,7 @@ pub enum ExpressionKind {
     Unary(UnaryOperator, Box<Expression>),
     /// `++a`, `a--`
     Step {
-        /// The place that changes.
+        /// The place that is changed.
         place: Box<Expression>,
         /// 1 or -1.
         by: i8,

@@ -34,11 +34,11 @@ pub struct FormatField {
 
 /// The largest number of fields of a format: more than fit into an event's data.
 const FORMAT_FIELDS: usize = 1024;
-/// How a field is written.
+/// The syntax of a field, for messages.
 pub const FIELD: &str = "`type name` or `type name[n]` with u8..u64, s8..s64, fixed or char";
 
 impl FormatField {
-    /// Parses one field. `None`: it is not written as [`FIELD`] says.
+    /// Parses one field. `None`: it does not have the form [`FIELD`].
     pub fn parse(part: &str) -> Option<FormatField> {
         let (kind, rest) = part.split_once(' ')?;
         let (kind, size) = match kind {
@@ -92,7 +92,7 @@ pub fn fields(format: &str) -> impl Iterator<Item = &str> {
     parts.filter(|part| !part.is_empty())
 }
 
-/// Parses the format of an input. Fields that only fill a gap (`pad...`) may have the same name.
+/// Parses the format of an input. Padding fields (`pad...`) may have the same name.
 ///
 /// # Errors
 /// The part that is wrong, for a message.
@@ -112,9 +112,9 @@ pub fn parse_format(text: &str) -> Result<Vec<FormatField>, String> {
     Ok(all)
 }
 
-/// The format of a text's `output`, which is the data of the event behind it. Formats know no
-/// structs and no arrays of arrays: `load` of `cpu[1]` becomes `cpu_1_load`. `None` without an
-/// output, or when that has more than `most` bytes.
+/// The format of a text's `output`, which becomes the data of its events. A format has no structs
+/// and no arrays of arrays: `load` of `cpu[1]` becomes `cpu_1_load`. `None` without an output, or
+/// when that has more than `most` bytes.
 pub fn output_format(tree: &Tree, most: u32) -> Option<String> {
     let ty = &tree.variables.get(tree.output?.0 as usize)?.ty;
     let mut writer = FormatWriter {
@@ -131,14 +131,14 @@ pub fn output_format(tree: &Tree, most: u32) -> Option<String> {
 
 struct FormatWriter<'a> {
     structs: &'a Structs,
-    /// `u32 port`, and its name alone.
+    /// The field, `u32 port`, and its name.
     fields: Vec<(String, String)>,
     /// Bytes so far.
     end: u32,
 }
 
 impl FormatWriter<'_> {
-    /// A value that lies `offset` bytes from the beginning. No deeper than types nest.
+    /// A value at this offset. The recursion is as deep as types are nested.
     fn value(&mut self, ty: &Type, name: &str, offset: u32) {
         match ty {
             Type::Struct(at) => {
@@ -166,7 +166,7 @@ impl FormatWriter<'_> {
         while self.fields.iter().any(|(_, other)| *other == name) {
             name.push('_');
         }
-        // Where the format's own rule would put it elsewhere.
+        // A format cannot express this offset without padding.
         if self.end.next_multiple_of(bytes) != offset {
             self.pad(offset);
         }

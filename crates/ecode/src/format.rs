@@ -1,11 +1,12 @@
 //! One way to write E-code: K&R, 4 blanks, lines of at most 100 columns where a text allows it.
 //!
 //! The formatter walks the tokens of a text that the parser has accepted, and changes nothing but
-//! the blanks and line ends between them. So what it writes means the same, and every comment is
-//! kept: on its own line, or behind what it stood behind. What it writes, it leaves as it is.
+//! the blanks and line ends between them. So the formatted text has the same meaning and all
+//! comments, each on its own line or after the same token. Formatting a formatted text changes
+//! nothing.
 //!
-//! A statement is a run of tokens; [`line`] decides where they are separated and broken. Here is
-//! what begins lines: statements, blocks, labels, and comments between them.
+//! A statement is a run of tokens; the module `line` decides where they are separated and broken.
+//! This file begins lines: for statements, blocks, labels, and the comments between them.
 
 mod line;
 
@@ -61,11 +62,11 @@ struct Formatter<'a> {
     at: usize,
     /// The output; its last line is open.
     out: String,
-    /// Levels.
+    /// The level of indentation.
     indent: usize,
-    /// No line was begun since the block, or the text, began.
+    /// Whether no line was begun yet in this block or text.
     fresh: bool,
-    /// A comment ends the last line: nothing can follow on it.
+    /// Whether a comment ends the last line, so that nothing can follow on it.
     closed: bool,
 }
 
@@ -131,7 +132,7 @@ impl Formatter<'_> {
         }
     }
 
-    /// A comment where the line is.
+    /// A comment on the current line.
     fn comment(&mut self, at: usize) {
         let text = line::comment(self.text(at), self.indent * INDENT);
         self.out.push_str(&text);
@@ -166,8 +167,8 @@ impl Formatter<'_> {
         }
     }
 
-    /// Comments that stood before a token which is written already: behind it, as far as they
-    /// stood on its line, and then those on lines of their own.
+    /// Comments that were before a token which is written already: those on its line come after it,
+    /// the others on lines of their own.
     fn moved_comments(&mut self, all: Range<usize>) {
         for at in all.clone() {
             if self.closed || (all.start..=at).any(|at| self.line_ends_before(at) > 0) {
@@ -187,7 +188,7 @@ impl Formatter<'_> {
         self.run_here(end);
     }
 
-    /// The same on this line.
+    /// Writes the tokens before `end` on the current line.
     fn run_here(&mut self, end: usize) {
         let indent = self.indent * INDENT;
         let pieces = line::pieces(self.source, &self.tokens, self.at..end, indent);
@@ -262,8 +263,8 @@ impl Formatter<'_> {
         }
     }
 
-    /// Behind the `;` of a statement without others in it; or at the `{` of a declaration with a
-    /// block; or behind the expression that is the body.
+    /// The end of a statement: after its `;`, at the `{` of a declaration with a block, or after
+    /// the expression that is the body.
     fn end_of_statement(&self) -> usize {
         let first = self.code(self.at);
         let (mut at, mut open) = (first, 0usize);
@@ -294,7 +295,7 @@ impl Formatter<'_> {
         })
     }
 
-    /// Behind the word and its parentheses: `if (...)`.
+    /// The end of a head: after the word and its parentheses, `if (...)`.
     fn end_of_head(&self) -> usize {
         let (mut at, mut open) = (self.code(self.at), 0usize);
         loop {
@@ -310,7 +311,7 @@ impl Formatter<'_> {
         }
     }
 
-    /// What stands behind a head: a block on the same line, or one statement on the next. Says
+    /// The body after a head: a block on the same line, or one statement on the next. Returns
     /// whether it was a block.
     fn body(&mut self) -> bool {
         if self.is(self.code(self.at), "{") {
@@ -335,8 +336,8 @@ impl Formatter<'_> {
         self.close_brace(empty);
     }
 
-    /// Writes `{`, and the comments around it at the level that they then have. Gives how much is
-    /// written up to the brace: if that is all in the end, the block is empty.
+    /// Writes `{` and the comments around it at their new level. Returns the length of the output
+    /// up to the brace, by which the caller sees whether the block is empty.
     fn open_brace(&mut self) -> usize {
         let brace = self.code(self.at);
         self.out.push('{');

@@ -7,7 +7,7 @@
 //! out afterwards with the rights of the subscription. So a program needs no helper of the kernel
 //! but the loop, and gives the same results everywhere.
 
-/// Where things lie in the frame, bytes.
+/// Offsets in the frame.
 pub mod at {
     use crate::limits::{EFFECTS, REGION_BYTES, SINKS};
 
@@ -15,31 +15,31 @@ pub mod at {
     pub const NOW: u32 = 0;
     /// u64 in, out: state of `random()`, never 0.
     pub const RANDOM: u32 = 8;
-    /// s64 out: what the body returned; 1 if it ended without. The surroundings set it to 1.
+    /// s64 out: what the body returned; 1 if it ended without one. The caller sets it to 1.
     pub const RESULT: u32 = 16;
     /// u32 in: iterations allowed; out: those that are left.
     pub const FUEL: u32 = 24;
-    /// u32 out: a [`crate::tree::Fault`], 0: none. The surroundings set it to 0.
+    /// u32 out: a [`crate::tree::Fault`], 0: none. The caller sets it to 0.
     pub const FAULT: u32 = 28;
-    /// u32 out: effects in use. The surroundings set it to 0.
+    /// u32 out: effects in use. The caller sets it to 0.
     pub const EFFECT_COUNT: u32 = 32;
-    /// u32 out: 1 + the reason of `drop()`, 0: none. The surroundings set it to 0.
+    /// u32 out: 1 + the reason of `drop()`, 0: none. The caller sets it to 0.
     pub const DROP: u32 = 36;
     /// u32 in: element of the map of attributes.
     pub const CHANNEL: u32 = 44;
     /// u64 in: bit per sink that exists.
     pub const SINKS_PRESENT: u32 = 48;
-    /// u64 out: bit per sink that was accepted. The surroundings set it to 0, as the next one.
+    /// u64 out: bit per sink that was accepted. The caller sets it to 0, as the next one.
     pub const ACCEPTED: u32 = 56;
     /// u64 out: bit per sink that was rejected.
     pub const REJECTED: u32 = 64;
-    /// u64: always 0, which the kernel's verifier does not know ([`crate::bpf`]).
+    /// u64: always 0, though the kernel's verifier cannot know that ([`crate::bpf`]).
     pub const ZERO: u32 = 72;
     /// u32 out, with a fault: 1 + the byte of the text where it happened, 0: not known.
     pub const FAULT_PLACE: u32 = 80;
     /// [`EFFECT_BYTES`] each.
     pub const EFFECT: u32 = 96;
-    /// `output`: the program sets what it has of it to 0 first.
+    /// `output`: the program begins by setting its output to 0.
     pub const OUTPUT: u32 = EFFECT + EFFECTS * EFFECT_BYTES;
     /// Locals that are arrays or structs, and scratch.
     pub const LOCALS: u32 = OUTPUT + REGION_BYTES;
@@ -48,7 +48,7 @@ pub mod at {
     /// u32 kind, u32 number, three u64 values.
     pub const EFFECT_BYTES: u32 = 32;
 
-    /// In the event: where its fields lie (abi/event.h). u64
+    /// Offsets of fields in the event (abi/event.h). u64
     pub const EVENT_ID: u32 = 8;
     /// u64: when it was raised, ns.
     pub const EVENT_TIME: u32 = 16;

@@ -24,7 +24,7 @@ use crate::lexer::{self, Token, TokenKind};
 use crate::limits;
 use crate::source::{Source, Span};
 
-/// Reads a text. The tree is whole also if there are errors: then with `Error`s in it.
+/// Reads a text. If there are errors, the tree is complete but contains `Error`s.
 pub fn parse(source: &Source) -> (Unit, Vec<Diagnostic>) {
     let (mut tokens, told) = lexer::lex(source);
     // A comment without an end hides the rest of the text, so nothing missing there is reported.
@@ -55,8 +55,7 @@ struct Told;
 
 type Parsed<T> = Result<T, Told>;
 
-/// What a text says it is, if it says so: the head of its service. What is wrong with the text is
-/// not told here.
+/// The head of a service, if the text has one. Errors are not reported here.
 pub fn service(source: &Source) -> Option<ServiceItem> {
     parse(source)
         .0
@@ -72,9 +71,9 @@ struct Parser<'a> {
     source: &'a Source,
     /// Ends with [`TokenKind::End`].
     tokens: Vec<Token>,
-    /// The next token; never behind the last.
+    /// The index of the next token, at most that of the last one.
     at: usize,
-    /// Nesting.
+    /// The depth of nesting.
     depth: u32,
     told: Vec<Diagnostic>,
     /// The text ends too early, so nothing missing at its end is reported.
@@ -94,12 +93,12 @@ impl<'a> Parser<'a> {
         &self.token(0).kind
     }
 
-    /// Where the next token stands.
+    /// The span of the next token.
     fn span(&self) -> Span {
         self.token(0).span
     }
 
-    /// Where the token before stands.
+    /// The span of the token before.
     fn span_before(&self) -> Span {
         match self.at {
             0 => Span::default(),
@@ -107,7 +106,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// From that place to the token before.
+    /// The span from there to the token before.
     fn since(&self, start: Span) -> Span {
         start.to(self.span_before())
     }
@@ -124,7 +123,7 @@ impl<'a> Parser<'a> {
         *self.kind() == TokenKind::End
     }
 
-    /// Whether this symbol or keyword is next, or comes after some more.
+    /// Whether the token `ahead` tokens further on is this symbol or keyword.
     fn is_ahead(&self, ahead: usize, wanted: &str) -> bool {
         match self.token(ahead).kind {
             TokenKind::Symbol(text) | TokenKind::Word(text) => lexer::is_same(text, wanted),
@@ -136,7 +135,7 @@ impl<'a> Parser<'a> {
         self.is_ahead(0, wanted)
     }
 
-    /// Whether a name is next that reads so: the words which mean something only in their place.
+    /// Whether the next token is this name: a word that is a keyword only in some places.
     fn is_name(&self, wanted: &str) -> bool {
         *self.kind() == TokenKind::Name && self.text(0) == wanted
     }
@@ -158,8 +157,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Takes what ends something. Where it is missing at the end of a line, that is told there, and
-    /// the next line is read as if it stood there.
+    /// Takes a closing symbol. If it is missing at the end of a line, this is reported there, and
+    /// the next line is read as if it were present.
     fn expect_end(&mut self, wanted: &str, hint: &str) -> Parsed<()> {
         if self.take(wanted) {
             return Ok(());
@@ -181,7 +180,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Whether the next token does not stand on the same line as the one before.
+    /// Whether the next token is on another line than the one before.
     fn on_new_line(&self) -> bool {
         let between = Span {
             start: self.span_before().end,
@@ -223,7 +222,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Whether further errors are only counted, so that no hint has to be found.
+    /// Whether further errors are only counted, so that they need no hints.
     fn tells_no_more(&self) -> bool {
         self.told.len() >= limits::DIAGNOSTICS
     }
@@ -244,7 +243,7 @@ impl Parser<'_> {
         self.tell(self.span(), message, hint)
     }
 
-    /// The next token for people.
+    /// The next token, for messages.
     fn describe_next(&self) -> String {
         match self.kind() {
             TokenKind::End => "the end of the text".into(),
@@ -253,7 +252,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A limit is passed: this is the last error, and the text ends here.
+    /// Reports that a limit is exceeded: this is the last error, and the parser stops here.
     fn end_of_patience(&mut self, at: Span, message: String, hint: &str) -> Told {
         self.tell(at, message, hint);
         self.over = true;
@@ -274,7 +273,7 @@ impl Parser<'_> {
         read
     }
 
-    /// An expression that could not be read, which began there.
+    /// An `Error` for an expression that began there and could not be read.
     fn lost(&self, start: Span) -> Expression {
         Expression {
             kind: ExpressionKind::Error,
@@ -283,10 +282,10 @@ impl Parser<'_> {
     }
 }
 
-/// Going on after an error.
+/// Recovery after an error.
 impl Parser<'_> {
-    /// Goes behind the `;` of this statement, or before the `}` of its block, or before a line that
-    /// begins like a statement.
+    /// Skips to after the `;` of this statement, to the `}` of its block, or to a line that begins
+    /// like a statement.
     fn skip_statement(&mut self) {
         let mut braces = 0u32;
         let mut first = true;
@@ -316,7 +315,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Goes behind the `)` that closes one already open, if it comes before `{`, `}` or a new
+    /// Skips to after the `)` of an open parenthesis, if it comes before `{`, `}` or a new
     /// statement.
     fn skip_parenthesis(&mut self) {
         let mut open = 1u32;
@@ -335,7 +334,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Goes before the `,` or `;` that ends a part of a declaration, or the `}` of its block.
+    /// Skips to the `,` or `;` that ends a part of a declaration, or to the `}` of its block.
     fn skip_part(&mut self) {
         let mut open = 0u32;
         while !self.at_end() {
@@ -352,7 +351,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Goes before the `}` that closes a list already open, or the `;` of the declaration.
+    /// Skips to the `}` of an open list, or to the `;` of the declaration.
     fn skip_list(&mut self) {
         let mut open = 0u32;
         while !self.at_end() {

@@ -77,14 +77,14 @@ impl Range<i128> {
         }
     }
 
-    /// The same range, if 64 bits with sign hold it.
+    /// The same range, if it fits 64 bits with sign.
     pub(crate) fn narrow(self) -> Option<Range> {
         let (low, high) = (self.low.try_into().ok()?, self.high.try_into().ok()?);
         Some(Range::new(low, high))
     }
 
     /// The exact results of an operator. `None`: nothing is known. Numbers without sign are not
-    /// negative here, so division and shift to the right are the same with and without sign.
+    /// negative in this form, so division and right shift are the same with and without sign.
     pub(crate) fn computed(operator: Operator, a: Self, b: Self) -> Option<Self> {
         let positive = a.low >= 0 && b.low >= 0;
         Some(match (operator, b.only()) {
@@ -137,7 +137,8 @@ impl Range {
         exact.narrow().unwrap_or(Range::ALL)
     }
 
-    /// The numbers in both ranges. If there are none, which only unreachable code sees, this range.
+    /// The numbers in both ranges; this range if there are none, which happens only in unreachable
+    /// code.
     pub(crate) fn meet(self, other: Range) -> Range {
         self.within(other).unwrap_or(self)
     }

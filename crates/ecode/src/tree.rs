@@ -1,8 +1,8 @@
 //! The checked program: names are resolved, every expression has its type, every conversion is
 //! written out, and there are no errors any more.
 //!
-//! The same tree is executed directly by the reference interpreter of the tests, which is the judge
-//! over the two ways in which programs really run.
+//! The reference interpreter of the tests executes this tree directly; programs in user space and
+//! in the kernel are compared with it.
 //!
 //! Meaning, where C leaves it open: operands are evaluated from left to right; arithmetic wraps;
 //! `x / 0` is 0 and `x % 0` is x; the least number / -1 is itself, and % -1 is 0; a shift takes
@@ -28,7 +28,8 @@ pub struct Tree {
     pub variables: Vec<Variable>,
     /// Local functions; none calls itself, directly or through others.
     pub functions: Vec<Function>,
-    /// What runs for an event. Its value, where it returns one, is a `long`; see [`Statement`].
+    /// The statements that run for an event. A value that they return is a `long`; see
+    /// [`Statement`].
     pub body: Vec<Statement>,
     /// Iterations of all loops in one run together.
     pub fuel: u32,
@@ -38,9 +39,9 @@ pub struct Tree {
     pub output: Option<VariableId>,
     /// Tests, in the order of the text.
     pub tests: Vec<Test>,
-    /// Where the text is a service: what it said of that.
+    /// The head, if the text is a service.
     pub service: Option<Service>,
-    /// Of each of the surroundings' constants, whether the text uses it.
+    /// For each constant of the environment, whether the text uses it.
     pub constants_used: Vec<bool>,
 }
 
@@ -48,21 +49,21 @@ pub struct Tree {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Service {
     pub name: String,
-    /// Where it runs: `category:name`.
+    /// The tracepoint on which it runs: `category:name`.
     pub tracepoint: String,
-    /// The name of its events.
+    /// The kind of its events.
     pub kind: String,
-    /// Of each of its events, us; 0: none.
+    /// The deadline of its events, us; 0: none.
     pub deadline_us: u64,
     /// Its output as the format of a service's data.
     pub format: String,
 }
 
-/// A place in [`Tree::variables`].
+/// An index of [`Tree::variables`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VariableId(pub u32);
 
-/// A place in [`Tree::functions`].
+/// An index of [`Tree::functions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FunctionId(pub u32);
 
@@ -78,11 +79,11 @@ pub struct Variable {
 /// Where a variable lives.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Storage {
-    /// In one run; each time its declaration is reached, it is new.
+    /// For one run; it is set to 0 each time its declaration is reached.
     Local,
-    /// From run to run: its first bytes.
+    /// From run to run; with its initial bytes.
     Static(Vec<u8>),
-    /// Never written: its bytes. (Scalar constants have been replaced by their value.)
+    /// Constant, with its bytes. (Scalar constants have been replaced by their values.)
     Constant(Vec<u8>),
     /// The event's data; read-only.
     Input,
@@ -104,19 +105,19 @@ pub struct Function {
 /// A statement. `break` and `continue` concern the innermost loop or (`break`) switch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Statement {
-    /// A local begins: it is all zeros now.
+    /// Begins a local: all its bytes become 0.
     Declare(VariableId),
-    /// Evaluate, forget the value.
+    /// Evaluates an expression for its effect.
     Evaluate(Expression),
     /// A block of its own.
     Block(Vec<Statement>),
     /// `if`; the condition is a `bool`.
     If(Expression, Vec<Statement>, Vec<Statement>),
-    /// Every kind of loop: `condition` (a `bool`; `None`: true) is looked at before each iteration,
-    /// but not before the first if `after`; `continue` goes to `next`. An iteration costs one unit
-    /// of fuel when its body begins.
+    /// Every kind of loop: `condition` (a `bool`; `None`: true) is evaluated before each iteration,
+    /// with `after` not before the first; `continue` goes to `next`. An iteration costs one unit of
+    /// fuel when its body begins.
     Loop {
-        /// Goes on while it is true.
+        /// The loop continues while it is true.
         condition: Option<Expression>,
         /// The expressions evaluated after the body of each iteration.
         next: Option<Expression>,
@@ -126,8 +127,8 @@ pub enum Statement {
         /// The loop's head.
         span: Span,
     },
-    /// `switch`: the value is an `int`, `long` or unsigned one; no two labels are the same, and
-    /// all are of its type. Falls through. What a group declares ends with the group.
+    /// `switch`: the value is an `int`, a `long`, or unsigned. Labels have its type and are
+    /// different. Groups fall through. The scope of a declaration in a group ends with the group.
     Switch {
         /// The value that is compared.
         value: Expression,
@@ -138,8 +139,8 @@ pub enum Statement {
     Break,
     /// Goes to `next` of the innermost loop.
     Continue,
-    /// Of a function: its value, in its result's type. Of the body: a `long`; 0 ends the chain of
-    /// actions, all else goes on. `None`, and the end of the body, are 1.
+    /// In a function: its value, of the result's type. In the body: a `long`; 0 ends the chain of
+    /// actions, after any other value it continues. `None`, and the end of the body, mean 1.
     Return(Option<Expression>),
 }
 
@@ -147,7 +148,7 @@ pub enum Statement {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expression {
     pub kind: ExpressionKind,
-    /// Its type. Of operators: also that of their operands, except where it says otherwise.
+    /// Its type; the operands of an operator have the same type unless its comment says otherwise.
     pub ty: Type,
     pub span: Span,
 }
@@ -159,7 +160,7 @@ pub enum ExpressionKind {
     /// The value of a place. Its type is a scalar, `sink` included.
     Load(Place),
     /// Arithmetic: both operands have this expression's type, `int` or wider, or `fixed` (`+ - *
-    /// / %`). Shifts: the count is an `unsigned int` (already reduced only in meaning).
+    /// / %`). Shifts: the count is an `unsigned int`, which is not reduced yet.
     Arithmetic(BinaryOperator, Box<Expression>, Box<Expression>),
     /// A comparison, a `bool`; both operands have the same type, `int` or wider, or `fixed`.
     Compare(BinaryOperator, Box<Expression>, Box<Expression>),
@@ -190,9 +191,9 @@ pub enum ExpressionKind {
         /// The place that changes.
         place: Place,
         operator: BinaryOperator,
-        /// In which type.
+        /// The type of the computation.
         compute: Type,
-        /// By what: of type `compute`, for shifts `unsigned int`.
+        /// The right operand, of type `compute`; for shifts `unsigned int`.
         by: Box<Expression>,
         /// Whether the value is that before the change.
         old: bool,
@@ -200,7 +201,7 @@ pub enum ExpressionKind {
     /// Copies a whole array or struct; void.
     Copy {
         to: Place,
-        /// Where from; of the same type.
+        /// The source, of the same type.
         from: Place,
     },
     /// Fills an array or struct: zeros, then these (offset, scalar expression), each evaluated and
@@ -210,7 +211,7 @@ pub enum ExpressionKind {
     FillText(Place, Vec<u8>),
     /// Calls a function. Arguments have the parameters' types.
     Call(FunctionId, Vec<Expression>),
-    /// Something of the language itself.
+    /// A built-in function or value.
     Builtin(Builtin, Vec<Expression>),
     /// Compares a string with a text: whether they are the same up to the first 0 (`prefix`: the
     /// string begins with the text); a `bool`.
@@ -232,9 +233,9 @@ pub enum ExpressionKind {
     },
     /// Characters of a string before its first 0; an `unsigned int`.
     Length(Place),
-    /// `for (s in sinks)`'s own step: the next sink after this number (a `long`; -1: from the
+    /// The step of `for (s in sinks)`: the next sink after this number (a `long`; -1: from the
     /// beginning) that exists, or -1. A `long`, which only an [`ExpressionKind::Assign`] to the
-    /// sink's variable takes as it is.
+    /// sink's variable accepts.
     NextSink(Box<Expression>),
     /// `best(n, key)`: of the sinks, those n whose key (evaluated with this variable, a sink, for
     /// each) is greatest are accepted, the rest rejected; equal keys: the first ones. Void. The
@@ -252,11 +253,11 @@ pub enum ExpressionKind {
 /// A place, which can be read and written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Place {
-    /// In which variable.
+    /// The variable that contains it.
     pub variable: VariableId,
-    /// Fixed distance from its beginning, bytes.
+    /// The constant part of its offset, bytes.
     pub offset: u32,
-    /// Further distances, evaluated from left to right; each is checked at once.
+    /// The computed parts of its offset, evaluated from left to right; each is checked at once.
     pub indices: Vec<Index>,
     pub ty: Type,
     pub span: Span,

@@ -2,10 +2,10 @@
 //! caller run the program (in user space or in the kernel), and compares the results with the
 //! expectations.
 //!
-//! What a test sets, and what it expects, are expressions of the language itself. So they are made
-//! into little programs and run in user space: for a setting, one whose output is the input; for an
-//! expectation, one in which what the run left is constant and whose result is the answer; for a
-//! request that must have been made, one that makes it.
+//! Settings and expectations are expressions of the language. So each becomes a small program that
+//! runs in user space: for a setting, a program whose output is the input of the run; for an
+//! expectation, a program in which the results of the run are constants and whose result is the
+//! answer; for a request that must have been made, a program that makes it.
 
 mod left;
 mod setting;
@@ -26,13 +26,13 @@ pub use setting::{Setting, Sink};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unmet {
     pub span: Span,
-    /// Of a comparison: its left side, and the whole number that it was.
+    /// For a comparison: its left side, and the integer value of that.
     pub found: Option<(Span, String)>,
     /// Whether it is a request that the run did not make.
     pub request: bool,
-    /// The run before it ended so. (It often explains why.)
+    /// The fault of the run before it, which often explains the failure.
     pub fault: Option<Fault>,
-    /// The byte of the text at which it did, if that is known.
+    /// The byte of the text where the fault occurred, if it is known.
     pub fault_place: Option<u32>,
 }
 
@@ -151,8 +151,8 @@ impl<'a> Look<'a> {
             .is_some_and(|value| value != 0)
     }
 
-    /// What the left side of a comparison of whole numbers is. `None`: it is no such, or is known
-    /// without a run.
+    /// The value of the left side of a comparison of integers. `None`: it is no such comparison, or
+    /// the left side is constant.
     fn found(
         &self,
         condition: &Expression,
@@ -253,7 +253,7 @@ impl<'a> Look<'a> {
     }
 }
 
-/// The same variables, and nothing that runs yet.
+/// A program with the same variables and an empty body.
 fn little(tree: &Tree) -> Tree {
     Tree {
         structs: tree.structs.clone(),

@@ -1,5 +1,5 @@
-//! The IR as text, exact: every instruction with all it says, nothing else. With the source, the
-//! line that instructions came from stands above them.
+//! The IR as text: every instruction with all its fields. With the source, the line of the text
+//! precedes its instructions.
 //!
 //! ```text
 //! ; registers 4, locals 0, input 8, output 0, fuel 4096, loops 0
@@ -10,8 +10,8 @@
 //! }
 //! ```
 //!
-//! Operators on numbers with sign end in `s`: `/s`, `<s`; the others are without, or make no
-//! difference.
+//! Operators on numbers with sign end in `s`: `/s`, `<s`; the others are without sign, or the same
+//! for both.
 
 use std::fmt::{self, Write};
 
@@ -41,7 +41,7 @@ pub fn print(program: &Program, source: Option<&Source>) -> String {
 struct Printer<'s> {
     text: String,
     source: Option<&'s Source>,
-    /// The line shown last.
+    /// The last printed line of the text.
     line: u32,
 }
 
@@ -124,7 +124,7 @@ impl Printer<'_> {
 }
 
 impl fmt::Display for Op {
-    /// One line; of those with instructions in them, the head.
+    /// The instruction on one line; for one that contains others, only its head.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Op::Set { to, from } => write!(f, "{to:?} = {from}"),

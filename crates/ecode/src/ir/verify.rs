@@ -2,11 +2,11 @@
 //! relies without further checks. Lowering calls this in debug builds, the tests call it for every
 //! program.
 //!
-//! - a register is written before it is read, on every way there;
-//! - labels are unique, and an exit leaves something that stands around it;
-//! - an address lies in its region, at a multiple of the access's size; a register in it is bounded
-//!   such that this holds whatever happens; only what may be written is written;
-//! - widths, copies and the depth of loops are as they are said to be.
+//! - a register is written before it is read, on every path;
+//! - labels are unique, and an exit leaves a surrounding block or loop;
+//! - an address is in its region and aligned to the access's size, for all values of its register;
+//!   only writable regions are written;
+//! - widths, copies and the depth of loops are as [`crate::ir`] describes them.
 
 use std::collections::HashMap;
 
@@ -16,10 +16,10 @@ use crate::frame::at;
 use crate::limits;
 use crate::range::Range;
 
-/// Checks a program. The error names the instruction; it is a mistake of this crate.
+/// Checks a program. An error is a bug of this crate, and names the instruction.
 pub fn verify(program: &Program) -> Result<(), String> {
     let mut facts = Facts::new(program.registers);
-    // Lowering may have spent all of its effort on proving what is proved here again.
+    // Lowering may have used up its effort for the same proofs.
     facts.effort = usize::MAX;
     let mut verifier = Verifier {
         program,
@@ -39,17 +39,17 @@ pub fn verify(program: &Program) -> Result<(), String> {
     Ok(())
 }
 
-/// Blocks of the IR in each other: a level of the text makes up to three.
+/// The depth of nested blocks: a level of the text becomes up to three.
 const DEPTH: u32 = 3 * limits::NESTING;
 
 struct Verifier<'p> {
     program: &'p Program,
     facts: Facts,
-    /// Registers that have been written on every way to here.
+    /// Registers that have been written on every path to here.
     written: Vec<bool>,
-    /// All labels so far, with what holds at every exit.
+    /// All labels so far, with the facts that hold at every exit.
     labels: HashMap<Label, Option<Left>>,
-    /// Those that stand around, and where they begin.
+    /// The surrounding blocks and loops, with the marks of their beginnings.
     around: Vec<(Label, Mark)>,
     loops: u32,
     loops_most: u32,
@@ -60,7 +60,7 @@ struct Verifier<'p> {
 struct Left {
     /// Registers that have been written.
     written: Vec<bool>,
-    /// Bounds of those written inside.
+    /// Ranges of the registers written inside.
     inside: Branch,
 }
 
@@ -226,9 +226,9 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// Behind a block or loop: what holds at every exit, and at its end if that is reached. What
-    /// was known of a register in front of it matters only if an exit leaves that as it is:
-    /// lowering has known no more than that and then taken out a write that nobody needs.
+    /// After a block or loop: the facts that hold at every exit, and at its end if that is reached.
+    /// The range of a register before the block counts only if an exit leaves the register
+    /// unchanged, since lowering derived no more before it removed superfluous writes.
     fn leave(&mut self, label: Label, reached: bool) -> Reached {
         if reached {
             self.exit(label)?;

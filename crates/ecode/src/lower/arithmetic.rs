@@ -1,5 +1,5 @@
-//! Operators and conversions as C has them on x86-64, in the 64-bit operators of the IR. Values of
-//! narrower types come extended and leave extended.
+//! C's operators and conversions as on x86-64, in the 64-bit operators of the IR. Operands and
+//! results of narrower types are extended to 64 bits.
 //!
 //! `fixed` counts millionths. With a = ai * 10^6 + af (division towards zero) and b likewise,
 //!
@@ -8,9 +8,9 @@
 //! a / b = q * 10^6 + r * 10^6 / b        q = a / b, r = a % b
 //! ```
 //!
-//! in 64 bits that wrap: what the exact result is modulo 2^64, without wider numbers. If b is a
-//! whole number of at most 32 bits, these are a * n and a / n. Where |b| > 2^43, r * 10^6 may need
-//! more than 64 bits; see [`Lowering::divide_by_large`].
+//! in 64 bits that wrap: the exact result modulo 2^64, without wider numbers. If b is an integer n
+//! of at most 32 bits, these are a * n and a / n. Where |b| > 2^43, r * 10^6 may need more than 64
+//! bits; see [`Lowering::divide_by_large`].
 
 use super::condition::is_signed;
 use super::{Lowered, Lowering};
@@ -46,7 +46,7 @@ impl<'t> Lowering<'t> {
         self.arithmetic(operator, ty, left, right)
     }
 
-    /// `a OP b` of values of this type (the count of a shift: of any).
+    /// `a OP b` of values of this type; the count of a shift may have any type.
     pub(super) fn arithmetic(
         &mut self,
         operator: BinaryOperator,
@@ -117,7 +117,7 @@ impl<'t> Lowering<'t> {
         (whole, self.binary(Operator::RemainderSigned, a, ONE))
     }
 
-    /// Into q * 10^6 comes what r * 10^6 / b is: by the formula where |b| <= 2^43.
+    /// q * 10^6 + r * 10^6 / b; the second term by the formula above where |b| <= 2^43.
     fn divide_fixed(&mut self, a: Operand, b: Operand) -> Lowered<Operand> {
         let quotient = self.binary(Operator::DivideSigned, a, b);
         let rest = self.binary(Operator::RemainderSigned, a, b);
@@ -172,7 +172,7 @@ impl<'t> Lowering<'t> {
         self.binary(Operator::Subtract, digits, sign)
     }
 
-    /// -1 or 0, and the number without its sign; of the least one, 2^63.
+    /// The sign (-1 or 0) and the magnitude of a number; the magnitude of the least number is 2^63.
     fn magnitude(&mut self, of: Operand) -> (Operand, Operand) {
         let sign = self.binary(Operator::ShiftRightSigned, of, Operand::Constant(63));
         let flipped = self.binary(Operator::Xor, of, sign);
@@ -195,7 +195,7 @@ impl<'t> Lowering<'t> {
         }
     }
 
-    /// Cuts a result to its type.
+    /// Truncates a result to its type.
     pub(super) fn wrap(&mut self, value: Operand, ty: &Type) -> Operand {
         match ty {
             Type::Int(int) if int.bits < 64 => self.extend(value, *int),
@@ -238,13 +238,13 @@ impl<'t> Lowering<'t> {
     }
 }
 
-/// Whether a register with a value of type `from` is right for `to` as it is.
+/// Whether a register with a value of type `from` needs no conversion to `to`.
 fn holds_all(to: Int, from: Int) -> bool {
     to.bits == 64 || from == to || (from.bits < to.bits && (!from.signed || to.signed))
 }
 
-/// What a `fixed` expression was converted from, if that is an integer of at most 32 bits: then it
-/// is that number of whole ones without having wrapped.
+/// The integer of at most 32 bits from which a `fixed` expression was converted, if it was: such a
+/// conversion does not wrap.
 fn whole_number(e: &Expression) -> Option<&Expression> {
     match &e.kind {
         ExpressionKind::Convert(from) => match from.ty {

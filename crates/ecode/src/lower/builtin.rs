@@ -193,7 +193,7 @@ impl<'t> Lowering<'t> {
         ZERO
     }
 
-    /// Looks the key up and, unless it is remembered, remembers it.
+    /// `once`: looks the key up, and stores it if it is not remembered.
     fn once(&mut self, memory: VariableId, key: Operand, ttl_us: Operand) -> Lowered<Operand> {
         let hash = self.hash(key);
         let entries = i64::from(limits::ONCE_ENTRIES);

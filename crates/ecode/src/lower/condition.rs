@@ -1,5 +1,5 @@
-//! Conditions: a comparison that only decides a branch is made at that branch. `&&`, `||` and `!`
-//! become exits from blocks, so that no intermediate result becomes a 0 or 1.
+//! Conditions: a comparison that decides a branch becomes that branch. `&&`, `||` and `!` become
+//! exits from blocks, so there are no intermediate results of 0 or 1.
 
 use super::{Lowered, Lowering};
 use crate::ir::{Label, Operand, Relation};
@@ -7,7 +7,7 @@ use crate::tree::{BinaryOperator, Expression, ExpressionKind};
 use crate::types::Type;
 
 impl<'t> Lowering<'t> {
-    /// Leaves `to` if the condition is `when`, else goes on.
+    /// Leaves `to` if the condition equals `when`, else continues.
     pub(super) fn branch(&mut self, e: &'t Expression, when: bool, to: Label) -> Lowered<()> {
         self.nested(|this| match &e.kind {
             ExpressionKind::Not(a) => this.branch(a, !when, to),
@@ -27,8 +27,8 @@ impl<'t> Lowering<'t> {
         })
     }
 
-    /// `a && b` if `decided` is false, `a || b` if it is true: the value that one operand decides
-    /// alone.
+    /// `a && b` if `decided` is false, `a || b` if it is true: `decided` is the value with which
+    /// one operand decides the result.
     fn branch_both(
         &mut self,
         a: &'t Expression,

@@ -23,7 +23,7 @@ struct Update<'t> {
 }
 
 impl<'t> Lowering<'t> {
-    /// The value of an expression; of a void one, 0.
+    /// The value of an expression; 0 for a void one.
     pub(super) fn value(&mut self, e: &'t Expression) -> Lowered<Operand> {
         self.nested(|this| {
             this.span = e.span;
@@ -194,7 +194,7 @@ impl<'t> Lowering<'t> {
         }
         let ty = &update.place.ty;
         let before = match ty {
-            // It was extended by zeros.
+            // The atomic instruction extends it by zeros.
             Type::Int(int) if int.signed => self.wrap(Operand::Register(old), ty),
             _ => Operand::Register(old),
         };
@@ -231,7 +231,7 @@ impl<'t> Lowering<'t> {
         Ok(if update.old { before } else { kept })
     }
 
-    /// An update whose value nobody wants.
+    /// An update whose value is not used.
     fn update_only(&mut self, update: Update<'t>, e: &'t Expression) -> Lowered<()> {
         let found = self.find(update.place)?;
         let by = self.value(update.by)?;
@@ -242,8 +242,8 @@ impl<'t> Lowering<'t> {
         Ok(())
     }
 
-    /// The update as one atomic instruction, which leaves the former value in `old`. False: it
-    /// cannot be one, and nothing is done.
+    /// The update as one atomic instruction, which writes the former value to `old`. False: it
+    /// cannot be one, and no instruction was emitted.
     fn update_at_once(
         &mut self,
         found: Found,

@@ -1,4 +1,4 @@
-//! Types, variables and their first values.
+//! Types, variables and their initialisers.
 
 use super::{Parsed, Parser, Told};
 use crate::ast::{
@@ -22,7 +22,7 @@ const FOREIGN_TYPES: [(&str, &str); 8] = [
     ("var", "write the type: 'int x = 1;'"),
 ];
 
-/// Words before a type, likewise.
+/// Words before a type that E-code does not have, with their replacements.
 const FOREIGN_SPECIFIERS: [(&str, &str); 5] = [
     ("extern", "a text stands for itself: declare it here"),
     (
@@ -63,8 +63,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Whether a declaration is next, be it one of an unknown type: two names and what follows a
-    /// declared one.
+    /// Whether a declaration is next, even with an unknown type: two names and a token that can
+    /// follow the name of a variable.
     pub(super) fn begins_declaration(&self) -> bool {
         self.begins_type(0) || self.begins_unknown_type() || self.begins_foreign_specifier()
     }
@@ -155,7 +155,7 @@ impl Parser<'_> {
         if self.is("*") {
             let hint = "use an array, or copy the value: structs are copied whole";
             self.tell(self.span(), "there are no pointers", hint);
-            // The declared names stay known: one error is enough.
+            // The names are declared all the same: one error is enough.
             while self.take("*") {}
             ty.kind = TypeKind::Error;
         }
@@ -223,7 +223,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Reports a name in the place of a type. The names declared with it stay known.
+    /// Reports an unknown name instead of a type. The variables are declared all the same.
     fn unknown_type(&mut self) -> TypeName {
         let span = self.span();
         let message = match hint_of(&FOREIGN_STATEMENTS, self.text(0)) {
@@ -245,7 +245,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The type that the next name, in the place of one, probably means.
+    /// A hint: the type that the next name probably means.
     fn type_hint(&self) -> String {
         if *self.kind() != TokenKind::Name || self.tells_no_more() {
             return String::new();
@@ -279,7 +279,7 @@ fn is_type_word(word: &str) -> bool {
     WORDS.contains(&word) || TYPES.iter().any(|(name, _)| *name == word)
 }
 
-/// The type that these words are together, in any order as in C.
+/// The type that these words denote, in any order as in C.
 fn kind_of(words: &[&str]) -> Option<TypeKind> {
     if let [word] = words {
         if let Some((_, int)) = TYPES.iter().find(|(name, _)| name == word) {
@@ -330,9 +330,9 @@ impl Parser<'_> {
             variables,
             span: self.since(start),
         };
-        // The names declared so far stay known, whatever follows.
+        // The names so far are declared, whatever follows.
         if self.expect_end(";", self.missing_comma()).is_err() {
-            // `int i = 0, i < 3;`: the second is not meant as another of that name.
+            // `int i = 0, i < 3;`: the second `i` is not meant as a declaration.
             if let Some(last) = declaration.variables.pop()
                 && declaration
                     .variables
@@ -360,7 +360,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A variable behind its name.
+    /// The rest of a variable's declaration after its name.
     pub(super) fn declarator(&mut self, name: Name) -> Declarator {
         let dimensions = self.dimensions().unwrap_or_else(|Told| {
             self.skip_part();

@@ -1,5 +1,6 @@
-//! Expressions: C's, with C's precedence. Chains of operators are read without recursion, by a
-//! stack of those that wait for their right operand; what nests in the text nests here.
+//! Expressions, with C's precedence. Chains of operators are read without recursion, with a stack
+//! of the operators whose right operand is not complete; only nesting in the text makes the parser
+//! recurse.
 
 use super::{Parsed, Parser, Told};
 use crate::ast::{BinaryOperator, Expression, ExpressionKind, Name, UnaryOperator};
@@ -8,7 +9,7 @@ use crate::limits;
 use crate::source::Span;
 use crate::suggest;
 
-/// An expression and how high its tree is.
+/// An expression and the height of its tree.
 pub(super) struct Grown {
     pub(super) expression: Expression,
     height: u32,
@@ -31,7 +32,7 @@ enum Infix {
     Or,
 }
 
-/// The operators between two operands and how strongly they bind (C11 6.5.5 to 6.5.14).
+/// The operators between two operands and their precedence (C11 6.5.5 to 6.5.14).
 const INFIX: [(&str, u8, Infix); 18] = [
     ("||", 1, Infix::Or),
     ("&&", 2, Infix::And),
@@ -72,7 +73,7 @@ impl Parser<'_> {
         self.comma().map(|grown| grown.expression)
     }
 
-    /// An argument or a first value: any expression but `a, b`.
+    /// An argument or an initialiser: any expression but `a, b`.
     pub(super) fn assignment_expression(&mut self) -> Parsed<Expression> {
         self.assignment().map(|grown| grown.expression)
     }
@@ -114,7 +115,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Tells of `=>` and `=<`, whose `=` has been read.
+    /// Reports `=>` and `=<`, whose `=` has been read.
     fn refuse_turned(&mut self, equals: Span) -> Parsed<()> {
         for (written, meant, after) in [("=>", ">=", ">"), ("=<", "<=", "<")] {
             if self.is(after) && self.span().start == equals.end {
@@ -147,8 +148,8 @@ impl Parser<'_> {
         self.grow(height, kind, span)
     }
 
-    /// Operands with operators between them. `waiting` holds, with rising strength, the operators
-    /// whose right operand is not whole yet.
+    /// Operands with operators between them. `waiting` holds, in order of rising precedence, the
+    /// operators whose right operand is not complete.
     fn chain(&mut self) -> Parsed<Grown> {
         let mut left = self.unary()?;
         let mut waiting: Vec<(Grown, u8, Infix, Span)> = Vec::new();
@@ -206,7 +207,7 @@ impl Parser<'_> {
             ) => side.span.start == first.span.start, // else it stands in parentheses
             _ => false,
         };
-        // Two comparisons combined bit by bit are meant so.
+        // Two comparisons combined by a bitwise operator are intended.
         if matches!(of, And | Or | Xor) && compares(left) != compares(right) {
             let operator = self.source.text_of(at);
             self.warn(
@@ -230,7 +231,7 @@ impl Parser<'_> {
         self.grow(height, kind, span)
     }
 
-    /// A node over others, the highest of which is as high as that.
+    /// A node over others, of which the highest has this height.
     fn grow(&mut self, height: u32, kind: ExpressionKind, span: Span) -> Parsed<Grown> {
         if height >= limits::HEIGHT {
             let place = self.span_before();

@@ -53,7 +53,7 @@ impl Parser<'_> {
         Ok((name, tracepoint))
     }
 
-    /// Takes a word that means something in its place only.
+    /// Takes a word that is a keyword only here.
     fn word(&mut self, wanted: &str) -> Parsed<()> {
         if !self.is_name(wanted) {
             return Err(self.unexpected(&format!("'{wanted}'"), HEAD));
@@ -62,7 +62,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// A text in quotes, with its place.
+    /// A string literal, with its span.
     fn quoted(&mut self, what: &str) -> Parsed<Name> {
         let TokenKind::Text(bytes) = self.kind() else {
             return Err(self.unexpected(what, HEAD));

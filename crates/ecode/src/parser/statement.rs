@@ -15,7 +15,7 @@ struct ForHead {
 
 /// Blocks, and what any statement begins with.
 impl Parser<'_> {
-    /// `{ ... }`. Whatever is wrong inside is told there; a block is always a block.
+    /// `{ ... }`. Errors inside are reported there; the result is a block in any case.
     pub(super) fn block(&mut self) -> Parsed<Block> {
         let open = self.expect("{")?;
         let mut statements = Vec::new();
@@ -150,7 +150,8 @@ impl Parser<'_> {
         }))
     }
 
-    /// The `;` of a statement; told and skipped to, if it is missing. The statement was whole.
+    /// The `;` of a complete statement; if it is missing, this is reported, and the rest is
+    /// skipped.
     fn end_of_statement(&mut self) {
         if self.expect_end(";", "").is_err() {
             self.skip_statement();
@@ -160,7 +161,7 @@ impl Parser<'_> {
 
 /// Statements that begin with a word.
 impl Parser<'_> {
-    /// `(CONDITION)`; if something in it is wrong, an `Error`, and reading goes on behind it.
+    /// `(CONDITION)`; an `Error` if it cannot be read, after which the parser continues.
     fn head(&mut self, of: &str) -> Expression {
         let start = self.span();
         let read = if self.take("(") {
@@ -174,7 +175,7 @@ impl Parser<'_> {
         } else {
             let hint = format!("the condition of '{of}' stands in parentheses");
             self.unexpected("'('", &hint);
-            // Without them the condition may still be one.
+            // Even without parentheses it may be a condition.
             self.expression()
         };
         read.unwrap_or_else(|Told| self.lost(start))
@@ -383,7 +384,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Goes before the `:` of a label, if it comes on this line.
+    /// Skips to the `:` of a label, if it comes on this line.
     fn skip_label(&mut self) {
         while !(self.at_end() || self.is(":") || self.is("}") || self.is(";") || self.on_new_line())
         {

@@ -11,7 +11,7 @@ use crate::source::Span;
 /// The parts of a text at its outermost level.
 enum Outer {
     Item(Item),
-    /// Of the body.
+    /// A statement of the body.
     Statement(Statement),
     /// The body is this expression.
     Value(Expression),
@@ -37,7 +37,8 @@ impl Parser<'_> {
                 }
             }
         }
-        // Before a body in braces, as before a function, a variable belongs to the whole text.
+        // A variable before a body in braces belongs to the whole text, as one before a function
+        // does.
         if let Some((last, before)) = statements.split_last()
             && matches!(last.kind, StatementKind::Block(_))
             && before.iter().all(is_declaration)
@@ -89,7 +90,7 @@ impl Parser<'_> {
         let told = self.told.len();
         match self.expression() {
             Ok(value) if self.at_end() || self.begins_test() => Outer::Value(value),
-            // It is read again as the statement that it is.
+            // It is a statement, as which it is read again.
             _ => {
                 if !self.over {
                     self.told.truncate(told);
@@ -151,7 +152,7 @@ impl Parser<'_> {
             }
             let mut body = self.block()?;
             if !self.is_closed() {
-                // The rest of the text is in it: nothing that is said of that would help.
+                // It contains the rest of the text, so further errors would not help.
                 let kind = StatementKind::Return(Some(self.lost(body.span)));
                 let span = body.span;
                 body.statements = vec![Statement { kind, span }];
@@ -167,7 +168,7 @@ impl Parser<'_> {
             })));
         }
         let declaration = self.declaration(specifiers, start)?;
-        // Behind statements, a `const` may be computed from what they declare.
+        // After statements, a `const` may be computed from their variables.
         if declaration.is_static || declaration.is_const && nothing_before {
             return Ok(Outer::Item(Item::Variable(declaration)));
         }
@@ -403,8 +404,8 @@ fn is_declaration(statement: &Statement) -> bool {
     matches!(statement.kind, StatementKind::Declaration(_))
 }
 
-/// Variables declared before a function or a body in braces are the whole text's; that they lack
-/// `static` or `const` is told by the checks.
+/// Variables declared before a function or a body in braces belong to the whole text; the checks
+/// report that they need `static` or `const`.
 fn move_declarations(statements: &mut Vec<Statement>, items: &mut Vec<Item>) {
     if !statements.iter().all(is_declaration) {
         return;

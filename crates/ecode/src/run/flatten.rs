@@ -1,5 +1,5 @@
 //! From the structured IR to flat code. Blocks and loops become targets of jumps. A loop that
-//! begins with the question whether it ends asks it again at its end, and so jumps once in each
+//! begins with its condition checks the condition again at its end, so it jumps once in each
 //! iteration instead of twice.
 
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use crate::source::Span;
 #[derive(Debug, Default)]
 pub(super) struct Flat {
     pub(super) code: Vec<Code>,
-    /// Where each comes from.
+    /// The part of the text of each instruction.
     pub(super) spans: Vec<Span>,
     pub(super) copies: Vec<CopyRow>,
     pub(super) effects: Vec<EffectRow>,
@@ -51,9 +51,9 @@ struct Flattener<'p> {
     spares: [Register; 2],
     registers: u32,
     constants: HashMap<i64, Slot>,
-    /// Jumps to behind each label that stands around.
+    /// Jumps to the end of each surrounding block or loop.
     exits: HashMap<Label, Vec<usize>>,
-    /// The place that a jump was aimed at last.
+    /// The last target of a jump.
     aimed: Target,
     /// Where the next instructions come from.
     span: Span,
@@ -123,7 +123,7 @@ impl Flattener<'_> {
         }
     }
 
-    /// Emits a jump to behind a label.
+    /// Emits a jump to the end of a block or loop.
     fn leave(&mut self, label: Label, jump: Code) {
         let at = self.flat.code.len();
         self.exits.entry(label).or_default().push(at);
@@ -318,7 +318,7 @@ impl Flattener<'_> {
                 value,
                 bits,
             } => {
-                // The memory is this run's alone.
+                // No other run uses this memory.
                 let [before, after] = self.spares;
                 self.load(before, to, bits, false);
                 self.binary(after, operator, Operand::Register(before), value);

@@ -1,8 +1,8 @@
 //! The interpreter: one loop over flat code.
 //!
-//! Measured (ns for an event, its record put in and its results there to be read; beside it the
-//! same IR as a tree of boxed closures, without the frame; the least of six runs on a busy
-//! machine):
+//! Measured: ns for an event, including the copy of its record and the results in memory; beside it
+//! the same IR as a tree of boxed closures, without the frame. The least of six runs on a busy
+//! machine:
 //!
 //! | | this loop | closures |
 //! |---|---|---|
@@ -16,8 +16,8 @@
 //!
 //! Some 8 ns of the left column are the copy of the record and the head of the frame. One `match`
 //! makes one table of jumps: split into three functions, each with its part of the instructions, it
-//! took up to twice as long. Loops that ask again at their end save one jump in each iteration.
-//! rbpf was not taken: its JIT checks no memory, and it has no maps.
+//! took up to twice as long. Loops that check their condition at their end save one jump in each
+//! iteration. rbpf was not used: its JIT checks no memory, and it has no maps.
 
 use super::code::{Code, CopyRow, EffectRow, Slot, Target, There, bytes_at, put_at};
 use super::flatten::{Flat, flatten};
@@ -71,8 +71,8 @@ impl Machine {
         }
     }
 
-    /// Runs the program once on a memory that was made for it. What it left is in the memory, the
-    /// result and the fault as well.
+    /// Runs the program once on a memory that was made for it. The memory then holds all results,
+    /// including the fault.
     pub fn run(&mut self, memory: &mut Memory) -> Result<i64, Fault> {
         if !memory.begin(&self.prologue) {
             return Err(Fault::Input);
@@ -104,7 +104,7 @@ struct Run<'r> {
     fuel: u32,
 }
 
-/// The slots; an index is never outside, so that nothing asks.
+/// The slots. An index is never outside, so it needs no check.
 struct Slots<'s, const N: usize>(&'s mut [i64; N]);
 
 impl<const N: usize> Slots<'_, N> {
@@ -146,7 +146,7 @@ impl<const N: usize> Slots<'_, N> {
     }
 }
 
-/// Where a run goes on: at the target if the condition holds.
+/// The next instruction: the target if the condition holds.
 #[inline(always)]
 fn jump(at: usize, holds: bool, target: Target) -> usize {
     if holds { usize::from(target) } else { at }
@@ -160,8 +160,8 @@ fn burn(fuel: &mut u32, units: u32) -> Result<(), Fault> {
 }
 
 impl Run<'_> {
-    /// One line for each instruction, so that they make one table of jumps. A fault is told with
-    /// the instruction that it happened in.
+    /// One arm for each instruction, so that the compiler makes one table of jumps. A fault is
+    /// returned with the index of its instruction.
     fn execute<const N: usize>(&mut self, slots: &mut [i64; N]) -> Result<i64, (Fault, usize)> {
         let code = &self.flat.code[..];
         let (mut s, m) = (Slots(slots), &mut *self.bytes);

@@ -1,8 +1,8 @@
 //! The memory of a program in user space: one piece of memory with a section for each region of the
 //! IR, laid out inside as in the kernel. So an access needs one check, whatever its region.
 //!
-//! A section is as large as the program needs it. The event's data stands directly behind its
-//! header, as in the kernel, and a whole record goes in by one copy.
+//! A section is as large as the program needs it. The event's data directly follows its header, as
+//! in the kernel, so a whole record is set by one copy.
 
 use std::ops::Range;
 
@@ -90,13 +90,13 @@ fn uses_sinks(body: &[Instruction]) -> bool {
 pub struct Effect {
     /// [`crate::frame::effect`]
     pub kind: u32,
-    /// Which signal, service or counter.
+    /// The number of the signal, service or counter.
     pub number: u32,
     pub values: [u64; 3],
 }
 
 impl Memory {
-    /// Memory for this program: the state as it is at first, all else 0.
+    /// Memory for this program: the initial state, all else 0.
     pub fn new(program: &Program) -> Memory {
         let layout = Layout::new(program);
         let mut memory = Memory {
@@ -144,7 +144,7 @@ impl Memory {
         self.put_frame(at::RANDOM, if state == 0 { SEED } else { state });
     }
 
-    /// Sets which sinks exist, a bit each.
+    /// Sets the sinks that exist, one bit each.
     pub fn set_sinks_present(&mut self, mask: u64) {
         self.put_frame(at::SINKS_PRESENT, mask);
     }
@@ -158,7 +158,7 @@ impl Memory {
         self.section(self.layout.state..self.layout.attributes)
     }
 
-    /// The same, to be changed.
+    /// The state, to be changed.
     pub fn state_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[self.layout.state..self.layout.attributes]
     }
@@ -179,13 +179,13 @@ impl Memory {
         self.frame(at::RESULT) as i64
     }
 
-    /// Why the run failed, if it did.
+    /// The fault of the run, if it failed.
     pub fn fault(&self) -> Option<Fault> {
         Fault::of_number(self.frame_word(at::FAULT))
     }
 
-    /// The byte of the text at which it failed, if that is known. (Too little data is no place's
-    /// fault.)
+    /// The byte of the text where it failed, if it is known. (A fault because of too little data
+    /// has no place.)
     pub fn fault_place(&self) -> Option<u32> {
         self.fault()?;
         self.frame_word(at::FAULT_PLACE).checked_sub(1)
@@ -196,7 +196,7 @@ impl Memory {
         self.frame_word(at::FUEL)
     }
 
-    /// Why the run dropped the event, if it did.
+    /// The reason for which the run dropped the event, if it did.
     pub fn drop_reason(&self) -> Option<u8> {
         self.frame_word(at::DROP)
             .checked_sub(1)

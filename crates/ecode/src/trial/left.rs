@@ -10,9 +10,9 @@ use crate::tree::Fault;
 pub struct Left {
     /// The value it returned; 1 if it returned none.
     pub result: i64,
-    /// Why it failed.
+    /// The fault, if it failed.
     pub fault: Option<Fault>,
-    /// The byte of the text at which it failed, if that is known.
+    /// The byte of the text where it failed, if it is known.
     pub fault_place: Option<u32>,
     /// Fuel that is left.
     pub fuel: u32,
@@ -53,7 +53,7 @@ impl Left {
     pub fn of_frame(frame: &[u8], output_bytes: u32, state: &[u8]) -> Left {
         let number = half(frame, at::FAULT);
         let fault = Fault::of_number(number);
-        // Too little data is no place's fault.
+        // A fault because of too little data has no place in the text.
         let has_place = fault.is_some_and(|fault| fault != Fault::Input);
         let place = half(frame, at::FAULT_PLACE).checked_sub(1);
         let effect = |number| {

@@ -1,6 +1,6 @@
-//! The inputs of a run, made by hand: an event, a time, attributes, sinks. `ecalls ecode run`, the
-//! tests in texts and those of this repository fill it; the caller copies it into the program's
-//! memory, in user space ([`Setting::put_into`]) or in the kernel.
+//! The inputs of a trial run: an event, a time, attributes, sinks. `ecalls ecode run`, the tests in
+//! texts and the tests of this repository fill a [`Setting`]; the caller copies it into the
+//! program's memory, in user space ([`Setting::put_into`]) or in the kernel.
 
 use std::collections::BTreeMap;
 
@@ -63,8 +63,8 @@ impl Setting {
         &mut self.event[at::EVENT_DATA as usize..]
     }
 
-    /// Sets a field of the event's header; `time_left` sets the deadline, and more `size` than
-    /// there is data makes some more.
+    /// Sets a field of the event's header. `time_left` sets the deadline; a `size` beyond the
+    /// event's data extends the data.
     pub fn set_event(&mut self, field: EventField, number: i64) {
         if field == EventField::Size {
             let bytes = usize::try_from(number).map_or(0, |bytes| bytes.min(REGION_BYTES as usize));
@@ -101,7 +101,7 @@ impl Setting {
         }
     }
 
-    /// Sets something of a sink, which exists from then on. Its id is at first its number.
+    /// Sets a property of a sink, which exists from then on. Its id is initially its number.
     pub fn set_sink(&mut self, number: u32, field: SinkField, value: i64) {
         let sink = self.sinks.entry(number).or_insert_with(|| Sink {
             id: u64::from(number),
@@ -119,13 +119,13 @@ impl Setting {
         }
     }
 
-    /// Which sinks exist, a bit each.
+    /// The sinks that exist, one bit each.
     pub fn sinks_present(&self) -> u64 {
         let numbers = self.sinks.keys().filter(|number| **number < SINKS);
         numbers.fold(0, |mask, number| mask | 1 << number)
     }
 
-    /// The table of sinks as it lies in memory.
+    /// The bytes of the table of sinks.
     pub fn sink_table(&self) -> Vec<u8> {
         let mut table = vec![0; at::SINK_TABLE_BYTES as usize];
         let rows = table.chunks_exact_mut(at::SINK_BYTES as usize).zip(0..);
@@ -142,7 +142,7 @@ impl Setting {
         table
     }
 
-    /// The attributes of the channel as they lie in memory.
+    /// The bytes of the channel's attributes.
     pub fn attribute_table(&self) -> Vec<u8> {
         let attributes = self.attributes.iter();
         attributes.flat_map(|value| value.to_le_bytes()).collect()
@@ -162,7 +162,7 @@ impl Setting {
         frame
     }
 
-    /// Puts all of it where a program in user space looks.
+    /// Copies the setting into the memory of a program in user space.
     pub fn put_into(&self, memory: &mut Memory) {
         memory.set_event(&self.event);
         memory.set_now(self.now_ns);
