@@ -99,6 +99,8 @@ nightly:
 	ECALLS_TEST_ROOT=1 cargo test --release -p ecalls-kernel --test ecode -- --nocapture
 	ECALLS_TEST_ROOT=1 tools/arm64 cargo test -p ecalls --test conformance --test downcall \
 		--test sources --test ecode
+	ECALLS_TEST_ROOT=1 ECALLS_TEST_STARTS=30 CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(CURDIR)/tools/vm/run \
+		--mode steady --timeout 1800 --" cargo test -p ecalls --test scheduler_survives it_starts_beside
 	cargo run --release -p sched-sim -- 100000000
 	tests/fuzz/run c $(FUZZ_SECONDS)
 	! RUSTUP_AUTO_INSTALL=0 cargo +nightly --version >/dev/null 2>&1 || tests/fuzz/run rust $(FUZZ_SECONDS)

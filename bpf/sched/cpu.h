@@ -27,7 +27,7 @@ static __always_inline s32 set_up(u32 cpu) {
 	error = scx_bpf_create_dsq(QUEUE_PLAIN(cpu), -1);
 	if (!error)
 		error = scx_bpf_create_dsq(QUEUE_PARKED(cpu), -1);
-	for (u32 i = 0; lib_again(i, SCHED_ENTITIES); i++) {
+	for (u32 i = sched_zero; lib_again(i, SCHED_ENTITIES); i++) {
 		if (i >= SCHED_ENTITIES || error)
 			break;
 		error = scx_bpf_create_dsq(QUEUE_ENTITY(cpu, i), -1);
@@ -42,7 +42,7 @@ SEC("struct_ops.s/init")
 s32 BPF_PROG(sched_init_all) {
 	s32 error = 0;
 
-	for (u32 cpu = 0; lib_again(cpu, CPUS_MAX); cpu++) {
+	for (u32 cpu = sched_zero; lib_again(cpu, CPUS_MAX); cpu++) {
 		if (cpu >= setting.cpus || error)
 			break;
 		error = set_up(cpu);
@@ -82,7 +82,7 @@ void BPF_PROG(sched_offline, s32 cpu) {
 				  &none, sizeof(none));
 		return;
 	}
-	for (u32 i = 0; lib_again(i, SCHED_ENTITIES + 2); i++) {
+	for (u32 i = sched_zero; lib_again(i, SCHED_ENTITIES + 2); i++) {
 		if (i > SCHED_ENTITIES + 1)
 			break;
 		u64 queue = i == SCHED_ENTITIES ? QUEUE_PLAIN((u32)cpu) : QUEUE_PARKED((u32)cpu);

@@ -20,13 +20,13 @@
 
 /* Makes a thread plain. It keeps the virtual time of its entity, or of its group, and so its debt;
  * the value may be slightly old, because the thread's former CPU may be another one. */
-static __always_inline void leave(struct sched_task *t) {
+__noinline int leave(struct sched_task *t LIB_NONNULL) {
 	struct sched_places *places = places_of(t->cpu);
 	struct sched_cpu *former = cpu_of(t->cpu);
 	struct sched_entity *e;
 
 	if (t->entity >= SCHED_ENTITIES || !former)
-		return;
+		return 0;
 	e = sched_entity(former, t->entity);
 	if (e->group < SCHED_ENTITIES)
 		e = sched_entity(former, e->group);
@@ -36,6 +36,7 @@ static __always_inline void leave(struct sched_task *t) {
 	t->entity = SCHED_NOBODY;
 	t->channel = 0;
 	t->bound = 1;
+	return 0;
 }
 
 /* Reports to a thread that it remains plain, because there is no place for it. */

@@ -69,7 +69,7 @@ __noinline int heir_looks_up(struct task_struct *p __arg_trusted, struct sched_t
 
 	if (!t)
 		return -ENOENT;
-	for (u32 level = 0; level < HEIR_ANCESTORS; level++) {
+	for (u32 level = sched_zero; level < HEIR_ANCESTORS && lib_may_goto(); level++) {
 		up = up->pid != up->tgid ? up->group_leader : up->real_parent;
 		if (up->pid <= 1)
 			return 0;

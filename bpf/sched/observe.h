@@ -325,7 +325,7 @@ __noinline int watch_note(struct ecalls_sched_watch *watch LIB_NONNULL,
 
 	*(volatile u64 *)&worst->at_ns = 0;
 	__builtin_memset(worst->by, 0, sizeof(worst->by));
-	for (u32 i = 0; lib_again(i, ECALLS_SEEN_RUNS); i++) {
+	for (u32 i = sched_zero; lib_again(i, ECALLS_SEEN_RUNS); i++) {
 		if (i >= ECALLS_SEEN_RUNS)
 			break;
 		at--;

@@ -44,7 +44,7 @@ __noinline s64 quota_least(u64 number, u64 now, u64 *look_ns LIB_NONNULL) {
 	s64 least = QUOTA_FREE;
 	u64 until = now;
 
-	for (u32 level = 0; lib_again(level, SHARE_LEVELS); level++) {
+	for (u32 level = sched_zero; lib_again(level, SHARE_LEVELS); level++) {
 		struct share *s = share_of(number);
 		if (!s || level >= SHARE_LEVELS)
 			break;
@@ -66,7 +66,7 @@ __noinline int quota_settle(struct sched_task *t LIB_NONNULL, u64 now) {
 	u64 number = t->share, ns = t->from_ns && now > t->from_ns ? now - t->from_ns : 0;
 
 	t->from_ns = now;
-	for (u32 level = 0; ns && lib_again(level, SHARE_LEVELS); level++) {
+	for (u32 level = sched_zero; ns && lib_again(level, SHARE_LEVELS); level++) {
 		struct share *s = share_of(number);
 		if (!s || level >= SHARE_LEVELS)
 			break;

@@ -121,7 +121,7 @@ __noinline u64 share_settle_one(u64 number) {
 
 /* Whether a group wants the CPU may have changed: corrects the sums above it. */
 __noinline int share_settle(u64 number) {
-	for (u32 round = 0; lib_again(round, SHARE_ROUNDS); round++) {
+	for (u32 round = sched_zero; lib_again(round, SHARE_ROUNDS); round++) {
 		if (!number || round >= SHARE_ROUNDS)
 			break;
 		number = share_settle_one(number);
@@ -173,7 +173,7 @@ __noinline u64 share_part(u64 number) {
 	own = s->weight;
 	part = own << (SHARE_PART_BITS + SHARE_FINE_BITS);
 	number = s->parent;
-	for (u32 level = 0; lib_again(level, SHARE_LEVELS); level++) {
+	for (u32 level = sched_zero; lib_again(level, SHARE_LEVELS); level++) {
 		const volatile struct share *above = share_of(number);
 		if (!above || level >= SHARE_LEVELS)
 			break;
@@ -244,7 +244,7 @@ static __always_inline bool share_idle(struct cgroup *group) {
 /* Takes one of a few entries from `from` on; -1: none of them is free. It is a function of its own,
  * so that the verifier does not walk through the whole table. */
 __noinline int share_take_near(u32 from) {
-	for (u32 round = 0; lib_again(round, SHARE_NEAR); round++) {
+	for (u32 round = sched_zero; lib_again(round, SHARE_NEAR); round++) {
 		u32 at = (from + round) & (SHARE_GROUPS_MAX - 1);
 		struct share *s = share_at(at);
 		if (!s || round >= SHARE_NEAR)
@@ -260,7 +260,7 @@ static __always_inline struct share *share_take(u32 *place) {
 	u32 from = shares.next;
 	int at = -1;
 
-	for (u32 round = 0; lib_again(round, SHARE_GROUPS_MAX / SHARE_NEAR); round++) {
+	for (u32 round = sched_zero; lib_again(round, SHARE_GROUPS_MAX / SHARE_NEAR); round++) {
 		if (at >= 0 || round >= SHARE_GROUPS_MAX / SHARE_NEAR)
 			break;
 		at = share_take_near(from + round * SHARE_NEAR);

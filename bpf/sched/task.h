@@ -29,19 +29,23 @@ static __always_inline void look_at_queue(u32 cpu, struct sched_queue *queue) {
 	queue->vtime = first ? first->scx.dsq_vtime : 0;
 }
 
-/* Converts a task's virtual time to that of `cpu`. */
-static __always_inline void move_to(struct sched_task *t, u32 cpu, struct sched_cpu *c, u64 now) {
+/* Converts a task's virtual time to that of another CPU. */
+__noinline int migrate(struct sched_task *t LIB_NONNULL, u32 cpu, struct sched_cpu *c LIB_NONNULL,
+		       u64 now) {
 	struct fair_move move = {.vtime = t->plain.vtime, .now_ns = now};
-	struct sched_cpu *former;
+	struct sched_cpu *former = cpu_of(t->cpu);
 
-	if (t->cpu == cpu)
-		return;
-	former = cpu_of(t->cpu);
 	look_at_queue(t->cpu, &move.there);
 	look_at_queue(cpu, &move.here);
 	if (former)
 		t->plain.vtime = fair_arrive(former, c, &move);
 	t->cpu = cpu;
+	return 0;
+}
+
+static __always_inline void move_to(struct sched_task *t, u32 cpu, struct sched_cpu *c, u64 now) {
+	if (t->cpu != cpu)
+		migrate(t, cpu, c, now);
 }
 
 /* Gives an entity the weight of its thread. A runnable member of a group is counted in the group's

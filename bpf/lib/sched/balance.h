@@ -69,8 +69,8 @@ struct balance_look {
 };
 
 /* Whether the CPU takes a thread of this weight that waits on the other one. */
-LIB_INLINE _Bool balance_takes(const struct balance_look *look, ecalls_u64 vtime,
-			       ecalls_u64 weight) {
+LIB_GLOBAL int balance_takes(const struct balance_look *look LIB_NONNULL, ecalls_u64 vtime,
+			     ecalls_u64 weight) {
 	ecalls_u32 wants = balance_wants(&look->mine, &look->theirs, weight);
 	ecalls_u64 soon_ns = look->period_ns * (wants == BALANCE_TAKES ? BALANCE_SOON : 1);
 	ecalls_u64 there = look->theirs.weight ? look->theirs.weight : 1;

@@ -7,6 +7,7 @@
 //! The holder records its process and the readable maps in a file (record.rs), by which other
 //! processes find the scheduler.
 
+mod haste;
 mod options;
 mod record;
 mod seen;
@@ -22,6 +23,7 @@ use ecalls_abi::sched::SchedCount;
 use libbpf_rs::{Link, Map, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, PrintLevel};
 use zerocopy::FromBytes;
 
+pub use haste::Haste;
 pub use options::{Options, WindowOrder};
 use record::{COUNTS, Record, SEEN, SETTING, WATCH};
 pub use seen::{forget, seen, worst};
@@ -191,6 +193,7 @@ impl Scheduler {
         };
         let cpus = libbpf_rs::num_possible_cpus().map_err(failed)?;
         let cpus = within_limit(cpus)?;
+        let haste = Haste::begin();
         libbpf_rs::set_print(Some((PrintLevel::Warn, load::print_log)));
         let mut open = ObjectBuilder::default()
             .name("scheduler")
@@ -213,6 +216,7 @@ impl Scheduler {
             .maps_mut()
             .find(|map| map.name() == OPS)
             .ok_or(Error::Closed("the scheduler's table"))?;
+        drop(haste);
         let link = ops.attach_struct_ops().map_err(failed)?;
         Ok(Scheduler {
             link: Some(link),

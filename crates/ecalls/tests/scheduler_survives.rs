@@ -7,6 +7,8 @@
 mod harness;
 #[path = "scheduler_survives/quota.rs"]
 mod quota;
+#[path = "scheduler_survives/start.rs"]
+mod start;
 
 use std::fs;
 use std::path::{Path, PathBuf};

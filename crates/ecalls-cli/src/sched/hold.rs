@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use ecalls::Ecalls;
-use ecalls_kernel::scheduler::{self, Ended, Scheduler};
+use ecalls_kernel::scheduler::{self, Ended, Haste, Scheduler};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::count::sum;
@@ -31,7 +31,9 @@ pub(super) fn run(args: &Args) -> Outcome {
     let options = args.policy.options()?;
     let stop = Stop::on_signals()?;
     super::check_free()?;
+    let haste = Haste::begin();
     let mut ecalls = Ecalls::open()?;
+    drop(haste);
     let mut scheduler = Scheduler::start(ecalls.access(), &options)?;
     note("the scheduler runs; interrupt this command to return to the kernel's own scheduler");
     let until = args.time.and_then(|time| Instant::now().checked_add(time));
