@@ -143,7 +143,7 @@ static __always_inline void quota_stops(struct sched_task *t, struct sched_cpu *
 __noinline int quota_unpark(struct sched_task *t LIB_NONNULL, struct sched_cpu *c LIB_NONNULL,
 			    u64 now) {
 	t->parked = 0;
-	t->waits_ns = now;
+	t->since_ns = now;
 	if (!t->ready)
 		arise(t, c, now);
 	return 0;

@@ -41,7 +41,6 @@ static __always_inline void set_slice(struct task_struct *p, u64 slice) {
 /* Starts a new turn of a task that has the CPU. */
 __noinline int begin(struct task_struct *p __arg_trusted, struct sched_task *t LIB_NONNULL, u32 cpu,
 		     struct sched_cpu *c LIB_NONNULL, u64 now) {
-	bool is_timed;
 	u64 slice;
 
 	t->plain.weight = share_weight(t);
@@ -58,18 +57,15 @@ __noinline int begin(struct task_struct *p __arg_trusted, struct sched_task *t L
 	load_settle(t, c);
 	if (t->limited)
 		quota_begins(t, c, now);
-	is_timed = is_fine(c) || t->limited || now < c->hurry_until_ns ||
-		   (t->entity >= SCHED_ENTITIES &&
-		    fair_is_light(c, t->plain.weight, load_of_cpu(cpu)));
 	slice = c->limit_ns > now ? c->limit_ns - now : 1;
-	set_slice(p, is_timed ? slice : tick_slice(slice));
+	set_slice(p, slice);
 	if (t->entity < SCHED_ENTITIES) {
 		count_turn(t, now);
 		tell(t, c, now);
 		window_tell(t, c);
 		sink_looks(t);
 	}
-	if (is_timed)
+	if (is_fine(c) || t->limited || slice < setting.options.period_ns)
 		set_timer(cpu, c, now);
 	return 0;
 }
@@ -87,7 +83,7 @@ s32 BPF_PROG(sched_select, struct task_struct *p, s32 prev_cpu, u64 wake_flags) 
 	/* A thread under a quota may have to wait for it (enqueue). */
 	if (idle && !(t && t->limited))
 		scx_bpf_dsq_insert(p, SCX_NUMBER(scx_dsq_id_flags, SCX_DSQ_LOCAL),
-				   tick_slice(setting.options.period_ns), 0);
+				   setting.options.period_ns, 0);
 	return cpu;
 }
 
@@ -108,7 +104,7 @@ void BPF_PROG(sched_enqueue, struct task_struct *p, u64 enq_flags) {
 	u32 cpu = scx_bpf_task_cpu(p);
 	struct sched_task *t = task_of(p);
 	struct sched_cpu *c = cpu_of(cpu);
-	u64 slice, now = now_ns();
+	u64 slice, since, now = now_ns();
 	bool preempts, waits;
 
 	if (!t || !c) {
@@ -127,12 +123,13 @@ void BPF_PROG(sched_enqueue, struct task_struct *p, u64 enq_flags) {
 	}
 	if (t->limited && quota_parks(p, t, cpu, c, now))
 		return;
-	slice = tick_slice(fair_turn(c, now));
+	slice = fair_turn(c);
 	if (enq_flags & SCX_NUMBER(scx_enq_flags, SCX_ENQ_LAST) && !window_holds(c, t->entity)) {
 		scx_bpf_dsq_insert(p, local, slice, enq_flags);
 		return;
 	}
-	t->waits_ns = now;
+	since = t->since_ns;
+	t->since_ns = now;
 	/* A thread that stops is inserted because of a choice that was made already. A plain thread
 	 * that is new, or comes from another CPU, is treated like one that wakes. */
 	preempts = enq_flags & SCX_NUMBER(scx_enq_flags, SCX_ENQ_WAKEUP) ||
@@ -151,8 +148,15 @@ void BPF_PROG(sched_enqueue, struct task_struct *p, u64 enq_flags) {
 			set_timer(cpu, c, now);
 	} else {
 		waits = preempts;
-		preempts =
-			preempts && sched_preempts_plain(c, t->plain.vtime, t->plain.weight, now);
+		preempts = preempts &&
+			   sched_preempts_plain(c, t->plain.vtime, t->plain.weight, since, now);
+		/* Where no entity could go first, there is nothing left to choose. */
+		if (preempts && c->running == SCHED_PLAIN && sched_is_plain(c)) {
+			SCHED_COUNT(cpu, preempted);
+			enq_flags |= SCX_NUMBER(scx_enq_flags, SCX_ENQ_PREEMPT);
+			scx_bpf_dsq_insert(p, local, slice, enq_flags);
+			return;
+		}
 		scx_bpf_dsq_insert_vtime(p, QUEUE_PLAIN(cpu), slice, t->plain.vtime, enq_flags);
 		if (waits && !preempts)
 			set_timer(cpu, c, now);
@@ -245,7 +249,7 @@ void BPF_PROG(sched_running, struct task_struct *p) {
 		turn_ready_plain(c, &t->plain, now);
 	begin(p, t, cpu, c, now);
 	if (t->comes)
-		fair_protect(c, now);
+		fair_woke(c);
 	t->comes = COMES_BACK;
 	if (!sched_is_plain(c)) {
 		seen_runs(cpu, t->entity, now);
@@ -284,6 +288,7 @@ void BPF_PROG(sched_stopping, struct task_struct *p, bool runnable) {
 		return;
 	if (t->entity >= SCHED_ENTITIES) {
 		turn_stop(c, runnable, now);
+		t->since_ns = now;
 		t->plain.vtime = c->plain.vtime;
 		bequeath(p, t, c);
 		let_go(p, runnable);

@@ -71,7 +71,7 @@ struct sched_task {
 	u64 bindings; /* value of coop_changes when its binding was read last (sink.h) */
 	u64 from_ns;  /* since when its turn has not been charged to the quota; 0: no turn */
 	u64 share;    /* number of its control group (share.h); 0: the root */
-	u64 waits_ns; /* time when its wait began; 0: it has not waited yet (wait.h) */
+	u64 since_ns; /* since when it waits or, if plain, sleeps; 0: from the start */
 	u64 polls;    /* counter of the slot, as read last */
 	u64 counted;  /* the last poll whose release was counted */
 	/* its violations, as counted last */

@@ -5,10 +5,9 @@
  *
  * set_timer() arms it when a task gets the CPU, when a thread with a window begins to wait, and
  * when a choice finds only threads that may not run yet. When the timer expires, it kicks its CPU,
- * and the kernel calls dispatch there. The kernel's tick comes every few milliseconds anyway; so
- * the timer is armed only where the tick is too coarse: where there are cooperative threads or
- * windows (is_fine), for a light thread, and while a thread waits that has just woken. All other
- * slices end with the nearest tick (tick_slice).
+ * and the kernel calls dispatch there. The kernel's own tick, every 4 ms at 250 Hz, is coarser than
+ * a slice: it ends only that of a thread that is alone on its CPU (is_fine: and has no cooperative
+ * threads or windows beside it).
  *
  * Failures: no kick is sent from a CPU that goes offline (kick). A CPU that was kicked and has not
  * asked is kicked again after UNASKED_NS.
@@ -18,8 +17,7 @@
 
 #include "state.h"
 
-#define TICK_HALF_NS 2000000u /* at 250 Hz; at higher rates, slices end a little earlier */
-#define UNASKED_NS 1000000u   /* until a CPU that was kicked and has not asked is kicked again */
+#define UNASKED_NS 1000000u /* until a CPU that was kicked and has not asked is kicked again */
 
 struct sched_timer_of {
 	struct bpf_timer timer;
@@ -38,12 +36,6 @@ struct {
 /* Whether the tick is too coarse for a CPU, whichever thread runs. */
 static __always_inline bool is_fine(const struct sched_cpu *c) {
 	return c->cooperative | c->windowed;
-}
-
-/* The slice that the kernel is given, if its tick is to end it: the kernel ends a slice at the
- * first tick after it, which may be a whole tick later. */
-static __always_inline u64 tick_slice(u64 slice) {
-	return slice > TICK_HALF_NS ? slice - TICK_HALF_NS : slice;
 }
 
 /* Makes a CPU ask again which thread to run. A CPU that goes offline sends no kick: a kick is sent

@@ -23,7 +23,7 @@
 static __always_inline bool wait_is_over(struct task_struct *p, u64 now) {
 	const struct sched_task *t = task_of(p);
 
-	return t && t->waits_ns && now > t->waits_ns + WAIT_MOST_NS;
+	return t && t->since_ns && now > t->since_ns + WAIT_MOST_NS;
 }
 
 /* Checks the plain threads, from the end of the queue, where they wait longest. An iteration does

@@ -100,13 +100,13 @@ static __attribute__((always_inline)) void ask(struct sched_cpu *cpu, struct cal
 		c->result = sched_preempts(cpu, c->i, c->now_ns);
 		break;
 	case 16:
-		c->result = sched_preempts_plain(cpu, c->a, c->flag, c->now_ns);
+		c->result = sched_preempts_plain(cpu, c->a, c->flag, c->b, c->now_ns);
 		break;
 	case 17:
 		c->result = sched_timer(cpu);
 		break;
 	case 18:
-		fair_protect(cpu, c->now_ns);
+		fair_woke(cpu);
 		break;
 	case 19:
 		turn_yield(cpu);

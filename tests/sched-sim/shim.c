@@ -73,8 +73,8 @@ int policy_preempts(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u64 now_ns) {
 }
 
 int policy_preempts_plain(struct sched_cpu *cpu, ecalls_u64 vtime, ecalls_u32 weight,
-			  ecalls_u64 now_ns) {
-	return sched_preempts_plain(cpu, vtime, weight, now_ns);
+			  ecalls_u64 since_ns, ecalls_u64 now_ns) {
+	return sched_preempts_plain(cpu, vtime, weight, since_ns, now_ns);
 }
 
 ecalls_u64 policy_timer(struct sched_cpu *cpu) {
@@ -89,12 +89,8 @@ ecalls_u64 policy_least_importance(struct sched_cpu *cpu, ecalls_u32 except) {
 	return group_least_importance(cpu, except);
 }
 
-int policy_is_light(const struct sched_cpu *cpu, ecalls_u32 weight, ecalls_u64 load) {
-	return fair_is_light(cpu, weight, load);
-}
-
-void policy_protect(struct sched_cpu *cpu, ecalls_u64 now_ns) {
-	fair_protect(cpu, now_ns);
+void policy_woke(struct sched_cpu *cpu) {
+	fair_woke(cpu);
 }
 
 int policy_is_owed(const struct sched_cpu *cpu) {

@@ -284,11 +284,12 @@ LIB_GLOBAL int sched_preempts(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 who,
 	return !vtime_before(fair_running_vtime(cpu), e->vtime);
 }
 
-/* The same for a plain thread without a group, given by its virtual time and weight: it preempts if
- * it is behind the running thread by FAIR_LEAD_NS, and the running one has not just woken itself;
- * one of next to no weight makes way without both. Otherwise its turn comes soon. */
+/* The same for a plain thread without a group, given by its virtual time, its weight, and the time
+ * since when it has not had the CPU: it preempts if it is behind the running thread by
+ * FAIR_LEAD_NS, and the running thread's turn is not protected (fair_is_protected); one of next to
+ * no weight makes way without both. Otherwise its turn comes soon. */
 LIB_GLOBAL int sched_preempts_plain(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 vtime,
-				    ecalls_u32 weight, ecalls_u64 now_ns) {
+				    ecalls_u32 weight, ecalls_u64 since_ns, ecalls_u64 now_ns) {
 	_Bool is_kept;
 
 	if (cpu->running == SCHED_NOBODY)
@@ -302,7 +303,7 @@ LIB_GLOBAL int sched_preempts_plain(struct sched_cpu *cpu LIB_NONNULL, ecalls_u6
 		if (cpu->claims || cpu->on_server)
 			return 0;
 	}
-	is_kept = now_ns < cpu->protected_ns;
+	is_kept = fair_is_protected(cpu, since_ns, now_ns);
 	if (fair_is_feather(cpu, weight))
 		is_kept = 0;
 	else

@@ -111,8 +111,8 @@ struct sched_cpu {
 	ecalls_u64 starting;	/* promised threads that wait for an end of claims (admit.h) */
 	ecalls_u64 events;	/* threads with pending events */
 	ecalls_u64 vtime;	/* the least virtual time; it never decreases */
-	ecalls_u64 owed; /* virtual time at which new threads begin, if it is later (fair.h) */
-	ecalls_u64 hurry_until_ns; /* until then slices are short, since a thread woke (fair.h) */
+	ecalls_u64 owed;   /* virtual time at which new threads begin, if it is later (fair.h) */
+	ecalls_u64 woke;   /* 1: the running thread woke for its turn (fair.h) */
 	ecalls_u64 quotas; /* the caller's: what quotas of control groups require (quota.h) */
 	ecalls_u64 yields; /* 1: the running plain thread has yielded (choose.h) */
 	struct sched_queue queue;
@@ -122,7 +122,7 @@ struct sched_cpu {
 	ecalls_u32 zero; /* always 0, for the verifier: see heap.h */
 	struct sched_plain plain;
 	ecalls_u64 charged_ns;	 /* the running thread has been charged up to this time */
-	ecalls_u64 protected_ns; /* until then, no waking plain thread preempts it (fair.h) */
+	ecalls_u64 protected_ns; /* until then, few plain threads preempt it (fair.h) */
 	ecalls_u64 slice_end_ns; /* when the running thread should yield */
 	ecalls_u64 limit_ns;	 /* when the running thread is preempted */
 	/* how the running thread claims the CPU by its window, which costs it no virtual time

@@ -10,9 +10,9 @@
  * of CPU time: virtual time never decreases, so the thread gains no more than that, however often
  * it sleeps. Because of this credit it runs before the threads that compute all the time. It
  * preempts a running thread whose virtual time is ahead of its own by FAIR_LEAD_NS, but not in the
- * first FAIR_SHORT_NS of a turn for which the running thread woke: threads that wake each other
+ * first FAIR_SHORT_NS of a turn, if one of the two woke a moment ago: threads that wake each other
  * thousands of times a second handle several messages in a turn, and would pay for a context switch
- * for each message.
+ * for each message. Slices are short, so that a thread does not wait long for its turn.
  */
 #ifndef ECALLS_SCHED_FAIR_H
 #define ECALLS_SCHED_FAIR_H
@@ -21,8 +21,8 @@
 
 #define FAIR_CREDIT_NS 4000000u /* credit of CPU time that a plain thread may have when it wakes */
 #define FAIR_LEAD_NS 2000000u	/* lag with which it preempts; at most the credit */
-#define FAIR_TURN_NS 8000000u	/* longest slice of a plain thread while others wait */
-#define FAIR_SHORT_NS 1000000u	/* the same while a thread waits that has just woken */
+#define FAIR_TURN_NS 1500000u	/* longest slice of a plain thread while others wait */
+#define FAIR_SHORT_NS 1000000u	/* the part of a turn that is protected (fair_is_protected) */
 #define FAIR_FEATHER 64u	/* a thread that weighs so much less makes way at once */
 
 /* A thread ends: the threads that begin owe the CPU time that it has had beyond the least virtual
@@ -71,18 +71,23 @@ LIB_INLINE ecalls_u64 fair_slice(const struct sched_cpu *cpu) {
 }
 
 /* The slice of a plain thread. */
-LIB_INLINE ecalls_u64 fair_turn(const struct sched_cpu *cpu, ecalls_u64 now_ns) {
+LIB_INLINE ecalls_u64 fair_turn(const struct sched_cpu *cpu) {
 	ecalls_u64 slice = fair_slice(cpu), most = FAIR_TURN_NS;
 
-	if (now_ns < cpu->hurry_until_ns)
-		most = FAIR_SHORT_NS;
 	return slice < cpu->options.period_ns && most < slice ? most : slice;
 }
 
-/* The running thread woke for its turn, and is not preempted for a short time
- * (sched_preempts_plain). */
-LIB_INLINE void fair_protect(struct sched_cpu *cpu, ecalls_u64 now_ns) {
-	cpu->protected_ns = now_ns + FAIR_SHORT_NS;
+/* The running thread woke for its turn. */
+LIB_INLINE void fair_woke(struct sched_cpu *cpu) {
+	cpu->woke = 1;
+}
+
+/* Whether the running thread's turn is protected from a thread that wakes and has not had the CPU
+ * since then. Where neither of the two woke a moment ago, it is not: a thread that sleeps most of
+ * the time preempts one that computes at any time. */
+LIB_INLINE _Bool fair_is_protected(const struct sched_cpu *cpu, ecalls_u64 since_ns,
+				   ecalls_u64 now_ns) {
+	return now_ns < cpu->protected_ns && (cpu->woke || now_ns < since_ns + FAIR_SHORT_NS);
 }
 
 /* Whether the running thread weighs next to nothing beside one that wakes: it is of the policy
@@ -92,12 +97,11 @@ LIB_INLINE _Bool fair_is_feather(const struct sched_cpu *cpu, ecalls_u32 weight)
 	       (ecalls_u64)cpu->plain.weight * FAIR_FEATHER <= weight;
 }
 
-/* A plain thread has woken and waits: the turn of a running plain thread ends soon, and slices are
- * short until each of the other threads has had a turn. */
+/* A plain thread has woken and waits: the turn of a running plain thread ends soon, even if that
+ * thread was alone until now. */
 LIB_INLINE void fair_hurry(struct sched_cpu *cpu, ecalls_u32 weight, ecalls_u64 now_ns) {
 	ecalls_u64 end_ns = cpu->protected_ns;
 
-	cpu->hurry_until_ns = now_ns + fair_count(cpu) * FAIR_SHORT_NS;
 	end_ns = end_ns > now_ns ? end_ns : now_ns + FAIR_SHORT_NS;
 	if (fair_is_feather(cpu, weight))
 		end_ns = now_ns + cpu->options.slice_min_ns;
@@ -116,14 +120,6 @@ LIB_INLINE ecalls_u64 fair_place(const struct sched_cpu *cpu, const struct sched
  * CPUs: its virtual time is less than the CPU's least one. */
 LIB_INLINE _Bool fair_is_owed(const struct sched_cpu *cpu) {
 	return cpu->queue.count && vtime_before(cpu->queue.vtime, cpu->vtime);
-}
-
-/* Whether a thread weighs less than half of the average on its CPU, whose load is `load`. The slice
- * of such a thread has to end exactly: where many light threads have the same virtual time, a heavy
- * one waits for a turn of each of them. Among threads of equal weight it matters little that a
- * slice ends with the kernel's tick. */
-LIB_INLINE _Bool fair_is_light(const struct sched_cpu *cpu, ecalls_u32 weight, ecalls_u64 load) {
-	return 2 * weight * fair_count(cpu) < load;
 }
 
 /* The virtual time of the running thread, or of its group. */

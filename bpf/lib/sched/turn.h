@@ -124,7 +124,7 @@ LIB_INLINE ecalls_u64 turn_most(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u6
 	if (cpu->claims) {
 		slice = window_slice(cpu, who, now_ns);
 	} else if (who >= SCHED_ENTITIES) {
-		slice = fair_turn(cpu, now_ns);
+		slice = fair_turn(cpu);
 	} else {
 		slice = release_slice(cpu, who, now_ns);
 		if (sched_in(cpu->windowed, who) && service < slice)
@@ -160,11 +160,12 @@ LIB_INLINE void turn_start_plain(struct sched_cpu *cpu, const struct sched_plain
 		/* This was the last waiting thread: none waits until the caller's next report. */
 		if (cpu->queue.count == 1)
 			cpu->queue.count = 0;
-		cpu->protected_ns = 0;
+		cpu->protected_ns = now_ns + FAIR_SHORT_NS;
+		cpu->woke = 0;
 	}
 	cpu->claims = cpu->on_server = 0;
 	cpu->next_release_ns = SCHED_NEVER;
-	cpu->slice_end_ns = cpu->limit_ns = now_ns + fair_turn(cpu, now_ns);
+	cpu->slice_end_ns = cpu->limit_ns = now_ns + fair_turn(cpu);
 	cpu->charged_ns = now_ns;
 	cpu->running = SCHED_PLAIN;
 	if (plain) {
@@ -193,8 +194,10 @@ LIB_GLOBAL int turn_start(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 who,
 	/* This was the last waiting thread: none waits until the caller's next report. */
 	if (who == SCHED_PLAIN && cpu->running != SCHED_PLAIN && cpu->queue.count == 1)
 		cpu->queue.count = 0;
-	if (cpu->running != who)
-		cpu->protected_ns = 0;
+	if (cpu->running != who) {
+		cpu->protected_ns = now_ns + FAIR_SHORT_NS;
+		cpu->woke = 0;
+	}
 	cpu->claims = window_claim(cpu, who);
 	cpu->next_release_ns = who < SCHED_ENTITIES ? release_next(cpu, who, now_ns) : SCHED_NEVER;
 	turn_limit(cpu, who, now_ns);

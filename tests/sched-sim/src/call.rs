@@ -27,7 +27,7 @@ pub enum Op {
     Preempts,
     PreemptsPlain,
     Timer,
-    Protect,
+    Woke,
     Yield,
 }
 

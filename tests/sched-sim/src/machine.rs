@@ -230,7 +230,7 @@ impl Machine {
         }
         thread.state = State::Waiting;
         thread.woken = true;
-        thread.since_ns = now;
+        let slept_ns = std::mem::replace(&mut thread.since_ns, now);
         let preempts = if thread.entity == NOBODY {
             policy.ready_plain(&mut thread.plain, now);
             let alone = thread.plain.group == NOBODY;
@@ -238,7 +238,7 @@ impl Machine {
             self.enqueue(number);
             let policy = &mut self.processors[cpu].policy;
             if alone {
-                let preempts = policy.preempts_plain(&plain, now);
+                let preempts = policy.preempts_plain(&plain, slept_ns, now);
                 // It set the timer.
                 self.processors[cpu].tick_end_ns = 0;
                 preempts
@@ -424,7 +424,7 @@ impl Machine {
         let processor = &mut self.processors[cpu];
         processor.policy.start(who, plain.as_ref(), now);
         if !keep && std::mem::take(&mut self.threads[number].woken) {
-            processor.policy.protect(now);
+            processor.policy.woke();
         }
         processor.running = Some(number);
         processor.generation += 1;
@@ -462,20 +462,17 @@ impl Machine {
         at.max(processor.tick_end_ns)
     }
 
-    /// When the tick ends the slice that begins now: with the one that is nearest to its end. 0: a
-    /// timer does.
+    /// When the tick ends the slice that begins now: the first one after its end. 0: a timer ends
+    /// it, because others want the CPU.
     fn tick_end(&self, cpu: usize) -> u64 {
-        let (tick, load) = (self.tick_ns, self.load(cpu));
         let policy = &self.processors[cpu].policy;
-        let is_timed = policy.cooperative | policy.windowed != 0
-            || self.now < policy.hurry_until_ns
-            || policy.is_light(policy.plain.weight, load);
-        if is_timed || tick == 0 {
+        let slice_ns = policy.limit_ns - self.now;
+        let is_timed =
+            policy.cooperative | policy.windowed != 0 || slice_ns < self.options.period_ns;
+        if is_timed || self.tick_ns == 0 {
             return 0;
         }
-        let slice = policy.limit_ns - self.now;
-        let slice = slice - if slice > tick / 2 { tick / 2 } else { 0 };
-        (self.now + slice).div_ceil(tick) * tick
+        policy.limit_ns.div_ceil(self.tick_ns) * self.tick_ns
     }
 
     /// Sets the CPU's timer to when the policy wants to look again. As in the kernel, one that

@@ -191,7 +191,7 @@ pub struct Raw {
     pub events: u64,
     pub vtime: u64,
     pub owed: u64,
-    pub hurry_until_ns: u64,
+    pub woke: u64,
     pub quotas: u64,
     pub yields: u64,
     pub queue: Queue,
@@ -238,7 +238,7 @@ impl Raw {
             events: 0,
             vtime: 0,
             owed: 0,
-            hurry_until_ns: 0,
+            woke: 0,
             quotas: 0,
             yields: 0,
             queue: Queue::default(),
@@ -284,7 +284,13 @@ unsafe extern "C" {
     safe fn policy_poll(cpu: &mut Raw, i: u32, now: u64, release: u64, importance: u64);
     safe fn policy_choose(cpu: &mut Raw, now: u64, queue: &Queue, choice: &mut Choice);
     safe fn policy_preempts(cpu: &mut Raw, who: u32, now: u64) -> i32;
-    safe fn policy_preempts_plain(cpu: &mut Raw, vtime: u64, weight: u32, now: u64) -> i32;
+    safe fn policy_preempts_plain(
+        cpu: &mut Raw,
+        vtime: u64,
+        weight: u32,
+        since: u64,
+        now: u64,
+    ) -> i32;
     safe fn policy_timer(cpu: &mut Raw) -> u64;
     safe fn policy_next_release(cpu: &mut Raw, except: u32, now: u64) -> u64;
     safe fn policy_least_importance(cpu: &mut Raw, except: u32) -> u64;
@@ -295,8 +301,7 @@ unsafe extern "C" {
     safe fn policy_window_met(window: &mut Window);
     safe fn policy_window_miss(window: &mut Window);
     safe fn policy_window_counts(window: &Window, position: u32) -> i32;
-    safe fn policy_is_light(cpu: &Raw, weight: u32, load: u64) -> i32;
-    safe fn policy_protect(cpu: &mut Raw, now: u64);
+    safe fn policy_woke(cpu: &mut Raw);
     safe fn policy_is_owed(cpu: &Raw) -> i32;
     safe fn policy_move(vtime: u64, from_least: u64, to_least: u64) -> u64;
     safe fn policy_arrive(from: &Raw, to: &mut Raw, moves: &Move) -> u64;
@@ -539,10 +544,13 @@ impl Cpu {
         result
     }
 
-    pub fn preempts_plain(&mut self, plain: &Plain, now: u64) -> bool {
-        let result = policy_preempts_plain(&mut self.raw, plain.vtime, plain.weight, now) != 0;
+    /// `since`: when the thread last had the CPU.
+    pub fn preempts_plain(&mut self, plain: &Plain, since: u64, now: u64) -> bool {
+        let (vtime, weight) = (plain.vtime, plain.weight);
+        let result = policy_preempts_plain(&mut self.raw, vtime, weight, since, now) != 0;
         self.note(|| Call {
             a: plain.vtime,
+            b: since,
             flag: plain.weight,
             result: result.into(),
             ..Call::new(Op::PreemptsPlain, 0, now)
@@ -563,16 +571,10 @@ impl Cpu {
         policy_next_release(&mut self.raw, except, now)
     }
 
-    /// `fair_is_light`: whether a thread weighs less than half of the average of those that want
-    /// this CPU, which weigh `load` together.
-    pub fn is_light(&self, weight: u32, load: u64) -> bool {
-        policy_is_light(&self.raw, weight, load) != 0
-    }
-
-    /// `fair_protect`: who runs has woken for its turn.
-    pub fn protect(&mut self, now: u64) {
-        policy_protect(&mut self.raw, now);
-        self.note(|| Call::new(Op::Protect, 0, now));
+    /// `fair_woke`: who runs has woken for its turn.
+    pub fn woke(&mut self) {
+        policy_woke(&mut self.raw);
+        self.note(|| Call::new(Op::Woke, 0, 0));
     }
 
     /// `fair_is_owed`: whether the first plain thread that waits goes before all from other CPUs.

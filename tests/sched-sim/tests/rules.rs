@@ -137,9 +137,9 @@ fn slice_is_the_period_by_the_number_of_threads() {
         cpu.would_run_ns(choice.who, 0)
     };
     assert_eq!(slice(&mut cpu, 1), 20 * MS);
-    assert_eq!(slice(&mut cpu, 5), 4 * MS);
+    assert_eq!(slice(&mut cpu, 20), MS);
     thread(&mut cpu, NOBODY, 0);
-    assert_eq!(slice(&mut cpu, 4), 4 * MS);
+    assert_eq!(slice(&mut cpu, 19), MS);
     assert_eq!(slice(&mut cpu, 9999), MS / 10, "least");
 }
 
@@ -151,72 +151,48 @@ fn busy(others: u64) -> Cpu {
     cpu
 }
 
-/// The simulator ends all slices when they should: what depends on this is the kernel's tick.
-#[test]
-fn light_thread_weighs_less_than_half_of_the_average() {
-    let sum = |others: &[u64], weight: u32| others.iter().sum::<u64>() + u64::from(weight);
-    let is_light =
-        |others: &[u64], weight| busy(others.len() as u64).is_light(weight, sum(others, weight));
-    assert!(!is_light(&[], 25), "alone");
-    assert!(!is_light(&[6400; 7], 6400), "among equals");
-    // A quarter of the sum, of the two.
-    assert!(!is_light(&[3 * 687], 687), "half of the average");
-    assert!(is_light(&[3 * 687 + 1], 687), "and less than that");
-    assert!(!is_light(&[3 * 687 + 1], 3 * 687 + 1), "the other one");
-    // Light ones among themselves; the last of them beside one that is worth many.
-    assert!(!is_light(&[98; 39], 98));
-    assert!(is_light(&[&[98; 38][..], &[6400]].concat(), 98));
-    // Entities that wait count, too.
-    let mut cpu = busy(1);
-    assert!(cpu.is_light(100, 401));
-    thread(&mut cpu, NOBODY, 0);
-    assert!(!cpu.is_light(100, 401), "of three");
-    // The greatest there are.
-    let cpu = busy((1 << 22) - 1);
-    assert!(!cpu.is_light(640_000, 640_000 << 22), "among equals");
-    assert!(!cpu.is_light(640_000, (1 << 42) - 1));
-    assert!(cpu.is_light(25, (1 << 42) - 1));
-}
-
 #[test]
 fn waking_entity_preempts_who_has_had_as_much_and_a_plain_thread_who_has_had_more() {
     let mut cpu = cpu();
     cpu.start(PLAIN, Some(&plain(0)), 0);
     let a = thread(&mut cpu, NOBODY, MS);
     assert!(cpu.preempts(a, MS));
-    assert!(cpu.preempts_plain(&plain(0), 2 * MS));
-    assert!(!cpu.preempts_plain(&plain(1), 2 * MS));
+    assert!(cpu.preempts_plain(&plain(0), 0, 2 * MS));
+    assert!(!cpu.preempts_plain(&plain(1), 0, 2 * MS));
 }
 
 #[test]
-fn turn_of_a_thread_that_woke_lasts_a_millisecond_whatever_plain_thread_wakes() {
+fn first_millisecond_of_a_turn_is_protected_where_one_of_the_two_woke_a_moment_ago() {
     let mut cpu = busy(1);
-    let woken = plain(0u64.wrapping_sub(2 * MS));
-    assert!(cpu.preempts_plain(&woken, 0), "of one that was put back");
-    cpu.protect(0);
-    assert!(!cpu.preempts_plain(&woken, MS / 2));
+    let owed = plain(0u64.wrapping_sub(2 * MS));
+    let long_ago = 0u64.wrapping_sub(MS);
+    assert!(cpu.preempts_plain(&owed, long_ago, 0), "it has slept");
+    assert!(!cpu.preempts_plain(&owed, 0, MS - 1), "not for long");
+    assert_eq!(cpu.timer(), MS, "its turn comes");
+    assert!(cpu.preempts_plain(&owed, MS - 1, MS));
+    let mut cpu = busy(1);
+    cpu.woke();
+    assert!(!cpu.preempts_plain(&owed, long_ago, MS - 1));
     assert_eq!(cpu.timer(), MS);
-    assert!(cpu.preempts_plain(&woken, MS));
+    assert!(cpu.preempts_plain(&owed, MS - 1, MS));
 }
 
 #[test]
-fn thread_that_woke_and_waits_makes_slices_short() {
+fn turn_of_a_plain_thread_is_short_while_others_wait() {
     let mut cpu = cpu();
-    cpu.choose(0, &waiting(0, 3));
     cpu.start(PLAIN, Some(&plain(0)), 0);
-    assert_eq!(cpu.timer(), 20 * MS / 3, "a third of the period");
-    cpu.choose(MS, &waiting(0, 2));
-    let mut woken = plain(MS);
-    cpu.ready_plain(&mut woken, MS);
-    assert!(!cpu.preempts_plain(&woken, MS), "it has had as much");
-    assert_eq!(cpu.timer(), 2 * MS);
-    cpu.stop(2 * MS);
-    cpu.start(PLAIN, Some(&plain(0)), 2 * MS);
-    assert_eq!(cpu.timer(), 3 * MS, "and of the next one");
-    cpu.stop(3 * MS);
-    // Each of the four has had its turn by then.
+    assert_eq!(cpu.timer(), 20 * MS, "alone");
+    let mut woken = plain(0);
+    cpu.ready_plain(&mut woken, 4 * MS);
+    assert!(
+        !cpu.preempts_plain(&plain(4 * MS), 0, 4 * MS),
+        "it has had as much"
+    );
+    assert_eq!(cpu.timer(), 5 * MS, "until one wakes");
+    cpu.stop(5 * MS);
     cpu.start(PLAIN, Some(&plain(0)), 5 * MS);
-    assert_eq!(cpu.timer(), 9 * MS);
+    assert_eq!(cpu.timer(), 6 * MS + MS / 2);
+    assert_eq!(busy(39).would_run_ns(PLAIN, 0), MS / 2, "a period's part");
 }
 
 #[test]

@@ -147,7 +147,7 @@ fn claim_makes_way_when_the_servers_period_begins_or_who_has_its_turn_wakes() {
     now = 3 * MS / 2;
     let mut waking = plain();
     cpu.ready_plain(&mut waking, now);
-    assert!(cpu.preempts_plain(&waking, now));
+    assert!(cpu.preempts_plain(&waking, 0, now));
     let choice = cpu.choose(now, &waiting());
     assert_eq!((choice.who, choice.why), (PLAIN, why::FAIR));
     cpu.stop(now);
@@ -157,7 +157,7 @@ fn claim_makes_way_when_the_servers_period_begins_or_who_has_its_turn_wakes() {
     assert_eq!(cpu.choose(now, &waiting()).why, why::WINDOW);
     cpu.stop(now);
     cpu.start(i, None, now);
-    assert!(!cpu.preempts_plain(&plain(), now), "it has had its turn");
+    assert!(!cpu.preempts_plain(&plain(), 0, now), "it has had its turn");
     assert_eq!(cpu.timer(), 3 * MS);
     assert_eq!(cpu.choose(3 * MS, &waiting()).who, PLAIN);
 }
@@ -211,7 +211,7 @@ fn claim_beyond_its_quota_makes_way_for_who_wakes() {
     assert_eq!(cpu.choose(0, &EMPTY).who, i);
     cpu.start(i, None, 0);
     assert!(
-        !cpu.preempts_plain(&plain(), 150 * MS),
+        !cpu.preempts_plain(&plain(), 0, 150 * MS),
         "it began within its quota"
     );
     cpu.stop(190 * MS);
@@ -219,6 +219,6 @@ fn claim_beyond_its_quota_makes_way_for_who_wakes() {
     assert_eq!(cpu.choose(now, &EMPTY).who, i, "nobody else wants the CPU");
     cpu.start(i, None, now);
     assert_eq!(cpu.timer(), 300 * MS, "the next quota");
-    assert!(cpu.preempts_plain(&plain(), now + MS));
+    assert!(cpu.preempts_plain(&plain(), 0, now + MS));
     assert_eq!(cpu.choose(now + MS, &waiting()).who, PLAIN);
 }

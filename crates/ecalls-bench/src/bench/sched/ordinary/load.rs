@@ -19,6 +19,8 @@ pub(super) struct Seen {
     pub(super) done: u64,
     /// ns.
     pub(super) waits: Histogram<u64>,
+    /// What each thread did, of those of a program.
+    pub(super) each: Vec<u64>,
 }
 
 /// A thread of a program.
@@ -33,6 +35,7 @@ impl Seen {
         Seen {
             done: 0,
             waits: histogram(),
+            each: Vec::new(),
         }
     }
 
@@ -63,6 +66,7 @@ impl Seen {
 
     fn add(&mut self, other: &Seen) {
         self.done += other.done;
+        self.each.push(other.done);
         // Both have the same bounds.
         let _ = self.waits.add(&other.waits);
     }

@@ -366,6 +366,21 @@ pub(super) fn semaphore(work: Work, count: usize) -> Bodies {
     Ok((0..count).map(run).collect())
 }
 
+/// Threads that only compute, one more than there are CPUs.
+pub(super) fn hogs(work: Work) -> Bodies {
+    const WORK_NS: u64 = 20_000;
+    let run = |_| {
+        body(move |span| {
+            let mut seen = Seen::new();
+            while seen.count(span) {
+                work.spend(WORK_NS);
+            }
+            Ok(seen)
+        })
+    };
+    Ok((0..=cpus()).map(run).collect())
+}
+
 /// Threads that yield.
 pub(super) fn yields() -> Bodies {
     let run = |_| {
