@@ -102,6 +102,11 @@ nightly:
 	ECALLS_TEST_ROOT=1 ECALLS_TEST_STARTS=30 CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(CURDIR)/tools/vm/run \
 		--mode steady --timeout 1800 --" cargo test -p ecalls --test scheduler_survives it_starts_beside
 	cargo run --release -p sched-sim -- 100000000
+	tools/setup vm
+	cargo build --release -p ecalls-bench
+	for cpus in 2 4; do tools/vm/run --mode steady --cpus $$cpus --timeout 3000 -- \
+		target/release/ecalls-bench bench sched --check --row ordinary --seconds 2 \
+		--scheduler ecalls --scheduler eevdf || exit 1; done
 	tests/fuzz/run c $(FUZZ_SECONDS)
 	! RUSTUP_AUTO_INSTALL=0 cargo +nightly --version >/dev/null 2>&1 || tests/fuzz/run rust $(FUZZ_SECONDS)
 
