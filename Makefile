@@ -91,6 +91,10 @@ SEED ?= $(shell date +%s)
 # how long it fuzzes each target
 FUZZ_SECONDS ?= 60
 
+# the test machine as cargo's runner
+runner := CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER
+steady := $(CURDIR)/tools/vm/run --mode steady --timeout 1800
+
 nightly: export ECALLS_PROGRAMS = $(PROGRAMS)
 nightly: export ECALLS_SEED := $(SEED)
 nightly:
@@ -99,10 +103,11 @@ nightly:
 	ECALLS_TEST_ROOT=1 cargo test --release -p ecalls-kernel --test ecode -- --nocapture
 	ECALLS_TEST_ROOT=1 tools/arm64 cargo test -p ecalls --test conformance --test downcall \
 		--test sources --test ecode
-	ECALLS_TEST_ROOT=1 ECALLS_TEST_STARTS=30 CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(CURDIR)/tools/vm/run \
-		--mode steady --timeout 1800 --" cargo test -p ecalls --test scheduler_survives it_starts_beside
 	cargo run --release -p sched-sim -- 100000000
 	tools/setup vm
+	ECALLS_TEST_ROOT=1 ECALLS_TEST_STARTS=30 $(runner)="$(steady) --" \
+		cargo test -p ecalls --test scheduler_survives it_starts_beside
+	ECALLS_TEST_ROOT=1 $(runner)="$(steady) --kernel 7.0 --" cargo test -p ecalls --test scheduler_lies
 	cargo build --release -p ecalls-bench
 	for cpus in 2 4; do tools/vm/run --mode steady --cpus $$cpus --timeout 3000 -- \
 		target/release/ecalls-bench bench sched --check --row ordinary --seconds 2 \
