@@ -47,16 +47,21 @@ struct {
 
 /* Data of a CPU beside the policy's table. Each u64 of entities is a set of places. */
 struct sched_places {
-	u64 left;		     /* threads that have left, to be cleared; any CPU adds to it */
-	u64 sinks;		     /* threads that read the events of a channel (sink.h) */
-	u64 heirs;		     /* threads without a slot of their own (heir.h) */
-	u32 looked;		     /* the CPU that balancing looked at last (take.h) */
-	u32 took;		     /* 1: balancing took a thread at the last choice */
-	u64 look_ns;		     /* time of the next look of balancing */
-	u64 rotate_ns;		     /* time of the next rotation; other CPUs write it, too */
-	u64 load;		     /* load of this CPU (load.h) */
-	u64 waits_look_ns;	     /* time of the next check for long waits (wait.h) */
-	u32 channel[SCHED_ENTITIES]; /* the channel that a sink reads */
+	u64 left;      /* threads that have left, to be cleared; any CPU adds to it */
+	u64 sinks;     /* threads that read the events of a channel (sink.h) */
+	u64 heirs;     /* threads without a slot of their own (heir.h) */
+	u32 looked;    /* the CPU that balancing looked at last (take.h) */
+	u32 took;      /* 1: balancing took a thread at the last choice */
+	u64 look_ns;   /* time of the next look of balancing */
+	u64 rotate_ns; /* time of the next rotation; other CPUs write it, too */
+	u64 load;      /* load of this CPU (load.h) */
+	u64 shown_ns;  /* until then no thread goes into the local queue (next.h) */
+	u32 nexts;     /* threads in the local queue; any CPU changes it */
+	u32 is_free;   /* 1: the last of them may run on other CPUs */
+	u32 asker;     /* 1 + an idle CPU that would take a thread; 0: none */
+	u32 pad;
+	u64 waits_look_ns;			/* time of the next check for long waits (wait.h) */
+	u32 channel[SCHED_ENTITIES];		/* the channel that a sink reads */
 	struct group_key group[SCHED_ENTITIES]; /* user and group number of each entity */
 	u64 summed[SCHED_ENTITIES];		/* a group's CPU time here that is in group_times */
 };

@@ -14,12 +14,13 @@
  * detached, or leaves a runnable task waiting for 30 s; the end of its loader detaches it in any
  * case.
  */
+#include "begin.h"
 #include "cpu.h"
-#include "quota.h"
 #include "take.h"
 #include "task.h"
 #include "traced.h"
 #include "wait.h"
+
 /* The reason for which the scheduler ended, for the loader. */
 struct {
 	s32 kind;
@@ -28,47 +29,6 @@ struct {
 	char reason[64];
 	char message[192];
 } ended SEC(".bss.ended");
-
-/* Gives a task its slice, unless it has one that ends a little earlier: then its CPU only decides
- * once more. The call costs as much as the rest of `begin`. */
-static __always_inline void set_slice(struct task_struct *p, u64 slice) {
-	u64 has = ((struct task_struct___scx *)p)->scx.slice;
-
-	if (has > slice || has < slice / 4)
-		scx_bpf_task_set_slice(p, slice);
-}
-
-/* Starts a new turn of a task that has the CPU. */
-__noinline int begin(struct task_struct *p __arg_trusted, struct sched_task *t LIB_NONNULL, u32 cpu,
-		     struct sched_cpu *c LIB_NONNULL, u64 now) {
-	u64 slice;
-
-	t->plain.weight = share_weight(t);
-	if (sched_is_plain(c)) {
-		turn_start_plain(c, c->running == SCHED_PLAIN ? &c->plain : &t->plain, now);
-		c->plain.weight = t->plain.weight;
-	} else if (t->entity < SCHED_ENTITIES) {
-		turn_start(c, t->entity, 0, now);
-		weigh(t, c, false);
-	} else {
-		turn_start(c, who_is(t), c->running == who_is(t) ? &c->plain : &t->plain, now);
-		c->plain.weight = t->plain.weight;
-	}
-	load_settle(t, c);
-	if (t->limited)
-		quota_begins(t, c, now);
-	slice = c->limit_ns > now ? c->limit_ns - now : 1;
-	set_slice(p, slice);
-	if (t->entity < SCHED_ENTITIES) {
-		count_turn(t, now);
-		tell(t, c, now);
-		window_tell(t, c);
-		sink_looks(t);
-	}
-	if (is_fine(c) || t->limited || slice < setting.options.period_ns)
-		set_timer(cpu, c, now);
-	return 0;
-}
 
 SEC("struct_ops/select_cpu")
 s32 BPF_PROG(sched_select, struct task_struct *p, s32 prev_cpu, u64 wake_flags) {
@@ -98,19 +58,54 @@ static __always_inline void begins_to_wait(struct sched_task *t, u32 cpu, struct
 	arise(t, c, now);
 }
 
+/* A thread that has stopped enters its queue, in the usual case. */
+static __always_inline void stops_waiting(struct task_struct *p, struct sched_task *t, u32 cpu,
+					  struct sched_cpu *c) {
+	/* The time at which it stopped. */
+	u64 now = c->charged_ns, slice = fair_turn(c);
+
+	t->since_ns = now;
+	if (next_takes(p, t, cpu, c, slice, 0, now, false, false))
+		return;
+	next_shows(p, cpu);
+	scx_bpf_dsq_insert_vtime(p, QUEUE_PLAIN(cpu), slice, t->plain.vtime, 0);
+}
+
+/* Whether a thread that enters its queue preempts another one if the policy says so. One that stops
+ * is inserted because of a choice that was made already. A plain thread that is new, or comes from
+ * another CPU, is treated like one that wakes. */
+static __always_inline bool may_preempt(struct task_struct *p, const struct sched_task *t,
+					const struct sched_cpu *c, u64 enq_flags) {
+	bool is_plain = t->entity >= SCHED_ENTITIES;
+
+	if (!(enq_flags & SCX_NUMBER(scx_enq_flags, SCX_ENQ_WAKEUP)) &&
+	    !(t->comes == COMES_NOW && is_plain))
+		return false;
+	/* Threads of the policies BATCH and IDLE preempt none but those of next to no weight. */
+	if (p->policy != SCHED_BATCH && p->policy != SCHED_IDLE)
+		return true;
+	return !is_plain || c->running == SCHED_NOBODY || fair_is_feather(c, t->plain.weight);
+}
+
 SEC("struct_ops/enqueue")
 void BPF_PROG(sched_enqueue, struct task_struct *p, u64 enq_flags) {
 	u64 local = SCX_NUMBER(scx_dsq_id_flags, SCX_DSQ_LOCAL);
 	u32 cpu = scx_bpf_task_cpu(p);
 	struct sched_task *t = task_of(p);
 	struct sched_cpu *c = cpu_of(cpu);
-	u64 slice, since, now = now_ns();
 	bool preempts, waits;
+	u64 slice, since, now;
 
 	if (!t || !c) {
 		scx_bpf_dsq_insert(p, local, setting.options.period_ns, enq_flags);
 		return;
 	}
+	next_leaves(t);
+	if (is_usual(t, cpu, c) && t->comes == COMES_BACK && !enq_flags) {
+		stops_waiting(p, t, cpu, c);
+		return;
+	}
+	now = now_ns();
 	if (!t->ready && !t->parked) {
 		begins_to_wait(t, cpu, c, now);
 	} else if (t->cpu != cpu) {
@@ -130,14 +125,7 @@ void BPF_PROG(sched_enqueue, struct task_struct *p, u64 enq_flags) {
 	}
 	since = t->since_ns;
 	t->since_ns = now;
-	/* A thread that stops is inserted because of a choice that was made already. A plain thread
-	 * that is new, or comes from another CPU, is treated like one that wakes. */
-	preempts = enq_flags & SCX_NUMBER(scx_enq_flags, SCX_ENQ_WAKEUP) ||
-		   (t->comes == COMES_NOW && t->entity >= SCHED_ENTITIES);
-	/* Threads of the policies BATCH and IDLE preempt none but those of next to no weight. */
-	if (p->policy == SCHED_BATCH || p->policy == SCHED_IDLE)
-		preempts = preempts && (t->entity < SCHED_ENTITIES || c->running == SCHED_NOBODY ||
-					fair_is_feather(c, t->plain.weight));
+	preempts = may_preempt(p, t, c, enq_flags);
 	if (t->comes)
 		t->comes = COMES_WAITS;
 	if (t->entity < SCHED_ENTITIES) {
@@ -150,6 +138,10 @@ void BPF_PROG(sched_enqueue, struct task_struct *p, u64 enq_flags) {
 		waits = preempts;
 		preempts = preempts &&
 			   sched_preempts_plain(c, t->plain.vtime, t->plain.weight, since, now);
+		if (waits && !preempts)
+			set_timer(cpu, c, now);
+		if (waits && next_takes(p, t, cpu, c, slice, enq_flags, now, true, preempts))
+			return;
 		/* Where no entity could go first, there is nothing left to choose. */
 		if (preempts && c->running == SCHED_PLAIN && sched_is_plain(c)) {
 			SCHED_COUNT(cpu, preempted);
@@ -157,9 +149,8 @@ void BPF_PROG(sched_enqueue, struct task_struct *p, u64 enq_flags) {
 			scx_bpf_dsq_insert(p, local, slice, enq_flags);
 			return;
 		}
+		next_shows(p, cpu);
 		scx_bpf_dsq_insert_vtime(p, QUEUE_PLAIN(cpu), slice, t->plain.vtime, enq_flags);
-		if (waits && !preempts)
-			set_timer(cpu, c, now);
 	}
 	if (!preempts)
 		return;
@@ -233,9 +224,14 @@ void BPF_PROG(sched_running, struct task_struct *p) {
 
 	if (!t || !c)
 		return;
+	next_leaves(t);
 	/* It came at once from select_cpu, or the kernel did not ask us where it goes. */
 	if (!t->ready && !t->parked)
 		begins_to_wait(t, cpu, c, now);
+	if (is_usual(t, cpu, c)) {
+		begin_usual(p, t, cpu, c, now);
+		return;
+	}
 	/* Another CPU has taken the task, or the task has lost the right to its group. */
 	moved = t->cpu != cpu;
 	if (moved || heir_is_another(p, t))
@@ -264,11 +260,13 @@ void BPF_PROG(sched_running, struct task_struct *p) {
 
 /* A real-time thread has preempted a plain one. With the rest of its slice, the kernel would keep
  * the plain thread for this CPU, where no other CPU can take it; without, it enters its queue. */
-static __always_inline void let_go(struct task_struct *p, bool runnable) {
+static __always_inline void let_go(struct task_struct *p, u32 cpu, bool runnable, u64 now) {
 	const struct task_struct___scx *scx = (void *)p;
 
-	if (runnable && scx->scx.slice)
-		scx_bpf_task_set_slice(p, 0);
+	if (!runnable || !scx->scx.slice)
+		return;
+	task_set_slice(p, 0);
+	next_yields(cpu, now);
 }
 
 SEC("struct_ops/stopping")
@@ -280,6 +278,15 @@ void BPF_PROG(sched_stopping, struct task_struct *p, bool runnable) {
 
 	if (!t || !c)
 		return;
+	if (is_usual(t, cpu, c)) {
+		turn_stop_plain(c, runnable, now);
+		t->since_ns = now;
+		t->plain.vtime = c->plain.vtime;
+		if (p->flags & PF_EXITING)
+			bequeath(p, t, c);
+		let_go(p, cpu, runnable, now);
+		return;
+	}
 	if (!sched_is_plain(c))
 		watch_ends(cpu, now);
 	if (t->limited)
@@ -291,7 +298,7 @@ void BPF_PROG(sched_stopping, struct task_struct *p, bool runnable) {
 		t->since_ns = now;
 		t->plain.vtime = c->plain.vtime;
 		bequeath(p, t, c);
-		let_go(p, runnable);
+		let_go(p, cpu, runnable, now);
 		return;
 	}
 	/* A thread that sleeps in its poll does not yield. */
@@ -316,7 +323,7 @@ bool BPF_PROG(sched_yield, struct task_struct *from, struct task_struct *to) {
 	if (t->entity < SCHED_ENTITIES)
 		take_poll(t, c, now_ns());
 	turn_yield(c);
-	scx_bpf_task_set_slice(from, 0);
+	task_set_slice(from, 0);
 	return false;
 }
 
@@ -327,7 +334,10 @@ void BPF_PROG(sched_quiescent, struct task_struct *p, u64 deq_flags) {
 
 	if (!c)
 		return;
-	if (t->ready)
+	next_leaves(t);
+	if (t->ready && sched_is_plain(c))
+		rest_plain(t, c);
+	else if (t->ready)
 		rest(t, c, deq_flags & SCX_NUMBER(scx_deq_flags, SCX_DEQ_SLEEP), now_ns());
 	else
 		t->parked = 0;

@@ -20,6 +20,7 @@ enum scx_dsq_id_flags {
 };
 enum scx_enq_flags {
 	SCX_ENQ_WAKEUP = 1,
+	SCX_ENQ_HEAD = 16,
 	SCX_ENQ_PREEMPT = 1ull << 32,
 	SCX_ENQ_LAST = 1ull << 41,
 	SCX_ENQ_IMMED = 1ull << 33,
@@ -165,5 +166,18 @@ extern bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *cpumask) __ksym 
 extern s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym __weak;
 extern bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice) __ksym __weak;
 extern u64 scx_bpf_now(void) __ksym __weak;
+extern int LINUX_KERNEL_VERSION __kconfig;
+
+/* A program may store a task's slice itself up to this kernel. Later ones may refuse that; the call
+ * takes 120 instructions more. */
+#define SLICE_STORED_UNTIL (7 << 16 | 3 << 8 | 255)
+
+/* Sets what is left of a task's slice. */
+static __always_inline void task_set_slice(struct task_struct *p, u64 slice) {
+	if (LINUX_KERNEL_VERSION <= SLICE_STORED_UNTIL)
+		((struct task_struct___scx *)p)->scx.slice = slice;
+	else
+		scx_bpf_task_set_slice(p, slice);
+}
 
 #endif

@@ -211,9 +211,17 @@ static __always_inline u32 share_weight(struct sched_task *t) {
 	return weight > SHARE_LEAST ? weight : SHARE_LEAST;
 }
 
+/* The same of a thread in the root, which has no group. */
+static __always_inline u32 share_in_root(const struct sched_task *t) {
+	u32 weight = t->nice * SHARE_SCALE;
+
+	return weight > SHARE_LEAST ? weight : SHARE_LEAST;
+}
+
 /* A thread comes to a control group. Until it has the CPU there, it counts as one under a quota. */
 static __always_inline void share_enters(struct sched_task *t, u64 number) {
 	t->share = number;
+	t->plain.weight = share_in_root(t);
 	t->limited = number ? SHARE_LIMITED : 0;
 	t->from_ns = 0;
 }

@@ -66,7 +66,9 @@ struct sched_task {
 	u32 counted_nice; /* part of it in the sum of its control group (share.h) */
 	u32 loaded;	  /* its weight in the load of a CPU (load.h), and that CPU */
 	u32 loaded_cpu;
-	u32 limited;  /* not 0: its control group, or one above, may have a quota (quota.h) */
+	u32 limited; /* not 0: its control group, or one above, may have a quota (quota.h) */
+	u32 next;    /* 1: it waits in the local queue of its CPU (next.h) */
+	u32 pad;
 	u32 parked;   /* 1: it waits for that quota; `ready` is 0 */
 	u64 bindings; /* value of coop_changes when its binding was read last (sink.h) */
 	u64 from_ns;  /* since when its turn has not been charged to the quota; 0: no turn */

@@ -14,10 +14,12 @@
 
 #include "heir.h"
 #include "load.h"
+#include "next.h"
 
 #define ROTATE_PERIODS 2	  /* and up to one more, until a CPU takes a thread to rotate */
 #define BALANCE_LOOKS 8u	  /* at so many first threads of a queue */
 #define BALANCE_AGAIN_NS 1000000u /* after a look without a result */
+#define BALANCE_LEVEL_NS 50000u	  /* after one at a CPU with no greater load */
 
 /* Whether a thread that waits in a queue may migrate to a CPU. The kernel ends a scheduler that
  * moves a thread to a CPU where it may not run. That cannot change before the move, unless the
@@ -100,10 +102,13 @@ __noinline int balance(u32 cpu, u64 now) {
 	if (now >= places->rotate_ns)
 		look.wanted = BALANCE_ROTATES;
 	/* Even a thread of weight 0 would not move. */
-	if (balance_wants(&look.mine, &look.theirs, 0) < look.wanted)
+	if (balance_wants(&look.mine, &look.theirs, 0) < look.wanted) {
+		places->look_ns = now + BALANCE_LEVEL_NS;
 		return 0;
+	}
 	if (!balance_plain(cpu, other, &look) && !balance_heirs(other, &look, now)) {
 		places->look_ns = now + BALANCE_AGAIN_NS;
+		next_ask(cpu, other, theirs, false, now);
 		return 0;
 	}
 	places->took = 1;
@@ -126,6 +131,14 @@ __noinline int take(u32 other, u64 now) {
 	return plain < heirs && plain && scx_bpf_dsq_move_to_local(QUEUE_PLAIN(other));
 }
 
+/* Whether a thread may wait for another CPU, by what is known there. */
+static __always_inline bool may_take(u32 other) {
+	const struct sched_places *theirs = places_of(other);
+	const struct sched_cpu *their = cpu_of(other);
+
+	return theirs && their && (*(volatile u64 *)&their->queue.count || theirs->heirs);
+}
+
 /* No thread wants this CPU: it takes one that waits for another CPU and may run here. */
 static __always_inline void steal(u32 cpu, u64 now) {
 	u32 other = cpu;
@@ -134,10 +147,15 @@ static __always_inline void steal(u32 cpu, u64 now) {
 		if (round >= setting.cpus)
 			break;
 		other = other + 1 < setting.cpus ? other + 1 : 0;
+		if (!may_take(other))
+			continue;
 		if (take(other, now)) {
 			SCHED_COUNT(cpu, stolen);
-			break;
+			return;
 		}
+		struct sched_places *theirs = places_of(other);
+		if (theirs)
+			next_ask(cpu, other, theirs, true, now);
 	}
 }
 

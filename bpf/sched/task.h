@@ -29,14 +29,25 @@ static __always_inline void look_at_queue(u32 cpu, struct sched_queue *queue) {
 	queue->vtime = first ? first->scx.dsq_vtime : 0;
 }
 
+/* The same for any CPU: while threads are in its local queue, the policy's record counts them. */
+static __always_inline void look_at_waiting(u32 cpu, struct sched_queue *queue) {
+	const struct sched_places *places = places_of(cpu);
+	const struct sched_cpu *c = cpu_of(cpu);
+
+	if (places && c && places->nexts)
+		*queue = c->queue;
+	else
+		look_at_queue(cpu, queue);
+}
+
 /* Converts a task's virtual time to that of another CPU. */
 __noinline int migrate(struct sched_task *t LIB_NONNULL, u32 cpu, struct sched_cpu *c LIB_NONNULL,
 		       u64 now) {
 	struct fair_move move = {.vtime = t->plain.vtime, .now_ns = now};
 	struct sched_cpu *former = cpu_of(t->cpu);
 
-	look_at_queue(t->cpu, &move.there);
-	look_at_queue(cpu, &move.here);
+	look_at_waiting(t->cpu, &move.there);
+	look_at_waiting(cpu, &move.here);
 	if (former)
 		t->plain.vtime = fair_arrive(former, c, &move);
 	t->cpu = cpu;
@@ -80,7 +91,9 @@ static __always_inline void bequeath(const struct task_struct *p, const struct s
 static __always_inline void arise(struct sched_task *t, struct sched_cpu *c, u64 now) {
 	t->ready = 1;
 	share_ready(t);
-	if (t->entity < SCHED_ENTITIES) {
+	if (sched_is_plain(c)) {
+		turn_wait_plain(c, &t->plain, now);
+	} else if (t->entity < SCHED_ENTITIES) {
 		t->plain.weight = share_weight(t);
 		weigh(t, c, !sched_in(c->runnable, t->entity));
 		turn_ready(c, t->entity, now);
@@ -101,6 +114,13 @@ static __always_inline void rest(struct sched_task *t, struct sched_cpu *c, bool
 		turn_sleep_plain(c, &t->plain, now);
 	else
 		turn_sleep(c, t->entity, asleep, now);
+}
+
+/* The same on a CPU without entities: the policy knows what matters since the thread stopped. */
+static __always_inline void rest_plain(struct sched_task *t, struct sched_cpu *c) {
+	t->ready = 0;
+	load_settle(t, c);
+	share_sleep(t);
 }
 
 /* The weight of a thread's nice value. One of the policy SCHED_IDLE gets what others leave: it has

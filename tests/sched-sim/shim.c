@@ -54,6 +54,11 @@ void policy_stop(struct sched_cpu *cpu, ecalls_u32 waits, ecalls_u64 now_ns) {
 	turn_stop(cpu, waits != 0, now_ns);
 }
 
+int policy_is_next(const struct sched_cpu *cpu, const struct sched_plain *plain, ecalls_u64 nexts,
+		   ecalls_u32 woken) {
+	return fair_is_next(cpu, plain, nexts, woken != 0);
+}
+
 void policy_yield(struct sched_cpu *cpu) {
 	turn_yield(cpu);
 }

@@ -180,18 +180,11 @@ LIB_INLINE _Bool sched_goes_on(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 	       !sched_claimed(cpu, now_ns) && !sched_makes_way(cpu, now_ns);
 }
 
-/* The running thread has yielded, and is plain: it is behind the first of the others that wait. */
-LIB_INLINE void sched_yields(struct sched_cpu *cpu) {
-	if (cpu->yields && cpu->running == SCHED_PLAIN && cpu->queue.count)
-		cpu->plain.vtime = vtime_later(cpu->plain.vtime, cpu->queue.vtime + 1);
-	cpu->yields = 0;
-}
-
 /* sched_choose for a CPU without entities. */
 LIB_INLINE void sched_choose_plain(struct sched_cpu *cpu, ecalls_u64 now_ns,
 				   const struct sched_queue *queue, struct sched_choice *choice) {
 	fair_note(cpu, queue);
-	sched_yields(cpu);
+	fair_yield(cpu);
 	fair_update_plain(cpu, now_ns);
 	cpu->serving = SCHED_NOBODY;
 	choice->who = SCHED_PLAIN;
@@ -214,7 +207,7 @@ LIB_GLOBAL int sched_choose(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 now_ns
 		return 0;
 	}
 	fair_note(cpu, queue);
-	sched_yields(cpu);
+	fair_yield(cpu);
 	if (cpu->windowed) {
 		fair_charge(cpu, now_ns);
 		/* A thread whose period ends here may share or claim from now on. */

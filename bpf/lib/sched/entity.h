@@ -114,7 +114,8 @@ struct sched_cpu {
 	ecalls_u64 owed;   /* virtual time at which new threads begin, if it is later (fair.h) */
 	ecalls_u64 woke;   /* 1: the running thread woke for its turn (fair.h) */
 	ecalls_u64 quotas; /* the caller's: what quotas of control groups require (quota.h) */
-	ecalls_u64 yields; /* 1: the running plain thread has yielded (choose.h) */
+	ecalls_u64 yields; /* 1: the running plain thread has yielded (fair.h) */
+	ecalls_u64 queued_vtime; /* virtual time of the plain thread that began to wait last */
 	struct sched_queue queue;
 	/* the running thread: an entity's index, a group's index (then a plain member of the group
 	 * runs), SCHED_PLAIN, or SCHED_NOBODY */

@@ -203,6 +203,51 @@ LIB_INLINE void fair_queue(struct sched_cpu *cpu, ecalls_u64 vtime) {
 	if (!cpu->queue.count || vtime_before(vtime, cpu->queue.vtime))
 		cpu->queue.vtime = vtime;
 	cpu->queue.count++;
+	cpu->queued_vtime = vtime;
+}
+
+/* One of them begins to run. If one other waits, that is usually the one that came last. */
+LIB_INLINE void fair_unqueue(struct sched_cpu *cpu) {
+	if (cpu->queue.count)
+		cpu->queue.count--;
+	if (cpu->queue.count == 1)
+		cpu->queue.vtime = cpu->queued_vtime;
+}
+
+/* The running plain thread stops, or another one is to be chosen: if it has yielded, it is behind
+ * the first of the others that wait. */
+LIB_INLINE void fair_yield(struct sched_cpu *cpu) {
+	if (cpu->yields && cpu->running == SCHED_PLAIN && cpu->queue.count)
+		cpu->plain.vtime = vtime_later(cpu->plain.vtime, cpu->queue.vtime + 1);
+	cpu->yields = 0;
+}
+
+/* Whether a plain thread, which begins to wait and is the last in cpu->queue, is certainly next:
+ * when the thread that runs stops, for whatever reason, a choice would take this one. The caller
+ * may then put it where the kernel takes it without a choice, before all threads that begin to wait
+ * later and have a greater virtual time. `nexts` others are there already.
+ *
+ * A thread that has woken goes before these, so it has to be the first of all. One that has stopped
+ * (`woken` is 0) goes behind the one that was chosen in its place, which still counts as waiting.
+ * In both cases it may be ahead of the running thread by what that thread has in its shortest
+ * turn. */
+LIB_INLINE _Bool fair_is_next(const struct sched_cpu *cpu, const struct sched_plain *plain,
+			      ecalls_u64 nexts, _Bool woken) {
+	ecalls_u64 before = cpu->queue.vtime;
+
+	if (!sched_is_plain(cpu))
+		return 0;
+	if (woken) {
+		if (cpu->queue.count != nexts + 1 || plain->vtime != cpu->queue.vtime)
+			return 0;
+		if (cpu->running == SCHED_NOBODY)
+			return nexts == 0;
+		before = cpu->plain.vtime;
+	} else if (cpu->running != SCHED_NOBODY || cpu->queue.count != 2 || nexts > 1) {
+		return 0;
+	}
+	before += vtime_advance(FAIR_SHORT_NS, plain->weight);
+	return !vtime_before(before, plain->vtime);
 }
 
 /* The threads and groups that are ordered by virtual time. A thread with a window is one of them

@@ -38,10 +38,22 @@ LIB_GLOBAL int turn_ready(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 i, ecall
 	return 0;
 }
 
+/* turn_ready_plain for a CPU without entities. */
+LIB_INLINE void turn_wait_plain(struct sched_cpu *cpu, struct sched_plain *plain,
+				ecalls_u64 now_ns) {
+	fair_update_plain(cpu, now_ns);
+	plain->vtime = fair_place(cpu, plain);
+	fair_queue(cpu, plain->vtime);
+}
+
 /* A plain thread becomes runnable. The caller then inserts it into its queue, or that of its group,
  * by plain->vtime; for a group the caller sets head_vtime and queued. */
 LIB_GLOBAL int turn_ready_plain(struct sched_cpu *cpu LIB_NONNULL,
 				struct sched_plain *plain LIB_NONNULL, ecalls_u64 now_ns) {
+	if (sched_is_plain(cpu)) {
+		turn_wait_plain(cpu, plain, now_ns);
+		return 0;
+	}
 	fair_update(cpu, now_ns);
 	if (sched_in(cpu->groups, plain->group)) {
 		plain->vtime =
@@ -156,16 +168,14 @@ LIB_INLINE void turn_limit(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u64 now
 LIB_INLINE void turn_start_plain(struct sched_cpu *cpu, const struct sched_plain *plain,
 				 ecalls_u64 now_ns) {
 	fair_charge(cpu, now_ns);
-	if (cpu->running != SCHED_PLAIN) {
-		/* This was the last waiting thread: none waits until the caller's next report. */
-		if (cpu->queue.count == 1)
-			cpu->queue.count = 0;
-		cpu->protected_ns = now_ns + FAIR_SHORT_NS;
-		cpu->woke = 0;
-	}
 	cpu->claims = cpu->on_server = 0;
 	cpu->next_release_ns = SCHED_NEVER;
 	cpu->slice_end_ns = cpu->limit_ns = now_ns + fair_turn(cpu);
+	if (cpu->running != SCHED_PLAIN) {
+		fair_unqueue(cpu);
+		cpu->protected_ns = now_ns + FAIR_SHORT_NS;
+		cpu->woke = 0;
+	}
 	cpu->charged_ns = now_ns;
 	cpu->running = SCHED_PLAIN;
 	if (plain) {
@@ -191,9 +201,6 @@ LIB_GLOBAL int turn_start(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 who,
 	if (turn_goes_on(cpu, who, now_ns))
 		return 0;
 	cpu->yields = 0;
-	/* This was the last waiting thread: none waits until the caller's next report. */
-	if (who == SCHED_PLAIN && cpu->running != SCHED_PLAIN && cpu->queue.count == 1)
-		cpu->queue.count = 0;
 	if (cpu->running != who) {
 		cpu->protected_ns = now_ns + FAIR_SHORT_NS;
 		cpu->woke = 0;
@@ -201,6 +208,8 @@ LIB_GLOBAL int turn_start(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 who,
 	cpu->claims = window_claim(cpu, who);
 	cpu->next_release_ns = who < SCHED_ENTITIES ? release_next(cpu, who, now_ns) : SCHED_NEVER;
 	turn_limit(cpu, who, now_ns);
+	if (who == SCHED_PLAIN && cpu->running != SCHED_PLAIN)
+		fair_unqueue(cpu);
 	cpu->charged_ns = now_ns;
 	cpu->running = who;
 	if (plain) {
@@ -222,18 +231,30 @@ LIB_INLINE void turn_yield(struct sched_cpu *cpu) {
 	cpu->yields = 1;
 }
 
+/* turn_stop for a CPU without entities. */
+LIB_INLINE void turn_stop_plain(struct sched_cpu *cpu, _Bool waits, ecalls_u64 now_ns) {
+	fair_update_plain(cpu, now_ns);
+	if (waits && cpu->running == SCHED_PLAIN) {
+		fair_yield(cpu);
+		fair_queue(cpu, cpu->plain.vtime);
+	}
+	cpu->running = SCHED_NOBODY;
+}
+
 /* The running thread stops; `waits`: it remains runnable. A plain thread's virtual time is in
  * cpu->plain. */
 LIB_INLINE void turn_stop(struct sched_cpu *cpu, _Bool waits, ecalls_u64 now_ns) {
 	/* The stopping thread is included: if it was the only one, it is not ahead of any other. */
 	if (sched_is_plain(cpu)) {
-		fair_update_plain(cpu, now_ns);
-	} else {
-		fair_update(cpu, now_ns);
-		police_overran(cpu, now_ns);
+		turn_stop_plain(cpu, waits, now_ns);
+		return;
 	}
-	if (waits && cpu->running == SCHED_PLAIN)
+	fair_update(cpu, now_ns);
+	police_overran(cpu, now_ns);
+	if (waits && cpu->running == SCHED_PLAIN) {
+		fair_yield(cpu);
 		fair_queue(cpu, cpu->plain.vtime);
+	}
 	cpu->running = SCHED_NOBODY;
 	cpu->claims = 0;
 	cpu->on_server = 0;

@@ -13,7 +13,7 @@
 //! and busy CPUs balance (`moves`).
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 
 use crate::moves::Balancing;
 use crate::patience::{Rival, Wait, binds};
@@ -42,6 +42,8 @@ pub(crate) struct Processor {
     pub(crate) away: bool,
     /// Those that wait: by virtual time, then number.
     pub(crate) queue: BTreeSet<(u64, usize)>,
+    /// Those of them that the CPU takes without asking the policy, in this order.
+    pub(crate) nexts: VecDeque<usize>,
     /// The same for each group's plain members.
     group_queue: Vec<BTreeSet<(u64, usize)>>,
     /// The entities of the machine's groups.
@@ -73,6 +75,8 @@ pub struct Machine {
     /// Whether a real-time thread makes others wait.
     pub(crate) has_real_time: bool,
     pub switch_ns: u64,
+    /// Whether a thread that is certainly next runs without a choice (bpf/sched/next.h).
+    pub has_nexts: bool,
     /// Times a CPU was asked who runs next.
     pub decisions: u64,
     /// Times a CPU went from one thread to another.
@@ -96,6 +100,7 @@ impl Machine {
                 running: None,
                 away: false,
                 queue: BTreeSet::new(),
+                nexts: VecDeque::new(),
                 group_queue: vec![BTreeSet::new(); groups],
                 groups: numbers,
                 thread_of: [usize::MAX; 64],
@@ -120,6 +125,7 @@ impl Machine {
             tick_ns: 0,
             has_real_time: false,
             switch_ns: 0,
+            has_nexts: false,
             decisions: 0,
             switches: 0,
         }
@@ -209,7 +215,7 @@ impl Machine {
     }
 
     fn real_time(&mut self, cpu: usize, begins: bool) {
-        self.stop(cpu);
+        self.stop(cpu, false);
         self.processors[cpu].away = begins;
         self.decide(cpu);
         self.steal_all();
@@ -239,6 +245,7 @@ impl Machine {
             let policy = &mut self.processors[cpu].policy;
             if alone {
                 let preempts = policy.preempts_plain(&plain, slept_ns, now);
+                self.note_next(number, true);
                 // It set the timer.
                 self.processors[cpu].tick_end_ns = 0;
                 preempts
@@ -305,13 +312,19 @@ impl Machine {
         }
         self.decided_at.1 += 1;
         self.account(cpu);
+        if let Some(number) = self.take_next(cpu) {
+            self.note_rivals(cpu);
+            self.stop(cpu, true);
+            self.start(cpu, PLAIN, false, number);
+            return self.arm(cpu);
+        }
         let queue = self.processors[cpu].waiting();
         let choice = self.processors[cpu].policy.choose(now, &queue);
         self.note_rivals(cpu);
         let may_balance = choice.why == why::FAIR && !self.processors[cpu].policy.is_owed();
         let taken = may_balance.then(|| self.balance(cpu)).flatten();
         if choice.keep == 0 || taken.is_some() {
-            self.stop(cpu);
+            self.stop(cpu, taken.is_none());
         }
         match taken {
             Some(number) => self.start(cpu, PLAIN, false, number),
@@ -379,8 +392,9 @@ impl Machine {
         })
     }
 
-    /// The running thread stops, and waits.
-    fn stop(&mut self, cpu: usize) {
+    /// The running thread stops, and waits. It may be next, unless the thread that runs instead
+    /// comes from another CPU.
+    fn stop(&mut self, cpu: usize, may_be_next: bool) {
         self.account(cpu);
         let processor = &mut self.processors[cpu];
         let Some(number) = processor.running.take() else {
@@ -393,6 +407,9 @@ impl Machine {
         if thread.entity == NOBODY {
             thread.plain.vtime = processor.policy.plain.vtime;
             self.enqueue(number);
+            if may_be_next {
+                self.note_next(number, false);
+            }
         }
         self.begin_wait(number);
     }

@@ -19,6 +19,9 @@ const TURNS: u64 = 2;
 const ROTATE_PERIODS: u64 = 2;
 const LOOKS: usize = 8;
 const AGAIN_NS: u64 = 1_000_000;
+const LEVEL_NS: u64 = 50_000;
+/// A CPU that has not compared loads for so long asks the policy whom to run.
+const NEXT_LOOK_NS: u64 = 1_000_000;
 
 /// What a CPU knows of balancing (`struct sched_places`).
 pub(crate) struct Balancing {
@@ -224,6 +227,10 @@ impl Machine {
             },
             pad: 0,
         };
+        if look.mine.wants(&look.theirs, 0) < look.wanted {
+            self.processors[cpu].balancing.look_ns = now + LEVEL_NS;
+            return None;
+        }
         let taken = {
             let mut first = self.processors[other].queue.iter().take(LOOKS);
             first.find(|&&(vtime, i)| {
@@ -241,6 +248,37 @@ impl Machine {
         self.processors[other].balancing.rotate_ns = self.processors[cpu].balancing.rotate_ns;
         self.leave_queue(number, cpu);
         Some(number)
+    }
+
+    /// A thread has begun to wait: whether it is next, as bpf/sched/next.h decides it.
+    pub(crate) fn note_next(&mut self, number: usize, woken: bool) {
+        let thread = &self.threads[number];
+        let is_single = self.processors.len() == 1;
+        let processor = &mut self.processors[thread.cpu];
+        let has_looked = self.now < processor.balancing.look_ns + NEXT_LOOK_NS;
+        if !self.has_nexts || woken && !thread.spec.bound || !(has_looked || is_single) {
+            return;
+        }
+        let nexts = &mut processor.nexts;
+        if !processor.policy.is_next(&thread.plain, nexts.len(), woken) {
+            return;
+        }
+        match woken {
+            true => nexts.push_front(number),
+            false => nexts.push_back(number),
+        }
+    }
+
+    /// The thread that runs next without a choice.
+    pub(crate) fn take_next(&mut self, cpu: usize) -> Option<usize> {
+        loop {
+            let number = self.processors[cpu].nexts.pop_front()?;
+            let key = (self.threads[number].plain.vtime, number);
+            // An idle CPU may have taken it.
+            if self.processors[cpu].queue.contains(&key) {
+                return Some(number);
+            }
+        }
     }
 
     /// Notes for those that wait for a CPU how many turns others may have first.

@@ -246,12 +246,18 @@ fn add(machine: &mut Machine, chance: &mut Chance, cpus: usize, expected: &mut E
 
 /// Runs the machine of a seed. An error says which seed, and what did not hold.
 pub fn run(seed: u64, ns: u64) -> Result<Run, String> {
+    let (mut machine, expected) = make(seed);
+    machine.has_nexts = true;
+    observe(machine, expected, seed, ns)
+}
+
+/// The same where the policy is asked for each turn.
+pub fn run_by_choices(seed: u64, ns: u64) -> Result<Run, String> {
     let (machine, expected) = make(seed);
     observe(machine, expected, seed, ns)
 }
 
-/// The same beside an entity on each CPU that never wakes: the policy may not decide otherwise for
-/// it.
+/// Beside an entity on each CPU that never wakes, too: the policy may not decide otherwise for it.
 pub fn run_beside_entities(seed: u64, ns: u64) -> Result<Run, String> {
     let (mut machine, expected) = make(seed);
     for cpu in 0..machine.processors.len() {

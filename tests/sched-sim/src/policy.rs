@@ -194,6 +194,7 @@ pub struct Raw {
     pub woke: u64,
     pub quotas: u64,
     pub yields: u64,
+    pub queued_vtime: u64,
     pub queue: Queue,
     pub running: u32,
     pub zero: u32,
@@ -241,6 +242,7 @@ impl Raw {
             woke: 0,
             quotas: 0,
             yields: 0,
+            queued_vtime: 0,
             queue: Queue::default(),
             running: 0,
             zero: 0,
@@ -280,6 +282,7 @@ unsafe extern "C" {
     safe fn policy_sleep_plain(cpu: &mut Raw, plain: &Plain, now: u64);
     safe fn policy_start(cpu: &mut Raw, who: u32, plain: Option<&Plain>, now: u64);
     safe fn policy_stop(cpu: &mut Raw, waits: u32, now: u64);
+    safe fn policy_is_next(cpu: &Raw, plain: &Plain, nexts: u64, woken: u32) -> i32;
     safe fn policy_yield(cpu: &mut Raw);
     safe fn policy_poll(cpu: &mut Raw, i: u32, now: u64, release: u64, importance: u64);
     safe fn policy_choose(cpu: &mut Raw, now: u64, queue: &Queue, choice: &mut Choice);
@@ -500,6 +503,11 @@ impl Cpu {
     pub fn stop_for_good(&mut self, now: u64) {
         policy_stop(&mut self.raw, 0, now);
         self.note(|| Call::new(Op::Stop, 0, now));
+    }
+
+    /// `fair_is_next`: whether a plain thread that begins to wait is next, beside so many others.
+    pub fn is_next(&self, plain: &Plain, nexts: usize, woken: bool) -> bool {
+        policy_is_next(&self.raw, plain, nexts as u64, woken.into()) != 0
     }
 
     /// Who runs yields.

@@ -196,6 +196,52 @@ fn turn_of_a_plain_thread_is_short_while_others_wait() {
 }
 
 #[test]
+fn thread_that_yields_is_behind_the_first_that_waits() {
+    let mut cpu = cpu();
+    cpu.start(PLAIN, Some(&plain(0)), 0);
+    cpu.yields();
+    let choice = cpu.choose(MS, &waiting(5 * MS, 1));
+    assert_eq!((choice.who, choice.keep), (PLAIN, 0));
+    cpu.stop(MS);
+    assert!((5 * MS..6 * MS + 2).contains(&cpu.plain.vtime));
+    // Alone it continues.
+    cpu.start(PLAIN, Some(&plain(0)), MS);
+    cpu.yields();
+    assert_eq!(cpu.choose(MS, &waiting(0, 0)).keep, 1);
+}
+
+#[test]
+fn only_a_thread_that_a_choice_would_take_is_next() {
+    let mut cpu = cpu();
+    cpu.start(PLAIN, Some(&plain(10 * MS)), 0);
+    let mut woken = plain(10 * MS);
+    cpu.ready_plain(&mut woken, 0);
+    assert!(cpu.is_next(&woken, 0, true));
+    assert!(!cpu.is_next(&woken, 1, true), "another one would wait, too");
+    // It is ahead of the running thread by more than that has in its shortest turn.
+    let mut far = plain(12 * MS);
+    cpu.choose(0, &waiting(0, 0));
+    cpu.ready_plain(&mut far, 0);
+    assert!(!cpu.is_next(&far, 0, true));
+    // Two that hand the CPU to each other: who stops is behind the other one...
+    cpu.choose(0, &waiting(10 * MS, 1));
+    cpu.yields();
+    cpu.stop(0);
+    let stopped = cpu.plain;
+    assert!(cpu.is_next(&stopped, 0, false));
+    // ... unless a third one waits, or an entity may.
+    cpu.choose(0, &waiting(10 * MS, 2));
+    cpu.start(PLAIN, Some(&stopped), 0);
+    cpu.choose(0, &waiting(10 * MS, 2));
+    cpu.stop(0);
+    let stopped = cpu.plain;
+    assert!(!cpu.is_next(&stopped, 0, false));
+    cpu.choose(0, &waiting(10 * MS, 1));
+    cpu.add(100, NOBODY);
+    assert!(!cpu.is_next(&woken, 0, true));
+}
+
+#[test]
 fn thread_that_was_alone_has_had_no_more_than_anybody() {
     let mut cpu = cpu();
     let mut alone = plain(0);

@@ -7,6 +7,7 @@
 mod harness;
 mod policies;
 mod windows;
+mod yields;
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};

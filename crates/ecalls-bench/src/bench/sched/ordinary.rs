@@ -45,7 +45,7 @@ const REACHED: &[(&str, f64)] = &[
     ("ordinary_futex_timed", 0.2),
     ("ordinary_semaphore_4_hogs", 0.65),
     ("ordinary_hogs_spread", 1.4),
-    ("ordinary_yield", 0.4),
+    ("ordinary_yield", 0.6),
     ("ordinary_fork_4_hogs", 0.5),
     ("ordinary_thread", 0.8),
     ("ordinary_store_4_hogs", 0.75),
