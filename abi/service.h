@@ -27,9 +27,12 @@ struct ecalls_service {
 	ecalls_u32 own;		/* built in: subscriptions with scope OWN (abi/audience.h) */
 	ecalls_u32 traced;	/* until when deliveries are traced, in 2^30 ns; 0: they are not */
 	ecalls_u32 count[2];	/* subscriptions in each list */
+	ecalls_u32 slow[2];	/* of these: with more to do than one put (subscription.plain) */
+	ecalls_u32 slow_own;	/* the same of those with scope OWN */
+	ecalls_u32 pad;
 	ecalls_u32 list[2][ECALLS_SUBSCRIBERS_MAX]; /* indices, in order of delivery */
 };
-ECALLS_STATIC_ASSERT(sizeof(struct ecalls_service) == 584, "service");
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_service) == 600, "service");
 
 struct ecalls_service_info {
 	char name[ECALLS_NAME_MAX];
@@ -50,7 +53,8 @@ struct ecalls_service_count {
 		latency_ns; /* sum over dispatched events of dispatch time - max(raise, release) */
 	ecalls_u64 latency_ns_max;
 	ecalls_u64 failed; /* runs of its own program that ended in a fault (E-code) */
-	ecalls_u64 pad[4];
+	ecalls_u64 direct; /* raised and dispatched at once; not in `raised` and `dispatched` */
+	ecalls_u64 pad[3];
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_service_count) == 192, "service count");
 
@@ -79,8 +83,9 @@ struct ecalls_subscription_count {
 				 channel concerned shows why */
 	ecalls_u64 failed;   /* of the runs of a handler: E-code that ended in a fault */
 	ecalls_u64 undone;   /* requests of E-code (signal, raise, ...) that could not be done */
+	ecalls_u64 direct;   /* offered and delivered at once; not in `offered` and `delivered` */
 };
-ECALLS_STATIC_ASSERT(sizeof(struct ecalls_subscription_count) == 192, "subscription count");
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_subscription_count) == 200, "subscription count");
 
 /* The built-in services, at fixed indices. Application services follow. */
 #define ECALLS_SERVICE_SOCKET 0u

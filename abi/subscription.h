@@ -52,13 +52,13 @@ struct ecalls_subscription {
 	ecalls_u32 channel;	/* whose `lost` element shows its losses; 0: none */
 	ecalls_u64 deadline_ns; /* relative; 0: none. The earlier of this and the event's holds */
 	ecalls_u32 actions;	/* entries of action[] in use */
-	ecalls_u32 order;	/* registration order */
+	ecalls_u32 plain; /* id of the channel if its only action is MEMORY or USER; 0: otherwise */
 	/* line 1 */
 	ecalls_u64 receiver_start; /* start time of the receiver (since boot, ns): pid reuse */
 	ecalls_u64 owner_start;	   /* start time of the owner, 0: not compared */
 	ecalls_u32 cpu_priority;   /* CPU scheduling priority of the receiver, higher first */
-	ecalls_u32 pad0;
-	ecalls_u64 ended_ns; /* when it was taken out of its lists; host only */
+	ecalls_u32 order;	   /* registration order; host only */
+	ecalls_u64 ended_ns;	   /* when it was taken out of its lists; host only */
 	ecalls_u32 pad1[8];
 	struct ecalls_action action[ECALLS_ACTIONS_MAX];
 };

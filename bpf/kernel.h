@@ -157,8 +157,10 @@ struct sock_common {
 	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
 };
+struct bpf_local_storage;
 struct sock {
 	struct sock_common __sk_common;
+	struct bpf_local_storage *sk_bpf_storage;
 	u32 sk_ack_backlog;
 	u16 sk_protocol;
 	u16 sk_type;

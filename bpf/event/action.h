@@ -55,20 +55,21 @@ static __always_inline void delivery(struct outcome *o, int result, u32 channel)
 }
 
 /* Calls the E-code program of an action. Returns HANDLER_*. */
-__noinline int run_ecode(void *ctx __arg_ctx, u32 index, u32 action) {
-	struct current *c = current_cpu();
+__noinline int run_ecode(void *ctx __arg_ctx, struct current *c,
+			 const struct ecalls_subscription *s, u32 index, u32 action) {
+	struct ecalls_frame *f = frame_of_cpu();
 	u32 place;
 
-	if (!c)
+	if (!c || !s || !f)
 		return HANDLER_STOP;
 	c->call.result = HANDLER_CONTINUE;
-	place = ecode_begin(index, action);
+	place = ecode_begin(c, s, f, index, action);
 	if (place == ECODE_NONE)
 		return HANDLER_CONTINUE;
 	call_ecode(ctx, place);
 	if (*(volatile s32 *)&c->call.result == HANDLER_MISSING)
 		return HANDLER_MISSING;
-	return ecode_end(index, action);
+	return ecode_end(c, f, index, action);
 }
 
 /* Calls a kernel handler. Returns true if the next action runs. */
@@ -87,7 +88,7 @@ static __always_inline bool run_handler(void *ctx, struct current *c,
 	c->call.action = action;
 	c->calls++;
 	if (slot == ECALLS_HANDLER_ECODE) {
-		c->call.result = run_ecode(ctx, index, action);
+		c->call.result = run_ecode(ctx, c, s, index, action);
 	} else {
 		c->call.result = HANDLER_MISSING;
 		call_handler(ctx, slot);
@@ -155,10 +156,9 @@ static __always_inline bool run_action(void *ctx, struct current *c,
 }
 
 /* Runs a subscription's chain from the action in `chain` on. */
-__noinline int run_chain(void *ctx __arg_ctx, u32 index, u32 chain) {
-	struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
+__noinline int run_chain(void *ctx __arg_ctx, struct current *c,
+			 const struct ecalls_subscription *s, u32 index, u32 chain) {
 	struct ecalls_subscription_count *n = count_of(index);
-	struct current *c = current_cpu();
 	bool in_thread = chain & CHAIN_IN_THREAD;
 	u32 action = 0;
 	struct outcome *o;

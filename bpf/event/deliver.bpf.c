@@ -19,101 +19,58 @@
  * longer than the kernel's verifier takes for a small program.
  */
 #include "raise.h"
-#include "walk.h"
 #include "action.h"
 #include "queue_timer.h"
 #include "process.h"
 #include "reap.h"
 #include "shared.h"
 #include "pinned.h"
+#include "lib/select.h"
 
 #define DISPATCH_CALLS 24 /* tail calls after which a run ends at the next subscription */
 
-/* Steps for one event: one per subscription, and one per list. */
-#define OFFERS_MAX (ECALLS_SUBSCRIBERS_MAX + ECALLS_AUDIENCE_MAX + MATCH_ROUNDS)
-
-/* The time from which relative deadlines count: when the event was raised, or its release time if
- * that is later. */
-static __always_inline u64 due_ns(const struct ecalls_event *e) {
-	return e->release_ns > e->raise_ns ? e->release_ns : e->raise_ns;
-}
-
-/* The deadline that holds for a subscription: the earlier of the event's and the subscription's
- * own; 0: none. */
-static __always_inline u64 deadline_for(const struct ecalls_subscription *s,
-					const struct ecalls_event *e, u64 deadline_ns) {
-	u64 own_ns = s->deadline_ns ? due_ns(e) + s->deadline_ns : 0;
-
-	if (!own_ns || (deadline_ns && deadline_ns < own_ns))
-		return deadline_ns;
-	return own_ns;
-}
-
-/* Offers the current event to one subscription, with the deadline that holds for it. */
-static __always_inline void offer(void *ctx, struct current *c, u32 index) {
+static __always_inline void dispatch_chain(void *ctx, struct current *c, u32 index) {
 	struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
 	struct ecalls_subscription_count *n = count_of(index);
-	u64 deadline_ns = c->event.deadline_ns;
-	u32 flags = c->event.flags;
-	u64 limit_ns;
 
-	if (!s || !n || !match_still(s, c->event.service, c->event.uid))
+	if (!s || !n)
 		return;
 	__sync_fetch_and_add(&n->offered, 1);
-	limit_ns = deadline_for(s, &c->event, flags & ECALLS_EVENT_SOFT ? 0 : deadline_ns);
-	if (is_late(limit_ns, c->now_ns)) {
-		count_late(s, n);
-		fate_note(&c->event, s->id, FATE(ECALLS_FATE_LATE, 0, ECALLS_STAGE_OFFER, 0));
-		return;
-	}
-	if (s->user && !user_offer(s->user, c->now_ns)) {
-		drop_for_subscription(index, s->channel, ECALLS_DROP_QUOTA, false);
-		fate_note(&c->event, s->id,
-			  FATE(ECALLS_FATE_DROPPED, ECALLS_DROP_QUOTA, ECALLS_STAGE_OFFER, 0));
-		return;
-	}
-	c->event.deadline_ns = limit_ns;
-	c->event.flags = flags & ~ECALLS_EVENT_SOFT;
-	run_chain(ctx, index, 0);
-	c->event.deadline_ns = deadline_ns;
-	c->event.flags = flags;
+	run_chain(ctx, c, s, index, 0);
 }
 
-/* Offers the current event to the subscriptions that `mask` still holds, then to the lists behind.
- * False: it stopped, because the tail calls of this run are used up. */
-static __always_inline bool offer_all(void *ctx, struct current *c) {
-	for (u32 i = 0; lib_again(i, OFFERS_MAX); i++) {
-		u64 mask = c->walk.mask;
-		if (!mask && !c->walk.next_row)
-			return true;
-		if (!mask) {
-			match_next(c);
-			continue;
+/* Goes to the one subscription whose turn it is (bpf/lib/select.h), if there is any. Positions are
+ * counted on from one list to the next. */
+__noinline int wake_one(u32 service) {
+	struct ecalls_service *s = bpf_map_lookup_elem(&services, &service);
+	struct current *c = current_cpu();
+	u32 turn, base = 0, first = 0;
+	struct match m;
+
+	if (!s || !c)
+		return 0;
+	m = match_of(&c->event);
+	turn = s->next;
+	for (u32 i = c->zero; lib_again(i, MATCH_ROUNDS); i++) {
+		i ^= c->zero;
+		u32 row = m.next;
+		match_list(service, row, &m);
+		u64 from_turn = select_from(m.mask, base, turn);
+		u64 candidates = from_turn ? from_turn : m.mask;
+		if (from_turn || (m.mask && !c->walk.one)) {
+			u32 at = bits_lowest(candidates) & (SELECT_MAX - 1);
+			c->walk.row = row;
+			c->walk.list = m.list;
+			c->walk.at = at;
+			c->walk.one = 1;
+			first = base + at;
 		}
-		if (c->calls >= DISPATCH_CALLS)
-			return false;
-		u32 at = bits_lowest(mask);
-		c->walk.mask = mask & (mask - 1);
-		offer(ctx, c, match_index(c->event.service, c->walk.row, c->walk.list, at));
+		base += SELECT_MAX;
+		if (from_turn || !m.next || i >= MATCH_ROUNDS)
+			break;
 	}
-	return !c->walk.mask && !c->walk.next_row;
-}
-
-static __always_inline void count_dispatch(struct ecalls_service_count *n,
-					   const struct current *c) {
-	u32 service = c->event.service, bucket;
-	struct ecalls_service_latency *l = bpf_map_lookup_elem(&latencies, &service);
-	u64 from_ns = due_ns(&c->event);
-	u64 took_ns;
-
-	took_ns = c->now_ns > from_ns ? c->now_ns - from_ns : 0;
-	bucket = took_ns >> 32 ? ECALLS_LATENCY_BUCKETS - 1 : bits_log2(took_ns | 1);
-	if (l)
-		l->count[bucket & (ECALLS_LATENCY_BUCKETS - 1)]++;
-	n->latency_ns += took_ns;
-	if (took_ns > n->latency_ns_max)
-		n->latency_ns_max = took_ns;
-	__sync_fetch_and_add(&n->dispatched, 1);
+	s->next = first + 1;
+	return c->walk.one;
 }
 
 /* Goes on with a chain after a thread, a signal or an upcall. From here on the event looks as it
@@ -136,16 +93,14 @@ static __always_inline void resume(void *ctx, struct current *c) {
 	else if (is_late(c->event.deadline_ns, c->now_ns))
 		chain_late(s, chain, n, &c->event);
 	else
-		run_chain(ctx, index, chain);
+		run_chain(ctx, c, s, index, chain);
 	/* After the signal has been sent, so that later signals do not overtake it. */
 	chain_waited(s, index, chain, flags);
 }
 
 /* Delivers the current event or, with `again`, the rest of it. Returns false if it stopped before
  * the last subscription. */
-__noinline int deliver_event(void *ctx __arg_ctx, u32 again) {
-	struct current *c = current_cpu();
-
+__noinline int deliver_event(void *ctx __arg_ctx, struct current *c, u32 again) {
 	if (!c)
 		return 1;
 	if (c->event.flags & ECALLS_EVENT_RESUME) {
@@ -158,23 +113,21 @@ __noinline int deliver_event(void *ctx __arg_ctx, u32 again) {
 	if (!s || !n || c->event.subscription != registration(s, service))
 		return 1;
 	if (!again) {
-		bool late = !(c->event.flags & ECALLS_EVENT_SOFT) &&
-			    is_late(c->event.deadline_ns, c->now_ns);
-		if (!match_all(c)) {
-			__sync_fetch_and_add(&n->dropped[ECALLS_DROP_NO_SUBSCRIBER], 1);
-			return 1;
-		}
-		if (c->event.target == ECALLS_TARGET_WAKE_ONE)
-			wake_one(service);
-		if (late)
-			__sync_fetch_and_add(&n->late, 1);
-		else
-			count_dispatch(n, c);
-		/* See sched/traced.h. */
-		if (c->now_ns >> TRACE_TIME_SHIFT < s->traced)
-			bpf_modify_return_test_tp(TRIGGER_TRACE);
+		c->walk.audience = 0;
+		if (*(volatile u32 *)&s->own)
+			c->walk.audience = audience_of(service, c->event.target, c->event.uid);
+		walk_begin(c, s->active & 1);
+		if (c->event.target == ECALLS_TARGET_WAKE_ONE && !wake_one(service))
+			c->walk.at = ECALLS_SUBSCRIBERS_MAX;
 	}
-	return offer_all(ctx, c);
+	if (!walk_lists(ctx, c, DISPATCH_CALLS, dispatch_chain))
+		return 0;
+	if (!c->walk.offered) {
+		__sync_fetch_and_add(&n->dropped[ECALLS_DROP_NO_SUBSCRIBER], 1);
+		if (c->walk.direct)
+			__sync_fetch_and_add(&n->raised, 1);
+	}
+	return 1;
 }
 
 SEC("tp_btf/bpf_trigger_tp")
@@ -212,13 +165,21 @@ int BPF_PROG(deliver, int nonce) {
 				break;
 			queue_taken(&c->event);
 		}
+		if (!again)
+			c->walk.direct = direct;
+		direct = 0;
 		given = 0;
-		if (!deliver_event(ctx, again)) {
+		if (!deliver_event(ctx, c, again)) {
 			c->left = 1;
 			return 0;
 		}
 		again = 0;
 	}
+	/* An interrupt that queues an event in between sets it itself. */
+	c->waits = 0;
+	barrier();
+	if (queue_waits(cpu))
+		c->waits = 1;
 	barrier();
 	c->busy = 0;
 	return 0;

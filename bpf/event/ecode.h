@@ -63,15 +63,11 @@ static __always_inline bool ecode_channel(const struct ecalls_subscription *s, u
 
 /* Fills the frame for one call. Returns the program's place, or ECODE_NONE if it must not be
  * called. */
-__noinline u32 ecode_begin(u32 index, u32 action) {
-	struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
-	struct ecalls_frame *f = frame_of_cpu();
-	struct current *c = current_cpu();
+static __always_inline u32 ecode_begin(const struct current *c, const struct ecalls_subscription *s,
+				       struct ecalls_frame *f, u32 index, u32 action) {
 	u32 channel;
 	u64 call;
 
-	if (!s || !f || !c)
-		return ECODE_NONE;
 	channel = ECALLS_ID_INDEX(s->channel);
 	if (!ecode_channel(s, channel)) {
 		ecode_failed(index);
@@ -116,24 +112,19 @@ static __always_inline void ecode_output(struct current *c, const struct ecalls_
 }
 
 /* Lets effect.bpf.c carry out the handler's requests. Without that program nothing is done. */
-static __always_inline void ecode_effects(struct ecalls_frame *f,
-					  struct ecalls_subscription_count *n) {
+static __always_inline void ecode_effects(struct ecalls_frame *f, u32 index) {
+	struct ecalls_subscription_count *n = count_of(index);
 	u32 left;
 
 	bpf_modify_return_test_tp(TRIGGER_EFFECTS);
 	left = *(volatile u32 *)&f->effects;
-	if (left)
+	if (left && n)
 		__sync_fetch_and_add(&n->undone, left);
 }
 
 /* Processes the handler's results. Returns HANDLER_CONTINUE or _STOP. */
-__noinline int ecode_end(u32 index, u32 action) {
-	struct ecalls_subscription_count *n = count_of(index);
-	struct ecalls_frame *f = frame_of_cpu();
-	struct current *c = current_cpu();
-
-	if (!n || !f || !c)
-		return HANDLER_STOP;
+static __always_inline int ecode_end(struct current *c, struct ecalls_frame *f, u32 index,
+				     u32 action) {
 	if (f->fault) {
 		ecode_fault(index, action);
 		return HANDLER_CONTINUE;
@@ -143,7 +134,7 @@ __noinline int ecode_end(u32 index, u32 action) {
 	if (f->output_bytes && c->call.result == HANDLER_CONTINUE)
 		ecode_output(c, f);
 	if (f->effects)
-		ecode_effects(f, n);
+		ecode_effects(f, index);
 	/* A deferred chain stops here for now. */
 	return *(volatile s32 *)&c->call.result;
 }

@@ -93,13 +93,17 @@ struct signal_note {
 	s32 result;  /* and its result: SIGNAL_PENDING or dropped (signal_task.bpf.c) */
 };
 
-/* The subscriptions to which the current event must still be offered (walk.h, deliver.bpf.c). */
+/* How far the current event has come on its way through the lists of subscriptions (walk.h). */
 struct walk {
-	u64 mask;     /* positions in the list below */
 	u32 row;      /* the list: a row of an audience; 0: the service's list, */
 	u32 list;     /* and the one of its two versions */
-	u32 next_row; /* the next row when `mask` is empty; 0: none */
-	u32 offered;  /* subscriptions offered by the last event */
+	u32 at;	      /* the next position in it */
+	u32 audience; /* first row of the event's audience; 0: none */
+	u32 one;      /* 1: only the subscription at `at` receives the event (wake-one) */
+	u32 direct;   /* 1: the event was not queued, and its raise is not counted yet */
+	u32 offered;  /* subscriptions to which it was offered */
+	u32 flags;    /* the event's, and its deadline: for each subscription they are others */
+	u64 deadline_ns;
 };
 
 /* The call of a handler that runs now (action.h); the handler writes the result. */
@@ -140,6 +144,7 @@ struct current {
 	u64 now_ns; /* time at which `event` was taken */
 	u64 raised; /* events raised on this CPU: the low part of their ids */
 	u32 busy;   /* 1: `event` is in use */
+	u32 waits;  /* 0: no event in this CPU's queue is ready */
 	/* 1: `event` must be delivered. Another core's trigger reaches this dispatcher too, and
 	 * must not deliver it again. */
 	u32 direct;
@@ -149,6 +154,7 @@ struct current {
 	u32 left;    /* 1: it stopped within `mask`, and continues when triggered */
 	u32 calls;   /* handlers called in this run of the dispatcher */
 	u32 locked;  /* 1: raised under a scheduler lock: start no timer, no thread */
+	u32 pad1;
 	/* The outcome of the chain that is running; it is not on the stack, because there the
 	 * verifier would explore every combination of its values. */
 	struct outcome outcome;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Finds the subscriptions that match an event: in the service's list, then in the audience of the
- * event's target or user (abi/audience.h). One function searches one list and determines the next
- * one; it is verified once, and all callers (the dispatcher, the account of a drop, the caller of a
- * raise) share it.
+ * Which subscriptions want an event: of the service's list, then of the audience of the event's
+ * target or user (abi/audience.h). An event that is delivered goes through the lists by itself
+ * (walk.h). For all else (the account of a drop, the next one in turn, the caller of a raise) one
+ * function searches one list and determines the next one; it is verified once.
  *
  *	struct match m = {attributes};
  *	do {
@@ -12,8 +12,7 @@
  *		... m.mask, positions in that list; match_index() returns each index ...
  *	} while (m.next, at most MATCH_ROUNDS times);
  *
- * The host may change a list between the search and the use of the positions. So the dispatcher
- * checks each subscription again (match_still).
+ * The host may change a list between the search and the use of the positions.
  */
 #ifndef ECALLS_MATCH_H
 #define ECALLS_MATCH_H
@@ -24,21 +23,18 @@
 /* Lists that are searched for one event: the service's, and the rows of an audience. */
 #define MATCH_ROUNDS (1u + ECALLS_AUDIENCE_MAX / ECALLS_SUBSCRIBERS_MAX)
 
-/* Whether a subscription matches this event: 1 or 0, without a branch, so that the verifier does
- * not split a loop over subscriptions into one path per result. */
-static __always_inline u64 subscription_matches(const struct ecalls_subscription *s, u32 service,
-						const struct match *m) {
-	u64 differs = *(volatile const u32 *)&s->state ^ ECALLS_STATE_ACTIVE;
-	u64 no_kinds = ((u64)s->kinds - 1) >> 63;
-	u64 no_pid = ((u64)s->pid - 1) >> 63;
-	u64 kind_wanted = (s->kinds >> (m->kind & 31) & 1) | no_kinds;
+/* Whether a subscription wants an event with these attributes. */
+static __always_inline bool subscription_matches(const struct ecalls_subscription *s, u32 service,
+						 u32 kind, s32 target, u32 pid, u32 uid) {
+	u32 kinds = s->kinds, only = s->pid;
 
-	differs |= s->service ^ service;
-	differs |= (u64)(s->owner_uid ^ m->uid) * (s->scope & ECALLS_SCOPE_OWN);
-	differs |= (u64)(s->pid ^ m->pid) * (1 - no_pid);
-	differs |= (u64)(s->receiver ^ (u32)m->target) * (1 - ((u32)m->target >> 31));
-	barrier_var(differs);
-	return ((differs - 1) >> 63) & kind_wanted;
+	if (*(volatile const u32 *)&s->state != ECALLS_STATE_ACTIVE || s->service != service)
+		return false;
+	if (target >= 0 && s->receiver != (u32)target)
+		return false;
+	if (s->scope == ECALLS_SCOPE_OWN && s->owner_uid != uid)
+		return false;
+	return (!kinds || kinds >> (kind & 31) & 1) && (!only || only == pid);
 }
 
 /* First row of the audience of an event; 0: there is none. */
@@ -57,11 +53,10 @@ __noinline int audience_of(u32 service, s32 target, u32 uid) {
 	return audience_find(service, target, uid);
 }
 
-/* Positions of a list whose subscriptions match. */
-static __always_inline u64 match_each(const u32 *list, u32 count, u32 service,
-				      const struct match *m, u32 zero) {
-	u64 mask = zero;
-
+/* Notes the positions of a list whose subscriptions match. They are kept in memory, where the
+ * verifier does not tell one result from another. */
+static __always_inline void match_each(const u32 *list, u32 count, u32 service, struct match *m,
+				       u32 zero) {
 	for (u32 i = zero; lib_again(i, ECALLS_SUBSCRIBERS_MAX); i++) {
 		i ^= zero;
 		if (i >= count || i >= ECALLS_SUBSCRIBERS_MAX)
@@ -70,9 +65,9 @@ static __always_inline u64 match_each(const u32 *list, u32 count, u32 service,
 		struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
 		if (!s)
 			break;
-		mask |= subscription_matches(s, service, m) << (i & 63);
+		if (subscription_matches(s, service, m->kind, m->target, m->pid, m->uid))
+			*(volatile u64 *)&m->mask |= 1ull << (i & 63);
 	}
-	return mask;
 }
 
 /* Searches the list `row`, as m->next gives it, and determines the next one. */
@@ -87,7 +82,7 @@ __noinline int match_list(u32 service, u32 row, struct match *m) {
 		struct ecalls_audience *a = bpf_map_lookup_elem(&audience_rows, &row);
 		if (!a)
 			return 0;
-		m->mask = match_each(a->list, a->count, service, m, c->zero);
+		match_each(a->list, a->count, service, m, c->zero);
 		m->next = *(volatile u32 *)&a->next;
 		return 0;
 	}
@@ -96,7 +91,7 @@ __noinline int match_list(u32 service, u32 row, struct match *m) {
 		return 0;
 	u32 list = s->active & 1;
 	m->list = list;
-	m->mask = match_each(s->list[list], s->count[list], service, m, c->zero);
+	match_each(s->list[list], s->count[list], service, m, c->zero);
 	if (*(volatile u32 *)&s->own)
 		m->next = audience_find(service, m->target, m->uid);
 	return 0;
@@ -115,10 +110,28 @@ static __always_inline u32 match_index(u32 service, u32 row, u32 list, u32 at) {
 	return s ? s->list[list & 1][at] : ECALLS_SUBSCRIPTIONS_MAX;
 }
 
-/* Whether a subscription may see an event of this service and user: its row may have been given to
- * another subscription after the search. */
-static __always_inline bool match_still(const struct ecalls_subscription *s, u32 service, u32 uid) {
-	return s->service == service && (s->scope != ECALLS_SCOPE_OWN || s->owner_uid == uid);
+/* The attributes of an event that subscriptions are compared with. */
+static __always_inline struct match match_of(const struct ecalls_event *e) {
+	return (struct match){
+		.kind = e->kind,
+		.target = e->target,
+		.pid = e->pid,
+		.uid = e->uid,
+	};
+}
+
+/* The number of subscriptions of a service that match such an event of user `uid` now. */
+__noinline int subscribers(u32 service, u32 kind, s32 target, u32 pid, u32 uid) {
+	struct match m = {.kind = kind, .target = target, .pid = pid, .uid = uid};
+	u32 found = 0;
+
+	for (u32 i = 0; lib_again(i, MATCH_ROUNDS); i++) {
+		match_list(service, m.next, &m);
+		found += bits_count(m.mask);
+		if (!m.next || i >= MATCH_ROUNDS)
+			break;
+	}
+	return target == ECALLS_TARGET_WAKE_ONE ? found != 0 : found;
 }
 
 #endif

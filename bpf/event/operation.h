@@ -33,20 +33,6 @@ static __always_inline s64 attribute_get(u32 index, u64 number) {
 	return *(volatile u64 *)&a->value[number & (ECALLS_ATTRIBUTES - 1)];
 }
 
-/* The number of subscriptions of a service that match such an event of user `uid` now. */
-__noinline int subscribers(u32 service, u32 kind, s32 target, u32 pid, u32 uid) {
-	struct match m = {.kind = kind, .target = target, .pid = pid, .uid = uid};
-	u32 found = 0;
-
-	for (u32 i = 0; lib_again(i, MATCH_ROUNDS); i++) {
-		match_list(service, m.next, &m);
-		found += bits_count(m.mask);
-		if (!m.next || i >= MATCH_ROUNDS)
-			break;
-	}
-	return target == ECALLS_TARGET_WAKE_ONE ? found != 0 : found;
-}
-
 /* ECALLS_OP_RAISE. Returns the number of subscriptions to which the event was offered or, if it was
  * queued, that matched it when it was raised. */
 __noinline int down_raise(const struct downcall *call) {

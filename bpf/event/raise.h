@@ -4,8 +4,8 @@
  * from applications and from other hosts.
  *
  * raise() checks for subscriptions, accounts for the event, adds the time stamp, and
- *   - if nothing waits on this CPU and the release time has come, passes it to the dispatcher
- *     at once;
+ *   - if nothing waits on this CPU and the release time has come, delivers it at once: by itself
+ *     if each subscription only stores events in memory (walk.h), else by the dispatcher;
  *   - else queues it by deadline and lets the dispatcher run.
  * The dispatcher (deliver.bpf.c) is one program on the tracepoint bpf_trigger_tp, which the kernel
  * function bpf_modify_return_test_tp() fires from every context that can raise.
@@ -21,14 +21,20 @@
 #ifndef ECALLS_RAISE_H
 #define ECALLS_RAISE_H
 
-#include "account.h"
 #include "identity.h"
+#include "walk.h"
 #include "wanted.h"
 
 /* The values with which bpf_trigger_tp is fired. They are unusual on purpose: the tracepoint is the
  * kernel's own test. */
 #define TRIGGER_DIRECT 0x45430001 /* deliver current.event, then the queued events */
 #define TRIGGER_DRAIN 0x45430002  /* deliver the queued events */
+
+/* 1: raise() delivers by itself what needs no dispatcher. Calls of applications do not: their
+ * programs are loaded with each core, and the verifier would take half as long again. */
+#ifndef RAISE_PLAIN
+#define RAISE_PLAIN 1
+#endif
 
 #define DISPATCH_EVENTS 32 /* events per run of the dispatcher */
 #define DRAIN_ROUNDS 8	   /* triggers in a row, each for one run */
@@ -115,6 +121,7 @@ __noinline int raise_queued(const struct ecalls_event *e, u32 cpu, u64 now_ns) {
 
 	if (!e || !c)
 		return -EINVAL;
+	*(volatile u32 *)&c->waits = 1;
 	lost = evicted_begin(c);
 	result = queue_add(cpu, e, now_ns, lost, &release_ns);
 	if (result != QUEUE_PUSHED)
@@ -130,27 +137,19 @@ struct raiser {
 	u32 uid;
 	u32 cpu;
 	u64 now_ns;
-	u64 soft_ns; /* see soft_ns() */
 };
 
 static __always_inline void raise_stamp(struct ecalls_event *e, const struct raise *r,
 					struct current *c, const struct ecalls_service *s,
 					const struct raiser *by) {
-	u64 now_ns = by->now_ns;
-	u64 from_ns = r->release_ns > now_ns ? r->release_ns : now_ns;
 	/* Three loads; the helpers for this take 25 ns. */
 	const struct task_struct *task = bpf_get_current_task_btf();
 
 	e->sequence = 0;
 	e->id = (u64)by->cpu << 48 | (__sync_fetch_and_add(&c->raised, 1) + 1);
-	e->raise_ns = now_ns;
+	e->raise_ns = by->now_ns;
 	e->deadline_ns = r->deadline_ns;
 	e->flags = r->flags & ECALLS_EVENT_CPU;
-	if (!r->deadline_ns && by->soft_ns) {
-		/* The most urgent subscription determines its place in the queue. */
-		e->deadline_ns = from_ns + by->soft_ns;
-		e->flags |= ECALLS_EVENT_SOFT;
-	}
 	e->release_ns = r->release_ns;
 	e->service = r->service;
 	e->kind = r->kind;
@@ -166,6 +165,15 @@ static __always_inline void raise_stamp(struct ecalls_event *e, const struct rai
 	e->subscription = registration(s, r->service);
 }
 
+/* For an event that is queued: without a deadline of its own, the most urgent subscription
+ * determines its place. */
+static __always_inline void raise_soft(struct ecalls_event *e, u64 soft_ns) {
+	if (e->deadline_ns || !soft_ns)
+		return;
+	e->deadline_ns = due_ns(e) + soft_ns;
+	e->flags |= ECALLS_EVENT_SOFT;
+}
+
 /* Copies `words` 8-byte words of data after the header, at least the small ones. */
 static __always_inline void raise_data(struct ecalls_event *e, const u64 *data, const u32 words) {
 #pragma unroll
@@ -177,7 +185,7 @@ static __always_inline void raise_data(struct ecalls_event *e, const u64 *data, 
  * because a program's stack is too small. */
 static __always_inline int raise_nested(const struct raise *r, const u64 *data, const u32 words,
 					struct current *c, const struct ecalls_service *s,
-					const struct raiser *by) {
+					const struct raiser *by, u32 audience) {
 	u32 level = *(volatile u32 *)&c->nesting;
 	struct ecalls_service_count *n;
 	struct ecalls_event *e;
@@ -203,11 +211,97 @@ static __always_inline int raise_nested(const struct raise *r, const u64 *data, 
 	barrier();
 	e = &c->nested[level];
 	raise_stamp(e, r, c, s, by);
+	raise_soft(e, soft_ns(s, audience));
 	e->flags |= (u32)place;
 	raise_data(e, data, words);
 	result = raise_queued(e, by->cpu, by->now_ns);
 	barrier();
 	c->nesting = level;
+	return result;
+}
+
+/* Whether raise() itself delivers the current event. */
+static __always_inline bool raise_is_plain(const struct current *c, const struct ecalls_service *s,
+					   u32 list) {
+	if (s->slow[list & 1] | s->slow_own | (c->event.flags & ECALLS_EVENT_CPU))
+		return false;
+	return c->event.target != ECALLS_TARGET_WAKE_ONE &&
+	       c->now_ns >> TRACE_TIME_SHIFT >= s->traced &&
+	       !is_late(c->event.deadline_ns, c->now_ns);
+}
+
+/* Counts an event that raise() itself has offered to so many subscriptions. */
+static __always_inline void raise_counted(struct current *c, int offered) {
+	struct ecalls_service_count *n = count_of_service(c->event.service);
+
+	if (!n)
+		return;
+	if (offered) {
+		n->direct++;
+		return;
+	}
+	__sync_fetch_and_add(&n->raised, 1);
+	__sync_fetch_and_add(&n->dropped[ECALLS_DROP_NO_SUBSCRIBER], 1);
+}
+
+/* The dispatcher did not run: queues the current event. */
+static __always_inline int raise_undelivered(struct current *c, const struct ecalls_service *s,
+					     u32 locked) {
+	const struct ecalls_event *e = &c->event;
+	struct ecalls_service_count *n = count_of_service(e->service);
+	int result;
+
+	c->direct = 0;
+	if (n)
+		__sync_fetch_and_add(&n->raised, 1);
+	raise_soft(&c->event, soft_ns(s, c->walk.audience));
+	result = raise_queued(e, e->cpu, e->raise_ns);
+	barrier();
+	c->busy = 0;
+	if (!locked)
+		arm_queue_timer(e->cpu, e->raise_ns + RETRY_NS);
+	return result;
+}
+
+/* Delivers the current event by the dispatcher. */
+static __always_inline int raise_dispatched(struct current *c, const struct ecalls_service *s,
+					    u32 locked) {
+	const struct ecalls_event *e = &c->event;
+	u32 runs = c->runs;
+
+	c->direct = 1;
+	barrier();
+	bpf_modify_return_test_tp(TRIGGER_DIRECT);
+	if (*(volatile u32 *)&c->runs == runs)
+		return raise_undelivered(c, s, locked);
+	if (*(volatile u32 *)&c->left)
+		return subscribers(e->service, e->kind, e->target, e->pid, e->uid);
+	return *(volatile u32 *)&c->walk.offered;
+}
+
+/* Whether events wait in this CPU's queue: before those a new one must not be delivered. */
+static __always_inline bool raise_waits(struct current *c, u32 cpu) {
+	return *(volatile u32 *)&c->waits && queue_waits(cpu);
+}
+
+/* Delivers the current event at once, to the service's list `list` and to its audience. */
+static __always_inline int raise_now(struct current *c, const struct ecalls_service *s, u32 list,
+				     u32 locked) {
+	u32 cpu = c->event.cpu;
+	int result;
+
+	if (RAISE_PLAIN && raise_is_plain(c, s, list)) {
+		walk_begin(c, list);
+		result = walk_plain(c);
+		raise_counted(c, result);
+		barrier();
+		c->busy = 0;
+		barrier();
+	} else {
+		result = raise_dispatched(c, s, locked);
+	}
+	if (c->left || raise_waits(c, cpu))
+		drain(cpu, locked);
 	return result;
 }
 
@@ -221,9 +315,9 @@ static __always_inline int raise(const struct raise *r, const u64 *data, const u
 	struct ecalls_service *s = bpf_map_lookup_elem(&services, &service);
 	struct ecalls_service_count *n = count_of_service(service);
 	struct current *c = current_cpu();
-	u32 cpu = bpf_get_smp_processor_id(), audience = 0;
+	u32 cpu = bpf_get_smp_processor_id(), audience = 0, list;
 	struct raiser by = {.cpu = cpu};
-	u64 now_ns;
+	int result;
 
 	if (!s || !n || !c)
 		return -EINVAL;
@@ -231,8 +325,8 @@ static __always_inline int raise(const struct raise *r, const u64 *data, const u
 		__sync_fetch_and_add(&n->refused, 1);
 		return -E2BIG;
 	}
-	__sync_fetch_and_add(&n->raised, 1);
 	if (r->flags & RAISE_METERED && !user_raise(r->user, bpf_ktime_get_ns())) {
+		__sync_fetch_and_add(&n->raised, 1);
 		__sync_fetch_and_add(&n->dropped[ECALLS_DROP_QUOTA], 1);
 		fate_refused(service, r->kind, r->pid, r->uid,
 			     FATE(ECALLS_FATE_DROPPED, ECALLS_DROP_QUOTA, ECALLS_STAGE_RAISE, 0));
@@ -242,44 +336,28 @@ static __always_inline int raise(const struct raise *r, const u64 *data, const u
 		by.uid = is_given(r) ? r->uid : uid_of(bpf_get_current_task_btf());
 	if (*(volatile u32 *)&s->own)
 		audience = audience_of(service, r->target, by.uid);
-	if (!audience && !s->count[s->active & 1]) {
+	list = *(volatile u32 *)&s->active & 1;
+	if (!audience && !s->count[list]) {
+		__sync_fetch_and_add(&n->raised, 1);
 		__sync_fetch_and_add(&n->dropped[ECALLS_DROP_NO_SUBSCRIBER], 1);
 		return -ENOENT;
 	}
-	now_ns = bpf_ktime_get_ns();
-	by.now_ns = now_ns;
-	by.soft_ns = soft_ns(s, audience);
-	if (!c->busy && !queue_waits(cpu) && r->release_ns <= now_ns &&
-	    !(r->flags & RAISE_QUEUED)) {
-		u32 runs = c->runs;
-		int result = 0;
-
-		c->busy = 1;
-		barrier();
-		raise_stamp(&c->event, r, c, s, &by);
-		raise_data(&c->event, data, words);
-		c->now_ns = now_ns;
-		c->locked = locked;
-		barrier();
-		c->direct = 1;
-		bpf_modify_return_test_tp(TRIGGER_DIRECT);
-		if (*(volatile u32 *)&c->runs == runs) {
-			c->direct = 0;
-			result = raise_queued(&c->event, cpu, now_ns);
-			barrier();
-			c->busy = 0;
-			if (!locked)
-				arm_queue_timer(cpu, now_ns + RETRY_NS);
-			return result;
-		}
-		result = *(volatile u32 *)&c->walk.offered;
-		if (c->left || queue_waits(cpu))
-			drain(cpu, locked);
+	by.now_ns = bpf_ktime_get_ns();
+	if (c->busy || raise_waits(c, cpu) || r->release_ns > by.now_ns ||
+	    r->flags & RAISE_QUEUED) {
+		__sync_fetch_and_add(&n->raised, 1);
+		result = raise_nested(r, data, words, c, s, &by, audience);
+		drain_at(cpu, locked, by.now_ns);
 		return result;
 	}
-	int result = raise_nested(r, data, words, c, s, &by);
-	drain_at(cpu, locked, now_ns);
-	return result;
+	c->busy = 1;
+	barrier();
+	raise_stamp(&c->event, r, c, s, &by);
+	raise_data(&c->event, data, words);
+	c->now_ns = by.now_ns;
+	c->locked = locked;
+	c->walk.audience = audience;
+	return raise_now(c, s, list, locked);
 }
 
 #endif

@@ -6,6 +6,7 @@
 #ifndef ECALLS_EVENT_RIGHT_H
 #define ECALLS_EVENT_RIGHT_H
 
+#define RAISE_PLAIN 0 /* see raise.h */
 #include "raise.h"
 
 /* The service if this process may raise its events: its owner and root may. Refusals are

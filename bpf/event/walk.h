@@ -1,32 +1,198 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The walk through the lists of subscriptions that want the current event: the service's own list
- * first, then its audience's. The dispatcher (deliver.bpf.c) calls all functions here.
+ * The way of the current event through the lists of subscriptions: the service's own list first,
+ * then the rows of its audience. Each subscription that wants the event gets it before the next one
+ * is looked at.
  *
- * match_list() (match.h) looks through one list; here the dispatcher goes from list to list. struct
- * current holds where it is: the current list (`row`, `list`), the positions in that list to which
- * the event is still to be offered (`mask`), and the list behind it (`next_row`). match_all()
- * counts the subscriptions that want the event and takes the first list that has one; match_next()
- * takes the next list. wake_one() keeps a single subscription of all lists, by round robin.
+ * There are two walkers. The dispatcher (deliver.bpf.c) runs chains of actions, with a context by
+ * which it calls handlers. raise() itself walks if no subscription has more to do than one put into
+ * memory (`plain`): then an event needs neither the queue nor the dispatcher, and this is what
+ * makes a raise cheap. Both have set `busy`, so nothing else on this CPU uses the current event.
  *
  * The dispatcher may stop between two subscriptions and go on in a later run; so the position is
- * kept per CPU, and not on the stack. The host may write a list anew in between: offer() checks
- * each subscription again (match_still).
+ * kept in struct current. A list does not change while a program may read it, and the row of a
+ * subscription that has ended is not given to another one before that.
+ *
+ * Failures: an event that is late for a subscription, that is beyond its user's rate, or for which
+ * its memory has no room, is counted with that reason.
  */
 #ifndef ECALLS_EVENT_WALK_H
 #define ECALLS_EVENT_WALK_H
 
-#include "match.h"
-#include "lib/select.h"
+#include "memory.h"
 
-/* The attributes of an event that subscriptions are compared with. */
-static __always_inline struct match match_of(const struct ecalls_event *e) {
-	return (struct match){
-		.kind = e->kind,
-		.target = e->target,
-		.pid = e->pid,
-		.uid = e->uid,
-	};
+/* What the dispatcher does with a subscription that is not plain. */
+typedef void (*walk_chain)(void *ctx, struct current *c, u32 index);
+
+/* The time from which relative deadlines count: when the event was raised, or its release time if
+ * that is later. */
+static __always_inline u64 due_ns(const struct ecalls_event *e) {
+	return e->release_ns > e->raise_ns ? e->release_ns : e->raise_ns;
+}
+
+/* The deadline that holds for a subscription: the earlier of the event's and the subscription's
+ * own; 0: none. */
+static __always_inline u64 deadline_for(const struct ecalls_subscription *s,
+					const struct ecalls_event *e, u64 deadline_ns) {
+	u64 own_ns = s->deadline_ns ? due_ns(e) + s->deadline_ns : 0;
+
+	if (!own_ns || (deadline_ns && deadline_ns < own_ns))
+		return deadline_ns;
+	return own_ns;
+}
+
+static __always_inline void count_dispatch(struct ecalls_service_count *n,
+					   const struct current *c) {
+	u32 service = c->event.service, bucket;
+	struct ecalls_service_latency *l = bpf_map_lookup_elem(&latencies, &service);
+	u64 from_ns = due_ns(&c->event);
+	u64 took_ns;
+
+	took_ns = c->now_ns > from_ns ? c->now_ns - from_ns : 0;
+	bucket = took_ns >> 32 ? ECALLS_LATENCY_BUCKETS - 1 : bits_log2(took_ns | 1);
+	if (l)
+		l->count[bucket & (ECALLS_LATENCY_BUCKETS - 1)]++;
+	n->latency_ns += took_ns;
+	if (took_ns > n->latency_ns_max)
+		n->latency_ns_max = took_ns;
+	n->dispatched++;
+}
+
+/* The dispatcher has found the first subscription that wants the current event. */
+__noinline int dispatch(struct current *c) {
+	struct ecalls_service_count *n;
+	struct ecalls_service *s;
+	u32 service;
+
+	if (!c)
+		return 0;
+	service = c->event.service;
+	s = bpf_map_lookup_elem(&services, &service);
+	n = count_of_service(service);
+	if (!s || !n)
+		return 0;
+	if (!(c->event.flags & ECALLS_EVENT_SOFT) && is_late(c->event.deadline_ns, c->now_ns)) {
+		__sync_fetch_and_add(&n->late, 1);
+		if (c->walk.direct)
+			__sync_fetch_and_add(&n->raised, 1);
+	} else if (c->walk.direct) {
+		n->direct++;
+	} else {
+		count_dispatch(n, c);
+	}
+	/* See sched/traced.h. */
+	if (c->now_ns >> TRACE_TIME_SHIFT < s->traced)
+		bpf_modify_return_test_tp(TRIGGER_TRACE);
+	return 0;
+}
+
+/* Counts an event that a subscription wants and does not get: late, or with `quota` beyond its
+ * user's rate. */
+static __always_inline int offer_refused(struct current *c, u32 index, u32 quota) {
+	struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
+	struct ecalls_subscription_count *n = count_of(index);
+
+	if (!s || !n || !c)
+		return 0;
+	c->event.deadline_ns = c->walk.deadline_ns;
+	c->event.flags = c->walk.flags;
+	__sync_fetch_and_add(&n->offered, 1);
+	if (quota) {
+		drop_for_subscription(index, s->channel, ECALLS_DROP_QUOTA, false);
+		fate_note(&c->event, s->id,
+			  FATE(ECALLS_FATE_DROPPED, ECALLS_DROP_QUOTA, ECALLS_STAGE_OFFER, 0));
+	} else {
+		count_late(s, n);
+		fate_note(&c->event, s->id, FATE(ECALLS_FATE_LATE, 0, ECALLS_STAGE_OFFER, 0));
+	}
+	return 0;
+}
+
+/* The rest of a put into a plain subscription's memory that did more than store the event, or
+ * less. */
+static __always_inline int offer_stored(struct current *c, u32 index, int result) {
+	struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
+	struct ecalls_subscription_count *n = count_of(index);
+
+	if (!s || !n || !c)
+		return 0;
+	if (result < 0) {
+		u32 reason = -result - 1;
+		drop_for_subscription(index, s->plain, reason, true);
+		fate_note(&c->event, s->id,
+			  FATE(ECALLS_FATE_DROPPED, reason & 0xff, ECALLS_STAGE_CHAIN, 0));
+		return 0;
+	}
+	n->direct++;
+	if (result & MEMORY_REPLACED) {
+		drop_for_subscription(index, s->channel, ECALLS_DROP_REPLACED, false);
+		__sync_fetch_and_sub(&n->delivered, 1);
+	}
+	if (result & MEMORY_ASLEEP && memory_wake(s->plain))
+		n->wakes++;
+	return 0;
+}
+
+/* Offers the current event to a subscription, if it wants it, with the deadline that holds for it.
+ * Returns 1 if the subscription's chain is to run; 0: all is done. Only walkers write `direct`, and
+ * they do not nest on a CPU. */
+__noinline int offer(struct current *c, u32 index, bool dispatches) {
+	struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
+	struct ecalls_subscription_count *n;
+	const struct ecalls_event *e;
+	u64 limit_ns;
+	u32 flags;
+	int result;
+
+	if (!s || !c)
+		return 0;
+	e = &c->event;
+	if (!subscription_matches(s, e->service, e->kind, e->target, e->pid, e->uid))
+		return 0;
+	if (!c->walk.offered++ && dispatches)
+		dispatch(c);
+	flags = c->walk.flags;
+	limit_ns = flags & ECALLS_EVENT_SOFT ? 0 : c->walk.deadline_ns;
+	if (limit_ns | s->deadline_ns) {
+		limit_ns = deadline_for(s, e, limit_ns);
+		if (is_late(limit_ns, c->now_ns))
+			return offer_refused(c, index, 0);
+	}
+	if (s->user && !user_offer(s->user, c->now_ns))
+		return offer_refused(c, index, 1);
+	c->event.deadline_ns = limit_ns;
+	c->event.flags = flags & ~ECALLS_EVENT_SOFT;
+	if (!s->plain || flags & ECALLS_EVENT_CPU)
+		return 1;
+	result = memory_put(s->plain, &c->event, s->id);
+	if (result != MEMORY_PUT)
+		return offer_stored(c, index, result);
+	n = count_of(index);
+	if (n)
+		n->direct++;
+	return 0;
+}
+
+/* Walks through one list from the current position on. Returns false if it stopped before the end,
+ * because the handlers that one run may call are used up. */
+static __always_inline bool walk_list(void *ctx, struct current *c, const u32 *list, u32 count,
+				      u32 calls_max, walk_chain chain) {
+	for (u32 i = c->walk.at; lib_again(i, ECALLS_SUBSCRIBERS_MAX); i++) {
+		i ^= c->zero;
+		if (i >= count || i >= ECALLS_SUBSCRIBERS_MAX)
+			return true;
+		if (calls_max && c->calls >= calls_max) {
+			c->walk.at = i;
+			return false;
+		}
+		barrier_var(i);
+		u32 index = list[i & (ECALLS_SUBSCRIBERS_MAX - 1)];
+		if (offer(c, index, calls_max != 0))
+			chain(ctx, c, index);
+		if (c->walk.one)
+			return true;
+	}
+	return true;
 }
 
 /* Removes data about other users' threads from an event. The audiences come after the service's own
@@ -38,78 +204,64 @@ static __always_inline void hide_others(struct ecalls_event *e) {
 		sched->previous = 0;
 }
 
-/* Makes the list `row` the current one. */
-static __always_inline void take_list(struct current *c, u32 row, const struct match *m) {
-	if (row)
-		hide_others(&c->event);
-	c->walk.row = row;
-	c->walk.list = m->list;
-	c->walk.mask = m->mask;
-	c->walk.next_row = m->next;
-}
-
-/* Looks through all lists, counts the subscriptions that want the current event, and makes the
- * first list that has one the current list. False: no subscription wants the event. */
-static __always_inline bool match_all(struct current *c) {
-	struct match m = match_of(&c->event);
-	u32 service = c->event.service, offered = 0;
-
+/* Walks through all lists from the current position on. Returns false if it stopped; `calls_max` 0:
+ * it never does. */
+static __always_inline bool walk_lists(void *ctx, struct current *c, u32 calls_max,
+				       walk_chain chain) {
 	for (u32 i = c->zero; lib_again(i, MATCH_ROUNDS); i++) {
+		u32 row = c->walk.row, service = c->event.service, count, next;
+		const u32 *list;
 		i ^= c->zero;
-		u32 row = m.next;
-		match_list(service, row, &m);
-		if (m.mask && !offered)
-			take_list(c, row, &m);
-		offered += bits_count(m.mask);
-		if (!m.next || i >= MATCH_ROUNDS)
+		if (i >= MATCH_ROUNDS)
 			break;
-	}
-	c->walk.offered = offered;
-	return offered;
-}
-
-/* Narrows what match_all() found down to the one subscription whose turn it is (bpf/lib/select.h).
- * Positions are counted on from one list to the next. */
-__noinline int wake_one(u32 service) {
-	struct ecalls_service *s = bpf_map_lookup_elem(&services, &service);
-	struct current *c = current_cpu();
-	u32 turn, base = 0, first = 0;
-	struct match m;
-
-	if (!s || !c)
-		return 0;
-	m = match_of(&c->event);
-	turn = s->next;
-	c->walk.mask = 0;
-	for (u32 i = c->zero; lib_again(i, MATCH_ROUNDS); i++) {
-		i ^= c->zero;
-		u32 row = m.next;
-		match_list(service, row, &m);
-		u64 from_turn = select_from(m.mask, base, turn);
-		u64 candidates = from_turn ? from_turn : m.mask;
-		if (from_turn || (m.mask && !c->walk.mask)) {
-			u32 at = bits_lowest(candidates) & (SELECT_MAX - 1);
-			take_list(c, row, &m);
-			c->walk.mask = 1ull << at;
-			first = base + at;
+		if (row) {
+			struct ecalls_audience *a = bpf_map_lookup_elem(&audience_rows, &row);
+			if (!a)
+				break;
+			hide_others(&c->event);
+			list = a->list;
+			count = a->count;
+			next = *(volatile u32 *)&a->next;
+		} else {
+			struct ecalls_service *s = bpf_map_lookup_elem(&services, &service);
+			u32 half = c->walk.list & 1;
+			if (!s)
+				break;
+			list = s->list[half];
+			count = s->count[half];
+			next = c->walk.audience;
 		}
-		base += SELECT_MAX;
-		if (from_turn || !m.next || i >= MATCH_ROUNDS)
+		if (!walk_list(ctx, c, list, count, calls_max, chain))
+			return false;
+		if (!next || c->walk.one)
 			break;
+		c->walk.row = next;
+		c->walk.at = 0;
 	}
-	s->next = first + 1;
-	c->walk.next_row = 0;
-	c->walk.offered = !!c->walk.mask;
-	return 0;
+	return true;
 }
 
-/* Makes the next list of the current event's audience the current one. */
-static __always_inline void match_next(struct current *c) {
-	struct match m = match_of(&c->event);
-	u32 row = c->walk.next_row;
+/* Puts the current event before the first subscription; `walk.audience` is known. */
+static __always_inline void walk_begin(struct current *c, u32 list) {
+	c->walk.row = 0;
+	c->walk.list = list;
+	c->walk.at = 0;
+	c->walk.one = 0;
+	c->walk.offered = 0;
+	c->walk.flags = c->event.flags;
+	c->walk.deadline_ns = c->event.deadline_ns;
+}
 
-	match_list(c->event.service, row, &m);
-	take_list(c, row, &m);
+/* A subscription that is not plain has begun just now, and gets the next event. */
+static __always_inline void plain_chain(void *ctx, struct current *c, u32 index) {
+}
+
+/* raise()'s own way. Returns the number of subscriptions to which the event was offered. */
+__noinline int walk_plain(struct current *c) {
+	if (!c)
+		return 0;
+	walk_lists(0, c, 0, plain_chain);
+	return c->walk.offered;
 }
 
 #endif

@@ -5,7 +5,7 @@
  *
  * A socket is registered if it has a struct ecalls_socket_interest in the map `socket_interest`,
  * which the host writes with the socket's descriptor as key. It lives as long as the socket. For
- * other sockets the cost is one lookup.
+ * other sockets the cost is one load.
  *
  * The kernel copies a TCP listener's interest into each connection accepted from it (BPF_F_CLONE).
  * The kinds tell whether a connection was registered itself or got a copy: only a listener's
@@ -70,7 +70,8 @@ int BPF_PROG(socket_ready, struct sock *sk) {
 		u64 words[SOCKET_WORDS];
 	} data = {};
 
-	if (!raise_wanted(ECALLS_SERVICE_SOCKET))
+	/* Most of the machine's sockets have no storage: a load is cheaper than the look-up. */
+	if (!sk->sk_bpf_storage || !raise_wanted(ECALLS_SERVICE_SOCKET))
 		return 0;
 	interest = bpf_sk_storage_get(&socket_interest, sk, 0, 0);
 	if (!interest)

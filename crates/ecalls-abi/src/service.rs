@@ -44,11 +44,17 @@ pub struct Service {
     pub traced: u32,
     /// Subscriptions in each list.
     pub count: [u32; 2],
+    /// Of these: with more to do than one put into memory; see [`crate::Subscription::plain`].
+    pub slow: [u32; 2],
+    /// The same of those with scope OWN.
+    pub slow_own: u32,
+    /// Zero.
+    pub pad: u32,
     /// Indices, in order of delivery.
     pub list: [[u32; SUBSCRIBERS_MAX]; 2],
 }
 
-const _: () = assert!(size_of::<Service>() == 584, "service");
+const _: () = assert!(size_of::<Service>() == 600, "service");
 
 impl Default for Service {
     fn default() -> Service {
@@ -130,8 +136,11 @@ pub struct ServiceCount {
     pub latency_ns_max: u64,
     /// Runs of its own program that ended in a fault (E-code).
     pub failed: u64,
+    /// Of one CPU: raised and dispatched at once, and not in `raised` and `dispatched`. A sum has
+    /// them there, and 0 here.
+    pub direct: u64,
     /// Zero.
-    pub pad: [u64; 4],
+    pub pad: [u64; 3],
 }
 
 const _: () = assert!(size_of::<ServiceCount>() == 192, "service count");
@@ -139,8 +148,11 @@ const _: () = assert!(size_of::<ServiceCount>() == 192, "service count");
 impl ServiceCount {
     /// Adds another CPU's counts; sums wrap like the kernel side's counters, the maximum is kept.
     pub fn add(&mut self, other: &ServiceCount) {
-        self.raised = self.raised.wrapping_add(other.raised);
-        self.dispatched = self.dispatched.wrapping_add(other.dispatched);
+        let (raised, dispatched) = (&mut self.raised, &mut self.dispatched);
+        *raised = raised.wrapping_add(other.raised).wrapping_add(other.direct);
+        *dispatched = dispatched
+            .wrapping_add(other.dispatched)
+            .wrapping_add(other.direct);
         self.late = self.late.wrapping_add(other.late);
         add_each(&mut self.dropped, &other.dropped);
         self.refused = self.refused.wrapping_add(other.refused);
@@ -215,15 +227,23 @@ pub struct SubscriptionCount {
     pub failed: u64,
     /// Effects that E-code requested (signal, raise, ...) and that could not be executed.
     pub undone: u64,
+    /// Of one CPU: offered and delivered at once, and not in `offered` and `delivered`. A sum has
+    /// them there, and 0 here.
+    pub direct: u64,
 }
 
-const _: () = assert!(size_of::<SubscriptionCount>() == 192, "subscription count");
+const _: () = assert!(size_of::<SubscriptionCount>() == 200, "subscription count");
 
 impl SubscriptionCount {
     /// Adds another CPU's counts; sums wrap like the kernel side's counters.
     pub fn add(&mut self, other: &SubscriptionCount) {
-        self.offered = self.offered.wrapping_add(other.offered);
-        self.delivered = self.delivered.wrapping_add(other.delivered);
+        let (offered, delivered) = (&mut self.offered, &mut self.delivered);
+        *offered = offered
+            .wrapping_add(other.offered)
+            .wrapping_add(other.direct);
+        *delivered = delivered
+            .wrapping_add(other.delivered)
+            .wrapping_add(other.direct);
         self.filtered = self.filtered.wrapping_add(other.filtered);
         self.late = self.late.wrapping_add(other.late);
         add_each(&mut self.dropped, &other.dropped);

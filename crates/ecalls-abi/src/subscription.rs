@@ -140,16 +140,17 @@ pub struct Subscription {
     pub deadline_ns: u64,
     /// Entries of `action` in use.
     pub actions: u32,
-    /// Registration order.
-    pub order: u32,
+    /// Id of the channel if the only action is MEMORY or USER, so that an event takes one put;
+    /// 0: otherwise.
+    pub plain: u32,
     /// Start time of the receiver (since boot, ns), against pid reuse.
     pub receiver_start: u64,
     /// Start time of the owner, 0: not compared.
     pub owner_start: u64,
     /// CPU scheduling priority of the receiver, higher first.
     pub cpu_priority: u32,
-    /// Zero.
-    pub pad0: u32,
+    /// Registration order; host only.
+    pub order: u32,
     /// When it was removed from its lists; host only.
     pub ended_ns: u64,
     /// Zero.

@@ -29,7 +29,9 @@ use ecalls_abi::{Event, Layout};
 use crate::error::{BadSegment, Full};
 use crate::sleep::Sleep;
 use crate::sync::{Ordering, fence};
-use crate::words::{BACK, FLAG, FRONT, SEQUENCE, Shape, Words, event_at, load_event, store_event};
+use crate::words::{
+    BACK, DEADLINE, FLAG, FRONT, SEQUENCE, Shape, Words, event_at, load_event, store_event,
+};
 
 /// The only reader of a ring.
 ///
@@ -42,6 +44,10 @@ pub struct RingReader<W> {
     capacity: u32,
     /// Next position to read; the producers see the copy `front` in the segment.
     front: u64,
+    /// The complete events from `front` to here are in the order of their deadlines; `latest` is
+    /// the last one's.
+    seen: u64,
+    latest: u64,
 }
 
 impl<W: Words> RingReader<W> {
@@ -59,6 +65,8 @@ impl<W: Words> RingReader<W> {
             words,
             capacity: shape.capacity,
             front,
+            seen: front,
+            latest: 0,
         })
     }
 
@@ -69,6 +77,31 @@ impl<W: Words> RingReader<W> {
         event_at(self.words.words(), index).is_some_and(|entry| {
             entry[SEQUENCE].load(Ordering::Acquire) == self.front.wrapping_add(1)
         })
+    }
+
+    /// Whether the complete events, `most` at most, wait in the order of their deadlines: then a
+    /// reader takes them as they are. Each event is looked at once, however often this is called.
+    pub fn is_in_order(&mut self, most: usize) -> bool {
+        if self.seen.wrapping_sub(self.front) > u64::from(self.capacity) {
+            (self.seen, self.latest) = (self.front, 0);
+        }
+        while self.seen.wrapping_sub(self.front) < most as u64 {
+            let index = (self.seen & u64::from(self.capacity - 1)) as usize;
+            let next = self.seen.wrapping_add(1);
+            let Some(entry) = event_at(self.words.words(), index) else {
+                break;
+            };
+            if entry[SEQUENCE].load(Ordering::Acquire) != next {
+                break;
+            }
+            // None, which is 0, is the latest.
+            let deadline = entry[DEADLINE].load(Ordering::Relaxed).wrapping_sub(1);
+            if self.seen != self.front && deadline < self.latest {
+                return false;
+            }
+            (self.seen, self.latest) = (next, deadline);
+        }
+        true
     }
 
     /// Waiting events, complete or being written; at most the capacity, for any value of `back`.

@@ -70,6 +70,8 @@ pub const ELEMENT_WORDS: usize = ecalls_abi::channel::UP_ELEMENT_BYTES / 8;
 
 /// Word of an event that contains its sequence.
 pub(crate) const SEQUENCE: usize = offset_of!(Event, sequence) / 8;
+/// The word of an event's deadline.
+pub(crate) const DEADLINE: usize = offset_of!(Event, deadline_ns) / 8;
 /// Words of an event before its data.
 const EVENT_HEAD: usize = offset_of!(Event, data) / 8;
 

@@ -63,6 +63,36 @@ fn events_come_out_whole_and_in_order_of_arrival() {
 }
 
 #[test]
+fn a_reader_is_told_whether_events_wait_in_the_order_of_their_deadlines() {
+    let words = ring(64);
+    let (writer, mut reader) = (
+        RingWriter::new(&words, 2).unwrap(),
+        RingReader::new(&words).unwrap(),
+    );
+    let push = |deadline_ns| {
+        let event = Event {
+            deadline_ns,
+            ..event(1)
+        };
+        assert!(writer.push(&event).is_ok());
+    };
+    assert!(reader.is_in_order(8));
+    // No deadline, which is 0, is later than any.
+    [5, 5, 9, 0, 0].into_iter().for_each(push);
+    assert!(reader.is_in_order(8));
+    push(7);
+    assert!(reader.is_in_order(5) && !reader.is_in_order(8) && !reader.is_in_order(8));
+    assert_eq!(reader.by_ref().take(5).count(), 5);
+    // The last one waits alone, and what comes after it is compared with it.
+    assert!(reader.is_in_order(8));
+    push(6);
+    assert!(!reader.is_in_order(8));
+    assert_eq!(reader.by_ref().count(), 2);
+    push(1);
+    assert!(reader.is_in_order(8));
+}
+
+#[test]
 fn full_ring_refuses_and_goes_on_after_a_read() {
     let words = ring(64);
     let (writer, mut reader) = (

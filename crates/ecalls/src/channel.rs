@@ -271,13 +271,9 @@ impl Channel {
                 self.taken.pop_front()
             }
             Reader::Ring(ring) => {
-                // A single event needs no order.
-                if self.ordered.is_empty() {
-                    let first = ring.next()?;
-                    if !ring.is_ready() {
-                        return Some(first);
-                    }
-                    self.ordered.push(first.deadline(), first);
+                // The usual case: most events have no deadline, or the same relative one.
+                if self.ordered.is_empty() && ring.is_in_order(ORDERED_MAX) {
+                    return ring.next();
                 }
                 while self.ordered.len() < self.ordered.capacity() {
                     let Some(event) = ring.next() else { break };

@@ -141,11 +141,11 @@ pub(crate) const STRUCTS: &[Struct] = &[
             channel,
             deadline_ns,
             actions,
-            order,
+            plain,
             receiver_start,
             owner_start,
             cpu_priority,
-            pad0,
+            order,
             ended_ns,
             pad1,
             action
@@ -168,6 +168,9 @@ pub(crate) const STRUCTS: &[Struct] = &[
             own,
             traced,
             count,
+            slow,
+            slow_own,
+            pad,
             list
         ]
     ),
@@ -188,6 +191,7 @@ pub(crate) const STRUCTS: &[Struct] = &[
             latency_ns,
             latency_ns_max,
             failed,
+            direct,
             pad
         ]
     ),
@@ -197,7 +201,7 @@ pub(crate) const STRUCTS: &[Struct] = &[
         service::SubscriptionCount,
         [
             offered, delivered, filtered, late, dropped, wakes, signals, threads, handlers,
-            partial, failed, undone
+            partial, failed, undone, direct
         ]
     ),
     describe!(

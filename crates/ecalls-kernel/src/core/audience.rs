@@ -23,6 +23,7 @@ use libbpf_rs::{MapCore, MapFlags};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::core::Core;
+use crate::core::subscription::slow;
 use crate::error::{Error, Result};
 use crate::kernel::reader::{is_read, wait_for_readers};
 use crate::kernel::sys;
@@ -103,9 +104,10 @@ pub(crate) fn publish(core: &Core, row: &Subscription) -> Result<()> {
     for key in keys(row) {
         publish_one(core, key)?;
     }
-    let own = rows(core, row.service, holds)?.len();
+    let own = rows(core, row.service, holds)?;
     let mut service = core.tables.services.get(row.service)?;
-    service.own = u32::try_from(own).expect("at most the subscriptions");
+    service.own = u32::try_from(own.len()).expect("at most the subscriptions");
+    service.slow_own = slow(&own);
     core.tables.services.set(row.service, &service)
 }
 

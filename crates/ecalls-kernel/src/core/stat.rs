@@ -92,6 +92,10 @@ impl Core {
         for one in self.tables.latencies.per_cpu(index)? {
             latency.add(&one);
         }
+        // What was dispatched at once took no time.
+        for one in self.tables.service_counts.per_cpu(index)? {
+            latency.count[0] = latency.count[0].wrapping_add(one.direct);
+        }
         Ok(latency)
     }
 

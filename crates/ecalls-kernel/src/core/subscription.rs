@@ -13,7 +13,7 @@ use ecalls_abi::downcall::DEFER_SWITCH;
 use ecalls_abi::ecode::HANDLER_ECODE;
 use ecalls_abi::service::{SERVICE_TIMER, Service};
 use ecalls_abi::subscription::{
-    ACTION_HANDLER, ACTION_SIGNAL, ACTION_THREAD, Action, Subscription,
+    ACTION_HANDLER, ACTION_MEMORY, ACTION_SIGNAL, ACTION_THREAD, ACTION_USER, Action, Subscription,
 };
 use ecalls_abi::version::{ACTIONS_MAX, CHANNELS_MAX, SUBSCRIBERS_MAX, SUBSCRIPTIONS_MAX};
 use zerocopy::FromZeros;
@@ -261,6 +261,11 @@ fn new_row(id: Id, owner: &Owner, request: &Request, receiver: &Identity) -> Sub
     row.channel = request.channel.map_or(0, Id::raw);
     row.actions = u32::try_from(request.actions.len()).expect("checked");
     row.action[..request.actions.len()].copy_from_slice(&request.actions);
+    if let [only] = &request.actions[..]
+        && matches!(only.kind, ACTION_MEMORY | ACTION_USER)
+    {
+        row.plain = only.channel;
+    }
     row
 }
 
@@ -415,6 +420,7 @@ pub(crate) fn publish(core: &Core, index: u32) -> Result<()> {
     wait_for_readers(service.flip_ns)?;
     let unused = usize::from(service.active == 0);
     service.count[unused] = u32::try_from(rows.len()).expect("at most the limit");
+    service.slow[unused] = slow(&rows);
     for (place, (at, _)) in service.list[unused].iter_mut().zip(&rows) {
         *place = *at;
     }
@@ -426,6 +432,12 @@ pub(crate) fn publish(core: &Core, index: u32) -> Result<()> {
         .unwrap_or(0);
     core.write_service(index, &service, unused)?;
     bury(core, index, &service)
+}
+
+/// The number of subscriptions with more to do than one put into memory.
+pub(crate) fn slow(rows: &[(u32, Subscription)]) -> u32 {
+    let slow = rows.iter().filter(|(_, row)| row.plain == 0).count();
+    u32::try_from(slow).expect("at most the subscriptions")
 }
 
 /// Ends a service whose owner has exited since its row was read: the reaper has ended it, and a
