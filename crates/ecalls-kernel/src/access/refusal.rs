@@ -1,7 +1,7 @@
 //! Errors that the daemon returns to its client: the same error on both sides.
 //!
 //! The library's errors have texts with a static lifetime, so a received text is stored forever,
-//! once. The daemon has about 200 of them, together 10 KB; [`KEPT_MAX`] bounds what another program
+//! once. The daemon has about 200 of them, together 10 KB; `KEPT_MAX` bounds what another program
 //! in its place can make a client store to 128 KiB. That is cheaper than owned texts in [`Error`],
 //! which would concern each place where an error is made or matched, also in programs that use the
 //! library.
