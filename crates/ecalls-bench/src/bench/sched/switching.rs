@@ -43,6 +43,18 @@ enum Way {
     Poll(Caller, usize),
 }
 
+impl Way {
+    /// The slot of the calling thread, if it polls.
+    fn slot(&self) -> Result<Option<CoopPoll>, Failure> {
+        let Way::Poll(caller, slot) = self else {
+            return Ok(None);
+        };
+        CoopPoll::by_slot(caller, *slot, 0)
+            .map(Some)
+            .map_err(failed)
+    }
+}
+
 /// The run that gives the row.
 pub(super) fn run() -> Run {
     Run {
@@ -99,10 +111,12 @@ fn cost_ns(ways: [Way; 2], is_real_time: bool, span_ns: u64) -> Result<f64, Fail
         let (begun, tell) = (Arc::clone(&begun), tell.clone());
         thread::spawn(move || {
             stage::join_cpu(cpu);
+            // The first slot loads a part of the core.
+            let poll = way.slot();
             // Somebody listens.
             let _ = tell.send(gettid());
             begun.wait();
-            hand_over(way, now_ns() + span_ns)
+            hand_over(&way, poll?, now_ns() + span_ns)
         })
     });
     let raised = match is_real_time {
@@ -129,16 +143,12 @@ fn ended(thread: JoinHandle<Result<u64, Failure>>) -> Result<u64, Failure> {
 }
 
 /// Gives the CPU away until then. How often it came back.
-fn hand_over(way: Way, end_ns: u64) -> Result<u64, Failure> {
-    let mut poll = match &way {
-        Way::Poll(caller, slot) => Some(CoopPoll::by_slot(caller, *slot, 0).map_err(failed)?),
-        _ => None,
-    };
+fn hand_over(way: &Way, mut poll: Option<CoopPoll>, end_ns: u64) -> Result<u64, Failure> {
     let meter = Meter::new();
     let before = meter.read();
     while now_ns() < end_ns {
         for _ in 0..BATCH {
-            match (&way, &mut poll) {
+            match (way, &mut poll) {
                 (Way::Wake { from, to, begins }, _) => {
                     if !pass(from, to, *begins) {
                         return Ok(meter.read().since(before).switches);
