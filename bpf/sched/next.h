@@ -10,8 +10,8 @@
  * is bound to the CPU anyway. One that yields goes there, too, but not
  *
  *	- for NEXT_SHOWN_NS after another CPU wanted to take it (next_ask), or a real-time thread
- *	  has taken the CPU. An idle CPU that asks also ends the turn of the thread that runs,
- *	  which then waits in the CPU's queue, and is woken for it (next_shows).
+ *	  has taken the CPU (next_yields). An idle CPU that asks also ends the turn of the thread
+ *	  that runs, which then waits in the CPU's queue, and is woken for it (next_shows).
  *	- if the CPU has not compared its load with another one's for NEXT_LOOK_NS: it does so when
  *	  the kernel asks it whom to run.
  *
@@ -89,12 +89,15 @@ static __always_inline void next_ask(u32 cpu, u32 other, struct sched_places *th
 }
 
 /* A real-time thread has taken the CPU from a plain one: the threads that wait are for the other
- * CPUs. */
+ * CPUs. One that is next here enters the CPU's queue. */
 static __always_inline void next_yields(u32 cpu, u64 now) {
 	struct sched_places *places = places_of(cpu);
 
-	if (places)
-		places->shown_ns = now + NEXT_SHOWN_NS;
+	if (!places)
+		return;
+	places->shown_ns = now + NEXT_SHOWN_NS;
+	if (places->nexts && bpf_ksym_exists(scx_bpf_reenqueue_local___v2___own))
+		scx_bpf_reenqueue_local___v2___own();
 }
 
 /* A thread has gone into the queue of its CPU: an idle CPU that asked may take it. */

@@ -258,14 +258,17 @@ void BPF_PROG(sched_running, struct task_struct *p) {
 		begin(p, t, cpu, c, now);
 }
 
-/* A real-time thread has preempted a plain one. With the rest of its slice, the kernel would keep
- * the plain thread for this CPU, where no other CPU can take it; without, it enters its queue. */
+/* A plain thread gives its CPU to a real-time one. With the rest of its slice, the kernel would
+ * keep the plain thread for this CPU, where no other CPU can take it; without, it enters its queue.
+ */
 static __always_inline void let_go(struct task_struct *p, u32 cpu, bool runnable, u64 now) {
 	const struct task_struct___scx *scx = (void *)p;
+	const struct rq *here = bpf_this_cpu_ptr(&runqueues);
 
-	if (!runnable || !scx->scx.slice)
+	if (runnable && scx->scx.slice)
+		task_set_slice(p, 0);
+	else if (!here->rt.rt_nr_running)
 		return;
-	task_set_slice(p, 0);
 	next_yields(cpu, now);
 }
 
@@ -362,6 +365,7 @@ struct sched_ext_ops ecalls_sched = {
 	.set_weight = (void *)sched_weight,
 	.yield = (void *)sched_yield,
 	.enable = (void *)sched_enable,
+	.disable = (void *)sched_disable,
 	.init_task = (void *)sched_init_task,
 	.exit_task = (void *)sched_exit_task,
 	.cgroup_init = (void *)share_init,

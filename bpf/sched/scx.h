@@ -98,6 +98,13 @@ struct cgroup___cpu {
 struct scx_exit_task_args {
 	bool cancelled;
 };
+/* What a CPU runs: its real-time threads that are ready. */
+struct rt_rq {
+	unsigned int rt_nr_running;
+};
+struct rq {
+	struct rt_rq rt;
+};
 struct scx_exit_info {
 	enum scx_exit_kind kind;
 	s64 exit_code;
@@ -121,6 +128,7 @@ struct sched_ext_ops {
 	bool (*yield)(struct task_struct *from, struct task_struct *to);
 	void (*set_weight)(struct task_struct *p, u32 weight);
 	void (*enable)(struct task_struct *p);
+	void (*disable)(struct task_struct *p);
 	s32 (*init_task)(struct task_struct *p, struct scx_init_task_args *args);
 	void (*exit_task)(struct task_struct *p, struct scx_exit_task_args *args);
 	s32 (*cgroup_init)(struct cgroup *cgroup, struct scx_cgroup_init_args *args);
@@ -160,6 +168,9 @@ extern void bpf_iter_scx_dsq_destroy(struct bpf_iter_scx_dsq *it) __ksym __weak;
 extern void scx_bpf_exit_bstr(s64 exit_code, char *format, unsigned long long *data, u32 data_size)
 	__ksym __weak;
 extern void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym __weak;
+/* libbpf drops the last suffix. The function without any may only be called where a CPU is given up
+ * to another class. */
+extern void scx_bpf_reenqueue_local___v2___own(void) __ksym __weak;
 extern const struct cpumask *scx_bpf_get_online_cpumask(void) __ksym __weak;
 extern void scx_bpf_put_cpumask(const struct cpumask *cpumask) __ksym __weak;
 extern bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *cpumask) __ksym __weak;
@@ -167,6 +178,7 @@ extern s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym __weak;
 extern bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice) __ksym __weak;
 extern u64 scx_bpf_now(void) __ksym __weak;
 extern int LINUX_KERNEL_VERSION __kconfig;
+extern const struct rq runqueues __ksym; /* one per CPU */
 
 /* A program may store a task's slice itself up to this kernel. Later ones may refuse that; the call
  * takes 120 instructions more. */

@@ -4,10 +4,10 @@
  * virtual time, and its weight.
  *
  * The kernel calls init_task when a task is created or the scheduler starts, enable when the task
- * enters this scheduling class, set_weight when its nice value changes, exit_task when it ends. In
- * between, the operations of scheduler.bpf.c call move_to() when the task is on another CPU than
- * before, weigh() when its weight may have changed, and bequeath() when a thread that exits stops
- * running.
+ * enters this scheduling class, disable when it leaves it, set_weight when its nice value changes,
+ * exit_task when it ends. In between, the operations of scheduler.bpf.c call move_to() when the
+ * task is on another CPU than before, weigh() when its weight may have changed, and bequeath() when
+ * a thread that exits stops running.
  *
  * Failures: init_task refuses a task if there is no memory for it; every other operation ignores a
  * task without data.
@@ -16,6 +16,7 @@
 #define ECALLS_SCHED_TASK_H
 
 #include "load.h"
+#include "next.h"
 #include "share.h"
 #include "sink.h"
 
@@ -142,6 +143,13 @@ void BPF_PROG(sched_weight, struct task_struct *p, u32 weight) {
 	if (t->entity < SCHED_ENTITIES)
 		weigh(t, c, true);
 	load_settle(t, c);
+}
+
+/* A thread that runs has become a real-time thread, and so keeps its CPU; or a thread ends. */
+SEC("struct_ops/disable")
+void BPF_PROG(sched_disable, struct task_struct *p) {
+	if (!(p->flags & PF_EXITING))
+		next_yields(scx_bpf_task_cpu(p), now_ns());
 }
 
 SEC("struct_ops/enable")

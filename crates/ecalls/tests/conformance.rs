@@ -209,10 +209,10 @@ fn event_is_held_until_its_release_time() {
 
 fn waiting_events_are_delivered_earliest_deadline_first() {
     for_every_mechanism(|ecalls, service, name, mechanism| {
-        let builder = ecalls.subscribe(name).expect("the service");
-        let (subscription, mut destination) = attach(ecalls, mechanism, builder);
         let mut held = Duration::from_millis(40);
         loop {
+            let builder = ecalls.subscribe(name).expect("the service");
+            let (subscription, mut destination) = attach(ecalls, mechanism, builder);
             let all_waited = raise_by_deadlines(service, held);
             let got = take(&subscription, &mut destination, DEADLINES_S.len(), PATIENCE);
             assert_eq!(got.len(), DEADLINES_S.len(), "{mechanism}");
