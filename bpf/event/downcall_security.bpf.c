@@ -8,12 +8,14 @@
  *   1..0x7fffffff		the result		left alone
  *   -4095..-1			the result (errno)	the result
  *   0, or any other		-1, EINVAL		the result
- *   none: stranger's channel	-1, EINVAL		left alone
+ *   none: stranger's channel	what the real prctl returns (-1, EINVAL)	left alone
  *   none: unknown operation	what the real prctl returns (-1, EINVAL today)	left alone
+ * A stranger's channel may be one of another core (an instance): if this program returns 0, that
+ * core's is called next, here or on the tracepoint of downcall_prctl.bpf.c.
  * The second row applies to the caller also for -ENOSYS: the real prctl refuses our option with
  * EINVAL.
  *
- * Only one of this program and downcall_prctl.bpf.c may be attached; otherwise a call that reaches
+ * A core attaches only one of this program and downcall_prctl.bpf.c; otherwise a call that reaches
  * the real prctl would run twice.
  */
 #include "downcall.h"
@@ -35,7 +37,7 @@ static __always_inline int security_call(u64 call, u64 a, u64 b, u64 c) {
 	s64 result;
 
 	if (!down_open(&d, call_channel(call)))
-		return -EINVAL;
+		return 0;
 	if (!downcall_small(&d, call_op(call), a, b, &result)) {
 		bpf_preempt_disable();
 		result = downcall(&d, call_channel(call), call_op(call), a, b, c);
@@ -49,7 +51,7 @@ static __always_inline int security_pinned(u64 call, u64 a, u64 b, u64 c) {
 	s64 result;
 
 	if (!down_open(&d, call_channel(call)))
-		return -EINVAL;
+		return 0;
 	if (!downcall_small(&d, call_op(call), a, b, &result)) {
 		bpf_preempt_disable();
 		result = pinned_downcall(call, a, b, c);

@@ -1,10 +1,12 @@
 //! The interface of the kernel: system calls, mapped memory, the object files and what libbpf and
-//! the verifier report about them, attachments, the lock of the core, signals and other processes.
+//! the verifier report about them, attachments, the instance and the lock of the core, signals and
+//! other processes.
 //!
 //! No code here depends on the core.
 
 pub mod baseline;
 pub mod confined;
+pub(crate) mod instance;
 pub(crate) mod link;
 pub(crate) mod lock;
 pub mod objects;

@@ -357,7 +357,8 @@ fn signs_of_life_enclose_all_maps_of_a_core() {
     let Some(_ecalls) = core() else { return };
     let _alone = alone();
     let maps = descriptors("anon_inode:bpf-map");
-    let signs = descriptors(ecalls_kernel::LOCK_PATH);
+    let lock = ecalls_kernel::lock_path().expect("the usual one");
+    let signs = descriptors(&lock.to_string_lossy());
     assert!(signs.iter().min() < maps.iter().min(), "{signs:?} {maps:?}");
     // The largest numbers are copies, which close nothing.
     let programs = descriptors("anon_inode:bpf-prog");

@@ -15,6 +15,7 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use ecalls_abi::message::SOCKET_PATH;
 use ecalls_abi::version::{CHANNELS_MAX, SUBSCRIPTIONS_MAX, TIMERS_MAX};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
@@ -64,11 +65,16 @@ pub struct Socket {
 impl Default for Socket {
     fn default() -> Socket {
         Socket {
-            path: SocketPath(PathBuf::from("/run/ecalls/socket")),
+            path: SocketPath(socket_path()),
             mode: Mode(0o666),
             group: None,
         }
     }
+}
+
+/// The instance's. A name that is not possible is refused when the core is loaded.
+fn socket_path() -> PathBuf {
+    ecalls_kernel::socket_path().map_or_else(|_| SOCKET_PATH.into(), Path::to_owned)
 }
 
 /// Declares [`Limits`] and [`LimitsChange`] from one row per limit: its name, the permitted values,

@@ -19,7 +19,6 @@ use std::time::{Duration, Instant};
 
 use caps::CapSet;
 use ecalls_abi::message::MESSAGE_DESCRIPTORS;
-use ecalls_kernel::LOCK_PATH;
 use ecalls_kernel::core::Core;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tracing::{error, warn};
@@ -232,7 +231,12 @@ fn enter_sandbox(args: &Args, config: &Config, config_path: &Path) -> Result<(),
     if let config::Endpoint::Unix(path) = &config.metrics.listen {
         sockets.extend(folder(path));
     }
-    let mut sandbox = Sandbox::broker(descriptors, Path::new(LOCK_PATH), sockets, config_path);
+    let mut sandbox = Sandbox::broker(
+        descriptors,
+        ecalls_kernel::lock_path()?,
+        sockets,
+        config_path,
+    );
     sandbox.enforce = args.seccomp;
     for lack in sandbox.enter()?.lacks {
         warn!("this kernel lacks {lack}: the daemon is less confined than it could be");

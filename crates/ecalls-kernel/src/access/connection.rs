@@ -9,15 +9,14 @@ use std::collections::HashMap;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use ecalls_abi::ABI_VERSION;
 use ecalls_abi::channel::Id;
 use ecalls_abi::message::{
-    Answer, Hello, MESSAGE_DESCRIPTORS, MESSAGE_MAX, Number, OpenChannel, Request, SOCKET_PATH,
-    Welcome,
+    Answer, Hello, MESSAGE_DESCRIPTORS, MESSAGE_MAX, Number, OpenChannel, Request, Welcome,
 };
 use ecalls_abi::service::ServiceInfo;
 use rustix::event::epoll;
@@ -30,6 +29,7 @@ use rustix::net::{
 use crate::access::refusal::to_error;
 use crate::core::channel::ChannelFds;
 use crate::error::{Error, Result};
+use crate::kernel::instance;
 
 /// The most time that the daemon may take for an answer. It waits for the kernel some milliseconds
 /// at most.
@@ -193,9 +193,12 @@ impl Connection {
     }
 }
 
-/// The path of the daemon's socket: `ECALLS_SOCKET` in the environment, or the default.
-pub(crate) fn socket_path() -> std::path::PathBuf {
-    std::env::var_os("ECALLS_SOCKET").map_or_else(|| SOCKET_PATH.into(), Into::into)
+/// The path of the daemon's socket: `ECALLS_SOCKET` in the environment, or the instance's.
+pub(crate) fn socket_path() -> Result<PathBuf> {
+    match std::env::var_os("ECALLS_SOCKET") {
+        Some(path) => Ok(path.into()),
+        None => instance::socket_path().map(Path::to_owned),
+    }
 }
 
 fn connect(path: &Path) -> Result<Option<OwnedFd>> {

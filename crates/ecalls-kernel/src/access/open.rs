@@ -19,7 +19,7 @@ const TRY_AGAIN: Duration = Duration::from_millis(50);
 /// [`Error::Denied`] when there is no daemon and the program may not host the core itself,
 /// [`Error::Unsupported`] on a kernel without a needed feature.
 pub fn open() -> Result<Arc<dyn Access>> {
-    match Client::connect(&socket_path())? {
+    match Client::connect(&socket_path()?)? {
         Some(client) => Ok(Arc::new(client)),
         None => host(),
     }
@@ -32,7 +32,7 @@ pub fn open() -> Result<Arc<dyn Access>> {
 pub fn open_within(time: Duration) -> Result<Arc<dyn Access>> {
     let until = Instant::now() + time;
     loop {
-        match Client::connect(&socket_path()) {
+        match Client::connect(&socket_path()?) {
             Ok(Some(client)) => return Ok(Arc::new(client)),
             Ok(None) | Err(Error::DaemonGone) => {}
             Err(error) => return Err(error),
@@ -46,7 +46,7 @@ pub fn open_within(time: Duration) -> Result<Arc<dyn Access>> {
 
 /// Reaches the running core, if there is one, and never loads a core.
 pub fn join() -> Result<Option<Arc<dyn Access>>> {
-    if let Some(client) = Client::connect(&socket_path())? {
+    if let Some(client) = Client::connect(&socket_path()?)? {
         return Ok(Some(Arc::new(client)));
     }
     Ok(Core::join_running()?.map(|core| of_core(Arc::new(core))))

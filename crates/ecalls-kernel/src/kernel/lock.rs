@@ -19,9 +19,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use rustix::io::fcntl_dupfd_cloexec;
 
 use crate::error::{Error, Result};
-
-/// The path of the lock; only root can open it, so no other user can hold it.
-pub const LOCK_PATH: &str = "/run/ecalls.lock";
+use crate::kernel::instance;
 
 /// The need of a program that cannot host the core, and found no daemon.
 pub(crate) const NEEDED: &str = "the daemon, which does not run (systemctl start ecallsd), or root";
@@ -36,7 +34,7 @@ pub(crate) struct Lock(File);
 pub(crate) fn lock() -> Result<Lock> {
     let file = open_file()?;
     file.lock()
-        .map_err(|error| Error::from_io("locking /run/ecalls.lock", error))?;
+        .map_err(|error| Error::from_io("locking the core's file", error))?;
     Ok(Lock(file))
 }
 
@@ -64,7 +62,7 @@ impl Lock {
         let text = format!("{id:<width$}\n{:<width$}\n", std::process::id());
         self.0
             .write_all_at(text.as_bytes(), 0)
-            .map_err(|error| Error::from_io("writing /run/ecalls.lock", error))
+            .map_err(|error| Error::from_io("writing the core's file", error))
     }
 }
 
@@ -75,13 +73,13 @@ fn open_file() -> Result<File> {
         .read(true)
         .write(true)
         .mode(0o600)
-        .open(LOCK_PATH)
+        .open(instance::lock_path()?)
         .map_err(|error| match error.kind() {
             std::io::ErrorKind::PermissionDenied => Error::Denied {
                 action: "using events",
                 privilege: NEEDED,
             },
-            _ => Error::from_io("opening /run/ecalls.lock", error),
+            _ => Error::from_io("opening the core's file", error),
         })
 }
 
@@ -155,7 +153,7 @@ fn hold(byte: i64) -> Result<Held> {
         }
         let error = std::io::Error::last_os_error();
         if error.kind() != std::io::ErrorKind::Interrupted {
-            return Err(Error::from_io("waiting for /run/ecalls.lock", error));
+            return Err(Error::from_io("waiting for the core's file", error));
         }
     }
 }
