@@ -55,7 +55,7 @@ help:
 	@echo "make nightly    what takes longer: 100,000 random E-code programs (root: in the kernel too)"
 	@echo "make lint       only the checks that run no test"
 	@echo "make format     lay the source out as make lint wants it"
-	@echo "make bench      measure events, E-code, a web server and schedulers (root; four minutes)"
+	@echo "make bench      measure events, E-code, a web server and schedulers (root; six minutes)"
 	@echo "make soak       an hour of many clients: does anything grow? (root; SECONDS=... changes it)"
 	@echo "make install    into PREFIX=$(PREFIX), below DESTDIR if set"
 	@echo "make uninstall  the same, undone"

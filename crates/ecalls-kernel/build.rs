@@ -1,5 +1,5 @@
-//! Compiles bpf/**/*.bpf.c with clang, one object file each, into OUT_DIR; and what E-code is
-//! compared with, tests/ecode/compare.
+//! Compiles bpf/**/*.bpf.c with clang, one object file each, into OUT_DIR; and what E-code and the
+//! path of events are compared with, tests/ecode/compare and tests/baseline.
 //!
 //! The headers come from abi/, bpf/ and libbpf (which libbpf-sys builds and installs). The compiler
 //! is `$BPF_CLANG`, else the newest of clang-21 .. clang-17, else clang.
@@ -9,6 +9,7 @@ use std::process::Command;
 use std::{env, fs};
 
 const COMPARE: &str = "tests/ecode/compare";
+const BASELINE: &str = "tests/baseline";
 
 fn main() {
     // asked for now, not when this was compiled: the clone may have been moved since
@@ -26,6 +27,7 @@ fn main() {
         "bpf/event",
         "bpf/service",
         COMPARE,
+        BASELINE,
         "bpf/sched",
     ] {
         println!("cargo:rerun-if-changed={}", root.join(folder).display());
@@ -40,6 +42,7 @@ fn main() {
         "bpf/service",
         "bpf/sched",
         COMPARE,
+        BASELINE,
     ] {
         for source in sources(&root.join(folder)) {
             compile(&clang, &root, &libbpf, &source, &out);

@@ -36,6 +36,7 @@ use crate::exit::{Code, Failure, Outcome};
 use crate::output::Output;
 use report::Report;
 pub(crate) use sched::{MESSAGE_PART, message_part};
+pub(crate) use server::{LOAD_PART, generate};
 pub(crate) use start::{SUBCOMMAND as FIRST_EVENT, first_event};
 use timing::Effort;
 

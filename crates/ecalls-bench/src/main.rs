@@ -45,6 +45,13 @@ enum Command {
         #[arg(long)]
         receives: bool,
     },
+    /// Send requests to a server at a fixed rate
+    #[command(hide = true, name = bench::LOAD_PART)]
+    LoadPart {
+        port: u16,
+        per_s: u64,
+        seconds: u64,
+    },
     /// Write the man pages
     #[command(hide = true)]
     Man {
@@ -63,6 +70,11 @@ fn main() -> ExitCode {
             end_ns,
             receives,
         } => bench::message_part(*from_ns, *end_ns, *receives),
+        Command::LoadPart {
+            port,
+            per_s,
+            seconds,
+        } => bench::generate(*port, *per_s, *seconds),
         Command::Man { folder } => write_man_pages(folder),
     })
 }

@@ -130,7 +130,15 @@ fn a_server_is_measured_bare_and_observed() {
     let rows = rows(&limit::output(&mut bench, LIMIT));
     assert_eq!(rows.len(), 1);
     let row = &rows["server_filter"];
-    for number in ["value", "ratio", "server_us", "generator_us"] {
+    for number in [
+        "value",
+        "ratio",
+        "server_us",
+        "generator_us",
+        "open_p99_us",
+        "open_server_us",
+        "open_generator_us",
+    ] {
         assert!(row[number].as_f64().expect("a number") > 0.0, "{row}");
     }
 }

@@ -55,10 +55,20 @@ const fn started(row: &'static str, goal_ms: f64) -> Goal {
 }
 
 /// `rate`: the part of its rate that a busy server keeps while it is observed. Values are times per
-/// request.
+/// request. On a machine that does other work such ratios vary by a tenth; [`gate_of`] is stricter
+/// where the clock counts instructions.
 const fn observed(row: &'static str, rate: f64) -> Goal {
     goal(row, "server_bare", 1.0 / rate, 1.1)
 }
+
+/// What was reached where the clock counts instructions, and a little more: between two runs the
+/// largest difference was 0.004.
+const COUNTED: &[(&str, f64)] = &[
+    ("server_memory", 1.04),
+    ("server_filter", 1.05),
+    ("server_readiness", 1.037),
+    ("server_sched", 1.012),
+];
 
 /// All goals. `queue_insert` aims at 100 ns where a system call takes 117. A deferred push takes a
 /// dozen cycles: with system calls of 95 to 165 ns that was 0.05 to 0.019 of one.
@@ -89,7 +99,9 @@ pub(crate) const GOALS: &[Goal] = &[
 
 /// Rows without a goal that are printed beside a baseline.
 const COMPARED: &[(&str, &str)] = &[
+    ("server_ringbuf", "server_bare"),
     ("server_bpftrace", "server_bare"),
+    ("server_perf", "server_bare"),
     ("downcall_generic", "getppid"),
     ("signal", "rt_signal"),
     ("user_handler_awake_round", "eventfd_epoll"),
@@ -121,10 +133,21 @@ pub(crate) enum Verdict {
     Missed,
 }
 
+/// Whether the clock counts instructions, as in the test machine: the environment says so.
+pub(crate) fn clock_counts() -> bool {
+    std::env::var_os("ECALLS_TEST_MEASURE").is_some()
+}
+
+/// The ratio above which a check of this row fails; `counts`: the clock counts instructions.
+fn gate_of(goal: &Goal, counts: bool) -> f64 {
+    let counted = COUNTED.iter().find(|(row, _)| counts && *row == goal.row);
+    counted.map_or(goal.goal * goal.margin, |(_, gate)| *gate)
+}
+
 impl Goal {
-    /// The ratio above which a check fails.
+    /// The ratio above which a check fails here.
     pub(crate) fn gate(&self) -> f64 {
-        self.goal * self.margin
+        gate_of(self, clock_counts())
     }
 
     /// The verdict on `ratio`; NaN is missed.
@@ -188,6 +211,15 @@ mod tests {
                 _ => 1.5,
             };
             assert!((least..=6.0).contains(&goal.margin), "{}", goal.row);
+        }
+    }
+
+    #[test]
+    fn a_clock_that_counts_makes_the_gates_of_the_server_strict() {
+        for (row, gate) in COUNTED {
+            let goal = goal_of(row).expect("a goal");
+            assert_eq!(gate_of(goal, true), *gate);
+            assert!(*gate >= goal.goal && *gate < gate_of(goal, false), "{row}");
         }
     }
 

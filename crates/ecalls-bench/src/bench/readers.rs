@@ -206,6 +206,7 @@ fn stream(ecalls: &Ecalls, effort: Effort) -> Result<Value, Failure> {
         what: "events read per second through one ring, raised without a pause",
         percentiles_us: None,
         cpu: None,
+        open: None,
     })
 }
 

@@ -5,7 +5,7 @@
 use serde::Serialize;
 
 use super::goals::{self, Goal, Verdict};
-use super::timing::{RequestCpu, Value};
+use super::timing::{OpenLoop, RequestCpu, Value};
 use crate::exit::Outcome;
 use crate::output::{Output, Table};
 
@@ -32,6 +32,8 @@ struct Object {
     p99_us: Option<f64>,
     #[serde(flatten)]
     cpu: Option<RequestCpu>,
+    #[serde(flatten)]
+    open: Option<OpenLoop>,
     #[serde(skip_serializing_if = "Option::is_none")]
     baseline: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -122,6 +124,7 @@ impl Report {
             p50_us: value.percentiles_us.map(|[p50, _]| p50),
             p99_us: value.percentiles_us.map(|[_, p99]| p99),
             cpu: value.cpu,
+            open: value.open,
             baseline: goals::baseline_of(value.row),
             ratio,
             goal: goal.map(|goal| goal.goal),

@@ -165,7 +165,9 @@ mod tests {
         "server_filter",
         "server_readiness",
         "server_sched",
+        "server_ringbuf",
         "server_bpftrace",
+        "server_perf",
     ];
 
     #[test]

@@ -1,30 +1,38 @@
 //! `ecalls bench server`: what it costs a busy web server to be observed.
 //!
-//! The server and the load generator have a processor each, and the generator requests as fast as
-//! the server answers. Turns of a second alternate: the bare server, then the server with one
-//! observer, and so on through all observers, several times. The value of a row is the time per
+//! The server and the load generator have a processor each. Turns alternate: the bare server, then
+//! the server with one observer, and so on through all observers, several times. In a turn, wrk
+//! requests for a second as fast as the server answers, then an open loop for a second at half of
+//! that rate. The value of a row is the time per
 //! request; its ratio to `server_bare` is the median of the ratios of its turns to the bare turns
 //! before and after, so a machine that becomes slower in the course of the run does not count.
 //!
 //! - [`turn`]: one turn, its requests and their processor time;
-//! - [`observer`]: the observers, ours and bpftrace's.
+//! - [`open_loop`]: the generator that does not wait for the server;
+//! - [`observer`]: the observers, ours, bpftrace's and perf's.
 
 mod observer;
+mod open_loop;
 mod turn;
 
+use super::goals::clock_counts;
 use super::rows::Section;
-use super::timing::{RequestCpu, Value};
+use super::timing::{OpenLoop, RequestCpu, Value};
 use super::{Bench, timing};
 use crate::exit::Failure;
 use crate::stop::Stop;
 use crate::web::{Load, Server};
 use observer::{OBSERVERS, Observer};
-use turn::Turn;
+pub(crate) use open_loop::{SUBCOMMAND as LOAD_PART, generate};
+use turn::{Generators, Turn};
 
 /// The row without an observer.
 pub(crate) const BARE: &str = "server_bare";
-/// Rounds through all observers.
+/// Rounds through all observers; where the clock counts instructions, two are as good.
 const ROUNDS: u32 = 7;
+const ROUNDS_COUNTED: u32 = 2;
+/// The open loop's rate is this part of what the server answers.
+const OPEN_PART: f64 = 2.0;
 const STATISTIC: &str = "median of turns";
 
 /// The sections of this measurement.
@@ -35,7 +43,9 @@ pub(crate) const SECTIONS: &[Section] = &[Section {
         "server_filter",
         "server_readiness",
         "server_sched",
+        "server_ringbuf",
         "server_bpftrace",
+        "server_perf",
     ],
     slow: true,
     measure,
@@ -46,6 +56,10 @@ struct Stage<'a> {
     bench: &'a Bench,
     server: Server,
     load: Load,
+    /// The generators' processor.
+    far: usize,
+    /// Requests per second of the open loop.
+    open_per_s: u64,
     stop: Stop,
 }
 
@@ -64,18 +78,24 @@ fn measure(bench: &Bench) -> Result<Vec<Value>, Failure> {
     let stop = Stop::on_signals()?;
     let server = Server::start(None, &stop)?;
     server.pin(near);
-    let stage = Stage {
+    let mut stage = Stage {
         load: Load::find(server.port, Some(far))?,
         bench,
         server,
+        far,
+        open_per_s: 0,
         stop,
     };
     let needed = |observer: &&Observer| bench.needed.contains(&observer.row);
     let mut rows: Vec<Row> = OBSERVERS.iter().filter(needed).map(Row::new).collect();
-    // The first turn only warms up.
-    stage.turn(None)?;
+    // The first turn only warms up, and tells the rate.
+    stage.open_per_s = (1e9 / stage.turn(None)?.request_ns / OPEN_PART) as u64;
     let mut bare = vec![stage.turn(None)?];
-    for _ in 0..bench.effort.rounds(ROUNDS) {
+    let rounds = match clock_counts() {
+        true => ROUNDS_COUNTED,
+        false => bench.effort.rounds(ROUNDS),
+    };
+    for _ in 0..rounds {
         for row in &mut rows {
             let turn = row.turn(&stage)?;
             let before = bare.last().map_or(f64::NAN, |turn| turn.request_ns);
@@ -91,6 +111,7 @@ fn measure(bench: &Bench) -> Result<Vec<Value>, Failure> {
     let bare_ns = median(bare.iter().map(|turn| turn.request_ns));
     let mut values = vec![Value {
         cpu: Some(cpu(&bare)),
+        open: open_loop_of(&bare),
         ..Value::ns(BARE, bare_ns, STATISTIC, "a request, nobody observes")
     }];
     values.extend(rows.iter().map(|row| row.value(bare_ns)));
@@ -100,7 +121,12 @@ fn measure(bench: &Bench) -> Result<Vec<Value>, Failure> {
 impl Stage<'_> {
     /// A turn with `observer`, or with none.
     fn turn(&self, observer: Option<&observer::Running>) -> Result<Turn, Failure> {
-        turn::take(&self.server, &self.load, &self.stop, observer)
+        let generators = Generators {
+            load: &self.load,
+            open_per_s: self.open_per_s,
+            cpu: self.far,
+        };
+        turn::take(&self.server, generators, &self.stop, observer)
     }
 }
 
@@ -136,6 +162,7 @@ impl Row {
         let ns = bare_ns * median(self.ratios.iter().copied());
         Value {
             cpu: Some(cpu(&self.turns)),
+            open: open_loop_of(&self.turns),
             ..Value::ns(name, ns, STATISTIC, self.observer.what)
         }
     }
@@ -159,6 +186,19 @@ fn cpu(turns: &[Turn]) -> RequestCpu {
         generator_us: of(|cpu| cpu.generator_us),
         reader_us: of(|cpu| cpu.reader_us),
     }
+}
+
+/// `None`: these turns had no open loop.
+fn open_loop_of(turns: &[Turn]) -> Option<OpenLoop> {
+    let open: Vec<OpenLoop> = turns.iter().filter_map(|turn| turn.open).collect();
+    let of = |part: fn(&OpenLoop) -> f64| median(open.iter().map(part));
+    (!open.is_empty()).then(|| OpenLoop {
+        open_p50_us: of(|open| open.open_p50_us),
+        open_p99_us: of(|open| open.open_p99_us),
+        open_server_us: of(|open| open.open_server_us),
+        open_generator_us: of(|open| open.open_generator_us),
+        open_reader_us: of(|open| open.open_reader_us),
+    })
 }
 
 #[cfg(test)]

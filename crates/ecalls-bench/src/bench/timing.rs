@@ -30,6 +30,8 @@ pub(crate) struct Value {
     pub(crate) percentiles_us: Option<[f64; 2]>,
     /// Processor time of one request, for rows about a server.
     pub(crate) cpu: Option<RequestCpu>,
+    /// The same rows, under a load that does not wait for the server.
+    pub(crate) open: Option<OpenLoop>,
 }
 
 /// Processor time in us, divided by the requests of the same time.
@@ -39,6 +41,17 @@ pub(crate) struct RequestCpu {
     /// With what the kernel does in its name: on the loopback interface, the server's arrivals.
     pub(crate) generator_us: f64,
     pub(crate) reader_us: f64,
+}
+
+/// Requests at a fixed rate, half of what the server answers: how long each took from when it was
+/// due, and its processor time.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct OpenLoop {
+    pub(crate) open_p50_us: f64,
+    pub(crate) open_p99_us: f64,
+    pub(crate) open_server_us: f64,
+    pub(crate) open_generator_us: f64,
+    pub(crate) open_reader_us: f64,
 }
 
 impl Value {
@@ -57,6 +70,7 @@ impl Value {
             what,
             percentiles_us: None,
             cpu: None,
+            open: None,
         }
     }
 

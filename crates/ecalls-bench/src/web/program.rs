@@ -53,12 +53,30 @@ impl Running {
         arguments: &[String],
         errors: Option<File>,
     ) -> Result<Running, Failure> {
+        const AS_NOBODY: &[&str] = &["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"];
+        Running::with(AS_NOBODY, program, arguments, errors)
+    }
+
+    /// Starts this program itself, as the same user: the user nobody may have no way to its file.
+    pub(crate) fn this(arguments: &[String]) -> Result<Running, Failure> {
+        let program = std::env::current_exe().map_err(|error| {
+            Failure::new(Code::Failed, format!("finding this program: {error}"))
+        })?;
+        Running::with(&[], &program, arguments, None)
+    }
+
+    fn with(
+        options: &[&str],
+        program: &Path,
+        arguments: &[String],
+        errors: Option<File>,
+    ) -> Result<Running, Failure> {
         let name = program.display().to_string();
         let mut command = match find("setpriv") {
             None => Command::new(program),
             Some(setpriv) => {
                 let mut command = Command::new(setpriv);
-                command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]);
+                command.args(options);
                 command.args(["--pdeathsig", "KILL", "--"]).arg(program);
                 command
             }

@@ -213,6 +213,7 @@ fn count(row: &'static str, value: u64, what: &'static str) -> Value {
         what,
         percentiles_us: None,
         cpu: None,
+        open: None,
     }
 }
 

@@ -5,10 +5,11 @@
 //!   are then the same in each run, whatever the host does, so a bound is its goal plus a third.
 //!
 //! A program cannot detect that its clock counts instructions: the caller of the check says so by
-//! [`COUNTING`]. Figures that were not measured are not checked.
+//! [`clock_counts`]. Figures that were not measured are not checked.
 
 use super::figures::{Figure, Figures};
 use super::{ECALLS, EEVDF};
+use crate::bench::goals::clock_counts;
 
 /// The bound of one figure of a row.
 struct Goal {
@@ -29,9 +30,6 @@ enum Bound {
 const fn goal(row: &'static str, figure: Figure, bound: Bound) -> Goal {
     Goal { row, figure, bound }
 }
-
-/// The environment variable that is set where the clock counts instructions (tools/vm/suite).
-const COUNTING: &str = "ECALLS_TEST_MEASURE";
 
 const ANYWHERE: &[Goal] = &[
     goal("fig6_groups", Figure::P99, Bound::OfEevdf(0.2)),
@@ -86,7 +84,7 @@ pub(super) type Measured = (String, String, Figures);
 
 /// The bounds that were exceeded, as text.
 pub(super) fn missed(measured: &[Measured]) -> Vec<String> {
-    missed_by(measured, std::env::var_os(COUNTING).is_some())
+    missed_by(measured, clock_counts())
 }
 
 fn missed_by(measured: &[Measured], is_counting: bool) -> Vec<String> {

@@ -1,15 +1,16 @@
 //! The observers of the server.
 //!
-//! Ours read at their leisure: a thread takes the events every few milliseconds without a system
-//! call, so no event wakes anybody.
+//! Ours read at their leisure: a thread takes the events every 100 ms without a system
+//! call, so no event wakes anybody. The ring buffer of a plain BPF program is read likewise.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use ecalls::socket::Interest;
 use ecalls::{ChannelBuilder, Ecalls, SlotUse, Subscription};
+use ecalls_kernel::baseline::Ringbuf;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::exit::Failure;
@@ -31,7 +32,7 @@ pub(super) type Started = Result<Result<Running, &'static str>, Failure>;
 pub(super) const OBSERVERS: &[Observer] = &[
     Observer {
         row: "server_memory",
-        what: "every event of the server's sockets into a ring, which is read every 10 ms",
+        what: "every event of the server's sockets into a ring, which is read every 100 ms",
         start: memory,
     },
     Observer {
@@ -50,9 +51,19 @@ pub(super) const OBSERVERS: &[Observer] = &[
         start: sched,
     },
     Observer {
+        row: "server_ringbuf",
+        what: "a plain BPF program: the same events into a ring buffer, which is read every 100 ms",
+        start: ringbuf,
+    },
+    Observer {
         row: "server_bpftrace",
         what: "bpftrace counts the events of all sockets, and prints the number every second",
         start: bpftrace,
+    },
+    Observer {
+        row: "server_perf",
+        what: "perf record writes the events of all sockets to a pipe",
+        start: perf,
     },
 ];
 
@@ -60,8 +71,10 @@ pub(super) const OBSERVERS: &[Observer] = &[
 const SOCKET: &str = "socket";
 const RING: u32 = 16_384;
 const SLOTS: u32 = 1024;
-/// The interval between two looks of a reader.
-const PACE: Duration = Duration::from_millis(10);
+/// The interval between two looks of a reader. A look costs it some 15,000 instructions, of which a
+/// request has 40,000; so readers that look more often would be measured themselves where the
+/// server answers few.
+const PACE: Duration = Duration::from_millis(100);
 /// No thread waits so long for a processor here.
 const DELAY_NS: u64 = 100_000_000;
 
@@ -72,6 +85,9 @@ pub(super) enum Running {
         _reader: Reader,
         _threshold: Option<Threshold>,
     },
+    Ringbuf {
+        _reader: Reader,
+    },
     Program(Child),
 }
 
@@ -79,7 +95,7 @@ impl Running {
     /// The process, if it is one of its own.
     pub(super) fn process(&self) -> Option<u32> {
         match self {
-            Running::Ours { .. } => None,
+            Running::Ours { .. } | Running::Ringbuf { .. } => None,
             Running::Program(child) => Some(child.id()),
         }
     }
@@ -148,6 +164,38 @@ fn sched(ecalls: &Ecalls, _server: &Server) -> Started {
     let threshold = Threshold::set(ecalls, DELAY_NS)?;
     let channel = ecalls.channel().ring(RING);
     ours(ecalls, "sched", channel, None, Some(threshold))
+}
+
+/// perf says nothing when it has begun. It writes its head before; a moment later events come.
+const PERF_BEGINS: Duration = Duration::from_millis(100);
+
+fn perf(_ecalls: &Ecalls, _server: &Server) -> Started {
+    let program = Command::new("perf")
+        .args(["record", "-q", "-a", "-e", "sock:sk_data_ready", "-o", "-"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn();
+    let Ok(mut child) = program else {
+        return Ok(Err("perf is not installed"));
+    };
+    let mut out = child.stdout.take().expect("it is piped");
+    let mut head = [0; 8];
+    if out.read_exact(&mut head).is_err() {
+        let _ = child.wait();
+        return Ok(Err("perf cannot record this tracepoint here"));
+    }
+    thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
+    thread::sleep(PERF_BEGINS);
+    Ok(Ok(Running::Program(child)))
+}
+
+fn ringbuf(_ecalls: &Ecalls, server: &Server) -> Started {
+    let mut ring = Ringbuf::attach(server.port)?;
+    let reader = Reader::start("ringbuf", PACE, move || {
+        ring.take();
+    })?;
+    Ok(Ok(Running::Ringbuf { _reader: reader }))
 }
 
 fn bpftrace(_ecalls: &Ecalls, _server: &Server) -> Started {

@@ -1,17 +1,20 @@
-//! One turn: the generator's requests for a second, and the processor time that they took.
+//! One turn: the requests of two generators, and the processor time that they took: wrk's for a
+//! second, as many as the server answers; then those of an open loop.
 
 use std::fs;
 
 use rustix::param::clock_ticks_per_second;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::super::timing::{RequestCpu, os};
+use super::super::timing::{OpenLoop, RequestCpu, os};
 use super::observer::Running;
+use super::open_loop;
 use crate::exit::{Code, Failure};
 use crate::stop::Stop;
 use crate::web::{Load, Server};
 
 const SECONDS: u64 = 1;
+const NS_PER_US: f64 = 1e3;
 
 /// The result of a turn.
 #[derive(Clone, Copy, Debug)]
@@ -19,29 +22,53 @@ pub(super) struct Turn {
     /// Time per request.
     pub(super) request_ns: f64,
     pub(super) cpu: RequestCpu,
+    /// Of the open loop; `None`: there was none.
+    pub(super) open: Option<OpenLoop>,
+}
+
+/// What makes the load of a turn.
+#[derive(Clone, Copy)]
+pub(super) struct Generators<'a> {
+    pub(super) load: &'a Load,
+    /// Requests per second of the open loop, which is on processor `cpu`; 0: there is none.
+    pub(super) open_per_s: u64,
+    pub(super) cpu: usize,
 }
 
 /// Runs one.
 pub(super) fn take(
     server: &Server,
-    load: &Load,
+    generators: Generators<'_>,
     stop: &Stop,
     observer: Option<&Running>,
 ) -> Result<Turn, Failure> {
+    let interrupted = || Failure::new(Code::Failed, "interrupted");
     let before = Spent::now(server, observer)?;
-    let rate = load.requests_per_s(SECONDS, stop)?;
-    let after = Spent::now(server, observer)?;
-    let rate = rate.ok_or_else(|| Failure::new(Code::Failed, "interrupted"))?;
-    let requests = rate * SECONDS as f64;
-    let us = |of: fn(&Spent) -> f64| (of(&after) - of(&before)) / 1e3 / requests;
-    Ok(Turn {
+    let rate = generators.load.requests_per_s(SECONDS, stop)?;
+    let between = Spent::now(server, observer)?;
+    let rate = rate.ok_or_else(interrupted)?;
+    let mut turn = Turn {
         request_ns: 1e9 / rate,
-        cpu: RequestCpu {
-            server_us: us(|spent| spent.server_ns),
-            generator_us: us(|spent| spent.generator_ns),
-            reader_us: us(|spent| spent.reader_ns),
-        },
-    })
+        cpu: between.since(&before, rate * SECONDS as f64),
+        open: None,
+    };
+    if generators.open_per_s > 0 {
+        let Generators {
+            open_per_s, cpu, ..
+        } = generators;
+        let answers = open_loop::load(server.port, open_per_s, SECONDS, cpu, stop)?;
+        let answers = answers.ok_or_else(interrupted)?;
+        let requests = answers.requests as f64;
+        let spent = Spent::now(server, observer)?.since(&between, requests);
+        turn.open = Some(OpenLoop {
+            open_p50_us: answers.p50_us,
+            open_p99_us: answers.p99_us,
+            open_server_us: spent.server_us,
+            open_generator_us: answers.cpu_ns / NS_PER_US / requests,
+            open_reader_us: spent.reader_us,
+        });
+    }
+    Ok(turn)
 }
 
 /// Processor time so far.
@@ -52,6 +79,16 @@ struct Spent {
 }
 
 impl Spent {
+    /// What was spent on each of so many requests since `before`.
+    fn since(&self, before: &Spent, requests: f64) -> RequestCpu {
+        let us = |of: fn(&Spent) -> f64| (of(self) - of(before)) / NS_PER_US / requests;
+        RequestCpu {
+            server_us: us(|spent| spent.server_ns),
+            generator_us: us(|spent| spent.generator_ns),
+            reader_us: us(|spent| spent.reader_ns),
+        }
+    }
+
     fn now(server: &Server, observer: Option<&Running>) -> Result<Spent, Failure> {
         let reader = observer.and_then(Running::process);
         Ok(Spent {
