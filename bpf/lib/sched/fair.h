@@ -192,8 +192,11 @@ LIB_INLINE ecalls_u32 fair_first(struct sched_cpu *cpu, ecalls_u64 set) {
 	return best;
 }
 
-/* Records what the caller reports of the waiting plain threads. */
+/* Records what the caller reports of the waiting plain threads. If the number is not the one that
+ * was counted, another CPU has taken one of them, possibly the last. */
 LIB_INLINE void fair_note(struct sched_cpu *cpu, const struct sched_queue *queue) {
+	if (queue->count != cpu->queue.count)
+		cpu->queued_vtime = queue->vtime;
 	cpu->queue.vtime = queue->vtime;
 	cpu->queue.count = queue->count;
 }
@@ -206,12 +209,16 @@ LIB_INLINE void fair_queue(struct sched_cpu *cpu, ecalls_u64 vtime) {
 	cpu->queued_vtime = vtime;
 }
 
-/* One of them begins to run. If one other waits, that is usually the one that came last. */
-LIB_INLINE void fair_unqueue(struct sched_cpu *cpu) {
+/* One of them begins to run. If it was the first, and the one that came last is the only other,
+ * that is the first now. Otherwise the first one is not known, and no earlier than the one before.
+ */
+LIB_INLINE void fair_unqueue(struct sched_cpu *cpu, ecalls_u64 vtime) {
 	if (cpu->queue.count)
 		cpu->queue.count--;
-	if (cpu->queue.count == 1)
-		cpu->queue.vtime = cpu->queued_vtime;
+	if (vtime == cpu->queued_vtime)
+		cpu->queued_vtime = cpu->queue.vtime;
+	else if (vtime == cpu->queue.vtime && cpu->queue.count == 1)
+		cpu->queue.vtime = vtime_later(vtime, cpu->queued_vtime);
 }
 
 /* The running plain thread stops, or another one is to be chosen: if it has yielded, it is behind

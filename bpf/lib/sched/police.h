@@ -5,8 +5,9 @@
  *	rule		broken by					counted in
  *	1 overran	running past the slice and slack_ns		overran
  *	2 slept		sleeping other than in a poll			slept
- *	3 ahead		at a poll, having had more than ahead_ns	ahead
- *			beyond the least virtual time
+ *	3 ahead		at a poll, or when others end its turn,		ahead
+ *			having had more than ahead_ns beyond the
+ *			least virtual time
  *
  * Rule 3 bounds the gain from any lie about release times: whatever a thread publishes, it gets at
  * most ahead_ns and one slice of 0 with its slack beyond its fair share. The excess is measured in
@@ -24,8 +25,8 @@
 
 #define POLICE_VTIME_MAX (1ull << 38) /* so that the product below fits, for any group weight */
 
-/* Removes a thread from the release queue. Its importance becomes void by rules 1 and 2, but not by
- * rule 3, which is checked at a poll. */
+/* Removes a thread from the release queue. Its importance becomes void, unless it has published one
+ * just now: rule 3, at a poll. */
 LIB_INLINE void police_demote(struct sched_cpu *cpu, ecalls_u32 i) {
 	cpu->cooperative &= ~sched_bit(i);
 	sched_entity(cpu, i)->release_ns = SCHED_NEVER;
@@ -58,6 +59,20 @@ LIB_INLINE _Bool police_overran(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 	group_publish(cpu, i, SCHED_NEVER);
 	police_demote(cpu, i);
 	return 1;
+}
+
+/* Rule 3, at the end of a turn without a poll. A thread does not break rule 1 if windows end each
+ * of its turns before its slice and the slack have ended; and while it does not poll, its release
+ * stays due. */
+LIB_INLINE void police_stopped(struct sched_cpu *cpu) {
+	ecalls_u32 i = cpu->running;
+
+	if (!sched_in(cpu->cooperative & ~cpu->polled, i) ||
+	    police_ahead_ns(cpu, i) <= cpu->options.ahead_ns)
+		return;
+	sched_entity(cpu, i)->ahead++;
+	group_publish(cpu, i, SCHED_NEVER);
+	police_demote(cpu, i);
 }
 
 /* Rule 2. A thread goes to sleep outside a poll. */

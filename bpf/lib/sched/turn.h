@@ -172,7 +172,7 @@ LIB_INLINE void turn_start_plain(struct sched_cpu *cpu, const struct sched_plain
 	cpu->next_release_ns = SCHED_NEVER;
 	cpu->slice_end_ns = cpu->limit_ns = now_ns + fair_turn(cpu);
 	if (cpu->running != SCHED_PLAIN) {
-		fair_unqueue(cpu);
+		fair_unqueue(cpu, plain ? plain->vtime : cpu->vtime);
 		cpu->protected_ns = now_ns + FAIR_SHORT_NS;
 		cpu->woke = 0;
 	}
@@ -209,7 +209,7 @@ LIB_GLOBAL int turn_start(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 who,
 	cpu->next_release_ns = who < SCHED_ENTITIES ? release_next(cpu, who, now_ns) : SCHED_NEVER;
 	turn_limit(cpu, who, now_ns);
 	if (who == SCHED_PLAIN && cpu->running != SCHED_PLAIN)
-		fair_unqueue(cpu);
+		fair_unqueue(cpu, plain ? plain->vtime : cpu->vtime);
 	cpu->charged_ns = now_ns;
 	cpu->running = who;
 	if (plain) {
@@ -251,6 +251,8 @@ LIB_INLINE void turn_stop(struct sched_cpu *cpu, _Bool waits, ecalls_u64 now_ns)
 	}
 	fair_update(cpu, now_ns);
 	police_overran(cpu, now_ns);
+	if (waits)
+		police_stopped(cpu);
 	if (waits && cpu->running == SCHED_PLAIN) {
 		fair_yield(cpu);
 		fair_queue(cpu, cpu->plain.vtime);

@@ -134,7 +134,7 @@ impl Machine {
     /// A thread that begins at a time. Returns its number.
     pub fn add(&mut self, spec: Spec, start_ns: u64, script: impl Script + 'static) -> usize {
         let number = self.threads.len();
-        let mut thread = Thread::new(spec, Box::new(script));
+        let mut thread = Thread::new(spec, Box::new(script), self.processors.len());
         let processor = &mut self.processors[spec.cpu];
         let group = spec.group.map_or(NOBODY, |group| processor.groups[group]);
         thread.plain.group = group;
@@ -313,14 +313,12 @@ impl Machine {
         self.decided_at.1 += 1;
         self.account(cpu);
         if let Some(number) = self.take_next(cpu) {
-            self.note_rivals(cpu);
             self.stop(cpu, true);
             self.start(cpu, PLAIN, false, number);
             return self.arm(cpu);
         }
         let queue = self.processors[cpu].waiting();
         let choice = self.processors[cpu].policy.choose(now, &queue);
-        self.note_rivals(cpu);
         let may_balance = choice.why == why::FAIR && !self.processors[cpu].policy.is_owed();
         let taken = may_balance.then(|| self.balance(cpu)).flatten();
         if choice.keep == 0 || taken.is_some() {
@@ -344,6 +342,7 @@ impl Machine {
         thread.since_ns = self.now;
         thread.left_ns = thread.left_ns.saturating_sub(ran);
         thread.figures.ran_ns += ran;
+        thread.had_ns[cpu] = self.now;
         let processor = &mut self.processors[cpu];
         if processor.policy.claims == 0 {
             processor.passed_ns += ran;

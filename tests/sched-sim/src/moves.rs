@@ -7,7 +7,7 @@
 use crate::machine::{Machine, Processor};
 use crate::policy::{Load, Look, Move, NOBODY, Queue, Wants};
 use crate::script::Chance;
-use crate::thread::State;
+use crate::thread::{State, Thread};
 
 /// A turn of a thread: the slice where others wait, and up to a tick more.
 const TURN_NS: u64 = 8_000_000;
@@ -58,28 +58,17 @@ impl Processor {
         }
     }
 
-    /// The least virtual time of its plain threads, up to date; none: nobody is there. Those that
-    /// are before all others by their credit do not count.
-    fn least(&self, now: u64) -> Option<u64> {
+    /// The least virtual time of its plain threads, up to date; that of the policy while nobody is
+    /// there, or somebody is before all others by credit: such a thread is the first one.
+    fn least(&self, now: u64) -> u64 {
         let policy = &self.policy;
-        let is_owed = |vtime: u64| vtime.wrapping_sub(policy.vtime).cast_signed() < 0;
-        let mut waiting = self.queue.iter().map(|waiting| waiting.0);
-        let first = waiting.find(|vtime| !is_owed(*vtime));
+        let beyond = |vtime: u64| vtime.wrapping_sub(policy.vtime).cast_signed().max(0);
         let weight = u64::from(policy.plain.weight.max(1));
         let ran = now.saturating_sub(policy.charged_ns) * 100 / weight;
         let running = self.running.map(|_| policy.plain.vtime.wrapping_add(ran));
-        let running = running.filter(|vtime| !is_owed(*vtime));
-        let earlier = |a: u64, b: u64| {
-            if (a.wrapping_sub(b)).cast_signed() < 0 {
-                a
-            } else {
-                b
-            }
-        };
-        match (first, running) {
-            (Some(first), Some(running)) => Some(earlier(first, running)),
-            (first, running) => first.or(running),
-        }
+        let first = self.queue.first().map(|waiting| waiting.0);
+        let least = first.into_iter().chain(running).map(beyond).min();
+        policy.vtime.wrapping_add_signed(least.unwrap_or(0))
     }
 }
 
@@ -95,9 +84,7 @@ impl Machine {
     /// CPU time by which a thread is ahead of the first of those that are on a CPU, at least 0.
     fn ahead_ns(&self, number: usize, cpu: usize) -> u64 {
         let thread = &self.threads[number];
-        let Some(least) = self.processors[cpu].least(self.now) else {
-            return 0;
-        };
+        let least = self.processors[cpu].least(self.now);
         let ahead = thread.plain.vtime.wrapping_sub(least).cast_signed().max(0);
         ahead.unsigned_abs() * u64::from(thread.spec.weight) / 100
     }
@@ -118,8 +105,7 @@ impl Machine {
         }
         thread.cpu = to;
         let after = self.ahead_ns(number, to);
-        let is_alone = self.processors[to].least(self.now).is_none();
-        if self.tick_ns == 0 || is_alone || after.abs_diff(before) <= TURN_NS + CREDIT_NS {
+        if self.tick_ns == 0 || after.abs_diff(before) <= TURN_NS + CREDIT_NS {
             return;
         }
         self.wrong.get_or_insert_with(|| {
@@ -281,31 +267,9 @@ impl Machine {
         }
     }
 
-    /// Notes for those that wait for a CPU how many turns others may have first.
-    pub(crate) fn note_rivals(&mut self, cpu: usize) {
-        if self.tick_ns == 0 {
-            return;
-        }
-        let processor = &self.processors[cpu];
-        let waiting = processor.queue.iter().map(|waiting| waiting.1);
-        let all: Vec<_> = waiting.chain(processor.running).collect();
-        for &number in &all {
-            let own = u64::from(self.threads[number].spec.weight);
-            // In hundredths: a turn, or as much more as the rival is heavier.
-            let turns = |rival: &usize| {
-                let weight = u64::from(self.threads[*rival].spec.weight);
-                100.max(weight * 100 / own)
-            };
-            let rivals = all.iter().map(turns).sum();
-            let thread = &mut self.threads[number];
-            thread.rivals = thread.rivals.max(rivals);
-        }
-    }
-
     /// Says so if a plain thread that runs now has waited for too long.
-    pub(crate) fn was_late(&mut self, number: usize) -> Option<String> {
-        let thread = &mut self.threads[number];
-        let rivals = std::mem::take(&mut thread.rivals);
+    pub(crate) fn was_late(&self, number: usize) -> Option<String> {
+        let thread = &self.threads[number];
         if self.tick_ns == 0
             || self.has_real_time
             || thread.entity != NOBODY
@@ -313,8 +277,16 @@ impl Machine {
         {
             return None;
         }
+        // In hundredths: a turn of each thread that had the CPU meanwhile, or as much more as that
+        // is heavier.
+        let turns = |rival: &Thread| {
+            let weight = u64::from(rival.spec.weight) * 100;
+            100.max(weight / u64::from(thread.spec.weight))
+        };
+        let had_it = |rival: &&Thread| rival.had_ns[thread.cpu] > thread.since_ns;
+        let rivals: u64 = self.threads.iter().filter(had_it).map(turns).sum();
         let waited = self.now - thread.since_ns;
-        let most = TURNS * TURN_NS * rivals.max(100) / 100;
+        let most = TURNS * TURN_NS * (100 + rivals) / 100;
         (waited > most).then(|| {
             format!(
                 "thread {number} has waited for {waited} ns at {} ns: at most {most} ns",

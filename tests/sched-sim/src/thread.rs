@@ -140,8 +140,8 @@ pub(crate) struct Thread {
     pub(crate) left_ns: u64,
     pub(crate) since_ns: u64,
     pub(crate) wait: Wait,
-    /// Turns of others that it may have to wait for, by weight, and since it waits.
-    pub(crate) rivals: u64,
+    /// When it last had each CPU.
+    pub(crate) had_ns: Vec<u64>,
     /// Messages that were sent to it, and whether it sleeps until one comes.
     pub(crate) inbox: u32,
     /// It has woken, and has not run since.
@@ -152,7 +152,7 @@ pub(crate) struct Thread {
 }
 
 impl Thread {
-    pub(crate) fn new(spec: Spec, script: Box<dyn Script>) -> Self {
+    pub(crate) fn new(spec: Spec, script: Box<dyn Script>, cpus: usize) -> Self {
         Self {
             spec,
             script,
@@ -168,7 +168,7 @@ impl Thread {
             left_ns: 0,
             since_ns: 0,
             wait: Wait::default(),
-            rivals: 0,
+            had_ns: vec![0; cpus],
             inbox: 0,
             woken: false,
             receives: false,

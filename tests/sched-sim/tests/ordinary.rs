@@ -7,6 +7,7 @@ use sched_sim::ordinary::{self, Mover, TICK_NS};
 use sched_sim::policy::Options;
 use sched_sim::script::Hog;
 use sched_sim::thread::Spec;
+use sched_sim::world;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -25,6 +26,22 @@ fn ordinary_threads_run_soon_and_lose_nothing_by_moving_nor_beside_entities() {
             assert_eq!(first, ordinary::run(seed, 2 * SECOND), "seed {seed}");
         }
     }
+}
+
+/// In the first two, threads waited behind one that had come from another CPU far ahead of them.
+#[test]
+fn machines_that_broke_a_rule_once_keep_it() {
+    for seed in [1795527767, 583655475, 358004329, 1000426, 2003984, 2004030] {
+        for run in [ordinary::run, ordinary::run_by_choices] {
+            let run = run(seed, 2 * SECOND);
+            assert!(run.is_ok(), "{run:?}");
+        }
+    }
+    let run = world::run(5005347, 2 * SECOND);
+    assert!(
+        run.is_ok(),
+        "windows ended each turn of one that did not poll: {run:?}"
+    );
 }
 
 /// A real-time thread has one of two CPUs, but for what the kernel leaves to others.

@@ -241,6 +241,54 @@ fn only_a_thread_that_a_choice_would_take_is_next() {
     assert!(!cpu.is_next(&woken, 0, true));
 }
 
+/// One that comes from another CPU runs at once, and may be far ahead. That is no reason to let
+/// those that wake begin far ahead of who waits here, neither then nor when it has gone again.
+#[test]
+fn thread_that_is_ahead_and_runs_first_leaves_the_least_virtual_time_to_who_waits() {
+    let comes_and_runs = |waits: u64| {
+        let mut cpu = cpu();
+        cpu.choose(0, &waiting(10 * MS, waits));
+        let mut far = plain(50 * MS);
+        cpu.ready_plain(&mut far, 0);
+        cpu.start(PLAIN, Some(&far), 0);
+        cpu
+    };
+    let mut cpu = comes_and_runs(1);
+    cpu.stop(MS);
+    assert_eq!(cpu.vtime, 10 * MS);
+    for sleeps in [true, false] {
+        let mut cpu = comes_and_runs(2);
+        // It sleeps, or another CPU takes it back.
+        match sleeps {
+            true => cpu.stop_for_good(MS),
+            false => cpu.stop(MS),
+        }
+        cpu.choose(2 * MS, &waiting(20 * MS, 2));
+        cpu.start(PLAIN, Some(&plain(20 * MS)), 2 * MS);
+        cpu.stop_for_good(7 * MS);
+        assert_eq!(cpu.vtime, 20 * MS, "the other one may have as little");
+    }
+}
+
+/// Two threads hand the CPU to each other without a choice, and nobody reports who waits.
+#[test]
+fn least_virtual_time_follows_two_threads_that_hand_the_cpu_to_each_other() {
+    let mut cpu = cpu();
+    let mut threads = [plain(10 * MS), plain(10 * MS)];
+    for thread in &mut threads {
+        cpu.ready_plain(thread, 0);
+    }
+    for turn in 0..10 {
+        let thread = &mut threads[turn % 2];
+        let now = turn as u64 * MS;
+        cpu.start(PLAIN, Some(thread), now);
+        cpu.yields();
+        cpu.stop(now + MS);
+        thread.vtime = cpu.plain.vtime;
+    }
+    assert!(cpu.vtime > 14 * MS, "{}", cpu.vtime);
+}
+
 #[test]
 fn thread_that_was_alone_has_had_no_more_than_anybody() {
     let mut cpu = cpu();
@@ -637,6 +685,25 @@ fn rule_3_virtual_time_beyond_the_threshold_demotes() {
     assert!(!cpu.is_cooperative(a));
     assert_eq!(cpu.entity(a).ahead, 1);
     assert_eq!(cpu.choose(now + 2, &waiting(0, 1)).who, PLAIN);
+}
+
+/// Windows, say: it does not break rule 1, and its release stays due while it does not poll.
+#[test]
+fn rule_3_holds_for_a_thread_whose_turns_others_end_before_the_slack_does() {
+    let mut cpu = cpu();
+    let a = sleeper(&mut cpu, 0, 0);
+    cpu.choose(0, &waiting(0, 1));
+    cpu.ready(a, 0);
+    let mut now = 0;
+    while cpu.choose(now, &waiting(0, 1)).who == a {
+        assert!(now < 22 * MS, "ahead");
+        cpu.start(a, None, now);
+        now += MS / 2;
+        cpu.stop(now);
+    }
+    let entity = cpu.entity(a);
+    assert_eq!((entity.overran, entity.ahead), (0, 1));
+    assert!(now > 20 * MS, "as far as allowed");
 }
 
 /// The only one that waits is the hog that the releases of the others keep from running.
