@@ -25,6 +25,7 @@ fn main() {
         "bpf/lib/sched",
         "bpf/ecode",
         "bpf/event",
+        "bpf/net",
         "bpf/service",
         COMPARE,
         BASELINE,
@@ -39,6 +40,7 @@ fn main() {
     for folder in [
         "bpf/ecode",
         "bpf/event",
+        "bpf/net",
         "bpf/service",
         "bpf/sched",
         COMPARE,

@@ -10,6 +10,8 @@
 #include "bpf/lib/sample.h"
 #include "bpf/lib/histogram.h"
 #include "bpf/lib/select.h"
+#include "bpf/lib/frame.h"
+#include "bpf/lib/window.h"
 
 struct table {
 	size_t heap_size;
@@ -46,6 +48,10 @@ struct table {
 	ecalls_u32 (*bits_count)(ecalls_u64);
 	ecalls_u32 (*bits_lowest)(ecalls_u64);
 	ecalls_u32 (*bits_log2)(ecalls_u64);
+	int (*window_take)(struct ecalls_window *, ecalls_u64, ecalls_u64, ecalls_u64);
+	ecalls_u64 (*window_missing)(const struct ecalls_window *);
+	ecalls_u64 window_silence_ns;
+	int (*frame_check)(const struct ecalls_wire *, ecalls_u32);
 };
 
 static ecalls_u32 heap_count(const struct heap *h) {
@@ -95,4 +101,8 @@ const struct table TABLE = {
 	.bits_count = bits_count,
 	.bits_lowest = bits_lowest,
 	.bits_log2 = bits_log2,
+	.window_take = window_take,
+	.window_missing = window_missing,
+	.window_silence_ns = WINDOW_SILENCE_NS,
+	.frame_check = frame_check,
 };

@@ -25,6 +25,7 @@ pub mod ecode;
 pub mod event;
 pub mod fate;
 pub mod handler;
+pub mod lane;
 pub mod message;
 pub mod sched;
 pub mod service;
@@ -33,6 +34,7 @@ pub mod text;
 pub mod upload;
 pub mod user;
 pub mod version;
+pub mod wire;
 
 pub use channel::{Channel, DropReason, Id, Layout, Lost, SlotUse, State, Up};
 pub use coop::Coop;

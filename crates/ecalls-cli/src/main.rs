@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod channel;
 mod completions;
 mod daemon;
 mod doctor;
@@ -46,6 +47,7 @@ enum Command {
     Watch(watch::Args),
     Raise(raise::Args),
     Service(service::Args),
+    Channel(channel::Args),
     Stat(stat::Args),
     Explain(explain::Args),
     Ecode(ecode::Args),
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
         Command::Watch(args) => watch::run(args),
         Command::Raise(args) => raise::run(args),
         Command::Service(args) => service::run(args),
+        Command::Channel(args) => channel::run(args),
         Command::Stat(args) => stat::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Ecode(args) => ecode::run(args),

@@ -57,7 +57,7 @@ Keys with --json: service, kind, target, offered (number of subscriptions to whi
 offered; 0 if there is none, or if the event waits for its release time), waits (whether it has a
 release time).";
 
-fn pair(text: &str) -> Result<(String, String), String> {
+pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("data is given as field=value, for example celsius=21".to_owned()),
@@ -123,7 +123,7 @@ fn event<'a>(args: &Args, kind: u32, data: &'a [u8]) -> Raise<'a> {
 }
 
 /// The event's data from the given fields; the error names the wrong field.
-fn data(format: &Format, fields: &[(String, String)]) -> Result<Vec<u8>, Failure> {
+pub(crate) fn data(format: &Format, fields: &[(String, String)]) -> Result<Vec<u8>, Failure> {
     let pairs = || fields.iter().map(|(name, value)| (&**name, &**value));
     for (name, value) in pairs() {
         if let Err(Error::Invalid { expected, .. }) = format.write([(name, value)]) {
@@ -149,7 +149,7 @@ fn application_service(ecalls: &Ecalls, name: &str) -> Result<ServiceInfo, Failu
 }
 
 /// Number and name of a kind that is given by name or number; 0 if none is given.
-fn find_kind(info: &ServiceInfo, given: Option<&str>) -> Result<(u32, String), Failure> {
+pub(crate) fn find_kind(info: &ServiceInfo, given: Option<&str>) -> Result<(u32, String), Failure> {
     let names: Vec<&str> = info.kinds().collect();
     let named = |kind: usize| {
         names

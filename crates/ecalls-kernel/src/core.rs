@@ -12,6 +12,7 @@ pub mod channel;
 mod fast_call;
 mod fate;
 pub mod handler;
+pub mod lane;
 pub(crate) mod load;
 pub mod look;
 pub mod measure;

@@ -7,6 +7,7 @@
 pub mod baseline;
 pub mod confined;
 pub(crate) mod instance;
+pub(crate) mod interface;
 pub(crate) mod link;
 pub(crate) mod lock;
 pub mod objects;

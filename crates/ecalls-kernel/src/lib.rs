@@ -11,8 +11,8 @@
 //! - [`probe`]: the features of this kernel;
 //! - [`ecode`]: E-code programs in the kernel; [`environment`]: the names that they may use;
 //! - [`core`]: the core, one per machine, or per instance: loading and joining it; [`channel`],
-//!   [`subscription`], [`service`], [`socket`]: the objects of an [`owner`]; [`handler`]: E-code
-//!   as actions of subscriptions; [`stat`]: its counters; [`measure`]: its costs;
+//!   [`subscription`], [`service`], [`socket`], [`lane`]: the objects of an [`owner`]; [`handler`]:
+//!   E-code as actions of subscriptions; [`stat`]: its counters; [`measure`]: its costs;
 //! - [`access`]: the interface of the core for a program that hosts it, or for a client of the
 //!   daemon; [`handle`]: the program's objects; [`downcall`]: its calls; [`upload`]: texts that are
 //!   sent to the daemon; [`refusal`]: errors that the daemon returns;
@@ -36,11 +36,13 @@ pub mod scheduler;
 
 pub use access::{downcall, handle, raise, refusal, upload};
 pub use core::{
-    builtin, channel, handler, look, measure, owner, service, socket, stat, subscription, user,
+    builtin, channel, handler, lane, look, measure, owner, service, socket, stat, subscription,
+    user,
 };
 pub use ecode::{environment, handwritten};
 pub use error::{Error, Result};
 pub use kernel::instance::{lock_path, socket_path};
+pub use kernel::interface::sender;
 pub use kernel::peer::{has_read_all, peer_process, take_descriptors};
 pub use kernel::sys::{
     descriptor_of, enable_statistics, is_root, map_ids, may_host, now_ns, pidfd, wait_readable,

@@ -57,6 +57,7 @@ const ONLY_IN_HEADERS: &[&str] = &[
     "ecalls_welcome",
     "ecalls_refused",
     "ecalls_service_view",
+    "ecalls_lane_source",
     "ecalls_subscription_view",
     "ecalls_channel_view",
     "ecalls_queue_view",
@@ -310,7 +311,7 @@ fn programs_of_the_objects_are_those_of_the_loader() {
 fn every_source_of_the_kernel_side_is_an_object_of_the_loader() {
     let bpf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf");
     let mut sources = BTreeSet::new();
-    for folder in ["event", "service"] {
+    for folder in ["event", "net", "service"] {
         for entry in std::fs::read_dir(bpf.join(folder)).expect("it is in the repository") {
             let name = entry.expect("it is readable").file_name();
             let name = name.to_string_lossy();

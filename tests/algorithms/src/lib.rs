@@ -15,6 +15,9 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt;
 
+use ecalls_abi::lane::Window;
+use ecalls_abi::wire::Wire;
+
 /// An entry of the heap, as `struct heap_entry` has it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,6 +69,10 @@ pub struct Table {
     pub bits_count: extern "C" fn(u64) -> u32,
     pub bits_lowest: extern "C" fn(u64) -> u32,
     pub bits_log2: extern "C" fn(u64) -> u32,
+    window_take: unsafe extern "C" fn(*mut Window, u64, u64, u64) -> c_int,
+    window_missing: unsafe extern "C" fn(*const Window) -> u64,
+    pub window_silence_ns: u64,
+    frame_check: unsafe extern "C" fn(*const Wire, u32) -> c_int,
 }
 
 unsafe extern "C" {
@@ -92,6 +99,26 @@ impl Table {
         // SAFETY: the C function stores one u64 through the pointer, which is a local's.
         let allowed = unsafe { (self.bucket_next)(tat, now_ns, interval_ns, burst, &raw mut next) };
         (allowed, next)
+    }
+}
+
+impl Table {
+    /// Takes a frame: 0 fresh, 1 duplicate, 2 stale.
+    pub fn window_take(&self, window: &mut Window, epoch: u64, sequence: u64, now_ns: u64) -> i32 {
+        // SAFETY: the C function reads and writes the struct, whose layout a test compares.
+        unsafe { (self.window_take)(window, epoch, sequence, now_ns) }
+    }
+
+    /// Frames that have not arrived.
+    pub fn window_missing(&self, window: &Window) -> u64 {
+        // SAFETY: the C function reads the struct.
+        unsafe { (self.window_missing)(window) }
+    }
+
+    /// Checks a header: -1, or why the frame is refused.
+    pub fn frame_check(&self, wire: &Wire, bytes: u32) -> i32 {
+        // SAFETY: the C function reads the struct.
+        unsafe { (self.frame_check)(wire, bytes) }
     }
 }
 

@@ -7,8 +7,8 @@
 use std::mem::offset_of;
 
 use ecalls_abi::{
-    audience, channel, coop, downcall, ecode, event, fate, handler, message, sched, service,
-    subscription, upload, user, version,
+    audience, channel, coop, downcall, ecode, event, fate, handler, lane, message, sched, service,
+    subscription, upload, user, version, wire,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -579,6 +579,48 @@ pub(crate) const STRUCTS: &[Struct] = &[
             skipped
         ]
     ),
+    describe!(
+        "ecalls_wire",
+        wire::Wire,
+        [
+            magic, version, size, channel, host, epoch, sequence, format, request, sinks, left_ns,
+            kind, r#type, priority, attributes, number, value
+        ]
+    ),
+    describe!(
+        "ecalls_lane_channel",
+        lane::LaneChannel,
+        [
+            id,
+            format,
+            host,
+            epoch,
+            sent,
+            owner_start,
+            owner,
+            uid,
+            service,
+            pad
+        ]
+    ),
+    describe!(
+        "ecalls_lane_count",
+        lane::LaneCount,
+        [frames, raised, refused]
+    ),
+    describe!("ecalls_lane_key", lane::LaneKey, [channel, host]),
+    describe!(
+        "ecalls_window",
+        lane::Window,
+        [
+            epoch, first, highest, seen, former, fresh, duplicate, stale, last_ns
+        ]
+    ),
+    describe!(
+        "ecalls_lane_source",
+        lane::LaneSource,
+        [lock, window, told_ns, value]
+    ),
     describe!("ecalls_effect", ecode::Effect, [kind, number, value]),
     describe!(
         "ecalls_frame",
@@ -654,6 +696,9 @@ pub(crate) const STRUCTS: &[Struct] = &[
 pub(crate) const CONSTANTS: &[Constant] = constants! {
     version: ABI_VERSION DATA_MAX SERVICES_MAX SUBSCRIPTIONS_MAX SUBSCRIBERS_MAX CHANNELS_MAX
         ACTIONS_MAX HANDLERS_MAX NAME_MAX FORMAT_MAX TIMERS_MAX USERS_MAX;
+    lane: LANE_CHANNELS LANE_SOURCES FRAME_SIZE FRAME_VERSION FRAME_MALFORMED FRAME_FORMAT
+        FRAME_OWN FRAME_CLOSED FRAME_DUPLICATE FRAME_STALE FRAME_SOURCES FRAME_REASONS;
+    wire: WIRE_MAGIC WIRE_VERSION WIRE_PORT WIRE_ATTRIBUTES WIRE_KINDS;
     audience: AUDIENCE_ROWS AUDIENCE_MAX AUDIENCE_PID AUDIENCE_UID AUDIENCE_FREE AUDIENCE_USED
         AUDIENCE_RETIRED;
     fate: FATES FATE_SELDOM_NS;

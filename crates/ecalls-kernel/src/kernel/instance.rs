@@ -27,6 +27,8 @@ const NAME_MAX: usize = 31;
 /// The paths of an instance.
 #[derive(Debug)]
 pub(crate) struct Paths {
+    /// `None`: the machine's usual core.
+    name: Option<String>,
     /// The lock of the core; only root can open it, so no other user can hold it.
     pub(crate) lock: PathBuf,
     /// The daemon's socket.
@@ -38,6 +40,7 @@ impl Paths {
     fn of(name: Option<&str>) -> Result<Paths> {
         let Some(name) = name else {
             return Ok(Paths {
+                name: None,
                 lock: "/run/ecalls.lock".into(),
                 socket: SOCKET_PATH.into(),
             });
@@ -51,6 +54,7 @@ impl Paths {
             });
         }
         Ok(Paths {
+            name: Some(name.to_owned()),
             lock: format!("/run/ecalls@{name}.lock").into(),
             socket: format!("/run/ecalls@{name}/socket").into(),
         })
@@ -71,6 +75,14 @@ pub(crate) fn paths() -> Result<&'static Paths> {
     let name = name.as_ref().map(|name| name.to_string_lossy());
     let paths = Paths::of(name.as_deref())?;
     Ok(PATHS.get_or_init(|| paths))
+}
+
+/// The instance's name; `None`: the machine's usual core.
+///
+/// # Errors
+/// [`Error::Invalid`] if the environment names none that is possible.
+pub(crate) fn name() -> Result<Option<&'static str>> {
+    Ok(paths()?.name.as_deref())
 }
 
 /// The file by which programs that host this instance's core find each other.

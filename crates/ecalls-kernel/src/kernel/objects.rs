@@ -25,6 +25,8 @@ pub enum Role {
     Pinned,
     /// Attached for a short time, to start periodic work.
     Moment,
+    /// Attached to a network interface while a channel is open on it.
+    Interface,
     /// Run by system call.
     Run,
     /// A mechanism of the fast call.
@@ -128,6 +130,7 @@ pub(crate) const OBJECTS: &[Object] = &[
     object!("cgroup", optional: true, part: true),
     object!("segment", optional: true, part: true),
     object!("effect", optional: true, part: true),
+    object!("ingress", optional: true, part: true),
 ];
 
 /// The object that each service in E-code loads for itself (bpf/ecode/meeting.h).
@@ -194,6 +197,7 @@ pub const PROGRAMS: &[Program] = programs! {
     "segment_list" in "segment": Role::Run;
     "effects" in "effect": Role::Effects;
     "pinned" in "pinned": Role::Pinned;
+    "lane_ingress" in "ingress": Role::Interface;
 };
 
 /// Programs, and those that take their place and name before Linux 6.15 (bpf/event/pinned.h).
@@ -291,6 +295,11 @@ pub const MAPS: &[&str] = &[
     "event_sinks",
     "spin_queues",
     "pinned_calls",
+    "lane_channels",
+    "lane_ids",
+    "lane_sources",
+    "lane_counts",
+    "lane_buffers",
 ];
 
 /// The maps that only one part has, and that part.
@@ -305,6 +314,11 @@ pub const PART_MAPS: &[(&str, &str)] = &[
     ("reclaims", "memory"),
     ("samplers", "cgroup"),
     ("group_states", "cgroup"),
+    ("lane_channels", "ingress"),
+    ("lane_ids", "ingress"),
+    ("lane_sources", "ingress"),
+    ("lane_counts", "ingress"),
+    ("lane_buffers", "ingress"),
 ];
 
 /// The part that has this map; `None`: the map belongs to the core.

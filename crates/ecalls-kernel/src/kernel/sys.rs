@@ -56,6 +56,46 @@ pub(crate) fn attach_cgroup(
     owned(fd, "attaching a program to a control group")
 }
 
+/// Attaches a program to what an interface of this network namespace receives, by a link.
+pub(crate) fn attach_interface(program: BorrowedFd<'_>, index: u32) -> Result<OwnedFd> {
+    let action = "attaching a program to an interface";
+    let index = i32::try_from(index).map_err(|_| Error::from_io(action, Errno::NODEV.into()))?;
+    // SAFETY: no options are passed; the program's descriptor is open.
+    let fd = unsafe {
+        libbpf_sys::bpf_link_create(
+            program.as_raw_fd(),
+            index,
+            libbpf_sys::BPF_TCX_INGRESS,
+            std::ptr::null(),
+        )
+    };
+    owned(fd, action)
+}
+
+/// The programs on what an interface receives, at most 64: ids of each and of its link.
+pub(crate) fn interface_links(index: u32) -> Result<Vec<(u32, u32)>> {
+    const MOST: usize = 64;
+    let action = "reading the programs of an interface";
+    let target = i32::try_from(index).map_err(|_| Error::from_io(action, Errno::NODEV.into()))?;
+    let (mut programs, mut links) = ([0; MOST], [0; MOST]);
+    let mut options = libbpf_sys::bpf_prog_query_opts {
+        sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as libbpf_sys::size_t,
+        prog_ids: programs.as_mut_ptr(),
+        link_ids: links.as_mut_ptr(),
+        ..Default::default()
+    };
+    options.__bindgen_anon_1.count = MOST as u32;
+    // SAFETY: the options name two arrays that are alive, and how many numbers each has room for.
+    let error = unsafe {
+        libbpf_sys::bpf_prog_query_opts(target, libbpf_sys::BPF_TCX_INGRESS, &raw mut options)
+    };
+    if error < 0 {
+        return Err(Error::from_errno(action, i64::from(error)));
+    }
+    let used = programs.into_iter().zip(links);
+    Ok(used.take_while(|(program, _)| *program != 0).collect())
+}
+
 /// Opens a tracepoint by its number, on every CPU and for every process, so that a program can be
 /// attached to it.
 pub(crate) fn open_tracepoint(id: u64) -> Result<OwnedFd> {

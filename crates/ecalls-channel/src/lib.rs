@@ -1,0 +1,22 @@
+//! Channels among hosts (KECho): an event that one host submits becomes an event of every host to
+//! which it is sent, in the kernel of each, without a process there that receives it.
+//!
+//! A host opens a channel by a name, a format and a network interface ([`Channel`]). From then on
+//! the channel is a service of the same name, to which programs subscribe as to any service; a
+//! filter at the sink (IN, KECho) is a handler in E-code of a subscription. A [`Publisher`] submits
+//! events: [`frame`] has their form between hosts.
+//!
+//! Frames are not repeated and not encrypted: a channel is for events that are small, frequent and
+//! soon replaced by the next one, among hosts of a network whose hosts are trusted. Each source
+//! numbers its frames, and each sink counts those that are missing ([`source`]).
+
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod channel;
+pub mod frame;
+mod publisher;
+pub mod source;
+
+pub use channel::Channel;
+pub use publisher::{Publisher, Sent};

@@ -1,0 +1,54 @@
+//! What the tests share: whether they may run, and a network of their own.
+
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use ecalls::Ecalls;
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+
+/// How long anything that should happen may take on a busy machine, or on an emulated one.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long to wait for something that should not happen.
+pub(crate) const QUIET: Duration = Duration::from_millis(60);
+
+/// The core, or None where the test may not run: without `ECALLS_TEST_ROOT`.
+pub(crate) fn core() -> Option<Ecalls> {
+    if std::env::var_os("ECALLS_TEST_ROOT").is_none() {
+        eprintln!("skipped: needs root and ECALLS_TEST_ROOT=1");
+        return None;
+    }
+    Some(Ecalls::host().expect("root can open the core on a supported kernel"))
+}
+
+/// Moves this thread into a new network namespace, which ends with it.
+pub(crate) fn own_network() {
+    // SAFETY: a thread's network namespace concerns no memory.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.expect("root may");
+    ip("link set lo up");
+}
+
+/// Runs `ip` with these arguments in the namespace of this thread.
+pub(crate) fn ip(arguments: &str) -> String {
+    let mut command = Command::new("ip");
+    let ended = limit::ended(command.args(arguments.split(' ')), PATIENCE);
+    assert_eq!(ended.code, 0, "ip {arguments}: {ended:?}");
+    ended.out
+}
+
+/// Whether `ip` accepts these arguments: what the kernel lacks, it refuses.
+pub(crate) fn succeeds(arguments: &str) -> bool {
+    let mut command = Command::new("ip");
+    limit::ended(command.args(arguments.split(' ')), PATIENCE).code == 0
+}
+
+/// Waits until `done`, at most [`PATIENCE`].
+pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < PATIENCE, "waited too long: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

@@ -1,0 +1,271 @@
+//! Four hosts on one bridge, each a network namespace with a core of its own (an instance): every
+//! frame that a host sends is fresh or missing at every other host, also when a link is cut. Needs
+//! root, `ip`, and a kernel with veth and bridge.
+//!
+//! The hosts are this test binary again, told by an environment variable to be one. All of the
+//! network ends with the threads and processes that are in it.
+
+#![allow(unsafe_code, reason = "the harness moves threads between namespaces")]
+
+mod harness;
+
+use std::io::{BufRead, Write};
+use std::net::IpAddr;
+use std::process::{Command, Stdio};
+
+use ecalls::Ecalls;
+use ecalls_channel::frame::Submission;
+use ecalls_channel::source::channels;
+use ecalls_channel::{Channel, Publisher};
+use harness::{PATIENCE, ip, own_network, succeeds, wait_until};
+use limit::{Lines, Running};
+use serde_json::{Value, json};
+
+/// Set: this process is the host with this number.
+const HOST: &str = "ECALLS_TEST_HOST";
+const HOSTS: u8 = 4;
+const CHANNEL: &str = "load";
+
+/// Of interfaces that are made in this namespace: what IPv6 sends by itself would be counted by the
+/// bridge. Without IPv6 there is no such file.
+const WITHOUT_IP6: &str = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
+
+/// Frames of each host before, while and after the last host's link is cut.
+const BEFORE: u64 = 200;
+const CUT: u64 = 100;
+const AFTER: u64 = 50;
+
+fn address(host: u8) -> IpAddr {
+    IpAddr::from([10, 77, 0, host])
+}
+
+fn hardware(host: u8) -> String {
+    format!("02:00:00:00:77:{host:02x}")
+}
+
+/// Not a test: what a host does. It says its thread's number, waits until it has an interface, and
+/// then does what the lines of its input say.
+#[test]
+fn host() {
+    let Ok(number) = std::env::var(HOST) else {
+        return;
+    };
+    let number: u8 = number.parse().expect("a number");
+    own_network();
+    let _ = std::fs::write(WITHOUT_IP6, "1");
+    println!("\nthread {}", rustix::thread::gettid().as_raw_nonzero());
+    let mut lines = std::io::stdin().lock().lines();
+    let mut next = || lines.next().expect("a line").expect("readable");
+    assert_eq!(next(), "go");
+    configure(number);
+    let ecalls = Ecalls::host().expect("a core");
+    let channel = Channel::open(&ecalls, CHANNEL, "u64 value", "", "eth").expect("it");
+    let mut memory = ecalls.channel().ring(4096).open().expect("a channel");
+    let _subscription = ecalls
+        .subscribe(CHANNEL)
+        .expect("it")
+        .memory(&memory)
+        .install();
+    let others = (1..=HOSTS).filter(|other| *other != number).map(address);
+    let publisher = Publisher::new(&ecalls, CHANNEL, others).expect("it is open");
+    println!("\nready {:x}", channel.host());
+    loop {
+        let line = next();
+        match line.split_once(' ') {
+            Some(("publish", count)) => publish(&publisher, count.parse().expect("a number")),
+            _ if line == "report" => println!("\n{}", report(&ecalls)),
+            _ if line == "read" => {
+                let mut events = 0;
+                while memory.try_recv().is_some() {
+                    events += 1;
+                }
+                println!("\nevents {events}");
+            }
+            _ => panic!("{line:?}"),
+        }
+    }
+}
+
+/// Addresses, and those of the other hosts' interfaces: nothing is asked on the network.
+fn configure(number: u8) {
+    ip(&format!("addr add {}/24 dev eth", address(number)));
+    ip("link set eth up");
+    for other in (1..=HOSTS).filter(|other| *other != number) {
+        ip(&format!(
+            "neigh add {} lladdr {} dev eth nud permanent",
+            address(other),
+            hardware(other)
+        ));
+    }
+}
+
+fn publish(publisher: &Publisher, count: u64) {
+    for value in 0..count {
+        let data = value.to_ne_bytes().to_vec();
+        let submission = Submission {
+            data,
+            ..Submission::default()
+        };
+        publisher.submit(&submission).expect("submitted");
+    }
+    println!("\npublished");
+}
+
+fn report(ecalls: &Ecalls) -> Value {
+    let (all, _) = channels(ecalls).expect("the channels");
+    let [stat] = &all[..] else { panic!("{all:?}") };
+    let sources = stat.sources.iter().map(|(host, source)| {
+        let window = source.window;
+        let seen = [
+            window.fresh,
+            window.missing(),
+            window.duplicate,
+            window.stale,
+        ];
+        (format!("{host:x}"), json!(seen))
+    });
+    json!({
+        "sent": stat.channel.sent, "frames": stat.count.frames, "raised": stat.count.raised,
+        "sources": Value::Object(sources.collect()),
+    })
+}
+
+struct Host {
+    number: u8,
+    running: Running,
+    lines: Lines,
+    input: std::process::ChildStdin,
+    id: String,
+}
+
+impl Host {
+    /// Starts a host, whose interface is connected to the bridge of this thread's namespace.
+    fn start(number: u8) -> Host {
+        let mut command = Command::new(std::env::current_exe().expect("this binary"));
+        command
+            .args(["--exact", "host", "--nocapture"])
+            .env(HOST, number.to_string())
+            .env("ECALLS_INSTANCE", format!("test-host-{number}"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut running = Running::start(&mut command);
+        let mut lines = running.lines();
+        let thread = lines.find("thread ", PATIENCE);
+        let thread = thread.rsplit(' ').next().expect("its number");
+        ip(&format!(
+            "link add port{number} type veth peer name eth address {} netns {thread}",
+            hardware(number)
+        ));
+        ip(&format!("link set port{number} master bridge"));
+        ip(&format!("link set port{number} up"));
+        let mut input = running.input().expect("a pipe");
+        writeln!(input, "go").expect("it reads");
+        let ready = lines.find("ready ", PATIENCE);
+        let id = ready.rsplit(' ').next().expect("its id").to_owned();
+        Host {
+            number,
+            running,
+            lines,
+            input,
+            id,
+        }
+    }
+
+    fn tell(&mut self, line: &str) {
+        writeln!(self.input, "{line}").expect("it reads");
+    }
+
+    fn report(&mut self) -> Value {
+        self.tell("report");
+        serde_json::from_str(&self.lines.find("{", PATIENCE)).expect("JSON")
+    }
+}
+
+/// Each host publishes so many events, one host after the other.
+fn all_publish(hosts: &mut [Host], count: u64) {
+    for host in hosts {
+        host.tell(&format!("publish {count}"));
+        host.lines.find("published", PATIENCE);
+    }
+}
+
+/// Packets that came from the host, as the bridge's port has counted them.
+fn packets(number: u8) -> u64 {
+    let text = ip(&format!("-j -s link show port{number}"));
+    let shown: Value = serde_json::from_str(&text).expect("JSON");
+    shown[0]["stats64"]["rx"]["packets"]
+        .as_u64()
+        .expect("a number")
+}
+
+#[test]
+fn frames_of_every_host_are_fresh_or_missing_at_every_other() {
+    if std::env::var_os(HOST).is_some() || std::env::var_os("ECALLS_TEST_ROOT").is_none() {
+        return;
+    }
+    own_network();
+    let _ = std::fs::write(WITHOUT_IP6, "1");
+    if !succeeds("link add bridge type bridge") || !succeeds("link add probe type veth") {
+        eprintln!("skipped: this kernel has no bridge or no veth");
+        return;
+    }
+    ip("link set bridge up");
+    let mut hosts: Vec<Host> = (1..=HOSTS).map(Host::start).collect();
+    all_publish(&mut hosts, BEFORE);
+    ip(&format!("link set port{HOSTS} down"));
+    all_publish(&mut hosts, CUT);
+    ip(&format!("link set port{HOSTS} up"));
+    wait_until("the link is back", || {
+        ip(&format!("link show port{HOSTS}")).contains("state forwarding")
+            || ip(&format!("-d link show port{HOSTS}")).contains("state forwarding")
+    });
+    all_publish(&mut hosts, AFTER);
+    let sent = BEFORE + CUT + AFTER;
+    let ids: Vec<String> = hosts.iter().map(|host| host.id.clone()).collect();
+    for host in &mut hosts {
+        let expected = |other: u8| match other == HOSTS || host.number == HOSTS {
+            true => [BEFORE + AFTER, CUT, 0, 0],
+            false => [sent, 0, 0, 0],
+        };
+        let others = (1..=HOSTS).filter(|other| *other != host.number);
+        let sources: serde_json::Map<_, _> = others
+            .map(|other| (ids[usize::from(other) - 1].clone(), json!(expected(other))))
+            .collect();
+        let fresh: u64 = sources
+            .values()
+            .map(|seen| seen[0].as_u64().expect("a number"))
+            .sum();
+        // The last frames may be on their way.
+        wait_until("all frames have arrived", || {
+            host.report()["raised"] == json!(fresh)
+        });
+        let report = host.report();
+        assert_eq!(
+            report["sources"],
+            Value::Object(sources),
+            "at host {}",
+            host.number
+        );
+        assert_eq!(report["sent"], json!(sent));
+        assert_eq!(
+            report["frames"],
+            json!(fresh),
+            "a bridge floods what it does not know"
+        );
+        host.tell("read");
+        let events = host.lines.find("events ", PATIENCE);
+        assert_eq!(events, format!("events {}", fresh + sent), "with its own");
+    }
+    // The bridge counts what came through each port, without us.
+    for number in 1..HOSTS {
+        assert_eq!(
+            packets(number),
+            sent * u64::from(HOSTS - 1),
+            "of host {number}"
+        );
+    }
+    assert_eq!(packets(HOSTS), (BEFORE + AFTER) * u64::from(HOSTS - 1));
+    for host in &mut hosts {
+        host.running.kill(PATIENCE);
+    }
+}

@@ -1,0 +1,397 @@
+//! `ecalls channel`: channels among hosts. An event that is published on one host becomes an event
+//! of the others, in their kernels.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use ecalls::{Ecalls, Format};
+use ecalls_abi::lane::{FRAME_REASON_NAMES, FRAME_REASONS, LaneCount, LaneSource};
+use ecalls_channel::frame::Submission;
+use ecalls_channel::source::{LaneStat, channels, host_text};
+use ecalls_channel::{Channel, Publisher};
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
+
+use crate::duration;
+use crate::exit::{Failure, Outcome};
+use crate::output::{Output, Table, note};
+use crate::process;
+use crate::raise::{data, find_kind, pair};
+use crate::stop::Stop;
+
+/// Exchange events with other hosts
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Open(OpenArgs),
+    Pub(PubArgs),
+    List(ListArgs),
+}
+
+/// Open a channel on this host and hold it until interrupted
+#[derive(Debug, clap::Args)]
+#[command(after_help = OPEN_HELP)]
+struct OpenArgs {
+    /// Name of the channel, the same on each host, at most 31 bytes without blanks
+    name: String,
+    /// Network interface on which frames arrive; the hosts on its network must be trusted
+    #[arg(long, value_name = "INTERFACE")]
+    interface: String,
+    /// Format of its data, as fields of a C struct, the same on each host
+    #[arg(long, default_value = "u64 value")]
+    format: String,
+    /// Names of its kinds of events, separated by blanks
+    #[arg(long, default_value = "event")]
+    kinds: String,
+    /// End after this time
+    #[arg(long = "for", value_name = "TIME", value_parser = duration::parse_positive)]
+    time: Option<Duration>,
+    /// Print the channel's counters as one JSON object at the end
+    #[arg(long)]
+    json: bool,
+}
+
+const OPEN_HELP: &str = "\
+Example, on two hosts of one network, as root:
+  ecalls channel open load --interface eth0 --format 'u32 cpu; u32 free_mib' &
+  ecalls watch load --where 'cpu > 80'
+and on the second one, if the first has the address 10.0.0.1:
+  ecalls channel pub load --to 10.0.0.1 cpu=95
+
+The channel is a service of the same name on this host. Frames that other hosts send become its
+events where they arrive, in the kernel; filters of subscriptions run there, too. A frame with
+another format is refused. Keys with --json: see `ecalls channel list --help`.
+
+This needs root, and Linux 6.6 or newer. A host that runs the daemon cannot open channels yet.";
+
+/// Publish an event on a channel: to other hosts, and to subscriptions on this one
+#[derive(Debug, clap::Args)]
+#[command(after_help = PUB_HELP)]
+struct PubArgs {
+    /// Name of the channel, which a program on this host has open
+    channel: String,
+    /// Data, by the field names of the channel's format; other fields are 0. Arrays: name=1,2,3
+    #[arg(value_name = "FIELD=VALUE", value_parser = pair)]
+    fields: Vec<(String, String)>,
+    /// Addresses of the hosts that get the event
+    #[arg(long = "to", value_name = "ADDRESS", value_delimiter = ',')]
+    sinks: Vec<IpAddr>,
+    /// Kind of the event, by name or number
+    #[arg(long)]
+    kind: Option<String>,
+    /// Discard the event where it is not delivered within this time
+    #[arg(long, value_name = "TIME", value_parser = duration::parse_positive)]
+    deadline: Option<Duration>,
+    /// Priority, for channels whose slots are used by priority; 0 is the most urgent
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    priority: u32,
+    /// Type, for channels whose slots are used by type
+    #[arg(long = "type", default_value_t = 0, value_name = "N")]
+    slot_type: u32,
+    /// Attributes of this host that travel with the event, by their numbers, 0 to 31
+    #[arg(long = "attribute", value_name = "N=VALUE", value_parser = attribute)]
+    attributes: Vec<(u8, u64)>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+const PUB_HELP: &str = "\
+Keys with --json: channel, sequence (number of the frame), sinks (hosts to which it was sent),
+failed (an object: reason by address of a host to which it could not be sent), offered
+(subscriptions on this host).";
+
+/// List the channels that are open on this host, their counters and their sources
+#[derive(Debug, clap::Args)]
+#[command(after_help = LIST_HELP)]
+struct ListArgs {
+    /// Print one JSON object per line
+    #[arg(long)]
+    json: bool,
+}
+
+const LIST_HELP: &str = "\
+Keys with --json: channel, host (this host, as others see it), owner (process id), sent (frames of
+this host), frames, raised (frames that became events), refused (an object: count by reason),
+sources (other hosts: host, fresh, missing, duplicate, stale, attributes by number and told_ns, when
+they were told). From the first frame that arrived on, a source has sent fresh + missing frames. The
+last object, whose channel is null, counts frames that name no channel of this host.";
+
+fn attribute(text: &str) -> Result<(u8, u64), String> {
+    let (number, value) = pair(text)?;
+    match (number.parse(), value.parse()) {
+        (Ok(number @ 0..32), Ok(value)) => Ok((number, value)),
+        _ => Err("an attribute is a number below 32 and its value, for example 3=40".to_owned()),
+    }
+}
+
+/// Opens, publishes or lists.
+pub(crate) fn run(args: &Args) -> Outcome {
+    match &args.command {
+        Command::Open(args) => open(args),
+        Command::Pub(args) => publish(args),
+        Command::List(args) => list(args),
+    }
+}
+
+fn open(args: &OpenArgs) -> Outcome {
+    let stop = Stop::on_signals()?;
+    let ecalls = Ecalls::open()?;
+    let OpenArgs {
+        name,
+        format,
+        kinds,
+        ..
+    } = args;
+    let channel = Channel::open(&ecalls, name, format, kinds, &args.interface)?;
+    note(format!(
+        "opened {name} on {} as host {}; watch it with `ecalls watch {name}`",
+        args.interface,
+        host_text(channel.host())
+    ));
+    stop.sleep(args.time.unwrap_or(Duration::MAX));
+    let (stats, _) = channels(&ecalls)?;
+    let own: Vec<Row> = stats
+        .iter()
+        .filter(|stat| stat.name == *name)
+        .map(Row::new)
+        .collect();
+    let mut out = Output::new(args.json);
+    print(&mut out, &own)?;
+    out.flush()
+}
+
+fn publish(args: &PubArgs) -> Outcome {
+    let name = &args.channel;
+    let ecalls = Ecalls::join()?.ok_or_else(|| {
+        Failure::usage(format!(
+            "no channel {name:?} is open on this host: `ecalls channel open {name} ...` opens it"
+        ))
+    })?;
+    let publisher = Publisher::new(&ecalls, name, args.sinks.iter().copied())?;
+    let info = ecalls.access().service_named(name)?.info;
+    let (kind, kind_name) = find_kind(&info, args.kind.as_deref())?;
+    let left = args.deadline.map_or(0, |time| time.as_nanos());
+    let sent = publisher.submit(&Submission {
+        data: data(&Format::parse(info.format())?, &args.fields)?,
+        kind,
+        slot_type: args.slot_type,
+        priority: args.priority,
+        left_ns: u64::try_from(left).unwrap_or(u64::MAX),
+        attributes: args.attributes.clone(),
+    })?;
+    let mut out = Output::new(args.json);
+    let failed: Vec<_> = sent
+        .failed
+        .iter()
+        .map(|(sink, error)| (sink.ip(), error))
+        .collect();
+    if args.json {
+        out.object(&Published {
+            channel: name,
+            sequence: sent.sequence,
+            sinks: sent.sinks,
+            failed: Pairs(
+                failed
+                    .iter()
+                    .map(|(ip, error)| (ip.to_string(), error.to_string()))
+                    .collect(),
+            ),
+            offered: sent.offered,
+        })?;
+    } else {
+        out.line(format!(
+            "published {name} {kind_name} as frame {}: sent to {} of {} hosts, offered to {} \
+             subscriptions here",
+            sent.sequence,
+            sent.sinks,
+            args.sinks.len(),
+            sent.offered
+        ))?;
+    }
+    out.flush()?;
+    for (ip, error) in failed {
+        note(format!("{ip}: {error}"));
+    }
+    Ok(())
+}
+
+/// A published event, as printed with `--json`.
+#[derive(Debug, Serialize)]
+struct Published<'a> {
+    channel: &'a str,
+    sequence: u64,
+    sinks: usize,
+    failed: Pairs<String>,
+    offered: i64,
+}
+
+fn list(args: &ListArgs) -> Outcome {
+    let mut out = Output::new(args.json);
+    let (stats, unnamed) = match Ecalls::join()? {
+        Some(ecalls) => channels(&ecalls)?,
+        None => {
+            note("no core runs on this host, so no channel is open");
+            Default::default()
+        }
+    };
+    let mut rows: Vec<Row> = stats.iter().map(Row::new).collect();
+    if args.json {
+        rows.push(Row::unnamed(&unnamed));
+    } else if unnamed.frames > 0 {
+        note(format!(
+            "frames that name no channel of this host: {}",
+            unnamed.frames
+        ));
+    }
+    print(&mut out, &rows)?;
+    out.flush()
+}
+
+/// Keys that are not known before, with their values.
+#[derive(Debug, Default)]
+struct Pairs<V>(Vec<(String, V)>);
+
+impl<V: Serialize> Serialize for Pairs<V> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (key, value) in &self.0 {
+            map.serialize_entry(key, value)?;
+        }
+        map.end()
+    }
+}
+
+/// A channel, as printed with `--json`.
+#[derive(Debug, Default, Serialize)]
+struct Row {
+    channel: Option<String>,
+    host: Option<String>,
+    owner: Option<u32>,
+    sent: u64,
+    frames: u64,
+    raised: u64,
+    refused: Pairs<u64>,
+    sources: Vec<Source>,
+}
+
+#[derive(Debug, Serialize)]
+struct Source {
+    host: String,
+    fresh: u64,
+    missing: u64,
+    duplicate: u64,
+    stale: u64,
+    attributes: Pairs<u64>,
+    told_ns: u64,
+}
+
+impl Row {
+    fn unnamed(count: &LaneCount) -> Row {
+        let reasons = (0..FRAME_REASONS).filter(|reason| count.refused[*reason] > 0);
+        let named = |reason: usize| (FRAME_REASON_NAMES[reason].to_owned(), count.refused[reason]);
+        Row {
+            frames: count.frames,
+            raised: count.raised,
+            refused: Pairs(reasons.map(named).collect()),
+            ..Row::default()
+        }
+    }
+
+    fn new(stat: &LaneStat) -> Row {
+        Row {
+            channel: Some(stat.name.clone()),
+            host: Some(host_text(stat.channel.host)),
+            owner: Some(stat.channel.owner),
+            sent: stat.channel.sent,
+            sources: stat
+                .sources
+                .iter()
+                .map(|(host, source)| Source::new(*host, source))
+                .collect(),
+            ..Row::unnamed(&stat.count)
+        }
+    }
+}
+
+impl Source {
+    fn new(host: u64, source: &LaneSource) -> Source {
+        let window = &source.window;
+        let told = source
+            .value
+            .iter()
+            .enumerate()
+            .filter(|(_, value)| **value != 0);
+        Source {
+            host: host_text(host),
+            fresh: window.fresh,
+            missing: window.missing(),
+            duplicate: window.duplicate,
+            stale: window.stale,
+            attributes: Pairs(
+                told.map(|(number, value)| (number.to_string(), *value))
+                    .collect(),
+            ),
+            told_ns: source.told_ns,
+        }
+    }
+}
+
+/// Prints channels as objects or as a table.
+fn print(out: &mut Output, rows: &[Row]) -> Outcome {
+    if out.is_json() {
+        return rows.iter().try_for_each(|row| out.object(row));
+    }
+    let mut table = Table::new(&["CHANNEL", "OWNER", ">SENT", ">FRAMES", ">RAISED", "REFUSED"]);
+    for row in rows {
+        let refused: Vec<_> = row
+            .refused
+            .0
+            .iter()
+            .map(|(name, n)| format!("{name} {n}"))
+            .collect();
+        table.row([
+            row.channel.clone().unwrap_or_default(),
+            row.owner.map(process::show).unwrap_or_default(),
+            row.sent.to_string(),
+            row.frames.to_string(),
+            row.raised.to_string(),
+            refused.join(", "),
+        ]);
+        for source in &row.sources {
+            let attributes = source
+                .attributes
+                .0
+                .iter()
+                .map(|(at, value)| format!(" {at}={value}"));
+            table.note(format!(
+                "from {}: {} fresh, {} missing, {} duplicate, {} stale{}",
+                source.host,
+                source.fresh,
+                source.missing,
+                source.duplicate,
+                source.stale,
+                attributes.collect::<String>()
+            ));
+        }
+    }
+    out.table(&table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attribute_is_a_number_below_32_and_a_value() {
+        assert_eq!(attribute("31=40"), Ok((31, 40)));
+        for text in ["32=1", "-1=1", "load=1", "3", "3=", "3=-1"] {
+            assert!(attribute(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! The lane: channels among hosts whose frames (abi/wire.h) become events in the kernel, on the
+//! interfaces that their programs name (bpf/net/ingress.bpf.c).
+//!
+//! A channel is open on this host while a program holds it: its row in `lane_channels`, its name in
+//! `lane_ids` and the attachment to the interface. If the program is killed, the attachment ends at
+//! once and the row is removed when another channel is opened; until then its frames, which a
+//! further program on the interface can still see, are refused as CLOSED.
+//!
+//! Every sender of this host takes the numbers of its frames from the row, so that one host is one
+//! source for the others, whatever number of programs publish.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ecalls_abi::lane::{LANE_CHANNELS, LaneChannel, LaneCount, LaneKey, LaneSource};
+use ecalls_abi::wire::text_id;
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::core::Core;
+use crate::core::owner::Owner;
+use crate::error::{Error, Result};
+use crate::kernel::instance;
+use crate::kernel::interface::Interface;
+use crate::kernel::lock::lock;
+use crate::kernel::table::{Mapped, Table, lookup};
+
+/// The object file with the lane's maps and program.
+const PART: &str = "ingress";
+
+/// Where a kernel says that interrupts are threads, which can be preempted.
+const REALTIME: &str = "/sys/kernel/realtime";
+
+/// The channels of a core, as far as frames concern them.
+#[derive(Debug)]
+struct Rows {
+    table: Table<LaneChannel>,
+    view: Mapped<LaneChannel>,
+}
+
+impl Rows {
+    fn of(core: &Core) -> Result<Rows> {
+        let map = core.map("lane_channels")?;
+        let copy = MapHandle::try_from(map);
+        Ok(Rows {
+            table: Table::new(copy.map_err(|error| Error::from_bpf("opening a table", &error))?),
+            view: Mapped::map(map, LANE_CHANNELS)?,
+        })
+    }
+}
+
+/// A channel that this process has opened. Dropping it closes the channel on this host.
+#[derive(Debug)]
+pub struct HostedLane {
+    /// The first field, so that no frame arrives any more when the row is removed.
+    _link: OwnedFd,
+    numbers: Numbers,
+    owner: Owner,
+    /// The process that opened it.
+    host: u32,
+}
+
+/// The numbers of this host's frames on a channel, for every program that publishes there.
+#[derive(Debug)]
+pub struct Numbers {
+    core: Arc<Core>,
+    rows: Rows,
+    index: u32,
+    channel: LaneChannel,
+}
+
+impl Numbers {
+    /// Those of the channel of that name, which a program of this host has opened.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`] if none has.
+    pub fn of(core: Arc<Core>, name: &str) -> Result<Numbers> {
+        let unknown = || Error::Unknown {
+            what: "channel",
+            name: name.to_owned(),
+            hint: "a program of this host opens it: `ecalls channel open`".to_owned(),
+        };
+        if core.living_part(PART)?.is_none() {
+            return Err(unknown());
+        }
+        let index = find(&core, text_id(name))?.ok_or_else(unknown)?;
+        let rows = Rows::of(&core)?;
+        let channel = rows.table.get(index)?;
+        match is_held(&core, &channel) {
+            true => Ok(Numbers {
+                core,
+                rows,
+                index,
+                channel,
+            }),
+            false => Err(unknown()),
+        }
+    }
+
+    /// The number of the next frame, which the caller then sends.
+    pub fn next(&self) -> u64 {
+        let sent = std::mem::offset_of!(LaneChannel, sent);
+        // Relaxed: nobody learns anything else from the number.
+        let word = self.rows.view.word(self.index, sent);
+        word.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The channel's row as it was opened.
+    pub fn channel(&self) -> &LaneChannel {
+        &self.channel
+    }
+
+    /// The core.
+    pub fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+}
+
+impl HostedLane {
+    /// Opens the channel `name` on the interface: frames that arrive there become events of the
+    /// application service at index `service`, which belongs to the same owner.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for an unknown interface and for a channel that is open already,
+    /// [`Error::Denied`] without CAP_NET_ADMIN, [`Error::Unsupported`] before Linux 6.6,
+    /// [`Error::LimitReached`].
+    pub fn open(
+        core: Arc<Core>,
+        owner: &Owner,
+        name: &str,
+        service: u32,
+        interface: &str,
+    ) -> Result<HostedLane> {
+        if std::fs::read(REALTIME).is_ok_and(|text| text.starts_with(b"1")) {
+            return Err(Error::Unsupported {
+                feature: "frames that become events in the kernel",
+                since: "a kernel without PREEMPT_RT",
+            });
+        }
+        let interface = Interface::named(interface)?;
+        core.part(PART)?;
+        let rows = Rows::of(&core)?;
+        let channel = LaneChannel {
+            id: text_id(name),
+            format: text_id(core.service_info(service)?.format()),
+            host: host_id(interface)?,
+            epoch: now(),
+            owner_start: owner.start_ns,
+            owner: owner.pid,
+            uid: owner.uid,
+            service,
+            ..LaneChannel::default()
+        };
+        let _lock = lock()?;
+        let index = take_row(&core, &rows, name, &channel)?;
+        let attached = core
+            .program("lane_ingress")
+            .and_then(|program| interface.attach(program))
+            .inspect_err(|_| {
+                let _ = forget(&core, &rows, index);
+            });
+        Ok(HostedLane {
+            _link: attached?,
+            numbers: Numbers {
+                core: Arc::clone(&core),
+                rows,
+                index,
+                channel,
+            },
+            owner: *owner,
+            host: std::process::id(),
+        })
+    }
+
+    /// The numbers of its frames.
+    pub fn numbers(&self) -> &Numbers {
+        &self.numbers
+    }
+}
+
+impl Drop for HostedLane {
+    fn drop(&mut self) {
+        // A forked child has a copy; the channel belongs to its parent.
+        if self.host != std::process::id() {
+            return;
+        }
+        let Ok(_lock) = lock() else { return };
+        let Numbers {
+            core, rows, index, ..
+        } = &self.numbers;
+        let Ok(row) = rows.table.get(*index) else {
+            return;
+        };
+        if row.owner == self.owner.pid && row.owner_start == self.owner.start_ns {
+            let _ = forget(core, rows, *index);
+        }
+    }
+}
+
+/// Writes the channel into a free row, and its id into the map of ids. The caller holds the lock.
+fn take_row(core: &Core, rows: &Rows, name: &str, channel: &LaneChannel) -> Result<u32> {
+    let mut free = None;
+    for index in 1..LANE_CHANNELS as u32 {
+        let row = rows.table.get(index)?;
+        if row.id != 0 && !is_held(core, &row) {
+            forget(core, rows, index)?;
+        } else if row.id == channel.id {
+            return Err(Error::Invalid {
+                what: "the channel",
+                given: name.to_owned(),
+                expected: "one that is not open on this host yet",
+            });
+        } else if row.id != 0 {
+            continue;
+        }
+        free = free.or(Some(index));
+    }
+    let index = free.ok_or(Error::LimitReached {
+        which: "channels among hosts of one core",
+        limit: LANE_CHANNELS - 1,
+    })?;
+    let zeros = LaneCount::default();
+    counts(core)?.set_per_cpu(index, &zeros)?;
+    rows.table.set(index, channel)?;
+    core.map("lane_ids")?
+        .update(channel.id.as_bytes(), &index.to_ne_bytes(), MapFlags::ANY)
+        .map_err(|error| Error::from_bpf("opening a channel", &error))?;
+    Ok(index)
+}
+
+/// Removes a channel, and what is known of its sources. The caller holds the lock.
+fn forget(core: &Core, rows: &Rows, index: u32) -> Result<()> {
+    let row = rows.table.get(index)?;
+    let failed = |error| Error::from_bpf("closing a channel", &error);
+    core.map("lane_ids")?
+        .delete(row.id.as_bytes())
+        .map_err(failed)?;
+    rows.table.set(index, &LaneChannel::default())?;
+    let sources = core.map("lane_sources")?;
+    for (key, _) in sources_of(core, row.id)? {
+        sources.delete(key.as_bytes()).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Whether the program that opened the channel lives.
+fn is_held(core: &Core, row: &LaneChannel) -> bool {
+    let identity = core.identify(row.owner);
+    identity.is_ok_and(|identity| identity.start_ns == row.owner_start)
+}
+
+fn find(core: &Core, id: u64) -> Result<Option<u32>> {
+    lookup(core.map("lane_ids")?, id.as_bytes(), "looking a channel up")
+}
+
+fn counts(core: &Core) -> Result<Table<LaneCount>> {
+    let map = MapHandle::try_from(core.map("lane_counts")?);
+    map.map(Table::new)
+        .map_err(|error| Error::from_bpf("opening a table", &error))
+}
+
+fn sources_of(core: &Core, channel: u64) -> Result<Vec<(LaneKey, LaneSource)>> {
+    let map = core.map("lane_sources")?;
+    let mut found = Vec::new();
+    for key in map.keys() {
+        let Ok(key) = LaneKey::read_from_bytes(&key) else {
+            continue;
+        };
+        if key.channel != channel {
+            continue;
+        }
+        // With the lock of the kernel side, so that the numbers belong together. One that has just
+        // been removed is left out.
+        let bytes = map
+            .lookup(key.as_bytes(), MapFlags::LOCK)
+            .map_err(|error| Error::from_bpf("reading a source", &error))?;
+        let source = bytes.and_then(|bytes| LaneSource::read_from_bytes(&bytes).ok());
+        found.extend(source.map(|source| (key, source)));
+    }
+    found.sort_by_key(|(key, _)| key.host);
+    Ok(found)
+}
+
+/// A channel that is open on this host, with its counters.
+#[derive(Clone, Debug)]
+pub struct LaneStat {
+    /// The name of its service, which is its own.
+    pub name: String,
+    /// Its row.
+    pub channel: LaneChannel,
+    /// Its frames, summed over CPUs.
+    pub count: LaneCount,
+    /// Other hosts that have sent frames.
+    pub sources: Vec<(u64, LaneSource)>,
+}
+
+/// The channels that are open on this host, and the count of frames that named none of them.
+///
+/// # Errors
+/// Those of reading the tables.
+pub fn lanes(core: &Core) -> Result<(Vec<LaneStat>, LaneCount)> {
+    if core.living_part(PART)?.is_none() {
+        return Ok((Vec::new(), LaneCount::default()));
+    }
+    let (rows, counts) = (Rows::of(core)?, counts(core)?);
+    let mut found = Vec::new();
+    for index in 1..LANE_CHANNELS as u32 {
+        let channel = rows.table.get(index)?;
+        if channel.id == 0 || !is_held(core, &channel) {
+            continue;
+        }
+        let sources = sources_of(core, channel.id)?.into_iter();
+        found.push(LaneStat {
+            name: core.service_info(channel.service)?.name().to_owned(),
+            channel,
+            count: sum(&counts, index)?,
+            sources: sources.map(|(key, source)| (key.host, source)).collect(),
+        });
+    }
+    Ok((found, sum(&counts, 0)?))
+}
+
+fn sum(counts: &Table<LaneCount>, index: u32) -> Result<LaneCount> {
+    let mut sum = LaneCount::default();
+    for one in counts.per_cpu(index)? {
+        sum.frames += one.frames;
+        sum.raised += one.raised;
+        for (to, from) in sum.refused.iter_mut().zip(one.refused) {
+            *to += from;
+        }
+    }
+    Ok(sum)
+}
+
+/// This host as others know it: the interface's hardware address, which no other host of the
+/// network has, and above it 16 bits of the instance's name. Without an address: what identifies
+/// the machine.
+fn host_id(interface: Interface) -> Result<u64> {
+    let name = instance::name()?.map_or(0, text_id);
+    let address = interface.address;
+    let mut bytes = [0; 8];
+    bytes[2..].copy_from_slice(&address);
+    if address != [0; 6] {
+        return Ok(u64::from_be_bytes(bytes) | (name & 0xffff) << 48);
+    }
+    let machine = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    Ok((text_id(machine.trim()) ^ name).max(1))
+}
+
+/// The time of the real-time clock, ns: never 0.
+fn now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let ns = now.map_or(0, |time| time.as_nanos());
+    u64::try_from(ns).unwrap_or(u64::MAX).max(1)
+}

@@ -1,0 +1,149 @@
+//! A network interface of this process's network namespace, and the sockets that send frames
+//! through one.
+
+use std::net::{IpAddr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::net::netdevice::name_to_index;
+use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_reuseaddr};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, ipproto, socket_with};
+
+use crate::error::{Error, Result};
+use crate::kernel::sys;
+
+/// Attempts to attach a program, or to share an attachment that another process gives up meanwhile.
+const ATTEMPTS: u32 = 8;
+
+/// An interface, looked up by its name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Interface {
+    pub(crate) index: u32,
+    /// Its hardware address; zeros if it has none.
+    pub(crate) address: [u8; 6],
+}
+
+impl Interface {
+    /// The interface of that name.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if there is none.
+    pub(crate) fn named(name: &str) -> Result<Interface> {
+        let error =
+            |errno: rustix::io::Errno| Error::from_io("looking up an interface", errno.into());
+        let socket = socket_with(
+            AddressFamily::INET,
+            SocketType::DGRAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .map_err(error)?;
+        let index = name_to_index(&socket, name).map_err(|_| Error::Invalid {
+            what: "the network interface",
+            given: name.to_owned(),
+            expected: "one of this network namespace (`ip link` lists them)",
+        })?;
+        Ok(Interface {
+            index,
+            address: address_of(socket.as_fd(), name)?,
+        })
+    }
+
+    /// Attaches a program to what the interface receives, until the last descriptor of the
+    /// attachment is closed. The kernel attaches a program once, so channels on one interface share
+    /// this.
+    pub(crate) fn attach(self, program: BorrowedFd<'_>) -> Result<OwnedFd> {
+        let id = sys::program_info(program)?.id;
+        for _ in 0..ATTEMPTS {
+            match sys::attach_interface(program, self.index) {
+                Err(Error::Os { source, .. }) if source.raw_os_error() == Some(libc::EEXIST) => {}
+                other => return other,
+            }
+            // It may end before it is opened here: then there is room for another one.
+            let links = sys::interface_links(self.index)?;
+            let link = links.into_iter().find(|(program, _)| *program == id);
+            if let Some(Ok(link)) = link.map(|(_, link)| sys::link_by_id(link)) {
+                return Ok(link);
+            }
+        }
+        Err(Error::Closed("the program on the interface"))
+    }
+}
+
+fn address_of(socket: BorrowedFd<'_>, name: &str) -> Result<[u8; 6]> {
+    // SAFETY: a plain struct, for which zeros are valid.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = libc::c_char::from_ne_bytes([from]);
+    }
+    // SAFETY: `request` is the struct that this ioctl reads and writes, with a name that ends with
+    // 0: name_to_index() has accepted it.
+    let error = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFHWADDR, &raw mut request) };
+    if error < 0 {
+        return Err(Error::last_os("reading the address of an interface"));
+    }
+    // SAFETY: the ioctl has filled this member.
+    let bytes = unsafe { request.ifr_ifru.ifru_hwaddr }.sa_data;
+    Ok(std::array::from_fn(|at| bytes[at].to_ne_bytes()[0]))
+}
+
+/// A socket that sends from `port` to addresses of the same family as `to`. It never sends parts of
+/// a packet: one that is too long for the way is refused with EMSGSIZE. It receives nothing.
+///
+/// # Errors
+/// [`Error::Denied`] without the right to send from a privileged port.
+pub fn sender(port: u16, to: IpAddr) -> Result<UdpSocket> {
+    let error = |errno: rustix::io::Errno| match errno {
+        rustix::io::Errno::ACCESS | rustix::io::Errno::PERM => Error::Denied {
+            action: "sending frames",
+            privilege: "root, or CAP_NET_BIND_SERVICE",
+        },
+        _ => Error::from_io("opening a socket for frames", errno.into()),
+    };
+    let (family, any) = match to {
+        IpAddr::V4(_) => (AddressFamily::INET, IpAddr::from([0; 4])),
+        IpAddr::V6(_) => (AddressFamily::INET6, IpAddr::from([0; 16])),
+    };
+    let socket = socket_with(
+        family,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        Some(ipproto::UDP),
+    )
+    .map_err(error)?;
+    // Several programs of a host publish on its channels.
+    set_socket_reuseaddr(&socket, true).map_err(error)?;
+    set_socket_recv_buffer_size(&socket, 0).map_err(error)?;
+    match to {
+        IpAddr::V4(_) => set_number(
+            &socket,
+            libc::IPPROTO_IP,
+            libc::IP_MTU_DISCOVER,
+            libc::IP_PMTUDISC_DO,
+        )?,
+        IpAddr::V6(_) => set_number(
+            &socket,
+            libc::IPPROTO_IPV6,
+            libc::IPV6_MTU_DISCOVER,
+            libc::IPV6_PMTUDISC_DO,
+        )?,
+    }
+    bind(&socket, &std::net::SocketAddr::new(any, port)).map_err(error)?;
+    Ok(UdpSocket::from(socket))
+}
+
+fn set_number(socket: &OwnedFd, level: i32, name: i32, value: i32) -> Result<()> {
+    // SAFETY: the option's value is an int, which is alive.
+    let error = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of::<i32>() as libc::socklen_t,
+        )
+    };
+    match error {
+        0 => Ok(()),
+        _ => Err(Error::last_os("opening a socket for frames")),
+    }
+}
