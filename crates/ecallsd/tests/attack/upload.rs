@@ -59,6 +59,9 @@ pub(crate) const ROLES: Roles = &[
 /// How long a flood lasts.
 const TIME: Duration = Duration::from_millis(1000);
 
+/// Refused texts of each attacker that are a flood.
+const REFUSALS: u64 = 60;
+
 const SEALS: SealFlags = SealFlags::WRITE
     .union(SealFlags::SHRINK)
     .union(SealFlags::GROW);
@@ -497,6 +500,7 @@ fn change(stage: &mut Stage) {
 fn flood_of_uploads_is_refused_and_leaves_others_alone() {
     let scene = Scene::begin();
     let uid = new_user();
+    let begin = Instant::now();
     let mut attackers = [(); 2].map(|()| start("uploads", uid, &[]));
     // Another user's texts are compiled in between.
     let mut other = start("filters", new_user(), &[]);
@@ -507,13 +511,14 @@ fn flood_of_uploads_is_refused_and_leaves_others_alone() {
         let line = attacker.hear();
         sum += line.parse::<u64>().expect("how many were taken");
     }
+    let seconds = begin.elapsed().as_secs() + 2;
     other.expect("done");
     other.end();
     let view = user(uid).expect("it is connected");
     let refused = view.used[QUOTA_UPLOADS] + view.used[QUOTA_COMPILE];
     eprintln!("  {sum} texts were taken, {refused} refused");
-    assert!(refused > 100, "{view:?}");
-    assert!(sum <= 64 + 20 * 3, "{sum} in a second");
+    assert!(refused >= 2 * REFUSALS, "{view:?}");
+    assert!(sum <= 64 + 20 * seconds, "{sum} in {seconds} s");
     attackers.into_iter().for_each(crate::actor::Actor::end);
     scene.end();
 }
@@ -524,14 +529,17 @@ fn upload(stage: &mut Stage) {
     let (mut raw, ..) = Raw::open().expect("the daemon");
     let request = to_service(number_of(&ecalls, &name));
     let file = text_file("value > 3");
-    let (begin, mut taken) = (Instant::now(), 0u64);
-    while begin.elapsed() < TIME {
-        if let Ok(id) = ask(&mut raw, &request, &file) {
-            taken += 1;
-            let number = u32::try_from(id).expect("an id");
-            let end = Request::Unsubscribe(ecalls_abi::message::Number { number, pad: 0 });
-            raw.value(&end).expect("it is there");
-        }
+    let (begin, mut taken, mut refused) = (Instant::now(), 0u64, 0);
+    // A busy machine takes longer for as many texts.
+    while begin.elapsed() < TIME || (refused < REFUSALS && begin.elapsed() < PATIENCE / 2) {
+        let Ok(id) = ask(&mut raw, &request, &file) else {
+            refused += 1;
+            continue;
+        };
+        taken += 1;
+        let number = u32::try_from(id).expect("an id");
+        let end = Request::Unsubscribe(ecalls_abi::message::Number { number, pad: 0 });
+        raw.value(&end).expect("it is there");
     }
     stage.say(taken);
     stage.hear();
