@@ -59,6 +59,13 @@ static __always_inline u64 timer_next(struct sched_cpu *c, const struct sched_ti
 	return timer->look_ns && timer->look_ns < at ? timer->look_ns : at;
 }
 
+/* Arms a timer for the time in at_ns, or a later one. In an operation of the scheduler, Linux 7.0
+ * and later need memory for that, and may have none: the timer then counts as not armed. */
+static __always_inline void timer_start(struct sched_timer_of *timer, u64 at) {
+	if (bpf_timer_start(&timer->timer, at, BPF_F_TIMER_ABS))
+		timer->at_ns = 0;
+}
+
 /* The timer of a CPU has expired. */
 static int timer_comes(void *map, u32 *cpu, struct sched_timer_of *timer) {
 	struct sched_cpu *c = cpu_of(*cpu);
@@ -70,7 +77,7 @@ static int timer_comes(void *map, u32 *cpu, struct sched_timer_of *timer) {
 	 * If the CPU has armed the timer meanwhile, that time is the newer one. */
 	if (at > now_ns()) {
 		if (at != SCHED_NEVER && !__sync_val_compare_and_swap(&timer->at_ns, 0, at))
-			bpf_timer_start(&timer->timer, at, BPF_F_TIMER_ABS);
+			timer_start(timer, at);
 		return 0;
 	}
 	kick((s32)*cpu, SCX_NUMBER(scx_kick_flags, SCX_KICK_PREEMPT));
@@ -95,7 +102,7 @@ static __always_inline void set_timer(u32 cpu, struct sched_cpu *c, u64 now) {
 		at = now + (timer->past_ns == at ? UNASKED_NS : 0);
 		timer->past_ns = timer->at_ns;
 	}
-	bpf_timer_start(&timer->timer, at, BPF_F_TIMER_ABS);
+	timer_start(timer, at);
 }
 
 #endif

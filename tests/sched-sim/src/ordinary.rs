@@ -20,6 +20,9 @@ pub const WAKE_MOST_NS: u64 = 2 * MS;
 /// ... and so much later for each other thread that sleeps, too, and so is owed as much.
 pub const OWED_MOST_NS: u64 = 2 * MS;
 
+/// Until then threads begin, hogs among them: for once each of these is owed, too.
+const BEGUN_NS: u64 = 100 * MS;
+
 /// Sleeps, and computes for a small part of that time.
 #[derive(Clone, Debug)]
 pub struct Sleeper {
@@ -45,7 +48,9 @@ impl Sleeper {
 impl Script for Sleeper {
     fn next(&mut self, view: &View, figures: &mut Figures) -> Action {
         if let Some(wakes_ns) = self.wakes_ns.take() {
-            figures.tardiness_ns.push(view.now - wakes_ns);
+            if wakes_ns > BEGUN_NS {
+                figures.tardiness_ns.push(view.now - wakes_ns);
+            }
             return Action::Run(self.chance.between(self.run_ns / 2, self.run_ns));
         }
         let ns = self.chance.between(self.sleep_ns / 2, self.sleep_ns);
