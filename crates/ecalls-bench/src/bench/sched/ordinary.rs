@@ -33,22 +33,28 @@ const GOAL_LESS: f64 = 1.1;
 /// that meets its goal leaves this table.
 const REACHED: &[(&str, f64)] = &[
     // On two CPUs.
-    ("ordinary_server_4_hogs_p99", 1.4),
-    ("ordinary_futex", 0.75),
+    ("ordinary_server_4_hogs_p99", 1.3),
+    ("ordinary_futex", 0.85),
     ("ordinary_futex_timed", 0.2),
     ("ordinary_yield", 0.6),
-    ("ordinary_store_4_hogs", 0.75),
-    ("ordinary_store_4_hogs_p99", 1.5),
     // On four, or not in each run.
     ("ordinary_wake_max", 1.6),
-    ("ordinary_server_4_hogs", 0.8),
+    ("ordinary_wake_8_hogs_max", 1.5),
+    ("ordinary_server_4_hogs", 0.85),
     ("ordinary_messages_thread_pipe", 0.85),
     ("ordinary_pipe", 0.85),
-    ("ordinary_futex_4_hogs", 0.2),
     ("ordinary_semaphore_4_hogs", 0.65),
     ("ordinary_hogs_spread", 1.4),
-    ("ordinary_fork_4_hogs", 0.5),
+    ("ordinary_fork_4_hogs", 0.75),
     ("ordinary_thread", 0.85),
+    // They meet their goal, by less than a run may differ.
+    ("ordinary_messages_thread_socket", 0.85),
+    ("ordinary_hogs", 0.85),
+    // EEVDF's value is twice as high in some turns as in others.
+    ("ordinary_store_4_hogs", 0.6),
+    ("ordinary_store_4_hogs_p99", 2.1),
+    ("ordinary_pipe_4_hogs", 0.3),
+    ("ordinary_futex_4_hogs", 0.2),
 ];
 
 /// One figure of a program.
