@@ -12,6 +12,9 @@
 
 #include "channel.h"
 
+#define ECALLS_SLOW_CHAIN 256u
+#define ECALLS_SLOW_FILTERS 24u /* filters that run without the queue; with more, all use it */
+
 struct ecalls_service {
 	ecalls_u32 state;	/* ECALLS_STATE_* */
 	ecalls_u32 owner;	/* process of an application service; 0: built in */
@@ -27,7 +30,8 @@ struct ecalls_service {
 	ecalls_u32 own;		/* built in: subscriptions with scope OWN (abi/audience.h) */
 	ecalls_u32 traced;	/* until when deliveries are traced, in 2^30 ns; 0: they are not */
 	ecalls_u32 count[2];	/* subscriptions in each list */
-	ecalls_u32 slow[2];	/* of these: with more to do than one put (subscription.plain) */
+	ecalls_u32 slow[2];	/* what these do beside one put (subscription.plain): a filter
+				   counts 1, any other chain ECALLS_SLOW_CHAIN */
 	ecalls_u32 slow_own;	/* the same of those with scope OWN */
 	ecalls_u32 pad;
 	ecalls_u32 list[2][ECALLS_SUBSCRIBERS_MAX]; /* indices, in order of delivery */
@@ -84,8 +88,9 @@ struct ecalls_subscription_count {
 	ecalls_u64 failed;   /* of the runs of a handler: E-code that ended in a fault */
 	ecalls_u64 undone;   /* requests of E-code (signal, raise, ...) that could not be done */
 	ecalls_u64 direct;   /* offered and delivered at once; not in `offered` and `delivered` */
+	ecalls_u64 stopped;  /* the same, filtered: not in `offered` and `filtered` */
 };
-ECALLS_STATIC_ASSERT(sizeof(struct ecalls_subscription_count) == 200, "subscription count");
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_subscription_count) == 208, "subscription count");
 
 /* The built-in services, at fixed indices. Application services follow. */
 #define ECALLS_SERVICE_SOCKET 0u

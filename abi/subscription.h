@@ -52,7 +52,9 @@ struct ecalls_subscription {
 	ecalls_u32 channel;	/* whose `lost` element shows its losses; 0: none */
 	ecalls_u64 deadline_ns; /* relative; 0: none. The earlier of this and the event's holds */
 	ecalls_u32 actions;	/* entries of action[] in use */
-	ecalls_u32 plain; /* id of the channel if its only action is MEMORY or USER; 0: otherwise */
+	/* Id of the channel if its last action is MEMORY or USER, and the only one (a plain
+	 * subscription) or behind one handler in E-code (a filter); 0: otherwise */
+	ecalls_u32 plain;
 	/* line 1 */
 	ecalls_u64 receiver_start; /* start time of the receiver (since boot, ns): pid reuse */
 	ecalls_u64 owner_start;	   /* start time of the owner, 0: not compared */

@@ -126,6 +126,7 @@ static __always_inline void settle(const struct outcome *o, const struct ecalls_
 				   u32 index, struct ecalls_subscription_count *n,
 				   const struct ecalls_event *e, u32 action, u64 now_ns) {
 	struct ecalls_lost *lost;
+	struct current *c;
 
 	if (o->pending)
 		return;
@@ -142,7 +143,9 @@ static __always_inline void settle(const struct outcome *o, const struct ecalls_
 				       action));
 		return;
 	}
-	if (e && fate_filtered(o->said, now_ns))
+	/* Only here, because the stack is nearly used up where `e` is 0. */
+	c = e ? current_cpu() : 0;
+	if (c && fate_filtered(c, o->said, now_ns))
 		fate_note(e, s->id, filter_fate(o, action));
 	__sync_fetch_and_add(&n->filtered, 1);
 	lost = lost_of(s->channel);

@@ -19,7 +19,7 @@
  * longer than the kernel's verifier takes for a small program.
  */
 #include "raise.h"
-#include "action.h"
+#include "filter.h"
 #include "queue_timer.h"
 #include "process.h"
 #include "reap.h"
@@ -137,8 +137,12 @@ int BPF_PROG(deliver, int nonce) {
 
 	if (!c || (nonce != TRIGGER_DIRECT && nonce != TRIGGER_DRAIN))
 		return 0;
-	again = c->left;
 	direct = c->direct;
+	if (direct == DIRECT_FILTERS) {
+		c->direct = 0;
+		return walk_filters(ctx, c);
+	}
+	again = c->left;
 	if (!again && !direct && c->busy)
 		return 0;
 	c->busy = 1;

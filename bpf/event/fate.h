@@ -11,14 +11,9 @@
 
 /* Whether to record that a handler ended a chain, `said` with a reason. This is the normal work of
  * filters, so it must cost little, and must not overwrite the records of losses. */
-static __always_inline bool fate_filtered(bool said, u64 now_ns) {
-	u32 zero = 0;
-	struct current *c = bpf_map_lookup_elem(&current_events, &zero);
-	u64 *last_ns;
+static __always_inline bool fate_filtered(struct current *c, bool said, u64 now_ns) {
+	u64 *last_ns = said ? &c->fate.said_ns : &c->fate.filtered_ns;
 
-	if (!c)
-		return false;
-	last_ns = said ? &c->fate.said_ns : &c->fate.filtered_ns;
 	if (now_ns - *last_ns < ECALLS_FATE_SELDOM_NS)
 		return false;
 	*last_ns = now_ns;

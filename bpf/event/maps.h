@@ -129,6 +129,8 @@ struct fate_notes {
 	u64 said_ns;	 /* and of the last one about a handler that did so with a reason */
 };
 
+#define DIRECT_FILTERS 2
+
 /* The event that one CPU is delivering. Only code that runs with preemption off uses it, and while
  * `busy` is set, an interrupt that raises an event queues it instead of delivering it. */
 struct current {
@@ -147,7 +149,7 @@ struct current {
 	u32 waits;  /* 0: no event in this CPU's queue is ready */
 	/* 1: `event` must be delivered. Another core's trigger reaches this dispatcher too, and
 	 * must not deliver it again. */
-	u32 direct;
+	u32 direct;  /* DIRECT_FILTERS: to plain subscriptions and filters only (filter.h) */
 	u32 fresh;   /* 1: `now_ns` is the time; set only while a trigger of our own runs */
 	u32 expired; /* 1 + the CPU whose queue's timer has expired on this one; 0: none */
 	u32 runs;    /* number of times that the dispatcher ran here */

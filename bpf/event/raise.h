@@ -5,7 +5,8 @@
  *
  * raise() checks for subscriptions, accounts for the event, adds the time stamp, and
  *   - if nothing waits on this CPU and the release time has come, delivers it at once: by itself
- *     if each subscription only stores events in memory (walk.h), else by the dispatcher;
+ *     if each subscription only stores events in memory (walk.h), by the walk of filter.h if some
+ *     have a filter before, else by the dispatcher;
  *   - else queues it by deadline and lets the dispatcher run.
  * The dispatcher (deliver.bpf.c) is one program on the tracepoint bpf_trigger_tp, which the kernel
  * function bpf_modify_return_test_tp() fires from every context that can raise.
@@ -220,22 +221,17 @@ static __always_inline int raise_nested(const struct raise *r, const u64 *data, 
 	return result;
 }
 
-/* Whether raise() itself delivers the current event. */
-static __always_inline bool raise_is_plain(const struct current *c, const struct ecalls_service *s,
-					   u32 list) {
-	if (s->slow[list & 1] | s->slow_own | (c->event.flags & ECALLS_EVENT_CPU))
-		return false;
-	return c->event.target != ECALLS_TARGET_WAKE_ONE &&
+/* Whether the current event needs neither the queue nor the dispatcher, provided that its
+ * subscriptions do not. */
+static __always_inline bool raise_is_plain(const struct current *c,
+					   const struct ecalls_service *s) {
+	return !(c->event.flags & ECALLS_EVENT_CPU) && c->event.target != ECALLS_TARGET_WAKE_ONE &&
 	       c->now_ns >> TRACE_TIME_SHIFT >= s->traced &&
 	       !is_late(c->event.deadline_ns, c->now_ns);
 }
 
 /* Counts an event that raise() itself has offered to so many subscriptions. */
-static __always_inline void raise_counted(struct current *c, int offered) {
-	struct ecalls_service_count *n = count_of_service(c->event.service);
-
-	if (!n)
-		return;
+static __always_inline void raise_counted(struct ecalls_service_count *n, int offered) {
 	if (offered) {
 		n->direct++;
 		return;
@@ -284,35 +280,52 @@ static __always_inline bool raise_waits(struct current *c, u32 cpu) {
 	return *(volatile u32 *)&c->waits && queue_waits(cpu);
 }
 
+/* Offers the current event to plain subscriptions and filters. Returns false if the program of the
+ * filters did not run. */
+static __always_inline bool raise_filtered(struct current *c) {
+	barrier();
+	c->direct = DIRECT_FILTERS;
+	barrier();
+	bpf_modify_return_test_tp(TRIGGER_DIRECT);
+	return !*(volatile u32 *)&c->direct;
+}
+
 /* Delivers the current event at once, to the service's list `list` and to its audience. */
-static __always_inline int raise_now(struct current *c, const struct ecalls_service *s, u32 list,
-				     u32 locked) {
-	u32 cpu = c->event.cpu;
+static __always_inline int raise_now(struct current *c, const struct ecalls_service *s,
+				     struct ecalls_service_count *n, u32 list, u32 locked) {
+	u32 cpu = c->event.cpu, slow = s->slow[list & 1] + s->slow_own;
 	int result;
 
-	if (RAISE_PLAIN && raise_is_plain(c, s, list)) {
-		walk_begin(c, list);
-		result = walk_plain(c);
-		raise_counted(c, result);
-		barrier();
-		c->busy = 0;
-		barrier();
-	} else {
+	if (!RAISE_PLAIN || slow > ECALLS_SLOW_FILTERS || !raise_is_plain(c, s)) {
 		result = raise_dispatched(c, s, locked);
+	} else {
+		walk_begin(c, list);
+		if (!slow)
+			walk_plain(c);
+		if (!slow || raise_filtered(c)) {
+			result = *(volatile u32 *)&c->walk.offered;
+			raise_counted(n, result);
+			barrier();
+			c->busy = 0;
+			barrier();
+		} else {
+			result = raise_undelivered(c, s, locked);
+		}
 	}
 	if (c->left || raise_waits(c, cpu))
 		drain(cpu, locked);
 	return result;
 }
 
-/* Raises an event. `words` is the constant size of *data in 8-byte words, at most DATA_WORDS;
- * r->size is the number of valid bytes. Returns the number of subscriptions to which it was offered
- * at once (0: none matched, or it is queued), or -EINVAL (unknown service), -E2BIG (size), -ENOENT
- * (no subscription), -ENOSPC (the queue is full and this deadline is the latest), -EDQUOT (the
- * user's rate or quota of queued events is used up). */
-static __always_inline int raise(const struct raise *r, const u64 *data, const u32 words) {
-	u32 service = r->service, locked = !!(r->flags & RAISE_LOCKED);
-	struct ecalls_service *s = bpf_map_lookup_elem(&services, &service);
+/* Raises an event of the service `s`, which is that of r->service. `words` is the constant size of
+ * *data in 8-byte words, at most DATA_WORDS; r->size is the number of valid bytes. Returns the
+ * number of subscriptions to which it was offered at once (0: none matched, or it is queued), or
+ * -EINVAL (unknown service), -E2BIG (size), -ENOENT (no subscription), -ENOSPC (the queue is full
+ * and this deadline is the latest), -EDQUOT (the user's rate or quota of queued events is used
+ * up). */
+static __always_inline int raise_of(struct ecalls_service *s, u32 service, const struct raise *r,
+				    const u64 *data, const u32 words) {
+	u32 locked = !!(r->flags & RAISE_LOCKED);
 	struct ecalls_service_count *n = count_of_service(service);
 	struct current *c = current_cpu();
 	u32 cpu = bpf_get_smp_processor_id(), audience = 0, list;
@@ -357,7 +370,14 @@ static __always_inline int raise(const struct raise *r, const u64 *data, const u
 	c->now_ns = by.now_ns;
 	c->locked = locked;
 	c->walk.audience = audience;
-	return raise_now(c, s, list, locked);
+	return raise_now(c, s, n, list, locked);
+}
+
+/* The same for a caller that has not looked the service up. */
+static __always_inline int raise(const struct raise *r, const u64 *data, const u32 words) {
+	u32 service = r->service;
+
+	return raise_of(bpf_map_lookup_elem(&services, &service), service, r, data, words);
 }
 
 #endif

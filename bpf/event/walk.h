@@ -4,10 +4,12 @@
  * then the rows of its audience. Each subscription that wants the event gets it before the next one
  * is looked at.
  *
- * There are two walkers. The dispatcher (deliver.bpf.c) runs chains of actions, with a context by
+ * There are three walkers. The dispatcher (deliver.bpf.c) runs chains of actions, with a context by
  * which it calls handlers. raise() itself walks if no subscription has more to do than one put into
  * memory (`plain`): then an event needs neither the queue nor the dispatcher, and this is what
- * makes a raise cheap. Both have set `busy`, so nothing else on this CPU uses the current event.
+ * makes a raise cheap. If there are filters in E-code as well, the third one (filter.h) walks,
+ * which needs no queue either. All have set `busy`, so nothing else on this CPU uses the current
+ * event.
  *
  * The dispatcher may stop between two subscriptions and go on in a later run; so the position is
  * kept in struct current. A list does not change while a program may read it, and the row of a
@@ -120,7 +122,8 @@ static __always_inline int offer_stored(struct current *c, u32 index, int result
 		u32 reason = -result - 1;
 		drop_for_subscription(index, s->plain, reason, true);
 		fate_note(&c->event, s->id,
-			  FATE(ECALLS_FATE_DROPPED, reason & 0xff, ECALLS_STAGE_CHAIN, 0));
+			  FATE(ECALLS_FATE_DROPPED, reason & 0xff, ECALLS_STAGE_CHAIN,
+			       s->actions - 1));
 		return 0;
 	}
 	n->direct++;
@@ -162,7 +165,7 @@ __noinline int offer(struct current *c, u32 index, bool dispatches) {
 		return offer_refused(c, index, 1);
 	c->event.deadline_ns = limit_ns;
 	c->event.flags = flags & ~ECALLS_EVENT_SOFT;
-	if (!s->plain || flags & ECALLS_EVENT_CPU)
+	if (!s->plain || s->actions != 1 || flags & ECALLS_EVENT_CPU)
 		return 1;
 	result = memory_put(s->plain, &c->event, s->id);
 	if (result != MEMORY_PUT)

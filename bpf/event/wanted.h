@@ -12,11 +12,15 @@ static __always_inline bool service_wanted(const struct ecalls_service *s) {
 	return (s->count[s->active & 1] | s->own) != 0;
 }
 
-/* One test: a service's program does nothing else without a subscription. */
-static __always_inline bool raise_wanted(u32 service) {
+/* The service, if it has a subscription. One test: its program does nothing else without one. */
+static __always_inline struct ecalls_service *wanted_service(u32 service) {
 	struct ecalls_service *s = bpf_map_lookup_elem(&services, &service);
 
-	return s && service_wanted(s);
+	return s && service_wanted(s) ? s : 0;
+}
+
+static __always_inline bool raise_wanted(u32 service) {
+	return wanted_service(service) != 0;
 }
 
 #endif

@@ -65,13 +65,17 @@ static __always_inline void addresses(struct ecalls_socket_event *e, const struc
 SEC("tp_btf/sk_data_ready")
 int BPF_PROG(socket_ready, struct sock *sk) {
 	struct ecalls_socket_interest *interest;
+	struct ecalls_service *service;
 	union {
 		struct ecalls_socket_event event;
 		u64 words[SOCKET_WORDS];
 	} data = {};
 
 	/* Most of the machine's sockets have no storage: a load is cheaper than the look-up. */
-	if (!sk->sk_bpf_storage || !raise_wanted(ECALLS_SERVICE_SOCKET))
+	if (!sk->sk_bpf_storage)
+		return 0;
+	service = wanted_service(ECALLS_SERVICE_SOCKET);
+	if (!service)
 		return 0;
 	interest = bpf_sk_storage_get(&socket_interest, sk, 0, 0);
 	if (!interest)
@@ -108,7 +112,7 @@ int BPF_PROG(socket_ready, struct sock *sk) {
 	};
 	if (interest->deadline_ns)
 		r.deadline_ns = bpf_ktime_get_ns() + interest->deadline_ns;
-	raise(&r, data.words, SOCKET_WORDS);
+	raise_of(service, ECALLS_SERVICE_SOCKET, &r, data.words, SOCKET_WORDS);
 	return 0;
 }
 

@@ -12,6 +12,9 @@ use crate::channel::{DROP_REASONS, DropReason};
 use crate::text;
 use crate::version::{FORMAT_MAX, NAME_MAX, SUBSCRIBERS_MAX};
 
+/// How a chain counts in [`Service::slow`], that is neither one put nor a filter before it.
+pub const SLOW_CHAIN: u32 = 256;
+
 /// `struct ecalls_service`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -44,7 +47,8 @@ pub struct Service {
     pub traced: u32,
     /// Subscriptions in each list.
     pub count: [u32; 2],
-    /// Of these: with more to do than one put into memory; see [`crate::Subscription::plain`].
+    /// What these do beside one put into memory (see [`crate::Subscription::plain`]): a filter
+    /// counts 1, any other chain [`SLOW_CHAIN`].
     pub slow: [u32; 2],
     /// The same of those with scope OWN.
     pub slow_own: u32,
@@ -230,9 +234,11 @@ pub struct SubscriptionCount {
     /// Of one CPU: offered and delivered at once, and not in `offered` and `delivered`. A sum has
     /// them there, and 0 here.
     pub direct: u64,
+    /// The same of those that a filter ended: not in `offered` and `filtered`.
+    pub stopped: u64,
 }
 
-const _: () = assert!(size_of::<SubscriptionCount>() == 200, "subscription count");
+const _: () = assert!(size_of::<SubscriptionCount>() == 208, "subscription count");
 
 impl SubscriptionCount {
     /// Adds another CPU's counts; sums wrap like the kernel side's counters.
@@ -240,11 +246,13 @@ impl SubscriptionCount {
         let (offered, delivered) = (&mut self.offered, &mut self.delivered);
         *offered = offered
             .wrapping_add(other.offered)
-            .wrapping_add(other.direct);
+            .wrapping_add(other.direct)
+            .wrapping_add(other.stopped);
         *delivered = delivered
             .wrapping_add(other.delivered)
             .wrapping_add(other.direct);
-        self.filtered = self.filtered.wrapping_add(other.filtered);
+        let filtered = self.filtered.wrapping_add(other.filtered);
+        self.filtered = filtered.wrapping_add(other.stopped);
         self.late = self.late.wrapping_add(other.late);
         add_each(&mut self.dropped, &other.dropped);
         self.wakes = self.wakes.wrapping_add(other.wakes);

@@ -140,8 +140,9 @@ pub struct Subscription {
     pub deadline_ns: u64,
     /// Entries of `action` in use.
     pub actions: u32,
-    /// Id of the channel if the only action is MEMORY or USER, so that an event takes one put;
-    /// 0: otherwise.
+    /// Id of the channel if the last action is MEMORY or USER, and the only one (a plain
+    /// subscription: an event takes one put) or behind one handler in E-code (a filter); 0:
+    /// otherwise.
     pub plain: u32,
     /// Start time of the receiver (since boot, ns), against pid reuse.
     pub receiver_start: u64,

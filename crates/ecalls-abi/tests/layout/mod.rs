@@ -201,7 +201,7 @@ pub(crate) const STRUCTS: &[Struct] = &[
         service::SubscriptionCount,
         [
             offered, delivered, filtered, late, dropped, wakes, signals, threads, handlers,
-            partial, failed, undone, direct
+            partial, failed, undone, direct, stopped
         ]
     ),
     describe!(

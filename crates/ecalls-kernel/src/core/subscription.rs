@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ecalls_abi::channel::{Id, STATE_ACTIVE, STATE_DEAD, STATE_FREE, STATE_SETUP};
 use ecalls_abi::downcall::DEFER_SWITCH;
 use ecalls_abi::ecode::HANDLER_ECODE;
-use ecalls_abi::service::{SERVICE_TIMER, Service};
+use ecalls_abi::service::{SERVICE_TIMER, SLOW_CHAIN, Service};
 use ecalls_abi::subscription::{
     ACTION_HANDLER, ACTION_MEMORY, ACTION_SIGNAL, ACTION_THREAD, ACTION_USER, Action, Subscription,
 };
@@ -261,10 +261,16 @@ fn new_row(id: Id, owner: &Owner, request: &Request, receiver: &Identity) -> Sub
     row.channel = request.channel.map_or(0, Id::raw);
     row.actions = u32::try_from(request.actions.len()).expect("checked");
     row.action[..request.actions.len()].copy_from_slice(&request.actions);
-    if let [only] = &request.actions[..]
-        && matches!(only.kind, ACTION_MEMORY | ACTION_USER)
+    let is_filter = |before: &[Action]| match before {
+        [] => true,
+        [one] => one.kind == ACTION_HANDLER && one.handler == HANDLER_ECODE,
+        _ => false,
+    };
+    if let [before @ .., last] = &request.actions[..]
+        && matches!(last.kind, ACTION_MEMORY | ACTION_USER)
+        && is_filter(before)
     {
-        row.plain = only.channel;
+        row.plain = last.channel;
     }
     row
 }
@@ -434,10 +440,13 @@ pub(crate) fn publish(core: &Core, index: u32) -> Result<()> {
     bury(core, index, &service)
 }
 
-/// The number of subscriptions with more to do than one put into memory.
+/// What subscriptions have to do beside one put into memory.
 pub(crate) fn slow(rows: &[(u32, Subscription)]) -> u32 {
-    let slow = rows.iter().filter(|(_, row)| row.plain == 0).count();
-    u32::try_from(slow).expect("at most the subscriptions")
+    let each = rows.iter().map(|(_, row)| match row.plain {
+        0 => SLOW_CHAIN,
+        _ => row.actions - 1,
+    });
+    each.sum()
 }
 
 /// Ends a service whose owner has exited since its row was read: the reaper has ended it, and a

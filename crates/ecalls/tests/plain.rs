@@ -1,0 +1,214 @@
+//! The short ways of an event (bpf/event/walk.h, filter.h): where subscriptions only store, raise()
+//! delivers by itself; where some have a filter in E-code before, one run of the dispatcher's
+//! program does. What arrives and what is counted are the same on each way. Needs root.
+//!
+//! The events are of the service `core`, raised by a kernel program as those of the kernel's
+//! services are. Tests take turns: all subscribe to that service.
+
+mod harness;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use ecalls::{Channel, DropReason, Ecalls, Event, SlotUse, Subscription};
+use ecalls_abi::service::{SERVICE_CORE, SubscriptionCount};
+use ecalls_kernel::measure::{self, Measure};
+use harness::{PATIENCE, assert_comes_to_rest, assert_subscription_adds_up, core};
+use libbpf_rs::query::ProgInfoIter;
+
+const EVENTS: u32 = 100;
+const ROUND: u64 = EVENTS as u64;
+/// More filters than one run of the program calls: `ECALLS_SLOW_FILTERS`.
+const FILTERS_MAX: usize = 24;
+
+fn turn() -> Option<(Ecalls, MutexGuard<'static, ()>)> {
+    static TURN: Mutex<()> = Mutex::new(());
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    Some((core()?, turn))
+}
+
+/// Before Linux 6.15 the program that raises for the tests has the long way only
+/// (bpf/event/pinned.h).
+fn is_pinned() -> bool {
+    ProgInfoIter::default().any(|info| info.name == "pinned")
+}
+
+/// Raises events with the values from 0 on. Returns how often the dispatcher's program ran.
+fn raise(ecalls: &Ecalls, measure: Measure) -> u64 {
+    let runs = || -> u64 {
+        let all = ProgInfoIter::default().filter(|info| info.name == "deliver");
+        all.map(|info| info.run_cnt).sum()
+    };
+    let _counting = ecalls_kernel::enable_statistics().expect("root can");
+    let before = runs();
+    let done = measure::raise(ecalls.core().expect("hosted here"), &measure);
+    assert_eq!(
+        done.expect("a program that runs").done,
+        u64::from(measure.n)
+    );
+    runs() - before
+}
+
+fn some() -> Measure {
+    Measure::new(EVENTS)
+}
+
+/// A subscription that stores, behind a filter if there is a text.
+fn subscribe(ecalls: &Ecalls, text: Option<&str>) -> (Subscription, Channel) {
+    let channel = ecalls.channel().open().expect("a channel");
+    (installed(ecalls, text, &channel), channel)
+}
+
+fn installed(ecalls: &Ecalls, text: Option<&str>, channel: &Channel) -> Subscription {
+    let mut builder = ecalls.subscribe("core").expect("the service");
+    if let Some(text) = text {
+        builder = builder.ecode(text);
+    }
+    builder.memory(channel).install().expect("a subscription")
+}
+
+fn values(channel: &mut Channel) -> Vec<u64> {
+    let events = std::iter::from_fn(|| channel.try_recv());
+    events.map(|event: Event| event.data_word()).collect()
+}
+
+fn count(subscription: &Subscription) -> SubscriptionCount {
+    let count = subscription.count().expect("its count");
+    assert_subscription_adds_up(&count);
+    count
+}
+
+#[test]
+fn raise_itself_delivers_what_is_only_stored() {
+    let Some((ecalls, _turn)) = turn() else {
+        return;
+    };
+    let (one, mut first) = subscribe(&ecalls, None);
+    let (other, mut second) = subscribe(&ecalls, None);
+    let runs = raise(&ecalls, some());
+    assert!(
+        runs < ROUND / 2 || is_pinned(),
+        "the dispatcher ran {runs} times"
+    );
+    let all: Vec<u64> = (0..ROUND).collect();
+    assert_eq!(
+        (values(&mut first), values(&mut second)),
+        (all.clone(), all)
+    );
+    for subscription in [one, other] {
+        let count = count(&subscription);
+        assert_eq!((count.offered, count.delivered), (ROUND, ROUND));
+    }
+    assert_comes_to_rest(&ecalls, SERVICE_CORE);
+}
+
+#[test]
+fn a_ring_and_a_slot_that_are_full_are_counted_on_the_short_ways() {
+    let Some((ecalls, _turn)) = turn() else {
+        return;
+    };
+    for text in [None, Some("return 1;")] {
+        let ring = ecalls.channel().ring(64).open().expect("a ring");
+        let slots = ecalls.channel().slots(64, SlotUse::Type);
+        let slots = slots.open().expect("slots");
+        let to_ring = installed(&ecalls, text, &ring);
+        let to_slot = installed(&ecalls, text, &slots);
+        raise(&ecalls, some());
+        let (ringed, slotted) = (count(&to_ring), count(&to_slot));
+        let full = ringed.dropped(DropReason::RingFull);
+        assert!(full > 0 && full + ringed.delivered == ROUND, "{ringed:?}");
+        assert_eq!(ring.lost().dropped(DropReason::RingFull), full);
+        assert_eq!(slotted.dropped(DropReason::Replaced), ROUND - 1);
+        assert_eq!(slotted.delivered, 1);
+    }
+    assert_comes_to_rest(&ecalls, SERVICE_CORE);
+}
+
+#[test]
+fn a_filter_decides_for_its_own_subscription_in_one_run() {
+    let Some((ecalls, _turn)) = turn() else {
+        return;
+    };
+    let (some_pass, mut passed) = subscribe(&ecalls, Some("return value % 10 == 3;"));
+    let (all_pass, mut all) = subscribe(&ecalls, None);
+    let (none_pass, mut none) = subscribe(&ecalls, Some("drop(7);"));
+    let runs = raise(&ecalls, some());
+    assert!(
+        (ROUND..2 * ROUND).contains(&runs) || is_pinned(),
+        "the dispatcher's program ran {runs} times"
+    );
+    let third: Vec<u64> = (0..ROUND).filter(|value| value % 10 == 3).collect();
+    assert_eq!(values(&mut passed), third);
+    assert_eq!(values(&mut all).len() as u64, ROUND);
+    assert_eq!(values(&mut none), []);
+    let counts = [some_pass, all_pass, none_pass].map(|one| count(&one));
+    let filtered = counts.map(|count| (count.offered, count.delivered, count.filtered));
+    assert_eq!(filtered, [(100, 10, 90), (100, 100, 0), (100, 0, 100)]);
+    assert_eq!(counts[0].handlers, ROUND);
+    assert_eq!((passed.lost().filtered, none.lost().filtered), (90, 100));
+    assert_comes_to_rest(&ecalls, SERVICE_CORE);
+}
+
+#[test]
+fn output_of_a_filter_is_seen_by_its_subscription_alone_and_a_fault_lets_pass() {
+    let Some((ecalls, _turn)) = turn() else {
+        return;
+    };
+    let text = "struct output { u64 twice; u64 more; }; output.twice = value * 2; output.more = 5;";
+    let (_changes, mut changed) = subscribe(&ecalls, Some(text));
+    let (fails, mut failed) = subscribe(&ecalls, Some("long a[4]; a[value % 8] = 1; return 0;"));
+    let (_plain, mut plain) = subscribe(&ecalls, None);
+    raise(&ecalls, some());
+    let first = changed.try_recv().expect("an event");
+    assert_eq!((first.data[0], first.data[1], first.size), (0, 5, 16));
+    assert_eq!(values(&mut changed).last(), Some(&198));
+    let all: Vec<u64> = (0..ROUND).collect();
+    assert_eq!(values(&mut plain), all);
+    let outside: Vec<u64> = (0..ROUND).filter(|value| value % 8 > 3).collect();
+    assert_eq!(values(&mut failed), outside);
+    let count = count(&fails);
+    assert_eq!((count.failed, count.filtered), (48, 52));
+    assert_comes_to_rest(&ecalls, SERVICE_CORE);
+}
+
+#[test]
+fn a_filter_that_defers_goes_on_later() {
+    let Some((ecalls, _turn)) = turn() else {
+        return;
+    };
+    let text = "if (value == 2) defer(1000); return 1;";
+    let (subscription, mut channel) = subscribe(&ecalls, Some(text));
+    raise(&ecalls, Measure::new(4));
+    let next = || channel.recv_timeout(PATIENCE).expect("a living core");
+    let mut next = next;
+    let mut found: Vec<u64> = (0..4).map(|_| next().expect("four").data_word()).collect();
+    found.sort_unstable();
+    assert_eq!(found, [0, 1, 2, 3]);
+    assert_comes_to_rest(&ecalls, SERVICE_CORE);
+    let count = count(&subscription);
+    assert_eq!((count.offered, count.delivered), (4, 4));
+}
+
+#[test]
+fn many_filters_and_other_chains_take_the_long_way_with_the_same_outcome() {
+    let Some((ecalls, _turn)) = turn() else {
+        return;
+    };
+    let text = "return value % 2;";
+    let mut many: Vec<_> = (0..=FILTERS_MAX)
+        .map(|_| subscribe(&ecalls, Some(text)))
+        .collect();
+    raise(&ecalls, some());
+    for (subscription, channel) in &mut many {
+        assert_eq!(values(channel).len() as u64, ROUND / 2);
+        assert_eq!(count(subscription).filtered, ROUND / 2);
+    }
+    many.truncate(1);
+    let channel = ecalls.channel().open().expect("a channel");
+    let builder = ecalls.subscribe("core").expect("the service");
+    let two = builder.memory(&channel).memory(&channel).install();
+    let _two = two.expect("a subscription with two actions");
+    raise(&ecalls, some());
+    assert_eq!(count(&many[0].0).filtered, ROUND);
+    assert_eq!(values(&mut many[0].1).len() as u64, ROUND / 2);
+    assert_comes_to_rest(&ecalls, SERVICE_CORE);
+}
