@@ -145,8 +145,9 @@ __noinline int lane_window(struct lane_buffer *b __arg_nonnull, u64 now_ns) {
 static __always_inline bool lane_data(struct __sk_buff *skb, struct lane_buffer *b, u32 at) {
 	u32 size = b->wire.size;
 
+	/* Volatile, since for larger data the compiler would call memset(), which there is not. */
 	for (u32 i = 0; i < DATA_WORDS; i++)
-		b->data[i] = 0;
+		*(volatile u64 *)&b->data[i] = 0;
 	if (!size)
 		return true;
 	barrier_var(size);
