@@ -14,6 +14,8 @@ use crate::version::{FORMAT_MAX, NAME_MAX, SUBSCRIBERS_MAX};
 
 /// How a chain counts in [`Service::slow`], that is neither one put nor a filter before it.
 pub const SLOW_CHAIN: u32 = 256;
+/// How many filters run without the queue; with more, all use it.
+pub const SLOW_FILTERS: u32 = 24;
 
 /// `struct ecalls_service`.
 #[repr(C)]
