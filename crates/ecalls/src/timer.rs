@@ -32,16 +32,12 @@ impl Timer {
     /// # Errors
     /// [`Error::LimitReached`] if all timers of the core are in use.
     pub fn after(caller: &Caller, after: Duration) -> Result<Timer> {
-        Timer::at(caller, now_ns().saturating_add(nanoseconds(after)), None)
+        Timer::at(caller, from_now(caller, after)?, None)
     }
 
     /// A timer that expires every `period` (at least 50 us), the first time after one period.
     pub fn every(caller: &Caller, period: Duration) -> Result<Timer> {
-        Timer::at(
-            caller,
-            now_ns().saturating_add(nanoseconds(period)),
-            Some(period),
-        )
+        Timer::at(caller, from_now(caller, period)?, Some(period))
     }
 
     /// A timer that expires at `expiry_ns` of CLOCK_MONOTONIC, and then every `period` if there is
@@ -88,13 +84,7 @@ impl Timer {
                 }
                 code => {
                     return Err(Error::Os {
-                        action: match code {
-                            libc::EDQUOT => {
-                                "setting more timers than this user may have, or more often than \
-                                 it may (`ecalls stat --by uid`)"
-                            }
-                            _ => "setting a timer",
-                        },
+                        action: "setting a timer",
                         source: std::io::Error::from_raw_os_error(code),
                     });
                 }
@@ -150,6 +140,13 @@ fn set(caller: &Caller, call: Call) -> Result<i64> {
             Err(_) => return Ok(result), // no descriptors left: the kernel's result is returned
         }
     }
+}
+
+/// The time after this duration. A process's first call loads a program of the kernel side, which
+/// takes longer than many a timer; so there is a call before.
+fn from_now(caller: &Caller, duration: Duration) -> Result<u64> {
+    caller.fast(Call::Nop)?;
+    Ok(now_ns().saturating_add(nanoseconds(duration)))
 }
 
 fn nanoseconds(time: Duration) -> u64 {
