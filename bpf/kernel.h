@@ -120,6 +120,7 @@ struct pcpu_hot {
 };
 struct thread_info {
 	u64 preempt_count;
+	u32 cpu;
 };
 struct task_struct {
 	struct thread_info thread_info;

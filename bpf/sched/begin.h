@@ -3,8 +3,7 @@
  * The begin of a turn: the policy, the load, the quota and the statistics are told of it, and the
  * thread gets its slice, and its CPU a timer if the kernel's tick is too coarse to end that.
  *
- * sched_running and sched_dispatch call this. Most turns are of plain threads on CPUs without
- * entities, under no quota (`is_usual`): these take a shorter path, as in the other operations.
+ * sched_running and sched_dispatch call this. Most turns take a shorter path (usual.h).
  */
 #ifndef ECALLS_SCHED_BEGIN_H
 #define ECALLS_SCHED_BEGIN_H
@@ -12,17 +11,10 @@
 #include "quota.h"
 #include "wish.h"
 
-/* The usual case: virtual time alone concerns a thread and its CPU, and the thread is where it was
- * before. */
-static __always_inline bool is_usual(const struct sched_task *t, u32 cpu,
-				     const struct sched_cpu *c) {
-	return sched_is_plain(c) && t->cpu == cpu && t->ready &&
-	       !(t->limited | t->parked | t->bound);
-}
-
 /* Starts a new turn of a task that has the CPU. */
 __noinline int begin(struct task_struct *p __arg_trusted, struct sched_task *t LIB_NONNULL, u32 cpu,
 		     struct sched_cpu *c LIB_NONNULL, u64 now) {
+	struct sched_places *places = places_of(cpu);
 	u64 slice;
 
 	t->plain.weight = share_weight(t);
@@ -37,6 +29,8 @@ __noinline int begin(struct task_struct *p __arg_trusted, struct sched_task *t L
 		c->plain.weight = t->plain.weight;
 	}
 	load_settle(t, c);
+	if (places)
+		next_hurries(c, places, now);
 	if (t->limited)
 		quota_begins(t, c, now);
 	slice = c->limit_ns > now ? c->limit_ns - now : 1;
@@ -50,27 +44,6 @@ __noinline int begin(struct task_struct *p __arg_trusted, struct sched_task *t L
 	if (is_fine(c) || t->limited || slice < setting.options.period_ns)
 		set_timer(cpu, c, now);
 	return 0;
-}
-
-/* `begin` in the usual case, for a thread that did not have the CPU before. */
-static __always_inline void begin_usual(struct task_struct *p, struct sched_task *t, u32 cpu,
-					struct sched_cpu *c, u64 now) {
-	u64 slice;
-
-	if (t->share)
-		t->plain.weight = share_weight(t);
-	turn_start_plain(c, &t->plain, now);
-	if (t->comes)
-		fair_woke(c);
-	t->comes = COMES_BACK;
-	if (t->loaded != t->plain.weight || t->loaded_cpu != cpu)
-		load_settle(t, c);
-	if (t->limited)
-		quota_begins(t, c, now);
-	slice = c->limit_ns > now ? c->limit_ns - now : 1;
-	task_set_slice(p, slice);
-	if (t->limited || slice < setting.options.period_ns)
-		set_timer(cpu, c, now);
 }
 
 #endif

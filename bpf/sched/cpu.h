@@ -16,7 +16,7 @@
 
 /* Creates the queues and the timer of one CPU. */
 static __always_inline s32 set_up(u32 cpu) {
-	struct sched_timer_of *timer = bpf_map_lookup_elem(&sched_timers, &cpu);
+	struct sched_timer_of *timer = timer_of(cpu);
 	struct sched_cpu *c = cpu_of(cpu);
 	struct sched_options options = setting.options;
 	s32 error;
@@ -34,7 +34,7 @@ static __always_inline s32 set_up(u32 cpu) {
 	}
 	if (error)
 		return error;
-	bpf_timer_init(&timer->timer, &sched_timers, CLOCK_MONOTONIC);
+	bpf_timer_init(&timer->timer, &sched_cpus, CLOCK_MONOTONIC);
 	return bpf_timer_set_callback(&timer->timer, timer_comes);
 }
 

@@ -143,9 +143,12 @@ static __always_inline u64 heirs_waiting(u32 cpu) {
 }
 
 /* This CPU takes one of these heirs, which wait for another CPU, unless none of them may run here.
- * The search does not always begin with the first in the table, which would be taken every time. */
-__noinline int heir_take(u32 other, u64 rest, u64 now) {
-	u64 set = rest & ~0ull << (now >> 20 & (SCHED_ENTITIES - 1));
+ * The search does not always begin with the first in the table, which would be taken every time.
+ *
+ * The call before the loop also leaves no argument in its register: Linux 7.0 rejects a loop with a
+ * call otherwise ("backtracking call unexpected regs"), depending on the code before. */
+__noinline int heir_take(u32 other, u64 rest) {
+	u64 set = rest & ~0ull << (bpf_get_prandom_u32() & (SCHED_ENTITIES - 1));
 
 	rest &= ~set;
 	for (u32 round = 0; lib_again(round, SCHED_ENTITIES); round++) {

@@ -9,9 +9,9 @@
  * No other CPU can take a thread from a local queue. So a thread that wakes goes there only if it
  * is bound to the CPU anyway. One that yields goes there, too, but not
  *
- *	- for NEXT_SHOWN_NS after another CPU wanted to take it (next_ask), or a real-time thread
- *	  has taken the CPU (next_yields). An idle CPU that asks also ends the turn of the thread
- *	  that runs, which then waits in the CPU's queue, and is woken for it (next_shows).
+ *	- while a CPU is idle, or for NEXT_SHOWN_NS after another CPU wanted to take it (next_ask),
+ *	  or a real-time thread has taken the CPU (next_yields). An idle CPU that asks also ends the
+ *	  turn of the thread that runs, which then waits in the CPU's queue (idle.h).
  *	- if the CPU has not compared its load with another one's for NEXT_LOOK_NS: it does so when
  *	  the kernel asks it whom to run.
  *
@@ -24,68 +24,85 @@
 #ifndef ECALLS_SCHED_NEXT_H
 #define ECALLS_SCHED_NEXT_H
 
-#include "place.h"
-#include "timer.h"
+#include "idle.h"
 
 #define NEXT_LOOK_NS 1000000u
 #define NEXT_SHOWN_NS 4000000u
 
-/* Whether a thread may run on other CPUs. */
-static __always_inline bool next_is_free(struct task_struct *p) {
-	return ((struct task_struct___scx *)p)->nr_cpus_allowed > 1;
-}
-
-/* A thread no longer waits in the local queue. */
-static __always_inline void next_leaves(struct sched_task *t) {
-	struct sched_places *places = t->next ? places_of(t->cpu) : 0;
-
+/* A thread no longer waits in the local queue of its CPU, which has these places. */
+static __always_inline void next_goes(struct sched_task *t, struct sched_places *places) {
 	t->next = 0;
 	if (places)
 		__sync_fetch_and_add(&places->nexts, -1);
 }
 
-/* Puts a thread into the local queue if it is next; `woken`: it has woken, and goes before those
- * that are there. If it `preempts`, it ends the turn of the thread that runs. */
-static __always_inline bool next_takes(struct task_struct *p, struct sched_task *t, u32 cpu,
-				       struct sched_cpu *c, u64 slice, u64 enq_flags, u64 now,
-				       bool woken, bool preempts) {
-	struct sched_places *places = places_of(cpu);
-	bool is_free = next_is_free(p);
+static __always_inline void next_leaves(struct sched_task *t) {
+	if (t->next)
+		next_goes(t, places_of(t->cpu));
+}
 
-	if (!places || c->quotas || (woken && is_free) ||
-	    !fair_is_next(c, &t->plain, places->nexts, woken))
+/* Whether a thread is next that begins to wait; `woken`: it has woken. */
+static __always_inline bool next_is(struct task_struct *p, const struct sched_task *t,
+				    const struct sched_cpu *c, const struct sched_places *places,
+				    bool woken, u64 now) {
+	bool may_leave = is_free(p);
+
+	if (c->quotas || (woken && may_leave) || !fair_is_next(c, &t->plain, places->nexts, woken))
 		return false;
 	/* The thread that was chosen came from another CPU: the others that wait are all here. */
 	if (!woken && places->took)
 		return false;
-	if (is_free && now < places->shown_ns)
+	if (may_leave && (now < places->shown_ns || idle_is_any()))
 		return false;
-	if (setting.cpus > 1 && now >= places->look_ns + NEXT_LOOK_NS)
+	return setting.cpus == 1 || now < places->look_ns + NEXT_LOOK_NS;
+}
+
+/* A thread that is next goes into the local queue. */
+static __always_inline void next_comes(struct task_struct *p, struct sched_task *t, u32 cpu,
+				       struct sched_places *places) {
+	t->next = 1;
+	__sync_fetch_and_add(&places->nexts, 1);
+	places->is_free = is_free(p);
+	SCHED_COUNT(cpu, chosen[ECALLS_WHY_FAIR]);
+}
+
+/* Puts a thread that has woken into the local queue if it is next, before those that are there. If
+ * it `preempts`, it ends the turn of the thread that runs. */
+static __always_inline bool next_takes(struct task_struct *p, struct sched_task *t, u32 cpu,
+				       struct sched_cpu *c, u64 slice, u64 enq_flags, u64 now,
+				       bool preempts) {
+	struct sched_places *places = places_of(cpu);
+
+	if (!places || !next_is(p, t, c, places, true, now))
 		return false;
-	if (woken)
-		enq_flags |= SCX_NUMBER(scx_enq_flags, SCX_ENQ_HEAD);
+	next_comes(p, t, cpu, places);
+	enq_flags |= SCX_NUMBER(scx_enq_flags, SCX_ENQ_HEAD);
 	if (preempts) {
 		SCHED_COUNT(cpu, preempted);
 		enq_flags |= SCX_NUMBER(scx_enq_flags, SCX_ENQ_PREEMPT);
 	}
-	t->next = 1;
-	__sync_fetch_and_add(&places->nexts, 1);
-	places->is_free = is_free;
-	SCHED_COUNT(cpu, chosen[ECALLS_WHY_FAIR]);
 	scx_bpf_dsq_insert(p, SCX_NUMBER(scx_dsq_id_flags, SCX_DSQ_LOCAL), slice, enq_flags);
 	return true;
 }
 
-/* Another CPU would take a thread that is next here; `is_idle`: at once. */
-static __always_inline void next_ask(u32 cpu, u32 other, struct sched_places *theirs, bool is_idle,
+/* Another CPU would take a thread that is next here; `is_idle`: at once. 0: there is none. */
+static __always_inline bool next_ask(u32 other, struct sched_places *theirs, bool is_idle,
 				     u64 now) {
 	if (!*(volatile u32 *)&theirs->nexts || !theirs->is_free)
-		return;
+		return false;
 	theirs->shown_ns = now + NEXT_SHOWN_NS;
-	if (!is_idle)
-		return;
-	theirs->asker = cpu + 1;
-	kick((s32)other, SCX_NUMBER(scx_kick_flags, SCX_KICK_PREEMPT));
+	if (is_idle)
+		kick((s32)other, SCX_NUMBER(scx_kick_flags, SCX_KICK_PREEMPT));
+	return true;
+}
+
+/* The thread that runs here goes on for now, although the CPU has asked another one: its turn ends
+ * soon, to look again what waits there. */
+static __always_inline void next_hurries(struct sched_cpu *c, struct sched_places *places,
+					 u64 now) {
+	if (places->asked)
+		turn_shorten(c, now + NEXT_LOOK_NS);
+	places->asked = 0;
 }
 
 /* A real-time thread has taken the CPU from a plain one: the threads that wait are for the other
@@ -98,17 +115,6 @@ static __always_inline void next_yields(u32 cpu, u64 now) {
 	places->shown_ns = now + NEXT_SHOWN_NS;
 	if (places->nexts && bpf_ksym_exists(scx_bpf_reenqueue_local___v2___own))
 		scx_bpf_reenqueue_local___v2___own();
-}
-
-/* A thread has gone into the queue of its CPU: an idle CPU that asked may take it. */
-static __always_inline void next_shows(struct task_struct *p, u32 cpu) {
-	struct sched_places *places = places_of(cpu);
-	u32 asker = places ? places->asker : 0;
-
-	if (!asker || !next_is_free(p))
-		return;
-	places->asker = 0;
-	kick((s32)asker - 1, SCX_NUMBER(scx_kick_flags, SCX_KICK_IDLE));
 }
 
 #endif

@@ -26,13 +26,7 @@
  * limit. */
 #define USER_PLACES 32u
 
-/* A group on one CPU. Group numbers are per user. */
-struct group_key {
-	u32 cpu;
-	u32 uid;
-	u32 number;
-	u32 pad;
-};
+/* A group's place on one CPU. */
 struct group_place {
 	u32 entity;
 	u32 members; /* entities in this group, runnable or not */
@@ -44,38 +38,6 @@ struct {
 	__type(key, struct group_key);
 	__type(value, struct group_place);
 } sched_groups SEC(".maps");
-
-/* Data of a CPU beside the policy's table. Each u64 of entities is a set of places. */
-struct sched_places {
-	u64 left;      /* threads that have left, to be cleared; any CPU adds to it */
-	u64 sinks;     /* threads that read the events of a channel (sink.h) */
-	u64 heirs;     /* threads without a slot of their own (heir.h) */
-	u32 looked;    /* the CPU that balancing looked at last (take.h) */
-	u32 took;      /* 1: balancing took a thread at the last choice */
-	u64 look_ns;   /* time of the next look of balancing */
-	u64 rotate_ns; /* time of the next rotation; other CPUs write it, too */
-	u64 load;      /* load of this CPU (load.h) */
-	u64 shown_ns;  /* until then no thread goes into the local queue (next.h) */
-	u32 nexts;     /* threads in the local queue; any CPU changes it */
-	u32 is_free;   /* 1: the last of them may run on other CPUs */
-	u32 asker;     /* 1 + an idle CPU that would take a thread; 0: none */
-	u32 pad;
-	u64 waits_look_ns;			/* time of the next check for long waits (wait.h) */
-	u32 channel[SCHED_ENTITIES];		/* the channel that a sink reads */
-	struct group_key group[SCHED_ENTITIES]; /* user and group number of each entity */
-	u64 summed[SCHED_ENTITIES];		/* a group's CPU time here that is in group_times */
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct sched_places);
-} sched_places SEC(".maps");
-
-static __always_inline struct sched_places *places_of(u32 cpu) {
-	return bpf_map_lookup_elem(&sched_places, &cpu);
-}
 
 /* The entities of a set that belong to a user. */
 static __noinline u64 of_user(const struct sched_places *places, u64 left, u32 uid) {

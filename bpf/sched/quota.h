@@ -154,7 +154,7 @@ __noinline int quota_unpark(struct sched_task *t LIB_NONNULL, struct sched_cpu *
  * them. */
 __noinline int quota_parks(struct task_struct *p __arg_trusted, struct sched_task *t LIB_NONNULL,
 			   u32 cpu, struct sched_cpu *c LIB_NONNULL, u64 now) {
-	struct sched_timer_of *timer = bpf_map_lookup_elem(&sched_timers, &cpu);
+	struct sched_timer_of *timer = timer_of(cpu);
 	u64 look_ns = now + QUOTA_LOOK_NS;
 
 	if (!timer || !quota_waits(p, t, now, &look_ns)) {
@@ -184,7 +184,7 @@ static __always_inline void quota_inserts(struct bpf_iter_scx_dsq *it, struct ta
 
 /* Looks at the parked threads of this CPU. */
 __noinline int quota_look(u32 cpu, u64 now) {
-	struct sched_timer_of *timer = bpf_map_lookup_elem(&sched_timers, &cpu);
+	struct sched_timer_of *timer = timer_of(cpu);
 	struct sched_cpu *c = cpu_of(cpu);
 	u64 look_ns = now + QUOTA_LOOK_NS;
 	struct bpf_iter_scx_dsq it;

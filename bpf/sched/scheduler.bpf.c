@@ -19,6 +19,7 @@
 #include "take.h"
 #include "task.h"
 #include "traced.h"
+#include "usual.h"
 #include "wait.h"
 
 /* The reason for which the scheduler ended, for the loader. */
@@ -58,19 +59,6 @@ static __always_inline void begins_to_wait(struct sched_task *t, u32 cpu, struct
 	arise(t, c, now);
 }
 
-/* A thread that has stopped enters its queue, in the usual case. */
-static __always_inline void stops_waiting(struct task_struct *p, struct sched_task *t, u32 cpu,
-					  struct sched_cpu *c) {
-	/* The time at which it stopped. */
-	u64 now = c->charged_ns, slice = fair_turn(c);
-
-	t->since_ns = now;
-	if (next_takes(p, t, cpu, c, slice, 0, now, false, false))
-		return;
-	next_shows(p, cpu);
-	scx_bpf_dsq_insert_vtime(p, QUEUE_PLAIN(cpu), slice, t->plain.vtime, 0);
-}
-
 /* Whether a thread that enters its queue preempts another one if the policy says so. One that stops
  * is inserted because of a choice that was made already. A plain thread that is new, or comes from
  * another CPU, is treated like one that wakes. */
@@ -90,21 +78,22 @@ static __always_inline bool may_preempt(struct task_struct *p, const struct sche
 SEC("struct_ops/enqueue")
 void BPF_PROG(sched_enqueue, struct task_struct *p, u64 enq_flags) {
 	u64 local = SCX_NUMBER(scx_dsq_id_flags, SCX_DSQ_LOCAL);
-	u32 cpu = scx_bpf_task_cpu(p);
-	struct sched_task *t = task_of(p);
-	struct sched_cpu *c = cpu_of(cpu);
+	u32 cpu = task_cpu(p);
+	struct sched_here *here = here_of(cpu);
+	struct sched_cpu *c;
+	struct sched_task *t;
 	bool preempts, waits;
 	u64 slice, since, now;
 
-	if (!t || !c) {
+	if (here && usual_waits(p, cpu, here, enq_flags))
+		return;
+	t = task_of(p);
+	if (!t || !here) {
 		scx_bpf_dsq_insert(p, local, setting.options.period_ns, enq_flags);
 		return;
 	}
+	c = &here->cpu;
 	next_leaves(t);
-	if (is_usual(t, cpu, c) && t->comes == COMES_BACK && !enq_flags) {
-		stops_waiting(p, t, cpu, c);
-		return;
-	}
 	now = now_ns();
 	if (!t->ready && !t->parked) {
 		begins_to_wait(t, cpu, c, now);
@@ -140,7 +129,7 @@ void BPF_PROG(sched_enqueue, struct task_struct *p, u64 enq_flags) {
 			   sched_preempts_plain(c, t->plain.vtime, t->plain.weight, since, now);
 		if (waits && !preempts)
 			set_timer(cpu, c, now);
-		if (waits && next_takes(p, t, cpu, c, slice, enq_flags, now, true, preempts))
+		if (waits && next_takes(p, t, cpu, c, slice, enq_flags, now, preempts))
 			return;
 		/* Where no entity could go first, there is nothing left to choose. */
 		if (preempts && c->running == SCHED_PLAIN && sched_is_plain(c)) {
@@ -149,7 +138,7 @@ void BPF_PROG(sched_enqueue, struct task_struct *p, u64 enq_flags) {
 			scx_bpf_dsq_insert(p, local, slice, enq_flags);
 			return;
 		}
-		next_shows(p, cpu);
+		idle_shows(p);
 		scx_bpf_dsq_insert_vtime(p, QUEUE_PLAIN(cpu), slice, t->plain.vtime, enq_flags);
 	}
 	if (!preempts)
@@ -216,22 +205,28 @@ void BPF_PROG(sched_dispatch, s32 cpu, struct task_struct *prev) {
 SEC("struct_ops/running")
 void BPF_PROG(sched_running, struct task_struct *p) {
 	/* The CPU is that of the task: another CPU may change a running task's kind or weight. */
-	u32 cpu = scx_bpf_task_cpu(p);
+	u32 cpu = task_cpu(p);
+	struct sched_here *here = here_of(cpu);
 	struct sched_task *t = task_of(p);
-	struct sched_cpu *c = cpu_of(cpu);
-	u64 now = now_ns();
+	struct sched_cpu *c;
 	bool moved;
+	u64 now;
 
-	if (!t || !c)
+	if (!t || !here)
 		return;
-	next_leaves(t);
+	c = &here->cpu;
+	here->places.stopped = 0;
+	idle_ends(cpu, &here->places);
 	/* It came at once from select_cpu, or the kernel did not ask us where it goes. */
 	if (!t->ready && !t->parked)
-		begins_to_wait(t, cpu, c, now);
+		begins_to_wait(t, cpu, c, now_ns());
 	if (is_usual(t, cpu, c)) {
-		begin_usual(p, t, cpu, c, now);
+		usual_runs(p, t, cpu, here);
 		return;
 	}
+	next_leaves(t);
+	here->places.bindings = SCHED_NEVER;
+	now = now_ns();
 	/* Another CPU has taken the task, or the task has lost the right to its group. */
 	moved = t->cpu != cpu;
 	if (moved || heir_is_another(p, t))
@@ -258,36 +253,19 @@ void BPF_PROG(sched_running, struct task_struct *p) {
 		begin(p, t, cpu, c, now);
 }
 
-/* A plain thread gives its CPU to a real-time one. With the rest of its slice, the kernel would
- * keep the plain thread for this CPU, where no other CPU can take it; without, it enters its queue.
- */
-static __always_inline void let_go(struct task_struct *p, u32 cpu, bool runnable, u64 now) {
-	const struct task_struct___scx *scx = (void *)p;
-	const struct rq *here = bpf_this_cpu_ptr(&runqueues);
-
-	if (runnable && scx->scx.slice)
-		task_set_slice(p, 0);
-	else if (!here->rt.rt_nr_running)
-		return;
-	next_yields(cpu, now);
-}
-
 SEC("struct_ops/stopping")
 void BPF_PROG(sched_stopping, struct task_struct *p, bool runnable) {
-	u32 cpu = scx_bpf_task_cpu(p);
-	struct sched_cpu *c = cpu_of(cpu);
+	u32 cpu = task_cpu(p);
+	struct sched_here *here = here_of(cpu);
 	struct sched_task *t = task_of(p);
+	struct sched_cpu *c;
 	u64 now = now_ns();
 
-	if (!t || !c)
+	if (!t || !here)
 		return;
+	c = &here->cpu;
 	if (is_usual(t, cpu, c)) {
-		turn_stop_plain(c, runnable, now);
-		t->since_ns = now;
-		t->plain.vtime = c->plain.vtime;
-		if (p->flags & PF_EXITING)
-			bequeath(p, t, c);
-		let_go(p, cpu, runnable, now);
+		usual_stops(p, t, cpu, here, runnable, now);
 		return;
 	}
 	if (!sched_is_plain(c))
@@ -316,17 +294,22 @@ void BPF_PROG(sched_stopping, struct task_struct *p, bool runnable) {
 SEC("struct_ops/yield")
 bool BPF_PROG(sched_yield, struct task_struct *from, struct task_struct *to) {
 	u32 cpu = bpf_get_smp_processor_id();
-	struct sched_task *t = task_of(from);
-	struct sched_cpu *c = cpu_of(cpu);
+	struct sched_here *here = here_of(cpu);
+	struct sched_cpu *c;
+	struct sched_task *t;
 
-	if (!t || !c)
+	if (!here || usual_yields(from, here))
 		return false;
+	t = task_of(from);
+	if (!t)
+		return false;
+	c = &here->cpu;
 	if (binding_is_new(t))
 		look_for_binding(from, t, cpu, now_ns());
 	if (t->entity < SCHED_ENTITIES)
 		take_poll(t, c, now_ns());
-	turn_yield(c);
-	task_set_slice(from, 0);
+	if (turn_yield(c))
+		task_set_slice(from, 0);
 	return false;
 }
 

@@ -174,7 +174,6 @@ extern void scx_bpf_reenqueue_local___v2___own(void) __ksym __weak;
 extern const struct cpumask *scx_bpf_get_online_cpumask(void) __ksym __weak;
 extern void scx_bpf_put_cpumask(const struct cpumask *cpumask) __ksym __weak;
 extern bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *cpumask) __ksym __weak;
-extern s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym __weak;
 extern bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice) __ksym __weak;
 extern u64 scx_bpf_now(void) __ksym __weak;
 extern int LINUX_KERNEL_VERSION __kconfig;
@@ -183,6 +182,11 @@ extern const struct rq runqueues __ksym; /* one per CPU */
 /* A program may store a task's slice itself up to this kernel. Later ones may refuse that; the call
  * takes 120 instructions more. */
 #define SLICE_STORED_UNTIL (7 << 16 | 3 << 8 | 255)
+
+/* The CPU of a task, as in the kernel's task_cpu. */
+static __always_inline u32 task_cpu(const struct task_struct *p) {
+	return p->thread_info.cpu;
+}
 
 /* Sets what is left of a task's slice. */
 static __always_inline void task_set_slice(struct task_struct *p, u64 slice) {

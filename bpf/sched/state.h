@@ -32,11 +32,58 @@ _Static_assert(SCHED_WHY_NOBODY == ECALLS_WHY_NOBODY && SCHED_WHY_FAIR == ECALLS
 #define QUEUE_PLAIN(cpu) (1ull << 32 | (cpu))
 #define QUEUE_PARKED(cpu) (2ull << 32 | (cpu))
 
+/* A group on one CPU. Group numbers are per user. */
+struct group_key {
+	u32 cpu;
+	u32 uid;
+	u32 number;
+	u32 pad;
+};
+/* Data of a CPU beside the policy's table. Each u64 of entities is a set of places. */
+struct sched_places {
+	u64 left;	   /* threads that have left, to be cleared; any CPU adds to it */
+	u64 sinks;	   /* threads that read the events of a channel (sink.h) */
+	u64 heirs;	   /* threads without a slot of their own (heir.h) */
+	u32 looked;	   /* the CPU that balancing looked at last (take.h) */
+	u32 took;	   /* 1: balancing took a thread at the last choice */
+	u64 look_ns;	   /* time of the next look of balancing */
+	u64 rotate_ns;	   /* time of the next rotation; other CPUs write it, too */
+	u64 load;	   /* load of this CPU (load.h) */
+	u64 shown_ns;	   /* until then no thread goes into the local queue (next.h) */
+	u32 nexts;	   /* threads in the local queue; any CPU changes it */
+	u32 is_free;	   /* 1: the last of them may run on other CPUs */
+	u32 idle;	   /* 1: no thread has run here since it found none (idle.h) */
+	u32 asked;	   /* 1: it would take a thread that is next elsewhere (next.h) */
+	u64 last;	   /* address of the thread that stopped last (usual.h); 0: unknown */
+	u64 stopped;	   /* the same until it enters its queue, or another thread runs */
+	u64 goes;	   /* 1: that thread is next */
+	u64 bindings;	   /* the running thread's `bindings`; SCHED_NEVER: not usual */
+	u64 waits_look_ns; /* time of the next check for long waits (wait.h) */
+	u32 channel[SCHED_ENTITIES];		/* the channel that a sink reads */
+	struct group_key group[SCHED_ENTITIES]; /* user and group number of each entity */
+	u64 summed[SCHED_ENTITIES];		/* a group's CPU time here that is in group_times */
+};
+
+/* The timer of a CPU (timer.h). */
+struct sched_timer_of {
+	struct bpf_timer timer;
+	u64 at_ns;   /* when it expires; 0: it is not armed */
+	u64 past_ns; /* the last time that was past when the timer was armed */
+	u64 look_ns; /* when the CPU looks at threads that wait for a quota (quota.h); 0: none */
+};
+
+/* All data of a CPU, so that an operation looks them up once. */
+struct sched_here {
+	struct sched_cpu cpu;
+	struct sched_places places;
+	struct sched_timer_of timer;
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1); /* number of CPUs, set by the loader */
 	__type(key, u32);
-	__type(value, struct sched_cpu);
+	__type(value, struct sched_here);
 } sched_cpus SEC(".maps");
 
 #define COMES_BACK 0u /* it has run, and was inserted into its queue again */
@@ -119,8 +166,37 @@ static __always_inline struct ecalls_sched_count *counts_of(u32 cpu) {
 			counts_->what++;                                                           \
 	} while (0)
 
-static __always_inline struct sched_cpu *cpu_of(u32 cpu) {
+static __always_inline struct sched_here *here_of(u32 cpu) {
 	return bpf_map_lookup_elem(&sched_cpus, &cpu);
+}
+
+/* The parts of it. The verifier refuses arithmetic before the test, to which the compiler would
+ * move it. */
+static __always_inline struct sched_cpu *cpu_of(u32 cpu) {
+	struct sched_here *here = here_of(cpu);
+
+	if (!here)
+		return 0;
+	__asm__ volatile("" : "+r"(here));
+	return &here->cpu;
+}
+
+static __always_inline struct sched_places *places_of(u32 cpu) {
+	struct sched_here *here = here_of(cpu);
+
+	if (!here)
+		return 0;
+	__asm__ volatile("" : "+r"(here));
+	return &here->places;
+}
+
+static __always_inline struct sched_timer_of *timer_of(u32 cpu) {
+	struct sched_here *here = here_of(cpu);
+
+	if (!here)
+		return 0;
+	__asm__ volatile("" : "+r"(here));
+	return &here->timer;
 }
 
 static __always_inline struct sched_task *task_of(struct task_struct *p) {

@@ -49,7 +49,7 @@ __noinline int balance_plain(u32 cpu, u32 other, const struct balance_look *look
 }
 
 /* The same for the heirs; for a member, the virtual time of its group is compared. */
-__noinline int balance_heirs(u32 other, const struct balance_look *look LIB_NONNULL, u64 now) {
+__noinline int balance_heirs(u32 other, const struct balance_look *look LIB_NONNULL) {
 	struct sched_cpu *c = cpu_of(other);
 	u64 left = heirs_waiting(other), set = 0;
 
@@ -64,7 +64,7 @@ __noinline int balance_heirs(u32 other, const struct balance_look *look LIB_NONN
 		if (balance_takes(look, vtime, e->weight))
 			set |= sched_bit(i);
 	}
-	return set && heir_take(other, set, now);
+	return set && heir_take(other, set);
 }
 
 /* The other CPU at which this one looks next. */
@@ -106,9 +106,9 @@ __noinline int balance(u32 cpu, u64 now) {
 		places->look_ns = now + BALANCE_LEVEL_NS;
 		return 0;
 	}
-	if (!balance_plain(cpu, other, &look) && !balance_heirs(other, &look, now)) {
+	if (!balance_plain(cpu, other, &look) && !balance_heirs(other, &look)) {
 		places->look_ns = now + BALANCE_AGAIN_NS;
-		next_ask(cpu, other, theirs, false, now);
+		places->asked = next_ask(other, theirs, false, now);
 		return 0;
 	}
 	places->took = 1;
@@ -120,13 +120,13 @@ __noinline int balance(u32 cpu, u64 now) {
 
 /* Takes any thread that waits for another CPU, of the kind of which more wait: plain ones or
  * heirs. */
-__noinline int take(u32 other, u64 now) {
+__noinline int take(u32 other) {
 	u64 plain = scx_bpf_dsq_nr_queued(QUEUE_PLAIN(other));
 	u64 waiting = heirs_waiting(other), heirs = bits_count(waiting);
 
 	if (plain >= heirs && plain && scx_bpf_dsq_move_to_local(QUEUE_PLAIN(other)))
 		return true;
-	if (heirs && heir_take(other, waiting, now))
+	if (heirs && heir_take(other, waiting))
 		return true;
 	return plain < heirs && plain && scx_bpf_dsq_move_to_local(QUEUE_PLAIN(other));
 }
@@ -139,24 +139,27 @@ static __always_inline bool may_take(u32 other) {
 	return theirs && their && (*(volatile u64 *)&their->queue.count || theirs->heirs);
 }
 
-/* No thread wants this CPU: it takes one that waits for another CPU and may run here. */
-static __always_inline void steal(u32 cpu, u64 now) {
+/* No thread wants this CPU: it takes one that waits for another CPU and may run here. It is a
+ * function that the verifier checks once: Linux 7.0 rejects it as a part of sched_dispatch. */
+__noinline int steal(u32 cpu, u64 now) {
 	u32 other = cpu;
 
+	idle_begins(cpu);
 	for (u32 round = 1; lib_again(round, CPUS_MAX); round++) {
 		if (round >= setting.cpus)
 			break;
 		other = other + 1 < setting.cpus ? other + 1 : 0;
 		if (!may_take(other))
 			continue;
-		if (take(other, now)) {
+		if (take(other)) {
 			SCHED_COUNT(cpu, stolen);
-			return;
+			return 1;
 		}
 		struct sched_places *theirs = places_of(other);
 		if (theirs)
-			next_ask(cpu, other, theirs, true, now);
+			next_ask(other, theirs, true, now);
 	}
+	return 0;
 }
 
 #endif

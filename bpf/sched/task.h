@@ -148,8 +148,13 @@ void BPF_PROG(sched_weight, struct task_struct *p, u32 weight) {
 /* A thread that runs has become a real-time thread, and so keeps its CPU; or a thread ends. */
 SEC("struct_ops/disable")
 void BPF_PROG(sched_disable, struct task_struct *p) {
+	u32 cpu = task_cpu(p);
+	struct sched_places *places = places_of(cpu);
+
+	if (places)
+		places->last = 0;
 	if (!(p->flags & PF_EXITING))
-		next_yields(scx_bpf_task_cpu(p), now_ns());
+		next_yields(cpu, now_ns());
 }
 
 SEC("struct_ops/enable")
@@ -157,7 +162,7 @@ void BPF_PROG(sched_enable, struct task_struct *p) {
 	struct task_struct___scx *scx = (void *)p;
 	struct sched_task *t = task_of(p);
 	struct sched_cpu *c;
-	u32 cpu = scx_bpf_task_cpu(p);
+	u32 cpu = task_cpu(p);
 
 	c = cpu_of(cpu);
 	if (!t || !c)

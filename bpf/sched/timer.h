@@ -19,20 +19,6 @@
 
 #define UNASKED_NS 1000000u /* until a CPU that was kicked and has not asked is kicked again */
 
-struct sched_timer_of {
-	struct bpf_timer timer;
-	u64 at_ns;   /* when it expires; 0: it is not armed */
-	u64 past_ns; /* the last time that was past when the timer was armed */
-	u64 look_ns; /* when the CPU looks at threads that wait for a quota (quota.h); 0: none */
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct sched_timer_of);
-} sched_timers SEC(".maps");
-
 /* Whether the tick is too coarse for a CPU, whichever thread runs. */
 static __always_inline bool is_fine(const struct sched_cpu *c) {
 	return c->cooperative | c->windowed;
@@ -67,12 +53,12 @@ static __always_inline void timer_start(struct sched_timer_of *timer, u64 at) {
 }
 
 /* The timer of a CPU has expired. */
-static int timer_comes(void *map, u32 *cpu, struct sched_timer_of *timer) {
-	struct sched_cpu *c = cpu_of(*cpu);
+static int timer_comes(void *map, u32 *cpu, struct sched_here *here) {
+	struct sched_timer_of *timer = &here->timer;
 	u64 at;
 
 	timer->at_ns = 0;
-	at = c ? timer_next(c, timer) : 0;
+	at = timer_next(&here->cpu, timer);
 	/* The thread for which the timer was armed has gone or has run, and the next time is later.
 	 * If the CPU has armed the timer meanwhile, that time is the newer one. */
 	if (at > now_ns()) {
@@ -86,7 +72,7 @@ static int timer_comes(void *map, u32 *cpu, struct sched_timer_of *timer) {
 
 /* Arms the timer of this CPU for the policy's next decision, unless it expires before. */
 static __always_inline void set_timer(u32 cpu, struct sched_cpu *c, u64 now) {
-	struct sched_timer_of *timer = bpf_map_lookup_elem(&sched_timers, &cpu);
+	struct sched_timer_of *timer = timer_of(cpu);
 	u64 at;
 
 	if (!timer)

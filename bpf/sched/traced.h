@@ -48,7 +48,7 @@ int BPF_PROG(trace_wake, struct task_struct *p) {
 	note->pid = p->tgid;
 	note->tid = p->pid;
 	note->other = (u32)bpf_get_current_pid_tgid();
-	note->which = scx_bpf_task_cpu(p);
+	note->which = task_cpu(p);
 	bpf_probe_read_kernel(note->comm, sizeof(note->comm), p->comm);
 	trace_done(note);
 	return 0;

@@ -109,7 +109,7 @@ static __attribute__((always_inline)) void ask(struct sched_cpu *cpu, struct cal
 		fair_woke(cpu);
 		break;
 	case 19:
-		turn_yield(cpu);
+		c->result = turn_yield(cpu);
 		break;
 	}
 }

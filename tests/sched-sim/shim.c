@@ -59,8 +59,12 @@ int policy_is_next(const struct sched_cpu *cpu, const struct sched_plain *plain,
 	return fair_is_next(cpu, plain, nexts, woken != 0);
 }
 
-void policy_yield(struct sched_cpu *cpu) {
-	turn_yield(cpu);
+void policy_shorten(struct sched_cpu *cpu, ecalls_u64 end_ns) {
+	turn_shorten(cpu, end_ns);
+}
+
+int policy_yield(struct sched_cpu *cpu) {
+	return turn_yield(cpu);
 }
 
 void policy_poll(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns, ecalls_u64 release_ns,

@@ -140,10 +140,12 @@ LIB_INLINE void fair_charge_shared(struct sched_entity *group, ecalls_u64 ns) {
 /* Charges the running thread, and its group, for the time since the last charge. The time that a
  * thread gets by its window is promised, and is not charged. */
 LIB_INLINE void fair_charge(struct sched_cpu *cpu, ecalls_u64 now_ns) {
-	ecalls_u64 ns = now_ns > cpu->charged_ns ? now_ns - cpu->charged_ns : 0;
+	ecalls_u64 ns = now_ns - cpu->charged_ns;
 	ecalls_u32 group = SCHED_NOBODY;
 
-	cpu->charged_ns += ns;
+	if (now_ns <= cpu->charged_ns)
+		return;
+	cpu->charged_ns = now_ns;
 	away_passes(cpu, ns);
 	if (cpu->running == SCHED_NOBODY)
 		return;

@@ -6,7 +6,7 @@
  *	ready   turn_ready, or turn_ready_plain: it waits for this CPU from now on
  *	runs	turn_start: the CPU is given to it, whoever decided that
  *	poll	police_poll (police.h), while it runs
- *	yields	turn_yield, while it runs; the caller then asks who is next
+ *	yields	turn_yield, while it runs; the caller then may have to ask who is next
  *	stops	turn_stop: it no longer runs; it still waits unless it sleeps
  *	sleeps	turn_sleep, or turn_sleep_plain: it no longer waits; also when it leaves this CPU or
  *		ends
@@ -226,9 +226,19 @@ LIB_GLOBAL int turn_start(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 who,
 	return 0;
 }
 
-/* The running thread yields. The next choice puts it behind another plain thread that waits. */
-LIB_INLINE void turn_yield(struct sched_cpu *cpu) {
+/* The running thread yields. The next choice puts it behind another plain thread that waits. 0: it
+ * is plain and alone, so its turn goes on. */
+LIB_INLINE _Bool turn_yield(struct sched_cpu *cpu) {
+	if (cpu->running == SCHED_PLAIN && !cpu->queue.count && !cpu->runnable)
+		return 0;
 	cpu->yields = 1;
+	return 1;
+}
+
+/* The turn that has begun ends at this time at the latest. */
+LIB_INLINE void turn_shorten(struct sched_cpu *cpu, ecalls_u64 end_ns) {
+	if (cpu->limit_ns > end_ns)
+		cpu->limit_ns = end_ns;
 }
 
 /* turn_stop for a CPU without entities. */

@@ -60,7 +60,7 @@ const ACT_RESTART: i64 = 1 << 48;
 const OPS: &str = "ecalls_sched";
 const ENDED: &str = ".bss.ended";
 /// Maps with one element per CPU.
-const PER_CPU: [&str; 5] = ["sched_cpus", "sched_timers", "sched_places", COUNTS, WATCH];
+const PER_CPU: [&str; 3] = ["sched_cpus", COUNTS, WATCH];
 /// This map has an element per group; there are at most half as many groups as entities.
 const GROUPS: &str = "sched_groups";
 /// Entities of a CPU's table, each with an element of [`SEEN`].

@@ -5,8 +5,9 @@
 //! events of one moment happen in the order in which they were planned. There is no other source of
 //! chance than the scripts', so a run repeats exactly.
 //!
-//! An idle CPU steals the plain thread that has had least from the CPU where most wait. After each
-//! event the machine checks what must always hold (`Machine::check`).
+//! A CPU that becomes idle looks for a thread that waits elsewhere, and then only looks again if it
+//! is kicked, as in the kernel (`moves`). After each event the machine checks what must always hold
+//! (`Machine::check`).
 //!
 //! With a tick the machine does more of what the kernel does, for [`ordinary`](crate::ordinary)
 //! threads: a slice that no timer ends lasts until a tick, a thread that wakes goes to an idle CPU,
@@ -15,7 +16,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 
-use crate::moves::Balancing;
+use crate::moves::{Balancing, Kick, NEXT_LOOK_NS};
 use crate::patience::{Rival, Wait, binds};
 use crate::policy::{Admission, Choice, Cpu, NEVER, NOBODY, Options, PLAIN, Queue, why};
 use crate::thread::{Action, Figures, Script, Spec, State, Thread};
@@ -68,6 +69,7 @@ pub struct Machine {
     planned: u64,
     pub(crate) now: u64,
     decided_at: (u64, u32),
+    pub(crate) kicks: VecDeque<Kick>,
     /// What was seen and must not be, between two checks.
     pub(crate) wrong: Option<String>,
     /// The kernel's tick; 0: slices end when they should, and threads move to idle CPUs only.
@@ -121,6 +123,7 @@ impl Machine {
             planned: 0,
             now: 0,
             decided_at: (0, 0),
+            kicks: VecDeque::new(),
             wrong: None,
             tick_ns: 0,
             has_real_time: false,
@@ -192,6 +195,7 @@ impl Machine {
                 Event::Wake(thread, number) => self.wake(thread, number),
                 Event::RealTime(cpu, begins) => self.real_time(cpu, begins),
             }
+            self.answer_kicks();
             self.check()?;
         }
         self.now = end_ns;
@@ -217,8 +221,11 @@ impl Machine {
     fn real_time(&mut self, cpu: usize, begins: bool) {
         self.stop(cpu, false);
         self.processors[cpu].away = begins;
+        // Who is next enters its queue again.
+        for number in std::mem::take(&mut self.processors[cpu].nexts) {
+            self.show(number);
+        }
         self.decide(cpu);
-        self.steal_all();
     }
 
     fn wake(&mut self, number: usize, sleep: u64) {
@@ -257,12 +264,12 @@ impl Machine {
             policy.preempts(thread.entity, now)
         };
         self.begin_wait(number);
+        self.show(number);
         if preempts {
             self.decide(cpu);
         } else {
             self.arm(cpu);
         }
-        self.steal_all();
     }
 
     /// Puts a plain thread into its queue.
@@ -324,7 +331,8 @@ impl Machine {
         if choice.keep == 0 || taken.is_some() {
             self.stop(cpu, taken.is_none());
         }
-        match taken {
+        let nobody = taken.is_none() && choice.who == NOBODY;
+        match taken.or_else(|| nobody.then(|| self.steal(cpu)).flatten()) {
             Some(number) => self.start(cpu, PLAIN, false, number),
             None if choice.who == NOBODY => {}
             None => self.start(cpu, choice.who, choice.keep == 1, self.chosen(cpu, &choice)),
@@ -409,6 +417,7 @@ impl Machine {
             if may_be_next {
                 self.note_next(number, false);
             }
+            self.show(number);
         }
         self.begin_wait(number);
     }
@@ -441,6 +450,10 @@ impl Machine {
         processor.policy.start(who, plain.as_ref(), now);
         if !keep && std::mem::take(&mut self.threads[number].woken) {
             processor.policy.woke();
+        }
+        // It goes on, but would be replaced by one that is next elsewhere: it looks again soon.
+        if keep && std::mem::take(&mut processor.balancing.asked) {
+            processor.policy.shorten(now + NEXT_LOOK_NS);
         }
         processor.running = Some(number);
         processor.generation += 1;
@@ -516,7 +529,6 @@ impl Machine {
             return self.arm(cpu);
         }
         self.decide(cpu);
-        self.steal_all();
     }
 
     /// The running thread has computed what it said: what does it do next?
@@ -541,9 +553,9 @@ impl Machine {
                 Action::Sleep(ns) => return self.sleep(cpu, now.saturating_add(ns)),
                 Action::Exit => return self.end(cpu),
                 Action::Yield => {
-                    self.processors[cpu].policy.yields();
-                    self.decide(cpu);
-                    return self.steal_all();
+                    if self.processors[cpu].policy.yields() {
+                        return self.decide(cpu);
+                    }
                 }
                 Action::Poll {
                     release_ns,
@@ -556,8 +568,7 @@ impl Machine {
                     if importance == NEVER && release_ns > now {
                         return self.sleep(cpu, release_ns);
                     }
-                    self.decide(cpu);
-                    return self.steal_all();
+                    return self.decide(cpu);
                 }
                 Action::Raise {
                     thread,
@@ -594,7 +605,6 @@ impl Machine {
                     .preempts(thread.entity, self.now) =>
             {
                 self.decide(cpu);
-                self.steal_all();
             }
             _ => {}
         }
@@ -629,7 +639,6 @@ impl Machine {
             self.plan(until, Event::Wake(number, planned));
         }
         self.decide(cpu);
-        self.steal_all();
     }
 
     fn end(&mut self, cpu: usize) {
@@ -645,7 +654,6 @@ impl Machine {
             policy.remove(thread.entity);
         }
         self.decide(cpu);
-        self.steal_all();
     }
 
     /// The running thread stops, and does not wait.

@@ -21,7 +21,8 @@ const LOOKS: usize = 8;
 const AGAIN_NS: u64 = 1_000_000;
 const LEVEL_NS: u64 = 50_000;
 /// A CPU that has not compared loads for so long asks the policy whom to run.
-const NEXT_LOOK_NS: u64 = 1_000_000;
+pub(crate) const NEXT_LOOK_NS: u64 = 1_000_000;
+const NEXT_SHOWN_NS: u64 = 4_000_000;
 
 /// What a CPU knows of balancing (`struct sched_places`).
 pub(crate) struct Balancing {
@@ -29,7 +30,20 @@ pub(crate) struct Balancing {
     took: bool,
     look_ns: u64,
     rotate_ns: u64,
+    /// Until then, no thread that may leave is next.
+    shown_ns: u64,
+    /// It would take a thread that is next elsewhere.
+    pub(crate) asked: bool,
     chance: Chance,
+}
+
+/// One CPU interrupts another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kick {
+    /// If it is idle, it looks for a thread.
+    Idle(usize),
+    /// The turn of its thread ends.
+    Preempt(usize),
 }
 
 impl Default for Balancing {
@@ -39,6 +53,8 @@ impl Default for Balancing {
             took: false,
             look_ns: 0,
             rotate_ns: 0,
+            shown_ns: 0,
+            asked: false,
             chance: Chance::new(1),
         }
     }
@@ -130,7 +146,7 @@ impl Machine {
         if self.processors[to].running.is_none() {
             self.decide(to);
         }
-        self.steal_all();
+        self.show(number);
     }
 
     /// A thread that wakes goes where nobody runs, unless that is its own CPU.
@@ -165,28 +181,65 @@ impl Machine {
         self.arm(from);
     }
 
+    /// The first thread that waits for a CPU, may leave it, and is not in its local queue.
     fn first_free(&self, cpu: usize) -> Option<usize> {
-        let queue = &self.processors[cpu].queue;
+        let Processor { queue, nexts, .. } = &self.processors[cpu];
         let mut waiting = queue.iter().map(|waiting| waiting.1);
-        waiting.find(|&number| self.is_free(number))
+        waiting.find(|number| self.is_free(*number) && !nexts.contains(number))
     }
 
-    /// Idle CPUs take plain threads from those where most wait.
-    pub(crate) fn steal_all(&mut self) {
-        for to in 0..self.processors.len() {
-            if self.processors.len() == 1 || !self.processors[to].is_idle() {
-                continue;
-            }
-            let waiting = |p: &Processor| p.queue.len() + usize::from(!p.is_idle());
-            let from = (0..self.processors.len())
-                .filter(|&from| waiting(&self.processors[from]) > 1)
-                .filter_map(|from| {
-                    Some((self.processors[from].queue.len(), self.first_free(from)?))
-                })
-                .max_by_key(|&(length, _)| length);
-            if let Some((_, number)) = from {
+    /// A thread that an idle CPU takes from the first other one where it finds one; it is in the
+    /// queue here then. If there are only such as are next there, the CPU asks for them.
+    pub(crate) fn steal(&mut self, to: usize) -> Option<usize> {
+        let cpus = self.processors.len();
+        for other in (1..cpus).map(|round| (to + round) % cpus) {
+            if let Some(number) = self.first_free(other) {
                 self.leave_queue(number, to);
-                self.decide(to);
+                return Some(number);
+            }
+            self.ask(other, true);
+        }
+        None
+    }
+
+    /// Another CPU would take a thread that is next on this one.
+    fn ask(&mut self, other: usize, is_idle: bool) -> bool {
+        let last = self.processors[other].nexts.back().copied();
+        if !last.is_some_and(|number| self.is_free(number)) {
+            return false;
+        }
+        self.processors[other].balancing.shown_ns = self.now + NEXT_SHOWN_NS;
+        if is_idle {
+            self.kicks.push_back(Kick::Preempt(other));
+        }
+        true
+    }
+
+    /// A thread has gone into the queue of its CPU: an idle one is kicked for it.
+    pub(crate) fn show(&mut self, number: usize) {
+        let own = self.threads[number].cpu;
+        if !self.is_free(number) || self.processors[own].nexts.contains(&number) {
+            return;
+        }
+        if let Some(idle) = self.idle_beside(own) {
+            self.kicks.push_back(Kick::Idle(idle));
+        }
+    }
+
+    /// An idle CPU that was not kicked yet.
+    fn idle_beside(&self, own: usize) -> Option<usize> {
+        (0..self.processors.len()).find(|&cpu| {
+            let is_kicked = self.kicks.contains(&Kick::Idle(cpu));
+            cpu != own && self.processors[cpu].is_idle() && !is_kicked
+        })
+    }
+
+    /// Interrupts that CPUs sent each other during an event arrive after it.
+    pub(crate) fn answer_kicks(&mut self) {
+        while let Some(kick) = self.kicks.pop_front() {
+            match kick {
+                Kick::Idle(cpu) if !self.processors[cpu].is_idle() => {}
+                Kick::Idle(cpu) | Kick::Preempt(cpu) => self.decide(cpu),
             }
         }
     }
@@ -219,12 +272,16 @@ impl Machine {
         }
         let taken = {
             let mut first = self.processors[other].queue.iter().take(LOOKS);
+            let nexts = &self.processors[other].nexts;
             first.find(|&&(vtime, i)| {
-                self.is_free(i) && look.takes(vtime, self.threads[i].spec.weight.into())
+                self.is_free(i)
+                    && !nexts.contains(&i)
+                    && look.takes(vtime, self.threads[i].spec.weight.into())
             })
         };
         let Some(&(_, number)) = taken else {
             self.processors[cpu].balancing.look_ns = now + AGAIN_NS;
+            self.processors[cpu].balancing.asked = self.ask(other, false);
             return None;
         };
         let period_ns = self.options.period_ns;
@@ -240,8 +297,13 @@ impl Machine {
     pub(crate) fn note_next(&mut self, number: usize, woken: bool) {
         let thread = &self.threads[number];
         let is_single = self.processors.len() == 1;
+        let is_wanted = self.idle_beside(thread.cpu).is_some();
         let processor = &mut self.processors[thread.cpu];
         let has_looked = self.now < processor.balancing.look_ns + NEXT_LOOK_NS;
+        let may_leave = !thread.spec.bound;
+        if may_leave && (is_wanted || self.now < processor.balancing.shown_ns) {
+            return;
+        }
         if !self.has_nexts || woken && !thread.spec.bound || !(has_looked || is_single) {
             return;
         }

@@ -283,7 +283,8 @@ unsafe extern "C" {
     safe fn policy_start(cpu: &mut Raw, who: u32, plain: Option<&Plain>, now: u64);
     safe fn policy_stop(cpu: &mut Raw, waits: u32, now: u64);
     safe fn policy_is_next(cpu: &Raw, plain: &Plain, nexts: u64, woken: u32) -> i32;
-    safe fn policy_yield(cpu: &mut Raw);
+    safe fn policy_shorten(cpu: &mut Raw, end_ns: u64);
+    safe fn policy_yield(cpu: &mut Raw) -> i32;
     safe fn policy_poll(cpu: &mut Raw, i: u32, now: u64, release: u64, importance: u64);
     safe fn policy_choose(cpu: &mut Raw, now: u64, queue: &Queue, choice: &mut Choice);
     safe fn policy_preempts(cpu: &mut Raw, who: u32, now: u64) -> i32;
@@ -510,10 +511,19 @@ impl Cpu {
         policy_is_next(&self.raw, plain, nexts as u64, woken.into()) != 0
     }
 
-    /// Who runs yields.
-    pub fn yields(&mut self) {
-        policy_yield(&mut self.raw);
-        self.note(|| Call::new(Op::Yield, 0, 0));
+    /// `turn_shorten`: the turn ends then at the latest. It is not replayed in the kernel.
+    pub fn shorten(&mut self, end_ns: u64) {
+        policy_shorten(&mut self.raw, end_ns);
+    }
+
+    /// Who runs yields: whether somebody else may run.
+    pub fn yields(&mut self) -> bool {
+        let result = policy_yield(&mut self.raw) != 0;
+        self.note(|| Call {
+            result: result.into(),
+            ..Call::new(Op::Yield, 0, 0)
+        });
+        result
     }
 
     pub fn poll(&mut self, i: u32, now: u64, release: u64, importance: u64) {

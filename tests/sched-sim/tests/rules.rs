@@ -199,15 +199,25 @@ fn turn_of_a_plain_thread_is_short_while_others_wait() {
 fn thread_that_yields_is_behind_the_first_that_waits() {
     let mut cpu = cpu();
     cpu.start(PLAIN, Some(&plain(0)), 0);
-    cpu.yields();
+    cpu.ready_plain(&mut plain(5 * MS), 0);
+    assert!(cpu.yields());
     let choice = cpu.choose(MS, &waiting(5 * MS, 1));
     assert_eq!((choice.who, choice.keep), (PLAIN, 0));
     cpu.stop(MS);
     assert!((5 * MS..6 * MS + 2).contains(&cpu.plain.vtime));
-    // Alone it continues.
+    // If the other one has gone to another CPU meanwhile, it continues.
     cpu.start(PLAIN, Some(&plain(0)), MS);
-    cpu.yields();
+    assert!(cpu.yields());
     assert_eq!(cpu.choose(MS, &waiting(0, 0)).keep, 1);
+    // It also does where nobody waits, without being asked. Whoever polls may have to wait.
+    assert!(!cpu.yields());
+    let polls = cpu.add(100, NOBODY);
+    assert!(!cpu.yields());
+    cpu.ready(polls, MS);
+    assert!(cpu.yields());
+    cpu.stop(MS);
+    cpu.start(polls, None, MS);
+    assert!(cpu.yields());
 }
 
 #[test]

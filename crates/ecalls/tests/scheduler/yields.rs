@@ -1,9 +1,11 @@
 //! Plain threads that yield: each is next when the other one stops, and the kernel takes it without
-//! asking our scheduler. Other CPUs must get their part of them all the same.
+//! asking our scheduler. Other CPUs must get their part of them all the same; and of those that
+//! make way for a thread that is bound to its CPU.
 
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_setaffinity, sched_yield};
 
@@ -85,6 +87,51 @@ fn three_threads_that_yield_share_two_cpus() {
         println!("three that yield: {had:?} ms of 2 s");
         let least = had.iter().min().expect("three");
         assert!(had.iter().all(|had| had * 2 < least * 3), "{had:?}");
+    }
+    stage.end();
+}
+
+/// Rounds, in each of which a thread wakes and computes where it is bound.
+const ROUNDS: u64 = 25;
+
+/// From the first CPU the thread may leave again and again: each time a bound one wakes there.
+/// CPU time that it has had of the time from then on.
+fn makes_way(wakes: &Barrier, has_run: &AtomicBool) -> [u64; 2] {
+    let (mut had, mut passed) = (0, 0);
+    for _ in 0..ROUNDS {
+        bind(&[0]);
+        bind(&[0, 1]);
+        wakes.wait();
+        let (before, begin) = (cpu_ns(), Instant::now());
+        while !has_run.swap(false, Ordering::Relaxed) {
+            std::hint::spin_loop();
+        }
+        had += cpu_ns() - before;
+        passed += u64::try_from(begin.elapsed().as_nanos()).expect("a short time");
+    }
+    [had, passed]
+}
+
+#[test]
+fn a_thread_that_makes_way_for_a_bound_one_goes_to_an_idle_cpu() {
+    let Some(stage) = start() else { return };
+    if has_two_cpus() {
+        let (wakes, has_run) = (&Barrier::new(2), &AtomicBool::new(false));
+        let [had, passed] = thread::scope(|scope| {
+            scope.spawn(move || {
+                bind(&[0]);
+                for _ in 0..ROUNDS {
+                    wakes.wait();
+                    thread::sleep(Duration::from_millis(5));
+                    burn(HOG_NS / 10);
+                    has_run.store(true, Ordering::Relaxed);
+                }
+            });
+            let free = scope.spawn(move || makes_way(wakes, has_run));
+            free.join().expect("joined")
+        });
+        println!("makes way: {} of {} ms", had / MS, passed / MS);
+        assert!(had * 10 > passed * 9, "{had} of {passed} ns");
     }
     stage.end();
 }
