@@ -538,7 +538,7 @@ impl Broker {
     }
 
     fn release_retired(&mut self, now_ns: u64) {
-        match self.shared.core.living_segments() {
+        match self.shared.core.living_maps() {
             Ok(living) => self.retired.release(&living, now_ns),
             Err(error) => {
                 if self.lines.admit((0, "retired"), now_ns).is_some() {

@@ -2,7 +2,6 @@
 //! they may see, and one question must not read a whole table.
 
 use std::collections::HashSet;
-use std::io::Read;
 use std::mem::offset_of;
 
 use ecalls_abi::Channel;
@@ -13,7 +12,7 @@ use ecalls_abi::version::{CHANNELS_MAX, SERVICES_MAX, SUBSCRIPTIONS_MAX};
 
 use crate::core::Core;
 use crate::core::stat::SubscriptionStat;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kernel::sys;
 use crate::kernel::table::Mapped;
 
@@ -99,18 +98,14 @@ impl Core {
 }
 
 impl Core {
-    /// Ids of all channels' maps that a process holds, including those of closed channels
-    /// (bpf/event/segment.bpf.c).
+    /// Ids of all maps of the machine: among them those of channels that a process still holds,
+    /// closed ones included.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] on a kernel that cannot list maps to programs.
-    pub fn living_segments(&self) -> Result<HashSet<u32>> {
-        let list = sys::iterator(self.program("segment_list")?)?;
-        let mut bytes = Vec::new();
-        std::fs::File::from(list)
-            .read_to_end(&mut bytes)
-            .map_err(|error| Error::from_io("listing channels' memory", error))?;
-        let (ids, _) = bytes.as_chunks::<4>();
-        Ok(ids.iter().map(|id| u32::from_ne_bytes(*id)).collect())
+    /// [`Error::Unsupported`](crate::Error::Unsupported) on a kernel that cannot list maps to
+    /// programs.
+    pub fn living_maps(&self) -> Result<HashSet<u32>> {
+        let maps = sys::list_maps(self.program("map_list")?)?;
+        Ok(maps.into_iter().map(|(id, _)| id).collect())
     }
 }

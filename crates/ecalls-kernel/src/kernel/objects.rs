@@ -105,6 +105,9 @@ macro_rules! object {
 /// Work items for kernel handler threads: `THREADS` of bpf/event/thread.h.
 pub(crate) const THREADS: u32 = 8;
 
+/// The object, and its program, that lists the machine's maps.
+pub(crate) const MAP_LIST: &str = "map_list";
+
 /// Every object file. That of the core itself, the first, is loaded at its start and creates the
 /// shared maps. A part's maps are its own ([`PART_MAPS`]) or among the shared ones.
 pub(crate) const OBJECTS: &[Object] = &[
@@ -128,7 +131,7 @@ pub(crate) const OBJECTS: &[Object] = &[
     object!("disk", optional: true, part: true),
     object!("memory", optional: true, part: true),
     object!("cgroup", optional: true, part: true),
-    object!("segment", optional: true, part: true),
+    object!("map_list", optional: true, part: true),
     object!("effect", optional: true, part: true),
     object!("ingress", optional: true, part: true),
 ];
@@ -194,7 +197,7 @@ pub const PROGRAMS: &[Program] = programs! {
     "memory_victim" in "memory": Role::Service(service::SERVICE_MEMORY);
     "sample_begin" in "cgroup": Role::Moment;
     "sample_start" in "cgroup": Role::Run;
-    "segment_list" in "segment": Role::Run;
+    "map_list" in "map_list": Role::Run;
     "effects" in "effect": Role::Effects;
     "pinned" in "pinned": Role::Pinned;
     "lane_ingress" in "ingress": Role::Interface;

@@ -1,6 +1,7 @@
 //! System calls for which libbpf-rs has no safe function, each as one small safe function.
 
 use std::ffi::c_void;
+use std::io::Read;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
@@ -208,6 +209,26 @@ fn ids(next_id: NextId) -> impl Iterator<Item = u32> {
 /// a table of programs that is being torn down.
 pub fn map_ids() -> impl Iterator<Item = u32> {
     ids(libbpf_sys::bpf_map_get_next_id)
+}
+
+/// Bytes of a map's name, with its end.
+const NAME_BYTES: usize = 16;
+
+/// Ids and names of all maps of the machine, by the program of bpf/event/map_list.bpf.c. No map is
+/// opened.
+pub(crate) fn list_maps(program: BorrowedFd<'_>) -> Result<Vec<(u32, String)>> {
+    let mut bytes = Vec::new();
+    std::fs::File::from(iterator(program)?)
+        .read_to_end(&mut bytes)
+        .map_err(|error| Error::from_io("listing the machine's BPF maps", error))?;
+    let (entries, _) = bytes.as_chunks::<{ 4 + NAME_BYTES }>();
+    let entry = |entry: &[u8; 4 + NAME_BYTES]| {
+        let (id, name) = entry.split_first_chunk().expect("four bytes and a name");
+        let name = name.split(|byte| *byte == 0).next().unwrap_or(name);
+        let name = String::from_utf8_lossy(name).into_owned();
+        (u32::from_ne_bytes(*id), name)
+    };
+    Ok(entries.iter().map(entry).collect())
 }
 
 /// Ids of all programs of the machine, in ascending order.

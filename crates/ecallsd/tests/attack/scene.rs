@@ -38,8 +38,9 @@ const SLACK_P99_US: u64 = 20_000;
 /// Of fewer events the 99th percentile is one event.
 const ENOUGH: u64 = 1000;
 
-/// Tolerated growth of the daemon's memory, KiB: its allocator keeps memory of a hundred clients.
-const MEMORY_SLACK: u64 = 4096;
+/// Tolerated growth of the daemon's memory, KiB: its allocator keeps memory of the clients of a
+/// moment, who are the more, the busier the machine is.
+const MEMORY_SLACK: u64 = 8192;
 
 /// The daemon, and what was of cores in the kernel before it.
 static DAEMON: Mutex<Option<(Daemon, Residue)>> = Mutex::new(None);
