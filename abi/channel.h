@@ -12,16 +12,19 @@
  *   element 0     struct ecalls_up, the header
  *   element 1     struct ecalls_lost, the losses by reason
  *   elements 2-3  64 counters of the histogram handler
- *   elements 4..  `capacity` events: ring entries or slots
+ *   elements 4..  `capacity` entries of a ring, or `capacity` slots of `width` entries each
  *
- * Ring (layout RING): the kernel takes position p = back++, writes entry p % capacity, and
- * completes it by storing sequence = p + 1. The reader owns `front`: entry front is complete when
- * its sequence is front + 1. A producer takes a position only while back - front < capacity -
- * slack, where slack is the number of CPUs (each has at most one delivery in flight), so that no
- * position is ever taken twice.
+ * Ring (layout RING): an event takes n = ECALLS_ENTRIES(size) entries in a row, one if it has at
+ * most 168 bytes of data. The kernel moves `back` from p to p + n by a compare-and-exchange if then
+ * back - front does not exceed the capacity: so an entry has one writer, and none before its last
+ * event was read. It writes the entries p % capacity, and so on
+ * around the end, and completes the event by storing sequence = p + 1 in the first one. The reader
+ * owns `front`: the event at front is complete when the sequence there is front + 1; it copies the
+ * event, computes n from the copy, and stores front + n.
  *
  * Slots (layout SLOTS): bit i of pattern says slot i holds an event. The kernel sets it, the reader
- * clears it, both by atomic operations. Which slot: ECALLS_SLOT_*.
+ * clears it, both by atomic operations. Which slot: ECALLS_SLOT_*. An event with more data than its
+ * slot has entries for is dropped (ECALLS_DROP_SIZE).
  *
  * Sleeping: the reader stores sleeping = 1, checks for events once more, and waits on the
  * descriptor. A producer that has completed an event and finds sleeping = 1 exchanges it for 0 and
@@ -43,21 +46,22 @@
 
 #define ECALLS_UP_EVENTS 4u	   /* element of the first event */
 #define ECALLS_UP_HISTOGRAM 2u	   /* element of the first histogram counter */
-#define ECALLS_CAPACITY_MIN 64u	   /* events of a ring; a power of two */
-#define ECALLS_CAPACITY_MAX 65536u /* events; a power of two */
+#define ECALLS_CAPACITY_MIN 64u	   /* entries of a ring; a power of two */
+#define ECALLS_CAPACITY_MAX 65536u /* the same */
 #define ECALLS_SLOTS_MAX 1024u	   /* slots of a slot layout */
 #define ECALLS_WAKE_BYTES 4096u	   /* size of the wake descriptor's buffer */
 
 struct ecalls_up {
 	/* line 0: written by the kernel side, read by the application */
 	ecalls_u64 flag;     /* events stored since the channel exists; never decremented */
-	ecalls_u64 back;     /* ring: next position to take */
+	ecalls_u64 back;     /* ring: next position to take; exchanged by the kernel side's CPUs */
 	ecalls_u32 version;  /* ECALLS_ABI_VERSION; written once by the host */
 	ecalls_u32 layout;   /* ECALLS_LAYOUT_*; written once by the host */
-	ecalls_u32 capacity; /* events; written once by the host */
+	ecalls_u32 capacity; /* entries of a ring, or slots; written once by the host */
 	ecalls_u32 slot_use; /* ECALLS_SLOT_*; written once by the host */
 	ecalls_u32 channel;  /* id of the channel; written once by the host */
-	ecalls_u32 pad0[7];
+	ecalls_u32 width;    /* entries of a slot; ring: 1; written once by the host */
+	ecalls_u32 pad0[6];
 	/* line 1: written by the application, read by the kernel side (sleeping: exchanged by both)
 	 * */
 	ecalls_u64 front;    /* ring: next position to read */
@@ -83,7 +87,8 @@ ECALLS_STATIC_ASSERT(sizeof(struct ecalls_up) == 256, "the header is one element
 #define ECALLS_DROP_NO_SUBSCRIBER 10u /* no subscription, or none of the target; per service */
 #define ECALLS_DROP_NESTED 11u /* nested too deeply in other raises on one CPU; per service */
 #define ECALLS_DROP_QUOTA 12u  /* its user has reached a limit (abi/user.h) */
-#define ECALLS_DROP_REASONS 13u
+#define ECALLS_DROP_SIZE 13u   /* no place for data of this size, or it could not be read */
+#define ECALLS_DROP_REASONS 14u
 
 /* The kernel side counts losses next to the data, so that a reader sees them without a call: each
  * action that could not deliver to this channel, also if the chain delivered elsewhere; and whole
@@ -92,7 +97,7 @@ struct ecalls_lost {
 	ecalls_u64 late; /* discarded because the deadline had passed */
 	ecalls_u64 dropped[ECALLS_DROP_REASONS];
 	ecalls_u64 filtered; /* ended by a handler */
-	ecalls_u64 pad[17];
+	ecalls_u64 pad[16];
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_lost) == 256, "the counters are one element");
 
@@ -115,7 +120,7 @@ struct ecalls_channel {
 	ecalls_u64 owner_start; /* start time of the owner (since boot, ns), against pid reuse */
 	ecalls_u64 delay_ns;	/* with ECALLS_DEFER_DELAY: how long calls may wait */
 	ecalls_u32 user;	/* row of abi/user.h that is charged for its raises */
-	ecalls_u32 pad;
+	ecalls_u32 width;	/* entries of a slot; ring: 1 */
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_channel) == 56, "channel");
 

@@ -125,13 +125,17 @@ struct ecalls_generic {
 	ecalls_u32 type;	/* RAISE */
 	ecalls_u32 flags;	/* RAISE: ECALLS_EVENT_CPU, ECALLS_RAISE_ABSOLUTE */
 	ecalls_u32 priority;	/* RAISE */
-	ecalls_u32 size;	/* RAISE: bytes of data */
+	ecalls_u32 size;	/* RAISE: bytes of data, at most ECALLS_DATA_LARGE */
 	ecalls_u64 deadline_us; /* RAISE: from release (or now) on, or ABSOLUTE; 0: none */
 	ecalls_u64 release_us;	/* RAISE: from now on, or ABSOLUTE; 0: at once */
 	ecalls_u64 argument[3];
 	ecalls_s64 result;
-	ecalls_u64 data[ECALLS_DATA_MAX / 8];
+	/* RAISE: address of the bytes beyond ECALLS_DATA_INLINE, in the caller's memory. They are
+	 * read while the call runs; -EFAULT: they are not in memory now, -EAGAIN: more than
+	 * ECALLS_DATA_MAX cannot be delivered now. Nothing was raised then: call again. */
+	ecalls_u64 rest;
+	ecalls_u64 data[ECALLS_DATA_INLINE / 8];
 };
-ECALLS_STATIC_ASSERT(sizeof(struct ecalls_generic) == 280, "generic call");
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_generic) == 288, "generic call");
 
 #endif

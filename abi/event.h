@@ -4,6 +4,13 @@
  * delivers and an application reads. Every record has the same size, so that an entry of a ring, a
  * slot and an entry of the queue have one layout, and a copy has a constant bound.
  *
+ * The record holds the first ECALLS_DATA_INLINE bytes of the data. The rest, if there is any, is in
+ * further entries of 256 bytes behind the record, in the ring or in its slot: the first word of
+ * each is 0, so that no data is ever taken for a record's `sequence`; 31 words of data follow.
+ * While the event is queued, the rest is in a place of its own (bpf/event/rest.h). So only large
+ * events cost more: with up to 40 bytes of data two cache lines are written and read, with up to
+ * 168 bytes four, and for each further 248 bytes four more.
+ *
  * Writers: the service sets service, kind, type, target, flags, priority, deadline, release, size
  * and data; raise() sets id, raise_ns, pid, tid, uid and cpu; the dispatcher sets subscription and
  * sequence.
@@ -25,6 +32,7 @@
 #define ECALLS_EVENT_RESUME 0x100u /* continue the chain of one subscription, at `action` */
 #define ECALLS_EVENT_SOFT 0x400u   /* deadline_ns is the subscriptions' earliest: order, no limit */
 #define ECALLS_EVENT_THREAD 0x200u /* the chain's next handler must run in a thread */
+#define ECALLS_EVENT_VOID 0x800u   /* in a ring: its data could not be read; a reader skips it */
 
 /* Only while the event is queued, in the upper bits of `flags`: the row of abi/user.h in whose
  * `queued` the event counts; 0: none. */
@@ -51,10 +59,18 @@ struct ecalls_event {
 	 * setuid program acts on behalf of another user than its caller. */
 	ecalls_u32 uid;
 	ecalls_u32 cpu;		 /* CPU on which it was raised */
-	ecalls_u32 size;	 /* bytes of data in use, at most ECALLS_DATA_MAX */
+	ecalls_u32 size;	 /* bytes of data, at most ECALLS_DATA_LARGE */
 	ecalls_u32 subscription; /* in a ring or slot: id of the subscription that received it */
-	ecalls_u64 data[ECALLS_DATA_MAX / 8];
+	ecalls_u64 data[ECALLS_DATA_INLINE / 8];
 };
-ECALLS_STATIC_ASSERT(sizeof(struct ecalls_event) == 256, "an event is 256 bytes");
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_event) == 256, "a record is 256 bytes");
+
+/* Bytes of data in a further entry, and the entries that an event with `size` bytes takes. */
+#define ECALLS_ENTRY_DATA 248u
+#define ECALLS_ENTRIES(size)                                                                       \
+	((size) <= ECALLS_DATA_INLINE ? 1u                                                         \
+				      : 1u + ((size) - ECALLS_DATA_INLINE + ECALLS_ENTRY_DATA -    \
+					      1u) / ECALLS_ENTRY_DATA)
+ECALLS_STATIC_ASSERT(ECALLS_ENTRIES(ECALLS_DATA_MAX) == 9, "the record and 8 entries");
 
 #endif

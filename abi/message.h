@@ -98,6 +98,8 @@ struct ecalls_open_channel {
 	ecalls_u32 slot_use; /* ECALLS_SLOT_* */
 	ecalls_u32 defer;    /* ECALLS_DEFER_* */
 	ecalls_u64 delay_ns; /* with ECALLS_DEFER_DELAY */
+	ecalls_u32 width;    /* entries of a slot (abi/event.h), 0 counts as 1; ring: 1 */
+	ecalls_u32 pad;
 };
 
 struct ecalls_subscribe {

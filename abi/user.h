@@ -8,8 +8,10 @@
  * them at any time; the kernel side reads the current limits at each event.
  *
  * A rate is a token bucket of one word (bpf/lib/bucket.h): `burst` at once, then `per_s` in each
- * second. Uses beyond the rate are refused at once: an offer is dropped as QUOTA, a raise returns
- * -EDQUOT. Timers have a rate of their own, far below that of raises: they expire in an interrupt,
+ * second. An event with more than 168 bytes of data counts as often as it has entries
+ * (ECALLS_ENTRIES of abi/event.h), that is, once more for each further 248 bytes. Uses beyond the
+ * rate are refused at once: an offer is dropped as QUOTA, a raise returns -EDQUOT. Timers have a
+ * rate of their own, far below that of raises: they expire in an interrupt,
  * which takes CPU time from the thread that it interrupts.
  *
  * A row may be given to another uid once no object names it; `queued` and `timers` are exact at

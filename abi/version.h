@@ -36,10 +36,12 @@ typedef long long ecalls_s64;
 #define ECALLS_STATIC_ASSERT(condition, text) _Static_assert(condition, text)
 #endif
 
-#define ECALLS_ABI_VERSION 2u
+#define ECALLS_ABI_VERSION 3u
 
 /* Limits. Each is a compile-time constant of both sides; an error at a limit has its name. */
-#define ECALLS_DATA_MAX 168u	       /* bytes of data in one event */
+#define ECALLS_DATA_INLINE 168u	       /* bytes of data in an event's record (abi/event.h) */
+#define ECALLS_DATA_MAX 2152u	       /* bytes of data in an event, on every path */
+#define ECALLS_DATA_LARGE 65536u       /* the same from an application's memory to others' */
 #define ECALLS_SERVICES_MAX 256u       /* services of one core, built-in ones included */
 #define ECALLS_SUBSCRIPTIONS_MAX 4096u /* subscriptions of one core */
 #define ECALLS_SUBSCRIBERS_MAX 64u     /* subscriptions of one service */

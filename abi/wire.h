@@ -27,7 +27,7 @@
 struct ecalls_wire {
 	ecalls_u32 magic;
 	ecalls_u16 version;
-	ecalls_u16 size;       /* bytes of data, at most ECALLS_DATA_MAX */
+	ecalls_u16 size;       /* bytes of data, at most ECALLS_DATA_INLINE */
 	ecalls_u64 channel;    /* id of its name */
 	ecalls_u64 host;       /* the sending host; not 0 */
 	ecalls_u64 epoch;      /* when the host opened the channel: ns of its real-time clock */

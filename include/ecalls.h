@@ -81,15 +81,15 @@ typedef struct ecalls_coop_t ecalls_coop_t;
 /* `interest` and `ready` of a source: writing it does not block. */
 #define ECALLS_LOOP_WRITABLE 2
 
-/* The layout of a channel (ECalls-01 §2.3). All fields 0 but `size`: a ring of 1024 events. */
+/* The layout of a channel (ECalls-01 §2.3). All fields 0 but `size`: a ring of 1024 entries. */
 struct ecalls_channel_options {
 	/* Size of this struct. */
 	uint32_t size;
 	/* ECALLS_LAYOUT_RING or ECALLS_LAYOUT_SLOTS. */
 	uint32_t layout;
 	/*
-	 * Number of events, a power of two: 64 to 65536 and more than the number of CPUs for a
-	 * ring, 1 to 1024 for slots. 0: 1024.
+	 * Number of entries of a ring or of slots, a power of two: 64 to 65536 for a ring, 1 to
+	 * 1024 for slots. 0: 1024.
 	 */
 	uint32_t capacity;
 	/* How an event's slot is selected: ECALLS_SLOT_FREE, _PRIORITY or _TYPE. */
@@ -103,11 +103,17 @@ struct ecalls_channel_options {
 	uint32_t keep_late;
 	/* With ECALLS_DEFER_DELAY: the longest time that deferred calls wait, us, at least 1. */
 	uint64_t delay_us;
+	/*
+	 * Slots: the largest data of an event in bytes, at most ECALLS_DATA_MAX. Events with more
+	 * are dropped as ECALLS_DROP_SIZE. 0: ECALLS_DATA_INLINE. A ring has no such limit.
+	 */
+	uint64_t data_max;
 };
 
 /*
  * A handler of the program, an upcall (ECalls-05 §3.1). The library calls it on a thread of its
- * own, for one event after the other; the event is valid until the handler returns. A handler must
+ * own, for one event after the other; the event is valid until the handler returns, and all `size`
+ * bytes of its data follow each other from `data` on, also those beyond the struct. A handler must
  * not throw an exception.
  */
 typedef int (*ecalls_callback_t)(const struct ecalls_event *event, void *context);
@@ -238,7 +244,10 @@ struct ecalls_raise {
 	uint64_t release_us;
 	/* The data. NULL: none. */
 	const void *data;
-	/* Size of the data in bytes, at most ECALLS_DATA_MAX. */
+	/*
+	 * Size of the data in bytes, at most ECALLS_DATA_LARGE; with a release time
+	 * ECALLS_DATA_MAX.
+	 */
 	uint64_t data_size;
 };
 
@@ -465,7 +474,7 @@ void ecalls_close(ecalls_t *ecalls);
  * Writes an event as one line of text for people: service, kind, process, fields by name. As with
  * snprintf, at most `size` bytes are written with the final 0, and the length of the whole text is
  * returned. Programs use the structs in ecalls/service.h. A service that has ended is shown by its
- * number.
+ * number. Of the data, those in the struct are shown.
  */
 int ecalls_describe(const ecalls_t *ecalls,
 		    const struct ecalls_event *event,
@@ -480,7 +489,7 @@ int ecalls_describe(const ecalls_t *ecalls,
 int ecalls_format(const ecalls_t *ecalls, const char *service, char *buffer, size_t size);
 
 /*
- * Opens a channel (ECalls-05 §3.2). `options` NULL: a ring of 1024 events.
+ * Opens a channel (ECalls-05 §3.2). `options` NULL: a ring of 1024 entries.
  * -EINVAL: an option is invalid; -ENOSPC: all channels of the core are in use.
  */
 int ecalls_channel_open(const ecalls_t *ecalls,
@@ -512,6 +521,13 @@ int ecalls_channel_try_recv(ecalls_channel_t *channel, struct ecalls_event *even
  * -ETIMEDOUT: no event arrived in this time.
  */
 int ecalls_channel_recv(ecalls_channel_t *channel, int64_t timeout_us, struct ecalls_event *event);
+
+/*
+ * Copies the data of the event that was read last from this channel, at most `size` bytes of them,
+ * and returns how many bytes it has: data beyond ECALLS_DATA_INLINE bytes are not in struct
+ * ecalls_event. `data` may be NULL if `size` is 0.
+ */
+int ecalls_channel_data(const ecalls_channel_t *channel, void *data, size_t size);
 
 /*
  * Requests a wake-up. 1: wait on the descriptor, then call ecalls_channel_end_wait and read. 0: an

@@ -47,8 +47,13 @@ static __always_inline bool ecalls_wanted(void) {
 	return raise_wanted(ecalls_provided.index);
 }
 
+static __always_inline u64 ecalls_rest(const void *data, const u32 size) {
+	return size > ECALLS_DATA_INLINE ? (u64)(data + ECALLS_DATA_INLINE) : 0;
+}
+
 /* Raises an event of the current process with `size` bytes of data, a constant multiple of 8 of at
- * most ECALLS_DATA_MAX; the address must be a multiple of 8, too. Returns the number of
+ * most ECALLS_DATA_MAX; the address must be a multiple of 8, too. More than ECALLS_DATA_INLINE
+ * bytes are too many for the stack: they are in a map's value. Returns the number of
  * subscriptions to which it was offered at once, or a negative code (see raise()). */
 static __always_inline int ecalls_raise(u32 kind, const void *data, const u32 size) {
 	struct raise r = {
@@ -56,9 +61,10 @@ static __always_inline int ecalls_raise(u32 kind, const void *data, const u32 si
 		.kind = kind,
 		.target = ECALLS_TARGET_ALL,
 		.size = size,
+		.rest = ecalls_rest(data, size),
 	};
 
-	return raise(&r, data, size / 8);
+	return raise(&r, data, size > ECALLS_DATA_INLINE ? DATA_WORDS : size / 8);
 }
 
 /* The same for an event of another process (0: unknown) and its user: users other than root see
@@ -73,9 +79,10 @@ static __always_inline int ecalls_raise_for(u32 kind, const void *data, const u3
 		.pid = pid,
 		.uid = uid,
 		.size = size,
+		.rest = ecalls_rest(data, size),
 	};
 
-	return raise(&r, data, size / 8);
+	return raise(&r, data, size > ECALLS_DATA_INLINE ? DATA_WORDS : size / 8);
 }
 
 #endif

@@ -51,7 +51,7 @@ const volatile struct meeting_plan plan SEC(".rodata.plan");
 /* An event with space for more data than an event has: the record. */
 struct meeting {
 	struct ecalls_event event;
-	u64 more[(ECALLS_ECODE_BYTES - ECALLS_DATA_MAX) / 8];
+	u64 more[(ECALLS_ECODE_BYTES - ECALLS_DATA_INLINE) / 8];
 	u64 told; /* 1: there is an event; set only while this service's trigger runs */
 };
 

@@ -25,6 +25,8 @@ int BPF_PROG(ecode_tell, int nonce) {
 	m = meeting_of_cpu();
 	if (!f || !m || !m->told)
 		return 0;
+	if (plan.output_bytes > ECALLS_DATA_INLINE)
+		r.rest = (u64)&f->output[DATA_WORDS];
 	if (plan.deadline_ns)
 		r.deadline_ns = m->event.raise_ns + plan.deadline_ns;
 	raise(&r, f->output, DATA_WORDS);

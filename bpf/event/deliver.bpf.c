@@ -18,6 +18,7 @@
  * reap.h, shared.h, pinned.h): libbpf reads the kernel's types anew for each object, which takes
  * longer than the kernel's verifier takes for a small program.
  */
+#define PUT_FAR 1
 #include "raise.h"
 #include "filter.h"
 #include "queue_timer.h"
@@ -168,6 +169,7 @@ int BPF_PROG(deliver, int nonce) {
 			if (queue_take(cpu, c->now_ns, &c->event))
 				break;
 			queue_taken(&c->event);
+			rest_load(c);
 		}
 		if (!again)
 			c->walk.direct = direct;

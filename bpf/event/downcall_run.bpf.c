@@ -12,7 +12,10 @@
 /* RAISE by name. Not inline, so that its stack is not added to its caller's. */
 static __noinline s64 generic_named(const struct ecalls_generic *g,
 				    const struct task_struct *task) {
-	return generic_raise(g, task);
+	struct service_name name;
+
+	__builtin_memcpy(name.text, g->service, sizeof(name.text));
+	return generic_raise(g, service_named(&name), task);
 }
 
 /* The operations of the fast call. Not inline for the same reason. */

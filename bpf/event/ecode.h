@@ -22,7 +22,7 @@
 
 #define ECODE_NONE (~0u)
 
-#define OUTPUT_WORDS (ECALLS_DATA_MAX / 8)
+#define OUTPUT_WORDS (ECALLS_DATA_INLINE / 8)
 
 static __always_inline struct ecalls_frame *frame_of_cpu(void) {
 	u32 zero = 0;
@@ -98,6 +98,8 @@ static __always_inline void ecode_output(struct current *c, const struct ecalls_
 
 	if (bytes > ECALLS_DATA_MAX)
 		bytes = ECALLS_DATA_MAX;
+	if (!c->text.changed && c->event.size > ECALLS_DATA_INLINE)
+		rest_copy(&c->text.rest, &c->rest, c->event.size);
 	if (!c->text.changed) {
 		c->text.changed = 1;
 		c->text.size = c->event.size;
@@ -108,6 +110,8 @@ static __always_inline void ecode_output(struct current *c, const struct ecalls_
 #pragma unroll
 	for (int i = 0; i < OUTPUT_WORDS; i++)
 		c->event.data[i] = i * 8 < bytes ? f->output[i] : 0;
+	if (bytes > ECALLS_DATA_INLINE)
+		rest_read(&c->rest, bytes, (u64)&f->output[OUTPUT_WORDS], false);
 	c->event.size = bytes;
 }
 
@@ -139,15 +143,26 @@ static __always_inline int ecode_end(struct current *c, struct ecalls_frame *f, 
 	return *(volatile s32 *)&c->call.result;
 }
 
-/* At the end of the chain: the next subscription sees the event as it was raised. */
-static __always_inline void ecode_restore(struct current *c) {
-	if (!c->text.changed)
-		return;
+/* Not inline, so that its calls cost run_chain() no stack. */
+__noinline int ecode_restore_data(void) {
+	struct current *c = current_cpu();
+
+	if (!c)
+		return 0;
 	c->text.changed = 0;
 	c->event.size = c->text.size;
 #pragma unroll
 	for (int i = 0; i < OUTPUT_WORDS; i++)
 		c->event.data[i] = c->text.data[i];
+	if (c->text.size > ECALLS_DATA_INLINE)
+		rest_copy(&c->rest, &c->text.rest, c->text.size);
+	return 0;
+}
+
+/* At the end of the chain: the next subscription sees the event as it was raised. */
+static __always_inline void ecode_restore(struct current *c) {
+	if (c->text.changed)
+		ecode_restore_data();
 }
 
 #endif

@@ -110,6 +110,7 @@ static __always_inline bool chain_hold(struct current *c, const struct ecalls_su
 	c->event.flags = before | ECALLS_EVENT_RESUME | (u32)place;
 	c->event.subscription = s->id;
 	c->event.sequence = chain;
+	rest_keep(c, s->user);
 	c->event.release_ns = release_ns;
 	raise_queued(&c->event, bpf_get_smp_processor_id(), now_ns);
 	c->event.release_ns = released_ns;

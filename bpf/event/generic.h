@@ -22,22 +22,19 @@ static __always_inline u64 after_us(u64 from_ns, u64 us) {
 	return from_ns + (us < GENERIC_US_MAX ? us : GENERIC_US_MAX) * 1000;
 }
 
-/* Index of the service that the call names, or -ENOENT. */
-static __always_inline s64 service_named(const struct ecalls_generic *g) {
-	struct service_name name;
-	u32 *index;
+/* Index of the service of this name, ECALLS_NAME_MAX bytes, or -ENOENT. */
+static __always_inline s64 service_named(const void *name) {
+	u32 *index = bpf_map_lookup_elem(&service_names, name);
 
-	__builtin_memcpy(name.text, g->service, sizeof(name.text));
-	index = bpf_map_lookup_elem(&service_names, &name);
 	return index ? (s64)*index : -ENOENT;
 }
 
-/* RAISE by name: returns a number of subscriptions, or -errno. */
-static __always_inline s64 generic_raise(const struct ecalls_generic *g,
+/* RAISE by name: returns a number of subscriptions, or -errno. `index`: service_named() of its
+ * name. */
+static __always_inline s64 generic_raise(const struct ecalls_generic *g, s64 index,
 					 const struct task_struct *task) {
 	u64 now_ns = bpf_ktime_get_ns();
 	struct ecalls_service *s;
-	s64 index = service_named(g);
 	int result;
 
 	if (index < 0)
@@ -48,9 +45,11 @@ static __always_inline s64 generic_raise(const struct ecalls_generic *g,
 		.type = g->type,
 		.priority = g->priority,
 		.target = g->target,
-		.flags = (g->flags & ECALLS_EVENT_CPU) | RAISE_METERED,
+		.flags = (g->flags & ECALLS_EVENT_CPU) | RAISE_METERED | RAISE_REST_USER,
 		.size = g->size,
 	};
+	if (g->size > ECALLS_DATA_INLINE)
+		r.rest = g->rest;
 	s = service_of(index, task->tgid, task->group_leader->start_boottime,
 		       (u32)bpf_get_current_uid_gid());
 	if (!s)
@@ -82,7 +81,9 @@ __noinline int down_call(u64 address) {
 	g = bpf_map_lookup_elem(&generic_calls, &zero);
 	if (!g || bpf_probe_read_user(g, sizeof(*g), (const void *)address))
 		return -EFAULT;
-	return g->op == ECALLS_OP_RAISE ? (int)generic_raise(g, task) : -EINVAL;
+	if (g->op != ECALLS_OP_RAISE)
+		return -EINVAL;
+	return (int)generic_raise(g, service_named(g->service), task);
 }
 
 #endif

@@ -91,8 +91,7 @@ int BPF_PROG(handler_thresh, int nonce) {
 		return 0;
 	u64 argument = call.action->argument[0];
 	u32 op = argument >> ECALLS_FIELD_OP_SHIFT & 0xff;
-	passes = field_read(&call.current->event, field_of(argument), op & ECALLS_COMPARE_SIGNED,
-			    &value) &&
+	passes = field_read(call.current, field_of(argument), op & ECALLS_COMPARE_SIGNED, &value) &&
 		 threshold_bound(&call, &bound) && compare(value, bound, op);
 	__sync_fetch_and_add(passes ? &call.state->word[0] : &call.state->word[1], 1);
 	call_close(&call, passes);
@@ -121,7 +120,7 @@ int BPF_PROG(handler_hist, int nonce) {
 		return 0;
 	u64 argument = call.action->argument[0];
 	u32 shift = argument >> ECALLS_FIELD_OP_SHIFT & 63;
-	bool counted = field_read(&call.current->event, field_of(argument), false, &value) &&
+	bool counted = field_read(call.current, field_of(argument), false, &value) &&
 		       histogram_count(call.channel, value >> shift);
 	__sync_fetch_and_add(counted ? &call.state->word[0] : &call.state->word[1], 1);
 	call_close(&call, true);

@@ -4,8 +4,8 @@
  * a kernel cannot load disables no other) and defines the maps that it uses from here; the loader
  * creates a map once and passes the same one to all objects by name.
  *
- * The loader sizes `queues` or `spin_queues`, `queue_timers` and the per-CPU maps for the machine's
- * CPUs.
+ * The loader sizes `queues` or `spin_queues`, `queue_timers`, `rests`, `rest_uses` and the per-CPU
+ * maps for the machine's CPUs.
  */
 #ifndef ECALLS_MAPS_H
 #define ECALLS_MAPS_H
@@ -63,6 +63,8 @@ struct evicted {
 	u32 flags;
 	u32 subscription;
 	u32 chain; /* with ECALLS_EVENT_RESUME: see account.h */
+	u32 rest;  /* place of its data beyond the record (rest.h); 0: none */
+	u32 pad;
 	u64 id;
 	u64 raise_ns;
 	u64 release_ns;
@@ -114,11 +116,20 @@ struct handler_call {
 	u32 pad;
 };
 
+/* The data of an event beyond its record (rest.h): 8 entries without their first words. */
+#define REST_ENTRY_WORDS (ECALLS_ENTRY_DATA / 8)
+#define REST_WORDS (8 * REST_ENTRY_WORDS)
+struct rest {
+	u64 word[REST_WORDS];
+};
+_Static_assert(ECALLS_DATA_INLINE + sizeof(struct rest) == ECALLS_DATA_MAX, "the largest event");
+
 /* The event's data, kept here while the output of an E-code handler replaces it (ecode.h). */
 struct text_input {
 	u32 changed; /* 1: it is replaced */
 	u32 size;
-	u64 data[ECALLS_DATA_MAX / 8];
+	u64 data[ECALLS_DATA_INLINE / 8];
+	struct rest rest;
 };
 
 /* The records about fates of this CPU (fate.h). */
@@ -134,8 +145,12 @@ struct fate_notes {
 /* The event that one CPU is delivering. Only code that runs with preemption off uses it, and while
  * `busy` is set, an interrupt that raises an event queues it instead of delivering it. */
 struct current {
-	/* the event that is being delivered */
+	/* the event that is being delivered, and its data beyond the record */
 	struct ecalls_event event;
+	struct rest rest;
+	/* where the data beyond these are, in the memory of the task that raises the event now */
+	u64 far;
+	u64 far_task; /* that task's address */
 	/* events that are being queued, one per context that raises */
 	struct ecalls_event nested[NESTED_EVENTS];
 	/* events that were dropped from a queue, one per context that drops: too large for the
@@ -361,8 +376,7 @@ struct {
 	__type(value, struct attributes);
 } attributes SEC(".maps");
 
-/* Number of possible CPUs of the machine, set by the loader. It is also the slack of a ring: each
- * CPU has at most one delivery in flight. */
+/* Number of possible CPUs of the machine, set by the loader. */
 const volatile u32 cpus SEC(".rodata.core") = 1;
 
 #define QUEUE_THREADS (cpus)

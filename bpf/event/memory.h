@@ -44,24 +44,122 @@ static __always_inline void put_words(struct ecalls_event *place, const struct e
 	place->subscription = subscription;
 }
 
+/* Copies the current event's data beyond its record into the entries behind it: entry i of it is
+ * element `first` + ((position + i) & mask). Their first words are 0 (abi/event.h). */
+static __noinline int put_rest(void *up, u32 first, u32 position, u32 mask) {
+	struct current *c = current_cpu();
+	u32 bytes, at, i;
+
+	if (!c)
+		return 0;
+	bytes = rest_bytes(c->event.size);
+	at = c->zero;
+	i = 1 ^ c->zero;
+	for (u32 round = 0; lib_again(round, REST_WORDS / REST_ENTRY_WORDS);) {
+		u32 element = first + ((position + i) & mask);
+		u64 *place = bpf_map_lookup_elem(up, &element);
+		if (!place || at * 8 >= bytes || at > REST_WORDS - REST_ENTRY_WORDS)
+			break;
+		place[0] = 0;
+#pragma unroll
+		for (int word = 0; word < REST_ENTRY_WORDS; word++)
+			place[1 + word] = c->rest.word[at + word];
+		i = (i + 1) ^ c->zero;
+		at = (at + REST_ENTRY_WORDS) ^ c->zero;
+	}
+	return 0;
+}
+
+/* 1: events may have data in their raiser's memory. Only the dispatcher meets such an event, since
+ * raise() delivers no application's by itself (RAISE_PLAIN). */
+#ifndef PUT_FAR
+#define PUT_FAR 0
+#endif
+
+/* The same for the data that are in the memory of the task that raises. Returns 0 or an error: they
+ * could not be read, or another task delivers the rest of this event. */
+static __noinline int put_far(void *up, u32 position, u32 mask) {
+	struct current *c = current_cpu();
+	u32 bytes, at, i;
+
+	if (!c || c->far_task != (u64)bpf_get_current_task_btf())
+		return -EFAULT;
+	bytes = c->event.size - ECALLS_DATA_MAX;
+	at = c->zero;
+	i = ECALLS_ENTRIES(ECALLS_DATA_MAX) ^ c->zero;
+	for (u32 round = 0; lib_again(round, ECALLS_ENTRIES(ECALLS_DATA_LARGE));) {
+		u32 element = ECALLS_UP_EVENTS + ((position + i) & mask), left = bytes - at;
+		u64 *place;
+
+		if (at >= bytes)
+			return 0;
+		place = bpf_map_lookup_elem(up, &element);
+		if (!place)
+			return -EFAULT;
+		place[0] = 0;
+		if (left > ECALLS_ENTRY_DATA)
+			left = ECALLS_ENTRY_DATA;
+		if (bpf_probe_read_user(place + 1, left, (const void *)(c->far + at)))
+			return -EFAULT;
+		i = (i + 1) ^ c->zero;
+		at = (at + ECALLS_ENTRY_DATA) ^ c->zero;
+	}
+	return -EFAULT;
+}
+
+#define RING_TRIES 64 /* of taking positions that other CPUs may take first */
+
+#define RING_FULL 1  /* the reader has not kept up */
+#define RING_AGAIN 2 /* another CPU took positions at the same time */
+
+/* Takes `entries` positions of a ring, if at most `room` are in use. `front` is read first, so that
+ * it does not exceed `back`. */
+static __always_inline int ring_try(struct ecalls_up *head, u32 room, u32 entries, u64 *position) {
+	u64 front = *(volatile u64 *)&head->front, back;
+
+	order_loads();
+	back = *(volatile u64 *)&head->back;
+	if (back - front > room)
+		return RING_FULL;
+	*position = back;
+	return __sync_val_compare_and_swap(&head->back, back, back + entries) == back ? 0
+										      : RING_AGAIN;
+}
+
+/* The same until it is decided. Nearly always the first attempt does: it needs no loop. */
+static __always_inline int ring_take(struct ecalls_up *head, u32 room, u32 entries, u64 *position) {
+	int result = ring_try(head, room, entries, position);
+
+	for (u32 i = 0; result == RING_AGAIN && lib_again(i, RING_TRIES); i++) {
+		result = ring_try(head, room, entries, position);
+		if (i >= RING_TRIES)
+			break;
+	}
+	return result;
+}
+
 static __always_inline int ring_put(void *up, struct ecalls_up *head,
 				    const struct ecalls_channel *ch, const struct ecalls_event *e,
 				    u32 subscription) {
-	/* `front` is read first: it never exceeds a `back` that is read after it. */
-	u64 front = *(volatile u64 *)&head->front, used;
-	u32 capacity = ch->capacity;
+	u32 capacity = ch->capacity, entries = ECALLS_ENTRIES(e->size);
+	u64 position;
 
-	order_loads();
-	used = *(volatile u64 *)&head->back - front;
-
-	if (used >= capacity || used + cpus >= capacity)
+	if (entries > capacity)
+		return MEMORY_DROPPED(ECALLS_DROP_SIZE);
+	if (ring_take(head, capacity - entries, entries, &position))
 		return MEMORY_DROPPED(ECALLS_DROP_RING_FULL);
-	u64 position = __sync_fetch_and_add(&head->back, 1);
 	u32 element = ECALLS_UP_EVENTS + (u32)(position & (capacity - 1));
 	struct ecalls_event *place = bpf_map_lookup_elem(up, &element);
 	if (!place)
 		return MEMORY_DROPPED(ECALLS_DROP_CHANNEL_GONE);
 	put_words(place, e, subscription);
+	if (entries > 1)
+		put_rest(up, ECALLS_UP_EVENTS, (u32)position, capacity - 1);
+	if (PUT_FAR && e->size > ECALLS_DATA_MAX && put_far(up, (u32)position, capacity - 1)) {
+		place->flags |= ECALLS_EVENT_VOID;
+		__sync_lock_test_and_set(&place->sequence, position + 1);
+		return MEMORY_DROPPED(ECALLS_DROP_SIZE);
+	}
 	__sync_fetch_and_add(&head->flag, 1);
 	/* A full barrier: the event is complete before its number, and the number before
 	 * `sleeping`. */
@@ -94,9 +192,10 @@ static __always_inline u32 free_slot(struct ecalls_up *head, u32 capacity) {
  * claim the slot, check its bit again (another CPU may have filled it since it was selected),
  * write, set the bit, and store the even number last, so that a reader that sees the bit sees at
  * least the odd number. */
-static __always_inline int slot_put(void *up, struct ecalls_up *head, u32 use, u32 slot,
+static __always_inline int slot_put(void *up, struct ecalls_up *head,
+				    const struct ecalls_channel *ch, u32 slot,
 				    const struct ecalls_event *e, u32 subscription) {
-	u32 element = ECALLS_UP_EVENTS + slot;
+	u32 use = ch->slot_use, element = ECALLS_UP_EVENTS + slot * ch->width;
 	struct ecalls_event *place = bpf_map_lookup_elem(up, &element);
 	u64 *word = pattern_word(head, slot);
 	u64 bit = 1ull << (slot & 63), before, unread;
@@ -114,6 +213,8 @@ static __always_inline int slot_put(void *up, struct ecalls_up *head, u32 use, u
 		return MEMORY_DROPPED(ECALLS_DROP_SLOT_FULL);
 	}
 	put_words(place, e, subscription);
+	if (e->size > ECALLS_DATA_INLINE)
+		put_rest(up, element, 0, ~0u);
 	unread = __sync_fetch_and_or(word, bit) & bit;
 	/* A full barrier: the event is complete before its number, and the number before
 	 * `sleeping`. */
@@ -131,18 +232,20 @@ static __always_inline int slots_put(void *up, struct ecalls_up *head,
 	u32 use = ch->slot_use, capacity = ch->capacity, zero = c ? c->zero : 0;
 	int result = MEMORY_DROPPED(ECALLS_DROP_SLOT_FULL);
 
+	if (ECALLS_ENTRIES(e->size) > ch->width)
+		return MEMORY_DROPPED(ECALLS_DROP_SIZE);
 	if (use != ECALLS_SLOT_FREE) {
 		u32 slot = use == ECALLS_SLOT_TYPE ? e->type : e->priority;
 		if (slot >= capacity || slot >= ECALLS_SLOTS_MAX)
 			return result;
-		return slot_put(up, head, use, slot, e, subscription);
+		return slot_put(up, head, ch, slot, e, subscription);
 	}
 	for (u32 i = 0; lib_again(i, SLOT_TRIES); i++) {
 		i ^= zero;
 		u32 slot = free_slot(head, capacity);
 		if (i >= SLOT_TRIES || slot >= capacity || slot >= ECALLS_SLOTS_MAX)
 			break;
-		result = slot_put(up, head, use, slot, e, subscription);
+		result = slot_put(up, head, ch, slot, e, subscription);
 		if (result >= 0)
 			break;
 	}

@@ -94,13 +94,39 @@ static __always_inline void resume_fill(struct ecalls_event *e, const struct eca
 	e->tid = ch->owner;
 	e->uid = ch->uid;
 	e->cpu = bpf_get_smp_processor_id();
-	e->size = e->size < ECALLS_DATA_MAX ? e->size : ECALLS_DATA_MAX;
+	e->size = e->size < ECALLS_DATA_LARGE ? e->size : ECALLS_DATA_LARGE;
 	e->subscription = (u32)call->a;
+}
+
+/* The same for the data beyond the record. Without a free place the event is dropped (rest.h). */
+static __noinline int resume_rest(void *up, u32 position, u32 mask, struct ecalls_event *e,
+				  u32 of_user) {
+	struct current *c = current_cpu();
+	u32 place = rest_take(of_user), bytes = rest_bytes(e->size), at, i;
+	struct rest *to = rest_at(place);
+
+	if (!c || !to)
+		return 0;
+	at = c->zero;
+	i = 1 ^ c->zero;
+	for (u32 round = 0; lib_again(round, REST_WORDS / REST_ENTRY_WORDS);) {
+		u32 element = ECALLS_UP_EVENTS + ((position + i) & mask);
+		u64 *from = bpf_map_lookup_elem(up, &element);
+		if (!from || at * 8 >= bytes || at > REST_WORDS - REST_ENTRY_WORDS)
+			break;
+#pragma unroll
+		for (int word = 0; word < REST_ENTRY_WORDS; word++)
+			to->word[at + word] = from[1 + word];
+		i = (i + 1) ^ c->zero;
+		at = (at + REST_ENTRY_WORDS) ^ c->zero;
+	}
+	rest_place_set(e, place);
+	return 0;
 }
 
 /* Queues that event by way of this CPU's stack of events (see maps.h). Returns -ENOENT if its
  * position in the ring was taken again during the copy, which precedes any store to the entry. */
-static __always_inline int resume_queue(const struct ecalls_event *place,
+static __always_inline int resume_queue(void *up, const struct ecalls_event *place,
 					const struct ecalls_up *head, const struct downcall *call,
 					const struct ecalls_channel *ch, u32 service) {
 	u32 cpu = bpf_get_smp_processor_id();
@@ -123,12 +149,16 @@ static __always_inline int resume_queue(const struct ecalls_event *place,
 	e = &c->nested[level];
 	resume_fill(e, place, call, ch, service);
 	e->flags |= (u32)waits;
+	if (e->size > ECALLS_DATA_INLINE && e->size <= ECALLS_DATA_MAX)
+		resume_rest(up, (u32)call->b, ch->capacity - 1, e, ch->user);
 	barrier();
 	result = -ENOENT;
 	if (*(volatile u64 *)&head->back - call->b <= ch->capacity)
 		result = raise_queued(e, cpu, e->raise_ns);
-	else
+	else {
 		user_unqueue(e->flags);
+		rest_drop(e);
+	}
 	barrier();
 	c->nesting = level;
 	drain(cpu, call->how & DOWN_LOCKED);
@@ -162,10 +192,10 @@ __noinline int down_resume(const struct downcall *call) {
 	place = bpf_map_lookup_elem(up, &element);
 	head = bpf_map_lookup_elem(up, &zero);
 	__sync_fetch_and_add(&n->offered, 1);
-	if (ch->user && !user_raise(ch->user, bpf_ktime_get_ns()))
+	if (ch->user && !user_raise(ch->user, bpf_ktime_get_ns(), 1))
 		result = -EDQUOT;
 	else if (place && head && *(volatile u64 *)&place->sequence == call->b + 1)
-		result = resume_queue(place, head, call, ch, s->service);
+		result = resume_queue(up, place, head, call, ch, s->service);
 	/* The ring has overtaken a slow handler: the event of its chain was overwritten. */
 	if (result == -ENOENT)
 		drop_for_subscription(index, s->channel, ECALLS_DROP_RING_FULL, false);

@@ -44,7 +44,9 @@ static __noinline s64 pinned_generic(void) {
 	u32 zero = 0;
 
 	g = bpf_map_lookup_elem(&generic_calls, &zero);
-	return g ? generic_raise(g, bpf_get_current_task_btf()) : -EINVAL;
+	if (!g)
+		return -EINVAL;
+	return generic_raise(g, service_named(g->service), bpf_get_current_task_btf());
 }
 
 SEC("tp_btf/bpf_trigger_tp")

@@ -15,12 +15,13 @@
 #ifndef ECALLS_EVENT_QUEUE_H
 #define ECALLS_EVENT_QUEUE_H
 
+#include "rest.h"
 #include "user.h"
 
 /* Nearly every event fits into this number of data words; with the header they are two cache
  * lines. */
 #define SMALL_DATA_WORDS 5
-#define DATA_WORDS (ECALLS_DATA_MAX / 8)
+#define DATA_WORDS (ECALLS_DATA_INLINE / 8)
 
 /* Linux 6.15 brought this lock, and calls of global functions with preemption off (pinned.h). */
 static __always_inline bool has_resilient_lock(void) {
@@ -69,8 +70,8 @@ static __always_inline struct current *current_cpu(void) {
 	return bpf_map_lookup_elem(&current_events, &zero);
 }
 
-/* Copies an event without the data beyond its size, unless it is small. Every copy follows this
- * rule, so that no data of a former event are ever passed on. */
+/* Copies an event's record without the data beyond its size, unless it is small. Every copy follows
+ * this rule, so that no data of a former event are ever passed on. */
 static __always_inline void event_copy(struct ecalls_event *to, const struct ecalls_event *from) {
 	const u64 *a = (const u64 *)from;
 	u64 *b = (u64 *)to;
@@ -111,6 +112,7 @@ static __always_inline void evicted_fill(struct evicted *v, const struct ecalls_
 	v->flags = e->flags;
 	v->subscription = e->subscription;
 	v->chain = (u32)e->sequence;
+	v->rest = rest_place(e);
 	v->id = e->id;
 	v->raise_ns = e->raise_ns;
 	v->release_ns = e->release_ns;
@@ -127,9 +129,12 @@ static __always_inline bool queue_full_for(const struct queue *q, u32 flags) {
 	       q->ready.count + q->held.count >= QUEUE_CAPACITY - QUEUE_RESERVE;
 }
 
-/* Queues a copy of `e` on queue `index`. Returns QUEUE_*; with QUEUE_REPLACED and QUEUE_REFUSED,
- * `lost` describes the dropped event. *earliest_release: the time at which the queue must be
- * examined next, 0: never. */
+/* The event has more data than its record, and no place for them (rest.h): it was dropped. */
+#define QUEUE_UNPLACED 3
+
+/* Queues a copy of `e`, with the place of its rest, on queue `index`. Returns QUEUE_*; unless it is
+ * QUEUE_PUSHED, `lost` describes the dropped event. *earliest_release: the time at which the queue
+ * must be examined next, 0: never. */
 __noinline int queue_add(u32 index, const struct ecalls_event *e, u64 now_ns, struct evicted *lost,
 			 u64 *earliest_release) {
 	struct queue_cell *cell = queue_cell(index);
@@ -139,12 +144,15 @@ __noinline int queue_add(u32 index, const struct ecalls_event *e, u64 now_ns, st
 
 	if (!cell || !e || !lost || !earliest_release)
 		return QUEUE_REFUSED;
-	if (queue_lock(cell, &flags)) {
+	result = QUEUE_REFUSED;
+	if (e->size > ECALLS_DATA_INLINE && !rest_place(e))
+		result = QUEUE_UNPLACED;
+	if (result == QUEUE_UNPLACED || queue_lock(cell, &flags)) {
 		evicted_fill(lost, e);
 		user_unqueue(lost->flags);
-		return QUEUE_REFUSED;
+		rest_give(lost->rest);
+		return result;
 	}
-	result = QUEUE_REFUSED;
 	if (!queue_full_for(&cell->queue, e->flags))
 		result = queue_push(&cell->queue, e->deadline_ns, e->release_ns, now_ns, &slot);
 	struct ecalls_event *place = &cell->event[heap_at(slot)];
@@ -156,8 +164,10 @@ __noinline int queue_add(u32 index, const struct ecalls_event *e, u64 now_ns, st
 	queue_unlock(cell, &flags);
 	if (result == QUEUE_REFUSED)
 		evicted_fill(lost, e);
-	if (result != QUEUE_PUSHED)
+	if (result != QUEUE_PUSHED) {
 		user_unqueue(lost->flags);
+		rest_give(lost->rest);
+	}
 	return result;
 }
 

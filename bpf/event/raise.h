@@ -23,6 +23,7 @@
 #define ECALLS_RAISE_H
 
 #include "identity.h"
+#include "request.h"
 #include "walk.h"
 #include "wanted.h"
 
@@ -40,32 +41,6 @@
 #define DISPATCH_EVENTS 32 /* events per run of the dispatcher */
 #define DRAIN_ROUNDS 8	   /* triggers in a row, each for one run */
 #define RETRY_NS 20000	   /* after that, the timer continues */
-
-/* Flags of raise(), in addition to ECALLS_EVENT_CPU. */
-#define RAISE_LOCKED 0x10000u  /* called under a scheduler lock: start no timer, no thread */
-#define RAISE_QUEUED 0x20000u  /* always through the queue (measurements, tests) */
-#define RAISE_METERED 0x80000u /* charged to the rate of `user`: a call of an application */
-#define RAISE_NO_PID 0x40000u  /* no process is known: `pid` is 0, `uid` is given */
-
-struct raise {
-	u32 service;
-	u32 kind;
-	u32 type;
-	u32 priority;
-	s32 target;
-	u32 flags;
-	u32 size;	 /* bytes of data in use */
-	u32 pid;	 /* process that raises; 0: the current one */
-	u32 uid;	 /* with pid or RAISE_NO_PID: its user, as in identity.h */
-	u32 user;	 /* row of abi/user.h in which it is counted while queued; 0: in none */
-	u64 deadline_ns; /* absolute, 0: the subscriptions' own */
-	u64 release_ns;	 /* absolute, 0: at once */
-};
-
-/* Whether the caller gives the event's process; else it is the current one. */
-static __always_inline bool is_given(const struct raise *r) {
-	return r->pid || r->flags & RAISE_NO_PID;
-}
 
 /* The relative deadline of the most urgent subscription in the service's list and the audience at
  * `row`; 0: none. */
@@ -126,11 +101,12 @@ __noinline int raise_queued(const struct ecalls_event *e, u32 cpu, u64 now_ns) {
 	lost = evicted_begin(c);
 	result = queue_add(cpu, e, now_ns, lost, &release_ns);
 	if (result != QUEUE_PUSHED)
-		account_drop(lost, ECALLS_DROP_QUEUE_FULL);
+		account_drop(lost,
+			     result == QUEUE_UNPLACED ? ECALLS_DROP_SIZE : ECALLS_DROP_QUEUE_FULL);
 	evicted_end(c);
 	if (e->release_ns > now_ns && release_ns == e->release_ns)
 		arm_queue_timer(cpu, release_ns);
-	return result == QUEUE_REFUSED ? -ENOSPC : 0;
+	return result == QUEUE_REFUSED || result == QUEUE_UNPLACED ? -ENOSPC : 0;
 }
 
 /* The properties of a raise that are determined before its event is built. */
@@ -215,7 +191,11 @@ static __always_inline int raise_nested(const struct raise *r, const u64 *data, 
 	raise_soft(e, soft_ns(s, audience));
 	e->flags |= (u32)place;
 	raise_data(e, data, words);
-	result = raise_queued(e, by->cpu, by->now_ns);
+	result = raise_has_rest(r) ? raise_rest_queued(e, r) : 0;
+	if (!result)
+		result = raise_queued(e, by->cpu, by->now_ns);
+	else
+		user_unqueue(e->flags);
 	barrier();
 	c->nesting = level;
 	return result;
@@ -241,8 +221,8 @@ static __always_inline void raise_counted(struct ecalls_service_count *n, int of
 }
 
 /* The dispatcher did not run: queues the current event. */
-static __always_inline int raise_undelivered(struct current *c, const struct ecalls_service *s,
-					     u32 locked) {
+static __always_inline int raise_undelivered(const struct raise *r, struct current *c,
+					     const struct ecalls_service *s) {
 	const struct ecalls_event *e = &c->event;
 	struct ecalls_service_count *n = count_of_service(e->service);
 	int result;
@@ -251,17 +231,19 @@ static __always_inline int raise_undelivered(struct current *c, const struct eca
 	if (n)
 		__sync_fetch_and_add(&n->raised, 1);
 	raise_soft(&c->event, soft_ns(s, c->walk.audience));
+	if (raise_has_rest(r))
+		rest_keep(c, !!r->user);
 	result = raise_queued(e, e->cpu, e->raise_ns);
 	barrier();
 	c->busy = 0;
-	if (!locked)
+	if (!(r->flags & RAISE_LOCKED))
 		arm_queue_timer(e->cpu, e->raise_ns + RETRY_NS);
 	return result;
 }
 
 /* Delivers the current event by the dispatcher. */
-static __always_inline int raise_dispatched(struct current *c, const struct ecalls_service *s,
-					    u32 locked) {
+static __always_inline int raise_dispatched(const struct raise *r, struct current *c,
+					    const struct ecalls_service *s) {
 	const struct ecalls_event *e = &c->event;
 	u32 runs = c->runs;
 
@@ -269,7 +251,7 @@ static __always_inline int raise_dispatched(struct current *c, const struct ecal
 	barrier();
 	bpf_modify_return_test_tp(TRIGGER_DIRECT);
 	if (*(volatile u32 *)&c->runs == runs)
-		return raise_undelivered(c, s, locked);
+		return raise_undelivered(r, c, s);
 	if (*(volatile u32 *)&c->left)
 		return subscribers(e->service, e->kind, e->target, e->pid, e->uid);
 	return *(volatile u32 *)&c->walk.offered;
@@ -291,13 +273,14 @@ static __always_inline bool raise_filtered(struct current *c) {
 }
 
 /* Delivers the current event at once, to the service's list `list` and to its audience. */
-static __always_inline int raise_now(struct current *c, const struct ecalls_service *s,
-				     struct ecalls_service_count *n, u32 list, u32 locked) {
+static __always_inline int raise_now(const struct raise *r, struct current *c,
+				     const struct ecalls_service *s, struct ecalls_service_count *n,
+				     u32 list) {
 	u32 cpu = c->event.cpu, slow = s->slow[list & 1] + s->slow_own;
 	int result;
 
 	if (!RAISE_PLAIN || slow > ECALLS_SLOW_FILTERS || !raise_is_plain(c, s)) {
-		result = raise_dispatched(c, s, locked);
+		result = raise_dispatched(r, c, s);
 	} else {
 		walk_begin(c, list);
 		if (!slow)
@@ -309,20 +292,23 @@ static __always_inline int raise_now(struct current *c, const struct ecalls_serv
 			c->busy = 0;
 			barrier();
 		} else {
-			result = raise_undelivered(c, s, locked);
+			result = raise_undelivered(r, c, s);
 		}
 	}
 	if (c->left || raise_waits(c, cpu))
-		drain(cpu, locked);
+		drain(cpu, !!(r->flags & RAISE_LOCKED));
+	if (r->flags & RAISE_REST_USER)
+		c->far_task = 0;
 	return result;
 }
 
 /* Raises an event of the service `s`, which is that of r->service. `words` is the constant size of
- * *data in 8-byte words, at most DATA_WORDS; r->size is the number of valid bytes. Returns the
- * number of subscriptions to which it was offered at once (0: none matched, or it is queued), or
- * -EINVAL (unknown service), -E2BIG (size), -ENOENT (no subscription), -ENOSPC (the queue is full
- * and this deadline is the latest), -EDQUOT (the user's rate or quota of queued events is used
- * up). */
+ * *data in 8-byte words, at most DATA_WORDS; r->size is the number of valid bytes, those in r->rest
+ * included. Returns the number of subscriptions to which it was offered at once (0: none matched,
+ * or it is queued), or -EINVAL (unknown service), -E2BIG (size), -ENOENT (no subscription), -ENOSPC
+ * (the queue is full and this deadline is the latest), -EDQUOT (the user's rate or quota of queued
+ * events is used up), -EFAULT (r->rest is not in memory now), -EAGAIN (an event with more than
+ * ECALLS_DATA_MAX bytes cannot be delivered at once). */
 static __always_inline int raise_of(struct ecalls_service *s, u32 service, const struct raise *r,
 				    const u64 *data, const u32 words) {
 	u32 locked = !!(r->flags & RAISE_LOCKED);
@@ -334,11 +320,12 @@ static __always_inline int raise_of(struct ecalls_service *s, u32 service, const
 
 	if (!s || !n || !c)
 		return -EINVAL;
-	if (r->size > words * 8 || r->size > ECALLS_DATA_MAX) {
+	if (r->size > raise_max(r, words * 8)) {
 		__sync_fetch_and_add(&n->refused, 1);
 		return -E2BIG;
 	}
-	if (r->flags & RAISE_METERED && !user_raise(r->user, bpf_ktime_get_ns())) {
+	if (r->flags & RAISE_METERED &&
+	    !user_raise(r->user, bpf_ktime_get_ns(), ECALLS_ENTRIES(r->size))) {
 		__sync_fetch_and_add(&n->raised, 1);
 		__sync_fetch_and_add(&n->dropped[ECALLS_DROP_QUOTA], 1);
 		fate_refused(service, r->kind, r->pid, r->uid,
@@ -355,11 +342,17 @@ static __always_inline int raise_of(struct ecalls_service *s, u32 service, const
 		__sync_fetch_and_add(&n->dropped[ECALLS_DROP_NO_SUBSCRIBER], 1);
 		return -ENOENT;
 	}
+	if (raise_is_far(r) && !c->busy && raise_waits(c, cpu))
+		drain(cpu, locked);
 	by.now_ns = bpf_ktime_get_ns();
 	if (c->busy || raise_waits(c, cpu) || r->release_ns > by.now_ns ||
 	    r->flags & RAISE_QUEUED) {
+		if (raise_is_far(r))
+			return -EAGAIN;
 		__sync_fetch_and_add(&n->raised, 1);
 		result = raise_nested(r, data, words, c, s, &by, audience);
+		if (r->rest && result == -EFAULT)
+			__sync_fetch_and_add(&n->raised, -1);
 		drain_at(cpu, locked, by.now_ns);
 		return result;
 	}
@@ -367,10 +360,15 @@ static __always_inline int raise_of(struct ecalls_service *s, u32 service, const
 	barrier();
 	raise_stamp(&c->event, r, c, s, &by);
 	raise_data(&c->event, data, words);
+	if (raise_has_rest(r) && raise_rest(c, r)) {
+		c->busy = 0;
+		drain(cpu, locked);
+		return -EFAULT;
+	}
 	c->now_ns = by.now_ns;
 	c->locked = locked;
 	c->walk.audience = audience;
-	return raise_now(c, s, n, list, locked);
+	return raise_now(r, c, s, n, list);
 }
 
 /* The same for a caller that has not looked the service up. */

@@ -11,13 +11,8 @@
 #define RATE_TRIES 4 /* compare-and-swaps; a caller that loses all of them is refused */
 #define SECOND_NS 1000000000ull
 
-/* Takes one event from the bucket, if possible. */
-static __always_inline bool rate_takes(u64 *bucket, u64 now_ns, u64 per_second, u64 burst) {
-	u64 interval_ns;
-
-	if (!per_second)
-		return false;
-	interval_ns = SECOND_NS / per_second;
+/* Takes one event from a bucket that has one more in each interval, if possible. */
+static __always_inline bool interval_takes(u64 *bucket, u64 now_ns, u64 interval_ns, u64 burst) {
 	for (u32 i = 0; i < RATE_TRIES; i++) {
 		u64 tat = *(volatile u64 *)bucket, next = tat;
 		bool allowed = bucket_next(tat, now_ns, interval_ns, burst, &next);
@@ -25,6 +20,10 @@ static __always_inline bool rate_takes(u64 *bucket, u64 now_ns, u64 per_second, 
 			return allowed;
 	}
 	return false;
+}
+
+static __always_inline bool rate_takes(u64 *bucket, u64 now_ns, u64 per_second, u64 burst) {
+	return per_second && interval_takes(bucket, now_ns, SECOND_NS / per_second, burst);
 }
 
 /* Takes time that was used from a budget. */

@@ -51,7 +51,7 @@ static __always_inline void chain_return(u32 item, struct ecalls_event *e, u32 c
 	struct pinned *p;
 	u32 cpu;
 
-	e->sequence = chain;
+	e->sequence = (e->sequence & ~(u64)~0u) | chain;
 	e->flags = (e->flags & ~ECALLS_EVENT_THREAD) | flags;
 	bpf_preempt_disable();
 	if (has_resilient_lock()) {
@@ -66,6 +66,7 @@ static __always_inline void chain_return(u32 item, struct ecalls_event *e, u32 c
 		}
 	}
 	bpf_preempt_enable();
+	rest_place_set(e, 0);
 }
 
 /* Handler copy_user (abi/handler.h). It reads only the subscriber's own memory, and only while the
@@ -78,7 +79,7 @@ static __always_inline int copy_user(struct thread *t, const struct ecalls_subsc
 
 	if (size == 0 || size > ECALLS_COPY_USER_MAX)
 		size = ECALLS_COPY_USER_MAX;
-	if (offset & 7 || offset > ECALLS_DATA_MAX - ECALLS_COPY_USER_MAX ||
+	if (offset & 7 || offset > ECALLS_DATA_INLINE - ECALLS_COPY_USER_MAX ||
 	    (s->owner_uid && s->owner != s->receiver))
 		return SIGNAL_DROPPED(ECALLS_DROP_NO_HANDLER);
 	task = receiver_of(s);
@@ -188,6 +189,7 @@ static int thread_run(void *map, int *key, void *value) {
 			break;
 		queue_taken(&t->event);
 		thread_chain(item);
+		rest_drop(&t->event);
 	}
 	t->runs = 0;
 	/* A chain that is queued after this look starts an item, so none is left behind. */

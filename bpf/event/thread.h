@@ -79,6 +79,7 @@ __noinline int chain_add(u32 index, u32 subscription_id, u32 chain, u32 flags) {
 	c->event.flags = before | flags | (u32)place;
 	c->event.subscription = subscription_id;
 	c->event.sequence = chain;
+	rest_keep(c, s->user);
 	release_ns = c->event.release_ns;
 	c->event.release_ns = 0;
 	lost = evicted_begin(c);
@@ -90,6 +91,8 @@ __noinline int chain_add(u32 index, u32 subscription_id, u32 chain, u32 flags) {
 	if (result == QUEUE_REPLACED)
 		account_drop(lost, ECALLS_DROP_THREAD_FULL);
 	evicted_end(c);
+	if (result == QUEUE_UNPLACED)
+		return CHAIN_DROPPED(ECALLS_DROP_SIZE);
 	return result == QUEUE_REFUSED ? CHAIN_DROPPED(ECALLS_DROP_THREAD_FULL) : 0;
 }
 

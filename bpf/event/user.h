@@ -3,7 +3,7 @@
  * The limits of a user (abi/user.h): charging for use, and refusal when one is used up.
  *
  *   user_offer()	an event offered to one of its subscriptions
- *   user_raise()	an event that the user raises
+ *   user_raise()	an event that it raises; both count an event as often as it has entries
  *   user_handler_*()	the time of a kernel handler
  *   user_queue()	a place in a queue
  *   user_timer()	a timer
@@ -35,8 +35,20 @@ static __always_inline bool user_is(u32 row, u32 uid) {
 	return !row || (u && u->uid == uid && *(volatile u32 *)&u->state == ECALLS_STATE_ACTIVE);
 }
 
-/* Returns 1 if the event may be offered; 0: the limit is reached. */
-__noinline int user_offer(u32 row, u64 now_ns) {
+/* Takes an event of that many entries (abi/event.h) from a rate of events with one, which is not
+ * 0. */
+static __always_inline bool user_takes(u64 *bucket, u64 now_ns, u64 per_s, u32 burst, u32 entries) {
+	u64 interval_ns = SECOND_NS / per_s;
+
+	if (entries > 1) {
+		interval_ns *= entries;
+		burst /= entries;
+	}
+	return interval_takes(bucket, now_ns, interval_ns, burst);
+}
+
+/* Returns 1 if an event of that many entries may be offered; 0: the limit is reached. */
+__noinline int user_offer(u32 row, u64 now_ns, u32 entries) {
 	struct ecalls_user *u = user_of(row);
 	u64 per_s;
 
@@ -44,14 +56,14 @@ __noinline int user_offer(u32 row, u64 now_ns) {
 		return 1;
 	__sync_fetch_and_add(&u->offered, 1);
 	per_s = *(volatile u64 *)&u->up_per_s;
-	if (!per_s || rate_takes(&u->up_tat, now_ns, per_s, u->up_burst))
+	if (!per_s || user_takes(&u->up_tat, now_ns, per_s, u->up_burst, entries))
 		return 1;
 	__sync_fetch_and_add(&u->up_throttled, 1);
 	return 0;
 }
 
-/* Returns 1 if the event may be raised; 0: the limit is reached. */
-__noinline int user_raise(u32 row, u64 now_ns) {
+/* Returns 1 if an event of that many entries may be raised; 0: the limit is reached. */
+__noinline int user_raise(u32 row, u64 now_ns, u32 entries) {
 	struct ecalls_user *u = user_of(row);
 	u64 per_s;
 
@@ -59,7 +71,7 @@ __noinline int user_raise(u32 row, u64 now_ns) {
 		return 1;
 	__sync_fetch_and_add(&u->raised, 1);
 	per_s = *(volatile u64 *)&u->raise_per_s;
-	if (!per_s || rate_takes(&u->raise_tat, now_ns, per_s, u->raise_burst))
+	if (!per_s || user_takes(&u->raise_tat, now_ns, per_s, u->raise_burst, entries))
 		return 1;
 	__sync_fetch_and_add(&u->raise_throttled, 1);
 	return 0;

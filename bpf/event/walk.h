@@ -161,7 +161,7 @@ __noinline int offer(struct current *c, u32 index, bool dispatches) {
 		if (is_late(limit_ns, c->now_ns))
 			return offer_refused(c, index, 0);
 	}
-	if (s->user && !user_offer(s->user, c->now_ns))
+	if (s->user && !user_offer(s->user, c->now_ns, ECALLS_ENTRIES(e->size)))
 		return offer_refused(c, index, 1);
 	c->event.deadline_ns = limit_ns;
 	c->event.flags = flags & ~ECALLS_EVENT_SOFT;

@@ -151,7 +151,7 @@ static __always_inline bool lane_data(struct __sk_buff *skb, struct lane_buffer 
 	if (!size)
 		return true;
 	barrier_var(size);
-	if (size > ECALLS_DATA_MAX)
+	if (size > ECALLS_DATA_INLINE)
 		return false;
 	return !packet_load(skb, at + sizeof(b->wire), b->data, size);
 }

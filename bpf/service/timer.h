@@ -118,7 +118,7 @@ static int timer_expired(void *map, u32 *key, struct timer *t) {
 	}
 	if (ch->user && period_ns && !user_expiry(ch->user, now_ns))
 		throttled = ECALLS_STAGE_TIMER;
-	else if (ch->user && !user_raise(ch->user, now_ns))
+	else if (ch->user && !user_raise(ch->user, now_ns, 1))
 		throttled = ECALLS_STAGE_RAISE;
 	if (period_ns) {
 		u64 until_ns = throttled ? now_ns + TIMER_PUT_OFF_NS : now_ns;

@@ -5,9 +5,9 @@
 //! ([`crate::downcall`]) its calls to the kernel.
 //!
 //! `up` is an array of 256-byte elements: element 0 is [`Up`], element 1 is [`Lost`], elements 2
-//! and 3 are the histogram handler's counters, followed from [`UP_EVENTS`] on by `capacity` events,
-//! ring entries or slots. The header explains the two layouts and the sleeping protocol; the crate
-//! `ecalls-ring` implements them.
+//! and 3 are the histogram handler's counters, followed from [`UP_EVENTS`] on by `capacity` entries
+//! of a ring, or slots of `width` entries. The header explains the two layouts and the sleeping
+//! protocol; the crate `ecalls-ring` implements them.
 
 use core::num::NonZeroU32;
 
@@ -32,9 +32,9 @@ pub const UP_ELEMENT_BYTES: usize = 256;
 pub const UP_EVENTS: usize = 4;
 /// Element of `up` with the first histogram counter.
 pub const UP_HISTOGRAM: usize = 2;
-/// Events of the smallest channel; a power of two.
+/// Entries of the smallest ring; a power of two.
 pub const CAPACITY_MIN: u32 = 64;
-/// Events of the largest channel; a power of two.
+/// Entries of the largest ring; a power of two.
 pub const CAPACITY_MAX: u32 = 65536;
 /// Slots of a slot layout.
 pub const SLOTS_MAX: usize = 1024;
@@ -53,14 +53,16 @@ pub struct Up {
     pub version: u32,
     /// `LAYOUT_*`; written once by the host.
     pub layout: u32,
-    /// Events; written once by the host.
+    /// Entries of a ring, or slots; written once by the host.
     pub capacity: u32,
     /// `SLOT_*`; written once by the host.
     pub slot_use: u32,
     /// Id of the channel; written once by the host.
     pub channel: u32,
+    /// Entries of a slot; ring: 1; written once by the host.
+    pub width: u32,
     /// Zero.
-    pub pad0: [u32; 7],
+    pub pad0: [u32; 6],
     /// Line 1, application: ring: next position to read.
     pub front: u64,
     /// Line 1, exchanged by both: 1: wake me.
@@ -114,11 +116,13 @@ pub enum DropReason {
     Nested = 11,
     /// Its user has reached a quota; see [`crate::user`].
     Quota = 12,
+    /// There is no place for data of this size, or it could not be read.
+    Size = 13,
 }
 
 impl DropReason {
     /// Every reason, in order of index.
-    pub const ALL: [DropReason; 13] = [
+    pub const ALL: [DropReason; 14] = [
         DropReason::QueueFull,
         DropReason::RingFull,
         DropReason::SlotFull,
@@ -132,6 +136,7 @@ impl DropReason {
         DropReason::NoSubscriber,
         DropReason::Nested,
         DropReason::Quota,
+        DropReason::Size,
     ];
 
     /// Its index in every `dropped` array.
@@ -160,6 +165,7 @@ impl DropReason {
             DropReason::NoSubscriber => "no_subscriber",
             DropReason::Nested => "nested",
             DropReason::Quota => "quota",
+            DropReason::Size => "size",
         }
     }
 }
@@ -176,7 +182,7 @@ pub struct Lost {
     /// Ended by a handler.
     pub filtered: u64,
     /// Zero.
-    pub pad: [u64; 17],
+    pub pad: [u64; 16],
 }
 
 const _: () = assert!(
@@ -261,7 +267,7 @@ impl Layout {
         self as u32
     }
 
-    /// Largest capacity of a channel of this layout, in events.
+    /// Largest capacity of a channel of this layout: entries of a ring, or slots.
     pub const fn capacity_max(self) -> u32 {
         match self {
             Layout::Ring => CAPACITY_MAX,
@@ -269,7 +275,7 @@ impl Layout {
         }
     }
 
-    /// Whether a channel of this layout may hold `capacity` events: a power of two between
+    /// Whether a channel of this layout may have that `capacity`: a power of two between
     /// [`CAPACITY_MIN`] and [`Layout::capacity_max`].
     pub fn allows(self, capacity: u32) -> bool {
         let range = CAPACITY_MIN..=self.capacity_max();
@@ -320,7 +326,7 @@ pub struct Channel {
     pub uid: u32,
     /// `LAYOUT_*`.
     pub layout: u32,
-    /// Events.
+    /// Entries of a ring, or slots.
     pub capacity: u32,
     /// `SLOT_*`.
     pub slot_use: u32,
@@ -332,8 +338,8 @@ pub struct Channel {
     pub delay_ns: u64,
     /// Row of [`crate::user`] by which its events are counted.
     pub user: u32,
-    /// Zero.
-    pub pad: u32,
+    /// Entries of a slot; ring: 1.
+    pub width: u32,
 }
 
 const _: () = assert!(size_of::<Channel>() == 56, "channel");

@@ -14,7 +14,7 @@
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::text;
-use crate::version::{DATA_MAX, NAME_MAX};
+use crate::version::{DATA_INLINE, NAME_MAX};
 
 /// `prctl` option of a fast call.
 pub const PRCTL: i32 = 0x4543_0001;
@@ -245,7 +245,7 @@ pub struct Generic {
     pub flags: u32,
     /// RAISE: as of an event.
     pub priority: u32,
-    /// RAISE: bytes of data.
+    /// RAISE: bytes of data, at most [`DATA_LARGE`](crate::version::DATA_LARGE).
     pub size: u32,
     /// RAISE: relative, 0: none.
     pub deadline_us: u64,
@@ -255,11 +255,13 @@ pub struct Generic {
     pub argument: [u64; 3],
     /// The operation's result, or -errno.
     pub result: i64,
+    /// RAISE: address of the data beyond [`DATA_INLINE`] bytes, in the caller's memory.
+    pub rest: u64,
     /// RAISE: the event's data.
-    pub data: [u64; DATA_MAX / 8],
+    pub data: [u64; DATA_INLINE / 8],
 }
 
-const _: () = assert!(size_of::<Generic>() == 280, "generic call");
+const _: () = assert!(size_of::<Generic>() == 288, "generic call");
 
 impl Generic {
     /// A call of the service named `service`.

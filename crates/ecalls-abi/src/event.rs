@@ -2,7 +2,8 @@
 //!
 //! An event is the record that a service raises, the queue orders, the dispatcher delivers and an
 //! application reads. All records have one size, so that an entry of a ring, a slot and an entry of
-//! the queue have one layout, and a copy has a constant bound.
+//! the queue have one layout, and a copy has a constant bound. Data beyond [`DATA_INLINE`] bytes is
+//! in further entries behind the record ([`entries`]); `ecalls-ring` reads and writes them.
 //!
 //! Writers: the service sets `service`, `kind`, `type`, `target`, `flags`, `priority`, the times,
 //! `size` and `data`; raise sets `id`, `raise_ns`, `pid`, `tid`, `uid` and `cpu`; the dispatcher
@@ -12,7 +13,7 @@ use core::fmt;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::version::DATA_MAX;
+use crate::version::DATA_INLINE;
 
 /// `target`: every subscription of the service.
 pub const TARGET_ALL: i32 = -1;
@@ -31,8 +32,17 @@ pub const EVENT_THREAD: u32 = 0x200;
 /// counts; 0: none.
 pub const EVENT_USER_SHIFT: u32 = 24;
 
-/// 64-bit words of one event; an event is copied word by word.
-pub const EVENT_WORDS: usize = size_of::<Event>() / 8;
+/// `flags`, in a ring: the event's data could not be read; a reader skips it.
+pub const EVENT_VOID: u32 = 0x800;
+
+/// Bytes of data in a further entry, whose first word is 0.
+pub const ENTRY_DATA: usize = 248;
+
+/// Entries that an event with `size` bytes of data takes in a ring or slot.
+#[inline]
+pub const fn entries(size: usize) -> usize {
+    1 + size.saturating_sub(DATA_INLINE).div_ceil(ENTRY_DATA)
+}
 
 /// `struct ecalls_event`.
 #[repr(C)]
@@ -72,17 +82,17 @@ pub struct Event {
     pub uid: u32,
     /// CPU on which it was raised.
     pub cpu: u32,
-    /// Bytes of data in use, at most [`DATA_MAX`].
+    /// Bytes of data, at most [`DATA_LARGE`](crate::version::DATA_LARGE).
     pub size: u32,
     /// In a ring or slot: id of the subscription to which it was delivered.
     pub subscription: u32,
     /// The service's own data; see [`Event::data_bytes`] and [`Event::data_as`].
-    pub data: [u64; DATA_MAX / 8],
+    pub data: [u64; DATA_INLINE / 8],
 }
 
-const _: () = assert!(size_of::<Event>() == 256, "an event is 256 bytes");
+const _: () = assert!(size_of::<Event>() == 256, "a record is 256 bytes");
 
-/// The data does not fit into one event: it has more than [`DATA_MAX`] bytes.
+/// The data does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataTooLong {
     /// Bytes of the data that was given.
@@ -91,16 +101,16 @@ pub struct DataTooLong {
 
 impl fmt::Display for DataTooLong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} bytes of data, an event holds {DATA_MAX}", self.size)
+        write!(f, "{} bytes of data do not fit into an event", self.size)
     }
 }
 
 impl core::error::Error for DataTooLong {}
 
 impl Event {
-    /// The data in use, as bytes. A `size` above [`DATA_MAX`] counts as [`DATA_MAX`].
+    /// The data in the record, as bytes: at most [`DATA_INLINE`].
     pub fn data_bytes(&self) -> &[u8] {
-        let size = usize::try_from(self.size).map_or(DATA_MAX, |size| size.min(DATA_MAX));
+        let size = usize::try_from(self.size).map_or(DATA_INLINE, |size| size.min(DATA_INLINE));
         &self.data.as_bytes()[..size]
     }
 
@@ -121,10 +131,10 @@ impl Event {
     /// Stores `bytes` as the data and sets `size`; the unused rest becomes 0.
     ///
     /// # Errors
-    /// [`DataTooLong`] above [`DATA_MAX`] bytes; the event is then unchanged.
+    /// [`DataTooLong`] above [`DATA_INLINE`] bytes; the event is then unchanged.
     pub fn set_data(&mut self, bytes: &[u8]) -> Result<(), DataTooLong> {
         let error = DataTooLong { size: bytes.len() };
-        if bytes.len() > DATA_MAX {
+        if bytes.len() > DATA_INLINE {
             return Err(error);
         }
         self.size = u32::try_from(bytes.len()).map_err(|_| error)?;
@@ -219,10 +229,10 @@ mod tests {
     #[test]
     fn data_that_does_not_fit_is_refused() {
         let mut event = Event::default();
-        assert!(event.set_data(&[1; DATA_MAX]).is_ok());
+        assert!(event.set_data(&[1; DATA_INLINE]).is_ok());
         let before = event;
         assert_eq!(
-            event.set_data(&[2; DATA_MAX + 1]),
+            event.set_data(&[2; DATA_INLINE + 1]),
             Err(DataTooLong { size: 169 })
         );
         assert_eq!(event, before);
@@ -231,7 +241,7 @@ mod tests {
     #[test]
     fn shorter_data_leaves_nothing_of_the_longer_behind() {
         let mut event = Event::default();
-        event.set_data(&[0xff; DATA_MAX]).unwrap();
+        event.set_data(&[0xff; DATA_INLINE]).unwrap();
         event.set_data(&[1]).unwrap();
         assert_eq!(event.data[0].to_ne_bytes()[0], 1);
         assert!(event.data.as_bytes()[1..].iter().all(|&byte| byte == 0));
@@ -243,7 +253,7 @@ mod tests {
             size: u32::MAX,
             ..Event::default()
         };
-        assert_eq!(event.data_bytes().len(), DATA_MAX);
+        assert_eq!(event.data_bytes().len(), DATA_INLINE);
     }
 
     #[test]

@@ -81,7 +81,7 @@ pub struct Name {
 pub struct OpenChannel {
     /// `LAYOUT_*` of [`crate::channel`].
     pub layout: u32,
-    /// Events.
+    /// Entries of a ring, or slots.
     pub capacity: u32,
     /// `SLOT_*` of [`crate::channel`].
     pub slot_use: u32,
@@ -89,6 +89,10 @@ pub struct OpenChannel {
     pub defer: u32,
     /// With `DEFER_DELAY`: the longest time that calls wait.
     pub delay_ns: u64,
+    /// Entries of a slot, see [`crate::event::entries`]; 0 counts as 1. Ring: 1.
+    pub width: u32,
+    /// Zero.
+    pub pad: u32,
 }
 
 /// `struct ecalls_subscribe`.

@@ -5,10 +5,14 @@
 //! Times are nanoseconds of `CLOCK_MONOTONIC` unless a name says otherwise.
 
 /// Version of the contract; both sides must agree on it exactly.
-pub const ABI_VERSION: u32 = 2;
+pub const ABI_VERSION: u32 = 3;
 
-/// Bytes of data in one event.
-pub const DATA_MAX: usize = 168;
+/// Bytes of data in an event's record; the others follow in further entries.
+pub const DATA_INLINE: usize = 168;
+/// Bytes of data of one event, on every path.
+pub const DATA_MAX: usize = 2152;
+/// Bytes of data of one event from an application's memory to that of others.
+pub const DATA_LARGE: usize = 65536;
 /// Services of one core, built in and of applications.
 pub const SERVICES_MAX: usize = 256;
 /// Subscriptions of one core.

@@ -25,6 +25,7 @@ mod rows;
 mod sched;
 mod server;
 pub(crate) mod signals;
+mod sizes;
 mod sockets;
 mod start;
 pub(crate) mod timing;

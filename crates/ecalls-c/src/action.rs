@@ -6,12 +6,15 @@
 use std::ffi::{c_char, c_int, c_void};
 
 use ecalls::handler::{Bound, Compare};
-use ecalls::{Event, Flow, Handler, SubscriptionBuilder};
+use ecalls::{Flow, Handler, SubscriptionBuilder};
+use ecalls_abi::Event;
 use ecalls_abi::handler::{
     COMPARE_EQUAL, COMPARE_GREATER, COMPARE_GREATER_EQUAL, COMPARE_LESS, COMPARE_LESS_EQUAL,
     COMPARE_NOT_EQUAL,
 };
 use ecalls_abi::subscription::{ACTION_FIXED_VALUE, ActionKind};
+use ecalls_abi::version::DATA_INLINE;
+use ecalls_abi::zerocopy::IntoBytes;
 
 use crate::channel::ChannelHandle;
 use crate::error::{Failure, Outcome};
@@ -23,7 +26,8 @@ pub const ECALLS_CONTINUE: c_int = 0;
 pub const ECALLS_STOP: c_int = 1;
 
 /// A handler of the program, an upcall (ECalls-05 §3.1). The library calls it on a thread of its
-/// own, for one event after the other; the event is valid until the handler returns. A handler must
+/// own, for one event after the other; the event is valid until the handler returns, and all `size`
+/// bytes of its data follow each other from `data` on, also those beyond the struct. A handler must
 /// not throw an exception.
 pub type Callback =
     Option<unsafe extern "C" fn(event: *const Event, context: *mut c_void) -> c_int>;
@@ -85,6 +89,21 @@ pub struct SubscribeAction {
     pub text_name: *const c_char,
 }
 
+/// The event as C sees it, if its data are not all in the struct: the fields, and all data behind
+/// them.
+fn whole(event: &ecalls::Event) -> Option<Box<[u64]>> {
+    const HEAD: usize = std::mem::offset_of!(Event, data);
+    let data = event.data_bytes();
+    if data.len() <= DATA_INLINE {
+        return None;
+    }
+    let mut words = vec![0u64; (HEAD + data.len()).div_ceil(8)].into_boxed_slice();
+    let bytes = words.as_mut_bytes();
+    bytes[..HEAD].copy_from_slice(&event.record().as_bytes()[..HEAD]);
+    bytes[HEAD..HEAD + data.len()].copy_from_slice(data);
+    Some(words)
+}
+
 /// Name of the kernel handler for E-code.
 const ECODE: &str = "ecode";
 
@@ -142,6 +161,11 @@ impl SubscribeAction {
                 })?;
                 let context = Context(self.context);
                 builder.user(move |event| {
+                    let whole = whole(event);
+                    let event = whole.as_deref().map_or_else(
+                        || std::ptr::from_ref(event.record()),
+                        |words| words.as_ptr().cast::<Event>(),
+                    );
                     // SAFETY: the caller's promise; the event lives during the call.
                     match unsafe { callback(event, context.raw()) } {
                         ECALLS_CONTINUE => Flow::Continue,

@@ -5,13 +5,15 @@
 //! with a channel whose reader waits. A lock that no other thread holds costs some ns per event and
 //! no system call.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ecalls::downcall::Caller;
-use ecalls::{Channel, Event, Layout, Lost, SlotUse};
+use ecalls::{Channel, Layout, Lost, SlotUse};
+use ecalls_abi::Event;
 use ecalls_abi::downcall::{DEFER_DELAY, DEFER_SWITCH};
 
 use crate::error::{Failure, Outcome, guard};
@@ -24,7 +26,7 @@ const SPINS: u32 = 200;
 /// The default capacity of a channel.
 const CAPACITY: u32 = 1024;
 
-/// The layout of a channel (ECalls-01 §2.3). All fields 0 but `size`: a ring of 1024 events.
+/// The layout of a channel (ECalls-01 §2.3). All fields 0 but `size`: a ring of 1024 entries.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ChannelOptions {
@@ -32,8 +34,8 @@ pub struct ChannelOptions {
     pub size: u32,
     /// ECALLS_LAYOUT_RING or ECALLS_LAYOUT_SLOTS.
     pub layout: u32,
-    /// Number of events, a power of two: 64 to 65536 and more than the number of CPUs for a
-    /// ring, 1 to 1024 for slots. 0: 1024.
+    /// Number of entries of a ring or of slots, a power of two: 64 to 65536 for a ring, 1 to
+    /// 1024 for slots. 0: 1024.
     pub capacity: u32,
     /// How an event's slot is selected: ECALLS_SLOT_FREE, _PRIORITY or _TYPE.
     pub slot_use: u32,
@@ -44,6 +46,9 @@ pub struct ChannelOptions {
     pub keep_late: u32,
     /// With ECALLS_DEFER_DELAY: the longest time that deferred calls wait, us, at least 1.
     pub delay_us: u64,
+    /// Slots: the largest data of an event in bytes, at most ECALLS_DATA_MAX. Events with more
+    /// are dropped as ECALLS_DROP_SIZE. 0: ECALLS_DATA_INLINE. A ring has no such limit.
+    pub data_max: u64,
 }
 
 // SAFETY: repr(C), begins with a u32, integers without padding.
@@ -52,14 +57,16 @@ unsafe impl Options for ChannelOptions {
 }
 
 const _: () = assert!(
-    size_of::<ChannelOptions>() == ChannelOptions::LEAST,
-    "the first version"
+    size_of::<ChannelOptions>() == ChannelOptions::LEAST + 8,
+    "the second version"
 );
 
 /// `ecalls_channel_t`.
 #[derive(Debug)]
 pub struct ChannelHandle {
     reader: Mutex<Channel>,
+    /// The event that was read last, with all of its data.
+    last: Mutex<ecalls::Event>,
     pub(crate) caller: Caller,
     /// Number of slots; 0 for a ring.
     slots: usize,
@@ -73,6 +80,16 @@ impl ChannelHandle {
         self.reader.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Passes an event to the caller.
+    ///
+    /// # Safety
+    /// `place` may be written.
+    unsafe fn give(&self, place: NonNull<Event>, event: ecalls::Event) {
+        // SAFETY: the caller's promise.
+        unsafe { place.write(*event.record()) };
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = event;
+    }
+
     /// The descriptor to wait on.
     pub(crate) fn wake(&self) -> BorrowedFd<'_> {
         // SAFETY: the descriptor belongs to `reader`, which lives as long as this handle.
@@ -80,7 +97,7 @@ impl ChannelHandle {
     }
 
     /// The next event; sleeps until `until_ns`, or forever. `None`: the time is over.
-    fn recv(&self, until_ns: Option<u64>) -> Outcome<Option<Event>> {
+    fn recv(&self, until_ns: Option<u64>) -> Outcome<Option<ecalls::Event>> {
         for _ in 0..SPINS {
             if let Some(event) = self.reader().try_recv() {
                 return Ok(Some(event));
@@ -104,7 +121,7 @@ impl ChannelHandle {
     }
 }
 
-/// Opens a channel (ECalls-05 §3.2). `options` NULL: a ring of 1024 events.
+/// Opens a channel (ECalls-05 §3.2). `options` NULL: a ring of 1024 entries.
 /// -EINVAL: an option is invalid; -ENOSPC: all channels of the core are in use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_channel_open(
@@ -160,7 +177,7 @@ pub unsafe extern "C" fn ecalls_channel_try_recv(
             return Ok(-libc::EAGAIN);
         };
         // SAFETY: an output (the root's Safety).
-        unsafe { place.write(next) };
+        unsafe { channel.give(place, next) };
         Ok(0)
     })
 }
@@ -191,8 +208,32 @@ pub unsafe extern "C" fn ecalls_channel_recv(
             return Ok(-libc::ETIMEDOUT);
         };
         // SAFETY: an output (the root's Safety).
-        unsafe { place.write(next) };
+        unsafe { channel.give(place, next) };
         Ok(0)
+    })
+}
+
+/// Copies the data of the event that was read last from this channel, at most `size` bytes of them,
+/// and returns how many bytes it has: data beyond ECALLS_DATA_INLINE bytes are not in struct
+/// ecalls_event. `data` may be NULL if `size` is 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ecalls_channel_data(
+    channel: *const ChannelHandle,
+    data: *mut c_void,
+    size: usize,
+) -> c_int {
+    guard(|| {
+        // SAFETY: a handle (the root's Safety).
+        let channel = unsafe { reference(channel, "the channel") }?;
+        let last = channel.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = last.data_bytes();
+        if size > 0 {
+            let place = output(data.cast::<u8>(), "the place for the data")?;
+            let count = bytes.len().min(size);
+            // SAFETY: an output of `size` bytes (the root's Safety), apart from `bytes`.
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place.as_ptr(), count) };
+        }
+        Ok(c_int::try_from(bytes.len()).unwrap_or(c_int::MAX))
     })
 }
 
@@ -341,6 +382,9 @@ fn open(host: &HostHandle, given: &ChannelOptions) -> Outcome<ChannelHandle> {
         Layout::Ring => builder.ring(capacity),
         Layout::Slots => builder.slots(capacity, slot_use),
     };
+    if given.data_max != 0 {
+        builder = builder.data_max(usize::try_from(given.data_max).unwrap_or(usize::MAX));
+    }
     if given.defer & DEFER_DELAY != 0 {
         builder = builder.defer_delay(Duration::from_micros(given.delay_us));
     }
@@ -359,6 +403,7 @@ fn open(host: &HostHandle, given: &ChannelOptions) -> Outcome<ChannelHandle> {
         },
         wake_fd: channel.as_fd().as_raw_fd(),
         reader: Mutex::new(channel),
+        last: Mutex::default(),
     })
 }
 

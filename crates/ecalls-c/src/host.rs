@@ -4,7 +4,8 @@
 use std::ffi::{c_char, c_int};
 use std::time::Duration;
 
-use ecalls::{Ecalls, Event};
+use ecalls::Ecalls;
+use ecalls_abi::Event;
 
 use crate::error::{Failure, guard};
 use crate::pointer::{give, output, reference, take_back, text, write_text};
@@ -107,7 +108,7 @@ pub unsafe extern "C" fn ecalls_close(ecalls: *mut HostHandle) {
 /// Writes an event as one line of text for people: service, kind, process, fields by name. As with
 /// snprintf, at most `size` bytes are written with the final 0, and the length of the whole text is
 /// returned. Programs use the structs in ecalls/service.h. A service that has ended is shown by its
-/// number.
+/// number. Of the data, those in the struct are shown.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_describe(
     ecalls: *const HostHandle,
@@ -120,7 +121,7 @@ pub unsafe extern "C" fn ecalls_describe(
         let host = unsafe { reference(ecalls, "ecalls") }?;
         // SAFETY: an argument that is not changed during the call (the root's Safety).
         let event = unsafe { reference(event, "the event") }?;
-        let line = host.0.describe(event).to_string();
+        let line = host.0.describe(&ecalls::Event::from(*event)).to_string();
         // SAFETY: an output (the root's Safety).
         unsafe { write_text(&line, buffer, size) }
     })

@@ -7,6 +7,7 @@ use std::time::Duration;
 use ecalls::{Raise, Service, Target};
 use ecalls_abi::downcall::RAISE_ABSOLUTE;
 use ecalls_abi::event::EVENT_CPU;
+use ecalls_abi::version::DATA_LARGE;
 
 use crate::error::{Failure, Outcome, guard};
 use crate::host::HostHandle;
@@ -39,7 +40,8 @@ pub struct RaiseOptions {
     pub release_us: u64,
     /// The data. NULL: none.
     pub data: *const c_void,
-    /// Size of the data in bytes, at most ECALLS_DATA_MAX.
+    /// Size of the data in bytes, at most ECALLS_DATA_LARGE; with a release time
+    /// ECALLS_DATA_MAX.
     pub data_size: u64,
 }
 
@@ -193,8 +195,8 @@ unsafe fn build<'a>(given: Option<&RaiseOptions>) -> Outcome<Raise<'a>> {
         return Err(Failure::invalid(text));
     }
     let size = usize::try_from(given.data_size).unwrap_or(usize::MAX);
-    if size > ecalls_abi::version::DATA_MAX {
-        let text = format!("data_size is {size}: an event holds 168 bytes");
+    if size > DATA_LARGE {
+        let text = format!("data_size is {size}: an event holds {DATA_LARGE} bytes");
         return Err(Failure::invalid(text));
     }
     // SAFETY: the caller's promise; few enough.

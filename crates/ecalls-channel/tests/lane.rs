@@ -17,7 +17,7 @@ use ecalls_abi::lane::{
     FRAME_CLOSED, FRAME_DUPLICATE, FRAME_FORMAT, FRAME_MALFORMED, FRAME_OWN, FRAME_REASONS,
     FRAME_SIZE, FRAME_STALE, FRAME_VERSION, LaneCount,
 };
-use ecalls_abi::version::DATA_MAX;
+use ecalls_abi::version::DATA_INLINE;
 use ecalls_abi::wire::{WIRE_PORT, text_id};
 use ecalls_channel::frame::{self, Origin, Submission};
 use ecalls_channel::source::{LaneStat, channels};
@@ -223,8 +223,8 @@ fn damaged_and_forged_frames_are_refused_with_their_reasons() {
     stage.refused(&with(6, &9u16.to_le_bytes()), FRAME_SIZE);
     stage.refused(&with(6, &u16::MAX.to_le_bytes()), FRAME_SIZE);
     let mut large = good[..160].to_vec();
-    large.resize(160 + DATA_MAX + 1, 7);
-    large[6..8].copy_from_slice(&(DATA_MAX as u16 + 1).to_le_bytes());
+    large.resize(160 + DATA_INLINE + 1, 7);
+    large[6..8].copy_from_slice(&(DATA_INLINE as u16 + 1).to_le_bytes());
     stage.refused(&large, FRAME_SIZE);
     stage.refused(&with(4, &2u16.to_le_bytes()), FRAME_VERSION);
     // No host, no epoch, no number; fields of later versions; a kind, attributes and their numbers.
@@ -411,7 +411,7 @@ fn own_frames_are_numbered_by_host_and_go_to_sinks_and_own_subscriptions() {
     assert!(
         first
             .submit(&Submission {
-                data: vec![0; DATA_MAX + 1],
+                data: vec![0; DATA_INLINE + 1],
                 ..submission
             })
             .is_err()

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::process::{Command, Stdio};
 
-use ecalls_abi::version::DATA_MAX;
+use ecalls_abi::version::DATA_INLINE;
 use ecalls_abi::wire::text_id;
 use ecalls_channel::frame::{self, Origin, Submission};
 use limit::Running;
@@ -70,7 +70,7 @@ fn case(random: &mut Random) -> (String, String, Origin, Submission) {
         sequence: random.next(),
     };
     let submission = Submission {
-        data: (0..random.below(DATA_MAX as u64 + 1))
+        data: (0..random.below(DATA_INLINE as u64 + 1))
             .map(|_| random.next() as u8)
             .collect(),
         kind: random.below(32) as u32,
@@ -148,7 +148,7 @@ fn what_no_frame_can_carry_is_refused() {
     assert!(write(&plain).is_ok());
     let refused = [
         Submission {
-            data: vec![0; DATA_MAX + 1],
+            data: vec![0; DATA_INLINE + 1],
             ..plain.clone()
         },
         Submission {

@@ -256,6 +256,10 @@ fn what_to_do(row: &Row) -> &'static str {
         (_, Some("quota")) => {
             "`ecalls stat --by uid` shows the user's quotas; ecallsd.toml(5) says how to raise one"
         }
+        (_, Some("size")) => {
+            "its data found no place: open slots with room for it or a larger ring, and let fewer \
+             events with more than 168 bytes of data wait"
+        }
         _ => "`ecalls stat` shows the counters",
     }
 }

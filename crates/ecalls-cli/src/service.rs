@@ -75,7 +75,7 @@ examples/ecode/started.ec is such a text; examples/service/rename.bpf.c becomes 
 
 const HELP: &str = "\
 A format has fields of the types u8 u16 u32 u64, s8 s16 s32 s64 and char, or arrays of them, at most
-168 bytes in total: 'u64 load; u32 threads; char host[16]'.
+2152 bytes in total: 'u64 load; u32 threads; char host[16]'.
 
 When it ends (SIGINT, SIGTERM or --for), the command prints the counters of the service, with --json
 under the keys of `ecalls services --json`.";

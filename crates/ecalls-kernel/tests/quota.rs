@@ -232,6 +232,31 @@ fn raises_beyond_the_rate_are_refused_by_every_way() {
     assert_eq!((user.raised, user.raise_throttled), (8, 2));
 }
 
+/// 2152 bytes take 9 entries, and 64 KiB 265.
+#[test]
+fn large_events_use_up_a_rate_as_often_as_they_have_entries() {
+    let Some(stage) = stage() else { return };
+    limit(
+        &stage,
+        &Limits {
+            raise_per_s: 1,
+            raise_burst: 18,
+            ..Limits::default()
+        },
+    );
+    let (_hosted, subscription) = service(&stage, "quota-size");
+    let access = access::of_core(Arc::clone(&stage.core));
+    let raise = |size| raise::raise_by_name(&*access, "quota-size", &Raise::new(&vec![1; size]));
+    assert_eq!(raise(2152).expect("within the rate"), 1);
+    assert_eq!(raise(2152).expect("within the rate"), 1);
+    for size in [2152, 8, 65536] {
+        let refused = raise(size).expect_err("beyond the rate");
+        let told = refused.to_string();
+        assert!(told.contains("stat --by uid"), "{told}");
+    }
+    assert_eq!(stage.count(&subscription).offered, 2);
+}
+
 #[test]
 fn list_of_deferred_calls_without_end_is_handled_in_bounded_batches() {
     let Some(stage) = stage() else { return };

@@ -8,8 +8,8 @@
 //! arrival. A full queue drops the last value in this order, which may be the new one, and counts
 //! it: the same rule as the kernel side's `queue_full`.
 //!
-//! Keys are separate from the values, so that a value (an event has 256 bytes) is moved once in and
-//! once out. A balanced tree of keys gives access to both ends in logarithmic time, which one
+//! Keys are separate from the values, so that a value (an event has 272 bytes) is moved once in
+//! and once out. A balanced tree of keys gives access to both ends in logarithmic time, which one
 //! binary heap does not.
 
 use alloc::collections::BTreeMap;

@@ -25,7 +25,7 @@ pub enum BadSegment {
     },
     /// Its capacity is not a power of two, or above the layout's limit.
     Capacity {
-        /// The capacity in the header, in events.
+        /// The capacity in the header.
         found: u32,
     },
     /// Its slot use is not a valid number.
@@ -33,10 +33,10 @@ pub enum BadSegment {
         /// The number in the header.
         found: u32,
     },
-    /// Its capacity is too small for this number of concurrent producers.
-    Slack {
-        /// The number of producers.
-        slack: u32,
+    /// Its slots have no entry, or more than an event in a slot takes.
+    Width {
+        /// The entries of a slot in the header.
+        found: u32,
     },
 }
 
@@ -51,11 +51,9 @@ impl fmt::Display for BadSegment {
             }
             BadSegment::Version { found } => write!(f, "segment has ABI version {found}"),
             BadSegment::Layout { found } => write!(f, "segment has layout {found}"),
-            BadSegment::Capacity { found } => write!(f, "segment has a capacity of {found} events"),
+            BadSegment::Capacity { found } => write!(f, "segment has a capacity of {found}"),
             BadSegment::SlotUse { found } => write!(f, "segment has slot use {found}"),
-            BadSegment::Slack { slack } => {
-                write!(f, "segment is too small for {slack} producers at once")
-            }
+            BadSegment::Width { found } => write!(f, "segment has slots of {found} entries"),
         }
     }
 }

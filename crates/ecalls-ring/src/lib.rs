@@ -6,6 +6,7 @@
 //! passes it as [`Words`], a slice of 64-bit atomics, and there is no `unsafe` here.
 //!
 //! - [`words`]: the layout of a segment, checked once ([`Shape`]), and the copy of an event;
+//! - [`event`]: an event with all of its data, [`Event`];
 //! - [`ring`]: events in order of arrival, [`RingReader`] and [`RingWriter`];
 //! - [`slots`]: events in slots with a bit pattern, [`SlotsReader`] and [`SlotsWriter`];
 //! - [`sleep`]: how a reader goes to sleep without losing a wake-up, [`Sleep`];
@@ -25,6 +26,7 @@ extern crate alloc;
 pub mod defer;
 pub mod edf;
 pub mod error;
+pub mod event;
 pub mod ring;
 pub mod sleep;
 pub mod slots;
@@ -34,6 +36,7 @@ pub mod words;
 pub use defer::{DeferWriter, Drain};
 pub use edf::EdfQueue;
 pub use error::{BadSegment, Full};
+pub use event::Event;
 pub use ring::{RingReader, RingWriter};
 pub use sleep::Sleep;
 pub use slots::{Put, SlotsReader, SlotsWriter};

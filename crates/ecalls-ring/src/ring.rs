@@ -1,20 +1,23 @@
 //! The ring layout: events in order of arrival (ECalls-01 §2.3).
 //!
-//! Producers take positions, and the one reader follows. Position p is in entry p % capacity, and
-//! the entry's `sequence` shows which position it holds:
+//! Producers take positions, and the one reader follows. Position p is in entry p % capacity. An
+//! event takes n positions, one per entry that its data need ([`entries`]), and the `sequence` of
+//! its first entry shows whether it is complete:
 //!
 //! | `sequence` of entry p % capacity | means | the reader at front = p | next writer |
 //! |---|---|---|---|
-//! | 0, or p - capacity + 1 | unused, or the round before | finds nothing | producer of p |
+//! | 0, or at most p - capacity + 1 | unused, or an earlier round | finds nothing | producer of p |
 //! | the same, words changing | a producer has taken p and writes | finds nothing | the same |
-//! | p + 1 | position p is complete | copies, then front = p + 1 | producer of p + capacity |
+//! | p + 1 | an event of n entries | copies, then front = p + n | producer of p + capacity |
 //!
-//! A producer takes a position only while back - front < capacity - slack. At most `slack`
-//! producers are between that check and their `fetch_add`, so back - front never exceeds the
-//! capacity and no entry is written before its last event was read. The argument holds for any
-//! staleness of the two words: every position at or above front + capacity - slack was taken by a
-//! producer that had checked before the first of those was taken, and there are at most `slack` of
-//! them.
+//! The word of a further entry that would be its `sequence` is 0. So data, which others choose,
+//! never look like a complete event at a position where a later round begins one.
+//!
+//! A producer takes its n positions by one compare-and-exchange of `back`, and only if back - front
+//! is then at most the capacity. `back` has not changed between the check and the exchange, and
+//! `front` only grows: so no entry is written before its last event was read, whatever the number
+//! of producers and the age of the `front` that they saw. A producer that fails [`TRIES`] times,
+//! because others were faster each time, finds the ring full.
 //!
 //! Ordering: a producer's words are stored before its `sequence` (release; the reader acquires),
 //! and a reader's copy ends before its store of `front` (release; the producers acquire). The
@@ -24,14 +27,26 @@
 //! A complete event with a wrong number remains unread and the ring fills up behind it: a channel
 //! with a corrupted ring delivers nothing, and its drops are counted as `ring_full`.
 
-use ecalls_abi::{Event, Layout};
+use ecalls_abi::Layout;
+use ecalls_abi::event::{EVENT_VOID, entries};
 
 use crate::error::{BadSegment, Full};
+use crate::event::Event;
 use crate::sleep::Sleep;
-use crate::sync::{Ordering, fence};
+use crate::sync::{AtomicU64, Ordering, fence};
 use crate::words::{
-    BACK, DEADLINE, FLAG, FRONT, SEQUENCE, Shape, Words, event_at, load_event, store_event,
+    BACK, DEADLINE, Entry, FLAG, FLAGS, FRONT, SEQUENCE, Shape, Words, entries_of, entry_at,
+    load_event, store_event,
 };
+
+/// Attempts of a producer to take its positions.
+pub const TRIES: usize = if cfg!(loom) { 3 } else { 64 };
+
+/// The entry of a position.
+#[inline]
+fn entry(words: &[AtomicU64], capacity: u32, position: u64) -> Option<&Entry> {
+    entry_at(words, (position & u64::from(capacity - 1)) as usize)
+}
 
 /// The only reader of a ring.
 ///
@@ -44,9 +59,10 @@ pub struct RingReader<W> {
     capacity: u32,
     /// Next position to read; the producers see the copy `front` in the segment.
     front: u64,
-    /// The complete events from `front` to here are in the order of their deadlines; `latest` is
-    /// the last one's.
+    /// The complete events from `front` to here, `ahead` in number, are in the order of their
+    /// deadlines; `latest` is the last one's.
     seen: u64,
+    ahead: usize,
     latest: u64,
 }
 
@@ -66,6 +82,7 @@ impl<W: Words> RingReader<W> {
             capacity: shape.capacity,
             front,
             seen: front,
+            ahead: 0,
             latest: 0,
         })
     }
@@ -73,8 +90,7 @@ impl<W: Words> RingReader<W> {
     /// Whether [`Iterator::next`] would return an event: one load of a word that changes only when
     /// an event arrives.
     pub fn is_ready(&self) -> bool {
-        let index = (self.front & u64::from(self.capacity - 1)) as usize;
-        event_at(self.words.words(), index).is_some_and(|entry| {
+        entry(self.words.words(), self.capacity, self.front).is_some_and(|entry| {
             entry[SEQUENCE].load(Ordering::Acquire) == self.front.wrapping_add(1)
         })
     }
@@ -83,28 +99,30 @@ impl<W: Words> RingReader<W> {
     /// reader takes them as they are. Each event is looked at once, however often this is called.
     pub fn is_in_order(&mut self, most: usize) -> bool {
         if self.seen.wrapping_sub(self.front) > u64::from(self.capacity) {
-            (self.seen, self.latest) = (self.front, 0);
+            (self.seen, self.ahead, self.latest) = (self.front, 0, 0);
         }
-        while self.seen.wrapping_sub(self.front) < most as u64 {
-            let index = (self.seen & u64::from(self.capacity - 1)) as usize;
-            let next = self.seen.wrapping_add(1);
-            let Some(entry) = event_at(self.words.words(), index) else {
+        while self.ahead < most {
+            let Some(first) = entry(self.words.words(), self.capacity, self.seen) else {
                 break;
             };
-            if entry[SEQUENCE].load(Ordering::Acquire) != next {
+            if first[SEQUENCE].load(Ordering::Acquire) != self.seen.wrapping_add(1) {
                 break;
             }
             // None, which is 0, is the latest.
-            let deadline = entry[DEADLINE].load(Ordering::Relaxed).wrapping_sub(1);
+            let deadline = first[DEADLINE].load(Ordering::Relaxed).wrapping_sub(1);
             if self.seen != self.front && deadline < self.latest {
                 return false;
             }
-            (self.seen, self.latest) = (next, deadline);
+            let count = entries_of(first, self.capacity as usize);
+            self.seen = self.seen.wrapping_add(count as u64);
+            self.ahead += 1;
+            self.latest = deadline;
         }
         true
     }
 
-    /// Waiting events, complete or being written; at most the capacity, for any value of `back`.
+    /// Entries of waiting events, complete or being written; at most the capacity, for any value of
+    /// `back`.
     pub fn len(&self) -> usize {
         let back = self
             .words
@@ -119,12 +137,12 @@ impl<W: Words> RingReader<W> {
         self.len() == 0
     }
 
-    /// Capacity of the ring, in events.
+    /// Capacity of the ring, in entries.
     pub fn capacity(&self) -> usize {
         self.capacity as usize
     }
 
-    /// Next position to read: the number of events read since the channel exists.
+    /// Next position to read: the number of entries read since the channel exists.
     pub fn front(&self) -> u64 {
         self.front
     }
@@ -146,76 +164,101 @@ impl<W: Words> Iterator for RingReader<W> {
     /// The next complete event. Its `sequence` is its position + 1.
     #[inline]
     fn next(&mut self) -> Option<Event> {
-        let words = self.words.words();
-        let sequence = self.front.wrapping_add(1);
-        let index = (self.front & u64::from(self.capacity - 1)) as usize;
-        let entry = event_at(words, index)?;
-        if entry[SEQUENCE].load(Ordering::Acquire) != sequence {
-            return None;
+        // Events without data are passed over; each has an entry.
+        for _ in 0..self.capacity {
+            let (words, front, capacity) = (self.words.words(), self.front, self.capacity);
+            let sequence = front.wrapping_add(1);
+            let first = entry(words, capacity, front)?;
+            if first[SEQUENCE].load(Ordering::Acquire) != sequence {
+                return None;
+            }
+            if first[FLAGS].load(Ordering::Relaxed) as u32 & EVENT_VOID != 0 {
+                self.pass(entries_of(first, capacity as usize));
+                continue;
+            }
+            let further = |i| entry(words, capacity, front.wrapping_add(i as u64));
+            let event = load_event(first, further, capacity as usize, sequence);
+            fence(Ordering::Acquire);
+            if first[SEQUENCE].load(Ordering::Relaxed) != sequence {
+                return None;
+            }
+            self.pass(entries(event.size as usize));
+            return Some(event);
         }
-        let event = load_event(entry, sequence);
-        fence(Ordering::Acquire);
-        if entry[SEQUENCE].load(Ordering::Relaxed) != sequence {
-            return None;
+        None
+    }
+}
+
+impl<W: Words> RingReader<W> {
+    /// Leaves the event at `front`, of so many entries, to the producers.
+    #[inline]
+    fn pass(&mut self, count: usize) {
+        self.front = self.front.wrapping_add(count as u64);
+        self.ahead = self.ahead.saturating_sub(1);
+        if let Some(front) = self.words.words().get(FRONT) {
+            front.store(self.front, Ordering::Release);
         }
-        self.front = sequence;
-        words.get(FRONT)?.store(sequence, Ordering::Release);
-        Some(event)
     }
 }
 
 /// A producer: the kernel side's algorithm, as a model and for producers in user space.
 ///
-/// Threads may share it, up to `slack` at once.
+/// Threads may share it.
 #[derive(Debug)]
 pub struct RingWriter<W> {
     words: W,
     capacity: u32,
-    slack: u32,
 }
 
 impl<W: Words> RingWriter<W> {
-    /// Writes the ring in `words`; at most `slack` producers call [`RingWriter::push`] at once.
-    /// (The kernel side's slack is the number of CPUs.)
+    /// Writes the ring in `words`.
     ///
     /// # Errors
-    /// [`BadSegment`] if it is not a ring, not complete, or its capacity is not above `slack`.
-    pub fn new(words: W, slack: u32) -> Result<RingWriter<W>, BadSegment> {
+    /// [`BadSegment`] if it is not a ring, or not complete.
+    pub fn new(words: W) -> Result<RingWriter<W>, BadSegment> {
         let shape = Shape::of_layout(words.words(), Layout::Ring)?;
-        if slack >= shape.capacity {
-            return Err(BadSegment::Slack { slack });
-        }
-        Ok(RingWriter {
-            words,
-            capacity: shape.capacity,
-            slack,
-        })
+        let capacity = shape.capacity;
+        Ok(RingWriter { words, capacity })
     }
 
     /// Inserts an event and returns its position. Call [`Sleep::should_wake`] afterwards.
     ///
     /// # Errors
-    /// [`Full`] if the reader has not kept up, or `front` is invalid: above `back`, or further
-    /// below it than the capacity.
+    /// [`Full`] if the reader has not kept up, the event needs more entries than there are, or
+    /// `front` is invalid: above `back`, or further below it than the capacity.
     pub fn push(&self, event: &Event) -> Result<u64, Full> {
         let words = self.words.words();
-        let (Some(front), Some(back), Some(flag)) =
-            (words.get(FRONT), words.get(BACK), words.get(FLAG))
-        else {
-            return Err(Full);
-        };
-        let front_seen = front.load(Ordering::Acquire);
-        let waiting = back.load(Ordering::Relaxed).wrapping_sub(front_seen);
-        if waiting >= u64::from(self.capacity - self.slack) {
-            return Err(Full);
-        }
-        let position = back.fetch_add(1, Ordering::Relaxed);
-        let index = (position & u64::from(self.capacity - 1)) as usize;
-        let entry = event_at(words, index).ok_or(Full)?;
-        store_event(entry, event);
-        entry[SEQUENCE].store(position.wrapping_add(1), Ordering::Release);
+        let flag = words.get(FLAG).ok_or(Full)?;
+        let position = self.reserve(entries(event.size as usize) as u64)?;
+        let further = |i| entry(words, self.capacity, position.wrapping_add(i as u64));
+        let first = further(0).ok_or(Full)?;
+        store_event(first, further, event);
+        first[SEQUENCE].store(position.wrapping_add(1), Ordering::Release);
         flag.fetch_add(1, Ordering::Release);
         Ok(position)
+    }
+
+    /// Takes `count` positions, and returns the first.
+    fn reserve(&self, count: u64) -> Result<u64, Full> {
+        let words = self.words.words();
+        let (front, back) = (words.get(FRONT).ok_or(Full)?, words.get(BACK).ok_or(Full)?);
+        for _ in 0..TRIES {
+            let read = front.load(Ordering::Acquire);
+            let position = back.load(Ordering::Relaxed);
+            let used = position.wrapping_sub(read).saturating_add(count);
+            if used > u64::from(self.capacity) {
+                return Err(Full);
+            }
+            let next = position.wrapping_add(count);
+            let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
+            if back
+                .compare_exchange(position, next, success, failure)
+                .is_ok()
+            {
+                return Ok(position);
+            }
+        }
+        Err(Full)
     }
 
     /// The sleeping flag of this channel.

@@ -31,14 +31,14 @@ use alloc::boxed::Box;
 use core::mem::offset_of;
 
 use ecalls_abi::channel::SLOTS_MAX;
-use ecalls_abi::{Event, Layout, SlotUse, Up};
+use ecalls_abi::event::entries;
+use ecalls_abi::{Layout, SlotUse, Up};
 
 use crate::error::BadSegment;
+use crate::event::Event;
 use crate::sleep::Sleep;
 use crate::sync::{AtomicU64, Ordering, fence};
-use crate::words::{
-    ELEMENT_WORDS, FLAG, SEQUENCE, Shape, Words, event_at, load_event, store_event,
-};
+use crate::words::{Entry, FLAG, SEQUENCE, Shape, Words, entry_at, load_event, store_event};
 
 /// Checks of a slot that is being written before it is left for later.
 pub const RETRIES: usize = if cfg!(loom) { 2 } else { 64 };
@@ -71,6 +71,7 @@ fn pattern_in_use(words: &[AtomicU64], capacity: u32) -> (&[AtomicU64], u64) {
 pub struct SlotsReader<W> {
     words: W,
     capacity: u32,
+    width: u32,
     slot_use: SlotUse,
     /// Each slot's `sequence` when its event was last returned.
     seen: Box<[u64]>,
@@ -84,13 +85,14 @@ impl<W: Words> SlotsReader<W> {
     /// [`BadSegment`] if they are not slots, or not complete.
     pub fn new(words: W) -> Result<SlotsReader<W>, BadSegment> {
         let shape = Shape::of_layout(words.words(), Layout::Slots)?;
-        let seen = (0..shape.capacity as usize).map(|slot| seen_at_start(words.words(), slot));
-        let seen = seen.collect();
-        let (capacity, slot_use) = (shape.capacity, shape.slot_use);
+        let seen = (0..shape.capacity as usize)
+            .map(|slot| seen_at_start(words.words(), slot, shape.width))
+            .collect();
         Ok(SlotsReader {
             words,
-            capacity,
-            slot_use,
+            capacity: shape.capacity,
+            width: shape.width,
+            slot_use: shape.slot_use,
             seen,
             unread: 0,
         })
@@ -108,16 +110,16 @@ impl<W: Words> SlotsReader<W> {
         if word.load(Ordering::Acquire) & bit == 0 {
             return None;
         }
-        let entry = event_at(words, slot)?;
+        let width = self.width;
         let event = if self.slot_use == SlotUse::Type {
             word.fetch_and(!bit, Ordering::AcqRel);
-            let event = copy(entry);
+            let event = copy(words, slot, width);
             if event.is_none() {
                 word.fetch_or(bit, Ordering::Release);
             }
             event?
         } else {
-            let event = copy(entry)?;
+            let event = copy(words, slot, width)?;
             word.fetch_and(!bit, Ordering::Release);
             event
         };
@@ -207,10 +209,15 @@ impl<W: Words> SlotsReader<W> {
     }
 }
 
+/// Entry `i` of a slot.
+fn entry(words: &[AtomicU64], slot: usize, width: u32, i: usize) -> Option<&Entry> {
+    entry_at(words, slot * width as usize + i)
+}
+
 /// The `sequence` of a slot that a new reader regards as read.
-fn seen_at_start(words: &[AtomicU64], slot: usize) -> u64 {
-    let entry = event_at(words, slot);
-    let sequence = entry.map_or(0, |entry| entry[SEQUENCE].load(Ordering::Acquire));
+fn seen_at_start(words: &[AtomicU64], slot: usize, width: u32) -> u64 {
+    let first = entry(words, slot, width, 0);
+    let sequence = first.map_or(0, |first| first[SEQUENCE].load(Ordering::Acquire));
     let bits = pattern(words).map_or(0, |pattern| {
         pattern[slot / 64 % PATTERN_WORDS].load(Ordering::Acquire)
     });
@@ -223,16 +230,18 @@ fn seen_at_start(words: &[AtomicU64], slot: usize) -> u64 {
 }
 
 /// A copy of a slot that was not written meanwhile; `None` after [`RETRIES`] checks.
-fn copy(entry: &[AtomicU64; ELEMENT_WORDS]) -> Option<Event> {
+fn copy(words: &[AtomicU64], slot: usize, width: u32) -> Option<Event> {
+    let further = |i| entry(words, slot, width, i);
+    let first = further(0)?;
     for _ in 0..RETRIES {
-        let sequence = entry[SEQUENCE].load(Ordering::Acquire);
+        let sequence = first[SEQUENCE].load(Ordering::Acquire);
         if !sequence.is_multiple_of(2) {
             core::hint::spin_loop();
             continue;
         }
-        let event = load_event(entry, sequence);
+        let event = load_event(first, further, width as usize, sequence);
         fence(Ordering::Acquire);
-        if entry[SEQUENCE].load(Ordering::Relaxed) == sequence {
+        if first[SEQUENCE].load(Ordering::Relaxed) == sequence {
             return Some(event);
         }
     }
@@ -284,8 +293,9 @@ pub enum Put {
     Delivered,
     /// It is in its slot, and has replaced an unread event.
     Replaced,
-    /// It is dropped: no free slot, its slot still full, no such slot, or another producer is
-    /// writing into its slot at this moment (whose event is equally new).
+    /// It is dropped: no free slot, its slot still full, no such slot, more data than a slot has
+    /// entries for, or another producer is writing into its slot at this moment (whose event is
+    /// equally new).
     Full,
 }
 
@@ -296,6 +306,7 @@ pub enum Put {
 pub struct SlotsWriter<W> {
     words: W,
     capacity: u32,
+    width: u32,
     slot_use: SlotUse,
 }
 
@@ -309,6 +320,7 @@ impl<W: Words> SlotsWriter<W> {
         Ok(SlotsWriter {
             words,
             capacity: shape.capacity,
+            width: shape.width,
             slot_use: shape.slot_use,
         })
     }
@@ -338,32 +350,33 @@ impl<W: Words> SlotsWriter<W> {
 
     fn put_at(&self, slot: usize, event: &Event) -> Put {
         let words = self.words.words();
-        let (Some(pattern), Some(entry)) = (pattern(words), event_at(words, slot)) else {
+        let further = |i| entry(words, slot, self.width, i);
+        let (Some(pattern), Some(first)) = (pattern(words), further(0)) else {
             return Put::Full;
         };
-        if slot >= self.capacity as usize {
+        if slot >= self.capacity as usize || entries(event.size as usize) > self.width as usize {
             return Put::Full;
         }
         let word = &pattern[slot / 64 % PATTERN_WORDS];
         let bit = 1u64 << (slot % 64);
-        let before = entry[SEQUENCE].load(Ordering::Relaxed) & !1;
+        let before = first[SEQUENCE].load(Ordering::Relaxed) & !1;
         let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
         let writing = before.wrapping_add(1);
-        if entry[SEQUENCE]
+        if first[SEQUENCE]
             .compare_exchange(before, writing, acquire, relaxed)
             .is_err()
         {
             return Put::Full;
         }
         if self.slot_use != SlotUse::Type && word.load(Ordering::Acquire) & bit != 0 {
-            entry[SEQUENCE].store(before, Ordering::Release);
+            first[SEQUENCE].store(before, Ordering::Release);
             return Put::Full;
         }
         // The odd number is stored before the words.
         fence(Ordering::Release);
-        store_event(entry, event);
+        store_event(first, further, event);
         let unread = word.fetch_or(bit, Ordering::AcqRel) & bit != 0;
-        entry[SEQUENCE].store(before.wrapping_add(2), Ordering::Release);
+        first[SEQUENCE].store(before.wrapping_add(2), Ordering::Release);
         if let Some(flag) = words.get(FLAG) {
             flag.fetch_add(1, Ordering::Release);
         }

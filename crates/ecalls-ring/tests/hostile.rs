@@ -8,21 +8,22 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ecalls_abi::downcall::DRAIN_MAX;
-use ecalls_abi::{Event, Layout, SlotUse};
+use ecalls_abi::{Event as Record, Layout, SlotUse};
 use ecalls_ring::defer::{CAPACITY, DOWN_WORDS};
 use ecalls_ring::words::{self, zeroed};
 use ecalls_ring::{
-    DeferWriter, Drain, RingReader, RingWriter, Shape, Sleep, SlotsReader, SlotsWriter,
+    DeferWriter, Drain, Event, RingReader, RingWriter, Shape, Sleep, SlotsReader, SlotsWriter,
 };
 use proptest::prelude::*;
 
 /// Capacity of the segments here; small, so that a write often hits what matters.
 const EVENTS: u32 = 8;
 
-fn segment(layout: Layout, slot_use: SlotUse) -> Vec<AtomicU64> {
+fn segment(layout: Layout, slot_use: SlotUse, width: u32) -> Vec<AtomicU64> {
     let shape = Shape {
         layout,
         capacity: EVENTS,
+        width,
         slot_use,
         channel: 1,
     };
@@ -58,6 +59,9 @@ fn scribble(words: &[AtomicU64], writes: &[(usize, u64)]) {
 }
 
 const UP_WORDS: usize = (4 + EVENTS as usize) * 32;
+/// Entries of a slot here.
+const WIDTH: u32 = 3;
+const SLOTS_WORDS: usize = (4 + (EVENTS * WIDTH) as usize) * 32;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1024))]
@@ -66,18 +70,21 @@ proptest! {
     #[cfg_attr(miri, ignore = "too slow there")]
     fn ring_survives_garbage_in_every_word(
         rounds in prop::collection::vec(garbage(UP_WORDS, 32), 1..6),
+        size in 0usize..3000,
     ) {
-        let words = segment(Layout::Ring, SlotUse::Free);
-        let writer = RingWriter::new(&words, 2).unwrap();
+        let words = segment(Layout::Ring, SlotUse::Free, 1);
+        let writer = RingWriter::new(&words).unwrap();
         let mut reader = RingReader::new(&words).unwrap();
         for writes in rounds {
-            let _ = writer.push(&Event { id: 1, ..Event::default() });
+            let mut event = Event::default();
+            event.set_data(&vec![1; size]).unwrap();
+            let _ = writer.push(&event);
             scribble(&words, &writes);
             prop_assert!(reader.len() <= EVENTS as usize);
             let _ = (reader.is_ready(), reader.is_empty());
             // One pass without a producer ends: no entry can hold two positions.
             let count = reader.by_ref().inspect(|event| {
-                assert!(event.data_bytes().len() <= 168);
+                assert!(event.data_bytes().len() <= 168 + 7 * 248);
             }).count();
             prop_assert!(count <= EVENTS as usize);
             let _ = (writer.push(&Event::default()), writer.sleep().should_wake());
@@ -87,15 +94,18 @@ proptest! {
     #[test]
     #[cfg_attr(miri, ignore = "too slow there")]
     fn slots_survive_garbage_in_every_word(
-        rounds in prop::collection::vec(garbage(UP_WORDS, 32), 1..6),
+        rounds in prop::collection::vec(garbage(SLOTS_WORDS, 32), 1..6),
         slot_use in prop_oneof![Just(SlotUse::Free), Just(SlotUse::Priority), Just(SlotUse::Type)],
         slot in any::<u32>(),
+        size in 0usize..1000,
     ) {
-        let words = segment(Layout::Slots, slot_use);
+        let words = segment(Layout::Slots, slot_use, WIDTH);
         let writer = SlotsWriter::new(&words).unwrap();
         let mut reader = SlotsReader::new(&words).unwrap();
         for writes in rounds {
-            let event = Event { r#type: slot, priority: slot, ..Event::default() };
+            let record = Record { r#type: slot, priority: slot, ..Record::default() };
+            let mut event = Event::from(record);
+            event.set_data(&vec![1; size]).unwrap();
             writer.put(&event);
             scribble(&words, &writes);
             prop_assert!(reader.take_pending().count() <= EVENTS as usize);
@@ -132,7 +142,7 @@ proptest! {
         writes in garbage(32, 32),
         len in 0usize..UP_WORDS,
     ) {
-        let all = segment(Layout::Slots, SlotUse::Type);
+        let all = segment(Layout::Slots, SlotUse::Type, 1);
         scribble(&all, &writes);
         let part = &all[..len];
         if let Ok(shape) = Shape::read(part) {

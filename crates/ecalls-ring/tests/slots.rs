@@ -8,15 +8,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ecalls_abi::{Event, Layout, SlotUse};
+use ecalls_abi::{Event as Record, Layout, SlotUse};
 use ecalls_ring::words::zeroed;
-use ecalls_ring::{Put, Shape, SlotsReader, SlotsWriter};
+use ecalls_ring::{Event, Put, Shape, SlotsReader, SlotsWriter};
 use proptest::prelude::*;
 
 fn slots(capacity: u32, slot_use: SlotUse) -> Vec<AtomicU64> {
     let shape = Shape {
         layout: Layout::Slots,
         capacity,
+        width: 3,
         slot_use,
         channel: 1,
     };
@@ -25,21 +26,47 @@ fn slots(capacity: u32, slot_use: SlotUse) -> Vec<AtomicU64> {
     words
 }
 
+/// An event for a slot, with 0, 250 or 500 bytes of data.
 fn event(slot: u32, id: u64) -> Event {
-    Event {
+    let mut event = Event::from(Record {
         id,
         raise_ns: !id,
         r#type: slot,
         priority: slot,
-        ..Event::default()
-    }
+        ..Record::default()
+    });
+    event
+        .set_data(&[id as u8; 500][..(id % 3 * 250) as usize])
+        .unwrap();
+    event
 }
 
 fn taken(reader: &mut SlotsReader<&Vec<AtomicU64>>) -> Vec<(usize, u64)> {
     reader
         .take_pending()
-        .map(|(slot, event)| (slot, event.id))
+        .map(|(slot, taken)| {
+            assert_eq!(taken.data_bytes(), event(0, taken.id).data_bytes());
+            (slot, taken.id)
+        })
         .collect()
+}
+
+#[test]
+fn event_that_is_larger_than_its_slot_is_dropped() {
+    let words = slots(2, SlotUse::Free);
+    let (writer, mut reader) = (
+        SlotsWriter::new(&words).unwrap(),
+        SlotsReader::new(&words).unwrap(),
+    );
+    let most = 168 + 2 * 248;
+    let mut large = event(0, 1);
+    large.set_data(&vec![1; most + 1]).unwrap();
+    assert_eq!((writer.put(&large), reader.is_ready()), (Put::Full, false));
+    large.set_data(&vec![2; most]).unwrap();
+    assert_eq!(writer.put(&large), Put::Delivered);
+    assert_eq!(writer.put(&event(0, 2)), Put::Delivered);
+    assert_eq!(reader.take(0).unwrap().data_bytes(), vec![2; most]);
+    assert_eq!(taken(&mut reader), [(1, 2)]);
 }
 
 #[test]

@@ -16,11 +16,11 @@ use std::time::Duration;
 
 use ecalls_abi::channel::{Id, Layout, Lost, SlotUse};
 use ecalls_abi::downcall::{DEFER_DELAY, DEFER_SWITCH};
-use ecalls_abi::event::Event;
+use ecalls_abi::event::entries;
 use ecalls_kernel::channel::Shape;
 use ecalls_kernel::handle::ChannelHandle;
 use ecalls_kernel::now_ns;
-use ecalls_ring::{EdfQueue, RingReader, SlotsReader, Words, words};
+use ecalls_ring::{EdfQueue, Event, RingReader, SlotsReader, Words, words};
 
 use crate::downcall::Caller;
 use crate::host::Ecalls;
@@ -65,8 +65,9 @@ impl ChannelBuilder {
         }
     }
 
-    /// A ring of `capacity` events, a power of two from 64 to 65536 (the default: 1024). A reader
-    /// that falls further behind loses events, which are counted.
+    /// A ring of `capacity` entries, a power of two from 64 to 65536 (the default: 1024). An event
+    /// takes one entry; one with more than 168 bytes of data takes another one per 248 bytes. A
+    /// reader that falls further behind loses events, which are counted.
     #[must_use]
     pub fn ring(mut self, capacity: u32) -> ChannelBuilder {
         self.shape.layout = Layout::Ring;
@@ -80,6 +81,16 @@ impl ChannelBuilder {
         self.shape.layout = Layout::Slots;
         self.shape.capacity = capacity;
         self.shape.slot_use = slot_use;
+        self
+    }
+
+    /// With slots: each has room for events with up to `bytes` of data, 2152 at most (the default:
+    /// 168). Events with more are not delivered, and counted ([`DropReason::Size`]).
+    ///
+    /// [`DropReason::Size`]: ecalls_abi::channel::DropReason::Size
+    #[must_use]
+    pub fn data_max(mut self, bytes: usize) -> ChannelBuilder {
+        self.shape.width = u32::try_from(entries(bytes)).unwrap_or(u32::MAX);
         self
     }
 

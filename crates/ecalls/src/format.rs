@@ -108,7 +108,7 @@ impl Format {
             };
             offset = field.offset + field.size * field.count;
             if offset > ecalls_abi::version::DATA_MAX || fields.len() >= FIELDS_MAX {
-                return Err(invalid(part, "fields of at most 168 bytes in total"));
+                return Err(invalid(part, "fields of at most 2152 bytes in total"));
             }
             fields.push(field);
         }
@@ -316,9 +316,9 @@ mod tests {
             "u64",
             "u64 1a",
             "char c[0]",
-            "char c[999]",
+            "char c[2153]",
             "u64 a[3",
-            "u64 a[22]",
+            "u64 a[270]",
         ] {
             assert!(Format::parse(text).is_err(), "{text}");
         }

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::ecode::source::Source;
-use ecalls_abi::event::Event;
 use ecalls_abi::service::ServiceInfo;
 use ecalls_kernel::access::{self, Access};
 use ecalls_kernel::core::Core;
 use ecalls_kernel::stat::ServiceStat;
+use ecalls_ring::Event;
 
 use crate::Result;
 use crate::channel::ChannelBuilder;

@@ -53,8 +53,9 @@ pub mod window;
 
 pub use channel::{Channel, ChannelBuilder};
 pub use ecalls_abi::channel::{DropReason, Layout, Lost, SlotUse};
-pub use ecalls_abi::event::{Event, Target};
+pub use ecalls_abi::event::Target;
 pub use ecalls_kernel::{Error, Result, now_ns, signal};
+pub use ecalls_ring::Event;
 pub use format::{Format, Value};
 pub use handler::Handler;
 pub use host::{Described, Ecalls};

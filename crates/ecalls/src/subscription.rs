@@ -18,7 +18,6 @@ use ::ecode::source::Source;
 use ::ecode::tree::Fault;
 use ecalls_abi::channel::Id;
 use ecalls_abi::ecode::{ECODE_FAULT_SHIFT, HANDLER_ECODE};
-use ecalls_abi::event::Event;
 use ecalls_abi::service::SubscriptionCount;
 use ecalls_abi::subscription::{
     ACTION_FIXED_VALUE, ACTION_HANDLER, ACTION_MEMORY, ACTION_SIGNAL, ACTION_THREAD, ACTION_USER,
@@ -27,6 +26,7 @@ use ecalls_abi::subscription::{
 use ecalls_kernel::handle::SubscriptionHandle;
 use ecalls_kernel::stat::ServiceStat;
 use ecalls_kernel::subscription::Request;
+use ecalls_ring::Event;
 use zerocopy::FromZeros;
 
 use crate::channel::Channel;

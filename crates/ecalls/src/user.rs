@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use ecalls_abi::channel::Id;
 use ecalls_abi::downcall::Op;
-use ecalls_abi::event::Event;
+
+use ecalls_ring::Event;
 
 use crate::Result;
 use crate::channel::Channel;

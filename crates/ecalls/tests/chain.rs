@@ -423,32 +423,6 @@ fn slots_are_used_by_priority_and_by_type() {
 }
 
 #[test]
-fn large_data_arrives_whole_and_too_large_data_is_refused() {
-    let Some(ecalls) = core() else { return };
-    let (service, name) = own_service(&ecalls);
-    let mut memory = ecalls.channel().open().expect("a channel");
-    let _subscription = ecalls
-        .subscribe(&name)
-        .expect("it")
-        .memory(&memory)
-        .install()
-        .expect("one");
-    for size in [0usize, 1, 39, 40, 41, 167, 168] {
-        let data: Vec<u8> = (0..size)
-            .map(|i| u8::try_from(i + 1).expect("small"))
-            .collect();
-        service.raise(&Raise::new(&data)).expect("raised");
-        let event = memory.try_recv().expect("an event");
-        assert_eq!(event.data_bytes(), data, "{size} bytes");
-    }
-    let error = service
-        .raise(&Raise::new(&[0; 169]))
-        .expect_err("too large");
-    assert!(error.to_string().contains("at most 168 bytes"), "{error}");
-    assert_all_adds_up(&ecalls, service.index());
-}
-
-#[test]
 fn wrong_subscriptions_are_refused_with_the_reason() {
     let Some(ecalls) = core() else { return };
     let (service, name) = own_service(&ecalls);

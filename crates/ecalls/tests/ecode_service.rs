@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ecalls::{Channel, Ecalls, Error, Subscription, Value};
 use ecalls_abi::channel::STATE_DEAD;
-use harness::{PATIENCE, assert_comes_to_rest, core, take_until_quiet, wait_until};
+use harness::{GETPPID, PATIENCE, assert_comes_to_rest, core, take_until_quiet, wait_until};
 use limit::Running;
 
 /// Set: this process is a provider.
@@ -171,13 +171,6 @@ fn example_tells_what_it_says() {
     assert_eq!(told, expected.collect::<Vec<_>>());
     drop(provider);
 }
-
-/// The number of getppid(2).
-const GETPPID: i64 = if cfg!(target_arch = "aarch64") {
-    173
-} else {
-    110
-};
 
 #[test]
 fn calls_are_counted_as_often_as_they_are_made() {

@@ -20,6 +20,7 @@ use ecalls::{
     SubscriptionBuilder,
 };
 use ecalls_abi::event::Target;
+use ecalls_abi::version::DATA_MAX;
 use harness::{
     PATIENCE, assert_service_adds_up, assert_subscription_adds_up, core, own_service, wait_until,
 };
@@ -33,6 +34,11 @@ const SEED: &str = "ECALLS_TEST_SEED";
 const NAMES: &str = "ECALLS_TEST_NAMES";
 
 const RAISERS: u64 = 3;
+/// Sizes of events' data, most of them small. Each byte of them is [`DATA`].
+const SIZES: [usize; 16] = [
+    0, 8, 8, 8, 40, 40, 48, 48, 168, 168, 169, 1088, DATA_MAX, DATA_MAX, 6000, 65536,
+];
+const DATA: u8 = 0x5a;
 const SIGNAL: i32 = 40;
 
 /// How long a reader waits at most. If there is an event then, a wake-up was lost.
@@ -120,10 +126,10 @@ fn raise_for_ever(ecalls: &Ecalls, names: &[&str], random: &mut Random) {
         })
         .collect();
     println!("ready");
-    let data = [0x5a; 168];
+    let data = vec![DATA; 65536];
     loop {
         let at = usize::try_from(random.below(names.len() as u64)).expect("small");
-        let size = [0, 8, 40, 48, 168][usize::try_from(random.below(5)).expect("small")];
+        let size = SIZES[usize::try_from(random.below(SIZES.len() as u64)).expect("small")];
         let kind = u32::try_from(random.below(3)).expect("small");
         let mut raise = Raise::new(&data[..size])
             .kind(kind)
@@ -140,7 +146,7 @@ fn raise_for_ever(ecalls: &Ecalls, names: &[&str], random: &mut Random) {
             1 => raise.deadline(Duration::from_micros(20 + random.below(2000))),
             _ => raise,
         };
-        if random.below(8) == 0 {
+        if size <= DATA_MAX && random.below(8) == 0 {
             raise = raise.release(Duration::from_micros(random.below(3000)));
         }
         raise_one(ecalls, names[at], &raise);
@@ -236,6 +242,8 @@ struct Seen {
     count: u64,
     /// Events that it had seen before.
     twice: u64,
+    /// Large events with other data than they were raised with.
+    torn: u64,
     /// Waits that only their end ended, although there was an event for long: how long each took,
     /// how long ago its event was raised, and the event.
     overslept: Vec<(Duration, Duration, ecalls::Event)>,
@@ -256,9 +264,12 @@ fn read(mut channel: Channel, stop: &AtomicBool) -> (Seen, Channel) {
         };
         let waited = Duration::from_nanos(ecalls::now_ns().saturating_sub(event.raise_ns));
         if start.elapsed() >= LONG && waited > LONG * 2 / 3 {
-            seen.overslept.push((start.elapsed(), waited, event));
+            seen.overslept
+                .push((start.elapsed(), waited, event.clone()));
         }
         seen.count += 1;
+        let data = event.data_bytes();
+        seen.torn += u64::from(data.len() > 8 && data.iter().any(|byte| *byte != DATA));
         let cpu = usize::try_from(event.id >> 48).expect("a CPU");
         let at = usize::try_from(event.id << 16 >> 16).expect("a count");
         ids.resize_with(ids.len().max(cpu + 1), Vec::new);
@@ -449,7 +460,7 @@ fn everything_adds_up(ecalls: &Ecalls) {
                 .retain(|(_, waited, _)| *waited > LONG * 2 / 3 + stood_still);
             let count = subscription.count().expect("its count");
             assert_eq!(seen.count, count.delivered, "every one arrives: {count:?}");
-            assert_eq!(seen.twice, 0, "once");
+            assert_eq!((seen.twice, seen.torn), (0, 0), "once, and whole");
             assert!(
                 seen.overslept.is_empty(),
                 "a wake-up each: {:?}; the machine stood still for {stood_still:?} at most",
@@ -457,6 +468,8 @@ fn everything_adds_up(ecalls: &Ecalls) {
             );
         }
         let raised = assert_everything_adds_up(ecalls, &services);
+        let places = ecalls.core().expect("hosted here").places_in_use();
+        assert_eq!(places.expect("their count"), 0, "of large events");
         let core = if ecalls.core().expect("hosted here").loaded_here() {
             "own"
         } else {

@@ -50,7 +50,7 @@ pub const EFFECTS: u32 = 16;
 /// Bytes of a service's name, of its format, and of its events' data, which are its output.
 pub const SERVICE_NAME_BYTES: usize = 31;
 pub const SERVICE_FORMAT_BYTES: usize = 511;
-pub const SERVICE_DATA_BYTES: u32 = 168;
+pub const SERVICE_DATA_BYTES: u32 = 2152;
 /// The longest deadline of a service's events, us.
 pub const SERVICE_DEADLINE_US: u64 = 3_600_000_000;
 /// Sinks of a channel.

@@ -11,17 +11,19 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use ecalls_abi::downcall::{DRAIN_MAX, FRAMES, LATEST};
-use ecalls_abi::version::DATA_MAX;
-use ecalls_abi::{Event, Layout, SlotUse};
+use ecalls_abi::event::{ENTRY_DATA, EVENT_VOID};
+use ecalls_abi::version::DATA_INLINE;
+use ecalls_abi::{Layout, SlotUse};
 use ecalls_ring::defer::{self, DOWN_WORDS};
 use ecalls_ring::words::{self, ELEMENT_WORDS, zeroed};
 use ecalls_ring::{
-    DeferWriter, Drain, RingReader, RingWriter, Shape, SlotsReader, SlotsWriter, Words,
+    DeferWriter, Drain, Event, RingReader, RingWriter, Shape, SlotsReader, SlotsWriter, Words,
 };
 use libfuzzer_sys::fuzz_target;
 
 const EVENTS: u32 = 8;
-const UP_WORDS: usize = (4 + EVENTS as usize) * ELEMENT_WORDS;
+/// Entries of a slot here.
+const WIDTH: u32 = 3;
 const STEPS_MAX: usize = 200;
 
 /// Memory whose length may be cut at any time.
@@ -114,27 +116,39 @@ fn meddle(script: &mut Script<'_>, memory: &Memory, element: usize, step: u8) ->
     Some(true)
 }
 
-fn up(layout: Layout, slot_use: SlotUse) -> Memory {
-    let memory = Memory::new(UP_WORDS);
+fn up(layout: Layout, slot_use: SlotUse, width: u32) -> Memory {
     let shape = Shape {
         layout,
         capacity: EVENTS,
+        width,
         slot_use,
         channel: 1,
     };
+    let memory = Memory::new(shape.words_needed());
     shape.write(memory.words()).expect("enough words");
     memory
 }
 
-fn check_event(event: &Event) {
-    assert!(event.data_bytes().len() <= DATA_MAX);
+/// `entries`: the most that an event has.
+fn check_event(event: &Event, entries: u32) {
+    let most = DATA_INLINE + (entries as usize - 1) * ENTRY_DATA;
+    assert!(event.data_bytes().len() <= most);
+    assert_eq!(event.data_bytes().len(), event.size as usize);
     let _ = (event.target(), event.deadline(), event.is_late(5));
 }
 
+/// An event with up to 4 KiB of data, or one that a reader skips.
+fn sized(value: u64) -> Event {
+    let mut event = Event::default();
+    event.set_data(&[1; 4096][..(value % 4096) as usize]).expect("few bytes");
+    event.flags = if value % 7 == 1 { EVENT_VOID } else { 0 };
+    event
+}
+
 fn ring(script: &mut Script<'_>) -> Option<()> {
-    let memory = up(Layout::Ring, SlotUse::Free);
+    let memory = up(Layout::Ring, SlotUse::Free, 1);
     let mut reader = RingReader::new(&memory).expect("a ring");
-    let writer = RingWriter::new(&memory, 2).expect("a ring");
+    let writer = RingWriter::new(&memory).expect("a ring");
     for _ in 0..STEPS_MAX {
         let step = script.byte()?;
         if meddle(script, &memory, ELEMENT_WORDS, step)? {
@@ -142,16 +156,13 @@ fn ring(script: &mut Script<'_>) -> Option<()> {
         }
         match step % 8 {
             4 => {
-                let _ = writer.push(&Event {
-                    id: 1,
-                    ..Event::default()
-                });
+                let _ = writer.push(&sized(script.value()?));
                 let _ = writer.sleep().should_wake();
             }
             5 => {
                 // A pass without a producer ends: no place holds two positions.
                 let pass = reader.by_ref().take(EVENTS as usize + 1);
-                let count = pass.inspect(check_event).count();
+                let count = pass.inspect(|event| check_event(event, EVENTS)).count();
                 assert!(count <= EVENTS as usize);
             }
             6 => {
@@ -165,7 +176,7 @@ fn ring(script: &mut Script<'_>) -> Option<()> {
                     reader = next;
                 }
                 if reader.is_ready() {
-                    reader.next().iter().for_each(check_event);
+                    reader.next().iter().for_each(|event| check_event(event, EVENTS));
                 }
             }
         }
@@ -179,7 +190,7 @@ fn slots(script: &mut Script<'_>) -> Option<()> {
         1 => SlotUse::Priority,
         _ => SlotUse::Type,
     };
-    let memory = up(Layout::Slots, slot_use);
+    let memory = up(Layout::Slots, slot_use, WIDTH);
     let mut reader = SlotsReader::new(&memory).expect("slots");
     let writer = SlotsWriter::new(&memory).expect("slots");
     for _ in 0..STEPS_MAX {
@@ -190,18 +201,16 @@ fn slots(script: &mut Script<'_>) -> Option<()> {
         match step % 8 {
             4 => {
                 let place = script.value()? as u32;
-                let event = Event {
-                    r#type: place,
-                    priority: place,
-                    ..Event::default()
-                };
+                let mut event = sized(script.value()?);
+                event.r#type = place;
+                event.priority = place;
                 let _ = writer.put(&event);
             }
             5 => {
                 let pass = reader.take_pending().take(EVENTS as usize + 1);
                 let count = pass.inspect(|(slot, event)| {
                     assert!(*slot < reader_slots());
-                    check_event(event);
+                    check_event(event, WIDTH);
                 });
                 assert!(count.count() <= EVENTS as usize);
             }
@@ -214,7 +223,7 @@ fn slots(script: &mut Script<'_>) -> Option<()> {
                 let slot = script.value()? as usize;
                 if let Some(event) = reader.take(slot) {
                     assert!(slot < reader_slots());
-                    check_event(&event);
+                    check_event(&event, WIDTH);
                 }
                 let _ = (reader.unread(), reader.flag(), reader.is_ready());
                 if let Ok(next) = SlotsReader::new(&memory) {
@@ -276,6 +285,7 @@ fn header(script: &mut Script<'_>) -> Option<()> {
     let good = Shape {
         layout: Layout::Slots,
         capacity: u32::from(script.byte()?),
+        width: u32::from(script.byte()?) % 8,
         slot_use: SlotUse::Type,
         channel: 1,
     };

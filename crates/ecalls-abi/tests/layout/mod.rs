@@ -95,8 +95,8 @@ pub(crate) const STRUCTS: &[Struct] = &[
         "ecalls_up",
         channel::Up,
         [
-            flag, back, version, layout, capacity, slot_use, channel, pad0, front, sleeping, pad1,
-            pattern
+            flag, back, version, layout, capacity, slot_use, channel, width, pad0, front, sleeping,
+            pad1, pattern
         ]
     ),
     describe!("ecalls_lost", channel::Lost, [late, dropped, filtered, pad]),
@@ -115,7 +115,7 @@ pub(crate) const STRUCTS: &[Struct] = &[
             owner_start,
             delay_ns,
             user,
-            pad
+            width
         ]
     ),
     describe!(
@@ -494,6 +494,7 @@ pub(crate) const STRUCTS: &[Struct] = &[
             release_us,
             argument,
             result,
+            rest,
             data
         ]
     ),
@@ -508,7 +509,7 @@ pub(crate) const STRUCTS: &[Struct] = &[
     describe!(
         "ecalls_open_channel",
         message::OpenChannel,
-        [layout, capacity, slot_use, defer, delay_ns]
+        [layout, capacity, slot_use, defer, delay_ns, width, pad]
     ),
     describe!(
         "ecalls_subscribe",
@@ -694,16 +695,17 @@ pub(crate) const STRUCTS: &[Struct] = &[
 /// [`crate::DropReason`].
 #[expect(clippy::cast_possible_wrap, reason = "no constant is above i64::MAX")]
 pub(crate) const CONSTANTS: &[Constant] = constants! {
-    version: ABI_VERSION DATA_MAX SERVICES_MAX SUBSCRIPTIONS_MAX SUBSCRIBERS_MAX CHANNELS_MAX
-        ACTIONS_MAX HANDLERS_MAX NAME_MAX FORMAT_MAX TIMERS_MAX USERS_MAX;
+    version: ABI_VERSION DATA_INLINE DATA_MAX DATA_LARGE SERVICES_MAX SUBSCRIPTIONS_MAX
+        SUBSCRIBERS_MAX CHANNELS_MAX ACTIONS_MAX HANDLERS_MAX NAME_MAX FORMAT_MAX TIMERS_MAX
+        USERS_MAX;
     lane: LANE_CHANNELS LANE_SOURCES FRAME_SIZE FRAME_VERSION FRAME_MALFORMED FRAME_FORMAT
         FRAME_OWN FRAME_CLOSED FRAME_DUPLICATE FRAME_STALE FRAME_SOURCES FRAME_REASONS;
     wire: WIRE_MAGIC WIRE_VERSION WIRE_PORT WIRE_ATTRIBUTES WIRE_KINDS;
     audience: AUDIENCE_ROWS AUDIENCE_MAX AUDIENCE_PID AUDIENCE_UID AUDIENCE_FREE AUDIENCE_USED
         AUDIENCE_RETIRED;
     fate: FATES FATE_SELDOM_NS;
-    event: TARGET_ALL TARGET_WAKE_ONE EVENT_CPU EVENT_RESUME EVENT_SOFT EVENT_THREAD
-        EVENT_USER_SHIFT;
+    event: TARGET_ALL TARGET_WAKE_ONE EVENT_CPU EVENT_RESUME EVENT_SOFT EVENT_THREAD EVENT_VOID
+        EVENT_USER_SHIFT ENTRY_DATA;
     channel: LAYOUT_RING LAYOUT_SLOTS SLOT_FREE SLOT_PRIORITY SLOT_TYPE UP_EVENTS UP_HISTOGRAM
         CAPACITY_MIN CAPACITY_MAX SLOTS_MAX WAKE_BYTES DROP_REASONS STATE_FREE STATE_SETUP
         STATE_ACTIVE STATE_DEAD ID_BITS;

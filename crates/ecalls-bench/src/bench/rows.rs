@@ -3,7 +3,9 @@
 use super::timing::Value;
 use ecalls_cli::arguments::What;
 
-use super::{Bench, baselines, calls, ecode, kernel, readers, server, signals, sockets, start};
+use super::{
+    Bench, baselines, calls, ecode, kernel, readers, server, signals, sizes, sockets, start,
+};
 use crate::exit::Failure;
 
 /// Rows that are measured together.
@@ -99,6 +101,26 @@ const SECTIONS: &[Section] = &[
         ],
         slow: true,
         measure: kernel::fanout,
+    },
+    Section {
+        rows: &[
+            "raise_0",
+            "read_0",
+            "raise_16",
+            "read_16",
+            "raise_168",
+            "read_168",
+            "raise_169",
+            "read_169",
+            "raise_1024",
+            "read_1024",
+            "raise_2152",
+            "read_2152",
+            "raise_65536",
+            "read_65536",
+        ],
+        slow: false,
+        measure: sizes::measure,
     },
 ];
 

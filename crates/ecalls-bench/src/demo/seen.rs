@@ -106,11 +106,9 @@ mod tests {
     };
 
     fn event(service: u32, data: &[u8]) -> Event {
-        let mut event = Event {
-            service,
-            raise_ns: 1000,
-            ..Event::default()
-        };
+        let mut event = Event::default();
+        event.service = service;
+        event.raise_ns = 1000;
         event.set_data(data).expect("it fits");
         event
     }

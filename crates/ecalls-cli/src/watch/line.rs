@@ -208,11 +208,9 @@ mod tests {
     use super::*;
 
     fn event(data: &[u8]) -> Event {
-        let mut event = Event {
-            pid: 7,
-            cpu: 1,
-            ..Event::default()
-        };
+        let mut event = Event::default();
+        event.pid = 7;
+        event.cpu = 1;
         event.set_data(data).expect("short data");
         event
     }

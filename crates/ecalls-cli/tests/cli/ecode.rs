@@ -143,11 +143,11 @@ fn what_options_could_give_is_told_with_the_option() {
     let number = "7".repeat(3000);
     let long = refused_with(&number, &[], "is too large");
     assert!(long.lines().all(|line| line.len() < 200), "{long}");
-    let large = "struct output { char name[200]; };\noutput.name = comm;";
-    let text = refused_with(large, &["--service", "task"], "output has 200");
+    let large = "struct output { char name[2200]; };\noutput.name = comm;";
+    let text = refused_with(large, &["--service", "task"], "output has 2200");
     assert!(text.contains(".ec:1:8: error:"), "{text}");
     assert!(
-        text.contains("    struct output { char name[200]; };\n           ^^^^^^"),
+        text.contains("    struct output { char name[2200]; };\n           ^^^^^^"),
         "{text}"
     );
 }

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ecalls_abi::channel::Id;
 use ecalls_abi::downcall::{Generic, Op};
 use ecalls_abi::message::{
-    Answer, FateView, LookFate, Name, Number, OpenChannel, ReplaceHandler, Request as Ask,
-    ServiceView, SetParameter, Subscribe, SubscriptionView, UserView, WATCH_IF_ABSENT, WatchSocket,
+    Answer, FateView, LookFate, Name, Number, ReplaceHandler, Request as Ask, ServiceView,
+    SetParameter, Subscribe, SubscriptionView, UserView, WATCH_IF_ABSENT, WatchSocket,
 };
 use ecalls_abi::service::{ServiceInfo, SocketInterest};
 use ecalls_abi::text;
@@ -175,15 +175,9 @@ impl Access for Client {
     }
 
     fn open_channel(&self, shape: &Shape) -> Result<OpenedChannel> {
-        let (id, fds) = self.connection.open_channel(&OpenChannel {
-            layout: shape.layout.raw(),
-            capacity: shape.capacity,
-            slot_use: shape.slot_use.raw(),
-            defer: shape.defer,
-            delay_ns: shape.delay_ns,
-        })?;
+        let (id, fds) = self.connection.open_channel(shape)?;
         let held = self.held(id.raw(), Ask::CloseChannel);
-        let memory = ChannelMemory::map(&fds, shape.capacity)?;
+        let memory = ChannelMemory::map(&fds, shape)?;
         let either = self.connection.with_end(memory.wake_fd())?;
         Ok(OpenedChannel {
             _held: held,

@@ -27,7 +27,7 @@ use rustix::net::{
 };
 
 use crate::access::refusal::to_error;
-use crate::core::channel::ChannelFds;
+use crate::core::channel::{ChannelFds, Shape};
 use crate::error::{Error, Result};
 use crate::kernel::instance;
 
@@ -152,8 +152,17 @@ impl Connection {
     }
 
     /// Opens a channel: its id and its memory.
-    pub(crate) fn open_channel(&self, request: &OpenChannel) -> Result<(Id, ChannelFds)> {
-        let (answer, fds) = self.ask(&Request::OpenChannel(*request), &[])?;
+    pub(crate) fn open_channel(&self, shape: &Shape) -> Result<(Id, ChannelFds)> {
+        let request = OpenChannel {
+            layout: shape.layout.raw(),
+            capacity: shape.capacity,
+            slot_use: shape.slot_use.raw(),
+            defer: shape.defer,
+            delay_ns: shape.delay_ns,
+            width: shape.width,
+            pad: 0,
+        };
+        let (answer, fds) = self.ask(&Request::OpenChannel(request), &[])?;
         let Answer::Done(done) = answer else {
             return Err(unexpected(&answer));
         };

@@ -8,14 +8,14 @@
 
 use std::sync::Arc;
 
-use ecalls_abi::channel::{Id, Layout, SlotUse};
+use ecalls_abi::channel::{Id, Layout};
 use ecalls_abi::downcall::{Generic, Op};
-use ecalls_abi::message::OpenChannel;
 
 use crate::access::Access;
 use crate::access::connection::Connection;
 use crate::access::downcall::{Frames, Way};
 use crate::access::memory::ChannelMemory;
+use crate::core::channel::Shape;
 use crate::error::{Error, Result};
 
 /// Slots of the channel, which receives no events.
@@ -36,16 +36,15 @@ pub(crate) struct Calls {
 impl Calls {
     /// Opens the channel.
     pub(crate) fn open(connection: &Connection) -> Result<Arc<Calls>> {
-        let (id, fds) = connection.open_channel(&OpenChannel {
-            layout: Layout::Slots.raw(),
+        let shape = Shape {
+            layout: Layout::Slots,
             capacity: CAPACITY,
-            slot_use: SlotUse::Free.raw(),
-            defer: 0,
-            delay_ns: 0,
-        })?;
+            ..Shape::default()
+        };
+        let (id, fds) = connection.open_channel(&shape)?;
         Ok(Arc::new(Calls {
             id,
-            memory: ChannelMemory::map(&fds, CAPACITY)?,
+            memory: ChannelMemory::map(&fds, &shape)?,
             frames: Frames::default(),
         }))
     }

@@ -190,7 +190,8 @@ impl Service {
     /// release time); 0: there is no subscription, and the event was dropped and counted.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for more than 168 bytes of data;
+    /// [`Error::Invalid`](crate::Error::Invalid) for more than 65536 bytes of data (2152 with a
+    /// release time);
     /// [`Error::Quota`](crate::Error::Quota) if this user raises more events, or has more waiting
     /// ones, than the daemon permits; [`Error::Os`](crate::Error::Os) with ENOSPC if the queue is
     /// full and this deadline is the latest.

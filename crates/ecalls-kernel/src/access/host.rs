@@ -79,7 +79,7 @@ impl Access for Host {
         let hosted = HostedChannel::open(Arc::clone(&self.0), &owner, shape)?;
         Ok(OpenedChannel {
             id: hosted.id(),
-            memory: ChannelMemory::map(hosted.fds(), shape.capacity)?,
+            memory: ChannelMemory::map(hosted.fds(), shape)?,
             either: None,
             _held: Box::new(hosted),
         })

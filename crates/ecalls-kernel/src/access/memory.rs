@@ -6,10 +6,10 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ecalls_abi::channel::{UP_ELEMENT_BYTES, UP_EVENTS};
+use ecalls_abi::channel::UP_ELEMENT_BYTES;
 use ecalls_abi::downcall::{DOWN_ELEMENT_BYTES, DOWN_ELEMENTS};
 
-use crate::core::channel::ChannelFds;
+use crate::core::channel::{ChannelFds, Shape};
 use crate::error::{Error, Result};
 use crate::kernel::segment::{PAGE, ReadOnlyPage, Segment};
 
@@ -26,14 +26,14 @@ pub(crate) struct ChannelMemory {
 }
 
 impl ChannelMemory {
-    /// Maps a channel with a capacity of `capacity` events.
-    pub(crate) fn map(fds: &ChannelFds, capacity: u32) -> Result<ChannelMemory> {
+    /// Maps a channel of that shape.
+    pub(crate) fn map(fds: &ChannelFds, shape: &Shape) -> Result<ChannelMemory> {
         let wake = fds
             .wake
             .try_clone()
             .map_err(|error| Error::from_io("copying a descriptor", error))?;
         Ok(ChannelMemory {
-            up: Segment::map(&fds.up, UP_ELEMENT_BYTES * (UP_EVENTS + capacity as usize))?,
+            up: Segment::map(&fds.up, UP_ELEMENT_BYTES * shape.up_elements())?,
             down: Segment::map(&fds.down, DOWN_ELEMENT_BYTES * DOWN_ELEMENTS)?,
             consumer: Segment::map(&wake, PAGE)?,
             producer: ReadOnlyPage::map(&wake, PAGE)?,

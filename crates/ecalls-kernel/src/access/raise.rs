@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use ecalls_abi::downcall::{Generic, Op, RAISE_ABSOLUTE};
 use ecalls_abi::event::{EVENT_CPU, TARGET_ALL, TARGET_WAKE_ONE, Target};
+use ecalls_abi::version::{DATA_INLINE, DATA_LARGE, DATA_MAX};
 use zerocopy::IntoBytes;
 
 use crate::access::Access;
 use crate::error::{Error, Result};
+use crate::kernel::segment::PAGE;
 
 /// The arguments of raise_event (ECalls-05 §3).
 #[derive(Clone, Debug)]
@@ -116,11 +118,18 @@ pub fn raise_by_name(access: &dyn Access, name: &str, raise: &Raise<'_>) -> Resu
         given: format!("{name:?}"),
         expected: "a name of 1 to 31 bytes",
     })?;
-    if raise.data.len() > ecalls_abi::version::DATA_MAX {
+    let (most, expected) = match raise.release {
+        None => (DATA_LARGE, "at most 65536 bytes"),
+        Some(_) => (
+            DATA_MAX,
+            "at most 2152 bytes in an event that waits for its release",
+        ),
+    };
+    if raise.data.len() > most {
         return Err(Error::Invalid {
             what: "the event's data",
             given: format!("{} bytes", raise.data.len()),
-            expected: "at most 168 bytes",
+            expected,
         });
     }
     call.target = raise.target;
@@ -131,8 +140,9 @@ pub fn raise_by_name(access: &dyn Access, name: &str, raise: &Raise<'_>) -> Resu
     call.deadline_us = microseconds(raise.deadline);
     call.release_us = microseconds(raise.release);
     call.size = u32::try_from(raise.data.len()).expect("checked");
-    call.data.as_mut_bytes()[..raise.data.len()].copy_from_slice(raise.data);
-    match access.generic(&mut call)? {
+    let (first, rest) = raise.data.split_at(raise.data.len().min(DATA_INLINE));
+    call.data.as_mut_bytes()[..first.len()].copy_from_slice(first);
+    match call_with(access, &mut call, rest)? {
         code if code == -i64::from(libc::ENOENT) && !has_service(access, name)? => {
             Err(Error::Unknown {
                 what: "application service",
@@ -155,6 +165,29 @@ pub fn raise_by_name(access: &dyn Access, name: &str, raise: &Raise<'_>) -> Resu
         code if code < 0 => Err(Error::from_errno("raising an event", code)),
         offered => Ok(offered),
     }
+}
+
+/// Attempts for a call whose data the kernel side could not read, or not deliver at this moment.
+const TRIES: u32 = 100;
+
+/// Executes a call with data beyond its record, which the kernel side reads where they are. Each
+/// attempt reads every page of them before, since the kernel side cannot wait for a page.
+fn call_with(access: &dyn Access, call: &mut Generic, rest: &[u8]) -> Result<i64> {
+    if rest.is_empty() {
+        return access.generic(call);
+    }
+    call.rest = rest.as_ptr().addr() as u64;
+    let mut result = 0;
+    for _ in 0..TRIES {
+        let pages = rest.iter().step_by(PAGE).chain(rest.last());
+        std::hint::black_box(pages.fold(0u8, |sum, byte| sum ^ byte));
+        result = access.generic(call)?;
+        let again = [libc::EFAULT, libc::EAGAIN].map(|error| -i64::from(error));
+        if !again.contains(&result) {
+            break;
+        }
+    }
+    Ok(result)
 }
 
 fn has_service(access: &dyn Access, name: &str) -> Result<bool> {

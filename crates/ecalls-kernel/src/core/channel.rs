@@ -12,7 +12,8 @@ use ecalls_abi::channel::{
     SlotUse, UP_ELEMENT_BYTES, UP_EVENTS, WAKE_BYTES,
 };
 use ecalls_abi::downcall::{ATTRIBUTES, DEFER_SWITCH, DOWN_ELEMENT_BYTES, DOWN_ELEMENTS};
-use ecalls_abi::version::CHANNELS_MAX;
+use ecalls_abi::event::entries;
+use ecalls_abi::version::{CHANNELS_MAX, DATA_MAX};
 use ecalls_abi::{ABI_VERSION, channel};
 use libbpf_rs::libbpf_sys::{bpf_map_create_opts, size_t};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
@@ -32,8 +33,10 @@ use crate::kernel::sys;
 pub struct Shape {
     /// Ring or slots.
     pub layout: Layout,
-    /// Events it holds; a power of two.
+    /// Entries of a ring, or slots; a power of two.
     pub capacity: u32,
+    /// Entries of a slot ([`entries`]), that is, the data that it has room for; ring: 1.
+    pub width: u32,
     /// With slots: the rule by which an event gets its slot.
     pub slot_use: SlotUse,
     /// `DEFER_*` of `ecalls_abi::downcall`.
@@ -47,10 +50,18 @@ impl Default for Shape {
         Shape {
             layout: Layout::Ring,
             capacity: 1024,
+            width: 1,
             slot_use: SlotUse::Free,
             defer: 0,
             delay_ns: 0,
         }
+    }
+}
+
+impl Shape {
+    /// Elements of the segment from kernel to application.
+    pub(crate) fn up_elements(&self) -> usize {
+        UP_EVENTS + self.capacity as usize * self.width as usize
     }
 }
 
@@ -89,14 +100,14 @@ impl HostedChannel {
     /// [`Error::LimitReached`] if all channels are in use, [`Error::Closed`] if the owner has
     /// ended.
     pub fn open(core: Arc<Core>, owner: &Owner, shape: &Shape) -> Result<HostedChannel> {
-        check(shape, core.cpus())?;
+        check(shape)?;
         let lock = lock()?;
         let (index, previous) = find_free(&core)?;
         let id = Id::from_raw(previous.id)
             .map_or_else(|| Id::new(index, 1), |id| Some(id.next()))
             .ok_or(Error::Closed("a channel id"))?;
         let fds = ChannelFds {
-            up: array(UP_ELEMENT_BYTES, UP_EVENTS + shape.capacity as usize, true)?,
+            up: array(UP_ELEMENT_BYTES, shape.up_elements(), true)?,
             down: array(DOWN_ELEMENT_BYTES, DOWN_ELEMENTS, false)?,
             wake: wake_buffer()?,
         };
@@ -161,7 +172,7 @@ impl HostedChannel {
 
     /// Kernel memory that a channel of this shape takes, bytes.
     pub fn bytes(shape: &Shape) -> u64 {
-        let up = UP_ELEMENT_BYTES * (UP_EVENTS + shape.capacity as usize);
+        let up = UP_ELEMENT_BYTES * shape.up_elements();
         let down = DOWN_ELEMENT_BYTES * DOWN_ELEMENTS;
         let pages = |bytes: usize| bytes.next_multiple_of(PAGE);
         // A ring buffer: its data, two pages of positions, one page of its own.
@@ -235,7 +246,7 @@ fn new_row(id: Id, shape: &Shape, owner: &Owner) -> channel::Channel {
         owner_start: owner.start_ns,
         delay_ns: shape.delay_ns,
         user: owner.user,
-        pad: 0,
+        width: shape.width,
     }
 }
 
@@ -282,20 +293,34 @@ fn in_outer_maps(
     })
 }
 
-fn check(shape: &Shape, cpus: u32) -> Result<()> {
+/// The capacities that a channel may have.
+pub const CAPACITIES: &str = "a power of two from 64 to 65536; slots: 1 to 1024";
+
+fn check(shape: &Shape) -> Result<()> {
     let most = match shape.layout {
         Layout::Ring => CAPACITY_MAX,
         Layout::Slots => channel::SLOTS_MAX as u32,
     };
     let least = match shape.layout {
-        Layout::Ring => CAPACITY_MIN.max((cpus + 1).next_power_of_two()),
+        Layout::Ring => CAPACITY_MIN,
         Layout::Slots => 1,
     };
     if !shape.capacity.is_power_of_two() || shape.capacity < least || shape.capacity > most {
         return Err(Error::Invalid {
             what: "a channel's capacity",
             given: shape.capacity.to_string(),
-            expected: "a power of two from 64 (and more than the CPUs) to 65536; slots: 1 to 1024",
+            expected: CAPACITIES,
+        });
+    }
+    let widest = match shape.layout {
+        Layout::Ring => 1,
+        Layout::Slots => entries(DATA_MAX) as u32,
+    };
+    if shape.width == 0 || shape.width > widest {
+        return Err(Error::Invalid {
+            what: "the data of a slot",
+            given: format!("{} entries", shape.width),
+            expected: "room for at most 2152 bytes; a ring has no slots",
         });
     }
     Ok(())
@@ -377,6 +402,7 @@ fn write_header(up: &Segment, id: Id, shape: &Shape) {
     header.version = ABI_VERSION;
     header.layout = shape.layout.raw();
     header.capacity = shape.capacity;
+    header.width = shape.width;
     header.slot_use = shape.slot_use.raw();
     header.channel = id.raw();
     let words: [u64; size_of::<channel::Up>() / 8] = zerocopy::transmute!(header);

@@ -16,7 +16,7 @@ use crate::core::part::Loaded;
 use crate::core::{Core, HOST_MAP};
 use crate::error::{Error, Result};
 use crate::kernel::lock::{Alive, Lock, NEEDED, Subject, lock};
-use crate::kernel::objects::{self, MAPS, OBJECTS, PINNED, PROGRAMS, Role};
+use crate::kernel::objects::{self, MAPS, OBJECTS, PINNED, PROGRAMS, RESTS, Role};
 use crate::kernel::{sys, verdict};
 use crate::probe::has_resilient_lock;
 
@@ -207,6 +207,10 @@ fn prepare_maps(
             map.set_max_entries(cpus * FATES as u32)?;
         } else if name == "queue_timers" {
             map.set_max_entries(cpus + 1)?;
+        } else if name == "rests" {
+            map.set_max_entries(cpus * RESTS)?;
+        } else if name == "rest_uses" {
+            map.set_max_entries(cpus)?;
         }
     }
     Ok(())

@@ -215,6 +215,20 @@ impl Core {
             .collect()
     }
 
+    /// How many queued events have a place for data beyond their record (bpf/event/rest.h).
+    pub fn places_in_use(&self) -> Result<u32> {
+        let uses = self.map("rest_uses")?;
+        let mut count = 0;
+        for cpu in 0..self.cpus() {
+            let taken = uses
+                .lookup(&cpu.to_ne_bytes(), MapFlags::ANY)
+                .map_err(|error| Error::from_bpf("reading the places", &error))?
+                .ok_or(Error::Closed("the places"))?;
+            count += taken.iter().map(|byte| byte.count_ones()).sum::<u32>();
+        }
+        Ok(count)
+    }
+
     /// Sets the parameter of a built-in service, its threshold or period, ns, for all its
     /// subscribers.
     ///

@@ -102,6 +102,9 @@ macro_rules! object {
     };
 }
 
+/// Places of one CPU for the data of queued events: `RESTS` of bpf/event/maps.h.
+pub(crate) const RESTS: u32 = 128;
+
 /// Work items for kernel handler threads: `THREADS` of bpf/event/thread.h.
 pub(crate) const THREADS: u32 = 8;
 
@@ -303,6 +306,8 @@ pub const MAPS: &[&str] = &[
     "lane_sources",
     "lane_counts",
     "lane_buffers",
+    "rests",
+    "rest_uses",
 ];
 
 /// The maps that only one part has, and that part.

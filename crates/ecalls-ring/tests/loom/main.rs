@@ -6,18 +6,22 @@
 //! that loads a word before it stores there would hide an earlier load of the reader.
 //!
 //! loom does not move a load behind a later store, so the release of `front` is argued, not tried.
-//! A model's event has three words (see the crate's `sync`): the sequence, `id` and `raise_ns`.
+//! A model's event has three words (see the crate's `sync`): the sequence, `id`, and that of `size`
+//! and `subscription`; one with more data has one word in each further entry.
 
 #![cfg(loom)]
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
-use ecalls_abi::{Event, Layout, SlotUse};
+use ecalls_abi::event::{ENTRY_DATA, entries};
+use ecalls_abi::version::DATA_INLINE;
+use ecalls_abi::zerocopy::IntoBytes;
+use ecalls_abi::{Event as Record, Layout, SlotUse};
 use ecalls_ring::defer::DOWN_WORDS;
 use ecalls_ring::words::zeroed;
 use ecalls_ring::{
-    AtomicU64, DeferWriter, Drain, Full, Put, RingReader, RingWriter, Shape, Sleep, SlotsReader,
-    SlotsWriter,
+    AtomicU64, DeferWriter, Drain, Event, Full, Put, RingReader, RingWriter, Shape, Sleep,
+    SlotsReader, SlotsWriter,
 };
 use loom::sync::Arc;
 use loom::thread;
@@ -45,9 +49,14 @@ impl ecalls_ring::Words for Segment {
 }
 
 fn segment(layout: Layout, capacity: u32, slot_use: SlotUse) -> Segment {
+    wide(layout, capacity, slot_use, 1)
+}
+
+fn wide(layout: Layout, capacity: u32, slot_use: SlotUse, width: u32) -> Segment {
     let shape = Shape {
         layout,
         capacity,
+        width,
         slot_use,
         channel: 1,
     };
@@ -57,15 +66,29 @@ fn segment(layout: Layout, capacity: u32, slot_use: SlotUse) -> Segment {
 }
 
 fn event(id: u64) -> Event {
-    Event {
+    Event::from(Record {
         id,
-        raise_ns: !id,
-        ..Event::default()
-    }
+        subscription: !(id as u32),
+        ..Record::default()
+    })
+}
+
+/// An event that takes `entries` entries, each further one with its id.
+fn long(id: u64, entries: usize) -> Event {
+    let mut event = event(id);
+    let data = [id; (DATA_INLINE + 3 * ENTRY_DATA) / 8];
+    let bytes = DATA_INLINE + (entries - 1) * ENTRY_DATA;
+    event.set_data(&data.as_bytes()[..bytes]).unwrap();
+    event
 }
 
 fn id_of(event: Event) -> u64 {
-    assert_eq!(event.raise_ns, !event.id, "the copy is torn");
+    assert_eq!(event.subscription, !(event.id as u32), "the copy is torn");
+    for entry in 1..entries(event.size as usize) {
+        let at = DATA_INLINE + (entry - 1) * ENTRY_DATA;
+        let word = &event.data_bytes()[at..at + 8];
+        assert_eq!(word, event.id.as_bytes(), "the copy is torn");
+    }
     event.id
 }
 
@@ -87,7 +110,7 @@ fn no_wake_up_is_lost_when_reader_goes_to_sleep() {
     model(|| {
         let words = segment(Layout::Ring, 2, SlotUse::Free);
         let (writer, mut reader) = (
-            RingWriter::new(words.clone(), 1).unwrap(),
+            RingWriter::new(words.clone()).unwrap(),
             RingReader::new(words).unwrap(),
         );
         let produce = move || {
@@ -123,7 +146,7 @@ fn two_producers_lose_and_double_no_event() {
     model(|| {
         let words = segment(Layout::Ring, 4, SlotUse::Free);
         let producers = [10, 20].map(|id| {
-            let writer = RingWriter::new(words.clone(), 2).unwrap();
+            let writer = RingWriter::new(words.clone()).unwrap();
             move || writer.push(&event(id)).is_ok()
         });
         let mut reader = RingReader::new(words).unwrap();
@@ -141,7 +164,7 @@ fn two_producers_lose_and_double_no_event() {
 fn entry_is_not_written_before_its_last_event_was_read() {
     model(|| {
         let words = segment(Layout::Ring, 2, SlotUse::Free);
-        let writer = RingWriter::new(words.clone(), 1).unwrap();
+        let writer = RingWriter::new(words.clone()).unwrap();
         let mut reader = RingReader::new(words).unwrap();
         writer.push(&event(1)).unwrap();
         let produce = move || {
@@ -159,17 +182,17 @@ fn entry_is_not_written_before_its_last_event_was_read() {
 }
 
 #[test]
-fn slack_keeps_late_producers_from_taking_a_position_twice() {
+fn late_producers_take_no_position_twice() {
     model(|| {
         let words = segment(Layout::Ring, 4, SlotUse::Free);
-        let before = RingWriter::new(words.clone(), 2).unwrap();
+        let before = RingWriter::new(words.clone()).unwrap();
         let filled = (1..10)
             .take_while(|id| before.push(&event(*id)).is_ok())
             .count() as u64;
         let mut reader = RingReader::new(words.clone()).unwrap();
         assert_eq!(reader.next().map(id_of), Some(1));
         let [one, other] = [10, 20].map(|id| {
-            let writer = RingWriter::new(words.clone(), 2).unwrap();
+            let writer = RingWriter::new(words.clone()).unwrap();
             move || writer.push(&event(id)).is_ok()
         });
         let ([one], other) = race([one], other);
@@ -179,6 +202,65 @@ fn slack_keeps_late_producers_from_taking_a_position_twice() {
             ids.len(),
             filled as usize - 1 + usize::from(one) + usize::from(other)
         );
+    });
+}
+
+#[test]
+fn long_events_of_two_producers_come_whole_and_once() {
+    model(|| {
+        let words = segment(Layout::Ring, 4, SlotUse::Free);
+        let first = RingWriter::new(words.clone()).unwrap();
+        let mut reader = RingReader::new(words.clone()).unwrap();
+        first.push(&event(1)).unwrap();
+        assert_eq!(reader.next().map(id_of), Some(1));
+        // The second of them goes around the end of the ring.
+        let producers = [10, 20].map(|id| {
+            let writer = RingWriter::new(words.clone()).unwrap();
+            move || writer.push(&long(id, 2)).is_ok()
+        });
+        let (pushed, (mut ids, mut reader)) = race(producers, move || {
+            let ids: Vec<u64> = reader.next().map(id_of).into_iter().collect();
+            (ids, reader)
+        });
+        ids.extend(reader.by_ref().map(id_of));
+        ids.sort_unstable();
+        assert_eq!((ids, pushed), (vec![10, 20], [true, true]));
+    });
+}
+
+#[test]
+fn entries_of_a_long_event_are_not_written_before_it_was_read() {
+    model(|| {
+        let words = segment(Layout::Ring, 4, SlotUse::Free);
+        let writer = RingWriter::new(words.clone()).unwrap();
+        let mut reader = RingReader::new(words).unwrap();
+        writer.push(&long(1, 3)).unwrap();
+        let produce = move || writer.push(&long(2, 2)).is_ok();
+        let ([pushed], (mut ids, mut reader)) = race([produce], move || {
+            let ids: Vec<u64> = reader.next().map(id_of).into_iter().collect();
+            (ids, reader)
+        });
+        ids.extend(reader.by_ref().map(id_of));
+        let expected = if pushed { vec![1, 2] } else { vec![1] };
+        assert_eq!(ids, expected);
+    });
+}
+
+#[test]
+fn long_event_in_a_typed_slot_is_whole() {
+    model(|| {
+        let words = wide(Layout::Slots, 2, SlotUse::Type, 2);
+        let mut reader = SlotsReader::new(words.clone()).unwrap();
+        let writer = SlotsWriter::new(words).unwrap();
+        assert_eq!(writer.put(&long(1, 2)), Put::Delivered);
+        let ([put], (mut ids, mut reader)) = race([move || writer.put(&long(2, 2))], move || {
+            let ids: Vec<u64> = reader.take(0).map(id_of).into_iter().collect();
+            (ids, reader)
+        });
+        ids.extend(reader.take(0).map(id_of));
+        ids.extend(reader.take(0).map(id_of));
+        assert_ne!(put, Put::Full);
+        assert!(ids == [1, 2] || ids == [2], "{ids:?}");
     });
 }
 

@@ -19,6 +19,13 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// How long to wait for something that should not happen.
 pub(crate) const QUIET: Duration = Duration::from_millis(60);
 
+/// The number of getppid(2).
+pub(crate) const GETPPID: i64 = if cfg!(target_arch = "aarch64") {
+    173
+} else {
+    110
+};
+
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// Whether tests may load programs into this kernel: `ECALLS_TEST_ROOT` is set. Says so if not.

@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use ecalls_abi::channel::{Layout, SlotUse};
 use ecalls_abi::downcall::{DEFER_DELAY, DEFER_SWITCH};
+use ecalls_abi::event::entries;
 use ecalls_abi::message::{Answer, Done, OpenChannel};
-use ecalls_kernel::channel::{HostedChannel, Shape};
+use ecalls_abi::version::DATA_MAX;
+use ecalls_kernel::channel::{CAPACITIES, HostedChannel, Shape};
 
 use super::{Context, No, Result, done};
 use crate::client::{Held, Reply};
@@ -88,12 +90,20 @@ fn shape(body: &OpenChannel) -> Result<Shape> {
         return Err(No::invalid(
             "a channel's capacity",
             body.capacity,
-            "a power of two from 64 (and more than the CPUs) to 65536; slots: 1 to 1024",
+            CAPACITIES,
+        ));
+    }
+    if body.width > entries(DATA_MAX) as u32 {
+        return Err(No::invalid(
+            "the entries of a slot",
+            body.width,
+            "at most 9",
         ));
     }
     Ok(Shape {
         layout,
         capacity: body.capacity,
+        width: body.width.max(1),
         slot_use,
         defer: body.defer,
         delay_ns: body.delay_ns.min(DELAY_NS_MAX),

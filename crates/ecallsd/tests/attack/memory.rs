@@ -190,6 +190,8 @@ fn scribble(stage: &mut Stage) {
         slot_use: number(2),
         defer: number(3),
         delay_ns: 1_000_000,
+        width: 1,
+        pad: 0,
     };
     let client = Arc::new(Loop::open(&shape));
     let stop = Arc::new(AtomicBool::new(false));
@@ -376,6 +378,8 @@ fn go_beyond_the_clock(stage: &mut Stage) {
     let shape = OpenChannel {
         defer: DEFER_DELAY,
         delay_ns: u64::MAX,
+        width: 1,
+        pad: 0,
         ..raw::ring(CAPACITY)
     };
     let client = Loop::open(&shape);
