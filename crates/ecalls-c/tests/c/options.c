@@ -137,8 +137,8 @@ static void calls_are_checked(void) {
 	REFUSED(ecalls_raise(ecalls, "nobody", NULL, NULL), -ENOENT, "nobody");
 	REFUSED(ecalls_raise(ecalls, "nobody", &raise, NULL), -EINVAL, "target is 0");
 	raise.target = ECALLS_TARGET_ALL;
-	raise.data_size = 169;
-	REFUSED(ecalls_raise(ecalls, "nobody", &raise, NULL), -EINVAL, "data_size is 169");
+	raise.data_size = 65537;
+	REFUSED(ecalls_raise(ecalls, "nobody", &raise, NULL), -EINVAL, "data_size is 65537");
 	raise.data_size = 8;
 	REFUSED(ecalls_raise(ecalls, "nobody", &raise, NULL), -EINVAL, "the data is NULL");
 	REFUSED(ecalls_timer_every(channel, 1, &timer), -EINVAL, "at least 50 us");
