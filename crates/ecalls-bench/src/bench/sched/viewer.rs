@@ -19,13 +19,15 @@ use rustix::thread::set_current_timer_slack;
 use super::player::{Clip, Played};
 use super::track::Track;
 use super::work::{Meter, Span, Work};
-use crate::exit::Failure;
+use crate::exit::{Code, Failure};
 
 /// One of this number of periods may be missed.
 const WINDOW: u16 = 5;
 /// The service time of a window exceeds the frame's cost by this fraction. The windows of ten
 /// players need 94.5 % of the CPU, and 5 % are reserved for other threads.
 const ROOM: u64 = 20;
+/// How long a player waits for the first event, on a busy machine, too.
+const FIRST_EVENT: Duration = Duration::from_secs(20);
 /// CPU time between two readings of the clock, ns: less than that difference.
 const PIECE_NS: u64 = 100_000;
 
@@ -107,6 +109,10 @@ impl Viewer {
                 due_ns += period_ns;
             }
         }
+        if late.is_empty() {
+            let why = "a player has begun no frame in the time that counts";
+            return Err(Failure::new(Code::Failed, why));
+        }
         let now = meter.read();
         Ok(Played {
             late,
@@ -155,7 +161,7 @@ impl Events {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("bench-{}-{number}", std::process::id());
         let service = ecalls.register_service(&name, "u64 frame", "frame")?;
-        let channel = ecalls.channel().open()?;
+        let mut channel = ecalls.channel().open()?;
         let subscription = ecalls.subscribe(&name)?.memory(&channel).install()?;
         let slot = channel.caller().sink_slot(0, 0)?;
         let window = Window {
@@ -167,6 +173,9 @@ impl Events {
         };
         // The thread then runs without a window if it is refused; but the scheduler must answer.
         let _ = channel.caller().window(&slot, &window)?;
+        // The first event loads what the others need. That can take longer than the measurement.
+        service.raise(&Raise::new(&[]))?;
+        channel.recv_timeout(FIRST_EVENT)?;
         Ok(Events {
             channel,
             service,
