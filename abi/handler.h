@@ -45,7 +45,14 @@
 /* count: counts events. argument[0] 0: they pass, 1: they end. state: [0] events counted */
 #define ECALLS_HANDLER_COUNT 4u
 
-#define ECALLS_HANDLERS_BUILT_IN 5u /* the first number for handlers made at run time */
+/* remote: the event goes to the sinks of a channel among hosts (abi/sink.h), if it has any;
+ * otherwise the chain ends. argument[0]: row of the channel (abi/lane.h), [1]: its id, [2]: its
+ * epoch here. The event is dropped (RING_FULL) if the channel's buffer is full, and (CHANNEL_GONE)
+ * if the channel has been closed; the chain goes on. Only programs that host the core can use
+ * it. */
+#define ECALLS_HANDLER_REMOTE 5u
+
+#define ECALLS_HANDLERS_BUILT_IN 6u /* the first number for handlers made at run time */
 
 /* Numbers from here on may sleep: THREAD actions only. */
 #define ECALLS_HANDLER_SLEEPING 64u

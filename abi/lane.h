@@ -29,13 +29,13 @@
 #define ECALLS_FRAME_SOURCES 8u	  /* no row is left for a further source */
 #define ECALLS_FRAME_REASONS 9u
 
-/* A channel that is open on this host. Written by the program that opened it, except for `sent`. */
+/* A channel that is open on this host. Written by programs that host the core, under its lock. */
 struct ecalls_lane_channel {
 	ecalls_u64 id;		/* of its name; 0: the row is free */
 	ecalls_u64 format;	/* id of its format */
 	ecalls_u64 host;	/* this host */
 	ecalls_u64 epoch;	/* of this host's frames */
-	ecalls_u64 sent;	/* the number of the last of them; senders increment it */
+	ecalls_u64 sinks;	/* bit per sink that is a member (abi/sink.h) */
 	ecalls_u64 owner_start; /* start time of the owner (since boot, ns), against pid reuse */
 	ecalls_u32 owner;	/* process that opened it, and owns the service */
 	ecalls_u32 uid;		/* its user: that of the events */

@@ -27,14 +27,14 @@
 struct ecalls_wire {
 	ecalls_u32 magic;
 	ecalls_u16 version;
-	ecalls_u16 size;       /* bytes of data, at most ECALLS_DATA_INLINE */
+	ecalls_u16 size;       /* bytes of data, at most ECALLS_DATA_MAX */
 	ecalls_u64 channel;    /* id of its name */
 	ecalls_u64 host;       /* the sending host; not 0 */
 	ecalls_u64 epoch;      /* when the host opened the channel: ns of its real-time clock */
 	ecalls_u64 sequence;   /* number of the frame within the epoch: 1, 2, 3, ... */
 	ecalls_u64 format;     /* id of the text of its format */
 	ecalls_u64 request;    /* 0: for frames that ask or answer, in a later version */
-	ecalls_u64 sinks;      /* 0: for frames to a set of sinks, in a later version */
+	ecalls_u64 sinks;      /* 0; within its host, before it is sent: bit per sink */
 	ecalls_u64 left_ns;    /* time until the deadline; 0: no deadline */
 	ecalls_u32 kind;       /* of the event: below ECALLS_WIRE_KINDS */
 	ecalls_u32 type;       /* of the event */

@@ -14,7 +14,7 @@
 #define FRAME_GOOD (-1)
 
 LIB_INLINE _Bool frame_is_whole(const struct ecalls_wire *w, ecalls_u32 bytes) {
-	return w->size <= ECALLS_DATA_INLINE && bytes == sizeof(*w) + w->size;
+	return w->size <= ECALLS_DATA_MAX && bytes == sizeof(*w) + w->size;
 }
 
 /* Numbers of attributes, checked for all places alike: those that are not in use are 0. */

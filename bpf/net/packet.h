@@ -49,6 +49,7 @@ _Static_assert(sizeof(struct bpf_fib_lookup) == 64, "as the kernel's");
 #define TCX_DROP 2
 #define PACKET_HOST 0
 #define PACKET_OTHERHOST 3
+#define PACKET_ETHERNET 14 /* bytes of an Ethernet header */
 #define ETH_P_IP 0x0800
 #define ETH_P_IPV6 0x86dd
 #define IPPROTO_UDP 17

@@ -11,8 +11,10 @@ pub const HANDLER_THRESHOLD: u32 = 2;
 pub const HANDLER_HISTOGRAM: u32 = 3;
 /// Counts; `argument[0]` 1: the chain ends here.
 pub const HANDLER_COUNT: u32 = 4;
+/// The event goes to the sinks of a channel among hosts.
+pub const HANDLER_REMOTE: u32 = 5;
 /// The first number for handlers created at run time.
-pub const HANDLERS_BUILT_IN: u32 = 5;
+pub const HANDLERS_BUILT_IN: u32 = 6;
 /// Handlers with numbers from here on may sleep: thread actions only.
 pub const HANDLER_SLEEPING: u32 = 64;
 /// Copies memory of the receiver into the event's data.

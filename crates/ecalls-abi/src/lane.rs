@@ -57,8 +57,8 @@ pub struct LaneChannel {
     pub host: u64,
     /// Of this host's frames.
     pub epoch: u64,
-    /// The number of the last of them; senders increment it.
-    pub sent: u64,
+    /// Bit per sink that is a member ([`crate::sink`]).
+    pub sinks: u64,
     /// Start time of the owner (since boot, ns).
     pub owner_start: u64,
     /// Process that opened it.

@@ -29,6 +29,7 @@ pub mod lane;
 pub mod message;
 pub mod sched;
 pub mod service;
+pub mod sink;
 pub mod subscription;
 pub mod text;
 pub mod upload;

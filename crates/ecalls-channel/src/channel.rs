@@ -4,6 +4,7 @@ use ecalls::{Ecalls, Service};
 use ecalls_kernel::Result;
 use ecalls_kernel::lane::HostedLane;
 use ecalls_kernel::owner::Owner;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// A channel, open on this host until it is dropped or the process ends.
@@ -40,6 +41,27 @@ impl Channel {
     /// The service whose events are the channel's.
     pub fn service(&self) -> &Service {
         &self.service
+    }
+
+    /// Makes the host with this IPv4 address a sink: it gets the events of each subscription on
+    /// this host whose chain has the action [`remote`](ecalls::SubscriptionBuilder::remote) with
+    /// this channel's name, without a process that decides. A host that is a sink already stays
+    /// one.
+    ///
+    /// # Errors
+    /// [`ecalls_kernel::Error::LimitReached`] if frames have been sent to 64 other addresses,
+    /// [`ecalls_kernel::Error::Unsupported`] for an IPv6 address and on an interface without
+    /// Ethernet headers; those of the network, without a route.
+    pub fn add_sink(&self, address: IpAddr) -> Result<()> {
+        self.lane.add_sink(address)
+    }
+
+    /// The host with this address gets no events by `remote` any more. Whether it did.
+    ///
+    /// # Errors
+    /// Those of the core's lock.
+    pub fn remove_sink(&self, address: IpAddr) -> Result<bool> {
+        self.lane.remove_sink(address)
     }
 
     /// This host, as other hosts see it.

@@ -1,9 +1,9 @@
 //! A frame: an event between hosts, as bytes (`abi/wire.h`).
 //!
-//! The receiver is a program in the kernel (bpf/net/ingress.bpf.c); [`read`] is for tools and tests
+//! The receiver is a program in the kernel (bpf/net/ingress.h); [`read`] is for tools and tests
 //! that look at frames.
 
-use ecalls_abi::version::DATA_INLINE;
+use ecalls_abi::version::DATA_MAX;
 use ecalls_abi::wire::{WIRE_ATTRIBUTES, WIRE_KINDS, WIRE_MAGIC, WIRE_VERSION, Wire};
 use ecalls_abi::zerocopy::{FromBytes, IntoBytes};
 use ecalls_kernel::{Error, Result};
@@ -11,7 +11,7 @@ use ecalls_kernel::{Error, Result};
 /// An event to be sent: what its program decides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Submission {
-    /// The data, in the channel's format; at most [`DATA_INLINE`] bytes.
+    /// The data, in the channel's format; at most [`DATA_MAX`] bytes.
     pub data: Vec<u8>,
     /// Kind, below 32.
     pub kind: u32,
@@ -54,8 +54,8 @@ pub fn write(origin: &Origin, submission: &Submission) -> Result<Vec<u8>> {
     } = submission;
     let size = u16::try_from(data.len())
         .ok()
-        .filter(|size| usize::from(*size) <= DATA_INLINE);
-    let size = size.ok_or_else(|| invalid("the data", data.len(), "fewer bytes (DATA_INLINE)"))?;
+        .filter(|size| usize::from(*size) <= DATA_MAX);
+    let size = size.ok_or_else(|| invalid("the data", data.len(), "fewer bytes (DATA_MAX)"))?;
     if *kind >= WIRE_KINDS {
         return Err(invalid("the kind", *kind as usize, "a number below 32"));
     }

@@ -4,7 +4,9 @@
 //! A host opens a channel by a name, a format and a network interface ([`Channel`]). From then on
 //! the channel is a service of the same name, to which programs subscribe as to any service; a
 //! filter at the sink (IN, KECho) is a handler in E-code of a subscription. A [`Publisher`] submits
-//! events: [`frame`] has their form between hosts.
+//! events, and so does the kernel itself, without a process: the events of any service go to the
+//! channel's sinks ([`Channel::add_sink`]) by the action `remote` of a subscription. [`frame`] has
+//! their form between hosts.
 //!
 //! Frames are not repeated and not encrypted: a channel is for events that are small, frequent and
 //! soon replaced by the next one, among hosts of a network whose hosts are trusted. Each source

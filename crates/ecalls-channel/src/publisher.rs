@@ -1,4 +1,5 @@
-//! Submits events to a channel: one frame to each sink, and the same event on this host.
+//! Submits events to a channel: one frame to each sink, and the same event on this host. Frames
+//! have numbers for each sink, together with those that the kernel side sends (`remote`).
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -18,7 +19,8 @@ pub struct Publisher {
     ecalls: Ecalls,
     name: String,
     numbers: Numbers,
-    sinks: Vec<SocketAddr>,
+    /// Each with its number on the channel.
+    sinks: Vec<(u32, SocketAddr)>,
     /// One for each family of addresses among the sinks.
     ip4: Option<UdpSocket>,
     ip6: Option<UdpSocket>,
@@ -27,8 +29,6 @@ pub struct Publisher {
 /// How an event was submitted.
 #[derive(Debug)]
 pub struct Sent {
-    /// The number of its frame.
-    pub sequence: u64,
     /// Sinks to which it was sent.
     pub sinks: usize,
     /// Sinks to which it could not be sent; they will count the frame as missing.
@@ -38,7 +38,8 @@ pub struct Sent {
 }
 
 impl Publisher {
-    /// Prepares to submit events of channel `name` to the hosts with these addresses.
+    /// Prepares to submit events of channel `name` to the hosts with these addresses, at most 64
+    /// as long as the channel is open.
     ///
     /// # Errors
     /// [`Error::Unknown`] if no program of this host has opened the channel, [`Error::Denied`]
@@ -49,11 +50,16 @@ impl Publisher {
         sinks: impl IntoIterator<Item = std::net::IpAddr>,
     ) -> Result<Publisher> {
         let numbers = Numbers::of(Arc::clone(ecalls.core()?), name)?;
-        let to = |address| SocketAddr::new(address, WIRE_PORT);
-        let sinks: Vec<_> = sinks.into_iter().map(to).collect();
+        let mut numbered = Vec::new();
+        for address in sinks {
+            numbered.push((numbers.sink(address)?, SocketAddr::new(address, WIRE_PORT)));
+        }
         let socket = |is: fn(&SocketAddr) -> bool| {
-            let first = sinks.iter().find(|sink| is(sink));
-            first.map(|sink| sender(WIRE_PORT, sink.ip())).transpose()
+            let mut addresses = numbered.iter().map(|(_, address)| address);
+            let first = addresses.find(|address| is(address));
+            first
+                .map(|address| sender(WIRE_PORT, address.ip()))
+                .transpose()
         };
         Ok(Publisher {
             ip4: socket(SocketAddr::is_ipv4)?,
@@ -61,7 +67,7 @@ impl Publisher {
             ecalls: ecalls.clone(),
             name: name.to_owned(),
             numbers,
-            sinks,
+            sinks: numbered,
         })
     }
 
@@ -81,16 +87,16 @@ impl Publisher {
         };
         // Before it has a number: what cannot be sent must not be missed.
         frame::write(&origin, submission)?;
-        let sequence = self.numbers.next();
-        let bytes = frame::write(&Origin { sequence, ..origin }, submission)?;
         let mut failed = Vec::new();
-        for sink in &self.sinks {
+        for (number, sink) in &self.sinks {
+            let sequence = self.numbers.next(*number);
+            let bytes = frame::write(&Origin { sequence, ..origin }, submission)?;
             if let Err(error) = self.send(&bytes, *sink) {
+                self.numbers.failed(*number);
                 failed.push((*sink, error));
             }
         }
         Ok(Sent {
-            sequence,
             sinks: self.sinks.len() - failed.len(),
             failed,
             offered: self.raise(submission)?,

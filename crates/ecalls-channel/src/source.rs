@@ -1,16 +1,18 @@
-//! What arrived on the channels of this host, and from whom.
+//! What arrived on the channels of this host, and from whom; what went to others, and to whom.
 
 use ecalls::Ecalls;
 use ecalls_abi::lane::LaneCount;
+use ecalls_abi::sink::LaneOut;
 use ecalls_kernel::Result;
 pub use ecalls_kernel::lane::LaneStat;
 
-/// The channels that are open on this host, with their counters and sources; and the count of the
-/// frames that named none of them and were damaged.
+/// The channels that are open on this host, with their counters, sources and sinks; the count of
+/// the frames that named none of them and were damaged; and that of the events by `remote` for a
+/// channel that had been closed.
 ///
 /// # Errors
 /// [`ecalls_kernel::Error::Denied`] for clients of a daemon.
-pub fn channels(ecalls: &Ecalls) -> Result<(Vec<LaneStat>, LaneCount)> {
+pub fn channels(ecalls: &Ecalls) -> Result<(Vec<LaneStat>, LaneCount, LaneOut)> {
     ecalls_kernel::lane::lanes(ecalls.core()?)
 }
 

@@ -1,6 +1,6 @@
 //! Four hosts on one bridge, each a network namespace with a core of its own (an instance): every
-//! frame that a host sends is fresh or missing at every other host, also when a link is cut. Needs
-//! root, `ip`, and a kernel with veth and bridge.
+//! frame that a host sends, by a publisher or by the kernel (`remote`), is fresh or missing at
+//! every other host, also when a link is cut. Needs root, `ip`, and a kernel with veth and bridge.
 //!
 //! The hosts are this test binary again, told by an environment variable to be one. All of the
 //! network ends with the threads and processes that are in it.
@@ -13,7 +13,7 @@ use std::io::{BufRead, Write};
 use std::net::IpAddr;
 use std::process::{Command, Stdio};
 
-use ecalls::Ecalls;
+use ecalls::{Ecalls, Raise};
 use ecalls_channel::frame::Submission;
 use ecalls_channel::source::channels;
 use ecalls_channel::{Channel, Publisher};
@@ -26,12 +26,15 @@ const HOST: &str = "ECALLS_TEST_HOST";
 const HOSTS: u8 = 4;
 const LAST: usize = HOSTS as usize - 1; // the index of the one that is cut off
 const CHANNEL: &str = "load";
+/// A service of each host, whose events go to the channel's sinks.
+const LOCAL: &str = "local";
 
 /// Of interfaces that are made in this namespace: what IPv6 sends by itself would be counted by the
 /// bridge. Without IPv6 there is no such file.
 const WITHOUT_IP6: &str = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
 
-/// Frames of each host before, while and after the last host's link is cut.
+/// Frames of each host by a publisher before, while and after the last host's link is cut; and as
+/// many by the kernel.
 const BEFORE: u64 = 200;
 const CUT: u64 = 100;
 const AFTER: u64 = 50;
@@ -67,13 +70,23 @@ fn host() {
         .expect("it")
         .memory(&memory)
         .install();
-    let others = (1..=HOSTS).filter(|other| *other != number).map(address);
+    let others: Vec<IpAddr> = (1..=HOSTS)
+        .filter(|other| *other != number)
+        .map(address)
+        .collect();
+    for other in &others {
+        channel.add_sink(*other).expect("there is a route");
+    }
+    let _service = ecalls.register_service(LOCAL, "u64 value", "").expect("it");
+    let local = ecalls.subscribe(LOCAL).expect("it").remote(CHANNEL);
+    let _remote = local.install().expect("a subscription");
     let publisher = Publisher::new(&ecalls, CHANNEL, others).expect("it is open");
     println!("\nready {:x}", channel.host());
     loop {
         let line = next();
         match line.split_once(' ') {
             Some(("publish", count)) => publish(&publisher, count.parse().expect("a number")),
+            Some(("raise", count)) => raise(&ecalls, count.parse().expect("a number")),
             _ if line == "report" => println!("\n{}", report(&ecalls)),
             _ if line == "link" => println!("\nlink {}", is_up("eth")),
             _ if line == "read" => {
@@ -116,11 +129,21 @@ fn publish(publisher: &Publisher, count: u64) {
         };
         publisher.submit(&submission).expect("submitted");
     }
-    println!("\npublished");
+    println!("\nsubmitted");
+}
+
+/// The same by the kernel: events of another service go to the sinks.
+fn raise(ecalls: &Ecalls, count: u64) {
+    for value in 0..count {
+        let data = value.to_ne_bytes();
+        let offered = ecalls.raise(LOCAL, &Raise::new(&data)).expect("raised");
+        assert_eq!(offered, 1);
+    }
+    println!("\nsubmitted");
 }
 
 fn report(ecalls: &Ecalls) -> Value {
-    let (all, _) = channels(ecalls).expect("the channels");
+    let (all, ..) = channels(ecalls).expect("the channels");
     let [stat] = &all[..] else { panic!("{all:?}") };
     let sources = stat.sources.iter().map(|(host, source)| {
         let window = source.window;
@@ -132,8 +155,10 @@ fn report(ecalls: &Ecalls) -> Value {
         ];
         (format!("{host:x}"), json!(seen))
     });
+    let sent: Vec<u64> = stat.sinks.iter().map(|sink| sink.sent).collect();
     json!({
-        "sent": stat.channel.sent, "frames": stat.count.frames, "raised": stat.count.raised,
+        "sent": sent, "frames": stat.count.frames, "raised": stat.count.raised,
+        "out": [stat.out.events, stat.out.fanned, stat.out.sent],
         "sources": Value::Object(sources.collect()),
     })
 }
@@ -202,13 +227,14 @@ impl Host {
     }
 }
 
-/// Each host publishes so many events, one host after the other, when the events of the one before
-/// have arrived: so no queue of the network is ever full, however busy the machine is. `cut`: the
-/// last host is alone.
-fn all_publish(hosts: &mut [Host], count: u64, cut: bool) {
-    for from in 0..hosts.len() {
-        hosts[from].tell(&format!("publish {count}"));
-        hosts[from].lines.find("published", PATIENCE);
+/// Each host submits so many events by a publisher and as many by the kernel, each when the events
+/// before have arrived: so no queue of the network is ever full, however busy the machine is.
+/// `cut`: the last host is alone.
+fn all_submit(hosts: &mut [Host], count: u64, cut: bool) {
+    let hows = (0..hosts.len()).flat_map(|from| [(from, "publish"), (from, "raise")]);
+    for (from, how) in hows {
+        hosts[from].tell(&format!("{how} {count}"));
+        hosts[from].lines.find("submitted", PATIENCE);
         for to in (0..hosts.len()).filter(|to| *to != from) {
             if !cut || from.max(to) + 1 < hosts.len() {
                 hosts[to].fresh += count;
@@ -246,18 +272,19 @@ fn frames_of_every_host_are_fresh_or_missing_at_every_other() {
     for host in &mut hosts {
         host.wait_for_link(true);
     }
-    all_publish(&mut hosts, BEFORE, false);
+    all_submit(&mut hosts, BEFORE, false);
     ip(&format!("link set port{HOSTS} down"));
     hosts[LAST].wait_for_link(false);
-    all_publish(&mut hosts, CUT, true);
+    all_submit(&mut hosts, CUT, true);
     ip(&format!("link set port{HOSTS} up"));
     hosts[LAST].wait_for_link(true);
-    all_publish(&mut hosts, AFTER, false);
-    let sent = BEFORE + CUT + AFTER;
+    all_submit(&mut hosts, AFTER, false);
+    let each = BEFORE + CUT + AFTER;
+    let sent = 2 * each;
     let ids: Vec<String> = hosts.iter().map(|host| host.id.clone()).collect();
     for host in &mut hosts {
         let expected = |other: u8| match other == HOSTS || host.number == HOSTS {
-            true => [BEFORE + AFTER, CUT, 0, 0],
+            true => [2 * (BEFORE + AFTER), 2 * CUT, 0, 0],
             false => [sent, 0, 0, 0],
         };
         let others = (1..=HOSTS).filter(|other| *other != host.number);
@@ -272,7 +299,8 @@ fn frames_of_every_host_are_fresh_or_missing_at_every_other() {
             "at host {}",
             host.number
         );
-        assert_eq!(report["sent"], json!(sent));
+        assert_eq!(report["sent"], json!(vec![sent; usize::from(HOSTS) - 1]));
+        assert_eq!(report["out"], json!([each, each, 3 * each]));
         assert_eq!(
             report["frames"],
             json!(fresh),
@@ -280,7 +308,11 @@ fn frames_of_every_host_are_fresh_or_missing_at_every_other() {
         );
         host.tell("read");
         let events = host.lines.find("events ", PATIENCE);
-        assert_eq!(events, format!("events {}", fresh + sent), "with its own");
+        assert_eq!(
+            events,
+            format!("events {}", fresh + each),
+            "with what it published"
+        );
     }
     // The bridge counts what came through each port, without us.
     for number in 1..HOSTS {
@@ -290,7 +322,7 @@ fn frames_of_every_host_are_fresh_or_missing_at_every_other() {
             "of host {number}"
         );
     }
-    assert_eq!(packets(HOSTS), (BEFORE + AFTER) * u64::from(HOSTS - 1));
+    assert_eq!(packets(HOSTS), 2 * (BEFORE + AFTER) * u64::from(HOSTS - 1));
     for host in &mut hosts {
         host.running.kill(PATIENCE);
     }

@@ -17,7 +17,7 @@ use ecalls_abi::lane::{
     FRAME_CLOSED, FRAME_DUPLICATE, FRAME_FORMAT, FRAME_MALFORMED, FRAME_OWN, FRAME_REASONS,
     FRAME_SIZE, FRAME_STALE, FRAME_VERSION, LaneCount,
 };
-use ecalls_abi::version::DATA_INLINE;
+use ecalls_abi::version::DATA_MAX;
 use ecalls_abi::wire::{WIRE_PORT, text_id};
 use ecalls_channel::frame::{self, Origin, Submission};
 use ecalls_channel::source::{LaneStat, channels};
@@ -88,7 +88,7 @@ impl Stage {
     }
 
     fn stat(&self) -> LaneStat {
-        let (all, _) = channels(&self.ecalls).expect("the channels");
+        let (all, ..) = channels(&self.ecalls).expect("the channels");
         let own = all.into_iter().find(|stat| stat.name == self.name);
         own.expect("it is open")
     }
@@ -183,6 +183,24 @@ fn frame_of_another_host_becomes_an_event() {
 }
 
 #[test]
+fn frames_with_much_and_with_few_data_in_turn_arrive_with_their_own_only() {
+    let Some(mut stage) = Stage::set("large") else {
+        return;
+    };
+    for (sequence, size) in (1..).zip([DATA_MAX, 8, 169, 0, 1000, 168, 416]) {
+        let data: Vec<u8> = (0..size).map(|at| (at * 3 + size) as u8).collect();
+        let submission = Submission {
+            data: data.clone(),
+            ..Submission::default()
+        };
+        stage.send(&frame::write(&stage.origin(sequence), &submission).expect("a frame"));
+        let event = stage.next();
+        assert_eq!(event.data_bytes(), data, "{size} bytes");
+    }
+    assert_eq!(stage.arrived(7).raised, 7);
+}
+
+#[test]
 fn late_frame_is_discarded_by_its_time_left() {
     let Some(mut stage) = Stage::set("late") else {
         return;
@@ -223,8 +241,8 @@ fn damaged_and_forged_frames_are_refused_with_their_reasons() {
     stage.refused(&with(6, &9u16.to_le_bytes()), FRAME_SIZE);
     stage.refused(&with(6, &u16::MAX.to_le_bytes()), FRAME_SIZE);
     let mut large = good[..160].to_vec();
-    large.resize(160 + DATA_INLINE + 1, 7);
-    large[6..8].copy_from_slice(&(DATA_INLINE as u16 + 1).to_le_bytes());
+    large.resize(160 + DATA_MAX + 1, 7);
+    large[6..8].copy_from_slice(&(DATA_MAX as u16 + 1).to_le_bytes());
     stage.refused(&large, FRAME_SIZE);
     stage.refused(&with(4, &2u16.to_le_bytes()), FRAME_VERSION);
     // No host, no epoch, no number; fields of later versions; a kind, attributes and their numbers.
@@ -387,7 +405,7 @@ fn a_filter_at_the_sink_runs_where_the_frame_arrives() {
 }
 
 #[test]
-fn own_frames_are_numbered_by_host_and_go_to_sinks_and_own_subscriptions() {
+fn own_frames_are_numbered_by_sink_and_go_to_sinks_and_own_subscriptions() {
     let Some(mut stage) = Stage::set("publish") else {
         return;
     };
@@ -400,7 +418,13 @@ fn own_frames_are_numbered_by_host_and_go_to_sinks_and_own_subscriptions() {
     };
     for (number, publisher) in (1..=6).zip([&first, &second].into_iter().cycle()) {
         let sent = publisher.submit(&submission).expect("submitted");
-        assert_eq!((sent.sequence, sent.sinks, sent.offered), (number, 2, 1));
+        assert_eq!((sent.sinks, sent.offered), (2, 1));
+        let sinks = stage.stat().sinks;
+        assert_eq!(sinks.len(), 2);
+        assert!(
+            sinks.iter().all(|sink| sink.sent == number),
+            "{number}: {sinks:?}"
+        );
         assert!(sent.failed.is_empty(), "{sent:?}");
         assert_eq!(value(&stage.next()), 0x0303_0303_0303_0303);
     }
@@ -411,13 +435,13 @@ fn own_frames_are_numbered_by_host_and_go_to_sinks_and_own_subscriptions() {
     assert!(
         first
             .submit(&Submission {
-                data: vec![0; DATA_INLINE + 1],
+                data: vec![0; DATA_MAX + 1],
                 ..submission
             })
             .is_err()
     );
     assert_eq!(
-        stage.stat().channel.sent,
+        stage.stat().sinks[0].sent,
         6,
         "what cannot be sent has no number"
     );
@@ -444,7 +468,7 @@ fn channel_that_is_closed_is_free_again_and_its_frames_go_on() {
     let text = nowhere.expect_err("no interface").to_string();
     assert!(text.contains("no-such-if"), "{text}");
     drop(channel);
-    let (open, _) = channels(&ecalls).expect("the channels");
+    let (open, ..) = channels(&ecalls).expect("the channels");
     assert!(open.iter().all(|stat| stat.name != name));
     assert!(Publisher::new(&ecalls, &name, []).is_err());
     socket
@@ -467,7 +491,7 @@ fn channel_that_is_closed_is_free_again_and_its_frames_go_on() {
         "no program takes it any more"
     );
     let reopened = Channel::open(&ecalls, &name, FORMAT, "", "lo").expect("it is free");
-    let (open, _) = channels(&ecalls).expect("the channels");
+    let (open, ..) = channels(&ecalls).expect("the channels");
     let stat = open
         .iter()
         .find(|stat| stat.name == name)
@@ -499,7 +523,7 @@ fn frames_of_a_channel_whose_service_has_ended_are_refused() {
     let bytes = frame::write(&origin, &Submission::default()).expect("a frame");
     stage.send(&bytes);
     let refused = |stage: &Stage| {
-        let (open, _) = channels(&stage.ecalls).expect("the channels");
+        let (open, ..) = channels(&stage.ecalls).expect("the channels");
         let stat = open.iter().find(|stat| stat.channel.id == text_id(&name));
         stat.expect("it is open").count.refused[FRAME_CLOSED]
     };

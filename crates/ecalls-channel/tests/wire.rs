@@ -1,44 +1,14 @@
 //! The form of frames, judged by a second reading of abi/wire.h in another language (judge.py).
 
-use std::fmt::Write;
-use std::process::{Command, Stdio};
+#![allow(unsafe_code, reason = "the harness moves threads between namespaces")]
 
-use ecalls_abi::version::DATA_INLINE;
+mod harness;
+
+use ecalls_abi::version::DATA_MAX;
 use ecalls_abi::wire::text_id;
 use ecalls_channel::frame::{self, Origin, Submission};
-use limit::Running;
+use harness::{hex, judged};
 use serde_json::{Value, json};
-
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("a string");
-        text
-    })
-}
-
-/// The judge's answers.
-fn judged(questions: &[Value]) -> Vec<Value> {
-    use std::io::Write;
-
-    let judge = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/judge.py");
-    let mut command = Command::new("python3");
-    command
-        .arg(judge)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped());
-    let mut running = Running::start(&mut command);
-    let mut lines = running.lines();
-    let mut input = running.input().expect("a pipe");
-    let mut answers = Vec::new();
-    for question in questions {
-        writeln!(input, "{question}").expect("it reads");
-        let line = lines.next(PATIENCE).expect("an answer");
-        answers.push(serde_json::from_str(&line).expect("JSON"));
-    }
-    answers
-}
 
 /// Numbers that a fixed seed gives (xorshift), so that a failure can be repeated.
 struct Random(u64);
@@ -70,7 +40,7 @@ fn case(random: &mut Random) -> (String, String, Origin, Submission) {
         sequence: random.next(),
     };
     let submission = Submission {
-        data: (0..random.below(DATA_INLINE as u64 + 1))
+        data: (0..random.below(DATA_MAX as u64 + 1))
             .map(|_| random.next() as u8)
             .collect(),
         kind: random.below(32) as u32,
@@ -148,7 +118,7 @@ fn what_no_frame_can_carry_is_refused() {
     assert!(write(&plain).is_ok());
     let refused = [
         Submission {
-            data: vec![0; DATA_INLINE + 1],
+            data: vec![0; DATA_MAX + 1],
             ..plain.clone()
         },
         Submission {

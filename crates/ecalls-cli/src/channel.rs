@@ -2,10 +2,12 @@
 //! of the others, in their kernels.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use ecalls::{Ecalls, Format};
-use ecalls_abi::lane::{FRAME_REASON_NAMES, FRAME_REASONS, LaneCount, LaneSource};
+use ecalls::{Ecalls, Format, Handler};
+use ecalls_abi::lane::{FRAME_REASON_NAMES, LaneCount, LaneSource};
+use ecalls_abi::sink::{LaneOut, REMOTE_REASON_NAMES, Sink};
 use ecalls_channel::frame::Submission;
 use ecalls_channel::source::{LaneStat, channels, host_text};
 use ecalls_channel::{Channel, Publisher};
@@ -13,7 +15,10 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
 use crate::duration;
+use crate::ecode::text;
 use crate::exit::{Failure, Outcome};
+use crate::handler;
+use crate::held::{EventArgs, HeldArgs};
 use crate::output::{Output, Table, note};
 use crate::process;
 use crate::raise::{data, find_kind, pair};
@@ -29,6 +34,7 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     Open(OpenArgs),
+    Forward(ForwardArgs),
     Pub(PubArgs),
     List(ListArgs),
 }
@@ -42,18 +48,13 @@ struct OpenArgs {
     /// Network interface on which frames arrive; the hosts on its network must be trusted
     #[arg(long, value_name = "INTERFACE")]
     interface: String,
-    /// Format of its data, as fields of a C struct, the same on each host
-    #[arg(long, default_value = "u64 value")]
-    format: String,
-    /// Names of its kinds of events, separated by blanks
-    #[arg(long, default_value = "event")]
-    kinds: String,
-    /// End after this time
-    #[arg(long = "for", value_name = "TIME", value_parser = duration::parse_positive)]
-    time: Option<Duration>,
-    /// Print the channel's counters as one JSON object at the end
-    #[arg(long)]
-    json: bool,
+    /// IPv4 addresses of its sinks: the hosts to which `ecalls channel forward` sends
+    #[arg(long = "to", value_name = "ADDRESS", value_delimiter = ',')]
+    sinks: Vec<IpAddr>,
+    #[command(flatten)]
+    events: EventArgs,
+    #[command(flatten)]
+    held: HeldArgs,
 }
 
 const OPEN_HELP: &str = "\
@@ -68,6 +69,40 @@ events where they arrive, in the kernel; filters of subscriptions run there, too
 another format is refused. Keys with --json: see `ecalls channel list --help`.
 
 This needs root, and Linux 6.6 or newer. A host that runs the daemon cannot open channels yet.";
+
+/// Send the events of a service to the sinks of a channel, in the kernel, until interrupted
+#[derive(Debug, clap::Args)]
+#[command(after_help = FORWARD_HELP)]
+struct ForwardArgs {
+    /// Name of the channel, which a program on this host has open
+    channel: String,
+    /// Name of the service, see `ecalls services`
+    service: String,
+    /// Only events of this kind; the option may be repeated
+    #[arg(long = "kind", value_name = "KIND")]
+    kinds: Vec<String>,
+    /// A handler that runs in the kernel before an event is sent, as for `ecalls watch`
+    #[arg(long = "handler", value_name = "HANDLER", value_parser = handler::parse)]
+    handlers: Vec<Handler>,
+    /// Only events for which this E-code is true; the option may be repeated
+    #[arg(long = "where", value_name = "TEXT")]
+    conditions: Vec<String>,
+    /// A handler in E-code, read from this file; several run in the order given, before --where
+    #[arg(long = "ecode", value_name = "FILE")]
+    texts: Vec<PathBuf>,
+    #[command(flatten)]
+    held: HeldArgs,
+}
+
+const FORWARD_HELP: &str = "\
+Example, on a host that has opened the channel with the address of another one as its sink:
+  ecalls channel open slow --interface eth0 --to 10.0.0.2 --format 'u64 us' &
+  ecalls channel forward slow disk --ecode slow.ec
+
+The data that are sent must have the format of the channel: either the service's data have it, or an
+`output` of a handler in E-code (`man 7 ecode`). No process decides about an event or sees it; a
+thread of the program that opened the channel carries frames to the interface. When the command
+ends it prints the channel's counters, with --json under the keys of `ecalls channel list --help`.";
 
 /// Publish an event on a channel: to other hosts, and to subscriptions on this one
 #[derive(Debug, clap::Args)]
@@ -102,9 +137,8 @@ struct PubArgs {
 }
 
 const PUB_HELP: &str = "\
-Keys with --json: channel, sequence (number of the frame), sinks (hosts to which it was sent),
-failed (an object: reason by address of a host to which it could not be sent), offered
-(subscriptions on this host).";
+Keys with --json: channel, sinks (number of hosts to which it was sent), failed (an object: reason
+by address of a host to which it could not be sent), offered (subscriptions on this host).";
 
 /// List the channels that are open on this host, their counters and their sources
 #[derive(Debug, clap::Args)]
@@ -117,10 +151,13 @@ struct ListArgs {
 
 const LIST_HELP: &str = "\
 Keys with --json: channel, host (this host, as others see it), owner (process id), sent (frames of
-this host), frames, raised (frames that became events), refused (an object: count by reason),
-sources (other hosts: host, fresh, missing, duplicate, stale, attributes by number and told_ns, when
-they were told). From the first frame that arrived on, a source has sent fresh + missing frames. The
-last object, whose channel is null, counts frames that name no channel of this host.";
+this host to all sinks), frames, raised (frames that became events), refused (an object: count by
+reason), sources (other hosts: host, fresh, missing, duplicate, stale, attributes by number and
+told_ns, when they were told), sinks (other hosts: address, member, sent, failed), remote (events
+that subscriptions forward: events, none, refused by reason, fanned; their frames: frames, sent,
+late, gone). From the first frame that arrived on, a source has sent fresh + missing frames. The
+last object, whose channel is null, counts frames that name no channel of this host, and events for
+a channel that had been closed.";
 
 fn attribute(text: &str) -> Result<(u8, u64), String> {
     let (number, value) = pair(text)?;
@@ -134,6 +171,7 @@ fn attribute(text: &str) -> Result<(u8, u64), String> {
 pub(crate) fn run(args: &Args) -> Outcome {
     match &args.command {
         Command::Open(args) => open(args),
+        Command::Forward(args) => forward(args),
         Command::Pub(args) => publish(args),
         Command::List(args) => list(args),
     }
@@ -142,37 +180,70 @@ pub(crate) fn run(args: &Args) -> Outcome {
 fn open(args: &OpenArgs) -> Outcome {
     let stop = Stop::on_signals()?;
     let ecalls = Ecalls::open()?;
-    let OpenArgs {
-        name,
-        format,
-        kinds,
-        ..
-    } = args;
+    let OpenArgs { name, events, .. } = args;
+    let EventArgs { format, kinds } = events;
     let channel = Channel::open(&ecalls, name, format, kinds, &args.interface)?;
+    args.sinks
+        .iter()
+        .try_for_each(|sink| channel.add_sink(*sink))?;
     note(format!(
         "opened {name} on {} as host {}; watch it with `ecalls watch {name}`",
         args.interface,
         host_text(channel.host())
     ));
-    stop.sleep(args.time.unwrap_or(Duration::MAX));
-    let (stats, _) = channels(&ecalls)?;
-    let own: Vec<Row> = stats
-        .iter()
-        .filter(|stat| stat.name == *name)
-        .map(Row::new)
-        .collect();
-    let mut out = Output::new(args.json);
+    args.held.wait(&stop);
+    print_one(&ecalls, name, args.held.json)
+}
+
+/// Prints the counters of one channel.
+fn print_one(ecalls: &Ecalls, name: &str, json: bool) -> Outcome {
+    let (stats, ..) = channels(ecalls)?;
+    let own = stats.iter().filter(|stat| stat.name == name);
+    let own: Vec<Row> = own.map(Row::new).collect();
+    let mut out = Output::new(json);
     print(&mut out, &own)?;
     out.flush()
 }
 
-fn publish(args: &PubArgs) -> Outcome {
-    let name = &args.channel;
-    let ecalls = Ecalls::join()?.ok_or_else(|| {
+/// The core, in which a program has this channel open.
+fn joined(name: &str) -> Result<Ecalls, Failure> {
+    Ecalls::join()?.ok_or_else(|| {
         Failure::usage(format!(
             "no channel {name:?} is open on this host: `ecalls channel open {name} ...` opens it"
         ))
-    })?;
+    })
+}
+
+fn forward(args: &ForwardArgs) -> Outcome {
+    let stop = Stop::on_signals()?;
+    let ecalls = joined(&args.channel)?;
+    let mut builder = ecalls.subscribe(&args.service)?;
+    let kinds: Vec<&str> = args.kinds.iter().map(String::as_str).collect();
+    builder = builder.kinds(&kinds);
+    for handler in &args.handlers {
+        builder = builder.handler(handler);
+    }
+    for file in &args.texts {
+        let source = text::read(file)?;
+        builder = builder.ecode_named(&source.name, &source.text);
+    }
+    for condition in &args.conditions {
+        builder = builder.ecode_named("--where", condition);
+    }
+    let subscription = builder.remote(&args.channel).install()?;
+    subscription.warnings().iter().for_each(note);
+    note(format!(
+        "forwarding {} to the sinks of {}",
+        args.service, args.channel
+    ));
+    args.held.wait(&stop);
+    drop(subscription);
+    print_one(&ecalls, &args.channel, args.held.json)
+}
+
+fn publish(args: &PubArgs) -> Outcome {
+    let name = &args.channel;
+    let ecalls = joined(name)?;
     let publisher = Publisher::new(&ecalls, name, args.sinks.iter().copied())?;
     let info = ecalls.access().service_named(name)?.info;
     let (kind, kind_name) = find_kind(&info, args.kind.as_deref())?;
@@ -194,7 +265,6 @@ fn publish(args: &PubArgs) -> Outcome {
     if args.json {
         out.object(&Published {
             channel: name,
-            sequence: sent.sequence,
             sinks: sent.sinks,
             failed: Pairs(
                 failed
@@ -206,9 +276,8 @@ fn publish(args: &PubArgs) -> Outcome {
         })?;
     } else {
         out.line(format!(
-            "published {name} {kind_name} as frame {}: sent to {} of {} hosts, offered to {} \
-             subscriptions here",
-            sent.sequence,
+            "published {name} {kind_name}: sent to {} of {} hosts, offered to {} subscriptions \
+             here",
             sent.sinks,
             args.sinks.len(),
             sent.offered
@@ -225,7 +294,6 @@ fn publish(args: &PubArgs) -> Outcome {
 #[derive(Debug, Serialize)]
 struct Published<'a> {
     channel: &'a str,
-    sequence: u64,
     sinks: usize,
     failed: Pairs<String>,
     offered: i64,
@@ -233,7 +301,7 @@ struct Published<'a> {
 
 fn list(args: &ListArgs) -> Outcome {
     let mut out = Output::new(args.json);
-    let (stats, unnamed) = match Ecalls::join()? {
+    let (stats, unnamed, closed) = match Ecalls::join()? {
         Some(ecalls) => channels(&ecalls)?,
         None => {
             note("no core runs on this host, so no channel is open");
@@ -242,11 +310,12 @@ fn list(args: &ListArgs) -> Outcome {
     };
     let mut rows: Vec<Row> = stats.iter().map(Row::new).collect();
     if args.json {
-        rows.push(Row::unnamed(&unnamed));
-    } else if unnamed.frames > 0 {
+        rows.push(Row::unnamed(&unnamed, &closed));
+    } else if unnamed.frames + closed.events > 0 {
         note(format!(
-            "frames that name no channel of this host: {}",
-            unnamed.frames
+            "frames that name no channel of this host: {}; events for a channel that had been \
+             closed: {}",
+            unnamed.frames, closed.events
         ));
     }
     print(&mut out, &rows)?;
@@ -278,6 +347,65 @@ struct Row {
     raised: u64,
     refused: Pairs<u64>,
     sources: Vec<Source>,
+    sinks: Vec<SinkRow>,
+    remote: Remote,
+}
+
+/// Another host to which frames go.
+#[derive(Debug, Serialize)]
+struct SinkRow {
+    address: String,
+    member: bool,
+    sent: u64,
+    failed: u64,
+}
+
+/// Events that subscriptions send to the sinks.
+#[derive(Debug, Default, Serialize)]
+struct Remote {
+    events: u64,
+    none: u64,
+    refused: Pairs<u64>,
+    fanned: u64,
+    frames: u64,
+    sent: u64,
+    late: u64,
+    gone: u64,
+}
+
+impl SinkRow {
+    fn new(sink: &Sink) -> SinkRow {
+        SinkRow {
+            address: sink.ip().map_or_else(String::new, |ip| ip.to_string()),
+            member: sink.member != 0,
+            sent: sink.sent,
+            failed: sink.failed,
+        }
+    }
+}
+
+impl Remote {
+    fn new(out: &LaneOut) -> Remote {
+        Remote {
+            events: out.events,
+            none: out.none,
+            refused: named(&REMOTE_REASON_NAMES, &out.refused),
+            fanned: out.fanned,
+            frames: out.frames,
+            sent: out.sent,
+            late: out.late,
+            gone: out.gone,
+        }
+    }
+}
+
+/// The counts that are not 0, by their reasons.
+fn named(names: &[&str], counts: &[u64]) -> Pairs<u64> {
+    let all = names.iter().zip(counts).filter(|(_, count)| **count > 0);
+    Pairs(
+        all.map(|(name, count)| ((*name).to_owned(), *count))
+            .collect(),
+    )
 }
 
 #[derive(Debug, Serialize)]
@@ -292,13 +420,12 @@ struct Source {
 }
 
 impl Row {
-    fn unnamed(count: &LaneCount) -> Row {
-        let reasons = (0..FRAME_REASONS).filter(|reason| count.refused[*reason] > 0);
-        let named = |reason: usize| (FRAME_REASON_NAMES[reason].to_owned(), count.refused[reason]);
+    fn unnamed(count: &LaneCount, out: &LaneOut) -> Row {
         Row {
             frames: count.frames,
             raised: count.raised,
-            refused: Pairs(reasons.map(named).collect()),
+            refused: named(&FRAME_REASON_NAMES, &count.refused),
+            remote: Remote::new(out),
             ..Row::default()
         }
     }
@@ -308,13 +435,14 @@ impl Row {
             channel: Some(stat.name.clone()),
             host: Some(host_text(stat.channel.host)),
             owner: Some(stat.channel.owner),
-            sent: stat.channel.sent,
+            sent: stat.sinks.iter().map(|sink| sink.sent).sum(),
+            sinks: stat.sinks.iter().map(SinkRow::new).collect(),
             sources: stat
                 .sources
                 .iter()
                 .map(|(host, source)| Source::new(*host, source))
                 .collect(),
-            ..Row::unnamed(&stat.count)
+            ..Row::unnamed(&stat.count, &stat.out)
         }
     }
 }
@@ -377,6 +505,30 @@ fn print(out: &mut Output, rows: &[Row]) -> Outcome {
                 source.duplicate,
                 source.stale,
                 attributes.collect::<String>()
+            ));
+        }
+        for sink in &row.sinks {
+            table.note(format!(
+                "to {}{}: {} sent, {} failed",
+                sink.address,
+                if sink.member {
+                    ""
+                } else {
+                    " (publishers only)"
+                },
+                sink.sent,
+                sink.failed
+            ));
+        }
+        let Remote { events, none, .. } = row.remote;
+        if events > 0 {
+            let refused = row.remote.refused.0.iter();
+            let refused: Vec<_> = refused.map(|(name, n)| format!(", {name} {n}")).collect();
+            table.note(format!(
+                "forwarded: {} of {events} events in {} frames; no sink {none}{}",
+                row.remote.fanned,
+                row.remote.sent,
+                refused.concat()
             ));
         }
     }

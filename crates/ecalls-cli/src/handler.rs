@@ -129,6 +129,7 @@ fn show_handler(action: &Action, format: &Format) -> String {
         number::HANDLER_COUNT if a == 1 => "count(end)".to_owned(),
         number::HANDLER_COUNT => "count".to_owned(),
         number::HANDLER_COPY_USER => format!("copy_user({a:#x}, {b}, {c})"),
+        number::HANDLER_REMOTE => format!("remote(lane {a})"),
         HANDLER_ECODE => "ecode".to_owned(),
         other => format!("handler {other}"),
     }

@@ -15,6 +15,7 @@ mod doctor;
 mod ecode;
 mod explain;
 mod handler;
+mod held;
 mod man;
 mod process;
 mod raise;

@@ -2,14 +2,13 @@
 //! its events. A service lives as long as the process that registered it.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use ::ecode::source::Source;
 use ecalls::Ecalls;
 
-use crate::duration;
 use crate::ecode::text;
 use crate::exit::{Failure, Outcome};
+use crate::held::{EventArgs, HeldArgs};
 use crate::output::{Output, note};
 use crate::services::{self, Row};
 use crate::stop::Stop;
@@ -24,18 +23,10 @@ pub(crate) struct Args {
     /// Unique name of the service, at most 31 bytes without blanks
     #[arg(required = true)]
     name: Option<String>,
-    /// Format of its data, as fields of a C struct
-    #[arg(long, default_value = "u64 value")]
-    format: String,
-    /// Names of its kinds of events, separated by blanks
-    #[arg(long, default_value = "event")]
-    kinds: String,
-    /// End after this time
-    #[arg(long = "for", value_name = "TIME", value_parser = duration::parse_positive)]
-    time: Option<Duration>,
-    /// Print the service's counters as one JSON object at the end
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    events: EventArgs,
+    #[command(flatten)]
+    held: HeldArgs,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -50,12 +41,8 @@ struct AddArgs {
     /// A text in E-code (see ecode(7)), or a BPF object file compiled with the header
     /// ecalls/service.bpf.h; - reads a text from standard input
     file: PathBuf,
-    /// End after this time
-    #[arg(long = "for", value_name = "TIME", value_parser = duration::parse_positive)]
-    time: Option<Duration>,
-    /// Print the service's counters as one JSON object at the end
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    held: HeldArgs,
 }
 
 const ADD_HELP: &str = "\
@@ -88,12 +75,12 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let name = args.name.as_deref().unwrap_or_default();
     let stop = Stop::on_signals()?;
     let ecalls = Ecalls::open()?;
-    let service = ecalls.register_service(name, &args.format, &args.kinds)?;
+    let service = ecalls.register_service(name, &args.events.format, &args.events.kinds)?;
     note(format!(
         "registered {name}; watch it with `ecalls watch {name}`, raise it with \
          `ecalls raise {name} ...`"
     ));
-    hold(&ecalls, &stop, service.index(), args.time, args.json)
+    hold(&ecalls, &stop, service.index(), &args.held)
 }
 
 /// Adds the service, waits, and prints its counters.
@@ -113,7 +100,7 @@ fn add(args: &AddArgs) -> Outcome {
     };
     let name = provider.name();
     note(format!("added {name}; watch it with `ecalls watch {name}`"));
-    hold(&ecalls, &stop, provider.index(), args.time, args.json)?;
+    hold(&ecalls, &stop, provider.index(), &args.held)?;
     let skipped = provider.skipped()?;
     if skipped > 0 {
         note(format!(
@@ -143,9 +130,9 @@ impl Given {
     }
 }
 
-fn hold(ecalls: &Ecalls, stop: &Stop, index: u32, time: Option<Duration>, json: bool) -> Outcome {
-    stop.sleep(time.unwrap_or(Duration::MAX));
-    let mut out = Output::new(json);
+fn hold(ecalls: &Ecalls, stop: &Stop, index: u32, held: &HeldArgs) -> Outcome {
+    held.wait(stop);
+    let mut out = Output::new(held.json);
     let stat = ecalls.access().service_stat(index)?;
     services::print(&mut out, &[Row::new(&stat)])?;
     out.flush()

@@ -9,6 +9,7 @@
 //! | [`signal`](SubscriptionBuilder::signal) | always |
 //! | [`user`](SubscriptionBuilder::user) | if your handler returns [`Flow::Continue`] |
 //! | [`memory`](SubscriptionBuilder::memory) | always |
+//! | [`remote`](SubscriptionBuilder::remote) | if the channel has a sink |
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,12 +19,14 @@ use ::ecode::source::Source;
 use ::ecode::tree::Fault;
 use ecalls_abi::channel::Id;
 use ecalls_abi::ecode::{ECODE_FAULT_SHIFT, HANDLER_ECODE};
+use ecalls_abi::handler::HANDLER_REMOTE;
 use ecalls_abi::service::SubscriptionCount;
 use ecalls_abi::subscription::{
     ACTION_FIXED_VALUE, ACTION_HANDLER, ACTION_MEMORY, ACTION_SIGNAL, ACTION_THREAD, ACTION_USER,
     Action, SCOPE_ALL,
 };
 use ecalls_kernel::handle::SubscriptionHandle;
+use ecalls_kernel::lane::Numbers;
 use ecalls_kernel::stat::ServiceStat;
 use ecalls_kernel::subscription::Request;
 use ecalls_ring::Event;
@@ -196,6 +199,21 @@ impl SubscriptionBuilder {
         self
     }
 
+    /// Next action: the event goes to other hosts, to all sinks of the channel `name` that a
+    /// program of this host has open (the crate `ecalls-channel`). What the chain has made of the
+    /// event's data must have the channel's format. The chain ends here if the channel has no
+    /// sink. Only programs that host the core can do this.
+    #[must_use]
+    pub fn remote(mut self, name: &str) -> SubscriptionBuilder {
+        let mut action = Action::new_zeroed();
+        action.kind = ACTION_HANDLER;
+        action.handler = HANDLER_REMOTE;
+        self.makings
+            .push((self.actions.len(), Making::Remote(name.to_owned())));
+        self.actions.push(action);
+        self
+    }
+
     /// Next action: real-time signal `number` (SIGRTMIN to SIGRTMAX, 34 to 64) with the event's
     /// first data word as its value.
     #[must_use]
@@ -284,6 +302,9 @@ impl SubscriptionBuilder {
                     let encoded = handler.encode(&Format::parse(&format)?)?;
                     (self.actions[at].handler, self.actions[at].argument) = encoded;
                 }
+                Making::Remote(name) => {
+                    self.actions[at].argument = remote(&self.ecalls, &name, &format)?;
+                }
                 Making::Text(source) => {
                     let made = surroundings.compile(&source, &format)?;
                     let input = std::mem::replace(&mut format, made.output);
@@ -348,6 +369,23 @@ impl SubscriptionBuilder {
 enum Making {
     Handler(Handler),
     Text(Source),
+    /// Sending to the channel of this name.
+    Remote(String),
+}
+
+/// The arguments of the handler that sends data of this format to the sinks of a channel.
+fn remote(ecalls: &Ecalls, name: &str, format: &str) -> Result<[u64; 3]> {
+    let numbers = Numbers::of(Arc::clone(ecalls.core()?), name)?;
+    let service = ecalls.access().service_named(name)?;
+    let expected = service.info.format();
+    if Format::parse(format)?.fields != Format::parse(expected)?.fields {
+        return Err(Error::Invalid {
+            what: "the format of the data for the channel",
+            given: format!("`{format}`, the channel's is `{expected}`"),
+            expected: "the two must be the same; an `output` in E-code can make it so",
+        });
+    }
+    Ok(numbers.remote())
 }
 
 /// A handler in E-code that is installed.

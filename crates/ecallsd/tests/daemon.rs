@@ -18,7 +18,7 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ecalls_abi::handler::HANDLER_COPY_USER;
+use ecalls_abi::handler::{HANDLER_COPY_USER, HANDLER_REMOTE};
 use ecalls_abi::message::{
     Answer, LookFate, Name, OWNER_UNTOLD, OpenChannel, QUOTA_BYTES, QUOTA_CHANNELS,
     QUOTA_CONNECTIONS, QUOTA_REQUESTS, QUOTA_SERVICES, QUOTA_SUBSCRIPTIONS, REFUSED_CLOSED,
@@ -26,7 +26,7 @@ use ecalls_abi::message::{
     WatchSocket,
 };
 use ecalls_abi::service::{SERVICE_SCHED, ServiceInfo};
-use ecalls_abi::subscription::{ACTION_SIGNAL, ACTION_THREAD};
+use ecalls_abi::subscription::{ACTION_HANDLER, ACTION_SIGNAL, ACTION_THREAD};
 use ecalls_abi::text;
 use rustix::process::Signal;
 use zerocopy::FromZeros;
@@ -237,6 +237,10 @@ fn nobody_gets_what_belongs_to_another() {
         REFUSED_DENIED,
         "a handler that reads memory"
     );
+    let mut remote = to_task(own);
+    remote.action[0].kind = ACTION_HANDLER;
+    remote.action[0].handler = HANDLER_REMOTE;
+    assert_eq!(denied(remote), REFUSED_INVALID, "sending to other hosts");
     let to_service = Subscribe {
         service,
         ..to_task(own)

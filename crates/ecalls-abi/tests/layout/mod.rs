@@ -8,7 +8,7 @@ use std::mem::offset_of;
 
 use ecalls_abi::{
     audience, channel, coop, downcall, ecode, event, fate, handler, lane, message, sched, service,
-    subscription, upload, user, version, wire,
+    sink, subscription, upload, user, version, wire,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -596,7 +596,7 @@ pub(crate) const STRUCTS: &[Struct] = &[
             format,
             host,
             epoch,
-            sent,
+            sinks,
             owner_start,
             owner,
             uid,
@@ -621,6 +621,18 @@ pub(crate) const STRUCTS: &[Struct] = &[
         "ecalls_lane_source",
         lane::LaneSource,
         [lock, window, told_ns, value]
+    ),
+    describe!(
+        "ecalls_sink",
+        sink::Sink,
+        [
+            sent, failed, address, source, interface, family, member, pad
+        ]
+    ),
+    describe!(
+        "ecalls_lane_out",
+        sink::LaneOut,
+        [events, none, refused, fanned, frames, sent, late, gone]
     ),
     describe!("ecalls_effect", ecode::Effect, [kind, number, value]),
     describe!(
@@ -700,6 +712,8 @@ pub(crate) const CONSTANTS: &[Constant] = constants! {
         USERS_MAX;
     lane: LANE_CHANNELS LANE_SOURCES FRAME_SIZE FRAME_VERSION FRAME_MALFORMED FRAME_FORMAT
         FRAME_OWN FRAME_CLOSED FRAME_DUPLICATE FRAME_STALE FRAME_SOURCES FRAME_REASONS;
+    sink: SINKS_MAX LANE_BUFFER REMOTE_FULL REMOTE_SIZE REMOTE_FAILED REMOTE_CLOSED
+        REMOTE_REASONS;
     wire: WIRE_MAGIC WIRE_VERSION WIRE_PORT WIRE_ATTRIBUTES WIRE_KINDS;
     audience: AUDIENCE_ROWS AUDIENCE_MAX AUDIENCE_PID AUDIENCE_UID AUDIENCE_FREE AUDIENCE_USED
         AUDIENCE_RETIRED;
@@ -719,9 +733,9 @@ pub(crate) const CONSTANTS: &[Constant] = constants! {
         CPU_UTILIZATION CPU_PRESSURE HOST_IDS HOST_DAEMON
         SLOW_CHAIN SLOW_FILTERS;
     handler: HANDLER_SAMPLE HANDLER_LIMIT HANDLER_THRESHOLD HANDLER_HISTOGRAM HANDLER_COUNT
-        HANDLERS_BUILT_IN HANDLER_SLEEPING HANDLER_COPY_USER COPY_USER_MAX FIELD_SIZE_SHIFT
-        FIELD_OP_SHIFT FIELD_ATTRIBUTE_SHIFT COMPARE_LESS COMPARE_LESS_EQUAL COMPARE_EQUAL
-        COMPARE_NOT_EQUAL COMPARE_GREATER_EQUAL COMPARE_GREATER COMPARE_SIGNED;
+        HANDLER_REMOTE HANDLERS_BUILT_IN HANDLER_SLEEPING HANDLER_COPY_USER COPY_USER_MAX
+        FIELD_SIZE_SHIFT FIELD_OP_SHIFT FIELD_ATTRIBUTE_SHIFT COMPARE_LESS COMPARE_LESS_EQUAL
+        COMPARE_EQUAL COMPARE_NOT_EQUAL COMPARE_GREATER_EQUAL COMPARE_GREATER COMPARE_SIGNED;
     sched: WHY_NOBODY WHY_FAIR WHY_RELEASE WHY_WINDOW WHY_EVENT WHYS KIND_FAIR
         KIND_COOPERATIVE KIND_WINDOW SEEN_FREE SEEN_THREAD SEEN_GROUP SEEN_RUNS SEEN_WORST
         SEEN_CULPRITS TRACE_SWITCH TRACE_WAKE TRACE_POLL TRACE_RELEASE TRACE_DEMOTED TRACE_WINDOW

@@ -2,11 +2,13 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use ecalls::Ecalls;
+use limit::Running;
 use rustix::thread::{UnshareFlags, unshare_unsafe};
+use serde_json::Value;
 
 /// How long anything that should happen may take on a busy machine, or on an emulated one.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -51,4 +53,36 @@ pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
         assert!(start.elapsed() < PATIENCE, "waited too long: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// Bytes as the judge reads and writes them.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("a string");
+        text
+    })
+}
+
+/// The answers of the judge, a second reading of abi/wire.h in another language.
+pub(crate) fn judged(questions: &[Value]) -> Vec<Value> {
+    use std::io::Write;
+
+    let judge = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/judge.py");
+    let mut command = Command::new("python3");
+    command
+        .arg(judge)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    let mut running = Running::start(&mut command);
+    let mut lines = running.lines();
+    let mut input = running.input().expect("a pipe");
+    let mut answers = Vec::new();
+    for question in questions {
+        writeln!(input, "{question}").expect("it reads");
+        let line = lines.next(PATIENCE).expect("an answer");
+        answers.push(serde_json::from_str(&line).expect("JSON"));
+    }
+    answers
 }

@@ -1,34 +1,41 @@
-//! The lane: channels among hosts whose frames (abi/wire.h) become events in the kernel, on the
-//! interfaces that their programs name (bpf/net/ingress.bpf.c).
+//! The lane: channels among hosts. Frames (abi/wire.h) of other hosts become events in the kernel,
+//! on the interfaces that their programs name; events of this host become frames
+//! (bpf/net/lane.bpf.c).
 //!
 //! A channel is open on this host while a program holds it: its row in `lane_channels`, its name in
 //! `lane_ids` and the attachment to the interface. If the program is killed, the attachment ends at
 //! once and the row is removed when another channel is opened; until then its frames, which a
 //! further program on the interface can still see, are refused as CLOSED.
 //!
-//! Every sender of this host takes the numbers of its frames from the row, so that one host is one
-//! source for the others, whatever number of programs publish.
+//! Every sender of this host takes the numbers of its frames from the sink's row (`sink`), so that
+//! one host is one source for the others, whatever number of programs publish.
 
-use std::os::fd::OwnedFd;
+mod carry;
+mod sink;
+
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ecalls_abi::lane::{LANE_CHANNELS, LaneChannel, LaneCount, LaneKey, LaneSource};
+use ecalls_abi::sink::{LaneOut, Sink};
 use ecalls_abi::wire::text_id;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::core::Core;
+use crate::core::lane::carry::Carrier;
+use crate::core::lane::sink::Sinks;
 use crate::core::owner::Owner;
 use crate::error::{Error, Result};
 use crate::kernel::instance;
-use crate::kernel::interface::Interface;
+use crate::kernel::interface::{Interface, Way};
 use crate::kernel::lock::lock;
 use crate::kernel::table::{Mapped, Table, lookup};
 
 /// The object file with the lane's maps and program.
-const PART: &str = "ingress";
+const PART: &str = "lane";
 
 /// Where a kernel says that interrupts are threads, which can be preempted.
 const REALTIME: &str = "/sys/kernel/realtime";
@@ -54,8 +61,10 @@ impl Rows {
 /// A channel that this process has opened. Dropping it closes the channel on this host.
 #[derive(Debug)]
 pub struct HostedLane {
-    /// The first field, so that no frame arrives any more when the row is removed.
-    _link: OwnedFd,
+    /// The first fields, so that no frame is sent or arrives any more when the row is removed.
+    carrier: Option<Carrier>,
+    _links: [OwnedFd; 2],
+    interface: Interface,
     numbers: Numbers,
     owner: Owner,
     /// The process that opened it.
@@ -67,6 +76,7 @@ pub struct HostedLane {
 pub struct Numbers {
     core: Arc<Core>,
     rows: Rows,
+    sinks: Sinks,
     index: u32,
     channel: LaneChannel,
 }
@@ -90,6 +100,7 @@ impl Numbers {
         let channel = rows.table.get(index)?;
         match is_held(&core, &channel) {
             true => Ok(Numbers {
+                sinks: Sinks::of(&core)?,
                 core,
                 rows,
                 index,
@@ -99,12 +110,19 @@ impl Numbers {
         }
     }
 
-    /// The number of the next frame, which the caller then sends.
-    pub fn next(&self) -> u64 {
-        let sent = std::mem::offset_of!(LaneChannel, sent);
-        // Relaxed: nobody learns anything else from the number.
-        let word = self.rows.view.word(self.index, sent);
-        word.fetch_add(1, Ordering::Relaxed) + 1
+    /// That the channel has not been closed and its row given to another one. The caller holds the
+    /// lock.
+    fn check(&self) -> Result<()> {
+        let now = self.rows.table.get(self.index)?;
+        match (now.id, now.epoch) == (self.channel.id, self.channel.epoch) {
+            true => Ok(()),
+            false => Err(Error::Closed("the channel")),
+        }
+    }
+
+    /// The arguments of the kernel handler `remote` by which events go to this channel.
+    pub fn remote(&self) -> [u64; 3] {
+        [u64::from(self.index), self.channel.id, self.channel.epoch]
     }
 
     /// The channel's row as it was opened.
@@ -153,18 +171,20 @@ impl HostedLane {
             service,
             ..LaneChannel::default()
         };
+        let sinks = Sinks::of(&core)?;
         let _lock = lock()?;
         let index = take_row(&core, &rows, name, &channel)?;
-        let attached = core
-            .program("lane_ingress")
-            .and_then(|program| interface.attach(program))
-            .inspect_err(|_| {
-                let _ = forget(&core, &rows, index);
-            });
+        let attached = attach(&core, interface, index).inspect_err(|_| {
+            let _ = forget(&core, &rows, index);
+        });
+        let (links, carrier) = attached?;
         Ok(HostedLane {
-            _link: attached?,
+            carrier: Some(carrier),
+            _links: links,
+            interface,
             numbers: Numbers {
-                core: Arc::clone(&core),
+                sinks,
+                core,
                 rows,
                 index,
                 channel,
@@ -172,6 +192,23 @@ impl HostedLane {
             owner: *owner,
             host: std::process::id(),
         })
+    }
+
+    /// Makes the host with this IPv4 address one to which the kernel handler `remote` sends.
+    ///
+    /// # Errors
+    /// [`Error::LimitReached`] if the channel has 64 others, [`Error::Unsupported`] for an IPv6
+    /// address and on an interface without Ethernet headers, and those of finding a route.
+    pub fn add_sink(&self, address: IpAddr) -> Result<()> {
+        self.numbers.join(address, self.interface).map(|_| ())
+    }
+
+    /// `remote` does not send to it any more. Whether it did.
+    ///
+    /// # Errors
+    /// Those of the lock.
+    pub fn remove_sink(&self, address: IpAddr) -> Result<bool> {
+        self.numbers.leave(address)
     }
 
     /// The numbers of its frames.
@@ -186,6 +223,8 @@ impl Drop for HostedLane {
         if self.host != std::process::id() {
             return;
         }
+        // Not with the lock: its thread may still have frames to send.
+        self.carrier = None;
         let Ok(_lock) = lock() else { return };
         let Numbers {
             core, rows, index, ..
@@ -197,6 +236,19 @@ impl Drop for HostedLane {
             let _ = forget(core, rows, *index);
         }
     }
+}
+
+/// Attaches the programs to the interface, and starts to send what `remote` puts into the channel's
+/// buffer. The caller holds the lock.
+fn attach(core: &Core, interface: Interface, index: u32) -> Result<([OwnedFd; 2], Carrier)> {
+    let ingress = interface.attach(core.program("lane_ingress")?, Way::In)?;
+    let egress = interface.attach(core.program("lane_egress")?, Way::Out)?;
+    let carrier = Carrier::start(sink::outs(core)?, index, interface)?;
+    let buffer = carrier.buffer().as_fd().as_raw_fd().to_ne_bytes();
+    core.map("lane_rings")?
+        .update(&index.to_ne_bytes(), &buffer, MapFlags::ANY)
+        .map_err(|error| Error::from_bpf("handing a buffer to the kernel", &error))?;
+    Ok(([ingress, egress], carrier))
 }
 
 /// Writes the channel into a free row, and its id into the map of ids. The caller holds the lock.
@@ -223,6 +275,7 @@ fn take_row(core: &Core, rows: &Rows, name: &str, channel: &LaneChannel) -> Resu
     })?;
     let zeros = LaneCount::default();
     counts(core)?.set_per_cpu(index, &zeros)?;
+    sink::clear(core, index)?;
     rows.table.set(index, channel)?;
     core.map("lane_ids")?
         .update(channel.id.as_bytes(), &index.to_ne_bytes(), MapFlags::ANY)
@@ -238,6 +291,8 @@ fn forget(core: &Core, rows: &Rows, index: u32) -> Result<()> {
         .delete(row.id.as_bytes())
         .map_err(failed)?;
     rows.table.set(index, &LaneChannel::default())?;
+    // An absent entry is no error.
+    let _ = core.map("lane_rings")?.delete(&index.to_ne_bytes());
     let sources = core.map("lane_sources")?;
     for (key, _) in sources_of(core, row.id)? {
         sources.delete(key.as_bytes()).map_err(failed)?;
@@ -294,17 +349,23 @@ pub struct LaneStat {
     pub count: LaneCount,
     /// Other hosts that have sent frames.
     pub sources: Vec<(u64, LaneSource)>,
+    /// Events by the kernel handler `remote`.
+    pub out: LaneOut,
+    /// Hosts to which frames were sent, or are.
+    pub sinks: Vec<Sink>,
 }
 
-/// The channels that are open on this host, and the count of frames that named none of them.
+/// The channels that are open on this host; the count of frames that named none of them, and of
+/// events that came to `remote` when theirs had been closed.
 ///
 /// # Errors
 /// Those of reading the tables.
-pub fn lanes(core: &Core) -> Result<(Vec<LaneStat>, LaneCount)> {
+pub fn lanes(core: &Core) -> Result<(Vec<LaneStat>, LaneCount, LaneOut)> {
     if core.living_part(PART)?.is_none() {
-        return Ok((Vec::new(), LaneCount::default()));
+        return Ok((Vec::new(), LaneCount::default(), LaneOut::default()));
     }
     let (rows, counts) = (Rows::of(core)?, counts(core)?);
+    let (outs, sinks) = (sink::outs(core)?, Sinks::of(core)?);
     let mut found = Vec::new();
     for index in 1..LANE_CHANNELS as u32 {
         let channel = rows.table.get(index)?;
@@ -317,9 +378,11 @@ pub fn lanes(core: &Core) -> Result<(Vec<LaneStat>, LaneCount)> {
             channel,
             count: sum(&counts, index)?,
             sources: sources.map(|(key, source)| (key.host, source)).collect(),
+            out: outs.get(index),
+            sinks: sinks.of_channel(index),
         });
     }
-    Ok((found, sum(&counts, 0)?))
+    Ok((found, sum(&counts, 0)?, outs.get(0)))
 }
 
 fn sum(counts: &Table<LaneCount>, index: u32) -> Result<LaneCount> {

@@ -136,7 +136,7 @@ pub(crate) const OBJECTS: &[Object] = &[
     object!("cgroup", optional: true, part: true),
     object!("map_list", optional: true, part: true),
     object!("effect", optional: true, part: true),
-    object!("ingress", optional: true, part: true),
+    object!("lane", optional: true, part: true),
 ];
 
 /// The object that each service in E-code loads for itself (bpf/ecode/meeting.h).
@@ -203,7 +203,9 @@ pub const PROGRAMS: &[Program] = programs! {
     "map_list" in "map_list": Role::Run;
     "effects" in "effect": Role::Effects;
     "pinned" in "pinned": Role::Pinned;
-    "lane_ingress" in "ingress": Role::Interface;
+    "lane_ingress" in "lane": Role::Interface;
+    "handler_remote" in "lane": Role::Handler(5);
+    "lane_egress" in "lane": Role::Interface;
 };
 
 /// Programs, and those that take their place and name before Linux 6.15 (bpf/event/pinned.h).
@@ -308,6 +310,10 @@ pub const MAPS: &[&str] = &[
     "lane_buffers",
     "rests",
     "rest_uses",
+    "lane_sinks",
+    "lane_outs",
+    "lane_packets",
+    "lane_rings",
 ];
 
 /// The maps that only one part has, and that part.
@@ -322,11 +328,15 @@ pub const PART_MAPS: &[(&str, &str)] = &[
     ("reclaims", "memory"),
     ("samplers", "cgroup"),
     ("group_states", "cgroup"),
-    ("lane_channels", "ingress"),
-    ("lane_ids", "ingress"),
-    ("lane_sources", "ingress"),
-    ("lane_counts", "ingress"),
-    ("lane_buffers", "ingress"),
+    ("lane_channels", "lane"),
+    ("lane_ids", "lane"),
+    ("lane_sources", "lane"),
+    ("lane_counts", "lane"),
+    ("lane_buffers", "lane"),
+    ("lane_sinks", "lane"),
+    ("lane_outs", "lane"),
+    ("lane_packets", "lane"),
+    ("lane_rings", "lane"),
 ];
 
 /// The part that has this map; `None`: the map belongs to the core.

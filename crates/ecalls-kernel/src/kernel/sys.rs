@@ -57,24 +57,26 @@ pub(crate) fn attach_cgroup(
     owned(fd, "attaching a program to a control group")
 }
 
-/// Attaches a program to what an interface of this network namespace receives, by a link.
-pub(crate) fn attach_interface(program: BorrowedFd<'_>, index: u32) -> Result<OwnedFd> {
+/// Attaches a program to an interface of this network namespace, by a link. `kind`: to what it
+/// receives or sends.
+pub(crate) fn attach_interface(
+    program: BorrowedFd<'_>,
+    index: u32,
+    kind: libbpf_sys::bpf_attach_type,
+) -> Result<OwnedFd> {
     let action = "attaching a program to an interface";
     let index = i32::try_from(index).map_err(|_| Error::from_io(action, Errno::NODEV.into()))?;
     // SAFETY: no options are passed; the program's descriptor is open.
-    let fd = unsafe {
-        libbpf_sys::bpf_link_create(
-            program.as_raw_fd(),
-            index,
-            libbpf_sys::BPF_TCX_INGRESS,
-            std::ptr::null(),
-        )
-    };
+    let fd =
+        unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), index, kind, std::ptr::null()) };
     owned(fd, action)
 }
 
-/// The programs on what an interface receives, at most 64: ids of each and of its link.
-pub(crate) fn interface_links(index: u32) -> Result<Vec<(u32, u32)>> {
+/// The programs of that kind on an interface, at most 64: ids of each and of its link.
+pub(crate) fn interface_links(
+    index: u32,
+    kind: libbpf_sys::bpf_attach_type,
+) -> Result<Vec<(u32, u32)>> {
     const MOST: usize = 64;
     let action = "reading the programs of an interface";
     let target = i32::try_from(index).map_err(|_| Error::from_io(action, Errno::NODEV.into()))?;
@@ -87,9 +89,7 @@ pub(crate) fn interface_links(index: u32) -> Result<Vec<(u32, u32)>> {
     };
     options.__bindgen_anon_1.count = MOST as u32;
     // SAFETY: the options name two arrays that are alive, and how many numbers each has room for.
-    let error = unsafe {
-        libbpf_sys::bpf_prog_query_opts(target, libbpf_sys::BPF_TCX_INGRESS, &raw mut options)
-    };
+    let error = unsafe { libbpf_sys::bpf_prog_query_opts(target, kind, &raw mut options) };
     if error < 0 {
         return Err(Error::from_errno(action, i64::from(error)));
     }

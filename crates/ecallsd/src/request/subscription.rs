@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ecalls_abi::channel::Id;
 use ecalls_abi::ecode::HANDLER_ECODE;
-use ecalls_abi::handler::{HANDLER_COPY_USER, HANDLERS_BUILT_IN};
+use ecalls_abi::handler::{HANDLER_COPY_USER, HANDLER_REMOTE, HANDLERS_BUILT_IN};
 use ecalls_abi::message::Subscribe;
 use ecalls_abi::subscription::{
     ACTION_HANDLER, ACTION_MEMORY, ACTION_SIGNAL, ACTION_THREAD, ACTION_USER, Action, SCOPE_ALL,
@@ -183,6 +183,12 @@ fn decide(
 /// Checks the properties of an action on which the kernel side relies.
 fn check(context: &Context<'_>, action: &Action) -> Result<()> {
     match action.kind {
+        // What goes to other hosts is for programs that host the core.
+        ACTION_HANDLER | ACTION_THREAD if action.handler == HANDLER_REMOTE => Err(No::invalid(
+            "the kernel handler",
+            action.handler,
+            "one that clients may use; `remote` is for programs that host the core",
+        )),
         ACTION_HANDLER if action.handler < HANDLERS_BUILT_IN => Ok(()),
         // The subscription's constructor checks that each has its program.
         ACTION_HANDLER | ACTION_THREAD if action.handler == HANDLER_ECODE => Ok(()),

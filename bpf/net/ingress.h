@@ -15,10 +15,13 @@
  * entered again on its CPU: one buffer per CPU is enough. This is not so on kernels with
  * PREEMPT_RT, on which the loader does not attach it.
  */
-#include "abi/lane.h"
+#ifndef ECALLS_NET_INGRESS_H
+#define ECALLS_NET_INGRESS_H
+
 #include "event/raise.h"
 #include "lib/frame.h"
 #include "lib/window.h"
+#include "lane.h"
 #include "packet.h"
 
 struct lane_source {
@@ -35,25 +38,9 @@ _Static_assert(sizeof(struct lane_source) == sizeof(struct ecalls_lane_source),
 
 struct lane_buffer {
 	struct ecalls_wire wire;
-	u64 data[DATA_WORDS];
+	u64 data[ECALLS_DATA_MAX / 8];
 	u64 empty[SOURCE_WORDS]; /* always 0: a new source */
 };
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, ECALLS_LANE_CHANNELS);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__type(key, u32);
-	__type(value, struct ecalls_lane_channel);
-} lane_channels SEC(".maps");
-
-/* A channel's row, never 0. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, ECALLS_LANE_CHANNELS);
-	__type(key, u64);
-	__type(value, u32);
-} lane_ids SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -88,16 +75,6 @@ static __always_inline int lane_refuse(u32 row, u32 reason) {
 		n->refused[reason]++;
 	}
 	return TCX_DROP;
-}
-
-/* Whether the service still belongs to the program that opened the channel: its index may have been
- * given to another one. */
-static __always_inline bool lane_is_open(const struct ecalls_lane_channel *c) {
-	u32 service = c->service;
-	struct ecalls_service *s = bpf_map_lookup_elem(&services, &service);
-
-	return s && *(volatile u32 *)&s->state == ECALLS_STATE_ACTIVE && s->owner == c->owner &&
-	       s->owner_start == c->owner_start;
 }
 
 /* The source's row, which its first frame creates. */
@@ -141,7 +118,7 @@ __noinline int lane_window(struct lane_buffer *b __arg_nonnull, u64 now_ns) {
 	return result == WINDOW_STALE ? ECALLS_FRAME_STALE : FRAME_GOOD;
 }
 
-/* Reads the frame's data, and clears the rest, which an earlier frame left. */
+/* Reads the frame's data, and clears the rest of the record's, which an earlier frame left. */
 static __always_inline bool lane_data(struct __sk_buff *skb, struct lane_buffer *b, u32 at) {
 	u32 size = b->wire.size;
 
@@ -151,7 +128,7 @@ static __always_inline bool lane_data(struct __sk_buff *skb, struct lane_buffer 
 	if (!size)
 		return true;
 	barrier_var(size);
-	if (size > ECALLS_DATA_INLINE)
+	if (size > ECALLS_DATA_MAX)
 		return false;
 	return !packet_load(skb, at + sizeof(b->wire), b->data, size);
 }
@@ -183,6 +160,8 @@ static __always_inline void lane_raise(const struct ecalls_lane_channel *c,
 		n->frames++;
 		n->raised++;
 	}
+	if (w->size > ECALLS_DATA_INLINE)
+		r.rest = (u64)&b->data[DATA_WORDS];
 	raise(&r, b->data, DATA_WORDS);
 }
 
@@ -226,4 +205,4 @@ int lane_ingress(struct __sk_buff *skb) {
 	return TCX_DROP;
 }
 
-char LICENSE[] SEC("license") = "GPL";
+#endif

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Sinks: the other hosts to which this host's frames of a channel go (KECho §2), 64 for each
+ * channel. Element channel row * ECALLS_SINKS_MAX + number of the table belongs to a sink.
+ *
+ * An event whose chain has the kernel handler `remote` (abi/handler.h) goes to the channel's sinks
+ * without a process that decides: the handler builds its frame and puts it into the channel's
+ * buffer. A thread of the program that opened the channel carries the frame from there to the
+ * interface, because no program on a tracepoint can create a packet. There the program
+ * `lane_egress` numbers it for each sink and sends a copy to each.
+ *
+ * Each event and each frame is counted. When the buffer is empty:
+ *	events = none + sum(refused) + fanned
+ *	frames = sent + late + gone
+ * and for each sink `sent` of struct ecalls_sink, which has the frames of publishers too, is what
+ * is fresh or missing there (abi/lane.h).
+ */
+#ifndef ECALLS_SINK_H
+#define ECALLS_SINK_H
+
+#include "lane.h"
+
+#define ECALLS_SINKS_MAX 64u /* of one channel: a bit of a 64-bit word for each */
+
+/* Bytes of a channel's buffer: more than 100 of the largest frames. */
+#define ECALLS_LANE_BUFFER 262144u
+
+/* Written by programs that host the core, under the core's lock, except for the counts. */
+struct ecalls_sink {
+	ecalls_u64 sent;       /* the number of the last frame to it; senders increment it */
+	ecalls_u64 failed;     /* of these: the interface refused the packet */
+	ecalls_u32 address[4]; /* network byte order; IPv4: the first word */
+	ecalls_u32 source;     /* this host's IPv4 address towards it */
+	ecalls_u32 interface;  /* index of the interface that it is behind */
+	ecalls_u32 family;     /* AF_INET or AF_INET6; 0: the row is free */
+	ecalls_u32 member;     /* 1: `remote` sends to it; 0: publishers that name it do */
+	ecalls_u64 pad[2];
+};
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_sink) == 64, "sink");
+
+/* Reasons for which an event of `remote` goes to no sink. */
+#define ECALLS_REMOTE_FULL 0u	/* the buffer was full */
+#define ECALLS_REMOTE_SIZE 1u	/* its packet is too long for the interface */
+#define ECALLS_REMOTE_FAILED 2u /* the interface refused its packet for another reason */
+#define ECALLS_REMOTE_CLOSED 3u /* the channel had been closed; counted in row 0 */
+#define ECALLS_REMOTE_REASONS 4u
+
+/* Counts of a channel's events by `remote`, one row for each channel. */
+struct ecalls_lane_out {
+	ecalls_u64 events;
+	ecalls_u64 none; /* the channel had no sink */
+	ecalls_u64 refused[ECALLS_REMOTE_REASONS];
+	ecalls_u64 fanned; /* reached the interface */
+	ecalls_u64 frames; /* sinks of these events */
+	ecalls_u64 sent;   /* frames that were numbered and sent */
+	ecalls_u64 late;   /* frames whose deadline had passed in the buffer */
+	ecalls_u64 gone;   /* frames to a sink that had been removed meanwhile */
+};
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_lane_out) == 88, "lane out");
+
+#endif

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The kernel handler `remote` (abi/handler.h): an event becomes a frame, which goes to the sinks of
+ * a channel (abi/sink.h).
+ *
+ * It runs in the dispatcher, where no packet can be created. So it writes the whole packet, without
+ * what differs from sink to sink, and puts it into the channel's buffer, where a thread of the
+ * program that opened the channel takes it. The frame's `sinks` has the sinks that were chosen, and
+ * its `left_ns` the time of the deadline: the program on the interface (egress.h) knows the time
+ * when it is sent.
+ *
+ * Failures: a full buffer, and a channel that is closed, are counted with these reasons and drop
+ * the event for this subscription.
+ */
+#ifndef ECALLS_NET_REMOTE_H
+#define ECALLS_NET_REMOTE_H
+
+#include "event/handler.h"
+#include "abi/sink.h"
+#include "lane.h"
+#include "packet.h"
+
+/* A packet with a frame, as an interface with Ethernet headers sends it. */
+struct lane_packet {
+	u8 pad[6]; /* not part of the packet: the rest is aligned */
+	u8 ethernet[12];
+	u16 type;
+	struct ip4 ip;
+	struct udp udp;
+	struct ecalls_wire wire;
+	u8 data[ECALLS_DATA_MAX];
+};
+#define LANE_HEADERS __builtin_offsetof(struct lane_packet, data)
+_Static_assert(__builtin_offsetof(struct lane_packet, wire) % 8 == 0, "its words are aligned");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct lane_packet);
+} lane_packets SEC(".maps");
+
+struct lane_buffer_map {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, ECALLS_LANE_BUFFER);
+};
+
+/* Each channel's buffer, made by the program that opened it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, ECALLS_LANE_CHANNELS);
+	__type(key, u32);
+	__array(values, struct lane_buffer_map);
+} lane_rings SEC(".maps");
+
+/* Drops the event for this subscription; the chain goes on. */
+static __always_inline void remote_refuse(struct call *call, u32 row, u32 reason, u32 drop) {
+	struct ecalls_lane_out *out = bpf_map_lookup_elem(&lane_outs, &row);
+
+	if (out) {
+		__sync_fetch_and_add(&out->events, 1);
+		__sync_fetch_and_add(&out->refused[reason], 1);
+	}
+	call->current->outcome.dropped = drop + 1;
+	call_close(call, true);
+}
+
+static __always_inline void remote_headers(struct lane_packet *p, u32 size) {
+	u16 bytes = sizeof(p->udp) + sizeof(p->wire) + size;
+
+	p->type = bpf_htons(ETH_P_IP);
+	p->ip.version_words = 0x45;
+	p->ip.bytes = bpf_htons(sizeof(p->ip) + bytes);
+	p->ip.fragment = bpf_htons(IP_WHOLE);
+	p->ip.ttl = LANE_TTL;
+	p->ip.protocol = IPPROTO_UDP;
+	p->udp.source = bpf_htons(ECALLS_WIRE_PORT);
+	p->udp.target = bpf_htons(ECALLS_WIRE_PORT);
+	p->udp.bytes = bpf_htons(bytes);
+}
+
+static __always_inline void remote_frame(struct ecalls_wire *w, const struct ecalls_lane_channel *c,
+					 const struct ecalls_event *e, u32 size, u64 sinks) {
+	w->magic = ECALLS_WIRE_MAGIC;
+	w->version = ECALLS_WIRE_VERSION;
+	w->size = size;
+	w->channel = c->id;
+	w->host = c->host;
+	w->epoch = c->epoch;
+	w->format = c->format;
+	w->sinks = sinks;
+	w->left_ns = e->deadline_ns;
+	w->kind = e->kind;
+	w->type = e->type;
+	w->priority = e->priority;
+}
+
+/* Puts the packet, whose data has `size` bytes, into the channel's buffer. */
+static __always_inline bool remote_put(struct lane_packet *p, u32 row, u32 size) {
+	void *ring = bpf_map_lookup_elem(&lane_rings, &row);
+
+	if (!ring || size > ECALLS_DATA_MAX)
+		return false;
+	return !bpf_ringbuf_output(ring, p, LANE_HEADERS + size, 0);
+}
+
+SEC("tp_btf/bpf_trigger_tp")
+int BPF_PROG(handler_remote, int nonce) {
+	const struct ecalls_lane_channel *c;
+	struct ecalls_lane_out *out;
+	const struct ecalls_event *e;
+	struct lane_packet *p;
+	u32 zero = 0, row, size;
+	struct call call;
+	u64 sinks;
+
+	if (!call_open(&call))
+		return 0;
+	row = call.action->argument[0];
+	c = bpf_map_lookup_elem(&lane_channels, &row);
+	out = bpf_map_lookup_elem(&lane_outs, &row);
+	p = bpf_map_lookup_elem(&lane_packets, &zero);
+	if (!c || !out || !p || c->id != call.action->argument[1] ||
+	    c->epoch != call.action->argument[2] || !lane_is_open(c)) {
+		remote_refuse(&call, 0, ECALLS_REMOTE_CLOSED, ECALLS_DROP_CHANNEL_GONE);
+		return 0;
+	}
+	sinks = *(volatile u64 *)&c->sinks;
+	if (!sinks) {
+		__sync_fetch_and_add(&out->events, 1);
+		__sync_fetch_and_add(&out->none, 1);
+		call_close(&call, false);
+		return 0;
+	}
+	e = &call.current->event;
+	size = e->size;
+	barrier_var(size);
+	if (size > ECALLS_DATA_MAX)
+		size = ECALLS_DATA_MAX;
+	remote_headers(p, size);
+	remote_frame(&p->wire, c, e, size, sinks);
+	/* The data beyond the record are behind it. */
+	if (size && bpf_probe_read_kernel(p->data, size, e->data))
+		size = 0;
+	if (!remote_put(p, row, size)) {
+		remote_refuse(&call, row, ECALLS_REMOTE_FULL, ECALLS_DROP_RING_FULL);
+		return 0;
+	}
+	__sync_fetch_and_add(&out->events, 1);
+	call_close(&call, true);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,122 @@
+//! `abi/sink.h`: the other hosts to which this host's frames of a channel go.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Sinks of one channel.
+pub const SINKS_MAX: usize = 64;
+/// Bytes of a channel's buffer.
+pub const LANE_BUFFER: usize = 262_144;
+
+/// The buffer was full.
+pub const REMOTE_FULL: usize = 0;
+/// The packet is too long for the interface.
+pub const REMOTE_SIZE: usize = 1;
+/// The interface refused the packet for another reason.
+pub const REMOTE_FAILED: usize = 2;
+/// The channel had been closed; counted in row 0.
+pub const REMOTE_CLOSED: usize = 3;
+/// How many reasons there are.
+pub const REMOTE_REASONS: usize = 4;
+
+/// The reasons' names, in order.
+pub const REMOTE_REASON_NAMES: [&str; REMOTE_REASONS] = ["full", "size", "failed", "closed"];
+
+const AF_INET: u32 = 2;
+const AF_INET6: u32 = 10;
+
+/// `struct ecalls_sink`: another host to which frames go.
+#[repr(C)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+pub struct Sink {
+    /// The number of the last frame to it; senders increment it.
+    pub sent: u64,
+    /// Of these: the interface refused the packet.
+    pub failed: u64,
+    /// Its address, in network byte order; IPv4: the first four bytes.
+    pub address: [u8; 16],
+    /// This host's IPv4 address towards it.
+    pub source: [u8; 4],
+    /// Index of the interface that it is behind.
+    pub interface: u32,
+    /// `AF_INET` or `AF_INET6`; 0: the row is free.
+    pub family: u32,
+    /// 1: `remote` sends to it; 0: publishers that name it do.
+    pub member: u32,
+    /// Zero.
+    pub pad: [u64; 2],
+}
+
+const _: () = assert!(size_of::<Sink>() == 64, "sink");
+
+impl Sink {
+    /// A sink with this address, to which nothing has been sent.
+    pub fn new(address: IpAddr) -> Sink {
+        let mut sink = Sink::default();
+        match address {
+            IpAddr::V4(ip) => {
+                sink.family = AF_INET;
+                sink.address[..4].copy_from_slice(&ip.octets());
+            }
+            IpAddr::V6(ip) => {
+                sink.family = AF_INET6;
+                sink.address = ip.octets();
+            }
+        }
+        sink
+    }
+
+    /// Its address; `None`: the row is free.
+    pub fn ip(&self) -> Option<IpAddr> {
+        let [a, b, c, d, ..] = self.address;
+        match self.family {
+            AF_INET => Some(Ipv4Addr::new(a, b, c, d).into()),
+            AF_INET6 => Some(Ipv6Addr::from(self.address).into()),
+            _ => None,
+        }
+    }
+}
+
+/// `struct ecalls_lane_out`: a channel's events by `remote`. When its buffer is empty, events =
+/// none + the sum of refused + fanned, and frames = sent + late + gone.
+#[repr(C)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+pub struct LaneOut {
+    /// Events whose chain came to `remote`.
+    pub events: u64,
+    /// Of these: the channel had no sink.
+    pub none: u64,
+    /// Of these: went to no sink, by reason ([`REMOTE_FULL`], ..).
+    pub refused: [u64; REMOTE_REASONS],
+    /// Of these: reached the interface.
+    pub fanned: u64,
+    /// Sinks of the events that reached it.
+    pub frames: u64,
+    /// Frames that were numbered and sent.
+    pub sent: u64,
+    /// Frames whose deadline had passed in the buffer.
+    pub late: u64,
+    /// Frames to a sink that had been removed meanwhile.
+    pub gone: u64,
+}
+
+const _: () = assert!(size_of::<LaneOut>() == 88, "lane out");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sink_has_the_address_that_it_was_given() {
+        for text in ["10.0.0.1", "0.0.0.0", "::1", "fe80::1:2"] {
+            let ip: IpAddr = text.parse().expect("an address");
+            assert_eq!(Sink::new(ip).ip(), Some(ip));
+        }
+        assert_eq!(Sink::default().ip(), None);
+    }
+}

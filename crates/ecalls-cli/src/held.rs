@@ -1,0 +1,35 @@
+//! What commands have in common that make something and hold it until they end.
+
+use std::time::Duration;
+
+use crate::duration;
+use crate::stop::Stop;
+
+/// The events of what is made.
+#[derive(Debug, clap::Args)]
+pub(crate) struct EventArgs {
+    /// Format of its data, as fields of a C struct; for a channel the same on each host
+    #[arg(long, default_value = "u64 value")]
+    pub(crate) format: String,
+    /// Names of its kinds of events, separated by blanks
+    #[arg(long, default_value = "event")]
+    pub(crate) kinds: String,
+}
+
+/// How long it is held, and what is printed then.
+#[derive(Debug, clap::Args)]
+pub(crate) struct HeldArgs {
+    /// End after this time
+    #[arg(long = "for", value_name = "TIME", value_parser = duration::parse_positive)]
+    time: Option<Duration>,
+    /// Print the counters as one JSON object at the end
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl HeldArgs {
+    /// Waits for the end.
+    pub(crate) fn wait(&self, stop: &Stop) {
+        stop.sleep(self.time.unwrap_or(Duration::MAX));
+    }
+}
