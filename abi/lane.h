@@ -36,13 +36,14 @@ struct ecalls_lane_channel {
 	ecalls_u64 host;	/* this host */
 	ecalls_u64 epoch;	/* of this host's frames */
 	ecalls_u64 sinks;	/* bit per sink that is a member (abi/sink.h) */
+	ecalls_u64 out;		/* the filter that chooses among them: ECALLS_OUT_* of abi/sink.h */
 	ecalls_u64 owner_start; /* start time of the owner (since boot, ns), against pid reuse */
 	ecalls_u32 owner;	/* process that opened it, and owns the service */
 	ecalls_u32 uid;		/* its user: that of the events */
 	ecalls_u32 service;	/* index of the service */
 	ecalls_u32 pad;
 };
-ECALLS_STATIC_ASSERT(sizeof(struct ecalls_lane_channel) == 64, "lane channel");
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_lane_channel) == 72, "lane channel");
 
 /* Counts of a channel (one per CPU; sum them): frames = raised + sum(refused). Row 0: of frames
  * that name no channel of this host, so that only their size and version could be checked. */

@@ -10,7 +10,7 @@
  * `lane_egress` numbers it for each sink and sends a copy to each.
  *
  * Each event and each frame is counted. When the buffer is empty:
- *	events = none + sum(refused) + fanned
+ *	events = none + filtered + sum(refused) + fanned
  *	frames = sent + late + gone
  * and for each sink `sent` of struct ecalls_sink, which has the frames of publishers too, is what
  * is fresh or missing there (abi/lane.h).
@@ -21,6 +21,21 @@
 #include "lane.h"
 
 #define ECALLS_SINKS_MAX 64u /* of one channel: a bit of a 64-bit word for each */
+
+/* A channel's filter at the source (OUT, KECho §2.2), a handler in E-code that sees the event and
+ * all sinks: `out` of struct ecalls_lane_channel, which is stored when the filter's program is in
+ * its place. The fuel is in the lower 32 bits. */
+#define ECALLS_OUT_SET_SHIFT 61u     /* 1: there is one */
+#define ECALLS_OUT_ACCEPTS_SHIFT 62u /* 1: sinks that it does not accept get nothing */
+#define ECALLS_OUT_PLACE_SHIFT 63u   /* which of the channel's two places its program is in */
+
+/* A sink as the filter sees it (crates/ecode/src/frame.rs). */
+struct ecalls_sink_told {
+	ecalls_u64 id;	    /* its number */
+	ecalls_u64 told_ns; /* when it last told attributes; 0: never */
+	ecalls_u64 value[ECALLS_ATTRIBUTES];
+};
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_sink_told) == 272, "sink told");
 
 /* Bytes of a channel's buffer: more than 100 of the largest frames. */
 #define ECALLS_LANE_BUFFER 262144u
@@ -48,14 +63,18 @@ ECALLS_STATIC_ASSERT(sizeof(struct ecalls_sink) == 64, "sink");
 /* Counts of a channel's events by `remote`, one row for each channel. */
 struct ecalls_lane_out {
 	ecalls_u64 events;
-	ecalls_u64 none; /* the channel had no sink */
+	ecalls_u64 none;     /* the channel had no sink */
+	ecalls_u64 filtered; /* the filter chose no sink */
 	ecalls_u64 refused[ECALLS_REMOTE_REASONS];
 	ecalls_u64 fanned; /* reached the interface */
 	ecalls_u64 frames; /* sinks of these events */
 	ecalls_u64 sent;   /* frames that were numbered and sent */
 	ecalls_u64 late;   /* frames whose deadline had passed in the buffer */
 	ecalls_u64 gone;   /* frames to a sink that had been removed meanwhile */
+	ecalls_u64
+		failed; /* runs of the filter that ended in a fault: the event went to all sinks */
+	ecalls_u64 fault; /* the last one, as argument[1] of an action in E-code (abi/ecode.h) */
 };
-ECALLS_STATIC_ASSERT(sizeof(struct ecalls_lane_out) == 88, "lane out");
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_lane_out) == 112, "lane out");
 
 #endif

@@ -41,6 +41,26 @@ struct {
 	__type(value, struct ecalls_lane_out);
 } lane_outs SEC(".maps");
 
+/* What the sinks of a channel have told, which its filter reads; made by the program that opened
+ * it. */
+struct lane_table {
+	struct ecalls_sink_told sink[ECALLS_SINKS_MAX];
+};
+
+struct lane_table_map {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(u32));
+	__uint(value_size, sizeof(struct lane_table));
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, ECALLS_LANE_CHANNELS);
+	__type(key, u32);
+	__array(values, struct lane_table_map);
+} lane_tables SEC(".maps");
+
 #define EGRESS_IP PACKET_ETHERNET
 #define EGRESS_WIRE (EGRESS_IP + sizeof(struct ip4) + sizeof(struct udp))
 #define EGRESS_FIELD(field) (EGRESS_WIRE + __builtin_offsetof(struct ecalls_wire, field))

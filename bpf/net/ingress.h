@@ -21,6 +21,7 @@
 #include "event/raise.h"
 #include "lib/frame.h"
 #include "lib/window.h"
+#include "egress.h"
 #include "lane.h"
 #include "packet.h"
 
@@ -99,6 +100,38 @@ static __always_inline void lane_tell(struct lane_source *s, const struct ecalls
 	}
 	if (w->attributes)
 		s->told_ns = now_ns;
+}
+
+/* If the source is a sink of the channel, too, its attributes are what the channel's filter reads.
+ * Two frames of a source at once may leave attributes of both. */
+__noinline int lane_tell_filter(struct lane_buffer *b __arg_nonnull, u32 row, u32 address,
+				u64 now_ns) {
+	struct lane_table *table;
+	void *tables = bpf_map_lookup_elem(&lane_tables, &row);
+	u32 zero = 0, number, index;
+	struct ecalls_sink *s;
+
+	table = tables ? bpf_map_lookup_elem(tables, &zero) : 0;
+	if (!table)
+		return 0;
+	for (number = 0; number < ECALLS_SINKS_MAX; number++) {
+		index = row * ECALLS_SINKS_MAX + number;
+		s = bpf_map_lookup_elem(&lane_sinks, &index);
+		if (!s || !s->family)
+			return 0;
+		if (s->family == AF_INET && s->address[0] == address)
+			break;
+	}
+	barrier_var(number);
+	if (number >= ECALLS_SINKS_MAX)
+		return 0;
+	for (u32 i = 0; i < ECALLS_WIRE_ATTRIBUTES; i++) {
+		if (i < b->wire.attributes)
+			table->sink[number].value[b->wire.number[i] & (ECALLS_ATTRIBUTES - 1)] =
+				b->wire.value[i];
+	}
+	table->sink[number].told_ns = now_ns;
+	return 0;
 }
 
 /* Takes the frame's number: FRAME_GOOD, or why it is refused. */
@@ -201,6 +234,8 @@ int lane_ingress(struct __sk_buff *skb) {
 	reason = lane_window(b, now_ns);
 	if (reason != FRAME_GOOD)
 		return lane_refuse(*row, reason);
+	if (b->wire.attributes && p.way.family == AF_INET)
+		lane_tell_filter(b, *row, p.way.src[0], now_ns);
 	lane_raise(c, b, *row, now_ns);
 	return TCX_DROP;
 }

@@ -15,7 +15,7 @@
 #ifndef ECALLS_NET_REMOTE_H
 #define ECALLS_NET_REMOTE_H
 
-#include "event/handler.h"
+#include "event/ecode.h"
 #include "abi/sink.h"
 #include "lane.h"
 #include "packet.h"
@@ -52,6 +52,62 @@ struct {
 	__type(key, u32);
 	__array(values, struct lane_buffer_map);
 } lane_rings SEC(".maps");
+
+/* The filters of channels: two places each. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 2 * ECALLS_LANE_CHANNELS);
+	__type(key, u32);
+	__type(value, u32);
+} lane_filters SEC(".maps");
+
+#define REMOTE_NO_FILTER 99 /* a fault: the place is empty */
+
+/* The code after the tail call runs only if the place is empty. */
+static __noinline int remote_call(void *ctx, u32 place) {
+	struct ecalls_frame *f;
+
+	bpf_tail_call(ctx, &lane_filters, place);
+	f = frame_of_cpu();
+	if (f)
+		f->fault = REMOTE_NO_FILTER;
+	return 0;
+}
+
+/* Those of `sinks` that the channel's filter chooses. If it fails, all: a mistake in a filter loses
+ * no event. */
+static __always_inline u64 remote_choose(void *ctx, struct current *c, u32 row, u64 call,
+					 struct ecalls_lane_out *out, u64 sinks) {
+	struct ecalls_frame *f = frame_of_cpu();
+
+	if (!f || !(call >> ECALLS_OUT_SET_SHIFT & 1))
+		return sinks;
+	f->now_ns = c->now_ns;
+	if (!f->random)
+		f->random = (u64)bpf_get_prandom_u32() << 32 | 1;
+	f->result = 1;
+	f->fuel = (u32)call;
+	f->fault = 0;
+	f->effects = 0;
+	f->drop = 0;
+	f->output_bytes = 0;
+	f->channel = 0;
+	f->sinks_present = sinks;
+	f->accepted = 0;
+	f->rejected = 0;
+	f->zero = 0;
+	remote_call(ctx, 2 * row + (u32)(call >> ECALLS_OUT_PLACE_SHIFT));
+	barrier();
+	if (f->fault) {
+		__sync_fetch_and_add(&out->failed, 1);
+		*(volatile u64 *)&out->fault =
+			(u64)f->fault_place << ECALLS_ECODE_FAULT_SHIFT | f->fault;
+		return sinks;
+	}
+	if (!f->result || f->drop)
+		return 0;
+	return sinks & (call >> ECALLS_OUT_ACCEPTS_SHIFT & 1 ? f->accepted : ~f->rejected);
+}
 
 /* Drops the event for this subscription; the chain goes on. */
 static __always_inline void remote_refuse(struct call *call, u32 row, u32 reason, u32 drop) {
@@ -129,6 +185,13 @@ int BPF_PROG(handler_remote, int nonce) {
 	if (!sinks) {
 		__sync_fetch_and_add(&out->events, 1);
 		__sync_fetch_and_add(&out->none, 1);
+		call_close(&call, false);
+		return 0;
+	}
+	sinks = remote_choose(ctx, call.current, row, *(volatile u64 *)&c->out, out, sinks);
+	if (!sinks) {
+		__sync_fetch_and_add(&out->events, 1);
+		__sync_fetch_and_add(&out->filtered, 1);
 		call_close(&call, false);
 		return 0;
 	}

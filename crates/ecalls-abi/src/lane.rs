@@ -59,6 +59,8 @@ pub struct LaneChannel {
     pub epoch: u64,
     /// Bit per sink that is a member ([`crate::sink`]).
     pub sinks: u64,
+    /// The filter that chooses among them: `OUT_*` of [`crate::sink`].
+    pub out: u64,
     /// Start time of the owner (since boot, ns).
     pub owner_start: u64,
     /// Process that opened it.
@@ -71,7 +73,7 @@ pub struct LaneChannel {
     pub pad: u32,
 }
 
-const _: () = assert!(size_of::<LaneChannel>() == 64, "lane channel");
+const _: () = assert!(size_of::<LaneChannel>() == 72, "lane channel");
 
 /// `struct ecalls_lane_count`: frames = raised + the sum of refused.
 #[repr(C)]

@@ -4,10 +4,19 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use crate::downcall::ATTRIBUTES;
+
 /// Sinks of one channel.
 pub const SINKS_MAX: usize = 64;
 /// Bytes of a channel's buffer.
 pub const LANE_BUFFER: usize = 262_144;
+
+/// 1: the channel has a filter.
+pub const OUT_SET_SHIFT: u32 = 61;
+/// 1: sinks that it does not accept get nothing.
+pub const OUT_ACCEPTS_SHIFT: u32 = 62;
+/// Which of the channel's two places its program is in.
+pub const OUT_PLACE_SHIFT: u32 = 63;
 
 /// The buffer was full.
 pub const REMOTE_FULL: usize = 0;
@@ -80,8 +89,24 @@ impl Sink {
     }
 }
 
+/// `struct ecalls_sink_told`: a sink as a channel's filter sees it.
+#[repr(C)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+pub struct SinkTold {
+    /// Its number.
+    pub id: u64,
+    /// When it last told attributes, ns; 0: never.
+    pub told_ns: u64,
+    /// The attributes that it told.
+    pub value: [u64; ATTRIBUTES],
+}
+
+const _: () = assert!(size_of::<SinkTold>() == 272, "sink told");
+
 /// `struct ecalls_lane_out`: a channel's events by `remote`. When its buffer is empty, events =
-/// none + the sum of refused + fanned, and frames = sent + late + gone.
+/// none + filtered + the sum of refused + fanned, and frames = sent + late + gone.
 #[repr(C)]
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
@@ -91,6 +116,8 @@ pub struct LaneOut {
     pub events: u64,
     /// Of these: the channel had no sink.
     pub none: u64,
+    /// Of these: the filter chose no sink.
+    pub filtered: u64,
     /// Of these: went to no sink, by reason ([`REMOTE_FULL`], ..).
     pub refused: [u64; REMOTE_REASONS],
     /// Of these: reached the interface.
@@ -103,9 +130,13 @@ pub struct LaneOut {
     pub late: u64,
     /// Frames to a sink that had been removed meanwhile.
     pub gone: u64,
+    /// Runs of the filter that ended in a fault: the event went to all sinks.
+    pub failed: u64,
+    /// The last one, as in an action in E-code.
+    pub fault: u64,
 }
 
-const _: () = assert!(size_of::<LaneOut>() == 88, "lane out");
+const _: () = assert!(size_of::<LaneOut>() == 112, "lane out");
 
 #[cfg(test)]
 mod tests {

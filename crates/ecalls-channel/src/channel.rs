@@ -2,10 +2,10 @@
 
 use ecalls::{Ecalls, Service};
 use ecalls_kernel::Result;
-use ecalls_kernel::lane::HostedLane;
+use ecalls_kernel::lane::{HostedLane, Kept, Numbers};
 use ecalls_kernel::owner::Owner;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A channel, open on this host until it is dropped or the process ends.
 #[derive(Debug)]
@@ -13,6 +13,8 @@ pub struct Channel {
     /// The first field: no frame arrives any more when the service ends.
     lane: HostedLane,
     service: Service,
+    ecalls: Ecalls,
+    kept: Mutex<Kept>,
 }
 
 impl Channel {
@@ -35,7 +37,12 @@ impl Channel {
         let service = ecalls.register_service(name, format, kinds)?;
         let owner = Owner::current(core)?;
         let lane = HostedLane::open(Arc::clone(core), &owner, name, service.index(), interface)?;
-        Ok(Channel { lane, service })
+        Ok(Channel {
+            lane,
+            service,
+            ecalls: ecalls.clone(),
+            kept: Mutex::default(),
+        })
     }
 
     /// The service whose events are the channel's.
@@ -56,6 +63,37 @@ impl Channel {
         self.lane.add_sink(address)
     }
 
+    /// Makes a text in E-code the channel's filter at the source (OUT, KECho §2.2): for each event
+    /// that `remote` is to send it sees the event, whose data have the channel's format, and all
+    /// sinks, and chooses those that get it: before there is a packet. `attributes` are the names
+    /// of the sinks' attributes, by number; a sink tells them with the frames that it sends on the
+    /// channel itself.
+    ///
+    /// If the text says `accept` or `best` anywhere, the sinks that it accepts get the event;
+    /// otherwise those that it does not reject. If its result is 0, none does. If a run fails, all
+    /// do. Replaced while events pass, each event is filtered by the former text or by the new one;
+    /// `static` variables of the same name and type keep their values. The compiler's warnings are
+    /// returned.
+    ///
+    /// # Errors
+    /// [`ecalls_kernel::Error::Ecode`] for a text with errors, or one that has an `output` or makes
+    /// requests (`signal`, `count`, ...): the former filter remains.
+    pub fn set_out(&self, text: &str, attributes: &[&str]) -> Result<Vec<String>> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let names: Vec<String> = attributes.iter().map(|name| (*name).to_owned()).collect();
+        self.ecalls
+            .set_out(self.lane.numbers(), Some(("out", text)), &names, &mut kept)
+    }
+
+    /// Removes the filter: each event goes to all sinks.
+    ///
+    /// # Errors
+    /// Those of the core's lock.
+    pub fn clear_out(&self) -> Result<()> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        self.lane.numbers().set_out(None, &mut kept)
+    }
+
     /// The host with this address gets no events by `remote` any more. Whether it did.
     ///
     /// # Errors
@@ -68,4 +106,19 @@ impl Channel {
     pub fn host(&self) -> u64 {
         self.lane.numbers().channel().host
     }
+}
+
+/// Sets the filter of a channel that another program of this host has open, a text with its name in
+/// messages, or removes it: as [`Channel::set_out`], but the variables of the filter begin anew.
+///
+/// # Errors
+/// [`ecalls_kernel::Error::Unknown`] if none has, and those of [`Channel::set_out`].
+pub fn set_out(
+    ecalls: &Ecalls,
+    channel: &str,
+    text: Option<(&str, &str)>,
+    attributes: &[String],
+) -> Result<Vec<String>> {
+    let numbers = Numbers::of(Arc::clone(ecalls.core()?), channel)?;
+    ecalls.set_out(&numbers, text, attributes, &mut Kept::default())
 }

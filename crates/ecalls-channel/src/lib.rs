@@ -20,5 +20,5 @@ pub mod frame;
 mod publisher;
 pub mod source;
 
-pub use channel::Channel;
+pub use channel::{Channel, set_out};
 pub use publisher::{Publisher, Sent};

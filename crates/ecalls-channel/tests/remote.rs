@@ -84,7 +84,8 @@ impl Stage {
 
     /// The counts once so many events have come to `remote` and have left the buffer.
     fn out(&self, events: u64) -> LaneOut {
-        let left = |out: &LaneOut| out.none + out.fanned + out.refused.iter().sum::<u64>();
+        let left =
+            |out: &LaneOut| out.none + out.filtered + out.fanned + out.refused.iter().sum::<u64>();
         wait_until("the events have left the buffer", || {
             let out = self.stat().out;
             out.events >= events && left(&out) >= events

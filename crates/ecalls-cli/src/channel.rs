@@ -10,7 +10,7 @@ use ecalls_abi::lane::{FRAME_REASON_NAMES, LaneCount, LaneSource};
 use ecalls_abi::sink::{LaneOut, REMOTE_REASON_NAMES, Sink};
 use ecalls_channel::frame::Submission;
 use ecalls_channel::source::{LaneStat, channels, host_text};
-use ecalls_channel::{Channel, Publisher};
+use ecalls_channel::{Channel, Publisher, set_out};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
@@ -35,6 +35,7 @@ pub(crate) struct Args {
 enum Command {
     Open(OpenArgs),
     Forward(ForwardArgs),
+    Filter(FilterArgs),
     Pub(PubArgs),
     List(ListArgs),
 }
@@ -104,6 +105,33 @@ The data that are sent must have the format of the channel: either the service's
 thread of the program that opened the channel carries frames to the interface. When the command
 ends it prints the channel's counters, with --json under the keys of `ecalls channel list --help`.";
 
+/// Set the filter of a channel at the source: E-code that chooses the sinks of each event
+#[derive(Debug, clap::Args)]
+#[command(after_help = FILTER_HELP)]
+struct FilterArgs {
+    /// Name of the channel, which a program on this host has open
+    channel: String,
+    /// The text; - reads standard input
+    #[arg(required_unless_present = "none")]
+    file: Option<PathBuf>,
+    /// Names of the sinks' attributes, in the order of their numbers
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    attributes: Vec<String>,
+    /// Remove the filter: each event goes to all sinks
+    #[arg(long, conflicts_with = "file")]
+    none: bool,
+}
+
+const FILTER_HELP: &str = "\
+The filter sees each event that `ecalls channel forward` is to send, in the channel's format, and
+all sinks with the attributes that they told (`man 7 ecode`, Sinks); it runs before a packet exists:
+  for (s in sinks)
+      if (s.load > 80 || age(s) > 5000000000)
+          reject(s);
+If it says `accept` or `best` anywhere, the sinks that it accepts get the event, otherwise those
+that it does not reject; after `return 0`, none. The filter stays until the channel is closed, and
+is replaced while events pass.";
+
 /// Publish an event on a channel: to other hosts, and to subscriptions on this one
 #[derive(Debug, clap::Args)]
 #[command(after_help = PUB_HELP)]
@@ -154,10 +182,10 @@ Keys with --json: channel, host (this host, as others see it), owner (process id
 this host to all sinks), frames, raised (frames that became events), refused (an object: count by
 reason), sources (other hosts: host, fresh, missing, duplicate, stale, attributes by number and
 told_ns, when they were told), sinks (other hosts: address, member, sent, failed), remote (events
-that subscriptions forward: events, none, refused by reason, fanned; their frames: frames, sent,
-late, gone). From the first frame that arrived on, a source has sent fresh + missing frames. The
-last object, whose channel is null, counts frames that name no channel of this host, and events for
-a channel that had been closed.";
+that subscriptions forward: events, none, filtered, refused by reason, fanned; their frames: frames,
+sent, late, gone; failed runs of the filter). From the first frame that arrived on, a source has
+sent fresh + missing frames. The last object, whose channel is null, counts frames that name no
+channel of this host, and events for a channel that had been closed.";
 
 fn attribute(text: &str) -> Result<(u8, u64), String> {
     let (number, value) = pair(text)?;
@@ -172,6 +200,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     match &args.command {
         Command::Open(args) => open(args),
         Command::Forward(args) => forward(args),
+        Command::Filter(args) => filter(args),
         Command::Pub(args) => publish(args),
         Command::List(args) => list(args),
     }
@@ -212,6 +241,17 @@ fn joined(name: &str) -> Result<Ecalls, Failure> {
             "no channel {name:?} is open on this host: `ecalls channel open {name} ...` opens it"
         ))
     })
+}
+
+fn filter(args: &FilterArgs) -> Outcome {
+    let ecalls = joined(&args.channel)?;
+    let source = args.file.as_deref().map(text::read).transpose()?;
+    let given = source
+        .as_ref()
+        .map(|one| (one.name.as_str(), one.text.as_str()));
+    let warnings = set_out(&ecalls, &args.channel, given, &args.attributes)?;
+    warnings.iter().for_each(note);
+    Ok(())
 }
 
 fn forward(args: &ForwardArgs) -> Outcome {
@@ -365,12 +405,14 @@ struct SinkRow {
 struct Remote {
     events: u64,
     none: u64,
+    filtered: u64,
     refused: Pairs<u64>,
     fanned: u64,
     frames: u64,
     sent: u64,
     late: u64,
     gone: u64,
+    failed: u64,
 }
 
 impl SinkRow {
@@ -389,12 +431,14 @@ impl Remote {
         Remote {
             events: out.events,
             none: out.none,
+            filtered: out.filtered,
             refused: named(&REMOTE_REASON_NAMES, &out.refused),
             fanned: out.fanned,
             frames: out.frames,
             sent: out.sent,
             late: out.late,
             gone: out.gone,
+            failed: out.failed,
         }
     }
 }
@@ -520,12 +564,18 @@ fn print(out: &mut Output, rows: &[Row]) -> Outcome {
                 sink.failed
             ));
         }
-        let Remote { events, none, .. } = row.remote;
+        let Remote {
+            events,
+            none,
+            filtered,
+            ..
+        } = row.remote;
         if events > 0 {
             let refused = row.remote.refused.0.iter();
             let refused: Vec<_> = refused.map(|(name, n)| format!(", {name} {n}")).collect();
             table.note(format!(
-                "forwarded: {} of {events} events in {} frames; no sink {none}{}",
+                "forwarded: {} of {events} events in {} frames; no sink {none}, filtered \
+                 {filtered}{}",
                 row.remote.fanned,
                 row.remote.sent,
                 refused.concat()

@@ -58,6 +58,7 @@ const ONLY_IN_HEADERS: &[&str] = &[
     "ecalls_refused",
     "ecalls_service_view",
     "ecalls_lane_source",
+    "ecalls_sink_told",
     "ecalls_subscription_view",
     "ecalls_channel_view",
     "ecalls_queue_view",

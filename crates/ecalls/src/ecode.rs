@@ -4,7 +4,7 @@
 use ::ecode::Compiled;
 use ::ecode::bpf::Options;
 use ::ecode::data_format::output_format;
-use ::ecode::diagnostic::Diagnostics;
+use ::ecode::diagnostic::{Diagnostic, Diagnostics};
 use ::ecode::environment::Environment;
 use ::ecode::source::Source;
 use ecalls_abi::service::SERVICE_USER;
@@ -41,6 +41,32 @@ pub(crate) fn compile_service(source: &Source) -> Result<(Tracepoint, Compiled)>
     Ok((tracepoint, compiled))
 }
 
+/// Compiles a filter of the sinks of a channel, whose service has this format and these kinds, with
+/// the names of the sinks' attributes; and the compiler's warnings.
+///
+/// # Errors
+/// [`Error::Ecode`].
+pub(crate) fn compile_filter(
+    service: &ServiceStat,
+    source: &Source,
+    attributes: &[String],
+) -> Result<(Handler, Vec<String>)> {
+    let info = &service.info;
+    let mut environment = environment(info, info.format(), false, &[])?;
+    environment.sinks = Some(attributes.to_vec());
+    let wrong = |told: Diagnostics| Error::Ecode(told.render(source).trim_end().to_owned());
+    let compiled = ::ecode::compile(source, &environment).map_err(wrong)?;
+    let warnings = compiled.warnings.iter().map(|one| rendered(one, source));
+    let warnings = warnings.collect();
+    let handler = Handler::new(&compiled.program, Some(compiled.object), source.clone())?;
+    Ok((handler, warnings))
+}
+
+fn rendered(warning: &Diagnostic, source: &Source) -> String {
+    let rendered = Diagnostics::new(vec![warning.clone()]).render(source);
+    rendered.trim_end().to_owned()
+}
+
 /// The environment of one subscription's handlers.
 #[derive(Clone, Debug)]
 pub(crate) struct Surroundings {
@@ -75,10 +101,7 @@ impl Surroundings {
         let warnings: Vec<String> = checked
             .warnings
             .iter()
-            .map(|one| {
-                let rendered = Diagnostics::new(vec![one.clone()]).render(source);
-                rendered.trim_end().to_owned()
-            })
+            .map(|one| rendered(one, source))
             .collect();
         let handler = if self.ecalls.core().is_ok() {
             let compiled = checked.emit(&Options::default()).map_err(wrong)?;

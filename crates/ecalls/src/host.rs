@@ -11,6 +11,7 @@ use ::ecode::source::Source;
 use ecalls_abi::service::ServiceInfo;
 use ecalls_kernel::access::{self, Access};
 use ecalls_kernel::core::Core;
+use ecalls_kernel::lane::{Kept, Numbers};
 use ecalls_kernel::stat::ServiceStat;
 use ecalls_ring::Event;
 
@@ -148,6 +149,30 @@ impl Ecalls {
     /// that is taken; [`crate::Error::Denied`].
     pub fn provide_ecode(&self, name: &str, text: &str) -> Result<Provider> {
         Provider::add_ecode(self, &Source::new(name, text))
+    }
+
+    /// Makes a text in E-code, with its name in messages, the filter (OUT) of a channel among
+    /// hosts, or removes it; for the crate `ecalls-channel`, which describes it. Returns the
+    /// compiler's warnings.
+    ///
+    /// # Errors
+    /// [`crate::Error::Ecode`] with all errors in the text; those of [`Numbers::set_out`].
+    #[doc(hidden)]
+    pub fn set_out(
+        &self,
+        channel: &Numbers,
+        text: Option<(&str, &str)>,
+        attributes: &[String],
+        kept: &mut Kept,
+    ) -> Result<Vec<String>> {
+        let Some((name, text)) = text else {
+            return channel.set_out(None, kept).map(|()| Vec::new());
+        };
+        let service = self.access.service_stat(channel.channel().service)?;
+        let source = Source::new(name, text);
+        let (handler, warnings) = crate::ecode::compile_filter(&service, &source, attributes)?;
+        channel.set_out(Some(&handler), kept)?;
+        Ok(warnings)
     }
 
     /// Raises an event of an application service by its name. Returns the number of subscriptions

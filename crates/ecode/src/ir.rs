@@ -48,6 +48,9 @@ pub struct Program {
     pub fuel_wanted: Option<u64>,
     /// The depth of nested loops; 1 if no loop is within another.
     pub loop_depth: u32,
+    /// Whether the text accepts sinks (`accept`, `best`): then those that it does not accept get
+    /// nothing. Otherwise those that it does not reject get the event.
+    pub accepts: bool,
 }
 
 impl Program {

@@ -96,6 +96,8 @@ struct Lowering<'t> {
     /// The end of the part of the input that the program reads.
     input: u32,
     state: State,
+    /// Whether a sink may be accepted so far.
+    accepts: bool,
     /// The blocks that `break` and `continue` leave.
     on_break: Option<Label>,
     on_continue: Option<Label>,
@@ -120,6 +122,7 @@ impl<'t> Lowering<'t> {
             locals_most: 0,
             input: 0,
             state: State::default(),
+            accepts: false,
             on_break: None,
             on_continue: None,
             on_return: None,
@@ -146,6 +149,7 @@ impl<'t> Lowering<'t> {
             fuel_most: None,
             fuel_wanted: None,
             loop_depth: self.loops_most,
+            accepts: self.accepts,
         })
     }
 

@@ -597,6 +597,7 @@ pub(crate) const STRUCTS: &[Struct] = &[
             host,
             epoch,
             sinks,
+            out,
             owner_start,
             owner,
             uid,
@@ -632,8 +633,11 @@ pub(crate) const STRUCTS: &[Struct] = &[
     describe!(
         "ecalls_lane_out",
         sink::LaneOut,
-        [events, none, refused, fanned, frames, sent, late, gone]
+        [
+            events, none, filtered, refused, fanned, frames, sent, late, gone, failed, fault
+        ]
     ),
+    describe!("ecalls_sink_told", sink::SinkTold, [id, told_ns, value]),
     describe!("ecalls_effect", ecode::Effect, [kind, number, value]),
     describe!(
         "ecalls_frame",
@@ -712,7 +716,8 @@ pub(crate) const CONSTANTS: &[Constant] = constants! {
         USERS_MAX;
     lane: LANE_CHANNELS LANE_SOURCES FRAME_SIZE FRAME_VERSION FRAME_MALFORMED FRAME_FORMAT
         FRAME_OWN FRAME_CLOSED FRAME_DUPLICATE FRAME_STALE FRAME_SOURCES FRAME_REASONS;
-    sink: SINKS_MAX LANE_BUFFER REMOTE_FULL REMOTE_SIZE REMOTE_FAILED REMOTE_CLOSED
+    sink: SINKS_MAX LANE_BUFFER OUT_SET_SHIFT OUT_ACCEPTS_SHIFT OUT_PLACE_SHIFT
+        REMOTE_FULL REMOTE_SIZE REMOTE_FAILED REMOTE_CLOSED
         REMOTE_REASONS;
     wire: WIRE_MAGIC WIRE_VERSION WIRE_PORT WIRE_ATTRIBUTES WIRE_KINDS;
     audience: AUDIENCE_ROWS AUDIENCE_MAX AUDIENCE_PID AUDIENCE_UID AUDIENCE_FREE AUDIENCE_USED

@@ -15,7 +15,7 @@ mod compiled;
 mod variables;
 
 use std::mem::{offset_of, size_of};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -27,7 +27,7 @@ use ecalls_abi::version::{ACTIONS_MAX, SUBSCRIPTIONS_MAX};
 use libbpf_rs::{MapCore, MapFlags};
 
 pub use self::compiled::{Handler, Parts, asks};
-pub(crate) use self::variables::{STATE_NAME, Variables};
+pub(crate) use self::variables::{STATE_NAME, Variables, take_over};
 use crate::core::Core;
 use crate::ecode::{Maps, load_handler};
 use crate::error::{Error, Result};
@@ -134,8 +134,8 @@ impl Handlers {
         if handler.effects && self.effects.is_empty() {
             self.effects = core.attached(Role::Effects)?;
         }
-        let memory = variables::take_over(&handler.state, kept)?;
-        let program = load(core, handler, memory.as_deref())?;
+        let memory = take_over(&handler.state, kept)?;
+        let program = load(core, handler, memory.as_deref(), None)?;
         let key = place_of(index, action, place).to_ne_bytes();
         core.map("ecodes")?
             .update(&key, &program.as_raw_fd().to_ne_bytes(), MapFlags::ANY)
@@ -155,13 +155,19 @@ fn place_of(index: u32, action: u32, place: u32) -> u32 {
     2 * (index * ACTIONS_MAX as u32 + action) + place
 }
 
-fn load(core: &Core, handler: &Handler, memory: Option<&Variables>) -> Result<OwnedFd> {
+/// Loads a handler. `sinks`: the table of those that it chooses among.
+pub(crate) fn load(
+    core: &Core,
+    handler: &Handler,
+    memory: Option<&Variables>,
+    sinks: Option<BorrowedFd<'_>>,
+) -> Result<OwnedFd> {
     let maps = Maps {
         frame: core.map("frames")?.as_fd(),
         event: core.map("current_events")?.as_fd(),
         state: memory.map(|memory| memory.map.as_fd()),
         attributes: Some(core.map("attributes")?.as_fd()),
-        sinks: None,
+        sinks,
     };
     let object = handler.object.as_ref().ok_or_else(|| Error::Invalid {
         what: "a handler in E-code",

@@ -11,6 +11,7 @@
 //! one host is one source for the others, whatever number of programs publish.
 
 mod carry;
+mod filter;
 mod sink;
 
 use std::net::IpAddr;
@@ -24,6 +25,7 @@ use ecalls_abi::wire::text_id;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use zerocopy::{FromBytes, IntoBytes};
 
+pub use self::filter::Kept;
 use crate::core::Core;
 use crate::core::lane::carry::Carrier;
 use crate::core::lane::sink::Sinks;
@@ -245,9 +247,16 @@ fn attach(core: &Core, interface: Interface, index: u32) -> Result<([OwnedFd; 2]
     let egress = interface.attach(core.program("lane_egress")?, Way::Out)?;
     let carrier = Carrier::start(sink::outs(core)?, index, interface)?;
     let buffer = carrier.buffer().as_fd().as_raw_fd().to_ne_bytes();
-    core.map("lane_rings")?
-        .update(&index.to_ne_bytes(), &buffer, MapFlags::ANY)
-        .map_err(|error| Error::from_bpf("handing a buffer to the kernel", &error))?;
+    let table = filter::table()?;
+    let inner = [
+        ("lane_rings", buffer),
+        ("lane_tables", table.as_fd().as_raw_fd().to_ne_bytes()),
+    ];
+    for (outer, inner) in inner {
+        core.map(outer)?
+            .update(&index.to_ne_bytes(), &inner, MapFlags::ANY)
+            .map_err(|error| Error::from_bpf("handing a buffer to the kernel", &error))?;
+    }
     Ok(([ingress, egress], carrier))
 }
 
@@ -293,6 +302,7 @@ fn forget(core: &Core, rows: &Rows, index: u32) -> Result<()> {
     rows.table.set(index, &LaneChannel::default())?;
     // An absent entry is no error.
     let _ = core.map("lane_rings")?.delete(&index.to_ne_bytes());
+    filter::clear(core, index)?;
     let sources = core.map("lane_sources")?;
     for (key, _) in sources_of(core, row.id)? {
         sources.delete(key.as_bytes()).map_err(failed)?;

@@ -314,6 +314,8 @@ pub const MAPS: &[&str] = &[
     "lane_outs",
     "lane_packets",
     "lane_rings",
+    "lane_filters",
+    "lane_tables",
 ];
 
 /// The maps that only one part has, and that part.
@@ -337,6 +339,8 @@ pub const PART_MAPS: &[(&str, &str)] = &[
     ("lane_outs", "lane"),
     ("lane_packets", "lane"),
     ("lane_rings", "lane"),
+    ("lane_filters", "lane"),
+    ("lane_tables", "lane"),
 ];
 
 /// The part that has this map; `None`: the map belongs to the core.

@@ -140,6 +140,7 @@ pub(crate) fn program(random: &mut Random, size: i32) -> Program {
         fuel_most: None,
         fuel_wanted: None,
         loop_depth: 6,
+        accepts: false,
     }
 }
 

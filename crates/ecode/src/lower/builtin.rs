@@ -63,7 +63,10 @@ impl<'t> Lowering<'t> {
                 let now = self.frame(at::NOW);
                 self.binary(Operator::Subtract, now, told)
             }
-            Builtin::Accept => self.judge_sink(a, at::ACCEPTED, at::REJECTED),
+            Builtin::Accept => {
+                self.accepts = true;
+                self.judge_sink(a, at::ACCEPTED, at::REJECTED)
+            }
             Builtin::Reject => self.judge_sink(a, at::REJECTED, at::ACCEPTED),
             Builtin::Once(memory) => self.once(memory, a, b)?,
             Builtin::Signal => self.request(effect::SIGNAL, a, [b, ZERO, ZERO]),

@@ -60,6 +60,7 @@ impl<'t> Lowering<'t> {
         sink: VariableId,
         key: &'t Expression,
     ) -> Lowered<()> {
+        self.accepts = true;
         let span = self.span;
         let count = self.value(count)?;
         let count = Operand::Register(self.copy(count));

@@ -38,10 +38,12 @@ const _: () = assert!(
 pub struct Handler {
     /// `None`: the daemon compiles the text.
     pub(super) object: Option<Object>,
-    pub(super) state: State,
-    pub(super) fuel: u32,
-    pub(super) output_bytes: u32,
-    pub(super) effects: bool,
+    pub(crate) state: State,
+    pub(crate) fuel: u32,
+    pub(crate) output_bytes: u32,
+    pub(crate) effects: bool,
+    /// Whether it accepts sinks.
+    pub(crate) accepts: bool,
     pub(super) source: Source,
     attributes: Vec<String>,
 }
@@ -89,6 +91,7 @@ impl Handler {
             fuel: program.fuel.max(1),
             output_bytes: program.output,
             effects: asks(&program.body),
+            accepts: program.accepts,
             source,
             attributes: Vec::new(),
         })
@@ -138,6 +141,7 @@ impl Handler {
             fuel: parts.fuel.max(1),
             output_bytes: parts.output_bytes,
             effects: parts.effects,
+            accepts: false,
             source,
             attributes: Vec::new(),
         })

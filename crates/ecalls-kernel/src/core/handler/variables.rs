@@ -57,7 +57,7 @@ impl Variables {
 
 /// The memory of a new handler: that of the former one, if its content is the same; else its own,
 /// with the values of the variables that both have.
-pub(super) fn take_over(
+pub(crate) fn take_over(
     state: &State,
     kept: Option<(State, Option<Arc<Variables>>)>,
 ) -> Result<Option<Arc<Variables>>> {

@@ -1,0 +1,258 @@
+//! The filter of a channel at the source (OUT): E-code that sees an event and all sinks, and
+//! chooses those that get it, before there is a packet. Needs root.
+//!
+//! Each test has a network namespace of its own with nothing but its loopback interface, on which
+//! the sinks are addresses.
+
+#![allow(unsafe_code, reason = "the harness moves threads between namespaces")]
+
+mod harness;
+
+use std::net::{IpAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ecalls::{Ecalls, Raise};
+use ecalls_abi::sink::{LaneOut, REMOTE_FULL};
+use ecalls_abi::wire::{WIRE_PORT, text_id};
+use ecalls_channel::Channel;
+use ecalls_channel::frame::{self, Origin, Submission};
+use ecalls_channel::source::{LaneStat, channels};
+use harness::{core, own_network, wait_until};
+
+const FORMAT: &str = "u64 value";
+
+/// The number of the attribute `load` in the frames of sinks.
+const LOAD: u8 = 3;
+const NAMES: [&str; 4] = ["a", "b", "c", "load"];
+
+/// A channel with the sinks 127.0.0.2 and 127.0.0.3, and a service whose events go there.
+struct Stage {
+    ecalls: Ecalls,
+    channel: Channel,
+    name: String,
+    source: String,
+    sinks: [UdpSocket; 2],
+    told: u64,
+    events: u64,
+    _service: ecalls::Service,
+    _subscription: ecalls::Subscription,
+}
+
+impl Stage {
+    fn set(name: &str) -> Option<Stage> {
+        let ecalls = core()?;
+        own_network();
+        let name = format!("{name}-{}", std::process::id());
+        let source = format!("{name}-src");
+        let channel = Channel::open(&ecalls, &name, FORMAT, "", "lo").expect("it");
+        let service = ecalls.register_service(&source, FORMAT, "low high");
+        let builder = ecalls.subscribe(&source).expect("it").remote(&name);
+        let sinks = [2, 3].map(|number| {
+            let address = IpAddr::from([127, 0, 0, number]);
+            channel.add_sink(address).expect("it");
+            UdpSocket::bind((address, WIRE_PORT)).expect("root may")
+        });
+        Some(Stage {
+            _subscription: builder.install().expect("a subscription"),
+            _service: service.expect("a service"),
+            ecalls,
+            channel,
+            name,
+            source,
+            sinks,
+            told: 0,
+            events: 0,
+        })
+    }
+
+    fn stat(&self) -> LaneStat {
+        let (all, ..) = channels(&self.ecalls).expect("the channels");
+        let own = all.into_iter().find(|stat| stat.name == self.name);
+        own.expect("it is open")
+    }
+
+    /// The sink tells its load, with a frame of its own on the channel.
+    fn tell(&mut self, sink: usize, load: u64) {
+        self.told += 1;
+        let origin = Origin {
+            channel: text_id(&self.name),
+            format: text_id(FORMAT),
+            host: 0x0200_0000_0000 + sink as u64,
+            epoch: 1,
+            sequence: self.told,
+        };
+        let submission = Submission {
+            data: vec![0; 8],
+            attributes: vec![(LOAD, load)],
+            ..Submission::default()
+        };
+        let bytes = frame::write(&origin, &submission).expect("a frame");
+        let raised = self.stat().count.raised;
+        self.sinks[sink]
+            .send_to(&bytes, ("127.0.0.1", WIRE_PORT))
+            .expect("sent");
+        wait_until("it has arrived", || self.stat().count.raised == raised + 1);
+    }
+
+    /// Frames so far to each sink, once everything that was raised has left the buffer.
+    fn sent(&self) -> [u64; 2] {
+        let left =
+            |out: &LaneOut| out.none + out.filtered + out.fanned + out.refused.iter().sum::<u64>();
+        wait_until("the events have left the buffer", || {
+            left(&self.stat().out) >= self.events
+        });
+        let stat = self.stat();
+        let out = stat.out;
+        assert_eq!((out.events, left(&out)), (self.events, self.events));
+        assert_eq!(out.frames, out.sent + out.late + out.gone, "{out:?}");
+        let sent = [0, 1].map(|sink: usize| stat.sinks[sink].sent);
+        assert_eq!(sent[0] + sent[1], out.sent, "{out:?}");
+        sent
+    }
+
+    /// The sinks to which an event with this value goes.
+    fn chosen(&mut self, value: u64) -> [u64; 2] {
+        let before = self.sent();
+        self.raise(value);
+        let after = self.sent();
+        [0, 1].map(|sink: usize| after[sink] - before[sink])
+    }
+
+    fn raise(&mut self, value: u64) {
+        let data = value.to_ne_bytes();
+        let offered = self.ecalls.raise(&self.source, &Raise::new(&data));
+        assert_eq!(offered.expect("raised"), 1);
+        self.events += 1;
+    }
+
+    fn filter(&self, text: &str) {
+        let warnings = self.channel.set_out(text, &NAMES).expect("a filter");
+        assert!(warnings.is_empty(), "{warnings:?}");
+    }
+}
+
+#[test]
+fn a_filter_sees_the_event_and_what_the_sinks_have_told() {
+    let Some(mut stage) = Stage::set("told") else {
+        return;
+    };
+    stage.filter(
+        "for (s in sinks)
+             if (s.load > 0 && s.load <= (long)value && age(s) < 60000000000)
+                 accept(s);",
+    );
+    assert_eq!(stage.chosen(100), [0, 0], "nobody has told anything");
+    stage.tell(0, 10);
+    stage.tell(1, 20);
+    assert_eq!(stage.chosen(9), [0, 0]);
+    assert_eq!(stage.chosen(15), [1, 0]);
+    assert_eq!(stage.chosen(20), [1, 1]);
+    stage.tell(0, 30);
+    assert_eq!(stage.chosen(20), [0, 1]);
+    let out = stage.stat().out;
+    assert_eq!((out.filtered, out.fanned, out.failed), (2, 3, 0));
+}
+
+#[test]
+fn without_accept_those_that_are_not_rejected_get_it_and_best_accepts() {
+    let Some(mut stage) = Stage::set("modes") else {
+        return;
+    };
+    stage.tell(0, 10);
+    stage.tell(1, 20);
+    assert_eq!(stage.chosen(1), [1, 1], "without a filter all");
+    stage.filter("for (s in sinks) if (s.load > (long)value) reject(s);");
+    assert_eq!(stage.chosen(15), [1, 0]);
+    assert_eq!(stage.chosen(25), [1, 1]);
+    stage.filter("best(1, -sink.load);");
+    assert_eq!(stage.chosen(0), [1, 0]);
+    stage.tell(0, 90);
+    assert_eq!(stage.chosen(0), [0, 1]);
+    stage.filter("for (s in sinks) if (s.id == value) accept(s);");
+    assert_eq!(stage.chosen(1), [0, 1]);
+    assert_eq!(stage.chosen(7), [0, 0]);
+    stage.filter("return value > 5;");
+    assert_eq!(stage.chosen(5), [0, 0]);
+    assert_eq!(stage.chosen(6), [1, 1]);
+    stage.channel.clear_out().expect("it is open");
+    assert_eq!(stage.chosen(5), [1, 1]);
+}
+
+#[test]
+fn a_filter_that_is_replaced_keeps_its_variables() {
+    let Some(mut stage) = Stage::set("kept") else {
+        return;
+    };
+    stage.filter("static u64 seen; seen++; return seen <= 2;");
+    let sent: Vec<_> = (0..3).map(|_| stage.chosen(0)[0]).collect();
+    assert_eq!(sent, [1, 1, 0]);
+    stage.filter("static u64 seen; seen++; return seen > 4;");
+    let sent: Vec<_> = (0..3).map(|_| stage.chosen(0)[0]).collect();
+    assert_eq!(sent, [0, 1, 1], "seen goes on from 3");
+}
+
+#[test]
+fn a_filter_that_fails_loses_no_event() {
+    let Some(mut stage) = Stage::set("fails") else {
+        return;
+    };
+    let text = "u32 a[2]; a[0] = 0; a[1] = 0; for (s in sinks) reject(s); return a[value & 7] + 1;";
+    let warnings = stage.channel.set_out(text, &NAMES).expect("a filter");
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert_eq!(stage.chosen(1), [0, 0]);
+    assert_eq!(stage.chosen(5), [1, 1]);
+    let out = stage.stat().out;
+    assert_eq!((out.failed, out.filtered), (1, 1));
+    assert_ne!(out.fault, 0);
+}
+
+#[test]
+fn what_is_no_filter_is_refused_and_the_former_one_remains() {
+    let Some(mut stage) = Stage::set("refused") else {
+        return;
+    };
+    stage.filter("for (s in sinks) if (s.id == 0) accept(s);");
+    for text in [
+        "return no_such_name;",
+        "for (s in sinks) if (s.nothing > 1) reject(s);",
+        "struct output { u64 x; }; output.x = 1;",
+        "signal(40, 1);",
+        "defer(10);",
+    ] {
+        let refused = stage.channel.set_out(text, &NAMES);
+        assert!(refused.is_err(), "{text}");
+    }
+    assert_eq!(stage.chosen(0), [1, 0]);
+}
+
+#[test]
+fn each_event_of_a_flood_is_filtered_by_the_former_filter_or_by_the_new_one() {
+    let Some(mut stage) = Stage::set("flood") else {
+        return;
+    };
+    let texts = [0, 1].map(|id| format!("for (s in sinks) if (s.id == {id}) accept(s);"));
+    stage.filter(&texts[0]);
+    let done = AtomicBool::new(false);
+    let (ecalls, source) = (stage.ecalls.clone(), stage.source.clone());
+    let raised = std::thread::scope(|scope| {
+        let flood = scope.spawn(|| {
+            let mut raised = 0;
+            while !done.load(Ordering::Relaxed) {
+                ecalls.raise(&source, &Raise::new(&[0; 8])).expect("raised");
+                raised += 1;
+            }
+            raised
+        });
+        for turn in 1..=20 {
+            stage.filter(&texts[turn % 2]);
+        }
+        done.store(true, Ordering::Relaxed);
+        flood.join().expect("it does not panic")
+    });
+    stage.events += raised;
+    let sent = stage.sent();
+    let out = stage.stat().out;
+    assert_eq!((out.filtered, out.failed), (0, 0), "{out:?}");
+    assert_eq!(out.fanned + out.refused[REMOTE_FULL], raised);
+    assert_eq!(out.sent, out.fanned, "each to one sink: {sent:?}");
+}
