@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use algorithms::full;
 use ecalls_abi::downcall::ATTRIBUTES;
 use ecalls_abi::lane::{FRAME_MALFORMED, FRAME_SIZE, FRAME_VERSION, Window};
-use ecalls_abi::version::DATA_INLINE;
+use ecalls_abi::version::DATA_MAX;
 use ecalls_abi::wire::{WIRE_ATTRIBUTES, WIRE_KINDS, WIRE_VERSION, Wire};
 use ecalls_abi::zerocopy::{FromBytes, IntoBytes};
 use proptest::prelude::*;
@@ -115,7 +115,7 @@ proptest! {
     fn any_header_that_passes_has_only_possible_values(
         bytes in prop::collection::vec(any::<u8>(), size_of::<Wire>()),
         small in any::<u64>(),
-        size in 0..=DATA_INLINE as u16 + 2,
+        size in 0..=DATA_MAX as u16 + 2,
         spare in 0..3u32,
     ) {
         let mut wire = Wire::read_from_bytes(&bytes).expect("the size");
@@ -131,7 +131,7 @@ proptest! {
             *number &= if small >> 16 & 7 == 7 { 63 } else { 31 };
         }
         let given = size_of::<Wire>() as u32 + u32::from(size) + (spare / 2);
-        let is_whole = usize::from(size) <= DATA_INLINE && spare < 2;
+        let is_whole = usize::from(size) <= DATA_MAX && spare < 2;
         let is_possible = wire.channel != 0 && wire.host != 0 && wire.epoch != 0
             && wire.sequence != 0 && wire.request == 0 && wire.sinks == 0
             && wire.kind < WIRE_KINDS && wire.attributes <= WIRE_ATTRIBUTES as u32
