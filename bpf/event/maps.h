@@ -169,7 +169,7 @@ struct current {
 	u32 expired; /* 1 + the CPU whose queue's timer has expired on this one; 0: none */
 	u32 runs;    /* number of times that the dispatcher ran here */
 	u32 left;    /* 1: it stopped within `mask`, and continues when triggered */
-	u32 calls;   /* handlers called in this run of the dispatcher */
+	u32 calls;   /* tail calls in this run of the dispatcher */
 	u32 locked;  /* 1: raised under a scheduler lock: start no timer, no thread */
 	u32 pad1;
 	/* The outcome of the chain that is running; it is not on the stack, because there the

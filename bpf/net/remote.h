@@ -96,6 +96,7 @@ static __always_inline u64 remote_choose(void *ctx, struct current *c, u32 row, 
 	f->accepted = 0;
 	f->rejected = 0;
 	f->zero = 0;
+	c->calls++; /* the second tail call of this handler */
 	remote_call(ctx, 2 * row + (u32)(call >> ECALLS_OUT_PLACE_SHIFT));
 	barrier();
 	if (f->fault) {

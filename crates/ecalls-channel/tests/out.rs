@@ -256,3 +256,32 @@ fn each_event_of_a_flood_is_filtered_by_the_former_filter_or_by_the_new_one() {
     assert_eq!(out.fanned + out.refused[REMOTE_FULL], raised);
     assert_eq!(out.sent, out.fanned, "each to one sink: {sent:?}");
 }
+
+#[test]
+fn chains_of_one_event_never_make_more_tail_calls_than_the_kernel_permits() {
+    const CHAINS: usize = 40;
+    let Some(mut stage) = Stage::set("out-chains") else {
+        return;
+    };
+    let subscribe = || stage.ecalls.subscribe(&stage.source).expect("it");
+    let twice = subscribe().remote(&stage.name).remote(&stage.name);
+    let error = twice.install().expect_err("two").to_string();
+    assert!(error.contains("one in a chain"), "{error}");
+    let more = (1..CHAINS).map(|_| subscribe().remote(&stage.name).install());
+    let more: Vec<_> = more.map(|one| one.expect("a subscription")).collect();
+    stage.filter("return 0;");
+    let data = 1u64.to_ne_bytes();
+    let offered = stage.ecalls.raise(&stage.source, &Raise::new(&data));
+    assert_eq!(offered.expect("raised"), CHAINS as i64);
+    stage.events += CHAINS as u64;
+    assert_eq!(
+        stage.sent(),
+        [0, 0],
+        "a filter that is not called chooses all"
+    );
+    assert_eq!(
+        (stage.stat().out.filtered, stage.stat().out.failed),
+        (CHAINS as u64, 0)
+    );
+    drop(more);
+}

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ecalls_abi::channel::{Id, STATE_ACTIVE, STATE_DEAD, STATE_FREE, STATE_SETUP};
 use ecalls_abi::downcall::DEFER_SWITCH;
 use ecalls_abi::ecode::HANDLER_ECODE;
+use ecalls_abi::handler::HANDLER_REMOTE;
 use ecalls_abi::service::{SERVICE_TIMER, SLOW_CHAIN, Service};
 use ecalls_abi::subscription::{
     ACTION_HANDLER, ACTION_MEMORY, ACTION_SIGNAL, ACTION_THREAD, ACTION_USER, Action, Subscription,
@@ -354,7 +355,20 @@ fn check(request: &Request) -> Result<()> {
             });
         }
     }
-    Ok(())
+    // Each may call its channel's filter, and the kernel allows so many tail calls in a run.
+    let remotes = request.actions.iter().filter(|action| is_remote(action));
+    match remotes.count() {
+        0 | 1 => Ok(()),
+        more => Err(Error::Invalid {
+            what: "the number of channels to which a chain sends",
+            given: more.to_string(),
+            expected: "one in a chain: further channels take further subscriptions",
+        }),
+    }
+}
+
+fn is_remote(action: &Action) -> bool {
+    action.kind == ACTION_HANDLER && action.handler == HANDLER_REMOTE
 }
 
 /// Checks that each action that is a handler in E-code has its program, and that no other has one.
