@@ -140,7 +140,9 @@ fn check_event(event: &Event, entries: u32) {
 /// An event with up to 4 KiB of data, or one that a reader skips.
 fn sized(value: u64) -> Event {
     let mut event = Event::default();
-    event.set_data(&[1; 4096][..(value % 4096) as usize]).expect("few bytes");
+    event
+        .set_data(&[1; 4096][..(value % 4096) as usize])
+        .expect("few bytes");
     event.flags = if value % 7 == 1 { EVENT_VOID } else { 0 };
     event
 }
@@ -176,7 +178,10 @@ fn ring(script: &mut Script<'_>) -> Option<()> {
                     reader = next;
                 }
                 if reader.is_ready() {
-                    reader.next().iter().for_each(|event| check_event(event, EVENTS));
+                    reader
+                        .next()
+                        .iter()
+                        .for_each(|event| check_event(event, EVENTS));
                 }
             }
         }
