@@ -86,7 +86,8 @@ fn three_threads_that_yield_share_two_cpus() {
         let had = beside_one_that_ends(3);
         println!("three that yield: {had:?} ms of 2 s");
         let least = had.iter().min().expect("three");
-        assert!(had.iter().all(|had| had * 2 < least * 3), "{had:?}");
+        // One that kept a CPU to itself would have twice as much; 1.5 times is seen by chance.
+        assert!(had.iter().all(|had| had * 4 < least * 7), "{had:?}");
     }
     stage.end();
 }
