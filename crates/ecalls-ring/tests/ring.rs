@@ -226,7 +226,7 @@ fn slots_are_no_ring() {
 /// of its producer, and no wake-up is lost (a lost one would end in the time-out).
 #[test]
 fn threads_lose_no_event_and_no_wake_up() {
-    const EACH: u64 = if cfg!(miri) { 20 } else { 30_000 };
+    const EACH: u64 = if cfg!(miri) { 7 } else { 30_000 };
     let words = Arc::new(ring(64));
     let (wake, descriptor) = std::sync::mpsc::channel();
     let producers: Vec<_> = (0..3u64)

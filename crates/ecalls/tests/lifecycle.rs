@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use ecalls::downcall::Call;
 use ecalls::timer::Timer;
 use ecalls::{Ecalls, Flow, Handler, Raise};
-use harness::{PATIENCE, assert_all_adds_up, core, may_load, wait_until};
+use harness::{PATIENCE, assert_all_adds_up, core_of_this_test, may_load, wait_until};
 use limit::Running;
 use rustix::process::Uid;
 use rustix::thread::set_thread_res_uid;
@@ -165,7 +165,7 @@ fn completed_core_is_used_without_privileges(before: &[(u32, String)]) {
 }
 
 fn core_is_gone_with_its_last_user(before: &[(u32, String)]) {
-    let ecalls = core().expect("root");
+    let ecalls = core_of_this_test().expect("root");
     assert!(ecalls.core().expect("hosted here").loaded_here());
     assert!(!left(before).is_empty(), "it is there");
     drop(ecalls);
@@ -175,7 +175,7 @@ fn core_is_gone_with_its_last_user(before: &[(u32, String)]) {
 fn core_survives_the_program_that_loaded_it(before: &[(u32, String)]) {
     let mut loader = start("quiet");
     loader.lines().find("ready", PATIENCE);
-    let ecalls = core().expect("root");
+    let ecalls = core_of_this_test().expect("root");
     assert!(!ecalls.core().expect("hosted here").loaded_here(), "joined");
     assert_eq!(
         ecalls
@@ -212,7 +212,7 @@ fn core_survives_the_program_that_loaded_it(before: &[(u32, String)]) {
 /// Several programs want a part at the same time, and all of them are killed: the core lives on
 /// here, and what they have set up in its maps works with the part that is loaded next.
 fn parts_are_shared_and_loaded_anew_after_their_holders(before: &[(u32, String)]) {
-    let ecalls = core().expect("root");
+    let ecalls = core_of_this_test().expect("root");
     let programs = || {
         let programs = ecalls_kernel::residue();
         programs

@@ -343,6 +343,7 @@ fn large_event_arrives_whole_behind_many_handlers() {
 /// others whole.
 #[test]
 fn reader_that_stops_amid_large_events_loses_none_uncounted() {
+    const ROUNDS: usize = 15;
     let Some(ecalls) = core() else { return };
     let _alone = alone();
     let (service, name) = raw_service(&ecalls);
@@ -350,7 +351,7 @@ fn reader_that_stops_amid_large_events_loses_none_uncounted() {
     let builder = ecalls.subscribe(&name).expect("the service");
     let subscription = builder.memory(&ring).install().expect("a subscription");
     let (mut read, mut raised) = (0, 0);
-    for round in 0..50usize {
+    for round in 0..ROUNDS {
         for at in 0..7 {
             let sent = data(DATA_LARGE - round * 7 - at);
             service.raise(&Raise::new(&sent)).expect("raised");
@@ -367,7 +368,11 @@ fn reader_that_stops_amid_large_events_loses_none_uncounted() {
         (read + lost, count.offered, count.delivered),
         (raised, raised, read)
     );
-    assert_eq!(read, 50 * 3, "three of them fit into 1024 entries");
+    assert_eq!(
+        read,
+        3 * ROUNDS as u64,
+        "three of them fit into 1024 entries"
+    );
     assert_all_adds_up(&ecalls, service.index());
 }
 

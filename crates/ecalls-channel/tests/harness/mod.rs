@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use ecalls::Ecalls;
@@ -16,13 +17,17 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// How long to wait for something that should not happen.
 pub(crate) const QUIET: Duration = Duration::from_millis(60);
 
-/// The core, or None where the test may not run: without `ECALLS_TEST_ROOT`.
+/// The core, or None where the test may not run: without `ECALLS_TEST_ROOT`. The first one stays
+/// until the process ends: to load one anew for each test costs seconds on an emulated machine.
 pub(crate) fn core() -> Option<Ecalls> {
+    static FIRST: OnceLock<Ecalls> = OnceLock::new();
     if std::env::var_os("ECALLS_TEST_ROOT").is_none() {
         eprintln!("skipped: needs root and ECALLS_TEST_ROOT=1");
         return None;
     }
-    Some(Ecalls::host().expect("root can open the core on a supported kernel"))
+    let core = Ecalls::host().expect("root can open the core on a supported kernel");
+    FIRST.get_or_init(|| core.clone());
+    Some(core)
 }
 
 /// Moves this thread into a new network namespace, which ends with it.

@@ -6,6 +6,7 @@
 pub(crate) mod cgroup;
 pub(crate) mod stage;
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -39,8 +40,17 @@ pub(crate) fn may_load() -> bool {
     true
 }
 
-/// The core, or None where the test may not run.
+/// The core, or None where the test may not run. The first one stays until the process ends: to
+/// load one anew for each test costs seconds on an emulated machine.
 pub(crate) fn core() -> Option<Ecalls> {
+    static FIRST: OnceLock<Ecalls> = OnceLock::new();
+    let core = core_of_this_test()?;
+    FIRST.get_or_init(|| core.clone());
+    Some(core)
+}
+
+/// The same, which ends with the last handle.
+pub(crate) fn core_of_this_test() -> Option<Ecalls> {
     may_load().then(|| Ecalls::host().expect("root can open the core on a supported kernel"))
 }
 
