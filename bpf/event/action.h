@@ -55,12 +55,13 @@ static __always_inline void delivery(struct outcome *o, int result, u32 channel)
 }
 
 /* Calls the E-code program of an action. Returns HANDLER_*. */
-__noinline int run_ecode(void *ctx __arg_ctx, struct current *c,
-			 const struct ecalls_subscription *s, u32 index, u32 action) {
+static __always_inline int call_program(void *ctx, struct current *c,
+					const struct ecalls_subscription *s, u32 index,
+					u32 action) {
 	struct ecalls_frame *f = frame_of_cpu();
 	u32 place;
 
-	if (!c || !s || !f)
+	if (!f)
 		return HANDLER_STOP;
 	c->call.result = HANDLER_CONTINUE;
 	place = ecode_begin(c, s, f, index, action);
@@ -70,6 +71,12 @@ __noinline int run_ecode(void *ctx __arg_ctx, struct current *c,
 	if (*(volatile s32 *)&c->call.result == HANDLER_MISSING)
 		return HANDLER_MISSING;
 	return ecode_end(c, f, index, action);
+}
+
+/* The same as a function of its own, which costs its caller no stack. */
+__noinline int run_ecode(void *ctx __arg_ctx, struct current *c,
+			 const struct ecalls_subscription *s, u32 index, u32 action) {
+	return c && s ? call_program(ctx, c, s, index, action) : HANDLER_STOP;
 }
 
 /* Calls a kernel handler. Returns true if the next action runs. */

@@ -139,9 +139,9 @@ int BPF_PROG(deliver, int nonce) {
 	if (!c || (nonce != TRIGGER_DIRECT && nonce != TRIGGER_DRAIN))
 		return 0;
 	direct = c->direct;
-	if (direct == DIRECT_FILTERS) {
+	if (direct >= DIRECT_FILTERS) {
 		c->direct = 0;
-		return walk_filters(ctx, c);
+		return direct == DIRECT_FILTER ? offer_filter(ctx, c) : walk_filters(ctx, c);
 	}
 	again = c->left;
 	if (!again && !direct && c->busy)

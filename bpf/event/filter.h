@@ -54,7 +54,7 @@ __noinline int filter_run(void *ctx __arg_ctx, struct current *c, u32 index) {
 	c->call.action = 0;
 	c->outcome = (struct outcome){};
 	n->handlers++;
-	result = run_ecode(ctx, c, s, index, 0);
+	result = call_program(ctx, c, s, index, 0);
 	if (result != HANDLER_CONTINUE) {
 		filter_ended(c, s, index, n, result);
 		return 0;
@@ -78,6 +78,18 @@ __noinline int walk_filters(void *ctx __arg_ctx, struct current *c) {
 	if (!c)
 		return 0;
 	walk_lists(ctx, c, 0, filter_chain);
+	return 0;
+}
+
+/* The same for an event that only one subscription may want. */
+__noinline int offer_filter(void *ctx __arg_ctx, struct current *c) {
+	u32 index;
+
+	if (!c)
+		return 0;
+	index = c->walk.sole;
+	if (offer(c, index, false))
+		filter_run(ctx, c, index);
 	return 0;
 }
 

@@ -262,14 +262,33 @@ static __always_inline bool raise_waits(struct current *c, u32 cpu) {
 	return *(volatile u32 *)&c->waits && queue_waits(cpu);
 }
 
-/* Offers the current event to plain subscriptions and filters. Returns false if the program of the
- * filters did not run. */
-static __always_inline bool raise_filtered(struct current *c) {
+/* Offers the current event to plain subscriptions and filters, `which` of DIRECT_*. Returns false
+ * if the program of the filters did not run. */
+static __always_inline bool raise_filtered(struct current *c, u32 which) {
 	barrier();
-	c->direct = DIRECT_FILTERS;
+	c->direct = which;
 	barrier();
 	bpf_modify_return_test_tp(TRIGGER_DIRECT);
 	return !*(volatile u32 *)&c->direct;
+}
+
+/* Offers the current event to each subscription in its lists; all of them are plain, or with `slow`
+ * some are filters. Most often there is one: then there is no walk. Returns false if the program of
+ * the filters did not run. */
+static __always_inline bool raise_offered(struct current *c, const struct ecalls_service *s,
+					  u32 list, u32 slow) {
+	bool sole = !c->walk.audience && s->count[list & 1] == 1;
+	u32 index = s->list[list & 1][0];
+
+	walk_begin(c, list);
+	c->walk.sole = index;
+	if (slow)
+		return raise_filtered(c, sole ? DIRECT_FILTER : DIRECT_FILTERS);
+	if (sole)
+		offer(c, index, false);
+	else
+		walk_plain(c);
+	return true;
 }
 
 /* Delivers the current event at once, to the service's list `list` and to its audience. */
@@ -282,10 +301,7 @@ static __always_inline int raise_now(const struct raise *r, struct current *c,
 	if (!RAISE_PLAIN || slow > ECALLS_SLOW_FILTERS || !raise_is_plain(c, s)) {
 		result = raise_dispatched(r, c, s);
 	} else {
-		walk_begin(c, list);
-		if (!slow)
-			walk_plain(c);
-		if (!slow || raise_filtered(c)) {
+		if (raise_offered(c, s, list, slow)) {
 			result = *(volatile u32 *)&c->walk.offered;
 			raise_counted(n, result);
 			barrier();

@@ -8,7 +8,8 @@
  * which it calls handlers. raise() itself walks if no subscription has more to do than one put into
  * memory (`plain`): then an event needs neither the queue nor the dispatcher, and this is what
  * makes a raise cheap. If there are filters in E-code as well, the third one (filter.h) walks,
- * which needs no queue either. All have set `busy`, so nothing else on this CPU uses the current
+ * which needs no queue either. Where the only list has one subscription, the last two do not walk
+ * but offer the event to it. All have set `busy`, so nothing else on this CPU uses the current
  * event.
  *
  * The dispatcher may stop between two subscriptions and go on in a later run; so the position is

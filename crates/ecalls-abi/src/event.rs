@@ -41,7 +41,11 @@ pub const ENTRY_DATA: usize = 248;
 /// Entries that an event with `size` bytes of data takes in a ring or slot.
 #[inline]
 pub const fn entries(size: usize) -> usize {
-    1 + size.saturating_sub(DATA_INLINE).div_ceil(ENTRY_DATA)
+    // Nearly all events: no division.
+    if size <= DATA_INLINE {
+        return 1;
+    }
+    1 + (size - DATA_INLINE).div_ceil(ENTRY_DATA)
 }
 
 /// `struct ecalls_event`.

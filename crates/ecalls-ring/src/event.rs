@@ -29,7 +29,16 @@ impl Event {
         self.long = Some(long);
     }
 
+    /// Has the record's own data only.
+    #[inline]
+    pub(crate) fn forget_long(&mut self) {
+        if self.long.is_some() {
+            self.long = None;
+        }
+    }
+
     /// The record, for its words to be filled in.
+    #[inline]
     pub(crate) fn record_mut(&mut self) -> &mut Record {
         &mut self.record
     }

@@ -164,32 +164,49 @@ impl<W: Words> Iterator for RingReader<W> {
     /// The next complete event. Its `sequence` is its position + 1.
     #[inline]
     fn next(&mut self) -> Option<Event> {
+        // One variable from the beginning to the return, so that it is built where the caller wants
+        // it: an event is more than four cache lines.
+        let mut next = Some(Event::default());
+        if !next.as_mut().is_some_and(|event| self.take_into(event)) {
+            next = None;
+        }
+        next
+    }
+}
+
+impl<W: Words> RingReader<W> {
+    /// Copies the next complete event into `event`, in place of what that held, and returns whether
+    /// there was one. If not, the content of `event` has no meaning.
+    ///
+    /// This is the one copy of an event on its way to a program; [`Iterator::next`] makes it, too.
+    #[inline]
+    pub fn take_into(&mut self, event: &mut Event) -> bool {
         // Events without data are passed over; each has an entry.
         for _ in 0..self.capacity {
             let (words, front, capacity) = (self.words.words(), self.front, self.capacity);
             let sequence = front.wrapping_add(1);
-            let first = entry(words, capacity, front)?;
+            let Some(first) = entry(words, capacity, front) else {
+                return false;
+            };
             if first[SEQUENCE].load(Ordering::Acquire) != sequence {
-                return None;
+                return false;
             }
             if first[FLAGS].load(Ordering::Relaxed) as u32 & EVENT_VOID != 0 {
                 self.pass(entries_of(first, capacity as usize));
                 continue;
             }
             let further = |i| entry(words, capacity, front.wrapping_add(i as u64));
-            let event = load_event(first, further, capacity as usize, sequence);
+            load_event(event, first, further, capacity as usize, sequence);
             fence(Ordering::Acquire);
             if first[SEQUENCE].load(Ordering::Relaxed) != sequence {
-                return None;
+                return false;
             }
             self.pass(entries(event.size as usize));
-            return Some(event);
+            return true;
         }
-        None
+        false
     }
-}
 
-impl<W: Words> RingReader<W> {
     /// Leaves the event at `front`, of so many entries, to the producers.
     #[inline]
     fn pass(&mut self, count: usize) {

@@ -233,13 +233,14 @@ fn seen_at_start(words: &[AtomicU64], slot: usize, width: u32) -> u64 {
 fn copy(words: &[AtomicU64], slot: usize, width: u32) -> Option<Event> {
     let further = |i| entry(words, slot, width, i);
     let first = further(0)?;
+    let mut event = Event::default();
     for _ in 0..RETRIES {
         let sequence = first[SEQUENCE].load(Ordering::Acquire);
         if !sequence.is_multiple_of(2) {
             core::hint::spin_loop();
             continue;
         }
-        let event = load_event(first, further, width as usize, sequence);
+        load_event(&mut event, first, further, width as usize, sequence);
         fence(Ordering::Acquire);
         if first[SEQUENCE].load(Ordering::Relaxed) == sequence {
             return Some(event);

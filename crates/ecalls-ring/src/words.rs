@@ -244,21 +244,23 @@ pub(crate) fn entries_of(first: &Entry, most: usize) -> usize {
     entries(size)
 }
 
-/// Copies an event by relaxed loads; the caller validates `sequence` before and after. `further(i)`
-/// is the entry i behind `first`, from 1 to `most` - 1.
+/// Copies an event into `event` by relaxed loads; the caller validates `sequence` before and after.
+/// `further(i)` is the entry i behind `first`, from 1 to `most` - 1.
 ///
 /// Data words that the event does not use are not copied, since they contain those of an older
 /// event. They become 0. A size beyond `most` entries is that of garbage: then the record's own
 /// data is all that there is.
 #[inline]
 pub(crate) fn load_event<'a>(
+    event: &mut Event,
     first: &Entry,
     further: impl Fn(usize) -> Option<&'a Entry>,
     most: usize,
     sequence: u64,
-) -> Event {
-    let mut event = Event::default();
+) {
+    event.forget_long();
     let words: &mut [u64; ELEMENT_WORDS] = transmute_mut!(event.record_mut());
+    words[EVENT_HEAD..].fill(0);
     words[SEQUENCE] = sequence;
     for i in (SEQUENCE + 1..EVENT_HEAD).filter(|i| is_copied(*i)) {
         words[i] = first[i].load(Ordering::Relaxed);
@@ -274,9 +276,8 @@ pub(crate) fn load_event<'a>(
         *word = from.load(Ordering::Relaxed);
     }
     if size > DATA_INLINE {
-        load_further(&mut event, further, most);
+        load_further(event, further, most);
     }
-    event
 }
 
 /// The same for the data beyond the record.
@@ -394,7 +395,11 @@ mod tests {
 
     fn load(words: &[AtomicU64], most: usize) -> Event {
         let first = entry_at(words, 0).expect("it has 4");
-        load_event(first, |i| entry_at(words, i), most, 5)
+        // What it held before leaves no trace.
+        let mut event = Event::default();
+        event.set_data(&[0xbb; 600]).expect("it fits");
+        load_event(&mut event, first, |i| entry_at(words, i), most, 5);
+        event
     }
 
     #[test]

@@ -51,6 +51,28 @@ fn at_position(position: u64, mut event: Event) -> Event {
 }
 
 #[test]
+fn an_event_that_is_kept_for_all_holds_nothing_of_the_former_one() {
+    let words = ring(64);
+    let (writer, mut reader) = (
+        RingWriter::new(&words).unwrap(),
+        RingReader::new(&words).unwrap(),
+    );
+    let mut kept = sized(1, 600, 7);
+    assert!(!reader.take_into(&mut kept));
+    let sizes = [168, 8, 600, 0, 40];
+    for (id, size) in (0..).zip(sizes) {
+        writer.push(&sized(id, size, id)).unwrap();
+    }
+    let mut position = 0;
+    for (id, size) in (0..).zip(sizes) {
+        assert!(reader.take_into(&mut kept));
+        assert_eq!(kept, at_position(position, sized(id, size, id)));
+        position += entries(size) as u64;
+    }
+    assert!(!reader.take_into(&mut kept));
+}
+
+#[test]
 fn events_come_out_whole_and_in_order_of_arrival() {
     let words = ring(64);
     let (writer, mut reader) = (

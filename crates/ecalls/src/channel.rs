@@ -173,14 +173,25 @@ impl Channel {
 
     /// The next event, without waiting and without a system call. `None`: there is none.
     pub fn try_recv(&mut self) -> Option<Event> {
-        loop {
-            let event = self.next_waiting()?;
-            if !self.keep_late && event.deadline().is_some() && event.is_late(now_ns()) {
-                self.late += 1;
-                continue;
-            }
-            return Some(event);
+        // One variable, as in RingReader::next.
+        let mut next = Some(Event::default());
+        if !next.as_mut().is_some_and(|event| self.try_recv_into(event)) {
+            next = None;
         }
+        next
+    }
+
+    /// The same, into `event` in place of what that held, and returns whether there was one. If
+    /// not, the content of `event` has no meaning. A program that keeps one event for all gets each
+    /// by one copy.
+    pub fn try_recv_into(&mut self, event: &mut Event) -> bool {
+        while self.next_waiting(event) {
+            if self.keep_late || event.deadline().is_none() || !event.is_late(now_ns()) {
+                return true;
+            }
+            self.late += 1;
+        }
+        false
     }
 
     /// The next event; sleeps while there is none.
@@ -272,7 +283,24 @@ impl Channel {
         self.late
     }
 
-    fn next_waiting(&mut self) -> Option<Event> {
+    #[inline]
+    fn next_waiting(&mut self, event: &mut Event) -> bool {
+        // The usual case: most events have no deadline, or the same relative one.
+        if let Reader::Ring(ring) = &mut self.reader
+            && self.ordered.is_empty()
+            && ring.is_in_order(ORDERED_MAX)
+        {
+            return ring.take_into(event);
+        }
+        self.next_collected().is_some_and(|next| {
+            *event = next;
+            true
+        })
+    }
+
+    /// The next of several events that are taken together.
+    #[inline(never)]
+    fn next_collected(&mut self) -> Option<Event> {
         match &mut self.reader {
             Reader::Slots(slots) => {
                 if self.taken.is_empty() {
@@ -282,10 +310,6 @@ impl Channel {
                 self.taken.pop_front()
             }
             Reader::Ring(ring) => {
-                // The usual case: most events have no deadline, or the same relative one.
-                if self.ordered.is_empty() && ring.is_in_order(ORDERED_MAX) {
-                    return ring.next();
-                }
                 while self.ordered.len() < self.ordered.capacity() {
                     let Some(event) = ring.next() else { break };
                     self.ordered.push(event.deadline(), event);

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use ecalls::socket::Interest;
-use ecalls::{ChannelBuilder, Ecalls, SlotUse, Subscription};
+use ecalls::{ChannelBuilder, Ecalls, Event, SlotUse, Subscription};
 use ecalls_kernel::baseline::Ringbuf;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -138,7 +138,14 @@ fn ours(
         builder = builder.ecode(text);
     }
     let subscription = builder.memory(&channel).install()?;
-    let reader = Reader::start(service, PACE, move || while channel.try_recv().is_some() {})?;
+    let mut event = Event::default();
+    let reader = Reader::start(
+        service,
+        PACE,
+        move || {
+            while channel.try_recv_into(&mut event) {}
+        },
+    )?;
     Ok(Ok(Running::Ours {
         _subscription: Box::new(subscription),
         _reader: reader,
