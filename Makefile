@@ -11,6 +11,7 @@ UNITDIR ?= $(PREFIX)/lib/systemd/system
 
 # where cargo put what is installed
 BUILD ?= target/release
+RELAY ?= target/relay/release/ecalls-relay
 
 bindir = $(DESTDIR)$(PREFIX)/bin
 sbindir = $(DESTDIR)$(PREFIX)/sbin
@@ -23,6 +24,7 @@ unitdir = $(DESTDIR)$(UNITDIR)
 sysusersdir = $(DESTDIR)$(PREFIX)/lib/sysusers.d
 tmpfilesdir = $(DESTDIR)$(PREFIX)/lib/tmpfiles.d
 configuration = $(DESTDIR)$(SYSCONFDIR)/ecalls/ecallsd.toml
+relay_configuration = $(dir $(configuration))relay.toml
 
 version = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 soname = $(shell sed -n 's/^const SONAME.*"\(.*\)";/\1/p' crates/ecalls-c/build.rs)
@@ -36,18 +38,20 @@ headers = $(notdir $(wildcard abi/*.h))
 service_headers = $(wildcard abi/*.h) $(patsubst bpf/%,%,$(wildcard $(addprefix bpf/,*.h event/*.h lib/*.h ecalls/*.h)))
 libbpf_headers = bpf_helpers.h bpf_helper_defs.h bpf_tracing.h bpf_core_read.h
 libbpf = $(dir $(firstword $(wildcard $(BUILD)/build/libbpf-sys-*/out/include/bpf/bpf_helpers.h)))
-manuals = $(notdir $(wildcard doc/man/*.[1-8]))
+manuals = $(filter-out ecalls-relay.8,$(notdir $(wildcard doc/man/*.[1-8])))
 units = $(notdir $(wildcard etc/systemd/*.service etc/systemd/*.socket))
 
 # where rustup puts Rust, in case the shell does not know
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help build arm64 demo check test nightly lint format bench soak deb clean
+.PHONY: help build relay arm64 demo check test nightly lint format bench soak deb clean
 .PHONY: install install-command install-bench install-daemon install-library install-service
+.PHONY: install-relay
 .PHONY: install-manual uninstall
 
 help:
 	@echo "make build      compile everything (target/release/ecalls)"
+	@echo "make relay      the relay to other hosts, and its tests (Zenoh: ten minutes the first time)"
 	@echo "make arm64      the same for arm64, on another machine (target/aarch64-unknown-linux-gnu)"
 	@echo "make demo       see it work: a web server's events, then schedulers side by side (root)"
 	@echo "make test       every check that this machine can run (root runs more)"
@@ -65,6 +69,11 @@ help:
 build:
 	tools/setup build
 	cargo build --release
+
+relay:
+	tools/setup build test
+	cargo build --release --manifest-path crates/ecalls-relay/Cargo.toml --target-dir target/relay
+	tools/test relay
 
 arm64:
 	tools/setup build arm64
@@ -124,6 +133,7 @@ format:
 	tools/setup build test
 	cargo fmt --all
 	cargo fmt --manifest-path tests/fuzz/Cargo.toml
+	cargo fmt --manifest-path crates/ecalls-relay/Cargo.toml
 	git ls-files 'abi/*.h' 'bpf/*.c' 'bpf/*.h' 'examples/service/*.c' | xargs clang-format-19 -i
 
 bench:
@@ -170,6 +180,19 @@ install-daemon:
 	install -m 644 etc/systemd/tmpfiles.conf $(tmpfilesdir)/ecallsd.conf
 	test -e $(configuration) || install -D -m 644 etc/ecallsd.toml $(configuration)
 
+# The relay, which is not part of `make install`: make relay && sudo make install-relay
+install-relay:
+	@test -x $(RELAY) || { echo "nothing to install yet: run make relay" >&2; exit 1; }
+	install -D -m 755 $(RELAY) $(sbindir)/ecalls-relay
+	install -d $(unitdir) $(sysusersdir)
+	sed 's|/usr/\(s*bin\)/|$(PREFIX)/\1/|' etc/relay/ecalls-relay.service \
+		>$(unitdir)/ecalls-relay.service
+	chmod 644 $(unitdir)/ecalls-relay.service
+	install -m 644 etc/relay/sysusers.conf $(sysusersdir)/ecalls-relay.conf
+	install -D -m 644 doc/man/ecalls-relay.8 $(mandir)/man8/ecalls-relay.8
+	test -e $(relay_configuration) || \
+		install -D -m 644 etc/relay/relay.toml $(relay_configuration)
+
 # The library under its full name, the name that programs ask for, and the name for linking.
 install-library:
 	@test -f $(BUILD)/libecalls.so || { echo "nothing to install yet: run make build" >&2; exit 1; }
@@ -210,6 +233,9 @@ uninstall:
 	rm -f $(sbindir)/ecallsd $(addprefix $(unitdir)/,$(units))
 	rm -f $(sysusersdir)/ecallsd.conf $(tmpfilesdir)/ecallsd.conf
 	! cmp -s etc/ecallsd.toml $(configuration) || rm $(configuration)
+	rm -f $(sbindir)/ecalls-relay $(unitdir)/ecalls-relay.service $(sysusersdir)/ecalls-relay.conf
+	rm -f $(mandir)/man8/ecalls-relay.8
+	! cmp -s etc/relay/relay.toml $(relay_configuration) || rm $(relay_configuration)
 	rm -f $(addprefix $(libdir)/,$(library) $(soname) libecalls.so libecalls.a)
 	rm -f $(libdir)/pkgconfig/ecalls.pc $(includedir)/ecalls.h
 	rm -f $(includedir)/ecalls-glib.h

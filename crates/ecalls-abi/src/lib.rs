@@ -27,6 +27,7 @@ pub mod fate;
 pub mod handler;
 pub mod lane;
 pub mod message;
+pub mod relay;
 pub mod sched;
 pub mod service;
 pub mod sink;

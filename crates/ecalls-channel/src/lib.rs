@@ -8,6 +8,9 @@
 //! channel's sinks ([`Channel::add_sink`]) by the action `remote` of a subscription. [`frame`] has
 //! their form between hosts.
 //!
+//! Hosts of a cluster find each other by the relay of each ([`cluster`]); without it, programs name
+//! the sinks' addresses.
+//!
 //! Frames are not repeated and not encrypted: a channel is for events that are small, frequent and
 //! soon replaced by the next one, among hosts of a network whose hosts are trusted. Each source
 //! numbers its frames, and each sink counts those that are missing ([`source`]).
@@ -16,8 +19,10 @@
 #![warn(missing_docs)]
 
 mod channel;
+pub mod cluster;
 pub mod frame;
 mod publisher;
+mod relay;
 pub mod source;
 
 pub use channel::{Channel, set_out};

@@ -19,8 +19,8 @@ pub struct Publisher {
     ecalls: Ecalls,
     name: String,
     numbers: Numbers,
-    /// Each with its number on the channel.
-    sinks: Vec<(u32, SocketAddr)>,
+    /// Each with its number on the channel; `None`: the channel's, at each event.
+    sinks: Option<Vec<(u32, SocketAddr)>>,
     /// One for each family of addresses among the sinks.
     ip4: Option<UdpSocket>,
     ip6: Option<UdpSocket>,
@@ -67,8 +67,35 @@ impl Publisher {
             ecalls: ecalls.clone(),
             name: name.to_owned(),
             numbers,
-            sinks: numbered,
+            sinks: Some(numbered),
         })
+    }
+
+    /// Prepares to submit events of channel `name` to its sinks, those of each moment: the hosts
+    /// that have been added ([`crate::Channel::add_sink`]), or that are in its cluster.
+    ///
+    /// # Errors
+    /// As [`Publisher::new`].
+    pub fn to_sinks(ecalls: &Ecalls, name: &str) -> Result<Publisher> {
+        let any = std::net::Ipv4Addr::UNSPECIFIED;
+        Ok(Publisher {
+            ip4: Some(sender(WIRE_PORT, any.into())?),
+            ip6: None,
+            sinks: None,
+            ..Publisher::new(ecalls, name, [])?
+        })
+    }
+
+    /// The sinks of this moment.
+    fn sinks(&self) -> Vec<(u32, SocketAddr)> {
+        if let Some(sinks) = &self.sinks {
+            return sinks.clone();
+        }
+        let numbered = (0..).zip(self.numbers.sinks());
+        let members = numbered.filter(|(_, sink)| sink.member != 0);
+        let addresses = members.filter_map(|(number, sink)| Some((number, sink.ip()?)));
+        let addresses = addresses.map(|(number, ip)| (number, SocketAddr::new(ip, WIRE_PORT)));
+        addresses.collect()
     }
 
     /// Submits an event. A sink that cannot be reached does not keep it from the others.
@@ -88,7 +115,8 @@ impl Publisher {
         // Before it has a number: what cannot be sent must not be missed.
         frame::write(&origin, submission)?;
         let mut failed = Vec::new();
-        for (number, sink) in &self.sinks {
+        let sinks = self.sinks();
+        for (number, sink) in &sinks {
             let sequence = self.numbers.next(*number);
             let bytes = frame::write(&Origin { sequence, ..origin }, submission)?;
             if let Err(error) = self.send(&bytes, *sink) {
@@ -97,7 +125,7 @@ impl Publisher {
             }
         }
         Ok(Sent {
-            sinks: self.sinks.len() - failed.len(),
+            sinks: sinks.len() - failed.len(),
             failed,
             offered: self.raise(submission)?,
         })

@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod chain;
 mod channel;
 mod completions;
 mod daemon;

@@ -11,7 +11,6 @@ mod socket;
 mod texts;
 
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use ecalls::timer::Timer;
@@ -26,10 +25,11 @@ pub(crate) use self::histogram::lower as bucket_from;
 use self::line::Lines;
 use self::socket::Sockets;
 use self::texts::Texts;
+use crate::chain::ChainArgs;
 use crate::exit::{Code, Failure, Outcome};
 use crate::output::{Dropped, Output, note};
 use crate::stop::{PATIENCE, Stop};
-use crate::{duration, handler, process};
+use crate::{duration, process};
 
 /// Events that may wait in the ring unless --ring says otherwise: half a megabyte, so that all the
 /// watches of a user fit within the memory that the daemon allows it.
@@ -51,23 +51,11 @@ pub(crate) struct Args {
     /// services: only events that are raised in the context of this process
     #[arg(long)]
     pid: Option<u32>,
-    /// Only events of this kind; the option may be repeated
-    #[arg(long = "kind", value_name = "KIND")]
-    kinds: Vec<String>,
     /// Discard events that are not delivered within this time, and count them as late
     #[arg(long, value_name = "TIME", value_parser = duration::parse_positive)]
     deadline: Option<Duration>,
-    /// A handler that runs in the kernel before an event is delivered; several run in the order
-    /// given
-    #[arg(long = "handler", value_name = "HANDLER", value_parser = handler::parse)]
-    handlers: Vec<Handler>,
-    /// Only events for which this E-code is true, evaluated in the kernel: an expression
-    /// (`bytes > 1000 && local_port == 80`) or a function body; the option may be repeated
-    #[arg(long = "where", value_name = "TEXT")]
-    conditions: Vec<String>,
-    /// A handler in E-code, read from this file; several run in the order given, before --where
-    #[arg(long = "ecode", value_name = "FILE")]
-    texts: Vec<PathBuf>,
+    #[command(flatten)]
+    chain: ChainArgs,
     /// End after this number of events
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
@@ -193,7 +181,7 @@ impl Watch {
             .channel()
             .ring(args.ring.next_power_of_two())
             .open()?;
-        let texts = Texts::read(args)?;
+        let texts = Texts(args.chain.texts()?);
         let subscription = subscribe(&ecalls, args, &texts, index, &channel)?;
         let period = args.every.filter(|_| index == SERVICE_CPU);
         let threshold = match args.threshold.or(period) {
@@ -264,7 +252,7 @@ impl Watch {
     /// Prints the counters. Returns whether handlers or texts have counted any event.
     fn end(&self, args: &Args, out: &mut Output, received: u64) -> Result<bool, Failure> {
         let counts = self.channel.histogram();
-        for handler in &args.handlers {
+        for handler in &args.chain.handlers {
             if let Handler::Histogram { field, shift } = handler {
                 histogram::print(out, field, *shift, &counts)?;
             }
@@ -370,10 +358,6 @@ fn subscribe(
     channel: &Channel,
 ) -> Result<Subscription, Failure> {
     let mut builder = ecalls.subscribe(&args.service)?;
-    if !args.kinds.is_empty() {
-        let kinds: Vec<&str> = args.kinds.iter().map(String::as_str).collect();
-        builder = builder.kinds(&kinds);
-    }
     // Data arrives while some other process is on the CPU, so for a socket this process is
     // meaningless.
     if let Some(pid) = args.pid.filter(|_| service != SERVICE_SOCKET) {
@@ -382,10 +366,7 @@ fn subscribe(
     if let Some(deadline) = args.deadline {
         builder = builder.deadline(deadline);
     }
-    for handler in &args.handlers {
-        builder = builder.handler(handler);
-    }
-    builder = texts.subscribe(builder);
+    builder = args.chain.subscribe(builder, &texts.0);
     let subscription = builder.report_to(channel).memory(channel).install()?;
     for warning in subscription.warnings() {
         note(warning);

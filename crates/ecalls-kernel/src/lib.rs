@@ -41,8 +41,8 @@ pub use core::{
 };
 pub use ecode::{environment, handwritten};
 pub use error::{Error, Result};
-pub use kernel::instance::{lock_path, socket_path};
-pub use kernel::interface::sender;
+pub use kernel::instance::{lock_path, relay_socket_path, socket_path};
+pub use kernel::interface::{ip4_of, sender};
 pub use kernel::peer::{has_read_all, peer_process, take_descriptors};
 pub use kernel::sys::{
     descriptor_of, enable_statistics, is_root, map_ids, may_host, now_ns, pidfd, wait_readable,

@@ -7,8 +7,8 @@
 use std::mem::offset_of;
 
 use ecalls_abi::{
-    audience, channel, coop, downcall, ecode, event, fate, handler, lane, message, sched, service,
-    sink, subscription, upload, user, version, wire,
+    audience, channel, coop, downcall, ecode, event, fate, handler, lane, message, relay, sched,
+    service, sink, subscription, upload, user, version, wire,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -638,6 +638,18 @@ pub(crate) const STRUCTS: &[Struct] = &[
         ]
     ),
     describe!("ecalls_sink_told", sink::SinkTold, [id, told_ns, value]),
+    describe!(
+        "ecalls_relay_message",
+        relay::RelayMessage,
+        [version, kind, size, reason, host, format, address, pad]
+    ),
+    describe!(
+        "ecalls_relay_channel",
+        relay::RelayChannel,
+        [
+            cluster, name, interface, format, kinds, creator, policy, pad
+        ]
+    ),
     describe!("ecalls_effect", ecode::Effect, [kind, number, value]),
     describe!(
         "ecalls_frame",
@@ -720,6 +732,9 @@ pub(crate) const CONSTANTS: &[Constant] = constants! {
         REMOTE_FULL REMOTE_SIZE REMOTE_FAILED REMOTE_CLOSED
         REMOTE_REASONS;
     wire: WIRE_MAGIC WIRE_VERSION WIRE_PORT WIRE_ATTRIBUTES WIRE_KINDS;
+    relay: RELAY_VERSION RELAY_MAX RELAY_ASK RELAY_ENTER RELAY_FOUND RELAY_NONE RELAY_ENTERED
+        RELAY_REFUSED RELAY_JOINED RELAY_LEFT RELAY_SETTLED RELAY_INVALID RELAY_TAKEN
+        RELAY_DIFFERS RELAY_NETWORK RELAY_FAST;
     audience: AUDIENCE_ROWS AUDIENCE_MAX AUDIENCE_PID AUDIENCE_UID AUDIENCE_FREE AUDIENCE_USED
         AUDIENCE_RETIRED;
     fate: FATES FATE_SELDOM_NS;

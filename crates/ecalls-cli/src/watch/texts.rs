@@ -1,24 +1,19 @@
-//! The E-code handlers of a watch: read at its start; at its end their counters are printed.
+//! The E-code handlers of a watch: at its end their counters are printed.
 //!
 //! `count`, `histogram` and the kernel handlers of these names share the 64 counters of the
 //! channel, so the meaning of a counter follows from which of these functions the texts use.
 
-use ecalls::SubscriptionBuilder;
 use ecode::lexer::{TokenKind, lex};
 use ecode::source::Source;
 use serde::Serialize;
 
-use super::Args;
 use super::histogram;
-use crate::exit::{Failure, Outcome};
+use crate::exit::Outcome;
 use crate::output::{Output, Table};
-
-/// Name of a text of the command line, for messages.
-const CONDITION: &str = "--where";
 
 /// All texts of a watch, in the order of its chain.
 #[derive(Debug)]
-pub(super) struct Texts(Vec<Source>);
+pub(super) struct Texts(pub(super) Vec<Source>);
 
 #[derive(Debug, Serialize)]
 struct Row {
@@ -28,28 +23,6 @@ struct Row {
 }
 
 impl Texts {
-    /// Reads the files.
-    pub(super) fn read(args: &Args) -> Result<Texts, Failure> {
-        let mut texts = Vec::new();
-        for path in &args.texts {
-            let name = path.display().to_string();
-            let text = std::fs::read_to_string(path)
-                .map_err(|error| Failure::usage(format!("reading {name}: {error}")))?;
-            texts.push(Source::new(name, text));
-        }
-        let conditions = args.conditions.iter();
-        texts.extend(conditions.map(|text| Source::new(CONDITION, text)));
-        Ok(Texts(texts))
-    }
-
-    /// Adds the texts as the next actions of the subscription.
-    pub(super) fn subscribe(&self, builder: SubscriptionBuilder) -> SubscriptionBuilder {
-        let texts = self.0.iter();
-        texts.fold(builder, |builder, text| {
-            builder.ecode_named(&text.name, &text.text)
-        })
-    }
-
     /// Prints their counters.
     pub(super) fn print(&self, out: &mut Output, counts: &[u64; 64]) -> Outcome {
         if self.name("histogram") {

@@ -104,7 +104,7 @@ fn a_wrong_text_is_shown_where_it_is_wrong() {
     refused(
         &["watch", "task", "--ecode", "/nowhere/x.ec", "--for", "1s"],
         2,
-        &["reading /nowhere/x.ec"],
+        &["/nowhere/x.ec: No such file"],
     );
 }
 

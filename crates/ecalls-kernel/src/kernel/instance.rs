@@ -2,8 +2,9 @@
 //!
 //! A machine usually has one core. `ECALLS_INSTANCE` names another one, with its own tables,
 //! channels, services, users and daemon: for the containers and network namespaces of a machine
-//! that are to be hosts of their own, though they share `/run`. The name selects the two paths by
-//! which a core is found; nothing else depends on it, and a process uses one instance.
+//! that are to be hosts of their own, though they share `/run`. The name selects the paths by
+//! which a core and its relay are found; nothing else depends on it, and a process uses one
+//! instance.
 //!
 //! An instance is a set of names, and no protection. Loading a core takes privileges over the whole
 //! machine, and the services of the kernel report the machine's events in each of its cores, to
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use ecalls_abi::message::SOCKET_PATH;
+use ecalls_abi::relay::RELAY_SOCKET_PATH;
 
 use crate::error::{Error, Result};
 
@@ -33,6 +35,8 @@ pub(crate) struct Paths {
     pub(crate) lock: PathBuf,
     /// The daemon's socket.
     socket: PathBuf,
+    /// The socket of the relay to other hosts.
+    relay: PathBuf,
 }
 
 impl Paths {
@@ -43,6 +47,7 @@ impl Paths {
                 name: None,
                 lock: "/run/ecalls.lock".into(),
                 socket: SOCKET_PATH.into(),
+                relay: RELAY_SOCKET_PATH.into(),
             });
         };
         let is_valid = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
@@ -57,6 +62,7 @@ impl Paths {
             name: Some(name.to_owned()),
             lock: format!("/run/ecalls@{name}.lock").into(),
             socket: format!("/run/ecalls@{name}/socket").into(),
+            relay: format!("/run/ecalls-relay@{name}/socket").into(),
         })
     }
 }
@@ -101,6 +107,14 @@ pub fn socket_path() -> Result<&'static Path> {
     Ok(&paths()?.socket)
 }
 
+/// The path of the socket of this instance's relay to other hosts.
+///
+/// # Errors
+/// [`Error::Invalid`] if the environment names no possible instance.
+pub fn relay_socket_path() -> Result<&'static Path> {
+    Ok(&paths()?.relay)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,6 +127,7 @@ mod tests {
         let lab = Paths::of(Some("lab_1-b")).expect("a name");
         assert_eq!(lab.lock, Path::new("/run/ecalls@lab_1-b.lock"));
         assert_eq!(lab.socket, Path::new("/run/ecalls@lab_1-b/socket"));
+        assert_eq!(lab.relay, Path::new("/run/ecalls-relay@lab_1-b/socket"));
     }
 
     #[test]

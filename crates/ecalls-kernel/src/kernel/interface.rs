@@ -162,21 +162,56 @@ impl PacketSocket {
 
 /// The hardware address of an interface and its kind, `ARPHRD_*`.
 fn address_of(socket: BorrowedFd<'_>, name: &str) -> Result<([u8; 6], u16)> {
-    // SAFETY: a plain struct, for which zeros are valid.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
-        *to = libc::c_char::from_ne_bytes([from]);
-    }
-    // SAFETY: `request` is the struct that this ioctl reads and writes, with a name that ends with
-    // 0: name_to_index() has accepted it.
-    let error = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFHWADDR, &raw mut request) };
-    if error < 0 {
-        return Err(Error::last_os("reading the address of an interface"));
-    }
-    // SAFETY: the ioctl has filled this member.
-    let found = unsafe { request.ifr_ifru.ifru_hwaddr };
+    let asked = ask(socket, name, libc::SIOCGIFHWADDR);
+    let found =
+        asked.map_err(|error| Error::from_io("reading the address of an interface", error))?;
     let address = std::array::from_fn(|at| found.sa_data[at].to_ne_bytes()[0]);
     Ok((address, found.sa_family))
+}
+
+/// The first IPv4 address of an interface of this network namespace; `None`: it has none.
+///
+/// # Errors
+/// [`Error::Invalid`] if there is no such interface.
+pub fn ip4_of(name: &str) -> Result<Option<Ipv4Addr>> {
+    let action = "reading the address of an interface";
+    Interface::named(name)?;
+    let socket = socket_with(
+        AddressFamily::INET,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .map_err(|errno| Error::from_io(action, errno.into()))?;
+    match ask(socket.as_fd(), name, libc::SIOCGIFADDR) {
+        // A port comes first.
+        Ok(found) => Ok(Some(Ipv4Addr::from(std::array::from_fn(|at| {
+            found.sa_data[2 + at].to_ne_bytes()[0]
+        })))),
+        Err(error) if error.raw_os_error() == Some(libc::EADDRNOTAVAIL) => Ok(None),
+        Err(error) => Err(Error::from_io(action, error)),
+    }
+}
+
+/// What the kernel answers to one of the requests for an address of an interface, whose name
+/// name_to_index() has accepted.
+fn ask(
+    socket: BorrowedFd<'_>,
+    name: &str,
+    request: libc::Ioctl,
+) -> std::io::Result<libc::sockaddr> {
+    // SAFETY: a plain struct, for which zeros are valid.
+    let mut asked: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in asked.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = libc::c_char::from_ne_bytes([from]);
+    }
+    // SAFETY: `asked` is the struct that these ioctls read and write, with a name that ends with 0.
+    let error = unsafe { libc::ioctl(socket.as_raw_fd(), request, &raw mut asked) };
+    if error < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: the ioctl has filled this member, which the requests for an address share.
+    Ok(unsafe { asked.ifr_ifru.ifru_hwaddr })
 }
 
 /// A socket that sends from `port` to addresses of the same family as `to`. It never sends parts of

@@ -1,0 +1,328 @@
+//! Channels of a cluster: the hosts that have the channel open are its sinks, by themselves.
+//!
+//! The relay of this host (ecalls-relay(8)) says which hosts join and leave. A thread makes them
+//! sinks of the channel and removes them. If the relay ends, the sinks stay: events go from kernel
+//! to kernel without it. The thread connects again, and when the relay has had time to find the
+//! others, sinks that it did not find are removed.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ecalls::Ecalls;
+use ecalls_abi::relay::{RELAY_FAST, RelayChannel};
+use ecalls_abi::text;
+use ecalls_abi::wire::text_id;
+use ecalls_kernel::{Error, Result, ip4_of};
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::Channel;
+use crate::relay::{Host, Relay, Told, wait};
+
+/// How long to wait before the next attempt to reach the relay, or to make a host a sink.
+const REST: Duration = Duration::from_secs(1);
+
+/// Which channel to open, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// The cluster's name.
+    pub cluster: &'a str,
+    /// The channel's name.
+    pub name: &'a str,
+    /// Format of the data and names of the kinds; `None`: those that other hosts have.
+    pub events: Option<(&'a str, &'a str)>,
+    /// The network interface of the lane; `None`: the one that the relay's configuration names.
+    pub interface: Option<&'a str>,
+}
+
+/// What happens to the hosts of a channel.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Change {
+    /// A host has the channel open: it is a sink now.
+    Joined(u64, Ipv4Addr),
+    /// It has no more.
+    Left(u64, Ipv4Addr),
+    /// A host has the channel open with another format: they do not exchange events.
+    Differs(u64, Ipv4Addr),
+    /// A host could not be made a sink; this is tried again.
+    Failed(u64, Ipv4Addr, Error),
+    /// The relay has ended: hosts that join and leave are not noticed until it is back.
+    RelayGone,
+    /// It is back.
+    RelayBack,
+}
+
+/// A channel of a cluster, open until it is dropped or the process ends.
+#[derive(Debug)]
+pub struct ClusterChannel {
+    channel: Arc<Channel>,
+    interface: String,
+    stop: Arc<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+    /// The process that has the thread.
+    process: u32,
+}
+
+impl ClusterChannel {
+    /// Opens the channel. `told` is called by a thread of its own for each change of the hosts.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`] if no relay runs, or if no host has the channel open and `events` does
+    /// not say what it is; [`Error::Invalid`] for a format that other hosts do not have, and
+    /// without an interface; those of [`Channel::open`].
+    pub fn open(
+        ecalls: &Ecalls,
+        wanted: &Wanted<'_>,
+        told: impl FnMut(Change) + Send + 'static,
+    ) -> Result<ClusterChannel> {
+        let relay = Relay::connect()?;
+        let (info, interface) = settle(&relay, wanted)?;
+        let (format, kinds) = (text::read(&info.format), text::read(&info.kinds));
+        let channel = Channel::open(ecalls, wanted.name, format, kinds, &interface)?;
+        let own = Host {
+            id: channel.host(),
+            address: ip4_of(&interface)?.map_or([0; 4], |ip| ip.octets()),
+            format: text_id(format),
+        };
+        relay.enter(&info, &own)?;
+        let failed = |source| Error::Os {
+            action: "starting to follow the hosts of a cluster",
+            source,
+        };
+        let stop = eventfd(0, EventfdFlags::CLOEXEC).map_err(|errno| failed(errno.into()))?;
+        let (channel, stop) = (Arc::new(channel), Arc::new(stop));
+        let mut following = Following {
+            channel: Arc::clone(&channel),
+            stop: Arc::clone(&stop),
+            info,
+            own,
+            hosts: BTreeMap::new(),
+            told,
+        };
+        let thread = std::thread::Builder::new()
+            .name("ecalls-cluster".to_owned())
+            .spawn(move || following.run(relay))
+            .map_err(failed)?;
+        Ok(ClusterChannel {
+            channel,
+            interface,
+            stop,
+            thread: Some(thread),
+            process: std::process::id(),
+        })
+    }
+
+    /// The channel.
+    pub fn channel(&self) -> &Channel {
+        &self.channel
+    }
+
+    /// The interface of its lane.
+    pub fn interface(&self) -> &str {
+        &self.interface
+    }
+}
+
+impl Drop for ClusterChannel {
+    fn drop(&mut self) {
+        // A forked child has a copy, whose thread is its parent's.
+        if self.process != std::process::id() {
+            return;
+        }
+        let _ = rustix::io::write(&*self.stop, &1u64.to_ne_bytes());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the channel is, and the interface of its lane.
+fn settle(relay: &Relay, wanted: &Wanted<'_>) -> Result<(RelayChannel, String)> {
+    let invalid = |what, given: &str, expected| Error::Invalid {
+        what,
+        given: format!("{given:?}"),
+        expected,
+    };
+    let asked = RelayChannel::named(wanted.cluster, wanted.name).ok_or_else(|| {
+        let expected = "1 to 31 letters, digits and . - _";
+        let given = format!("{}/{}", wanted.cluster, wanted.name);
+        invalid("the channel of a cluster", &given, expected)
+    })?;
+    let (found, mut info) = relay.ask(&asked)?;
+    match wanted.events {
+        None if !found => {
+            return Err(Error::Unknown {
+                what: "channel of this cluster",
+                name: wanted.name.to_owned(),
+                hint: "no host has it open; `ecalls channel create` says what it is".to_owned(),
+            });
+        }
+        None => {}
+        Some((format, kinds)) if found => {
+            let theirs = (text::read(&info.format), text::read(&info.kinds));
+            if theirs != (format, kinds) {
+                let expected = "what the other hosts have: `ecalls channel open` takes theirs";
+                let given = format!("{format}, kinds {kinds}");
+                return Err(invalid("the format of the channel", &given, expected));
+            }
+        }
+        Some((format, kinds)) => {
+            let written = text::write(&mut info.format, format)
+                .and_then(|()| text::write(&mut info.kinds, kinds));
+            let expected = "a format and kinds of at most 511 bytes each";
+            written.map_err(|_| invalid("the format of the channel", format, expected))?;
+            info.policy = RELAY_FAST;
+        }
+    }
+    let configured = text::read(&info.interface);
+    let interface = wanted.interface.unwrap_or(configured).to_owned();
+    if interface.is_empty() {
+        let expected = "one whose hosts are trusted: name it, or set it in the relay's \
+                        configuration ([lane] of /etc/ecalls/relay.toml)";
+        return Err(invalid("the network interface", "", expected));
+    }
+    Ok((info, interface))
+}
+
+/// How far a host is a sink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Sink,
+    /// It has another format, or is not on the lane.
+    Apart,
+    /// It could not be made one.
+    Failed,
+}
+
+/// What the thread has.
+struct Following<F> {
+    channel: Arc<Channel>,
+    stop: Arc<OwnedFd>,
+    info: RelayChannel,
+    own: Host,
+    /// The others, and whether this connection to the relay has told them.
+    hosts: BTreeMap<Host, (Standing, bool)>,
+    told: F,
+}
+
+impl<F: FnMut(Change)> Following<F> {
+    fn run(&mut self, first: Relay) {
+        let mut relay = Some(first);
+        loop {
+            if let Some(connected) = relay.take() {
+                if self.listen(&connected) {
+                    return;
+                }
+                (self.told)(Change::RelayGone);
+            }
+            if self.stopped(REST) {
+                return;
+            }
+            relay = Relay::connect().ok();
+            relay = relay.filter(|relay| relay.enter(&self.info, &self.own).is_ok());
+            if relay.is_some() {
+                for (_, is_told) in self.hosts.values_mut() {
+                    *is_told = false;
+                }
+                (self.told)(Change::RelayBack);
+            }
+        }
+    }
+
+    fn stopped(&self, time: Duration) -> bool {
+        let ready = wait(&[self.stop.as_fd()], Some(time));
+        ready.is_ok_and(|ready| ready == [true])
+    }
+
+    /// Follows the hosts until the relay ends. True: until this thread must.
+    fn listen(&mut self, relay: &Relay) -> bool {
+        loop {
+            let failed = self.hosts.values();
+            let failed = failed
+                .clone()
+                .any(|(standing, _)| *standing == Standing::Failed);
+            let time = failed.then_some(REST);
+            match wait(&[self.stop.as_fd(), relay.as_fd()], time).as_deref() {
+                Ok([true, _]) => return true,
+                Ok([_, true]) => match relay.receive() {
+                    Ok(Told::Host(host, true)) => self.joined(host),
+                    Ok(Told::Host(host, false)) => self.left(host),
+                    Ok(Told::Settled) => self.settled(),
+                    Ok(_) => {}
+                    Err(_) => return false,
+                },
+                Ok(_) => self.again(),
+                Err(_) => return false,
+            }
+        }
+    }
+
+    fn joined(&mut self, host: Host) {
+        if let Some((_, is_told)) = self.hosts.get_mut(&host) {
+            *is_told = true;
+            return;
+        }
+        let address = Ipv4Addr::from(host.address);
+        let standing = if host.format != self.own.format {
+            (self.told)(Change::Differs(host.id, address));
+            Standing::Apart
+        } else if host.address == [0; 4] {
+            (self.told)(Change::Joined(host.id, address));
+            Standing::Apart
+        } else {
+            match self.channel.add_sink(address.into()) {
+                Ok(()) => {
+                    (self.told)(Change::Joined(host.id, address));
+                    Standing::Sink
+                }
+                Err(error) => {
+                    (self.told)(Change::Failed(host.id, address, error));
+                    Standing::Failed
+                }
+            }
+        };
+        self.hosts.insert(host, (standing, true));
+    }
+
+    fn left(&mut self, host: Host) {
+        let Some((standing, _)) = self.hosts.remove(&host) else {
+            return;
+        };
+        let address = Ipv4Addr::from(host.address);
+        // It may have come back with the same address before this was noticed.
+        let sinks = self.hosts.iter();
+        let mut sinks = sinks.filter(|(_, (standing, _))| *standing == Standing::Sink);
+        let stays = sinks.any(|(other, _)| other.address == host.address);
+        if standing == Standing::Sink && !stays {
+            // It fails only if the channel has been closed.
+            let _ = self.channel.remove_sink(address.into());
+        }
+        (self.told)(Change::Left(host.id, address));
+    }
+
+    /// Hosts that this connection has not told are not there.
+    fn settled(&mut self) {
+        let gone = self.hosts.iter().filter(|(_, (_, is_told))| !is_told);
+        let gone: Vec<Host> = gone.map(|(host, _)| *host).collect();
+        for host in gone {
+            self.left(host);
+        }
+    }
+
+    /// Tries again what failed.
+    fn again(&mut self) {
+        let failed = self.hosts.iter_mut();
+        let failed = failed.filter(|(_, (standing, _))| *standing == Standing::Failed);
+        for (host, (standing, _)) in failed {
+            let address = Ipv4Addr::from(host.address);
+            if self.channel.add_sink(address.into()).is_ok() {
+                *standing = Standing::Sink;
+                (self.told)(Change::Joined(host.id, address));
+            }
+        }
+    }
+}

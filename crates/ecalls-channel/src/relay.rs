@@ -1,0 +1,217 @@
+//! The connection to this host's relay (abi/relay.h), which knows the hosts of a cluster.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use ecalls_abi::relay::{
+    RELAY_ASK, RELAY_DIFFERS, RELAY_ENTER, RELAY_ENTERED, RELAY_FOUND, RELAY_INVALID, RELAY_JOINED,
+    RELAY_LEFT, RELAY_MAX, RELAY_NONE, RELAY_REFUSED, RELAY_SETTLED, RELAY_TAKEN, RelayChannel,
+    RelayMessage,
+};
+use ecalls_abi::zerocopy::{FromBytes, IntoBytes};
+use ecalls_kernel::{Error, Result, relay_socket_path};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv,
+    send, socket_with,
+};
+
+/// How long the relay may take for an answer; it asks other hosts for 2 s.
+const ANSWER_TIME: Duration = Duration::from_secs(10);
+
+/// A connection, for one channel.
+#[derive(Debug)]
+pub(crate) struct Relay(OwnedFd);
+
+/// What the relay says.
+#[derive(Clone, Debug)]
+pub(crate) enum Told {
+    /// Whether a host has the channel that was asked for; what it is.
+    Channel(bool, Box<RelayChannel>),
+    Entered,
+    Refused(u32),
+    /// A host has the channel open, too; or has no more.
+    Host(Host, bool),
+    Settled,
+}
+
+/// Another host that has the channel open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Host {
+    pub(crate) id: u64,
+    /// Zeros: it is not on the lane.
+    pub(crate) address: [u8; 4],
+    pub(crate) format: u64,
+}
+
+impl Relay {
+    /// # Errors
+    /// [`Error::Unknown`] if no relay runs, [`Error::Denied`].
+    pub(crate) fn connect() -> Result<Relay> {
+        let path = relay_socket_path()?;
+        let failed = |errno: Errno| match errno {
+            Errno::NOENT | Errno::CONNREFUSED => Error::Unknown {
+                what: "relay",
+                name: path.display().to_string(),
+                hint:
+                    "start it (systemctl start ecalls-relay), or name an interface and the other \
+                       hosts' addresses instead of a cluster"
+                        .to_owned(),
+            },
+            Errno::ACCESS | Errno::PERM => Error::Denied {
+                action: "connecting to the relay",
+                privilege: "root",
+            },
+            _ => Error::Os {
+                action: "connecting to the relay",
+                source: errno.into(),
+            },
+        };
+        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None).map_err(failed)?;
+        let address = SocketAddrUnix::new(path).map_err(failed)?;
+        connect(&socket, &address).map_err(failed)?;
+        Ok(Relay(socket))
+    }
+
+    /// Asks which format the channel has, if a host has it open.
+    pub(crate) fn ask(&self, channel: &RelayChannel) -> Result<(bool, RelayChannel)> {
+        self.send(RelayMessage::new(RELAY_ASK, 0), channel)?;
+        match self.answer()? {
+            Told::Channel(found, channel) => Ok((found, *channel)),
+            Told::Refused(reason) => Err(refused(reason)),
+            _ => Err(closed()),
+        }
+    }
+
+    /// Says that this host has opened the channel.
+    pub(crate) fn enter(&self, channel: &RelayChannel, own: &Host) -> Result<()> {
+        let message = RelayMessage {
+            host: own.id,
+            format: own.format,
+            address: own.address,
+            ..RelayMessage::new(RELAY_ENTER, 0)
+        };
+        self.send(message, channel)?;
+        match self.answer()? {
+            Told::Entered => Ok(()),
+            Told::Refused(reason) => Err(refused(reason)),
+            _ => Err(closed()),
+        }
+    }
+
+    fn answer(&self) -> Result<Told> {
+        let ready = wait(&[self.0.as_fd()], Some(ANSWER_TIME))?;
+        match ready.first() {
+            Some(true) => self.receive(),
+            _ => Err(Error::Os {
+                action: "waiting for the relay",
+                source: std::io::ErrorKind::TimedOut.into(),
+            }),
+        }
+    }
+
+    fn send(&self, mut message: RelayMessage, channel: &RelayChannel) -> Result<()> {
+        let mut packet = [0u8; size_of::<RelayMessage>() + size_of::<RelayChannel>()];
+        message.size = packet.len() as u32;
+        let (head, rest) = packet.split_at_mut(size_of::<RelayMessage>());
+        head.copy_from_slice(message.as_bytes());
+        rest.copy_from_slice(channel.as_bytes());
+        match send(&self.0, &packet, SendFlags::NOSIGNAL) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(closed()),
+        }
+    }
+
+    /// What the relay says next; waits for it.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] if it has ended.
+    pub(crate) fn receive(&self) -> Result<Told> {
+        let mut packet = [0u8; RELAY_MAX];
+        let length = loop {
+            match recv(&self.0, &mut packet[..], RecvFlags::empty()) {
+                Ok((length, _)) => break length,
+                Err(Errno::INTR) => {}
+                Err(_) => return Err(closed()),
+            }
+        };
+        let parsed = RelayMessage::parse(&packet[..length]);
+        let (message, rest) = parsed.ok_or_else(closed)?;
+        let host = Host {
+            id: message.host,
+            address: message.address,
+            format: message.format,
+        };
+        match message.kind {
+            RELAY_FOUND | RELAY_NONE => {
+                let channel = RelayChannel::read_from_bytes(rest).map_err(|_| closed())?;
+                Ok(Told::Channel(
+                    message.kind == RELAY_FOUND,
+                    Box::new(channel),
+                ))
+            }
+            RELAY_ENTERED => Ok(Told::Entered),
+            RELAY_REFUSED => Ok(Told::Refused(message.reason)),
+            RELAY_JOINED => Ok(Told::Host(host, true)),
+            RELAY_LEFT => Ok(Told::Host(host, false)),
+            RELAY_SETTLED => Ok(Told::Settled),
+            _ => Err(closed()),
+        }
+    }
+}
+
+impl AsFd for Relay {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Which of them can be read; none after `time`.
+pub(crate) fn wait(fds: &[BorrowedFd<'_>], time: Option<Duration>) -> Result<Vec<bool>> {
+    let time = time.and_then(|time| Timespec::try_from(time).ok());
+    let polled = fds.iter().map(|fd| PollFd::new(fd, PollFlags::IN));
+    let mut polled: Vec<_> = polled.collect();
+    match poll(&mut polled, time.as_ref()) {
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(errno) => {
+            return Err(Error::Os {
+                action: "waiting for the relay",
+                source: errno.into(),
+            });
+        }
+    }
+    let ready = polled.iter().map(|fd| !fd.revents().is_empty());
+    Ok(ready.collect())
+}
+
+fn closed() -> Error {
+    Error::Closed("the relay")
+}
+
+fn refused(reason: u32) -> Error {
+    let (given, expected) = match reason {
+        RELAY_INVALID => (
+            "refused by the relay",
+            "names have letters, digits and . - _, and at most 31 of them",
+        ),
+        RELAY_TAKEN => (
+            "open on this host already",
+            "one program of a host has a channel of a cluster open",
+        ),
+        RELAY_DIFFERS => (
+            "open with different formats on other hosts",
+            "close it on the hosts with the wrong one",
+        ),
+        _ => (
+            "unknown to the other hosts",
+            "a relay that can tell them (journalctl -u ecalls-relay says what is wrong)",
+        ),
+    };
+    Error::Invalid {
+        what: "the channel of the cluster",
+        given: given.to_owned(),
+        expected,
+    }
+}

@@ -1,0 +1,29 @@
+//! The relay: how the hosts of a cluster find each other's channels (KECho), over Zenoh.
+//!
+//! One process per host, with one Zenoh session. Programs that open a channel of a cluster connect
+//! to it (`abi/relay.h`) and are told which hosts have the channel open, too; the events go from
+//! kernel to kernel without it (doc/channels.md). It has no privilege and no capability, and uses
+//! no part of the event core: what it does with other hosts can at most mislead this host about who
+//! is there.
+//!
+//! It is a workspace of its own: Zenoh and what it needs are 200 crates, which nothing else waits
+//! for.
+//!
+//! - [`config`]: what the administrator decides;
+//! - [`key`]: names of channels and hosts in Zenoh;
+//! - [`info`]: what a channel is, as hosts tell each other;
+//! - [`network`]: the Zenoh session;
+//! - [`door`]: where programs connect;
+//! - [`client`]: a program that is connected;
+//! - [`relay`]: the main loop.
+
+#![forbid(unsafe_code)]
+
+pub mod client;
+pub mod config;
+pub mod door;
+pub mod error;
+pub mod info;
+pub mod key;
+pub mod network;
+pub mod relay;

@@ -1,0 +1,282 @@
+//! The relay's part in the network of relays: one Zenoh session, whose answers and messages become
+//! [`Happening`]s for the main loop.
+//!
+//! Zenoh calls back from threads of its own. What it says is put into a queue that has a limit, so
+//! that no host can fill this host's memory; what found no place is made good by the next review
+//! ([`Network::review`]), which asks for all hosts again.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, eventfd};
+use zenoh::liveliness::LivelinessToken;
+use zenoh::pubsub::Subscriber;
+use zenoh::query::{ConsolidationMode, QueryTarget, Queryable};
+use zenoh::sample::SampleKind;
+use zenoh::{Config, Session, Wait};
+
+use crate::config;
+use crate::error::{Error, Result};
+use crate::info::TEXT_MAX;
+use crate::key::{Host, Name};
+
+/// What waits for the main loop.
+const QUEUE_MAX: usize = 16_384;
+
+/// How long an answer of another host may take.
+const ANSWER_TIME: Duration = Duration::from_secs(2);
+
+/// Bytes of a message that a host may send us.
+const MESSAGE_MAX: usize = 65_536;
+
+/// What other hosts have said.
+#[derive(Debug)]
+pub enum Happening {
+    /// A host has the channel open, or has no more.
+    Host(Name, Host, bool),
+    /// An answer to a question.
+    Answer(u64, Vec<u8>),
+    /// There are no further ones.
+    Answered(u64),
+    /// A host that the review has found.
+    Seen(u64, Host),
+    /// It has ended.
+    Reviewed(u64),
+}
+
+impl Happening {
+    /// Those that someone waits for: there is one for each request of the main loop.
+    fn ends(&self) -> bool {
+        matches!(self, Happening::Answered(_) | Happening::Reviewed(_))
+    }
+}
+
+/// The queue between Zenoh's threads and the main loop.
+#[derive(Debug)]
+struct Queue {
+    waiting: Mutex<(VecDeque<Happening>, u64)>,
+    wake: OwnedFd,
+}
+
+impl Queue {
+    fn put(&self, happening: Happening) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.0.len() >= QUEUE_MAX && !happening.ends() {
+            waiting.1 += 1;
+            return;
+        }
+        waiting.0.push_back(happening);
+        drop(waiting);
+        // It is not full: the main loop sets it to 0.
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+}
+
+/// Says that a request has ended when Zenoh drops what it calls back for it.
+#[derive(Debug)]
+struct End(Arc<Queue>, Option<Happening>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        if let Some(happening) = self.1.take() {
+            self.0.put(happening);
+        }
+    }
+}
+
+/// What other hosts see of a channel that this one has open, until it is dropped. The token is the
+/// first field: hosts that look at the channel then do not find it, but no answer.
+#[derive(Debug)]
+pub struct Presence {
+    _token: LivelinessToken,
+    _hosts: Subscriber<()>,
+    _info: Queryable<()>,
+}
+
+/// The session.
+#[derive(Debug)]
+pub struct Network {
+    session: Session,
+    queue: Arc<Queue>,
+}
+
+impl Network {
+    /// Listens, connects, and looks for others.
+    ///
+    /// # Errors
+    /// [`Error::Network`] for addresses that cannot be used.
+    pub fn open(config: &config::Config) -> Result<Network> {
+        let action = "making the queue of messages";
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let queue = Queue {
+            waiting: Mutex::default(),
+            wake: wake.map_err(Error::errno(action))?,
+        };
+        let opened = zenoh::open(settings(config)?).wait();
+        Ok(Network {
+            session: opened.map_err(Error::network("opening the network"))?,
+            queue: Arc::new(queue),
+        })
+    }
+
+    /// Readable when something has happened.
+    pub fn wake(&self) -> BorrowedFd<'_> {
+        self.queue.wake.as_fd()
+    }
+
+    /// What has happened since, and how much was lost because it was too much.
+    pub fn take(&self) -> (VecDeque<Happening>, u64) {
+        let _ = rustix::io::read(&self.queue.wake, &mut [0u8; 8]);
+        let mut waiting = self
+            .queue
+            .waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *waiting)
+    }
+
+    /// The identity of the session.
+    pub fn id(&self) -> String {
+        self.session.zid().to_string()
+    }
+
+    /// Other relays with which this one has a connection.
+    pub fn peers(&self) -> usize {
+        self.session.info().peers_zid().wait().count()
+    }
+
+    /// Asks all hosts what the channel is: the answers are [`Happening::Answer`]s with this number,
+    /// the last is [`Happening::Answered`].
+    ///
+    /// # Errors
+    /// [`Error::Network`].
+    pub fn ask(&self, name: &Name, number: u64) -> Result<()> {
+        let end = self.end(Happening::Answered(number));
+        self.session
+            .get(name.info())
+            .target(QueryTarget::All)
+            .consolidation(ConsolidationMode::None)
+            .timeout(ANSWER_TIME)
+            .callback(move |reply| {
+                let Ok(sample) = reply.result() else { return };
+                let payload = sample.payload();
+                // A longer one is none, and is not copied.
+                if payload.len() <= TEXT_MAX {
+                    let bytes = payload.to_bytes().into_owned();
+                    end.0.put(Happening::Answer(number, bytes));
+                }
+            })
+            .wait()
+            .map_err(Error::network("asking for a channel"))
+    }
+
+    /// Asks for all hosts that have the channel open: [`Happening::Seen`], at the end
+    /// [`Happening::Reviewed`].
+    ///
+    /// # Errors
+    /// [`Error::Network`].
+    pub fn review(&self, name: &Name, number: u64) -> Result<()> {
+        let end = self.end(Happening::Reviewed(number));
+        let of = name.clone();
+        self.session
+            .liveliness()
+            .get(name.tokens())
+            .timeout(ANSWER_TIME)
+            .callback(move |reply| {
+                let Ok(sample) = reply.result() else { return };
+                if let Some(host) = of.host(sample.key_expr()) {
+                    end.0.put(Happening::Seen(number, host));
+                }
+            })
+            .wait()
+            .map_err(Error::network("asking for the hosts of a channel"))
+    }
+
+    /// Tells the others that this host has the channel open. The token is the last: who sees it
+    /// finds the answer, too.
+    ///
+    /// # Errors
+    /// [`Error::Network`].
+    pub fn enter(&self, name: &Name, own: &Host, info: String) -> Result<Presence> {
+        let failed = Error::network("telling other hosts of a channel");
+        let info = self
+            .session
+            .declare_queryable(name.info())
+            .complete(true)
+            .callback(move |query| {
+                // Who asked may be gone.
+                let _ = query.reply(query.key_expr().clone(), info.as_str()).wait();
+            })
+            .wait()
+            .map_err(&failed)?;
+        let (queue, of) = (Arc::clone(&self.queue), name.clone());
+        let hosts = self
+            .session
+            .liveliness()
+            .declare_subscriber(name.tokens())
+            .history(true)
+            .callback(move |sample| {
+                if let Some(host) = of.host(sample.key_expr()) {
+                    let present = sample.kind() == SampleKind::Put;
+                    queue.put(Happening::Host(of.clone(), host, present));
+                }
+            })
+            .wait()
+            .map_err(&failed)?;
+        let token = self.session.liveliness().declare_token(name.token(own));
+        Ok(Presence {
+            _token: token.wait().map_err(&failed)?,
+            _hosts: hosts,
+            _info: info,
+        })
+    }
+
+    /// Leaves: the others see at once that this host has left.
+    pub fn close(&self) {
+        let _ = self.session.close().wait();
+    }
+
+    fn end(&self, happening: Happening) -> End {
+        End(Arc::clone(&self.queue), Some(happening))
+    }
+}
+
+/// Our configuration as Zenoh's.
+fn settings(config: &config::Config) -> Result<Config> {
+    let network = &config.network;
+    let protocol = if config.tls.is_some() { "tls" } else { "tcp" };
+    let endpoints = |all: &[String]| {
+        let all = all.iter().map(|one| format!("{protocol}/{one}"));
+        serde_json::json!(all.collect::<Vec<_>>())
+    };
+    let mut settings = Config::default();
+    let mut set = |key: &str, value: serde_json::Value| {
+        let set = settings.insert_json5(key, &value.to_string());
+        set.map_err(Error::network("configuring the network"))
+    };
+    set("mode", "peer".into())?;
+    set("listen/endpoints", endpoints(&network.listen))?;
+    set("connect/endpoints", endpoints(&network.connect))?;
+    set("scouting/multicast/enabled", network.scouting.into())?;
+    // Our own group: other programs with Zenoh in this network are not of our concern.
+    set("scouting/multicast/address", network.group.as_str().into())?;
+    set("transport/link/tx/lease", network.lease_ms.into())?;
+    set("transport/link/rx/max_message_size", MESSAGE_MAX.into())?;
+    set("transport/shared_memory/enabled", false.into())?;
+    if let Some(tls) = &config.tls {
+        let pem = serde_json::json!({
+            "root_ca_certificate": tls.authority,
+            "listen_certificate": tls.certificate,
+            "listen_private_key": tls.key,
+            "connect_certificate": tls.certificate,
+            "connect_private_key": tls.key,
+            "enable_mtls": true,
+            // Hosts find each other by addresses. What counts is the authority.
+            "verify_name_on_connect": false,
+        });
+        set("transport/link/tls", pem)?;
+    }
+    Ok(settings)
+}

@@ -1,0 +1,553 @@
+//! The main loop: programs of this host on one side, the network of relays on the other.
+//!
+//! A program asks what a channel is ([`Asking`]), opens it, and enters ([`Channel`]). From then on
+//! it is told which hosts have the channel, too. A host has one token for a channel, so one program
+//! of this host is in it.
+//!
+//! Who joins and leaves, Zenoh tells. In large clusters it was seen to miss some, so every
+//! `review_ms` all hosts are asked for: a host that is found and was not told has joined; one that
+//! two reviews in a row do not find has left.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use ecalls_abi::relay::{
+    RELAY_ASK, RELAY_DIFFERS, RELAY_ENTER, RELAY_ENTERED, RELAY_FOUND, RELAY_INVALID, RELAY_JOINED,
+    RELAY_LEFT, RELAY_NETWORK, RELAY_NONE, RELAY_REFUSED, RELAY_SETTLED, RELAY_TAKEN, RelayChannel,
+    RelayMessage, is_name,
+};
+use ecalls_abi::text;
+use ecalls_abi::wire::text_id;
+use ecalls_abi::zerocopy::FromBytes;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use crate::client::{Client, Received};
+use crate::config::Config;
+use crate::door::Door;
+use crate::error::{Error, Result};
+use crate::info::Info;
+use crate::key::{Host, Name};
+use crate::network::{Happening, Network, Presence};
+
+/// Connections of programs: as many as a core has channels.
+const CLIENTS_MAX: usize = 64;
+
+/// Hosts of a channel that are kept.
+const HOSTS_MAX: usize = 4096;
+
+/// Messages of one program that are read before the others have their turn.
+const TURN: usize = 16;
+
+/// How long after its start a relay takes to find the others: until then, that a host is not known
+/// does not mean that it is not there.
+const SETTLE: Duration = Duration::from_secs(3);
+
+/// How often it asks meanwhile, if nobody answers.
+const AGAIN: Duration = Duration::from_millis(250);
+
+/// Reviews that a host may be missing in.
+const MISSING_MAX: u8 = 2;
+
+/// A question to all hosts.
+#[derive(Debug)]
+struct Asking {
+    client: u64,
+    name: Name,
+    channel: RelayChannel,
+    /// The answers, without those that say the same.
+    answers: Vec<Info>,
+    /// Nobody has answered, since this relay may not have found anybody yet: when it asks again.
+    again_at: Option<Instant>,
+}
+
+/// A channel that a program of this host has open.
+#[derive(Debug)]
+struct Channel {
+    client: u64,
+    own: Host,
+    /// The others, with the number of reviews in a row that did not find them.
+    hosts: BTreeMap<Host, u8>,
+    /// The review that runs: its number, and whom it has found.
+    review: Option<(u64, BTreeSet<Host>)>,
+    review_at: Instant,
+    is_settled: bool,
+    _presence: Presence,
+}
+
+impl Channel {
+    /// The review has found this host. Of those that are not known, so many are kept as may be; one
+    /// that is known is always seen, and so it stays.
+    fn see(&mut self, host: Host) {
+        let is_known = self.hosts.contains_key(&host);
+        if let Some((_, seen)) = &mut self.review
+            && (is_known || seen.len() < HOSTS_MAX)
+        {
+            seen.insert(host);
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Relay {
+    config: Config,
+    network: Network,
+    door: Door,
+    started: Instant,
+    clients: BTreeMap<u64, Client>,
+    asking: BTreeMap<u64, Asking>,
+    channels: BTreeMap<Name, Channel>,
+    /// The number of the next client, question or review.
+    next: u64,
+    /// What the network said when the queue was full, or a channel had too many hosts.
+    ignored: u64,
+}
+
+impl Relay {
+    /// Joins the network, and opens the door.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn start(config: Config) -> Result<Relay> {
+        let network = Network::open(&config)?;
+        let door = Door::open(&config.socket.path)?;
+        Ok(Relay {
+            config,
+            network,
+            door,
+            started: Instant::now(),
+            clients: BTreeMap::new(),
+            asking: BTreeMap::new(),
+            channels: BTreeMap::new(),
+            next: 1,
+            ignored: 0,
+        })
+    }
+
+    /// One line of status.
+    pub fn status(&self) -> String {
+        let hosts: usize = self.channels.values().map(|one| one.hosts.len()).sum();
+        format!(
+            "{} connected relays, {} channels with {hosts} other hosts; {} messages ignored",
+            self.network.peers(),
+            self.channels.len(),
+            self.ignored
+        )
+    }
+
+    /// The session's identity.
+    pub fn id(&self) -> String {
+        self.network.id()
+    }
+
+    /// Serves until a byte can be read from `stop`. `told` is called with the status each time it
+    /// may have changed.
+    ///
+    /// # Errors
+    /// Those of waiting.
+    pub fn serve(&mut self, stop: &mut UnixStream, mut told: impl FnMut(&str)) -> Result<()> {
+        loop {
+            told(&self.status());
+            let ready = self.wait(stop)?;
+            if ready.stop && stop.read(&mut [0]).is_ok() {
+                self.channels.clear();
+                self.network.close();
+                return Ok(());
+            }
+            if ready.door {
+                self.admit();
+            }
+            for client in ready.clients {
+                if !self.turn(client) {
+                    self.disconnect(client);
+                }
+            }
+            self.network_turn();
+            self.begin_reviews();
+            self.ask_again();
+        }
+    }
+
+    fn wait(&self, stop: &UnixStream) -> Result<Ready> {
+        let now = Instant::now();
+        let due = self.channels.values().map(|channel| channel.review_at);
+        let again = self.asking.values().filter_map(|asking| asking.again_at);
+        let left = due
+            .chain(again)
+            .min()
+            .map(|at| at.saturating_duration_since(now));
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        let wake = self.network.wake();
+        let mut fds = vec![
+            PollFd::from_borrowed_fd(rustix::fd::AsFd::as_fd(stop), PollFlags::IN),
+            PollFd::from_borrowed_fd(wake, PollFlags::IN),
+            PollFd::from_borrowed_fd(self.door.socket(), PollFlags::IN),
+        ];
+        if self.clients.len() >= CLIENTS_MAX {
+            fds.pop(); // it waits until one has ended
+        }
+        let clients_at = fds.len();
+        fds.extend(self.clients.values().map(|client| {
+            let flags = match client.is_behind() {
+                true => PollFlags::IN | PollFlags::OUT,
+                false => PollFlags::IN,
+            };
+            PollFd::from_borrowed_fd(client.socket(), flags)
+        }));
+        match poll(&mut fds, left.as_ref()) {
+            Ok(_) => {}
+            Err(Errno::INTR) => return Ok(Ready::default()),
+            Err(errno) => return Err(Error::errno("waiting")(errno)),
+        }
+        let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
+        let clients = self.clients.keys().zip(&fds[clients_at..]);
+        Ok(Ready {
+            stop: is_ready(&fds[0]),
+            door: clients_at == 3 && is_ready(&fds[2]),
+            clients: clients
+                .filter(|(_, fd)| is_ready(fd))
+                .map(|(number, _)| *number)
+                .collect(),
+        })
+    }
+
+    fn admit(&mut self) {
+        while self.clients.len() < CLIENTS_MAX {
+            let Some(socket) = self.door.accept() else {
+                return;
+            };
+            let number = self.number();
+            self.clients.insert(number, Client::new(socket));
+        }
+    }
+
+    fn number(&mut self) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        number
+    }
+
+    /// Reads from a program and writes to it. False: it has ended, or must.
+    fn turn(&mut self, number: u64) -> bool {
+        for _ in 0..TURN {
+            let Some(client) = self.clients.get_mut(&number) else {
+                return true;
+            };
+            if !client.flush() {
+                return false;
+            }
+            match client.receive() {
+                Received::Nothing => return true,
+                Received::Ended => return false,
+                Received::Packet(packet) => {
+                    if !self.request(number, &packet) {
+                        return false;
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    fn disconnect(&mut self, number: u64) {
+        self.clients.remove(&number);
+        self.asking.retain(|_, asking| asking.client != number);
+        self.channels.retain(|_, channel| channel.client != number);
+    }
+
+    /// Does what a program asks for. False: it does not speak this language.
+    fn request(&mut self, number: u64, packet: &[u8]) -> bool {
+        let Some((message, rest)) = RelayMessage::parse(packet) else {
+            return false;
+        };
+        let Ok(channel) = RelayChannel::read_from_bytes(rest) else {
+            return false;
+        };
+        let name = Name {
+            cluster: text::read(&channel.cluster).to_owned(),
+            channel: text::read(&channel.name).to_owned(),
+        };
+        let done = match message.kind {
+            _ if !is_name(&name.cluster) || !is_name(&name.channel) => Err(RELAY_INVALID),
+            RELAY_ASK => self.ask(number, &name, channel),
+            RELAY_ENTER => self.enter(number, name, &message, &channel),
+            _ => return false,
+        };
+        match done {
+            Ok(()) => true,
+            Err(reason) => self.refuse(number, reason),
+        }
+    }
+
+    fn refuse(&mut self, number: u64, reason: u32) -> bool {
+        let refused = RelayMessage {
+            reason,
+            ..RelayMessage::new(RELAY_REFUSED, 0)
+        };
+        self.tell(number, refused, None)
+    }
+
+    fn tell(&mut self, number: u64, message: RelayMessage, rest: Option<&RelayChannel>) -> bool {
+        let client = self.clients.get_mut(&number);
+        client.is_none_or(|client| client.send(message, rest))
+    }
+
+    fn ask(&mut self, client: u64, name: &Name, channel: RelayChannel) -> Reply {
+        if self.asking.values().any(|asking| asking.client == client) {
+            return Err(RELAY_INVALID);
+        }
+        let asking = Asking {
+            client,
+            name: name.clone(),
+            channel,
+            answers: Vec::new(),
+            again_at: None,
+        };
+        self.ask_hosts(asking)
+    }
+
+    fn ask_hosts(&mut self, asking: Asking) -> Reply {
+        let number = self.number();
+        self.network.ask(&asking.name, number).map_err(report)?;
+        self.asking.insert(number, asking);
+        Ok(())
+    }
+
+    /// Asks again what nobody has answered.
+    fn ask_again(&mut self) {
+        let now = Instant::now();
+        let due = self.asking.iter();
+        let due = due.filter(|(_, asking)| asking.again_at.is_some_and(|at| at <= now));
+        let due: Vec<u64> = due.map(|(number, _)| *number).collect();
+        for number in due {
+            let Some(mut asking) = self.asking.remove(&number) else {
+                continue;
+            };
+            let client = asking.client;
+            asking.again_at = None;
+            if self.ask_hosts(asking).is_err() && !self.refuse(client, RELAY_NETWORK) {
+                self.disconnect(client);
+            }
+        }
+    }
+
+    fn enter(
+        &mut self,
+        client: u64,
+        name: Name,
+        message: &RelayMessage,
+        channel: &RelayChannel,
+    ) -> Reply {
+        let info = Info::of(channel, message.host).ok_or(RELAY_INVALID)?;
+        if message.host == 0 || self.channels.values().any(|one| one.client == client) {
+            return Err(RELAY_INVALID);
+        }
+        if self.channels.contains_key(&name) {
+            return Err(RELAY_TAKEN);
+        }
+        let own = Host {
+            id: message.host,
+            address: message.address,
+            format: text_id(&info.format),
+        };
+        let presence = self.network.enter(&name, &own, info.to_text());
+        let entered = Channel {
+            client,
+            own,
+            hosts: BTreeMap::new(),
+            review: None,
+            review_at: Instant::now(),
+            is_settled: false,
+            _presence: presence.map_err(report)?,
+        };
+        self.channels.insert(name, entered);
+        match self.tell(client, RelayMessage::new(RELAY_ENTERED, 0), None) {
+            true => Ok(()),
+            false => Err(RELAY_NETWORK), // and the next message finds that it has ended
+        }
+    }
+
+    fn network_turn(&mut self) {
+        let (happenings, ignored) = self.network.take();
+        self.ignored += ignored;
+        for happening in happenings {
+            match happening {
+                Happening::Host(name, host, present) => self.host(&name, host, present),
+                Happening::Answer(number, text) => self.answer(number, &text),
+                Happening::Answered(number) => self.answered(number),
+                Happening::Seen(number, host) => {
+                    if let Some((_, channel)) = self.reviewed(number) {
+                        channel.see(host);
+                    }
+                }
+                Happening::Reviewed(number) => self.end_review(number),
+            }
+        }
+    }
+
+    fn answer(&mut self, number: u64, text: &[u8]) {
+        // The program may have ended.
+        let Some(asking) = self.asking.get_mut(&number) else {
+            return;
+        };
+        match Info::parse(text) {
+            None => self.ignored += 1,
+            // Two that differ are enough to know that they do.
+            Some(info) => {
+                let known = asking.answers.iter().any(|other| other.agrees(&info));
+                if !known && asking.answers.len() < 2 {
+                    asking.answers.push(info);
+                }
+            }
+        }
+    }
+
+    fn answered(&mut self, number: u64) {
+        let Some(mut asking) = self.asking.remove(&number) else {
+            return;
+        };
+        let now = Instant::now();
+        if asking.answers.is_empty() && now.duration_since(self.started) < SETTLE {
+            asking.again_at = Some(now + AGAIN);
+            self.asking.insert(number, asking);
+            return;
+        }
+        let channel = &mut asking.channel;
+        // check() of the configuration says that it fits.
+        let _ = text::write(&mut channel.interface, &self.config.lane.interface);
+        let told = match &asking.answers[..] {
+            [] => {
+                let none = RelayMessage::new(RELAY_NONE, size_of::<RelayChannel>());
+                self.tell(asking.client, none, Some(channel))
+            }
+            [info] => {
+                info.write(channel);
+                let found = RelayMessage::new(RELAY_FOUND, size_of::<RelayChannel>());
+                self.tell(asking.client, found, Some(channel))
+            }
+            _ => self.refuse(asking.client, RELAY_DIFFERS),
+        };
+        if !told {
+            self.disconnect(asking.client);
+        }
+    }
+
+    /// A host has joined a channel or left it: tells the program, unless it knows.
+    fn host(&mut self, name: &Name, host: Host, present: bool) {
+        let Some(channel) = self.channels.get_mut(name) else {
+            return;
+        };
+        if host == channel.own {
+            return;
+        }
+        if present && channel.hosts.len() >= HOSTS_MAX {
+            self.ignored += 1;
+            return;
+        }
+        let is_news = match present {
+            true => channel.hosts.insert(host, 0).is_none(),
+            false => channel.hosts.remove(&host).is_some(),
+        };
+        let client = channel.client;
+        let kind = if present { RELAY_JOINED } else { RELAY_LEFT };
+        let message = RelayMessage {
+            host: host.id,
+            format: host.format,
+            address: host.address,
+            ..RelayMessage::new(kind, 0)
+        };
+        if is_news && !self.tell(client, message, None) {
+            self.disconnect(client);
+        }
+    }
+
+    /// The channel whose review has this number.
+    fn reviewed(&mut self, number: u64) -> Option<(&Name, &mut Channel)> {
+        let mut all = self.channels.iter_mut();
+        all.find(|(_, channel)| {
+            let review = channel.review.as_ref();
+            review.is_some_and(|(running, _)| *running == number)
+        })
+    }
+
+    fn begin_reviews(&mut self) {
+        let now = Instant::now();
+        let due = self.channels.iter();
+        let due = due.filter(|(_, channel)| channel.review_at <= now);
+        let due: Vec<Name> = due.map(|(name, _)| name.clone()).collect();
+        for name in due {
+            let number = self.number();
+            let asked = self.network.review(&name, number).map_err(report);
+            let Some(channel) = self.channels.get_mut(&name) else {
+                continue;
+            };
+            channel.review_at = now + Duration::from_millis(self.config.network.review_ms);
+            if asked.is_ok() {
+                channel.review = Some((number, BTreeSet::new()));
+            }
+        }
+    }
+
+    fn end_review(&mut self, number: u64) {
+        let Some((name, channel)) = self.reviewed(number) else {
+            return;
+        };
+        let name = name.clone();
+        let (_, seen) = channel.review.take().unwrap_or_default();
+        let mut left = Vec::new();
+        for (host, missing) in &mut channel.hosts {
+            *missing = match seen.contains(host) {
+                true => 0,
+                false => *missing + 1,
+            };
+            if *missing >= MISSING_MAX {
+                left.push(*host);
+            }
+        }
+        for host in seen {
+            self.host(&name, host, true);
+        }
+        for host in left {
+            self.host(&name, host, false);
+        }
+        self.settle(&name);
+    }
+
+    /// Tells the program that it knows all hosts, once, when this relay has had time to find them.
+    fn settle(&mut self, name: &Name) {
+        let since = self.started.elapsed();
+        let Some(channel) = self.channels.get_mut(name) else {
+            return;
+        };
+        if channel.is_settled {
+            return;
+        }
+        if since < SETTLE {
+            channel.review_at = channel.review_at.min(self.started + SETTLE);
+            return;
+        }
+        channel.is_settled = true;
+        let client = channel.client;
+        if !self.tell(client, RelayMessage::new(RELAY_SETTLED, 0), None) {
+            self.disconnect(client);
+        }
+    }
+}
+
+/// Nothing, or why a request is refused.
+type Reply = std::result::Result<(), u32>;
+
+fn report(error: Error) -> u32 {
+    eprintln!("ecalls-relay: {error}");
+    RELAY_NETWORK
+}
+
+/// What [`Relay::wait`] has found.
+#[derive(Debug, Default)]
+struct Ready {
+    stop: bool,
+    door: bool,
+    clients: Vec<u64>,
+}

@@ -1,0 +1,306 @@
+//! Hosts on one bridge, each a network namespace with a core and a relay of its own: who opens a
+//! channel, leaves it, is cut off or comes back is noticed by the others, and events go to those
+//! that are there. Needs root, `ip`, a kernel with veth and bridge, and the built command
+//! (target/release/ecalls).
+//!
+//! The namespaces are those of processes that sleep, and end with them.
+
+mod harness;
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use harness::{PATIENCE, Process, folder, start, wait_until};
+use limit::{Lines, Running, ended};
+use serde_json::{Value, json};
+
+const HOSTS: u8 = 3;
+
+/// A network namespace.
+struct Net(Running);
+
+impl Net {
+    fn new() -> Net {
+        let mut sleeping = Command::new("unshare");
+        let net = Net(Running::start(sleeping.args(["--net", "sleep", "600"])));
+        wait_until("it has a namespace of its own", || {
+            let of = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/net")).ok();
+            let own = of("self");
+            of(&net.0.id().to_string()).is_some_and(|theirs| Some(theirs) != own)
+        });
+        net.ip("link set lo up");
+        net
+    }
+
+    /// A command in it.
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/proc/{}/ns/net", self.0.id()));
+        command.arg(program);
+        command
+    }
+
+    fn ip(&self, arguments: &str) -> String {
+        let mut command = self.command("ip");
+        let ended = ended(command.args(arguments.split(' ')), PATIENCE);
+        assert_eq!(ended.code, 0, "ip {arguments}: {ended:?}");
+        ended.out
+    }
+}
+
+fn ecalls() -> String {
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/release/ecalls").to_owned()
+}
+
+struct Host {
+    number: u8,
+    net: Net,
+    folder: PathBuf,
+    relay: Option<Process>,
+}
+
+/// A command that has a channel open.
+struct Opener {
+    running: Running,
+    complaints: Lines,
+}
+
+impl Host {
+    fn start(number: u8, switch: &Net, configuration: &str) -> Host {
+        let net = Net::new();
+        let (port, pid) = (format!("port{number}"), net.0.id());
+        switch.ip(&format!(
+            "link add {port} type veth peer name eth netns {pid}"
+        ));
+        switch.ip(&format!("link set {port} master bridge"));
+        switch.ip(&format!("link set {port} up"));
+        net.ip(&format!("addr add 10.78.0.{number}/24 dev eth"));
+        net.ip("link set eth up");
+        let folder = folder(&format!("host-{number}"));
+        std::fs::write(folder.join("relay.toml"), configuration).expect("it is written");
+        let mut host = Host {
+            number,
+            net,
+            folder,
+            relay: None,
+        };
+        host.start_relay();
+        host
+    }
+
+    fn start_relay(&mut self) {
+        let relay = self.command(env!("CARGO_BIN_EXE_ecalls-relay"));
+        self.relay = Some(start(relay, &self.folder.join("relay.toml")));
+    }
+
+    fn kill_relay(&mut self) {
+        let mut relay = self.relay.take().expect("it runs");
+        relay.running.kill(PATIENCE);
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = self.net.command(program);
+        command.env("ECALLS_INSTANCE", self.instance());
+        command
+    }
+
+    fn instance(&self) -> String {
+        format!("relay-test-{}", self.number)
+    }
+
+    fn address(&self) -> String {
+        format!("10.78.0.{}", self.number)
+    }
+
+    /// A command of this host that ends.
+    fn ecalls(&self, arguments: &[&str]) -> limit::Ended {
+        ended(self.command(&ecalls()).args(arguments), PATIENCE)
+    }
+
+    fn open(&self, arguments: &[&str]) -> Opener {
+        let mut command = self.command(&ecalls());
+        command.arg("channel").args(arguments);
+        let mut running = Running::start(command.stderr(Stdio::piped()));
+        let mut complaints = running.complaints();
+        complaints.find("opened load on eth", PATIENCE);
+        Opener {
+            running,
+            complaints,
+        }
+    }
+
+    /// Publishes when the channel has so many sinks: to each of them. On a busy machine, a relay
+    /// that gets no CPU for long has left meanwhile.
+    fn publish_to(&self, sinks: u64, value: u32) {
+        wait_until("it is published to the sinks that are there", || {
+            self.publish(value) == sinks
+        });
+    }
+
+    /// Publishes, and returns to how many hosts.
+    fn publish(&self, value: u32) -> u64 {
+        let field = format!("cpu={value}");
+        let ended = self.ecalls(&["channel", "pub", "load", &field, "--json"]);
+        let shown: Value = serde_json::from_str(&ended.out).expect("JSON");
+        assert_eq!(shown["failed"], json!({}), "{ended:?}");
+        shown["sinks"].as_u64().expect("a number")
+    }
+
+    /// What `ecalls channel list` shows of the channel.
+    fn list(&self) -> Value {
+        let ended = self.ecalls(&["channel", "list", "--json"]);
+        let line = ended.out.lines().next().expect("a line");
+        serde_json::from_str(line).expect("JSON")
+    }
+
+    /// Waits until the channel has so many sinks.
+    fn wait_for_sinks(&self, count: usize) {
+        wait_until("the sinks are those that are there", || {
+            let list = self.list();
+            let sinks = list["sinks"].as_array().expect("sinks");
+            sinks.iter().filter(|sink| sink["member"] == true).count() == count
+        });
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        drop(self.relay.take());
+        let instance = self.instance();
+        let _ = std::fs::remove_file(format!("/run/ecalls@{instance}.lock"));
+        let _ = std::fs::remove_dir_all(format!("/run/ecalls-relay@{instance}"));
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Opener {
+    fn says(&mut self, text: &str) {
+        self.complaints.find(text, PATIENCE);
+    }
+}
+
+/// The bridge; `None`: the test may not run.
+fn switch() -> Option<Net> {
+    if std::env::var_os("ECALLS_TEST_ROOT").is_none() {
+        eprintln!("skipped: needs root and ECALLS_TEST_ROOT=1");
+        return None;
+    }
+    let net = Net::new();
+    let mut command = net.command("ip");
+    let made = ended(
+        command.args(["link", "add", "bridge", "type", "bridge"]),
+        PATIENCE,
+    );
+    if made.code != 0 {
+        eprintln!("skipped: this kernel has no bridge");
+        return None;
+    }
+    net.ip("link set bridge up");
+    Some(net)
+}
+
+const CONFIGURATION: &str = "\
+[lane]
+interface = \"eth\"
+[network]
+lease_ms = 3000
+review_ms = 1000
+";
+
+/// What a host has sent to another one is fresh or missing there; `before`: what it had sent before
+/// it opened the channel again.
+fn check_accounting(from: &Host, to: &Host, before: u64) {
+    let (sent, arrived) = (from.list(), to.list());
+    let sources = arrived["sources"].as_array().expect("sources").iter();
+    let mut sources = sources.filter(|source| source["host"] == sent["host"]);
+    let source = sources.next().expect("it is a source");
+    let number = |key: &str| source[key].as_u64().expect("a number");
+    assert_eq!(
+        frames_to(&sent, to) + before,
+        number("fresh") + number("missing"),
+        "{sent} {arrived}"
+    );
+}
+
+/// The frames to a host, in what `ecalls channel list` shows.
+fn frames_to(list: &Value, to: &Host) -> u64 {
+    let sinks = list["sinks"].as_array().expect("sinks").iter();
+    let mut sinks = sinks.filter(|sink| sink["address"] == json!(to.address()));
+    let sink = sinks.next().expect("it is a sink");
+    sink["sent"].as_u64().expect("a number")
+}
+
+#[test]
+fn hosts_that_have_a_channel_open_are_its_sinks_until_they_leave() {
+    let Some(switch) = switch() else { return };
+    let mut hosts: Vec<Host> = (1..=HOSTS)
+        .map(|number| Host::start(number, &switch, CONFIGURATION))
+        .collect();
+    let create = ["create", "load", "--cluster", "lab", "--format", "u32 cpu"];
+    let open = ["open", "load", "--cluster", "lab"];
+    let refused = hosts[1].ecalls(&["channel", "open", "load", "--cluster", "lab"]);
+    assert!(refused.err.contains("no host has it open"), "{refused:?}");
+
+    let mut first = hosts[0].open(&create);
+    let mut second = hosts[1].open(&open);
+    let mut third = hosts[2].open(&open);
+    for host in &hosts {
+        host.wait_for_sinks(2);
+    }
+    let mut watch = hosts[1].command(&ecalls());
+    watch.args(["channel", "sub", "load", "--json"]);
+    let mut watch = Running::start(watch.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let (mut events, mut said) = (watch.lines(), watch.complaints());
+    said.find("watching load", PATIENCE);
+    hosts[0].publish_to(2, 95);
+    events.find("\"cpu\":95", PATIENCE);
+
+    // The channel outlives the one who created it, and has its format.
+    let before = [1, 2].map(|to| frames_to(&hosts[0].list(), &hosts[to]));
+    first.running.kill(PATIENCE);
+    second.says("10.78.0.1 left");
+    third.says("10.78.0.1 left");
+    let other = ["channel", "create", "load", "--cluster", "lab", "--format"];
+    let differs = hosts[0].ecalls(&[&other[..], &["u64 cpu"]].concat());
+    assert!(
+        differs.err.contains("what the other hosts have"),
+        "{differs:?}"
+    );
+    first = hosts[0].open(&open);
+    second.says("10.78.0.1 joined");
+    hosts[0].wait_for_sinks(2);
+    hosts[0].publish_to(2, 1);
+    events.find("\"cpu\":1}", PATIENCE);
+
+    // A host whose relay was killed has left until it is started again. It keeps its own sinks.
+    hosts[2].kill_relay();
+    third.says("the relay has ended");
+    first.says("10.78.0.3 left");
+    hosts[0].publish_to(1, 2);
+    hosts[2].publish_to(2, 3);
+    events.find("\"cpu\":3}", PATIENCE);
+    hosts[2].start_relay();
+    third.says("the relay is back");
+    first.says("10.78.0.3 joined");
+    hosts[0].publish_to(2, 4);
+
+    // A cut link is noticed when the lease has ended; a repaired one is found again.
+    switch.ip("link set port3 down");
+    first.says("10.78.0.3 left");
+    third.says("10.78.0.1 left");
+    switch.ip("link set port3 up");
+    first.says("10.78.0.3 joined");
+    third.says("10.78.0.1 joined");
+    hosts[0].wait_for_sinks(2);
+    wait_until("frames arrive again", || {
+        hosts[0].publish(5);
+        hosts[2].list()["sources"][0]["fresh"].as_u64() > Some(1)
+    });
+    check_accounting(&hosts[0], &hosts[1], before[0]);
+    check_accounting(&hosts[0], &hosts[2], before[1]);
+    check_accounting(&hosts[2], &hosts[1], 0);
+
+    // Who ends in order has left at once.
+    drop(third);
+    second.says("10.78.0.3 left");
+}

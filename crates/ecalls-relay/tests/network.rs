@@ -1,0 +1,373 @@
+//! Relays on the loopback address, without a core: what programs and other hosts may say, and what
+//! becomes of it.
+
+mod harness;
+
+use std::collections::BTreeSet;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use ecalls_abi::relay::{
+    RELAY_ASK, RELAY_DIFFERS, RELAY_ENTER, RELAY_ENTERED, RELAY_FAST, RELAY_FOUND, RELAY_INVALID,
+    RELAY_JOINED, RELAY_LEFT, RELAY_MAX, RELAY_NONE, RELAY_REFUSED, RELAY_SETTLED, RELAY_TAKEN,
+    RelayChannel, RelayMessage,
+};
+use ecalls_abi::text;
+use ecalls_abi::wire::text_id;
+use ecalls_abi::zerocopy::{FromBytes, IntoBytes};
+use harness::{PATIENCE, Process, QUIET, folder, relay, start, wait_until};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv,
+    send, socket_with,
+};
+use zenoh::{Config, Session, Wait};
+
+/// A relay and where it is.
+struct Node {
+    process: Process,
+    folder: PathBuf,
+    port: u16,
+}
+
+impl Node {
+    /// Starts one that connects to these ports.
+    fn start(name: &str, others: &[u16]) -> Node {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("it has one").port();
+        drop(listener);
+        let folder = folder(name);
+        let connect: Vec<String> = others
+            .iter()
+            .map(|port| format!("\"127.0.0.1:{port}\""))
+            .collect();
+        let configuration = format!(
+            "[socket]\npath = \"{}\"\n[lane]\ninterface = \"eth7\"\n[network]\nscouting = false\n\
+             listen = [\"127.0.0.1:{port}\"]\nconnect = [{}]\nreview_ms = 500\n",
+            folder.join("socket").display(),
+            connect.join(", ")
+        );
+        let file = folder.join("relay.toml");
+        std::fs::write(&file, configuration).expect("it is written");
+        Node {
+            process: start(relay(), &file),
+            folder,
+            port,
+        }
+    }
+
+    fn program(&self) -> Program {
+        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None).expect("a socket");
+        let address = SocketAddrUnix::new(self.folder.join("socket")).expect("a short path");
+        connect(&socket, &address).expect("it listens");
+        Program(socket)
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A program that is connected to a relay.
+struct Program(OwnedFd);
+
+impl Program {
+    fn send(&self, packet: &[u8]) -> bool {
+        send(&self.0, packet, SendFlags::NOSIGNAL).is_ok()
+    }
+
+    fn say(&self, kind: u32, host: u64, channel: &RelayChannel) {
+        let message = RelayMessage {
+            host,
+            address: [10, 0, 0, host as u8],
+            ..RelayMessage::new(kind, size_of::<RelayChannel>())
+        };
+        let mut packet = message.as_bytes().to_vec();
+        packet.extend_from_slice(channel.as_bytes());
+        assert!(self.send(&packet));
+    }
+
+    /// What it is told next; `None`: it has been disconnected.
+    fn told(&self, limit: Duration) -> Option<(RelayMessage, Option<RelayChannel>)> {
+        set_socket_timeout(&self.0, Timeout::Recv, Some(limit)).expect("a time");
+        let mut packet = [0u8; RELAY_MAX];
+        let received = recv(&self.0, &mut packet[..], RecvFlags::empty());
+        let length = received.ok().map(|(length, _)| length)?;
+        let (message, rest) = RelayMessage::parse(&packet[..length])?;
+        Some((message, RelayChannel::read_from_bytes(rest).ok()))
+    }
+
+    /// Waits for a message of this kind.
+    fn hears(&self, kind: u32) -> (RelayMessage, Option<RelayChannel>) {
+        loop {
+            let told = self.told(PATIENCE).expect("it is told");
+            if told.0.kind == kind {
+                return told;
+            }
+            assert_eq!(told.0.kind, RELAY_SETTLED, "{:?} instead of {kind}", told.0);
+        }
+    }
+
+    fn is_refused(&self, reason: u32) {
+        assert_eq!(self.hears(RELAY_REFUSED).0.reason, reason);
+    }
+
+    /// Whether it is told nothing about hosts.
+    fn hears_nothing(&self) -> bool {
+        let until = Instant::now() + QUIET;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            match self.told(left) {
+                Some((message, _)) if message.kind != RELAY_SETTLED => return false,
+                _ => {}
+            }
+        }
+    }
+
+    fn is_disconnected(&self) -> bool {
+        set_socket_timeout(&self.0, Timeout::Recv, Some(PATIENCE)).expect("a time");
+        let received = recv(&self.0, &mut [0u8; RELAY_MAX][..], RecvFlags::empty());
+        matches!(received, Ok((0, _)) | Err(rustix::io::Errno::CONNRESET))
+    }
+}
+
+fn channel(name: &str, format: &str) -> RelayChannel {
+    let mut channel = RelayChannel::named("lab", name).expect("a name");
+    text::write(&mut channel.format, format).expect("it fits");
+    text::write(&mut channel.kinds, "event").expect("it fits");
+    channel.policy = RELAY_FAST;
+    channel
+}
+
+/// A host that speaks Zenoh and is no relay.
+fn stranger(port: u16) -> Session {
+    let mut config = Config::default();
+    for (key, value) in [
+        ("mode", "\"client\"".to_owned()),
+        ("scouting/multicast/enabled", "false".to_owned()),
+        ("connect/endpoints", format!("[\"tcp/127.0.0.1:{port}\"]")),
+    ] {
+        config.insert_json5(key, &value).expect("a setting");
+    }
+    zenoh::open(config).wait().expect("it connects")
+}
+
+#[test]
+fn a_channel_is_found_by_its_name_and_lives_as_long_as_one_host_has_it() {
+    let one = Node::start("found-1", &[]);
+    let two = Node::start("found-2", &[one.port]);
+    let load = channel("load", "u32 cpu");
+    let asks = one.program();
+    asks.say(RELAY_ASK, 0, &load);
+    let (_, none) = asks.hears(RELAY_NONE);
+    assert_eq!(text::read(&none.expect("a channel").interface), "eth7");
+
+    let first = one.program();
+    first.say(RELAY_ENTER, 1, &load);
+    first.hears(RELAY_ENTERED);
+    let second = two.program();
+    let mut found = None;
+    wait_until("the other host has heard of it", || {
+        second.say(RELAY_ASK, 0, &channel("load", ""));
+        let (message, channel) = second.told(PATIENCE).expect("an answer");
+        found = channel.filter(|_| message.kind == RELAY_FOUND);
+        found.is_some()
+    });
+    let found = found.expect("a channel");
+    assert_eq!(text::read(&found.format), "u32 cpu");
+    assert_eq!(found.creator, 1);
+    second.say(RELAY_ENTER, 2, &found);
+    second.hears(RELAY_ENTERED);
+    let (joined, _) = second.hears(RELAY_JOINED);
+    assert_eq!(
+        (joined.host, joined.address, joined.format),
+        (1, [10, 0, 0, 1], text_id("u32 cpu"))
+    );
+    assert_eq!(first.hears(RELAY_JOINED).0.host, 2);
+
+    drop(first);
+    assert_eq!(second.hears(RELAY_LEFT).0.host, 1);
+    asks.say(RELAY_ASK, 0, &channel("load", ""));
+    let (_, found) = asks.hears(RELAY_FOUND);
+    assert_eq!(found.expect("a channel").creator, 1);
+    drop(second);
+    wait_until("nobody has it", || {
+        asks.say(RELAY_ASK, 0, &channel("load", ""));
+        let (message, _) = asks.told(PATIENCE).expect("it is told");
+        message.kind == RELAY_NONE
+    });
+}
+
+#[test]
+fn hosts_come_and_go_with_their_relay() {
+    let one = Node::start("come-1", &[]);
+    let first = one.program();
+    first.say(RELAY_ENTER, 1, &channel("load", "u32 cpu"));
+    first.hears(RELAY_ENTERED);
+    first.hears(RELAY_SETTLED);
+    for _ in 0..3 {
+        let mut two = Node::start("come-2", &[one.port]);
+        let second = two.program();
+        second.say(RELAY_ENTER, 2, &channel("load", "u64 cpu"));
+        second.hears(RELAY_ENTERED);
+        let (joined, _) = first.hears(RELAY_JOINED);
+        assert_eq!((joined.host, joined.format), (2, text_id("u64 cpu")));
+        assert_eq!(second.hears(RELAY_JOINED).0.host, 1);
+        two.process.running.kill(PATIENCE);
+        assert_eq!(first.hears(RELAY_LEFT).0.host, 2);
+        assert!(second.is_disconnected());
+    }
+}
+
+#[test]
+fn a_program_that_breaks_a_rule_harms_only_itself() {
+    let node = Node::start("rules", &[]);
+    let load = channel("load", "u32 cpu");
+    let good = node.program();
+    good.say(RELAY_ENTER, 1, &load);
+    good.hears(RELAY_ENTERED);
+
+    let whole = size_of::<RelayMessage>() + size_of::<RelayChannel>();
+    let message = RelayMessage::new(RELAY_ASK, size_of::<RelayChannel>());
+    let mut packet = message.as_bytes().to_vec();
+    packet.extend_from_slice(load.as_bytes());
+    let mut other_version = packet.clone();
+    other_version[0] = 9;
+    let mut other_kind = packet.clone();
+    other_kind[4] = RELAY_FOUND as u8;
+    let mut longer = packet.clone();
+    longer.push(0);
+    for bad in [
+        &packet[..whole - 1],
+        &other_version,
+        &other_kind,
+        &longer,
+        &[0],
+        &[0xff; RELAY_MAX],
+        &[0xff; RELAY_MAX + 1],
+        &vec![0xff; 100_000],
+    ] {
+        let program = node.program();
+        assert!(program.send(bad));
+        assert!(program.is_disconnected(), "{} bytes", bad.len());
+    }
+
+    let program = node.program();
+    program.say(RELAY_ENTER, 2, &load);
+    program.is_refused(RELAY_TAKEN);
+    program.say(RELAY_ENTER, 0, &channel("other", "u32 cpu"));
+    program.is_refused(RELAY_INVALID);
+    for name in [&b"a/b"[..], b"*", b"", b"\xff", b"a$*", b"?"] {
+        let mut named = load;
+        named.name.fill(0);
+        named.name[..name.len()].copy_from_slice(name);
+        program.say(RELAY_ASK, 0, &named);
+        program.is_refused(RELAY_INVALID);
+    }
+    program.say(RELAY_ENTER, 2, &channel("other", "u32 \x1b[2J"));
+    program.is_refused(RELAY_INVALID);
+    let mut slow = channel("other", "u32 cpu");
+    slow.policy = 77;
+    program.say(RELAY_ENTER, 2, &slow);
+    program.is_refused(RELAY_INVALID);
+    program.say(RELAY_ENTER, 2, &channel("other", "u32 cpu"));
+    program.hears(RELAY_ENTERED);
+    program.say(RELAY_ENTER, 2, &channel("third", "u32 cpu"));
+    program.is_refused(RELAY_INVALID);
+
+    // More programs than there is room for wait, and take nobody's place.
+    let many: Vec<Program> = (0..100).map(|_| node.program()).collect();
+    good.say(RELAY_ASK, 0, &load);
+    good.hears(RELAY_FOUND);
+    drop(many);
+    let next = node.program();
+    next.say(RELAY_ASK, 0, &load);
+    next.hears(RELAY_FOUND);
+}
+
+#[test]
+fn what_strangers_say_is_checked_and_does_no_harm() {
+    let node = Node::start("strangers", &[]);
+    let program = node.program();
+    program.say(RELAY_ENTER, 1, &channel("load", "u32 cpu"));
+    program.hears(RELAY_ENTERED);
+    let stranger = stranger(node.port);
+    let base = "ecalls/lab/ch/load";
+    let mut tokens = Vec::new();
+    for key in [
+        "host/x/y/z",
+        "host/0000000000000000/10.0.0.9/0000000000000001",
+        "host/0000000000000002/10.0.0.999/0000000000000001",
+        "host/0000000000000002/10.0.0.9/1",
+        "host/2/10.0.0.9/0000000000000001",
+        "host/0000000000000002/10.0.0.9/0000000000000001/more",
+    ] {
+        let token = stranger.liveliness().declare_token(format!("{base}/{key}"));
+        tokens.push(token.wait().expect("a token"));
+        for payload in [&b""[..], &[0xff; 60_000]] {
+            let put = stranger.put(format!("{base}/{key}"), payload);
+            put.wait().expect("it is sent");
+        }
+    }
+    assert!(program.hears_nothing());
+
+    // Answers of other hosts: what is no answer is ignored, another format is told.
+    for answer in ["", "{}", "{\"format\":1}", "\u{1b}[2J", &"[".repeat(50_000)] {
+        let answer = answer.to_owned();
+        let answers = stranger
+            .declare_queryable(format!("{base}/info"))
+            .callback(move |query| {
+                let _ = query
+                    .reply(query.key_expr().clone(), answer.as_str())
+                    .wait();
+            })
+            .wait()
+            .expect("a queryable");
+        program.say(RELAY_ASK, 0, &channel("load", ""));
+        program.hears(RELAY_FOUND);
+        answers.undeclare().wait().expect("it ends");
+    }
+    let other = "{\"format\":\"u64 x\",\"kinds\":\"event\",\"policy\":\"fast\",\"creator\":7}";
+    let answers = stranger
+        .declare_queryable(format!("{base}/info"))
+        .callback(move |query| {
+            let _ = query.reply(query.key_expr().clone(), other).wait();
+        })
+        .wait()
+        .expect("a queryable");
+    wait_until("the other answer is there", || {
+        program.say(RELAY_ASK, 0, &channel("load", ""));
+        let (told, _) = program.told(PATIENCE).expect("an answer");
+        (told.kind, told.reason) == (RELAY_REFUSED, RELAY_DIFFERS)
+    });
+    drop(answers);
+
+    // More hosts than a channel may have, and all of them leave.
+    let many: Vec<_> = (10..5010u64)
+        .map(|id| {
+            let key = format!("{base}/host/{id:016x}/-/0000000000000001");
+            stranger.liveliness().declare_token(key).wait()
+        })
+        .collect();
+    let mut known = BTreeSet::new();
+    while known.len() < 4096 {
+        assert!(known.insert(program.hears(RELAY_JOINED).0.host));
+    }
+    assert!(program.hears_nothing());
+    drop(many);
+    while !known.is_empty() {
+        // For one that leaves there is room for another one.
+        match program.told(PATIENCE).expect("it is told").0 {
+            left if left.kind == RELAY_LEFT => assert!(known.remove(&left.host)),
+            joined => assert!(joined.kind != RELAY_JOINED || known.insert(joined.host)),
+        }
+    }
+}
