@@ -43,6 +43,9 @@
 #define ECALLS_SLOT_FREE 0u	/* the next free slot; none free: the event is dropped */
 #define ECALLS_SLOT_PRIORITY 1u /* slot = event.priority; still full: the event is dropped */
 #define ECALLS_SLOT_TYPE 2u	/* slot = event.type; still full: the new event replaces the old */
+/* The same, but still full: the old event tells enough, and the new one is only counted. For events
+ * that say that there is something to read: what is not read yet is not raised again. */
+#define ECALLS_SLOT_READY 3u
 
 #define ECALLS_UP_EVENTS 4u	   /* element of the first event */
 #define ECALLS_UP_HISTOGRAM 2u	   /* element of the first histogram counter */
@@ -76,7 +79,8 @@ ECALLS_STATIC_ASSERT(sizeof(struct ecalls_up) == 256, "the header is one element
 #define ECALLS_DROP_QUEUE_FULL 0u /* the queue was full and this deadline was the latest */
 #define ECALLS_DROP_RING_FULL 1u  /* the reader did not keep up */
 #define ECALLS_DROP_SLOT_FULL 2u /* no free slot, the priority's slot still full, or no such slot */
-#define ECALLS_DROP_REPLACED 3u	 /* a newer event took its typed slot before it was read */
+/* A newer event took its typed slot before it was read; READY: the older event stands for it. */
+#define ECALLS_DROP_REPLACED 3u
 #define ECALLS_DROP_SIGNAL_LIMIT 4u   /* the receiver's RLIMIT_SIGPENDING was reached */
 #define ECALLS_DROP_SIGNAL_IGNORED 5u /* the receiver ignores that signal */
 #define ECALLS_DROP_TARGET_GONE 6u    /* the receiver has exited, or may not be signalled */

@@ -61,7 +61,8 @@ struct ecalls_subscription {
 	ecalls_u32 cpu_priority;   /* CPU scheduling priority of the receiver, higher first */
 	ecalls_u32 order;	   /* registration order; host only */
 	ecalls_u64 ended_ns;	   /* when it was taken out of its lists; host only */
-	ecalls_u32 pad1[8];
+	ecalls_u32 ready;	   /* `plain`, if its only action stores into slots of use READY */
+	ecalls_u32 pad1[7];
 	struct ecalls_action action[ECALLS_ACTIONS_MAX];
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_subscription) == 512, "subscription");

@@ -14,7 +14,7 @@
 #include "order.h"
 
 #define MEMORY_PUT 0
-#define MEMORY_REPLACED 1 /* stored, over an event that was not read */
+#define MEMORY_REPLACED 1 /* stored, over an event that was not read; READY: that event is enough */
 #define MEMORY_ASLEEP 2	  /* with one of these: the reader sleeps, memory_wake() is due */
 #define MEMORY_DROPPED(reason) (-(int)(reason) - 1)
 
@@ -206,11 +206,12 @@ static __always_inline int slot_put(void *up, struct ecalls_up *head,
 	if (__sync_val_compare_and_swap(&place->sequence, before, before + 1) != before)
 		/* Another CPU is writing this slot. By type: that CPU's event is as new as this
 		 * one. */
-		return MEMORY_DROPPED(use == ECALLS_SLOT_TYPE ? ECALLS_DROP_REPLACED
+		return MEMORY_DROPPED(use >= ECALLS_SLOT_TYPE ? ECALLS_DROP_REPLACED
 							      : ECALLS_DROP_SLOT_FULL);
 	if (use != ECALLS_SLOT_TYPE && (*(volatile u64 *)word & bit)) {
 		__sync_lock_test_and_set(&place->sequence, before);
-		return MEMORY_DROPPED(ECALLS_DROP_SLOT_FULL);
+		return use == ECALLS_SLOT_READY ? MEMORY_REPLACED
+						: MEMORY_DROPPED(ECALLS_DROP_SLOT_FULL);
 	}
 	put_words(place, e, subscription);
 	if (e->size > ECALLS_DATA_INLINE)
@@ -221,6 +222,13 @@ static __always_inline int slot_put(void *up, struct ecalls_up *head,
 	__sync_lock_test_and_set(&place->sequence, before + 2);
 	__sync_fetch_and_add(&head->flag, 1);
 	return unread ? MEMORY_REPLACED : MEMORY_PUT;
+}
+
+/* Whether a slot of use READY holds an event that was not read. Its reader clears the bit and then
+ * looks what there is: as both access the word by a read-modify-write, a reader that clears the bit
+ * after this function has seen it finds whatever happened before. */
+static __always_inline bool slot_is_unread(struct ecalls_up *head, u32 slot) {
+	return __sync_fetch_and_add(pattern_word(head, slot), 0) & 1ull << (slot & 63);
 }
 
 #define SLOT_TRIES 4 /* free slots that other CPUs may take first before the event is dropped */
@@ -235,9 +243,11 @@ static __always_inline int slots_put(void *up, struct ecalls_up *head,
 	if (ECALLS_ENTRIES(e->size) > ch->width)
 		return MEMORY_DROPPED(ECALLS_DROP_SIZE);
 	if (use != ECALLS_SLOT_FREE) {
-		u32 slot = use == ECALLS_SLOT_TYPE ? e->type : e->priority;
+		u32 slot = use == ECALLS_SLOT_PRIORITY ? e->priority : e->type;
 		if (slot >= capacity || slot >= ECALLS_SLOTS_MAX)
 			return result;
+		if (use == ECALLS_SLOT_READY && slot_is_unread(head, slot))
+			return MEMORY_REPLACED;
 		return slot_put(up, head, ch, slot, e, subscription);
 	}
 	for (u32 i = 0; lib_again(i, SLOT_TRIES); i++) {
@@ -276,6 +286,22 @@ __noinline int memory_put(u32 channel, const struct ecalls_event *e, u32 subscri
 	if (result >= 0 && *(volatile u64 *)&head->sleeping)
 		result |= MEMORY_ASLEEP;
 	return result;
+}
+
+/* Whether an event of this type would add nothing to an event that a channel of use READY holds,
+ * and whose reader needs no wake-up. */
+__noinline int memory_is_told(u32 channel, u32 slot) {
+	u32 index = ECALLS_ID_INDEX(channel), zero = 0;
+	void *up = bpf_map_lookup_elem(&ups, &index);
+	struct ecalls_channel *ch;
+	struct ecalls_up *head;
+
+	order_loads();
+	ch = channel_active(channel);
+	head = ch && up ? bpf_map_lookup_elem(up, &zero) : 0;
+	if (!head || slot >= ch->capacity || slot >= ECALLS_SLOTS_MAX)
+		return 0;
+	return slot_is_unread(head, slot) && !*(volatile u64 *)&head->sleeping;
 }
 
 /* Wakes the reader if it sleeps. Returns true if a wake-up was sent. */

@@ -18,11 +18,15 @@
  * A registration ends when its user loses its row (abi/user.h): when the row belongs to another
  * user, its events are refused.
  *
+ * Readiness that its only subscription has been told and that its reader has not taken is counted
+ * before the event is described (ready.h).
+ *
  * Events describe the socket at the time of the raise; several arrivals may be read at once. The
  * end of the stream is a DATA event without bytes. `bytes`: for TCP the bytes that the reader has
  * not taken; for UDP the buffers with their overhead; not counted for local sockets (0).
  */
 #include "event/raise.h"
+#include "event/ready.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
@@ -93,13 +97,6 @@ int BPF_PROG(socket_ready, struct sock *sk) {
 	bool inherited = !listens && interest->kinds & CONNECTION_BIT && is_tcp(sk);
 	if (!(interest->kinds >> kind & 1) || (inherited && !interest->inherit))
 		return 0;
-	data.event.cookie = bpf_get_socket_cookie(sk);
-	data.event.inherited = inherited;
-	addresses(&data.event, sk);
-	if (listens)
-		data.event.backlog = sk->sk_ack_backlog;
-	else
-		data.event.bytes = bytes_waiting(sk);
 	struct raise r = {
 		.service = ECALLS_SERVICE_SOCKET,
 		.kind = kind,
@@ -110,6 +107,15 @@ int BPF_PROG(socket_ready, struct sock *sk) {
 		.uid = interest->uid,
 		.user = interest->user,
 	};
+	if (ready_is_told(service, &r))
+		return 0;
+	data.event.cookie = bpf_get_socket_cookie(sk);
+	data.event.inherited = inherited;
+	addresses(&data.event, sk);
+	if (listens)
+		data.event.backlog = sk->sk_ack_backlog;
+	else
+		data.event.bytes = bytes_waiting(sk);
 	if (interest->deadline_ns)
 		r.deadline_ns = bpf_ktime_get_ns() + interest->deadline_ns;
 	raise_of(service, ECALLS_SERVICE_SOCKET, &r, data.words, SOCKET_WORDS);

@@ -25,6 +25,8 @@ pub const SLOT_PRIORITY: u32 = 1;
 /// `slot_use`: slot = `event.type`; still full: the new event replaces the old one (ECalls-01
 /// §2.3).
 pub const SLOT_TYPE: u32 = 2;
+/// `slot_use`: the same; still full: the old event tells enough, the new one is only counted.
+pub const SLOT_READY: u32 = 3;
 
 /// Bytes of one element of `up`.
 pub const UP_ELEMENT_BYTES: usize = 256;
@@ -96,7 +98,8 @@ pub enum DropReason {
     RingFull = 1,
     /// No free slot, or the priority's slot still full.
     SlotFull = 2,
-    /// A newer event took its typed slot before it was read.
+    /// A newer event took its typed slot before it was read; or the older one stands for it
+    /// ([`SlotUse::Ready`]).
     Replaced = 3,
     /// The receiver's `RLIMIT_SIGPENDING` was reached.
     SignalLimit = 4,
@@ -293,14 +296,22 @@ pub enum SlotUse {
     Priority = SLOT_PRIORITY,
     /// Slot = `event.type`; still full: the new event replaces the old one.
     Type = SLOT_TYPE,
+    /// Slot = `event.type`; still full: the old event stands for the new one, which is counted
+    /// ([`DropReason::Replaced`]). For events that say that there is something to read: what was
+    /// not read yet is not raised again.
+    Ready = SLOT_READY,
 }
 
 impl SlotUse {
     /// The use of the value `raw`.
     pub fn from_raw(raw: u32) -> Option<SlotUse> {
-        [SlotUse::Free, SlotUse::Priority, SlotUse::Type]
-            .into_iter()
-            .find(|slot_use| slot_use.raw() == raw)
+        let all = [
+            SlotUse::Free,
+            SlotUse::Priority,
+            SlotUse::Type,
+            SlotUse::Ready,
+        ];
+        all.into_iter().find(|slot_use| slot_use.raw() == raw)
     }
 
     /// The value in the record.
@@ -446,8 +457,11 @@ mod tests {
         assert_eq!(State::from_raw(2), Some(State::Active));
         assert_eq!(State::from_raw(4), None);
         assert_eq!(Layout::from_raw(2), None);
-        assert_eq!(SlotUse::from_raw(3), None);
-        assert_eq!(SlotUse::from_raw(SlotUse::Type.raw()), Some(SlotUse::Type));
+        assert_eq!(SlotUse::from_raw(4), None);
+        assert_eq!(
+            SlotUse::from_raw(SlotUse::Ready.raw()),
+            Some(SlotUse::Ready)
+        );
     }
 
     #[test]

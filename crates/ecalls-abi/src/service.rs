@@ -54,8 +54,8 @@ pub struct Service {
     pub slow: [u32; 2],
     /// The same of those with scope OWN.
     pub slow_own: u32,
-    /// Zero.
-    pub pad: u32,
+    /// 1: one of the list in use has [`crate::Subscription::ready`].
+    pub ready: u32,
     /// Indices, in order of delivery.
     pub list: [[u32; SUBSCRIBERS_MAX]; 2],
 }

@@ -154,8 +154,10 @@ pub struct Subscription {
     pub order: u32,
     /// When it was removed from its lists; host only.
     pub ended_ns: u64,
+    /// `plain`, if its only action stores into slots of use READY.
+    pub ready: u32,
     /// Zero.
-    pub pad1: [u32; 8],
+    pub pad1: [u32; 7],
     /// The actions, in order; see [`Subscription::chain`].
     pub action: [Action; ACTIONS_MAX],
 }

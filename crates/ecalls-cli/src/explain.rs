@@ -237,7 +237,8 @@ fn what_to_do(row: &Row) -> &'static str {
             "the slot held an unread event, or does not exist: read more often"
         }
         (_, Some("replaced")) => {
-            "a newer event replaced it in its slot, as the channel's layout provides"
+            "its slot has room for one event, and another one was not read yet, as the channel's \
+             layout provides"
         }
         (_, Some("signal_limit")) => {
             "the receiver had RLIMIT_SIGPENDING signals waiting: handle them, or raise the limit"

@@ -292,7 +292,8 @@ impl<W: Words> Iterator for TakePending<'_, W> {
 pub enum Put {
     /// It is in its slot.
     Delivered,
-    /// It is in its slot, and has replaced an unread event.
+    /// It is in its slot, and has replaced an unread event; with [`SlotUse::Ready`] the unread
+    /// event stands for it.
     Replaced,
     /// It is dropped: no free slot, its slot still full, no such slot, more data than a slot has
     /// entries for, or another producer is writing into its slot at this moment (whose event is
@@ -331,7 +332,7 @@ impl<W: Words> SlotsWriter<W> {
     pub fn put(&self, event: &Event) -> Put {
         match self.slot_use {
             SlotUse::Priority => self.put_at(event.priority as usize, event),
-            SlotUse::Type => self.put_at(event.r#type as usize, event),
+            SlotUse::Type | SlotUse::Ready => self.put_at(event.r#type as usize, event),
             SlotUse::Free => {
                 let (words, mask) = pattern_in_use(self.words.words(), self.capacity);
                 for (index, word) in words.iter().enumerate() {
@@ -349,6 +350,17 @@ impl<W: Words> SlotsWriter<W> {
         }
     }
 
+    /// Whether the event in a slot was not read. With use READY it then stands for a new one, and
+    /// the reader that takes it finds whatever happened before: both access the word by a
+    /// read-modify-write.
+    fn is_unread(&self, word: &AtomicU64, bit: u64) -> bool {
+        let bits = match self.slot_use {
+            SlotUse::Ready => word.fetch_or(0, Ordering::AcqRel),
+            _ => word.load(Ordering::Acquire),
+        };
+        bits & bit != 0
+    }
+
     fn put_at(&self, slot: usize, event: &Event) -> Put {
         let words = self.words.words();
         let further = |i| entry(words, slot, self.width, i);
@@ -360,6 +372,9 @@ impl<W: Words> SlotsWriter<W> {
         }
         let word = &pattern[slot / 64 % PATTERN_WORDS];
         let bit = 1u64 << (slot % 64);
+        if self.slot_use == SlotUse::Ready && self.is_unread(word, bit) {
+            return Put::Replaced;
+        }
         let before = first[SEQUENCE].load(Ordering::Relaxed) & !1;
         let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
         let writing = before.wrapping_add(1);
@@ -369,9 +384,12 @@ impl<W: Words> SlotsWriter<W> {
         {
             return Put::Full;
         }
-        if self.slot_use != SlotUse::Type && word.load(Ordering::Acquire) & bit != 0 {
+        if self.slot_use != SlotUse::Type && self.is_unread(word, bit) {
             first[SEQUENCE].store(before, Ordering::Release);
-            return Put::Full;
+            return match self.slot_use {
+                SlotUse::Ready => Put::Replaced,
+                _ => Put::Full,
+            };
         }
         // The odd number is stored before the words.
         fence(Ordering::Release);

@@ -120,6 +120,26 @@ fn type_use_keeps_the_newest_and_counts_what_it_replaced() {
 
 #[test]
 #[cfg_attr(miri, ignore = "minutes: miri is quadratic in the words of a segment")]
+fn ready_use_keeps_the_first_and_counts_those_it_stands_for() {
+    let words = slots(1024, SlotUse::Ready);
+    let (writer, mut reader) = (
+        SlotsWriter::new(&words).unwrap(),
+        SlotsReader::new(&words).unwrap(),
+    );
+    assert_eq!(writer.put(&event(1000, 1)), Put::Delivered);
+    assert_eq!(writer.put(&event(1000, 2)), Put::Replaced);
+    assert_eq!(writer.put(&event(1024, 3)), Put::Full);
+    assert_eq!(taken(&mut reader), [(1000, 1)]);
+    assert_eq!(writer.put(&event(1000, 4)), Put::Delivered);
+    let mut ready = Vec::new();
+    reader.take_ready(|slot| ready.push(slot));
+    assert_eq!(ready, [1000]);
+    assert_eq!(writer.put(&event(1000, 5)), Put::Delivered);
+    assert_eq!(taken(&mut reader), [(1000, 5)]);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "minutes: miri is quadratic in the words of a segment")]
 fn readiness_is_seen_without_taking_and_can_be_cleared_without_copying() {
     let words = slots(1024, SlotUse::Type);
     let (writer, mut reader) = (
@@ -232,7 +252,12 @@ proptest! {
     #[cfg_attr(miri, ignore = "too slow there")]
     fn slots_behave_like_a_map_from_slot_to_event(
         steps in prop::collection::vec(step(), 0..200),
-        slot_use in prop_oneof![Just(SlotUse::Free), Just(SlotUse::Priority), Just(SlotUse::Type)],
+        slot_use in prop_oneof![
+            Just(SlotUse::Free),
+            Just(SlotUse::Priority),
+            Just(SlotUse::Type),
+            Just(SlotUse::Ready),
+        ],
     ) {
         let words = slots(64, slot_use);
         let writer = SlotsWriter::new(&words).unwrap();
@@ -243,7 +268,7 @@ proptest! {
                 Step::Put(slot) => {
                     let place = match slot_use {
                         SlotUse::Free => (0..64).find(|slot| !model.contains_key(slot)),
-                        SlotUse::Priority | SlotUse::Type => Some(slot as usize),
+                        _ => Some(slot as usize),
                     };
                     let place = place.filter(|place| *place < 64);
                     let full = place.is_none_or(|place| {
@@ -254,7 +279,11 @@ proptest! {
                         prop_assert_eq!(put, Put::Full);
                         continue;
                     }
-                    let replaced = model.insert(place.unwrap_or(0), id).is_some();
+                    let place = place.unwrap_or(0);
+                    let replaced = model.contains_key(&place);
+                    if !replaced || slot_use != SlotUse::Ready {
+                        model.insert(place, id);
+                    }
                     prop_assert_eq!(put, if replaced { Put::Replaced } else { Put::Delivered });
                 }
                 Step::Take(slot) => {

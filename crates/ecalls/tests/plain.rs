@@ -2,15 +2,18 @@
 //! delivers by itself; where some have a filter in E-code before, one run of the dispatcher's
 //! program does. What arrives and what is counted are the same on each way. Needs root.
 //!
-//! The events are of the service `core`, raised by a kernel program as those of the kernel's
+//! Most events are of the service `core`, raised by a kernel program as those of the kernel's
 //! services are. Tests take turns: all subscribe to that service.
 
 mod harness;
 
+use std::io::Write;
+use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use ecalls::socket::Interest;
 use ecalls::{Channel, DropReason, Ecalls, Event, SlotUse, Subscription};
-use ecalls_abi::service::{SERVICE_CORE, SubscriptionCount};
+use ecalls_abi::service::{SERVICE_CORE, SERVICE_SOCKET, SubscriptionCount};
 use ecalls_kernel::measure::{self, Measure};
 use harness::{PATIENCE, assert_comes_to_rest, assert_subscription_adds_up, core};
 use libbpf_rs::query::ProgInfoIter;
@@ -121,6 +124,48 @@ fn a_ring_and_a_slot_that_are_full_are_counted_on_the_short_ways() {
         assert_eq!(slotted.delivered, 1);
     }
     assert_comes_to_rest(&ecalls, SERVICE_CORE);
+}
+
+#[test]
+fn readiness_that_was_not_taken_is_counted_and_not_told_again() {
+    let Some((ecalls, _turn)) = turn() else {
+        return;
+    };
+    let slots = ecalls.channel().slots(64, SlotUse::Ready);
+    let mut slots = slots.open().expect("slots");
+    let builder = ecalls.subscribe("socket").expect("the service");
+    let subscription = builder.memory(&slots).install().expect("a subscription");
+    let (here, mut there) = UnixStream::pair().expect("sockets");
+    let interest = Interest::default().slot_type(9);
+    ecalls.watch_socket(&here, &interest).expect("registered");
+    let untold = || {
+        let stat = ecalls.access().service_stat(SERVICE_SOCKET);
+        stat.expect("it").count.dropped[DropReason::Replaced.index()]
+    };
+    let before = untold();
+    let mut round = |rounds: u64| {
+        for _ in 0..10 {
+            there.write_all(b"x").expect("sent");
+        }
+        let mut ready = Vec::new();
+        slots.take_ready(|slot| ready.push(slot));
+        assert_eq!(ready, [9]);
+        let count = count(&subscription);
+        assert_eq!((count.offered, count.delivered), (10 * rounds, rounds));
+        assert_eq!(count.dropped(DropReason::Replaced), 9 * rounds);
+        assert_eq!(slots.lost().dropped(DropReason::Replaced), 9 * rounds);
+    };
+    round(1);
+    round(2);
+    assert_eq!(untold() - before, 18, "they were not even raised");
+    // What another subscription wants is raised, and the put into the slot decides.
+    let mut ring = ecalls.channel().open().expect("a ring");
+    let builder = ecalls.subscribe("socket").expect("the service");
+    let _other = builder.memory(&ring).install().expect("a subscription");
+    round(3);
+    assert_eq!(untold() - before, 18);
+    assert_eq!(std::iter::from_fn(|| ring.try_recv()).count(), 10);
+    assert_comes_to_rest(&ecalls, SERVICE_SOCKET);
 }
 
 #[test]

@@ -147,6 +147,7 @@ pub(crate) const STRUCTS: &[Struct] = &[
             cpu_priority,
             order,
             ended_ns,
+            ready,
             pad1,
             action
         ]
@@ -170,7 +171,7 @@ pub(crate) const STRUCTS: &[Struct] = &[
             count,
             slow,
             slow_own,
-            pad,
+            ready,
             list
         ]
     ),
@@ -740,9 +741,9 @@ pub(crate) const CONSTANTS: &[Constant] = constants! {
     fate: FATES FATE_SELDOM_NS;
     event: TARGET_ALL TARGET_WAKE_ONE EVENT_CPU EVENT_RESUME EVENT_SOFT EVENT_THREAD EVENT_VOID
         EVENT_USER_SHIFT ENTRY_DATA;
-    channel: LAYOUT_RING LAYOUT_SLOTS SLOT_FREE SLOT_PRIORITY SLOT_TYPE UP_EVENTS UP_HISTOGRAM
-        CAPACITY_MIN CAPACITY_MAX SLOTS_MAX WAKE_BYTES DROP_REASONS STATE_FREE STATE_SETUP
-        STATE_ACTIVE STATE_DEAD ID_BITS;
+    channel: LAYOUT_RING LAYOUT_SLOTS SLOT_FREE SLOT_PRIORITY SLOT_TYPE SLOT_READY UP_EVENTS
+        UP_HISTOGRAM CAPACITY_MIN CAPACITY_MAX SLOTS_MAX WAKE_BYTES DROP_REASONS STATE_FREE
+        STATE_SETUP STATE_ACTIVE STATE_DEAD ID_BITS;
     subscription: ACTION_HANDLER ACTION_THREAD ACTION_SIGNAL ACTION_USER ACTION_MEMORY
         ACTION_FIXED_VALUE SCOPE_ALL SCOPE_OWN;
     service: SERVICE_SOCKET SERVICE_TIMER SERVICE_TASK SERVICE_SCHED SERVICE_CORE SERVICE_NET

@@ -35,6 +35,7 @@ impl ChannelRow {
                 Some(SlotUse::Free) => "free",
                 Some(SlotUse::Priority) => "priority",
                 Some(SlotUse::Type) => "type",
+                Some(SlotUse::Ready) => "ready",
                 None => "unknown",
             }),
             defer: row.defer,

@@ -8,7 +8,7 @@
 use std::mem::offset_of;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ecalls_abi::channel::{Id, STATE_ACTIVE, STATE_DEAD, STATE_FREE, STATE_SETUP};
+use ecalls_abi::channel::{Id, Layout, STATE_ACTIVE, STATE_DEAD, STATE_FREE, STATE_SETUP, SlotUse};
 use ecalls_abi::downcall::DEFER_SWITCH;
 use ecalls_abi::ecode::HANDLER_ECODE;
 use ecalls_abi::handler::HANDLER_REMOTE;
@@ -188,6 +188,7 @@ fn install_locked(
         .map_or_else(|| Id::new(index, 1), |id| Some(id.next()))
         .ok_or(Error::Closed("a subscription id"))?;
     let mut row = new_row(id, owner, request, receiver);
+    row.ready = ready_of(&core, &row)?;
     row.order = place_of(&core, &row, &service)?;
     let handlers = Handlers::place(&core, &mut row, index, &previous, handlers)?;
     let links = match activate(&core, request, &mut row, index) {
@@ -207,6 +208,18 @@ fn install_locked(
         core,
         host: std::process::id(),
     })
+}
+
+/// The channel of a subscription with one action that stores readiness; 0: of another one.
+fn ready_of(core: &Core, row: &Subscription) -> Result<u32> {
+    let Some(id) = Id::from_raw(row.plain).filter(|_| row.actions == 1) else {
+        return Ok(0);
+    };
+    let channel = core.tables.channels.get(id.index())?;
+    let told = channel.id == row.plain
+        && channel.layout == Layout::Slots.raw()
+        && channel.slot_use == SlotUse::Ready.raw();
+    Ok(if told { row.plain } else { 0 })
 }
 
 /// Activates a complete row, and returns its attachments.
@@ -450,6 +463,7 @@ pub(crate) fn publish(core: &Core, index: u32) -> Result<()> {
         .filter(|ns| *ns != 0)
         .min()
         .unwrap_or(0);
+    service.ready = rows.iter().any(|(_, row)| row.ready != 0).into();
     core.write_service(index, &service, unused)?;
     bury(core, index, &service)
 }

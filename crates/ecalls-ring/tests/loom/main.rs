@@ -24,6 +24,7 @@ use ecalls_ring::{
     SlotsReader, SlotsWriter,
 };
 use loom::sync::Arc;
+use loom::sync::atomic::Ordering;
 use loom::thread;
 
 mod order;
@@ -340,6 +341,30 @@ fn slot_that_is_full_is_not_overwritten_while_it_is_read() {
         };
         assert_eq!(ids, expected);
         assert_ne!(put, Put::Replaced);
+    });
+}
+
+#[test]
+fn who_takes_readiness_finds_what_it_stands_for() {
+    model(|| {
+        let words = segment(Layout::Slots, 2, SlotUse::Ready);
+        let mut reader = SlotsReader::new(words.clone()).unwrap();
+        let writer = SlotsWriter::new(words).unwrap();
+        assert_eq!(writer.put(&event(1)), Put::Delivered);
+        let source = Arc::new(AtomicU64::new(0));
+        let filled = Arc::clone(&source);
+        let produce = move || {
+            filled.store(1, Ordering::Relaxed);
+            writer.put(&event(2))
+        };
+        let ([put], (found, mut reader)) = race([produce], move || {
+            reader.take_ready(|_| ());
+            (source.load(Ordering::Relaxed), reader)
+        });
+        let mut told = 0;
+        reader.take_ready(|_| told += 1);
+        assert_eq!(told, u64::from(put == Put::Delivered));
+        assert!(found == 1 || told == 1, "nobody reads what is there");
     });
 }
 

@@ -42,7 +42,7 @@ pub(super) const OBSERVERS: &[Observer] = &[
     },
     Observer {
         row: "server_readiness",
-        what: "one slot per descriptor: an event that was not read is replaced",
+        what: "one slot per descriptor: an event that was not read stands for later ones",
         start: readiness,
     },
     Observer {
@@ -163,7 +163,7 @@ fn filter(ecalls: &Ecalls, server: &Server) -> Started {
 }
 
 fn readiness(ecalls: &Ecalls, server: &Server) -> Started {
-    let channel = ecalls.channel().slots(SLOTS, SlotUse::Type);
+    let channel = ecalls.channel().slots(SLOTS, SlotUse::Ready);
     sockets(ecalls, server, channel, None)
 }
 
