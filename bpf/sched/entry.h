@@ -3,10 +3,10 @@
  * How a thread becomes an entity of its CPU, and plain again.
  *
  * A thread names by a downcall the slot by which it polls (event/coop.h). It becomes an entity when
- * it yields next (look_for_binding in sink.h calls enter), and becomes plain again when it leaves
- * that CPU, ends, or names another group. A thread that left its CPU becomes an entity of the next
- * one when it first runs there (`bound`). It keeps its virtual time in both directions, so that it
- * gains nothing by the change.
+ * it runs next after it has yielded or slept (look_for_binding in sink.h calls enter), and becomes
+ * plain again when it leaves that CPU, ends, or names another group. A thread that left its CPU
+ * becomes an entity of the next one when it first runs there (`bound`). It keeps its virtual time
+ * in both directions, so that it gains nothing by the change.
  *
  * Failures: a thread that finds no place in the table, or whose user has used up its places,
  * remains plain, which its slot shows (ECALLS_COOP_NO_PLACE).

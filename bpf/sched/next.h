@@ -79,6 +79,7 @@ static __always_inline bool next_takes(struct task_struct *p, struct sched_task 
 	enq_flags |= SCX_NUMBER(scx_enq_flags, SCX_ENQ_HEAD);
 	if (preempts) {
 		SCHED_COUNT(cpu, preempted);
+		places->ended = 1;
 		enq_flags |= SCX_NUMBER(scx_enq_flags, SCX_ENQ_PREEMPT);
 	}
 	scx_bpf_dsq_insert(p, SCX_NUMBER(scx_dsq_id_flags, SCX_DSQ_LOCAL), slice, enq_flags);
@@ -92,7 +93,7 @@ static __always_inline bool next_ask(u32 other, struct sched_places *theirs, boo
 		return false;
 	theirs->shown_ns = now + NEXT_SHOWN_NS;
 	if (is_idle)
-		kick((s32)other, SCX_NUMBER(scx_kick_flags, SCX_KICK_PREEMPT));
+		kick_off((s32)other, theirs);
 	return true;
 }
 

@@ -59,6 +59,16 @@ static __always_inline void begins_to_wait(struct sched_task *t, u32 cpu, struct
 	arise(t, c, now);
 }
 
+/* A task was moved while it waited, because of its affinity or because its CPU goes offline: the
+ * kernel then does not call quiescent. */
+static __always_inline void goes_on_waiting(struct sched_task *t, u32 cpu, struct sched_cpu *c,
+					    u64 now) {
+	leave(t);
+	move_to(t, cpu, c, now);
+	turn_ready_plain(c, &t->plain, now);
+	load_settle(t, c);
+}
+
 /* Whether a thread that enters its queue preempts another one if the policy says so. One that stops
  * is inserted because of a choice that was made already. A plain thread that is new, or comes from
  * another CPU, is treated like one that wakes. */
@@ -73,6 +83,13 @@ static __always_inline bool may_preempt(struct task_struct *p, const struct sche
 	if (p->policy != SCHED_BATCH && p->policy != SCHED_IDLE)
 		return true;
 	return !is_plain || c->running == SCHED_NOBODY || fair_is_feather(c, t->plain.weight);
+}
+
+/* The only thread of a CPU goes on. The CPU has looked for one already, and would be idle. */
+static __always_inline void goes_on_alone(struct task_struct *p, u32 cpu, u64 slice,
+					  u64 enq_flags) {
+	scx_bpf_dsq_insert(p, SCX_NUMBER(scx_dsq_id_flags, SCX_DSQ_LOCAL), slice, enq_flags);
+	kick((s32)cpu, 0);
 }
 
 SEC("struct_ops/enqueue")
@@ -95,21 +112,15 @@ void BPF_PROG(sched_enqueue, struct task_struct *p, u64 enq_flags) {
 	c = &here->cpu;
 	next_leaves(t);
 	now = now_ns();
-	if (!t->ready && !t->parked) {
+	if (!t->ready && !t->parked)
 		begins_to_wait(t, cpu, c, now);
-	} else if (t->cpu != cpu) {
-		/* The task was moved while it waited, because of its affinity or because its CPU
-		 * goes offline: the kernel then does not call quiescent. */
-		leave(t);
-		move_to(t, cpu, c, now);
-		turn_ready_plain(c, &t->plain, now);
-		load_settle(t, c);
-	}
+	else if (t->cpu != cpu)
+		goes_on_waiting(t, cpu, c, now);
 	if (t->limited && quota_parks(p, t, cpu, c, now))
 		return;
 	slice = fair_turn(c);
 	if (enq_flags & SCX_NUMBER(scx_enq_flags, SCX_ENQ_LAST) && !window_holds(c, t->entity)) {
-		scx_bpf_dsq_insert(p, local, slice, enq_flags);
+		goes_on_alone(p, cpu, slice, enq_flags);
 		return;
 	}
 	since = t->since_ns;
@@ -135,6 +146,7 @@ void BPF_PROG(sched_enqueue, struct task_struct *p, u64 enq_flags) {
 		if (preempts && c->running == SCHED_PLAIN && sched_is_plain(c)) {
 			SCHED_COUNT(cpu, preempted);
 			enq_flags |= SCX_NUMBER(scx_enq_flags, SCX_ENQ_PREEMPT);
+			here->places.ended = 1;
 			scx_bpf_dsq_insert(p, local, slice, enq_flags);
 			return;
 		}
@@ -144,19 +156,33 @@ void BPF_PROG(sched_enqueue, struct task_struct *p, u64 enq_flags) {
 	if (!preempts)
 		return;
 	SCHED_COUNT(cpu, preempted);
-	kick(cpu, SCX_NUMBER(scx_kick_flags, SCX_KICK_PREEMPT));
+	kick_off((s32)cpu, &here->places);
+}
+
+/* The thread that stops or goes on is an entity, and may have polled. */
+static __always_inline void polls(struct task_struct *prev, struct sched_cpu *c, u64 now) {
+	struct sched_task *t = task_of(prev);
+
+	if (t && t->entity < SCHED_ENTITIES && c->running == t->entity)
+		take_poll(t, c, now);
 }
 
 SEC("struct_ops/dispatch")
 void BPF_PROG(sched_dispatch, s32 cpu, struct task_struct *prev) {
-	struct sched_cpu *c = cpu_of(cpu);
+	struct sched_here *here = here_of((u32)cpu);
 	struct sched_choice choice = {};
 	struct sched_queue queue;
 	struct sched_task *t;
+	struct sched_cpu *c;
 	u64 now = now_ns();
 
-	if (!c)
+	if (!here)
 		return;
+	c = &here->cpu;
+	if (prev && usual_goes_on(prev, here, now))
+		return;
+	if (prev && !sched_is_plain(c))
+		polls(prev, c, now);
 	if (c->quotas) {
 		if (prev)
 			quota_decides(prev, c, now);
@@ -180,9 +206,11 @@ void BPF_PROG(sched_dispatch, s32 cpu, struct task_struct *prev) {
 	}
 	if (choice.keep && prev) {
 		t = task_of(prev);
-		if (!t)
+		/* A thread that has named something stops, and is looked at when it runs again. */
+		if (!t || binding_is_new(t))
 			return;
 		SCHED_COUNT(cpu, kept);
+		here->places.ended = 0;
 		begin(prev, t, cpu, c, now);
 		return;
 	}
@@ -215,12 +243,12 @@ void BPF_PROG(sched_running, struct task_struct *p) {
 	if (!t || !here)
 		return;
 	c = &here->cpu;
-	here->places.stopped = 0;
+	here->places.stopped = here->places.ended = 0;
 	idle_ends(cpu, &here->places);
 	/* It came at once from select_cpu, or the kernel did not ask us where it goes. */
 	if (!t->ready && !t->parked)
 		begins_to_wait(t, cpu, c, now_ns());
-	if (is_usual(t, cpu, c)) {
+	if (is_usual(t, cpu, c) && !binding_is_new(t)) {
 		usual_runs(p, t, cpu, here);
 		return;
 	}
@@ -246,11 +274,14 @@ void BPF_PROG(sched_running, struct task_struct *p) {
 		seen_runs(cpu, t->entity, now);
 		watch_begins(p, cpu, t->entity);
 	}
-	if (!t->bound || t->entity < SCHED_ENTITIES)
+	if (!binding_is_new(t))
 		return;
+	binding_is_known(t);
 	look_for_binding(p, t, cpu, now);
-	if (t->entity < SCHED_ENTITIES)
-		begin(p, t, cpu, c, now);
+	if (t->entity >= SCHED_ENTITIES)
+		return;
+	take_poll(t, c, now);
+	begin(p, t, cpu, c, now);
 }
 
 SEC("struct_ops/stopping")
@@ -275,6 +306,8 @@ void BPF_PROG(sched_stopping, struct task_struct *p, bool runnable) {
 	if (t->parked)
 		return;
 	if (t->entity >= SCHED_ENTITIES) {
+		if (runnable && has_yielded(p, &here->places, c, now))
+			turn_yield(c);
 		turn_stop(c, runnable, now);
 		t->since_ns = now;
 		t->plain.vtime = c->plain.vtime;
@@ -282,35 +315,14 @@ void BPF_PROG(sched_stopping, struct task_struct *p, bool runnable) {
 		let_go(p, cpu, runnable, now);
 		return;
 	}
-	/* A thread that sleeps in its poll does not yield. */
-	if (!runnable)
+	/* A thread that sleeps in its poll does not yield; and where a thread waits in the local
+	 * queue, the kernel does not ask who is next. */
+	if (!runnable || !has_slice(p))
 		take_poll(t, c, now);
 	sink_looks(t);
 	turn_stop(c, runnable, now);
 	bequeath(p, t, c);
 	seen_stops(cpu, t->entity, runnable, now);
-}
-
-SEC("struct_ops/yield")
-bool BPF_PROG(sched_yield, struct task_struct *from, struct task_struct *to) {
-	u32 cpu = bpf_get_smp_processor_id();
-	struct sched_here *here = here_of(cpu);
-	struct sched_cpu *c;
-	struct sched_task *t;
-
-	if (!here || usual_yields(from, here))
-		return false;
-	t = task_of(from);
-	if (!t)
-		return false;
-	c = &here->cpu;
-	if (binding_is_new(t))
-		look_for_binding(from, t, cpu, now_ns());
-	if (t->entity < SCHED_ENTITIES)
-		take_poll(t, c, now_ns());
-	if (turn_yield(c))
-		task_set_slice(from, 0);
-	return false;
 }
 
 SEC("struct_ops/quiescent")
@@ -346,7 +358,6 @@ struct sched_ext_ops ecalls_sched = {
 	.stopping = (void *)sched_stopping,
 	.quiescent = (void *)sched_quiescent,
 	.set_weight = (void *)sched_weight,
-	.yield = (void *)sched_yield,
 	.enable = (void *)sched_enable,
 	.disable = (void *)sched_disable,
 	.init_task = (void *)sched_init_task,

@@ -110,7 +110,7 @@ __noinline int look_for_binding(struct task_struct *p __arg_trusted,
 		watch_enters(p, cpu, now);
 		enter(t, cpu, now, binding);
 	}
-	/* No place was free, and one may be at its next yield. */
+	/* No place was free, and one may be when it runs next. */
 	if (t->entity >= SCHED_ENTITIES)
 		t->bindings = SCHED_NEVER;
 	heir_has_slot(t, cpu);
@@ -124,16 +124,18 @@ __noinline int look_for_binding(struct task_struct *p __arg_trusted,
 	return 0;
 }
 
-/* Whether the running thread may have named something since it was looked at last. If so, that is
- * to be done now: a change that comes meanwhile counts as a later one. */
-static __always_inline bool binding_is_new(struct sched_task *t) {
+/* Whether a thread may have named something since it was looked at last. */
+static __always_inline bool binding_is_new(const struct sched_task *t) {
 	volatile u64 *changes = coop_changes_at();
-	u64 count = changes ? *changes : 0;
 
-	if (t->bindings == count && !t->bound)
-		return false;
-	t->bindings = count;
-	return true;
+	return t->bound || (changes && t->bindings != *changes);
+}
+
+/* It is looked at next: a change that comes meanwhile counts as a later one. */
+static __always_inline void binding_is_known(struct sched_task *t) {
+	volatile u64 *changes = coop_changes_at();
+
+	t->bindings = changes ? *changes : 0;
 }
 
 #endif

@@ -58,6 +58,7 @@ struct sched_places {
 	u64 stopped;	   /* the same until it enters its queue, or another thread runs */
 	u64 goes;	   /* 1: that thread is next */
 	u64 bindings;	   /* the running thread's `bindings`; SCHED_NEVER: not usual */
+	u64 ended;	   /* 1: its turn was ended for another thread (timer.h) */
 	u64 waits_look_ns; /* time of the next check for long waits (wait.h) */
 	u32 channel[SCHED_ENTITIES];		/* the channel that a sink reads */
 	struct group_key group[SCHED_ENTITIES]; /* user and group number of each entity */

@@ -38,6 +38,12 @@ static __always_inline void kick(s32 cpu, u64 flags) {
 		scx_bpf_kick_cpu(cpu, flags);
 }
 
+/* Ends the turn of the thread that runs on a CPU with these places, and makes the CPU ask again. */
+static __always_inline void kick_off(s32 cpu, struct sched_places *places) {
+	places->ended = 1;
+	kick(cpu, SCX_NUMBER(scx_kick_flags, SCX_KICK_PREEMPT));
+}
+
 /* When a CPU decides again: for the policy, or for a quota. */
 static __always_inline u64 timer_next(struct sched_cpu *c, const struct sched_timer_of *timer) {
 	u64 at = sched_timer(c);
@@ -66,7 +72,7 @@ static int timer_comes(void *map, u32 *cpu, struct sched_here *here) {
 			timer_start(timer, at);
 		return 0;
 	}
-	kick((s32)*cpu, SCX_NUMBER(scx_kick_flags, SCX_KICK_PREEMPT));
+	kick_off((s32)*cpu, &here->places);
 	return 0;
 }
 

@@ -9,8 +9,8 @@
  *	  its address, without its data.
  *	- The thread that runs next begins at the time at which the last one stopped, if that one is
  *	  still the kernel's current thread: then no other one has had the CPU since (usual_now).
- *	- A yield needs no more than whether something was named since the turn began, which would
- *	  be looked at (`bindings`). If nobody waits, the turn goes on.
+ *	- The kernel reports no yield: it ends the slice (has_yielded). If nobody waits, and nothing
+ *	  was named since the turn began, which would be looked at (`bindings`), the turn goes on.
  *
  * The addresses are compared, never used. One of them is forgotten when its thread ends or leaves
  * this scheduler's class: another thread may have that address later, and a real-time thread can
@@ -27,6 +27,19 @@ static __always_inline bool is_usual(const struct sched_task *t, u32 cpu,
 				     const struct sched_cpu *c) {
 	return sched_is_plain(c) && t->cpu == cpu && t->ready &&
 	       !(t->limited | t->parked | t->bound);
+}
+
+static __always_inline bool has_slice(const struct task_struct *p) {
+	return ((const struct task_struct___scx *)(const void *)p)->scx.slice;
+}
+
+/* Whether the plain thread that runs has yielded: its slice has ended before its time, and not for
+ * another thread. */
+static __always_inline bool has_yielded(const struct task_struct *p,
+					const struct sched_places *places,
+					const struct sched_cpu *c, u64 now) {
+	return c->running == SCHED_PLAIN && !has_slice(p) && now < c->limit_ns &&
+	       !*(volatile u64 *)&places->ended;
 }
 
 /* The time at which a thread gets the CPU. */
@@ -86,6 +99,8 @@ static __always_inline void usual_stops(struct task_struct *p, struct sched_task
 	struct sched_places *places = &here->places;
 	struct sched_cpu *c = &here->cpu;
 
+	if (runnable && has_yielded(p, places, c, now))
+		turn_yield(c);
 	turn_stop_plain(c, runnable, now);
 	t->since_ns = now;
 	t->plain.vtime = c->plain.vtime;
@@ -120,14 +135,19 @@ static __always_inline bool usual_waits(struct task_struct *p, u32 cpu, struct s
 	return true;
 }
 
-/* A thread yields that has named nothing since its turn began. */
-static __always_inline bool usual_yields(struct task_struct *p, struct sched_here *here) {
-	volatile u64 *changes = coop_changes_at();
+/* Whether the turn of `prev` goes on, which has yielded while nobody waits, and has named nothing
+ * since its turn began. If somebody waits, the next choice is told that it has yielded. */
+static __always_inline bool usual_goes_on(struct task_struct *prev, struct sched_here *here,
+					  u64 now) {
+	struct sched_cpu *c = &here->cpu;
+	volatile u64 *changes;
 
-	if (!changes || !sched_is_plain(&here->cpu) || here->places.bindings != *changes)
+	if (!has_yielded(prev, &here->places, c, now) || turn_yield(c) || c->quotas)
 		return false;
-	if (turn_yield(&here->cpu))
-		task_set_slice(p, 0);
+	changes = coop_changes_at();
+	if (!changes || here->places.bindings != *changes)
+		return false;
+	task_set_slice(prev, c->limit_ns - now);
 	return true;
 }
 

@@ -3,9 +3,9 @@
  * Threads with a window (abi/coop.h): their requests (wishes), the answers, and the counts of their
  * periods.
  *
- * A wish is part of the thread's binding (event/coop.h). It is evaluated when the thread yields,
- * and again when the thread has become an entity of another CPU, or of a scheduler that was started
- * later: then admission has to decide anew.
+ * A wish is part of the thread's binding (event/coop.h). It is evaluated when the thread has
+ * yielded, and again when the thread has become an entity of another CPU, or of a scheduler that
+ * was started later: then admission has to decide anew.
  *
  * The windows of a user other than root get at most half of a CPU. So, beside the common reserve,
  * the same amount is left to other users' windows.
