@@ -29,6 +29,11 @@
 #define ECALLS_FRAME_SOURCES 8u	  /* no row is left for a further source */
 #define ECALLS_FRAME_REASONS 9u
 
+/* How a channel's frames go to other hosts. */
+#define ECALLS_WAY_LANE 0u /* by the interface, to its neighbours */
+#define ECALLS_WAY_RELAY                                                                           \
+	1u /* by the host's relay (abi/relay.h): the lane's programs are not attached */
+
 /* A channel that is open on this host. Written by programs that host the core, under its lock. */
 struct ecalls_lane_channel {
 	ecalls_u64 id;		/* of its name; 0: the row is free */
@@ -41,7 +46,7 @@ struct ecalls_lane_channel {
 	ecalls_u32 owner;	/* process that opened it, and owns the service */
 	ecalls_u32 uid;		/* its user: that of the events */
 	ecalls_u32 service;	/* index of the service */
-	ecalls_u32 pad;
+	ecalls_u32 way;		/* ECALLS_WAY_* */
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_lane_channel) == 72, "lane channel");
 

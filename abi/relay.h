@@ -8,6 +8,7 @@
  *
  *	to the relay	ASK	a channel	which format has the channel of this name?
  *			ENTER	a channel	this host has opened it
+ *			SEND	a frame		to `host`, on the channel that it names; no answer
  *	from the relay	FOUND	a channel	to ASK: a host has it open
  *			NONE	a channel	to ASK: no host has
  *			ENTERED			to ENTER
@@ -15,9 +16,10 @@
  *			JOINED			another host has it: `host`, `format`, `address`
  *			LEFT			it has no more
  *			SETTLED			hosts that have not been told are not there
+ *			FRAME	a frame		has arrived (abi/wire.h)
  *
- * A connection is for one channel, and this host is in the channel until the connection ends. Every
- * text of a message that comes from the relay may have been written by another host.
+ * A connection that enters is for one channel, and this host is in the channel until the connection
+ * ends. Every text of a message that comes from the relay may have been written by another host.
  */
 #ifndef ECALLS_RELAY_H
 #define ECALLS_RELAY_H
@@ -29,6 +31,7 @@
 
 #define ECALLS_RELAY_ASK 1u
 #define ECALLS_RELAY_ENTER 2u
+#define ECALLS_RELAY_SEND 3u
 #define ECALLS_RELAY_FOUND 16u
 #define ECALLS_RELAY_NONE 17u
 #define ECALLS_RELAY_ENTERED 18u
@@ -36,6 +39,7 @@
 #define ECALLS_RELAY_JOINED 20u
 #define ECALLS_RELAY_LEFT 21u
 #define ECALLS_RELAY_SETTLED 22u
+#define ECALLS_RELAY_FRAME 23u
 
 /* Reasons of REFUSED. */
 #define ECALLS_RELAY_INVALID 1u /* a name or a text is impossible, or it is not the time for it */
@@ -48,7 +52,7 @@ struct ecalls_relay_message {
 	ecalls_u32 kind;    /* ECALLS_RELAY_ASK, .. */
 	ecalls_u32 size;    /* of the whole message */
 	ecalls_u32 reason;
-	ecalls_u64 host;      /* ENTER: this host; JOINED, LEFT: the other one */
+	ecalls_u64 host;      /* ENTER: this host; SEND, JOINED, LEFT: the other one */
 	ecalls_u64 format;    /* id of its format (abi/wire.h) */
 	ecalls_u8 address[4]; /* its IPv4 address for the lane; zeros: none */
 	ecalls_u32 pad[3];
@@ -64,11 +68,12 @@ struct ecalls_relay_channel {
 	char format[ECALLS_FORMAT_MAX];
 	char kinds[ECALLS_FORMAT_MAX];
 	ecalls_u64 creator; /* host that created it; ENTER: 0 is this one */
-	ecalls_u32 policy;  /* ECALLS_RELAY_FAST */
+	ecalls_u32 policy;  /* ECALLS_RELAY_FAST or ECALLS_RELAY_RELIABLE */
 	ecalls_u32 pad;
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_relay_channel) == 1136, "relay channel");
 
-#define ECALLS_RELAY_FAST 1u /* frames go over the lane */
+#define ECALLS_RELAY_FAST 1u	 /* frames go over the lane */
+#define ECALLS_RELAY_RELIABLE 2u /* by the relays */
 
 #endif

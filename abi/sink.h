@@ -22,6 +22,9 @@
 
 #define ECALLS_SINKS_MAX 64u /* of one channel: a bit of a 64-bit word for each */
 
+/* Family of a sink that is reached by the relay: the first 8 bytes of `address` are its host. */
+#define ECALLS_SINK_HOST 0xffffu
+
 /* A channel's filter at the source (OUT, KECho §2.2), a handler in E-code that sees the event and
  * all sinks: `out` of struct ecalls_lane_channel, which is stored when the filter's program is in
  * its place. The fuel is in the lower 32 bits. */
@@ -47,7 +50,7 @@ struct ecalls_sink {
 	ecalls_u32 address[4]; /* network byte order; IPv4: the first word */
 	ecalls_u32 source;     /* this host's IPv4 address towards it */
 	ecalls_u32 interface;  /* index of the interface that it is behind */
-	ecalls_u32 family;     /* AF_INET or AF_INET6; 0: the row is free */
+	ecalls_u32 family;     /* AF_INET, AF_INET6, ECALLS_SINK_HOST; 0: the row is free */
 	ecalls_u32 member;     /* 1: `remote` sends to it; 0: publishers that name it do */
 	ecalls_u64 pad[2];
 };

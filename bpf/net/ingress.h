@@ -121,6 +121,9 @@ __noinline int lane_tell_filter(struct lane_buffer *b __arg_nonnull, u32 row, u3
 			return 0;
 		if (s->family == AF_INET && s->address[0] == address)
 			break;
+		if (s->family == ECALLS_SINK_HOST && s->address[0] == (u32)b->wire.host &&
+		    s->address[1] == (u32)(b->wire.host >> 32))
+			break;
 	}
 	barrier_var(number);
 	if (number >= ECALLS_SINKS_MAX)
@@ -220,7 +223,8 @@ int lane_ingress(struct __sk_buff *skb) {
 	if (reason != FRAME_GOOD)
 		return lane_refuse(row ? *row : 0, reason);
 	c = row ? bpf_map_lookup_elem(&lane_channels, row) : 0;
-	if (!c)
+	/* Nobody of the network can pretend to be a relay. */
+	if (!c || (c->way == ECALLS_WAY_RELAY && skb->ifindex != LOOPBACK))
 		return TCX_NEXT;
 	if (b->wire.format != c->format)
 		return lane_refuse(*row, ECALLS_FRAME_FORMAT);

@@ -48,6 +48,7 @@ _Static_assert(sizeof(struct bpf_fib_lookup) == 64, "as the kernel's");
 #define TCX_NEXT (-1)
 #define TCX_DROP 2
 #define PACKET_HOST 0
+#define LOOPBACK 1 /* index of the loopback interface of every network namespace */
 #define PACKET_OTHERHOST 3
 #define PACKET_ETHERNET 14 /* bytes of an Ethernet header */
 #define ETH_P_IP 0x0800

@@ -9,6 +9,11 @@ pub const LANE_CHANNELS: usize = 64;
 /// Sources of one core.
 pub const LANE_SOURCES: usize = 1024;
 
+/// Frames go by the interface, to its neighbours.
+pub const WAY_LANE: u32 = 0;
+/// They go by the host's relay.
+pub const WAY_RELAY: u32 = 1;
+
 /// Truncated, or another size than the frame says.
 pub const FRAME_SIZE: usize = 0;
 /// Of another version.
@@ -69,8 +74,8 @@ pub struct LaneChannel {
     pub uid: u32,
     /// Index of the service.
     pub service: u32,
-    /// Zero.
-    pub pad: u32,
+    /// [`WAY_LANE`] or [`WAY_RELAY`].
+    pub way: u32,
 }
 
 const _: () = assert!(size_of::<LaneChannel>() == 72, "lane channel");

@@ -20,6 +20,8 @@ pub const RELAY_MAX: usize = 4096;
 pub const RELAY_ASK: u32 = 1;
 /// This host has opened the channel.
 pub const RELAY_ENTER: u32 = 2;
+/// Send a frame to a host.
+pub const RELAY_SEND: u32 = 3;
 /// A host has it open.
 pub const RELAY_FOUND: u32 = 16;
 /// No host has.
@@ -34,6 +36,8 @@ pub const RELAY_JOINED: u32 = 20;
 pub const RELAY_LEFT: u32 = 21;
 /// Hosts that have not been told are not there.
 pub const RELAY_SETTLED: u32 = 22;
+/// A frame has arrived.
+pub const RELAY_FRAME: u32 = 23;
 
 /// A name or a text is impossible, or it is not the time for it.
 pub const RELAY_INVALID: u32 = 1;
@@ -46,6 +50,8 @@ pub const RELAY_NETWORK: u32 = 4;
 
 /// Policy of a channel: frames go over the lane.
 pub const RELAY_FAST: u32 = 1;
+/// Policy of a channel: they go by the relays.
+pub const RELAY_RELIABLE: u32 = 2;
 
 /// `struct ecalls_relay_message`: the header of every message.
 #[repr(C)]
@@ -61,7 +67,7 @@ pub struct RelayMessage {
     pub size: u32,
     /// With [`RELAY_REFUSED`]: [`RELAY_INVALID`], ...
     pub reason: u32,
-    /// ENTER: this host; JOINED, LEFT: the other one.
+    /// ENTER: this host; SEND, JOINED, LEFT: the other one.
     pub host: u64,
     /// Id of its format.
     pub format: u64,
@@ -109,7 +115,7 @@ pub struct RelayChannel {
     pub kinds: [u8; FORMAT_MAX],
     /// The host that created it; ENTER: 0 is this one.
     pub creator: u64,
-    /// [`RELAY_FAST`].
+    /// [`RELAY_FAST`] or [`RELAY_RELIABLE`].
     pub policy: u32,
     /// Zero.
     pub pad: u32,

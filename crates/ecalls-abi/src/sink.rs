@@ -8,6 +8,8 @@ use crate::downcall::ATTRIBUTES;
 
 /// Sinks of one channel.
 pub const SINKS_MAX: usize = 64;
+/// Family of a sink that is reached by the relay.
+pub const SINK_HOST: u32 = 0xffff;
 /// Bytes of a channel's buffer.
 pub const LANE_BUFFER: usize = 262_144;
 
@@ -51,7 +53,7 @@ pub struct Sink {
     pub source: [u8; 4],
     /// Index of the interface that it is behind.
     pub interface: u32,
-    /// `AF_INET` or `AF_INET6`; 0: the row is free.
+    /// `AF_INET`, `AF_INET6` or [`SINK_HOST`]; 0: the row is free.
     pub family: u32,
     /// 1: `remote` sends to it; 0: publishers that name it do.
     pub member: u32,
@@ -78,7 +80,24 @@ impl Sink {
         sink
     }
 
-    /// Its address; `None`: the row is free.
+    /// A sink that is this host, reached by the relay.
+    pub fn of_host(host: u64) -> Sink {
+        let mut sink = Sink {
+            family: SINK_HOST,
+            ..Sink::default()
+        };
+        sink.address[..8].copy_from_slice(&host.to_ne_bytes());
+        sink
+    }
+
+    /// The host, if it is reached by the relay.
+    pub fn host(&self) -> Option<u64> {
+        let [a, b, c, d, e, f, g, h, ..] = self.address;
+        let host = u64::from_ne_bytes([a, b, c, d, e, f, g, h]);
+        (self.family == SINK_HOST).then_some(host)
+    }
+
+    /// Its address; `None`: it has none, or the row is free.
     pub fn ip(&self) -> Option<IpAddr> {
         let [a, b, c, d, ..] = self.address;
         match self.family {
@@ -149,5 +168,7 @@ mod tests {
             assert_eq!(Sink::new(ip).ip(), Some(ip));
         }
         assert_eq!(Sink::default().ip(), None);
+        let host = Sink::of_host(7);
+        assert_eq!((host.host(), host.ip()), (Some(7), None));
     }
 }

@@ -1,5 +1,6 @@
 //! A channel that is open on this host: a service, and the lane that raises its events.
 
+use crate::relay::ByRelay;
 use ecalls::{Ecalls, Service};
 use ecalls_kernel::Result;
 use ecalls_kernel::lane::{HostedLane, Kept, Numbers};
@@ -43,6 +44,41 @@ impl Channel {
             ecalls: ecalls.clone(),
             kept: Mutex::default(),
         })
+    }
+
+    /// Opens the channel `name` for frames that go by the relay. The host is identified by the
+    /// interface, if one is named.
+    pub(crate) fn open_relayed(
+        ecalls: &Ecalls,
+        name: &str,
+        (format, kinds): (&str, &str),
+        interface: Option<&str>,
+    ) -> Result<Channel> {
+        let core = Arc::clone(ecalls.core()?);
+        let service = ecalls.register_service(name, format, kinds)?;
+        let owner = Owner::current(&core)?;
+        let transport = Arc::new(ByRelay::default());
+        let index = service.index();
+        let lane = HostedLane::open_relayed(core, &owner, name, index, interface, transport)?;
+        Ok(Channel {
+            lane,
+            service,
+            ecalls: ecalls.clone(),
+            kept: Mutex::default(),
+        })
+    }
+
+    /// Makes a host a sink that the relay reaches, or no more.
+    pub(crate) fn set_host(&self, host: u64, is_sink: bool) -> Result<()> {
+        match is_sink {
+            true => self.lane.add_host(host),
+            false => self.lane.remove_host(host).map(|_| ()),
+        }
+    }
+
+    /// A frame has arrived by the relay. Whether it is one of a channel of this core.
+    pub(crate) fn arrive(&self, frame: &[u8]) -> Result<bool> {
+        self.lane.arrive(frame)
     }
 
     /// The service whose events are the channel's.

@@ -1,9 +1,10 @@
 //! Channels of a cluster: the hosts that have the channel open are its sinks, by themselves.
 //!
 //! The relay of this host (ecalls-relay(8)) says which hosts join and leave. A thread makes them
-//! sinks of the channel and removes them. If the relay ends, the sinks stay: events go from kernel
-//! to kernel without it. The thread connects again, and when the relay has had time to find the
-//! others, sinks that it did not find are removed.
+//! sinks of the channel and removes them; on a reliable channel, whose frames go by the relays, it
+//! also gives those that arrive to the kernel side. If the relay ends, the sinks stay: events of
+//! the lane go from kernel to kernel without it. The thread connects again, and when the relay has
+//! had time to find the others, sinks that it did not find are removed.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -13,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ecalls::Ecalls;
-use ecalls_abi::relay::{RELAY_FAST, RelayChannel};
+use ecalls_abi::relay::{RELAY_FAST, RELAY_RELIABLE, RelayChannel};
 use ecalls_abi::text;
 use ecalls_abi::wire::text_id;
 use ecalls_kernel::{Error, Result, ip4_of};
@@ -36,6 +37,9 @@ pub struct Wanted<'a> {
     pub events: Option<(&'a str, &'a str)>,
     /// The network interface of the lane; `None`: the one that the relay's configuration names.
     pub interface: Option<&'a str>,
+    /// Whether a channel that does not exist yet is made a reliable one: its frames go by the
+    /// relays, which repeat what is lost.
+    pub reliable: bool,
 }
 
 /// What happens to the hosts of a channel.
@@ -60,7 +64,7 @@ pub enum Change {
 #[derive(Debug)]
 pub struct ClusterChannel {
     channel: Arc<Channel>,
-    interface: String,
+    interface: Option<String>,
     stop: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
     /// The process that has the thread.
@@ -82,12 +86,30 @@ impl ClusterChannel {
         let relay = Relay::connect()?;
         let (info, interface) = settle(&relay, wanted)?;
         let (format, kinds) = (text::read(&info.format), text::read(&info.kinds));
-        let channel = Channel::open(ecalls, wanted.name, format, kinds, &interface)?;
+        let named = interface.as_deref();
+        let (channel, address) = match (info.policy == RELAY_RELIABLE, named) {
+            (true, _) => {
+                let events = (format, kinds);
+                let channel = Channel::open_relayed(ecalls, wanted.name, events, named)?;
+                (channel, [0; 4])
+            }
+            (false, Some(named)) => {
+                let channel = Channel::open(ecalls, wanted.name, format, kinds, named)?;
+                let address = ip4_of(named)?.map_or([0; 4], |ip| ip.octets());
+                (channel, address)
+            }
+            (false, None) => {
+                let expected = "one whose hosts are trusted: name it, or set it in the relay's \
+                                configuration ([lane] of /etc/ecalls/relay.toml)";
+                return Err(invalid("the network interface", "", expected));
+            }
+        };
         let own = Host {
             id: channel.host(),
-            address: ip4_of(&interface)?.map_or([0; 4], |ip| ip.octets()),
+            address,
             format: text_id(format),
         };
+        let reliable = info.policy == RELAY_RELIABLE;
         relay.enter(&info, &own)?;
         let failed = |source| Error::Os {
             action: "starting to follow the hosts of a cluster",
@@ -98,6 +120,7 @@ impl ClusterChannel {
         let mut following = Following {
             channel: Arc::clone(&channel),
             stop: Arc::clone(&stop),
+            reliable,
             info,
             own,
             hosts: BTreeMap::new(),
@@ -109,7 +132,7 @@ impl ClusterChannel {
             .map_err(failed)?;
         Ok(ClusterChannel {
             channel,
-            interface,
+            interface: interface.filter(|_| !reliable),
             stop,
             thread: Some(thread),
             process: std::process::id(),
@@ -121,9 +144,9 @@ impl ClusterChannel {
         &self.channel
     }
 
-    /// The interface of its lane.
-    pub fn interface(&self) -> &str {
-        &self.interface
+    /// The interface of its lane; `None`: its frames go by the relays.
+    pub fn interface(&self) -> Option<&str> {
+        self.interface.as_deref()
     }
 }
 
@@ -140,13 +163,16 @@ impl Drop for ClusterChannel {
     }
 }
 
-/// What the channel is, and the interface of its lane.
-fn settle(relay: &Relay, wanted: &Wanted<'_>) -> Result<(RelayChannel, String)> {
-    let invalid = |what, given: &str, expected| Error::Invalid {
+fn invalid(what: &'static str, given: &str, expected: &'static str) -> Error {
+    Error::Invalid {
         what,
         given: format!("{given:?}"),
         expected,
-    };
+    }
+}
+
+/// What the channel is, and the interface that identifies this host.
+fn settle(relay: &Relay, wanted: &Wanted<'_>) -> Result<(RelayChannel, Option<String>)> {
     let asked = RelayChannel::named(wanted.cluster, wanted.name).ok_or_else(|| {
         let expected = "1 to 31 letters, digits and . - _";
         let given = format!("{}/{}", wanted.cluster, wanted.name);
@@ -164,7 +190,7 @@ fn settle(relay: &Relay, wanted: &Wanted<'_>) -> Result<(RelayChannel, String)> 
         None => {}
         Some((format, kinds)) if found => {
             let theirs = (text::read(&info.format), text::read(&info.kinds));
-            if theirs != (format, kinds) {
+            if theirs != (format, kinds) || wanted.reliable != (info.policy == RELAY_RELIABLE) {
                 let expected = "what the other hosts have: `ecalls channel open` takes theirs";
                 let given = format!("{format}, kinds {kinds}");
                 return Err(invalid("the format of the channel", &given, expected));
@@ -175,16 +201,15 @@ fn settle(relay: &Relay, wanted: &Wanted<'_>) -> Result<(RelayChannel, String)> 
                 .and_then(|()| text::write(&mut info.kinds, kinds));
             let expected = "a format and kinds of at most 511 bytes each";
             written.map_err(|_| invalid("the format of the channel", format, expected))?;
-            info.policy = RELAY_FAST;
+            info.policy = if wanted.reliable {
+                RELAY_RELIABLE
+            } else {
+                RELAY_FAST
+            };
         }
     }
-    let configured = text::read(&info.interface);
-    let interface = wanted.interface.unwrap_or(configured).to_owned();
-    if interface.is_empty() {
-        let expected = "one whose hosts are trusted: name it, or set it in the relay's \
-                        configuration ([lane] of /etc/ecalls/relay.toml)";
-        return Err(invalid("the network interface", "", expected));
-    }
+    let configured = Some(text::read(&info.interface)).filter(|name| !name.is_empty());
+    let interface = wanted.interface.or(configured).map(str::to_owned);
     Ok((info, interface))
 }
 
@@ -203,6 +228,7 @@ struct Following<F> {
     channel: Arc<Channel>,
     stop: Arc<OwnedFd>,
     info: RelayChannel,
+    reliable: bool,
     own: Host,
     /// The others, and whether this connection to the relay has told them.
     hosts: BTreeMap<Host, (Standing, bool)>,
@@ -252,6 +278,8 @@ impl<F: FnMut(Change)> Following<F> {
                     Ok(Told::Host(host, true)) => self.joined(host),
                     Ok(Told::Host(host, false)) => self.left(host),
                     Ok(Told::Settled) => self.settled(),
+                    // What is none of this channel, its sender will find missing.
+                    Ok(Told::Frame(frame)) => drop(self.channel.arrive(&frame)),
                     Ok(_) => {}
                     Err(_) => return false,
                 },
@@ -270,11 +298,11 @@ impl<F: FnMut(Change)> Following<F> {
         let standing = if host.format != self.own.format {
             (self.told)(Change::Differs(host.id, address));
             Standing::Apart
-        } else if host.address == [0; 4] {
+        } else if host.address == [0; 4] && !self.reliable {
             (self.told)(Change::Joined(host.id, address));
             Standing::Apart
         } else {
-            match self.channel.add_sink(address.into()) {
+            match self.set_sink(host, true) {
                 Ok(()) => {
                     (self.told)(Change::Joined(host.id, address));
                     Standing::Sink
@@ -288,6 +316,15 @@ impl<F: FnMut(Change)> Following<F> {
         self.hosts.insert(host, (standing, true));
     }
 
+    fn set_sink(&self, host: Host, is_sink: bool) -> Result<()> {
+        let address = Ipv4Addr::from(host.address).into();
+        match (self.reliable, is_sink) {
+            (true, _) => self.channel.set_host(host.id, is_sink),
+            (false, true) => self.channel.add_sink(address),
+            (false, false) => self.channel.remove_sink(address).map(|_| ()),
+        }
+    }
+
     fn left(&mut self, host: Host) {
         let Some((standing, _)) = self.hosts.remove(&host) else {
             return;
@@ -296,10 +333,13 @@ impl<F: FnMut(Change)> Following<F> {
         // It may have come back with the same address before this was noticed.
         let sinks = self.hosts.iter();
         let mut sinks = sinks.filter(|(_, (standing, _))| *standing == Standing::Sink);
-        let stays = sinks.any(|(other, _)| other.address == host.address);
+        let stays = sinks.any(|(other, _)| match self.reliable {
+            true => other.id == host.id,
+            false => other.address == host.address,
+        });
         if standing == Standing::Sink && !stays {
             // It fails only if the channel has been closed.
-            let _ = self.channel.remove_sink(address.into());
+            let _ = self.set_sink(host, false);
         }
         (self.told)(Change::Left(host.id, address));
     }
@@ -315,13 +355,14 @@ impl<F: FnMut(Change)> Following<F> {
 
     /// Tries again what failed.
     fn again(&mut self) {
-        let failed = self.hosts.iter_mut();
+        let failed = self.hosts.iter();
         let failed = failed.filter(|(_, (standing, _))| *standing == Standing::Failed);
-        for (host, (standing, _)) in failed {
-            let address = Ipv4Addr::from(host.address);
-            if self.channel.add_sink(address.into()).is_ok() {
-                *standing = Standing::Sink;
-                (self.told)(Change::Joined(host.id, address));
+        let failed: Vec<Host> = failed.map(|(host, _)| *host).collect();
+        for host in failed {
+            if self.set_sink(host, true).is_ok() {
+                let (_, is_told) = self.hosts[&host];
+                self.hosts.insert(host, (Standing::Sink, is_told));
+                (self.told)(Change::Joined(host.id, Ipv4Addr::from(host.address)));
             }
         }
     }

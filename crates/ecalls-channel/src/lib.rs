@@ -11,9 +11,10 @@
 //! Hosts of a cluster find each other by the relay of each ([`cluster`]); without it, programs name
 //! the sinks' addresses.
 //!
-//! Frames are not repeated and not encrypted: a channel is for events that are small, frequent and
-//! soon replaced by the next one, among hosts of a network whose hosts are trusted. Each source
-//! numbers its frames, and each sink counts those that are missing ([`source`]).
+//! Frames of the lane are not repeated and not encrypted: it is for events that are small, frequent
+//! and soon replaced by the next one, among hosts of a network whose hosts are trusted. Those of a
+//! reliable channel of a cluster go by the relays. Each source numbers its frames, and each sink
+//! counts those that are missing ([`source`]).
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -26,4 +27,4 @@ mod relay;
 pub mod source;
 
 pub use channel::{Channel, set_out};
-pub use publisher::{Publisher, Sent};
+pub use publisher::{Publisher, Sent, To};

@@ -1,17 +1,22 @@
 //! Submits events to a channel: one frame to each sink, and the same event on this host. Frames
 //! have numbers for each sink, together with those that the kernel side sends (`remote`).
 
+use std::fmt;
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ecalls::{Ecalls, Raise};
+use ecalls_abi::lane::WAY_RELAY;
+use ecalls_abi::sink::Sink;
 use ecalls_abi::wire::WIRE_PORT;
-use ecalls_kernel::lane::Numbers;
+use ecalls_kernel::lane::{Numbers, Transport};
 use ecalls_kernel::{Error, Result, sender};
 
 use crate::frame::{self, Origin, Submission};
+use crate::relay::ByRelay;
+use crate::source::host_text;
 
 /// Submits events to a channel that a program of this host has opened.
 #[derive(Debug)]
@@ -20,10 +25,29 @@ pub struct Publisher {
     name: String,
     numbers: Numbers,
     /// Each with its number on the channel; `None`: the channel's, at each event.
-    sinks: Option<Vec<(u32, SocketAddr)>>,
+    sinks: Option<Vec<(u32, To)>>,
+    relay: ByRelay,
     /// One for each family of addresses among the sinks.
     ip4: Option<UdpSocket>,
     ip6: Option<UdpSocket>,
+}
+
+/// Where a sink is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum To {
+    /// On the lane.
+    Address(IpAddr),
+    /// Behind the relays.
+    Host(u64),
+}
+
+impl fmt::Display for To {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            To::Address(ip) => ip.fmt(f),
+            To::Host(host) => f.write_str(&host_text(*host)),
+        }
+    }
 }
 
 /// How an event was submitted.
@@ -32,7 +56,7 @@ pub struct Sent {
     /// Sinks to which it was sent.
     pub sinks: usize,
     /// Sinks to which it could not be sent; they will count the frame as missing.
-    pub failed: Vec<(SocketAddr, io::Error)>,
+    pub failed: Vec<(To, io::Error)>,
     /// Subscriptions on this host to which it was offered.
     pub offered: i64,
 }
@@ -47,27 +71,33 @@ impl Publisher {
     pub fn new(
         ecalls: &Ecalls,
         name: &str,
-        sinks: impl IntoIterator<Item = std::net::IpAddr>,
+        sinks: impl IntoIterator<Item = IpAddr>,
     ) -> Result<Publisher> {
         let numbers = Numbers::of(Arc::clone(ecalls.core()?), name)?;
-        let mut numbered = Vec::new();
+        let (mut numbered, mut addresses) = (Vec::new(), Vec::new());
         for address in sinks {
-            numbered.push((numbers.sink(address)?, SocketAddr::new(address, WIRE_PORT)));
+            if numbers.channel().way == WAY_RELAY {
+                return Err(Error::Invalid {
+                    what: "a sink's address",
+                    given: address.to_string(),
+                    expected: "none: the sinks of a reliable channel are the hosts of its cluster",
+                });
+            }
+            numbered.push((numbers.sink(address)?, To::Address(address)));
+            addresses.push(address);
         }
-        let socket = |is: fn(&SocketAddr) -> bool| {
-            let mut addresses = numbered.iter().map(|(_, address)| address);
-            let first = addresses.find(|address| is(address));
-            first
-                .map(|address| sender(WIRE_PORT, address.ip()))
-                .transpose()
+        let socket = |is: fn(&IpAddr) -> bool| {
+            let first = addresses.iter().find(|address| is(address));
+            first.map(|address| sender(WIRE_PORT, *address)).transpose()
         };
         Ok(Publisher {
-            ip4: socket(SocketAddr::is_ipv4)?,
-            ip6: socket(SocketAddr::is_ipv6)?,
+            ip4: socket(IpAddr::is_ipv4)?,
+            ip6: socket(IpAddr::is_ipv6)?,
             ecalls: ecalls.clone(),
             name: name.to_owned(),
             numbers,
             sinks: Some(numbered),
+            relay: ByRelay::default(),
         })
     }
 
@@ -78,24 +108,28 @@ impl Publisher {
     /// As [`Publisher::new`].
     pub fn to_sinks(ecalls: &Ecalls, name: &str) -> Result<Publisher> {
         let any = std::net::Ipv4Addr::UNSPECIFIED;
-        Ok(Publisher {
-            ip4: Some(sender(WIRE_PORT, any.into())?),
-            ip6: None,
-            sinks: None,
-            ..Publisher::new(ecalls, name, [])?
-        })
+        let mut publisher = Publisher::new(ecalls, name, [])?;
+        publisher.sinks = None;
+        if publisher.numbers.channel().way != WAY_RELAY {
+            publisher.ip4 = Some(sender(WIRE_PORT, any.into())?);
+        }
+        Ok(publisher)
     }
 
     /// The sinks of this moment.
-    fn sinks(&self) -> Vec<(u32, SocketAddr)> {
+    fn sinks(&self) -> Vec<(u32, To)> {
         if let Some(sinks) = &self.sinks {
             return sinks.clone();
         }
         let numbered = (0..).zip(self.numbers.sinks());
         let members = numbered.filter(|(_, sink)| sink.member != 0);
-        let addresses = members.filter_map(|(number, sink)| Some((number, sink.ip()?)));
-        let addresses = addresses.map(|(number, ip)| (number, SocketAddr::new(ip, WIRE_PORT)));
-        addresses.collect()
+        let to = |sink: &Sink| match sink.host() {
+            Some(host) => Some(To::Host(host)),
+            None => sink.ip().map(To::Address),
+        };
+        members
+            .filter_map(|(number, sink)| Some((number, to(&sink)?)))
+            .collect()
     }
 
     /// Submits an event. A sink that cannot be reached does not keep it from the others.
@@ -131,12 +165,14 @@ impl Publisher {
         })
     }
 
-    fn send(&self, bytes: &[u8], sink: SocketAddr) -> io::Result<()> {
-        let socket = match sink {
-            SocketAddr::V4(_) => &self.ip4,
-            SocketAddr::V6(_) => &self.ip6,
+    fn send(&self, bytes: &[u8], sink: To) -> io::Result<()> {
+        let ip = match sink {
+            To::Host(host) => return self.relay.send(host, bytes),
+            To::Address(ip) => ip,
         };
+        let socket = if ip.is_ipv4() { &self.ip4 } else { &self.ip6 };
         let socket = socket.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        let sink = SocketAddr::new(ip, WIRE_PORT);
         match socket.send_to(bytes, sink) {
             Ok(_) => Ok(()),
             // An answer to an earlier frame: that host's port was closed then.

@@ -1,17 +1,20 @@
 //! The connection to this host's relay (abi/relay.h), which knows the hosts of a cluster.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use ecalls_abi::relay::{
-    RELAY_ASK, RELAY_DIFFERS, RELAY_ENTER, RELAY_ENTERED, RELAY_FOUND, RELAY_INVALID, RELAY_JOINED,
-    RELAY_LEFT, RELAY_MAX, RELAY_NONE, RELAY_REFUSED, RELAY_SETTLED, RELAY_TAKEN, RelayChannel,
-    RelayMessage,
+    RELAY_ASK, RELAY_DIFFERS, RELAY_ENTER, RELAY_ENTERED, RELAY_FOUND, RELAY_FRAME, RELAY_INVALID,
+    RELAY_JOINED, RELAY_LEFT, RELAY_MAX, RELAY_NONE, RELAY_REFUSED, RELAY_SEND, RELAY_SETTLED,
+    RELAY_TAKEN, RelayChannel, RelayMessage,
 };
 use ecalls_abi::zerocopy::{FromBytes, IntoBytes};
+use ecalls_kernel::lane::Transport;
 use ecalls_kernel::{Error, Result, relay_socket_path};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv,
     send, socket_with,
@@ -34,6 +37,8 @@ pub(crate) enum Told {
     /// A host has the channel open, too; or has no more.
     Host(Host, bool),
     Settled,
+    /// A frame has arrived.
+    Frame(Vec<u8>),
 }
 
 /// Another host that has the channel open.
@@ -112,16 +117,16 @@ impl Relay {
         }
     }
 
-    fn send(&self, mut message: RelayMessage, channel: &RelayChannel) -> Result<()> {
-        let mut packet = [0u8; size_of::<RelayMessage>() + size_of::<RelayChannel>()];
-        message.size = packet.len() as u32;
-        let (head, rest) = packet.split_at_mut(size_of::<RelayMessage>());
-        head.copy_from_slice(message.as_bytes());
-        rest.copy_from_slice(channel.as_bytes());
-        match send(&self.0, &packet, SendFlags::NOSIGNAL) {
-            Ok(_) => Ok(()),
-            Err(_) => Err(closed()),
-        }
+    fn send(&self, message: RelayMessage, channel: &RelayChannel) -> Result<()> {
+        self.packet(message, channel.as_bytes())
+            .map_err(|_| closed())
+    }
+
+    fn packet(&self, mut message: RelayMessage, rest: &[u8]) -> std::io::Result<()> {
+        message.size = (size_of::<RelayMessage>() + rest.len()) as u32;
+        let packet = [message.as_bytes(), rest].concat();
+        send(&self.0, &packet, SendFlags::NOSIGNAL)?;
+        Ok(())
     }
 
     /// What the relay says next; waits for it.
@@ -157,6 +162,7 @@ impl Relay {
             RELAY_JOINED => Ok(Told::Host(host, true)),
             RELAY_LEFT => Ok(Told::Host(host, false)),
             RELAY_SETTLED => Ok(Told::Settled),
+            RELAY_FRAME => Ok(Told::Frame(rest.to_vec())),
             _ => Err(closed()),
         }
     }
@@ -213,5 +219,53 @@ fn refused(reason: u32) -> Error {
         what: "the channel of the cluster",
         given: given.to_owned(),
         expected,
+    }
+}
+
+/// How long a frame may wait for the relay, and how long after that no further one does.
+const SEND_TIME: Duration = Duration::from_secs(1);
+
+/// The way of frames by the relay. It connects when there is a frame, and again when the relay was
+/// restarted.
+#[derive(Debug, Default)]
+pub(crate) struct ByRelay(Mutex<Connection>);
+
+#[derive(Debug, Default)]
+struct Connection {
+    relay: Option<Relay>,
+    /// The relay did not take a frame: until when none is tried.
+    rests_until: Option<Instant>,
+}
+
+impl Transport for ByRelay {
+    fn send(&self, host: u64, frame: &[u8]) -> std::io::Result<()> {
+        let mut connection = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if connection.rests_until.is_some_and(|until| now < until) {
+            return Err(std::io::ErrorKind::TimedOut.into());
+        }
+        let relay = match connection.relay.take() {
+            Some(relay) => relay,
+            None => {
+                let relay = Relay::connect().map_err(std::io::Error::other)?;
+                set_socket_timeout(&relay.0, Timeout::Send, Some(SEND_TIME))?;
+                relay
+            }
+        };
+        let message = RelayMessage {
+            host,
+            ..RelayMessage::new(RELAY_SEND, 0)
+        };
+        let sent = relay.packet(message, frame);
+        match &sent {
+            Ok(()) => connection.relay = Some(relay),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                connection.relay = Some(relay);
+                connection.rests_until = Some(Instant::now() + SEND_TIME);
+            }
+            // It has ended: the next frame finds another one, if it runs again.
+            Err(_) => {}
+        }
+        sent
     }
 }

@@ -211,7 +211,7 @@ fn publish(args: &PubArgs) -> Outcome {
     let failed: Vec<_> = sent
         .failed
         .iter()
-        .map(|(sink, error)| (sink.ip(), error))
+        .map(|(sink, error)| (sink, error))
         .collect();
     if args.json {
         out.object(&Published {

@@ -5,8 +5,9 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
-use ecalls_abi::relay::{RELAY_MAX, RelayChannel, RelayMessage};
+use ecalls_abi::relay::{RELAY_MAX, RelayMessage};
 use ecalls_abi::zerocopy::IntoBytes;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
@@ -14,10 +15,17 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 /// Messages that wait: more than there are hosts in a large cluster.
 const WAITING_MAX: usize = 8192;
 
+/// With more, frames wait in the network.
+const CLOGGED: usize = 256;
+
+/// For so long; then they are dropped.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 #[derive(Debug)]
 pub struct Client {
     socket: OwnedFd,
     waiting: VecDeque<Vec<u8>>,
+    clogged: Option<Instant>,
 }
 
 /// What a program has sent.
@@ -37,6 +45,7 @@ impl Client {
         Client {
             socket,
             waiting: VecDeque::new(),
+            clogged: None,
         }
     }
 
@@ -47,6 +56,11 @@ impl Client {
     /// Whether messages wait for the program to read.
     pub fn is_behind(&self) -> bool {
         !self.waiting.is_empty()
+    }
+
+    /// Until when frames are to wait for the program to read.
+    pub fn clogged_until(&self) -> Option<Instant> {
+        self.clogged.map(|since| since + PATIENCE)
     }
 
     /// The next packet. Descriptors in it are closed by the kernel, since none are received.
@@ -70,8 +84,7 @@ impl Client {
 
     /// Sends a message, or lets it wait. False: the program must be disconnected.
     #[must_use]
-    pub fn send(&mut self, mut message: RelayMessage, channel: Option<&RelayChannel>) -> bool {
-        let rest = channel.map_or(&[][..], IntoBytes::as_bytes);
+    pub fn send(&mut self, mut message: RelayMessage, rest: &[u8]) -> bool {
         message.size = (size_of::<RelayMessage>() + rest.len()) as u32;
         let mut packet = message.as_bytes().to_vec();
         packet.extend_from_slice(rest);
@@ -86,9 +99,14 @@ impl Client {
             match send(&self.socket, packet, SendFlags::NOSIGNAL) {
                 Ok(_) => drop(self.waiting.pop_front()),
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return true,
+                Err(Errno::AGAIN) => break,
                 Err(_) => return false,
             }
+        }
+        if self.waiting.len() < CLOGGED {
+            self.clogged = None;
+        } else if self.clogged.is_none() {
+            self.clogged = Some(Instant::now());
         }
         true
     }

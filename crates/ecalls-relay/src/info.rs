@@ -6,7 +6,7 @@
 //! long for a service or has characters that a terminal obeys. Whether the format is one, the
 //! program decides that registers it.
 
-use ecalls_abi::relay::{RELAY_FAST, RelayChannel};
+use ecalls_abi::relay::{RELAY_FAST, RELAY_RELIABLE, RelayChannel};
 use ecalls_abi::text;
 use ecalls_abi::version::FORMAT_MAX;
 use serde::{Deserialize, Serialize};
@@ -19,6 +19,8 @@ pub const TEXT_MAX: usize = 4096;
 pub enum Policy {
     /// Frames go over the lane: soon or never.
     Fast,
+    /// They go by the relays: later, but they are repeated until they have arrived.
+    Reliable,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,6 +55,7 @@ impl Info {
             kinds: text::read(&channel.kinds).to_owned(),
             policy: match channel.policy {
                 RELAY_FAST => Policy::Fast,
+                RELAY_RELIABLE => Policy::Reliable,
                 _ => return None,
             },
             creator: match channel.creator {
@@ -71,6 +74,7 @@ impl Info {
         channel.creator = self.creator;
         channel.policy = match self.policy {
             Policy::Fast => RELAY_FAST,
+            Policy::Reliable => RELAY_RELIABLE,
         };
     }
 

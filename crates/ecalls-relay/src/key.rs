@@ -2,7 +2,8 @@
 //! `ecalls/CLUSTER/ch/CHANNEL/`:
 //!
 //! - `info`, a queryable: what the channel is ([`crate::info`]);
-//! - `host/HOST/ADDRESS/FORMAT`, a liveliness token: a host has it open.
+//! - `host/HOST/ADDRESS/FORMAT`, a liveliness token: a host has it open;
+//! - `to/HOST`: frames for this host, of a reliable channel.
 //!
 //! A token carries no data, so what the others need to know of a host is in its key: its id and its
 //! format's id as 16 hexadecimal digits, and its IPv4 address for the lane, or `-`. Keys that come
@@ -40,6 +41,11 @@ impl Name {
     /// The token of a host.
     pub fn token(&self, host: &Host) -> String {
         format!("{}/host/{host}", self.base())
+    }
+
+    /// Frames for a host.
+    pub fn to(&self, host: u64) -> String {
+        format!("{}/to/{host:016x}", self.base())
     }
 
     /// The tokens of all hosts.

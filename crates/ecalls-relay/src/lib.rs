@@ -1,10 +1,10 @@
 //! The relay: how the hosts of a cluster find each other's channels (KECho), over Zenoh.
 //!
 //! One process per host, with one Zenoh session. Programs that open a channel of a cluster connect
-//! to it (`abi/relay.h`) and are told which hosts have the channel open, too; the events go from
-//! kernel to kernel without it (doc/channels.md). It has no privilege and no capability, and uses
-//! no part of the event core: what it does with other hosts can at most mislead this host about who
-//! is there.
+//! to it (`abi/relay.h`) and are told which hosts have the channel open, too. Events go
+//! from kernel to kernel without it, those of reliable channels from relay to relay
+//! (doc/channels.md). It has no privilege and no capability, and uses no part of the event core: it
+//! can at most mislead this host about who is there, and about what was said on reliable channels.
 //!
 //! It is a workspace of its own: Zenoh and what it needs are 200 crates, which nothing else waits
 //! for.

@@ -3,30 +3,46 @@
 //!
 //! Zenoh calls back from threads of its own. What it says is put into a queue that has a limit, so
 //! that no host can fill this host's memory; what found no place is made good by the next review
-//! ([`Network::review`]), which asks for all hosts again.
+//! ([`Network::review`]), which asks for all hosts again. Frames have queues of their own.
+//! If that of arrived ones is full, Zenoh's thread waits, and with it the host that sends; if that
+//! of those to be sent is, programs wait.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ecalls_abi::version::DATA_MAX;
+use ecalls_abi::wire::Wire;
 use rustix::event::{EventfdFlags, eventfd};
 use zenoh::liveliness::LivelinessToken;
 use zenoh::pubsub::Subscriber;
+use zenoh::qos::CongestionControl;
 use zenoh::query::{ConsolidationMode, QueryTarget, Queryable};
 use zenoh::sample::SampleKind;
 use zenoh::{Config, Session, Wait};
 
 use crate::config;
 use crate::error::{Error, Result};
-use crate::info::TEXT_MAX;
+use crate::info::{Info, Policy, TEXT_MAX};
 use crate::key::{Host, Name};
 
 /// What waits for the main loop.
 const QUEUE_MAX: usize = 16_384;
 
+/// Frames that have arrived and wait for the main loop; and those that wait to be sent.
+const FRAMES_MAX: usize = 1024;
+
+/// How long an arrived frame waits for a place there: then it is dropped, and missing.
+const FRAME_TIME: Duration = Duration::from_secs(3);
+
 /// How long an answer of another host may take.
 const ANSWER_TIME: Duration = Duration::from_secs(2);
+
+/// Bytes of the longest frame.
+const FRAME_BYTES_MAX: usize = size_of::<Wire>() + DATA_MAX;
 
 /// Bytes of a message that a host may send us.
 const MESSAGE_MAX: usize = 65_536;
@@ -57,6 +73,10 @@ impl Happening {
 #[derive(Debug)]
 struct Queue {
     waiting: Mutex<(VecDeque<Happening>, u64)>,
+    frames: Mutex<VecDeque<(Name, Vec<u8>)>>,
+    room: Condvar,
+    /// Frames that wait to be sent.
+    outgoing: AtomicUsize,
     wake: OwnedFd,
 }
 
@@ -69,8 +89,34 @@ impl Queue {
         }
         waiting.0.push_back(happening);
         drop(waiting);
+        self.rouse();
+    }
+
+    fn rouse(&self) {
         // It is not full: the main loop sets it to 0.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+
+    fn frames(&self) -> MutexGuard<'_, VecDeque<(Name, Vec<u8>)>> {
+        self.frames.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A frame has arrived: waits for a place.
+    fn put_frame(&self, name: Name, frame: Vec<u8>) {
+        let full = |frames: &mut VecDeque<_>| frames.len() >= FRAMES_MAX;
+        let waited = self
+            .room
+            .wait_timeout_while(self.frames(), FRAME_TIME, full);
+        let (mut frames, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() {
+            drop(frames);
+            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            waiting.1 += 1;
+            return;
+        }
+        frames.push_back((name, frame));
+        drop(frames);
+        self.rouse();
     }
 }
 
@@ -92,6 +138,7 @@ impl Drop for End {
 pub struct Presence {
     _token: LivelinessToken,
     _hosts: Subscriber<()>,
+    _frames: Option<Subscriber<()>>,
     _info: Queryable<()>,
 }
 
@@ -100,6 +147,7 @@ pub struct Presence {
 pub struct Network {
     session: Session,
     queue: Arc<Queue>,
+    sender: SyncSender<(String, Vec<u8>)>,
 }
 
 impl Network {
@@ -112,12 +160,18 @@ impl Network {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let queue = Queue {
             waiting: Mutex::default(),
+            frames: Mutex::default(),
+            room: Condvar::new(),
+            outgoing: AtomicUsize::new(0),
             wake: wake.map_err(Error::errno(action))?,
         };
         let opened = zenoh::open(settings(config)?).wait();
+        let session = opened.map_err(Error::network("opening the network"))?;
+        let queue = Arc::new(queue);
         Ok(Network {
-            session: opened.map_err(Error::network("opening the network"))?,
-            queue: Arc::new(queue),
+            sender: start_sender(session.clone(), Arc::clone(&queue))?,
+            session,
+            queue,
         })
     }
 
@@ -135,6 +189,29 @@ impl Network {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *waiting)
+    }
+
+    /// The next frame that has arrived.
+    pub fn next_frame(&self) -> Option<(Name, Vec<u8>)> {
+        let frame = self.queue.frames().pop_front();
+        self.queue.room.notify_one();
+        frame
+    }
+
+    /// The main loop has not taken all.
+    pub fn rouse(&self) {
+        self.queue.rouse();
+    }
+
+    /// Whether a frame can be sent without waiting.
+    pub fn has_room(&self) -> bool {
+        self.queue.outgoing.load(Ordering::Relaxed) < FRAMES_MAX
+    }
+
+    /// Sends a frame to a host: [`Network::has_room`] has said that it can. Whether it will be.
+    pub fn send(&self, name: &Name, host: u64, frame: Vec<u8>) -> bool {
+        self.queue.outgoing.fetch_add(1, Ordering::Relaxed);
+        self.sender.try_send((name.to(host), frame)).is_ok()
     }
 
     /// The identity of the session.
@@ -199,15 +276,18 @@ impl Network {
     ///
     /// # Errors
     /// [`Error::Network`].
-    pub fn enter(&self, name: &Name, own: &Host, info: String) -> Result<Presence> {
+    pub fn enter(&self, name: &Name, own: &Host, info: &Info) -> Result<Presence> {
         let failed = Error::network("telling other hosts of a channel");
+        let reliable = info.policy == Policy::Reliable;
+        let frames = reliable.then(|| self.frames(name, own.id)).transpose()?;
+        let text = info.to_text();
         let info = self
             .session
             .declare_queryable(name.info())
             .complete(true)
             .callback(move |query| {
                 // Who asked may be gone.
-                let _ = query.reply(query.key_expr().clone(), info.as_str()).wait();
+                let _ = query.reply(query.key_expr().clone(), text.as_str()).wait();
             })
             .wait()
             .map_err(&failed)?;
@@ -229,8 +309,24 @@ impl Network {
         Ok(Presence {
             _token: token.wait().map_err(&failed)?,
             _hosts: hosts,
+            _frames: frames,
             _info: info,
         })
+    }
+
+    /// Takes frames for this host.
+    fn frames(&self, name: &Name, own: u64) -> Result<Subscriber<()>> {
+        let (queue, of) = (Arc::clone(&self.queue), name.clone());
+        self.session
+            .declare_subscriber(name.to(own))
+            .callback(move |sample| {
+                let payload = sample.payload();
+                if payload.len() <= FRAME_BYTES_MAX {
+                    queue.put_frame(of.clone(), payload.to_bytes().into_owned());
+                }
+            })
+            .wait()
+            .map_err(Error::network("listening for frames"))
     }
 
     /// Leaves: the others see at once that this host has left.
@@ -241,6 +337,29 @@ impl Network {
     fn end(&self, happening: Happening) -> End {
         End(Arc::clone(&self.queue), Some(happening))
     }
+}
+
+/// Starts the thread that sends frames, in order: it may have to wait for a slow host.
+fn start_sender(session: Session, queue: Arc<Queue>) -> Result<SyncSender<(String, Vec<u8>)>> {
+    let (sender, frames) = sync_channel::<(String, Vec<u8>)>(FRAMES_MAX);
+    let send = move || {
+        for (key, frame) in frames {
+            let put = session.put(key, frame);
+            let put = put
+                .congestion_control(CongestionControl::Block)
+                .express(true);
+            // The session has been closed; the relay ends.
+            let _ = put.wait();
+            if queue.outgoing.fetch_sub(1, Ordering::Relaxed) == FRAMES_MAX {
+                queue.rouse();
+            }
+        }
+    };
+    let started = std::thread::Builder::new()
+        .name("frames".to_owned())
+        .spawn(send);
+    started.map_err(Error::os("starting to send frames"))?;
+    Ok(sender)
 }
 
 /// Our configuration as Zenoh's.

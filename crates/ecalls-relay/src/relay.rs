@@ -14,13 +14,13 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use ecalls_abi::relay::{
-    RELAY_ASK, RELAY_DIFFERS, RELAY_ENTER, RELAY_ENTERED, RELAY_FOUND, RELAY_INVALID, RELAY_JOINED,
-    RELAY_LEFT, RELAY_NETWORK, RELAY_NONE, RELAY_REFUSED, RELAY_SETTLED, RELAY_TAKEN, RelayChannel,
-    RelayMessage, is_name,
+    RELAY_ASK, RELAY_DIFFERS, RELAY_ENTER, RELAY_ENTERED, RELAY_FOUND, RELAY_FRAME, RELAY_INVALID,
+    RELAY_JOINED, RELAY_LEFT, RELAY_NETWORK, RELAY_NONE, RELAY_REFUSED, RELAY_SEND, RELAY_SETTLED,
+    RELAY_TAKEN, RelayChannel, RelayMessage, is_name,
 };
 use ecalls_abi::text;
-use ecalls_abi::wire::text_id;
-use ecalls_abi::zerocopy::FromBytes;
+use ecalls_abi::wire::{Wire, text_id};
+use ecalls_abi::zerocopy::{FromBytes, IntoBytes};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -28,7 +28,7 @@ use crate::client::{Client, Received};
 use crate::config::Config;
 use crate::door::Door;
 use crate::error::{Error, Result};
-use crate::info::Info;
+use crate::info::{Info, Policy};
 use crate::key::{Host, Name};
 use crate::network::{Happening, Network, Presence};
 
@@ -40,6 +40,9 @@ const HOSTS_MAX: usize = 4096;
 
 /// Messages of one program that are read before the others have their turn.
 const TURN: usize = 16;
+
+/// Frames that are passed on before programs have their turn.
+const FRAMES_TURN: usize = 256;
 
 /// How long after its start a relay takes to find the others: until then, that a host is not known
 /// does not mean that it is not there.
@@ -68,6 +71,7 @@ struct Asking {
 struct Channel {
     client: u64,
     own: Host,
+    policy: Policy,
     /// The others, with the number of reviews in a row that did not find them.
     hosts: BTreeMap<Host, u8>,
     /// The review that runs: its number, and whom it has found.
@@ -165,6 +169,7 @@ impl Relay {
                 }
             }
             self.network_turn();
+            self.frames_turn();
             self.begin_reviews();
             self.ask_again();
         }
@@ -174,8 +179,11 @@ impl Relay {
         let now = Instant::now();
         let due = self.channels.values().map(|channel| channel.review_at);
         let again = self.asking.values().filter_map(|asking| asking.again_at);
+        let clogged = self.clients.values().filter_map(Client::clogged_until);
+        let clogged = clogged.filter(|until| *until > now);
         let left = due
             .chain(again)
+            .chain(clogged)
             .min()
             .map(|at| at.saturating_duration_since(now));
         let left = left.and_then(|left| Timespec::try_from(left).ok());
@@ -189,7 +197,12 @@ impl Relay {
             fds.pop(); // it waits until one has ended
         }
         let clients_at = fds.len();
-        fds.extend(self.clients.values().map(|client| {
+        // Programs wait while the network does.
+        let may_send = self.network.has_room();
+        let polled = self.clients.iter();
+        let polled = polled.filter(|(_, client)| may_send || client.is_behind());
+        let (numbers, polled): (Vec<u64>, Vec<&Client>) = polled.unzip();
+        fds.extend(polled.iter().map(|client| {
             let flags = match client.is_behind() {
                 true => PollFlags::IN | PollFlags::OUT,
                 false => PollFlags::IN,
@@ -202,7 +215,7 @@ impl Relay {
             Err(errno) => return Err(Error::errno("waiting")(errno)),
         }
         let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
-        let clients = self.clients.keys().zip(&fds[clients_at..]);
+        let clients = numbers.iter().zip(&fds[clients_at..]);
         Ok(Ready {
             stop: is_ready(&fds[0]),
             door: clients_at == 3 && is_ready(&fds[2]),
@@ -238,6 +251,9 @@ impl Relay {
             if !client.flush() {
                 return false;
             }
+            if !self.network.has_room() {
+                return true;
+            }
             match client.receive() {
                 Received::Nothing => return true,
                 Received::Ended => return false,
@@ -262,6 +278,10 @@ impl Relay {
         let Some((message, rest)) = RelayMessage::parse(packet) else {
             return false;
         };
+        if message.kind == RELAY_SEND {
+            self.send(&message, rest);
+            return true;
+        }
         let Ok(channel) = RelayChannel::read_from_bytes(rest) else {
             return false;
         };
@@ -286,10 +306,10 @@ impl Relay {
             reason,
             ..RelayMessage::new(RELAY_REFUSED, 0)
         };
-        self.tell(number, refused, None)
+        self.tell(number, refused, &[])
     }
 
-    fn tell(&mut self, number: u64, message: RelayMessage, rest: Option<&RelayChannel>) -> bool {
+    fn tell(&mut self, number: u64, message: RelayMessage, rest: &[u8]) -> bool {
         let client = self.clients.get_mut(&number);
         client.is_none_or(|client| client.send(message, rest))
     }
@@ -352,10 +372,11 @@ impl Relay {
             address: message.address,
             format: text_id(&info.format),
         };
-        let presence = self.network.enter(&name, &own, info.to_text());
+        let presence = self.network.enter(&name, &own, &info);
         let entered = Channel {
             client,
             own,
+            policy: info.policy,
             hosts: BTreeMap::new(),
             review: None,
             review_at: Instant::now(),
@@ -363,10 +384,63 @@ impl Relay {
             _presence: presence.map_err(report)?,
         };
         self.channels.insert(name, entered);
-        match self.tell(client, RelayMessage::new(RELAY_ENTERED, 0), None) {
+        match self.tell(client, RelayMessage::new(RELAY_ENTERED, 0), &[]) {
             true => Ok(()),
             false => Err(RELAY_NETWORK), // and the next message finds that it has ended
         }
+    }
+
+    /// Sends a frame of a program of this host, if it is one: of a reliable channel that is open
+    /// here, to a host that has it open, too. Else it is missing there.
+    fn send(&mut self, message: &RelayMessage, frame: &[u8]) {
+        let Ok((wire, _)) = Wire::read_from_prefix(frame) else {
+            self.ignored += 1;
+            return;
+        };
+        let mut channels = self.channels.iter();
+        let found = channels.find(|(name, channel)| {
+            channel.policy == Policy::Reliable
+                && channel.own.id == wire.host
+                && text_id(&name.channel) == wire.channel
+        });
+        let is_there = |channel: &Channel| {
+            let mut hosts = channel.hosts.keys();
+            hosts.any(|host| host.id == message.host)
+        };
+        match found {
+            Some((name, channel)) if is_there(channel) => {
+                if !self.network.send(name, message.host, frame.to_vec()) {
+                    self.ignored += 1;
+                }
+            }
+            _ => self.ignored += 1,
+        }
+    }
+
+    /// Passes on frames that have arrived, while the programs read them. One that does not read for
+    /// long keeps no other one's frames waiting: its own are dropped, and missing.
+    fn frames_turn(&mut self) {
+        let now = Instant::now();
+        for _ in 0..FRAMES_TURN {
+            let mut clogged = self.clients.values().filter_map(Client::clogged_until);
+            if clogged.any(|until| until > now) {
+                return;
+            }
+            let Some((name, frame)) = self.network.next_frame() else {
+                return;
+            };
+            let client = self.channels.get(&name).map(|channel| channel.client);
+            let of = |client: &u64| self.clients.get(client);
+            let reads = |client: &u64| of(client).is_some_and(|one| one.clogged_until().is_none());
+            let Some(client) = client.filter(reads) else {
+                self.ignored += 1;
+                continue;
+            };
+            if !self.tell(client, RelayMessage::new(RELAY_FRAME, 0), &frame) {
+                self.disconnect(client);
+            }
+        }
+        self.network.rouse();
     }
 
     fn network_turn(&mut self) {
@@ -420,12 +494,12 @@ impl Relay {
         let told = match &asking.answers[..] {
             [] => {
                 let none = RelayMessage::new(RELAY_NONE, size_of::<RelayChannel>());
-                self.tell(asking.client, none, Some(channel))
+                self.tell(asking.client, none, channel.as_bytes())
             }
             [info] => {
                 info.write(channel);
                 let found = RelayMessage::new(RELAY_FOUND, size_of::<RelayChannel>());
-                self.tell(asking.client, found, Some(channel))
+                self.tell(asking.client, found, channel.as_bytes())
             }
             _ => self.refuse(asking.client, RELAY_DIFFERS),
         };
@@ -458,7 +532,7 @@ impl Relay {
             address: host.address,
             ..RelayMessage::new(kind, 0)
         };
-        if is_news && !self.tell(client, message, None) {
+        if is_news && !self.tell(client, message, &[]) {
             self.disconnect(client);
         }
     }
@@ -530,7 +604,7 @@ impl Relay {
         }
         channel.is_settled = true;
         let client = channel.client;
-        if !self.tell(client, RelayMessage::new(RELAY_SETTLED, 0), None) {
+        if !self.tell(client, RelayMessage::new(RELAY_SETTLED, 0), &[]) {
             self.disconnect(client);
         }
     }

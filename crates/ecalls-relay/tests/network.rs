@@ -7,17 +7,19 @@ use std::collections::BTreeSet;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use ecalls_abi::relay::{
-    RELAY_ASK, RELAY_DIFFERS, RELAY_ENTER, RELAY_ENTERED, RELAY_FAST, RELAY_FOUND, RELAY_INVALID,
-    RELAY_JOINED, RELAY_LEFT, RELAY_MAX, RELAY_NONE, RELAY_REFUSED, RELAY_SETTLED, RELAY_TAKEN,
-    RelayChannel, RelayMessage,
+    RELAY_ASK, RELAY_DIFFERS, RELAY_ENTER, RELAY_ENTERED, RELAY_FAST, RELAY_FOUND, RELAY_FRAME,
+    RELAY_INVALID, RELAY_JOINED, RELAY_LEFT, RELAY_MAX, RELAY_NONE, RELAY_REFUSED, RELAY_RELIABLE,
+    RELAY_SEND, RELAY_SETTLED, RELAY_TAKEN, RelayChannel, RelayMessage,
 };
 use ecalls_abi::text;
-use ecalls_abi::wire::text_id;
+use ecalls_abi::wire::{Wire, text_id};
 use ecalls_abi::zerocopy::{FromBytes, IntoBytes};
 use harness::{PATIENCE, Process, QUIET, folder, relay, start, wait_until};
+use limit::ended;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv,
@@ -35,6 +37,11 @@ struct Node {
 impl Node {
     /// Starts one that connects to these ports.
     fn start(name: &str, others: &[u16]) -> Node {
+        Node::start_with(name, others, "")
+    }
+
+    /// The same, with further lines in its configuration.
+    fn start_with(name: &str, others: &[u16], more: &str) -> Node {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("it has one").port();
         drop(listener);
@@ -45,7 +52,7 @@ impl Node {
             .collect();
         let configuration = format!(
             "[socket]\npath = \"{}\"\n[lane]\ninterface = \"eth7\"\n[network]\nscouting = false\n\
-             listen = [\"127.0.0.1:{port}\"]\nconnect = [{}]\nreview_ms = 500\n",
+             listen = [\"127.0.0.1:{port}\"]\nconnect = [{}]\nreview_ms = 500\n{more}",
             folder.join("socket").display(),
             connect.join(", ")
         );
@@ -94,12 +101,17 @@ impl Program {
 
     /// What it is told next; `None`: it has been disconnected.
     fn told(&self, limit: Duration) -> Option<(RelayMessage, Option<RelayChannel>)> {
+        let (message, rest) = self.packet(limit)?;
+        Some((message, RelayChannel::read_from_bytes(&rest).ok()))
+    }
+
+    fn packet(&self, limit: Duration) -> Option<(RelayMessage, Vec<u8>)> {
         set_socket_timeout(&self.0, Timeout::Recv, Some(limit)).expect("a time");
         let mut packet = [0u8; RELAY_MAX];
         let received = recv(&self.0, &mut packet[..], RecvFlags::empty());
         let length = received.ok().map(|(length, _)| length)?;
         let (message, rest) = RelayMessage::parse(&packet[..length])?;
-        Some((message, RelayChannel::read_from_bytes(rest).ok()))
+        Some((message, rest.to_vec()))
     }
 
     /// Waits for a message of this kind.
@@ -206,6 +218,61 @@ fn a_channel_is_found_by_its_name_and_lives_as_long_as_one_host_has_it() {
     });
 }
 
+/// An authority: the configuration of a relay with a certificate of its.
+fn authority(name: &str) -> String {
+    let folder = folder(name);
+    let make = |arguments: &str| {
+        let mut openssl = Command::new("openssl");
+        openssl.current_dir(&folder).args(arguments.split(' '));
+        let made = ended(&mut openssl, PATIENCE);
+        assert_eq!(made.code, 0, "openssl {arguments}: {made:?}");
+    };
+    let new = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2";
+    make(&format!(
+        "{new} -keyout ca.key -out ca.pem -subj /CN={name}"
+    ));
+    make(&format!(
+        "{new} -keyout host.key -out host.pem -subj /CN=host -CA ca.pem -CAkey ca.key \
+         -addext basicConstraints=critical,CA:FALSE -addext subjectAltName=DNS:host"
+    ));
+    let at = folder.display();
+    format!(
+        "[tls]\nauthority = \"{at}/ca.pem\"\ncertificate = \"{at}/host.pem\"\n\
+         key = \"{at}/host.key\"\n"
+    )
+}
+
+#[test]
+fn with_certificates_only_hosts_of_the_same_authority_find_each_other() {
+    if Command::new("openssl").arg("version").output().is_err() {
+        eprintln!("skipped: openssl is not installed");
+        return;
+    }
+    let (ours, theirs) = (authority("ours"), authority("theirs"));
+    let one = Node::start_with("tls-1", &[], &ours);
+    let two = Node::start_with("tls-2", &[one.port], &ours);
+    let foreign = Node::start_with("tls-3", &[one.port, two.port], &theirs);
+    let plain = Node::start("tls-4", &[one.port, two.port]);
+    let programs: Vec<Program> = [&one, &two, &foreign, &plain]
+        .iter()
+        .zip(1..)
+        .map(|(node, host)| {
+            let program = node.program();
+            program.say(RELAY_ENTER, host, &channel("load", "u32 cpu"));
+            program.hears(RELAY_ENTERED);
+            program
+        })
+        .collect();
+    assert_eq!(programs[0].hears(RELAY_JOINED).0.host, 2);
+    assert_eq!(programs[1].hears(RELAY_JOINED).0.host, 1);
+    for program in &programs {
+        assert!(program.hears_nothing());
+    }
+    for name in ["ours", "theirs"] {
+        let _ = std::fs::remove_dir_all(folder(name));
+    }
+}
+
 #[test]
 fn hosts_come_and_go_with_their_relay() {
     let one = Node::start("come-1", &[]);
@@ -224,6 +291,58 @@ fn hosts_come_and_go_with_their_relay() {
         two.process.running.kill(PATIENCE);
         assert_eq!(first.hears(RELAY_LEFT).0.host, 2);
         assert!(second.is_disconnected());
+    }
+}
+
+#[test]
+fn frames_of_a_reliable_channel_arrive_in_order_and_what_is_no_frame_does_not() {
+    let one = Node::start("frames-1", &[]);
+    let two = Node::start("frames-2", &[one.port]);
+    let mut load = channel("load", "u32 cpu");
+    load.policy = RELAY_RELIABLE;
+    let (first, second) = (one.program(), two.program());
+    first.say(RELAY_ENTER, 1, &load);
+    first.hears(RELAY_ENTERED);
+    second.say(RELAY_ENTER, 2, &load);
+    second.hears(RELAY_ENTERED);
+    first.hears(RELAY_JOINED);
+    second.hears(RELAY_JOINED);
+    // Another program of the host publishes.
+    let publisher = one.program();
+    let frame = |host: u64, sequence: u64| Wire {
+        channel: text_id("load"),
+        host,
+        sequence,
+        ..Wire::default()
+    };
+    let send = |to: u64, wire: &Wire| {
+        let message = RelayMessage {
+            host: to,
+            ..RelayMessage::new(RELAY_SEND, size_of::<Wire>())
+        };
+        let packet = [message.as_bytes(), wire.as_bytes()].concat();
+        assert!(publisher.send(&packet));
+    };
+    // Of another host, to one that is not there, of another channel, too short.
+    send(2, &frame(7, 1000));
+    send(3, &frame(1, 1001));
+    let other = Wire {
+        channel: 9,
+        ..frame(1, 1002)
+    };
+    send(2, &other);
+    assert!(publisher.send(RelayMessage::new(RELAY_SEND, 0).as_bytes()));
+    for sequence in 1..=5000 {
+        send(2, &frame(1, sequence));
+    }
+    let mut next = 1;
+    while next <= 5000 {
+        let (message, rest) = second.packet(PATIENCE).expect("it is told");
+        if message.kind == RELAY_FRAME {
+            let wire = Wire::read_from_bytes(&rest).expect("a frame");
+            assert_eq!((wire.host, wire.sequence), (1, next));
+            next += 1;
+        }
     }
 }
 

@@ -24,7 +24,8 @@ const LIST_HELP: &str = "\
 Keys with --json: channel, host (this host, as others see it), owner (process id), sent (frames of
 this host to all sinks), frames, raised (frames that became events), refused (an object: count by
 reason), sources (other hosts: host, fresh, missing, duplicate, stale, attributes by number and
-told_ns, when they were told), sinks (other hosts: address, member, sent, failed), remote (events
+told_ns, when they were told), sinks (other hosts: address or, of a
+reliable channel, host, member, sent, failed), remote (events
 that subscriptions forward: events, none, filtered, refused by reason, fanned; their frames: frames,
 sent, late, gone; failed runs of the filter). From the first frame that arrived on, a source has
 sent fresh + missing frames. The last object, whose channel is null, counts frames that name no
@@ -120,7 +121,10 @@ struct Remote {
 impl SinkRow {
     fn new(sink: &Sink) -> SinkRow {
         SinkRow {
-            address: sink.ip().map_or_else(String::new, |ip| ip.to_string()),
+            address: match (sink.host(), sink.ip()) {
+                (Some(host), _) => host_text(host),
+                (None, ip) => ip.map_or_else(String::new, |ip| ip.to_string()),
+            },
             member: sink.member != 0,
             sent: sink.sent,
             failed: sink.failed,

@@ -1,7 +1,7 @@
 //! `ecalls channel create` and `ecalls channel open`: a channel is open on this host while the
 //! command runs. In a cluster, the hosts that have it open are its sinks.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use ecalls::Ecalls;
 use ecalls_channel::Channel;
@@ -23,6 +23,10 @@ pub(crate) struct CreateArgs {
     /// Name of the cluster, of the same characters
     #[arg(long)]
     cluster: String,
+    /// Frames go by the relays, which repeat what is lost, instead of over the lane: later, and
+    /// encrypted if the relays are
+    #[arg(long)]
+    reliable: bool,
     #[command(flatten)]
     place: PlaceArgs,
     #[command(flatten)]
@@ -96,6 +100,7 @@ pub(super) fn create(args: &CreateArgs) -> Outcome {
         name: &args.name,
         events,
         interface: args.place.interface.as_deref(),
+        reliable: args.reliable,
     };
     in_cluster(&wanted, &args.held)
 }
@@ -109,6 +114,7 @@ pub(super) fn open(args: &OpenArgs) -> Outcome {
             name: &args.name,
             events: None,
             interface,
+            reliable: false,
         };
         return in_cluster(&wanted, &args.held);
     }
@@ -123,15 +129,16 @@ pub(super) fn open(args: &OpenArgs) -> Outcome {
     args.sinks
         .iter()
         .try_for_each(|sink| channel.add_sink(*sink))?;
-    announce(name, interface, &channel);
+    announce(name, Some(interface), &channel);
     args.held.wait(&stop);
     print_one(&ecalls, name, args.held.json)
 }
 
 /// The line for which scripts wait.
-fn announce(name: &str, interface: &str, channel: &Channel) {
+fn announce(name: &str, interface: Option<&str>, channel: &Channel) {
+    let place = interface.unwrap_or("the relay");
     note(format!(
-        "opened {name} on {interface} as host {}; watch it with `ecalls watch {name}`",
+        "opened {name} on {place} as host {}; watch it with `ecalls watch {name}`",
         host_text(channel.host())
     ));
 }
@@ -148,18 +155,21 @@ fn in_cluster(wanted: &Wanted<'_>, held: &HeldArgs) -> Outcome {
 }
 
 fn tell(name: &str, change: &Change) {
-    let host = |host: &u64| host_text(*host);
+    // On a reliable channel, hosts have no address.
+    let host = |id: &u64, ip: &Ipv4Addr| match ip.is_unspecified() {
+        true => host_text(*id),
+        false => format!("{} at {ip}", host_text(*id)),
+    };
     match change {
-        Change::Joined(id, ip) => note(format!("{name}: host {} at {ip} joined", host(id))),
-        Change::Left(id, ip) => note(format!("{name}: host {} at {ip} left", host(id))),
+        Change::Joined(id, ip) => note(format!("{name}: host {} joined", host(id, ip))),
+        Change::Left(id, ip) => note(format!("{name}: host {} left", host(id, ip))),
         Change::Differs(id, ip) => note(format!(
-            "{name}: host {} at {ip} has another format: it gets no events from here",
-            host(id)
+            "{name}: host {} has another format: it gets no events from here",
+            host(id, ip)
         )),
-        Change::Failed(id, ip, error) => note(format!(
-            "{name}: host {} at {ip} is no sink: {error}",
-            host(id)
-        )),
+        Change::Failed(id, ip, error) => {
+            note(format!("{name}: host {} is no sink: {error}", host(id, ip)));
+        }
         Change::RelayGone => note(format!(
             "{name}: the relay has ended; the sinks stay, and who joins and leaves is not noticed"
         )),

@@ -7,11 +7,16 @@
 //! once and the row is removed when another channel is opened; until then its frames, which a
 //! further program on the interface can still see, are refused as CLOSED.
 //!
+//! A channel whose frames go by the relay has no interface: its frames are given to the same
+//! programs' code by hand ([`HostedLane::arrive`]), and so pass the same checks, windows and
+//! counters.
+//!
 //! Every sender of this host takes the numbers of its frames from the sink's row (`sink`), so that
 //! one host is one source for the others, whatever number of programs publish.
 
 mod carry;
 mod filter;
+mod packet;
 mod sink;
 
 use std::net::IpAddr;
@@ -19,12 +24,13 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ecalls_abi::lane::{LANE_CHANNELS, LaneChannel, LaneCount, LaneKey, LaneSource};
+use ecalls_abi::lane::{LANE_CHANNELS, LaneChannel, LaneCount, LaneKey, LaneSource, WAY_RELAY};
 use ecalls_abi::sink::{LaneOut, Sink};
 use ecalls_abi::wire::text_id;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use zerocopy::{FromBytes, IntoBytes};
 
+pub use self::carry::Transport;
 pub use self::filter::Kept;
 use crate::core::Core;
 use crate::core::lane::carry::Carrier;
@@ -34,6 +40,7 @@ use crate::error::{Error, Result};
 use crate::kernel::instance;
 use crate::kernel::interface::{Interface, Way};
 use crate::kernel::lock::lock;
+use crate::kernel::sys;
 use crate::kernel::table::{Mapped, Table, lookup};
 
 /// The object file with the lane's maps and program.
@@ -65,8 +72,9 @@ impl Rows {
 pub struct HostedLane {
     /// The first fields, so that no frame is sent or arrives any more when the row is removed.
     carrier: Option<Carrier>,
-    _links: [OwnedFd; 2],
-    interface: Interface,
+    _links: Option<[OwnedFd; 2]>,
+    /// `None`: its frames go by the relay.
+    interface: Option<Interface>,
     numbers: Numbers,
     owner: Owner,
     /// The process that opened it.
@@ -153,15 +161,118 @@ impl HostedLane {
         service: u32,
         interface: &str,
     ) -> Result<HostedLane> {
+        let interface = Interface::named(interface)?;
+        let row = Row::new(&core, owner, name, service, Some(interface))?;
+        row.open(core, owner, name, |core, index| {
+            let (links, carrier) = attach(core, interface, index)?;
+            Ok((Some(links), carrier))
+        })
+    }
+
+    /// Opens the channel `name` of the application service at index `service` for frames that go by
+    /// the relay: `transport` sends them, and those that arrive are given to
+    /// [`HostedLane::arrive`]. The host is identified by the interface, if one is named.
+    ///
+    /// # Errors
+    /// As [`HostedLane::open`].
+    pub fn open_relayed(
+        core: Arc<Core>,
+        owner: &Owner,
+        name: &str,
+        service: u32,
+        interface: Option<&str>,
+        transport: Arc<dyn Transport>,
+    ) -> Result<HostedLane> {
+        let interface = interface.map(Interface::named).transpose()?;
+        let mut row = Row::new(&core, owner, name, service, interface)?;
+        row.channel.way = WAY_RELAY;
+        row.interface = None;
+        row.open(core, owner, name, |core, index| {
+            let carrier = Carrier::to_relay(sink::outs(core)?, Sinks::of(core)?, index, transport)?;
+            hand_over(core, index, &carrier)?;
+            Ok((None, carrier))
+        })
+    }
+
+    /// A frame has arrived by the relay. Whether the kernel side took it: it raised it, or refused
+    /// and counted it. Else it is none of a channel of this core.
+    ///
+    /// The frame is given to the program that an interface's frames come to: as a packet, in a run
+    /// by hand. A second copy of its checks in user space could not use its windows, whose lock is
+    /// the kernel side's; a packet sent on the loopback interface could be dropped uncounted.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for more bytes than a frame has.
+    pub fn arrive(&self, frame: &[u8]) -> Result<bool> {
+        let packet = packet::of(frame)?;
+        let program = self.numbers.core.program("lane_ingress")?;
+        Ok(sys::run_with_packet(program, &packet)? == packet::TAKEN)
+    }
+
+    /// Makes the host with this IPv4 address one to which the kernel handler `remote` sends.
+    ///
+    /// # Errors
+    /// [`Error::LimitReached`] if the channel has 64 others, [`Error::Unsupported`] for an IPv6
+    /// address and on an interface without Ethernet headers, and those of finding a route.
+    pub fn add_sink(&self, address: IpAddr) -> Result<()> {
+        let interface = self.interface.ok_or(Error::Unsupported {
+            feature: "sending to an address from a channel whose frames go by the relay",
+            since: "a channel with an interface",
+        })?;
+        self.numbers.join(address, interface).map(|_| ())
+    }
+
+    /// `remote` does not send to it any more. Whether it did.
+    ///
+    /// # Errors
+    /// Those of the lock.
+    pub fn remove_sink(&self, address: IpAddr) -> Result<bool> {
+        self.numbers.leave(&Sink::new(address))
+    }
+
+    /// Makes this host one to which `remote` sends by the relay.
+    ///
+    /// # Errors
+    /// [`Error::LimitReached`] if the channel has 64 others.
+    pub fn add_host(&self, host: u64) -> Result<()> {
+        self.numbers.join_host(host).map(|_| ())
+    }
+
+    /// `remote` does not send to it any more. Whether it did.
+    ///
+    /// # Errors
+    /// Those of the lock.
+    pub fn remove_host(&self, host: u64) -> Result<bool> {
+        self.numbers.leave(&Sink::of_host(host))
+    }
+
+    /// The numbers of its frames.
+    pub fn numbers(&self) -> &Numbers {
+        &self.numbers
+    }
+}
+
+/// A channel that is to be opened.
+struct Row {
+    channel: LaneChannel,
+    interface: Option<Interface>,
+}
+
+impl Row {
+    fn new(
+        core: &Core,
+        owner: &Owner,
+        name: &str,
+        service: u32,
+        interface: Option<Interface>,
+    ) -> Result<Row> {
         if std::fs::read(REALTIME).is_ok_and(|text| text.starts_with(b"1")) {
             return Err(Error::Unsupported {
                 feature: "frames that become events in the kernel",
                 since: "a kernel without PREEMPT_RT",
             });
         }
-        let interface = Interface::named(interface)?;
         core.part(PART)?;
-        let rows = Rows::of(&core)?;
         let channel = LaneChannel {
             id: text_id(name),
             format: text_id(core.service_info(service)?.format()),
@@ -173,13 +284,25 @@ impl HostedLane {
             service,
             ..LaneChannel::default()
         };
-        let sinks = Sinks::of(&core)?;
+        Ok(Row { channel, interface })
+    }
+
+    /// Takes a row, and connects it with the ways of its frames.
+    fn open(
+        self,
+        core: Arc<Core>,
+        owner: &Owner,
+        name: &str,
+        connect: impl FnOnce(&Core, u32) -> Result<(Option<[OwnedFd; 2]>, Carrier)>,
+    ) -> Result<HostedLane> {
+        let Row { channel, interface } = self;
+        let (rows, sinks) = (Rows::of(&core)?, Sinks::of(&core)?);
         let _lock = lock()?;
         let index = take_row(&core, &rows, name, &channel)?;
-        let attached = attach(&core, interface, index).inspect_err(|_| {
+        let connected = connect(&core, index).inspect_err(|_| {
             let _ = forget(&core, &rows, index);
         });
-        let (links, carrier) = attached?;
+        let (links, carrier) = connected?;
         Ok(HostedLane {
             carrier: Some(carrier),
             _links: links,
@@ -194,28 +317,6 @@ impl HostedLane {
             owner: *owner,
             host: std::process::id(),
         })
-    }
-
-    /// Makes the host with this IPv4 address one to which the kernel handler `remote` sends.
-    ///
-    /// # Errors
-    /// [`Error::LimitReached`] if the channel has 64 others, [`Error::Unsupported`] for an IPv6
-    /// address and on an interface without Ethernet headers, and those of finding a route.
-    pub fn add_sink(&self, address: IpAddr) -> Result<()> {
-        self.numbers.join(address, self.interface).map(|_| ())
-    }
-
-    /// `remote` does not send to it any more. Whether it did.
-    ///
-    /// # Errors
-    /// Those of the lock.
-    pub fn remove_sink(&self, address: IpAddr) -> Result<bool> {
-        self.numbers.leave(address)
-    }
-
-    /// The numbers of its frames.
-    pub fn numbers(&self) -> &Numbers {
-        &self.numbers
     }
 }
 
@@ -245,7 +346,13 @@ impl Drop for HostedLane {
 fn attach(core: &Core, interface: Interface, index: u32) -> Result<([OwnedFd; 2], Carrier)> {
     let ingress = interface.attach(core.program("lane_ingress")?, Way::In)?;
     let egress = interface.attach(core.program("lane_egress")?, Way::Out)?;
-    let carrier = Carrier::start(sink::outs(core)?, index, interface)?;
+    let carrier = Carrier::to_interface(sink::outs(core)?, index, interface)?;
+    hand_over(core, index, &carrier)?;
+    Ok(([ingress, egress], carrier))
+}
+
+/// Gives the kernel side the channel's buffer, and the table of what its sinks tell.
+fn hand_over(core: &Core, index: u32, carrier: &Carrier) -> Result<()> {
     let buffer = carrier.buffer().as_fd().as_raw_fd().to_ne_bytes();
     let table = filter::table()?;
     let inner = [
@@ -257,7 +364,7 @@ fn attach(core: &Core, interface: Interface, index: u32) -> Result<([OwnedFd; 2]
             .update(&index.to_ne_bytes(), &inner, MapFlags::ANY)
             .map_err(|error| Error::from_bpf("handing a buffer to the kernel", &error))?;
     }
-    Ok(([ingress, egress], carrier))
+    Ok(())
 }
 
 /// Writes the channel into a free row, and its id into the map of ids. The caller holds the lock.
@@ -410,9 +517,9 @@ fn sum(counts: &Table<LaneCount>, index: u32) -> Result<LaneCount> {
 /// This host as others know it: the interface's hardware address, which no other host of the
 /// network has, and above it 16 bits of the instance's name. Without an address: what identifies
 /// the machine.
-fn host_id(interface: Interface) -> Result<u64> {
+fn host_id(interface: Option<Interface>) -> Result<u64> {
     let name = instance::name()?.map_or(0, text_id);
-    let address = interface.address;
+    let address = interface.map_or([0; 6], |interface| interface.address);
     let mut bytes = [0; 8];
     bytes[2..].copy_from_slice(&address);
     if address != [0; 6] {

@@ -265,6 +265,25 @@ pub(crate) fn run(program: BorrowedFd<'_>, context: &mut [u8]) -> Result<i32> {
     Ok(options.retval.cast_signed())
 }
 
+/// Runs a program of the receive path with a packet, as if it had arrived on this network
+/// namespace's loopback interface, and returns its result. The kernel keeps soft interrupts of this
+/// CPU off meanwhile.
+pub(crate) fn run_with_packet(program: BorrowedFd<'_>, packet: &[u8]) -> Result<i32> {
+    let mut options = libbpf_sys::bpf_test_run_opts {
+        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
+        data_in: packet.as_ptr().cast(),
+        data_size_in: u32::try_from(packet.len()).expect("a small packet"),
+        ..Default::default()
+    };
+    // SAFETY: the options name `packet`, which is alive and as long as said; nothing is written.
+    let error =
+        unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) };
+    if error < 0 {
+        return Err(Error::from_errno("raising a frame", i64::from(error)));
+    }
+    Ok(options.retval.cast_signed())
+}
+
 /// Enables the kernel's statistics of BPF run times until the descriptor is closed.
 pub fn enable_statistics() -> Result<OwnedFd> {
     // SAFETY: takes a number only.

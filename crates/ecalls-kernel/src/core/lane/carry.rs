@@ -1,28 +1,45 @@
-//! Carries the frames of a channel from its buffer to the interface (abi/sink.h): the one step of
-//! an event's way to other hosts for which the kernel needs a process, since no program on a
-//! tracepoint can create a packet.
+//! Carries the frames of a channel from its buffer to where they are sent (abi/sink.h): the one
+//! step of an event's way to other hosts for which the kernel needs a process, since no program on
+//! a tracepoint can create a packet.
 //!
-//! A thread sleeps until frames are in the buffer, and sends each as one packet. The program on the
-//! interface takes it there and sends it to the frame's sinks; the kernel then tells the sender
-//! that the packet was dropped. So whether it arrived there shows in `fanned`, which only this
-//! thread's packets increment.
+//! A thread sleeps until frames are in the buffer. On the lane it sends each as one packet. The
+//! program on the interface takes it there and sends it to the frame's sinks; the kernel then tells
+//! the sender that the packet was dropped. So whether it arrived there shows in `fanned`, which
+//! only this thread's packets increment. For the relay it does what that program does: it numbers
+//! the frame for each sink, and sends it.
 
+use std::mem::offset_of;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
-use ecalls_abi::sink::{LANE_BUFFER, LaneOut, REMOTE_FAILED, REMOTE_SIZE};
+use ecalls_abi::sink::{LANE_BUFFER, LaneOut, REMOTE_FAILED, REMOTE_SIZE, SINKS_MAX, Sink};
+use ecalls_abi::wire::Wire;
 use libbpf_rs::libbpf_sys::{bpf_map_create_opts, size_t};
 use libbpf_rs::{MapHandle, MapType, RingBufferBuilder};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use zerocopy::{FromBytes, IntoBytes};
 
-use crate::core::lane::sink::Outs;
+use crate::core::lane::sink::{Outs, Sinks};
 use crate::error::{Error, Result};
 use crate::kernel::interface::{Interface, PacketSocket};
+use crate::kernel::sys;
 
 /// Bytes of a record in the buffer before the packet begins (`pad` of bpf/net/remote.h).
 const PAD: usize = 6;
+
+/// Bytes of a packet before the frame: headers of Ethernet, IPv4 and UDP.
+const HEADERS: usize = 14 + 20 + 8;
+
+/// How frames of a channel get to a host that is reached by the relay.
+pub trait Transport: std::fmt::Debug + Send + Sync {
+    /// Sends a frame to this host. It may wait, but not for ever.
+    ///
+    /// # Errors
+    /// If it could not be sent: it is missing there.
+    fn send(&self, host: u64, frame: &[u8]) -> std::io::Result<()>;
+}
 
 /// A channel's buffer and the thread that empties it, until it is dropped.
 #[derive(Debug)]
@@ -36,17 +53,36 @@ pub(crate) struct Carrier {
 
 impl Carrier {
     /// For the channel in row `row`, whose sinks are behind this interface.
-    pub(crate) fn start(outs: Outs, row: u32, interface: Interface) -> Result<Carrier> {
+    pub(crate) fn to_interface(outs: Outs, row: u32, interface: Interface) -> Result<Carrier> {
+        let packets = interface.packets()?;
+        Carrier::start(move |packet| send(&packets, packet, &outs, row))
+    }
+
+    /// For the channel in row `row`, to whose sinks `transport` sends.
+    pub(crate) fn to_relay(
+        outs: Outs,
+        sinks: Sinks,
+        row: u32,
+        transport: Arc<dyn Transport>,
+    ) -> Result<Carrier> {
+        Carrier::start(move |packet| {
+            if let Some(frame) = packet.get(HEADERS..) {
+                relay(&*transport, frame, &outs, &sinks, row);
+            }
+        })
+    }
+
+    /// Calls `send` with each packet.
+    fn start(send: impl Fn(&[u8]) + Send + 'static) -> Result<Carrier> {
         let error = |source: std::io::Error| Error::from_io("starting to send frames", source);
         let buffer = buffer()?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC).map_err(|errno| error(errno.into()))?;
         let stop = Arc::new(stop);
-        let packets = interface.packets()?;
         let (copy, until) = (MapHandle::try_from(&buffer), Arc::clone(&stop));
         let copy = copy.map_err(|error| Error::from_bpf("opening a buffer", &error))?;
         let thread = std::thread::Builder::new()
             .name("ecalls-lane".to_owned())
-            .spawn(move || carry(&copy, &packets, &outs, row, &until))
+            .spawn(move || carry(&copy, send, &until))
             .map_err(error)?;
         Ok(Carrier {
             buffer,
@@ -87,15 +123,15 @@ fn buffer() -> Result<MapHandle> {
 
 /// What the thread does. If the buffer cannot be read it ends, and the buffer fills: the kernel
 /// side counts that.
-fn carry(buffer: &MapHandle, packets: &PacketSocket, outs: &Outs, row: u32, stop: &OwnedFd) {
+fn carry(buffer: &MapHandle, send: impl Fn(&[u8]), stop: &OwnedFd) {
     let mut builder = RingBufferBuilder::new();
-    let send = |record: &[u8]| {
+    let each = |record: &[u8]| {
         if let Some(packet) = record.get(PAD..) {
-            send(packets, packet, outs, row);
+            send(packet);
         }
         0
     };
-    if builder.add(buffer, send).is_err() {
+    if builder.add(buffer, each).is_err() {
         return;
     }
     let Ok(ring) = builder.build() else { return };
@@ -117,7 +153,7 @@ fn carry(buffer: &MapHandle, packets: &PacketSocket, outs: &Outs, row: u32, stop
 }
 
 fn send(packets: &PacketSocket, packet: &[u8], outs: &Outs, row: u32) {
-    let fanned = std::mem::offset_of!(LaneOut, fanned);
+    let fanned = offset_of!(LaneOut, fanned);
     let before = outs.word(row, fanned).load(Ordering::Relaxed);
     let sent = packets.send(packet);
     if outs.word(row, fanned).load(Ordering::Relaxed) != before {
@@ -127,6 +163,38 @@ fn send(packets: &PacketSocket, packet: &[u8], outs: &Outs, row: u32) {
         Err(error) if error.raw_os_error() == Some(libc::EMSGSIZE) => REMOTE_SIZE,
         _ => REMOTE_FAILED,
     };
-    let refused = std::mem::offset_of!(LaneOut, refused) + reason * 8;
+    let refused = offset_of!(LaneOut, refused) + reason * 8;
     outs.word(row, refused).fetch_add(1, Ordering::Relaxed);
+}
+
+/// Sends the frame to its sinks, as bpf/net/egress.h does on the lane.
+fn relay(transport: &dyn Transport, frame: &[u8], outs: &Outs, sinks: &Sinks, row: u32) {
+    let Ok((mut wire, data)) = Wire::read_from_prefix(frame) else {
+        return;
+    };
+    let count = |field: usize, by: u64| outs.word(row, field).fetch_add(by, Ordering::Relaxed);
+    let (chosen, deadline_ns) = (wire.sinks, wire.left_ns);
+    let frames = u64::from(chosen.count_ones());
+    count(offset_of!(LaneOut, frames), frames);
+    count(offset_of!(LaneOut, fanned), 1);
+    wire.sinks = 0;
+    wire.left_ns = deadline_ns.saturating_sub(sys::now_ns());
+    if deadline_ns > 0 && wire.left_ns == 0 {
+        count(offset_of!(LaneOut, late), frames);
+        return;
+    }
+    let all = sinks.of_channel(row);
+    for number in (0..SINKS_MAX as u32).filter(|number| chosen >> number & 1 == 1) {
+        let sink = all.get(number as usize);
+        let Some(host) = sink.filter(|sink| sink.member != 0).and_then(Sink::host) else {
+            count(offset_of!(LaneOut, gone), 1);
+            continue;
+        };
+        wire.sequence = sinks.next(row, number);
+        count(offset_of!(LaneOut, sent), 1);
+        let bytes = [wire.as_bytes(), data].concat();
+        if transport.send(host, &bytes).is_err() {
+            sinks.failed(row, number);
+        }
+    }
 }

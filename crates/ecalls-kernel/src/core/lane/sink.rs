@@ -52,9 +52,9 @@ impl Sinks {
 
     /// The number of the sink with this address, which gets a row if it has none yet. The caller
     /// holds the lock.
-    fn take(&self, row: u32, address: IpAddr) -> Result<u32> {
+    fn take(&self, row: u32, sink: &Sink) -> Result<u32> {
         let all = self.of_channel(row);
-        if let Some(found) = all.iter().position(|sink| sink.ip() == Some(address)) {
+        if let Some(found) = all.iter().position(|other| is_same(other, sink)) {
             return Ok(found as u32);
         }
         if all.len() == SINKS_MAX {
@@ -64,8 +64,19 @@ impl Sinks {
             });
         }
         let number = all.len() as u32;
-        self.table.set(at(row, number), &Sink::new(address))?;
+        self.table.set(at(row, number), sink)?;
         Ok(number)
+    }
+
+    /// The number of the next frame to the sink.
+    pub(crate) fn next(&self, row: u32, number: u32) -> u64 {
+        self.add(row, number, 1, offset_of!(Sink, sent))
+            .wrapping_add(1)
+    }
+
+    /// The frame of the last number could not be sent.
+    pub(crate) fn failed(&self, row: u32, number: u32) {
+        self.add(row, number, 1, offset_of!(Sink, failed));
     }
 
     fn add(&self, row: u32, number: u32, by: u32, field: usize) -> u64 {
@@ -73,6 +84,11 @@ impl Sinks {
         let word = self.view.word(at(row, number), field);
         word.fetch_add(u64::from(by), Ordering::Relaxed)
     }
+}
+
+/// Whether they are one host.
+fn is_same(one: &Sink, other: &Sink) -> bool {
+    (one.family, one.address) == (other.family, other.address)
 }
 
 fn at(row: u32, number: u32) -> u32 {
@@ -101,20 +117,17 @@ impl Numbers {
     pub fn sink(&self, address: IpAddr) -> Result<u32> {
         let _lock = lock()?;
         self.check()?;
-        self.sinks.take(self.index, address)
+        self.sinks.take(self.index, &Sink::new(address))
     }
 
     /// The number of the next frame to the sink, which the caller then sends.
     pub fn next(&self, sink: u32) -> u64 {
-        self.sinks
-            .add(self.index, sink, 1, offset_of!(Sink, sent))
-            .wrapping_add(1)
+        self.sinks.next(self.index, sink)
     }
 
     /// The frame of the last number could not be sent.
     pub fn failed(&self, sink: u32) {
-        self.sinks
-            .add(self.index, sink, 1, offset_of!(Sink, failed));
+        self.sinks.failed(self.index, sink);
     }
 
     /// The channel's sinks, by number.
@@ -131,18 +144,25 @@ impl Numbers {
             });
         };
         let source = interface.source(ip)?;
+        let place = [u32::from_ne_bytes(source.octets()), interface.index];
+        self.add_member(&Sink::new(address), place)
+    }
+
+    /// Makes this host one to which `remote` sends by the relay.
+    pub(crate) fn join_host(&self, host: u64) -> Result<u32> {
+        self.add_member(&Sink::of_host(host), [0; 2])
+    }
+
+    /// Makes it a member. `place`: our address towards it, and the interface.
+    fn add_member(&self, sink: &Sink, place: [u32; 2]) -> Result<u32> {
         let _lock = lock()?;
         self.check()?;
-        let number = self.sinks.take(self.index, address)?;
+        let number = self.sinks.take(self.index, sink)?;
         let row = at(self.index, number);
         // First where it is: the kernel side reads that once `member` is set.
-        self.sinks.put(
-            row,
-            offset_of!(Sink, source),
-            [u32::from_ne_bytes(source.octets()), interface.index],
-        );
-        let family = self.sinks.view.field(row, offset_of!(Sink, family));
-        self.sinks.put(row, offset_of!(Sink, family), [family, 1]);
+        self.sinks.put(row, offset_of!(Sink, source), place);
+        self.sinks
+            .put(row, offset_of!(Sink, family), [sink.family, 1]);
         let members = offset_of!(LaneChannel, sinks);
         let members = self.rows.view.word(self.index, members);
         members.fetch_or(1 << number, Ordering::Release);
@@ -150,11 +170,11 @@ impl Numbers {
     }
 
     /// `remote` does not send to it any more. Whether it did.
-    pub(crate) fn leave(&self, address: IpAddr) -> Result<bool> {
+    pub(crate) fn leave(&self, sink: &Sink) -> Result<bool> {
         let _lock = lock()?;
         self.check()?;
         let all = self.sinks();
-        let found = all.iter().position(|sink| sink.ip() == Some(address));
+        let found = all.iter().position(|other| is_same(other, sink));
         let Some(number) = found.filter(|number| all[*number].member != 0) else {
             return Ok(false);
         };
