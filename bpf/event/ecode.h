@@ -61,6 +61,24 @@ static __always_inline bool ecode_channel(const struct ecalls_subscription *s, u
 	return !s->channel || (ch && *(volatile u32 *)&ch->id == s->channel);
 }
 
+/* Fills the part of the frame that a handler reads. `sinks`: those among which it chooses. */
+static __always_inline void ecode_frame(struct ecalls_frame *f, u64 now_ns, u32 fuel, u64 sinks) {
+	f->now_ns = now_ns;
+	if (!f->random)
+		f->random = (u64)bpf_get_prandom_u32() << 32 | 1;
+	f->result = 1;
+	f->fuel = fuel;
+	f->fault = 0;
+	f->effects = 0;
+	f->drop = 0;
+	f->output_bytes = 0;
+	f->channel = 0;
+	f->sinks_present = sinks;
+	f->accepted = 0;
+	f->rejected = 0;
+	f->zero = 0;
+}
+
 /* Fills the frame for one call. Returns the program's place, or ECODE_NONE if it must not be
  * called. */
 static __always_inline u32 ecode_begin(const struct current *c, const struct ecalls_subscription *s,
@@ -74,20 +92,9 @@ static __always_inline u32 ecode_begin(const struct current *c, const struct eca
 		return ECODE_NONE;
 	}
 	call = *(volatile const u64 *)&action_of(s, action)->argument[0];
-	f->now_ns = c->now_ns;
-	if (!f->random)
-		f->random = (u64)bpf_get_prandom_u32() << 32 | 1;
-	f->result = 1;
-	f->fuel = (u32)call;
-	f->fault = 0;
-	f->effects = 0;
-	f->drop = 0;
+	ecode_frame(f, c->now_ns, (u32)call, 0);
 	f->output_bytes = call >> ECALLS_ECODE_OUTPUT_SHIFT & ECALLS_ECODE_OUTPUT_MASK;
 	f->channel = channel;
-	f->sinks_present = 0;
-	f->accepted = 0;
-	f->rejected = 0;
-	f->zero = 0;
 	return 2 * (index * ECALLS_ACTIONS_MAX + action) + (u32)(call >> ECALLS_ECODE_PLACE_SHIFT);
 }
 

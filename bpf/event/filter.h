@@ -38,14 +38,11 @@ static __always_inline void filter_ended(struct current *c, const struct ecalls_
 }
 
 /* Runs a filter, and stores the event if it passes. */
-__noinline int filter_run(void *ctx __arg_ctx, struct current *c, u32 index) {
-	struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
-	struct ecalls_subscription_count *n = count_of(index);
+static __always_inline int filter_apply(void *ctx, struct current *c,
+					const struct ecalls_subscription *s, u32 index,
+					struct ecalls_subscription_count *n) {
 	int result;
 
-	/* Another chain has begun just now, and gets the next event. */
-	if (!c || !s || !n || !s->plain || s->actions != 2)
-		return 0;
 	if (s->user) {
 		__sync_fetch_and_add(&n->offered, 1);
 		return run_chain(ctx, c, s, index, 0);
@@ -69,6 +66,17 @@ __noinline int filter_run(void *ctx __arg_ctx, struct current *c, u32 index) {
 	return 0;
 }
 
+/* The same in a walk. */
+__noinline int filter_run(void *ctx __arg_ctx, struct current *c, u32 index) {
+	struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
+	struct ecalls_subscription_count *n = count_of(index);
+
+	/* Another chain has begun just now, and gets the next event. */
+	if (!c || !s || !n || !s->plain || s->actions != 2)
+		return 0;
+	return filter_apply(ctx, c, s, index, n);
+}
+
 static __always_inline void filter_chain(void *ctx, struct current *c, u32 index) {
 	filter_run(ctx, c, index);
 }
@@ -81,16 +89,17 @@ __noinline int walk_filters(void *ctx __arg_ctx, struct current *c) {
 	return 0;
 }
 
-/* The same for an event that only one subscription may want. */
+/* Offers the current event to the only subscription that may want it: nearly always a filter. */
 __noinline int offer_filter(void *ctx __arg_ctx, struct current *c) {
-	u32 index;
+	u32 index = c ? c->walk.sole : 0;
+	struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
+	struct ecalls_subscription_count *n = count_of(index);
 
-	if (!c)
+	if (!c || !s || !n)
 		return 0;
-	index = c->walk.sole;
-	if (offer(c, index, false))
-		filter_run(ctx, c, index);
-	return 0;
+	if (!s->plain || s->actions != 2)
+		return offer(c, index, false);
+	return offer_wanted(c, s, index, false) ? filter_apply(ctx, c, s, index, n) : 0;
 }
 
 #endif

@@ -137,36 +137,46 @@ static __always_inline int offer_stored(struct current *c, u32 index, int result
 	return 0;
 }
 
-/* Offers the current event to a subscription, if it wants it, with the deadline that holds for it.
- * Returns 1 if the subscription's chain is to run; 0: all is done. Only walkers write `direct`, and
- * they do not nest on a CPU. */
-__noinline int offer(struct current *c, u32 index, bool dispatches) {
-	struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
-	struct ecalls_subscription_count *n;
-	const struct ecalls_event *e;
+/* Whether the subscription gets the current event, with the deadline that holds for it. What it
+ * wants and does not get is counted. */
+static __always_inline bool offer_wanted(struct current *c, const struct ecalls_subscription *s,
+					 u32 index, bool dispatches) {
+	const struct ecalls_event *e = &c->event;
 	u64 limit_ns;
 	u32 flags;
-	int result;
 
-	if (!s || !c)
-		return 0;
-	e = &c->event;
 	if (!subscription_matches(s, e->service, e->kind, e->target, e->pid, e->uid))
-		return 0;
+		return false;
 	if (!c->walk.offered++ && dispatches)
 		dispatch(c);
 	flags = c->walk.flags;
 	limit_ns = flags & ECALLS_EVENT_SOFT ? 0 : c->walk.deadline_ns;
 	if (limit_ns | s->deadline_ns) {
 		limit_ns = deadline_for(s, e, limit_ns);
-		if (is_late(limit_ns, c->now_ns))
-			return offer_refused(c, index, 0);
+		if (is_late(limit_ns, c->now_ns)) {
+			offer_refused(c, index, 0);
+			return false;
+		}
 	}
-	if (s->user && !user_offer(s->user, c->now_ns, ECALLS_ENTRIES(e->size)))
-		return offer_refused(c, index, 1);
+	if (s->user && !user_offer(s->user, c->now_ns, ECALLS_ENTRIES(e->size))) {
+		offer_refused(c, index, 1);
+		return false;
+	}
 	c->event.deadline_ns = limit_ns;
 	c->event.flags = flags & ~ECALLS_EVENT_SOFT;
-	if (!s->plain || s->actions != 1 || flags & ECALLS_EVENT_CPU)
+	return true;
+}
+
+/* Offers the current event to a subscription. Returns 1 if the subscription's chain is to run; 0:
+ * all is done. Only walkers write `direct`, and they do not nest on a CPU. */
+__noinline int offer(struct current *c, u32 index, bool dispatches) {
+	struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
+	struct ecalls_subscription_count *n;
+	int result;
+
+	if (!s || !c || !offer_wanted(c, s, index, dispatches))
+		return 0;
+	if (!s->plain || s->actions != 1 || c->walk.flags & ECALLS_EVENT_CPU)
 		return 1;
 	result = memory_put(s->plain, &c->event, s->id);
 	if (result != MEMORY_PUT)

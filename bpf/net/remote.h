@@ -82,20 +82,7 @@ static __always_inline u64 remote_choose(void *ctx, struct current *c, u32 row, 
 
 	if (!f || !(call >> ECALLS_OUT_SET_SHIFT & 1))
 		return sinks;
-	f->now_ns = c->now_ns;
-	if (!f->random)
-		f->random = (u64)bpf_get_prandom_u32() << 32 | 1;
-	f->result = 1;
-	f->fuel = (u32)call;
-	f->fault = 0;
-	f->effects = 0;
-	f->drop = 0;
-	f->output_bytes = 0;
-	f->channel = 0;
-	f->sinks_present = sinks;
-	f->accepted = 0;
-	f->rejected = 0;
-	f->zero = 0;
+	ecode_frame(f, c->now_ns, (u32)call, sinks);
 	c->calls++; /* the second tail call of this handler */
 	remote_call(ctx, 2 * row + (u32)(call >> ECALLS_OUT_PLACE_SHIFT));
 	barrier();
