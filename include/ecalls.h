@@ -136,6 +136,7 @@ typedef int (*ecalls_callback_t)(const struct ecalls_event *event, void *context
  * "count"      argument[0]: 1: the chain ends here
  * "copy_user"  argument[0]: address, [1]: offset into the data, [2]: bytes; only in a THREAD
  * "ecode"      text: a handler in E-code (ecode(7)), compiled by the call
+ * "remote"     text: name of a channel among hosts that is open on this host; not in a THREAD
  */
 struct ecalls_subscribe_action {
 	/* ECALLS_ACTION_*. */
@@ -172,7 +173,10 @@ struct ecalls_subscribe_action {
 	ecalls_callback_t callback;
 	/* USER: passed to the handler, which runs on a thread of the library. */
 	void *context;
-	/* HANDLER, THREAD: "ecode": the text, an expression or a function body. */
+	/*
+	 * HANDLER, THREAD: "ecode": the text, an expression or a function body; "remote": the
+	 * channel's name.
+	 */
 	const char *text;
 	/*
 	 * HANDLER, THREAD: "ecode": name of the text in messages, such as its file. NULL:

@@ -49,6 +49,7 @@ pub type Callback =
 /// "count"      argument[0]: 1: the chain ends here
 /// "copy_user"  argument[0]: address, [1]: offset into the data, [2]: bytes; only in a THREAD
 /// "ecode"      text: a handler in E-code (ecode(7)), compiled by the call
+/// "remote"     text: name of a channel among hosts that is open on this host; not in a THREAD
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct SubscribeAction {
@@ -82,7 +83,8 @@ pub struct SubscribeAction {
     pub callback: Callback,
     /// USER: passed to the handler, which runs on a thread of the library.
     pub context: *mut c_void,
-    /// HANDLER, THREAD: "ecode": the text, an expression or a function body.
+    /// HANDLER, THREAD: "ecode": the text, an expression or a function body; "remote": the
+    /// channel's name.
     pub text: *const c_char,
     /// HANDLER, THREAD: "ecode": name of the text in messages, such as its file. NULL:
     /// "ecode".
@@ -104,8 +106,9 @@ fn whole(event: &ecalls::Event) -> Option<Box<[u64]>> {
     Some(words)
 }
 
-/// Name of the kernel handler for E-code.
+/// Names of the kernel handlers whose argument is a text.
 const ECODE: &str = "ecode";
+const REMOTE: &str = "remote";
 
 // SAFETY: repr(C), begins with a u32, integers, pointers and a nullable function, no padding.
 unsafe impl Options for SubscribeAction {
@@ -204,6 +207,18 @@ impl SubscribeAction {
                 builder.ecode_named(name, text)
             });
         }
+        if name == REMOTE {
+            if in_thread {
+                return Err(wrong(
+                    "kind",
+                    "ECALLS_ACTION_THREAD",
+                    "ECALLS_ACTION_HANDLER",
+                ));
+            }
+            // SAFETY: the caller's promise.
+            let channel = unsafe { text(self.text, "the channel's name") }?;
+            return Ok(builder.remote(channel));
+        }
         // SAFETY: the caller's promise.
         let handler = unsafe { self.kernel_handler(name) }?;
         Ok(if in_thread {
@@ -248,7 +263,9 @@ impl SubscribeAction {
             },
             _ => {
                 let known = Handler::NAMES.join(", ");
-                let text = format!("no kernel handler named {name:?}: there are {known}, {ECODE}");
+                let text = format!(
+                    "no kernel handler named {name:?}: there are {known}, {ECODE}, {REMOTE}"
+                );
                 return Err(Failure::new(libc::ENOENT, text));
             }
         })

@@ -176,6 +176,23 @@ fn event_makes_its_round_trip() {
 }
 
 #[test]
+fn events_go_to_a_channel_among_hosts() {
+    if !may_use_the_kernel("events_go_to_a_channel_among_hosts") {
+        return;
+    }
+    let ecalls = ecalls::Ecalls::host().expect("root can open the core");
+    let open = |name| ecalls_channel::Channel::open(&ecalls, name, "u64 number", "", "lo");
+    let _channel = open("c-remote").expect("a channel");
+    for (linking, events) in [(Linking::Shared, 3), (Linking::Static, 6)] {
+        run("remote.c", linking);
+        let (channels, ..) = ecalls_channel::source::channels(&ecalls).expect("its counts");
+        let channel = channels.iter().find(|one| one.name == "c-remote");
+        let out = channel.expect("it is open").out;
+        assert_eq!((out.events, out.none), (events, events), "it has no sink");
+    }
+}
+
+#[test]
 fn window_is_answered_by_a_scheduler_alone() {
     // Also for the test machine, which has one.
     let source = crate_folder().join("tests/c/window.c");
