@@ -29,7 +29,8 @@
  * Sleeping: the reader stores sleeping = 1, checks for events once more, and waits on the
  * descriptor. A producer that has completed an event and finds sleeping = 1 exchanges it for 0 and
  * wakes the reader. Both store before they load (full barriers), so one of them sees the other's
- * store: no wake-up is lost, and a reader that is awake costs no wake-up.
+ * store: no wake-up is lost, and a reader that is awake costs no wake-up. A reader may bound the
+ * wake-ups that it causes: it stores wake_at and wake_by_ns before `sleeping`.
  */
 #ifndef ECALLS_CHANNEL_H
 #define ECALLS_CHANNEL_H
@@ -69,7 +70,11 @@ struct ecalls_up {
 	 * */
 	ecalls_u64 front;    /* ring: next position to read */
 	ecalls_u64 sleeping; /* 1: wake me */
-	ecalls_u64 pad1[6];
+	/* With sleeping: only when `flag` has come to wake_at (0: at once), or an event has a
+	 * deadline before wake_by_ns, until which the reader sleeps at most. */
+	ecalls_u64 wake_at;
+	ecalls_u64 wake_by_ns;
+	ecalls_u64 pad1[4];
 	/* lines 2 and 3: bits set by the kernel side, cleared by the application, atomically */
 	ecalls_u64 pattern[ECALLS_SLOTS_MAX / 64];
 };

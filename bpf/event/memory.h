@@ -262,6 +262,17 @@ static __always_inline int slots_put(void *up, struct ecalls_up *head,
 	return result;
 }
 
+/* Whether a reader that sleeps is to be woken for this event, which is stored. */
+static __always_inline bool wake_is_due(struct ecalls_up *head, const struct ecalls_event *e) {
+	u64 at;
+
+	/* The bounds were stored before `sleeping`. */
+	order_loads();
+	at = *(volatile u64 *)&head->wake_at;
+	return !at || *(volatile u64 *)&head->flag >= at ||
+	       (e->deadline_ns && e->deadline_ns < *(volatile u64 *)&head->wake_by_ns);
+}
+
 /* Stores an event in a channel. Returns MEMORY_*. */
 __noinline int memory_put(u32 channel, const struct ecalls_event *e, u32 subscription) {
 	u32 index = ECALLS_ID_INDEX(channel), zero = 0;
@@ -283,7 +294,7 @@ __noinline int memory_put(u32 channel, const struct ecalls_event *e, u32 subscri
 		result = slots_put(up, head, ch, e, subscription);
 	else
 		result = ring_put(up, head, ch, e, subscription);
-	if (result >= 0 && *(volatile u64 *)&head->sleeping)
+	if (result >= 0 && *(volatile u64 *)&head->sleeping && wake_is_due(head, e))
 		result |= MEMORY_ASLEEP;
 	return result;
 }

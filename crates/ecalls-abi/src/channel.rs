@@ -69,8 +69,13 @@ pub struct Up {
     pub front: u64,
     /// Line 1, exchanged by both: 1: wake me.
     pub sleeping: u64,
+    /// With `sleeping`: the value of `flag` from which on the reader is woken; 0: at once.
+    pub wake_at: u64,
+    /// With `sleeping`: until when the reader sleeps at most; an event with an earlier deadline
+    /// wakes it.
+    pub wake_by_ns: u64,
     /// Zero.
-    pub pad1: [u64; 6],
+    pub pad1: [u64; 4],
     /// Lines 2 and 3: bits set by the kernel side, cleared by the application, atomically.
     pub pattern: [u64; SLOTS_MAX / 64],
 }

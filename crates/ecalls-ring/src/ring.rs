@@ -64,6 +64,8 @@ pub struct RingReader<W> {
     seen: u64,
     ahead: usize,
     latest: u64,
+    /// The events that were taken, of those that `flag` counts.
+    taken: u64,
 }
 
 impl<W: Words> RingReader<W> {
@@ -77,14 +79,24 @@ impl<W: Words> RingReader<W> {
             .words()
             .get(FRONT)
             .map_or(0, |front| front.load(Ordering::Relaxed));
-        Ok(RingReader {
+        let stored = words
+            .words()
+            .get(FLAG)
+            .map_or(0, |flag| flag.load(Ordering::Acquire));
+        let mut reader = RingReader {
             words,
             capacity: shape.capacity,
             front,
             seen: front,
             ahead: 0,
             latest: 0,
-        })
+            taken: 0,
+        };
+        // Not exact if a former reader has ended while events arrived: then wake-ups come late by
+        // as many events as were incomplete here.
+        let (waiting, _) = reader.waiting(shape.capacity as usize);
+        reader.taken = stored.saturating_sub(waiting as u64);
+        Ok(reader)
     }
 
     /// Whether [`Iterator::next`] would return an event: one load of a word that changes only when
@@ -119,6 +131,35 @@ impl<W: Words> RingReader<W> {
             self.latest = deadline;
         }
         true
+    }
+
+    /// The number of complete events, `most` at most, and the earliest of their deadlines, or
+    /// [`u64::MAX`].
+    fn waiting(&self, most: usize) -> (usize, u64) {
+        let (mut position, mut count, mut earliest) = (self.front, 0, u64::MAX);
+        while count < most {
+            let Some(first) = entry(self.words.words(), self.capacity, position) else {
+                break;
+            };
+            if first[SEQUENCE].load(Ordering::Acquire) != position.wrapping_add(1) {
+                break;
+            }
+            let deadline = first[DEADLINE].load(Ordering::Relaxed);
+            earliest = earliest.min(deadline.wrapping_sub(1));
+            position = position.wrapping_add(entries_of(first, self.capacity as usize) as u64);
+            count += 1;
+        }
+        (count, earliest.saturating_add(1))
+    }
+
+    /// Announces that the reader sleeps until `events` events wait, until one arrives whose
+    /// deadline is before `by_ns`, or until `by_ns`. True: wait on the descriptor now.
+    pub fn may_sleep_until(&self, events: usize, by_ns: u64) -> bool {
+        let at = self.taken.wrapping_add(events as u64);
+        self.sleep().may_sleep_until(at, by_ns, || {
+            let (count, earliest) = self.waiting(events);
+            count >= events || earliest < by_ns
+        })
     }
 
     /// Entries of waiting events, complete or being written; at most the capacity, for any value of
@@ -202,6 +243,7 @@ impl<W: Words> RingReader<W> {
                 return false;
             }
             self.pass(entries(event.size as usize));
+            self.taken = self.taken.wrapping_add(1);
             return true;
         }
         false

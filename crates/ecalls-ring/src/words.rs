@@ -85,6 +85,8 @@ pub(crate) const FLAG: usize = offset_of!(Up, flag) / 8;
 pub(crate) const BACK: usize = offset_of!(Up, back) / 8;
 pub(crate) const FRONT: usize = offset_of!(Up, front) / 8;
 pub(crate) const SLEEPING: usize = offset_of!(Up, sleeping) / 8;
+pub(crate) const WAKE_AT: usize = offset_of!(Up, wake_at) / 8;
+pub(crate) const WAKE_BY: usize = offset_of!(Up, wake_by_ns) / 8;
 
 /// The checked content of the header of `up`: where the events are and how they are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -54,6 +54,14 @@ pub struct ChannelBuilder {
     ecalls: Ecalls,
     shape: Shape,
     keep_late: bool,
+    bounds: Option<Bounds>,
+}
+
+/// How long a sleeping reader lets events gather.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    events: usize,
+    delay_ns: u64,
 }
 
 impl ChannelBuilder {
@@ -62,6 +70,7 @@ impl ChannelBuilder {
             ecalls,
             shape: Shape::default(),
             keep_late: false,
+            bounds: None,
         }
     }
 
@@ -111,6 +120,19 @@ impl ChannelBuilder {
         self
     }
 
+    /// With a ring: [`Channel::recv`] lets events gather while it sleeps. Those who raise them wake
+    /// it when `events` of them wait, and not for each; it takes what there is `delay` after the
+    /// first, or at once if one has a deadline before that. In a quiet time the first event wakes
+    /// it, too. Then it does not poll before it sleeps. `prepare_wait` has no such bounds.
+    #[must_use]
+    pub fn wake_bounds(mut self, events: u32, delay: Duration) -> ChannelBuilder {
+        self.bounds = Some(Bounds {
+            events: events.max(1) as usize,
+            delay_ns: u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX),
+        });
+        self
+    }
+
     /// Returns late events too, instead of discarding them.
     #[must_use]
     pub fn keep_late(mut self) -> ChannelBuilder {
@@ -123,6 +145,13 @@ impl ChannelBuilder {
     /// # Errors
     /// [`Error::Invalid`] for a capacity out of range, [`Error::LimitReached`].
     pub fn open(self) -> Result<Channel> {
+        if self.bounds.is_some() && self.shape.layout != Layout::Ring {
+            return Err(Error::Invalid {
+                what: "the bounds of wake-ups",
+                given: "slots".to_owned(),
+                expected: "a ring",
+            });
+        }
         let handle = Arc::new(ChannelHandle::open(
             Arc::clone(self.ecalls.access()),
             self.shape,
@@ -140,6 +169,8 @@ impl ChannelBuilder {
             ordered: EdfQueue::new(ORDERED_MAX),
             taken: VecDeque::new(),
             keep_late: self.keep_late,
+            bounds: self.bounds,
+            gathered: false,
             late: 0,
             caller,
         })
@@ -156,6 +187,9 @@ pub struct Channel {
     /// Slots taken together, in slot order: the slot is their priority or type.
     taken: VecDeque<Event>,
     keep_late: bool,
+    bounds: Option<Bounds>,
+    /// With bounds: the last sleep ended with events, so more are expected.
+    gathered: bool,
     late: u64,
     caller: Caller,
 }
@@ -210,17 +244,22 @@ impl Channel {
     }
 
     fn recv_until(&mut self, until_ns: Option<u64>) -> Result<Option<Event>> {
-        for _ in 0..SPINS {
+        let polls = if self.bounds.is_some() { 1 } else { SPINS };
+        for _ in 0..polls {
             if let Some(event) = self.try_recv() {
                 return Ok(Some(event));
             }
             std::hint::spin_loop();
         }
         loop {
-            let left_ns = until_ns.map(|until| until.saturating_sub(now_ns()));
-            if self.prepare_wait() {
-                self.handle.wait(left_ns)?;
+            // Within bounds the first event of a batch wakes only who has not seen one lately.
+            if !self.gathered && self.prepare_wait() {
+                self.handle
+                    .wait(until_ns.map(|until| until.saturating_sub(now_ns())))?;
                 self.end_wait();
+            }
+            if let Some(bounds) = self.bounds {
+                self.gather(bounds, until_ns)?;
             }
             if let Some(event) = self.try_recv() {
                 return Ok(Some(event));
@@ -229,6 +268,24 @@ impl Channel {
                 return Ok(None);
             }
         }
+    }
+
+    /// Sleeps until the bounds are reached, if an event waits or more are expected.
+    fn gather(&mut self, bounds: Bounds, until_ns: Option<u64>) -> Result<()> {
+        let Reader::Ring(ring) = &self.reader else {
+            return Ok(());
+        };
+        if self.gathered || ring.is_ready() {
+            let delayed_ns = now_ns().saturating_add(bounds.delay_ns);
+            let by_ns = until_ns.map_or(delayed_ns, |until| until.min(delayed_ns));
+            if ring.may_sleep_until(bounds.events, by_ns) {
+                self.handle.wait(Some(by_ns.saturating_sub(now_ns())))?;
+                ring.sleep().cancel_sleep();
+                self.handle.clear_wake();
+            }
+        }
+        self.gathered = ring.is_ready();
+        Ok(())
     }
 
     /// Requests a wake-up before waiting on [`Channel::as_fd`] with epoll or tokio. Returns false

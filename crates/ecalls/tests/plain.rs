@@ -10,6 +10,8 @@ mod harness;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use ecalls::socket::Interest;
 use ecalls::{Channel, DropReason, Ecalls, Event, SlotUse, Subscription};
@@ -166,6 +168,75 @@ fn readiness_that_was_not_taken_is_counted_and_not_told_again() {
     assert_eq!(untold() - before, 18);
     assert_eq!(std::iter::from_fn(|| ring.try_recv()).count(), 10);
     assert_comes_to_rest(&ecalls, SERVICE_SOCKET);
+}
+
+#[test]
+fn reader_that_lets_events_gather_is_woken_once_for_a_batch() {
+    const BATCH: u32 = 8;
+    const NEVER: Duration = Duration::from_secs(600);
+    let Some((ecalls, _turn)) = turn() else {
+        return;
+    };
+    let raise_some = |n: u32, deadline_ns: u64| {
+        let core = ecalls.core().expect("hosted here");
+        let batch = Measure {
+            deadline_ns,
+            ..Measure::new(n)
+        };
+        measure::raise(core, &batch).expect("raised");
+    };
+    let channel = ecalls.channel().ring(64).wake_bounds(BATCH, NEVER);
+    let mut channel = channel.open().expect("a ring");
+    let subscription = installed(&ecalls, None, &channel);
+    let (told, tells) = std::sync::mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            while let Ok(Some(event)) = channel.recv_timeout(NEVER) {
+                if told.send(event.deadline_ns).is_err() {
+                    break;
+                }
+            }
+        });
+        let taken = || tells.recv_timeout(PATIENCE).expect("an event");
+        let asleep = || {
+            let quiet = tells.recv_timeout(Duration::from_millis(100));
+            assert!(quiet.is_err(), "the events of a batch gather");
+        };
+        let wakes = || count(&subscription).wakes;
+        // It sleeps for the first event, then for the batch.
+        asleep();
+        raise_some(1, 0);
+        asleep();
+        let first = wakes();
+        assert!(first <= 1, "{first}");
+        for _ in 2..BATCH {
+            raise_some(1, 0);
+        }
+        asleep();
+        assert_eq!(wakes(), first, "nobody is woken within a batch");
+        raise_some(1, 0);
+        (0..BATCH).for_each(|_| assert_eq!(taken(), 0));
+        // More are expected: the first event of the next batch wakes nobody.
+        asleep();
+        let before = wakes();
+        for _ in 1..BATCH {
+            raise_some(1, 0);
+        }
+        asleep();
+        assert_eq!(wakes(), before);
+        // One with a deadline within the delay does.
+        let minute_ns = u64::try_from(NEVER.as_nanos()).expect("a time") / 10;
+        raise_some(1, minute_ns);
+        let deadlines: Vec<u64> = (0..BATCH).map(|_| taken()).collect();
+        assert_eq!(deadlines.iter().filter(|ns| **ns > 0).count(), 1);
+        assert_eq!(wakes(), before + 1);
+        asleep();
+        raise_some(1, minute_ns);
+        assert!(taken() > 0);
+        drop(tells);
+        raise_some(1, minute_ns);
+    });
+    assert_comes_to_rest(&ecalls, SERVICE_CORE);
 }
 
 #[test]

@@ -96,7 +96,7 @@ pub(crate) const STRUCTS: &[Struct] = &[
         channel::Up,
         [
             flag, back, version, layout, capacity, slot_use, channel, width, pad0, front, sleeping,
-            pad1, pattern
+            wake_at, wake_by_ns, pad1, pattern
         ]
     ),
     describe!("ecalls_lost", channel::Lost, [late, dropped, filtered, pad]),

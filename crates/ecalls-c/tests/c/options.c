@@ -19,7 +19,7 @@ static void channel_options_are_checked(void) {
 		{.size = sizeof wrong[0], .layout = 2},
 		{.size = sizeof wrong[0], .capacity = 100},
 		{.size = sizeof wrong[0], .capacity = 1u << 20},
-		{.size = sizeof wrong[0], .slot_use = 3},
+		{.size = sizeof wrong[0], .slot_use = 4},
 		{.size = sizeof wrong[0], .defer = 4},
 		{.size = sizeof wrong[0], .defer = ECALLS_DEFER_DELAY},
 		{.size = sizeof wrong[0], .delay_us = 5},
@@ -27,7 +27,7 @@ static void channel_options_are_checked(void) {
 	};
 	const char *texts[] = {
 		"size",		 "layout is 2", "capacity is 100", "capacity is 1048576",
-		"slot_use is 3", "defer is 4",	"go together",	   "go together",
+		"slot_use is 4", "defer is 4",	"go together",	   "go together",
 		"keep_late is 2"};
 	struct {
 		struct ecalls_channel_options known;

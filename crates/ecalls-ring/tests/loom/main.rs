@@ -143,6 +143,26 @@ fn one_of_two_producers_wakes_the_reader() {
 }
 
 #[test]
+fn reader_that_lets_two_events_gather_is_woken() {
+    model(|| {
+        let words = segment(Layout::Ring, 2, SlotUse::Free);
+        let reader = RingReader::new(words.clone()).unwrap();
+        let producers = [1, 2].map(|id| {
+            let writer = RingWriter::new(words.clone()).unwrap();
+            move || {
+                writer.push(&event(id)).unwrap();
+                writer.sleep().should_wake()
+            }
+        });
+        let (woken, slept) = race(producers, move || reader.may_sleep_until(2, 0));
+        assert!(
+            woken != [false; 2] || !slept,
+            "the reader sleeps and nobody wakes it"
+        );
+    });
+}
+
+#[test]
 fn two_producers_lose_and_double_no_event() {
     model(|| {
         let words = segment(Layout::Ring, 4, SlotUse::Free);
