@@ -65,10 +65,15 @@ def write(given):
     ) + data
 
 
-for line in sys.stdin:
-    question = json.loads(line)
-    if "frame" in question:
-        answer = read(bytes.fromhex(question["frame"]))
-    else:
-        answer = write(question).hex()
-    print(json.dumps(answer), flush=True)
+def main():
+    for line in sys.stdin:
+        question = json.loads(line)
+        if "frame" in question:
+            answer = read(bytes.fromhex(question["frame"]))
+        else:
+            answer = write(question).hex()
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -122,7 +122,7 @@ impl Host {
         command.arg("channel").args(arguments);
         let mut running = Running::start(command.stderr(Stdio::piped()));
         let mut complaints = running.complaints();
-        complaints.find("opened load on", PATIENCE);
+        complaints.find("opened ", PATIENCE);
         Opener {
             running,
             complaints,
@@ -210,6 +210,22 @@ interface = \"eth\"
 lease_ms = 3000
 review_ms = 1000
 ";
+
+/// Sends a packet to another host that is a frame of a host that there is not.
+fn forge(from: &Host, channel: &str, to: &Host) {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../ecalls-channel/tests");
+    let text = format!(
+        "import sys; sys.path.insert(0, {folder:?}); import judge, socket, time\n\
+         s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind((\"\", 914))\n\
+         s.sendto(judge.write(dict(name={channel:?}, format=\"u32 cpu\", host=77, epoch=1, \
+         sequence=time.time_ns(), left_ns=0, kind=0, type=0, priority=0, attributes=[], \
+         data=\"07000000\")), ({:?}, 914))",
+        to.address()
+    );
+    let mut python = from.command("python3");
+    let done = ended(python.args(["-c", &text]), PATIENCE);
+    assert_eq!(done.code, 0, "{done:?}");
+}
 
 /// Whether the events of a host with this id have arrived, and how many are missing.
 fn arrived(list: &Value, host: &Value) -> Option<(u64, u64)> {
@@ -385,5 +401,54 @@ fn frames_of_a_reliable_channel_go_by_the_relays_and_are_counted_as_those_of_the
     check_accounting(&hosts[0], &hosts[1], 0);
 
     drop((second, third));
+    hosts[0].wait_for_sinks(0);
+}
+
+#[test]
+fn neither_packets_of_the_network_nor_a_stopped_relay_harm_a_reliable_channel() {
+    let Some(switch) = switch() else { return };
+    let mut hosts: Vec<Host> = (1..=HOSTS)
+        .map(|number| Host::start(number, &switch, CONFIGURATION))
+        .collect();
+    let create = ["create", "load", "--cluster", "lab", "--format", "u32 cpu"];
+    let _first = hosts[0].open(&[&create[..], &["--reliable"]].concat());
+    let open = ["open", "load", "--cluster", "lab"];
+    let second = hosts[1].open(&open);
+    let mut third = hosts[2].open(&open);
+    for host in &hosts {
+        host.wait_for_sinks(2);
+    }
+    // A packet of the network that says that it is a frame of the channel is none; the same one of
+    // a channel of the lane is.
+    let _lane = hosts[1].open(&["open", "other", "--interface", "eth", "--format", "u32 cpu"]);
+    let of = |name: &str| {
+        let list = hosts[1].ecalls(&["channel", "list", "--json"]).out;
+        let mut rows = list.lines().map(|line| {
+            let row: Value = serde_json::from_str(line).expect("JSON");
+            row
+        });
+        let row = rows.find(|row| row["channel"] == json!(name));
+        row.expect("it is open")
+    };
+    let before = of("load");
+    wait_until("a forged frame has arrived on the lane", || {
+        forge(&hosts[2], "load", &hosts[1]);
+        forge(&hosts[2], "other", &hosts[1]);
+        of("other")["raised"].as_u64() > Some(1)
+    });
+    assert_eq!(of("load")["frames"], before["frames"]);
+
+    // A relay that has stopped keeps nobody from ending.
+    let pid = hosts[2].relay.as_ref().expect("it runs").running.id();
+    for (signal, pid) in [("-STOP", pid), ("-TERM", third.running.id())] {
+        let mut kill = Command::new("kill");
+        assert_eq!(
+            ended(kill.args([signal, &pid.to_string()]), PATIENCE).code,
+            0
+        );
+    }
+    assert_eq!(third.running.wait(PATIENCE).code(), Some(0));
+    hosts[2].kill_relay();
+    drop(second);
     hosts[0].wait_for_sinks(0);
 }

@@ -4,10 +4,11 @@
 mod harness;
 
 use std::collections::BTreeSet;
+use std::io::Write;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use ecalls_abi::relay::{
@@ -16,15 +17,16 @@ use ecalls_abi::relay::{
     RELAY_SEND, RELAY_SETTLED, RELAY_TAKEN, RelayChannel, RelayMessage,
 };
 use ecalls_abi::text;
-use ecalls_abi::wire::{Wire, text_id};
+use ecalls_abi::wire::{WIRE_MAGIC, WIRE_VERSION, Wire, text_id};
 use ecalls_abi::zerocopy::{FromBytes, IntoBytes};
 use harness::{PATIENCE, Process, QUIET, folder, relay, start, wait_until};
-use limit::ended;
+use limit::{Running, ended};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv,
     send, socket_with,
 };
+use serde_json::{Value, json};
 use zenoh::{Config, Session, Wait};
 
 /// A relay and where it is.
@@ -344,6 +346,179 @@ fn frames_of_a_reliable_channel_arrive_in_order_and_what_is_no_frame_does_not() 
             next += 1;
         }
     }
+}
+
+/// A frame's header that the other language must read.
+fn header(channel: &str, format: &str) -> Wire {
+    Wire {
+        magic: WIRE_MAGIC,
+        version: WIRE_VERSION,
+        size: 4,
+        channel: text_id(channel),
+        host: 1,
+        epoch: 77,
+        sequence: 3,
+        format: text_id(format),
+        left_ns: 1_000_000,
+        kind: 2,
+        ..Wire::default()
+    }
+}
+
+/// The interpreter of Python: one that has the package `eclipse-zenoh`.
+const PYTHON: &str = "ECALLS_TEST_PYTHON";
+
+#[test]
+fn a_host_in_another_language_takes_part() {
+    let python = std::env::var(PYTHON).unwrap_or_else(|_| "python3".to_owned());
+    let has_zenoh = Command::new(&python).args(["-c", "import zenoh"]).output();
+    if !has_zenoh.is_ok_and(|done| done.status.success()) {
+        eprintln!("skipped: {python} has no package eclipse-zenoh ({PYTHON} names another one)");
+        return;
+    }
+    let node = Node::start("python", &[]);
+    let mut load = channel("load", "u32 cpu");
+    load.policy = RELAY_RELIABLE;
+    let program = node.program();
+    program.say(RELAY_ENTER, 1, &load);
+    program.hears(RELAY_ENTERED);
+
+    let mut host = Command::new(python);
+    host.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/host.py"));
+    host.args([&format!("127.0.0.1:{}", node.port), "0000000000000009"]);
+    host.arg("u32 cpu").stdin(Stdio::piped());
+    let mut host = Running::start(host.stdout(Stdio::piped()));
+    let mut lines = host.lines();
+    let mut next = |what: &str| -> Value {
+        let line = lines.find(what, PATIENCE);
+        serde_json::from_str(&line).expect("JSON")
+    };
+    let info = json!([{"format": "u32 cpu", "kinds": "event", "policy": "reliable", "creator": 1}]);
+    assert_eq!(next("info")["info"], info);
+    let hosts = json!(["0000000000000001", "0000000000000009"]);
+    assert_eq!(next("hosts")["hosts"], hosts);
+    let (joined, _) = program.hears(RELAY_JOINED);
+    assert_eq!((joined.host, joined.address), (9, [0; 4]));
+    assert_eq!(joined.format, text_id("u32 cpu"));
+
+    let message = RelayMessage {
+        host: 9,
+        ..RelayMessage::new(RELAY_SEND, size_of::<Wire>() + 4)
+    };
+    let packet = [
+        message.as_bytes(),
+        header("load", "u32 cpu").as_bytes(),
+        &[95, 0, 0, 0],
+    ]
+    .concat();
+    assert!(program.send(&packet));
+    let seen = &next("frame")["frame"];
+    assert_eq!(seen["data"], json!("5f000000"));
+    for (field, value) in [("host", 1), ("epoch", 77), ("sequence", 3), ("kind", 2)] {
+        assert_eq!(seen[field], json!(value), "{seen}");
+    }
+
+    let given = json!({
+        "to": "0000000000000001", "name": "load", "format": "u32 cpu", "host": 9, "epoch": 5,
+        "sequence": 1, "left_ns": 0, "kind": 0, "type": 0, "priority": 0,
+        "attributes": [[3, 40]], "data": "07000000",
+    });
+    let mut input = host.input().expect("a pipe");
+    writeln!(input, "{given}").expect("it reads");
+    let rest = loop {
+        let (message, rest) = program.packet(PATIENCE).expect("it is told");
+        if message.kind == RELAY_FRAME {
+            break rest;
+        }
+    };
+    let (arrived, data) = Wire::read_from_prefix(&rest).expect("a frame");
+    assert_eq!((arrived.host, arrived.epoch, arrived.sequence), (9, 5, 1));
+    assert_eq!((arrived.number[0], arrived.value[0]), (3, 40));
+    assert_eq!(data, [7, 0, 0, 0]);
+    drop(input);
+    assert_eq!(program.hears(RELAY_LEFT).0.host, 9);
+}
+
+#[test]
+fn a_program_that_does_not_read_keeps_no_frame_of_another_one_waiting() {
+    let one = Node::start("clogged-1", &[]);
+    let two = Node::start("clogged-2", &[one.port]);
+    let enter = |node: &Node, host: u64, name: &str| {
+        let mut entered = channel(name, "u32 cpu");
+        entered.policy = RELAY_RELIABLE;
+        let program = node.program();
+        program.say(RELAY_ENTER, host, &entered);
+        program.hears(RELAY_ENTERED);
+        program
+    };
+    let (from_a, from_b) = (enter(&one, 1, "a"), enter(&one, 1, "b"));
+    let (_sleeps, reads) = (enter(&two, 2, "a"), enter(&two, 2, "b"));
+    from_a.hears(RELAY_JOINED);
+    from_b.hears(RELAY_JOINED);
+    reads.hears(RELAY_JOINED);
+    let send = |program: &Program, name: &str, sequence: u64| {
+        let wire = Wire {
+            channel: text_id(name),
+            host: 1,
+            sequence,
+            ..Wire::default()
+        };
+        let message = RelayMessage {
+            host: 2,
+            ..RelayMessage::new(RELAY_SEND, size_of::<Wire>())
+        };
+        assert!(program.send(&[message.as_bytes(), wire.as_bytes()].concat()));
+    };
+    // More than all queues on the way hold.
+    for sequence in 1..=20_000 {
+        send(&from_a, "a", sequence);
+    }
+    for sequence in 1..=100 {
+        send(&from_b, "b", sequence);
+    }
+    let mut next = 1;
+    while next <= 100 {
+        let (message, rest) = reads.packet(PATIENCE).expect("it is told");
+        if message.kind == RELAY_FRAME {
+            let wire = Wire::read_from_bytes(&rest).expect("a frame");
+            assert_eq!((wire.channel, wire.sequence), (text_id("b"), next));
+            next += 1;
+        }
+    }
+}
+
+#[test]
+fn another_user_cannot_connect() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: needs root");
+        return;
+    }
+    let mut node = Node::start("user", &[]);
+    let path = node.folder.join("socket");
+    let connects = || {
+        let text = format!(
+            "import socket; s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); \
+             s.connect({path:?}); print(len(s.recv(1)))"
+        );
+        let mut python = Command::new("python3");
+        ended(python.args(["-c", &text]).uid(65_534).gid(65_534), PATIENCE)
+    };
+    assert!(connects().err.contains("PermissionError"));
+    // And if the socket's permissions were wrong.
+    let all = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(&path, all).expect("it is ours");
+    let done = connects();
+    assert!(
+        done.out == "0\n" || done.err.contains("ConnectionReset"),
+        "{done:?}"
+    );
+    node.process.complaints.find("may not connect", PATIENCE);
+    let root = node.program();
+    root.say(RELAY_ASK, 0, &channel("load", ""));
+    root.hears(RELAY_NONE);
 }
 
 #[test]
