@@ -92,7 +92,7 @@ struct ecalls_channel_options {
 	 * 1024 for slots. 0: 1024.
 	 */
 	uint32_t capacity;
-	/* How an event's slot is selected: ECALLS_SLOT_FREE, _PRIORITY or _TYPE. */
+	/* How an event's slot is selected: ECALLS_SLOT_FREE, _PRIORITY, _TYPE or _READY. */
 	uint32_t slot_use;
 	/*
 	 * When deferred calls are handled, in addition to the next fast call (ECalls-01 §2.3.1):

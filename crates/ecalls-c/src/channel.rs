@@ -37,7 +37,7 @@ pub struct ChannelOptions {
     /// Number of entries of a ring or of slots, a power of two: 64 to 65536 for a ring, 1 to
     /// 1024 for slots. 0: 1024.
     pub capacity: u32,
-    /// How an event's slot is selected: ECALLS_SLOT_FREE, _PRIORITY or _TYPE.
+    /// How an event's slot is selected: ECALLS_SLOT_FREE, _PRIORITY, _TYPE or _READY.
     pub slot_use: u32,
     /// When deferred calls are handled, in addition to the next fast call (ECalls-01 §2.3.1):
     /// any of ECALLS_DEFER_DELAY, ECALLS_DEFER_SWITCH.
