@@ -9,6 +9,7 @@
  *	to the relay	ASK	a channel	which format has the channel of this name?
  *			ENTER	a channel	this host has opened it
  *			SEND	a frame		to `host`, on the channel that it names; no answer
+ *			LIST	a channel	FOUND for each channel of its cluster, then NONE
  *	from the relay	FOUND	a channel	to ASK: a host has it open
  *			NONE	a channel	to ASK: no host has
  *			ENTERED			to ENTER
@@ -32,6 +33,7 @@
 #define ECALLS_RELAY_ASK 1u
 #define ECALLS_RELAY_ENTER 2u
 #define ECALLS_RELAY_SEND 3u
+#define ECALLS_RELAY_LIST 4u
 #define ECALLS_RELAY_FOUND 16u
 #define ECALLS_RELAY_NONE 17u
 #define ECALLS_RELAY_ENTERED 18u
@@ -59,7 +61,7 @@ struct ecalls_relay_message {
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_relay_message) == 48, "relay message");
 
-/* A channel of a cluster. ASK needs the first two texts only. */
+/* A channel of a cluster. ASK needs the first two texts only, LIST the first one. */
 struct ecalls_relay_channel {
 	char cluster
 		[ECALLS_NAME_MAX]; /* letters, digits, '.', '-' and '_', as the channel's name */

@@ -22,6 +22,8 @@ pub const RELAY_ASK: u32 = 1;
 pub const RELAY_ENTER: u32 = 2;
 /// Send a frame to a host.
 pub const RELAY_SEND: u32 = 3;
+/// Which channels are there? [`RELAY_FOUND`] for each, then [`RELAY_NONE`].
+pub const RELAY_LIST: u32 = 4;
 /// A host has it open.
 pub const RELAY_FOUND: u32 = 16;
 /// No host has.

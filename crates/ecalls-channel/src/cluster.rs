@@ -163,6 +163,45 @@ impl Drop for ClusterChannel {
     }
 }
 
+/// A channel that a host of a cluster has open. Its texts are what that host says.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Listed {
+    /// Its name.
+    pub name: String,
+    /// Format of its data.
+    pub format: String,
+    /// Names of its kinds.
+    pub kinds: String,
+    /// Its frames go by the relays.
+    pub reliable: bool,
+    /// The host that created it.
+    pub creator: u64,
+}
+
+/// The channels of a cluster that any of its hosts has open.
+///
+/// # Errors
+/// [`Error::Unknown`] if no relay runs, [`Error::Invalid`] for a name that no cluster has.
+pub fn channels_of(cluster: &str) -> Result<Vec<Listed>> {
+    let asked = RelayChannel::named(cluster, "any").ok_or_else(|| {
+        let expected = "1 to 31 letters, digits and . - _";
+        invalid("the name of the cluster", cluster, expected)
+    })?;
+    let all = Relay::connect()?.list(&asked)?;
+    let mut all: Vec<Listed> = all
+        .iter()
+        .map(|channel| Listed {
+            name: text::read(&channel.name).to_owned(),
+            format: text::read(&channel.format).to_owned(),
+            kinds: text::read(&channel.kinds).to_owned(),
+            reliable: channel.policy == RELAY_RELIABLE,
+            creator: channel.creator,
+        })
+        .collect();
+    all.sort();
+    Ok(all)
+}
+
 fn invalid(what: &'static str, given: &str, expected: &'static str) -> Error {
     Error::Invalid {
         what,

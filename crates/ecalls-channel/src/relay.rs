@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use ecalls_abi::relay::{
     RELAY_ASK, RELAY_DIFFERS, RELAY_ENTER, RELAY_ENTERED, RELAY_FOUND, RELAY_FRAME, RELAY_INVALID,
-    RELAY_JOINED, RELAY_LEFT, RELAY_MAX, RELAY_NONE, RELAY_REFUSED, RELAY_SEND, RELAY_SETTLED,
-    RELAY_TAKEN, RelayChannel, RelayMessage,
+    RELAY_JOINED, RELAY_LEFT, RELAY_LIST, RELAY_MAX, RELAY_NONE, RELAY_REFUSED, RELAY_SEND,
+    RELAY_SETTLED, RELAY_TAKEN, RelayChannel, RelayMessage,
 };
 use ecalls_abi::zerocopy::{FromBytes, IntoBytes};
 use ecalls_kernel::lane::Transport;
@@ -87,6 +87,20 @@ impl Relay {
             Told::Channel(found, channel) => Ok((found, *channel)),
             Told::Refused(reason) => Err(refused(reason)),
             _ => Err(closed()),
+        }
+    }
+
+    /// All channels of the cluster of `channel`.
+    pub(crate) fn list(&self, channel: &RelayChannel) -> Result<Vec<RelayChannel>> {
+        self.send(RelayMessage::new(RELAY_LIST, 0), channel)?;
+        let mut all = Vec::new();
+        loop {
+            match self.answer()? {
+                Told::Channel(true, channel) => all.push(*channel),
+                Told::Channel(false, _) => return Ok(all),
+                Told::Refused(reason) => return Err(refused(reason)),
+                _ => return Err(closed()),
+            }
         }
     }
 

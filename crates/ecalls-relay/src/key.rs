@@ -12,6 +12,8 @@
 use std::fmt;
 use std::net::Ipv4Addr;
 
+use ecalls_abi::relay::is_name;
+
 /// A channel of a cluster, by names that [`ecalls_abi::relay::is_name`] accepts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Name {
@@ -36,6 +38,21 @@ impl Name {
 
     pub fn info(&self) -> String {
         format!("{}/info", self.base())
+    }
+
+    /// The answers for all channels of the cluster.
+    pub fn infos(&self) -> String {
+        format!("ecalls/{}/ch/*/info", self.cluster)
+    }
+
+    /// The channel of the same cluster with this key of an answer.
+    pub fn sibling(&self, info: &str) -> Option<Name> {
+        let rest = info.strip_prefix("ecalls/")?.strip_prefix(&self.cluster)?;
+        let channel = rest.strip_prefix("/ch/")?.strip_suffix("/info")?;
+        is_name(channel).then(|| Name {
+            cluster: self.cluster.clone(),
+            channel: channel.to_owned(),
+        })
     }
 
     /// The token of a host.
@@ -104,6 +121,14 @@ mod tests {
                 format: 7,
             };
             assert_eq!(name.host(&name.token(&host)), Some(host));
+        }
+        assert_eq!(name.sibling(&name.info()), Some(name.clone()));
+        for info in [
+            "ecalls/lab/ch/a/b/info",
+            "ecalls/lab2/ch/a/info",
+            "ecalls/lab/ch//info",
+        ] {
+            assert_eq!(name.sibling(info), None, "{info}");
         }
         let base = "ecalls/lab/ch/load/host";
         for token in [

@@ -52,8 +52,8 @@ const MESSAGE_MAX: usize = 65_536;
 pub enum Happening {
     /// A host has the channel open, or has no more.
     Host(Name, Host, bool),
-    /// An answer to a question.
-    Answer(u64, Vec<u8>),
+    /// An answer to a question, and its key.
+    Answer(u64, String, Vec<u8>),
     /// There are no further ones.
     Answered(u64),
     /// A host that the review has found.
@@ -224,15 +224,15 @@ impl Network {
         self.session.info().peers_zid().wait().count()
     }
 
-    /// Asks all hosts what the channel is: the answers are [`Happening::Answer`]s with this number,
-    /// the last is [`Happening::Answered`].
+    /// Asks all hosts what the channels with this key of answers are: the answers are
+    /// [`Happening::Answer`]s with this number, the last is [`Happening::Answered`].
     ///
     /// # Errors
     /// [`Error::Network`].
-    pub fn ask(&self, name: &Name, number: u64) -> Result<()> {
+    pub fn ask(&self, key: String, number: u64) -> Result<()> {
         let end = self.end(Happening::Answered(number));
         self.session
-            .get(name.info())
+            .get(key)
             .target(QueryTarget::All)
             .consolidation(ConsolidationMode::None)
             .timeout(ANSWER_TIME)
@@ -242,7 +242,8 @@ impl Network {
                 // A longer one is none, and is not copied.
                 if payload.len() <= TEXT_MAX {
                     let bytes = payload.to_bytes().into_owned();
-                    end.0.put(Happening::Answer(number, bytes));
+                    let key = sample.key_expr().to_string();
+                    end.0.put(Happening::Answer(number, key, bytes));
                 }
             })
             .wait()
@@ -280,14 +281,14 @@ impl Network {
         let failed = Error::network("telling other hosts of a channel");
         let reliable = info.policy == Policy::Reliable;
         let frames = reliable.then(|| self.frames(name, own.id)).transpose()?;
-        let text = info.to_text();
+        let (key, text) = (name.info(), info.to_text());
         let info = self
             .session
             .declare_queryable(name.info())
             .complete(true)
             .callback(move |query| {
                 // Who asked may be gone.
-                let _ = query.reply(query.key_expr().clone(), text.as_str()).wait();
+                let _ = query.reply(key.as_str(), text.as_str()).wait();
             })
             .wait()
             .map_err(&failed)?;

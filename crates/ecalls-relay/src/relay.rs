@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use ecalls_abi::relay::{
     RELAY_ASK, RELAY_DIFFERS, RELAY_ENTER, RELAY_ENTERED, RELAY_FOUND, RELAY_FRAME, RELAY_INVALID,
-    RELAY_JOINED, RELAY_LEFT, RELAY_NETWORK, RELAY_NONE, RELAY_REFUSED, RELAY_SEND, RELAY_SETTLED,
-    RELAY_TAKEN, RelayChannel, RelayMessage, is_name,
+    RELAY_JOINED, RELAY_LEFT, RELAY_LIST, RELAY_NETWORK, RELAY_NONE, RELAY_REFUSED, RELAY_SEND,
+    RELAY_SETTLED, RELAY_TAKEN, RelayChannel, RelayMessage, is_name,
 };
 use ecalls_abi::text;
 use ecalls_abi::wire::{Wire, text_id};
@@ -44,6 +44,9 @@ const TURN: usize = 16;
 /// Frames that are passed on before programs have their turn.
 const FRAMES_TURN: usize = 256;
 
+/// Channels of a cluster that are listed.
+const LISTED_MAX: usize = 1024;
+
 /// How long after its start a relay takes to find the others: until then, that a host is not known
 /// does not mean that it is not there.
 const SETTLE: Duration = Duration::from_secs(3);
@@ -60,8 +63,10 @@ struct Asking {
     client: u64,
     name: Name,
     channel: RelayChannel,
+    /// It asks for all channels of the cluster.
+    is_list: bool,
     /// The answers, without those that say the same.
-    answers: Vec<Info>,
+    answers: Vec<(Name, Info)>,
     /// Nobody has answered, since this relay may not have found anybody yet: when it asks again.
     again_at: Option<Instant>,
 }
@@ -290,8 +295,9 @@ impl Relay {
             channel: text::read(&channel.name).to_owned(),
         };
         let done = match message.kind {
-            _ if !is_name(&name.cluster) || !is_name(&name.channel) => Err(RELAY_INVALID),
-            RELAY_ASK => self.ask(number, &name, channel),
+            _ if !is_name(&name.cluster) => Err(RELAY_INVALID),
+            RELAY_ASK | RELAY_ENTER if !is_name(&name.channel) => Err(RELAY_INVALID),
+            RELAY_ASK | RELAY_LIST => self.ask(number, &name, channel, message.kind == RELAY_LIST),
             RELAY_ENTER => self.enter(number, name, &message, &channel),
             _ => return false,
         };
@@ -314,7 +320,7 @@ impl Relay {
         client.is_none_or(|client| client.send(message, rest))
     }
 
-    fn ask(&mut self, client: u64, name: &Name, channel: RelayChannel) -> Reply {
+    fn ask(&mut self, client: u64, name: &Name, channel: RelayChannel, is_list: bool) -> Reply {
         if self.asking.values().any(|asking| asking.client == client) {
             return Err(RELAY_INVALID);
         }
@@ -322,6 +328,7 @@ impl Relay {
             client,
             name: name.clone(),
             channel,
+            is_list,
             answers: Vec::new(),
             again_at: None,
         };
@@ -330,7 +337,11 @@ impl Relay {
 
     fn ask_hosts(&mut self, asking: Asking) -> Reply {
         let number = self.number();
-        self.network.ask(&asking.name, number).map_err(report)?;
+        let key = match asking.is_list {
+            true => asking.name.infos(),
+            false => asking.name.info(),
+        };
+        self.network.ask(key, number).map_err(report)?;
         self.asking.insert(number, asking);
         Ok(())
     }
@@ -449,7 +460,7 @@ impl Relay {
         for happening in happenings {
             match happening {
                 Happening::Host(name, host, present) => self.host(&name, host, present),
-                Happening::Answer(number, text) => self.answer(number, &text),
+                Happening::Answer(number, key, text) => self.answer(number, &key, &text),
                 Happening::Answered(number) => self.answered(number),
                 Happening::Seen(number, host) => {
                     if let Some((_, channel)) = self.reviewed(number) {
@@ -461,20 +472,23 @@ impl Relay {
         }
     }
 
-    fn answer(&mut self, number: u64, text: &[u8]) {
+    fn answer(&mut self, number: u64, key: &str, text: &[u8]) {
         // The program may have ended.
         let Some(asking) = self.asking.get_mut(&number) else {
             return;
         };
-        match Info::parse(text) {
-            None => self.ignored += 1,
-            // Two that differ are enough to know that they do.
-            Some(info) => {
-                let known = asking.answers.iter().any(|other| other.agrees(&info));
-                if !known && asking.answers.len() < 2 {
-                    asking.answers.push(info);
-                }
-            }
+        let most = if asking.is_list { LISTED_MAX } else { 2 };
+        let name = asking.name.sibling(key);
+        let Some(answer) = name.zip(Info::parse(text)) else {
+            self.ignored += 1;
+            return;
+        };
+        // Two that differ are enough to know that they do.
+        let (name, info) = &answer;
+        let mut known = asking.answers.iter();
+        let known = known.any(|(other, told)| other == name && told.agrees(info));
+        if !known && asking.answers.len() < most {
+            asking.answers.push(answer);
         }
     }
 
@@ -491,17 +505,26 @@ impl Relay {
         let channel = &mut asking.channel;
         // check() of the configuration says that it fits.
         let _ = text::write(&mut channel.interface, &self.config.lane.interface);
+        let message = |kind| RelayMessage::new(kind, size_of::<RelayChannel>());
         let told = match &asking.answers[..] {
-            [] => {
-                let none = RelayMessage::new(RELAY_NONE, size_of::<RelayChannel>());
-                self.tell(asking.client, none, channel.as_bytes())
-            }
-            [info] => {
+            [(_, info)] if !asking.is_list => {
                 info.write(channel);
-                let found = RelayMessage::new(RELAY_FOUND, size_of::<RelayChannel>());
-                self.tell(asking.client, found, channel.as_bytes())
+                self.tell(asking.client, message(RELAY_FOUND), channel.as_bytes())
             }
-            _ => self.refuse(asking.client, RELAY_DIFFERS),
+            [_, _, ..] if !asking.is_list => self.refuse(asking.client, RELAY_DIFFERS),
+            listed => {
+                let all = listed.iter().all(|(name, info)| {
+                    let mut found = asking.channel;
+                    info.write(&mut found);
+                    let fits = text::write(&mut found.name, &name.channel).is_ok();
+                    !fits || self.tell(asking.client, message(RELAY_FOUND), found.as_bytes())
+                });
+                all && self.tell(
+                    asking.client,
+                    message(RELAY_NONE),
+                    asking.channel.as_bytes(),
+                )
+            }
         };
         if !told {
             self.disconnect(asking.client);

@@ -276,6 +276,13 @@ fn hosts_that_have_a_channel_open_are_its_sinks_until_they_leave() {
     for host in &hosts {
         host.wait_for_sinks(2);
     }
+    let listed = hosts[2].ecalls(&["channel", "list", "--cluster", "lab", "--json"]);
+    let row: Value = serde_json::from_str(&listed.out).expect("one line of JSON");
+    assert_eq!(row["channel"], json!("load"));
+    assert_eq!(
+        (&row["policy"], &row["format"]),
+        (&json!("fast"), &json!("u32 cpu"))
+    );
     let mut watch = hosts[1].command(&ecalls());
     watch.args(["channel", "sub", "load", "--json"]);
     let mut watch = Running::start(watch.stdout(Stdio::piped()).stderr(Stdio::piped()));

@@ -37,7 +37,7 @@ def main():
         answer = {"format": text, "kinds": "event", "policy": "reliable", "creator": int(own, 16)}
 
         def reply(query):
-            query.reply(query.key_expr, json.dumps(answer))
+            query.reply(f"{BASE}/info", json.dumps(answer))
 
         def arrived(sample):
             say(frame=judge.read(bytes(sample.payload)))

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use ecalls_abi::relay::{
     RELAY_ASK, RELAY_DIFFERS, RELAY_ENTER, RELAY_ENTERED, RELAY_FAST, RELAY_FOUND, RELAY_FRAME,
-    RELAY_INVALID, RELAY_JOINED, RELAY_LEFT, RELAY_MAX, RELAY_NONE, RELAY_REFUSED, RELAY_RELIABLE,
-    RELAY_SEND, RELAY_SETTLED, RELAY_TAKEN, RelayChannel, RelayMessage,
+    RELAY_INVALID, RELAY_JOINED, RELAY_LEFT, RELAY_LIST, RELAY_MAX, RELAY_NONE, RELAY_REFUSED,
+    RELAY_RELIABLE, RELAY_SEND, RELAY_SETTLED, RELAY_TAKEN, RelayChannel, RelayMessage,
 };
 use ecalls_abi::text;
 use ecalls_abi::wire::{WIRE_MAGIC, WIRE_VERSION, Wire, text_id};
@@ -174,6 +174,21 @@ fn stranger(port: u16) -> Session {
     zenoh::open(config).wait().expect("it connects")
 }
 
+/// Lists the channels of the cluster: this one is there.
+fn list_of_channels_ends(asks: &Program, of: &RelayChannel) {
+    asks.say(RELAY_LIST, 0, of);
+    let mut listed = Vec::new();
+    loop {
+        let (message, channel) = asks.told(PATIENCE).expect("it is told");
+        if message.kind == RELAY_NONE {
+            break;
+        }
+        assert_eq!(message.kind, RELAY_FOUND);
+        listed.push(channel.expect("a channel").name);
+    }
+    assert_eq!(listed, [of.name]);
+}
+
 #[test]
 fn a_channel_is_found_by_its_name_and_lives_as_long_as_one_host_has_it() {
     let one = Node::start("found-1", &[]);
@@ -209,6 +224,7 @@ fn a_channel_is_found_by_its_name_and_lives_as_long_as_one_host_has_it() {
 
     drop(first);
     assert_eq!(second.hears(RELAY_LEFT).0.host, 1);
+    list_of_channels_ends(&asks, &load);
     asks.say(RELAY_ASK, 0, &channel("load", ""));
     let (_, found) = asks.hears(RELAY_FOUND);
     assert_eq!(found.expect("a channel").creator, 1);

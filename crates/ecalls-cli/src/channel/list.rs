@@ -3,6 +3,7 @@
 use ecalls::Ecalls;
 use ecalls_abi::lane::{FRAME_REASON_NAMES, LaneCount, LaneSource};
 use ecalls_abi::sink::{LaneOut, REMOTE_REASON_NAMES, Sink};
+use ecalls_channel::cluster::channels_of;
 use ecalls_channel::source::{LaneStat, channels, host_text};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
@@ -15,6 +16,9 @@ use crate::process;
 #[derive(Debug, clap::Args)]
 #[command(after_help = LIST_HELP)]
 pub(crate) struct ListArgs {
+    /// List the channels that hosts of this cluster have open, instead
+    #[arg(long, value_name = "NAME")]
+    cluster: Option<String>,
     /// Print one JSON object per line
     #[arg(long)]
     json: bool,
@@ -29,11 +33,49 @@ reliable channel, host, member, sent, failed), remote (events
 that subscriptions forward: events, none, filtered, refused by reason, fanned; their frames: frames,
 sent, late, gone; failed runs of the filter). From the first frame that arrived on, a source has
 sent fresh + missing frames. The last object, whose channel is null, counts frames that name no
-channel of this host, and events for a channel that had been closed.";
+channel of this host, and events for a channel that had been closed.
+
+With --cluster, the keys are channel, policy (fast or reliable), format, kinds and creator (a
+host).";
+
+/// A channel of a cluster, as printed with `--json`.
+#[derive(Debug, Serialize)]
+struct ClusterRow<'a> {
+    channel: &'a str,
+    policy: &'a str,
+    format: &'a str,
+    kinds: &'a str,
+    creator: String,
+}
+
+fn list_cluster(out: &mut Output, cluster: &str) -> Outcome {
+    let mut table = Table::new(&["CHANNEL", "POLICY", "FORMAT", "KINDS"]);
+    for channel in &channels_of(cluster)? {
+        let row = ClusterRow {
+            channel: &channel.name,
+            policy: if channel.reliable { "reliable" } else { "fast" },
+            format: &channel.format,
+            kinds: &channel.kinds,
+            creator: host_text(channel.creator),
+        };
+        if out.is_json() {
+            out.object(&row)?;
+        } else {
+            table.row([row.channel, row.policy, row.format, row.kinds].map(str::to_owned));
+        }
+    }
+    if !out.is_json() {
+        out.table(&table)?;
+    }
+    out.flush()
+}
 
 /// Lists.
 pub(super) fn list(args: &ListArgs) -> Outcome {
     let mut out = Output::new(args.json);
+    if let Some(cluster) = &args.cluster {
+        return list_cluster(&mut out, cluster);
+    }
     let (stats, unnamed, closed) = match Ecalls::join()? {
         Some(ecalls) => channels(&ecalls)?,
         None => {
