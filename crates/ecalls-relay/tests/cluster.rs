@@ -9,6 +9,7 @@ mod harness;
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use harness::{PATIENCE, Process, folder, start, wait_until};
 use limit::{Lines, Running, ended};
@@ -183,6 +184,13 @@ impl Opener {
     }
 }
 
+/// The tests' hosts have the same names, so one test runs at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The bridge; `None`: the test may not run.
 fn switch() -> Option<Net> {
     if std::env::var_os("ECALLS_TEST_ROOT").is_none() {
@@ -261,6 +269,7 @@ fn frames_to(list: &Value, to: &Host) -> u64 {
 
 #[test]
 fn hosts_that_have_a_channel_open_are_its_sinks_until_they_leave() {
+    let _alone = alone();
     let Some(switch) = switch() else { return };
     let mut hosts: Vec<Host> = (1..=HOSTS)
         .map(|number| Host::start(number, &switch, CONFIGURATION))
@@ -343,6 +352,7 @@ fn hosts_that_have_a_channel_open_are_its_sinks_until_they_leave() {
 
 #[test]
 fn frames_of_a_reliable_channel_go_by_the_relays_and_are_counted_as_those_of_the_lane() {
+    let _alone = alone();
     let Some(switch) = switch() else { return };
     let mut hosts: Vec<Host> = (1..=HOSTS)
         .map(|number| Host::start(number, &switch, CONFIGURATION))
@@ -413,6 +423,7 @@ fn frames_of_a_reliable_channel_go_by_the_relays_and_are_counted_as_those_of_the
 
 #[test]
 fn neither_packets_of_the_network_nor_a_stopped_relay_harm_a_reliable_channel() {
+    let _alone = alone();
     let Some(switch) = switch() else { return };
     let mut hosts: Vec<Host> = (1..=HOSTS)
         .map(|number| Host::start(number, &switch, CONFIGURATION))
