@@ -6,7 +6,8 @@
  * For each sink the frame gets the sink's next number, and the packet its addresses; then a copy
  * of it is sent on the interface. The copy comes by here again, with a mark, and is sent on to the
  * neighbour that the kernel's routing finds for its address, which is looked up on the network if
- * it is not known. A copy that is lost from there on is missing at the sink.
+ * it is not known. To the last sink the packet itself goes. What is lost from there on is missing
+ * at the sink.
  *
  * The frame is checked against the channel's row: packets with sinks that are of no channel of this
  * core go on, to the program of another core, or are sent as they are: a receiver refuses them.
@@ -21,7 +22,9 @@
 #include "lane.h"
 #include "packet.h"
 
-#define LANE_MARK 0x4c414e45 /* of a copy on its way to its sink */
+/* Of a copy on its way to its sink, before and after its neighbour is known. */
+#define LANE_MARK 0x4c414e45
+#define LANE_SENT 0x4c414e46
 #define LANE_TTL 64
 #define IP_WHOLE 0x4000 /* never in parts */
 
@@ -82,8 +85,8 @@ static __always_inline u16 egress_checksum(const struct ip4 *ip) {
 	return ~(sum + (sum >> 16));
 }
 
-/* Sends a copy to a sink. */
-__noinline int egress_send(struct __sk_buff *skb, u32 row, u32 number) {
+/* Sends a copy to a sink. If it is the last one the packet itself is for it, and 1 is returned. */
+__noinline int egress_send(struct __sk_buff *skb, u32 row, u32 number, bool is_last) {
 	u32 index = row * ECALLS_SINKS_MAX + number;
 	struct ecalls_sink *s = bpf_map_lookup_elem(&lane_sinks, &index);
 	struct ecalls_lane_out *out = bpf_map_lookup_elem(&lane_outs, &row);
@@ -109,9 +112,11 @@ __noinline int egress_send(struct __sk_buff *skb, u32 row, u32 number) {
 	__sync_fetch_and_add(&out->sent, 1);
 	if (egress_store(skb, EGRESS_IP, &ip, sizeof(ip)) ||
 	    egress_store(skb, EGRESS_FIELD(sequence), &sequence, sizeof(sequence)) ||
-	    bpf_clone_redirect(skb, s->interface, 0))
+	    (!is_last && bpf_clone_redirect(skb, s->interface, 0))) {
 		__sync_fetch_and_add(&s->failed, 1);
-	return 0;
+		return 0;
+	}
+	return is_last;
 }
 
 /* Sends the frame to its sinks. */
@@ -119,6 +124,7 @@ static __always_inline int egress_fan(struct __sk_buff *skb, const struct ecalls
 	struct ecalls_lane_out *out = bpf_map_lookup_elem(&lane_outs, &row);
 	u64 sinks = w->sinks, left_ns = 0, now_ns, none = 0;
 	u32 count = bits_count(sinks);
+	int is_ready = 0;
 
 	if (!out)
 		return TCX_DROP;
@@ -137,9 +143,10 @@ static __always_inline int egress_fan(struct __sk_buff *skb, const struct ecalls
 	skb->mark = LANE_MARK;
 	for (u32 i = 0; i < ECALLS_SINKS_MAX; i++) {
 		if (sinks >> i & 1)
-			egress_send(skb, row, i);
+			is_ready = egress_send(skb, row, i, sinks >> i == 1);
 	}
-	return TCX_DROP;
+	skb->mark = LANE_SENT;
+	return is_ready ? bpf_redirect_neigh(skb->ifindex, 0, 0, 0) : TCX_DROP;
 }
 
 SEC("tcx/egress")
@@ -149,12 +156,16 @@ int lane_egress(struct __sk_buff *skb) {
 	struct packet p = {};
 	u32 *row;
 
-	if (!packet_open(skb, &p) || p.way.family != AF_INET)
-		return TCX_NEXT;
 	if (skb->mark == LANE_MARK) {
-		skb->mark = 0;
+		skb->mark = LANE_SENT;
 		return bpf_redirect_neigh(skb->ifindex, 0, 0, 0);
 	}
+	if (skb->mark == LANE_SENT) {
+		skb->mark = 0;
+		return TCX_NEXT;
+	}
+	if (!packet_open(skb, &p) || p.way.family != AF_INET)
+		return TCX_NEXT;
 	if (p.bytes < sizeof(w) || packet_load(skb, p.at, &w, sizeof(w)) ||
 	    w.magic != ECALLS_WIRE_MAGIC || !w.sinks)
 		return TCX_NEXT;

@@ -10,12 +10,14 @@
 //! - [`start`]: a program that loads the core itself;
 //! - [`calls`], [`kernel`], [`signals`], [`readers`], [`sockets`], [`ecode`]: the sections;
 //! - [`server`]: what it costs a web server to be observed;
+//! - [`channel`]: events that go to other hosts;
 //! - [`sched`]: schedulers, a measurement with rows and options of its own;
 //! - [`baselines`]: eventfd, epoll and pipes, by rustix;
 //! - [`report`]: the table, or objects.
 
 pub(crate) mod baselines;
 mod calls;
+mod channel;
 mod ecode;
 mod goals;
 mod kernel;
@@ -82,6 +84,9 @@ pub(crate) fn run(args: &BenchArguments) -> Outcome {
     // The baselines of the selected rows are measured too, but not printed.
     let mut needed = wanted.clone();
     needed.extend(wanted.iter().filter_map(|row| goals::baseline_of(row)));
+    if args.what == What::Channel {
+        channel::enter_network()?;
+    }
     let mut report = Report::new(Output::new(args.json), wanted);
     let without_core = rows::without_core(args.what);
     if without_core.iter().any(|row| needed.contains(row)) {

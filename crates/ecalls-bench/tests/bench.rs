@@ -144,6 +144,26 @@ fn a_server_is_measured_bare_and_observed() {
 }
 
 #[test]
+fn events_for_other_hosts_are_measured_beside_the_packets_of_a_socket() {
+    if !is_root("bench channel") {
+        return;
+    }
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_ecalls-bench"));
+    bench.args(["bench", "channel", "--json", "--quick"]);
+    let rows = rows(&limit::output(&mut bench, LIMIT));
+    let names = [
+        ("lane_submit_8", "send_8"),
+        ("lane_publish_8", "send_8"),
+        ("lane_out_0", "lane_out_8"),
+        ("fig6_1000", "send_1000"),
+    ];
+    for (name, baseline) in names {
+        assert!(rows[name]["ratio"].as_f64().expect("a number") > 0.0);
+        assert_eq!(rows[name]["baseline"], baseline);
+    }
+}
+
+#[test]
 fn a_filter_that_fits_no_row_is_refused_with_the_rows_there_are() {
     let output = bench(&["--row", "nonsense"]);
     assert_eq!(output.status.code(), Some(2));

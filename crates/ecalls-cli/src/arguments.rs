@@ -36,6 +36,8 @@ pub enum What {
     Ecode,
     /// A web server under load: what it costs to observe it
     Server,
+    /// Channels among hosts: what it costs to send an event to other hosts
+    Channel,
     /// Schedulers: the workloads of the Cooperative Polling paper under ours, the kernel's and
     /// others
     Sched,

@@ -4,7 +4,8 @@ use super::timing::Value;
 use ecalls_cli::arguments::What;
 
 use super::{
-    Bench, baselines, calls, ecode, kernel, readers, server, signals, sizes, sockets, start,
+    Bench, baselines, calls, channel, ecode, kernel, readers, server, signals, sizes, sockets,
+    start,
 };
 use crate::exit::Failure;
 
@@ -24,6 +25,7 @@ pub(crate) fn sections(what: What) -> &'static [Section] {
         What::Events => SECTIONS,
         What::Ecode => ecode::SECTIONS,
         What::Server => server::SECTIONS,
+        What::Channel => channel::SECTIONS,
         // The schedulers have rows of their own.
         What::Sched => &[],
     }
@@ -33,7 +35,7 @@ pub(crate) fn sections(what: What) -> &'static [Section] {
 pub(crate) fn without_core(what: What) -> &'static [&'static str] {
     match what {
         What::Events => start::ROWS,
-        What::Ecode | What::Server | What::Sched => &[],
+        What::Ecode | What::Server | What::Channel | What::Sched => &[],
     }
 }
 
@@ -137,6 +139,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static str> {
     of(What::Events)
         .chain(of(What::Ecode))
         .chain(of(What::Server))
+        .chain(of(What::Channel))
 }
 
 #[cfg(test)]
@@ -190,6 +193,8 @@ mod tests {
         "server_ringbuf",
         "server_bpftrace",
         "server_perf",
+        "lane_submit_8",
+        "lane_out_0",
     ];
 
     #[test]
