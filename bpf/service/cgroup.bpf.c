@@ -39,14 +39,24 @@ union sample_data {
 	u64 words[CPU_WORDS];
 };
 
+/* The state of a group at a sampler's last walk. */
+struct group_sample {
+	u64 walk_ns; /* time of that walk; if it is not the last one, the state is stored anew */
+	u64 usage_ns;
+	u64 some_ns; /* pressure */
+	u64 full_ns;
+	u64 measured_ns; /* end of the kernel's last measurement of pressure, by its clock */
+};
+
 /* Only the work item uses the fields after `due_ns`, and it never runs twice at the same time. */
 struct sampler {
 	struct bpf_timer timer;
 	struct bpf_wq work;
-	u64 due_ns;  /* when the timer expires next; in the past: it is not armed */
-	u64 walk_ns; /* time of the last walk */
-	u64 machine; /* address of the machine's pressure; 0: not found in this walk */
-	u64 used_ns; /* CPU time of the root's groups in this walk */
+	u64 due_ns;		 /* when the timer expires next; in the past: it is not armed */
+	u64 walk_ns;		 /* time of the last walk */
+	u64 machine;		 /* address of the machine's pressure; 0: not found in this walk */
+	u64 used_ns;		 /* CPU time of the root's groups in this walk */
+	struct group_sample now; /* of the group that is looked at: the stack has no room */
 	union sample_data data;
 };
 
@@ -56,15 +66,6 @@ struct {
 	__type(key, u32);
 	__type(value, struct sampler);
 } samplers SEC(".maps");
-
-/* The state of a group at a sampler's last walk. */
-struct group_sample {
-	u64 walk_ns; /* time of that walk; if it is not the last one, the state is stored anew */
-	u64 usage_ns;
-	u64 some_ns; /* pressure */
-	u64 full_ns;
-	u64 measured_ns; /* end of the kernel's last measurement of pressure, by its clock */
-};
 
 struct group_state {
 	struct group_sample sample[SAMPLERS];
@@ -257,34 +258,37 @@ static __always_inline void compare_pressure(struct finding *f, struct group_sam
 __noinline int sample_group(u64 address, struct group_sample *last, u32 which, u64 now_ns) {
 	struct sampler *s = bpf_map_lookup_elem(&samplers, &which);
 	struct cgroup *group = (struct cgroup *)address;
-	struct group_sample now = {.walk_ns = now_ns};
+	struct group_sample *now;
 	struct finding f = {.id = BPF_CORE_READ(group, kn, id)};
 	bool memory = which == SAMPLE_MEMORY;
 	u64 pressure;
 
 	if (!s || !last)
 		return 0;
+	now = &s->now;
+	__builtin_memset(now, 0, sizeof(*now));
+	now->walk_ns = now_ns;
 	if (!memory)
-		now.usage_ns = BPF_CORE_READ(group, bstat.cputime.sum_exec_runtime);
+		now->usage_ns = BPF_CORE_READ(group, bstat.cputime.sum_exec_runtime);
 	pressure = pressure_of(s, group, f.id);
 	if (pressure) {
-		now.some_ns = stalled_ns(pressure, memory ? PSI_MEM_SOME : PSI_CPU_SOME);
-		now.full_ns = stalled_ns(pressure, memory ? PSI_MEM_FULL : PSI_CPU_FULL);
-		now.measured_ns = measured_until(pressure);
+		now->some_ns = stalled_ns(pressure, memory ? PSI_MEM_SOME : PSI_CPU_SOME);
+		now->full_ns = stalled_ns(pressure, memory ? PSI_MEM_FULL : PSI_CPU_FULL);
+		now->measured_ns = measured_until(pressure);
 	}
 	if (last->walk_ns && last->walk_ns == s->walk_ns) {
 		f.period_ns = now_ns - last->walk_ns;
-		f.usage_ns = f.id == ROOT_ID ? s->used_ns : growth(now.usage_ns, last->usage_ns);
+		f.usage_ns = f.id == ROOT_ID ? s->used_ns : growth(now->usage_ns, last->usage_ns);
 		if (BPF_CORE_READ(group, level) == 1)
 			s->used_ns += f.usage_ns;
 		f.uid = uid_of_group(group);
-		compare_pressure(&f, last, &now);
+		compare_pressure(&f, last, now);
 		if (memory)
 			tell_memory(s, group, &f);
 		else
 			tell_cpu(s, group, &f);
 	}
-	*last = now;
+	*last = *now;
 	return 0;
 }
 
