@@ -59,6 +59,8 @@ const ONLY_IN_HEADERS: &[&str] = &[
     "ecalls_service_view",
     "ecalls_lane_source",
     "ecalls_sink_told",
+    "ecalls_relay_message",
+    "ecalls_relay_channel",
     "ecalls_subscription_view",
     "ecalls_channel_view",
     "ecalls_queue_view",
