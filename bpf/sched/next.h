@@ -11,7 +11,8 @@
  *
  *	- while a CPU is idle, or for NEXT_SHOWN_NS after another CPU wanted to take it (next_ask),
  *	  or a real-time thread has taken the CPU (next_yields). An idle CPU that asks also ends the
- *	  turn of the thread that runs, which then waits in the CPU's queue (idle.h).
+ *	  turn of the thread that runs, which then waits in the CPU's queue (idle.h), as do those
+ *	  that are next after the one that runs then (next_shows).
  *	- if the CPU has not compared its load with another one's for NEXT_LOOK_NS: it does so when
  *	  the kernel asks it whom to run.
  *
@@ -61,8 +62,9 @@ static __always_inline bool next_is(struct task_struct *p, const struct sched_ta
 static __always_inline void next_comes(struct task_struct *p, struct sched_task *t, u32 cpu,
 				       struct sched_places *places) {
 	t->next = 1;
-	__sync_fetch_and_add(&places->nexts, 1);
-	places->is_free = is_free(p);
+	if (!__sync_fetch_and_add(&places->nexts, 1))
+		places->is_free = 0;
+	places->is_free |= is_free(p);
 	SCHED_COUNT(cpu, chosen[ECALLS_WHY_FAIR]);
 }
 
@@ -95,6 +97,16 @@ static __always_inline bool next_ask(u32 other, struct sched_places *theirs, boo
 	if (is_idle)
 		kick_off((s32)other, theirs);
 	return true;
+}
+
+/* A thread that was next runs. If an idle CPU has asked for those behind it, they enter this CPU's
+ * queue, from which the idle one takes them. */
+static __always_inline void next_shows(struct sched_places *places, u64 now) {
+	if (!places->nexts || !places->is_free || now >= places->shown_ns || !idle_is_any())
+		return;
+	places->is_free = 0;
+	if (bpf_ksym_exists(scx_bpf_reenqueue_local___v2___own))
+		scx_bpf_reenqueue_local___v2___own();
 }
 
 /* The thread that runs here goes on for now, although the CPU has asked another one: its turn ends

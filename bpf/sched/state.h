@@ -51,7 +51,7 @@ struct sched_places {
 	u64 load;	   /* load of this CPU (load.h) */
 	u64 shown_ns;	   /* until then no thread goes into the local queue (next.h) */
 	u32 nexts;	   /* threads in the local queue; any CPU changes it */
-	u32 is_free;	   /* 1: the last of them may run on other CPUs */
+	u32 is_free;	   /* 1: one of them may run on other CPUs */
 	u32 idle;	   /* 1: no thread has run here since it found none (idle.h) */
 	u32 asked;	   /* 1: it would take a thread that is next elsewhere (next.h) */
 	u64 last;	   /* address of the thread that stopped last (usual.h); 0: unknown */

@@ -57,8 +57,10 @@ static __always_inline void usual_runs(struct task_struct *p, struct sched_task 
 	u64 now = usual_now(cpu, here), slice;
 	struct sched_cpu *c = &here->cpu;
 
-	if (t->next)
+	if (t->next) {
 		next_goes(t, &here->places);
+		next_shows(&here->places, now);
+	}
 	here->places.bindings = t->bindings;
 	if (t->share)
 		t->plain.weight = share_weight(t);

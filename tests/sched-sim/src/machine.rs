@@ -322,6 +322,7 @@ impl Machine {
         if let Some(number) = self.take_next(cpu) {
             self.stop(cpu, true);
             self.start(cpu, PLAIN, false, number);
+            self.show_nexts(cpu);
             return self.arm(cpu);
         }
         let queue = self.processors[cpu].waiting();

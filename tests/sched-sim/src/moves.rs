@@ -204,8 +204,8 @@ impl Machine {
 
     /// Another CPU would take a thread that is next on this one.
     fn ask(&mut self, other: usize, is_idle: bool) -> bool {
-        let last = self.processors[other].nexts.back().copied();
-        if !last.is_some_and(|number| self.is_free(number)) {
+        let mut nexts = self.processors[other].nexts.iter();
+        if !nexts.any(|&number| self.is_free(number)) {
             return false;
         }
         self.processors[other].balancing.shown_ns = self.now + NEXT_SHOWN_NS;
@@ -326,6 +326,16 @@ impl Machine {
             if self.processors[cpu].queue.contains(&key) {
                 return Some(number);
             }
+        }
+    }
+
+    /// A thread that was next runs: those behind it are for an idle CPU that has asked for them.
+    pub(crate) fn show_nexts(&mut self, cpu: usize) {
+        if self.now >= self.processors[cpu].balancing.shown_ns || self.idle_beside(cpu).is_none() {
+            return;
+        }
+        for number in std::mem::take(&mut self.processors[cpu].nexts) {
+            self.show(number);
         }
     }
 

@@ -32,7 +32,7 @@ fn ordinary_threads_run_soon_and_lose_nothing_by_moving_nor_beside_entities() {
 #[test]
 fn machines_that_broke_a_rule_once_keep_it() {
     for seed in [
-        1795527767, 583655475, 358004329, 1000426, 2003984, 2004030, 6010565,
+        1795527767, 583655475, 358004329, 1000426, 2003984, 2004030, 6010565, 1795729695,
     ] {
         for run in [ordinary::run, ordinary::run_by_choices] {
             let run = run(seed, 2 * SECOND);
