@@ -119,18 +119,24 @@ fn instances_share_no_service_no_event_and_no_call() {
     if std::env::var_os(ROLE).is_some() || !may_load() {
         return;
     }
-    let mut hosts = NAMES.map(start);
-    let mut lines = hosts.each_mut().map(Running::lines);
-    let places = lines.each_mut().map(|lines| lines.find("ready", PATIENCE));
+    // One after the other: each loads a core, which takes seconds on an emulated machine.
+    let started = NAMES.map(|name| {
+        let mut host = start(name);
+        let mut lines = host.lines();
+        let place = lines.find("ready", PATIENCE);
+        (host, lines, place)
+    });
+    let places = started.each_ref().map(|(_, _, place)| place);
     assert!(
         places.iter().all(|place| *place == places[0]),
         "the same numbers, so that mixing them up would show: {places:?}"
     );
-    hosts.iter_mut().for_each(tell);
-    for lines in &mut lines {
+    let mut hosts = started.map(|(host, lines, _)| (host, lines));
+    hosts.iter_mut().for_each(|(host, _)| tell(host));
+    for (_, lines) in &mut hosts {
         lines.find("good", PATIENCE);
     }
-    for host in &mut hosts {
+    for (host, _) in &mut hosts {
         host.kill(PATIENCE);
     }
     for name in NAMES {
