@@ -10,15 +10,13 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ecalls::Ecalls;
 use ecalls_abi::relay::{RELAY_FAST, RELAY_RELIABLE, RelayChannel};
 use ecalls_abi::text;
 use ecalls_abi::wire::text_id;
-use ecalls_kernel::{Error, Result, ip4_of};
-use rustix::event::{EventfdFlags, eventfd};
+use ecalls_kernel::{Error, Result, Worker, ip4_of};
 
 use crate::Channel;
 use crate::relay::{Host, Relay, Told, wait};
@@ -65,10 +63,7 @@ pub enum Change {
 pub struct ClusterChannel {
     channel: Arc<Channel>,
     interface: Option<String>,
-    stop: Arc<OwnedFd>,
-    thread: Option<JoinHandle<()>>,
-    /// The process that has the thread.
-    process: u32,
+    _worker: Worker,
 }
 
 impl ClusterChannel {
@@ -111,31 +106,21 @@ impl ClusterChannel {
         };
         let reliable = info.policy == RELAY_RELIABLE;
         relay.enter(&info, &own)?;
-        let failed = |source| Error::Os {
-            action: "starting to follow the hosts of a cluster",
-            source,
-        };
-        let stop = eventfd(0, EventfdFlags::CLOEXEC).map_err(|errno| failed(errno.into()))?;
-        let (channel, stop) = (Arc::new(channel), Arc::new(stop));
+        let channel = Arc::new(channel);
         let mut following = Following {
             channel: Arc::clone(&channel),
-            stop: Arc::clone(&stop),
             reliable,
             info,
             own,
             hosts: BTreeMap::new(),
             told,
         };
-        let thread = std::thread::Builder::new()
-            .name("ecalls-cluster".to_owned())
-            .spawn(move || following.run(relay))
-            .map_err(failed)?;
+        let action = "starting to follow the hosts of a cluster";
+        let follow = move |stop: &OwnedFd| following.run(relay, stop);
         Ok(ClusterChannel {
             channel,
             interface: interface.filter(|_| !reliable),
-            stop,
-            thread: Some(thread),
-            process: std::process::id(),
+            _worker: Worker::start("ecalls-cluster", action, follow)?,
         })
     }
 
@@ -147,19 +132,6 @@ impl ClusterChannel {
     /// The interface of its lane; `None`: its frames go by the relays.
     pub fn interface(&self) -> Option<&str> {
         self.interface.as_deref()
-    }
-}
-
-impl Drop for ClusterChannel {
-    fn drop(&mut self) {
-        // A forked child has a copy, whose thread is its parent's.
-        if self.process != std::process::id() {
-            return;
-        }
-        let _ = rustix::io::write(&*self.stop, &1u64.to_ne_bytes());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
 }
 
@@ -262,10 +234,14 @@ enum Standing {
     Failed,
 }
 
+fn stopped(stop: &OwnedFd, time: Duration) -> bool {
+    let ready = wait(&[stop.as_fd()], Some(time));
+    ready.is_ok_and(|ready| ready == [true])
+}
+
 /// What the thread has.
 struct Following<F> {
     channel: Arc<Channel>,
-    stop: Arc<OwnedFd>,
     info: RelayChannel,
     reliable: bool,
     own: Host,
@@ -275,16 +251,16 @@ struct Following<F> {
 }
 
 impl<F: FnMut(Change)> Following<F> {
-    fn run(&mut self, first: Relay) {
+    fn run(&mut self, first: Relay, stop: &OwnedFd) {
         let mut relay = Some(first);
         loop {
             if let Some(connected) = relay.take() {
-                if self.listen(&connected) {
+                if self.listen(&connected, stop) {
                     return;
                 }
                 (self.told)(Change::RelayGone);
             }
-            if self.stopped(REST) {
+            if stopped(stop, REST) {
                 return;
             }
             relay = Relay::connect().ok();
@@ -298,20 +274,15 @@ impl<F: FnMut(Change)> Following<F> {
         }
     }
 
-    fn stopped(&self, time: Duration) -> bool {
-        let ready = wait(&[self.stop.as_fd()], Some(time));
-        ready.is_ok_and(|ready| ready == [true])
-    }
-
     /// Follows the hosts until the relay ends. True: until this thread must.
-    fn listen(&mut self, relay: &Relay) -> bool {
+    fn listen(&mut self, relay: &Relay, stop: &OwnedFd) -> bool {
         loop {
             let failed = self.hosts.values();
             let failed = failed
                 .clone()
                 .any(|(standing, _)| *standing == Standing::Failed);
             let time = failed.then_some(REST);
-            match wait(&[self.stop.as_fd(), relay.as_fd()], time).as_deref() {
+            match wait(&[stop.as_fd(), relay.as_fd()], time).as_deref() {
                 Ok([true, _]) => return true,
                 Ok([_, true]) => match relay.receive() {
                     Ok(Told::Host(host, true)) => self.joined(host),

@@ -1,6 +1,6 @@
 //! The interface of the kernel: system calls, mapped memory, the object files and what libbpf and
-//! the verifier report about them, attachments, the instance and the lock of the core, signals and
-//! other processes.
+//! the verifier report about them, attachments, the instance and the lock of the core, signals,
+//! threads and other processes.
 //!
 //! No code here depends on the core.
 
@@ -18,3 +18,4 @@ pub mod signal;
 pub(crate) mod sys;
 pub(crate) mod table;
 pub(crate) mod verdict;
+pub(crate) mod worker;

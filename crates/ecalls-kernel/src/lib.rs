@@ -47,6 +47,7 @@ pub use kernel::peer::{has_read_all, peer_process, take_descriptors};
 pub use kernel::sys::{
     descriptor_of, enable_statistics, is_root, map_ids, may_host, now_ns, pidfd, wait_readable,
 };
+pub use kernel::worker::Worker;
 pub use kernel::{baseline, confined, objects, segment, signal};
 pub use provider::tracepoint;
 pub use residue::residue;

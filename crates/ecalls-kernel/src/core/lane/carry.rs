@@ -12,19 +12,19 @@ use std::mem::offset_of;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
 
 use ecalls_abi::sink::{LANE_BUFFER, LaneOut, REMOTE_FAILED, REMOTE_SIZE, SINKS_MAX, Sink};
 use ecalls_abi::wire::Wire;
 use libbpf_rs::libbpf_sys::{bpf_map_create_opts, size_t};
 use libbpf_rs::{MapHandle, MapType, RingBufferBuilder};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::core::lane::sink::{Outs, Sinks};
 use crate::error::{Error, Result};
 use crate::kernel::interface::{Interface, PacketSocket};
 use crate::kernel::sys;
+use crate::kernel::worker::Worker;
 
 /// Bytes of a record in the buffer before the packet begins (`pad` of bpf/net/remote.h).
 const PAD: usize = 6;
@@ -45,10 +45,7 @@ pub trait Transport: std::fmt::Debug + Send + Sync {
 #[derive(Debug)]
 pub(crate) struct Carrier {
     buffer: MapHandle,
-    stop: Arc<OwnedFd>,
-    thread: Option<JoinHandle<()>>,
-    /// The process that has the thread.
-    process: u32,
+    _worker: Worker,
 }
 
 impl Carrier {
@@ -74,40 +71,19 @@ impl Carrier {
 
     /// Calls `send` with each packet.
     fn start(send: impl Fn(&[u8]) + Send + 'static) -> Result<Carrier> {
-        let error = |source: std::io::Error| Error::from_io("starting to send frames", source);
         let buffer = buffer()?;
-        let stop = eventfd(0, EventfdFlags::CLOEXEC).map_err(|errno| error(errno.into()))?;
-        let stop = Arc::new(stop);
-        let (copy, until) = (MapHandle::try_from(&buffer), Arc::clone(&stop));
+        let copy = MapHandle::try_from(&buffer);
         let copy = copy.map_err(|error| Error::from_bpf("opening a buffer", &error))?;
-        let thread = std::thread::Builder::new()
-            .name("ecalls-lane".to_owned())
-            .spawn(move || carry(&copy, send, &until))
-            .map_err(error)?;
+        let work = move |until: &OwnedFd| carry(&copy, send, until);
         Ok(Carrier {
             buffer,
-            stop,
-            thread: Some(thread),
-            process: std::process::id(),
+            _worker: Worker::start("ecalls-lane", "starting to send frames", work)?,
         })
     }
 
     /// The buffer.
     pub(crate) fn buffer(&self) -> &MapHandle {
         &self.buffer
-    }
-}
-
-impl Drop for Carrier {
-    fn drop(&mut self) {
-        // A forked child has a copy, whose thread is its parent's.
-        if self.process != std::process::id() {
-            return;
-        }
-        let _ = rustix::io::write(&*self.stop, &1u64.to_ne_bytes());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
 }
 
