@@ -11,6 +11,7 @@ use ecalls_abi::relay::RELAY_SOCKET_PATH;
 use ecalls_abi::version::NAME_MAX;
 use serde::{Deserialize, Serialize};
 
+use crate::access::Access;
 use crate::error::{Error, Result};
 
 /// The default path of the file.
@@ -30,6 +31,8 @@ pub struct Config {
     pub network: Network,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub access: Vec<Access>,
 }
 
 /// `[socket]`
@@ -160,7 +163,7 @@ impl Config {
         if self.lane.interface.len() >= NAME_MAX || self.lane.interface.contains('\0') {
             return Err("the interface of [lane] has too long a name".to_owned());
         }
-        Ok(())
+        Access::check(&self.access, self.tls.is_some())
     }
 }
 
@@ -185,6 +188,30 @@ mod tests {
         assert_eq!(Config::parse(&shown).as_ref(), Ok(&Config::default()));
         let printed = toml::to_string(&Config::default()).expect("it can be printed");
         assert_eq!(Config::parse(&printed), Ok(Config::default()));
+    }
+
+    #[test]
+    fn access_needs_certificates_names_and_channels() {
+        let tls = "[tls]\nauthority = \"a\"\ncertificate = \"c\"\nkey = \"k\"\n";
+        let entry = |hosts: &str, channels: &str, may: &str| {
+            format!("[[access]]\nhosts = [{hosts}]\nchannels = [{channels}]\nmay = [{may}]\n")
+        };
+        let good = entry("\"web-1\", \"*\"", "\"lab/load\", \"lab/*\"", "\"publish\"");
+        let config = Config::parse(&format!("{tls}{good}")).expect("it is right");
+        let printed = toml::to_string(&config).expect("it can be printed");
+        assert_eq!(Config::parse(&printed), Ok(config));
+        assert!(Config::parse(&good).is_err(), "without certificates");
+        for wrong in [
+            entry("", "\"lab/load\"", "\"publish\""),
+            entry("\"\"", "\"lab/load\"", "\"publish\""),
+            entry("\"web\"", "\"load\"", "\"publish\""),
+            entry("\"web\"", "\"lab/load/x\"", "\"publish\""),
+            entry("\"web\"", "\"lab/**\"", "\"publish\""),
+            entry("\"web\"", "\"lab/load\"", "\"read\""),
+            entry("\"web\"", "\"lab/load\"", ""),
+        ] {
+            assert!(Config::parse(&format!("{tls}{wrong}")).is_err(), "{wrong}");
+        }
     }
 
     #[test]

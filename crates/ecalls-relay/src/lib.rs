@@ -10,6 +10,7 @@
 //! for.
 //!
 //! - [`config`]: what the administrator decides;
+//! - [`access`]: of that, which hosts may do what;
 //! - [`key`]: names of channels and hosts in Zenoh;
 //! - [`info`]: what a channel is, as hosts tell each other;
 //! - [`network`]: the Zenoh session;
@@ -19,6 +20,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod client;
 pub mod config;
 pub mod door;

@@ -24,6 +24,7 @@ use zenoh::query::{ConsolidationMode, QueryTarget, Queryable};
 use zenoh::sample::SampleKind;
 use zenoh::{Config, Session, Wait};
 
+use crate::access::Access;
 use crate::config;
 use crate::error::{Error, Result};
 use crate::info::{Info, Policy, TEXT_MAX};
@@ -397,6 +398,9 @@ fn settings(config: &config::Config) -> Result<Config> {
             "verify_name_on_connect": false,
         });
         set("transport/link/tls", pem)?;
+    }
+    if let Some(access) = Access::settings(&config.access) {
+        set("access_control", access)?;
     }
     Ok(settings)
 }

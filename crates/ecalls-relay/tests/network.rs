@@ -5,174 +5,21 @@ mod harness;
 
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::net::TcpListener;
-use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use ecalls_abi::relay::{
-    RELAY_ASK, RELAY_DIFFERS, RELAY_ENTER, RELAY_ENTERED, RELAY_FAST, RELAY_FOUND, RELAY_FRAME,
-    RELAY_INVALID, RELAY_JOINED, RELAY_LEFT, RELAY_LIST, RELAY_MAX, RELAY_NONE, RELAY_REFUSED,
-    RELAY_RELIABLE, RELAY_SEND, RELAY_SETTLED, RELAY_TAKEN, RelayChannel, RelayMessage,
+    RELAY_ASK, RELAY_DIFFERS, RELAY_ENTER, RELAY_ENTERED, RELAY_FOUND, RELAY_FRAME, RELAY_INVALID,
+    RELAY_JOINED, RELAY_LEFT, RELAY_LIST, RELAY_MAX, RELAY_NONE, RELAY_REFUSED, RELAY_RELIABLE,
+    RELAY_SEND, RELAY_SETTLED, RELAY_TAKEN, RelayChannel, RelayMessage,
 };
 use ecalls_abi::text;
-use ecalls_abi::wire::{WIRE_MAGIC, WIRE_VERSION, Wire, text_id};
+use ecalls_abi::wire::{Wire, text_id};
 use ecalls_abi::zerocopy::{FromBytes, IntoBytes};
-use harness::{PATIENCE, Process, QUIET, folder, relay, start, wait_until};
+use harness::node::{Node, Program, channel, header, stranger};
+use harness::{PATIENCE, wait_until};
 use limit::{Running, ended};
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv,
-    send, socket_with,
-};
 use serde_json::{Value, json};
-use zenoh::{Config, Session, Wait};
-
-/// A relay and where it is.
-struct Node {
-    process: Process,
-    folder: PathBuf,
-    port: u16,
-}
-
-impl Node {
-    /// Starts one that connects to these ports.
-    fn start(name: &str, others: &[u16]) -> Node {
-        Node::start_with(name, others, "")
-    }
-
-    /// The same, with further lines in its configuration.
-    fn start_with(name: &str, others: &[u16], more: &str) -> Node {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = listener.local_addr().expect("it has one").port();
-        drop(listener);
-        let folder = folder(name);
-        let connect: Vec<String> = others
-            .iter()
-            .map(|port| format!("\"127.0.0.1:{port}\""))
-            .collect();
-        let configuration = format!(
-            "[socket]\npath = \"{}\"\n[lane]\ninterface = \"eth7\"\n[network]\nscouting = false\n\
-             listen = [\"127.0.0.1:{port}\"]\nconnect = [{}]\nreview_ms = 500\n{more}",
-            folder.join("socket").display(),
-            connect.join(", ")
-        );
-        let file = folder.join("relay.toml");
-        std::fs::write(&file, configuration).expect("it is written");
-        Node {
-            process: start(relay(), &file),
-            folder,
-            port,
-        }
-    }
-
-    fn program(&self) -> Program {
-        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
-        let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None).expect("a socket");
-        let address = SocketAddrUnix::new(self.folder.join("socket")).expect("a short path");
-        connect(&socket, &address).expect("it listens");
-        Program(socket)
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
-/// A program that is connected to a relay.
-struct Program(OwnedFd);
-
-impl Program {
-    fn send(&self, packet: &[u8]) -> bool {
-        send(&self.0, packet, SendFlags::NOSIGNAL).is_ok()
-    }
-
-    fn say(&self, kind: u32, host: u64, channel: &RelayChannel) {
-        let message = RelayMessage {
-            host,
-            address: [10, 0, 0, host as u8],
-            ..RelayMessage::new(kind, size_of::<RelayChannel>())
-        };
-        let mut packet = message.as_bytes().to_vec();
-        packet.extend_from_slice(channel.as_bytes());
-        assert!(self.send(&packet));
-    }
-
-    /// What it is told next; `None`: it has been disconnected.
-    fn told(&self, limit: Duration) -> Option<(RelayMessage, Option<RelayChannel>)> {
-        let (message, rest) = self.packet(limit)?;
-        Some((message, RelayChannel::read_from_bytes(&rest).ok()))
-    }
-
-    fn packet(&self, limit: Duration) -> Option<(RelayMessage, Vec<u8>)> {
-        set_socket_timeout(&self.0, Timeout::Recv, Some(limit)).expect("a time");
-        let mut packet = [0u8; RELAY_MAX];
-        let received = recv(&self.0, &mut packet[..], RecvFlags::empty());
-        let length = received.ok().map(|(length, _)| length)?;
-        let (message, rest) = RelayMessage::parse(&packet[..length])?;
-        Some((message, rest.to_vec()))
-    }
-
-    /// Waits for a message of this kind.
-    fn hears(&self, kind: u32) -> (RelayMessage, Option<RelayChannel>) {
-        loop {
-            let told = self.told(PATIENCE).expect("it is told");
-            if told.0.kind == kind {
-                return told;
-            }
-            assert_eq!(told.0.kind, RELAY_SETTLED, "{:?} instead of {kind}", told.0);
-        }
-    }
-
-    fn is_refused(&self, reason: u32) {
-        assert_eq!(self.hears(RELAY_REFUSED).0.reason, reason);
-    }
-
-    /// Whether it is told nothing about hosts.
-    fn hears_nothing(&self) -> bool {
-        let until = Instant::now() + QUIET;
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return true;
-            }
-            match self.told(left) {
-                Some((message, _)) if message.kind != RELAY_SETTLED => return false,
-                _ => {}
-            }
-        }
-    }
-
-    fn is_disconnected(&self) -> bool {
-        set_socket_timeout(&self.0, Timeout::Recv, Some(PATIENCE)).expect("a time");
-        let received = recv(&self.0, &mut [0u8; RELAY_MAX][..], RecvFlags::empty());
-        matches!(received, Ok((0, _)) | Err(rustix::io::Errno::CONNRESET))
-    }
-}
-
-fn channel(name: &str, format: &str) -> RelayChannel {
-    let mut channel = RelayChannel::named("lab", name).expect("a name");
-    text::write(&mut channel.format, format).expect("it fits");
-    text::write(&mut channel.kinds, "event").expect("it fits");
-    channel.policy = RELAY_FAST;
-    channel
-}
-
-/// A host that speaks Zenoh and is no relay.
-fn stranger(port: u16) -> Session {
-    let mut config = Config::default();
-    for (key, value) in [
-        ("mode", "\"client\"".to_owned()),
-        ("scouting/multicast/enabled", "false".to_owned()),
-        ("connect/endpoints", format!("[\"tcp/127.0.0.1:{port}\"]")),
-    ] {
-        config.insert_json5(key, &value).expect("a setting");
-    }
-    zenoh::open(config).wait().expect("it connects")
-}
+use zenoh::Wait;
 
 /// Lists the channels of the cluster: this one is there.
 fn list_of_channels_ends(asks: &Program, of: &RelayChannel) {
@@ -234,61 +81,6 @@ fn a_channel_is_found_by_its_name_and_lives_as_long_as_one_host_has_it() {
         let (message, _) = asks.told(PATIENCE).expect("it is told");
         message.kind == RELAY_NONE
     });
-}
-
-/// An authority: the configuration of a relay with a certificate of its.
-fn authority(name: &str) -> String {
-    let folder = folder(name);
-    let make = |arguments: &str| {
-        let mut openssl = Command::new("openssl");
-        openssl.current_dir(&folder).args(arguments.split(' '));
-        let made = ended(&mut openssl, PATIENCE);
-        assert_eq!(made.code, 0, "openssl {arguments}: {made:?}");
-    };
-    let new = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2";
-    make(&format!(
-        "{new} -keyout ca.key -out ca.pem -subj /CN={name}"
-    ));
-    make(&format!(
-        "{new} -keyout host.key -out host.pem -subj /CN=host -CA ca.pem -CAkey ca.key \
-         -addext basicConstraints=critical,CA:FALSE -addext subjectAltName=DNS:host"
-    ));
-    let at = folder.display();
-    format!(
-        "[tls]\nauthority = \"{at}/ca.pem\"\ncertificate = \"{at}/host.pem\"\n\
-         key = \"{at}/host.key\"\n"
-    )
-}
-
-#[test]
-fn with_certificates_only_hosts_of_the_same_authority_find_each_other() {
-    if Command::new("openssl").arg("version").output().is_err() {
-        eprintln!("skipped: openssl is not installed");
-        return;
-    }
-    let (ours, theirs) = (authority("ours"), authority("theirs"));
-    let one = Node::start_with("tls-1", &[], &ours);
-    let two = Node::start_with("tls-2", &[one.port], &ours);
-    let foreign = Node::start_with("tls-3", &[one.port, two.port], &theirs);
-    let plain = Node::start("tls-4", &[one.port, two.port]);
-    let programs: Vec<Program> = [&one, &two, &foreign, &plain]
-        .iter()
-        .zip(1..)
-        .map(|(node, host)| {
-            let program = node.program();
-            program.say(RELAY_ENTER, host, &channel("load", "u32 cpu"));
-            program.hears(RELAY_ENTERED);
-            program
-        })
-        .collect();
-    assert_eq!(programs[0].hears(RELAY_JOINED).0.host, 2);
-    assert_eq!(programs[1].hears(RELAY_JOINED).0.host, 1);
-    for program in &programs {
-        assert!(program.hears_nothing());
-    }
-    for name in ["ours", "theirs"] {
-        let _ = std::fs::remove_dir_all(folder(name));
-    }
 }
 
 #[test]
@@ -361,23 +153,6 @@ fn frames_of_a_reliable_channel_arrive_in_order_and_what_is_no_frame_does_not() 
             assert_eq!((wire.host, wire.sequence), (1, next));
             next += 1;
         }
-    }
-}
-
-/// A frame's header that the other language must read.
-fn header(channel: &str, format: &str) -> Wire {
-    Wire {
-        magic: WIRE_MAGIC,
-        version: WIRE_VERSION,
-        size: 4,
-        channel: text_id(channel),
-        host: 1,
-        epoch: 77,
-        sequence: 3,
-        format: text_id(format),
-        left_ns: 1_000_000,
-        kind: 2,
-        ..Wire::default()
     }
 }
 

@@ -102,6 +102,11 @@ pub(crate) fn enter_network() -> Outcome {
     if std::env::var_os(NETWORK).is_some() {
         return lay_cable();
     }
+    if !ecalls_kernel::is_root() {
+        let why = "`ecalls bench channel` needs root: it makes a network of its own, and hosts \
+                   the core in it";
+        return Err(Failure::new(Code::Denied, why));
+    }
     let mut command = Command::new("unshare");
     command.arg("--net").arg(std::env::current_exe()?);
     let error = command

@@ -1,0 +1,186 @@
+//! Relays whose hosts have certificates: who finds whom, and who may do what.
+
+mod harness;
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use ecalls_abi::relay::{
+    RELAY_ASK, RELAY_ENTER, RELAY_ENTERED, RELAY_FOUND, RELAY_FRAME, RELAY_JOINED, RELAY_NONE,
+    RELAY_RELIABLE, RELAY_SETTLED,
+};
+use ecalls_abi::wire::Wire;
+use ecalls_abi::zerocopy::{FromBytes, IntoBytes};
+use harness::node::{Node, Program, channel, client, header};
+use harness::{PATIENCE, QUIET, folder};
+use limit::ended;
+use serde_json::json;
+use zenoh::{Session, Wait};
+
+/// An authority, and hosts to which it gave certificates of these names.
+struct Authority(PathBuf);
+
+impl Authority {
+    fn new(name: &str, hosts: &[&str]) -> Authority {
+        let authority = Authority(folder(name));
+        let new = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2";
+        authority.make(&format!(
+            "{new} -keyout ca.key -out ca.pem -subj /CN={name}"
+        ));
+        for host in hosts {
+            authority.make(&format!(
+                "{new} -keyout {host}.key -out {host}.pem -subj /CN={host} -CA ca.pem \
+                 -CAkey ca.key -addext basicConstraints=critical,CA:FALSE \
+                 -addext subjectAltName=DNS:{host}"
+            ));
+        }
+        authority
+    }
+
+    fn make(&self, arguments: &str) {
+        let mut openssl = Command::new("openssl");
+        openssl.current_dir(&self.0).args(arguments.split(' '));
+        let made = ended(&mut openssl, PATIENCE);
+        assert_eq!(made.code, 0, "openssl {arguments}: {made:?}");
+    }
+
+    /// The configuration of a relay on such a host.
+    fn host(&self, host: &str) -> String {
+        let at = self.0.display();
+        format!(
+            "[tls]\nauthority = \"{at}/ca.pem\"\ncertificate = \"{at}/{host}.pem\"\n\
+             key = \"{at}/{host}.key\"\n"
+        )
+    }
+
+    /// Such a host that speaks Zenoh and is no relay.
+    fn stranger(&self, host: &str, port: u16) -> Session {
+        let mut config = client("tls", port);
+        let pem = json!({
+            "root_ca_certificate": self.0.join("ca.pem"),
+            "connect_certificate": self.0.join(format!("{host}.pem")),
+            "connect_private_key": self.0.join(format!("{host}.key")),
+            "enable_mtls": true,
+            "verify_name_on_connect": false,
+        });
+        let set = config.insert_json5("transport/link/tls", &pem.to_string());
+        set.expect("a setting");
+        zenoh::open(config).wait().expect("it connects")
+    }
+}
+
+impl Drop for Authority {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn has_openssl() -> bool {
+    let has = Command::new("openssl").arg("version").output().is_ok();
+    if !has {
+        eprintln!("skipped: openssl is not installed");
+    }
+    has
+}
+
+#[test]
+fn with_certificates_only_hosts_of_the_same_authority_find_each_other() {
+    if !has_openssl() {
+        return;
+    }
+    let of_ours = Authority::new("ours", &["host"]);
+    let of_theirs = Authority::new("theirs", &["host"]);
+    let (ours, theirs) = (of_ours.host("host"), of_theirs.host("host"));
+    let one = Node::start_with("tls-1", &[], &ours);
+    let two = Node::start_with("tls-2", &[one.port], &ours);
+    let foreign = Node::start_with("tls-3", &[one.port, two.port], &theirs);
+    let plain = Node::start("tls-4", &[one.port, two.port]);
+    let programs: Vec<Program> = [&one, &two, &foreign, &plain]
+        .iter()
+        .zip(1..)
+        .map(|(node, host)| {
+            let program = node.program();
+            program.say(RELAY_ENTER, host, &channel("load", "u32 cpu"));
+            program.hears(RELAY_ENTERED);
+            program
+        })
+        .collect();
+    assert_eq!(programs[0].hears(RELAY_JOINED).0.host, 2);
+    assert_eq!(programs[1].hears(RELAY_JOINED).0.host, 1);
+    for program in &programs {
+        assert!(program.hears_nothing());
+    }
+}
+
+#[test]
+fn a_host_may_what_the_entries_for_its_certificate_allow_and_nothing_else() {
+    if !has_openssl() {
+        return;
+    }
+    let authority = Authority::new("names", &["maker", "sender", "guest"]);
+    let access = "[[access]]\nhosts = [\"maker\"]\nchannels = [\"lab/*\"]\n\
+                  may = [\"create\", \"subscribe\"]\n\
+                  [[access]]\nhosts = [\"sender\"]\nchannels = [\"lab/load\"]\n\
+                  may = [\"publish\"]\n";
+    let with = |host: &str| authority.host(host) + access;
+    let node = Node::start_with("names-1", &[], &with("maker"));
+    let mut load = channel("load", "u32 cpu");
+    load.policy = RELAY_RELIABLE;
+    let program = node.program();
+    program.say(RELAY_ENTER, 1, &load);
+    program.hears(RELAY_ENTERED);
+    program.hears(RELAY_SETTLED);
+
+    let frames = "ecalls/lab/ch/load/to/0000000000000001";
+    let info = "ecalls/lab/ch/load/info";
+    let token = |host: u64| format!("ecalls/lab/ch/load/host/{host:016x}/-/{:016x}", 7);
+    let of = |host: u64| Wire {
+        host,
+        ..header("load", "u32 cpu")
+    };
+    let answers = |session: &Session, key: &str| {
+        let replies = session.get(key).timeout(PATIENCE).wait().expect("it asks");
+        replies
+            .into_iter()
+            .filter(|reply| reply.result().is_ok())
+            .count()
+    };
+    let [maker, sender, guest] =
+        ["maker", "sender", "guest"].map(|host| authority.stranger(host, node.port));
+    // Of these, the guest may nothing, and the sender may not become a host.
+    let tokens = [(&guest, 3), (&sender, 2), (&maker, 4)].map(|(session, host)| {
+        let declared = session.liveliness().declare_token(token(host)).wait();
+        std::thread::sleep(QUIET);
+        declared.expect("it is told")
+    });
+    assert_eq!(program.hears(RELAY_JOINED).0.host, 4);
+    for (session, host) in [(&guest, 3), (&maker, 4), (&sender, 2)] {
+        session
+            .put(frames, of(host).as_bytes())
+            .wait()
+            .expect("it is sent");
+        std::thread::sleep(QUIET);
+    }
+    let (message, frame) = program.packet(PATIENCE).expect("it is told");
+    assert_eq!(message.kind, RELAY_FRAME);
+    assert_eq!(Wire::read_from_bytes(&frame).expect("a frame").host, 2);
+    assert_eq!(answers(&maker, info), 1);
+    assert_eq!(answers(&sender, info), 1);
+    assert_eq!(answers(&guest, info), 0);
+
+    // What the guest says of a channel is not believed; what the maker says is.
+    for (session, found) in [(&guest, RELAY_NONE), (&maker, RELAY_FOUND)] {
+        let key = "ecalls/lab/ch/other/info";
+        let text = json!({"format": "u8 x", "kinds": "event", "policy": "fast", "creator": 3});
+        let answer = text.to_string();
+        let queryable = session.declare_queryable(key).complete(true);
+        let queryable = queryable.callback(move |query| {
+            let _ = query.reply(key, answer.as_str()).wait();
+        });
+        let _queryable = queryable.wait().expect("it answers");
+        std::thread::sleep(QUIET);
+        program.say(RELAY_ASK, 0, &channel("other", ""));
+        program.hears(found);
+    }
+    drop(tokens);
+}
