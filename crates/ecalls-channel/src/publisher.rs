@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -107,7 +107,7 @@ impl Publisher {
     /// # Errors
     /// As [`Publisher::new`].
     pub fn to_sinks(ecalls: &Ecalls, name: &str) -> Result<Publisher> {
-        let any = std::net::Ipv4Addr::UNSPECIFIED;
+        let any = Ipv4Addr::UNSPECIFIED;
         let mut publisher = Publisher::new(ecalls, name, [])?;
         publisher.sinks = None;
         if publisher.numbers.channel().way != WAY_RELAY {
@@ -138,14 +138,7 @@ impl Publisher {
     /// [`Error::Invalid`] for a submission that no frame can carry; those of raising the event on
     /// this host.
     pub fn submit(&self, submission: &Submission) -> Result<Sent> {
-        let channel = self.numbers.channel();
-        let origin = Origin {
-            channel: channel.id,
-            format: channel.format,
-            host: channel.host,
-            epoch: channel.epoch,
-            sequence: 0,
-        };
+        let origin = self.origin();
         // Before it has a number: what cannot be sent must not be missed.
         frame::write(&origin, submission)?;
         let mut failed = Vec::new();
@@ -163,6 +156,63 @@ impl Publisher {
             failed,
             offered: self.raise(submission)?,
         })
+    }
+
+    /// Submits an event to one of the channel's sinks, and to nobody else, on this host neither.
+    /// `false`: that is none of its sinks at this moment.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a submission that no frame can carry; [`Error::Os`] if it cannot be
+    /// sent: then the sink will count the frame as missing.
+    pub fn submit_to(&self, sink: To, submission: &Submission) -> Result<bool> {
+        let sinks = self.sinks();
+        let Some((number, sink)) = sinks.into_iter().find(|(_, one)| *one == sink) else {
+            return Ok(false);
+        };
+        let mut origin = self.origin();
+        frame::write(&origin, submission)?;
+        origin.sequence = self.numbers.next(number);
+        let sent = self.send(&frame::write(&origin, submission)?, sink);
+        sent.map_err(|source| {
+            self.numbers.failed(number);
+            Error::Os {
+                action: "sending to another host",
+                source,
+            }
+        })?;
+        Ok(true)
+    }
+
+    /// Submits an event to the subscriptions of this host, and to no other one; to how many.
+    ///
+    /// # Errors
+    /// Those of raising the event.
+    pub fn submit_here(&self, submission: &Submission) -> Result<i64> {
+        self.raise(submission)
+    }
+
+    /// This host, as the others see it.
+    pub fn host(&self) -> u64 {
+        self.numbers.channel().host
+    }
+
+    /// This host's IPv4 address towards its sinks on the lane; `None`: it has none, or frames go by
+    /// the relay.
+    pub fn source(&self) -> Option<Ipv4Addr> {
+        let sinks = self.numbers.sinks().into_iter();
+        let mut sources = sinks.map(|sink| Ipv4Addr::from(sink.source));
+        sources.find(|source| !source.is_unspecified())
+    }
+
+    fn origin(&self) -> Origin {
+        let channel = self.numbers.channel();
+        Origin {
+            channel: channel.id,
+            format: channel.format,
+            host: channel.host,
+            epoch: channel.epoch,
+            sequence: 0,
+        }
     }
 
     fn send(&self, bytes: &[u8], sink: To) -> io::Result<()> {

@@ -26,3 +26,39 @@ pub fn host_text(host: u64) -> String {
         .collect();
     format!("{:02x}{:02x}:{}", bytes[0], bytes[1], address.join("-"))
 }
+
+/// The host that is written so.
+pub fn host_of(text: &str) -> Option<u64> {
+    let (name, address) = text.split_once(':')?;
+    let digits: Vec<&str> = address.split('-').collect();
+    let is_hex = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_form = name.len() == 4
+        && digits.len() == 6
+        && digits
+            .iter()
+            .all(|digits| digits.len() == 2 && is_hex(digits));
+    let digits = format!("{name}{}", digits.concat());
+    (is_form && is_hex(name)).then(|| u64::from_str_radix(&digits, 16).ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_read_as_it_is_written() {
+        for host in [1, 0x4f01_0200_0000_0001, u64::MAX] {
+            assert_eq!(host_of(&host_text(host)), Some(host));
+        }
+        assert_eq!(host_text(0x4f01_0200_0000_0001), "4f01:02-00-00-00-00-01");
+        for text in [
+            "",
+            "4f01",
+            "4f01:02-00-00-00-00",
+            "4f01:02-00-00-00-00-+1",
+            "+f01:02-00-00-00-00-01",
+        ] {
+            assert_eq!(host_of(text), None, "{text}");
+        }
+    }
+}

@@ -1,8 +1,8 @@
 //! `ecalls channel`: channels among hosts. An event that is published on one host becomes an event
 //! of the others, in their kernels.
 
-mod list;
-mod open;
+pub(crate) mod list;
+pub(crate) mod open;
 
 use std::net::IpAddr;
 use std::path::PathBuf;

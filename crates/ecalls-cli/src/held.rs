@@ -1,6 +1,6 @@
 //! What commands have in common that make something and hold it until they end.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::duration;
 use crate::stop::Stop;
@@ -28,6 +28,11 @@ pub(crate) struct HeldArgs {
 }
 
 impl HeldArgs {
+    /// Whether what is held since `begin` has ended.
+    pub(crate) fn is_over(&self, stop: &Stop, begin: Instant) -> bool {
+        stop.is_set() || self.time.is_some_and(|time| begin.elapsed() >= time)
+    }
+
     /// Waits for the end.
     pub(crate) fn wait(&self, stop: &Stop) {
         stop.sleep(self.time.unwrap_or(Duration::MAX));

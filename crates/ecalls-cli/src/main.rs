@@ -10,6 +10,7 @@
 
 mod chain;
 mod channel;
+mod cluster;
 mod completions;
 mod daemon;
 mod doctor;
@@ -50,6 +51,7 @@ enum Command {
     Raise(raise::Args),
     Service(service::Args),
     Channel(channel::Args),
+    Cluster(cluster::Args),
     Stat(stat::Args),
     Explain(explain::Args),
     Ecode(ecode::Args),
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
         Command::Raise(args) => raise::run(args),
         Command::Service(args) => service::run(args),
         Command::Channel(args) => channel::run(args),
+        Command::Cluster(args) => cluster::run(args),
         Command::Stat(args) => stat::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Ecode(args) => ecode::run(args),

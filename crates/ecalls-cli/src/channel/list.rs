@@ -109,7 +109,7 @@ pub(super) fn print_one(ecalls: &Ecalls, name: &str, json: bool) -> Outcome {
 
 /// Keys that are not known before, with their values.
 #[derive(Debug, Default)]
-pub(super) struct Pairs<V>(pub(super) Vec<(String, V)>);
+pub(crate) struct Pairs<V>(pub(crate) Vec<(String, V)>);
 
 impl<V: Serialize> Serialize for Pairs<V> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -154,7 +154,8 @@ fn in_cluster(wanted: &Wanted<'_>, held: &HeldArgs) -> Outcome {
     print_one(&ecalls, wanted.name, held.json)
 }
 
-fn tell(name: &str, change: &Change) {
+/// Tells of a host that joins or leaves.
+pub(crate) fn tell(name: &str, change: &Change) {
     // On a reliable channel, hosts have no address.
     let host = |id: &u64, ip: &Ipv4Addr| match ip.is_unspecified() {
         true => host_text(*id),

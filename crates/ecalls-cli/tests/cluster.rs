@@ -1,0 +1,224 @@
+//! `ecalls cluster` on three hosts, each a network namespace with a core of its own (an instance):
+//! managers of two give away jobs, the third one uses them. Needs root, `ip`, and a kernel with
+//! veth and bridge.
+//!
+//! The namespaces are those of processes that sleep, and end with them.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use limit::{Ended, Running, ended};
+use serde_json::{Value, json};
+
+/// How long anything that should happen may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+const HOSTS: u8 = 3;
+
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < PATIENCE, "waited too long: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A network namespace.
+struct Net(Running);
+
+impl Net {
+    fn new() -> Net {
+        let mut sleeping = Command::new("unshare");
+        let net = Net(Running::start(sleeping.args(["--net", "sleep", "600"])));
+        wait_until("it has a namespace of its own", || {
+            let of = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/net")).ok();
+            let own = of("self");
+            of(&net.0.id().to_string()).is_some_and(|theirs| Some(theirs) != own)
+        });
+        net
+    }
+
+    /// A command in it.
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/proc/{}/ns/net", self.0.id()));
+        command.arg(program);
+        command
+    }
+
+    fn ip(&self, arguments: &str) -> bool {
+        let mut command = self.command("ip");
+        ended(command.args(arguments.split(' ')), PATIENCE).code == 0
+    }
+}
+
+struct Host {
+    number: u8,
+    net: Net,
+    manager: Option<Running>,
+}
+
+impl Host {
+    fn new(number: u8, switch: &Net) -> Host {
+        let net = Net::new();
+        let (port, pid) = (format!("port{number}"), net.0.id());
+        assert!(switch.ip(&format!(
+            "link add {port} type veth peer name eth netns {pid}"
+        )));
+        assert!(switch.ip(&format!("link set {port} master bridge up")));
+        assert!(net.ip(&format!("addr add 10.80.0.{number}/24 dev eth")));
+        assert!(net.ip("link set eth up"));
+        let mut host = Host {
+            number,
+            net,
+            manager: None,
+        };
+        host.serve();
+        host
+    }
+
+    fn serve(&mut self) {
+        let others = (1..=HOSTS).filter(|other| *other != self.number);
+        let others: Vec<String> = others.map(|other| format!("10.80.0.{other}")).collect();
+        let jobs = u8::from(self.number > 1);
+        let mut command = self.command();
+        command
+            .args(["serve", "--interface", "eth", "--to", &others.join(",")])
+            .args(["--offer", &format!("job={jobs}"), "--json"]);
+        let (out, err) = (Stdio::piped(), Stdio::piped());
+        let mut running = Running::start(command.stdout(out).stderr(err));
+        running.complaints().find("manages host", PATIENCE);
+        self.manager = Some(running);
+    }
+
+    fn command(&self) -> Command {
+        let mut command = self.net.command(env!("CARGO_BIN_EXE_ecalls"));
+        command.env(
+            "ECALLS_INSTANCE",
+            format!("test-cli-cluster-{}", self.number),
+        );
+        command.arg("cluster");
+        command
+    }
+
+    fn cluster(&self, arguments: &[&str]) -> Ended {
+        ended(self.command().args(arguments), PATIENCE)
+    }
+
+    fn rows(&self, arguments: &[&str]) -> Vec<Value> {
+        let out = self.cluster(arguments).out;
+        let rows = out
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("JSON"));
+        rows.collect()
+    }
+
+    fn wait_for_hosts(&self, count: usize) {
+        wait_until("the other hosts have told", || {
+            let rows = self.rows(&["discover", "--json"]);
+            rows.iter()
+                .filter(|row| row["silent"] == json!(false))
+                .count()
+                == count
+        });
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        drop(self.manager.take());
+        let number = self.number;
+        let _ = std::fs::remove_file(format!("/run/ecalls@test-cli-cluster-{number}.lock"));
+    }
+}
+
+/// The hosts, when each has been told of the others; `None`: the test may not run.
+fn hosts() -> Option<(Net, Vec<Host>)> {
+    if std::env::var_os("ECALLS_TEST_ROOT").is_none() {
+        eprintln!("skipped: needs root and ECALLS_TEST_ROOT=1");
+        return None;
+    }
+    let switch = Net::new();
+    if !switch.ip("link add bridge type bridge") || !switch.ip("link add probe type veth") {
+        eprintln!("skipped: this kernel has no bridge or no veth");
+        return None;
+    }
+    assert!(switch.ip("link set bridge up"));
+    let hosts: Vec<Host> = (1..=HOSTS)
+        .map(|number| Host::new(number, &switch))
+        .collect();
+    hosts[0].wait_for_hosts(2);
+    Some((switch, hosts))
+}
+
+#[test]
+fn jobs_of_other_hosts_are_found_allocated_and_released_by_commands() {
+    let Some((_switch, mut hosts)) = hosts() else {
+        return;
+    };
+    let first = hosts[0].rows(&["allocate", "job", "1", "--json"]).remove(0);
+    assert_eq!(
+        (&first["granted"], &first["strays"]),
+        (&json!(true), &json!(0)),
+        "{first}"
+    );
+    let second = hosts[0]
+        .rows(&["allocate", "job", "1", "--random", "2", "--json"])
+        .remove(0);
+    assert_eq!(second["granted"], json!(true), "{second}");
+    assert_ne!(first["host"], second["host"]);
+    let third = hosts[0].cluster(&["allocate", "job", "1"]);
+    assert_eq!(third.code, 6, "{third:?}");
+    assert!(third.err.contains("refused by all 2 hosts"), "{third:?}");
+    let late = [
+        "allocate",
+        "job",
+        "1",
+        "--wait",
+        "--deadline",
+        "200ms",
+        "--json",
+    ];
+    assert_eq!(hosts[0].rows(&late)[0]["reason"], json!("late"));
+
+    let rows = hosts[0].rows(&["top", "--once", "--json"]);
+    let of = |host: &Value| {
+        let mut rows = rows.iter().filter(|row| row["host"] == *host);
+        rows.next().unwrap_or_else(|| panic!("{rows:?}"))["leases"].clone()
+    };
+    for given in [&first, &second] {
+        let leases = of(&given["host"]);
+        assert_eq!(leases["confirmed"], json!(1), "{rows:?}");
+        assert_eq!(leases["waiting"], json!(0), "{rows:?}");
+    }
+    let channel = rows.last().expect("the channel");
+    assert_eq!(
+        (&channel["channel"], &channel["hosts"]),
+        (&json!("cluster"), &json!(2))
+    );
+    let text = hosts[0].cluster(&["top", "--once"]).out;
+    assert!(
+        text.contains("10.80.0.2") && text.contains("GAPS"),
+        "{text}"
+    );
+
+    for given in [&first, &second] {
+        let (host, id) = (
+            given["host"].as_str().expect("a host"),
+            given["id"].to_string(),
+        );
+        let released = hosts[0].cluster(&["release", host, &id]);
+        assert_eq!(released.code, 0, "{released:?}");
+    }
+    let other = hosts[0].cluster(&["release", "0000:02-00-00-00-00-09", "7"]);
+    assert_eq!(other.code, 5, "{other:?}");
+
+    // A manager that was killed is silent, and is not asked; when it is back, it is.
+    hosts[1].manager.as_mut().expect("it runs").kill(PATIENCE);
+    hosts[0].wait_for_hosts(1);
+    let given = hosts[0].rows(&["allocate", "job", "1", "--json"]).remove(0);
+    assert_eq!(given["asked"].as_array().map(Vec::len), Some(1), "{given}");
+    hosts[1].serve();
+    hosts[0].wait_for_hosts(2);
+    let given = hosts[0].rows(&["allocate", "job", "1", "--json"]).remove(0);
+    assert_eq!(given["granted"], json!(true), "{given}");
+}
