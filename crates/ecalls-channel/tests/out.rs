@@ -178,6 +178,51 @@ fn without_accept_those_that_are_not_rejected_get_it_and_best_accepts() {
     assert_eq!(stage.chosen(5), [1, 1]);
 }
 
+/// A recipe, which accepts so many instead of `many` of its two sinks.
+fn recipe(name: &str, many: u32) -> String {
+    let path = format!("{}/../../examples/ecode/{name}", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(path).expect("a recipe");
+    let best = format!("best({many},");
+    assert!(text.contains(&best));
+    text.replace(&best, "best(1,")
+}
+
+#[test]
+fn recipes_balance_by_load_or_at_random_and_send_nothing_to_the_silent() {
+    let Some(mut stage) = Stage::set("recipes") else {
+        return;
+    };
+    // As managers tell, but for the numbers: `busy` is what `tell` tells.
+    let names = "waiting memory_mib net_kib busy disk_kib cpu_free job_free address";
+    let names: Vec<&str> = names.split(' ').collect();
+    let least_busy = recipe("least_busy.ec", 3);
+    stage
+        .channel
+        .set_out(&least_busy, &names)
+        .expect("a filter");
+    assert_eq!(stage.chosen(0), [0, 0], "all are silent");
+    stage.tell(1, 900);
+    assert_eq!(stage.chosen(0), [0, 1], "the other one is silent");
+    stage.tell(0, 100);
+    assert_eq!(stage.chosen(0), [1, 0]);
+    stage.tell(1, 50);
+    assert_eq!(stage.chosen(0), [0, 1]);
+
+    let random_two = recipe("random_two.ec", 2);
+    stage
+        .channel
+        .set_out(&random_two, &NAMES)
+        .expect("a filter");
+    let mut sent = [0, 0];
+    for _ in 0..40 {
+        let chosen = stage.chosen(0);
+        assert_eq!(chosen[0] + chosen[1], 1);
+        sent = [sent[0] + chosen[0], sent[1] + chosen[1]];
+    }
+    assert!(sent[0] > 5 && sent[1] > 5, "{sent:?}");
+    assert_eq!(stage.stat().out.failed, 0);
+}
+
 #[test]
 fn a_filter_that_is_replaced_keeps_its_variables() {
     let Some(mut stage) = Stage::set("kept") else {
