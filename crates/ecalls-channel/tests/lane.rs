@@ -24,10 +24,7 @@ use ecalls_channel::source::{LaneStat, channels};
 use ecalls_channel::{Channel, Publisher};
 use ecalls_kernel::lane::HostedLane;
 use ecalls_kernel::owner::Owner;
-use harness::{PATIENCE, QUIET, core, own_network, wait_until};
-
-const FORMAT: &str = "u64 value";
-const OTHER: u64 = 0x0200_0000_0007;
+use harness::{FORMAT, OTHER, PATIENCE, QUIET, core, origin_of, own_network, stat_of, wait_until};
 
 /// A channel on the loopback interface, and a reader of its events.
 struct Stage {
@@ -62,13 +59,7 @@ impl Stage {
     }
 
     fn origin(&self, sequence: u64) -> Origin {
-        Origin {
-            channel: text_id(&self.name),
-            format: text_id(FORMAT),
-            host: OTHER,
-            epoch: 1000,
-            sequence,
-        }
+        origin_of(&self.name, sequence)
     }
 
     /// A good frame of another host, whose data is its number.
@@ -88,9 +79,7 @@ impl Stage {
     }
 
     fn stat(&self) -> LaneStat {
-        let (all, ..) = channels(&self.ecalls).expect("the channels");
-        let own = all.into_iter().find(|stat| stat.name == self.name);
-        own.expect("it is open")
+        stat_of(&self.ecalls, &self.name)
     }
 
     /// The counts once so many frames have arrived.

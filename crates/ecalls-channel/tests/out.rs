@@ -16,10 +16,8 @@ use ecalls_abi::sink::{LaneOut, REMOTE_FULL};
 use ecalls_abi::wire::{WIRE_PORT, text_id};
 use ecalls_channel::Channel;
 use ecalls_channel::frame::{self, Origin, Submission};
-use ecalls_channel::source::{LaneStat, channels};
-use harness::{core, own_network, wait_until};
-
-const FORMAT: &str = "u64 value";
+use ecalls_channel::source::LaneStat;
+use harness::{FORMAT, core, own_network, stat_of, wait_until};
 
 /// The number of the attribute `load` in the frames of sinks.
 const LOAD: u8 = 3;
@@ -66,9 +64,7 @@ impl Stage {
     }
 
     fn stat(&self) -> LaneStat {
-        let (all, ..) = channels(&self.ecalls).expect("the channels");
-        let own = all.into_iter().find(|stat| stat.name == self.name);
-        own.expect("it is open")
+        stat_of(&self.ecalls, &self.name)
     }
 
     /// The sink tells its load, with a frame of its own on the channel.

@@ -17,16 +17,13 @@ use ecalls_abi::lane::{
     FRAME_SIZE, FRAME_STALE, FRAME_VERSION,
 };
 use ecalls_abi::version::DATA_MAX;
-use ecalls_abi::wire::text_id;
 use ecalls_channel::frame::{self, Origin, Submission};
 use ecalls_channel::set_out;
 use ecalls_channel::source::{LaneStat, channels};
 use ecalls_kernel::lane::{HostedLane, Transport};
 use ecalls_kernel::owner::Owner;
-use harness::{PATIENCE, QUIET, core, wait_until};
+use harness::{FORMAT, OTHER, PATIENCE, QUIET, core, origin_of, stat_of, wait_until};
 
-const FORMAT: &str = "u64 value";
-const OTHER: u64 = 0x0200_0000_0007;
 const THIRD: u64 = 0x0200_0000_0008;
 
 /// What was sent, and to whom.
@@ -78,13 +75,7 @@ impl Stage {
     }
 
     fn origin(&self, sequence: u64) -> Origin {
-        Origin {
-            channel: text_id(&self.name),
-            format: text_id(FORMAT),
-            host: OTHER,
-            epoch: 1000,
-            sequence,
-        }
+        origin_of(&self.name, sequence)
     }
 
     fn frame(&self, origin: &Origin, attributes: &[(u8, u64)]) -> Vec<u8> {
@@ -97,9 +88,7 @@ impl Stage {
     }
 
     fn stat(&self) -> LaneStat {
-        let (all, ..) = channels(&self.ecalls).expect("the channels");
-        let own = all.into_iter().find(|stat| stat.name == self.name);
-        own.expect("it is open")
+        stat_of(&self.ecalls, &self.name)
     }
 
     /// A frame that must be taken, and refused for this reason only.

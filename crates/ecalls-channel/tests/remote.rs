@@ -23,11 +23,10 @@ use ecalls_abi::wire::text_id;
 use ecalls_channel::Channel;
 use ecalls_channel::frame::{self, Origin, Submission};
 use ecalls_channel::source::{LaneStat, channels};
-use harness::{core, hex, ip, judged, own_network, wait_until};
+use harness::{FORMAT, core, hex, ip, judged, own_network, stat_of, wait_until};
 use serde_json::json;
 use tap::Tap;
 
-const FORMAT: &str = "u64 value";
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// A channel on the loopback interface, and a service whose events go to its sinks.
@@ -77,9 +76,7 @@ impl Stage {
     }
 
     fn stat(&self) -> LaneStat {
-        let (all, ..) = channels(&self.ecalls).expect("the channels");
-        let own = all.into_iter().find(|stat| stat.name == self.name);
-        own.expect("it is open")
+        stat_of(&self.ecalls, &self.name)
     }
 
     /// The counts once so many events have come to `remote` and have left the buffer.

@@ -7,6 +7,9 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use ecalls::Ecalls;
+use ecalls_abi::wire::text_id;
+use ecalls_channel::frame::Origin;
+use ecalls_channel::source::{LaneStat, channels};
 use limit::Running;
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use serde_json::Value;
@@ -16,6 +19,30 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How long to wait for something that should not happen.
 pub(crate) const QUIET: Duration = Duration::from_millis(60);
+
+/// The format of a test's channel.
+pub(crate) const FORMAT: &str = "u64 value";
+
+/// Another host.
+pub(crate) const OTHER: u64 = 0x0200_0000_0007;
+
+/// What is counted of an open channel.
+pub(crate) fn stat_of(ecalls: &Ecalls, name: &str) -> LaneStat {
+    let (all, ..) = channels(ecalls).expect("the channels");
+    let own = all.into_iter().find(|stat| stat.name == name);
+    own.expect("it is open")
+}
+
+/// What the other host's frame with this number says of itself.
+pub(crate) fn origin_of(channel: &str, sequence: u64) -> Origin {
+    Origin {
+        channel: text_id(channel),
+        format: text_id(FORMAT),
+        host: OTHER,
+        epoch: 1000,
+        sequence,
+    }
+}
 
 /// The core, or None where the test may not run: without `ECALLS_TEST_ROOT`. The first one stays
 /// until the process ends: to load one anew for each test costs seconds on an emulated machine.
