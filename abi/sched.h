@@ -37,9 +37,10 @@ struct ecalls_sched_count {
 	ecalls_u64 refused;	  /* windows refused */
 	ecalls_u64 untraced;	  /* notes for which the trace's buffer had no room */
 	ecalls_u64 parked;	  /* times at which a thread began to wait for its group's quota */
+	ecalls_u64 overdue;	  /* threads that ran because they had waited for ten seconds */
 	ecalls_u64 tardiness[64]; /* of all releases */
 };
-ECALLS_STATIC_ASSERT(sizeof(struct ecalls_sched_count) == 712, "schedule count");
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_sched_count) == 720, "schedule count");
 
 /* How the scheduler treats a thread. */
 #define ECALLS_KIND_FAIR 0u	   /* fair: a plain thread, or a demoted one */

@@ -7,7 +7,7 @@
  * meanwhile, they need a hundred seconds to catch up. But the kernel ends a scheduler that lets a
  * runnable task wait for 30 s. So each CPU checks periodically whether a thread has waited for too
  * long, and runs it. That turn is charged like any other, and is at most one slice in each ten
- * seconds.
+ * seconds. Each such turn is counted (overdue).
  *
  * A thread that has had its window's service waits by its own choice, and is not checked.
  */
@@ -69,6 +69,7 @@ __noinline int wait_ends(u32 cpu, u64 now) {
 	if (!wait_plain(cpu, now) && !wait_entity(cpu, now))
 		return 0;
 	places->waits_look_ns = now + WAIT_AGAIN_NS;
+	SCHED_COUNT(cpu, overdue);
 	return 1;
 }
 

@@ -55,6 +55,8 @@ pub struct SchedCount {
     pub untraced: u64,
     /// Times at which a thread began to wait for the quota of its control group (cpu.max).
     pub parked: u64,
+    /// Threads that ran because they had waited for ten seconds: with few threads, none does.
+    pub overdue: u64,
     /// Tardiness of all, in buckets of us: two per power of two.
     pub tardiness: [u64; 64],
 }

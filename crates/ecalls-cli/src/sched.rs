@@ -68,7 +68,8 @@ Keys with --json: kernel (whether it has sched_ext), running (the scheduler's na
 (the process that holds ours, or null), and for our scheduler: policy, server_us, reserve_percent,
 period_us, slice_min_us, slack_us, ahead_us (the options of start), fair, release, window, event
 (choices by reason), kept, preempted, balanced, stolen, entered, left, full, polls, overran, slept,
-ahead, releases, tardy_p50_us, tardy_p99_us, tardy_max_us (from the release to the CPU).";
+ahead, parked, overdue (turns of threads that had waited for 10 s), releases, tardy_p50_us,
+tardy_p99_us, tardy_max_us (from the release to the CPU).";
 
 const SEEN: &str = "\
 The command lists groups, and threads that poll, have a window, read events or are in a group. LATE
@@ -149,6 +150,7 @@ struct Counts {
     slept: u64,
     ahead: u64,
     parked: u64,
+    overdue: u64,
     releases: u64,
     tardy_p50_us: u64,
     tardy_p99_us: u64,
@@ -255,6 +257,7 @@ impl Counts {
             slept: count.slept,
             ahead: count.ahead,
             parked: count.parked,
+            overdue: count.overdue,
             releases: count.releases,
             tardy_p50_us: quantile(&count.tardiness, 50),
             tardy_p99_us: quantile(&count.tardiness, 99),
@@ -305,6 +308,10 @@ fn print_counts(out: &mut Output, counts: &Counts) -> Outcome {
     out.line(format_args!(
         "parked    {} times until the next period of a control group (cpu.max)",
         counts.parked
+    ))?;
+    out.line(format_args!(
+        "overdue   {} turns of threads that had waited for 10 s",
+        counts.overdue
     ))?;
     out.line(format_args!(
         "polling   {} threads entered, {} left, {} found the table full; {} polls",

@@ -427,6 +427,7 @@ pub(crate) const STRUCTS: &[Struct] = &[
             refused,
             untraced,
             parked,
+            overdue,
             tardiness
         ]
     ),

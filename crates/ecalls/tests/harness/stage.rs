@@ -135,6 +135,8 @@ impl Stage {
             None,
             "the kernel has not thrown it out"
         );
+        let overdue = self.counts().overdue;
+        assert_eq!(overdue, 0, "threads have waited for ten seconds");
         *self.kept = Some(self.scheduler).filter(|_| self.usual);
     }
 
