@@ -36,6 +36,7 @@ use serde_json::{Value, json};
 const HOST: &str = "ECALLS_TEST_HOST";
 const HOSTS: u8 = 4;
 const SECOND: u64 = 1_000_000_000;
+const MANY: u64 = 100;
 
 /// Of interfaces that are made in this namespace. Without IPv6 there is no such file.
 const WITHOUT_IP6: &str = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
@@ -115,6 +116,7 @@ impl Member {
                     allocate(&mut client, best, true);
                 });
             }
+            ["many", ..] => many(&mut self.client, number(1)),
             ["release", ..] => {
                 let done = self.client.release(host(1), number(2), PATIENCE);
                 println!("\nreleased {}", done.expect("it answers"));
@@ -146,17 +148,45 @@ impl Member {
     }
 }
 
-/// Asks so many hosts, the best ones.
-fn allocate(client: &mut Client, best: u64, waits: bool) {
-    let allocation = client.allocate(&Wish {
+fn wish(choice: Choice, deadline: Duration, waits: bool) -> Wish {
+    Wish {
         resource: Resource::Job,
         amount: 1,
-        deadline: Duration::from_secs(5),
+        deadline,
         hold: Duration::from_secs(60),
         waits,
-        choice: Choice::Best(best as usize),
+        choice,
         here: false,
-    });
+    }
+}
+
+/// So many jobs at once, each of which waits at two hosts and is over at once when it begins.
+fn many(client: &mut Client, count: u64) {
+    for _ in 0..count {
+        client
+            .begin(&wish(Choice::Random(2), PATIENCE, true))
+            .expect("it asks");
+    }
+    let mut granted = 0;
+    // Some are being given back when the last one has been granted.
+    while granted < count || client.is_leaving() {
+        for allocation in client.poll(PATIENCE).expect("it is open") {
+            assert!(
+                matches!(allocation.outcome, Outcome::Granted { .. }),
+                "{allocation:?}"
+            );
+            assert!(allocation.address.is_some());
+            client.give_back(&allocation);
+            granted += 1;
+        }
+    }
+    println!("\ngranted {granted}");
+}
+
+/// Asks so many hosts, the best ones.
+fn allocate(client: &mut Client, best: u64, waits: bool) {
+    let choice = Choice::Best(best as usize);
+    let allocation = client.allocate(&wish(choice, Duration::from_secs(5), waits));
     let allocation = allocation.expect("the channel is open");
     let host = match allocation.outcome {
         Outcome::Granted { host, .. } => format!("{host:x}"),
@@ -393,6 +423,20 @@ impl Host {
         assert_eq!(self.lines.find("released", PATIENCE), "released true");
     }
 
+    /// One thread of it says that it has been released, the other one what it got, in any order.
+    fn release_and_get(&mut self, host: &str, id: u64) -> Value {
+        self.tell(&format!("release {host} {id}"));
+        let (mut given, mut is_released) = (Value::Null, false);
+        while given.is_null() || !is_released {
+            let line = self.lines.next(PATIENCE).expect("a line");
+            is_released |= line == "released true";
+            if line.starts_with('{') {
+                given = serde_json::from_str(&line).expect("JSON");
+            }
+        }
+        given
+    }
+
     /// Waits until exactly these hosts have told something that can be.
     fn wait_for(&mut self, hosts: &[&str]) {
         let mut expected: Vec<&str> = hosts.to_vec();
@@ -469,8 +513,7 @@ fn resources_are_found_allocated_released_and_taken_back() {
         rest.iter_mut().all(|host| host.counts().waiting == 1)
     });
     let (host, id) = got[0].clone();
-    client.release(&host, id);
-    let given: Value = serde_json::from_str(&client.lines.find("{", PATIENCE)).expect("JSON");
+    let given = client.release_and_get(&host, id);
     assert_eq!(given["host"], json!(host));
     got[0].1 = given["id"].as_u64().expect("a number");
     wait_until("it waits nowhere", || {
@@ -479,10 +522,23 @@ fn resources_are_found_allocated_released_and_taken_back() {
     let withdrawn: u64 = rest.iter_mut().map(|host| host.counts().withdrawn).sum();
     assert_eq!(withdrawn, 2);
 
-    // What is not confirmed expires: a client that is killed.
     for (host, id) in &got {
         client.release(host, *id);
     }
+
+    // Many at once: each is granted once, and nothing is left.
+    client.tell(&format!("many {MANY}"));
+    assert_eq!(
+        client.lines.find("granted", PATIENCE),
+        format!("granted {MANY}")
+    );
+    wait_until("all have been given back", || {
+        let all: Vec<Counts> = rest.iter_mut().map(Host::counts).collect();
+        all.iter()
+            .all(|one| one.waiting + one.reserved + one.confirmed == 0)
+    });
+
+    // What is not confirmed expires: a client that is killed.
     let own = rest[0].id.clone();
     rest[0].tell(&format!("reserve {own} 4712"));
     rest[0].lines.find("asked", PATIENCE);
@@ -494,7 +550,7 @@ fn resources_are_found_allocated_released_and_taken_back() {
     });
     let all: Vec<Counts> = rest.iter_mut().map(Host::counts).collect();
     let sum = |of: fn(&Counts) -> u64| -> u64 { all.iter().map(of).sum() };
-    assert_eq!(sum(|one| one.released), 4, "{all:?}");
+    assert_eq!(sum(|one| one.released), 4 + MANY, "{all:?}");
     assert_eq!(sum(|one| one.confirmed + one.stray), 0, "{all:?}");
     end(&mut hosts);
 }
@@ -543,14 +599,16 @@ fn hosts_that_fail_lie_or_forge_cost_a_client_nothing_but_time() {
     assert_eq!(given["host"], json!(ids[2]), "{given}");
     rogue.lines.find("forged", PATIENCE);
     // The honest manager's own counts show what was for others and what is no message.
-    let before = honest.counts();
-    assert_eq!((before.confirmed, before.granted), (3, 3), "{before:?}");
+    wait_until("it knows what it has granted", || {
+        let counts = honest.counts();
+        (counts.confirmed, counts.granted) == (3, 3)
+    });
 
     // The best host reserves and is killed: the next one gets the job.
     rogue.tell("grant-and-die");
     rogue.lines.find("told", PATIENCE);
     let given = client.ask("allocate 3 now");
     assert_eq!(given["host"], json!(ids[2]), "{given}");
-    assert_eq!(honest.counts().confirmed, 4);
+    wait_until("it knows that", || honest.counts().confirmed == 4);
     end(&mut hosts);
 }
