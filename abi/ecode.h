@@ -24,7 +24,14 @@
 /* argument[0]: the fuel (iterations) in the lower 32 bits, and: */
 #define ECALLS_ECODE_OUTPUT_SHIFT 32u /* bytes of its output, which replaces the event's data */
 #define ECALLS_ECODE_OUTPUT_MASK 0xffffu
+#define ECALLS_ECODE_EARLY_SHIFT 48u /* ECALLS_ECODE_EARLY_* */
+#define ECALLS_ECODE_EARLY_MASK 0x3fu
 #define ECALLS_ECODE_PLACE_SHIFT 63u /* which of its two places */
+
+/* A program that only decides, by data and by attributes of the event other than times and the id,
+ * may run before the event is complete (bpf/event/sole.h). Then it is loaded once more for the
+ * service's own tracepoint. Bits 0 to 4: the words of the data that it reads. */
+#define ECALLS_ECODE_EARLY 0x20u
 
 /* argument[1]: the latest fault of the program in use, written by the dispatcher, 0: none. Its
  * number is in the lower 32 bits, and `fault_place` above them. The host clears it when it replaces

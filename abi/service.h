@@ -33,7 +33,7 @@ struct ecalls_service {
 	ecalls_u32 slow[2];	/* what these do beside one put (subscription.plain): a filter
 				   counts 1, any other chain ECALLS_SLOW_CHAIN */
 	ecalls_u32 slow_own;	/* the same of those with scope OWN */
-	ecalls_u32 ready;	/* 1: one of the list in use has `ready` (abi/subscription.h) */
+	ecalls_u32 sole; /* 1 + the only subscription, if that has `sole`; 0: there are others */
 	ecalls_u32 list[2][ECALLS_SUBSCRIBERS_MAX]; /* indices, in order of delivery */
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_service) == 600, "service");

@@ -25,6 +25,12 @@
 #define ECALLS_SCOPE_ALL 0u /* those of all users */
 #define ECALLS_SCOPE_OWN 1u /* those whose uid is `owner_uid` */
 
+/* The short way (bpf/event/sole.h) is for a subscription with `plain`, without a deadline or a user
+ * whose rate is limited, to the events of all users. */
+#define ECALLS_SOLE_NONE 0u
+#define ECALLS_SOLE_PUT 1u    /* one put into memory */
+#define ECALLS_SOLE_FILTER 2u /* a filter before it */
+
 struct ecalls_action {
 	ecalls_u32 kind;    /* ECALLS_ACTION_* */
 	ecalls_u32 flags;   /* ECALLS_ACTION_FIXED_VALUE */
@@ -62,7 +68,8 @@ struct ecalls_subscription {
 	ecalls_u32 order;	   /* registration order; host only */
 	ecalls_u64 ended_ns;	   /* when it was taken out of its lists; host only */
 	ecalls_u32 ready;	   /* `plain`, if its only action stores into slots of use READY */
-	ecalls_u32 pad1[7];
+	ecalls_u32 sole; /* ECALLS_SOLE_*: how an event that it alone may want comes to it */
+	ecalls_u32 pad1[6];
 	struct ecalls_action action[ECALLS_ACTIONS_MAX];
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_subscription) == 512, "subscription");

@@ -157,6 +157,9 @@ struct sock_common {
 	volatile unsigned char skc_state;
 	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
+	struct {
+		s64 counter;
+	} skc_cookie;
 };
 struct bpf_local_storage;
 struct sock {

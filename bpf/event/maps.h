@@ -140,6 +140,7 @@ struct fate_notes {
 	u64 quota_ns;	 /* time of the last record about a limit, */
 	u64 filtered_ns; /* time of the last one about a handler that ended a chain, */
 	u64 said_ns;	 /* and of the last one about a handler that did so with a reason */
+	u64 tick[2];	 /* jiffies at which the short way looked at these two (sole.h) */
 };
 
 #define DIRECT_FILTERS 2

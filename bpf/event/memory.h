@@ -138,6 +138,22 @@ static __always_inline int ring_take(struct ecalls_up *head, u32 room, u32 entri
 	return result;
 }
 
+/* The entry of a ring at a position. */
+static __always_inline struct ecalls_event *ring_place(void *up, u32 capacity, u64 position) {
+	u32 element = ECALLS_UP_EVENTS + (u32)(position & (capacity - 1));
+
+	return bpf_map_lookup_elem(up, &element);
+}
+
+/* The entry that was taken is complete. */
+static __always_inline void ring_done(struct ecalls_up *head, struct ecalls_event *place,
+				      u64 position) {
+	__sync_fetch_and_add(&head->flag, 1);
+	/* A full barrier: the event is complete before its number, and the number before
+	 * `sleeping`. */
+	__sync_lock_test_and_set(&place->sequence, position + 1);
+}
+
 static __always_inline int ring_put(void *up, struct ecalls_up *head,
 				    const struct ecalls_channel *ch, const struct ecalls_event *e,
 				    u32 subscription) {
@@ -148,8 +164,7 @@ static __always_inline int ring_put(void *up, struct ecalls_up *head,
 		return MEMORY_DROPPED(ECALLS_DROP_SIZE);
 	if (ring_take(head, capacity - entries, entries, &position))
 		return MEMORY_DROPPED(ECALLS_DROP_RING_FULL);
-	u32 element = ECALLS_UP_EVENTS + (u32)(position & (capacity - 1));
-	struct ecalls_event *place = bpf_map_lookup_elem(up, &element);
+	struct ecalls_event *place = ring_place(up, capacity, position);
 	if (!place)
 		return MEMORY_DROPPED(ECALLS_DROP_CHANNEL_GONE);
 	put_words(place, e, subscription);
@@ -160,10 +175,7 @@ static __always_inline int ring_put(void *up, struct ecalls_up *head,
 		__sync_lock_test_and_set(&place->sequence, position + 1);
 		return MEMORY_DROPPED(ECALLS_DROP_SIZE);
 	}
-	__sync_fetch_and_add(&head->flag, 1);
-	/* A full barrier: the event is complete before its number, and the number before
-	 * `sleeping`. */
-	__sync_lock_test_and_set(&place->sequence, position + 1);
+	ring_done(head, place, position);
 	return MEMORY_PUT;
 }
 
@@ -263,14 +275,14 @@ static __always_inline int slots_put(void *up, struct ecalls_up *head,
 }
 
 /* Whether a reader that sleeps is to be woken for this event, which is stored. */
-static __always_inline bool wake_is_due(struct ecalls_up *head, const struct ecalls_event *e) {
+static __always_inline bool wake_is_due(struct ecalls_up *head, u64 deadline_ns) {
 	u64 at;
 
 	/* The bounds were stored before `sleeping`. */
 	order_loads();
 	at = *(volatile u64 *)&head->wake_at;
 	return !at || *(volatile u64 *)&head->flag >= at ||
-	       (e->deadline_ns && e->deadline_ns < *(volatile u64 *)&head->wake_by_ns);
+	       (deadline_ns && deadline_ns < *(volatile u64 *)&head->wake_by_ns);
 }
 
 /* Stores an event in a channel. Returns MEMORY_*. */
@@ -294,25 +306,9 @@ __noinline int memory_put(u32 channel, const struct ecalls_event *e, u32 subscri
 		result = slots_put(up, head, ch, e, subscription);
 	else
 		result = ring_put(up, head, ch, e, subscription);
-	if (result >= 0 && *(volatile u64 *)&head->sleeping && wake_is_due(head, e))
+	if (result >= 0 && *(volatile u64 *)&head->sleeping && wake_is_due(head, e->deadline_ns))
 		result |= MEMORY_ASLEEP;
 	return result;
-}
-
-/* Whether an event of this type would add nothing to an event that a channel of use READY holds,
- * and whose reader needs no wake-up. */
-__noinline int memory_is_told(u32 channel, u32 slot) {
-	u32 index = ECALLS_ID_INDEX(channel), zero = 0;
-	void *up = bpf_map_lookup_elem(&ups, &index);
-	struct ecalls_channel *ch;
-	struct ecalls_up *head;
-
-	order_loads();
-	ch = channel_active(channel);
-	head = ch && up ? bpf_map_lookup_elem(up, &zero) : 0;
-	if (!head || slot >= ch->capacity || slot >= ECALLS_SLOTS_MAX)
-		return 0;
-	return slot_is_unread(head, slot) && !*(volatile u64 *)&head->sleeping;
 }
 
 /* Wakes the reader if it sleeps. Returns true if a wake-up was sent. */

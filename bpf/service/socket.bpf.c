@@ -18,15 +18,13 @@
  * A registration ends when its user loses its row (abi/user.h): when the row belongs to another
  * user, its events are refused.
  *
- * Readiness that its only subscription has been told and that its reader has not taken is counted
- * before the event is described (ready.h).
+ * Nearly always one subscription alone wants an event: then it goes the short way (event/sole.h).
  *
  * Events describe the socket at the time of the raise; several arrivals may be read at once. The
  * end of the stream is a DATA event without bytes. `bytes`: for TCP the bytes that the reader has
  * not taken; for UDP the buffers with their overhead; not counted for local sockets (0).
  */
-#include "event/raise.h"
-#include "event/ready.h"
+#include "event/sole.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
@@ -37,6 +35,7 @@ struct {
 
 #define CONNECTION_BIT (1u << ECALLS_SOCKET_CONNECTION)
 #define SOCKET_WORDS (sizeof(struct ecalls_socket_event) / 8)
+#define INHERITED 0x100u /* of a kind: through its listener */
 
 static __always_inline bool is_tcp(const struct sock *sk) {
 	return sk->sk_protocol == IPPROTO_TCP && sk->sk_type == SOCK_STREAM;
@@ -54,9 +53,44 @@ static __always_inline u32 bytes_waiting(const struct sock *sk) {
 	return bytes && sk->sk_shutdown & RCV_SHUTDOWN ? bytes - 1 : bytes;
 }
 
-static __always_inline void addresses(struct ecalls_socket_event *e, const struct sock *sk) {
-	u16 family = sk->__sk_common.skc_family;
+/* The words of struct ecalls_socket_event. Bits of `words` name those that are wanted; the others
+ * become 0. */
+union socket_data {
+	struct ecalls_socket_event event;
+	u64 words[SOCKET_WORDS];
+};
+#define SOCKET_ALL (~0u)
+#define SOCKET_COOKIE 1u
+#define SOCKET_AMOUNT 2u
+#define SOCKET_PORTS 4u
+#define SOCKET_ADDRESS 8u
 
+/* Most sockets have their cookie, once one was asked for. */
+static __always_inline u64 cookie_of(struct sock *sk) {
+	u64 cookie = sk->__sk_common.skc_cookie.counter;
+
+	return cookie ? cookie : bpf_get_socket_cookie(sk);
+}
+
+static __always_inline void describe(u64 *words, struct sock *sk, u32 kind, bool inherited,
+				     u32 wanted) {
+	struct ecalls_socket_event *e = (void *)words;
+	u16 family;
+
+	e->cookie = wanted & SOCKET_COOKIE ? cookie_of(sk) : 0;
+	words[1] = 0;
+	words[2] = 0;
+	words[3] = 0;
+	if (wanted & SOCKET_AMOUNT) {
+		if (kind == ECALLS_SOCKET_CONNECTION)
+			e->backlog = sk->sk_ack_backlog;
+		else
+			e->bytes = bytes_waiting(sk);
+	}
+	if (!(wanted & (SOCKET_PORTS | SOCKET_ADDRESS)))
+		return;
+	family = sk->__sk_common.skc_family;
+	e->inherited = inherited;
 	e->family = family;
 	if (family != AF_INET && family != AF_INET6)
 		return;
@@ -66,14 +100,94 @@ static __always_inline void addresses(struct ecalls_socket_event *e, const struc
 		e->remote_ip4 = sk->__sk_common.skc_daddr;
 }
 
+/* The record of an event, where the filter finds it. */
+static __always_inline void socket_filter_event(const struct sole *o, struct sole_event *e,
+						struct sock *sk, bool inherited, u32 wanted) {
+	struct ecalls_event *at = &o->c->event;
+
+	at->sequence = 0;
+	sole_head(at, e, 0, 0, o->cpu, 0);
+	describe(at->data, sk, e->kind, inherited, wanted);
+	at->data[SOCKET_WORDS] = 0;
+}
+
+/* Returns 0 if the event cannot go the short way. Both ways are functions of their own, since each
+ * needs much of the stack. `kind`: with INHERITED. */
+static __noinline int socket_sole(void *ctx, struct sock *sk, struct ecalls_service *service,
+				  const struct ecalls_socket_interest *interest, u32 kind) {
+	bool inherited = kind & INHERITED;
+	struct sole_event e = {
+		.service = ECALLS_SERVICE_SOCKET,
+		.kind = kind & ~INHERITED,
+		.type = interest->type,
+		.target = interest->target,
+		.pid = interest->pid,
+		.uid = interest->uid,
+		.size = sizeof(struct ecalls_socket_event),
+	};
+	struct sole_place place;
+	struct sole_call call;
+	struct sole o;
+	int result;
+
+	if (!sole_begin(&o, service, &e))
+		return 0;
+	if (o.s->sole == ECALLS_SOLE_PUT) {
+		if (o.s->ready) {
+			result = sole_is_told(&o, e.type);
+			sole_end(&o);
+			return result;
+		}
+		if (!sole_take(&o, &e, &place)) {
+			sole_end(&o);
+			return 0;
+		}
+		describe(place.entry->data, sk, e.kind, inherited, SOCKET_ALL);
+		place.entry->data[SOCKET_WORDS] = 0;
+		sole_stored(&o, &place);
+		sole_end(&o);
+		return 1;
+	}
+	result = SOLE_MISSING;
+	if (sole_filters(&o, &call)) {
+		socket_filter_event(&o, &e, sk, inherited, call.reads);
+		result = sole_filter(ctx, &o, &call);
+	}
+	if (result == SOLE_PASSED) {
+		describe(o.c->event.data, sk, e.kind, inherited, SOCKET_ALL);
+		sole_passed(&o);
+	}
+	sole_end(&o);
+	return result != SOLE_MISSING;
+}
+
+/* The way that every event can go. */
+static __noinline int raise_socket(struct sock *sk, struct ecalls_service *service,
+				   const struct ecalls_socket_interest *interest, u32 kind) {
+	bool inherited = kind & INHERITED;
+	u64 words[SOCKET_WORDS];
+	struct raise r = {
+		.service = ECALLS_SERVICE_SOCKET,
+		.kind = kind & ~INHERITED,
+		.type = interest->type,
+		.target = interest->target,
+		.size = sizeof(struct ecalls_socket_event),
+		.pid = interest->pid,
+		.uid = interest->uid,
+		.user = interest->user,
+	};
+
+	describe(words, sk, r.kind, inherited, SOCKET_ALL);
+	if (interest->deadline_ns)
+		r.deadline_ns = bpf_ktime_get_ns() + interest->deadline_ns;
+	raise_of(service, ECALLS_SERVICE_SOCKET, &r, words, SOCKET_WORDS);
+	return 0;
+}
+
 SEC("tp_btf/sk_data_ready")
 int BPF_PROG(socket_ready, struct sock *sk) {
 	struct ecalls_socket_interest *interest;
 	struct ecalls_service *service;
-	union {
-		struct ecalls_socket_event event;
-		u64 words[SOCKET_WORDS];
-	} data = {};
 
 	/* Most of the machine's sockets have no storage: a load is cheaper than the look-up. */
 	if (!sk->sk_bpf_storage)
@@ -97,29 +211,12 @@ int BPF_PROG(socket_ready, struct sock *sk) {
 	bool inherited = !listens && interest->kinds & CONNECTION_BIT && is_tcp(sk);
 	if (!(interest->kinds >> kind & 1) || (inherited && !interest->inherit))
 		return 0;
-	struct raise r = {
-		.service = ECALLS_SERVICE_SOCKET,
-		.kind = kind,
-		.type = interest->type,
-		.target = interest->target,
-		.size = sizeof(data.event),
-		.pid = interest->pid,
-		.uid = interest->uid,
-		.user = interest->user,
-	};
-	if (ready_is_told(service, &r))
+	if (inherited)
+		kind |= INHERITED;
+	if (!interest->deadline_ns && interest->pid &&
+	    socket_sole(ctx, sk, service, interest, kind))
 		return 0;
-	data.event.cookie = bpf_get_socket_cookie(sk);
-	data.event.inherited = inherited;
-	addresses(&data.event, sk);
-	if (listens)
-		data.event.backlog = sk->sk_ack_backlog;
-	else
-		data.event.bytes = bytes_waiting(sk);
-	if (interest->deadline_ns)
-		r.deadline_ns = bpf_ktime_get_ns() + interest->deadline_ns;
-	raise_of(service, ECALLS_SERVICE_SOCKET, &r, data.words, SOCKET_WORDS);
-	return 0;
+	return raise_socket(sk, service, interest, kind);
 }
 
 char LICENSE[] SEC("license") = "GPL";

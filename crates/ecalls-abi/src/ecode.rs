@@ -12,6 +12,13 @@ pub const HANDLER_ECODE: u32 = 128;
 pub const ECODE_OUTPUT_SHIFT: u32 = 32;
 /// Mask of the output's size.
 pub const ECODE_OUTPUT_MASK: u32 = 0xffff;
+/// Shift of [`ECODE_EARLY`] with the words of the data that the program reads.
+pub const ECODE_EARLY_SHIFT: u32 = 48;
+/// Mask of the same.
+pub const ECODE_EARLY_MASK: u32 = 0x3f;
+/// The program may run before the event is complete; bits 0 to 4: the words of the data that it
+/// reads.
+pub const ECODE_EARLY: u32 = 0x20;
 /// Shift of the number of the entry, 0 or 1.
 pub const ECODE_PLACE_SHIFT: u32 = 63;
 /// Shift of the position in `argument[1]`, the latest fault. Below it: the kind of fault.
@@ -104,9 +111,10 @@ pub struct Frame {
 
 const _: () = assert!(size_of::<Frame>() == 96 + 16 * 32 + 3 * 4096, "frame");
 
-/// `argument[0]` of an action with this handler.
-pub const fn call(fuel: u32, output_bytes: u32, place: u32) -> u64 {
+/// `argument[0]` of an action with this handler. `early`: [`ECODE_EARLY`], or 0.
+pub const fn call(fuel: u32, output_bytes: u32, early: u32, place: u32) -> u64 {
     fuel as u64
+        | ((early & ECODE_EARLY_MASK) as u64) << ECODE_EARLY_SHIFT
         | ((output_bytes & ECODE_OUTPUT_MASK) as u64) << ECODE_OUTPUT_SHIFT
         | ((place & 1) as u64) << ECODE_PLACE_SHIFT
 }

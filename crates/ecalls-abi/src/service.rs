@@ -54,8 +54,9 @@ pub struct Service {
     pub slow: [u32; 2],
     /// The same of those with scope OWN.
     pub slow_own: u32,
-    /// 1: one of the list in use has [`crate::Subscription::ready`].
-    pub ready: u32,
+    /// 1 + the only subscription of the list in use, if it has [`crate::Subscription::sole`]; 0:
+    /// there are others.
+    pub sole: u32,
     /// Indices, in order of delivery.
     pub list: [[u32; SUBSCRIBERS_MAX]; 2],
 }

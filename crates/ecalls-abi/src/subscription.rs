@@ -26,6 +26,13 @@ pub const SCOPE_ALL: u32 = 0;
 /// `scope`: the events whose `uid` is the subscription's `owner_uid`.
 pub const SCOPE_OWN: u32 = 1;
 
+/// An event has no short way.
+pub const SOLE_NONE: u32 = 0;
+/// The short way of an event: one put into memory.
+pub const SOLE_PUT: u32 = 1;
+/// The short way of an event: a filter before it.
+pub const SOLE_FILTER: u32 = 2;
+
 /// `ECALLS_ACTION_*`: the kind of an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
@@ -156,8 +163,10 @@ pub struct Subscription {
     pub ended_ns: u64,
     /// `plain`, if its only action stores into slots of use READY.
     pub ready: u32,
+    /// `SOLE_*`: how an event that it alone may want comes to it.
+    pub sole: u32,
     /// Zero.
-    pub pad1: [u32; 7],
+    pub pad1: [u32; 6],
     /// The actions, in order; see [`Subscription::chain`].
     pub action: [Action; ACTIONS_MAX],
 }

@@ -8,13 +8,15 @@
 //! - [`rows`]: the names of the rows, and the sections that measure them;
 //! - [`timing`]: batches, and which statistic of them is reported;
 //! - [`start`]: a program that loads the core itself;
-//! - [`calls`], [`kernel`], [`signals`], [`readers`], [`sockets`], [`ecode`]: the sections;
+//! - [`calls`], [`kernel`], [`signals`], [`readers`], [`sockets`], [`arrivals`], [`ecode`]: the
+//!   sections;
 //! - [`server`]: what it costs a web server to be observed;
 //! - [`channel`]: events that go to other hosts;
 //! - [`sched`]: schedulers, a measurement with rows and options of its own;
 //! - [`baselines`]: eventfd, epoll and pipes, by rustix;
 //! - [`report`]: the table, or objects.
 
+mod arrivals;
 pub(crate) mod baselines;
 mod calls;
 mod channel;

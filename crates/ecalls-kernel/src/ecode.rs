@@ -97,7 +97,7 @@ impl Refusal {
 enum Kind {
     /// For BPF_PROG_TEST_RUN.
     Trial,
-    /// On the tracepoint `bpf_trigger_tp`, like all handlers.
+    /// On the tracepoint of the program that calls it: nearly always `bpf_trigger_tp`.
     Handler { tracepoint: u32 },
     /// Called by a program on a tracepoint, with the tracepoint's record (provider/meeting.rs).
     Meeting,
@@ -109,7 +109,16 @@ pub fn load_handler(
     object: &Object,
     maps: &Maps<'_>,
 ) -> Result<std::result::Result<OwnedFd, Refusal>> {
-    let tracepoint = tracepoint()?;
+    let tracepoint = DISPATCHER.id()?;
+    load(object, maps, Kind::Handler { tracepoint })
+}
+
+/// Loads a filter that the socket service's own program calls. Errors as of [`load_handler`].
+pub(crate) fn load_early(
+    object: &Object,
+    maps: &Maps<'_>,
+) -> Result<std::result::Result<OwnedFd, Refusal>> {
+    let tracepoint = SOCKET.id()?;
     load(object, maps, Kind::Handler { tracepoint })
 }
 
@@ -127,28 +136,43 @@ pub(crate) fn load_meeting(
 /// # Errors
 /// Those of the kernel.
 pub fn prepare() -> Result<()> {
-    tracepoint().map(|_| ())
+    DISPATCHER.id()?;
+    SOCKET.id().map(|_| ())
 }
 
-/// The kernel's id of `bpf_trigger_tp`; it is cached, since the lookup takes milliseconds.
-fn tracepoint() -> Result<u32> {
-    static KNOWN: OnceLock<u32> = OnceLock::new();
-    if let Some(known) = KNOWN.get() {
-        return Ok(*known);
+/// A tracepoint on which handlers are. The kernel's id of it is cached, since the lookup takes
+/// milliseconds.
+struct Tracepoint {
+    name: &'static CStr,
+    known: OnceLock<u32>,
+}
+
+static DISPATCHER: Tracepoint = Tracepoint::named(c"bpf_trigger_tp");
+static SOCKET: Tracepoint = Tracepoint::named(c"sk_data_ready");
+
+impl Tracepoint {
+    const fn named(name: &'static CStr) -> Tracepoint {
+        Tracepoint {
+            name,
+            known: OnceLock::new(),
+        }
     }
-    // SAFETY: the name is a C string; the function returns a number.
-    let id = unsafe {
-        libbpf_sys::libbpf_find_vmlinux_btf_id(
-            c"bpf_trigger_tp".as_ptr(),
-            libbpf_sys::BPF_TRACE_RAW_TP,
-        )
-    };
-    match u32::try_from(id) {
-        Ok(id) => Ok(*KNOWN.get_or_init(|| id)),
-        Err(_) => Err(Error::from_errno(
-            "finding the tracepoint of handlers",
-            i64::from(id),
-        )),
+
+    fn id(&self) -> Result<u32> {
+        if let Some(known) = self.known.get() {
+            return Ok(*known);
+        }
+        // SAFETY: the name is a C string; the function returns a number.
+        let id = unsafe {
+            libbpf_sys::libbpf_find_vmlinux_btf_id(self.name.as_ptr(), libbpf_sys::BPF_TRACE_RAW_TP)
+        };
+        match u32::try_from(id) {
+            Ok(id) => Ok(*self.known.get_or_init(|| id)),
+            Err(_) => Err(Error::from_errno(
+                "finding the tracepoint of handlers",
+                i64::from(id),
+            )),
+        }
     }
 }
 

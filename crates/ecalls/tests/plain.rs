@@ -7,7 +7,9 @@
 
 mod harness;
 
-use std::io::Write;
+use std::collections::HashSet;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -15,7 +17,7 @@ use std::time::Duration;
 
 use ecalls::socket::Interest;
 use ecalls::{Channel, DropReason, Ecalls, Event, SlotUse, Subscription};
-use ecalls_abi::service::{SERVICE_CORE, SERVICE_SOCKET, SubscriptionCount};
+use ecalls_abi::service::{SERVICE_CORE, SERVICE_SOCKET, SocketEvent, SubscriptionCount};
 use ecalls_kernel::measure::{self, Measure};
 use harness::{PATIENCE, assert_comes_to_rest, assert_subscription_adds_up, core};
 use libbpf_rs::query::ProgInfoIter;
@@ -37,20 +39,27 @@ fn is_pinned() -> bool {
     ProgInfoIter::default().any(|info| info.name == "pinned")
 }
 
-/// Raises events with the values from 0 on. Returns how often the dispatcher's program ran.
-fn raise(ecalls: &Ecalls, measure: Measure) -> u64 {
+/// How often the dispatcher's program runs meanwhile.
+fn runs_in(work: impl FnOnce()) -> u64 {
     let runs = || -> u64 {
         let all = ProgInfoIter::default().filter(|info| info.name == "deliver");
         all.map(|info| info.run_cnt).sum()
     };
     let _counting = ecalls_kernel::enable_statistics().expect("root can");
     let before = runs();
-    let done = measure::raise(ecalls.core().expect("hosted here"), &measure);
-    assert_eq!(
-        done.expect("a program that runs").done,
-        u64::from(measure.n)
-    );
+    work();
     runs() - before
+}
+
+/// Raises events with the values from 0 on. Returns how often the dispatcher's program ran.
+fn raise(ecalls: &Ecalls, measure: Measure) -> u64 {
+    runs_in(|| {
+        let done = measure::raise(ecalls.core().expect("hosted here"), &measure);
+        assert_eq!(
+            done.expect("a program that runs").done,
+            u64::from(measure.n)
+        );
+    })
 }
 
 fn some() -> Measure {
@@ -167,6 +176,160 @@ fn readiness_that_was_not_taken_is_counted_and_not_told_again() {
     round(3);
     assert_eq!(untold() - before, 18);
     assert_eq!(std::iter::from_fn(|| ring.try_recv()).count(), 10);
+    assert_comes_to_rest(&ecalls, SERVICE_SOCKET);
+}
+
+/// A socket at which bytes arrive one by one, and are read after each five: 1 to 5 wait, 1 to 5,
+/// ... (Many that are not read arrive together in the end.)
+struct Arrivals {
+    here: TcpStream,
+    there: TcpStream,
+}
+
+impl Arrivals {
+    fn watched_by(ecalls: &Ecalls) -> Arrivals {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+        let address = listener.local_addr().expect("its address");
+        let there = TcpStream::connect(address).expect("a connection");
+        there.set_nodelay(true).expect("an option");
+        let (here, _) = listener.accept().expect("the connection");
+        let interest = Interest::default().slot_type(9);
+        ecalls.watch_socket(&here, &interest).expect("registered");
+        Arrivals { here, there }
+    }
+
+    /// So many arrive. Returns how often the dispatcher's program ran.
+    fn some(&mut self, bytes: usize) -> u64 {
+        runs_in(|| {
+            for some in vec![b'x'; bytes].chunks_mut(5) {
+                for byte in &*some {
+                    self.there.write_all(&[*byte]).expect("sent");
+                }
+                self.here.read_exact(some).expect("read");
+            }
+        })
+    }
+}
+
+fn to_ring(ecalls: &Ecalls, text: Option<&str>) -> (Subscription, Channel) {
+    let channel = ecalls.channel().open().expect("a ring");
+    let mut builder = ecalls.subscribe("socket").expect("the service");
+    if let Some(text) = text {
+        builder = builder.ecode(text);
+    }
+    let subscription = builder.memory(&channel).install().expect("a subscription");
+    (subscription, channel)
+}
+
+fn taken(channel: &mut Channel) -> Vec<Event> {
+    std::iter::from_fn(|| channel.try_recv()).collect()
+}
+
+#[test]
+fn event_of_a_socket_is_the_same_on_the_short_way_and_on_the_long_one() {
+    let Some((ecalls, _turn)) = turn() else {
+        return;
+    };
+    let mut arrivals = Arrivals::watched_by(&ecalls);
+    let texts = [None, Some("bytes > 0"), Some("event.time > 0")];
+    let mut seen = Vec::new();
+    for text in texts {
+        for others in 0..2 {
+            let (subscription, mut ring) = to_ring(&ecalls, text);
+            let others: Vec<_> = (0..others).map(|_| to_ring(&ecalls, None)).collect();
+            let from_ns = ecalls::now_ns();
+            arrivals.some(3);
+            let events = taken(&mut ring);
+            let ids: HashSet<u64> = events.iter().map(|event| event.id).collect();
+            assert_eq!(ids.len(), 3, "{text:?}: {events:?}");
+            for event in &events {
+                assert!((from_ns..=ecalls::now_ns()).contains(&event.raise_ns));
+                assert_eq!(event.subscription, subscription.id().raw());
+            }
+            seen.push(events.iter().map(without_identity).collect::<Vec<_>>());
+            assert_eq!(count(&subscription).delivered, 3);
+            drop(others);
+        }
+    }
+    let bytes: Vec<u32> = seen[0].iter().map(|(_, data)| data.bytes).collect();
+    assert_eq!(bytes, [1, 2, 3]);
+    assert!(seen.iter().all(|events| *events == seen[0]), "{seen:?}");
+    assert_comes_to_rest(&ecalls, SERVICE_SOCKET);
+}
+
+/// The record without what differs from one raise to the next, and the data.
+fn without_identity(event: &Event) -> (ecalls_abi::Event, SocketEvent) {
+    let record = ecalls_abi::Event {
+        id: 0,
+        sequence: 0,
+        raise_ns: 0,
+        cpu: 0,
+        subscription: 0,
+        ..**event
+    };
+    (record, event.data_as().expect("a socket event"))
+}
+
+#[test]
+fn filter_that_only_decides_runs_without_the_dispatcher() {
+    let Some((ecalls, _turn)) = turn() else {
+        return;
+    };
+    let mut arrivals = Arrivals::watched_by(&ecalls);
+    let (subscription, mut ring) = to_ring(&ecalls, Some("bytes % 5 == 0"));
+    assert_eq!(arrivals.some(100), 0);
+    let counts = count(&subscription);
+    assert_eq!((counts.offered, counts.handlers), (100, 100));
+    assert_eq!((counts.delivered, counts.filtered), (20, 80));
+    assert_eq!(ring.lost().filtered, 80);
+    let bytes = |event: Event| event.data_as::<SocketEvent>().expect("one").bytes;
+    let passed: Vec<u32> = taken(&mut ring).into_iter().map(bytes).collect();
+    assert_eq!(passed, [5; 20]);
+    // Another text takes its place, and keeps its state; one that needs the time, too.
+    let replace = |text: &str| subscription.replace_ecode(text).expect("a text");
+    replace("static long n; return ++n % 2 == 0;");
+    assert_eq!(arrivals.some(10), 0);
+    assert_eq!(taken(&mut ring).len(), 5);
+    replace("static long n; return event.time && ++n % 2 == 0;");
+    assert_eq!(arrivals.some(11), 11);
+    replace("static long n; return n;");
+    assert_eq!(arrivals.some(1), 0);
+    assert_eq!(taken(&mut ring).len(), 5 + 1);
+    // A fault loses no event.
+    let failed = count(&subscription).failed;
+    replace("static long few[4]; return few[bytes + 4];");
+    assert_eq!(arrivals.some(10), 0);
+    assert_eq!(taken(&mut ring).len(), 10);
+    assert_eq!(count(&subscription).failed - failed, 10);
+    assert_eq!(subscription.faults().expect("read").len(), 1);
+    replace("drop(3); return 1;");
+    assert_eq!(arrivals.some(10), 0);
+    assert_eq!(taken(&mut ring).len(), 0);
+    assert_comes_to_rest(&ecalls, SERVICE_SOCKET);
+}
+
+#[test]
+fn full_ring_on_the_short_way_drops_and_counts() {
+    let Some((ecalls, _turn)) = turn() else {
+        return;
+    };
+    let mut arrivals = Arrivals::watched_by(&ecalls);
+    for text in [None, Some("bytes > 0")] {
+        let mut ring = ecalls.channel().ring(64).open().expect("a ring");
+        let mut builder = ecalls.subscribe("socket").expect("the service");
+        if let Some(text) = text {
+            builder = builder.ecode(text);
+        }
+        let subscription = builder.memory(&ring).install().expect("a subscription");
+        arrivals.some(100);
+        assert_eq!(taken(&mut ring).len(), 64);
+        let counts = count(&subscription);
+        assert_eq!((counts.offered, counts.delivered), (100, 64), "{counts:?}");
+        assert_eq!(counts.dropped(DropReason::RingFull), 36);
+        assert_eq!(ring.lost().dropped(DropReason::RingFull), 36);
+        arrivals.some(1);
+        assert_eq!(taken(&mut ring).len(), 1);
+    }
     assert_comes_to_rest(&ecalls, SERVICE_SOCKET);
 }
 

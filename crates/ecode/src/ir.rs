@@ -15,6 +15,7 @@
 //! to its size and inside the region.
 
 pub mod counting;
+pub mod early;
 pub mod facts;
 mod invariant;
 pub mod print;

@@ -4,8 +4,8 @@ use super::timing::Value;
 use ecalls_cli::arguments::What;
 
 use super::{
-    Bench, baselines, calls, channel, ecode, kernel, readers, server, signals, sizes, sockets,
-    start,
+    Bench, arrivals, baselines, calls, channel, ecode, kernel, readers, server, signals, sizes,
+    sockets, start,
 };
 use crate::exit::Failure;
 
@@ -123,6 +123,17 @@ const SECTIONS: &[Section] = &[
         ],
         slow: false,
         measure: sizes::measure,
+    },
+    Section {
+        rows: &[
+            "arrival_bare",
+            "arrival_memory",
+            "arrival_filter",
+            "arrival_field",
+            "arrival_told",
+        ],
+        slow: false,
+        measure: arrivals::measure,
     },
 ];
 

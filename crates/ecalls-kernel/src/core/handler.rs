@@ -19,17 +19,19 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use ::ecode::bpf::Object;
 use ::ecode::ir::State;
 use ecalls_abi::channel::STATE_DEAD;
 use ecalls_abi::ecode::{HANDLER_ECODE, call};
-use ecalls_abi::subscription::{ACTION_HANDLER, ACTION_THREAD, Action, Subscription};
+use ecalls_abi::service::SERVICE_SOCKET;
+use ecalls_abi::subscription::{ACTION_HANDLER, ACTION_THREAD, Action, SOLE_FILTER, Subscription};
 use ecalls_abi::version::{ACTIONS_MAX, SUBSCRIPTIONS_MAX};
 use libbpf_rs::{MapCore, MapFlags};
 
-pub use self::compiled::{Handler, Parts, asks};
+pub use self::compiled::{Handler, Parts, asks, early_word};
 pub(crate) use self::variables::{STATE_NAME, Variables, take_over};
 use crate::core::Core;
-use crate::ecode::{Maps, load_handler};
+use crate::ecode::{Maps, Refusal, load_early, load_handler};
 use crate::error::{Error, Result};
 use crate::kernel::link::Link;
 use crate::kernel::objects::Role;
@@ -47,6 +49,8 @@ pub(crate) struct Handlers {
     running: Vec<Running>,
     /// The program that executes their effects, while one of them requests some.
     effects: Vec<Link>,
+    /// Whether the first handler is a filter that may run early.
+    may_be_early: bool,
 }
 
 /// The handler of one action.
@@ -55,6 +59,8 @@ struct Running {
     action: u32,
     /// Which of the two entries has its program.
     place: u32,
+    /// The word by which it is called.
+    call: u64,
     /// When the program was put there.
     since_ns: u64,
     state: State,
@@ -72,17 +78,22 @@ impl Handlers {
         handlers: &[(usize, Handler)],
     ) -> Result<Handlers> {
         clear(core, index, previous);
-        let mut all = Handlers::default();
+        let mut all = Handlers {
+            may_be_early: is_early_place(row),
+            ..Handlers::default()
+        };
         for (action, handler) in handlers {
             let number = u32::try_from(*action).expect("a small number");
             match all.start(core, index, number, 0, handler, None) {
-                Ok(running) => all.running.push(running),
+                Ok(running) => {
+                    row.action[*action].argument = [running.call, 0, 0];
+                    all.running.push(running);
+                }
                 Err(error) => {
                     clear(core, index, row);
                     return Err(error);
                 }
             }
-            row.action[*action].argument = [call(handler.fuel, handler.output_bytes, 0), 0, 0];
         }
         Ok(all)
     }
@@ -111,10 +122,9 @@ impl Handlers {
             + action * size_of::<Action>()
             + offset_of!(Action, argument);
         let table = core.mapped_subscriptions()?;
-        table.word(index, argument).store(
-            call(handler.fuel, handler.output_bytes, place),
-            Ordering::Release,
-        );
+        table
+            .word(index, argument)
+            .store(running.call, Ordering::Release);
         let fault = argument + size_of::<u64>();
         table.word(index, fault).store(0, Ordering::Release);
         self.running[at] = running;
@@ -135,14 +145,19 @@ impl Handlers {
             self.effects = core.attached(Role::Effects)?;
         }
         let memory = take_over(&handler.state, kept)?;
-        let program = load(core, handler, memory.as_deref(), None)?;
-        let key = place_of(index, action, place).to_ne_bytes();
-        core.map("ecodes")?
-            .update(&key, &program.as_raw_fd().to_ne_bytes(), MapFlags::ANY)
-            .map_err(|error| Error::from_bpf("putting a handler into its place", &error))?;
+        let variables = memory.as_deref();
+        let program = load(core, handler, variables, None)?;
+        put(core, "ecodes", place_of(index, action, place), &program)?;
+        // A kernel that refuses the second program has the first one.
+        let early = match self.may_be_early && handler.early != 0 {
+            true => place_early(core, index, place, handler, variables).is_ok(),
+            false => false,
+        };
+        let early = if early { handler.early } else { 0 };
         Ok(Running {
             action,
             place,
+            call: call(handler.fuel, handler.output_bytes, early, place),
             since_ns: sys::now_ns(),
             state: handler.state.clone(),
             memory,
@@ -155,12 +170,55 @@ fn place_of(index: u32, action: u32, place: u32) -> u32 {
     2 * (index * ACTIONS_MAX as u32 + action) + place
 }
 
+/// Whether the handlers of a row are one filter of a service whose program calls some early.
+fn is_early_place(row: &Subscription) -> bool {
+    row.service == SERVICE_SOCKET && row.sole == SOLE_FILTER
+}
+
+/// Loads a filter once more, for the service's own program, and puts it into its place there.
+fn place_early(
+    core: &Core,
+    index: u32,
+    place: u32,
+    handler: &Handler,
+    memory: Option<&Variables>,
+) -> Result<()> {
+    let program = load_by(core, handler, memory, None, load_early)?;
+    put(core, EARLY, 2 * index + place, &program)
+}
+
+/// The map of filters that run early.
+const EARLY: &str = "early_filters";
+
+fn put(core: &Core, map: &'static str, key: u32, program: &OwnedFd) -> Result<()> {
+    core.map(map)?
+        .update(
+            &key.to_ne_bytes(),
+            &program.as_raw_fd().to_ne_bytes(),
+            MapFlags::ANY,
+        )
+        .map_err(|error| Error::from_bpf("putting a handler into its place", &error))
+}
+
 /// Loads a handler. `sinks`: the table of those that it chooses among.
 pub(crate) fn load(
     core: &Core,
     handler: &Handler,
     memory: Option<&Variables>,
     sinks: Option<BorrowedFd<'_>>,
+) -> Result<OwnedFd> {
+    load_by(core, handler, memory, sinks, load_handler)
+}
+
+/// `load_handler` or `load_early`.
+type Loader = fn(&Object, &Maps<'_>) -> Result<std::result::Result<OwnedFd, Refusal>>;
+
+fn load_by(
+    core: &Core,
+    handler: &Handler,
+    memory: Option<&Variables>,
+    sinks: Option<BorrowedFd<'_>>,
+    loader: Loader,
 ) -> Result<OwnedFd> {
     let maps = Maps {
         frame: core.map("frames")?.as_fd(),
@@ -174,8 +232,7 @@ pub(crate) fn load(
         given: format!("{}, checked only", handler.source.name),
         expected: "one with its program: the daemon alone compiles texts for others",
     })?;
-    load_handler(object, &maps)?
-        .map_err(|refusal| Error::Ecode(refusal.render(object, &handler.source)))
+    loader(object, &maps)?.map_err(|refusal| Error::Ecode(refusal.render(object, &handler.source)))
 }
 
 /// Empties the entries of a row's handlers.
@@ -189,6 +246,12 @@ pub(crate) fn clear(core: &Core, index: u32, row: &Subscription) {
             // An empty entry is no error.
             let _ = places.delete(&place_of(index, action, place).to_ne_bytes());
         }
+    }
+    let Some(places) = is_early_place(row).then(|| core.map(EARLY).ok()).flatten() else {
+        return;
+    };
+    for place in 0..2 {
+        let _ = places.delete(&(2 * index + place).to_ne_bytes());
     }
 }
 

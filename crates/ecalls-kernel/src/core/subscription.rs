@@ -14,7 +14,8 @@ use ecalls_abi::ecode::HANDLER_ECODE;
 use ecalls_abi::handler::HANDLER_REMOTE;
 use ecalls_abi::service::{SERVICE_TIMER, SLOW_CHAIN, Service};
 use ecalls_abi::subscription::{
-    ACTION_HANDLER, ACTION_MEMORY, ACTION_SIGNAL, ACTION_THREAD, ACTION_USER, Action, Subscription,
+    ACTION_HANDLER, ACTION_MEMORY, ACTION_SIGNAL, ACTION_THREAD, ACTION_USER, Action, SOLE_FILTER,
+    SOLE_NONE, SOLE_PUT, Subscription,
 };
 use ecalls_abi::version::{ACTIONS_MAX, CHANNELS_MAX, SUBSCRIBERS_MAX, SUBSCRIPTIONS_MAX};
 use zerocopy::FromZeros;
@@ -189,6 +190,7 @@ fn install_locked(
         .ok_or(Error::Closed("a subscription id"))?;
     let mut row = new_row(id, owner, request, receiver);
     row.ready = ready_of(&core, &row)?;
+    row.sole = sole_of(&row);
     row.order = place_of(&core, &row, &service)?;
     let handlers = Handlers::place(&core, &mut row, index, &previous, handlers)?;
     let links = match activate(&core, request, &mut row, index) {
@@ -220,6 +222,16 @@ fn ready_of(core: &Core, row: &Subscription) -> Result<u32> {
         && channel.layout == Layout::Slots.raw()
         && channel.slot_use == SlotUse::Ready.raw();
     Ok(if told { row.plain } else { 0 })
+}
+
+/// How an event that this subscription alone may want comes to it.
+fn sole_of(row: &Subscription) -> u32 {
+    let short = row.plain != 0 && row.user == 0 && row.deadline_ns == 0 && !audience::holds(row);
+    match row.actions {
+        1 if short => SOLE_PUT,
+        2 if short => SOLE_FILTER,
+        _ => SOLE_NONE,
+    }
 }
 
 /// Activates a complete row, and returns its attachments.
@@ -463,7 +475,10 @@ pub(crate) fn publish(core: &Core, index: u32) -> Result<()> {
         .filter(|ns| *ns != 0)
         .min()
         .unwrap_or(0);
-    service.ready = rows.iter().any(|(_, row)| row.ready != 0).into();
+    service.sole = match &rows[..] {
+        [(at, row)] if row.sole != SOLE_NONE => at + 1,
+        _ => 0,
+    };
     core.write_service(index, &service, unused)?;
     bury(core, index, &service)
 }

@@ -316,6 +316,7 @@ pub const MAPS: &[&str] = &[
     "lane_rings",
     "lane_filters",
     "lane_tables",
+    "early_filters",
 ];
 
 /// The maps that only one part has, and that part.
@@ -323,6 +324,7 @@ pub const PART_MAPS: &[(&str, &str)] = &[
     ("pumps", "thread"),
     ("signal_works", "signal_task"),
     ("socket_interest", "socket"),
+    ("early_filters", "socket"),
     ("sched_waits", "sched"),
     ("switch_owners", "downcall_switch"),
     ("net_told", "net"),

@@ -227,11 +227,13 @@ impl Made {
             fuel,
             output_bytes,
             effects,
+            early,
         } = &self.parts;
         out.text(&self.output);
         out.number(*fuel);
         out.number(*output_bytes);
         out.number(u32::from(*effects));
+        out.number(*early);
         out.number(object.stack);
         out.number(object.input_bytes);
         out.size(object.maps.len());
@@ -257,6 +259,7 @@ impl Made {
     fn read(from: &mut Reader<'_>) -> Option<Made> {
         let output = from.text().filter(|text| text.len() <= cap::FORMAT_BYTES)?;
         let (fuel, output_bytes, effects) = (from.number()?, from.number()?, from.flag()?);
+        let early = from.number()?;
         let (stack, input_bytes) = (from.number()?, from.number()?);
         let maps = from.list(|from| {
             let instruction = from.number()?;
@@ -292,6 +295,7 @@ impl Made {
                 fuel,
                 output_bytes,
                 effects,
+                early,
             },
             output,
         })
@@ -342,6 +346,7 @@ mod tests {
                 fuel: 64,
                 output_bytes: 8,
                 effects: true,
+                early: 0x23,
             },
             output: "u64 a".to_owned(),
         }

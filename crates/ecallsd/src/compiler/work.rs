@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use ecalls_abi::version::DATA_MAX;
 use ecalls_kernel::confined;
 use ecalls_kernel::environment::of_parts;
-use ecalls_kernel::handler::{Parts, asks};
+use ecalls_kernel::handler::{Parts, asks, early_word};
 use ecode::bpf::Options;
 use ecode::data_format::output_format;
 use ecode::lexer::{TokenKind, lex};
@@ -98,6 +98,7 @@ fn made(job: &Job) -> Result<Box<Made>, String> {
         },
         output_bytes: program.output,
         effects: asks(&program.body),
+        early: early_word(&program),
         state: program.state,
     };
     cap::check(&parts).map_err(wrong)?;

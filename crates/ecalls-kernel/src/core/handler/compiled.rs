@@ -7,7 +7,7 @@ use ::ecode::frame::at;
 use ::ecode::ir::{Instruction, Op, Program, State};
 use ::ecode::limits;
 use ::ecode::source::Source;
-use ecalls_abi::ecode::Frame;
+use ecalls_abi::ecode::{ECODE_EARLY, Frame};
 use ecalls_abi::version::DATA_MAX;
 
 use crate::error::{Error, Result};
@@ -42,6 +42,8 @@ pub struct Handler {
     pub(crate) fuel: u32,
     pub(crate) output_bytes: u32,
     pub(crate) effects: bool,
+    /// [`ECODE_EARLY`] and the words of the data that it reads, if it can decide early; else 0.
+    pub(crate) early: u32,
     /// Whether it accepts sinks.
     pub(crate) accepts: bool,
     pub(super) source: Source,
@@ -61,6 +63,8 @@ pub struct Parts {
     pub output_bytes: u32,
     /// Whether it requests effects.
     pub effects: bool,
+    /// As [`early_word`] returns it.
+    pub early: u32,
 }
 
 impl Handler {
@@ -91,6 +95,7 @@ impl Handler {
             fuel: program.fuel.max(1),
             output_bytes: program.output,
             effects: asks(&program.body),
+            early: early_word(program),
             accepts: program.accepts,
             source,
             attributes: Vec::new(),
@@ -135,7 +140,17 @@ impl Handler {
             let told = format!("{name}: the compiler's program is none that it can make: {why}");
             return Err(Error::Ecode(told));
         }
+        // Nothing that such a program reads is another user's: the caller of an early filter sets
+        // all data that this one says it does not read to 0. Attributes it would not set.
+        let only_decides = !parts.effects
+            && parts.output_bytes == 0
+            && parts
+                .object
+                .maps
+                .iter()
+                .all(|used| used.map != Map::Attributes);
         Ok(Handler {
+            early: if only_decides { parts.early } else { 0 },
             object: Some(parts.object),
             state: parts.state,
             fuel: parts.fuel.max(1),
@@ -155,6 +170,11 @@ impl Handler {
     pub(crate) fn attributes(&self) -> &[String] {
         &self.attributes
     }
+}
+
+/// For [`Parts::early`].
+pub fn early_word(program: &Program) -> u32 {
+    program.early().map_or(0, |words| ECODE_EARLY | words)
 }
 
 /// Whether an instruction requests an effect.
