@@ -49,6 +49,12 @@ pub struct ChannelOptions {
     /// Slots: the largest data of an event in bytes, at most ECALLS_DATA_MAX. Events with more
     /// are dropped as ECALLS_DROP_SIZE. 0: ECALLS_DATA_INLINE. A ring has no such limit.
     pub data_max: u64,
+    /// With a ring: the longest time for which ecalls_channel_recv lets events gather while it
+    /// sleeps, us. An event with a deadline before that ends its sleep at once. 0: it wakes for each
+    /// event that finds it asleep.
+    pub gather_us: u64,
+    /// With gather_us: the number of events at which it wakes, at least 1.
+    pub gather_events: u64,
 }
 
 // SAFETY: repr(C), begins with a u32, integers without padding.
@@ -57,8 +63,8 @@ unsafe impl Options for ChannelOptions {
 }
 
 const _: () = assert!(
-    size_of::<ChannelOptions>() == ChannelOptions::LEAST + 8,
-    "the second version"
+    size_of::<ChannelOptions>() == ChannelOptions::LEAST + 24,
+    "the third version"
 );
 
 /// `ecalls_channel_t`.
@@ -68,6 +74,8 @@ pub struct ChannelHandle {
     /// The event that was read last, with all of its data.
     last: Mutex<ecalls::Event>,
     pub(crate) caller: Caller,
+    /// Whether its reader lets events gather.
+    gathers: bool,
     /// Number of slots; 0 for a ring.
     slots: usize,
     /// The descriptor, which belongs to the channel in `reader`.
@@ -96,19 +104,32 @@ impl ChannelHandle {
         unsafe { BorrowedFd::borrow_raw(self.wake_fd) }
     }
 
+    /// Requests a wake-up by the next event, unless a batch is expected.
+    fn prepare_wait(&self) -> bool {
+        let mut reader = self.reader();
+        !reader.is_gathering() && reader.prepare_wait()
+    }
+
     /// The next event; sleeps until `until_ns`, or forever. `None`: the time is over.
     fn recv(&self, until_ns: Option<u64>) -> Outcome<Option<ecalls::Event>> {
-        for _ in 0..SPINS {
+        let spins = if self.gathers { 1 } else { SPINS };
+        for _ in 0..spins {
             if let Some(event) = self.reader().try_recv() {
                 return Ok(Some(event));
             }
             std::hint::spin_loop();
         }
         loop {
-            let left_ns = until_ns.map(|until| until.saturating_sub(ecalls::now_ns()));
-            if self.reader().prepare_wait() {
-                let waited = ecalls_kernel::wait_readable(self.wake(), left_ns);
+            let left_ns = |until: u64| until.saturating_sub(ecalls::now_ns());
+            if self.prepare_wait() {
+                let waited = ecalls_kernel::wait_readable(self.wake(), until_ns.map(left_ns));
                 self.reader().end_wait();
+                waited?;
+            }
+            let gathers = self.reader().prepare_gather(until_ns);
+            if let Some(by_ns) = gathers {
+                let waited = ecalls_kernel::wait_readable(self.wake(), Some(left_ns(by_ns)));
+                self.reader().end_gather();
                 waited?;
             }
             if let Some(event) = self.reader().try_recv() {
@@ -372,6 +393,10 @@ fn open(host: &HostHandle, given: &ChannelOptions) -> Outcome<ChannelHandle> {
         let text = "delay_us and ECALLS_DEFER_DELAY go together: set both or none";
         return Err(Failure::invalid(text));
     }
+    if (given.gather_us != 0) != (given.gather_events != 0) {
+        let text = "gather_us and gather_events go together: set both or none";
+        return Err(Failure::invalid(text));
+    }
     let capacity = if given.capacity == 0 {
         CAPACITY
     } else {
@@ -394,9 +419,14 @@ fn open(host: &HostHandle, given: &ChannelOptions) -> Outcome<ChannelHandle> {
     if given.keep_late != 0 {
         builder = builder.keep_late();
     }
+    if given.gather_us != 0 {
+        let events = u32::try_from(given.gather_events).unwrap_or(u32::MAX);
+        builder = builder.wake_bounds(events, Duration::from_micros(given.gather_us));
+    }
     let channel = builder.open()?;
     Ok(ChannelHandle {
         caller: channel.caller().clone(),
+        gathers: given.gather_us != 0,
         slots: match layout {
             Layout::Ring => 0,
             Layout::Slots => usize::try_from(capacity).unwrap_or(0),

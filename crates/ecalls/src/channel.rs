@@ -258,8 +258,9 @@ impl Channel {
                     .wait(until_ns.map(|until| until.saturating_sub(now_ns())))?;
                 self.end_wait();
             }
-            if let Some(bounds) = self.bounds {
-                self.gather(bounds, until_ns)?;
+            if let Some(by_ns) = self.prepare_gather(until_ns) {
+                self.handle.wait(Some(by_ns.saturating_sub(now_ns())))?;
+                self.end_gather();
             }
             if let Some(event) = self.try_recv() {
                 return Ok(Some(event));
@@ -270,22 +271,39 @@ impl Channel {
         }
     }
 
-    /// Sleeps until the bounds are reached, if an event waits or more are expected.
-    fn gather(&mut self, bounds: Bounds, until_ns: Option<u64>) -> Result<()> {
+    /// With [`ChannelBuilder::wake_bounds`], for a wait of one's own as [`Channel::recv`] does it: if
+    /// an event waits or more are expected, requests a wake-up within the bounds, and returns the
+    /// time until which to wait on [`Channel::as_fd`]; then call [`Channel::end_gather`] and read.
+    /// `None`: do not wait.
+    pub fn prepare_gather(&mut self, until_ns: Option<u64>) -> Option<u64> {
+        let bounds = self.bounds?;
         let Reader::Ring(ring) = &self.reader else {
-            return Ok(());
+            return None;
         };
         if self.gathered || ring.is_ready() {
             let delayed_ns = now_ns().saturating_add(bounds.delay_ns);
             let by_ns = until_ns.map_or(delayed_ns, |until| until.min(delayed_ns));
             if ring.may_sleep_until(bounds.events, by_ns) {
-                self.handle.wait(Some(by_ns.saturating_sub(now_ns())))?;
-                ring.sleep().cancel_sleep();
-                self.handle.clear_wake();
+                return Some(by_ns);
             }
         }
         self.gathered = ring.is_ready();
-        Ok(())
+        None
+    }
+
+    /// Ends a wait that [`Channel::prepare_gather`] has begun.
+    pub fn end_gather(&mut self) {
+        self.end_wait();
+        self.gathered = match &self.reader {
+            Reader::Ring(ring) => ring.is_ready(),
+            Reader::Slots(_) => false,
+        };
+    }
+
+    /// Whether the last batch had events, so that more are expected: then the next wait is that of
+    /// [`Channel::prepare_gather`] alone.
+    pub fn is_gathering(&self) -> bool {
+        self.gathered
     }
 
     /// Requests a wake-up before waiting on [`Channel::as_fd`] with epoll or tokio. Returns false

@@ -24,11 +24,16 @@ static void channel_options_are_checked(void) {
 		{.size = sizeof wrong[0], .defer = ECALLS_DEFER_DELAY},
 		{.size = sizeof wrong[0], .delay_us = 5},
 		{.size = sizeof wrong[0], .keep_late = 2},
+		{.size = sizeof wrong[0], .gather_us = 5},
+		{.size = sizeof wrong[0],
+		 .layout = ECALLS_LAYOUT_SLOTS,
+		 .gather_us = 5,
+		 .gather_events = 5},
 	};
 	const char *texts[] = {
-		"size",		 "layout is 2", "capacity is 100", "capacity is 1048576",
-		"slot_use is 4", "defer is 4",	"go together",	   "go together",
-		"keep_late is 2"};
+		"size",		  "layout is 2", "capacity is 100",   "capacity is 1048576",
+		"slot_use is 4",  "defer is 4",	 "go together",	      "go together",
+		"keep_late is 2", "go together", "bounds of wake-ups"};
 	struct {
 		struct ecalls_channel_options known;
 		uint64_t unknown;

@@ -79,6 +79,41 @@ static void event_passes_a_kernel_handler_and_arrives(const ecalls_service_t *se
 	ecalls_channel_close(channel);
 }
 
+static void *raise_some(void *service) {
+	usleep(50000);
+	for (uint64_t i = 0; i < 8; i++)
+		CHECK(raise_number(service, i, 0) == 1);
+	return NULL;
+}
+
+/* A reader that sleeps lets eight events gather, for which it is woken twice at most: by the first
+ * one and by the last one. Fewer come to it after a while. */
+static void events_gather_for_a_reader_that_sleeps(ecalls_service_t *service) {
+	struct ecalls_channel_options options = {
+		.size = sizeof options, .gather_us = SECOND_US / 5, .gather_events = 8};
+	ecalls_channel_t *channel = NULL;
+	struct ecalls_subscription_count counts;
+	struct ecalls_event event;
+	pthread_t other;
+
+	CHECK(ecalls_channel_open(ecalls, &options, &channel) == 0);
+	struct ecalls_subscribe_action action = {.kind = ECALLS_ACTION_MEMORY, .channel = channel};
+	ecalls_subscription_t *subscription = subscribe("c_round_trip", &action, 1);
+	CHECK(pthread_create(&other, NULL, raise_some, service) == 0);
+	for (uint64_t i = 0; i < 8; i++) {
+		CHECK(ecalls_channel_recv(channel, SECOND_US, &event) == 0);
+		CHECK(event.data[0] == i);
+	}
+	CHECK(pthread_join(other, NULL) == 0);
+	CHECK(ecalls_subscription_counts(subscription, &counts) == 0);
+	CHECK(counts.delivered == 8 && counts.wakes >= 1 && counts.wakes <= 2);
+	CHECK(raise_number(service, 8, 0) == 1);
+	CHECK(ecalls_channel_recv(channel, SECOND_US, &event) == 0);
+	CHECK(ecalls_channel_recv(channel, 1000, &event) == -ETIMEDOUT);
+	ecalls_unsubscribe(subscription);
+	ecalls_channel_close(channel);
+}
+
 /* A filter in E-code by an attribute of the channel, which changes what is behind it, and is
  * replaced. */
 static void event_passes_a_handler_in_ecode(const ecalls_service_t *service) {
@@ -341,6 +376,7 @@ int main(void) {
 		return 1;
 	}
 	event_passes_a_kernel_handler_and_arrives(service);
+	events_gather_for_a_reader_that_sleeps(service);
 	event_passes_a_handler_in_ecode(service);
 	slots_show_what_is_ready(service);
 	user_handler_decides(service);
