@@ -109,9 +109,9 @@ struct ecalls_channel_options {
 	 */
 	uint64_t data_max;
 	/*
-	 * With a ring: the longest time for which ecalls_channel_recv lets events gather while it
-	 * sleeps, us. An event with a deadline before that ends its sleep at once. 0: it wakes for each
-	 * event that finds it asleep.
+	 * With a ring: the longest time for which ecalls_channel_recv lets events gather while
+	 * it sleeps, us. An event with a deadline before that ends its sleep at once. 0: each
+	 * event that finds it asleep does.
 	 */
 	uint64_t gather_us;
 	/* With gather_us: the number of events at which it wakes, at least 1. */

@@ -49,9 +49,9 @@ pub struct ChannelOptions {
     /// Slots: the largest data of an event in bytes, at most ECALLS_DATA_MAX. Events with more
     /// are dropped as ECALLS_DROP_SIZE. 0: ECALLS_DATA_INLINE. A ring has no such limit.
     pub data_max: u64,
-    /// With a ring: the longest time for which ecalls_channel_recv lets events gather while it
-    /// sleeps, us. An event with a deadline before that ends its sleep at once. 0: it wakes for each
-    /// event that finds it asleep.
+    /// With a ring: the longest time for which ecalls_channel_recv lets events gather while
+    /// it sleeps, us. An event with a deadline before that ends its sleep at once. 0: each
+    /// event that finds it asleep does.
     pub gather_us: u64,
     /// With gather_us: the number of events at which it wakes, at least 1.
     pub gather_events: u64,

@@ -271,10 +271,10 @@ impl Channel {
         }
     }
 
-    /// With [`ChannelBuilder::wake_bounds`], for a wait of one's own as [`Channel::recv`] does it: if
-    /// an event waits or more are expected, requests a wake-up within the bounds, and returns the
-    /// time until which to wait on [`Channel::as_fd`]; then call [`Channel::end_gather`] and read.
-    /// `None`: do not wait.
+    /// With [`ChannelBuilder::wake_bounds`], for a wait of one's own as [`Channel::recv`] does it:
+    /// if an event waits or more are expected, requests a wake-up within the bounds, and returns
+    /// the time until which to wait on [`Channel::as_fd`]; then call [`Channel::end_gather`] and
+    /// read. `None`: do not wait.
     pub fn prepare_gather(&mut self, until_ns: Option<u64>) -> Option<u64> {
         let bounds = self.bounds?;
         let Reader::Ring(ring) = &self.reader else {
