@@ -136,8 +136,9 @@ pub(crate) fn load_meeting(
 /// # Errors
 /// Those of the kernel.
 pub fn prepare() -> Result<()> {
-    DISPATCHER.id()?;
-    SOCKET.id().map(|_| ())
+    // Without the socket's tracepoint no filter runs early.
+    let _ = SOCKET.id();
+    DISPATCHER.id().map(|_| ())
 }
 
 /// A tracepoint on which handlers are. The kernel's id of it is cached, since the lookup takes

@@ -184,3 +184,43 @@ pub fn asks(body: &[Instruction]) -> bool {
         matches!(op, Op::Effect { .. }) || op.bodies().any(asks)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use ::ecode::compile;
+    use ::ecode::environment::Environment;
+
+    use super::*;
+
+    /// A handler whose compiler says that it decides early, whatever it does.
+    fn said_to_be_early(text: &str) -> Handler {
+        let environment = Environment {
+            input: Some("u64 cookie; u32 bytes; u32 backlog".to_owned()),
+            attributes: vec!["limit".to_owned()],
+            ..Environment::default()
+        };
+        let source = Source::new("test.ec", text);
+        let compiled = compile(&source, &environment).expect("it compiles");
+        let parts = Parts {
+            object: compiled.object,
+            fuel: 1,
+            output_bytes: compiled.program.output,
+            effects: asks(&compiled.program.body),
+            state: compiled.program.state,
+            early: ECODE_EARLY,
+        };
+        Handler::of_untrusted(parts, source, true).expect("one of our forms")
+    }
+
+    #[test]
+    fn handler_with_attributes_requests_or_output_is_never_early() {
+        assert_eq!(said_to_be_early("return bytes > 5;").early, ECODE_EARLY);
+        for text in [
+            "return (long)bytes > attr(\"limit\");",
+            "count(1); return 1;",
+            "struct output { u64 a; }; output.a = bytes; return 1;",
+        ] {
+            assert_eq!(said_to_be_early(text).early, 0, "{text}");
+        }
+    }
+}
