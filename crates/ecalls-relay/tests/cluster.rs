@@ -77,6 +77,10 @@ impl Host {
         switch.ip(&format!("link set {port} up"));
         net.ip(&format!("addr add 10.78.0.{number}/24 dev eth"));
         net.ip("link set eth up");
+        // A relay looks for the others on the interfaces that are up when it starts.
+        wait_until("its link is up", || {
+            net.ip("link show eth").contains("state UP")
+        });
         let folder = folder(&format!("host-{number}"));
         std::fs::write(folder.join("relay.toml"), configuration).expect("it is written");
         let mut host = Host {
@@ -156,6 +160,14 @@ impl Host {
         let ended = self.ecalls(&["channel", "list", "--json"]);
         let line = ended.out.lines().next().expect("a line");
         serde_json::from_str(line).expect("JSON")
+    }
+
+    /// Waits until no host of the cluster has a channel open.
+    fn wait_for_no_channel(&self) {
+        wait_until("the channel has ended", || {
+            let list = ["channel", "list", "--cluster", "lab", "--json"];
+            self.ecalls(&list).out.is_empty()
+        });
     }
 
     /// Waits until the channel has so many sinks.
@@ -469,4 +481,50 @@ fn neither_packets_of_the_network_nor_a_stopped_relay_harm_a_reliable_channel() 
     hosts[2].kill_relay();
     drop(second);
     hosts[0].wait_for_sinks(0);
+}
+
+/// A manager of a host, which gives away so many jobs.
+fn manage(host: &Host, jobs: u32, options: &[&str]) -> Running {
+    let mut command = host.command(&ecalls());
+    command.args(["cluster", "serve", "--cluster", "lab", "--offer"]);
+    command.arg(format!("job={jobs}")).args(options);
+    let mut running = Running::start(command.stderr(Stdio::piped()));
+    running.complaints().find("manages host", PATIENCE);
+    running
+}
+
+#[test]
+fn managers_of_a_cluster_lend_each_other_jobs_over_the_lane_and_by_the_relays() {
+    let _alone = alone();
+    let Some(switch) = switch() else { return };
+    let hosts: Vec<Host> = (1..=HOSTS)
+        .map(|number| Host::start(number, &switch, CONFIGURATION))
+        .collect();
+    for options in [&[][..], &["--reliable"]] {
+        let managers: Vec<Running> = hosts
+            .iter()
+            .zip([0, 1, 1])
+            .map(|(host, jobs)| manage(host, jobs, options))
+            .collect();
+        wait_until("the others have told", || {
+            let listed = hosts[0].ecalls(&["cluster", "discover", "--json"]);
+            listed.out.lines().count() == 2
+        });
+        let allocate = ["cluster", "allocate", "job", "1", "--json"];
+        let given = [0; 2].map(|_| {
+            let ended = hosts[0].ecalls(&allocate);
+            let row: Value = serde_json::from_str(&ended.out).expect("JSON");
+            assert_eq!(row["granted"], json!(true), "{row}");
+            row
+        });
+        assert_ne!(given[0]["host"], given[1]["host"]);
+        assert_eq!(hosts[0].ecalls(&allocate).code, 6, "all is given away");
+        for row in &given {
+            let (host, id) = (row["host"].as_str().expect("a host"), row["id"].to_string());
+            let released = hosts[0].ecalls(&["cluster", "release", host, &id]);
+            assert_eq!(released.code, 0, "{released:?}");
+        }
+        drop(managers);
+        hosts[0].wait_for_no_channel();
+    }
 }
