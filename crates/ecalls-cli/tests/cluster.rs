@@ -212,6 +212,8 @@ fn jobs_of_other_hosts_are_found_allocated_and_released_by_commands() {
     let other = hosts[0].cluster(&["release", "0000:02-00-00-00-00-09", "7"]);
     assert_eq!(other.code, 5, "{other:?}");
 
+    stopped_managers_grant_nothing_for_which_nobody_waits(&hosts);
+
     // A manager that was killed is silent, and is not asked; when it is back, it is.
     hosts[1].manager.as_mut().expect("it runs").kill(PATIENCE);
     hosts[0].wait_for_hosts(1);
@@ -221,4 +223,33 @@ fn jobs_of_other_hosts_are_found_allocated_and_released_by_commands() {
     hosts[0].wait_for_hosts(2);
     let given = hosts[0].rows(&["allocate", "job", "1", "--json"]).remove(0);
     assert_eq!(given["granted"], json!(true), "{given}");
+}
+
+/// Managers that were stopped find requests whose time has passed when they go on.
+fn stopped_managers_grant_nothing_for_which_nobody_waits(hosts: &[Host]) {
+    let signal = |name: &str| {
+        for host in &hosts[1..] {
+            let pid = host.manager.as_ref().expect("it runs").id();
+            let mut kill = Command::new("kill");
+            assert_eq!(ended(kill.args([name, &pid.to_string()]), PATIENCE).code, 0);
+        }
+    };
+    let leases = || -> Vec<Value> {
+        let rows = hosts[0].rows(&["top", "--once", "--json"]);
+        let others = rows.iter().filter(|row| row["address"].is_string());
+        others.map(|row| row["leases"].clone()).collect()
+    };
+    let sum = |key: &str, all: &[Value]| -> u64 {
+        all.iter().map(|one| one[key].as_u64().unwrap_or(0)).sum()
+    };
+    let before = leases();
+    signal("-STOP");
+    let late = ["allocate", "job", "1", "--deadline", "300ms", "--json"];
+    assert_eq!(hosts[0].rows(&late)[0]["reason"], json!("late"));
+    signal("-CONT");
+    wait_until("both have found the request too late", || {
+        sum("late", &leases()) == sum("late", &before) + 2
+    });
+    let after = leases();
+    assert_eq!(sum("granted", &after), sum("granted", &before), "{after:?}");
 }
