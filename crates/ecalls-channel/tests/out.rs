@@ -174,10 +174,8 @@ fn without_accept_those_that_are_not_rejected_get_it_and_best_accepts() {
     assert_eq!(stage.chosen(5), [1, 1]);
 }
 
-/// A recipe, which accepts so many instead of `many` of its two sinks.
-fn recipe(name: &str, many: u32) -> String {
-    let path = format!("{}/../../examples/ecode/{name}", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(path).expect("a recipe");
+/// A recipe, which accepts one instead of `many` of its two sinks.
+fn recipe(text: &str, many: u32) -> String {
     let best = format!("best({many},");
     assert!(text.contains(&best));
     text.replace(&best, "best(1,")
@@ -191,7 +189,7 @@ fn recipes_balance_by_load_or_at_random_and_send_nothing_to_the_silent() {
     // As managers tell, but for the numbers: `busy` is what `tell` tells.
     let names = "waiting memory_mib net_kib busy disk_kib cpu_free job_free address";
     let names: Vec<&str> = names.split(' ').collect();
-    let least_busy = recipe("least_busy.ec", 3);
+    let least_busy = recipe(include_str!("../../../examples/ecode/least_busy.ec"), 3);
     stage
         .channel
         .set_out(&least_busy, &names)
@@ -204,7 +202,7 @@ fn recipes_balance_by_load_or_at_random_and_send_nothing_to_the_silent() {
     stage.tell(1, 50);
     assert_eq!(stage.chosen(0), [0, 1]);
 
-    let random_two = recipe("random_two.ec", 2);
+    let random_two = recipe(include_str!("../../../examples/ecode/random_two.ec"), 2);
     stage
         .channel
         .set_out(&random_two, &NAMES)

@@ -1,12 +1,11 @@
 //! `ecalls cluster` on three hosts, each a network namespace with a core of its own (an instance):
 //! managers of two give away jobs, the third one uses them. Needs root, `ip`, and a kernel with
 //! veth and bridge.
-//!
-//! The namespaces are those of processes that sleep, and end with them.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use limit::net::Net;
 use limit::{Ended, Running, ended};
 use serde_json::{Value, json};
 
@@ -22,35 +21,6 @@ fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// A network namespace.
-struct Net(Running);
-
-impl Net {
-    fn new() -> Net {
-        let mut sleeping = Command::new("unshare");
-        let net = Net(Running::start(sleeping.args(["--net", "sleep", "600"])));
-        wait_until("it has a namespace of its own", || {
-            let of = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/net")).ok();
-            let own = of("self");
-            of(&net.0.id().to_string()).is_some_and(|theirs| Some(theirs) != own)
-        });
-        net
-    }
-
-    /// A command in it.
-    fn command(&self, program: &str) -> Command {
-        let mut command = Command::new("nsenter");
-        command.arg(format!("--net=/proc/{}/ns/net", self.0.id()));
-        command.arg(program);
-        command
-    }
-
-    fn ip(&self, arguments: &str) -> bool {
-        let mut command = self.command("ip");
-        ended(command.args(arguments.split(' ')), PATIENCE).code == 0
-    }
-}
-
 struct Host {
     number: u8,
     net: Net,
@@ -59,14 +29,14 @@ struct Host {
 
 impl Host {
     fn new(number: u8, switch: &Net) -> Host {
-        let net = Net::new();
-        let (port, pid) = (format!("port{number}"), net.0.id());
-        assert!(switch.ip(&format!(
+        let net = Net::start();
+        let (port, pid) = (format!("port{number}"), net.id());
+        switch.ip(&format!(
             "link add {port} type veth peer name eth netns {pid}"
-        )));
-        assert!(switch.ip(&format!("link set {port} master bridge up")));
-        assert!(net.ip(&format!("addr add 10.80.0.{number}/24 dev eth")));
-        assert!(net.ip("link set eth up"));
+        ));
+        switch.ip(&format!("link set {port} master bridge up"));
+        net.ip(&format!("addr add 10.80.0.{number}/24 dev eth"));
+        net.ip("link set eth up");
         let mut host = Host {
             number,
             net,
@@ -137,12 +107,13 @@ fn hosts() -> Option<(Net, Vec<Host>)> {
         eprintln!("skipped: needs root and ECALLS_TEST_ROOT=1");
         return None;
     }
-    let switch = Net::new();
-    if !switch.ip("link add bridge type bridge") || !switch.ip("link add probe type veth") {
+    let switch = Net::start();
+    if !switch.accepts("link add bridge type bridge") || !switch.accepts("link add probe type veth")
+    {
         eprintln!("skipped: this kernel has no bridge or no veth");
         return None;
     }
-    assert!(switch.ip("link set bridge up"));
+    switch.ip("link set bridge up");
     let hosts: Vec<Host> = (1..=HOSTS)
         .map(|number| Host::new(number, &switch))
         .collect();

@@ -2,8 +2,6 @@
 //! channel, leaves it, is cut off or comes back is noticed by the others, and events go to those
 //! that are there. Needs root, `ip`, a kernel with veth and bridge, and the built command
 //! (target/release/ecalls).
-//!
-//! The namespaces are those of processes that sleep, and end with them.
 
 mod harness;
 
@@ -12,42 +10,11 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use harness::{PATIENCE, Process, folder, start, wait_until};
+use limit::net::Net;
 use limit::{Lines, Running, ended};
 use serde_json::{Value, json};
 
 const HOSTS: u8 = 3;
-
-/// A network namespace.
-struct Net(Running);
-
-impl Net {
-    fn new() -> Net {
-        let mut sleeping = Command::new("unshare");
-        let net = Net(Running::start(sleeping.args(["--net", "sleep", "600"])));
-        wait_until("it has a namespace of its own", || {
-            let of = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/net")).ok();
-            let own = of("self");
-            of(&net.0.id().to_string()).is_some_and(|theirs| Some(theirs) != own)
-        });
-        net.ip("link set lo up");
-        net
-    }
-
-    /// A command in it.
-    fn command(&self, program: &str) -> Command {
-        let mut command = Command::new("nsenter");
-        command.arg(format!("--net=/proc/{}/ns/net", self.0.id()));
-        command.arg(program);
-        command
-    }
-
-    fn ip(&self, arguments: &str) -> String {
-        let mut command = self.command("ip");
-        let ended = ended(command.args(arguments.split(' ')), PATIENCE);
-        assert_eq!(ended.code, 0, "ip {arguments}: {ended:?}");
-        ended.out
-    }
-}
 
 fn ecalls() -> String {
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/release/ecalls").to_owned()
@@ -68,8 +35,8 @@ struct Opener {
 
 impl Host {
     fn start(number: u8, switch: &Net, configuration: &str) -> Host {
-        let net = Net::new();
-        let (port, pid) = (format!("port{number}"), net.0.id());
+        let net = Net::start();
+        let (port, pid) = (format!("port{number}"), net.id());
         switch.ip(&format!(
             "link add {port} type veth peer name eth netns {pid}"
         ));
@@ -209,13 +176,8 @@ fn switch() -> Option<Net> {
         eprintln!("skipped: needs root and ECALLS_TEST_ROOT=1");
         return None;
     }
-    let net = Net::new();
-    let mut command = net.command("ip");
-    let made = ended(
-        command.args(["link", "add", "bridge", "type", "bridge"]),
-        PATIENCE,
-    );
-    if made.code != 0 {
+    let net = Net::start();
+    if !net.accepts("link add bridge type bridge") {
         eprintln!("skipped: this kernel has no bridge");
         return None;
     }

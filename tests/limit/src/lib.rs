@@ -4,7 +4,8 @@
 //! from loading its own; and a test that waits forever does not tell what it waits for. So a test's
 //! processes are [`Running`]: they are killed when they are dropped, and by the kernel when the
 //! thread ends that started them, for whatever reason. Every wait for them has a time limit, and a
-//! panic that names the process. [`cost`] limits the verification costs of programs.
+//! panic that names the process. [`cost`] limits the verification costs of programs;
+//! [`net`] makes network namespaces.
 
 #![allow(
     unsafe_code,
@@ -12,6 +13,7 @@
 )]
 
 pub mod cost;
+pub mod net;
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
