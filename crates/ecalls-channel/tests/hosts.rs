@@ -9,20 +9,16 @@
 
 mod harness;
 
-use std::io::{BufRead, Write};
+use std::io::BufRead;
 use std::net::IpAddr;
-use std::process::{Command, Stdio};
 
 use ecalls::{Ecalls, Raise};
 use ecalls_channel::frame::Submission;
 use ecalls_channel::source::channels;
 use ecalls_channel::{Channel, Publisher};
-use harness::{PATIENCE, ip, own_network, succeeds, wait_until};
-use limit::{Lines, Running};
+use harness::{HOST, Member, PATIENCE, ip, own_network, succeeds, wait_until};
 use serde_json::{Value, json};
 
-/// Set: this process is the host with this number.
-const HOST: &str = "ECALLS_TEST_HOST";
 const HOSTS: u8 = 4;
 const LAST: usize = HOSTS as usize - 1; // the index of the one that is cut off
 const CHANNEL: &str = "load";
@@ -165,65 +161,34 @@ fn report(ecalls: &Ecalls) -> Value {
 
 struct Host {
     number: u8,
-    running: Running,
-    lines: Lines,
-    input: std::process::ChildStdin,
-    id: String,
+    member: Member,
     /// Frames of others that have arrived there.
     fresh: u64,
 }
 
 impl Host {
-    /// Starts a host, whose interface is connected to the bridge of this thread's namespace.
     fn start(number: u8) -> Host {
-        let mut command = Command::new(std::env::current_exe().expect("this binary"));
-        command
-            .args(["--exact", "host", "--nocapture"])
-            .env(HOST, number.to_string())
-            .env("ECALLS_INSTANCE", format!("test-host-{number}"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
-        let mut running = Running::start(&mut command);
-        let mut lines = running.lines();
-        let thread = lines.find("thread ", PATIENCE);
-        let thread = thread.rsplit(' ').next().expect("its number");
-        ip(&format!(
-            "link add port{number} type veth peer name eth address {} netns {thread}",
-            hardware(number)
-        ));
-        ip(&format!("link set port{number} master bridge"));
-        ip(&format!("link set port{number} up"));
-        let mut input = running.input().expect("a pipe");
-        writeln!(input, "go").expect("it reads");
-        let ready = lines.find("ready ", PATIENCE);
-        let id = ready.rsplit(' ').next().expect("its id").to_owned();
+        let instance = format!("test-host-{number}");
         Host {
             number,
-            running,
-            lines,
-            input,
-            id,
+            member: Member::start(number, &instance, &hardware(number)),
             fresh: 0,
         }
-    }
-
-    fn tell(&mut self, line: &str) {
-        writeln!(self.input, "{line}").expect("it reads");
     }
 
     /// Waits until its link is up at both ends, or down at its own.
     fn wait_for_link(&mut self, up: bool) {
         let port = format!("-d link show port{}", self.number);
         wait_until("the link has changed", || {
-            self.tell("link");
-            self.lines.find("link ", PATIENCE).ends_with("true") == up
+            self.member.tell("link");
+            self.member.lines.find("link ", PATIENCE).ends_with("true") == up
                 && (!up || ip(&port).contains("state forwarding"))
         });
     }
 
     fn report(&mut self) -> Value {
-        self.tell("report");
-        serde_json::from_str(&self.lines.find("{", PATIENCE)).expect("JSON")
+        self.member.tell("report");
+        serde_json::from_str(&self.member.lines.find("{", PATIENCE)).expect("JSON")
     }
 }
 
@@ -233,8 +198,8 @@ impl Host {
 fn all_submit(hosts: &mut [Host], count: u64, cut: bool) {
     let hows = (0..hosts.len()).flat_map(|from| [(from, "publish"), (from, "raise")]);
     for (from, how) in hows {
-        hosts[from].tell(&format!("{how} {count}"));
-        hosts[from].lines.find("submitted", PATIENCE);
+        hosts[from].member.tell(&format!("{how} {count}"));
+        hosts[from].member.lines.find("submitted", PATIENCE);
         for to in (0..hosts.len()).filter(|to| *to != from) {
             if !cut || from.max(to) + 1 < hosts.len() {
                 hosts[to].fresh += count;
@@ -281,7 +246,7 @@ fn frames_of_every_host_are_fresh_or_missing_at_every_other() {
     all_submit(&mut hosts, AFTER, false);
     let each = BEFORE + CUT + AFTER;
     let sent = 2 * each;
-    let ids: Vec<String> = hosts.iter().map(|host| host.id.clone()).collect();
+    let ids: Vec<String> = hosts.iter().map(|host| host.member.id.clone()).collect();
     for host in &mut hosts {
         let expected = |other: u8| match other == HOSTS || host.number == HOSTS {
             true => [2 * (BEFORE + AFTER), 2 * CUT, 0, 0],
@@ -306,8 +271,8 @@ fn frames_of_every_host_are_fresh_or_missing_at_every_other() {
             json!(fresh),
             "a bridge floods what it does not know"
         );
-        host.tell("read");
-        let events = host.lines.find("events ", PATIENCE);
+        host.member.tell("read");
+        let events = host.member.lines.find("events ", PATIENCE);
         assert_eq!(
             events,
             format!("events {}", fresh + each),
@@ -324,7 +289,7 @@ fn frames_of_every_host_are_fresh_or_missing_at_every_other() {
     }
     assert_eq!(packets(HOSTS), 2 * (BEFORE + AFTER) * u64::from(HOSTS - 1));
     for host in &mut hosts {
-        host.running.kill(PATIENCE);
+        host.member.running.kill(PATIENCE);
     }
     for number in 1..=HOSTS {
         let _ = std::fs::remove_file(format!("/run/ecalls@test-host-{number}.lock"));

@@ -25,6 +25,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use zerocopy::{FromBytes, Immutable, IntoBytes, transmute};
+
 use crate::message::{Answer, Verdict, Want};
 use crate::resource::{Amounts, RESOURCES, Resource};
 
@@ -74,7 +76,8 @@ pub struct Key {
 pub const LIVES: usize = 13;
 
 /// What has become of the requests so far; `reserved`, `confirmed` and `waiting` are those of now.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
 pub struct Counts {
     /// Were refused at once.
     pub refused: u64,
@@ -124,55 +127,12 @@ pub const COUNT_NAMES: [&str; LIVES] = [
 impl Counts {
     /// All, in order.
     pub fn words(&self) -> [u64; LIVES] {
-        [
-            self.refused,
-            self.withdrawn,
-            self.late,
-            self.waiting,
-            self.granted,
-            self.reserved,
-            self.confirmed,
-            self.released,
-            self.cancelled,
-            self.expired,
-            self.lapsed,
-            self.duplicate,
-            self.stray,
-        ]
+        transmute!(*self)
     }
 
     /// The counts of these words.
     pub fn of_words(words: [u64; LIVES]) -> Counts {
-        let [
-            refused,
-            withdrawn,
-            late,
-            waiting,
-            granted,
-            reserved,
-            confirmed,
-            released,
-            cancelled,
-            expired,
-            lapsed,
-            duplicate,
-            stray,
-        ] = words;
-        Counts {
-            refused,
-            withdrawn,
-            late,
-            waiting,
-            granted,
-            reserved,
-            confirmed,
-            released,
-            cancelled,
-            expired,
-            lapsed,
-            duplicate,
-            stray,
-        }
+        transmute!(words)
     }
 
     /// Requests that arrived, without copies.

@@ -8,6 +8,8 @@
 
 use std::net::Ipv4Addr;
 
+use zerocopy::{FromBytes, Immutable, IntoBytes, transmute};
+
 use crate::lease::WAITING_MAX;
 
 /// How many attributes.
@@ -38,7 +40,8 @@ const MOST: [u64; ATTRIBUTES] = [
 ];
 
 /// A host's summary.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
 pub struct Summary {
     /// Busy share of its CPUs, in thousandths.
     pub busy: u64,
@@ -61,16 +64,7 @@ pub struct Summary {
 impl Summary {
     /// The attributes, by number.
     pub fn values(&self) -> [u64; ATTRIBUTES] {
-        [
-            self.busy,
-            self.memory_mib,
-            self.net_kib,
-            self.disk_kib,
-            self.waiting,
-            self.cpu_free,
-            self.job_free,
-            self.address,
-        ]
+        transmute!(*self)
     }
 
     /// The same as the frames of a channel carry them; beyond its range a value is the largest one.
@@ -93,26 +87,7 @@ impl Summary {
                 return Err((NAMES[at], *place));
             }
         }
-        let [
-            busy,
-            memory_mib,
-            net_kib,
-            disk_kib,
-            waiting,
-            cpu_free,
-            job_free,
-            address,
-        ] = told;
-        Ok(Summary {
-            busy,
-            memory_mib,
-            net_kib,
-            disk_kib,
-            waiting,
-            cpu_free,
-            job_free,
-            address,
-        })
+        Ok(transmute!(told))
     }
 
     /// Its address on the lane; `None`: it is reached by the relay.

@@ -10,9 +10,8 @@
 #[path = "../../ecalls-channel/tests/harness/mod.rs"]
 mod harness;
 
-use std::io::{BufRead, Write};
+use std::io::BufRead;
 use std::net::IpAddr;
-use std::process::{ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -28,12 +27,9 @@ use ecalls_cluster::message::{Answer, Body, CHANNEL, FORMAT, KINDS, Message, Ver
 use ecalls_cluster::resource::{Amounts, Resource};
 use ecalls_cluster::summary::Summary;
 use ecalls_cluster::{Client, Manager};
-use harness::{PATIENCE, ip, own_network, succeeds, wait_until};
-use limit::{Lines, Running};
+use harness::{HOST, Member as Host, PATIENCE, ip, own_network, succeeds, wait_until};
 use serde_json::{Value, json};
 
-/// Set: this process is the host with this number.
-const HOST: &str = "ECALLS_TEST_HOST";
 const HOSTS: u8 = 4;
 const SECOND: u64 = 1_000_000_000;
 const MANY: u64 = 100;
@@ -357,49 +353,13 @@ impl Rogue {
     }
 }
 
-struct Host {
-    running: Running,
-    lines: Lines,
-    input: ChildStdin,
-    id: String,
+/// Starts a host.
+fn start(number: u8) -> Host {
+    let instance = format!("test-cluster-{number}");
+    Host::start(number, &instance, &hardware(number))
 }
 
 impl Host {
-    /// Starts a host, whose interface is connected to the bridge of this thread's namespace.
-    fn start(number: u8) -> Host {
-        let mut command = Command::new(std::env::current_exe().expect("this binary"));
-        command
-            .args(["--exact", "host", "--nocapture"])
-            .env(HOST, number.to_string())
-            .env("ECALLS_INSTANCE", format!("test-cluster-{number}"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
-        let mut running = Running::start(&mut command);
-        let mut lines = running.lines();
-        let thread = lines.find("thread ", PATIENCE);
-        let thread = thread.rsplit(' ').next().expect("its number");
-        ip(&format!(
-            "link add port{number} type veth peer name eth address {} netns {thread}",
-            hardware(number)
-        ));
-        ip(&format!("link set port{number} master bridge"));
-        ip(&format!("link set port{number} up"));
-        let mut input = running.input().expect("a pipe");
-        writeln!(input, "go").expect("it reads");
-        let ready = lines.find("ready ", PATIENCE);
-        let id = ready.rsplit(' ').next().expect("its id").to_owned();
-        Host {
-            running,
-            lines,
-            input,
-            id,
-        }
-    }
-
-    fn tell(&mut self, line: &str) {
-        writeln!(self.input, "{line}").expect("it reads");
-    }
-
     fn ask(&mut self, line: &str) -> Value {
         self.tell(line);
         let first = if line == "counts" { "[" } else { "{" };
@@ -465,7 +425,7 @@ fn hosts() -> Option<(MutexGuard<'static, ()>, Vec<Host>)> {
         return None;
     }
     ip("link set bridge up");
-    Some((alone, (1..=HOSTS).map(Host::start).collect()))
+    Some((alone, (1..=HOSTS).map(start).collect()))
 }
 
 fn end(hosts: &mut [Host]) {

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
-use std::process::{Command, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use ecalls::Ecalls;
 use ecalls_abi::wire::text_id;
 use ecalls_channel::frame::Origin;
 use ecalls_channel::source::{LaneStat, channels};
-use limit::Running;
+use limit::{Lines, Running};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use serde_json::Value;
 
@@ -117,4 +117,57 @@ pub(crate) fn judged(questions: &[Value]) -> Vec<Value> {
         answers.push(serde_json::from_str(&line).expect("JSON"));
     }
     answers
+}
+
+/// Set: this process is the host with this number.
+pub(crate) const HOST: &str = "ECALLS_TEST_HOST";
+
+/// A host: this test binary again, in a namespace and with a core of its own.
+pub(crate) struct Member {
+    pub(crate) running: Running,
+    pub(crate) lines: Lines,
+    input: ChildStdin,
+    /// What it has said of itself.
+    pub(crate) id: String,
+}
+
+impl Member {
+    /// Starts a host of this instance, whose interface has this hardware address and is connected to
+    /// the bridge of this thread's namespace.
+    pub(crate) fn start(number: u8, instance: &str, hardware: &str) -> Member {
+        use std::io::Write;
+
+        let mut command = Command::new(std::env::current_exe().expect("this binary"));
+        command
+            .args(["--exact", "host", "--nocapture"])
+            .env(HOST, number.to_string())
+            .env("ECALLS_INSTANCE", instance)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut running = Running::start(&mut command);
+        let mut lines = running.lines();
+        let thread = lines.find("thread ", PATIENCE);
+        let thread = thread.rsplit(' ').next().expect("its number");
+        ip(&format!(
+            "link add port{number} type veth peer name eth address {hardware} netns {thread}"
+        ));
+        ip(&format!("link set port{number} master bridge"));
+        ip(&format!("link set port{number} up"));
+        let mut input = running.input().expect("a pipe");
+        writeln!(input, "go").expect("it reads");
+        let ready = lines.find("ready ", PATIENCE);
+        let id = ready.rsplit(' ').next().expect("its id").to_owned();
+        Member {
+            running,
+            lines,
+            input,
+            id,
+        }
+    }
+
+    pub(crate) fn tell(&mut self, line: &str) {
+        use std::io::Write;
+
+        writeln!(self.input, "{line}").expect("it reads");
+    }
 }
