@@ -132,8 +132,8 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    /// Starts a host of this instance, whose interface has this hardware address and is connected to
-    /// the bridge of this thread's namespace.
+    /// Starts a host of this instance, whose interface has this hardware address and is connected
+    /// to the bridge of this thread's namespace.
     pub(crate) fn start(number: u8, instance: &str, hardware: &str) -> Member {
         use std::io::Write;
 
