@@ -59,6 +59,8 @@ pub enum Happening {
     Answered(u64),
     /// A host that the review has found.
     Seen(u64, Host),
+    /// There are hosts that it has not found: the time for it has passed.
+    Unseen(u64),
     /// It has ended.
     Reviewed(u64),
 }
@@ -66,7 +68,10 @@ pub enum Happening {
 impl Happening {
     /// Those that someone waits for: there is one for each request of the main loop.
     fn ends(&self) -> bool {
-        matches!(self, Happening::Answered(_) | Happening::Reviewed(_))
+        matches!(
+            self,
+            Happening::Answered(_) | Happening::Unseen(_) | Happening::Reviewed(_)
+        )
     }
 }
 
@@ -251,8 +256,8 @@ impl Network {
             .map_err(Error::network("asking for a channel"))
     }
 
-    /// Asks for all hosts that have the channel open: [`Happening::Seen`], at the end
-    /// [`Happening::Reviewed`].
+    /// Asks for all hosts that have the channel open: [`Happening::Seen`], [`Happening::Unseen`]
+    /// if not all could be found in time, at the end [`Happening::Reviewed`].
     ///
     /// # Errors
     /// [`Error::Network`].
@@ -264,7 +269,10 @@ impl Network {
             .get(name.tokens())
             .timeout(ANSWER_TIME)
             .callback(move |reply| {
-                let Ok(sample) = reply.result() else { return };
+                let Ok(sample) = reply.result() else {
+                    end.0.put(Happening::Unseen(number));
+                    return;
+                };
                 if let Some(host) = of.host(sample.key_expr()) {
                     end.0.put(Happening::Seen(number, host));
                 }

@@ -54,6 +54,9 @@ const SETTLE: Duration = Duration::from_secs(3);
 /// How often it asks meanwhile, if nobody answers.
 const AGAIN: Duration = Duration::from_millis(250);
 
+/// How many times as long as a review has taken there is none: with many hosts it takes long.
+const REVIEW_REST: u32 = 4;
+
 /// Reviews that a host may be missing in.
 const MISSING_MAX: u8 = 2;
 
@@ -71,16 +74,27 @@ struct Asking {
     again_at: Option<Instant>,
 }
 
+/// A look at all hosts that have a channel open.
+#[derive(Debug)]
+struct Review {
+    number: u64,
+    since: Instant,
+    seen: BTreeSet<Host>,
+    /// Nothing of it has been lost: a host that it has not seen has left.
+    is_complete: bool,
+}
+
 /// A channel that a program of this host has open.
 #[derive(Debug)]
 struct Channel {
     client: u64,
     own: Host,
     policy: Policy,
-    /// The others, with the number of reviews in a row that did not find them.
+    /// The others, with the number of complete reviews in a row that did not find them.
     hosts: BTreeMap<Host, u8>,
-    /// The review that runs: its number, and whom it has found.
-    review: Option<(u64, BTreeSet<Host>)>,
+    /// The one that runs.
+    review: Option<Review>,
+    /// When the next one begins, if none runs.
     review_at: Instant,
     is_settled: bool,
     _presence: Presence,
@@ -91,10 +105,17 @@ impl Channel {
     /// that is known is always seen, and so it stays.
     fn see(&mut self, host: Host) {
         let is_known = self.hosts.contains_key(&host);
-        if let Some((_, seen)) = &mut self.review
-            && (is_known || seen.len() < HOSTS_MAX)
+        if let Some(review) = &mut self.review
+            && (is_known || review.seen.len() < HOSTS_MAX)
         {
-            seen.insert(host);
+            review.seen.insert(host);
+        }
+    }
+
+    /// Something of the review has been lost.
+    fn see_no_more(&mut self) {
+        if let Some(review) = &mut self.review {
+            review.is_complete = false;
         }
     }
 }
@@ -182,7 +203,9 @@ impl Relay {
 
     fn wait(&self, stop: &UnixStream) -> Result<Ready> {
         let now = Instant::now();
-        let due = self.channels.values().map(|channel| channel.review_at);
+        let idle = self.channels.values();
+        let idle = idle.filter(|channel| channel.review.is_none());
+        let due = idle.map(|channel| channel.review_at);
         let again = self.asking.values().filter_map(|asking| asking.again_at);
         let clogged = self.clients.values().filter_map(Client::clogged_until);
         let clogged = clogged.filter(|until| *until > now);
@@ -457,6 +480,9 @@ impl Relay {
     fn network_turn(&mut self) {
         let (happenings, ignored) = self.network.take();
         self.ignored += ignored;
+        if ignored > 0 {
+            self.channels.values_mut().for_each(Channel::see_no_more);
+        }
         for happening in happenings {
             match happening {
                 Happening::Host(name, host, present) => self.host(&name, host, present),
@@ -465,6 +491,11 @@ impl Relay {
                 Happening::Seen(number, host) => {
                     if let Some((_, channel)) = self.reviewed(number) {
                         channel.see(host);
+                    }
+                }
+                Happening::Unseen(number) => {
+                    if let Some((_, channel)) = self.reviewed(number) {
+                        channel.see_no_more();
                     }
                 }
                 Happening::Reviewed(number) => self.end_review(number),
@@ -565,14 +596,15 @@ impl Relay {
         let mut all = self.channels.iter_mut();
         all.find(|(_, channel)| {
             let review = channel.review.as_ref();
-            review.is_some_and(|(running, _)| *running == number)
+            review.is_some_and(|review| review.number == number)
         })
     }
 
     fn begin_reviews(&mut self) {
         let now = Instant::now();
         let due = self.channels.iter();
-        let due = due.filter(|(_, channel)| channel.review_at <= now);
+        // One that goes on is not replaced: on a busy host of a large cluster none would ever end.
+        let due = due.filter(|(_, channel)| channel.review_at <= now && channel.review.is_none());
         let due: Vec<Name> = due.map(|(name, _)| name.clone()).collect();
         for name in due {
             let number = self.number();
@@ -581,35 +613,46 @@ impl Relay {
                 continue;
             };
             channel.review_at = now + Duration::from_millis(self.config.network.review_ms);
-            if asked.is_ok() {
-                channel.review = Some((number, BTreeSet::new()));
-            }
+            channel.review = asked.is_ok().then(|| Review {
+                number,
+                since: now,
+                seen: BTreeSet::new(),
+                is_complete: true,
+            });
         }
     }
 
     fn end_review(&mut self, number: u64) {
+        let pause = Duration::from_millis(self.config.network.review_ms);
         let Some((name, channel)) = self.reviewed(number) else {
             return;
         };
         let name = name.clone();
-        let (_, seen) = channel.review.take().unwrap_or_default();
+        let Some(review) = channel.review.take() else {
+            return;
+        };
+        let now = Instant::now();
+        channel.review_at = now + pause.max(now.duration_since(review.since) * REVIEW_REST);
         let mut left = Vec::new();
         for (host, missing) in &mut channel.hosts {
-            *missing = match seen.contains(host) {
-                true => 0,
-                false => *missing + 1,
-            };
+            if review.seen.contains(host) {
+                *missing = 0;
+            } else if review.is_complete {
+                *missing += 1;
+            }
             if *missing >= MISSING_MAX {
                 left.push(*host);
             }
         }
-        for host in seen {
+        for host in review.seen {
             self.host(&name, host, true);
         }
         for host in left {
             self.host(&name, host, false);
         }
-        self.settle(&name);
+        if review.is_complete {
+            self.settle(&name);
+        }
     }
 
     /// Tells the program that it knows all hosts, once, when this relay has had time to find them.
