@@ -29,8 +29,7 @@ fn model_and_contract_agree_on_every_size() {
 
 #[test]
 fn calls_are_handled_once_in_order_and_in_bounded_batches() {
-    // miri is quadratic in the words that are in use.
-    const CALLS: usize = DRAIN_MAX + if cfg!(miri) { 6 } else { 36 };
+    const CALLS: usize = DRAIN_MAX + 36;
     let words = zeroed(DOWN_WORDS);
     let (mut writer, mut drain) = (
         DeferWriter::new(&words).unwrap(),
@@ -56,10 +55,6 @@ fn calls_are_handled_once_in_order_and_in_bounded_batches() {
 }
 
 #[test]
-#[cfg_attr(
-    miri,
-    ignore = "minutes: miri is quadratic in the words of a segment that are in use"
-)]
 fn full_ring_refuses_and_goes_on_after_a_drain() {
     let words = zeroed(DOWN_WORDS);
     let (mut writer, mut drain) = (

@@ -169,7 +169,7 @@ fn position_that_is_taken_but_not_complete_is_waited_for() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "minutes: miri is quadratic in the words of a segment")]
+#[cfg_attr(miri, ignore = "too slow there")]
 fn event_takes_as_many_entries_as_its_data_need_and_goes_around_the_end() {
     let words = ring(64);
     let (writer, mut reader) = (
@@ -196,7 +196,7 @@ fn event_takes_as_many_entries_as_its_data_need_and_goes_around_the_end() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "minutes: miri is quadratic in the words of a segment")]
+#[cfg_attr(miri, ignore = "too slow there")]
 fn data_are_never_taken_for_a_complete_event() {
     let words = ring(64);
     let writer = RingWriter::new(&words).unwrap();

@@ -104,7 +104,7 @@ fn priority_use_comes_out_most_urgent_first_and_drops_while_full() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "minutes: miri is quadratic in the words of a segment")]
+#[cfg_attr(miri, ignore = "too slow there")]
 fn type_use_keeps_the_newest_and_counts_what_it_replaced() {
     let words = slots(1024, SlotUse::Type);
     let (writer, mut reader) = (
@@ -119,7 +119,7 @@ fn type_use_keeps_the_newest_and_counts_what_it_replaced() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "minutes: miri is quadratic in the words of a segment")]
+#[cfg_attr(miri, ignore = "too slow there")]
 fn ready_use_keeps_the_first_and_counts_those_it_stands_for() {
     let words = slots(1024, SlotUse::Ready);
     let (writer, mut reader) = (
@@ -139,7 +139,7 @@ fn ready_use_keeps_the_first_and_counts_those_it_stands_for() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "minutes: miri is quadratic in the words of a segment")]
+#[cfg_attr(miri, ignore = "too slow there")]
 fn readiness_is_seen_without_taking_and_can_be_cleared_without_copying() {
     let words = slots(1024, SlotUse::Type);
     let (writer, mut reader) = (
