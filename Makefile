@@ -72,7 +72,8 @@ build:
 
 relay:
 	tools/setup build test
-	cargo build --release --manifest-path crates/ecalls-relay/Cargo.toml --target-dir target/relay
+	cargo build --release --manifest-path crates/ecalls-relay/Cargo.toml --target-dir target/relay \
+		--bins --examples
 	tools/test relay
 
 arm64:

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use crate::{Outcome, PORT, address};
+use super::{Outcome, PORT, address};
 
 /// GET of a path; the body of the answer.
 pub(crate) fn get(host: &str, path: &str) -> Outcome<String> {

@@ -72,6 +72,9 @@ fn main() -> ExitCode {
     }
 }
 
+/// Names of the hosts' cores begin so.
+const INSTANCE: &str = "cluster-web";
+
 type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Each policy at each rate, for so many seconds.

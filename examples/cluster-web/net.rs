@@ -1,18 +1,51 @@
-//! Hosts as network namespaces: each is that of a process that sleeps, and ends with it.
+//! Hosts as network namespaces: each is that of a process that sleeps, and ends with it. All of
+//! them end with this program, however that happens.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::Outcome;
+use super::{INSTANCE, Outcome};
 
-/// A process, which is killed when this is dropped.
-pub(crate) struct Started(Child);
+/// How long the kernel may take for a namespace on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A command that is killed when the thread that started it ends.
+fn until_we_end(program: &str) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", program]);
+    command
+}
+
+/// A process, which is killed when this is dropped, and the instance of its core.
+pub(crate) struct Started(Child, Option<String>);
+
+impl Started {
+    /// Starts a command whose core is this instance.
+    pub(crate) fn of(command: &mut Command, instance: String) -> Outcome<Started> {
+        command.env("ECALLS_INSTANCE", &instance);
+        Ok(Started(command.spawn()?, Some(instance)))
+    }
+
+    /// Waits until it has said a line.
+    pub(crate) fn says(&mut self) -> Outcome<String> {
+        let out = self.0.stdout.take().ok_or("it had said something")?;
+        let mut line = String::new();
+        match BufReader::new(out).read_line(&mut line)? {
+            0 => Err("a host has ended".into()),
+            _ => Ok(line),
+        }
+    }
+}
 
 impl Drop for Started {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
+        if let Some(instance) = &self.1 {
+            let _ = std::fs::remove_file(format!("/run/ecalls@{instance}.lock"));
+            let _ = std::fs::remove_dir_all(format!("/run/ecalls-relay@{instance}"));
+        }
     }
 }
 
@@ -20,12 +53,17 @@ impl Drop for Started {
 pub(crate) struct Net(Started);
 
 impl Net {
-    fn new() -> Outcome<Net> {
-        let mut unshare = Command::new("unshare");
+    /// One without any link.
+    pub(crate) fn new() -> Outcome<Net> {
+        let mut unshare = until_we_end("unshare");
         let child = unshare.args(["--net", "sleep", "3600"]).spawn()?;
-        let net = Net(Started(child));
+        let net = Net(Started(child, None));
         let of = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/net")).ok();
+        let begin = Instant::now();
         while of(&net.pid().to_string()) == of("self") {
+            if begin.elapsed() > PATIENCE {
+                return Err("there is no network namespace: who makes one needs root".into());
+            }
             std::thread::sleep(Duration::from_millis(5));
         }
         net.ip("link set lo up")?;
@@ -54,18 +92,21 @@ impl Net {
         Ok(net)
     }
 
-    fn pid(&self) -> u32 {
+    /// The process that it ends with.
+    pub(crate) fn pid(&self) -> u32 {
         self.0.0.id()
     }
 
-    fn command(&self, program: &str) -> Command {
-        let mut command = Command::new("nsenter");
+    /// A command in it, which ends with this program.
+    pub(crate) fn command(&self, program: &str) -> Command {
+        let mut command = until_we_end("nsenter");
         command.arg(format!("--net=/proc/{}/ns/net", self.pid()));
         command.arg(program);
         command
     }
 
-    fn ip(&self, arguments: &str) -> Outcome<()> {
+    /// Runs `ip` in it.
+    pub(crate) fn ip(&self, arguments: &str) -> Outcome<()> {
         match self
             .command("ip")
             .args(arguments.split(' '))
@@ -77,7 +118,8 @@ impl Net {
         }
     }
 
-    fn own(&self, arguments: &[&str]) -> Outcome<Command> {
+    /// This program in it.
+    pub(crate) fn own(&self, arguments: &[&str]) -> Outcome<Command> {
         let own = std::env::current_exe()?;
         let mut command = self.command(&own.to_string_lossy());
         command.args(arguments).stdout(Stdio::piped());
@@ -87,14 +129,10 @@ impl Net {
     /// Starts this program here with a core of its own, and waits until it has said something.
     pub(crate) fn start_own(&self, arguments: &[&str], number: u8) -> Outcome<Started> {
         let mut command = self.own(arguments)?;
-        command.env("ECALLS_INSTANCE", format!("cluster-web-{number}"));
-        let mut started = Started(command.spawn()?);
-        let out = started.0.stdout.take().ok_or("no output")?;
-        let mut line = String::new();
-        match BufReader::new(out).read_line(&mut line)? {
-            0 => Err(format!("{arguments:?} has ended").into()),
-            _ => Ok(started),
-        }
+        let instance = format!("{INSTANCE}-{number}");
+        let mut started = Started::of(&mut command, instance)?;
+        started.says()?;
+        Ok(started)
     }
 
     /// Runs this program here; what it has said.

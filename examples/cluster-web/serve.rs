@@ -20,8 +20,8 @@ use ecalls_cluster::message::{CHANNEL, FORMAT, KINDS};
 use ecalls_cluster::resource::{Amounts, Resource};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::load::get;
-use crate::{COMPUTES, HOSTS, Outcome, POLICIES, PORT, Policy, WORK, address};
+use super::load::get;
+use super::{COMPUTES, HOSTS, Outcome, POLICIES, PORT, Policy, WORK, address};
 
 /// How long a request waits for its place.
 const DEADLINE: Duration = Duration::from_secs(5);

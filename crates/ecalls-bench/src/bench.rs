@@ -39,6 +39,7 @@ use ecalls_cli::arguments::{BenchArguments, What};
 
 use crate::exit::{Code, Failure, Outcome};
 use crate::output::Output;
+pub(crate) use channel::{PART as CHANNEL_PART, part as channel_part};
 use report::Report;
 pub(crate) use sched::{MESSAGE_PART, message_part};
 pub(crate) use server::{LOAD_PART, generate};

@@ -52,6 +52,11 @@ enum Command {
         per_s: u64,
         seconds: u64,
     },
+    /// Be one of the hosts of a measurement
+    #[command(hide = true, name = bench::CHANNEL_PART)]
+    ChannelPart {
+        words: Vec<String>,
+    },
     /// Write the man pages
     #[command(hide = true)]
     Man {
@@ -75,6 +80,7 @@ fn main() -> ExitCode {
             per_s,
             seconds,
         } => bench::generate(*port, *per_s, *seconds),
+        Command::ChannelPart { words } => bench::channel_part(words),
         Command::Man { folder } => write_man_pages(folder),
     })
 }

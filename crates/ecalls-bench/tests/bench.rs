@@ -150,12 +150,15 @@ fn events_for_other_hosts_are_measured_beside_the_packets_of_a_socket() {
     }
     let mut bench = Command::new(env!("CARGO_BIN_EXE_ecalls-bench"));
     bench.args(["bench", "channel", "--json", "--quick"]);
+    bench.args(["--row", "lane_,send_,fig6_,fig7_,group_,sendmmsg_"]);
     let rows = rows(&limit::output(&mut bench, LIMIT));
     let names = [
         ("lane_submit_8", "send_8"),
         ("lane_publish_8", "send_8"),
         ("lane_out_0", "lane_out_8"),
         ("fig6_1000", "send_1000"),
+        ("fig7_out_0", "sendmmsg_8"),
+        ("fig7_in_1", "group_recv_8"),
     ];
     for (name, baseline) in names {
         assert!(rows[name]["ratio"].as_f64().expect("a number") > 0.0);

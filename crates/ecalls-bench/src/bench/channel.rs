@@ -9,6 +9,11 @@
 //! [`Publisher`]'s. Theirs: the same bytes by a UDP socket, sent once to each sink. Both send in
 //! bursts, and sleep in between.
 
+mod filters;
+mod peer;
+mod table;
+mod web;
+
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -71,7 +76,21 @@ pub(crate) const SECTIONS: &[Section] = &[
         slow: false,
         measure: sizes,
     },
+    filters::SECTION,
+    table::SECTION,
 ];
+
+/// The hidden subcommand that is one of several hosts: what it does, in words.
+pub(crate) const PART: &str = "channel-part";
+
+/// Does the part of a host.
+pub(crate) fn part(words: &[String]) -> Outcome {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words[..] {
+        ["table", ref rest @ ..] => table::part(rest),
+        _ => Err(Failure::usage(format!("no such part: {words:?}"))),
+    }
+}
 
 /// The filters at the source, and the sinks that they let each event go to.
 const FILTERS: &[(&str, &str, u8, &str)] = &[

@@ -207,6 +207,7 @@ fn stream(ecalls: &Ecalls, effort: Effort) -> Result<Value, Failure> {
         percentiles_us: None,
         cpu: None,
         open: None,
+        calls: None,
     })
 }
 

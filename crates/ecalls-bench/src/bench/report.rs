@@ -35,6 +35,8 @@ struct Object {
     #[serde(flatten)]
     open: Option<OpenLoop>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    calls: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     baseline: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ratio: Option<f64>,
@@ -125,6 +127,7 @@ impl Report {
             p99_us: value.percentiles_us.map(|[_, p99]| p99),
             cpu: value.cpu,
             open: value.open,
+            calls: value.calls,
             baseline: goals::baseline_of(value.row),
             ratio,
             goal: goal.map(|goal| goal.goal),
@@ -179,6 +182,13 @@ fn word(verdict: Verdict) -> &'static str {
 fn show(value: &Value) -> String {
     if let Some([p50, p99]) = value.percentiles_us {
         return format!("{p50:.0} us (p99 {p99:.0})");
+    }
+    if let Some(calls) = value.calls {
+        let bare = Value {
+            calls: None,
+            ..value.clone()
+        };
+        return format!("{} [{calls}]", show(&bare));
     }
     match (value.unit, value.value) {
         (_, number) if number.is_nan() => "-".to_owned(),

@@ -32,6 +32,8 @@ pub(crate) struct Value {
     pub(crate) cpu: Option<RequestCpu>,
     /// The same rows, under a load that does not wait for the server.
     pub(crate) open: Option<OpenLoop>,
+    /// System calls of one, by all threads of the program.
+    pub(crate) calls: Option<f64>,
 }
 
 /// Processor time in us, divided by the requests of the same time.
@@ -71,6 +73,7 @@ impl Value {
             percentiles_us: None,
             cpu: None,
             open: None,
+            calls: None,
         }
     }
 
@@ -93,12 +96,11 @@ impl Value {
 }
 
 impl Value {
-    /// Whether it is a shorter time, or more events per second.
+    /// Whether it is more per second, or less of anything else.
     pub(crate) fn is_better_than(&self, other: &Value) -> bool {
-        if self.unit == "ns" {
-            self.value < other.value
-        } else {
-            self.value > other.value
+        match self.unit.ends_with("/s") {
+            true => self.value > other.value,
+            false => self.value < other.value,
         }
     }
 }

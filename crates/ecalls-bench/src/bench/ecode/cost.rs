@@ -214,6 +214,7 @@ fn count(row: &'static str, value: u64, what: &'static str) -> Value {
         percentiles_us: None,
         cpu: None,
         open: None,
+        calls: None,
     }
 }
 
