@@ -1,11 +1,15 @@
 //! A server: it answers requests of its users, and does the work that other servers send.
 //!
 //! One thread owns the client of the managers, and has any number of allocations under way; each
-//! connection has a thread, which waits for its place.
+//! connection has a thread, which waits for its place. Paths of requests: `/N` is a user's, by
+//! policy N; `/work` another server's; `/tell/MS` sets how often the manager tells its load, and
+//! `/cost` asks for the processor time of manager and client.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -30,51 +34,106 @@ const TURN: Duration = Duration::from_millis(1);
 
 /// To the thread that owns the client.
 enum Asked {
-    Place(Sender<Option<Allocation>>),
+    Place(Policy, Sender<Option<Allocation>>),
     Back(Allocation),
 }
 
+/// What all threads of a server know.
+#[derive(Clone)]
+struct Server {
+    host: u8,
+    asks: Sender<Asked>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// How often the manager tells, ms; 0: as it likes.
+    tell_ms: AtomicU64,
+    /// Processor time of the threads of manager and client, ns.
+    manager_ns: AtomicU64,
+    client_ns: AtomicU64,
+    /// Requests that were forwarded in turn.
+    forwarded: AtomicUsize,
+}
+
 /// Serves until killed.
-pub(crate) fn serve(host: &str, policy: &str) -> Outcome<()> {
+pub(crate) fn serve(host: &str) -> Outcome<()> {
     let host: u8 = host.parse()?;
-    let policy = POLICIES.iter().find(|(name, _)| *name == policy);
-    let (_, policy) = *policy.ok_or("no such policy")?;
     let ecalls = Ecalls::host()?;
     let channel = Channel::open(&ecalls, CHANNEL, FORMAT, KINDS, "eth")?;
     for other in (1..=HOSTS).filter(|other| *other != host) {
         channel.add_sink(address(other).parse()?)?;
     }
-    let mut capacity = Amounts::default();
-    *capacity.of_mut(Resource::Job) = 1;
-    let mut manager = Manager::start(&ecalls, CHANNEL, &Setup::new(capacity))?;
-    std::thread::spawn(move || manager.run(|| false));
     let client = Client::join(&ecalls, CHANNEL)?;
     let (asks, asked) = self::channel();
-    std::thread::spawn(move || place(client, policy, &asked));
+    let shared = Arc::new(Shared::default());
+    let server = Server {
+        host,
+        asks,
+        shared: Arc::clone(&shared),
+    };
+    std::thread::spawn(move || place(client, &asked, &shared));
+    let shared = Arc::clone(&server.shared);
+    std::thread::spawn(move || manage(&ecalls, &shared));
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT))?;
     println!("serves");
     for stream in listener.incoming() {
-        let asks = asks.clone();
-        std::thread::spawn(move || answer(stream?, &asks));
+        let server = server.clone();
+        std::thread::spawn(move || answer(stream?, &server));
     }
     Ok(())
 }
 
+/// The manager, and another one whenever it is to tell at other intervals.
+fn manage(ecalls: &Ecalls, shared: &Shared) -> Outcome<()> {
+    let mut capacity = Amounts::default();
+    *capacity.of_mut(Resource::Job) = 1;
+    loop {
+        let mut setup = Setup::new(capacity);
+        let tell_ms = shared.tell_ms.load(Ordering::Relaxed);
+        if tell_ms > 0 {
+            setup.tell_least = Duration::from_millis(tell_ms);
+            setup.tell_most = setup.tell_least;
+        }
+        let is_over = || {
+            shared.manager_ns.store(thread_ns(), Ordering::Relaxed);
+            shared.tell_ms.load(Ordering::Relaxed) != tell_ms
+        };
+        Manager::start(ecalls, CHANNEL, &setup)?.run(is_over)?;
+    }
+}
+
+/// Processor time of this thread.
+fn thread_ns() -> u64 {
+    let used = Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default();
+    u64::try_from(used.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// Answers one request.
-fn answer(mut stream: TcpStream, asks: &Sender<Asked>) -> Outcome<()> {
+fn answer(mut stream: TcpStream, server: &Server) -> Outcome<()> {
     let mut lines = BufReader::new(stream.try_clone()?).lines();
     let first = lines.next().ok_or("no request")??;
     while lines
         .next()
         .is_some_and(|line| line.is_ok_and(|line| !line.is_empty()))
     {}
-    let body = match first.split(' ').nth(1) {
+    let path = first.split(' ').nth(1).unwrap_or_default();
+    let shared = &server.shared;
+    let body = if path == "/work" {
         // Of another server, which has allocated this one.
-        Some("/work") => {
-            work();
-            "done"
-        }
-        _ => request(asks)?,
+        work();
+        "done".to_owned()
+    } else if let Some(ms) = path.strip_prefix("/tell/") {
+        shared.tell_ms.store(ms.parse()?, Ordering::Relaxed);
+        "told".to_owned()
+    } else if path == "/cost" {
+        let of = |time: &AtomicU64| time.load(Ordering::Relaxed);
+        format!("{} {}", of(&shared.manager_ns), of(&shared.client_ns))
+    } else {
+        let number: usize = path.trim_start_matches('/').parse()?;
+        let (_, policy) = POLICIES.get(number).ok_or("no such policy")?;
+        request(server, *policy)?.to_owned()
     };
     let status = if body == "refused" {
         "503 Service Unavailable"
@@ -90,9 +149,21 @@ fn answer(mut stream: TcpStream, asks: &Sender<Asked>) -> Outcome<()> {
 }
 
 /// A user's request: where it has been done.
-fn request(asks: &Sender<Asked>) -> Outcome<&'static str> {
+fn request(server: &Server, policy: Policy) -> Outcome<&'static str> {
+    let asks = &server.asks;
+    if let Policy::Turn = policy {
+        let turn = server.shared.forwarded.fetch_add(1, Ordering::Relaxed);
+        let host = (turn % usize::from(HOSTS)) as u8 + 1;
+        if host != server.host {
+            // It waits there for its turn.
+            return match get(&address(host), "/0")?.as_str() {
+                "here" => Ok("there"),
+                _ => Ok("refused"),
+            };
+        }
+    }
     let (told, heard) = channel();
-    asks.send(Asked::Place(told))?;
+    asks.send(Asked::Place(policy, told))?;
     let Some(allocation) = heard.recv()? else {
         return Ok("refused");
     };
@@ -110,9 +181,8 @@ fn request(asks: &Sender<Asked>) -> Outcome<&'static str> {
 /// Occupies this host for the time of a request, and computes for a part of it.
 fn work() {
     let begin = Instant::now();
-    let used = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default();
-    let until = used() + COMPUTES;
-    while used() < until {
+    let until_ns = thread_ns() + COMPUTES.as_nanos() as u64;
+    while thread_ns() < until_ns {
         (0..1000).for_each(|_| std::hint::spin_loop());
     }
     std::thread::sleep(WORK.saturating_sub(begin.elapsed()));
@@ -121,12 +191,12 @@ fn work() {
 /// The policy's wish: the first one of a request, or the one that follows if nobody had a place.
 fn wish(policy: Policy, is_first: bool) -> Option<Wish> {
     let (choice, deadline, here) = match (policy, is_first) {
-        (Policy::Alone, true) => (Choice::Best(0), DEADLINE, true),
+        (Policy::Alone | Policy::Turn, true) => (Choice::Best(0), DEADLINE, true),
         (Policy::After, true) => (Choice::Best(0), DEADLINE / 2, true),
         (Policy::After, false) => (Choice::Best(1), DEADLINE / 2, false),
-        (Policy::Best, true) => (Choice::Best(2), DEADLINE, true),
-        (Policy::Random, true) => (Choice::Random(1), DEADLINE, true),
-        (Policy::Alone | Policy::Best | Policy::Random, false) => return None,
+        (Policy::Best(count, here), true) => (Choice::Best(count), DEADLINE, here),
+        (Policy::Random(count, here), true) => (Choice::Random(count), DEADLINE, here),
+        (_, false) => return None,
     };
     Some(Wish {
         resource: Resource::Job,
@@ -140,27 +210,28 @@ fn wish(policy: Policy, is_first: bool) -> Option<Wish> {
 }
 
 /// Allocates a place for each request.
-fn place(mut client: Client, policy: Policy, asked: &Receiver<Asked>) -> Outcome<()> {
-    let mut waiting: BTreeMap<u64, (bool, Sender<Option<Allocation>>)> = BTreeMap::new();
+fn place(mut client: Client, asked: &Receiver<Asked>, shared: &Shared) -> Outcome<()> {
+    let mut waiting: BTreeMap<u64, (Option<Policy>, Sender<Option<Allocation>>)> = BTreeMap::new();
     loop {
+        shared.client_ns.store(thread_ns(), Ordering::Relaxed);
         for one in asked.try_iter() {
             match one {
-                Asked::Place(told) => {
+                Asked::Place(policy, told) => {
                     let wish = wish(policy, true).ok_or("each policy has one")?;
-                    waiting.insert(client.begin(&wish)?, (true, told));
+                    waiting.insert(client.begin(&wish)?, (Some(policy), told));
                 }
                 Asked::Back(allocation) => client.give_back(&allocation),
             }
         }
         for allocation in client.poll(TURN)? {
-            let Some((is_first, told)) = waiting.remove(&allocation.id) else {
+            let Some((policy, told)) = waiting.remove(&allocation.id) else {
                 continue;
             };
-            let next = wish(policy, false).filter(|_| is_first);
+            let next = policy.and_then(|policy| wish(policy, false));
             match (allocation.outcome, next) {
                 (Ended::Granted { .. }, _) => drop(told.send(Some(allocation))),
                 (_, Some(wish)) => {
-                    waiting.insert(client.begin(&wish)?, (false, told));
+                    waiting.insert(client.begin(&wish)?, (None, told));
                 }
                 (_, None) => drop(told.send(None)),
             }

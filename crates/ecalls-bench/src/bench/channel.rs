@@ -78,6 +78,7 @@ pub(crate) const SECTIONS: &[Section] = &[
     },
     filters::SECTION,
     table::SECTION,
+    web::SECTION,
 ];
 
 /// The hidden subcommand that is one of several hosts: what it does, in words.
@@ -88,6 +89,7 @@ pub(crate) fn part(words: &[String]) -> Outcome {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {
         ["table", ref rest @ ..] => table::part(rest),
+        ["web", ref rest @ ..] => web::part(rest),
         _ => Err(Failure::usage(format!("no such part: {words:?}"))),
     }
 }

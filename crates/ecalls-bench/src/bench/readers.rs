@@ -208,6 +208,8 @@ fn stream(ecalls: &Ecalls, effort: Effort) -> Result<Value, Failure> {
         cpu: None,
         open: None,
         calls: None,
+        refused: None,
+        p99_ms: None,
     })
 }
 

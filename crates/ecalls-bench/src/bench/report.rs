@@ -37,6 +37,10 @@ struct Object {
     #[serde(skip_serializing_if = "Option::is_none")]
     calls: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    p99_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     baseline: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ratio: Option<f64>,
@@ -128,6 +132,8 @@ impl Report {
             cpu: value.cpu,
             open: value.open,
             calls: value.calls,
+            refused: value.refused,
+            p99_ms: value.p99_ms,
             baseline: goals::baseline_of(value.row),
             ratio,
             goal: goal.map(|goal| goal.goal),
@@ -193,6 +199,7 @@ fn show(value: &Value) -> String {
     match (value.unit, value.value) {
         (_, number) if number.is_nan() => "-".to_owned(),
         ("instructions", number) => format!("{number:.0}"),
+        ("ns", ns) if ns >= 10_000_000.0 => format!("{:.1} ms", ns / 1e6),
         ("ns", ns) if ns >= 10_000.0 => format!("{:.1} us", ns / 1e3),
         ("ns", ns) if ns < 100.0 => format!("{ns:.2} ns"),
         (unit, number) => format!("{number:.0} {unit}"),

@@ -34,6 +34,10 @@ pub(crate) struct Value {
     pub(crate) open: Option<OpenLoop>,
     /// System calls of one, by all threads of the program.
     pub(crate) calls: Option<f64>,
+    /// The part of the requests that were refused.
+    pub(crate) refused: Option<f64>,
+    /// The 99th percentile of what the value is the mean of.
+    pub(crate) p99_ms: Option<f64>,
 }
 
 /// Processor time in us, divided by the requests of the same time.
@@ -74,6 +78,8 @@ impl Value {
             cpu: None,
             open: None,
             calls: None,
+            refused: None,
+            p99_ms: None,
         }
     }
 

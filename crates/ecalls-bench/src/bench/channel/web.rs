@@ -1,9 +1,31 @@
-//! Web servers on several hosts, those of examples/cluster-web.
+//! KECho's Figures 8 and 9: a cluster of eight web servers, those of examples/cluster-web.
+//!
+//! Each host is a network namespace with a core, a server and a manager. A request occupies its
+//! host for 38 ms, in which it computes for 4: this machine's processors have to do for all eight.
+//!
+//! - **Figure 8**: all requests arrive at one host, and 2.5 s is the longest that they wait there
+//!   before they are forwarded to the best other one (`fig8_local_*`, `fig8_remote_*`), beside the
+//!   same without balancing (`fig8_alone_*`).
+//! - **Figure 9**: requests arrive at all hosts, half of them at one, 0.8 of what the hosts can do.
+//!   They go to the best host, to three of which the first to begin does it and the others are
+//!   cancelled, to two at random, or to one host after the other as a simple balancer has it
+//!   (`fig9_turn`). Loads are told once a second. `fig9_cost_*`: processor time of managers and
+//!   clients for each request; `fig9_told_*`: of a manager in a second, by how often it tells.
 
+#[path = "../../../../../examples/cluster-web/load.rs"]
+mod load;
 #[allow(dead_code, reason = "the example uses more of it")]
 #[path = "../../../../../examples/cluster-web/net.rs"]
 pub(super) mod net;
+#[path = "../../../../../examples/cluster-web/serve.rs"]
+mod serve;
 
+use std::time::Duration;
+
+use self::net::{Net, Started};
+use crate::bench::Bench;
+use crate::bench::rows::Section;
+use crate::bench::timing::Value;
 use crate::exit::{Code, Failure};
 
 /// As the example has it.
@@ -21,3 +43,284 @@ pub(super) fn failed(error: Error) -> Failure {
 
 /// Hosts' cores are named so, with the host's number.
 pub(super) const INSTANCE: &str = "ecalls-bench";
+const HOSTS: u8 = 8;
+const PORT: u16 = 8080;
+const WORK: Duration = Duration::from_millis(38);
+const COMPUTES: Duration = Duration::from_millis(4);
+
+/// Where requests are done: as in the example.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Policy {
+    Alone,
+    After,
+    Best(usize, bool),
+    Random(usize, bool),
+    Turn,
+}
+
+const POLICIES: [(&str, Policy); 7] = [
+    ("alone", Policy::Alone),
+    ("after", Policy::After),
+    ("turn", Policy::Turn),
+    ("best_1", Policy::Best(1, false)),
+    ("best_3", Policy::Best(3, false)),
+    ("best_5", Policy::Best(5, false)),
+    ("random_2", Policy::Random(2, false)),
+];
+
+fn address(host: u8) -> String {
+    format!("10.81.0.{host}")
+}
+
+pub(super) const SECTION: Section = Section {
+    rows: &[
+        "fig8_alone_20",
+        "fig8_local_20",
+        "fig8_alone_33",
+        "fig8_local_33",
+        "fig8_remote_33",
+        "fig8_alone_50",
+        "fig8_local_50",
+        "fig8_remote_50",
+        "fig9_turn",
+        "fig9_best_1",
+        "fig9_best_3",
+        "fig9_best_5",
+        "fig9_random_2",
+        "fig9_cost_best_1",
+        "fig9_cost_best_3",
+        "fig9_cost_best_5",
+        "fig9_told_1",
+        "fig9_told_5",
+    ],
+    slow: true,
+    measure,
+};
+
+/// Rates of Figure 8: the rows of those alone, of local and of remote ones.
+const RATES: [(u32, &str, &str, Option<&str>); 3] = [
+    (20, "fig8_alone_20", "fig8_local_20", None),
+    (33, "fig8_alone_33", "fig8_local_33", Some("fig8_remote_33")),
+    (50, "fig8_alone_50", "fig8_local_50", Some("fig8_remote_50")),
+];
+/// Rows of Figure 9: the policy, and the row of its cost.
+const BALANCES: [(&str, &str, Option<&str>, &str); 5] = [
+    ("turn", "fig9_turn", None, "to one host after the other"),
+    (
+        "best_1",
+        "fig9_best_1",
+        Some("fig9_cost_best_1"),
+        "to the best host",
+    ),
+    (
+        "best_3",
+        "fig9_best_3",
+        Some("fig9_cost_best_3"),
+        "to the 3 best, done by the first, cancelled at the others",
+    ),
+    (
+        "best_5",
+        "fig9_best_5",
+        Some("fig9_cost_best_5"),
+        "to the 5 best",
+    ),
+    ("random_2", "fig9_random_2", None, "to 2 hosts at random"),
+];
+/// Requests in a second of Figure 9: 0.8 of what eight hosts can do.
+const LOAD: u32 = 168;
+/// How long each load of Figure 8 lasts, s, and the part of it before the queue is as long as it
+/// gets.
+const SECONDS_8: [(u32, u32); 3] = [(12, 2), (28, 20), (16, 8)];
+const SECONDS_9: (u32, u32) = (12, 2);
+const STATISTIC: &str = "mean of the requests";
+
+/// The cluster, as long as it is measured.
+struct Cluster {
+    _servers: Vec<Started>,
+    _hosts: Vec<Net>,
+    switch: Net,
+}
+
+/// What a load has seen, times in ms.
+struct Seen {
+    here_ms: f64,
+    there_ms: f64,
+    refused: f64,
+    mean_ms: f64,
+    p99_ms: f64,
+    requests: f64,
+}
+
+impl Cluster {
+    fn start() -> Outcome<Cluster> {
+        let switch = Net::switch(&address(254))?;
+        let hosts: Vec<Net> = (1..=HOSTS)
+            .map(|host| switch.host(host, &address(host)))
+            .collect::<Outcome<_>>()?;
+        let servers = (1..=HOSTS)
+            .zip(&hosts)
+            .map(|(host, net)| {
+                let number = host.to_string();
+                net.start_own(&[super::PART, "web", "serve", &number], host)
+            })
+            .collect::<Outcome<_>>()?;
+        Ok(Cluster {
+            _servers: servers,
+            _hosts: hosts,
+            switch,
+        })
+    }
+
+    /// GET of a path at each host.
+    fn ask(&self, path: &str) -> Outcome<Vec<String>> {
+        let words = [super::PART, "web", "ask", path];
+        let said = self.switch.run_own(&words)?;
+        let said: Vec<String> = said.lines().map(str::to_owned).collect();
+        match said.len() == usize::from(HOSTS) {
+            true => Ok(said),
+            false => Err("not all hosts have answered".into()),
+        }
+    }
+
+    /// Tells each manager how often to tell its load.
+    fn tell(&self, ms: u32) -> Outcome<()> {
+        self.ask(&format!("/tell/{ms}"))?;
+        // Each has told the others.
+        std::thread::sleep(Duration::from_secs(3));
+        Ok(())
+    }
+
+    /// Processor time of all managers, and of all clients, ns.
+    fn cost(&self) -> Outcome<(f64, f64)> {
+        let (mut managers, mut clients) = (0.0, 0.0);
+        for line in self.ask("/cost")? {
+            let (manager, client) = line.split_once(' ').ok_or("no cost")?;
+            managers += manager.parse::<f64>()?;
+            clients += client.parse::<f64>()?;
+        }
+        Ok((managers, clients))
+    }
+
+    fn load(&self, policy: &str, rate: u32, time: (u32, u32), spread: bool) -> Outcome<Seen> {
+        let number = POLICIES.iter().position(|(name, _)| *name == policy);
+        let number = number.ok_or("no such policy")?;
+        let numbers = [number as u32, rate, time.0, time.1].map(|number| number.to_string());
+        let mut words = vec![super::PART, "web", "load"];
+        words.extend(numbers.iter().map(String::as_str));
+        words.push(if spread { "true" } else { "false" });
+        let said = self.switch.run_own(&words)?;
+        let numbers = said.split(' ').map(str::parse::<f64>);
+        let numbers: Vec<f64> = numbers.collect::<Result<_, _>>()?;
+        let [here, here_ms, there, there_ms, refused, mean_ms, p99_ms] = numbers[..] else {
+            return Err(format!("a load has said {said:?}").into());
+        };
+        Ok(Seen {
+            here_ms,
+            there_ms,
+            refused,
+            mean_ms,
+            p99_ms,
+            requests: here + there + refused,
+        })
+    }
+}
+
+/// One of the hosts, or who sends them requests.
+pub(super) fn part(words: &[&str]) -> crate::exit::Outcome {
+    let done = match words {
+        ["serve", host] => serve::serve(host),
+        ["load", words @ ..] => load::load(words),
+        ["ask", path] => (1..=HOSTS).try_for_each(|host| {
+            println!("{}", load::get(&address(host), path)?);
+            Ok(())
+        }),
+        _ => Err("no such part".into()),
+    };
+    done.map_err(failed)
+}
+
+fn measure(bench: &Bench) -> Result<Vec<Value>, Failure> {
+    let cluster = Cluster::start().map_err(failed)?;
+    let needs = |rows: &[&str]| rows.iter().any(|row| bench.needed.contains(row));
+    let (eight, nine) = SECTION.rows.split_at(8);
+    let mut values = Vec::new();
+    if needs(eight) {
+        values.extend(figure_8(bench, &cluster).map_err(failed)?);
+    }
+    if needs(nine) {
+        values.extend(figure_9(bench, &cluster).map_err(failed)?);
+    }
+    Ok(values)
+}
+
+/// A time in ms as a value, with the share of refused requests.
+fn response(row: &'static str, ms: f64, seen: &Seen, what: &'static str) -> Value {
+    Value {
+        refused: Some(seen.refused / seen.requests),
+        ..Value::ns(row, ms * 1e6, STATISTIC, what)
+    }
+}
+
+/// So long, or a second if it is only to be seen that it works.
+fn lasting(bench: &Bench, time: (u32, u32)) -> (u32, u32) {
+    match bench.effort.divisor > 10 {
+        true => (1, 0),
+        false => time,
+    }
+}
+
+fn figure_8(bench: &Bench, cluster: &Cluster) -> Outcome<Vec<Value>> {
+    cluster.tell(1000)?;
+    let mut values = Vec::new();
+    for ((rate, alone, local, remote), time) in RATES.into_iter().zip(SECONDS_8) {
+        let time = lasting(bench, time);
+        let seen = cluster.load("alone", rate, time, false)?;
+        let what = "so many requests in a second, without balancing";
+        values.push(response(alone, seen.mean_ms, &seen, what));
+        let seen = cluster.load("after", rate, time, false)?;
+        let what = "with it: those that were done where they arrived";
+        values.push(response(local, seen.here_ms, &seen, what));
+        if let Some(remote) = remote {
+            let what = "... those that another host did";
+            values.push(response(remote, seen.there_ms, &seen, what));
+        }
+    }
+    Ok(values)
+}
+
+fn figure_9(bench: &Bench, cluster: &Cluster) -> Outcome<Vec<Value>> {
+    let mut values = Vec::new();
+    for (row, ms, times) in [("fig9_told_1", 1000, 1), ("fig9_told_5", 200, 5)] {
+        cluster.tell(ms)?;
+        let (before, _) = cluster.cost()?;
+        let (seconds, _) = lasting(bench, (5, 0));
+        std::thread::sleep(Duration::from_secs(seconds.into()));
+        let spent = cluster.cost()?.0 - before;
+        let what = match times {
+            1 => "a manager in a second in which it tells once",
+            _ => "... tells five times",
+        };
+        let per_host = spent / f64::from(seconds) / f64::from(HOSTS);
+        values.push(Value::ns(row, per_host, "mean of the hosts", what));
+    }
+    cluster.tell(1000)?;
+    for (policy, row, cost_row, what) in BALANCES {
+        let before = cluster.cost()?;
+        let time = lasting(bench, SECONDS_9);
+        let seen = cluster.load(policy, LOAD, time, true)?;
+        let after = cluster.cost()?;
+        values.push(Value {
+            percentiles_us: None,
+            p99_ms: Some(seen.p99_ms),
+            ..response(row, seen.mean_ms, &seen, what)
+        });
+        if let Some(row) = cost_row {
+            let spent = after.0 + after.1 - before.0 - before.1;
+            // Also of those before the part that counts.
+            let requests = f64::from(LOAD * time.0);
+            let what = "processor time of managers and clients for each request";
+            values.push(Value::ns(row, spent / requests, STATISTIC, what));
+        }
+    }
+    Ok(values)
+}

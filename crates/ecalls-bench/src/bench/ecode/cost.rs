@@ -215,6 +215,8 @@ fn count(row: &'static str, value: u64, what: &'static str) -> Value {
         cpu: None,
         open: None,
         calls: None,
+        refused: None,
+        p99_ms: None,
     }
 }
 
