@@ -45,6 +45,9 @@ const ANSWER_TIME: Duration = Duration::from_secs(2);
 /// Bytes of the longest frame.
 const FRAME_BYTES_MAX: usize = size_of::<Wire>() + DATA_MAX;
 
+/// Relays that can be connected to this one.
+const SESSIONS_MAX: u32 = 4096;
+
 /// Bytes of a message that a host may send us.
 const MESSAGE_MAX: usize = 65_536;
 
@@ -385,7 +388,11 @@ fn settings(config: &config::Config) -> Result<Config> {
         let set = settings.insert_json5(key, &value.to_string());
         set.map_err(Error::network("configuring the network"))
     };
-    set("mode", "peer".into())?;
+    // One that nobody can connect to does not connect to all others either: it is a client of
+    // those that are named.
+    let is_client = network.listen.is_empty() && !network.connect.is_empty();
+    set("mode", if is_client { "client" } else { "peer" }.into())?;
+    set("transport/unicast/max_sessions", SESSIONS_MAX.into())?;
     set("listen/endpoints", endpoints(&network.listen))?;
     set("connect/endpoints", endpoints(&network.connect))?;
     set("scouting/multicast/enabled", network.scouting.into())?;

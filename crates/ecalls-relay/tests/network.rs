@@ -105,6 +105,28 @@ fn hosts_come_and_go_with_their_relay() {
 }
 
 #[test]
+fn relays_that_listen_nowhere_meet_at_the_one_that_they_name() {
+    let hub = Node::start("hub", &[]);
+    let clients = [1, 2].map(|number| Node::client(&format!("hub-client-{number}"), hub.port));
+    let load = channel("load", "u32 cpu");
+    let [first, second] = [1, 2].map(|number| {
+        let program = clients[number - 1].program();
+        program.say(RELAY_ENTER, number as u64, &load);
+        program.hears(RELAY_ENTERED);
+        program
+    });
+    assert_eq!(first.hears(RELAY_JOINED).0.host, 2);
+    assert_eq!(second.hears(RELAY_JOINED).0.host, 1);
+    let third = hub.program();
+    third.say(RELAY_ENTER, 3, &load);
+    for program in [&first, &second] {
+        assert_eq!(program.hears(RELAY_JOINED).0.host, 3);
+    }
+    drop(first);
+    assert_eq!(second.hears(RELAY_LEFT).0.host, 1);
+}
+
+#[test]
 fn frames_of_a_reliable_channel_arrive_in_order_and_what_is_no_frame_does_not() {
     let one = Node::start("frames-1", &[]);
     let two = Node::start("frames-2", &[one.port]);

@@ -11,6 +11,7 @@
 
 mod filters;
 mod peer;
+mod scale;
 mod table;
 mod web;
 
@@ -79,6 +80,7 @@ pub(crate) const SECTIONS: &[Section] = &[
     filters::SECTION,
     table::SECTION,
     web::SECTION,
+    scale::SECTION,
 ];
 
 /// The hidden subcommand that is one of several hosts: what it does, in words.

@@ -35,6 +35,15 @@ impl Node {
 
     /// The same, with further lines in its configuration.
     pub fn start_with(name: &str, others: &[u16], more: &str) -> Node {
+        Node::start_as(name, true, others, more)
+    }
+
+    /// One that connects to this port, and to which nobody can connect.
+    pub fn client(name: &str, hub: u16) -> Node {
+        Node::start_as(name, false, &[hub], "")
+    }
+
+    fn start_as(name: &str, listens: bool, others: &[u16], more: &str) -> Node {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("it has one").port();
         drop(listener);
@@ -43,9 +52,13 @@ impl Node {
             .iter()
             .map(|port| format!("\"127.0.0.1:{port}\""))
             .collect();
+        let listen = match listens {
+            true => format!("\"127.0.0.1:{port}\""),
+            false => String::new(),
+        };
         let configuration = format!(
             "[socket]\npath = \"{}\"\n[lane]\ninterface = \"eth7\"\n[network]\nscouting = false\n\
-             listen = [\"127.0.0.1:{port}\"]\nconnect = [{}]\nreview_ms = 500\n{more}",
+             listen = [{listen}]\nconnect = [{}]\nreview_ms = 500\n{more}",
             folder.join("socket").display(),
             connect.join(", ")
         );

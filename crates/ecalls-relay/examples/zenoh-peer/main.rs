@@ -7,6 +7,8 @@
 //! them: so their time is not in the source's. They are clients of the source's session, which is
 //! the shortest way that Zenoh has: no router is between.
 
+mod scale;
+
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
@@ -35,8 +37,12 @@ fn main() -> Outcome<()> {
     match words[..] {
         ["submit", sinks, size] => submit(sinks.parse()?, size.parse()?),
         ["table"] => table(),
+        ["relays", count] => scale::relays(count.parse()?),
+        ["sessions", count] => scale::sessions(count.parse()?),
         ["sinks", port, count] => sinks(port, count.parse()?),
-        _ => Err("usage: zenoh-peer submit SINKS BYTES | table".into()),
+        _ => Err(
+            "usage: zenoh-peer submit SINKS BYTES | table | relays COUNT | sessions COUNT".into(),
+        ),
     }
 }
 
@@ -46,6 +52,7 @@ fn session(mode: &str, endpoints: &str, port: &str) -> Outcome<Session> {
     config.insert_json5("mode", &format!("{mode:?}"))?;
     config.insert_json5("scouting/multicast/enabled", "false")?;
     config.insert_json5("transport/shared_memory/enabled", "false")?;
+    config.insert_json5("transport/unicast/max_sessions", "4096")?;
     config.insert_json5("listen/endpoints", "[]")?;
     config.insert_json5(endpoints, &format!("[\"tcp/127.0.0.1:{port}\"]"))?;
     zenoh::open(config).wait()
