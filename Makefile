@@ -118,7 +118,7 @@ nightly:
 	tools/setup vm
 	ECALLS_TEST_ROOT=1 ECALLS_TEST_STARTS=30 $(runner)="$(steady) --" \
 		cargo test -p ecalls --test scheduler_survives it_starts_beside
-	tools/vm/suite oldest
+	tools/vm/suite more
 	cargo build --release -p ecalls-bench
 	for cpus in 2 4; do tools/vm/run --mode steady --cpus $$cpus --timeout 3000 -- \
 		target/release/ecalls-bench bench sched --check --row ordinary --seconds 2 \
