@@ -146,6 +146,14 @@ pub struct Packet {
     pub fds: Vec<OwnedFd>,
 }
 
+/// A process that ends without having read all leaves its end reset, not closed.
+fn failed(error: Errno) -> io::Error {
+    match error {
+        Errno::CONNRESET => io::ErrorKind::BrokenPipe.into(),
+        other => other.into(),
+    }
+}
+
 /// One end of the socket pair.
 #[derive(Debug)]
 pub struct Relay(OwnedFd);
@@ -200,7 +208,7 @@ impl Relay {
             match rustix::net::sendmsg(&self.0, &parts, &mut control, SendFlags::NOSIGNAL) {
                 Ok(_) => return Ok(()),
                 Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(failed(error)),
             }
         }
     }
@@ -222,7 +230,7 @@ impl Relay {
                 Ok(received) => break received,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Ok(None),
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(failed(error)),
             }
         };
         let mut fds = Vec::new();
@@ -273,9 +281,13 @@ mod tests {
         assert_eq!((&packet.body[..], packet.fds.len()), (&b"hello"[..], 1));
         broker.send(Kind::Done, 7, 0, &[], &[]).unwrap();
         assert_eq!(door.receive(true).unwrap().unwrap().kind, Kind::Done);
+        broker.send(Kind::Done, 8, 0, &[], &[]).unwrap();
+        // With something that it has not read, and then without: it is gone.
         drop(door);
-        let end = broker.receive(true).unwrap_err();
-        assert_eq!(end.kind(), io::ErrorKind::BrokenPipe);
+        for _ in 0..2 {
+            let end = broker.receive(true).unwrap_err();
+            assert_eq!(end.kind(), io::ErrorKind::BrokenPipe);
+        }
     }
 
     /// In a child process, because all threads share the limit.
