@@ -36,7 +36,7 @@ typedef _Bool bool;
 #define false 0
 
 /* From the kernel's user API (linux/bpf.h), which cannot be included beside the types above. */
-enum bpf_map_type_used {
+enum bpf_map_type___used {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PROG_ARRAY = 3,

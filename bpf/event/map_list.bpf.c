@@ -6,13 +6,21 @@
  * Searching the machine's maps from user space would need CAP_SYS_ADMIN, and would open each one,
  * which is harmful while the kernel empties a table of programs (crates/ecalls-kernel/src/kernel/
  * lock.rs); this program only reads their names.
+ *
+ * A table of programs that no process has open is left out. What uses it is a program, which is
+ * found itself; and such a table may stay for ever, if a process joined a core in the moment in
+ * which that ended.
  */
 #include "kernel.h"
 
 /* The fields of the kernel's type that are read here. */
 struct bpf_map {
 	u32 id;
+	enum bpf_map_type___used map_type;
 	char name[16];
+	struct {
+		s64 counter;
+	} usercnt; /* descriptors and pins */
 } __attribute__((preserve_access_index));
 
 struct seq_file;
@@ -38,6 +46,8 @@ int map_list(struct bpf_iter__bpf_map *context) {
 	struct map_name entry;
 
 	if (!map) /* the end */
+		return 0;
+	if (map->map_type == BPF_MAP_TYPE_PROG_ARRAY && !map->usercnt.counter)
 		return 0;
 	entry.id = map->id;
 	for (u32 at = 0; at < sizeof(entry.name); at++)

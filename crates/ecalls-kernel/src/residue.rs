@@ -41,8 +41,9 @@ pub fn residue() -> Vec<(u32, String)> {
     maps
 }
 
-/// Ids and names of all maps of the machine. Opening a table of programs while it is torn down
-/// would make the kernel keep it (kernel/lock.rs).
+/// Ids and names of the maps of the machine, without tables of programs that nobody has open. A
+/// process that opens one while it is torn down makes the kernel keep it (kernel/lock.rs): this one
+/// opens none, and one that joined a core in that moment may have.
 fn maps() -> Option<Vec<(u32, String)>> {
     let object = OBJECTS.iter().find(|object| object.name == MAP_LIST)?;
     let open = ObjectBuilder::default().open_memory(object.bytes).ok()?;
