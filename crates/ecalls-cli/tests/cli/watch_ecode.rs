@@ -1,6 +1,7 @@
 //! E-code on the command line of `ecalls watch`. All need root.
 
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use crate::{PATIENCE, can_host, check_documented, command, ecalls, hold, refused, start};
 
@@ -125,14 +126,21 @@ fn explain_tells_which_action_dropped_an_event_and_what_for() {
     watch.complaints().find("watching cli.drops", PATIENCE);
     assert_eq!(ecalls(&["raise", "cli.drops", "x=775"]).code, 0);
     assert_eq!(ecalls(&["raise", "cli.drops", "x=9"]).code, 0);
-    let explained = ecalls(&["explain", "--json"]).out;
-    let notes = explained.lines().map(|line| {
-        let note: serde_json::Value = serde_json::from_str(line).expect("JSON");
-        note
-    });
-    let ours: Vec<_> = notes
-        .filter(|note| note["service"] == "cli.drops" && note["what"] == "filtered")
-        .collect();
+    // An event is handled soon after it is raised, not before that returns.
+    let begin = Instant::now();
+    let (explained, ours) = loop {
+        let explained = ecalls(&["explain", "--json"]).out;
+        let notes = explained.lines().map(|line| {
+            let note: serde_json::Value = serde_json::from_str(line).expect("JSON");
+            note
+        });
+        let ours: Vec<_> = notes
+            .filter(|note| note["service"] == "cli.drops" && note["what"] == "filtered")
+            .collect();
+        if ours.len() >= 2 || begin.elapsed() > PATIENCE {
+            break (explained, ours);
+        }
+    };
     let by_action = |number| {
         let found = ours.iter().find(|note| note["action"] == number);
         found.unwrap_or_else(|| panic!("no note of action {number}: {ours:?}"))
