@@ -1,5 +1,5 @@
 //! What the rows are compared with: the same bytes by `sendmmsg`, by sockets of a group, and by
-//! Zenoh alone, whose program `make relay` builds (crates/ecalls-relay/examples/zenoh-peer.rs).
+//! Zenoh alone, whose program `make relay` builds (crates/ecalls-relay/examples/zenoh-peer).
 
 use std::io::IoSlice;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
