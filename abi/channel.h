@@ -20,7 +20,9 @@
  * event was read. It writes the entries p % capacity, and so on
  * around the end, and completes the event by storing sequence = p + 1 in the first one. The reader
  * owns `front`: the event at front is complete when the sequence there is front + 1; it copies the
- * event, computes n from the copy, and stores front + n.
+ * event, computes n from the copy, and stores front + n. Behind that store is a full barrier if the
+ * event has ECALLS_EVENT_COALESCES: what happened before its reader looks is not raised again, and
+ * what happens afterwards finds that it was read.
  *
  * Slots (layout SLOTS): bit i of pattern says slot i holds an event. The kernel sets it, the reader
  * clears it, both by atomic operations. Which slot: ECALLS_SLOT_*. An event with more data than its
@@ -84,8 +86,7 @@ ECALLS_STATIC_ASSERT(sizeof(struct ecalls_up) == 256, "the header is one element
 #define ECALLS_DROP_QUEUE_FULL 0u /* the queue was full and this deadline was the latest */
 #define ECALLS_DROP_RING_FULL 1u  /* the reader did not keep up */
 #define ECALLS_DROP_SLOT_FULL 2u /* no free slot, the priority's slot still full, or no such slot */
-/* A newer event took its typed slot before it was read; READY: the older event stands for it. */
-#define ECALLS_DROP_REPLACED 3u
+#define ECALLS_DROP_REPLACED 3u	 /* a newer event took its typed slot before it was read */
 #define ECALLS_DROP_SIGNAL_LIMIT 4u   /* the receiver's RLIMIT_SIGPENDING was reached */
 #define ECALLS_DROP_SIGNAL_IGNORED 5u /* the receiver ignores that signal */
 #define ECALLS_DROP_TARGET_GONE 6u    /* the receiver has exited, or may not be signalled */
@@ -97,7 +98,10 @@ ECALLS_STATIC_ASSERT(sizeof(struct ecalls_up) == 256, "the header is one element
 #define ECALLS_DROP_NESTED 11u /* nested too deeply in other raises on one CPU; per service */
 #define ECALLS_DROP_QUOTA 12u  /* its user has reached a limit (abi/user.h) */
 #define ECALLS_DROP_SIZE 13u   /* no place for data of this size, or it could not be read */
-#define ECALLS_DROP_REASONS 14u
+/* An older event was not read yet and stands for it: slots of use READY, and subscriptions that
+ * coalesce (ECALLS_EVENT_COALESCES). */
+#define ECALLS_DROP_COALESCED 14u
+#define ECALLS_DROP_REASONS 15u
 
 /* The kernel side counts losses next to the data, so that a reader sees them without a call: each
  * action that could not deliver to this channel, also if the chain delivered elsewhere; and whole
@@ -106,7 +110,7 @@ struct ecalls_lost {
 	ecalls_u64 late; /* discarded because the deadline had passed */
 	ecalls_u64 dropped[ECALLS_DROP_REASONS];
 	ecalls_u64 filtered; /* ended by a handler */
-	ecalls_u64 pad[16];
+	ecalls_u64 pad[15];
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_lost) == 256, "the counters are one element");
 

@@ -33,6 +33,9 @@
 #define ECALLS_EVENT_SOFT 0x400u   /* deadline_ns is the subscriptions' earliest: order, no limit */
 #define ECALLS_EVENT_THREAD 0x200u /* the chain's next handler must run in a thread */
 #define ECALLS_EVENT_VOID 0x800u   /* in a ring: its data could not be read; a reader skips it */
+/* Its subscription coalesces: until this event is read, it stands for further ones, which are only
+ * counted. */
+#define ECALLS_EVENT_COALESCES 0x1000u
 
 /* Only while the event is queued, in the upper bits of `flags`: the row of abi/user.h in whose
  * `queued` the event counts; 0: none. */

@@ -102,6 +102,7 @@ struct ecalls_open_channel {
 	ecalls_u32 pad;
 };
 
+#define ECALLS_SUBSCRIBE_COALESCE 0x1u /* what is not read stands for further events */
 struct ecalls_subscribe {
 	ecalls_u32 service;  /* index */
 	ecalls_u32 receiver; /* process that receives; 0: the caller */
@@ -110,6 +111,8 @@ struct ecalls_subscribe {
 	ecalls_u64 deadline_ns;
 	ecalls_u32 channel; /* the channel that shows the losses; 0: none */
 	ecalls_u32 actions;
+	ecalls_u32 flags; /* ECALLS_SUBSCRIBE_* */
+	ecalls_u32 pad;
 	struct ecalls_action action[ECALLS_ACTIONS_MAX];
 };
 

@@ -58,7 +58,7 @@ struct ecalls_service_count {
 	ecalls_u64 latency_ns_max;
 	ecalls_u64 failed; /* runs of its own program that ended in a fault (E-code) */
 	ecalls_u64 direct; /* raised and dispatched at once; not in `raised` and `dispatched` */
-	ecalls_u64 pad[2];
+	ecalls_u64 pad;
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_service_count) == 192, "service count");
 
@@ -90,7 +90,7 @@ struct ecalls_subscription_count {
 	ecalls_u64 direct;   /* offered and delivered at once; not in `offered` and `delivered` */
 	ecalls_u64 stopped;  /* the same, filtered: not in `offered` and `filtered` */
 };
-ECALLS_STATIC_ASSERT(sizeof(struct ecalls_subscription_count) == 216, "subscription count");
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_subscription_count) == 224, "subscription count");
 
 /* The built-in services, at fixed indices. Application services follow. */
 #define ECALLS_SERVICE_SOCKET 0u

@@ -67,9 +67,17 @@ struct ecalls_subscription {
 	ecalls_u32 cpu_priority;   /* CPU scheduling priority of the receiver, higher first */
 	ecalls_u32 order;	   /* registration order; host only */
 	ecalls_u64 ended_ns;	   /* when it was taken out of its lists; host only */
-	ecalls_u32 ready;	   /* `plain`, if its only action stores into slots of use READY */
+	/* `plain`, if that is its only action and what is not read stands for further events */
+	ecalls_u32 ready;
 	ecalls_u32 sole; /* ECALLS_SOLE_*: how an event that it alone may want comes to it */
-	ecalls_u32 pad1[6];
+	/* ECALLS_EVENT_COALESCES, or 0: what its events have in addition. For one action that
+	 * stores into a ring, the last one. */
+	ecalls_u32 event_flags;
+	ecalls_u32 pad1;
+	/* With COALESCES: position + 1 of the last event that was stored; 0: none. Written by the
+	 * kernel side's CPUs in any order: an older value only stores one event more. */
+	ecalls_u64 stored;
+	ecalls_u32 pad2[2];
 	struct ecalls_action action[ECALLS_ACTIONS_MAX];
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_subscription) == 512, "subscription");

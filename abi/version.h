@@ -36,7 +36,7 @@ typedef long long ecalls_s64;
 #define ECALLS_STATIC_ASSERT(condition, text) _Static_assert(condition, text)
 #endif
 
-#define ECALLS_ABI_VERSION 3u
+#define ECALLS_ABI_VERSION 4u
 
 /* Limits. Each is a compile-time constant of both sides; an error at a limit has its name. */
 #define ECALLS_DATA_INLINE 168u	       /* bytes of data in an event's record (abi/event.h) */

@@ -226,8 +226,11 @@ struct ecalls_subscribe_options {
 	const char *const *attributes;
 	/* Number of attributes: 0 to ECALLS_ATTRIBUTES. */
 	uint32_t attribute_count;
-	/* 0. */
-	uint32_t pad;
+	/*
+	 * 1: while an event that is stored in a ring has not been read, it stands for further ones,
+	 * which are only counted (ECALLS_DROP_COALESCED). 0: each is stored.
+	 */
+	uint32_t coalesce;
 };
 
 /* An event to raise: the arguments of raise_event (ECalls-05 §3). */

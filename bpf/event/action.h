@@ -145,8 +145,8 @@ static __always_inline bool run_action(void *ctx, struct current *c,
 	case ECALLS_ACTION_MEMORY: {
 		int result = memory_put(a->channel, &c->event, s->id);
 		bool stored = result >= 0;
-		if (stored && result & MEMORY_REPLACED) {
-			drop_for_subscription(index, s->channel, ECALLS_DROP_REPLACED, false);
+		if (stored && result & (MEMORY_REPLACED | MEMORY_COALESCED)) {
+			drop_for_subscription(index, s->channel, memory_reason(result), false);
 			__sync_fetch_and_sub(&n->delivered, 1);
 		}
 		delivery(o, result, a->channel);

@@ -14,9 +14,15 @@
 #include "order.h"
 
 #define MEMORY_PUT 0
-#define MEMORY_REPLACED 1 /* stored, over an event that was not read; READY: that event is enough */
-#define MEMORY_ASLEEP 2	  /* with one of these: the reader sleeps, memory_wake() is due */
+#define MEMORY_REPLACED 1  /* stored, over an event that was not read */
+#define MEMORY_ASLEEP 2	   /* with one of these: the reader sleeps, memory_wake() is due */
+#define MEMORY_COALESCED 4 /* not stored: one that was not read stands for it */
 #define MEMORY_DROPPED(reason) (-(int)(reason) - 1)
+
+/* The reason that is counted for one of REPLACED and COALESCED. */
+static __always_inline u32 memory_reason(int result) {
+	return result & MEMORY_COALESCED ? ECALLS_DROP_COALESCED : ECALLS_DROP_REPLACED;
+}
 
 static __always_inline struct ecalls_channel *channel_active(u32 id) {
 	u32 index = ECALLS_ID_INDEX(id);
@@ -154,12 +160,31 @@ static __always_inline void ring_done(struct ecalls_up *head, struct ecalls_even
 	__sync_lock_test_and_set(&place->sequence, position + 1);
 }
 
+/* Whether a ring holds an event of a subscription that was not read. Its reader moves `front`
+ * beyond the event and then looks what there is. Between what the new event tells and this function
+ * is a full barrier, the count of raised events: so either the reader finds it, or it is stored. */
+static __always_inline bool ring_is_unread(struct ecalls_up *head,
+					   const struct ecalls_subscription *s) {
+	return *(volatile u64 *)&head->front < *(volatile u64 *)&s->stored;
+}
+
+/* The row of a subscription that coalesces; NULL: it does not. */
+static __always_inline struct ecalls_subscription *coalescing(const struct ecalls_event *e,
+							      u32 subscription) {
+	u32 index = ECALLS_ID_INDEX(subscription);
+
+	return e->flags & ECALLS_EVENT_COALESCES ? bpf_map_lookup_elem(&subscriptions, &index) : 0;
+}
+
 static __always_inline int ring_put(void *up, struct ecalls_up *head,
 				    const struct ecalls_channel *ch, const struct ecalls_event *e,
 				    u32 subscription) {
+	struct ecalls_subscription *s = coalescing(e, subscription);
 	u32 capacity = ch->capacity, entries = ECALLS_ENTRIES(e->size);
 	u64 position;
 
+	if (s && ring_is_unread(head, s))
+		return MEMORY_COALESCED;
 	if (entries > capacity)
 		return MEMORY_DROPPED(ECALLS_DROP_SIZE);
 	if (ring_take(head, capacity - entries, entries, &position))
@@ -176,6 +201,8 @@ static __always_inline int ring_put(void *up, struct ecalls_up *head,
 		return MEMORY_DROPPED(ECALLS_DROP_SIZE);
 	}
 	ring_done(head, place, position);
+	if (s)
+		*(volatile u64 *)&s->stored = position + 1;
 	return MEMORY_PUT;
 }
 
@@ -218,11 +245,12 @@ static __always_inline int slot_put(void *up, struct ecalls_up *head,
 	if (__sync_val_compare_and_swap(&place->sequence, before, before + 1) != before)
 		/* Another CPU is writing this slot. By type: that CPU's event is as new as this
 		 * one. */
-		return MEMORY_DROPPED(use >= ECALLS_SLOT_TYPE ? ECALLS_DROP_REPLACED
-							      : ECALLS_DROP_SLOT_FULL);
+		return MEMORY_DROPPED(use == ECALLS_SLOT_READY	? ECALLS_DROP_COALESCED
+				      : use == ECALLS_SLOT_TYPE ? ECALLS_DROP_REPLACED
+								: ECALLS_DROP_SLOT_FULL);
 	if (use != ECALLS_SLOT_TYPE && (*(volatile u64 *)word & bit)) {
 		__sync_lock_test_and_set(&place->sequence, before);
-		return use == ECALLS_SLOT_READY ? MEMORY_REPLACED
+		return use == ECALLS_SLOT_READY ? MEMORY_COALESCED
 						: MEMORY_DROPPED(ECALLS_DROP_SLOT_FULL);
 	}
 	put_words(place, e, subscription);
@@ -259,7 +287,7 @@ static __always_inline int slots_put(void *up, struct ecalls_up *head,
 		if (slot >= capacity || slot >= ECALLS_SLOTS_MAX)
 			return result;
 		if (use == ECALLS_SLOT_READY && slot_is_unread(head, slot))
-			return MEMORY_REPLACED;
+			return MEMORY_COALESCED;
 		return slot_put(up, head, ch, slot, e, subscription);
 	}
 	for (u32 i = 0; lib_again(i, SLOT_TRIES); i++) {

@@ -4,8 +4,8 @@
  * does what raise() would do, without what only other cases need:
  *
  *   ring	the event is built where it is stored;
- *   slots	with use READY that hold one which was not read (abi/channel.h): it is counted, and
- *		not even built;
+ *   unread	while slots of use READY, or the ring of a subscription that coalesces, hold one
+ *		which was not read, it is counted, and not even built;
  *   filter	if the program only decides (ECALLS_ECODE_EARLY), it runs before there is a time
  *		stamp, on no more data than it reads, and is called by the service's own program.
  *
@@ -25,7 +25,7 @@
 
 /* An event on the short way. */
 struct sole {
-	const struct ecalls_subscription *s;
+	struct ecalls_subscription *s;
 	u32 index;
 	u32 cpu;
 	struct current *c;
@@ -91,7 +91,8 @@ static __always_inline void sole_end(const struct sole *o) {
 
 /* Writes the head of the event's record, but for its `sequence`. */
 static __always_inline void sole_head(struct ecalls_event *place, const struct sole_event *e,
-				      u64 id, u64 raise_ns, u32 cpu, u32 subscription) {
+				      u64 id, u64 raise_ns, u32 cpu,
+				      const struct ecalls_subscription *s) {
 	place->id = id;
 	place->raise_ns = raise_ns;
 	place->deadline_ns = 0;
@@ -100,14 +101,14 @@ static __always_inline void sole_head(struct ecalls_event *place, const struct s
 	place->kind = e->kind;
 	place->type = e->type;
 	place->target = e->target;
-	place->flags = 0;
+	place->flags = s->event_flags;
 	place->priority = 0;
 	place->pid = e->pid;
 	place->tid = e->pid;
 	place->uid = e->uid;
 	place->cpu = cpu;
 	place->size = e->size;
-	place->subscription = subscription;
+	place->subscription = s->id;
 }
 
 static __always_inline u64 sole_id(struct current *c, u32 cpu) {
@@ -141,13 +142,15 @@ static __always_inline bool sole_take(const struct sole *o, const struct sole_ev
 	p->entry = ring_place(p->up, capacity, p->position);
 	if (!p->entry)
 		return false;
-	sole_head(p->entry, e, sole_id(o->c, o->cpu), bpf_ktime_get_ns(), o->cpu, o->s->id);
+	sole_head(p->entry, e, sole_id(o->c, o->cpu), bpf_ktime_get_ns(), o->cpu, o->s);
 	return true;
 }
 
 /* The entry has its data, too. */
 static __always_inline void sole_stored(const struct sole *o, const struct sole_place *p) {
 	ring_done(p->head, p->entry, p->position);
+	if (o->s->event_flags)
+		*(volatile u64 *)&o->s->stored = p->position + 1;
 	o->count->direct++;
 	o->total->direct++;
 	if (*(volatile u64 *)&p->head->sleeping && wake_is_due(p->head, 0) &&
@@ -155,8 +158,21 @@ static __always_inline void sole_stored(const struct sole *o, const struct sole_
 		o->count->wakes++;
 }
 
-/* Whether the subscription's slots of use READY hold an event of this type that was not read, and
- * their reader needs no wake-up: then it is counted, since it would add nothing. */
+/* Whether what stands for an event of this type was not read yet. */
+static __always_inline bool sole_is_unread(const struct sole *o, const struct ecalls_channel *ch,
+					   struct ecalls_up *head, u32 type) {
+	u64 raised;
+
+	if (ch->layout == ECALLS_LAYOUT_SLOTS)
+		return type < ch->capacity && type < ECALLS_SLOTS_MAX && slot_is_unread(head, type);
+	/* The barrier of ring_is_unread(). */
+	raised = __sync_fetch_and_add(&o->c->raised, 1);
+	barrier_var(raised);
+	return ring_is_unread(head, o->s);
+}
+
+/* Whether the subscription's `ready` channel holds an event that was not read and stands for this
+ * one, and its reader needs no wake-up: then it is counted, since it would add nothing. */
 static __always_inline bool sole_is_told(const struct sole *o, u32 type) {
 	u32 channel = o->s->ready, index = ECALLS_ID_INDEX(channel), zero = 0, one = 1;
 	void *up = bpf_map_lookup_elem(&ups, &index);
@@ -167,17 +183,15 @@ static __always_inline bool sole_is_told(const struct sole *o, u32 type) {
 	order_loads();
 	ch = channel_active(channel);
 	head = ch && up ? bpf_map_lookup_elem(up, &zero) : 0;
-	if (!head || type >= ch->capacity || type >= ECALLS_SLOTS_MAX)
-		return false;
-	if (!slot_is_unread(head, type) || *(volatile u64 *)&head->sleeping)
+	if (!head || !sole_is_unread(o, ch, head, type) || *(volatile u64 *)&head->sleeping)
 		return false;
 	lost = o->s->channel == channel ? bpf_map_lookup_elem(up, &one) : lost_of(o->s->channel);
 	if (lost)
-		__sync_fetch_and_add(&lost->dropped[ECALLS_DROP_REPLACED], 1);
+		__sync_fetch_and_add(&lost->dropped[ECALLS_DROP_COALESCED], 1);
 	__sync_fetch_and_add(&o->count->offered, 1);
-	__sync_fetch_and_add(&o->count->dropped[ECALLS_DROP_REPLACED], 1);
+	__sync_fetch_and_add(&o->count->dropped[ECALLS_DROP_COALESCED], 1);
 	__sync_fetch_and_add(&o->total->raised, 1);
-	__sync_fetch_and_add(&o->total->dropped[ECALLS_DROP_REPLACED], 1);
+	__sync_fetch_and_add(&o->total->dropped[ECALLS_DROP_COALESCED], 1);
 	return true;
 }
 

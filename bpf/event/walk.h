@@ -128,8 +128,8 @@ static __always_inline int offer_stored(struct current *c, u32 index, int result
 		return 0;
 	}
 	n->direct++;
-	if (result & MEMORY_REPLACED) {
-		drop_for_subscription(index, s->channel, ECALLS_DROP_REPLACED, false);
+	if (result & (MEMORY_REPLACED | MEMORY_COALESCED)) {
+		drop_for_subscription(index, s->channel, memory_reason(result), false);
 		__sync_fetch_and_sub(&n->delivered, 1);
 	}
 	if (result & MEMORY_ASLEEP && memory_wake(s->plain))
@@ -163,7 +163,7 @@ static __always_inline bool offer_wanted(struct current *c, const struct ecalls_
 		return false;
 	}
 	c->event.deadline_ns = limit_ns;
-	c->event.flags = flags & ~ECALLS_EVENT_SOFT;
+	c->event.flags = (flags & ~ECALLS_EVENT_SOFT) | s->event_flags;
 	return true;
 }
 

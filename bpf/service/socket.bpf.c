@@ -106,7 +106,7 @@ static __always_inline void socket_filter_event(const struct sole *o, struct sol
 	struct ecalls_event *at = &o->c->event;
 
 	at->sequence = 0;
-	sole_head(at, e, 0, 0, o->cpu, 0);
+	sole_head(at, e, 0, 0, o->cpu, o->s);
 	describe(at->data, sk, e->kind, inherited, wanted);
 	at->data[SOCKET_WORDS] = 0;
 }
@@ -133,10 +133,9 @@ static __noinline int socket_sole(void *ctx, struct sock *sk, struct ecalls_serv
 	if (!sole_begin(&o, service, &e))
 		return 0;
 	if (o.s->sole == ECALLS_SOLE_PUT) {
-		if (o.s->ready) {
-			result = sole_is_told(&o, e.type);
+		if (o.s->ready && sole_is_told(&o, e.type)) {
 			sole_end(&o);
-			return result;
+			return 1;
 		}
 		if (!sole_take(&o, &e, &place)) {
 			sole_end(&o);

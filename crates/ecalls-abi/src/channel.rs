@@ -103,8 +103,7 @@ pub enum DropReason {
     RingFull = 1,
     /// No free slot, or the priority's slot still full.
     SlotFull = 2,
-    /// A newer event took its typed slot before it was read; or the older one stands for it
-    /// ([`SlotUse::Ready`]).
+    /// A newer event took its typed slot before it was read.
     Replaced = 3,
     /// The receiver's `RLIMIT_SIGPENDING` was reached.
     SignalLimit = 4,
@@ -126,11 +125,14 @@ pub enum DropReason {
     Quota = 12,
     /// There is no place for data of this size, or it could not be read.
     Size = 13,
+    /// An older event was not read yet and stands for it: slots of use [`SlotUse::Ready`], and
+    /// subscriptions that coalesce.
+    Coalesced = 14,
 }
 
 impl DropReason {
     /// Every reason, in order of index.
-    pub const ALL: [DropReason; 14] = [
+    pub const ALL: [DropReason; 15] = [
         DropReason::QueueFull,
         DropReason::RingFull,
         DropReason::SlotFull,
@@ -145,6 +147,7 @@ impl DropReason {
         DropReason::Nested,
         DropReason::Quota,
         DropReason::Size,
+        DropReason::Coalesced,
     ];
 
     /// Its index in every `dropped` array.
@@ -174,6 +177,7 @@ impl DropReason {
             DropReason::Nested => "nested",
             DropReason::Quota => "quota",
             DropReason::Size => "size",
+            DropReason::Coalesced => "coalesced",
         }
     }
 }
@@ -190,7 +194,7 @@ pub struct Lost {
     /// Ended by a handler.
     pub filtered: u64,
     /// Zero.
-    pub pad: [u64; 16],
+    pub pad: [u64; 15],
 }
 
 const _: () = assert!(
@@ -302,7 +306,7 @@ pub enum SlotUse {
     /// Slot = `event.type`; still full: the new event replaces the old one.
     Type = SLOT_TYPE,
     /// Slot = `event.type`; still full: the old event stands for the new one, which is counted
-    /// ([`DropReason::Replaced`]). For events that say that there is something to read: what was
+    /// ([`DropReason::Coalesced`]). For events that say that there is something to read: what was
     /// not read yet is not raised again.
     Ready = SLOT_READY,
 }

@@ -34,6 +34,9 @@ pub const EVENT_USER_SHIFT: u32 = 24;
 
 /// `flags`, in a ring: the event's data could not be read; a reader skips it.
 pub const EVENT_VOID: u32 = 0x800;
+/// `flags`: its subscription coalesces; until this event is read, it stands for further ones, which
+/// are only counted ([`crate::channel::DropReason::Coalesced`]).
+pub const EVENT_COALESCES: u32 = 0x1000;
 
 /// Bytes of data in a further entry, whose first word is 0.
 pub const ENTRY_DATA: usize = 248;

@@ -95,6 +95,9 @@ pub struct OpenChannel {
     pub pad: u32,
 }
 
+/// [`Subscribe::flags`]: what is not read stands for further events.
+pub const SUBSCRIBE_COALESCE: u32 = 0x1;
+
 /// `struct ecalls_subscribe`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -113,6 +116,10 @@ pub struct Subscribe {
     pub channel: u32,
     /// Entries of `action` in use.
     pub actions: u32,
+    /// [`SUBSCRIBE_COALESCE`].
+    pub flags: u32,
+    /// Zero.
+    pub pad: u32,
     /// The actions, in order.
     pub action: [Action; ACTIONS_MAX],
 }

@@ -147,7 +147,7 @@ pub struct ServiceCount {
     /// them there, and 0 here.
     pub direct: u64,
     /// Zero.
-    pub pad: [u64; 2],
+    pub pad: u64,
 }
 
 const _: () = assert!(size_of::<ServiceCount>() == 192, "service count");
@@ -241,7 +241,7 @@ pub struct SubscriptionCount {
     pub stopped: u64,
 }
 
-const _: () = assert!(size_of::<SubscriptionCount>() == 216, "subscription count");
+const _: () = assert!(size_of::<SubscriptionCount>() == 224, "subscription count");
 
 impl SubscriptionCount {
     /// Adds another CPU's counts; sums wrap like the kernel side's counters.

@@ -161,12 +161,18 @@ pub struct Subscription {
     pub order: u32,
     /// When it was removed from its lists; host only.
     pub ended_ns: u64,
-    /// `plain`, if its only action stores into slots of use READY.
+    /// `plain`, if that is its only action and what is not read stands for further events.
     pub ready: u32,
     /// `SOLE_*`: how an event that it alone may want comes to it.
     pub sole: u32,
+    /// [`crate::event::EVENT_COALESCES`], or 0: what its events have in addition.
+    pub event_flags: u32,
     /// Zero.
-    pub pad1: [u32; 6],
+    pub pad1: u32,
+    /// With it: position + 1 of the last event that was stored; 0: none. Kernel side only.
+    pub stored: u64,
+    /// Zero.
+    pub pad2: [u32; 2],
     /// The actions, in order; see [`Subscription::chain`].
     pub action: [Action; ACTIONS_MAX],
 }

@@ -5,7 +5,7 @@
 //! Times are nanoseconds of `CLOCK_MONOTONIC` unless a name says otherwise.
 
 /// Version of the contract; both sides must agree on it exactly.
-pub const ABI_VERSION: u32 = 3;
+pub const ABI_VERSION: u32 = 4;
 
 /// Bytes of data in an event's record; the others follow in further entries.
 pub const DATA_INLINE: usize = 168;

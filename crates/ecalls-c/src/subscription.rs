@@ -45,8 +45,9 @@ pub struct SubscribeOptions {
     pub attributes: *const *const c_char,
     /// Number of attributes: 0 to ECALLS_ATTRIBUTES.
     pub attribute_count: u32,
-    /// 0.
-    pub pad: u32,
+    /// 1: while an event that is stored in a ring has not been read, it stands for further ones,
+    /// which are only counted (ECALLS_DROP_COALESCED). 0: each is stored.
+    pub coalesce: u32,
 }
 
 // SAFETY: repr(C), begins with a u32, integers and pointers, no padding.
@@ -234,6 +235,11 @@ unsafe fn subscribe(
         .deadline(Duration::from_micros(given.deadline_us));
     if given.receiver != 0 {
         builder = builder.receiver(given.receiver);
+    }
+    match given.coalesce {
+        0 => {}
+        1 => builder = builder.coalesce(),
+        other => return Err(Failure::invalid(format!("coalesce is {other}: 0 or 1"))),
     }
     let count = usize::try_from(given.action_count).unwrap_or(usize::MAX);
     if count == 0 || count > ACTIONS_MAX {

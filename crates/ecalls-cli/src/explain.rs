@@ -240,6 +240,10 @@ fn what_to_do(row: &Row) -> &'static str {
             "its slot has room for one event, and another one was not read yet, as the channel's \
              layout provides"
         }
+        (_, Some("coalesced")) => {
+            "an earlier event was not read yet and stands for it, as the subscription or its slots \
+             demand"
+        }
         (_, Some("signal_limit")) => {
             "the receiver had RLIMIT_SIGPENDING signals waiting: handle them, or raise the limit"
         }

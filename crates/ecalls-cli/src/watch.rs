@@ -54,6 +54,10 @@ pub(crate) struct Args {
     /// Discard events that are not delivered within this time, and count them as late
     #[arg(long, value_name = "TIME", value_parser = duration::parse_positive)]
     deadline: Option<Duration>,
+    /// While an event has not been read, further ones are not stored but counted as coalesced: for
+    /// a watch that is to see that something happens, and not each time
+    #[arg(long)]
+    coalesce: bool,
     #[command(flatten)]
     chain: ChainArgs,
     /// End after this number of events
@@ -102,7 +106,7 @@ registered for all subscriptions and stay registered when the watch ends.
 Once its subscription is installed, the command prints a line on standard error that begins with
 \"watching SERVICE\": a script that waits for this line misses no later event. SIGINT and SIGTERM
 end the watch. At the end, a line on standard error gives the number of events that were received,
-late, filtered and lost, with the reasons.
+late, filtered and lost, with the reasons, and coalesced.
 
 Keys with --json: what (event), time_ns (Unix time), raise_ns (CLOCK_MONOTONIC), latency_ns,
 service, kind (its name, as `ecalls services` lists it), data (an object, by field), raised_by, tid,
@@ -117,6 +121,7 @@ Examples:
   ecalls watch socket --pid 4711 --handler 'threshold:bytes>=1000' --json
   ecalls watch timer --every 100ms --count 10
   ecalls watch socket --where 'bytes > 1000 && local_port == 80'
+  ecalls watch socket --pid 4711 --coalesce
   ecalls watch task --where 'static long n; event.kind == exec && n++ % 10 == 0'
   ecalls watch sched --threshold 2ms --for 10s
   ecalls watch net --kind retransmit
@@ -278,12 +283,13 @@ impl Watch {
         let Summary {
             late,
             filtered,
-            dropped,
+            mut dropped,
             skipped,
             failed,
             undone,
             ..
         } = summary;
+        let coalesced = std::mem::take(&mut dropped.0[DropReason::Coalesced.index()]);
         let also = |what: &str, count: u64| match count {
             0 => String::new(),
             n => format!(", {what} {n}"),
@@ -294,7 +300,8 @@ impl Watch {
             }
         }
         note(format_args!(
-            "received {received}, late {late}, filtered {filtered}, lost {dropped}{}{}{}",
+            "received {received}, late {late}, filtered {filtered}, lost {dropped}{}{}{}{}",
+            also("coalesced", coalesced),
             also("skipped by the kernel", skipped),
             also("passed because E-code failed", failed),
             also("asked for by E-code and not done", undone),
@@ -365,6 +372,9 @@ fn subscribe(
     }
     if let Some(deadline) = args.deadline {
         builder = builder.deadline(deadline);
+    }
+    if args.coalesce {
+        builder = builder.coalesce();
     }
     builder = args.chain.subscribe(builder, &texts.0);
     let subscription = builder.report_to(channel).memory(channel).install()?;

@@ -182,6 +182,7 @@ fn threads_before(stage: &Stage, scope: u32) -> Vec<u32> {
     let wanted = Request {
         service: SERVICE_SCHED,
         channel: Some(channel.id()),
+        coalesce: false,
         scope,
         ..request(vec![memory])
     };

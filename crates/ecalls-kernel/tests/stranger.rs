@@ -33,6 +33,7 @@ fn into(stage: &Stage, channel: &HostedChannel) -> HostedSubscription {
     memory.channel = channel.id().raw();
     let request = Request {
         channel: Some(channel.id()),
+        coalesce: false,
         scope: SCOPE_OWN,
         ..request(vec![memory])
     };

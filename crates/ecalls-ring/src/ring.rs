@@ -24,11 +24,17 @@
 //! reader compares `sequence` again after the copy: with a correct writer it cannot have changed,
 //! and with an incorrect one the torn copy is discarded.
 //!
+//! A subscription may coalesce: while the last event that it has stored is at or behind `front`, a
+//! further one is not stored, since that event stands for it. Whoever reads it looks afterwards
+//! what there is, and must find whatever the further event would have told. So both sides store
+//! before they load: a producer has a full barrier between what happened and its load of `front`,
+//! and the reader one behind its store of `front`, if the event has the flag [`EVENT_COALESCES`].
+//!
 //! A complete event with a wrong number remains unread and the ring fills up behind it: a channel
 //! with a corrupted ring delivers nothing, and its drops are counted as `ring_full`.
 
 use ecalls_abi::Layout;
-use ecalls_abi::event::{EVENT_VOID, entries};
+use ecalls_abi::event::{EVENT_COALESCES, EVENT_VOID, entries};
 
 use crate::error::{BadSegment, Full};
 use crate::event::Event;
@@ -232,7 +238,8 @@ impl<W: Words> RingReader<W> {
             if first[SEQUENCE].load(Ordering::Acquire) != sequence {
                 return false;
             }
-            if first[FLAGS].load(Ordering::Relaxed) as u32 & EVENT_VOID != 0 {
+            let flags = first[FLAGS].load(Ordering::Relaxed) as u32;
+            if flags & EVENT_VOID != 0 {
                 self.pass(entries_of(first, capacity as usize));
                 continue;
             }
@@ -243,6 +250,9 @@ impl<W: Words> RingReader<W> {
                 return false;
             }
             self.pass(entries(event.size as usize));
+            if flags & EVENT_COALESCES != 0 {
+                fence(Ordering::SeqCst);
+            }
             self.taken = self.taken.wrapping_add(1);
             return true;
         }
@@ -295,6 +305,23 @@ impl<W: Words> RingWriter<W> {
         first[SEQUENCE].store(position.wrapping_add(1), Ordering::Release);
         flag.fetch_add(1, Ordering::Release);
         Ok(position)
+    }
+
+    /// The same for a subscription that coalesces: `None` if the event that it stored last was not
+    /// read yet, and so stands for this one. `stored` is the subscription's, at first 0; its
+    /// events have the flag [`EVENT_COALESCES`].
+    ///
+    /// # Errors
+    /// As [`RingWriter::push`].
+    pub fn push_coalescing(&self, event: &Event, stored: &AtomicU64) -> Result<Option<u64>, Full> {
+        fence(Ordering::SeqCst);
+        let front = self.words.words().get(FRONT).ok_or(Full)?;
+        if front.load(Ordering::Acquire) < stored.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let position = self.push(event)?;
+        stored.store(position.wrapping_add(1), Ordering::Relaxed);
+        Ok(Some(position))
     }
 
     /// Takes `count` positions, and returns the first.

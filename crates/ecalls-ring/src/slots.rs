@@ -292,9 +292,10 @@ impl<W: Words> Iterator for TakePending<'_, W> {
 pub enum Put {
     /// It is in its slot.
     Delivered,
-    /// It is in its slot, and has replaced an unread event; with [`SlotUse::Ready`] the unread
-    /// event stands for it.
+    /// It is in its slot, and has replaced an unread event.
     Replaced,
+    /// It is nowhere: with [`SlotUse::Ready`] the unread event in its slot stands for it.
+    Coalesced,
     /// It is dropped: no free slot, its slot still full, no such slot, more data than a slot has
     /// entries for, or another producer is writing into its slot at this moment (whose event is
     /// equally new).
@@ -373,7 +374,7 @@ impl<W: Words> SlotsWriter<W> {
         let word = &pattern[slot / 64 % PATTERN_WORDS];
         let bit = 1u64 << (slot % 64);
         if self.slot_use == SlotUse::Ready && self.is_unread(word, bit) {
-            return Put::Replaced;
+            return Put::Coalesced;
         }
         let before = first[SEQUENCE].load(Ordering::Relaxed) & !1;
         let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
@@ -387,7 +388,7 @@ impl<W: Words> SlotsWriter<W> {
         if self.slot_use != SlotUse::Type && self.is_unread(word, bit) {
             first[SEQUENCE].store(before, Ordering::Release);
             return match self.slot_use {
-                SlotUse::Ready => Put::Replaced,
+                SlotUse::Ready => Put::Coalesced,
                 _ => Put::Full,
             };
         }

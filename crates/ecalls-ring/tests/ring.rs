@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ecalls_abi::event::{EVENT_VOID, entries};
+use ecalls_abi::event::{EVENT_COALESCES, EVENT_VOID, entries};
 use ecalls_abi::{Event as Record, Layout, SlotUse};
 use ecalls_ring::words::zeroed;
 use ecalls_ring::{BadSegment, Event, Full, RingReader, RingWriter, Shape, Sleep};
@@ -48,6 +48,34 @@ fn sized(id: u64, size: usize, word: u64) -> Event {
 fn at_position(position: u64, mut event: Event) -> Event {
     event.sequence = position.wrapping_add(1);
     event
+}
+
+#[test]
+fn what_was_not_read_stands_for_further_events_of_the_same_subscription() {
+    let words = ring(64);
+    let (writer, mut reader) = (
+        RingWriter::new(&words).unwrap(),
+        RingReader::new(&words).unwrap(),
+    );
+    let (one, other) = (AtomicU64::new(0), AtomicU64::new(0));
+    let push = |id, stored| {
+        let mut event = event(id);
+        event.flags |= EVENT_COALESCES;
+        writer.push_coalescing(&event, stored)
+    };
+    assert_eq!(push(1, &one), Ok(Some(0)));
+    assert_eq!(push(2, &one), Ok(None));
+    assert_eq!(push(3, &other), Ok(Some(1)), "of another subscription");
+    assert_eq!(push(4, &one), Ok(None));
+    assert_eq!(reader.next().map(|event| event.id), Some(1));
+    assert_eq!(push(5, &one), Ok(Some(2)), "its own was read");
+    assert_eq!(push(6, &other), Ok(None));
+    assert_eq!(push(7, &one), Ok(None));
+    let ids: Vec<u64> = reader.by_ref().map(|event| event.id).collect();
+    assert_eq!(ids, [3, 5]);
+    // An older number than that of the last event stores one event more.
+    one.store(1, Ordering::Relaxed);
+    assert_eq!(push(8, &one), Ok(Some(3)));
 }
 
 #[test]

@@ -127,7 +127,7 @@ fn ready_use_keeps_the_first_and_counts_those_it_stands_for() {
         SlotsReader::new(&words).unwrap(),
     );
     assert_eq!(writer.put(&event(1000, 1)), Put::Delivered);
-    assert_eq!(writer.put(&event(1000, 2)), Put::Replaced);
+    assert_eq!(writer.put(&event(1000, 2)), Put::Coalesced);
     assert_eq!(writer.put(&event(1024, 3)), Put::Full);
     assert_eq!(taken(&mut reader), [(1000, 1)]);
     assert_eq!(writer.put(&event(1000, 4)), Put::Delivered);
@@ -284,7 +284,11 @@ proptest! {
                     if !replaced || slot_use != SlotUse::Ready {
                         model.insert(place, id);
                     }
-                    prop_assert_eq!(put, if replaced { Put::Replaced } else { Put::Delivered });
+                    prop_assert_eq!(put, match replaced {
+                        true if slot_use == SlotUse::Ready => Put::Coalesced,
+                        true => Put::Replaced,
+                        false => Put::Delivered,
+                    });
                 }
                 Step::Take(slot) => {
                     prop_assert_eq!(reader.take(slot).map(|event| event.id), model.remove(&slot));

@@ -61,6 +61,7 @@ pub struct SubscriptionBuilder {
     pid: u32,
     deadline_ns: u64,
     channel: Option<Id>,
+    coalesce: bool,
     actions: Vec<Action>,
     users: Vec<(usize, UserHandler)>,
     /// The kernel handlers of the chain, not compiled yet, by their indices.
@@ -88,6 +89,7 @@ impl SubscriptionBuilder {
             pid: 0,
             deadline_ns: 0,
             channel: None,
+            coalesce: false,
             actions: Vec::new(),
             users: Vec::new(),
             makings: Vec::new(),
@@ -141,6 +143,19 @@ impl SubscriptionBuilder {
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> SubscriptionBuilder {
         self.deadline_ns = u64::try_from(deadline.as_nanos()).unwrap_or(u64::MAX);
+        self
+    }
+
+    /// While an event of this subscription that is stored has not been read, it stands for further
+    /// ones, which are not stored but counted ([`DropReason::Coalesced`]): for a program that looks
+    /// itself what there is, once an event has told it that there is something. The chain's last
+    /// action is the only one that stores the event (memory or a user handler), into a ring; slots
+    /// of use `Ready` always do so, by type of event.
+    ///
+    /// [`DropReason::Coalesced`]: ecalls_abi::channel::DropReason::Coalesced
+    #[must_use]
+    pub fn coalesce(mut self) -> SubscriptionBuilder {
+        self.coalesce = true;
         self
     }
 
@@ -327,6 +342,7 @@ impl SubscriptionBuilder {
             pid: self.pid,
             deadline_ns: self.deadline_ns,
             channel: self.channel,
+            coalesce: self.coalesce,
             scope: SCOPE_ALL,
             actions: self.actions,
         };

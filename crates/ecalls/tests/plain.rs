@@ -16,7 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use ecalls::socket::Interest;
-use ecalls::{Channel, DropReason, Ecalls, Event, SlotUse, Subscription};
+use ecalls::{Channel, DropReason, Ecalls, Event, Handler, SlotUse, Subscription};
 use ecalls_abi::service::{SERVICE_CORE, SERVICE_SOCKET, SocketEvent, SubscriptionCount};
 use ecalls_kernel::measure::{self, Measure};
 use harness::{PATIENCE, assert_comes_to_rest, assert_subscription_adds_up, core};
@@ -151,7 +151,7 @@ fn readiness_that_was_not_taken_is_counted_and_not_told_again() {
     ecalls.watch_socket(&here, &interest).expect("registered");
     let untold = || {
         let stat = ecalls.access().service_stat(SERVICE_SOCKET);
-        stat.expect("it").count.dropped[DropReason::Replaced.index()]
+        stat.expect("it").count.dropped[DropReason::Coalesced.index()]
     };
     let before = untold();
     let mut round = |rounds: u64| {
@@ -163,8 +163,8 @@ fn readiness_that_was_not_taken_is_counted_and_not_told_again() {
         assert_eq!(ready, [9]);
         let count = count(&subscription);
         assert_eq!((count.offered, count.delivered), (10 * rounds, rounds));
-        assert_eq!(count.dropped(DropReason::Replaced), 9 * rounds);
-        assert_eq!(slots.lost().dropped(DropReason::Replaced), 9 * rounds);
+        assert_eq!(count.dropped(DropReason::Coalesced), 9 * rounds);
+        assert_eq!(slots.lost().dropped(DropReason::Coalesced), 9 * rounds);
     };
     round(1);
     round(2);
@@ -176,6 +176,98 @@ fn readiness_that_was_not_taken_is_counted_and_not_told_again() {
     round(3);
     assert_eq!(untold() - before, 18);
     assert_eq!(std::iter::from_fn(|| ring.try_recv()).count(), 10);
+    assert_comes_to_rest(&ecalls, SERVICE_SOCKET);
+}
+
+/// A subscription that coalesces, to a ring.
+fn coalescing(ecalls: &Ecalls, service: &str, text: Option<&str>) -> (Subscription, Channel) {
+    let channel = ecalls.channel().open().expect("a ring");
+    let mut builder = ecalls.subscribe(service).expect("the service").coalesce();
+    if let Some(text) = text {
+        builder = builder.ecode(text);
+    }
+    let subscription = builder.memory(&channel).install().expect("a subscription");
+    (subscription, channel)
+}
+
+#[test]
+fn what_a_ring_s_reader_has_not_read_stands_for_further_events() {
+    let Some((ecalls, _turn)) = turn() else {
+        return;
+    };
+    for text in [None, Some("return 1;"), Some("count(0); return 1;")] {
+        let (each, mut all) = subscribe(&ecalls, None);
+        let (subscription, mut ring) = coalescing(&ecalls, "core", text);
+        for round in 1..=3 {
+            raise(&ecalls, some());
+            // Only this CPU raises, and reads afterwards.
+            assert_eq!(values(&mut ring), [0], "{text:?}");
+            assert_eq!(values(&mut all).len() as u64, ROUND);
+            let count = count(&subscription);
+            assert_eq!((count.offered, count.delivered), (ROUND * round, round));
+            let coalesced = (ROUND - 1) * round;
+            assert_eq!(count.dropped(DropReason::Coalesced), coalesced);
+            assert_eq!(ring.lost().dropped(DropReason::Coalesced), coalesced);
+        }
+        drop(each);
+    }
+    assert_comes_to_rest(&ecalls, SERVICE_CORE);
+}
+
+#[test]
+fn chain_that_coalesces_stores_once_and_at_its_end() {
+    let Some((ecalls, _turn)) = turn() else {
+        return;
+    };
+    let sample = || ecalls.subscribe("core").expect("the service").coalesce();
+    let two = Handler::Sample { one_in: 2 };
+    let mut ring = ecalls.channel().open().expect("a ring");
+    let builder = sample().handler(&two).memory(&ring);
+    let subscription = builder.install().expect("a subscription");
+    raise(&ecalls, some());
+    assert_eq!(values(&mut ring), [0]);
+    let count = count(&subscription);
+    assert_eq!((count.filtered, count.delivered), (ROUND / 2, 1));
+    assert_eq!(count.dropped(DropReason::Coalesced), ROUND / 2 - 1);
+    let slots = |slot_use| ecalls.channel().slots(64, slot_use).open().expect("slots");
+    sample()
+        .memory(&slots(SlotUse::Ready))
+        .install()
+        .expect("they do so anyway");
+    let refused = [
+        sample().memory(&slots(SlotUse::Type)),
+        sample().memory(&ring).memory(&ring),
+        sample().memory(&ring).handler(&two),
+    ];
+    for builder in refused {
+        let error = builder.install().expect_err("refused");
+        assert!(error.to_string().contains("coalesces"), "{error}");
+    }
+    drop(subscription);
+    assert_comes_to_rest(&ecalls, SERVICE_CORE);
+}
+
+#[test]
+fn event_of_a_socket_that_was_not_read_stands_for_further_ones() {
+    let Some((ecalls, _turn)) = turn() else {
+        return;
+    };
+    let mut arrivals = Arrivals::watched_by(&ecalls);
+    for text in [None, Some("bytes > 0"), Some("event.time > 0")] {
+        for others in 0..2 {
+            let (subscription, mut ring) = coalescing(&ecalls, "socket", text);
+            let others: Vec<_> = (0..others).map(|_| to_ring(&ecalls, None)).collect();
+            for round in 1..=3 {
+                arrivals.some(10);
+                assert_eq!(taken(&mut ring).len(), 1, "{text:?}");
+                let count = count(&subscription);
+                assert_eq!((count.offered, count.delivered), (10 * round, round));
+                assert_eq!(count.dropped(DropReason::Coalesced), 9 * round);
+                assert_eq!(ring.lost().dropped(DropReason::Coalesced), 9 * round);
+            }
+            drop(others);
+        }
+    }
     assert_comes_to_rest(&ecalls, SERVICE_SOCKET);
 }
 

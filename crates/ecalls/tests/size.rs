@@ -104,7 +104,7 @@ fn event_of_every_size_arrives_whole_in_ring_and_slot() {
     assert_eq!(narrow.lost().dropped(DropReason::Size), 4 * large);
     let count = subscription.count().expect("its count");
     assert_eq!(count.partial, 4 * large);
-    assert_eq!(ring.lost().dropped, [0; 14]);
+    assert_eq!(ring.lost().dropped, [0; 15]);
     assert_all_adds_up(&ecalls, service.index());
 }
 

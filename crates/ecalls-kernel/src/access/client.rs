@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ecalls_abi::channel::Id;
 use ecalls_abi::downcall::{Generic, Op};
 use ecalls_abi::message::{
-    Answer, FateView, LookFate, Name, Number, ReplaceHandler, Request as Ask, ServiceView,
-    SetParameter, Subscribe, SubscriptionView, UserView, WATCH_IF_ABSENT, WatchSocket,
+    Answer, FateView, LookFate, Name, Number, ReplaceHandler, Request as Ask, SUBSCRIBE_COALESCE,
+    ServiceView, SetParameter, Subscribe, SubscriptionView, UserView, WATCH_IF_ABSENT, WatchSocket,
 };
 use ecalls_abi::service::{ServiceInfo, SocketInterest};
 use ecalls_abi::text;
@@ -365,6 +365,9 @@ fn subscribe(request: &Request) -> Result<Subscribe> {
     message.pid = request.pid;
     message.deadline_ns = request.deadline_ns;
     message.channel = request.channel.map_or(0, Id::raw);
+    if request.coalesce {
+        message.flags |= SUBSCRIBE_COALESCE;
+    }
     Ok(message)
 }
 

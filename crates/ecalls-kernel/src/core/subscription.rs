@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ecalls_abi::channel::{Id, Layout, STATE_ACTIVE, STATE_DEAD, STATE_FREE, STATE_SETUP, SlotUse};
 use ecalls_abi::downcall::DEFER_SWITCH;
 use ecalls_abi::ecode::HANDLER_ECODE;
+use ecalls_abi::event::EVENT_COALESCES;
 use ecalls_abi::handler::HANDLER_REMOTE;
 use ecalls_abi::service::{SERVICE_TIMER, SLOW_CHAIN, Service};
 use ecalls_abi::subscription::{
@@ -50,6 +51,8 @@ pub struct Request {
     pub deadline_ns: u64,
     /// Channel that counts undelivered events; `None`: no channel.
     pub channel: Option<Id>,
+    /// While an event is not read, further ones are only counted.
+    pub coalesce: bool,
     /// `SCOPE_*` of `ecalls_abi::subscription`: whose events it sees.
     pub scope: u32,
     /// The actions, in order.
@@ -189,7 +192,7 @@ fn install_locked(
         .map_or_else(|| Id::new(index, 1), |id| Some(id.next()))
         .ok_or(Error::Closed("a subscription id"))?;
     let mut row = new_row(id, owner, request, receiver);
-    row.ready = ready_of(&core, &row)?;
+    coalesce(&core, request, &mut row)?;
     row.sole = sole_of(&row);
     row.order = place_of(&core, &row, &service)?;
     let handlers = Handlers::place(&core, &mut row, index, &previous, handlers)?;
@@ -212,16 +215,47 @@ fn install_locked(
     })
 }
 
-/// The channel of a subscription with one action that stores readiness; 0: of another one.
-fn ready_of(core: &Core, row: &Subscription) -> Result<u32> {
-    let Some(id) = Id::from_raw(row.plain).filter(|_| row.actions == 1) else {
-        return Ok(0);
+/// Determines what of a subscription stands for further events until it is read: all in slots of
+/// use READY; in a ring what a subscription stores that coalesces.
+///
+/// # Errors
+/// [`Error::Invalid`] if it coalesces, but does not store its events once, at the end of the chain.
+fn coalesce(core: &Core, request: &Request, row: &mut Subscription) -> Result<()> {
+    let stores = |action: &Action| matches!(action.kind, ACTION_MEMORY | ACTION_USER);
+    let (before, last) = match row.chain() {
+        [before @ .., last] if stores(last) => (before, last),
+        _ if request.coalesce => return Err(cannot_coalesce("a chain that does not end so")),
+        _ => return Ok(()),
     };
-    let channel = core.tables.channels.get(id.index())?;
-    let told = channel.id == row.plain
-        && channel.layout == Layout::Slots.raw()
-        && channel.slot_use == SlotUse::Ready.raw();
-    Ok(if told { row.plain } else { 0 })
+    let (alone, id) = (before.is_empty(), last.channel);
+    if request.coalesce && before.iter().any(stores) {
+        return Err(cannot_coalesce("a chain that stores an event twice"));
+    }
+    let Some(channel) = Id::from_raw(id) else {
+        return Ok(());
+    };
+    let channel = core.tables.channels.get(channel.index())?;
+    let is_ring = channel.layout == Layout::Ring.raw();
+    let is_ready = !is_ring && channel.slot_use == SlotUse::Ready.raw();
+    if request.coalesce && !is_ring && !is_ready {
+        return Err(cannot_coalesce("slots of another use"));
+    }
+    if request.coalesce && is_ring {
+        row.event_flags = EVENT_COALESCES;
+    }
+    if alone && channel.id == id && (is_ready || row.event_flags != 0) {
+        row.ready = id;
+    }
+    Ok(())
+}
+
+fn cannot_coalesce(given: &str) -> Error {
+    Error::Invalid {
+        what: "the subscription that coalesces",
+        given: given.to_owned(),
+        expected: "a chain whose last action alone stores the event, in a ring or in slots of use \
+                   READY",
+    }
 }
 
 /// How an event that this subscription alone may want comes to it.

@@ -123,6 +123,7 @@ pub(crate) fn request(actions: Vec<Action>) -> Request {
         pid: 0,
         deadline_ns: 0,
         channel: None,
+        coalesce: false,
         scope: ecalls_abi::subscription::SCOPE_ALL,
         actions,
     }

@@ -13,7 +13,10 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
-use ecalls_abi::event::{ENTRY_DATA, entries};
+use std::mem::offset_of;
+
+use ecalls_abi::channel::{UP_ELEMENT_BYTES, UP_EVENTS};
+use ecalls_abi::event::{ENTRY_DATA, EVENT_COALESCES, entries};
 use ecalls_abi::version::DATA_INLINE;
 use ecalls_abi::zerocopy::IntoBytes;
 use ecalls_abi::{Event as Record, Layout, SlotUse};
@@ -386,6 +389,44 @@ fn who_takes_readiness_finds_what_it_stands_for() {
         assert_eq!(told, u64::from(put == Put::Delivered));
         assert!(found == 1 || told == 1, "nobody reads what is there");
     });
+}
+
+/// A reader takes the first event of a subscription that coalesces, and looks what there is, while
+/// there is more and a second event tells it.
+fn reader_looks_while_a_second_event_comes(flags: u32) {
+    let words = segment(Layout::Ring, 4, SlotUse::Free);
+    let mut reader = RingReader::new(words.clone()).unwrap();
+    let writer = RingWriter::new(words.clone()).unwrap();
+    let stored = AtomicU64::new(0);
+    let first = writer.push_coalescing(&event(1), &stored);
+    assert_eq!(first, Ok(Some(0)));
+    // A model's event has no such word.
+    let word = UP_EVENTS * UP_ELEMENT_BYTES + offset_of!(Record, flags);
+    words.0[word / 8].store(u64::from(flags), Ordering::Relaxed);
+    let source = Arc::new(AtomicU64::new(0));
+    let filled = Arc::clone(&source);
+    let produce = move || {
+        filled.store(1, Ordering::Relaxed);
+        writer.push_coalescing(&event(2), &stored)
+    };
+    let ([put], (found, reader)) = race([produce], move || {
+        assert_eq!(reader.next().map(id_of), Some(1));
+        (source.load(Ordering::Relaxed), reader)
+    });
+    let told = reader.count() as u64;
+    assert_eq!(told, u64::from(put != Ok(None)));
+    assert!(found == 1 || told == 1, "nobody reads what is there");
+}
+
+#[test]
+fn who_reads_an_event_finds_what_it_stands_for() {
+    model(|| reader_looks_while_a_second_event_comes(EVENT_COALESCES));
+}
+
+#[test]
+#[should_panic(expected = "nobody reads what is there")]
+fn who_reads_an_event_without_a_barrier_misses_what_it_stands_for() {
+    model(|| reader_looks_while_a_second_event_comes(0));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ecalls_abi::channel::Id;
 use ecalls_abi::ecode::HANDLER_ECODE;
 use ecalls_abi::handler::{HANDLER_COPY_USER, HANDLER_REMOTE, HANDLERS_BUILT_IN};
-use ecalls_abi::message::Subscribe;
+use ecalls_abi::message::{SUBSCRIBE_COALESCE, Subscribe};
 use ecalls_abi::subscription::{
     ACTION_HANDLER, ACTION_MEMORY, ACTION_SIGNAL, ACTION_THREAD, ACTION_USER, Action, SCOPE_ALL,
     SCOPE_OWN,
@@ -59,6 +59,13 @@ pub fn look(context: &Context<'_>, body: &Subscribe) -> Result<Decided> {
             "1 to 8 actions per subscription",
         ));
     };
+    if body.flags & !SUBSCRIBE_COALESCE != 0 {
+        return Err(No::invalid(
+            "the flags of the subscription",
+            body.flags,
+            "0 or 1: it coalesces",
+        ));
+    }
     for action in actions {
         check(context, action)?;
     }
@@ -104,6 +111,7 @@ pub fn install(context: &mut Context<'_>, wanted: &Wanted<'_>) -> Result<u32> {
         pid: body.pid,
         deadline_ns: body.deadline_ns,
         channel,
+        coalesce: body.flags & SUBSCRIBE_COALESCE != 0,
         scope: match scope {
             Scope::Own => SCOPE_OWN,
             Scope::All => SCOPE_ALL,
