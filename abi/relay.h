@@ -10,6 +10,7 @@
  *			ENTER	a channel	this host has opened it
  *			SEND	a frame		to `host`, on the channel that it names; no answer
  *			LIST	a channel	FOUND for each channel of its cluster, then NONE
+ *			COUNT			what have other hosts said in vain?
  *	from the relay	FOUND	a channel	to ASK: a host has it open
  *			NONE	a channel	to ASK: no host has
  *			ENTERED			to ENTER
@@ -18,6 +19,7 @@
  *			LEFT			it has no more
  *			SETTLED			hosts that have not been told are not there
  *			FRAME	a frame		has arrived (abi/wire.h)
+ *			COUNTED	counts		to COUNT
  *
  * A connection that enters is for one channel, and this host is in the channel until the connection
  * ends. Every text of a message that comes from the relay may have been written by another host.
@@ -34,6 +36,7 @@
 #define ECALLS_RELAY_ENTER 2u
 #define ECALLS_RELAY_SEND 3u
 #define ECALLS_RELAY_LIST 4u
+#define ECALLS_RELAY_COUNT 5u
 #define ECALLS_RELAY_FOUND 16u
 #define ECALLS_RELAY_NONE 17u
 #define ECALLS_RELAY_ENTERED 18u
@@ -42,6 +45,7 @@
 #define ECALLS_RELAY_LEFT 21u
 #define ECALLS_RELAY_SETTLED 22u
 #define ECALLS_RELAY_FRAME 23u
+#define ECALLS_RELAY_COUNTED 24u
 
 /* Reasons of REFUSED. */
 #define ECALLS_RELAY_INVALID 1u /* a name or a text is impossible, or it is not the time for it */
@@ -74,6 +78,21 @@ struct ecalls_relay_channel {
 	ecalls_u32 pad;
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_relay_channel) == 1136, "relay channel");
+
+/* Why what another host said had no effect. The first four: [[access]] does not allow it. */
+#define ECALLS_RELAY_NO_FRAME 0u
+#define ECALLS_RELAY_NO_ANSWER 1u
+#define ECALLS_RELAY_NO_QUESTION 2u
+#define ECALLS_RELAY_NO_PRESENCE 3u /* that it has a channel open, or wants its events */
+#define ECALLS_RELAY_OWN 4u	    /* it says that it is this host */
+#define ECALLS_RELAY_IMPOSSIBLE 5u  /* a key, an answer or a frame that cannot be */
+#define ECALLS_RELAY_LOST 6u	    /* there was no place for it, or nobody to take it */
+#define ECALLS_RELAY_REASONS 7u
+
+struct ecalls_relay_counts {
+	ecalls_u64 count[ECALLS_RELAY_REASONS]; /* since the relay started */
+};
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_relay_counts) == 56, "relay counts");
 
 #define ECALLS_RELAY_FAST 1u	 /* frames go over the lane */
 #define ECALLS_RELAY_RELIABLE 2u /* by the relays */

@@ -24,6 +24,8 @@ pub const RELAY_ENTER: u32 = 2;
 pub const RELAY_SEND: u32 = 3;
 /// Which channels are there? [`RELAY_FOUND`] for each, then [`RELAY_NONE`].
 pub const RELAY_LIST: u32 = 4;
+/// What have other hosts said in vain? [`RELAY_COUNTED`].
+pub const RELAY_COUNT: u32 = 5;
 /// A host has it open.
 pub const RELAY_FOUND: u32 = 16;
 /// No host has.
@@ -40,6 +42,35 @@ pub const RELAY_LEFT: u32 = 21;
 pub const RELAY_SETTLED: u32 = 22;
 /// A frame has arrived.
 pub const RELAY_FRAME: u32 = 23;
+/// [`RelayCounts`].
+pub const RELAY_COUNTED: u32 = 24;
+
+/// `[[access]]` does not allow the frame.
+pub const RELAY_NO_FRAME: u32 = 0;
+/// Nor the answer to what a channel is.
+pub const RELAY_NO_ANSWER: u32 = 1;
+/// Nor the question.
+pub const RELAY_NO_QUESTION: u32 = 2;
+/// Nor that the host has a channel open, or wants its events.
+pub const RELAY_NO_PRESENCE: u32 = 3;
+/// A host says that it is this one.
+pub const RELAY_OWN: u32 = 4;
+/// A key, an answer or a frame that cannot be.
+pub const RELAY_IMPOSSIBLE: u32 = 5;
+/// There was no place for it, or nobody to take it.
+pub const RELAY_LOST: u32 = 6;
+/// Number of reasons why what another host said had no effect.
+pub const RELAY_REASONS: usize = 7;
+/// Their names, in order.
+pub const RELAY_REASON_NAMES: [&str; RELAY_REASONS] = [
+    "no_frame",
+    "no_answer",
+    "no_question",
+    "no_presence",
+    "own",
+    "impossible",
+    "lost",
+];
 
 /// A name or a text is impossible, or it is not the time for it.
 pub const RELAY_INVALID: u32 = 1;
@@ -124,6 +155,18 @@ pub struct RelayChannel {
 }
 
 const _: () = assert!(size_of::<RelayChannel>() == 1136, "relay channel");
+
+/// `struct ecalls_relay_counts`: what other hosts have said in vain since the relay started.
+#[repr(C)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+pub struct RelayCounts {
+    /// By [`RELAY_NO_FRAME`], ...
+    pub count: [u64; RELAY_REASONS],
+}
+
+const _: () = assert!(size_of::<RelayCounts>() == 56, "relay counts");
 
 impl RelayChannel {
     /// The channel of this name in this cluster; `None`: one of the names is impossible.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ecalls::Ecalls;
-use ecalls_abi::relay::{RELAY_FAST, RELAY_RELIABLE, RelayChannel};
+use ecalls_abi::relay::{RELAY_FAST, RELAY_RELIABLE, RelayChannel, RelayCounts};
 use ecalls_abi::text;
 use ecalls_abi::wire::text_id;
 use ecalls_kernel::{Error, Result, Worker, ip4_of};
@@ -172,6 +172,18 @@ pub fn channels_of(cluster: &str) -> Result<Vec<Listed>> {
         .collect();
     all.sort();
     Ok(all)
+}
+
+/// What other hosts have said to this host's relay in vain, by reason; `None`: no relay runs.
+///
+/// # Errors
+/// [`Error::Denied`], and those of a relay that does not answer.
+pub fn relay_counts() -> Result<Option<RelayCounts>> {
+    match Relay::connect() {
+        Ok(relay) => relay.counts().map(Some),
+        Err(Error::Unknown { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 fn invalid(what: &'static str, given: &str, expected: &'static str) -> Error {

@@ -5,9 +5,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ecalls_abi::relay::{
-    RELAY_ASK, RELAY_DIFFERS, RELAY_ENTER, RELAY_ENTERED, RELAY_FOUND, RELAY_FRAME, RELAY_INVALID,
-    RELAY_JOINED, RELAY_LEFT, RELAY_LIST, RELAY_MAX, RELAY_NONE, RELAY_REFUSED, RELAY_SEND,
-    RELAY_SETTLED, RELAY_TAKEN, RelayChannel, RelayMessage,
+    RELAY_ASK, RELAY_COUNT, RELAY_COUNTED, RELAY_DIFFERS, RELAY_ENTER, RELAY_ENTERED, RELAY_FOUND,
+    RELAY_FRAME, RELAY_INVALID, RELAY_JOINED, RELAY_LEFT, RELAY_LIST, RELAY_MAX, RELAY_NONE,
+    RELAY_REFUSED, RELAY_SEND, RELAY_SETTLED, RELAY_TAKEN, RelayChannel, RelayCounts, RelayMessage,
 };
 use ecalls_abi::zerocopy::{FromBytes, IntoBytes};
 use ecalls_kernel::lane::Transport;
@@ -23,6 +23,9 @@ use rustix::net::{
 /// How long the relay may take for an answer; it asks other hosts for 2 s.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
 
+/// How long it may take for its counts, which it asks nobody for.
+const COUNT_TIME: Duration = Duration::from_secs(1);
+
 /// A connection, for one channel.
 #[derive(Debug)]
 pub(crate) struct Relay(OwnedFd);
@@ -37,6 +40,7 @@ pub(crate) enum Told {
     /// A host has the channel open, too; or has no more.
     Host(Host, bool),
     Settled,
+    Counts(RelayCounts),
     /// A frame has arrived.
     Frame(Vec<u8>),
 }
@@ -104,6 +108,17 @@ impl Relay {
         }
     }
 
+    /// What other hosts have said in vain.
+    pub(crate) fn counts(&self) -> Result<RelayCounts> {
+        self.packet(RelayMessage::new(RELAY_COUNT, 0), &[])
+            .map_err(|_| closed())?;
+        match self.answer_within(COUNT_TIME)? {
+            Told::Counts(counts) => Ok(counts),
+            Told::Refused(reason) => Err(refused(reason)),
+            _ => Err(closed()),
+        }
+    }
+
     /// Says that this host has opened the channel.
     pub(crate) fn enter(&self, channel: &RelayChannel, own: &Host) -> Result<()> {
         let message = RelayMessage {
@@ -121,7 +136,11 @@ impl Relay {
     }
 
     fn answer(&self) -> Result<Told> {
-        let ready = wait(&[self.0.as_fd()], Some(ANSWER_TIME))?;
+        self.answer_within(ANSWER_TIME)
+    }
+
+    fn answer_within(&self, time: Duration) -> Result<Told> {
+        let ready = wait(&[self.0.as_fd()], Some(time))?;
         match ready.first() {
             Some(true) => self.receive(),
             _ => Err(Error::Os {
@@ -176,6 +195,10 @@ impl Relay {
             RELAY_JOINED => Ok(Told::Host(host, true)),
             RELAY_LEFT => Ok(Told::Host(host, false)),
             RELAY_SETTLED => Ok(Told::Settled),
+            RELAY_COUNTED => {
+                let counts = RelayCounts::read_from_bytes(rest).map_err(|_| closed())?;
+                Ok(Told::Counts(counts))
+            }
             RELAY_FRAME => Ok(Told::Frame(rest.to_vec())),
             _ => Err(closed()),
         }

@@ -61,6 +61,7 @@ const ONLY_IN_HEADERS: &[&str] = &[
     "ecalls_sink_told",
     "ecalls_relay_message",
     "ecalls_relay_channel",
+    "ecalls_relay_counts",
     "ecalls_subscription_view",
     "ecalls_channel_view",
     "ecalls_queue_view",

@@ -11,6 +11,7 @@
 //!
 //! - [`config`]: what the administrator decides;
 //! - [`access`]: of that, which hosts may do what;
+//! - [`refusal`]: how often it was refused to them;
 //! - [`key`]: names of channels and hosts in Zenoh;
 //! - [`info`]: what a channel is, as hosts tell each other;
 //! - [`network`]: the Zenoh session;
@@ -28,4 +29,5 @@ pub mod error;
 pub mod info;
 pub mod key;
 pub mod network;
+pub mod refusal;
 pub mod relay;

@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -29,6 +29,7 @@ use crate::config;
 use crate::error::{Error, Result};
 use crate::info::{Info, Policy, TEXT_MAX};
 use crate::key::{Host, Name};
+use crate::refusal::{self, Refusals};
 
 /// What waits for the main loop.
 const QUEUE_MAX: usize = 16_384;
@@ -66,6 +67,10 @@ pub enum Happening {
     Unseen(u64),
     /// It has ended.
     Reviewed(u64),
+    /// What [`crate::access`] has refused.
+    Refused(u64, Refusals),
+    /// There is no more to say of it.
+    Counted(u64),
 }
 
 impl Happening {
@@ -73,7 +78,11 @@ impl Happening {
     fn ends(&self) -> bool {
         matches!(
             self,
-            Happening::Answered(_) | Happening::Unseen(_) | Happening::Reviewed(_)
+            Happening::Answered(_)
+                | Happening::Unseen(_)
+                | Happening::Reviewed(_)
+                | Happening::Refused(..)
+                | Happening::Counted(_)
         )
     }
 }
@@ -86,10 +95,16 @@ struct Queue {
     room: Condvar,
     /// Frames that wait to be sent.
     outgoing: AtomicUsize,
+    /// What could not be.
+    impossible: AtomicU64,
     wake: OwnedFd,
 }
 
 impl Queue {
+    fn count_impossible(&self) {
+        self.impossible.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn put(&self, happening: Happening) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.0.len() >= QUEUE_MAX && !happening.ends() {
@@ -157,6 +172,7 @@ pub struct Network {
     session: Session,
     queue: Arc<Queue>,
     sender: SyncSender<(String, Vec<u8>)>,
+    has_access: bool,
 }
 
 impl Network {
@@ -172,6 +188,7 @@ impl Network {
             frames: Mutex::default(),
             room: Condvar::new(),
             outgoing: AtomicUsize::new(0),
+            impossible: AtomicU64::new(0),
             wake: wake.map_err(Error::errno(action))?,
         };
         let opened = zenoh::open(settings(config)?).wait();
@@ -181,6 +198,7 @@ impl Network {
             sender: start_sender(session.clone(), Arc::clone(&queue))?,
             session,
             queue,
+            has_access: !config.access.is_empty(),
         })
     }
 
@@ -198,6 +216,11 @@ impl Network {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *waiting)
+    }
+
+    /// How much of what hosts have said could not be.
+    pub fn impossible(&self) -> u64 {
+        self.queue.impossible.load(Ordering::Relaxed)
     }
 
     /// The next frame that has arrived.
@@ -253,6 +276,8 @@ impl Network {
                     let bytes = payload.to_bytes().into_owned();
                     let key = sample.key_expr().to_string();
                     end.0.put(Happening::Answer(number, key, bytes));
+                } else {
+                    end.0.count_impossible();
                 }
             })
             .wait()
@@ -276,12 +301,36 @@ impl Network {
                     end.0.put(Happening::Unseen(number));
                     return;
                 };
-                if let Some(host) = of.host(sample.key_expr()) {
-                    end.0.put(Happening::Seen(number, host));
+                match of.host(sample.key_expr()) {
+                    Some(host) => end.0.put(Happening::Seen(number, host)),
+                    None => end.0.count_impossible(),
                 }
             })
             .wait()
             .map_err(Error::network("asking for the hosts of a channel"))
+    }
+
+    /// Asks what has been refused by [`crate::access`]: [`Happening::Refused`], unless there are no
+    /// entries or the network does not say, and at the end [`Happening::Counted`].
+    ///
+    /// # Errors
+    /// [`Error::Network`].
+    pub fn count(&self, number: u64) -> Result<()> {
+        let end = self.end(Happening::Counted(number));
+        if !self.has_access {
+            return Ok(());
+        }
+        self.session
+            .get(refusal::key(&self.id()))
+            .timeout(ANSWER_TIME)
+            .callback(move |reply| {
+                let Ok(sample) = reply.result() else { return };
+                let bytes = sample.payload().to_bytes();
+                let refused = refusal::read(&String::from_utf8_lossy(&bytes));
+                end.0.put(Happening::Refused(number, refused));
+            })
+            .wait()
+            .map_err(Error::network("asking what was refused"))
     }
 
     /// Tells the others that this host has the channel open. The token is the last: who sees it
@@ -311,9 +360,10 @@ impl Network {
             .declare_subscriber(name.tokens())
             .history(true)
             .callback(move |sample| {
-                if let Some(host) = of.host(sample.key_expr()) {
-                    let present = sample.kind() == SampleKind::Put;
-                    queue.put(Happening::Host(of.clone(), host, present));
+                let present = sample.kind() == SampleKind::Put;
+                match of.host(sample.key_expr()) {
+                    Some(host) => queue.put(Happening::Host(of.clone(), host, present)),
+                    None => queue.count_impossible(),
                 }
             })
             .wait()
@@ -336,6 +386,8 @@ impl Network {
                 let payload = sample.payload();
                 if payload.len() <= FRAME_BYTES_MAX {
                     queue.put_frame(of.clone(), payload.to_bytes().into_owned());
+                } else {
+                    queue.count_impossible();
                 }
             })
             .wait()
@@ -416,6 +468,8 @@ fn settings(config: &config::Config) -> Result<Config> {
     }
     if let Some(access) = Access::settings(&config.access) {
         set("access_control", access)?;
+        // There it says what it has refused. Other hosts may not ask: no entry allows it.
+        set("adminspace/enabled", true.into())?;
     }
     Ok(settings)
 }

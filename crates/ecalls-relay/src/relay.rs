@@ -14,9 +14,10 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use ecalls_abi::relay::{
-    RELAY_ASK, RELAY_DIFFERS, RELAY_ENTER, RELAY_ENTERED, RELAY_FOUND, RELAY_FRAME, RELAY_INVALID,
-    RELAY_JOINED, RELAY_LEFT, RELAY_LIST, RELAY_NETWORK, RELAY_NONE, RELAY_REFUSED, RELAY_SEND,
-    RELAY_SETTLED, RELAY_TAKEN, RelayChannel, RelayMessage, is_name,
+    RELAY_ASK, RELAY_COUNT, RELAY_COUNTED, RELAY_DIFFERS, RELAY_ENTER, RELAY_ENTERED, RELAY_FOUND,
+    RELAY_FRAME, RELAY_IMPOSSIBLE, RELAY_INVALID, RELAY_JOINED, RELAY_LEFT, RELAY_LIST, RELAY_LOST,
+    RELAY_NETWORK, RELAY_NONE, RELAY_OWN, RELAY_REFUSED, RELAY_SEND, RELAY_SETTLED, RELAY_TAKEN,
+    RelayChannel, RelayCounts, RelayMessage, is_name,
 };
 use ecalls_abi::text;
 use ecalls_abi::wire::{Wire, text_id};
@@ -31,6 +32,7 @@ use crate::error::{Error, Result};
 use crate::info::{Info, Policy};
 use crate::key::{Host, Name};
 use crate::network::{Happening, Network, Presence};
+use crate::refusal::Refusals;
 
 /// Connections of programs: as many as a core has channels.
 const CLIENTS_MAX: usize = 64;
@@ -128,11 +130,17 @@ pub struct Relay {
     started: Instant,
     clients: BTreeMap<u64, Client>,
     asking: BTreeMap<u64, Asking>,
+    /// Programs that ask for the counts, and what has been refused.
+    counting: BTreeMap<u64, (u64, Refusals)>,
     channels: BTreeMap<Name, Channel>,
     /// The number of the next client, question or review.
     next: u64,
     /// What the network said when the queue was full, or a channel had too many hosts.
     ignored: u64,
+    /// Answers that are none.
+    impossible: u64,
+    /// How often another host said that it is this one.
+    own: u64,
 }
 
 impl Relay {
@@ -150,9 +158,12 @@ impl Relay {
             started: Instant::now(),
             clients: BTreeMap::new(),
             asking: BTreeMap::new(),
+            counting: BTreeMap::new(),
             channels: BTreeMap::new(),
             next: 1,
             ignored: 0,
+            impossible: 0,
+            own: 0,
         })
     }
 
@@ -163,7 +174,7 @@ impl Relay {
             "{} connected relays, {} channels with {hosts} other hosts; {} messages ignored",
             self.network.peers(),
             self.channels.len(),
-            self.ignored
+            self.ignored + self.own + self.impossible + self.network.impossible()
         )
     }
 
@@ -298,6 +309,7 @@ impl Relay {
     fn disconnect(&mut self, number: u64) {
         self.clients.remove(&number);
         self.asking.retain(|_, asking| asking.client != number);
+        self.counting.retain(|_, (client, _)| *client != number);
         self.channels.retain(|_, channel| channel.client != number);
     }
 
@@ -309,6 +321,9 @@ impl Relay {
         if message.kind == RELAY_SEND {
             self.send(&message, rest);
             return true;
+        }
+        if message.kind == RELAY_COUNT && rest.is_empty() {
+            return self.count(number);
         }
         let Ok(channel) = RelayChannel::read_from_bytes(rest) else {
             return false;
@@ -341,6 +356,33 @@ impl Relay {
     fn tell(&mut self, number: u64, message: RelayMessage, rest: &[u8]) -> bool {
         let client = self.clients.get_mut(&number);
         client.is_none_or(|client| client.send(message, rest))
+    }
+
+    fn count(&mut self, client: u64) -> bool {
+        if self.counting.values().any(|(other, _)| *other == client) {
+            return self.refuse(client, RELAY_INVALID);
+        }
+        let number = self.number();
+        self.counting.insert(number, (client, Refusals::default()));
+        let Err(error) = self.network.count(number) else {
+            return true;
+        };
+        self.counting.remove(&number);
+        self.refuse(client, report(error))
+    }
+
+    fn counted(&mut self, number: u64) {
+        // The program may have ended.
+        let Some((client, mut count)) = self.counting.remove(&number) else {
+            return;
+        };
+        count[RELAY_OWN as usize] = self.own;
+        count[RELAY_IMPOSSIBLE as usize] = self.impossible + self.network.impossible();
+        count[RELAY_LOST as usize] = self.ignored;
+        let message = RelayMessage::new(RELAY_COUNTED, 0);
+        if !self.tell(client, message, RelayCounts { count }.as_bytes()) {
+            self.disconnect(client);
+        }
     }
 
     fn ask(&mut self, client: u64, name: &Name, channel: RelayChannel, is_list: bool) -> Reply {
@@ -499,6 +541,12 @@ impl Relay {
                     }
                 }
                 Happening::Reviewed(number) => self.end_review(number),
+                Happening::Refused(number, refused) => {
+                    if let Some((_, count)) = self.counting.get_mut(&number) {
+                        *count = refused;
+                    }
+                }
+                Happening::Counted(number) => self.counted(number),
             }
         }
     }
@@ -511,7 +559,7 @@ impl Relay {
         let most = if asking.is_list { LISTED_MAX } else { 2 };
         let name = asking.name.sibling(key);
         let Some(answer) = name.zip(Info::parse(text)) else {
-            self.ignored += 1;
+            self.impossible += 1;
             return;
         };
         // Two that differ are enough to know that they do.
@@ -567,7 +615,9 @@ impl Relay {
         let Some(channel) = self.channels.get_mut(name) else {
             return;
         };
-        if host == channel.own {
+        if host.id == channel.own.id {
+            // One that is not this host's own token is another host's.
+            self.own += u64::from(present && host != channel.own);
             return;
         }
         if present && channel.hosts.len() >= HOSTS_MAX {

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use ecalls_abi::relay::{
-    RELAY_ASK, RELAY_ENTER, RELAY_ENTERED, RELAY_FOUND, RELAY_FRAME, RELAY_JOINED, RELAY_NONE,
+    RELAY_ASK, RELAY_ENTER, RELAY_ENTERED, RELAY_FOUND, RELAY_FRAME, RELAY_JOINED, RELAY_NO_ANSWER,
+    RELAY_NO_FRAME, RELAY_NO_PRESENCE, RELAY_NO_QUESTION, RELAY_NONE, RELAY_REASONS,
     RELAY_RELIABLE, RELAY_SETTLED,
 };
 use ecalls_abi::wire::Wire;
@@ -188,4 +189,52 @@ fn a_host_may_what_the_entries_for_its_certificate_allow_and_nothing_else() {
         });
     }
     drop(tokens);
+
+    // All that was refused is counted: two frames, the guest's question, and what the guest and the
+    // sender said of themselves. The guest's answers were not asked for.
+    let counts = node.counts();
+    let of = |reason: u32| counts[reason as usize];
+    assert_eq!(of(RELAY_NO_FRAME), 2, "{counts:?}");
+    assert_eq!(of(RELAY_NO_ANSWER), 0, "{counts:?}");
+    assert!(of(RELAY_NO_QUESTION) >= 1, "{counts:?}");
+    assert!(of(RELAY_NO_PRESENCE) >= 3, "{counts:?}");
+    // Counts of hosts that have gone stay, and another host may not ask for them.
+    guest.close().wait().expect("it ends");
+    let asks = "@/*/*/metrics";
+    assert_eq!(answers(&maker, asks), 0);
+    let after = node.counts();
+    assert!(
+        counts.iter().zip(after).all(|(was, is)| *was <= is),
+        "{counts:?} {after:?}"
+    );
+}
+
+#[test]
+fn hosts_that_may_everything_are_refused_nothing() {
+    if !has_openssl() {
+        return;
+    }
+    let authority = Authority::new("all", &["host"]);
+    let access = "[[access]]\nhosts = [\"host\"]\nchannels = [\"*/*\"]\n\
+                  may = [\"create\", \"publish\", \"subscribe\"]\n";
+    let with = authority.host("host") + access;
+    let one = Node::start_with("all-1", &[], &with);
+    let two = Node::start_with("all-2", &[one.port], &with);
+    let mut load = channel("load", "u32 cpu");
+    load.policy = RELAY_RELIABLE;
+    let programs = [(&one, 1), (&two, 2)].map(|(node, host)| {
+        let program = node.program();
+        program.say(RELAY_ENTER, host, &load);
+        program.hears(RELAY_ENTERED);
+        program
+    });
+    for (program, other) in programs.iter().zip([2, 1]) {
+        assert_eq!(program.hears(RELAY_JOINED).0.host, other);
+    }
+    let asks = two.program();
+    asks.say(RELAY_ASK, 0, &channel("load", ""));
+    asks.hears(RELAY_FOUND);
+    for node in [&one, &two] {
+        assert_eq!(node.counts(), [0; RELAY_REASONS]);
+    }
 }

@@ -8,9 +8,10 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use ecalls_abi::relay::{
-    RELAY_ASK, RELAY_DIFFERS, RELAY_ENTER, RELAY_ENTERED, RELAY_FOUND, RELAY_FRAME, RELAY_INVALID,
-    RELAY_JOINED, RELAY_LEFT, RELAY_LIST, RELAY_MAX, RELAY_NONE, RELAY_REFUSED, RELAY_RELIABLE,
-    RELAY_SEND, RELAY_SETTLED, RELAY_TAKEN, RelayChannel, RelayMessage,
+    RELAY_ASK, RELAY_COUNT, RELAY_DIFFERS, RELAY_ENTER, RELAY_ENTERED, RELAY_FOUND, RELAY_FRAME,
+    RELAY_IMPOSSIBLE, RELAY_INVALID, RELAY_JOINED, RELAY_LEFT, RELAY_LIST, RELAY_MAX, RELAY_NONE,
+    RELAY_OWN, RELAY_REFUSED, RELAY_RELIABLE, RELAY_SEND, RELAY_SETTLED, RELAY_TAKEN, RelayChannel,
+    RelayMessage,
 };
 use ecalls_abi::text;
 use ecalls_abi::wire::{Wire, text_id};
@@ -19,7 +20,7 @@ use harness::node::{Node, Program, channel, header, stranger};
 use harness::{PATIENCE, wait_until};
 use limit::{Running, ended};
 use serde_json::{Value, json};
-use zenoh::Wait;
+use zenoh::{Session, Wait};
 
 /// Lists the channels of the cluster: this one is there.
 fn list_of_channels_ends(asks: &Program, of: &RelayChannel) {
@@ -353,10 +354,13 @@ fn a_program_that_breaks_a_rule_harms_only_itself() {
     other_kind[4] = RELAY_FOUND as u8;
     let mut longer = packet.clone();
     longer.push(0);
+    let mut counts = packet.clone();
+    counts[4] = RELAY_COUNT as u8;
     for bad in [
         &packet[..whole - 1],
         &other_version,
         &other_kind,
+        &counts,
         &longer,
         &[0],
         &[0xff; RELAY_MAX],
@@ -417,6 +421,8 @@ fn what_strangers_say_is_checked_and_does_no_harm() {
         "host/0000000000000002/10.0.0.9/1",
         "host/2/10.0.0.9/0000000000000001",
         "host/0000000000000002/10.0.0.9/0000000000000001/more",
+        // Another host says that it is this one.
+        "host/0000000000000001/10.0.0.9/0000000000000001",
     ] {
         let token = stranger.liveliness().declare_token(format!("{base}/{key}"));
         tokens.push(token.wait().expect("a token"));
@@ -425,6 +431,11 @@ fn what_strangers_say_is_checked_and_does_no_harm() {
             put.wait().expect("it is sent");
         }
     }
+    assert!(program.hears_nothing());
+    let counts = node.counts();
+    assert!(counts[RELAY_IMPOSSIBLE as usize] >= 5, "{counts:?}");
+    assert!(counts[RELAY_OWN as usize] >= 1, "{counts:?}");
+    drop(tokens);
     assert!(program.hears_nothing());
 
     // Answers of other hosts: what is no answer is ignored, another format is told.
@@ -439,10 +450,18 @@ fn what_strangers_say_is_checked_and_does_no_harm() {
             })
             .wait()
             .expect("a queryable");
-        program.say(RELAY_ASK, 0, &channel("load", ""));
-        program.hears(RELAY_FOUND);
+        // It takes a moment until the relay knows that there is somebody to ask.
+        let impossible = || node.counts()[RELAY_IMPOSSIBLE as usize];
+        let before = impossible();
+        wait_until("the answer was ignored", || {
+            program.say(RELAY_ASK, 0, &channel("load", ""));
+            program.hears(RELAY_FOUND);
+            impossible() > before
+        });
         answers.undeclare().wait().expect("it ends");
     }
+    let counts = node.counts();
+    assert_eq!(counts[..RELAY_OWN as usize], [0; 4]);
     let other = "{\"format\":\"u64 x\",\"kinds\":\"event\",\"policy\":\"fast\",\"creator\":7}";
     let answers = stranger
         .declare_queryable(format!("{base}/info"))
@@ -457,8 +476,12 @@ fn what_strangers_say_is_checked_and_does_no_harm() {
         (told.kind, told.reason) == (RELAY_REFUSED, RELAY_DIFFERS)
     });
     drop(answers);
+    more_hosts_than_may_be_do_no_harm(&program, &stranger);
+}
 
-    // More hosts than a channel may have, and all of them leave.
+/// More hosts than a channel may have, and all of them leave.
+fn more_hosts_than_may_be_do_no_harm(program: &Program, stranger: &Session) {
+    let base = "ecalls/lab/ch/load";
     let many: Vec<_> = (10..4210u64)
         .map(|id| {
             let key = format!("{base}/host/{id:016x}/-/0000000000000001");

@@ -658,6 +658,7 @@ pub(crate) const STRUCTS: &[Struct] = &[
             cluster, name, interface, format, kinds, creator, policy, pad
         ]
     ),
+    describe!("ecalls_relay_counts", relay::RelayCounts, [count]),
     describe!("ecalls_effect", ecode::Effect, [kind, number, value]),
     describe!(
         "ecalls_frame",
@@ -742,7 +743,9 @@ pub(crate) const CONSTANTS: &[Constant] = constants! {
     wire: WIRE_MAGIC WIRE_VERSION WIRE_PORT WIRE_ATTRIBUTES WIRE_KINDS;
     relay: RELAY_VERSION RELAY_MAX RELAY_ASK RELAY_ENTER RELAY_FOUND RELAY_NONE RELAY_ENTERED
         RELAY_REFUSED RELAY_JOINED RELAY_LEFT RELAY_SETTLED RELAY_INVALID RELAY_TAKEN RELAY_DIFFERS
-        RELAY_NETWORK RELAY_FAST RELAY_RELIABLE RELAY_SEND RELAY_LIST RELAY_FRAME;
+        RELAY_NETWORK RELAY_FAST RELAY_RELIABLE RELAY_SEND RELAY_LIST RELAY_FRAME RELAY_COUNT
+        RELAY_COUNTED RELAY_NO_FRAME RELAY_NO_ANSWER RELAY_NO_QUESTION RELAY_NO_PRESENCE RELAY_OWN
+        RELAY_IMPOSSIBLE RELAY_LOST RELAY_REASONS;
     audience: AUDIENCE_ROWS AUDIENCE_MAX AUDIENCE_PID AUDIENCE_UID AUDIENCE_FREE AUDIENCE_USED
         AUDIENCE_RETIRED;
     fate: FATES FATE_SELDOM_NS;

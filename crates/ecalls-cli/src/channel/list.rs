@@ -2,8 +2,9 @@
 
 use ecalls::Ecalls;
 use ecalls_abi::lane::{FRAME_REASON_NAMES, LaneCount, LaneSource};
+use ecalls_abi::relay::RELAY_REASON_NAMES;
 use ecalls_abi::sink::{LaneOut, REMOTE_REASON_NAMES, Sink};
-use ecalls_channel::cluster::channels_of;
+use ecalls_channel::cluster::{channels_of, relay_counts};
 use ecalls_channel::source::{LaneStat, channels, host_text};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
@@ -33,7 +34,8 @@ reliable channel, host, member, sent, failed), remote (events
 that subscriptions forward: events, none, filtered, refused by reason, fanned; their frames: frames,
 sent, late, gone; failed runs of the filter). From the first frame that arrived on, a source has
 sent fresh + missing frames. The last object, whose channel is null, counts frames that name no
-channel of this host, and events for a channel that had been closed.
+channel of this host, and events for a channel that had been closed; if a relay runs, it has the key
+relay, too: what other hosts said to it in vain, by reason.
 
 With --cluster, the keys are channel, policy (fast or reliable), format, kinds and creator (a
 host).";
@@ -84,8 +86,17 @@ pub(super) fn list(args: &ListArgs) -> Outcome {
         }
     };
     let mut rows: Vec<Row> = stats.iter().map(Row::new).collect();
+    let relay = relay_refused();
+    if !args.json
+        && let Some(line) = relay.as_ref().and_then(relay_line)
+    {
+        note(line);
+    }
     if args.json {
-        rows.push(Row::unnamed(&unnamed, &closed));
+        rows.push(Row {
+            relay,
+            ..Row::unnamed(&unnamed, &closed)
+        });
     } else if unnamed.frames + closed.events > 0 {
         note(format!(
             "frames that name no channel of this host: {}; events for a channel that had been \
@@ -95,6 +106,24 @@ pub(super) fn list(args: &ListArgs) -> Outcome {
     }
     print(&mut out, &rows)?;
     out.flush()
+}
+
+/// What other hosts said to the relay in vain; `None`: no relay answers.
+pub(crate) fn relay_refused() -> Option<Pairs<u64>> {
+    match relay_counts() {
+        Ok(counts) => counts.map(|counts| named(&RELAY_REASON_NAMES, &counts.count)),
+        Err(error) => {
+            note(format!("what the relay has refused is not known: {error}"));
+            None
+        }
+    }
+}
+
+/// The same as text, if there is any.
+pub(crate) fn relay_line(refused: &Pairs<u64>) -> Option<String> {
+    let all = refused.0.iter();
+    let all: Vec<_> = all.map(|(name, n)| format!("{name} {n}")).collect();
+    (!all.is_empty()).then(|| format!("refused by the relay: {}", all.join(", ")))
 }
 
 /// Prints the counters of one channel.
@@ -134,6 +163,8 @@ struct Row {
     sources: Vec<Source>,
     sinks: Vec<SinkRow>,
     remote: Remote,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    relay: Option<Pairs<u64>>,
 }
 
 /// Another host to which frames go.

@@ -18,7 +18,7 @@ use serde::Serialize;
 use super::ChannelArgs;
 use super::serve::named;
 use super::using::HostRow;
-use crate::channel::list::Pairs;
+use crate::channel::list::{Pairs, relay_line, relay_refused};
 use crate::duration;
 use crate::exit::Outcome;
 use crate::output::{Output, Table};
@@ -54,11 +54,13 @@ const HELP: &str = "\
 The first table has the other hosts, as `ecalls cluster discover` shows them, with USED (leases that
 are confirmed), GRANTED, REFUSED, LOST (leases that expired or lapsed) and GAPS (messages that this
 host should have got and has not). This host has a row without a load: its manager's counts. The
-second table has the channels among hosts that are open here, per second and in total.
+second table has the channels among hosts that are open here, per second and in total. Below it is
+what other hosts said to this host's relay in vain, if they did (`man 8 ecalls-relay`).
 
 Keys of a host with --json: those of `ecalls cluster discover` (null: not told), leases (null, or an
 object with the keys of `ecalls cluster serve --help`), missing; those of a channel: channel, hosts
-(that have sent), in_per_s, out_per_s, raised, refused, sent, missing.";
+(that have sent), in_per_s, out_per_s, raised, refused, sent, missing. If a relay runs, an object
+has the key relay: what it refused, by reason.";
 
 /// A host, as printed with `--json`.
 #[derive(Debug, Serialize)]
@@ -86,6 +88,12 @@ struct ChannelLine {
     refused: u64,
     sent: u64,
     missing: u64,
+}
+
+/// What the relay has refused, as printed with `--json`.
+#[derive(Debug, Serialize)]
+struct RelayLine<'a> {
+    relay: &'a Pairs<u64>,
 }
 
 /// Shows.
@@ -116,9 +124,12 @@ pub(super) fn run(args: &Args) -> Outcome {
         let own = now.iter().find(|stat| stat.name == *name);
         let hosts = own.map_or_else(Vec::new, |stat| host_lines(stat, &counts));
         let channels = channel_lines(&before, &now, seconds);
+        let relay = relay_refused();
         if args.json {
             hosts.iter().try_for_each(|line| out.object(line))?;
             channels.iter().try_for_each(|line| out.object(line))?;
+            let relay = relay.iter().map(|relay| RelayLine { relay });
+            relay.into_iter().try_for_each(|line| out.object(&line))?;
         } else {
             if is_live {
                 out.line(CLEAR)?;
@@ -126,6 +137,9 @@ pub(super) fn run(args: &Args) -> Outcome {
             out.table(&host_table(&hosts, &counts))?;
             out.line("")?;
             out.table(&channel_table(&channels))?;
+            if let Some(line) = relay.as_ref().and_then(relay_line) {
+                out.line(line)?;
+            }
         }
         out.flush()?;
         before = now;

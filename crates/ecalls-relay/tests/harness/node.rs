@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use ecalls_abi::relay::{
-    RELAY_FAST, RELAY_MAX, RELAY_REFUSED, RELAY_SETTLED, RelayChannel, RelayMessage,
+    RELAY_COUNT, RELAY_COUNTED, RELAY_FAST, RELAY_MAX, RELAY_REASONS, RELAY_REFUSED, RELAY_SETTLED,
+    RelayChannel, RelayCounts, RelayMessage,
 };
 use ecalls_abi::text;
 use ecalls_abi::wire::{WIRE_MAGIC, WIRE_VERSION, Wire, text_id};
@@ -77,6 +78,17 @@ impl Node {
         let address = SocketAddrUnix::new(self.folder.join("socket")).expect("a short path");
         connect(&socket, &address).expect("it listens");
         Program(socket)
+    }
+}
+
+impl Node {
+    /// What its relay has counted of other hosts.
+    pub fn counts(&self) -> [u64; RELAY_REASONS] {
+        let program = self.program();
+        assert!(program.send(RelayMessage::new(RELAY_COUNT, 0).as_bytes()));
+        let (message, rest) = program.packet(PATIENCE).expect("it is told");
+        assert_eq!(message.kind, RELAY_COUNTED);
+        RelayCounts::read_from_bytes(&rest).expect("counts").count
     }
 }
 
