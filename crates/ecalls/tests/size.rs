@@ -257,6 +257,45 @@ fn kernel_handlers_read_the_last_byte_and_ecode_replaces_all() {
     assert_all_adds_up(&ecalls, service.index());
 }
 
+/// Whatever was raised before it, in the same places of queue, frame and ring.
+#[test]
+fn what_an_event_does_not_bring_is_zero() {
+    let Some(ecalls) = core() else { return };
+    let _alone = alone();
+    let name = format!("test-zero-{}", std::process::id());
+    let service = ecalls
+        .register_service(&name, "u8 first", "")
+        .expect("a service");
+    let mut channel = ecalls.channel().open().expect("a channel");
+    // Fills its output once, and then leaves it as it is.
+    let text = "struct output { u64 unset[30]; }; \
+                if (first == 255) for (int i = 0; i < 30; i++) output.unset[i] = -1; return 1;";
+    let builder = ecalls.subscribe(&name).expect("the service");
+    let builder = builder.ecode(text).memory(&channel);
+    let reads = builder.install().expect("a subscription");
+    let mut plain = ecalls.channel().open().expect("a channel");
+    let builder = ecalls.subscribe(&name).expect("the service");
+    let _stores = builder.memory(&plain).install().expect("a subscription");
+    for release in [Duration::ZERO, Duration::from_millis(1)] {
+        for size in SIZES {
+            let mut raise = |sent: &[u8]| {
+                let raise = Raise::new(sent).release(release);
+                service.raise(&raise).expect("raised");
+                (next(&mut channel), next(&mut plain))
+            };
+            let (read, _) = raise(&[0xff; DATA_MAX]);
+            assert_eq!(read.data_bytes(), [0xff; 240]);
+            let (read, stored) = raise(&vec![0; size]);
+            // A text that reads what an event does not have fails, and the event passes.
+            let expected: &[u8] = if size == 0 { &[] } else { &[0; 240] };
+            assert_eq!(read.data_bytes(), expected, "{size} bytes, {release:?}");
+            assert_eq!(stored.data, [0; DATA_INLINE / 8], "{size} bytes");
+        }
+    }
+    assert_eq!(reads.count().expect("its count").failed, 2);
+    assert_settles(&ecalls, service.index());
+}
+
 /// From one application's memory to others' rings: copied once, whole for each of them, and of a
 /// handler's choice as every event is.
 #[test]
