@@ -198,6 +198,7 @@ mod tests {
         "true_start",
         "server_bare",
         "server_memory",
+        "server_coalesced",
         "server_filter",
         "server_readiness",
         "server_sched",

@@ -40,6 +40,7 @@ pub(crate) const SECTIONS: &[Section] = &[Section {
     rows: &[
         BARE,
         "server_memory",
+        "server_coalesced",
         "server_filter",
         "server_readiness",
         "server_sched",

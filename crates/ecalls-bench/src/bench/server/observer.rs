@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use ecalls::socket::Interest;
-use ecalls::{ChannelBuilder, Ecalls, Event, SlotUse, Subscription};
+use ecalls::{ChannelBuilder, Ecalls, Event, SlotUse, Subscription, SubscriptionBuilder};
 use ecalls_kernel::baseline::Ringbuf;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -34,6 +34,11 @@ pub(super) const OBSERVERS: &[Observer] = &[
         row: "server_memory",
         what: "every event of the server's sockets into a ring, which is read every 100 ms",
         start: memory,
+    },
+    Observer {
+        row: "server_coalesced",
+        what: "the same, where an event that was not read stands for all later ones",
+        start: coalesced,
     },
     Observer {
         row: "server_filter",
@@ -117,26 +122,23 @@ fn sockets(
     ecalls: &Ecalls,
     server: &Server,
     channel: ChannelBuilder,
-    text: Option<&str>,
+    build: impl FnOnce(SubscriptionBuilder) -> SubscriptionBuilder,
 ) -> Started {
     // Connections inherit the registration of the listening socket; a second one changes nothing.
     // Only this program receives the events.
     ecalls.watch_sockets_of(server.pid(), &Interest::default())?;
-    ours(ecalls, SOCKET, channel, text, None)
+    ours(ecalls, SOCKET, channel, build, None)
 }
 
 fn ours(
     ecalls: &Ecalls,
     service: &str,
     channel: ChannelBuilder,
-    text: Option<&str>,
+    build: impl FnOnce(SubscriptionBuilder) -> SubscriptionBuilder,
     threshold: Option<Threshold>,
 ) -> Started {
     let mut channel = channel.open()?;
-    let mut builder = ecalls.subscribe(service)?;
-    if let Some(text) = text {
-        builder = builder.ecode(text);
-    }
+    let builder = build(ecalls.subscribe(service)?);
     let subscription = builder.memory(&channel).install()?;
     let mut event = Event::default();
     let reader = Reader::start(
@@ -154,23 +156,29 @@ fn ours(
 }
 
 fn memory(ecalls: &Ecalls, server: &Server) -> Started {
-    sockets(ecalls, server, ecalls.channel().ring(RING), None)
+    sockets(ecalls, server, ecalls.channel().ring(RING), |plain| plain)
+}
+
+fn coalesced(ecalls: &Ecalls, server: &Server) -> Started {
+    let channel = ecalls.channel().ring(RING);
+    sockets(ecalls, server, channel, SubscriptionBuilder::coalesce)
 }
 
 fn filter(ecalls: &Ecalls, server: &Server) -> Started {
     let text = "static long events; return ++events % 100 == 0;";
-    sockets(ecalls, server, ecalls.channel().ring(RING), Some(text))
+    let channel = ecalls.channel().ring(RING);
+    sockets(ecalls, server, channel, |plain| plain.ecode(text))
 }
 
 fn readiness(ecalls: &Ecalls, server: &Server) -> Started {
     let channel = ecalls.channel().slots(SLOTS, SlotUse::Ready);
-    sockets(ecalls, server, channel, None)
+    sockets(ecalls, server, channel, |plain| plain)
 }
 
 fn sched(ecalls: &Ecalls, _server: &Server) -> Started {
     let threshold = Threshold::set(ecalls, DELAY_NS)?;
     let channel = ecalls.channel().ring(RING);
-    ours(ecalls, "sched", channel, None, Some(threshold))
+    ours(ecalls, "sched", channel, |plain| plain, Some(threshold))
 }
 
 /// perf says nothing when it has begun. It writes its head before; a moment later events come.
