@@ -27,6 +27,7 @@ fn main() {
         "bpf/event",
         "bpf/net",
         "bpf/service",
+        "bpf/threads",
         COMPARE,
         BASELINE,
         "bpf/sched",
@@ -43,6 +44,7 @@ fn main() {
         "bpf/net",
         "bpf/service",
         "bpf/sched",
+        "bpf/threads",
         COMPARE,
         BASELINE,
     ] {

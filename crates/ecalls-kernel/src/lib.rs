@@ -17,7 +17,8 @@
 //!   daemon; [`handle`]: the program's objects; [`downcall`]: its calls; [`upload`]: texts that are
 //!   sent to the daemon; [`refusal`]: errors that the daemon returns;
 //! - [`provider`]: services that a program adds while the core runs;
-//! - [`scheduler`]: the scheduler.
+//! - [`scheduler`]: the scheduler;
+//! - [`activation`]: what sees a process's threads block.
 
 #![allow(
     unsafe_code,
@@ -25,6 +26,7 @@
 )]
 
 pub mod access;
+pub mod activation;
 pub mod core;
 pub mod ecode;
 pub mod error;

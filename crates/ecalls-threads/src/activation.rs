@@ -1,0 +1,596 @@
+//! The upcall layer (SA §3.1): what an activation does.
+//!
+//! An activation is a kernel thread. It is a *spare* until it gets a virtual processor; then it is
+//! the processor's scheduler, and executes one thread after the other, each on the thread's own
+//! stack ([`Activation::run`]). The paper's upcalls are the ways into the scheduler:
+//!
+//! - `new`, `block`: a spare obtains a processor that another activation has lost
+//!   ([`Activation::obtain`]);
+//! - `unblock`: the scheduler finds who came back, and tells the policy ([`Activation::gather`]);
+//! - `restart`: an activation that waits in [`Activation::back`] gets a processor.
+//!
+//! **Scheduling points.** A thread calls [`enter`](Activation::enter) before it uses anything of
+//! its processor. That sets the activation's lock (SA §4.2), so that from there on a block, e.g. a
+//! page fault, is not told, and then asks whether the activation still has the processor. It might
+//! not: the thread has blocked since. Then the activation waits here until the policy chooses the
+//! thread again. So a thread that comes back from the kernel runs on in parallel until its next
+//! scheduling point, but touches nothing that it does not own.
+//!
+//! **Looking.** A spare that must take over quickly is runnable and yields: when the processor's
+//! holder blocks, the kernel switches to it at once (1 us instead of 15 for a wake-up). One spare
+//! per processor does so, while threads are ready there; the others sleep.
+
+use std::cell::UnsafeCell;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::thread::{CpuSet, Pid, futex, gettid, sched_setaffinity, sched_yield};
+
+use crate::local;
+use crate::policy::{Processor, Ready, Why};
+use crate::processor::Words;
+use crate::runtime::{Shared, Virtual};
+use crate::sync::{AtomicU32, Ordering, heavy_fence, light_fence};
+use crate::thread::{After, JoinHandle, Spec, Thread, create};
+use crate::timers::NEVER;
+use crate::wait::{now_ns, sleep_on};
+use crate::word::Notified;
+
+/// A spare that has looked so often, and no thread has blocked meanwhile, sleeps.
+const LOOKS_MAX: u32 = 64;
+/// Sleeping threads are looked at once in so many switches while others are ready.
+const TIMER_PERIOD: u32 = 16;
+
+/// What a kernel thread of a runtime needs.
+pub(crate) struct Activation {
+    /// From 1.
+    number: u32,
+    shared: NonNull<Shared>,
+    tid: AtomicU32,
+    /// 1: it was restarted.
+    go: AtomicU32,
+    /// Link of the unblocked ones.
+    pub(crate) next: AtomicU32,
+    /// The thread that it executes, or that has blocked in it.
+    current: UnsafeCell<Option<Arc<Thread>>>,
+    /// Switches since the sleeping threads were looked at.
+    turns: UnsafeCell<u32>,
+}
+
+// SAFETY: `current` and `turns` are written by the activation itself; others read `current` only
+// while it waits in `back`, after the list of unblocked activations has synchronized both.
+unsafe impl Sync for Activation {}
+// SAFETY: as above.
+unsafe impl Send for Activation {}
+
+impl Activation {
+    pub(crate) fn new(number: u32, shared: NonNull<Shared>) -> Self {
+        Self {
+            number,
+            shared,
+            tid: AtomicU32::new(0),
+            go: AtomicU32::new(0),
+            next: AtomicU32::new(0),
+            current: UnsafeCell::new(None),
+            turns: UnsafeCell::new(0),
+        }
+    }
+
+    /// The calling kernel thread, if it is an activation. Not to be kept across a switch.
+    #[inline]
+    pub(crate) fn get<'a>() -> Option<&'a Self> {
+        // SAFETY: the activation's main function has set it, and ends after this call.
+        local::get().map(|activation| unsafe { activation.as_ref() })
+    }
+
+    #[inline]
+    pub(crate) fn shared(&self) -> &Shared {
+        // SAFETY: the kernel thread holds an `Arc` of it for as long as it runs.
+        unsafe { self.shared.as_ref() }
+    }
+
+    #[inline]
+    fn processor(&self) -> usize {
+        let processor = self.shared().processor_of(self.number);
+        usize::try_from(processor.load(Ordering::Acquire)).unwrap_or(0)
+    }
+
+    #[inline]
+    fn words(&self) -> &Words {
+        self.shared().words(self.processor())
+    }
+
+    fn here(&self) -> &Virtual {
+        self.shared().processor(self.processor())
+    }
+
+    #[inline]
+    fn lock(&self) -> &AtomicU32 {
+        self.shared().lock_of(self.number)
+    }
+
+    #[inline]
+    fn current_ref(&self) -> Option<&Arc<Thread>> {
+        // SAFETY: see `Sync`.
+        unsafe { &*self.current.get() }.as_ref()
+    }
+
+    /// The thread that it executes.
+    pub(crate) fn current(&self) -> Option<Arc<Thread>> {
+        self.current_ref().cloned()
+    }
+
+    // --- scheduling points ---
+
+    /// From here on the caller has the processor, until [`leave`](Self::leave) or a switch.
+    #[inline]
+    pub(crate) fn enter(&self) {
+        // The kernel side reads the lock when this very thread blocks, so program order is enough.
+        self.lock().store(1, Ordering::Relaxed);
+        std::sync::atomic::compiler_fence(Ordering::SeqCst);
+        if self.words().active.load(Ordering::Relaxed) != self.number {
+            self.back();
+        }
+    }
+
+    #[inline]
+    pub(crate) fn leave(&self) {
+        self.lock().store(0, Ordering::Release);
+    }
+
+    /// The thread has blocked, and can go on: takes the processor if it is free, or waits until the
+    /// policy chooses the thread.
+    #[cold]
+    fn back(&self) {
+        let (words, here) = (self.words(), self.here());
+        if words.take(self.number) {
+            here.reclaimed.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        self.go.store(0, Ordering::Relaxed);
+        here.unblocked.push(self.shared(), self.number);
+        light_fence();
+        // The holder will see it at its next scheduling point; a spare must if that blocks before.
+        if words.active() == 0 || here.looking.load(Ordering::SeqCst) == 0 {
+            self.shared().summon(self.processor());
+        }
+        while self.go.load(Ordering::Acquire) == 0 {
+            sleep_on(&self.go, 0, None);
+        }
+    }
+
+    // --- the scheduler ---
+
+    /// The kernel thread's main function.
+    pub(crate) fn main(&self) {
+        if !self.shared().join(self.number) || !local::set(Some(NonNull::from(self))) {
+            self.shared().note_refused();
+            return;
+        }
+        self.tid.store(
+            gettid().as_raw_nonzero().get().cast_unsigned(),
+            Ordering::Release,
+        );
+        self.shared().pin(None, self.processor());
+        self.lock().store(1, Ordering::Relaxed);
+        self.words().spares.fetch_add(1, Ordering::SeqCst);
+        while self.obtain() {
+            while self.step() {}
+        }
+        local::set(None);
+    }
+
+    /// Executes one thread; false: it has given up the processor, and is a spare.
+    fn step(&self) -> bool {
+        let index = self.processor();
+        let shared = self.shared();
+        let words = self.words();
+        if words.spares.load(Ordering::Relaxed) == 0
+            && shared.add_activation(index)
+            && shared.is_told()
+        {
+            // A block without a spare is not told, even if others must run for it to end.
+            await_spare(|| words.spares.load(Ordering::SeqCst) > 0);
+        }
+        self.gather(index);
+        let found = shared.policy.find_next_to_run(&mut shared.at(index));
+        let Some(Ready(thread)) = found else {
+            if self.gather_elsewhere(index) {
+                return true;
+            }
+            shared.note_idle(index);
+            self.words().retire(0);
+            return false;
+        };
+        let bound = thread.bound.load(Ordering::Acquire);
+        if bound == 0 {
+            self.run(thread);
+            return true;
+        }
+        thread.bound.store(0, Ordering::Relaxed);
+        self.restart(bound, index);
+        false
+    }
+
+    /// Upcall `unblock`: tells the policy who can go on since the last switch.
+    fn gather(&self, index: usize) {
+        let shared = self.shared();
+        let at = &mut shared.at(index);
+        if !self.here().unblocked.is_empty() {
+            self.unblock(index, at);
+        }
+        shared.take_injected(|thread, why| shared.policy.ready(at, Ready(thread), why));
+        if shared.timers.earliest_ns() == NEVER {
+            return;
+        }
+        // SAFETY: only this activation uses it.
+        let turns = unsafe { &mut *self.turns.get() };
+        *turns += 1;
+        if *turns >= TIMER_PERIOD || !shared.policy.waits(index) {
+            *turns = 0;
+            self.wake_sleepers(at);
+        }
+    }
+
+    fn unblock(&self, from: usize, at: &mut Processor<'_>) {
+        let shared = self.shared();
+        let unblocked = &shared.processor(from).unblocked;
+        unblocked.take_all(shared, |number| {
+            if let Some(thread) = shared.activation(number).and_then(Self::current) {
+                thread.bound.store(number, Ordering::Release);
+                shared.policy.ready(at, Ready(thread), Why::Unblocked);
+            }
+        });
+    }
+
+    /// Who came back to a processor whose holder has not looked yet; false: nobody has.
+    fn gather_elsewhere(&self, index: usize) -> bool {
+        let shared = self.shared();
+        let mut found = false;
+        for other in 0..shared.processors() {
+            if !shared.processor(other).unblocked.is_empty() {
+                self.unblock(other, &mut shared.at(index));
+                found = true;
+            }
+        }
+        found
+    }
+
+    fn wake_sleepers(&self, at: &mut Processor<'_>) {
+        let shared = self.shared();
+        let now_ns = now_ns();
+        while let Some((thread, epoch)) = shared.timers.take_due(now_ns) {
+            if thread.wait.notify(epoch) == Notified::Waiting {
+                shared.policy.ready(at, Ready(thread), Why::Woken);
+            }
+        }
+    }
+
+    /// Executes a thread until it gives up the processor.
+    #[inline]
+    fn run(&self, thread: Arc<Thread>) {
+        let index = self.processor();
+        self.shared().note_switch(index);
+        self.expect(index);
+        // SAFETY: see `Sync`.
+        unsafe { *self.current.get() = Some(thread) };
+        let Some(thread) = self.current_ref() else {
+            return;
+        };
+        self.leave();
+        // SAFETY: the policy gave the thread to this activation.
+        let after = unsafe { thread.execute() };
+        if after.is_none() {
+            // A thread whose last act was to return has not entered.
+            self.enter();
+        }
+        // If it blocked meanwhile, the processor can be another one.
+        // SAFETY: see `Sync`.
+        let thread = unsafe { (*self.current.get()).take() };
+        let Some(thread) = thread else { return };
+        let at = &mut self.shared().at(self.processor());
+        let policy = &self.shared().policy;
+        match after {
+            Some(After::Yield) => policy.ready(at, Ready(thread), Why::Yielded),
+            Some(After::Wait) => {
+                if !thread.wait.settle() {
+                    policy.ready(at, Ready(thread), Why::Woken);
+                }
+            }
+            None => self.end(&thread),
+        }
+    }
+
+    fn end(&self, thread: &Thread) {
+        // SAFETY: it has ended here.
+        unsafe { thread.discard() };
+        thread.ended.store(1, Ordering::SeqCst);
+        thread.joiners.wake_all();
+        self.shared().end();
+    }
+
+    /// Continues a thread that waits in [`back`](Self::back) of activation `number`, and becomes a
+    /// spare.
+    fn restart(&self, number: u32, index: usize) {
+        let shared = self.shared();
+        let Some(other) = shared.activation(number) else {
+            return;
+        };
+        if other.processor() != index {
+            let here = shared.processor_of(self.number).load(Ordering::Relaxed);
+            shared.processor_of(number).store(here, Ordering::Release);
+            let tid = other.tid.load(Ordering::Acquire).cast_signed();
+            shared.pin(Pid::from_raw(tid), index);
+        }
+        self.here().restarts.fetch_add(1, Ordering::Relaxed);
+        self.words().retire(number);
+        other.go.store(1, Ordering::Release);
+        let _ = futex::wake(&other.go, futex::Flags::PRIVATE, 1);
+    }
+
+    /// A thread is about to run: if others wait, somebody must take over when it blocks, and an
+    /// idle processor can take some.
+    fn expect(&self, index: usize) {
+        let shared = self.shared();
+        light_fence();
+        if shared.has_work(index) {
+            if shared.is_told() && self.here().looking.load(Ordering::Relaxed) == 0 {
+                shared.summon(index);
+            }
+            shared.rouse();
+        } else if shared.wants_keeper() {
+            if shared.is_told() {
+                shared.summon(index);
+            } else {
+                shared.rouse();
+            }
+        }
+    }
+
+    pub(crate) fn make_ready_here(&self, thread: Arc<Thread>, why: Why) {
+        let index = self.processor();
+        let at = &mut self.shared().at(index);
+        self.shared().policy.ready(at, Ready(thread), why);
+        self.expect(index);
+    }
+
+    // --- spares ---
+
+    /// Waits until it has a processor with something to do; false: the runtime ends.
+    fn obtain(&self) -> bool {
+        loop {
+            let index = self.processor();
+            if self.shared().has_ended() {
+                return false;
+            }
+            if self.grab(index) || self.look(index) {
+                return true;
+            }
+            self.park(index);
+        }
+    }
+
+    fn grab(&self, index: usize) -> bool {
+        let (shared, words) = (self.shared(), self.words());
+        words.active() == 0
+            && (shared.has_work(index) || shared.has_work_elsewhere(index))
+            && words.take_as_spare(self.number)
+    }
+
+    /// Stays runnable while threads are ready, as one spare of each processor.
+    fn look(&self, index: usize) -> bool {
+        let (shared, here) = (self.shared(), self.here());
+        let mut fruitless = 0;
+        let mut left = here.left.load(Ordering::Relaxed);
+        let mut taken = false;
+        if here.looking.fetch_add(1, Ordering::SeqCst) == 0 {
+            while fruitless < LOOKS_MAX
+                && !shared.has_ended()
+                && (shared.has_work(index) || shared.is_due())
+            {
+                taken = self.grab(index);
+                if taken {
+                    break;
+                }
+                sched_yield();
+                let now_left = here.left.load(Ordering::Relaxed);
+                if !shared.is_told() {
+                    fruitless = if now_left == left { fruitless + 1 } else { 0 };
+                }
+                left = now_left;
+            }
+        }
+        here.looking.fetch_sub(1, Ordering::SeqCst);
+        taken
+    }
+
+    fn park(&self, index: usize) {
+        let (shared, words, here) = (self.shared(), self.words(), self.here());
+        let call = here.call.load(Ordering::Acquire);
+        // Who summons from here on changes `call`; what was there before is seen below.
+        here.summoned.store(0, Ordering::SeqCst);
+        if words.active() == 0 {
+            shared.note_idle(index);
+        }
+        heavy_fence();
+        let is_free = words.active() == 0;
+        let must_look = shared.is_told()
+            && here.looking.load(Ordering::SeqCst) == 0
+            && (shared.has_work(index) || shared.is_due());
+        let can_take = is_free && (shared.has_work(index) || shared.has_work_elsewhere(index));
+        if must_look || can_take || shared.has_ended() {
+            return;
+        }
+        let until_ns = if is_free || shared.is_told() {
+            shared.keep_time(index)
+        } else {
+            None
+        };
+        sleep_on(&here.call, call, until_ns);
+        if until_ns.is_some() {
+            shared.stop_keeping_time(index);
+        }
+        here.summoned.store(0, Ordering::SeqCst);
+    }
+}
+
+/// While it lives, the calling thread has its processor (and does not, if it had it before: then
+/// the caller is a scheduler). Outside of a runtime it does nothing. No switch may happen
+/// meanwhile.
+pub(crate) struct Entered(Option<NonNull<Activation>>);
+
+impl Entered {
+    pub(crate) fn new() -> Self {
+        let entered = Activation::get()
+            .filter(|activation| activation.lock().load(Ordering::Relaxed) == 0)
+            .map(|activation| {
+                activation.enter();
+                NonNull::from(activation)
+            });
+        Self(entered)
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        if let Some(activation) = self.0 {
+            // SAFETY: it is the calling kernel thread, as no switch has happened.
+            unsafe { activation.as_ref() }.leave();
+        }
+    }
+}
+
+/// Makes a thread ready that nobody else makes ready.
+pub(crate) fn make_ready(thread: Arc<Thread>, why: Why) {
+    let shared = Arc::clone(&thread.shared);
+    let here = Activation::get().filter(|at| std::ptr::eq(at.shared(), Arc::as_ptr(&shared)));
+    match here {
+        Some(activation) => {
+            let _scheduler = Entered::new();
+            activation.make_ready_here(thread, why);
+        }
+        None => shared.inject(thread, why),
+    }
+}
+
+/// Wakes a thread that waits in that epoch; false: something else has.
+pub(crate) fn wake(thread: &Arc<Thread>, epoch: u64) -> bool {
+    let notified = thread.wait.notify(epoch);
+    if notified == Notified::Waiting {
+        make_ready(Arc::clone(thread), Why::Woken);
+    }
+    notified != Notified::Late
+}
+
+/// Gives other ready threads the processor; the policy decides when the caller continues.
+// Inlined so that a switch's `ret` belongs to the `call` by which the scheduler came: the processor
+// predicts it, which is 40 of 55 ns.
+#[inline(always)]
+pub fn yield_now() {
+    match Activation::get().and_then(|at| Some((at, at.current_ref()?))) {
+        Some((activation, thread)) => {
+            activation.enter();
+            // SAFETY: the current thread is the one on whose stack this is.
+            unsafe { thread.suspend(After::Yield) };
+        }
+        None => std::thread::yield_now(),
+    }
+}
+
+/// Sleeps; the processor executes other threads.
+pub fn sleep(duration: Duration) {
+    let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    sleep_until(now_ns().saturating_add(ns));
+}
+
+/// Sleeps until a time on CLOCK_MONOTONIC, ns.
+pub fn sleep_until(time_ns: u64) {
+    let Some((activation, thread)) = Activation::get().and_then(|at| Some((at, at.current()?)))
+    else {
+        let ns = time_ns.saturating_sub(now_ns());
+        return std::thread::sleep(Duration::from_nanos(ns));
+    };
+    activation.enter();
+    thread.shared.add_timer(time_ns, &thread);
+    // SAFETY: as in `yield_now`.
+    unsafe { thread.suspend(After::Wait) };
+    thread.wait.resume();
+}
+
+/// Executes `call`, which may block its kernel thread: the processor executes other threads
+/// meanwhile. If it does not block, this costs some 20 ns.
+///
+/// With the kernel side the processor is given up without it, too, whatever the thread blocks in;
+/// then a [`scheduling_point`] should follow. Thread-local variables are those of the kernel
+/// thread, which stays the same during the call.
+pub fn blocking<R>(call: impl FnOnce() -> R) -> R {
+    let Some(activation) = Activation::get().filter(|at| at.current_ref().is_some()) else {
+        return call();
+    };
+    activation.enter();
+    let (shared, index) = (activation.shared(), activation.processor());
+    let mut left = activation.words().leave();
+    if !left && shared.add_activation(index) {
+        // It takes some 50 us once for each activation; a block can take for ever.
+        left = await_spare(|| activation.words().leave());
+    }
+    if left {
+        let here = shared.processor(index);
+        here.left.fetch_add(1, Ordering::Relaxed);
+        if here.looking.load(Ordering::SeqCst) == 0 {
+            if shared.has_work(index) || shared.wants_keeper() {
+                shared.summon(index);
+            } else {
+                shared.note_idle(index);
+            }
+        }
+    }
+    activation.leave();
+    let result = call();
+    if left {
+        activation.enter();
+        activation.leave();
+    }
+    result
+}
+
+/// A scheduling point, and nothing else: if the calling thread has blocked since the last one, it
+/// waits here until the policy chooses it. Without such a point it would run on beside the thread
+/// that now has its processor. Whatever this crate offers has one, so a program needs this only
+/// after calls that block and are not in [`blocking`].
+pub fn scheduling_point() {
+    drop(Entered::new());
+}
+
+/// Waits until a spare that was just created is there; false: it takes long.
+fn await_spare(mut is_there: impl FnMut() -> bool) -> bool {
+    const YIELDS_MAX: u32 = 10_000;
+    (0..YIELDS_MAX).any(|_| {
+        sched_yield();
+        is_there()
+    })
+}
+
+/// Creates a thread of the runtime whose thread calls.
+///
+/// # Panics
+/// If the caller is no thread of a runtime (use [`Runtime::spawn`](crate::Runtime::spawn)), or no
+/// further thread is possible; [`Builder::threads_max`](crate::Builder::threads_max) is the limit.
+pub fn spawn<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    let Some(thread) = Activation::get().and_then(Activation::current) else {
+        panic!("ecalls_threads::spawn was called outside of a runtime; use Runtime::spawn");
+    };
+    match create(&thread.shared, &Spec::default(), body) {
+        Ok(handle) => handle,
+        Err(error) => panic!("a thread cannot be created: {error}"),
+    }
+}
+
+/// Lets a kernel thread (`None`: the calling one) run on one CPU.
+pub(crate) fn pin(tid: Option<Pid>, cpu: usize) {
+    let mut cpus = CpuSet::new();
+    cpus.set(cpu);
+    // The CPU can be gone by now; then the thread stays where it may run.
+    let _ = sched_setaffinity(tid, &cpus);
+}

@@ -1,0 +1,116 @@
+//! What a runtime and the kernel side tell each other: `struct ecalls_activations`
+//! (abi/activation.h), in memory of the kernel side, or without one in ordinary memory.
+
+use std::sync::atomic::AtomicU64;
+
+use ecalls_kernel::activation::Activations;
+
+use crate::processor::Words;
+use crate::sync::AtomicU32;
+use crate::{ACTIVATIONS_MAX, PROCESSORS_MAX};
+
+const WORDS: usize = PROCESSORS_MAX * 8 + ACTIVATIONS_MAX;
+
+/// Whether a runtime uses the kernel side.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum KernelSide {
+    /// If the process may load it; else only [`blocking`](crate::blocking) tells of blocks.
+    #[default]
+    IfPossible,
+    /// A runtime does not start without it.
+    Required,
+    /// Never.
+    Never,
+}
+
+/// An activation's words.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct ActivationWords {
+    /// SA §4.2; 1: a block is not told.
+    pub(crate) lock: AtomicU32,
+    /// The processor that it has, waits for, or had when it blocked.
+    pub(crate) processor: AtomicU32,
+}
+
+#[derive(Debug)]
+enum Memory {
+    Kernel(Activations),
+    Own(Box<[Line]>),
+}
+
+/// Ordinary memory, aligned as a page is.
+#[repr(align(64))]
+#[derive(Debug, Default)]
+#[expect(dead_code, reason = "the words are accessed by the page's address")]
+struct Line([AtomicU64; 8]);
+
+#[derive(Debug)]
+pub(crate) struct Page(Memory);
+
+impl Page {
+    /// `None`: without a kernel side.
+    pub(crate) fn new(kernel: Option<Activations>) -> Self {
+        Self(kernel.map_or_else(
+            || Memory::Own((0..WORDS / 8).map(|_| Line::default()).collect()),
+            Memory::Kernel,
+        ))
+    }
+
+    /// The kernel side; `None`: without.
+    #[inline]
+    pub(crate) fn kernel(&self) -> Option<&Activations> {
+        match &self.0 {
+            Memory::Kernel(kernel) => Some(kernel),
+            Memory::Own(_) => None,
+        }
+    }
+
+    fn start(&self) -> *const Line {
+        match &self.0 {
+            Memory::Kernel(kernel) => {
+                assert!(kernel.page().len() >= WORDS, "the contract's size");
+                let start: *const Line = kernel.page().as_ptr().cast();
+                assert!(start.is_aligned(), "a mapping begins with a page");
+                start
+            }
+            Memory::Own(lines) => lines.as_ptr(),
+        }
+    }
+
+    /// The words of processor `index`.
+    pub(crate) fn processor(&self, index: usize) -> &Words {
+        assert!(index < PROCESSORS_MAX, "a processor");
+        let line = self.start().wrapping_add(index);
+        // SAFETY: the page is so long, and of atomics only: `Words` is a line of them.
+        unsafe { &*line.cast::<Words>() }
+    }
+
+    /// The words of activation `number`.
+    pub(crate) fn activation(&self, number: u32) -> &ActivationWords {
+        let number = usize::try_from(number).unwrap_or(usize::MAX);
+        assert!(number < ACTIVATIONS_MAX, "an activation");
+        let first = self.start().wrapping_add(PROCESSORS_MAX);
+        let place = first.cast::<ActivationWords>().wrapping_add(number);
+        // SAFETY: as above; a line has those of eight activations.
+        unsafe { &*place }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ActivationWords, Page};
+    use crate::processor::Words;
+
+    #[test]
+    fn the_words_are_where_the_contract_has_them() {
+        assert_eq!(size_of::<Words>(), 64);
+        assert_eq!(std::mem::offset_of!(Words, told), 8);
+        assert_eq!(std::mem::offset_of!(Words, untold), 16);
+        assert_eq!(size_of::<ActivationWords>(), 8);
+        let page = Page::new(None);
+        let first = std::ptr::from_ref(page.processor(0)).addr();
+        let last = std::ptr::from_ref(page.activation(16_383)).addr();
+        assert_eq!(last - first, 4096 + 131_072 - 8);
+    }
+}

@@ -1,0 +1,696 @@
+//! A runtime: its virtual processors, activations and threads, and what they share.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::ptr::{self, NonNull};
+use std::sync::{Arc, OnceLock};
+use std::thread as kernel_thread;
+
+use ecalls_kernel::activation::Activations;
+use rustix::thread::{Pid, futex, sched_getaffinity, sched_getcpu};
+
+use crate::activation::{self, Activation};
+use crate::error::{Error, Result};
+use crate::page::{KernelSide, Page};
+use crate::policy::{Policy, Processor, RoundRobin, Why};
+use crate::processor::{Links, Unblocked, Words};
+use crate::spin::Spin;
+use crate::stack::{Stack, Stacks};
+use crate::sync::{self, AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::thread::{JoinHandle, Spec, Thread, create};
+use crate::timers::{NEVER, Timers};
+use crate::{ACTIVATIONS_MAX, PROCESSORS_MAX, local};
+
+const ACTIVATION_STACK_BYTES: usize = 128 << 10;
+
+/// A virtual processor's words that only the runtime uses.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Virtual {
+    pub(crate) unblocked: Unblocked,
+    /// Spares that are runnable and look for themselves: 1, or on its way there.
+    pub(crate) looking: AtomicU32,
+    /// 1: a spare has been woken to look, and has not run yet.
+    pub(crate) summoned: AtomicU32,
+    /// Futex of the sleeping spares.
+    pub(crate) call: AtomicU32,
+    pub(crate) left: AtomicU64,
+    pub(crate) reclaimed: AtomicU64,
+    pub(crate) restarts: AtomicU64,
+    /// Written by the holder.
+    switches: AtomicU64,
+}
+
+impl Virtual {
+    fn new() -> Self {
+        Self {
+            unblocked: Unblocked::new(),
+            looking: AtomicU32::new(0),
+            summoned: AtomicU32::new(0),
+            call: AtomicU32::new(0),
+            left: AtomicU64::new(0),
+            reclaimed: AtomicU64::new(0),
+            restarts: AtomicU64::new(0),
+            switches: AtomicU64::new(0),
+        }
+    }
+}
+
+/// What all threads and activations of a runtime use.
+pub(crate) struct Shared {
+    pub(crate) policy: Box<dyn Policy>,
+    pub(crate) timers: Timers,
+    stacks: Arc<Stacks>,
+    page: Page,
+    processors: Box<[Virtual]>,
+    /// By number - 1.
+    activations: Box<[OnceLock<Activation>]>,
+    activation_count: AtomicU32,
+    kernel_threads: Spin<Vec<kernel_thread::JoinHandle<()>>>,
+    /// CPUs of the processors; empty: activations are not bound to CPUs.
+    cpus: Vec<usize>,
+    /// From kernel threads outside, which have no processor.
+    injected: Spin<VecDeque<(Arc<Thread>, Why)>>,
+    injected_count: AtomicU32,
+    /// Bits of the processors that nobody has. A bit can be set although somebody has the
+    /// processor.
+    idle: AtomicU64,
+    /// 1 + the idle processor whose spare sleeps until the first timer; 0: none.
+    keeper: AtomicU32,
+    /// Threads that have not ended, and 1 for the `Runtime`.
+    live: AtomicU64,
+    ids: AtomicU64,
+    has_ended: AtomicBool,
+    /// Activations that were wanted and not created: the limit, or the system's, was reached.
+    refused: AtomicU64,
+}
+
+impl Links for Shared {
+    fn next(&self, number: u32) -> &AtomicU32 {
+        match self.activation(number) {
+            Some(activation) => &activation.next,
+            None => unreachable!("only activations of this runtime are in its lists"),
+        }
+    }
+}
+
+impl Shared {
+    pub(crate) fn words(&self, processor: usize) -> &Words {
+        self.page.processor(processor)
+    }
+
+    pub(crate) fn processor(&self, index: usize) -> &Virtual {
+        &self.processors[index]
+    }
+
+    /// The processor `index`, as policies know it. The caller is its scheduler.
+    #[inline]
+    pub(crate) fn at(&self, index: usize) -> Processor<'_> {
+        Processor::new(index, ptr::from_ref(self).addr())
+    }
+
+    pub(crate) fn processors(&self) -> usize {
+        self.processors.len()
+    }
+
+    pub(crate) fn lock_of(&self, activation: u32) -> &AtomicU32 {
+        &self.page.activation(activation).lock
+    }
+
+    pub(crate) fn activation(&self, number: u32) -> Option<&Activation> {
+        let index = usize::try_from(number.checked_sub(1)?).ok()?;
+        self.activations.get(index)?.get()
+    }
+
+    pub(crate) fn take_stack(&self) -> Result<Stack> {
+        self.stacks.take()
+    }
+
+    pub(crate) fn next_id(&self) -> u64 {
+        self.ids.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    // --- threads ---
+
+    pub(crate) fn begin(&self) {
+        self.live.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A thread has ended, or the `Runtime` has been dropped. After the last one all activations
+    /// end.
+    pub(crate) fn end(&self) {
+        if self.live.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.has_ended.store(true, Ordering::SeqCst);
+            for processor in &self.processors {
+                processor.call.fetch_add(1, Ordering::SeqCst);
+                let _ = futex::wake(&processor.call, futex::Flags::PRIVATE, i32::MAX as u32);
+            }
+        }
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn inject(&self, thread: Arc<Thread>, why: Why) {
+        {
+            let mut injected = self.injected.lock();
+            injected.push_back((thread, why));
+            self.injected_count.fetch_add(1, Ordering::SeqCst);
+        }
+        sync::heavy_fence();
+        if self.idle.load(Ordering::SeqCst) == 0 {
+            // Whoever looks does so for a processor whose holder might not.
+            for index in 0..self.processors() {
+                self.summon(index);
+            }
+        }
+        self.rouse();
+    }
+
+    pub(crate) fn take_injected(&self, mut each: impl FnMut(Arc<Thread>, Why)) {
+        if self.injected_count.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        loop {
+            let first = {
+                let mut injected = self.injected.lock();
+                let first = injected.pop_front();
+                if first.is_some() {
+                    self.injected_count.fetch_sub(1, Ordering::SeqCst);
+                }
+                first
+            };
+            match first {
+                Some((thread, why)) => each(thread, why),
+                None => return,
+            }
+        }
+    }
+
+    // --- processors ---
+
+    /// Whether the holder of a processor, or who takes it, would find something to do.
+    pub(crate) fn has_work(&self, index: usize) -> bool {
+        self.policy.waits(index)
+            || !self.processors[index].unblocked.is_empty()
+            || self.injected_count.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether a free processor could help: others have threads that wait, or sleepers are due.
+    pub(crate) fn has_work_elsewhere(&self, index: usize) -> bool {
+        (0..self.processors()).any(|other| other != index && self.has_work(other)) || self.is_due()
+    }
+
+    /// Whether the time of a sleeping thread has come.
+    pub(crate) fn is_due(&self) -> bool {
+        let first_ns = self.timers.earliest_ns();
+        first_ns != NEVER && first_ns <= crate::wait::now_ns()
+    }
+
+    /// Whether the kernel side tells of blocks.
+    #[inline]
+    pub(crate) fn is_told(&self) -> bool {
+        self.page.kernel().is_some()
+    }
+
+    pub(crate) fn note_switch(&self, index: usize) {
+        let switches = &self.processors[index].switches;
+        let count = switches.load(Ordering::Relaxed);
+        switches.store(count + 1, Ordering::Relaxed);
+    }
+
+    /// Nobody has the processor, or soon will.
+    pub(crate) fn note_idle(&self, index: usize) {
+        if self.idle.load(Ordering::Relaxed) & 1 << index == 0 {
+            self.idle.fetch_or(1 << index, Ordering::SeqCst);
+        }
+    }
+
+    /// Which processor an activation has or waits for.
+    pub(crate) fn processor_of(&self, activation: u32) -> &AtomicU32 {
+        &self.page.activation(activation).processor
+    }
+
+    /// An activation could not begin.
+    pub(crate) fn note_refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The calling kernel thread is that activation; false: the kernel side refused it.
+    pub(crate) fn join(&self, activation: u32) -> bool {
+        let kernel = self.page.kernel();
+        kernel.is_none_or(|kernel| kernel.join(activation).is_ok())
+    }
+
+    /// Has one spare of a processor look, unless one is on its way.
+    pub(crate) fn summon(&self, index: usize) {
+        let here = &self.processors[index];
+        if here.summoned.swap(1, Ordering::SeqCst) == 0 {
+            self.call(index, 1);
+        }
+    }
+
+    fn call(&self, index: usize, spares: u32) {
+        let call = &self.processors[index].call;
+        call.fetch_add(1, Ordering::SeqCst);
+        // Who does not sleep yet sees the word's new value.
+        let _ = futex::wake(call, futex::Flags::PRIVATE, spares);
+    }
+
+    /// Threads wait: has an idle processor take some.
+    pub(crate) fn rouse(&self) {
+        if self.is_told() {
+            // The kernel side leaves no note of it.
+            let mut all = 0..self.processors();
+            if let Some(free) = all.find(|index| self.words(*index).active() == 0) {
+                self.summon(free);
+            }
+            return;
+        }
+        loop {
+            let idle = self.idle.load(Ordering::Relaxed);
+            if idle == 0 {
+                return;
+            }
+            let index = usize::try_from(idle.trailing_zeros()).unwrap_or(0);
+            let first = idle & idle.wrapping_neg();
+            let was_idle = self.idle.fetch_and(!first, Ordering::SeqCst) & first != 0;
+            if was_idle && self.words(index).active() == 0 {
+                self.call(index, 1);
+                return;
+            }
+        }
+    }
+
+    // --- time ---
+
+    /// Adds a sleeping thread, which is about to wait.
+    pub(crate) fn add_timer(&self, until_ns: u64, thread: &Arc<Thread>) {
+        let first_ns = self.timers.earliest_ns();
+        self.timers.add(until_ns, thread);
+        if until_ns < first_ns {
+            match self.keeper.load(Ordering::SeqCst) {
+                0 => self.rouse(),
+                // It sleeps for too long, and is one of several that sleep there.
+                keeper => self.call(usize::try_from(keeper - 1).unwrap_or(0), i32::MAX as u32),
+            }
+        }
+    }
+
+    /// The time until which the caller, a spare of an idle processor, sleeps for all; `None`: no
+    /// thread sleeps, or another spare does it.
+    pub(crate) fn keep_time(&self, index: usize) -> Option<u64> {
+        let until_ns = self.timers.earliest_ns();
+        let me = u32::try_from(index + 1).unwrap_or(0);
+        (until_ns != NEVER
+            && self
+                .keeper
+                .compare_exchange(0, me, Ordering::SeqCst, Ordering::Relaxed)
+                .is_ok())
+        // Whoever adds an earlier one from here on sees the keeper.
+        .then(|| self.timers.earliest_ns())
+    }
+
+    pub(crate) fn stop_keeping_time(&self, index: usize) {
+        self.keeper.store(0, Ordering::SeqCst);
+        if self.words(index).active() != 0 && self.wants_keeper() {
+            self.rouse();
+        }
+    }
+
+    /// Whether threads sleep, and no spare sleeps until the first one's time.
+    pub(crate) fn wants_keeper(&self) -> bool {
+        self.timers.earliest_ns() != NEVER && self.keeper.load(Ordering::Relaxed) == 0
+    }
+
+    // --- activations ---
+
+    /// Lets an activation run where its processor does.
+    pub(crate) fn pin(&self, tid: Option<Pid>, index: usize) {
+        if let Some(cpu) = self.cpus.get(index) {
+            activation::pin(tid, *cpu);
+        }
+    }
+
+    /// Creates a spare for a processor, which counts itself when it runs; false: a limit is
+    /// reached, and blocks are not told until a spare comes back.
+    pub(crate) fn add_activation(&self, index: usize) -> bool {
+        let count = self.activation_count.load(Ordering::Relaxed);
+        let most = u32::try_from(self.activations.len()).unwrap_or(u32::MAX);
+        let taken = count < most
+            && self
+                .activation_count
+                .compare_exchange(count, count + 1, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok();
+        if !taken {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return false;
+        }
+        let number = count + 1;
+        let place = &self.activations[usize::try_from(count).unwrap_or(0)];
+        let activation = place.get_or_init(|| Activation::new(number, NonNull::from(self)));
+        self.processor_of(number)
+            .store(u32::try_from(index).unwrap_or(0), Ordering::Release);
+        let address = Address(NonNull::from(activation));
+        // The runtime's end waits for all kernel threads, so `self` outlives this one.
+        let started = kernel_thread::Builder::new()
+            .name("ecalls-threads".to_owned())
+            .stack_size(ACTIVATION_STACK_BYTES)
+            .spawn(move || {
+                let address = address;
+                // SAFETY: see above.
+                unsafe { address.0.as_ref() }.main();
+            });
+        match started {
+            Ok(thread) => {
+                self.kernel_threads.lock().push(thread);
+                true
+            }
+            Err(_) => {
+                // Its number is lost; the next one may succeed.
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                false
+            }
+        }
+    }
+}
+
+struct Address(NonNull<Activation>);
+// SAFETY: an activation is `Sync`.
+unsafe impl Send for Address {}
+
+/// How a runtime is made.
+#[derive(Debug)]
+pub struct Builder {
+    processors: Option<usize>,
+    is_pinned: bool,
+    stack_bytes: usize,
+    threads_max: usize,
+    activations_max: usize,
+    policy: Option<Box<dyn Policy>>,
+    kernel: KernelSide,
+}
+
+impl Builder {
+    /// Number of virtual processors, 1 to 64 (default: the CPUs that the process may use).
+    #[must_use]
+    pub fn processors(mut self, processors: usize) -> Self {
+        self.processors = Some(processors);
+        self
+    }
+
+    /// Whether each virtual processor has a CPU of its own (default), so that a spare takes over on
+    /// the CPU on which a thread has blocked.
+    #[must_use]
+    pub fn pinned(mut self, is_pinned: bool) -> Self {
+        self.is_pinned = is_pinned;
+        self
+    }
+
+    /// Bytes of a thread's stack, at least 16 KiB (default: 128 KiB). Memory is used from the first
+    /// touch on, 4 KiB at a time.
+    #[must_use]
+    pub fn stack_bytes(mut self, bytes: usize) -> Self {
+        self.stack_bytes = bytes;
+        self
+    }
+
+    /// The most threads at a time (default: 65,536).
+    #[must_use]
+    pub fn threads_max(mut self, threads: usize) -> Self {
+        self.threads_max = threads;
+        self
+    }
+
+    /// The most activations, and so the most threads that block in the kernel at a time without
+    /// blocking a processor (default: 1,024; at most [`ACTIVATIONS_MAX`]).
+    #[must_use]
+    pub fn activations_max(mut self, activations: usize) -> Self {
+        self.activations_max = activations;
+        self
+    }
+
+    /// Whether the kernel side tells of blocks (default: if possible).
+    #[must_use]
+    pub fn kernel(mut self, kernel: KernelSide) -> Self {
+        self.kernel = kernel;
+        self
+    }
+
+    /// What decides which thread is next (default: [`RoundRobin`]).
+    #[must_use]
+    pub fn policy(mut self, policy: impl Policy) -> Self {
+        self.policy = Some(Box::new(policy));
+        self
+    }
+
+    /// Checks the parameters: the number of processors, and their CPUs; none: they have none.
+    fn place(&self) -> Result<(usize, Vec<usize>)> {
+        let allowed = sched_getaffinity(None).map_err(Error::os("read the CPU affinity"))?;
+        let cpus: Vec<usize> = (0..CPUS_MAX).filter(|cpu| allowed.is_set(*cpu)).collect();
+        let processors = self.processors.unwrap_or(cpus.len().min(PROCESSORS_MAX));
+        check("processors", processors, 1, PROCESSORS_MAX, "1 to 64")?;
+        let least = 2 * processors;
+        check(
+            "activations_max",
+            self.activations_max,
+            least,
+            ACTIVATIONS_MAX - 1,
+            "two for each processor to 16,383",
+        )?;
+        check(
+            "stack_bytes",
+            self.stack_bytes,
+            16 << 10,
+            1 << 30,
+            "16 KiB to 1 GiB",
+        )?;
+        check(
+            "threads_max",
+            self.threads_max,
+            1,
+            1 << 24,
+            "1 to 16,777,216",
+        )?;
+        let cpus = if self.is_pinned && processors <= cpus.len() {
+            // Several small runtimes do not all use the first CPU.
+            let here = cpus.iter().position(|cpu| *cpu == sched_getcpu());
+            let from_here = cpus.iter().cycle().skip(here.unwrap_or(0));
+            from_here.copied().take(processors).collect()
+        } else {
+            Vec::new()
+        };
+        Ok((processors, cpus))
+    }
+
+    /// Starts the runtime.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a parameter outside its range; [`Error::Os`] if the system refuses
+    /// memory or kernel threads.
+    pub fn start(self) -> Result<Runtime> {
+        let (processors, cpus) = self.place()?;
+        if !local::prepare() {
+            return Err(Error::Os {
+                action: "read the GS base in user mode (FSGSBASE; Linux 5.9, x86-64 of 2012)",
+                source: std::io::ErrorKind::Unsupported.into(),
+            });
+        }
+        sync::register();
+        let shared = Arc::new(Shared {
+            policy: self
+                .policy
+                .unwrap_or_else(|| Box::new(RoundRobin::new(processors))),
+            timers: Timers::new(),
+            stacks: Stacks::new(self.stack_bytes, self.threads_max)?,
+            page: Page::new(open_kernel(self.kernel)?),
+            processors: (0..processors).map(|_| Virtual::new()).collect(),
+            activations: (0..self.activations_max).map(|_| OnceLock::new()).collect(),
+            activation_count: AtomicU32::new(0),
+            kernel_threads: Spin::new(Vec::new()),
+            cpus,
+            injected: Spin::new(VecDeque::new()),
+            injected_count: AtomicU32::new(0),
+            idle: AtomicU64::new(0),
+            keeper: AtomicU32::new(0),
+            live: AtomicU64::new(1),
+            ids: AtomicU64::new(0),
+            has_ended: AtomicBool::new(false),
+            refused: AtomicU64::new(0),
+        });
+        let runtime = Runtime { shared };
+        for index in 0..processors {
+            for _ in 0..2 {
+                runtime.shared.add_activation(index);
+            }
+        }
+        if runtime.shared.refused.load(Ordering::Relaxed) > 0 {
+            return Err(Error::LimitReached {
+                which: "kernel threads that the system gives (RLIMIT_NPROC, pids.max)",
+                limit: runtime.shared.kernel_threads.lock().len(),
+            });
+        }
+        Ok(runtime)
+    }
+
+    /// Starts a runtime, executes `first` as its first thread, and returns what that returns, once
+    /// all threads have ended.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start); [`Error::Panicked`].
+    pub fn run<T: Send + 'static>(self, first: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+        let runtime = self.start()?;
+        let first = runtime.spawn(first)?;
+        drop(runtime);
+        first.join().map_err(|_| Error::Panicked)
+    }
+}
+
+const CPUS_MAX: usize = 1024;
+
+/// The kernel side, or `None` if the runtime goes without it, which is said once.
+fn open_kernel(wish: KernelSide) -> Result<Option<Activations>> {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if wish == KernelSide::Never {
+        return Ok(None);
+    }
+    match Activations::open() {
+        Ok(kernel) => Ok(Some(kernel)),
+        Err(error) if wish == KernelSide::Required => Err(Error::Kernel(error)),
+        Err(error) => {
+            if !SAID.swap(true, Ordering::Relaxed) {
+                tracing::info!(
+                    "threads that block are seen only around ecalls_threads::blocking: {error}"
+                );
+            }
+            Ok(None)
+        }
+    }
+}
+
+fn check(
+    what: &'static str,
+    value: usize,
+    least: usize,
+    most: usize,
+    allowed: &'static str,
+) -> Result<()> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(Error::Invalid {
+        what,
+        value,
+        allowed,
+    })
+}
+
+/// User-level threads on virtual processors. Dropped, it waits until all its threads have ended.
+pub struct Runtime {
+    shared: Arc<Shared>,
+}
+
+/// What a runtime has done: sums over its processors.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Threads that have not ended.
+    pub threads: u64,
+    /// Activations, i.e. kernel threads.
+    pub activations: u64,
+    /// Times that a thread began or continued to run.
+    pub switches: u64,
+    /// Times that a thread gave up its processor around a call that might block.
+    pub left: u64,
+    /// Blocks that the kernel side told,
+    pub told: u64,
+    /// and those during a scheduling point, or without a spare, which it did not tell.
+    pub untold: u64,
+    /// Times that a thread came back and found its processor free,
+    pub reclaimed: u64,
+    /// and that one which came back waited until it was chosen (SA: `restart`).
+    pub restarts: u64,
+    /// Activations that were wanted and that a limit refused.
+    pub refused: u64,
+}
+
+impl Runtime {
+    /// A runtime with its defaults, to be changed.
+    #[must_use]
+    pub fn builder() -> Builder {
+        Builder {
+            processors: None,
+            is_pinned: true,
+            stack_bytes: 128 << 10,
+            threads_max: 1 << 16,
+            activations_max: 1024,
+            policy: None,
+            kernel: KernelSide::default(),
+        }
+    }
+
+    /// Creates a thread.
+    ///
+    /// # Errors
+    /// [`Error::LimitReached`] for more threads than the runtime may have.
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        body: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<JoinHandle<T>> {
+        create(&self.shared, &Spec::default(), body)
+    }
+
+    /// Whether the kernel side tells of blocks; else only [`blocking`](crate::blocking) does.
+    #[must_use]
+    pub fn is_told(&self) -> bool {
+        self.shared.is_told()
+    }
+
+    /// What it has done.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let shared = &self.shared;
+        let mut stats = Stats {
+            threads: shared.live.load(Ordering::Relaxed).saturating_sub(1),
+            activations: shared.activation_count.load(Ordering::Relaxed).into(),
+            refused: shared.refused.load(Ordering::Relaxed),
+            ..Stats::default()
+        };
+        for (index, processor) in shared.processors.iter().enumerate() {
+            let words = shared.words(index);
+            stats.switches += processor.switches.load(Ordering::Relaxed);
+            stats.left += processor.left.load(Ordering::Relaxed);
+            stats.told += words.told.load(Ordering::Relaxed);
+            stats.untold += words.untold.load(Ordering::Relaxed);
+            stats.reclaimed += processor.reclaimed.load(Ordering::Relaxed);
+            stats.restarts += processor.restarts.load(Ordering::Relaxed);
+        }
+        stats
+    }
+}
+
+impl fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runtime")
+            .field("processors", &self.shared.processors())
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        self.shared.end();
+        loop {
+            let next = self.shared.kernel_threads.lock().pop();
+            match next {
+                Some(thread) => {
+                    // An activation does not panic: threads' panics end in their own stacks.
+                    let _ = thread.join();
+                }
+                None => return,
+            }
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! A user-level thread: its control block, its creation and its end.
+
+use std::any::Any;
+use std::cell::{Cell, UnsafeCell};
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use corosensei::{Coroutine, Yielder};
+
+use crate::activation::{self, Activation};
+use crate::runtime::Shared;
+use crate::spin::Spin;
+use crate::stack::Stack;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::wait::Waiters;
+use crate::word::WaitWord;
+
+/// Why a thread gives up its processor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum After {
+    /// It stays ready.
+    Yield,
+    /// It waits to be woken.
+    Wait,
+}
+
+pub(crate) type Routine = Coroutine<(), After, (), Stack>;
+
+/// The control block of a thread.
+pub(crate) struct Thread {
+    pub(crate) id: u64,
+    pub(crate) name: Option<Box<str>>,
+    pub(crate) shared: Arc<Shared>,
+    /// More is more important; a policy may use it.
+    pub(crate) priority: AtomicU32,
+    /// On CLOCK_MONOTONIC, ns; 0: none. A policy may use it.
+    pub(crate) deadline_ns: AtomicU64,
+    pub(crate) wait: WaitWord,
+    /// The activation that must be restarted to continue it; 0: any activation can.
+    pub(crate) bound: AtomicU32,
+    /// 1: it has ended. Kernel threads outside of the runtime wait for it by futex.
+    pub(crate) ended: AtomicU32,
+    pub(crate) joiners: Waiters,
+    /// Used by the activation that executes the thread.
+    routine: UnsafeCell<Option<Routine>>,
+    yielder: Cell<Option<NonNull<Yielder<(), After>>>>,
+}
+
+// SAFETY: `routine` and `yielder` are used by the activation that took the thread out of the
+// policy, or from the thread's own stack, until it is ready or settled again; both synchronize.
+unsafe impl Sync for Thread {}
+// SAFETY: as above; the closure that the routine executes is `Send`.
+unsafe impl Send for Thread {}
+
+impl Thread {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        spec: &Spec,
+        stack: Stack,
+        body: impl FnOnce() + Send + 'static,
+    ) -> Arc<Self> {
+        let thread = Arc::new(Self {
+            id: shared.next_id(),
+            name: spec.name.clone(),
+            priority: AtomicU32::new(spec.priority),
+            deadline_ns: AtomicU64::new(0),
+            wait: WaitWord::new(),
+            bound: AtomicU32::new(0),
+            ended: AtomicU32::new(0),
+            joiners: Waiters::new(),
+            routine: UnsafeCell::new(None),
+            yielder: Cell::new(None),
+            shared,
+        });
+        let me = Arc::as_ptr(&thread);
+        let routine = Routine::with_stack(stack, move |yielder, ()| {
+            // SAFETY: the activation that executes this holds an `Arc` of the thread.
+            unsafe { &*me }.yielder.set(Some(NonNull::from(yielder)));
+            body();
+        });
+        // SAFETY: nobody else has the thread yet.
+        unsafe { *thread.routine.get() = Some(routine) };
+        thread
+    }
+
+    /// Executes the thread until it gives up its processor; `None`: it has ended.
+    ///
+    /// # Safety
+    /// The caller is an activation that has taken the thread out of the policy.
+    #[inline(always)]
+    pub(crate) unsafe fn execute(&self) -> Option<After> {
+        // SAFETY: as the caller says, nobody else uses the routine.
+        let routine = unsafe { &mut *self.routine.get() }.as_mut()?;
+        routine.resume(()).as_yield()
+    }
+
+    /// Gives up the processor.
+    ///
+    /// # Safety
+    /// The caller is on this thread's stack.
+    #[inline(always)]
+    pub(crate) unsafe fn suspend(&self, after: After) {
+        if let Some(yielder) = self.yielder.get() {
+            // SAFETY: it lives at the bottom of the stack on which the caller is.
+            unsafe { yielder.as_ref() }.suspend(after);
+        }
+    }
+
+    /// Returns the stack of a thread that has ended.
+    ///
+    /// # Safety
+    /// As for `execute`.
+    pub(crate) unsafe fn discard(&self) {
+        // SAFETY: as the caller says, nobody else uses the routine.
+        drop(unsafe { &mut *self.routine.get() }.take());
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire) != 0
+    }
+}
+
+impl fmt::Debug for Thread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Thread")
+            .field("id", &self.id)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a thread is created with.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Spec {
+    pub(crate) name: Option<Box<str>>,
+    pub(crate) priority: u32,
+}
+
+type Outcome<T> = Result<T, Box<dyn Any + Send>>;
+
+/// Creates a thread and makes it ready.
+pub(crate) fn create<T: Send + 'static>(
+    shared: &Arc<Shared>,
+    spec: &Spec,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> crate::Result<JoinHandle<T>> {
+    let outcome = Arc::new(Spin::new(None));
+    let result = Arc::clone(&outcome);
+    let stack = shared.take_stack()?;
+    let thread = Thread::new(Arc::clone(shared), spec, stack, move || {
+        let ended = catch_unwind(AssertUnwindSafe(body));
+        *result.lock() = Some(ended);
+    });
+    shared.begin();
+    activation::make_ready(Arc::clone(&thread), crate::Why::Created);
+    Ok(JoinHandle { thread, outcome })
+}
+
+/// Waits for a thread's end and gives its result. Dropped, it lets the thread run on (detached).
+#[derive(Debug)]
+pub struct JoinHandle<T> {
+    thread: Arc<Thread>,
+    outcome: Arc<Spin<Option<Outcome<T>>>>,
+}
+
+impl<T> JoinHandle<T> {
+    /// Waits until the thread has ended.
+    ///
+    /// # Errors
+    /// What the thread panicked with.
+    pub fn join(self) -> Outcome<T> {
+        while !self.thread.has_ended() {
+            self.thread.joiners.wait_unless(|| self.thread.has_ended());
+        }
+        let outcome = self.outcome.lock().take();
+        outcome.unwrap_or_else(|| Err(Box::new("the thread's result was taken")))
+    }
+
+    /// Whether the thread has ended, so that `join` does not wait.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.thread.has_ended()
+    }
+
+    /// The thread.
+    #[must_use]
+    pub fn thread(&self) -> Current {
+        Current(Arc::clone(&self.thread))
+    }
+}
+
+/// A thread as programs see it: of [`current`] or [`JoinHandle::thread`].
+#[derive(Clone, Debug)]
+pub struct Current(Arc<Thread>);
+
+impl Current {
+    /// Its number, unique in its runtime.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.0.id
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.0.name.as_deref()
+    }
+
+    /// Its priority, which [`Ranked`](crate::Ranked) uses; more is more important.
+    #[must_use]
+    pub fn priority(&self) -> u32 {
+        self.0.priority.load(Ordering::Relaxed)
+    }
+
+    /// Sets its priority, from the next time on that it becomes ready.
+    pub fn set_priority(&self, priority: u32) {
+        self.0.priority.store(priority, Ordering::Relaxed);
+    }
+
+    /// Sets its deadline (CLOCK_MONOTONIC, ns; 0: none), from the next time on that it becomes
+    /// ready.
+    pub fn set_deadline_ns(&self, deadline_ns: u64) {
+        self.0.deadline_ns.store(deadline_ns, Ordering::Relaxed);
+    }
+}
+
+/// The calling thread; `None` for a kernel thread that is not of a runtime.
+#[must_use]
+pub fn current() -> Option<Current> {
+    Activation::get()?.current().map(Current)
+}

@@ -1,0 +1,176 @@
+//! Lists of waiting threads: what the locks, and `join`, are made of.
+//!
+//! A user-level thread that waits gives up its processor; a kernel thread from outside of the
+//! runtime sleeps on a futex.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use rustix::thread::futex;
+use rustix::time::{ClockId, Timespec};
+
+use crate::activation::{self, Activation};
+use crate::spin::Spin;
+use crate::sync::{AtomicU32, Ordering};
+use crate::thread::{After, Thread};
+
+/// One that waits.
+#[derive(Clone, Debug)]
+enum Waiter {
+    /// A thread, and the epoch of its wait.
+    Thread(Arc<Thread>, u64),
+    /// A kernel thread: 1 in its word wakes it.
+    Outside(Arc<AtomicU32>),
+}
+
+impl Waiter {
+    /// False: something else has woken it before.
+    fn wake(self) -> bool {
+        match self {
+            Self::Thread(thread, epoch) => activation::wake(&thread, epoch),
+            Self::Outside(word) => {
+                let first = word.swap(1, Ordering::AcqRel) == 0;
+                // Nothing is lost if nobody sleeps yet: the word is looked at first.
+                let _ = futex::wake(&word, futex::Flags::PRIVATE, 1);
+                first
+            }
+        }
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Thread(a, x), Self::Thread(b, y)) => Arc::ptr_eq(a, b) && x == y,
+            (Self::Outside(a), Self::Outside(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+}
+
+/// Those that wait, in the order in which they came.
+#[derive(Debug)]
+pub(crate) struct Waiters(Spin<VecDeque<Waiter>>);
+
+impl Waiters {
+    pub(crate) fn new() -> Self {
+        Self(Spin::new(VecDeque::new()))
+    }
+
+    /// Waits to be woken, unless `is_needless`, which is called when wakers already see the caller.
+    pub(crate) fn wait_unless(&self, is_needless: impl FnOnce() -> bool) {
+        self.wait_until(None, is_needless);
+    }
+
+    /// The same until a time on CLOCK_MONOTONIC, ns; false: the time has come.
+    pub(crate) fn wait_until(
+        &self,
+        until_ns: Option<u64>,
+        is_needless: impl FnOnce() -> bool,
+    ) -> bool {
+        let Some((activation, thread)) = Activation::get().and_then(|a| Some((a, a.current()?)))
+        else {
+            return self.wait_outside(until_ns, is_needless);
+        };
+        activation.enter();
+        let waiter = Waiter::Thread(Arc::clone(&thread), thread.wait.epoch());
+        self.0.lock().push_back(waiter.clone());
+        if is_needless() {
+            if !self.forget(&waiter) {
+                // Woken already: the wake-up was for somebody who waits.
+                self.wake_one();
+            }
+            // The epoch ends, so that a waker that still has it comes too late.
+            thread.wait.resume();
+            activation.leave();
+            return true;
+        }
+        if let Some(until_ns) = until_ns {
+            thread.shared.timers.add(until_ns, &thread);
+        }
+        // SAFETY: `current` is the thread on whose stack this is.
+        unsafe { thread.suspend(After::Wait) };
+        thread.wait.resume();
+        match until_ns {
+            Some(until_ns) => {
+                let in_time = thread.shared.timers.remove(until_ns, &thread);
+                !self.forget(&waiter) || in_time
+            }
+            None => true,
+        }
+    }
+
+    fn wait_outside(&self, until_ns: Option<u64>, is_needless: impl FnOnce() -> bool) -> bool {
+        let word = Arc::new(AtomicU32::new(0));
+        let waiter = Waiter::Outside(Arc::clone(&word));
+        self.0.lock().push_back(waiter.clone());
+        let mut woken = is_needless();
+        while !woken && word.load(Ordering::Acquire) == 0 {
+            if !sleep_on(&word, 0, until_ns) {
+                break;
+            }
+        }
+        woken |= word.load(Ordering::Acquire) != 0;
+        if !self.forget(&waiter) && !woken {
+            self.wake_one();
+        }
+        woken
+    }
+
+    /// Whether that one was still waiting.
+    fn forget(&self, waiter: &Waiter) -> bool {
+        let _scheduler = activation::Entered::new();
+        let mut all = self.0.lock();
+        let before = all.len();
+        all.retain(|other| !other.is(waiter));
+        all.len() < before
+    }
+
+    /// Wakes the one that has waited longest.
+    pub(crate) fn wake_one(&self) -> bool {
+        let _scheduler = activation::Entered::new();
+        loop {
+            let first = self.0.lock().pop_front();
+            match first.map(Waiter::wake) {
+                Some(false) => {}
+                Some(true) => return true,
+                None => return false,
+            }
+        }
+    }
+
+    /// Wakes all that wait now.
+    pub(crate) fn wake_all(&self) {
+        let _scheduler = activation::Entered::new();
+        let all = std::mem::take(&mut *self.0.lock());
+        for waiter in all {
+            waiter.wake();
+        }
+    }
+}
+
+/// Sleeps while the word has that value, at most until that time; false: the time has come.
+pub(crate) fn sleep_on(word: &AtomicU32, value: u32, until_ns: Option<u64>) -> bool {
+    let until = until_ns.map(timespec);
+    let slept = futex::wait_bitset(
+        word,
+        futex::Flags::PRIVATE,
+        value,
+        until.as_ref(),
+        std::num::NonZeroU32::MAX,
+    );
+    slept != Err(rustix::io::Errno::TIMEDOUT)
+}
+
+fn timespec(ns: u64) -> Timespec {
+    let part = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
+    Timespec {
+        tv_sec: part(ns / 1_000_000_000),
+        tv_nsec: part(ns % 1_000_000_000),
+    }
+}
+
+/// The time on CLOCK_MONOTONIC, ns.
+pub(crate) fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(ClockId::Monotonic);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}

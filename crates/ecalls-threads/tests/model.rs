@@ -1,0 +1,225 @@
+//! Every interleaving of the protocols between activations, by loom: the crate's files are compiled
+//! once more, with loom's atomics.
+//!
+//! loom knows no asymmetric fence: both sides have a whole one, as where membarrier(2) is refused.
+
+#![allow(
+    unsafe_code,
+    dead_code,
+    reason = "the models use a part of the files, and one of them has an unsafe function"
+)]
+
+mod sync {
+    use loom::sync::atomic::fence;
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+    pub(crate) fn light_fence() {
+        fence(Ordering::SeqCst);
+    }
+
+    pub(crate) fn heavy_fence() {
+        fence(Ordering::SeqCst);
+    }
+
+    /// A guest gives up at once, since loom has no time.
+    pub(crate) struct Patience(bool);
+
+    impl Patience {
+        pub(crate) fn new() -> Self {
+            Self(false)
+        }
+
+        pub(crate) fn is_over(&self) -> bool {
+            self.0
+        }
+
+        pub(crate) fn wait(&mut self) {
+            self.0 = true;
+            loom::thread::yield_now();
+        }
+    }
+}
+
+#[path = "../src/biased.rs"]
+mod biased;
+#[path = "../src/processor.rs"]
+mod processor;
+#[path = "../src/word.rs"]
+mod word;
+
+use biased::Biased;
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+use processor::{Links, Unblocked, Words};
+use sync::{AtomicU32, AtomicU64, Ordering};
+use word::{Notified, WaitWord};
+
+/// Preemptions per run: enough for every known failure of such protocols.
+const PREEMPTIONS: usize = 3;
+
+fn model(run: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(PREEMPTIONS);
+    builder.check(run);
+}
+
+#[test]
+fn a_value_has_its_owner_or_a_guest_never_both() {
+    model(|| {
+        let value = Arc::new(Biased::new(UnsafeCell::new(0_u32)));
+        let guests: Vec<_> = (0..2)
+            .map(|_| {
+                let value = Arc::clone(&value);
+                thread::spawn(move || {
+                    let visited = value.visit(|cell| {
+                        // SAFETY: loom reports a second access at the same time.
+                        cell.with_mut(|number| unsafe { *number += 1 });
+                    });
+                    u32::from(visited.is_some())
+                })
+            })
+            .collect();
+        let add = |cell: &mut UnsafeCell<u32>| {
+            // SAFETY: as above.
+            cell.with_mut(|number| unsafe { *number += 1 });
+        };
+        // SAFETY: this thread is the only owner.
+        unsafe { value.own(add) };
+        let visits: u32 = guests.into_iter().map(|guest| guest.join().unwrap()).sum();
+        let read = |cell: &mut UnsafeCell<u32>| {
+            // SAFETY: as above.
+            cell.with(|number| unsafe { *number })
+        };
+        // SAFETY: as above.
+        let total = unsafe { value.own(read) };
+        assert_eq!(total, 1 + visits);
+    });
+}
+
+#[test]
+fn of_two_wakers_one_wakes_a_thread_that_goes_to_wait() {
+    model(|| {
+        let word = Arc::new(WaitWord::new());
+        let epoch = word.epoch();
+        let wakers: Vec<_> = (0..2)
+            .map(|_| {
+                let word = Arc::clone(&word);
+                thread::spawn(move || word.notify(epoch))
+            })
+            .collect();
+        let settled = word.settle();
+        let told: Vec<_> = wakers
+            .into_iter()
+            .map(|waker| waker.join().unwrap())
+            .collect();
+        let late = told.iter().filter(|told| **told == Notified::Late).count();
+        assert_eq!(late, 1, "{told:?}");
+        let waiting = told.contains(&Notified::Waiting);
+        assert_eq!(
+            settled, waiting,
+            "the scheduler or one waker makes it ready: {told:?}"
+        );
+        word.resume();
+        assert_eq!(
+            word.notify(epoch),
+            Notified::Late,
+            "the next epoch is another one"
+        );
+    });
+}
+
+/// The links of four activations.
+struct Table([AtomicU32; 4]);
+
+impl Links for Table {
+    fn next(&self, number: u32) -> &AtomicU32 {
+        &self.0[number as usize]
+    }
+}
+
+fn words() -> Words {
+    Words {
+        active: AtomicU32::new(0),
+        spares: AtomicU32::new(0),
+        told: AtomicU64::new(0),
+        untold: AtomicU64::new(0),
+    }
+}
+
+#[test]
+fn a_processor_that_is_free_has_one_taker() {
+    model(|| {
+        let words = Arc::new(words());
+        words.spares.store(2, Ordering::SeqCst);
+        words.active.store(1, Ordering::SeqCst);
+        // The holder blocks, and comes back; a spare looks.
+        let spare = {
+            let words = Arc::clone(&words);
+            thread::spawn(move || words.take_as_spare(2))
+        };
+        assert!(words.leave());
+        let is_back = words.take(1);
+        let taken = spare.join().unwrap();
+        assert!(!(is_back && taken));
+        let active = words.active();
+        assert_eq!(active, if is_back { 1 } else { 2 * u32::from(taken) });
+        assert_eq!(words.spares.load(Ordering::SeqCst), 2 - u32::from(taken));
+    });
+}
+
+#[test]
+fn whoever_comes_back_is_restarted_or_has_the_processor() {
+    model(|| {
+        let words = Arc::new(words());
+        let unblocked = Arc::new(Unblocked::new());
+        let links = Arc::new(Table(std::array::from_fn(|_| AtomicU32::new(0))));
+        let looks = Arc::new(AtomicU32::new(0));
+        // Activation 1 has blocked, 2 has the processor and retires, having found nothing to do.
+        words.active.store(2, Ordering::SeqCst);
+        let back = {
+            let (words, unblocked) = (Arc::clone(&words), Arc::clone(&unblocked));
+            let (links, looks) = (Arc::clone(&links), Arc::clone(&looks));
+            thread::spawn(move || {
+                if words.take(1) {
+                    return true;
+                }
+                unblocked.push(&*links, 1);
+                sync::light_fence();
+                if words.active() == 0 {
+                    looks.store(1, Ordering::SeqCst); // summons a spare
+                }
+                false
+            })
+        };
+        words.retire(0);
+        sync::heavy_fence();
+        let seen = !unblocked.is_empty();
+        let has_it = back.join().unwrap();
+        let summoned = looks.load(Ordering::SeqCst) == 1;
+        assert!(has_it || seen || summoned, "nobody would run activation 1");
+    });
+}
+
+#[test]
+fn activations_that_come_back_at_the_same_time_are_all_found() {
+    model(|| {
+        let unblocked = Arc::new(Unblocked::new());
+        let links = Arc::new(Table(std::array::from_fn(|_| AtomicU32::new(0))));
+        let pushers: Vec<_> = [1, 2]
+            .map(|number| {
+                let (unblocked, links) = (Arc::clone(&unblocked), Arc::clone(&links));
+                thread::spawn(move || unblocked.push(&*links, number))
+            })
+            .into_iter()
+            .collect();
+        let mut found = Vec::new();
+        unblocked.take_all(&*links, |number| found.push(number));
+        pushers
+            .into_iter()
+            .for_each(|pusher| pusher.join().unwrap());
+        unblocked.take_all(&*links, |number| found.push(number));
+        found.sort_unstable();
+        assert_eq!(found, [1, 2]);
+    });
+}

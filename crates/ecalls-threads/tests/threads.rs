@@ -1,0 +1,249 @@
+//! What programs rely on, without a kernel side: any kernel, any user.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use ecalls_threads::{
+    Condvar, Error, Mutex, Ranked, Runtime, Semaphore, blocking, current, sleep, spawn, yield_now,
+};
+
+#[test]
+fn threads_return_their_results_and_their_panics() {
+    let (sum, panic) = Runtime::builder()
+        .processors(2)
+        .run(|| {
+            let threads: Vec<_> = (0..100_u64).map(|i| spawn(move || i)).collect();
+            let sum: u64 = threads.into_iter().map(|t| t.join().unwrap()).sum();
+            let panic = spawn(|| panic!("expected")).join().unwrap_err();
+            (sum, *panic.downcast_ref::<&str>().unwrap())
+        })
+        .unwrap();
+    assert_eq!((sum, panic), (4950, "expected"));
+}
+
+#[test]
+fn a_processor_runs_others_while_one_blocks() {
+    let start = Instant::now();
+    let stats = Runtime::builder().processors(1).start().unwrap();
+    let threads: Vec<_> = (0..20)
+        .map(|_| {
+            stats
+                .spawn(|| blocking(|| std::thread::sleep(Duration::from_millis(200))))
+                .unwrap()
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    assert!(start.elapsed() < Duration::from_secs(3), "{stats:?}");
+}
+
+#[test]
+fn threads_sleep_side_by_side() {
+    let start = Instant::now();
+    Runtime::builder()
+        .processors(2)
+        .run(|| {
+            let threads: Vec<_> = (0..1000_u64)
+                .map(|i| spawn(move || sleep(Duration::from_millis(50 + i % 50))))
+                .collect();
+            threads.into_iter().for_each(|t| t.join().unwrap());
+        })
+        .unwrap();
+    let took = start.elapsed();
+    assert!(took >= Duration::from_millis(99), "{took:?}");
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}
+
+#[test]
+fn a_mutex_excludes_and_every_waiter_gets_it() {
+    let total = Runtime::builder()
+        .processors(2)
+        .run(|| {
+            let count = Arc::new(Mutex::new(0_u64));
+            let threads: Vec<_> = (0..50)
+                .map(|_| {
+                    let count = Arc::clone(&count);
+                    spawn(move || {
+                        for _ in 0..200 {
+                            let mut held = count.lock();
+                            let seen = *held;
+                            yield_now();
+                            *held = seen + 1;
+                        }
+                    })
+                })
+                .collect();
+            threads.into_iter().for_each(|t| t.join().unwrap());
+            *count.lock()
+        })
+        .unwrap();
+    assert_eq!(total, 10_000);
+}
+
+#[test]
+fn a_condition_wakes_and_times_out() {
+    Runtime::builder()
+        .processors(2)
+        .run(|| {
+            let pair = Arc::new((Mutex::new(false), Condvar::new()));
+            let (lock, condvar) = &*pair;
+            let (guard, in_time) = condvar.wait_for(lock.lock(), Duration::from_millis(10));
+            assert!(!in_time && !*guard);
+            drop(guard);
+            let waker = Arc::clone(&pair);
+            let thread = spawn(move || {
+                sleep(Duration::from_millis(5));
+                *waker.0.lock() = true;
+                waker.1.notify_all();
+            });
+            let mut guard = lock.lock();
+            while !*guard {
+                guard = condvar.wait(guard);
+            }
+            thread.join().unwrap();
+        })
+        .unwrap();
+}
+
+#[test]
+fn a_semaphore_limits_and_times_out() {
+    Runtime::builder()
+        .processors(2)
+        .run(|| {
+            let semaphore = Arc::new(Semaphore::new(3));
+            let (inside, most) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+            let threads: Vec<_> = (0..40)
+                .map(|_| {
+                    let (semaphore, inside, most) = (
+                        Arc::clone(&semaphore),
+                        Arc::clone(&inside),
+                        Arc::clone(&most),
+                    );
+                    spawn(move || {
+                        for _ in 0..20 {
+                            semaphore.acquire();
+                            most.fetch_max(
+                                inside.fetch_add(1, Ordering::SeqCst) + 1,
+                                Ordering::SeqCst,
+                            );
+                            yield_now();
+                            inside.fetch_sub(1, Ordering::SeqCst);
+                            semaphore.release();
+                        }
+                    })
+                })
+                .collect();
+            threads.into_iter().for_each(|t| t.join().unwrap());
+            assert!(most.load(Ordering::SeqCst) <= 3);
+            assert_eq!(semaphore.permits(), 3);
+            for _ in 0..3 {
+                semaphore.acquire();
+            }
+            assert!(!semaphore.acquire_for(Duration::from_millis(5)));
+        })
+        .unwrap();
+}
+
+#[test]
+fn kernel_threads_outside_wait_for_threads() {
+    let runtime = Runtime::builder().processors(1).start().unwrap();
+    let semaphore = Arc::new(Semaphore::new(0));
+    let inside = Arc::clone(&semaphore);
+    let thread = runtime
+        .spawn(move || {
+            assert!(current().is_some());
+            inside.acquire();
+            sleep(Duration::from_millis(5));
+            7
+        })
+        .unwrap();
+    assert!(current().is_none() && !thread.is_finished());
+    semaphore.release();
+    assert_eq!(thread.join().unwrap(), 7);
+}
+
+#[test]
+fn the_most_important_thread_runs_first() {
+    let order = Runtime::builder()
+        .processors(1)
+        .policy(Ranked::default())
+        .run(|| {
+            let order = Arc::new(Mutex::new(Vec::new()));
+            let gate = Arc::new(Semaphore::new(0));
+            let threads: Vec<_> = [3, 1, 4, 1, 5]
+                .map(|priority| {
+                    let (order, gate) = (Arc::clone(&order), Arc::clone(&gate));
+                    spawn(move || {
+                        current().unwrap().set_priority(priority);
+                        gate.acquire();
+                        order.lock().push(priority);
+                    })
+                })
+                .into_iter()
+                .collect();
+            yield_now();
+            (0..5).for_each(|_| gate.release());
+            threads.into_iter().for_each(|t| t.join().unwrap());
+            order.lock().clone()
+        })
+        .unwrap();
+    assert_eq!(order, [5, 4, 3, 1, 1]);
+}
+
+#[test]
+fn a_wrong_parameter_is_named() {
+    let error = Runtime::builder().processors(0).start().unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::Invalid {
+                what: "processors",
+                ..
+            }
+        ),
+        "{error}"
+    );
+}
+
+/// All of it at once: yields, blocks, sleeps, locks, and threads that create threads.
+#[test]
+fn everything_at_once_ends() {
+    for seed in 0..5_u64 {
+        let done = Runtime::builder()
+            .processors(2)
+            .run(move || {
+                let lock = Arc::new(Mutex::new(0_u64));
+                let threads: Vec<_> = (0..60_u64)
+                    .map(|i| {
+                        let lock = Arc::clone(&lock);
+                        spawn(move || {
+                            let mut random = seed * 1000 + i + 1;
+                            for _ in 0..40 {
+                                random = random.wrapping_mul(6_364_136_223_846_793_005) + 1;
+                                match random >> 60 {
+                                    0..=3 => yield_now(),
+                                    4..=6 => blocking(|| {
+                                        std::thread::sleep(Duration::from_micros(
+                                            random >> 54 & 63,
+                                        ));
+                                    }),
+                                    7..=8 => sleep(Duration::from_micros(random >> 50 & 255)),
+                                    9..=12 => *lock.lock() += 1,
+                                    13 => blocking(|| ()),
+                                    _ => {
+                                        let lock = Arc::clone(&lock);
+                                        spawn(move || *lock.lock() += 1).join().unwrap();
+                                    }
+                                }
+                            }
+                        })
+                    })
+                    .collect();
+                threads.into_iter().map(|t| t.join().unwrap()).count()
+            })
+            .unwrap();
+        assert_eq!(done, 60);
+    }
+}
