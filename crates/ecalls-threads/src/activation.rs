@@ -20,7 +20,7 @@
 //! holder blocks, the kernel switches to it at once (1 us instead of 15 for a wake-up). One spare
 //! per processor does so, while threads are ready there; the others sleep.
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +31,7 @@ use crate::local;
 use crate::policy::{Processor, Ready, Why};
 use crate::processor::Words;
 use crate::runtime::{Shared, Virtual};
+use crate::storage::{self, Block};
 use crate::sync::{AtomicU32, Ordering, heavy_fence, light_fence};
 use crate::thread::{After, JoinHandle, Spec, Thread, create};
 use crate::timers::NEVER;
@@ -55,10 +56,13 @@ pub(crate) struct Activation {
     /// The thread that it executes, or that has blocked in it.
     current: UnsafeCell<Option<Arc<Thread>>>,
     /// Switches since the sleeping threads were looked at.
-    turns: UnsafeCell<u32>,
+    turns: Cell<u32>,
+    /// The base of its own thread-local storage, and of the one in use.
+    home: Cell<usize>,
+    worn: Cell<usize>,
 }
 
-// SAFETY: `current` and `turns` are written by the activation itself; others read `current` only
+// SAFETY: the cells are used by the activation itself; others read `current`, and only
 // while it waits in `back`, after the list of unblocked activations has synchronized both.
 unsafe impl Sync for Activation {}
 // SAFETY: as above.
@@ -73,7 +77,9 @@ impl Activation {
             go: AtomicU32::new(0),
             next: AtomicU32::new(0),
             current: UnsafeCell::new(None),
-            turns: UnsafeCell::new(0),
+            turns: Cell::new(0),
+            home: Cell::new(0),
+            worn: Cell::new(0),
         }
     }
 
@@ -172,6 +178,10 @@ impl Activation {
             gettid().as_raw_nonzero().get().cast_unsigned(),
             Ordering::Release,
         );
+        if self.shared().storage.is_some() {
+            self.home.set(storage::read());
+            self.worn.set(self.home.get());
+        }
         self.shared().pin(None, self.processor());
         self.lock().store(1, Ordering::Relaxed);
         self.words().spares.fetch_add(1, Ordering::SeqCst);
@@ -186,15 +196,19 @@ impl Activation {
         let index = self.processor();
         let shared = self.shared();
         let words = self.words();
-        if words.spares.load(Ordering::Relaxed) == 0
-            && shared.add_activation(index)
-            && shared.is_told()
-        {
-            // A block without a spare is not told, even if others must run for it to end.
-            await_spare(|| words.spares.load(Ordering::SeqCst) > 0);
+        if words.spares.load(Ordering::Relaxed) == 0 {
+            self.go_home();
+            if shared.add_activation(index) && shared.is_told() {
+                // A block without a spare is not told, even if others must run for it to end.
+                await_spare(|| words.spares.load(Ordering::SeqCst) > 0);
+            }
         }
         self.gather(index);
         let found = shared.policy.find_next_to_run(&mut shared.at(index));
+        let found = found.or_else(|| {
+            self.go_home();
+            shared.policy.take_from_others(&mut shared.at(index))
+        });
         let Some(Ready(thread)) = found else {
             if self.gather_elsewhere(index) {
                 return true;
@@ -208,6 +222,7 @@ impl Activation {
             self.run(thread);
             return true;
         }
+        self.go_home();
         thread.bound.store(0, Ordering::Relaxed);
         self.restart(bound, index);
         false
@@ -220,20 +235,23 @@ impl Activation {
         if !self.here().unblocked.is_empty() {
             self.unblock(index, at);
         }
+        if shared.has_injected() {
+            self.go_home();
+        }
         shared.take_injected(|thread, why| shared.policy.ready(at, Ready(thread), why));
         if shared.timers.earliest_ns() == NEVER {
             return;
         }
-        // SAFETY: only this activation uses it.
-        let turns = unsafe { &mut *self.turns.get() };
-        *turns += 1;
-        if *turns >= TIMER_PERIOD || !shared.policy.waits(index) {
-            *turns = 0;
+        let turns = self.turns.get() + 1;
+        self.turns.set(turns);
+        if turns >= TIMER_PERIOD || !shared.policy.waits(index) {
+            self.turns.set(0);
             self.wake_sleepers(at);
         }
     }
 
     fn unblock(&self, from: usize, at: &mut Processor<'_>) {
+        self.go_home();
         let shared = self.shared();
         let unblocked = &shared.processor(from).unblocked;
         unblocked.take_all(shared, |number| {
@@ -260,6 +278,10 @@ impl Activation {
     fn wake_sleepers(&self, at: &mut Processor<'_>) {
         let shared = self.shared();
         let now_ns = now_ns();
+        if now_ns < shared.timers.earliest_ns() {
+            return;
+        }
+        self.go_home();
         while let Some((thread, epoch)) = shared.timers.take_due(now_ns) {
             if thread.wait.notify(epoch) == Notified::Waiting {
                 shared.policy.ready(at, Ready(thread), Why::Woken);
@@ -278,6 +300,7 @@ impl Activation {
         let Some(thread) = self.current_ref() else {
             return;
         };
+        self.wear(thread.block.map_or(self.home.get(), Block::base));
         self.leave();
         // SAFETY: the policy gave the thread to this activation.
         let after = unsafe { thread.execute() };
@@ -289,6 +312,10 @@ impl Activation {
         // SAFETY: see `Sync`.
         let thread = unsafe { (*self.current.get()).take() };
         let Some(thread) = thread else { return };
+        if !matches!(after, Some(After::Yield)) || !self.shared().policy.keeps_off_storage() {
+            // From here on the thread can run elsewhere, on its storage.
+            self.go_home();
+        }
         let at = &mut self.shared().at(self.processor());
         let policy = &self.shared().policy;
         match after {
@@ -303,6 +330,9 @@ impl Activation {
     }
 
     fn end(&self, thread: &Thread) {
+        if let (Some(library), Some(block)) = (self.shared().storage, thread.block) {
+            library.give(block);
+        }
         // SAFETY: it has ended here.
         unsafe { thread.discard() };
         thread.ended.store(1, Ordering::SeqCst);
@@ -346,6 +376,22 @@ impl Activation {
                 shared.rouse();
             }
         }
+    }
+
+    /// Uses the thread-local storage of that base from here on.
+    #[inline]
+    fn wear(&self, base: usize) {
+        if self.worn.get() != base {
+            self.worn.set(base);
+            // SAFETY: its own, or that of the thread that it is about to execute.
+            unsafe { storage::write(base) };
+        }
+    }
+
+    /// Uses the activation's own thread-local storage: for whatever allocates, frees or creates.
+    #[inline]
+    fn go_home(&self) {
+        self.wear(self.home.get());
     }
 
     pub(crate) fn make_ready_here(&self, thread: Arc<Thread>, why: Why) {

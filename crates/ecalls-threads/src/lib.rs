@@ -53,6 +53,7 @@ mod processor;
 mod runtime;
 mod spin;
 mod stack;
+mod storage;
 mod sync;
 mod thread;
 mod timers;

@@ -93,6 +93,18 @@ pub trait Policy: Debug + Send + Sync + 'static {
     /// The thread that `at` executes next; `None`: none is ready.
     fn find_next_to_run(&self, at: &mut Processor<'_>) -> Option<Ready>;
 
+    /// The same after `find_next_to_run` has found none, among the threads of other processors.
+    fn take_from_others(&self, _: &mut Processor<'_>) -> Option<Ready> {
+        None
+    }
+
+    /// Whether `ready` and `find_next_to_run` use no thread-local storage, and so allocate nothing,
+    /// once a thread is where another processor could find it. Then a thread that yields to one of
+    /// its own processor saves a change of storage, 12 ns.
+    fn keeps_off_storage(&self) -> bool {
+        false
+    }
+
     /// Whether `find_next_to_run` would find one for that processor. Anybody may call it at any
     /// time, so the answer may be outdated; but once a thread is `ready`, it is true until some
     /// processor has found the thread.
@@ -189,9 +201,19 @@ impl RoundRobin {
             })
         }
     }
+}
 
-    /// Takes half of the threads of the next processor that has any.
-    fn steal(&self, at: &mut Processor<'_>) -> Option<Ready> {
+impl Policy for RoundRobin {
+    fn ready(&self, at: &mut Processor<'_>, thread: Ready, why: Why) {
+        self.own(at, |threads| threads.push(thread, why));
+    }
+
+    fn find_next_to_run(&self, at: &mut Processor<'_>) -> Option<Ready> {
+        self.own(at, Threads::pop)
+    }
+
+    /// Half of the threads of the next processor that has any.
+    fn take_from_others(&self, at: &mut Processor<'_>) -> Option<Ready> {
         let count = self.queues.len();
         for from in (1..count).map(|step| (at.index() + step) % count) {
             let queue = &self.queues[from];
@@ -216,15 +238,9 @@ impl RoundRobin {
         }
         None
     }
-}
 
-impl Policy for RoundRobin {
-    fn ready(&self, at: &mut Processor<'_>, thread: Ready, why: Why) {
-        self.own(at, |threads| threads.push(thread, why));
-    }
-
-    fn find_next_to_run(&self, at: &mut Processor<'_>) -> Option<Ready> {
-        self.own(at, Threads::pop).or_else(|| self.steal(at))
+    fn keeps_off_storage(&self) -> bool {
+        true
     }
 
     fn waits(&self, processor: usize) -> bool {

@@ -16,6 +16,7 @@ use crate::policy::{Policy, Processor, RoundRobin, Why};
 use crate::processor::{Links, Unblocked, Words};
 use crate::spin::Spin;
 use crate::stack::{Stack, Stacks};
+use crate::storage::{self, Library};
 use crate::sync::{self, AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::thread::{JoinHandle, Spec, Thread, create};
 use crate::timers::{NEVER, Timers};
@@ -62,6 +63,8 @@ pub(crate) struct Shared {
     pub(crate) timers: Timers,
     stacks: Arc<Stacks>,
     page: Page,
+    /// What gives each thread storage of its own; `None`: they use their kernel threads'.
+    pub(crate) storage: Option<&'static Library>,
     processors: Box<[Virtual]>,
     /// By number - 1.
     activations: Box<[OnceLock<Activation>]>,
@@ -136,6 +139,10 @@ impl Shared {
         self.live.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn live_threads(&self) -> usize {
+        usize::try_from(self.live.load(Ordering::Relaxed)).unwrap_or(usize::MAX)
+    }
+
     /// A thread has ended, or the `Runtime` has been dropped. After the last one all activations
     /// end.
     pub(crate) fn end(&self) {
@@ -168,8 +175,13 @@ impl Shared {
         self.rouse();
     }
 
+    #[inline]
+    pub(crate) fn has_injected(&self) -> bool {
+        self.injected_count.load(Ordering::Relaxed) != 0
+    }
+
     pub(crate) fn take_injected(&self, mut each: impl FnMut(Arc<Thread>, Why)) {
-        if self.injected_count.load(Ordering::Relaxed) == 0 {
+        if !self.has_injected() {
             return;
         }
         loop {
@@ -194,7 +206,7 @@ impl Shared {
     pub(crate) fn has_work(&self, index: usize) -> bool {
         self.policy.waits(index)
             || !self.processors[index].unblocked.is_empty()
-            || self.injected_count.load(Ordering::Relaxed) != 0
+            || self.has_injected()
     }
 
     /// Whether a free processor could help: others have threads that wait, or sleepers are due.
@@ -390,6 +402,7 @@ pub struct Builder {
     activations_max: usize,
     policy: Option<Box<dyn Policy>>,
     kernel: KernelSide,
+    has_own_storage: bool,
 }
 
 impl Builder {
@@ -428,6 +441,15 @@ impl Builder {
     #[must_use]
     pub fn activations_max(mut self, activations: usize) -> Self {
         self.activations_max = activations;
+        self
+    }
+
+    /// Whether each thread has thread-local storage of its own (default, with glibc on x86-64). It
+    /// takes some 5 KB. Without, thread-local variables are those of the kernel thread that happens
+    /// to execute a thread, and no reference to one may be kept across a switch.
+    #[must_use]
+    pub fn own_storage(mut self, has_own_storage: bool) -> Self {
+        self.has_own_storage = has_own_storage;
         self
     }
 
@@ -505,6 +527,7 @@ impl Builder {
             timers: Timers::new(),
             stacks: Stacks::new(self.stack_bytes, self.threads_max)?,
             page: Page::new(open_kernel(self.kernel)?),
+            storage: storage::find().filter(|_| self.has_own_storage),
             processors: (0..processors).map(|_| Virtual::new()).collect(),
             activations: (0..self.activations_max).map(|_| OnceLock::new()).collect(),
             activation_count: AtomicU32::new(0),
@@ -627,6 +650,7 @@ impl Runtime {
             activations_max: 1024,
             policy: None,
             kernel: KernelSide::default(),
+            has_own_storage: true,
         }
     }
 
@@ -645,6 +669,12 @@ impl Runtime {
     #[must_use]
     pub fn is_told(&self) -> bool {
         self.shared.is_told()
+    }
+
+    /// Whether each thread has thread-local storage of its own.
+    #[must_use]
+    pub fn has_own_storage(&self) -> bool {
+        self.shared.storage.is_some()
     }
 
     /// What it has done.

@@ -10,9 +10,11 @@ use std::sync::Arc;
 use corosensei::{Coroutine, Yielder};
 
 use crate::activation::{self, Activation};
+use crate::error::Error;
 use crate::runtime::Shared;
 use crate::spin::Spin;
 use crate::stack::Stack;
+use crate::storage::Block;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::wait::Waiters;
 use crate::word::WaitWord;
@@ -45,6 +47,8 @@ pub(crate) struct Thread {
     pub(crate) joiners: Waiters,
     /// Used by the activation that executes the thread.
     routine: UnsafeCell<Option<Routine>>,
+    /// Its thread-local storage; `None`: its kernel thread's.
+    pub(crate) block: Option<Block>,
     yielder: Cell<Option<NonNull<Yielder<(), After>>>>,
 }
 
@@ -59,6 +63,7 @@ impl Thread {
         shared: Arc<Shared>,
         spec: &Spec,
         stack: Stack,
+        block: Option<Block>,
         body: impl FnOnce() + Send + 'static,
     ) -> Arc<Self> {
         let thread = Arc::new(Self {
@@ -71,6 +76,7 @@ impl Thread {
             ended: AtomicU32::new(0),
             joiners: Waiters::new(),
             routine: UnsafeCell::new(None),
+            block,
             yielder: Cell::new(None),
             shared,
         });
@@ -149,9 +155,24 @@ pub(crate) fn create<T: Send + 'static>(
     let outcome = Arc::new(Spin::new(None));
     let result = Arc::clone(&outcome);
     let stack = shared.take_stack()?;
-    let thread = Thread::new(Arc::clone(shared), spec, stack, move || {
+    let storage = shared.storage;
+    let block = match storage {
+        Some(library) => Some(library.take().ok_or(Error::LimitReached {
+            which: "threads for whose storage there is memory",
+            limit: shared.live_threads(),
+        })?),
+        None => None,
+    };
+    let thread = Thread::new(Arc::clone(shared), spec, stack, block, move || {
+        if let Some(library) = storage {
+            library.begin();
+        }
         let ended = catch_unwind(AssertUnwindSafe(body));
         *result.lock() = Some(ended);
+        drop(result);
+        if let Some(library) = storage {
+            library.end();
+        }
     });
     shared.begin();
     activation::make_ready(Arc::clone(&thread), crate::Why::Created);
