@@ -21,7 +21,7 @@ fn has_storage() -> bool {
     let has = Runtime::builder()
         .processors(1)
         .start()
-        .unwrap()
+        .expect("a runtime")
         .has_own_storage();
     if !has {
         println!("not run: it needs glibc on x86-64");
@@ -30,8 +30,10 @@ fn has_storage() -> bool {
 }
 
 fn errno() -> &'static Cell<i32> {
-    // SAFETY: glibc's variable of the calling thread, which is an int.
-    unsafe { &*libc::__errno_location().cast::<Cell<i32>>() }
+    // SAFETY: it returns an address.
+    let at = unsafe { libc::__errno_location() };
+    // SAFETY: the calling thread's variable, for as long as the thread lives.
+    unsafe { &*at.cast::<Cell<i32>>() }
 }
 
 #[test]
