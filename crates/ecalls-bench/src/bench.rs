@@ -12,7 +12,8 @@
 //!   sections;
 //! - [`server`]: what it costs a web server to be observed;
 //! - [`channel`]: events that go to other hosts;
-//! - [`sched`]: schedulers, a measurement with rows and options of its own;
+//! - [`threads`]: user-level threads, and
+//!   [`sched`]: schedulers, each a measurement with rows and options of its own;
 //! - [`baselines`]: eventfd, epoll and pipes, by rustix;
 //! - [`report`]: the table, or objects.
 
@@ -32,6 +33,7 @@ pub(crate) mod signals;
 mod sizes;
 mod sockets;
 mod start;
+mod threads;
 pub(crate) mod timing;
 
 use ecalls::Ecalls;
@@ -68,6 +70,9 @@ fn is_wanted(filter: &str, row: &str, names: &[&str]) -> bool {
 pub(crate) fn run(args: &BenchArguments) -> Outcome {
     if args.what == What::Sched {
         return sched::run(args);
+    }
+    if args.what == What::Threads {
+        return threads::run(args);
     }
     args.sched.refuse()?;
     let filter = args.row.as_deref().unwrap_or("");

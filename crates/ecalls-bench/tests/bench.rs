@@ -167,6 +167,35 @@ fn events_for_other_hosts_are_measured_beside_the_packets_of_a_socket() {
 }
 
 #[test]
+fn threads_are_measured_beside_kernel_threads_and_tokio() {
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_ecalls-bench"));
+    bench.args(["bench", "threads", "--json", "--quick"]);
+    bench.args(["--row", "table3_,create_join,block_,rounds_,scale_1000"]);
+    let output = limit::output(&mut bench, LIMIT);
+    assert!(output.status.success(), "{output:?}");
+    let lines = std::str::from_utf8(&output.stdout).expect("text").lines();
+    let values: Vec<Value> = lines
+        .map(|line| serde_json::from_str(line).expect("an object"))
+        .collect();
+    for row in ["table3_yield", "rounds_100_200", "rounds_20_100"] {
+        for system in ["ecalls", "pthreads", "tokio"] {
+            let mut all = values.iter();
+            let value = all.find(|value| value["row"] == row && value["system"] == system);
+            let value = value.unwrap_or_else(|| panic!("no {row} of {system}"));
+            assert!(value["ratio"].as_f64().expect("a number") > 0.0, "{value}");
+        }
+    }
+    for row in ["table3_sumtime", "create_join", "block_no", "block_next"] {
+        let mut all = values.iter();
+        let value = all.find(|value| value["row"] == row && value["system"] == "ecalls");
+        assert!(
+            value.is_some_and(|value| value["value"].as_f64() > Some(0.0)),
+            "{row}"
+        );
+    }
+}
+
+#[test]
 fn a_filter_that_fits_no_row_is_refused_with_the_rows_there_are() {
     let output = bench(&["--row", "nonsense"]);
     assert_eq!(output.status.code(), Some(2));

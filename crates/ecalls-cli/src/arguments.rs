@@ -38,6 +38,8 @@ pub enum What {
     Server,
     /// Channels among hosts: what it costs to send an event to other hosts
     Channel,
+    /// User-level threads that block, beside kernel threads, Tokio and Go
+    Threads,
     /// Schedulers: the workloads of the Cooperative Polling paper under ours, the kernel's and
     /// others
     Sched,

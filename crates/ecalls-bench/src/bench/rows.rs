@@ -26,8 +26,8 @@ pub(crate) fn sections(what: What) -> &'static [Section] {
         What::Ecode => ecode::SECTIONS,
         What::Server => server::SECTIONS,
         What::Channel => channel::SECTIONS,
-        // The schedulers have rows of their own.
-        What::Sched => &[],
+        // These have rows of their own.
+        What::Sched | What::Threads => &[],
     }
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn sections(what: What) -> &'static [Section] {
 pub(crate) fn without_core(what: What) -> &'static [&'static str] {
     match what {
         What::Events => start::ROWS,
-        What::Ecode | What::Server | What::Channel | What::Sched => &[],
+        What::Ecode | What::Server | What::Channel | What::Sched | What::Threads => &[],
     }
 }
 

@@ -1,0 +1,336 @@
+//! `ecalls bench threads`: user-level threads on activations beside kernel threads, Tokio and Go.
+//!
+//! All systems run on one CPU, so that what is compared is who hands a processor on, and how. The
+//! rows follow the tables of SA §5; of several runs the best counts, because other work on the
+//! machine only worsens a value.
+//!
+//! - [`ours`]: the same workloads with `ecalls-threads`;
+//! - [`peers`]: with kernel threads and Tokio, and with a program in Go if there is a compiler.
+
+mod ours;
+mod peers;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+use ecalls_cli::arguments::BenchArguments as Args;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use serde::Serialize;
+
+use super::is_wanted;
+use crate::exit::{Code, Failure, Outcome};
+use crate::output::{Output, Table};
+
+/// What a row measures: its name, its unit, whether more is better, and what it is.
+struct Row {
+    name: &'static str,
+    unit: &'static str,
+    more_is_better: bool,
+    what: &'static str,
+}
+
+const fn row(name: &'static str, unit: &'static str, what: &'static str) -> Row {
+    Row {
+        name,
+        unit,
+        more_is_better: false,
+        what,
+    }
+}
+
+const fn rate(name: &'static str, what: &'static str) -> Row {
+    Row {
+        name,
+        unit: "rounds/s",
+        more_is_better: true,
+        what,
+    }
+}
+
+const ROWS: &[Row] = &[
+    row(
+        "table3_yield",
+        "ns",
+        "SA Table 3: a switch to another thread of ten, by a yield",
+    ),
+    row(
+        "table3_sumtime_first",
+        "ms",
+        "SA Table 3: sumtime(2000), 2,000 threads that create and join two each, the first time",
+    ),
+    row(
+        "table3_sumtime",
+        "ms",
+        "the same, the best of ten further times",
+    ),
+    row("create_join", "ns", "a thread is created and joined"),
+    row(
+        "block_no",
+        "ns",
+        "a call that might block and does not, said to the runtime",
+    ),
+    row(
+        "block_next",
+        "us",
+        "from before a blocking call to the next thread, median",
+    ),
+    rate(
+        "rounds_100_200",
+        "eight threads compute 100 us and sleep 200 us, again and again",
+    ),
+    rate("rounds_20_100", "the same with 20 us and 100 us"),
+    row("scale_1000", "ns", "a switch in turn among so many threads"),
+    row("scale_100000", "ns", "the same"),
+    row("scale_1000000", "ns", "the same"),
+    row(
+        "scale_1000000_bytes",
+        "bytes",
+        "resident memory of each of a million threads that have run",
+    ),
+];
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+struct Effort {
+    /// Runs of which the best counts.
+    runs: usize,
+    /// Rounds are divided by this.
+    divisor: u64,
+}
+
+/// A value of one system.
+#[derive(Debug, Serialize)]
+struct Value {
+    row: &'static str,
+    system: String,
+    value: f64,
+    unit: &'static str,
+    /// To the value of kernel threads; of rates and of times alike, less than 1 is better.
+    ratio: Option<f64>,
+    what: &'static str,
+}
+
+/// By row and system.
+#[derive(Debug, Default)]
+struct Values(BTreeMap<(&'static str, String), f64>);
+
+impl Values {
+    /// Keeps the best.
+    fn add(&mut self, name: &'static str, system: &str, value: f64) {
+        let more_is_better = ROWS
+            .iter()
+            .any(|row| row.name == name && row.more_is_better);
+        let best = self.0.entry((name, system.to_owned())).or_insert(value);
+        if (value > *best) == more_is_better {
+            *best = value;
+        }
+    }
+
+    fn value(&self, row: &'static Row, system: &str) -> Option<Value> {
+        let get = |system: &str| self.0.get(&(row.name, system.to_owned())).copied();
+        let value = get(system)?;
+        let ratio = get(PTHREADS).map(|base| match row.more_is_better {
+            true => base / value,
+            false => value / base,
+        });
+        Some(Value {
+            row: row.name,
+            system: system.to_owned(),
+            value,
+            unit: row.unit,
+            ratio,
+            what: row.what,
+        })
+    }
+}
+
+const ECALLS: &str = "ecalls";
+/// Without thread-local storage of each thread's own.
+const ECALLS_BARE: &str = "ecalls_bare";
+/// The kernel side tells of blocks, which the program does not announce.
+const ECALLS_TOLD: &str = "ecalls_told";
+const PTHREADS: &str = "pthreads";
+const TOKIO: &str = "tokio";
+const GO: &str = "go";
+const SYSTEMS: [&str; 6] = [ECALLS, ECALLS_BARE, ECALLS_TOLD, PTHREADS, TOKIO, GO];
+
+/// Bounds of [`Value::ratio`] that `--check` applies: of a row under a system.
+const BOUNDS: &[(&str, &str, f64)] = &[
+    ("table3_yield", ECALLS, 0.5),
+    ("table3_sumtime", ECALLS, 0.1),
+    ("rounds_100_200", ECALLS, 1.1),
+    ("rounds_100_200", ECALLS_TOLD, 1.1),
+];
+
+/// Measures and prints.
+pub(super) fn run(args: &Args) -> Outcome {
+    args.sched.refuse()?;
+    let names: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
+    let filter = args.row.as_deref().unwrap_or("");
+    let wanted = |name: &str| is_wanted(filter, name, &names);
+    if !names.iter().any(|name| wanted(name)) {
+        let known = names.join(", ");
+        return Err(Failure::usage(format!(
+            "no row contains {filter:?}: there are {known}"
+        )));
+    }
+    let effort = match args.quick {
+        true => Effort {
+            runs: 1,
+            divisor: 50,
+        },
+        false => Effort {
+            runs: 3,
+            divisor: 1,
+        },
+    };
+    one_cpu()?;
+    let mut values = Values::default();
+    for _ in 0..effort.runs {
+        ours::measure(&mut values, effort, &wanted)?;
+        peers::measure(&mut values, effort, &wanted)?;
+    }
+    print(args, &values, wanted)
+}
+
+fn print(args: &Args, values: &Values, wanted: impl Fn(&str) -> bool) -> Outcome {
+    let mut out = Output::new(args.json);
+    let mut table = Table::new(&["row", "system", ">value", "unit", ">of pthreads"]);
+    let mut missed = Vec::new();
+    for row in ROWS.iter().filter(|row| wanted(row.name)) {
+        for value in SYSTEMS
+            .iter()
+            .filter_map(|system| values.value(row, system))
+        {
+            let bound = BOUNDS
+                .iter()
+                .find(|b| b.0 == row.name && b.1 == value.system);
+            if let (Some((.., bound)), Some(ratio)) = (bound, value.ratio)
+                && ratio > *bound
+            {
+                let (name, system) = (row.name, &value.system);
+                missed.push(format!("{name} of {system}: {ratio:.2}, at most {bound}"));
+            }
+            if out.is_json() {
+                out.object(&value)?;
+                continue;
+            }
+            let ratio = value
+                .ratio
+                .map_or(String::new(), |ratio| format!("{ratio:.3}"));
+            table.row([
+                row.name.to_owned(),
+                value.system,
+                format!(
+                    "{:.*}",
+                    if value.value < 100.0 { 2 } else { 0 },
+                    value.value
+                ),
+                row.unit.to_owned(),
+                ratio,
+            ]);
+        }
+        table.note(row.what);
+    }
+    if !out.is_json() {
+        out.table(&table)?;
+    }
+    out.flush()?;
+    if args.check && !missed.is_empty() {
+        return Err(Failure::new(Code::Failed, missed.join("; ")));
+    }
+    Ok(())
+}
+
+/// From here on this program runs on one CPU, and so does all that it starts.
+fn one_cpu() -> Outcome {
+    let system = |errno: rustix::io::Errno| {
+        Failure::new(Code::Failed, format!("binding to one CPU: {errno}"))
+    };
+    let allowed = sched_getaffinity(None).map_err(system)?;
+    let last = (0..CpuSet::MAX_CPU).rev().find(|cpu| allowed.is_set(*cpu));
+    let mut one = CpuSet::new();
+    one.set(last.unwrap_or(0));
+    sched_setaffinity(None, &one).map_err(system)
+}
+
+/// Iterations of [`compute`] in a microsecond.
+fn iterations_per_us() -> u64 {
+    const ITERATIONS: u64 = 2_000_000;
+    let best = (0..5).map(|_| {
+        let start = Instant::now();
+        compute(ITERATIONS);
+        start.elapsed().as_nanos()
+    });
+    let best_ns = best.min().unwrap_or(1).max(1);
+    u64::try_from(u128::from(ITERATIONS) * 1000 / best_ns).unwrap_or(1)
+}
+
+fn compute(iterations: u64) -> u64 {
+    (0..iterations).fold(1, |x: u64, _| {
+        std::hint::black_box(x.wrapping_mul(6_364_136_223_846_793_005) + 1)
+    })
+}
+
+/// Threads, rounds, and the times of `rounds_*` rows in us.
+const ROUND_THREADS: u64 = 8;
+const ROUNDS: u64 = 1000;
+const ROUND_ROWS: [(&str, u64, u64); 2] =
+    [("rounds_100_200", 100, 200), ("rounds_20_100", 20, 100)];
+
+fn failed(error: impl std::fmt::Display) -> Failure {
+    Failure::new(Code::Failed, error.to_string())
+}
+
+/// How long it takes from when one thread is about to block until another one runs.
+#[derive(Debug, Default)]
+struct Blocks {
+    /// When the first thread was about to block, ns after the first time; 0: seen.
+    at_ns: AtomicU64,
+    has_ended: AtomicBool,
+    seen_ns: Mutex<Vec<u64>>,
+    start: OnceLock<Instant>,
+}
+
+impl Blocks {
+    fn now_ns(&self) -> u64 {
+        let start = self.start.get_or_init(Instant::now);
+        u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX) + 1
+    }
+
+    fn begin(&self) {
+        self.at_ns.store(self.now_ns(), Ordering::SeqCst);
+    }
+
+    fn end(&self) {
+        self.has_ended.store(true, Ordering::SeqCst);
+    }
+
+    /// Called by the other thread, which runs only while the first one is blocked; false: no more.
+    fn look(&self) -> bool {
+        let at_ns = self.at_ns.swap(0, Ordering::SeqCst);
+        if at_ns != 0 {
+            let mut seen = self.seen_ns.lock().unwrap_or_else(PoisonError::into_inner);
+            seen.push(self.now_ns() - at_ns);
+        }
+        !self.has_ended.load(Ordering::SeqCst)
+    }
+
+    fn median_us(&self) -> Result<f64, Failure> {
+        let mut seen = self.seen_ns.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.sort_unstable();
+        let median = seen.get(seen.len() / 2).copied();
+        let median = median.ok_or_else(|| failed("no thread ran while another one blocked"))?;
+        Ok(median as f64 / 1e3)
+    }
+}
+
+fn per_s(rounds: u64, start: Instant) -> f64 {
+    rounds as f64 / start.elapsed().as_secs_f64()
+}
+
+fn ns_each(count: u64, start: Instant) -> f64 {
+    start.elapsed().as_nanos() as f64 / count as f64
+}

@@ -1,0 +1,221 @@
+//! The same workloads with kernel threads, with Tokio, and in Go.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{
+    Blocks, Effort, GO, PTHREADS, ROUND_ROWS, ROUND_THREADS, ROUNDS, ROWS, TOKIO, Values, compute,
+    iterations_per_us, ns_each, per_s,
+};
+use crate::exit::{Code, Failure, Outcome};
+use crate::output::note;
+
+pub(super) fn measure(
+    values: &mut Values,
+    effort: Effort,
+    wanted: &dyn Fn(&str) -> bool,
+) -> Outcome {
+    kernel_threads(values, effort, wanted);
+    if wanted("block_next") {
+        values.add("block_next", PTHREADS, block_next_us(effort)?);
+    }
+    tokio(values, effort, wanted)?;
+    let rows = [
+        "table3_yield",
+        "table3_sumtime",
+        "rounds_100_200",
+        "rounds_20_100",
+    ];
+    if rows.into_iter().any(wanted) {
+        go(values, effort, wanted)?;
+    }
+    Ok(())
+}
+
+fn kernel_threads(values: &mut Values, effort: Effort, wanted: &dyn Fn(&str) -> bool) {
+    if wanted("table3_yield") {
+        let yields = 20_000 / effort.divisor;
+        let begin = Arc::new(Barrier::new(3));
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                let begin = Arc::clone(&begin);
+                thread::spawn(move || {
+                    begin.wait();
+                    (0..yields).for_each(|_| thread::yield_now());
+                })
+            })
+            .collect();
+        let start = Instant::now();
+        begin.wait();
+        threads.into_iter().for_each(|thread| drop(thread.join()));
+        values.add("table3_yield", PTHREADS, ns_each(2 * yields, start));
+    }
+    if wanted("table3_sumtime") {
+        for turn in 0..3 {
+            let start = Instant::now();
+            std::hint::black_box(sum(0, 1000));
+            let ms = start.elapsed().as_secs_f64() * 1e3;
+            let row = if turn == 0 {
+                "table3_sumtime_first"
+            } else {
+                "table3_sumtime"
+            };
+            values.add(row, PTHREADS, ms);
+        }
+    }
+    if wanted("create_join") {
+        let count = 2000 / effort.divisor;
+        let start = Instant::now();
+        (0..count).for_each(|_| drop(thread::spawn(|| ()).join()));
+        values.add("create_join", PTHREADS, ns_each(count, start));
+    }
+    let speed = iterations_per_us();
+    for (row, busy_us, sleep_us) in ROUND_ROWS.into_iter().filter(|(row, ..)| wanted(row)) {
+        let rounds = (ROUNDS / effort.divisor).max(10);
+        let start = Instant::now();
+        let threads: Vec<_> = (0..ROUND_THREADS)
+            .map(|_| {
+                thread::spawn(move || {
+                    for _ in 0..rounds {
+                        compute(busy_us * speed);
+                        thread::sleep(Duration::from_micros(sleep_us));
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| drop(thread.join()));
+        values.add(row, PTHREADS, per_s(rounds * ROUND_THREADS, start));
+    }
+}
+
+/// The other thread yields, so that it is always the next one.
+fn block_next_us(effort: Effort) -> Result<f64, Failure> {
+    let rounds = (2000 / effort.divisor).max(20);
+    let blocks = Blocks::default();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..rounds {
+                blocks.begin();
+                thread::sleep(Duration::from_micros(50));
+                thread::yield_now();
+            }
+            blocks.end();
+        });
+        scope.spawn(|| {
+            while blocks.look() {
+                thread::yield_now();
+            }
+        });
+    });
+    blocks.median_us()
+}
+
+fn sum(from: u64, to: u64) -> u64 {
+    if to - from == 1 {
+        return from;
+    }
+    let middle = from.midpoint(to);
+    let halves = [(from, middle), (middle, to)];
+    let halves = halves.map(|(from, to)| thread::spawn(move || sum(from, to)));
+    halves
+        .into_iter()
+        .map(|half| half.join().unwrap_or(0))
+        .sum()
+}
+
+/// Tokio's runtime with one worker; blocking calls are in `block_in_place`, which hands the
+/// worker's other tasks to another kernel thread, as its manual says.
+fn tokio(values: &mut Values, effort: Effort, wanted: &dyn Fn(&str) -> bool) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .build()
+        .map_err(|error| Failure::new(Code::Failed, format!("Tokio: {error}")))?;
+    if wanted("table3_yield") {
+        let yields = 200_000 / effort.divisor;
+        let tasks: Vec<_> = (0..10)
+            .map(|_| {
+                runtime.spawn(async move {
+                    for _ in 0..yields {
+                        tokio::task::yield_now().await;
+                    }
+                })
+            })
+            .collect();
+        let start = Instant::now();
+        runtime.block_on(async move {
+            for task in tasks {
+                let _ = task.await;
+            }
+        });
+        values.add("table3_yield", TOKIO, ns_each(10 * yields, start));
+    }
+    let speed = iterations_per_us();
+    for (row, busy_us, sleep_us) in ROUND_ROWS.into_iter().filter(|(row, ..)| wanted(row)) {
+        let rounds = (ROUNDS / effort.divisor).max(10);
+        let start = Instant::now();
+        let tasks: Vec<_> = (0..ROUND_THREADS)
+            .map(|_| {
+                runtime.spawn(async move {
+                    for _ in 0..rounds {
+                        compute(busy_us * speed);
+                        tokio::task::block_in_place(|| {
+                            thread::sleep(Duration::from_micros(sleep_us));
+                        });
+                        tokio::task::yield_now().await;
+                    }
+                })
+            })
+            .collect();
+        runtime.block_on(async move {
+            for task in tasks {
+                let _ = task.await;
+            }
+        });
+        values.add(row, TOKIO, per_s(rounds * ROUND_THREADS, start));
+    }
+    Ok(())
+}
+
+/// Go, if its compiler is here.
+fn go(values: &mut Values, effort: Effort, wanted: &dyn Fn(&str) -> bool) -> Outcome {
+    const SOURCE: &str = include_str!("peer.go");
+    let failed = |what: &str, error: &dyn std::fmt::Display| {
+        Failure::new(Code::Failed, format!("Go: {what}: {error}"))
+    };
+    if Command::new("go").arg("version").output().is_err() {
+        note("without the rows of go: there is no compiler for it");
+        return Ok(());
+    }
+    let folder = std::env::temp_dir().join(format!("ecalls-bench-{}", std::process::id()));
+    let (source, program) = (folder.join("peer.go"), folder.join("peer"));
+    let built = std::fs::create_dir_all(&folder)
+        .and_then(|()| std::fs::write(&source, SOURCE))
+        .and_then(|()| {
+            Command::new("go")
+                .arg("build")
+                .arg("-o")
+                .args([&program, &source])
+                .output()
+        });
+    let ran = built.and_then(|_| {
+        Command::new(&program)
+            .arg(effort.divisor.to_string())
+            .output()
+    });
+    let removed = std::fs::remove_dir_all(&folder);
+    let output = ran.map_err(|error| failed("building and running peer.go", &error))?;
+    removed.map_err(|error| failed("removing its folder", &error))?;
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        let Some((name, value)) = line.split_once(' ') else {
+            continue;
+        };
+        let row = ROWS.iter().find(|row| row.name == name && wanted(name));
+        if let (Some(row), Ok(value)) = (row, value.parse()) {
+            values.add(row.name, GO, value);
+        }
+    }
+    Ok(())
+}
