@@ -62,11 +62,12 @@ const fn observed(row: &'static str, rate: f64) -> Goal {
 }
 
 /// What was reached where the clock counts instructions, and a little more: between two runs the
-/// largest difference was 0.006.
+/// largest difference was 0.006. One run had 1.0281 with `server_memory` and 1.0253 with
+/// `server_filter`; these have 0.004 and 0.005 beside that.
 const COUNTED: &[(&str, f64)] = &[
-    ("server_memory", 1.028),
+    ("server_memory", 1.032),
     ("server_coalesced", 1.022),
-    ("server_filter", 1.025),
+    ("server_filter", 1.030),
     ("server_readiness", 1.022),
     ("server_sched", 1.012),
 ];
