@@ -56,7 +56,8 @@ struct match {
 	u64 mask; /* out: positions of the matching subscriptions; drop_for_matches() clears them */
 };
 
-/* The attributes of an event that was displaced from a queue. */
+/* The attributes of an event that was displaced from a queue, and what else queue_add() returns,
+ * which is not on its caller's stack (lib/portable.h says why). */
 struct evicted {
 	struct match match; /* for account.h, to find the matching subscriptions */
 	u32 service;
@@ -69,6 +70,7 @@ struct evicted {
 	u64 raise_ns;
 	u64 release_ns;
 	u64 deadline_ns;
+	u64 next_ns; /* when the queue must be examined next; 0: never */
 };
 
 #define EVICTED_PLACES 8 /* more than contexts of a CPU; a power of two */

@@ -111,12 +111,11 @@ int measure_raise(struct measure *argument) {
 /* Deadlines are spread by a multiplication (Knuth's), so that events do not arrive in order. */
 static int measure_push_once(u32 i, struct measure *m) {
 	struct ecalls_event *e = &measure_event;
-	u64 release_ns = 0;
 
 	e->data[0] = m->data + i;
 	if (m->deadline_ns)
 		e->deadline_ns = e->raise_ns + (i * 2654435761u) % m->deadline_ns + 1;
-	m->result = queue_add(m->queue, e, e->raise_ns, &measure_evicted, &release_ns);
+	m->result = queue_add(m->queue, e, e->raise_ns, &measure_evicted);
 	m->done += m->result == QUEUE_PUSHED;
 	return 0;
 }

@@ -133,17 +133,17 @@ static __always_inline bool queue_full_for(const struct queue *q, u32 flags) {
 #define QUEUE_UNPLACED 3
 
 /* Queues a copy of `e`, with the place of its rest, on queue `index`. Returns QUEUE_*; unless it is
- * QUEUE_PUSHED, `lost` describes the dropped event. *earliest_release: the time at which the queue
- * must be examined next, 0: never. */
-__noinline int queue_add(u32 index, const struct ecalls_event *e, u64 now_ns, struct evicted *lost,
-			 u64 *earliest_release) {
+ * QUEUE_PUSHED, `lost` describes the dropped event. */
+__noinline int queue_add(u32 index, const struct ecalls_event *e, u64 now_ns,
+			 struct evicted *lost) {
 	struct queue_cell *cell = queue_cell(index);
 	unsigned long flags;
 	u32 slot = 0;
 	int result;
 
-	if (!cell || !e || !lost || !earliest_release)
+	if (!cell || !e || !lost)
 		return QUEUE_REFUSED;
+	lost->next_ns = 0;
 	result = QUEUE_REFUSED;
 	if (e->size > ECALLS_DATA_INLINE && !rest_place(e))
 		result = QUEUE_UNPLACED;
@@ -160,7 +160,7 @@ __noinline int queue_add(u32 index, const struct ecalls_event *e, u64 now_ns, st
 		evicted_fill(lost, place);
 	if (result != QUEUE_REFUSED)
 		event_copy(place, e);
-	*earliest_release = queue_next_release(&cell->queue);
+	lost->next_ns = queue_next_release(&cell->queue);
 	queue_unlock(cell, &flags);
 	if (result == QUEUE_REFUSED)
 		evicted_fill(lost, e);

@@ -92,20 +92,21 @@ static __always_inline int drain(u32 cpu, u32 locked) {
 __noinline int raise_queued(const struct ecalls_event *e, u32 cpu, u64 now_ns) {
 	struct current *c = current_cpu();
 	struct evicted *lost;
-	u64 release_ns = 0;
+	u64 next_ns;
 	int result;
 
 	if (!e || !c)
 		return -EINVAL;
 	*(volatile u32 *)&c->waits = 1;
 	lost = evicted_begin(c);
-	result = queue_add(cpu, e, now_ns, lost, &release_ns);
+	result = queue_add(cpu, e, now_ns, lost);
 	if (result != QUEUE_PUSHED)
 		account_drop(lost,
 			     result == QUEUE_UNPLACED ? ECALLS_DROP_SIZE : ECALLS_DROP_QUEUE_FULL);
+	next_ns = lost->next_ns;
 	evicted_end(c);
-	if (e->release_ns > now_ns && release_ns == e->release_ns)
-		arm_queue_timer(cpu, release_ns);
+	if (e->release_ns > now_ns && next_ns == e->release_ns)
+		arm_queue_timer(cpu, next_ns);
 	return result == QUEUE_REFUSED || result == QUEUE_UNPLACED ? -ENOSPC : 0;
 }
 

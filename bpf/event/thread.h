@@ -64,7 +64,7 @@ __noinline int chain_add(u32 index, u32 subscription_id, u32 chain, u32 flags) {
 	struct current *c = current_cpu();
 	u32 sequence, before, subscription;
 	struct evicted *lost;
-	u64 release_ns, next_ns = 0;
+	u64 release_ns;
 	int result, place = 0;
 
 	if (!c || !s)
@@ -83,7 +83,7 @@ __noinline int chain_add(u32 index, u32 subscription_id, u32 chain, u32 flags) {
 	release_ns = c->event.release_ns;
 	c->event.release_ns = 0;
 	lost = evicted_begin(c);
-	result = queue_add(index, &c->event, c->now_ns, lost, &next_ns);
+	result = queue_add(index, &c->event, c->now_ns, lost);
 	c->event.release_ns = release_ns;
 	c->event.flags = before;
 	c->event.subscription = subscription;

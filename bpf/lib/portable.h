@@ -15,7 +15,9 @@
 #define LIB_CALL static __attribute__((noinline, unused))
 /* The verifier walks such a function once, not once for each way to each of its calls. It then
  * knows nothing of the arguments but what LIB_NONNULL says of a pointer, and the caller nothing of
- * the result. */
+ * the result. A pointer into the caller's stack is dear: the verifier of Linux 7.3 then follows
+ * what such a function does to that stack, once more for each call. So what these functions return
+ * beside a number is in a map. */
 #define LIB_GLOBAL __attribute__((noinline))
 #define LIB_NONNULL __attribute__((btf_decl_tag("arg:nonnull")))
 

@@ -49,23 +49,24 @@ static __always_inline int no_place(const struct sched_task *t, u32 cpu, int err
 	return error;
 }
 
-/* Makes the running thread an entity of its CPU. */
+/* Makes the running thread an entity of its CPU, by its binding; without one, of the group that its
+ * program was given (heir.h). */
 __noinline int enter(struct sched_task *t, u32 cpu, u64 now, const struct coop_binding *binding) {
 	struct sched_places *places = places_of(cpu);
 	struct sched_cpu *c = cpu_of(cpu);
 	struct group_key key = {.cpu = cpu};
 	u32 i, group;
 
-	if (!t || !binding || !c || !places)
+	if (!t || !c || !places)
 		return -ENOENT;
 	clear_left(cpu, now);
-	t->channel = binding->channel;
-	t->slot = binding->slot;
-	t->group = binding->group;
-	t->uid = binding->uid;
+	t->channel = binding ? binding->channel : 0;
+	t->slot = binding ? binding->slot : 0;
+	t->group = binding ? binding->group : t->handed_group;
+	t->uid = binding ? binding->uid : t->handed_uid;
 	t->wishes = t->bound = 0;
-	key.uid = binding->uid;
-	key.number = binding->group;
+	key.uid = t->uid;
+	key.number = t->group;
 	if (!user_has_place(c, places, &key))
 		return no_place(t, cpu, -EDQUOT);
 	turn_stop(c, 0, now);

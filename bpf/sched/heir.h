@@ -86,7 +86,6 @@ __noinline int heir_looks_up(struct task_struct *p __arg_trusted, struct sched_t
 /* The running thread becomes a member of its program's group. */
 __noinline int heir_joins(struct sched_task *t, u32 cpu, u64 now) {
 	struct sched_places *places = places_of(cpu);
-	struct coop_binding given = {};
 
 	if (!t || !places)
 		return -ENOENT;
@@ -96,9 +95,7 @@ __noinline int heir_joins(struct sched_task *t, u32 cpu, u64 now) {
 		SCHED_COUNT(cpu, full);
 		return -EDQUOT;
 	}
-	given.group = t->handed_group;
-	given.uid = t->handed_uid;
-	if (!enter(t, cpu, now, &given))
+	if (!enter(t, cpu, now, 0))
 		places->heirs |= sched_bit(t->entity);
 	return 0;
 }

@@ -170,7 +170,7 @@ static __always_inline void polls(struct task_struct *prev, struct sched_cpu *c,
 SEC("struct_ops/dispatch")
 void BPF_PROG(sched_dispatch, s32 cpu, struct task_struct *prev) {
 	struct sched_here *here = here_of((u32)cpu);
-	struct sched_choice choice = {};
+	struct sched_choice choice;
 	struct sched_queue queue;
 	struct sched_task *t;
 	struct sched_cpu *c;
@@ -194,7 +194,9 @@ void BPF_PROG(sched_dispatch, s32 cpu, struct task_struct *prev) {
 	} else {
 		clear_left(cpu, now);
 		sink_events(cpu, c);
-		sched_choose(c, now, &queue, &choice);
+		fair_note(c, &queue);
+		sched_choose_any(c, now);
+		choice = c->choice;
 		trace_choice(cpu, choice.who, choice.why);
 	}
 	SCHED_COUNT(cpu, chosen[choice.why & (ECALLS_WHYS - 1)]);

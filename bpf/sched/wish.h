@@ -61,23 +61,20 @@ __noinline int window_wish(struct sched_task *t, u32 cpu, u64 now,
 
 	if (!t || !binding || !c || !places)
 		return -ENOENT;
-	struct sched_window wish = {
-		.period_ns = binding->period_ns,
-		.service_ns = binding->service_ns,
-		.x = binding->x,
-		.y = binding->y,
-	};
+	c->wish.period_ns = binding->period_ns;
+	c->wish.service_ns = binding->service_ns;
+	c->wish.x = binding->x;
+	c->wish.y = binding->y;
 	t->wishes = binding->wishes;
 	if (t->entity < SCHED_ENTITIES) {
 		admit_end(c, t->entity, now);
 		left = window_left(c, places, binding->uid);
 		answer = ECALLS_WINDOW_REFUSED;
 	}
-	if (!wish.period_ns)
+	if (!c->wish.period_ns)
 		answer = ECALLS_WINDOW_NONE;
-	else if (answer == ECALLS_WINDOW_REFUSED && overlay_needed(&wish) <= left)
-		answer = 1 +
-			 admit(c, t->entity, &wish, binding->flags & ECALLS_WINDOW_CONSERVING, now);
+	else if (answer == ECALLS_WINDOW_REFUSED && overlay_needed(&c->wish) <= left)
+		answer = 1 + admit(c, t->entity, binding->flags & ECALLS_WINDOW_CONSERVING, now);
 	if (answer == ECALLS_WINDOW_UNPROMISED || answer == ECALLS_WINDOW_PROMISED)
 		SCHED_COUNT(cpu, windows);
 	if (answer == ECALLS_WINDOW_REFUSED || answer == ECALLS_WINDOW_NO_PLACE)

@@ -76,7 +76,8 @@ static __attribute__((always_inline)) void change(struct sched_cpu *cpu, struct 
 		police_poll(cpu, c->i, c->now_ns, c->a, c->b);
 		break;
 	case 10:
-		c->result = admit(cpu, c->i, &c->wish, c->flag != 0, c->now_ns);
+		cpu->wish = c->wish;
+		c->result = admit(cpu, c->i, c->flag != 0, c->now_ns);
 		break;
 	case 11:
 		admit_end(cpu, c->i, c->now_ns);
@@ -94,7 +95,7 @@ static __attribute__((always_inline)) void change(struct sched_cpu *cpu, struct 
 static __attribute__((always_inline)) void ask(struct sched_cpu *cpu, struct call *c) {
 	switch (c->op) {
 	case 14:
-		sched_choose(cpu, c->now_ns, &c->queue, &c->choice);
+		c->choice = sched_choose(cpu, c->now_ns, &c->queue);
 		break;
 	case 15:
 		c->result = sched_preempts(cpu, c->i, c->now_ns);

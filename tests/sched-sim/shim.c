@@ -74,7 +74,7 @@ void policy_poll(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns, ecalls_
 
 void policy_choose(struct sched_cpu *cpu, ecalls_u64 now_ns, const struct sched_queue *queue,
 		   struct sched_choice *choice) {
-	sched_choose(cpu, now_ns, queue, choice);
+	*choice = sched_choose(cpu, now_ns, queue);
 }
 
 int policy_preempts(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u64 now_ns) {
@@ -121,7 +121,8 @@ ecalls_u64 policy_arrive(const struct sched_cpu *from, struct sched_cpu *to,
 
 ecalls_u32 policy_admit(struct sched_cpu *cpu, ecalls_u32 i, const struct sched_window *wish,
 			ecalls_u32 conserving, ecalls_u64 now_ns) {
-	return admit(cpu, i, wish, conserving != 0, now_ns);
+	cpu->wish = *wish;
+	return admit(cpu, i, conserving != 0, now_ns);
 }
 
 void policy_admit_end(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns) {

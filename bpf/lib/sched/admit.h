@@ -226,11 +226,11 @@ LIB_INLINE void admit_later(struct sched_cpu *cpu, ecalls_u32 i) {
 	w->position = w->y;
 }
 
-/* Thread i, which is in no group, requests this window: T, C, x, y of `wish`. Its first period
+/* Thread i, which is in no group, requests this window: T, C, x, y of cpu->wish. Its first period
  * begins now, or soon. `conserving`: it may also run beyond its service, like a fair thread. */
-LIB_GLOBAL ecalls_u32 admit(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 i,
-			    const struct sched_window *wish LIB_NONNULL, _Bool conserving,
+LIB_GLOBAL ecalls_u32 admit(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 i, _Bool conserving,
 			    ecalls_u64 now_ns) {
+	const struct sched_window *wish = &cpu->wish;
 	struct sched_window *w = &sched_entity(cpu, i)->window;
 	ecalls_u64 spare = WINDOW_WHOLE - cpu->options.reserve;
 	ecalls_u64 bit = sched_bit(i) & cpu->used & ~cpu->groups & ~cpu->inside;

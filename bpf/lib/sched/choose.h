@@ -27,13 +27,6 @@
 #define SCHED_WHY_WINDOW 3u  /* its window claims the CPU */
 #define SCHED_WHY_EVENT 4u   /* it is the sink of the first event */
 
-struct sched_choice {
-	ecalls_u32 who; /* an entity, a group (its first plain thread), SCHED_PLAIN, SCHED_NOBODY */
-	ecalls_u32 why; /* SCHED_WHY_... */
-	ecalls_u32 keep; /* 1: the running thread continues */
-	ecalls_u32 pad;
-};
-
 /* Whether the running thread goes before other threads of its kind: the plain threads outside of
  * groups, or the plain members of a group. */
 LIB_INLINE _Bool sched_keeps_plain(struct sched_cpu *cpu, ecalls_u32 who) {
@@ -95,25 +88,25 @@ LIB_INLINE ecalls_u32 sched_claim(struct sched_cpu *cpu, _Bool promised) {
 }
 
 /* The thread with the first claim, or in place of the task server the sink of the first event, else
- * a fair thread; *why is set accordingly. SCHED_NOBODY if no thread claims and it is not the
+ * a fair thread; choice.why is set accordingly. SCHED_NOBODY if no thread claims and it is not the
  * server's turn. */
 LIB_GLOBAL ecalls_u32 sched_window(struct sched_cpu *cpu LIB_NONNULL, _Bool promised,
-				   ecalls_u64 now_ns, ecalls_u32 *why LIB_NONNULL) {
+				   ecalls_u64 now_ns) {
 	ecalls_u32 first = sched_claim(cpu, promised), who;
 
-	*why = SCHED_WHY_WINDOW;
+	cpu->choice.why = SCHED_WHY_WINDOW;
 	if (promised != (cpu->promised != 0) || !overlay_server_first(cpu, first, now_ns))
 		return first;
 	who = overlay_sink(cpu);
-	*why = SCHED_WHY_EVENT;
+	cpu->choice.why = SCHED_WHY_EVENT;
 	if (who == SCHED_NOBODY && first != SCHED_NOBODY) {
 		who = sched_fair(cpu);
-		*why = SCHED_WHY_FAIR;
+		cpu->choice.why = SCHED_WHY_FAIR;
 		if (sched_in(cpu->windowed, who))
 			who = SCHED_NOBODY;
 	}
 	if (who == SCHED_NOBODY) {
-		*why = SCHED_WHY_WINDOW;
+		cpu->choice.why = SCHED_WHY_WINDOW;
 		return first;
 	}
 	cpu->serving = who;
@@ -121,23 +114,24 @@ LIB_GLOBAL ecalls_u32 sched_window(struct sched_cpu *cpu LIB_NONNULL, _Bool prom
 }
 
 /* The order of the rules, before events may change the choice. */
-LIB_INLINE ecalls_u32 sched_order(struct sched_cpu *cpu, ecalls_u64 now_ns, ecalls_u32 *why) {
-	ecalls_u32 who = sched_window(cpu, 1, now_ns, why);
+LIB_INLINE ecalls_u32 sched_order(struct sched_cpu *cpu, ecalls_u64 now_ns) {
+	ecalls_u32 who = sched_window(cpu, 1, now_ns);
 
 	if (who != SCHED_NOBODY)
 		return who;
-	*why = SCHED_WHY_RELEASE;
+	cpu->choice.why = SCHED_WHY_RELEASE;
 	who = release_first(cpu, now_ns);
 	if (who != SCHED_NOBODY)
 		return who;
-	who = sched_window(cpu, 0, now_ns, why);
+	who = sched_window(cpu, 0, now_ns);
 	if (who != SCHED_NOBODY)
 		return who;
-	*why = SCHED_WHY_FAIR;
+	cpu->choice.why = SCHED_WHY_FAIR;
 	who = sched_fair(cpu);
 	if (who != SCHED_NOBODY)
 		return who;
-	*why = SCHED_WHY_WINDOW; /* beyond its quota, since no other thread wants the CPU */
+	/* Beyond its quota, since no other thread wants the CPU. */
+	cpu->choice.why = SCHED_WHY_WINDOW;
 	return window_first(cpu, window_claiming(cpu));
 }
 
@@ -196,17 +190,11 @@ LIB_INLINE void sched_choose_plain(struct sched_cpu *cpu, ecalls_u64 now_ns,
 	choice->why = SCHED_WHY_NOBODY;
 }
 
-/* Chooses the thread that runs next. */
-LIB_GLOBAL int sched_choose(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 now_ns,
-			    const struct sched_queue *queue LIB_NONNULL,
-			    struct sched_choice *choice LIB_NONNULL) {
-	ecalls_u32 why = SCHED_WHY_NOBODY, who, chosen;
+/* sched_choose for a CPU with entities, whose queue was noted; the result is cpu->choice. */
+LIB_GLOBAL int sched_choose_any(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 now_ns) {
+	struct sched_choice *choice = &cpu->choice;
+	ecalls_u32 who, chosen;
 
-	if (sched_is_plain(cpu)) {
-		sched_choose_plain(cpu, now_ns, queue, choice);
-		return 0;
-	}
-	fair_note(cpu, queue);
 	fair_yield(cpu);
 	if (cpu->windowed) {
 		fair_charge(cpu, now_ns);
@@ -224,12 +212,13 @@ LIB_GLOBAL int sched_choose(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 now_ns
 		choice->keep = 1;
 		return 0;
 	}
-	chosen = sched_order(cpu, now_ns, &why);
+	chosen = sched_order(cpu, now_ns);
 	who = chosen;
-	if (why != SCHED_WHY_RELEASE && cpu->serving == SCHED_NOBODY)
+	if (choice->why != SCHED_WHY_RELEASE && cpu->serving == SCHED_NOBODY)
 		who = overlay_apply(cpu, chosen, now_ns);
 	choice->who = who;
-	choice->why = who != chosen ? SCHED_WHY_EVENT : why;
+	if (who != chosen)
+		choice->why = SCHED_WHY_EVENT;
 	choice->keep = 0;
 	if (who == SCHED_NOBODY) {
 		choice->why = SCHED_WHY_NOBODY;
@@ -240,6 +229,18 @@ LIB_GLOBAL int sched_choose(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 now_ns
 	else
 		choice->keep = cpu->running == who;
 	return 0;
+}
+
+/* Chooses the thread that runs next. */
+LIB_INLINE struct sched_choice sched_choose(struct sched_cpu *cpu, ecalls_u64 now_ns,
+					    const struct sched_queue *queue) {
+	if (sched_is_plain(cpu)) {
+		sched_choose_plain(cpu, now_ns, queue, &cpu->choice);
+	} else {
+		fair_note(cpu, queue);
+		sched_choose_any(cpu, now_ns);
+	}
+	return cpu->choice;
 }
 
 /* Whether a thread that has just become ready preempts the running one at once: if its window

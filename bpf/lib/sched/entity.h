@@ -72,6 +72,14 @@ struct sched_queue {
 	ecalls_u64 count;
 };
 
+/* What the policy has chosen (choose.h). */
+struct sched_choice {
+	ecalls_u32 who; /* an entity, a group (its first plain thread), SCHED_PLAIN, SCHED_NOBODY */
+	ecalls_u32 why; /* SCHED_WHY_... */
+	ecalls_u32 keep; /* 1: the running thread continues */
+	ecalls_u32 pad;
+};
+
 struct sched_entity {
 	ecalls_u64 vtime;  /* of a member: within its group; of a group: shared by all members */
 	ecalls_u32 weight; /* of a group: the sum over its runnable members */
@@ -145,6 +153,9 @@ struct sched_cpu {
 	ecalls_u64 had_ns;
 	ecalls_u64 away_ns;
 	ecalls_u64 away_share;
+	/* An argument and a result of functions that the verifier checks once (lib/portable.h) */
+	struct sched_choice choice; /* the last one of sched_choose */
+	struct sched_window wish;   /* the window that admit() is asked for: its T, C, x, y */
 	struct sched_window server; /* the task server */
 	struct sched_entity entity[SCHED_ENTITIES];
 };

@@ -216,6 +216,8 @@ pub struct Raw {
     pub had_ns: u64,
     pub away_ns: u64,
     pub away_share: u64,
+    pub choice: Choice,
+    pub wish: Window,
     pub server: Window,
     pub entity: [Entity; ENTITIES],
 }
@@ -264,6 +266,8 @@ impl Raw {
             had_ns: 0,
             away_ns: 0,
             away_share: 0,
+            choice: Choice::default(),
+            wish: Window::default(),
             server: Window::default(),
             entity: [Entity::default(); ENTITIES],
         }
