@@ -209,14 +209,15 @@ fn who_polls_is_seen_and_traced_and_the_worst_cases_name_who_ran() {
         drop(end);
     });
     check_refusals();
-    drop(ecalls);
     assert_eq!(sched(&["stop"]).0, 0);
     assert!(holder.wait(PATIENCE).success());
     let (code, _, err) = sched(&["trace", "-d", "1", "-o", "/dev/null"]);
     assert_eq!(code, 5, "{err}");
     assert!(err.contains("start it first"), "{err}");
-    check_try();
     check_try_that_the_kernel_ends();
+    // The core has ended: the command loads one.
+    drop(ecalls);
+    check_try();
 }
 
 /// What cannot be is said first, whoever asks and whether there is a core or not.

@@ -129,7 +129,7 @@ impl Stage {
     }
 
     /// Another test goes on with it. A test that fails ends it instead.
-    pub(crate) fn end(mut self) {
+    pub(crate) fn end(self) {
         assert_eq!(
             self.scheduler.ended(),
             None,
@@ -137,19 +137,24 @@ impl Stage {
         );
         let overdue = self.counts().overdue;
         assert_eq!(overdue, 0, "threads have waited for ten seconds");
+        self.keep();
+    }
+
+    /// The same, though threads have waited for that long.
+    pub(crate) fn keep(mut self) {
         *self.kept = Some(self.scheduler).filter(|_| self.usual);
+    }
+
+    /// Stops it; no other test's runs while the result is held.
+    pub(crate) fn stop(self) -> (&'static Ecalls, Kept) {
+        self.scheduler.stop();
+        assert_eq!(scheduler::state().expect("sched_ext").running, None);
+        (self.ecalls, self.kept)
     }
 
     /// Stops it, and after a while starts another one, whose counters begin anew.
     pub(crate) fn restart(self, between: Duration) -> Stage {
-        let Stage {
-            scheduler,
-            ecalls,
-            kept,
-            ..
-        } = self;
-        scheduler.stop();
-        assert_eq!(scheduler::state().expect("sched_ext").running, None);
+        let (ecalls, kept) = self.stop();
         thread::sleep(between);
         Stage::begin(None, &Options::default(), ecalls, kept)
     }

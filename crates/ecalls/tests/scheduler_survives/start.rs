@@ -9,7 +9,7 @@ use libbpf_rs::query::{MapInfoIter, ProgInfoIter};
 
 use super::harness::{
     self,
-    stage::{Ends, alone, cpu_ns, spin},
+    stage::{Ends, cpu_ns, spin, start},
 };
 
 const HOGS: usize = 8;
@@ -28,12 +28,10 @@ fn objects() -> (usize, usize) {
 
 #[test]
 fn it_starts_beside_hogs_without_waiting_for_them_and_leaves_nothing() {
-    let Some((ecalls, alone)) = alone() else {
-        return;
-    };
-    let begin = || Scheduler::start(ecalls.access(), &Options::default());
+    let Some(stage) = start() else { return };
     // What the first one loads of the core stays.
-    begin().expect("a scheduler").stop();
+    let (ecalls, alone) = stage.stop();
+    let begin = || Scheduler::start(ecalls.access(), &Options::default());
     thread::sleep(Duration::from_secs(1));
     let before = objects();
     let stop = &AtomicBool::new(false);
