@@ -21,6 +21,7 @@
 //! per processor does so, while threads are ready there; the others sleep.
 
 use std::cell::{Cell, UnsafeCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
@@ -185,14 +186,26 @@ impl Activation {
         self.shared().pin(None, self.processor());
         self.lock().store(1, Ordering::Relaxed);
         self.words().spares.fetch_add(1, Ordering::SeqCst);
-        while self.obtain() {
-            while self.step() {}
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            while self.obtain() {
+                let mut yielded = None;
+                while let Some(next) = self.step(yielded.take()) {
+                    yielded = next;
+                }
+            }
+        }));
+        if ended.is_err() {
+            // Its processor would stand still, and threads with it.
+            eprintln!("ecalls-threads: the policy panicked, so the process ends");
+            std::process::abort();
         }
         local::set(None);
     }
 
-    /// Executes one thread; false: it has given up the processor, and is a spare.
-    fn step(&self) -> bool {
+    /// Chooses and executes one thread, and gives back the one that yielded, which must be the
+    /// argument of the next call; `None`: it has given up the processor, and is a spare.
+    #[inline]
+    fn step(&self, yielded: Option<Ready>) -> Option<Option<Ready>> {
         let index = self.processor();
         let shared = self.shared();
         let words = self.words();
@@ -203,33 +216,37 @@ impl Activation {
                 await_spare(|| words.spares.load(Ordering::SeqCst) > 0);
             }
         }
-        self.gather(index);
-        let found = shared.policy.find_next_to_run(&mut shared.at(index));
+        self.gather(index, yielded.is_some());
+        let at = &mut shared.at(index);
+        let found = match yielded {
+            Some(thread) => shared.policy.yielded(at, thread),
+            None => shared.policy.find_next_to_run(at),
+        };
         let found = found.or_else(|| {
             self.go_home();
             shared.policy.take_from_others(&mut shared.at(index))
         });
         let Some(Ready(thread)) = found else {
             if self.gather_elsewhere(index) {
-                return true;
+                return Some(None);
             }
             shared.note_idle(index);
             self.words().retire(0);
-            return false;
+            return None;
         };
         let bound = thread.bound.load(Ordering::Acquire);
         if bound == 0 {
-            self.run(thread);
-            return true;
+            return Some(self.run(thread));
         }
         self.go_home();
         thread.bound.store(0, Ordering::Relaxed);
         self.restart(bound, index);
-        false
+        None
     }
 
-    /// Upcall `unblock`: tells the policy who can go on since the last switch.
-    fn gather(&self, index: usize) {
+    /// Upcall `unblock`: tells the policy who can go on since the last switch. Sleeping threads are
+    /// looked at more rarely while another one can run.
+    fn gather(&self, index: usize, can_run: bool) {
         let shared = self.shared();
         let at = &mut shared.at(index);
         if !self.here().unblocked.is_empty() {
@@ -244,7 +261,7 @@ impl Activation {
         }
         let turns = self.turns.get() + 1;
         self.turns.set(turns);
-        if turns >= TIMER_PERIOD || !shared.policy.waits(index) {
+        if turns >= TIMER_PERIOD || !(can_run || shared.policy.waits(index)) {
             self.turns.set(0);
             self.wake_sleepers(at);
         }
@@ -289,17 +306,15 @@ impl Activation {
         }
     }
 
-    /// Executes a thread until it gives up the processor.
+    /// Executes a thread until it gives up the processor. Returns it if it yields.
     #[inline]
-    fn run(&self, thread: Arc<Thread>) {
+    fn run(&self, thread: Arc<Thread>) -> Option<Ready> {
         let index = self.processor();
         self.shared().note_switch(index);
         self.expect(index);
         // SAFETY: see `Sync`.
         unsafe { *self.current.get() = Some(thread) };
-        let Some(thread) = self.current_ref() else {
-            return;
-        };
+        let thread = self.current_ref()?;
         self.wear(thread.block.map_or(self.home.get(), Block::base));
         self.leave();
         // SAFETY: the policy gave the thread to this activation.
@@ -311,22 +326,22 @@ impl Activation {
         // If it blocked meanwhile, the processor can be another one.
         // SAFETY: see `Sync`.
         let thread = unsafe { (*self.current.get()).take() };
-        let Some(thread) = thread else { return };
+        let thread = thread?;
         if !matches!(after, Some(After::Yield)) || !self.shared().policy.keeps_off_storage() {
             // From here on the thread can run elsewhere, on its storage.
             self.go_home();
         }
-        let at = &mut self.shared().at(self.processor());
-        let policy = &self.shared().policy;
         match after {
-            Some(After::Yield) => policy.ready(at, Ready(thread), Why::Yielded),
+            Some(After::Yield) => return Some(Ready(thread)),
             Some(After::Wait) => {
                 if !thread.wait.settle() {
-                    policy.ready(at, Ready(thread), Why::Woken);
+                    let at = &mut self.shared().at(self.processor());
+                    self.shared().policy.ready(at, Ready(thread), Why::Woken);
                 }
             }
             None => self.end(&thread),
         }
+        None
     }
 
     fn end(&self, thread: &Thread) {

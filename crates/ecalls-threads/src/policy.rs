@@ -93,14 +93,20 @@ pub trait Policy: Debug + Send + Sync + 'static {
     /// The thread that `at` executes next; `None`: none is ready.
     fn find_next_to_run(&self, at: &mut Processor<'_>) -> Option<Ready>;
 
+    /// `thread` yields: `ready`, and then `find_next_to_run`, for policies that do both at once.
+    fn yielded(&self, at: &mut Processor<'_>, thread: Ready) -> Option<Ready> {
+        self.ready(at, thread, Why::Yielded);
+        self.find_next_to_run(at)
+    }
+
     /// The same after `find_next_to_run` has found none, among the threads of other processors.
     fn take_from_others(&self, _: &mut Processor<'_>) -> Option<Ready> {
         None
     }
 
-    /// Whether `ready` and `find_next_to_run` use no thread-local storage, and so allocate nothing,
-    /// once a thread is where another processor could find it. Then a thread that yields to one of
-    /// its own processor saves a change of storage, 12 ns.
+    /// Whether `ready`, `yielded` and `find_next_to_run` use no thread-local storage, and so
+    /// allocate nothing, once a thread is where another processor could find it. Then a thread that
+    /// yields to one of its own processor saves a change of storage, 12 ns.
     fn keeps_off_storage(&self) -> bool {
         false
     }
@@ -142,11 +148,11 @@ const JUMPS_MAX: u32 = 32;
 
 impl Threads {
     fn push(&mut self, thread: Ready, why: Why) {
-        let last = match why {
-            Why::Created => self.next.replace(thread),
-            Why::Yielded | Why::Woken | Why::Unblocked => Some(thread),
-        };
-        self.queue.extend(last);
+        if why != Why::Created {
+            self.queue.push_back(thread);
+        } else if let Some(before) = self.next.replace(thread) {
+            self.queue.push_back(before);
+        }
     }
 
     fn pop(&mut self) -> Option<Ready> {
@@ -210,6 +216,16 @@ impl Policy for RoundRobin {
 
     fn find_next_to_run(&self, at: &mut Processor<'_>) -> Option<Ready> {
         self.own(at, Threads::pop)
+    }
+
+    fn yielded(&self, at: &mut Processor<'_>, thread: Ready) -> Option<Ready> {
+        self.own(at, |threads| {
+            if threads.length() == 0 {
+                return Some(thread);
+            }
+            threads.queue.push_back(thread);
+            threads.pop()
+        })
     }
 
     /// Half of the threads of the next processor that has any.

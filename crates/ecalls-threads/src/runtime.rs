@@ -320,8 +320,11 @@ impl Shared {
                 .keeper
                 .compare_exchange(0, me, Ordering::SeqCst, Ordering::Relaxed)
                 .is_ok())
-        // Whoever adds an earlier one from here on sees the keeper.
-        .then(|| self.timers.earliest_ns())
+        .then(|| {
+            // Whoever adds an earlier one from here on sees the keeper.
+            sync::heavy_fence();
+            self.timers.earliest_ns()
+        })
     }
 
     pub(crate) fn stop_keeping_time(&self, index: usize) {
