@@ -1,6 +1,6 @@
-//! Shows: a web server with a thread for each connection, in blocking calls: accept, read, open,
-//! read, write. The threads are user-level ones on two processors, and `system` executes the same
-//! code on kernel threads.
+//! Shows: a web server with a thread for each connection, in blocking calls: read, open, read,
+//! write. Where a connection is idle its thread waits for the descriptor, which needs no kernel
+//! thread. The threads are user-level ones, and `system` executes the same code on kernel threads.
 //! Needs: nothing; as root the kernel side sees the threads block by itself.
 //! Run:   cargo run --release -p ecalls-threads --example connections -- PORT [FOLDER [system]]
 //! Expect: the port and the kind of threads. `curl localhost:PORT/NAME` gets FOLDER's file NAME;
@@ -11,10 +11,10 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use ecalls_threads::{Runtime, blocking, spawn};
+use ecalls_threads::{Interest, Runtime, blocking, spawn, wait_ready};
 
-/// Connections at a time, each of which blocks an activation while it waits for its request.
-const CONNECTIONS_MAX: usize = 16_000;
+/// Connections at a time.
+const CONNECTIONS_MAX: usize = 100_000;
 /// The longest line of a request.
 const LINE_MAX: u64 = 8192;
 
@@ -52,15 +52,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if threads.system {
         return Ok(serve()?);
     }
-    let runtime = Runtime::builder()
-        .activations_max(CONNECTIONS_MAX)
-        .threads_max(CONNECTIONS_MAX);
+    let runtime = Runtime::builder().threads_max(CONNECTIONS_MAX);
     Ok(runtime.run(serve)??)
 }
 
 fn accept(threads: Threads, listener: &TcpListener, folder: &Arc<PathBuf>) -> io::Result<()> {
     loop {
-        let (stream, _) = blocking(|| listener.accept())?;
+        wait_ready(listener, Interest::Read)?;
+        let (stream, _) = listener.accept()?;
         let folder = Arc::clone(folder);
         threads.start(move || {
             // A client that closes its connection ends its thread.
@@ -73,6 +72,10 @@ fn accept(threads: Threads, listener: &TcpListener, folder: &Arc<PathBuf>) -> io
 fn serve(stream: &TcpStream, folder: &Path) -> io::Result<()> {
     let mut lines = BufReader::new(stream);
     loop {
+        if lines.buffer().is_empty() {
+            // An idle connection waits here, and costs a stack of a page or two.
+            wait_ready(stream, Interest::Read)?;
+        }
         let Some(target) = request(&mut lines)? else {
             return Ok(());
         };

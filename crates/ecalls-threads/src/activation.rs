@@ -172,7 +172,7 @@ impl Activation {
     /// The kernel thread's main function.
     pub(crate) fn main(&self) {
         if !self.shared().join(self.number) || !local::set(Some(NonNull::from(self))) {
-            self.shared().note_refused();
+            self.shared().note_refused(self.processor());
             return;
         }
         self.tid.store(
@@ -186,6 +186,7 @@ impl Activation {
         self.shared().pin(None, self.processor());
         self.lock().store(1, Ordering::Relaxed);
         self.words().spares.fetch_add(1, Ordering::SeqCst);
+        self.here().coming.store(0, Ordering::SeqCst);
         let ended = catch_unwind(AssertUnwindSafe(|| {
             while self.obtain() {
                 let mut yielded = None;
@@ -211,7 +212,7 @@ impl Activation {
         let words = self.words();
         if words.spares.load(Ordering::Relaxed) == 0 {
             self.go_home();
-            if shared.add_activation(index) && shared.is_told() {
+            if shared.add_spare(index) && shared.is_told() {
                 // A block without a spare is not told, even if others must run for it to end.
                 await_spare(|| words.spares.load(Ordering::SeqCst) > 0);
             }
@@ -256,14 +257,22 @@ impl Activation {
             self.go_home();
         }
         shared.take_injected(|thread, why| shared.policy.ready(at, Ready(thread), why));
-        if shared.timers.earliest_ns() == NEVER {
+        let sleep = shared.timers.earliest_ns() != NEVER;
+        let wait = shared.descriptors.is_used() && !shared.has_keeper();
+        if !sleep && !wait {
             return;
         }
         let turns = self.turns.get() + 1;
         self.turns.set(turns);
         if turns >= TIMER_PERIOD || !(can_run || shared.policy.waits(index)) {
             self.turns.set(0);
-            self.wake_sleepers(at);
+            if sleep {
+                self.wake_sleepers(at);
+            }
+            if wait {
+                self.go_home();
+                self.wake_waiters(shared.descriptors.look(), at);
+            }
         }
     }
 
@@ -302,6 +311,14 @@ impl Activation {
         while let Some((thread, epoch)) = shared.timers.take_due(now_ns) {
             if thread.wait.notify(epoch) == Notified::Waiting {
                 shared.policy.ready(at, Ready(thread), Why::Woken);
+            }
+        }
+    }
+
+    fn wake_waiters(&self, waiters: Vec<(Arc<Thread>, u64)>, at: &mut Processor<'_>) {
+        for (thread, epoch) in waiters {
+            if thread.wait.notify(epoch) == Notified::Waiting {
+                self.shared().policy.ready(at, Ready(thread), Why::Woken);
             }
         }
     }
@@ -425,10 +442,9 @@ impl Activation {
             if self.shared().has_ended() {
                 return false;
             }
-            if self.grab(index) || self.look(index) {
+            if self.grab(index) || self.look(index) || self.park(index) {
                 return true;
             }
-            self.park(index);
         }
     }
 
@@ -466,7 +482,8 @@ impl Activation {
         taken
     }
 
-    fn park(&self, index: usize) {
+    /// Sleeps until it is called, or it has the processor, because a descriptor is ready.
+    fn park(&self, index: usize) -> bool {
         let (shared, words, here) = (self.shared(), self.words(), self.here());
         let call = here.call.load(Ordering::Acquire);
         // Who summons from here on changes `call`; what was there before is seen below.
@@ -481,18 +498,39 @@ impl Activation {
             && (shared.has_work(index) || shared.is_due());
         let can_take = is_free && (shared.has_work(index) || shared.has_work_elsewhere(index));
         if must_look || can_take || shared.has_ended() {
-            return;
+            return false;
         }
-        let until_ns = if is_free || shared.is_told() {
+        let keep = if is_free || shared.is_told() {
             shared.keep_time(index)
         } else {
             None
         };
-        sleep_on(&here.call, call, until_ns);
-        if until_ns.is_some() {
+        let until_ns = keep.filter(|until_ns| *until_ns != NEVER);
+        let mut ready = Vec::new();
+        if keep.is_some() && shared.descriptors.is_used() {
+            let is_called = || here.call.load(Ordering::SeqCst) != call;
+            ready = shared.descriptors.sleep(index, until_ns, is_called);
+        } else {
+            sleep_on(&here.call, call, until_ns);
+        }
+        if keep.is_some() {
             shared.stop_keeping_time(index);
         }
         here.summoned.store(0, Ordering::SeqCst);
+        if ready.is_empty() {
+            return false;
+        }
+        let taken = words.take_as_spare(self.number);
+        if taken {
+            self.wake_waiters(ready, &mut shared.at(index));
+        } else {
+            for (thread, epoch) in ready {
+                if thread.wait.notify(epoch) == Notified::Waiting {
+                    shared.inject(thread, Why::Woken);
+                }
+            }
+        }
+        taken
     }
 }
 
@@ -592,7 +630,7 @@ pub fn blocking<R>(call: impl FnOnce() -> R) -> R {
     activation.enter();
     let (shared, index) = (activation.shared(), activation.processor());
     let mut left = activation.words().leave();
-    if !left && shared.add_activation(index) {
+    if !left && shared.add_spare(index) {
         // It takes some 50 us once for each activation; a block can take for ever.
         left = await_spare(|| activation.words().leave());
     }

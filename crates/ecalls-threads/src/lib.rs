@@ -44,6 +44,7 @@
 
 mod activation;
 mod biased;
+mod descriptors;
 mod error;
 mod local;
 mod lock;
@@ -61,6 +62,7 @@ mod wait;
 mod word;
 
 pub use activation::{blocking, scheduling_point, sleep, sleep_until, spawn, yield_now};
+pub use descriptors::{Interest, wait_ready, wait_ready_for};
 pub use error::{Error, Result};
 pub use lock::{Condvar, Mutex, MutexGuard, Semaphore};
 pub use page::KernelSide;

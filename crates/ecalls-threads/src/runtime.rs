@@ -10,6 +10,7 @@ use ecalls_kernel::activation::Activations;
 use rustix::thread::{Pid, futex, sched_getaffinity, sched_getcpu};
 
 use crate::activation::{self, Activation};
+use crate::descriptors::Descriptors;
 use crate::error::{Error, Result};
 use crate::page::{KernelSide, Page};
 use crate::policy::{Policy, Processor, RoundRobin, Why};
@@ -33,6 +34,8 @@ pub(crate) struct Virtual {
     pub(crate) looking: AtomicU32,
     /// 1: a spare has been woken to look, and has not run yet.
     pub(crate) summoned: AtomicU32,
+    /// 1: a spare has been created, and does not count itself yet.
+    pub(crate) coming: AtomicU32,
     /// Futex of the sleeping spares.
     pub(crate) call: AtomicU32,
     pub(crate) left: AtomicU64,
@@ -48,6 +51,7 @@ impl Virtual {
             unblocked: Unblocked::new(),
             looking: AtomicU32::new(0),
             summoned: AtomicU32::new(0),
+            coming: AtomicU32::new(0),
             call: AtomicU32::new(0),
             left: AtomicU64::new(0),
             reclaimed: AtomicU64::new(0),
@@ -61,6 +65,7 @@ impl Virtual {
 pub(crate) struct Shared {
     pub(crate) policy: Box<dyn Policy>,
     pub(crate) timers: Timers,
+    pub(crate) descriptors: Descriptors,
     stacks: Arc<Stacks>,
     page: Page,
     /// What gives each thread storage of its own; `None`: they use their kernel threads'.
@@ -148,9 +153,8 @@ impl Shared {
     pub(crate) fn end(&self) {
         if self.live.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.has_ended.store(true, Ordering::SeqCst);
-            for processor in &self.processors {
-                processor.call.fetch_add(1, Ordering::SeqCst);
-                let _ = futex::wake(&processor.call, futex::Flags::PRIVATE, i32::MAX as u32);
+            for index in 0..self.processors() {
+                self.call(index, i32::MAX as u32);
             }
         }
     }
@@ -245,7 +249,8 @@ impl Shared {
     }
 
     /// An activation could not begin.
-    pub(crate) fn note_refused(&self) {
+    pub(crate) fn note_refused(&self, index: usize) {
+        self.processors[index].coming.store(0, Ordering::SeqCst);
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -268,6 +273,7 @@ impl Shared {
         call.fetch_add(1, Ordering::SeqCst);
         // Who does not sleep yet sees the word's new value.
         let _ = futex::wake(call, futex::Flags::PRIVATE, spares);
+        self.descriptors.ring(index);
     }
 
     /// Threads wait: has an idle processor take some.
@@ -310,12 +316,20 @@ impl Shared {
         }
     }
 
-    /// The time until which the caller, a spare of an idle processor, sleeps for all; `None`: no
-    /// thread sleeps, or another spare does it.
+    /// A thread is about to wait for a descriptor.
+    pub(crate) fn note_descriptor(&self) {
+        match self.keeper.load(Ordering::SeqCst) {
+            0 => self.rouse(),
+            // If it sleeps on its futex, it must sleep in the set.
+            keeper => self.call(usize::try_from(keeper - 1).unwrap_or(0), i32::MAX as u32),
+        }
+    }
+
+    /// The time until which the caller, a spare of an idle processor, sleeps for all (`NEVER`: only
+    /// for descriptors); `None`: no thread sleeps or waits for one, or another spare does it.
     pub(crate) fn keep_time(&self, index: usize) -> Option<u64> {
-        let until_ns = self.timers.earliest_ns();
         let me = u32::try_from(index + 1).unwrap_or(0);
-        (until_ns != NEVER
+        (self.wants_keeper()
             && self
                 .keeper
                 .compare_exchange(0, me, Ordering::SeqCst, Ordering::Relaxed)
@@ -334,9 +348,15 @@ impl Shared {
         }
     }
 
-    /// Whether threads sleep, and no spare sleeps until the first one's time.
+    /// Whether threads sleep, or wait for descriptors, and no spare sleeps until the first one's
+    /// time.
     pub(crate) fn wants_keeper(&self) -> bool {
-        self.timers.earliest_ns() != NEVER && self.keeper.load(Ordering::Relaxed) == 0
+        let sleep = self.timers.earliest_ns() != NEVER || self.descriptors.is_used();
+        sleep && !self.has_keeper()
+    }
+
+    pub(crate) fn has_keeper(&self) -> bool {
+        self.keeper.load(Ordering::Relaxed) != 0
     }
 
     // --- activations ---
@@ -348,9 +368,22 @@ impl Shared {
         }
     }
 
-    /// Creates a spare for a processor, which counts itself when it runs; false: a limit is
-    /// reached, and blocks are not told until a spare comes back.
-    pub(crate) fn add_activation(&self, index: usize) -> bool {
+    /// Has a spare created for a processor that has none, unless one is on its way; false: a limit
+    /// is reached, and blocks are not told until a spare comes back.
+    pub(crate) fn add_spare(&self, index: usize) -> bool {
+        let coming = &self.processors[index].coming;
+        if coming.swap(1, Ordering::SeqCst) == 1 {
+            return true;
+        }
+        let is_created = self.add_activation(index);
+        if !is_created {
+            coming.store(0, Ordering::SeqCst);
+        }
+        is_created
+    }
+
+    /// Creates an activation, which counts itself as a spare of the processor when it runs.
+    fn add_activation(&self, index: usize) -> bool {
         let count = self.activation_count.load(Ordering::Relaxed);
         let most = u32::try_from(self.activations.len()).unwrap_or(u32::MAX);
         let taken = count < most
@@ -528,6 +561,7 @@ impl Builder {
                 .policy
                 .unwrap_or_else(|| Box::new(RoundRobin::new(processors))),
             timers: Timers::new(),
+            descriptors: Descriptors::new()?,
             stacks: Stacks::new(self.stack_bytes, self.threads_max)?,
             page: Page::new(open_kernel(self.kernel)?),
             storage: storage::find().filter(|_| self.has_own_storage),

@@ -160,7 +160,7 @@ pub(crate) fn sleep_on(word: &AtomicU32, value: u32, until_ns: Option<u64>) -> b
     slept != Err(rustix::io::Errno::TIMEDOUT)
 }
 
-fn timespec(ns: u64) -> Timespec {
+pub(crate) fn timespec(ns: u64) -> Timespec {
     let part = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
     Timespec {
         tv_sec: part(ns / 1_000_000_000),

@@ -1,11 +1,14 @@
 //! What programs rely on, without a kernel side: any kernel, any user.
 
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ecalls_threads::{
-    Condvar, Error, Mutex, Ranked, Runtime, Semaphore, blocking, current, sleep, spawn, yield_now,
+    Condvar, Error, Interest, KernelSide, Mutex, Ranked, Runtime, Semaphore, blocking, current,
+    sleep, spawn, wait_ready, wait_ready_for, yield_now,
 };
 
 #[test]
@@ -144,6 +147,75 @@ fn a_semaphore_limits_and_times_out() {
             assert!(!semaphore.acquire_for(Duration::from_millis(5)));
         })
         .unwrap();
+}
+
+#[test]
+fn threads_wait_for_descriptors_without_an_activation_each() {
+    // The kernel side would tell other blocks, too, e.g. in page faults.
+    let builder = Runtime::builder().processors(1);
+    let runtime = builder.kernel(KernelSide::Never).start().unwrap();
+    let mut writers = Vec::new();
+    let threads: Vec<_> = (0..200_u8)
+        .map(|number| {
+            let (mut reader, writer) = UnixStream::pair().unwrap();
+            writers.push(writer);
+            let thread = runtime.spawn(move || {
+                // Two threads wait for the same descriptor.
+                let other = reader.try_clone().unwrap();
+                let writes = spawn(move || wait_ready(&other, Interest::Write));
+                let is_ready = wait_ready_for(&reader, Interest::Read, Duration::from_millis(1));
+                assert!(!is_ready.unwrap(), "nobody has written");
+                writes.join().unwrap().unwrap();
+                wait_ready(&reader, Interest::Read).unwrap();
+                let mut byte = [0];
+                reader.read_exact(&mut byte).unwrap();
+                assert_eq!(byte[0], number);
+            });
+            thread.unwrap()
+        })
+        .collect();
+    // All of them wait.
+    std::thread::sleep(Duration::from_millis(50));
+    for (mut writer, number) in writers.into_iter().zip(0..) {
+        writer.write_all(&[number]).unwrap();
+    }
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().unwrap());
+    assert!(runtime.stats().activations < 10, "{runtime:?}");
+}
+
+#[test]
+fn a_descriptor_is_waited_for_beside_threads_that_compute() {
+    for processors in [1, 2] {
+        let runtime = Runtime::builder().processors(processors).start().unwrap();
+        let end = Arc::new(AtomicBool::new(false));
+        let computing: Vec<_> = (0..3)
+            .map(|_| {
+                let end = Arc::clone(&end);
+                let compute = move || {
+                    while !end.load(Ordering::SeqCst) {
+                        yield_now();
+                    }
+                };
+                runtime.spawn(compute).unwrap()
+            })
+            .collect();
+        let (reader, mut writer) = UnixStream::pair().unwrap();
+        let thread = runtime
+            .spawn(move || wait_ready(&reader, Interest::Read))
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+        writer.write_all(&[1]).unwrap();
+        thread.join().unwrap().unwrap();
+        end.store(true, Ordering::SeqCst);
+        computing
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+    }
+    let file = std::fs::File::open("/proc/self/exe").unwrap();
+    let ready = Runtime::builder().run(move || wait_ready(&file, Interest::Read));
+    ready.unwrap().expect("a file is always ready");
 }
 
 #[test]
