@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod activation;
 pub mod audience;
 pub mod channel;
 pub mod coop;

@@ -18,7 +18,8 @@ use std::process::{Command, Stdio};
 use ecalls_abi::DropReason;
 use ecalls_abi::message::SOCKET_PATH;
 
-use layout::{CONSTANTS, STRUCTS, Struct};
+use layout::constants::CONSTANTS;
+use layout::{STRUCTS, Struct};
 
 fn abi_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../abi")

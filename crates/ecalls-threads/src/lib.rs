@@ -71,6 +71,6 @@ pub use runtime::{Builder, Runtime, Stats};
 pub use thread::{Current, JoinHandle, current};
 
 /// The most virtual processors of a runtime.
-pub const PROCESSORS_MAX: usize = 64;
+pub const PROCESSORS_MAX: usize = ecalls_abi::activation::PROCESSORS_MAX as usize;
 /// Activations of a runtime, and so threads that block at the same time, are fewer than this.
-pub const ACTIVATIONS_MAX: usize = 16_384;
+pub const ACTIVATIONS_MAX: usize = ecalls_abi::activation::ACTIVATIONS_MAX as usize;

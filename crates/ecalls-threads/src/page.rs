@@ -9,7 +9,7 @@ use crate::processor::Words;
 use crate::sync::AtomicU32;
 use crate::{ACTIVATIONS_MAX, PROCESSORS_MAX};
 
-const WORDS: usize = PROCESSORS_MAX * 8 + ACTIVATIONS_MAX;
+const WORDS: usize = size_of::<ecalls_abi::activation::Activations>() / 8;
 
 /// Whether a runtime uses the kernel side.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -99,18 +99,24 @@ impl Page {
 
 #[cfg(test)]
 mod tests {
+    use std::mem::offset_of;
+
+    use ecalls_abi::activation::{Activation, Activations, Processor};
+
     use super::{ActivationWords, Page};
     use crate::processor::Words;
 
     #[test]
     fn the_words_are_where_the_contract_has_them() {
-        assert_eq!(size_of::<Words>(), 64);
-        assert_eq!(std::mem::offset_of!(Words, told), 8);
-        assert_eq!(std::mem::offset_of!(Words, untold), 16);
-        assert_eq!(size_of::<ActivationWords>(), 8);
+        assert_eq!(size_of::<Words>(), size_of::<Processor>());
+        assert_eq!(offset_of!(Words, spares), offset_of!(Processor, spares));
+        assert_eq!(offset_of!(Words, told), offset_of!(Processor, told));
+        assert_eq!(offset_of!(Words, untold), offset_of!(Processor, untold));
+        assert_eq!(size_of::<ActivationWords>(), size_of::<Activation>());
         let page = Page::new(None);
         let first = std::ptr::from_ref(page.processor(0)).addr();
         let last = std::ptr::from_ref(page.activation(16_383)).addr();
-        assert_eq!(last - first, 4096 + 131_072 - 8);
+        let bytes = size_of::<Activations>();
+        assert_eq!(last - first, bytes - size_of::<Activation>());
     }
 }
