@@ -214,7 +214,7 @@ fn wait(fd: BorrowedFd<'_>, interest: Interest, until_ns: Option<u64>) -> io::Re
             return if is_file { Ok(true) } else { Err(error) };
         }
     };
-    shared.note_descriptor();
+    shared.call_keeper();
     if let Some(until_ns) = until_ns {
         shared.add_timer(until_ns, &thread);
     }

@@ -22,9 +22,10 @@ mod word {
         rustix::param::linux_hwcap().1 & HWCAP2_FSGSBASE != 0
     }
 
-    pub(super) fn set(to: *const ()) -> bool {
+    pub(super) fn set(to: *const ()) {
+        // It refuses only addresses that are not a program's.
         // SAFETY: it sets the calling thread's GS base, which nothing else uses.
-        unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_SET_GS, to) == 0 }
+        unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_SET_GS, to) };
     }
 
     #[inline]
@@ -51,9 +52,8 @@ mod word {
     }
 
     #[inline(never)]
-    pub(super) fn set(to: *const ()) -> bool {
+    pub(super) fn set(to: *const ()) {
         ACTIVATION.with(|activation| activation.set(to));
-        true
     }
 
     #[inline(never)]
@@ -77,8 +77,8 @@ pub(crate) fn prepare() -> bool {
 }
 
 /// The calling kernel thread is that activation from now on; `None`: none.
-pub(crate) fn set(activation: Option<NonNull<Activation>>) -> bool {
-    word::set(activation.map_or(std::ptr::null(), |at| at.as_ptr().cast_const().cast()))
+pub(crate) fn set(activation: Option<NonNull<Activation>>) {
+    word::set(activation.map_or(std::ptr::null(), |at| at.as_ptr().cast_const().cast()));
 }
 
 /// The activation that the calling kernel thread is; `None` if it is none.

@@ -39,12 +39,6 @@ impl Ready {
         self.0.id
     }
 
-    /// The thread's name.
-    #[must_use]
-    pub fn name(&self) -> Option<&str> {
-        self.0.name.as_deref()
-    }
-
     /// The thread's priority; more is more important.
     #[must_use]
     pub fn priority(&self) -> u32 {
@@ -106,7 +100,7 @@ pub trait Policy: Debug + Send + Sync + 'static {
 
     /// Whether `ready`, `yielded` and `find_next_to_run` use no thread-local storage, and so
     /// allocate nothing, once a thread is where another processor could find it. Then a thread that
-    /// yields to one of its own processor saves a change of storage, 12 ns.
+    /// yields to one of its own processor saves a change of storage.
     fn keeps_off_storage(&self) -> bool {
         false
     }

@@ -19,7 +19,7 @@ use crate::spin::Spin;
 use crate::stack::{Stack, Stacks};
 use crate::storage::{self, Library};
 use crate::sync::{self, AtomicBool, AtomicU32, AtomicU64, Ordering};
-use crate::thread::{JoinHandle, Spec, Thread, create};
+use crate::thread::{JoinHandle, Thread, create};
 use crate::timers::{NEVER, Timers};
 use crate::{ACTIVATIONS_MAX, PROCESSORS_MAX, local};
 
@@ -248,16 +248,13 @@ impl Shared {
         &self.page.activation(activation).processor
     }
 
-    /// An activation could not begin.
-    pub(crate) fn note_refused(&self, index: usize) {
-        self.processors[index].coming.store(0, Ordering::SeqCst);
-        self.refused.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// The calling kernel thread is that activation; false: the kernel side refused it.
-    pub(crate) fn join(&self, activation: u32) -> bool {
+    /// The calling kernel thread is that activation. If the kernel side refuses it, which is
+    /// counted, its blocks are not told.
+    pub(crate) fn join(&self, activation: u32) {
         let kernel = self.page.kernel();
-        kernel.is_none_or(|kernel| kernel.join(activation).is_ok())
+        if kernel.is_some_and(|kernel| kernel.join(activation).is_err()) {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Has one spare of a processor look, unless one is on its way.
@@ -308,19 +305,15 @@ impl Shared {
         let first_ns = self.timers.earliest_ns();
         self.timers.add(until_ns, thread);
         if until_ns < first_ns {
-            match self.keeper.load(Ordering::SeqCst) {
-                0 => self.rouse(),
-                // It sleeps for too long, and is one of several that sleep there.
-                keeper => self.call(usize::try_from(keeper - 1).unwrap_or(0), i32::MAX as u32),
-            }
+            self.call_keeper();
         }
     }
 
-    /// A thread is about to wait for a descriptor.
-    pub(crate) fn note_descriptor(&self) {
+    /// Whoever keeps the time must look again: until when it sleeps, or where.
+    pub(crate) fn call_keeper(&self) {
         match self.keeper.load(Ordering::SeqCst) {
             0 => self.rouse(),
-            // If it sleeps on its futex, it must sleep in the set.
+            // It is one of several spares that sleep there.
             keeper => self.call(usize::try_from(keeper - 1).unwrap_or(0), i32::MAX as u32),
         }
     }
@@ -384,17 +377,16 @@ impl Shared {
 
     /// Creates an activation, which counts itself as a spare of the processor when it runs.
     fn add_activation(&self, index: usize) -> bool {
-        let count = self.activation_count.load(Ordering::Relaxed);
         let most = u32::try_from(self.activations.len()).unwrap_or(u32::MAX);
-        let taken = count < most
-            && self
-                .activation_count
-                .compare_exchange(count, count + 1, Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok();
-        if !taken {
+        let taken =
+            self.activation_count
+                .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |count| {
+                    (count < most).then_some(count + 1)
+                });
+        let Ok(count) = taken else {
             self.refused.fetch_add(1, Ordering::Relaxed);
             return false;
-        }
+        };
         let number = count + 1;
         let place = &self.activations[usize::try_from(count).unwrap_or(0)];
         let activation = place.get_or_init(|| Activation::new(number, NonNull::from(self)));
@@ -416,7 +408,13 @@ impl Shared {
                 true
             }
             Err(_) => {
-                // Its number is lost; the next one may succeed.
+                // Its number is the next one's, unless that has begun already.
+                let _ = self.activation_count.compare_exchange(
+                    number,
+                    count,
+                    Ordering::AcqRel,
+                    Ordering::Relaxed,
+                );
                 self.refused.fetch_add(1, Ordering::Relaxed);
                 false
             }
@@ -646,7 +644,8 @@ fn check(
     })
 }
 
-/// User-level threads on virtual processors. Dropped, it waits until all its threads have ended.
+/// User-level threads on virtual processors. Dropped, it waits until all its threads have ended; so
+/// none of them may drop it.
 pub struct Runtime {
     shared: Arc<Shared>,
 }
@@ -699,7 +698,7 @@ impl Runtime {
         &self,
         body: impl FnOnce() -> T + Send + 'static,
     ) -> Result<JoinHandle<T>> {
-        create(&self.shared, &Spec::default(), body)
+        create(&self.shared, body)
     }
 
     /// Whether the kernel side tells of blocks; else only [`blocking`](crate::blocking) does.

@@ -33,7 +33,6 @@ pub(crate) type Routine = Coroutine<(), After, (), Stack>;
 /// The control block of a thread.
 pub(crate) struct Thread {
     pub(crate) id: u64,
-    pub(crate) name: Option<Box<str>>,
     pub(crate) shared: Arc<Shared>,
     /// More is more important; a policy may use it.
     pub(crate) priority: AtomicU32,
@@ -61,15 +60,13 @@ unsafe impl Send for Thread {}
 impl Thread {
     pub(crate) fn new(
         shared: Arc<Shared>,
-        spec: &Spec,
         stack: Stack,
         block: Option<Block>,
         body: impl FnOnce() + Send + 'static,
     ) -> Arc<Self> {
         let thread = Arc::new(Self {
             id: shared.next_id(),
-            name: spec.name.clone(),
-            priority: AtomicU32::new(spec.priority),
+            priority: AtomicU32::new(0),
             deadline_ns: AtomicU64::new(0),
             wait: WaitWord::new(),
             bound: AtomicU32::new(0),
@@ -132,16 +129,8 @@ impl fmt::Debug for Thread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Thread")
             .field("id", &self.id)
-            .field("name", &self.name)
             .finish_non_exhaustive()
     }
-}
-
-/// What a thread is created with.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Spec {
-    pub(crate) name: Option<Box<str>>,
-    pub(crate) priority: u32,
 }
 
 type Outcome<T> = Result<T, Box<dyn Any + Send>>;
@@ -149,7 +138,6 @@ type Outcome<T> = Result<T, Box<dyn Any + Send>>;
 /// Creates a thread and makes it ready.
 pub(crate) fn create<T: Send + 'static>(
     shared: &Arc<Shared>,
-    spec: &Spec,
     body: impl FnOnce() -> T + Send + 'static,
 ) -> crate::Result<JoinHandle<T>> {
     let outcome = Arc::new(Spin::new(None));
@@ -163,7 +151,7 @@ pub(crate) fn create<T: Send + 'static>(
         })?),
         None => None,
     };
-    let thread = Thread::new(Arc::clone(shared), spec, stack, block, move || {
+    let thread = Thread::new(Arc::clone(shared), stack, block, move || {
         if let Some(library) = storage {
             library.begin();
         }
@@ -221,12 +209,6 @@ impl Current {
     #[must_use]
     pub fn id(&self) -> u64 {
         self.0.id
-    }
-
-    /// Its name.
-    #[must_use]
-    pub fn name(&self) -> Option<&str> {
-        self.0.name.as_deref()
     }
 
     /// Its priority, which [`Ranked`](crate::Ranked) uses; more is more important.

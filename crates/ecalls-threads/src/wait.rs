@@ -84,13 +84,14 @@ impl Waiters {
             return true;
         }
         if let Some(until_ns) = until_ns {
-            thread.shared.timers.add(until_ns, &thread);
+            thread.shared.add_timer(until_ns, &thread);
         }
         // SAFETY: `current` is the thread on whose stack this is.
         unsafe { thread.suspend(After::Wait) };
         thread.wait.resume();
         match until_ns {
             Some(until_ns) => {
+                let _scheduler = activation::Entered::new();
                 let in_time = thread.shared.timers.remove(until_ns, &thread);
                 !self.forget(&waiter) || in_time
             }

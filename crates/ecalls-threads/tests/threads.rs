@@ -218,6 +218,29 @@ fn a_descriptor_is_waited_for_beside_threads_that_compute() {
     ready.unwrap().expect("a file is always ready");
 }
 
+/// Whoever sleeps for all threads learns of an earlier time, whatever a thread waits in.
+#[test]
+fn a_short_wait_is_short_beside_a_long_sleep() {
+    let took = Runtime::builder()
+        .processors(1)
+        .run(|| {
+            let sleeper = spawn(|| sleep(Duration::from_secs(2)));
+            yield_now();
+            // The processor idles once, and the sleeper's time is kept.
+            sleep(Duration::from_millis(20));
+            let start = Instant::now();
+            assert!(!Semaphore::new(0).acquire_for(Duration::from_millis(20)));
+            let lock = Mutex::new(());
+            let (_, in_time) = Condvar::new().wait_for(lock.lock(), Duration::from_millis(20));
+            assert!(!in_time);
+            let took = start.elapsed();
+            sleeper.join().unwrap();
+            took
+        })
+        .unwrap();
+    assert!(took < Duration::from_secs(1), "{took:?}");
+}
+
 #[test]
 fn kernel_threads_outside_wait_for_threads() {
     let runtime = Runtime::builder().processors(1).start().unwrap();
