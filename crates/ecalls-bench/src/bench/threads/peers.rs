@@ -200,6 +200,14 @@ fn go(values: &mut Values, effort: Effort, wanted: &dyn Fn(&str) -> bool) -> Out
                 .args([&program, &source])
                 .output()
         });
+    if let Ok(built) = &built
+        && !built.status.success()
+    {
+        std::fs::remove_dir_all(&folder).map_err(|error| failed("removing its folder", &error))?;
+        let why = String::from_utf8_lossy(&built.stderr);
+        note(format_args!("without the rows of go: {}", why.trim()));
+        return Ok(());
+    }
     let ran = built.and_then(|_| {
         Command::new(&program)
             .arg(effort.divisor.to_string())
