@@ -29,6 +29,7 @@ pub mod handler;
 pub mod lane;
 pub mod message;
 pub mod relay;
+pub mod runtime;
 pub mod sched;
 pub mod service;
 pub mod sink;

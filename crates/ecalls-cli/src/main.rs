@@ -26,6 +26,7 @@ mod sched;
 mod service;
 mod services;
 mod stat;
+mod threads;
 mod watch;
 mod workshop;
 
@@ -60,6 +61,7 @@ enum Command {
     /// Measure events, handlers and schedulers on this machine
     Bench(workshop::Args),
     Sched(sched::Args),
+    Threads(threads::Args),
     Run(run::Args),
     Daemon(daemon::Args),
     Completions(completions::Args),
@@ -83,6 +85,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => workshop::run("demo", args),
         Command::Bench(args) => workshop::run("bench", args),
         Command::Sched(args) => sched::run(args),
+        Command::Threads(args) => threads::run(args),
         Command::Run(args) => run::run(args),
         Command::Daemon(args) => daemon::run(args),
         Command::Completions(args) => completions::run(args),

@@ -17,6 +17,10 @@ use crate::exit::Outcome;
 /// Bytes that are collected before they are written.
 const BUFFER_BYTES: usize = 64 * 1024;
 
+/// Moves the cursor to the upper left corner and clears the screen: for tables that follow each
+/// other.
+pub const CLEAR: &str = "\x1b[H\x1b[J";
+
 /// Spaces between two columns.
 const GAP: &str = "  ";
 
@@ -68,6 +72,14 @@ pub fn write_all(bytes: &[u8]) -> Outcome {
     let mut out = std::io::stdout().lock();
     out.write_all(bytes)?;
     Ok(out.flush()?)
+}
+
+/// A program chooses its name, so control characters are escaped to protect the terminal.
+pub fn safe(name: &str) -> String {
+    let letters = name.chars();
+    letters
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect()
 }
 
 /// Prints a line that is not data on standard error. A failure to write there is ignored.

@@ -26,12 +26,14 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ecalls_abi::runtime::{RUNTIME_RUNS, RUNTIME_SPARE, RUNTIME_UNBLOCKED};
 use rustix::thread::{CpuSet, Pid, futex, gettid, sched_setaffinity, sched_yield};
 
 use crate::local;
 use crate::policy::{Processor, Ready, Why};
 use crate::processor::Words;
 use crate::runtime::{Shared, Virtual};
+use crate::status::Counts;
 use crate::storage::{self, Block};
 use crate::sync::{AtomicU32, Ordering, heavy_fence, light_fence};
 use crate::thread::{After, JoinHandle, Thread, create};
@@ -112,6 +114,19 @@ impl Activation {
         self.shared().processor(self.processor())
     }
 
+    /// What others see of its processor.
+    fn counts(&self) -> &Counts {
+        self.shared().status.processor(self.processor())
+    }
+
+    /// Others see that it does this.
+    fn show(&self, state: u32) {
+        let shown = self.shared().status.activation(self.number);
+        let processor = u32::try_from(self.processor()).unwrap_or(0);
+        shown.processor.store(processor, Ordering::Relaxed);
+        shown.state.store(state, Ordering::Relaxed);
+    }
+
     #[inline]
     fn lock(&self) -> &AtomicU32 {
         self.shared().lock_of(self.number)
@@ -152,9 +167,10 @@ impl Activation {
     fn back(&self) {
         let (words, here) = (self.words(), self.here());
         if words.take(self.number) {
-            here.reclaimed.fetch_add(1, Ordering::Relaxed);
+            self.counts().reclaimed.fetch_add(1, Ordering::Relaxed);
             return;
         }
+        self.show(RUNTIME_UNBLOCKED);
         self.go.store(0, Ordering::Relaxed);
         here.unblocked.push(self.shared(), self.number);
         light_fence();
@@ -165,6 +181,7 @@ impl Activation {
         while self.go.load(Ordering::Acquire) == 0 {
             sleep_on(&self.go, 0, None);
         }
+        self.show(RUNTIME_RUNS);
     }
 
     // --- the scheduler ---
@@ -173,10 +190,11 @@ impl Activation {
     pub(crate) fn main(&self) {
         self.shared().join(self.number);
         local::set(Some(NonNull::from(self)));
-        self.tid.store(
-            gettid().as_raw_nonzero().get().cast_unsigned(),
-            Ordering::Release,
-        );
+        let tid = gettid().as_raw_nonzero().get().cast_unsigned();
+        self.tid.store(tid, Ordering::Release);
+        let shown = self.shared().status.activation(self.number);
+        shown.tid.store(tid, Ordering::Relaxed);
+        self.show(RUNTIME_SPARE);
         if self.shared().storage.is_some() {
             self.home.set(storage::read());
             self.worn.set(self.home.get());
@@ -187,10 +205,12 @@ impl Activation {
         self.here().coming.store(0, Ordering::SeqCst);
         let ended = catch_unwind(AssertUnwindSafe(|| {
             while self.obtain() {
+                self.show(RUNTIME_RUNS);
                 let mut yielded = None;
                 while let Some(next) = self.step(yielded.take()) {
                     yielded = next;
                 }
+                self.show(RUNTIME_SPARE);
             }
         }));
         if ended.is_err() {
@@ -368,7 +388,7 @@ impl Activation {
         unsafe { thread.discard() };
         thread.ended.store(1, Ordering::SeqCst);
         thread.joiners.wake_all();
-        self.shared().end();
+        self.shared().end_thread();
     }
 
     /// Continues a thread that waits in [`back`](Self::back) of activation `number`, and becomes a
@@ -384,7 +404,7 @@ impl Activation {
             let tid = other.tid.load(Ordering::Acquire).cast_signed();
             shared.pin(Pid::from_raw(tid), index);
         }
-        self.here().restarts.fetch_add(1, Ordering::Relaxed);
+        self.counts().restarts.fetch_add(1, Ordering::Relaxed);
         self.words().retire(number);
         other.go.store(1, Ordering::Release);
         let _ = futex::wake(&other.go, futex::Flags::PRIVATE, 1);
@@ -458,7 +478,7 @@ impl Activation {
     fn look(&self, index: usize) -> bool {
         let (shared, here) = (self.shared(), self.here());
         let mut fruitless = 0;
-        let mut left = here.left.load(Ordering::Relaxed);
+        let mut left = self.counts().left.load(Ordering::Relaxed);
         let mut taken = false;
         if here.looking.fetch_add(1, Ordering::SeqCst) == 0 {
             while fruitless < LOOKS_MAX
@@ -470,7 +490,7 @@ impl Activation {
                     break;
                 }
                 sched_yield();
-                let now_left = here.left.load(Ordering::Relaxed);
+                let now_left = self.counts().left.load(Ordering::Relaxed);
                 if !shared.is_told() {
                     fruitless = if now_left == left { fruitless + 1 } else { 0 };
                 }
@@ -635,7 +655,7 @@ pub fn blocking<R>(call: impl FnOnce() -> R) -> R {
     }
     if left {
         let here = shared.processor(index);
-        here.left.fetch_add(1, Ordering::Relaxed);
+        activation.counts().left.fetch_add(1, Ordering::Relaxed);
         if here.looking.load(Ordering::SeqCst) == 0 {
             if shared.has_work(index) || shared.wants_keeper() {
                 shared.summon(index);

@@ -54,6 +54,7 @@ mod processor;
 mod runtime;
 mod spin;
 mod stack;
+mod status;
 mod storage;
 mod sync;
 mod thread;

@@ -36,6 +36,13 @@ impl Words {
         self.active.load(Ordering::Acquire)
     }
 
+    /// Blocks that the kernel side has told, and those it has not.
+    #[inline]
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        (count(&self.told), count(&self.untold))
+    }
+
     /// Activation `number`, which is no spare, takes the processor if nobody has it.
     pub(crate) fn take(&self, number: u32) -> bool {
         self.active() == 0

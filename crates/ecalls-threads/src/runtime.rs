@@ -17,6 +17,7 @@ use crate::policy::{Policy, Processor, RoundRobin, Why};
 use crate::processor::{Links, Unblocked, Words};
 use crate::spin::Spin;
 use crate::stack::{Stack, Stacks};
+use crate::status::StatusFile;
 use crate::storage::{self, Library};
 use crate::sync::{self, AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::thread::{JoinHandle, Thread, create};
@@ -38,11 +39,6 @@ pub(crate) struct Virtual {
     pub(crate) coming: AtomicU32,
     /// Futex of the sleeping spares.
     pub(crate) call: AtomicU32,
-    pub(crate) left: AtomicU64,
-    pub(crate) reclaimed: AtomicU64,
-    pub(crate) restarts: AtomicU64,
-    /// Written by the holder.
-    switches: AtomicU64,
 }
 
 impl Virtual {
@@ -53,10 +49,6 @@ impl Virtual {
             summoned: AtomicU32::new(0),
             coming: AtomicU32::new(0),
             call: AtomicU32::new(0),
-            left: AtomicU64::new(0),
-            reclaimed: AtomicU64::new(0),
-            restarts: AtomicU64::new(0),
-            switches: AtomicU64::new(0),
         }
     }
 }
@@ -68,6 +60,8 @@ pub(crate) struct Shared {
     pub(crate) descriptors: Descriptors,
     stacks: Arc<Stacks>,
     page: Page,
+    /// What others may see: counts, and what each activation does.
+    pub(crate) status: StatusFile,
     /// What gives each thread storage of its own; `None`: they use their kernel threads'.
     pub(crate) storage: Option<&'static Library>,
     processors: Box<[Virtual]>,
@@ -89,8 +83,6 @@ pub(crate) struct Shared {
     live: AtomicU64,
     ids: AtomicU64,
     has_ended: AtomicBool,
-    /// Activations that were wanted and not created: the limit, or the system's, was reached.
-    refused: AtomicU64,
 }
 
 impl Links for Shared {
@@ -142,6 +134,7 @@ impl Shared {
 
     pub(crate) fn begin(&self) {
         self.live.fetch_add(1, Ordering::Relaxed);
+        self.status.begun.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn live_threads(&self) -> usize {
@@ -150,7 +143,12 @@ impl Shared {
 
     /// A thread has ended, or the `Runtime` has been dropped. After the last one all activations
     /// end.
-    pub(crate) fn end(&self) {
+    pub(crate) fn end_thread(&self) {
+        self.status.ended.fetch_add(1, Ordering::Relaxed);
+        self.end();
+    }
+
+    fn end(&self) {
         if self.live.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.has_ended.store(true, Ordering::SeqCst);
             for index in 0..self.processors() {
@@ -231,9 +229,8 @@ impl Shared {
     }
 
     pub(crate) fn note_switch(&self, index: usize) {
-        let switches = &self.processors[index].switches;
-        let count = switches.load(Ordering::Relaxed);
-        switches.store(count + 1, Ordering::Relaxed);
+        let kernel = self.is_told().then(|| self.words(index));
+        self.status.processor(index).note_switch(kernel);
     }
 
     /// Nobody has the processor, or soon will.
@@ -253,8 +250,13 @@ impl Shared {
     pub(crate) fn join(&self, activation: u32) {
         let kernel = self.page.kernel();
         if kernel.is_some_and(|kernel| kernel.join(activation).is_err()) {
-            self.refused.fetch_add(1, Ordering::Relaxed);
+            self.refuse();
         }
+    }
+
+    /// An activation was wanted, and a limit refused it.
+    fn refuse(&self) {
+        self.status.refused.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Has one spare of a processor look, unless one is on its way.
@@ -384,7 +386,7 @@ impl Shared {
                     (count < most).then_some(count + 1)
                 });
         let Ok(count) = taken else {
-            self.refused.fetch_add(1, Ordering::Relaxed);
+            self.refuse();
             return false;
         };
         let number = count + 1;
@@ -415,7 +417,7 @@ impl Shared {
                     Ordering::AcqRel,
                     Ordering::Relaxed,
                 );
-                self.refused.fetch_add(1, Ordering::Relaxed);
+                self.refuse();
                 false
             }
         }
@@ -554,6 +556,9 @@ impl Builder {
             });
         }
         sync::register();
+        let page = Page::new(open_kernel(self.kernel)?);
+        let storage = storage::find().filter(|_| self.has_own_storage);
+        let (most, is_told) = (self.activations_max, page.kernel().is_some());
         let shared = Arc::new(Shared {
             policy: self
                 .policy
@@ -561,10 +566,11 @@ impl Builder {
             timers: Timers::new(),
             descriptors: Descriptors::new()?,
             stacks: Stacks::new(self.stack_bytes, self.threads_max)?,
-            page: Page::new(open_kernel(self.kernel)?),
-            storage: storage::find().filter(|_| self.has_own_storage),
+            page,
+            status: StatusFile::new(processors, most, is_told, storage.is_some())?,
+            storage,
             processors: (0..processors).map(|_| Virtual::new()).collect(),
-            activations: (0..self.activations_max).map(|_| OnceLock::new()).collect(),
+            activations: (0..most).map(|_| OnceLock::new()).collect(),
             activation_count: AtomicU32::new(0),
             kernel_threads: Spin::new(Vec::new()),
             cpus,
@@ -575,15 +581,10 @@ impl Builder {
             live: AtomicU64::new(1),
             ids: AtomicU64::new(0),
             has_ended: AtomicBool::new(false),
-            refused: AtomicU64::new(0),
         });
         let runtime = Runtime { shared };
-        for index in 0..processors {
-            for _ in 0..2 {
-                runtime.shared.add_activation(index);
-            }
-        }
-        if runtime.shared.refused.load(Ordering::Relaxed) > 0 {
+        let mut first = (0..processors).chain(0..processors);
+        if !first.all(|index| runtime.shared.add_activation(index)) {
             return Err(Error::LimitReached {
                 which: "kernel threads that the system gives (RLIMIT_NPROC, pids.max)",
                 limit: runtime.shared.kernel_threads.lock().len(),
@@ -720,17 +721,18 @@ impl Runtime {
         let mut stats = Stats {
             threads: shared.live.load(Ordering::Relaxed).saturating_sub(1),
             activations: shared.activation_count.load(Ordering::Relaxed).into(),
-            refused: shared.refused.load(Ordering::Relaxed),
+            refused: shared.status.refused.load(Ordering::Relaxed),
             ..Stats::default()
         };
-        for (index, processor) in shared.processors.iter().enumerate() {
-            let words = shared.words(index);
-            stats.switches += processor.switches.load(Ordering::Relaxed);
-            stats.left += processor.left.load(Ordering::Relaxed);
-            stats.told += words.told.load(Ordering::Relaxed);
-            stats.untold += words.untold.load(Ordering::Relaxed);
-            stats.reclaimed += processor.reclaimed.load(Ordering::Relaxed);
-            stats.restarts += processor.restarts.load(Ordering::Relaxed);
+        for index in 0..shared.processors() {
+            let counts = shared.status.processor(index);
+            let (told, untold) = shared.words(index).counts();
+            stats.switches += counts.switches.load(Ordering::Relaxed);
+            stats.left += counts.left.load(Ordering::Relaxed);
+            stats.told += told;
+            stats.untold += untold;
+            stats.reclaimed += counts.reclaimed.load(Ordering::Relaxed);
+            stats.restarts += counts.restarts.load(Ordering::Relaxed);
         }
         stats
     }

@@ -9,8 +9,8 @@ pub(crate) mod constants;
 use std::mem::offset_of;
 
 use ecalls_abi::{
-    activation, audience, channel, coop, downcall, ecode, event, fate, lane, message, relay, sched,
-    service, sink, subscription, upload, user, wire,
+    activation, audience, channel, coop, downcall, ecode, event, fate, lane, message, relay,
+    runtime, sched, service, sink, subscription, upload, user, wire,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -393,6 +393,32 @@ pub(crate) const STRUCTS: &[Struct] = &[
         "ecalls_activations",
         activation::Activations,
         [processor, activation]
+    ),
+    describe!(
+        "ecalls_runtime_processor",
+        runtime::RuntimeProcessor,
+        [switches, left, told, untold, reclaimed, restarts, pad]
+    ),
+    describe!(
+        "ecalls_runtime_activation",
+        runtime::RuntimeActivation,
+        [tid, state, processor, pad]
+    ),
+    describe!(
+        "ecalls_runtime",
+        runtime::Runtime,
+        [
+            version,
+            processors,
+            activations_max,
+            flags,
+            begun,
+            ended,
+            refused,
+            pad,
+            processor,
+            activation
+        ]
     ),
     describe!(
         "ecalls_coop",

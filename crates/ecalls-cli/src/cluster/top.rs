@@ -21,11 +21,8 @@ use super::using::HostRow;
 use crate::channel::list::{Pairs, relay_line, relay_refused};
 use crate::duration;
 use crate::exit::Outcome;
-use crate::output::{Output, Table};
+use crate::output::{CLEAR, Output, Table};
 use crate::stop::Stop;
-
-/// Moves the cursor to the upper left corner and clears the screen.
-const CLEAR: &str = "\x1b[H\x1b[J";
 
 /// Entries of the ring through which loads arrive.
 const RING: u32 = 4096;

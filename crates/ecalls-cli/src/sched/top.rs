@@ -17,13 +17,11 @@ use super::seen::{self, Seen};
 use super::thread::{Had, look_at_all};
 use crate::duration::{self, show_ns};
 use crate::exit::Outcome;
-use crate::output::{Output, Table};
+use crate::output::{CLEAR, Output, Table, safe};
 use crate::stop::Stop;
 
 /// Lines of the terminal for the header and the cursor.
 const LINES_KEPT: usize = 5;
-/// Moves the cursor to the upper left corner and clears the screen.
-const CLEAR: &str = "\x1b[H\x1b[J";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
@@ -183,14 +181,6 @@ fn name(pid: u32, tid: u32) -> String {
     let name = fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm"));
     let name = name.unwrap_or_default();
     safe(name.trim_end())
-}
-
-/// A program chooses its name, so control characters are escaped to protect the terminal.
-fn safe(name: &str) -> String {
-    let letters = name.chars();
-    letters
-        .map(|c| if c.is_control() { '?' } else { c })
-        .collect()
 }
 
 /// A safe text from a name as the kernel stores it.

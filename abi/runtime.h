@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * What a runtime of user-level threads shows of itself to `ecalls threads`.
+ *
+ * The runtime writes it into a file in memory (memfd_create) with the name "ecalls-threads",
+ * which it keeps open: whoever may inspect the process, i.e. its owner and root, finds the file in
+ * /proc/PID/fd and reads it. The runtime itself acts upon nothing that is in it, so whoever else
+ * writes there only falsifies what is shown. For the reader all of it is an allegation.
+ *
+ * Each word is written by the process, relaxed; a look is of about one moment.
+ */
+#ifndef ECALLS_RUNTIME_H
+#define ECALLS_RUNTIME_H
+
+#include "activation.h"
+
+/* The activation does not run yet, or has ended. */
+#define ECALLS_RUNTIME_NONE 0u
+/* It has a processor, or its thread has blocked: the kernel knows which. */
+#define ECALLS_RUNTIME_RUNS 1u
+/* It waits for a processor. */
+#define ECALLS_RUNTIME_SPARE 2u
+/* Its thread came back from the kernel, and waits until the policy chooses it. */
+#define ECALLS_RUNTIME_UNBLOCKED 3u
+
+/* Flag: the kernel side tells of blocks. */
+#define ECALLS_RUNTIME_TOLD 0x1u
+/* Flag: each thread has thread-local storage of its own. */
+#define ECALLS_RUNTIME_STORAGE 0x2u
+
+/* A virtual processor's counts. The last switch copied `told` and `untold` (activation.h). */
+struct ecalls_runtime_processor {
+	ecalls_u64 switches;  /* a thread began or continued to run */
+	ecalls_u64 left;      /* a thread gave it up before a call that might block */
+	ecalls_u64 told;      /* the kernel side took it from a thread that blocked */
+	ecalls_u64 untold;    /* the kernel side did not */
+	ecalls_u64 reclaimed; /* a thread came back and found it free */
+	ecalls_u64 restarts;  /* a thread that came back waited until it was chosen */
+	ecalls_u64 pad[10];
+};
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_runtime_processor) == 128, "two lines");
+
+struct ecalls_runtime_activation {
+	ecalls_u32 tid; /* as the process sees it; 0: none */
+	ecalls_u32 state;
+	ecalls_u32 processor; /* that it has, waits for, or had when it blocked */
+	ecalls_u32 pad;
+};
+
+struct ecalls_runtime {
+	ecalls_u32 version; /* ECALLS_ABI_VERSION */
+	ecalls_u32 processors;
+	ecalls_u32 activations_max;
+	ecalls_u32 flags;
+	ecalls_u64 begun;   /* threads that were created, */
+	ecalls_u64 ended;   /* and those of them that have ended */
+	ecalls_u64 refused; /* activations that were wanted, and that a limit refused */
+	ecalls_u64 pad[11];
+	struct ecalls_runtime_processor processor[ECALLS_PROCESSORS_MAX];
+	struct ecalls_runtime_activation activation[ECALLS_ACTIVATIONS_MAX]; /* by number */
+};
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_runtime) == 128 + 8192 + 262144, "the whole file");
+
+#endif
