@@ -22,8 +22,8 @@ use ecalls_abi::handler::{HANDLER_COPY_USER, HANDLER_REMOTE};
 use ecalls_abi::message::{
     Answer, LookFate, Name, OWNER_UNTOLD, OpenChannel, QUOTA_BYTES, QUOTA_CHANNELS,
     QUOTA_CONNECTIONS, QUOTA_REQUESTS, QUOTA_SERVICES, QUOTA_SUBSCRIPTIONS, REFUSED_CLOSED,
-    REFUSED_DENIED, REFUSED_INVALID, REFUSED_QUOTA, Request, SetParameter, Subscribe, UserView,
-    WatchSocket,
+    REFUSED_DENIED, REFUSED_INVALID, REFUSED_QUOTA, Request, SUBSCRIBE_COALESCE, SetParameter,
+    Subscribe, UserView, WatchSocket,
 };
 use ecalls_abi::service::{SERVICE_SCHED, ServiceInfo};
 use ecalls_abi::subscription::{ACTION_HANDLER, ACTION_SIGNAL, ACTION_THREAD};
@@ -338,6 +338,12 @@ fn numbers_without_a_meaning_are_refused_and_harm_nobody() {
             );
         }
     }
+    let unknown = Subscribe {
+        flags: SUBSCRIBE_COALESCE << 1,
+        ..to_task(channel)
+    };
+    let refused = client.refused(&Request::Subscribe(unknown));
+    assert_eq!(refused.error, REFUSED_INVALID, "a flag");
     assert!(daemon.client(BOB).hello().is_ok());
 }
 

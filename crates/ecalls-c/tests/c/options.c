@@ -115,6 +115,9 @@ static void subscriptions_are_checked(void) {
 	options.action_size = 8;
 	REFUSED(ecalls_subscribe(ecalls, "task", &options, &none), -EINVAL, "size in the actions");
 	options.action_size = sizeof action;
+	options.coalesce = 2;
+	REFUSED(ecalls_subscribe(ecalls, "task", &options, &none), -EINVAL, "coalesce is 2");
+	options.coalesce = 0;
 	options.actions = NULL;
 	REFUSED(ecalls_subscribe(ecalls, "task", &options, &none), -EINVAL, "array of actions");
 	options.actions = &action;

@@ -114,6 +114,36 @@ static void events_gather_for_a_reader_that_sleeps(ecalls_service_t *service) {
 	ecalls_channel_close(channel);
 }
 
+/* While the subscription's last event was not read, it stands for others: they are counted. */
+static void what_was_not_read_stands_for_further_events(const ecalls_service_t *service) {
+	ecalls_channel_t *channel = NULL;
+	struct ecalls_subscription_count counts;
+	struct ecalls_event event;
+
+	CHECK(ecalls_channel_open(ecalls, NULL, &channel) == 0);
+	struct ecalls_subscribe_action action = {.kind = ECALLS_ACTION_MEMORY, .channel = channel};
+	struct ecalls_subscribe_options options = {.size = sizeof options,
+						   .action_size = sizeof action,
+						   .actions = &action,
+						   .action_count = 1,
+						   .coalesce = 1};
+	ecalls_subscription_t *subscription = NULL;
+
+	CHECK(ecalls_subscribe(ecalls, "c_round_trip", &options, &subscription) == 0);
+	for (uint64_t round = 1; round <= 2; round++) {
+		for (uint64_t i = 0; i < 4; i++)
+			CHECK(raise_number(service, 10 * round + i, 0) == 1);
+		CHECK(ecalls_channel_try_recv(channel, &event) == 0);
+		CHECK(event.data[0] == 10 * round);
+		CHECK(ecalls_channel_try_recv(channel, &event) == -EAGAIN);
+		CHECK(ecalls_subscription_counts(subscription, &counts) == 0);
+		CHECK(counts.offered == 4 * round && counts.delivered == round);
+		CHECK(counts.dropped[ECALLS_DROP_COALESCED] == 3 * round);
+	}
+	ecalls_unsubscribe(subscription);
+	ecalls_channel_close(channel);
+}
+
 /* A filter in E-code by an attribute of the channel, which changes what is behind it, and is
  * replaced. */
 static void event_passes_a_handler_in_ecode(const ecalls_service_t *service) {
@@ -377,6 +407,7 @@ int main(void) {
 	}
 	event_passes_a_kernel_handler_and_arrives(service);
 	events_gather_for_a_reader_that_sleeps(service);
+	what_was_not_read_stands_for_further_events(service);
 	event_passes_a_handler_in_ecode(service);
 	slots_show_what_is_ready(service);
 	user_handler_decides(service);

@@ -63,6 +63,7 @@ const THEMES: &[&[Test]] = &[
     together::TESTS,
     life::TESTS,
     load::TESTS,
+    own::TESTS,
 ];
 
 const ROLES: &[actor::Roles] = &[
@@ -79,6 +80,7 @@ const ROLES: &[actor::Roles] = &[
     liar::ROLES,
     life::ROLES,
     load::ROLES,
+    own::ROLES,
 ];
 
 fn main() -> ExitCode {
