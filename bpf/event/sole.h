@@ -53,14 +53,23 @@ static __always_inline bool sole_matches(const struct ecalls_subscription *s,
 	return (!s->kinds || s->kinds >> (e->kind & 31) & 1) && (!s->pid || s->pid == e->pid);
 }
 
-/* Whether deliveries of the service are traced. */
-static __always_inline bool sole_is_traced(const struct ecalls_service *v) {
-	return v->traced && bpf_ktime_get_ns() >> TRACE_TIME_SHIFT < v->traced;
+/* Whether deliveries of the service are traced. A trace whose reader was killed leaves its time
+ * behind: the first event afterwards removes it, so that no other one looks at the clock. A reader
+ * that has extended it meanwhile is not overwritten. */
+static __always_inline bool sole_is_traced(struct ecalls_service *v) {
+	u32 until = *(volatile u32 *)&v->traced;
+
+	if (!until)
+		return false;
+	if (bpf_ktime_get_ns() >> TRACE_TIME_SHIFT < until)
+		return true;
+	__sync_val_compare_and_swap(&v->traced, until, 0);
+	return false;
 }
 
 /* Returns false: not on the short way. Otherwise this CPU's current event is in use until
  * sole_end(). */
-static __always_inline bool sole_begin(struct sole *o, const struct ecalls_service *v,
+static __always_inline bool sole_begin(struct sole *o, struct ecalls_service *v,
 				       const struct sole_event *e) {
 	o->index = *(volatile const u32 *)&v->sole - 1;
 	o->s = bpf_map_lookup_elem(&subscriptions, &o->index);

@@ -17,10 +17,12 @@ use std::time::Duration;
 
 use ecalls::socket::Interest;
 use ecalls::{Channel, DropReason, Ecalls, Event, Handler, SlotUse, Subscription};
-use ecalls_abi::service::{SERVICE_CORE, SERVICE_SOCKET, SocketEvent, SubscriptionCount};
+use ecalls_abi::service::{SERVICE_CORE, SERVICE_SOCKET, Service, SocketEvent, SubscriptionCount};
+use ecalls_abi::zerocopy::{FromBytes, IntoBytes};
 use ecalls_kernel::measure::{self, Measure};
 use harness::{PATIENCE, assert_comes_to_rest, assert_subscription_adds_up, core};
-use libbpf_rs::query::ProgInfoIter;
+use libbpf_rs::query::{MapInfoIter, ProgInfoIter};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 const EVENTS: u32 = 100;
 const ROUND: u64 = EVENTS as u64;
@@ -346,6 +348,44 @@ fn event_of_a_socket_is_the_same_on_the_short_way_and_on_the_long_one() {
     let bytes: Vec<u32> = seen[0].iter().map(|(_, data)| data.bytes).collect();
     assert_eq!(bytes, [1, 2, 3]);
     assert!(seen.iter().all(|events| *events == seen[0]), "{seen:?}");
+    assert_comes_to_rest(&ecalls, SERVICE_SOCKET);
+}
+
+/// Until when the socket service's deliveries are traced, changed first if `set` says to what.
+fn traced(set: Option<u32>) -> u32 {
+    let all = MapInfoIter::default().filter(|info| info.name == "services");
+    let newest = all.map(|info| info.id).max().expect("this core's");
+    let map = MapHandle::from_map_id(newest).expect("root can");
+    let key = SERVICE_SOCKET.to_ne_bytes();
+    let row = map.lookup(&key, MapFlags::ANY).expect("its row");
+    let mut row = Service::read_from_bytes(&row.expect("its row")).expect("the abi's");
+    if let Some(until) = set {
+        row.traced = until;
+        map.update(&key, row.as_bytes(), MapFlags::ANY)
+            .expect("written");
+    }
+    row.traced
+}
+
+#[test]
+fn time_of_a_trace_that_is_over_is_removed_by_the_next_event() {
+    let Some((ecalls, _turn)) = turn() else {
+        return;
+    };
+    let mut arrivals = Arrivals::watched_by(&ecalls);
+    let (subscription, mut ring) = to_ring(&ecalls, None);
+    let now = u32::try_from(ecalls::now_ns() >> 30).expect("no machine runs so long");
+    traced(Some(now));
+    assert_eq!(arrivals.some(1), 0);
+    assert_eq!(traced(None), 0, "its reader was killed");
+    let goes_on = now + 600;
+    traced(Some(goes_on));
+    assert_eq!(arrivals.some(1), 1, "the dispatcher reports it");
+    assert_eq!(traced(None), goes_on);
+    traced(Some(0));
+    assert_eq!(arrivals.some(1), 0);
+    assert_eq!(taken(&mut ring).len(), 3);
+    assert_eq!(count(&subscription).delivered, 3);
     assert_comes_to_rest(&ecalls, SERVICE_SOCKET);
 }
 
