@@ -17,6 +17,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use net::{Net, Started};
+use serve::Policy;
 
 /// Hosts, of which the first one gets the requests.
 const HOSTS: u8 = 3;
@@ -27,22 +28,6 @@ const WORK: Duration = Duration::from_millis(38);
 /// For how much of that it computes: as if a host's processor were a quarter of this machine's, so
 /// that all hosts have theirs on a machine with two.
 const COMPUTES: Duration = Duration::from_micros(9500);
-
-/// Where requests are done.
-#[allow(dead_code, reason = "a measurement uses more of them")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Policy {
-    /// Here, within 5 s.
-    Alone,
-    /// Here; on the best other host after 2.5 s: the paper's.
-    After,
-    /// On one of so many best other hosts, or here if that is said: on whichever begins first.
-    Best(usize, bool),
-    /// The same, on hosts at random.
-    Random(usize, bool),
-    /// On one host after the other, without asking.
-    Turn,
-}
 
 const POLICIES: [(&str, Policy); 4] = [
     ("alone", Policy::Alone),

@@ -25,12 +25,28 @@ use ecalls_cluster::resource::{Amounts, Resource};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::load::get;
-use super::{COMPUTES, HOSTS, Outcome, POLICIES, PORT, Policy, WORK, address};
+use super::{COMPUTES, HOSTS, Outcome, POLICIES, PORT, WORK, address};
 
 /// How long a request waits for its place.
 const DEADLINE: Duration = Duration::from_secs(5);
 /// How long the client waits for answers before it looks for further requests.
 const TURN: Duration = Duration::from_millis(1);
+
+/// Where requests are done.
+#[allow(dead_code, reason = "the example does not use all of them")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Policy {
+    /// Here, within 5 s.
+    Alone,
+    /// Here; on the best other host after 2.5 s: the paper's.
+    After,
+    /// On one of so many best other hosts, or here if that is said: on whichever begins first.
+    Best(usize, bool),
+    /// The same, on hosts at random.
+    Random(usize, bool),
+    /// On one host after the other, without asking.
+    Turn,
+}
 
 /// To the thread that owns the client.
 enum Asked {

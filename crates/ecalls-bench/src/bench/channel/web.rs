@@ -23,6 +23,7 @@ mod serve;
 use std::time::Duration;
 
 use self::net::{Net, Started};
+use self::serve::Policy;
 use crate::bench::Bench;
 use crate::bench::rows::Section;
 use crate::bench::timing::Value;
@@ -47,16 +48,6 @@ const HOSTS: u8 = 8;
 const PORT: u16 = 8080;
 const WORK: Duration = Duration::from_millis(38);
 const COMPUTES: Duration = Duration::from_millis(4);
-
-/// Where requests are done: as in the example.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Policy {
-    Alone,
-    After,
-    Best(usize, bool),
-    Random(usize, bool),
-    Turn,
-}
 
 const POLICIES: [(&str, Policy); 7] = [
     ("alone", Policy::Alone),
