@@ -17,6 +17,7 @@
 //! - [`network`]: the Zenoh session;
 //! - [`door`]: where programs connect;
 //! - [`client`]: a program that is connected;
+//! - [`review`]: which hosts have a channel open;
 //! - [`relay`]: the main loop.
 
 #![forbid(unsafe_code)]
@@ -31,3 +32,4 @@ pub mod key;
 pub mod network;
 pub mod refusal;
 pub mod relay;
+pub mod review;

@@ -4,11 +4,10 @@
 //! it is told which hosts have the channel, too. A host has one token for a channel, so one program
 //! of this host is in it.
 //!
-//! Who joins and leaves, Zenoh tells. In large clusters it was seen to miss some, so every
-//! `review_ms` all hosts are asked for: a host that is found and was not told has joined; one that
-//! two reviews in a row do not find has left.
+//! Which hosts are in a channel, [`Hosts`] decides by what the network tells and by what reviews
+//! find, which begin here.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -33,12 +32,10 @@ use crate::info::{Info, Policy};
 use crate::key::{Host, Name};
 use crate::network::{Happening, Network, Presence};
 use crate::refusal::Refusals;
+use crate::review::{Hosts, Joined, SETTLE};
 
 /// Connections of programs: as many as a core has channels.
 const CLIENTS_MAX: usize = 64;
-
-/// Hosts of a channel that are kept.
-const HOSTS_MAX: usize = 4096;
 
 /// Messages of one program that are read before the others have their turn.
 const TURN: usize = 16;
@@ -49,18 +46,8 @@ const FRAMES_TURN: usize = 256;
 /// Channels of a cluster that are listed.
 const LISTED_MAX: usize = 1024;
 
-/// How long after its start a relay takes to find the others: until then, that a host is not known
-/// does not mean that it is not there.
-const SETTLE: Duration = Duration::from_secs(3);
-
-/// How often it asks meanwhile, if nobody answers.
+/// How often it asks within [`SETTLE`], if nobody answers.
 const AGAIN: Duration = Duration::from_millis(250);
-
-/// How many times as long as a review has taken there is none: with many hosts it takes long.
-const REVIEW_REST: u32 = 4;
-
-/// Reviews that a host may be missing in.
-const MISSING_MAX: u8 = 2;
 
 /// A question to all hosts.
 #[derive(Debug)]
@@ -76,50 +63,13 @@ struct Asking {
     again_at: Option<Instant>,
 }
 
-/// A look at all hosts that have a channel open.
-#[derive(Debug)]
-struct Review {
-    number: u64,
-    since: Instant,
-    seen: BTreeSet<Host>,
-    /// Nothing of it has been lost: a host that it has not seen has left.
-    is_complete: bool,
-}
-
 /// A channel that a program of this host has open.
 #[derive(Debug)]
 struct Channel {
     client: u64,
-    own: Host,
     policy: Policy,
-    /// The others, with the number of complete reviews in a row that did not find them.
-    hosts: BTreeMap<Host, u8>,
-    /// The one that runs.
-    review: Option<Review>,
-    /// When the next one begins, if none runs.
-    review_at: Instant,
-    is_settled: bool,
+    hosts: Hosts,
     _presence: Presence,
-}
-
-impl Channel {
-    /// The review has found this host. Of those that are not known, so many are kept as may be; one
-    /// that is known is always seen, and so it stays.
-    fn see(&mut self, host: Host) {
-        let is_known = self.hosts.contains_key(&host);
-        if let Some(review) = &mut self.review
-            && (is_known || review.seen.len() < HOSTS_MAX)
-        {
-            review.seen.insert(host);
-        }
-    }
-
-    /// Something of the review has been lost.
-    fn see_no_more(&mut self) {
-        if let Some(review) = &mut self.review {
-            review.is_complete = false;
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -169,7 +119,7 @@ impl Relay {
 
     /// One line of status.
     pub fn status(&self) -> String {
-        let hosts: usize = self.channels.values().map(|one| one.hosts.len()).sum();
+        let hosts: usize = self.channels.values().map(|one| one.hosts.count()).sum();
         format!(
             "{} connected relays, {} channels with {hosts} other hosts; {} messages ignored",
             self.network.peers(),
@@ -214,9 +164,8 @@ impl Relay {
 
     fn wait(&self, stop: &UnixStream) -> Result<Ready> {
         let now = Instant::now();
-        let idle = self.channels.values();
-        let idle = idle.filter(|channel| channel.review.is_none());
-        let due = idle.map(|channel| channel.review_at);
+        let due = self.channels.values();
+        let due = due.filter_map(|channel| channel.hosts.due());
         let again = self.asking.values().filter_map(|asking| asking.again_at);
         let clogged = self.clients.values().filter_map(Client::clogged_until);
         let clogged = clogged.filter(|until| *until > now);
@@ -451,12 +400,8 @@ impl Relay {
         let presence = self.network.enter(&name, &own, &info);
         let entered = Channel {
             client,
-            own,
             policy: info.policy,
-            hosts: BTreeMap::new(),
-            review: None,
-            review_at: Instant::now(),
-            is_settled: false,
+            hosts: Hosts::of(own, Instant::now()),
             _presence: presence.map_err(report)?,
         };
         self.channels.insert(name, entered);
@@ -476,15 +421,11 @@ impl Relay {
         let mut channels = self.channels.iter();
         let found = channels.find(|(name, channel)| {
             channel.policy == Policy::Reliable
-                && channel.own.id == wire.host
+                && channel.hosts.own().id == wire.host
                 && text_id(&name.channel) == wire.channel
         });
-        let is_there = |channel: &Channel| {
-            let mut hosts = channel.hosts.keys();
-            hosts.any(|host| host.id == message.host)
-        };
         match found {
-            Some((name, channel)) if is_there(channel) => {
+            Some((name, channel)) if channel.hosts.has(message.host) => {
                 if !self.network.send(name, message.host, frame.to_vec()) {
                     self.ignored += 1;
                 }
@@ -523,7 +464,8 @@ impl Relay {
         let (happenings, ignored) = self.network.take();
         self.ignored += ignored;
         if ignored > 0 {
-            self.channels.values_mut().for_each(Channel::see_no_more);
+            let channels = self.channels.values_mut();
+            channels.for_each(|channel| channel.hosts.see_no_more());
         }
         for happening in happenings {
             match happening {
@@ -531,13 +473,13 @@ impl Relay {
                 Happening::Answer(number, key, text) => self.answer(number, &key, &text),
                 Happening::Answered(number) => self.answered(number),
                 Happening::Seen(number, host) => {
-                    if let Some((_, channel)) = self.reviewed(number) {
-                        channel.see(host);
+                    if let Some((_, hosts)) = self.reviewed(number) {
+                        hosts.see(host);
                     }
                 }
                 Happening::Unseen(number) => {
-                    if let Some((_, channel)) = self.reviewed(number) {
-                        channel.see_no_more();
+                    if let Some((_, hosts)) = self.reviewed(number) {
+                        hosts.see_no_more();
                     }
                 }
                 Happening::Reviewed(number) => self.end_review(number),
@@ -615,19 +557,16 @@ impl Relay {
         let Some(channel) = self.channels.get_mut(name) else {
             return;
         };
-        if host.id == channel.own.id {
-            // One that is not this host's own token is another host's.
-            self.own += u64::from(present && host != channel.own);
-            return;
-        }
-        if present && channel.hosts.len() >= HOSTS_MAX {
-            self.ignored += 1;
-            return;
-        }
-        let is_news = match present {
-            true => channel.hosts.insert(host, 0).is_none(),
-            false => channel.hosts.remove(&host).is_some(),
+        let joined = present.then(|| channel.hosts.join(host));
+        let is_news = match joined {
+            Some(joined) => joined == Joined::News,
+            None => channel.hosts.leave(&host),
         };
+        match joined {
+            Some(Joined::Own) => self.own += 1,
+            Some(Joined::Second | Joined::Full) => self.ignored += 1,
+            Some(Joined::News | Joined::Known) | None => {}
+        }
         let client = channel.client;
         let kind = if present { RELAY_JOINED } else { RELAY_LEFT };
         let message = RelayMessage {
@@ -641,85 +580,54 @@ impl Relay {
         }
     }
 
-    /// The channel whose review has this number.
-    fn reviewed(&mut self, number: u64) -> Option<(&Name, &mut Channel)> {
-        let mut all = self.channels.iter_mut();
-        all.find(|(_, channel)| {
-            let review = channel.review.as_ref();
-            review.is_some_and(|review| review.number == number)
-        })
+    /// The channel whose review has this number, and its hosts.
+    fn reviewed(&mut self, number: u64) -> Option<(&Name, &mut Hosts)> {
+        let all = self.channels.iter_mut();
+        let mut all = all.map(|(name, channel)| (name, &mut channel.hosts));
+        all.find(|(_, hosts)| hosts.is_reviewed_by(number))
     }
 
     fn begin_reviews(&mut self) {
         let now = Instant::now();
-        let due = self.channels.iter();
-        // One that goes on is not replaced: on a busy host of a large cluster none would ever end.
-        let due = due.filter(|(_, channel)| channel.review_at <= now && channel.review.is_none());
+        let pause = Duration::from_millis(self.config.network.review_ms);
+        let is_due = |channel: &Channel| channel.hosts.due().is_some_and(|at| at <= now);
+        let due = self.channels.iter().filter(|(_, one)| is_due(one));
         let due: Vec<Name> = due.map(|(name, _)| name.clone()).collect();
         for name in due {
             let number = self.number();
             let asked = self.network.review(&name, number).map_err(report);
-            let Some(channel) = self.channels.get_mut(&name) else {
-                continue;
-            };
-            channel.review_at = now + Duration::from_millis(self.config.network.review_ms);
-            channel.review = asked.is_ok().then(|| Review {
-                number,
-                since: now,
-                seen: BTreeSet::new(),
-                is_complete: true,
-            });
+            if let Some(channel) = self.channels.get_mut(&name) {
+                channel.hosts.begin(asked.ok().map(|()| number), now, pause);
+            }
         }
     }
 
     fn end_review(&mut self, number: u64) {
         let pause = Duration::from_millis(self.config.network.review_ms);
-        let Some((name, channel)) = self.reviewed(number) else {
+        let Some((name, hosts)) = self.reviewed(number) else {
             return;
         };
-        let name = name.clone();
-        let Some(review) = channel.review.take() else {
-            return;
-        };
-        let now = Instant::now();
-        channel.review_at = now + pause.max(now.duration_since(review.since) * REVIEW_REST);
-        let mut left = Vec::new();
-        for (host, missing) in &mut channel.hosts {
-            if review.seen.contains(host) {
-                *missing = 0;
-            } else if review.is_complete {
-                *missing += 1;
-            }
-            if *missing >= MISSING_MAX {
-                left.push(*host);
-            }
-        }
-        for host in review.seen {
-            self.host(&name, host, true);
-        }
-        for host in left {
+        let (name, found) = (name.clone(), hosts.end(Instant::now(), pause));
+        for host in found.left {
             self.host(&name, host, false);
         }
-        if review.is_complete {
+        for host in found.seen {
+            self.host(&name, host, true);
+        }
+        if found.is_complete {
             self.settle(&name);
         }
     }
 
     /// Tells the program that it knows all hosts, once, when this relay has had time to find them.
     fn settle(&mut self, name: &Name) {
-        let since = self.started.elapsed();
-        let Some(channel) = self.channels.get_mut(name) else {
+        let (now, started) = (Instant::now(), self.started);
+        let channel = self.channels.get_mut(name);
+        let Some(client) =
+            channel.and_then(|one| one.hosts.settle(now, started).then_some(one.client))
+        else {
             return;
         };
-        if channel.is_settled {
-            return;
-        }
-        if since < SETTLE {
-            channel.review_at = channel.review_at.min(self.started + SETTLE);
-            return;
-        }
-        channel.is_settled = true;
-        let client = channel.client;
         if !self.tell(client, RelayMessage::new(RELAY_SETTLED, 0), &[]) {
             self.disconnect(client);
         }
