@@ -87,12 +87,13 @@ ECALLS_STATIC_ASSERT(sizeof(struct ecalls_relay_channel) == 1136, "relay channel
 #define ECALLS_RELAY_OWN 4u	    /* it says that it is this host */
 #define ECALLS_RELAY_IMPOSSIBLE 5u  /* a key, an answer or a frame that cannot be */
 #define ECALLS_RELAY_LOST 6u	    /* there was no place for it, or nobody to take it */
-#define ECALLS_RELAY_REASONS 7u
+#define ECALLS_RELAY_SECOND 7u	    /* it says that it is another host, which is there */
+#define ECALLS_RELAY_REASONS 8u
 
 struct ecalls_relay_counts {
 	ecalls_u64 count[ECALLS_RELAY_REASONS]; /* since the relay started */
 };
-ECALLS_STATIC_ASSERT(sizeof(struct ecalls_relay_counts) == 56, "relay counts");
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_relay_counts) == 64, "relay counts");
 
 #define ECALLS_RELAY_FAST 1u	 /* frames go over the lane */
 #define ECALLS_RELAY_RELIABLE 2u /* by the relays */

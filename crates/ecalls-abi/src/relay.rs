@@ -59,8 +59,10 @@ pub const RELAY_OWN: u32 = 4;
 pub const RELAY_IMPOSSIBLE: u32 = 5;
 /// There was no place for it, or nobody to take it.
 pub const RELAY_LOST: u32 = 6;
+/// A host says that it is another one, which is there.
+pub const RELAY_SECOND: u32 = 7;
 /// Number of reasons why what another host said had no effect.
-pub const RELAY_REASONS: usize = 7;
+pub const RELAY_REASONS: usize = 8;
 /// Their names, in order.
 pub const RELAY_REASON_NAMES: [&str; RELAY_REASONS] = [
     "no_frame",
@@ -70,6 +72,7 @@ pub const RELAY_REASON_NAMES: [&str; RELAY_REASONS] = [
     "own",
     "impossible",
     "lost",
+    "second",
 ];
 
 /// A name or a text is impossible, or it is not the time for it.
@@ -166,7 +169,7 @@ pub struct RelayCounts {
     pub count: [u64; RELAY_REASONS],
 }
 
-const _: () = assert!(size_of::<RelayCounts>() == 56, "relay counts");
+const _: () = assert!(size_of::<RelayCounts>() == 64, "relay counts");
 
 impl RelayChannel {
     /// The channel of this name in this cluster; `None`: one of the names is impossible.

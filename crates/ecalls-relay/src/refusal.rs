@@ -76,10 +76,10 @@ mod tests {
             line("tx", "access-control", "put", 9),
             "# EOF\n".to_owned(),
         ];
-        assert_eq!(read(&text.concat()), [3, 4, 6, 5, 0, 0, 0]);
+        assert_eq!(read(&text.concat()), [3, 4, 6, 5, 0, 0, 0, 0]);
         assert_eq!(
             read("zenoh_rx_network_message_dropped_payload_bytes_count{"),
-            [0; 7]
+            [0; RELAY_REASONS]
         );
     }
 }

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use ecalls_abi::relay::{
     RELAY_ASK, RELAY_COUNT, RELAY_COUNTED, RELAY_DIFFERS, RELAY_ENTER, RELAY_ENTERED, RELAY_FOUND,
     RELAY_FRAME, RELAY_IMPOSSIBLE, RELAY_INVALID, RELAY_JOINED, RELAY_LEFT, RELAY_LIST, RELAY_LOST,
-    RELAY_NETWORK, RELAY_NONE, RELAY_OWN, RELAY_REFUSED, RELAY_SEND, RELAY_SETTLED, RELAY_TAKEN,
-    RelayChannel, RelayCounts, RelayMessage, is_name,
+    RELAY_NETWORK, RELAY_NONE, RELAY_OWN, RELAY_REFUSED, RELAY_SECOND, RELAY_SEND, RELAY_SETTLED,
+    RELAY_TAKEN, RelayChannel, RelayCounts, RelayMessage, is_name,
 };
 use ecalls_abi::text;
 use ecalls_abi::wire::{Wire, text_id};
@@ -91,6 +91,8 @@ pub struct Relay {
     impossible: u64,
     /// How often another host said that it is this one.
     own: u64,
+    /// How often one said that it is another one, which is there.
+    second: u64,
 }
 
 impl Relay {
@@ -114,6 +116,7 @@ impl Relay {
             ignored: 0,
             impossible: 0,
             own: 0,
+            second: 0,
         })
     }
 
@@ -124,7 +127,7 @@ impl Relay {
             "{} connected relays, {} channels with {hosts} other hosts; {} messages ignored",
             self.network.peers(),
             self.channels.len(),
-            self.ignored + self.own + self.impossible + self.network.impossible()
+            self.ignored + self.own + self.second + self.impossible + self.network.impossible()
         )
     }
 
@@ -328,6 +331,7 @@ impl Relay {
         count[RELAY_OWN as usize] = self.own;
         count[RELAY_IMPOSSIBLE as usize] = self.impossible + self.network.impossible();
         count[RELAY_LOST as usize] = self.ignored;
+        count[RELAY_SECOND as usize] = self.second;
         let message = RelayMessage::new(RELAY_COUNTED, 0);
         if !self.tell(client, message, RelayCounts { count }.as_bytes()) {
             self.disconnect(client);
@@ -564,7 +568,8 @@ impl Relay {
         };
         match joined {
             Some(Joined::Own) => self.own += 1,
-            Some(Joined::Second | Joined::Full) => self.ignored += 1,
+            Some(Joined::Second) => self.second += 1,
+            Some(Joined::Full) => self.ignored += 1,
             Some(Joined::News | Joined::Known) | None => {}
         }
         let client = channel.client;

@@ -9,9 +9,9 @@ use std::process::{Command, Stdio};
 
 use ecalls_abi::relay::{
     RELAY_ASK, RELAY_COUNT, RELAY_DIFFERS, RELAY_ENTER, RELAY_ENTERED, RELAY_FOUND, RELAY_FRAME,
-    RELAY_IMPOSSIBLE, RELAY_INVALID, RELAY_JOINED, RELAY_LEFT, RELAY_LIST, RELAY_MAX, RELAY_NONE,
-    RELAY_OWN, RELAY_REFUSED, RELAY_RELIABLE, RELAY_SEND, RELAY_SETTLED, RELAY_TAKEN, RelayChannel,
-    RelayMessage,
+    RELAY_IMPOSSIBLE, RELAY_INVALID, RELAY_JOINED, RELAY_LEFT, RELAY_LIST, RELAY_LOST, RELAY_MAX,
+    RELAY_NONE, RELAY_OWN, RELAY_REFUSED, RELAY_RELIABLE, RELAY_SECOND, RELAY_SEND, RELAY_SETTLED,
+    RELAY_TAKEN, RelayChannel, RelayMessage,
 };
 use ecalls_abi::text;
 use ecalls_abi::wire::{Wire, text_id};
@@ -403,6 +403,37 @@ fn a_program_that_breaks_a_rule_harms_only_itself() {
     let next = node.program();
     next.say(RELAY_ASK, 0, &load);
     next.hears(RELAY_FOUND);
+}
+
+#[test]
+fn an_id_is_the_host_s_that_was_there_first_until_it_leaves() {
+    let node = Node::start("second", &[]);
+    let program = node.program();
+    program.say(RELAY_ENTER, 1, &channel("load", "u32 cpu"));
+    program.hears(RELAY_ENTERED);
+    let (honest, other) = (stranger(node.port), stranger(node.port));
+    let says = |session: &Session, address: &str| {
+        let key = format!("ecalls/lab/ch/load/host/{:016x}/{address}/{:016x}", 2, 7);
+        session
+            .liveliness()
+            .declare_token(key)
+            .wait()
+            .expect("it is told")
+    };
+    let first = says(&honest, "10.0.0.2");
+    assert_eq!(program.hears(RELAY_JOINED).0.address, [10, 0, 0, 2]);
+    let _second = says(&other, "10.0.0.9");
+    assert!(program.hears_nothing());
+    let counts = node.counts();
+    assert!(counts[RELAY_SECOND as usize] >= 1, "{counts:?}");
+    assert_eq!(counts[RELAY_LOST as usize], 0, "{counts:?}");
+    drop(first);
+    assert_eq!(program.hears(RELAY_LEFT).0.address, [10, 0, 0, 2]);
+    // The next review finds the other one.
+    assert_eq!(program.hears(RELAY_JOINED).0.address, [10, 0, 0, 9]);
+    let before = node.counts()[RELAY_SECOND as usize];
+    assert!(program.hears_nothing());
+    assert_eq!(node.counts()[RELAY_SECOND as usize], before);
 }
 
 #[test]
