@@ -36,6 +36,8 @@
 /* Its subscription coalesces: until this event is read, it stands for further ones, which are only
  * counted. */
 #define ECALLS_EVENT_COALESCES 0x1000u
+/* It was a frame of another host, which `pid` and `tid` name: no process of this one raised it. */
+#define ECALLS_EVENT_HOST 0x2000u
 
 /* Only while the event is queued, in the upper bits of `flags`: the row of abi/user.h in whose
  * `queued` the event counts; 0: none. */
@@ -55,7 +57,9 @@ struct ecalls_event {
 	ecalls_u32 priority;	/* the priority slot of the event; 0 is the most urgent */
 	/* The raising process and thread: the current one; for timers, deferred calls, sockets
 	 * and sched the process concerned. For a socket that is the process that registered it
-	 * (then tid = pid). */
+	 * (then tid = pid). 0: none is known. With ECALLS_EVENT_HOST the lower and the upper half
+	 * of the sending host (abi/wire.h), for which the kernel side has counted the frame; as
+	 * the event's process, subscriptions are then compared with 0. */
 	ecalls_u32 pid;
 	ecalls_u32 tid;
 	/* The user of that process; 0 if its real, effective and saved user differ, because a

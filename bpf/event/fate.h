@@ -77,7 +77,7 @@ __noinline int fate_note(const struct ecalls_event *e, u32 subscription, u32 fat
 
 	if (!place || !e)
 		return 0;
-	fate_write(place, e->service, e->kind, e->pid, e->uid, fate);
+	fate_write(place, e->service, e->kind, event_process(e), e->uid, fate);
 	place->event = e->id;
 	place->when_ns = now_ns;
 	place->raise_ns = e->raise_ns;

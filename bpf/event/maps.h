@@ -56,6 +56,11 @@ struct match {
 	u64 mask; /* out: positions of the matching subscriptions; drop_for_matches() clears them */
 };
 
+/* The process with which subscriptions are compared; an event of another host has none. */
+static __always_inline u32 event_process(const struct ecalls_event *e) {
+	return e->flags & ECALLS_EVENT_HOST ? 0 : e->pid;
+}
+
 /* The attributes of an event that was displaced from a queue, and what else queue_add() returns,
  * which is not on its caller's stack (lib/portable.h says why). */
 struct evicted {

@@ -115,7 +115,7 @@ static __always_inline struct match match_of(const struct ecalls_event *e) {
 	return (struct match){
 		.kind = e->kind,
 		.target = e->target,
-		.pid = e->pid,
+		.pid = event_process(e),
 		.uid = e->uid,
 	};
 }

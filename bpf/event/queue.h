@@ -106,7 +106,7 @@ static __always_inline void evicted_fill(struct evicted *v, const struct ecalls_
 	v->match = (struct match){};
 	v->match.kind = e->kind;
 	v->match.target = e->target;
-	v->match.pid = e->pid;
+	v->match.pid = event_process(e);
 	v->match.uid = e->uid;
 	v->service = e->service;
 	v->flags = e->flags;

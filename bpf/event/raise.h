@@ -127,7 +127,7 @@ static __always_inline void raise_stamp(struct ecalls_event *e, const struct rai
 	e->id = (u64)by->cpu << 48 | (__sync_fetch_and_add(&c->raised, 1) + 1);
 	e->raise_ns = by->now_ns;
 	e->deadline_ns = r->deadline_ns;
-	e->flags = r->flags & ECALLS_EVENT_CPU;
+	e->flags = r->flags & (ECALLS_EVENT_CPU | ECALLS_EVENT_HOST);
 	e->release_ns = r->release_ns;
 	e->service = r->service;
 	e->kind = r->kind;
@@ -137,6 +137,8 @@ static __always_inline void raise_stamp(struct ecalls_event *e, const struct rai
 	bool given = is_given(r);
 	e->pid = given ? r->pid : (u32)task->tgid;
 	e->tid = given ? r->pid : (u32)task->pid;
+	if (r->flags & ECALLS_EVENT_HOST)
+		e->tid = r->tid;
 	e->uid = by->uid;
 	e->cpu = by->cpu;
 	e->size = r->size;
@@ -254,7 +256,7 @@ static __always_inline int raise_dispatched(const struct raise *r, struct curren
 	if (*(volatile u32 *)&c->runs == runs)
 		return raise_undelivered(r, c, s);
 	if (*(volatile u32 *)&c->left)
-		return subscribers(e->service, e->kind, e->target, e->pid, e->uid);
+		return subscribers(e->service, e->kind, e->target, event_process(e), e->uid);
 	return *(volatile u32 *)&c->walk.offered;
 }
 

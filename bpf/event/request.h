@@ -11,7 +11,7 @@
 
 #include "rest.h"
 
-/* Flags of raise(), in addition to ECALLS_EVENT_CPU. */
+/* Flags of raise(), in addition to ECALLS_EVENT_CPU and ECALLS_EVENT_HOST. */
 #define RAISE_LOCKED 0x10000u	  /* called under a scheduler lock: start no timer, no thread */
 #define RAISE_QUEUED 0x20000u	  /* always through the queue (measurements, tests) */
 #define RAISE_METERED 0x80000u	  /* charged to the rate of `user`: a call of an application */
@@ -26,7 +26,8 @@ struct raise {
 	s32 target;
 	u32 flags;
 	u32 size;	 /* bytes of data in use */
-	u32 pid;	 /* process that raises; 0: the current one */
+	u32 pid;	 /* process that raises; 0: the current one; with ECALLS_EVENT_HOST, */
+	u32 tid;	 /* and only then: as in the event */
 	u32 uid;	 /* with pid or RAISE_NO_PID: its user, as in identity.h */
 	u32 user;	 /* row of abi/user.h in which it is counted while queued; 0: in none */
 	u64 deadline_ns; /* absolute, 0: the subscriptions' own */

@@ -145,7 +145,7 @@ static __always_inline bool offer_wanted(struct current *c, const struct ecalls_
 	u64 limit_ns;
 	u32 flags;
 
-	if (!subscription_matches(s, e->service, e->kind, e->target, e->pid, e->uid))
+	if (!subscription_matches(s, e->service, e->kind, e->target, event_process(e), e->uid))
 		return false;
 	if (!c->walk.offered++ && dispatches)
 		dispatch(c);

@@ -5,7 +5,8 @@
  *
  * The event is one of the service that the program which opened the channel owns here; its
  * subscriptions are those of any service, and so a filter at the sink (IN, KECho §2.2) is a handler
- * in E-code. Its deadline is now plus the time that the frame had left.
+ * in E-code. Its deadline is now plus the time that the frame had left. It names the sending host
+ * (abi/event.h): whatever its data say, nobody else's window has taken the frame.
  *
  * A packet that is no frame of a channel of this core goes on: to the program of another core on
  * the same interface, or to the network stack, whose answer tells the sender that nobody has the
@@ -186,7 +187,9 @@ static __always_inline void lane_raise(const struct ecalls_lane_channel *c,
 		.type = w->type,
 		.priority = w->priority,
 		.target = ECALLS_TARGET_ALL,
-		.flags = RAISE_NO_PID,
+		.flags = RAISE_NO_PID | ECALLS_EVENT_HOST,
+		.pid = (u32)w->host,
+		.tid = w->host >> 32,
 		.uid = c->uid,
 		.size = w->size,
 		.deadline_ns = lane_deadline_ns(now_ns, w->left_ns),

@@ -70,8 +70,8 @@ int BPF_PROG(trace_event, int nonce) {
 		return 0;
 	note->value = c->event.raise_ns;
 	note->more = c->event.id;
-	note->pid = c->event.pid;
-	note->tid = c->event.tid;
+	note->pid = event_process(&c->event);
+	note->tid = note->pid ? c->event.tid : 0;
 	note->other = c->event.service;
 	note->which = c->event.kind;
 	__builtin_memset(note->comm, 0, sizeof(note->comm));

@@ -37,6 +37,8 @@ pub const EVENT_VOID: u32 = 0x800;
 /// `flags`: its subscription coalesces; until this event is read, it stands for further ones, which
 /// are only counted ([`crate::channel::DropReason::Coalesced`]).
 pub const EVENT_COALESCES: u32 = 0x1000;
+/// `flags`, kernel side only: it was a frame of another host ([`Event::host`]).
+pub const EVENT_HOST: u32 = 0x2000;
 
 /// Bytes of data in a further entry, whose first word is 0.
 pub const ENTRY_DATA: usize = 248;
@@ -80,9 +82,11 @@ pub struct Event {
     /// The priority slot to which it belongs; 0 is the most urgent.
     pub priority: u32,
     /// Process that raised it; of a timer, a deferred call or sched the process concerned, of a
-    /// socket the one that registered it.
+    /// socket the one that registered it; 0: none is known. With [`EVENT_HOST`] a part of
+    /// [`Event::host`]; see [`Event::process`].
     pub pid: u32,
-    /// Thread that raised it; where `pid` is the process concerned, `pid` again.
+    /// Thread that raised it; where `pid` is the process concerned, `pid` again; with
+    /// [`EVENT_HOST`] a part of [`Event::host`].
     pub tid: u32,
     /// Its user; 0 if its real, effective and saved user differ: what a setuid program does is not
     /// its caller's.
@@ -115,6 +119,22 @@ impl fmt::Display for DataTooLong {
 impl core::error::Error for DataTooLong {}
 
 impl Event {
+    /// The host from which it came as a frame, as this host's kernel has counted that one; `None`:
+    /// it was raised here.
+    pub fn host(&self) -> Option<u64> {
+        let host = u64::from(self.tid) << 32 | u64::from(self.pid);
+        (self.flags & EVENT_HOST != 0).then_some(host)
+    }
+
+    /// The process and the thread that raised it, zeros: none is known, or it came from another
+    /// host.
+    pub fn process(&self) -> (u32, u32) {
+        match self.host() {
+            Some(_) => (0, 0),
+            None => (self.pid, self.tid),
+        }
+    }
+
     /// The data in the record, as bytes: at most [`DATA_INLINE`].
     pub fn data_bytes(&self) -> &[u8] {
         let size = usize::try_from(self.size).map_or(DATA_INLINE, |size| size.min(DATA_INLINE));

@@ -1,7 +1,9 @@
-//! `abi/wire.h`: a frame, which is an event on its way to another host.
+//! `abi/wire.h`: a frame, which is an event on its way to another host; how people write a host.
 //!
 //! All numbers are little endian, so on the processors that ECalls supports the struct is the
 //! header as it is sent.
+
+use core::fmt;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -63,6 +65,22 @@ const _: () = assert!(
     cfg!(target_endian = "little"),
     "the header is written as it is"
 );
+
+/// A host as people write it: `4f01:02-00-00-00-00-01`, where the first number is 0 but for
+/// instances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Host(pub u64);
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, rest @ ..] = self.0.to_be_bytes();
+        write!(f, "{a:02x}{b:02x}:")?;
+        rest.iter().enumerate().try_for_each(|(at, byte)| {
+            let dash = if at == 0 { "" } else { "-" };
+            write!(f, "{dash}{byte:02x}")
+        })
+    }
+}
 
 /// The id of a text (FNV-1a, 64 bits), by which frames name channels and formats.
 pub const fn text_id(text: &str) -> u64 {

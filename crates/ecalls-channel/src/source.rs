@@ -3,6 +3,7 @@
 use ecalls::Ecalls;
 use ecalls_abi::lane::LaneCount;
 use ecalls_abi::sink::LaneOut;
+use ecalls_abi::wire::Host;
 use ecalls_kernel::Result;
 pub use ecalls_kernel::lane::LaneStat;
 
@@ -16,15 +17,9 @@ pub fn channels(ecalls: &Ecalls) -> Result<(Vec<LaneStat>, LaneCount, LaneOut)> 
     ecalls_kernel::lane::lanes(ecalls.core()?)
 }
 
-/// A host as people write it: `4f01:02-00-00-00-00-01`, where the first number is 0 but for
-/// instances.
+/// A host as people write it ([`Host`]).
 pub fn host_text(host: u64) -> String {
-    let bytes = host.to_be_bytes();
-    let address: Vec<String> = bytes[2..]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    format!("{:02x}{:02x}:{}", bytes[0], bytes[1], address.join("-"))
+    Host(host).to_string()
 }
 
 /// The host that is written so.

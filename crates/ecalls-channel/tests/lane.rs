@@ -144,9 +144,10 @@ fn frame_of_another_host_becomes_an_event() {
     assert_eq!(value(&event), 77);
     assert_eq!((event.kind, event.r#type, event.priority), (1, 5, 3));
     assert_eq!(event.service, stage.channel.service().index());
+    assert_eq!(event.host(), Some(OTHER));
     assert_eq!(
-        (event.pid, event.uid),
-        (0, 0),
+        (event.process(), event.uid),
+        ((0, 0), 0),
         "of no process here, and root's channel"
     );
     let left_ns = event.deadline_ns - event.raise_ns;
@@ -169,6 +170,30 @@ fn frame_of_another_host_becomes_an_event() {
     assert_eq!((source.window.first, source.window.highest), (9, 9));
     assert_eq!((source.window.fresh, source.window.missing()), (1, 0));
     assert_eq!(stage.arrived(1).raised, 1);
+}
+
+#[test]
+fn number_of_another_host_is_no_process_of_this_one() {
+    let Some(mut stage) = Stage::set("process") else {
+        return;
+    };
+    let memory = stage.ecalls.channel().open().expect("a channel");
+    let builder = stage.ecalls.subscribe(&stage.name).expect("it");
+    let subscription = builder.pid(OTHER as u32).memory(&memory).install();
+    let subscription = subscription.expect("a subscription");
+    for (sequence, high) in [(1, 0), (2, 0xffff_ffff)] {
+        let origin = Origin {
+            host: OTHER | high << 32,
+            ..stage.origin(sequence)
+        };
+        let submission = Submission {
+            data: vec![0; 8],
+            ..Submission::default()
+        };
+        stage.send(&frame::write(&origin, &submission).expect("a frame"));
+        assert_eq!(stage.next().host(), Some(origin.host));
+    }
+    assert_eq!(subscription.count().expect("its count").offered, 0);
 }
 
 #[test]

@@ -109,12 +109,12 @@ end the watch. At the end, a line on standard error gives the number of events t
 late, filtered and lost, with the reasons, and coalesced.
 
 Keys with --json: what (event), time_ns (Unix time), raise_ns (CLOCK_MONOTONIC), latency_ns,
-service, kind (its name, as `ecalls services` lists it), data (an object, by field), raised_by, tid,
-uid, cpu, target, type, priority, deadline_ns, release_ns, id; then what (histogram), field, from,
-count; what (counter), counter, count; at the end what (summary), received, late, filtered, dropped
-(an object: count by reason), skipped (runs of the service's program that the kernel skipped),
-failed (runs of E-code that ended in a fault), undone (requests of E-code that could not be carried
-out).
+service, kind (its name, as `ecalls services` lists it), data (an object, by field), raised_by, tid
+(0: unknown), host (of an event that came from another one), uid, cpu, target, type, priority,
+deadline_ns, release_ns, id; then what (histogram), field, from, count; what (counter), counter,
+count; at the end what (summary), received, late, filtered, dropped (an object: count by reason),
+skipped (runs of the service's program that the kernel skipped), failed (runs of E-code that ended
+in a fault), undone (requests of E-code that could not be carried out).
 
 Examples:
   ecalls watch task --kind exec

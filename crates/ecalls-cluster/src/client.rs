@@ -254,7 +254,7 @@ impl Client {
         let wait_ns = wait_ns.saturating_sub(now_ns());
         let mut event = self.memory.recv_timeout(Duration::from_nanos(wait_ns))?;
         while let Some(taken) = event {
-            if let Some(message) = Message::read(taken.kind, taken.data_bytes())
+            if let Some(message) = Message::of(&taken, self.post.host())
                 && let Body::Answer(answer) = message.body
                 && message.to == self.post.host()
             {

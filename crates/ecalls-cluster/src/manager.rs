@@ -121,7 +121,7 @@ impl Manager {
         let now = now_ns();
         for _ in 0..BATCH {
             let Some(taken) = event else { break };
-            match Message::read(taken.kind, taken.data_bytes()) {
+            match Message::of(&taken, self.host()) {
                 Some(message) => self.take(now, taken.raise_ns, &message),
                 None => self.leases.stray(),
             }

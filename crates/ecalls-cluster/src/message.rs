@@ -2,7 +2,10 @@
 //! whose kinds are [`KINDS`].
 //!
 //! A message that arrives is what another host says: [`Message::read`] takes the bytes apart once,
-//! and refuses what no host of ours sends. Hosts have no common clock, so times are lengths.
+//! and refuses what no host of ours sends; [`Message::of`] refuses what says that it is from a host
+//! from which it did not come. Hosts have no common clock, so times are lengths.
+
+use ecalls::Event;
 
 use crate::lease::{Counts, LIVES};
 use crate::resource::{AMOUNT_MAX, Resource};
@@ -45,7 +48,7 @@ pub struct Message {
     /// The request that it is about: a random number, which only those know whom it concerns.
     /// 0: none.
     pub id: u64,
-    /// The host that sends it.
+    /// The host that sends it, as it says: [`Message::of`] believes the kernel.
     pub from: u64,
     /// The host that it is for; 0: all.
     pub to: u64,
@@ -159,6 +162,13 @@ impl Message {
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 
+    /// The message that an event is on this host; `None`: it is none, or says that it is from
+    /// another host than the one whose frame it was.
+    pub fn of(event: &Event, own: u64) -> Option<Message> {
+        let message = Message::read(event.kind, event.data_bytes())?;
+        (message.from == event.host().unwrap_or(own)).then_some(message)
+    }
+
     /// The message that an event of this kind with these data is; `None`: it is none.
     pub fn read(kind: u32, data: &[u8]) -> Option<Message> {
         if data.len() != BYTES {
@@ -209,6 +219,7 @@ impl Message {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ecalls_abi::event::EVENT_HOST;
     use proptest::prelude::*;
 
     #[test]
@@ -241,6 +252,27 @@ mod tests {
             let data = message.write();
             assert_eq!(Message::read(message.kind(), &data), Some(message));
         }
+    }
+
+    #[test]
+    fn message_is_from_the_host_whose_frame_it_was_or_none() {
+        let message = Message {
+            id: 1,
+            from: 0x200_0000_0007,
+            to: 3,
+            address: [10, 0, 0, 9],
+            body: Body::Release,
+        };
+        let mut event = Event::default();
+        event.set_data(&message.write()).expect("it fits");
+        event.kind = RELEASE;
+        (event.pid, event.tid) = (7, 0x200);
+        assert_eq!(Message::of(&event, 1), None, "raised here");
+        assert_eq!(Message::of(&event, message.from), Some(message));
+        event.flags = EVENT_HOST;
+        assert_eq!(Message::of(&event, 1), Some(message));
+        event.pid = 8;
+        assert_eq!(Message::of(&event, message.from), None);
     }
 
     proptest! {

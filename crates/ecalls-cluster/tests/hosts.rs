@@ -123,6 +123,7 @@ impl Member {
             ["grant-and-die"] => Rogue::new(&self.ecalls).grant_and_die(),
             ["late-and-twice"] => Rogue::new(&self.ecalls).late_and_twice(),
             ["forge", ..] => Rogue::new(&self.ecalls).forge(host(1), host(2)),
+            ["pretend", ..] => Rogue::new(&self.ecalls).pretend(host(1), host(2), number(3)),
             _ => panic!("{words:?}"),
         }
     }
@@ -353,6 +354,34 @@ impl Rogue {
     }
 }
 
+impl Rogue {
+    /// It knows the number of a request that `victim` has made of a manager, and says whatever that
+    /// one could say of it, in its name.
+    fn pretend(&self, manager: u64, victim: u64, id: u64) {
+        let want = Want {
+            resource: Resource::Job,
+            amount: 1,
+            left_ns: SECOND,
+            hold_ns: 60 * SECOND,
+            waits: true,
+        };
+        let address = To::Address(address(manager as u8));
+        for body in [
+            Body::Release,
+            Body::Cancel,
+            Body::Confirm,
+            Body::Request(want),
+        ] {
+            let submission = self.submission(id, manager, victim, body);
+            assert!(self.publisher.submit_to(address, &submission).expect("it"));
+        }
+        // And that the victim's manager has done nothing.
+        let load = self.submission(0, 0, victim, Body::Load(Counts::default()));
+        self.publisher.submit(&load).expect("sent");
+        println!("\npretended");
+    }
+}
+
 /// Starts a host.
 fn start(number: u8) -> Host {
     let instance = format!("test-cluster-{number}");
@@ -570,5 +599,36 @@ fn hosts_that_fail_lie_or_forge_cost_a_client_nothing_but_time() {
     let given = client.ask("allocate 3 now");
     assert_eq!(given["host"], json!(ids[2]), "{given}");
     wait_until("it knows that", || honest.counts().confirmed == 4);
+    end(&mut hosts);
+}
+
+#[test]
+fn host_that_speaks_in_another_one_s_name_changes_nothing_of_that_one_s() {
+    let Some((_alone, mut hosts)) = hosts() else {
+        return;
+    };
+    let ids: Vec<String> = hosts.iter().map(|host| host.id.clone()).collect();
+    let [client, rogue, honest, _other] = &mut hosts[..] else {
+        return;
+    };
+    honest.manage(1);
+    client.wait_for(&[&ids[2]]);
+    let given = client.ask("allocate 1 now");
+    assert_eq!(given["host"], json!(ids[2]), "{given}");
+    let id = given["id"].as_u64().expect("a number");
+    let before = honest.counts();
+    assert_eq!((before.confirmed, before.stray), (1, 0));
+    rogue.tell(&format!("pretend {} {} {id}", ids[2], ids[0]));
+    rogue.lines.find("pretended", PATIENCE);
+    wait_until("it has refused all that is for a manager", || {
+        honest.counts().stray == 4
+    });
+    let after = Counts {
+        stray: 0,
+        ..honest.counts()
+    };
+    assert_eq!(after, before, "the client has its job");
+    client.release(&ids[2], id);
+    assert_eq!(honest.counts().released, 1);
     end(&mut hosts);
 }

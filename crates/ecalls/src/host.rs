@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use ::ecode::source::Source;
 use ecalls_abi::service::ServiceInfo;
+use ecalls_abi::wire::Host;
 use ecalls_kernel::access::{self, Access};
 use ecalls_kernel::core::Core;
 use ecalls_kernel::lane::{Kept, Numbers};
@@ -246,7 +247,11 @@ impl fmt::Display for Described<'_> {
                 Format::default(),
             )
         });
-        write!(f, "{name} {kind} pid={}", event.pid)?;
+        write!(f, "{name} {kind} ")?;
+        match event.host() {
+            Some(host) => write!(f, "host={}", Host(host))?,
+            None => write!(f, "pid={}", event.pid)?,
+        }
         for (field, value) in format.read(event.data_bytes()) {
             if !field.is_padding() {
                 write!(f, " {}={value}", field.name)?;

@@ -108,17 +108,18 @@ pub(super) fn run(args: &Args) -> Outcome {
     let most = if args.once { Some(1) } else { args.count };
     let mut tables = 0;
     while most.is_none_or(|most| tables < most) && !stop.sleep(args.every) {
+        let now = look(&ecalls)?;
+        let own = now.iter().find(|stat| stat.name == *name);
+        let host = own.map_or(0, |stat| stat.channel.host);
         while let Some(event) = memory.try_recv() {
-            if let Some(message) = Message::read(event.kind, event.data_bytes())
+            if let Some(message) = Message::of(&event, host)
                 && let Body::Load(told) = message.body
             {
                 counts.insert(message.from, told);
             }
         }
-        let now = look(&ecalls)?;
         let seconds = since.elapsed().as_secs_f64();
         since = Instant::now();
-        let own = now.iter().find(|stat| stat.name == *name);
         let hosts = own.map_or_else(Vec::new, |stat| host_lines(stat, &counts));
         let channels = channel_lines(&before, &now, seconds);
         let relay = relay_refused();

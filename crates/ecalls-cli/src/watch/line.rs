@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use ecalls::format::Field;
 use ecalls::{Event, Format, Value, now_ns};
+use ecalls_abi::wire::Host;
 use ecalls_kernel::stat::ServiceStat;
 use serde::Serialize;
 use serde::ser::{SerializeMap, SerializeSeq, Serializer};
@@ -41,6 +42,9 @@ struct Object<'a> {
     data: Data<'a>,
     raised_by: u32,
     tid: u32,
+    /// It came from another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<String>,
     uid: u32,
     cpu: u32,
     target: i32,
@@ -121,6 +125,7 @@ impl Lines {
         };
         if out.is_json() {
             let format = &self.format;
+            let (raised_by, tid) = event.process();
             return out.object(&Object {
                 what: "event",
                 time_ns: event.raise_ns.saturating_add(self.wall_ns),
@@ -129,8 +134,9 @@ impl Lines {
                 service: &self.service,
                 kind,
                 data: Data { format, event },
-                raised_by: event.pid,
-                tid: event.tid,
+                raised_by,
+                tid,
+                host: event.host().map(|host| Host(host).to_string()),
                 uid: event.uid,
                 cpu: event.cpu,
                 target: event.target,
@@ -155,9 +161,14 @@ impl Lines {
     }
 }
 
-/// ` by=42 cpu=1 port=80`: the raising process, the CPU, and the data.
+/// ` by=42 cpu=1 port=80`: the raising process, or the host from which it came; the CPU, and the
+/// data.
 fn line(text: &mut String, format: &Format, event: &Event) -> fmt::Result {
-    write!(text, " by={} cpu={}", event.pid, event.cpu)?;
+    match event.host() {
+        Some(host) => write!(text, " by={}", Host(host))?,
+        None => write!(text, " by={}", event.pid)?,
+    }
+    write!(text, " cpu={}", event.cpu)?;
     for (field, value) in format.read(event.data_bytes()) {
         match value {
             _ if field.is_padding() => {}
@@ -206,6 +217,7 @@ fn show_ip4(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ecalls_abi::event::EVENT_HOST;
 
     fn event(data: &[u8]) -> Event {
         let mut event = Event::default();
@@ -222,6 +234,16 @@ mod tests {
         let mut text = String::new();
         line(&mut text, &format, &event).expect("a string");
         assert_eq!(text, " by=7 cpu=1 remote_ip4=127.0.0.1 comm=a\\u{1b}");
+    }
+
+    #[test]
+    fn event_of_another_host_names_it_and_no_process() {
+        let mut event = event(&[]);
+        (event.flags, event.tid) = (EVENT_HOST, 0x0000_0200);
+        let mut text = String::new();
+        line(&mut text, &Format::default(), &event).expect("a string");
+        assert_eq!(text, " by=0000:02-00-00-00-00-07 cpu=1");
+        assert_eq!(event.process(), (0, 0));
     }
 
     #[test]
