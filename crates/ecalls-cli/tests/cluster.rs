@@ -2,11 +2,21 @@
 //! managers of two give away jobs, the third one uses them. Needs root, `ip`, and a kernel with
 //! veth and bridge.
 
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use ecalls_abi::relay::{
+    RELAY_COUNT, RELAY_COUNTED, RELAY_NO_FRAME, RELAY_OWN, RELAY_SECOND, RelayCounts, RelayMessage,
+};
+use ecalls_abi::zerocopy::IntoBytes;
 use limit::net::Net;
 use limit::{Ended, Running, ended};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept, bind,
+    listen, recv, send, socket_with,
+};
 use serde_json::{Value, json};
 
 /// How long anything that should happen may take on a busy machine.
@@ -60,12 +70,18 @@ impl Host {
         self.manager = Some(running);
     }
 
-    fn command(&self) -> Command {
+    fn instance(&self) -> String {
+        format!("test-cli-cluster-{}", self.number)
+    }
+
+    fn ecalls(&self) -> Command {
         let mut command = self.net.command(env!("CARGO_BIN_EXE_ecalls"));
-        command.env(
-            "ECALLS_INSTANCE",
-            format!("test-cli-cluster-{}", self.number),
-        );
+        command.env("ECALLS_INSTANCE", self.instance());
+        command
+    }
+
+    fn command(&self) -> Command {
+        let mut command = self.ecalls();
         command.arg("cluster");
         command
     }
@@ -96,8 +112,47 @@ impl Host {
 impl Drop for Host {
     fn drop(&mut self) {
         drop(self.manager.take());
-        let number = self.number;
-        let _ = std::fs::remove_file(format!("/run/ecalls@test-cli-cluster-{number}.lock"));
+        let _ = std::fs::remove_file(format!("/run/ecalls@{}.lock", self.instance()));
+    }
+}
+
+/// What stands where a host's relay would be, and says what it has counted.
+struct Relay(PathBuf);
+
+impl Relay {
+    fn of(host: &Host, counts: RelayCounts) -> Relay {
+        let folder = PathBuf::from(format!("/run/ecalls-relay@{}", host.instance()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir(&folder).expect("a folder");
+        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None).expect("a socket");
+        let address = SocketAddrUnix::new(folder.join("socket")).expect("a short path");
+        bind(&socket, &address).expect("it is free");
+        listen(&socket, 8).expect("it is bound");
+        std::thread::spawn(move || {
+            // Until this process ends.
+            while let Ok(program) = accept(&socket) {
+                Relay::tell(&program, &counts);
+            }
+        });
+        Relay(folder)
+    }
+
+    fn tell(program: &OwnedFd, counts: &RelayCounts) {
+        let mut packet = [0; 4096];
+        let received = recv(program, &mut packet[..], RecvFlags::empty());
+        let (_, length) = received.expect("a packet");
+        let (asked, _) = RelayMessage::parse(&packet[..length]).expect("a message");
+        assert_eq!(asked.kind, RELAY_COUNT);
+        let message = RelayMessage::new(RELAY_COUNTED, size_of::<RelayCounts>());
+        let packet = [message.as_bytes(), counts.as_bytes()].concat();
+        send(program, &packet, SendFlags::NOSIGNAL).expect("it reads");
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -183,6 +238,7 @@ fn jobs_of_other_hosts_are_found_allocated_and_released_by_commands() {
     let other = hosts[0].cluster(&["release", "0000:02-00-00-00-00-09", "7"]);
     assert_eq!(other.code, 5, "{other:?}");
 
+    what_the_relay_has_refused_is_told(&hosts[0]);
     stopped_managers_grant_nothing_for_which_nobody_waits(&hosts);
 
     // A manager that was killed is silent, and is not asked; when it is back, it is.
@@ -194,6 +250,39 @@ fn jobs_of_other_hosts_are_found_allocated_and_released_by_commands() {
     hosts[0].wait_for_hosts(2);
     let given = hosts[0].rows(&["allocate", "job", "1", "--json"]).remove(0);
     assert_eq!(given["granted"], json!(true), "{given}");
+}
+
+/// By name where it is not 0, and not at all if nothing has been.
+fn what_the_relay_has_refused_is_told(host: &Host) {
+    let list = |more: &[&str]| {
+        let mut command = host.ecalls();
+        ended(command.args(["channel", "list"]).args(more), PATIENCE)
+    };
+    let last = |out: &str| -> Value {
+        let line = out.lines().last().expect("a line");
+        serde_json::from_str(line).expect("JSON")
+    };
+    let mut counts = RelayCounts::default();
+    let silent = Relay::of(host, counts);
+    for told in [list(&[]), host.cluster(&["top", "--once"])] {
+        let told = told.out + &told.err;
+        assert!(!told.contains("refused by the relay"), "{told}");
+    }
+    assert_eq!(last(&list(&["--json"]).out)["relay"], json!({}));
+    drop(silent);
+    for (reason, count) in [(RELAY_NO_FRAME, 4), (RELAY_OWN, 1), (RELAY_SECOND, 23)] {
+        counts.count[reason as usize] = count;
+    }
+    let _relay = Relay::of(host, counts);
+    let line = "refused by the relay: no_frame 4, own 1, second 23\n";
+    let listed = list(&[]);
+    assert!(listed.err.contains(line), "{listed:?}");
+    let top = host.cluster(&["top", "--once"]);
+    assert!(top.out.ends_with(line), "{top:?}");
+    let object = json!({"no_frame": 4, "own": 1, "second": 23});
+    assert_eq!(last(&list(&["--json"]).out)["relay"], object);
+    let told = host.cluster(&["top", "--once", "--json"]);
+    assert_eq!(last(&told.out), json!({"relay": object}));
 }
 
 /// Managers that were stopped find requests whose time has passed when they go on.
