@@ -166,6 +166,61 @@ fn events_for_other_hosts_are_measured_beside_the_packets_of_a_socket() {
     }
 }
 
+/// Runs rows of the channel bench; they are there with positive values, and each with a ratio to
+/// the one that is named. False: they need what `make relay` builds.
+fn channel_rows(filter: &str, ratios: &[(&'static str, &str)]) -> bool {
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_ecalls-bench"));
+    bench.args(["bench", "channel", "--json", "--quick", "--row", filter]);
+    let rows = rows(&limit::output(&mut bench, LIMIT));
+    let missing = |row: &Value| row["statistic"] == "not measured";
+    if rows.values().any(missing) {
+        eprintln!("{filter}: skipped, needs `make relay`");
+        return false;
+    }
+    for (name, baseline) in ratios {
+        let row = &rows[*name];
+        for number in ["value", "ratio"] {
+            assert!(row[number].as_f64() > Some(0.0), "{row}");
+        }
+        assert_eq!(row["baseline"], *baseline);
+    }
+    true
+}
+
+#[test]
+fn operations_of_channels_and_many_hosts_are_measured_beside_plain_zenoh() {
+    if !is_root("bench channel, table 1") {
+        return;
+    }
+    let ratios = [
+        ("table1_create", "zenoh_create"),
+        ("table1_open", "zenoh_open"),
+        ("table1_submit", "zenoh_submit"),
+        ("table1_poll", "zenoh_poll"),
+        ("scale_open", "scale_zenoh_open"),
+        ("scale_join", "scale_zenoh_join"),
+        ("scale_leave", "scale_zenoh_leave"),
+        ("scale_review", "scale_zenoh_review"),
+        ("scale_event", "scale_zenoh_event"),
+    ];
+    channel_rows("table1_,scale_", &ratios);
+}
+
+#[test]
+fn web_servers_that_balance_their_load_are_measured_beside_those_that_do_not() {
+    if !is_root("bench channel, figures 8 and 9") {
+        return;
+    }
+    // Not all of them: each load takes some seconds.
+    let ratios = [
+        ("fig8_local_20", "fig8_alone_20"),
+        ("fig9_told_5", "fig9_told_1"),
+        ("fig9_best_1", "fig9_turn"),
+    ];
+    let filter = "fig8_local_20,fig9_told_5,fig9_best_1";
+    assert!(channel_rows(filter, &ratios), "it needs no relay");
+}
+
 #[test]
 fn threads_are_measured_beside_kernel_threads_and_tokio() {
     let mut bench = Command::new(env!("CARGO_BIN_EXE_ecalls-bench"));

@@ -174,10 +174,11 @@ impl Cluster {
     }
 
     /// Tells each manager how often to tell its load.
-    fn tell(&self, ms: u32) -> Outcome<()> {
+    fn tell(&self, bench: &Bench, ms: u32) -> Outcome<()> {
         self.ask(&format!("/tell/{ms}"))?;
         // Each has told the others.
-        std::thread::sleep(Duration::from_secs(3));
+        let (seconds, _) = lasting(bench, (3, 0));
+        std::thread::sleep(Duration::from_secs(seconds.into()));
         Ok(())
     }
 
@@ -232,13 +233,13 @@ pub(super) fn part(words: &[&str]) -> crate::exit::Outcome {
 
 fn measure(bench: &Bench) -> Result<Vec<Value>, Failure> {
     let cluster = Cluster::start().map_err(failed)?;
-    let needs = |rows: &[&str]| rows.iter().any(|row| bench.needed.contains(row));
+    let some = |rows: &[&'static str]| rows.iter().any(|row| needs(bench, [Some(row)]));
     let (eight, nine) = SECTION.rows.split_at(8);
     let mut values = Vec::new();
-    if needs(eight) {
+    if some(eight) {
         values.extend(figure_8(bench, &cluster).map_err(failed)?);
     }
-    if needs(nine) {
+    if some(nine) {
         values.extend(figure_9(bench, &cluster).map_err(failed)?);
     }
     Ok(values)
@@ -260,10 +261,19 @@ fn lasting(bench: &Bench, time: (u32, u32)) -> (u32, u32) {
     }
 }
 
+/// Whether one of these rows is measured.
+fn needs<const N: usize>(bench: &Bench, rows: [Option<&'static str>; N]) -> bool {
+    let mut rows = rows.into_iter().flatten();
+    rows.any(|row| bench.needed.contains(&row))
+}
+
 fn figure_8(bench: &Bench, cluster: &Cluster) -> Outcome<Vec<Value>> {
-    cluster.tell(1000)?;
+    cluster.tell(bench, 1000)?;
     let mut values = Vec::new();
     for ((rate, alone, local, remote), time) in RATES.into_iter().zip(SECONDS_8) {
+        if !needs(bench, [Some(alone), Some(local), remote]) {
+            continue;
+        }
         let time = lasting(bench, time);
         let seen = cluster.load("alone", rate, time, false)?;
         let what = "so many requests in a second, without balancing";
@@ -282,7 +292,10 @@ fn figure_8(bench: &Bench, cluster: &Cluster) -> Outcome<Vec<Value>> {
 fn figure_9(bench: &Bench, cluster: &Cluster) -> Outcome<Vec<Value>> {
     let mut values = Vec::new();
     for (row, ms, times) in [("fig9_told_1", 1000, 1), ("fig9_told_5", 200, 5)] {
-        cluster.tell(ms)?;
+        if !needs(bench, [Some(row)]) {
+            continue;
+        }
+        cluster.tell(bench, ms)?;
         let (before, _) = cluster.cost()?;
         let (seconds, _) = lasting(bench, (5, 0));
         std::thread::sleep(Duration::from_secs(seconds.into()));
@@ -294,8 +307,11 @@ fn figure_9(bench: &Bench, cluster: &Cluster) -> Outcome<Vec<Value>> {
         let per_host = spent / f64::from(seconds) / f64::from(HOSTS);
         values.push(Value::ns(row, per_host, "mean of the hosts", what));
     }
-    cluster.tell(1000)?;
+    cluster.tell(bench, 1000)?;
     for (policy, row, cost_row, what) in BALANCES {
+        if !needs(bench, [Some(row), cost_row]) {
+            continue;
+        }
         let before = cluster.cost()?;
         let time = lasting(bench, SECONDS_9);
         let seen = cluster.load(policy, LOAD, time, true)?;
