@@ -64,7 +64,11 @@ ECALLS_STATIC_ASSERT(sizeof(struct ecalls_message) == 16, "message header");
  * add). Each answer hands over the map at place `number` of the loader's table. */
 #define ECALLS_MESSAGE_TAKE_MAP 18u	   /* number -> DONE + the map, or END */
 #define ECALLS_MESSAGE_REPLACE_HANDLER 19u /* replace_handler, and an upload */
-#define ECALLS_MESSAGE_REQUESTS 20u	   /* requests are below this */
+/* For a runtime of threads: the page (abi/activation.h) for the caller's activations, until the
+ * connection ends, and the program by which the calling thread becomes one: its context is two u32,
+ * the answer's value and the activation's number. */
+#define ECALLS_MESSAGE_OPEN_ACTIVATIONS 20u /* number (0) -> DONE (value: index) + page, program */
+#define ECALLS_MESSAGE_REQUESTS 21u	    /* requests are below this */
 
 /* Answers. */
 #define ECALLS_MESSAGE_REFUSED 0x100u /* refused */

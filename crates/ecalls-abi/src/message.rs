@@ -28,7 +28,7 @@ pub const MESSAGE_MAX: usize = 2048;
 /// The most descriptors of one message.
 pub const MESSAGE_DESCRIPTORS: usize = 4;
 /// The kinds of requests are below this number.
-pub const MESSAGE_REQUESTS: u32 = 20;
+pub const MESSAGE_REQUESTS: u32 = 21;
 
 /// `struct ecalls_message`: the header of every packet.
 #[repr(C)]
@@ -675,6 +675,9 @@ messages! {
         TakeMap(Number) = MESSAGE_TAKE_MAP 18,
         /// With the new text of a handler in E-code.
         ReplaceHandler(ReplaceHandler) = MESSAGE_REPLACE_HANDLER 19,
+        /// Answer: the index of its page, the page, and the program that makes the calling thread
+        /// an activation.
+        OpenActivations(Number) = MESSAGE_OPEN_ACTIVATIONS 20,
     }
 }
 

@@ -28,7 +28,8 @@ use libbpf_rs::{HasSize, ObjectBuilder};
 use layout::STRUCTS;
 
 /// Structs of the contract that are in no object's BTF, only in the headers': those that the kernel
-/// side knows as words only, and the messages between applications and the daemon.
+/// side knows as words or as an inner map's value only, and the messages between applications and
+/// the daemon.
 const ONLY_IN_HEADERS: &[&str] = &[
     "ecalls_up",
     "ecalls_lost",
@@ -38,6 +39,9 @@ const ONLY_IN_HEADERS: &[&str] = &[
     "ecalls_sched_event",
     "ecalls_net_event",
     "ecalls_disk_event",
+    "ecalls_processor",
+    "ecalls_activation",
+    "ecalls_activations",
     "ecalls_runtime_processor",
     "ecalls_runtime_activation",
     "ecalls_runtime",

@@ -14,7 +14,8 @@ const WORDS: usize = size_of::<ecalls_abi::activation::Activations>() / 8;
 /// Whether a runtime uses the kernel side.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum KernelSide {
-    /// If the process may load it; else only [`blocking`](crate::blocking) tells of blocks.
+    /// If the process may load it, or the daemon has it; else only [`blocking`](crate::blocking)
+    /// tells of blocks.
     #[default]
     IfPossible,
     /// A runtime does not start without it.

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ecalls_abi::message::{MESSAGE_MAX, REFUSED_LIMIT, Refused, Request};
-use ecalls_kernel::channel::HostedChannel;
+use ecalls_kernel::activation::Host;
 use ecalls_kernel::core::Core;
 use ecalls_kernel::now_ns;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -32,7 +32,7 @@ use tracing::{debug, info, trace, warn};
 use zerocopy::IntoBytes;
 
 use self::upload::Uploads;
-use crate::client::{ANSWER_NS_MAX, Client, Held, Reply, Sent, Unread, refusal};
+use crate::client::{ANSWER_NS_MAX, Client, Closing, Reply, Sent, Unread, refusal};
 use crate::compiler::Compiler;
 use crate::config::{Config, Limits, Names};
 use crate::log::{Handle, Limiter};
@@ -101,9 +101,9 @@ pub struct Broker {
     uploads: Uploads,
     retired: Retired,
     unread: Vec<Unread>,
-    /// Revoked channels of clients that have ended. Freeing one takes the kernel as long as many
-    /// requests, so other requests are answered in between.
-    closing: VecDeque<Held<HostedChannel>>,
+    /// What clients had that have ended. Other requests are answered in between.
+    closing: VecDeque<Closing>,
+    activations: Result<Arc<Host>, String>,
     /// Whether an answer waits for which no event will tell when it can be sent.
     crowded: bool,
     looked_ns: u64,
@@ -119,6 +119,8 @@ pub struct Broker {
 #[derive(Debug)]
 pub struct Parts {
     pub core: Arc<Core>,
+    /// What sees threads of clients block; the reason if this kernel has none.
+    pub activations: Result<Arc<Host>, String>,
     /// The broker's end of the connection to the door.
     pub relay: Relay,
     pub compiler: Compiler,
@@ -199,6 +201,7 @@ impl Broker {
             retired: Retired::default(),
             unread: Vec::new(),
             closing: VecDeque::new(),
+            activations: parts.activations,
             crowded: false,
             looked_ns: 0,
             policy: Policy::new(&parts.config, &names),
@@ -238,9 +241,9 @@ impl Broker {
                 self.deal_with(packet)?;
             }
             if (self.turns.is_empty() || rounds.is_multiple_of(CLOSE_ROUNDS))
-                && let Some(held) = self.closing.pop_front()
+                && let Some(closing) = self.closing.pop_front()
             {
-                request::channel::retire(&mut self.retired, held);
+                closing.close(&mut self.retired);
             }
             if self.asked.stop.load(Ordering::Relaxed) {
                 break;
@@ -256,7 +259,7 @@ impl Broker {
         for number in numbers {
             self.end(number, "the daemon ends")?;
         }
-        // The channels are revoked, and freed with the core when this process ends.
+        // All are revoked, and freed with the core when this process ends.
         self.closing.drain(..).for_each(std::mem::forget);
         Ok(())
     }
@@ -432,6 +435,7 @@ impl Broker {
             policy: &self.policy,
             ledger: &self.shared.ledger,
             users: &mut users,
+            activations: &self.activations,
             retired: &mut self.retired,
             client,
         };
@@ -479,7 +483,11 @@ impl Broker {
             context.client.services.clear();
             for (_, held) in std::mem::take(&mut context.client.channels) {
                 held.thing.revoke();
-                closing.push(held);
+                closing.push(Closing::Channel(held));
+            }
+            for held in std::mem::take(&mut context.client.activations) {
+                held.thing.revoke();
+                closing.push(Closing::Activations(held));
             }
         });
         self.closing.extend(closing);

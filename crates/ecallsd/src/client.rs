@@ -10,6 +10,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
 use ecalls_abi::message::{Answer, MESSAGE_DESCRIPTORS, Refused};
+use ecalls_kernel::activation::HostedActivations;
 use ecalls_kernel::channel::HostedChannel;
 use ecalls_kernel::has_read_all;
 use ecalls_kernel::owner::Owner;
@@ -20,6 +21,8 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown
 
 use crate::policy;
 use crate::quota::Charge;
+use crate::request::channel;
+use crate::retired::Retired;
 
 /// The longest time that an answer waits for its client to read, ns.
 pub const ANSWER_NS_MAX: u64 = 5_000_000_000;
@@ -29,6 +32,27 @@ pub const ANSWER_NS_MAX: u64 = 5_000_000_000;
 pub struct Held<T> {
     pub thing: T,
     pub charge: Charge,
+}
+
+/// An object of a client that has ended: revoked, and still to be freed, which takes the kernel as
+/// long as many requests.
+#[derive(Debug)]
+pub enum Closing {
+    Channel(Held<HostedChannel>),
+    Activations(Held<HostedActivations>),
+}
+
+impl Closing {
+    /// Frees it.
+    pub fn close(self, retired: &mut Retired) {
+        match self {
+            Closing::Channel(held) => channel::retire(retired, held),
+            Closing::Activations(held) => {
+                let map = held.thing.map_id();
+                retired.close(held, map.map(|map| vec![map]));
+            }
+        }
+    }
 }
 
 /// A reply to a client.
@@ -65,6 +89,7 @@ pub struct Client {
     pub inputs: HashMap<u32, Vec<(usize, String)>>,
     pub services: HashMap<u32, Held<HostedService>>,
     pub channels: HashMap<u32, Held<HostedChannel>>,
+    pub activations: Vec<Held<HostedActivations>>,
     /// Its identity for the policy,
     pub who: policy::Client,
     /// and for the kernel side.
@@ -114,6 +139,7 @@ impl Client {
             inputs: HashMap::new(),
             services: HashMap::new(),
             channels: HashMap::new(),
+            activations: Vec::new(),
             who,
             owner,
             process,

@@ -1,6 +1,7 @@
 //! The requests of clients, one file per kind. Each handler first decides (policy), then charges
 //! (quota), then acts in the kernel, and stores the new object in the client.
 
+pub mod activations;
 pub mod channel;
 pub mod look;
 pub mod map;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use ecalls_abi::message::{
     Answer, Done, REFUSED_DENIED, REFUSED_INVALID, REFUSED_QUOTA, Refused, Request,
 };
+use ecalls_kernel::activation::Host;
 use ecalls_kernel::core::Core;
 use ecalls_kernel::refusal;
 
@@ -78,6 +80,8 @@ pub struct Context<'a> {
     pub policy: &'a Policy,
     pub ledger: &'a Ledger,
     pub users: &'a mut Users,
+    /// What sees threads of clients block; the reason if this kernel has none.
+    pub activations: &'a std::result::Result<Arc<Host>, String>,
     /// Memory of closed channels.
     pub retired: &'a mut Retired,
     pub client: &'a mut Client,
@@ -116,6 +120,7 @@ pub fn answer(context: &mut Context<'_>, request: &Request, fds: &[OwnedFd]) -> 
         Request::LookUser(body) => look::user(context, body.number),
         Request::LookFate(body) => look::fate(context, body),
         Request::TakeMap(body) => map::take(context, body.number),
+        Request::OpenActivations(_) => activations::open(context),
         // Requests with texts take another way.
         Request::ReplaceHandler(_) => Err(No::invalid("the request", "no text", "one with a text")),
     }

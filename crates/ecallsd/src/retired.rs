@@ -7,7 +7,10 @@
 
 use std::collections::HashSet;
 
-use crate::quota::Charge;
+use ecalls_kernel::Result;
+
+use crate::client::Held;
+use crate::quota::{Charge, Resource};
 
 /// The interval of the checks, ns.
 const PERIOD_NS: u64 = 500_000_000;
@@ -19,16 +22,27 @@ pub struct Retired {
     looked_ns: u64,
 }
 
-/// The maps of one channel.
+/// The maps of one channel, or of one runtime's activations.
 #[derive(Debug)]
 struct Segments {
-    maps: [u32; 3],
+    maps: Vec<u32>,
     _charge: Charge,
 }
 
 impl Retired {
+    /// Frees an object. The charge for its memory, i.e. for its `maps`, is released later.
+    pub fn close<T>(&mut self, held: Held<T>, maps: Result<Vec<u32>>) {
+        let Held { thing, mut charge } = held;
+        // First delivery ends, then the charge is released.
+        drop(thing);
+        let bytes = charge.split(Resource::Bytes);
+        if let Ok(maps) = maps {
+            self.add(maps, bytes);
+        }
+    }
+
     /// Adds the maps of a closed channel with the charge for its memory.
-    pub fn add(&mut self, maps: [u32; 3], charge: Charge) {
+    fn add(&mut self, maps: Vec<u32>, charge: Charge) {
         self.segments.push(Segments {
             maps,
             _charge: charge,
@@ -59,7 +73,7 @@ impl Retired {
 mod tests {
     use super::*;
     use crate::config::{Limits, Machine};
-    use crate::quota::{Amounts, Ledger, Resource};
+    use crate::quota::{Amounts, Ledger};
 
     #[test]
     fn memory_is_charged_until_its_last_map_is_gone() {
@@ -67,7 +81,7 @@ mod tests {
         let bytes = Amounts::NONE.and(Resource::Bytes, 4096);
         let charge = ledger.charge(5, &Limits::default(), bytes).unwrap();
         let mut retired = Retired::default();
-        retired.add([1, 2, 3], charge);
+        retired.add(vec![1, 2, 3], charge);
         assert!(retired.is_due(PERIOD_NS));
         retired.release(&HashSet::from([3, 9]), PERIOD_NS);
         assert_eq!(ledger.held(5), bytes);

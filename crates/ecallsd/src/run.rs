@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use caps::CapSet;
 use ecalls_abi::message::MESSAGE_DESCRIPTORS;
+use ecalls_kernel::activation::Host;
 use ecalls_kernel::core::Core;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tracing::{error, warn};
@@ -174,6 +175,12 @@ fn host(
     }
     let (wake, asked) = listen_to_signals().map_err(Error::os("listening to signals"))?;
     let core = Arc::new(Core::open_for_daemon()?);
+    let activations = Host::load()
+        .map(Arc::new)
+        .map_err(|error| error.to_string());
+    if let Err(why) = &activations {
+        warn!("no client's user-level threads are seen to block: {why}");
+    }
     for (part, why) in core.refused() {
         warn!("the kernel refused {part}: {why}");
     }
@@ -192,6 +199,7 @@ fn host(
     enter_sandbox(args, &config, &config_path)?;
     let parts = Parts {
         core,
+        activations,
         relay: ours,
         compiler,
         wake,

@@ -107,8 +107,8 @@ impl HostedChannel {
             .map_or_else(|| Id::new(index, 1), |id| Some(id.next()))
             .ok_or(Error::Closed("a channel id"))?;
         let fds = ChannelFds {
-            up: array(UP_ELEMENT_BYTES, shape.up_elements(), true)?,
-            down: array(DOWN_ELEMENT_BYTES, DOWN_ELEMENTS, false)?,
+            up: array(SEGMENT, UP_ELEMENT_BYTES, shape.up_elements(), true)?,
+            down: array(SEGMENT, DOWN_ELEMENT_BYTES, DOWN_ELEMENTS, false)?,
             wake: wake_buffer()?,
         };
         let mapped = [Segment::map(&fds.up, PAGE)?, Segment::map(&fds.down, PAGE)?];
@@ -349,7 +349,16 @@ fn find_free(core: &Core) -> Result<(u32, channel::Channel)> {
     })
 }
 
-fn array(value_bytes: usize, entries: usize, inner: bool) -> Result<OwnedFd> {
+/// The name of its maps.
+const SEGMENT: &str = "ecalls_segment";
+
+/// An array that a process can map. `inner`: it may have another size than others in an outer map.
+pub(crate) fn array(
+    name: &'static str,
+    value_bytes: usize,
+    entries: usize,
+    inner: bool,
+) -> Result<OwnedFd> {
     let mut flags = libbpf_sys::BPF_F_MMAPABLE;
     if inner {
         flags |= libbpf_sys::BPF_F_INNER_MAP;
@@ -361,15 +370,8 @@ fn array(value_bytes: usize, entries: usize, inner: bool) -> Result<OwnedFd> {
     };
     let bytes = u32::try_from(value_bytes).expect("a small element");
     let entries = u32::try_from(entries).expect("a checked capacity");
-    let map = MapHandle::create(
-        MapType::Array,
-        Some("ecalls_segment"),
-        4,
-        bytes,
-        entries,
-        &options,
-    );
-    descriptor(map, "making a channel's segment")
+    let map = MapHandle::create(MapType::Array, Some(name), 4, bytes, entries, &options);
+    descriptor(map, "making a segment of shared memory")
 }
 
 fn wake_buffer() -> Result<OwnedFd> {

@@ -1,6 +1,6 @@
 //! System calls for which libbpf-rs has no safe function, each as one small safe function.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 use std::io::Read;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -243,6 +243,27 @@ pub(crate) fn program_name(id: u32) -> Option<String> {
     let bytes = info.name.iter().flat_map(|letter| letter.to_ne_bytes());
     let name: Vec<u8> = bytes.take_while(|letter| *letter != 0).collect();
     Some(String::from_utf8_lossy(&name).into_owned())
+}
+
+/// Loads a system call program once more, from the instructions of one that was loaded.
+pub(crate) fn load_again(name: &CStr, instructions: &[libbpf_sys::bpf_insn]) -> Result<OwnedFd> {
+    let mut options = libbpf_sys::bpf_prog_load_opts {
+        sz: size_of::<libbpf_sys::bpf_prog_load_opts>() as libbpf_sys::size_t,
+        prog_flags: libbpf_sys::BPF_F_SLEEPABLE,
+        ..Default::default()
+    };
+    // SAFETY: the texts, the instructions and the options are alive until the call returns.
+    let fd = unsafe {
+        libbpf_sys::bpf_prog_load(
+            libbpf_sys::BPF_PROG_TYPE_SYSCALL,
+            name.as_ptr(),
+            c"GPL".as_ptr(),
+            instructions.as_ptr(),
+            instructions.len() as libbpf_sys::size_t,
+            &raw mut options,
+        )
+    };
+    owned(fd, "loading a program once more")
 }
 
 /// Runs a BPF system call program on `context`, which it may read and write, and returns its

@@ -64,14 +64,8 @@ pub fn close(context: &mut Context<'_>, id: u32) -> Result<Reply> {
 
 /// Closes a channel whose memory the client may still hold.
 pub fn retire(retired: &mut Retired, held: Held<HostedChannel>) {
-    let Held { thing, mut charge } = held;
-    let maps = thing.map_ids();
-    // First delivery ends, then the charge is released.
-    drop(thing);
-    let bytes = charge.split(Resource::Bytes);
-    if let Ok(maps) = maps {
-        retired.add(maps, bytes);
-    }
+    let maps = held.thing.map_ids().map(Vec::from);
+    retired.close(held, maps);
 }
 
 /// A channel's layout from a client's numbers. The core checks the values when it opens the

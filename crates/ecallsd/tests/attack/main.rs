@@ -11,6 +11,7 @@
     reason = "attackers do what no safe library offers: raw.rs"
 )]
 
+mod activations;
 mod actor;
 mod daemon;
 mod flood;
@@ -64,6 +65,7 @@ const THEMES: &[&[Test]] = &[
     life::TESTS,
     load::TESTS,
     own::TESTS,
+    activations::TESTS,
 ];
 
 const ROLES: &[actor::Roles] = &[
@@ -81,6 +83,7 @@ const ROLES: &[actor::Roles] = &[
     life::ROLES,
     load::ROLES,
     own::ROLES,
+    activations::ROLES,
 ];
 
 fn main() -> ExitCode {
