@@ -12,6 +12,7 @@
 #include "bpf/lib/select.h"
 #include "bpf/lib/frame.h"
 #include "bpf/lib/window.h"
+#include "bpf/lib/activation.h"
 
 struct table {
 	size_t heap_size;
@@ -52,6 +53,7 @@ struct table {
 	ecalls_u64 (*window_missing)(const struct ecalls_window *);
 	ecalls_u64 window_silence_ns;
 	int (*frame_check)(const struct ecalls_wire *, ecalls_u32);
+	int (*activation_block)(struct ecalls_activations *, ecalls_u32);
 };
 
 static ecalls_u32 heap_count(const struct heap *h) {
@@ -105,4 +107,5 @@ const struct table TABLE = {
 	.window_missing = window_missing,
 	.window_silence_ns = WINDOW_SILENCE_NS,
 	.frame_check = frame_check,
+	.activation_block = activation_block,
 };

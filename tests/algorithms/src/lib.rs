@@ -12,9 +12,11 @@
     reason = "calls C functions on memory that they share with no one"
 )]
 
+use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt;
 
+use ecalls_abi::activation::Activations;
 use ecalls_abi::lane::Window;
 use ecalls_abi::wire::Wire;
 
@@ -73,6 +75,7 @@ pub struct Table {
     window_missing: unsafe extern "C" fn(*const Window) -> u64,
     pub window_silence_ns: u64,
     frame_check: unsafe extern "C" fn(*const Wire, u32) -> c_int,
+    activation_block: unsafe extern "C" fn(*mut Activations, u32) -> c_int,
 }
 
 unsafe extern "C" {
@@ -119,6 +122,12 @@ impl Table {
     pub fn frame_check(&self, wire: &Wire, bytes: u32) -> i32 {
         // SAFETY: the C function reads the struct.
         unsafe { (self.frame_check)(wire, bytes) }
+    }
+
+    /// Activation `number` blocks: whether its processor was taken from it.
+    pub fn activation_block(&self, page: &UnsafeCell<Activations>, number: u32) -> bool {
+        // SAFETY: the C function changes the struct, to which only cells lead.
+        unsafe { (self.activation_block)(page.get(), number) == 1 }
     }
 }
 
