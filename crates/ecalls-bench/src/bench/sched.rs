@@ -23,7 +23,7 @@ mod player;
 mod rows;
 mod series;
 mod stage;
-mod switching;
+pub(super) mod switching;
 mod track;
 mod under;
 mod viewer;

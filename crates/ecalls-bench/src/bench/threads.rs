@@ -81,6 +81,17 @@ const ROWS: &[Row] = &[
         "eight threads compute 100 us and sleep 200 us, again and again",
     ),
     rate("rounds_20_100", "the same with 20 us and 100 us"),
+    row(
+        "stranger_yield",
+        "ns",
+        "a context switch between two kernel threads that no runtime has, by a yield; told: while \
+         one has the kernel side",
+    ),
+    row(
+        "stranger_wake",
+        "ns",
+        "the same by a byte through a pipe, asleep before",
+    ),
     row("scale_1000", "ns", "a switch in turn among so many threads"),
     row("scale_100000", "ns", "the same"),
     row("scale_1000000", "ns", "the same"),

@@ -91,6 +91,12 @@ pub(super) fn measure(class: Class<'_>, seconds: u64) -> Result<Figures, Failure
     Ok(Figures::only(&figures))
 }
 
+/// By a yield and by a pipe, in the class that this program has.
+pub(in crate::bench) fn ordinary_ns(span_ns: u64) -> Result<[f64; 2], Failure> {
+    let cost = |ways| cost_ns(ways, false, span_ns);
+    Ok([cost([Way::Yield, Way::Yield])?, cost(by_pipes()?)?])
+}
+
 fn by_pipes() -> Result<[Way; 2], Failure> {
     let failed = |error| Failure::new(Code::Failed, format!("making a pipe: {error}"));
     let (from_first, to_second) = pipe().map_err(failed)?;

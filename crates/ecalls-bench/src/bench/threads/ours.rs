@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use ecalls_threads::{Builder, KernelSide, Runtime, blocking, scheduling_point, spawn, yield_now};
 
+use super::peers::strangers;
 use super::{
     Blocks, ECALLS, ECALLS_BARE, ECALLS_TOLD, Effort, ROUND_ROWS, ROUND_THREADS, ROUNDS, Values,
     compute, failed, iterations_per_us, ns_each, per_s,
@@ -81,6 +82,9 @@ fn blocks(values: &mut Values, effort: Effort, wanted: &dyn Fn(&str) -> bool) ->
             Err(error) => return Err(failed(error)),
         };
         let is_told = runtime.is_told();
+        if is_told {
+            strangers(values, system, effort, wanted)?;
+        }
         let sleep = move |us| {
             let call = || std::thread::sleep(Duration::from_micros(us));
             if is_told {

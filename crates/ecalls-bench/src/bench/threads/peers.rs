@@ -10,6 +10,7 @@ use super::{
     Blocks, Effort, GO, PTHREADS, ROUND_ROWS, ROUND_THREADS, ROUNDS, ROWS, TOKIO, Values, compute,
     iterations_per_us, ns_each, per_s,
 };
+use crate::bench::sched::switching::ordinary_ns;
 use crate::exit::{Code, Failure, Outcome};
 use crate::output::note;
 
@@ -22,6 +23,7 @@ pub(super) fn measure(
     if wanted("block_next") {
         values.add("block_next", PTHREADS, block_next_us(effort)?);
     }
+    strangers(values, PTHREADS, effort, wanted)?;
     tokio(values, effort, wanted)?;
     let rows = [
         "table3_yield",
@@ -89,6 +91,23 @@ fn kernel_threads(values: &mut Values, effort: Effort, wanted: &dyn Fn(&str) -> 
         threads.into_iter().for_each(|thread| drop(thread.join()));
         values.add(row, PTHREADS, per_s(rounds * ROUND_THREADS, start));
     }
+}
+
+/// Context switches of kernel threads that no runtime has.
+pub(super) fn strangers(
+    values: &mut Values,
+    system: &str,
+    effort: Effort,
+    wanted: &dyn Fn(&str) -> bool,
+) -> Outcome {
+    let rows = ["stranger_yield", "stranger_wake"];
+    if rows.into_iter().any(wanted) {
+        let costs_ns = ordinary_ns(300_000_000 / effort.divisor)?;
+        for (row, ns) in rows.into_iter().zip(costs_ns) {
+            values.add(row, system, ns);
+        }
+    }
+    Ok(())
 }
 
 /// The other thread yields, so that it is always the next one.
