@@ -12,7 +12,11 @@
 #include "abi/activation.h"
 #include "portable.h"
 
-/* Whether the processor was taken from activation `number`. */
+#define ACTIVATION_TOLD 1    /* the processor was taken from the activation */
+#define ACTIVATION_UNTOLD -1 /* it was not */
+#define ACTIVATION_NONE 0    /* the activation had none */
+
+/* Activation `number` blocks. */
 LIB_INLINE int activation_block(struct ecalls_activations *all, ecalls_u32 number) {
 	struct ecalls_activation *activation;
 	struct ecalls_processor *processor;
@@ -20,14 +24,14 @@ LIB_INLINE int activation_block(struct ecalls_activations *all, ecalls_u32 numbe
 	activation = &all->activation[number & (ECALLS_ACTIVATIONS_MAX - 1)];
 	processor = &all->processor[activation->processor & (ECALLS_PROCESSORS_MAX - 1)];
 	if (*(volatile ecalls_u32 *)&processor->active != number)
-		return 0;
+		return ACTIVATION_NONE;
 	if (activation->lock || !*(volatile ecalls_u32 *)&processor->spares) {
 		processor->untold++;
-		return 0;
+		return ACTIVATION_UNTOLD;
 	}
 	processor->told++;
 	*(volatile ecalls_u32 *)&processor->active = 0;
-	return 1;
+	return ACTIVATION_TOLD;
 }
 
 #endif

@@ -65,6 +65,32 @@ struct {
 	__type(value, struct activation_of);
 } activation_of SEC(".maps");
 
+/* Of all pages, since the object was loaded: what processes do not write. */
+struct counts {
+	u64 told;
+	u64 untold;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct counts);
+} activation_sums SEC(".maps");
+
+static __always_inline void count_block(int result) {
+	struct counts *counts;
+	u32 zero = 0;
+
+	counts = bpf_map_lookup_elem(&activation_sums, &zero);
+	if (!counts)
+		return;
+	if (result == ACTIVATION_TOLD)
+		__sync_fetch_and_add(&counts->told, 1);
+	else if (result == ACTIVATION_UNTOLD)
+		__sync_fetch_and_add(&counts->untold, 1);
+}
+
 static __always_inline u32 generation_of(const struct row *row) {
 	return *(volatile u32 *)&row->generation;
 }
@@ -91,7 +117,7 @@ int BPF_PROG(thread_blocks, bool preempt, struct task_struct *previous, struct t
 		return 0;
 	all = bpf_map_lookup_elem(page, &zero);
 	if (all)
-		activation_block(all, own->number);
+		count_block(activation_block(all, own->number));
 	return 0;
 }
 

@@ -33,6 +33,7 @@ const BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/activation.bpf.o"
 const NAME: &str = "activation";
 const PAGES: &str = "activations";
 const ROWS: &str = "activation_rows";
+const SUMS: &str = "activation_sums";
 const SWITCH: &str = "thread_blocks";
 const JOIN: &str = "activation_join";
 
@@ -49,6 +50,16 @@ struct Row {
     pid: u32,
     generation: u32,
     start_ns: u64,
+}
+
+/// `struct counts`: blocks of the activations of all pages.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct Blocks {
+    /// Those upon which a processor was taken from its activation,
+    pub told: u64,
+    /// and those upon which it was not.
+    pub untold: u64,
 }
 
 /// `ANYBODY`: who may run the programs.
@@ -132,6 +143,21 @@ impl Host {
         owner: &crate::core::owner::Owner,
     ) -> Result<HostedActivations> {
         self.add(owner.pid, owner.start_ns)
+    }
+
+    /// How many pages are in use.
+    pub fn runtimes(&self) -> usize {
+        locked(&self.used).len()
+    }
+
+    /// Blocks since it was loaded.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn blocks(&self) -> Result<Blocks> {
+        let (key, action) = (0_u32.to_ne_bytes(), "reading the counts of blocks");
+        let found = lookup(&self.map(SUMS)?, &key, action)?;
+        Ok(found.unwrap_or_default())
     }
 
     fn take_index(&self) -> Result<u32> {

@@ -36,7 +36,7 @@ use crate::client::{ANSWER_NS_MAX, Client, Closing, Reply, Sent, Unread, refusal
 use crate::compiler::Compiler;
 use crate::config::{Config, Limits, Names};
 use crate::log::{Handle, Limiter};
-use crate::metrics::figures::{DaemonFigures, Figures, ServiceFigures};
+use crate::metrics::figures::{DaemonFigures, Figures, ServiceFigures, ThreadFigures};
 use crate::notify::Notify;
 use crate::policy::{self, Policy};
 use crate::quota::Ledger;
@@ -84,6 +84,7 @@ pub struct Asked {
 #[derive(Debug)]
 pub struct Shared {
     core: Arc<Core>,
+    activations: Result<Arc<Host>, String>,
     ledger: Ledger,
     users: Mutex<Users>,
     figures: Mutex<DaemonFigures>,
@@ -103,7 +104,6 @@ pub struct Broker {
     unread: Vec<Unread>,
     /// What clients had that have ended. Other requests are answered in between.
     closing: VecDeque<Closing>,
-    activations: Result<Arc<Host>, String>,
     /// Whether an answer waits for which no event will tell when it can be sent.
     crowded: bool,
     looked_ns: u64,
@@ -165,10 +165,16 @@ impl Shared {
                 view.count.add(&stat.count);
             }
         }
+        let threads = self.activations.as_ref().ok();
+        let threads = threads.map(|host| ThreadFigures {
+            runtimes: host.runtimes(),
+            blocks: host.blocks().unwrap_or_default(),
+        });
         let figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
         Figures {
             services: services.collect(),
             users: views,
+            threads: threads.unwrap_or_default(),
             daemon: *figures,
         }
     }
@@ -182,6 +188,7 @@ impl Broker {
             users: Mutex::new(Users::new(Arc::clone(&parts.core))),
             figures: Mutex::default(),
             core: parts.core,
+            activations: parts.activations,
         });
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let readable = EventFlags::IN;
@@ -201,7 +208,6 @@ impl Broker {
             retired: Retired::default(),
             unread: Vec::new(),
             closing: VecDeque::new(),
-            activations: parts.activations,
             crowded: false,
             looked_ns: 0,
             policy: Policy::new(&parts.config, &names),
@@ -435,7 +441,7 @@ impl Broker {
             policy: &self.policy,
             ledger: &self.shared.ledger,
             users: &mut users,
-            activations: &self.activations,
+            activations: &self.shared.activations,
             retired: &mut self.retired,
             client,
         };

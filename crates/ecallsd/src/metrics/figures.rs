@@ -6,6 +6,7 @@ use std::fmt;
 use ecalls_abi::channel::DropReason;
 use ecalls_abi::message::{QUOTA_NAMES, QUOTA_UP, UserView};
 use ecalls_abi::service::{ServiceCount, ServiceLatency};
+use ecalls_kernel::activation::Blocks;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -35,10 +36,19 @@ pub struct DaemonFigures {
     pub expelled: u64,
 }
 
+/// Clients' user-level threads.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ThreadFigures {
+    /// Runtimes that have the kernel side now.
+    pub runtimes: usize,
+    pub blocks: Blocks,
+}
+
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
     pub services: Vec<ServiceFigures>,
     pub users: Vec<UserView>,
+    pub threads: ThreadFigures,
     pub daemon: DaemonFigures,
 }
 
@@ -176,6 +186,30 @@ const OF_USERS: [OfUser; 5] = [
     }),
 ];
 
+/// A family of figures of clients' threads.
+type OfThreads = (Family, fn(&ThreadFigures) -> u64);
+
+const OF_THREADS: [OfThreads; 3] = [
+    (
+        Family::gauge("threads_runtimes", "Runtimes of threads seen to block"),
+        |threads| threads.runtimes as u64,
+    ),
+    (
+        Family::counter(
+            "threads_told",
+            "Blocks of threads that gave up their virtual processor",
+        ),
+        |threads| threads.blocks.told,
+    ),
+    (
+        Family::counter(
+            "threads_untold",
+            "Blocks of threads that kept it: in the scheduler, or without a spare",
+        ),
+        |threads| threads.blocks.untold,
+    ),
+];
+
 /// A family of figures of the daemon.
 type OfDaemon = (Family, fn(&DaemonFigures) -> u64);
 
@@ -203,6 +237,7 @@ impl Collector for Told {
         let Figures {
             services,
             users,
+            threads,
             daemon,
         } = &self.0;
         let of_service = |service: &ServiceFigures| vec![("service", service.name.clone())];
@@ -255,6 +290,9 @@ impl Collector for Told {
             .flat_map(|user| quotas(user, QUOTA_UP..QUOTA_NAMES.len()));
         Family::counter("user_throttled", "Times a user met the limit of a rate")
             .write(&mut encoder, refused)?;
+        for (family, figure) in &OF_THREADS {
+            family.write_one(&mut encoder, figure(threads))?;
+        }
         for (family, figure) in &OF_DAEMON {
             family.write_one(&mut encoder, figure(daemon))?;
         }
@@ -314,6 +352,13 @@ mod tests {
                 subscriptions: 4,
             }],
             users: vec![user],
+            threads: ThreadFigures {
+                runtimes: 2,
+                blocks: Blocks {
+                    told: 12,
+                    untold: 1,
+                },
+            },
             daemon: DaemonFigures {
                 requests: 9,
                 ..DaemonFigures::default()
@@ -326,6 +371,9 @@ mod tests {
             "ecalls_user_delivered_total{uid=\"1000\"} 11",
             "ecalls_user_held{uid=\"1000\",quota=\"channels\"} 3",
             "ecalls_user_throttled_total{uid=\"1000\",quota=\"events_per_second\"} 5",
+            "ecalls_threads_runtimes 2",
+            "ecalls_threads_told_total 12",
+            "ecalls_threads_untold_total 1",
             "ecalls_daemon_requests_total 9",
             "ecalls_latency_seconds_bucket{le=\"0.000001024\",service=\"a \\\"quoted\\\" one\"} 0",
             "ecalls_latency_seconds_bucket{le=\"0.000002048\",service=\"a \\\"quoted\\\" one\"} 6",

@@ -104,9 +104,18 @@ fn pages_of_activations_count_as_channels_and_are_given_back() {
 
 fn a_runtime_outlives_the_daemon() {
     clear();
-    let mut daemon = daemon::start("");
+    let mut daemon = daemon::start(&daemon::metrics());
     let mut actor = start("runtime", new_user(), &[]);
     assert_eq!(actor.ask("told"), "ended");
+    let counters = daemon::counters();
+    assert!(
+        counters.contains("\necalls_threads_runtimes 1\n"),
+        "{counters}"
+    );
+    assert!(
+        !counters.contains("\necalls_threads_told_total 0\n"),
+        "{counters}"
+    );
     daemon.kill();
     // Nobody tells any more, and its blocks block a processor; but all of its threads end.
     assert_eq!(actor.ask("round"), "ended");

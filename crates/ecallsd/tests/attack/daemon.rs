@@ -2,7 +2,9 @@
 //! is in the kernel.
 
 use std::fs;
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -61,6 +63,24 @@ pub(crate) fn start_by(command: Command, further: &str) -> Daemon {
 /// Starts one, and does not look whether it answers.
 pub(crate) fn start_without_waiting() -> Daemon {
     Daemon::spawn(program(), folder(), &configuration(""))
+}
+
+/// The lines of a configuration by which the daemon serves its counters.
+pub(crate) fn metrics() -> String {
+    format!("[metrics]\nlisten = {:?}", folder().join("metrics"))
+}
+
+/// The counters of a daemon that has these lines.
+pub(crate) fn counters() -> String {
+    let stream = UnixStream::connect(folder().join("metrics"));
+    let mut stream = stream.expect("the daemon's counters");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    stream
+        .write_all(b"GET /metrics HTTP/1.1\r\n\r\n")
+        .expect("it listens");
+    let mut counters = String::new();
+    stream.read_to_string(&mut counters).expect("it answers");
+    counters
 }
 
 /// The resources of all processes of a daemon.

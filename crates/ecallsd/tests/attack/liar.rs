@@ -3,9 +3,7 @@
 //! does what the first line of a text says ([`LIES`]), with all that a worker is confined by. Other
 //! texts it compiles.
 
-use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::os::unix::net::UnixStream;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
@@ -402,22 +400,13 @@ fn is_compiled(ecalls: &Ecalls) {
 }
 
 fn lies_of_a_worker_are_refused_and_the_next_text_is_compiled() {
-    let metrics = daemon::folder().join("metrics");
-    let further = format!(
-        "[limits]\nupload_time = \"4000ms/s\"\n[metrics]\nlisten = {:?}",
-        metrics.to_str().expect("a path")
-    );
+    let metrics = daemon::metrics();
+    let further = format!("[limits]\nupload_time = \"4000ms/s\"\n{metrics}");
     let liar = Liar::start(&further);
     let mut client = start("is lied to", new_user(), &[]);
     client.expect("done");
     client.end();
-    let mut stream = UnixStream::connect(&metrics).expect("the daemon's counters");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
-    stream
-        .write_all(b"GET /metrics HTTP/1.1\r\n\r\n")
-        .expect("it listens");
-    let mut counters = String::new();
-    stream.read_to_string(&mut counters).expect("it answers");
+    let counters = daemon::counters();
     let refused = format!("ecalls_daemon_refused_total {}\n", LIES.len());
     assert!(counters.contains(&refused), "{counters}");
     let log = liar.end();
