@@ -71,6 +71,22 @@ const _: () = assert!(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host(pub u64);
 
+impl Host {
+    /// The host that is written so.
+    pub fn parse(text: &str) -> Option<Host> {
+        let bytes: &[u8; 22] = text.as_bytes().try_into().ok()?;
+        let mut host = 0;
+        for (at, byte) in bytes.iter().enumerate() {
+            match (at, byte) {
+                (4, b':') | (7 | 10 | 13 | 16 | 19, b'-') => {}
+                (4 | 7 | 10 | 13 | 16 | 19, _) => return None,
+                _ => host = host << 4 | u64::from(char::from(*byte).to_digit(16)?),
+            }
+        }
+        Some(Host(host))
+    }
+}
+
 impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b, rest @ ..] = self.0.to_be_bytes();

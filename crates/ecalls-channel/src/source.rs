@@ -24,16 +24,7 @@ pub fn host_text(host: u64) -> String {
 
 /// The host that is written so.
 pub fn host_of(text: &str) -> Option<u64> {
-    let (name, address) = text.split_once(':')?;
-    let digits: Vec<&str> = address.split('-').collect();
-    let is_hex = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let is_form = name.len() == 4
-        && digits.len() == 6
-        && digits
-            .iter()
-            .all(|digits| digits.len() == 2 && is_hex(digits));
-    let digits = format!("{name}{}", digits.concat());
-    (is_form && is_hex(name)).then(|| u64::from_str_radix(&digits, 16).ok())?
+    Host::parse(text).map(|host| host.0)
 }
 
 #[cfg(test)]
@@ -52,6 +43,10 @@ mod tests {
             "4f01:02-00-00-00-00",
             "4f01:02-00-00-00-00-+1",
             "+f01:02-00-00-00-00-01",
+            "4f01:02-00-00-00-00:01",
+            "4f01-02-00-00-00-00-01",
+            "4f01:02-00-00-00-00-0g",
+            "4f01:02-00-00-00-00-011",
         ] {
             assert_eq!(host_of(text), None, "{text}");
         }

@@ -11,12 +11,15 @@
 //! | `publish` | its frames of a reliable channel |
 //! | `subscribe` | that it has the channel open, and so gets its events |
 //!
-//! Whoever has one of them may ask for the channels of the cluster and their hosts.
+//! Whoever has one of them may ask for the channels of the cluster and their hosts. An entry with
+//! `ids` says which hosts those with its certificates are: as no other host are they believed to
+//! have a channel open, to send a frame, or to want one.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use ecalls_abi::relay::is_name;
+use ecalls_abi::wire;
 
 /// Entries of a configuration, and names in one of them.
 const ENTRIES_MAX: usize = 256;
@@ -30,6 +33,9 @@ const HOST_MAX: usize = 64;
 pub struct Access {
     /// Common names of certificates; `*`: of all that the authority has signed.
     pub hosts: Vec<String>,
+    /// Which hosts they are, as people write hosts; empty: any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ids: Vec<String>,
     /// `CLUSTER/CHANNEL`, each a name or `*`.
     pub channels: Vec<String>,
     pub may: Vec<Right>,
@@ -74,6 +80,16 @@ impl Access {
         if let Some(host) = self.hosts.iter().find(|host| !is_host(host)) {
             return Err(format!(
                 "{host:?} of [[access]] is no common name of a certificate"
+            ));
+        }
+        let is_id = |id: &String| wire::Host::parse(id).is_some();
+        if self.ids.len() > ENTRIES_MAX {
+            return Err(format!("an [[access]] has at most {ENTRIES_MAX} ids"));
+        }
+        if let Some(id) = self.ids.iter().find(|id| !is_id(id)) {
+            return Err(format!(
+                "{id:?} of [[access]] is no host: say \"0000:02-00-00-00-00-01\", as ecalls \
+                 channel list does"
             ));
         }
         match self.channels.iter().find(|text| parts(text).is_none()) {
@@ -136,22 +152,43 @@ impl Access {
             &looks_at,
             &looks,
         )];
+        let ids = self.ids.iter().filter_map(|id| wire::Host::parse(id));
+        let mut ids: Vec<String> = ids.map(|id| format!("{:016x}", id.0)).collect();
+        if ids.is_empty() {
+            ids.push("*".to_owned());
+        }
+        let each = |of: &dyn Fn(&str) -> String| -> Vec<String> {
+            let ends = ids.iter().map(|id| of(id));
+            ends.flat_map(|end| keys(&|cluster, channel| base(cluster, channel) + &end))
+                .collect()
+        };
         for right in &self.may {
-            let mut add = |name: &str, end: &str, messages: Value| {
-                let at = keys(&|cluster, channel| format!("ecalls/{cluster}/ch/{channel}/{end}"));
-                rules.push(rule(&format!("{name} {number}"), "ingress", &at, &messages));
+            let mut add = |name: &str, at: &[String], messages: Value| {
+                rules.push(rule(&format!("{name} {number}"), "ingress", at, &messages));
             };
             match right {
-                Right::Create => add("create", "info", json!(["declare_queryable", "reply"])),
-                Right::Publish => add("publish", "to/*", json!(["put"])),
+                Right::Create => {
+                    let info = keys(&|cluster, channel| base(cluster, channel) + "info");
+                    add("create", &info, json!(["declare_queryable", "reply"]));
+                }
+                Right::Publish => {
+                    let from = each(&|id| format!("to/*/{id}"));
+                    add("publish", &from, json!(["put"]));
+                }
                 Right::Subscribe => {
-                    add("enter", "host/**", json!(["liveliness_token"]));
-                    add("subscribe", "to/*", json!(["declare_subscriber"]));
+                    let tokens = each(&|id| format!("host/{id}/**"));
+                    add("enter", &tokens, json!(["liveliness_token"]));
+                    let frames = each(&|id| format!("to/{id}/*"));
+                    add("subscribe", &frames, json!(["declare_subscriber"]));
                 }
             }
         }
         rules
     }
+}
+
+fn base(cluster: &str, channel: &str) -> String {
+    format!("ecalls/{cluster}/ch/{channel}/")
 }
 
 fn rule(id: &str, flow: &str, keys: &[String], messages: &Value) -> Value {
@@ -179,15 +216,27 @@ mod tests {
     fn rules_name_keys_of_the_channels_only() {
         let entry = Access {
             hosts: vec!["web".to_owned()],
+            ids: Vec::new(),
             channels: vec!["lab/load".to_owned(), "lab/*".to_owned()],
             may: vec![Right::Publish],
         };
-        let settings = Access::settings(&[entry]).expect("some");
+        let settings = Access::settings(std::slice::from_ref(&entry)).expect("some");
         assert_eq!(settings["rules"][1]["messages"][0], "query");
-        let keys = json!(["ecalls/lab/ch/load/to/*", "ecalls/lab/ch/*/to/*"]);
+        let keys = json!(["ecalls/lab/ch/load/to/*/*", "ecalls/lab/ch/*/to/*/*"]);
         assert_eq!(settings["rules"][2]["key_exprs"], keys);
         assert_eq!(settings["subjects"][1]["cert_common_names"], json!(["web"]));
         assert_eq!(settings["rules"].as_array().map(Vec::len), Some(3));
         assert_eq!(Access::settings(&[]), None);
+        let bound = Access {
+            ids: vec!["4f01:02-00-00-00-00-01".to_owned()],
+            may: vec![Right::Subscribe],
+            ..entry
+        };
+        let settings = Access::settings(&[bound]).expect("some");
+        let host = "4f01020000000001";
+        for (rule, end) in [(2, format!("host/{host}/**")), (3, format!("to/{host}/*"))] {
+            let keys = ["load", "*"].map(|channel| format!("ecalls/lab/ch/{channel}/{end}"));
+            assert_eq!(settings["rules"][rule]["key_exprs"], json!(keys));
+        }
     }
 }

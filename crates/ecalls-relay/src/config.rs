@@ -197,6 +197,7 @@ mod tests {
             format!("[[access]]\nhosts = [{hosts}]\nchannels = [{channels}]\nmay = [{may}]\n")
         };
         let good = entry("\"web-1\", \"*\"", "\"lab/load\", \"lab/*\"", "\"publish\"");
+        let good = good + "ids = [\"0000:02-00-00-00-00-01\"]\n";
         let config = Config::parse(&format!("{tls}{good}")).expect("it is right");
         let printed = toml::to_string(&config).expect("it can be printed");
         assert_eq!(Config::parse(&printed), Ok(config));
@@ -209,6 +210,7 @@ mod tests {
             entry("\"web\"", "\"lab/**\"", "\"publish\""),
             entry("\"web\"", "\"lab/load\"", "\"read\""),
             entry("\"web\"", "\"lab/load\"", ""),
+            entry("\"web\"", "\"lab/load\"", "\"publish\"") + "ids = [\"web\"]\n",
         ] {
             assert!(Config::parse(&format!("{tls}{wrong}")).is_err(), "{wrong}");
         }

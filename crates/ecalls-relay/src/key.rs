@@ -3,7 +3,8 @@
 //!
 //! - `info`, a queryable: what the channel is ([`crate::info`]);
 //! - `host/HOST/ADDRESS/FORMAT`, a liveliness token: a host has it open;
-//! - `to/HOST`: frames for this host, of a reliable channel.
+//! - `to/HOST/SOURCE`: frames for this host, of a reliable channel, from that one: access control
+//!   knows keys only, and so it can say who may be the source.
 //!
 //! A token carries no data, so what the others need to know of a host is in its key: its id and its
 //! format's id as 16 hexadecimal digits, and its IPv4 address for the lane, or `-`. Keys that come
@@ -60,9 +61,20 @@ impl Name {
         format!("{}/host/{host}", self.base())
     }
 
-    /// Frames for a host.
-    pub fn to(&self, host: u64) -> String {
-        format!("{}/to/{host:016x}", self.base())
+    /// Frames of a host for another one.
+    pub fn to(&self, host: u64, source: u64) -> String {
+        format!("{}/to/{host:016x}/{source:016x}", self.base())
+    }
+
+    /// Frames of all hosts for this one.
+    pub fn frames(&self, own: u64) -> String {
+        format!("{}/to/{own:016x}/*", self.base())
+    }
+
+    /// The source of a frame with this key for the host `own`.
+    pub fn source(&self, own: u64, key: &str) -> Option<u64> {
+        let (_, source) = key.rsplit_once('/')?;
+        number(source).filter(|source| self.to(own, *source) == key)
     }
 
     /// The tokens of all hosts.
@@ -109,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_tells_its_host_and_nothing_else_does() {
+    fn a_key_tells_its_host_and_nothing_else_does() {
         let name = Name {
             cluster: "lab".to_owned(),
             channel: "load".to_owned(),
@@ -130,6 +142,11 @@ mod tests {
         ] {
             assert_eq!(name.sibling(info), None, "{info}");
         }
+        let frame = name.to(1, 0x4f01_0200_0000_7701);
+        assert_eq!(name.source(1, &frame), Some(0x4f01_0200_0000_7701));
+        assert_eq!(name.source(2, &frame), None);
+        let other = frame.replace("0000000000000001/4f", "0000000000000001/4F");
+        assert_eq!(name.source(1, &other), None);
         let base = "ecalls/lab/ch/load/host";
         for token in [
             "",

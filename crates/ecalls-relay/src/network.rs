@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use ecalls_abi::version::DATA_MAX;
 use ecalls_abi::wire::Wire;
+use ecalls_abi::zerocopy::FromBytes;
 use rustix::event::{EventfdFlags, eventfd};
 use zenoh::liveliness::LivelinessToken;
 use zenoh::pubsub::Subscriber;
@@ -240,10 +241,11 @@ impl Network {
         self.queue.outgoing.load(Ordering::Relaxed) < FRAMES_MAX
     }
 
-    /// Sends a frame to a host: [`Network::has_room`] has said that it can. Whether it will be.
-    pub fn send(&self, name: &Name, host: u64, frame: Vec<u8>) -> bool {
+    /// Sends a frame of the host `own` to another one: [`Network::has_room`] has said that it can.
+    /// Whether it will be.
+    pub fn send(&self, name: &Name, host: u64, own: u64, frame: Vec<u8>) -> bool {
         self.queue.outgoing.fetch_add(1, Ordering::Relaxed);
-        self.sender.try_send((name.to(host), frame)).is_ok()
+        self.sender.try_send((name.to(host, own), frame)).is_ok()
     }
 
     /// The identity of the session.
@@ -377,17 +379,23 @@ impl Network {
         })
     }
 
-    /// Takes frames for this host.
+    /// Takes frames for this host that are of the host which their key names.
     fn frames(&self, name: &Name, own: u64) -> Result<Subscriber<()>> {
         let (queue, of) = (Arc::clone(&self.queue), name.clone());
         self.session
-            .declare_subscriber(name.to(own))
+            .declare_subscriber(name.frames(own))
             .callback(move |sample| {
                 let payload = sample.payload();
-                if payload.len() <= FRAME_BYTES_MAX {
-                    queue.put_frame(of.clone(), payload.to_bytes().into_owned());
-                } else {
-                    queue.count_impossible();
+                let source = of.source(own, sample.key_expr());
+                // A longer one is none, and is not copied.
+                let frame = (payload.len() <= FRAME_BYTES_MAX).then(|| payload.to_bytes());
+                let is_of = |frame: &&[u8]| {
+                    let wire = Wire::read_from_prefix(frame);
+                    wire.is_ok_and(|(wire, _)| Some(wire.host) == source)
+                };
+                match frame.as_deref().filter(is_of) {
+                    Some(frame) => queue.put_frame(of.clone(), frame.to_vec()),
+                    None => queue.count_impossible(),
                 }
             })
             .wait()

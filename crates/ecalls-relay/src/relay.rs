@@ -430,7 +430,8 @@ impl Relay {
         });
         match found {
             Some((name, channel)) if channel.hosts.has(message.host) => {
-                if !self.network.send(name, message.host, frame.to_vec()) {
+                let frame = frame.to_vec();
+                if !self.network.send(name, message.host, wire.host, frame) {
                     self.ignored += 1;
                 }
             }

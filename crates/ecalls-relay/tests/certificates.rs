@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use ecalls_abi::relay::{
-    RELAY_ASK, RELAY_ENTER, RELAY_ENTERED, RELAY_FOUND, RELAY_FRAME, RELAY_JOINED, RELAY_NO_ANSWER,
-    RELAY_NO_FRAME, RELAY_NO_PRESENCE, RELAY_NO_QUESTION, RELAY_NONE, RELAY_REASONS,
-    RELAY_RELIABLE, RELAY_SETTLED,
+    RELAY_ASK, RELAY_ENTER, RELAY_ENTERED, RELAY_FOUND, RELAY_FRAME, RELAY_IMPOSSIBLE,
+    RELAY_JOINED, RELAY_NO_ANSWER, RELAY_NO_FRAME, RELAY_NO_PRESENCE, RELAY_NO_QUESTION,
+    RELAY_NONE, RELAY_REASONS, RELAY_RELIABLE, RELAY_SETTLED,
 };
 use ecalls_abi::wire::Wire;
 use ecalls_abi::zerocopy::{FromBytes, IntoBytes};
@@ -132,7 +132,7 @@ fn a_host_may_what_the_entries_for_its_certificate_allow_and_nothing_else() {
     program.hears(RELAY_ENTERED);
     program.hears(RELAY_SETTLED);
 
-    let frames = "ecalls/lab/ch/load/to/0000000000000001";
+    let frames = |from: u64| format!("ecalls/lab/ch/load/to/{:016x}/{from:016x}", 1);
     let info = "ecalls/lab/ch/load/info";
     let token = |host: u64| format!("ecalls/lab/ch/load/host/{host:016x}/-/{:016x}", 7);
     let of = |host: u64| Wire {
@@ -157,7 +157,7 @@ fn a_host_may_what_the_entries_for_its_certificate_allow_and_nothing_else() {
     assert_eq!(program.hears(RELAY_JOINED).0.host, 4);
     for (session, host) in [(&guest, 3), (&maker, 4), (&sender, 2)] {
         session
-            .put(frames, of(host).as_bytes())
+            .put(frames(host), of(host).as_bytes())
             .wait()
             .expect("it is sent");
         std::thread::sleep(QUIET);
@@ -237,4 +237,74 @@ fn hosts_that_may_everything_are_refused_nothing() {
     for node in [&one, &two] {
         assert_eq!(node.counts(), [0; RELAY_REASONS]);
     }
+}
+
+#[test]
+fn a_host_is_only_whom_the_entry_for_its_certificate_names() {
+    if !has_openssl() {
+        return;
+    }
+    let authority = Authority::new("bound", &["one", "two"]);
+    let entry = |host: &str, id: u8| {
+        format!(
+            "[[access]]\nhosts = [\"{host}\"]\nids = [\"0000:00-00-00-00-00-{id:02}\"]\n\
+             channels = [\"lab/*\"]\nmay = [\"create\", \"publish\", \"subscribe\"]\n"
+        )
+    };
+    let access = entry("one", 1) + &entry("two", 2);
+    let node = Node::start_with("bound-1", &[], &(authority.host("one") + &access));
+    let mut load = channel("load", "u32 cpu");
+    load.policy = RELAY_RELIABLE;
+    let program = node.program();
+    program.say(RELAY_ENTER, 1, &load);
+    program.hears(RELAY_ENTERED);
+    program.hears(RELAY_SETTLED);
+
+    let two = authority.stranger("two", node.port);
+    let base = "ecalls/lab/ch/load";
+    let token = |host: u64| {
+        let key = format!("{base}/host/{host:016x}/-/{:016x}", 7);
+        two.liveliness()
+            .declare_token(key)
+            .wait()
+            .expect("it is told")
+    };
+    let _other = token(3);
+    assert!(program.hears_nothing());
+    let _own = token(2);
+    assert_eq!(program.hears(RELAY_JOINED).0.host, 2);
+
+    let put = |from: u64, says: u64| {
+        let wire = Wire {
+            host: says,
+            ..header("load", "u32 cpu")
+        };
+        let key = format!("{base}/to/{:016x}/{from:016x}", 1);
+        two.put(key, wire.as_bytes()).wait().expect("it is sent");
+    };
+    put(3, 3);
+    put(2, 3);
+    put(2, 2);
+    let (message, frame) = program.packet(PATIENCE).expect("it is told");
+    assert_eq!(message.kind, RELAY_FRAME);
+    assert_eq!(Wire::read_from_bytes(&frame).expect("a frame").host, 2);
+    assert!(program.hears_nothing());
+    let counts = node.counts();
+    let of = |reason: u32| counts[reason as usize];
+    assert_eq!(
+        (of(RELAY_NO_FRAME), of(RELAY_IMPOSSIBLE)),
+        (1, 1),
+        "{counts:?}"
+    );
+
+    // Nor does it get what is for another one.
+    let before = of(RELAY_NO_PRESENCE);
+    let wants = |host: u64| {
+        let key = format!("{base}/to/{host:016x}/*");
+        two.declare_subscriber(key).wait().expect("it is told")
+    };
+    let (_others, _own) = (wants(3), wants(2));
+    wait_until("one of them is refused", || {
+        node.counts()[RELAY_NO_PRESENCE as usize] > before
+    });
 }

@@ -44,14 +44,14 @@ def main():
 
         kept = [
             session.declare_queryable(f"{BASE}/info", reply),
-            session.declare_subscriber(f"{BASE}/to/{own}", arrived),
+            session.declare_subscriber(f"{BASE}/to/{own}/*", arrived),
             session.liveliness().declare_token(f"{BASE}/host/{own}/-/{judge.text_id(text):016x}"),
         ]
         tokens = session.liveliness().get(f"{BASE}/host/*/*/*")
         say(hosts=sorted(str(one.ok.key_expr).split("/")[5] for one in tokens if one.ok))
         for line in sys.stdin:
             given = json.loads(line)
-            session.put(f"{BASE}/to/{given['to']}", judge.write(given))
+            session.put(f"{BASE}/to/{given['to']}/{own}", judge.write(given))
         del kept
 
 

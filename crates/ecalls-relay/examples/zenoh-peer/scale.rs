@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use ecalls_abi::wire::Wire;
+use ecalls_abi::zerocopy::IntoBytes;
 use ecalls_relay::config::Config;
 use ecalls_relay::info::{Info, Policy};
 use ecalls_relay::key::{Host, Name};
@@ -134,44 +136,8 @@ pub(super) fn relays(count: usize) -> Outcome<()> {
     all(&mut members, count)?;
     let leave = began.elapsed().as_secs_f64() * 1e3;
 
-    let last = &members[count - 1].network;
-    let (mut seen, mut review) = (0usize, 0.0);
-    // One that finds nobody is none (review.rs of the relay), and another one follows.
-    while seen == 0 {
-        let began = Instant::now();
-        last.review(&name, 1)?;
-        let mut ended = false;
-        until(|| {
-            for happening in last.take().0 {
-                match happening {
-                    Happening::Seen(..) => seen += 1,
-                    Happening::Reviewed(_) => ended = true,
-                    _ => {}
-                }
-            }
-            ended
-        })?;
-        review = began.elapsed().as_secs_f64() * 1e3;
-    }
-
-    let began = Instant::now();
-    for member in &members[1..] {
-        until(|| members[0].network.has_room())?;
-        if !members[0].network.send(&name, member.host.id, vec![7; 176]) {
-            return Err("a frame was not taken".into());
-        }
-    }
-    let mut tables = vec![[0u32; LOCAL]; count - 1];
-    until(|| {
-        for (member, table) in members[1..].iter().zip(&mut tables) {
-            while member.network.next_frame().is_some() {
-                table.iter_mut().for_each(|member| *member += 1);
-            }
-        }
-        tables.iter().flatten().all(|taken| *taken > 0)
-    })?;
-    let event = began.elapsed().as_secs_f64() * 1e3;
-    let once = tables.iter().flatten().all(|taken| *taken == 1);
+    let (review, seen) = review(&members[count - 1].network, &name)?;
+    let (event, once) = event(&members, &name)?;
     let lost: u64 = members.iter().map(|member| member.lost).sum();
     println!(
         "{{\"open_ms\":{open:.1},\"join_ms\":{join:.1},\"joined_ms\":{joined:.1},\
@@ -180,6 +146,62 @@ pub(super) fn relays(count: usize) -> Outcome<()> {
     );
     // Closing one session after the other would take as long as opening them.
     std::process::exit(0);
+}
+
+/// One host asks for all: how long it takes, ms, and how many it has found. One that finds nobody
+/// is none (review.rs of the relay), and another one follows.
+fn review(network: &Network, name: &Name) -> Outcome<(f64, usize)> {
+    let mut seen = 0;
+    loop {
+        let began = Instant::now();
+        network.review(name, 1)?;
+        let mut ended = false;
+        until(|| {
+            for happening in network.take().0 {
+                match happening {
+                    Happening::Seen(..) => seen += 1,
+                    Happening::Reviewed(_) => ended = true,
+                    _ => {}
+                }
+            }
+            ended
+        })?;
+        if seen > 0 {
+            return Ok((began.elapsed().as_secs_f64() * 1e3, seen));
+        }
+    }
+}
+
+/// An event of the first host goes to each member of all others: how long it takes, ms, and whether
+/// each has taken it once.
+fn event(members: &[Member], name: &Name) -> Outcome<(f64, bool)> {
+    let [source, others @ ..] = members else {
+        return Err("there is no host".into());
+    };
+    let wire = Wire {
+        host: source.host.id,
+        ..Wire::default()
+    };
+    let frame = [wire.as_bytes(), &[7; 16]].concat();
+    let began = Instant::now();
+    for member in others {
+        until(|| source.network.has_room())?;
+        let (to, own) = (member.host.id, source.host.id);
+        if !source.network.send(name, to, own, frame.clone()) {
+            return Err("a frame was not taken".into());
+        }
+    }
+    let mut tables = vec![[0u32; LOCAL]; others.len()];
+    until(|| {
+        for (member, table) in others.iter().zip(&mut tables) {
+            while member.network.next_frame().is_some() {
+                table.iter_mut().for_each(|member| *member += 1);
+            }
+        }
+        tables.iter().flatten().all(|taken| *taken > 0)
+    })?;
+    let ms = began.elapsed().as_secs_f64() * 1e3;
+    Ok((ms, tables.iter().flatten().all(|taken| *taken == 1)))
 }
 
 /// So many plain sessions.
