@@ -28,7 +28,8 @@
 /* Flag: each thread has thread-local storage of its own. */
 #define ECALLS_RUNTIME_STORAGE 0x2u
 
-/* A virtual processor's counts. The last switch copied `told` and `untold` (activation.h). */
+/* A virtual processor's counts. `told` and `untold` are copies of those in activation.h, made when
+ * an activation of the processor starts, comes back or switches. */
 struct ecalls_runtime_processor {
 	ecalls_u64 switches;  /* a thread began or continued to run */
 	ecalls_u64 left;      /* a thread gave it up before a call that might block */

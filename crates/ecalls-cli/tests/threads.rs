@@ -82,7 +82,8 @@ fn check_runtime(processors: usize, kernel: KernelSide, block: fn(Duration)) -> 
     };
     handles.push(runtime.spawn(body).expect("a thread"));
     let seen = wait_for(processors as u64, |one| {
-        let two = count(one, "blocked") >= 2 && count(one, "threads") == 3;
+        let blocks = count(one, "left") + count(one, "told");
+        let two = count(one, "blocked") >= 2 && count(one, "threads") == 3 && blocks >= 2;
         two && one["switches_per_s"]
             .as_f64()
             .is_some_and(|rate| rate > 0.0)
@@ -96,10 +97,10 @@ fn check_runtime(processors: usize, kernel: KernelSide, block: fn(Duration)) -> 
     let activations = seen["activations"].as_array().expect("with a PID");
     let sum = ["running", "blocked", "unblocked", "spares"].map(|key| count(&seen, key));
     assert_eq!(sum.iter().sum::<u64>(), activations.len() as u64, "{seen}");
-    let sleeps = activations.iter().filter(|one| one["state"] == "blocked");
-    for one in sleeps {
-        assert_eq!(one["where"], "hrtimer_nanosleep", "{one}");
-    }
+    let sleeps = activations
+        .iter()
+        .filter(|one| one["where"] == "hrtimer_nanosleep");
+    assert!(sleeps.count() >= 2, "{seen}");
     seen
 }
 

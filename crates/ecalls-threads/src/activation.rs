@@ -122,9 +122,11 @@ impl Activation {
     /// Others see that it does this.
     fn show(&self, state: u32) {
         let shown = self.shared().status.activation(self.number);
-        let processor = u32::try_from(self.processor()).unwrap_or(0);
+        let index = self.processor();
+        let processor = u32::try_from(index).unwrap_or(0);
         shown.processor.store(processor, Ordering::Relaxed);
         shown.state.store(state, Ordering::Relaxed);
+        self.shared().show_blocks(index);
     }
 
     #[inline]
@@ -168,6 +170,7 @@ impl Activation {
         let (words, here) = (self.words(), self.here());
         if words.take(self.number) {
             self.counts().reclaimed.fetch_add(1, Ordering::Relaxed);
+            self.show(RUNTIME_RUNS);
             return;
         }
         self.show(RUNTIME_UNBLOCKED);

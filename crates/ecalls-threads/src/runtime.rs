@@ -229,8 +229,15 @@ impl Shared {
     }
 
     pub(crate) fn note_switch(&self, index: usize) {
-        let kernel = self.is_told().then(|| self.words(index));
-        self.status.processor(index).note_switch(kernel);
+        self.status.processor(index).note_switch();
+        self.show_blocks(index);
+    }
+
+    /// Others see how often threads of a processor have blocked.
+    pub(crate) fn show_blocks(&self, index: usize) {
+        if self.is_told() {
+            self.status.processor(index).copy(self.words(index));
+        }
     }
 
     /// Nobody has the processor, or soon will.

@@ -25,7 +25,7 @@ pub(crate) struct Counts {
     /// Written by the processor's holder, as the next three.
     pub(crate) switches: AtomicU64,
     pub(crate) left: AtomicU64,
-    /// Of the kernel side, copied at each switch.
+    /// Copies of the kernel side's, of the last switch or the last return of a blocked thread.
     told: AtomicU64,
     untold: AtomicU64,
     pub(crate) reclaimed: AtomicU64,
@@ -35,14 +35,17 @@ pub(crate) struct Counts {
 impl Counts {
     /// A thread begins or continues to run. The caller has the processor.
     #[inline]
-    pub(crate) fn note_switch(&self, kernel: Option<&Words>) {
+    pub(crate) fn note_switch(&self) {
         let count = self.switches.load(Ordering::Relaxed);
         self.switches.store(count + 1, Ordering::Relaxed);
-        if let Some(words) = kernel {
-            let (told, untold) = words.counts();
-            self.told.store(told, Ordering::Relaxed);
-            self.untold.store(untold, Ordering::Relaxed);
-        }
+    }
+
+    /// Shows what the kernel side has counted.
+    #[inline]
+    pub(crate) fn copy(&self, kernel: &Words) {
+        let (told, untold) = kernel.counts();
+        self.told.store(told, Ordering::Relaxed);
+        self.untold.store(untold, Ordering::Relaxed);
     }
 }
 
