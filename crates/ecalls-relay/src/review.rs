@@ -2,7 +2,7 @@
 //!
 //! Who joins and leaves, Zenoh tells. In large clusters it was seen to miss some, so every
 //! `review_ms` all hosts are asked for: a host that is found and was not told has joined; one that
-//! [`MISSING_MAX`] complete reviews in a row do not find has left. A review that goes on is not
+//! two complete reviews in a row do not find has left. A review that goes on is not
 //! replaced: on a busy host of a large cluster none would ever end. Zenoh answers some reviews at
 //! once, without an error, and with no host at all (3 of 40, when one of 30 hosts had just left):
 //! so one that does not find this host's own token is not complete.
