@@ -16,6 +16,8 @@ RELAY ?= target/relay/release/ecalls-relay
 bindir = $(DESTDIR)$(PREFIX)/bin
 sbindir = $(DESTDIR)$(PREFIX)/sbin
 libdir = $(DESTDIR)$(LIBDIR)
+# what `ecalls run` loads before a program's C library
+preloads = $(DESTDIR)$(PREFIX)/lib/ecalls
 includedir = $(DESTDIR)$(PREFIX)/include
 mandir = $(DESTDIR)$(PREFIX)/share/man
 docdir = $(DESTDIR)$(PREFIX)/share/doc/ecalls
@@ -157,6 +159,7 @@ install: install-command install-bench install-daemon install-library install-se
 install-command:
 	@test -x $(BUILD)/ecalls || { echo "nothing to install yet: run make build" >&2; exit 1; }
 	install -D -m 755 $(BUILD)/ecalls $(bindir)/ecalls
+	install -D -m 644 $(BUILD)/libecalls_pthread.so $(preloads)/libecalls_pthread.so
 	install -d $(docdir) $(mandir)/man1 $(completions)
 	$(BUILD)/ecalls man $(mandir)/man1
 	$(BUILD)/ecalls completions bash >$(completions)/ecalls
@@ -230,7 +233,7 @@ install-manual:
 # configuration only as it was installed.
 uninstall:
 	rm -f $(bindir)/ecalls $(bindir)/ecalls-bench $(mandir)/man1/ecalls.1 $(mandir)/man1/ecalls-*.1
-	rm -f $(completions)/ecalls
+	rm -f $(completions)/ecalls $(preloads)/libecalls_pthread.so
 	rm -f $(sbindir)/ecallsd $(addprefix $(unitdir)/,$(units))
 	rm -f $(sysusersdir)/ecallsd.conf $(tmpfilesdir)/ecallsd.conf
 	! cmp -s etc/ecallsd.toml $(configuration) || rm $(configuration)
@@ -245,7 +248,7 @@ uninstall:
 	rm -f $(addprefix $(includedir)/ecalls/bpf/,$(service_headers))
 	rm -f $(addprefix $(includedir)/ecalls/bpf/bpf/,$(libbpf_headers))
 	for folder in $(addprefix $(includedir)/ecalls/bpf/,abi bpf ecalls event lib) \
-		$(includedir)/ecalls/bpf $(includedir)/ecalls $(docdir) $(dir $(configuration)); do \
+		$(includedir)/ecalls/bpf $(includedir)/ecalls $(preloads) $(docdir) $(dir $(configuration)); do \
 		test ! -d $$folder || rmdir --ignore-fail-on-non-empty $$folder; \
 	done
 

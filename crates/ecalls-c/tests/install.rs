@@ -8,9 +8,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-#[path = "build/library.rs"]
-mod library;
-
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -27,11 +24,13 @@ fn output(command: &mut Command) -> String {
 }
 
 fn make(target: &str, prefix: &Path) {
+    let library = limit::library::build(env!("CARGO_MANIFEST_DIR"), "libecalls.so");
+    let folder = library.parent().expect("a folder").display();
     output(
         Command::new("make")
             .arg(target)
             .arg(format!("PREFIX={}", prefix.display()))
-            .arg(format!("BUILD={}", library::folder().display()))
+            .arg(format!("BUILD={folder}"))
             .current_dir(root()),
     );
 }

@@ -11,9 +11,6 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-#[path = "build/library.rs"]
-mod library;
-
 /// How long a compiler, or one of the programs, may take.
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -24,6 +21,14 @@ const STATIC_LIBRARIES: [&str; 5] = ["-lelf", "-lz", "-lpthread", "-ldl", "-lm"]
 enum Linking {
     Shared,
     Static,
+}
+
+/// The folder with libecalls.so and libecalls.a.
+fn library_folder() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    let package = env!("CARGO_MANIFEST_DIR");
+    let library = LIBRARY.get_or_init(|| limit::library::build(package, "libecalls.so"));
+    library.parent().expect("a folder")
 }
 
 fn crate_folder() -> &'static Path {
@@ -38,8 +43,7 @@ fn soname_folder() -> &'static Path {
     LINKED.get_or_init(|| {
         let soname = folder.join("libecalls.so.0");
         let _ = std::fs::remove_file(&soname);
-        std::os::unix::fs::symlink(library::folder().join("libecalls.so"), &soname)
-            .expect("a link");
+        std::os::unix::fs::symlink(library_folder().join("libecalls.so"), &soname).expect("a link");
     });
     folder
 }
@@ -65,12 +69,12 @@ fn compile_with(source: &Path, linking: Linking, flags: &[&str]) -> PathBuf {
     compiler.arg(include).arg(source);
     let program = match linking {
         Linking::Shared => {
-            compiler.arg("-L").arg(library::folder()).arg("-lecalls");
+            compiler.arg("-L").arg(library_folder()).arg("-lecalls");
             folder.join(format!("{name}-shared"))
         }
         Linking::Static => {
             compiler
-                .arg(library::folder().join("libecalls.a"))
+                .arg(library_folder().join("libecalls.a"))
                 .args(STATIC_LIBRARIES);
             folder.join(format!("{name}-static"))
         }
@@ -227,7 +231,7 @@ fn player_shows_or_drops_each_frame_without_a_scheduler() {
 fn library_exports_exactly_the_functions_of_the_header() {
     let mut nm = Command::new("nm");
     nm.args(["-D", "--defined-only"]);
-    let output = limit::output(nm.arg(library::folder().join("libecalls.so")), LIMIT);
+    let output = limit::output(nm.arg(library_folder().join("libecalls.so")), LIMIT);
     let listed = String::from_utf8(output.stdout).expect("names");
     let mut exported: Vec<&str> = listed
         .lines()

@@ -9,6 +9,7 @@
 
 mod group;
 mod place;
+mod preload;
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -62,6 +63,9 @@ pub(crate) struct Args {
     /// Number of periods X in any Y (at most 1024) that the window may miss; by default none
     #[arg(long, value_name = "X/Y", requires = "period", value_parser = place::parse_window)]
     window: Option<(u16, u16)>,
+    /// Run the program's POSIX threads as user-level threads on scheduler activations
+    #[arg(long)]
+    threads: bool,
     /// Internal: the child that waits for its place in the scheduler, and then executes the program
     #[arg(long, hide = true)]
     waits: Option<i32>,
@@ -92,6 +96,11 @@ if the kernel has no sched_ext.
   share of the CPU that this user has left for windows; the program is then not started. Beyond its
   service time the program gets a fair share. Periods are counted until the thread last ran.
 A slot that the program takes itself replaces the group or window.
+
+--threads loads libecalls_pthread.so before the C library (glibc, x86-64): pthread_create makes
+user-level threads, of which as many run as the process may use CPUs; one that blocks in a system
+call leaves its CPU to another one. ECALLS_THREADS_PROCESSORS sets another number, and with
+ECALLS_THREADS_SAY the library says how it works. Statically linked programs are refused.
 
 Keys with --json: scheduler, replaced (true: the scheduler ended, or another one started, while the
 program ran; the figures of a group or window are those of the last scheduler), wall_ns, cpu_ns (of
@@ -218,12 +227,22 @@ fn start(args: &Args, signals: &Signals) -> Result<(Child, Option<Place>), Failu
             )
         })?;
     }
+    let preload = if args.threads {
+        Some(preload::threads(name_of(&args.program)?.0)?)
+    } else {
+        None
+    };
     if let Some(wish) = args.wish()? {
-        let (child, place) = place::start(&args.program, wish, signals)?;
+        let (child, place) = place::start(&args.program, wish, preload.as_deref(), signals)?;
         return Ok((child, Some(place)));
     }
     let (name, arguments) = name_of(&args.program)?;
-    let child = Command::new(name).args(arguments).spawn();
+    let mut command = Command::new(name);
+    command.args(arguments);
+    if let Some(preload) = &preload {
+        preload::set(&mut command, preload);
+    }
+    let child = command.spawn();
     Ok((child.map_err(|error| cannot_start(name, &error))?, None))
 }
 

@@ -163,8 +163,8 @@ impl Activation {
         self.lock().store(0, Ordering::Release);
     }
 
-    /// The thread has blocked, and can go on: takes the processor if it is free, or waits until the
-    /// policy chooses the thread.
+    /// The thread has blocked, and can go on: takes the processor if it is free, or waits until
+    /// the policy chooses the thread.
     #[cold]
     fn back(&self) {
         let (words, here) = (self.words(), self.here());
@@ -266,8 +266,8 @@ impl Activation {
         None
     }
 
-    /// Upcall `unblock`: tells the policy who can go on since the last switch. Sleeping threads are
-    /// looked at more rarely while another one can run.
+    /// Upcall `unblock`: tells the policy who can go on since the last switch. Sleeping threads
+    /// are looked at more rarely while another one can run.
     fn gather(&self, index: usize, can_run: bool) {
         let shared = self.shared();
         let at = &mut shared.at(index);
@@ -354,6 +354,7 @@ impl Activation {
         // SAFETY: see `Sync`.
         unsafe { *self.current.get() = Some(thread) };
         let thread = self.current_ref()?;
+        thread.at.store(self.number, Ordering::Relaxed);
         self.wear(thread.block.map_or(self.home.get(), Block::base));
         self.leave();
         // SAFETY: the policy gave the thread to this activation.
@@ -384,14 +385,16 @@ impl Activation {
     }
 
     fn end(&self, thread: &Thread) {
-        if let (Some(library), Some(block)) = (self.shared().storage, thread.block) {
-            library.give(block);
-        }
         // SAFETY: it has ended here.
         unsafe { thread.discard() };
         thread.ended.store(1, Ordering::SeqCst);
         thread.joiners.wake_all();
         self.shared().end_thread();
+    }
+
+    /// The kernel thread's id.
+    pub(crate) fn tid(&self) -> u32 {
+        self.tid.load(Ordering::Acquire)
     }
 
     /// Continues a thread that waits in [`back`](Self::back) of activation `number`, and becomes a
@@ -605,8 +608,8 @@ pub(crate) fn wake(thread: &Arc<Thread>, epoch: u64) -> bool {
 }
 
 /// Gives other ready threads the processor; the policy decides when the caller continues.
-// Inlined so that a switch's `ret` belongs to the `call` by which the scheduler came: the processor
-// predicts it, which is 40 of 55 ns.
+// Inlined so that a switch's `ret` belongs to the `call` by which the scheduler came: the
+// processor predicts it, which is 40 of 55 ns.
 #[inline(always)]
 pub fn yield_now() {
     match Activation::get().and_then(|at| Some((at, at.current_ref()?))) {
@@ -617,6 +620,54 @@ pub fn yield_now() {
         }
         None => std::thread::yield_now(),
     }
+}
+
+/// Whether the caller is a user-level thread, in code of its own: not in the scheduler that
+/// executes it, nor in a kernel thread outside of a runtime.
+#[inline]
+#[must_use]
+pub fn is_thread() -> bool {
+    Activation::get().is_some_and(|activation| {
+        activation.lock().load(Ordering::Relaxed) == 0 && activation.current_ref().is_some()
+    })
+}
+
+/// Whether the caller is called by the scheduler of an activation, and so must not wait for
+/// threads.
+#[inline]
+#[must_use]
+pub fn in_scheduler() -> bool {
+    Activation::get().is_some_and(|activation| {
+        activation.lock().load(Ordering::Relaxed) != 0 || activation.current_ref().is_none()
+    })
+}
+
+/// The id of the kernel thread that executes the caller, if that is a user-level thread.
+#[must_use]
+pub fn kernel_thread() -> Option<u32> {
+    Activation::get().map(Activation::tid)
+}
+
+/// Gives up the processor like [`yield_now`], from the handler of a signal that has interrupted
+/// the thread; not if the thread is without its processor, or in the scheduler.
+///
+/// The interrupted code must not have been this crate's, nor hold a lock that the scheduler needs
+/// (the allocator's); and each thread must have its own thread-local storage.
+pub fn yield_from_signal() {
+    let has_processor = Activation::get().is_some_and(|activation| {
+        is_thread() && activation.words().active.load(Ordering::Relaxed) == activation.number
+    });
+    if has_processor {
+        yield_now();
+    }
+}
+
+/// In the child of a fork: there is no runtime any more, and the calling thread is a kernel
+/// thread.
+pub fn forget_runtimes() {
+    local::set(None);
+    crate::park::forget_all();
+    storage::forget_all();
 }
 
 /// Sleeps; the processor executes other threads.
@@ -637,6 +688,9 @@ pub fn sleep_until(time_ns: u64) {
     // SAFETY: as in `yield_now`.
     unsafe { thread.suspend(After::Wait) };
     thread.wait.resume();
+    let _scheduler = Entered::new();
+    // Only a thread that was interrupted is still there.
+    thread.shared.timers.remove(time_ns, &thread);
 }
 
 /// Executes `call`, which may block its kernel thread: the processor executes other threads
@@ -670,8 +724,8 @@ pub fn blocking<R>(call: impl FnOnce() -> R) -> R {
     activation.leave();
     let result = call();
     if left {
-        activation.enter();
-        activation.leave();
+        // `call` may have waited in the runtime, and continued on another activation.
+        scheduling_point();
     }
     result
 }
@@ -702,7 +756,7 @@ pub fn spawn<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> Jo
     let Some(thread) = Activation::get().and_then(Activation::current) else {
         panic!("ecalls_threads::spawn was called outside of a runtime; use Runtime::spawn");
     };
-    match create(&thread.shared, body) {
+    match create(&thread.shared, body, |_| ()) {
         Ok(handle) => handle,
         Err(error) => panic!("a thread cannot be created: {error}"),
     }

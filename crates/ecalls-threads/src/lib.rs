@@ -44,11 +44,13 @@
 
 mod activation;
 mod biased;
+mod builder;
 mod descriptors;
 mod error;
 mod local;
 mod lock;
 mod page;
+pub mod park;
 mod policy;
 mod processor;
 mod runtime;
@@ -62,13 +64,17 @@ mod timers;
 mod wait;
 mod word;
 
-pub use activation::{blocking, scheduling_point, sleep, sleep_until, spawn, yield_now};
+pub use activation::{
+    blocking, forget_runtimes, in_scheduler, is_thread, kernel_thread, scheduling_point, sleep,
+    sleep_until, spawn, yield_from_signal, yield_now,
+};
+pub use builder::Builder;
 pub use descriptors::{Interest, wait_ready, wait_ready_for};
 pub use error::{Error, Result};
 pub use lock::{Condvar, Mutex, MutexGuard, Semaphore};
 pub use page::KernelSide;
 pub use policy::{Policy, Processor, Ranked, Ready, RoundRobin, Why};
-pub use runtime::{Builder, Runtime, Stats};
+pub use runtime::{Runtime, Stats};
 pub use thread::{Current, JoinHandle, current};
 
 /// The most virtual processors of a runtime.

@@ -6,23 +6,22 @@ use std::ptr::{self, NonNull};
 use std::sync::{Arc, OnceLock};
 use std::thread as kernel_thread;
 
-use ecalls_kernel::activation::Activations;
-use rustix::thread::{Pid, futex, sched_getaffinity, sched_getcpu};
+use rustix::thread::{Pid, futex};
 
 use crate::activation::{self, Activation};
+use crate::builder::Builder;
 use crate::descriptors::Descriptors;
 use crate::error::{Error, Result};
-use crate::page::{KernelSide, Page};
+use crate::page::Page;
 use crate::policy::{Policy, Processor, RoundRobin, Why};
 use crate::processor::{Links, Unblocked, Words};
 use crate::spin::Spin;
 use crate::stack::{Stack, Stacks};
 use crate::status::StatusFile;
-use crate::storage::{self, Library};
+use crate::storage::Library;
 use crate::sync::{self, AtomicBool, AtomicU32, AtomicU64, Ordering};
-use crate::thread::{JoinHandle, Thread, create};
+use crate::thread::{Current, JoinHandle, Thread, create};
 use crate::timers::{NEVER, Timers};
-use crate::{ACTIVATIONS_MAX, PROCESSORS_MAX, local};
 
 const ACTIVATION_STACK_BYTES: usize = 128 << 10;
 
@@ -95,6 +94,39 @@ impl Links for Shared {
 }
 
 impl Shared {
+    pub(crate) fn new(
+        places: Places,
+        stacks: Arc<Stacks>,
+        page: Page,
+        storage: Option<&'static Library>,
+        activations: usize,
+        policy: Option<Box<dyn Policy>>,
+    ) -> Result<Arc<Self>> {
+        let Places { processors, cpus } = places;
+        let is_told = page.kernel().is_some();
+        Ok(Arc::new(Self {
+            policy: policy.unwrap_or_else(|| Box::new(RoundRobin::new(processors))),
+            timers: Timers::new(),
+            descriptors: Descriptors::new()?,
+            stacks,
+            page,
+            status: StatusFile::new(processors, activations, is_told, storage.is_some())?,
+            storage,
+            processors: (0..processors).map(|_| Virtual::new()).collect(),
+            activations: (0..activations).map(|_| OnceLock::new()).collect(),
+            activation_count: AtomicU32::new(0),
+            kernel_threads: Spin::new(Vec::new()),
+            cpus,
+            injected: Spin::new(VecDeque::new()),
+            injected_count: AtomicU32::new(0),
+            idle: AtomicU64::new(0),
+            keeper: AtomicU32::new(0),
+            live: AtomicU64::new(1),
+            ids: AtomicU64::new(0),
+            has_ended: AtomicBool::new(false),
+        }))
+    }
+
     pub(crate) fn words(&self, processor: usize) -> &Words {
         self.page.processor(processor)
     }
@@ -431,226 +463,17 @@ impl Shared {
     }
 }
 
+/// Where a runtime's processors are.
+#[derive(Debug)]
+pub(crate) struct Places {
+    pub(crate) processors: usize,
+    /// The CPU of each; empty: activations are not bound to CPUs.
+    pub(crate) cpus: Vec<usize>,
+}
+
 struct Address(NonNull<Activation>);
 // SAFETY: an activation is `Sync`.
 unsafe impl Send for Address {}
-
-/// How a runtime is made.
-#[derive(Debug)]
-pub struct Builder {
-    processors: Option<usize>,
-    is_pinned: bool,
-    stack_bytes: usize,
-    threads_max: usize,
-    activations_max: usize,
-    policy: Option<Box<dyn Policy>>,
-    kernel: KernelSide,
-    has_own_storage: bool,
-}
-
-impl Builder {
-    /// Number of virtual processors, 1 to 64 (default: the CPUs that the process may use).
-    #[must_use]
-    pub fn processors(mut self, processors: usize) -> Self {
-        self.processors = Some(processors);
-        self
-    }
-
-    /// Whether each virtual processor has a CPU of its own (default), so that a spare takes over on
-    /// the CPU on which a thread has blocked.
-    #[must_use]
-    pub fn pinned(mut self, is_pinned: bool) -> Self {
-        self.is_pinned = is_pinned;
-        self
-    }
-
-    /// Bytes of a thread's stack, at least 16 KiB (default: 128 KiB). Memory is used from the first
-    /// touch on, 4 KiB at a time.
-    #[must_use]
-    pub fn stack_bytes(mut self, bytes: usize) -> Self {
-        self.stack_bytes = bytes;
-        self
-    }
-
-    /// The most threads at a time (default: 65,536).
-    #[must_use]
-    pub fn threads_max(mut self, threads: usize) -> Self {
-        self.threads_max = threads;
-        self
-    }
-
-    /// The most activations, and so the most threads that block in the kernel at a time without
-    /// blocking a processor (default: 1,024; at most [`ACTIVATIONS_MAX`]).
-    #[must_use]
-    pub fn activations_max(mut self, activations: usize) -> Self {
-        self.activations_max = activations;
-        self
-    }
-
-    /// Whether each thread has thread-local storage of its own (default, with glibc on x86-64). It
-    /// takes some 5 KB. Without, thread-local variables are those of the kernel thread that happens
-    /// to execute a thread, and no reference to one may be kept across a switch.
-    #[must_use]
-    pub fn own_storage(mut self, has_own_storage: bool) -> Self {
-        self.has_own_storage = has_own_storage;
-        self
-    }
-
-    /// Whether the kernel side tells of blocks (default: if possible).
-    #[must_use]
-    pub fn kernel(mut self, kernel: KernelSide) -> Self {
-        self.kernel = kernel;
-        self
-    }
-
-    /// What decides which thread is next (default: [`RoundRobin`]).
-    #[must_use]
-    pub fn policy(mut self, policy: impl Policy) -> Self {
-        self.policy = Some(Box::new(policy));
-        self
-    }
-
-    /// Checks the parameters: the number of processors, and their CPUs; none: they have none.
-    fn place(&self) -> Result<(usize, Vec<usize>)> {
-        let allowed = sched_getaffinity(None).map_err(Error::os("read the CPU affinity"))?;
-        let cpus: Vec<usize> = (0..CPUS_MAX).filter(|cpu| allowed.is_set(*cpu)).collect();
-        let processors = self.processors.unwrap_or(cpus.len().min(PROCESSORS_MAX));
-        check("processors", processors, 1, PROCESSORS_MAX, "1 to 64")?;
-        let least = 2 * processors;
-        check(
-            "activations_max",
-            self.activations_max,
-            least,
-            ACTIVATIONS_MAX - 1,
-            "two for each processor to 16,383",
-        )?;
-        check(
-            "stack_bytes",
-            self.stack_bytes,
-            16 << 10,
-            1 << 30,
-            "16 KiB to 1 GiB",
-        )?;
-        check(
-            "threads_max",
-            self.threads_max,
-            1,
-            1 << 24,
-            "1 to 16,777,216",
-        )?;
-        let cpus = if self.is_pinned && processors <= cpus.len() {
-            // Several small runtimes do not all use the first CPU.
-            let here = cpus.iter().position(|cpu| *cpu == sched_getcpu());
-            let from_here = cpus.iter().cycle().skip(here.unwrap_or(0));
-            from_here.copied().take(processors).collect()
-        } else {
-            Vec::new()
-        };
-        Ok((processors, cpus))
-    }
-
-    /// Starts the runtime.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for a parameter outside its range; [`Error::Os`] if the system refuses
-    /// memory or kernel threads.
-    pub fn start(self) -> Result<Runtime> {
-        let (processors, cpus) = self.place()?;
-        if !local::prepare() {
-            return Err(Error::Os {
-                action: "read the GS base in user mode (FSGSBASE; Linux 5.9, x86-64 of 2012)",
-                source: std::io::ErrorKind::Unsupported.into(),
-            });
-        }
-        sync::register();
-        let page = Page::new(open_kernel(self.kernel)?);
-        let storage = storage::find().filter(|_| self.has_own_storage);
-        let (most, is_told) = (self.activations_max, page.kernel().is_some());
-        let shared = Arc::new(Shared {
-            policy: self
-                .policy
-                .unwrap_or_else(|| Box::new(RoundRobin::new(processors))),
-            timers: Timers::new(),
-            descriptors: Descriptors::new()?,
-            stacks: Stacks::new(self.stack_bytes, self.threads_max)?,
-            page,
-            status: StatusFile::new(processors, most, is_told, storage.is_some())?,
-            storage,
-            processors: (0..processors).map(|_| Virtual::new()).collect(),
-            activations: (0..most).map(|_| OnceLock::new()).collect(),
-            activation_count: AtomicU32::new(0),
-            kernel_threads: Spin::new(Vec::new()),
-            cpus,
-            injected: Spin::new(VecDeque::new()),
-            injected_count: AtomicU32::new(0),
-            idle: AtomicU64::new(0),
-            keeper: AtomicU32::new(0),
-            live: AtomicU64::new(1),
-            ids: AtomicU64::new(0),
-            has_ended: AtomicBool::new(false),
-        });
-        let runtime = Runtime { shared };
-        let mut first = (0..processors).chain(0..processors);
-        if !first.all(|index| runtime.shared.add_activation(index)) {
-            return Err(Error::LimitReached {
-                which: "kernel threads that the system gives (RLIMIT_NPROC, pids.max)",
-                limit: runtime.shared.kernel_threads.lock().len(),
-            });
-        }
-        Ok(runtime)
-    }
-
-    /// Starts a runtime, executes `first` as its first thread, and returns what that returns, once
-    /// all threads have ended.
-    ///
-    /// # Errors
-    /// As [`start`](Self::start); [`Error::Panicked`].
-    pub fn run<T: Send + 'static>(self, first: impl FnOnce() -> T + Send + 'static) -> Result<T> {
-        let runtime = self.start()?;
-        let first = runtime.spawn(first)?;
-        drop(runtime);
-        first.join().map_err(|_| Error::Panicked)
-    }
-}
-
-const CPUS_MAX: usize = 1024;
-
-/// The kernel side, or `None` if the runtime goes without it, which is said once.
-fn open_kernel(wish: KernelSide) -> Result<Option<Activations>> {
-    static SAID: AtomicBool = AtomicBool::new(false);
-    if wish == KernelSide::Never {
-        return Ok(None);
-    }
-    match Activations::open() {
-        Ok(kernel) => Ok(Some(kernel)),
-        Err(error) if wish == KernelSide::Required => Err(Error::Kernel(error)),
-        Err(error) => {
-            if !SAID.swap(true, Ordering::Relaxed) {
-                tracing::info!(
-                    "threads that block are seen only around ecalls_threads::blocking: {error}"
-                );
-            }
-            Ok(None)
-        }
-    }
-}
-
-fn check(
-    what: &'static str,
-    value: usize,
-    least: usize,
-    most: usize,
-    allowed: &'static str,
-) -> Result<()> {
-    if (least..=most).contains(&value) {
-        return Ok(());
-    }
-    Err(Error::Invalid {
-        what,
-        value,
-        allowed,
-    })
-}
 
 /// User-level threads on virtual processors. Dropped, it waits until all its threads have ended; so
 /// none of them may drop it.
@@ -686,16 +509,21 @@ impl Runtime {
     /// A runtime with its defaults, to be changed.
     #[must_use]
     pub fn builder() -> Builder {
-        Builder {
-            processors: None,
-            is_pinned: true,
-            stack_bytes: 128 << 10,
-            threads_max: 1 << 16,
-            activations_max: 1024,
-            policy: None,
-            kernel: KernelSide::default(),
-            has_own_storage: true,
+        Builder::default()
+    }
+
+    /// Starts the first activations.
+    pub(crate) fn start(shared: Arc<Shared>) -> Result<Self> {
+        let runtime = Self { shared };
+        let processors = runtime.shared.processors();
+        let mut first = (0..processors).chain(0..processors);
+        if !first.all(|index| runtime.shared.add_activation(index)) {
+            return Err(Error::LimitReached {
+                which: "kernel threads that the system gives (RLIMIT_NPROC, pids.max)",
+                limit: runtime.shared.kernel_threads.lock().len(),
+            });
         }
+        Ok(runtime)
     }
 
     /// Creates a thread.
@@ -706,7 +534,19 @@ impl Runtime {
         &self,
         body: impl FnOnce() -> T + Send + 'static,
     ) -> Result<JoinHandle<T>> {
-        create(&self.shared, body)
+        self.spawn_after(body, |_| ())
+    }
+
+    /// The same, and shows the thread to the caller before it is ready.
+    ///
+    /// # Errors
+    /// As [`spawn`](Self::spawn).
+    pub fn spawn_after<T: Send + 'static>(
+        &self,
+        body: impl FnOnce() -> T + Send + 'static,
+        before: impl FnOnce(&Current),
+    ) -> Result<JoinHandle<T>> {
+        create(&self.shared, body, before)
     }
 
     /// Whether the kernel side tells of blocks; else only [`blocking`](crate::blocking) does.
@@ -719,6 +559,43 @@ impl Runtime {
     #[must_use]
     pub fn has_own_storage(&self) -> bool {
         self.shared.storage.is_some()
+    }
+
+    /// Its number of virtual processors.
+    #[must_use]
+    pub fn processors(&self) -> usize {
+        self.shared.processors()
+    }
+
+    /// Whether any processor executes a thread.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        let mut all = 0..self.shared.processors();
+        all.any(|index| self.shared.words(index).active() != 0)
+    }
+
+    /// The kernel threads that execute one and the same thread since the last call although others
+    /// wait for the processor; `seen` is the memory between calls, empty at first. Whoever wants
+    /// time slices sends them a signal whose handler calls
+    /// [`yield_from_signal`](crate::yield_from_signal).
+    pub fn overdue(&self, seen: &mut Vec<u64>) -> Vec<u32> {
+        let shared = &self.shared;
+        seen.resize(shared.processors(), u64::MAX);
+        let mut overdue = Vec::new();
+        for (index, before) in seen.iter_mut().enumerate() {
+            let now = shared
+                .status
+                .processor(index)
+                .switches
+                .load(Ordering::Relaxed);
+            let is_same = std::mem::replace(before, now) == now;
+            let unseen = shared.descriptors.is_used() && !shared.has_keeper();
+            if is_same && (shared.has_work(index) || shared.is_due() || unseen) {
+                let holder = shared.activation(shared.words(index).active());
+                overdue.extend(holder.map(Activation::tid));
+            }
+        }
+        overdue
     }
 
     /// What it has done.

@@ -18,7 +18,7 @@ pub(crate) struct Spin<T> {
 unsafe impl<T: Send> Sync for Spin<T> {}
 
 impl<T> Spin<T> {
-    pub(crate) fn new(value: T) -> Self {
+    pub(crate) const fn new(value: T) -> Self {
         Self {
             locked: AtomicBool::new(false),
             value: UnsafeCell::new(value),
@@ -35,6 +35,16 @@ impl<T> Spin<T> {
             patience.wait();
         }
         Held(self)
+    }
+}
+
+impl<T: Default> Spin<T> {
+    /// In the child of a fork, where whoever held the lock does not exist: unlocks it, and forgets
+    /// the value, which might be half changed.
+    pub(crate) fn forget(&self) {
+        // SAFETY: the caller's is the only thread.
+        unsafe { self.value.get().write(T::default()) };
+        self.locked.store(false, Ordering::Release);
     }
 }
 

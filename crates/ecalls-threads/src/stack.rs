@@ -133,6 +133,13 @@ impl Stack {
         self.stacks.start.get() + self.index() * self.stacks.size
     }
 
+    /// The lowest address above the guard, and the bytes that the thread may use.
+    pub(crate) fn range(&self) -> (usize, usize) {
+        let top = corosensei::stack::Stack::base(self).get();
+        let low = self.lowest() + PAGE;
+        (low, top - low)
+    }
+
     fn guard(&self) -> Result<()> {
         let page = ptr::with_exposed_provenance_mut(self.lowest());
         // SAFETY: the lowest page of a stack that no thread has had.

@@ -75,6 +75,8 @@ mod of_glibc {
         /// Bytes of `struct pthread`, and where in it the thread's id is.
         bytes: usize,
         tid_at: usize,
+        /// Where the block's link in the C library's list of its threads is.
+        list_at: usize,
         /// From the block, where the C library's own variables are, and how many bytes.
         own_at: isize,
         own_bytes: usize,
@@ -87,6 +89,13 @@ mod of_glibc {
     pub(crate) fn find() -> Option<&'static Library> {
         static FOUND: OnceLock<Option<Library>> = OnceLock::new();
         FOUND.get_or_init(Library::find).as_ref()
+    }
+
+    /// In the child of a fork: blocks of the parent's threads are not used again.
+    pub(crate) fn forget_all() {
+        if let Some(library) = find() {
+            library.idle.forget();
+        }
     }
 
     fn symbol(name: &CStr) -> Option<NonNull<c_void>> {
@@ -115,9 +124,10 @@ mod of_glibc {
             let function = |name| symbol(name).map(NonNull::as_ptr);
             // What tells debuggers where a field is: its bits, its count, and its offset.
             let field: *const [u32; 3] = function(c"_thread_db_pthread_tid")?.cast();
+            let list: *const [u32; 3] = function(c"_thread_db_pthread_list")?.cast();
             let size: *const u32 = function(c"_thread_db_sizeof_pthread")?.cast();
             // SAFETY: glibc has had these since 2.3, for thread debuggers.
-            let (tid_at, bytes) = unsafe { ((*field)[2], *size) };
+            let (tid_at, list_at, bytes) = unsafe { ((*field)[2], (*list)[2], *size) };
             let rseq: Option<*mut isize> = function(c"__rseq_offset").map(<*mut c_void>::cast);
             // SAFETY: glibc has this as a ptrdiff_t.
             let rseq_at = rseq.map(|at| unsafe { *at });
@@ -139,6 +149,7 @@ mod of_glibc {
                     )?),
                     bytes: usize::try_from(bytes).ok()?,
                     tid_at: usize::try_from(tid_at).ok()?,
+                    list_at: usize::try_from(list_at).ok()?,
                     own_at,
                     own_bytes,
                     rseq_at,
@@ -217,6 +228,9 @@ mod of_glibc {
                 (*head).stack_guard = (*mine).stack_guard;
                 (*head).pointer_guard = (*mine).pointer_guard;
                 *head.byte_add(self.tid_at).cast::<u32>() = tid | TIDS;
+                // A list of its own: in the child of a fork the library takes the thread out of it.
+                let list: *mut [*mut c_void; 2] = head.byte_add(self.list_at).cast();
+                *list = [list.cast(); 2];
                 if let Some(at) = self.rseq_at {
                     *head.byte_offset(at + RSEQ_CPU_ID).cast::<u32>() = RSEQ_FAILED;
                 }
@@ -279,7 +293,7 @@ mod of_glibc {
 }
 
 #[cfg(all(target_arch = "x86_64", target_env = "gnu", not(miri)))]
-pub(crate) use of_glibc::{Library, find, read, write};
+pub(crate) use of_glibc::{Library, find, forget_all, read, write};
 
 /// Elsewhere there is no such storage.
 #[cfg(not(all(target_arch = "x86_64", target_env = "gnu", not(miri))))]
@@ -292,6 +306,8 @@ mod of_none {
     pub(crate) fn find() -> Option<&'static Library> {
         None
     }
+
+    pub(crate) fn forget_all() {}
 
     pub(crate) fn read() -> usize {
         0
@@ -325,4 +341,4 @@ mod of_none {
 }
 
 #[cfg(not(all(target_arch = "x86_64", target_env = "gnu", not(miri))))]
-pub(crate) use of_none::{Library, find, read, write};
+pub(crate) use of_none::{Library, find, forget_all, read, write};

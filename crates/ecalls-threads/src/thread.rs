@@ -15,7 +15,7 @@ use crate::runtime::Shared;
 use crate::spin::Spin;
 use crate::stack::Stack;
 use crate::storage::Block;
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::wait::Waiters;
 use crate::word::WaitWord;
 
@@ -44,6 +44,12 @@ pub(crate) struct Thread {
     /// 1: it has ended. Kernel threads outside of the runtime wait for it by futex.
     pub(crate) ended: AtomicU32,
     pub(crate) joiners: Waiters,
+    /// The activation that executes it, or has executed it last; 0: none yet.
+    pub(crate) at: AtomicU32,
+    /// A wait of it was ended by [`Current::interrupt`].
+    pub(crate) interrupted: AtomicBool,
+    /// The lowest address of its stack, and its bytes.
+    stack: (usize, usize),
     /// Used by the activation that executes the thread.
     routine: UnsafeCell<Option<Routine>>,
     /// Its thread-local storage; `None`: its kernel thread's.
@@ -72,6 +78,9 @@ impl Thread {
             bound: AtomicU32::new(0),
             ended: AtomicU32::new(0),
             joiners: Waiters::new(),
+            at: AtomicU32::new(0),
+            interrupted: AtomicBool::new(false),
+            stack: stack.range(),
             routine: UnsafeCell::new(None),
             block,
             yielder: Cell::new(None),
@@ -125,6 +134,15 @@ impl Thread {
     }
 }
 
+impl Drop for Thread {
+    fn drop(&mut self) {
+        // Nobody can ask for the thread any more, so its block can be another one's.
+        if let (Some(library), Some(block)) = (self.shared.storage, self.block) {
+            library.give(block);
+        }
+    }
+}
+
 impl fmt::Debug for Thread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Thread")
@@ -135,10 +153,11 @@ impl fmt::Debug for Thread {
 
 type Outcome<T> = Result<T, Box<dyn Any + Send>>;
 
-/// Creates a thread and makes it ready.
+/// Creates a thread and makes it ready, `before` which it is shown to the caller.
 pub(crate) fn create<T: Send + 'static>(
     shared: &Arc<Shared>,
     body: impl FnOnce() -> T + Send + 'static,
+    before: impl FnOnce(&Current),
 ) -> crate::Result<JoinHandle<T>> {
     let outcome = Arc::new(Spin::new(None));
     let result = Arc::clone(&outcome);
@@ -162,6 +181,7 @@ pub(crate) fn create<T: Send + 'static>(
             library.end();
         }
     });
+    before(&Current(Arc::clone(&thread)));
     shared.begin();
     activation::make_ready(Arc::clone(&thread), crate::Why::Created);
     Ok(JoinHandle { thread, outcome })
@@ -209,6 +229,36 @@ impl Current {
     #[must_use]
     pub fn id(&self) -> u64 {
         self.0.id
+    }
+
+    /// The address of its control block in the C library, if it has storage of its own: with glibc
+    /// that is its `pthread_t`. It is the thread's until the last `JoinHandle` and `Current` of it
+    /// are dropped.
+    #[must_use]
+    pub fn control_block(&self) -> Option<usize> {
+        self.0.block.map(Block::base)
+    }
+
+    /// The lowest address of its stack, above the guard, and the bytes from there on.
+    #[must_use]
+    pub fn stack(&self) -> (usize, usize) {
+        self.0.stack
+    }
+
+    /// The id of the kernel thread that executes the thread, or has executed it last; 0: none yet.
+    #[must_use]
+    pub fn kernel_thread(&self) -> u32 {
+        let number = self.0.at.load(Ordering::Acquire);
+        self.0.shared.activation(number).map_or(0, Activation::tid)
+    }
+
+    /// Ends the wait in which the thread is, or its next one if it is in none: as if what it waits
+    /// for had happened. Whoever waits in this crate's locks looks again, and waits on.
+    pub fn interrupt(&self) {
+        let thread = &self.0;
+        thread.interrupted.store(true, Ordering::SeqCst);
+        let _scheduler = activation::Entered::new();
+        activation::wake(thread, thread.wait.epoch());
     }
 
     /// Its priority, which [`Ranked`](crate::Ranked) uses; more is more important.

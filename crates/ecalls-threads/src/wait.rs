@@ -46,18 +46,22 @@ impl Waiter {
     }
 }
 
-/// Those that wait, in the order in which they came.
+/// The key of a list that only one object uses.
+const ONLY: usize = 0;
+
+/// Those that wait, in the order in which they came, each for a key: the objects that share the
+/// list are told apart by it.
 #[derive(Debug)]
-pub(crate) struct Waiters(Spin<VecDeque<Waiter>>);
+pub(crate) struct Waiters(Spin<VecDeque<(usize, Waiter)>>);
 
 impl Waiters {
-    pub(crate) fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self(Spin::new(VecDeque::new()))
     }
 
     /// Waits to be woken, unless `is_needless`, which is called when wakers already see the caller.
     pub(crate) fn wait_unless(&self, is_needless: impl FnOnce() -> bool) {
-        self.wait_until(None, is_needless);
+        self.wait_for(ONLY, None, is_needless);
     }
 
     /// The same until a time on CLOCK_MONOTONIC, ns; false: the time has come.
@@ -66,17 +70,27 @@ impl Waiters {
         until_ns: Option<u64>,
         is_needless: impl FnOnce() -> bool,
     ) -> bool {
+        self.wait_for(ONLY, until_ns, is_needless)
+    }
+
+    /// The same for a key.
+    pub(crate) fn wait_for(
+        &self,
+        key: usize,
+        until_ns: Option<u64>,
+        is_needless: impl FnOnce() -> bool,
+    ) -> bool {
         let Some((activation, thread)) = Activation::get().and_then(|a| Some((a, a.current()?)))
         else {
-            return self.wait_outside(until_ns, is_needless);
+            return self.wait_outside(key, until_ns, is_needless);
         };
         activation.enter();
         let waiter = Waiter::Thread(Arc::clone(&thread), thread.wait.epoch());
-        self.0.lock().push_back(waiter.clone());
+        self.0.lock().push_back((key, waiter.clone()));
         if is_needless() {
             if !self.forget(&waiter) {
                 // Woken already: the wake-up was for somebody who waits.
-                self.wake_one();
+                self.wake(key, 1);
             }
             // The epoch ends, so that a waker that still has it comes too late.
             thread.wait.resume();
@@ -95,14 +109,24 @@ impl Waiters {
                 let in_time = thread.shared.timers.remove(until_ns, &thread);
                 !self.forget(&waiter) || in_time
             }
-            None => true,
+            None => {
+                if thread.interrupted.swap(false, Ordering::AcqRel) {
+                    self.forget(&waiter);
+                }
+                true
+            }
         }
     }
 
-    fn wait_outside(&self, until_ns: Option<u64>, is_needless: impl FnOnce() -> bool) -> bool {
+    fn wait_outside(
+        &self,
+        key: usize,
+        until_ns: Option<u64>,
+        is_needless: impl FnOnce() -> bool,
+    ) -> bool {
         let word = Arc::new(AtomicU32::new(0));
         let waiter = Waiter::Outside(Arc::clone(&word));
-        self.0.lock().push_back(waiter.clone());
+        self.0.lock().push_back((key, waiter.clone()));
         let mut woken = is_needless();
         while !woken && word.load(Ordering::Acquire) == 0 {
             if !sleep_on(&word, 0, until_ns) {
@@ -111,9 +135,14 @@ impl Waiters {
         }
         woken |= word.load(Ordering::Acquire) != 0;
         if !self.forget(&waiter) && !woken {
-            self.wake_one();
+            self.wake(key, 1);
         }
         woken
+    }
+
+    /// In the child of a fork: nobody waits.
+    pub(crate) fn forget_all(&self) {
+        self.0.forget();
     }
 
     /// Whether that one was still waiting.
@@ -121,30 +150,41 @@ impl Waiters {
         let _scheduler = activation::Entered::new();
         let mut all = self.0.lock();
         let before = all.len();
-        all.retain(|other| !other.is(waiter));
+        all.retain(|(_, other)| !other.is(waiter));
         all.len() < before
     }
 
     /// Wakes the one that has waited longest.
     pub(crate) fn wake_one(&self) -> bool {
-        let _scheduler = activation::Entered::new();
-        loop {
-            let first = self.0.lock().pop_front();
-            match first.map(Waiter::wake) {
-                Some(false) => {}
-                Some(true) => return true,
-                None => return false,
-            }
-        }
+        self.wake(ONLY, 1) > 0
     }
 
     /// Wakes all that wait now.
     pub(crate) fn wake_all(&self) {
+        self.wake(ONLY, usize::MAX);
+    }
+
+    /// Wakes at most so many that wait for the key, and returns their number.
+    pub(crate) fn wake(&self, key: usize, most: usize) -> usize {
         let _scheduler = activation::Entered::new();
-        let all = std::mem::take(&mut *self.0.lock());
-        for waiter in all {
-            waiter.wake();
+        let mut woken = 0;
+        // Those that begin to wait meanwhile are not meant.
+        let mut left = self.0.lock().len();
+        while woken < most && left > 0 {
+            let next = {
+                let mut all = self.0.lock();
+                let place = all.iter().take(left).position(|(other, _)| *other == key);
+                place.and_then(|place| {
+                    left -= 1;
+                    all.remove(place)
+                })
+            };
+            match next {
+                Some((_, waiter)) => woken += usize::from(waiter.wake()),
+                None => break,
+            }
         }
+        woken
     }
 }
 

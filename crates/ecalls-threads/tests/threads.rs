@@ -3,9 +3,10 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use ecalls_threads::park::{park, unpark};
 use ecalls_threads::{
     Condvar, Error, Interest, KernelSide, Mutex, Ranked, Runtime, Semaphore, blocking, current,
     sleep, spawn, wait_ready, wait_ready_for, yield_now,
@@ -341,4 +342,62 @@ fn everything_at_once_ends() {
             .unwrap();
         assert_eq!(done, 60);
     }
+}
+
+/// What is called in `blocking` can wait in the runtime itself, and go on in another activation.
+#[test]
+fn a_call_that_may_block_may_wait_in_the_runtime() {
+    let done = Runtime::builder().processors(2).run(|| {
+        let threads = (0..20).map(|_| {
+            spawn(|| (0..20).for_each(|_| blocking(|| sleep(Duration::from_micros(300)))))
+        });
+        let threads: Vec<_> = threads.collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().is_ok())
+            .collect::<Vec<_>>()
+    });
+    assert_eq!(done.expect("it ends"), [true; 20]);
+}
+
+/// A lock of one word and nothing else.
+#[test]
+fn a_lock_without_a_list_parks_by_its_address() {
+    static WORD: AtomicU32 = AtomicU32::new(0);
+    let lock = || {
+        while WORD.swap(1, Ordering::SeqCst) != 0 {
+            park(WORD.as_ptr().addr(), None, || {
+                WORD.load(Ordering::SeqCst) == 0
+            });
+        }
+    };
+    let unlock = || {
+        WORD.swap(0, Ordering::SeqCst);
+        unpark(WORD.as_ptr().addr(), 1);
+    };
+    static SUM: AtomicU32 = AtomicU32::new(0);
+    let runtime = Runtime::builder().processors(2).start().expect("a runtime");
+    let body = move || {
+        for _ in 0..100 {
+            lock();
+            let before = SUM.load(Ordering::Relaxed);
+            yield_now();
+            SUM.store(before + 1, Ordering::Relaxed);
+            unlock();
+        }
+    };
+    let threads: Vec<_> = (0..20)
+        .map(|_| runtime.spawn(body).expect("a thread"))
+        .collect();
+    // A kernel thread takes part.
+    body();
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().expect("no panic"));
+    assert_eq!(SUM.load(Ordering::Relaxed), 2_100);
+    let until_ns = Some(1);
+    assert!(
+        !park(WORD.as_ptr().addr(), until_ns, || false),
+        "the time has come"
+    );
 }

@@ -5,7 +5,7 @@
 //! processes are [`Running`]: they are killed when they are dropped, and by the kernel when the
 //! thread ends that started them, for whatever reason. Every wait for them has a time limit, and a
 //! panic that names the process. [`cost`] limits the verification costs of programs;
-//! [`net`] makes network namespaces.
+//! [`library`] builds shared libraries, and [`net`] makes network namespaces.
 
 #![allow(
     unsafe_code,
@@ -13,6 +13,7 @@
 )]
 
 pub mod cost;
+pub mod library;
 pub mod net;
 
 use std::io::{BufRead, BufReader, Read};

@@ -9,6 +9,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command};
 use std::time::Duration;
 
@@ -103,6 +104,7 @@ struct WindowHad {
 pub(crate) fn start(
     program: &[OsString],
     wish: Wish,
+    preload: Option<&Path>,
     signals: &Signals,
 ) -> Result<(Child, Place), Failure> {
     can_place()?;
@@ -117,6 +119,9 @@ pub(crate) fn start(
         .args(["run", "--waits"])
         .arg(std::process::id().to_string());
     command.arg("--").args(program);
+    if let Some(library) = preload {
+        super::preload::set(&mut command, library);
+    }
     if let Wish::Group(group) = &wish {
         command.env(GROUP_VARIABLE, group.number.to_string());
     }

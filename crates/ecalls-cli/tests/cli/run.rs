@@ -61,3 +61,27 @@ fn the_threads_that_want_the_cpu_are_shown_under_any_scheduler() {
     let table = ecalls(&["sched", "top", "--count", "1", "--every", "100ms"]).out;
     assert!(table.contains("WAIT PER TURN"), "{table}");
 }
+
+/// The library that `--threads` loads is beside the command, as in any build.
+#[test]
+fn threads_of_a_program_are_user_level_threads_on_request() {
+    let package = concat!(env!("CARGO_MANIFEST_DIR"), "/../ecalls-pthread");
+    let _ = limit::library::build(package, "libecalls_pthread.so");
+    let script = "import os, threading\n\
+        event = threading.Event()\n\
+        threads = [threading.Thread(target=event.wait) for _ in range(200)]\n\
+        [thread.start() for thread in threads]\n\
+        print(len(os.listdir('/proc/self/task')))\n\
+        event.set()\n";
+    let plain = ecalls(&["run", "--", "python3", "-c", script]);
+    assert_eq!(plain.out.trim(), "201");
+    let threaded = ecalls(&["run", "--threads", "--", "python3", "-c", script]);
+    let kernel_threads: u32 = threaded.out.trim().parse().expect("a number");
+    assert!(kernel_threads < 50, "{threaded:?}");
+    // ldconfig is linked statically, as it must work without libraries.
+    refused(
+        &["run", "--threads", "/sbin/ldconfig"],
+        4,
+        &["/sbin/ldconfig", "statically linked"],
+    );
+}

@@ -1,0 +1,95 @@
+//! Cancellation. The C library notes it in the thread's control block, and acts on it in its own
+//! cancellation points. What this library adds: a thread that waits in the runtime is woken, and
+//! one that is in a system call is interrupted by a signal.
+
+use std::ffi::c_int;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use libc::{ESRCH, pthread_t};
+
+use crate::thread::Record;
+use crate::{next, slice};
+
+/// Some thread has been cancelled in this process.
+static EVER: AtomicBool = AtomicBool::new(false);
+/// Cancelled threads that have not ended: a signal that comes before a system call begins is lost,
+/// so the monitor repeats it.
+static CANCELLED: Mutex<Vec<Arc<Record>>> = Mutex::new(Vec::new());
+
+/// The signal by which glibc cancels.
+const SIGCANCEL: c_int = 32;
+
+unsafe extern "C-unwind" {
+    fn pthread_testcancel();
+}
+
+/// A cancellation point of the calling thread.
+#[inline]
+pub(crate) fn point() {
+    if EVER.load(Ordering::Relaxed) {
+        // SAFETY: unwinds the stack of a thread that is cancelled, like any cancellation point.
+        unsafe { pthread_testcancel() };
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn pthread_cancel(thread: pthread_t) -> c_int {
+    // SAFETY: the caller's thread.
+    let Some(record) = (unsafe { Record::of(thread) }) else {
+        // SAFETY: as above.
+        return unsafe { next::pthread_cancel(thread) };
+    };
+    EVER.store(true, Ordering::SeqCst);
+    // SAFETY: as above.
+    let noted = unsafe { next::pthread_cancel(thread) };
+    if noted == ESRCH {
+        // The thread may be cancelled at once, e.g. in a system call: the library has noted that
+        // it will, did not find the kernel thread of its number, and lets the thread do nothing
+        // until it has this signal.
+        slice::send(SIGCANCEL, record.kernel_thread());
+    }
+    if let Ok(mut cancelled) = CANCELLED.lock() {
+        cancelled.push(Arc::clone(&record));
+    }
+    record.interrupt();
+    interrupt_call(&record);
+    0
+}
+
+/// Has the kernel thread receive the signal again.
+pub(crate) fn unblock() {
+    let set = 1_u64 << (SIGCANCEL - 1);
+    let how = usize::try_from(libc::SIG_UNBLOCK).unwrap_or(0);
+    // SAFETY: the C library's functions leave this signal out of each set.
+    unsafe {
+        next::syscall(
+            libc::SYS_rt_sigprocmask,
+            how,
+            (&raw const set).addr(),
+            0,
+            size_of::<u64>(),
+            0,
+            0,
+        )
+    };
+}
+
+fn interrupt_call(record: &Record) {
+    let tid = record.in_call();
+    if tid != 0 {
+        slice::send(slice::interrupt_signal(), tid);
+    }
+}
+
+/// Interrupts the cancelled threads that are in system calls once more.
+pub(crate) fn repeat() {
+    if !EVER.load(Ordering::Relaxed) {
+        return;
+    }
+    if let Ok(mut cancelled) = CANCELLED.lock() {
+        cancelled.retain(|record| !record.has_ended());
+        cancelled.iter().for_each(|record| interrupt_call(record));
+    }
+}

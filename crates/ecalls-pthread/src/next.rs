@@ -1,0 +1,236 @@
+//! The functions that this library stands before: the C library's own.
+
+use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use libc::{
+    clockid_t, epoll_event, fd_set, iovec, mode_t, msghdr, nfds_t, off_t, pid_t, pollfd,
+    pthread_attr_t, pthread_barrier_t, pthread_barrierattr_t, pthread_cond_t, pthread_condattr_t,
+    pthread_key_t, pthread_mutex_t, pthread_mutexattr_t, pthread_once_t, pthread_rwlock_t,
+    pthread_rwlockattr_t, pthread_spinlock_t, pthread_t, rusage, sem_t, siginfo_t, sigset_t,
+    size_t, sockaddr, socklen_t, ssize_t, timespec, timeval,
+};
+
+/// The address of one of them, once it has been looked up.
+struct Next {
+    /// With a zero at its end.
+    name: &'static str,
+    /// Functions whose type has changed exist in two versions; this is the one in use.
+    version: Option<&'static CStr>,
+    address: AtomicPtr<c_void>,
+}
+
+impl Next {
+    const fn new(name: &'static str, version: Option<&'static CStr>) -> Self {
+        Self {
+            name,
+            version,
+            address: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    #[inline]
+    fn get(&self) -> *mut c_void {
+        let address = self.address.load(Ordering::Relaxed);
+        if address.is_null() {
+            self.find()
+        } else {
+            address
+        }
+    }
+
+    #[cold]
+    fn find(&self) -> *mut c_void {
+        let name = self.name.as_ptr().cast();
+        // SAFETY: both look up a name in what is loaded after this library.
+        let address = unsafe {
+            match self.version {
+                Some(version) => libc::dlvsym(libc::RTLD_NEXT, name, version.as_ptr()),
+                None => libc::dlsym(libc::RTLD_NEXT, name),
+            }
+        };
+        if address.is_null() {
+            crate::say(&format!(
+                "the C library has no function {}, so the program cannot go on",
+                self.name.trim_end_matches('\0')
+            ));
+            std::process::abort();
+        }
+        self.address.store(address, Ordering::Relaxed);
+        address
+    }
+}
+
+macro_rules! version {
+    () => {
+        None
+    };
+    ($version:literal) => {
+        Some($version)
+    };
+}
+
+macro_rules! next {
+    ($(
+        fn $name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)? $(, $version:literal)?;
+    )*) => {$(
+        /// # Safety
+        /// As the C library's function.
+        #[inline]
+        pub(crate) unsafe fn $name($($argument: $type),*) $(-> $result)? {
+            static NEXT: Next = Next::new(concat!(stringify!($name), "\0"), version!($($version)?));
+            // SAFETY: the function of this name has this type.
+            let next = unsafe {
+                std::mem::transmute::<
+                    *mut c_void,
+                    unsafe extern "C-unwind" fn($($type),*) $(-> $result)?,
+                >(NEXT.get())
+            };
+            // SAFETY: as the caller says.
+            unsafe { next($($argument),*) }
+        }
+    )*};
+}
+
+pub(crate) type Start = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
+
+next! {
+    fn pthread_create(thread: *mut pthread_t, attr: *const pthread_attr_t, start: Start,
+        argument: *mut c_void) -> c_int;
+    fn pthread_join(thread: pthread_t, result: *mut *mut c_void) -> c_int;
+    fn pthread_tryjoin_np(thread: pthread_t, result: *mut *mut c_void) -> c_int;
+    fn pthread_timedjoin_np(thread: pthread_t, result: *mut *mut c_void,
+        until: *const timespec) -> c_int;
+    fn pthread_detach(thread: pthread_t) -> c_int;
+    fn pthread_exit(result: *mut c_void) -> !;
+    fn pthread_cancel(thread: pthread_t) -> c_int;
+    fn pthread_kill(thread: pthread_t, signal: c_int) -> c_int;
+    fn pthread_getattr_np(thread: pthread_t, attr: *mut pthread_attr_t) -> c_int;
+    fn pthread_setname_np(thread: pthread_t, name: *const c_char) -> c_int;
+    fn pthread_getname_np(thread: pthread_t, name: *mut c_char, bytes: size_t) -> c_int;
+    fn pthread_getschedparam(thread: pthread_t, policy: *mut c_int,
+        param: *mut libc::sched_param) -> c_int;
+    fn pthread_setschedparam(thread: pthread_t, policy: c_int,
+        param: *const libc::sched_param) -> c_int;
+    fn pthread_setschedprio(thread: pthread_t, priority: c_int) -> c_int;
+    fn pthread_getcpuclockid(thread: pthread_t, clock: *mut clockid_t) -> c_int;
+    fn pthread_setaffinity_np(thread: pthread_t, bytes: size_t, cpus: *const libc::cpu_set_t)
+        -> c_int;
+    fn pthread_getaffinity_np(thread: pthread_t, bytes: size_t, cpus: *mut libc::cpu_set_t)
+        -> c_int;
+    fn pthread_sigmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int;
+    fn pthread_key_create(key: *mut pthread_key_t,
+        destructor: Option<unsafe extern "C-unwind" fn(*mut c_void)>) -> c_int;
+    fn __call_tls_dtors();
+    fn pthread_key_delete(key: pthread_key_t) -> c_int;
+
+    fn pthread_mutex_init(mutex: *mut pthread_mutex_t, attr: *const pthread_mutexattr_t) -> c_int;
+    fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int;
+    fn pthread_mutex_trylock(mutex: *mut pthread_mutex_t) -> c_int;
+    fn pthread_mutex_timedlock(mutex: *mut pthread_mutex_t, until: *const timespec) -> c_int;
+    fn pthread_mutex_clocklock(mutex: *mut pthread_mutex_t, clock: clockid_t,
+        until: *const timespec) -> c_int;
+    fn pthread_mutex_unlock(mutex: *mut pthread_mutex_t) -> c_int;
+    fn pthread_cond_init(cond: *mut pthread_cond_t, attr: *const pthread_condattr_t) -> c_int,
+        c"GLIBC_2.3.2";
+    fn pthread_cond_destroy(cond: *mut pthread_cond_t) -> c_int, c"GLIBC_2.3.2";
+    fn pthread_cond_wait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t) -> c_int,
+        c"GLIBC_2.3.2";
+    fn pthread_cond_timedwait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t,
+        until: *const timespec) -> c_int, c"GLIBC_2.3.2";
+    fn pthread_cond_clockwait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t,
+        clock: clockid_t, until: *const timespec) -> c_int;
+    fn pthread_cond_signal(cond: *mut pthread_cond_t) -> c_int, c"GLIBC_2.3.2";
+    fn pthread_cond_broadcast(cond: *mut pthread_cond_t) -> c_int, c"GLIBC_2.3.2";
+    fn pthread_rwlock_init(lock: *mut pthread_rwlock_t, attr: *const pthread_rwlockattr_t)
+        -> c_int;
+    fn pthread_rwlock_rdlock(lock: *mut pthread_rwlock_t) -> c_int;
+    fn pthread_rwlock_tryrdlock(lock: *mut pthread_rwlock_t) -> c_int;
+    fn pthread_rwlock_timedrdlock(lock: *mut pthread_rwlock_t, until: *const timespec) -> c_int;
+    fn pthread_rwlock_clockrdlock(lock: *mut pthread_rwlock_t, clock: clockid_t,
+        until: *const timespec) -> c_int;
+    fn pthread_rwlock_wrlock(lock: *mut pthread_rwlock_t) -> c_int;
+    fn pthread_rwlock_trywrlock(lock: *mut pthread_rwlock_t) -> c_int;
+    fn pthread_rwlock_timedwrlock(lock: *mut pthread_rwlock_t, until: *const timespec) -> c_int;
+    fn pthread_rwlock_clockwrlock(lock: *mut pthread_rwlock_t, clock: clockid_t,
+        until: *const timespec) -> c_int;
+    fn pthread_rwlock_unlock(lock: *mut pthread_rwlock_t) -> c_int;
+    fn pthread_barrier_init(barrier: *mut pthread_barrier_t, attr: *const pthread_barrierattr_t,
+        count: c_uint) -> c_int;
+    fn pthread_barrier_wait(barrier: *mut pthread_barrier_t) -> c_int;
+    fn pthread_barrier_destroy(barrier: *mut pthread_barrier_t) -> c_int;
+    fn pthread_once(control: *mut pthread_once_t, first: unsafe extern "C-unwind" fn()) -> c_int;
+    fn pthread_spin_lock(lock: *mut pthread_spinlock_t) -> c_int;
+    fn pthread_spin_trylock(lock: *mut pthread_spinlock_t) -> c_int;
+    fn sem_init(sem: *mut sem_t, shared: c_int, value: c_uint) -> c_int;
+    fn sem_wait(sem: *mut sem_t) -> c_int;
+    fn sem_trywait(sem: *mut sem_t) -> c_int;
+    fn sem_timedwait(sem: *mut sem_t, until: *const timespec) -> c_int;
+    fn sem_clockwait(sem: *mut sem_t, clock: clockid_t, until: *const timespec) -> c_int;
+    fn sem_post(sem: *mut sem_t) -> c_int;
+
+    fn syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize)
+        -> c_long;
+    fn sched_yield() -> c_int;
+    fn close(fd: c_int) -> c_int;
+    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;
+    fn dup2(fd: c_int, to: c_int) -> c_int;
+    fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int;
+    fn nanosleep(time: *const timespec, left: *mut timespec) -> c_int;
+    fn clock_nanosleep(clock: clockid_t, flags: c_int, time: *const timespec, left: *mut timespec)
+        -> c_int;
+
+    fn read(fd: c_int, to: *mut c_void, bytes: size_t) -> ssize_t;
+    fn recv(fd: c_int, to: *mut c_void, bytes: size_t, flags: c_int) -> ssize_t;
+    fn recvfrom(fd: c_int, to: *mut c_void, bytes: size_t, flags: c_int, from: *mut sockaddr,
+        length: *mut socklen_t) -> ssize_t;
+    fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t;
+    fn accept(fd: c_int, from: *mut sockaddr, length: *mut socklen_t) -> c_int;
+    fn accept4(fd: c_int, from: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int;
+    fn preadv2(fd: c_int, to: *const iovec, parts: c_int, at: off_t, flags: c_int) -> ssize_t;
+
+    fn write(fd: c_int, from: *const c_void, bytes: size_t) -> ssize_t;
+    fn readv(fd: c_int, to: *const iovec, parts: c_int) -> ssize_t;
+    fn writev(fd: c_int, from: *const iovec, parts: c_int) -> ssize_t;
+    fn pread(fd: c_int, to: *mut c_void, bytes: size_t, at: off_t) -> ssize_t;
+    fn pread64(fd: c_int, to: *mut c_void, bytes: size_t, at: off_t) -> ssize_t;
+    fn pwrite(fd: c_int, from: *const c_void, bytes: size_t, at: off_t) -> ssize_t;
+    fn pwrite64(fd: c_int, from: *const c_void, bytes: size_t, at: off_t) -> ssize_t;
+    fn send(fd: c_int, from: *const c_void, bytes: size_t, flags: c_int) -> ssize_t;
+    fn sendto(fd: c_int, from: *const c_void, bytes: size_t, flags: c_int, to: *const sockaddr,
+        length: socklen_t) -> ssize_t;
+    fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t;
+    fn sendfile(out: c_int, fd: c_int, at: *mut off_t, bytes: size_t) -> ssize_t;
+    fn connect(fd: c_int, to: *const sockaddr, length: socklen_t) -> c_int;
+    fn poll(fds: *mut pollfd, count: nfds_t, limit_ms: c_int) -> c_int;
+    fn ppoll(fds: *mut pollfd, count: nfds_t, limit: *const timespec, mask: *const sigset_t)
+        -> c_int;
+    fn select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set,
+        limit: *mut timeval) -> c_int;
+    fn pselect(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set,
+        limit: *const timespec, mask: *const sigset_t) -> c_int;
+    fn epoll_wait(set: c_int, events: *mut epoll_event, most: c_int, limit_ms: c_int) -> c_int;
+    fn epoll_pwait(set: c_int, events: *mut epoll_event, most: c_int, limit_ms: c_int,
+        mask: *const sigset_t) -> c_int;
+    fn fsync(fd: c_int) -> c_int;
+    fn fdatasync(fd: c_int) -> c_int;
+    fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
+    fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
+    fn openat(at: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
+    fn openat64(at: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
+    fn flock(fd: c_int, operation: c_int) -> c_int;
+    fn lockf(fd: c_int, command: c_int, bytes: off_t) -> c_int;
+    fn wait(status: *mut c_int) -> pid_t;
+    fn waitpid(pid: pid_t, status: *mut c_int, options: c_int) -> pid_t;
+    fn wait4(pid: pid_t, status: *mut c_int, options: c_int, used: *mut rusage) -> pid_t;
+    fn waitid(kind: libc::idtype_t, id: libc::id_t, info: *mut siginfo_t, options: c_int) -> c_int;
+    fn sigwait(set: *const sigset_t, signal: *mut c_int) -> c_int;
+    fn sigwaitinfo(set: *const sigset_t, info: *mut siginfo_t) -> c_int;
+    fn sigtimedwait(set: *const sigset_t, info: *mut siginfo_t, limit: *const timespec) -> c_int;
+    fn sigsuspend(mask: *const sigset_t) -> c_int;
+    fn pause() -> c_int;
+    fn system(command: *const c_char) -> c_int;
+    fn getaddrinfo(node: *const c_char, service: *const c_char, hints: *const libc::addrinfo,
+        found: *mut *mut libc::addrinfo) -> c_int;
+}

@@ -1,0 +1,190 @@
+//! Time slices. A thread that computes for long while others wait for its processor gets a signal,
+//! and gives up the processor in the signal's handler: as kernel threads have it, so programs may
+//! wait in a loop for what another thread does.
+//!
+//! A thread is not stopped where it may hold a lock that the scheduler needs: in this library, in
+//! the C library and the dynamic linker, and in whatever else has the program's `malloc`. Then the
+//! monitor tries again a millisecond later. An exception is a wait for a futex inside of the C
+//! library: whom it waits for may need this processor.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::{errno, next};
+
+/// From and to of the code in which no thread is stopped.
+static PARTS: OnceLock<Parts> = OnceLock::new();
+static MISSED: AtomicBool = AtomicBool::new(false);
+
+struct Parts {
+    ranges: Vec<(usize, usize)>,
+    /// `malloc` is the program's own, and so is in all of its code.
+    is_everywhere: bool,
+    signal: c_int,
+    interrupt: c_int,
+}
+
+unsafe extern "C" {
+    /// Of the signals that the C library gives to libraries: the lowest priority that is free.
+    fn __libc_allocate_rtsig(high: c_int) -> c_int;
+}
+
+/// Whether an address is in this library's code.
+pub(crate) fn is_here(address: usize) -> bool {
+    static HERE: OnceLock<(usize, usize)> = OnceLock::new();
+    let look = || object_of(is_here as *const () as usize).map_or((0, 0), |(range, _)| range);
+    let (from, to) = HERE.get_or_init(look);
+    (*from..*to).contains(&address)
+}
+
+/// Where the object lies that has an address, and whether it is the program itself.
+fn object_of(address: usize) -> Option<((usize, usize), bool)> {
+    type Found = (usize, Option<((usize, usize), bool)>);
+    unsafe extern "C" fn look(
+        info: *mut libc::dl_phdr_info,
+        _: usize,
+        found: *mut c_void,
+    ) -> c_int {
+        // SAFETY: the linker passes a valid one, and what is passed below.
+        let (info, found) = unsafe { (&*info, &mut *found.cast::<Found>()) };
+        // SAFETY: as many as it says.
+        let headers =
+            unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+        for header in headers
+            .iter()
+            .filter(|header| header.p_type == libc::PT_LOAD)
+        {
+            let from = usize::try_from(info.dlpi_addr + header.p_vaddr).unwrap_or(0);
+            let to = from + usize::try_from(header.p_memsz).unwrap_or(0);
+            if (from..to).contains(&found.0) {
+                // SAFETY: a name of the linker's.
+                let is_program = unsafe { info.dlpi_name.is_null() || *info.dlpi_name == 0 };
+                found.1 = Some(((from, to), is_program));
+                return 1;
+            }
+        }
+        0
+    }
+    let mut found: Found = (address, None);
+    // SAFETY: `look` uses `found` as what it is.
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
+    found.1
+}
+
+fn look() -> Parts {
+    let named = |name: &std::ffi::CStr| {
+        // SAFETY: looks up a name.
+        unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.addr()
+    };
+    let malloc = object_of(named(c"malloc"));
+    // SAFETY: asks.
+    let vdso = usize::try_from(unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) }).unwrap_or(0);
+    let objects = [
+        object_of(is_here as *const () as usize),
+        object_of(named(c"gnu_get_libc_version")),
+        object_of(named(c"__tls_get_addr")),
+        malloc,
+    ];
+    let mut ranges: Vec<_> = objects.iter().flatten().map(|(range, _)| *range).collect();
+    if vdso != 0 {
+        ranges.push((vdso, vdso + (16 << 10)));
+    }
+    // SAFETY: reserves a signal.
+    let (signal, interrupt) = unsafe { (__libc_allocate_rtsig(0), __libc_allocate_rtsig(0)) };
+    Parts {
+        ranges,
+        is_everywhere: malloc.is_none_or(|(_, is_program)| is_program),
+        signal,
+        interrupt,
+    }
+}
+
+fn parts() -> &'static Parts {
+    PARTS.get_or_init(look)
+}
+
+/// Called before the first thread is created.
+pub(crate) fn prepare() {
+    let parts = parts();
+    install(parts.signal, stop, libc::SA_RESTART | libc::SA_NODEFER);
+    install(parts.interrupt, interrupt, 0);
+}
+
+type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
+
+fn install(signal: c_int, handler: Handler, flags: c_int) {
+    // SAFETY: all zeros is one.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = handler as *const () as usize;
+    action.sa_flags = flags | libc::SA_SIGINFO;
+    // SAFETY: the handler is of this type.
+    unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) };
+}
+
+/// The signal that ends a time slice, and the one that ends a system call.
+pub(crate) fn signal() -> c_int {
+    parts().signal
+}
+
+pub(crate) fn interrupt_signal() -> c_int {
+    parts().interrupt
+}
+
+/// Whether a thread could not be stopped since the last call.
+pub(crate) fn take_missed() -> bool {
+    MISSED.swap(false, Ordering::Relaxed)
+}
+
+pub(crate) fn describe() -> &'static str {
+    if parts().is_everywhere {
+        "without time slices, as the program has a malloc of its own"
+    } else {
+        "with time slices"
+    }
+}
+
+pub(crate) fn send(signal: c_int, tid: u32) {
+    if signal == parts().signal && parts().is_everywhere {
+        return;
+    }
+    let tid = usize::try_from(tid).unwrap_or(0);
+    let signal = usize::try_from(signal).unwrap_or(0);
+    // SAFETY: the thread may have ended; the signal has a handler.
+    unsafe {
+        let pid = usize::try_from(libc::getpid()).unwrap_or(0);
+        next::syscall(libc::SYS_tgkill, pid, tid, signal, 0, 0, 0)
+    };
+}
+
+/// A thread that is stopped here continues here, perhaps on another kernel thread.
+extern "C" fn stop(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
+    let Some(parts) = PARTS.get() else {
+        return;
+    };
+    // SAFETY: the kernel passes the context of the interrupted thread.
+    let registers = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
+    let at = usize::try_from(registers[libc::REG_RIP as usize]).unwrap_or(0);
+    let is_inside = parts
+        .ranges
+        .iter()
+        .any(|(from, to)| (*from..*to).contains(&at));
+    if is_inside && !is_in_futex(at, registers[libc::REG_RAX as usize]) {
+        MISSED.store(true, Ordering::Relaxed);
+        return;
+    }
+    let errno = errno::get();
+    ecalls_threads::yield_from_signal();
+    errno::set(errno);
+}
+
+/// Whether the interrupted code is about to continue a wait for a futex.
+fn is_in_futex(at: usize, number: i64) -> bool {
+    const SYSCALL: [u8; 2] = [0x0F, 0x05];
+    // SAFETY: the code that was executed.
+    number == libc::SYS_futex && unsafe { (at as *const [u8; 2]).read_unaligned() } == SYSCALL
+}
+
+/// Its system call ends with EINTR.
+extern "C" fn interrupt(_: c_int, _: *mut libc::siginfo_t, _: *mut c_void) {}
