@@ -288,13 +288,13 @@ pub struct Activations {
     join: OwnedFd,
     index: u32,
     /// Blocks are told as long as it lives.
-    _source: Source,
+    source: Source,
 }
 
 #[derive(Debug)]
 enum Source {
     Own { _hosted: HostedActivations },
-    Daemon { _connection: Connection },
+    Daemon(Connection),
 }
 
 impl Activations {
@@ -329,10 +329,7 @@ impl Activations {
             .try_into()
             .map_err(|_| Error::Closed("the activations' page"))?;
         let index = u32::try_from(done.value).map_err(|_| Error::Closed("the daemon"))?;
-        let source = Source::Daemon {
-            _connection: connection,
-        };
-        Activations::new(&page, join, index, source)
+        Activations::new(&page, join, index, Source::Daemon(connection))
     }
 
     fn new(page: &OwnedFd, join: OwnedFd, index: u32, source: Source) -> Result<Activations> {
@@ -340,8 +337,16 @@ impl Activations {
             page: Segment::map(page, size_of::<abi::Activations>())?,
             join,
             index,
-            _source: source,
+            source,
         })
+    }
+
+    /// Whether blocks are told still: not if the daemon has ended.
+    pub fn is_alive(&self) -> bool {
+        match &self.source {
+            Source::Own { .. } => true,
+            Source::Daemon(connection) => connection.check().is_ok(),
+        }
     }
 
     /// The page: `struct ecalls_activations`.

@@ -549,10 +549,11 @@ impl Runtime {
         create(&self.shared, body, before)
     }
 
-    /// Whether the kernel side tells of blocks; else only [`blocking`](crate::blocking) does.
+    /// Whether the kernel side tells of blocks; else only [`blocking`](crate::blocking) does. It
+    /// does not any more if the runtime has it from the daemon, and that has ended.
     #[must_use]
     pub fn is_told(&self) -> bool {
-        self.shared.is_told()
+        self.shared.page.kernel().is_some_and(Activations::is_alive)
     }
 
     /// Whether each thread has thread-local storage of its own.
