@@ -6,6 +6,7 @@ use std::ptr::{self, NonNull};
 use std::sync::{Arc, OnceLock};
 use std::thread as kernel_thread;
 
+use ecalls_kernel::activation::Activations;
 use rustix::thread::{Pid, futex};
 
 use crate::activation::{self, Activation};
