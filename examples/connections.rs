@@ -1,7 +1,7 @@
 //! Shows: a web server with a thread for each connection, in blocking calls: read, open, read,
 //! write. Where a connection is idle its thread waits for the descriptor, which needs no kernel
 //! thread. The threads are user-level ones, and `system` executes the same code on kernel threads.
-//! Needs: nothing; as root the kernel side sees the threads block by itself.
+//! Needs: nothing; as root, or beside the daemon, the kernel side sees the threads block by itself.
 //! Run:   cargo run --release -p ecalls-threads --example connections -- PORT [FOLDER [system]]
 //! Expect: the port and the kind of threads. `curl localhost:PORT/NAME` gets FOLDER's file NAME;
 //! connections stay open, and idle ones cost a thread each, and no processor.
