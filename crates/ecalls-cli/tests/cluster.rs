@@ -5,11 +5,13 @@
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ecalls_abi::relay::{
     RELAY_COUNT, RELAY_COUNTED, RELAY_NO_FRAME, RELAY_OWN, RELAY_SECOND, RelayCounts, RelayMessage,
 };
+use ecalls_abi::wire;
 use ecalls_abi::zerocopy::IntoBytes;
 use limit::net::Net;
 use limit::{Ended, Running, ended};
@@ -238,6 +240,7 @@ fn jobs_of_other_hosts_are_found_allocated_and_released_by_commands() {
     let other = hosts[0].cluster(&["release", "0000:02-00-00-00-00-09", "7"]);
     assert_eq!(other.code, 5, "{other:?}");
 
+    counts_in_another_host_s_name_are_not_shown(&hosts);
     what_the_relay_has_refused_is_told(&hosts[0]);
     stopped_managers_grant_nothing_for_which_nobody_waits(&hosts);
 
@@ -250,6 +253,35 @@ fn jobs_of_other_hosts_are_found_allocated_and_released_by_commands() {
     hosts[0].wait_for_hosts(2);
     let given = hosts[0].rows(&["allocate", "job", "1", "--json"]).remove(0);
     assert_eq!(given["granted"], json!(true), "{given}");
+}
+
+/// The third host says what the second one's manager has counted.
+fn counts_in_another_host_s_name_are_not_shown(hosts: &[Host]) {
+    let rows = hosts[0].rows(&["discover", "--json"]);
+    let second = rows.iter().find(|row| row["address"] == json!("10.80.0.2"));
+    let second = second.expect("it has told")["host"].clone();
+    let id = wire::Host::parse(second.as_str().expect("a text")).expect("a host");
+    let lie = || {
+        let mut command = hosts[2].ecalls();
+        command.args(["channel", "pub", "cluster", "--to", "10.80.0.1"]);
+        command.args(["--kind", "load", &format!("from={}", id.0)]);
+        command.arg(format!("count={}", ["999"; 13].join(",")));
+        assert_eq!(ended(&mut command, PATIENCE).code, 0);
+    };
+    let is_over = AtomicBool::new(false);
+    let rows = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                lie();
+            }
+        });
+        let rows = hosts[0].rows(&["top", "--once", "--json"]);
+        is_over.store(true, Ordering::Relaxed);
+        rows
+    });
+    let shown = rows.iter().find(|row| row["host"] == second);
+    let leases = &shown.expect("it is there")["leases"];
+    assert_eq!(leases["confirmed"], json!(0), "{rows:?}");
 }
 
 /// By name where it is not 0, and not at all if nothing has been.
