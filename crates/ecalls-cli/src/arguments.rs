@@ -23,6 +23,9 @@ pub struct BenchArguments {
     /// Run few rounds, only to test that everything works
     #[arg(long, conflicts_with = "check")]
     pub quick: bool,
+    /// Internal: of `threads`, only the rows of kernel threads
+    #[arg(long, hide = true)]
+    pub kernel_threads: bool,
     #[command(flatten)]
     pub sched: Sched,
 }

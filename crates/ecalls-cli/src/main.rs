@@ -33,7 +33,7 @@ mod workshop;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use ecalls_cli::{duration, exit, output, stop};
+use ecalls_cli::{duration, exit, output, preload, stop};
 
 /// Events between the Linux kernel and applications, with deadlines.
 #[derive(Debug, Parser)]

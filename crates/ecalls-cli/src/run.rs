@@ -9,7 +9,6 @@
 
 mod group;
 mod place;
-mod preload;
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -31,6 +30,7 @@ use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM};
 use crate::duration::{self, show_ns};
 use crate::exit::{Code, Failure, Outcome};
 use crate::output::note;
+use crate::preload;
 use crate::sched::count::{self, Tardiness};
 use crate::sched::thread::{Had, Threads, look_below};
 use group::Group;

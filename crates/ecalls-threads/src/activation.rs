@@ -24,11 +24,11 @@ use std::cell::{Cell, UnsafeCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ecalls_abi::runtime::{RUNTIME_RUNS, RUNTIME_SPARE, RUNTIME_UNBLOCKED};
 use rustix::thread::{CpuSet, Pid, futex, gettid, sched_setaffinity, sched_yield};
 
+use crate::calls::await_spare;
 use crate::local;
 use crate::policy::{Processor, Ready, Why};
 use crate::processor::Words;
@@ -36,20 +36,22 @@ use crate::runtime::{Shared, Virtual};
 use crate::status::Counts;
 use crate::storage::{self, Block};
 use crate::sync::{AtomicU32, Ordering, heavy_fence, light_fence};
-use crate::thread::{After, JoinHandle, Thread, create};
+use crate::thread::{After, Thread};
 use crate::timers::NEVER;
 use crate::wait::{now_ns, sleep_on};
 use crate::word::Notified;
 
 /// A spare that has looked so often, and no thread has blocked meanwhile, sleeps.
 const LOOKS_MAX: u32 = 64;
+/// and looks again after so long: a thread that blocks meanwhile stops its processor until then.
+const REST_NS: u64 = 250_000;
 /// Sleeping threads are looked at once in so many switches while others are ready.
 const TIMER_PERIOD: u32 = 16;
 
 /// What a kernel thread of a runtime needs.
 pub(crate) struct Activation {
     /// From 1.
-    number: u32,
+    pub(crate) number: u32,
     shared: NonNull<Shared>,
     tid: AtomicU32,
     /// 1: it was restarted.
@@ -60,6 +62,10 @@ pub(crate) struct Activation {
     current: UnsafeCell<Option<Arc<Thread>>>,
     /// Switches since the sleeping threads were looked at.
     turns: Cell<u32>,
+    /// As a spare: blocks on its processor that it has seen, and looks since then.
+    looks: Cell<(u64, u32)>,
+    /// It has looked in vain, and rests.
+    rests: Cell<bool>,
     /// The base of its own thread-local storage, and of the one in use.
     home: Cell<usize>,
     worn: Cell<usize>,
@@ -81,6 +87,8 @@ impl Activation {
             next: AtomicU32::new(0),
             current: UnsafeCell::new(None),
             turns: Cell::new(0),
+            looks: Cell::new((0, 0)),
+            rests: Cell::new(false),
             home: Cell::new(0),
             worn: Cell::new(0),
         }
@@ -100,22 +108,22 @@ impl Activation {
     }
 
     #[inline]
-    fn processor(&self) -> usize {
+    pub(crate) fn processor(&self) -> usize {
         let processor = self.shared().processor_of(self.number);
         usize::try_from(processor.load(Ordering::Acquire)).unwrap_or(0)
     }
 
     #[inline]
-    fn words(&self) -> &Words {
+    pub(crate) fn words(&self) -> &Words {
         self.shared().words(self.processor())
     }
 
-    fn here(&self) -> &Virtual {
+    pub(crate) fn here(&self) -> &Virtual {
         self.shared().processor(self.processor())
     }
 
     /// What others see of its processor.
-    fn counts(&self) -> &Counts {
+    pub(crate) fn counts(&self) -> &Counts {
         self.shared().status.processor(self.processor())
     }
 
@@ -130,12 +138,12 @@ impl Activation {
     }
 
     #[inline]
-    fn lock(&self) -> &AtomicU32 {
+    pub(crate) fn lock(&self) -> &AtomicU32 {
         self.shared().lock_of(self.number)
     }
 
     #[inline]
-    fn current_ref(&self) -> Option<&Arc<Thread>> {
+    pub(crate) fn current_ref(&self) -> Option<&Arc<Thread>> {
         // SAFETY: see `Sync`.
         unsafe { &*self.current.get() }.as_ref()
     }
@@ -422,7 +430,11 @@ impl Activation {
         let shared = self.shared();
         light_fence();
         if shared.has_work(index) {
-            if shared.is_told() && self.here().looking.load(Ordering::Relaxed) == 0 {
+            let here = self.here();
+            if shared.is_told()
+                && here.looking.load(Ordering::Relaxed) == 0
+                && here.resting.load(Ordering::Relaxed) == 0
+            {
                 shared.summon(index);
             }
             shared.rouse();
@@ -480,11 +492,11 @@ impl Activation {
             && words.take_as_spare(self.number)
     }
 
-    /// Stays runnable while threads are ready, as one spare of each processor.
+    /// Stays runnable while threads are ready, as one spare of each processor. If no thread blocks,
+    /// it ends: a spare that yields beside a thread that computes has half of the CPU.
     fn look(&self, index: usize) -> bool {
         let (shared, here) = (self.shared(), self.here());
-        let mut fruitless = 0;
-        let mut left = self.counts().left.load(Ordering::Relaxed);
+        let (mut blocks, mut fruitless) = self.looks.get();
         let mut taken = false;
         if here.looking.fetch_add(1, Ordering::SeqCst) == 0 {
             while fruitless < LOOKS_MAX
@@ -496,14 +508,17 @@ impl Activation {
                     break;
                 }
                 sched_yield();
-                let now_left = self.counts().left.load(Ordering::Relaxed);
-                if !shared.is_told() {
-                    fruitless = if now_left == left { fruitless + 1 } else { 0 };
-                }
-                left = now_left;
+                let now = shared.blocks(index);
+                fruitless = if now == blocks { fruitless + 1 } else { 0 };
+                blocks = now;
             }
         }
         here.looking.fetch_sub(1, Ordering::SeqCst);
+        let rests = fruitless == LOOKS_MAX && !taken && shared.is_told();
+        self.rests.set(rests);
+        // After the rest one look is enough, if nothing has happened.
+        let next = if rests { LOOKS_MAX - 1 } else { 0 };
+        self.looks.set((blocks, next));
         taken
     }
 
@@ -516,21 +531,35 @@ impl Activation {
         if words.active() == 0 {
             shared.note_idle(index);
         }
+        let rests = self.rests.replace(false);
+        if rests {
+            here.resting.store(1, Ordering::SeqCst);
+        }
         heavy_fence();
         let is_free = words.active() == 0;
         let must_look = shared.is_told()
             && here.looking.load(Ordering::SeqCst) == 0
+            && here.resting.load(Ordering::SeqCst) == 0
             && (shared.has_work(index) || shared.is_due());
         let can_take = is_free && (shared.has_work(index) || shared.has_work_elsewhere(index));
         if must_look || can_take || shared.has_ended() {
+            if rests {
+                here.resting.store(0, Ordering::SeqCst);
+            }
             return false;
         }
-        let keep = if is_free || shared.is_told() {
+        // While threads are ready, the holder looks at the time at each switch. Once none is, it
+        // sees to it that a spare keeps the time (`expect`), for it might block. A time that has
+        // passed is the holder's, or that spare's which looks or rests: it would let none sleep.
+        let is_idle = || !shared.has_work(index) && !shared.is_due();
+        let keep = if is_free || (shared.is_told() && !rests && is_idle()) {
             shared.keep_time(index)
         } else {
             None
         };
+        let rest_ns = rests.then(|| now_ns() + REST_NS);
         let until_ns = keep.filter(|until_ns| *until_ns != NEVER);
+        let until_ns = until_ns.into_iter().chain(rest_ns).min();
         let mut ready = Vec::new();
         if keep.is_some() && shared.descriptors.is_used() {
             let is_called = || here.call.load(Ordering::SeqCst) != call;
@@ -540,6 +569,9 @@ impl Activation {
         }
         if keep.is_some() {
             shared.stop_keeping_time(index);
+        }
+        if rests {
+            here.resting.store(0, Ordering::SeqCst);
         }
         here.summoned.store(0, Ordering::SeqCst);
         if ready.is_empty() {
@@ -556,209 +588,6 @@ impl Activation {
             }
         }
         taken
-    }
-}
-
-/// While it lives, the calling thread has its processor (and does not, if it had it before: then
-/// the caller is a scheduler). Outside of a runtime it does nothing. No switch may happen
-/// meanwhile.
-pub(crate) struct Entered(Option<NonNull<Activation>>);
-
-impl Entered {
-    pub(crate) fn new() -> Self {
-        let entered = Activation::get()
-            .filter(|activation| activation.lock().load(Ordering::Relaxed) == 0)
-            .map(|activation| {
-                activation.enter();
-                NonNull::from(activation)
-            });
-        Self(entered)
-    }
-}
-
-impl Drop for Entered {
-    fn drop(&mut self) {
-        if let Some(activation) = self.0 {
-            // SAFETY: it is the calling kernel thread, as no switch has happened.
-            unsafe { activation.as_ref() }.leave();
-        }
-    }
-}
-
-/// Makes a thread ready that nobody else makes ready.
-pub(crate) fn make_ready(thread: Arc<Thread>, why: Why) {
-    let shared = Arc::clone(&thread.shared);
-    let here = Activation::get().filter(|at| std::ptr::eq(at.shared(), Arc::as_ptr(&shared)));
-    match here {
-        Some(activation) => {
-            let _scheduler = Entered::new();
-            activation.make_ready_here(thread, why);
-        }
-        None => shared.inject(thread, why),
-    }
-}
-
-/// Wakes a thread that waits in that epoch; false: something else has.
-pub(crate) fn wake(thread: &Arc<Thread>, epoch: u64) -> bool {
-    let notified = thread.wait.notify(epoch);
-    if notified == Notified::Waiting {
-        make_ready(Arc::clone(thread), Why::Woken);
-    }
-    notified != Notified::Late
-}
-
-/// Gives other ready threads the processor; the policy decides when the caller continues.
-// Inlined so that a switch's `ret` belongs to the `call` by which the scheduler came: the
-// processor predicts it, which is 40 of 55 ns.
-#[inline(always)]
-pub fn yield_now() {
-    match Activation::get().and_then(|at| Some((at, at.current_ref()?))) {
-        Some((activation, thread)) => {
-            activation.enter();
-            // SAFETY: the current thread is the one on whose stack this is.
-            unsafe { thread.suspend(After::Yield) };
-        }
-        None => std::thread::yield_now(),
-    }
-}
-
-/// Whether the caller is a user-level thread, in code of its own: not in the scheduler that
-/// executes it, nor in a kernel thread outside of a runtime.
-#[inline]
-#[must_use]
-pub fn is_thread() -> bool {
-    Activation::get().is_some_and(|activation| {
-        activation.lock().load(Ordering::Relaxed) == 0 && activation.current_ref().is_some()
-    })
-}
-
-/// Whether the caller is called by the scheduler of an activation, and so must not wait for
-/// threads.
-#[inline]
-#[must_use]
-pub fn in_scheduler() -> bool {
-    Activation::get().is_some_and(|activation| {
-        activation.lock().load(Ordering::Relaxed) != 0 || activation.current_ref().is_none()
-    })
-}
-
-/// The id of the kernel thread that executes the caller, if that is a user-level thread.
-#[must_use]
-pub fn kernel_thread() -> Option<u32> {
-    Activation::get().map(Activation::tid)
-}
-
-/// Gives up the processor like [`yield_now`], from the handler of a signal that has interrupted
-/// the thread; not if the thread is without its processor, or in the scheduler.
-///
-/// The interrupted code must not have been this crate's, nor hold a lock that the scheduler needs
-/// (the allocator's); and each thread must have its own thread-local storage.
-pub fn yield_from_signal() {
-    let has_processor = Activation::get().is_some_and(|activation| {
-        is_thread() && activation.words().active.load(Ordering::Relaxed) == activation.number
-    });
-    if has_processor {
-        yield_now();
-    }
-}
-
-/// In the child of a fork: there is no runtime any more, and the calling thread is a kernel
-/// thread.
-pub fn forget_runtimes() {
-    local::set(None);
-    crate::park::forget_all();
-    storage::forget_all();
-}
-
-/// Sleeps; the processor executes other threads.
-pub fn sleep(duration: Duration) {
-    let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-    sleep_until(now_ns().saturating_add(ns));
-}
-
-/// Sleeps until a time on CLOCK_MONOTONIC, ns.
-pub fn sleep_until(time_ns: u64) {
-    let Some((activation, thread)) = Activation::get().and_then(|at| Some((at, at.current()?)))
-    else {
-        let ns = time_ns.saturating_sub(now_ns());
-        return std::thread::sleep(Duration::from_nanos(ns));
-    };
-    activation.enter();
-    thread.shared.add_timer(time_ns, &thread);
-    // SAFETY: as in `yield_now`.
-    unsafe { thread.suspend(After::Wait) };
-    thread.wait.resume();
-    let _scheduler = Entered::new();
-    // Only a thread that was interrupted is still there.
-    thread.shared.timers.remove(time_ns, &thread);
-}
-
-/// Executes `call`, which may block its kernel thread: the processor executes other threads
-/// meanwhile. If it does not block, this costs some 20 ns.
-///
-/// With the kernel side the processor is given up without it, too, whatever the thread blocks in;
-/// then a [`scheduling_point`] should follow. Thread-local variables are those of the kernel
-/// thread, which stays the same during the call.
-pub fn blocking<R>(call: impl FnOnce() -> R) -> R {
-    let Some(activation) = Activation::get().filter(|at| at.current_ref().is_some()) else {
-        return call();
-    };
-    activation.enter();
-    let (shared, index) = (activation.shared(), activation.processor());
-    let mut left = activation.words().leave();
-    if !left && shared.add_spare(index) {
-        // It takes some 50 us once for each activation; a block can take for ever.
-        left = await_spare(|| activation.words().leave());
-    }
-    if left {
-        let here = shared.processor(index);
-        activation.counts().left.fetch_add(1, Ordering::Relaxed);
-        if here.looking.load(Ordering::SeqCst) == 0 {
-            if shared.has_work(index) || shared.wants_keeper() {
-                shared.summon(index);
-            } else {
-                shared.note_idle(index);
-            }
-        }
-    }
-    activation.leave();
-    let result = call();
-    if left {
-        // `call` may have waited in the runtime, and continued on another activation.
-        scheduling_point();
-    }
-    result
-}
-
-/// A scheduling point, and nothing else: if the calling thread has blocked since the last one, it
-/// waits here until the policy chooses it. Without such a point it would run on beside the thread
-/// that now has its processor. Whatever this crate offers has one, so a program needs this only
-/// after calls that block and are not in [`blocking`].
-pub fn scheduling_point() {
-    drop(Entered::new());
-}
-
-/// Waits until a spare that was just created is there; false: it takes long.
-fn await_spare(mut is_there: impl FnMut() -> bool) -> bool {
-    const YIELDS_MAX: u32 = 10_000;
-    (0..YIELDS_MAX).any(|_| {
-        sched_yield();
-        is_there()
-    })
-}
-
-/// Creates a thread of the runtime whose thread calls.
-///
-/// # Panics
-/// If the caller is no thread of a runtime (use [`Runtime::spawn`](crate::Runtime::spawn)), or no
-/// further thread is possible; [`Builder::threads_max`](crate::Builder::threads_max) is the limit.
-pub fn spawn<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
-    let Some(thread) = Activation::get().and_then(Activation::current) else {
-        panic!("ecalls_threads::spawn was called outside of a runtime; use Runtime::spawn");
-    };
-    match create(&thread.shared, body, |_| ()) {
-        Ok(handle) => handle,
-        Err(error) => panic!("a thread cannot be created: {error}"),
     }
 }
 

@@ -16,7 +16,8 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::{Errno, dup};
 
-use crate::activation::{Activation, Entered};
+use crate::activation::Activation;
+use crate::calls::Entered;
 use crate::error::{Error, Result};
 use crate::spin::Spin;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};

@@ -29,7 +29,8 @@
 //! - the core: stacks, threads, virtual processors and their hand-over (`stack.rs`, `thread.rs`,
 //!   `processor.rs`), without knowledge of a policy;
 //! - the upcall layer (`activation.rs`): what an activation does when it gets a processor (upcall
-//!   `new`), learns that threads could go on (`unblock`), or goes on itself (`restart`);
+//!   `new`), learns that threads could go on (`unblock`), or goes on itself (`restart`); `calls.rs`
+//!   has what threads call;
 //! - the specialization layer: [`Policy`], with `find_next_to_run`; [`RoundRobin`] is the default.
 //!
 //! Two sources tell that a thread blocks: [`blocking`], which programs put around a call that may
@@ -45,6 +46,7 @@
 mod activation;
 mod biased;
 mod builder;
+mod calls;
 mod descriptors;
 mod error;
 mod local;
@@ -64,11 +66,11 @@ mod timers;
 mod wait;
 mod word;
 
-pub use activation::{
+pub use builder::Builder;
+pub use calls::{
     blocking, forget_runtimes, in_scheduler, is_thread, kernel_thread, scheduling_point, sleep,
     sleep_until, spawn, yield_from_signal, yield_now,
 };
-pub use builder::Builder;
 pub use descriptors::{Interest, wait_ready, wait_ready_for};
 pub use error::{Error, Result};
 pub use lock::{Condvar, Mutex, MutexGuard, Semaphore};

@@ -33,6 +33,8 @@ pub(crate) struct Virtual {
     pub(crate) unblocked: Unblocked,
     /// Spares that are runnable and look for themselves: 1, or on its way there.
     pub(crate) looking: AtomicU32,
+    /// 1: the spare that has looked rests, because no thread blocks.
+    pub(crate) resting: AtomicU32,
     /// 1: a spare has been woken to look, and has not run yet.
     pub(crate) summoned: AtomicU32,
     /// 1: a spare has been created, and does not count itself yet.
@@ -46,6 +48,7 @@ impl Virtual {
         Self {
             unblocked: Unblocked::new(),
             looking: AtomicU32::new(0),
+            resting: AtomicU32::new(0),
             summoned: AtomicU32::new(0),
             coming: AtomicU32::new(0),
             call: AtomicU32::new(0),
@@ -247,6 +250,13 @@ impl Shared {
     /// Whether a free processor could help: others have threads that wait, or sleepers are due.
     pub(crate) fn has_work_elsewhere(&self, index: usize) -> bool {
         (0..self.processors()).any(|other| other != index && self.has_work(other)) || self.is_due()
+    }
+
+    /// Times that the processor was given up because its thread might block, or did.
+    pub(crate) fn blocks(&self, index: usize) -> u64 {
+        let left = self.status.processor(index).left.load(Ordering::Relaxed);
+        let (told, _) = self.words(index).counts();
+        left + told
     }
 
     /// Whether the time of a sleeping thread has come.

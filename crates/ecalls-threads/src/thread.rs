@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use corosensei::{Coroutine, Yielder};
 
-use crate::activation::{self, Activation};
+use crate::activation::Activation;
+use crate::calls;
 use crate::error::Error;
 use crate::runtime::Shared;
 use crate::spin::Spin;
@@ -183,7 +184,7 @@ pub(crate) fn create<T: Send + 'static>(
     });
     before(&Current(Arc::clone(&thread)));
     shared.begin();
-    activation::make_ready(Arc::clone(&thread), crate::Why::Created);
+    calls::make_ready(Arc::clone(&thread), crate::Why::Created);
     Ok(JoinHandle { thread, outcome })
 }
 
@@ -257,8 +258,8 @@ impl Current {
     pub fn interrupt(&self) {
         let thread = &self.0;
         thread.interrupted.store(true, Ordering::SeqCst);
-        let _scheduler = activation::Entered::new();
-        activation::wake(thread, thread.wait.epoch());
+        let _scheduler = calls::Entered::new();
+        calls::wake(thread, thread.wait.epoch());
     }
 
     /// Its priority, which [`Ranked`](crate::Ranked) uses; more is more important.

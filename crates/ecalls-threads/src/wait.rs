@@ -9,7 +9,8 @@ use std::sync::Arc;
 use rustix::thread::futex;
 use rustix::time::{ClockId, Timespec};
 
-use crate::activation::{self, Activation};
+use crate::activation::Activation;
+use crate::calls;
 use crate::spin::Spin;
 use crate::sync::{AtomicU32, Ordering};
 use crate::thread::{After, Thread};
@@ -27,7 +28,7 @@ impl Waiter {
     /// False: something else has woken it before.
     fn wake(self) -> bool {
         match self {
-            Self::Thread(thread, epoch) => activation::wake(&thread, epoch),
+            Self::Thread(thread, epoch) => calls::wake(&thread, epoch),
             Self::Outside(word) => {
                 let first = word.swap(1, Ordering::AcqRel) == 0;
                 // Nothing is lost if nobody sleeps yet: the word is looked at first.
@@ -105,7 +106,7 @@ impl Waiters {
         thread.wait.resume();
         match until_ns {
             Some(until_ns) => {
-                let _scheduler = activation::Entered::new();
+                let _scheduler = calls::Entered::new();
                 let in_time = thread.shared.timers.remove(until_ns, &thread);
                 !self.forget(&waiter) || in_time
             }
@@ -147,7 +148,7 @@ impl Waiters {
 
     /// Whether that one was still waiting.
     fn forget(&self, waiter: &Waiter) -> bool {
-        let _scheduler = activation::Entered::new();
+        let _scheduler = calls::Entered::new();
         let mut all = self.0.lock();
         let before = all.len();
         all.retain(|(_, other)| !other.is(waiter));
@@ -166,7 +167,7 @@ impl Waiters {
 
     /// Wakes at most so many that wait for the key, and returns their number.
     pub(crate) fn wake(&self, key: usize, most: usize) -> usize {
-        let _scheduler = activation::Entered::new();
+        let _scheduler = calls::Entered::new();
         let mut woken = 0;
         // Those that begin to wait meanwhile are not meant.
         let mut left = self.0.lock().len();

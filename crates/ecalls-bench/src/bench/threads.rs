@@ -5,7 +5,8 @@
 //! machine only worsens a value.
 //!
 //! - [`ours`]: the same workloads with `ecalls-threads`;
-//! - [`peers`]: with kernel threads and Tokio, and with a program in Go if there is a compiler.
+//! - [`peers`]: with kernel threads and Tokio, and with a program in Go if there is a compiler; and
+//!   those with kernel threads once more, in a process whose POSIX threads are user-level threads.
 
 mod ours;
 mod peers;
@@ -163,9 +164,11 @@ const ECALLS_BARE: &str = "ecalls_bare";
 /// The kernel side tells of blocks, which the program does not announce.
 const ECALLS_TOLD: &str = "ecalls_told";
 const PTHREADS: &str = "pthreads";
+/// The workloads of kernel threads, with the library that makes them user-level threads.
+const POSIX: &str = "ecalls_posix";
 const TOKIO: &str = "tokio";
 const GO: &str = "go";
-const SYSTEMS: [&str; 6] = [ECALLS, ECALLS_BARE, ECALLS_TOLD, PTHREADS, TOKIO, GO];
+const SYSTEMS: [&str; 7] = [ECALLS, ECALLS_BARE, ECALLS_TOLD, POSIX, PTHREADS, TOKIO, GO];
 
 /// Bounds of [`Value::ratio`] that `--check` applies: of a row under a system.
 const BOUNDS: &[(&str, &str, f64)] = &[
@@ -173,6 +176,9 @@ const BOUNDS: &[(&str, &str, f64)] = &[
     ("table3_sumtime", ECALLS, 0.1),
     ("rounds_100_200", ECALLS, 1.1),
     ("rounds_100_200", ECALLS_TOLD, 1.1),
+    ("table3_yield", POSIX, 0.5),
+    ("table3_sumtime", POSIX, 0.3),
+    ("rounds_100_200", POSIX, 1.3),
 ];
 
 /// Measures and prints.
@@ -200,8 +206,15 @@ pub(super) fn run(args: &Args) -> Outcome {
     one_cpu()?;
     let mut values = Values::default();
     for _ in 0..effort.runs {
-        ours::measure(&mut values, effort, &wanted)?;
-        peers::measure(&mut values, effort, &wanted)?;
+        if args.kernel_threads {
+            peers::kernel_threads(&mut values, effort, &wanted)?;
+        } else {
+            ours::measure(&mut values, effort, &wanted)?;
+            peers::measure(&mut values, effort, &wanted)?;
+        }
+    }
+    if !args.kernel_threads {
+        peers::posix(&mut values, args)?;
     }
     print(args, &values, wanted)
 }

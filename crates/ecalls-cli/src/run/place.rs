@@ -120,7 +120,7 @@ pub(crate) fn start(
         .arg(std::process::id().to_string());
     command.arg("--").args(program);
     if let Some(library) = preload {
-        super::preload::set(&mut command, library);
+        crate::preload::set(&mut command, library);
     }
     if let Wish::Group(group) = &wish {
         command.env(GROUP_VARIABLE, group.number.to_string());

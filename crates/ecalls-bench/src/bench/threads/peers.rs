@@ -7,9 +7,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{
-    Blocks, Effort, GO, PTHREADS, ROUND_ROWS, ROUND_THREADS, ROUNDS, ROWS, TOKIO, Values, compute,
-    iterations_per_us, ns_each, per_s,
+    Blocks, Effort, GO, POSIX, PTHREADS, ROUND_ROWS, ROUND_THREADS, ROUNDS, ROWS, TOKIO, Values,
+    compute, iterations_per_us, ns_each, per_s,
 };
+use ecalls_cli::arguments::BenchArguments;
+use ecalls_cli::preload;
+use serde_json::Value;
+
 use crate::bench::sched::switching::ordinary_ns;
 use crate::exit::{Code, Failure, Outcome};
 use crate::output::note;
@@ -19,10 +23,7 @@ pub(super) fn measure(
     effort: Effort,
     wanted: &dyn Fn(&str) -> bool,
 ) -> Outcome {
-    kernel_threads(values, effort, wanted);
-    if wanted("block_next") {
-        values.add("block_next", PTHREADS, block_next_us(effort)?);
-    }
+    kernel_threads(values, effort, wanted)?;
     strangers(values, PTHREADS, effort, wanted)?;
     tokio(values, effort, wanted)?;
     let rows = [
@@ -37,7 +38,14 @@ pub(super) fn measure(
     Ok(())
 }
 
-fn kernel_threads(values: &mut Values, effort: Effort, wanted: &dyn Fn(&str) -> bool) {
+pub(super) fn kernel_threads(
+    values: &mut Values,
+    effort: Effort,
+    wanted: &dyn Fn(&str) -> bool,
+) -> Outcome {
+    if wanted("block_next") {
+        values.add("block_next", PTHREADS, block_next_us(effort)?);
+    }
     if wanted("table3_yield") {
         let yields = 20_000 / effort.divisor;
         let begin = Arc::new(Barrier::new(3));
@@ -91,6 +99,36 @@ fn kernel_threads(values: &mut Values, effort: Effort, wanted: &dyn Fn(&str) -> 
         threads.into_iter().for_each(|thread| drop(thread.join()));
         values.add(row, PTHREADS, per_s(rounds * ROUND_THREADS, start));
     }
+    Ok(())
+}
+
+/// The rows of kernel threads of another process of this program, whose POSIX threads are
+/// user-level threads.
+pub(super) fn posix(values: &mut Values, args: &BenchArguments) -> Outcome {
+    let this = std::env::current_exe().map_err(super::failed)?;
+    let mut command = Command::new(&this);
+    command.args(["bench", "threads", "--kernel-threads", "--json"]);
+    command.env("ECALLS_THREADS_PROCESSORS", "1");
+    if args.quick {
+        command.arg("--quick");
+    }
+    if let Some(rows) = &args.row {
+        command.args(["--row", rows]);
+    }
+    preload::set(&mut command, &preload::threads(this.as_os_str())?);
+    let output = command.output().map_err(super::failed)?;
+    if !output.status.success() {
+        let why = String::from_utf8_lossy(&output.stderr);
+        return Err(super::failed(format_args!("{POSIX}: {why}")));
+    }
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        let object: Value = serde_json::from_str(line).map_err(super::failed)?;
+        let row = ROWS.iter().find(|row| object["row"] == row.name);
+        if let (Some(row), Some(value)) = (row, object["value"].as_f64()) {
+            values.add(row.name, POSIX, value);
+        }
+    }
+    Ok(())
 }
 
 /// Context switches of kernel threads that no runtime has.

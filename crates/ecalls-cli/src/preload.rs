@@ -1,4 +1,5 @@
-//! The library that is loaded before a program's C library, for `ecalls run --threads`.
+//! The library that is loaded before a program's C library: for `ecalls run --threads`, and to
+//! measure it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -13,7 +14,10 @@ const LIBRARY: &str = "libecalls_pthread.so";
 
 /// The library that makes a program's threads user-level threads, for a program that loads
 /// libraries.
-pub(super) fn threads(program: &OsStr) -> Result<PathBuf, Failure> {
+///
+/// # Errors
+/// The library is not there, or the program is statically linked.
+pub fn threads(program: &OsStr) -> Result<PathBuf, Failure> {
     let library = find()?;
     if find_program(program).is_some_and(|path| is_static(&path) == Some(true)) {
         let name = program.to_string_lossy();
@@ -27,7 +31,7 @@ pub(super) fn threads(program: &OsStr) -> Result<PathBuf, Failure> {
 }
 
 /// Has a command load a library first, before what it would load first anyway.
-pub(super) fn set(command: &mut Command, library: &Path) {
+pub fn set(command: &mut Command, library: &Path) {
     let mut all = OsString::from(library);
     if let Some(others) = std::env::var_os(VARIABLE).filter(|others| !others.is_empty()) {
         all.push(":");

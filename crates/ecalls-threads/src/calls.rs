@@ -1,0 +1,219 @@
+//! What the calling thread asks of its runtime: scheduling points. Outside of a runtime each does
+//! what a kernel thread expects.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::thread::sched_yield;
+
+use crate::activation::Activation;
+use crate::policy::Why;
+use crate::sync::Ordering;
+use crate::thread::{After, JoinHandle, Thread, create};
+use crate::wait::now_ns;
+use crate::word::Notified;
+use crate::{local, storage};
+
+/// While it lives, the calling thread has its processor (and does not, if it had it before: then
+/// the caller is a scheduler). Outside of a runtime it does nothing. No switch may happen
+/// meanwhile.
+pub(crate) struct Entered(Option<NonNull<Activation>>);
+
+impl Entered {
+    pub(crate) fn new() -> Self {
+        let entered = Activation::get()
+            .filter(|activation| activation.lock().load(Ordering::Relaxed) == 0)
+            .map(|activation| {
+                activation.enter();
+                NonNull::from(activation)
+            });
+        Self(entered)
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        if let Some(activation) = self.0 {
+            // SAFETY: it is the calling kernel thread, as no switch has happened.
+            unsafe { activation.as_ref() }.leave();
+        }
+    }
+}
+
+/// Makes a thread ready that nobody else makes ready.
+pub(crate) fn make_ready(thread: Arc<Thread>, why: Why) {
+    let shared = Arc::clone(&thread.shared);
+    let here = Activation::get().filter(|at| std::ptr::eq(at.shared(), Arc::as_ptr(&shared)));
+    match here {
+        Some(activation) => {
+            let _scheduler = Entered::new();
+            activation.make_ready_here(thread, why);
+        }
+        None => shared.inject(thread, why),
+    }
+}
+
+/// Wakes a thread that waits in that epoch; false: something else has.
+pub(crate) fn wake(thread: &Arc<Thread>, epoch: u64) -> bool {
+    let notified = thread.wait.notify(epoch);
+    if notified == Notified::Waiting {
+        make_ready(Arc::clone(thread), Why::Woken);
+    }
+    notified != Notified::Late
+}
+
+/// Gives other ready threads the processor; the policy decides when the caller continues.
+// Inlined so that a switch's `ret` belongs to the `call` by which the scheduler came: the
+// processor predicts it, which is 40 of 55 ns.
+#[inline(always)]
+pub fn yield_now() {
+    match Activation::get().and_then(|at| Some((at, at.current_ref()?))) {
+        Some((activation, thread)) => {
+            activation.enter();
+            // SAFETY: the current thread is the one on whose stack this is.
+            unsafe { thread.suspend(After::Yield) };
+        }
+        None => std::thread::yield_now(),
+    }
+}
+
+/// Whether the caller is a user-level thread, in code of its own: not in the scheduler that
+/// executes it, nor in a kernel thread outside of a runtime.
+#[inline]
+#[must_use]
+pub fn is_thread() -> bool {
+    Activation::get().is_some_and(|activation| {
+        activation.lock().load(Ordering::Relaxed) == 0 && activation.current_ref().is_some()
+    })
+}
+
+/// Whether the caller is called by the scheduler of an activation, and so must not wait for
+/// threads.
+#[inline]
+#[must_use]
+pub fn in_scheduler() -> bool {
+    Activation::get().is_some_and(|activation| {
+        activation.lock().load(Ordering::Relaxed) != 0 || activation.current_ref().is_none()
+    })
+}
+
+/// The id of the kernel thread that executes the caller, if that is a user-level thread.
+#[must_use]
+pub fn kernel_thread() -> Option<u32> {
+    Activation::get().map(Activation::tid)
+}
+
+/// Gives up the processor like [`yield_now`], from the handler of a signal that has interrupted
+/// the thread; not if the thread is without its processor, or in the scheduler.
+///
+/// The interrupted code must not have been this crate's, nor hold a lock that the scheduler needs
+/// (the allocator's); and each thread must have its own thread-local storage.
+pub fn yield_from_signal() {
+    let has_processor = Activation::get().is_some_and(|activation| {
+        is_thread() && activation.words().active.load(Ordering::Relaxed) == activation.number
+    });
+    if has_processor {
+        yield_now();
+    }
+}
+
+/// In the child of a fork: there is no runtime any more, and the calling thread is a kernel
+/// thread.
+pub fn forget_runtimes() {
+    local::set(None);
+    crate::park::forget_all();
+    storage::forget_all();
+}
+
+/// Sleeps; the processor executes other threads.
+pub fn sleep(duration: Duration) {
+    let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    sleep_until(now_ns().saturating_add(ns));
+}
+
+/// Sleeps until a time on CLOCK_MONOTONIC, ns.
+pub fn sleep_until(time_ns: u64) {
+    let Some((activation, thread)) = Activation::get().and_then(|at| Some((at, at.current()?)))
+    else {
+        let ns = time_ns.saturating_sub(now_ns());
+        return std::thread::sleep(Duration::from_nanos(ns));
+    };
+    activation.enter();
+    thread.shared.add_timer(time_ns, &thread);
+    // SAFETY: as in `yield_now`.
+    unsafe { thread.suspend(After::Wait) };
+    thread.wait.resume();
+    let _scheduler = Entered::new();
+    // Only a thread that was interrupted is still there.
+    thread.shared.timers.remove(time_ns, &thread);
+}
+
+/// Executes `call`, which may block its kernel thread: the processor executes other threads
+/// meanwhile. If it does not block, this costs some 20 ns.
+///
+/// With the kernel side the processor is given up without it, too, whatever the thread blocks in;
+/// then a [`scheduling_point`] should follow. Thread-local variables are those of the kernel
+/// thread, which stays the same during the call.
+pub fn blocking<R>(call: impl FnOnce() -> R) -> R {
+    let Some(activation) = Activation::get().filter(|at| at.current_ref().is_some()) else {
+        return call();
+    };
+    activation.enter();
+    let (shared, index) = (activation.shared(), activation.processor());
+    let mut left = activation.words().leave();
+    if !left && shared.add_spare(index) {
+        // It takes some 50 us once for each activation; a block can take for ever.
+        left = await_spare(|| activation.words().leave());
+    }
+    if left {
+        let here = shared.processor(index);
+        activation.counts().left.fetch_add(1, Ordering::Relaxed);
+        if here.looking.load(Ordering::SeqCst) == 0 {
+            if shared.has_work(index) || shared.wants_keeper() {
+                shared.summon(index);
+            } else {
+                shared.note_idle(index);
+            }
+        }
+    }
+    activation.leave();
+    let result = call();
+    if left {
+        // `call` may have waited in the runtime, and continued on another activation.
+        scheduling_point();
+    }
+    result
+}
+
+/// A scheduling point, and nothing else: if the calling thread has blocked since the last one, it
+/// waits here until the policy chooses it. Without such a point it would run on beside the thread
+/// that now has its processor. Whatever this crate offers has one, so a program needs this only
+/// after calls that block and are not in [`blocking`].
+pub fn scheduling_point() {
+    drop(Entered::new());
+}
+
+/// Waits until a spare that was just created is there; false: it takes long.
+pub(crate) fn await_spare(mut is_there: impl FnMut() -> bool) -> bool {
+    const YIELDS_MAX: u32 = 10_000;
+    (0..YIELDS_MAX).any(|_| {
+        sched_yield();
+        is_there()
+    })
+}
+
+/// Creates a thread of the runtime whose thread calls.
+///
+/// # Panics
+/// If the caller is no thread of a runtime (use [`Runtime::spawn`](crate::Runtime::spawn)), or no
+/// further thread is possible; [`Builder::threads_max`](crate::Builder::threads_max) is the limit.
+pub fn spawn<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    let Some(thread) = Activation::get().and_then(Activation::current) else {
+        panic!("ecalls_threads::spawn was called outside of a runtime; use Runtime::spawn");
+    };
+    match create(&thread.shared, body, |_| ()) {
+        Ok(handle) => handle,
+        Err(error) => panic!("a thread cannot be created: {error}"),
+    }
+}
