@@ -95,7 +95,7 @@ impl Builder {
         self
     }
 
-    /// What decides which thread is next (default: [`RoundRobin`]).
+    /// What decides which thread is next (default: [`RoundRobin`](crate::RoundRobin)).
     #[must_use]
     pub fn policy(mut self, policy: impl Policy) -> Self {
         self.policy = Some(Box::new(policy));
