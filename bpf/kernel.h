@@ -43,6 +43,7 @@ enum bpf_map_type___used {
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
+	BPF_MAP_TYPE_SOCKMAP = 15,
 	BPF_MAP_TYPE_SK_STORAGE = 24,
 	BPF_MAP_TYPE_RINGBUF = 27,
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
@@ -148,6 +149,9 @@ struct in6_addr {
 		u8 u6_addr8[16];
 	} in6_u;
 };
+struct net {
+	u64 net_cookie;
+};
 struct sock_common {
 	__be32 skc_daddr;
 	__be32 skc_rcv_saddr;
@@ -155,6 +159,9 @@ struct sock_common {
 	u16 skc_num;
 	u16 skc_family;
 	volatile unsigned char skc_state;
+	struct {
+		struct net *net;
+	} skc_net;
 	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
 	struct {
@@ -179,7 +186,20 @@ struct sock {
 struct inet_sock {
 	__be16 inet_sport; /* unchanged after the port is released */
 };
+struct request_sock {
+	struct sock *sk; /* the connection, once it is established */
+};
+struct request_sock_queue {
+	struct {
+		int counter;
+	} young; /* handshakes that have begun, and whose answer was sent once only */
+	struct request_sock *rskq_accept_head;
+};
+struct inet_connection_sock {
+	struct request_sock_queue icsk_accept_queue;
+};
 struct tcp_sock {
+	u32 lsndtime; /* jiffies: when it was established, or last sent data */
 	u32 rcv_nxt;
 	u32 copied_seq;
 	u32 snd_cwnd;
@@ -265,7 +285,12 @@ struct kernel_siginfo {
 #define AF_INET6 10
 #define SOCK_STREAM 1
 #define RCV_SHUTDOWN 1
+#define TCP_ESTABLISHED 1
+#define TCP_SYN_RECV 3
+#define TCP_TIME_WAIT 6
+#define TCP_CLOSE 7
 #define TCP_LISTEN 10
+#define TCP_NEW_SYN_RECV 12
 #define IPPROTO_TCP 6
 #define EAGAIN 11
 #define EBUSY 16

@@ -25,6 +25,7 @@ fn main() {
         "bpf/lib/sched",
         "bpf/ecode",
         "bpf/event",
+        "bpf/guard",
         "bpf/net",
         "bpf/service",
         "bpf/threads",
@@ -41,6 +42,7 @@ fn main() {
     for folder in [
         "bpf/ecode",
         "bpf/event",
+        "bpf/guard",
         "bpf/net",
         "bpf/service",
         "bpf/sched",

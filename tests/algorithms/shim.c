@@ -13,6 +13,7 @@
 #include "bpf/lib/frame.h"
 #include "bpf/lib/window.h"
 #include "bpf/lib/activation.h"
+#include "bpf/lib/guard.h"
 
 struct table {
 	size_t heap_size;
@@ -54,6 +55,8 @@ struct table {
 	ecalls_u64 window_silence_ns;
 	int (*frame_check)(const struct ecalls_wire *, ecalls_u32);
 	int (*activation_block)(struct ecalls_activations *, ecalls_u32);
+	ecalls_u64 (*guard_wait)(struct guard_pace *, const struct guard_look *, ecalls_u64);
+	_Bool (*guard_refuses)(_Bool, ecalls_u64, ecalls_u64, ecalls_u64);
 };
 
 static ecalls_u32 heap_count(const struct heap *h) {
@@ -108,4 +111,6 @@ const struct table TABLE = {
 	.window_silence_ns = WINDOW_SILENCE_NS,
 	.frame_check = frame_check,
 	.activation_block = activation_block,
+	.guard_wait = guard_wait,
+	.guard_refuses = guard_refuses,
 };

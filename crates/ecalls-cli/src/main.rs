@@ -16,6 +16,7 @@ mod daemon;
 mod doctor;
 mod ecode;
 mod explain;
+mod guard;
 mod handler;
 mod held;
 mod man;
@@ -60,6 +61,7 @@ enum Command {
     Demo(workshop::Args),
     /// Measure events, handlers and schedulers on this machine
     Bench(workshop::Args),
+    Guard(guard::Args),
     Sched(sched::Args),
     Threads(threads::Args),
     Run(run::Args),
@@ -84,6 +86,7 @@ fn main() -> ExitCode {
         Command::Ecode(args) => ecode::run(args),
         Command::Demo(args) => workshop::run("demo", args),
         Command::Bench(args) => workshop::run("bench", args),
+        Command::Guard(args) => guard::run(args),
         Command::Sched(args) => sched::run(args),
         Command::Threads(args) => threads::run(args),
         Command::Run(args) => run::run(args),

@@ -10,6 +10,7 @@ pub(crate) mod instance;
 pub(crate) mod interface;
 pub(crate) mod link;
 pub(crate) mod lock;
+pub(crate) mod namespace;
 pub mod objects;
 pub(crate) mod peer;
 pub(crate) mod reader;

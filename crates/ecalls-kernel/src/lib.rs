@@ -18,7 +18,8 @@
 //!   sent to the daemon; [`refusal`]: errors that the daemon returns;
 //! - [`provider`]: services that a program adds while the core runs;
 //! - [`scheduler`]: the scheduler;
-//! - [`activation`]: what sees a process's threads block.
+//! - [`activation`]: what sees a process's threads block;
+//! - [`guard`]: what guards a port against overload.
 
 #![allow(
     unsafe_code,
@@ -30,6 +31,7 @@ pub mod activation;
 pub mod core;
 pub mod ecode;
 pub mod error;
+pub mod guard;
 mod kernel;
 pub mod probe;
 pub mod provider;

@@ -20,7 +20,7 @@ use std::process::Command;
 use ecalls_abi::service::HOST_IDS;
 use ecalls_kernel::builtin::BUILTINS;
 use ecalls_kernel::objects::{self, MAPS, PART_MAPS, PINNED, PROGRAMS, compiled};
-use ecalls_kernel::{activation, scheduler};
+use ecalls_kernel::{activation, guard, scheduler};
 use libbpf_rs::btf::types::{Array, Int, IntEncoding, MemberAttr, Struct};
 use libbpf_rs::btf::{Btf, BtfType, TypeId};
 use libbpf_rs::{HasSize, ObjectBuilder};
@@ -112,7 +112,11 @@ const HEADERS: &str = "abi/*.h";
 /// The types of every object file, and of the headers, which a file of the test's own includes.
 fn types(test: &str) -> Vec<(&'static str, Btf<'static>)> {
     let objects = compiled()
-        .chain([scheduler::compiled(), activation::compiled()])
+        .chain([
+            scheduler::compiled(),
+            activation::compiled(),
+            guard::compiled(),
+        ])
         .map(|(name, bytes)| {
             let btf = Btf::from_raw(name, bytes).expect("an object file");
             (name, btf.expect("it has BTF"))
@@ -256,7 +260,11 @@ fn maps_of_the_objects_are_those_of_the_loader() {
 #[test]
 fn the_kernel_cuts_no_name() {
     let meetings = [("meet", objects::MEET), ("tell", objects::TELL)];
-    let alone = [scheduler::compiled(), activation::compiled()];
+    let alone = [
+        scheduler::compiled(),
+        activation::compiled(),
+        guard::compiled(),
+    ];
     for (object, bytes) in compiled().chain(meetings).chain(alone) {
         let open = ObjectBuilder::default().open_memory(bytes).expect(object);
         let maps = open.maps().map(|map| map.name().to_owned());

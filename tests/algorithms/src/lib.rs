@@ -20,6 +20,22 @@ use ecalls_abi::activation::Activations;
 use ecalls_abi::lane::Window;
 use ecalls_abi::wire::Wire;
 
+/// `struct guard_look`: what a queue of connections looks like.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Look {
+    pub now_ns: u64,
+    pub age_ns: u64,
+    pub accepted: u64,
+    pub queued: u64,
+    pub begun: u64,
+}
+
+/// `struct guard_pace`, of which the C code knows the words.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pace([u64; 6]);
+
 /// An entry of the heap, as `struct heap_entry` has it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,6 +92,8 @@ pub struct Table {
     pub window_silence_ns: u64,
     frame_check: unsafe extern "C" fn(*const Wire, u32) -> c_int,
     activation_block: unsafe extern "C" fn(*mut Activations, u32) -> c_int,
+    guard_wait: unsafe extern "C" fn(*mut Pace, *const Look, u64) -> u64,
+    pub guard_refuses: extern "C" fn(bool, u64, u64, u64) -> bool,
 }
 
 unsafe extern "C" {
@@ -116,6 +134,12 @@ impl Table {
     pub fn window_missing(&self, window: &Window) -> u64 {
         // SAFETY: the C function reads the struct.
         unsafe { (self.window_missing)(window) }
+    }
+
+    /// What a connection would wait that came now.
+    pub fn guard_wait(&self, pace: &mut Pace, look: &Look, tick_ns: u64) -> u64 {
+        // SAFETY: the C function reads and writes the structs, whose words both sides list.
+        unsafe { (self.guard_wait)(pace, look, tick_ns) }
     }
 
     /// Checks a header: -1, or why the frame is refused.

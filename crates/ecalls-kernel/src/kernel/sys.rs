@@ -39,22 +39,27 @@ pub(crate) fn iterator(program: BorrowedFd<'_>) -> Result<OwnedFd> {
     owned(fd, "running an iterator")
 }
 
+/// Attaches a program to what the descriptor `to` is of, by a link.
+pub(crate) fn attach_to(
+    program: BorrowedFd<'_>,
+    to: BorrowedFd<'_>,
+    kind: u32,
+    action: &'static str,
+) -> Result<OwnedFd> {
+    let (program, to) = (program.as_raw_fd(), to.as_raw_fd());
+    // SAFETY: no options are passed; both descriptors are open.
+    let fd = unsafe { libbpf_sys::bpf_link_create(program, to, kind, std::ptr::null()) };
+    owned(fd, action)
+}
+
 /// Attaches a program to a control group by a link.
 pub(crate) fn attach_cgroup(
     program: BorrowedFd<'_>,
     cgroup: BorrowedFd<'_>,
     kind: u32,
 ) -> Result<OwnedFd> {
-    // SAFETY: no options are passed; both descriptors are open.
-    let fd = unsafe {
-        libbpf_sys::bpf_link_create(
-            program.as_raw_fd(),
-            cgroup.as_raw_fd(),
-            kind,
-            std::ptr::null(),
-        )
-    };
-    owned(fd, "attaching a program to a control group")
+    let action = "attaching a program to a control group";
+    attach_to(program, cgroup, kind, action)
 }
 
 /// Attaches a program to an interface of this network namespace, by a link. `kind`: to what it

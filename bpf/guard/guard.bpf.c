@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The guard of a TCP port against overload (ECalls-01 §3.4): while the server is behind
+ * (lib/guard.h), connections that come are turned away before there is anything of them.
+ *
+ * An object of its own, which uses nothing of the core. The process that loaded it holds it: the
+ * guard ends with that process. It acts in the network namespace of that process, whatever the
+ * interface, and has three programs:
+ *   guard_lookup  decides. It runs when the kernel looks for a listener, so once for each SYN that
+ *                 begins a connection; packets of connections do not come here.
+ *                 (Datagrams do, and go on at once.)
+ *   guard_state   runs when a TCP socket changes its state. It learns which sockets listen at the
+ *                 port, also when the server opens its listener again, and counts connections.
+ *   guard_begin   an iterator, run once: finds what there is when the guard begins.
+ *
+ * No program sees accept(2). But the connection at the head of a listener's queue has sent nothing
+ * yet, so `lsndtime` is when it was established; and what was established and is not queued was
+ * accepted.
+ *
+ * Listeners are stored as addresses, and each is forgotten before its memory is freed. A look at
+ * the head of a queue takes no lock: if the server accepts meanwhile, the look may see another
+ * connection's words, and one decision is wrong. Nothing is written there, and reads of addresses
+ * that are none yield 0.
+ *
+ * SYN cookies: the last packet of such a handshake looks for the listener, too, and may be refused.
+ */
+#include "kernel.h"
+#include "lib/guard.h"
+
+#define LISTENERS_MAX 64u /* of the port; further ones are not seen: their queues do not count */
+#define SK_DROP 0
+#define SK_PASS 1
+
+/* Written by the host before it loads the object. */
+const volatile struct {
+	u64 net_cookie; /* of the network namespace */
+	u64 target_ns;	/* the delay that is wanted */
+	u64 tick_ns;	/* a jiffy */
+	u32 port;
+	u32 drops; /* 1: a SYN is dropped, 0: it is refused by a reset */
+} guard SEC(".rodata.guard");
+
+/* Written by the programs here with atomic additions, or by one CPU's word against another's; read
+ * by the host. */
+struct counts {
+	u64 admitted;	 /* SYNs that went on to the listener */
+	u64 refused;	 /* SYNs that did not */
+	u64 established; /* connections, since the guard began or queued then */
+	s64 open;	 /* connections, accepted or not */
+	u64 age_ns_sum;	 /* of what each SYN found: the age of the queue's head */
+	u64 wait_ns_sum; /* and the wait ahead */
+	u64 pace_ns;	 /* the server's, 0: unknown */
+	u64 turns;	 /* how often refusing began */
+	u32 refuses[2];	 /* now, for IPv4 and IPv6 */
+	u32 listeners;
+	u32 unseen; /* listeners beyond LISTENERS_MAX */
+};
+
+struct state {
+	struct counts counts;
+	struct guard_pace pace;
+	u64 listener[LISTENERS_MAX]; /* addresses; 0: free */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct state);
+} guard_table SEC(".maps");
+
+/* The host's own listeners, IPv4 and IPv6, whose filters take no packet: a SYN that goes there is
+ * dropped. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SOCKMAP);
+	__uint(max_entries, 2);
+	__type(key, u32);
+	__type(value, u64);
+} guard_void SEC(".maps");
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct bpf_iter__tcp {
+	struct sock_common *sk_common;
+};
+#pragma clang attribute pop
+
+/* From the kernel's user API (linux/bpf.h), as far as it is used: programs see it as such. */
+struct bpf_sk_lookup {
+	u64 sk;
+	u32 family;
+	u32 protocol;
+	u32 remote_ip4;
+	u32 remote_ip6[4];
+	__be16 remote_port;
+	u16 pad;
+	u32 local_ip4;
+	u32 local_ip6[4];
+	u32 local_port; /* host byte order */
+};
+
+static __always_inline struct state *state_of(void) {
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&guard_table, &zero);
+}
+
+static __always_inline void add_listener(struct state *state, u64 address) {
+	for (u32 i = 0; i < LISTENERS_MAX; i++) {
+		if (state->listener[i] == address)
+			return;
+	}
+	for (u32 i = 0; i < LISTENERS_MAX; i++) {
+		if (!state->listener[i] &&
+		    !__sync_val_compare_and_swap(&state->listener[i], 0, address)) {
+			__sync_fetch_and_add(&state->counts.listeners, 1);
+			return;
+		}
+	}
+	__sync_fetch_and_add(&state->counts.unseen, 1);
+}
+
+static __always_inline void remove_listener(struct state *state, u64 address) {
+	for (u32 i = 0; i < LISTENERS_MAX; i++) {
+		if (state->listener[i] == address) {
+			state->listener[i] = 0;
+			__sync_fetch_and_add(&state->counts.listeners, -1);
+			return;
+		}
+	}
+}
+
+static __always_inline bool is_guarded(const struct sock_common *sk, u32 port) {
+	return port == guard.port && sk->skc_net.net->net_cookie == guard.net_cookie;
+}
+
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(guard_state, const struct sock *sk, int oldstate, int newstate) {
+	/* A closed one may have released its port. */
+	u32 port = __builtin_bswap16(bpf_core_cast(sk, struct inet_sock)->inet_sport);
+	struct state *state;
+
+	if (sk->__sk_common.skc_num)
+		port = sk->__sk_common.skc_num;
+	if (!is_guarded(&sk->__sk_common, port) || sk->sk_protocol != IPPROTO_TCP)
+		return 0;
+	state = state_of();
+	if (!state)
+		return 0;
+	if (newstate == TCP_LISTEN)
+		add_listener(state, (u64)sk);
+	else if (oldstate == TCP_LISTEN)
+		remove_listener(state, (u64)sk);
+	else if (oldstate == TCP_SYN_RECV && newstate == TCP_ESTABLISHED) {
+		__sync_fetch_and_add(&state->counts.established, 1);
+		__sync_fetch_and_add(&state->counts.open, 1);
+	} else if (newstate == TCP_CLOSE && oldstate != TCP_SYN_RECV)
+		__sync_fetch_and_add(&state->counts.open, -1);
+	return 0;
+}
+
+SEC("iter/tcp")
+int guard_begin(struct bpf_iter__tcp *context) {
+	struct sock_common *sk = context->sk_common;
+	struct state *state = state_of();
+
+	if (!sk || !state || !is_guarded(sk, sk->skc_num))
+		return 0;
+	switch (sk->skc_state) {
+	case TCP_LISTEN:
+		add_listener(state, (u64)sk);
+		__sync_fetch_and_add(&state->counts.established,
+				     BPF_CORE_READ((struct sock *)sk, sk_ack_backlog));
+		break;
+	case TCP_TIME_WAIT:
+	case TCP_NEW_SYN_RECV:
+	case TCP_SYN_RECV:
+	case TCP_CLOSE:
+		break;
+	default:
+		__sync_fetch_and_add(&state->counts.open, 1);
+	}
+	return 0;
+}
+
+/* How well a listener's address fits: 0: not at all, 1: it takes all addresses, 2: all of this
+ * family, 3: this one. */
+static __always_inline u32 fit(const struct sock_common *listener, struct bpf_sk_lookup *syn) {
+	u16 family = BPF_CORE_READ(listener, skc_family);
+	u32 own4 = BPF_CORE_READ(listener, skc_rcv_saddr);
+	u64 own[2], want[2];
+
+	if (syn->family == AF_INET) {
+		if (own4)
+			return own4 == syn->local_ip4 ? 3 : 0;
+		return family == AF_INET ? 2 : 1;
+	}
+	if (family != AF_INET6)
+		return 0;
+	BPF_CORE_READ_INTO(&own, listener, skc_v6_rcv_saddr);
+	if (!own[0] && !own[1])
+		return 2;
+	want[0] = syn->local_ip6[0] | (u64)syn->local_ip6[1] << 32;
+	want[1] = syn->local_ip6[2] | (u64)syn->local_ip6[3] << 32;
+	return own[0] == want[0] && own[1] == want[1] ? 3 : 0;
+}
+
+/* The age of the connection that has waited longest for this listener; 0: none waits. */
+static __always_inline u64 head_age_ns(const struct sock *listener, u64 now_ticks) {
+	const struct inet_connection_sock *queue = (const void *)listener;
+	struct request_sock *head;
+	struct tcp_sock *tcp;
+	u32 ticks;
+
+	head = BPF_CORE_READ(queue, icsk_accept_queue.rskq_accept_head);
+	if (!head)
+		return 0;
+	tcp = (struct tcp_sock *)BPF_CORE_READ(head, sk);
+	if (!tcp)
+		return 0;
+	ticks = (u32)now_ticks - BPF_CORE_READ(tcp, lsndtime);
+	return (s32)ticks <= 0 ? 1 : ticks * guard.tick_ns;
+}
+
+/* A search through the listeners. */
+struct search {
+	struct state *state;
+	struct bpf_sk_lookup *syn;
+	u64 now_ticks;
+	u64 queued;
+	u64 begun; /* handshakes */
+	u64 age_ns;
+	u32 best;
+	u32 pad;
+};
+
+static long look_at(u32 i, struct search *search) {
+	const struct sock *listener;
+	u64 age_ns;
+	u32 fits;
+
+	listener = (const struct sock *)search->state->listener[i % LISTENERS_MAX];
+	if (!listener || BPF_CORE_READ(listener, __sk_common.skc_state) != TCP_LISTEN)
+		return 0;
+	search->queued += BPF_CORE_READ(listener, sk_ack_backlog);
+	search->begun += BPF_CORE_READ((const struct inet_connection_sock *)listener,
+				       icsk_accept_queue.young.counter);
+	fits = fit(&listener->__sk_common, search->syn);
+	if (!fits || fits < search->best)
+		return 0;
+	age_ns = head_age_ns(listener, search->now_ticks);
+	if (fits > search->best || age_ns < search->age_ns)
+		search->age_ns = age_ns;
+	search->best = fits;
+	return 0;
+}
+
+/* What a SYN finds; false if no listener that is known would get it. Of several that would (a group
+ * with SO_REUSEPORT), the one that is least behind counts. */
+static __always_inline bool find(struct state *state, struct bpf_sk_lookup *syn,
+				 struct guard_look *look) {
+	struct search search = {.state = state, .syn = syn, .now_ticks = bpf_jiffies64()};
+	u64 established = state->counts.established;
+
+	bpf_loop(LISTENERS_MAX, look_at, &search, 0);
+	look->now_ns = bpf_ktime_get_ns();
+	look->age_ns = search.age_ns;
+	look->queued = search.queued;
+	look->begun = search.begun;
+	/* A connection is queued a moment before it is established. */
+	look->accepted = established > search.queued ? established - search.queued : 0;
+	return search.best;
+}
+
+/* Sends a SYN to the listener that takes none. If that fails, the server gets it. */
+static __always_inline bool drop(struct bpf_sk_lookup *syn, u32 is_ip6) {
+	struct bpf_sock *nobody = bpf_map_lookup_elem(&guard_void, &is_ip6);
+	long failed;
+
+	if (!nobody)
+		return false;
+	failed = bpf_sk_assign(syn, nobody, 0);
+	bpf_sk_release(nobody);
+	return !failed;
+}
+
+SEC("sk_lookup")
+int guard_lookup(struct bpf_sk_lookup *syn) {
+	struct guard_look look = {};
+	u32 is_ip6 = syn->family == AF_INET6;
+	struct state *state;
+	u64 wait_ns;
+	bool refuses;
+
+	if (syn->local_port != guard.port || syn->protocol != IPPROTO_TCP)
+		return SK_PASS;
+	state = state_of();
+	if (!state || !find(state, syn, &look))
+		return SK_PASS;
+	wait_ns = guard_wait(&state->pace, &look, guard.tick_ns);
+	state->counts.pace_ns = state->pace.pace_ns;
+	__sync_fetch_and_add(&state->counts.age_ns_sum, look.age_ns);
+	__sync_fetch_and_add(&state->counts.wait_ns_sum, wait_ns);
+	refuses =
+		guard_refuses(state->counts.refuses[is_ip6], wait_ns, look.age_ns, guard.target_ns);
+	if (refuses && !state->counts.refuses[is_ip6])
+		__sync_fetch_and_add(&state->counts.turns, 1);
+	state->counts.refuses[is_ip6] = refuses;
+	if (refuses && (!guard.drops || drop(syn, is_ip6))) {
+		__sync_fetch_and_add(&state->counts.refused, 1);
+		return guard.drops ? SK_PASS : SK_DROP;
+	}
+	__sync_fetch_and_add(&state->counts.admitted, 1);
+	return SK_PASS;
+}
+
+char LICENSE[] SEC("license") = "GPL";

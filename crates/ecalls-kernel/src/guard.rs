@@ -1,0 +1,232 @@
+//! The guard of a TCP port against overload (bpf/guard/guard.bpf.c): loading it, and its counts.
+//!
+//! It is an object of its own and needs no core. The process that starts it holds it, and it acts
+//! in that process's network namespace until the process drops it or ends, however that happens.
+//! The server knows nothing of it.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use libbpf_rs::libbpf_sys::{BPF_SK_LOOKUP, BPF_TRACE_RAW_TP};
+use libbpf_rs::{
+    MapCore, MapFlags, MapType, Object, ObjectBuilder, PrintLevel, Program, ProgramType,
+};
+use rustix::time::{ClockId, clock_getres};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::core::load;
+use crate::error::{Error, Result};
+use crate::kernel::table::lookup;
+use crate::kernel::{namespace, sys, verdict};
+
+const BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guard.bpf.o"));
+const NAME: &str = "guard";
+const SETTING: &str = ".rodata.guard";
+const TABLE: &str = "guard_table";
+const VOID: &str = "guard_void";
+const STATE: &str = "guard_state";
+const BEGIN: &str = "guard_begin";
+const LOOKUP: &str = "guard_lookup";
+
+/// Of the listeners at a port the guard sees so many: `LISTENERS_MAX`.
+pub const LISTENERS_MAX: usize = 64;
+
+/// Its object file, for the test that compares the contract with what was compiled.
+#[doc(hidden)]
+pub fn compiled() -> (&'static str, &'static [u8]) {
+    (NAME, BYTES)
+}
+
+/// What becomes of a connection that the server has no time for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Its first packet is dropped: the client's kernel tries again after a second.
+    Drop,
+    /// It is refused by a reset: the client knows at once.
+    Refuse,
+}
+
+/// `guard` of the object: what it is to do.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, IntoBytes, Immutable)]
+struct Setting {
+    net_cookie: u64,
+    target_ns: u64,
+    tick_ns: u64,
+    port: u32,
+    drops: u32,
+}
+
+/// `struct counts`: since the guard began, but for what is said to be now.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct Counts {
+    /// SYNs that went on to the server,
+    pub admitted: u64,
+    /// and those that did not.
+    pub refused: u64,
+    /// Connections that were established, or queued when the guard began.
+    pub established: u64,
+    /// Connections that are open now, accepted or not.
+    pub open: i64,
+    /// The sum over all SYNs of how long the head of the queue had waited.
+    pub age_ns_sum: u64,
+    /// The sum over all SYNs of how long each would have waited.
+    pub wait_ns_sum: u64,
+    /// The time between two accepts of the busy server; 0: unknown.
+    pub pace_ns: u64,
+    /// How often refusing began.
+    pub turns: u64,
+    /// Whether it refuses now, IPv4 and IPv6.
+    pub refuses: [u32; 2],
+    /// Listeners at the port now,
+    pub listeners: u32,
+    /// and those, ever, of which the guard knows nothing: there were [`LISTENERS_MAX`].
+    pub unseen: u32,
+}
+
+/// `struct state`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+struct State {
+    counts: Counts,
+    pace: [u64; 6],
+    listener: [u64; LISTENERS_MAX],
+}
+
+/// A guard that works. When it is dropped, the server gets all connections again.
+#[derive(Debug)]
+pub struct Guard {
+    // The first field: SYNs go to the server before there is nobody to drop them.
+    _links: Vec<OwnedFd>,
+    object: Object,
+    _void: Vec<OwnedFd>,
+}
+
+impl Guard {
+    /// Guards `port` of this network namespace, so that the server accepts a connection at about
+    /// `target_ns` after it was established, at the latest.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`] if nobody listens at the port, [`Error::Denied`] without privileges,
+    /// [`Error::Unsupported`] if the kernel lacks a feature, [`Error::Refused`] if its verifier
+    /// does not accept the guard.
+    pub fn start(port: u16, mode: Mode, target_ns: u64) -> Result<Guard> {
+        if !namespace::may_attach() {
+            return Err(Error::Denied {
+                action: "guarding a port",
+                privilege: "root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN",
+            });
+        }
+        let tick = clock_getres(ClockId::MonotonicCoarse);
+        let setting = Setting {
+            net_cookie: namespace::cookie()?,
+            target_ns,
+            tick_ns: u64::try_from(tick.tv_nsec).unwrap_or_default(),
+            port: u32::from(port),
+            drops: u32::from(mode == Mode::Drop),
+        };
+        let object = load(&setting)?;
+        let mut guard = Guard {
+            _links: Vec::new(),
+            object,
+            _void: Vec::new(),
+        };
+        if mode == Mode::Drop {
+            guard._void = guard.add_void()?;
+        }
+        let state = sys::attach(guard.program(STATE)?.as_fd(), BPF_TRACE_RAW_TP)?;
+        guard._links.push(state);
+        guard.find_sockets()?;
+        if guard.counts()?.listeners == 0 {
+            return Err(Error::Unknown {
+                what: "listener",
+                name: port.to_string(),
+                hint: "no server listens at this TCP port of this network namespace; start it \
+                       first (`ss -ltn` lists those that there are)"
+                    .to_owned(),
+            });
+        }
+        let lookup = namespace::attach(guard.program(LOOKUP)?.as_fd(), BPF_SK_LOOKUP)?;
+        guard._links.push(lookup);
+        Ok(guard)
+    }
+
+    /// Its counts.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn counts(&self) -> Result<Counts> {
+        let found = self.object.maps().find(|map| map.name() == TABLE);
+        let table = found.ok_or(Error::Closed("the guard's table"))?;
+        let state: Option<State> = lookup(&table, &0u32.to_ne_bytes(), "reading the counts")?;
+        let state = state.ok_or(Error::Closed("the guard's counts"))?;
+        Ok(state.counts)
+    }
+
+    /// Listeners that take nothing; without IPv6 in this kernel only one.
+    fn add_void(&self) -> Result<Vec<OwnedFd>> {
+        let found = self.object.maps().find(|map| map.name() == VOID);
+        let void = found.ok_or(Error::Closed("the guard's map of sockets"))?;
+        let mut sockets = vec![namespace::void_listener(false)?];
+        sockets.extend(namespace::void_listener(true).ok());
+        for (key, socket) in (0u32..).zip(&sockets) {
+            let value = u64::try_from(socket.as_raw_fd()).unwrap_or_default();
+            void.update(&key.to_ne_bytes(), &value.to_ne_bytes(), MapFlags::ANY)
+                .map_err(|error| Error::from_bpf("storing a socket", &error))?;
+        }
+        Ok(sockets)
+    }
+
+    /// The program finds them: its output is empty.
+    fn find_sockets(&self) -> Result<()> {
+        let iterator = sys::iterator(self.program(BEGIN)?.as_fd())?;
+        let read = File::from(iterator).read_to_end(&mut Vec::new());
+        read.map(drop)
+            .map_err(|error| Error::from_io("finding the port's sockets", error))
+    }
+
+    fn program(&self, name: &str) -> Result<Program<'_>> {
+        let mut programs = self.object.progs();
+        let found = programs.find(|program| program.name() == name);
+        found.ok_or(Error::Closed("a program of the guard"))
+    }
+}
+
+fn load(setting: &Setting) -> Result<Object> {
+    let failed = |source| Error::Load {
+        object: NAME,
+        source,
+    };
+    libbpf_rs::set_print(Some((PrintLevel::Warn, load::print_log)));
+    let mut open = ObjectBuilder::default()
+        .name(NAME)
+        .and_then(|builder| builder.open_memory(BYTES))
+        .map_err(failed)?;
+    let mut maps = open.maps_mut();
+    let found = maps.find(|map| map.name() == SETTING);
+    let mut constants = found.ok_or(Error::Closed("the guard's setting"))?;
+    if let Some(place) = constants.initial_value_mut() {
+        place[..size_of::<Setting>()].copy_from_slice(setting.as_bytes());
+    }
+    drop(maps);
+    match (open.load(), verdict::take()) {
+        (Ok(object), _) => Ok(object),
+        (Err(_), Some(why)) => Err(Error::Refused { what: NAME, why }),
+        (Err(source), None) => Err(lacking().unwrap_or_else(|| failed(source))),
+    }
+}
+
+/// What this kernel lacks of what the guard needs.
+fn lacking() -> Option<Error> {
+    let missing = |feature, since| Some(Error::Unsupported { feature, since });
+    match (
+        ProgramType::SkLookup.is_supported(),
+        MapType::Sockmap.is_supported(),
+    ) {
+        (Ok(false), _) => missing("programs that choose a listener (sk_lookup)", "5.9"),
+        (_, Ok(false)) => missing("map of sockets (sockmap)", "the option CONFIG_NET_SOCK_MSG"),
+        _ => None,
+    }
+}
