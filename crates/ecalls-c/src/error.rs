@@ -66,6 +66,11 @@ impl Failure {
         }
     }
 
+    /// The system refused `action`.
+    pub(crate) fn system(action: &str, error: &std::io::Error) -> Failure {
+        Failure::new(number_of(error), format!("{action}: {error}"))
+    }
+
     fn of_panic(payload: &(dyn Any + Send)) -> Failure {
         let text = payload
             .downcast_ref::<&str>()
@@ -76,6 +81,9 @@ impl Failure {
     }
 
     /// Stores the text for `ecalls_last_error` and returns the code.
+    // Its own function: a user-level thread may have changed its kernel thread before, and with it
+    // the address of `LAST`.
+    #[inline(never)]
     fn report(self) -> c_int {
         // A thread that is ending has no such storage any more, and cannot ask for the text.
         let _ = LAST.try_with(|last| *last.borrow_mut() = c_text(self.text));
@@ -104,7 +112,7 @@ impl From<Error> for Failure {
 }
 
 /// The errno of a system error. libbpf's errors have only a kind.
-fn number_of(error: &std::io::Error) -> c_int {
+pub(crate) fn number_of(error: &std::io::Error) -> c_int {
     use std::io::ErrorKind;
     error.raw_os_error().unwrap_or(match error.kind() {
         ErrorKind::PermissionDenied => libc::EPERM,

@@ -53,3 +53,9 @@ pub mod event_source;
 pub mod coop;
 
 pub mod window;
+
+pub mod runtime;
+
+pub mod thread;
+
+pub mod lock;

@@ -6,6 +6,7 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicU32;
 
 use crate::error::{Failure, Outcome};
 
@@ -156,6 +157,26 @@ pub(crate) unsafe fn take_back<T>(pointer: *mut T) {
             Ok(0)
         });
     }
+}
+
+/// Ends a handle whose object is still needed.
+///
+/// # Safety
+/// As [`take_back`].
+pub(crate) unsafe fn take<T>(pointer: *mut T, what: &str) -> Outcome<Box<T>> {
+    let place = output(pointer, what)?;
+    // SAFETY: the caller's promise; not null.
+    Ok(unsafe { Box::from_raw(place.as_ptr()) })
+}
+
+/// A word in the caller's memory that several threads change at a time.
+///
+/// # Safety
+/// `pointer` is null, or its target lives during `'a` and is changed only by this library.
+pub(crate) unsafe fn word<'a>(pointer: *mut u32, what: &str) -> Outcome<&'a AtomicU32> {
+    let place = output(pointer, what)?;
+    // SAFETY: the caller's promise; a `uint32_t` of C is aligned, and not null.
+    Ok(unsafe { AtomicU32::from_ptr(place.as_ptr()) })
 }
 
 /// Writes a text as snprintf does: as much as fits, with a final 0. Returns the length of the whole

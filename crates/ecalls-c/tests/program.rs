@@ -145,6 +145,21 @@ fn loop_watches_descriptors_threads_and_another_loop() {
 }
 
 #[test]
+fn threads_block_and_lock_without_their_processor() {
+    run("threads.c", Linking::Shared);
+    run("threads.c", Linking::Static);
+}
+
+#[test]
+fn example_of_threads_reads_files() {
+    let program = compile(&example("threads.c"), Linking::Shared);
+    let file = crate_folder().join("Cargo.toml");
+    let bytes = 8 * std::fs::metadata(&file).expect("a file").len();
+    let said = start(&program, &[file.to_str().expect("UTF-8"); 8]);
+    assert!(said.starts_with(&format!("{bytes} bytes; ")), "{said}");
+}
+
+#[test]
 fn loop_runs_within_that_of_glib() {
     let mut question = Command::new("pkg-config");
     let output = limit::output(question.args(["--cflags", "--libs", "glib-2.0"]), LIMIT);

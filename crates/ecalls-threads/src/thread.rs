@@ -225,6 +225,14 @@ impl<T> JoinHandle<T> {
 #[derive(Clone, Debug)]
 pub struct Current(Arc<Thread>);
 
+impl PartialEq for Current {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Current {}
+
 impl Current {
     /// Its number, unique in its runtime.
     #[must_use]
