@@ -24,9 +24,10 @@
 #include "abi/version.h"
 #include "portable.h"
 
-#define GUARD_SAMPLE_NS 100000000ull  /* a sample of the pace is complete after this time, */
-#define GUARD_SAMPLE_ACCEPTS 8	      /* or this number of accepts */
-#define GUARD_FORGET_NS 1000000000ull /* without a look the pace is unknown again */
+#define GUARD_SAMPLE_NS 100000000ull	    /* a sample of the pace is complete after this time, */
+#define GUARD_SAMPLE_ACCEPTS 8		    /* or this number of accepts */
+#define GUARD_ELAPSED_MAX_NS 60000000000ull /* a pace is at most this */
+#define GUARD_FORGET_NS 1000000000ull	    /* without a look the pace is unknown again */
 
 /* What the queue looks like when a connection comes. */
 struct guard_look {
@@ -69,7 +70,10 @@ LIB_INLINE ecalls_u64 guard_wait(struct guard_pace *pace, const struct guard_loo
 		return waiting * pace_ns;
 	}
 	accepts = look->accepted - pace->begin_accepted;
-	elapsed_ns = look->now_ns - pace->begin_ns;
+	/* Another CPU may have begun the sample after this look. */
+	elapsed_ns = look->now_ns > pace->begin_ns ? look->now_ns - pace->begin_ns : 0;
+	if (elapsed_ns > GUARD_ELAPSED_MAX_NS)
+		elapsed_ns = GUARD_ELAPSED_MAX_NS;
 	if (accepts && (elapsed_ns >= GUARD_SAMPLE_NS || accepts >= GUARD_SAMPLE_ACCEPTS)) {
 		sample_ns = elapsed_ns / accepts;
 		pace_ns = pace_ns ? (pace_ns + sample_ns) / 2 : sample_ns;

@@ -164,3 +164,27 @@ fn server_that_accepts_no_more_is_noticed() {
     assert!(server.queue.len() < 10, "{} wait", server.queue.len());
     assert!(server.refused > 180, "{} refused", server.refused);
 }
+
+#[test]
+fn looks_that_come_in_another_order_mislead_nobody() {
+    let mut pace = Pace::default();
+    let look = |now_ms: u64, accepted: u64| Look {
+        now_ns: now_ms * MS,
+        age_ns: 20 * MS,
+        accepted,
+        queued: 100,
+        begun: 0,
+    };
+    let mut wait =
+        |now_ms, accepted| full().guard_wait(&mut pace, &look(now_ms, accepted), TICK_NS);
+    for step in 0..100 {
+        // Two CPUs: the later look is taken into account first. The server accepts one each ms.
+        let (earlier, later) = (1000 + step * 10, 1005 + step * 10);
+        let waits = [wait(later, later + 1), wait(earlier, later + 2)];
+        let longest_ns = waits.into_iter().max().unwrap_or_default();
+        assert!(longest_ns <= 200 * MS, "{step}: {waits:?}");
+    }
+    // A server that has accepted hardly anything for a day.
+    let (day_ms, queued) = (24 * 3600 * 1000, 100);
+    assert!(wait(day_ms, 2000) <= queued * 60_000 * MS);
+}
