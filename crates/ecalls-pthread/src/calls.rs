@@ -7,8 +7,9 @@
 
 use std::ffi::{c_char, c_int, c_void};
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
-use ecalls_threads::{Interest, is_thread, sleep_until, wait_ready};
+use ecalls_threads::{Interest, is_thread, sleep_until, wait_ready, wait_ready_for};
 use libc::{
     CLOCK_MONOTONIC, CLOCK_REALTIME, EAGAIN, EINVAL, clockid_t, epoll_event, fd_set, iovec, mode_t,
     msghdr, nfds_t, off_t, pid_t, pollfd, rusage, siginfo_t, sigset_t, size_t, sockaddr, socklen_t,
@@ -85,31 +86,50 @@ unsafe extern "C-unwind" fn poll(fds: *mut pollfd, count: nfds_t, limit_ms: c_in
 
 // --- reads ---
 
-/// Whether a read that found nothing may wait for the descriptor in the runtime: the descriptor's
-/// reads wait, and for ever.
-fn waits_for_ever(fd: c_int) -> bool {
-    let mut limit = timeval {
-        tv_sec: 0,
-        tv_usec: 0,
-    };
-    let mut bytes = socklen_t::try_from(size_of::<timeval>()).unwrap_or(0);
-    // SAFETY: asks for flags, and, of a socket, for a time that it writes.
-    let (flags, has_limit) = unsafe {
-        let flags = libc::fcntl(fd, libc::F_GETFL);
-        let to = (&raw mut limit).cast();
-        let got = libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, to, &raw mut bytes);
-        (flags, got == 0 && (limit.tv_sec != 0 || limit.tv_usec != 0))
-    };
-    flags >= 0 && flags & libc::O_NONBLOCK == 0 && !has_limit
+/// How long a read from a descriptor waits that finds nothing: `None` for ever.
+enum Waits {
+    Not,
+    For(Option<Duration>),
 }
 
-/// Waits until a descriptor can be read. The result is not looked at: the read itself tells.
-fn await_input(fd: c_int) {
+impl Waits {
+    fn of(fd: c_int) -> Self {
+        let mut limit = timeval {
+            tv_sec: 0,
+            tv_usec: 0,
+        };
+        let mut bytes = socklen_t::try_from(size_of::<timeval>()).unwrap_or(0);
+        // SAFETY: asks for flags, and, of a socket, for a time that it writes.
+        let flags = unsafe {
+            let to = (&raw mut limit).cast();
+            libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, to, &raw mut bytes);
+            libc::fcntl(fd, libc::F_GETFL)
+        };
+        if flags < 0 || flags & libc::O_NONBLOCK != 0 {
+            return Self::Not;
+        }
+        let part = |number: i64| u64::try_from(number).unwrap_or(0);
+        let limit =
+            Duration::from_secs(part(limit.tv_sec)) + Duration::from_micros(part(limit.tv_usec));
+        Self::For((limit > Duration::ZERO).then_some(limit))
+    }
+}
+
+/// Waits until a descriptor can be read; false: its time has passed. Nothing else is looked at: the
+/// read itself tells.
+fn await_input(fd: c_int, limit: Option<Duration>) -> bool {
     cancel::point();
     // SAFETY: the caller's descriptor, or a number that is none, which is refused.
     let descriptor = unsafe { BorrowedFd::borrow_raw(fd) };
-    let _ = wait_ready(descriptor, Interest::Read);
+    let in_time = match limit {
+        Some(limit) => wait_ready_for(descriptor, Interest::Read, limit).unwrap_or(true),
+        None => {
+            let _ = wait_ready(descriptor, Interest::Read);
+            true
+        }
+    };
     cancel::point();
+    in_time
 }
 
 /// Reads by `attempt`, which does not wait, and if there is nothing, once there is, by `real`.
@@ -127,12 +147,12 @@ fn read_when_ready(
     if result >= 0 {
         return result;
     }
-    if errno::get() == EAGAIN {
-        if !waits_for_ever(fd) {
-            errno::set(before);
-            return in_call(real);
-        }
-        await_input(fd);
+    if errno::get() == EAGAIN
+        && let Waits::For(limit) = Waits::of(fd)
+        && !await_input(fd, limit)
+    {
+        errno::set(EAGAIN);
+        return -1;
     }
     errno::set(before);
     in_call(real)
@@ -198,8 +218,13 @@ unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_in
 
 /// An accept has no flag for one that does not wait.
 fn accept_when_ready(fd: c_int, real: impl FnOnce() -> c_int) -> c_int {
-    if is_thread() && fd >= 0 && waits_for_ever(fd) {
-        await_input(fd);
+    if is_thread()
+        && fd >= 0
+        && let Waits::For(limit) = Waits::of(fd)
+        && !await_input(fd, limit)
+    {
+        errno::set(EAGAIN);
+        return -1;
     }
     in_call(real)
 }

@@ -3,12 +3,13 @@
 //! They are in one epoll set of the runtime. Whoever keeps the time for the runtime, a spare that
 //! sleeps until the first sleeping thread's time (`park`), sleeps in that set instead of on its
 //! futex, and is called by an eventfd, the `bell`; while no spare sleeps, the schedulers look at
-//! the set now and then. Each wait is a registration of its own, for one event, so that a
-//! descriptor that is closed, and its number used again, is nobody's.
+//! the set now and then. Each wait is for one event, with a number of its own, so that a
+//! descriptor that is closed, and its number used again, is nobody's; what an event has ended stays
+//! in the set, without effect, for the next wait.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,6 +44,8 @@ pub(crate) struct Descriptors {
     bell: OwnedFd,
     /// By token: who waits, and the epoch of its wait.
     waiters: Spin<HashMap<u64, (Arc<Thread>, u64)>>,
+    /// Those that a thread waits for by themselves, not by a copy.
+    fds: Spin<HashSet<RawFd>>,
     /// Number of waiters.
     count: AtomicU32,
     /// The last token.
@@ -63,6 +66,7 @@ impl Descriptors {
             epoll,
             bell,
             waiters: Spin::new(HashMap::new()),
+            fds: Spin::new(HashSet::new()),
             count: AtomicU32::new(0),
             tokens: AtomicU64::new(BELL),
             sleeper: AtomicU32::new(0),
@@ -91,15 +95,25 @@ impl Descriptors {
         self.waiters.lock().insert(token, waiter);
         self.count.fetch_add(1, Ordering::SeqCst);
         let data = EventData::new_u64(token);
-        let added = match epoll::add(&self.epoll, fd, data, flags) {
+        let is_first = self.fds.lock().insert(fd.as_raw_fd());
+        let added = if is_first {
+            // An earlier wait that an event has ended has left its registration.
+            match epoll::modify(&self.epoll, fd, data, flags) {
+                Err(Errno::NOENT) => epoll::add(&self.epoll, fd, data, flags),
+                modified => modified,
+            }
+            .map(|()| None)
+        } else {
             // Another thread waits for the same descriptor.
-            Err(Errno::EXIST) => dup(fd).and_then(|copy| {
+            dup(fd).and_then(|copy| {
                 epoll::add(&self.epoll, &copy, data, flags)?;
                 Ok(Some(copy))
-            }),
-            added => added.map(|()| None),
+            })
         };
         added.map(|copy| (token, copy)).map_err(|errno| {
+            if is_first {
+                self.fds.lock().remove(&fd.as_raw_fd());
+            }
             self.forget(token);
             errno.into()
         })
@@ -107,9 +121,15 @@ impl Descriptors {
 
     /// Ends a wait; false: an event had ended it.
     fn end(&self, token: u64, fd: BorrowedFd<'_>, copy: Option<&OwnedFd>) -> bool {
-        // The program may have closed it meanwhile, and then it is not in the set any more.
-        let _ = epoll::delete(&self.epoll, copy.map_or(fd, AsFd::as_fd));
-        self.forget(token)
+        let was_waiting = self.forget(token);
+        if was_waiting || copy.is_some() {
+            // The program may have closed it meanwhile, and then it is not in the set any more.
+            let _ = epoll::delete(&self.epoll, copy.map_or(fd, AsFd::as_fd));
+        }
+        if copy.is_none() {
+            self.fds.lock().remove(&fd.as_raw_fd());
+        }
+        was_waiting
     }
 
     fn forget(&self, token: u64) -> bool {

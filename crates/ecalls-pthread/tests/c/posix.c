@@ -506,6 +506,16 @@ static void *echo(void *argument)
 	return NULL;
 }
 
+static void *read_in_vain(void *argument)
+{
+	char byte;
+
+	CHECK(read((int)(long)argument, &byte, 1) == -1 && errno == EAGAIN);
+	CHECK(recv((int)(long)argument, &byte, 1, 0) == -1 && errno == EAGAIN);
+	CHECK(recv((int)(long)argument, &byte, 1, MSG_DONTWAIT) == -1 && errno == EAGAIN);
+	return NULL;
+}
+
 static void connections(void)
 {
 	int(*pairs)[2] = calloc(number, sizeof(*pairs));
@@ -516,6 +526,10 @@ static void connections(void)
 		CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pairs[i]) == 0);
 		threads[i] = create(echo, (void *)(long)pairs[i][1]);
 	}
+	/* One has a time limit. */
+	struct timeval limit = {.tv_usec = 20000};
+	CHECK(setsockopt(pairs[0][0], SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) == 0);
+	join(create(read_in_vain, (void *)(long)pairs[0][0]));
 	usleep(50000);
 	printf("%d\n", kernel_threads());
 	for (int round = 0; round < 3; round++)
