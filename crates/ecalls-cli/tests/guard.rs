@@ -403,6 +403,35 @@ fn what_cannot_be_guarded_is_told() {
     assert!(told.err.contains("no server listens"), "{told:?}");
 }
 
+#[test]
+fn capabilities_of_the_unit_are_enough() {
+    if !may_load() {
+        return;
+    }
+    let unit = include_str!("../../../etc/systemd/ecalls-guard@.service");
+    let given = |key: &str| {
+        let given = unit.lines().find_map(|line| line.strip_prefix(key));
+        given.expect("the unit says so").to_lowercase()
+    };
+    let wanted = given("AmbientCapabilities=");
+    assert_eq!(wanted, given("CapabilityBoundingSet="));
+    let wanted = wanted.replace("cap_", "+").replace(' ', ",");
+    let here = listener(SocketAddr::new(IP4, 0), 1);
+    let port = here.local_addr().expect("it is bound").port();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=64012", "--regid=64012", "--clear-groups"]);
+    for set in ["bounding-set", "inh-caps", "ambient-caps"] {
+        command.arg(format!("--{set}=-all,{wanted}"));
+    }
+    let guarding = guard(port, &["--count", "1", "--every", "100ms", "--json"]);
+    command
+        .arg(guarding.get_program())
+        .args(guarding.get_args());
+    let told = ended(&mut command, PATIENCE);
+    assert_eq!(told.code, 0, "{told:?}");
+    assert_eq!(told.out.lines().count(), 1, "{told:?}");
+}
+
 /// `tcp_abort_on_overflow` while it lives.
 struct Abort;
 
