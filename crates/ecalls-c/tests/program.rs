@@ -146,17 +146,34 @@ fn loop_watches_descriptors_threads_and_another_loop() {
 
 #[test]
 fn threads_block_and_lock_without_their_processor() {
-    run("threads.c", Linking::Shared);
-    run("threads.c", Linking::Static);
+    run("thread.c", Linking::Shared);
+    run("thread.c", Linking::Static);
 }
 
 #[test]
-fn example_of_threads_reads_files() {
+fn example_of_threads_reads_files_in_a_runtime_of_its_own() {
     let program = compile(&example("threads.c"), Linking::Shared);
     let file = crate_folder().join("Cargo.toml");
     let bytes = 8 * std::fs::metadata(&file).expect("a file").len();
     let said = start(&program, &[file.to_str().expect("UTF-8"); 8]);
     assert!(said.starts_with(&format!("{bytes} bytes; ")), "{said}");
+    if cfg!(all(target_arch = "x86_64", target_env = "gnu")) {
+        start_where_all_threads_are_user_level_threads(&program);
+    }
+}
+
+/// A runtime within another one is refused, and does not stand still.
+fn start_where_all_threads_are_user_level_threads(program: &Path) {
+    let package = crate_folder().join("../ecalls-pthread");
+    let library = limit::library::build(package.to_str().expect("UTF-8"), "libecalls_pthread.so");
+    let mut command = Command::new(program);
+    command
+        .env("LD_LIBRARY_PATH", soname_folder())
+        .env("LD_PRELOAD", library);
+    let output = limit::output(&mut command, LIMIT);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("ecalls run --threads"), "{errors}");
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! How a runtime is made: its parameters, and their limits.
 
+use std::ffi::{CStr, c_void};
+use std::mem::MaybeUninit;
+
 use ecalls_kernel::activation::Activations;
 use rustix::thread::{sched_getaffinity, sched_getcpu};
 
@@ -145,13 +148,20 @@ impl Builder {
     ///
     /// # Errors
     /// [`Error::Invalid`] for a parameter outside its range; [`Error::Os`] if the system refuses
-    /// memory or kernel threads.
+    /// memory or kernel threads, or the program runs under `ecalls run --threads`.
     pub fn start(self) -> Result<Runtime> {
         let places = self.place()?;
         if !local::prepare() {
             return Err(Error::Os {
                 action: "read the GS base in user mode (FSGSBASE; Linux 5.9, x86-64 of 2012)",
                 source: std::io::ErrorKind::Unsupported.into(),
+            });
+        }
+        if is_within_another() {
+            return Err(Error::Os {
+                action: "start a runtime under `ecalls run --threads`, where no thread that is \
+                         created is a kernel thread",
+                source: std::io::Error::from_raw_os_error(libc::EBUSY),
             });
         }
         sync::register();
@@ -199,6 +209,32 @@ fn open_kernel(wish: KernelSide) -> Result<Option<Activations>> {
             Ok(None)
         }
     }
+}
+
+/// Whether the process's POSIX threads are user-level threads of another runtime, as under `ecalls
+/// run --threads`: activations would be no kernel threads, and the runtime would stand still.
+fn is_within_another() -> bool {
+    // SAFETY: looks up a name.
+    let create = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"pthread_create".as_ptr()) };
+    let (theirs, name) = object_of(create);
+    // The library that does so has a runtime, too.
+    let (ours, _) = object_of((is_within_another as fn() -> bool) as *const c_void);
+    theirs != ours && name.ends_with("/libecalls_pthread.so")
+}
+
+/// The loaded object in which an address is: where it begins, and its path; 0 if there is none.
+fn object_of(address: *const c_void) -> (usize, String) {
+    let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: `info` has room for the answer.
+    let found = unsafe { libc::dladdr(address, info.as_mut_ptr()) } != 0;
+    // SAFETY: zeros are a value of it.
+    let info = unsafe { info.assume_init() };
+    if !found || info.dli_fname.is_null() {
+        return (0, String::new());
+    }
+    // SAFETY: the path of an object that stays loaded: its functions are used.
+    let name = unsafe { CStr::from_ptr(info.dli_fname) };
+    (info.dli_fbase.addr(), name.to_string_lossy().into_owned())
 }
 
 fn check(
