@@ -152,13 +152,20 @@ pub fn sleep_until(time_ns: u64) {
 /// Executes `call`, which may block its kernel thread: the processor executes other threads
 /// meanwhile. If it does not block, this costs some 20 ns.
 ///
-/// With the kernel side the processor is given up without it, too, whatever the thread blocks in;
-/// then a [`scheduling_point`] should follow. Thread-local variables are those of the kernel
+/// With the kernel side the processor is given up if the call blocks, as it is without this
+/// function, too, whatever the thread blocks in; then a [`scheduling_point`] should follow, which
+/// this function has. Thread-local variables are those of the kernel
 /// thread, which stays the same during the call.
 pub fn blocking<R>(call: impl FnOnce() -> R) -> R {
     let Some(activation) = Activation::get().filter(|at| at.current_ref().is_some()) else {
         return call();
     };
+    if activation.shared().is_told() {
+        // The kernel side sees whether it blocks, so a spare is woken only if it does.
+        let result = call();
+        scheduling_point();
+        return result;
+    }
     activation.enter();
     let (shared, index) = (activation.shared(), activation.processor());
     let mut left = activation.words().leave();
