@@ -16,17 +16,24 @@ use libc::{
     ssize_t, timespec, timeval,
 };
 
+use crate::next::next;
 use crate::thread::in_call;
 use crate::{cancel, errno, next, time};
 
 macro_rules! calls {
-    ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {$(
-        #[unsafe(no_mangle)]
+    ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
+        mod real {
+            use super::*;
+
+            next! { $(fn $name($($argument: $type),*) -> $result;)* }
+        }
+
+        $(#[unsafe(no_mangle)]
         unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
             // SAFETY: the caller's arguments.
-            in_call(|| unsafe { next::$name($($argument),*) })
-        }
-    )*};
+            in_call(|| unsafe { real::$name($($argument),*) })
+        })*
+    };
 }
 
 calls! {

@@ -5,15 +5,14 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
-    clockid_t, epoll_event, fd_set, iovec, mode_t, msghdr, nfds_t, off_t, pid_t, pollfd,
-    pthread_attr_t, pthread_barrier_t, pthread_barrierattr_t, pthread_cond_t, pthread_condattr_t,
-    pthread_key_t, pthread_mutex_t, pthread_mutexattr_t, pthread_once_t, pthread_rwlock_t,
-    pthread_rwlockattr_t, pthread_spinlock_t, pthread_t, rusage, sem_t, siginfo_t, sigset_t,
-    size_t, sockaddr, socklen_t, ssize_t, timespec, timeval,
+    clockid_t, iovec, msghdr, nfds_t, off_t, pollfd, pthread_attr_t, pthread_barrier_t,
+    pthread_barrierattr_t, pthread_cond_t, pthread_condattr_t, pthread_key_t, pthread_mutex_t,
+    pthread_mutexattr_t, pthread_once_t, pthread_rwlock_t, pthread_rwlockattr_t,
+    pthread_spinlock_t, pthread_t, sem_t, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec,
 };
 
 /// The address of one of them, once it has been looked up.
-struct Next {
+pub(crate) struct Next {
     /// With a zero at its end.
     name: &'static str,
     /// Functions whose type has changed exist in two versions; this is the one in use.
@@ -22,7 +21,7 @@ struct Next {
 }
 
 impl Next {
-    const fn new(name: &'static str, version: Option<&'static CStr>) -> Self {
+    pub(crate) const fn new(name: &'static str, version: Option<&'static CStr>) -> Self {
         Self {
             name,
             version,
@@ -31,7 +30,7 @@ impl Next {
     }
 
     #[inline]
-    fn get(&self) -> *mut c_void {
+    pub(crate) fn get(&self) -> *mut c_void {
         let address = self.address.load(Ordering::Relaxed);
         if address.is_null() {
             self.find()
@@ -62,6 +61,7 @@ impl Next {
     }
 }
 
+/// The version of the function, if it has several.
 macro_rules! version {
     () => {
         None
@@ -79,11 +79,14 @@ macro_rules! next {
         /// As the C library's function.
         #[inline]
         pub(crate) unsafe fn $name($($argument: $type),*) $(-> $result)? {
-            static NEXT: Next = Next::new(concat!(stringify!($name), "\0"), version!($($version)?));
+            static NEXT: $crate::next::Next = $crate::next::Next::new(
+                concat!(stringify!($name), "\0"),
+                $crate::next::version!($($version)?),
+            );
             // SAFETY: the function of this name has this type.
             let next = unsafe {
                 std::mem::transmute::<
-                    *mut c_void,
+                    *mut std::ffi::c_void,
                     unsafe extern "C-unwind" fn($($type),*) $(-> $result)?,
                 >(NEXT.get())
             };
@@ -92,6 +95,8 @@ macro_rules! next {
         }
     )*};
 }
+
+pub(crate) use {next, version};
 
 pub(crate) type Start = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
 
@@ -190,47 +195,5 @@ next! {
     fn accept4(fd: c_int, from: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int;
     fn preadv2(fd: c_int, to: *const iovec, parts: c_int, at: off_t, flags: c_int) -> ssize_t;
 
-    fn write(fd: c_int, from: *const c_void, bytes: size_t) -> ssize_t;
-    fn readv(fd: c_int, to: *const iovec, parts: c_int) -> ssize_t;
-    fn writev(fd: c_int, from: *const iovec, parts: c_int) -> ssize_t;
-    fn pread(fd: c_int, to: *mut c_void, bytes: size_t, at: off_t) -> ssize_t;
-    fn pread64(fd: c_int, to: *mut c_void, bytes: size_t, at: off_t) -> ssize_t;
-    fn pwrite(fd: c_int, from: *const c_void, bytes: size_t, at: off_t) -> ssize_t;
-    fn pwrite64(fd: c_int, from: *const c_void, bytes: size_t, at: off_t) -> ssize_t;
-    fn send(fd: c_int, from: *const c_void, bytes: size_t, flags: c_int) -> ssize_t;
-    fn sendto(fd: c_int, from: *const c_void, bytes: size_t, flags: c_int, to: *const sockaddr,
-        length: socklen_t) -> ssize_t;
-    fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t;
-    fn sendfile(out: c_int, fd: c_int, at: *mut off_t, bytes: size_t) -> ssize_t;
-    fn connect(fd: c_int, to: *const sockaddr, length: socklen_t) -> c_int;
     fn poll(fds: *mut pollfd, count: nfds_t, limit_ms: c_int) -> c_int;
-    fn ppoll(fds: *mut pollfd, count: nfds_t, limit: *const timespec, mask: *const sigset_t)
-        -> c_int;
-    fn select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set,
-        limit: *mut timeval) -> c_int;
-    fn pselect(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set,
-        limit: *const timespec, mask: *const sigset_t) -> c_int;
-    fn epoll_wait(set: c_int, events: *mut epoll_event, most: c_int, limit_ms: c_int) -> c_int;
-    fn epoll_pwait(set: c_int, events: *mut epoll_event, most: c_int, limit_ms: c_int,
-        mask: *const sigset_t) -> c_int;
-    fn fsync(fd: c_int) -> c_int;
-    fn fdatasync(fd: c_int) -> c_int;
-    fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
-    fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
-    fn openat(at: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
-    fn openat64(at: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
-    fn flock(fd: c_int, operation: c_int) -> c_int;
-    fn lockf(fd: c_int, command: c_int, bytes: off_t) -> c_int;
-    fn wait(status: *mut c_int) -> pid_t;
-    fn waitpid(pid: pid_t, status: *mut c_int, options: c_int) -> pid_t;
-    fn wait4(pid: pid_t, status: *mut c_int, options: c_int, used: *mut rusage) -> pid_t;
-    fn waitid(kind: libc::idtype_t, id: libc::id_t, info: *mut siginfo_t, options: c_int) -> c_int;
-    fn sigwait(set: *const sigset_t, signal: *mut c_int) -> c_int;
-    fn sigwaitinfo(set: *const sigset_t, info: *mut siginfo_t) -> c_int;
-    fn sigtimedwait(set: *const sigset_t, info: *mut siginfo_t, limit: *const timespec) -> c_int;
-    fn sigsuspend(mask: *const sigset_t) -> c_int;
-    fn pause() -> c_int;
-    fn system(command: *const c_char) -> c_int;
-    fn getaddrinfo(node: *const c_char, service: *const c_char, hints: *const libc::addrinfo,
-        found: *mut *mut libc::addrinfo) -> c_int;
 }
