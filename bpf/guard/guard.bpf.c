@@ -14,8 +14,8 @@
  *   guard_begin   an iterator, run once: finds what there is when the guard begins.
  *
  * No program sees accept(2). But the connection at the head of a listener's queue has sent nothing
- * yet, so `lsndtime` is when it was established; and what was established and is not queued was
- * accepted.
+ * yet, so `lsndtime` is when it was established; and what was established, is not queued and was
+ * not when its listener was closed, was accepted.
  *
  * Listeners are stored as addresses, and each is forgotten before its memory is freed. A look at
  * the head of a queue takes no lock: if the server accepts meanwhile, the look may see another
@@ -59,6 +59,7 @@ struct counts {
 struct state {
 	struct counts counts;
 	struct guard_pace pace;
+	u64 lost; /* connections that were queued when their listener was closed */
 	u64 listener[LISTENERS_MAX]; /* addresses; 0: free */
 };
 
@@ -119,10 +120,12 @@ static __always_inline void add_listener(struct state *state, u64 address) {
 	__sync_fetch_and_add(&state->counts.unseen, 1);
 }
 
-static __always_inline void remove_listener(struct state *state, u64 address) {
+/* A new connection begins as a copy of its listener: that one is not found here. */
+static __always_inline void remove_listener(struct state *state, const struct sock *sk) {
 	for (u32 i = 0; i < LISTENERS_MAX; i++) {
-		if (state->listener[i] == address) {
+		if (state->listener[i] == (u64)sk) {
 			state->listener[i] = 0;
+			__sync_fetch_and_add(&state->lost, sk->sk_ack_backlog);
 			__sync_fetch_and_add(&state->counts.listeners, -1);
 			return;
 		}
@@ -146,15 +149,16 @@ int BPF_PROG(guard_state, const struct sock *sk, int oldstate, int newstate) {
 	state = state_of();
 	if (!state)
 		return 0;
-	if (newstate == TCP_LISTEN)
+	if (newstate == TCP_LISTEN) {
 		add_listener(state, (u64)sk);
-	else if (oldstate == TCP_LISTEN)
-		remove_listener(state, (u64)sk);
-	else if (oldstate == TCP_SYN_RECV && newstate == TCP_ESTABLISHED) {
+	} else if (oldstate == TCP_LISTEN) {
+		remove_listener(state, sk);
+	} else if (oldstate == TCP_SYN_RECV && newstate == TCP_ESTABLISHED) {
 		__sync_fetch_and_add(&state->counts.established, 1);
 		__sync_fetch_and_add(&state->counts.open, 1);
-	} else if (newstate == TCP_CLOSE && oldstate != TCP_SYN_RECV)
+	} else if (newstate == TCP_CLOSE && oldstate != TCP_SYN_RECV) {
 		__sync_fetch_and_add(&state->counts.open, -1);
+	}
 	return 0;
 }
 
@@ -259,7 +263,7 @@ static long look_at(u32 i, struct search *search) {
 static __always_inline bool find(struct state *state, struct bpf_sk_lookup *syn,
 				 struct guard_look *look) {
 	struct search search = {.state = state, .syn = syn, .now_ticks = bpf_jiffies64()};
-	u64 established = state->counts.established;
+	u64 established = state->counts.established, others;
 
 	bpf_loop(LISTENERS_MAX, look_at, &search, 0);
 	look->now_ns = bpf_ktime_get_ns();
@@ -267,7 +271,8 @@ static __always_inline bool find(struct state *state, struct bpf_sk_lookup *syn,
 	look->queued = search.queued;
 	look->begun = search.begun;
 	/* A connection is queued a moment before it is established. */
-	look->accepted = established > search.queued ? established - search.queued : 0;
+	others = search.queued + state->lost;
+	look->accepted = established > others ? established - others : 0;
 	return search.best;
 }
 

@@ -5,7 +5,8 @@
  *
  * Two criteria, each with two thresholds, all derived from the one target that the user gives:
  *   - the wait ahead: the connections that the server has not accepted yet, times the server's
- *     pace, i.e. what a connection would wait that came now;
+ *     pace, i.e. what a connection would wait that came now. Of handshakes at most as many count
+ *     as are queued: those of a flood never end, and the server does not wait for them;
  *   - the age: how long the connection at the head of the queue has waited already.
  * Refusing begins when both are above their upper thresholds, and ends when one is below its lower
  * one. A burst that the server takes in time has a wait but no age; one old connection behind which
@@ -35,7 +36,7 @@ struct guard_look {
 	ecalls_u64 age_ns;   /* 0: the queue is empty */
 	ecalls_u64 accepted; /* by the server, in total */
 	ecalls_u64 queued;   /* connections that wait to be accepted */
-	ecalls_u64 begun;    /* handshakes, which will be queued */
+	ecalls_u64 begun;    /* handshakes, which will be queued when they end */
 };
 
 struct guard_pace {
@@ -51,7 +52,8 @@ struct guard_pace {
 LIB_INLINE ecalls_u64 guard_wait(struct guard_pace *pace, const struct guard_look *look,
 				 ecalls_u64 tick_ns) {
 	ecalls_u64 accepts, elapsed_ns, sample_ns, pace_ns = pace->pace_ns;
-	ecalls_u64 waiting = look->queued + look->begun;
+	ecalls_u64 begun = look->begun < look->queued ? look->begun : look->queued;
+	ecalls_u64 waiting = look->queued + begun;
 	_Bool never_empty;
 
 	if (!look->age_ns)

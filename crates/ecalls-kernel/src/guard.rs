@@ -92,6 +92,7 @@ pub struct Counts {
 struct State {
     counts: Counts,
     pace: [u64; 6],
+    lost: u64,
     listener: [u64; LISTENERS_MAX],
 }
 

@@ -23,6 +23,8 @@ struct Server {
     accepted: u64,
     /// The waits of those that were accepted.
     waits_ns: Vec<u64>,
+    /// Handshakes of a flood, which never end.
+    begun: u64,
     refused: u64,
     refuses: bool,
     pace: Pace,
@@ -43,8 +45,8 @@ impl Server {
         self.now_ns = now_ns;
     }
 
-    /// A connection comes: the server gets it, or not.
-    fn come(&mut self, now_ns: u64) {
+    /// A SYN comes: whether it is refused.
+    fn refuses(&mut self, now_ns: u64) -> bool {
         self.advance(now_ns);
         let ticks = |ns: u64| ns / TICK_NS;
         let age = |&came_ns: &u64| ((ticks(now_ns) - ticks(came_ns)) * TICK_NS).max(1);
@@ -53,11 +55,16 @@ impl Server {
             age_ns: self.queue.front().map_or(0, age),
             accepted: self.accepted,
             queued: self.queue.len() as u64,
-            begun: 0,
+            begun: self.begun,
         };
         let wait_ns = full().guard_wait(&mut self.pace, &look, TICK_NS);
         self.refuses = (full().guard_refuses)(self.refuses, wait_ns, look.age_ns, TARGET_NS);
-        if self.refuses {
+        self.refuses
+    }
+
+    /// A connection comes: the server gets it, or not.
+    fn come(&mut self, now_ns: u64) {
+        if self.refuses(now_ns) {
             self.refused += 1;
         } else {
             self.queue.push_back(now_ns);
@@ -163,6 +170,25 @@ fn server_that_accepts_no_more_is_noticed() {
     server.load(10 * MS, 2_000 * MS);
     assert!(server.queue.len() < 10, "{} wait", server.queue.len());
     assert!(server.refused > 180, "{} refused", server.refused);
+}
+
+#[test]
+fn handshakes_that_never_end_are_no_work_of_the_server() {
+    let mut server = Server {
+        page_ns: 20 * MS,
+        free_ns: 1,
+        begun: 1000,
+        ..Server::default()
+    };
+    for at_ms in 0..3000 {
+        let at_ns = 1 + at_ms * MS;
+        if matches!(at_ms % 150, 0 | 1 | 2 | 30) {
+            server.come(at_ns);
+        } else {
+            let _ = server.refuses(at_ns);
+        }
+    }
+    assert_eq!(server.refused, 0);
 }
 
 #[test]
