@@ -429,6 +429,10 @@ impl Shared {
 
     /// Creates an activation, which counts itself as a spare of the processor when it runs.
     fn add_activation(&self, index: usize) -> bool {
+        if !self.stacks.has_room_beside(ACTIVATION_STACK_BYTES) {
+            self.refuse();
+            return false;
+        }
         let most = u32::try_from(self.activations.len()).unwrap_or(u32::MAX);
         let taken =
             self.activation_count

@@ -26,6 +26,26 @@ const MADV_GUARD_INSTALL: u32 = 102;
 const COLOURS: usize = 16;
 const COLOUR_BYTES: usize = 192;
 
+/// Bytes that a process must have left for another thread or activation, and for each thread that
+/// there is: what a runtime allocates ends the process if it is refused. glibc takes a page for
+/// each allocation of a thread that has no room for an arena, and threads allocate when they run.
+const ROOM_BYTES: usize = 1 << 20;
+const THREAD_ROOM_BYTES: usize = 32 << 10;
+/// It is asked for them at the first of so many stacks that no thread has had.
+const ROOM_PERIOD: u32 = 16;
+
+/// Whether the process may have `bytes` more of address space, and what so many threads allocate.
+/// Without access, so that mlockall(2) locks nothing.
+fn find_room(bytes: usize, threads: usize) -> Result<()> {
+    let bytes = bytes + ROOM_BYTES + threads * THREAD_ROOM_BYTES;
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    // SAFETY: a new mapping, wherever the kernel puts it.
+    let start = unsafe { mmap_anonymous(ptr::null_mut(), bytes, ProtFlags::empty(), flags) }
+        .map_err(Error::os("find memory for a thread (RLIMIT_AS)"))?;
+    // SAFETY: that mapping, which nobody uses.
+    unsafe { munmap(start, bytes) }.map_err(Error::os("return memory"))
+}
+
 /// The stacks of a runtime.
 #[derive(Debug)]
 pub(crate) struct Stacks {
@@ -95,10 +115,19 @@ impl Stacks {
                 limit: self.most,
             });
         }
+        if number.is_multiple_of(ROOM_PERIOD) {
+            find_room(0, usize::try_from(number).unwrap_or(0))?;
+        }
         let stack = self.stack(number);
         stack.guard()?;
         idle.fresh += 1;
         Ok(stack)
+    }
+
+    /// Whether there is room for a kernel thread with a stack of `bytes`, beside the threads.
+    pub(crate) fn has_room_beside(&self, bytes: usize) -> bool {
+        let threads = usize::try_from(self.idle.lock().fresh).unwrap_or(0);
+        find_room(bytes, threads).is_ok()
     }
 
     fn stack(self: &Arc<Self>, number: u32) -> Stack {

@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 use ecalls_threads::{KernelSide, Runtime, blocking, yield_now};
 use limit::{Lines, Running};
 
+/// So long a busy machine may take. What is killed runs once more to end, on the CPU to which it is
+/// bound: 3 s were seen where that had other work.
 const LIMIT: Duration = Duration::from_secs(20);
-/// Within so long all must be gone that a process had.
-const GONE: Duration = Duration::from_secs(5);
 /// Threads of a child that block in a call which never ends, and others that block again and again.
 const BLOCKED: usize = 64;
 const ROUNDERS: usize = 16;
@@ -161,7 +161,7 @@ fn await_end(objects: &BTreeSet<(i64, u32)>) {
     let start = Instant::now();
     for (list, id) in objects {
         while is_there(*list, *id) {
-            assert!(start.elapsed() < GONE, "{id} stays (bpf command {list})");
+            assert!(start.elapsed() < LIMIT, "{id} stays (bpf command {list})");
             std::thread::sleep(Duration::from_millis(2));
         }
     }
@@ -171,7 +171,7 @@ fn await_end(objects: &BTreeSet<(i64, u32)>) {
 
 fn kill(running: &mut Running) {
     let pid = running.id();
-    running.kill(GONE);
+    running.kill(LIMIT);
     assert!(!std::fs::exists(format!("/proc/{pid}")).expect("/proc"));
 }
 
@@ -368,7 +368,7 @@ fn a_page_fault_gives_up_the_processor() {
     let served = runtime
         .spawn(move || {
             let start = Instant::now();
-            while !serves.is_touched() && start.elapsed() < GONE {
+            while !serves.is_touched() && start.elapsed() < LIMIT {
                 yield_now();
             }
             let before = Instant::now();
@@ -379,7 +379,7 @@ fn a_page_fault_gives_up_the_processor() {
         })
         .expect("a thread");
     let start = Instant::now();
-    while runtime.stats().threads > 0 && start.elapsed() < GONE {
+    while runtime.stats().threads > 0 && start.elapsed() < LIMIT {
         std::thread::sleep(Duration::from_millis(2));
     }
     let left = runtime.stats().threads;
@@ -460,7 +460,7 @@ fn reach_the_limit(kernel: KernelSide) {
     let readers: Vec<_> = readers.collect();
     let start = Instant::now();
     while runtime.stats().activations < BLOCKED as u64 {
-        assert!(start.elapsed() < GONE, "it does not go on: {runtime:?}");
+        assert!(start.elapsed() < LIMIT, "it does not go on: {runtime:?}");
         std::thread::sleep(Duration::from_millis(1));
     }
     writer.write_all(&[0; BLOCKED]).expect("a pipe");

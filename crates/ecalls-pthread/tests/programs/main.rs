@@ -1,11 +1,13 @@
 //! Programs whose threads are user-level threads: checks in C (c/posix.c), Rust's standard
-//! library, and programs of others, whose output must be what it is without.
+//! library, and programs of others, whose output must be what it is without. And what happens to
+//! them amid blocks (c/fault.c).
 //!
 //! Each runs twice: with the kernel side, if this user may load it, and without.
 
 #![forbid(unsafe_code)]
 #![cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 
+mod faults;
 mod std_threads;
 
 use std::path::{Path, PathBuf};
@@ -58,24 +60,31 @@ fn both(mut each: impl FnMut(Sees)) {
     each(Sees::Calls);
 }
 
+/// Compiles a program of tests/c.
+fn compile(name: &str) -> PathBuf {
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c");
+    let mut compiler = Command::new("cc");
+    compiler.args([
+        "-std=gnu11",
+        "-O1",
+        "-g",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-o",
+    ]);
+    output(
+        compiler
+            .arg(&program)
+            .arg(sources.join(name).with_extension("c")),
+    );
+    program
+}
+
 fn posix() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("posix");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/posix.c");
-        let mut compiler = Command::new("cc");
-        compiler.args([
-            "-std=gnu11",
-            "-O1",
-            "-g",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-            "-o",
-        ]);
-        output(compiler.arg(&program).arg(source));
-        program
-    })
+    PROGRAM.get_or_init(|| compile("posix"))
 }
 
 /// A check of posix.c with user-level threads, and what it says.
