@@ -180,7 +180,13 @@ fn channel_rows(filter: &str, ratios: &[(&'static str, &str)]) -> bool {
     for (name, baseline) in ratios {
         let row = &rows[*name];
         for number in ["value", "ratio"] {
-            assert!(row[number].as_f64() > Some(0.0), "{row}");
+            // What a host tells in a short run can take less than the kernel counts.
+            let least = if name.starts_with("fig9_told") {
+                -1.0
+            } else {
+                0.0
+            };
+            assert!(row[number].as_f64() > Some(least), "{row}");
         }
         assert_eq!(row["baseline"], *baseline);
     }
