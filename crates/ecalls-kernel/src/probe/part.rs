@@ -284,6 +284,19 @@ const PARTS: &[Part] = &[
         trial: None,
     },
     Part {
+        name: "choice of a listener",
+        purpose: "ecalls guard: a server that is behind gets no more connections",
+        since: "Linux 5.17, CONFIG_INET, CONFIG_NET_SOCK_MSG, CONFIG_BPF_EVENTS",
+        without: "ecalls guard does not start",
+        required: false,
+        pieces: &[
+            &[Tracepoint("inet_sock_set_state")],
+            &[Struct("bpf_sk_lookup_kern")],
+            &[Function("sock_map_alloc")],
+        ],
+        trial: Some(Trial::Program(ProgramType::SkLookup)),
+    },
+    Part {
         name: "block device tracepoints",
         purpose: "the disk service: requests that took long",
         since: "Linux 6.5, CONFIG_BLOCK, CONFIG_BPF_EVENTS",
