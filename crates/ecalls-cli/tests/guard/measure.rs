@@ -2,10 +2,15 @@
 //! own, since `compare_with_backlogs_*` change a setting: `unshare --net sh -c 'ip link set lo up;
 //! cargo test -p ecalls-cli --test guard measure -- --ignored --nocapture --test-threads 1'`.
 
-use std::time::Duration;
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
-use crate::load::{Outcome, Server, bursts, steady};
-use crate::{IP4, start};
+use limit::Running;
+
+use crate::load::{Outcome, Server, bursts, listener, steady};
+use crate::{IP4, PATIENCE, start};
 
 /// `tcp_abort_on_overflow` while it lives.
 struct Abort;
@@ -86,4 +91,52 @@ fn compare_with_backlogs_page_of_10_ms() {
 #[ignore = "a measurement, which changes a setting of its network namespace"]
 fn compare_with_backlogs_page_of_50_ms() {
     compare_with_backlogs(50);
+}
+
+/// lighttpd, whose page is a program that computes for some 10 ms, with so many connections at
+/// once.
+fn lighttpd(folder: &Path, connections: u32) -> (Running, SocketAddr) {
+    let page = "i=0; while [ $i -lt 10000 ]; do i=$((i+1)); done\n\
+                printf 'Content-Type: text/plain\\r\\n\\r\\nreply'\n";
+    std::fs::write(folder.join("page"), page).expect("a page");
+    let free = listener(SocketAddr::new(IP4, 0), 1);
+    let address = free.local_addr().expect("it is bound");
+    drop(free);
+    let config = format!(
+        "server.modules = (\"mod_cgi\")\ncgi.assign = (\"/page\" => \"/bin/sh\")\n\
+         server.document-root = \"{}\"\nserver.bind = \"{}\"\nserver.port = {}\n\
+         server.max-connections = {connections}\n",
+        folder.display(),
+        address.ip(),
+        address.port()
+    );
+    let path = folder.join("config");
+    std::fs::write(&path, config).expect("a configuration");
+    let mut command = Command::new("lighttpd");
+    let server = Running::start(command.arg("-D").arg("-f").arg(path).stderr(Stdio::null()));
+    let begin = Instant::now();
+    while TcpStream::connect_timeout(&address, PATIENCE).is_err() {
+        assert!(begin.elapsed() < PATIENCE, "it does not listen");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    (server, address)
+}
+
+/// An event-driven server accepts at once unless it has reached its limit of connections.
+#[test]
+#[ignore = "a measurement"]
+fn compare_with_limits_of_lighttpd() {
+    let time = Duration::from_secs(4);
+    let folder = std::env::temp_dir().join(format!("ecalls-guard-{}", std::process::id()));
+    std::fs::create_dir(&folder).expect("a folder");
+    for connections in [512, 16, 4] {
+        for mode in [None, Some("refuse")] {
+            let (_server, address) = lighttpd(&folder, connections);
+            let _guard = mode.map(|mode| start(address.port(), &["--mode", mode]));
+            let outcome = steady(address, 400, time);
+            let name = format!("{connections}, guard {}", mode.unwrap_or("none"));
+            show(Duration::from_millis(10), &name, "400/s", time, &outcome);
+        }
+    }
+    std::fs::remove_dir_all(&folder).expect("it is there");
 }
