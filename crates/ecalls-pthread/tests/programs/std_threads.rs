@@ -2,7 +2,7 @@
 //! threads are user-level threads.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier, Condvar, Mutex, OnceLock, RwLock};
 use std::thread;
@@ -126,13 +126,21 @@ fn variables_of_threads_are_their_own_and_are_destroyed() {
 #[test]
 #[ignore = "the_standard_library_of_rust_works executes it"]
 fn a_parked_thread_is_unparked() {
-    let waits = thread::spawn(|| {
+    let may_go = Arc::new(AtomicBool::new(false));
+    let waits_for = Arc::clone(&may_go);
+    let waits = thread::spawn(move || {
         let begun = Instant::now();
-        thread::park_timeout(Duration::from_millis(20));
-        assert!(begun.elapsed() >= Duration::from_millis(20));
-        thread::park();
+        let pause = Duration::from_millis(20);
+        while begun.elapsed() < pause {
+            thread::park_timeout(pause);
+        }
+        // On a slow machine the token is used up by now.
+        while !waits_for.load(Ordering::SeqCst) {
+            thread::park();
+        }
     });
     thread::sleep(Duration::from_millis(40));
+    may_go.store(true, Ordering::SeqCst);
     waits.thread().unpark();
     waits.join().expect("no panic");
 }
