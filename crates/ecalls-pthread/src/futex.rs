@@ -1,6 +1,6 @@
-//! futex(2) as programs call it themselves, by `syscall`: those in Rust, whose locks, conditions
-//! and parked threads are futexes. Waits and wake-ups within one process are the runtime's;
-//! whatever else is asked for goes to the kernel.
+//! System calls that programs make themselves, by `syscall`. futex(2) is that of Rust, whose locks,
+//! conditions and parked threads are futexes: waits and wake-ups within one process are the
+//! runtime's. Whatever else is asked for goes to the kernel, as a call that may block.
 
 use std::ffi::{c_int, c_long};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -9,6 +9,7 @@ use ecalls_threads::blocking;
 use libc::{CLOCK_MONOTONIC, CLOCK_REALTIME, EAGAIN, EINVAL, ETIMEDOUT, timespec};
 
 use crate::runtime::{can_park, park, unpark};
+use crate::thread::in_call;
 use crate::{errno, next, time};
 
 const ANY: usize = 0xFFFF_FFFF;
@@ -32,8 +33,16 @@ unsafe extern "C-unwind" fn syscall(
 ) -> c_long {
     // SAFETY: the caller's.
     let real = || unsafe { next::syscall(number, a, b, c, d, e, f) };
-    if number != libc::SYS_futex || !can_park() {
+    if !can_park() {
         return real();
+    }
+    match number {
+        libc::SYS_futex => {}
+        // These return in another process as well, or not at all.
+        libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork | libc::SYS_exit => {
+            return real();
+        }
+        _ => return in_call(real),
     }
     let operation = c_int::try_from(b).unwrap_or(0);
     let command = operation & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME);
