@@ -1,5 +1,6 @@
 //! A user-level thread: its control block, its creation and its end.
 
+use core::arch::asm;
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
 use std::fmt;
@@ -91,7 +92,7 @@ impl Thread {
         let routine = Routine::with_stack(stack, move |yielder, ()| {
             // SAFETY: the activation that executes this holds an `Arc` of the thread.
             unsafe { &*me }.yielder.set(Some(NonNull::from(yielder)));
-            body();
+            outermost(body);
         });
         // SAFETY: nobody else has the thread yet.
         unsafe { *thread.routine.get() = Some(routine) };
@@ -150,6 +151,32 @@ impl fmt::Debug for Thread {
             .field("id", &self.id)
             .finish_non_exhaustive()
     }
+}
+
+/// A thread's outermost frame: whoever unwinds the stack, or prints it, ends here. Beyond it is the
+/// stack of the activation that executes the thread at the moment, which is another one once the
+/// thread has waited, e.g. to print.
+#[inline(never)]
+fn outermost(body: impl FnOnce()) {
+    // SAFETY: a note for unwinders that this function has no caller; there is no instruction.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        asm!(
+            ".cfi_undefined rip",
+            options(nomem, nostack, preserves_flags)
+        );
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        asm!(
+            ".cfi_undefined x30",
+            options(nomem, nostack, preserves_flags)
+        );
+    }
+    body();
+    // The frame stays until here.
+    std::hint::black_box(());
 }
 
 type Outcome<T> = Result<T, Box<dyn Any + Send>>;

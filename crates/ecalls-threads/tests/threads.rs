@@ -401,3 +401,18 @@ fn a_lock_without_a_list_parks_by_its_address() {
         "the time has come"
     );
 }
+
+/// A backtrace that went on in the scheduler's stack would read what another thread changes.
+#[test]
+fn a_backtrace_ends_where_the_thread_began() {
+    let frames = Runtime::builder().processors(1).run(|| {
+        let trace = std::backtrace::Backtrace::force_capture().to_string();
+        // A panic unwinds no further, either.
+        let panicked = std::panic::catch_unwind(|| std::panic::panic_any(1_u8));
+        assert!(panicked.is_err());
+        trace
+    });
+    let frames = frames.expect("it ends");
+    assert!(frames.contains("a_backtrace_ends"), "{frames}");
+    assert!(!frames.contains("activation::Activation"), "{frames}");
+}
