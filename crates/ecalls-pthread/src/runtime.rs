@@ -53,14 +53,19 @@ pub(crate) fn is_inside() -> bool {
     unsafe { ecalls_inside_get() != 0 }
 }
 
-struct Inside;
+/// While it lives, the thread is in the runtime; what was before comes back, as these nest.
+struct Inside(c_int);
 
 impl Inside {
     #[inline]
     fn new() -> Self {
-        // SAFETY: writes a variable of the thread.
-        unsafe { ecalls_inside_set(1) };
-        Self
+        // SAFETY: reads and writes a variable of the thread.
+        let before = unsafe {
+            let before = ecalls_inside_get();
+            ecalls_inside_set(1);
+            before
+        };
+        Self(before)
     }
 }
 
@@ -68,7 +73,7 @@ impl Drop for Inside {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: as above.
-        unsafe { ecalls_inside_set(0) };
+        unsafe { ecalls_inside_set(self.0) };
     }
 }
 
@@ -211,9 +216,10 @@ pub(crate) fn forks() -> usize {
 /// In the child of a fork only the calling thread exists: it is a kernel thread now, and the first
 /// that it creates starts a new runtime.
 unsafe extern "C" fn forked() {
+    // First, so that nothing below waits in the runtime.
+    RUNTIME.store(ptr::null_mut(), Ordering::Release);
     ecalls_threads::forget_runtimes();
     FORKS.fetch_add(1, Ordering::Relaxed);
-    RUNTIME.store(ptr::null_mut(), Ordering::Release);
     STATE.store(NONE, Ordering::Release);
     crate::thread::forget_all();
     descriptors::forget_all();

@@ -98,7 +98,10 @@ impl Activation {
     #[inline]
     pub(crate) fn get<'a>() -> Option<&'a Self> {
         // SAFETY: the activation's main function has set it, and ends after this call.
-        local::get().map(|activation| unsafe { activation.as_ref() })
+        let activation = local::get().map(|activation| unsafe { activation.as_ref() });
+        // A kernel thread inherits the register from the thread that creates it, but has storage of
+        // its own.
+        activation.filter(|activation| activation.worn.get() == storage::read())
     }
 
     #[inline]
@@ -206,10 +209,8 @@ impl Activation {
         let shown = self.shared().status.activation(self.number);
         shown.tid.store(tid, Ordering::Relaxed);
         self.show(RUNTIME_SPARE);
-        if self.shared().storage.is_some() {
-            self.home.set(storage::read());
-            self.worn.set(self.home.get());
-        }
+        self.home.set(storage::read());
+        self.worn.set(self.home.get());
         self.shared().pin(None, self.processor());
         self.lock().store(1, Ordering::Relaxed);
         self.words().spares.fetch_add(1, Ordering::SeqCst);

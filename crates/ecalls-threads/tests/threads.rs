@@ -416,3 +416,31 @@ fn a_backtrace_ends_where_the_thread_began() {
     assert!(frames.contains("a_backtrace_ends"), "{frames}");
     assert!(!frames.contains("activation::Activation"), "{frames}");
 }
+
+/// Whatever a thread's activation has in its registers, a kernel thread that it creates inherits.
+#[test]
+fn a_kernel_thread_that_a_thread_creates_is_outside_of_the_runtime() {
+    for own_storage in [true, false] {
+        let builder = Runtime::builder().processors(1).own_storage(own_storage);
+        let ran = builder.run(|| {
+            let mutex = Arc::new(Mutex::new(0));
+            let inner = Arc::clone(&mutex);
+            let created = std::thread::spawn(move || {
+                let is_outside = current().is_none();
+                for _ in 0..100 {
+                    *inner.lock() += 1;
+                    yield_now();
+                    sleep(Duration::from_micros(10));
+                }
+                is_outside
+            });
+            for _ in 0..100 {
+                *mutex.lock() += 1;
+                yield_now();
+            }
+            let is_outside = blocking(|| created.join()).expect("no panic");
+            (is_outside, *mutex.lock())
+        });
+        assert_eq!(ran.expect("it ends"), (true, 200));
+    }
+}

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <threads.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -232,6 +233,30 @@ static void *lock_twice(void *argument)
 	return NULL;
 }
 
+static int lock_in_c11(void *argument)
+{
+	lock_twice(argument);
+	return 7;
+}
+
+/* A thread creates kernel threads: with a stack that only they have, and of C11. */
+static void *create_others(void *argument)
+{
+	pthread_attr_t large;
+	pthread_t thread;
+	thrd_t other;
+	int result = 0;
+
+	pthread_attr_init(&large);
+	pthread_attr_setstacksize(&large, 256 << 20);
+	CHECK(pthread_create(&thread, &large, lock_twice, argument) == 0);
+	CHECK(thrd_create(&other, lock_in_c11, argument) == thrd_success);
+	lock_twice(argument);
+	CHECK(join(thread) == NULL);
+	CHECK(thrd_join(other, &result) == thrd_success && result == 7);
+	return NULL;
+}
+
 static void *ask_about_itself(void *argument)
 {
 	char name[16] = "";
@@ -298,6 +323,7 @@ static void kinds(void)
 		others[i] = create(lock_twice, &recursive);
 	for (int i = 0; i < 4; i++)
 		join(others[i]);
+	join(create(create_others, &recursive));
 	pthread_mutex_lock(&mutex);
 	pthread_mutex_lock(&shared);
 	join(create(wait_in_vain, &mutex));
