@@ -58,22 +58,9 @@ unsafe extern "C-unwind" fn pthread_cancel(thread: pthread_t) -> c_int {
     0
 }
 
-/// Has the kernel thread receive the signal again.
+/// The handler of a cancellation did not return, and so did not unblock its signal.
 pub(crate) fn unblock() {
-    let set = 1_u64 << (SIGCANCEL - 1);
-    let how = usize::try_from(libc::SIG_UNBLOCK).unwrap_or(0);
-    // SAFETY: the C library's functions leave this signal out of each set.
-    unsafe {
-        next::syscall(
-            libc::SYS_rt_sigprocmask,
-            how,
-            (&raw const set).addr(),
-            0,
-            size_of::<u64>(),
-            0,
-            0,
-        )
-    };
+    slice::unblock(SIGCANCEL);
 }
 
 fn interrupt_call(record: &Record) {

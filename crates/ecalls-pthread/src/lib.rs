@@ -39,6 +39,7 @@ mod condition;
 mod descriptors;
 mod errno;
 mod futex;
+mod identity;
 mod key;
 mod lock;
 mod next;

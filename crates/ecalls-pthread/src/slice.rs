@@ -108,7 +108,7 @@ fn parts() -> &'static Parts {
 /// Called before the first thread is created.
 pub(crate) fn prepare() {
     let parts = parts();
-    install(parts.signal, stop, libc::SA_RESTART | libc::SA_NODEFER);
+    install(parts.signal, stop, libc::SA_RESTART);
     install(parts.interrupt, interrupt, 0);
 }
 
@@ -175,8 +175,20 @@ extern "C" fn stop(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
         return;
     }
     let errno = errno::get();
+    // For the threads that run here next; until now others that had been sent have waited.
+    unblock(parts.signal);
     ecalls_threads::yield_from_signal();
     errno::set(errno);
+}
+
+/// Has the kernel thread receive a signal again whose handler does not return here, or not soon.
+pub(crate) fn unblock(signal: c_int) {
+    let set = 1_u64 << (signal - 1);
+    let how = usize::try_from(libc::SIG_UNBLOCK).unwrap_or(0);
+    let set = (&raw const set).addr();
+    let bytes = size_of::<u64>();
+    // SAFETY: past the C library's functions, which leave its own signals out of each set.
+    unsafe { next::syscall(libc::SYS_rt_sigprocmask, how, set, 0, bytes, 0, 0) };
 }
 
 /// Whether the interrupted code is about to continue a wait for a futex.

@@ -230,7 +230,6 @@ impl Body {
         if has_returned {
             record.result.store(result, Ordering::Release);
         } else {
-            // The handler of its signal did not return, and so did not unblock it.
             cancel::unblock();
         }
         // SAFETY: destroys the thread's variables; a second time is nothing.
