@@ -33,7 +33,7 @@ unsafe fn wait(
     let mut unlocked = 0;
     let in_time = park(cond.addr(), until_ns, || {
         // SAFETY: as the caller says.
-        unlocked = unsafe { unlock(mutex, false) };
+        unlocked = unsafe { unlock(mutex, || false) };
         unlocked != 0
     });
     if unlocked != 0 {
@@ -126,21 +126,4 @@ unsafe extern "C-unwind" fn pthread_cond_signal(cond: *mut pthread_cond_t) -> c_
 unsafe extern "C-unwind" fn pthread_cond_broadcast(cond: *mut pthread_cond_t) -> c_int {
     // SAFETY: the caller's.
     unsafe { wake(cond, usize::MAX, || next::pthread_cond_broadcast(cond)) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn pthread_cond_destroy(cond: *mut pthread_cond_t) -> c_int {
-    // Nobody waits in the C library for one that is not shared, so this does not wait.
-    // SAFETY: the caller's.
-    unsafe { next::pthread_cond_destroy(cond) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn pthread_cond_init(
-    cond: *mut pthread_cond_t,
-    attr: *const libc::pthread_condattr_t,
-) -> c_int {
-    // Defined here, too, so that all functions of conditions are of the same version.
-    // SAFETY: the caller's.
-    unsafe { next::pthread_cond_init(cond, attr) }
 }

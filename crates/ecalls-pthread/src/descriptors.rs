@@ -66,15 +66,13 @@ unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-    // Around the runtime's own, in ascending order.
-    let mut own: Vec<c_uint> = OWN
-        .iter()
-        .filter_map(|own| c_uint::try_from(own.load(Ordering::Relaxed)).ok())
-        .filter(|own| (first..=last).contains(own))
-        .collect();
+    // Around the runtime's own, in ascending order. The child of a vfork may call this, so it
+    // allocates nothing.
+    let mut own = OWN.each_ref().map(|own| own.load(Ordering::Relaxed));
     own.sort_unstable();
+    let own = own.into_iter().filter_map(|own| c_uint::try_from(own).ok());
     let mut from = first;
-    for own in own {
+    for own in own.filter(|own| (first..=last).contains(own)) {
         if own > from {
             // SAFETY: the caller's.
             unsafe { next::close_range(from, own - 1, flags) };

@@ -17,7 +17,7 @@ use crate::shared::{
 };
 use crate::{next, time};
 
-/// Tries until it succeeds, parked at `address` in between; `Err`: the time has come.
+/// Tries until it succeeds, parked at `address` in between; ETIMEDOUT: the time has come.
 fn take(address: usize, until_ns: Option<u64>, mut attempt: impl FnMut() -> c_int) -> c_int {
     loop {
         let mut result = EBUSY;
@@ -72,13 +72,16 @@ unsafe fn is_foreign(mutex: *const pthread_mutex_t) -> bool {
 }
 
 unsafe fn lock(mutex: *mut pthread_mutex_t, until: Until, real: impl FnOnce() -> c_int) -> c_int {
-    if !can_park() {
+    if !is_started() {
         return real();
     }
     // SAFETY: the caller's mutex.
     let first = unsafe { next::pthread_mutex_trylock(mutex) };
     if first != EBUSY {
         return first;
+    }
+    if !can_park() {
+        return real();
     }
     // SAFETY: as above.
     if unsafe { is_foreign(mutex) } {
@@ -133,15 +136,18 @@ unsafe extern "C-unwind" fn pthread_mutex_clocklock(
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn pthread_mutex_unlock(mutex: *mut pthread_mutex_t) -> c_int {
     // SAFETY: the caller's mutex.
-    unsafe { unlock(mutex, in_scheduler()) }
+    unsafe { unlock(mutex, in_scheduler) }
 }
 
 /// Unlocks a mutex, and wakes who waits for it: later, if the caller is an activation's scheduler,
-/// e.g. in the program's own `malloc`.
+/// e.g. in the program's own `malloc`, which is asked only if somebody waits.
 ///
 /// # Safety
 /// The caller has the mutex.
-pub(crate) unsafe fn unlock(mutex: *mut pthread_mutex_t, in_scheduler: bool) -> c_int {
+pub(crate) unsafe fn unlock(
+    mutex: *mut pthread_mutex_t,
+    in_scheduler: impl FnOnce() -> bool,
+) -> c_int {
     let address = mutex.addr();
     // From here on the mutex might not exist: who locks it next may free it.
     // SAFETY: as the caller says.
@@ -150,11 +156,11 @@ pub(crate) unsafe fn unlock(mutex: *mut pthread_mutex_t, in_scheduler: bool) -> 
     result
 }
 
-fn wake(address: usize, most: usize, in_scheduler: bool) {
+fn wake(address: usize, most: usize, in_scheduler: impl FnOnce() -> bool) {
     if !is_started() || !is_parked(address) {
         return;
     }
-    if in_scheduler {
+    if in_scheduler() {
         unpark_later(address);
     } else {
         unpark(address, most);
@@ -209,13 +215,16 @@ unsafe fn rwlock(
     attempt: unsafe fn(*mut pthread_rwlock_t) -> c_int,
     real: impl FnOnce() -> c_int,
 ) -> c_int {
-    if !can_park() {
+    if !is_started() {
         return real();
     }
     // SAFETY: the caller's lock.
     let first = unsafe { attempt(lock) };
     if first != EBUSY {
         return first;
+    }
+    if !can_park() {
+        return real();
     }
     // SAFETY: as above.
     if unsafe { SHARED_RWLOCK.is_in(lock) } {
@@ -231,7 +240,7 @@ unsafe extern "C-unwind" fn pthread_rwlock_unlock(lock: *mut pthread_rwlock_t) -
     // SAFETY: the caller's lock.
     let result = unsafe { next::pthread_rwlock_unlock(lock) };
     // Readers do not wait for each other, so all look.
-    wake(address, usize::MAX, in_scheduler());
+    wake(address, usize::MAX, in_scheduler);
     result
 }
 

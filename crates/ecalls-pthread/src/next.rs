@@ -139,7 +139,6 @@ next! {
     fn pthread_mutex_unlock(mutex: *mut pthread_mutex_t) -> c_int;
     fn pthread_cond_init(cond: *mut pthread_cond_t, attr: *const pthread_condattr_t) -> c_int,
         c"GLIBC_2.3.2";
-    fn pthread_cond_destroy(cond: *mut pthread_cond_t) -> c_int, c"GLIBC_2.3.2";
     fn pthread_cond_wait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t) -> c_int,
         c"GLIBC_2.3.2";
     fn pthread_cond_timedwait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t,

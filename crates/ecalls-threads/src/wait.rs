@@ -169,11 +169,12 @@ impl Waiters {
     pub(crate) fn wake(&self, key: usize, most: usize) -> usize {
         let _scheduler = calls::Entered::new();
         let mut woken = 0;
-        // Those that begin to wait meanwhile are not meant.
-        let mut left = self.0.lock().len();
+        let mut left = usize::MAX;
         while woken < most && left > 0 {
             let next = {
                 let mut all = self.0.lock();
+                // Those that begin to wait meanwhile are not meant.
+                left = left.min(all.len());
                 let place = all.iter().take(left).position(|(other, _)| *other == key);
                 place.and_then(|place| {
                     left -= 1;
