@@ -180,13 +180,10 @@ fn channel_rows(filter: &str, ratios: &[(&'static str, &str)]) -> bool {
     for (name, baseline) in ratios {
         let row = &rows[*name];
         for number in ["value", "ratio"] {
+            let number = row[number].as_f64().expect("a number");
             // What a host tells in a short run can take less than the kernel counts.
-            let least = if name.starts_with("fig9_told") {
-                -1.0
-            } else {
-                0.0
-            };
-            assert!(row[number].as_f64() > Some(least), "{row}");
+            let may_be_none = name.starts_with("fig9_told");
+            assert!(number > 0.0 || (may_be_none && number == 0.0), "{row}");
         }
         assert_eq!(row["baseline"], *baseline);
     }

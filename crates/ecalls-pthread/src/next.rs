@@ -51,7 +51,8 @@ impl Next {
         };
         if address.is_null() {
             crate::say(&format!(
-                "the C library has no function {}, so the program cannot go on",
+                "the C library has no function {}, so the program cannot go on: \
+                 run it without --threads",
                 self.name.trim_end_matches('\0')
             ));
             std::process::abort();

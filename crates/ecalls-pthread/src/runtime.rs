@@ -174,7 +174,7 @@ fn publish(runtime: Runtime) -> &'static Runtime {
         .name("ecalls-monitor".to_owned())
         .spawn(move || monitor(runtime));
     if monitor.is_err() {
-        say("no monitor could be created: threads have no time slices");
+        say("no kernel thread for a monitor (RLIMIT_NPROC, pids.max): threads have no time slices");
     }
     if crate::is_talkative() {
         say(&format!(
