@@ -156,16 +156,19 @@ fn threads_wait_for_descriptors_without_an_activation_each() {
     let builder = Runtime::builder().processors(1);
     let runtime = builder.kernel(KernelSide::Never).start().unwrap();
     let mut writers = Vec::new();
+    let timed_out = Arc::new(AtomicU32::new(0));
     let threads: Vec<_> = (0..200_u8)
         .map(|number| {
             let (mut reader, writer) = UnixStream::pair().unwrap();
             writers.push(writer);
+            let timed_out = Arc::clone(&timed_out);
             let thread = runtime.spawn(move || {
                 // Two threads wait for the same descriptor.
                 let other = reader.try_clone().unwrap();
                 let writes = spawn(move || wait_ready(&other, Interest::Write));
                 let is_ready = wait_ready_for(&reader, Interest::Read, Duration::from_millis(1));
                 assert!(!is_ready.unwrap(), "nobody has written");
+                timed_out.fetch_add(1, Ordering::SeqCst);
                 writes.join().unwrap().unwrap();
                 wait_ready(&reader, Interest::Read).unwrap();
                 let mut byte = [0];
@@ -176,6 +179,11 @@ fn threads_wait_for_descriptors_without_an_activation_each() {
         })
         .collect();
     // All of them wait.
+    let start = Instant::now();
+    while timed_out.load(Ordering::SeqCst) < 200 {
+        assert!(start.elapsed() < Duration::from_secs(60), "{runtime:?}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
     std::thread::sleep(Duration::from_millis(50));
     for (mut writer, number) in writers.into_iter().zip(0..) {
         writer.write_all(&[number]).unwrap();
