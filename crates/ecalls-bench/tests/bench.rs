@@ -228,7 +228,10 @@ fn web_servers_that_balance_their_load_are_measured_beside_those_that_do_not() {
 fn threads_are_measured_beside_kernel_threads_and_tokio() {
     let mut bench = Command::new(env!("CARGO_BIN_EXE_ecalls-bench"));
     bench.args(["bench", "threads", "--json", "--quick"]);
-    bench.args(["--row", "table3_,create_join,block_,rounds_,scale_1000"]);
+    bench.args([
+        "--row",
+        "table1_,table2_,table3_,create_join,block_,rounds_,scale_1000",
+    ]);
     let output = limit::output(&mut bench, LIMIT);
     assert!(output.status.success(), "{output:?}");
     let lines = std::str::from_utf8(&output.stdout).expect("text").lines();
@@ -243,9 +246,19 @@ fn threads_are_measured_beside_kernel_threads_and_tokio() {
             assert!(value["ratio"].as_f64().expect("a number") > 0.0, "{value}");
         }
     }
-    for row in ["table3_sumtime", "create_join", "block_no", "block_next"] {
+    for (row, system) in [
+        ("table1_regular", "pthreads"),
+        ("table1_signal", "pthreads"),
+        ("table1_unblock", "ecalls"),
+        ("table2_getppid", "pthreads"),
+        ("table2_restart", "ecalls"),
+        ("table3_sumtime", "ecalls"),
+        ("create_join", "ecalls"),
+        ("block_no", "ecalls"),
+        ("block_next", "ecalls"),
+    ] {
         let mut all = values.iter();
-        let value = all.find(|value| value["row"] == row && value["system"] == "ecalls");
+        let value = all.find(|value| value["row"] == row && value["system"] == system);
         assert!(
             value.is_some_and(|value| value["value"].as_f64() > Some(0.0)),
             "{row}"

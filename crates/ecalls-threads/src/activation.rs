@@ -189,7 +189,7 @@ impl Activation {
         here.unblocked.push(self.shared(), self.number);
         light_fence();
         // The holder will see it at its next scheduling point; a spare must if that blocks before.
-        if words.active() == 0 || here.looking.load(Ordering::SeqCst) == 0 {
+        if words.active() == 0 || self.shared().is_told() && here.has_no_spare() {
             self.shared().summon(self.processor());
         }
         while self.go.load(Ordering::Acquire) == 0 {
@@ -432,10 +432,7 @@ impl Activation {
         light_fence();
         if shared.has_work(index) {
             let here = self.here();
-            if shared.is_told()
-                && here.looking.load(Ordering::Relaxed) == 0
-                && here.resting.load(Ordering::Relaxed) == 0
-            {
+            if shared.is_told() && here.has_no_spare() {
                 shared.summon(index);
             }
             shared.rouse();
@@ -538,10 +535,8 @@ impl Activation {
         }
         heavy_fence();
         let is_free = words.active() == 0;
-        let must_look = shared.is_told()
-            && here.looking.load(Ordering::SeqCst) == 0
-            && here.resting.load(Ordering::SeqCst) == 0
-            && (shared.has_work(index) || shared.is_due());
+        let must_look =
+            shared.is_told() && here.has_no_spare() && (shared.has_work(index) || shared.is_due());
         let can_take = is_free && (shared.has_work(index) || shared.has_work_elsewhere(index));
         if must_look || can_take || shared.has_ended() {
             if rests {

@@ -44,6 +44,12 @@ pub(crate) struct Virtual {
 }
 
 impl Virtual {
+    /// With the kernel side: nobody would take the processor over if its holder blocked now.
+    #[inline]
+    pub(crate) fn has_no_spare(&self) -> bool {
+        self.looking.load(Ordering::SeqCst) == 0 && self.resting.load(Ordering::SeqCst) == 0
+    }
+
     fn new() -> Self {
         Self {
             unblocked: Unblocked::new(),

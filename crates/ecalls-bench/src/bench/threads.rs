@@ -6,8 +6,10 @@
 //!
 //! - [`ours`]: the same workloads with `ecalls-threads`;
 //! - [`peers`]: with kernel threads and Tokio, and with a program in Go if there is a compiler; and
-//!   those with kernel threads once more, in a process whose POSIX threads are user-level threads.
+//!   those with kernel threads once more, in a process whose POSIX threads are user-level threads;
+//! - [`mechanisms`]: what an upcall and a restart cost.
 
+mod mechanisms;
 mod ours;
 mod peers;
 
@@ -51,6 +53,28 @@ const fn rate(name: &'static str, what: &'static str) -> Row {
 }
 
 const ROWS: &[Row] = &[
+    row(
+        "table1_regular",
+        "us",
+        "SA Table 1: what a thread that computes loses to a timer's interrupt, median",
+    ),
+    row(
+        "table1_signal",
+        "us",
+        "the same to a timer's signal, with a handler",
+    ),
+    row(
+        "table1_unblock",
+        "us",
+        "the same to a thread that blocked and comes back: it waits for its turn; as a kernel \
+         thread it runs and sleeps again",
+    ),
+    row("table2_getppid", "us", "SA Table 2: a system call"),
+    row(
+        "table2_restart",
+        "us",
+        "SA Table 2: from the scheduler's call until a thread that came back runs, median",
+    ),
     row(
         "table3_yield",
         "ns",
@@ -172,6 +196,8 @@ const SYSTEMS: [&str; 7] = [ECALLS, ECALLS_BARE, ECALLS_TOLD, POSIX, PTHREADS, T
 
 /// Bounds of [`Value::ratio`] that `--check` applies: of a row under a system.
 const BOUNDS: &[(&str, &str, f64)] = &[
+    ("table1_unblock", ECALLS, 0.95),
+    ("table1_unblock", ECALLS_TOLD, 1.05),
     ("table3_yield", ECALLS, 0.5),
     ("table3_sumtime", ECALLS, 0.1),
     ("rounds_100_200", ECALLS, 1.1),

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use ecalls_threads::{Builder, KernelSide, Runtime, blocking, scheduling_point, spawn, yield_now};
 
+use super::mechanisms::unblock_us;
 use super::peers::strangers;
 use super::{
     Blocks, ECALLS, ECALLS_BARE, ECALLS_TOLD, Effort, ROUND_ROWS, ROUND_THREADS, ROUNDS, Values,
@@ -108,6 +109,11 @@ fn blocks(values: &mut Values, effort: Effort, wanted: &dyn Fn(&str) -> bool) ->
             let threads: Vec<_> = threads.collect::<Result<_, _>>().map_err(failed)?;
             threads.into_iter().for_each(|thread| drop(thread.join()));
             values.add(row, system, per_s(rounds * ROUND_THREADS, start));
+        }
+        if wanted("table1_unblock") || wanted("table2_restart") {
+            let (lost_us, restart_us) = unblock_us(&runtime, effort, sleep)?;
+            values.add("table1_unblock", system, lost_us);
+            values.add("table2_restart", system, restart_us);
         }
         if wanted("block_next") {
             values.add(

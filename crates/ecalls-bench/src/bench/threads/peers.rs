@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::{
     Blocks, Effort, GO, POSIX, PTHREADS, ROUND_ROWS, ROUND_THREADS, ROUNDS, ROWS, TOKIO, Values,
-    compute, iterations_per_us, ns_each, per_s,
+    compute, iterations_per_us, mechanisms, ns_each, per_s,
 };
 use ecalls_cli::arguments::BenchArguments;
 use ecalls_cli::preload;
@@ -24,6 +24,7 @@ pub(super) fn measure(
     wanted: &dyn Fn(&str) -> bool,
 ) -> Outcome {
     kernel_threads(values, effort, wanted)?;
+    mechanisms::kernel(values, effort, wanted)?;
     strangers(values, PTHREADS, effort, wanted)?;
     tokio(values, effort, wanted)?;
     let rows = [
