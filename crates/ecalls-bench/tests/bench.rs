@@ -230,7 +230,7 @@ fn threads_are_measured_beside_kernel_threads_and_tokio() {
     bench.args(["bench", "threads", "--json", "--quick"]);
     bench.args([
         "--row",
-        "table1_,table2_,table3_,create_join,block_,rounds_,scale_1000",
+        "table1_,table2_,table3_,create_join,block_,rounds_,http_64,scale_1000",
     ]);
     let output = limit::output(&mut bench, LIMIT);
     assert!(output.status.success(), "{output:?}");
@@ -264,6 +264,12 @@ fn threads_are_measured_beside_kernel_threads_and_tokio() {
             "{row}"
         );
     }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let served = values.iter().filter(|value| value["row"] == "http_64");
+    assert!(
+        served.count() >= 4 || errors.contains("without the rows http_*"),
+        "{errors}"
+    );
 }
 
 #[test]

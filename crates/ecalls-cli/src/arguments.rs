@@ -23,9 +23,9 @@ pub struct BenchArguments {
     /// Run few rounds, only to test that everything works
     #[arg(long, conflicts_with = "check")]
     pub quick: bool,
-    /// Internal: of `threads`, only the rows of kernel threads
+    /// Internal: of `threads`, only the rows of kernel threads, or a server of its rows
     #[arg(long, hide = true)]
-    pub kernel_threads: bool,
+    pub part: Option<String>,
     #[command(flatten)]
     pub sched: Sched,
 }

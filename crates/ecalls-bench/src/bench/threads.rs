@@ -7,8 +7,10 @@
 //! - [`ours`]: the same workloads with `ecalls-threads`;
 //! - [`peers`]: with kernel threads and Tokio, and with a program in Go if there is a compiler; and
 //!   those with kernel threads once more, in a process whose POSIX threads are user-level threads;
-//! - [`mechanisms`]: what an upcall and a restart cost.
+//! - [`mechanisms`]: what an upcall and a restart cost;
+//! - [`http`]: a web server with a thread for each connection, on all systems.
 
+mod http;
 mod mechanisms;
 mod ours;
 mod peers;
@@ -43,10 +45,10 @@ const fn row(name: &'static str, unit: &'static str, what: &'static str) -> Row 
     }
 }
 
-const fn rate(name: &'static str, what: &'static str) -> Row {
+const fn rate(name: &'static str, unit: &'static str, what: &'static str) -> Row {
     Row {
         name,
-        unit: "rounds/s",
+        unit,
         more_is_better: true,
         what,
     }
@@ -103,9 +105,14 @@ const ROWS: &[Row] = &[
     ),
     rate(
         "rounds_100_200",
+        "rounds/s",
         "eight threads compute 100 us and sleep 200 us, again and again",
     ),
-    rate("rounds_20_100", "the same with 20 us and 100 us"),
+    rate(
+        "rounds_20_100",
+        "rounds/s",
+        "the same with 20 us and 100 us",
+    ),
     row(
         "stranger_yield",
         "ns",
@@ -116,6 +123,18 @@ const ROWS: &[Row] = &[
         "stranger_wake",
         "ns",
         "the same by a byte through a pipe, asleep before",
+    ),
+    rate(
+        "http_64",
+        "requests/s",
+        "a web server with a thread for each connection, which reads a file for each request; 64 \
+         busy connections",
+    ),
+    rate("http_10000", "requests/s", "the same with 10,000"),
+    row(
+        "http_10000_bytes",
+        "bytes",
+        "the server's memory, with what its kernel threads have in the kernel, for each of them",
     ),
     row("scale_1000", "ns", "a switch in turn among so many threads"),
     row("scale_100000", "ns", "the same"),
@@ -205,11 +224,16 @@ const BOUNDS: &[(&str, &str, f64)] = &[
     ("table3_yield", POSIX, 0.5),
     ("table3_sumtime", POSIX, 0.3),
     ("rounds_100_200", POSIX, 1.3),
+    ("http_64", ECALLS, 1.2),
+    ("http_10000_bytes", ECALLS, 0.9),
 ];
 
 /// Measures and prints.
 pub(super) fn run(args: &Args) -> Outcome {
     args.sched.refuse()?;
+    if let Some(served) = args.part.as_deref().and_then(http::serve) {
+        return served;
+    }
     let names: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
     let filter = args.row.as_deref().unwrap_or("");
     let wanted = |name: &str| is_wanted(filter, name, &names);
@@ -231,17 +255,24 @@ pub(super) fn run(args: &Args) -> Outcome {
     };
     one_cpu()?;
     let mut values = Values::default();
-    for _ in 0..effort.runs {
-        if args.kernel_threads {
+    if args.part.is_some() {
+        for _ in 0..effort.runs {
             peers::kernel_threads(&mut values, effort, &wanted)?;
-        } else {
-            ours::measure(&mut values, effort, &wanted)?;
-            peers::measure(&mut values, effort, &wanted)?;
         }
+        return print(args, &values, wanted);
     }
-    if !args.kernel_threads {
-        peers::posix(&mut values, args)?;
+    let go = if peers::GO_ROWS.into_iter().any(&wanted) {
+        peers::Go::build()?
+    } else {
+        None
+    };
+    for _ in 0..effort.runs {
+        ours::measure(&mut values, effort, &wanted)?;
+        peers::measure(&mut values, effort, &wanted, go.as_ref())?;
+        let go = go.as_ref().map(peers::Go::program);
+        http::measure(&mut values, effort, &wanted, go.as_deref())?;
     }
+    peers::posix(&mut values, args)?;
     print(args, &values, wanted)
 }
 

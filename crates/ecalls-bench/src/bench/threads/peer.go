@@ -1,10 +1,14 @@
-// The workloads of `ecalls bench threads` in Go. Prints "row value" per line.
+// The workloads of `ecalls bench threads` in Go. Prints "row value" per line. With the arguments
+// "http FILE" it is a web server, which prints its port and ends with its standard input.
 //
 // The sleeps are raw system calls, as a library's in C would be: time.Sleep would not block.
 package main
 
 import (
+	"bufio"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"runtime"
 	"strconv"
@@ -58,7 +62,53 @@ func all(n int, body func()) {
 	group.Wait()
 }
 
+// Answers each request of a connection with the file.
+func answer(connection net.Conn, file string) {
+	defer connection.Close()
+	lines := bufio.NewReader(connection)
+	for {
+		line, err := lines.ReadSlice('\n')
+		if err != nil {
+			return
+		}
+		if len(line) > 2 {
+			continue
+		}
+		page, err := os.ReadFile(file)
+		if err != nil {
+			return
+		}
+		head := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", len(page))
+		if _, err = connection.Write(append([]byte(head), page...)); err != nil {
+			return
+		}
+	}
+}
+
+func serve(file string) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(listener.Addr().(*net.TCPAddr).Port)
+	go func() {
+		io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}()
+	for {
+		connection, err := listener.Accept()
+		if err != nil {
+			panic(err)
+		}
+		go answer(connection, file)
+	}
+}
+
 func main() {
+	if os.Args[1] == "http" {
+		runtime.GOMAXPROCS(1)
+		serve(os.Args[2])
+	}
 	divisor, _ := strconv.Atoi(os.Args[1])
 	runtime.GOMAXPROCS(1)
 	switches := 200000 / divisor

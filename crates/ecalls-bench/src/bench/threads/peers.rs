@@ -1,5 +1,6 @@
 //! The same workloads with kernel threads, with Tokio, and in Go.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::Barrier;
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::{
     Blocks, Effort, GO, POSIX, PTHREADS, ROUND_ROWS, ROUND_THREADS, ROUNDS, ROWS, TOKIO, Values,
-    compute, iterations_per_us, mechanisms, ns_each, per_s,
+    compute, failed, iterations_per_us, mechanisms, ns_each, per_s,
 };
 use ecalls_cli::arguments::BenchArguments;
 use ecalls_cli::preload;
@@ -22,21 +23,16 @@ pub(super) fn measure(
     values: &mut Values,
     effort: Effort,
     wanted: &dyn Fn(&str) -> bool,
+    go: Option<&Go>,
 ) -> Outcome {
     kernel_threads(values, effort, wanted)?;
     mechanisms::kernel(values, effort, wanted)?;
     strangers(values, PTHREADS, effort, wanted)?;
     tokio(values, effort, wanted)?;
-    let rows = [
-        "table3_yield",
-        "table3_sumtime",
-        "rounds_100_200",
-        "rounds_20_100",
-    ];
-    if rows.into_iter().any(wanted) {
-        go(values, effort, wanted)?;
+    match go {
+        Some(go) => go.measure(values, effort, wanted),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 pub(super) fn kernel_threads(
@@ -106,9 +102,9 @@ pub(super) fn kernel_threads(
 /// The rows of kernel threads of another process of this program, whose POSIX threads are
 /// user-level threads.
 pub(super) fn posix(values: &mut Values, args: &BenchArguments) -> Outcome {
-    let this = std::env::current_exe().map_err(super::failed)?;
+    let this = std::env::current_exe().map_err(failed)?;
     let mut command = Command::new(&this);
-    command.args(["bench", "threads", "--kernel-threads", "--json"]);
+    command.args(["bench", "threads", "--part", "kernel-threads", "--json"]);
     command.env("ECALLS_THREADS_PROCESSORS", "1");
     if args.quick {
         command.arg("--quick");
@@ -117,13 +113,13 @@ pub(super) fn posix(values: &mut Values, args: &BenchArguments) -> Outcome {
         command.args(["--row", rows]);
     }
     preload::set(&mut command, &preload::threads(this.as_os_str())?);
-    let output = command.output().map_err(super::failed)?;
+    let output = command.output().map_err(failed)?;
     if !output.status.success() {
         let why = String::from_utf8_lossy(&output.stderr);
-        return Err(super::failed(format_args!("{POSIX}: {why}")));
+        return Err(failed(format_args!("{POSIX}: {why}")));
     }
     for line in String::from_utf8_lossy(&output.stdout).lines() {
-        let object: Value = serde_json::from_str(line).map_err(super::failed)?;
+        let object: Value = serde_json::from_str(line).map_err(failed)?;
         let row = ROWS.iter().find(|row| object["row"] == row.name);
         if let (Some(row), Some(value)) = (row, object["value"].as_f64()) {
             values.add(row.name, POSIX, value);
@@ -237,51 +233,78 @@ fn tokio(values: &mut Values, effort: Effort, wanted: &dyn Fn(&str) -> bool) -> 
     Ok(())
 }
 
-/// Go, if its compiler is here.
-fn go(values: &mut Values, effort: Effort, wanted: &dyn Fn(&str) -> bool) -> Outcome {
-    const SOURCE: &str = include_str!("peer.go");
-    let failed = |what: &str, error: &dyn std::fmt::Display| {
-        Failure::new(Code::Failed, format!("Go: {what}: {error}"))
-    };
-    if Command::new("go").arg("version").output().is_err() {
-        note("without the rows of go: there is no compiler for it");
-        return Ok(());
-    }
-    let folder = std::env::temp_dir().join(format!("ecalls-bench-{}", std::process::id()));
-    let (source, program) = (folder.join("peer.go"), folder.join("peer"));
-    let built = std::fs::create_dir_all(&folder)
-        .and_then(|()| std::fs::write(&source, SOURCE))
-        .and_then(|()| {
-            Command::new("go")
-                .arg("build")
-                .arg("-o")
-                .args([&program, &source])
-                .output()
-        });
-    if let Ok(built) = &built
-        && !built.status.success()
-    {
-        std::fs::remove_dir_all(&folder).map_err(|error| failed("removing its folder", &error))?;
-        let why = String::from_utf8_lossy(&built.stderr);
-        note(format_args!("without the rows of go: {}", why.trim()));
-        return Ok(());
-    }
-    let ran = built.and_then(|_| {
-        Command::new(&program)
-            .arg(effort.divisor.to_string())
-            .output()
-    });
-    let removed = std::fs::remove_dir_all(&folder);
-    let output = ran.map_err(|error| failed("building and running peer.go", &error))?;
-    removed.map_err(|error| failed("removing its folder", &error))?;
-    for line in String::from_utf8_lossy(&output.stdout).lines() {
-        let Some((name, value)) = line.split_once(' ') else {
-            continue;
-        };
-        let row = ROWS.iter().find(|row| row.name == name && wanted(name));
-        if let (Some(row), Ok(value)) = (row, value.parse()) {
-            values.add(row.name, GO, value);
+/// Rows of `peer.go`.
+pub(super) const GO_ROWS: [&str; 7] = [
+    "table3_yield",
+    "table3_sumtime",
+    "rounds_100_200",
+    "rounds_20_100",
+    "http_64",
+    "http_10000",
+    "http_10000_bytes",
+];
+
+/// The workloads in Go, compiled in a folder of their own.
+pub(super) struct Go(PathBuf);
+
+impl Go {
+    /// `None`: there is no compiler, or it fails.
+    pub(super) fn build() -> Result<Option<Self>, Failure> {
+        const SOURCE: &str = include_str!("peer.go");
+        if Command::new("go").arg("version").output().is_err() {
+            note("without the rows of go: there is no compiler for it");
+            return Ok(None);
         }
+        let folder = std::env::temp_dir().join(format!("ecalls-bench-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).map_err(failed)?;
+        let go = Self(folder);
+        let source = go.0.join("peer.go");
+        std::fs::write(&source, SOURCE).map_err(failed)?;
+        let mut command = Command::new("go");
+        command.args(["build", "-o"]).args([&go.program(), &source]);
+        let built = command.output().map_err(failed)?;
+        if !built.status.success() {
+            let why = String::from_utf8_lossy(&built.stderr);
+            note(format_args!("without the rows of go: {}", why.trim()));
+            return Ok(None);
+        }
+        Ok(Some(go))
     }
-    Ok(())
+
+    pub(super) fn program(&self) -> PathBuf {
+        self.0.join("peer")
+    }
+
+    fn measure(
+        &self,
+        values: &mut Values,
+        effort: Effort,
+        wanted: &dyn Fn(&str) -> bool,
+    ) -> Outcome {
+        if !GO_ROWS
+            .into_iter()
+            .any(|row| !row.starts_with("http") && wanted(row))
+        {
+            return Ok(());
+        }
+        let mut command = Command::new(self.program());
+        let output = command.arg(effort.divisor.to_string()).output();
+        let output = output.map_err(failed)?;
+        for line in String::from_utf8_lossy(&output.stdout).lines() {
+            let Some((name, value)) = line.split_once(' ') else {
+                continue;
+            };
+            let row = ROWS.iter().find(|row| row.name == name && wanted(name));
+            if let (Some(row), Ok(value)) = (row, value.parse()) {
+                values.add(row.name, GO, value);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Go {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
