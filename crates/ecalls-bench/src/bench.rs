@@ -12,18 +12,20 @@
 //!   sections;
 //! - [`server`]: what it costs a web server to be observed;
 //! - [`channel`]: events that go to other hosts;
-//! - [`threads`]: user-level threads, and
+//! - [`threads`]: user-level threads, [`web`]: web servers under overload, and
 //!   [`sched`]: schedulers, each a measurement with rows and options of its own;
 //! - [`baselines`]: eventfd, epoll and pipes, by rustix;
-//! - [`report`]: the table, or objects.
+//! - [`report`]: the table, or objects; [`chart`]: drawings; [`network`]: a network of its own.
 
 mod arrivals;
 pub(crate) mod baselines;
 mod calls;
 mod channel;
+mod chart;
 mod ecode;
 mod goals;
 mod kernel;
+mod network;
 pub(crate) mod readers;
 mod report;
 mod rows;
@@ -35,6 +37,7 @@ mod sockets;
 mod start;
 mod threads;
 pub(crate) mod timing;
+mod web;
 
 use ecalls::Ecalls;
 use ecalls_cli::arguments::{BenchArguments, What};
@@ -47,6 +50,7 @@ pub(crate) use sched::{MESSAGE_PART, message_part};
 pub(crate) use server::{LOAD_PART, generate};
 pub(crate) use start::{SUBCOMMAND as FIRST_EVENT, first_event};
 use timing::Effort;
+pub(crate) use web::{CLIENTS_PART, Clients, SERVER_PART, clients_part};
 
 /// The shared state of all sections.
 #[derive(Debug)]
@@ -73,6 +77,9 @@ pub(crate) fn run(args: &BenchArguments) -> Outcome {
     }
     if args.what == What::Threads {
         return threads::run(args);
+    }
+    if args.what == What::Web {
+        return web::run(args);
     }
     args.sched.refuse()?;
     let filter = args.row.as_deref().unwrap_or("");

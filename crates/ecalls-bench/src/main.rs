@@ -52,6 +52,12 @@ enum Command {
         per_s: u64,
         seconds: u64,
     },
+    /// Be the clients of a web server
+    #[command(hide = true, name = bench::CLIENTS_PART)]
+    ClientsPart(bench::Clients),
+    /// Be the web server of the examples
+    #[command(hide = true, name = bench::SERVER_PART)]
+    WebPart(ecalls_web::Arguments),
     /// Be one of the hosts of a measurement
     #[command(hide = true, name = bench::CHANNEL_PART)]
     ChannelPart {
@@ -80,6 +86,10 @@ fn main() -> ExitCode {
             per_s,
             seconds,
         } => bench::generate(*port, *per_s, *seconds),
+        Command::ClientsPart(what) => bench::clients_part(what),
+        Command::WebPart(what) => {
+            ecalls_web::serve(what).map_err(|error| Failure::new(Code::Failed, error))
+        }
         Command::ChannelPart { words } => bench::channel_part(words),
         Command::Man { folder } => write_man_pages(folder),
     })

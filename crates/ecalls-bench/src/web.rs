@@ -11,4 +11,4 @@ pub(crate) mod server;
 pub(crate) mod watch;
 
 pub(crate) use load::Load;
-pub(crate) use server::Server;
+pub(crate) use server::{Folder, Server};

@@ -418,3 +418,60 @@ fn options_of_one_measurement_are_refused_for_another() {
     let text = std::str::from_utf8(&output.stderr).expect("text");
     assert!(text.contains("bench sched"), "{text}");
 }
+
+#[test]
+fn web_servers_are_measured_and_drawn() {
+    if !is_root("bench web") {
+        return;
+    }
+    let drawing = std::env::temp_dir().join(format!("bench-web-{}.svg", std::process::id()));
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_ecalls-bench"));
+    bench.args(["bench", "web", "--quick", "--json", "--report"]);
+    let output = limit::output(bench.arg(&drawing), LIMIT);
+    assert!(output.status.success(), "{output:?}");
+    let text = std::str::from_utf8(&output.stdout).expect("text");
+    let lines: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("an object per line"))
+        .collect();
+    let of = |row: &str, key: &str, value: &str| {
+        let mut found = lines.iter().filter(|line| line["row"] == row);
+        found.any(|line| line[key] == value)
+    };
+    for row in ["fig6", "fig7"] {
+        for mode in ["select", "poll", "epoll"] {
+            assert!(of(row, "mode", mode), "{row}, {mode}: {text}");
+        }
+    }
+    for row in ["fig9", "fig10"] {
+        for guard in ["none", "drop", "refuse"] {
+            assert!(of(row, "guard", guard), "{row}, {guard}: {text}");
+        }
+    }
+    for line in &lines {
+        assert!(
+            line["offered_per_s"].as_f64().expect("a number") > 0.0,
+            "{line}"
+        );
+        assert!(
+            line["replies_per_s"].is_number() && line["idle"].is_number(),
+            "{line}"
+        );
+        for key in [
+            "server",
+            "p50_ms",
+            "p99_ms",
+            "cpu_us_per_request",
+            "calls_per_request",
+        ] {
+            assert!(line.get(key).is_some(), "{key}: {line}");
+        }
+    }
+    let drawn = std::fs::read_to_string(&drawing).expect("it was written");
+    std::fs::remove_file(&drawing).expect("it is ours");
+    assert_eq!(
+        drawn.matches("class=\"title\"").count(),
+        2 * 2 + 2,
+        "without and with idle"
+    );
+}

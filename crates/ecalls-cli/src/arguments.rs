@@ -43,6 +43,8 @@ pub enum What {
     Channel,
     /// User-level threads that block, beside kernel threads, Tokio and Go
     Threads,
+    /// A web server under overload: how it waits for sockets, and the guard
+    Web,
     /// Schedulers: the workloads of the Cooperative Polling paper under ours, the kernel's and
     /// others
     Sched,
@@ -65,8 +67,8 @@ pub struct Sched {
     /// With --json: also print one object per run with its course over time
     #[arg(long, requires = "json")]
     pub series: bool,
-    /// Also write an HTML page with drawings: lateness of timers, CPU shares and frame rates over
-    /// time
+    /// Also write drawings: a page in HTML with lateness of timers, CPU shares and frame rates over
+    /// time; of `web` one in SVG with the papers' figures
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
     /// Measure nothing: read what `--json --series` printed before
@@ -89,16 +91,24 @@ pub enum Own {
 impl Sched {
     /// Fails if one of these options is given for another measurement.
     pub fn refuse(&self) -> Outcome {
-        let files = [&self.report, &self.from];
+        match self.report {
+            None => self.refuse_all_but_report(),
+            Some(_) => Err(Failure::usage(
+                "--report is for `ecalls bench sched` and `ecalls bench web`",
+            )),
+        }
+    }
+
+    /// The same for one that draws a report, too.
+    pub fn refuse_all_but_report(&self) -> Outcome {
         if self.seconds.is_some()
             || !self.scheduler.is_empty()
             || !self.peer.is_empty()
             || self.series
-            || files.into_iter().any(Option::is_some)
+            || self.from.is_some()
         {
             return Err(Failure::usage(
-                "--seconds, --scheduler, --peer, --series, --report and --from are for \
-                 `ecalls bench sched`",
+                "--seconds, --scheduler, --peer, --series and --from are for `ecalls bench sched`",
             ));
         }
         Ok(())

@@ -13,7 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, accept_with, sockopt};
+use rustix::net::{SocketFlags, accept_with};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::connection::{Connection, Ending, Turn};
@@ -96,22 +96,14 @@ impl Server {
     }
 
     /// Listens at an address, before the server runs; returns which it is.
-    pub(crate) fn listen(&mut self, address: SocketAddr, backlog: i32) -> io::Result<SocketAddr> {
-        let family = match address {
-            SocketAddr::V4(_) => AddressFamily::INET,
-            SocketAddr::V6(_) => AddressFamily::INET6,
-        };
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
-        sockopt::set_socket_reuseaddr(&socket, true)?;
-        // Connections inherit it: the end of an answer does not wait for an acknowledgement.
-        sockopt::set_tcp_nodelay(&socket, true)?;
-        if address.is_ipv6() {
-            // So that 0.0.0.0 and [::] can be listened at together.
-            sockopt::set_ipv6_v6only(&socket, true)?;
-        }
-        rustix::net::bind(&socket, &address)?;
-        rustix::net::listen(&socket, backlog)?;
+    pub(crate) fn listen(
+        &mut self,
+        address: SocketAddr,
+        backlog: i32,
+        defers: bool,
+    ) -> io::Result<SocketAddr> {
+        let defer = defers.then_some(self.limits.timeout);
+        let socket = crate::socket::listen(address, backlog, defer)?;
         let local = SocketAddr::try_from(rustix::net::getsockname(&socket)?)?;
         let token = SIGNALS + 1 + self.listeners.len();
         self.events.add(socket.as_raw_fd(), token, Interest::Read)?;

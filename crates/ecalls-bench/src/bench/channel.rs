@@ -16,8 +16,6 @@ mod table;
 mod web;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::os::unix::process::CommandExt;
-use std::process::Command;
 use std::time::Duration;
 
 use ecalls::{Ecalls, Raise, Service, Subscription};
@@ -27,12 +25,11 @@ use ecalls_channel::{Channel, Publisher, source};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::Bench;
+use super::network::{self, ip};
 use super::rows::Section;
-use super::timing::{Effort, MEAN, Value, os, silent};
-use crate::exit::{Code, Failure, Outcome};
+use super::timing::{Effort, MEAN, Value, silent};
+use crate::exit::{Failure, Outcome};
 
-/// Set in the process that has a network of its own.
-const NETWORK: &str = "ECALLS_BENCH_NETWORK";
 /// Our end of the cable, and the other one.
 const NEAR: &str = "ecb0";
 const FAR: &str = "ecb1";
@@ -120,23 +117,10 @@ const SIZES: &[(usize, &str, &str)] = &[
     (2000, "send_2000", "fig6_2000"),
 ];
 
-/// Starts this program again with a network of its own, unless it has one.
+/// Enters a network of its own, with a cable.
 pub(crate) fn enter_network() -> Outcome {
-    if std::env::var_os(NETWORK).is_some() {
-        return lay_cable();
-    }
-    if !ecalls_kernel::is_root() {
-        let why = "`ecalls bench channel` needs root: it makes a network of its own, and hosts \
-                   the core in it";
-        return Err(Failure::new(Code::Denied, why));
-    }
-    let mut command = Command::new("unshare");
-    command.arg("--net").arg(std::env::current_exe()?);
-    let error = command
-        .args(std::env::args_os().skip(1))
-        .env(NETWORK, "1")
-        .exec();
-    Err(os("starting unshare (package util-linux)", error))
+    network::enter("channel")?;
+    lay_cable()
 }
 
 /// The cable, and the hardware addresses of hosts that are not there.
@@ -154,21 +138,6 @@ fn lay_cable() -> Outcome {
             sink(number)
         ))
     })
-}
-
-fn ip(arguments: &str) -> Outcome {
-    let output = Command::new("ip").args(arguments.split(' ')).output();
-    let output = output.map_err(|error| os("starting ip (package iproute2)", error))?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(Failure::new(
-            Code::Unsupported,
-            format!(
-                "ip {arguments}: {}",
-                String::from_utf8_lossy(&output.stderr).trim()
-            ),
-        )),
-    }
 }
 
 fn sink(number: u8) -> Ipv4Addr {

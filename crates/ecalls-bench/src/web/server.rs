@@ -20,6 +20,9 @@ const START: Duration = Duration::from_secs(5);
 /// Lines of its error output that are printed if it does not answer.
 const COMPLAINTS: usize = 5;
 
+/// The servers that can be configured here.
+const KNOWN: [&str; 2] = ["lighttpd", "nginx"];
+
 const NONE_FOUND: &str = "there is no web server to show: install lighttpd and wrk (on Debian, \
                           `make demo` does), or name one with --server";
 
@@ -33,13 +36,13 @@ pub(crate) struct Server {
     pub(crate) port: u16,
 }
 
-/// A folder for one run.
+/// A folder for one run of one server.
 #[derive(Debug)]
-struct Folder(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
 impl Folder {
     /// The folder is readable for the user nobody.
-    fn create() -> std::io::Result<Folder> {
+    pub(crate) fn create() -> std::io::Result<Folder> {
         let path = std::env::temp_dir().join(format!("ecalls-web-{}", std::process::id()));
         fs::create_dir(&path)?;
         let folder = Folder(path);
@@ -48,6 +51,11 @@ impl Folder {
         fs::set_permissions(folder.0.join("www"), Permissions::from_mode(0o755))?;
         fs::write(folder.0.join("www/index.html"), "x".repeat(PAGE_BYTES))?;
         Ok(folder)
+    }
+
+    /// What the server is to serve.
+    pub(crate) fn www(&self) -> PathBuf {
+        self.0.join("www")
     }
 }
 
@@ -64,11 +72,20 @@ impl Server {
     /// # Errors
     /// None is installed, or the server does not start: the message has its error output.
     pub(crate) fn start(command: Option<&str>, stop: &Stop) -> Result<Server, Failure> {
+        Server::with(command, &KNOWN, stop)
+    }
+
+    /// The same with the one of that name, of [`KNOWN`].
+    pub(crate) fn named(name: &'static str, stop: &Stop) -> Result<Server, Failure> {
+        Server::with(None, &[name], stop)
+    }
+
+    fn with(command: Option<&str>, names: &[&'static str], stop: &Stop) -> Result<Server, Failure> {
         let folder = Folder::create().map_err(|error| failed("making a folder", error))?;
         let port = free_port().map_err(|error| failed("looking for a free port", error))?;
         let (program, arguments) = match command {
             Some(command) => custom(command, &folder.0, port)?,
-            None => installed(&folder.0, port)?,
+            None => installed(names, &folder.0, port)?,
         };
         let errors = folder.0.join("errors");
         let file = File::create(&errors).map_err(|error| failed("making a file", error))?;
@@ -153,13 +170,14 @@ fn custom(command: &str, folder: &Path, port: u16) -> Result<Start, Failure> {
     Ok((program, words.map(str::to_owned).collect()))
 }
 
-/// The first known server that is installed, with a configuration in `folder`.
-fn installed(folder: &Path, port: u16) -> Result<Start, Failure> {
+/// The first of these servers that is installed, with a configuration in `folder`.
+fn installed(names: &[&str], folder: &Path, port: u16) -> Result<Start, Failure> {
     let config = folder.join("config");
     let write = |text: String| {
         fs::write(&config, text).map_err(|error| failed("writing a configuration", error))
     };
     let named = config.display().to_string();
+    let find = |name| names.contains(&name).then(|| find(name)).flatten();
     if let Some(program) = find("lighttpd") {
         write(lighttpd(folder, port))?;
         return Ok((program, vec!["-D".to_owned(), "-f".to_owned(), named]));

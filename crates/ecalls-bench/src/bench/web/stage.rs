@@ -1,0 +1,262 @@
+//! A server on one processor, clients on another, and a guard between them: one measurement.
+//!
+//! The network is one of our own: its settings can be changed, and nobody else uses its ports.
+
+use std::fs;
+use std::net::TcpStream;
+use std::process::Command;
+use std::time::Duration;
+
+use ecalls_kernel::guard::{Guard, Mode};
+
+use super::super::network::ip;
+use super::super::timing::os;
+use super::Run;
+use super::load::{self, Answers, Clients};
+use crate::exit::{Failure, Outcome};
+use crate::output::note;
+use crate::stop::Stop;
+use crate::web::program::{Running, find};
+use crate::web::{Folder, Server};
+
+/// The hidden command by which this program starts itself as the server of examples/web.
+pub(crate) const SERVER: &str = "web-part";
+
+const PORT: u16 = 8080;
+/// The delay that the guard is to keep: its default.
+const TARGET_NS: u64 = 50_000_000;
+/// How long a server may take until it listens.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Clients that are begun later than this are slower than what they measure.
+const LATE_MS: f64 = 20.0;
+/// What the kernel's settings of our network are set to, so that they do not limit the clients.
+const SETTINGS: &[(&str, &str)] = &[
+    ("ipv4/ip_local_port_range", "1024 65535"),
+    ("ipv4/tcp_fin_timeout", "1"),
+    ("ipv4/tcp_max_syn_backlog", "4096"),
+    ("core/somaxconn", "4096"),
+];
+const ABORT: &str = "ipv4/tcp_abort_on_overflow";
+
+/// What one run found.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    pub(super) answers: Answers,
+    pub(super) cpu_us_per_request: Option<f64>,
+    pub(super) calls_per_request: Option<f64>,
+}
+
+#[derive(Debug)]
+pub(super) struct Stage {
+    pub(super) server_cpu: usize,
+    pub(super) clients_cpu: usize,
+    pub(super) stop: Stop,
+    pub(super) counts_calls: bool,
+    /// Runs until the clients were not late.
+    pub(super) attempts: u32,
+}
+
+/// A server that runs, and where.
+enum Site {
+    /// It ends before its folder is removed.
+    Ours {
+        running: Running,
+        _folder: Folder,
+    },
+    Other(Server),
+}
+
+impl Site {
+    fn pid(&self) -> u32 {
+        match self {
+            Site::Ours { running, .. } => running.pid(),
+            Site::Other(server) => server.pid(),
+        }
+    }
+
+    fn port(&self) -> u16 {
+        match self {
+            Site::Ours { .. } => PORT,
+            Site::Other(server) => server.port,
+        }
+    }
+}
+
+/// Our own network's settings.
+pub(super) fn prepare() -> Outcome {
+    ip("link set lo up")?;
+    for (name, value) in SETTINGS {
+        set(name, value)?;
+    }
+    Ok(())
+}
+
+fn set(name: &str, value: &str) -> Outcome {
+    let path = format!("/proc/sys/net/{name}");
+    fs::write(&path, value).map_err(|error| os(&format!("writing {value} to {path}"), error))
+}
+
+impl Stage {
+    /// `None`: the server is not installed, or the user wants the end. If other work kept the
+    /// clients from their processor, the run is repeated.
+    pub(super) fn measure(
+        &self,
+        run: &Run,
+        per_s: f64,
+        seconds: f64,
+    ) -> Result<Option<Found>, Failure> {
+        let mut best: Option<Found> = None;
+        for _ in 0..self.attempts {
+            let Some(found) = self.attempt(run, per_s, seconds)? else {
+                return Ok(None);
+            };
+            let late_ms = found.answers.late_ms;
+            if best.is_none_or(|best| late_ms < best.answers.late_ms) {
+                best = Some(found);
+            }
+            if late_ms <= LATE_MS {
+                return Ok(best);
+            }
+        }
+        note(format_args!(
+            "{} {} at {per_s:.0}/s: the clients were kept from their processor",
+            run.server, run.mode
+        ));
+        Ok(best)
+    }
+
+    fn attempt(&self, run: &Run, per_s: f64, seconds: f64) -> Result<Option<Found>, Failure> {
+        let Some(site) = self.start(run)? else {
+            return Ok(None);
+        };
+        set(ABORT, if run.aborts { "1" } else { "0" })?;
+        let _guard = match run.guard {
+            None => None,
+            Some(mode) => Some(Guard::start(site.port(), mode, TARGET_NS)?),
+        };
+        let clients = Clients {
+            port: site.port(),
+            per_s,
+            seconds,
+            path: run.path.to_owned(),
+            idle: run.idle,
+        };
+        let before_ns = cpu_ns(site.pid())?;
+        let running = self.clients(&clients)?;
+        let calls = self.counts_calls.then(|| calls_per_s(site.pid(), seconds));
+        let Some(text) = running.output(&self.stop)? else {
+            return Ok(None);
+        };
+        let answers: Answers = serde_json::from_str(&text)
+            .map_err(|error| os("reading the clients' output", error))?;
+        let cpu_us = (cpu_ns(site.pid())? - before_ns) / 1e3;
+        let per_request = |total: f64| (answers.served > 0).then(|| total / answers.served as f64);
+        let all_per_s = answers.served as f64 / seconds;
+        let calls = calls.flatten().filter(|_| answers.served > 0);
+        Ok(Some(Found {
+            answers,
+            cpu_us_per_request: per_request(cpu_us),
+            calls_per_request: calls.map(|calls| calls / all_per_s),
+        }))
+    }
+
+    fn clients(&self, what: &Clients) -> Result<Running, Failure> {
+        let mut arguments = vec![load::SUBCOMMAND.to_owned()];
+        arguments.extend([
+            what.port.to_string(),
+            what.per_s.to_string(),
+            what.seconds.to_string(),
+            what.path.clone(),
+            what.idle.to_string(),
+        ]);
+        let running = Running::this(&arguments)?;
+        running.pin(self.clients_cpu);
+        Ok(running)
+    }
+
+    fn start(&self, run: &Run) -> Result<Option<Site>, Failure> {
+        let Some(mode) = run.events else {
+            if find(run.server).is_none() {
+                note(format_args!(
+                    "not measured: {} is not installed",
+                    run.server
+                ));
+                return Ok(None);
+            }
+            let server = Server::named(run.server, &self.stop)?;
+            server.pin(self.server_cpu);
+            return Ok(Some(Site::Other(server)));
+        };
+        let folder = Folder::create().map_err(|error| os("making a folder", error))?;
+        let mut arguments = vec![SERVER.to_owned(), folder.www().display().to_string()];
+        let listen = format!("0.0.0.0:{PORT}");
+        let backlog = run.backlog.to_string();
+        let words = ["--events", mode, "--listen", &listen, "--backlog", &backlog];
+        arguments.extend(words.map(str::to_owned));
+        // Idle connections are to stay.
+        let words = [
+            "--timeout",
+            "600",
+            "--idle",
+            "600",
+            "--connections",
+            "20000",
+        ];
+        arguments.extend(words.map(str::to_owned));
+        if run.defers {
+            arguments.push("--defer".to_owned());
+        }
+        let mut running = Running::this(&arguments)?;
+        running.pin(self.server_cpu);
+        let address = (std::net::Ipv4Addr::LOCALHOST, PORT);
+        let end = std::time::Instant::now() + PATIENCE;
+        while TcpStream::connect(address).is_err() {
+            if let Some(status) = running.ended() {
+                note(format_args!(
+                    "not measured: --events {mode} cannot start: {status}"
+                ));
+                return Ok(None);
+            }
+            if self.stop.sleep(Duration::from_millis(20)) || std::time::Instant::now() > end {
+                return Ok(None);
+            }
+        }
+        Ok(Some(Site::Ours {
+            running,
+            _folder: folder,
+        }))
+    }
+}
+
+/// Processor time of a process with one thread.
+fn cpu_ns(pid: u32) -> Result<f64, Failure> {
+    let path = format!("/proc/{pid}/schedstat");
+    let text = fs::read_to_string(&path).map_err(|error| os(&format!("reading {path}"), error))?;
+    let ns = text.split(' ').next().and_then(|word| word.parse().ok());
+    ns.ok_or_else(|| os("reading a process's time", text))
+}
+
+/// System calls per second, in the middle of a run; `None`: perf is not installed or may not count.
+fn calls_per_s(pid: u32, seconds: f64) -> Option<f64> {
+    let time = Duration::from_secs_f64((seconds - load::WARM_UP.as_secs_f64()).max(0.4) / 2.0);
+    std::thread::sleep(load::WARM_UP.mul_f64(0.8));
+    let output = Command::new("perf")
+        .args(["stat", "-x", ",", "-e", "raw_syscalls:sys_enter", "-p"])
+        .arg(pid.to_string())
+        .args(["--", "sleep", &time.as_secs_f64().to_string()])
+        .output()
+        .ok()?;
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let line = text.lines().find(|line| line.contains("raw_syscalls"))?;
+    let count: f64 = line.split(',').next()?.parse().ok()?;
+    Some(count / time.as_secs_f64())
+}
+
+/// The guard's name in objects.
+pub(super) fn name(guard: Option<Mode>) -> &'static str {
+    match guard {
+        None => "none",
+        Some(Mode::Drop) => "drop",
+        Some(Mode::Refuse) => "refuse",
+    }
+}
