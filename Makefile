@@ -18,6 +18,7 @@ sbindir = $(DESTDIR)$(PREFIX)/sbin
 libdir = $(DESTDIR)$(LIBDIR)
 # what `ecalls run` loads before a program's C library
 preloads = $(DESTDIR)$(PREFIX)/lib/ecalls
+preloaded = libecalls_io.so libecalls_pthread.so
 includedir = $(DESTDIR)$(PREFIX)/include
 mandir = $(DESTDIR)$(PREFIX)/share/man
 docdir = $(DESTDIR)$(PREFIX)/share/doc/ecalls
@@ -116,6 +117,7 @@ nightly:
 	ECALLS_TEST_ROOT=1 cargo test --release -p ecalls-kernel --test ecode -- --nocapture
 	ECALLS_TEST_ROOT=1 tools/arm64 cargo test -p ecalls --test conformance --test downcall \
 		--test sources --test ecode
+	ECALLS_NIGHTLY=1 cargo test -p ecalls-io -- --nocapture
 	cargo run --release -p sched-sim -- 100000000
 	tools/setup vm
 	ECALLS_TEST_ROOT=1 ECALLS_TEST_STARTS=30 $(runner)="$(steady) --" \
@@ -159,7 +161,9 @@ install: install-command install-bench install-daemon install-library install-se
 install-command:
 	@test -x $(BUILD)/ecalls || { echo "nothing to install yet: run make build" >&2; exit 1; }
 	install -D -m 755 $(BUILD)/ecalls $(bindir)/ecalls
-	install -D -m 644 $(BUILD)/libecalls_pthread.so $(preloads)/libecalls_pthread.so
+	for name in $(preloaded); do \
+		install -D -m 644 $(BUILD)/$$name $(preloads)/$$name || exit 1; \
+	done
 	install -d $(docdir) $(mandir)/man1 $(completions)
 	$(BUILD)/ecalls man $(mandir)/man1
 	$(BUILD)/ecalls completions bash >$(completions)/ecalls
@@ -233,7 +237,7 @@ install-manual:
 # configuration only as it was installed.
 uninstall:
 	rm -f $(bindir)/ecalls $(bindir)/ecalls-bench $(mandir)/man1/ecalls.1 $(mandir)/man1/ecalls-*.1
-	rm -f $(completions)/ecalls $(preloads)/libecalls_pthread.so
+	rm -f $(completions)/ecalls $(addprefix $(preloads)/,$(preloaded))
 	rm -f $(sbindir)/ecallsd $(addprefix $(unitdir)/,$(units))
 	rm -f $(sysusersdir)/ecallsd.conf $(tmpfilesdir)/ecallsd.conf
 	! cmp -s etc/ecallsd.toml $(configuration) || rm $(configuration)

@@ -1,16 +1,21 @@
-//! The library that is loaded before a program's C library: for `ecalls run --threads`, and to
-//! measure it.
+//! The libraries that are loaded before a program's C library: for `ecalls run --threads` and
+//! `--io`, and to measure them.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rustix::process::geteuid;
+
 use crate::exit::{Code, Failure};
+use crate::output::note;
 
 const VARIABLE: &str = "LD_PRELOAD";
-const LIBRARY: &str = "libecalls_pthread.so";
+
+/// The most of a program that is searched for what it uses, bytes.
+const SEARCHED: u64 = 256 << 20;
 
 /// The library that makes a program's threads user-level threads, for a program that loads
 /// libraries.
@@ -18,16 +23,80 @@ const LIBRARY: &str = "libecalls_pthread.so";
 /// # Errors
 /// The library is not there, or the program is statically linked.
 pub fn threads(program: &OsStr) -> Result<PathBuf, Failure> {
-    let library = find()?;
+    let library = find("libecalls_pthread.so")?;
     if find_program(program).is_some_and(|path| is_static(&path) == Some(true)) {
-        let name = program.to_string_lossy();
-        let text = format!(
-            "{name} is statically linked, so its threads cannot be replaced: \
-             run it without --threads"
-        );
-        return Err(Failure::new(Code::Unsupported, text));
+        return Err(out_of_reach(program, "is statically linked", "--threads"));
     }
     Ok(library)
+}
+
+/// The library that answers a program's select and poll from an epoll set, for a program that
+/// loads libraries. Says if it is a program that hardly calls these.
+///
+/// # Errors
+/// The library is not there, or the program does not load it.
+pub fn io(program: &OsStr) -> Result<PathBuf, Failure> {
+    let library = find("libecalls_io.so")?;
+    let Some(path) = find_program(program) else {
+        return Ok(library);
+    };
+    if is_static(&path) == Some(true) {
+        return Err(out_of_reach(program, "is statically linked", "--io"));
+    }
+    if gains_privileges(&path) {
+        return Err(out_of_reach(
+            program,
+            "gains privileges when it starts",
+            "--io",
+        ));
+    }
+    for (mark, what) in [
+        (
+            &b"\xff Go buildinf:"[..],
+            "is written in Go, whose runtime uses epoll itself",
+        ),
+        (b"liburing.so", "uses io_uring"),
+    ] {
+        if holds(&path, mark) {
+            let name = program.to_string_lossy();
+            note(format_args!(
+                "ecalls run: {name} {what}: --io helps only where it calls select or poll of the C \
+                 library"
+            ));
+        }
+    }
+    Ok(library)
+}
+
+fn out_of_reach(program: &OsStr, why: &str, option: &str) -> Failure {
+    let name = program.to_string_lossy();
+    let text = format!("{name} {why}, so no library is loaded before it: run it without {option}");
+    Failure::new(Code::Unsupported, text)
+}
+
+/// Whether the linker ignores LD_PRELOAD for a program: it has another user's or group's rights.
+fn gains_privileges(path: &Path) -> bool {
+    const SET_UID: u32 = 0o4000;
+    const SET_GID: u32 = 0o2010; // without the right to execute it means something else
+    let Ok(file) = fs::metadata(path) else {
+        return false;
+    };
+    let user = geteuid().as_raw();
+    let capabilities = rustix::fs::getxattr(path, "security.capability", &mut [0_u8; 64]);
+    file.mode() & SET_UID != 0 && file.uid() != user
+        || file.mode() & SET_GID == SET_GID && file.gid() != rustix::process::getegid().as_raw()
+        || user != 0 && capabilities.is_ok()
+}
+
+/// Whether these bytes are in a file.
+fn holds(path: &Path, bytes: &[u8]) -> bool {
+    let size = fs::metadata(path).map_or(u64::MAX, |file| file.len());
+    let text = if size <= SEARCHED {
+        fs::read(path)
+    } else {
+        Ok(Vec::new())
+    };
+    text.is_ok_and(|text| text.windows(bytes.len()).any(|part| part == bytes))
 }
 
 /// Has a command load a library first, before what it would load first anyway.
@@ -41,19 +110,19 @@ pub fn set(command: &mut Command, library: &Path) {
 }
 
 /// Beside this command, as cargo builds both, or where `make install` puts it.
-fn find() -> Result<PathBuf, Failure> {
+fn find(library: &str) -> Result<PathBuf, Failure> {
     let command = std::env::current_exe().unwrap_or_default();
     let folder = command.parent().unwrap_or(Path::new("."));
     let places = [
-        folder.join(LIBRARY),
-        folder.join("../lib/ecalls").join(LIBRARY),
+        folder.join(library),
+        folder.join("../lib/ecalls").join(library),
     ];
     let found = places.iter().find_map(|path| path.canonicalize().ok());
     found.ok_or_else(|| {
         let [here, installed] = places.map(|path| path.display().to_string());
         Failure::new(
             Code::Failed,
-            format!("{LIBRARY} is neither {here} nor {installed}: run make build, or make install"),
+            format!("{library} is neither {here} nor {installed}: run make build, or make install"),
         )
     })
 }
@@ -89,12 +158,34 @@ fn is_static(path: &Path) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
-    use super::{find_program, is_static};
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::{find_program, fs, gains_privileges, geteuid, holds, is_static};
 
     #[test]
     fn a_program_that_is_linked_dynamically_has_an_interpreter() {
         let shell = find_program("sh".as_ref()).expect("a shell");
         assert_eq!(is_static(&shell), Some(false));
+    }
+
+    #[test]
+    fn a_program_of_another_users_rights_gains_privileges() {
+        let program = std::env::temp_dir().join(format!("ecalls-preload-{}", std::process::id()));
+        fs::write(&program, "x liburing.so").expect("a file");
+        assert!(holds(&program, b"liburing.so") && !holds(&program, b"Go"));
+        let set = |mode| fs::set_permissions(&program, fs::Permissions::from_mode(mode));
+        set(0o4755).expect("a mode");
+        assert!(!gains_privileges(&program), "its own user's");
+        if geteuid().is_root() {
+            std::os::unix::fs::chown(&program, Some(65534), None).expect("an owner");
+            set(0o4755).expect("a mode");
+            assert!(gains_privileges(&program));
+            set(0o755).expect("a mode");
+            assert!(!gains_privileges(&program));
+        } else {
+            println!("not tested: only root makes files of another user");
+        }
+        fs::remove_file(&program).expect("it is there");
     }
 
     #[test]

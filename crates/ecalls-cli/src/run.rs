@@ -66,6 +66,9 @@ pub(crate) struct Args {
     /// Run the program's POSIX threads as user-level threads on scheduler activations
     #[arg(long)]
     threads: bool,
+    /// Answer the program's select and poll from an epoll set that lasts
+    #[arg(long, conflicts_with = "threads")]
+    io: bool,
     /// Internal: the child that waits for its place in the scheduler, and then executes the program
     #[arg(long, hide = true)]
     waits: Option<i32>,
@@ -101,6 +104,11 @@ A slot that the program takes itself replaces the group or window.
 user-level threads, of which as many run as the process may use CPUs; one that blocks in a system
 call leaves its CPU to another one. ECALLS_THREADS_PROCESSORS sets another number, and with
 ECALLS_THREADS_SAY the library says how it works. Statically linked programs are refused.
+
+--io loads libecalls_io.so before the C library (glibc, x86-64): select and poll of 16 or more
+descriptors cost what is ready, as with epoll, and answer what they would answer. Programs that use
+epoll are not changed. Statically linked programs, and those that gain privileges when they start,
+are refused; of programs in Go and with io_uring it says that it does not reach what they do.
 
 Keys with --json: scheduler, replaced (true: the scheduler ended, or another one started, while the
 program ran; the figures of a group or window are those of the last scheduler), wall_ns, cpu_ns (of
@@ -227,10 +235,11 @@ fn start(args: &Args, signals: &Signals) -> Result<(Child, Option<Place>), Failu
             )
         })?;
     }
-    let preload = if args.threads {
-        Some(preload::threads(name_of(&args.program)?.0)?)
-    } else {
-        None
+    let (name, _) = name_of(&args.program)?;
+    let preload = match (args.threads, args.io) {
+        (true, _) => Some(preload::threads(name)?),
+        (_, true) => Some(preload::io(name)?),
+        _ => None,
     };
     if let Some(wish) = args.wish()? {
         let (child, place) = place::start(&args.program, wish, preload.as_deref(), signals)?;

@@ -9,6 +9,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+use ecalls_preload::errno;
 use ecalls_threads::{Interest, is_thread, sleep_until, wait_ready, wait_ready_for};
 use libc::{
     CLOCK_MONOTONIC, CLOCK_REALTIME, EAGAIN, EINVAL, clockid_t, epoll_event, fd_set, iovec, mode_t,
@@ -16,16 +17,15 @@ use libc::{
     ssize_t, timespec, timeval,
 };
 
-use crate::next::next;
 use crate::thread::in_call;
-use crate::{cancel, errno, next, time};
+use crate::{cancel, next, time};
 
 macro_rules! calls {
     ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
         mod real {
             use super::*;
 
-            next! { $(fn $name($($argument: $type),*) -> $result;)* }
+            ecalls_preload::next! { $(fn $name($($argument: $type),*) -> $result;)* }
         }
 
         $(#[unsafe(no_mangle)]

@@ -4,9 +4,11 @@
 use std::ffi::{c_int, c_uint};
 use std::sync::atomic::{AtomicI32, Ordering};
 
+use ecalls_preload::descriptors::close_around;
+use ecalls_preload::errno;
 use libc::EBADF;
 
-use crate::{errno, next};
+use crate::next;
 
 /// Their numbers; -1: none.
 static OWN: [AtomicI32; 64] = [const { AtomicI32::new(-1) }; 64];
@@ -66,24 +68,14 @@ unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-    // Around the runtime's own, in ascending order. The child of a vfork may call this, so it
-    // allocates nothing.
     let mut own = OWN.each_ref().map(|own| own.load(Ordering::Relaxed));
     own.sort_unstable();
     let own = own.into_iter().filter_map(|own| c_uint::try_from(own).ok());
-    let mut from = first;
-    for own in own.filter(|own| (first..=last).contains(own)) {
-        if own > from {
-            // SAFETY: the caller's.
-            unsafe { next::close_range(from, own - 1, flags) };
-        }
-        from = own + 1;
-    }
-    if from > last && from > first {
-        return 0;
-    }
-    // SAFETY: as above.
-    unsafe { next::close_range(from, last, flags) }
+    // SAFETY: the caller's.
+    close_around((first, last), own, |first, last| unsafe {
+        next::close_range(first, last, flags)
+    })
+    .unwrap_or(0)
 }
 
 #[unsafe(no_mangle)]

@@ -10,7 +10,8 @@ use libc::{CLOCK_MONOTONIC, CLOCK_REALTIME, EAGAIN, EINVAL, ETIMEDOUT, timespec}
 
 use crate::runtime::{can_park, park, unpark};
 use crate::thread::in_call;
-use crate::{errno, next, time};
+use crate::{next, time};
+use ecalls_preload::errno;
 
 const ANY: usize = 0xFFFF_FFFF;
 /// Somebody waits in the kernel at a word of this process: wake-ups go there, too.

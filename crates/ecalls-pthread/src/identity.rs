@@ -7,14 +7,15 @@ use std::ffi::c_int;
 
 use libc::{ENOTSUP, gid_t, size_t, uid_t};
 
-use crate::{errno, next, runtime, say};
+use crate::{runtime, say};
+use ecalls_preload::errno;
 
 macro_rules! identity {
     ($(fn $name:ident($($argument:ident: $type:ty),*);)*) => {
         mod real {
             use super::*;
 
-            next::next! { $(fn $name($($argument: $type),*) -> c_int;)* }
+            ecalls_preload::next! { $(fn $name($($argument: $type),*) -> c_int;)* }
         }
 
         $(#[unsafe(no_mangle)]

@@ -37,7 +37,6 @@ mod calls;
 mod cancel;
 mod condition;
 mod descriptors;
-mod errno;
 mod futex;
 mod identity;
 mod key;
@@ -54,19 +53,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Says something on standard error that ends the program, or that it asked for.
 fn say(text: &str) {
-    let line = format!("ecalls-pthread: {text}\n");
-    // SAFETY: the line is as long as it says. It goes past whatever stands before write(2).
-    unsafe {
-        next::syscall(
-            libc::SYS_write,
-            2,
-            line.as_ptr().addr(),
-            line.len(),
-            0,
-            0,
-            0,
-        )
-    };
+    ecalls_preload::next::say(&format!("ecalls-pthread: {text}"));
 }
 
 /// Whether the user wants to know how the library works in this process.

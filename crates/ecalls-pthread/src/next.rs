@@ -1,103 +1,14 @@
 //! The functions that this library stands before: the C library's own.
 
-use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
-use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::ffi::{c_char, c_int, c_long, c_uint, c_void};
 
+use ecalls_preload::next;
 use libc::{
     clockid_t, iovec, msghdr, nfds_t, off_t, pollfd, pthread_attr_t, pthread_barrier_t,
     pthread_barrierattr_t, pthread_cond_t, pthread_condattr_t, pthread_key_t, pthread_mutex_t,
     pthread_mutexattr_t, pthread_once_t, pthread_rwlock_t, pthread_rwlockattr_t,
     pthread_spinlock_t, pthread_t, sem_t, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec,
 };
-
-/// The address of one of them, once it has been looked up.
-pub(crate) struct Next {
-    /// With a zero at its end.
-    name: &'static str,
-    /// Functions whose type has changed exist in two versions; this is the one in use.
-    version: Option<&'static CStr>,
-    address: AtomicPtr<c_void>,
-}
-
-impl Next {
-    pub(crate) const fn new(name: &'static str, version: Option<&'static CStr>) -> Self {
-        Self {
-            name,
-            version,
-            address: AtomicPtr::new(ptr::null_mut()),
-        }
-    }
-
-    #[inline]
-    pub(crate) fn get(&self) -> *mut c_void {
-        let address = self.address.load(Ordering::Relaxed);
-        if address.is_null() {
-            self.find()
-        } else {
-            address
-        }
-    }
-
-    #[cold]
-    fn find(&self) -> *mut c_void {
-        let name = self.name.as_ptr().cast();
-        // SAFETY: both look up a name in what is loaded after this library.
-        let address = unsafe {
-            match self.version {
-                Some(version) => libc::dlvsym(libc::RTLD_NEXT, name, version.as_ptr()),
-                None => libc::dlsym(libc::RTLD_NEXT, name),
-            }
-        };
-        if address.is_null() {
-            crate::say(&format!(
-                "the C library has no function {}, so the program cannot go on: \
-                 run it without --threads",
-                self.name.trim_end_matches('\0')
-            ));
-            std::process::abort();
-        }
-        self.address.store(address, Ordering::Relaxed);
-        address
-    }
-}
-
-/// The version of the function, if it has several.
-macro_rules! version {
-    () => {
-        None
-    };
-    ($version:literal) => {
-        Some($version)
-    };
-}
-
-macro_rules! next {
-    ($(
-        fn $name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)? $(, $version:literal)?;
-    )*) => {$(
-        /// # Safety
-        /// As the C library's function.
-        #[inline]
-        pub(crate) unsafe fn $name($($argument: $type),*) $(-> $result)? {
-            static NEXT: $crate::next::Next = $crate::next::Next::new(
-                concat!(stringify!($name), "\0"),
-                $crate::next::version!($($version)?),
-            );
-            // SAFETY: the function of this name has this type.
-            let next = unsafe {
-                std::mem::transmute::<
-                    *mut std::ffi::c_void,
-                    unsafe extern "C-unwind" fn($($type),*) $(-> $result)?,
-                >(NEXT.get())
-            };
-            // SAFETY: as the caller says.
-            unsafe { next($($argument),*) }
-        }
-    )*};
-}
-
-pub(crate) use {next, version};
 
 pub(crate) type Start = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
 

@@ -10,7 +10,8 @@ use libc::{CLOCK_REALTIME, EAGAIN, ETIMEDOUT, clockid_t, sem_t, timespec};
 use crate::cancel;
 use crate::runtime::{can_park, is_started, park, unpark};
 use crate::shared::SHARED_SEMAPHORE;
-use crate::{errno, next, runtime, time};
+use crate::{next, runtime, time};
+use ecalls_preload::errno;
 
 /// # Safety
 /// It is a semaphore.

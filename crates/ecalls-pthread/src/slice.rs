@@ -12,7 +12,8 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::{errno, next};
+use crate::next;
+use ecalls_preload::errno;
 
 /// From and to of the code in which no thread is stopped.
 static PARTS: OnceLock<Parts> = OnceLock::new();

@@ -6,6 +6,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use ecalls_preload::errno;
 use ecalls_threads::{Current, JoinHandle, blocking, is_thread, kernel_thread, yield_now};
 use libc::{
     CLOCK_REALTIME, EAGAIN, EBUSY, EDEADLK, EINVAL, ENOTSUP, ERANGE, ESRCH, ETIMEDOUT,
@@ -684,6 +685,6 @@ unsafe extern "C-unwind" fn sigprocmask(
     if error == 0 {
         return 0;
     }
-    crate::errno::set(error);
+    errno::set(error);
     -1
 }

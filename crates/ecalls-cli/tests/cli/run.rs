@@ -62,6 +62,36 @@ fn the_threads_that_want_the_cpu_are_shown_under_any_scheduler() {
     assert!(table.contains("WAIT PER TURN"), "{table}");
 }
 
+/// The library that `--io` loads is beside the command, as in any build.
+#[test]
+fn a_program_polls_an_epoll_set_on_request() {
+    let package = concat!(env!("CARGO_MANIFEST_DIR"), "/../ecalls-io");
+    let _ = limit::library::build(package, "libecalls_io.so");
+    let script = "import os, select\n\
+        poll = select.poll()\n\
+        pipes = [os.pipe() for _ in range(50)]\n\
+        [poll.register(reader, select.POLLIN) for reader, _ in pipes]\n\
+        [poll.poll(0) for _ in range(12)]\n\
+        os.write(pipes[7][1], b'x')\n\
+        links = [f'/proc/self/fd/{fd}' for fd in os.listdir('/proc/self/fd')]\n\
+        links = [os.readlink(link) for link in links if os.path.exists(link)]\n\
+        sets = [link for link in links if 'eventpoll' in link]\n\
+        print(len(poll.poll()), len(sets))\n";
+    assert_eq!(ecalls(&["run", "--", "python3", "-c", script]).out, "1 0\n");
+    let ours = ecalls(&["run", "--io", "--", "python3", "-c", script]);
+    assert_eq!(ours.out, "1 1\n", "{ours:?}");
+    refused(
+        &["run", "--io", "/sbin/ldconfig"],
+        4,
+        &["/sbin/ldconfig", "statically linked"],
+    );
+    refused(
+        &["run", "--io", "--threads", "true"],
+        2,
+        &["--io", "--threads"],
+    );
+}
+
 /// The library that `--threads` loads is beside the command, as in any build.
 #[test]
 fn threads_of_a_program_are_user_level_threads_on_request() {

@@ -1,0 +1,15 @@
+//! What the libraries share that stand before the C library (`ecalls run --threads`, `--io`): how
+//! they call the functions that they stand before, and how they keep descriptors of their own.
+
+#![allow(
+    unsafe_code,
+    reason = "it calls functions of the C library by their names"
+)]
+#![expect(
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "one function or another, for one reason"
+)]
+
+pub mod descriptors;
+pub mod errno;
+pub mod next;
