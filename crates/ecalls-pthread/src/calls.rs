@@ -1,20 +1,15 @@
 //! Calls that may block their kernel thread. A user-level thread executes them in
-//! `ecalls_threads::blocking`, so that its processor executes other threads meanwhile.
-//!
-//! Reads from sockets and pipes first try without waiting, then wait for the descriptor without a
-//! kernel thread (`ecalls_threads::wait_ready`): of thousands of connections that are idle each
-//! has only its thread's stack.
+//! `ecalls_threads::blocking`, so that its processor executes other threads meanwhile. Sleeps are
+//! the runtime's; what waits for one descriptor is in `ready.rs`.
 
 use std::ffi::{c_char, c_int, c_void};
-use std::os::fd::BorrowedFd;
-use std::time::Duration;
 
 use ecalls_preload::errno;
-use ecalls_threads::{Interest, is_thread, sleep_until, wait_ready, wait_ready_for};
+use ecalls_threads::{is_thread, sleep_until};
 use libc::{
-    CLOCK_MONOTONIC, CLOCK_REALTIME, EAGAIN, EINVAL, clockid_t, epoll_event, fd_set, iovec, mode_t,
-    msghdr, nfds_t, off_t, pid_t, pollfd, rusage, siginfo_t, sigset_t, size_t, sockaddr, socklen_t,
-    ssize_t, timespec, timeval,
+    CLOCK_MONOTONIC, CLOCK_REALTIME, EINVAL, clockid_t, epoll_event, fd_set, iovec, mode_t, msghdr,
+    off_t, pid_t, rusage, siginfo_t, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec,
+    timeval,
 };
 
 use crate::thread::in_call;
@@ -50,8 +45,6 @@ calls! {
     fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t;
     fn sendfile(out: c_int, fd: c_int, at: *mut off_t, bytes: size_t) -> ssize_t;
     fn connect(fd: c_int, to: *const sockaddr, length: socklen_t) -> c_int;
-    fn ppoll(fds: *mut pollfd, count: nfds_t, limit: *const timespec, mask: *const sigset_t)
-        -> c_int;
     fn select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set,
         limit: *mut timeval) -> c_int;
     fn pselect(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set,
@@ -81,186 +74,10 @@ calls! {
         found: *mut *mut libc::addrinfo) -> c_int;
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn poll(fds: *mut pollfd, count: nfds_t, limit_ms: c_int) -> c_int {
-    // SAFETY: the caller's arguments.
-    let real = || unsafe { next::poll(fds, count, limit_ms) };
-    if limit_ms == 0 {
-        return real();
-    }
-    in_call(real)
-}
-
-// --- reads ---
-
-/// How long a read from a descriptor waits that finds nothing: `None` for ever.
-enum Waits {
-    Not,
-    For(Option<Duration>),
-}
-
-impl Waits {
-    fn of(fd: c_int) -> Self {
-        let mut limit = timeval {
-            tv_sec: 0,
-            tv_usec: 0,
-        };
-        let mut bytes = socklen_t::try_from(size_of::<timeval>()).unwrap_or(0);
-        // SAFETY: asks for flags, and, of a socket, for a time that it writes.
-        let flags = unsafe {
-            let to = (&raw mut limit).cast();
-            libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, to, &raw mut bytes);
-            libc::fcntl(fd, libc::F_GETFL)
-        };
-        if flags < 0 || flags & libc::O_NONBLOCK != 0 {
-            return Self::Not;
-        }
-        let part = |number: i64| u64::try_from(number).unwrap_or(0);
-        let limit =
-            Duration::from_secs(part(limit.tv_sec)) + Duration::from_micros(part(limit.tv_usec));
-        Self::For((limit > Duration::ZERO).then_some(limit))
-    }
-}
-
-/// Waits until a descriptor can be read; false: its time has passed. Nothing else is looked at: the
-/// read itself tells.
-fn await_input(fd: c_int, limit: Option<Duration>) -> bool {
-    cancel::point();
-    // SAFETY: the caller's descriptor, or a number that is none, which is refused.
-    let descriptor = unsafe { BorrowedFd::borrow_raw(fd) };
-    let in_time = match limit {
-        Some(limit) => wait_ready_for(descriptor, Interest::Read, limit).unwrap_or(true),
-        None => {
-            let _ = wait_ready(descriptor, Interest::Read);
-            true
-        }
-    };
-    cancel::point();
-    in_time
-}
-
-/// Reads by `attempt`, which does not wait, and if there is nothing, once there is, by `real`.
-fn read_when_ready(
-    fd: c_int,
-    attempt: impl FnOnce() -> ssize_t,
-    real: impl FnOnce() -> ssize_t,
-) -> ssize_t {
-    if !is_thread() || fd < 0 {
-        return real();
-    }
-    cancel::point();
-    let before = errno::get();
-    let result = attempt();
-    if result >= 0 {
-        return result;
-    }
-    if errno::get() == EAGAIN
-        && let Waits::For(limit) = Waits::of(fd)
-        && !await_input(fd, limit)
-    {
-        errno::set(EAGAIN);
-        return -1;
-    }
-    errno::set(before);
-    in_call(real)
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn read(fd: c_int, to: *mut c_void, bytes: size_t) -> ssize_t {
-    let part = iovec {
-        iov_base: to,
-        iov_len: bytes,
-    };
-    // SAFETY: the caller's arguments.
-    read_when_ready(
-        fd,
-        || unsafe { next::preadv2(fd, &raw const part, 1, -1, libc::RWF_NOWAIT) },
-        || unsafe { next::read(fd, to, bytes) },
-    )
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn recv(
-    fd: c_int,
-    to: *mut c_void,
-    bytes: size_t,
-    flags: c_int,
-) -> ssize_t {
-    // SAFETY: the caller's arguments.
-    let real = || unsafe { next::recv(fd, to, bytes, flags) };
-    if flags & (libc::MSG_WAITALL | libc::MSG_DONTWAIT) != 0 {
-        return in_call(real);
-    }
-    // SAFETY: as above.
-    let attempt = || unsafe { next::recv(fd, to, bytes, flags | libc::MSG_DONTWAIT) };
-    read_when_ready(fd, attempt, real)
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn recvfrom(
-    fd: c_int,
-    to: *mut c_void,
-    bytes: size_t,
-    flags: c_int,
-    from: *mut sockaddr,
-    length: *mut socklen_t,
-) -> ssize_t {
-    // SAFETY: the caller's arguments.
-    let with = |flags| unsafe { next::recvfrom(fd, to, bytes, flags, from, length) };
-    if flags & (libc::MSG_WAITALL | libc::MSG_DONTWAIT) != 0 {
-        return in_call(|| with(flags));
-    }
-    read_when_ready(fd, || with(flags | libc::MSG_DONTWAIT), || with(flags))
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
-    // SAFETY: the caller's arguments.
-    let with = |flags| unsafe { next::recvmsg(fd, message, flags) };
-    if flags & (libc::MSG_WAITALL | libc::MSG_DONTWAIT) != 0 {
-        return in_call(|| with(flags));
-    }
-    read_when_ready(fd, || with(flags | libc::MSG_DONTWAIT), || with(flags))
-}
-
-/// An accept has no flag for one that does not wait.
-fn accept_when_ready(fd: c_int, real: impl FnOnce() -> c_int) -> c_int {
-    if is_thread()
-        && fd >= 0
-        && let Waits::For(limit) = Waits::of(fd)
-        && !await_input(fd, limit)
-    {
-        errno::set(EAGAIN);
-        return -1;
-    }
-    in_call(real)
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn accept(
-    fd: c_int,
-    from: *mut sockaddr,
-    length: *mut socklen_t,
-) -> c_int {
-    // SAFETY: the caller's arguments.
-    accept_when_ready(fd, || unsafe { next::accept(fd, from, length) })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn accept4(
-    fd: c_int,
-    from: *mut sockaddr,
-    length: *mut socklen_t,
-    flags: c_int,
-) -> c_int {
-    // SAFETY: the caller's arguments.
-    accept_when_ready(fd, || unsafe { next::accept4(fd, from, length, flags) })
-}
-
 // --- sleep ---
 
 /// Sleeps in the runtime until a time on CLOCK_MONOTONIC, ns.
-fn sleep_through(until_ns: u64) {
+pub(crate) fn sleep_through(until_ns: u64) {
     cancel::point();
     while time::now_ns(CLOCK_MONOTONIC) < until_ns {
         sleep_until(until_ns);

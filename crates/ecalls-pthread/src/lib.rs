@@ -42,6 +42,7 @@ mod identity;
 mod key;
 mod lock;
 mod next;
+mod ready;
 mod runtime;
 mod semaphore;
 mod shared;

@@ -107,4 +107,6 @@ next! {
     fn preadv2(fd: c_int, to: *const iovec, parts: c_int, at: off_t, flags: c_int) -> ssize_t;
 
     fn poll(fds: *mut pollfd, count: nfds_t, limit_ms: c_int) -> c_int;
+    fn ppoll(fds: *mut pollfd, count: nfds_t, limit: *const timespec, mask: *const sigset_t)
+        -> c_int;
 }

@@ -30,6 +30,8 @@ use crate::wait::{now_ns, timespec};
 pub enum Interest {
     /// A read, or an accept, would not block.
     Read,
+    /// The same, or urgent data are there.
+    ReadOrUrgent,
     /// A write, or the end of a connect, would not block.
     Write,
 }
@@ -89,6 +91,7 @@ impl Descriptors {
         let token = self.tokens.fetch_add(1, Ordering::Relaxed) + 1;
         let flags = match interest {
             Interest::Read => EventFlags::IN | EventFlags::RDHUP,
+            Interest::ReadOrUrgent => EventFlags::IN | EventFlags::RDHUP | EventFlags::PRI,
             Interest::Write => EventFlags::OUT,
         } | EventFlags::ONESHOT;
         let waiter = (Arc::clone(thread), thread.wait.epoch());
@@ -253,6 +256,7 @@ fn wait(fd: BorrowedFd<'_>, interest: Interest, until_ns: Option<u64>) -> io::Re
 fn wait_outside(fd: BorrowedFd<'_>, interest: Interest, until_ns: Option<u64>) -> io::Result<bool> {
     let flags = match interest {
         Interest::Read => PollFlags::IN,
+        Interest::ReadOrUrgent => PollFlags::IN | PollFlags::PRI,
         Interest::Write => PollFlags::OUT,
     };
     loop {

@@ -30,20 +30,26 @@ static int ends[2];
 		}                                                                                  \
 	} while (0)
 
+/* In the kernel: the library waits by itself in polls of one descriptor, and in sleeps. */
+static int poll_two(int limit_ms)
+{
+	struct pollfd never[] = {{.fd = ends[0], .events = POLLIN}, {.fd = -1}};
+
+	return poll(never, 2, limit_ms);
+}
+
 static void nap(long us)
 {
-	poll(NULL, 0, us / 1000);
+	poll_two(us / 1000);
 }
 
 static void *block_again(void *argument)
 {
-	struct pollfd never = {.fd = ends[0], .events = POLLIN};
-
 	while (!stop) {
 		if ((long)argument % 2)
 			nap(2000);
 		else
-			poll(&never, 1, 2);
+			poll_two(2);
 		rounds++;
 	}
 	return NULL;
@@ -51,9 +57,7 @@ static void *block_again(void *argument)
 
 static void *block_for_ever(void *argument)
 {
-	struct pollfd never = {.fd = ends[0], .events = POLLIN};
-
-	return poll(&never, 1, -1) < 0 ? argument : NULL;
+	return poll_two(-1) < 0 ? argument : NULL;
 }
 
 static void begin(pthread_t *threads, void *(*start)(void *))

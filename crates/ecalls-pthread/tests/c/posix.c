@@ -6,7 +6,6 @@
  *     posix CHECK [NUMBER]
  */
 #define _GNU_SOURCE
-#include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -22,35 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static int failures;
-
-#define CHECK(condition)                                                                           \
-	do {                                                                                       \
-		if (!(condition)) {                                                                \
-			fprintf(stderr, "line %d: %s\n", __LINE__, #condition);                    \
-			failures++;                                                                \
-		}                                                                                  \
-	} while (0)
-
-static pthread_t create(void *(*start)(void *), void *argument)
-{
-	pthread_t thread;
-	int error = pthread_create(&thread, NULL, start, argument);
-
-	if (error) {
-		fprintf(stderr, "pthread_create: %s\n", strerror(error));
-		exit(100);
-	}
-	return thread;
-}
-
-static void *join(pthread_t thread)
-{
-	void *result = NULL;
-
-	CHECK(pthread_join(thread, &result) == 0);
-	return result;
-}
+#include "check.h"
 
 static struct timespec in_ms(clockid_t clock, long ms)
 {
@@ -61,18 +32,6 @@ static struct timespec in_ms(clockid_t clock, long ms)
 	time.tv_sec += time.tv_nsec / 1000000000;
 	time.tv_nsec %= 1000000000;
 	return time;
-}
-
-static int kernel_threads(void)
-{
-	DIR *tasks = opendir("/proc/self/task");
-	int count = -2;
-
-	while (tasks && readdir(tasks))
-		count++;
-	if (tasks)
-		closedir(tasks);
-	return count;
 }
 
 /* --- locks: many threads, of which each waits for all others --- */
@@ -620,10 +579,16 @@ int main(int argc, char **argv)
 		const char *name;
 		void (*check)(void);
 	} checks[] = {
-	    {"locks", locks},	    {"many", many},	{"kinds", kinds},
-	    {"cancel", cancel},	    {"slices", slices}, {"signals", signals},
-	    {"forks", forks},	    {"last", last},	{"connections", connections},
-	    {"descriptors", descriptors},
+		{"locks", locks},
+		{"many", many},
+		{"kinds", kinds},
+		{"cancel", cancel},
+		{"slices", slices},
+		{"signals", signals},
+		{"forks", forks},
+		{"last", last},
+		{"connections", connections},
+		{"descriptors", descriptors},
 	};
 	const char *name = argc > 1 ? argv[1] : "";
 

@@ -168,6 +168,18 @@ fn threads_that_wait_are_no_kernel_threads() {
     });
 }
 
+/// Polls of one descriptor answer as the kernel's, and 500 threads that poll are no kernel threads.
+#[test]
+fn threads_that_poll_are_no_kernel_threads() {
+    let program = compile("polls");
+    output(Command::new(&program).arg("50"));
+    both(|sees| {
+        let said = output(threaded(Command::new(&program).arg("500"), sees));
+        let kernel_threads: u32 = said.trim().parse().expect("a number");
+        assert!(kernel_threads < 50, "{kernel_threads} kernel threads");
+    });
+}
+
 /// Runs a program with kernel threads and with user-level threads.
 fn same(program: &str, arguments: &[&str]) {
     let plain = output(Command::new(program).args(arguments));
