@@ -112,6 +112,9 @@ static __attribute__((always_inline)) void ask(struct sched_cpu *cpu, struct cal
 	case 19:
 		c->result = turn_yield(cpu);
 		break;
+	case 20:
+		timed_ready(cpu, c->i, c->now_ns);
+		break;
 	}
 }
 

@@ -33,6 +33,10 @@ void policy_ready(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns) {
 	turn_ready(cpu, i, now_ns);
 }
 
+void policy_timed_ready(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns) {
+	timed_ready(cpu, i, now_ns);
+}
+
 void policy_ready_plain(struct sched_cpu *cpu, struct sched_plain *plain, ecalls_u64 now_ns) {
 	turn_ready_plain(cpu, plain, now_ns);
 }

@@ -111,6 +111,7 @@ struct sched_cpu {
 	ecalls_u64 runnable;	/* waiting or running */
 	ecalls_u64 cooperative; /* threads in the release queue, runnable or not */
 	ecalls_u64 polled;	/* threads that have polled since they last ran */
+	ecalls_u64 timed;	/* of `cooperative`: waiting after a timed sleep (timed.h) */
 	ecalls_u64 windowed;	/* threads with a window */
 	ecalls_u64 promised;	/* threads whose window is guaranteed (admit.h) */
 	ecalls_u64 served;	/* threads that have had their service in the current period */
@@ -260,6 +261,7 @@ LIB_INLINE void sched_remove(struct sched_cpu *cpu, ecalls_u32 i) {
 	cpu->starting &= others;
 	cpu->events &= others;
 	cpu->polled &= others;
+	cpu->timed &= others;
 }
 
 #endif

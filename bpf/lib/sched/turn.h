@@ -4,6 +4,7 @@
  * them.
  *
  *	ready   turn_ready, or turn_ready_plain: it waits for this CPU from now on
+ *	timed   timed_ready (timed.h), after turn_ready: it slept until a time that it had set
  *	runs	turn_start: the CPU is given to it, whoever decided that
  *	poll	police_poll (police.h), while it runs
  *	yields	turn_yield, while it runs; the caller then may have to ask who is next
@@ -15,7 +16,7 @@
 #define ECALLS_SCHED_TURN_H
 
 #include "group.h"
-#include "police.h"
+#include "timed.h"
 
 /* A thread that is an entity becomes runnable. */
 LIB_GLOBAL int turn_ready(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 i, ecalls_u64 now_ns) {
@@ -79,6 +80,7 @@ LIB_GLOBAL int turn_sleep(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 i, _Bool
 		police_sleep(cpu, i);
 		window_sleep(cpu, i);
 	}
+	timed_ends(cpu, i);
 	cpu->events &= ~sched_bit(i);
 	cpu->runnable &= ~sched_bit(i);
 	if (group_shares(cpu, i))
@@ -164,6 +166,12 @@ LIB_INLINE void turn_limit(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u64 now
 	cpu->limit_ns = now_ns + limit;
 }
 
+/* The turn that has begun ends at this time at the latest. */
+LIB_INLINE void turn_shorten(struct sched_cpu *cpu, ecalls_u64 end_ns) {
+	if (cpu->limit_ns > end_ns)
+		cpu->limit_ns = end_ns;
+}
+
 /* turn_start for a CPU without entities, from the thread's virtual time and weight. */
 LIB_INLINE void turn_start_plain(struct sched_cpu *cpu, const struct sched_plain *plain,
 				 ecalls_u64 now_ns) {
@@ -192,6 +200,7 @@ LIB_INLINE void turn_start_plain(struct sched_cpu *cpu, const struct sched_plain
 LIB_GLOBAL int turn_start(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 who,
 			  const struct sched_plain *plain, ecalls_u64 now_ns) {
 	struct sched_entity *e = sched_entity(cpu, who);
+	_Bool is_timed;
 
 	if (sched_is_plain(cpu)) {
 		turn_start_plain(cpu, plain, now_ns);
@@ -206,8 +215,11 @@ LIB_GLOBAL int turn_start(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 who,
 		cpu->woke = 0;
 	}
 	cpu->claims = window_claim(cpu, who);
+	is_timed = timed_ends(cpu, who);
 	cpu->next_release_ns = who < SCHED_ENTITIES ? release_next(cpu, who, now_ns) : SCHED_NEVER;
 	turn_limit(cpu, who, now_ns);
+	if (is_timed)
+		turn_shorten(cpu, now_ns + fair_turn(cpu));
 	if (who == SCHED_PLAIN && cpu->running != SCHED_PLAIN)
 		fair_unqueue(cpu, plain ? plain->vtime : cpu->vtime);
 	cpu->charged_ns = now_ns;
@@ -233,12 +245,6 @@ LIB_INLINE _Bool turn_yield(struct sched_cpu *cpu) {
 		return 0;
 	cpu->yields = 1;
 	return 1;
-}
-
-/* The turn that has begun ends at this time at the latest. */
-LIB_INLINE void turn_shorten(struct sched_cpu *cpu, ecalls_u64 end_ns) {
-	if (cpu->limit_ns > end_ns)
-		cpu->limit_ns = end_ns;
 }
 
 /* turn_stop for a CPU without entities. */

@@ -29,6 +29,7 @@ pub enum Op {
     Timer,
     Woke,
     Yield,
+    TimedReady,
 }
 
 /// `struct call`.

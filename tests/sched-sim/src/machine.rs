@@ -261,6 +261,9 @@ impl Machine {
             }
         } else {
             policy.ready(thread.entity, now);
+            if thread.spec.timed {
+                policy.timed_ready(thread.entity, now);
+            }
             policy.preempts(thread.entity, now)
         };
         self.begin_wait(number);

@@ -182,6 +182,7 @@ pub struct Raw {
     pub runnable: u64,
     pub cooperative: u64,
     pub polled: u64,
+    pub timed: u64,
     pub windowed: u64,
     pub promised: u64,
     pub served: u64,
@@ -232,6 +233,7 @@ impl Raw {
             runnable: 0,
             cooperative: 0,
             polled: 0,
+            timed: 0,
             windowed: 0,
             promised: 0,
             served: 0,
@@ -281,6 +283,7 @@ unsafe extern "C" {
     safe fn policy_add_group(cpu: &mut Raw) -> u32;
     safe fn policy_remove(cpu: &mut Raw, i: u32);
     safe fn policy_ready(cpu: &mut Raw, i: u32, now: u64);
+    safe fn policy_timed_ready(cpu: &mut Raw, i: u32, now: u64);
     safe fn policy_ready_plain(cpu: &mut Raw, plain: &mut Plain, now: u64);
     safe fn policy_sleep(cpu: &mut Raw, i: u32, asleep: u32, now: u64);
     safe fn policy_sleep_plain(cpu: &mut Raw, plain: &Plain, now: u64);
@@ -442,6 +445,11 @@ impl Cpu {
     pub fn ready(&mut self, i: u32, now: u64) {
         policy_ready(&mut self.raw, i, now);
         self.note(|| Call::new(Op::Ready, i, now));
+    }
+
+    pub fn timed_ready(&mut self, i: u32, now: u64) {
+        policy_timed_ready(&mut self.raw, i, now);
+        self.note(|| Call::new(Op::TimedReady, i, now));
     }
 
     pub fn ready_plain(&mut self, plain: &mut Plain, now: u64) {

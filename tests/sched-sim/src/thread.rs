@@ -88,6 +88,8 @@ pub struct Spec {
     pub group: Option<usize>,
     /// Whether it is an entity: it polls, has a window, or gets events. Else it is plain.
     pub registered: bool,
+    /// Whether each of its sleeps ends at a time that it has set.
+    pub timed: bool,
     /// Its window, and whether it is work-conserving.
     pub window: Option<(Window, bool)>,
     pub cpu: usize,
@@ -102,9 +104,18 @@ impl Spec {
             weight: 100,
             group: None,
             registered: false,
+            timed: false,
             window: None,
             cpu,
             bound: false,
+        }
+    }
+
+    /// A thread of a program that runs with `ecalls run --coop`.
+    pub fn timed(cpu: usize) -> Self {
+        Self {
+            timed: true,
+            ..Self::registered(cpu)
         }
     }
 

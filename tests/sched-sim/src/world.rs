@@ -62,7 +62,13 @@ fn add(machine: &mut Machine, chance: &mut Chance, cpu: usize, groups: usize) {
     match chance.between(0, 6) {
         0 => machine.add(plain, start, Hog),
         1 => machine.add(plain, start, mixed),
-        2 => machine.add(registered, start, mixed),
+        2 => {
+            let spec = Spec {
+                timed: seed.is_multiple_of(2),
+                ..registered
+            };
+            machine.add(spec, start, mixed)
+        }
         3 | 4 => machine.add(registered, start, Player::new(seed, (MS, 9 * MS))),
         5 => {
             let chance = Chance::new(seed);
