@@ -28,6 +28,7 @@ pub mod fate;
 pub mod handler;
 pub mod lane;
 pub mod message;
+pub mod ready;
 pub mod relay;
 pub mod runtime;
 pub mod sched;

@@ -9,7 +9,7 @@
 pub(crate) mod audience;
 pub mod builtin;
 pub mod channel;
-mod fast_call;
+pub(crate) mod fast_call;
 mod fate;
 pub mod handler;
 pub mod lane;

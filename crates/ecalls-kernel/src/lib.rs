@@ -19,7 +19,8 @@
 //! - [`provider`]: services that a program adds while the core runs;
 //! - [`scheduler`]: the scheduler;
 //! - [`activation`]: what sees a process's threads block;
-//! - [`guard`]: what guards a port against overload.
+//! - [`guard`]: what guards a port against overload;
+//! - [`ready`]: what tells a thread which of its sockets may be ready.
 
 #![allow(
     unsafe_code,
@@ -35,6 +36,7 @@ pub mod guard;
 mod kernel;
 pub mod probe;
 pub mod provider;
+pub mod ready;
 mod residue;
 pub mod scheduler;
 

@@ -20,7 +20,7 @@ use std::process::Command;
 use ecalls_abi::service::HOST_IDS;
 use ecalls_kernel::builtin::BUILTINS;
 use ecalls_kernel::objects::{self, MAPS, PART_MAPS, PINNED, PROGRAMS, compiled};
-use ecalls_kernel::{activation, guard, scheduler};
+use ecalls_kernel::{activation, guard, ready, scheduler};
 use libbpf_rs::btf::types::{Array, Int, IntEncoding, MemberAttr, Struct};
 use libbpf_rs::btf::{Btf, BtfType, TypeId};
 use libbpf_rs::{HasSize, ObjectBuilder};
@@ -42,6 +42,7 @@ const ONLY_IN_HEADERS: &[&str] = &[
     "ecalls_processor",
     "ecalls_activation",
     "ecalls_activations",
+    "ecalls_ready_call",
     "ecalls_runtime_processor",
     "ecalls_runtime_activation",
     "ecalls_runtime",
@@ -116,6 +117,7 @@ fn types(test: &str) -> Vec<(&'static str, Btf<'static>)> {
             scheduler::compiled(),
             activation::compiled(),
             guard::compiled(),
+            ready::compiled(),
         ])
         .map(|(name, bytes)| {
             let btf = Btf::from_raw(name, bytes).expect("an object file");
@@ -264,6 +266,7 @@ fn the_kernel_cuts_no_name() {
         scheduler::compiled(),
         activation::compiled(),
         guard::compiled(),
+        ready::compiled(),
     ];
     for (object, bytes) in compiled().chain(meetings).chain(alone) {
         let open = ObjectBuilder::default().open_memory(bytes).expect(object);

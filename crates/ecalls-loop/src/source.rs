@@ -9,7 +9,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use ecalls::Channel;
+use ecalls::{Channel, ReadySockets};
 use rustix::event::epoll::EventFlags;
 
 use crate::error::{Error, Result};
@@ -46,6 +46,17 @@ impl<F: AsFd> Source for Fd<F> {}
 
 /// A channel is ready while events wait in it: its subscriptions become events of the loop.
 impl Source for Channel {
+    fn arm(&mut self) -> bool {
+        self.prepare_wait()
+    }
+
+    fn disarm(&mut self) {
+        self.end_wait();
+    }
+}
+
+/// Ready while sockets may be: its callback takes their hints.
+impl Source for ReadySockets {
     fn arm(&mut self) -> bool {
         self.prepare_wait()
     }

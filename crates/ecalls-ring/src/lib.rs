@@ -10,6 +10,7 @@
 //! - [`ring`]: events in order of arrival, [`RingReader`] and [`RingWriter`];
 //! - [`slots`]: events in slots with a bit pattern, [`SlotsReader`] and [`SlotsWriter`];
 //! - [`sleep`]: how a reader goes to sleep without losing a wake-up, [`Sleep`];
+//! - [`mod@ready`]: which sockets may be ready, [`Ready`];
 //! - [`defer`]: deferred downcalls, [`DeferWriter`] and [`Drain`];
 //! - [`edf`]: earliest deadline first among events that wait in user space, [`EdfQueue`].
 //!
@@ -27,6 +28,7 @@ pub mod defer;
 pub mod edf;
 pub mod error;
 pub mod event;
+pub mod ready;
 pub mod ring;
 pub mod sleep;
 pub mod slots;
@@ -37,6 +39,7 @@ pub use defer::{DeferWriter, Drain};
 pub use edf::EdfQueue;
 pub use error::{BadSegment, Full};
 pub use event::Event;
+pub use ready::Ready;
 pub use ring::{RingReader, RingWriter};
 pub use sleep::Sleep;
 pub use slots::{Put, SlotsReader, SlotsWriter};

@@ -29,6 +29,7 @@
 //! - [`downcall`]: calls to the kernel: fast, deferred, generic;
 //! - [`service`]: services of the program;
 //! - [`socket`], [`timer`]: the services that a program controls;
+//! - [`mod@ready`]: which sockets may be read, through shared memory;
 //! - [`coop`], [`window`], [`child`]: a thread's requests to the scheduler, or a parent's for its
 //!   child;
 //! - [`mod@format`]: the data of events, by field name.
@@ -44,6 +45,7 @@ mod ecode;
 pub mod format;
 pub mod handler;
 mod host;
+pub mod ready;
 pub mod service;
 pub mod socket;
 pub mod subscription;
@@ -59,6 +61,7 @@ pub use ecalls_ring::Event;
 pub use format::{Format, Value};
 pub use handler::Handler;
 pub use host::{Described, Ecalls};
+pub use ready::ReadySockets;
 pub use service::{Provider, Raise, Service};
 pub use subscription::{Flow, Subscription, SubscriptionBuilder};
 pub use window::{Admission, Window};

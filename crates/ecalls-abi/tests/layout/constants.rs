@@ -2,7 +2,7 @@
 
 use ecalls_abi::{
     activation, audience, channel, coop, downcall, ecode, event, fate, handler, lane, message,
-    relay, runtime, sched, service, sink, subscription, upload, version, wire,
+    ready, relay, runtime, sched, service, sink, subscription, upload, version, wire,
 };
 
 use super::Constant;
@@ -18,6 +18,7 @@ macro_rules! constants {
 #[expect(clippy::cast_possible_wrap, reason = "no constant is above i64::MAX")]
 pub(crate) const CONSTANTS: &[Constant] = constants! {
     activation: PROCESSORS_MAX ACTIVATIONS_MAX;
+    ready: READY_WORDS READY_FLAGS READY_SEATS READY_REMOVE SETSOCKOPT_READY;
     runtime: RUNTIME_NONE RUNTIME_RUNS RUNTIME_SPARE RUNTIME_UNBLOCKED RUNTIME_TOLD RUNTIME_STORAGE;
     version: ABI_VERSION DATA_INLINE DATA_MAX DATA_LARGE SERVICES_MAX SUBSCRIPTIONS_MAX
         SUBSCRIBERS_MAX CHANNELS_MAX ACTIONS_MAX HANDLERS_MAX NAME_MAX FORMAT_MAX TIMERS_MAX

@@ -9,7 +9,7 @@ pub(crate) mod constants;
 use std::mem::offset_of;
 
 use ecalls_abi::{
-    activation, audience, channel, coop, downcall, ecode, event, fate, lane, message, relay,
+    activation, audience, channel, coop, downcall, ecode, event, fate, lane, message, ready, relay,
     runtime, sched, service, sink, subscription, upload, user, wire,
 };
 
@@ -394,6 +394,13 @@ pub(crate) const STRUCTS: &[Struct] = &[
         activation::Activations,
         [processor, activation]
     ),
+    describe!("ecalls_ready_word", ready::ReadyWord, [fd_active, fd_list]),
+    describe!(
+        "ecalls_readiness",
+        ready::Readiness,
+        [flag, sleeping, hints, wakes, pad, word]
+    ),
+    describe!("ecalls_ready_call", ready::ReadyCall, [key, row, number]),
     describe!(
         "ecalls_runtime_processor",
         runtime::RuntimeProcessor,

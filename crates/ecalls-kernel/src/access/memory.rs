@@ -18,11 +18,40 @@ use crate::kernel::segment::{PAGE, ReadOnlyPage, Segment};
 pub(crate) struct ChannelMemory {
     up: Segment,
     down: Segment,
-    wake: OwnedFd,
-    /// The reader's position in the wake buffer.
+    wake: Wake,
+}
+
+/// A descriptor for sleeping, which is a buffer of wake-ups.
+#[derive(Debug)]
+pub(crate) struct Wake {
+    buffer: OwnedFd,
+    /// The reader's position in it.
     consumer: Segment,
-    /// The kernel's position in the wake buffer.
+    /// The kernel's position in it.
     producer: ReadOnlyPage,
+}
+
+impl Wake {
+    pub(crate) fn map(buffer: OwnedFd) -> Result<Wake> {
+        Ok(Wake {
+            consumer: Segment::map(&buffer, PAGE)?,
+            producer: ReadOnlyPage::map(&buffer, PAGE)?,
+            buffer,
+        })
+    }
+
+    /// Makes the descriptor unreadable until the next wake-up.
+    pub(crate) fn clear(&self) {
+        let written = self.producer.first_word().load(Ordering::Acquire);
+        self.consumer.words()[0].store(written, Ordering::Release);
+    }
+}
+
+impl AsFd for Wake {
+    /// Readable once the kernel woke the reader.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.buffer.as_fd()
+    }
 }
 
 impl ChannelMemory {
@@ -35,9 +64,7 @@ impl ChannelMemory {
         Ok(ChannelMemory {
             up: Segment::map(&fds.up, UP_ELEMENT_BYTES * shape.up_elements())?,
             down: Segment::map(&fds.down, DOWN_ELEMENT_BYTES * DOWN_ELEMENTS)?,
-            consumer: Segment::map(&wake, PAGE)?,
-            producer: ReadOnlyPage::map(&wake, PAGE)?,
-            wake,
+            wake: Wake::map(wake)?,
         })
     }
 
@@ -58,7 +85,6 @@ impl ChannelMemory {
 
     /// Makes that descriptor unreadable until the next wake-up.
     pub(crate) fn clear_wake(&self) {
-        let written = self.producer.first_word().load(Ordering::Acquire);
-        self.consumer.words()[0].store(written, Ordering::Release);
+        self.wake.clear();
     }
 }

@@ -374,7 +374,7 @@ pub(crate) fn array(
     descriptor(map, "making a segment of shared memory")
 }
 
-fn wake_buffer() -> Result<OwnedFd> {
+pub(crate) fn wake_buffer() -> Result<OwnedFd> {
     let options = bpf_map_create_opts {
         sz: size_of::<bpf_map_create_opts>() as size_t,
         ..Default::default()

@@ -82,7 +82,7 @@ impl FastCall {
 }
 
 /// The mount point of the control group hierarchy (version 2), opened.
-fn cgroup_root() -> Result<std::fs::File> {
+pub(crate) fn cgroup_root() -> Result<std::fs::File> {
     let failed = |error| Error::from_io("opening the root of the control groups", error);
     let mounts = std::fs::read_to_string("/proc/mounts").map_err(failed)?;
     let mut mounts = mounts.lines().map(|line| line.split(' '));

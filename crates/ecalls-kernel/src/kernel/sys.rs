@@ -62,6 +62,41 @@ pub(crate) fn attach_cgroup(
     attach_to(program, cgroup, kind, action)
 }
 
+/// A number that nobody can guess, never 0.
+pub(crate) fn secret() -> Result<u64> {
+    let mut bytes = [0; 8];
+    // SAFETY: the buffer is as long as said.
+    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    if got != 8 {
+        return Err(Error::last_os("choosing a key"));
+    }
+    Ok(u64::from_ne_bytes(bytes).max(1))
+}
+
+/// Sets an option of a socket.
+pub(crate) fn set_option(
+    socket: BorrowedFd<'_>,
+    level: i32,
+    name: i32,
+    value: &[u8],
+) -> std::io::Result<()> {
+    let bytes = libc::socklen_t::try_from(value.len()).expect("a small option");
+    // SAFETY: `value` is alive and as long as said.
+    let error = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            value.as_ptr().cast(),
+            bytes,
+        )
+    };
+    if error == 0 {
+        return Ok(());
+    }
+    Err(std::io::Error::last_os_error())
+}
+
 /// Attaches a program to an interface of this network namespace, by a link. `kind`: to what it
 /// receives or sends.
 pub(crate) fn attach_interface(

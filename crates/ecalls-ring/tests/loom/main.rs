@@ -31,6 +31,7 @@ use loom::sync::atomic::Ordering;
 use loom::thread;
 
 mod order;
+mod ready;
 
 /// Preemptions per run: enough for every known failure of such protocols, and still seconds.
 const PREEMPTIONS: usize = 3;
