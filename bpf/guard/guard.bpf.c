@@ -22,11 +22,16 @@
  * connection's words, and one decision is wrong. Nothing is written there, and reads of addresses
  * that are none yield 0.
  *
+ * A server that accepts at once may tell of the queue within it (abi/guard.h): its connections
+ * count as queued then, and the requests that it has answered as accepted.
+ *
  * SYN cookies: the last packet of such a handshake looks for the listener, too, and may be refused.
  */
 #include "kernel.h"
+#include "abi/guard.h"
 #include "lib/guard.h"
 
+#define TOLD_MAX 1048576u /* a server has no more connections than this */
 #define LISTENERS_MAX 64u /* of the port; further ones are not seen: their queues do not count */
 #define SK_DROP 0
 #define SK_PASS 1
@@ -59,7 +64,9 @@ struct counts {
 struct state {
 	struct counts counts;
 	struct guard_pace pace;
-	u64 lost; /* connections that were queued when their listener was closed */
+	u64 lost;  /* connections that were queued when their listener was closed */
+	u32 used;  /* places of listeners that were ever used: the first ones */
+	u32 owner; /* the user who opened the last listener */
 	u64 listener[LISTENERS_MAX]; /* addresses; 0: free */
 };
 
@@ -78,6 +85,15 @@ struct {
 	__type(key, u32);
 	__type(value, u64);
 } guard_void SEC(".maps");
+
+/* A page that the server writes, whom the host gives it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct ecalls_guard_page);
+} guard_page SEC(".maps");
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct bpf_iter__tcp {
@@ -105,7 +121,23 @@ static __always_inline struct state *state_of(void) {
 	return bpf_map_lookup_elem(&guard_table, &zero);
 }
 
-static __always_inline void add_listener(struct state *state, u64 address) {
+/* Looks at listeners go as far as this place from now on. */
+static __always_inline void use_place(struct state *state, u32 place) {
+	for (u32 i = 0; i < LISTENERS_MAX; i++) {
+		u32 used = state->used;
+
+		if (used > place ||
+		    __sync_val_compare_and_swap(&state->used, used, place + 1) == used)
+			return;
+	}
+}
+
+/* Places are looked for from the first on, so few listeners use few places, however often they are
+ * opened again. */
+static __always_inline void add_listener(struct state *state, const struct sock *sk) {
+	u64 address = (u64)sk;
+
+	state->owner = BPF_CORE_READ(sk, sk_uid.val);
 	for (u32 i = 0; i < LISTENERS_MAX; i++) {
 		if (state->listener[i] == address)
 			return;
@@ -114,6 +146,7 @@ static __always_inline void add_listener(struct state *state, u64 address) {
 		if (!state->listener[i] &&
 		    !__sync_val_compare_and_swap(&state->listener[i], 0, address)) {
 			__sync_fetch_and_add(&state->counts.listeners, 1);
+			use_place(state, i);
 			return;
 		}
 	}
@@ -150,7 +183,7 @@ int BPF_PROG(guard_state, const struct sock *sk, int oldstate, int newstate) {
 	if (!state)
 		return 0;
 	if (newstate == TCP_LISTEN) {
-		add_listener(state, (u64)sk);
+		add_listener(state, sk);
 	} else if (oldstate == TCP_LISTEN) {
 		remove_listener(state, sk);
 	} else if (oldstate == TCP_SYN_RECV && newstate == TCP_ESTABLISHED) {
@@ -171,7 +204,7 @@ int guard_begin(struct bpf_iter__tcp *context) {
 		return 0;
 	switch (sk->skc_state) {
 	case TCP_LISTEN:
-		add_listener(state, (u64)sk);
+		add_listener(state, (const struct sock *)sk);
 		__sync_fetch_and_add(&state->counts.established,
 				     BPF_CORE_READ((struct sock *)sk, sk_ack_backlog));
 		break;
@@ -258,6 +291,22 @@ static long look_at(u32 i, struct search *search) {
 	return 0;
 }
 
+/* What the server tells of the queue within it. */
+static __always_inline void hear(struct guard_look *look) {
+	u32 zero = 0;
+	const volatile struct ecalls_guard_page *page = bpf_map_lookup_elem(&guard_page, &zero);
+	u64 since_ns, numconnects;
+
+	if (!page || page->told != ECALLS_GUARD_PAGE_TOLD)
+		return;
+	numconnects = page->numconnects;
+	since_ns = page->since_ns;
+	look->queued += numconnects < TOLD_MAX ? numconnects : TOLD_MAX;
+	if (since_ns && since_ns < look->now_ns && look->now_ns - since_ns > look->age_ns)
+		look->age_ns = look->now_ns - since_ns;
+	look->accepted = page->served;
+}
+
 /* What a SYN finds; false if no listener that is known would get it. Of several that would (a group
  * with SO_REUSEPORT), the one that is least behind counts. */
 static __always_inline bool find(struct state *state, struct bpf_sk_lookup *syn,
@@ -265,7 +314,7 @@ static __always_inline bool find(struct state *state, struct bpf_sk_lookup *syn,
 	struct search search = {.state = state, .syn = syn, .now_ticks = bpf_jiffies64()};
 	u64 established = state->counts.established, others;
 
-	bpf_loop(LISTENERS_MAX, look_at, &search, 0);
+	bpf_loop(state->used, look_at, &search, 0);
 	look->now_ns = bpf_ktime_get_ns();
 	look->age_ns = search.age_ns;
 	look->queued = search.queued;
@@ -273,6 +322,7 @@ static __always_inline bool find(struct state *state, struct bpf_sk_lookup *syn,
 	/* A connection is queued a moment before it is established. */
 	others = search.queued + state->lost;
 	look->accepted = established > others ? established - others : 0;
+	hear(look);
 	return search.best;
 }
 

@@ -25,6 +25,7 @@ pub mod downcall;
 pub mod ecode;
 pub mod event;
 pub mod fate;
+pub mod guard;
 pub mod handler;
 pub mod lane;
 pub mod message;

@@ -53,8 +53,8 @@ closes and opens again is guarded still. It needs root.
 A connection is turned away while two things hold: the connections that the server has not accepted
 yet would take it longer than --target-delay at its present pace, and the oldest of them has waited
 for more than a quarter of that. It ends when the first is below a half, or the second below an
-eighth. A server that accepts connections at once, and lets them wait within itself, is never
-behind by this measure.
+eighth. A server that accepts connections at once, and lets them wait within itself, is behind
+by this measure only if it tells of them (doc/servers.md).
 
 Per interval: connections that were ADMITTED and REFUSED; QUEUE, how long the oldest in the queue
 had waited, and WAIT, what the queue would have taken, both the mean of what connections found that
@@ -62,7 +62,8 @@ came. Now: PACE, the time between two accepts of the busy server; OPEN connectio
 if connections were turned away in the interval.
 
 Keys with --json: port, mode, state (admits, refuses, no_listener), admitted, refused, established,
-queue_delay_ms, wait_ms (null: no connection came), pace_ms (null: not known), open, listeners;
+queue_delay_ms, wait_ms (null: no connection came), pace_ms (null: not known), open, numconnects
+(that wait within the server; null: it does not tell), listeners;
 since the beginning: admitted_total, refused_total, turns (how often refusing began).";
 
 /// The shortest `--target-delay`: the kernel tells ages in steps of up to this length.
@@ -90,6 +91,7 @@ struct Line {
     wait_ms: Option<f64>,
     pace_ms: Option<f64>,
     open: i64,
+    numconnects: Option<u64>,
     listeners: u32,
     admitted_total: u64,
     refused_total: u64,
@@ -109,6 +111,12 @@ pub(crate) fn run(args: &Args) -> Outcome {
         "ecalls: guards port {} until this command ends",
         args.port
     ));
+    if !guard.hears() {
+        note(format_args!(
+            "ecalls: another program listens at the name by which a server could tell this guard \
+             of its connections: the queue of the listener alone decides"
+        ));
+    }
     let mut out = Output::new(args.json);
     let (mut before, begin) = (Counts::default(), Instant::now());
     let mut lines = 0;
@@ -125,7 +133,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
             ));
             has_told = true;
         }
-        let line = line(args, &before, &now);
+        let mut line = line(args, &before, &now);
+        let told = guard.told().map_err(Failure::from)?;
+        line.numconnects = told.map(|page| page.numconnects);
         if args.json {
             out.object(&line)?;
         } else {
@@ -173,6 +183,7 @@ fn line(args: &Args, before: &Counts, now: &Counts) -> Line {
         wait_ms: mean_ms(now.wait_ns_sum.saturating_sub(before.wait_ns_sum)),
         pace_ms: (now.pace_ns > 0).then(|| ms(now.pace_ns)),
         open: now.open.max(0),
+        numconnects: None,
         listeners: now.listeners,
         admitted_total: now.admitted,
         refused_total: now.refused,

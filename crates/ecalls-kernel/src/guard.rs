@@ -4,13 +4,16 @@
 //! in that process's network namespace until the process drops it or ends, however that happens.
 //! The server knows nothing of it.
 
+mod told;
+
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
+use ecalls_abi::guard::{GUARD_PAGE_TOLD, GuardPage};
 use libbpf_rs::libbpf_sys::{BPF_SK_LOOKUP, BPF_TRACE_RAW_TP};
 use libbpf_rs::{
-    MapCore, MapFlags, MapType, Object, ObjectBuilder, PrintLevel, Program, ProgramType,
+    MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, PrintLevel, Program, ProgramType,
 };
 use rustix::time::{ClockId, clock_getres};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -19,12 +22,14 @@ use crate::core::load;
 use crate::error::{Error, Result};
 use crate::kernel::table::lookup;
 use crate::kernel::{namespace, sys, verdict};
+use told::Told;
 
 const BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guard.bpf.o"));
 const NAME: &str = "guard";
 const SETTING: &str = ".rodata.guard";
 const TABLE: &str = "guard_table";
 const VOID: &str = "guard_void";
+const PAGE: &str = "guard_page";
 const STATE: &str = "guard_state";
 const BEGIN: &str = "guard_begin";
 const LOOKUP: &str = "guard_lookup";
@@ -93,6 +98,8 @@ struct State {
     counts: Counts,
     pace: [u64; 6],
     lost: u64,
+    used: u32,
+    owner: u32,
     listener: [u64; LISTENERS_MAX],
 }
 
@@ -103,6 +110,7 @@ pub struct Guard {
     _links: Vec<OwnedFd>,
     object: Object,
     _void: Vec<OwnedFd>,
+    told: Option<Told>,
 }
 
 impl Guard {
@@ -133,6 +141,7 @@ impl Guard {
             _links: Vec::new(),
             object,
             _void: Vec::new(),
+            told: None,
         };
         if mode == Mode::Drop {
             guard._void = guard.add_void()?;
@@ -151,7 +160,23 @@ impl Guard {
         }
         let lookup = namespace::attach(guard.program(LOOKUP)?.as_fd(), BPF_SK_LOOKUP)?;
         guard._links.push(lookup);
+        guard.told = Told::start(port, guard.map(TABLE)?, guard.map(PAGE)?)?;
         Ok(guard)
+    }
+
+    /// Whether a server can tell of the queue within it: no other program has the name.
+    pub fn hears(&self) -> bool {
+        self.told.is_some()
+    }
+
+    /// What the server tells; `None`: it tells nothing.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn told(&self) -> Result<Option<GuardPage>> {
+        let page: Option<GuardPage> =
+            lookup(&self.map(PAGE)?, &0u32.to_ne_bytes(), "reading the page")?;
+        Ok(page.filter(|page| page.told == GUARD_PAGE_TOLD))
     }
 
     /// Its counts.
@@ -159,17 +184,18 @@ impl Guard {
     /// # Errors
     /// Those of the system.
     pub fn counts(&self) -> Result<Counts> {
-        let found = self.object.maps().find(|map| map.name() == TABLE);
-        let table = found.ok_or(Error::Closed("the guard's table"))?;
-        let state: Option<State> = lookup(&table, &0u32.to_ne_bytes(), "reading the counts")?;
-        let state = state.ok_or(Error::Closed("the guard's counts"))?;
-        Ok(state.counts)
+        Ok(state(&self.map(TABLE)?)?.counts)
+    }
+
+    fn map(&self, name: &str) -> Result<MapHandle> {
+        let found = self.object.maps().find(|map| map.name() == name);
+        let found = found.ok_or(Error::Closed("a map of the guard"))?;
+        MapHandle::try_from(&found).map_err(|error| Error::from_bpf("taking a map", &error))
     }
 
     /// Listeners that take nothing; without IPv6 in this kernel only one.
     fn add_void(&self) -> Result<Vec<OwnedFd>> {
-        let found = self.object.maps().find(|map| map.name() == VOID);
-        let void = found.ok_or(Error::Closed("the guard's map of sockets"))?;
+        let void = self.map(VOID)?;
         let mut sockets = vec![namespace::void_listener(false)?];
         sockets.extend(namespace::void_listener(true).ok());
         for (key, socket) in (0u32..).zip(&sockets) {
@@ -193,6 +219,11 @@ impl Guard {
         let found = programs.find(|program| program.name() == name);
         found.ok_or(Error::Closed("a program of the guard"))
     }
+}
+
+fn state(table: &MapHandle) -> Result<State> {
+    let state: Option<State> = lookup(table, &0u32.to_ne_bytes(), "reading the counts")?;
+    state.ok_or(Error::Closed("the guard's counts"))
 }
 
 fn load(setting: &Setting) -> Result<Object> {

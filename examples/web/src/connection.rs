@@ -82,8 +82,12 @@ pub(crate) struct Connection {
     pub(crate) deadline: Instant,
     /// What the mechanism waits for; `None`: it does not know this socket yet.
     pub(crate) interest: Option<Interest>,
-    /// It waits for its turn.
+    /// It waits for its turn,
     pub(crate) is_queued: bool,
+    /// since then, `CLOCK_MONOTONIC`; `None`: with nothing that costs time.
+    pub(crate) waits_since_ns: Option<u64>,
+    /// Requests that were answered.
+    pub(crate) answered: u64,
 }
 
 impl Connection {
@@ -103,6 +107,8 @@ impl Connection {
             deadline: now + limits.timeout,
             interest: None,
             is_queued: false,
+            waits_since_ns: None,
+            answered: 0,
         }
     }
 
@@ -118,6 +124,11 @@ impl Connection {
     /// Nothing has come of a request, and nothing is to be sent.
     pub(crate) fn is_idle(&self) -> bool {
         self.input.is_empty() && !self.has_output() && self.skips == 0
+    }
+
+    /// Its answer is sent, and it only waits for the client's end.
+    pub(crate) fn lingers(&self) -> bool {
+        self.about == About::Linger
     }
 
     fn has_output(&self) -> bool {
@@ -181,6 +192,7 @@ impl Connection {
                 break;
             }
             *answered += 1;
+            self.answered += 1;
         }
         if self.has_output() {
             return Ok(None);

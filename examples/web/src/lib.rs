@@ -8,7 +8,7 @@
 //!
 //! - [`events`]: the mechanisms, behind one trait;
 //! - [`server`]: the loop: accepting, turns of connections, timeouts, the end;
-//! - [`socket`]: a listening socket;
+//! - [`socket`]: a listening socket; [`guard`]: what the guard of its port is told;
 //! - [`connection`]: one connection: what it has received, and what it has still to send;
 //! - [`request`]: from bytes to a request, or to the status that says what is wrong with it;
 //! - [`page`]: from a request to a page.
@@ -17,6 +17,7 @@
 
 mod connection;
 mod events;
+mod guard;
 mod page;
 mod request;
 mod server;

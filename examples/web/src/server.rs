@@ -18,6 +18,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::connection::{Connection, Ending, Turn};
 use crate::events::{Events, Interest, Ready};
+use crate::guard::{self, Guard};
 use crate::page::Site;
 
 /// Connections that are accepted before others get their turn.
@@ -58,8 +59,9 @@ pub(crate) struct Server {
     connections: Vec<Option<Connection>>,
     free: Vec<usize>,
     open: usize,
-    /// Those that can go on.
-    turns: VecDeque<usize>,
+    turns: Turns,
+    /// Of the first listener's port.
+    guard: Option<Guard>,
     /// When to look at a connection's deadline, which may be later by then; one for each.
     timers: BTreeSet<(Instant, usize)>,
     timer_of: Vec<Instant>,
@@ -84,7 +86,8 @@ impl Server {
             connections: Vec::new(),
             free: Vec::new(),
             open: 0,
-            turns: VecDeque::new(),
+            turns: Turns::default(),
+            guard: None,
             timers: BTreeSet::new(),
             timer_of: Vec::new(),
             paused_until: None,
@@ -105,6 +108,7 @@ impl Server {
         let defer = defers.then_some(self.limits.timeout);
         let socket = crate::socket::listen(address, backlog, defer)?;
         let local = SocketAddr::try_from(rustix::net::getsockname(&socket)?)?;
+        self.guard.get_or_insert_with(|| Guard::of(local.port()));
         let token = SIGNALS + 1 + self.listeners.len();
         self.events.add(socket.as_raw_fd(), token, Interest::Read)?;
         self.listeners.push(Listener {
@@ -121,15 +125,20 @@ impl Server {
         loop {
             self.events.wait(self.time_to_wait(), &mut ready)?;
             let now = Instant::now();
+            self.turns.now_ns = guard::now_ns();
             for one in ready.drain(..) {
                 self.note(one, now);
             }
             self.accept(now)?;
             // Those that want another turn get it after a look at what else is ready.
-            for _ in 0..self.turns.len() {
-                if let Some(at) = self.turns.pop_front() {
+            for _ in 0..self.turns.queue.len() {
+                if let Some(at) = self.turns.queue.pop_front() {
                     self.turn(at, now)?;
                 }
+            }
+            if let Some(guard) = &mut self.guard {
+                guard.look(now);
+                guard.tell(self.turns.waiting, self.turns.now_ns);
             }
             self.expire(now)?;
             if let Some(ends_at) = self.ends_at
@@ -143,7 +152,7 @@ impl Server {
     /// `None`: until something is ready.
     fn time_to_wait(&self) -> Option<Duration> {
         let accepts = self.accepts_more() && self.listeners.iter().any(|one| one.is_ready);
-        if !self.turns.is_empty() || (accepts && self.paused_until.is_none()) {
+        if !self.turns.queue.is_empty() || (accepts && self.paused_until.is_none()) {
             return Some(Duration::ZERO);
         }
         let timer = self.timers.first().map(|(at, _)| *at);
@@ -158,7 +167,7 @@ impl Server {
         } else if let Some(at) = ready.token.checked_sub(self.first_token()) {
             if let Some(Some(connection)) = self.connections.get_mut(at) {
                 connection.is_ready(ready.read, ready.write);
-                queue(&mut self.turns, connection, at);
+                self.turns.push(connection, at);
             }
         } else if let Some(listener) = self.listeners.get_mut(ready.token - SIGNALS - 1) {
             listener.is_ready = true;
@@ -186,7 +195,7 @@ impl Server {
         for (at, place) in self.connections.iter_mut().enumerate() {
             if let Some(connection) = place {
                 connection.is_ready(true, false);
-                queue(&mut self.turns, connection, at);
+                self.turns.push(connection, at);
             }
         }
     }
@@ -246,7 +255,7 @@ impl Server {
         });
         self.timer_of[at] = connection.deadline;
         self.timers.insert((connection.deadline, at));
-        queue(&mut self.turns, &mut connection, at);
+        self.turns.push(&mut connection, at);
         self.connections[at] = Some(connection);
         self.open += 1;
     }
@@ -265,7 +274,17 @@ impl Server {
             return Ok(());
         };
         connection.is_queued = false;
+        let since_ns = connection.waits_since_ns.take();
+        if let (Some(guard), Some(since_ns)) = (&mut self.guard, since_ns) {
+            // This one counts, too, and is the first of them.
+            guard.tell(self.turns.waiting, since_ns);
+        }
+        let before = connection.answered;
         let turn = connection.turn(&self.site, &self.limits, ending, now);
+        if let Some(guard) = &mut self.guard {
+            guard.has_served(connection.answered - before);
+        }
+        self.turns.waiting -= usize::from(since_ns.is_some());
         self.follow(at, turn)
     }
 
@@ -277,7 +296,7 @@ impl Server {
         };
         let fd: RawFd = connection.fd();
         match turn {
-            Turn::Again => queue(&mut self.turns, connection, at),
+            Turn::Again => self.turns.push(connection, at),
             Turn::Ends => {
                 self.end(at);
                 return Ok(());
@@ -315,6 +334,7 @@ impl Server {
         if connection.interest.is_some() {
             self.events.remove(connection.fd(), token);
         }
+        self.turns.waiting -= usize::from(connection.waits_since_ns.is_some());
         drop(connection);
         self.timers.remove(&(self.timer_of[at], at));
         self.free.push(at);
@@ -346,9 +366,26 @@ impl Server {
     }
 }
 
-fn queue(turns: &mut VecDeque<usize>, connection: &mut Connection, at: usize) {
-    if !connection.is_queued {
+/// Connections that can go on, the first of them first.
+#[derive(Default)]
+struct Turns {
+    queue: VecDeque<usize>,
+    /// Of these: those that may cost time.
+    waiting: usize,
+    /// The time of this turn of the loop.
+    now_ns: u64,
+}
+
+impl Turns {
+    fn push(&mut self, connection: &mut Connection, at: usize) {
+        if connection.is_queued {
+            return;
+        }
         connection.is_queued = true;
-        turns.push_back(at);
+        if !connection.lingers() {
+            connection.waits_since_ns = Some(self.now_ns);
+            self.waiting += 1;
+        }
+        self.queue.push_back(at);
     }
 }

@@ -1,8 +1,8 @@
 //! Every constant of the headers, with its value.
 
 use ecalls_abi::{
-    activation, audience, channel, coop, downcall, ecode, event, fate, handler, lane, message,
-    ready, relay, runtime, sched, service, sink, subscription, upload, version, wire,
+    activation, audience, channel, coop, downcall, ecode, event, fate, guard, handler, lane,
+    message, ready, relay, runtime, sched, service, sink, subscription, upload, version, wire,
 };
 
 use super::Constant;
@@ -20,6 +20,7 @@ pub(crate) const CONSTANTS: &[Constant] = constants! {
     activation: PROCESSORS_MAX ACTIVATIONS_MAX;
     ready: READY_WORDS READY_FLAGS READY_SEATS READY_REMOVE SETSOCKOPT_READY;
     runtime: RUNTIME_NONE RUNTIME_RUNS RUNTIME_SPARE RUNTIME_UNBLOCKED RUNTIME_TOLD RUNTIME_STORAGE;
+    guard: GUARD_PAGE_TOLD;
     version: ABI_VERSION DATA_INLINE DATA_MAX DATA_LARGE SERVICES_MAX SUBSCRIPTIONS_MAX
         SUBSCRIBERS_MAX CHANNELS_MAX ACTIONS_MAX HANDLERS_MAX NAME_MAX FORMAT_MAX TIMERS_MAX
         USERS_MAX;

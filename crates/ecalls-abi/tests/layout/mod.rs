@@ -9,8 +9,8 @@ pub(crate) mod constants;
 use std::mem::offset_of;
 
 use ecalls_abi::{
-    activation, audience, channel, coop, downcall, ecode, event, fate, lane, message, ready, relay,
-    runtime, sched, service, sink, subscription, upload, user, wire,
+    activation, audience, channel, coop, downcall, ecode, event, fate, guard, lane, message, ready,
+    relay, runtime, sched, service, sink, subscription, upload, user, wire,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +94,11 @@ pub(crate) const STRUCTS: &[Struct] = &[
             flag, back, version, layout, capacity, slot_use, channel, width, pad0, front, sleeping,
             wake_at, wake_by_ns, pad1, pattern
         ]
+    ),
+    describe!(
+        "ecalls_guard_page",
+        guard::GuardPage,
+        [told, numconnects, since_ns, served]
     ),
     describe!("ecalls_lost", channel::Lost, [late, dropped, filtered, pad]),
     describe!(

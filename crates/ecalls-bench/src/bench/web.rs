@@ -87,8 +87,8 @@ struct Effort {
 
 const FULL: Effort = Effort {
     seconds: 3.0,
-    small: &[0.3, 0.7, 1.0, 1.5, 2.0, 3.0],
-    costly: &[0.5, 1.0, 1.5, 2.0, 3.0, 4.0],
+    small: &[0.3, 0.8, 1.5, 3.0],
+    costly: &[0.5, 1.0, 2.0, 3.0, 4.0],
     idle: &[0, 1000, 5000],
     modes: &["select", "poll", "epoll", "io_uring"],
     has_peers: true,

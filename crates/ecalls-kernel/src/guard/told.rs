@@ -1,0 +1,140 @@
+//! The guard's side of abi/guard.h: a thread gives the page to the server that asks for it, and
+//! forgets what is in it when that server has gone.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+
+use ecalls_abi::guard::{GUARD_NAME, GuardPage};
+use libbpf_rs::MapHandle;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
+    SocketFlags, SocketType, accept_with, bind, listen, sendmsg, socket_with, sockopt,
+};
+
+use super::state;
+use crate::error::{Error, Result};
+use crate::kernel::table::Mapped;
+
+/// Servers that may wait while another one has the page.
+const BACKLOG: i32 = 16;
+
+/// The thread, which ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct Told {
+    stop: Option<UnixStream>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread has.
+struct Giver {
+    listener: OwnedFd,
+    stop: UnixStream,
+    table: MapHandle,
+    page: MapHandle,
+    mapped: Mapped<GuardPage>,
+}
+
+impl Told {
+    /// `None`: some other program has the name of this port.
+    pub(super) fn start(port: u16, table: MapHandle, page: MapHandle) -> Result<Option<Told>> {
+        let failed = |error: Errno| Error::from_io("listening for the server", error.into());
+        let name = format!("{GUARD_NAME}{port}");
+        let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).map_err(failed)?;
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+        let listener = listener.map_err(failed)?;
+        match bind(&listener, &address) {
+            Err(Errno::ADDRINUSE) => return Ok(None),
+            bound => bound.map_err(failed)?,
+        }
+        listen(&listener, BACKLOG).map_err(failed)?;
+        let begin = |error| Error::from_io("starting a thread of the guard", error);
+        let (stop, stopped) = UnixStream::pair().map_err(begin)?;
+        let giver = Giver {
+            listener,
+            stop: stopped,
+            table,
+            mapped: Mapped::map(&page, 1)?,
+            page,
+        };
+        let thread = std::thread::Builder::new()
+            .name("guard-page".to_owned())
+            .spawn(move || giver.run())
+            .map_err(begin)?;
+        Ok(Some(Told {
+            stop: Some(stop),
+            thread: Some(thread),
+        }))
+    }
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.stop = None;
+        // A thread that has panicked has said so.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+impl Giver {
+    fn run(&self) {
+        while self.wait_for(&self.listener) {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            match accept_with(&self.listener, flags) {
+                // Whoever may not have it, or has gone, is closed at once.
+                Ok(server) if self.give(&server).is_ok() => {
+                    // It says nothing: what comes is its end.
+                    if !self.wait_for(&server) {
+                        return;
+                    }
+                    self.forget();
+                }
+                Ok(_) | Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
+                // Without descriptors, a moment later.
+                Err(_) => std::thread::sleep(std::time::Duration::from_millis(100)),
+            }
+        }
+    }
+
+    /// Until something comes there; false: the guard ends.
+    fn wait_for(&self, socket: &OwnedFd) -> bool {
+        loop {
+            let mut both = [
+                PollFd::new(&self.stop, PollFlags::IN),
+                PollFd::new(socket, PollFlags::IN),
+            ];
+            match poll(&mut both, None) {
+                Ok(_) if !both[0].revents().is_empty() => return false,
+                Ok(_) if !both[1].revents().is_empty() => return true,
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(_) => return false,
+            }
+        }
+    }
+
+    fn give(&self, server: &OwnedFd) -> io::Result<()> {
+        let peer = sockopt::socket_peercred(server)?;
+        let owner = state(&self.table).map_err(io::Error::other)?.owner;
+        if !peer.uid.is_root() && peer.uid.as_raw() != owner {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        let page = [self.page.as_fd()];
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        control.push(SendAncillaryMessage::ScmRights(&page));
+        let byte = [io::IoSlice::new(&[0])];
+        sendmsg(server, &byte, &mut control, SendFlags::NOSIGNAL)?;
+        Ok(())
+    }
+
+    fn forget(&self) {
+        for offset in (0..size_of::<GuardPage>()).step_by(8) {
+            self.mapped.word(0, offset).store(0, Ordering::Relaxed);
+        }
+    }
+}
