@@ -223,12 +223,7 @@ static __always_inline int take_seat(struct seats *seats, const struct ecalls_re
 static __always_inline int call_of(struct bpf_sock *sk, const struct ecalls_ready_call *call) {
 	bool removes = call->number == ECALLS_READY_REMOVE;
 	struct seats *seats;
-	u32 row = call->row;
-	u64 *key;
 
-	key = bpf_map_lookup_elem(&ready_keys, &row);
-	if (!key || !call->key || *(volatile u64 *)key != call->key)
-		return -EPERM;
 	if (!removes && call->number >= ECALLS_READY_WORDS * 64)
 		return -EINVAL;
 	/* The end of a local socket is in no tracepoint. */
@@ -252,6 +247,8 @@ int ready_call(struct bpf_sockopt *ctx) {
 	struct ecalls_ready_call call;
 	struct bpf_sock *sk;
 	int result;
+	u64 *key;
+	u32 row;
 
 	if (ctx->level != ECALLS_SETSOCKOPT || ctx->optname != ECALLS_SETSOCKOPT_READY)
 		return 1;
@@ -259,6 +256,12 @@ int ready_call(struct bpf_sockopt *ctx) {
 	if (!sk || (void *)(given + 1) > (void *)(long)ctx->optval_end)
 		return 1;
 	call = *given;
+	row = call.row;
+	key = bpf_map_lookup_elem(&ready_keys, &row);
+	/* Another process's map, which has a program of its own here; or nobody's: then the kernel
+	 * knows no such option. */
+	if (!key || !call.key || *(volatile u64 *)key != call.key)
+		return 1;
 	result = call_of(sk, &call);
 	ctx->optlen = -1; /* the kernel's own handler is not called */
 	if (result)

@@ -13,14 +13,7 @@ use ecalls::{Error, ReadySockets};
 use harness::PATIENCE;
 
 fn open() -> Option<ReadySockets> {
-    match ReadySockets::open() {
-        Ok(ready) => Some(ready),
-        Err(Error::Denied { .. }) => {
-            eprintln!("skipped: needs root");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+    harness::may_load().then(|| ReadySockets::open().expect("the kernel side"))
 }
 
 fn taken(ready: &mut ReadySockets) -> Vec<i32> {
@@ -153,6 +146,22 @@ fn what_is_no_internet_socket_is_refused_and_so_is_a_ninth_map() {
     ready
         .add(&listener)
         .expect("the seat of a map that has ended");
+}
+
+#[test]
+fn maps_of_two_processes_are_apart() {
+    let Some(mut ready) = open() else { return };
+    let mut child = std::process::Command::new(std::env::current_exe().expect("a path"));
+    child.args(["--exact", "interest_ends_and_begins_without_a_call"]);
+    let output = child.output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && said.contains("1 passed"),
+        "{said}"
+    );
+    let (a, _b) = pair();
+    ready.add(&a).expect("a socket");
+    assert_eq!(taken(&mut ready), [a.as_raw_fd()]);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! report too much: a readiness is a hint. What it must never do is to miss one that begins after
 //! [`Events::add`], or that is there already then.
 
+mod ecalls;
 mod epoll;
 mod io_uring;
 mod poll;
@@ -53,6 +54,7 @@ pub(crate) enum Mechanism {
     Poll,
     Epoll,
     IoUring,
+    Ecalls,
 }
 
 impl Mechanism {
@@ -62,6 +64,7 @@ impl Mechanism {
             Mechanism::Poll => Box::new(poll::Poll::default()),
             Mechanism::Epoll => Box::new(epoll::Epoll::open()?),
             Mechanism::IoUring => Box::new(io_uring::Ring::open()?),
+            Mechanism::Ecalls => Box::new(ecalls::Ecalls::open()?),
         })
     }
 }
@@ -73,6 +76,7 @@ impl fmt::Display for Mechanism {
             Mechanism::Poll => "poll",
             Mechanism::Epoll => "epoll",
             Mechanism::IoUring => "io_uring",
+            Mechanism::Ecalls => "ecalls",
         })
     }
 }
@@ -102,7 +106,12 @@ mod tests {
     const LONG: Option<Duration> = Some(Duration::from_secs(60));
 
     fn each(test: impl Fn(&mut dyn Events, Mechanism)) {
+        let is_root = std::env::var_os("ECALLS_TEST_ROOT").is_some();
         for mechanism in <Mechanism as clap::ValueEnum>::value_variants() {
+            if *mechanism == Mechanism::Ecalls && !is_root {
+                eprintln!("not tested: {mechanism}: ECALLS_TEST_ROOT is not set");
+                continue;
+            }
             match mechanism.open() {
                 Ok(mut events) => test(&mut *events, *mechanism),
                 Err(error) => eprintln!("not tested: {mechanism}: {error}"),

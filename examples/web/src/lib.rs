@@ -1,6 +1,7 @@
 //! Shows: a web server of one thread, as the papers' thttpd, that waits for its sockets by a
-//! mechanism of the user's choice: select, poll, epoll or io_uring. All else is the same code.
-//! Needs: nothing.
+//! mechanism of the user's choice: select, poll, epoll, io_uring or ECalls. All else is the same
+//! code.
+//! Needs: nothing; for `--events ecalls` root.
 //! Run:   cargo run --release -p ecalls-web -- FOLDER [--listen 127.0.0.1:8080] [--events poll]
 //! Expect: a line with each address. `curl localhost:8080/NAME` gets FOLDER's file NAME, and
 //! `curl localhost:8080/cpu?us=500` a page that costs 500 us of processor time. SIGTERM ends it:

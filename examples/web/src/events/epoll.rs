@@ -25,6 +25,14 @@ impl Epoll {
             found: Vec::with_capacity(AT_ONCE),
         })
     }
+
+    /// Takes out a descriptor that stays open.
+    pub(super) fn forget(&mut self, fd: RawFd) -> io::Result<()> {
+        // SAFETY: the caller has it open.
+        Ok(epoll::delete(&self.set, unsafe {
+            BorrowedFd::borrow_raw(fd)
+        })?)
+    }
 }
 
 fn flags(interest: Interest) -> epoll::EventFlags {

@@ -137,11 +137,11 @@ fn at_the_limit_of_connections_others_wait_and_get_their_turn() {
 #[test]
 fn without_descriptors_it_neither_spins_nor_loses_the_others() {
     for mode in crate::server::MODES {
-        let Some(server) = Server::with_files(24, mode, &["--idle", "60"]) else {
+        let Some(server) = Server::with_files(40, mode, &["--idle", "60"]) else {
             continue;
         };
         let mut held: Vec<_> = (0..40).map(|_| server.connect()).collect();
-        assert!(until(|| server.open_files_below(24) == 24), "{mode}");
+        assert!(until(|| server.open_files_below(40) == 40), "{mode}");
         let before = server.cpu();
         let begin = Instant::now();
         std::thread::sleep(Duration::from_millis(500));
