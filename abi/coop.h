@@ -52,6 +52,9 @@
 
 /* Argument c of ECALLS_OP_COOP. */
 #define ECALLS_COOP_SINK 0x1u /* the thread reads the channel's events: it is their sink */
+#define ECALLS_COOP_TIMED                                                                          \
+	0x2u /* once handed to a child: each timed sleep of the child's threads, \
+				  and of its descendants', ends with a release that is due */
 
 /* How the scheduler treats the thread (Coop §3.2, policing). */
 #define ECALLS_COOP_UNBOUND 0u	   /* nothing: no thread is bound to this slot */

@@ -54,8 +54,8 @@
 	8u /* a: address of a struct ecalls_generic with op RAISE. The generic call by way of the
 			      fast one. Result: as of RAISE; -EFAULT: not in memory now */
 #define ECALLS_OP_COOP                                                                             \
-	9u /* a: slot, b: group, c: ECALLS_COOP_SINK or 0. Binds the calling thread to a slot
-			      of this channel (abi/coop.h), by which it polls; group 0: none.
+	9u /* a: slot, b: group, c: ECALLS_COOP_SINK, _TIMED or 0. Binds the calling thread to a
+			      slot of this channel (abi/coop.h), by which it polls; group 0: none.
 			      Never deferred. Result: 0 */
 #define ECALLS_OP_WINDOW                                                                           \
 	10u /* a: period ns (0: no window any more), b: service time ns, c: ECALLS_WINDOW(..).

@@ -30,7 +30,8 @@ struct coop_binding {
 	u16 y;
 	u32 flags;  /* ECALLS_WINDOW_CONSERVING */
 	u32 wishes; /* number of requests so far */
-	u32 sink;   /* 1: the thread reads the channel's events */
+	u16 sink;   /* 1: the thread reads the channel's events */
+	u16 timed;  /* not 0: the threads of the child to which it is handed are timed */
 };
 
 /* The thread's own binding, and the one that its parent has handed to it, which is used only
@@ -130,10 +131,12 @@ static __always_inline s64 coop_bind(struct down *d, u32 id, u64 slot, u64 group
 		.group = (u32)group,
 		.uid = d->channel->uid,
 		.sink = (u32)flags & ECALLS_COOP_SINK,
+		.timed = (u32)flags & ECALLS_COOP_TIMED,
 	};
 	struct coop_thread *thread;
 
-	if (slot >= ECALLS_COOP_SLOTS || group > ECALLS_COOP_GROUPS || flags & ~ECALLS_COOP_SINK)
+	if (slot >= ECALLS_COOP_SLOTS || group > ECALLS_COOP_GROUPS ||
+	    flags & ~(u64)(ECALLS_COOP_SINK | ECALLS_COOP_TIMED))
 		return -EINVAL;
 	thread = bpf_task_storage_get(&coop_threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!thread)

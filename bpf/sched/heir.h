@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Threads of a program that was given a group (`ecalls run --group`, ECALLS_OP_HAND): members are
- * not only its first thread, which has the slot, but also the threads and programs that it creates.
+ * Threads of a program that was given a group, or that is timed (`ecalls run --group`, `--coop`,
+ * ECALLS_OP_HAND): this holds not only for its first thread, which has the slot, but also for the
+ * threads and programs that it creates.
  *
  * Such an heir is an entity of its CPU without a slot: it never polls, so within the group it is
  * ordered by virtual time. Unlike a thread with a slot it migrates to other CPUs as plain threads
@@ -19,7 +20,7 @@
 #ifndef ECALLS_SCHED_HEIR_H
 #define ECALLS_SCHED_HEIR_H
 
-#include "entry.h"
+#include "timed.h"
 #include "wish.h"
 
 #define HEIR_PLACES 16u	  /* of a CPU's table, for the heirs of one user, root included */
@@ -39,6 +40,17 @@ static __always_inline void heir_is_given(struct sched_task *t,
 	t->handed_uid = binding->uid;
 	t->handed_channel = binding->channel;
 	t->handed_slot = binding->slot;
+	timed_is(t, binding->timed);
+}
+
+/* Whether a thread's program was given something that its descendants inherit. */
+static __always_inline bool heir_has(const struct sched_task *t) {
+	return t->handed_group || t->timed;
+}
+
+static __always_inline void heir_loses(struct sched_task *t) {
+	t->handed_group = 0;
+	timed_is(t, 0);
 }
 
 /* A thread is created: it inherits what its creator's program was given, even if that program has
@@ -46,12 +58,13 @@ static __always_inline void heir_is_given(struct sched_task *t,
 static __always_inline void heir_is_made(struct sched_task *t) {
 	const struct sched_task *maker = task_of(bpf_get_current_task_btf());
 
-	if (!maker || !maker->handed_group)
+	if (!maker || !heir_has(maker))
 		return;
 	t->handed_group = maker->handed_group;
 	t->handed_uid = maker->handed_uid;
 	t->handed_channel = maker->handed_channel;
 	t->handed_slot = maker->handed_slot;
+	timed_is(t, maker->timed);
 	t->bound = 1;
 }
 
@@ -59,7 +72,7 @@ static __always_inline void heir_is_made(struct sched_task *t) {
 static __always_inline bool heir_is_another(struct task_struct *p, struct sched_task *t) {
 	if (t->entity >= SCHED_ENTITIES || !is_heir(t) || binding_is_of(p, t->uid))
 		return false;
-	t->handed_group = 0;
+	heir_loses(t);
 	return true;
 }
 
@@ -75,7 +88,7 @@ __noinline int heir_looks_up(struct task_struct *p __arg_trusted, struct sched_t
 			return 0;
 		struct coop_thread *thread = binding_thread(up);
 		struct coop_binding *binding = thread ? binding_handed(up, thread) : 0;
-		if (!binding || !binding->group)
+		if (!binding || !(binding->group | binding->timed))
 			continue;
 		heir_is_given(t, binding);
 		return 0;
@@ -108,23 +121,33 @@ static __always_inline void heir_enters(struct task_struct *p, struct sched_task
 	t->bound = 0;
 	if (!is_asked || t->entity < SCHED_ENTITIES)
 		return;
-	if (!t->handed_group)
+	if (!heir_has(t))
 		heir_looks_up(p, t);
-	if (!t->handed_group)
+	if (!heir_has(t))
 		return;
 	if (!binding_is_of(p, t->handed_uid)) {
-		t->handed_group = 0;
+		heir_loses(t);
 		return;
 	}
 	watch_enters(p, cpu, now);
 	heir_joins(t, cpu, now);
 }
 
-/* The running thread has named a slot. */
+/* Whether a thread stays on its CPU: it has a slot, by which it polls, and is not that of an
+ * unmodified program. */
+static __always_inline bool heir_stays(const struct sched_task *t) {
+	return t->entity < SCHED_ENTITIES && !is_heir(t) && !t->timed;
+}
+
+/* The running thread has named a slot, or was handed one. */
 static __always_inline void heir_has_slot(const struct sched_task *t, u32 cpu) {
 	struct sched_places *places = places_of(cpu);
 
-	if (places && t->entity < SCHED_ENTITIES)
+	if (!places || t->entity >= SCHED_ENTITIES)
+		return;
+	if (t->timed)
+		places->heirs |= sched_bit(t->entity);
+	else
 		places->heirs &= ~sched_bit(t->entity);
 }
 

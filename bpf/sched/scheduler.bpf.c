@@ -38,7 +38,7 @@ s32 BPF_PROG(sched_select, struct task_struct *p, s32 prev_cpu, u64 wake_flags) 
 	s32 cpu;
 
 	/* A cooperative thread stays on its CPU (Coop §4.1). */
-	if (t && t->entity < SCHED_ENTITIES && !is_heir(t))
+	if (t && heir_stays(t))
 		return prev_cpu;
 	cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
 	/* A thread under a quota may have to wait for it (enqueue). */

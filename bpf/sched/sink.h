@@ -113,9 +113,9 @@ __noinline int look_for_binding(struct task_struct *p __arg_trusted,
 	/* No place was free, and one may be when it runs next. */
 	if (t->entity >= SCHED_ENTITIES)
 		t->bindings = SCHED_NEVER;
-	heir_has_slot(t, cpu);
 	if (handed)
 		heir_is_given(t, handed);
+	heir_has_slot(t, cpu);
 	t->channel = binding->channel;
 	t->slot = binding->slot;
 	sink_named(t, cpu, binding->sink ? p->pid : 0);

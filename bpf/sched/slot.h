@@ -77,10 +77,17 @@ static __always_inline void count_release(struct sched_task *t, struct sched_cpu
 	struct ecalls_sched_count *counts = counts_of(t->cpu);
 	u64 release = sched_entity(c, t->entity)->release_ns, tardy;
 
-	if (!counts || t->counted == t->polls || !release_due(c, t->entity, now))
+	if (t->due_ns) {
+		release = t->due_ns;
+		t->due_ns = 0;
+	} else if (t->counted == t->polls || !release_due(c, t->entity, now)) {
 		return;
-	t->counted = t->polls;
-	tardy = now - release;
+	} else {
+		t->counted = t->polls;
+	}
+	if (!counts)
+		return;
+	tardy = now > release ? now - release : 0;
 	counts->releases++;
 	counts->tardiness[histogram_bucket(tardy / 1000) & 63]++;
 	if (tardy > counts->tardiest_ns)

@@ -114,9 +114,9 @@ struct sched_task {
 	u32 counted_nice; /* part of it in the sum of its control group (share.h) */
 	u32 loaded;	  /* its weight in the load of a CPU (load.h), and that CPU */
 	u32 loaded_cpu;
-	u32 limited; /* not 0: its control group, or one above, may have a quota (quota.h) */
-	u32 next;    /* 1: it waits in the local queue of its CPU (next.h) */
-	u32 pad;
+	u32 limited;  /* not 0: its control group, or one above, may have a quota (quota.h) */
+	u32 next;     /* 1: it waits in the local queue of its CPU (next.h) */
+	u32 timed;    /* not 0: its program is timed, inherited like a group (timed.h) */
 	u32 parked;   /* 1: it waits for that quota; `ready` is 0 */
 	u64 bindings; /* value of coop_changes when its binding was read last (sink.h) */
 	u64 from_ns;  /* since when its turn has not been charged to the quota; 0: no turn */
@@ -124,6 +124,9 @@ struct sched_task {
 	u64 since_ns; /* since when it waits or, if plain, sleeps; 0: from the start */
 	u64 polls;    /* counter of the slot, as read last */
 	u64 counted;  /* the last poll whose release was counted */
+	u64 sleep_ns; /* the time until which it sleeps, and of its timer (timed.h); 0: none */
+	u64 timer_ns;
+	u64 due_ns; /* the one at which it woke, until it runs; 0: none */
 	/* its violations, as counted last */
 	u64 overran;
 	u64 slept;

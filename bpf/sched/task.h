@@ -98,6 +98,7 @@ static __always_inline void arise(struct sched_task *t, struct sched_cpu *c, u64
 		t->plain.weight = share_weight(t);
 		weigh(t, c, !sched_in(c->runnable, t->entity));
 		turn_ready(c, t->entity, now);
+		timed_wakes(t, c, now);
 		seen_waits(t->cpu, t->entity, now);
 	} else {
 		turn_ready_plain(c, &t->plain, now);
@@ -208,6 +209,7 @@ void BPF_PROG(sched_exit_task, struct task_struct *p, struct scx_exit_task_args 
 	share_sleep(t);
 	sink_leaves(t);
 	leave(t);
+	timed_is(t, 0);
 }
 
 #endif

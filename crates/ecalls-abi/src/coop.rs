@@ -17,6 +17,9 @@ pub const COOP_POLLING: u32 = 0x1;
 
 /// Argument c of `OP_COOP`: the thread reads the channel's events, it is their sink.
 pub const COOP_SINK: u32 = 0x1;
+/// Once handed to a child: each timed sleep of the child's threads, and of its descendants', ends
+/// with a release that is due.
+pub const COOP_TIMED: u32 = 0x2;
 
 /// No thread is bound to this slot.
 pub const COOP_UNBOUND: u32 = 0;

@@ -24,6 +24,7 @@ use ecalls_kernel::scheduler;
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, kill_process, setpriority_process, waitid,
 };
+use rustix::thread::set_current_timer_slack;
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM};
 
@@ -63,6 +64,9 @@ pub(crate) struct Args {
     /// Number of periods X in any Y (at most 1024) that the window may miss; by default none
     #[arg(long, value_name = "X/Y", requires = "period", value_parser = place::parse_window)]
     window: Option<(u16, u16)>,
+    /// Run each thread of the program when its timed sleep ends, even ahead of its share
+    #[arg(long, conflicts_with = "period")]
+    coop: bool,
     /// Run the program's POSIX threads as user-level threads on scheduler activations
     #[arg(long)]
     threads: bool,
@@ -85,8 +89,8 @@ The report goes to standard error, after the program's own output. The exit stat
 program, or 128 plus the number of the signal that ended it. The program runs under the scheduler
 that is active: `ecalls sched start` starts ours.
 
---group and --period need our scheduler. If it does not run, they are refused with exit code 5, or 4
-if the kernel has no sched_ext.
+--group, --coop and --period need our scheduler. If it does not run, they are refused with exit
+code 5, or 4 if the kernel has no sched_ext.
 - The members of a group that run on one CPU pool the CPU time that each would get alone. Among
   members that poll (event loops of ECalls; ECALLS_GROUP holds the number of the group) the most
   important one runs; members that do not poll get a fair share. The program's first thread stays on
@@ -94,6 +98,12 @@ if the kernel has no sched_ext.
   with the shortest queues. At most 16 of them per CPU and user are members; further threads, and
   processes that change their user, are scheduled by fair share. A number as NAME selects the group
   with this number, even if a group of that name exists.
+- With --coop, a thread whose timed sleep ends (epoll_wait, poll, select, nanosleep, the timeout of
+  a condition, a timer descriptor that it has armed) runs before all threads of fair share, even if
+  it has had more CPU time than they: up to 20 ms more, so no program gets more than its share. This
+  holds for all threads and descendants of the program, statically linked and Go programs included,
+  for 16 of them per CPU and user. The kernel's timer slack is 1 ns; select, poll and epoll_wait
+  keep a thousandth of the timeout. A program that only waits for time is on time anyway.
 - A window reserves CPU time for the program's first thread only, which stays on its CPU. The window
   is promised, admitted without guarantee (the report says so), or refused with exit code 3 and the
   share of the CPU that this user has left for windows; the program is then not started. Beyond its
@@ -210,7 +220,7 @@ impl Args {
             return Ok(Some(Wish::Group(group.clone())));
         }
         let (Some(period), Some(service)) = (self.period, self.service) else {
-            return Ok(None);
+            return Ok(self.coop.then_some(Wish::Timed));
         };
         let (x, y) = self.window.unwrap_or((0, 1));
         let window = Window {
@@ -242,7 +252,15 @@ fn start(args: &Args, signals: &Signals) -> Result<(Child, Option<Place>), Failu
         _ => None,
     };
     if let Some(wish) = args.wish()? {
-        let (child, place) = place::start(&args.program, wish, preload.as_deref(), signals)?;
+        if args.coop {
+            // The program inherits it: its sleeps end at their times, not up to 50 us later.
+            let slack = std::num::NonZeroU64::new(1);
+            set_current_timer_slack(slack).map_err(|error| {
+                Failure::new(Code::Failed, format!("setting the timer slack: {error}"))
+            })?;
+        }
+        let preload = preload.as_deref();
+        let (child, place) = place::start(&args.program, wish, args.coop, preload, signals)?;
         return Ok((child, Some(place)));
     }
     let (name, arguments) = name_of(&args.program)?;

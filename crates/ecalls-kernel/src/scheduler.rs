@@ -59,6 +59,9 @@ const ACT_RESTART: i64 = 1 << 48;
 /// Names within the object.
 const OPS: &str = "ecalls_sched";
 const ENDED: &str = ".bss.ended";
+/// The number of timed threads, and the program that sees their timers (bpf/sched/timed.h).
+const TIMED: &str = ".bss.timed";
+const SLEEPS: &str = "timed_sleeps";
 /// Maps with one element per CPU.
 const PER_CPU: [&str; 3] = ["sched_cpus", COUNTS, WATCH];
 /// This map has an element per group; there are at most half as many groups as entities.
@@ -71,6 +74,8 @@ const ENTITIES: u32 = 64;
 pub struct Scheduler {
     // The first field: scheduling ends before the maps are freed.
     link: Option<Link>,
+    /// Attached while timed threads exist.
+    sleeps: Option<Link>,
     object: Object,
     _record: File,
 }
@@ -220,6 +225,7 @@ impl Scheduler {
         let link = ops.attach_struct_ops().map_err(failed)?;
         Ok(Scheduler {
             link: Some(link),
+            sleeps: None,
             object,
             _record: record,
         })
@@ -241,6 +247,33 @@ impl Scheduler {
         let programs = self.object.progs();
         let named = programs.map(|one| (one.name().to_string_lossy().into_owned(), one));
         sys::verified(named)
+    }
+
+    /// Attaches the program that sees timers while there are timed threads. The holder calls this
+    /// regularly; until then, and after it, the sleeps of timed threads are as those of others.
+    ///
+    /// # Errors
+    /// What the kernel refuses.
+    pub fn attend(&mut self) -> Result<()> {
+        let action = "reading the number of timed threads";
+        let count: Option<u64> = lookup(&find(&self.object, TIMED)?, &0u32.to_ne_bytes(), action)?;
+        let is_wanted = count.unwrap_or(0) > 0;
+        if !is_wanted {
+            self.sleeps = None;
+        } else if self.sleeps.is_none() {
+            let mut programs = self.object.progs_mut();
+            let program = programs.find(|one| one.name() == SLEEPS);
+            let program = program.ok_or(Error::Closed("the program that sees timers"))?;
+            let link = program.attach();
+            let failed = |error| Error::from_bpf("attaching to the kernel's timers", &error);
+            self.sleeps = Some(link.map_err(failed)?);
+        }
+        Ok(())
+    }
+
+    /// Whether the program that sees timers is attached.
+    pub fn is_attending(&self) -> bool {
+        self.sleeps.is_some()
     }
 
     /// The reason for which it has ended, if it has.

@@ -11,6 +11,7 @@
 
 use std::time::Duration;
 
+use ecalls_abi::coop::COOP_TIMED;
 use ecalls_abi::downcall::Op;
 
 use crate::coop::{SlotMemory, Standing};
@@ -43,10 +44,30 @@ impl Caller {
         window: Option<&Window>,
         child: u32,
     ) -> Result<ChildSlot> {
+        self.hand(number, group, 0, window, child)
+    }
+
+    /// The same, and each timed sleep of the child's threads, and of those that they and their
+    /// programs create, ends with a release that is due.
+    ///
+    /// # Errors
+    /// Those of [`Caller::hand_slot`].
+    pub fn hand_timed_slot(&self, number: usize, group: u32, child: u32) -> Result<ChildSlot> {
+        self.hand(number, group, COOP_TIMED, None, child)
+    }
+
+    fn hand(
+        &self,
+        number: usize,
+        group: u32,
+        flags: u32,
+        window: Option<&Window>,
+        child: u32,
+    ) -> Result<ChildSlot> {
         let slot = self.slot(number)?;
         let answered = slot.answered();
         let hand = || {
-            self.coop_slot(number, group)?;
+            self.bind_slot(number, group, flags)?;
             if let Some(window) = window {
                 self.wish(window.arguments())?;
             }

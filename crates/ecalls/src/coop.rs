@@ -102,7 +102,7 @@ impl Caller {
         self.bind_slot(number, group, COOP_SINK)
     }
 
-    fn bind_slot(&self, number: usize, group: u32, flags: u32) -> Result<SlotMemory> {
+    pub(crate) fn bind_slot(&self, number: usize, group: u32, flags: u32) -> Result<SlotMemory> {
         let slot = self.slot(number)?;
         match self.fast_op(Op::Coop, [number as u64, group.into(), flags.into()])? {
             0 => Ok(slot),

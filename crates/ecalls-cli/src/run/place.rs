@@ -63,6 +63,8 @@ pub(crate) fn check_bounds(window: &Window) -> Outcome {
 pub(crate) enum Wish {
     Group(Group),
     Window(Window),
+    /// Nothing but that it is timed.
+    Timed,
 }
 
 /// The program's place in the scheduler, as the parent sees it.
@@ -104,13 +106,14 @@ struct WindowHad {
 pub(crate) fn start(
     program: &[OsString],
     wish: Wish,
+    is_timed: bool,
     preload: Option<&Path>,
     signals: &Signals,
 ) -> Result<(Child, Place), Failure> {
     can_place()?;
     let wish = match wish {
         Wish::Group(group) => Wish::Group(group.claimed()?),
-        wish @ Wish::Window(_) => wish,
+        wish => wish,
     };
     let ecalls = Ecalls::open()?;
     let channel = ecalls.channel().open()?;
@@ -128,7 +131,7 @@ pub(crate) fn start(
     let mut child = command
         .spawn()
         .map_err(|error| Failure::new(Code::Failed, format!("starting this command: {error}")))?;
-    let placed = take_place(&child, channel, wish, signals);
+    let placed = take_place(&child, channel, wish, is_timed, signals);
     if placed.is_err() {
         // The program was not executed. A failure to kill the child has no consequence.
         let _ = child.kill();
@@ -150,6 +153,7 @@ fn take_place(
     child: &Child,
     channel: Channel,
     wish: Wish,
+    is_timed: bool,
     signals: &Signals,
 ) -> Result<Place, Failure> {
     let pid = pid_of(child)?;
@@ -157,8 +161,13 @@ fn take_place(
     let (group, window) = match &wish {
         Wish::Group(group) => (group.number, None),
         Wish::Window(window) => (0, Some(window)),
+        Wish::Timed => (0, None),
     };
-    let slot = channel.caller().hand_slot(0, group, window, child.id())?;
+    let caller = channel.caller();
+    let slot = match is_timed {
+        true => caller.hand_timed_slot(0, group, child.id())?,
+        false => caller.hand_slot(0, group, window, child.id())?,
+    };
     go_on(pid)?;
     await_stop(pid, signals)?;
     let place = Place {
@@ -243,7 +252,7 @@ impl Place {
                 return Ok(());
             }
             (Wish::Window(_), Some(refused)) => refused,
-            (Wish::Group(_), _) => match self.child.standing() {
+            (Wish::Group(_) | Wish::Timed, _) => match self.child.standing() {
                 Standing::Unknown => return Err(untold()),
                 Standing::NoPlace => Admission::NoPlace,
                 _ => return Ok(()),
@@ -252,6 +261,7 @@ impl Place {
         let what = match self.wish {
             Wish::Group(_) => "the group",
             Wish::Window(_) => "the window",
+            Wish::Timed => "--coop",
         };
         Err(Failure::new(Code::Denied, format!("{what} is {refused}")))
     }
@@ -277,6 +287,10 @@ impl Place {
                     window: None,
                 }
             }
+            Wish::Timed => Placed {
+                group: None,
+                window: None,
+            },
             Wish::Window(_) => {
                 let Periods {
                     met,

@@ -42,6 +42,7 @@ pub(super) fn run(args: &Args) -> Outcome {
         if left.is_zero() || stop.sleep(left.min(PATIENCE)) {
             break;
         }
+        scheduler.attend()?;
         if let Some(ended) = scheduler.ended() {
             if !ended.again {
                 return Err(failure(&ended));

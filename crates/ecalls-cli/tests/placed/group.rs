@@ -230,14 +230,14 @@ pub(crate) fn members_that_compute_are_divided_among_busy_cpus(stage: &Stage) {
     assert!(had.iter().all(|one| *one < 2.5 * least), "{had:?}");
 }
 
-fn pin(cpus: std::ops::Range<usize>) {
+pub(super) fn pin(cpus: std::ops::Range<usize>) {
     let mut set = rustix::thread::CpuSet::new();
     cpus.for_each(|cpu| set.set(cpu));
     rustix::thread::sched_setaffinity(None, &set).expect("the first CPUs");
 }
 
 /// The calling thread's CPU time, ms.
-fn cpu_ms() -> i64 {
+pub(super) fn cpu_ms() -> i64 {
     let time = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec * 1000 + time.tv_nsec / 1_000_000
 }

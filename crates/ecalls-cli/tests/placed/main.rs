@@ -5,6 +5,7 @@
 //! checks that this is said. Nothing depends on how fast the machine is.
 
 mod group;
+mod timed;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -192,6 +193,7 @@ fn without_our_scheduler_a_place_is_refused_and_says_what_is_missing() {
     for wish in [
         &["--group", "players"][..],
         &["--period", "10ms", "--service", "2ms"],
+        &["--coop"],
     ] {
         let mut command = Command::new(program());
         command.arg("run").args(wish).args(["--", "echo", "begun"]);
@@ -228,6 +230,7 @@ fn what_makes_no_sense_is_refused() {
             &["--period", "1s", "--service", "1ms", "--group", "a"],
             "--group",
         ),
+        (&["--period", "1s", "--service", "1ms", "--coop"], "--coop"),
     ] {
         let mut command = Command::new(program());
         let ended = end(command.arg("run").args(wrong).args(["--", "echo", "begun"]));
@@ -288,6 +291,18 @@ const PARTS: &[Part] = &[
     (
         "two names with one hash are two groups",
         group::two_names_with_one_hash_are_two_groups,
+    ),
+    (
+        "timed sleeps of a program and its descendants end with releases",
+        timed::timed_sleeps_of_a_program_and_its_descendants_end_with_releases,
+    ),
+    (
+        "who tells lies with timers has its share",
+        timed::who_tells_lies_with_timers_has_its_share,
+    ),
+    (
+        "the kernels timers are watched while a timed program exists",
+        timed::the_kernels_timers_are_watched_while_a_timed_program_exists,
     ),
     (
         "members that compute are divided among busy cpus",
@@ -456,6 +471,7 @@ fn a_role() {
         Ok("other") => group::other(),
         Ok("drops") => group::drops(),
         Ok("herd") => group::herd(),
+        Ok(lie) if lie.starts_with(timed::LIE) => timed::lie(lie),
         _ => {}
     }
 }

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The times of timed threads (lib/sched/timed.h), which say nothing themselves: when a thread of
+ * a timed program arms a timer of the kernel, the tracepoint hrtimer_start shows it.
+ *
+ *	- The timer of a timed sleep (epoll_wait, poll, select, nanosleep, a futex with a timeout)
+ *	  holds the task that it wakes. If that is the current one, it is about to sleep.
+ *	- The timer of a timerfd counts for the thread that has armed it.
+ *
+ * A sleep that ends before its time was ended by something else, and the time is forgotten. A
+ * timerfd that was disarmed is not noticed: the next wake-up after its time counts as due, once,
+ * which is bounded like any lie.
+ *
+ * The tracepoint fires under the lock of the CPU's timers, possibly within this scheduler: the
+ * program only writes to data of the current thread that exist already. It costs each timer of the
+ * machine a look at that thread, so the holder attaches it while timed threads exist
+ * (timed_threads), and within a moment after the first one.
+ */
+#ifndef ECALLS_SCHED_TIMED_GLUE_H
+#define ECALLS_SCHED_TIMED_GLUE_H
+
+#include "entry.h"
+#include "lib/sched/timed.h"
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct hrtimer_clock_base {
+	s64 offset; /* from CLOCK_MONOTONIC */
+};
+struct hrtimer {
+	s64 _softexpires; /* by the clock of its base */
+	void *function;
+	struct hrtimer_clock_base *base;
+};
+struct hrtimer_sleeper {
+	struct hrtimer timer;
+	struct task_struct *task;
+};
+#pragma clang attribute pop
+
+extern const void timerfd_tmrproc __ksym __weak;
+
+/* Number of timed threads, for the holder. */
+u64 timed_threads SEC(".bss.timed");
+
+/* A thread becomes timed, or is no longer. */
+static __always_inline void timed_is(struct sched_task *t, u32 is) {
+	if (!t->timed == !is)
+		return;
+	t->timed = is;
+	__sync_fetch_and_add(&timed_threads, is ? 1 : -1);
+}
+
+/* A thread has woken, and is ready as an entity of its CPU. */
+static __always_inline void timed_wakes(struct sched_task *t, struct sched_cpu *c, u64 now) {
+	u64 due = 0;
+
+	if (!t->timed)
+		return;
+	if (t->timer_ns && t->timer_ns <= now) {
+		due = t->timer_ns;
+		t->timer_ns = 0;
+	}
+	if (t->sleep_ns && t->sleep_ns <= now)
+		due = t->sleep_ns;
+	t->sleep_ns = 0;
+	t->due_ns = due;
+	if (due)
+		timed_ready(c, t->entity, now);
+}
+
+SEC("tp_btf/hrtimer_start")
+int BPF_PROG(timed_sleeps, struct hrtimer *timer) {
+	struct task_struct *current = bpf_get_current_task_btf();
+	struct hrtimer_sleeper *sleeper = (void *)timer;
+	struct sched_task *t = task_of(current);
+	s64 at;
+
+	if (!t || !t->timed)
+		return 0;
+	at = timer->_softexpires - timer->base->offset;
+	/* A time before the machine's first one is past, and is none if it is 0. */
+	if (at <= 0)
+		at = 1;
+	if (timer->function == &timerfd_tmrproc)
+		t->timer_ns = at;
+	else if (BPF_CORE_READ(sleeper, task) == current)
+		t->sleep_ns = at;
+	return 0;
+}
+
+#endif

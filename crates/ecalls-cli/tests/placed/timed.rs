@@ -1,0 +1,216 @@
+//! Timed programs (`ecalls run --coop`): whose sleeps count, what lies told by timers gain, and
+//! when the kernel's timers are watched. Releases and CPU times are counted; no time is measured.
+
+use std::fs;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ecalls_kernel::scheduler;
+use limit::Running;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+
+use super::group::{cpu_ms, pin};
+use super::{PATIENCE, ROLE, Stage, end, limit_until, report};
+
+/// How the role of a liar begins.
+pub(crate) const LIE: &str = "lie ";
+/// Of each lie. What it can gain, 20 ms, is little beside it.
+const LENGTH_MS: i64 = 500;
+/// A share is at least so much of another one that should be the same.
+const NEARLY: f64 = 0.9;
+
+/// A shell whose children sleep, as many times as `SLEEPS`. They begin when timers are watched.
+const SLEEPER: &str = "cat /proc/self/timerslack_ns; sleep 1; \
+                       for i in 1 2 3 4 5 6 7 8; do sleep 0.01; done";
+const SLEEPS: f64 = 8.0;
+
+/// Ends the thread that computes, also when a test fails: the scope waits for it.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+pub(crate) fn timed_sleeps_of_a_program_and_its_descendants_end_with_releases(stage: &Stage) {
+    // Somebody who computes, on the same CPU: an idle one runs whoever wakes.
+    let stop = &AtomicBool::new(false);
+    let count = |wish: &[&str]| {
+        let mut arguments = vec!["--json"];
+        arguments.extend(wish);
+        arguments.extend(["--", "sh", "-c", SLEEPER]);
+        let ended = end(&mut stage.run(&arguments));
+        let report = report(&ended);
+        println!("{wish:?}: {report}");
+        // There is none if none was counted.
+        (report["releases"].as_f64().unwrap_or(0.0), ended.out)
+    };
+    thread::scope(|scope| {
+        let _ends = Ends(stop);
+        scope.spawn(|| {
+            pin(0..1);
+            limit::compute_until(|| stop.load(Ordering::Relaxed));
+        });
+        let [timed, grouped, plain] =
+            [&["--coop"][..], &["--coop", "--group", "3"], &[]].map(count);
+        assert!(timed.0 >= SLEEPS, "{timed:?}");
+        assert_eq!(timed.1.trim(), "1", "the timer slack");
+        assert!(grouped.0 >= SLEEPS, "{grouped:?}");
+        assert!(plain.0.abs() < 0.5, "{plain:?}");
+    });
+}
+
+/// What a liar does again and again.
+const LIES: &[(&str, fn())] = &[
+    ("timers that are always due", || {
+        thread::sleep(Duration::ZERO);
+        sleep_until_past();
+        burn(200);
+    }),
+    ("tiny periods", || {
+        thread::sleep(Duration::from_nanos(1));
+        burn(200);
+    }),
+    ("tiny periods and whole turns", || {
+        thread::sleep(Duration::from_nanos(1));
+        burn(1_500);
+    }),
+    ("it computes for long", || {
+        thread::sleep(Duration::from_micros(1));
+        burn(40_000);
+    }),
+    ("a timer descriptor that is always due", || {
+        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC);
+        let timer = timer.expect("a timer");
+        let at = Itimerspec {
+            it_interval: Timespec::default(),
+            it_value: Timespec {
+                tv_sec: 0,
+                tv_nsec: 1,
+            },
+        };
+        timerfd_settime(&timer, TimerfdTimerFlags::ABSTIME, &at).expect("set");
+        let _ = poll(&mut [PollFd::new(&timer, PollFlags::IN)], None);
+        // The time has come for the next wake-up.
+        thread::sleep(Duration::from_nanos(1));
+        burn(200);
+    }),
+    ("many threads with tiny periods", || {
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for _ in 0..10 {
+                        thread::sleep(Duration::from_nanos(1));
+                        burn(100);
+                    }
+                });
+            }
+        });
+    }),
+];
+
+fn sleep_until_past() {
+    let past = Timespec {
+        tv_sec: 0,
+        tv_nsec: 1,
+    };
+    let _ = rustix::thread::clock_nanosleep_absolute(rustix::thread::ClockId::Monotonic, &past);
+}
+
+/// Computes for so many microseconds.
+fn burn(us: u64) {
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_micros(us) {}
+}
+
+fn process_ms() -> i64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec * 1000 + time.tv_nsec / 1_000_000
+}
+
+/// The role of a liar: it waits until timers are watched, lies, and tells what CPU time it had.
+pub(crate) fn lie(role: &str) {
+    let lie = LIES
+        .iter()
+        .find(|one| role.strip_prefix(LIE) == Some(one.0));
+    let (_, lie) = lie.expect("a known lie");
+    thread::sleep(Duration::from_secs(1));
+    println!("begins");
+    let (begin, before) = (Instant::now(), process_ms());
+    while begin.elapsed().as_millis() < 2 * LENGTH_MS as u128 {
+        lie();
+    }
+    println!("had {}", process_ms() - before);
+}
+
+pub(crate) fn who_tells_lies_with_timers_has_its_share(stage: &Stage) {
+    let (stop, hog_ms) = (&AtomicBool::new(false), &AtomicI64::new(0));
+    let actor = stage.folder.join("actor").display().to_string();
+    thread::scope(|scope| {
+        let _ends = Ends(stop);
+        scope.spawn(|| {
+            pin(0..1);
+            limit::compute_until(|| {
+                hog_ms.store(cpu_ms(), Ordering::Relaxed);
+                stop.load(Ordering::Relaxed)
+            });
+        });
+        let mut failed = Vec::new();
+        for (lie, _) in LIES {
+            let arguments = ["--coop", "--", &actor, "--exact", "a_role", "--nocapture"];
+            let mut command = stage.run(&arguments);
+            command.env(ROLE, format!("{LIE}{lie}"));
+            let mut liar = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::null()));
+            let mut lines = liar.lines();
+            lines.find("begins", PATIENCE);
+            let before = hog_ms.load(Ordering::Relaxed);
+            let had = lines.find("had ", PATIENCE);
+            let hog = (hog_ms.load(Ordering::Relaxed) - before) as f64;
+            let had = had.rsplit(' ').next().and_then(|ms| ms.parse::<f64>().ok());
+            let had = had.expect("a number");
+            println!("{lie}: {had} ms, and a hog {hog} ms");
+            // With the thread that waits for the two.
+            let shares = if lie.starts_with("many") { 3.0 } else { 1.0 };
+            if hog * shares < NEARLY * had || hog < f64::from(LENGTH_MS as i32) / 3.0 {
+                failed.push(format!("{lie}: {had} ms, and a hog {hog} ms"));
+            }
+        }
+        assert!(failed.is_empty(), "{failed:?}");
+    });
+}
+
+/// The links of the scheduler's holder to tracepoints, by what the kernel says of its descriptors.
+fn tracing_links() -> usize {
+    let holder = scheduler::state().and_then(|state| state.holder);
+    let folder = format!("/proc/{}/fdinfo", holder.expect("it runs"));
+    let descriptors = fs::read_dir(folder).expect("its descriptors").flatten();
+    let is_tracing = |told: &String| told.contains("link_type:\traw_tracepoint");
+    let told = descriptors.filter_map(|one| fs::read_to_string(one.path()).ok());
+    told.filter(is_tracing).count()
+}
+
+pub(crate) fn the_kernels_timers_are_watched_while_a_timed_program_exists(stage: &Stage) {
+    let before = tracing_links();
+    for _ in 0..2 {
+        let mut command = stage.run(&["--coop", "--", "sleep", "1000"]);
+        let mut program = Running::start(command.stderr(Stdio::null()));
+        limit_until("it is attached", &stage.folder, || {
+            tracing_links() == before + 1
+        });
+        // Whatever ends the program: the parent alone leaves it, so its child is ended first.
+        let child = super::child_of(program.id()).expect("it was executed");
+        let pid = rustix::process::Pid::from_raw(child.cast_signed()).expect("a number");
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        program.wait(PATIENCE);
+        limit_until("it is detached", &stage.folder, || {
+            tracing_links() == before
+        });
+    }
+}
