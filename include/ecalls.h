@@ -47,6 +47,8 @@ typedef struct ecalls_subscription_t ecalls_subscription_t;
 typedef struct ecalls_service_t ecalls_service_t;
 /* A timer of this program. */
 typedef struct ecalls_timer_t ecalls_timer_t;
+/* The sockets of one thread that may be ready. */
+typedef struct ecalls_socket_ready_t ecalls_socket_ready_t;
 /* An event loop of one thread. */
 typedef struct ecalls_loop_t ecalls_loop_t;
 /* A handle by which other threads submit events to a loop. */
@@ -885,6 +887,57 @@ int ecalls_watch_sockets_of(const ecalls_t *ecalls,
 			    uint32_t pid,
 			    const struct ecalls_interest *interest,
 			    uint64_t *registered);
+
+/*
+ * Opens a map of one thread's sockets (ECalls-01 §3.2). It needs no ecalls_t, but root's rights:
+ * -EPERM.
+ */
+int ecalls_socket_ready_open(ecalls_socket_ready_t **ready);
+
+/* Closes a map: its sockets are told no more. */
+void ecalls_socket_ready_close(ecalls_socket_ready_t *ready);
+
+/*
+ * Adds a socket of IPv4 or IPv6: it is hinted once, and then whenever more has come, until it is
+ * closed. One system call. -EBADF: `fd` is not open; -EINVAL: it is no such socket.
+ */
+int ecalls_socket_interest_add(ecalls_socket_ready_t *ready, int fd);
+
+/* Ends that. A socket that is closed need not be removed, unless another process holds it. */
+int ecalls_socket_interest_remove(ecalls_socket_ready_t *ready, int fd);
+
+/*
+ * No hints of a socket that was added, or hints of it again: then it is hinted once. No system
+ * call.
+ */
+int ecalls_socket_interest_set(ecalls_socket_ready_t *ready, int fd, int wanted);
+
+/*
+ * Takes hints: writes at most `most` descriptors that may be ready, and returns how many. If it
+ * returns `most`, there may be more. No system call.
+ */
+int ecalls_socket_ready_take(ecalls_socket_ready_t *ready, size_t most, int *fds);
+
+/*
+ * Sleeps until there is a hint, at most for `timeout_us`; -1: without limit. -ETIMEDOUT: there is
+ * none. One system call, and none if there is one already.
+ */
+int ecalls_socket_ready_wait(ecalls_socket_ready_t *ready, int64_t timeout_us);
+
+/*
+ * The descriptor to wait on with poll or epoll, between ecalls_socket_ready_prepare_wait and
+ * ecalls_socket_ready_end_wait. It belongs to the map: do not close or read it.
+ */
+int ecalls_socket_ready_fd(const ecalls_socket_ready_t *ready);
+
+/*
+ * Requests a wake-up. 1: wait on the descriptor, then call ecalls_socket_ready_end_wait and take.
+ * 0: there is a hint already, so do not wait.
+ */
+int ecalls_socket_ready_prepare_wait(ecalls_socket_ready_t *ready);
+
+/* Ends a wait: the descriptor becomes unreadable again, and no wake-up is requested. */
+int ecalls_socket_ready_end_wait(ecalls_socket_ready_t *ready);
 
 /*
  * Calls `handler` whenever the real-time signal `signal`, SIGRTMIN to SIGRTMAX, arrives at the

@@ -44,6 +44,8 @@ pub mod timer;
 
 pub mod socket;
 
+pub mod ready;
+
 pub mod signal;
 
 pub mod event_loop;

@@ -107,7 +107,7 @@ pub unsafe extern "C" fn ecalls_watch_sockets_of(
 
 /// # Safety
 /// The descriptor stays open during `'a`, if it is open.
-unsafe fn descriptor<'a>(fd: c_int) -> Outcome<BorrowedFd<'a>> {
+pub(crate) unsafe fn descriptor<'a>(fd: c_int) -> Outcome<BorrowedFd<'a>> {
     // SAFETY: takes numbers only.
     if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
         return Err(Failure::new(

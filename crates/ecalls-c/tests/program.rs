@@ -145,6 +145,14 @@ fn loop_watches_descriptors_threads_and_another_loop() {
 }
 
 #[test]
+fn sockets_are_hinted_in_memory() {
+    if may_use_the_kernel("ready.c") {
+        run("ready.c", Linking::Shared);
+        run("ready.c", Linking::Static);
+    }
+}
+
+#[test]
 fn threads_block_and_lock_without_their_processor() {
     run("thread.c", Linking::Shared);
     run("thread.c", Linking::Static);
