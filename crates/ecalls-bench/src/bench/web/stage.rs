@@ -5,6 +5,7 @@
 use std::fs;
 use std::net::TcpStream;
 use std::process::Command;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use ecalls_kernel::guard::{Guard, Mode};
@@ -22,6 +23,7 @@ use crate::web::{Folder, Server};
 /// The hidden command by which this program starts itself as the server of examples/web.
 pub(crate) const SERVER: &str = "web-part";
 
+/// Of the first server; each has one of its own, since the kernel may still take down the last one.
 const PORT: u16 = 8080;
 /// The delay that the guard is to keep: its default.
 const TARGET_NS: u64 = 50_000_000;
@@ -58,6 +60,8 @@ pub(super) struct Stage {
     pub(super) counts_calls: bool,
     /// Runs until the clients were not late.
     pub(super) attempts: u32,
+    /// How many servers there were.
+    pub(super) servers: AtomicU16,
 }
 
 /// A server that runs, and where.
@@ -66,6 +70,7 @@ enum Site {
     Ours {
         running: Running,
         _folder: Folder,
+        port: u16,
     },
     Other(Server),
 }
@@ -80,7 +85,7 @@ impl Site {
 
     fn port(&self) -> u16 {
         match self {
-            Site::Ours { .. } => PORT,
+            Site::Ours { port, .. } => *port,
             Site::Other(server) => server.port,
         }
     }
@@ -196,7 +201,8 @@ impl Stage {
         };
         let folder = Folder::create().map_err(|error| os("making a folder", error))?;
         let mut arguments = vec![SERVER.to_owned(), folder.www().display().to_string()];
-        let listen = format!("0.0.0.0:{PORT}");
+        let port = PORT + self.servers.fetch_add(1, Ordering::Relaxed);
+        let listen = format!("0.0.0.0:{port}");
         let backlog = run.backlog.to_string();
         let words = ["--events", mode, "--listen", &listen, "--backlog", &backlog];
         arguments.extend(words.map(str::to_owned));
@@ -215,7 +221,7 @@ impl Stage {
         }
         let mut running = Running::this(&arguments)?;
         running.pin(self.server_cpu);
-        let address = (std::net::Ipv4Addr::LOCALHOST, PORT);
+        let address = (std::net::Ipv4Addr::LOCALHOST, port);
         let end = Instant::now() + PATIENCE;
         while TcpStream::connect(address).is_err() {
             if let Some(status) = running.ended() {
@@ -231,6 +237,7 @@ impl Stage {
         Ok(Some(Site::Ours {
             running,
             _folder: folder,
+            port,
         }))
     }
 }
