@@ -12,8 +12,9 @@
 //!   sections;
 //! - [`server`]: what it costs a web server to be observed;
 //! - [`channel`]: events that go to other hosts;
-//! - [`threads`]: user-level threads, [`web`]: web servers under overload, and
-//!   [`sched`]: schedulers, each a measurement with rows and options of its own;
+//! - [`threads`]: user-level threads, [`web`]: web servers under overload,
+//!   [`io`]: servers that poll, and [`sched`]: schedulers, each a measurement with rows and
+//!   options of its own;
 //! - [`baselines`]: eventfd, epoll and pipes, by rustix;
 //! - [`report`]: the table, or objects; [`chart`]: drawings; [`network`]: a network of its own.
 
@@ -24,6 +25,7 @@ mod channel;
 mod chart;
 mod ecode;
 mod goals;
+mod io;
 mod kernel;
 mod network;
 pub(crate) mod readers;
@@ -77,6 +79,9 @@ pub(crate) fn run(args: &BenchArguments) -> Outcome {
     }
     if args.what == What::Threads {
         return threads::run(args);
+    }
+    if args.what == What::Io {
+        return io::run(args);
     }
     if args.what == What::Web {
         return web::run(args);

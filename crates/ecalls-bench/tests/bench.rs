@@ -419,6 +419,40 @@ fn options_of_one_measurement_are_refused_for_another() {
     assert!(text.contains("bench sched"), "{text}");
 }
 
+/// The library is beside the program, as in any build.
+#[test]
+fn servers_that_poll_are_measured_under_the_library() {
+    let package = concat!(env!("CARGO_MANIFEST_DIR"), "/../ecalls-io");
+    let _ = limit::library::build(package, "libecalls_io.so");
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_ecalls-bench"));
+    let output = limit::output(bench.args(["bench", "io", "--quick", "--json"]), LIMIT);
+    assert!(output.status.success(), "{output:?}");
+    let text = std::str::from_utf8(&output.stdout).expect("text");
+    let lines: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("an object per line"))
+        .collect();
+    let said = String::from_utf8_lossy(&output.stderr);
+    for server in ["lighttpd", "haproxy", "memcached"] {
+        if said.contains(&format!("{server} is not installed")) {
+            println!("not tested: {server} is not installed");
+            continue;
+        }
+        for mode in ["poll", "epoll"] {
+            for library in ["bare", "io"] {
+                let line = lines.iter().find(|line| {
+                    (&line["server"], &line["mode"], &line["library"])
+                        == (&server.into(), &mode.into(), &library.into())
+                });
+                let line = line.unwrap_or_else(|| panic!("{server}, {mode}, {library}: {text}"));
+                for key in ["cpu_us_per_request", "replies_per_s", "of_bare", "of_epoll"] {
+                    assert!(line[key].as_f64().expect("a number") > 0.0, "{key}: {line}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn web_servers_are_measured_and_drawn() {
     if !is_root("bench web") {

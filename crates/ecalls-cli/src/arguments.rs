@@ -45,6 +45,8 @@ pub enum What {
     Threads,
     /// A web server under overload: how it waits for sockets, and the guard
     Web,
+    /// Servers that wait by poll or select beside idle connections, bare and under `run --io`
+    Io,
     /// Schedulers: the workloads of the Cooperative Polling paper under ours, the kernel's and
     /// others
     Sched,

@@ -35,8 +35,8 @@ pub(crate) static EAGER: AtomicBool = AtomicBool::new(false);
 
 /// Smaller arrays are the kernel's: it polls them in the time that a set takes.
 const FEWEST: usize = 16;
-/// So often the kernel's poll answers, ns.
-pub(crate) const CHECK_NS: u64 = 50_000_000;
+/// So often the kernel's poll answers, ns. For thousands of entries it takes a millisecond.
+const CHECK_NS: u64 = 500_000_000;
 /// What a registration costs, in entries of an array that the kernel polls.
 const COST: u64 = 3;
 /// The most credit, in calls.

@@ -3,7 +3,7 @@
 //! The thread sleeps in ppoll(2) on the set's descriptor alone, with the time and the mask of
 //! signals of the call. So these are as exact as without the library, the call goes on after
 //! SIGCONT, where epoll_wait(2) would end with EINTR, and it is a point of cancellation. After
-//! [`CHECK_NS`] it sleeps in the kernel's poll of the whole array, which what the set might have
+//! [`SLEEP_NS`] it sleeps in the kernel's poll of the whole array, which what the set might have
 //! missed cannot escape. Signals are blocked between the two sleeps, so that none is lost there
 //! that should end the call.
 
@@ -14,10 +14,12 @@ use ecalls_preload::errno;
 use libc::{POLLIN, pollfd, sigset_t, timespec};
 
 use crate::next;
-use crate::set::{Answer, CHECK_NS};
+use crate::set::Answer;
 use crate::thread::Thread;
 
 const SECOND_NS: u64 = 1_000_000_000;
+/// So long a thread sleeps on its set alone.
+const SLEEP_NS: u64 = 50_000_000;
 
 unsafe extern "C-unwind" {
     fn pthread_testcancel();
@@ -180,7 +182,7 @@ impl Call<'_> {
             let now_ns = now_ns(libc::CLOCK_MONOTONIC);
             now_ns.saturating_add(limit_ns)
         });
-        let is_short = self.limit_ns.is_some_and(|limit_ns| limit_ns <= CHECK_NS);
+        let is_short = self.limit_ns.is_some_and(|limit_ns| limit_ns <= SLEEP_NS);
         let blocked = (!is_short).then(Blocked::new);
         let mask = match &blocked {
             Some(blocked) if self.mask.is_null() => &raw const blocked.0,
@@ -223,10 +225,10 @@ impl Call<'_> {
                 events: POLLIN,
                 revents: 0,
             };
-            let time = span(limit_ns.unwrap_or(CHECK_NS).min(CHECK_NS));
+            let time = span(limit_ns.unwrap_or(SLEEP_NS).min(SLEEP_NS));
             // SAFETY: one entry, and the caller's mask.
             let result = unsafe { next::ppoll(&raw mut set, 1, &raw const time, mask) };
-            if result < 0 || result == 0 && limit_ns.is_some_and(|limit_ns| limit_ns <= CHECK_NS) {
+            if result < 0 || result == 0 && limit_ns.is_some_and(|limit_ns| limit_ns <= SLEEP_NS) {
                 return if result < 0 {
                     result
                 } else {

@@ -27,7 +27,7 @@ pub(crate) fn sections(what: What) -> &'static [Section] {
         What::Server => server::SECTIONS,
         What::Channel => channel::SECTIONS,
         // These have rows of their own.
-        What::Sched | What::Threads | What::Web => &[],
+        What::Sched | What::Threads | What::Io | What::Web => &[],
     }
 }
 
@@ -35,7 +35,13 @@ pub(crate) fn sections(what: What) -> &'static [Section] {
 pub(crate) fn without_core(what: What) -> &'static [&'static str] {
     match what {
         What::Events => start::ROWS,
-        What::Ecode | What::Server | What::Channel | What::Sched | What::Threads | What::Web => &[],
+        What::Ecode
+        | What::Server
+        | What::Channel
+        | What::Sched
+        | What::Threads
+        | What::Io
+        | What::Web => &[],
     }
 }
 

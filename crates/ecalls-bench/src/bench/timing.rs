@@ -247,7 +247,7 @@ pub(crate) fn two_cpus() -> Result<(usize, usize), Failure> {
 }
 
 /// Binds the calling thread to one processor.
-fn pin(cpu: usize) {
+pub(crate) fn pin(cpu: usize) {
     let mut set = CpuSet::new();
     set.set(cpu);
     // If the processor was just taken offline, the measurement continues on another one.
