@@ -7,12 +7,12 @@
 //! `curl localhost:8080/cpu?us=500` a page that costs 500 us of processor time. SIGTERM ends it:
 //! requests that have begun are answered first.
 //!
-//! - [`events`]: the mechanisms, behind one trait;
-//! - [`server`]: the loop: accepting, turns of connections, timeouts, the end;
-//! - [`socket`]: a listening socket; [`guard`]: what the guard of its port is told;
-//! - [`connection`]: one connection: what it has received, and what it has still to send;
-//! - [`request`]: from bytes to a request, or to the status that says what is wrong with it;
-//! - [`page`]: from a request to a page.
+//! - `events`: the mechanisms, behind one trait;
+//! - `server`: the loop: accepting, turns of connections, timeouts, the end;
+//! - `socket`: a listening socket; `guard`: what the guard of its port is told;
+//! - `connection`: one connection: what it has received, and what it has still to send;
+//! - `request`: from bytes to a request, or to the status that says what is wrong with it;
+//! - `page`: from a request to a page.
 //!
 //! It is a library, too: `ecalls bench web` runs it in a process of its own.
 
