@@ -28,9 +28,9 @@
 
 #include "version.h"
 
-#define ECALLS_READY_WORDS 1024u /* of 64 descriptors each */
-#define ECALLS_READY_FLAGS 16u   /* words of flags */
-#define ECALLS_READY_SEATS 8u    /* maps to which one socket can be introduced */
+#define ECALLS_READY_WORDS 1024u	/* of 64 descriptors each */
+#define ECALLS_READY_FLAGS 16u		/* words of flags */
+#define ECALLS_READY_SEATS 8u		/* maps to which one socket can be introduced */
 #define ECALLS_READY_REMOVE 0xffffffffu /* in place of a descriptor: the introduction ends */
 #define ECALLS_SETSOCKOPT_READY 0x4544
 
@@ -41,10 +41,10 @@ struct ecalls_ready_word {
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_ready_word) == 16, "two words");
 
 struct ecalls_readiness {
-	ecalls_u64 flag[ECALLS_READY_FLAGS];      /* both sides */
-	ecalls_u64 sleeping;                      /* both sides: 1: the process wants a wake-up */
-	ecalls_u64 hints;                         /* kernel side: hints that were not coalesced */
-	ecalls_u64 wakes;                         /* kernel side: wake-ups */
+	ecalls_u64 flag[ECALLS_READY_FLAGS]; /* both sides */
+	ecalls_u64 sleeping;		     /* both sides: 1: the process wants a wake-up */
+	ecalls_u64 hints;		     /* kernel side: hints that were not coalesced */
+	ecalls_u64 wakes;		     /* kernel side: wake-ups */
 	ecalls_u64 pad[13];
 	struct ecalls_ready_word word[ECALLS_READY_WORDS];
 };
