@@ -10,6 +10,7 @@ sends a frame for each line of its input: {"to": HOST, ...} with the fields of t
 
 import json
 import sys
+import time
 from pathlib import Path
 
 import zenoh
@@ -24,6 +25,17 @@ def say(**what):
     print(json.dumps(what), flush=True)
 
 
+def ask(query, least):
+    """The answers of a query. Right after a connection begins, it may not reach those who are there
+    already, so it is repeated while there are fewer answers than expected."""
+    until = time.monotonic() + 10
+    while True:
+        found = [one.ok for one in query() if one.ok]
+        if len(found) >= least or time.monotonic() > until:
+            return found
+        time.sleep(0.05)
+
+
 def main():
     address, own, text = sys.argv[1:]
     config = zenoh.Config()
@@ -32,8 +44,8 @@ def main():
     config.insert_json5("listen/endpoints", "[]")
     config.insert_json5("connect/endpoints", json.dumps([f"tcp/{address}"]))
     with zenoh.open(config) as session:
-        info = [reply.ok.payload.to_string() for reply in session.get(f"{BASE}/info") if reply.ok]
-        say(info=[json.loads(one) for one in info])
+        info = ask(lambda: session.get(f"{BASE}/info"), 1)
+        say(info=[json.loads(one.payload.to_string()) for one in info])
         answer = {"format": text, "kinds": "event", "policy": "reliable", "creator": int(own, 16)}
 
         def reply(query):
@@ -47,8 +59,8 @@ def main():
             session.declare_subscriber(f"{BASE}/to/{own}/*", arrived),
             session.liveliness().declare_token(f"{BASE}/host/{own}/-/{judge.text_id(text):016x}"),
         ]
-        tokens = session.liveliness().get(f"{BASE}/host/*/*/*")
-        say(hosts=sorted(str(one.ok.key_expr).split("/")[5] for one in tokens if one.ok))
+        tokens = ask(lambda: session.liveliness().get(f"{BASE}/host/*/*/*"), 2)
+        say(hosts=sorted(str(one.key_expr).split("/")[5] for one in tokens))
         for line in sys.stdin:
             given = json.loads(line)
             session.put(f"{BASE}/to/{given['to']}/{own}", judge.write(given))
