@@ -83,6 +83,8 @@ impl Running {
         };
         let child = command
             .args(arguments)
+            // Some refuse to begin in a folder at which their user may not look.
+            .current_dir("/")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(errors.map_or_else(Stdio::null, Stdio::from))
