@@ -112,10 +112,12 @@ static __always_inline void rest(struct sched_task *t, struct sched_cpu *c, bool
 	load_settle(t, c);
 	share_sleep(t);
 	sink_leaves(t);
-	if (t->entity >= SCHED_ENTITIES)
+	if (t->entity >= SCHED_ENTITIES) {
 		turn_sleep_plain(c, &t->plain, now);
-	else
+	} else {
 		turn_sleep(c, t->entity, asleep, now);
+		timed_rests(t, now);
+	}
 }
 
 /* The same on a CPU without entities: the policy knows what matters since the thread stopped. */

@@ -50,6 +50,13 @@ static __always_inline void timed_is(struct sched_task *t, u32 is) {
 	__sync_fetch_and_add(&timed_threads, is ? 1 : -1);
 }
 
+/* A thread falls asleep. A time that has come by now was of a sleep that ended before it began:
+ * this sleep is another one. */
+static __always_inline void timed_rests(struct sched_task *t, u64 now) {
+	if (t->sleep_ns <= now)
+		t->sleep_ns = 0;
+}
+
 /* A thread has woken, and is ready as an entity of its CPU. */
 static __always_inline void timed_wakes(struct sched_task *t, struct sched_cpu *c, u64 now) {
 	u64 due = 0;

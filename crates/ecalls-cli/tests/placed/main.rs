@@ -297,6 +297,10 @@ const PARTS: &[Part] = &[
         timed::timed_sleeps_of_a_program_and_its_descendants_end_with_releases,
     ),
     (
+        "a time that comes before its sleep is of no other sleep",
+        timed::a_time_that_comes_before_its_sleep_is_of_no_other_sleep,
+    ),
+    (
         "who tells lies with timers has its share",
         timed::who_tells_lies_with_timers_has_its_share,
     ),
@@ -471,6 +475,7 @@ fn a_role() {
         Ok("other") => group::other(),
         Ok("drops") => group::drops(),
         Ok("herd") => group::herd(),
+        Ok("hurried") => timed::hurried(),
         Ok(lie) if lie.starts_with(timed::LIE) => timed::lie(lie),
         _ => {}
     }

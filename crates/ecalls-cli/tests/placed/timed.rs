@@ -67,6 +67,47 @@ pub(crate) fn timed_sleeps_of_a_program_and_its_descendants_end_with_releases(st
     });
 }
 
+/// Sleeps of [`hurried`] that are over before they begin.
+const HURRIED: u32 = 20;
+
+/// The role of a program whose thread sleeps until a time that has come, and then for what another
+/// thread does.
+pub(crate) fn hurried() {
+    thread::sleep(Duration::from_secs(1));
+    let (go, ready) = std::sync::mpsc::sync_channel::<()>(0);
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            while ready.recv().is_ok() {
+                sleep_until_past();
+            }
+        });
+        for _ in 0..HURRIED {
+            burn(3_000);
+            let _ = go.send(());
+        }
+        drop(go);
+    });
+}
+
+pub(crate) fn a_time_that_comes_before_its_sleep_is_of_no_other_sleep(stage: &Stage) {
+    let stop = &AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _ends = Ends(stop);
+        scope.spawn(|| {
+            pin(0..1);
+            limit::compute_until(|| stop.load(Ordering::Relaxed));
+        });
+        let actor = stage.folder.join("actor").display().to_string();
+        let arguments = ["--json", "--coop", "--", &actor, "--exact", "a_role"];
+        let ended = end(stage.run(&arguments).env(ROLE, "hurried"));
+        let report = report(&ended);
+        println!("{report}");
+        // That of the first second, and what the test harness may sleep.
+        let releases = report["releases"].as_f64().unwrap_or(0.0);
+        assert!(releases < f64::from(HURRIED) / 4.0, "{report}");
+    });
+}
+
 /// What a liar does again and again.
 const LIES: &[(&str, fn())] = &[
     ("timers that are always due", || {
@@ -197,6 +238,8 @@ fn tracing_links() -> usize {
 }
 
 pub(crate) fn the_kernels_timers_are_watched_while_a_timed_program_exists(stage: &Stage) {
+    // What the programs of other parts had watched is over.
+    thread::sleep(Duration::from_secs(1));
     let before = tracing_links();
     for _ in 0..2 {
         let mut command = stage.run(&["--coop", "--", "sleep", "1000"]);
