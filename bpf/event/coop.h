@@ -134,6 +134,7 @@ static __always_inline s64 coop_bind(struct down *d, u32 id, u64 slot, u64 group
 		.timed = (u32)flags & ECALLS_COOP_TIMED,
 	};
 	struct coop_thread *thread;
+	u32 is_sink;
 
 	if (slot >= ECALLS_COOP_SLOTS || group > ECALLS_COOP_GROUPS ||
 	    flags & ~(u64)(ECALLS_COOP_SINK | ECALLS_COOP_TIMED))
@@ -144,8 +145,10 @@ static __always_inline s64 coop_bind(struct down *d, u32 id, u64 slot, u64 group
 	/* The thread's window ends, and the scheduler must see this. */
 	if (thread->own.channel && thread->own.wishes)
 		binding.wishes = thread->own.wishes + 1;
-	coop_sink(d, id, task->pid, binding.sink);
+	/* In this order it needs less stack, which the calls before Linux 6.15 lack. */
+	is_sink = binding.sink;
 	coop_write(&thread->own, &binding);
+	coop_sink(d, id, task->pid, is_sink);
 	coop_changed();
 	return 0;
 }
