@@ -17,7 +17,7 @@ use ecalls_abi::activation as abi;
 use ecalls_abi::message::{Answer, Number, Request};
 use ecalls_abi::version::CHANNELS_MAX;
 use libbpf_rs::libbpf_sys::BPF_TRACE_RAW_TP;
-use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, PrintLevel, Program};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, Program};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::access::connection::{Connection, socket_path, unexpected};
@@ -26,8 +26,8 @@ use crate::core::load;
 use crate::error::{Error, Result};
 use crate::kernel::link::Link;
 use crate::kernel::segment::Segment;
+use crate::kernel::sys;
 use crate::kernel::table::lookup;
-use crate::kernel::{sys, verdict};
 
 const BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/activation.bpf.o"));
 const NAME: &str = "activation";
@@ -92,21 +92,7 @@ impl Host {
                 privilege: "the daemon ecallsd, or CAP_BPF and CAP_PERFMON, or root",
             });
         }
-        let failed = |source| Error::Load {
-            object: NAME,
-            source,
-        };
-        libbpf_rs::set_print(Some((PrintLevel::Warn, load::print_log)));
-        let open = ObjectBuilder::default()
-            .name(NAME)
-            .and_then(|builder| builder.open_memory(BYTES))
-            .map_err(failed)?;
-        let loaded = open.load();
-        let object = match (loaded, verdict::take()) {
-            (Ok(object), _) => object,
-            (Err(_), Some(why)) => return Err(Error::Refused { what: NAME, why }),
-            (Err(source), None) => return Err(failed(source)),
-        };
+        let object = load::alone(NAME, BYTES, |_| Ok(()))?;
         Ok(Host {
             object,
             used: Mutex::default(),

@@ -12,16 +12,14 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use ecalls_abi::guard::{GUARD_PAGE_TOLD, GuardPage};
 use libbpf_rs::libbpf_sys::{BPF_SK_LOOKUP, BPF_TRACE_RAW_TP};
-use libbpf_rs::{
-    MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, PrintLevel, Program, ProgramType,
-};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, Program, ProgramType};
 use rustix::time::{ClockId, clock_getres};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::core::load;
 use crate::error::{Error, Result};
 use crate::kernel::table::lookup;
-use crate::kernel::{namespace, sys, verdict};
+use crate::kernel::{namespace, sys};
 use told::Told;
 
 const BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guard.bpf.o"));
@@ -227,27 +225,19 @@ fn state(table: &MapHandle) -> Result<State> {
 }
 
 fn load(setting: &Setting) -> Result<Object> {
-    let failed = |source| Error::Load {
-        object: NAME,
-        source,
-    };
-    libbpf_rs::set_print(Some((PrintLevel::Warn, load::print_log)));
-    let mut open = ObjectBuilder::default()
-        .name(NAME)
-        .and_then(|builder| builder.open_memory(BYTES))
-        .map_err(failed)?;
-    let mut maps = open.maps_mut();
-    let found = maps.find(|map| map.name() == SETTING);
-    let mut constants = found.ok_or(Error::Closed("the guard's setting"))?;
-    if let Some(place) = constants.initial_value_mut() {
-        place[..size_of::<Setting>()].copy_from_slice(setting.as_bytes());
-    }
-    drop(maps);
-    match (open.load(), verdict::take()) {
-        (Ok(object), _) => Ok(object),
-        (Err(_), Some(why)) => Err(Error::Refused { what: NAME, why }),
-        (Err(source), None) => Err(lacking().unwrap_or_else(|| failed(source))),
-    }
+    let loaded = load::alone(NAME, BYTES, |open| {
+        let mut maps = open.maps_mut();
+        let found = maps.find(|map| map.name() == SETTING);
+        let mut constants = found.ok_or(Error::Closed("the guard's setting"))?;
+        if let Some(place) = constants.initial_value_mut() {
+            place[..size_of::<Setting>()].copy_from_slice(setting.as_bytes());
+        }
+        Ok(())
+    });
+    loaded.map_err(|error| match error {
+        Error::Load { .. } => lacking().unwrap_or(error),
+        error => error,
+    })
 }
 
 /// What this kernel lacks of what the guard needs.

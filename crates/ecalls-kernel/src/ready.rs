@@ -13,7 +13,7 @@ use ecalls_abi::downcall::SETSOCKOPT;
 use ecalls_abi::ready::{READY_REMOVE, READY_SEATS, READY_WORDS, Readiness, ReadyCall};
 use ecalls_abi::version::CHANNELS_MAX;
 use libbpf_rs::libbpf_sys::{BPF_CGROUP_SETSOCKOPT, BPF_TRACE_RAW_TP};
-use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, PrintLevel};
+use libbpf_rs::{MapCore, MapFlags, Object};
 use zerocopy::IntoBytes;
 
 use crate::access::memory::Wake;
@@ -22,7 +22,7 @@ use crate::core::fast_call::cgroup_root;
 use crate::core::load;
 use crate::error::{Error, Result};
 use crate::kernel::segment::Segment;
-use crate::kernel::{sys, verdict};
+use crate::kernel::sys;
 
 const BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ready.bpf.o"));
 const NAME: &str = "ready";
@@ -70,20 +70,7 @@ impl Host {
                 privilege: "CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, or root",
             });
         }
-        let failed = |source| Error::Load {
-            object: NAME,
-            source,
-        };
-        libbpf_rs::set_print(Some((PrintLevel::Warn, load::print_log)));
-        let open = ObjectBuilder::default()
-            .name(NAME)
-            .and_then(|builder| builder.open_memory(BYTES))
-            .map_err(failed)?;
-        let object = match (open.load(), verdict::take()) {
-            (Ok(object), _) => object,
-            (Err(_), Some(why)) => return Err(Error::Refused { what: NAME, why }),
-            (Err(source), None) => return Err(failed(source)),
-        };
+        let object = load::alone(NAME, BYTES, |_| Ok(()))?;
         let group = cgroup_root()?;
         let links = [
             sys::attach(program(&object, "ready_data")?, BPF_TRACE_RAW_TP)?,

@@ -20,7 +20,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ecalls_abi::sched::SchedCount;
-use libbpf_rs::{Link, Map, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, PrintLevel};
+use libbpf_rs::{Link, Map, MapCore, MapFlags, Object, OpenObject};
 use zerocopy::FromBytes;
 
 pub use haste::Haste;
@@ -32,8 +32,8 @@ pub use trace::Trace;
 use crate::access::Access;
 use crate::core::load;
 use crate::error::{Error, Result};
+use crate::kernel::sys;
 use crate::kernel::table::lookup;
-use crate::kernel::{sys, verdict};
 use crate::provider;
 
 const BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/scheduler.bpf.o"));
@@ -199,23 +199,10 @@ impl Scheduler {
         let cpus = libbpf_rs::num_possible_cpus().map_err(failed)?;
         let cpus = within_limit(cpus)?;
         let haste = Haste::begin();
-        libbpf_rs::set_print(Some((PrintLevel::Warn, load::print_log)));
-        let mut open = ObjectBuilder::default()
-            .name("scheduler")
-            .and_then(|builder| builder.open_memory(BYTES))
-            .map_err(failed)?;
         let shared = provider::maps_of(&**access)?;
-        prepare(&mut open, &shared, options, cpus).map_err(failed)?;
-        let loaded = open.load();
-        let verdict = verdict::take();
-        let mut object = match (loaded, verdict) {
-            (Ok(object), _) => object,
-            (Err(_), Some(why)) => {
-                let what = "scheduler";
-                return Err(Error::Refused { what, why });
-            }
-            (Err(source), None) => return Err(failed(source)),
-        };
+        let mut object = load::alone("scheduler", BYTES, |open| {
+            prepare(open, &shared, options, cpus).map_err(failed)
+        })?;
         let record = record::write(&object)?;
         let mut ops = object
             .maps_mut()

@@ -8,7 +8,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use ecalls_abi::fate::FATES;
 use ecalls_abi::service::{self, HOST_DAEMON};
 use ecalls_abi::version::{ABI_VERSION, CHANNELS_MAX, TIMERS_MAX};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder, OpenMapMut, OpenObject, PrintLevel};
+use libbpf_rs::{
+    MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenMapMut, OpenObject, PrintLevel,
+};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::core::builtin;
@@ -121,6 +123,32 @@ pub(crate) fn object(
             since: "a newer kernel",
         }),
         (Err(source), None) => Err(explain(spec.name, source)),
+    }
+}
+
+/// Loads an object file that is no part of the core, once `prepare` has changed it.
+///
+/// # Errors
+/// [`Error::Refused`] if the verifier refused it; else [`Error::Load`], and those of `prepare`.
+pub(crate) fn alone(
+    name: &'static str,
+    bytes: &[u8],
+    prepare: impl FnOnce(&mut OpenObject) -> Result<()>,
+) -> Result<Object> {
+    let failed = |source| Error::Load {
+        object: name,
+        source,
+    };
+    libbpf_rs::set_print(Some((PrintLevel::Warn, print_log)));
+    let mut open = ObjectBuilder::default()
+        .name(name)
+        .and_then(|builder| builder.open_memory(bytes))
+        .map_err(failed)?;
+    prepare(&mut open)?;
+    match (open.load(), verdict::take()) {
+        (Ok(object), _) => Ok(object),
+        (Err(_), Some(why)) => Err(Error::Refused { what: name, why }),
+        (Err(source), None) => Err(failed(source)),
     }
 }
 

@@ -9,6 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_acceptconn;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, geteuid, pidfd_getfd, pidfd_open};
+use rustix::rand::GetRandomFlags;
 use rustix::thread::{CapabilitySet, MembarrierCommand, capabilities, membarrier};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -65,11 +66,8 @@ pub(crate) fn attach_cgroup(
 /// A number that nobody can guess, never 0.
 pub(crate) fn secret() -> Result<u64> {
     let mut bytes = [0; 8];
-    // SAFETY: the buffer is as long as said.
-    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    if got != 8 {
-        return Err(Error::last_os("choosing a key"));
-    }
+    rustix::rand::getrandom(&mut bytes, GetRandomFlags::empty())
+        .map_err(|error| Error::from_io("choosing a key", error.into()))?;
     Ok(u64::from_ne_bytes(bytes).max(1))
 }
 
