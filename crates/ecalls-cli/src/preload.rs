@@ -21,13 +21,10 @@ const SEARCHED: u64 = 256 << 20;
 /// libraries.
 ///
 /// # Errors
-/// The library is not there, or the program is statically linked.
+/// The library is not there, or the program does not load it.
 pub fn threads(program: &OsStr) -> Result<PathBuf, Failure> {
-    let library = find("libecalls_pthread.so")?;
-    if find_program(program).is_some_and(|path| is_static(&path) == Some(true)) {
-        return Err(out_of_reach(program, "is statically linked", "--threads"));
-    }
-    Ok(library)
+    reach(program, "--threads")?;
+    find("libecalls_pthread.so")
 }
 
 /// The library that answers a program's select and poll from an epoll set, for a program that
@@ -37,19 +34,9 @@ pub fn threads(program: &OsStr) -> Result<PathBuf, Failure> {
 /// The library is not there, or the program does not load it.
 pub fn io(program: &OsStr) -> Result<PathBuf, Failure> {
     let library = find("libecalls_io.so")?;
-    let Some(path) = find_program(program) else {
+    let Some(path) = reach(program, "--io")? else {
         return Ok(library);
     };
-    if is_static(&path) == Some(true) {
-        return Err(out_of_reach(program, "is statically linked", "--io"));
-    }
-    if gains_privileges(&path) {
-        return Err(out_of_reach(
-            program,
-            "gains privileges when it starts",
-            "--io",
-        ));
-    }
     for (mark, what) in [
         (
             &b"\xff Go buildinf:"[..],
@@ -68,10 +55,21 @@ pub fn io(program: &OsStr) -> Result<PathBuf, Failure> {
     Ok(library)
 }
 
-fn out_of_reach(program: &OsStr, why: &str, option: &str) -> Failure {
+/// The path of a program, before which a library is loaded; `None`: there is no such program.
+fn reach(program: &OsStr, option: &str) -> Result<Option<PathBuf>, Failure> {
+    let Some(path) = find_program(program) else {
+        return Ok(None);
+    };
+    let why = if is_static(&path) == Some(true) {
+        "is statically linked"
+    } else if gains_privileges(&path) {
+        "gains privileges when it starts"
+    } else {
+        return Ok(Some(path));
+    };
     let name = program.to_string_lossy();
     let text = format!("{name} {why}, so no library is loaded before it: run it without {option}");
-    Failure::new(Code::Unsupported, text)
+    Err(Failure::new(Code::Unsupported, text))
 }
 
 /// Whether the linker ignores LD_PRELOAD for a program: it has another user's or group's rights.
@@ -180,6 +178,8 @@ mod tests {
             std::os::unix::fs::chown(&program, Some(65534), None).expect("an owner");
             set(0o4755).expect("a mode");
             assert!(gains_privileges(&program));
+            let refused = super::threads(program.as_os_str()).expect_err("no library is loaded");
+            assert!(format!("{refused:?}").contains("privileges"), "{refused:?}");
             set(0o755).expect("a mode");
             assert!(!gains_privileges(&program));
         } else {

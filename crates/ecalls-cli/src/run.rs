@@ -114,7 +114,8 @@ A slot that the program takes itself replaces the group or window.
 --threads loads libecalls_pthread.so before the C library (glibc, x86-64): pthread_create makes
 user-level threads, of which as many run as the process may use CPUs; one that blocks in a system
 call leaves its CPU to another one. ECALLS_THREADS_PROCESSORS sets another number, and with
-ECALLS_THREADS_SAY the library says how it works. Statically linked programs are refused.
+ECALLS_THREADS_SAY the library says how it works. Statically linked programs, and those that gain
+privileges when they start, are refused.
 
 --io loads libecalls_io.so before the C library (glibc, x86-64): select and poll of 16 or more
 descriptors cost what is ready, as with epoll, and answer what they would answer. Programs that use

@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 use std::ptr;
 
+use ecalls_preload::fortify::check_polls;
 use libc::{
     POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, POLLPRI, POLLRDBAND, POLLRDNORM, POLLWRBAND,
     POLLWRNORM, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval,
@@ -91,11 +92,6 @@ unsafe extern "C-unwind" fn ppoll(
     unsafe { poll_for(fds, count, limit_ns, mask, &as_asked) }
 }
 
-/// Whether an object of so many bytes holds the array; the C library ends the program if not.
-fn holds(bytes: size_t, count: nfds_t) -> bool {
-    (bytes / size_of::<pollfd>()) as u64 >= count
-}
-
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn __poll_chk(
     fds: *mut pollfd,
@@ -103,14 +99,9 @@ unsafe extern "C-unwind" fn __poll_chk(
     limit_ms: c_int,
     bytes: size_t,
 ) -> c_int {
+    check_polls(count, bytes);
     // SAFETY: the caller's.
-    unsafe {
-        if holds(bytes, count) {
-            poll(fds, count, limit_ms)
-        } else {
-            next::__poll_chk(fds, count, limit_ms, bytes)
-        }
-    }
+    unsafe { poll(fds, count, limit_ms) }
 }
 
 #[unsafe(no_mangle)]
@@ -121,14 +112,9 @@ unsafe extern "C-unwind" fn __ppoll_chk(
     mask: *const sigset_t,
     bytes: size_t,
 ) -> c_int {
+    check_polls(count, bytes);
     // SAFETY: the caller's.
-    unsafe {
-        if holds(bytes, count) {
-            ppoll(fds, count, limit, mask)
-        } else {
-            next::__ppoll_chk(fds, count, limit, mask, bytes)
-        }
-    }
+    unsafe { ppoll(fds, count, limit, mask) }
 }
 
 // --- select ---

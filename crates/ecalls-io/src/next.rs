@@ -3,15 +3,12 @@
 use std::ffi::{c_char, c_int, c_long, c_uint, c_void};
 
 use ecalls_preload::next;
-use libc::{DIR, FILE, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
+use libc::{DIR, FILE, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 
 next! {
     fn poll(fds: *mut pollfd, count: nfds_t, limit_ms: c_int) -> c_int;
     fn ppoll(fds: *mut pollfd, count: nfds_t, limit: *const timespec, mask: *const sigset_t)
         -> c_int;
-    fn __poll_chk(fds: *mut pollfd, count: nfds_t, limit_ms: c_int, bytes: size_t) -> c_int;
-    fn __ppoll_chk(fds: *mut pollfd, count: nfds_t, limit: *const timespec, mask: *const sigset_t,
-        bytes: size_t) -> c_int;
     fn select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set,
         limit: *mut timeval) -> c_int;
     fn pselect(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set,

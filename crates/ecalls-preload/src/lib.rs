@@ -1,5 +1,6 @@
 //! What the libraries share that stand before the C library (`ecalls run --threads`, `--io`): how
-//! they call the functions that they stand before, and how they keep descriptors of their own.
+//! they call the functions that they stand before, how they keep descriptors of their own, and what
+//! functions check that are given the size of a buffer.
 
 #![allow(
     unsafe_code,
@@ -12,4 +13,5 @@
 
 pub mod descriptors;
 pub mod errno;
+pub mod fortify;
 pub mod next;

@@ -2,8 +2,7 @@
 //!
 //! They first try without waiting, then wait for the descriptor without a kernel thread
 //! (`ecalls_threads::wait_ready`): of thousands of connections that are idle each has only its
-//! thread's stack. Programs that were compiled with `_FORTIFY_SOURCE` call the functions whose
-//! names end in `_chk`, which are given the size of the buffer, too.
+//! thread's stack.
 
 use std::ffi::{c_int, c_short, c_void};
 use std::io;
@@ -11,6 +10,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use ecalls_preload::errno;
+use ecalls_preload::fortify::{check, check_polls};
 use ecalls_threads::{Interest, is_thread, wait_ready, wait_ready_for};
 use libc::{
     CLOCK_MONOTONIC, EAGAIN, iovec, msghdr, nfds_t, pollfd, sigset_t, size_t, sockaddr, socklen_t,
@@ -285,18 +285,6 @@ unsafe extern "C-unwind" fn ppoll(
 
 // --- with the size of the buffer ---
 
-unsafe extern "C-unwind" {
-    /// Ends the program: it would write beyond a buffer.
-    fn __chk_fail() -> !;
-}
-
-fn check(bytes: size_t, size: size_t) {
-    if bytes > size {
-        // SAFETY: it has no condition.
-        unsafe { __chk_fail() }
-    }
-}
-
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn __read_chk(
     fd: c_int,
@@ -344,10 +332,7 @@ unsafe extern "C-unwind" fn __poll_chk(
     limit_ms: c_int,
     size: size_t,
 ) -> c_int {
-    check(
-        usize::try_from(count).unwrap_or(usize::MAX),
-        size / size_of::<pollfd>(),
-    );
+    check_polls(count, size);
     // SAFETY: the caller's arguments.
     unsafe { poll(fds, count, limit_ms) }
 }
@@ -360,10 +345,7 @@ unsafe extern "C-unwind" fn __ppoll_chk(
     mask: *const sigset_t,
     size: size_t,
 ) -> c_int {
-    check(
-        usize::try_from(count).unwrap_or(usize::MAX),
-        size / size_of::<pollfd>(),
-    );
+    check_polls(count, size);
     // SAFETY: the caller's arguments.
     unsafe { ppoll(fds, count, limit, mask) }
 }
