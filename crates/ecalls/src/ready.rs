@@ -24,9 +24,6 @@ use ecalls_ring::{Ready, Words};
 
 use crate::Result;
 
-/// Looks at an empty map before the thread sleeps.
-const LOOKS: u32 = 50;
-
 #[derive(Clone, Debug)]
 struct Memory(Arc<ReadyMap>);
 
@@ -130,12 +127,6 @@ impl ReadySockets {
             let ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
             now_ns().saturating_add(ns)
         });
-        for _ in 0..LOOKS {
-            if self.is_ready() {
-                return Ok(true);
-            }
-            std::hint::spin_loop();
-        }
         while self.prepare_wait() {
             let left = until_ns.map(|until| until.saturating_sub(now_ns()));
             let slept = self.map.wait(left);
