@@ -134,7 +134,8 @@ const ROWS: &[Row] = &[
     row(
         "http_10000_bytes",
         "bytes",
-        "the server's memory, with what its kernel threads have in the kernel, for each of them",
+        "the server's memory for each that it has accepted, with what its kernel threads have in \
+         the kernel",
     ),
     row("scale_1000", "ns", "a switch in turn among so many threads"),
     row("scale_100000", "ns", "the same"),
@@ -253,6 +254,10 @@ pub(super) fn run(args: &Args) -> Outcome {
             divisor: 1,
         },
     };
+    let clients = match args.part {
+        None if http::is_wanted(wanted) => http::Clients::find()?,
+        _ => None,
+    };
     one_cpu()?;
     let mut values = Values::default();
     if args.part.is_some() {
@@ -269,8 +274,10 @@ pub(super) fn run(args: &Args) -> Outcome {
     for _ in 0..effort.runs {
         ours::measure(&mut values, effort, &wanted)?;
         peers::measure(&mut values, effort, &wanted, go.as_ref())?;
-        let go = go.as_ref().map(peers::Go::program);
-        http::measure(&mut values, effort, &wanted, go.as_deref())?;
+        if let Some(clients) = &clients {
+            let go = go.as_ref().map(peers::Go::program);
+            http::measure(&mut values, effort, &wanted, clients, go.as_deref())?;
+        }
     }
     peers::posix(&mut values, args)?;
     print(args, &values, wanted)
@@ -400,12 +407,15 @@ impl Blocks {
     }
 
     fn median_us(&self) -> Result<f64, Failure> {
-        let mut seen = self.seen_ns.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.sort_unstable();
-        let median = seen.get(seen.len() / 2).copied();
-        let median = median.ok_or_else(|| failed("no thread ran while another one blocked"))?;
-        Ok(median as f64 / 1e3)
+        median_us(&mut self.seen_ns.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+fn median_us(times_ns: &mut [u64]) -> Result<f64, Failure> {
+    times_ns.sort_unstable();
+    let median = times_ns.get(times_ns.len() / 2).copied();
+    let median = median.ok_or_else(|| failed("what is measured has not happened once"))?;
+    Ok(median as f64 / 1e3)
 }
 
 fn per_s(rounds: u64, start: Instant) -> f64 {

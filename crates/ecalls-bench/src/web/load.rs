@@ -112,7 +112,7 @@ fn httperf(port: u16, seconds: u64, new: bool) -> Vec<String> {
 }
 
 /// The rate from the output of wrk or httperf.
-fn requests_per_s(text: &str) -> Option<f64> {
+pub(crate) fn requests_per_s(text: &str) -> Option<f64> {
     let after = |label: &str| {
         let (_, rest) = text.split_once(label)?;
         rest.split_whitespace().next()?.parse().ok()

@@ -54,22 +54,24 @@ impl Running {
         errors: Option<File>,
     ) -> Result<Running, Failure> {
         const AS_NOBODY: &[&str] = &["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"];
+        let errors = errors.map_or_else(Stdio::null, Stdio::from);
         Running::with(AS_NOBODY, program, arguments, errors)
     }
 
     /// Starts this program itself, as the same user: the user nobody may have no way to its file.
+    /// Its errors are this program's.
     pub(crate) fn this(arguments: &[String]) -> Result<Running, Failure> {
         let program = std::env::current_exe().map_err(|error| {
             Failure::new(Code::Failed, format!("finding this program: {error}"))
         })?;
-        Running::with(&[], &program, arguments, None)
+        Running::with(&[], &program, arguments, Stdio::inherit())
     }
 
     fn with(
         options: &[&str],
         program: &Path,
         arguments: &[String],
-        errors: Option<File>,
+        errors: Stdio,
     ) -> Result<Running, Failure> {
         let name = program.display().to_string();
         let mut command = match find("setpriv") {
@@ -87,7 +89,7 @@ impl Running {
             .current_dir("/")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(errors.map_or_else(Stdio::null, Stdio::from))
+            .stderr(errors)
             .process_group(0)
             .spawn()
             .map_err(|error| Failure::new(Code::Failed, format!("starting {name}: {error}")))?;

@@ -4,7 +4,7 @@
 //! interface. A server that the machine runs already is not touched.
 
 use std::fs::{self, File, Permissions};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -72,20 +72,26 @@ impl Server {
     /// # Errors
     /// None is installed, or the server does not start: the message has its error output.
     pub(crate) fn start(command: Option<&str>, stop: &Stop) -> Result<Server, Failure> {
-        Server::with(command, &KNOWN, stop)
+        Server::with(command, &KNOWN, Ipv4Addr::LOCALHOST, stop)
     }
 
-    /// The same with the one of that name, of [`KNOWN`].
+    /// The same with the one of that name, of [`KNOWN`], at all addresses: for a network of one's
+    /// own, whose clients come to several.
     pub(crate) fn named(name: &'static str, stop: &Stop) -> Result<Server, Failure> {
-        Server::with(None, &[name], stop)
+        Server::with(None, &[name], Ipv4Addr::UNSPECIFIED, stop)
     }
 
-    fn with(command: Option<&str>, names: &[&'static str], stop: &Stop) -> Result<Server, Failure> {
+    fn with(
+        command: Option<&str>,
+        names: &[&'static str],
+        at: Ipv4Addr,
+        stop: &Stop,
+    ) -> Result<Server, Failure> {
         let folder = Folder::create().map_err(|error| failed("making a folder", error))?;
         let port = free_port().map_err(|error| failed("looking for a free port", error))?;
         let (program, arguments) = match command {
             Some(command) => custom(command, &folder.0, port)?,
-            None => installed(names, &folder.0, port)?,
+            None => installed(names, &folder.0, SocketAddrV4::new(at, port))?,
         };
         let errors = folder.0.join("errors");
         let file = File::create(&errors).map_err(|error| failed("making a file", error))?;
@@ -171,7 +177,7 @@ fn custom(command: &str, folder: &Path, port: u16) -> Result<Start, Failure> {
 }
 
 /// The first of these servers that is installed, with a configuration in `folder`.
-fn installed(names: &[&str], folder: &Path, port: u16) -> Result<Start, Failure> {
+fn installed(names: &[&str], folder: &Path, at: SocketAddrV4) -> Result<Start, Failure> {
     let config = folder.join("config");
     let write = |text: String| {
         fs::write(&config, text).map_err(|error| failed("writing a configuration", error))
@@ -179,11 +185,11 @@ fn installed(names: &[&str], folder: &Path, port: u16) -> Result<Start, Failure>
     let named = config.display().to_string();
     let find = |name| names.contains(&name).then(|| find(name)).flatten();
     if let Some(program) = find("lighttpd") {
-        write(lighttpd(folder, port))?;
+        write(lighttpd(folder, at))?;
         return Ok((program, vec!["-D".to_owned(), "-f".to_owned(), named]));
     }
     if let Some(program) = find("nginx") {
-        write(nginx(folder, port))?;
+        write(nginx(folder, at))?;
         let errors = folder.join("errors").display().to_string();
         let arguments = ["-c".to_owned(), named, "-e".to_owned(), errors];
         return Ok((program, arguments.to_vec()));
@@ -191,16 +197,18 @@ fn installed(names: &[&str], folder: &Path, port: u16) -> Result<Start, Failure>
     Err(Failure::new(Code::Failed, NONE_FOUND))
 }
 
-fn lighttpd(folder: &Path, port: u16) -> String {
+fn lighttpd(folder: &Path, at: SocketAddrV4) -> String {
     format!(
-        "server.document-root = \"{}/www\"\nserver.bind = \"127.0.0.1\"\nserver.port = {port}\n\
+        "server.document-root = \"{}/www\"\nserver.bind = \"{}\"\nserver.port = {}\n\
          index-file.names = ( \"index.html\" )\n",
-        folder.display()
+        folder.display(),
+        at.ip(),
+        at.port()
     )
 }
 
 /// One process in the foreground, which writes only into folders that every user may write to.
-fn nginx(folder: &Path, port: u16) -> String {
+fn nginx(folder: &Path, at: SocketAddrV4) -> String {
     let folder = folder.display();
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .iter()
@@ -208,7 +216,7 @@ fn nginx(folder: &Path, port: u16) -> String {
         .collect();
     format!(
         "daemon off;\nmaster_process off;\npid /dev/null;\nerror_log stderr;\nevents {{}}\n\
-         http {{\naccess_log off;\n{temporary}server {{\nlisten 127.0.0.1:{port};\n\
+         http {{\naccess_log off;\n{temporary}server {{\nlisten {at};\n\
          root {folder}/www;\n}}\n}}\n"
     )
 }

@@ -14,14 +14,17 @@ use std::time::Duration;
 
 use ecalls_cli::preload;
 use ecalls_threads::{Builder, Interest, KernelSide, Runtime, blocking, spawn, wait_ready};
-use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{ECALLS, ECALLS_TOLD, Effort, GO, POSIX, PTHREADS, TOKIO, Values, failed};
+use crate::bench::timing::two_cpus;
 use crate::exit::{Failure, Outcome};
 use crate::output::note;
-use crate::web::program::find;
+use crate::stop::Stop;
+use crate::web::Folder;
+use crate::web::load::requests_per_s;
+use crate::web::program::{Running, find};
 
 /// A part `http-SYSTEM=FILE` is a server.
 const PART: &str = "http-";
@@ -35,68 +38,97 @@ const BYTES_ROW: &str = "http_10000_bytes";
 /// What the kernel allocates for each kernel thread to execute on, on x86-64 and arm64.
 const KERNEL_STACK_BYTES: u64 = 16 << 10;
 
+/// What the clients need.
+pub(super) struct Clients {
+    wrk: PathBuf,
+    cpu: usize,
+    stop: Stop,
+}
+
+impl Clients {
+    /// Before this process is bound to one CPU. `None`: there is no wrk, or no CPU for it.
+    pub(super) fn find() -> Result<Option<Self>, Failure> {
+        let Some((wrk, (cpu, _))) = find("wrk").zip(two_cpus().ok()) else {
+            note("without the rows http_*: they need the program wrk, and two CPUs");
+            return Ok(None);
+        };
+        let stop = Stop::on_signals()?;
+        Ok(Some(Self { wrk, cpu, stop }))
+    }
+
+    /// Requests per second, and the server's memory for each connection that it has accepted by
+    /// then. `None`: the user requested the end.
+    fn load(
+        &self,
+        server: &Server,
+        connections: u32,
+        seconds: u32,
+    ) -> Result<Option<(f64, f64)>, Failure> {
+        let before = server.descriptors();
+        let arguments = [
+            "-t1".to_owned(),
+            format!("-c{connections}"),
+            format!("-d{seconds}s"),
+            "--timeout=10s".to_owned(),
+            format!("http://127.0.0.1:{}/", server.port),
+        ];
+        let wrk = Running::start(&self.wrk, &arguments, None)?;
+        wrk.pin(self.cpu);
+        thread::sleep(Duration::from_secs(seconds.into()) * 3 / 4);
+        let bytes = server.bytes()? as f64;
+        let accepted = server.descriptors().saturating_sub(before).max(1);
+        let Some(text) = wrk.output(&self.stop)? else {
+            return Ok(None);
+        };
+        let refused = ["Non-2xx", "Socket errors"];
+        match requests_per_s(&text) {
+            Some(rate) if !refused.iter().any(|what| text.contains(what)) => {
+                Ok(Some((rate, bytes / accepted as f64)))
+            }
+            _ => Err(failed(format_args!("wrk said: {}", text.trim()))),
+        }
+    }
+}
+
+/// Which rows are wanted.
+pub(super) fn is_wanted(wanted: impl Fn(&str) -> bool) -> bool {
+    ROWS.iter().any(|(row, ..)| wanted(row)) || wanted(BYTES_ROW)
+}
+
 /// Measures all systems; `go` is the program that [`super::peers`] has built.
 pub(super) fn measure(
     values: &mut Values,
     effort: Effort,
     wanted: &dyn Fn(&str) -> bool,
+    clients: &Clients,
     go: Option<&Path>,
 ) -> Outcome {
-    let rows: Vec<_> = ROWS
+    let rows = ROWS
         .into_iter()
         .filter(|(row, ..)| wanted(row) || *row == BYTES_OF && wanted(BYTES_ROW))
-        .filter(|(_, connections, _)| effort.divisor == 1 || *connections < 1000)
-        .collect();
-    if rows.is_empty() {
-        return Ok(());
-    }
-    let Some((wrk, cpu)) = find("wrk").zip(other_cpu()) else {
-        note("without the rows http_*: they need the program wrk, and two CPUs");
-        return Ok(());
-    };
+        .filter(|(_, connections, _)| effort.divisor == 1 || *connections < 1000);
     allow_descriptors();
-    let folder = std::env::temp_dir().join(format!("ecalls-http-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).map_err(failed)?;
-    let path = folder.join("page");
-    let measured = std::fs::write(&path, [b'x'; FILE_BYTES])
-        .map_err(failed)
-        .and_then(|()| {
-            for system in [ECALLS, ECALLS_TOLD, POSIX, PTHREADS, TOKIO, GO] {
-                if system == GO && go.is_none() {
-                    continue;
-                }
-                for (row, connections, seconds) in &rows {
-                    let seconds = if effort.divisor == 1 { *seconds } else { 1 };
-                    let mut server = Server::start(system, &path, go)?;
-                    let client = Client::start(&wrk, cpu, server.port, *connections, seconds)?;
-                    thread::sleep(Duration::from_secs(seconds.into()) * 3 / 4);
-                    let bytes = server.bytes()?;
-                    values.add(row, system, client.requests_per_s()?);
-                    if *row == BYTES_OF {
-                        values.add(BYTES_ROW, system, bytes as f64 / f64::from(*connections));
-                    }
-                    server.check()?;
-                }
+    let folder = Folder::create().map_err(failed)?;
+    let path = folder.www().join("page");
+    std::fs::write(&path, [b'x'; FILE_BYTES]).map_err(failed)?;
+    for (row, connections, seconds) in rows {
+        for system in [ECALLS, ECALLS_TOLD, POSIX, PTHREADS, TOKIO, GO] {
+            if system == GO && go.is_none() {
+                continue;
             }
-            Ok(())
-        });
-    std::fs::remove_dir_all(&folder).map_err(failed)?;
-    measured
-}
-
-/// A CPU that this process, which is bound to one, does not use.
-fn other_cpu() -> Option<usize> {
-    let own = sched_getaffinity(None).ok()?;
-    let count = thread::available_parallelism().map_or(1, usize::from);
-    let online = std::fs::read_dir("/sys/devices/system/cpu").map_or(count, |entries| {
-        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        let is_cpu = |name: &str| {
-            name.strip_prefix("cpu")
-                .is_some_and(|number| number.parse::<usize>().is_ok())
-        };
-        names.filter(|name| is_cpu(name)).count()
-    });
-    (0..online).find(|cpu| !own.is_set(*cpu))
+            let seconds = if effort.divisor == 1 { seconds } else { 1 };
+            let mut server = Server::start(system, &path, go)?;
+            let Some((rate, bytes)) = clients.load(&server, connections, seconds)? else {
+                return Err(failed("it was interrupted"));
+            };
+            values.add(row, system, rate);
+            if row == BYTES_OF {
+                values.add(BYTES_ROW, system, bytes);
+            }
+            server.check()?;
+        }
+    }
+    Ok(())
 }
 
 /// Children inherit it.
@@ -110,45 +142,7 @@ fn allow_descriptors() {
     let _ = setrlimit(Resource::Nofile, all);
 }
 
-/// wrk, while it runs.
-struct Client(Child);
-
-impl Client {
-    fn start(
-        wrk: &Path,
-        cpu: usize,
-        port: u16,
-        connections: u32,
-        seconds: u32,
-    ) -> Result<Self, Failure> {
-        let mut command = Command::new(wrk);
-        command
-            .arg("-t1")
-            .arg(format!("-c{connections}"))
-            .arg(format!("-d{seconds}s"))
-            .args(["--timeout", "10s"])
-            .arg(format!("http://127.0.0.1:{port}/"));
-        let child = command.stdout(Stdio::piped()).spawn().map_err(failed)?;
-        let mut cpus = CpuSet::new();
-        cpus.set(cpu);
-        let pid = Pid::from_raw(child.id().cast_signed());
-        sched_setaffinity(pid, &cpus).map_err(failed)?;
-        Ok(Self(child))
-    }
-
-    fn requests_per_s(self) -> Result<f64, Failure> {
-        let output = self.0.wait_with_output().map_err(failed)?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        let rate = number_after(&text, "Requests/sec:");
-        let refused = ["Non-2xx", "Socket errors"];
-        match rate {
-            Some(rate) if !refused.iter().any(|what| text.contains(what)) => Ok(rate),
-            _ => Err(failed(format_args!("wrk said: {}", text.trim()))),
-        }
-    }
-}
-
-fn number_after<T: std::str::FromStr>(text: &str, label: &str) -> Option<T> {
+fn number_after(text: &str, label: &str) -> Option<u64> {
     let (_, rest) = text.split_once(label)?;
     rest.split_whitespace().next()?.parse().ok()
 }
@@ -206,11 +200,16 @@ impl Server {
     fn bytes(&self) -> Result<u64, Failure> {
         let path = format!("/proc/{}/status", self.child.id());
         let text = std::fs::read_to_string(path).map_err(failed)?;
-        let number = |label| number_after::<u64>(&text, label);
+        let number = |label| number_after(&text, label);
         let kib = number("VmRSS:").zip(number("VmPTE:"));
         kib.zip(number("Threads:"))
             .map(|((rss, tables), threads)| ((rss + tables) << 10) + threads * KERNEL_STACK_BYTES)
             .ok_or_else(|| failed("the kernel does not tell a process's memory"))
+    }
+
+    fn descriptors(&self) -> usize {
+        let path = format!("/proc/{}/fd", self.child.id());
+        std::fs::read_dir(path).map_or(0, Iterator::count)
     }
 
     fn check(&mut self) -> Outcome {

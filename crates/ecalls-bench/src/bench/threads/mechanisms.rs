@@ -19,7 +19,7 @@ use nix::time::ClockId;
 use nix::unistd::{getppid, gettid};
 use signal_hook::consts::SIGUSR1;
 
-use super::{Effort, PTHREADS, Values, failed, ns_each};
+use super::{Effort, PTHREADS, Values, failed, median_us, ns_each};
 use crate::exit::{Failure, Outcome};
 
 /// From a round's begin until what happens in it.
@@ -28,30 +28,22 @@ const EVENT_US: u64 = 300;
 /// still ends in its round.
 const ROUND: Duration = Duration::from_micros(2 * EVENT_US);
 
-/// The largest gaps of the rounds, in ns.
-#[derive(Debug, Default)]
-pub(super) struct Gaps(Vec<u64>);
-
-impl Gaps {
-    /// Computes for a round.
-    fn watch(&mut self) {
-        let start = Instant::now();
-        let (mut last, mut largest) = (start, Duration::ZERO);
-        while last - start < ROUND {
-            let now = Instant::now();
-            largest = largest.max(now - last);
-            last = now;
-        }
-        self.0
-            .push(u64::try_from(largest.as_nanos()).unwrap_or(u64::MAX));
+/// Computes for a round; the largest gap, in ns.
+fn watch() -> u64 {
+    let start = Instant::now();
+    let (mut last, mut largest) = (start, Duration::ZERO);
+    while last - start < ROUND {
+        let now = Instant::now();
+        largest = largest.max(now - last);
+        last = now;
     }
+    u64::try_from(largest.as_nanos()).unwrap_or(u64::MAX)
+}
 
-    fn median_us(mut self) -> Result<f64, Failure> {
-        self.0.sort_unstable();
-        let median = self.0.get(self.0.len() / 2);
-        let median = median.ok_or_else(|| failed("no round was measured"))?;
-        Ok(*median as f64 / 1e3)
-    }
+/// What is lost in a round: the median of those that begin with `begin`, in us.
+fn lost_us(effort: Effort, mut begin: impl FnMut() -> Outcome) -> Result<f64, Failure> {
+    let gaps = (0..rounds(effort)).map(|_| begin().map(|()| watch()));
+    median_us(&mut gaps.collect::<Result<Vec<_>, _>>()?)
 }
 
 fn rounds(effort: Effort) -> u64 {
@@ -91,14 +83,8 @@ fn once() -> Expiration {
 /// A timer of which the kernel makes a descriptor readable that nobody waits for.
 fn timer_us(effort: Effort) -> Result<f64, Failure> {
     let timer = TimerFd::new(TimerfdClock::CLOCK_MONOTONIC, TimerFlags::empty()).map_err(failed)?;
-    let mut gaps = Gaps::default();
-    for _ in 0..rounds(effort) {
-        timer
-            .set(once(), TimerSetTimeFlags::empty())
-            .map_err(failed)?;
-        gaps.watch();
-    }
-    gaps.median_us()
+    let set = || timer.set(once(), TimerSetTimeFlags::empty());
+    lost_us(effort, || set().map_err(failed))
 }
 
 /// A timer whose expiry is a signal with a handler.
@@ -111,16 +97,11 @@ fn signal_us(effort: Effort) -> Result<f64, Failure> {
         si_value: 0,
     });
     let mut timer = Timer::new(ClockId::CLOCK_MONOTONIC, event).map_err(failed)?;
-    let mut gaps = Gaps::default();
-    for _ in 0..rounds(effort) {
-        timer
-            .set(once(), TimerSetTimeFlags::empty())
-            .map_err(failed)?;
-        gaps.watch();
-    }
+    let mut set = || timer.set(once(), TimerSetTimeFlags::empty());
+    let lost = lost_us(effort, || set().map_err(failed));
     signal_hook::low_level::unregister(id);
     match was_handled.load(Ordering::Relaxed) {
-        true => gaps.median_us(),
+        true => lost,
         false => Err(failed("no signal of the timer came")),
     }
 }
@@ -128,17 +109,16 @@ fn signal_us(effort: Effort) -> Result<f64, Failure> {
 /// A kernel thread that wakes on this CPU, and sleeps again.
 fn thread_us(effort: Effort) -> Result<f64, Failure> {
     let has_ended = AtomicBool::new(false);
-    let mut gaps = Gaps::default();
     thread::scope(|scope| {
         scope.spawn(|| {
             while !has_ended.load(Ordering::Relaxed) {
                 thread::sleep(Duration::from_micros(EVENT_US));
             }
         });
-        (0..rounds(effort)).for_each(|_| gaps.watch());
+        let lost = lost_us(effort, || Ok(()));
         has_ended.store(true, Ordering::Relaxed);
-    });
-    gaps.median_us()
+        lost
+    })
 }
 
 /// A thread blocks in each round, and comes back while another one computes. The time that the
@@ -155,26 +135,27 @@ pub(super) fn unblock_us(
     let has_ended = Arc::new(AtomicBool::new(false));
     let (called_ns, ends) = (Arc::clone(&yielded_ns), Arc::clone(&has_ended));
     let blocks = runtime.spawn(move || {
-        let mut restarts = Gaps::default();
+        let mut restarts_ns = Vec::new();
         while !ends.load(Ordering::SeqCst) {
             sleep(EVENT_US);
             scheduling_point();
             let called_ns = called_ns.swap(0, Ordering::SeqCst);
             if called_ns != 0 {
-                restarts.0.push(now_ns() - called_ns);
+                restarts_ns.push(now_ns() - called_ns);
             }
         }
-        restarts.median_us()
+        median_us(&mut restarts_ns)
     });
     let computes = runtime.spawn(move || {
-        let mut gaps = Gaps::default();
-        for _ in 0..rounds(effort) {
-            gaps.watch();
+        let gaps = (0..rounds(effort)).map(|_| {
+            let gap = watch();
             yielded_ns.store(now_ns(), Ordering::SeqCst);
             yield_now();
-        }
+            gap
+        });
+        let lost = median_us(&mut gaps.collect::<Vec<_>>());
         has_ended.store(true, Ordering::SeqCst);
-        gaps.median_us()
+        lost
     });
     let (blocks, computes) = (blocks.map_err(failed)?, computes.map_err(failed)?);
     let ended = |_| failed("a thread of the measurement has ended");
