@@ -90,7 +90,7 @@ const FULL: Effort = Effort {
     small: &[0.3, 1.0, 3.0],
     costly: &[0.5, 1.0, 2.0, 4.0],
     idle: &[0, 1000, 5000],
-    modes: &["select", "poll", "epoll", "io_uring"],
+    modes: &["select", "poll", "epoll", "io_uring", "ecalls"],
     has_peers: true,
 };
 /// What `--check` needs.
@@ -271,7 +271,17 @@ fn series(
 ) -> Outcome {
     // What the server has time for: the same for all, so that they are offered the same.
     let Some(most_per_s) = capacity(stage, effort, runs)? else {
-        return Ok(());
+        let none = || {
+            timing::os(
+                "measuring what the server has time for",
+                "there is no reply",
+            )
+        };
+        return if stage.stop.is_set() || runs.is_empty() {
+            Ok(())
+        } else {
+            Err(none())
+        };
     };
     for run in runs {
         for load in loads {

@@ -24,6 +24,7 @@ use crate::web::{Folder, Server};
 pub(crate) const SERVER: &str = "web-part";
 
 /// Of the first server; each has one of its own, since the kernel may still take down the last one.
+/// They are below those that clients get (SETTINGS).
 const PORT: u16 = 8080;
 /// The delay that the guard is to keep: its default.
 const TARGET_NS: u64 = 50_000_000;
@@ -35,7 +36,7 @@ const LATE_MS: f64 = 20.0;
 const KEPT_FROM: f64 = 0.1;
 /// What the kernel's settings of our network are set to, so that they do not limit the clients.
 const SETTINGS: &[(&str, &str)] = &[
-    ("ipv4/ip_local_port_range", "1024 65535"),
+    ("ipv4/ip_local_port_range", "10000 65535"),
     ("ipv4/tcp_fin_timeout", "1"),
     ("ipv4/tcp_max_syn_backlog", "4096"),
     ("core/somaxconn", "4096"),
@@ -106,8 +107,8 @@ fn set(name: &str, value: &str) -> Outcome {
 }
 
 impl Stage {
-    /// `None`: the server is not installed, or the user wants the end. If other work kept
-    /// one side from its processor, the run is repeated.
+    /// `None`: the server is not installed, or this kernel lacks what it waits by, or the user
+    /// wants the end. If other work kept one side from its processor, the run is repeated.
     pub(super) fn measure(
         &self,
         run: &Run,
@@ -230,8 +231,11 @@ impl Stage {
                 ));
                 return Ok(None);
             }
-            if self.stop.sleep(Duration::from_millis(20)) || Instant::now() > end {
+            if self.stop.sleep(Duration::from_millis(20)) {
                 return Ok(None);
+            }
+            if Instant::now() > end {
+                return Err(os("waiting for the server", "it does not listen"));
             }
         }
         Ok(Some(Site::Ours {
