@@ -209,7 +209,7 @@ install-library:
 	ln -sf $(soname) $(libdir)/libecalls.so
 	install -m 644 $(BUILD)/libecalls.a $(libdir)/libecalls.a
 	install -D -m 644 include/ecalls.h $(includedir)/ecalls.h
-	install -m 644 include/ecalls-glib.h $(includedir)/ecalls-glib.h
+	install -m 644 include/ecalls-*.h $(includedir)
 	install -d $(includedir)/ecalls $(libdir)/pkgconfig
 	install -m 644 $(addprefix abi/,$(headers)) $(includedir)/ecalls
 	sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(pc_libdir)|; s|@VERSION@|$(version)|; /^#/d' \
@@ -246,7 +246,7 @@ uninstall:
 	! cmp -s etc/relay/relay.toml $(relay_configuration) || rm $(relay_configuration)
 	rm -f $(addprefix $(libdir)/,$(library) $(soname) libecalls.so libecalls.a)
 	rm -f $(libdir)/pkgconfig/ecalls.pc $(includedir)/ecalls.h
-	rm -f $(includedir)/ecalls-glib.h
+	rm -f $(addprefix $(includedir)/,$(notdir $(wildcard include/ecalls-*.h)))
 	rm -f $(addprefix $(includedir)/ecalls/,$(headers)) $(addprefix $(docdir)/,$(documents))
 	for page in $(manuals); do rm -f $(mandir)/man$${page##*.}/$$page; done
 	rm -f $(addprefix $(includedir)/ecalls/bpf/,$(service_headers))

@@ -1,6 +1,7 @@
-//! `include/ecalls.h` is what cbindgen makes of the source, and it compiles alone in C and C++.
+//! The headers in `include/` are what cbindgen makes of the source, and each compiles alone in C
+//! and C++.
 //!
-//! With `ECALLS_UPDATE=1` the header is written instead of compared.
+//! With `ECALLS_UPDATE=1` they are written instead of compared.
 
 #![forbid(unsafe_code)]
 
@@ -11,11 +12,48 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-fn generate() -> String {
+/// A header, its configuration, and the modules that it has of this crate.
+type Header = (&'static str, &'static str, &'static [&'static str]);
+
+/// The first one has the modules that no other has.
+const HEADERS: [Header; 3] = [
+    ("ecalls.h", "cbindgen.toml", &[]),
+    (
+        "ecalls-loop.h",
+        "cbindgen-loop.toml",
+        &["event_loop", "event_source", "coop", "window"],
+    ),
+    (
+        "ecalls-threads.h",
+        "cbindgen-threads.toml",
+        &["runtime", "thread", "lock"],
+    ),
+];
+
+/// The public modules, in the order of lib.rs, which is that of the headers.
+fn all_modules() -> Vec<String> {
+    let text = std::fs::read_to_string(root().join("crates/ecalls-c/src/lib.rs")).expect("lib.rs");
+    let names = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("pub mod "));
+    names
+        .map(|name| name.trim_end_matches(';').to_owned())
+        .collect()
+}
+
+fn generate((_, configuration, modules): Header) -> String {
     let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let config = cbindgen::Config::from_file(crate_folder.join("cbindgen.toml"))
-        .expect("cbindgen.toml is well-formed");
-    let bindings = cbindgen::generate_with_config(crate_folder, config).expect("bindings");
+    let config = cbindgen::Config::from_file(crate_folder.join(configuration))
+        .unwrap_or_else(|error| panic!("{configuration}: {error}"));
+    let mut builder = cbindgen::Builder::new().with_config(config);
+    for name in all_modules() {
+        let is_in = |modules: &[&str]| modules.contains(&name.as_str());
+        let of_none = || !HEADERS.iter().any(|(.., modules)| is_in(modules));
+        if is_in(modules) || modules.is_empty() && of_none() {
+            builder = builder.with_src(crate_folder.join(format!("src/{name}.rs")));
+        }
+    }
+    let bindings = builder.generate().expect("bindings");
     let mut text = Vec::new();
     bindings.write(&mut text);
     in_blocks(&String::from_utf8(text).expect("a header is UTF-8"))
@@ -57,26 +95,33 @@ fn in_blocks(text: &str) -> String {
 
 #[test]
 fn header_is_what_the_source_says() {
-    let path = root().join("include/ecalls.h");
-    let generated = generate();
-    if std::env::var_os("ECALLS_UPDATE").is_some() {
-        std::fs::write(&path, &generated).expect("include/ is writable");
+    for header in HEADERS {
+        let generated = generate(header);
+        let (header, ..) = header;
+        let path = root().join("include").join(header);
+        if std::env::var_os("ECALLS_UPDATE").is_some() {
+            std::fs::write(&path, &generated).expect("include/ is writable");
+        }
+        let checked_in = std::fs::read_to_string(&path).expect("a header");
+        assert!(
+            checked_in == generated,
+            "include/{header} is older than the source: \
+             ECALLS_UPDATE=1 cargo test -p ecalls-c --test header"
+        );
     }
-    let checked_in = std::fs::read_to_string(&path).expect("include/ecalls.h");
-    assert!(
-        checked_in == generated,
-        "include/ecalls.h is older than the source: \
-         ECALLS_UPDATE=1 cargo test -p ecalls-c --test header"
-    );
 }
 
 #[test]
 fn header_compiles_alone_in_c_and_in_cpp() {
     let warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only"];
-    for (compiler, standard, language) in [("gcc", "-std=c11", "c"), ("g++", "-std=c++17", "c++")] {
+    let languages = [("gcc", "-std=c11", "c"), ("g++", "-std=c++17", "c++")];
+    for ((compiler, standard, language), (header, ..)) in languages
+        .into_iter()
+        .flat_map(|one| HEADERS.map(|header| (one, header)))
+    {
         let source = format!("{}/alone.{language}", env!("CARGO_TARGET_TMPDIR"));
         // Twice: the second time it must add nothing.
-        let text = "#include \"ecalls.h\"\n#include \"ecalls.h\"\n";
+        let text = format!("#include \"{header}\"\n").repeat(2);
         std::fs::write(&source, text).expect("the build's folder is writable");
         let output = Command::new(compiler)
             .args(warnings)

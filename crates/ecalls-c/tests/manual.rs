@@ -21,10 +21,17 @@ fn in_one_line(text: &str) -> String {
 
 /// The functions of the header: name and declaration in one line.
 fn declarations() -> Vec<(String, String)> {
-    let header = read("include/ecalls.h");
-    let (_, functions) = header.split_once("extern \"C\" {").expect("functions");
+    let of = |path: String| {
+        let header = read(path);
+        let (_, functions) = header.split_once("extern \"C\" {").expect("functions");
+        let (functions, _) = functions.split_once("}  // extern").expect("their end");
+        functions.to_owned()
+    };
+    let functions = ["", "-loop", "-threads"]
+        .map(|part| of(format!("include/ecalls{part}.h")))
+        .concat();
     let mut code = String::new();
-    let mut rest = functions;
+    let mut rest = functions.as_str();
     while let Some((before, comment)) = rest.split_once("/*") {
         code += before;
         rest = comment.split_once("*/").expect("a comment ends").1;
