@@ -117,7 +117,12 @@ nightly:
 	ECALLS_TEST_ROOT=1 cargo test --release -p ecalls-kernel --test ecode -- --nocapture
 	ECALLS_TEST_ROOT=1 tools/arm64 cargo test -p ecalls --test conformance --test downcall \
 		--test sources --test ecode
-	ECALLS_NIGHTLY=1 cargo test -p ecalls-io -- --nocapture
+	ECALLS_NIGHTLY=1 cargo test -p ecalls-io -p ecalls-pthread -- --nocapture
+	cargo build -p ecalls-cli -p ecalls-pthread
+	for kernel in "" ECALLS_THREADS_NO_KERNEL=1; do \
+		env $$kernel ECALLS_TEST_WORKSPACE=1 cargo test --workspace --tests --no-fail-fast \
+			--config "target.'cfg(unix)'.runner = '$(CURDIR)/tools/threaded'" || exit 1; \
+	done
 	cargo run --release -p sched-sim -- 100000000
 	tools/setup vm
 	ECALLS_TEST_ROOT=1 ECALLS_TEST_STARTS=30 $(runner)="$(steady) --" \

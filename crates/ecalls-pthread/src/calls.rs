@@ -69,7 +69,6 @@ calls! {
     fn sigtimedwait(set: *const sigset_t, info: *mut siginfo_t, limit: *const timespec) -> c_int;
     fn sigsuspend(mask: *const sigset_t) -> c_int;
     fn pause() -> c_int;
-    fn system(command: *const c_char) -> c_int;
     fn getaddrinfo(node: *const c_char, service: *const c_char, hints: *const libc::addrinfo,
         found: *mut *mut libc::addrinfo) -> c_int;
 }

@@ -15,6 +15,7 @@
 //! - [`futex`]: the same for programs that call futex(2) themselves, e.g. all in Rust;
 //! - [`calls`]: calls that may block their kernel thread are executed in
 //!   `ecalls_threads::blocking`, and reads of sockets and pipes wait without a kernel thread;
+//! - [`cpus`]: a thread has the CPUs of its process, although what executes it is bound to one;
 //! - [`slice`](mod@slice): a thread that computes for long gives up its processor by a signal, as
 //!   programs may expect of kernel threads.
 //!
@@ -36,6 +37,7 @@
 mod calls;
 mod cancel;
 mod condition;
+mod cpus;
 mod descriptors;
 mod futex;
 mod identity;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use ecalls_threads::{ACTIVATIONS_MAX, KernelSide, Runtime, in_scheduler};
 
-use crate::{cancel, descriptors, next, say, say_once, slice};
+use crate::{cancel, cpus, descriptors, next, say, say_once, slice};
 
 static RUNTIME: AtomicPtr<Runtime> = AtomicPtr::new(ptr::null_mut());
 static STATE: AtomicU32 = AtomicU32::new(NONE);
@@ -166,6 +166,7 @@ fn publish(runtime: Runtime) -> &'static Runtime {
         "calls of the C library that block"
     };
     let runtime: &'static Runtime = Box::leak(Box::new(runtime));
+    cpus::begin();
     RUNTIME.store(ptr::from_ref(runtime).cast_mut(), Ordering::Release);
     slice::prepare();
     // SAFETY: the function stays.
@@ -216,7 +217,8 @@ pub(crate) fn forks() -> usize {
 /// In the child of a fork only the calling thread exists: it is a kernel thread now, and the first
 /// that it creates starts a new runtime.
 unsafe extern "C" fn forked() {
-    // First, so that nothing below waits in the runtime.
+    cpus::forked();
+    // From here on nothing waits in the runtime.
     RUNTIME.store(ptr::null_mut(), Ordering::Release);
     ecalls_threads::forget_runtimes();
     FORKS.fetch_add(1, Ordering::Relaxed);

@@ -15,7 +15,7 @@ use libc::{
 
 use crate::next::{self, Start};
 use crate::runtime::{self, can_park, park, unpark};
-use crate::{cancel, key, slice, time};
+use crate::{cancel, cpus, key, slice, time};
 
 const CANCELED: *mut c_void = ptr::without_provenance_mut(usize::MAX);
 /// Bytes of a thread's name, with its end.
@@ -261,7 +261,7 @@ unsafe extern "C-unwind" fn pthread_create(
     argument: *mut c_void,
 ) -> c_int {
     // SAFETY: the caller's.
-    let real = || unsafe { next::pthread_create(thread, attr, start, argument) };
+    let real = || cpus::unbound(|| unsafe { next::pthread_create(thread, attr, start, argument) });
     if runtime::is_ours(start as *const c_void) {
         return real();
     }

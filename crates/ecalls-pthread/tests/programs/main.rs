@@ -1,6 +1,6 @@
 //! Programs whose threads are user-level threads: checks in C (c/posix.c), Rust's standard
 //! library, and programs of others, whose output must be what it is without. And what happens to
-//! them amid blocks (c/fault.c).
+//! them amid blocks (c/fault.c). [`judges`] are those that take longer.
 //!
 //! Each runs twice: with the kernel side, if this user may load it, and without.
 
@@ -8,6 +8,7 @@
 #![cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 
 mod faults;
+mod judges;
 mod std_threads;
 
 use std::path::{Path, PathBuf};

@@ -6,6 +6,7 @@ import os
 import queue
 import socket
 import subprocess
+import sys
 import threading
 import time
 
@@ -95,5 +96,29 @@ def fork():
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
-for check in (queues, sockets, processes, locks, fork):
+def cpus():
+    """A thread, and whatever it starts, has the CPUs of the process."""
+    ask = "import os; print(len(os.sched_getaffinity(0)))"
+
+    def body():
+        print(len(os.sched_getaffinity(0)))
+        for start_new_session in (False, True):  # by vfork, and by fork
+            command = [sys.executable, "-c", ask]
+            subprocess.run(command, start_new_session=start_new_session, check=True)
+        os.system(f"{sys.executable} -c '{ask}'")
+        child = os.posix_spawn(sys.executable, [sys.executable, "-c", ask], os.environ)
+        os.waitpid(child, 0)
+        child = os.fork()
+        if child == 0:
+            print(len(os.sched_getaffinity(0)), flush=True)
+            os._exit(0)
+        os.waitpid(child, 0)
+
+    sys.stdout.reconfigure(line_buffering=True)
+    thread = threading.Thread(target=body)
+    thread.start()
+    thread.join()
+
+
+for check in (queues, sockets, processes, locks, fork, cpus):
     check()
