@@ -193,6 +193,9 @@ struct request_sock_queue {
 	struct {
 		int counter;
 	} young; /* handshakes that have begun, and whose answer was sent once only */
+	struct {
+		int counter;
+	} qlen; /* all handshakes that have begun */
 	struct request_sock *rskq_accept_head;
 };
 struct inet_connection_sock {

@@ -30,61 +30,10 @@
 #include "kernel.h"
 #include "abi/guard.h"
 #include "lib/guard.h"
+#include "own.h"
+#include "state.h"
 
 #define TOLD_MAX 1048576u /* a server has no more connections than this */
-#define LISTENERS_MAX 64u /* of the port; further ones are not seen: their queues do not count */
-#define SK_DROP 0
-#define SK_PASS 1
-
-/* Written by the host before it loads the object. */
-const volatile struct {
-	u64 net_cookie; /* of the network namespace */
-	u64 target_ns;	/* the delay that is wanted */
-	u64 tick_ns;	/* a jiffy */
-	u32 port;
-	u32 drops; /* 1: a SYN is dropped, 0: it is refused by a reset */
-} guard SEC(".rodata.guard");
-
-/* Written by the programs here with atomic additions, or by one CPU's word against another's; read
- * by the host. */
-struct counts {
-	u64 admitted;	 /* SYNs that went on to the listener */
-	u64 refused;	 /* SYNs that did not */
-	u64 established; /* connections, since the guard began or queued then */
-	s64 open;	 /* connections, accepted or not */
-	u64 age_ns_sum;	 /* of what each SYN found: the age of the queue's head */
-	u64 wait_ns_sum; /* and the wait ahead */
-	u64 pace_ns;	 /* the server's, 0: unknown */
-	u64 turns;	 /* how often refusing began */
-	u32 refuses[2];	 /* now, for IPv4 and IPv6 */
-	u32 listeners;
-	u32 unseen; /* listeners beyond LISTENERS_MAX */
-};
-
-struct state {
-	struct counts counts;
-	struct guard_pace pace;
-	u64 lost;  /* connections that were queued when their listener was closed */
-	u32 used;  /* places of listeners that were ever used: the first ones */
-	u32 owner; /* the user who opened the last listener */
-	u64 listener[LISTENERS_MAX]; /* addresses; 0: free */
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct state);
-} guard_table SEC(".maps");
-
-/* The host's own listeners, IPv4 and IPv6, whose filters take no packet: a SYN that goes there is
- * dropped. */
-struct {
-	__uint(type, BPF_MAP_TYPE_SOCKMAP);
-	__uint(max_entries, 2);
-	__type(key, u32);
-	__type(value, u64);
-} guard_void SEC(".maps");
 
 /* A page that the server writes, whom the host gives it. */
 struct {
@@ -100,26 +49,6 @@ struct bpf_iter__tcp {
 	struct sock_common *sk_common;
 };
 #pragma clang attribute pop
-
-/* From the kernel's user API (linux/bpf.h), as far as it is used: programs see it as such. */
-struct bpf_sk_lookup {
-	u64 sk;
-	u32 family;
-	u32 protocol;
-	u32 remote_ip4;
-	u32 remote_ip6[4];
-	__be16 remote_port;
-	u16 pad;
-	u32 local_ip4;
-	u32 local_ip6[4];
-	u32 local_port; /* host byte order */
-};
-
-static __always_inline struct state *state_of(void) {
-	u32 zero = 0;
-
-	return bpf_map_lookup_elem(&guard_table, &zero);
-}
 
 /* Looks at listeners go as far as this place from now on. */
 static __always_inline void use_place(struct state *state, u32 place) {
@@ -170,7 +99,7 @@ static __always_inline bool is_guarded(const struct sock_common *sk, u32 port) {
 }
 
 SEC("tp_btf/inet_sock_set_state")
-int BPF_PROG(guard_state, const struct sock *sk, int oldstate, int newstate) {
+int BPF_PROG(guard_state, struct sock *sk, int oldstate, int newstate) {
 	/* A closed one may have released its port. */
 	u32 port = __builtin_bswap16(bpf_core_cast(sk, struct inet_sock)->inet_sport);
 	struct state *state;
@@ -182,6 +111,10 @@ int BPF_PROG(guard_state, const struct sock *sk, int oldstate, int newstate) {
 	state = state_of();
 	if (!state)
 		return 0;
+	if (is_sorry(sk)) {
+		count_sorry(&state->counts, oldstate, newstate);
+		return 0;
+	}
 	if (newstate == TCP_LISTEN) {
 		add_listener(state, sk);
 	} else if (oldstate == TCP_LISTEN) {
@@ -326,24 +259,13 @@ static __always_inline bool find(struct state *state, struct bpf_sk_lookup *syn,
 	return search.best;
 }
 
-/* Sends a SYN to the listener that takes none. If that fails, the server gets it. */
-static __always_inline bool drop(struct bpf_sk_lookup *syn, u32 is_ip6) {
-	struct bpf_sock *nobody = bpf_map_lookup_elem(&guard_void, &is_ip6);
-	long failed;
-
-	if (!nobody)
-		return false;
-	failed = bpf_sk_assign(syn, nobody, 0);
-	bpf_sk_release(nobody);
-	return !failed;
-}
-
 SEC("sk_lookup")
 int guard_lookup(struct bpf_sk_lookup *syn) {
 	struct guard_look look = {};
 	u32 is_ip6 = syn->family == AF_INET6;
 	struct state *state;
 	u64 wait_ns;
+	int verdict = -1;
 	bool refuses;
 
 	if (syn->local_port != guard.port || syn->protocol != IPPROTO_TCP)
@@ -360,9 +282,11 @@ int guard_lookup(struct bpf_sk_lookup *syn) {
 	if (refuses && !state->counts.refuses[is_ip6])
 		__sync_fetch_and_add(&state->counts.turns, 1);
 	state->counts.refuses[is_ip6] = refuses;
-	if (refuses && (!guard.drops || drop(syn, is_ip6))) {
+	if (refuses)
+		verdict = turn_away(syn, &state->counts);
+	if (verdict >= 0) {
 		__sync_fetch_and_add(&state->counts.refused, 1);
-		return guard.drops ? SK_PASS : SK_DROP;
+		return verdict;
 	}
 	__sync_fetch_and_add(&state->counts.admitted, 1);
 	return SK_PASS;

@@ -43,6 +43,8 @@ enum Turn {
     Drop,
     /// It is refused by a reset: the client knows at once
     Refuse,
+    /// It gets an answer of HTTP (503, Retry-After), so that a browser shows a message
+    Sorry,
 }
 
 const HELP: &str = "\
@@ -56,15 +58,20 @@ for more than a quarter of that. It ends when the first is below a half, or the 
 eighth. A server that accepts connections at once, and lets them wait within itself, is behind
 by this measure only if it tells of them (doc/servers.md).
 
+With --mode sorry a listener of this command answers those that are turned away. It has at most
+256 connections at a time, each for two seconds; what comes beyond that is dropped. It is for plain
+HTTP: whoever speaks TLS is reset.
+
 Per interval: connections that were ADMITTED and REFUSED; QUEUE, how long the oldest in the queue
 had waited, and WAIT, what the queue would have taken, both the mean of what connections found that
-came. Now: PACE, the time between two accepts of the busy server; OPEN connections. STATE: refuses,
-if connections were turned away in the interval.
+came; SORRY, how many of the refused were answered. Now: PACE, the time between two accepts of the
+busy server; OPEN connections. STATE: refuses, if connections were turned away in the interval.
 
-Keys with --json: port, mode, state (admits, refuses, no_listener), admitted, refused, established,
-queue_delay_ms, wait_ms (null: no connection came), pace_ms (null: not known), open, numconnects
-(that wait within the server; null: it does not tell), listeners;
-since the beginning: admitted_total, refused_total, turns (how often refusing began).";
+Keys with --json: port, mode, state (admits, refuses, no_listener), admitted, refused, sorry (those
+that were answered of these), sorry_open (are being answered now), established, queue_delay_ms,
+wait_ms (null: no connection came), pace_ms (null: not known), open, numconnects (that wait within
+the server; null: it does not tell), listeners;
+since the beginning: admitted_total, refused_total, sorry_total, turns (how often refusing began).";
 
 /// The shortest `--target-delay`: the kernel tells ages in steps of up to this length.
 const TARGET_MIN: Duration = Duration::from_millis(10);
@@ -86,6 +93,8 @@ struct Line {
     state: &'static str,
     admitted: u64,
     refused: u64,
+    sorry: u64,
+    sorry_open: i64,
     established: u64,
     queue_delay_ms: Option<f64>,
     wait_ms: Option<f64>,
@@ -95,6 +104,7 @@ struct Line {
     listeners: u32,
     admitted_total: u64,
     refused_total: u64,
+    sorry_total: u64,
     turns: u64,
 }
 
@@ -105,6 +115,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let mode = match args.mode {
         Turn::Drop => Mode::Drop,
         Turn::Refuse => Mode::Refuse,
+        Turn::Sorry => Mode::Sorry,
     };
     let guard = Guard::start(args.port, mode, target_ns).map_err(Failure::from)?;
     note(format_args!(
@@ -170,6 +181,7 @@ fn line(args: &Args, before: &Counts, now: &Counts) -> Line {
         mode: match args.mode {
             Turn::Drop => "drop",
             Turn::Refuse => "refuse",
+            Turn::Sorry => "sorry",
         },
         state: match now {
             _ if now.listeners == 0 => "no_listener",
@@ -178,6 +190,8 @@ fn line(args: &Args, before: &Counts, now: &Counts) -> Line {
         },
         admitted,
         refused,
+        sorry: now.sorry - before.sorry,
+        sorry_open: now.sorry_open.max(0),
         established: now.established - before.established,
         queue_delay_ms: mean_ms(now.age_ns_sum - before.age_ns_sum),
         wait_ms: mean_ms(now.wait_ns_sum.saturating_sub(before.wait_ns_sum)),
@@ -187,6 +201,7 @@ fn line(args: &Args, before: &Counts, now: &Counts) -> Line {
         listeners: now.listeners,
         admitted_total: now.admitted,
         refused_total: now.refused,
+        sorry_total: now.sorry,
         turns: now.turns,
     }
 }
@@ -201,6 +216,7 @@ fn table(line: &Line, elapsed: Duration) -> Table {
         ">    WAIT",
         ">    PACE",
         ">   OPEN",
+        ">   SORRY",
         "STATE",
     ]);
     let time = |ms: Option<f64>| match ms {
@@ -215,6 +231,7 @@ fn table(line: &Line, elapsed: Duration) -> Table {
         time(line.wait_ms),
         time(line.pace_ms),
         line.open.to_string(),
+        line.sorry.to_string(),
         line.state.replace('_', " "),
     ]);
     table

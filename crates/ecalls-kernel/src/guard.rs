@@ -4,7 +4,9 @@
 //! in that process's network namespace until the process drops it or ends, however that happens.
 //! The server knows nothing of it.
 
+mod sorry;
 mod told;
+mod worker;
 
 use std::fs::File;
 use std::io::Read;
@@ -20,17 +22,24 @@ use crate::core::load;
 use crate::error::{Error, Result};
 use crate::kernel::table::lookup;
 use crate::kernel::{namespace, sys};
-use told::Told;
+use worker::Worker;
+
+pub use sorry::SORRY_MAX;
 
 const BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guard.bpf.o"));
 const NAME: &str = "guard";
 const SETTING: &str = ".rodata.guard";
 const TABLE: &str = "guard_table";
-const VOID: &str = "guard_void";
+const OWN: &str = "guard_own";
+const MARK: &str = "guard_mark";
 const PAGE: &str = "guard_page";
 const STATE: &str = "guard_state";
 const BEGIN: &str = "guard_begin";
 const LOOKUP: &str = "guard_lookup";
+
+/// Places in `guard_own`.
+const VOID: u32 = 0;
+const SORRY: u32 = 2;
 
 /// Of the listeners at a port the guard sees so many: `LISTENERS_MAX`.
 pub const LISTENERS_MAX: usize = 64;
@@ -48,6 +57,9 @@ pub enum Mode {
     Drop,
     /// It is refused by a reset: the client knows at once.
     Refuse,
+    /// A listener of the guard's answers by HTTP that the server is busy. It has at most
+    /// [`SORRY_MAX`] connections at a time; what comes beyond that is dropped.
+    Sorry,
 }
 
 /// `guard` of the object: what it is to do.
@@ -58,7 +70,9 @@ struct Setting {
     target_ns: u64,
     tick_ns: u64,
     port: u32,
-    drops: u32,
+    turn: u32,
+    sorry_max: u32,
+    pad: u32,
 }
 
 /// `struct counts`: since the guard began, but for what is said to be now.
@@ -81,6 +95,10 @@ pub struct Counts {
     pub pace_ns: u64,
     /// How often refusing began.
     pub turns: u64,
+    /// Of those that did not: SYNs that went to the listener that answers,
+    pub sorry: u64,
+    /// and its connections now.
+    pub sorry_open: i64,
     /// Whether it refuses now, IPv4 and IPv6.
     pub refuses: [u32; 2],
     /// Listeners at the port now,
@@ -104,11 +122,12 @@ struct State {
 /// A guard that works. When it is dropped, the server gets all connections again.
 #[derive(Debug)]
 pub struct Guard {
-    // The first field: SYNs go to the server before there is nobody to drop them.
+    // The first field: SYNs go to the server before there is nobody to take them.
     _links: Vec<OwnedFd>,
     object: Object,
     _void: Vec<OwnedFd>,
-    told: Option<Told>,
+    _sorry: Option<Worker>,
+    told: Option<Worker>,
 }
 
 impl Guard {
@@ -132,17 +151,29 @@ impl Guard {
             target_ns,
             tick_ns: u64::try_from(tick.tv_nsec).unwrap_or_default(),
             port: u32::from(port),
-            drops: u32::from(mode == Mode::Drop),
+            turn: match mode {
+                Mode::Refuse => 0,
+                Mode::Drop => 1,
+                Mode::Sorry => 2,
+            },
+            sorry_max: SORRY_MAX,
+            pad: 0,
         };
         let object = load(&setting)?;
         let mut guard = Guard {
             _links: Vec::new(),
             object,
             _void: Vec::new(),
+            _sorry: None,
             told: None,
         };
-        if mode == Mode::Drop {
-            guard._void = guard.add_void()?;
+        if mode != Mode::Refuse {
+            guard._void = guard.add_own(VOID, None)?;
+        }
+        if mode == Mode::Sorry {
+            let listeners = guard.add_own(SORRY, Some(port))?;
+            guard.mark(&listeners)?;
+            guard._sorry = Some(sorry::start(listeners)?);
         }
         let state = sys::attach(guard.program(STATE)?.as_fd(), BPF_TRACE_RAW_TP)?;
         guard._links.push(state);
@@ -158,7 +189,7 @@ impl Guard {
         }
         let lookup = namespace::attach(guard.program(LOOKUP)?.as_fd(), BPF_SK_LOOKUP)?;
         guard._links.push(lookup);
-        guard.told = Told::start(port, guard.map(TABLE)?, guard.map(PAGE)?)?;
+        guard.told = told::start(port, guard.map(TABLE)?, guard.map(PAGE)?)?;
         Ok(guard)
     }
 
@@ -191,17 +222,28 @@ impl Guard {
         MapHandle::try_from(&found).map_err(|error| Error::from_bpf("taking a map", &error))
     }
 
-    /// Listeners that take nothing; without IPv6 in this kernel only one.
-    fn add_void(&self) -> Result<Vec<OwnedFd>> {
-        let void = self.map(VOID)?;
-        let mut sockets = vec![namespace::void_listener(false)?];
-        sockets.extend(namespace::void_listener(true).ok());
-        for (key, socket) in (0u32..).zip(&sockets) {
+    /// Listeners in those places of the kernel side, which take what is for that port, or nothing;
+    /// without IPv6 in this kernel only one.
+    fn add_own(&self, places: u32, port: Option<u16>) -> Result<Vec<OwnedFd>> {
+        let timeout_ms = sorry::TIME.as_millis() as u32;
+        let mut sockets = vec![namespace::own_listener(false, port, timeout_ms)?];
+        sockets.extend(namespace::own_listener(true, port, timeout_ms).ok());
+        for (place, socket) in (places..).zip(&sockets) {
             let value = u64::try_from(socket.as_raw_fd()).unwrap_or_default();
-            void.update(&key.to_ne_bytes(), &value.to_ne_bytes(), MapFlags::ANY)
-                .map_err(|error| Error::from_bpf("storing a socket", &error))?;
+            self.store(OWN, &place.to_ne_bytes(), &value.to_ne_bytes())?;
         }
         Ok(sockets)
+    }
+
+    /// Their connections are not the server's.
+    fn mark(&self, listeners: &[OwnedFd]) -> Result<()> {
+        let mark = |one: &OwnedFd| self.store(MARK, &one.as_raw_fd().to_ne_bytes(), &[1, 0, 0, 0]);
+        listeners.iter().try_for_each(mark)
+    }
+
+    fn store(&self, map: &str, key: &[u8], value: &[u8]) -> Result<()> {
+        let stored = self.map(map)?.update(key, value, MapFlags::ANY);
+        stored.map_err(|error| Error::from_bpf("storing a socket", &error))
     }
 
     /// The program finds them: its output is empty.

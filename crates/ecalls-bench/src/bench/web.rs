@@ -241,7 +241,9 @@ fn costly(effort: &Effort) -> Vec<Run> {
         guard: Some(mode),
         ..web
     };
-    let mut runs = vec![web, guarded(Mode::Drop), guarded(Mode::Refuse)];
+    let guards = [Mode::Drop, Mode::Refuse, Mode::Sorry].map(guarded);
+    let mut runs = vec![web];
+    runs.extend(guards);
     runs.extend([by_hand("backlog 16", 16), by_hand("backlog 4", 4)]);
     if effort.has_peers {
         runs.extend([
@@ -406,7 +408,7 @@ fn missed(lines: &[Line]) -> Vec<String> {
         .iter()
         .filter(|line| line.row == "fig9" && line.mode.starts_with("backlog"));
     let best = hand.map(|line| line.replies_per_s).max_by(f64::total_cmp);
-    for guard in ["drop", "refuse"] {
+    for guard in ["drop", "refuse", "sorry"] {
         let guarded = replies("epoll", guard);
         bound(
             &format!("replies without a guard, to those with --mode {guard}"),

@@ -22,7 +22,7 @@ use crate::load::{Outcome, Server, TIMEOUT, clients, listener, serve, steady};
 use crate::{IP4, PATIENCE, connect_until_refused, may_load, start, wait_for};
 
 /// Runs a test, with root, on a thread in a network namespace of its own.
-fn in_net(test: impl FnOnce(&Net) + Send) {
+pub(crate) fn in_net(test: impl FnOnce(&Net) + Send) {
     if !may_load() {
         return;
     }

@@ -17,7 +17,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, listen,
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What a client asks, and a server replies.
-const PAGE: &[u8] = b"GET /page HTTP/1.0\r\n\r\n";
+pub(crate) const PAGE: &[u8] = b"GET /page HTTP/1.0\r\n\r\n";
 pub(crate) const REPLY: &[u8] = b"HTTP/1.0 200 OK\r\n\r\n";
 
 /// Another one at the same port gets its share of the connections.

@@ -1,10 +1,11 @@
 //! `ecalls guard` beside a server that is too slow for its clients: one thread, which takes a fixed
-//! time for each connection. Needs root. `fault` has what clients and servers do wrong; `measure`
-//! has measurements, which run only if wanted.
+//! time for each connection. Needs root. `sorry` has the answers to those who are turned away;
+//! `fault` what clients and servers do wrong; `measure` has measurements, which run only if wanted.
 
 mod fault;
 mod load;
 mod measure;
+mod sorry;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
@@ -94,13 +95,13 @@ fn overloaded_server_replies_in_time_with_a_guard() {
     std::thread::scope(|scope| {
         for ip in [IP4, IP6] {
             let run = |mode| scope.spawn(move || overload(ip, mode));
-            let (without, modes) = (run(None), ["refuse", "drop"]);
+            let (without, modes) = (run(None), ["refuse", "drop", "sorry"]);
             let with = modes.map(|mode| run(Some(mode)));
             let without = without.join().expect("an outcome");
             for (mode, with) in modes.into_iter().zip(with) {
                 let with = with.join().expect("an outcome");
                 compare(&format!("{ip} {mode}"), &without, &with);
-                assert_eq!(with.refused > 0, mode == "refuse", "{with:?}");
+                assert_eq!(with.refused > 0, mode != "drop", "{with:?}");
             }
         }
     });
@@ -204,7 +205,7 @@ fn refusal(command: &mut Command) -> Ended {
 fn what_cannot_be_guarded_is_told() {
     for wrong in [
         ["--target-delay", "1ms"],
-        ["--mode", "sorry"],
+        ["--mode", "shrug"],
         ["--port", "0"],
     ] {
         assert_eq!(refusal(&mut guard(80, &wrong)).code, 2, "{wrong:?}");
@@ -243,6 +244,8 @@ fn capabilities_of_the_unit_are_enough() {
     };
     let wanted = given("AmbientCapabilities=");
     assert_eq!(wanted, given("CapabilityBoundingSet="));
+    // Servers tell it of their connections by a socket of Unix.
+    assert!(given("RestrictAddressFamilies=").contains("af_unix"));
     let wanted = wanted.replace("cap_", "+").replace(' ', ",");
     let here = listener(SocketAddr::new(IP4, 0), 1);
     let port = here.local_addr().expect("it is bound").port();

@@ -73,6 +73,7 @@ fn compare_with_backlogs(page_ms: u64) {
     }
     run("guard, drop", 4096, Some("drop"));
     run("guard, refuse", 4096, Some("refuse"));
+    run("guard, sorry", 4096, Some("sorry"));
 }
 
 #[test]

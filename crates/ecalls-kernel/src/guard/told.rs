@@ -5,7 +5,6 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
 
 use ecalls_abi::guard::{GUARD_NAME, GuardPage};
 use libbpf_rs::MapHandle;
@@ -17,18 +16,12 @@ use rustix::net::{
 };
 
 use super::state;
+use super::worker::Worker;
 use crate::error::{Error, Result};
 use crate::kernel::table::Mapped;
 
 /// Servers that may wait while another one has the page.
 const BACKLOG: i32 = 16;
-
-/// The thread, which ends when this is dropped.
-#[derive(Debug)]
-pub(super) struct Told {
-    stop: Option<UnixStream>,
-    thread: Option<JoinHandle<()>>,
-}
 
 /// What the thread has.
 struct Giver {
@@ -39,46 +32,31 @@ struct Giver {
     mapped: Mapped<GuardPage>,
 }
 
-impl Told {
-    /// `None`: some other program has the name of this port.
-    pub(super) fn start(port: u16, table: MapHandle, page: MapHandle) -> Result<Option<Told>> {
-        let failed = |error: Errno| Error::from_io("listening for the server", error.into());
-        let name = format!("{GUARD_NAME}{port}");
-        let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).map_err(failed)?;
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
-        let listener = listener.map_err(failed)?;
-        match bind(&listener, &address) {
-            Err(Errno::ADDRINUSE) => return Ok(None),
-            bound => bound.map_err(failed)?,
-        }
-        listen(&listener, BACKLOG).map_err(failed)?;
-        let begin = |error| Error::from_io("starting a thread of the guard", error);
-        let (stop, stopped) = UnixStream::pair().map_err(begin)?;
+/// Starts it; `None`: some other program has the name of this port.
+pub(super) fn start(port: u16, table: MapHandle, page: MapHandle) -> Result<Option<Worker>> {
+    let failed = |error: Errno| Error::from_io("listening for the server", error.into());
+    let name = format!("{GUARD_NAME}{port}");
+    let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).map_err(failed)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+    let listener = listener.map_err(failed)?;
+    match bind(&listener, &address) {
+        Err(Errno::ADDRINUSE) => return Ok(None),
+        bound => bound.map_err(failed)?,
+    }
+    listen(&listener, BACKLOG).map_err(failed)?;
+    let mapped = Mapped::map(&page, 1)?;
+    let run = move |stop| {
         let giver = Giver {
             listener,
-            stop: stopped,
+            stop,
             table,
-            mapped: Mapped::map(&page, 1)?,
+            mapped,
             page,
         };
-        let thread = std::thread::Builder::new()
-            .name("guard-page".to_owned())
-            .spawn(move || giver.run())
-            .map_err(begin)?;
-        Ok(Some(Told {
-            stop: Some(stop),
-            thread: Some(thread),
-        }))
-    }
-}
-
-impl Drop for Told {
-    fn drop(&mut self) {
-        self.stop = None;
-        // A thread that has panicked has said so.
-        let _ = self.thread.take().map(JoinHandle::join);
-    }
+        giver.run();
+    };
+    Worker::start("guard-page", run).map(Some)
 }
 
 impl Giver {

@@ -284,5 +284,6 @@ pub(super) fn name(guard: Option<Mode>) -> &'static str {
         None => "none",
         Some(Mode::Drop) => "drop",
         Some(Mode::Refuse) => "refuse",
+        Some(Mode::Sorry) => "sorry",
     }
 }
