@@ -43,6 +43,7 @@ mod futex;
 mod identity;
 mod key;
 mod lock;
+mod memory;
 mod next;
 mod ready;
 mod runtime;

@@ -181,6 +181,17 @@ fn threads_that_poll_are_no_kernel_threads() {
     });
 }
 
+/// A program's own malloc, as jemalloc, locks mutexes: who waits for one must not come there again.
+#[test]
+fn a_malloc_of_the_program_may_lock_mutexes() {
+    let program = compile("memory");
+    output(Command::new(&program).arg("300"));
+    both(|sees| {
+        let said = output(threaded(Command::new(&program).arg("300"), sees));
+        assert_eq!(said, "32 threads ended\n");
+    });
+}
+
 /// Runs a program with kernel threads and with user-level threads.
 fn same(program: &str, arguments: &[&str]) {
     let plain = output(Command::new(program).args(arguments));
