@@ -17,6 +17,9 @@ typedef struct ecalls_threads_t ecalls_threads_t;
 /* A user-level thread. */
 typedef struct ecalls_thread_t ecalls_thread_t;
 
+/* The result of a thread that was cancelled. */
+#define ECALLS_THREAD_CANCELLED ((void *)-1)
+
 /*
  * `kernel` of a runtime: the kernel side tells which threads block if the process may load it, or
  * the daemon runs; else only ecalls_thread_blocking() does.
@@ -46,6 +49,15 @@ typedef struct ecalls_thread_t ecalls_thread_t;
 
 /* What ecalls_thread_wait_ready() waits for: a write would not block. */
 #define ECALLS_THREAD_WRITABLE 2
+
+/* The calling thread ends when it was cancelled, at the next cancellation point. */
+#define ECALLS_THREAD_CANCEL_ENABLE 0
+
+/* It does not, until it enables that again. */
+#define ECALLS_THREAD_CANCEL_DISABLE 1
+
+/* The most keys of a process. */
+#define ECALLS_THREAD_KEYS_MAX 1024
 
 /* How a runtime is made. 0 in a field stands for its default. */
 struct ecalls_threads_options {
@@ -114,6 +126,19 @@ struct ecalls_thread_options {
 /* A call that may block. */
 typedef void (*ecalls_thread_call_t)(void *argument);
 
+/* A handler for the case that the thread ends: memory of the caller until it is removed. */
+struct ecalls_thread_cleanup {
+	/* What is called, */
+	ecalls_thread_call_t call;
+	/* and its argument. */
+	void *argument;
+	/* The handler that was added before. */
+	struct ecalls_thread_cleanup *before;
+};
+
+/* Which value, by ecalls_thread_key_create(). */
+typedef uint32_t ecalls_thread_key_t;
+
 /* Mutual exclusion; all bytes 0: nobody has it. */
 struct ecalls_mutex {
 	/* 1: somebody has it. */
@@ -131,6 +156,15 @@ struct ecalls_semaphore {
 	/* Permits that are left. The program may set it before the first use. */
 	uint32_t permits;
 };
+
+/* Something that is done once; all bytes 0: it was not done. */
+struct ecalls_once {
+	/* 1: a thread does it; 2: it is done. */
+	uint32_t state;
+};
+
+/* What is done once. */
+typedef void (*ecalls_once_call_t)(void);
 
 #ifdef __cplusplus
 extern "C" {
@@ -165,7 +199,8 @@ int ecalls_thread_create(const ecalls_threads_t *runtime,
 
 /*
  * Waits until a thread has ended, and ends its handle. Its result is written to `result`, which
- * may be NULL. Any thread may call this. -EDEADLK: it is the calling thread.
+ * may be NULL. Any thread may call this. A cancellation point: if the caller ends so, the handle
+ * stays. -EDEADLK: it is the calling thread.
  */
 int ecalls_thread_join(ecalls_thread_t *thread, void **result);
 
@@ -190,15 +225,16 @@ int ecalls_thread_set_deadline(const ecalls_thread_t *thread, uint64_t deadline_
 /* Gives other ready threads the processor. Returns 0. */
 int ecalls_thread_yield(void);
 
-/* Sleeps; the processor executes other threads. Returns 0. */
+/* Sleeps; the processor executes other threads. A cancellation point. Returns 0. */
 int ecalls_thread_sleep(uint64_t time_us);
 
-/* Sleeps until `until_ns`. Returns 0. */
+/* Sleeps until `until_ns`. A cancellation point. Returns 0. */
 int ecalls_thread_sleep_until(uint64_t until_ns);
 
 /*
  * Executes `call(argument)`, which may block in the kernel: the processor executes other threads
- * meanwhile. Returns 0; `errno` is as the call left it.
+ * meanwhile. A cancellation point before the call, and not within it: a request to end neither
+ * interrupts the call nor loses what it has done. Returns 0; `errno` is as the call left it.
  */
 int ecalls_thread_blocking(ecalls_thread_call_t call, void *argument);
 
@@ -210,10 +246,63 @@ int ecalls_thread_scheduling_point(void);
 
 /*
  * Waits until a descriptor is ready (ECALLS_THREAD_READABLE or _WRITABLE), until `until_ns` or
- * ECALLS_NEVER: without a kernel thread, which a thread that blocks in read() has. 0: it is ready.
- * -ETIMEDOUT: the time has come.
+ * ECALLS_NEVER: without a kernel thread, which a thread that blocks in read() has. A cancellation
+ * point. 0: it is ready. -ETIMEDOUT: the time has come.
  */
 int ecalls_thread_wait_ready(int fd, uint32_t interest, uint64_t until_ns);
+
+/*
+ * Adds a handler: `call(argument)` is called if the calling thread ends by ecalls_thread_exit() or
+ * because it was cancelled, before the handlers that were added earlier. In the same function
+ * ecalls_thread_cleanup_pop() must follow.
+ */
+int ecalls_thread_cleanup_push(struct ecalls_thread_cleanup *cleanup,
+			       ecalls_thread_call_t call,
+			       void *argument);
+
+/*
+ * Removes the handler that was added last, and calls it if `execute` is not 0. -EINVAL: there is
+ * none.
+ */
+int ecalls_thread_cleanup_pop(int execute);
+
+/*
+ * Ends the calling thread, whose result is `result`; handlers are called first. It returns only if
+ * that is not possible. -ESRCH: the thread is not of ecalls_thread_create(), or ends already.
+ * -EPERM: it is in a call of ecalls_thread_blocking().
+ */
+int ecalls_thread_exit(void *result);
+
+/*
+ * Asks a thread to end: it does so at its next cancellation point, with the result
+ * ECALLS_THREAD_CANCELLED, and a wait in which it is ends. Any thread may call this.
+ */
+int ecalls_thread_cancel(const ecalls_thread_t *thread);
+
+/*
+ * Sets whether the calling thread ends when it was cancelled: ECALLS_THREAD_CANCEL_ENABLE, as it
+ * begins, or _DISABLE. What held before is written to `before`, which may be NULL.
+ */
+int ecalls_thread_set_cancel_state(int state, int *before);
+
+/* A cancellation point, and nothing else. Returns 0. */
+int ecalls_thread_test_cancel(void);
+
+/*
+ * Makes a key, whose value is NULL in each thread. When a thread ends that has another value, that
+ * becomes NULL, and `destructor`, which may be NULL, is called with it. -ENOSPC: there are
+ * ECALLS_THREAD_KEYS_MAX keys.
+ */
+int ecalls_thread_key_create(ecalls_thread_key_t *key, ecalls_thread_call_t destructor);
+
+/* Ends a key; no destructor is called. */
+int ecalls_thread_key_delete(ecalls_thread_key_t key);
+
+/* Sets the calling thread's value. */
+int ecalls_thread_set_specific(ecalls_thread_key_t key, void *value);
+
+/* Returns the calling thread's value; NULL: it has none, or the key does not exist. */
+void *ecalls_thread_get_specific(ecalls_thread_key_t key);
 
 /* Waits for the mutex. */
 int ecalls_mutex_lock(struct ecalls_mutex *mutex);
@@ -226,7 +315,7 @@ int ecalls_mutex_unlock(struct ecalls_mutex *mutex);
 
 /*
  * Gives the mutex up, waits to be notified, and takes the mutex again. It may return without a
- * notification: ask again.
+ * notification: ask again. A cancellation point: handlers are called with the mutex.
  */
 int ecalls_condition_wait(struct ecalls_condition *condition, struct ecalls_mutex *mutex);
 
@@ -241,7 +330,7 @@ int ecalls_condition_notify_one(struct ecalls_condition *condition);
 /* Wakes all that wait. */
 int ecalls_condition_notify_all(struct ecalls_condition *condition);
 
-/* Waits for a permit, and takes it. */
+/* Waits for a permit, and takes it. A cancellation point. */
 int ecalls_semaphore_acquire(struct ecalls_semaphore *semaphore);
 
 /* The same until `until_ns`; 0: without waiting. -ETIMEDOUT: there is none. */
@@ -249,6 +338,12 @@ int ecalls_semaphore_acquire_until(struct ecalls_semaphore *semaphore, uint64_t 
 
 /* Gives a permit. -EOVERFLOW: there are 4294967295. */
 int ecalls_semaphore_release(struct ecalls_semaphore *semaphore);
+
+/*
+ * Calls `call` if nobody has with this object, and otherwise waits until that call has returned.
+ * If the thread ends in the call, the next caller's is made.
+ */
+int ecalls_thread_once(struct ecalls_once *once, ecalls_once_call_t call);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -22,6 +22,7 @@
     reason = "the promises are the same for all functions: the root's Safety"
 )]
 
+mod local;
 mod pointer;
 
 // The order of the header: blank lines keep the formatter from sorting it.
@@ -59,5 +60,9 @@ pub mod window;
 pub mod runtime;
 
 pub mod thread;
+
+pub mod cancel;
+
+pub mod key;
 
 pub mod lock;

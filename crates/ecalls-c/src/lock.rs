@@ -1,15 +1,19 @@
-//! Mutexes, conditions and semaphores. Man page: ecalls_mutex(3).
+//! Mutexes, conditions, semaphores, and what is done once. Man pages: ecalls_mutex(3) and, for the
+//! last, ecalls_thread_key(3).
 //!
 //! Each is one word in the caller's memory, and waiting is by its address (`ecalls_threads::park`):
 //! nothing is allocated, and nothing has to be closed. Once a word has its new value, only its
 //! address is used, so the thread that then owns the memory may free it.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use ecalls_threads::park::{park, unpark};
 
+use crate::cancel::{Cleanup, ecalls_thread_cleanup_pop, ecalls_thread_cleanup_push};
 use crate::error::{Failure, Outcome, guard};
+use crate::local::{CANCELLED, is_due, is_due_at_wait, obey};
 use crate::pointer::word;
 use crate::thread::ECALLS_NEVER;
 
@@ -37,6 +41,21 @@ pub struct Semaphore {
     pub permits: u32,
 }
 
+/// Something that is done once; all bytes 0: it was not done.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Once {
+    /// 1: a thread does it; 2: it is done.
+    pub state: u32,
+}
+
+const ONCE_NEW: u32 = 0;
+const ONCE_RUNS: u32 = 1;
+const ONCE_DONE: u32 = 2;
+
+/// What is done once.
+pub type OnceCall = Option<unsafe extern "C" fn()>;
+
 fn address(word: &AtomicU32) -> usize {
     word.as_ptr() as usize
 }
@@ -53,29 +72,41 @@ fn take_permit(word: &AtomicU32) -> bool {
     .is_ok()
 }
 
-/// Waits until `take` succeeds; `is_free`: it could. The code for the caller.
-fn wait(
-    word: &AtomicU32,
-    until_ns: u64,
-    take: fn(&AtomicU32) -> bool,
-    is_free: fn(u32) -> bool,
-) -> c_int {
+/// Waits for the mutex, no cancellation point. The code for the caller.
+fn lock(word: &AtomicU32, until_ns: u64) -> c_int {
     let limit = (until_ns != ECALLS_NEVER).then_some(until_ns);
     let mut in_time = until_ns != 0;
-    while !take(word) {
+    while !take_mutex(word) {
         if !in_time {
             return -libc::ETIMEDOUT;
         }
         // Whoever comes too late looks once more, because a wake-up may have been meant for it.
-        in_time = park(address(word), limit, || {
-            is_free(word.load(Ordering::SeqCst))
-        });
+        in_time = park(address(word), limit, || word.load(Ordering::SeqCst) == 0);
     }
     0
 }
 
-fn lock(word: &AtomicU32, until_ns: u64) -> c_int {
-    wait(word, until_ns, take_mutex, |locked| locked == 0)
+/// Waits for a permit, a cancellation point.
+fn acquire(word: &AtomicU32, until_ns: u64) -> c_int {
+    let limit = (until_ns != ECALLS_NEVER).then_some(until_ns);
+    let mut in_time = until_ns != 0;
+    if is_due() {
+        return CANCELLED;
+    }
+    while !take_permit(word) {
+        if !in_time {
+            return -libc::ETIMEDOUT;
+        }
+        in_time = park(address(word), limit, || {
+            is_due_at_wait() || word.load(Ordering::SeqCst) != 0
+        });
+        if is_due() {
+            // What may have woken this thread is for another one.
+            unpark(address(word), 1);
+            return CANCELLED;
+        }
+    }
+    0
 }
 
 /// False: nobody had it.
@@ -124,7 +155,7 @@ pub unsafe extern "C" fn ecalls_mutex_unlock(mutex: *mut Mutex) -> c_int {
 }
 
 /// Gives the mutex up, waits to be notified, and takes the mutex again. It may return without a
-/// notification: ask again.
+/// notification: ask again. A cancellation point: handlers are called with the mutex.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_condition_wait(
     condition: *mut Condition,
@@ -141,7 +172,7 @@ pub unsafe extern "C" fn ecalls_condition_wait_until(
     mutex: *mut Mutex,
     until_ns: u64,
 ) -> c_int {
-    guard(|| {
+    let code = guard(|| {
         // SAFETY: an object of the caller (the root's Safety).
         let mutex = unsafe { word(mutex.cast(), "the mutex") }?;
         // SAFETY: as above.
@@ -150,13 +181,23 @@ pub unsafe extern "C" fn ecalls_condition_wait_until(
             return Err(Failure::new(libc::EPERM, "the mutex is not locked"));
         }
         let limit = (until_ns != ECALLS_NEVER).then_some(until_ns);
+        if is_due() {
+            return Ok(CANCELLED);
+        }
         let in_time = park(address(word), limit, || {
             unlock(mutex);
-            false
+            is_due_at_wait()
         });
         lock(mutex, ECALLS_NEVER);
+        if is_due() {
+            // A notification that this thread has got is for another one.
+            unpark(address(word), 1);
+            return Ok(CANCELLED);
+        }
         Ok(if in_time { 0 } else { -libc::ETIMEDOUT })
-    })
+    });
+    // SAFETY: nothing here is to be dropped.
+    unsafe { obey(code) }
 }
 
 /// Wakes the thread that has waited longest.
@@ -171,7 +212,7 @@ pub unsafe extern "C" fn ecalls_condition_notify_all(condition: *mut Condition) 
     guard(|| notify(condition, usize::MAX))
 }
 
-/// Waits for a permit, and takes it.
+/// Waits for a permit, and takes it. A cancellation point.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_semaphore_acquire(semaphore: *mut Semaphore) -> c_int {
     // SAFETY: as for this function.
@@ -184,11 +225,13 @@ pub unsafe extern "C" fn ecalls_semaphore_acquire_until(
     semaphore: *mut Semaphore,
     until_ns: u64,
 ) -> c_int {
-    guard(|| {
+    let code = guard(|| {
         // SAFETY: an object of the caller (the root's Safety).
         let word = unsafe { word(semaphore.cast(), "the semaphore") }?;
-        Ok(wait(word, until_ns, take_permit, |permits| permits != 0))
-    })
+        Ok(acquire(word, until_ns))
+    });
+    // SAFETY: nothing here is to be dropped.
+    unsafe { obey(code) }
 }
 
 /// Gives a permit. -EOVERFLOW: there are 4294967295.
@@ -210,4 +253,68 @@ pub unsafe extern "C" fn ecalls_semaphore_release(semaphore: *mut Semaphore) -> 
         unpark(address(word), 1);
         Ok(0)
     })
+}
+
+/// Calls `call` if nobody has with this object, and otherwise waits until that call has returned.
+/// If the thread ends in the call, the next caller's is made.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ecalls_thread_once(once: *mut Once, call: OnceCall) -> c_int {
+    let state = once.cast();
+    let code = guard(|| {
+        if call.is_none() {
+            return Err(Failure::invalid("the call is NULL"));
+        }
+        // SAFETY: an object of the caller (the root's Safety).
+        Ok(begin(unsafe { word(state, "the object") }?))
+    });
+    let Some(call) = call.filter(|_| code == MUST_CALL) else {
+        return code;
+    };
+    let mut cleanup = Cleanup {
+        call: None,
+        argument: null_mut(),
+        before: null_mut(),
+    };
+    // SAFETY: the handler is removed below, or called when the thread leaves this function.
+    unsafe { ecalls_thread_cleanup_push(&raw mut cleanup, Some(give_up), state.cast()) };
+    // SAFETY: the caller gave the call, and nothing here is to be dropped.
+    unsafe { call() };
+    // SAFETY: it was added above.
+    unsafe { ecalls_thread_cleanup_pop(0) };
+    // SAFETY: an object of the caller (the root's Safety).
+    unsafe { end(state, ONCE_DONE) };
+    0
+}
+
+/// For `ecalls_thread_once`: the caller is who calls.
+const MUST_CALL: c_int = 1;
+
+fn begin(state: &AtomicU32) -> c_int {
+    let (runs, acquire) = (ONCE_RUNS, Ordering::Acquire);
+    loop {
+        match state.compare_exchange(ONCE_NEW, runs, acquire, acquire) {
+            Ok(_) => return MUST_CALL,
+            Err(ONCE_RUNS) => {
+                let is_over = || state.load(Ordering::SeqCst) != ONCE_RUNS;
+                park(address(state), None, is_over);
+            }
+            Err(_) => return 0,
+        }
+    }
+}
+
+/// The handler for a thread that ends in the call.
+unsafe extern "C" fn give_up(state: *mut c_void) {
+    // SAFETY: `ecalls_thread_once` has passed it.
+    unsafe { end(state.cast(), ONCE_NEW) };
+}
+
+/// # Safety
+/// An object of the caller of `ecalls_thread_once`.
+unsafe fn end(state: *mut u32, now: u32) {
+    // SAFETY: as for this function.
+    if let Ok(state) = unsafe { word(state, "the object") } {
+        state.swap(now, Ordering::SeqCst);
+        unpark(address(state), usize::MAX);
+    }
 }

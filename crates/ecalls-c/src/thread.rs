@@ -11,17 +11,22 @@
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ecalls::now_ns;
 use ecalls_threads::{self as threads, Current, Interest, JoinHandle};
 
 use crate::error::{Failure, Outcome, guard};
+use crate::local::{CANCELLED, Joint, Start, count_call, execute, is_due, is_due_at_wait, obey};
 use crate::pointer::{Options, give, options, output, reference, take, take_back, write_optional};
 use crate::runtime::RuntimeHandle;
 
 /// Where a wait ends at a time: it never does.
 pub const ECALLS_NEVER: u64 = u64::MAX;
+
+/// What stands for a wait without an end: 146 years, which can still be added to the time.
+const FOREVER_NS: u64 = u64::MAX / 4;
 
 /// What ecalls_thread_wait_ready() waits for: a read would not block.
 pub const ECALLS_THREAD_READABLE: u32 = 1;
@@ -53,20 +58,22 @@ unsafe impl Options for ThreadOptions {
 
 /// `ecalls_thread_t`.
 #[derive(Debug)]
-pub struct ThreadHandle(JoinHandle<Pointer>);
+pub struct ThreadHandle {
+    pub(crate) handle: JoinHandle<Pointer>,
+    pub(crate) joint: Arc<Joint>,
+}
 
 /// A pointer of the caller, an argument or a result, on its way between threads.
 #[derive(Debug)]
-struct Pointer(*mut c_void);
+pub(crate) struct Pointer(*mut c_void);
 
 // SAFETY: the library does not dereference it; the caller passes it for this purpose.
 unsafe impl Send for Pointer {}
 
 impl Pointer {
-    /// What `start` returns for this argument.
-    fn call(self, start: unsafe extern "C" fn(*mut c_void) -> *mut c_void) -> Pointer {
-        // SAFETY: the caller gave the function with its argument.
-        Pointer(unsafe { start(self.0) })
+    /// The result of a thread that executes `start` with this argument.
+    fn call(self, start: Start, joint: Arc<Joint>) -> Pointer {
+        Pointer(execute(joint, start, self.0))
     }
 }
 
@@ -84,7 +91,7 @@ unsafe fn named(thread: *const ThreadHandle) -> Outcome<Current> {
         });
     }
     // SAFETY: the caller's promise.
-    Ok(unsafe { reference(thread, "the thread") }?.0.thread())
+    Ok(unsafe { reference(thread, "the thread") }?.handle.thread())
 }
 
 /// Executes `body`, and leaves `errno` as `body` has it although a switch may follow.
@@ -127,8 +134,10 @@ pub unsafe extern "C" fn ecalls_thread_create(
             (given.priority, given.deadline_ns)
         };
         let argument = Pointer(argument);
-        let created = runtime.0.spawn_after(
-            move || argument.call(start),
+        let joint = Arc::<Joint>::default();
+        let its = Arc::clone(&joint);
+        let handle = runtime.0.spawn_after(
+            move || argument.call(start, its),
             |current| {
                 current.set_priority(priority);
                 current.set_deadline_ns(deadline_ns);
@@ -136,28 +145,32 @@ pub unsafe extern "C" fn ecalls_thread_create(
         )?;
         if let Ok(place) = output(thread, "") {
             // SAFETY: an output (the root's Safety).
-            unsafe { give(place, ThreadHandle(created)) };
+            unsafe { give(place, ThreadHandle { handle, joint }) };
         }
         Ok(0)
     })
 }
 
 /// Waits until a thread has ended, and ends its handle. Its result is written to `result`, which
-/// may be NULL. Any thread may call this. -EDEADLK: it is the calling thread.
+/// may be NULL. Any thread may call this. A cancellation point: if the caller ends so, the handle
+/// stays. -EDEADLK: it is the calling thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_thread_join(
     thread: *mut ThreadHandle,
     result: *mut *mut c_void,
 ) -> c_int {
-    guard(|| {
+    let code = guard(|| {
         // SAFETY: a handle (the root's Safety).
         let known = unsafe { reference(thread, "the thread") }?;
-        if threads::current().is_some_and(|current| current == known.0.thread()) {
+        if threads::current().is_some_and(|current| current == known.handle.thread()) {
             return Err(Failure::new(libc::EDEADLK, "a thread cannot join itself"));
+        }
+        if known.joint.await_end() == CANCELLED {
+            return Ok(CANCELLED);
         }
         // SAFETY: a handle (the root's Safety).
         let handle = unsafe { take(thread, "the thread") }?;
-        let ended = handle.0.join().map_err(|_| {
+        let ended = handle.handle.join().map_err(|_| {
             Failure::new(
                 libc::ENOTRECOVERABLE,
                 "a bug in libecalls: a thread panicked",
@@ -166,7 +179,9 @@ pub unsafe extern "C" fn ecalls_thread_join(
         // SAFETY: an output (the root's Safety).
         unsafe { write_optional(result, ended.0) };
         Ok(0)
-    })
+    });
+    // SAFETY: nothing here is to be dropped.
+    unsafe { obey(code) }
 }
 
 /// Ends the handle of a thread, which runs on.
@@ -226,32 +241,46 @@ pub extern "C" fn ecalls_thread_yield() -> c_int {
     })
 }
 
-/// Sleeps; the processor executes other threads. Returns 0.
+/// Sleeps; the processor executes other threads. A cancellation point. Returns 0.
 #[unsafe(no_mangle)]
-pub extern "C" fn ecalls_thread_sleep(time_us: u64) -> c_int {
-    guard(|| {
-        threads::sleep(Duration::from_micros(time_us));
-        Ok(0)
-    })
+pub unsafe extern "C" fn ecalls_thread_sleep(time_us: u64) -> c_int {
+    let until_ns = now_ns().saturating_add(time_us.saturating_mul(1000));
+    // SAFETY: as for this function.
+    unsafe { ecalls_thread_sleep_until(until_ns) }
 }
 
-/// Sleeps until `until_ns`. Returns 0.
+/// Sleeps until `until_ns`. A cancellation point. Returns 0.
 #[unsafe(no_mangle)]
-pub extern "C" fn ecalls_thread_sleep_until(until_ns: u64) -> c_int {
-    guard(|| {
-        threads::sleep_until(until_ns);
-        Ok(0)
-    })
+pub unsafe extern "C" fn ecalls_thread_sleep_until(until_ns: u64) -> c_int {
+    let code = guard(|| {
+        loop {
+            if is_due_at_wait() {
+                return Ok(CANCELLED);
+            }
+            threads::sleep_until(until_ns);
+            // A request to end may have interrupted it.
+            if !is_due() && now_ns() >= until_ns {
+                return Ok(0);
+            }
+        }
+    });
+    // SAFETY: nothing here is to be dropped.
+    unsafe { obey(code) }
 }
 
 /// Executes `call(argument)`, which may block in the kernel: the processor executes other threads
-/// meanwhile. Returns 0; `errno` is as the call left it.
+/// meanwhile. A cancellation point before the call, and not within it: a request to end neither
+/// interrupts the call nor loses what it has done. Returns 0; `errno` is as the call left it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ecalls_thread_blocking(call: ThreadCall, argument: *mut c_void) -> c_int {
-    guard(|| {
+    let code = guard(|| {
         let Some(call) = call else {
             return Err(Failure::invalid("the call is NULL"));
         };
+        if is_due() {
+            return Ok(CANCELLED);
+        }
+        count_call(1);
         keeping_errno(|errno| {
             threads::blocking(|| {
                 // SAFETY: the caller gave the function with its argument.
@@ -259,8 +288,11 @@ pub unsafe extern "C" fn ecalls_thread_blocking(call: ThreadCall, argument: *mut
                 *errno = read_errno();
             });
         });
+        count_call(-1);
         Ok(0)
-    })
+    });
+    // SAFETY: nothing here is to be dropped.
+    unsafe { obey(code) }
 }
 
 /// A scheduling point, and nothing else, for use after a call that may have blocked and was not in
@@ -274,11 +306,15 @@ pub extern "C" fn ecalls_thread_scheduling_point() -> c_int {
 }
 
 /// Waits until a descriptor is ready (ECALLS_THREAD_READABLE or _WRITABLE), until `until_ns` or
-/// ECALLS_NEVER: without a kernel thread, which a thread that blocks in read() has. 0: it is ready.
-/// -ETIMEDOUT: the time has come.
+/// ECALLS_NEVER: without a kernel thread, which a thread that blocks in read() has. A cancellation
+/// point. 0: it is ready. -ETIMEDOUT: the time has come.
 #[unsafe(no_mangle)]
-pub extern "C" fn ecalls_thread_wait_ready(fd: c_int, interest: u32, until_ns: u64) -> c_int {
-    guard(|| {
+pub unsafe extern "C" fn ecalls_thread_wait_ready(
+    fd: c_int,
+    interest: u32,
+    until_ns: u64,
+) -> c_int {
+    let code = guard(|| {
         let interest = match interest {
             ECALLS_THREAD_READABLE => Interest::Read,
             ECALLS_THREAD_WRITABLE => Interest::Write,
@@ -293,13 +329,23 @@ pub extern "C" fn ecalls_thread_wait_ready(fd: c_int, interest: u32, until_ns: u
         }
         // SAFETY: not -1; the caller keeps it open during the call.
         let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-        let waited = if until_ns == ECALLS_NEVER {
-            threads::wait_ready(fd, interest).map(|()| true)
-        } else {
-            let limit = Duration::from_nanos(until_ns.saturating_sub(now_ns()));
-            threads::wait_ready_for(fd, interest, limit)
-        };
-        let is_ready = waited.map_err(|error| Failure::system("wait for a descriptor", &error))?;
-        Ok(if is_ready { 0 } else { -libc::ETIMEDOUT })
-    })
+        loop {
+            if is_due_at_wait() {
+                return Ok(CANCELLED);
+            }
+            let left_ns = until_ns.saturating_sub(now_ns()).min(FOREVER_NS);
+            let waited = threads::wait_ready_for(fd, interest, Duration::from_nanos(left_ns));
+            let is_ready =
+                waited.map_err(|error| Failure::system("wait for a descriptor", &error))?;
+            // A request to end may have interrupted it.
+            if is_ready {
+                return Ok(0);
+            }
+            if !is_due() && now_ns() >= until_ns {
+                return Ok(-libc::ETIMEDOUT);
+            }
+        }
+    });
+    // SAFETY: nothing here is to be dropped.
+    unsafe { obey(code) }
 }

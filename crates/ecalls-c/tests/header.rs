@@ -26,7 +26,7 @@ const HEADERS: [Header; 3] = [
     (
         "ecalls-threads.h",
         "cbindgen-threads.toml",
-        &["runtime", "thread", "lock"],
+        &["runtime", "thread", "cancel", "key", "lock"],
     ),
 ];
 

@@ -159,6 +159,12 @@ fn threads_block_and_lock_without_their_processor() {
 }
 
 #[test]
+fn threads_end_when_they_are_cancelled_and_nothing_is_lost() {
+    run("cancel.c", Linking::Shared);
+    run("cancel.c", Linking::Static);
+}
+
+#[test]
 fn example_of_threads_reads_files_in_a_runtime_of_its_own() {
     let program = compile(&example("threads.c"), Linking::Shared);
     let file = crate_folder().join("Cargo.toml");

@@ -1,7 +1,7 @@
 //! What the calling thread asks of its runtime: scheduling points. Outside of a runtime each does
 //! what a kernel thread expects.
 
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -96,6 +96,24 @@ pub fn in_scheduler() -> bool {
     Activation::get().is_some_and(|activation| {
         activation.lock().load(Ordering::Relaxed) != 0 || activation.current_ref().is_none()
     })
+}
+
+/// Attaches a pointer to the calling thread, for a layer above that has things of each thread:
+/// [`attached`] returns it, to this thread alone. False: the caller is no user-level thread.
+pub fn attach(pointer: *mut ()) -> bool {
+    let thread = Activation::get().and_then(Activation::current_ref);
+    thread.is_some_and(|thread| {
+        thread.attached.set(pointer);
+        true
+    })
+}
+
+/// What the calling thread has attached; null: nothing, or the caller is no user-level thread.
+#[inline]
+#[must_use]
+pub fn attached() -> *mut () {
+    let thread = Activation::get().and_then(Activation::current_ref);
+    thread.map_or(null_mut(), |thread| thread.attached.get())
 }
 
 /// The id of the kernel thread that executes the caller, if that is a user-level thread.

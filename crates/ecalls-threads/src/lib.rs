@@ -55,6 +55,7 @@ mod page;
 pub mod park;
 mod policy;
 mod processor;
+mod request;
 mod runtime;
 mod spin;
 mod stack;
@@ -68,14 +69,15 @@ mod word;
 
 pub use builder::Builder;
 pub use calls::{
-    blocking, forget_runtimes, in_scheduler, is_thread, kernel_thread, scheduling_point, sleep,
-    sleep_until, spawn, yield_from_signal, yield_now,
+    attach, attached, blocking, forget_runtimes, in_scheduler, is_thread, kernel_thread,
+    scheduling_point, sleep, sleep_until, spawn, yield_from_signal, yield_now,
 };
 pub use descriptors::{Interest, wait_ready, wait_ready_for};
 pub use error::{Error, Result};
 pub use lock::{Condvar, Mutex, MutexGuard, Semaphore};
 pub use page::KernelSide;
 pub use policy::{Policy, Processor, Ranked, Ready, RoundRobin, Why};
+pub use request::Request;
 pub use runtime::{Runtime, Stats};
 pub use thread::{Current, JoinHandle, current};
 

@@ -7,8 +7,9 @@
 //! the second one a [`heavy_fence`], by which the kernel has every CPU that executes this process
 //! execute a fence (membarrier(2)).
 
+use core::sync::atomic::compiler_fence;
+pub(crate) use core::sync::atomic::fence;
 pub(crate) use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use core::sync::atomic::{compiler_fence, fence};
 
 use rustix::thread::{MembarrierCommand, membarrier};
 

@@ -5,7 +5,7 @@ use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 
 use corosensei::{Coroutine, Yielder};
@@ -50,6 +50,8 @@ pub(crate) struct Thread {
     pub(crate) at: AtomicU32,
     /// A wait of it was ended by [`Current::interrupt`].
     pub(crate) interrupted: AtomicBool,
+    /// What a layer above has attached; only the thread uses it.
+    pub(crate) attached: Cell<*mut ()>,
     /// The lowest address of its stack, and its bytes.
     stack: (usize, usize),
     /// Used by the activation that executes the thread.
@@ -59,8 +61,9 @@ pub(crate) struct Thread {
     yielder: Cell<Option<NonNull<Yielder<(), After>>>>,
 }
 
-// SAFETY: `routine` and `yielder` are used by the activation that took the thread out of the
-// policy, or from the thread's own stack, until it is ready or settled again; both synchronize.
+// SAFETY: `routine`, `yielder` and `attached` are used by the activation that took the thread out
+// of the policy, or from the thread's own stack, until it is ready or settled again; both
+// synchronize.
 unsafe impl Sync for Thread {}
 // SAFETY: as above; the closure that the routine executes is `Send`.
 unsafe impl Send for Thread {}
@@ -82,6 +85,7 @@ impl Thread {
             joiners: Waiters::new(),
             at: AtomicU32::new(0),
             interrupted: AtomicBool::new(false),
+            attached: Cell::new(null_mut()),
             stack: stack.range(),
             routine: UnsafeCell::new(None),
             block,
@@ -289,7 +293,9 @@ impl Current {
     }
 
     /// Ends the wait in which the thread is, or its next one if it is in none: as if what it waits
-    /// for had happened. Whoever waits in this crate's locks looks again, and waits on.
+    /// for had happened. Whoever waits in this crate's locks looks again, and waits on. For a
+    /// [`Request`](crate::Request): of a wait that begins meanwhile, either it is ended, or what
+    /// the caller has written before is seen by who is about to wait.
     pub fn interrupt(&self) {
         let thread = &self.0;
         thread.interrupted.store(true, Ordering::SeqCst);

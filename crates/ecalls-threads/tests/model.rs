@@ -10,8 +10,7 @@
 )]
 
 mod sync {
-    use loom::sync::atomic::fence;
-    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
     pub(crate) fn light_fence() {
         fence(Ordering::SeqCst);
@@ -44,6 +43,9 @@ mod sync {
 mod biased;
 #[path = "../src/processor.rs"]
 mod processor;
+#[allow(unreachable_pub, reason = "in the crate it is public")]
+#[path = "../src/request.rs"]
+mod request;
 #[path = "../src/word.rs"]
 mod word;
 
@@ -52,6 +54,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 use processor::{Links, Unblocked, Words};
+use request::Request;
 use sync::{AtomicU32, AtomicU64, Ordering};
 use word::{Notified, WaitWord};
 
@@ -221,5 +224,58 @@ fn activations_that_come_back_at_the_same_time_are_all_found() {
         unblocked.take_all(&*links, |number| found.push(number));
         found.sort_unstable();
         assert_eq!(found, [1, 2]);
+    });
+}
+
+/// A thread that a waker has woken from one wait begins the next one, which nothing but a request
+/// to end will end. Either it sees the request before, or who requests ends the wait.
+fn request_and_wait(defers: bool) {
+    model(move || {
+        let request = Arc::new(Request::new());
+        let word = Arc::new(WaitWord::new());
+        request.set_deferred(defers);
+        assert_eq!(word.notify(word.epoch()), Notified::Early);
+        let requester = {
+            let (request, word) = (Arc::clone(&request), Arc::clone(&word));
+            thread::spawn(move || {
+                let interrupts = request.request();
+                interrupts.then(|| word.notify(word.epoch()))
+            })
+        };
+        word.resume();
+        if defers {
+            request.set_deferred(false);
+        }
+        let sees = request.is_due_at_wait();
+        let waits = !sees && word.settle();
+        let notified = requester.join().expect("no panic");
+        let is_woken = notified == Some(Notified::Waiting);
+        assert!(!waits || is_woken, "the request is lost");
+        assert!(request.is_due(), "the thread sees it after the wait");
+    });
+}
+
+#[test]
+fn a_request_to_end_is_seen_before_a_wait_or_ends_it() {
+    request_and_wait(false);
+}
+
+#[test]
+fn a_request_that_was_deferred_is_seen_before_a_wait_or_ends_it() {
+    request_and_wait(true);
+}
+
+#[test]
+fn a_thread_that_ends_obeys_no_request() {
+    model(|| {
+        let request = Arc::new(Request::new());
+        let requester = {
+            let request = Arc::clone(&request);
+            thread::spawn(move || request.request())
+        };
+        request.set_ends();
+        assert!(!request.is_due());
+        let _interrupts = requester.join().unwrap();
+        assert!(!request.is_due() && !request.request());
     });
 }
