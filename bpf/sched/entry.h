@@ -56,9 +56,11 @@ __noinline int enter(struct sched_task *t, u32 cpu, u64 now, const struct coop_b
 	struct sched_cpu *c = cpu_of(cpu);
 	struct group_key key = {.cpu = cpu};
 	u32 i, group;
+	u64 woke;
 
 	if (!t || !c || !places)
 		return -ENOENT;
+	woke = c->woke;
 	clear_left(cpu, now);
 	t->channel = binding ? binding->channel : 0;
 	t->slot = binding ? binding->slot : 0;
@@ -88,8 +90,10 @@ __noinline int enter(struct sched_task *t, u32 cpu, u64 now, const struct coop_b
 	turn_sleep_plain(c, &t->plain, now);
 	sched_entity(c, i)->vtime =
 		group < SCHED_ENTITIES ? sched_entity(c, i)->vtime : t->plain.vtime;
+	timed_is_of(c, i, t->timed);
 	turn_ready(c, i, now);
 	turn_start(c, i, 0, now);
+	c->woke = woke;
 	t->entity = i;
 	t->overran = t->slept = t->ahead = 0;
 	t->polls = 0;

@@ -142,9 +142,11 @@ static __always_inline bool heir_stays(const struct sched_task *t) {
 /* The running thread has named a slot, or was handed one. */
 static __always_inline void heir_has_slot(const struct sched_task *t, u32 cpu) {
 	struct sched_places *places = places_of(cpu);
+	struct sched_cpu *c = cpu_of(cpu);
 
-	if (!places || t->entity >= SCHED_ENTITIES)
+	if (!places || !c || t->entity >= SCHED_ENTITIES)
 		return;
+	timed_is_of(c, t->entity, t->timed);
 	if (t->timed)
 		places->heirs |= sched_bit(t->entity);
 	else

@@ -74,7 +74,7 @@ static __always_inline void goes_on_waiting(struct sched_task *t, u32 cpu, struc
  * another CPU, is treated like one that wakes. */
 static __always_inline bool may_preempt(struct task_struct *p, const struct sched_task *t,
 					const struct sched_cpu *c, u64 enq_flags) {
-	bool is_plain = t->entity >= SCHED_ENTITIES;
+	bool is_plain = t->entity >= SCHED_ENTITIES || fair_is_ordinary(c, t->entity);
 
 	if (!(enq_flags & SCX_NUMBER(scx_enq_flags, SCX_ENQ_WAKEUP)) &&
 	    !(t->comes == COMES_NOW && is_plain))
@@ -130,9 +130,9 @@ void BPF_PROG(sched_enqueue, struct task_struct *p, u64 enq_flags) {
 		t->comes = COMES_WAITS;
 	if (t->entity < SCHED_ENTITIES) {
 		sink_waits(t, cpu, c);
-		preempts = preempts && sched_preempts(c, t->entity, now);
+		preempts = preempts && sched_preempts(c, t->entity, since, now);
 		scx_bpf_dsq_insert(p, QUEUE_ENTITY(cpu, t->entity), slice, enq_flags);
-		if (sched_in(c->windowed, t->entity))
+		if (sched_in(c->windowed | c->timed, t->entity))
 			set_timer(cpu, c, now);
 	} else {
 		waits = preempts;
@@ -307,11 +307,11 @@ void BPF_PROG(sched_stopping, struct task_struct *p, bool runnable) {
 		quota_ends(t, c, now);
 	if (t->parked)
 		return;
+	t->since_ns = now;
 	if (t->entity >= SCHED_ENTITIES) {
 		if (runnable && has_yielded(p, &here->places, c, now))
 			turn_yield(c);
 		turn_stop(c, runnable, now);
-		t->since_ns = now;
 		t->plain.vtime = c->plain.vtime;
 		bequeath(p, t, c);
 		let_go(p, cpu, runnable, now);
@@ -322,6 +322,8 @@ void BPF_PROG(sched_stopping, struct task_struct *p, bool runnable) {
 	if (!runnable || !has_slice(p))
 		take_poll(t, c, now);
 	sink_looks(t);
+	if (runnable && has_yielded(p, &here->places, c, now))
+		turn_yield(c);
 	turn_stop(c, runnable, now);
 	bequeath(p, t, c);
 	seen_stops(cpu, t->entity, runnable, now);

@@ -33,13 +33,14 @@ static __always_inline bool has_slice(const struct task_struct *p) {
 	return ((const struct task_struct___scx *)(const void *)p)->scx.slice;
 }
 
-/* Whether the plain thread that runs has yielded: its slice has ended before its time, and not for
- * another thread. */
+/* Whether the plain or ordinary thread that runs has yielded: its slice has ended before its time,
+ * and not for another thread. */
 static __always_inline bool has_yielded(const struct task_struct *p,
 					const struct sched_places *places,
 					const struct sched_cpu *c, u64 now) {
-	return c->running == SCHED_PLAIN && !has_slice(p) && now < c->limit_ns &&
-	       !*(volatile u64 *)&places->ended;
+	if (c->running != SCHED_PLAIN && !fair_is_ordinary(c, c->running))
+		return false;
+	return !has_slice(p) && now < c->limit_ns && !*(volatile u64 *)&places->ended;
 }
 
 /* The time at which a thread gets the CPU. */

@@ -98,7 +98,7 @@ static __attribute__((always_inline)) void ask(struct sched_cpu *cpu, struct cal
 		c->choice = sched_choose(cpu, c->now_ns, &c->queue);
 		break;
 	case 15:
-		c->result = sched_preempts(cpu, c->i, c->now_ns);
+		c->result = sched_preempts(cpu, c->i, c->b, c->now_ns);
 		break;
 	case 16:
 		c->result = sched_preempts_plain(cpu, c->a, c->flag, c->b, c->now_ns);
@@ -114,6 +114,9 @@ static __attribute__((always_inline)) void ask(struct sched_cpu *cpu, struct cal
 		break;
 	case 20:
 		timed_ready(cpu, c->i, c->now_ns);
+		break;
+	case 21:
+		timed_is_of(cpu, c->i, 1);
 		break;
 	}
 }

@@ -33,6 +33,10 @@ void policy_ready(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns) {
 	turn_ready(cpu, i, now_ns);
 }
 
+void policy_timed(struct sched_cpu *cpu, ecalls_u32 i) {
+	timed_is_of(cpu, i, 1);
+}
+
 void policy_timed_ready(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns) {
 	timed_ready(cpu, i, now_ns);
 }
@@ -81,8 +85,8 @@ void policy_choose(struct sched_cpu *cpu, ecalls_u64 now_ns, const struct sched_
 	*choice = sched_choose(cpu, now_ns, queue);
 }
 
-int policy_preempts(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u64 now_ns) {
-	return sched_preempts(cpu, who, now_ns);
+int policy_preempts(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u64 since_ns, ecalls_u64 now_ns) {
+	return sched_preempts(cpu, who, since_ns, now_ns);
 }
 
 int policy_preempts_plain(struct sched_cpu *cpu, ecalls_u64 vtime, ecalls_u32 weight,

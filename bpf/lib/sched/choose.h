@@ -138,7 +138,7 @@ LIB_INLINE ecalls_u32 sched_order(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 /* Whether the running thread is cooperative and its limit is not reached. Only the limit ends its
  * turn, or a promised window. */
 LIB_INLINE _Bool sched_protected(struct sched_cpu *cpu, ecalls_u64 now_ns) {
-	return sched_in(cpu->cooperative, cpu->running) && now_ns < cpu->limit_ns;
+	return sched_in(cpu->cooperative & ~cpu->due, cpu->running) && now_ns < cpu->limit_ns;
 }
 
 /* Whether a window claims the CPU from the running thread: a promised one from any thread except
@@ -212,6 +212,7 @@ LIB_GLOBAL int sched_choose_any(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 no
 		choice->keep = 1;
 		return 0;
 	}
+	timed_stays(cpu, now_ns);
 	chosen = sched_order(cpu, now_ns);
 	who = chosen;
 	if (choice->why != SCHED_WHY_RELEASE && cpu->serving == SCHED_NOBODY)
@@ -243,12 +244,30 @@ LIB_INLINE struct sched_choice sched_choose(struct sched_cpu *cpu, ecalls_u64 no
 	return cpu->choice;
 }
 
+/* Whether a thread that has just become ready preempts a running one of fair share, by the rules of
+ * plain threads: if it is behind the running thread by FAIR_LEAD_NS, and the running thread's turn
+ * is not protected (fair_is_protected); one of next to no weight makes way without both. Otherwise
+ * its turn comes soon. */
+LIB_INLINE _Bool sched_overtakes(struct sched_cpu *cpu, ecalls_u64 vtime, ecalls_u32 weight,
+				 ecalls_u64 since_ns, ecalls_u64 now_ns) {
+	_Bool is_kept = fair_is_protected(cpu, since_ns, now_ns);
+
+	if (fair_is_feather(cpu, weight))
+		is_kept = 0;
+	else
+		vtime += vtime_advance(FAIR_LEAD_NS, weight);
+	if (!is_kept && !vtime_before(fair_running_vtime(cpu), vtime))
+		return 1;
+	fair_hurry(cpu, weight, now_ns);
+	return 0;
+}
+
 /* Whether a thread that has just become ready preempts the running one at once: if its window
  * claims the CPU, if its release is due, if an event is pending for it, or if its virtual time is
- * not ahead of the running one's. `who` is an entity; for a member its group is compared, and no
- * member preempts another. */
+ * not ahead of the running one's. `who` is an entity, which has not had the CPU since `since_ns`;
+ * for a member its group is compared, and no member preempts another. */
 LIB_GLOBAL int sched_preempts(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 who,
-			      ecalls_u64 now_ns) {
+			      ecalls_u64 since_ns, ecalls_u64 now_ns) {
 	struct sched_entity *e = sched_entity(cpu, who);
 
 	if (cpu->running == SCHED_NOBODY)
@@ -274,18 +293,15 @@ LIB_GLOBAL int sched_preempts(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 who,
 		if (e->group == turn_group(cpu))
 			return 0;
 		e = sched_entity(cpu, e->group);
+	} else if (fair_is_ordinary(cpu, who)) {
+		return sched_overtakes(cpu, e->vtime, e->weight, since_ns, now_ns);
 	}
 	return !vtime_before(fair_running_vtime(cpu), e->vtime);
 }
 
-/* The same for a plain thread without a group, given by its virtual time, its weight, and the time
- * since when it has not had the CPU: it preempts if it is behind the running thread by
- * FAIR_LEAD_NS, and the running thread's turn is not protected (fair_is_protected); one of next to
- * no weight makes way without both. Otherwise its turn comes soon. */
+/* The same for a plain thread without a group, given by its virtual time and its weight. */
 LIB_GLOBAL int sched_preempts_plain(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 vtime,
 				    ecalls_u32 weight, ecalls_u64 since_ns, ecalls_u64 now_ns) {
-	_Bool is_kept;
-
 	if (cpu->running == SCHED_NOBODY)
 		return 1;
 	fair_charge(cpu, now_ns);
@@ -297,15 +313,7 @@ LIB_GLOBAL int sched_preempts_plain(struct sched_cpu *cpu LIB_NONNULL, ecalls_u6
 		if (cpu->claims || cpu->on_server)
 			return 0;
 	}
-	is_kept = fair_is_protected(cpu, since_ns, now_ns);
-	if (fair_is_feather(cpu, weight))
-		is_kept = 0;
-	else
-		vtime += vtime_advance(FAIR_LEAD_NS, weight);
-	if (!is_kept && !vtime_before(fair_running_vtime(cpu), vtime))
-		return 1;
-	fair_hurry(cpu, weight, now_ns);
-	return 0;
+	return sched_overtakes(cpu, vtime, weight, since_ns, now_ns);
 }
 
 /* When to decide again: at the end of the running thread's time, at a release that then preempts,
@@ -318,7 +326,8 @@ LIB_GLOBAL ecalls_u64 sched_timer(struct sched_cpu *cpu LIB_NONNULL) {
 	next = window_next(cpu);
 	if (cpu->running == SCHED_NOBODY)
 		return next;
-	if (!sched_in(cpu->cooperative, cpu->running) && !window_is_firm(cpu, cpu->running))
+	if (!sched_in(cpu->cooperative, cpu->running) && !window_is_firm(cpu, cpu->running) &&
+	    !cpu->due_end_ns)
 		waiting = release_waiting(cpu, cpu->running);
 	next = waiting < next ? waiting : next;
 	return next < cpu->limit_ns ? next : cpu->limit_ns;

@@ -91,6 +91,7 @@ struct sched_entity {
 	ecalls_u64 slept;
 	ecalls_u64 ahead;
 	ecalls_u64 event_ns; /* deadline of its first event, while it is in sched_cpu.events */
+	ecalls_u64 turn_ns;  /* what is left of the turn for its time, in sched_cpu.due (timed.h) */
 	struct sched_window window;
 	/* a group */
 	ecalls_u64 ran_ns;	  /* CPU time of all its members */
@@ -111,7 +112,8 @@ struct sched_cpu {
 	ecalls_u64 runnable;	/* waiting or running */
 	ecalls_u64 cooperative; /* threads in the release queue, runnable or not */
 	ecalls_u64 polled;	/* threads that have polled since they last ran */
-	ecalls_u64 timed;	/* of `cooperative`: waiting after a timed sleep (timed.h) */
+	ecalls_u64 timed;	/* threads of timed programs (timed.h) */
+	ecalls_u64 due;		/* of these, in `cooperative`: they wait, and their time has come */
 	ecalls_u64 windowed;	/* threads with a window */
 	ecalls_u64 promised;	/* threads whose window is guaranteed (admit.h) */
 	ecalls_u64 served;	/* threads that have had their service in the current period */
@@ -135,6 +137,8 @@ struct sched_cpu {
 	ecalls_u64 protected_ns; /* until then, few plain threads preempt it (fair.h) */
 	ecalls_u64 slice_end_ns; /* when the running thread should yield */
 	ecalls_u64 limit_ns;	 /* when the running thread is preempted */
+	/* when the turn ends that the running thread has for its time (timed.h); 0: none */
+	ecalls_u64 due_end_ns;
 	/* how the running thread claims the CPU by its window, which costs it no virtual time
 	 * (window.h); 0: it does not claim */
 	ecalls_u32 claims;
@@ -262,6 +266,7 @@ LIB_INLINE void sched_remove(struct sched_cpu *cpu, ecalls_u32 i) {
 	cpu->events &= others;
 	cpu->polled &= others;
 	cpu->timed &= others;
+	cpu->due &= others;
 }
 
 #endif

@@ -109,17 +109,24 @@ LIB_INLINE void fair_hurry(struct sched_cpu *cpu, ecalls_u32 weight, ecalls_u64 
 		cpu->limit_ns = end_ns;
 }
 
-/* The virtual time at which a plain thread outside of groups begins to wait. */
-LIB_INLINE ecalls_u64 fair_place(const struct sched_cpu *cpu, const struct sched_plain *plain) {
-	ecalls_u64 credit = vtime_advance(FAIR_CREDIT_NS, plain->weight);
-
-	return vtime_place(cpu->vtime - credit, plain->vtime);
+/* Whether the rules of plain threads hold for an entity: it is a timed thread in no group, and
+ * neither polls nor waits because its time has come (timed.h). */
+LIB_INLINE _Bool fair_is_ordinary(const struct sched_cpu *cpu, ecalls_u32 i) {
+	return sched_in(cpu->timed & ~(cpu->inside | cpu->windowed | cpu->cooperative), i);
 }
 
-/* Whether the first waiting plain thread has woken and runs before all threads that came from other
+/* The virtual time at which such a thread, or a plain one outside of groups, begins to wait. */
+LIB_INLINE ecalls_u64 fair_place(const struct sched_cpu *cpu, ecalls_u64 vtime, ecalls_u32 weight) {
+	return vtime_place(cpu->vtime - vtime_advance(FAIR_CREDIT_NS, weight), vtime);
+}
+
+/* Whether the first thread that waits has woken and runs before all threads that came from other
  * CPUs: its virtual time is less than the CPU's least one. */
 LIB_INLINE _Bool fair_is_owed(const struct sched_cpu *cpu) {
-	return cpu->queue.count && vtime_before(cpu->queue.vtime, cpu->vtime);
+	if (cpu->queue.count && vtime_before(cpu->queue.vtime, cpu->vtime))
+		return 1;
+	return cpu->first != cpu->running && fair_is_ordinary(cpu, cpu->first) &&
+	       vtime_before(cpu->entity[sched_at(cpu->first)].vtime, cpu->vtime);
 }
 
 /* The virtual time of the running thread, or of its group. */
@@ -223,11 +230,19 @@ LIB_INLINE void fair_unqueue(struct sched_cpu *cpu, ecalls_u64 vtime) {
 		cpu->queue.vtime = vtime_later(vtime, cpu->queued_vtime);
 }
 
-/* The running plain thread stops, or another one is to be chosen: if it has yielded, it is behind
- * the first of the others that wait. */
+/* The running thread stops, or another one is to be chosen: if it is plain, or ordinary, and has
+ * yielded, it is behind the first plain thread that waits, and has no turn for its time any more.
+ */
 LIB_INLINE void fair_yield(struct sched_cpu *cpu) {
+	struct sched_entity *e = sched_entity(cpu, cpu->running);
+
 	if (cpu->yields && cpu->running == SCHED_PLAIN && cpu->queue.count)
 		cpu->plain.vtime = vtime_later(cpu->plain.vtime, cpu->queue.vtime + 1);
+	if (cpu->yields && fair_is_ordinary(cpu, cpu->running)) {
+		cpu->due_end_ns = 0;
+		if (cpu->queue.count)
+			e->vtime = vtime_later(e->vtime, cpu->queue.vtime + 1);
+	}
 	cpu->yields = 0;
 }
 

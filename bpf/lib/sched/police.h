@@ -51,7 +51,7 @@ LIB_INLINE ecalls_u64 police_ahead_ns(struct sched_cpu *cpu, ecalls_u32 i) {
 LIB_INLINE _Bool police_overran(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 	ecalls_u32 i = cpu->running;
 
-	if (!sched_in(cpu->cooperative, i) || sched_in(cpu->polled, i))
+	if (!sched_in(cpu->cooperative & ~(cpu->polled | cpu->due), i))
 		return 0;
 	if (now_ns < cpu->slice_end_ns + cpu->options.slack_ns)
 		return 0;
@@ -67,7 +67,7 @@ LIB_INLINE _Bool police_overran(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 LIB_INLINE void police_stopped(struct sched_cpu *cpu) {
 	ecalls_u32 i = cpu->running;
 
-	if (!sched_in(cpu->cooperative & ~cpu->polled, i) ||
+	if (!sched_in(cpu->cooperative & ~(cpu->polled | cpu->due), i) ||
 	    police_ahead_ns(cpu, i) <= cpu->options.ahead_ns)
 		return;
 	sched_entity(cpu, i)->ahead++;
@@ -77,7 +77,7 @@ LIB_INLINE void police_stopped(struct sched_cpu *cpu) {
 
 /* Rule 2. A thread goes to sleep outside a poll. */
 LIB_INLINE void police_sleep(struct sched_cpu *cpu, ecalls_u32 i) {
-	if (!sched_in(cpu->cooperative, i) || sched_in(cpu->polled, i))
+	if (!sched_in(cpu->cooperative & ~(cpu->polled | cpu->due), i))
 		return;
 	sched_entity(cpu, i)->slept++;
 	group_publish(cpu, i, SCHED_NEVER);

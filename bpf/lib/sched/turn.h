@@ -4,7 +4,8 @@
  * them.
  *
  *	ready   turn_ready, or turn_ready_plain: it waits for this CPU from now on
- *	timed   timed_ready (timed.h), after turn_ready: it slept until a time that it had set
+ *	timed   timed_is_of (timed.h): its program is timed, or is not any more
+ *	due	timed_ready, after turn_ready: it slept until a time that it had set
  *	runs	turn_start: the CPU is given to it, whoever decided that
  *	poll	police_poll (police.h), while it runs
  *	yields	turn_yield, while it runs; the caller then may have to ask who is next
@@ -30,6 +31,8 @@ LIB_GLOBAL int turn_ready(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 i, ecall
 		group_enter(cpu, e->group, e->weight);
 		if (group_shares(cpu, i))
 			group_share(cpu, i);
+	} else if (fair_is_ordinary(cpu, i)) {
+		e->vtime = fair_place(cpu, e->vtime, e->weight);
 	} else {
 		e->vtime = vtime_place(cpu->vtime, e->vtime);
 	}
@@ -43,7 +46,7 @@ LIB_GLOBAL int turn_ready(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 i, ecall
 LIB_INLINE void turn_wait_plain(struct sched_cpu *cpu, struct sched_plain *plain,
 				ecalls_u64 now_ns) {
 	fair_update_plain(cpu, now_ns);
-	plain->vtime = fair_place(cpu, plain);
+	plain->vtime = fair_place(cpu, plain->vtime, plain->weight);
 	fair_queue(cpu, plain->vtime);
 }
 
@@ -61,7 +64,7 @@ LIB_GLOBAL int turn_ready_plain(struct sched_cpu *cpu LIB_NONNULL,
 			vtime_place(sched_entity(cpu, plain->group)->inner_vtime, plain->vtime);
 		group_enter(cpu, plain->group, plain->weight);
 	} else {
-		plain->vtime = fair_place(cpu, plain);
+		plain->vtime = fair_place(cpu, plain->vtime, plain->weight);
 		fair_queue(cpu, plain->vtime);
 	}
 	return 0;
@@ -111,7 +114,7 @@ LIB_INLINE ecalls_u32 turn_group(struct sched_cpu *cpu) {
 /* Whether `who` is the running thread in the middle of its slice: a cooperative thread that
  * continues without a poll. It gets no new slice. */
 LIB_INLINE _Bool turn_goes_on(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u64 now_ns) {
-	return cpu->running == who && sched_in(cpu->cooperative & ~cpu->polled, who) &&
+	return cpu->running == who && sched_in(cpu->cooperative & ~(cpu->polled | cpu->due), who) &&
 	       now_ns < cpu->limit_ns;
 }
 
@@ -137,7 +140,7 @@ LIB_INLINE ecalls_u64 turn_most(struct sched_cpu *cpu, ecalls_u32 who, ecalls_u6
 
 	if (cpu->claims) {
 		slice = window_slice(cpu, who, now_ns);
-	} else if (who >= SCHED_ENTITIES) {
+	} else if (who >= SCHED_ENTITIES || fair_is_ordinary(cpu, who)) {
 		slice = fair_turn(cpu);
 	} else {
 		slice = release_slice(cpu, who, now_ns);
@@ -200,7 +203,7 @@ LIB_INLINE void turn_start_plain(struct sched_cpu *cpu, const struct sched_plain
 LIB_GLOBAL int turn_start(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 who,
 			  const struct sched_plain *plain, ecalls_u64 now_ns) {
 	struct sched_entity *e = sched_entity(cpu, who);
-	_Bool is_timed;
+	_Bool is_due;
 
 	if (sched_is_plain(cpu)) {
 		turn_start_plain(cpu, plain, now_ns);
@@ -215,11 +218,12 @@ LIB_GLOBAL int turn_start(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 who,
 		cpu->woke = 0;
 	}
 	cpu->claims = window_claim(cpu, who);
-	is_timed = timed_ends(cpu, who);
+	is_due = timed_ends(cpu, who);
 	cpu->next_release_ns = who < SCHED_ENTITIES ? release_next(cpu, who, now_ns) : SCHED_NEVER;
 	turn_limit(cpu, who, now_ns);
-	if (is_timed)
-		turn_shorten(cpu, now_ns + fair_turn(cpu));
+	cpu->due_end_ns = 0;
+	if (is_due)
+		timed_begins(cpu, who, now_ns);
 	if (who == SCHED_PLAIN && cpu->running != SCHED_PLAIN)
 		fair_unqueue(cpu, plain ? plain->vtime : cpu->vtime);
 	cpu->charged_ns = now_ns;
@@ -267,13 +271,15 @@ LIB_INLINE void turn_stop(struct sched_cpu *cpu, _Bool waits, ecalls_u64 now_ns)
 	}
 	fair_update(cpu, now_ns);
 	police_overran(cpu, now_ns);
-	if (waits)
+	if (waits) {
 		police_stopped(cpu);
-	if (waits && cpu->running == SCHED_PLAIN) {
 		fair_yield(cpu);
-		fair_queue(cpu, cpu->plain.vtime);
+		timed_stays(cpu, now_ns);
 	}
+	if (waits && cpu->running == SCHED_PLAIN)
+		fair_queue(cpu, cpu->plain.vtime);
 	cpu->running = SCHED_NOBODY;
+	cpu->due_end_ns = 0;
 	cpu->claims = 0;
 	cpu->on_server = 0;
 }

@@ -103,8 +103,7 @@ code 5, or 4 if the kernel has no sched_ext.
   it has had more CPU time than they: up to 20 ms more, so no program gets more than its share. This
   holds for all threads and descendants of the program, statically linked and Go programs included,
   for 16 of them per CPU and user. The kernel's timer slack is 1 ns; select, poll and epoll_wait
-  keep a thousandth of the timeout. A program that only waits for time is on time anyway, and one
-  whose threads wake each other, as those of Go do, may be later than without --coop.
+  keep a thousandth of the timeout. A program that only waits for time is on time anyway.
 - A window reserves CPU time for the program's first thread only, which stays on its CPU. The window
   is promised, admitted without guarantee (the report says so), or refused with exit code 3 and the
   share of the CPU that this user has left for windows; the program is then not started. Beyond its

@@ -30,6 +30,7 @@ pub enum Op {
     Woke,
     Yield,
     TimedReady,
+    Timed,
 }
 
 /// `struct call`.

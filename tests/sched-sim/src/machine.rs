@@ -146,6 +146,9 @@ impl Machine {
             assert_ne!(thread.entity, NOBODY, "more entities than places");
             processor.thread_of[thread.entity as usize] = number;
         }
+        if spec.timed {
+            processor.policy.timed(thread.entity);
+        }
         if let Some((wish, conserving)) = spec.window {
             let admission = processor
                 .policy
@@ -192,7 +195,7 @@ impl Machine {
             match event {
                 Event::Done(cpu, generation) => self.done(cpu, generation),
                 Event::Timer(cpu, generation) => self.timer(cpu, generation),
-                Event::Wake(thread, number) => self.wake(thread, number),
+                Event::Wake(thread, number) => self.wake(thread, number, true),
                 Event::RealTime(cpu, begins) => self.real_time(cpu, begins),
             }
             self.answer_kicks();
@@ -228,7 +231,8 @@ impl Machine {
         self.decide(cpu);
     }
 
-    fn wake(&mut self, number: usize, sleep: u64) {
+    /// `is_due`: the time has come until which it slept.
+    fn wake(&mut self, number: usize, sleep: u64, is_due: bool) {
         let now = self.now;
         let thread = &mut self.threads[number];
         if thread.state != State::Asleep(sleep) {
@@ -261,10 +265,10 @@ impl Machine {
             }
         } else {
             policy.ready(thread.entity, now);
-            if thread.spec.timed {
+            if thread.spec.timed && is_due {
                 policy.timed_ready(thread.entity, now);
             }
-            policy.preempts(thread.entity, now)
+            policy.preempts_since(thread.entity, slept_ns, now)
         };
         self.begin_wait(number);
         self.show(number);
@@ -602,7 +606,7 @@ impl Machine {
             .policy
             .event(thread.entity, deadline_ns);
         match thread.state {
-            State::Asleep(sleep) => self.wake(number, sleep),
+            State::Asleep(sleep) => self.wake(number, sleep, false),
             State::Waiting
                 if self.processors[cpu]
                     .policy
@@ -619,7 +623,7 @@ impl Machine {
         match thread.state {
             State::Asleep(sleep) if thread.receives => {
                 thread.receives = false;
-                self.wake(number, sleep);
+                self.wake(number, sleep, false);
             }
             _ => thread.inbox += 1,
         }

@@ -152,6 +152,7 @@ pub struct Entity {
     pub slept: u64,
     pub ahead: u64,
     pub event_ns: u64,
+    pub turn_ns: u64,
     pub window: Window,
     pub ran_ns: u64,
     pub inner_vtime: u64,
@@ -183,6 +184,7 @@ pub struct Raw {
     pub cooperative: u64,
     pub polled: u64,
     pub timed: u64,
+    pub due: u64,
     pub windowed: u64,
     pub promised: u64,
     pub served: u64,
@@ -204,6 +206,7 @@ pub struct Raw {
     pub protected_ns: u64,
     pub slice_end_ns: u64,
     pub limit_ns: u64,
+    pub due_end_ns: u64,
     pub claims: u32,
     pub on_server: u32,
     pub serving: u32,
@@ -234,6 +237,7 @@ impl Raw {
             cooperative: 0,
             polled: 0,
             timed: 0,
+            due: 0,
             windowed: 0,
             promised: 0,
             served: 0,
@@ -255,6 +259,7 @@ impl Raw {
             protected_ns: 0,
             slice_end_ns: 0,
             limit_ns: 0,
+            due_end_ns: 0,
             claims: 0,
             on_server: 0,
             serving: 0,
@@ -283,6 +288,7 @@ unsafe extern "C" {
     safe fn policy_add_group(cpu: &mut Raw) -> u32;
     safe fn policy_remove(cpu: &mut Raw, i: u32);
     safe fn policy_ready(cpu: &mut Raw, i: u32, now: u64);
+    safe fn policy_timed(cpu: &mut Raw, i: u32);
     safe fn policy_timed_ready(cpu: &mut Raw, i: u32, now: u64);
     safe fn policy_ready_plain(cpu: &mut Raw, plain: &mut Plain, now: u64);
     safe fn policy_sleep(cpu: &mut Raw, i: u32, asleep: u32, now: u64);
@@ -294,7 +300,7 @@ unsafe extern "C" {
     safe fn policy_yield(cpu: &mut Raw) -> i32;
     safe fn policy_poll(cpu: &mut Raw, i: u32, now: u64, release: u64, importance: u64);
     safe fn policy_choose(cpu: &mut Raw, now: u64, queue: &Queue, choice: &mut Choice);
-    safe fn policy_preempts(cpu: &mut Raw, who: u32, now: u64) -> i32;
+    safe fn policy_preempts(cpu: &mut Raw, who: u32, since: u64, now: u64) -> i32;
     safe fn policy_preempts_plain(
         cpu: &mut Raw,
         vtime: u64,
@@ -447,6 +453,12 @@ impl Cpu {
         self.note(|| Call::new(Op::Ready, i, now));
     }
 
+    /// It is a thread of a timed program from now on.
+    pub fn timed(&mut self, i: u32) {
+        policy_timed(&mut self.raw, i);
+        self.note(|| Call::new(Op::Timed, i, 0));
+    }
+
     pub fn timed_ready(&mut self, i: u32, now: u64) {
         policy_timed_ready(&mut self.raw, i, now);
         self.note(|| Call::new(Op::TimedReady, i, now));
@@ -565,9 +577,16 @@ impl Cpu {
         copy.limit_ns - now
     }
 
+    /// Of a thread that has not had the CPU for long.
     pub fn preempts(&mut self, who: u32, now: u64) -> bool {
-        let result = policy_preempts(&mut self.raw, who, now) != 0;
+        self.preempts_since(who, 0, now)
+    }
+
+    /// `since`: when the thread last had the CPU.
+    pub fn preempts_since(&mut self, who: u32, since: u64, now: u64) -> bool {
+        let result = policy_preempts(&mut self.raw, who, since, now) != 0;
         self.note(|| Call {
+            b: since,
             result: result.into(),
             ..Call::new(Op::Preempts, who, now)
         });

@@ -88,7 +88,7 @@ pub struct Spec {
     pub group: Option<usize>,
     /// Whether it is an entity: it polls, has a window, or gets events. Else it is plain.
     pub registered: bool,
-    /// Whether each of its sleeps ends at a time that it has set.
+    /// Whether its program is timed: each `Action::Sleep` ends at a time that it has set.
     pub timed: bool,
     /// Its window, and whether it is work-conserving.
     pub window: Option<(Window, bool)>,

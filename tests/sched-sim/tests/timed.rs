@@ -16,6 +16,7 @@ const TURN: u64 = 3 * MS / 2;
 fn beside_hog(ahead: u64) -> (Cpu, u32, u64) {
     let mut cpu = Cpu::new(&Options::default());
     let timed = cpu.add(100, NOBODY);
+    cpu.timed(timed);
     cpu.ready(timed, 0);
     cpu.choose(0, &Queue { vtime: 0, count: 1 });
     cpu.start(timed, None, 0);
@@ -62,6 +63,7 @@ fn it_has_one_turn_and_no_grace() {
 fn earlier_releases_go_first_whatever_time_it_says() {
     let (mut cpu, timed, now) = beside_hog(0);
     let other = cpu.add(100, NOBODY);
+    cpu.timed(other);
     cpu.ready(other, now + 1);
     cpu.timed_ready(other, now + 1);
     cpu.ready(timed, now + 2);
@@ -80,6 +82,112 @@ fn beyond_20_ms_ahead_it_waits_for_its_share() {
     assert_eq!(cpu.cooperative, 0);
     assert!(!cpu.preempts(timed, now));
     assert_eq!(cpu.entity(timed).ahead, 1, "it is counted");
+}
+
+/// Two timed threads that are due, 15 ms ahead of a hog, which runs.
+fn two_due() -> (Cpu, [u32; 2], u64) {
+    let (mut cpu, one, now) = beside_hog(15 * MS);
+    let two = cpu.add(100, NOBODY);
+    cpu.timed(two);
+    for thread in [one, two] {
+        cpu.ready(thread, now);
+        cpu.timed_ready(thread, now);
+    }
+    (cpu, [one, two], now)
+}
+
+/// Lets the CPU run whom the policy chooses, beside a hog that waits.
+fn go(cpu: &mut Cpu, now: u64) -> u32 {
+    let hog = Plain {
+        vtime: cpu.plain.vtime,
+        weight: 100,
+        group: NOBODY,
+    };
+    let count = u64::from(cpu.running != PLAIN);
+    let vtime = hog.vtime;
+    let choice = cpu.choose(now, &Queue { vtime, count });
+    if choice.keep == 0 {
+        cpu.stop(now);
+    }
+    let plain = (choice.who == PLAIN && choice.keep == 0).then_some(&hog);
+    cpu.start(choice.who, plain, now);
+    choice.who
+}
+
+#[test]
+fn several_whose_time_has_come_take_turns_before_fair_threads() {
+    let (mut cpu, [one, two], begin) = two_due();
+    let (mut now, mut had) = (begin, [0, 0]);
+    let mut first = Vec::new();
+    loop {
+        let who = go(&mut cpu, now);
+        let Some(which) = [one, two].iter().position(|&thread| thread == who) else {
+            break;
+        };
+        if !first.contains(&who) {
+            first.push(who);
+            assert!(now <= begin + Options::default().slice_min_ns, "{now}");
+        }
+        had[which] += cpu.timer() - now;
+        assert!(cpu.timer() > now, "it runs");
+        now = cpu.timer();
+    }
+    assert_eq!(had, [TURN, TURN], "its turn, and no more");
+}
+
+#[test]
+fn who_makes_way_for_a_release_goes_on_before_fair_threads() {
+    let (mut cpu, [one, two], now) = two_due();
+    cpu.leave(two, now);
+    assert_eq!(go(&mut cpu, now), one);
+    cpu.ready(two, now + MS / 5);
+    cpu.timed_ready(two, now + MS / 5);
+    assert!(cpu.preempts(two, now + MS / 5), "it has no slack");
+    let had = MS / 5 + 1;
+    assert_eq!(go(&mut cpu, now + had), two);
+    let now = now + MS / 2;
+    cpu.stop_for_good(now);
+    cpu.sleep(two, now);
+    assert_eq!(go(&mut cpu, now), one);
+    assert_eq!(cpu.limit_ns, now + TURN - had);
+    assert_eq!(cpu.entity(one).overran + cpu.entity(one).slept, 0);
+}
+
+#[test]
+fn a_yield_ends_the_turn() {
+    let (mut cpu, [one, two], now) = two_due();
+    cpu.leave(two, now);
+    assert_eq!(go(&mut cpu, now), one);
+    assert!(cpu.yields());
+    assert_eq!(go(&mut cpu, now + MS / 5), PLAIN);
+}
+
+/// A hog has run for a time while a thread slept, whom another thread wakes then: whether it
+/// preempts, of a timed and of a plain one, `slept` after it has fallen asleep.
+fn woken(slept: u64) -> [bool; 2] {
+    let queue = Queue { vtime: 0, count: 0 };
+    let (mut cpu, timed, begin) = beside_hog(0);
+    let now = begin + slept;
+    cpu.ready(timed, now);
+    let timed = cpu.preempts_since(timed, begin, now);
+    let (mut cpu, _, begin) = beside_hog(0);
+    let mut plain = Plain {
+        vtime: 0,
+        weight: 100,
+        group: NOBODY,
+    };
+    cpu.choose(begin, &queue);
+    cpu.ready_plain(&mut plain, now);
+    [timed, cpu.preempts_plain(&plain, begin, now)]
+}
+
+#[test]
+fn whom_another_thread_wakes_is_served_as_a_plain_thread() {
+    for slept in [0, MS / 2, MS, 3 * MS, 10 * MS] {
+        let [timed, plain] = woken(slept);
+        assert_eq!(timed, plain, "{slept} ns");
+    }
+    assert_eq!(woken(3 * MS), [true, true], "it has credit");
 }
 
 /// Computes and sleeps until a time, again and again.
@@ -195,4 +303,71 @@ fn a_loop_that_also_computes_runs_when_its_time_comes() {
     let (_, with, timed) = beside(4, Spec::timed(0), script());
     assert!(timed * 10 <= late, "{timed} ns late, plain {late}");
     assert!(with * 100 >= without * 98, "hogs {with}, without {without}");
+}
+
+/// Threads of a runtime, as Go has one.
+#[derive(Clone, Copy, Debug)]
+enum Role {
+    /// Waits for the time, wakes a helper, and then does the work.
+    Works {
+        helper: usize,
+    },
+    Helps,
+    /// Has timers of its own that come at the same times.
+    Watches,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Runtime {
+    role: Role,
+    step: usize,
+}
+
+impl Script for Runtime {
+    fn next(&mut self, view: &View, figures: &mut Figures) -> Action {
+        const PERIOD: u64 = 13 * MS;
+        const MOMENT: u64 = MS / 50;
+        let late = view.now % PERIOD;
+        self.step += 1;
+        match (self.role, self.step) {
+            (Role::Helps, 1) => Action::Receive,
+            (Role::Works { .. }, 1) => Action::Sleep(PERIOD - late),
+            (Role::Watches, 1) => Action::Sleep(PERIOD - late + MOMENT / 2),
+            (Role::Works { .. }, 2 | 4) => Action::Run(MOMENT),
+            (Role::Works { helper }, 3) => Action::Send(helper),
+            (role, _) => {
+                self.step = 0;
+                figures.tardiness_ns.push(late);
+                let works = matches!(role, Role::Works { .. });
+                Action::Run(if works { 3 * MS } else { MOMENT })
+            }
+        }
+    }
+}
+
+/// How late such a program does its work beside hogs, and what these had.
+fn runtime_beside(hogs: usize, spec: Spec) -> (u64, u64) {
+    let mut machine = machine();
+    let [works, _, _] = [Role::Works { helper: 1 }, Role::Helps, Role::Watches]
+        .map(|role| machine.add(spec, 0, Runtime { role, step: 0 }));
+    let hogs: Vec<usize> = (0..hogs)
+        .map(|_| machine.add(Spec::plain(0), 0, Hog))
+        .collect();
+    machine.run_until(LENGTH).expect("the machine's rules hold");
+    let had = hogs.iter().map(|&hog| machine.figures(hog).ran_ns).sum();
+    (machine.figures(works).tardiness_at(0.99), had)
+}
+
+#[test]
+fn a_runtime_whose_threads_wake_each_other_is_no_later_than_a_plain_one() {
+    for hogs in [2, 3, 4] {
+        let (plain, without) = runtime_beside(hogs, Spec::plain(0));
+        let (timed, with) = runtime_beside(hogs, Spec::timed(0));
+        assert!(
+            timed <= plain,
+            "{hogs} hogs: {timed} ns late, plain {plain}"
+        );
+        assert!(timed <= MS * 6 / 10, "{hogs} hogs: {timed}");
+        assert!(with * 100 >= without * 98, "hogs {with}, without {without}");
+    }
 }
