@@ -16,6 +16,7 @@
 #ifndef ECALLS_EVENT_ECODE_H
 #define ECALLS_EVENT_ECODE_H
 
+#include "frame.h"
 #include "handler.h"
 
 #define TRIGGER_EFFECTS 0x45430005 /* for effect.bpf.c: carry out this CPU's requests */
@@ -59,24 +60,6 @@ static __always_inline bool ecode_channel(const struct ecalls_subscription *s, u
 	struct ecalls_channel *ch = bpf_map_lookup_elem(&channels, &channel);
 
 	return !s->channel || (ch && *(volatile u32 *)&ch->id == s->channel);
-}
-
-/* Fills the part of the frame that a handler reads. `sinks`: those among which it chooses. */
-static __always_inline void ecode_frame(struct ecalls_frame *f, u64 now_ns, u32 fuel, u64 sinks) {
-	f->now_ns = now_ns;
-	if (!f->random)
-		f->random = (u64)bpf_get_prandom_u32() << 32 | 1;
-	f->result = 1;
-	f->fuel = fuel;
-	f->fault = 0;
-	f->effects = 0;
-	f->drop = 0;
-	f->output_bytes = 0;
-	f->channel = 0;
-	f->sinks_present = sinks;
-	f->accepted = 0;
-	f->rejected = 0;
-	f->zero = 0;
 }
 
 /* Fills the frame for one call. Returns the program's place, or ECODE_NONE if it must not be

@@ -25,12 +25,15 @@
  * A server that accepts at once may tell of the queue within it (abi/guard.h): its connections
  * count as queued then, and the requests that it has answered as accepted.
  *
+ * A policy in E-code (policy.h) may decide instead of the rule.
+ *
  * SYN cookies: the last packet of such a handshake looks for the listener, too, and may be refused.
  */
 #include "kernel.h"
 #include "abi/guard.h"
 #include "lib/guard.h"
 #include "own.h"
+#include "policy.h"
 #include "state.h"
 
 #define TOLD_MAX 1048576u /* a server has no more connections than this */
@@ -224,26 +227,29 @@ static long look_at(u32 i, struct search *search) {
 	return 0;
 }
 
-/* What the server tells of the queue within it. */
-static __always_inline void hear(struct guard_look *look) {
+/* What the server tells of the queue within it; zeros: nothing. */
+static __always_inline void hear(struct guard_look *look, struct ecalls_guard_page *told) {
 	u32 zero = 0;
 	const volatile struct ecalls_guard_page *page = bpf_map_lookup_elem(&guard_page, &zero);
-	u64 since_ns, numconnects;
 
 	if (!page || page->told != ECALLS_GUARD_PAGE_TOLD)
 		return;
-	numconnects = page->numconnects;
-	since_ns = page->since_ns;
-	look->queued += numconnects < TOLD_MAX ? numconnects : TOLD_MAX;
-	if (since_ns && since_ns < look->now_ns && look->now_ns - since_ns > look->age_ns)
-		look->age_ns = look->now_ns - since_ns;
+	told->numconnects = page->numconnects;
+	if (told->numconnects > TOLD_MAX)
+		told->numconnects = TOLD_MAX;
+	told->since_ns = page->since_ns;
+	if (told->since_ns > look->now_ns)
+		told->since_ns = 0;
+	look->queued += told->numconnects;
+	if (told->since_ns && look->now_ns - told->since_ns > look->age_ns)
+		look->age_ns = look->now_ns - told->since_ns;
 	look->accepted = page->served;
 }
 
 /* What a SYN finds; false if no listener that is known would get it. Of several that would (a group
  * with SO_REUSEPORT), the one that is least behind counts. */
 static __always_inline bool find(struct state *state, struct bpf_sk_lookup *syn,
-				 struct guard_look *look) {
+				 struct guard_look *look, struct ecalls_guard_page *told) {
 	struct search search = {.state = state, .syn = syn, .now_ticks = bpf_jiffies64()};
 	u64 established = state->counts.established, others;
 
@@ -255,12 +261,13 @@ static __always_inline bool find(struct state *state, struct bpf_sk_lookup *syn,
 	/* A connection is queued a moment before it is established. */
 	others = search.queued + state->lost;
 	look->accepted = established > others ? established - others : 0;
-	hear(look);
+	hear(look, told);
 	return search.best;
 }
 
 SEC("sk_lookup")
 int guard_lookup(struct bpf_sk_lookup *syn) {
+	struct ecalls_guard_page told = {};
 	struct guard_look look = {};
 	u32 is_ip6 = syn->family == AF_INET6;
 	struct state *state;
@@ -271,14 +278,16 @@ int guard_lookup(struct bpf_sk_lookup *syn) {
 	if (syn->local_port != guard.port || syn->protocol != IPPROTO_TCP)
 		return SK_PASS;
 	state = state_of();
-	if (!state || !find(state, syn, &look))
+	if (!state || !find(state, syn, &look, &told))
 		return SK_PASS;
 	wait_ns = guard_wait(&state->pace, &look, guard.tick_ns);
 	state->counts.pace_ns = state->pace.pace_ns;
 	__sync_fetch_and_add(&state->counts.age_ns_sum, look.age_ns);
 	__sync_fetch_and_add(&state->counts.wait_ns_sum, wait_ns);
-	refuses =
-		guard_refuses(state->counts.refuses[is_ip6], wait_ns, look.age_ns, guard.target_ns);
+	refuses = guard_refuses(state->ruled[is_ip6], wait_ns, look.age_ns, guard.target_ns);
+	state->ruled[is_ip6] = refuses;
+	if (guard.fuel)
+		refuses = policy_refuses(syn, state, &look, &told, wait_ns, refuses);
 	if (refuses && !state->counts.refuses[is_ip6])
 		__sync_fetch_and_add(&state->counts.turns, 1);
 	state->counts.refuses[is_ip6] = refuses;

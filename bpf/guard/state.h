@@ -22,7 +22,7 @@ const volatile struct {
 	u32 port;
 	u32 turn;      /* what becomes of a SYN that is turned away: TURN_ */
 	u32 sorry_max; /* connections, begun or not, that the answering listeners have at a time */
-	u32 pad;
+	u32 fuel; /* of the policy, a program in E-code that replaces the rule; 0: there is none */
 } guard SEC(".rodata.guard");
 
 /* Written by the programs here with atomic additions, or by one CPU's word against another's; read
@@ -38,6 +38,8 @@ struct counts {
 	u64 turns;	 /* how often refusing began */
 	u64 sorry;	 /* of the refused: those that went to a listener that answers */
 	s64 sorry_open;	 /* their connections */
+	u64 failed;	 /* runs of the policy that ended in a fault: the rule decided */
+	u64 fault;	 /* of the last one, as in abi/ecode.h, argument[1] */
 	u32 refuses[2];	 /* now, for IPv4 and IPv6 */
 	u32 listeners;
 	u32 unseen; /* listeners beyond LISTENERS_MAX */
@@ -46,9 +48,10 @@ struct counts {
 struct state {
 	struct counts counts;
 	struct guard_pace pace;
-	u64 lost;  /* connections that were queued when their listener was closed */
-	u32 used;  /* places of listeners that were ever used: the first ones */
-	u32 owner; /* the user who opened the last listener */
+	u64 lost;     /* connections that were queued when their listener was closed */
+	u32 used;     /* places of listeners that were ever used: the first ones */
+	u32 owner;    /* the user who opened the last listener */
+	u32 ruled[2]; /* what the rule said last, for IPv4 and IPv6: 1: to refuse */
 	u64 listener[LISTENERS_MAX]; /* addresses; 0: free */
 };
 

@@ -87,7 +87,7 @@ fn connections_that_wait_within_a_server_count_as_queued() {
     }
     let server = Server::start();
     let port = server.address.port();
-    let guard = Guard::start(port, Mode::Refuse, TARGET_NS).expect("a guard");
+    let guard = Guard::start(port, Mode::Refuse, TARGET_NS, None).expect("a guard");
     assert!(guard.hears(), "nobody else has the name");
     let told = || guard.told().expect("a page");
     until("the server tells", || {
@@ -151,12 +151,12 @@ fn only_the_servers_user_gets_the_page() {
     }
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("it is bound").port();
-    let guard = Guard::start(port, Mode::Refuse, TARGET_NS).expect("a guard");
+    let guard = Guard::start(port, Mode::Refuse, TARGET_NS, None).expect("a guard");
     assert!(guard.hears());
     assert_eq!(asked_as("65534", port), "0", "a stranger");
     assert_eq!(asked_as("0", port), "1", "the user who opened the listener");
     // The next guard has the name again.
     drop(guard);
-    let guard = Guard::start(port, Mode::Refuse, TARGET_NS).expect("a guard");
+    let guard = Guard::start(port, Mode::Refuse, TARGET_NS, None).expect("a guard");
     assert!(guard.hears());
 }

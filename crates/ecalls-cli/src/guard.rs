@@ -3,12 +3,19 @@
 //! The guard works as long as this command does. It needs neither a core nor the daemon.
 
 use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ecalls_kernel::guard::{Counts, Guard, LISTENERS_MAX, Mode};
+use ecalls_abi::ecode::ECODE_FAULT_SHIFT;
+use ecalls_kernel::guard::{Counts, Guard, LISTENERS_MAX, Mode, policy};
+use ecalls_kernel::handler::Handler;
+use ecode::diagnostic::render_fault;
+use ecode::source::Source;
+use ecode::tree::Fault;
 use serde::Serialize;
 
 use crate::duration;
+use crate::ecode::text;
 use crate::exit::{Failure, Outcome};
 use crate::output::{Output, Table, note};
 use crate::stop::Stop;
@@ -26,6 +33,9 @@ pub(crate) struct Args {
     /// Time from a connection's establishment until the server accepts it, at most about this
     #[arg(long, value_name = "TIME", default_value = "50ms", value_parser = target)]
     target_delay: Duration,
+    /// A text in E-code that decides instead of the rule: a result of 0 turns a connection away
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
     /// Interval between two lines
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration::parse_positive)]
     every: Duration,
@@ -62,6 +72,10 @@ With --mode sorry a listener of this command answers those that are turned away.
 256 connections at a time, each for two seconds; what comes beyond that is dropped. It is for plain
 HTTP: whoever speaks TLS is reset.
 
+A text of --policy sees age_ns and wait_ns, which the rule compares with target_ns; refuses (1: the
+rule would), pace_ns, queued, numconnects, response_ns, open, admitted, refused; family,
+remote_port, remote_ip4 and remote_ip[16] of the client. examples/ecode/guard.ec is one.
+
 Per interval: connections that were ADMITTED and REFUSED; QUEUE, how long the oldest in the queue
 had waited, and WAIT, what the queue would have taken, both the mean of what connections found that
 came; SORRY, how many of the refused were answered. Now: PACE, the time between two accepts of the
@@ -71,7 +85,8 @@ Keys with --json: port, mode, state (admits, refuses, no_listener), admitted, re
 that were answered of these), sorry_open (are being answered now), established, queue_delay_ms,
 wait_ms (null: no connection came), pace_ms (null: not known), open, numconnects (that wait within
 the server; null: it does not tell), listeners;
-since the beginning: admitted_total, refused_total, sorry_total, turns (how often refusing began).";
+since the beginning: admitted_total, refused_total, sorry_total, turns (how often refusing began),
+policy_failed (runs of --policy after which the rule decided; null: there is none).";
 
 /// The shortest `--target-delay`: the kernel tells ages in steps of up to this length.
 const TARGET_MIN: Duration = Duration::from_millis(10);
@@ -106,6 +121,7 @@ struct Line {
     refused_total: u64,
     sorry_total: u64,
     turns: u64,
+    policy_failed: Option<u64>,
 }
 
 /// Guards until it is told to end.
@@ -117,7 +133,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
         Turn::Refuse => Mode::Refuse,
         Turn::Sorry => Mode::Sorry,
     };
-    let guard = Guard::start(args.port, mode, target_ns).map_err(Failure::from)?;
+    let policy = args.policy.as_deref().map(compile).transpose()?;
+    let handler = policy.as_ref().map(|(_, handler)| handler);
+    let guard = Guard::start(args.port, mode, target_ns, handler).map_err(Failure::from)?;
     note(format_args!(
         "ecalls: guards port {} until this command ends",
         args.port
@@ -131,7 +149,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let mut out = Output::new(args.json);
     let (mut before, begin) = (Counts::default(), Instant::now());
     let mut lines = 0;
-    let mut has_told = false;
+    let (mut has_told, mut has_failed) = (false, false);
     while args.count.is_none_or(|most| lines < most) {
         // The last, shorter interval is shown, too: what it counted is nowhere else.
         let is_last = stop.sleep(args.every);
@@ -143,6 +161,11 @@ pub(crate) fn run(args: &Args) -> Outcome {
                 args.port
             ));
             has_told = true;
+        }
+        let source = policy.as_ref().map(|(source, _)| source);
+        if let Some(source) = source.filter(|_| now.failed > 0 && !has_failed) {
+            note(failure(source, now.fault));
+            has_failed = true;
         }
         let mut line = line(args, &before, &now);
         let told = guard.told().map_err(Failure::from)?;
@@ -162,6 +185,25 @@ pub(crate) fn run(args: &Args) -> Outcome {
         }
     }
     out.flush()
+}
+
+/// The policy, and its text for messages.
+fn compile(file: &Path) -> Result<(Source, Handler), Failure> {
+    let source = text::read(file)?;
+    let checked = text::check_for(&source, &policy::environment())?;
+    let object = text::object(&source, &checked)?;
+    let handler = Handler::new(&checked.program, Some(object), source.clone())?;
+    Ok((source, handler))
+}
+
+/// Why it failed.
+fn failure(source: &Source, fault: u64) -> String {
+    let byte = ((fault >> ECODE_FAULT_SHIFT) as u32).checked_sub(1);
+    let told = Fault::of_number(fault as u32).map(|fault| render_fault(source, fault, byte));
+    format!(
+        "{}\n    where the policy fails, the rule decides",
+        told.unwrap_or_else(|| source.name.clone())
+    )
 }
 
 /// On a terminal the names of the columns are repeated after so many lines.
@@ -203,6 +245,7 @@ fn line(args: &Args, before: &Counts, now: &Counts) -> Line {
         refused_total: now.refused,
         sorry_total: now.sorry,
         turns: now.turns,
+        policy_failed: args.policy.is_some().then_some(now.failed),
     }
 }
 
@@ -223,6 +266,10 @@ fn table(line: &Line, elapsed: Duration) -> Table {
         Some(ms) => duration::show_ns((ms * 1e6) as u64),
         None => "-".to_owned(),
     };
+    let mut state = line.state.replace('_', " ");
+    if let Some(failed) = line.policy_failed.filter(|failed| *failed > 0) {
+        state += &format!(", policy failed {failed} times");
+    }
     table.row([
         format!("{:.0}s", elapsed.as_secs_f64()),
         line.admitted.to_string(),
@@ -232,7 +279,7 @@ fn table(line: &Line, elapsed: Duration) -> Table {
         time(line.pace_ms),
         line.open.to_string(),
         line.sorry.to_string(),
-        line.state.replace('_', " "),
+        state,
     ]);
     table
 }

@@ -101,6 +101,8 @@ enum Kind {
     Handler { tracepoint: u32 },
     /// Called by a program on a tracepoint, with the tracepoint's record (provider/meeting.rs).
     Meeting,
+    /// Called by a program that chooses a listener (guard/policy.rs).
+    Policy,
 }
 
 /// Loads a handler for a slot of the core. The outer error is the system's, the inner one the
@@ -120,6 +122,14 @@ pub(crate) fn load_early(
 ) -> Result<std::result::Result<OwnedFd, Refusal>> {
     let tracepoint = SOCKET.id()?;
     load(object, maps, Kind::Handler { tracepoint })
+}
+
+/// Loads the policy of a guarded port. Errors as of [`load_handler`].
+pub(crate) fn load_policy(
+    object: &Object,
+    maps: &Maps<'_>,
+) -> Result<std::result::Result<OwnedFd, Refusal>> {
+    load(object, maps, Kind::Policy)
 }
 
 /// Loads the program of a service. Errors as of [`load_handler`].
@@ -284,6 +294,10 @@ fn offer(
     let (kind, name) = match kind {
         Kind::Trial => (libbpf_sys::BPF_PROG_TYPE_RAW_TRACEPOINT, c"ecode_trial"),
         Kind::Meeting => (libbpf_sys::BPF_PROG_TYPE_TRACEPOINT, PROGRAM_NAME),
+        Kind::Policy => {
+            options.expected_attach_type = libbpf_sys::BPF_SK_LOOKUP;
+            (libbpf_sys::BPF_PROG_TYPE_SK_LOOKUP, PROGRAM_NAME)
+        }
         Kind::Handler { tracepoint } => {
             options.expected_attach_type = libbpf_sys::BPF_TRACE_RAW_TP;
             options.attach_btf_id = tracepoint;

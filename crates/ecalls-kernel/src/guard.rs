@@ -4,6 +4,7 @@
 //! in that process's network namespace until the process drops it or ends, however that happens.
 //! The server knows nothing of it.
 
+pub mod policy;
 mod sorry;
 mod told;
 mod worker;
@@ -18,6 +19,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, Program, ProgramT
 use rustix::time::{ClockId, clock_getres};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use crate::core::handler::Handler;
 use crate::core::load;
 use crate::error::{Error, Result};
 use crate::kernel::table::lookup;
@@ -72,7 +74,7 @@ struct Setting {
     port: u32,
     turn: u32,
     sorry_max: u32,
-    pad: u32,
+    fuel: u32,
 }
 
 /// `struct counts`: since the guard began, but for what is said to be now.
@@ -99,6 +101,10 @@ pub struct Counts {
     pub sorry: u64,
     /// and its connections now.
     pub sorry_open: i64,
+    /// Runs of the policy that ended in a fault, so that the rule decided,
+    pub failed: u64,
+    /// and the last one's reason and place, as the second argument of an action in E-code.
+    pub fault: u64,
     /// Whether it refuses now, IPv4 and IPv6.
     pub refuses: [u32; 2],
     /// Listeners at the port now,
@@ -116,6 +122,7 @@ struct State {
     lost: u64,
     used: u32,
     owner: u32,
+    ruled: [u32; 2],
     listener: [u64; LISTENERS_MAX],
 }
 
@@ -132,13 +139,14 @@ pub struct Guard {
 
 impl Guard {
     /// Guards `port` of this network namespace, so that the server accepts a connection at about
-    /// `target_ns` after it was established, at the latest.
+    /// `target_ns` after it was established, at the latest; or as a policy decides, which was
+    /// compiled for [`policy::environment`].
     ///
     /// # Errors
     /// [`Error::Unknown`] if nobody listens at the port, [`Error::Denied`] without privileges,
     /// [`Error::Unsupported`] if the kernel lacks a feature, [`Error::Refused`] if its verifier
-    /// does not accept the guard.
-    pub fn start(port: u16, mode: Mode, target_ns: u64) -> Result<Guard> {
+    /// does not accept the guard, [`Error::Ecode`] if it does not accept the policy.
+    pub fn start(port: u16, mode: Mode, target_ns: u64, policy: Option<&Handler>) -> Result<Guard> {
         if !namespace::may_attach() {
             return Err(Error::Denied {
                 action: "guarding a port",
@@ -157,7 +165,7 @@ impl Guard {
                 Mode::Sorry => 2,
             },
             sorry_max: SORRY_MAX,
-            pad: 0,
+            fuel: policy.map_or(0, |policy| policy.fuel),
         };
         let object = load(&setting)?;
         let mut guard = Guard {
@@ -167,6 +175,9 @@ impl Guard {
             _sorry: None,
             told: None,
         };
+        if let Some(policy) = policy {
+            guard.set_policy(policy)?;
+        }
         if mode != Mode::Refuse {
             guard._void = guard.add_own(VOID, None)?;
         }
@@ -243,7 +254,7 @@ impl Guard {
 
     fn store(&self, map: &str, key: &[u8], value: &[u8]) -> Result<()> {
         let stored = self.map(map)?.update(key, value, MapFlags::ANY);
-        stored.map_err(|error| Error::from_bpf("storing a socket", &error))
+        stored.map_err(|error| Error::from_bpf("storing what the guard uses", &error))
     }
 
     /// The program finds them: its output is empty.

@@ -157,10 +157,16 @@ pub(crate) fn check_source(source: &Source, args: &EnvironmentArgs) -> Result<Ch
         }
         Err(other) => return Err(other.into()),
     };
-    match ::ecode::check(source, &environment) {
+    let checked = check_for(source, &environment)?;
+    warn_of_constants(source, args, &checked);
+    Ok(checked)
+}
+
+/// The same for an environment that no options describe.
+pub(crate) fn check_for(source: &Source, environment: &Environment) -> Result<Checked, Failure> {
+    match ::ecode::check(source, environment) {
         Ok(checked) => {
             warn(source, &checked.warnings);
-            warn_of_constants(source, args, &checked);
             Ok(checked)
         }
         Err(diagnostics) => {

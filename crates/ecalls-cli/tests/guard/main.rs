@@ -1,10 +1,12 @@
 //! `ecalls guard` beside a server that is too slow for its clients: one thread, which takes a fixed
 //! time for each connection. Needs root. `sorry` has the answers to those who are turned away;
-//! `fault` what clients and servers do wrong; `measure` has measurements, which run only if wanted.
+//! `policy` texts that decide who is; `fault` what clients and servers do wrong; `measure` has
+//! measurements, which run only if wanted.
 
 mod fault;
 mod load;
 mod measure;
+mod policy;
 mod sorry;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};

@@ -210,7 +210,7 @@ pub(crate) fn load(
     load_by(core, handler, memory, sinks, load_handler)
 }
 
-/// `load_handler` or `load_early`.
+/// `load_handler` or another one of its kind.
 type Loader = fn(&Object, &Maps<'_>) -> Result<std::result::Result<OwnedFd, Refusal>>;
 
 fn load_by(
@@ -227,12 +227,7 @@ fn load_by(
         attributes: Some(core.map("attributes")?.as_fd()),
         sinks,
     };
-    let object = handler.object.as_ref().ok_or_else(|| Error::Invalid {
-        what: "a handler in E-code",
-        given: format!("{}, checked only", handler.source.name),
-        expected: "one with its program: the daemon alone compiles texts for others",
-    })?;
-    loader(object, &maps)?.map_err(|refusal| Error::Ecode(refusal.render(object, &handler.source)))
+    handler.load(&maps, loader)
 }
 
 /// Empties the entries of a row's handlers.

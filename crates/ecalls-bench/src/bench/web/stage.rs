@@ -141,7 +141,7 @@ impl Stage {
         set(ABORT, if run.aborts { "1" } else { "0" })?;
         let _guard = match run.guard {
             None => None,
-            Some(mode) => Some(Guard::start(site.port(), mode, TARGET_NS)?),
+            Some(mode) => Some(Guard::start(site.port(), mode, TARGET_NS, None)?),
         };
         let clients = Clients {
             port: site.port(),

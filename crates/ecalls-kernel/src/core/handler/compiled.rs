@@ -1,6 +1,7 @@
 //! The compiled form of a text: of our own compiler, or of one that is not trusted.
 
 use std::mem::{offset_of, size_of};
+use std::os::fd::OwnedFd;
 
 use ::ecode::bpf::{Map, Object, inspect};
 use ::ecode::frame::at;
@@ -10,6 +11,8 @@ use ::ecode::source::Source;
 use ecalls_abi::ecode::{ECODE_EARLY, Frame};
 use ecalls_abi::version::DATA_MAX;
 
+use super::Loader;
+use crate::ecode::Maps;
 use crate::error::{Error, Result};
 
 const _: () = assert!(
@@ -37,7 +40,7 @@ const _: () = assert!(
 #[derive(Clone, Debug)]
 pub struct Handler {
     /// `None`: the daemon compiles the text.
-    pub(super) object: Option<Object>,
+    object: Option<Object>,
     pub(crate) state: State,
     pub(crate) fuel: u32,
     pub(crate) output_bytes: u32,
@@ -46,7 +49,7 @@ pub struct Handler {
     pub(crate) early: u32,
     /// Whether it accepts sinks.
     pub(crate) accepts: bool,
-    pub(super) source: Source,
+    source: Source,
     attributes: Vec<String>,
 }
 
@@ -100,6 +103,16 @@ impl Handler {
             source,
             attributes: Vec::new(),
         })
+    }
+
+    /// Loads its program with these maps.
+    pub(crate) fn load(&self, maps: &Maps<'_>, loader: Loader) -> Result<OwnedFd> {
+        let object = self.object.as_ref().ok_or_else(|| Error::Invalid {
+            what: "a handler in E-code",
+            given: format!("{}, checked only", self.source.name),
+            expected: "one with its program: the daemon alone compiles texts for others",
+        })?;
+        loader(object, maps)?.map_err(|refusal| Error::Ecode(refusal.render(object, &self.source)))
     }
 
     /// The same with the names of the attributes that the text uses, by number, for a process that

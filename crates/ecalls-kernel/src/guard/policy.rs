@@ -1,0 +1,62 @@
+//! The policy of a guarded port: a program in E-code that decides instead of the guard's rule
+//! (bpf/guard/policy.h).
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use ::ecode::environment::{Denied, Environment};
+use ::ecode::tree::Builtin;
+
+use super::Guard;
+use crate::core::handler::{Handler, take_over};
+use crate::ecode::{Maps, load_policy};
+use crate::error::Result;
+
+const PLACE: &str = "guard_policy";
+const FRAMES: &str = "guard_frames";
+const EVENTS: &str = "guard_facts";
+
+/// What a policy sees, `struct facts` of the kernel side.
+const FACTS: &str = "u64 age_ns; u64 wait_ns; u64 pace_ns; u64 target_ns; u64 queued; \
+                     u64 numconnects; u64 response_ns; u64 open; u64 admitted; u64 refused; \
+                     u16 refuses; u16 family; u16 remote_port; u16 pad; u32 remote_ip4; \
+                     u8 remote_ip[16]";
+
+/// The names that a policy may use.
+pub fn environment() -> Environment {
+    let denied = |builtin| Denied {
+        builtin,
+        reason: "a policy only decides: a result of 0 turns the connection away",
+    };
+    let builtins = [
+        Builtin::Signal,
+        Builtin::Raise(0),
+        Builtin::Defer,
+        Builtin::Drop,
+        Builtin::Count,
+        Builtin::Histogram,
+        Builtin::Attribute(0),
+    ];
+    Environment {
+        input: Some(FACTS.to_owned()),
+        denied: builtins.map(denied).to_vec(),
+        ..Environment::default()
+    }
+}
+
+impl Guard {
+    /// Lets it decide. The kernel keeps its variables with it.
+    pub(super) fn set_policy(&self, policy: &Handler) -> Result<()> {
+        let variables = take_over(&policy.state, None)?;
+        let (frame, event) = (self.map(FRAMES)?, self.map(EVENTS)?);
+        let maps = Maps {
+            frame: frame.as_fd(),
+            event: event.as_fd(),
+            state: variables.as_ref().map(|variables| variables.map.as_fd()),
+            attributes: None,
+            sinks: None,
+        };
+        let program = policy.load(&maps, load_policy)?;
+        let program = program.as_raw_fd().to_ne_bytes();
+        self.store(PLACE, &0u32.to_ne_bytes(), &program)
+    }
+}
