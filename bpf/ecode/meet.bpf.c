@@ -7,26 +7,12 @@
  */
 #include "meeting.h"
 #include "event/account.h"
+#include "event/frame.h"
 #include "event/identity.h"
 #include "event/wanted.h"
 
 /* Before a tracepoint's own fields there are 8 bytes, which programs do not see. */
 #define RECORD_BEGIN 8
-
-/* Initialises the frame before each run (bpf/event/ecode.h does the same for handlers). */
-static __always_inline void frame_fill(struct ecalls_frame *f, u64 now_ns) {
-	f->now_ns = now_ns;
-	if (!f->random)
-		f->random = (u64)bpf_get_prandom_u32() << 32 | 1;
-	f->result = 1;
-	f->fuel = plan.fuel;
-	f->fault = 0;
-	f->effects = 0;
-	f->drop = 0;
-	f->sinks_present = 0;
-	f->accepted = 0;
-	f->rejected = 0;
-}
 
 /* Copies a text from the place that the record gives. The bytes after its end are set to 0, so that
  * nothing of another event remains. */
@@ -91,7 +77,7 @@ int ecode_meet(void *ctx) {
 	now_ns = bpf_ktime_get_ns();
 	record_fill(m, ctx);
 	event_fill(&m->event, now_ns);
-	frame_fill(f, now_ns);
+	ecode_frame(f, now_ns, plan.fuel, 0);
 	call_ecode(ctx);
 	if (f->fault) {
 		n = count_of_service(plan.service);

@@ -25,8 +25,6 @@
 /* Of a copy on its way to its sink, before and after its neighbour is known. */
 #define LANE_MARK 0x4c414e45
 #define LANE_SENT 0x4c414e46
-#define LANE_TTL 64
-#define IP_WHOLE 0x4000 /* never in parts */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -73,18 +71,6 @@ static __always_inline long egress_store(struct __sk_buff *skb, u32 at, const vo
 	return bpf_skb_store_bytes(skb, at, from, bytes, 0);
 }
 
-/* The header's sum of 16-bit words, as they are in memory, is all ones. */
-static __always_inline u16 egress_checksum(const struct ip4 *ip) {
-	const u32 *word = (const u32 *)ip;
-	u32 sum = 0;
-
-#pragma unroll
-	for (u32 i = 0; i < sizeof(*ip) / sizeof(*word); i++)
-		sum += (word[i] & 0xffff) + (word[i] >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return ~(sum + (sum >> 16));
-}
-
 /* Sends a copy to a sink. If it is the last one the packet itself is for it, and 1 is returned. */
 __noinline int egress_send(struct __sk_buff *skb, u32 row, u32 number, bool is_last) {
 	u32 index = row * ECALLS_SINKS_MAX + number;
@@ -94,7 +80,7 @@ __noinline int egress_send(struct __sk_buff *skb, u32 row, u32 number, bool is_l
 		.version_words = 0x45,
 		.bytes = bpf_htons(skb->len - EGRESS_IP),
 		.fragment = bpf_htons(IP_WHOLE),
-		.ttl = LANE_TTL,
+		.ttl = PACKET_TTL,
 		.protocol = IPPROTO_UDP,
 	};
 	u64 sequence;
@@ -107,7 +93,7 @@ __noinline int egress_send(struct __sk_buff *skb, u32 row, u32 number, bool is_l
 	}
 	ip.source = s->source;
 	ip.target = s->address[0];
-	ip.checksum = egress_checksum(&ip);
+	ip.checksum = ~checksum_fold(checksum_add(0, (u32 *)&ip, sizeof(ip) / 4));
 	sequence = __sync_fetch_and_add(&s->sent, 1) + 1;
 	__sync_fetch_and_add(&out->sent, 1);
 	if (egress_store(skb, EGRESS_IP, &ip, sizeof(ip)) ||

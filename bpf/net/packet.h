@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A packet on an interface: finding a frame in it, and whether it is for this host.
+ * A packet on an interface: finding a datagram in it, and whether it is for this host.
  *
  * Offsets count from the network header, so that this works on interfaces with and without Ethernet
  * headers. Packets with options, extension headers, fragments or a VLAN tag are left to the kernel:
- * the lane's senders make none.
+ * the lane's senders make none, and clients of a service hardly any.
  */
 #ifndef ECALLS_NET_PACKET_H
 #define ECALLS_NET_PACKET_H
 
 #include "kernel.h"
 #include "abi/wire.h"
+#include "lib/checksum.h"
 #include <bpf/bpf_endian.h>
 
 /* The kernel's user API (linux/bpf.h, linux/tcp.h and others): not relocated. */
@@ -26,7 +27,10 @@ struct __sk_buff {
 	u32 priority;
 	u32 ingress_ifindex;
 	u32 ifindex;
+	u32 unused[33];
+	u32 gso_size;
 };
+_Static_assert(__builtin_offsetof(struct __sk_buff, gso_size) == 176, "as the kernel's");
 
 struct bpf_fib_lookup {
 	u8 family;
@@ -68,6 +72,8 @@ struct ip4 {
 	u32 target;
 };
 #define FRAGMENT_MASK 0x3fff /* a part of a packet; the bits beside are other flags */
+#define IP_WHOLE 0x4000	     /* never in parts */
+#define PACKET_TTL 64
 
 struct ip6 {
 	u32 version_flow;
@@ -85,7 +91,7 @@ struct udp {
 	u16 checksum;
 };
 
-/* A UDP packet of the lane's port. */
+/* A UDP packet. */
 struct packet {
 	u32 at;	   /* of the first byte after the UDP header, from the network header on */
 	u32 bytes; /* after the UDP header */
@@ -123,11 +129,8 @@ static __always_inline bool packet_ip6(struct __sk_buff *skb, struct packet *p) 
 	return p->bytes >= sizeof(struct udp);
 }
 
-/* Whether the packet is one from the lane's port to the lane's port, as long as it says. */
-static __always_inline bool packet_open(struct __sk_buff *skb, struct packet *p) {
-	const u16 port = bpf_htons(ECALLS_WIRE_PORT);
-	struct udp udp;
-
+/* Whether the packet is UDP, as long as it says. */
+static __always_inline bool packet_udp(struct __sk_buff *skb, struct packet *p, struct udp *udp) {
 	if (skb->vlan_present)
 		return false;
 	if (skb->protocol == bpf_htons(ETH_P_IP)) {
@@ -136,13 +139,19 @@ static __always_inline bool packet_open(struct __sk_buff *skb, struct packet *p)
 	} else if (skb->protocol != bpf_htons(ETH_P_IPV6) || !packet_ip6(skb, p)) {
 		return false;
 	}
-	if (packet_load(skb, p->at, &udp, sizeof(udp)) || udp.source != port || udp.target != port)
+	if (packet_load(skb, p->at, udp, sizeof(*udp)) || bpf_ntohs(udp->bytes) != p->bytes)
 		return false;
-	if (bpf_ntohs(udp.bytes) != p->bytes)
-		return false;
-	p->at += sizeof(udp);
-	p->bytes -= sizeof(udp);
+	p->at += sizeof(*udp);
+	p->bytes -= sizeof(*udp);
 	return true;
+}
+
+/* Whether the packet is one from the lane's port to the lane's port. */
+static __always_inline bool packet_open(struct __sk_buff *skb, struct packet *p) {
+	const u16 port = bpf_htons(ECALLS_WIRE_PORT);
+	struct udp udp;
+
+	return packet_udp(skb, p, &udp) && udp.source == port && udp.target == port;
 }
 
 /* Whether this host would take the packet: a bridge that does not know an address yet sends packets

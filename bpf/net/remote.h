@@ -116,7 +116,7 @@ static __always_inline void remote_headers(struct lane_packet *p, u32 size) {
 	p->ip.version_words = 0x45;
 	p->ip.bytes = bpf_htons(sizeof(p->ip) + bytes);
 	p->ip.fragment = bpf_htons(IP_WHOLE);
-	p->ip.ttl = LANE_TTL;
+	p->ip.ttl = PACKET_TTL;
 	p->ip.protocol = IPPROTO_UDP;
 	p->udp.source = bpf_htons(ECALLS_WIRE_PORT);
 	p->udp.target = bpf_htons(ECALLS_WIRE_PORT);

@@ -21,6 +21,7 @@ fn main() {
     for folder in [
         "abi",
         "bpf",
+        "bpf/answer",
         "bpf/lib",
         "bpf/lib/sched",
         "bpf/ecode",
@@ -41,6 +42,7 @@ fn main() {
     println!("cargo:rustc-env=ECALLS_BPF_CLANG={clang}");
     println!("cargo:rustc-env=ECALLS_BPF_INCLUDE={libbpf}");
     for folder in [
+        "bpf/answer",
         "bpf/ecode",
         "bpf/event",
         "bpf/guard",

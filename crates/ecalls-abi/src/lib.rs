@@ -18,6 +18,7 @@
 #![warn(missing_docs)]
 
 pub mod activation;
+pub mod answer;
 pub mod audience;
 pub mod channel;
 pub mod coop;

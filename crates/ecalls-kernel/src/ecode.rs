@@ -103,6 +103,8 @@ enum Kind {
     Meeting,
     /// Called by a program that chooses a listener (guard/policy.rs).
     Policy,
+    /// Called by a program on an interface, with a packet (answer.rs).
+    Answer,
 }
 
 /// Loads a handler for a slot of the core. The outer error is the system's, the inner one the
@@ -138,6 +140,14 @@ pub(crate) fn load_meeting(
     maps: &Maps<'_>,
 ) -> Result<std::result::Result<OwnedFd, Refusal>> {
     load(object, maps, Kind::Meeting)
+}
+
+/// Loads the program that says how datagrams are answered. Errors as of [`load_handler`].
+pub(crate) fn load_answer(
+    object: &Object,
+    maps: &Maps<'_>,
+) -> Result<std::result::Result<OwnedFd, Refusal>> {
+    load(object, maps, Kind::Answer)
 }
 
 /// Executes the steps that are needed once before programs are loaded, for a process that can no
@@ -297,6 +307,10 @@ fn offer(
         Kind::Policy => {
             options.expected_attach_type = libbpf_sys::BPF_SK_LOOKUP;
             (libbpf_sys::BPF_PROG_TYPE_SK_LOOKUP, PROGRAM_NAME)
+        }
+        Kind::Answer => {
+            options.expected_attach_type = libbpf_sys::BPF_TCX_INGRESS;
+            (libbpf_sys::BPF_PROG_TYPE_SCHED_CLS, PROGRAM_NAME)
         }
         Kind::Handler { tracepoint } => {
             options.expected_attach_type = libbpf_sys::BPF_TRACE_RAW_TP;

@@ -19,6 +19,7 @@
 //! - [`provider`]: services that a program adds while the core runs;
 //! - [`scheduler`]: the scheduler;
 //! - [`activation`]: what sees a process's threads block;
+//! - [`answer`]: datagrams that are answered where they arrive;
 //! - [`guard`]: what guards a port against overload;
 //! - [`ready`]: what tells a thread which of its sockets may be ready.
 
@@ -29,6 +30,7 @@
 
 pub mod access;
 pub mod activation;
+pub mod answer;
 pub mod core;
 pub mod ecode;
 pub mod error;

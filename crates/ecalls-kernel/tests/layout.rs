@@ -20,7 +20,7 @@ use std::process::Command;
 use ecalls_abi::service::HOST_IDS;
 use ecalls_kernel::builtin::BUILTINS;
 use ecalls_kernel::objects::{self, MAPS, PART_MAPS, PINNED, PROGRAMS, compiled};
-use ecalls_kernel::{activation, guard, ready, scheduler};
+use ecalls_kernel::{activation, answer, guard, ready, scheduler};
 use libbpf_rs::btf::types::{Array, Int, IntEncoding, MemberAttr, Struct};
 use libbpf_rs::btf::{Btf, BtfType, TypeId};
 use libbpf_rs::{HasSize, ObjectBuilder};
@@ -32,6 +32,7 @@ use layout::STRUCTS;
 /// the daemon.
 const ONLY_IN_HEADERS: &[&str] = &[
     "ecalls_up",
+    "ecalls_answer_input",
     "ecalls_lost",
     "ecalls_socket_event",
     "ecalls_timer_event",
@@ -116,6 +117,7 @@ fn types(test: &str) -> Vec<(&'static str, Btf<'static>)> {
         .chain([
             scheduler::compiled(),
             activation::compiled(),
+            answer::compiled(),
             guard::compiled(),
             ready::compiled(),
         ])
@@ -265,6 +267,7 @@ fn the_kernel_cuts_no_name() {
     let alone = [
         scheduler::compiled(),
         activation::compiled(),
+        answer::compiled(),
         guard::compiled(),
         ready::compiled(),
     ];

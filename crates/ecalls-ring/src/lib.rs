@@ -11,6 +11,7 @@
 //! - [`slots`]: events in slots with a bit pattern, [`SlotsReader`] and [`SlotsWriter`];
 //! - [`sleep`]: how a reader goes to sleep without losing a wake-up, [`Sleep`];
 //! - [`mod@ready`]: which sockets may be ready, [`Ready`];
+//! - [`cells`]: replies that are kept ready for the kernel side, [`Cells`];
 //! - [`defer`]: deferred downcalls, [`DeferWriter`] and [`Drain`];
 //! - [`edf`]: earliest deadline first among events that wait in user space, [`EdfQueue`].
 //!
@@ -24,6 +25,7 @@
 
 extern crate alloc;
 
+pub mod cells;
 pub mod defer;
 pub mod edf;
 pub mod error;
@@ -35,6 +37,7 @@ pub mod slots;
 mod sync;
 pub mod words;
 
+pub use cells::Cells;
 pub use defer::{DeferWriter, Drain};
 pub use edf::EdfQueue;
 pub use error::{BadSegment, Full};

@@ -62,7 +62,8 @@ pub(crate) fn compile_filter(
     Ok((handler, warnings))
 }
 
-fn rendered(warning: &Diagnostic, source: &Source) -> String {
+/// A warning as text for people.
+pub(crate) fn rendered(warning: &Diagnostic, source: &Source) -> String {
     let rendered = Diagnostics::new(vec![warning.clone()]).render(source);
     rendered.trim_end().to_owned()
 }

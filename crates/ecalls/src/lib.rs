@@ -29,6 +29,7 @@
 //! - [`downcall`]: calls to the kernel: fast, deferred, generic;
 //! - [`service`]: services of the program;
 //! - [`socket`], [`timer`]: the services that a program controls;
+//! - [`answer`]: replies to datagrams that the kernel gives;
 //! - [`mod@ready`]: which sockets may be read, through shared memory;
 //! - [`coop`], [`window`], [`child`]: a thread's requests to the scheduler, or a parent's for its
 //!   child;
@@ -37,6 +38,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod answer;
 pub mod channel;
 pub mod child;
 pub mod coop;
@@ -53,6 +55,7 @@ pub mod timer;
 mod user;
 pub mod window;
 
+pub use answer::{AnswerPlan, Answers};
 pub use channel::{Channel, ChannelBuilder};
 pub use ecalls_abi::channel::{DropReason, Layout, Lost, SlotUse};
 pub use ecalls_abi::event::Target;

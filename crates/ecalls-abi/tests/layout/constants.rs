@@ -1,8 +1,9 @@
 //! Every constant of the headers, with its value.
 
 use ecalls_abi::{
-    activation, audience, channel, coop, downcall, ecode, event, fate, guard, handler, lane,
-    message, ready, relay, runtime, sched, service, sink, subscription, upload, version, wire,
+    activation, answer, audience, channel, coop, downcall, ecode, event, fate, guard, handler,
+    lane, message, ready, relay, runtime, sched, service, sink, subscription, upload, version,
+    wire,
 };
 
 use super::Constant;
@@ -18,6 +19,7 @@ macro_rules! constants {
 #[expect(clippy::cast_possible_wrap, reason = "no constant is above i64::MAX")]
 pub(crate) const CONSTANTS: &[Constant] = constants! {
     activation: PROCESSORS_MAX ACTIVATIONS_MAX;
+    answer: ANSWER_PREFIX ANSWER_REPLY ANSWER_ECHO ANSWER_CELLS ANSWER_TIMES ANSWER_UP ANSWER_DROP;
     ready: READY_WORDS READY_FLAGS READY_SEATS READY_REMOVE SETSOCKOPT_READY;
     runtime: RUNTIME_NONE RUNTIME_RUNS RUNTIME_SPARE RUNTIME_UNBLOCKED RUNTIME_TOLD RUNTIME_STORAGE;
     guard: GUARD_PAGE_TOLD;

@@ -9,8 +9,8 @@ pub(crate) mod constants;
 use std::mem::offset_of;
 
 use ecalls_abi::{
-    activation, audience, channel, coop, downcall, ecode, event, fate, guard, lane, message, ready,
-    relay, runtime, sched, service, sink, subscription, upload, user, wire,
+    activation, answer, audience, channel, coop, downcall, ecode, event, fate, guard, lane,
+    message, ready, relay, runtime, sched, service, sink, subscription, upload, user, wire,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +99,24 @@ pub(crate) const STRUCTS: &[Struct] = &[
         "ecalls_guard_page",
         guard::GuardPage,
         [told, numconnects, since_ns, served]
+    ),
+    describe!(
+        "ecalls_answer_cell",
+        answer::AnswerCell,
+        [sequence, request_bytes, reply_bytes, sum, request, reply]
+    ),
+    describe!(
+        "ecalls_answer_input",
+        answer::AnswerInput,
+        [length, family, remote_port, remote_ip, data]
+    ),
+    describe!(
+        "ecalls_answer_count",
+        answer::AnswerCount,
+        [
+            answered, dropped, passed, unproven, failed, up, empty, torn, other, too_long, limited,
+            unsent
+        ]
     ),
     describe!("ecalls_lost", channel::Lost, [late, dropped, filtered, pad]),
     describe!(

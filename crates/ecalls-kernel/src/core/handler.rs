@@ -26,7 +26,7 @@ use ecalls_abi::ecode::{HANDLER_ECODE, call};
 use ecalls_abi::service::SERVICE_SOCKET;
 use ecalls_abi::subscription::{ACTION_HANDLER, ACTION_THREAD, Action, SOLE_FILTER, Subscription};
 use ecalls_abi::version::{ACTIONS_MAX, SUBSCRIPTIONS_MAX};
-use libbpf_rs::{MapCore, MapFlags};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 pub use self::compiled::{Handler, Parts, asks, early_word};
 pub(crate) use self::variables::{STATE_NAME, Variables, take_over};
@@ -211,7 +211,7 @@ pub(crate) fn load(
 }
 
 /// `load_handler` or another one of its kind.
-type Loader = fn(&Object, &Maps<'_>) -> Result<std::result::Result<OwnedFd, Refusal>>;
+pub(crate) type Loader = fn(&Object, &Maps<'_>) -> Result<std::result::Result<OwnedFd, Refusal>>;
 
 fn load_by(
     core: &Core,
@@ -228,6 +228,33 @@ fn load_by(
         sinks,
     };
     handler.load(&maps, loader)
+}
+
+/// The maps of an object of its own that calls a program in E-code.
+pub(crate) struct Apart<'a> {
+    pub(crate) frames: &'a MapHandle,
+    pub(crate) events: &'a MapHandle,
+    /// Of one program.
+    pub(crate) place: &'a MapHandle,
+}
+
+impl Apart<'_> {
+    /// Loads the program and puts it into its place. The kernel keeps its variables with it.
+    pub(crate) fn put(&self, handler: &Handler, loader: Loader) -> Result<()> {
+        let variables = take_over(&handler.state, None)?;
+        let maps = Maps {
+            frame: self.frames.as_fd(),
+            event: self.events.as_fd(),
+            state: variables.as_ref().map(|variables| variables.map.as_fd()),
+            attributes: None,
+            sinks: None,
+        };
+        let program = handler.load(&maps, loader)?;
+        let value = program.as_raw_fd().to_ne_bytes();
+        self.place
+            .update(&0u32.to_ne_bytes(), &value, MapFlags::ANY)
+            .map_err(|error| Error::from_bpf("putting a program into its place", &error))
+    }
 }
 
 /// Empties the entries of a row's handlers.

@@ -38,16 +38,13 @@ use crate::core::lane::sink::Sinks;
 use crate::core::owner::Owner;
 use crate::error::{Error, Result};
 use crate::kernel::instance;
-use crate::kernel::interface::{Interface, Way};
+use crate::kernel::interface::{self, Interface, Way};
 use crate::kernel::lock::lock;
 use crate::kernel::sys;
 use crate::kernel::table::{Mapped, Table, lookup};
 
 /// The object file with the lane's maps and program.
 const PART: &str = "lane";
-
-/// Where a kernel says that interrupts are threads, which can be preempted.
-const REALTIME: &str = "/sys/kernel/realtime";
 
 /// The channels of a core, as far as frames concern them.
 #[derive(Debug)]
@@ -266,12 +263,7 @@ impl Row {
         service: u32,
         interface: Option<Interface>,
     ) -> Result<Row> {
-        if std::fs::read(REALTIME).is_ok_and(|text| text.starts_with(b"1")) {
-            return Err(Error::Unsupported {
-                feature: "frames that become events in the kernel",
-                since: "a kernel without PREEMPT_RT",
-            });
-        }
+        interface::check_interrupts("frames that become events in the kernel")?;
         core.part(PART)?;
         let channel = LaneChannel {
             id: text_id(name),

@@ -1,14 +1,12 @@
 //! The policy of a guarded port: a program in E-code that decides instead of the guard's rule
 //! (bpf/guard/policy.h).
 
-use std::os::fd::{AsFd, AsRawFd};
-
 use ::ecode::environment::{Denied, Environment};
 use ::ecode::tree::Builtin;
 
 use super::Guard;
-use crate::core::handler::{Handler, take_over};
-use crate::ecode::{Maps, load_policy};
+use crate::core::handler::{Apart, Handler};
+use crate::ecode::load_policy;
 use crate::error::Result;
 
 const PLACE: &str = "guard_policy";
@@ -44,19 +42,13 @@ pub fn environment() -> Environment {
 }
 
 impl Guard {
-    /// Lets it decide. The kernel keeps its variables with it.
+    /// Lets it decide.
     pub(super) fn set_policy(&self, policy: &Handler) -> Result<()> {
-        let variables = take_over(&policy.state, None)?;
-        let (frame, event) = (self.map(FRAMES)?, self.map(EVENTS)?);
-        let maps = Maps {
-            frame: frame.as_fd(),
-            event: event.as_fd(),
-            state: variables.as_ref().map(|variables| variables.map.as_fd()),
-            attributes: None,
-            sinks: None,
+        let apart = Apart {
+            frames: &self.map(FRAMES)?,
+            events: &self.map(EVENTS)?,
+            place: &self.map(PLACE)?,
         };
-        let program = policy.load(&maps, load_policy)?;
-        let program = program.as_raw_fd().to_ne_bytes();
-        self.store(PLACE, &0u32.to_ne_bytes(), &program)
+        apart.put(policy, load_policy)
     }
 }

@@ -14,6 +14,23 @@ use crate::kernel::sys;
 /// Attempts to attach a program, or to share an attachment that another process gives up meanwhile.
 const ATTEMPTS: u32 = 8;
 
+/// Where a kernel says that interrupts are threads, which can be preempted.
+const REALTIME: &str = "/sys/kernel/realtime";
+
+/// That a program on what an interface receives is never preempted, as `feature` needs it.
+///
+/// # Errors
+/// [`Error::Unsupported`].
+pub(crate) fn check_interrupts(feature: &'static str) -> Result<()> {
+    match std::fs::read(REALTIME).is_ok_and(|text| text.starts_with(b"1")) {
+        false => Ok(()),
+        true => Err(Error::Unsupported {
+            feature,
+            since: "a kernel without PREEMPT_RT",
+        }),
+    }
+}
+
 /// The direction of packets on an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
@@ -37,7 +54,7 @@ pub(crate) struct Interface {
     /// Its hardware address; zeros if it has none.
     pub(crate) address: [u8; 6],
     /// Whether its packets have Ethernet headers.
-    ethernet: bool,
+    pub(crate) ethernet: bool,
 }
 
 impl Interface {

@@ -30,6 +30,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::Ordering;
 use loom::thread;
 
+mod cells;
 mod order;
 mod ready;
 

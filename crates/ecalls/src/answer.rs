@@ -1,0 +1,222 @@
+//! Replies to datagrams that the kernel gives where they arrive (ECalls-05 §3.1.2: a kernel handler
+//! serves what it can, the rest goes up).
+//!
+//! A UDP service puts the replies that it is asked for most into cells of shared memory. A program
+//! in E-code looks at each datagram for the service's port and says which cell may have its reply;
+//! the kernel compares the cell's request with the datagram, and sends the reply back, without the
+//! service and without the network stack. All else goes up to the service's socket, which need not
+//! know of it.
+//!
+//! The text sees the datagram as the event's data: `length`, `family` (`AF_INET`, `AF_INET6`),
+//! `remote_port` and `remote_ip` in network byte order, and `data`, the first 144 bytes, as far as
+//! there are so many; then zeros. It returns the number of a cell, `UP` or `DROP`. A body without
+//! `return`, a number that is no cell and a failed run are `UP`.
+//!
+//! A cell that is empty, that is being written, or that has the reply to another request, means
+//! up; and so does a reply that is more than three times as long as the request, or one beyond the
+//! rate. Everything is counted ([`Answers::counts`]).
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use ::ecode::diagnostic::Diagnostics;
+use ::ecode::environment::{Denied, Environment};
+use ::ecode::run::{Machine, Memory};
+use ::ecode::source::Source;
+use ::ecode::tree::Builtin;
+use ecalls_abi::answer::{
+    ANSWER_DROP, ANSWER_PREFIX, ANSWER_REPLY, ANSWER_TIMES, ANSWER_UP, AnswerInput,
+};
+use ecalls_abi::zerocopy::IntoBytes;
+use ecalls_kernel::answer::Answer;
+use ecalls_kernel::handler::Handler;
+use ecalls_ring::{Cells, Words};
+
+pub use ecalls_abi::answer::AnswerCount;
+pub use ecalls_kernel::answer::Plan as AnswerPlan;
+
+use crate::{Error, Result};
+
+/// `struct ecalls_answer_input` for E-code.
+const INPUT: &str = "u32 length; u16 family; u16 remote_port; u8 remote_ip[16]; u8 data[144]";
+const NO_REQUESTS: &str = "a text that answers datagrams says a cell, UP or DROP, and nothing else";
+
+#[derive(Clone, Debug)]
+struct Memories(Arc<Answer>);
+
+impl Words for Memories {
+    fn words(&self) -> &[AtomicU64] {
+        self.0.words()
+    }
+}
+
+/// The answers at one port of one interface. They end when this is dropped, or with the process,
+/// however that ends.
+///
+/// ```no_run
+/// use ecalls::{AnswerPlan, Answers};
+/// let plan = AnswerPlan {
+///     interface: "eth0",
+///     at: "0.0.0.0:7000".parse()?,
+///     cells: 1,
+///     echo: 0,
+///     per_second: 100_000,
+/// };
+/// // A health check: the socket at port 7000 gets all other datagrams.
+/// let mut answers = Answers::start(&plan, "length == 4 ? 0 : UP")?;
+/// answers.put(b"ping", b"healthy");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Answers {
+    answer: Arc<Answer>,
+    cells: Cells<Memories>,
+    machine: Machine,
+    memory: Memory,
+    echo: usize,
+    warnings: Vec<String>,
+}
+
+fn environment() -> Environment {
+    let denied = [
+        Builtin::Signal,
+        Builtin::Raise(0),
+        Builtin::Defer,
+        Builtin::Drop,
+        Builtin::Count,
+        Builtin::Histogram,
+    ];
+    Environment {
+        input: Some(INPUT.to_owned()),
+        constants: vec![
+            ("UP".to_owned(), ANSWER_UP.into()),
+            ("DROP".to_owned(), ANSWER_DROP.into()),
+        ],
+        denied: denied
+            .map(|builtin| Denied {
+                builtin,
+                reason: NO_REQUESTS,
+            })
+            .to_vec(),
+        output_most: Some(0),
+        ..Environment::default()
+    }
+}
+
+impl Answers {
+    /// Compiles the text and begins to answer: at first nothing, as all cells are empty.
+    ///
+    /// # Errors
+    /// [`Error::Ecode`] with the errors of the text; [`Error::Denied`] without CAP_BPF, CAP_PERFMON
+    /// and CAP_NET_ADMIN; [`Error::Invalid`] for an interface that there is not or a number out of
+    /// range; [`Error::Unsupported`] on an interface without Ethernet headers or a kernel with
+    /// PREEMPT_RT; and what the kernel refuses.
+    pub fn start(plan: &AnswerPlan<'_>, text: &str) -> Result<Answers> {
+        let source = Source::new("answer", text);
+        let wrong = |told: Diagnostics| Error::Ecode(told.render(&source).trim_end().to_owned());
+        let compiled = ::ecode::compile(&source, &environment()).map_err(wrong)?;
+        let warnings = compiled.warnings.iter();
+        let warnings = warnings.map(|one| crate::ecode::rendered(one, &source));
+        let warnings = warnings.collect();
+        let handler = Handler::new(&compiled.program, Some(compiled.object), source)?;
+        let answer = Arc::new(Answer::start(plan, &handler)?);
+        Ok(Answers {
+            cells: Cells::new(Memories(Arc::clone(&answer))),
+            machine: Machine::new(&compiled.program),
+            memory: Memory::new(&compiled.program),
+            answer,
+            echo: plan.echo,
+            warnings,
+        })
+    }
+
+    /// The compiler's warnings, as text for people.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// From now on the kernel gives this reply to this request, and none that it was given before.
+    /// The text says which cell gets it, whatever that had. No system call.
+    ///
+    /// Of both, the first bytes that are echoed do not count. False: this request goes up, since
+    /// the text says so, or it has more than 144 bytes, or the reply is none, has more than 1200
+    /// or three times as many as the request.
+    pub fn put(&mut self, request: &[u8], reply: &[u8]) -> bool {
+        let Some(cell) = self.cell_of(request) else {
+            return false;
+        };
+        let request = without(self.echo, request);
+        let longest = ANSWER_REPLY.min(ANSWER_TIMES * request.len());
+        if !(self.echo.max(1)..=longest).contains(&reply.len()) {
+            self.take_away(cell, &request);
+            return false;
+        }
+        self.cells.write(cell, &request, &without(self.echo, reply))
+    }
+
+    /// From now on this request goes up. False: it did so before. No system call.
+    pub fn remove(&mut self, request: &[u8]) -> bool {
+        let cell = self.cell_of(request);
+        cell.is_some_and(|cell| self.take_away(cell, &without(self.echo, request)))
+    }
+
+    fn take_away(&mut self, cell: u32, request: &[u8]) -> bool {
+        self.cells.has(cell, request) && self.cells.clear(cell)
+    }
+
+    /// From now on the kernel gives this reply to each request for which the text says this cell,
+    /// whatever its bytes. False: there is no such cell, or the reply has more than 1200 bytes.
+    pub fn fill(&mut self, cell: u32, reply: &[u8]) -> bool {
+        self.cells.write(cell, &[], &without(self.echo, reply))
+    }
+
+    /// Empties a cell. False: there is none.
+    pub fn clear(&mut self, cell: u32) -> bool {
+        self.cells.clear(cell)
+    }
+
+    /// The cell that the text says for this request; `None`: it goes up, or is dropped. The run is
+    /// one in user space, with variables of its own, and of no sender.
+    pub fn cell_of(&mut self, request: &[u8]) -> Option<u32> {
+        if !(self.echo.max(1)..=ANSWER_PREFIX).contains(&request.len()) {
+            return None;
+        }
+        let mut input = AnswerInput {
+            length: u32::try_from(request.len()).ok()?,
+            family: 0,
+            remote_port: 0,
+            remote_ip: [0; 16],
+            data: [0; ANSWER_PREFIX],
+        };
+        input.data[..request.len()].copy_from_slice(request);
+        self.memory.set_input(input.as_bytes());
+        let said = self.machine.run(&mut self.memory).ok()?;
+        u32::try_from(said).ok()
+    }
+
+    /// What became of all packets that came on the interface.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn counts(&self) -> Result<AnswerCount> {
+        let mut sum = AnswerCount::default();
+        self.answer.counts()?.iter().for_each(|cpu| sum.add(cpu));
+        Ok(sum)
+    }
+}
+
+/// A text without its first bytes: zeros.
+fn without(echo: usize, bytes: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    let echo = echo.min(bytes.len());
+    bytes[..echo].fill(0);
+    bytes
+}
+
+impl fmt::Debug for Answers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answers")
+            .field("echo", &self.echo)
+            .finish_non_exhaustive()
+    }
+}
