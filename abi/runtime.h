@@ -23,6 +23,9 @@
 /* Its thread came back from the kernel, and waits until the policy chooses it. */
 #define ECALLS_RUNTIME_UNBLOCKED 3u
 
+/* The most threads that have a name at a time. */
+#define ECALLS_RUNTIME_NAMES_MAX 4096u
+
 /* Flag: the kernel side tells of blocks. */
 #define ECALLS_RUNTIME_TOLD 0x1u
 /* Flag: each thread has thread-local storage of its own. */
@@ -45,7 +48,13 @@ struct ecalls_runtime_activation {
 	ecalls_u32 tid; /* as the process sees it; 0: none */
 	ecalls_u32 state;
 	ecalls_u32 processor; /* that it has, waits for, or had when it blocked */
-	ecalls_u32 pad;
+	ecalls_u32 thread;    /* the number of the thread that it executes, or has executed last */
+};
+
+/* A thread's name, a place of which is free if its thread is 0. */
+struct ecalls_runtime_name {
+	ecalls_u64 thread; /* its number, which an activation has modulo 2^32 */
+	char name[16];     /* filled with zeros */
 };
 
 struct ecalls_runtime {
@@ -59,7 +68,8 @@ struct ecalls_runtime {
 	ecalls_u64 pad[11];
 	struct ecalls_runtime_processor processor[ECALLS_PROCESSORS_MAX];
 	struct ecalls_runtime_activation activation[ECALLS_ACTIVATIONS_MAX]; /* by number */
+	struct ecalls_runtime_name name[ECALLS_RUNTIME_NAMES_MAX];
 };
-ECALLS_STATIC_ASSERT(sizeof(struct ecalls_runtime) == 128 + 8192 + 262144, "the whole file");
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_runtime) == 128 + 8192 + 262144 + 98304, "the file");
 
 #endif

@@ -214,6 +214,12 @@ void ecalls_thread_detach(ecalls_thread_t *thread);
 int ecalls_thread_self(uint64_t *number);
 
 /*
+ * Gives a thread a name, for `ecalls threads`, which shows its first 15 bytes. `thread` NULL: the
+ * calling one.
+ */
+int ecalls_thread_set_name(const ecalls_thread_t *thread, const char *name);
+
+/*
  * Sets a thread's priority, from the next time on that it becomes ready: more is more important,
  * with ECALLS_THREADS_RANKED. `thread` NULL: the calling one; -ESRCH: it is none of a runtime.
  */

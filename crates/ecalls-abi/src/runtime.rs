@@ -16,6 +16,9 @@ pub const RUNTIME_SPARE: u32 = 2;
 /// Its thread came back from the kernel, and waits until the policy chooses it.
 pub const RUNTIME_UNBLOCKED: u32 = 3;
 
+/// The most threads that have a name at a time.
+pub const RUNTIME_NAMES_MAX: u32 = 4096;
+
 /// Flag: the kernel side tells of blocks.
 pub const RUNTIME_TOLD: u32 = 0x1;
 /// Flag: each thread has thread-local storage of its own.
@@ -51,8 +54,18 @@ pub struct RuntimeActivation {
     pub state: u32,
     /// The processor that it has, waits for, or had when it blocked.
     pub processor: u32,
-    /// Zero.
-    pub pad: u32,
+    /// The number, modulo 2^32, of the thread that it executes, or has executed last.
+    pub thread: u32,
+}
+
+/// `struct ecalls_runtime_name`: a thread's name.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct RuntimeName {
+    /// The thread's number; 0: the place is free.
+    pub thread: u64,
+    /// Filled with zeros.
+    pub name: [u8; 16],
 }
 
 /// `struct ecalls_runtime`: the whole file.
@@ -79,4 +92,6 @@ pub struct Runtime {
     pub processor: [RuntimeProcessor; PROCESSORS_MAX as usize],
     /// By number.
     pub activation: [RuntimeActivation; ACTIVATIONS_MAX as usize],
+    /// In no order.
+    pub name: [RuntimeName; RUNTIME_NAMES_MAX as usize],
 }

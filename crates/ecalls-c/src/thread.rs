@@ -9,7 +9,7 @@
 //! a callback: a pair could be left open across a lock or by an early return, and the thread would
 //! then run beside the one that has its processor until its next scheduling point.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,9 @@ use ecalls_threads::{self as threads, Current, Interest, JoinHandle};
 
 use crate::error::{Failure, Outcome, guard};
 use crate::local::{CANCELLED, Joint, Start, count_call, execute, is_due, is_due_at_wait, obey};
-use crate::pointer::{Options, give, options, output, reference, take, take_back, write_optional};
+use crate::pointer::{
+    Options, give, options, output, reference, take, take_back, text, write_optional,
+};
 use crate::runtime::RuntimeHandle;
 
 /// Where a wait ends at a time: it never does.
@@ -202,6 +204,22 @@ pub unsafe extern "C" fn ecalls_thread_self(number: *mut u64) -> c_int {
         // SAFETY: an output (the root's Safety).
         unsafe { write_optional(number, current.id()) };
         Ok(1)
+    })
+}
+
+/// Gives a thread a name, for `ecalls threads`, which shows its first 15 bytes. `thread` NULL: the
+/// calling one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ecalls_thread_set_name(
+    thread: *const ThreadHandle,
+    name: *const c_char,
+) -> c_int {
+    guard(|| {
+        // SAFETY: a text (the root's Safety).
+        let name = unsafe { text(name, "the name") }?;
+        // SAFETY: a handle (the root's Safety).
+        unsafe { named(thread) }?.set_name(name);
+        Ok(0)
     })
 }
 

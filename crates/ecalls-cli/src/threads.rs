@@ -52,14 +52,16 @@ numbers, the user-level THREADS, and per second: SWITCHES, blocks that the progr
 back and found a processor free (RECLAIMED) or were chosen later (RESTARTS). REFUSED counts
 activations that a limit refused, in total. KERNEL: whether the kernel side tells of blocks.
 
-With PID, a second table has its activations: in which kernel function each sleeps (WHERE), and
-how often it has slept, as a spare included (SLEEPS). All that a runtime shows is its process's own
+With PID, a second table has its activations: which THREAD each executes or, if it has blocked,
+waits with (by its name, or number), in which kernel function it sleeps (WHERE), and how often it
+has slept, as a spare included (SLEEPS). All that a runtime shows is its process's own
 word.
 
 Keys with --json: pid, name, runtime (its descriptor), kernel_side, own_storage, processors,
 running, blocked, unblocked, spares, threads; in total: switches, left, told, untold, reclaimed,
 restarts, refused; per second: switches_per_s, blocks_per_s (left and told); and with PID
-activations, each with tid, processor, state, where (null: not known), sleeps.";
+activations, each with tid, processor, state, thread (its number; null for a spare), thread_name
+(null: it has none), where (null: not known), sleeps.";
 
 /// A runtime, as printed with `--json`.
 #[derive(Debug, Serialize)]
@@ -223,7 +225,7 @@ fn table(lines: &[Line<'_>]) -> Table {
 
 /// Activations that run or block first.
 fn activation_table(looks: &[Look], rows: usize) -> Table {
-    let mut table = Table::new(&[">TID", ">PROCESSOR", "STATE", "WHERE", ">SLEEPS"]);
+    let mut table = Table::new(&[">TID", ">PROCESSOR", "STATE", "THREAD", "WHERE", ">SLEEPS"]);
     let mut all: Vec<_> = looks.iter().flat_map(|look| &look.activations).collect();
     all.sort_by_key(|activation| (activation.state, activation.processor, activation.tid));
     for activation in all.iter().take(rows) {
@@ -231,6 +233,7 @@ fn activation_table(looks: &[Look], rows: usize) -> Table {
             activation.tid.to_string(),
             activation.processor.to_string(),
             activation.state.name().to_owned(),
+            activation.shown_thread(),
             activation.place.clone().unwrap_or_default(),
             activation.sleeps.to_string(),
         ]);

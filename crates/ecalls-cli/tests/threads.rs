@@ -74,6 +74,8 @@ fn check_runtime(processors: usize, kernel: KernelSide, block: fn(Duration)) -> 
         };
         handles.push(runtime.spawn(body).expect("a thread"));
     }
+    let named = handles[0].thread();
+    named.set_name("a sleeper with a long name");
     let yields = Arc::clone(&end);
     let body = move || {
         while !yields.load(Ordering::Relaxed) {
@@ -100,7 +102,13 @@ fn check_runtime(processors: usize, kernel: KernelSide, block: fn(Duration)) -> 
     let sleeps = activations
         .iter()
         .filter(|one| one["where"] == "hrtimer_nanosleep");
-    assert!(sleeps.count() >= 2, "{seen}");
+    assert!(sleeps.clone().count() >= 2, "{seen}");
+    let mut names: Vec<_> = sleeps
+        .map(|one| (&one["thread"], &one["thread_name"]))
+        .collect();
+    names.sort_by_key(|(number, _)| number.as_u64());
+    assert_eq!(names[0], (&named.id().into(), &"a sleeper with ".into()));
+    assert!(names[1].0.is_u64() && names[1].1.is_null(), "{seen}");
     seen
 }
 

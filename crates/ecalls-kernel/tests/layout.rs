@@ -46,6 +46,7 @@ const ONLY_IN_HEADERS: &[&str] = &[
     "ecalls_ready_call",
     "ecalls_runtime_processor",
     "ecalls_runtime_activation",
+    "ecalls_runtime_name",
     "ecalls_runtime",
     "ecalls_coop",
     "ecalls_sched_note",

@@ -535,6 +535,9 @@ unsafe extern "C-unwind" fn pthread_setname_np(thread: pthread_t, name: *const c
         if let Ok(mut name) = record.name.lock() {
             name[..bytes.len()].copy_from_slice(bytes);
         }
+        if let Some(thread) = record.thread.get() {
+            thread.set_name(&CStr::from_ptr(name).to_string_lossy());
+        }
     }
     0
 }

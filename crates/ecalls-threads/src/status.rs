@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::ptr::{NonNull, null_mut};
 
 use ecalls_abi::ABI_VERSION;
-use ecalls_abi::runtime::{NAME, RUNTIME_STORAGE, RUNTIME_TOLD};
+use ecalls_abi::runtime::{NAME, RUNTIME_NAMES_MAX, RUNTIME_STORAGE, RUNTIME_TOLD};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
@@ -56,8 +56,21 @@ pub(crate) struct Shown {
     pub(crate) tid: AtomicU32,
     pub(crate) state: AtomicU32,
     pub(crate) processor: AtomicU32,
-    pad: u32,
+    /// The thread that it executes, or has executed last.
+    pub(crate) thread: AtomicU32,
 }
+
+/// A thread's name.
+#[repr(C)]
+#[derive(Debug)]
+struct Name {
+    thread: AtomicU64,
+    name: [AtomicU64; 2],
+}
+
+const NAMES_MAX: usize = RUNTIME_NAMES_MAX as usize;
+/// A thread's name has fewer bytes.
+const NAME_BYTES: usize = 16;
 
 /// The whole file.
 #[repr(C, align(128))]
@@ -73,6 +86,7 @@ pub(crate) struct Status {
     pad: [u64; 11],
     processor: [Counts; PROCESSORS_MAX],
     activation: [Shown; ACTIVATIONS_MAX],
+    name: [Name; NAMES_MAX],
 }
 
 impl Status {
@@ -91,6 +105,8 @@ pub(crate) struct StatusFile {
     start: NonNull<Status>,
     /// `None`: the system gave no such file, and nobody sees what the mapping holds.
     _file: Option<OwnedFd>,
+    /// Bits of the places of names that threads have.
+    taken: [AtomicU64; NAMES_MAX / 64],
 }
 
 // SAFETY: the mapping belongs to the process, and is accessed only through atomics.
@@ -121,6 +137,7 @@ impl StatusFile {
                 allowed: "above 0",
             })?,
             _file: file,
+            taken: [const { AtomicU64::new(0) }; NAMES_MAX / 64],
         };
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
@@ -135,6 +152,43 @@ impl StatusFile {
         // From here on a reader believes the rest.
         status.version.store(ABI_VERSION, Ordering::Release);
         Ok(status)
+    }
+
+    /// A place for a thread's name; `None`: too many have one.
+    pub(crate) fn take_name(&self) -> Option<usize> {
+        for (index, word) in self.taken.iter().enumerate() {
+            loop {
+                let free = (!word.load(Ordering::Relaxed)).trailing_zeros();
+                if free == u64::BITS {
+                    break;
+                }
+                let bit = 1 << free;
+                if word.fetch_or(bit, Ordering::AcqRel) & bit == 0 {
+                    return Some(index * 64 + free as usize);
+                }
+            }
+        }
+        None
+    }
+
+    /// Shows the name of a thread, of its first 15 bytes.
+    pub(crate) fn show_name(&self, place: usize, thread: u64, name: &str) {
+        let mut bytes = [0; NAME_BYTES];
+        let mut lengths = (0..NAME_BYTES).rev();
+        let length = lengths.find(|length| name.is_char_boundary(*length));
+        let length = length.unwrap_or(0);
+        bytes[..length].copy_from_slice(&name.as_bytes()[..length]);
+        let shown = &self.name[place];
+        for (word, bytes) in shown.name.iter().zip(bytes.as_chunks::<8>().0) {
+            word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+        }
+        shown.thread.store(thread, Ordering::Relaxed);
+    }
+
+    /// The thread has ended.
+    pub(crate) fn free_name(&self, place: usize) {
+        self.name[place].thread.store(0, Ordering::Relaxed);
+        self.taken[place / 64].fetch_and(!(1 << (place % 64)), Ordering::AcqRel);
     }
 }
 
@@ -173,9 +227,9 @@ fn create() -> rustix::io::Result<OwnedFd> {
 mod tests {
     use std::mem::offset_of;
 
-    use ecalls_abi::runtime::{Runtime, RuntimeActivation, RuntimeProcessor};
+    use ecalls_abi::runtime::{Runtime, RuntimeActivation, RuntimeName, RuntimeProcessor};
 
-    use super::{Counts, Shown, Status};
+    use super::{Counts, NAMES_MAX, Name, Shown, Status, StatusFile};
 
     #[test]
     fn the_words_are_where_the_contract_has_them() {
@@ -188,8 +242,19 @@ mod tests {
             };
         }
         at!(Status, Runtime: version processors activations_max flags begun ended refused);
-        at!(Status, Runtime: processor activation);
+        at!(Status, Runtime: processor activation name);
         at!(Counts, RuntimeProcessor: switches left told untold reclaimed restarts);
-        at!(Shown, RuntimeActivation: tid state processor);
+        at!(Shown, RuntimeActivation: tid state processor thread);
+        at!(Name, RuntimeName: thread name);
+    }
+
+    #[test]
+    fn each_name_has_a_place_of_its_own_as_far_as_there_are_some() {
+        let status = StatusFile::new(1, 1, false, false).expect("a file");
+        let places = (0..NAMES_MAX).map(|_| status.take_name().expect("a place"));
+        assert!(places.eq(0..NAMES_MAX));
+        assert_eq!(status.take_name(), None);
+        status.free_name(70);
+        assert_eq!(status.take_name(), Some(70));
     }
 }

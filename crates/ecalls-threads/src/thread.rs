@@ -50,6 +50,8 @@ pub(crate) struct Thread {
     pub(crate) at: AtomicU32,
     /// A wait of it was ended by [`Current::interrupt`].
     pub(crate) interrupted: AtomicBool,
+    /// 1 + the place of its name; 0: it has none.
+    named: AtomicU32,
     /// What a layer above has attached; only the thread uses it.
     pub(crate) attached: Cell<*mut ()>,
     /// The lowest address of its stack, and its bytes.
@@ -85,6 +87,7 @@ impl Thread {
             joiners: Waiters::new(),
             at: AtomicU32::new(0),
             interrupted: AtomicBool::new(false),
+            named: AtomicU32::new(0),
             attached: Cell::new(null_mut()),
             stack: stack.range(),
             routine: UnsafeCell::new(None),
@@ -111,6 +114,12 @@ impl Thread {
     pub(crate) unsafe fn execute(&self) -> Option<After> {
         // SAFETY: as the caller says, nobody else uses the routine.
         let routine = unsafe { &mut *self.routine.get() }.as_mut()?;
+        let shown = self
+            .shared
+            .status
+            .activation(self.at.load(Ordering::Relaxed));
+        let number = u32::try_from(self.id & u64::from(u32::MAX)).unwrap_or(0);
+        shown.thread.store(number, Ordering::Relaxed);
         routine.resume(()).as_yield()
     }
 
@@ -142,6 +151,10 @@ impl Thread {
 
 impl Drop for Thread {
     fn drop(&mut self) {
+        let named = *self.named.get_mut();
+        if named != 0 {
+            self.shared.status.free_name(named as usize - 1);
+        }
         // Nobody can ask for the thread any more, so its block can be another one's.
         if let (Some(library), Some(block)) = (self.shared.storage, self.block) {
             library.give(block);
@@ -290,6 +303,28 @@ impl Current {
     pub fn kernel_thread(&self) -> u32 {
         let number = self.0.at.load(Ordering::Acquire);
         self.0.shared.activation(number).map_or(0, Activation::tid)
+    }
+
+    /// Gives it a name, for `ecalls threads`, which shows its first 15 bytes. Of threads that have
+    /// a name at a time 4096 are shown by it, the others by their numbers.
+    pub fn set_name(&self, name: &str) {
+        let (thread, status) = (&self.0, &self.0.shared.status);
+        let mut named = thread.named.load(Ordering::Acquire);
+        if named == 0 {
+            let Some(place) = status.take_name() else {
+                return;
+            };
+            let new = u32::try_from(place + 1).unwrap_or(0);
+            let set = (Ordering::AcqRel, Ordering::Acquire);
+            named = match thread.named.compare_exchange(0, new, set.0, set.1) {
+                Ok(_) => new,
+                Err(others) => {
+                    status.free_name(place);
+                    others
+                }
+            };
+        }
+        status.show_name(named as usize - 1, thread.id, name);
     }
 
     /// Ends the wait in which the thread is, or its next one if it is in none: as if what it waits

@@ -432,8 +432,9 @@ pub(crate) const STRUCTS: &[Struct] = &[
     describe!(
         "ecalls_runtime_activation",
         runtime::RuntimeActivation,
-        [tid, state, processor, pad]
+        [tid, state, processor, thread]
     ),
+    describe!("ecalls_runtime_name", runtime::RuntimeName, [thread, name]),
     describe!(
         "ecalls_runtime",
         runtime::Runtime,
@@ -447,7 +448,8 @@ pub(crate) const STRUCTS: &[Struct] = &[
             refused,
             pad,
             processor,
-            activation
+            activation,
+            name
         ]
     ),
     describe!(

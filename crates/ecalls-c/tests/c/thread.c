@@ -226,6 +226,7 @@ static void *first(void *runtime) {
 	for (int i = 0; i < 4; i++)
 		CHECK(!ecalls_thread_create(runtime, note, rank[i].name, &rank[i].options, NULL));
 	CHECK(ecalls_thread_self(&number) == 1 && number == 1);
+	CHECK(ecalls_thread_set_name(NULL, "reader") == 0);
 	CHECK(ecalls_threads_end(runtime) == -EDEADLK);
 	CHECK(ecalls_thread_set_priority(NULL, 5) == 0);
 	ecalls_thread_yield();
@@ -311,6 +312,8 @@ static void refusals(ecalls_threads_t *runtime) {
 	ecalls_thread_detach(NULL);
 	CHECK(ecalls_thread_set_priority(NULL, 1) == -ESRCH);
 	CHECK(ecalls_thread_set_deadline(NULL, 1) == -ESRCH);
+	CHECK(ecalls_thread_set_name(NULL, "outside") == -ESRCH);
+	CHECK(ecalls_thread_set_name(NULL, NULL) == -EINVAL);
 	CHECK(ecalls_thread_blocking(NULL, NULL) == -EINVAL);
 	CHECK(ecalls_thread_wait_ready(0, 3, 0) == -EINVAL);
 	CHECK(ecalls_thread_wait_ready(-1, ECALLS_THREAD_READABLE, 0) == -EBADF);

@@ -121,10 +121,21 @@ pub(super) struct Activation {
     pub(super) tid: u32,
     pub(super) processor: u32,
     pub(super) state: State,
+    /// The number of the thread that it executes, or that has blocked.
+    pub(super) thread: Option<u32>,
+    pub(super) thread_name: Option<String>,
     /// The kernel function in which it has blocked.
     #[serde(rename = "where")]
     pub(super) place: Option<String>,
     pub(super) sleeps: u64,
+}
+
+impl Activation {
+    /// The thread's name, or its number.
+    pub(super) fn shown_thread(&self) -> String {
+        let number = || self.thread.map(|number| number.to_string());
+        self.thread_name.clone().or_else(number).unwrap_or_default()
+    }
 }
 
 /// Those of all processes that the caller may inspect.
@@ -237,6 +248,7 @@ fn look(runtime: &Runtime, tasks: &HashMap<u32, Task>, folder: &Path) -> Look {
     }
     let most = runtime.activations_max.min(ACTIVATIONS_MAX - 1) as usize;
     let numbered = runtime.activation.iter().skip(1).take(most);
+    let names = names(runtime);
     let activations = numbered.filter_map(|shown| {
         let task = tasks.get(&shown.tid)?;
         let state = state(shown.state, task.state)?;
@@ -244,10 +256,14 @@ fn look(runtime: &Runtime, tasks: &HashMap<u32, Task>, folder: &Path) -> Look {
             State::Blocked => place(&folder.join(format!("task/{}/wchan", task.tid))),
             _ => None,
         };
+        // A spare has executed it before.
+        let thread = Some(shown.thread).filter(|number| *number != 0 && state != State::Spare);
         Some(Activation {
             tid: task.tid,
             processor: shown.processor.min(PROCESSORS_MAX - 1),
             state,
+            thread,
+            thread_name: thread.and_then(|thread| names.get(&thread).cloned()),
             place,
             sleeps: task.sleeps,
         })
@@ -264,6 +280,18 @@ fn look(runtime: &Runtime, tasks: &HashMap<u32, Task>, folder: &Path) -> Look {
         refused: runtime.refused,
         activations: activations.collect(),
     }
+}
+
+/// Names of threads, by their numbers modulo 2^32, as activations have them.
+fn names(runtime: &Runtime) -> HashMap<u32, String> {
+    let named = runtime.name.iter().filter(|name| name.thread != 0);
+    let named = named.map(|name| {
+        let bytes = name.name.split(|byte| *byte == 0).next();
+        let text = safe(&String::from_utf8_lossy(bytes.unwrap_or_default()));
+        let number = u32::try_from(name.thread & u64::from(u32::MAX)).unwrap_or(0);
+        (number, text)
+    });
+    named.filter(|(_, text)| !text.is_empty()).collect()
 }
 
 /// What an activation does, by its own word and by the kernel's; `None`: it does not run yet.
@@ -304,7 +332,10 @@ mod tests {
         for (number, tid) in [(1, 7), (2, 1), (3, 0)] {
             runtime.activation[number].tid = tid;
             runtime.activation[number].state = RUNTIME_RUNS;
+            runtime.activation[number].thread = 5;
         }
+        runtime.name[9].thread = (1 << 32) + 5;
+        runtime.name[9].name[..4].copy_from_slice(b"a\x1bb!");
         let look = look(&runtime, &tasks(), Path::new("/nowhere"));
         let states: Vec<_> = look
             .activations
@@ -313,6 +344,11 @@ mod tests {
             .collect();
         assert_eq!(states, [(4711, State::Blocked)]);
         assert_eq!(look.activations[0].sleeps, 3);
+        assert_eq!(look.activations[0].thread, Some(5));
+        assert_eq!(
+            look.activations[0].thread_name.as_deref(),
+            Some("a\\u{1b}b!")
+        );
     }
 
     #[test]
