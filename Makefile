@@ -118,6 +118,7 @@ nightly:
 	ECALLS_TEST_ROOT=1 tools/arm64 cargo test -p ecalls --test conformance --test downcall \
 		--test sources --test ecode
 	ECALLS_NIGHTLY=1 cargo test -p ecalls-io -p ecalls-pthread -- --nocapture
+	ECALLS_NIGHTLY=1 cargo test -p ecalls-threads --test seeds -- --nocapture
 	cargo build -p ecalls-cli -p ecalls-pthread
 	for kernel in "" ECALLS_THREADS_NO_KERNEL=1; do \
 		env $$kernel ECALLS_TEST_WORKSPACE=1 cargo test --workspace --tests --no-fail-fast \

@@ -311,47 +311,6 @@ fn a_wrong_parameter_is_named() {
     );
 }
 
-/// All of it at once: yields, blocks, sleeps, locks, and threads that create threads.
-#[test]
-fn everything_at_once_ends() {
-    for seed in 0..5_u64 {
-        let done = Runtime::builder()
-            .processors(2)
-            .run(move || {
-                let lock = Arc::new(Mutex::new(0_u64));
-                let threads: Vec<_> = (0..60_u64)
-                    .map(|i| {
-                        let lock = Arc::clone(&lock);
-                        spawn(move || {
-                            let mut random = seed * 1000 + i + 1;
-                            for _ in 0..40 {
-                                random = random.wrapping_mul(6_364_136_223_846_793_005) + 1;
-                                match random >> 60 {
-                                    0..=3 => yield_now(),
-                                    4..=6 => blocking(|| {
-                                        std::thread::sleep(Duration::from_micros(
-                                            random >> 54 & 63,
-                                        ));
-                                    }),
-                                    7..=8 => sleep(Duration::from_micros(random >> 50 & 255)),
-                                    9..=12 => *lock.lock() += 1,
-                                    13 => blocking(|| ()),
-                                    _ => {
-                                        let lock = Arc::clone(&lock);
-                                        spawn(move || *lock.lock() += 1).join().unwrap();
-                                    }
-                                }
-                            }
-                        })
-                    })
-                    .collect();
-                threads.into_iter().map(|t| t.join().unwrap()).count()
-            })
-            .unwrap();
-        assert_eq!(done, 60);
-    }
-}
-
 /// What is called in `blocking` can wait in the runtime itself, and go on in another activation.
 #[test]
 fn a_call_that_may_block_may_wait_in_the_runtime() {
