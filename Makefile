@@ -117,7 +117,9 @@ nightly:
 	ECALLS_TEST_ROOT=1 cargo test --release -p ecalls-kernel --test ecode -- --nocapture
 	ECALLS_TEST_ROOT=1 tools/arm64 cargo test -p ecalls --test conformance --test downcall \
 		--test sources --test ecode
-	ECALLS_NIGHTLY=1 cargo test -p ecalls-io -p ecalls-pthread -- --nocapture
+	tools/judges target/judges
+	ECALLS_NIGHTLY=1 ECALLS_JUDGES=$(CURDIR)/target/judges \
+		cargo test -p ecalls-io -p ecalls-pthread -- --nocapture
 	ECALLS_NIGHTLY=1 cargo test -p ecalls-threads --test seeds -- --nocapture
 	cargo build -p ecalls-cli -p ecalls-pthread
 	for kernel in "" ECALLS_THREADS_NO_KERNEL=1; do \

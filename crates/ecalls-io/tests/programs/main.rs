@@ -1,11 +1,13 @@
 //! Programs that poll and select, bare and under the library: what they say must be the same.
 //! c/check.c has one check for each thing that an array in a lasting set could get wrong,
-//! c/differ.c compares random sequences with the system call; and [`judges`] are tests of others.
+//! c/differ.c compares random sequences with the system call; [`judges`] and [`loops`] are tests of
+//! others.
 
 #![forbid(unsafe_code)]
 #![cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 
 mod judges;
+mod loops;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
