@@ -131,7 +131,10 @@ nightly:
 	ECALLS_TEST_ROOT=1 ECALLS_TEST_STARTS=30 $(runner)="$(steady) --" \
 		cargo test -p ecalls --test scheduler_survives it_starts_beside
 	tools/vm/suite more
-	cargo build --release -p ecalls-bench
+	cargo build --release -p ecalls-bench -p ecalls-cli -p ecalls-pthread
+	for cpus in 1 2 4; do tools/vm/run --mode steady --cpus $$cpus --timeout 3000 \
+		--with target/release/ecalls --with target/release/ecalls-bench \
+		--with target/release/libecalls_pthread.so -- tools/vm/threads || exit 1; done
 	for cpus in 2 4; do tools/vm/run --mode steady --cpus $$cpus --timeout 3000 -- \
 		target/release/ecalls-bench bench sched --check --row ordinary --seconds 2 \
 		--scheduler ecalls --scheduler eevdf || exit 1; done
