@@ -5,7 +5,8 @@
 //!   each of its modes, beside 0, 1,000 and 5,000 idle connections;
 //! - `fig9` and `fig10`: the same for a costly page, without and with the guard, and beside it what
 //!   stock Linux has: backlogs that are set by hand, `tcp_abort_on_overflow`, TCP_DEFER_ACCEPT;
-//! - `file`: a small file under light load, beside servers that others wrote.
+//! - `file`: a small file under light load, beside servers that others wrote;
+//! - `answer_hit`, `answer_miss`: a cache over UDP, whose hot keys the kernel answers ([`answer`]).
 //!
 //! A run gives both figures of a pair: each is printed as an object of its own. Loads are relative
 //! to what the server has time for, which the processor time of a request under light load tells.
@@ -13,6 +14,7 @@
 //! - [`stage`]: server, guard and clients of one run; [`load`]: the clients;
 //! - [`plot`]: the four figures as a drawing.
 
+mod answer;
 mod load;
 mod plot;
 mod stage;
@@ -29,7 +31,15 @@ pub(crate) use load::{Clients, SUBCOMMAND as CLIENTS_PART, run as clients_part};
 pub(crate) use stage::SERVER as SERVER_PART;
 use stage::{Found, Stage};
 
-const ROWS: [&str; 5] = ["fig6", "fig7", "fig9", "fig10", "file"];
+const ROWS: [&str; 7] = [
+    "fig6",
+    "fig7",
+    "fig9",
+    "fig10",
+    "file",
+    answer::ROWS[0],
+    answer::ROWS[1],
+];
 
 /// The small page computes a little: a file of 1 KiB costs a server 30 us, and its client as much,
 /// so the clients would be what is overloaded.
@@ -76,6 +86,8 @@ const WEB: Run = Run {
 /// How much is measured.
 struct Effort {
     seconds: f64,
+    /// Of the caches.
+    rounds: usize,
     /// Loads relative to what the server has time for.
     small: &'static [f64],
     costly: &'static [f64],
@@ -87,6 +99,7 @@ struct Effort {
 
 const FULL: Effort = Effort {
     seconds: 3.0,
+    rounds: 5,
     small: &[0.3, 1.0, 3.0],
     costly: &[0.5, 1.0, 2.0, 4.0],
     idle: &[0, 1000, 5000],
@@ -96,6 +109,7 @@ const FULL: Effort = Effort {
 /// What `--check` needs.
 const CHECKED: Effort = Effort {
     seconds: 3.0,
+    rounds: 3,
     small: &[0.3],
     costly: &[3.0],
     idle: &[5000],
@@ -104,6 +118,7 @@ const CHECKED: Effort = Effort {
 };
 const QUICK: Effort = Effort {
     seconds: 1.2,
+    rounds: 1,
     small: &[0.5],
     costly: &[2.0],
     idle: &[0, 50],
@@ -178,6 +193,15 @@ pub(super) fn run(args: &BenchArguments) -> Outcome {
                 lines.push(line);
                 Ok(())
             })?;
+        }
+    }
+    if answer::ROWS.iter().any(|row| wanted(row)) {
+        let found = answer::lines(&stage, effort.seconds / 2.0, effort.rounds)?;
+        for line in found.into_iter().filter(|line| wanted(line.row)) {
+            if out.is_json() {
+                out.object(&line)?;
+            }
+            lines.push(line);
         }
     }
     if !out.is_json() {
@@ -359,7 +383,11 @@ fn print(out: &mut Output, lines: &[Line], wanted: impl Fn(&str) -> bool) -> Out
         ">cpu us",
         ">calls",
     ]);
-    let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.1}"));
+    let number = |value: Option<f64>| match value {
+        None => "-".to_owned(),
+        Some(value) if value < 1.0 => format!("{value:.4}"),
+        Some(value) => format!("{value:.1}"),
+    };
     for line in lines.iter().filter(|line| wanted(line.row)) {
         table.row([
             line.row.to_owned(),
@@ -423,6 +451,30 @@ fn missed(lines: &[Line]) -> Vec<String> {
             1.25,
         );
     }
+    let cache = |row: &str, server: &str, mode: &str| {
+        let mut lines = lines.iter();
+        lines.find(|line| (line.row, line.server, line.mode) == (row, server, mode))
+    };
+    let time = |row, server, mode| cache(row, server, mode).and_then(|line| line.p50_ms);
+    let rate = |server, mode| cache("answer_hit", server, mode).map(|line| line.replies_per_s);
+    bound(
+        "replies of memcached, to those of the kernel",
+        rate("memcached", "process"),
+        rate("answer", "kernel"),
+        0.7,
+    );
+    bound(
+        "time of half of the kernel's replies, to memcached's",
+        time("answer_hit", "answer", "kernel"),
+        time("answer_hit", "memcached", "process"),
+        0.5,
+    );
+    bound(
+        "time of half of the replies to what goes up, to that without the kernel",
+        time("answer_miss", "answer", "kernel"),
+        time("answer_miss", "answer", "process"),
+        2.0,
+    );
     missed
 }
 
