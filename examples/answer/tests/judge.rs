@@ -21,6 +21,8 @@ const REQUESTS: &[(&[u8], usize)] = &[
     (b"get key\r\n", 1),
     (b"get  key\r\n", 1),
     (b"set key 8 0 6 noreply\r\nsecond\r\n", 0),
+    // What the kernel answers overtakes what waits for the process: this one waits behind it.
+    (b"get missing\r\n", 1),
     (b"get key\r\n", 1),
     (b"get key\r\n", 1),
     (b"set other 0 0 0\r\n\r\n", 1),
