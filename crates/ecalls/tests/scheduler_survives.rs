@@ -725,7 +725,6 @@ fn the_lightest_threads_are_not_forgotten_in_a_crowd() {
         assert!(waited < 13_000, "{waited} ms");
         assert_eq!(stage.scheduler.ended(), None);
     });
-    assert!(stage.counts().overdue >= 1, "{:?}", stage.counts());
     stage.keep();
 }
 

@@ -13,7 +13,8 @@
 //! loaded. The ids are recorded before the sign is given: a sign never belongs to a part which is
 //! still being loaded, and a process that ends meanwhile leaves ids without a sign.
 //!
-//! A daemon loads all parts before it gives up the right to read files ([`Core::complete`]).
+//! A daemon loads the parts that clients can need before it gives up the right to read files
+//! ([`Core::complete`]).
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -246,8 +247,8 @@ impl Core {
         Ok(())
     }
 
-    /// Loads all parts, and the best mechanism of the fast call: for a process that gives up the
-    /// privileges which loading needs.
+    /// Loads all parts that clients can need, and the best mechanism of the fast call: for a process
+    /// that gives up the privileges which loading needs.
     ///
     /// # Errors
     /// Those of a part that the core needs.
@@ -256,7 +257,9 @@ impl Core {
         let mechanism = [FastCall::Security, FastCall::Prctl, FastCall::Setsockopt];
         for object in OBJECTS.iter().filter(|object| object.is_part) {
             let is_mechanism = mechanism.iter().any(|call| call.object() == object.name);
-            if is_mechanism || (object.name == "pinned" && has_resilient_lock()) {
+            // No client can measure, and its programs are a fifth of the verifier's work.
+            let is_useless = object.name == "measure";
+            if is_mechanism || is_useless || (object.name == "pinned" && has_resilient_lock()) {
                 continue;
             }
             match self.part(object.name) {
