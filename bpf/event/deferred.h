@@ -160,8 +160,8 @@ static __always_inline void drain_large(struct down_state *state, struct down_co
 /* Runs the calls that drain_small() finds, until none is left or the limit is reached. */
 static __always_inline void drain_all(u32 id, struct down_state *state,
 				      struct down_counts *counts) {
-	for (u32 i = 0; lib_again(i, ECALLS_DRAIN_MAX); i++) {
-		if (i >= ECALLS_DRAIN_MAX || !drain_small(id))
+	while (lib_again(state->handled, ECALLS_DRAIN_MAX)) {
+		if (state->handled >= ECALLS_DRAIN_MAX || !drain_small(id))
 			break;
 		s64 result = deferred_large(state->call.op) ? downcall_more(&state->call) : -EINVAL;
 		drain_large(state, counts, result != -EAGAIN);

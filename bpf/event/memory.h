@@ -135,11 +135,15 @@ static __always_inline int ring_try(struct ecalls_up *head, u32 room, u32 entrie
 /* The same until it is decided. Nearly always the first attempt does: it needs no loop. */
 static __always_inline int ring_take(struct ecalls_up *head, u32 room, u32 entries, u64 *position) {
 	int result = ring_try(head, room, entries, position);
+	struct current *c = result == RING_AGAIN ? current_cpu() : 0;
 
+	if (!c)
+		return result;
 	for (u32 i = 0; result == RING_AGAIN && lib_again(i, RING_TRIES); i++) {
-		result = ring_try(head, room, entries, position);
+		i ^= c->zero;
 		if (i >= RING_TRIES)
 			break;
+		result = ring_try(head, room, entries, position);
 	}
 	return result;
 }
@@ -215,9 +219,10 @@ static __always_inline u64 *pattern_word(struct ecalls_up *head, u32 slot) {
 }
 
 /* The first slot whose bit is clear, or capacity. */
-static __always_inline u32 free_slot(struct ecalls_up *head, u32 capacity) {
+static __always_inline u32 free_slot(struct ecalls_up *head, u32 capacity, u32 zero) {
 	for (u32 slot = 0; lib_again(slot / 64, ECALLS_SLOTS_MAX / 64); slot += 64) {
 		u64 free;
+		slot ^= zero;
 		if (slot >= capacity || slot >= ECALLS_SLOTS_MAX)
 			break;
 		free = ~*(volatile u64 *)pattern_word(head, slot);
@@ -292,7 +297,7 @@ static __always_inline int slots_put(void *up, struct ecalls_up *head,
 	}
 	for (u32 i = 0; lib_again(i, SLOT_TRIES); i++) {
 		i ^= zero;
-		u32 slot = free_slot(head, capacity);
+		u32 slot = free_slot(head, capacity, zero);
 		if (i >= SLOT_TRIES || slot >= capacity || slot >= ECALLS_SLOTS_MAX)
 			break;
 		result = slot_put(up, head, ch, slot, e, subscription);

@@ -65,7 +65,7 @@ __noinline int drain_at(u32 cpu, u32 locked, u64 now_ns) {
 
 	if (!c)
 		return 0;
-	for (u32 round = 0; lib_again(round, DRAIN_ROUNDS); round++) {
+	for (u32 round = 0; lib_again(round, DRAIN_ROUNDS); round = (round + 1) ^ c->zero) {
 		if (!c->left && (c->busy || !queue_waits(cpu)))
 			return 0;
 		if (round >= DRAIN_ROUNDS)

@@ -13,7 +13,10 @@
 
 /* Takes one event from a bucket that has one more in each interval, if possible. */
 static __always_inline bool interval_takes(u64 *bucket, u64 now_ns, u64 interval_ns, u64 burst) {
-	for (u32 i = 0; i < RATE_TRIES; i++) {
+	for (u32 i = 0; lib_again(i, RATE_TRIES); i++) {
+		i ^= lib_zero(now_ns);
+		if (i >= RATE_TRIES)
+			break;
 		u64 tat = *(volatile u64 *)bucket, next = tat;
 		bool allowed = bucket_next(tat, now_ns, interval_ns, burst, &next);
 		if (next == tat || __sync_val_compare_and_swap(bucket, tat, next) == tat)

@@ -94,6 +94,7 @@ static int pass(struct bpf_map *map, void *key, void *value) {
 	for (u32 i = 0; lib_again(i, WORK_CHAINS); i++) {
 		bool taken;
 
+		i ^= lib_zero(bpf_ktime_get_ns());
 		if (i >= WORK_CHAINS)
 			break;
 		bpf_preempt_disable();
@@ -145,6 +146,7 @@ static int watch_expired(void *map, u32 *key, struct signal_watch *w) {
 	u32 at = w->at, id;
 
 	for (u32 i = 0; lib_again(i, WATCH_CHAINS); i++) {
+		i ^= lib_zero(now_ns);
 		if (i >= WATCH_CHAINS)
 			break;
 		id = queue_look(QUEUE_SIGNALS, at + 1, &deadline_ns);

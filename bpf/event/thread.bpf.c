@@ -185,7 +185,10 @@ static int thread_run(void *map, int *key, void *value) {
 
 	t->runs = 1;
 	for (u32 i = 0; lib_again(i, THREAD_EVENTS); i++) {
-		if (i >= THREAD_EVENTS || queue_take(QUEUE_THREADS, bpf_ktime_get_ns(), &t->event))
+		u64 now_ns = bpf_ktime_get_ns();
+
+		i ^= lib_zero(now_ns);
+		if (i >= THREAD_EVENTS || queue_take(QUEUE_THREADS, now_ns, &t->event))
 			break;
 		queue_taken(&t->event);
 		thread_chain(item);

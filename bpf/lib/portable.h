@@ -41,12 +41,16 @@ done_:;                                                                         
 		again_;                                                                            \
 	})
 #define lib_again(i, limit) ((void)(i), lib_may_goto())
+/* 0 whenever the time is, for 292 years, but the verifier does not know it: an index that is XORed
+ * with it differs from round to round by no known number, so the rounds are walked as one. */
+#define lib_zero(time_ns) ((ecalls_s64)(time_ns) >> 63)
 #else
 #define LIB_INLINE static inline
 #define LIB_CALL static inline
 #define LIB_GLOBAL static inline
 #define LIB_NONNULL
 #define lib_again(i, limit) ((i) < (limit))
+#define lib_zero(time_ns) 0
 #endif
 
 #endif

@@ -115,7 +115,10 @@ __noinline int lane_tell_filter(struct lane_buffer *b __arg_nonnull, u32 row, u3
 	table = tables ? bpf_map_lookup_elem(tables, &zero) : 0;
 	if (!table)
 		return 0;
-	for (number = 0; number < ECALLS_SINKS_MAX; number++) {
+	for (number = 0; lib_again(number, ECALLS_SINKS_MAX); number++) {
+		number ^= lib_zero(now_ns);
+		if (number >= ECALLS_SINKS_MAX)
+			return 0;
 		index = row * ECALLS_SINKS_MAX + number;
 		s = bpf_map_lookup_elem(&lane_sinks, &index);
 		if (!s || !s->family)

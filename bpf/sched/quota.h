@@ -196,6 +196,7 @@ __noinline int quota_look(u32 cpu, u64 now) {
 	if (!bpf_iter_scx_dsq_new(&it, QUEUE_PARKED(cpu), 0)) {
 		while (looks++ < QUOTA_LOOKS && (p = bpf_iter_scx_dsq_next(&it))) {
 			struct sched_task *t = task_of(p);
+			looks ^= lib_zero(now);
 			if (!t || quota_waits(p, t, now, &look_ns)) {
 				/* To the end: the next look begins with the others. */
 				scx_bpf_dsq_move(&it, p, QUEUE_PARKED(cpu), 0);

@@ -80,8 +80,9 @@ int BPF_PROG(trace_event, int nonce) {
 }
 
 /* Sets the time at which the dispatcher stops tracing events. */
-static __always_inline void trace_services(u32 until) {
+static __always_inline void trace_services(u64 now, u32 until) {
 	for (u32 i = 0; lib_again(i, ECALLS_SERVICES_MAX); i++) {
+		i ^= lib_zero(now);
 		u32 service = i;
 		struct ecalls_service *s = bpf_map_lookup_elem(&services, &service);
 		if (i >= ECALLS_SERVICES_MAX || !s)
@@ -97,11 +98,11 @@ int trace_ask(u32 *ask) {
 	switch (*ask) {
 	case ECALLS_ASK_TRACE:
 		asked.traced_ns = now + TRACE_LIFE_NS;
-		trace_services((u32)(asked.traced_ns >> TRACE_TIME_SHIFT));
+		trace_services(now, (u32)(asked.traced_ns >> TRACE_TIME_SHIFT));
 		return 0;
 	case ECALLS_ASK_END:
 		asked.traced_ns = 0;
-		trace_services(0);
+		trace_services(now, 0);
 		return 0;
 	case ECALLS_ASK_FORGET:
 		asked.forgotten_ns = now;

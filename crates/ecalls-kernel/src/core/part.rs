@@ -247,8 +247,8 @@ impl Core {
         Ok(())
     }
 
-    /// Loads all parts that clients can need, and the best mechanism of the fast call: for a process
-    /// that gives up the privileges which loading needs.
+    /// Loads all parts that clients can need, and the best mechanism of the fast call: for a
+    /// process that gives up the privileges which loading needs.
     ///
     /// # Errors
     /// Those of a part that the core needs.
