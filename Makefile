@@ -138,6 +138,7 @@ nightly:
 	for cpus in 2 4; do tools/vm/run --mode steady --cpus $$cpus --timeout 3000 -- \
 		target/release/ecalls-bench bench sched --check --row ordinary --seconds 2 \
 		--scheduler ecalls --scheduler eevdf || exit 1; done
+	tools/bench coop --check
 	tests/fuzz/run c $(FUZZ_SECONDS)
 	! RUSTUP_AUTO_INSTALL=0 cargo +nightly --version >/dev/null 2>&1 || tests/fuzz/run rust $(FUZZ_SECONDS)
 

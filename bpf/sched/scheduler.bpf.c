@@ -132,7 +132,7 @@ void BPF_PROG(sched_enqueue, struct task_struct *p, u64 enq_flags) {
 		sink_waits(t, cpu, c);
 		preempts = preempts && sched_preempts(c, t->entity, since, now);
 		scx_bpf_dsq_insert(p, QUEUE_ENTITY(cpu, t->entity), slice, enq_flags);
-		if (sched_in(c->windowed | c->timed, t->entity))
+		if (sched_in(c->windowed | (preempts ? 0 : c->timed), t->entity))
 			set_timer(cpu, c, now);
 	} else {
 		waits = preempts;

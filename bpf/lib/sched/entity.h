@@ -114,6 +114,7 @@ struct sched_cpu {
 	ecalls_u64 polled;	/* threads that have polled since they last ran */
 	ecalls_u64 timed;	/* threads of timed programs (timed.h) */
 	ecalls_u64 due;		/* of these, in `cooperative`: they wait, and their time has come */
+	ecalls_u64 fresh;	/* of `due`: they have not run since then */
 	ecalls_u64 windowed;	/* threads with a window */
 	ecalls_u64 promised;	/* threads whose window is guaranteed (admit.h) */
 	ecalls_u64 served;	/* threads that have had their service in the current period */
@@ -267,6 +268,7 @@ LIB_INLINE void sched_remove(struct sched_cpu *cpu, ecalls_u32 i) {
 	cpu->polled &= others;
 	cpu->timed &= others;
 	cpu->due &= others;
+	cpu->fresh &= others;
 }
 
 #endif

@@ -12,8 +12,8 @@
  *	- Each release that comes meanwhile preempts it, since it has no slack. Then it waits with
  *	  the rest of its turn, behind those that are due by then: a program of several threads that
  *	  wake at one time would otherwise preempt its own work, and wait for everybody's turns.
- *	- If several are due, they take turns of slice_min_ns, so that none is late for the others'
- *	  work.
+ *	- While another one is due that has not run yet, it has slice_min_ns, so that none is late
+ *	  for the others' work. Those that have run do not take turns, which would cost switches.
  *	- If it sleeps or yields, the turn is over.
  *
  * Else a timed thread is a plain one (fair_is_ordinary): what another thread wakes has the credit
@@ -60,6 +60,7 @@ LIB_GLOBAL int timed_ready(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 i, ecal
 		return 0;
 	}
 	timed_waits(cpu, i, FAIR_TURN_NS, now_ns);
+	cpu->fresh |= sched_bit(i);
 	release_untold(cpu, i, now_ns);
 	return 0;
 }
@@ -69,21 +70,24 @@ LIB_INLINE _Bool timed_ends(struct sched_cpu *cpu, ecalls_u32 i) {
 	if (!sched_in(cpu->due, i))
 		return 0;
 	cpu->due &= ~sched_bit(i);
+	cpu->fresh &= ~sched_bit(i);
 	police_demote(cpu, i);
 	return 1;
 }
 
-/* A thread that was due begins its turn, which others that are due do not end at once. */
+/* A thread that was due begins its turn, or goes on with the rest of it. The next release ends it,
+ * but not at once; those that go on with a rest, too, do not. */
 LIB_INLINE void timed_begins(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 now_ns) {
-	ecalls_u64 turn = fair_turn(cpu), left = sched_entity(cpu, i)->turn_ns, least;
+	ecalls_u64 others = cpu->runnable & ~(cpu->due & ~cpu->fresh) & ~sched_bit(i);
+	ecalls_u64 next = release_of(cpu, release_earliest(cpu, others));
+	ecalls_u64 least = now_ns + cpu->options.slice_min_ns;
+	ecalls_u64 turn = fair_turn(cpu), left = sched_entity(cpu, i)->turn_ns;
 
-	turn = left < turn ? left : turn;
-	least = cpu->options.slice_min_ns < turn ? cpu->options.slice_min_ns : turn;
-	cpu->due_end_ns = now_ns + turn;
-	if (cpu->limit_ns < now_ns + least)
-		cpu->limit_ns = now_ns + least;
-	if (cpu->limit_ns > cpu->due_end_ns)
-		cpu->limit_ns = cpu->due_end_ns;
+	cpu->due_end_ns = cpu->limit_ns = now_ns + (left < turn ? left : turn);
+	if (next < least)
+		next = least;
+	if (next < cpu->limit_ns)
+		cpu->limit_ns = next;
 }
 
 /* The running thread stops and still waits, or another one may be chosen: if it was due, it is so

@@ -48,7 +48,7 @@ use crate::exit::{Code, Failure, Outcome};
 use crate::output::Output;
 pub(crate) use channel::{PART as CHANNEL_PART, part as channel_part};
 use report::Report;
-pub(crate) use sched::{MESSAGE_PART, message_part};
+pub(crate) use sched::{MESSAGE_PART, TIMED_PART, message_part, timed_part};
 pub(crate) use server::{LOAD_PART, generate};
 pub(crate) use start::{SUBCOMMAND as FIRST_EVENT, first_event};
 use timing::Effort;

@@ -58,6 +58,12 @@ enum Command {
     /// Be the web server of the examples
     #[command(hide = true, name = bench::SERVER_PART)]
     WebPart(ecalls_web::Arguments),
+    /// Stop, and then be a program
+    #[command(hide = true, name = bench::TIMED_PART)]
+    TimedPart {
+        #[arg(trailing_var_arg = true)]
+        words: Vec<std::ffi::OsString>,
+    },
     /// Be one of the hosts of a measurement
     #[command(hide = true, name = bench::CHANNEL_PART)]
     ChannelPart {
@@ -90,6 +96,7 @@ fn main() -> ExitCode {
         Command::WebPart(what) => {
             ecalls_web::serve(what).map_err(|error| Failure::new(Code::Failed, error))
         }
+        Command::TimedPart { words } => bench::timed_part(words),
         Command::ChannelPart { words } => bench::channel_part(words),
         Command::Man { folder } => write_man_pages(folder),
     })

@@ -126,9 +126,9 @@ program ran; the figures of a group or window are those of the last scheduler), 
 the program and all its descendants), share (of one CPU), wait_ns (runnable, without a CPU), got
 (CPU time as a part of the time it was runnable; 1: it never waited), turns, wait_per_turn_ns,
 worst_wait_ns (the longest average wait of a thread per turn within a tenth of a second). While our
-scheduler runs also: releases, tardy_p50_us, tardy_p99_us (of all polling threads of the machine in
-that time). With --group:
-group, group_number, group_ns (CPU time of the group's members), group_share (of one CPU).
+scheduler runs also, for root: releases, tardy_p50_us, tardy_p99_us (of all polling threads of the
+machine in that time). With --group: group, group_number, group_ns (CPU time of the group's
+members), group_share (of one CPU).
 With --period: window (promised, or what else), met, missed, violated (missed, though X were
 already).";
 

@@ -115,10 +115,10 @@ fn go(cpu: &mut Cpu, now: u64) -> u32 {
 }
 
 #[test]
-fn several_whose_time_has_come_take_turns_before_fair_threads() {
+fn several_whose_time_has_come_all_begin_soon_and_before_fair_threads() {
     let (mut cpu, [one, two], begin) = two_due();
     let (mut now, mut had) = (begin, [0, 0]);
-    let mut first = Vec::new();
+    let (mut first, mut turns) = (Vec::new(), 0);
     loop {
         let who = go(&mut cpu, now);
         let Some(which) = [one, two].iter().position(|&thread| thread == who) else {
@@ -129,10 +129,12 @@ fn several_whose_time_has_come_take_turns_before_fair_threads() {
             assert!(now <= begin + Options::default().slice_min_ns, "{now}");
         }
         had[which] += cpu.timer() - now;
+        turns += 1;
         assert!(cpu.timer() > now, "it runs");
         now = cpu.timer();
     }
     assert_eq!(had, [TURN, TURN], "its turn, and no more");
+    assert_eq!(turns, 3, "who has run waits for the other's whole turn");
 }
 
 #[test]
@@ -151,6 +153,17 @@ fn who_makes_way_for_a_release_goes_on_before_fair_threads() {
     assert_eq!(go(&mut cpu, now), one);
     assert_eq!(cpu.limit_ns, now + TURN - had);
     assert_eq!(cpu.entity(one).overran + cpu.entity(one).slept, 0);
+}
+
+#[test]
+fn a_release_that_comes_in_its_turn_ends_it() {
+    let (mut cpu, [one, poller], now) = two_due();
+    cpu.leave(poller, now);
+    cpu.ready(poller, now);
+    cpu.poll(poller, now, now + MS / 2, 0);
+    assert_eq!(go(&mut cpu, now), one);
+    assert_eq!((cpu.limit_ns, cpu.timer()), (now + MS / 2, now + MS / 2));
+    assert_eq!(go(&mut cpu, now + MS / 2), poller);
 }
 
 #[test]

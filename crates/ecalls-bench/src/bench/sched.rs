@@ -11,9 +11,11 @@
 //! - [`stage`]: runs one workload; [`under`]: starts and ends the schedulers;
 //! - [`switching`]: a workload without players, for the cost of a context switch;
 //! - [`ordinary`]: programs on all CPUs that do not know the scheduler, whose rows differ in form;
+//! - [`coop`]: unmodified programs that wait for time, as with `ecalls run --coop`;
 //! - [`figures`]: the reported values; [`goals`]: the bounds that `--check` applies;
 //! - [`track`], [`series`]: a run over time; [`measured`], [`page`]: the results as a page.
 
+mod coop;
 mod figures;
 mod goals;
 mod measured;
@@ -36,6 +38,7 @@ use serde::Serialize;
 
 use crate::exit::{Code, Failure, Outcome};
 use crate::output::{Output, Table, note};
+pub(crate) use coop::{SUBCOMMAND as TIMED_PART, part as timed_part};
 use ecalls_cli::arguments::{BenchArguments as Args, Own, Sched as Options};
 use figures::{Figures, Keys};
 use measured::{Measured, by_row};
@@ -47,6 +50,8 @@ use work::Work;
 
 /// The schedulers' names in the output.
 const ECALLS: &str = "ecalls";
+/// Of unmodified programs: without `ecalls run --coop`.
+const ECALLS_PLAIN: &str = "ecalls_plain";
 const EEVDF: &str = "eevdf";
 const RR: &str = "rr";
 
@@ -190,9 +195,7 @@ fn measure_all(args: &Args, out: &mut Output) -> Result<Results, Failure> {
         ));
         let work = Work::measure();
         for run in &runs {
-            let Some((lines, series)) = measure(run, which, &mut under, work, seconds)? else {
-                continue;
-            };
+            let (lines, series) = measure(run, which, &mut under, work, seconds)?;
             for line in lines {
                 let object = line.object(seconds);
                 if out.is_json() {
@@ -258,24 +261,29 @@ fn rows(runs: &[Run]) -> impl Iterator<Item = &Row> {
 /// The lines of a run, one per row, and its course over time, if it has players.
 type Ran = (Vec<Line>, Option<Series>);
 
-/// Measures one run under one scheduler; `None` if the two do not apply to each other.
+/// Measures one run under one scheduler; nothing if the two do not apply to each other.
 fn measure(
     run: &Run,
     which: &Which,
     under: &mut Under,
     work: Work,
     seconds: u64,
-) -> Result<Option<Ran>, Failure> {
+) -> Result<Ran, Failure> {
     let is_short = run.polling == Polling::ShortPeriod;
     if is_short && !matches!(which, Which::Ecalls) {
-        return Ok(None);
+        return Ok((Vec::new(), None));
     }
     under.prepare(run.polling)?;
+    if let Polling::Unmodified(subject) = run.polling {
+        let seen = coop::measure(subject, which, under, work, seconds)?;
+        let of = |(name, figures): (String, Figures)| lines(run, &name, &figures);
+        return Ok((seen.into_iter().flat_map(of).collect(), None));
+    }
     let class = under.class(run.polling);
     if run.polling == Polling::Handing {
         let figures = switching::measure(class, seconds)?;
         under.check()?;
-        return Ok(Some((lines(run, &which.to_string(), &figures), None)));
+        return Ok((lines(run, &which.to_string(), &figures), None));
     }
     let is_cooperative = matches!(class, stage::Class::Cooperative(_));
     let seen = stage::run(&run.workload, class, work, seconds, || under.demotions())?;
@@ -296,7 +304,7 @@ fn measure(
         .first()
         .map_or(("", ""), |row| (&row.name, row.what));
     let series = Series::of(name, &scheduler, what, &seen);
-    Ok(Some((lines(run, &scheduler, &figures), Some(series))))
+    Ok((lines(run, &scheduler, &figures), Some(series)))
 }
 
 fn lines(run: &Run, scheduler: &str, figures: &Figures) -> Vec<Line> {

@@ -16,7 +16,7 @@ use rustix::time::{
 };
 
 use super::group::{cpu_ms, pin};
-use super::{PATIENCE, ROLE, Stage, end, limit_until, report};
+use super::{NOBODY, PATIENCE, ROLE, Stage, end, limit_until, report};
 
 /// How the role of a liar begins.
 pub(crate) const LIE: &str = "lie ";
@@ -28,7 +28,7 @@ const NEARLY: f64 = 0.9;
 /// A shell whose children sleep, as many times as `SLEEPS`. They begin when timers are watched.
 const SLEEPER: &str = "cat /proc/self/timerslack_ns; sleep 1; \
                        for i in 1 2 3 4 5 6 7 8; do sleep 0.01; done";
-const SLEEPS: f64 = 8.0;
+const SLEEPS: u64 = 8;
 
 /// Ends the thread that computes, also when a test fails: the scope waits for it.
 struct Ends<'a>(&'a AtomicBool);
@@ -39,18 +39,25 @@ impl Drop for Ends<'_> {
     }
 }
 
+/// Of all threads of the machine.
+fn releases() -> u64 {
+    let counts = scheduler::counts().expect("counts");
+    counts.iter().map(|count| count.releases).sum()
+}
+
 pub(crate) fn timed_sleeps_of_a_program_and_its_descendants_end_with_releases(stage: &Stage) {
     // Somebody who computes, on the same CPU: an idle one runs whoever wakes.
     let stop = &AtomicBool::new(false);
-    let count = |wish: &[&str]| {
+    let count = |(uid, wish): (u32, &[&str])| {
         let mut arguments = vec!["--json"];
         arguments.extend(wish);
         arguments.extend(["--", "sh", "-c", SLEEPER]);
-        let ended = end(&mut stage.run(&arguments));
-        let report = report(&ended);
-        println!("{wish:?}: {report}");
-        // There is none if none was counted.
-        (report["releases"].as_f64().unwrap_or(0.0), ended.out)
+        // The report tells them to root only.
+        let before = releases();
+        let ended = end(&mut stage.run_as(uid, &arguments));
+        let count = releases() - before;
+        println!("{uid} {wish:?}: {count} releases, {}", report(&ended));
+        (count, ended.out)
     };
     thread::scope(|scope| {
         let _ends = Ends(stop);
@@ -58,12 +65,18 @@ pub(crate) fn timed_sleeps_of_a_program_and_its_descendants_end_with_releases(st
             pin(0..1);
             limit::compute_until(|| stop.load(Ordering::Relaxed));
         });
-        let [timed, grouped, plain] =
-            [&["--coop"][..], &["--coop", "--group", "3"], &[]].map(count);
+        let [timed, grouped, of_user, plain] = [
+            (0, &["--coop"][..]),
+            (0, &["--coop", "--group", "3"]),
+            (NOBODY, &["--coop"]),
+            (0, &[]),
+        ]
+        .map(count);
         assert!(timed.0 >= SLEEPS, "{timed:?}");
         assert_eq!(timed.1.trim(), "1", "the timer slack");
         assert!(grouped.0 >= SLEEPS, "{grouped:?}");
-        assert!(plain.0.abs() < 0.5, "{plain:?}");
+        assert!(of_user.0 >= SLEEPS, "{of_user:?}");
+        assert_eq!(plain.0, 0, "{plain:?}");
     });
 }
 

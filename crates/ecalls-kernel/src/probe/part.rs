@@ -355,6 +355,15 @@ const PARTS: &[Part] = &[
         pieces: &[&[Struct("sched_ext_ops")]],
         trial: None,
     },
+    Part {
+        name: "timed programs",
+        purpose: "ecalls run --coop: an unmodified program's timed sleeps end on time",
+        since: "what sched_ext needs, CONFIG_BPF_EVENTS",
+        without: "the command is refused; `chrt -r 1 PROGRAM` is on time, and may starve others",
+        required: false,
+        pieces: &[&[Struct("sched_ext_ops")], &[Tracepoint("hrtimer_start")]],
+        trial: None,
+    },
 ];
 
 /// All names to look up in the kernel's type information.

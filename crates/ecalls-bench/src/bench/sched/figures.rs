@@ -39,11 +39,18 @@ pub(super) enum Figure {
     Yield,
     Wake,
     Poll,
+    /// How often a timer woke the program, how late it says it was, CPU time of the hogs together
+    /// as a part of the time, and CPU time of arming a timer, ns ([`super::coop`]).
+    Wakes,
+    OwnP50,
+    OwnP99,
+    HogCpu,
+    Arm,
 }
 
 impl Figure {
     /// The figures, each with its column and the number of digits after the decimal point.
-    pub(super) const ALL: [(Figure, &'static str, usize); 19] = [
+    pub(super) const ALL: [(Figure, &'static str, usize); 24] = [
         (Figure::Mean, ">mean_us", 0),
         (Figure::P50, ">p50_us", 0),
         (Figure::P99, ">p99_us", 0),
@@ -63,6 +70,11 @@ impl Figure {
         (Figure::Yield, ">yield_ns", 0),
         (Figure::Wake, ">wake_ns", 0),
         (Figure::Poll, ">poll_ns", 0),
+        (Figure::Wakes, ">wakes", 0),
+        (Figure::OwnP50, ">own_p50_us", 0),
+        (Figure::OwnP99, ">own_p99_us", 0),
+        (Figure::HogCpu, ">hog_cpu", 3),
+        (Figure::Arm, ">arm_ns", 0),
     ];
 }
 
@@ -131,6 +143,10 @@ impl Figures {
                 Figure::Ahead => seen.demotions.map_or(f64::NAN, |[.., ahead]| ahead),
                 // [`super::switching`] measures these.
                 Figure::Yield | Figure::Wake | Figure::Poll => f64::NAN,
+                // [`super::coop`] measures these.
+                Figure::Wakes | Figure::OwnP50 | Figure::OwnP99 | Figure::HogCpu | Figure::Arm => {
+                    f64::NAN
+                }
             };
         }
         figures

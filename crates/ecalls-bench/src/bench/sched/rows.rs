@@ -8,6 +8,7 @@ use super::player::Clip;
 use super::stage::{Seen, Workload};
 use super::switching;
 use super::work::Random;
+use super::{coop, coop::Subject};
 
 const MS: u64 = 1_000_000;
 /// CPU time of a best-effort event, as the papers' players have it, and a short one.
@@ -39,6 +40,8 @@ pub(super) enum Polling {
     ShortPeriod,
     /// There are none: [`switching`] measures.
     Handing,
+    /// An unmodified program: [`coop`] measures.
+    Unmodified(Subject),
 }
 
 /// A row: its name, the figure it is from, what it is, and what is reported of it.
@@ -215,6 +218,7 @@ pub(super) fn all() -> Vec<Run> {
     runs.extend(DELAYED.into_iter().map(delays));
     runs.extend(LIVE.into_iter().map(live_rates));
     runs.push(sleeper());
+    runs.extend(coop::runs());
     runs
 }
 
@@ -367,6 +371,11 @@ mod tests {
         "short_chunks",
         "sleeper",
         "switch_cost",
+        "coop_loop",
+        "coop_python",
+        "coop_go",
+        "coop_ffplay",
+        "coop_hook",
         "ecalls_fig3",
         "ecalls_fig9_2",
         "ecalls_fig9_10",

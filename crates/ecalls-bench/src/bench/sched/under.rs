@@ -99,6 +99,17 @@ impl Under {
         Ok(())
     }
 
+    /// What its holder does regularly: the kernel's timers are watched while threads are timed.
+    pub(super) fn attend(&mut self) -> Outcome {
+        match self {
+            Under::Ours {
+                running: Some((_, scheduler)),
+                ..
+            } => Ok(scheduler.attend()?),
+            _ => Ok(()),
+        }
+    }
+
     /// How players use it.
     pub(super) fn class(&self, polling: Polling) -> Class<'_> {
         match (self, polling) {
@@ -148,7 +159,9 @@ impl Under {
 
 fn options(polling: Polling) -> Options {
     match polling {
-        Polling::Usual | Polling::Never | Polling::Handing => Options::default(),
+        Polling::Usual | Polling::Never | Polling::Handing | Polling::Unmodified(_) => {
+            Options::default()
+        }
         Polling::ShortPeriod => Options {
             period: SHORT_PERIOD,
             ..Options::default()
