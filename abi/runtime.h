@@ -54,7 +54,7 @@ struct ecalls_runtime_activation {
 /* A thread's name, a place of which is free if its thread is 0. */
 struct ecalls_runtime_name {
 	ecalls_u64 thread; /* its number, which an activation has modulo 2^32 */
-	char name[16];     /* filled with zeros */
+	char name[16];	   /* filled with zeros */
 };
 
 struct ecalls_runtime {

@@ -451,30 +451,9 @@ fn missed(lines: &[Line]) -> Vec<String> {
             1.25,
         );
     }
-    let cache = |row: &str, server: &str, mode: &str| {
-        let mut lines = lines.iter();
-        lines.find(|line| (line.row, line.server, line.mode) == (row, server, mode))
-    };
-    let time = |row, server, mode| cache(row, server, mode).and_then(|line| line.p50_ms);
-    let rate = |row, server, mode| cache(row, server, mode).map(|line| line.replies_per_s);
-    bound(
-        "replies of memcached, to those of the kernel",
-        rate("answer_hit", "memcached", "process"),
-        rate("answer_hit", "answer", "kernel"),
-        0.7,
-    );
-    bound(
-        "time of half of the kernel's replies, to memcached's",
-        time("answer_hit", "answer", "kernel"),
-        time("answer_hit", "memcached", "process"),
-        0.5,
-    );
-    bound(
-        "replies to what goes up without the kernel, to those with it",
-        rate("answer_miss", "answer", "process"),
-        rate("answer_miss", "answer", "kernel"),
-        1.5,
-    );
+    for (what, value, base, most) in answer::bounds(lines) {
+        bound(what, value, base, most);
+    }
     missed
 }
 

@@ -345,10 +345,7 @@ mod tests {
         assert_eq!(states, [(4711, State::Blocked)]);
         assert_eq!(look.activations[0].sleeps, 3);
         assert_eq!(look.activations[0].thread, Some(5));
-        assert_eq!(
-            look.activations[0].thread_name.as_deref(),
-            Some("a\\u{1b}b!")
-        );
+        assert_eq!(look.activations[0].thread_name.as_deref(), Some("a?b!"));
     }
 
     #[test]

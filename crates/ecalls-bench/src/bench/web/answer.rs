@@ -4,13 +4,15 @@
 //! One client has requests under way all the time: many for the replies in a second, one for how
 //! long each takes. So a client does not wait for others, and the load is what the server has time
 //! for. The servers take turns, several times, and values are medians. What the kernel answers, it
-//! answers on the client's processor.
+//! answers on the client's processor, so the client asks for no more than that processor has time
+//! for; what a request takes of both processors tells the rest.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use ecalls_answer::Cache;
+use rustix::param::clock_ticks_per_second;
 
 use super::Line;
 use super::stage::Stage;
@@ -53,6 +55,7 @@ struct Found {
     replies_per_s: f64,
     p50_ms: f64,
     p99_ms: f64,
+    cpu_us: f64,
 }
 
 /// Measures all servers, `rounds` times.
@@ -64,7 +67,8 @@ pub(super) fn lines(stage: &Stage, seconds: f64, rounds: usize) -> Result<Vec<Li
             let Some((server, client)) = start(stage, server, who)? else {
                 continue;
             };
-            let both = [true, false].map(|hits| measure(&client, hits, seconds));
+            let cpus = [stage.clients_cpu, stage.server_cpu];
+            let both = [true, false].map(|hits| measure(&client, hits, seconds, cpus));
             end(server, &client)?;
             for (kept, one) in found[at].iter_mut().zip(both) {
                 kept.push(one?);
@@ -96,9 +100,50 @@ fn line(row: &'static str, server: &'static str, mode: &'static str, found: &[Fo
         refused_per_s: 0.0,
         p50_ms: Some(median(|found| found.p50_ms)),
         p99_ms: Some(median(|found| found.p99_ms)),
-        cpu_us_per_request: None,
+        cpu_us_per_request: Some(median(|found| found.cpu_us)),
         calls_per_request: None,
     }
+}
+
+/// What `--check` bounds: a value by its base, and the largest ratio.
+type Bound = (&'static str, Option<f64>, Option<f64>, f64);
+
+/// The bounds of `--check`.
+pub(super) fn bounds(lines: &[Line]) -> [Bound; 4] {
+    let of = |row: &str, (server, mode): (&str, &str)| {
+        let mut lines = lines.iter();
+        lines.find(|line| (line.row, line.server, line.mode) == (row, server, mode))
+    };
+    let rate = |row, server| of(row, server).map(|line| line.replies_per_s);
+    let time = |row, server| of(row, server).and_then(|line| line.p50_ms);
+    let cost = |row, server| of(row, server).and_then(|line| line.cpu_us_per_request);
+    let [memcached, process, kernel] = SERVERS;
+    [
+        (
+            "replies of memcached, to those of the kernel",
+            rate(HIT, memcached),
+            rate(HIT, kernel),
+            1.0,
+        ),
+        (
+            "processor time of the kernel's replies and their clients, to that with memcached",
+            cost(HIT, kernel),
+            cost(HIT, memcached),
+            0.7,
+        ),
+        (
+            "time of half of the kernel's replies, to memcached's",
+            time(HIT, kernel),
+            time(HIT, memcached),
+            0.3,
+        ),
+        (
+            "replies to what goes up without the kernel, to those with it",
+            rate(MISS, process),
+            rate(MISS, kernel),
+            1.5,
+        ),
+    ]
 }
 
 /// Starts a server on its processor, with all keys; `None`: it is not installed.
@@ -191,8 +236,34 @@ fn ask(client: &UdpSocket, request: &[u8]) -> std::io::Result<()> {
     client.recv(&mut [0; 2000]).map(drop)
 }
 
+/// For how long these processors have been busy, in us. What the kernel does for a packet is no
+/// thread's, so it is in no thread's time.
+fn busy_us(cpus: [usize; 2]) -> Result<f64, Failure> {
+    let text =
+        std::fs::read_to_string("/proc/stat").map_err(|error| os("reading /proc/stat", error))?;
+    let mut ticks = 0;
+    for line in text.lines() {
+        let mut words = line.split(' ');
+        let name = words.next().unwrap_or_default();
+        if cpus.iter().any(|cpu| name == format!("cpu{cpu}")) {
+            // user nice system idle iowait irq softirq
+            let times: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
+            ticks += [0, 1, 2, 5, 6]
+                .iter()
+                .filter_map(|at| times.get(*at))
+                .sum::<u64>();
+        }
+    }
+    Ok(ticks as f64 * 1e6 / clock_ticks_per_second() as f64)
+}
+
 /// Asks for keys that there are, or for others.
-fn measure(client: &UdpSocket, hits: bool, seconds: f64) -> Result<Found, Failure> {
+fn measure(
+    client: &UdpSocket,
+    hits: bool,
+    seconds: f64,
+    cpus: [usize; 2],
+) -> Result<Found, Failure> {
     let failed = |error| os("asking a cache", format!("a reply is lost ({error})"));
     let requests: Vec<Vec<u8>> = (0..KEYS).map(|key| get(&name(key, hits))).collect();
     let mut next = requests.iter().cycle();
@@ -210,7 +281,7 @@ fn measure(client: &UdpSocket, hits: bool, seconds: f64) -> Result<Found, Failur
     times_ns.sort_by(f64::total_cmp);
     let part = |part: f64| times_ns[(times_ns.len() as f64 * part) as usize] / 1e6;
 
-    let begun = Instant::now();
+    let (begun, before_us) = (Instant::now(), busy_us(cpus)?);
     let mut replies = 0u32;
     for _ in 0..WINDOW {
         send().map_err(failed)?;
@@ -221,6 +292,7 @@ fn measure(client: &UdpSocket, hits: bool, seconds: f64) -> Result<Found, Failur
         send().map_err(failed)?;
     }
     let replies_per_s = f64::from(replies) / begun.elapsed().as_secs_f64();
+    let cpu_us = (busy_us(cpus)? - before_us) / f64::from(replies);
     for _ in 0..WINDOW {
         client.recv(&mut [0; 2000]).map_err(failed)?;
     }
@@ -228,5 +300,6 @@ fn measure(client: &UdpSocket, hits: bool, seconds: f64) -> Result<Found, Failur
         replies_per_s,
         p50_ms: part(0.5),
         p99_ms: part(0.99),
+        cpu_us,
     })
 }
