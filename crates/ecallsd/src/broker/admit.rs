@@ -11,6 +11,7 @@ use ecalls_abi::text;
 use ecalls_abi::version::SERVICES_MAX;
 use ecalls_kernel::objects::FastCall;
 use ecalls_kernel::owner::Owner;
+use ecalls_kernel::refusal::to_error;
 use ecalls_kernel::{Error, now_ns, peer_process, wait_readable};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::net::Shutdown;
@@ -224,11 +225,8 @@ impl Broker {
         let uid = sockopt::socket_peercred(socket).map_or(0, |cred| cred.uid.as_raw());
         let uid = self.subordinates.account(uid);
         if let Some(left_out) = self.lines.admit((uid, "admit"), now_ns()) {
-            let (subject, text) = (refused.subject(), refused.text());
-            warn!(
-                left_out,
-                "a process of user {uid} was turned away: {subject} {text}"
-            );
+            let why = to_error(&refused);
+            warn!(left_out, "a process of user {uid} was turned away: {why}");
         }
         self.shared.count(|figures| figures.refused += 1);
         let _ = send(socket, serial, &refusal(refused));
