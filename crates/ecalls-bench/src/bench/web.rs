@@ -109,7 +109,7 @@ const FULL: Effort = Effort {
 /// What `--check` needs.
 const CHECKED: Effort = Effort {
     seconds: 3.0,
-    rounds: 3,
+    rounds: 1,
     small: &[0.3],
     costly: &[3.0],
     idle: &[5000],
