@@ -17,6 +17,7 @@ use rustix::net::SendFlags;
 
 use crate::actor::{Roles, Stage};
 use crate::raw::{Raw, describe, hello, ring};
+use crate::running::PATIENCE;
 use crate::scene::{Scene, is_emulated};
 use crate::tests;
 
@@ -131,12 +132,27 @@ fn broken_packets() -> Vec<Vec<u8>> {
     packets
 }
 
+/// A connection, of many that end: each is of the user's quota until the daemon has put away what
+/// it had, which is after its end.
+fn open_when_possible() -> Raw {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match Raw::open() {
+            Ok((raw, ..)) => return raw,
+            Err(error) if error.to_string().contains("quota") && Instant::now() < end => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(error) => panic!("the daemon: {error}"),
+        }
+    }
+}
+
 fn malformed(stage: &mut Stage) {
     let (mut good, ..) = Raw::open().expect("the daemon");
     for packet in broken_packets() {
         for greeted in [false, true] {
             let raw = match greeted {
-                true => Raw::open().expect("the daemon").0,
+                true => open_when_possible(),
                 false => Raw::connect().expect("the daemon"),
             };
             // Packets beyond the socket's buffer never leave.
