@@ -21,15 +21,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use ::ecode::diagnostic::Diagnostics;
-use ::ecode::environment::{Denied, Environment};
+use ::ecode::environment::Environment;
 use ::ecode::run::{Machine, Memory};
 use ::ecode::source::Source;
-use ::ecode::tree::Builtin;
 use ecalls_abi::answer::{
     ANSWER_DROP, ANSWER_PREFIX, ANSWER_REPLY, ANSWER_TIMES, ANSWER_UP, AnswerInput,
 };
 use ecalls_abi::zerocopy::IntoBytes;
 use ecalls_kernel::answer::Answer;
+use ecalls_kernel::environment::of_result;
 use ecalls_kernel::handler::Handler;
 use ecalls_ring::{Cells, Words};
 
@@ -78,28 +78,12 @@ pub struct Answers {
 }
 
 fn environment() -> Environment {
-    let denied = [
-        Builtin::Signal,
-        Builtin::Raise(0),
-        Builtin::Defer,
-        Builtin::Drop,
-        Builtin::Count,
-        Builtin::Histogram,
-    ];
     Environment {
-        input: Some(INPUT.to_owned()),
         constants: vec![
             ("UP".to_owned(), ANSWER_UP.into()),
             ("DROP".to_owned(), ANSWER_DROP.into()),
         ],
-        denied: denied
-            .map(|builtin| Denied {
-                builtin,
-                reason: NO_REQUESTS,
-            })
-            .to_vec(),
-        output_most: Some(0),
-        ..Environment::default()
+        ..of_result(INPUT, NO_REQUESTS)
     }
 }
 

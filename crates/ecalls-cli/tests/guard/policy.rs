@@ -129,6 +129,11 @@ fn policy_that_is_none_is_refused() {
             "signal(34, 1);\nreturn 1;",
             "a policy only decides",
         ),
+        (
+            "output",
+            "struct output {\n    u64 open;\n};\noutput.open = open;\nreturn 1;",
+            "error",
+        ),
         ("type", "return \"text\";", ":1:8: error"),
     ] {
         let text = Text::new(name, text);

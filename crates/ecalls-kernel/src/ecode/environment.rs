@@ -67,6 +67,27 @@ pub fn of_parts(
     Ok(environment)
 }
 
+/// The names for a text whose result is all that it says, about data of the format `input`;
+/// `reason` tells why it may not request anything.
+pub fn of_result(input: &str, reason: &'static str) -> Environment {
+    let requests = [
+        Builtin::Signal,
+        Builtin::Raise(0),
+        Builtin::Defer,
+        Builtin::Drop,
+        Builtin::Count,
+        Builtin::Histogram,
+        Builtin::Attribute(0),
+    ];
+    let denied = requests.map(|builtin| Denied { builtin, reason });
+    Environment {
+        input: Some(input.to_owned()),
+        denied: denied.to_vec(),
+        output_most: Some(0),
+        ..Environment::default()
+    }
+}
+
 /// Whether a text may raise an event, so that the search for services is worth its time: the word
 /// precedes a bracket, or a comment which a bracket may follow. A text that has the word only in a
 /// comment costs that time needlessly.

@@ -1,11 +1,11 @@
 //! The policy of a guarded port: a program in E-code that decides instead of the guard's rule
 //! (bpf/guard/policy.h).
 
-use ::ecode::environment::{Denied, Environment};
-use ::ecode::tree::Builtin;
+use ::ecode::environment::Environment;
 
 use super::Guard;
 use crate::core::handler::{Apart, Handler};
+use crate::ecode::environment::of_result;
 use crate::ecode::load_policy;
 use crate::error::Result;
 
@@ -21,24 +21,8 @@ const FACTS: &str = "u64 age_ns; u64 wait_ns; u64 pace_ns; u64 target_ns; u64 qu
 
 /// The names that a policy may use.
 pub fn environment() -> Environment {
-    let denied = |builtin| Denied {
-        builtin,
-        reason: "a policy only decides: a result of 0 turns the connection away",
-    };
-    let builtins = [
-        Builtin::Signal,
-        Builtin::Raise(0),
-        Builtin::Defer,
-        Builtin::Drop,
-        Builtin::Count,
-        Builtin::Histogram,
-        Builtin::Attribute(0),
-    ];
-    Environment {
-        input: Some(FACTS.to_owned()),
-        denied: builtins.map(denied).to_vec(),
-        ..Environment::default()
-    }
+    let reason = "a policy only decides: a result of 0 turns the connection away";
+    of_result(FACTS, reason)
 }
 
 impl Guard {
