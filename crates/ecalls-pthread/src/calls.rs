@@ -12,26 +12,12 @@ use libc::{
     timeval,
 };
 
+use crate::next::{self, around};
 use crate::thread::in_call;
-use crate::{cancel, next, time};
+use crate::{cancel, time};
 
-macro_rules! calls {
-    ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
-        mod real {
-            use super::*;
-
-            ecalls_preload::next! { $(fn $name($($argument: $type),*) -> $result;)* }
-        }
-
-        $(#[unsafe(no_mangle)]
-        unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
-            // SAFETY: the caller's arguments.
-            in_call(|| unsafe { real::$name($($argument),*) })
-        })*
-    };
-}
-
-calls! {
+around! {
+    in_call;
     fn write(fd: c_int, from: *const c_void, bytes: size_t) -> ssize_t;
     fn readv(fd: c_int, to: *const iovec, parts: c_int) -> ssize_t;
     fn writev(fd: c_int, from: *const iovec, parts: c_int) -> ssize_t;

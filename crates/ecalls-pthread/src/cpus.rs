@@ -13,34 +13,8 @@ use ecalls_preload::errno;
 use ecalls_threads::is_thread;
 use libc::{FILE, cpu_set_t, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t, size_t};
 
+use crate::next::{self, around};
 use crate::thread::in_call;
-
-mod real {
-    use super::{
-        FILE, c_char, c_int, cpu_set_t, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t,
-        size_t,
-    };
-
-    ecalls_preload::next! {
-        fn sched_getaffinity(pid: pid_t, bytes: size_t, cpus: *mut cpu_set_t) -> c_int;
-        fn sched_setaffinity(pid: pid_t, bytes: size_t, cpus: *const cpu_set_t) -> c_int;
-        fn system(command: *const c_char) -> c_int;
-        fn popen(command: *const c_char, kind: *const c_char) -> *mut FILE;
-        fn posix_spawn(pid: *mut pid_t, path: *const c_char,
-            actions: *const posix_spawn_file_actions_t, attr: *const posix_spawnattr_t,
-            argv: *const *mut c_char, envp: *const *mut c_char) -> c_int, c"GLIBC_2.15";
-        fn posix_spawnp(pid: *mut pid_t, file: *const c_char,
-            actions: *const posix_spawn_file_actions_t, attr: *const posix_spawnattr_t,
-            argv: *const *mut c_char, envp: *const *mut c_char) -> c_int, c"GLIBC_2.15";
-        fn execv(path: *const c_char, argv: *const *const c_char) -> c_int;
-        fn execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char)
-            -> c_int;
-        fn execvp(file: *const c_char, argv: *const *const c_char) -> c_int;
-        fn execvpe(file: *const c_char, argv: *const *const c_char, envp: *const *const c_char)
-            -> c_int;
-        fn fexecve(fd: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
-    }
-}
 
 /// A set for as many CPUs as Linux can have.
 type Cpus = [u64; 128];
@@ -59,7 +33,7 @@ fn get(tid: pid_t) -> Option<Cpus> {
     let mut cpus = MaybeUninit::<Cpus>::zeroed();
     // SAFETY: the set has so many bytes, which were zeroed.
     unsafe {
-        let got = real::sched_getaffinity(tid, size_of::<Cpus>(), cpus.as_mut_ptr().cast());
+        let got = next::sched_getaffinity(tid, size_of::<Cpus>(), cpus.as_mut_ptr().cast());
         (got == 0).then(|| cpus.assume_init())
     }
 }
@@ -67,7 +41,7 @@ fn get(tid: pid_t) -> Option<Cpus> {
 /// The calling kernel thread has these CPUs from now on, if it may.
 fn set(cpus: &Cpus) {
     // SAFETY: the set has so many bytes.
-    unsafe { real::sched_setaffinity(0, size_of::<Cpus>(), cpus.as_ptr().cast()) };
+    unsafe { next::sched_setaffinity(0, size_of::<Cpus>(), cpus.as_ptr().cast()) };
 }
 
 /// Executes `call`, which starts something, while the calling kernel thread has the process's CPUs.
@@ -115,7 +89,7 @@ unsafe extern "C-unwind" fn sched_getaffinity(
         tid
     };
     // SAFETY: the caller's set.
-    unsafe { real::sched_getaffinity(tid, bytes, cpus) }
+    unsafe { next::sched_getaffinity(tid, bytes, cpus) }
 }
 
 /// As of `pthread_setaffinity_np`: a user-level thread has the CPUs of its process.
@@ -130,33 +104,24 @@ unsafe extern "C-unwind" fn sched_setaffinity(
         return -1;
     }
     // SAFETY: the caller's set.
-    unsafe { real::sched_setaffinity(tid, bytes, cpus) }
+    unsafe { next::sched_setaffinity(tid, bytes, cpus) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn system(command: *const c_char) -> c_int {
     // SAFETY: the caller's command.
-    in_call(|| unbound(|| unsafe { real::system(command) }))
+    in_call(|| unbound(|| unsafe { next::system(command) }))
 }
 
-macro_rules! starts {
-    ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
-        $(#[unsafe(no_mangle)]
-        unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
-            // SAFETY: the caller's arguments.
-            unbound(|| unsafe { real::$name($($argument),*) })
-        })*
-    };
-}
-
-starts! {
+around! {
+    unbound;
     fn popen(command: *const c_char, kind: *const c_char) -> *mut FILE;
     fn posix_spawn(pid: *mut pid_t, path: *const c_char,
         actions: *const posix_spawn_file_actions_t, attr: *const posix_spawnattr_t,
-        argv: *const *mut c_char, envp: *const *mut c_char) -> c_int;
+        argv: *const *mut c_char, envp: *const *mut c_char) -> c_int, c"GLIBC_2.15";
     fn posix_spawnp(pid: *mut pid_t, file: *const c_char,
         actions: *const posix_spawn_file_actions_t, attr: *const posix_spawnattr_t,
-        argv: *const *mut c_char, envp: *const *mut c_char) -> c_int;
+        argv: *const *mut c_char, envp: *const *mut c_char) -> c_int, c"GLIBC_2.15";
     fn execv(path: *const c_char, argv: *const *const c_char) -> c_int;
     fn execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char)
         -> c_int;
@@ -164,4 +129,27 @@ starts! {
     fn execvpe(file: *const c_char, argv: *const *const c_char, envp: *const *const c_char)
         -> c_int;
     fn fexecve(fd: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
+}
+
+unsafe extern "C-unwind" {
+    fn ecalls_execl();
+    fn ecalls_execlp();
+    fn ecalls_execle();
+}
+
+/// Functions whose arguments are lists: exec.c has them.
+macro_rules! lists {
+    ($($name:ident as $in_c:ident;)*) => {
+        $(#[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        unsafe extern "C-unwind" fn $name() -> c_int {
+            core::arch::naked_asm!("jmp {}", sym $in_c)
+        })*
+    };
+}
+
+lists! {
+    execl as ecalls_execl;
+    execlp as ecalls_execlp;
+    execle as ecalls_execle;
 }

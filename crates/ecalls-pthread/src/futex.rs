@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use ecalls_threads::blocking;
 use libc::{CLOCK_MONOTONIC, CLOCK_REALTIME, EAGAIN, EINVAL, ETIMEDOUT, timespec};
 
+use crate::cpus::unbound;
 use crate::runtime::{can_park, park, unpark};
 use crate::thread::in_call;
 use crate::{next, time};
@@ -43,6 +44,7 @@ unsafe extern "C-unwind" fn syscall(
         libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork | libc::SYS_exit => {
             return real();
         }
+        libc::SYS_execve | libc::SYS_execveat => return unbound(real),
         _ => return in_call(real),
     }
     let operation = c_int::try_from(b).unwrap_or(0);

@@ -16,6 +16,7 @@
 //! - [`calls`]: calls that may block their kernel thread are executed in
 //!   `ecalls_threads::blocking`, and reads of sockets and pipes wait without a kernel thread;
 //! - [`cpus`]: a thread has the CPUs of its process, although what executes it is bound to one;
+//! - [`name`]: it has a name of its own, too;
 //! - [`slice`](mod@slice): a thread that computes for long gives up its processor by a signal, as
 //!   programs may expect of kernel threads.
 //!
@@ -44,6 +45,7 @@ mod identity;
 mod key;
 mod lock;
 mod memory;
+mod name;
 mod next;
 mod ready;
 mod runtime;

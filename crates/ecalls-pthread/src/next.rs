@@ -1,16 +1,38 @@
 //! The functions that this library stands before: the C library's own.
 
-use std::ffi::{c_char, c_int, c_long, c_uint, c_void};
+use std::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 
 use ecalls_preload::next;
 use libc::{
-    clockid_t, iovec, msghdr, nfds_t, off_t, pollfd, pthread_attr_t, pthread_barrier_t,
-    pthread_barrierattr_t, pthread_cond_t, pthread_condattr_t, pthread_key_t, pthread_mutex_t,
-    pthread_mutexattr_t, pthread_once_t, pthread_rwlock_t, pthread_rwlockattr_t,
+    clockid_t, cpu_set_t, iovec, msghdr, nfds_t, off_t, pid_t, pollfd, pthread_attr_t,
+    pthread_barrier_t, pthread_barrierattr_t, pthread_cond_t, pthread_condattr_t, pthread_key_t,
+    pthread_mutex_t, pthread_mutexattr_t, pthread_once_t, pthread_rwlock_t, pthread_rwlockattr_t,
     pthread_spinlock_t, pthread_t, sem_t, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec,
 };
 
 pub(crate) type Start = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
+
+/// Defines functions that call the C library's within `$around`, e.g. `in_call`.
+macro_rules! around {
+    ($around:ident; $(
+        fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty $(, $version:literal)?;
+    )*) => {
+        mod real {
+            use super::*;
+
+            ecalls_preload::next! {
+                $(fn $name($($argument: $type),*) -> $result $(, $version)?;)*
+            }
+        }
+
+        $(#[unsafe(no_mangle)]
+        unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
+            // SAFETY: the caller's arguments.
+            $around(|| unsafe { real::$name($($argument),*) })
+        })*
+    };
+}
+pub(crate) use around;
 
 next! {
     fn pthread_create(thread: *mut pthread_t, attr: *const pthread_attr_t, start: Start,
@@ -32,9 +54,9 @@ next! {
         param: *const libc::sched_param) -> c_int;
     fn pthread_setschedprio(thread: pthread_t, priority: c_int) -> c_int;
     fn pthread_getcpuclockid(thread: pthread_t, clock: *mut clockid_t) -> c_int;
-    fn pthread_setaffinity_np(thread: pthread_t, bytes: size_t, cpus: *const libc::cpu_set_t)
+    fn pthread_setaffinity_np(thread: pthread_t, bytes: size_t, cpus: *const cpu_set_t)
         -> c_int;
-    fn pthread_getaffinity_np(thread: pthread_t, bytes: size_t, cpus: *mut libc::cpu_set_t)
+    fn pthread_getaffinity_np(thread: pthread_t, bytes: size_t, cpus: *mut cpu_set_t)
         -> c_int;
     fn pthread_sigmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int;
     fn pthread_key_create(key: *mut pthread_key_t,
@@ -88,7 +110,11 @@ next! {
 
     fn syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize)
         -> c_long;
+    fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int;
     fn sched_yield() -> c_int;
+    fn sched_getaffinity(pid: pid_t, bytes: size_t, cpus: *mut cpu_set_t) -> c_int;
+    fn sched_setaffinity(pid: pid_t, bytes: size_t, cpus: *const cpu_set_t) -> c_int;
+    fn system(command: *const c_char) -> c_int;
     fn close(fd: c_int) -> c_int;
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;
     fn dup2(fd: c_int, to: c_int) -> c_int;

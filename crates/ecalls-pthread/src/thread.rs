@@ -1,6 +1,6 @@
 //! Creating threads, waiting for them, ending, and what else is asked of one by its `pthread_t`.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
@@ -9,17 +9,16 @@ use std::sync::{Arc, Mutex, OnceLock};
 use ecalls_preload::errno;
 use ecalls_threads::{Current, JoinHandle, blocking, is_thread, kernel_thread, yield_now};
 use libc::{
-    CLOCK_REALTIME, EAGAIN, EBUSY, EDEADLK, EINVAL, ENOTSUP, ERANGE, ESRCH, ETIMEDOUT,
-    pthread_attr_t, pthread_t, sigset_t, size_t, timespec,
+    CLOCK_REALTIME, EAGAIN, EBUSY, EDEADLK, EINVAL, ENOTSUP, ESRCH, ETIMEDOUT, pthread_attr_t,
+    pthread_t, sigset_t, size_t, timespec,
 };
 
+use crate::name::Name;
 use crate::next::{self, Start};
 use crate::runtime::{self, can_park, park, unpark};
 use crate::{cancel, cpus, key, slice, time};
 
 const CANCELED: *mut c_void = ptr::without_provenance_mut(usize::MAX);
-/// Bytes of a thread's name, with its end.
-const NAME: usize = 16;
 
 const ENDED: u32 = 1;
 const DETACHED: u32 = 2;
@@ -43,7 +42,7 @@ pub(crate) struct Record {
     result: AtomicPtr<c_void>,
     /// The kernel thread that is in a system call for it; 0: none.
     call: AtomicU32,
-    name: Mutex<[u8; NAME]>,
+    pub(crate) name: Name,
 }
 
 /// User-level threads that have not ended.
@@ -57,7 +56,7 @@ impl Record {
             state: AtomicU32::new(0),
             result: AtomicPtr::new(CANCELED),
             call: AtomicU32::new(0),
-            name: Mutex::new([0; NAME]),
+            name: Name::new(),
         })
     }
 
@@ -82,7 +81,7 @@ impl Record {
     }
 
     /// The calling thread's.
-    fn mine<'a>() -> Option<&'a Self> {
+    pub(crate) fn mine<'a>() -> Option<&'a Self> {
         // SAFETY: it is kept until the thread has ended.
         unsafe { ecalls_record_get().cast_const().cast::<Self>().as_ref() }
     }
@@ -98,6 +97,11 @@ impl Record {
 
     pub(crate) fn has_ended(&self) -> bool {
         self.state.load(Ordering::SeqCst) & ENDED != 0
+    }
+
+    /// The runtime's thread, once it has been created.
+    pub(crate) fn thread(&self) -> Option<&Current> {
+        self.thread.get()
     }
 
     /// The kernel thread that is in a system call for it; 0: none.
@@ -519,48 +523,6 @@ unsafe extern "C-unwind" fn pthread_getattr_np(
         libc::pthread_attr_setdetachstate(attr, c_int::from(detached));
         pthread_attr_setstack(attr, low as *mut c_void, bytes)
     }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn pthread_setname_np(thread: pthread_t, name: *const c_char) -> c_int {
-    // SAFETY: the caller's thread and name.
-    unsafe {
-        let Some(record) = Record::of(thread) else {
-            return next::pthread_setname_np(thread, name);
-        };
-        let bytes = CStr::from_ptr(name).to_bytes_with_nul();
-        if bytes.len() > NAME {
-            return ERANGE;
-        }
-        if let Ok(mut name) = record.name.lock() {
-            name[..bytes.len()].copy_from_slice(bytes);
-        }
-        if let Some(thread) = record.thread.get() {
-            thread.set_name(&CStr::from_ptr(name).to_string_lossy());
-        }
-    }
-    0
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn pthread_getname_np(
-    thread: pthread_t,
-    name: *mut c_char,
-    bytes: size_t,
-) -> c_int {
-    // SAFETY: the caller's thread and memory.
-    unsafe {
-        let Some(record) = Record::of(thread) else {
-            return next::pthread_getname_np(thread, name, bytes);
-        };
-        if bytes < NAME {
-            return ERANGE;
-        }
-        if let Ok(of) = record.name.lock() {
-            ptr::copy_nonoverlapping(of.as_ptr(), name.cast(), NAME);
-        }
-    }
-    0
 }
 
 #[unsafe(no_mangle)]

@@ -39,7 +39,7 @@ static void *join(pthread_t thread)
 	return result;
 }
 
-static int kernel_threads(void)
+static inline int kernel_threads(void)
 {
 	DIR *tasks = opendir("/proc/self/task");
 	int count = -2;

@@ -181,6 +181,14 @@ fn threads_that_poll_are_no_kernel_threads() {
     });
 }
 
+/// Also if it is executed by a function whose arguments are a list, or after vfork.
+#[test]
+fn what_a_thread_executes_has_the_cpus_of_the_process_and_a_name_is_the_thread_s() {
+    let program = compile("starts");
+    output(&mut Command::new(&program));
+    both(|sees| drop(output(threaded(&mut Command::new(&program), sees))));
+}
+
 /// A program's own malloc, as jemalloc, locks mutexes: who waits for one must not come there again.
 #[test]
 fn a_malloc_of_the_program_may_lock_mutexes() {
