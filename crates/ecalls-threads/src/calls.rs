@@ -5,7 +5,8 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::thread::sched_yield;
+use rustix::thread::{nanosleep, sched_yield};
+use rustix::time::Timespec;
 
 use crate::activation::Activation;
 use crate::policy::Why;
@@ -189,7 +190,8 @@ pub fn blocking<R>(call: impl FnOnce() -> R) -> R {
     let mut left = activation.words().leave();
     if !left && shared.add_spare(index) {
         // It takes some 50 us once for each activation; a block can take for ever.
-        left = await_spare(|| activation.words().leave());
+        await_spare(|| activation.words().leave());
+        left = true;
     }
     if left {
         let here = shared.processor(index);
@@ -219,13 +221,25 @@ pub fn scheduling_point() {
     drop(Entered::new());
 }
 
-/// Waits until a spare that was just created is there; false: it takes long.
-pub(crate) fn await_spare(mut is_there: impl FnMut() -> bool) -> bool {
-    const YIELDS_MAX: u32 = 10_000;
-    (0..YIELDS_MAX).any(|_| {
-        sched_yield();
-        is_there()
-    })
+/// Waits until a spare that was created is there, however long the machine takes to run it: without
+/// one, a call that never returns would keep the processor, and all its threads would stand still.
+pub(crate) fn await_spare(mut is_there: impl FnMut() -> bool) {
+    /// It comes within so many, unless other programs have all CPUs.
+    const YIELDS: u32 = 1000;
+    const PAUSE: Timespec = Timespec {
+        tv_sec: 0,
+        tv_nsec: 200_000,
+    };
+    let mut yields = 0;
+    while !is_there() {
+        if yields < YIELDS {
+            yields += 1;
+            sched_yield();
+        } else {
+            // The system call itself: a thread's sleep can be the runtime's.
+            let _ = nanosleep(&PAUSE);
+        }
+    }
 }
 
 /// Creates a thread of the runtime whose thread calls.
@@ -240,5 +254,22 @@ pub fn spawn<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> Jo
     match create(&thread.shared, body, |_| ()) {
         Ok(handle) => handle,
         Err(error) => panic!("a thread cannot be created: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A processor that its thread keeps although that blocks for ever stands still for ever.
+    #[test]
+    fn a_spare_is_waited_for_however_late_it_comes() {
+        let start = std::time::Instant::now();
+        let mut asked = 0;
+        await_spare(|| {
+            asked += 1;
+            asked > 20_000 || start.elapsed() > Duration::from_millis(100)
+        });
+        assert!(asked > 20_000 || start.elapsed() > Duration::from_millis(100));
     }
 }
