@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What a runtime of user-level threads shows of itself to `ecalls threads`.
+ * What a runtime of user-level threads shows of itself to `ecalls threads` and `ecalls sched
+ * trace`.
  *
  * The runtime writes it into a file in memory (memfd_create) with the name "ecalls-threads",
  * which it keeps open: whoever may inspect the process, i.e. its owner and root, finds the file in
@@ -26,6 +27,9 @@
 /* The most threads that have a name at a time. */
 #define ECALLS_RUNTIME_NAMES_MAX 4096u
 
+/* The turns of each processor that the file has: the latest. */
+#define ECALLS_RUNTIME_TURNS 4096u
+
 /* Flag: the kernel side tells of blocks. */
 #define ECALLS_RUNTIME_TOLD 0x1u
 /* Flag: each thread has thread-local storage of its own. */
@@ -40,7 +44,11 @@ struct ecalls_runtime_processor {
 	ecalls_u64 untold;    /* the kernel side did not */
 	ecalls_u64 reclaimed; /* a thread came back and found it free */
 	ecalls_u64 restarts;  /* a thread that came back waited until it was chosen */
-	ecalls_u64 pad[10];
+	/* Until then, of CLOCK_MONOTONIC, turns are noted; 0: they are not. Written by whoever
+	 * wants to read them; the process clears it. */
+	ecalls_u64 trace_until_ns;
+	ecalls_u64 turns; /* that were noted */
+	ecalls_u64 pad[8];
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_runtime_processor) == 128, "two lines");
 
@@ -70,6 +78,21 @@ struct ecalls_runtime {
 	struct ecalls_runtime_activation activation[ECALLS_ACTIVATIONS_MAX]; /* by number */
 	struct ecalls_runtime_name name[ECALLS_RUNTIME_NAMES_MAX];
 };
-ECALLS_STATIC_ASSERT(sizeof(struct ecalls_runtime) == 128 + 8192 + 262144 + 98304, "the file");
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_runtime) == 128 + 8192 + 262144 + 98304,
+		     "the file's beginning");
+
+/* An activation executes a thread from then on. */
+struct ecalls_runtime_turn {
+	ecalls_u64 at_ns; /* CLOCK_MONOTONIC */
+	ecalls_u32 tid;	  /* the activation's */
+	ecalls_u32 thread; /* as an activation has it; 0: none, it is a spare */
+};
+
+/* The rest of the file. Turn n of a processor is in place n modulo their number, and whole once
+ * `turns` is above n; whoever reads it must see afterwards that it was not overwritten. */
+struct ecalls_runtime_turns {
+	struct ecalls_runtime_turn turn[ECALLS_PROCESSORS_MAX][ECALLS_RUNTIME_TURNS];
+};
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_runtime_turns) == 4194304, "the file's rest");
 
 #endif

@@ -19,6 +19,9 @@ pub const RUNTIME_UNBLOCKED: u32 = 3;
 /// The most threads that have a name at a time.
 pub const RUNTIME_NAMES_MAX: u32 = 4096;
 
+/// The turns of each processor that the file has: the latest.
+pub const RUNTIME_TURNS: u32 = 4096;
+
 /// Flag: the kernel side tells of blocks.
 pub const RUNTIME_TOLD: u32 = 0x1;
 /// Flag: each thread has thread-local storage of its own.
@@ -40,8 +43,13 @@ pub struct RuntimeProcessor {
     pub reclaimed: u64,
     /// and that one waited until it was chosen.
     pub restarts: u64,
+    /// Until then (CLOCK_MONOTONIC) turns are noted; 0: they are not. Whoever wants to read them
+    /// writes it.
+    pub trace_until_ns: u64,
+    /// Turns that were noted.
+    pub turns: u64,
     /// Zero.
-    pub pad: [u64; 10],
+    pub pad: [u64; 8],
 }
 
 /// `struct ecalls_runtime_activation`.
@@ -68,7 +76,27 @@ pub struct RuntimeName {
     pub name: [u8; 16],
 }
 
-/// `struct ecalls_runtime`: the whole file.
+/// `struct ecalls_runtime_turn`: an activation executes a thread from then on.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct RuntimeTurn {
+    /// CLOCK_MONOTONIC.
+    pub at_ns: u64,
+    /// The activation, as the process sees it.
+    pub tid: u32,
+    /// The thread's number modulo 2^32; 0: none.
+    pub thread: u32,
+}
+
+/// `struct ecalls_runtime_turns`: the file's rest, with the turns of each processor.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct RuntimeTurns {
+    /// Turn n of a processor is in place n modulo their number.
+    pub turn: [[RuntimeTurn; RUNTIME_TURNS as usize]; PROCESSORS_MAX as usize],
+}
+
+/// `struct ecalls_runtime`: the file's beginning.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct Runtime {

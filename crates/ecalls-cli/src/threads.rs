@@ -5,6 +5,7 @@
 //! what each activation does in the kernel is in /proc ([`look`]).
 
 mod look;
+pub(crate) mod turns;
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, IsTerminal};

@@ -5,6 +5,8 @@
 #[allow(dead_code, reason = "the test reads what it needs")]
 #[path = "../src/sched/trace/perfetto.rs"]
 mod perfetto;
+#[path = "sched/user.rs"]
+mod user;
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -205,6 +207,7 @@ fn who_polls_is_seen_and_traced_and_the_worst_cases_name_who_ran() {
         check_seen(tid);
         check_worst(tid);
         check_trace(tid, windowed, name);
+        user::check();
         check_loss(orders);
         drop(end);
     });

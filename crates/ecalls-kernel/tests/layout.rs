@@ -47,6 +47,8 @@ const ONLY_IN_HEADERS: &[&str] = &[
     "ecalls_runtime_processor",
     "ecalls_runtime_activation",
     "ecalls_runtime_name",
+    "ecalls_runtime_turn",
+    "ecalls_runtime_turns",
     "ecalls_runtime",
     "ecalls_coop",
     "ecalls_sched_note",

@@ -262,6 +262,7 @@ impl Activation {
                 return Some(None);
             }
             shared.note_idle(index);
+            shared.status.note_turn(index, &self.tid, 0);
             self.words().retire(0);
             return None;
         };
@@ -359,6 +360,7 @@ impl Activation {
     fn run(&self, thread: Arc<Thread>) -> Option<Ready> {
         let index = self.processor();
         self.shared().note_switch(index);
+        self.shared().status.note_turn(index, &self.tid, thread.id);
         self.expect(index);
         // SAFETY: see `Sync`.
         unsafe { *self.current.get() = Some(thread) };
@@ -420,6 +422,7 @@ impl Activation {
             shared.pin(Pid::from_raw(tid), index);
         }
         self.counts().restarts.fetch_add(1, Ordering::Relaxed);
+        shared.status.note_turn(index, &self.tid, 0);
         self.words().retire(number);
         other.go.store(1, Ordering::Release);
         let _ = futex::wake(&other.go, futex::Flags::PRIVATE, 1);

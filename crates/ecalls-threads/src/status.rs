@@ -2,13 +2,14 @@
 //! that the process keeps open, so that `ecalls threads` finds it in /proc.
 //!
 //! Other processes of the same user can write there, too. So the runtime counts and notes here, and
-//! acts upon nothing of it but `left`, which is a hint.
+//! acts upon nothing of it but `left`, which is a hint, and `trace_until_ns`, a wish to have turns
+//! noted.
 
 use std::os::fd::OwnedFd;
 use std::ptr::{NonNull, null_mut};
 
 use ecalls_abi::ABI_VERSION;
-use ecalls_abi::runtime::{NAME, RUNTIME_NAMES_MAX, RUNTIME_STORAGE, RUNTIME_TOLD};
+use ecalls_abi::runtime::{NAME, RUNTIME_NAMES_MAX, RUNTIME_STORAGE, RUNTIME_TOLD, RUNTIME_TURNS};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
@@ -16,6 +17,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use crate::error::{Error, Result};
 use crate::processor::Words;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::wait::now_ns;
 use crate::{ACTIVATIONS_MAX, PROCESSORS_MAX};
 
 /// A virtual processor's counts.
@@ -30,6 +32,9 @@ pub(crate) struct Counts {
     untold: AtomicU64,
     pub(crate) reclaimed: AtomicU64,
     pub(crate) restarts: AtomicU64,
+    /// Written by whoever traces, and by the holder.
+    trace_until_ns: AtomicU64,
+    turns: AtomicU64,
 }
 
 impl Counts {
@@ -72,6 +77,17 @@ const NAMES_MAX: usize = RUNTIME_NAMES_MAX as usize;
 /// A thread's name has fewer bytes.
 const NAME_BYTES: usize = 16;
 
+/// An activation executes a thread from then on.
+#[repr(C)]
+#[derive(Debug)]
+struct Turn {
+    at_ns: AtomicU64,
+    tid: AtomicU32,
+    thread: AtomicU32,
+}
+
+const TURNS: usize = RUNTIME_TURNS as usize;
+
 /// The whole file.
 #[repr(C, align(128))]
 #[derive(Debug)]
@@ -87,9 +103,39 @@ pub(crate) struct Status {
     processor: [Counts; PROCESSORS_MAX],
     activation: [Shown; ACTIVATIONS_MAX],
     name: [Name; NAMES_MAX],
+    turn: [[Turn; TURNS]; PROCESSORS_MAX],
 }
 
 impl Status {
+    /// An activation executes a thread from now on, or 0: none; noted if somebody traces. The
+    /// caller has the processor.
+    #[inline]
+    pub(crate) fn note_turn(&self, processor: usize, tid: &AtomicU32, thread: u64) {
+        let until_ns = self.processor[processor]
+            .trace_until_ns
+            .load(Ordering::Relaxed);
+        if until_ns != 0 {
+            self.add_turn(processor, until_ns, tid, thread);
+        }
+    }
+
+    #[cold]
+    fn add_turn(&self, processor: usize, until_ns: u64, tid: &AtomicU32, thread: u64) {
+        let (counts, now_ns) = (&self.processor[processor], now_ns());
+        if now_ns >= until_ns {
+            // Who wanted it has ended without a word.
+            counts.trace_until_ns.store(0, Ordering::Relaxed);
+            return;
+        }
+        let count = counts.turns.load(Ordering::Relaxed);
+        let turn = &self.turn[processor][usize::try_from(count).unwrap_or(0) % TURNS];
+        turn.at_ns.store(now_ns, Ordering::Relaxed);
+        turn.tid
+            .store(tid.load(Ordering::Relaxed), Ordering::Relaxed);
+        turn.thread.store(shown(thread), Ordering::Relaxed);
+        counts.turns.store(count.wrapping_add(1), Ordering::Release);
+    }
+
     pub(crate) fn processor(&self, index: usize) -> &Counts {
         &self.processor[index]
     }
@@ -97,6 +143,12 @@ impl Status {
     pub(crate) fn activation(&self, number: u32) -> &Shown {
         &self.activation[usize::try_from(number).unwrap_or(0) % ACTIVATIONS_MAX]
     }
+}
+
+/// A thread's number as others see it.
+#[inline]
+pub(crate) fn shown(thread: u64) -> u32 {
+    u32::try_from(thread & u64::from(u32::MAX)).unwrap_or(0)
 }
 
 /// The mapping of it.
@@ -227,13 +279,18 @@ fn create() -> rustix::io::Result<OwnedFd> {
 mod tests {
     use std::mem::offset_of;
 
-    use ecalls_abi::runtime::{Runtime, RuntimeActivation, RuntimeName, RuntimeProcessor};
+    use ecalls_abi::runtime::{
+        Runtime, RuntimeActivation, RuntimeName, RuntimeProcessor, RuntimeTurn, RuntimeTurns,
+    };
 
-    use super::{Counts, NAMES_MAX, Name, Shown, Status, StatusFile};
+    use super::{Counts, NAMES_MAX, Name, Shown, Status, StatusFile, Turn};
 
     #[test]
     fn the_words_are_where_the_contract_has_them() {
-        assert_eq!(size_of::<Status>(), size_of::<Runtime>());
+        let (begin, rest) = (size_of::<Runtime>(), size_of::<RuntimeTurns>());
+        assert_eq!(size_of::<Status>(), begin + rest);
+        assert_eq!(offset_of!(Status, turn), begin);
+        assert_eq!(size_of::<Turn>(), size_of::<RuntimeTurn>());
         assert_eq!(size_of::<Counts>(), size_of::<RuntimeProcessor>());
         assert_eq!(size_of::<Shown>(), size_of::<RuntimeActivation>());
         macro_rules! at {
@@ -244,6 +301,8 @@ mod tests {
         at!(Status, Runtime: version processors activations_max flags begun ended refused);
         at!(Status, Runtime: processor activation name);
         at!(Counts, RuntimeProcessor: switches left told untold reclaimed restarts);
+        at!(Counts, RuntimeProcessor: trace_until_ns turns);
+        at!(Turn, RuntimeTurn: at_ns tid thread);
         at!(Shown, RuntimeActivation: tid state processor thread);
         at!(Name, RuntimeName: thread name);
     }

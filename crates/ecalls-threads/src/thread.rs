@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::runtime::Shared;
 use crate::spin::Spin;
 use crate::stack::Stack;
+use crate::status;
 use crate::storage::Block;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::wait::Waiters;
@@ -118,8 +119,9 @@ impl Thread {
             .shared
             .status
             .activation(self.at.load(Ordering::Relaxed));
-        let number = u32::try_from(self.id & u64::from(u32::MAX)).unwrap_or(0);
-        shown.thread.store(number, Ordering::Relaxed);
+        shown
+            .thread
+            .store(status::shown(self.id), Ordering::Relaxed);
         routine.resume(()).as_yield()
     }
 

@@ -5,6 +5,7 @@
 
 mod perfetto;
 mod timeline;
+mod user;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -24,6 +25,7 @@ use crate::duration;
 use crate::exit::{Code, Failure, Outcome};
 use crate::output::{Output, note};
 use crate::stop::Stop;
+use crate::threads::turns::Turns;
 use timeline::{Gap, Names, Times};
 
 /// The interval at which the kernel's buffer is read; it has room for much more.
@@ -51,11 +53,14 @@ A number without a unit after -d is in seconds. Open the file with ui.perfetto.d
 trace_processor. The trace shows which thread ran on each CPU and which threads waited. Threads that
 poll or have a window also show their release times (late: from the release to the CPU), ends of
 periods, demotions, and the reason for which they were chosen. Services show their events, with an
-arrow from the raise to the delivery. The trace needs root and covers our scheduler only. If the
-buffer is full, records are lost: their number is printed and shown on a track of their own ('lost
-notes'); the rest of the trace stays correct.
+arrow from the raise to the delivery. User-level threads (crate ecalls-threads, ecalls run
+--threads) have tracks of their own, by their names, which show when each ran, and on which CPU;
+what their runtimes tell is their processes' word. The trace needs root and covers our scheduler
+only. If the buffer is full, records are lost: their number is printed and shown on a track of
+their own ('lost notes'); the rest of the trace stays correct.
 
-Keys with --json: file, seconds, notes (records), switches, events, lost (records).";
+Keys with --json: file, seconds, notes (records), switches, events,
+user_threads, lost (records).";
 
 /// The summary.
 #[derive(Debug, Serialize)]
@@ -65,6 +70,7 @@ struct Summary {
     notes: usize,
     switches: usize,
     events: usize,
+    user_threads: usize,
     lost: u64,
 }
 
@@ -85,6 +91,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     let file = File::create(&args.output).map_err(|error| not_written(&args.output, &error))?;
     let begin_ns = now_ns();
     let mut losses = Losses::begin(begin_ns);
+    let mut user = Turns::default();
     let until = Instant::now() + args.duration;
     let mut notes = Vec::new();
     let mut beyond = 0;
@@ -95,7 +102,7 @@ pub(super) fn run(args: &Args) -> Outcome {
             false => beyond += 1,
         },
         || {
-            losses.look();
+            losses.look(&mut user);
             let left = until.saturating_duration_since(Instant::now());
             !left.is_zero() && !stop.sleep(left.min(LOOK))
         },
@@ -105,7 +112,8 @@ pub(super) fn run(args: &Args) -> Outcome {
     if let Err(error) = followed {
         note(format_args!("the trace ended early: {error}"));
     }
-    losses.look();
+    losses.look(&mut user);
+    user.end();
     losses.had_no_memory(
         beyond,
         notes.last().map_or(begin_ns, |note| note.at_ns),
@@ -118,7 +126,9 @@ pub(super) fn run(args: &Args) -> Outcome {
         end_ns,
         sleep_ns: sleep_ns(),
     };
-    write(file, &notes, &losses.gaps, times).map_err(|error| not_written(&args.output, &error))?;
+    let names = names(&notes, user);
+    write(file, &notes, &losses.gaps, &names, times)
+        .map_err(|error| not_written(&args.output, &error))?;
     let count = |what: u32| notes.iter().filter(|note| note.what == what).count();
     tell(
         args.json,
@@ -128,6 +138,7 @@ pub(super) fn run(args: &Args) -> Outcome {
             notes: notes.len(),
             switches: count(TRACE_SWITCH),
             events: count(TRACE_EVENT),
+            user_threads: names.user.threads.len(),
             lost: losses.sum(),
         },
     )
@@ -150,14 +161,16 @@ impl Losses {
         }
     }
 
-    fn look(&mut self) {
+    /// Of the scheduler's records, and of the runtimes' turns, which this reads.
+    fn look(&mut self, user: &mut Turns) {
         let counted = count::all().map_or(self.counted, |counts| counts.untraced);
         let now_ns = now_ns();
-        if counted > self.counted {
+        let lost = counted.saturating_sub(self.counted) + user.look(now_ns);
+        if lost > 0 {
             self.gaps.push(Gap {
                 from_ns: self.looked_ns,
                 to_ns: now_ns,
-                notes: counted - self.counted,
+                notes: lost,
             });
         }
         (self.counted, self.looked_ns) = (counted, now_ns);
@@ -191,11 +204,13 @@ fn tell(json: bool, summary: &Summary) -> Outcome {
         out.object(summary)?;
     } else {
         out.line(format_args!(
-            "{}: {:.1} s, {} thread switches, {} events (open it with ui.perfetto.dev)",
+            "{}: {:.1} s, {} thread switches, {} events, {} user-level threads \
+             (open it with ui.perfetto.dev)",
             summary.file.display(),
             summary.seconds,
             summary.switches,
-            summary.events
+            summary.events,
+            summary.user_threads
         ))?;
     }
     out.flush()
@@ -229,9 +244,15 @@ fn sleep_ns() -> u64 {
     if later_ns < 1_000_000 { 0 } else { later_ns }
 }
 
-fn write(file: File, notes: &[SchedNote], gaps: &[Gap], times: Times) -> std::io::Result<()> {
+fn write(
+    file: File,
+    notes: &[SchedNote],
+    gaps: &[Gap],
+    names: &Names,
+    times: Times,
+) -> std::io::Result<()> {
     let mut out = BufWriter::new(file);
-    for packet in timeline::packets(notes, gaps, &names(notes), times) {
+    for packet in timeline::packets(notes, gaps, names, times) {
         // Encoded messages of one packet each, one after the other, are the encoding of one trace.
         let trace = perfetto::Trace {
             packet: vec![packet],
@@ -242,7 +263,7 @@ fn write(file: File, notes: &[SchedNote], gaps: &[Gap], times: Times) -> std::io
 }
 
 /// Names that the records lack, as far as they can still be determined.
-fn names(notes: &[SchedNote]) -> Names {
+fn names(notes: &[SchedNote], user: Turns) -> Names {
     let known = Ecalls::open().and_then(|ecalls| ecalls.services());
     let services = known.unwrap_or_default().into_iter();
     let mut processes = BTreeMap::new();
@@ -258,5 +279,6 @@ fn names(notes: &[SchedNote]) -> Names {
             .map(|service| (service.index, service.info.name().to_owned()))
             .collect(),
         processes,
+        user,
     }
 }

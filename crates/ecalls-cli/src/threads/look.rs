@@ -16,7 +16,7 @@ use ecalls_abi::ABI_VERSION;
 use ecalls_abi::activation::{ACTIVATIONS_MAX, PROCESSORS_MAX};
 use ecalls_abi::runtime::{
     NAME, RUNTIME_NONE, RUNTIME_RUNS, RUNTIME_SPARE, RUNTIME_STORAGE, RUNTIME_TOLD,
-    RUNTIME_UNBLOCKED, Runtime, RuntimeProcessor,
+    RUNTIME_UNBLOCKED, Runtime, RuntimeProcessor, RuntimeTurns,
 };
 use ecalls_abi::zerocopy::{FromZeros, IntoBytes};
 use rustix::fs::{Mode, OFlags, fstat, fstatfs, open};
@@ -138,16 +138,47 @@ impl Activation {
     }
 }
 
-/// Those of all processes that the caller may inspect.
-pub(super) fn all() -> Vec<Look> {
+/// All processes.
+pub(super) fn processes() -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let mut pids: Vec<u32> = pids.collect();
     pids.sort_unstable();
-    let found = pids
+    pids
+}
+
+/// Those of all processes that the caller may inspect.
+pub(super) fn all() -> Vec<Look> {
+    let found = processes()
         .into_iter()
         .map(|pid| of_process(pid).unwrap_or_default());
     found.flatten().collect()
+}
+
+/// The files of a process that may be runtimes', by their descriptors.
+///
+/// # Errors
+/// The caller may not inspect it, or it has ended.
+pub(super) fn files_of(pid: u32) -> io::Result<Vec<(u32, File)>> {
+    let link = format!("/memfd:{NAME} (deleted)");
+    let mut found = Vec::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
+        let path = entry?.path();
+        // A descriptor can be closed meanwhile.
+        if fs::read_link(&path).is_ok_and(|to| to == Path::new(&link))
+            && let Some(file) = open_file(&path)
+            && let Some(number) = path
+                .file_name()
+                .and_then(|name| name.to_str()?.parse().ok())
+        {
+            found.push((number, file));
+        }
+        if found.len() == RUNTIMES_MAX {
+            break;
+        }
+    }
+    found.sort_unstable_by_key(|(number, _)| *number);
+    Ok(found)
 }
 
 /// Those of a process.
@@ -155,28 +186,14 @@ pub(super) fn all() -> Vec<Look> {
 /// # Errors
 /// The caller may not inspect it, or it has ended.
 pub(super) fn of_process(pid: u32) -> io::Result<Vec<Look>> {
-    let folder = PathBuf::from(format!("/proc/{pid}"));
-    let link = format!("/memfd:{NAME} (deleted)");
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder.join("fd"))? {
-        let path = entry?.path();
-        // A descriptor can be closed meanwhile.
-        if fs::read_link(&path).is_ok_and(|to| to == Path::new(&link))
-            && let Some(runtime) = read(&path)
-            && let Some(number) = path
-                .file_name()
-                .and_then(|name| name.to_str()?.parse().ok())
-        {
-            found.push((number, runtime));
-        }
-        if found.len() == RUNTIMES_MAX {
-            break;
-        }
-    }
+    let files = files_of(pid)?.into_iter();
+    let found: Vec<_> = files
+        .filter_map(|(number, file)| Some((number, read(&file)?)))
+        .collect();
     if found.is_empty() {
         return Ok(Vec::new());
     }
-    found.sort_unstable_by_key(|(number, _)| *number);
+    let folder = PathBuf::from(format!("/proc/{pid}"));
     let tasks = tasks(&folder)?;
     let name = fs::read_to_string(folder.join("comm")).unwrap_or_default();
     let looks = found.iter().map(|(number, runtime)| {
@@ -189,16 +206,22 @@ pub(super) fn of_process(pid: u32) -> io::Result<Vec<Look>> {
     Ok(looks.filter(|look| !look.activations.is_empty()).collect())
 }
 
-/// Reads the file, if it is one.
-fn read(path: &Path) -> Option<Box<Runtime>> {
+/// Opens the file, if it is one.
+fn open_file(path: &Path) -> Option<File> {
     // Nothing happens to what is opened so: a device, a pipe, a file on another host.
     let held = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let is_in_memory = u64::try_from(fstatfs(&held).ok()?.f_type) == Ok(TMPFS);
     let size = usize::try_from(fstat(&held).ok()?.st_size);
-    if !is_in_memory || size != Ok(size_of::<Runtime>()) {
+    if !is_in_memory || size != Ok(size_of::<Runtime>() + size_of::<RuntimeTurns>()) {
         return None;
     }
-    let file = File::open(format!("/proc/self/fd/{}", held.as_raw_fd())).ok()?;
+    let mut options = File::options();
+    let path = format!("/proc/self/fd/{}", held.as_raw_fd());
+    options.read(true).write(true).open(path).ok()
+}
+
+/// Reads the file's beginning, if it is a runtime's.
+pub(super) fn read(file: &File) -> Option<Box<Runtime>> {
     let mut runtime = Box::new(Runtime::new_zeroed());
     file.read_exact_at(runtime.as_mut_bytes(), 0).ok()?;
     (runtime.version == ABI_VERSION).then_some(runtime)
@@ -206,8 +229,8 @@ fn read(path: &Path) -> Option<Box<Runtime>> {
 
 /// A kernel thread.
 #[derive(Clone, Copy, Debug)]
-struct Task {
-    tid: u32,
+pub(super) struct Task {
+    pub(super) tid: u32,
     /// As in /proc/PID/status.
     state: char,
     sleeps: u64,
@@ -215,7 +238,7 @@ struct Task {
 
 /// The kernel threads of a process, by the number that they have for themselves: it can be in a
 /// namespace of its own.
-fn tasks(folder: &Path) -> io::Result<HashMap<u32, Task>> {
+pub(super) fn tasks(folder: &Path) -> io::Result<HashMap<u32, Task>> {
     let entries = fs::read_dir(folder.join("task"))?.flatten();
     let read = |entry: fs::DirEntry| {
         let tid = entry.file_name().to_str()?.parse().ok()?;
@@ -283,7 +306,7 @@ fn look(runtime: &Runtime, tasks: &HashMap<u32, Task>, folder: &Path) -> Look {
 }
 
 /// Names of threads, by their numbers modulo 2^32, as activations have them.
-fn names(runtime: &Runtime) -> HashMap<u32, String> {
+pub(super) fn names(runtime: &Runtime) -> HashMap<u32, String> {
     let named = runtime.name.iter().filter(|name| name.thread != 0);
     let named = named.map(|name| {
         let bytes = name.name.split(|byte| *byte == 0).next();
@@ -366,7 +389,7 @@ mod tests {
 
     #[test]
     fn another_file_of_that_name_is_none() {
-        assert!(read(Path::new("/dev/null")).is_none());
-        assert!(read(Path::new("/proc/self/exe")).is_none());
+        assert!(open_file(Path::new("/dev/null")).is_none());
+        assert!(open_file(Path::new("/proc/self/exe")).is_none());
     }
 }

@@ -117,8 +117,19 @@ pub(crate) struct TrackDescriptor {
     pub(crate) uuid: Option<u64>,
     #[prost(string, optional, tag = "2")]
     pub(crate) name: Option<String>,
+    #[prost(message, optional, tag = "3")]
+    pub(crate) process: Option<ProcessDescriptor>,
     #[prost(message, optional, tag = "4")]
     pub(crate) thread: Option<ThreadDescriptor>,
+    /// The track below which it is shown.
+    #[prost(uint64, optional, tag = "5")]
+    pub(crate) parent_uuid: Option<u64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ProcessDescriptor {
+    #[prost(int32, optional, tag = "1")]
+    pub(crate) pid: Option<i32>,
 }
 
 #[derive(Clone, PartialEq, Message)]

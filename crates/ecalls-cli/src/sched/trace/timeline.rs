@@ -19,11 +19,13 @@ use super::perfetto::{
     SLICE_END, SchedSwitch, SchedWaking, Thread, ThreadDescriptor, TracePacket, TrackDescriptor,
     TrackEvent,
 };
+use super::user;
+use crate::threads::turns::Turns;
 
 /// The largest number of one CPU's events in a packet.
 const BUNDLE: usize = 512;
 /// All packets other than those of thread switches have this sequence number.
-const SEQUENCE: u32 = 1;
+pub(super) const SEQUENCE: u32 = 1;
 /// The track numbers of services lie above those of threads.
 const SERVICES: u64 = 1 << 40;
 /// The track for lost records.
@@ -35,13 +37,14 @@ const PARKED_IDLE: i64 = 0x80;
 const TASK_IDLE: u64 = 0x402;
 const TASK_REPORT: u64 = 0x7f;
 
-/// Names that the records lack.
+/// Names and user-level threads, which the records lack.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     /// Names of services, by index.
     pub(super) services: BTreeMap<u32, String>,
     /// Names of processes.
     pub(super) processes: BTreeMap<u32, String>,
+    pub(super) user: Turns,
 }
 
 /// The interval of the trace, and its clock.
@@ -84,11 +87,15 @@ pub(super) fn packets(
     for note in notes {
         tracks.add(note);
     }
+    for run in user::runs(notes, &names.user.turns, times.end_ns) {
+        tracks.run(&run);
+    }
     for gap in gaps {
         tracks.lost(gap);
     }
     let mut packets = vec![tree(&threads, names, times)];
     packets.extend(descriptors(notes, &threads, names));
+    packets.extend(user::descriptors(&names.user.threads));
     packets.extend((!gaps.is_empty()).then(lost_track));
     packets.extend(bundles(notes, &threads, times));
     packets.extend(tracks.packets());
@@ -177,7 +184,7 @@ fn lost_track() -> TracePacket {
     })
 }
 
-fn described(track: TrackDescriptor) -> TracePacket {
+pub(super) fn described(track: TrackDescriptor) -> TracePacket {
     TracePacket {
         track_descriptor: Some(track),
         trusted_packet_sequence_id: Some(SEQUENCE),
@@ -369,6 +376,23 @@ impl Tracks {
                 ];
             }
         }
+    }
+
+    /// Shows that a user-level thread runs.
+    fn run(&mut self, run: &user::Run) {
+        // What began before the trace is shown from there on.
+        let from_ns = run.from_ns.max(self.times.begin_ns);
+        if run.to_ns < from_ns || run.to_ns > self.times.end_ns {
+            return;
+        }
+        let name = run
+            .cpu
+            .map_or("runs".to_owned(), |cpu| format!("CPU {cpu}"));
+        self.push(from_ns, SLICE_BEGIN, run.track, "thread", &name);
+        if let Some((_, event)) = self.items.last_mut() {
+            event.debug_annotations.push(number("tid", run.tid.into()));
+        }
+        self.push(run.to_ns, SLICE_END, run.track, "thread", &name);
     }
 
     fn lost(&mut self, gap: &Gap) {
