@@ -1,6 +1,6 @@
 //! The main loop: programs of this host on one side, the network of relays on the other.
 //!
-//! A program asks what a channel is ([`Asking`]), opens it, and enters ([`Channel`]). From then on
+//! A program asks what a channel is (`Asking`), opens it, and enters (`Channel`). From then on
 //! it is told which hosts have the channel, too. A host has one token for a channel, so one program
 //! of this host is in it.
 //!
